@@ -1,0 +1,20 @@
+# Compiler flags, ccache and mold (each used when present), sanitizers.
+include_guard(GLOBAL)
+
+find_program(LOCKSTEP_CCACHE ccache)
+if(LOCKSTEP_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${LOCKSTEP_CCACHE}")
+endif()
+find_program(LOCKSTEP_MOLD mold)
+if(LOCKSTEP_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_compile_options(-Wall -Wextra -Wshadow -Werror)
+# GCC 12 reports these inside its own headers at -O2 (std::string and std::vector of small size): false positives.
+add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds -Wno-maybe-uninitialized -Wno-dangling-pointer)
+
+if(LOCKSTEP_SANITIZE)
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -g1 -fno-sanitize-recover=undefined)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()

@@ -1,0 +1,77 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::comm {
+
+enum class ReduceOp { kSum, kAverage, kMax, kMin };
+
+/// A pending collective. It keeps the tensors it works on alive.
+class Work {
+ public:
+  /// Work that is already done (a group of one).
+  Work() = default;
+  explicit Work(std::function<void()> wait) : wait_(std::move(wait)) {}
+  /// On the CPU blocks the host until the collective is done; on CUDA makes the current stream wait and returns. Throws CommError that
+  /// names the collective, the group and, on a timeout, the ranks that are missing. May be called once or more.
+  void wait();
+
+ private:
+  std::function<void()> wait_;
+};
+
+class Backend;   // one transport: NCCL, Gloo or local (comm/backend.h)
+class Recorder;  // counts, bytes and times of collectives (comm/recorder.h)
+
+/// One group of ranks and its collectives. A group of one sends nothing: every call copies or returns at once.
+///
+/// All ranks of a group call the same collectives in the same order with equal element count and dtype; tensors must be
+/// non-overlapping and dense. Calls return before the collective is done: until Work::wait() nobody may read or write the tensors.
+/// Not thread safe: one thread at a time uses a group.
+class Comm {
+ public:
+  Comm();  ///< A group of one.
+  Comm(std::unique_ptr<Backend> backend, std::shared_ptr<Recorder> recorder, std::string axis);
+  Comm(Comm&&) noexcept;
+  Comm& operator=(Comm&&) noexcept;
+  ~Comm();
+
+  int rank() const;                   ///< Within this group.
+  int size() const;
+  const std::string& axis() const;    ///< "world", "dp", "tp", "pp": for messages.
+
+  Work all_reduce(at::Tensor tensor, ReduceOp op = ReduceOp::kSum);                          ///< In place.
+  Work all_gather_into(at::Tensor output, const at::Tensor& input);                          ///< output dim 0 = size() x input dim 0.
+  Work reduce_scatter_into(at::Tensor output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum);  ///< input dim 0 = size() x output dim 0.
+  Work broadcast(at::Tensor tensor, int root);
+  Work send(const at::Tensor& tensor, int to);
+  Work receive(at::Tensor tensor, int from);
+  void barrier();
+
+  /// Strings of all ranks, in rank order (host data: errors, paths, positions). Collective; blocks.
+  std::vector<std::string> gather_strings(const std::string& mine);
+  std::string broadcast_string(const std::string& text, int root);
+
+  /// Number of calls so far of "all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", "receive", "barrier".
+  int64_t count(std::string_view kind) const;
+  Recorder& recorder();
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<Recorder> recorder_;
+  std::string axis_;
+};
+
+/// Concatenation of `input` over the ranks along dim 0, with gradient: backward reduce-scatters (sums) the gradient, so every rank's own
+/// slice receives what all ranks' losses say about it. `comm` must outlive the backward pass.
+at::Tensor all_gather_with_grad(const at::Tensor& input, Comm& comm);
+/// Sum over ranks with gradient: backward sums the gradients over the ranks, too.
+at::Tensor all_reduce_with_grad(const at::Tensor& input, Comm& comm);
+
+}  // namespace lockstep::comm

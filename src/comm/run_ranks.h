@@ -1,0 +1,15 @@
+#pragma once
+#include <functional>
+
+#include "comm/comm.h"
+
+namespace lockstep::comm {
+
+enum class ThreadBackend { kLocal, kGloo };
+
+/// Runs `body` on `num_ranks` threads that act as ranks of one group, and rethrows the first exception after all have ended; that exception
+/// unblocks the others. Each thread computes with one OpenMP thread. What must not happen inside (LibTorch facts, section 11): draws from the
+/// default generator, manual_seed, switches of the global context.
+void run_ranks(int num_ranks, const std::function<void(Comm&)>& body, ThreadBackend backend = ThreadBackend::kLocal);
+
+}  // namespace lockstep::comm

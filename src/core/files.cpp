@@ -1,0 +1,141 @@
+#include "core/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+
+namespace lockstep::core {
+namespace fs = std::filesystem;
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+int Fd::release() { return std::exchange(fd_, -1); }
+
+void Fd::reset() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+void throw_errno(std::string_view what, const fs::path& path) {
+  const int code = errno;
+  std::string hint;
+  if (code == ENOENT) hint = "check the path; it must be visible on every node";
+  if (code == EACCES || code == EPERM) hint = "check the permissions of the file and of the folders above it";
+  if (code == ENOSPC || code == EDQUOT) hint = "the disk or the quota is full: free space or choose another folder";
+  throw EnvironmentError(fmt::format("files: {} '{}': {}", what, path.string(), std::strerror(code)), hint);
+}
+
+Fd open_for_reading(const fs::path& path) {
+  Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) throw_errno("cannot open", path);
+  return file;
+}
+
+size_t read_at(const Fd& file, std::span<std::byte> buffer, uint64_t offset, const fs::path& path) {
+  size_t done = 0;
+  while (done < buffer.size()) {
+    const ssize_t got = ::pread(file.get(), buffer.data() + done, buffer.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_errno("cannot read", path);
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+uint64_t file_bytes(const Fd& file, const fs::path& path) {
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) throw_errno("cannot stat", path);
+  return static_cast<uint64_t>(info.st_size);
+}
+
+std::string read_file(const fs::path& path) {
+  const Fd file = open_for_reading(path);
+  std::string content;
+  char block[1 << 16];
+  for (;;) {  // by blocks: files under /proc and pipes have no size
+    const ssize_t got = ::read(file.get(), block, sizeof block);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_errno("cannot read", path);
+    if (got == 0) return content;
+    content.append(block, static_cast<size_t>(got));
+  }
+}
+
+void fsync_directory(const fs::path& directory) {
+  const Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) throw_errno("cannot open folder", directory);
+  if (::fsync(folder.get()) != 0 && errno != EINVAL) throw_errno("cannot fsync folder", directory);
+}
+
+AtomicFile::AtomicFile(const fs::path& path) : path_(path), temporary_(path.string() + fmt::format(".tmp{}", ::getpid())) {
+  file_ = Fd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file_.valid()) throw_errno("cannot create", temporary_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw_errno("cannot write", path_);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(file_.get()) != 0) throw_errno("cannot fsync", path_);
+  if (::close(file_.release()) != 0) throw_errno("cannot close", path_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw_errno("cannot rename to", path_);
+  temporary_.clear();
+  fsync_directory(path_.has_parent_path() ? path_.parent_path() : fs::path("."));
+}
+
+void write_file_atomic(const fs::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(std::as_bytes(std::span(content)));
+  file.commit();
+}
+
+MappedFile::MappedFile(const fs::path& path) {
+  const Fd file = open_for_reading(path);
+  size_ = file_bytes(file, path);
+  if (size_ == 0) return;
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (address == MAP_FAILED) throw_errno("cannot map", path);
+  data_ = static_cast<const std::byte*>(address);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+TempDir::TempDir(std::string_view prefix) {
+  std::string pattern = (fs::temp_directory_path() / fmt::format("{}.XXXXXX", prefix)).string();
+  if (::mkdtemp(pattern.data()) == nullptr) throw_errno("cannot make a temporary folder", pattern);
+  path_ = pattern;
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+}  // namespace lockstep::core

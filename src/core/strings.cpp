@@ -1,0 +1,121 @@
+#include "core/strings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+namespace lockstep::core {
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n\f\v";
+  const auto first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+std::vector<std::string> split(std::string_view text, std::string_view separator) {
+  std::vector<std::string> parts;
+  for (size_t from = 0;;) {
+    const auto at = text.find(separator, from);
+    parts.emplace_back(text.substr(from, at == std::string_view::npos ? at : at - from));
+    if (at == std::string_view::npos) return parts;
+    from = at + separator.size();
+  }
+}
+
+std::string to_lower_ascii(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
+bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+
+bool ends_with(std::string_view text, std::string_view suffix) {
+  return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
+}
+
+std::string replace_all(std::string text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+  return text;
+}
+
+std::string join(std::span<const std::string> parts, std::string_view separator) {
+  return fmt::format("{}", fmt::join(parts, separator));
+}
+
+namespace {
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t ia = 1; ia <= a.size(); ++ia) {
+    size_t diagonal = row[0];
+    row[0] = ia;
+    for (size_t ib = 1; ib <= b.size(); ++ib) {
+      const size_t substituted = diagonal + (a[ia - 1] != b[ib - 1]);
+      diagonal = row[ib];
+      row[ib] = std::min({row[ib] + 1, row[ib - 1] + 1, substituted});
+    }
+  }
+  return row.back();
+}
+}  // namespace
+
+std::optional<int64_t> parse_int(std::string_view text) { return parse_number<int64_t>(text); }
+std::optional<double> parse_double(std::string_view text) { return parse_number<double>(text); }
+
+std::optional<std::string> nearest_name(std::string_view typed, std::span<const std::string> names) {
+  const std::string* best = nullptr;
+  size_t best_distance = std::max<size_t>(2, typed.size() / 3) + 1;
+  for (const std::string& name : names) {
+    const size_t distance = edit_distance(to_lower_ascii(typed), to_lower_ascii(name));
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = &name;
+    }
+  }
+  if (best == nullptr) return std::nullopt;
+  return *best;
+}
+
+std::string join_or(std::span<const std::string> parts) {
+  if (parts.empty()) return "";
+  if (parts.size() == 1) return parts[0];
+  return fmt::format("{} or {}", fmt::join(parts.first(parts.size() - 1), ", "), parts.back());
+}
+
+bool natural_less(std::string_view a, std::string_view b) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  size_t ia = 0, ib = 0;
+  while (ia < a.size() && ib < b.size()) {
+    if (is_digit(a[ia]) && is_digit(b[ib])) {
+      size_t end_a = ia, end_b = ib;
+      while (end_a < a.size() && is_digit(a[end_a])) ++end_a;
+      while (end_b < b.size() && is_digit(b[end_b])) ++end_b;
+      auto digits_a = a.substr(ia, end_a - ia), digits_b = b.substr(ib, end_b - ib);
+      while (digits_a.size() > 1 && digits_a[0] == '0') digits_a.remove_prefix(1);
+      while (digits_b.size() > 1 && digits_b[0] == '0') digits_b.remove_prefix(1);
+      if (digits_a.size() != digits_b.size()) return digits_a.size() < digits_b.size();
+      if (digits_a != digits_b) return digits_a < digits_b;
+      ia = end_a;
+      ib = end_b;
+    } else {
+      if (a[ia] != b[ib]) return a[ia] < b[ib];
+      ++ia, ++ib;
+    }
+  }
+  return a.size() - ia < b.size() - ib;
+}
+
+}  // namespace lockstep::core

@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::core {
+
+std::string_view trim(std::string_view text);  ///< ASCII white space off both ends.
+std::vector<std::string> split(std::string_view text, std::string_view separator);  ///< Keeps empty fields; "" gives {""}.
+std::string to_lower_ascii(std::string_view text);
+bool starts_with(std::string_view text, std::string_view prefix);
+bool ends_with(std::string_view text, std::string_view suffix);
+std::string replace_all(std::string text, std::string_view from, std::string_view to);
+std::string join(std::span<const std::string> parts, std::string_view separator);
+
+/// Whole string as a number, or nothing (no leading '+', no white space, no overflow, no trailing text).
+std::optional<int64_t> parse_int(std::string_view text);
+std::optional<double> parse_double(std::string_view text);
+
+/// The name nearest to `typed` by edit distance, or nothing when none is near enough to be a likely slip.
+std::optional<std::string> nearest_name(std::string_view typed, std::span<const std::string> names);
+
+/// "a", "a or b", "a, b or c".
+std::string join_or(std::span<const std::string> parts);
+
+/// Orders "epoch_2" before "epoch_10": digit runs compare as numbers.
+bool natural_less(std::string_view a, std::string_view b);
+
+}  // namespace lockstep::core

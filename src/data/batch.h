@@ -1,0 +1,19 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::data {
+
+/// One micro-batch of one rank on the host. Letters: B samples, Y = X image height and width in pixels, C = 3 colours, T context length.
+struct HostBatch {
+  int64_t num_samples = 0;
+  int64_t image_pixels = 0;               ///< Y (= X); 0: no images.
+  std::vector<uint8_t> image_BYXC;        ///< After crop and resize, before scaling to [0,1] and normalising.
+  int64_t context_length = 0;             ///< T; 0: no text.
+  std::vector<int32_t> text_BT;           ///< Token ids, padded with 0.
+  std::vector<int64_t> label_B;           ///< Class index where the source has classes, else empty.
+  std::vector<std::string> keys;          ///< "shard:key" or file path of each sample, for messages and file orders.
+};
+
+}  // namespace lockstep::data

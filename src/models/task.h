@@ -1,0 +1,47 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace lockstep::models {
+
+/// One micro-batch on the device. Absent parts are undefined tensors.
+struct Batch {
+  at::Tensor image_BCYX;  ///< float or the compute type, normalised; channels_last memory.
+  at::Tensor text_BT;     ///< int64 token ids.
+  at::Tensor label_B;     ///< int64 class index.
+  int64_t num_samples = 0;
+};
+
+/// What the network computes for a micro-batch. Contrastive: L2-normalised features and the two scalars of the loss.
+struct Outputs {
+  at::Tensor image_BE, text_BE;
+  at::Tensor logit_scale;  ///< exp of the parameter, 0-dim.
+  at::Tensor logit_bias;   ///< undefined unless the model has one.
+};
+
+/// A scalar to differentiate (already shaped so that averaging gradients over the data axis gives the gradient of the global loss), and scalars
+/// to report. All stay on the device; the values to report are detached.
+struct LossReport {
+  at::Tensor loss;
+  std::vector<std::pair<std::string, at::Tensor>> parts;  ///< For example {"contrastive_loss", ...}; the total is "loss".
+};
+
+/// Network + loss.
+class Task {
+ public:
+  virtual ~Task() = default;
+  virtual nn::Module& network() = 0;
+  virtual Outputs forward(const Batch& batch) = 0;
+  /// Collective over the data axis. `outputs` may cover several micro-batches joined (feature cache).
+  virtual LossReport loss(const Outputs& outputs) = 0;
+  /// After each optimiser step, for example to clamp the logit scale.
+  virtual void after_step() = 0;
+};
+
+}  // namespace lockstep::models

@@ -1,0 +1,51 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::nn {
+
+/// A named tensor of a module; `tensor` points at the module's own handle, so that it can be replaced (dtype, device, bucket views).
+struct NamedTensor {
+  std::string name;
+  at::Tensor* tensor;
+};
+
+/// Base of all layers and networks: a tree of children, parameters and buffers in registration order = forward-execution order.
+/// Children are members of the derived class; they are registered by reference and never move.
+class Module {
+ public:
+  Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  virtual ~Module() = default;
+
+  /// With dotted names from this module down, in registration order.
+  std::vector<NamedTensor> named_parameters();
+  std::vector<NamedTensor> named_buffers();
+
+  void set_training(bool training);
+  bool is_training() const { return training_; }
+
+ protected:
+  void register_parameter(std::string name, at::Tensor& handle);  ///< `handle` is an undefined or defined member.
+  void register_buffer(std::string name, at::Tensor& handle);
+  void register_child(std::string name, Module& child);
+
+ private:
+  struct Entry {
+    enum class Kind { kParameter, kBuffer, kChild } kind;
+    std::string name;
+    at::Tensor* tensor;
+    Module* child;
+  };
+  void collect(const std::string& prefix, Entry::Kind kind, std::vector<NamedTensor>& out);
+
+  std::vector<Entry> entries_;
+  bool training_ = true;
+};
+
+}  // namespace lockstep::nn
