@@ -4,6 +4,9 @@
 include_guard(GLOBAL)
 
 set(LOCKSTEP_TORCH_DIR "$ENV{LOCKSTEP_TORCH_DIR}" CACHE PATH "torch package folder of the wheel (or site-packages above it)")
+if(NOT LOCKSTEP_TORCH_DIR AND NOT "$ENV{LOCKSTEP_TORCH_DIR}" STREQUAL "")  # an empty value left by an earlier configure
+  set_property(CACHE LOCKSTEP_TORCH_DIR PROPERTY VALUE "$ENV{LOCKSTEP_TORCH_DIR}")
+endif()
 set(LibTorchWheel_DIR "${LOCKSTEP_TORCH_DIR}")
 if(EXISTS "${LibTorchWheel_DIR}/torch/include")
   set(LibTorchWheel_DIR "${LibTorchWheel_DIR}/torch")
@@ -32,8 +35,13 @@ foreach(_lib c10 torch_cpu c10_cuda torch_cuda)
   endif()
 endforeach()
 
+# The wheel carries headers of a newer fmt, but not its library: the fmt we link with must be found first.
+get_target_property(_fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/fmt_first")
+file(CREATE_LINK "${_fmt_include}/fmt" "${CMAKE_BINARY_DIR}/fmt_first/fmt" SYMBOLIC)
+
 add_library(lockstep::torch_cpu INTERFACE IMPORTED GLOBAL)
-target_include_directories(lockstep::torch_cpu SYSTEM INTERFACE
+target_include_directories(lockstep::torch_cpu SYSTEM INTERFACE "${CMAKE_BINARY_DIR}/fmt_first"
   "${LibTorchWheel_DIR}/include" "${LibTorchWheel_DIR}/include/torch/csrc/api/include" "${PROJECT_SOURCE_DIR}/cmake/gloo_stub")
 target_compile_definitions(lockstep::torch_cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE)
 target_link_libraries(lockstep::torch_cpu INTERFACE lockstep_so_torch_cpu lockstep_so_c10 Threads::Threads)

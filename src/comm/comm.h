@@ -17,9 +17,10 @@ class Work {
  public:
   /// Work that is already done (a group of one).
   Work() = default;
+  /// `wait` is dropped after its first success.
   explicit Work(std::function<void()> wait) : wait_(std::move(wait)) {}
-  /// On the CPU blocks the host until the collective is done; on CUDA makes the current stream wait and returns. Throws CommError that
-  /// names the collective, the group and, on a timeout, the ranks that are missing. May be called once or more.
+  /// On the CPU blocks the host until the collective is done; on CUDA makes the current stream wait and returns. Throws CommError
+  /// that names the collective, the group and, on a timeout, the ranks that are missing. May be called once or more.
   void wait();
 
  private:
@@ -28,16 +29,20 @@ class Work {
 
 class Backend;   // one transport: NCCL, Gloo or local (comm/backend.h)
 class Recorder;  // counts, bytes and times of collectives (comm/recorder.h)
+class Progress;  // who has come how far, for messages (comm/progress.h)
+struct Call;     // one collective as a transport sees it (comm/backend.h)
 
 /// One group of ranks and its collectives. A group of one sends nothing: every call copies or returns at once.
 ///
 /// All ranks of a group call the same collectives in the same order with equal element count and dtype; tensors must be
-/// non-overlapping and dense. Calls return before the collective is done: until Work::wait() nobody may read or write the tensors.
-/// Not thread safe: one thread at a time uses a group.
+/// non-overlapping and dense. Calls return before the collective is done: until Work::wait() nobody may read or write the
+/// tensors. Not thread safe: one thread at a time uses a group.
 class Comm {
  public:
   Comm();  ///< A group of one.
-  Comm(std::unique_ptr<Backend> backend, std::shared_ptr<Recorder> recorder, std::string axis);
+  /// `global_ranks` (rank list of the group within the job; empty: 0 .. size-1) and `progress` serve messages only.
+  Comm(std::unique_ptr<Backend> backend, std::shared_ptr<Recorder> recorder, std::string axis,
+       std::shared_ptr<Progress> progress = nullptr, std::vector<int> global_ranks = {});
   Comm(Comm&&) noexcept;
   Comm& operator=(Comm&&) noexcept;
   ~Comm();
@@ -45,10 +50,12 @@ class Comm {
   int rank() const;                   ///< Within this group.
   int size() const;
   const std::string& axis() const;    ///< "world", "dp", "tp", "pp": for messages.
+  const std::vector<int>& global_ranks() const;  ///< Of this group's ranks in order, within the job.
 
   Work all_reduce(at::Tensor tensor, ReduceOp op = ReduceOp::kSum);                          ///< In place.
-  Work all_gather_into(at::Tensor output, const at::Tensor& input);                          ///< output dim 0 = size() x input dim 0.
-  Work reduce_scatter_into(at::Tensor output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum);  ///< input dim 0 = size() x output dim 0.
+  Work all_gather_into(at::Tensor output, const at::Tensor& input);  ///< output dim 0 = size() x input dim 0.
+  Work reduce_scatter_into(at::Tensor output, const at::Tensor& input,
+                           ReduceOp op = ReduceOp::kSum);  ///< input dim 0 = size() x output dim 0.
   Work broadcast(at::Tensor tensor, int root);
   Work send(const at::Tensor& tensor, int to);
   Work receive(at::Tensor tensor, int from);
@@ -63,13 +70,16 @@ class Comm {
   Recorder& recorder();
 
  private:
-  std::unique_ptr<Backend> backend_;
-  std::shared_ptr<Recorder> recorder_;
-  std::string axis_;
+  struct State;
+  Work start(Call call, int64_t bytes);
+  Work start_unless_alone(Call call, int64_t bytes);
+  at::Tensor host_bytes(const std::string& text, int64_t padded_bytes) const;
+
+  std::unique_ptr<State> state_;
 };
 
-/// Concatenation of `input` over the ranks along dim 0, with gradient: backward reduce-scatters (sums) the gradient, so every rank's own
-/// slice receives what all ranks' losses say about it. `comm` must outlive the backward pass.
+/// Concatenation of `input` over the ranks along dim 0, with gradient: backward reduce-scatters (sums) the gradient, so every
+/// rank's own slice receives what all ranks' losses say about it. `comm` must outlive the backward pass.
 at::Tensor all_gather_with_grad(const at::Tensor& input, Comm& comm);
 /// Sum over ranks with gradient: backward sums the gradients over the ranks, too.
 at::Tensor all_reduce_with_grad(const at::Tensor& input, Comm& comm);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/forward_context.h"
 #include "nn/module.h"
 
 namespace lockstep::models {
@@ -16,6 +17,7 @@ struct Batch {
   at::Tensor text_BT;     ///< int64 token ids.
   at::Tensor label_B;     ///< int64 class index.
   int64_t num_samples = 0;
+  ForwardContext context;  ///< Set by the StepRunner.
 };
 
 /// What the network computes for a micro-batch. Contrastive: L2-normalised features and the two scalars of the loss.

@@ -6,13 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "comm/named_tensor.h"
+
 namespace lockstep::nn {
 
-/// A named tensor of a module; `tensor` points at the module's own handle, so that it can be replaced (dtype, device, bucket views).
-struct NamedTensor {
-  std::string name;
-  at::Tensor* tensor;
-};
+using comm::NamedTensor;
 
 /// Base of all layers and networks: a tree of children, parameters and buffers in registration order = forward-execution order.
 /// Children are members of the derived class; they are registered by reference and never move.

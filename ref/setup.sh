@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Installs the Python programs we compare with into the user's cache folder and prints the PYTHONPATH that finds them.
+#   export PYTHONPATH=$(ref/setup.sh); python3 ref/make_clip_goldens.py
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../tools/setup.sh"
+find_torch
+pip_into "$LOCKSTEP_CACHE/ref-3.3.0" "the reference programs (open_clip_torch 3.3.0 and what it needs)" --no-deps \
+  $(grep -vE '^(#|torch==)' "$LOCKSTEP_ROOT/ref/requirements.txt" | tr '\n' ' ')
+echo "$LOCKSTEP_CACHE/ref-3.3.0:$LOCKSTEP_TORCH_DIR"

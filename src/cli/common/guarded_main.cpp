@@ -1,0 +1,52 @@
+#include "cli/common/guarded_main.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <new>
+
+#include "core/env.h"
+#include "core/error.h"
+#include "core/json.h"
+
+namespace lockstep::cli {
+namespace {
+/// For the launcher, in torchrun's form. A failure is of no interest: the message is on standard error too.
+void leave_error_file(const std::string& text) {
+  const auto path = core::env("TORCHELASTIC_ERROR_FILE");
+  if (!path) return;
+  const auto now_s =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const core::Json json = {{"message", {{"message", text}, {"extraInfo", {{"timestamp", std::to_string(now_s)}}}}}};
+  std::ofstream(*path) << json.dump(-1, ' ', false, core::Json::error_handler_t::replace);
+}
+
+/// One write, so that messages of ranks that share a terminal do not mix.
+void print_error(const std::string& text) {
+  leave_error_file(text);
+  const std::string line = fmt::format("lockstep: error: {}\n", text);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fflush(stderr);
+}
+}  // namespace
+
+int guarded_main(const std::function<int()>& body) {
+  try {
+    const int code = body();
+    if (std::fflush(stdout) != 0)
+      throw EnvironmentError("cli: standard output cannot be written", "is the disk full, or the reader of a pipe gone?");
+    return code;
+  } catch (const Error& error) {
+    print_error(error.text());
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    print_error("cli: out of memory");
+  } catch (const std::exception& error) {
+    print_error(error.what());
+  }
+  return static_cast<int>(ExitCode::kInternal);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,14 @@
+#include "cli/engine/commands.h"
+#include "infer/clip_infer.h"
+
+namespace lockstep::cli {
+
+int cmd_infer(const spec::ParsedCommand& command) {
+  if (command.infer->job == spec::InferJob::kEmbed)
+    infer::embed(*command.infer);
+  else
+    infer::classify(*command.infer);
+  return 0;
+}
+
+}  // namespace lockstep::cli

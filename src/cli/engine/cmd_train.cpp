@@ -1,0 +1,12 @@
+#include "cli/common/version.h"
+#include "cli/engine/commands.h"
+#include "train/clip_run.h"
+
+namespace lockstep::cli {
+
+int cmd_train(const spec::ParsedCommand& command) {
+  const VersionInfo version = version_info();
+  return static_cast<int>(train::train_clip(command, version.version + " " + version.commit));
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,11 @@
+#pragma once
+#include "spec/commands.h"
+
+namespace lockstep::cli {
+
+/// Commands of the engine. The result is the exit code; errors are thrown.
+int cmd_train(const spec::ParsedCommand& command);
+int cmd_infer(const spec::ParsedCommand& command);
+int cmd_ckpt_convert(const spec::ParsedCommand& command);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,30 @@
+// lockstep-engine: the half that is linked with LibTorch. Users start it through `lockstep`.
+#include <string>
+#include <vector>
+
+#include "cli/common/guarded_main.h"
+#include "cli/engine/commands.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "spec/commands.h"
+
+namespace lockstep::cli {
+namespace {
+
+int run_command(const std::vector<std::string>& args) {
+  const spec::ParsedCommand command = spec::parse_command(args);
+  if (command.info == nullptr || command.info->half != spec::Half::kEngine || command.wants_help)
+    throw UsageError("lockstep-engine runs engine commands only", "start the program lockstep that lies beside it");
+  if (command.train) return cmd_train(command);
+  if (command.infer) return cmd_infer(command);
+  if (command.ckpt) return cmd_ckpt_convert(command);
+  throw UsageError(fmt::format("'{}' is not a command of the engine", command.info->name));
+}
+
+}  // namespace
+}  // namespace lockstep::cli
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  return lockstep::cli::guarded_main([&] { return lockstep::cli::run_command(args); });
+}

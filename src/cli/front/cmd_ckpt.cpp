@@ -1,0 +1,147 @@
+#include "cli/front/cmd_ckpt.h"
+
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <vector>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/units.h"
+#include "record/checkpoint_manifest.h"
+#include "spec/ckpt_options.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using core::Json;
+using record::CheckpointEntry;
+
+/// One checkpoint and, after verify, what is wrong with its files.
+struct Checked {
+  CheckpointEntry entry;
+  std::vector<std::string> problems{};  // that make it unusable
+};
+
+/// A checkpoint's own folder: as its run lists it, so that a superseded one is told as such; else by itself.
+CheckpointEntry single_checkpoint(const fs::path& folder) {
+  const fs::path absolute = fs::canonical(folder);
+  for (const CheckpointEntry& entry : record::list_checkpoints(absolute.parent_path().parent_path())) {
+    std::error_code failure;
+    if (fs::equivalent(entry.folder, absolute, failure)) return entry;
+  }
+  CheckpointEntry entry{.folder = folder};
+  entry.manifest = record::read_manifest(folder);
+  entry.step = entry.manifest->step;
+  entry.attempt = entry.manifest->attempt;
+  return entry;
+}
+
+bool is_checkpoint(const fs::path& path) {
+  return fs::exists(path / record::kManifestName) || record::parse_checkpoint_name(path.filename().string()).has_value();
+}
+
+/// The checkpoints under a run folder, a folder of checkpoints, or a checkpoint.
+std::vector<CheckpointEntry> find_checkpoints(const std::string& text) {
+  fs::path path = fs::path(text).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // a slash at the end
+  if (!fs::is_directory(path))
+    throw CheckpointError(fmt::format("ckpt: '{}' {}", text, fs::exists(path) ? "is no folder" : "does not exist"),
+                          "give the folder of a run (<logs>/<name>), its folder checkpoints/, or one checkpoint");
+  if (is_checkpoint(path)) return {single_checkpoint(path)};
+  if (fs::is_directory(path / "checkpoints")) return record::list_checkpoints(path);
+  if (fs::canonical(path).filename() == "checkpoints") return record::list_checkpoints(fs::canonical(path).parent_path());
+  throw CheckpointError(fmt::format("ckpt: '{}' holds no folder checkpoints/", text), "give the folder of a run (<logs>/<name>)");
+}
+
+int64_t total_bytes(const CheckpointEntry& entry) {
+  int64_t bytes = 0;
+  if (entry.manifest) {
+    for (const record::CheckpointFile& file : entry.manifest->files) bytes += file.bytes;
+  }
+  return bytes;
+}
+
+std::string time_text(double unix_s) {
+  const auto time = static_cast<std::time_t>(unix_s);
+  std::tm local{};
+  char text[32] = "-";
+  if (::localtime_r(&time, &local) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
+  return text;
+}
+
+Json to_json(const Checked& checked, bool is_verified) {
+  const CheckpointEntry& entry = checked.entry;
+  Json json{
+      {"path", entry.folder.string()}, {"step", entry.step}, {"attempt", entry.attempt}, {"usable", checked.problems.empty()}};
+  if (is_verified) json["verified"] = checked.problems.empty();
+  if (entry.manifest) {
+    json["epoch"] = entry.manifest->epoch;
+    json["samples_seen"] = entry.manifest->samples_seen;
+    json["world_size"] = entry.manifest->world_size;
+    json["created_s"] = entry.manifest->created_s;
+    json["num_files"] = entry.manifest->files.size();
+    json["bytes"] = total_bytes(entry);
+  }
+  json["problems"] = checked.problems;
+  return json;
+}
+
+void print_json(const std::vector<Checked>& all, bool is_verified) {
+  Json list = Json::array();
+  for (const Checked& checked : all) list.push_back(to_json(checked, is_verified));
+  fmt::print("{}\n", Json{{"checkpoints", std::move(list)}}.dump(1, ' ', false, Json::error_handler_t::replace));
+}
+
+void print_table(const std::vector<Checked>& all, bool is_verified) {
+  fmt::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", "checkpoint", "step", "attempt", "epoch", "samples", "size",
+             "saved", "state");
+  for (const Checked& checked : all) {
+    const CheckpointEntry& entry = checked.entry;
+    const char* state = !checked.problems.empty() ? "NOT USABLE" : is_verified ? "verified" : "complete";
+    const std::string name = entry.folder.filename().string();
+    if (entry.manifest)
+      fmt::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", name, entry.step, entry.attempt, entry.manifest->epoch,
+                 entry.manifest->samples_seen, core::format_bytes(static_cast<double>(total_bytes(entry))),
+                 time_text(entry.manifest->created_s), state);
+    else
+      fmt::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", name, entry.step, entry.attempt, "-", "-", "-", "-",
+                 state);
+    for (const std::string& problem : checked.problems) fmt::print("    {}\n", problem);
+  }
+}
+
+}  // namespace
+
+int cmd_ckpt(std::span<const std::string> args) {
+  const bool is_list = !args.empty() && args[0] == "list", is_verify = !args.empty() && args[0] == "verify";
+  if (!is_list && !is_verify)
+    throw UsageError(fmt::format("ckpt: expected list or verify, got '{}'", args.empty() ? "" : args[0]),
+                     "see `lockstep ckpt --help`");
+  spec::CkptOptions options;
+  options.job = is_verify ? spec::CkptJob::kVerify : spec::CkptJob::kList;
+  core::OptionSet set = spec::declare_ckpt_options(options);
+  set.parse(args.subspan(1));
+  if (set.wants_help()) {
+    fmt::print("{}", set.help_text());
+    return 0;
+  }
+  std::vector<Checked> all;
+  bool is_damaged = false;
+  for (CheckpointEntry& entry : find_checkpoints(options.path)) {
+    Checked checked{.entry = std::move(entry)};
+    if (!checked.entry.problem.empty()) checked.problems.push_back(checked.entry.problem);
+    else if (is_verify)
+      checked.problems = record::verify_files(checked.entry.folder, *checked.entry.manifest, record::VerifyDepth::kHashes);
+    is_damaged = is_damaged || !checked.problems.empty();
+    all.push_back(std::move(checked));
+  }
+  if (is_verify && all.empty()) throw CheckpointError(fmt::format("ckpt: '{}' holds no checkpoint to verify", options.path));
+  if (options.json) print_json(all, is_verify);
+  else if (all.empty()) fmt::print("no checkpoints in '{}'\n", options.path);
+  else print_table(all, is_verify);
+  return is_verify && is_damaged ? static_cast<int>(ExitCode::kCheckpoint) : 0;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,242 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/front/commands.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/options.h"
+#include "core/strings.h"
+#include "core/units.h"
+#include "data/index_jobs.h"
+#include "data/inspect.h"
+#include "data/make_shapes.h"
+#include "data/shard_list.h"
+
+namespace lockstep::cli {
+namespace {
+using core::Json;
+using core::OptionSet;
+
+constexpr const char* kUsage =
+    "Usage: lockstep data COMMAND [FLAGS]\n"
+    "\n"
+    "  make-shapes   write a demo data set of captioned pictures\n"
+    "  index         count and hash shards: exact epochs, quick resume, verification\n"
+    "  verify        read shards whole and list every damaged one\n"
+    "  inspect       show what shards hold\n"
+    "\n"
+    "`lockstep data COMMAND --help` shows the flags.\n";
+
+void print_json(const Json& json) { fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace)); }
+
+/// Flags that index and verify share.
+struct ShardFlags {
+  std::vector<std::string> lists;
+  std::string index_dir;
+  int64_t num_workers = std::max(1u, std::thread::hardware_concurrency());
+  bool as_json = false;
+
+  void declare(OptionSet& set) {
+    set.add_positional(
+        "shards", &lists,
+        {.help = "Shards: files or brace lists in quotes, joined with '::' or given one after the other.", .metavar = "SHARDS"});
+    set.add("index-dir", &index_dir,
+            {.help = "Folder of the side-car files.", .metavar = "DIR", .unset_text = "beside the shards"});
+    set.add("workers", &num_workers, {.help = "Shards read at the same time.", .unit = "threads", .min = 1, .max = 1024});
+    set.add("json", &as_json, {.help = "Machine-readable output."});
+  }
+  data::IndexJob job() const {
+    data::IndexJob job{.shards = {}, .index_dir = index_dir, .num_threads = num_workers, .force = false, .on_progress = {}};
+    for (const std::string& list : lists)
+      for (data::ShardSource& source : data::parse_shard_sources(list, ""))
+        job.shards.insert(job.shards.end(), source.shards.begin(), source.shards.end());
+    job.on_progress = [total = job.shards.size()](int64_t done, const std::string& shard) {
+      core::show_progress(fmt::format("{}/{} shards  {}", done, total, shard));
+    };
+    return job;
+  }
+};
+
+/// Parses; true when only the help was wanted (and printed).
+bool parse_or_help(OptionSet& set, std::span<const std::string> args) {
+  set.parse(args);
+  if (set.wants_help()) fmt::print("{}", set.help_text());
+  return set.wants_help();
+}
+
+int run_index(std::span<const std::string> args) {
+  ShardFlags flags;
+  bool force = false;
+  OptionSet set("data index",
+                "Reads every shard once and writes beside it how many samples it has, where they lie, and its hash.");
+  flags.declare(set);
+  set.add("force", &force, {.help = "Index shards again whose side-car fits their size."});
+  if (parse_or_help(set, args)) return 0;
+  data::IndexJob job = flags.job();
+  job.force = force;
+  const data::IndexSummary summary = data::build_indexes(job);
+  core::end_progress();
+  if (flags.as_json) {
+    Json damaged = Json::array();
+    for (const auto& [shard, message] : summary.damaged) damaged.push_back({{"shard", shard}, {"error", message}});
+    print_json({{"shards", job.shards.size()},
+                {"indexed", summary.num_built},
+                {"reused", summary.num_reused},
+                {"samples", summary.num_samples},
+                {"bytes", summary.bytes},
+                {"damaged", damaged}});
+  } else {
+    fmt::print("{} shards: {} indexed, {} had an index, {} damaged; {} samples, {}\n", job.shards.size(), summary.num_built,
+               summary.num_reused, summary.damaged.size(), summary.num_samples,
+               core::format_bytes(static_cast<double>(summary.bytes)));
+    for (const auto& [shard, message] : summary.damaged) fmt::print("  {}\n", message);
+  }
+  return summary.damaged.empty() ? 0 : static_cast<int>(ExitCode::kData);
+}
+
+int run_verify(std::span<const std::string> args) {
+  ShardFlags flags;
+  OptionSet set("data verify",
+                "Reads every shard whole, compares it with its index where there is one, and lists every damaged one.");
+  flags.declare(set);
+  if (parse_or_help(set, args)) return 0;
+  const std::vector<data::VerifyResult> results = data::verify_shards(flags.job());
+  core::end_progress();
+  int64_t num_damaged = 0, num_unchecked = 0, num_samples = 0;
+  Json list = Json::array();
+  for (const data::VerifyResult& result : results) {
+    num_damaged += result.error.empty() ? 0 : 1;
+    num_unchecked += result.has_index ? 0 : 1;
+    num_samples += result.num_samples;
+    list.push_back({{"shard", result.shard},
+                    {"ok", result.error.empty()},
+                    {"indexed", result.has_index},
+                    {"samples", result.num_samples},
+                    {"bytes", result.bytes},
+                    {"error", result.error}});
+    if (!flags.as_json && !result.error.empty()) fmt::print("DAMAGED {}\n  {}\n", result.shard, result.error);
+  }
+  if (flags.as_json) {
+    print_json({{"shards", results.size()},
+                {"damaged", num_damaged},
+                {"without_index", num_unchecked},
+                {"samples", num_samples},
+                {"results", list}});
+  } else {
+    fmt::print("{} shards: {} whole, {} damaged; {} samples\n", results.size(),
+               static_cast<int64_t>(results.size()) - num_damaged, num_damaged, num_samples);
+    if (num_unchecked > 0)
+      fmt::print(
+          "{} shards have no index: only their structure was checked, their content is unchecked (`lockstep data index`)\n",
+          num_unchecked);
+  }
+  return num_damaged == 0 ? 0 : static_cast<int>(ExitCode::kData);
+}
+
+void print_report(const data::InspectReport& report) {
+  fmt::print("{} shards, {} read: {} samples, {} usable\n", report.num_shards, report.num_read, report.num_samples,
+             report.num_usable);
+  fmt::print("\nextension        members       bytes\n");
+  for (const auto& [name, entry] : report.extensions)
+    fmt::print("{:<14} {:>9}  {:>10}\n", name, entry.count, core::format_bytes(static_cast<double>(entry.bytes)));
+  if (!report.skipped.empty()) fmt::print("\nleft out by training\n");
+  for (const auto& [reason, count] : report.skipped) fmt::print("  {:>9}  {}\n", count, reason);
+  if (report.num_decoded > 0)
+    fmt::print("\n{} pictures decoded: {} to {} pixels wide, {} to {} high\n", report.num_decoded, report.min_width,
+               report.max_width, report.min_height, report.max_height);
+  for (const std::string& message : report.bad_pictures) fmt::print("  {}\n", message);
+  if (!report.captions.empty()) fmt::print("\nfirst captions\n");
+  for (const auto& [key, text] : report.captions) fmt::print("  {}: {}\n", key, core::trim(text));
+}
+
+int run_inspect(std::span<const std::string> args) {
+  ShardFlags flags;
+  data::InspectConfig config;
+  OptionSet set("data inspect", "Shows what shards hold: counts, extensions, first captions, picture sizes.");
+  set.add_positional("shards", &flags.lists, {.help = "Shards: files or brace lists in quotes.", .metavar = "SHARDS"});
+  set.add("max-shards", &config.max_shards,
+          {.help = "Read this many shards from the front of the list; 0: all.", .unit = "shards", .min = 0});
+  set.add("captions", &config.max_shown, {.help = "Captions to show.", .min = 0});
+  set.add("pictures", &config.max_decoded, {.help = "Pictures to decode for their sizes.", .min = 0});
+  set.add("image-key", &config.image_keys, {.help = "Extensions of pictures, in the order of preference."});
+  set.add("text-key", &config.text_keys, {.help = "Extensions of captions, in the order of preference."});
+  set.add("json", &flags.as_json, {.help = "Machine-readable output."});
+  if (parse_or_help(set, args)) return 0;
+  config.shards = flags.job().shards;
+  const data::InspectReport report = data::inspect_shards(config);
+  if (flags.as_json) {
+    print_json(report.to_json());
+  } else {
+    print_report(report);
+  }
+  return report.bad_pictures.empty() ? 0 : static_cast<int>(ExitCode::kData);
+}
+
+int run_make_shapes(std::span<const std::string> args) {
+  std::string output;
+  int64_t num_train = 20000, num_val = 1500, samples_per_shard = 1000, image_pixels = 64, seed = 0;
+  int64_t num_workers = std::max(1u, std::thread::hardware_concurrency());
+  bool as_json = false;
+  OptionSet set("data make-shapes",
+                "Writes a demo data set: pictures of coloured shapes with captions, as WebDataset shards and class folders.");
+  set.add_positional("output", &output, {.help = "Folder to write to.", .metavar = "DIR"});
+  set.add("samples", &num_train, {.help = "Training samples.", .min = 1});
+  set.add("val-samples", &num_val, {.help = "Validation samples, and as many held-out pictures.", .min = 1});
+  set.add("samples-per-shard", &samples_per_shard, {.help = "Samples per shard.", .min = 1});
+  set.add("image-size", &image_pixels, {.help = "Height and width of a picture.", .unit = "pixels", .min = 1, .max = 4096});
+  set.add("seed", &seed, {.help = "Another seed gives other pictures.", .min = 0});
+  set.add("workers", &num_workers, {.help = "Threads; the files do not depend on it.", .min = 1, .max = 1024});
+  set.add("json", &as_json, {.help = "Machine-readable output."});
+  if (parse_or_help(set, args)) return 0;
+  const data::MakeShapesResult result = data::make_shapes({.output = output,
+                                                           .num_train = num_train,
+                                                           .num_val = num_val,
+                                                           .samples_per_shard = samples_per_shard,
+                                                           .image_pixels = static_cast<int>(image_pixels),
+                                                           .seed = static_cast<uint64_t>(seed),
+                                                           .num_workers = static_cast<int>(num_workers)});
+  if (as_json) {
+    print_json(data::to_json(result));
+    return 0;
+  }
+  fmt::print("{} {} training and {} validation samples in {}, {} held-out pictures of {} classes\n",
+             result.was_there ? "found" : "wrote", result.num_train, result.num_val,
+             core::format_bytes(static_cast<double>(result.num_bytes)), result.num_heldout, result.num_classes);
+  fmt::print("  --train-data '{}'\n  --val-data '{}'\n  --imagenet-val {}\n  --classnames {}\n  --templates {}\n",
+             result.train_shards, result.val_shards, result.heldout.string(), result.class_names.string(),
+             result.templates.string());
+  return 0;
+}
+
+struct DataCommand {
+  const char* name;
+  int (*run)(std::span<const std::string> args);
+};
+constexpr std::array kCommands{DataCommand{"index", run_index}, DataCommand{"inspect", run_inspect},
+                               DataCommand{"make-shapes", run_make_shapes}, DataCommand{"verify", run_verify}};
+
+}  // namespace
+
+int cmd_data(std::span<const std::string> args) {
+  const bool wants_help = !args.empty() && (args[0] == "--help" || args[0] == "-h" || args[0] == "help");
+  if (wants_help) {
+    fmt::print("{}", kUsage);
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const DataCommand& command : kCommands) {
+    if (!args.empty() && args[0] == command.name) return command.run(args.subspan(1));
+    names.emplace_back(command.name);
+  }
+  if (args.empty()) throw UsageError(fmt::format("data: expected {}", core::join_or(names)), "see `lockstep data --help`");
+  const auto nearest = core::nearest_name(args[0], names);
+  throw UsageError(fmt::format("data: unknown command '{}', expected {}", args[0], core::join_or(names)),
+                   nearest ? fmt::format("did you mean '{}'?", *nearest) : "see `lockstep data --help`");
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,243 @@
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "cli/front/commands.h"
+#include "cli/front/engine_exec.h"
+#include "cli/front/launch_group.h"
+#include "core/env.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/options.h"
+#include "core/strings.h"
+#include "hw/device.h"
+#include "hw/ranks.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct LaunchOptions {
+  int64_t nproc_per_node = 1;
+  std::optional<int64_t> nnodes{};
+  std::optional<int64_t> node_rank{};
+  std::string rdzv_endpoint{};
+  std::string master_addr{};
+  std::optional<int64_t> master_port{};
+  std::string program{};
+  double kill_grace_s = 10;
+  bool no_prefix = false;
+};
+
+core::OptionSet declare_options(LaunchOptions& values) {
+  core::OptionSet options("launch",
+                          "Start the ranks of a command on this machine, or on this node of several, and watch over them. "
+                          "The command follows after --: lockstep launch --nproc-per-node 4 -- train clip ...");
+  options.group("Ranks");
+  options.add("nproc-per-node", &values.nproc_per_node,
+              {.help = "Ranks to start on this node.", .unit = "ranks", .min = 1, .max = 4096});
+  options.add(
+      "nnodes", &values.nnodes,
+      {.help = "Nodes that take part; each runs its own launcher with the same options. Inside a SLURM step with one task per "
+               "node this and the next two are taken from SLURM.",
+       .unit = "nodes",
+       .unset_text = "1, or SLURM's",
+       .min = 1,
+       .max = 100000});
+  options.add("node-rank", &values.node_rank, {.help = "Index of this node.", .min = 0, .max = 99999});
+  options.add("rdzv-endpoint", &values.rdzv_endpoint,
+              {.help = "Where the ranks meet: host of node 0 and a free port there.",
+               .metavar = "HOST:PORT",
+               .unset_text = "a free port here"});
+  options.add("master-addr", &values.master_addr, {.help = "HOST of --rdzv-endpoint, by its other name."});
+  options.add("master-port", &values.master_port,
+              {.help = "PORT of --rdzv-endpoint, by its other name.", .min = 1, .max = 65535});
+  options.group("Program");
+  options.add("program", &values.program,
+              {.help = "Another program to start instead of lockstep.", .metavar = "PATH", .unset_text = "lockstep"});
+  options.add(
+      "kill-grace", &values.kill_grace_s,
+      {.help = "When a rank has failed: time from SIGTERM to SIGKILL for the others.", .unit = "s", .min = 0, .max = 3600});
+  options.add("no-prefix", &values.no_prefix, {.help = "Do not put [rank N] before each line."});
+  options.refuse("max-restarts", "ranks are not restarted in place",
+                 "let the job be requeued: an interrupted run ends with 75 and goes on with --resume latest");
+  options.refuse("standalone", "it is the default on one node", "leave it out");
+  options.refuse("rdzv-backend", "there is one way to meet, a store on node 0", "leave it out; give --rdzv-endpoint HOST:PORT");
+  options.refuse("rdzv-id", "jobs are told apart by their port", "leave it out; give each job its own port in --rdzv-endpoint");
+  options.refuse("no-python", "commands are never Python modules here", "leave it out; --program PATH starts another program");
+  return options;
+}
+
+/// Splits the arguments into our flags and the command, at "--" or at the first word that is no flag's value.
+std::pair<std::vector<std::string>, std::vector<std::string>> split_command(std::span<const std::string> args,
+                                                                            const core::OptionSet& options) {
+  size_t at = 0;
+  while (at < args.size() && args[at] != "--" && core::starts_with(args[at], "-")) {
+    const std::string& flag = args[at++];
+    const core::Option* option = options.find(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())));
+    const bool has_separate_value = option != nullptr && !option->is_flag() && flag.find('=') == std::string::npos;
+    if (has_separate_value && at < args.size()) ++at;
+  }
+  const std::vector<std::string> flags(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(at));
+  if (at < args.size() && args[at] == "--") ++at;
+  return {flags, {args.begin() + static_cast<std::ptrdiff_t>(at), args.end()}};
+}
+
+/// True when a listening socket on all interfaces can have this port now.
+bool is_port_free(int port) {
+  const core::Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) throw EnvironmentError(fmt::format("launch: cannot open a socket: {}", std::strerror(errno)));
+  const int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  return ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && ::listen(fd.get(), 1) == 0;
+}
+
+/// A port below the ephemeral ones, where no outgoing connection can take it before rank 0 listens.
+int find_free_port() {
+  constexpr int kFirst = 20000, kCount = 12000, kTries = 500;
+  std::random_device random;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    const int port = kFirst + static_cast<int>(random() % kCount);
+    if (is_port_free(port)) return port;
+  }
+  throw EnvironmentError(fmt::format("launch: found no free port in [{}, {}) after {} tries", kFirst, kFirst + kCount, kTries),
+                         "give one with --master-port");
+}
+
+/// Where this node stands among the nodes, and where all ranks meet.
+struct NodePlace {
+  int num_nodes = 1, node_rank = 0;
+  std::string address = "127.0.0.1";
+  int port = 0;  // 0: none given
+};
+
+void read_endpoint(const LaunchOptions& values, NodePlace& place) {
+  if (!values.rdzv_endpoint.empty()) {
+    const size_t colon = values.rdzv_endpoint.rfind(':');
+    const auto port =
+        colon == std::string::npos ? std::nullopt : core::parse_int(std::string_view(values.rdzv_endpoint).substr(colon + 1));
+    if (!port || *port < 1 || *port > 65535 || colon == 0)
+      throw UsageError(fmt::format("launch: --rdzv-endpoint '{}' is not of the form HOST:PORT", values.rdzv_endpoint),
+                       "for example --rdzv-endpoint node1:29500");
+    place.address = values.rdzv_endpoint.substr(0, colon);
+    place.port = static_cast<int>(*port);
+    const size_t size = place.address.size();
+    if (size > 2 && place.address.front() == '[' && place.address.back() == ']')
+      place.address = place.address.substr(1, size - 2);
+  }
+  if (!values.master_addr.empty()) place.address = values.master_addr;
+  if (values.master_port) place.port = static_cast<int>(*values.master_port);
+}
+
+/// Place of this launcher when it is the only task of its node in a SLURM step of several nodes.
+std::optional<NodePlace> place_in_slurm_step(const LaunchOptions& values) {
+  if (values.nnodes || !core::env("SLURM_STEP_ID") || core::env("RANK")) return std::nullopt;
+  const hw::RankInfo task = hw::discover_ranks({}, hw::process_env());
+  if (task.source != "slurm" || task.world_size == 1) return std::nullopt;
+  if (task.local_world_size != 1)
+    throw UsageError(fmt::format("launch: {} launchers run on this node, expected one: the SLURM step has several tasks per node",
+                                 task.local_world_size),
+                     "start the step with --ntasks-per-node=1, or leave launch out: srun starts the ranks itself");
+  return NodePlace{.num_nodes = task.world_size, .node_rank = task.rank, .address = task.master_addr, .port = task.master_port};
+}
+
+NodePlace find_place(const LaunchOptions& values) {
+  if (auto place = place_in_slurm_step(values)) {
+    read_endpoint(values, *place);
+    return *place;
+  }
+  NodePlace place{.num_nodes = static_cast<int>(values.nnodes.value_or(1)),
+                  .node_rank = static_cast<int>(values.node_rank.value_or(0))};
+  read_endpoint(values, place);
+  if (place.num_nodes > 1 && !values.node_rank)
+    throw UsageError(fmt::format("launch: --nnodes {} was given without --node-rank", place.num_nodes),
+                     "run the same command on every node, with --node-rank 0, 1, ...");
+  if (place.num_nodes > 1 && (place.port == 0 || place.address == "127.0.0.1"))
+    throw UsageError(fmt::format("launch: --nnodes {} needs --rdzv-endpoint HOST:PORT", place.num_nodes),
+                     "HOST is the first node as the others reach it, PORT a free port there");
+  if (place.node_rank >= place.num_nodes)
+    throw UsageError(fmt::format("launch: --node-rank {} does not lie in [0, {})", place.node_rank, place.num_nodes),
+                     "nodes count from 0");
+  return place;
+}
+
+/// Makes sure that rank 0 can listen, where rank 0 runs on this node.
+void settle_port(NodePlace& place) {
+  if (place.port == 0) place.port = find_free_port();
+  else if (place.node_rank == 0 && !is_port_free(place.port))
+    throw EnvironmentError(fmt::format("launch: port {} on this host is in use by another program", place.port),
+                           "choose another with --rdzv-endpoint or --master-port (on one node: leave both out)");
+}
+
+core::ProcessOptions rank_process(const std::vector<std::string>& argv, const NodePlace& place, int local_rank, int local_size,
+                                  const std::filesystem::path& error_file) {
+  const int rank = place.node_rank * local_size + local_rank;
+  core::ProcessOptions options{.argv = argv};
+  const std::vector<std::pair<std::string, int>> numbers{
+      {"RANK", rank}, {"LOCAL_RANK", local_rank}, {"WORLD_SIZE", place.num_nodes * local_size}, {"LOCAL_WORLD_SIZE", local_size},
+      {"GROUP_RANK", place.node_rank}, {"MASTER_PORT", place.port}};
+  for (const auto& [name, value] : numbers) options.env_changes.emplace_back(name, std::to_string(value));
+  options.env_changes.emplace_back("MASTER_ADDR", place.address);
+  options.env_changes.emplace_back("TORCHELASTIC_ERROR_FILE", error_file.string());
+  // Of an outer torchrun: our ranks host their store themselves and count no restarts.
+  for (const char* name :
+       {"TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID"})
+    options.env_changes.emplace_back(name, std::nullopt);
+  if (!core::env("OMP_NUM_THREADS"))
+    options.env_changes.emplace_back("OMP_NUM_THREADS",
+                                     std::to_string(hw::cpu_threads_per_rank(hw::usable_cpu_cores(), local_size)));
+  return options;
+}
+
+std::vector<std::string> command_line(const LaunchOptions& values, std::vector<std::string> command) {
+  if (values.program.empty() && command.empty())
+    throw UsageError("launch: nothing to start: no command follows the options",
+                     "for example: lockstep launch --nproc-per-node 2 -- train clip --train-data ...");
+  if (values.program.empty() && command.front() == "launch")
+    throw UsageError("launch: cannot launch itself", "name the command to run, for example train");
+  command.insert(command.begin(), values.program.empty() ? own_program().string() : values.program);
+  return command;
+}
+
+}  // namespace
+
+int cmd_launch(std::span<const std::string> args) {
+  LaunchOptions values;
+  core::OptionSet options = declare_options(values);
+  const auto [flags, command] = split_command(args, options);
+  options.parse(flags);
+  if (options.wants_help()) {
+    std::fputs(options.help_text().c_str(), stdout);
+    return 0;
+  }
+  const std::vector<std::string> argv = command_line(values, command);
+  NodePlace place = find_place(values);
+  const core::TempDir error_folder("lockstep-launch");
+  const int local_size = static_cast<int>(values.nproc_per_node);
+  settle_port(place);
+  std::vector<RankCommand> ranks;
+  for (int local_rank = 0; local_rank < local_size; ++local_rank) {
+    const std::filesystem::path error_file = error_folder.path() / fmt::format("{}.json", local_rank);
+    ranks.push_back({.rank = place.node_rank * local_size + local_rank,
+                     .process = rank_process(argv, place, local_rank, local_size, error_file),
+                     .error_file = error_file});
+  }
+  const bool has_prefix = !values.no_prefix && place.num_nodes * local_size > 1;
+  return run_rank_group(ranks, {.has_prefix = has_prefix,
+                                .kill_grace = std::chrono::milliseconds(static_cast<int64_t>(values.kill_grace_s * 1000))});
+}
+
+}  // namespace lockstep::cli

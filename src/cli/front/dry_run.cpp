@@ -1,0 +1,123 @@
+#include "cli/front/dry_run.h"
+
+#include <fmt/format.h>
+
+#include "plan/train_batch.h"
+#include "core/units.h"
+#include "hw/ranks.h"
+#include "plan/bucket_plan.h"
+#include "spec/clip_shape.h"
+
+namespace lockstep::cli {
+namespace {
+struct WorldGuess {
+  int64_t num_ranks = 1;
+  std::string source;
+};
+
+/// --world-size, or what explicit flags, launcher or SLURM say.
+WorldGuess guess_world(const spec::TrainOptions& options) {
+  if (options.world_size) return {*options.world_size, "--world-size"};
+  hw::RankFlags flags;
+  if (options.dist_rank) flags.rank = static_cast<int>(*options.dist_rank);
+  if (options.dist_world_size) flags.world_size = static_cast<int>(*options.dist_world_size);
+  const hw::RankInfo info = hw::discover_ranks(flags, hw::process_env());
+  return {info.world_size, info.source};
+}
+
+spec::ClipShape shape_of(const spec::TrainOptions& options) {
+  spec::ClipOverrides overrides;
+  if (!options.force_image_size.empty()) overrides.image_size = options.force_image_size[0];
+  overrides.context_length = options.force_context_length;
+  overrides.quick_gelu = options.force_quick_gelu;
+  overrides.patch_dropout = options.force_patch_dropout;
+  return spec::resolve_clip_shape(options.model, overrides);
+}
+
+void add_model_facts(const spec::TrainOptions& options, int64_t num_ranks, std::vector<DryRunFact>& facts) {
+  const spec::ClipShape shape = shape_of(options);
+  const spec::ClipCost cost = spec::clip_cost(shape);
+  const double flops = cost.image_forward_flops + cost.text_forward_flops;
+  facts.push_back({"parameters", "parameters", cost.parameters(),
+                   fmt::format("{} (image {}, text {})", core::format_count(static_cast<double>(cost.parameters())),
+                               core::format_count(static_cast<double>(cost.image_parameters)),
+                               core::format_count(static_cast<double>(cost.text_parameters)))});
+  facts.push_back({"forward_flops_per_sample", "forward pass", flops,
+                   fmt::format("{}FLOP per pair of picture and text (2 x multiply-adds)", core::format_count(flops))});
+  const bool has_buckets = options.grad_sync == "ddp" || (options.grad_sync == "auto" && num_ranks > 1);
+  if (!has_buckets) return;
+  const bool has_bf16_weights = options.precision == "bf16" || options.precision == "pure_bf16";
+  std::vector<plan::BucketItem> items;
+  for (const spec::ParamSpec& param : spec::clip_param_specs(shape)) {
+    if (param.is_buffer) continue;
+    const bool is_bf16 = has_bf16_weights && !(param.keeps_fp32 && options.precision == "bf16");
+    items.push_back({.name = param.name,
+                     .num_elements = param.numel(),
+                     .dtype = is_bf16 ? "bf16" : "fp32",
+                     .element_bytes = is_bf16 ? 2 : 4});
+  }
+  const auto buckets = plan::plan_buckets(items, static_cast<int64_t>(options.bucket_mib * 1024 * 1024));
+  int64_t bytes = 0;
+  for (const plan::Bucket& bucket : buckets) bytes += bucket.num_elements * bucket.element_bytes;
+  facts.push_back({"gradient_buckets", "gradient buckets", static_cast<int64_t>(buckets.size()),
+                   fmt::format("{}, {} to reduce per step", buckets.size(), core::format_bytes(static_cast<double>(bytes)))});
+  facts.push_back({"gradient_bytes", "", bytes, ""});
+}
+
+void add_step_facts(const spec::TrainOptions& options, int64_t global_batch, std::vector<DryRunFact>& facts) {
+  if (!options.train_num_samples) {
+    facts.push_back(
+        {"steps_per_epoch", "steps per epoch", nullptr, "known when the data are opened (--train-num-samples tells before)"});
+    return;
+  }
+  const int64_t steps = (*options.train_num_samples + global_batch - 1) / global_batch;
+  const bool is_cut = options.max_steps && *options.max_steps / steps < options.epochs;
+  const int64_t total = is_cut ? *options.max_steps : steps * options.epochs;
+  facts.push_back({"steps_per_epoch", "steps per epoch", steps,
+                   fmt::format("{} ({} samples, rounded up to whole global batches)", steps, *options.train_num_samples)});
+  facts.push_back({"total_steps", "steps in all", total,
+                   fmt::format("{} ({}), warm-up {}", total, is_cut ? "--max-steps" : fmt::format("{} epochs", options.epochs),
+                               options.warmup_steps)});
+}
+}  // namespace
+
+std::vector<DryRunFact> dry_run_facts(const spec::ParsedCommand& command) {
+  const spec::TrainOptions& options = *command.train;
+  const WorldGuess world = guess_world(options);
+  const plan::BatchPlan batch = plan::train_batch_plan(command, world.num_ranks);
+  std::vector<DryRunFact> facts = {
+      {"command", "command", command.info->name, command.info->name},
+      {"model", "model", options.model, options.model},
+      {"precision", "precision", options.precision, options.precision},
+      {"world_size", "ranks", world.num_ranks, fmt::format("{} (from {})", world.num_ranks, world.source)},
+      {"samples_per_rank", "samples per rank", batch.samples_per_micro,
+       fmt::format("{} x {} micro-batches", batch.samples_per_micro, batch.num_micro)},
+      {"num_micro", "", batch.num_micro, ""},
+      {"global_batch", "global batch", batch.global_batch, fmt::format("{} samples", batch.global_batch)},
+  };
+  add_step_facts(options, batch.global_batch, facts);
+  add_model_facts(options, world.num_ranks, facts);
+  return facts;
+}
+
+void print_dry_run(const spec::ParsedCommand& command) {
+  const auto facts = dry_run_facts(command);
+  if (command.train->json) {
+    core::Json json = core::Json::object();
+    for (const DryRunFact& fact : facts) json[fact.key] = fact.value;
+    json["options"] = command.set->values_json();
+    json["warnings"] = command.warnings;
+    fmt::print("{}\n", json.dump(2));
+    return;
+  }
+  fmt::print("Dry run: nothing is read, computed or written.\n\n");
+  for (const DryRunFact& fact : facts)
+    if (!fact.label.empty()) fmt::print("  {:<18}{}\n", fact.label, fact.text);
+  fmt::print("\nOptions that differ from their defaults\n");
+  for (const core::Option& option : command.set->options())
+    if (option.origin.kind != core::Origin::Kind::kDefault)
+      fmt::print("  {:<26} {}  [{}]\n", "--" + option.name, option.value_text(), option.origin.text());
+  for (const std::string& warning : command.warnings) fmt::print("\nwarning: {}\n", warning);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,322 @@
+#include "cli/front/launch_group.h"
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <optional>
+
+#include "cli/front/launch_output.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/strings.h"
+
+namespace lockstep::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using core::ExitStatus;
+
+constexpr int kLostPeerCode = static_cast<int>(ExitCode::kCommunication);
+constexpr int kRequeueCode = static_cast<int>(ExitCode::kRequeue);
+constexpr size_t kTailLines = 60;
+
+/// What an exit says about the group, the most telling first.
+enum class Verdict { kCause, kLostPeer, kStopped, kGood };
+
+struct Rank {
+  int rank;
+  core::Process process;
+  std::filesystem::path error_file;
+  LineSplitter out{false}, err{true};
+  std::deque<std::string> tail{};  // last lines of standard error
+  std::optional<ExitStatus> status{};
+  int exit_order = 0;
+  Verdict verdict = Verdict::kGood;
+};
+
+/// Signals of this thread as a descriptor; the mask of before comes back with the object's end.
+class SignalReader {
+ public:
+  SignalReader() {
+    sigset_t wanted;
+    ::sigemptyset(&wanted);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}) ::sigaddset(&wanted, signal);
+    ::pthread_sigmask(SIG_BLOCK, &wanted, &before_);
+    fd_ = core::Fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+    LOCKSTEP_CHECK(fd_.valid(), "signalfd: {}", std::strerror(errno));
+  }
+  SignalReader(const SignalReader&) = delete;
+  SignalReader& operator=(const SignalReader&) = delete;
+  ~SignalReader() {
+    while (next() != 0) {  // a signal left pending would strike when the mask comes back
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  int fd() const { return fd_.get(); }
+  /// Next pending signal, 0 for none.
+  int next() {
+    signalfd_siginfo info{};
+    return ::read(fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info) ? static_cast<int>(info.ssi_signo) : 0;
+  }
+
+ private:
+  sigset_t before_{};
+  core::Fd fd_;
+};
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+const char* meaning_of(const ExitStatus& status) {
+  if (status.signal == SIGKILL) return ", perhaps by the system for want of memory";
+  if (status.signal != 0) return "";
+  switch (static_cast<ExitCode>(status.code)) {
+    case ExitCode::kInternal: return ", internal error";
+    case ExitCode::kUsage: return ", usage error";
+    case ExitCode::kCommunication: return ", communication error";
+    case ExitCode::kData: return ", data error";
+    case ExitCode::kCheckpoint: return ", checkpoint error";
+    case ExitCode::kEnvironment: return ", environment error";
+    default: return "";
+  }
+}
+
+/// Message that the rank left as JSON, in torchrun's form.
+std::string message_of_file(const std::filesystem::path& path) {
+  std::error_code failure;
+  if (path.empty() || !std::filesystem::exists(path, failure)) return "";
+  try {
+    const core::Json json = core::read_json_file(path);
+    const core::Json& message = json.at("message");
+    return message.is_string() ? message.get<std::string>() : message.at("message").get<std::string>();
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+/// The last line of standard error that speaks of an error, with what is indented below it; else the last line.
+std::string message_of_tail(const std::deque<std::string>& tail) {
+  size_t found = tail.size();
+  for (size_t index = 0; index < tail.size(); ++index) {
+    const bool is_own_line = !tail[index].empty() && tail[index][0] != ' ';
+    if (is_own_line && core::to_lower_ascii(tail[index]).find("error") != std::string::npos) found = index;
+  }
+  if (found == tail.size()) {
+    while (found > 0 && core::trim(tail[found - 1]).empty()) --found;
+    return found > 0 ? tail[found - 1] : "";
+  }
+  std::string message = tail[found];
+  for (size_t index = found + 1; index < tail.size() && core::starts_with(tail[index], " "); ++index)
+    message += "\n" + tail[index];
+  return message;
+}
+
+class RankGroup {
+ public:
+  RankGroup(const std::vector<RankCommand>& commands, const GroupConfig& config);
+  int run();
+
+ private:
+  std::string prefix(const Rank& rank) const { return config_.has_prefix ? fmt::format("[rank {}] ", rank.rank) : ""; }
+  bool is_running() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.status; });
+  }
+  void wait_for_events(std::chrono::milliseconds limit);
+  bool read_stream(Rank& rank, bool is_err);
+  void take_signals();
+  void reap();
+  Verdict judge(const ExitStatus& status) const;
+  void act();
+  void terminate_others();
+  void kill_all();
+  void drain();
+  const Rank* first_failure() const;
+  void report(const Rank& first) const;
+
+  const GroupConfig config_;
+  SignalReader signals_;  // before the ranks: no SIGCHLD may be missed
+  mutable SharedOutput output_;
+  std::vector<Rank> ranks_;
+  int num_ended_ = 0, num_interrupts_ = 0, num_killed_ = 0;
+  int stop_signal_ = 0;  // that was passed on to the ranks
+  bool is_terminating_ = false, is_killed_ = false;
+  std::optional<Clock::time_point> terminate_at_, kill_at_;
+};
+
+RankGroup::RankGroup(const std::vector<RankCommand>& commands, const GroupConfig& config) : config_(config) {
+  using Stream = core::ProcessOptions::Stream;
+  for (const RankCommand& command : commands) {
+    core::ProcessOptions options = command.process;
+    options.out = config_.has_prefix ? Stream::kPipe : Stream::kInherit;
+    // The first rank believes in a terminal where there is one, so that it shows its progress line.
+    options.err = output_.is_terminal() && ranks_.empty() ? Stream::kPty : Stream::kPipe;
+    ranks_.push_back({.rank = command.rank, .process = core::Process::spawn(options), .error_file = command.error_file});
+  }
+}
+
+void RankGroup::wait_for_events(std::chrono::milliseconds limit) {
+  std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}};
+  for (Rank& rank : ranks_) {
+    fds.push_back({rank.process.out().get(), POLLIN, 0});  // a negative descriptor is passed over
+    fds.push_back({rank.process.err().get(), POLLIN, 0});
+  }
+  ::poll(fds.data(), fds.size(), static_cast<int>(limit.count()));
+  for (size_t index = 0; index < ranks_.size(); ++index) {
+    if (fds[1 + 2 * index].revents != 0) read_stream(ranks_[index], false);
+    if (fds[2 + 2 * index].revents != 0) read_stream(ranks_[index], true);
+  }
+}
+
+/// Passes on what one read gives; false when nothing came.
+bool RankGroup::read_stream(Rank& rank, bool is_err) {
+  core::Fd& fd = is_err ? rank.process.err() : rank.process.out();
+  LineSplitter& splitter = is_err ? rank.err : rank.out;
+  const auto on_line = [&](std::string_view line) {
+    output_.write_line(is_err ? STDERR_FILENO : STDOUT_FILENO, prefix(rank), line);
+    if (!is_err) return;
+    rank.tail.emplace_back(line);
+    if (rank.tail.size() > kTailLines) rank.tail.pop_front();
+  };
+  char buffer[65536];
+  const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
+  if (count < 0 && (errno == EINTR || errno == EAGAIN)) return false;
+  if (count <= 0) {  // end; a terminal whose last writer left gives EIO
+    splitter.finish(on_line);
+    fd.reset();
+  } else {
+    splitter.feed({buffer, static_cast<size_t>(count)}, on_line);
+  }
+  if (is_err && &rank == &ranks_.front()) output_.set_progress(splitter.progress());
+  return count > 0;
+}
+
+void RankGroup::take_signals() {
+  while (const int signal = signals_.next()) {
+    if (signal == SIGCHLD || signal == SIGPIPE) continue;
+    if (signal == SIGINT && ++num_interrupts_ > 1) {
+      kill_all();
+      continue;
+    }
+    const int passed = signal == SIGHUP ? SIGTERM : signal;
+    if (passed == SIGINT || passed == SIGTERM) stop_signal_ = passed;
+    for (Rank& rank : ranks_) rank.process.send_signal(passed);
+  }
+}
+
+Verdict RankGroup::judge(const ExitStatus& status) const {
+  if (status.ok()) return Verdict::kGood;
+  if (status.signal == 0 && status.code == kRequeueCode) return Verdict::kStopped;
+  if (status.signal != 0 && status.signal == stop_signal_) return Verdict::kStopped;
+  if (is_terminating_ || is_killed_) {  // what ranks do after our signal is a consequence, unless the code names a cause
+    const bool names_cause = status.signal == 0 && status.code >= static_cast<int>(ExitCode::kData) &&
+                             status.code <= static_cast<int>(ExitCode::kEnvironment);
+    return names_cause ? Verdict::kCause : Verdict::kStopped;
+  }
+  return status.signal == 0 && status.code == kLostPeerCode ? Verdict::kLostPeer : Verdict::kCause;
+}
+
+void RankGroup::reap() {
+  for (Rank& rank : ranks_) {
+    if (rank.status) continue;
+    rank.status = rank.process.poll();
+    if (!rank.status) continue;
+    rank.exit_order = ++num_ended_;
+    rank.verdict = judge(*rank.status);
+    if (rank.verdict == Verdict::kCause) terminate_at_ = std::min(terminate_at_.value_or(Clock::now()), Clock::now());
+    if (rank.verdict == Verdict::kLostPeer && !terminate_at_) terminate_at_ = Clock::now() + config_.settle;
+  }
+}
+
+void RankGroup::terminate_others() {
+  is_terminating_ = true;
+  kill_at_ = Clock::now() + config_.kill_grace;
+  for (Rank& rank : ranks_) rank.process.send_signal(SIGTERM);
+}
+
+void RankGroup::kill_all() {
+  is_killed_ = true;
+  for (Rank& rank : ranks_) {
+    if (!rank.status) ++num_killed_;
+    rank.process.kill_group();
+  }
+}
+
+void RankGroup::act() {
+  const auto now = Clock::now();
+  if (terminate_at_ && !is_terminating_ && now >= *terminate_at_) terminate_others();
+  if (kill_at_ && !is_killed_ && now >= *kill_at_) kill_all();
+}
+
+void RankGroup::drain() {
+  constexpr std::chrono::milliseconds kLimit{500};  // a process that left the group may hold the pipe open for ever
+  const auto deadline = Clock::now() + kLimit;
+  const auto is_open = [](Rank& rank) { return rank.process.out().valid() || rank.process.err().valid(); };
+  while (std::any_of(ranks_.begin(), ranks_.end(), is_open) && Clock::now() < deadline)
+    wait_for_events(std::chrono::milliseconds(20));
+  for (Rank& rank : ranks_) {
+    for (const bool is_err : {false, true}) {
+      LineSplitter& splitter = is_err ? rank.err : rank.out;
+      splitter.finish(
+          [&](std::string_view line) { output_.write_line(is_err ? STDERR_FILENO : STDOUT_FILENO, prefix(rank), line); });
+    }
+  }
+  output_.set_progress("");
+}
+
+const Rank* RankGroup::first_failure() const {
+  const Rank* first = nullptr;
+  for (const Rank& rank : ranks_) {
+    if (rank.verdict != Verdict::kCause && rank.verdict != Verdict::kLostPeer) continue;
+    if (first == nullptr || std::pair(rank.verdict, rank.exit_order) < std::pair(first->verdict, first->exit_order))
+      first = &rank;
+  }
+  return first;
+}
+
+void RankGroup::report(const Rank& first) const {
+  std::string text = fmt::format("launch: rank {} on {} failed first: {}{}", first.rank, host_name(), first.status->text(),
+                                 meaning_of(*first.status));
+  std::string message = message_of_file(first.error_file);
+  if (message.empty()) message = message_of_tail(first.tail);
+  if (!message.empty()) text += "\n  its last message: " + core::replace_all(std::string(core::trim(message)), "\n", "\n  ");
+  if (num_killed_ > 0) text += fmt::format("\n  {} other ranks did not end on SIGTERM and were killed", num_killed_);
+  output_.write_line(STDERR_FILENO, "", text);
+}
+
+int RankGroup::run() {
+  constexpr std::chrono::milliseconds kTick{100};
+  while (is_running()) {
+    wait_for_events(kTick);
+    take_signals();
+    reap();
+    act();
+  }
+  drain();
+  if (const Rank* first = first_failure()) {
+    report(*first);
+    return first->status->shell_code();
+  }
+  if (num_interrupts_ > 1) return 128 + SIGINT;
+  int code = 0;
+  for (const Rank& rank : ranks_) {
+    if (rank.status->ok() || code == kRequeueCode) continue;
+    code = rank.status->signal == 0 ? rank.status->code : rank.status->shell_code();
+  }
+  return code;
+}
+
+}  // namespace
+
+int run_rank_group(const std::vector<RankCommand>& commands, const GroupConfig& config) {
+  return RankGroup(commands, config).run();
+}
+
+}  // namespace lockstep::cli

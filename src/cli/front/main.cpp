@@ -1,0 +1,77 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "cli/common/guarded_main.h"
+#include "cli/front/cmd_ckpt.h"
+#include "cli/front/commands.h"
+#include "cli/front/dry_run.h"
+#include "cli/front/engine_exec.h"
+#include "cli/front/overview.h"
+#include "core/error.h"
+#include "spec/commands.h"
+
+namespace lockstep::cli {
+namespace {
+using Args = std::vector<std::string>;
+
+struct FrontCommand {
+  const char* name;
+  size_t num_own_words;  ///< Words in front of the arguments that the function takes.
+  int (*run)(std::span<const std::string> args);
+};
+
+constexpr FrontCommand kFrontCommands[] = {
+    {"data", 1, cmd_data},
+    {"launch", 1, cmd_launch},
+    {"ckpt list", 1, cmd_ckpt},
+    {"ckpt verify", 1, cmd_ckpt},
+    {"config show", 2, cmd_config_show},
+    {"config compare", 2, cmd_config_compare},
+    {"config reference", 2, cmd_config_reference},
+};
+
+bool asks_for_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
+
+int run_engine_command(const spec::ParsedCommand& command, const Args& args) {
+  if (command.wants_help) {
+    fmt::print("{}", command.set->help_text());
+    return 0;
+  }
+  if (command.train && command.train->dry_run) {
+    print_dry_run(command);
+    return 0;
+  }
+  exec_engine(args);
+}
+
+int run(const Args& args) {
+  if (args.empty() || (args.size() == 1 && asks_for_help(args[0]))) {
+    fmt::print("{}", overview_text());
+    return 0;
+  }
+  if (args[0] == "--version" || args[0] == "version") {
+    fmt::print("{}", version_text(std::find(args.begin(), args.end(), "--json") != args.end()));
+    return 0;
+  }
+  if (args.size() == 2 && asks_for_help(args[1])) {
+    if (const std::string help = word_help_text(args[0]); !help.empty()) {
+      fmt::print("{}", help);
+      return 0;
+    }
+  }
+  const spec::ParsedCommand command = spec::parse_command(args);
+  if (command.info->half == spec::Half::kEngine) return run_engine_command(command, args);
+  for (const FrontCommand& front : kFrontCommands)
+    if (command.info->name == front.name) return front.run(std::span(args).subspan(front.num_own_words));
+  LOCKSTEP_CHECK(false, "command '{}' has no function", command.info->name);
+  return 1;
+}
+}  // namespace
+}  // namespace lockstep::cli
+
+int main(int argc, char** argv) {
+  return lockstep::cli::guarded_main([&] { return lockstep::cli::run({argv + 1, argv + argc}); });
+}

@@ -1,0 +1,57 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/comm.h"
+
+namespace lockstep::comm {
+
+enum class OpKind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kSend, kReceive, kBarrier };
+inline constexpr int kNumOpKinds = 7;
+
+std::string_view op_name(OpKind kind);     ///< "all_reduce", ...
+std::string_view reduce_name(ReduceOp op);  ///< "sum", ...
+
+/// One collective or transfer as a transport sees it. Tensors are flat (one dimension, stride 1), without gradient, not empty,
+/// and of a type that every transport moves: reductions have a numeric type, other calls may have been turned into bytes.
+struct Call {
+  OpKind kind = OpKind::kAllReduce;
+  at::Tensor tensor{};          ///< Reduced or broadcast in place, sent, received, or the output of a gather or a scatter.
+  at::Tensor input{};           ///< Of a gather or a scatter; else undefined.
+  ReduceOp op = ReduceOp::kSum;
+  int peer = -1;                ///< Root, destination or source, as rank of the group.
+  std::function<void()> give_up_check{};  ///< Where set: called now and then while the host waits; throws to give up.
+  std::vector<int64_t> layout{};  ///< Strides of the caller's tensor where it is dense but not row-major; else empty.
+};
+
+/// "all_reduce(sum) of 1024 x Float": what ranks must agree on, for messages.
+std::string describe(const Call& call);
+
+/// One transport of one group of two or more ranks.
+class Backend {
+ public:
+  Backend(int rank, int size, at::Device device) : rank_(rank), size_(size), device_(device) {}
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  at::Device device() const { return device_; }  ///< Where tensors must lie.
+
+  /// Starts a call and returns what waits for it, with the meaning of Work::wait(). Both may throw any std::exception; the wait
+  /// function may be called again after a success. All ranks start the same calls in the same order.
+  virtual std::function<void()> start(Call call) = 0;
+
+ private:
+  int rank_;
+  int size_;
+  at::Device device_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,30 @@
+#pragma once
+// For the c10d units of this folder only: this header costs 8 s to compile.
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "comm/backend.h"
+#include "comm/store.h"
+
+namespace lockstep::comm {
+
+struct Store::Impl {
+  c10::intrusive_ptr<c10d::Store> store;  // with its prefix
+  uint16_t port = 0;
+};
+
+/// A c10d backend (Gloo or NCCL) as our transport.
+class C10dBackend final : public Backend {
+ public:
+  /// `abandon_on_failure`: an exception on its way through the destructor leaves the group as it is (GlooOptions).
+  C10dBackend(c10::intrusive_ptr<c10d::Backend> backend, at::Device device, bool abandon_on_failure);
+  ~C10dBackend() override;
+  std::function<void()> start(Call call) override;
+
+ private:
+  c10::intrusive_ptr<c10d::Backend> backend_;
+  bool abandon_on_failure_;
+  int exceptions_at_start_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,43 @@
+#include "comm/recorder.h"
+
+namespace lockstep::comm {
+
+RecorderEntry& Recorder::entry(std::string_view axis, std::string_view kind, int64_t bytes) {
+  auto [it, is_new] = entries_.try_emplace(Key(axis, kind, bytes));
+  if (is_new) it->second = {.axis = std::string(axis), .kind = std::string(kind), .bytes = bytes};
+  return it->second;
+}
+
+void Recorder::add_call(std::string_view axis, std::string_view kind, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  ++entry(axis, kind, bytes).count;
+}
+
+void Recorder::add_time(std::string_view axis, std::string_view kind, int64_t bytes, double total_ms, double blocked_ms) {
+  const std::lock_guard lock(mutex_);
+  RecorderEntry& it = entry(axis, kind, bytes);
+  ++it.num_waited;
+  it.total_ms += total_ms;
+  it.blocked_ms += blocked_ms;
+}
+
+std::vector<RecorderEntry> Recorder::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<RecorderEntry> out;
+  for (const auto& [key, value] : entries_) out.push_back(value);
+  return out;
+}
+
+double Recorder::blocked_ms() const {
+  const std::lock_guard lock(mutex_);
+  double sum = 0.0;
+  for (const auto& [key, value] : entries_) sum += value.blocked_ms;
+  return sum;
+}
+
+void Recorder::clear() {
+  const std::lock_guard lock(mutex_);
+  entries_.clear();
+}
+
+}  // namespace lockstep::comm

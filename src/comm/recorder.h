@@ -1,0 +1,41 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+namespace lockstep::comm {
+
+/// Calls of one kind, axis and size, summed up.
+struct RecorderEntry {
+  std::string axis;
+  std::string kind;
+  int64_t bytes =
+      0;  ///< Of one call on one rank: the whole tensor of an all-reduce, the gathered or not yet scattered side else.
+  int64_t count = 0;
+  int64_t num_waited = 0;   ///< Calls whose Work was waited for; the times below are theirs.
+  double total_ms = 0.0;    ///< Host time from the call to the end of its wait. On CUDA this is queueing, not transfer.
+  double blocked_ms = 0.0;  ///< Host time inside the call and its wait: communication that was not hidden.
+};
+
+/// Counts, bytes and times of a process's collectives. Thread safe. Groups of one are not recorded: nothing is sent.
+class Recorder {
+ public:
+  void add_call(std::string_view axis, std::string_view kind, int64_t bytes);
+  void add_time(std::string_view axis, std::string_view kind, int64_t bytes, double total_ms, double blocked_ms);
+  std::vector<RecorderEntry> snapshot() const;  ///< Ordered by axis, kind, bytes.
+  double blocked_ms() const;                    ///< Of all entries since the last clear().
+  void clear();
+
+ private:
+  using Key = std::tuple<std::string, std::string, int64_t>;
+  RecorderEntry& entry(std::string_view axis, std::string_view kind, int64_t bytes);  // mutex_ held
+
+  mutable std::mutex mutex_;
+  std::map<Key, RecorderEntry> entries_;
+};
+
+}  // namespace lockstep::comm

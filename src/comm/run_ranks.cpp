@@ -1,0 +1,122 @@
+#include "comm/run_ranks.h"
+
+#include <ATen/Parallel.h>
+
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+#include "comm/backend.h"
+#include "comm/backend_gloo.h"
+#include "comm/backend_local.h"
+#include "comm/error_text.h"
+#include "comm/recorder.h"
+#include "core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+/// A new thread takes the thread count that any other thread set last, unless it asks for its own first (LibTorch facts, 0.5).
+void compute_with_one_thread() {
+  at::get_num_threads();
+  at::set_num_threads(1);
+}
+
+class FirstFailure {
+ public:
+  void keep(std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::move(error);
+  }
+  void rethrow() {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+template <typename Body>
+void run_threads(int num_ranks, const Body& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < num_ranks; ++rank) threads.emplace_back([&body, rank] {
+    compute_with_one_thread();
+    body(rank);
+  });
+  for (auto& thread : threads) thread.join();
+}
+
+std::vector<int> all_ranks(int num_ranks) {
+  std::vector<int> ranks(static_cast<size_t>(num_ranks));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+/// Runs one rank's body and tells the hub how it ended.
+template <typename Body>
+void run_guarded(LocalHub& hub, int rank, FirstFailure& failure, const Body& body) {
+  try {
+    body();
+    hub.end_rank(rank);
+  } catch (const std::exception& error) {
+    failure.keep(std::current_exception());
+    hub.fail(rank, error_text(error));
+  } catch (...) {
+    failure.keep(std::current_exception());
+    hub.fail(rank, "an exception of unknown type");
+  }
+}
+
+/// `body(hub, rank)` on one thread for each rank.
+template <typename Body>
+void run_local(int num_ranks, const Body& body) {
+  const auto hub = std::make_shared<LocalHub>(num_ranks);
+  FirstFailure failure;
+  run_threads(num_ranks, [&](int rank) { run_guarded(*hub, rank, failure, [&] { body(*hub, rank); }); });
+  failure.rethrow();
+}
+
+void run_gloo(int num_ranks, const std::function<void(Comm&)>& body) {
+  const Store store = Store::in_process();
+  constexpr std::chrono::seconds kTimeout{30};
+  FirstFailure failure;
+  run_threads(num_ranks, [&](int rank) {
+    std::optional<Comm> comm;  // outlives the failure: closing its connections makes the other ranks fail, which must come second
+    try {
+      comm.emplace(make_gloo_backend(store, rank, num_ranks, {.timeout = kTimeout}), std::make_shared<Recorder>(), "world");
+      body(*comm);
+    } catch (...) {
+      failure.keep(std::current_exception());
+    }
+  });
+  failure.rethrow();
+}
+
+}  // namespace
+
+void run_ranks(int num_ranks, const std::function<void(Comm&)>& body, ThreadBackend backend) {
+  LOCKSTEP_CHECK(num_ranks >= 1, "num_ranks={}", num_ranks);
+  // c10d's flight recorder is not safe when ranks are threads (LibTorch facts, 0.1); it reads this before its first group.
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
+  if (backend == ThreadBackend::kGloo && num_ranks > 1) run_gloo(num_ranks, body);
+  else run_local(num_ranks, [&](LocalHub& hub, int rank) {
+    Comm comm(hub.join("world", all_ranks(num_ranks), rank), std::make_shared<Recorder>(), "world");
+    body(comm);
+  });
+}
+
+void run_mesh(const plan::MeshLayout& layout, const std::function<void(Mesh&)>& body) {
+  run_local(layout.world_size(), [&](LocalHub& hub, int rank) {
+    const auto recorder = std::make_shared<Recorder>();
+    Mesh mesh(layout, rank, [&](const std::string& axis, const std::vector<int>& ranks) {
+      return Comm(hub.join(fmt::format("{} from rank {}", axis, ranks.front()), ranks, rank), recorder, axis, nullptr, ranks);
+    });
+    body(mesh);
+  });
+}
+
+}  // namespace lockstep::comm

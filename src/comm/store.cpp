@@ -1,0 +1,89 @@
+#include "comm/store.h"
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "comm/c10d_internal.h"
+#include "comm/error_text.h"
+#include "core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
+std::string to_text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+
+Store wrap(c10::intrusive_ptr<c10d::Store> store, uint16_t port) {
+  auto impl = std::make_unique<Store::Impl>();
+  impl->store = std::move(store);
+  impl->port = port;
+  return Store(std::move(impl));
+}
+
+}  // namespace
+
+Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Store::Store(Store&&) noexcept = default;
+Store& Store::operator=(Store&&) noexcept = default;
+Store::~Store() = default;
+
+Store Store::in_process() { return wrap(c10::make_intrusive<c10d::HashStore>(), 0); }
+
+Store Store::serve(uint16_t port, std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>("localhost", options);
+    const uint16_t real_port = store->getPort();
+    return wrap(std::move(store), real_port);
+  } catch (const std::exception& error) {
+    const std::string reason = error.what();
+    if (reason.find("EADDRINUSE") == std::string::npos)
+      throw EnvironmentError(fmt::format("comm: rank 0 cannot open port {} for the job's store: {}", port, error_text(error)),
+                             "choose another port with --master-port (or MASTER_PORT)");
+    const std::string owner = port_owner(port);
+    throw EnvironmentError(fmt::format("comm: rank 0 cannot open port {} for the job's store: it is in use by {}", port,
+                                       owner.empty() ? "another process, perhaps another user's" : owner),
+                           "end that process if it is left over from an earlier run, or choose another port with --master-port "
+                           "(or MASTER_PORT)");
+  }
+}
+
+Store Store::connect(const StoreAddress& address, std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = address.port;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  return wrap(c10::make_intrusive<c10d::TCPStore>(address.host, options), address.port);
+}
+
+Store Store::under(const std::string& prefix) const {
+  return wrap(c10::make_intrusive<c10d::PrefixStore>(prefix, impl_->store), impl_->port);
+}
+
+Store Store::another_connection() const { return wrap(impl_->store->clone(), impl_->port); }
+
+uint16_t Store::port() const { return impl_->port; }
+
+void Store::set(const std::string& name, const std::string& text) { impl_->store->set(name, to_bytes(text)); }
+
+std::string Store::get(const std::string& name, std::chrono::milliseconds timeout) {
+  impl_->store->wait({name}, timeout);
+  return to_text(impl_->store->get(name));
+}
+
+std::vector<std::string> Store::get_all(const std::vector<std::string>& names) {
+  std::vector<std::string> out;
+  for (const auto& bytes : impl_->store->multiGet(names)) out.push_back(to_text(bytes));
+  return out;
+}
+
+bool Store::has(const std::string& name) { return impl_->store->check({name}); }
+
+int64_t Store::add(const std::string& name, int64_t amount) { return impl_->store->add(name, amount); }
+
+}  // namespace lockstep::comm

@@ -1,0 +1,203 @@
+#include "comm/store_progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <future>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+std::string key_of(int rank) { return fmt::format("report/{}", rank); }
+
+constexpr const char* kFirstFailure = "first_failure";
+constexpr const char* kNumFailures = "num_failures";
+
+}  // namespace
+
+/// Shared with threads that may be stuck in a call to a dead store, and are then left behind.
+struct StoreProgress::Impl {
+  Impl(Store own_store, Config own_config) : store(std::move(own_store)), config(std::move(own_config)) {
+    report.host = config.host;
+    report.pid = getpid();
+  }
+
+  /// A store call that takes longer than this is taken as no answer.
+  std::chrono::milliseconds patience() const { return 8 * config.interval; }
+  std::string next_report() {
+    const std::lock_guard lock(mutex);
+    ++report.beat;
+    return report.to_json();
+  }
+  void publish() {
+    const std::lock_guard lock(store_mutex);
+    store.set(key_of(config.rank), next_report());
+  }
+  void look_for_failure();
+  void publish_failure();
+  void beat_until_closed(std::promise<void> ended);
+  std::string read_and_name(const CallMark& mark, const std::vector<int>& global_ranks);
+
+  std::mutex store_mutex;
+  Store store;  // used under store_mutex only, which is held while a call is stuck
+  const Config config;
+
+  std::mutex mutex;  // of what follows; never held while the store is called
+  std::condition_variable changed;
+  RankReport report;
+  std::string failure_elsewhere;
+  bool is_closed = false;
+  std::future<void> beat_ended;
+};
+
+/// Learns of the first rank that failed.
+void StoreProgress::Impl::look_for_failure() {
+  std::string failure;
+  {
+    const std::lock_guard lock(store_mutex);
+    if (!store.has(kFirstFailure)) return;
+    failure = store.get(kFirstFailure, patience());
+  }
+  const std::lock_guard lock(mutex);
+  failure_elsewhere = failure;
+}
+
+/// Tells all ranks, unless another rank was first.
+void StoreProgress::Impl::publish_failure() {
+  std::string text;
+  {
+    const std::lock_guard lock(mutex);
+    text = report.describe_failure(config.rank);
+  }
+  const std::lock_guard lock(store_mutex);
+  if (store.add(kNumFailures, 1) == 1) store.set(kFirstFailure, text);
+}
+
+void StoreProgress::Impl::beat_until_closed(std::promise<void> ended) {
+  try {
+    std::unique_lock lock(mutex);
+    while (!changed.wait_for(lock, config.interval, [&] { return is_closed; })) {
+      lock.unlock();
+      publish();
+      look_for_failure();
+      lock.lock();
+    }
+  } catch (const std::exception&) {
+    // The store is gone. Communication itself does not need it; who waits in vain finds out and says so.
+  }
+  ended.set_value();
+}
+
+std::string StoreProgress::Impl::read_and_name(const CallMark& mark, const std::vector<int>& global_ranks) {
+  std::vector<std::string> keys;
+  for (const int rank : global_ranks) keys.push_back(key_of(rank));
+  Store own = [&] {
+    const std::lock_guard lock(store_mutex);
+    return store.another_connection();
+  }();
+  const auto read = [&] {
+    std::vector<RankReport> reports;
+    for (const auto& text : own.get_all(keys)) reports.push_back(RankReport::from_json(text));
+    return reports;
+  };
+  const auto earlier = read();
+  std::this_thread::sleep_for(config.interval * 5 / 2);  // a living rank has published at least twice by then
+  return name_missing_ranks(mark, config.rank, global_ranks, earlier, read());
+}
+
+StoreProgress::StoreProgress(Store store, Config config) : impl_(std::make_shared<Impl>(std::move(store), std::move(config))) {
+  impl_->publish();
+  std::promise<void> ended;
+  impl_->beat_ended = ended.get_future();
+  std::thread([impl = impl_, ended = std::move(ended)]() mutable { impl->beat_until_closed(std::move(ended)); }).detach();
+}
+
+StoreProgress::~StoreProgress() { close("left", ""); }
+
+void StoreProgress::begin(const CallMark& mark) {
+  if (mark.sequence == 0) return;
+  const std::lock_guard lock(impl_->mutex);
+  auto& places = impl_->report.places;
+  auto place = std::find_if(places.begin(), places.end(), [&](const auto& known) { return known.axis == mark.axis; });
+  if (place == places.end()) place = places.insert(places.end(), RankReport::Place{.axis = mark.axis, .kind = {}});
+  place->kind = mark.kind;
+  place->sequence = mark.sequence;
+  place->is_finished = false;
+}
+
+void StoreProgress::end(const CallMark& mark) {
+  if (mark.sequence == 0) return;
+  const std::lock_guard lock(impl_->mutex);
+  for (auto& place : impl_->report.places)
+    if (place.axis == mark.axis && place.sequence == mark.sequence) place.is_finished = true;
+}
+
+std::string StoreProgress::failure_elsewhere() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->failure_elsewhere;
+}
+
+std::string StoreProgress::diagnose(const CallMark& mark, const std::vector<int>& global_ranks) {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->report.gave_up_in = fmt::format("{} on axis '{}'", mark.kind, mark.axis);
+  }
+  const std::string no_answer = fmt::format("the job's store at {} does not answer, so its process or node is probably gone",
+                                            impl_->config.store_name);
+  std::promise<std::string> promise;
+  auto answer = promise.get_future();
+  std::thread([impl = impl_, mark, global_ranks, promise = std::move(promise)]() mutable {
+    try {
+      promise.set_value(impl->read_and_name(mark, global_ranks));
+    } catch (...) {
+      promise.set_exception(std::current_exception());
+    }
+  }).detach();
+  if (answer.wait_for(impl_->config.interval * 5 / 2 + impl_->patience()) != std::future_status::ready) return no_answer;
+  try {
+    const std::string names = answer.get();
+    const std::lock_guard lock(impl_->mutex);
+    impl_->report.failure = names;
+    return names;
+  } catch (const std::exception&) {
+    return no_answer;
+  }
+}
+
+bool StoreProgress::close(const std::string& state, const std::string& failure) {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (impl_->is_closed) return true;
+    impl_->is_closed = true;
+    impl_->report.state = state;
+    if (impl_->report.gave_up_in.empty()) impl_->report.failure = failure;
+  }
+  impl_->changed.notify_all();
+  if (impl_->beat_ended.wait_for(impl_->patience()) != std::future_status::ready) return false;
+  std::promise<void> published;
+  auto is_published = published.get_future();
+  std::thread([impl = impl_, has_failed = state == "failed", published = std::move(published)]() mutable {
+    try {
+      impl->publish();
+      if (has_failed) impl->publish_failure();
+      published.set_value();
+    } catch (...) {
+      published.set_exception(std::current_exception());
+    }
+  }).detach();
+  if (is_published.wait_for(impl_->patience()) != std::future_status::ready) return false;
+  try {
+    is_published.get();
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,65 @@
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/progress.h"
+#include "comm/store.h"
+
+namespace lockstep::comm {
+
+/// What a rank tells the others of itself, now and then.
+struct RankReport {
+  struct Place {
+    std::string axis;
+    std::string kind;
+    int64_t sequence = 0;  ///< Of the last collective begun on the axis.
+    bool is_finished = true;
+  };
+  int64_t beat = 0;  ///< Grows while the process lives.
+  std::string host;
+  int64_t pid = 0;
+  std::string state = "running";  ///< "running", "left" or "failed"
+  std::string failure;            ///< Its own error, where it has one.
+  std::string gave_up_in;         ///< The call in which it noticed that others are missing.
+  std::vector<Place> places;      ///< One per axis on which it has communicated.
+
+  std::string describe_failure(int rank) const;  ///< "rank 3 (pid 123 on node7) failed: ..."
+  std::string to_json() const;
+  static RankReport from_json(const std::string& text);
+};
+
+/// Says in words who is to blame when `mark` does not get done: ranks that failed, do not answer (their beat stands still between
+/// the two reports), have left, or are behind. `own_rank` is left out. "" when all others are where they should be.
+std::string name_missing_ranks(const CallMark& mark, int own_rank, const std::vector<int>& global_ranks,
+                               const std::vector<RankReport>& earlier, const std::vector<RankReport>& later);
+
+/// Progress of this process, published to the job's store by a thread of its own.
+class StoreProgress final : public Progress {
+ public:
+  struct Config {
+    int rank = 0;
+    std::string host{};
+    std::string store_name{};  ///< "host:port, served by rank 0": for messages.
+    std::chrono::milliseconds interval{500};
+  };
+  StoreProgress(Store store, Config config);
+  ~StoreProgress() override;  ///< Never blocks for long, whatever the store does.
+
+  void begin(const CallMark& mark) override;
+  void end(const CallMark& mark) override;
+  std::string failure_elsewhere() const override;
+  std::string diagnose(const CallMark& mark, const std::vector<int>& global_ranks) override;
+
+  /// Publishes at once how this process ends ("left" or "failed" with its error) and stops publishing. False when the store does
+  /// not answer.
+  bool close(const std::string& state, const std::string& failure);
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::comm

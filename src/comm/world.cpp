@@ -1,0 +1,249 @@
+#include "comm/world.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <future>
+#include <numeric>
+#include <thread>
+
+#include "comm/backend.h"
+#include "comm/backend_gloo.h"
+#include "comm/backend_nccl.h"
+#include "comm/error_text.h"
+#include "comm/local_address.h"
+#include "comm/recorder.h"
+#include "comm/store.h"
+#include "comm/store_progress.h"
+#include "core/env.h"
+#include "core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// How long the rank that serves the store stays for the others: after its regular end, and after an error.
+constexpr milliseconds kStayForOthers = std::chrono::seconds(30);
+constexpr milliseconds kStayAfterFailure = std::chrono::seconds(5);
+constexpr milliseconds kPollInterval{20};
+/// Big jobs publish less often, so that the store sees no more than about this many reports a second.
+constexpr int kMaxReportsPerSecond = 2000;
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
+}
+
+std::string store_name(const hw::RankInfo& info) {
+  return fmt::format("{}:{}, served by {}", info.master_addr, info.master_port,
+                     info.store_is_hosted_by_launcher ? "the launcher" : "rank 0");
+}
+
+milliseconds left_until(Clock::time_point deadline) {
+  return std::max(milliseconds(1), std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));
+}
+
+bool serves_store(const hw::RankInfo& info) { return info.rank == 0 && !info.store_is_hosted_by_launcher; }
+
+Store open_store(const hw::RankInfo& info, milliseconds timeout) {
+  LOCKSTEP_CHECK(info.master_port > 0 && info.master_port < 65536, "comm: master_port={}", info.master_port);
+  const auto port = static_cast<uint16_t>(info.master_port);
+  if (serves_store(info)) return Store::serve(port, timeout);
+  try {
+    return Store::connect({.host = info.master_addr, .port = port}, timeout);
+  } catch (const std::exception& error) {
+    throw CommError(
+        fmt::format("comm: rank {} cannot reach the job's store at {}, within {} s: {}", info.rank, store_name(info),
+                    timeout.count() / 1000, error_text(error)),
+        "check that rank 0 was started and has not ended, and that its address (MASTER_ADDR) and port can be reached from here");
+  }
+}
+
+/// Refuses a process that was started with another idea of the job than rank 0, or with a rank that is taken.
+void register_rank(Store& store, const hw::RankInfo& info, milliseconds timeout) {
+  if (store.add(fmt::format("claims/{}", info.rank), 1) > 1)
+    throw CommError(fmt::format("comm: two processes say that they are rank {} of {}", info.rank, info.world_size),
+                    "each process needs a rank of its own; is the job started twice on one port?");
+  if (info.rank == 0) {
+    store.set("world_size", std::to_string(info.world_size));
+    return;
+  }
+  const std::string expected = store.get("world_size", timeout);
+  if (expected != std::to_string(info.world_size))
+    throw CommError(fmt::format("comm: rank {} was told of {} ranks, rank 0 of {}", info.rank, info.world_size, expected),
+                    "start all ranks with the same world size; is the port shared with another job?");
+}
+
+[[noreturn]] void throw_missing(Store& store, const hw::RankInfo& info, milliseconds waited) {
+  constexpr size_t kMaxNamed = 16;
+  std::vector<int> missing;
+  for (int rank = 0; rank < info.world_size && missing.size() <= kMaxNamed; ++rank)
+    if (!store.has(fmt::format("here/{}", rank))) missing.push_back(rank);
+  const bool is_cut = missing.size() > kMaxNamed;
+  if (is_cut) missing.pop_back();
+  throw CommError(fmt::format("comm: not all {} ranks came within {} s: missing rank {}{}", info.world_size,
+                              waited.count() / 1000, fmt::join(missing, ","), is_cut ? " and more" : ""),
+                  "look at the output of the missing ranks; were they all started, and with the same address and port?");
+}
+
+/// Returns when all ranks have come.
+void meet(Store& store, const hw::RankInfo& info, milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  try {
+    register_rank(store, info, timeout);
+    store.set(fmt::format("here/{}", info.rank), "1");
+    if (info.rank == 0) {
+      for (int rank = 0; rank < info.world_size; ++rank) store.get(fmt::format("here/{}", rank), left_until(deadline));
+      store.set("all_here", "1");
+    } else {
+      store.get("all_here", left_until(deadline));
+    }
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (Clock::now() >= deadline) throw_missing(store, info, timeout);
+    throw CommError(fmt::format("comm: rank {} lost the job's store at {} while ranks were joining: {}", info.rank,
+                                store_name(info), error_text(error)),
+                    "look at the output of rank 0");
+  }
+}
+
+void check_backend(const WorldOptions& options) {
+  if (options.backend != "gloo" && options.backend != "nccl")
+    throw UsageError(fmt::format("comm: unknown backend '{}', expected gloo or nccl", options.backend),
+                     "use --dist-backend gloo or nccl");
+  if (options.backend == "nccl" && !options.device.is_cuda())
+    throw UsageError(fmt::format("comm: NCCL needs a GPU, but the device is {}", options.device.str()),
+                     "use --dist-backend gloo");
+}
+
+}  // namespace
+
+struct World::State {
+  hw::RankInfo info;
+  WorldOptions options;
+  std::string address = "127.0.0.1";
+  std::string interface;
+  std::shared_ptr<Store> store;
+  std::shared_ptr<StoreProgress> progress;
+  std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
+  Comm comm;
+  bool has_left = false;
+  int exceptions_at_start = std::uncaught_exceptions();
+
+  std::unique_ptr<Backend> make_backend(const std::string& name, int rank, int size) const;
+  Comm make_group(const std::string& axis, const std::vector<int>& global_ranks) const;
+  void end(const std::string& state, const std::string& failure, milliseconds stay);
+};
+
+std::unique_ptr<Backend> World::State::make_backend(const std::string& name, int rank, int size) const {
+  const Store own = store->under("group/" + name);
+  if (options.backend == "nccl")
+    return make_nccl_backend(own, rank, size,
+                             {.device_index = options.device.index(), .group_name = name, .timeout = options.timeout});
+  try {
+    return make_gloo_backend(own, rank, size, {.address = address, .interface = interface, .timeout = options.timeout,
+                                               .check_collectives = options.check_collectives, .abandon_on_failure = true});
+  } catch (const std::exception& error) {
+    throw CommError(
+        fmt::format("comm: rank {} cannot connect to the other ranks of group '{}' from {}: {}", info.rank, name,
+                    interface.empty() ? address : "interface " + interface, error_text(error)),
+        "look at the output of the other ranks; on several nodes name the cluster's network interface in GLOO_SOCKET_IFNAME");
+  }
+}
+
+Comm World::State::make_group(const std::string& axis, const std::vector<int>& global_ranks) const {
+  const auto place = std::find(global_ranks.begin(), global_ranks.end(), info.rank);
+  LOCKSTEP_CHECK(place != global_ranks.end(), "comm: rank {} makes group '{}' without being in it", info.rank, axis);
+  if (global_ranks.size() == 1) return Comm(nullptr, recorder, axis, nullptr, global_ranks);
+  const std::string name = fmt::format("{}_{}", axis, global_ranks.front());
+  auto backend = make_backend(name, static_cast<int>(place - global_ranks.begin()), static_cast<int>(global_ranks.size()));
+  return Comm(std::move(backend), recorder, axis, progress, global_ranks);
+}
+
+/// Counts this rank out; the rank that serves the store stays until all are out or `stay` is over.
+void say_goodbye(Store& store, bool serves, int world_size, milliseconds stay) {
+  store.add("gone", 1);
+  if (!serves) return;
+  const auto deadline = Clock::now() + stay;
+  while (store.add("gone", 0) < world_size && Clock::now() < deadline) std::this_thread::sleep_for(kPollInterval);
+}
+
+/// Never throws and never waits for ever: the job may be in ruins.
+void World::State::end(const std::string& state, const std::string& failure, milliseconds stay) {
+  if (has_left || !store) return;
+  has_left = true;
+  if (!progress->close(state, failure)) return;
+  std::promise<void> promise;
+  auto done = promise.get_future();
+  // A thread of its own, left behind where the store no longer answers.
+  std::thread([store = store, serves = serves_store(info), world_size = info.world_size, stay,
+               promise = std::move(promise)]() mutable {
+    try {
+      say_goodbye(*store, serves, world_size, stay);
+    } catch (const std::exception&) {
+      // The store went before this rank.
+    }
+    store.reset();
+    promise.set_value();
+  }).detach();
+  done.wait_for(stay + std::chrono::seconds(1));
+}
+
+World::World(std::unique_ptr<State> state) : state_(std::move(state)) {}
+World::World(World&&) noexcept = default;
+
+World::~World() {
+  if (!state_) return;
+  if (std::uncaught_exceptions() > state_->exceptions_at_start) report_failure("it ended with an error");
+  else leave();
+}
+
+World World::join(const hw::RankInfo& info, const WorldOptions& options) {
+  check_backend(options);
+  auto state = std::make_unique<State>();
+  state->info = info;
+  state->options = options;
+  if (info.world_size == 1) {
+    state->comm = Comm(nullptr, state->recorder, "world", nullptr, {0});
+    return World(std::move(state));
+  }
+  const bool is_one_node = info.local_world_size == info.world_size;
+  state->interface = core::env("GLOO_SOCKET_IFNAME").value_or("");
+  if (!is_one_node && state->interface.empty()) state->address = address_towards(info.master_addr, info.master_port);
+  state->store = std::make_shared<Store>(open_store(info, options.join_timeout).under(fmt::format("attempt_{}", info.attempt)));
+  meet(*state->store, info, options.join_timeout);
+  const milliseconds interval = std::max(options.report_interval, milliseconds(1000 * info.world_size / kMaxReportsPerSecond));
+  state->progress = std::make_shared<StoreProgress>(
+      state->store->another_connection(),
+      StoreProgress::Config{.rank = info.rank, .host = host_name(), .store_name = store_name(info), .interval = interval});
+  std::vector<int> all(static_cast<size_t>(info.world_size));
+  std::iota(all.begin(), all.end(), 0);
+  state->comm = state->make_group("world", all);
+  return World(std::move(state));
+}
+
+int World::rank() const { return state_->info.rank; }
+int World::size() const { return state_->info.world_size; }
+Comm& World::comm() { return state_->comm; }
+Recorder& World::recorder() { return *state_->recorder; }
+
+Comm World::group(const std::string& axis, const std::vector<int>& global_ranks) {
+  return state_->make_group(axis, global_ranks);
+}
+
+Mesh World::mesh(const plan::MeshLayout& layout) {
+  LOCKSTEP_CHECK(layout.world_size() == size(), "comm: mesh of {} ranks in a world of {}", layout.world_size(), size());
+  return Mesh(layout, rank(), [this](const std::string& axis, const std::vector<int>& ranks) { return group(axis, ranks); });
+}
+
+void World::report_failure(const std::string& text) { state_->end("failed", text, kStayAfterFailure); }
+
+void World::leave() { state_->end("left", "", kStayForOthers); }
+
+}  // namespace lockstep::comm

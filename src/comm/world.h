@@ -1,0 +1,56 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/comm.h"
+#include "comm/mesh.h"
+#include "hw/ranks.h"
+
+namespace lockstep::comm {
+
+struct WorldOptions {
+  std::string backend = "gloo";  ///< "gloo" or "nccl"; anything else is a UsageError.
+  at::Device device = at::Device(at::kCPU);                            ///< NCCL: the GPU of this rank.
+  std::chrono::milliseconds timeout{std::chrono::minutes(10)};         ///< Of one collective.
+  std::chrono::milliseconds join_timeout{std::chrono::minutes(5)};     ///< Until all ranks have come.
+  std::chrono::milliseconds report_interval{500};  ///< Between two signs of life in the store; longer in big jobs.
+  bool check_collectives = false;  ///< Gloo: compare operation, size and type on all ranks before each collective (slow).
+};
+
+/// The processes of one job, this one among them.
+///
+/// Groups made here must end before the World does. Errors of a group name the collective, the axis and, as far as they can be
+/// found out, the ranks that are missing: each process publishes its progress to the job's store.
+class World {
+ public:
+  /// Meets the other ranks. Collective. One rank meets nobody and opens no port.
+  /// CommError: ranks that did not come (named), a store that cannot be reached, two processes with one rank. EnvironmentError: a
+  /// port in use.
+  static World join(const hw::RankInfo& info, const WorldOptions& options);
+  World(World&&) noexcept;
+  ~World();  ///< As leave(); after an exception as report_failure() with no text.
+
+  int rank() const;
+  int size() const;
+  Comm& comm();  ///< All ranks, axis "world".
+  /// The group of `global_ranks`, of which this rank is one. Collective over them; (axis, first rank) must be new.
+  Comm group(const std::string& axis, const std::vector<int>& global_ranks);
+  Mesh mesh(const plan::MeshLayout& layout);  ///< Collective over all ranks.
+  Recorder& recorder();  ///< Of all groups made here.
+
+  /// Tells the others why this process ends; call it where an error of this rank is caught.
+  void report_failure(const std::string& text);
+  /// Ends this rank's part; the rank that serves the store waits for the others, within limits.
+  void leave();
+
+ private:
+  struct State;
+  explicit World(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,260 @@
+// Own parser: CLI11 2.1 drops underscores instead of reading them as dashes, knows neither nearest names nor refused flags nor
+// where a value came from, and would need every option declared a second time; what is left for it is the loop below.
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+#include <type_traits>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/options.h"
+#include "core/strings.h"
+
+namespace lockstep::core {
+namespace {
+bool looks_like_flag(const std::string& arg) { return arg.size() > 1 && arg[0] == '-' && !parse_double(arg); }
+
+bool is_none(const std::string& text) { return text == "none" || text == "None"; }
+
+[[noreturn]] void throw_bad_value(const std::string& label, const std::string& value, const Option& option) {
+  throw UsageError(fmt::format("options: {} got '{}', expected {}", label, value, option.expected_text()),
+                   "--" + option.name + ": " + option.spec.help);
+}
+
+void check_range(const std::string& label, const std::string& typed, double value, const Option& option) {
+  const OptionSpec& spec = option.spec;
+  const bool is_low = spec.min && (spec.is_min_excluded ? value <= *spec.min : value < *spec.min);
+  const bool is_high = spec.max && (spec.is_max_excluded ? value >= *spec.max : value > *spec.max);
+  if (is_low || is_high || !std::isfinite(value)) throw_bad_value(label, typed, option);
+}
+
+void read_value(const std::string& label, const std::string& typed, const Option& option, int64_t& value) {
+  const auto number = parse_int(typed);
+  if (!number) throw_bad_value(label, typed, option);
+  check_range(label, typed, static_cast<double>(*number), option);
+  value = *number;
+}
+
+void read_value(const std::string& label, const std::string& typed, const Option& option, double& value) {
+  const auto number = parse_double(typed);
+  if (!number) throw_bad_value(label, typed, option);
+  check_range(label, typed, *number, option);
+  value = *number;
+}
+
+void read_value(const std::string& label, const std::string& typed, const Option& option, std::string& value) {
+  const OptionSpec& spec = option.spec;
+  for (const auto& [refused, instead] : spec.refused_choices)
+    if (typed == refused) throw UsageError(fmt::format("options: {} '{}' is not supported", label, typed), instead);
+  const auto alias = std::find_if(spec.choice_aliases.begin(), spec.choice_aliases.end(),
+                                  [&](const auto& pair) { return pair.first == typed; });
+  const std::string& stored = alias == spec.choice_aliases.end() ? typed : alias->second;
+  if (!spec.choices.empty() && std::count(spec.choices.begin(), spec.choices.end(), stored) == 0) {
+    const auto nearest = nearest_name(typed, spec.choices);
+    throw UsageError(fmt::format("options: {} got '{}', expected {}", label, typed, option.expected_text()),
+                     nearest ? fmt::format("did you mean '{}'?", *nearest) : "--" + option.name + ": " + spec.help);
+  }
+  value = stored;
+}
+
+/// The text that the command line would have for a scalar of a recipe, or nothing when its type does not fit the field.
+std::optional<std::string> toml_text(const toml::node& node, const Option& option) {
+  return std::visit(
+      [&](const auto* field) -> std::optional<std::string> {
+        using T = std::remove_const_t<std::remove_pointer_t<decltype(field)>>;
+        constexpr bool is_integer = std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>> ||
+                                    std::is_same_v<T, std::vector<int64_t>>;
+        constexpr bool is_number = is_integer || std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>> ||
+                                   std::is_same_v<T, std::vector<double>>;
+        if constexpr (std::is_same_v<T, bool>) {
+          if (const auto value = node.value_exact<bool>()) return *value ? "true" : "false";
+        } else if constexpr (is_number) {
+          if (const auto value = node.value_exact<int64_t>()) return std::to_string(*value);
+          if constexpr (!is_integer)
+            if (const auto value = node.value_exact<double>()) return fmt::format("{}", *value);
+        } else {
+          if (const auto value = node.value_exact<std::string>()) return *value;
+        }
+        return std::nullopt;
+      },
+      option.target);
+}
+
+std::string toml_value_text(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return "\"" + *text + "\"";
+  std::ostringstream stream;
+  node.visit([&](const auto& value) { stream << value; });
+  return stream.str();
+}
+
+toml::table parse_recipe(std::string_view text, const std::string& path) {
+  try {
+    return toml::parse(text, path);
+  } catch (const toml::parse_error& error) {
+    const auto& at = error.source().begin;
+    throw UsageError(fmt::format("options: {}:{}: column {}: {}", path, at.line, at.column, error.description()),
+                     "a recipe has lines such as 'batch-size = 64', 'model = \"ViT-B-32\"' and 'local-loss = true'");
+  }
+}
+}  // namespace
+
+void OptionSet::throw_if_refused(const std::string& name, const std::string& label) const {
+  if (const auto refused = refused_.find(name); refused != refused_.end())
+    throw UsageError(fmt::format("options: {} is not supported: {}", label, refused->second.reason), refused->second.instead);
+}
+
+void OptionSet::throw_unknown(const std::string& label, const std::string& name) const {
+  std::vector<std::string> names, extended;
+  for (const auto& [known, index] : index_) {
+    if (known.size() > 1) names.push_back(known);
+    if (known.size() > 1 && name.size() > 2 && starts_with(known, name)) extended.push_back("--" + known);
+  }
+  const auto nearest = nearest_name(name, names);
+  const std::string did_you_mean = !extended.empty() ? fmt::format("did you mean {}? ", join_or(extended))
+                                   : nearest         ? fmt::format("did you mean --{}? ", *nearest)
+                                                     : "";
+  throw UsageError(fmt::format("options: {} is unknown to '{}'", label, command_),
+                   fmt::format("{}`lockstep {} --help` lists every flag", did_you_mean, command_));
+}
+
+/// Reads the flag at args[at] and its values; `at` moves behind them.
+OptionSet::Occurrence OptionSet::take_flag(std::span<const std::string> args, size_t& at) {
+  const std::string& arg = args[at++];
+  const size_t dashes = starts_with(arg, "--") ? 2 : 1;
+  const size_t equals = arg.find('=');
+  const bool has_equals = equals != std::string::npos;
+  const std::string label = arg.substr(0, equals);
+  const std::string name = replace_all(label.substr(dashes), "_", "-");
+  throw_if_refused(name, label);
+  Option* option = (name.size() == 1) == (dashes == 1) ? find_mutable(name) : nullptr;
+  if (option == nullptr && dashes == 2 && starts_with(name, "no-")) {
+    Option* cleared = find_mutable(name.substr(3));
+    if (cleared != nullptr && cleared->is_flag() && !has_equals) return {cleared, label, {"false"}};
+  }
+  if (option == nullptr) throw_unknown(label, name);
+  if (option->is_flag()) {
+    if (has_equals)
+      throw UsageError(fmt::format("options: {} takes no value, got '{}'", label, arg.substr(equals + 1)),
+                       fmt::format("write --{} to set it, --no-{} to clear it", option->name, option->name));
+    return {option, label, {"true"}};
+  }
+  Occurrence found{option, label, {}};
+  if (has_equals) found.values.push_back(arg.substr(equals + 1));
+  const size_t num_wanted = has_equals && !option->takes_list() ? 0 : option->takes_list() ? args.size() : 1;
+  for (size_t taken = 0; taken < num_wanted && at < args.size() && !looks_like_flag(args[at]); ++taken)
+    found.values.push_back(args[at++]);
+  if (found.values.empty()) {
+    const std::string seen = at < args.size() ? fmt::format("the flag '{}'", args[at]) : "the end of the command line";
+    throw UsageError(fmt::format("options: {} needs a value, got {}; expected {}", label, seen, option->expected_text()),
+                     fmt::format("a value that begins with '-' is written {}=VALUE", label));
+  }
+  return found;
+}
+
+void OptionSet::parse(std::span<const std::string> args) {
+  const auto flags_end = std::find(args.begin(), args.end(), "--");
+  wants_help_ = std::any_of(args.begin(), flags_end, [](const std::string& arg) { return arg == "--help" || arg == "-h"; });
+  if (wants_help_) return;
+  std::vector<Occurrence> occurrences;
+  std::vector<std::string> positionals;
+  for (size_t at = 0; at < args.size();) {
+    if (args[at] == "--") {
+      positionals.insert(positionals.end(), args.begin() + static_cast<std::ptrdiff_t>(at) + 1, args.end());
+      break;
+    }
+    if (looks_like_flag(args[at]))
+      occurrences.push_back(take_flag(args, at));
+    else
+      positionals.push_back(args[at++]);
+  }
+  const Origin origin{.kind = Origin::Kind::kCommandLine};
+  const auto is_config = [&](const Occurrence& found) { return found.option->name == "config"; };
+  for (const Occurrence& found : occurrences)
+    if (is_config(found)) set_values(*found.option, found.values, origin, found.label);
+  if (!config_path_->empty()) read_recipe(*config_path_);
+  for (const Occurrence& found : occurrences) set_values(*found.option, found.values, origin, found.label);
+  set_positionals(std::move(positionals));
+}
+
+void OptionSet::set_values(Option& option, std::span<const std::string> values, const Origin& origin, const std::string& label) {
+  std::visit(
+      [&](auto* field) {
+        using T = std::remove_pointer_t<decltype(field)>;
+        if constexpr (std::is_same_v<T, bool>) {
+          *field = values[0] == "true";
+        } else if constexpr (std::is_same_v<T, std::optional<std::string>>) {
+          std::string value;
+          if (!values[0].empty()) read_value(label, values[0], option, value);
+          *field = value.empty() ? std::nullopt : std::optional(value);
+        } else if constexpr (std::is_same_v<T, std::optional<int64_t>> || std::is_same_v<T, std::optional<double>>) {
+          typename T::value_type value{};
+          if (!is_none(values[0])) read_value(label, values[0], option, value);
+          *field = is_none(values[0]) ? std::nullopt : std::optional(value);
+        } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> || std::is_same_v<T, std::string>) {
+          read_value(label, values[0], option, *field);
+        } else {
+          T list(values.size());
+          for (size_t i = 0; i < values.size(); ++i) read_value(label, values[i], option, list[i]);
+          *field = std::move(list);
+        }
+      },
+      option.target);
+  option.origin = origin;
+}
+
+void OptionSet::set_positionals(std::vector<std::string> values) {
+  const Origin origin{.kind = Origin::Kind::kCommandLine};
+  size_t at = 0;
+  for (Option& option : options_) {
+    if (!option.is_positional) continue;
+    const size_t left = values.size() - at;
+    if (left == 0 && option.default_text.empty())
+      throw UsageError(fmt::format("options: '{}' needs {}: {}", command_, option.metavar(), option.spec.help),
+                       fmt::format("`lockstep {} --help` shows how to call it", command_));
+    const size_t taken = option.takes_list() ? left : std::min<size_t>(1, left);
+    if (taken > 0) set_values(option, std::span(values).subspan(at, taken), origin, option.metavar());
+    at += taken;
+  }
+  if (at < values.size())
+    throw UsageError(fmt::format("options: '{}' does not take the argument '{}'", command_, values[at]),
+                     "flags begin with '--'; quote patterns such as '{000..099}.tar' so that the shell does not expand them");
+}
+
+void OptionSet::read_recipe(const std::string& path) {
+  if (!std::filesystem::exists(path))
+    throw UsageError(fmt::format("options: recipe '{}' does not exist", path), "--config takes the path of a TOML file");
+  apply_recipe(read_file(path), path);
+}
+
+void OptionSet::apply_recipe(std::string_view text, const std::string& path) {
+  const toml::table recipe = parse_recipe(text, path);
+  std::map<std::string, int64_t> seen;
+  for (const auto& [key, node] : recipe) {
+    const int64_t line = key.source().begin.line;
+    const std::string name = replace_all(std::string(key.str()), "_", "-");
+    const std::string label = fmt::format("{}:{}: key '{}'", path, line, key.str());
+    throw_if_refused(name, label);
+    Option* option = find_mutable(name);
+    if (option == nullptr || name == "config") throw_unknown(label, name);
+    if (const auto [other, is_new] = seen.emplace(option->name, line); !is_new)
+      throw UsageError(fmt::format("options: {} repeats the option --{} of line {}", label, option->name, other->second),
+                       "keep one of the two lines");
+    std::vector<std::string> values;
+    const toml::array* array = node.as_array();
+    const size_t count = array == nullptr ? 1 : array->size();
+    for (size_t i = 0; i < count; ++i) {
+      const auto value = toml_text(array == nullptr ? node : *array->get(i), *option);
+      if (value) values.push_back(*value);
+    }
+    const bool is_list_misfit = option->takes_list() ? count == 0 : array != nullptr;
+    if (values.size() != count || is_list_misfit) throw_bad_value(label, toml_value_text(node), *option);
+    if (option->origin.kind == Origin::Kind::kCommandLine) continue;
+    set_values(*option, values, {.kind = Origin::Kind::kFile, .file = path, .line = line}, label);
+  }
+}
+
+}  // namespace lockstep::core

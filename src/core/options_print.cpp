@@ -1,0 +1,139 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/options.h"
+#include "core/strings.h"
+
+namespace lockstep::core {
+namespace {
+constexpr size_t kTextColumn = 26;  // where the explanation begins in help
+
+std::string flag_text(const Option& option) {
+  if (option.is_positional) return option.metavar();
+  std::string text;
+  for (const std::string& alias : option.spec.aliases)
+    if (alias.size() == 1) text += "-" + alias + ", ";
+  text += "--" + option.name;
+  return option.is_flag() ? text : text + " " + option.metavar();
+}
+
+/// "(steps; default 100)"; flags are off unless said otherwise.
+std::string facts_text(const Option& option) {
+  if (option.is_positional) return "";
+  std::vector<std::string> facts;
+  if (!option.spec.unit.empty()) facts.push_back(option.spec.unit);
+  if (!option.is_flag() || option.default_text != "off") facts.push_back("default " + option.default_text);
+  return facts.empty() ? "" : fmt::format(" ({})", fmt::join(facts, "; "));
+}
+
+std::vector<std::string> group_names(std::span<const Option> options) {
+  std::vector<std::string> names;
+  for (const Option& option : options)
+    if (!option.is_positional && std::count(names.begin(), names.end(), option.spec.group) == 0)
+      names.push_back(option.spec.group);
+  return names;
+}
+
+std::string help_entry(const std::string& flag, const std::string& text, size_t width) {
+  std::string entry = "  " + flag;
+  const auto lines = wrap_text(text, width - kTextColumn);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const bool goes_beside = i == 0 && entry.size() + 2 <= kTextColumn;
+    entry += goes_beside ? std::string(kTextColumn - entry.size(), ' ') : "\n" + std::string(kTextColumn, ' ');
+    entry += lines[i];
+  }
+  return entry + "\n";
+}
+
+std::string snake_case(const std::string& name) { return replace_all(name, "-", "_"); }
+
+/// Escaped for a cell of a Markdown table.
+std::string cell(const std::string& text) { return replace_all(text, "|", "\\|"); }
+}  // namespace
+
+std::vector<std::string> wrap_text(std::string_view text, size_t width) {
+  std::vector<std::string> lines;
+  std::string line;
+  for (const std::string& word : split(text, " ")) {
+    if (!line.empty() && line.size() + 1 + word.size() > width) {
+      lines.push_back(std::move(line));
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  lines.push_back(std::move(line));
+  return lines;
+}
+
+std::string OptionSet::help_text(size_t width) const {
+  std::string usage = "Usage: lockstep " + command_;
+  bool has_flags = false;
+  for (const Option& option : options_) {
+    if (option.is_positional) usage += " " + option.metavar();
+    has_flags = has_flags || !option.is_positional;
+  }
+  std::string text = usage + (has_flags ? " [FLAGS]\n\n" : "\n\n");
+  for (const std::string& line : wrap_text(summary_, width)) text += line + "\n";
+  for (const Option& option : options_)
+    if (option.is_positional) text += "\n" + help_entry(option.metavar(), option.spec.help, width);
+  for (const std::string& group : group_names(options_)) {
+    text += "\n" + group + "\n";
+    for (const Option& option : options_)
+      if (!option.is_positional && option.spec.group == group)
+        text += help_entry(flag_text(option), option.spec.help + facts_text(option), width);
+  }
+  return text;
+}
+
+std::string OptionSet::params_text() const {
+  std::set<std::string> lines;
+  for (const Option& option : options_)
+    lines.insert(fmt::format("{}: {}\n", snake_case(option.name), replace_all(option.value_text(), "\n", "\\n")));
+  std::string text;
+  for (const std::string& line : lines) text += line;
+  return text;
+}
+
+Json OptionSet::values_json() const {
+  Json values = Json::object();
+  for (const Option& option : options_) values[snake_case(option.name)] = option.value_json();
+  return values;
+}
+
+std::string OptionSet::markdown() const {
+  std::string text = fmt::format("## lockstep {}\n\n{}\n", command_, summary_);
+  for (const Option& option : options_)
+    if (option.is_positional) text += fmt::format("\n`{}`: {}\n", option.metavar(), option.spec.help);
+  for (const std::string& group : group_names(options_)) {
+    text += fmt::format("\n### {}\n\n| flag | default | unit | meaning |\n|---|---|---|---|\n", group);
+    for (const Option& option : options_)
+      if (!option.is_positional && option.spec.group == group)
+        text += fmt::format("| `{}` | {} | {} | {} |\n", cell(flag_text(option)), cell(option.default_text),
+                            cell(option.spec.unit), cell(option.spec.help));
+  }
+  if (refused_.empty()) return text;
+  text += "\n### Known and refused\n\n| flag | why | instead |\n|---|---|---|\n";
+  for (const auto& [name, refusal] : refused_)
+    text += fmt::format("| `--{}` | {} | {} |\n", name, cell(refusal.reason), cell(refusal.instead));
+  return text;
+}
+
+Json OptionSet::reference_json() const {
+  Json reference = {{"command", command_}, {"summary", summary_}, {"options", Json::array()}, {"refused", Json::array()}};
+  for (const Option& option : options_) {
+    Json entry = {{"name", option.name}, {"positional", option.is_positional}, {"group", option.spec.group},
+                  {"takes", option.is_flag() ? "nothing" : option.expected_text()}, {"default", option.default_text},
+                  {"unit", option.spec.unit}, {"help", option.spec.help}, {"aliases", option.spec.aliases},
+                  {"choices", option.spec.choices}};
+    if (option.spec.min) entry["min"] = *option.spec.min;
+    if (option.spec.max) entry["max"] = *option.spec.max;
+    reference["options"].push_back(std::move(entry));
+  }
+  for (const auto& [name, refusal] : refused_)
+    reference["refused"].push_back({{"name", name}, {"reason", refusal.reason}, {"instead", refusal.instead}});
+  return reference;
+}
+
+}  // namespace lockstep::core

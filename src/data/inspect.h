@@ -1,0 +1,46 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+
+namespace lockstep::data {
+
+struct InspectConfig {
+  std::vector<std::string> shards;
+  int64_t max_shards = 8;    ///< Read from the front of the list; 0: all.
+  int64_t max_shown = 5;     ///< Captions shown.
+  int64_t max_decoded = 64;  ///< Pictures decoded for their sizes.
+  std::vector<std::string> image_keys = {"jpg", "png", "jpeg", "webp"};
+  std::vector<std::string> text_keys = {"txt"};
+};
+
+/// What some shards hold.
+struct InspectReport {
+  int64_t num_shards = 0;  ///< In the list.
+  int64_t num_read = 0;
+  int64_t num_samples = 0;  ///< In the shards read.
+  int64_t num_usable = 0;   ///< With an image and a text.
+  struct Extension {
+    int64_t count = 0;
+    uint64_t bytes = 0;
+  };
+  std::map<std::string, Extension> extensions;
+  std::map<std::string, int64_t> skipped;  ///< Members and samples that training leaves out, by reason.
+  struct Caption {
+    std::string key, text;
+  };
+  std::vector<Caption> captions;
+  int64_t num_decoded = 0;
+  int min_width = 0, max_width = 0, min_height = 0, max_height = 0;  ///< Pixels; of the pictures decoded.
+  std::vector<std::string> bad_pictures;                             ///< Messages.
+
+  core::Json to_json() const;
+};
+
+/// Reads shards in order; a damaged one throws DataError.
+InspectReport inspect_shards(const InspectConfig& config);
+
+}  // namespace lockstep::data

@@ -1,0 +1,362 @@
+#include "data/loader.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "core/error.h"
+#include "data/bounded_queue.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr size_t kMaxListed = 1000;  // bad samples kept for the list
+constexpr size_t kMaxRecycled = 8;   // spare batches kept
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// A batch under way. Slots are written by workers without a lock, each by one of them; the rest is guarded by the loader's
+/// mutex.
+struct PendingBatch {
+  HostBatch host;
+  core::Json position_after;
+  SourceReport report;
+  std::vector<std::pair<int64_t, BadSample>> bad;  // slot first
+  std::exception_ptr error;
+  int64_t error_slot = 0;
+  int64_t num_open = 1;  // samples not decoded yet, plus one while the reader is still adding
+  void fail(int64_t slot, std::exception_ptr failure) {
+    if (error && error_slot <= slot) return;  // the earliest sample's error, whatever the order of decoding
+    error = std::move(failure);
+    error_slot = slot;
+  }
+};
+
+struct Task {
+  std::shared_ptr<PendingBatch> batch;
+  int64_t slot = 0;
+  RawSample sample;
+};
+
+void check_config(const LoaderConfig& config) {
+  if (config.samples_per_rank < 1)
+    throw UsageError(fmt::format("data: samples per rank is {}, expected at least 1", config.samples_per_rank));
+  if (config.num_workers < 1 || config.num_workers > 4096)
+    throw UsageError(fmt::format("data: workers is {}, expected 1 to 4096", config.num_workers),
+                     "lockstep decodes in threads: use --workers 1 or more");
+  if (config.prefetch_batches < 1)
+    throw UsageError(fmt::format("data: prefetch batches is {}, expected at least 1", config.prefetch_batches));
+}
+
+}  // namespace
+
+/// Threads and everything they share. The reader owns the source while it runs.
+struct Loader::State {
+  State(std::unique_ptr<SampleSource> source, SampleDecoder decoder, const LoaderConfig& config)
+      : config_(config),
+        source_(std::move(source)),
+        decoder_(std::move(decoder)),
+        last_position_(source_->position()),
+        last_report_(source_->report()) {}
+  ~State() { stop(); }
+
+  void start();
+  void stop();
+  HostBatch next();
+  void recycle(HostBatch&& host);
+
+  const LoaderConfig config_;
+  std::unique_ptr<SampleSource> source_;
+  const SampleDecoder decoder_;
+
+  // Caller's side.
+  core::Json last_position_;
+  SourceReport last_report_;
+  int64_t num_bad_ = 0;
+  std::vector<BadSample> bad_;
+  std::exception_ptr failure_;  // sticky
+  LoaderStats stats_;
+  double depth_sum_ = 0;
+  std::atomic<double> read_ms_{0}, decode_ms_{0};
+
+ private:
+  void read_loop();
+  bool read_batch();
+  std::shared_ptr<PendingBatch> begin_batch();
+  void work_loop();
+  void decode_task(Task& task);
+  void decode_sample(HostBatch& host, int64_t slot, const RawSample& sample) const;
+  void decode_substitute(Task& task, const DataError& reason);
+  void close_one(PendingBatch& batch);
+  void account(PendingBatch& batch);
+  HostBatch trim(HostBatch host) const;
+
+  std::mutex mutex_;
+  std::condition_variable ready_, room_;
+  std::deque<std::shared_ptr<PendingBatch>> batches_;  // in stream order
+  std::vector<HostBatch> spare_;
+  bool is_stopping_ = false, is_at_end_ = false;
+  std::unique_ptr<BoundedQueue<Task>> tasks_;
+  std::vector<std::jthread> threads_;
+};
+
+void Loader::State::start() {
+  is_stopping_ = is_at_end_ = false;
+  tasks_ = std::make_unique<BoundedQueue<Task>>(static_cast<size_t>(std::max<int64_t>(16, 2 * config_.num_workers)));
+  threads_.emplace_back([this] { read_loop(); });
+  for (int64_t i = 0; i < config_.num_workers; ++i) threads_.emplace_back([this] { work_loop(); });
+}
+
+void Loader::State::stop() {
+  {
+    const std::scoped_lock lock(mutex_);
+    is_stopping_ = true;
+  }
+  if (tasks_) tasks_->close();
+  source_->interrupt();
+  room_.notify_all();
+  ready_.notify_all();
+  threads_.clear();  // joins
+  batches_.clear();
+}
+
+std::shared_ptr<PendingBatch> Loader::State::begin_batch() {
+  auto batch = std::make_shared<PendingBatch>();
+  {
+    std::unique_lock lock(mutex_);
+    room_.wait(lock, [&] { return is_stopping_ || static_cast<int64_t>(batches_.size()) < config_.prefetch_batches + 1; });
+    if (is_stopping_) return nullptr;
+    if (!spare_.empty()) {
+      batch->host = std::move(spare_.back());
+      spare_.pop_back();
+    }
+  }
+  const int64_t num = config_.samples_per_rank, pixels = config_.image_pixels;
+  HostBatch& host = batch->host;
+  host.num_samples = 0;
+  host.image_pixels = pixels;
+  host.context_length = config_.context_length;
+  host.image_BYXC.resize(static_cast<size_t>(num * pixels * pixels * 3));
+  host.text_BT.resize(static_cast<size_t>(num * config_.context_length));
+  host.label_B.assign(static_cast<size_t>(num), -1);
+  host.keys.assign(static_cast<size_t>(num), "");
+  const std::scoped_lock lock(mutex_);
+  batches_.push_back(batch);
+  return batch;
+}
+
+/// Reads one batch and hands its samples to the workers; false when there is nothing more to read.
+bool Loader::State::read_batch() {
+  const std::shared_ptr<PendingBatch> batch = begin_batch();
+  if (!batch) return false;
+  int64_t num = 0;
+  bool goes_on = true;
+  try {
+    for (; num < config_.samples_per_rank; ++num) {
+      const auto start = std::chrono::steady_clock::now();
+      std::optional<RawSample> sample = source_->next();
+      read_ms_.fetch_add(ms_since(start));
+      if (!sample) {
+        goes_on = false;
+        break;
+      }
+      {
+        const std::scoped_lock lock(mutex_);
+        ++batch->num_open;
+      }
+      if (!tasks_->push({batch, num, std::move(*sample)})) return false;
+    }
+    batch->position_after = source_->position();
+    batch->report = source_->report();
+  } catch (...) {
+    const std::scoped_lock lock(mutex_);
+    batch->fail(num, std::current_exception());
+    goes_on = false;
+  }
+  const std::scoped_lock lock(mutex_);
+  batch->host.num_samples = num;
+  if (num == 0 && !batch->error) batches_.pop_back();
+  is_at_end_ = !goes_on;
+  close_one(*batch);
+  return goes_on;
+}
+
+void Loader::State::read_loop() {
+  while (read_batch()) {
+  }
+  const std::scoped_lock lock(mutex_);
+  is_at_end_ = true;
+  ready_.notify_all();
+}
+
+/// Under the lock: one sample (or the reader) is done with the batch.
+void Loader::State::close_one(PendingBatch& batch) {
+  if (--batch.num_open == 0) ready_.notify_all();
+}
+
+void Loader::State::decode_sample(HostBatch& host, int64_t slot, const RawSample& sample) const {
+  const auto image_bytes = static_cast<size_t>(config_.image_pixels * config_.image_pixels * 3);
+  const auto tokens = static_cast<size_t>(config_.context_length);
+  const auto at = static_cast<size_t>(slot);
+  SampleSlot target{.image_YXC = std::span(host.image_BYXC).subspan(at * image_bytes, image_bytes),
+                    .text_T = std::span(host.text_BT).subspan(at * tokens, tokens),
+                    .label = sample.label};
+  std::fill(target.text_T.begin(), target.text_T.end(), 0);
+  decoder_(sample, target);
+  host.label_B[at] = target.label;
+  host.keys[at] = sample.file.empty() ? fmt::format("{}:{}", sample.shard, sample.key) : sample.file;
+}
+
+/// The sample of `task` is bad: takes its substitutes in turn until one can be used.
+void Loader::State::decode_substitute(Task& task, const DataError& reason) {
+  BadSample bad{task.sample.shard, task.sample.offset, task.sample.key, reason.what()};
+  if (!task.sample.substitute)
+    throw DataError(fmt::format("data: {} is bad and this source has no substitutes: {}", task.sample.place(), reason.what()),
+                    "evaluation data must be whole: remove the sample");
+  for (int64_t attempt = 1; attempt <= config_.max_attempts; ++attempt) {
+    try {
+      RawSample other = task.sample.substitute(static_cast<int>(attempt));
+      other.id = task.sample.id;  // the position keys the augmentation
+      load_deferred(other);
+      decode_sample(task.batch->host, task.slot, other);
+      const std::scoped_lock lock(mutex_);
+      task.batch->bad.emplace_back(task.slot, std::move(bad));
+      return;
+    } catch (const DataError&) {  // counted when its own turn comes
+    }
+  }
+  throw DataError(fmt::format("data: {} is bad, and so are {} substitutes of its neighbourhood: {}", task.sample.place(),
+                              config_.max_attempts, reason.what()),
+                  "run `lockstep data inspect` on the shard; most of it seems unusable");
+}
+
+void Loader::State::decode_task(Task& task) {
+  try {
+    load_deferred(task.sample);
+    decode_sample(task.batch->host, task.slot, task.sample);
+  } catch (const DataError& error) {
+    if (config_.on_bad_sample == OnBadSample::kStop) throw;
+    decode_substitute(task, error);
+  }
+}
+
+void Loader::State::work_loop() {
+  while (std::optional<Task> task = tasks_->pop()) {
+    const auto start = std::chrono::steady_clock::now();
+    std::exception_ptr error;
+    try {
+      decode_task(*task);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    decode_ms_.fetch_add(ms_since(start));
+    const std::scoped_lock lock(mutex_);
+    if (error) task->batch->fail(task->slot, std::move(error));
+    close_one(*task->batch);
+  }
+}
+
+void Loader::State::account(PendingBatch& batch) {
+  std::sort(batch.bad.begin(), batch.bad.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [slot, bad] : batch.bad) {
+    ++num_bad_;
+    if (bad_.size() < kMaxListed) bad_.push_back(std::move(bad));
+  }
+  last_position_ = std::move(batch.position_after);
+  last_report_ = std::move(batch.report);
+  if (num_bad_ <= config_.max_bad_samples) return;
+  std::string list;
+  for (size_t i = 0; i < std::min<size_t>(bad_.size(), 3); ++i) list += fmt::format("\n    {}", bad_[i].reason);
+  throw DataError(
+      fmt::format("data: {} bad samples are more than the {} allowed; the first:{}", num_bad_, config_.max_bad_samples, list),
+      "repair the data (`lockstep data verify`), or allow more with --max-bad-samples");
+}
+
+HostBatch Loader::State::trim(HostBatch host) const {
+  const auto num = static_cast<size_t>(host.num_samples);
+  if (host.num_samples < config_.samples_per_rank) {
+    host.image_BYXC.resize(num * static_cast<size_t>(config_.image_pixels * config_.image_pixels * 3));
+    host.text_BT.resize(num * static_cast<size_t>(config_.context_length));
+    host.label_B.resize(num);
+    host.keys.resize(num);
+  }
+  if (std::all_of(host.label_B.begin(), host.label_B.end(), [](int64_t label) { return label < 0; })) host.label_B.clear();
+  return host;
+}
+
+HostBatch Loader::State::next() {
+  if (failure_) std::rethrow_exception(failure_);
+  const auto start = std::chrono::steady_clock::now();
+  std::shared_ptr<PendingBatch> batch;
+  {
+    std::unique_lock lock(mutex_);
+    depth_sum_ +=
+        static_cast<double>(std::count_if(batches_.begin(), batches_.end(), [](const auto& b) { return b->num_open == 0; }));
+    ready_.wait(lock, [&] { return batches_.empty() ? is_at_end_ : batches_.front()->num_open == 0; });
+    if (!batches_.empty()) {
+      batch = std::move(batches_.front());
+      batches_.pop_front();
+    }
+  }
+  room_.notify_one();
+  stats_.wait_ms += ms_since(start);
+  HostBatch host;
+  host.image_pixels = config_.image_pixels;
+  host.context_length = config_.context_length;
+  ++stats_.num_batches;
+  if (!batch) return host;
+  try {
+    if (batch->error) std::rethrow_exception(batch->error);
+    account(*batch);
+  } catch (...) {
+    failure_ = std::current_exception();
+    throw;
+  }
+  return trim(std::move(batch->host));
+}
+
+void Loader::State::recycle(HostBatch&& host) {
+  const std::scoped_lock lock(mutex_);
+  if (spare_.size() < kMaxRecycled) spare_.push_back(std::move(host));
+}
+
+Loader::Loader(std::unique_ptr<SampleSource> source, SampleDecoder decoder, const LoaderConfig& config) {
+  check_config(config);
+  state_ = std::make_unique<State>(std::move(source), std::move(decoder), config);
+  state_->start();
+}
+
+Loader::~Loader() = default;
+
+HostBatch Loader::next() { return state_->next(); }
+void Loader::recycle(HostBatch&& batch) { state_->recycle(std::move(batch)); }
+core::Json Loader::position() const { return state_->last_position_; }
+int64_t Loader::num_bad_samples() const { return state_->num_bad_; }
+const std::vector<BadSample>& Loader::bad_samples() const { return state_->bad_; }
+SourceReport Loader::report() const { return state_->last_report_; }
+
+void Loader::seek(const core::Json& position) {
+  state_->stop();
+  state_->source_->seek(position);
+  state_->last_position_ = state_->source_->position();
+  state_->last_report_ = state_->source_->report();
+  state_->failure_ = nullptr;
+  state_->start();
+}
+
+LoaderStats Loader::stats() const {
+  LoaderStats stats = state_->stats_;
+  stats.read_ms = state_->read_ms_.load();
+  stats.decode_ms = state_->decode_ms_.load();
+  stats.mean_queue_depth = stats.num_batches > 0 ? state_->depth_sum_ / static_cast<double>(stats.num_batches) : 0;
+  return stats;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,171 @@
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/hash.h"
+#include "core/strings.h"
+#include "data/csv_table.h"
+#include "data/image_codecs.h"
+#include "data/source_rows.h"
+
+namespace lockstep::data {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kMaxFolderDepth = 32;  // also ends loops of symbolic links
+
+bool is_picture(const fs::path& path) {
+  static constexpr std::array<std::string_view, 4> kExtensions = {".jpg", ".jpeg", ".png", ".webp"};
+  const std::string extension = core::to_lower_ascii(path.extension().string());
+  return std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end();
+}
+
+struct FolderFile {
+  std::string folder, name;
+  bool operator<(const FolderFile& other) const { return std::tie(folder, name) < std::tie(other.folder, other.name); }
+};
+
+void collect_pictures(const fs::path& folder, int depth, std::vector<FolderFile>& files) {
+  if (depth > kMaxFolderDepth)
+    throw DataError(fmt::format("data: folders nested deeper than {} levels at '{}'", kMaxFolderDepth, folder.string()),
+                    "is there a symbolic link that leads back up?");
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory()) {
+      collect_pictures(entry.path(), depth + 1, files);
+    } else if (is_picture(entry.path())) {
+      files.push_back({folder.string(), entry.path().filename().string()});
+    }
+  }
+}
+
+struct LabelledFile {
+  std::string path;
+  int64_t label = 0;
+};
+
+std::vector<LabelledFile> list_labelled(const std::string& root) {
+  std::vector<LabelledFile> list;
+  int64_t label = 0;
+  for (const std::string& name : image_folder_classes(root)) {
+    std::vector<FolderFile> files;
+    collect_pictures(fs::path(root) / name, 1, files);
+    if (files.empty())
+      throw DataError(
+          fmt::format("data: class folder '{}' holds no picture (.jpg, .jpeg, .png, .webp)", (fs::path(root) / name).string()));
+    std::sort(files.begin(), files.end());
+    for (const FolderFile& file : files) list.push_back({(fs::path(file.folder) / file.name).string(), label});
+    ++label;
+  }
+  return list;
+}
+
+/// Path and caption of one CSV row.
+struct CsvRow {
+  std::string path, caption;
+};
+
+/// The folder that relative paths count from: "" (the working folder) or the CSV's.
+fs::path base_of(const std::string& csv, const std::vector<CsvRow>& rows) {
+  const fs::path first = rows.empty() ? fs::path() : fs::path(rows.front().path), folder = fs::path(csv).parent_path();
+  std::error_code code;
+  if (first.empty() || first.is_absolute() || fs::exists(first, code)) return {};
+  return fs::exists(folder / first, code) ? folder : fs::path();
+}
+
+}  // namespace
+
+RowTable open_csv(const SourceConfig& config) {
+  const std::string& file = config.spec;
+  std::string text;
+  try {
+    text = core::read_file(file);
+  } catch (const EnvironmentError& error) {
+    throw DataError(fmt::format("data: {}", error.what()), error.hint());
+  }
+  CsvTable table = parse_csv(text, parse_separator(config.csv_separator), {config.csv_image_key, config.csv_caption_key}, file);
+  const size_t path_at = table.column(config.csv_image_key, file), caption_at = table.column(config.csv_caption_key, file);
+  auto rows = std::make_shared<std::vector<CsvRow>>();
+  for (size_t i = 0; i < table.rows.size(); ++i) {
+    if (table.rows[i][path_at].empty())
+      throw DataError(fmt::format("data: '{}' row {}: the column '{}' is empty", file, i, config.csv_image_key));
+    rows->push_back({table.rows[i][path_at], table.rows[i][caption_at]});
+  }
+  if (rows->empty()) throw DataError(fmt::format("data: '{}' has a header but no rows", file));
+  const fs::path base = base_of(file, *rows);
+  RowTable result;
+  result.num_rows = static_cast<int64_t>(rows->size());
+  result.fingerprint = core::xxh3_hex(text);
+  result.row = [rows, base, file](int64_t row) {
+    const CsvRow& data = (*rows)[static_cast<size_t>(row)];
+    RawSample sample;
+    sample.key = std::to_string(row);
+    sample.shard = file;
+    sample.offset = static_cast<uint64_t>(row);
+    sample.file = (base / data.path).string();
+    sample.members.push_back({"txt", data.caption});
+    return sample;
+  };
+  return result;
+}
+
+std::vector<std::string> image_folder_classes(const std::string& folder) {
+  std::vector<std::string> classes;
+  std::error_code code;
+  for (fs::directory_iterator entry(folder, code), end; !code && entry != end; entry.increment(code))
+    if (entry->is_directory()) classes.push_back(entry->path().filename().string());
+  if (code) throw DataError(fmt::format("data: cannot list folder '{}': {}", folder, code.message()));
+  if (classes.empty())
+    throw DataError(fmt::format("data: '{}' holds no class folders", folder), "expected FOLDER/CLASS/picture.jpg");
+  std::sort(classes.begin(), classes.end());
+  return classes;
+}
+
+RowTable open_image_folder(const SourceConfig& config) {
+  const std::string root = config.spec;
+  auto files = std::make_shared<const std::vector<LabelledFile>>(list_labelled(root));
+  core::Xxh3 hash;
+  for (const LabelledFile& file : *files) {
+    const std::string line = fmt::format("{}\n", fs::path(file.path).lexically_relative(root).string());
+    hash.update(std::as_bytes(std::span(line)));
+  }
+  RowTable result;
+  result.num_rows = static_cast<int64_t>(files->size());
+  result.fingerprint = hash.hex();
+  result.row = [files, root](int64_t row) {
+    const LabelledFile& file = (*files)[static_cast<size_t>(row)];
+    RawSample sample;
+    sample.key = fs::path(file.path).lexically_relative(root).string();
+    sample.shard = root;
+    sample.offset = static_cast<uint64_t>(row);
+    sample.label = file.label;
+    sample.file = file.path;
+    return sample;
+  };
+  return result;
+}
+
+RowTable open_synthetic(const SourceConfig& config) {
+  const auto pixels = static_cast<int>(config.synthetic_pixels);
+  if (pixels < 1 || pixels > 16384)
+    throw UsageError(fmt::format("data: a synthetic image of {} pixels, expected 1 to 16384", pixels));
+  const Image black{.width = pixels, .height = pixels, .rgb_YXC = std::vector<uint8_t>(static_cast<size_t>(pixels) * pixels * 3)};
+  const std::vector<std::byte> encoded = encode_jpeg(black, 95);
+  const auto jpeg = std::make_shared<const std::string>(reinterpret_cast<const char*>(encoded.data()), encoded.size());
+  RowTable result;
+  result.num_rows = std::max(config.num_samples, config.global_batch);
+  result.fingerprint = fmt::format("synthetic-{}-{}", pixels, result.num_rows);
+  result.row = [jpeg](int64_t row) {
+    RawSample sample;
+    sample.key = std::to_string(row);
+    sample.shard = "synthetic";
+    sample.offset = static_cast<uint64_t>(row);
+    sample.members = {{"jpg", *jpeg}, {"txt", "Dummy caption"}};
+    return sample;
+  };
+  return result;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,21 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep::data {
+
+/// The TextClass mask of a character.
+uint32_t text_classes(char32_t c);
+/// A letter or number of any script, or the underscore.
+bool is_word_character(char32_t c);
+/// A decimal digit of any script.
+bool is_decimal_digit(char32_t c);
+/// Canonical composition.
+std::u32string to_nfc(std::u32string text);
+/// Compatibility composition.
+std::u32string to_nfkc(std::u32string text);
+/// Lower case with the Unicode rules for all languages (final sigma, dotted capital I).
+std::string to_lower_utf8(std::string_view utf8);
+
+}  // namespace lockstep::data

@@ -1,0 +1,42 @@
+#include "models/clip/clip_model.h"
+
+#include <ATen/core/Tensor.h>
+
+#include "models/clip/modified_resnet.h"
+#include "models/clip/vision_transformer.h"
+#include "nn/layers.h"
+
+namespace lockstep::models {
+namespace {
+
+std::unique_ptr<ImageTower> build_image_tower(const spec::ClipShape& shape, const ClipModelOptions& options) {
+  if (shape.vision.is_resnet()) return std::make_unique<ModifiedResNet>(shape, options.exact_shortcuts, options.tensors);
+  return std::make_unique<VisionTransformer>(shape, options.exact_shortcuts, options.tensors);
+}
+
+}  // namespace
+
+ClipModel::ClipModel(const spec::ClipShape& shape, const ClipModelOptions& options)
+    : shape_(shape),
+      specs_(spec::clip_param_specs(shape)),
+      visual_(build_image_tower(shape, options)),
+      text_(shape, options.exact_shortcuts, options.tensors) {
+  const std::vector<int64_t> scalar = shape.nonscalar_logit_scale ? std::vector<int64_t>{1} : std::vector<int64_t>{};
+  logit_scale_ = nn::make_parameter(scalar, options.tensors);
+  register_child("visual", *visual_);
+  register_child("", text_);  // OpenCLIP names the text tower's parameters without a prefix
+  register_parameter("logit_scale", logit_scale_);
+  if (shape.init_logit_bias) {
+    logit_bias_ = nn::make_parameter(scalar, options.tensors);
+    register_parameter("logit_bias", logit_bias_);
+  }
+  visual_->set_checkpointing(options.grad_checkpointing);
+  text_.set_checkpointing(options.grad_checkpointing);
+  visual_->synchronize_batch_norm(options.batch_norm_ranks);
+}
+
+at::Tensor ClipModel::encode_image(const at::Tensor& image_BCYX) { return visual_->forward(image_BCYX, context()); }
+
+at::Tensor ClipModel::encode_text(const at::Tensor& text_BT) { return text_.forward(text_BT); }
+
+}  // namespace lockstep::models

@@ -1,0 +1,43 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <memory>
+
+#include "comm/comm.h"
+#include "models/clip/image_tower.h"
+#include "models/clip/text_transformer.h"
+#include "models/two_towers.h"
+#include "spec/clip_shape.h"
+
+namespace lockstep::models {
+
+struct ClipModelOptions {
+  at::TensorOptions tensors = {};      ///< Device and type of the parameters at first; the default is fp32 on the CPU.
+  bool grad_checkpointing = false;     ///< Transformer blocks keep only their inputs for the backward pass.
+  bool exact_shortcuts = true;         ///< False: compute what cannot reach the result as well, as OpenCLIP does (for comparisons).
+  comm::Comm* batch_norm_ranks = nullptr;  ///< --use-bn-sync: statistics over these ranks. Must outlive the model.
+};
+
+/// OpenCLIP's CLIP class: parameters under its names, in the order of spec::clip_param_specs. Without content until nn::initialize or
+/// loaded weights fill it.
+class ClipModel final : public TwoTowers {
+ public:
+  ClipModel(const spec::ClipShape& shape, const ClipModelOptions& options);
+
+  at::Tensor encode_image(const at::Tensor& image_BCYX) override;
+  at::Tensor encode_text(const at::Tensor& text_BT) override;
+  at::Tensor& logit_scale() override { return logit_scale_; }
+  at::Tensor* logit_bias() override { return logit_bias_.defined() ? &logit_bias_ : nullptr; }
+
+  const spec::ClipShape& shape() const { return shape_; }
+  const std::vector<spec::ParamSpec>& param_specs() const { return specs_; }
+
+ private:
+  spec::ClipShape shape_;
+  std::vector<spec::ParamSpec> specs_;
+  std::unique_ptr<ImageTower> visual_;
+  TextTransformer text_;
+  at::Tensor logit_scale_, logit_bias_;
+};
+
+}  // namespace lockstep::models

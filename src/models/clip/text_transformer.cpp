@@ -1,0 +1,57 @@
+#include "models/clip/text_transformer.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/matmul.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace lockstep::models {
+namespace {
+
+nn::BlockShape block_shape(const spec::ClipShape& shape) {
+  return {.width = shape.text.width,
+          .heads = shape.text.heads,
+          .mlp_width = shape.text.mlp_width(),
+          .activation = shape.quick_gelu ? nn::Activation::kQuickGelu : nn::Activation::kGelu,
+          .has_layer_scale = shape.text.layer_scale.has_value()};
+}
+
+}  // namespace
+
+TextTransformer::TextTransformer(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
+    : context_length_(shape.text.context_length),
+      exact_shortcuts_(exact_shortcuts),
+      token_embedding_(shape.text.vocab_size, shape.text.width, options),
+      positional_embedding_(nn::make_parameter({shape.text.context_length, shape.text.width}, options)),
+      transformer_(shape.text.layers, block_shape(shape), /*is_causal=*/true, options),
+      ln_final_(shape.text.width, options),
+      text_projection_(nn::make_parameter({shape.text.width, shape.embed_dim}, options)) {
+  register_child("token_embedding", token_embedding_);
+  register_parameter("positional_embedding", positional_embedding_);
+  register_child("transformer", transformer_);
+  register_child("ln_final", ln_final_);
+  register_parameter("text_projection", text_projection_);
+}
+
+at::Tensor TextTransformer::forward(const at::Tensor& text_BT) {
+  LOCKSTEP_CHECK(text_BT.dim() == 2 && text_BT.size(1) <= context_length_, "{} columns, expected at most {}", text_BT.size(1), context_length_);
+  const at::Tensor end_B = text_BT.argmax(1);
+  at::Tensor used_BT = text_BT;
+  if (exact_shortcuts_ && text_BT.is_cpu() && text_BT.size(0) > 0) used_BT = text_BT.narrow(1, 0, end_B.max().item<int64_t>() + 1);
+  const at::ScalarType type = text_projection_.scalar_type();  // the low-precision type under --precision bf16, where embeddings stay fp32
+  const at::Tensor position_TD = positional_embedding_.narrow(0, 0, used_BT.size(1)).to(type);
+  const at::Tensor x_BTD = token_embedding_.forward(used_BT).to(type).add(position_TD);
+  return at::matmul(ln_final_.forward(transformer_.forward_pooled(x_BTD, end_B, exact_shortcuts_)), text_projection_);
+}
+
+int64_t used_text_length(std::span<const int32_t> text_BT, int64_t context_length) {
+  LOCKSTEP_CHECK(context_length > 0 && std::ssize(text_BT) % context_length == 0, "{} ids, context length {}", text_BT.size(), context_length);
+  int64_t used = text_BT.empty() ? 0 : 1;
+  for (auto row = text_BT.begin(); row != text_BT.end(); row += context_length)
+    used = std::max<int64_t>(used, std::max_element(row, row + context_length) - row + 1);
+  return used;
+}
+
+}  // namespace lockstep::models

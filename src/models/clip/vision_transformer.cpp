@@ -1,0 +1,89 @@
+// Letters: B micro-batch, C = 3 colours, Y = X pixels, P patches, F = C p p numbers of a patch, T tokens, D width, E shared embedding.
+#include "models/clip/vision_transformer.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gather.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/rng.h"
+
+namespace lockstep::models {
+namespace {
+
+constexpr uint64_t kPatchDropoutStream = 0x70617463;  // "patc": apart from other draws under the same key
+
+nn::BlockShape block_shape(const spec::ClipShape& shape) {
+  return {.width = shape.vision.width,
+          .heads = shape.vision.heads(),
+          .mlp_width = shape.vision.mlp_width(),
+          .activation = shape.quick_gelu ? nn::Activation::kQuickGelu : nn::Activation::kGelu,
+          .has_layer_scale = shape.vision.layer_scale.has_value()};
+}
+
+}  // namespace
+
+at::Tensor kept_patches(int64_t num_samples, int64_t num_patches, double dropout, uint64_t random_key) {
+  const int64_t num_kept = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(num_patches) * (1.0 - dropout)));
+  at::Tensor kept_BP = at::empty({num_samples, num_kept}, at::TensorOptions(at::kLong));
+  auto* row = kept_BP.mutable_data_ptr<int64_t>();
+  std::vector<int64_t> patches(static_cast<size_t>(num_patches));
+  for (int64_t b = 0; b < num_samples; ++b, row += num_kept) {
+    core::CounterRng rng(core::stream_key({random_key, kPatchDropoutStream, static_cast<uint64_t>(b)}));
+    std::iota(patches.begin(), patches.end(), 0);
+    for (int64_t i = 0; i < num_kept; ++i) {
+      const auto other = static_cast<size_t>(i) + rng.below(static_cast<uint64_t>(num_patches - i));
+      std::swap(patches[static_cast<size_t>(i)], patches[other]);
+    }
+    std::copy_n(patches.begin(), num_kept, row);
+    std::sort(row, row + num_kept);
+  }
+  return kept_BP;
+}
+
+VisionTransformer::VisionTransformer(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
+    : shape_(shape.vision),
+      exact_shortcuts_(exact_shortcuts),
+      conv1_(shape.vision.width, shape.vision.patch_size, options),
+      class_embedding_(nn::make_parameter({shape.vision.width}, options)),
+      positional_embedding_(nn::make_parameter({shape.vision.tokens(), shape.vision.width}, options)),
+      ln_pre_(shape.vision.width, options),
+      transformer_(shape.vision.layers, block_shape(shape), /*is_causal=*/false, options),
+      ln_post_(shape.vision.width, options),
+      proj_(nn::make_parameter({shape.vision.width, shape.embed_dim}, options)) {
+  register_child("conv1", conv1_);
+  register_parameter("class_embedding", class_embedding_);
+  register_parameter("positional_embedding", positional_embedding_);
+  register_child("ln_pre", ln_pre_);
+  register_child("transformer", transformer_);
+  register_child("ln_post", ln_post_);
+  register_parameter("proj", proj_);
+}
+
+at::Tensor VisionTransformer::forward(const at::Tensor& image_BCYX, const ForwardContext& context) {
+  const int64_t batch = image_BCYX.size(0), width = shape_.width;
+  LOCKSTEP_CHECK(image_BCYX.size(2) == shape_.image_size && image_BCYX.size(3) == shape_.image_size, "image {} x {}, expected {}",
+                 image_BCYX.size(2), image_BCYX.size(3), shape_.image_size);
+  at::Tensor patch_position = positional_embedding_.narrow(0, 1, shape_.tokens() - 1);  // [P, D], or [B, P, D] of the kept patches
+  at::Tensor kept_BP;
+  if (is_training() && shape_.patch_dropout > 0.0) {
+    kept_BP = kept_patches(batch, shape_.tokens() - 1, shape_.patch_dropout, context.random_key).to(image_BCYX.device(), /*non_blocking=*/true);
+    patch_position = patch_position.index_select(0, kept_BP.flatten()).view({batch, kept_BP.size(1), width});
+  }
+  const at::Tensor patches_BPD = conv1_.forward(image_BCYX, kept_BP);
+  const at::ScalarType type = patches_BPD.scalar_type();
+  const at::Tensor class_D = class_embedding_.to(type).add(positional_embedding_.select(0, 0).to(type));
+  const at::Tensor x_BTD = at::cat({class_D.expand({batch, 1, width}), patches_BPD.add(patch_position.to(type))}, 1);
+  const at::Tensor class_position_B = at::zeros({batch}, x_BTD.options().dtype(at::kLong));
+  const at::Tensor pooled_BD = transformer_.forward_pooled(ln_pre_.forward(x_BTD), class_position_B, exact_shortcuts_);
+  return at::matmul(ln_post_.forward(pooled_BD), proj_);
+}
+
+}  // namespace lockstep::models

@@ -1,0 +1,52 @@
+#include "models/contrastive_task.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/log.h"
+
+namespace lockstep::models {
+
+at::Tensor normalise_rows(const at::Tensor& features_BE) {
+  const auto wide_BE = at::isReducedFloatingType(features_BE.scalar_type()) ? features_BE.to(at::kFloat) : features_BE;
+  return wide_BE / at::linalg_vector_norm(wide_BE, 2, at::OptionalIntArrayRef({1}), /*keepdim=*/true).clamp_min(1e-12);
+}
+
+ContrastiveTask::ContrastiveTask(std::unique_ptr<TwoTowers> towers, comm::Comm& data_axis, const ContrastiveLossOptions& options)
+    : towers_(std::move(towers)), data_axis_(data_axis), options_(options) {
+  if (options_.is_biased(data_axis_.size()) && data_axis_.rank() == 0)
+    core::log_warning(
+        "models: --local-loss without --gather-with-grad: gathered features carry no gradient, so on {} ranks the gradient is not that of the "
+        "global-batch loss; add --gather-with-grad for the exact one at no extra cost",
+        data_axis_.size());
+}
+
+Outputs ContrastiveTask::forward(const Batch& batch) {
+  if (!batch.image_BCYX.defined() || !batch.text_BT.defined())
+    throw DataError(fmt::format("models: a contrastive task needs pairs: images {}, texts {}", batch.image_BCYX.defined() ? "given" : "missing",
+                                batch.text_BT.defined() ? "given" : "missing"),
+                    "check that the data source has both images and captions");
+  towers_->set_context(batch.context);
+  Outputs out;
+  out.image_BE = normalise_rows(towers_->encode_image(batch.image_BCYX));
+  out.text_BE = normalise_rows(towers_->encode_text(batch.text_BT));
+  out.logit_scale = towers_->logit_scale().reshape({}).to(at::kFloat).exp();
+  if (at::Tensor* bias = towers_->logit_bias()) out.logit_bias = bias->reshape({});
+  return out;
+}
+
+LossReport ContrastiveTask::loss(const Outputs& outputs) {
+  const auto result =
+      contrastive_loss(outputs.image_BE, outputs.text_BE, outputs.logit_scale, outputs.logit_bias, data_axis_, options_);
+  return {.loss = result.loss, .parts = {{"contrastive_loss", result.global_loss.detach()}}};
+}
+
+void ContrastiveTask::after_step() {
+  const c10::NoGradGuard no_grad;
+  towers_->logit_scale().clamp_(0.0, std::log(100.0));
+}
+
+}  // namespace lockstep::models

@@ -1,0 +1,34 @@
+#pragma once
+#include <memory>
+
+#include "comm/comm.h"
+#include "models/contrastive_loss.h"
+#include "models/task.h"
+#include "models/two_towers.h"
+
+namespace lockstep::models {
+
+/// Divides each row by its L2 norm (at least 1e-12), computed in fp32; half-precision features come out as fp32.
+at::Tensor normalise_rows(const at::Tensor& features_BE);
+
+/// Two towers trained with the contrastive loss: CLIP and CLAP.
+class ContrastiveTask final : public Task {
+ public:
+  /// `data_axis` must outlive the task. Warns once where the options ask for OpenCLIP's biased gradient.
+  ContrastiveTask(std::unique_ptr<TwoTowers> towers, comm::Comm& data_axis, const ContrastiveLossOptions& options);
+
+  nn::Module& network() override { return *towers_; }
+  TwoTowers& towers() { return *towers_; }
+  Outputs forward(const Batch& batch) override;
+  /// One part, "contrastive_loss": the mean over the pairs of all ranks.
+  LossReport loss(const Outputs& outputs) override;
+  /// Clamps logit_scale to [0, ln 100].
+  void after_step() override;
+
+ private:
+  std::unique_ptr<TwoTowers> towers_;
+  comm::Comm& data_axis_;
+  ContrastiveLossOptions options_;
+};
+
+}  // namespace lockstep::models

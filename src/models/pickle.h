@@ -1,0 +1,78 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::models {
+
+/// One Python object out of a pickle, as data.
+struct PickleValue {
+  enum class Kind {
+    kNone, kBool, kInt, kFloat,
+    kString, kBytes,        ///< `text`
+    kList, kTuple, kSet,    ///< `items`
+    kDict,                  ///< `items`: key, value, key, value, ...; OrderedDict too
+    kGlobal,                ///< `text`: "module.name"; never looked up
+    kObject,                ///< What calling `text` with `items` would give; not called
+    kPersistent,            ///< `items[0]`: the persistent id
+  };
+  Kind kind = Kind::kNone;
+  bool truth = false;
+  int64_t integer = 0;
+  double real = 0.0;
+  std::string text{};
+  std::vector<const PickleValue*> items{};
+  const PickleValue* state = nullptr;  ///< What BUILD attached (an OrderedDict's _metadata, for one).
+
+  bool is(Kind other) const { return kind == other; }
+  bool is_object(std::string_view callable) const { return kind == Kind::kObject && text == callable; }
+  /// The value of a string key of a dict; nullptr when absent.
+  const PickleValue* find(std::string_view key) const;
+};
+
+/// A pickle (protocols 2 to 5) read into values. Nothing is imported or called: a foreign file is harmless. The document owns its values, which may
+/// refer to each other in circles.
+class PickleDocument {
+ public:
+  /// Throws DataError with `where`, the byte position and the reason for anything malformed or outside the known opcodes.
+  PickleDocument(std::span<const std::byte> bytes, std::string where);
+  const PickleValue& root() const { return *root_; }
+
+ private:
+  friend class PickleMachine;
+  std::deque<PickleValue> values_;
+  const PickleValue* root_ = nullptr;
+};
+
+/// Writes a protocol-2 pickle value by value, in the order of the stream.
+class PickleWriter {
+ public:
+  PickleWriter();
+  void none() { put('N'); }
+  void boolean(bool value) { put(value ? '\x88' : '\x89'); }
+  void integer(int64_t value);
+  void real(double value);
+  void string(std::string_view text);
+  void global(std::string_view module, std::string_view name);
+  void begin_tuple() { put('('); }
+  void end_tuple() { put('t'); }
+  void begin_list();
+  void end_list() { put('e'); }
+  /// Then key, value, ...; `ordered` gives a collections.OrderedDict.
+  void begin_dict(bool ordered);
+  void end_dict() { put('u'); }
+  void persistent_id() { put('Q'); }  ///< Of the tuple just written.
+  void call() { put('R'); }           ///< The global and the argument tuple just written.
+  std::string finish();
+
+ private:
+  void put(char byte) { bytes_.push_back(byte); }
+  void put_bytes(const void* data, size_t size) { bytes_.append(static_cast<const char*>(data), size); }
+  std::string bytes_;
+};
+
+}  // namespace lockstep::models

@@ -1,0 +1,29 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include "models/forward_context.h"
+#include "nn/module.h"
+
+namespace lockstep::models {
+
+/// Two encoders into one embedding space and the scalars of their loss: CLIP and CLAP derive from it.
+class TwoTowers : public nn::Module {
+ public:
+  /// Features [B, E] before L2 normalisation (ContrastiveTask and infer normalise).
+  virtual at::Tensor encode_image(const at::Tensor& image_BCYX) = 0;
+  virtual at::Tensor encode_text(const at::Tensor& text_BT) = 0;
+  /// The parameter ln(scale), 0-dim or [1]; a handle, so that optimiser and clamp see the tensor in use.
+  virtual at::Tensor& logit_scale() = 0;
+  /// The parameter of the bias that is added to all logits; nullptr without one.
+  virtual at::Tensor* logit_bias() { return nullptr; }
+  /// Holds for the forward passes that follow.
+  virtual void set_context(const ForwardContext& context) { context_ = context; }
+
+ protected:
+  const ForwardContext& context() const { return context_; }
+
+ private:
+  ForwardContext context_;
+};
+
+}  // namespace lockstep::models

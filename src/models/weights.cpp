@@ -1,0 +1,157 @@
+#include "models/weights.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/safetensors.h"
+#include "core/strings.h"
+#include "models/weights_pt.h"
+#include "models/weights_tensors.h"
+
+namespace lockstep::models {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kMostNamesShown = 10;
+
+NamedValues read_safetensors(const fs::path& path) {
+  const core::SafetensorsFile file(path);
+  NamedValues out;
+  for (const auto& entry : file.entries()) out.emplace_back(entry.name, borrow_tensor(entry, path.string()).clone());
+  return out;
+}
+
+bool is_zip(const fs::path& path) {
+  const auto file = core::open_for_reading(path);
+  std::array<std::byte, 4> start{};
+  return core::read_at(file, start, 0, path) == start.size() && start == std::array{std::byte{'P'}, std::byte{'K'}, std::byte{3}, std::byte{4}};
+}
+
+/// Every name starts so (DistributedDataParallel's and the compiler's wrappers).
+bool all_start_with(const NamedValues& tensors, std::string_view prefix) {
+  return !tensors.empty() && std::all_of(tensors.begin(), tensors.end(), [&](const auto& entry) { return core::starts_with(entry.first, prefix); });
+}
+
+void take_off_prefixes(NamedValues& tensors) {
+  for (const std::string_view prefix : {"module.", "_orig_mod."})
+    if (all_start_with(tensors, prefix))
+      for (auto& [name, tensor] : tensors) name = name.substr(prefix.size());
+}
+
+/// "text.transformer.x" -> "transformer.x": the text tower of OpenCLIP's CustomTextCLIP is the native one under a prefix.
+void flatten_text_tower(NamedValues& tensors) {
+  const bool is_custom_text = std::any_of(tensors.begin(), tensors.end(), [](const auto& entry) { return entry.first == "text.token_embedding.weight"; });
+  if (!is_custom_text) return;
+  for (auto& [name, tensor] : tensors)
+    if (core::starts_with(name, "text.")) name = name.substr(5);
+}
+
+bool is_no_weight(const std::string& name) { return name == "position_ids" || core::ends_with(name, ".position_ids"); }
+
+/// Names of a module that a file may lack.
+bool may_be_missing(const std::string& name) { return name == "logit_bias" || core::ends_with(name, "num_batches_tracked"); }
+
+std::string list_names(const std::vector<std::string>& names) {
+  const size_t shown = std::min(names.size(), kMostNamesShown);
+  const std::vector<std::string> first(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown));
+  return fmt::format("{}{}{}{}", names.size(), names.empty() ? "" : ": ", core::join(first, ", "), names.size() > shown ? ", ..." : "");
+}
+
+std::string shape_text(at::IntArrayRef shape) { return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", ")); }
+
+struct Match {
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs;  // handle, value
+  std::vector<at::Tensor> absent;                        // handles that get zero
+  std::vector<std::string> missing, unexpected, misshaped;
+};
+
+Match match_names(const NamedValues& targets, const NamedValues& values) {
+  Match match;
+  std::unordered_map<std::string, at::Tensor> by_name;
+  for (const auto& [name, tensor] : values) by_name.emplace(name, tensor);
+  std::unordered_set<std::string> known;
+  for (const auto& [name, handle] : targets) {
+    known.insert(name);
+    const auto found = by_name.find(name);
+    if (found == by_name.end()) {
+      if (!may_be_missing(name))
+        match.missing.push_back(name);
+      else if (name == "logit_bias")
+        match.absent.push_back(handle);
+      continue;
+    }
+    const auto& value = found->second;
+    const bool is_one_element = handle.numel() == 1 && value.numel() == 1 && handle.dim() <= 1 && value.dim() <= 1;
+    if (is_one_element || handle.sizes() == value.sizes())
+      match.pairs.emplace_back(handle, value.reshape(handle.sizes()));
+    else
+      match.misshaped.push_back(fmt::format("{} (file {}, model {})", name, shape_text(value.sizes()), shape_text(handle.sizes())));
+  }
+  for (const auto& [name, tensor] : values)
+    if (!known.contains(name)) match.unexpected.push_back(name);
+  return match;
+}
+
+}  // namespace
+
+WeightFile read_weights(const fs::path& path) {
+  WeightFile out{.path = path, .tensors = {}, .ignored = {}, .epoch = {}};
+  if (is_zip(path)) {
+    auto dict = read_pt_state_dict(path);
+    out.tensors = std::move(dict.tensors);
+    out.ignored = std::move(dict.others);
+    out.epoch = dict.epoch;
+  } else {
+    out.tensors = read_safetensors(path);
+  }
+  take_off_prefixes(out.tensors);
+  flatten_text_tower(out.tensors);
+  std::erase_if(out.tensors, [&](const auto& entry) {
+    if (is_no_weight(entry.first)) out.ignored.push_back(entry.first);
+    return is_no_weight(entry.first);
+  });
+  return out;
+}
+
+NamedValues named_values(nn::Module& module) {
+  NamedValues out;
+  for (const auto& [name, tensor] : module.named_parameters()) out.emplace_back(name, *tensor);
+  for (const auto& [name, tensor] : module.named_buffers()) out.emplace_back(name, *tensor);
+  return out;
+}
+
+void load_weights(nn::Module& module, const WeightFile& weights) {
+  const auto match = match_names(named_values(module), weights.tensors);
+  if (!match.missing.empty() || !match.unexpected.empty() || !match.misshaped.empty())
+    throw DataError(fmt::format("models: weights '{}' do not fit the model: missing {}; unexpected {}; other shape {}", weights.path.string(),
+                                list_names(match.missing), list_names(match.unexpected), list_names(match.misshaped)),
+                    "check that --model names the architecture that the weights were made for");
+  const c10::NoGradGuard no_grad;
+  for (const auto& [handle, value] : match.pairs) handle.detach().copy_(value);
+  for (const auto& handle : match.absent) handle.detach().zero_();
+}
+
+void broadcast_weights(nn::Module& module, comm::Comm& world, int root) {
+  const c10::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : named_values(module))
+    if (tensor.numel() > 0) world.broadcast(tensor.detach(), root).wait();
+}
+
+void write_weights_safetensors(const fs::path& path, const NamedValues& tensors, const std::map<std::string, std::string>& metadata) {
+  const c10::NoGradGuard no_grad;
+  NamedValues plain;
+  for (const auto& [name, tensor] : tensors) plain.emplace_back(name, tensor.detach().cpu().contiguous());
+  std::vector<core::SafetensorsEntry> entries;
+  for (const auto& [name, tensor] : plain) entries.push_back(borrow_entry(name, tensor));
+  core::write_safetensors(path, entries, metadata);
+}
+
+}  // namespace lockstep::models

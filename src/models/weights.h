@@ -1,0 +1,55 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/comm.h"
+#include "nn/module.h"
+
+namespace lockstep::models {
+
+using NamedValues = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// Tensors of a weight file by their names in OpenCLIP's native models.
+struct WeightFile {
+  std::filesystem::path path;
+  NamedValues tensors;                 ///< On the CPU, in file order.
+  std::vector<std::string> ignored;    ///< Entries that are no weights (position_ids).
+  std::optional<int64_t> epoch;        ///< Of an OpenCLIP training checkpoint.
+};
+
+/// Reads safetensors, or .pt files of torch.save (the format is told by content): a state dict, or a dictionary that holds one under "state_dict". A
+/// leading "module." is taken off, keys of a custom text tower ("text.transformer...") become the flat ones. Nothing in a file is executed.
+/// Anything that cannot be read is a DataError with the path and the reason.
+WeightFile read_weights(const std::filesystem::path& path);
+
+/// Copies weights into the module's parameters and buffers, converting types. All names and shapes must fit, but for: one-element tensors of
+/// shape [] and [1]; a missing logit_bias (becomes 0) and num_batches_tracked. Otherwise a DataError lists missing, unexpected and mis-shaped
+/// names, and nothing was changed.
+void load_weights(nn::Module& module, const WeightFile& weights);
+
+/// Parameters and buffers of `root` to all ranks. Collective.
+void broadcast_weights(nn::Module& module, comm::Comm& world, int root = 0);
+
+/// Parameters and buffers as named values (handles, not copies).
+NamedValues named_values(nn::Module& module);
+
+void write_weights_safetensors(const std::filesystem::path& path, const NamedValues& tensors,
+                               const std::map<std::string, std::string>& metadata = {});
+
+/// What an OpenCLIP checkpoint says besides its state_dict.
+struct CheckpointHead {
+  int64_t epoch = 0;
+  std::string name;
+};
+/// A file that torch.load(weights_only=True) reads: a state dict, or, with `head`, {"epoch", "name", "state_dict"} as OpenCLIP saves it. Written as
+/// write_file_atomic does.
+void write_weights_pt(const std::filesystem::path& path, const NamedValues& tensors, const std::optional<CheckpointHead>& head = std::nullopt);
+
+}  // namespace lockstep::models

@@ -1,0 +1,270 @@
+#include "models/weights_pt.h"
+
+#include <ATen/ATen.h>
+#include <caffe2/serialize/inline_container.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <limits>
+#include <map>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "models/pickle.h"
+#include "models/weights.h"
+
+namespace lockstep::models {
+namespace fs = std::filesystem;
+namespace {
+
+using Kind = PickleValue::Kind;
+
+struct StorageClass {
+  std::string_view name;  // in Python's module torch
+  at::ScalarType type;
+};
+constexpr std::array kStorageClasses{
+    StorageClass{"FloatStorage", at::kFloat}, StorageClass{"BFloat16Storage", at::kBFloat16}, StorageClass{"HalfStorage", at::kHalf},
+    StorageClass{"DoubleStorage", at::kDouble}, StorageClass{"LongStorage", at::kLong}, StorageClass{"IntStorage", at::kInt},
+    StorageClass{"ShortStorage", at::kShort}, StorageClass{"CharStorage", at::kChar}, StorageClass{"ByteStorage", at::kByte},
+    StorageClass{"BoolStorage", at::kBool}};
+
+constexpr uint64_t kMaxPickleBytes = uint64_t{256} << 20;  // names and shapes only; the largest published model needs 1 MB
+constexpr size_t kMaxDims = 16;
+
+/// One file while it is read.
+class PtReader {
+ public:
+  explicit PtReader(const fs::path& path) : where_(path.string()), archive_(open(where_)) {}
+
+  PtStateDict read() {
+    if (!archive_->hasRecord("data.pkl")) refuse("it has no record data.pkl");
+    check_byte_order();
+    if (archive_->getRecordSize("data.pkl") > kMaxPickleBytes) refuse("its data.pkl is larger than 256 MiB");
+    const auto [data, size] = archive_->getRecord("data.pkl");
+    const PickleDocument document({static_cast<const std::byte*>(data.get()), size}, where_);
+    return extract(document.root());
+  }
+
+ private:
+  static std::unique_ptr<caffe2::serialize::PyTorchStreamReader> open(const std::string& where) {
+    core::open_for_reading(where);  // a missing file has a clearer message than a damaged one
+    return std::make_unique<caffe2::serialize::PyTorchStreamReader>(where);
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw DataError(fmt::format("models: '{}' is no weight file that can be read: {}", where_, what),
+                    "expected a state dict saved by torch.save (PyTorch 1.6 or later), or a safetensors file");
+  }
+
+  void check_byte_order() {
+    if (!archive_->hasRecord("byteorder")) return;
+    const auto [data, size] = archive_->getRecord("byteorder");
+    const std::string order(static_cast<const char*>(data.get()), size);
+    if (order != "little") refuse(fmt::format("byteorder is '{}', expected 'little'", order));
+  }
+
+  PtStateDict extract(const PickleValue& root) {
+    if (!root.is(Kind::kDict)) refuse("its content is no dictionary");
+    PtStateDict out;
+    const PickleValue* dict = &root;
+    if (const auto* inner = root.find("state_dict")) {
+      dict = inner;
+      if (!dict->is(Kind::kDict)) refuse("its state_dict is no dictionary");
+      if (const auto* epoch = root.find("epoch"); epoch != nullptr && epoch->is(Kind::kInt)) out.epoch = epoch->integer;
+    }
+    for (size_t i = 0; i + 1 < dict->items.size(); i += 2) {
+      const auto& key = *dict->items[i];
+      if (!key.is(Kind::kString)) refuse("a key of its state dict is no text");
+      const auto tensor = tensor_of(dict->items[i + 1]);
+      if (tensor.defined())
+        out.tensors.emplace_back(key.text, tensor);
+      else
+        out.others.push_back(key.text);
+    }
+    if (out.tensors.empty()) refuse("it holds no tensors");
+    return out;
+  }
+
+  /// Undefined for a value that is no tensor.
+  at::Tensor tensor_of(const PickleValue* value) {
+    if (value->is_object("torch._utils._rebuild_parameter") && !value->items.empty()) value = value->items[0];
+    if (!value->is_object("torch._utils._rebuild_tensor_v2")) return {};
+    if (value->items.size() < 4) refuse("a tensor with too few arguments");
+    const auto storage = storage_of(*value->items[0]);
+    const int64_t offset = integer_of(*value->items[1]);
+    const auto sizes = integers_of(*value->items[2]), strides = integers_of(*value->items[3]);
+    check_extent(storage.numel(), offset, sizes, strides);
+    return storage.as_strided(sizes, strides, offset);
+  }
+
+  int64_t integer_of(const PickleValue& value) const {
+    if (!value.is(Kind::kInt)) refuse("a size of a tensor is no integer");
+    return value.integer;
+  }
+  std::vector<int64_t> integers_of(const PickleValue& value) const {
+    if (!value.is(Kind::kTuple) || value.items.size() > kMaxDims) refuse("a shape is no tuple of at most 16 integers");
+    std::vector<int64_t> out;
+    for (const auto* item : value.items) out.push_back(integer_of(*item));
+    return out;
+  }
+  void check_extent(int64_t numel, int64_t offset, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) const {
+    if (sizes.size() != strides.size() || offset < 0) refuse("a tensor with a negative offset, or strides that do not fit its shape");
+    int64_t last = offset, count = 1;
+    bool is_empty = false;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      int64_t reach = 0;
+      if (sizes[i] < 0 || strides[i] < 0) refuse("a tensor with a negative size or stride");
+      if (sizes[i] == 0) {
+        is_empty = true;
+        continue;
+      }
+      if (__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) || __builtin_add_overflow(last, reach, &last) ||
+          __builtin_mul_overflow(count, sizes[i], &count))
+        refuse("a tensor whose extent overflows");
+    }
+    // A repeated storage (stride 0) could claim any size: no weight is larger than its storage.
+    if (!is_empty && (last >= numel || count > numel))
+      refuse(fmt::format("a tensor reaches element {} of a storage of {} elements", std::max(last, count - 1), numel));
+    if (is_empty && offset > numel) refuse("an empty tensor that starts behind its storage");
+  }
+
+  /// ("storage", class, key, device, elements) -> a flat tensor; read once.
+  at::Tensor storage_of(const PickleValue& value) {
+    if (!value.is(Kind::kPersistent) || !value.items[0]->is(Kind::kTuple) || value.items[0]->items.size() < 5) refuse("a tensor without storage");
+    const auto& id = value.items[0]->items;
+    if (!id[0]->is(Kind::kString) || id[0]->text != "storage" || !id[1]->is(Kind::kGlobal) || !id[2]->is(Kind::kString))
+      refuse("a storage that is none");
+    const auto type = type_of(id[1]->text);
+    const std::string& key = id[2]->text;
+    if (const auto known = storages_.find(key); known != storages_.end()) {
+      if (known->second.scalar_type() != type) refuse(fmt::format("storage '{}' has two types", key));
+      return known->second;
+    }
+    const std::string record = "data/" + key;
+    if (!archive_->hasRecord(record)) refuse(fmt::format("record '{}' is missing", record));
+    const uint64_t bytes = archive_->getRecordSize(record);
+    const uint64_t wanted = static_cast<uint64_t>(integer_of(*id[4]));
+    if (wanted > std::numeric_limits<int64_t>::max() / 16 || wanted * c10::elementSize(type) != bytes)
+      refuse(fmt::format("record '{}' has bytes={}, expected {} elements of {}", record, bytes, integer_of(*id[4]), c10::toString(type)));
+    auto [data, size] = archive_->getRecord(record);
+    if (size != bytes) refuse(fmt::format("record '{}' gave bytes={}, expected {}", record, size, bytes));
+    auto flat = at::empty({static_cast<int64_t>(wanted)}, type);
+    if (size > 0) std::memcpy(flat.data_ptr(), data.get(), size);
+    return storages_.emplace(key, flat).first->second;
+  }
+
+  at::ScalarType type_of(const std::string& global) const {
+    for (const StorageClass& entry : kStorageClasses)
+      if (global == fmt::format("torch.{}", entry.name)) return entry.type;
+    refuse(fmt::format("storage class '{}' is not known", global));
+  }
+
+  std::string where_;
+  std::unique_ptr<caffe2::serialize::PyTorchStreamReader> archive_;
+  std::map<std::string, at::Tensor> storages_;
+};
+
+std::string_view storage_class_of(at::ScalarType type, const std::string& name) {
+  for (const StorageClass& entry : kStorageClasses)
+    if (entry.type == type) return entry.name;
+  throw DataError(fmt::format("models: .pt files of ours have no storage class for {} (tensor '{}')", c10::toString(type), name),
+                  "write safetensors instead");
+}
+
+void write_tensor_reference(PickleWriter& pickle, const std::string& name, const at::Tensor& tensor, size_t key) {
+  pickle.global("torch._utils", "_rebuild_tensor_v2");
+  pickle.begin_tuple();
+  pickle.begin_tuple();
+  pickle.string("storage");
+  pickle.global("torch", storage_class_of(tensor.scalar_type(), name));
+  pickle.string(fmt::format("{}", key));
+  pickle.string("cpu");
+  pickle.integer(tensor.numel());
+  pickle.end_tuple();
+  pickle.persistent_id();
+  pickle.integer(0);
+  for (const auto& numbers : {tensor.sizes(), tensor.strides()}) {
+    pickle.begin_tuple();
+    for (const int64_t number : numbers) pickle.integer(number);
+    pickle.end_tuple();
+  }
+  pickle.boolean(false);
+  pickle.begin_dict(/*ordered=*/true);
+  pickle.end_dict();
+  pickle.end_tuple();
+  pickle.call();
+}
+
+std::string pickle_of(const NamedValues& tensors, const std::optional<CheckpointHead>& head) {
+  PickleWriter pickle;
+  if (head) {
+    pickle.begin_dict(/*ordered=*/false);
+    pickle.string("epoch");
+    pickle.integer(head->epoch);
+    pickle.string("name");
+    pickle.string(head->name);
+    pickle.string("state_dict");
+  }
+  pickle.begin_dict(/*ordered=*/true);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    pickle.string(tensors[i].first);
+    write_tensor_reference(pickle, tensors[i].first, tensors[i].second, i);
+  }
+  pickle.end_dict();
+  if (head) pickle.end_dict();
+  return pickle.finish();
+}
+
+/// The zip records of torch.save. A failing write must not pass through the archive's C code as an exception: it is carried around it.
+void write_archive(core::AtomicFile& file, const std::string& pickle, const NamedValues& tensors) {
+  std::exception_ptr failure;
+  const auto write = [&](const void* data, size_t size) -> size_t {
+    try {
+      file.write({static_cast<const std::byte*>(data), size});
+      return size;
+    } catch (...) {
+      failure = std::current_exception();
+      return 0;
+    }
+  };
+  try {
+    caffe2::serialize::PyTorchStreamWriter archive(write);
+    archive.writeRecord("data.pkl", pickle.data(), pickle.size());
+    archive.writeRecord("byteorder", "little", 6);
+    for (size_t i = 0; i < tensors.size(); ++i)
+      archive.writeRecord(fmt::format("data/{}", i), tensors[i].second.const_data_ptr(), tensors[i].second.nbytes());
+    archive.writeEndOfFile();
+  } catch (const c10::Error&) {
+    if (failure) std::rethrow_exception(failure);
+    throw;
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+PtStateDict read_pt_state_dict(const fs::path& path) {
+  try {
+    return PtReader(path).read();
+  } catch (const c10::Error& error) {
+    throw DataError(fmt::format("models: '{}' is no weight file that can be read: {}", path.string(), error.what_without_backtrace()),
+                    "copy or download the file again; files from before PyTorch 1.6 must be saved anew");
+  }
+}
+
+void write_weights_pt(const fs::path& path, const NamedValues& tensors, const std::optional<CheckpointHead>& head) {
+  const c10::NoGradGuard no_grad;
+  NamedValues plain;  // one dense storage each: a view would drag its whole bucket along
+  for (const auto& [name, tensor] : tensors) {
+    storage_class_of(tensor.scalar_type(), name);
+    plain.emplace_back(name, tensor.detach().cpu().contiguous());
+  }
+  core::AtomicFile file(path);
+  write_archive(file, pickle_of(plain, head), plain);
+  file.commit();
+}
+
+}  // namespace lockstep::models

@@ -1,0 +1,57 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include "nn/module.h"
+
+namespace lockstep::nn {
+
+/// A trainable tensor without content yet (see nn/init.h).
+at::Tensor make_parameter(at::IntArrayRef shape, const at::TensorOptions& options);
+
+/// y = x W^t + b.
+class Linear : public Module {
+ public:
+  Linear(int64_t in, int64_t out, const at::TensorOptions& options, bool with_bias = true);
+  at::Tensor forward(const at::Tensor& x) const;
+  const at::Tensor& weight() const { return weight_; }
+  const at::Tensor& bias() const { return bias_; }
+
+ private:
+  at::Tensor weight_, bias_;
+};
+
+/// Layer norm over the last dim, epsilon 1e-5. Statistics in fp32 whatever the types of input and weights; the result has the input's type.
+class LayerNorm : public Module {
+ public:
+  LayerNorm(int64_t width, const at::TensorOptions& options);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  at::Tensor weight_, bias_;
+};
+
+/// Rows of a table, by index.
+class Embedding : public Module {
+ public:
+  Embedding(int64_t rows, int64_t width, const at::TensorOptions& options);
+  at::Tensor forward(const at::Tensor& ids) const;
+
+ private:
+  at::Tensor weight_;
+};
+
+/// x * gamma, gamma per channel of the last dim; the result has the input's type.
+class LayerScale : public Module {
+ public:
+  LayerScale(int64_t width, const at::TensorOptions& options);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  at::Tensor gamma_;
+};
+
+enum class Activation { kGelu, kQuickGelu };
+/// kGelu: the exact one (erf). kQuickGelu: x * sigmoid(1.702 x).
+at::Tensor activate(const at::Tensor& x, Activation activation);
+
+}  // namespace lockstep::nn

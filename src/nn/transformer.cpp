@@ -1,0 +1,84 @@
+#include "nn/transformer.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/gather.h>
+
+#include <string>
+
+#include "nn/checkpoint.h"
+
+namespace lockstep::nn {
+
+Mlp::Mlp(int64_t width, int64_t hidden, Activation activation, const at::TensorOptions& options)
+    : c_fc_(width, hidden, options), c_proj_(hidden, width, options), activation_(activation) {
+  register_child("c_fc", c_fc_);
+  register_child("c_proj", c_proj_);
+}
+
+at::Tensor Mlp::forward(const at::Tensor& x) const { return c_proj_.forward(activate(c_fc_.forward(x), activation_)); }
+
+ResidualBlock::ResidualBlock(const BlockShape& shape, const at::TensorOptions& options)
+    : ln_1_(shape.width, options),
+      attn_(shape.width, shape.heads, options),
+      ln_2_(shape.width, options),
+      mlp_(shape.width, shape.mlp_width, shape.activation, options) {
+  register_child("ln_1", ln_1_);
+  register_child("attn", attn_);
+  if (shape.has_layer_scale) register_child("ls_1", ls_1_.emplace(shape.width, options));
+  register_child("ln_2", ln_2_);
+  register_child("mlp", mlp_);
+  if (shape.has_layer_scale) register_child("ls_2", ls_2_.emplace(shape.width, options));
+}
+
+at::Tensor ResidualBlock::finish(const at::Tensor& x, const at::Tensor& attended) const {
+  const at::Tensor middle = x.add(ls_1_ ? ls_1_->forward(attended) : attended);
+  const at::Tensor expanded = mlp_.forward(ln_2_.forward(middle));
+  return middle.add(ls_2_ ? ls_2_->forward(expanded) : expanded);
+}
+
+at::Tensor ResidualBlock::forward(const at::Tensor& x_BTD, bool is_causal) const {
+  return finish(x_BTD, attn_.forward(ln_1_.forward(x_BTD), is_causal));
+}
+
+at::Tensor ResidualBlock::forward_one_position(const at::Tensor& x_BTD, const at::Tensor& position_B, bool is_causal) const {
+  const at::Tensor normed_BTD = ln_1_.forward(x_BTD);
+  const at::Tensor query_B1D = take_rows(normed_BTD, position_B).unsqueeze(1);
+  const at::Tensor attended_BD = attn_.forward_one_query(query_B1D, normed_BTD, position_B, is_causal).squeeze(1);
+  return finish(take_rows(x_BTD, position_B), attended_BD);
+}
+
+Transformer::Transformer(int64_t num_layers, const BlockShape& shape, bool is_causal, const at::TensorOptions& options) : is_causal_(is_causal) {
+  for (int64_t i = 0; i < num_layers; ++i) {
+    blocks_.push_back(std::make_unique<ResidualBlock>(shape, options));
+    register_child("resblocks." + std::to_string(i), *blocks_.back());
+  }
+}
+
+at::Tensor Transformer::run_block(ResidualBlock& block, const at::Tensor& x_BTD) {
+  if (!checkpointing_) return block.forward(x_BTD, is_causal_);
+  return checkpoint(block, x_BTD, [&block, is_causal = is_causal_](const at::Tensor& x) { return block.forward(x, is_causal); });
+}
+
+at::Tensor Transformer::forward(const at::Tensor& x_BTD) {
+  at::Tensor x = x_BTD;
+  for (const auto& block : blocks_) x = run_block(*block, x);
+  return x;
+}
+
+at::Tensor Transformer::forward_pooled(const at::Tensor& x_BTD, const at::Tensor& position_B, bool exact_shortcut) {
+  if (!exact_shortcut) return take_rows(forward(x_BTD), position_B);
+  at::Tensor x = x_BTD;
+  for (size_t i = 0; i + 1 < blocks_.size(); ++i) x = run_block(*blocks_[i], x);
+  ResidualBlock& last = *blocks_.back();
+  if (!checkpointing_) return last.forward_one_position(x, position_B, is_causal_);
+  return checkpoint(last, x, [&last, position_B, is_causal = is_causal_](const at::Tensor& input) {
+    return last.forward_one_position(input, position_B, is_causal);
+  });
+}
+
+at::Tensor take_rows(const at::Tensor& x_BTD, const at::Tensor& position_B) {
+  const int64_t batch = x_BTD.size(0), width = x_BTD.size(2);
+  return at::gather(x_BTD, 1, position_B.view({batch, 1, 1}).expand({batch, 1, width})).squeeze(1);
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,86 @@
+#include "optim/adamw.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include "core/error.h"
+
+namespace lockstep::optim {
+namespace {
+
+at::Tensor gradient_of(const Segment& segment) { return segment.gradient.defined() ? segment.gradient : segment.parameter.grad(); }
+
+/// The gradient with the parameter's memory layout and type.
+at::Tensor matched(const at::Tensor& gradient, const at::Tensor& parameter) {
+  if (gradient.strides() == parameter.strides() && gradient.scalar_type() == parameter.scalar_type()) return gradient;
+  auto copy = at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options());
+  return copy.copy_(gradient);
+}
+
+}  // namespace
+
+struct AdamW::Group {
+  bool decays;
+  at::ScalarType type;
+  at::Device device;
+  std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, steps;
+};
+
+AdamW::AdamW(std::vector<Segment> segments, const AdamWConfig& config) : segments_(std::move(segments)), config_(config) {
+  for (const auto& segment : segments_) {
+    LOCKSTEP_CHECK(segment.parameter.defined() && segment.parameter.is_non_overlapping_and_dense(), "segment '{}'", segment.name);
+    const auto parameter = segment.parameter.detach();
+    exp_avgs_.push_back(at::zeros_like(parameter));
+    exp_avg_sqs_.push_back(at::zeros_like(parameter));
+    steps_.push_back(at::zeros({}, parameter.options().dtype(at::kFloat)));
+  }
+}
+
+std::vector<AdamW::Group> AdamW::groups_with_gradients() {
+  std::vector<Group> groups;
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const auto& segment = segments_[i];
+    const auto gradient = gradient_of(segment);
+    if (!gradient.defined()) continue;
+    LOCKSTEP_CHECK(gradient.sizes() == segment.parameter.sizes(), "gradient of '{}' has another shape than its parameter", segment.name);
+    const auto type = segment.parameter.scalar_type();
+    const auto device = segment.parameter.device();
+    auto group = groups.begin();
+    while (group != groups.end() && !(group->decays == segment.decays && group->type == type && group->device == device)) ++group;
+    if (group == groups.end())
+      group = groups.insert(groups.end(), Group{.decays = segment.decays, .type = type, .device = device, .parameters = {},
+                                                .gradients = {}, .exp_avgs = {}, .exp_avg_sqs = {}, .steps = {}});
+    group->parameters.push_back(segment.parameter);
+    group->gradients.push_back(matched(gradient.detach(), segment.parameter));
+    group->exp_avgs.push_back(exp_avgs_[i]);
+    group->exp_avg_sqs.push_back(exp_avg_sqs_[i]);
+    group->steps.push_back(steps_[i]);
+  }
+  return groups;
+}
+
+void AdamW::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& found_inf) {
+  const c10::NoGradGuard no_grad;
+  const auto optional = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt; };
+  for (auto& group : groups_with_gradients()) {
+    at::_foreach_add_(group.steps, 1);
+    at::_fused_adamw_(group.parameters, group.gradients, group.exp_avgs, group.exp_avg_sqs, /*max_exp_avg_sqs=*/{}, group.steps, lr,
+                      config_.beta1, config_.beta2, group.decays ? config_.weight_decay : 0.0, config_.epsilon, /*amsgrad=*/false,
+                      /*maximize=*/false, optional(grad_divisor), optional(found_inf));
+    if (found_inf.defined()) at::_foreach_sub_(group.steps, std::vector<at::Tensor>(group.steps.size(), found_inf));
+  }
+}
+
+std::vector<at::Tensor> AdamW::gradients() const {
+  std::vector<at::Tensor> out;
+  for (const auto& segment : segments_) out.push_back(gradient_of(segment));
+  return out;
+}
+
+std::vector<AdamWState> AdamW::state() const {
+  std::vector<AdamWState> out;
+  for (size_t i = 0; i < segments_.size(); ++i) out.push_back({segments_[i].name, exp_avgs_[i], exp_avg_sqs_[i], steps_[i]});
+  return out;
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,71 @@
+#include "plan/batch_plan.h"
+
+#include <limits>
+
+#include "core/error.h"
+
+namespace lockstep::plan {
+namespace {
+
+void check_positive(const std::optional<int64_t>& value, const std::string& flag) {
+  if (value && *value < 1) throw UsageError(fmt::format("plan: {} is {}, expected at least 1", flag, *value));
+}
+
+int64_t multiply(int64_t a, int64_t b) {
+  if (b != 0 && a > std::numeric_limits<int64_t>::max() / b)
+    throw UsageError(fmt::format("plan: batch of {} x {} samples is beyond 64 bits", a, b));
+  return a * b;
+}
+
+/// "96 or 128": the multiples of `quantum` next to `value`.
+std::string neighbours(int64_t value, int64_t quantum) {
+  const int64_t below = value / quantum * quantum;
+  if (below == 0) return fmt::format("{}", quantum);
+  if (below > std::numeric_limits<int64_t>::max() - quantum) return fmt::format("{}", below);
+  return fmt::format("{} or {}", below, below + quantum);
+}
+
+[[noreturn]] void throw_misfit(int64_t global_batch, int64_t quantum, const std::string& factors, const BatchFlags& flags) {
+  throw UsageError(fmt::format("plan: the global batch does not divide evenly: {}={}, expected a multiple of {} ({})",
+                               flags.global_batch, global_batch, quantum, factors),
+                   fmt::format("use {} {}", flags.global_batch, neighbours(global_batch, quantum)));
+}
+
+BatchPlan from_global(int64_t num_data_ranks, int64_t global_batch, const BatchWish& wish, const BatchFlags& flags) {
+  if (!wish.samples_per_micro) {
+    const int64_t num_micro = wish.num_micro.value_or(1);
+    const int64_t quantum = multiply(num_data_ranks, num_micro);
+    if (global_batch % quantum != 0)
+      throw_misfit(global_batch, quantum, fmt::format("{} data ranks x {} micro-batches", num_data_ranks, num_micro), flags);
+    return {num_data_ranks, global_batch / quantum, num_micro, global_batch};
+  }
+  const int64_t quantum = multiply(num_data_ranks, *wish.samples_per_micro);
+  const std::string factors =
+      fmt::format("{} data ranks x {} {}", num_data_ranks, flags.samples_per_micro, *wish.samples_per_micro);
+  if (global_batch % quantum != 0) throw_misfit(global_batch, quantum, factors, flags);
+  const int64_t num_micro = global_batch / quantum;
+  if (wish.num_micro && *wish.num_micro != num_micro)
+    throw UsageError(
+        fmt::format("plan: {}={} contradicts {}={}: {} leaves {} micro-batches", flags.num_micro, *wish.num_micro,
+                    flags.global_batch, global_batch, factors, num_micro),
+        fmt::format("leave out {} or use {} {}", flags.num_micro, flags.global_batch, multiply(quantum, *wish.num_micro)));
+  return {num_data_ranks, *wish.samples_per_micro, num_micro, global_batch};
+}
+
+}  // namespace
+
+BatchPlan make_batch_plan(int64_t num_data_ranks, const BatchWish& wish, const BatchFlags& flags) {
+  LOCKSTEP_CHECK(num_data_ranks >= 1, "num_data_ranks={}", num_data_ranks);
+  check_positive(wish.samples_per_micro, flags.samples_per_micro);
+  check_positive(wish.num_micro, flags.num_micro);
+  check_positive(wish.global_batch, flags.global_batch);
+  if (wish.global_batch) return from_global(num_data_ranks, *wish.global_batch, wish, flags);
+  if (!wish.samples_per_micro)
+    throw UsageError("plan: the batch size is not given",
+                     fmt::format("set {} or {}", flags.samples_per_micro, flags.global_batch));
+  const int64_t num_micro = wish.num_micro.value_or(1);
+  return {num_data_ranks, *wish.samples_per_micro, num_micro,
+          multiply(multiply(*wish.samples_per_micro, num_micro), num_data_ranks)};
+}
+
+}  // namespace lockstep::plan

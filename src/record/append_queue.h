@@ -1,0 +1,77 @@
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/files.h"
+
+namespace lockstep::record {
+
+/// Appends to files from one background thread, so that a stalled or full file system never delays the caller.
+///
+/// append() only queues. What does not fit into the bounded queue is dropped and counted; a piece that cannot be written whole is
+/// taken back (the file is cut to its length before), dropped and counted. Nothing throws after open_file(). Thread safe.
+class AppendQueue {
+ public:
+  struct Config {
+    std::chrono::milliseconds flush_every{1000};
+    size_t max_queued_bytes = size_t{32} << 20;
+  };
+  struct Health {
+    int64_t dropped = 0;       ///< Pieces lost: queue full, or not writable.
+    int64_t write_errors = 0;
+    std::string last_error;
+  };
+
+  AppendQueue() : AppendQueue(Config()) {}
+  explicit AppendQueue(const Config& config);
+  AppendQueue(const AppendQueue&) = delete;
+  AppendQueue& operator=(const AppendQueue&) = delete;
+  ~AppendQueue();  ///< Writes what is queued, then ends the thread.
+
+  /// Opens (creates) a file for appending; returns its number. `ends_cut_line`: a last line without its end gets one first, so
+  /// that what a crash left does not swallow the next line. Throws EnvironmentError when the file cannot be opened.
+  int open_file(const std::filesystem::path& path, bool ends_cut_line);
+  void append(int file, std::string bytes);
+  /// Called by the background thread after each flush, and never while another call of it runs.
+  void set_tick(std::function<void()> tick);
+  /// Blocks until all that was queued before has been written or dropped.
+  void flush();
+  Health health() const;
+
+ private:
+  struct File {
+    std::filesystem::path path;
+    core::Fd fd;
+  };
+  struct Piece {
+    int file;
+    std::string bytes;
+  };
+
+  void run();
+  void write_pieces(const std::deque<Piece>& pieces);
+  bool write_piece(const File& file, const std::string& bytes);
+  void count_drop(const std::string& error);
+
+  Config config_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::deque<File> files_;  // stable addresses: the thread reads them without the lock
+  std::deque<Piece> queue_;
+  size_t queued_bytes_ = 0;
+  uint64_t queued_ = 0, written_ = 0;  // pieces since the start
+  bool is_flush_wanted_ = false, is_closing_ = false;
+  std::function<void()> tick_;
+  Health health_;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::record

@@ -1,0 +1,116 @@
+#include "record/reader.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+#include "core/files.h"
+
+namespace lockstep::record {
+namespace {
+
+using core::Json;
+namespace fs = std::filesystem;
+
+template <typename Number>
+std::optional<Number> number_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<Number>();
+}
+
+std::string text_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+void check_version(const Json& object, const fs::path& path) {
+  const auto version = object.is_object() ? number_at<int64_t>(object, "record_version") : std::nullopt;
+  if (!version) throw DataError(fmt::format("record: '{}' has no record_version", path.string()), "is this the folder of a run?");
+  if (*version > kRecordVersion)
+    throw DataError(
+        fmt::format("record: '{}' has record_version={}, expected at most {}", path.string(), *version, kRecordVersion),
+        "read it with the newer lockstep that wrote it");
+}
+
+}  // namespace
+
+LinesRead read_json_lines(const fs::path& path) { return parse_json_lines(core::read_file(path), path.string()); }
+
+LinesRead parse_json_lines(std::string_view content, std::string_view where) {
+  LinesRead read;
+  read.is_last_line_cut = !content.empty() && content.back() != '\n';
+  for (size_t start = 0; start < content.size();) {
+    const size_t end = std::min(content.find('\n', start), content.size());
+    const std::string_view line = content.substr(start, end - start);
+    start = end + 1;
+    if (line.empty()) continue;
+    try {
+      Json value = core::parse_json(line, where);
+      if (!value.is_object()) throw DataError("not an object");
+      read.lines.push_back(std::move(value));
+    } catch (const DataError&) {
+      ++read.num_damaged;
+    }
+  }
+  return read;
+}
+
+StepsRead read_steps(const fs::path& folder) {
+  const fs::path path = folder / "steps.jsonl";
+  return parse_steps(core::read_file(path), path.string());
+}
+
+StepsRead parse_steps(std::string_view content, std::string_view where) {
+  const LinesRead lines = parse_json_lines(content, where);
+  StepsRead read{.steps = {}, .num_superseded = 0, .num_damaged = lines.num_damaged, .is_last_line_cut = lines.is_last_line_cut};
+  std::map<int64_t, StepRecord> by_step;
+  for (const Json& line : lines.lines) {
+    try {
+      StepRecord record = step_from_json(line, where);
+      const auto [place, is_new] = by_step.try_emplace(record.step, record);
+      if (is_new) continue;
+      ++read.num_superseded;
+      if (record.attempt >= place->second.attempt) place->second = std::move(record);
+    } catch (const DataError&) {
+      ++read.num_damaged;
+    }
+  }
+  read.steps.reserve(by_step.size());
+  for (auto& [step, record] : by_step) read.steps.push_back(std::move(record));
+  return read;
+}
+
+RunRead read_run(const fs::path& folder) {
+  const fs::path path = folder / "run.json";
+  Json run = core::read_json_file(path);
+  check_version(run, path);
+  if (!run.contains("attempts") || !run["attempts"].is_array())
+    throw DataError(fmt::format("record: '{}' has no list 'attempts'", path.string()));
+  return {.record_version = static_cast<int>(run["record_version"].get<int64_t>()), .attempts = std::move(run["attempts"])};
+}
+
+bool StatusRead::is_dead(double now_unix_s) const {
+  constexpr double kMissedBeats = 6;  // file systems of clusters show a change to other hosts up to a minute late
+  return state == "running" && now_unix_s - heartbeat_s > kMissedBeats * std::max(heartbeat_every_s, 1.0);
+}
+
+StatusRead read_status(const fs::path& folder) {
+  const fs::path path = folder / "status.json";
+  const Json status = core::read_json_file(path);
+  check_version(status, path);
+  StatusRead read;
+  read.state = text_at(status, "state");
+  if (read.state.empty()) throw DataError(fmt::format("record: '{}' has no state", path.string()));
+  read.attempt = number_at<int>(status, "attempt").value_or(0);
+  read.exit_code = number_at<int>(status, "exit_code");
+  read.first_failing_rank = number_at<int>(status, "first_failing_rank");
+  read.message = text_at(status, "message");
+  read.last_step = number_at<int64_t>(status, "last_step");
+  read.heartbeat_s = number_at<double>(status, "heartbeat_s").value_or(0);
+  read.heartbeat_every_s = number_at<double>(status, "heartbeat_every_s").value_or(0);
+  read.dropped_lines = number_at<int64_t>(status, "dropped_lines").value_or(0);
+  return read;
+}
+
+}  // namespace lockstep::record

@@ -1,0 +1,200 @@
+#include "record/run_record.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "record/reader.h"
+
+namespace lockstep::record {
+namespace {
+
+using core::Json;
+namespace fs = std::filesystem;
+
+double unix_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) / 1000.0;
+}
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (failure) {
+    errno = failure.value();
+    core::throw_errno("record: cannot create the run folder", folder);
+  }
+}
+
+/// The attempts of run.json; a file that cannot be read is moved aside, since a run must not die of its own diary.
+Json load_attempts(const fs::path& path) {
+  if (!fs::exists(path)) return Json::array();
+  try {
+    return read_run(path.parent_path()).attempts;
+  } catch (const Error& error) {
+    const fs::path aside = path.string() + ".damaged";
+    std::error_code failure;
+    fs::rename(path, aside, failure);
+    core::log_warning("{}; kept as '{}'", error.what(), aside.string());
+    return Json::array();
+  }
+}
+
+int highest_attempt(const Json& attempts, const fs::path& folder) {
+  int64_t highest = 0;
+  for (const Json& attempt : attempts) {
+    if (attempt.is_object() && attempt.contains("attempt") && attempt["attempt"].is_number_integer())
+      highest = std::max(highest, attempt["attempt"].get<int64_t>());
+  }
+  if (attempts.empty() && fs::exists(folder / "steps.jsonl")) {
+    for (const StepRecord& step : read_steps(folder).steps) highest = std::max<int64_t>(highest, step.attempt);
+  }
+  return static_cast<int>(std::clamp<int64_t>(highest, 0, 1'000'000'000));
+}
+
+}  // namespace
+
+std::string to_text(RunState state) {
+  switch (state) {
+    case RunState::kRunning: return "running";
+    case RunState::kFinished: return "finished";
+    case RunState::kStopped: return "stopped";
+    case RunState::kFailed: return "failed";
+  }
+  return "failed";
+}
+
+RunRecord::RunRecord(const fs::path& folder, Json attempt, const RunRecordConfig& config) : folder_(folder), config_(config) {
+  make_folder(folder_);
+  add_attempt(std::move(attempt));
+  status_ = Json{{"record_version", kRecordVersion},
+                 {"state", to_text(RunState::kRunning)},
+                 {"attempt", attempt_},
+                 {"host", host_name()},
+                 {"pid", ::getpid()},
+                 {"started_s", unix_seconds()},
+                 {"heartbeat_s", unix_seconds()},
+                 {"heartbeat_every_s", static_cast<double>(config.heartbeat_every.count()) / 1000.0},
+                 {"last_step", nullptr},
+                 {"exit_code", nullptr},
+                 {"first_failing_rank", nullptr},
+                 {"message", nullptr},
+                 {"dropped_lines", 0},
+                 {"write_errors", 0},
+                 {"last_write_error", nullptr}};
+  core::write_file_atomic(folder_ / "status.json", status_.dump(1) + "\n");
+  last_heartbeat_ = std::chrono::steady_clock::now();
+  queue_ = std::make_unique<AppendQueue>(AppendQueue::Config{config.flush_every, config.max_queued_bytes});
+  steps_file_ = queue_->open_file(folder_ / "steps.jsonl", true);
+  ranks_file_ = queue_->open_file(folder_ / "ranks.jsonl", true);
+  comm_file_ = queue_->open_file(folder_ / "comm.jsonl", true);
+  results_file_ = queue_->open_file(folder_ / "results.jsonl", true);
+  queue_->set_tick([this] { heartbeat(); });
+}
+
+RunRecord::~RunRecord() { finish({.state = RunState::kFailed, .exit_code = 1, .message = "the run ended without saying how"}); }
+
+void RunRecord::add_attempt(Json attempt) {
+  Json attempts = load_attempts(folder_ / "run.json");
+  attempt_ = config_.attempt.value_or(highest_attempt(attempts, folder_) + 1);
+  Json entry{{"attempt", attempt_}, {"started_s", unix_seconds()}, {"host", host_name()}, {"pid", ::getpid()}};
+  if (attempt.is_object()) entry.update(attempt);
+  attempts.push_back(std::move(entry));
+  const Json run{{"record_version", kRecordVersion}, {"attempts", std::move(attempts)}};
+  core::write_file_atomic(folder_ / "run.json", run.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void RunRecord::append(int file, const Json& line) {
+  queue_->append(file, line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void RunRecord::append_step(StepRecord record) {
+  if (record.attempt == 0) record.attempt = attempt_;
+  append(steps_file_, to_json(record));
+  const std::scoped_lock lock(status_mutex_);
+  status_["last_step"] = record.step;
+}
+
+void RunRecord::append_rank_times(RankTimesRecord record) {
+  if (record.attempt == 0) record.attempt = attempt_;
+  append(ranks_file_, to_json(record));
+}
+
+void RunRecord::append_comm(CommRecord record) {
+  if (record.attempt == 0) record.attempt = attempt_;
+  append(comm_file_, to_json(record));
+}
+
+void RunRecord::append_result(ResultRecord record) {
+  if (record.attempt == 0) record.attempt = attempt_;
+  append(results_file_, to_json(record));
+}
+
+void RunRecord::write_params(std::vector<std::pair<std::string, std::string>> params) {
+  std::sort(params.begin(), params.end());
+  std::string text;
+  for (const auto& [key, value] : params) text += fmt::format("{}: {}\n", key, value);
+  core::write_file_atomic(folder_ / "params.txt", text);
+}
+
+void RunRecord::flush() { queue_->flush(); }
+
+void RunRecord::write_status() {
+  const std::scoped_lock one_writer(status_file_mutex_);  // what is written last was also composed last
+  std::string text;
+  {
+    const AppendQueue::Health health = queue_->health();
+    const std::scoped_lock lock(status_mutex_);
+    status_["heartbeat_s"] = unix_seconds();
+    status_["dropped_lines"] = health.dropped;
+    status_["write_errors"] = health.write_errors;
+    if (!health.last_error.empty()) status_["last_write_error"] = health.last_error;
+    text = status_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  core::write_file_atomic(folder_ / "status.json", text);
+}
+
+void RunRecord::heartbeat() {
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::scoped_lock lock(status_mutex_);
+    if (has_ended_ || now - last_heartbeat_ < config_.heartbeat_every) return;
+    last_heartbeat_ = now;
+  }
+  try {
+    write_status();
+  } catch (const Error&) {  // a full disk: the lines' own errors are counted, and the next heartbeat tries again
+  }
+}
+
+void RunRecord::finish(const RunEnd& end) {
+  {
+    const std::scoped_lock lock(status_mutex_);
+    if (has_ended_) return;
+    has_ended_ = true;
+    status_["state"] = to_text(end.state);
+    status_["exit_code"] = end.exit_code;
+    if (end.first_failing_rank) status_["first_failing_rank"] = *end.first_failing_rank;
+    if (!end.message.empty()) status_["message"] = end.message;
+    status_["ended_s"] = unix_seconds();
+  }
+  queue_->flush();
+  try {
+    write_status();
+  } catch (const Error& error) {  // the run itself is done; its end must not turn into a failure
+    core::log_warning("{}", error.what());
+  }
+}
+
+}  // namespace lockstep::record

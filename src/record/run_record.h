@@ -1,0 +1,86 @@
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/json.h"
+#include "record/append_queue.h"
+#include "record/steps.h"
+
+namespace lockstep::record {
+
+/// How a run stands, as status.json says it.
+enum class RunState { kRunning, kFinished, kStopped, kFailed };
+std::string to_text(RunState state);  ///< "running", "finished", "stopped" (on request), "failed"
+
+/// How a run ended.
+struct RunEnd {
+  RunState state = RunState::kFinished;
+  int exit_code = 0;
+  std::string message{};
+  std::optional<int> first_failing_rank{};
+};
+
+struct RunRecordConfig {
+  std::optional<int> attempt{};  ///< Number of this attempt; default: one more than the highest in the folder (the first is 1).
+  std::chrono::milliseconds flush_every{1000};
+  std::chrono::milliseconds heartbeat_every{10000};
+  size_t max_queued_bytes = size_t{32} << 20;
+};
+
+/// Writes the record of one run into its folder (docs/record.md). One process of the run (rank 0) holds it.
+///
+/// append_*() queue one line each and return; a background thread writes, flushes and keeps the heartbeat of status.json. Lines
+/// that had to be dropped (full queue, full disk) are counted in status.json. Thread safe.
+class RunRecord {
+ public:
+  /// Creates the folder where needed, adds `attempt` (resolved options, model shape, plan, hardware, versions, ...) to run.json
+  /// and writes the first status.json. A run.json that cannot be read is kept as run.json.damaged. EnvironmentError when the
+  /// folder cannot be written.
+  RunRecord(const std::filesystem::path& folder, core::Json attempt, const RunRecordConfig& config = {});
+  RunRecord(const RunRecord&) = delete;
+  RunRecord& operator=(const RunRecord&) = delete;
+  /// Without finish() the run is recorded as failed.
+  ~RunRecord();
+
+  int attempt() const { return attempt_; }
+  const std::filesystem::path& folder() const { return folder_; }
+
+  void append_step(StepRecord record);
+  void append_rank_times(RankTimesRecord record);
+  void append_comm(CommRecord record);
+  void append_result(ResultRecord record);
+
+  /// params.txt: "key: value" lines, sorted by key.
+  void write_params(std::vector<std::pair<std::string, std::string>> params);
+  /// Blocks until all that was appended so far is written.
+  void flush();
+  /// Writes what is queued and the final status.json; what cannot be written is logged. Only the first call counts.
+  void finish(const RunEnd& end);
+  AppendQueue::Health health() const { return queue_->health(); }
+  /// For other files of the run (TensorBoard events) that ride on the same thread. Lives as long as this object.
+  AppendQueue& queue() { return *queue_; }
+
+ private:
+  void add_attempt(core::Json attempt);
+  void append(int file, const core::Json& line);
+  void write_status();
+  void heartbeat();
+
+  std::filesystem::path folder_;
+  int attempt_ = 1;
+  RunRecordConfig config_;
+  std::mutex status_file_mutex_, status_mutex_;  // taken in this order
+  core::Json status_;
+  bool has_ended_ = false;
+  std::chrono::steady_clock::time_point last_heartbeat_;
+  int steps_file_ = -1, ranks_file_ = -1, comm_file_ = -1, results_file_ = -1;
+  std::unique_ptr<AppendQueue> queue_;  // last: its thread uses the rest
+};
+
+}  // namespace lockstep::record

@@ -1,0 +1,18 @@
+#pragma once
+#include <span>
+#include <vector>
+
+namespace lockstep::record {
+
+/// Sum over count. Each function here needs at least one value, all finite (LOCKSTEP_CHECK).
+double mean(std::span<const double> values);
+/// Middle value; for an even count the mean of the two in the middle.
+double median(std::span<const double> values);
+/// p in [0, 100]. Linear between the order statistics around position p/100 * (count - 1), as NumPy's default.
+double percentile(std::span<const double> values, double p);
+/// Square root of the sum of squared deviations over (count - 1); 0 for one value.
+double sample_stddev(std::span<const double> values);
+/// Difference of the 75th and the 25th percentile.
+double interquartile_range(std::span<const double> values);
+
+}  // namespace lockstep::record

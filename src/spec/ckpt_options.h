@@ -1,0 +1,25 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "core/options.h"
+
+namespace lockstep::spec {
+
+enum class CkptJob { kList, kVerify, kConvert, kExport };
+
+/// Options of `ckpt list`, `ckpt verify`, `ckpt convert` and `ckpt export`.
+struct CkptOptions {
+  CkptJob job = CkptJob::kList;
+  std::string path;                    // first argument: folder of checkpoints, run folder or file
+  std::string output;                  // second argument of convert and export
+  std::string format = "safetensors";  // --format {safetensors,openclip-pt}
+  std::string prefix = "none";         // --prefix {none,module}: "module." before every name, as OpenCLIP 3 writes it
+  bool json = false;                   // --json, list and verify
+};
+
+core::OptionSet declare_ckpt_options(CkptOptions& options);
+/// UsageError when the arguments contradict each other.
+void check_ckpt_options(const CkptOptions& options, const core::OptionSet& set);
+
+}  // namespace lockstep::spec

@@ -1,0 +1,152 @@
+#include "spec/commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace lockstep::spec {
+namespace {
+std::vector<CommandInfo> make_table() {
+  const auto later = [](const char* name, const char* summary, Half half) {
+    return CommandInfo{.name = name, .summary = summary, .half = half, .is_implemented = false};
+  };
+  return {
+      {.name = "train clip", .summary = "train a CLIP model on pictures and captions", .half = Half::kEngine},
+      {.name = "launch", .summary = "start ranks on this machine, or on one node of several"},
+      {.name = "infer embed", .summary = "embed pictures and texts", .half = Half::kEngine},
+      {.name = "infer classify", .summary = "classify pictures by class names", .half = Half::kEngine},
+      {.name = "ckpt list", .summary = "list the checkpoints of a run"},
+      {.name = "ckpt verify", .summary = "check every checksum of checkpoints"},
+      {.name = "ckpt convert", .summary = "rewrite a file of weights in another format", .half = Half::kEngine},
+      {.name = "ckpt export", .summary = "write a checkpoint's weights for other programs", .half = Half::kEngine},
+      {.name = "data", .summary = "make, index, inspect and verify data sets"},
+      {.name = "config show", .summary = "show every option of a command line and where it came from"},
+      {.name = "config compare", .summary = "compare two recipes"},
+      {.name = "config reference", .summary = "print the reference of all options"},
+      later("train clap", "train a CLAP model on sounds and captions", Half::kEngine),
+      later("train resnet", "train ResNet-50", Half::kEngine),
+      later("train gpt", "train a GPT model", Half::kEngine),
+      later("infer generate", "generate text", Half::kEngine),
+      later("ckpt reshard", "rewrite a checkpoint for another layout", Half::kEngine),
+      later("bench", "run measured cases", Half::kEngine),
+      later("profile", "trace a few steps", Half::kEngine),
+      later("sweep", "write, submit and follow a matrix of SLURM jobs", Half::kFront),
+      later("report", "tables and plots from records", Half::kFront),
+      later("predict", "step time and cost on a system that is not at hand", Half::kFront),
+      later("doctor", "check environment, devices, network and storage", Half::kFront),
+  };
+}
+
+/// Distinct first or second words of the commands in this version, given the words before.
+std::vector<std::string> next_words(const std::string& before) {
+  std::vector<std::string> words;
+  for (const CommandInfo& info : commands()) {
+    if (!info.is_implemented || !core::starts_with(info.name, before)) continue;
+    const std::string word = core::split(info.name.substr(before.size()), " ")[0];
+    if (std::count(words.begin(), words.end(), word) == 0) words.push_back(word);
+  }
+  return words;
+}
+
+bool is_first_word(const std::string& word) {
+  const auto table = commands();
+  return std::any_of(table.begin(), table.end(),
+                     [&](const CommandInfo& info) { return core::starts_with(info.name, word + " "); });
+}
+
+[[noreturn]] void throw_no_command(std::span<const std::string> args) {
+  const bool has_task = is_first_word(args[0]);
+  const std::string before = has_task ? args[0] + " " : "";
+  const std::vector<std::string> words = next_words(before);
+  const bool is_word_missing = has_task && (args.size() == 1 || core::starts_with(args[1], "-"));
+  const std::string typed = has_task && !is_word_missing ? args[1] : args[0];
+  const auto nearest = is_word_missing ? std::nullopt : core::nearest_name(typed, words);
+  const std::string list = fmt::format("`lockstep {}` followed by {}", has_task ? args[0] : "COMMAND", core::join_or(words));
+  if (is_word_missing) throw UsageError(fmt::format("options: '{}' needs another word", args[0]), "write " + list);
+  throw UsageError(fmt::format("options: '{}{}' is no command", before, typed),
+                   nearest ? fmt::format("did you mean `lockstep {}{}`? `lockstep --help` lists all", before, *nearest)
+                           : "`lockstep --help` lists all commands");
+}
+
+/// The command that `args` begin with, and the number of its words.
+std::pair<const CommandInfo*, size_t> match_command(std::span<const std::string> args) {
+  if (args.empty()) throw UsageError("options: no command given", "`lockstep --help` lists all commands");
+  for (const size_t num_words : {size_t{2}, size_t{1}}) {
+    if (args.size() < num_words) continue;
+    const CommandInfo* info = find_command(core::join(args.first(num_words), " "));
+    if (info != nullptr) return {info, num_words};
+  }
+  throw_no_command(args);
+}
+
+void declare(ParsedCommand& parsed) {
+  const std::string& name = parsed.info->name;
+  if (name == "train clip") {
+    parsed.train = std::make_unique<TrainOptions>();
+    parsed.set = declare_train_options(*parsed.train);
+  } else if (core::starts_with(name, "infer ")) {
+    parsed.infer = std::make_unique<InferOptions>();
+    parsed.infer->job = name == "infer embed" ? InferJob::kEmbed : InferJob::kClassify;
+    parsed.set = declare_infer_options(*parsed.infer);
+  } else if (core::starts_with(name, "ckpt ")) {
+    parsed.ckpt = std::make_unique<CkptOptions>();
+    parsed.ckpt->job = name == "ckpt list"     ? CkptJob::kList
+                       : name == "ckpt verify" ? CkptJob::kVerify
+                       : name == "ckpt export" ? CkptJob::kExport
+                                               : CkptJob::kConvert;
+    parsed.set = declare_ckpt_options(*parsed.ckpt);
+  }
+}
+
+void check(ParsedCommand& parsed) {
+  if (parsed.train) parsed.warnings = check_train_options(*parsed.train, *parsed.set);
+  if (parsed.infer) check_infer_options(*parsed.infer, *parsed.set);
+  if (parsed.ckpt) check_ckpt_options(*parsed.ckpt, *parsed.set);
+}
+}  // namespace
+
+std::span<const CommandInfo> commands() {
+  static const std::vector<CommandInfo> table = make_table();
+  return table;
+}
+
+const CommandInfo* find_command(const std::string& name) {
+  for (const CommandInfo& info : commands())
+    if (info.name == name) return &info;
+  return nullptr;
+}
+
+ParsedCommand declare_command(const CommandInfo& info) {
+  ParsedCommand parsed;
+  parsed.info = &info;
+  if (!info.is_implemented)
+    throw UsageError(fmt::format("options: `lockstep {}` is not in this version yet", info.name),
+                     "`lockstep --help` lists what is");
+  declare(parsed);
+  return parsed;
+}
+
+ParsedCommand parse_flags(std::span<const std::string> args) {
+  const auto [info, num_words] = match_command(args);
+  ParsedCommand parsed = declare_command(*info);
+  const auto rest = args.subspan(num_words);
+  if (!parsed.set) {
+    parsed.rest.assign(rest.begin(), rest.end());
+    return parsed;
+  }
+  parsed.set->parse(rest);
+  parsed.wants_help = parsed.set->wants_help();
+  if (parsed.train && !parsed.wants_help) fill_optimizer_defaults(*parsed.train, *parsed.set);
+  return parsed;
+}
+
+ParsedCommand parse_command(std::span<const std::string> args) {
+  ParsedCommand parsed = parse_flags(args);
+  if (!parsed.wants_help) check(parsed);
+  return parsed;
+}
+
+}  // namespace lockstep::spec

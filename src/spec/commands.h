@@ -1,0 +1,55 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/options.h"
+#include "spec/ckpt_options.h"
+#include "spec/infer_options.h"
+#include "spec/train_options.h"
+
+namespace lockstep::spec {
+
+/// Which program runs a command.
+enum class Half { kFront, kEngine };
+
+struct CommandInfo {
+  std::string name;     ///< Words as typed: "train clip", "data".
+  std::string summary;  ///< One line.
+  Half half = Half::kFront;
+  bool is_implemented = true;  ///< false: known for a later version, refused by name.
+};
+
+/// All commands in the order of the overview.
+std::span<const CommandInfo> commands();
+
+/// A command line, parsed. Of train, infer and ckpt the member of that task is set; the arguments of other
+/// commands are left in `rest` for the command itself. The set reads and prints the member's present values.
+struct ParsedCommand {
+  const CommandInfo* info = nullptr;
+  std::vector<std::string> rest;
+  bool wants_help = false;  ///< --help was given: nothing has been checked.
+  std::unique_ptr<TrainOptions> train;
+  std::unique_ptr<InferOptions> infer;
+  std::unique_ptr<CkptOptions> ckpt;
+  std::optional<core::OptionSet> set;
+  std::vector<std::string> warnings;  ///< To be logged once by the program that does the work.
+};
+
+/// Parses "train clip --batch-size 64 ..." (without the program name) and checks all that can be checked without devices and
+/// files of data. UsageError for unknown commands and flags, bad values, contradictions, and commands that are not in this
+/// version yet.
+ParsedCommand parse_command(std::span<const std::string> args);
+
+/// The same without the check for missing flags and contradictions; for `config`, which looks at parts of command lines.
+ParsedCommand parse_flags(std::span<const std::string> args);
+
+/// A command with its options at their defaults, nothing parsed. UsageError when it is not in this version.
+ParsedCommand declare_command(const CommandInfo& info);
+
+/// The command of this name, or nullptr.
+const CommandInfo* find_command(const std::string& name);
+
+}  // namespace lockstep::spec

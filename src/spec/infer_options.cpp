@@ -1,0 +1,85 @@
+#include "spec/infer_options.h"
+
+#include "core/error.h"
+#include "spec/image_options.h"
+
+namespace lockstep::spec {
+namespace {
+void declare_input(core::OptionSet& set, InferOptions& o) {
+  set.group("Input and output");
+  set.add("images", &o.images,
+          {.help = "Folder of pictures, read with its sub-folders in the order of their sorted names.", .metavar = "DIR"});
+  if (o.job == InferJob::kEmbed) {
+    set.add("texts", &o.texts, {.help = "Texts, one per line.", .metavar = "FILE"});
+    set.add("output", &o.output,
+            {.help = "Result in safetensors with the keys image and text: L2-normalised rows in the order of the input.",
+             .metavar = "FILE", .aliases = {"o"}});
+  } else {
+    set.add("classnames", &o.classnames, {.help = "Class names, one per line.", .metavar = "FILE"});
+    set.add("templates", &o.templates,
+            {.help = "Prompts, one per line with {} for the class name.",
+             .metavar = "FILE",
+             .unset_text = "the 80 prompts of OpenAI"});
+    set.add("top-k", &o.top_k, {.help = "Classes to print for each picture.", .unit = "classes", .min = 1});
+    set.add("output", &o.output,
+            {.help = "Result as JSON Lines, one object per picture.",
+             .metavar = "FILE",
+             .unset_text = "standard output",
+             .aliases = {"o"}});
+  }
+}
+}  // namespace
+
+core::OptionSet declare_infer_options(InferOptions& options) {
+  const bool is_embed = options.job == InferJob::kEmbed;
+  core::OptionSet set(is_embed ? "infer embed" : "infer classify", is_embed
+                                                                       ? "Embed pictures and texts with a CLIP model."
+                                                                       : "Classify pictures by class names, without training.");
+  set.group("Recipe");
+  set.add_config_option();
+  declare_input(set, options);
+  set.group("Model");
+  set.add("model", &options.model,
+          {.help = "Name of an OpenCLIP model (ViT-B-32, RN50, ...), or a JSON file in OpenCLIP's format.",
+           .metavar = "NAME|FILE.json"});
+  set.add("pretrained", &options.pretrained,
+          {.help = "Weights: .safetensors, an OpenCLIP .pt file, or a checkpoint of `lockstep train`.", .metavar = "FILE"});
+  set.add("precision", &options.precision,
+          {.help = "Numbers the towers compute with; amp is fp16 on CUDA and bf16 on the CPU.",
+           .choices = {"fp32", "amp", "amp_bf16", "bf16", "pure_bf16"}, .choice_aliases = {{"amp_bfloat16", "amp_bf16"}}});
+  set.add("force-context-length", &options.force_context_length,
+          {.help = "Text tokens.", .unit = "tokens", .unset_text = "by the model", .min = 2, .max = 65536});
+  declare_shape_overrides(set, {&options.force_image_size, &options.force_quick_gelu});
+  set.group("Image and text preparation");
+  declare_image_options(set, {&options.image_mean, &options.image_std, &options.image_interpolation, &options.image_resize_mode,
+                              &options.resize_order});
+  set.add("max-image-pixels", &options.max_image_pixels,
+          {.help = "Larger pictures are refused (decompression bombs).", .unit = "pixels", .min = 1});
+  set.add("tokenizer-vocab", &options.tokenizer_vocab,
+          {.help = "Byte-pair vocabulary in the format of OpenAI's bpe_simple_vocab_16e6.txt.gz.", .metavar = "FILE",
+           .unset_text = "the one fetched at set-up"});
+  set.group("Device and speed");
+  set.add("batch-size", &options.samples_per_batch,
+          {.help = "Pictures or texts of one forward pass.", .unit = "samples", .min = 1});
+  set.add("device", &options.device,
+          {.help = "auto: CUDA where a GPU is visible, else the CPU.", .choices = {"auto", "cuda", "cpu"}});
+  set.add("workers", &options.workers, {.help = "Decoding threads.", .unit = "threads", .min = 1, .max = 1024});
+  set.add("threads", &options.threads,
+          {.help = "Compute threads; 0: the cores of this process.", .unit = "threads", .min = 0, .max = 4096});
+  return set;
+}
+
+void check_infer_options(const InferOptions& options, const core::OptionSet& set) {
+  const auto need = [&](bool is_missing, const char* flag, const char* hint) {
+    if (is_missing) throw UsageError(fmt::format("options: '{}' needs {}", set.command(), flag), hint);
+  };
+  const bool is_embed = options.job == InferJob::kEmbed;
+  need(is_embed && options.images.empty() && options.texts.empty(), "--images DIR or --texts FILE", "give what to embed");
+  need(is_embed && options.output.empty(), "--output FILE", "for example -o embeddings.safetensors");
+  need(!is_embed && options.images.empty(), "--images DIR", "give the folder of pictures to classify");
+  need(!is_embed && options.classnames.empty(), "--classnames FILE", "give a file with one class name per line");
+  need(options.pretrained.empty(), "--pretrained FILE", "without weights the result would be noise");
+  check_image_options(options.image_mean, options.image_std, options.force_image_size);
+}
+
+}  // namespace lockstep::spec

@@ -1,0 +1,47 @@
+#include "train/agree.h"
+
+#include <optional>
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace lockstep::train {
+namespace {
+
+/// What `body` returned or threw, as text that another rank can act on.
+std::string outcome_of(const std::function<std::string()>& body) {
+  core::Json outcome;
+  try {
+    outcome["text"] = body();
+  } catch (const Error& error) {
+    outcome = {{"error", error.what()}, {"hint", error.hint()}, {"code", static_cast<int>(error.code())}};
+  } catch (const std::exception& error) {
+    outcome = {{"error", error.what()}, {"hint", ""}, {"code", static_cast<int>(ExitCode::kInternal)}};
+  }
+  return outcome.dump(-1, ' ', false, core::Json::error_handler_t::replace);
+}
+
+std::string text_or_throw(const std::string& outcome, const std::string& who) {
+  const auto parsed = core::parse_json(outcome, "message between ranks");
+  if (!parsed.contains("error")) return parsed.at("text");
+  throw Error(static_cast<ExitCode>(parsed.at("code").get<int>()), who + parsed.at("error").get<std::string>(), parsed.at("hint"));
+}
+
+}  // namespace
+
+std::string decide_on_rank_zero(comm::Comm& world, const std::function<std::string()>& decide) {
+  const std::string mine = world.rank() == 0 ? outcome_of(decide) : "";
+  return text_or_throw(world.broadcast_string(mine, 0), "");
+}
+
+void succeed_together(comm::Comm& world, const std::function<void()>& body) {
+  const std::string mine = outcome_of([&] {
+    body();
+    return std::string();
+  });
+  const auto all = world.gather_strings(mine);
+  text_or_throw(mine, "");  // the own error first: it has the fullest context
+  for (size_t rank = 0; rank < all.size(); ++rank) text_or_throw(all[rank], fmt::format("rank {}: ", rank));
+}
+
+}  // namespace lockstep::train

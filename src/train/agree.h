@@ -1,0 +1,15 @@
+#pragma once
+#include <functional>
+#include <string>
+
+#include "comm/comm.h"
+
+namespace lockstep::train {
+
+/// Rank 0 decides, all ranks get the text. An Error on rank 0 is thrown on every rank, so none waits for the others. Collective.
+std::string decide_on_rank_zero(comm::Comm& world, const std::function<std::string()>& decide);
+
+/// Runs `body` on every rank; if it throws anywhere, every rank throws the error of the first such rank. Collective.
+void succeed_together(comm::Comm& world, const std::function<void()>& body);
+
+}  // namespace lockstep::train

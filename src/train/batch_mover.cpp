@@ -1,0 +1,40 @@
+#include "train/batch_mover.h"
+
+#include <ATen/ATen.h>
+
+#include "core/error.h"
+
+namespace lockstep::train {
+
+BatchMover::BatchMover(at::Device device, at::ScalarType dtype, const std::array<float, 3>& mean, const std::array<float, 3>& std)
+    : device_(device), dtype_(dtype) {
+  std::array<float, 3> scale{}, shift{};
+  for (size_t c = 0; c < 3; ++c) {
+    scale[c] = 1.0f / (255.0f * std[c]);
+    shift[c] = -mean[c] / std[c];
+  }
+  scale_C_ = at::tensor(scale, at::kFloat).to(device).view({3, 1, 1});
+  shift_C_ = at::tensor(shift, at::kFloat).to(device).view({3, 1, 1});
+}
+
+models::Batch BatchMover::to_device(const data::HostBatch& host) const {
+  models::Batch batch;
+  batch.num_samples = host.num_samples;
+  const int64_t B = host.num_samples, Y = host.image_pixels, T = host.context_length;
+  if (Y > 0) {
+    LOCKSTEP_CHECK(static_cast<int64_t>(host.image_BYXC.size()) >= B * Y * Y * 3, "bytes={} B={} Y={}", host.image_BYXC.size(), B, Y);
+    const auto bytes_BYXC = at::from_blob(const_cast<uint8_t*>(host.image_BYXC.data()), {B, Y, Y, 3}, at::kByte);
+    // A blocking copy: uint8 is a quarter of the floats, and the loader reuses the memory at once.
+    const auto image_BCYX = bytes_BYXC.to(device_).permute({0, 3, 1, 2}).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    batch.image_BCYX = image_BCYX.mul_(scale_C_).add_(shift_C_).to(dtype_);
+  }
+  if (T > 0) {
+    LOCKSTEP_CHECK(static_cast<int64_t>(host.text_BT.size()) >= B * T, "ids={} B={} T={}", host.text_BT.size(), B, T);
+    batch.text_BT = at::from_blob(const_cast<int32_t*>(host.text_BT.data()), {B, T}, at::kInt).to(at::kLong).to(device_);
+  }
+  if (!host.label_B.empty())
+    batch.label_B = at::from_blob(const_cast<int64_t*>(host.label_B.data()), {B}, at::kLong).clone().to(device_);
+  return batch;
+}
+
+}  // namespace lockstep::train

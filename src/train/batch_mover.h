@@ -1,0 +1,25 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <array>
+
+#include "data/batch.h"
+#include "models/task.h"
+
+namespace lockstep::train {
+
+/// Host batch -> device batch: bytes become numbers of type `dtype`, (x / 255 - mean) / std per colour, in channels_last memory; token ids become int64.
+class BatchMover {
+ public:
+  BatchMover(at::Device device, at::ScalarType dtype, const std::array<float, 3>& mean, const std::array<float, 3>& std);
+  /// Host memory may be reused as soon as this returns.
+  models::Batch to_device(const data::HostBatch& host) const;
+  at::Device device() const { return device_; }
+
+ private:
+  at::Device device_;
+  at::ScalarType dtype_;
+  at::Tensor scale_C_, shift_C_;
+};
+
+}  // namespace lockstep::train

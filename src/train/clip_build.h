@@ -1,0 +1,30 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <memory>
+#include <string>
+
+#include "comm/comm.h"
+#include "models/clip/clip_model.h"
+#include "spec/clip_shape.h"
+#include "train/precision.h"
+
+namespace lockstep::train {
+
+/// The device of a rank from --device {auto,cuda,cpu}; "auto" is CUDA where a GPU is visible.
+at::Device pick_device(const std::string& wish, int local_rank, int local_world_size);
+
+struct ClipBuildConfig {
+  const Precision* precision = nullptr;
+  at::Device device = at::kCPU;
+  std::string pretrained;            ///< Weight file (safetensors or .pt); "": parameters drawn from `seed`.
+  uint64_t seed = 0;
+  bool grad_checkpointing = false;
+  comm::Comm* batch_norm_ranks = nullptr;
+  comm::Comm* broadcast_from = nullptr;  ///< Rank 0 of this group reads the file and sends it to the others; nullptr: this process reads.
+};
+
+/// A CLIP network on its device with its parameters: from a file or drawn, in the types of the precision. Collective over `broadcast_from`.
+std::unique_ptr<models::ClipModel> build_clip_model(const spec::ClipShape& shape, const ClipBuildConfig& config);
+
+}  // namespace lockstep::train

@@ -1,0 +1,368 @@
+#include "train/clip_run.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+
+#include "comm/world.h"
+#include "core/env.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "data/class_names.h"
+#include "data/clip_assets.h"
+#include "hw/device.h"
+#include "hw/ranks.h"
+#include "models/contrastive_task.h"
+#include "optim/adamw.h"
+#include "parallel/grad_sync.h"
+#include "plan/train_batch.h"
+#include "record/run_record.h"
+#include "train/agree.h"
+#include "train/checkpointer.h"
+#include "train/clip_build.h"
+#include "train/clip_data.h"
+#include "train/evaluator.h"
+#include "train/run_folder.h"
+#include "train/trainer.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+/// Every option as a key and a text, for params.txt.
+std::vector<std::pair<std::string, std::string>> params_of(const core::OptionSet& set) {
+  std::vector<std::pair<std::string, std::string>> params;
+  for (const auto& option : set.options()) params.emplace_back(core::replace_all(option.name, "-", "_"), option.value_text());
+  return params;
+}
+
+/// --dist-url: "env://" (the default way), or tcp://HOST:PORT.
+void apply_dist_url(const std::string& url, hw::RankFlags& flags) {
+  if (url.empty() || url == "env://") return;
+  const auto colon = url.rfind(':');
+  const auto port = core::parse_int(url.substr(colon + 1));
+  if (!core::starts_with(url, "tcp://") || colon <= 6 || !port || *port < 1 || *port > 65535)
+    throw UsageError(fmt::format("train: --dist-url '{}' is not understood", url), "expected tcp://HOST:PORT, or env://");
+  flags.master_addr = url.substr(6, colon - 6);
+  flags.master_port = static_cast<int>(*port);
+}
+
+/// Everything of one rank's run, built in the order of the members; the trainer works with references into it.
+class ClipRun {
+ public:
+  ClipRun(const spec::ParsedCommand& command, const std::string& code_version);
+  ExitCode run();
+  void note_failure(const Error& error);
+
+ private:
+  void join_ranks();
+  void open_folder();
+  void build_model();
+  void build_optimizer();
+  TrainerConfig trainer_config() const;
+  TrainerPosition restore();
+  core::Json describe_attempt() const;
+  void save(const TrainerPosition& position);
+  void finish_saving();
+  void evaluate(int64_t epochs_done, int64_t steps_done);
+  Metrics zero_shot(const std::string& prefix, const std::string& spec, const at::Tensor& class_KE);
+  at::Tensor class_embeddings();
+  EncoderContext encoder() { return {model(), world().comm(), *mover_, *precision_}; }
+  models::TwoTowers& model() { return task_->towers(); }
+  comm::World& world() { return *world_; }
+  bool is_first_rank() const { return ranks_.rank == 0; }
+
+  const spec::ParsedCommand& command_;
+  const spec::TrainOptions& options_;
+  std::string code_version_;
+  hw::RankInfo ranks_;
+  at::Device device_ = at::kCPU;
+  std::optional<comm::World> world_;
+  RunFolder folder_;
+  spec::ClipShape shape_;
+  plan::BatchPlan batch_;
+  std::optional<Precision> precision_;
+  std::unique_ptr<ClipData> data_;
+  data::EpochSize epoch_;
+  std::unique_ptr<models::ContrastiveTask> task_;
+  std::unique_ptr<parallel::GradSync> sync_;
+  std::unique_ptr<optim::AdamW> optimizer_;
+  std::optional<optim::LossScaler> scaler_;
+  std::unique_ptr<StepRunner> runner_;
+  std::optional<BatchMover> mover_;
+  std::unique_ptr<data::Loader> loader_;
+  std::unique_ptr<Checkpointer> checkpointer_;
+  std::unique_ptr<record::RunRecord> record_;  // rank 0
+  std::optional<TrainLog> log_;                // rank 0
+};
+
+ClipRun::ClipRun(const spec::ParsedCommand& command, const std::string& code_version)
+    : command_(command), options_(*command.train), code_version_(code_version) {
+  join_ranks();
+  open_folder();
+  build_model();
+  data_ = std::make_unique<ClipData>(options_, shape_, world().comm(), batch_);
+  if (data_->has_train()) epoch_ = data_->epoch_size();
+  build_optimizer();
+}
+
+void ClipRun::join_ranks() {
+  const auto as_int = [](const std::optional<int64_t>& value) {
+    return value ? std::optional<int>(static_cast<int>(*value)) : std::nullopt;
+  };
+  hw::RankFlags flags{.rank = as_int(options_.dist_rank), .world_size = as_int(options_.dist_world_size),
+                      .local_rank = as_int(options_.dist_local_rank)};
+  apply_dist_url(options_.dist_url, flags);
+  ranks_ = hw::discover_ranks(flags, hw::process_env());
+  core::configure_log({.level = options_.debug ? core::LogLevel::kDebug : core::LogLevel::kInfo,
+                       .host = options_.log_local ? host_name() : "", .rank = options_.log_local ? 0 : ranks_.rank});
+  for (const auto& warning : ranks_.warnings) core::log_warning("{}", warning);
+  device_ = pick_device(options_.device, ranks_.local_rank, ranks_.local_world_size);
+  const int threads = options_.threads > 0 ? static_cast<int>(options_.threads)
+                                           : hw::cpu_threads_per_rank(hw::usable_cpu_cores(), ranks_.local_world_size);
+  at::set_num_threads(threads);
+  if (options_.deterministic) {
+    at::globalContext().setDeterministicAlgorithms(true, false);
+    at::globalContext().setDeterministicFillUninitializedMemory(false);
+  }
+  const std::string backend = options_.dist_backend == "auto" ? (device_.is_cuda() ? "nccl" : "gloo") : options_.dist_backend;
+  world_.emplace(comm::World::join(
+      ranks_, {.backend = backend, .device = device_, .timeout = std::chrono::milliseconds(static_cast<int64_t>(options_.dist_timeout_s * 1000))}));
+  batch_ = plan::train_batch_plan(command_, ranks_.world_size);
+}
+
+void ClipRun::open_folder() {
+  folder_ = run_folder_from_text(decide_on_rank_zero(
+      world().comm(), [&] { return to_text(choose_run_folder(options_, time_text_now(), ranks_.slurm_restart_count)); }));
+  if (is_first_rank() || options_.log_local)
+    core::open_log_file((folder_.path / (options_.log_local ? fmt::format("out-{}", ranks_.rank) : "out.log")).string());
+  if (is_first_rank())
+    for (const auto& warning : command_.warnings) core::log_warning("{}", warning);
+}
+
+void ClipRun::build_model() {
+  spec::ClipOverrides overrides{.context_length = options_.force_context_length,
+                                .quick_gelu = options_.force_quick_gelu,
+                                .patch_dropout = options_.force_patch_dropout};
+  if (!options_.force_image_size.empty()) overrides.image_size = options_.force_image_size.front();
+  shape_ = spec::resolve_clip_shape(options_.model, overrides);
+  precision_.emplace(options_.precision, device_.type());
+  auto model = build_clip_model(shape_, {.precision = &*precision_,
+                                         .device = device_,
+                                         .pretrained = options_.pretrained,
+                                         .seed = static_cast<uint64_t>(options_.seed),
+                                         .grad_checkpointing = options_.grad_checkpointing,
+                                         .batch_norm_ranks = options_.use_bn_sync ? &world().comm() : nullptr,
+                                         .broadcast_from = &world().comm()});
+  task_ = std::make_unique<models::ContrastiveTask>(
+      std::move(model), world().comm(),
+      models::ContrastiveLossOptions{.local_loss = options_.local_loss, .gather_with_grad = options_.gather_with_grad});
+  const auto transform = make_transform(options_, shape_, false);
+  mover_.emplace(device_, precision_->input_type(), transform.mean, transform.std);
+}
+
+void ClipRun::build_optimizer() {
+  auto parameters = task_->network().named_parameters();
+  const bool is_ddp = options_.grad_sync == "ddp" || (options_.grad_sync == "auto" && world().comm().size() > 1);
+  if (options_.grad_sync == "none" && world().comm().size() > 1)
+    throw UsageError(fmt::format("train: --grad-sync none on {} ranks would train {} different models", ranks_.world_size, ranks_.world_size),
+                     "leave --grad-sync out, or start one rank");
+  const auto bucket_bytes = static_cast<int64_t>(options_.bucket_mib * 1024 * 1024);
+  sync_ = is_ddp ? parallel::make_grad_sync_ddp(parameters, world().comm(), bucket_bytes) : parallel::make_grad_sync_none(parameters);
+  std::map<std::string, const spec::ParamSpec*> spec_of;
+  const auto specs = spec::clip_param_specs(shape_);
+  for (const auto& spec : specs) spec_of[spec.name] = &spec;
+  std::vector<optim::Segment> segments;
+  for (const auto& parameter : parameters)
+    segments.push_back({.name = parameter.name, .parameter = *parameter.tensor, .decays = spec_of.at(parameter.name)->weight_decay, .gradient = {}});
+  optimizer_ = std::make_unique<optim::AdamW>(
+      std::move(segments),
+      optim::AdamWConfig{.beta1 = *options_.beta1, .beta2 = *options_.beta2, .epsilon = *options_.eps, .weight_decay = options_.wd});
+  if (precision_->needs_loss_scaler()) scaler_.emplace(device_);
+  const StepRunnerParts parts{.task = *task_, .sync = *sync_, .precision = *precision_, .scaler = scaler_ ? &*scaler_ : nullptr,
+                              .data_rank = world().comm().rank()};
+  runner_ = batch_.num_micro > 1 ? make_contrastive_cache_step(parts) : make_plain_step(parts);
+}
+
+TrainerConfig ClipRun::trainer_config() const {
+  TrainerConfig config;
+  config.steps_per_epoch = epoch_.num_batches;
+  config.num_epochs = options_.epochs;
+  config.max_steps = options_.max_steps;
+  config.samples_per_step = batch_.global_batch;
+  config.micro_batches_per_step = batch_.num_micro;
+  config.schedule = {.kind = optim::parse_schedule(options_.lr_scheduler),
+                     .base_lr = *options_.lr,
+                     .warmup_steps = options_.warmup_steps,
+                     .total_steps = config.total_steps(),
+                     .cooldown_steps = options_.epochs_cooldown.value_or(0) * epoch_.num_batches,
+                     .cooldown_power = options_.lr_cooldown_power,
+                     .cooldown_end_lr = options_.lr_cooldown_end,
+                     .is_skipped = options_.skip_scheduler};
+  config.grad_clip_norm = options_.grad_clip_norm.value_or(0);
+  config.log_every_n_steps = options_.log_every_n_steps;
+  config.save_frequency_epochs = options_.save_frequency_epochs;
+  config.save_every_n_steps = options_.save_every_n_steps;
+  config.check_replicas_steps = options_.check_replicas_steps;
+  config.seed = static_cast<uint64_t>(options_.seed);
+  return config;
+}
+
+core::Json ClipRun::describe_attempt() const {
+  core::Json attempt;
+  attempt["task"] = "clip";
+  attempt["options"] = command_.set->values_json();
+  attempt["code_version"] = code_version_;
+  attempt["world_size"] = ranks_.world_size;
+  attempt["ranks_from"] = ranks_.source;
+  attempt["device"] = device_.str();
+  attempt["threads_per_rank"] = at::get_num_threads();
+  attempt["host"] = host_name();
+  attempt["slurm_job_id"] = ranks_.job_id;
+  const auto cost = spec::clip_cost(shape_);
+  attempt["model"] = {{"name", options_.model}, {"parameters", cost.parameters()}, {"image_forward_flops", cost.image_forward_flops},
+                      {"text_forward_flops", cost.text_forward_flops}};
+  attempt["plan"] = {{"samples_per_rank", batch_.samples_per_micro}, {"accum_freq", batch_.num_micro},
+                     {"global_batch", batch_.global_batch},
+                     {"steps_per_epoch", epoch_.num_batches}, {"gradient_buckets", sync_->num_buckets()}};
+  return attempt;
+}
+
+TrainerPosition ClipRun::restore() {
+  CheckpointState state{.tensors = task_->network().named_parameters(), .optimizer = optimizer_.get(), .scaler = scaler_ ? &*scaler_ : nullptr};
+  for (const auto& buffer : task_->network().named_buffers()) state.tensors.push_back(buffer);
+  CheckpointerConfig config;
+  config.run_folder = folder_.path;
+  config.num_kept = options_.keep.value_or(options_.delete_previous_checkpoint ? 1 : 0);
+  config.code_version = code_version_;
+  config.who = {{"host", host_name()}, {"job", ranks_.job_id}, {"pid", ::getpid()}};
+  checkpointer_ = std::make_unique<Checkpointer>(config, state, world().comm());
+  if (!folder_.is_resume) return {};
+  const auto restored = folder_.resume_latest ? checkpointer_->restore_latest() : checkpointer_->restore(folder_.resume_path);
+  if (!restored) {
+    if (is_first_rank()) core::log_info("no checkpoint in {} yet: starting from the beginning", folder_.path.string());
+    return {};
+  }
+  if (is_first_rank()) core::log_info("continuing after step {} from {}", restored->position.step, restored->folder.string());
+  loader_->seek(restored->position.data);
+  return {.step = restored->position.step, .samples_seen = restored->position.samples_seen, .data = restored->position.data};
+}
+
+void ClipRun::save(const TrainerPosition& position) {
+  std::vector<core::Json> data_positions;
+  for (const auto& text : world().comm().gather_strings(position.data.dump()))
+    data_positions.push_back(core::parse_json(text, "data position of a rank"));
+  checkpointer_->save({.step = position.step,
+                       .epoch = position.step / epoch_.num_batches,
+                       .samples_seen = position.samples_seen,
+                       .data = data::merge_positions(data_positions),
+                       .extra = {{"model", options_.model}, {"precision", options_.precision}, {"seed", options_.seed}}});
+}
+
+void ClipRun::finish_saving() {
+  if (!checkpointer_->wait())
+    throw CheckpointError("train: the last checkpoint could not be written; the warning above says why",
+                          "the older checkpoints are whole: make room and continue with --resume latest");
+}
+
+ExitCode ClipRun::run() {
+  if (loader_ = data_->open_train(); !loader_)
+    throw UsageError("train: no training data", "give --train-data SHARDS, or --dataset-type synthetic --train-num-samples N");
+  if (epoch_.num_batches < 1)
+    throw DataError(fmt::format("train: the training data hold {} samples, fewer than one step takes ({})", epoch_.num_known,
+                                trainer_config().samples_per_step), "use a smaller --batch-size, or more data");
+  const TrainerConfig config = trainer_config();
+  if (is_first_rank()) {
+    record_ = std::make_unique<record::RunRecord>(folder_.path, describe_attempt());
+    record_->write_params(params_of(*command_.set));
+    log_.emplace(TrainLogConfig{.steps_per_epoch = config.steps_per_epoch,
+                                .samples_per_step = config.samples_per_step,
+                                .tokens_per_step = config.samples_per_step * shape_.text.context_length,
+                                .total_steps = config.last_step(),
+                                .world_size = ranks_.world_size,
+                                .log_every_n_steps = config.log_every_n_steps,
+                                .to_tensorboard = options_.report_to == "tensorboard"}, *record_);
+  }
+  const TrainerPosition start = restore();
+  TrainerParts parts{.world = world().comm(), .data_axis = world().comm(), .task = *task_, .runner = *runner_, .sync = *sync_,
+                     .optimizer = *optimizer_, .scaler = scaler_ ? &*scaler_ : nullptr, .loader = *loader_, .mover = *mover_,
+                     .log = log_ ? &*log_ : nullptr,
+                     .save = [this](const TrainerPosition& position) { save(position); },
+                     .finish_saving = [this] { finish_saving(); },
+                     .evaluate = [this](int64_t epochs, int64_t steps) { evaluate(epochs, steps); },
+                     .record_rank_times = {}};
+  if (record_)
+    parts.record_rank_times = [this](int64_t step, const std::vector<double>& step_ms, const std::vector<double>& wait_ms) {
+      record_->append_rank_times({.step = step, .num_steps = options_.log_every_n_steps, .step_ms = step_ms, .data_wait_ms = wait_ms});
+    };
+  install_signal_handlers();
+  const ExitCode code = Trainer(config, parts, start).run();
+  core::end_progress();
+  world().comm().barrier();
+  ignore_stop_signals();
+  if (record_)
+    record_->finish({.state = code == ExitCode::kOk ? record::RunState::kFinished : record::RunState::kStopped, .exit_code = static_cast<int>(code)});
+  return code;
+}
+
+void ClipRun::note_failure(const Error& error) {
+  world().report_failure(error.what());
+  if (!record_) return;
+  record_->finish({.state = record::RunState::kFailed, .exit_code = static_cast<int>(error.code()), .message = error.what()});
+}
+
+void ClipRun::evaluate(int64_t epochs_done, int64_t steps_done) {
+  const auto is_due = [&](int64_t frequency) {
+    return frequency > 0 && (epochs_done % frequency == 0 || epochs_done == options_.epochs);
+  };
+  Metrics metrics;
+  if (is_due(options_.zeroshot_frequency_epochs) && !(options_.imagenet_val.empty() && options_.zeroshot_data.empty())) {
+    const auto class_KE = class_embeddings();
+    for (const auto& [prefix, spec] : {std::pair("imagenet-zeroshot-val", options_.imagenet_val), std::pair("zeroshot", options_.zeroshot_data)})
+      if (!spec.empty())
+        for (const auto& metric : zero_shot(prefix, spec, class_KE)) metrics.push_back(metric);
+  }
+  if (is_due(options_.val_frequency_epochs) && !options_.val_data.empty()) {
+    const auto loader = data_->open_validation();
+    for (const auto& metric : validate_pairs(encoder(), *loader, batch_.samples_per_micro)) metrics.push_back(metric);
+  }
+  if (log_ && !metrics.empty()) log_->add_result(epochs_done, steps_done, "val", metrics);
+}
+
+Metrics ClipRun::zero_shot(const std::string& prefix, const std::string& spec, const at::Tensor& class_KE) {
+  const auto loader = data_->open_labelled(spec);
+  return zero_shot_accuracy(prefix, encode_all(encoder(), *loader), class_KE);
+}
+
+at::Tensor ClipRun::class_embeddings() {
+  const auto names = data::read_class_names(options_.classnames.empty() ? data::find_clip_assets().imagenet_class_names()
+                                                                         : std::filesystem::path(options_.classnames));
+  const auto templates = data::read_templates(options_.templates.empty() ? data::find_clip_assets().openai_templates()
+                                                                         : std::filesystem::path(options_.templates));
+  return zero_shot_classifier(encoder(), data_->tokenizer(), shape_.text.context_length, names, templates, batch_.samples_per_micro);
+}
+
+}  // namespace
+
+ExitCode train_clip(const spec::ParsedCommand& command, const std::string& code_version) {
+  ClipRun run(command, code_version);
+  try {
+    return run.run();
+  } catch (const Error& error) {
+    run.note_failure(error);
+    throw;
+  } catch (const std::exception& error) {
+    run.note_failure(Error(ExitCode::kInternal, error.what()));
+    throw;
+  }
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,75 @@
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include "core/error.h"
+#include "core/rng.h"
+#include "train/step_runner.h"
+
+namespace lockstep::train {
+namespace {
+
+class PlainStep final : public StepRunner {
+ public:
+  explicit PlainStep(const StepRunnerParts& parts) : parts_(parts) {}
+
+  StepOutcome run(std::span<models::Batch> micro_batches, uint64_t step_key) override {
+    LOCKSTEP_CHECK(!micro_batches.empty(), "a step without micro-batches");
+    StepOutcome outcome;
+    parts_.sync.begin_step();
+    for (size_t micro = 0; micro < micro_batches.size(); ++micro) {
+      auto& batch = micro_batches[micro];
+      batch.context = {.random_key = core::stream_key({step_key, static_cast<uint64_t>(parts_.data_rank), micro})};
+      parts_.sync.begin_micro(micro + 1 == micro_batches.size());
+      run_micro(batch, micro_batches.size(), outcome);
+    }
+    parts_.sync.finish();
+    return outcome;
+  }
+
+ private:
+  void run_micro(const models::Batch& batch, size_t num_micro, StepOutcome& outcome) {
+    models::LossReport report;
+    at::Tensor logit_scale;
+    {
+      const auto autocast = parts_.precision.autocast();
+      const auto outputs = parts_.task.forward(batch);
+      report = parts_.task.loss(outputs);
+      if (outputs.logit_scale.defined()) logit_scale = outputs.logit_scale.detach();
+    }
+    auto loss = report.loss / static_cast<double>(num_micro);
+    if (parts_.scaler != nullptr) loss = parts_.scaler->scaled(loss);
+    loss.backward();
+    add_to_outcome(report, logit_scale, num_micro, outcome);
+    outcome.num_samples += batch.num_samples;
+  }
+
+  /// Means over the micro-batches of each part, and their sum as "loss".
+  static void add_to_outcome(const models::LossReport& report, const at::Tensor& logit_scale, size_t num_micro, StepOutcome& outcome) {
+    const c10::NoGradGuard no_grad;
+    const bool is_first = outcome.scalars.empty();
+    at::Tensor total;
+    for (size_t i = 0; i < report.parts.size(); ++i) {
+      const auto share = report.parts[i].second / static_cast<double>(num_micro);
+      total = total.defined() ? total + share : share;
+      if (is_first)
+        outcome.scalars.emplace_back(report.parts[i].first, share);
+      else
+        outcome.scalars[i].second = outcome.scalars[i].second + share;
+    }
+    if (is_first) {
+      outcome.scalars.emplace_back("loss", total.defined() ? total : report.loss.detach() / static_cast<double>(num_micro));
+      if (logit_scale.defined()) outcome.scalars.emplace_back("logit_scale", logit_scale.clone());
+    } else {
+      auto& loss = outcome.scalars[report.parts.size()].second;
+      loss = loss + (total.defined() ? total : report.loss.detach() / static_cast<double>(num_micro));
+    }
+  }
+
+  StepRunnerParts parts_;
+};
+
+}  // namespace
+
+std::unique_ptr<StepRunner> make_plain_step(const StepRunnerParts& parts) { return std::make_unique<PlainStep>(parts); }
+
+}  // namespace lockstep::train

@@ -1,0 +1,60 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/named_tensor.h"
+#include "spec/param_spec.h"
+
+namespace lockstep::train {
+
+/// While it lives, operators of one device type compute in half precision where that is safe (torch's autocast lists), on this thread. The state
+/// before is put back at the end. Weights cast inside are cached until then: update no parameter within.
+class AutocastGuard {
+ public:
+  AutocastGuard() = default;  ///< Does nothing.
+  AutocastGuard(c10::DeviceType device, at::ScalarType type);
+  AutocastGuard(const AutocastGuard&) = delete;
+  AutocastGuard& operator=(const AutocastGuard&) = delete;
+  ~AutocastGuard();
+
+ private:
+  struct Before {
+    c10::DeviceType device;
+    bool was_enabled, was_cached;
+    at::ScalarType type;
+  };
+  std::optional<Before> before_;
+};
+
+/// One --precision on one kind of device: which type everything has.
+///
+/// fp32; amp (fp16 autocast with loss scaling, on the CPU bf16 autocast without); amp_bf16 (alias amp_bfloat16); bf16 (OpenCLIP's: parameters
+/// bf16 but for those whose ParamSpec keeps fp32); pure_bf16 (all bf16).
+class Precision {
+ public:
+  /// An unknown name is a UsageError that lists the known ones; pure_fp16 and fp16 are refused by name.
+  Precision(std::string_view name, c10::DeviceType device);
+
+  const std::string& name() const { return name_; }
+  at::ScalarType parameter_type(const spec::ParamSpec& parameter) const;
+  at::ScalarType input_type() const { return input_type_; }  ///< Of images and other floating-point inputs.
+  bool needs_loss_scaler() const { return autocast_type_ == at::kHalf; }
+  std::optional<at::ScalarType> autocast_type() const { return autocast_type_; }
+  /// To hold around forward and loss, not around backward or the update.
+  AutocastGuard autocast() const { return autocast_type_ ? AutocastGuard(device_, *autocast_type_) : AutocastGuard(); }
+
+  /// Gives each parameter its type, in place and before any bucket or optimiser exists. `specs` names every parameter.
+  void convert_parameters(const std::vector<comm::NamedTensor>& parameters, const std::vector<spec::ParamSpec>& specs) const;
+
+ private:
+  std::string name_;
+  c10::DeviceType device_;
+  std::optional<at::ScalarType> autocast_type_;
+  at::ScalarType input_type_ = at::kFloat;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,27 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::train {
+
+/// Names and values in the order they are printed.
+using Metrics = std::vector<std::pair<std::string, double>>;
+
+/// Rank (from 0) of each row's own column among all columns of rows_NE x columns_NE^T. Columns with an equal score rank by their index.
+/// Computed in chunks of rows: memory is chunk x N, never N x N. Letters: N pairs, E embedding.
+std::vector<int64_t> matching_ranks(const at::Tensor& rows_NE, const at::Tensor& columns_NE, int64_t chunk_rows = 1024);
+
+/// OpenCLIP's names: <prefix>_mean_rank, _median_rank (floor of the median, plus 1), _R@1, _R@5, _R@10.
+Metrics rank_metrics(const std::string& prefix, const std::vector<int64_t>& ranks);
+
+/// image_to_text_* and text_to_image_* for one caption per picture.
+Metrics retrieval_metrics(const at::Tensor& image_NE, const at::Tensor& text_NE);
+
+/// Mean over consecutive batches of `batch` pairs of the symmetric cross entropy (OpenCLIP's clip_val_loss: it depends on the batch).
+double batched_contrastive_loss(const at::Tensor& image_NE, const at::Tensor& text_NE, double logit_scale, int64_t batch);
+
+}  // namespace lockstep::train

@@ -1,0 +1,60 @@
+#include "train/run_folder.h"
+
+#include <ctime>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/strings.h"
+
+namespace lockstep::train {
+namespace fs = std::filesystem;
+
+RunFolder choose_run_folder(const spec::TrainOptions& options, const std::string& time_text, int slurm_restart_count) {
+  RunFolder folder;
+  folder.name = options.name.empty() ? spec::auto_run_name(options, time_text) : options.name;
+  if (folder.name.find('/') != std::string::npos || folder.name == "." || folder.name == "..")
+    throw UsageError(fmt::format("train: --name '{}' is not a folder name", folder.name), "use --logs for the folder above it");
+  folder.path = fs::path(options.logs) / folder.name;
+  const bool is_latest = options.resume ? *options.resume == "latest" : slurm_restart_count > 0;
+  folder.is_resume = options.resume.has_value() || is_latest;
+  folder.resume_latest = is_latest;
+  if (options.resume && !is_latest) folder.resume_path = *options.resume;
+  if (fs::exists(folder.path / "run.json") && !folder.is_resume)
+    throw UsageError(fmt::format("train: run '{}' already exists in '{}'", folder.name, options.logs),
+                     "continue it with --resume latest, or choose another --name");
+  std::error_code error;
+  fs::create_directories(folder.checkpoints(), error);
+  if (error)
+    throw EnvironmentError(fmt::format("train: cannot create the run folder '{}': {}", folder.path.string(), error.message()),
+                           "choose a folder that every node can write to with --logs");
+  return folder;
+}
+
+std::string to_text(const RunFolder& folder) {
+  return core::Json{{"path", folder.path.string()},
+                    {"name", folder.name},
+                    {"is_resume", folder.is_resume},
+                    {"resume_latest", folder.resume_latest},
+                    {"resume_path", folder.resume_path.string()}}
+      .dump();
+}
+
+RunFolder run_folder_from_text(const std::string& text) {
+  const auto json = core::parse_json(text, "message between ranks");
+  return {.path = json.at("path").get<std::string>(),
+          .name = json.at("name"),
+          .is_resume = json.at("is_resume"),
+          .resume_latest = json.at("resume_latest"),
+          .resume_path = json.at("resume_path").get<std::string>()};
+}
+
+std::string time_text_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y_%m_%d-%H_%M_%S", &local);
+  return text;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,32 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "spec/train_options.h"
+
+namespace lockstep::train {
+
+/// Where a run writes, and where it continues from.
+struct RunFolder {
+  std::filesystem::path path;          ///< <logs>/<name>
+  std::string name;
+  bool is_resume = false;              ///< --resume was given, or implied by a requeued SLURM job.
+  bool resume_latest = false;          ///< The newest whole checkpoint of this run, or a fresh start where there is none.
+  std::filesystem::path resume_path;   ///< A particular checkpoint, else empty.
+
+  std::filesystem::path checkpoints() const { return path / "checkpoints"; }
+};
+
+/// Names the run (OpenCLIP's automatic name from `time_text` when none is given). A folder that already holds a run is a UsageError unless the run is
+/// resumed. `slurm_restart_count` > 0 implies --resume latest. For rank 0.
+RunFolder choose_run_folder(const spec::TrainOptions& options, const std::string& time_text, int slurm_restart_count);
+
+/// A RunFolder as text and back, for the other ranks.
+std::string to_text(const RunFolder& folder);
+RunFolder run_folder_from_text(const std::string& text);
+
+/// Local time as 2026_01_31-12_00_00.
+std::string time_text_now();
+
+}  // namespace lockstep::train

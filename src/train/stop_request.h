@@ -1,0 +1,19 @@
+#pragma once
+
+namespace lockstep::train {
+
+/// What the outside asked of this process by a signal; larger wishes win, so ranks agree by their maximum.
+enum class StopRequest : int {
+  kNone = 0,
+  kSaveAndGoOn = 1,  ///< SIGUSR2
+  kSaveAndStop = 2,  ///< SIGTERM, SIGINT, SIGUSR1: save and end with exit code 75
+};
+
+/// From now on the signals above are noted; a second SIGINT ends the process at once with exit code 130. Once per process.
+void install_signal_handlers();
+/// The largest wish noted since the last call.
+StopRequest take_stop_request();
+/// Once the exit code is decided: further SIGTERM, SIGINT and SIGUSR1 are ignored, so that srun reports that code.
+void ignore_stop_signals();
+
+}  // namespace lockstep::train

@@ -1,0 +1,98 @@
+#pragma once
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/comm.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "data/loader.h"
+#include "models/task.h"
+#include "optim/adamw.h"
+#include "optim/grad_norm.h"
+#include "optim/loss_scaler.h"
+#include "optim/schedule.h"
+#include "parallel/grad_sync.h"
+#include "train/batch_mover.h"
+#include "train/step_runner.h"
+#include "train/telemetry.h"
+#include "train/train_log.h"
+
+namespace lockstep::train {
+
+/// How long a run is and what happens when. Steps are optimiser steps.
+struct TrainerConfig {
+  int64_t steps_per_epoch = 1;
+  int64_t num_epochs = 1;
+  std::optional<int64_t> max_steps;       ///< Ends earlier, wherever that is in an epoch.
+  int64_t samples_per_step = 1;           ///< Over all ranks.
+  int64_t micro_batches_per_step = 1;
+  optim::Schedule schedule;
+  double grad_clip_norm = 0;              ///< 0: none.
+  int64_t log_every_n_steps = 100;
+  int64_t save_frequency_epochs = 1;      ///< 0: only at the end.
+  int64_t save_every_n_steps = 0;         ///< 0: off.
+  int64_t check_replicas_steps = 500;     ///< 0: never.
+  uint64_t seed = 0;
+
+  int64_t total_steps() const { return steps_per_epoch * num_epochs; }
+  int64_t last_step() const { return max_steps ? std::min(*max_steps, total_steps()) : total_steps(); }
+};
+
+/// Where a run stands between two steps: with parameters, optimiser and scaler all that a checkpoint must hold.
+struct TrainerPosition {
+  int64_t step = 0;
+  int64_t samples_seen = 0;
+  core::Json data;  ///< Of the loader.
+};
+
+/// What the trainer works with. Owned by the caller, outlives the trainer.
+struct TrainerParts {
+  comm::Comm& world;
+  comm::Comm& data_axis;
+  models::Task& task;
+  StepRunner& runner;
+  parallel::GradSync& sync;
+  optim::AdamW& optimizer;
+  optim::LossScaler* scaler;      ///< nullptr unless compute is fp16.
+  data::Loader& loader;
+  const BatchMover& mover;
+  TrainLog* log;                  ///< Rank 0 only.
+  std::function<void(const TrainerPosition&)> save;                               ///< Collective; may go on writing in the background.
+  std::function<void()> finish_saving;                                            ///< Waits until what was saved is durable.
+  std::function<void(int64_t epochs_done, int64_t steps_done)> evaluate;          ///< Collective; after each epoch.
+  std::function<void(int64_t step, const std::vector<double>& step_ms, const std::vector<double>& data_wait_ms)> record_rank_times;
+};
+
+/// The training loop of every task.
+class Trainer {
+ public:
+  Trainer(const TrainerConfig& config, const TrainerParts& parts, const TrainerPosition& start);
+  /// kOk when the run is complete, kRequeue when it was asked to stop (saved before).
+  ExitCode run();
+
+ private:
+  void step();
+  std::vector<models::Batch> next_micro_batches();
+  void push_telemetry(const StepOutcome& outcome, const optim::GradSummary& gradients, double lr);
+  StopRequest digest(const std::vector<StepValues>& values);
+  void at_boundaries();
+  void gather_rank_times();
+  void save();
+
+  TrainerConfig config_;
+  TrainerParts parts_;
+  TrainerPosition position_;
+  Telemetry telemetry_;
+  double data_wait_ms_ = 0;          // of the step in progress
+  double interval_step_ms_ = 0, interval_wait_ms_ = 0;  // sums since the last gather_rank_times
+  int64_t interval_steps_ = 0;
+  int64_t last_saved_step_ = -1;
+  std::chrono::steady_clock::time_point step_began_;
+};
+
+}  // namespace lockstep::train

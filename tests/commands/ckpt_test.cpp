@@ -1,0 +1,109 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/files.h"
+#include "core/json.h"
+#include "core/process.h"
+#include "record/checkpoint_manifest.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using core::CommandResult;
+using core::Json;
+
+CommandResult ckpt(const std::vector<std::string>& args) {
+  core::ProcessOptions options{.argv = {std::string(LOCKSTEP_BUILD_DIR) + "/lockstep", "ckpt"}};
+  options.argv.insert(options.argv.end(), args.begin(), args.end());
+  return core::run_command(options, std::chrono::seconds(120));
+}
+
+/// A run with checkpoints at steps 10, 20 and 30, the last without a manifest.
+class CkptCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const int step : {10, 20, 30}) {
+      const fs::path folder = checkpoint(step);
+      fs::create_directories(folder);
+      core::write_file_atomic(folder / "rank-0000.safetensors", "weights of " + std::to_string(step));
+      record::CheckpointManifest manifest{
+          .step = step, .attempt = 1, .world_size = 1, .epoch = 2, .samples_seen = step * 64, .created_s = 1.7e9};
+      manifest.files.push_back(record::describe_file(folder, "rank-0000.safetensors"));
+      if (step != 30) record::write_manifest(folder, manifest);
+    }
+  }
+  fs::path checkpoint(int step) const { return run_.path() / "checkpoints" / record::checkpoint_name(step, 1); }
+  void damage(int step) const { std::ofstream(checkpoint(step) / "rank-0000.safetensors") << "weights of XX"; }
+  std::string run() const { return run_.path().string(); }
+
+ private:
+  core::TempDir run_;
+};
+
+TEST_F(CkptCommand, ListShowsTheNewestFirst) {
+  const CommandResult result = ckpt({"list", run()});
+  EXPECT_EQ(result.status.code, 0) << result.err;
+  const size_t at30 = result.out.find("step-00000030.a1"), at20 = result.out.find("step-00000020.a1"),
+               at10 = result.out.find("step-00000010.a1");
+  ASSERT_NE(at10, std::string::npos) << result.out;
+  EXPECT_LT(at30, at20);
+  EXPECT_LT(at20, at10);
+  EXPECT_NE(result.out.find("has no manifest"), std::string::npos) << result.out;
+}
+
+TEST_F(CkptCommand, ListAsJson) {
+  for (const std::string& path : {run(), run() + "/", run() + "/checkpoints"}) {
+    const CommandResult result = ckpt({"list", path, "--json"});
+    ASSERT_EQ(result.status.code, 0) << result.err;
+    const Json list = Json::parse(result.out).at("checkpoints");
+    ASSERT_EQ(list.size(), 3u);
+    EXPECT_EQ(list[0]["step"], 30);
+    EXPECT_EQ(list[0]["usable"], false);
+    EXPECT_EQ(list[1]["step"], 20);
+    EXPECT_EQ(list[1]["usable"], true);
+    EXPECT_EQ(list[1]["samples_seen"], 1280);
+    EXPECT_EQ(list[1]["bytes"], 13);
+  }
+}
+
+TEST_F(CkptCommand, VerifyFindsDamage) {
+  fs::remove_all(checkpoint(30));
+  EXPECT_EQ(ckpt({"verify", run()}).status.code, 0);
+  damage(10);
+  const CommandResult list = ckpt({"list", run(), "--json"});
+  EXPECT_EQ(Json::parse(list.out)["checkpoints"][1]["usable"], true);  // list does not read the files
+  const CommandResult verify = ckpt({"verify", run()});
+  EXPECT_EQ(verify.status.code, 5);
+  EXPECT_NE(verify.out.find("was altered: xxh3="), std::string::npos) << verify.out;
+  const Json json = Json::parse(ckpt({"verify", run(), "--json"}).out)["checkpoints"];
+  EXPECT_EQ(json[0]["verified"], true);
+  EXPECT_EQ(json[1]["verified"], false);
+  EXPECT_EQ(json[1]["problems"].size(), 1u);
+}
+
+TEST_F(CkptCommand, VerifyOfOneCheckpoint) {
+  damage(10);
+  EXPECT_EQ(ckpt({"verify", checkpoint(20).string()}).status.code, 0);
+  EXPECT_EQ(ckpt({"verify", checkpoint(10).string()}).status.code, 5);
+  EXPECT_EQ(ckpt({"verify", checkpoint(30).string() + "/"}).status.code, 5);
+  fs::rename(checkpoint(20), run() + "/copy");
+  EXPECT_EQ(ckpt({"verify", run() + "/copy"}).status.code, 0);
+}
+
+TEST_F(CkptCommand, WhatIsNoRunIsRefused) {
+  const core::TempDir empty;
+  for (const std::string& path :
+       {run() + "/no such folder", empty.path().string(), checkpoint(10).string() + "/rank-0000.safetensors"}) {
+    const CommandResult result = ckpt({"verify", path});
+    EXPECT_EQ(result.status.code, 5) << result.err;
+    EXPECT_NE(result.err.find(path), std::string::npos) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+  EXPECT_EQ(ckpt({"list"}).status.code, 2);
+  EXPECT_EQ(ckpt({"verify", run(), "--no-such-flag"}).status.code, 2);
+}
+
+}  // namespace
+}  // namespace lockstep

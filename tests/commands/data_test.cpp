@@ -1,0 +1,83 @@
+#include <gtest/gtest.h>
+
+#include "core/files.h"
+#include "core/json.h"
+#include "commands/run_program.h"
+#include "unit/data/tar_bytes.h"
+
+namespace lockstep {
+namespace {
+
+using core::Json;
+using testing::ProgramResult;
+using testing::run_lockstep;
+
+TEST(DataCommand, MakesIndexesVerifiesAndInspectsShards) {
+  core::TempDir folder;
+  const std::string set = (folder.path() / "set").string(), index = (folder.path() / "index").string();
+  ProgramResult made = run_lockstep(
+      {"data", "make-shapes", set, "--samples", "200", "--val-samples", "40", "--samples-per-shard", "50", "--json"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const std::string shards = Json::parse(made.out).at("train_shards").get<std::string>();
+
+  const ProgramResult indexed = run_lockstep({"data", "index", shards, "--index-dir", index, "--workers", "2", "--json"});
+  ASSERT_EQ(indexed.exit_code, 0) << indexed.err;
+  EXPECT_EQ(Json::parse(indexed.out).at("samples"), 200);
+  EXPECT_EQ(Json::parse(indexed.out).at("indexed"), 4);
+  const ProgramResult again = run_lockstep({"data", "index", shards, "--index-dir", index});
+  EXPECT_NE(again.out.find("0 indexed, 4 had an index"), std::string::npos) << again.out;
+
+  const ProgramResult whole = run_lockstep({"data", "verify", shards, "--index-dir", index});
+  EXPECT_EQ(whole.exit_code, 0) << whole.out << whole.err;
+  EXPECT_NE(whole.out.find("4 whole, 0 damaged; 200 samples"), std::string::npos) << whole.out;
+
+  const ProgramResult shown = run_lockstep({"data", "inspect", shards, "--json"});
+  ASSERT_EQ(shown.exit_code, 0) << shown.err;
+  const Json report = Json::parse(shown.out);
+  EXPECT_EQ(report.at("usable"), 200);
+  EXPECT_EQ(report.at("extensions").at("jpg").at("count"), 200);
+  EXPECT_EQ(report.at("captions").size(), 5u);
+  EXPECT_EQ(report.at("pictures").at("max_width"), 64);
+  EXPECT_NE(run_lockstep({"data", "inspect", shards}).out.find("first captions"), std::string::npos);
+}
+
+TEST(DataCommand, ListsEveryDamagedShardWithExitCodeFour) {
+  core::TempDir folder;
+  const std::string shards = testing::write_shards(folder.path(), {5, 5, 5, 5});
+  ASSERT_EQ(run_lockstep({"data", "index", shards}).exit_code, 0);
+  const std::string first = (folder.path() / "000.tar").string(), last = (folder.path() / "003.tar").string();
+  std::string bytes = core::read_file(first);
+  bytes[700] ^= 4;
+  testing::write_file(first, bytes);
+  testing::write_file(last, core::read_file(last).substr(0, 2000));
+  const ProgramResult result = run_lockstep({"data", "verify", shards});
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_NE(result.out.find("DAMAGED " + first), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("DAMAGED " + last), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("2 whole, 2 damaged"), std::string::npos) << result.out;
+  const Json json = Json::parse(run_lockstep({"data", "verify", shards, "--json"}).out);
+  EXPECT_EQ(json.at("damaged"), 2);
+  EXPECT_EQ(json.at("results").at(1).at("ok"), true);
+  const ProgramResult indexed = run_lockstep({"data", "index", shards, "--force"});
+  EXPECT_EQ(indexed.exit_code, 4);
+  EXPECT_NE(indexed.out.find("1 damaged"), std::string::npos) << indexed.out;
+  EXPECT_EQ(run_lockstep({"data", "inspect", last}).exit_code, 4);
+}
+
+TEST(DataCommand, RefusesWrongUse) {
+  EXPECT_EQ(run_lockstep({"data"}).exit_code, 2);
+  const ProgramResult typo = run_lockstep({"data", "indx"});
+  EXPECT_EQ(typo.exit_code, 2);
+  EXPECT_NE(typo.err.find("did you mean 'index'"), std::string::npos) << typo.err;
+  EXPECT_EQ(run_lockstep({"data", "index"}).exit_code, 2);
+  EXPECT_EQ(run_lockstep({"data", "index", "x{0..1.tar"}).exit_code, 2);
+  EXPECT_EQ(run_lockstep({"data", "index", "pipe:cat x.tar"}).exit_code, 2);
+  const ProgramResult missing = run_lockstep({"data", "inspect", "/nowhere/{000..003}.tar"});
+  EXPECT_EQ(missing.exit_code, 4);
+  EXPECT_NE(missing.err.find("/nowhere/000.tar"), std::string::npos) << missing.err;
+  EXPECT_EQ(run_lockstep({"data", "--help"}).exit_code, 0);
+  EXPECT_NE(run_lockstep({"data", "index", "--help"}).out.find("--index-dir"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,354 @@
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <set>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/process.h"
+#include "core/strings.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using core::CommandResult;
+using core::ProcessOptions;
+using Args = std::vector<std::string>;
+
+const std::string kProgram = std::string(LOCKSTEP_BUILD_DIR) + "/lockstep";
+constexpr auto kLimit = 120s;  // never reached unless something hangs
+
+/// Variables of a surrounding job or launcher must not leak into the tests.
+ProcessOptions lockstep(const Args& args) {
+  ProcessOptions options{.argv = {kProgram}};
+  options.argv.insert(options.argv.end(), args.begin(), args.end());
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "SLURM_STEP_ID",
+                           "SLURM_JOB_ID", "SLURM_NTASKS", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT"})
+    options.env_changes.emplace_back(name, std::nullopt);
+  return options;
+}
+
+/// `lockstep launch <flags> --program /bin/sh -- -c <script>`
+ProcessOptions launch(const Args& flags, const std::string& script) {
+  Args args{"launch"};
+  args.insert(args.end(), flags.begin(), flags.end());
+  for (const std::string& word : {std::string("--program"), std::string("/bin/sh"), std::string("--"), std::string("-c"), script})
+    args.push_back(word);
+  return lockstep(args);
+}
+
+CommandResult run(const ProcessOptions& options) { return core::run_command(options, kLimit); }
+
+std::multiset<std::string> lines(const std::string& text) {
+  std::vector<std::string> parts = core::split(text, "\n");
+  parts.pop_back();
+  return {parts.begin(), parts.end()};
+}
+
+bool is_alive(int64_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string stat;
+  if (!std::getline(file, stat)) return false;
+  const size_t after_name = stat.rfind(") ");
+  return after_name != std::string::npos && stat[after_name + 2] != 'Z';
+}
+
+bool ends(int64_t pid) {
+  for (int round = 0; round < 6000; ++round) {
+    if (!is_alive(pid)) return true;
+    ::usleep(10'000);
+  }
+  return false;
+}
+
+/// Reads until `word` was seen so often, or the stream ends.
+std::string read_until(core::Fd& stream, const std::string& word, int times) {
+  std::string text;
+  char buffer[4096];
+  while (true) {
+    int seen = 0;
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++seen;
+    if (seen >= times) return text;
+    const ssize_t count = ::read(stream.get(), buffer, sizeof buffer);
+    if (count <= 0) return text;
+    text.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+/// A listening socket on a port the system chose.
+struct Listener {
+  core::Fd fd{::socket(AF_INET, SOCK_STREAM, 0)};
+  int port = 0;
+  Listener() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(fd.get(), 1), 0);
+    ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    port = ntohs(address.sin_port);
+  }
+};
+
+const std::string kShowRanks = "echo $RANK/$WORLD_SIZE local $LOCAL_RANK/$LOCAL_WORLD_SIZE node $GROUP_RANK at $MASTER_ADDR";
+
+TEST(Launch, RanksKnowWhoTheyAre) {
+  const CommandResult result = run(launch({"--nproc-per-node", "3"}, kShowRanks));
+  EXPECT_EQ(result.status.shell_code(), 0) << result.err;
+  EXPECT_EQ(lines(result.out), (std::multiset<std::string>{"[rank 0] 0/3 local 0/3 node 0 at 127.0.0.1",
+                                                           "[rank 1] 1/3 local 1/3 node 0 at 127.0.0.1",
+                                                           "[rank 2] 2/3 local 2/3 node 0 at 127.0.0.1"}));
+}
+
+TEST(Launch, OneNodeOfSeveral) {
+  const Args flags{"--nproc_per_node=2", "--nnodes", "3", "--node-rank", "2", "--rdzv-endpoint", "head:29500"};
+  const CommandResult result = run(launch(flags, kShowRanks + ":$MASTER_PORT"));
+  EXPECT_EQ(lines(result.out), (std::multiset<std::string>{"[rank 4] 4/6 local 0/2 node 2 at head:29500",
+                                                           "[rank 5] 5/6 local 1/2 node 2 at head:29500"}))
+      << result.err;
+}
+
+TEST(Launch, TakesNodesFromASlurmStepOfLaunchers) {
+  ProcessOptions options = launch({"--nproc-per-node", "2"}, kShowRanks);
+  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
+           {"SLURM_JOB_ID", "9"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_NODEID", "1"}, {"SLURM_LOCALID", "0"},
+           {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}, {"SLURM_STEP_NODELIST", "node[08-09]"}})
+    options.env_changes.emplace_back(name, value);
+  EXPECT_EQ(lines(run(options).out),
+            (std::multiset<std::string>{"[rank 2] 2/4 local 0/2 node 1 at node08", "[rank 3] 3/4 local 1/2 node 1 at node08"}));
+  options.env_changes.emplace_back("SLURM_STEP_TASKS_PER_NODE", "2");
+  options.env_changes.emplace_back("SLURM_NODEID", "0");
+  const CommandResult crowded = run(options);
+  EXPECT_EQ(crowded.status.code, 2);
+  EXPECT_NE(crowded.err.find("--ntasks-per-node=1"), std::string::npos) << crowded.err;
+}
+
+TEST(Launch, HelpStartsNothing) {
+  const CommandResult result = run(launch({"--help"}, "echo started"));
+  EXPECT_EQ(result.status.code, 0) << result.err;
+  EXPECT_NE(result.out.find("--nproc-per-node"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("started"), std::string::npos);
+}
+
+TEST(Launch, OnATerminalTheFirstRanksProgressStaysAtTheBottom) {
+  const core::TempDir folder;
+  const std::string shown = (folder.path() / "shown").string(), seen = (folder.path() / "seen").string();
+  const auto wait_for = [](const std::string& file) { return "while [ ! -e " + file + " ]; do sleep 0.01; done"; };
+  ProcessOptions options =
+      launch({"--nproc-per-node", "2"}, "if [ $RANK = 0 ]; then test -t 2 && printf '\\r\\033[K10%%' >&2; : > " + shown + "; " +
+                                            wait_for(seen) + "; else " + wait_for(shown) + "; test -t 2 || echo plain >&2; fi");
+  options.err = ProcessOptions::Stream::kPty;
+  core::Process process = core::Process::spawn(options);
+  std::string text = read_until(process.err(), "10%", 2);
+  core::write_file_atomic(seen, "");
+  EXPECT_EQ(process.wait().code, 0);
+  text += read_until(process.err(), "nothing more", 1);
+  EXPECT_EQ(text, "\r\033[K10%\r\033[K[rank 1] plain\n\r\033[K10%\r\033[K");
+}
+
+TEST(Launch, ThreadsAreSharedOutUnlessTheUserSaysOtherwise) {
+  const CommandResult two = run(launch({"--nproc-per-node", "2"}, "test $OMP_NUM_THREADS -ge 1 && echo set"));
+  EXPECT_EQ(lines(two.out), (std::multiset<std::string>{"[rank 0] set", "[rank 1] set"}));
+  ProcessOptions options = launch({}, "echo $OMP_NUM_THREADS");
+  options.env_changes.emplace_back("OMP_NUM_THREADS", "7");
+  EXPECT_EQ(run(options).out, "7\n");
+}
+
+TEST(Launch, OneRankHasNoPrefixAndBytesPassUnchanged) {
+  EXPECT_EQ(run(launch({}, "printf 'a\\r\\nb\\0c\\n'; printf end")).out, std::string("a\r\nb\0c\nend", 10));
+  EXPECT_EQ(run(launch({"--nproc-per-node", "2", "--no-prefix"}, "echo x")).out, "x\nx\n");
+}
+
+TEST(Launch, LinesOfRanksNeverMix) {
+  const std::string line(200, 'x');
+  const CommandResult result =
+      run(launch({"--nproc-per-node", "4"}, "i=0; while [ $i -lt 300 ]; do printf '" + line.substr(0, 100) + "'; printf '" +
+                                                line.substr(100) + "\\n'; i=$((i+1)); done"));
+  std::multiset<std::string> expected;
+  for (int rank = 0; rank < 4; ++rank) {
+    for (int count = 0; count < 300; ++count) expected.insert(fmt::format("[rank {}] {}", rank, line));
+  }
+  EXPECT_EQ(lines(result.out), expected);
+}
+
+TEST(Launch, AnUnfinishedLastLineIsNotLost) {
+  EXPECT_EQ(lines(run(launch({"--nproc-per-node", "2"}, "printf tail")).out),
+            (std::multiset<std::string>{"[rank 0] tail", "[rank 1] tail"}));
+}
+
+TEST(Launch, WhatProgressOverwroteIsLeftOutOfAFile) {
+  const CommandResult result = run(
+      launch({"--nproc-per-node", "2"}, "printf '\\r\\033[K10%%' >&2; sleep 0.2; printf '\\r\\033[K20%%\\r\\033[Kdone\\n' >&2"));
+  EXPECT_EQ(lines(result.err), (std::multiset<std::string>{"[rank 0] done", "[rank 1] done"}));
+}
+
+TEST(Launch, TheFirstFailingRankIsNamedAndTheOthersEnd) {
+  const CommandResult result = run(launch({"--nproc-per-node", "3"},
+                                          "echo pid $$; if [ $RANK = 1 ]; then echo 'error: data: shard x.tar is short' >&2; "
+                                          "echo '  hint: copy it again' >&2; exit 4; fi; exec sleep 1000"));
+  EXPECT_EQ(result.status.code, 4);
+  EXPECT_NE(result.err.find("rank 1 on "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("failed first: exit code 4, data error\n"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("its last message: error: data: shard x.tar is short\n    hint: copy it again\n"), std::string::npos)
+      << result.err;
+  for (const std::string& line : lines(result.out)) EXPECT_TRUE(ends(*core::parse_int(line.substr(line.rfind(' ') + 1)))) << line;
+}
+
+TEST(Launch, ACauseRanksAboveALostPeerWhateverCameFirst) {
+  const std::string script = "if [ $RANK = 0 ]; then exit 3; fi; if [ $RANK = 2 ]; then exec sleep 1000; fi; "
+                             "trap 'exit 5' TERM; sleep 0.5; echo 'error: bad checkpoint' >&2; exit 5";
+  const CommandResult result = run(launch({"--nproc-per-node", "3"}, script));
+  EXPECT_EQ(result.status.code, 5) << result.err;
+  EXPECT_NE(result.err.find("rank 1 on "), std::string::npos) << result.err;
+}
+
+TEST(Launch, ALostPeerAloneIsReportedToo) {
+  const CommandResult result = run(launch({"--nproc-per-node", "2"}, "if [ $RANK = 1 ]; then exit 3; fi; exec sleep 1000"));
+  EXPECT_EQ(result.status.code, 3) << result.err;
+  EXPECT_NE(result.err.find("rank 1 on "), std::string::npos) << result.err;
+}
+
+TEST(Launch, DeathBySignalIsToldAs128PlusSignal) {
+  const CommandResult result = run(launch({"--nproc-per-node", "2"}, "if [ $RANK = 1 ]; then kill -9 $$; fi; exec sleep 1000"));
+  EXPECT_EQ(result.status.code, 137);
+  EXPECT_NE(result.err.find("rank 1 on "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("signal 9 (Killed)"), std::string::npos) << result.err;
+}
+
+TEST(Launch, ARankThatIgnoresSigtermIsKilledWithItsChildren) {
+  const core::TempDir folder;
+  const std::string ready = (folder.path() / "ready").string();
+  const std::string script = "if [ $RANK = 1 ]; then while [ ! -e " + ready +
+                             " ]; do sleep 0.01; done; exit 6; fi; "
+                             "trap '' TERM; sleep 1000 & echo pid $!; echo pid $$; : > " +
+                             ready + "; while :; do sleep 0.1; done";
+  const CommandResult result = run(launch({"--nproc-per-node", "2", "--kill-grace", "0.5"}, script));
+  EXPECT_EQ(result.status.code, 6) << result.err;
+  EXPECT_NE(result.err.find("1 other ranks did not end on SIGTERM and were killed"), std::string::npos) << result.err;
+  ASSERT_EQ(lines(result.out).size(), 2u) << result.out;
+  for (const std::string& line : lines(result.out)) EXPECT_TRUE(ends(*core::parse_int(line.substr(line.rfind(' ') + 1)))) << line;
+}
+
+TEST(Launch, TheMessageOfAnErrorFileGoesBeforeTheLog) {
+  const CommandResult result =
+      run(launch({"--nproc-per-node", "2"},
+                 "[ $RANK = 0 ] && exec sleep 1000; echo 'error: of the log' >&2; "
+                 "echo '{\"message\":{\"message\":\"of the file\",\"extraInfo\":{}}}' > $TORCHELASTIC_ERROR_FILE; exit 1"));
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_NE(result.err.find("its last message: of the file\n"), std::string::npos) << result.err;
+}
+
+TEST(Launch, StoppedOnRequestPassesThrough) {
+  const CommandResult all = run(launch({"--nproc-per-node", "2"}, "exit 75"));
+  EXPECT_EQ(all.status.code, 75);
+  EXPECT_EQ(all.err, "");
+  EXPECT_EQ(run(launch({"--nproc-per-node", "2"}, "[ $RANK = 0 ] && exit 75; sleep 0.3; exit 0")).status.code, 75);
+}
+
+TEST(Launch, SignalsReachEveryRank) {
+  const std::vector<std::pair<int, std::string>> cases{
+      {SIGTERM, "TERM"}, {SIGINT, "INT"}, {SIGUSR1, "USR1"}, {SIGUSR2, "USR2"}, {SIGHUP, "TERM"}};
+  for (const auto& [signal, name] : cases) {
+    ProcessOptions options = launch({"--nproc-per-node", "2"}, "trap 'echo got " + name + "; exit 75' " + name +
+                                                                   "; echo ready; while :; do sleep 0.02; done");
+    options.out = ProcessOptions::Stream::kPipe;
+    core::Process process = core::Process::spawn(options);
+    read_until(process.out(), "ready", 2);
+    process.send_signal(signal);
+    const std::string text = read_until(process.out(), "got", 2);
+    EXPECT_NE(text.find("[rank 0] got " + name), std::string::npos) << text;
+    EXPECT_NE(text.find("[rank 1] got " + name), std::string::npos) << text;
+    EXPECT_EQ(process.wait().code, 75) << name;
+  }
+}
+
+TEST(Launch, ASecondInterruptKills) {
+  ProcessOptions options = launch({"--nproc-per-node", "2"}, "trap 'echo got' INT; echo ready $$; while :; do sleep 0.02; done");
+  options.out = ProcessOptions::Stream::kPipe;
+  core::Process process = core::Process::spawn(options);
+  const std::string pids = read_until(process.out(), "ready", 2);
+  process.send_signal(SIGINT);
+  read_until(process.out(), "got", 2);
+  EXPECT_FALSE(process.poll());
+  process.send_signal(SIGINT);
+  EXPECT_EQ(process.wait().shell_code(), 130);
+  for (const std::string& line : lines(pids + "\n")) {
+    if (line.find("ready") == std::string::npos) continue;
+    EXPECT_TRUE(ends(*core::parse_int(line.substr(line.rfind(' ') + 1)))) << line;
+  }
+}
+
+TEST(Launch, NoOrphansWhenTheLauncherIsKilled) {
+  ProcessOptions options = launch({"--nproc-per-node", "2"}, "echo ready $$; exec sleep 1000");
+  options.out = ProcessOptions::Stream::kPipe;
+  core::Process process = core::Process::spawn(options);
+  const std::string text = read_until(process.out(), "\n", 2);
+  process.send_signal(SIGKILL);
+  process.wait();
+  int checked = 0;
+  for (const std::string& line : lines(text)) {
+    EXPECT_TRUE(ends(*core::parse_int(line.substr(line.rfind(' ') + 1)))) << line;
+    ++checked;
+  }
+  EXPECT_EQ(checked, 2);
+}
+
+TEST(Launch, RunsLockstepItself) {
+  const CommandResult result = run(lockstep({"launch", "--nproc-per-node", "2", "--", "--version"}));
+  EXPECT_EQ(result.status.code, 0) << result.err;
+  EXPECT_NE(result.out.find("[rank 0] "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("[rank 1] "), std::string::npos) << result.out;
+  const CommandResult bare = run(lockstep({"launch", "--nproc-per-node", "2", "train", "clip", "--no-such-flag"}));
+  EXPECT_EQ(bare.status.code, 2) << bare.err;
+  EXPECT_NE(bare.err.find("failed first: exit code 2, usage error"), std::string::npos) << bare.err;
+}
+
+TEST(Launch, RefusalsAreClear) {
+  const Listener listener;
+  const std::string taken = std::to_string(listener.port);
+  const std::vector<std::tuple<Args, int, std::string>> cases{
+      {{"launch"}, 2, "nothing to start"},
+      {{"launch", "--nproc-per-node", "2", "--"}, 2, "nothing to start"},
+      {{"launch", "--nproc-per-node", "0", "--", "train"}, 2, "nproc-per-node"},
+      {{"launch", "--nproc-per-node", "x", "--", "train"}, 2, "nproc-per-node"},
+      {{"launch", "--nprocs-per-node", "2", "--", "train"}, 2, "nproc-per-node"},
+      {{"launch", "--nnodes", "2", "--", "train"}, 2, "--node-rank"},
+      {{"launch", "--nnodes", "2", "--node-rank", "0", "--", "train"}, 2, "--rdzv-endpoint"},
+      {{"launch", "--nnodes", "2", "--node-rank", "2", "--rdzv-endpoint", "h:1", "--", "train"}, 2, "[0, 2)"},
+      {{"launch", "--rdzv-endpoint", "head", "--", "train"}, 2, "HOST:PORT"},
+      {{"launch", "--rdzv-endpoint", "head:99999", "--", "train"}, 2, "HOST:PORT"},
+      {{"launch", "--max-restarts", "3", "--", "train"}, 2, "--resume latest"},
+      {{"launch", "--", "launch", "--", "train"}, 2, "cannot launch itself"},
+      {{"launch", "--program", "/no/such/program", "--"}, 6, "/no/such/program"},
+      {{"launch", "--master-port", taken, "--program", "/bin/true"}, 6, "port " + taken},
+  };
+  for (const auto& [args, code, text] : cases) {
+    const CommandResult result = run(lockstep(args));
+    EXPECT_EQ(result.status.shell_code(), code) << result.err;
+    EXPECT_NE(result.err.find(text), std::string::npos) << "expected '" << text << "' in: " << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST(Launch, PortsAreChosenBelowTheEphemeralOnes) {
+  std::set<std::string> ports;
+  for (int index = 0; index < 3; ++index) {
+    const std::string port(core::trim(run(launch({}, "echo $MASTER_PORT")).out));
+    const auto number = core::parse_int(port);
+    ASSERT_TRUE(number) << port;
+    EXPECT_TRUE(*number >= 20000 && *number < 32000) << port;
+    ports.insert(port);
+  }
+  EXPECT_GE(ports.size(), 2u);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,272 @@
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "commands/run_program.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/strings.h"
+
+namespace lockstep::testing {
+namespace {
+
+using core::Json;
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+void expect_narrow(const std::string& text) {
+  for (const std::string& line : core::split(text, "\n")) EXPECT_LE(line.size(), 80u) << line;
+}
+
+std::filesystem::path write_text(const core::TempDir& folder, const std::string& name, const std::string& text) {
+  std::ofstream(folder.path() / name) << text;
+  return folder.path() / name;
+}
+
+/// A folder with a copy of the program and, as its engine, a script that shows how it was started and exits with 42.
+class FakeEngine {
+ public:
+  FakeEngine() {
+    std::filesystem::copy_file(lockstep_program(), program());
+    const auto script = write_text(folder_, "lockstep-engine",
+                                   "#!/bin/sh\nfor word in \"$@\"; do echo \"arg=$word\"; done\necho \"path=$LD_LIBRARY_PATH\"\n"
+                                   "echo \"caller=${LOCKSTEP_CALLER_LD_LIBRARY_PATH-unset}\"\necho \"pid=$$\"\nexit 42\n");
+    chmod(script.c_str(), 0755);
+  }
+  std::string program() const { return folder_.path() / "lockstep"; }
+  std::filesystem::path path() const { return folder_.path(); }
+  /// A site-packages folder whose LibTorch states this version.
+  std::filesystem::path make_torch(const std::string& version) const {
+    const auto site = folder_.path() / "site";
+    std::filesystem::create_directories(site / "torch" / "lib");
+    std::filesystem::create_directories(site / "nvidia" / "nccl" / "lib");
+    for (const char* name : {"libtorch_cpu.so", "libtorch_cuda.so"}) std::ofstream(site / "torch" / "lib" / name) << "";
+    std::ofstream(site / "torch" / "version.py") << "__version__ = '" << version << "'\n";
+    return site;
+  }
+
+ private:
+  core::TempDir folder_;
+};
+
+/// The LibTorch release that the program was built for, or "" without an engine.
+std::string built_torch_release() {
+  const Json version = Json::parse(run_lockstep({"--version", "--json"}).out);
+  if (version["libtorch"].is_null()) return "";
+  return core::split(version["libtorch"].get<std::string>(), "+")[0];
+}
+
+TEST(OptionCommands, OverviewAndHelpAreNarrowAndComplete) {
+  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{{}, {"--help"}, {"help"}}) {
+    const ProgramResult result = run_lockstep(args);
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_TRUE(contains(result.out, "train clip"));
+    EXPECT_FALSE(contains(result.out, "sweep")) << "commands of later versions must not be listed";
+    EXPECT_EQ(result.err, "");
+    expect_narrow(result.out);
+  }
+  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{{"train", "--help"},
+                                                                                    {"train", "clip", "--help"},
+                                                                                    {"infer", "embed", "-h"},
+                                                                                    {"infer", "classify", "--help"},
+                                                                                    {"ckpt", "list", "--help"},
+                                                                                    {"ckpt", "export", "--help"},
+                                                                                    {"config", "--help"},
+                                                                                    {"config", "show", "--help"},
+                                                                                    {"config", "compare", "--help"},
+                                                                                    {"config", "reference", "--help"}}) {
+    const ProgramResult result = run_lockstep(args);
+    EXPECT_EQ(result.exit_code, 0) << core::join(args, " ") << result.err;
+    EXPECT_TRUE(contains(result.out, "Usage: lockstep " + args[0])) << core::join(args, " ");
+    expect_narrow(result.out);
+  }
+}
+
+TEST(OptionCommands, VersionNamesTheOldestCLibrary) {
+  const ProgramResult result = run_lockstep({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  const Json json = Json::parse(run_lockstep({"--version", "--json"}).out);
+  for (const char* key : {"version", "commit", "libtorch", "cuda", "nccl", "glibc_min"}) EXPECT_TRUE(json.contains(key)) << key;
+  const std::string glibc = json["glibc_min"];
+  EXPECT_EQ(glibc.substr(0, 2), "2.");
+  EXPECT_TRUE(contains(result.out, "glibc     " + glibc + " or newer"));
+  EXPECT_TRUE(contains(result.out, json["commit"].get<std::string>()));
+}
+
+TEST(OptionCommands, UsageErrorsEndWithTwo) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"sweep"}, "`lockstep sweep` is not in this version yet"},
+      {{"trian"}, "'trian' is no command\n  hint: did you mean `lockstep train`?"},
+      {{"train"}, "'train' needs another word"},
+      {{"train", "clip", "--bacth-size", "8"}, "--bacth-size is unknown to 'train clip'\n  hint: did you mean --batch-size?"},
+      {{"train", "clip", "--batch-size", "x"},
+       "--batch-size got 'x', expected an integer >= 1 and <= 1000000000 (samples per rank)"},
+      {{"train", "clip", "--horovod"}, "--horovod is not supported"},
+      {{"train", "clip"}, "there is nothing to do"},
+      {{"infer", "embed"}, "needs --images DIR or --texts FILE"},
+      {{"ckpt", "export", "x"}, "needs OUT"},
+      {{"config", "compare", "/a.toml"}, "needs SECOND.toml"},
+      {{"config", "compare", "/a.toml", "/b.toml"}, "recipe '/a.toml' does not exist"},
+      {{"config", "compare", "/a.toml", "/b.toml", "--for", "tarin"}, "--for got 'tarin'"},
+      {{"config", "show", "data"}, "has no recipe options"},
+  };
+  for (const auto& [args, message] : cases) {
+    const ProgramResult result = run_lockstep(args);
+    EXPECT_EQ(result.exit_code, 2) << core::join(args, " ");
+    EXPECT_EQ(result.err.rfind("lockstep: error: ", 0), 0u) << result.err;
+    EXPECT_TRUE(contains(result.err, message)) << result.err;
+    EXPECT_TRUE(contains(result.err, "\n  hint: ")) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST(OptionCommands, AnErrorIsLeftForTheLauncher) {
+  const core::TempDir folder;
+  const auto file = folder.path() / "error.json";
+  EXPECT_EQ(run_lockstep({"train", "clip", "--lr", "x"}, {{"TORCHELASTIC_ERROR_FILE", file.string()}}).exit_code, 2);
+  EXPECT_TRUE(contains(core::read_json_file(file)["message"]["message"], "--lr got 'x'"));
+}
+
+TEST(OptionCommands, ShowTellsWhereValuesComeFrom) {
+  const core::TempDir folder;
+  const auto recipe = write_text(folder, "r.toml", "# comment\nbatch-size = 32\nmodel = \"ViT-B-32\"\n");
+  const Json json =
+      Json::parse(run_lockstep({"config", "show", "--json", "--config", recipe.string(), "--batch_size", "16"}).out);
+  EXPECT_EQ(json["batch_size"], (Json{{"value", 16}, {"from", "command line"}}));
+  EXPECT_EQ(json["model"], (Json{{"value", "ViT-B-32"}, {"from", recipe.string() + ":3"}}));
+  EXPECT_EQ(json["beta2"], (Json{{"value", 0.98}, {"from", "from the model name"}}));
+  EXPECT_EQ(json["epochs"], (Json{{"value", 32}, {"from", "default"}}));
+  const ProgramResult text = run_lockstep({"config", "show", "train", "clip", "--epochs", "3"});
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_TRUE(contains(text.out, "command line\n"));
+}
+
+TEST(OptionCommands, CompareShowsWhatDiffers) {
+  const core::TempDir folder;
+  const auto first = write_text(folder, "a.toml", "batch-size = 32\nlr = 1e-3\n"),
+             second = write_text(folder, "b.toml", "batch_size = 64\nlr = 1e-3\n");
+  const Json json = Json::parse(run_lockstep({"config", "compare", first, second, "--json"}).out);
+  EXPECT_EQ(json, (Json{{"batch_size", {{"first", 32}, {"second", 64}}}}));
+  EXPECT_TRUE(contains(run_lockstep({"config", "compare", first, second}).out, "batch-size"));
+  EXPECT_TRUE(contains(run_lockstep({"config", "compare", first, first}).out, "same options"));
+}
+
+TEST(OptionCommands, TheReferenceInDocsIsCurrent) {
+  const ProgramResult result = run_lockstep({"config", "reference", "--format", "markdown"});
+  ASSERT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(contains(result.out, "--gather-with-grad"));
+  EXPECT_EQ(result.out, core::read_file(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/options.md"))
+      << "write it again: build/lockstep config reference --format markdown > docs/options.md";
+}
+
+TEST(OptionCommands, EveryRecipeInTheRepositoryIsRead) {
+  size_t num_recipes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(LOCKSTEP_SOURCE_DIR) + "/recipes")) {
+    if (entry.path().extension() != ".toml") continue;
+    ++num_recipes;
+    const ProgramResult result = run_lockstep({"config", "show", "--config", entry.path().string()});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  }
+  EXPECT_GT(num_recipes, 0u);
+}
+
+TEST(OptionCommands, DryRunComputesWithoutTensors) {
+  const EnvChanges alone = {{"RANK", std::nullopt}, {"WORLD_SIZE", std::nullopt}, {"SLURM_STEP_ID", std::nullopt}};
+  const std::vector<std::string> args = {"train",
+                                         "clip",
+                                         "--train-data",
+                                         "d-{0..9}.tar",
+                                         "--model",
+                                         "ViT-B-32",
+                                         "--train-num-samples",
+                                         "1000000",
+                                         "--batch-size",
+                                         "256",
+                                         "--accum-freq",
+                                         "2",
+                                         "--epochs",
+                                         "3",
+                                         "--dry-run",
+                                         "--world-size",
+                                         "8"};
+  std::vector<std::string> json_args = args;
+  json_args.emplace_back("--json");
+  const Json json = Json::parse(run_lockstep(json_args, alone).out);
+  EXPECT_EQ(json["world_size"], 8);
+  EXPECT_EQ(json["global_batch"], 4096);
+  EXPECT_EQ(json["steps_per_epoch"], 245);
+  EXPECT_EQ(json["total_steps"], 735);
+  EXPECT_EQ(json["parameters"], 151277313);
+  EXPECT_GE(json["gradient_bytes"], 151277313 * 4);
+  EXPECT_GT(json["gradient_buckets"], 10);
+  EXPECT_EQ(json["options"]["beta2"], 0.98);
+  const ProgramResult text = run_lockstep(args, alone);
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(contains(text.out, "4096 samples"));
+  std::vector<std::string> misfit = args;
+  misfit.insert(misfit.end(), {"--global-batch-size", "1000"});
+  EXPECT_EQ(run_lockstep(misfit, alone).exit_code, 2);
+}
+
+TEST(OptionCommands, AMissingEngineIsAnEnvironmentError) {
+  const FakeEngine fake;
+  std::filesystem::remove(fake.path() / "lockstep-engine");
+  const ProgramResult result = run_program({fake.program(), "ckpt", "export", "a", "b"});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_TRUE(contains(result.err, "lockstep-engine' is missing")) << result.err;
+}
+
+TEST(OptionCommands, UsageErrorsNeedNoEngine) {
+  const FakeEngine fake;
+  std::filesystem::remove(fake.path() / "lockstep-engine");
+  EXPECT_EQ(run_program({fake.program(), "ckpt", "export", "a", "a"}).exit_code, 2);
+  EXPECT_EQ(run_program({fake.program(), "train", "clip", "--help"}).exit_code, 0);
+}
+
+TEST(OptionCommands, TheEngineIsExecutedWithLibTorchOnItsPath) {
+  const std::string release = built_torch_release();
+  const FakeEngine fake;
+  const auto site = fake.make_torch(release.empty() ? "1.2.3" : release + "+cpu");
+  const std::string folders = (site / "torch" / "lib").string() + ":" + (site / "nvidia" / "nccl" / "lib").string();
+  for (const auto& torch_dir : {site, site / "torch"}) {
+    const ProgramResult result = run_program({fake.program(), "ckpt", "export", "a b", "c"},
+                                             {{"LOCKSTEP_TORCH_DIR", torch_dir.string()}, {"LD_LIBRARY_PATH", "/caller"},
+                                              {"LOCKSTEP_CALLER_LD_LIBRARY_PATH", std::nullopt}});
+    if (release.empty()) {  // a build without the engine cannot know which LibTorch fits
+      EXPECT_EQ(result.exit_code, 6);
+      continue;
+    }
+    EXPECT_EQ(result.exit_code, 42) << result.err;
+    EXPECT_TRUE(contains(result.out, "arg=ckpt\narg=export\narg=a b\narg=c\n")) << result.out;
+    EXPECT_TRUE(contains(result.out, "path=" + folders + ":/caller\n")) << result.out;
+    EXPECT_TRUE(contains(result.out, "caller=/caller\n")) << result.out;
+  }
+}
+
+TEST(OptionCommands, AnUnfittingLibTorchIsAnEnvironmentError) {
+  const FakeEngine fake;
+  const auto site = fake.make_torch("1.0.0");
+  const std::vector<std::string> args = {fake.program(), "ckpt", "export", "a", "b"};
+  const ProgramResult other = run_program(args, {{"LOCKSTEP_TORCH_DIR", site.string()}});
+  EXPECT_EQ(other.exit_code, 6);
+  EXPECT_TRUE(contains(other.err, "has version 1.0.0, expected")) << other.err;
+  const ProgramResult empty = run_program(args, {{"LOCKSTEP_TORCH_DIR", (fake.path() / "nowhere").string()}});
+  EXPECT_EQ(empty.exit_code, 6);
+  EXPECT_TRUE(contains(empty.err, "holds neither lib/libtorch_cpu.so nor torch/lib/libtorch_cpu.so")) << empty.err;
+}
+
+TEST(OptionCommands, LibTorchThatIsNowhereIsAnEnvironmentError) {
+  const FakeEngine fake;
+  // A real program without a run path stands in for the engine: what it links does not matter, it must not be started.
+  std::filesystem::copy_file("/bin/sh", fake.path() / "lockstep-engine", std::filesystem::copy_options::overwrite_existing);
+  const ProgramResult result = run_program(
+      {fake.program(), "ckpt", "export", "a", "b"},
+      {{"LOCKSTEP_TORCH_DIR", std::nullopt}, {"LD_LIBRARY_PATH", std::nullopt}, {"XDG_CACHE_HOME", fake.path().string()}});
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  EXPECT_TRUE(contains(result.err, "LibTorch (libtorch_cpu.so) is not found")) << result.err;
+}
+
+}  // namespace
+}  // namespace lockstep::testing

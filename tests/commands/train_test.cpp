@@ -1,0 +1,243 @@
+// `lockstep train clip` as users run it: real programs, real shards, tiny model.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "commands/run_program.h"
+#include "core/files.h"
+#include "core/hash.h"
+#include "core/json.h"
+#include "core/safetensors.h"
+#include "core/strings.h"
+#include "record/checkpoint_manifest.h"
+#include "record/reader.h"
+
+namespace lockstep::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTinyModel = R"({"embed_dim": 32,
+  "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8},
+  "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}})";
+
+/// 96 training pictures in 4 shards and 48 held-out ones, made once for all tests of this file.
+class TrainCommand : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    shared_ = new core::TempDir("lockstep_train");
+    std::ofstream(shared_->path() / "tiny.json") << kTinyModel;
+    const auto made = run_lockstep({"data", "make-shapes", (shared_->path() / "shapes").string(), "--samples", "96", "--val-samples", "48",
+                                    "--samples-per-shard", "24", "--image-size", "32", "--json"});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+    shapes_ = new core::Json(core::parse_json(made.out, "make-shapes"));
+  }
+  static void TearDownTestSuite() {
+    delete shapes_;
+    delete shared_;
+  }
+
+  std::vector<std::string> train_args(const std::string& name, std::vector<std::string> more = {}) const {
+    std::vector<std::string> args = {"train", "clip", "--train-data", shapes("train_shards"), "--model", (shared_->path() / "tiny.json").string(),
+                                     "--batch-size", "8", "--workers", "1", "--threads", "1", "--precision", "fp32", "--device", "cpu",
+                                     "--lr", "1e-3", "--warmup", "2", "--epochs", "2", "--log-every-n-steps", "1", "--logs",
+                                     logs_.path().string(), "--name", name};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
+  ProgramResult train(const std::string& name, std::vector<std::string> more = {}, const EnvChanges& changes = {}) const {
+    return run_lockstep(train_args(name, std::move(more)), changes, std::chrono::seconds(120));
+  }
+  ProgramResult train_on(int ranks, const std::string& name, std::vector<std::string> more = {}) const {
+    auto args = train_args(name, std::move(more));
+    args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
+    return run_lockstep(args, {}, std::chrono::seconds(180));
+  }
+  std::vector<double> losses(const std::string& name) const {
+    std::vector<double> values;
+    for (const auto& step : record::read_steps(logs_.path() / name).steps) values.push_back(step.loss);
+    return values;
+  }
+  static std::string shapes(const std::string& key) { return shapes_->at(key); }
+  fs::path newest_checkpoint(const std::string& name) const {
+    const auto entries = record::list_checkpoints(logs_.path() / name);
+    return entries.empty() ? fs::path() : entries.front().folder;
+  }
+
+  core::TempDir logs_{"lockstep_logs"};
+  static core::TempDir* shared_;
+  static core::Json* shapes_;
+};
+core::TempDir* TrainCommand::shared_ = nullptr;
+core::Json* TrainCommand::shapes_ = nullptr;
+
+TEST_F(TrainCommand, LeavesTheRunRecord) {
+  const auto done = train("run", {"--report-to", "tensorboard", "--val-data", shapes("val_shards"), "--zeroshot-data", shapes("heldout"),
+                                  "--classnames", shapes("class_names"), "--templates", shapes("templates"), "--zeroshot-frequency", "1"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const fs::path run = logs_.path() / "run";
+  for (const char* file : {"run.json", "steps.jsonl", "ranks.jsonl", "results.jsonl", "status.json", "out.log", "params.txt", "checkpoints", "tensorboard"})
+    EXPECT_TRUE(fs::exists(run / file)) << file;
+  std::ifstream lines(run / "steps.jsonl");
+  std::string line;
+  int64_t step = 0;
+  for (; std::getline(lines, line); ++step) {
+    const auto object = core::parse_json(line, "steps.jsonl");
+    EXPECT_EQ(object.at("step"), step);
+    for (const char* key : {"loss", "lr", "step_ms", "data_wait_ms", "samples", "samples_per_s"}) EXPECT_TRUE(object.contains(key)) << key;
+    EXPECT_EQ(object.at("samples"), 8);
+  }
+  EXPECT_EQ(step, 24);  // 96 pictures, 8 a step, 2 epochs
+  const auto results = core::read_file(run / "results.jsonl");
+  for (const char* metric : {"zeroshot-top1", "image_to_text_R@1", "text_to_image_R@10", "clip_val_loss"})
+    EXPECT_NE(results.find(metric), std::string::npos) << metric;
+  EXPECT_EQ(record::read_status(run).state, "finished");
+  EXPECT_NE(done.err.find("Train Epoch: 1 [96/96 (100%)]"), std::string::npos) << done.err;
+}
+
+TEST_F(TrainCommand, ExistingNameIsRefused) {
+  ASSERT_EQ(train("twice", {"--max-steps", "1"}).exit_code, 0);
+  const auto again = train("twice", {"--max-steps", "1"});
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_NE(again.err.find("--resume latest"), std::string::npos) << again.err;
+}
+
+TEST_F(TrainCommand, ResumeInMidEpochIsBitForBit) {
+  ASSERT_EQ(train("whole", {"--max-steps", "10"}).exit_code, 0);
+  ASSERT_EQ(train("parts", {"--max-steps", "5"}).exit_code, 0);
+  const auto resumed = train("parts", {"--max-steps", "10", "--resume", "latest"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  ASSERT_EQ(losses("whole").size(), 10u);
+  EXPECT_EQ(losses("whole"), losses("parts"));
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+    EXPECT_EQ(core::read_file(newest_checkpoint("whole") / file), core::read_file(newest_checkpoint("parts") / file)) << file;
+}
+
+TEST_F(TrainCommand, ResumeLatestWithoutCheckpointStartsFresh) {
+  const auto done = train("fresh", {"--max-steps", "1", "--resume", "latest"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_EQ(losses("fresh").size(), 1u);
+}
+
+TEST_F(TrainCommand, TwoRanksFollowOneRankWithTheSameGlobalBatch) {
+  const std::vector<std::string> more = {"--global-batch-size", "16", "--max-steps", "4", "--local-loss", "--gather-with-grad"};
+  const auto strip_batch = [](std::vector<std::string> args) {
+    const auto at = std::find(args.begin(), args.end(), "--batch-size");
+    args.erase(at, at + 2);
+    return args;
+  };
+  auto one = strip_batch(train_args("one", more)), two = strip_batch(train_args("two", more));
+  two.insert(two.begin(), {"launch", "--nproc-per-node", "2", "--"});
+  ASSERT_EQ(run_lockstep(one, {}, std::chrono::seconds(120)).exit_code, 0);
+  const auto pair = run_lockstep(two, {}, std::chrono::seconds(180));
+  ASSERT_EQ(pair.exit_code, 0) << pair.err;
+  const auto want = losses("one"), got = losses("two");
+  ASSERT_EQ(want.size(), 4u);
+  ASSERT_EQ(got.size(), 4u);
+  EXPECT_NE(want[0], want[3]);
+  for (size_t step = 0; step < 4; ++step) EXPECT_NEAR(got[step], want[step], 2e-5 * std::abs(want[step])) << step;
+  EXPECT_EQ(core::read_json_file(logs_.path() / "two/run.json").at("attempts")[0].at("world_size"), 2);
+}
+
+TEST_F(TrainCommand, TerminationSavesAndAsksForRequeue) {
+  auto args = train_args("term", {"--epochs", "100000"});
+  args.insert(args.begin(), {"/bin/sh", "-c",
+                             "\"$0\" \"$@\" & pid=$!; while [ \"$(wc -l < \"$STEPS\" 2>/dev/null || echo 0)\" -lt 3 ]; do sleep 0.05; done; "
+                             "kill -TERM $pid; wait $pid",
+                             lockstep_program()});
+  const auto stopped = run_program(args, {{"STEPS", (logs_.path() / "term/steps.jsonl").string()}}, std::chrono::seconds(120));
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
+  ASSERT_FALSE(newest_checkpoint("term").empty());
+  EXPECT_EQ(record::read_status(logs_.path() / "term").state, "stopped");
+  const int64_t saved_step = record::read_manifest(newest_checkpoint("term")).step;
+  EXPECT_EQ(train("term", {"--epochs", "100000", "--resume", "latest", "--max-steps", std::to_string(saved_step + 1)}).exit_code, 0);
+  EXPECT_EQ(static_cast<int64_t>(losses("term").size()), saved_step + 1);
+}
+
+TEST_F(TrainCommand, DamagedCheckpointFallsBackToTheOneBefore) {
+  ASSERT_EQ(train("damaged", {"--max-steps", "4", "--save-every-n-steps", "2"}).exit_code, 0);
+  const fs::path newest = newest_checkpoint("damaged");
+  std::string bytes = core::read_file(newest / "model.safetensors");
+  bytes[bytes.size() - 5] ^= 1;
+  core::write_file_atomic(newest / "model.safetensors", bytes);
+  const auto resumed = train("damaged", {"--max-steps", "5", "--resume", "latest"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("passed over"), std::string::npos) << resumed.err;
+  EXPECT_NE(resumed.err.find("after step 2"), std::string::npos) << resumed.err;
+}
+
+TEST_F(TrainCommand, DamagedDataEndsWithCodeFour) {
+  const auto missing = run_lockstep({"train", "clip", "--train-data", "/nonexistent/{00..03}.tar", "--model", (shared_->path() / "tiny.json").string(),
+                                     "--device", "cpu", "--train-num-samples", "32", "--logs", logs_.path().string(), "--name", "missing"});
+  EXPECT_EQ(missing.exit_code, 4) << missing.err;
+  EXPECT_NE(missing.err.find("/nonexistent/00.tar"), std::string::npos) << missing.err;
+
+  const fs::path cut = logs_.path() / "cut.tar";
+  const std::string whole = core::read_file(fs::path(shapes("heldout")).parent_path() / "train-000000.tar");
+  std::ofstream(cut, std::ios::binary) << whole.substr(0, whole.size() / 2);
+  const auto truncated = train("cut", {"--train-data", cut.string(), "--train-num-samples", "16"});
+  EXPECT_EQ(truncated.exit_code, 4) << truncated.err;
+  EXPECT_NE(truncated.err.find("cut.tar"), std::string::npos) << truncated.err;
+}
+
+TEST_F(TrainCommand, WrongWeightsAreListed) {
+  ASSERT_EQ(train("narrow", {"--max-steps", "1"}).exit_code, 0);
+  const fs::path wide = logs_.path() / "wide.json";
+  std::ofstream(wide) << core::replace_all(kTinyModel, "\"embed_dim\": 32", "\"embed_dim\": 48");
+  const auto done = train("wide", {"--model", wide.string(), "--pretrained", (newest_checkpoint("narrow") / "model.safetensors").string()});
+  EXPECT_NE(done.exit_code, 0);
+  EXPECT_NE(done.err.find("visual.proj"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("text_projection"), std::string::npos) << done.err;
+}
+
+TEST_F(TrainCommand, BatchThatExceedsTheDataIsRefused) {
+  const auto done = train("large", {"--batch-size", "1000"});
+  EXPECT_EQ(done.exit_code, 4) << done.err;
+  EXPECT_NE(done.err.find("--batch-size"), std::string::npos) << done.err;
+}
+
+TEST_F(TrainCommand, ARankThatDiesEndsTheOthersAndIsNamed) {
+  auto args = train_args("killed", {"--epochs", "100000"});
+  args.insert(args.begin(), {"/bin/sh", "-c",
+                             "\"$0\" launch --nproc-per-node 2 -- \"$@\" & pid=$!; "
+                             "while [ \"$(wc -l < \"$STEPS\" 2>/dev/null || echo 0)\" -lt 2 ]; do sleep 0.05; done; "
+                             "for p in $(pgrep -P $pid); do tr '\\0' '\\n' < /proc/$p/environ | grep -qx RANK=1 && kill -KILL $p; done; wait $pid",
+                             lockstep_program()});
+  const auto done = run_program(args, {{"STEPS", (logs_.path() / "killed/steps.jsonl").string()}}, std::chrono::seconds(120));
+  EXPECT_FALSE(done.timed_out);
+  EXPECT_NE(done.exit_code, 0);
+  EXPECT_NE(done.err.find("rank 1"), std::string::npos) << done.err;
+}
+
+TEST_F(TrainCommand, ExportAndEmbed) {
+  ASSERT_EQ(train("export", {"--max-steps", "2"}).exit_code, 0);
+  const fs::path pt = logs_.path() / "m.pt", safetensors = logs_.path() / "m.safetensors";
+  ASSERT_EQ(run_lockstep({"ckpt", "export", (logs_.path() / "export").string(), pt.string(), "--format", "openclip-pt"}).exit_code, 0);
+  ASSERT_EQ(run_lockstep({"ckpt", "convert", pt.string(), safetensors.string()}).exit_code, 0);
+  const core::SafetensorsFile original(newest_checkpoint("export") / "model.safetensors"), back(safetensors);
+  ASSERT_EQ(original.entries().size(), back.entries().size());
+  for (const auto& entry : original.entries())
+    EXPECT_EQ(core::xxh3_hex(entry.bytes), core::xxh3_hex(back.at(entry.name).bytes)) << entry.name;
+
+  std::ofstream(logs_.path() / "texts.txt") << "a photo of a red circle\na blue square\n";
+  const auto embed = [&](const fs::path& weights, const std::string& output) {
+    return run_lockstep({"infer", "embed", "--model", (shared_->path() / "tiny.json").string(), "--pretrained", weights.string(), "--device", "cpu",
+                         "--texts", (logs_.path() / "texts.txt").string(), "--images",
+                         fs::directory_iterator(shapes("heldout"))->path().string(), "--output", (logs_.path() / output).string()});
+  };
+  const auto first = embed(pt, "a.safetensors");
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  ASSERT_EQ(embed(safetensors, "b.safetensors").exit_code, 0);
+  EXPECT_EQ(core::read_file(logs_.path() / "a.safetensors").substr(200), core::read_file(logs_.path() / "b.safetensors").substr(200));
+  const core::SafetensorsFile features(logs_.path() / "a.safetensors");
+  EXPECT_EQ(features.at("text").shape, (std::vector<int64_t>{2, 32}));
+  const auto* values = reinterpret_cast<const float*>(features.at("text").bytes.data());
+  double squares = 0;
+  for (int e = 0; e < 32; ++e) squares += static_cast<double>(values[e]) * values[e];
+  EXPECT_NEAR(squares, 1.0, 1e-5);
+}
+
+}  // namespace
+}  // namespace lockstep::testing

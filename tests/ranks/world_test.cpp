@@ -1,0 +1,229 @@
+// Real processes over Gloo: they meet, work, and end in time with a clear message when one of them does not.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "comm/store.h"
+#include "comm/world.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "ranks/fault_process.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr std::chrono::seconds kStoreTimeout{20};
+constexpr std::chrono::seconds kGiveUp{60};  // a test that has not ended by then has found a hang
+
+struct JobSpec {
+  std::string scenario;
+  int num_ranks = 3;
+  bool launcher_serves = true;
+  int timeout_ms = 60000;
+  int join_timeout_ms = 30000;
+  std::vector<int> start{};      ///< Ranks to start; empty: all.
+  std::vector<int> never_end{};  ///< Ranks that hang on purpose and are killed when the others have ended.
+};
+
+struct RankEnd {
+  int exit_code = -1;  ///< 128 + signal for a killed process.
+  std::string output;
+};
+
+/// A port that was free a moment ago, for the rank that serves the store itself.
+uint16_t free_port() { return Store::serve(0, kStoreTimeout).port(); }
+
+pid_t start_rank(const JobSpec& job, int rank, uint16_t port, int attempt, const std::filesystem::path& output) {
+  return tests::spawn_rank({job.scenario, std::to_string(rank), std::to_string(job.num_ranks), std::to_string(port),
+                            job.launcher_serves ? "launcher" : "rank0", std::to_string(attempt), std::to_string(job.timeout_ms),
+                            std::to_string(job.join_timeout_ms)},
+                           output);
+}
+
+/// Runs the ranks of a job to their end.
+std::map<int, RankEnd> run_job(const JobSpec& job, uint16_t port, int attempt = 0) {
+  const core::TempDir folder("world");
+  const auto output_of = [&](size_t i) { return folder.path() / fmt::format("{}.txt", i); };
+  std::vector<int> ranks = job.start;
+  for (int rank = 0; job.start.empty() && rank < job.num_ranks; ++rank) ranks.push_back(rank);
+  std::vector<pid_t> pids;
+  for (size_t i = 0; i < ranks.size(); ++i) pids.push_back(start_rank(job, ranks[i], port, attempt, output_of(i)));
+  const auto hangs_on_purpose = [&](int rank) {
+    return std::find(job.never_end.begin(), job.never_end.end(), rank) != job.never_end.end();
+  };
+  std::map<int, RankEnd> ends;
+  const auto deadline = std::chrono::steady_clock::now() + kGiveUp;
+  const auto reap = [&](size_t i, bool kill_it) {
+    int status = 0;
+    pid_t ended = 0;
+    while (!kill_it && (ended = waitpid(pids[i], &status, WNOHANG)) == 0) {
+      if (std::chrono::steady_clock::now() > deadline) kill_it = true;
+      else std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    if (kill_it) {
+      kill(pids[i], SIGKILL);
+      ended = waitpid(pids[i], &status, 0);
+    }
+    ASSERT_EQ(ended, pids[i]);
+    ends[ranks[i]] = {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+                      .output = core::read_file(output_of(i))};
+  };
+  for (size_t i = 0; i < ranks.size(); ++i)
+    if (!hangs_on_purpose(ranks[i])) reap(i, false);
+  for (size_t i = 0; i < ranks.size(); ++i)
+    if (hangs_on_purpose(ranks[i])) reap(i, true);
+  return ends;
+}
+
+std::map<int, RankEnd> run_job(const JobSpec& job) {
+  if (!job.launcher_serves) return run_job(job, free_port());
+  const Store store = Store::serve(0, kStoreTimeout);  // as torchrun's agent does
+  return run_job(job, store.port());
+}
+
+void expect_end(const std::map<int, RankEnd>& ends, int rank, ExitCode code, const std::vector<std::string>& texts) {
+  const RankEnd& end = ends.at(rank);
+  EXPECT_EQ(end.exit_code, static_cast<int>(code)) << "rank " << rank << ": " << end.output;
+  for (const auto& text : texts)
+    EXPECT_NE(end.output.find(text), std::string::npos) << "rank " << rank << " misses '" << text << "': " << end.output;
+}
+
+TEST(World, ProcessesMeetAndWorkWhoeverServesTheStore) {
+  for (const bool launcher_serves : {true, false})
+    for (const auto& [rank, end] : run_job({.scenario = "good", .launcher_serves = launcher_serves}))
+      EXPECT_EQ(end.exit_code, 0) << end.output;
+}
+
+TEST(World, ARestartedJobMeetsAgainInTheSameStore) {
+  const Store store = Store::serve(0, kStoreTimeout);
+  for (int attempt = 0; attempt < 2; ++attempt)
+    for (const auto& [rank, end] : run_job({.scenario = "good", .num_ranks = 2}, store.port(), attempt))
+      EXPECT_EQ(end.exit_code, 0) << end.output;
+}
+
+TEST(World, MeshGroupsSumOverTheirOwnRanksOnly) {
+  const auto ends = run_job({.scenario = "mesh", .num_ranks = 4, .launcher_serves = false});
+  ASSERT_EQ(ends.size(), 4u);
+  for (const auto& [rank, end] : ends) EXPECT_EQ(end.exit_code, 0) << end.output;
+}
+
+TEST(World, OneRankMeetsNobody) {
+  World world = World::join({}, {});
+  EXPECT_EQ(world.size(), 1);
+  EXPECT_EQ(world.comm().gather_strings("x"), std::vector<std::string>{"x"});
+  Mesh mesh = world.mesh(plan::MeshLayout(1, {.pp = 1, .dp = 1, .tp = 1}));
+  EXPECT_EQ(mesh.dp().axis(), "dp");
+  EXPECT_THROW(World::join({}, {.backend = "mpi"}), UsageError);
+  EXPECT_THROW(World::join({}, {.backend = "nccl"}), UsageError);
+}
+
+TEST(WorldFaults, SurvivorsOfAKilledRankNameIt) {
+  const auto ends = run_job({.scenario = "kill"});
+  EXPECT_EQ(ends.at(1).exit_code, 128 + SIGKILL);
+  for (const int rank : {0, 2})
+    expect_end(ends, rank, ExitCode::kCommunication,
+               {"all_reduce #4", "axis 'world' (ranks 0,1,2)", "rank 1 (pid", "does not answer any more"});
+}
+
+TEST(WorldFaults, ARankThatHangsIsNamedAfterTheTimeLimit) {
+  const auto ends = run_job({.scenario = "stop", .timeout_ms = 3000, .never_end = {1}});
+  for (const int rank : {0, 2})
+    expect_end(ends, rank, ExitCode::kCommunication, {"all_reduce #4", "rank 1 (pid", "does not answer any more"});
+}
+
+TEST(WorldFaults, ALivingRankThatDoesNotComeIsNamed) {
+  const auto ends = run_job({.scenario = "absent", .timeout_ms = 3000, .never_end = {1}});
+  for (const int rank : {0, 2})
+    expect_end(ends, rank, ExitCode::kCommunication,
+               {"all_reduce #4", "rank 1 (pid", "did not come (its last call on this axis: all_reduce #3"});
+}
+
+TEST(WorldFaults, TheErrorOfARankIsPassedOn) {
+  for (const auto* scenario : {"throw", "throw0"}) {
+    const auto ends = run_job({.scenario = scenario, .launcher_serves = false});
+    const int odd = scenario == std::string("throw") ? 1 : 0;
+    expect_end(ends, odd, ExitCode::kData, {"data: shard 7 is short"});
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == odd) continue;
+      expect_end(ends, rank, ExitCode::kCommunication, {fmt::format("rank {} (pid", odd), "failed: data: shard 7 is short"});
+    }
+  }
+}
+
+TEST(WorldFaults, ARankWithWorkUnderWayEndsAtOnceWithItsOwnError) {
+  const auto ends = run_job({.scenario = "throw_pending", .never_end = {0, 2}});  // nobody comes to its all_reduce
+  expect_end(ends, 1, ExitCode::kData, {"data: shard 7 is short"});
+}
+
+TEST(WorldFaults, AnErrorReachesRanksThatWaitInOtherGroups) {
+  const auto ends = run_job({.scenario = "chain", .num_ranks = 4, .launcher_serves = false});
+  expect_end(ends, 3, ExitCode::kData, {"data: shard 7 is short"});
+  for (const int rank : {0, 1, 2}) expect_end(ends, rank, ExitCode::kCommunication, {"rank 3 (pid", "data: shard 7 is short"});
+}
+
+TEST(WorldFaults, ARankThatLeavesEarlyIsNamed) {
+  const auto ends = run_job({.scenario = "leave"});
+  EXPECT_EQ(ends.at(1).exit_code, 0);
+  for (const int rank : {0, 2})
+    expect_end(ends, rank, ExitCode::kCommunication, {"all_reduce #4", "rank 1 (pid", "has left the job"});
+}
+
+TEST(WorldFaults, SurvivorsOfTheStoresProcessSaySo) {
+  const auto killed = run_job({.scenario = "kill0", .launcher_serves = false});
+  for (const int rank : {1, 2})
+    expect_end(killed, rank, ExitCode::kCommunication, {"all_reduce #4", "served by rank 0 does not answer"});
+  const auto stopped = run_job({.scenario = "stop0", .launcher_serves = false, .timeout_ms = 3000, .never_end = {0}});
+  for (const int rank : {1, 2})
+    expect_end(stopped, rank, ExitCode::kCommunication, {"all_reduce #4", "served by rank 0 does not answer"});
+}
+
+TEST(WorldFaults, CheckedCollectivesRefuseAMismatch) {
+  for (const auto& [rank, end] : run_job({.scenario = "mismatch"}))
+    EXPECT_NE(end.output.find("all_reduce #1"), std::string::npos) << end.output;
+  const auto ends = run_job({.scenario = "mismatch", .num_ranks = 2});
+  for (const int rank : {0, 1})
+    expect_end(ends, rank, ExitCode::kCommunication, {"Detected mismatch between collectives on ranks"});
+}
+
+TEST(WorldFaults, MissingRanksAreNamed) {
+  const auto ends = run_job({.scenario = "good", .num_ranks = 4, .join_timeout_ms = 1500, .start = {0, 2}});
+  for (const int rank : {0, 2})
+    expect_end(ends, rank, ExitCode::kCommunication, {"not all 4 ranks came within 1 s: missing rank 1,3"});
+}
+
+TEST(WorldFaults, APortInUseNamesItsOwner) {
+  const Store other = Store::serve(0, kStoreTimeout);
+  const auto ends = run_job({.scenario = "good", .launcher_serves = false, .start = {0}}, other.port());
+  expect_end(ends, 0, ExitCode::kEnvironment,
+             {fmt::format("cannot open port {}", other.port()), fmt::format("in use by pid {}", getpid()), "hint: "});
+}
+
+TEST(WorldFaults, AStoreThatIsNotThereIsNamed) {
+  const auto ends = run_job({.scenario = "good", .launcher_serves = false, .join_timeout_ms = 1000, .start = {1}}, free_port());
+  expect_end(ends, 1, ExitCode::kCommunication, {"rank 1 cannot reach the job's store at 127.0.0.1:", "served by rank 0"});
+}
+
+TEST(WorldFaults, TwoProcessesOfOneRankAreRefused) {
+  const Store store = Store::serve(0, kStoreTimeout);
+  Store claims = store.under("attempt_0");
+  claims.add("claims/1", 1);
+  const auto ends = run_job({.scenario = "good", .num_ranks = 2, .start = {1}}, store.port());
+  expect_end(ends, 1, ExitCode::kCommunication, {"two processes say that they are rank 1 of 2"});
+}
+
+TEST(WorldFaults, AnotherWorldSizeThanRankZeroIsRefused) {
+  const Store store = Store::serve(0, kStoreTimeout);
+  Store keys = store.under("attempt_0");
+  keys.set("world_size", "8");
+  const auto ends = run_job({.scenario = "good", .num_ranks = 2, .start = {1}}, store.port());
+  expect_end(ends, 1, ExitCode::kCommunication, {"rank 1 was told of 2 ranks, rank 0 of 8"});
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,109 @@
+#include "comm/store.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "comm/local_address.h"
+#include "comm/recorder.h"
+#include "comm/store_progress.h"
+#include "core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr std::chrono::seconds kTimeout{20};
+
+TEST(Store, PrefixesKeepNamesApart) {
+  for (const bool is_tcp : {false, true}) {
+    const Store store = is_tcp ? Store::serve(0, kTimeout) : Store::in_process();
+    Store a = store.under("a"), b = store.under("b"), other = a.another_connection();
+    a.set("key", "of a");
+    b.set("key", "of b");
+    EXPECT_EQ(other.get("key", kTimeout), "of a");
+    EXPECT_EQ(b.get("key", kTimeout), "of b");
+    EXPECT_FALSE(a.has("nothing"));
+    EXPECT_EQ(a.add("count", 2), 2);
+    EXPECT_EQ(other.add("count", 3), 5);
+    a.set("second", "");
+    EXPECT_EQ(a.get_all({"key", "second"}), (std::vector<std::string>{"of a", ""}));
+    EXPECT_THROW(a.get("nothing", std::chrono::milliseconds(20)), std::exception);
+  }
+}
+
+TEST(Store, ConnectsToAServedOneAndNamesTheOwnerOfItsPort) {
+  const Store served = Store::serve(0, kTimeout);
+  ASSERT_NE(served.port(), 0);
+  Store client = Store::connect({.host = "127.0.0.1", .port = served.port()}, kTimeout);
+  client.set("x", "1");
+  EXPECT_TRUE(served.another_connection().has("x"));
+  EXPECT_EQ(port_owner(served.port()).find(fmt::format("pid {} (", getpid())), 0u) << port_owner(served.port());
+  try {
+    Store::serve(served.port(), kTimeout);
+    FAIL() << "a port in use was opened";
+  } catch (const EnvironmentError& error) {
+    EXPECT_NE(std::string(error.what()).find(fmt::format("in use by pid {}", getpid())), std::string::npos) << error.what();
+    EXPECT_NE(error.hint().find("--master-port"), std::string::npos);
+  }
+}
+
+TEST(Store, AFreePortHasNoOwner) {
+  const uint16_t port = Store::serve(0, kTimeout).port();  // closed again
+  EXPECT_EQ(port_owner(port), "");
+}
+
+TEST(Progress, OneFailureIsHeardByAll) {
+  const Store store = Store::in_process();
+  StoreProgress::Config config{.rank = 0, .host = "a", .store_name = "here", .interval = std::chrono::milliseconds(10)};
+  StoreProgress first(store.another_connection(), config);
+  config.rank = 1;
+  config.host = "b";
+  StoreProgress second(store.another_connection(), config);
+  const CallMark mark{.axis = "dp", .kind = "all_gather", .sequence = 1, .bytes = 8};
+  first.begin(mark);
+  const std::string behind = first.diagnose(mark, {0, 1});
+  EXPECT_NE(behind.find("rank 1 (pid"), std::string::npos) << behind;
+  EXPECT_NE(behind.find("did not come"), std::string::npos) << behind;
+  EXPECT_EQ(first.failure_elsewhere(), "");
+  EXPECT_TRUE(second.close("failed", "data: shard 7 is short"));
+  Store reader = store.another_connection();
+  EXPECT_NE(reader.get("first_failure", kTimeout).find("rank 1"), std::string::npos);
+  const std::string failed = first.diagnose(mark, {0, 1});  // takes several beats
+  EXPECT_NE(failed.find("failed: data: shard 7 is short"), std::string::npos) << failed;
+  EXPECT_NE(first.failure_elsewhere().find("rank 1 (pid"), std::string::npos);
+}
+
+TEST(LocalAddress, IsNoLoopbackAddress) {
+  std::string address;
+  try {
+    address = address_towards("127.0.0.1", 29500);
+  } catch (const EnvironmentError& error) {
+    GTEST_SKIP() << "no network interface besides the loopback: " << error.what();
+  }
+  in6_addr parsed{};
+  EXPECT_TRUE(inet_pton(AF_INET, address.c_str(), &parsed) == 1 || inet_pton(AF_INET6, address.c_str(), &parsed) == 1) << address;
+  EXPECT_NE(address.substr(0, 4), "127.");
+  EXPECT_NE(address, "::1");
+  EXPECT_EQ(address_towards("no.such.host.invalid", 1), address);
+}
+
+TEST(Recorder, AddsUpByAxisKindAndSize) {
+  Recorder recorder;
+  recorder.add_call("dp", "all_reduce", 100);
+  recorder.add_call("dp", "all_reduce", 100);
+  recorder.add_call("tp", "all_gather", 50);
+  recorder.add_time("dp", "all_reduce", 100, 3.0, 1.0);
+  const auto entries = recorder.snapshot();
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].axis, "dp");
+  EXPECT_EQ(entries[0].count, 2);
+  EXPECT_EQ(entries[0].num_waited, 1);
+  EXPECT_EQ(entries[0].total_ms, 3.0);
+  EXPECT_EQ(entries[1].kind, "all_gather");
+  EXPECT_EQ(recorder.blocked_ms(), 1.0);
+  recorder.clear();
+  EXPECT_TRUE(recorder.snapshot().empty());
+}
+
+}  // namespace
+}  // namespace lockstep::comm

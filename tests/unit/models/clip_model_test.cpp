@@ -1,0 +1,295 @@
+#include "models/clip/clip_model.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+
+#include "core/json.h"
+#include "models/clip/vision_transformer.h"
+#include "models/contrastive_task.h"
+#include "nn/init.h"
+#include "support/tensor_golden.h"
+
+namespace lockstep::models {
+namespace {
+
+using ::lockstep::testing::expect_close;
+using ::lockstep::testing::golden_metadata;
+using ::lockstep::testing::load_golden;
+using ::lockstep::testing::relative_difference;
+using ::lockstep::testing::TensorMap;
+
+// Measured against the golden files: features and logits 4e-7, gradients 3e-6 of the largest absolute value (order of sums in fp32).
+constexpr double kForwardTolerance = 4e-6, kGradientTolerance = 3e-5;
+
+/// A case under tests/golden/clip, or the path of a file of the same layout.
+std::string file_of(const std::string& golden) { return golden.ends_with(".safetensors") ? golden : "clip/" + golden + ".safetensors"; }
+
+spec::ClipShape golden_shape(const std::string& golden) { return spec::parse_clip_shape(golden_metadata(file_of(golden), "config"), golden); }
+
+std::vector<nn::NamedTensor> all_tensors(nn::Module& module) {
+  std::vector<nn::NamedTensor> tensors = module.named_parameters();
+  for (auto& buffer : module.named_buffers()) tensors.push_back(buffer);
+  return tensors;
+}
+
+std::unique_ptr<ClipModel> golden_model(const std::string& golden, const TensorMap& tensors, const ClipModelOptions& options = {}) {
+  auto model = std::make_unique<ClipModel>(golden_shape(golden), options);
+  for (auto& entry : all_tensors(*model)) entry.tensor->detach().copy_(tensors.at("param/" + entry.name));
+  return model;
+}
+
+at::Tensor golden_image(const TensorMap& tensors) { return tensors.at("input/image").to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast); }
+
+/// Plain symmetric cross-entropy, or the sigmoid loss where the model has a bias.
+at::Tensor loss_of(ClipModel& model, const at::Tensor& logits) {
+  const int64_t batch = logits.size(0);
+  if (model.logit_bias() != nullptr) return -at::log_sigmoid((2 * at::eye(batch) - 1) * logits).sum() / batch;
+  const at::Tensor labels = at::arange(batch);
+  return (at::cross_entropy_loss(logits, labels) + at::cross_entropy_loss(logits.t(), labels)) / 2;
+}
+
+struct Pass {
+  at::Tensor image, text, logits, loss;
+};
+
+Pass run(ClipModel& model, const at::Tensor& image, const at::Tensor& text) {
+  Pass pass{normalise_rows(model.encode_image(image)), normalise_rows(model.encode_text(text)), {}, {}};
+  pass.logits = model.logit_scale().exp() * pass.image.mm(pass.text.t());
+  if (model.logit_bias() != nullptr) pass.logits = pass.logits + *model.logit_bias();
+  pass.loss = loss_of(model, pass.logits);
+  return pass;
+}
+
+class ClipGolden : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ClipGolden, ParametersAreListedAndNamedAsInOpenClip) {
+  ClipModel model(golden_shape(GetParam()), {});
+  size_t next_parameter = 0;
+  std::vector<nn::NamedTensor> parameters = model.named_parameters();
+  std::vector<std::string> decayed;
+  for (const spec::ParamSpec& spec : model.param_specs()) {
+    if (spec.weight_decay) decayed.push_back(spec.name);
+    if (spec.is_buffer) continue;
+    ASSERT_LT(next_parameter, parameters.size());
+    EXPECT_EQ(parameters[next_parameter].name, spec.name);
+    EXPECT_EQ(parameters[next_parameter].tensor->sizes(), at::IntArrayRef(spec.shape)) << spec.name;
+    EXPECT_TRUE(parameters[next_parameter].tensor->requires_grad());
+    ++next_parameter;
+  }
+  EXPECT_EQ(next_parameter, parameters.size());
+  EXPECT_EQ(model.named_buffers().size(), model.param_specs().size() - parameters.size());
+  const auto order = core::parse_json(golden_metadata(file_of(GetParam()), "state_dict_order"), "golden").get<std::vector<std::string>>();
+  EXPECT_EQ(spec::openclip_state_dict_order(model.shape()), order);
+  auto openclip_decayed = core::parse_json(golden_metadata(file_of(GetParam()), "decayed"), "golden").get<std::vector<std::string>>();
+  std::sort(decayed.begin(), decayed.end());
+  std::sort(openclip_decayed.begin(), openclip_decayed.end());
+  EXPECT_EQ(decayed, openclip_decayed);
+}
+
+TEST_P(ClipGolden, EvaluationEqualsOpenClip) {
+  const TensorMap golden = load_golden(file_of(GetParam()));
+  auto model = golden_model(GetParam(), golden);
+  model->set_training(false);
+  const at::NoGradGuard no_gradients;
+  expect_close(normalise_rows(model->encode_image(golden_image(golden))), golden.at("output/eval_image"), kForwardTolerance, "image");
+  expect_close(normalise_rows(model->encode_text(golden.at("input/text"))), golden.at("output/eval_text"), kForwardTolerance, "text");
+}
+
+void expect_training_equals_openclip(const char* name, const ClipModelOptions& options) {
+  const TensorMap golden = load_golden(file_of(name));
+  auto model = golden_model(name, golden, options);
+  const Pass pass = run(*model, golden_image(golden), golden.at("input/text"));
+  expect_close(pass.image, golden.at("output/train_image"), kForwardTolerance, "image");
+  expect_close(pass.text, golden.at("output/train_text"), kForwardTolerance, "text");
+  expect_close(pass.logits, golden.at("output/logits"), kForwardTolerance, "logits");
+  expect_close(pass.loss, golden.at("output/loss"), kForwardTolerance, "loss");
+  pass.loss.backward();
+  size_t num_compared = 0;
+  for (auto& entry : model->named_parameters()) {
+    const auto reference = golden.find("grad/" + entry.name);
+    if (reference == golden.end()) continue;
+    // Keys shift all scores of a query alike, so the gradient of their bias is rounding noise: no reference.
+    if (entry.name.ends_with("k_proj.bias")) continue;
+    expect_close(entry.tensor->grad(), reference->second, kGradientTolerance, entry.name);
+    ++num_compared;
+  }
+  EXPECT_GT(num_compared, 20u);
+  for (auto& entry : model->named_buffers()) {
+    if (entry.name.ends_with("num_batches_tracked")) {
+      EXPECT_TRUE(entry.tensor->equal(golden.at("after/" + entry.name)));
+    } else {
+      expect_close(*entry.tensor, golden.at("after/" + entry.name), kForwardTolerance, entry.name);
+    }
+  }
+}
+
+TEST_P(ClipGolden, TrainingEqualsOpenClip) { expect_training_equals_openclip(GetParam(), {}); }
+TEST_P(ClipGolden, TrainingWithCheckpointingEqualsOpenClip) { expect_training_equals_openclip(GetParam(), {.grad_checkpointing = true}); }
+TEST_P(ClipGolden, TrainingWithoutShortcutsEqualsOpenClip) { expect_training_equals_openclip(GetParam(), {.exact_shortcuts = false}); }
+
+// bf16 carries 8 bits: sums in another order differ by a few units in the last place, 2^-9 each.
+TEST_P(ClipGolden, LowPrecisionFollowsOpenClip) {
+  const TensorMap golden = load_golden(file_of(GetParam()));
+  if (golden_shape(GetParam()).vision.layer_scale) {
+    EXPECT_FALSE(golden.contains("output/bf16_image"));  // OpenCLIP cannot run it
+    return;
+  }
+  const at::NoGradGuard no_gradients;
+  for (const bool pure : {false, true}) {
+    SCOPED_TRACE(pure ? "pure_bf16" : "bf16");
+    const std::string label = pure ? "output/pure_bf16" : "output/bf16";
+    for (const bool exact_shortcuts : {false, true}) {
+      auto model = golden_model(GetParam(), golden, {.exact_shortcuts = exact_shortcuts});
+      nn::cast_parameters(*model, model->param_specs(), at::kBFloat16, /*keep_fp32=*/!pure);
+      model->set_training(false);
+      expect_close(normalise_rows(model->encode_image(golden.at("input/image"))), golden.at(label + "_image"), 0.02, "image");
+      expect_close(normalise_rows(model->encode_text(golden.at("input/text"))), golden.at(label + "_text"), 0.02, "text");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ClipGolden, ::testing::Values("vit", "vit_quickgelu", "vit_one_block", "resnet"),
+                         [](const auto& entry) { return std::string(entry.param); });
+
+/// Features and gradients of two models with equal parameters on equal input.
+void expect_equal_passes(ClipModel& a, ClipModel& b, const at::Tensor& image, const at::Tensor& text, double tolerance) {
+  const Pass pass_a = run(a, image, text), pass_b = run(b, image, text);
+  expect_close(pass_a.image, pass_b.image, tolerance, "image");
+  expect_close(pass_a.text, pass_b.text, tolerance, "text");
+  pass_a.loss.backward();
+  pass_b.loss.backward();
+  auto parameters_a = a.named_parameters(), parameters_b = b.named_parameters();
+  ASSERT_EQ(parameters_a.size(), parameters_b.size());
+  for (size_t i = 0; i < parameters_a.size(); ++i) {
+    if (parameters_a[i].name.ends_with("k_proj.bias")) continue;
+    expect_close(parameters_a[i].tensor->grad(), parameters_b[i].tensor->grad(), tolerance, parameters_a[i].name);
+  }
+}
+
+TEST(ClipModel, ShortcutsChangeNeitherFeaturesNorGradients) {
+  for (const char* name : {"vit", "vit_quickgelu", "resnet"}) {
+    SCOPED_TRACE(name);
+    const TensorMap golden = load_golden(file_of(name));
+    auto with = golden_model(name, golden, {.exact_shortcuts = true}), without = golden_model(name, golden, {.exact_shortcuts = false});
+    expect_equal_passes(*with, *without, golden_image(golden), golden.at("input/text"), kGradientTolerance);
+  }
+}
+
+TEST(ClipModel, CheckpointingIsBitExact) {
+  const TensorMap golden = load_golden(file_of("vit"));
+  auto with = golden_model("vit", golden, {.grad_checkpointing = true}), without = golden_model("vit", golden);
+  expect_equal_passes(*with, *without, golden_image(golden), golden.at("input/text"), 0.0);
+}
+
+/// Relative errors of a file of big weights that ref/compare_big_models.py made, one "measured: NAME ERROR" line each.
+TEST(ClipModel, BigModelEqualsOpenClip) {
+  const char* path = std::getenv("LOCKSTEP_BIG_CLIP");
+  if (path == nullptr) GTEST_SKIP() << "run by ref/compare_big_models.py";
+  const TensorMap golden = load_golden(path);
+  auto model = golden_model(path, golden);
+  const Pass pass = run(*model, golden_image(golden), golden.at("input/text"));
+  pass.loss.backward();
+  const auto report = [](const std::string& what, const at::Tensor& actual, const at::Tensor& expected, double tolerance) {
+    expect_close(actual, expected, tolerance, what);
+    std::cout << fmt::format("measured: {} {:.3g}\n", what, relative_difference(actual, expected));
+  };
+  report("image_features", pass.image, golden.at("output/train_image"), 1e-4);
+  report("text_features", pass.text, golden.at("output/train_text"), 1e-4);
+  report("logits", pass.logits, golden.at("output/logits"), 1e-4);
+  report("loss", pass.loss, golden.at("output/loss"), 1e-4);
+  std::vector<at::Tensor> actual, expected;
+  for (auto& entry : model->named_parameters()) {
+    actual.push_back(entry.tensor->grad().flatten());
+    expected.push_back(golden.at("grad/" + entry.name).flatten());
+  }
+  report("gradients", at::cat(actual), at::cat(expected), 1e-3);
+  model->set_training(false);
+  for (auto& entry : model->named_buffers()) entry.tensor->copy_(golden.at("param/" + entry.name));
+  const at::NoGradGuard no_gradients;
+  report("image_features_evaluation", normalise_rows(model->encode_image(golden_image(golden))), golden.at("output/eval_image"), 1e-4);
+}
+
+TEST(ClipModel, ShorterTextGivesTheSameFeatures) {
+  const TensorMap golden = load_golden(file_of("vit"));
+  auto model = golden_model("vit", golden, {.exact_shortcuts = false});
+  const at::Tensor text = golden.at("input/text");
+  const at::Tensor ids = text.to(at::kInt).contiguous();
+  const int64_t used = used_text_length({ids.const_data_ptr<int32_t>(), static_cast<size_t>(ids.numel())}, ids.size(1));
+  EXPECT_EQ(used, 10);
+  expect_close(model->encode_text(text.narrow(1, 0, used)), model->encode_text(text), kForwardTolerance, "text");
+}
+
+TEST(ClipModel, EndOfTextIsTheFirstLargestId) {
+  const TensorMap golden = load_golden(file_of("vit"));
+  auto model = golden_model("vit", golden);
+  at::Tensor repeated = golden.at("input/text").clone();
+  repeated.narrow(1, 10, 2).fill_(repeated.max().item<int64_t>());
+  expect_close(model->encode_text(repeated), model->encode_text(golden.at("input/text")), kForwardTolerance, "text");
+}
+
+TEST(ClipModel, CachePassLeavesRunningStatisticsAlone) {
+  const TensorMap golden = load_golden(file_of("resnet"));
+  auto model = golden_model("resnet", golden);
+  model->set_context({.updates_statistics = false});
+  const at::Tensor quiet = model->encode_image(golden_image(golden));
+  for (auto& entry : model->named_buffers()) EXPECT_TRUE(entry.tensor->equal(golden.at("param/" + entry.name).to(entry.tensor->scalar_type()))) << entry.name;
+  model->set_context({.updates_statistics = true});
+  EXPECT_TRUE(model->encode_image(golden_image(golden)).equal(quiet));
+  for (auto& entry : model->named_buffers()) EXPECT_FALSE(entry.tensor->equal(golden.at("param/" + entry.name).to(entry.tensor->scalar_type()))) << entry.name;
+}
+
+TEST(ClipModel, WrongImageSizeIsRefused) {
+  const TensorMap golden = load_golden(file_of("vit"));
+  auto model = golden_model("vit", golden);
+  EXPECT_THROW(model->encode_image(at::zeros({2, 3, 40, 40})), Error);
+}
+
+TEST(PatchDropout, KeepsDistinctPatchesEvenlyAndByKey) {
+  const at::Tensor kept = kept_patches(4000, 16, 0.7, 11);
+  ASSERT_EQ(kept.sizes(), at::IntArrayRef({4000, 4}));  // floor(16 x 0.3)
+  EXPECT_TRUE((kept.diff(1, 1) > 0).all().item<bool>());
+  const at::Tensor counts = kept.flatten().bincount({}, 16).to(at::kDouble);
+  ASSERT_EQ(counts.numel(), 16);
+  // Each patch is kept with probability 1/4: 1000 of 4000, deviation 27.
+  EXPECT_LT((counts - 1000).abs().max().item<double>(), 5 * 27.4);
+  EXPECT_TRUE(kept_patches(4000, 16, 0.7, 11).equal(kept));
+  EXPECT_FALSE(kept_patches(4000, 16, 0.7, 12).equal(kept));
+  EXPECT_FALSE(kept[0].equal(kept[1]) && kept[1].equal(kept[2]));
+  EXPECT_EQ(kept_patches(1, 4, 0.9, 1).size(1), 1);
+}
+
+TEST(PatchDropout, OnlyKeptPatchesReachTheFeatures) {
+  const TensorMap golden = load_golden(file_of("vit"));
+  spec::ClipShape shape = golden_shape("vit");
+  shape.vision.patch_dropout = 0.5;
+  ClipModel model(shape, {});
+  for (auto& entry : all_tensors(model)) entry.tensor->detach().copy_(golden.at("param/" + entry.name));
+  const at::Tensor images = golden_image(golden);
+  model.set_context({.random_key = 5});
+  const at::Tensor dropped = model.encode_image(images);
+  EXPECT_TRUE(model.encode_image(images).equal(dropped));
+
+  at::Tensor image = images.narrow(0, 0, 1).clone().set_requires_grad(true);
+  model.encode_image(image).square().sum().backward();
+  const at::Tensor touched = image.grad().abs().sum(1).view({4, 8, 4, 8}).sum({1, 3}).flatten().nonzero().flatten();
+  const at::Tensor kept = kept_patches(1, 16, 0.5, 5)[0];
+  EXPECT_TRUE(touched.equal(kept));
+  for (auto& entry : model.named_parameters()) {
+    if (entry.name != "visual.positional_embedding") continue;
+    const at::Tensor rows = entry.tensor->grad().abs().sum(1).nonzero().flatten();
+    EXPECT_TRUE(rows.equal(at::cat({at::zeros({1}, at::kLong), kept + 1})));
+  }
+
+  model.set_context({.random_key = 6});
+  EXPECT_FALSE(model.encode_image(images).equal(dropped));
+  model.set_training(false);
+  expect_close(normalise_rows(model.encode_image(images)), golden.at("output/eval_image"), kForwardTolerance, "evaluation keeps all patches");
+}
+
+}  // namespace
+}  // namespace lockstep::models

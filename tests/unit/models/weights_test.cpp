@@ -1,0 +1,199 @@
+#include "models/weights.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "comm/run_ranks.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/rng.h"
+#include "models/weights_pt.h"
+#include "support/tensor_golden.h"
+#include "support/tiny_towers.h"
+
+namespace lockstep::models {
+namespace {
+
+using testing::load_golden;
+using testing::TinyTowers;
+
+std::filesystem::path golden(const std::string& name) { return std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "pt" / name; }
+
+void expect_golden(TinyTowers& towers) {
+  const auto expected = load_golden("pt/expected.safetensors");
+  const auto values = named_values(towers);
+  ASSERT_EQ(values.size(), expected.size());
+  for (const auto& [name, tensor] : values) EXPECT_TRUE(tensor.equal(expected.at(name))) << name;
+}
+
+std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "no DataError";
+}
+
+TEST(Weights, EveryFileOfPythonGivesTheSameModel) {
+  for (const char* name : {"expected.safetensors", "state_dict.pt", "openclip_ddp.pt", "custom_text.pt"}) {
+    SCOPED_TRACE(name);
+    TinyTowers towers;
+    load_weights(towers, read_weights(golden(name)));
+    expect_golden(towers);
+  }
+}
+
+TEST(Weights, NamesWhatItLeftOut) {
+  EXPECT_EQ(read_weights(golden("openclip_ddp.pt")).epoch, 3);
+  EXPECT_EQ(read_weights(golden("custom_text.pt")).ignored, (std::vector<std::string>{"note", "transformer.embeddings.position_ids"}));
+}
+
+TEST(Weights, TypesAndViewsOfPyTorch) {
+  std::map<std::string, at::Tensor> got;
+  for (const auto& [name, tensor] : read_pt_state_dict(golden("types.pt")).tensors) got.emplace(name, tensor);
+  const auto base = at::arange(24, at::kFloat);
+  EXPECT_TRUE(got.at("f32").equal(base.narrow(0, 0, 6).reshape({2, 3})));
+  EXPECT_TRUE(got.at("view").equal(base.reshape({4, 6}).narrow(1, 1, 2)));
+  EXPECT_TRUE(got.at("transposed").equal(base.narrow(0, 0, 12).reshape({3, 4}).t()));
+  EXPECT_TRUE(got.at("bf16").equal(at::tensor({1.5, -2.0}, at::kFloat).to(at::kBFloat16)));
+  EXPECT_TRUE(got.at("f16").equal(at::full({1}, 0.25, at::kHalf)));
+  EXPECT_EQ(got.at("f64").item<double>(), 1e300);
+  EXPECT_EQ(got.at("i64")[0].item<int64_t>(), -(int64_t{1} << 62));
+  EXPECT_EQ(got.at("i32")[0].item<int>(), -5);
+  EXPECT_EQ(got.at("u8")[0].item<int>(), 200);
+  EXPECT_TRUE(got.at("bool")[0].item<bool>());
+  EXPECT_EQ(got.at("empty").sizes(), (std::vector<int64_t>{0, 3}));
+  EXPECT_TRUE(got.at("parameter").equal(base.narrow(0, 0, 2)));
+}
+
+TEST(Weights, RoundTripsThroughBothFormats) {
+  const core::TempDir dir;
+  TinyTowers source;
+  load_weights(source, read_weights(golden("state_dict.pt")));
+  write_weights_pt(dir.path() / "a.pt", named_values(source));
+  write_weights_safetensors(dir.path() / "a.safetensors", named_values(source), {{"format", "pt"}});
+  for (const char* name : {"a.pt", "a.safetensors"}) {
+    TinyTowers target;
+    load_weights(target, read_weights(dir.path() / name));
+    expect_golden(target);
+  }
+}
+
+TEST(Weights, PtFileHasTheBytesThatPythonChecked) {
+  const core::TempDir dir;
+  TinyTowers towers;
+  load_weights(towers, read_weights(golden("state_dict.pt")));
+  write_weights_pt(dir.path() / "ours.pt", named_values(towers), CheckpointHead{.epoch = 7, .name = "exported"});
+  // On purpose after a change of the writer: copy the new file over the golden one and run ref/make_pt_goldens.py --check.
+  EXPECT_TRUE(core::read_file(dir.path() / "ours.pt") == core::read_file(golden("ours.pt")));
+}
+
+TEST(Weights, AViewWritesOnlyItsOwnElements) {
+  const core::TempDir dir;
+  const auto bucket = at::arange(1 << 20, at::kFloat);
+  write_weights_pt(dir.path() / "a.pt", {{"small", bucket.narrow(0, 5, 4)}, {"turned", bucket.narrow(0, 0, 6).reshape({2, 3}).t()}});
+  EXPECT_LT(std::filesystem::file_size(dir.path() / "a.pt"), 4096u);
+  const auto back = read_weights(dir.path() / "a.pt");
+  EXPECT_TRUE(back.tensors[0].second.equal(bucket.narrow(0, 5, 4)));
+  EXPECT_TRUE(back.tensors[1].second.equal(bucket.narrow(0, 0, 6).reshape({2, 3}).t()));
+}
+
+TEST(Weights, MisfitListsNamesAndChangesNothing) {
+  TinyTowers towers;
+  const auto before = towers.logit_scale().clone();
+  auto weights = read_weights(golden("state_dict.pt"));
+  for (auto& [name, tensor] : weights.tensors)
+    if (name == "text_projection") tensor = at::ones({3, 6});
+  std::erase_if(weights.tensors, [](const auto& entry) { return entry.first == "visual.weight"; });
+  for (int i = 0; i < 12; ++i) weights.tensors.emplace_back(fmt::format("extra.{}", i), at::ones({1}));
+  const auto message = message_of([&] { load_weights(towers, weights); });
+  EXPECT_NE(message.find("missing 1: visual.weight"), std::string::npos) << message;
+  EXPECT_NE(message.find("unexpected 12: extra.0, extra.1"), std::string::npos) << message;
+  EXPECT_EQ(message.find("extra.10"), std::string::npos) << message;  // ten names, then the count must do
+  EXPECT_NE(message.find("text_projection (file [3, 6], model [6, 6])"), std::string::npos) << message;
+  EXPECT_TRUE(towers.logit_scale().equal(before));
+}
+
+TEST(Weights, OneRankReadsAndAllHave) {
+  comm::run_ranks(3, [](comm::Comm& world) {
+    TinyTowers towers;
+    if (world.rank() == 0) load_weights(towers, read_weights(golden("state_dict.pt")));
+    broadcast_weights(towers, world);
+    expect_golden(towers);
+  });
+}
+
+TEST(Weights, ForeignFilesAreRefusedByName) {
+  const core::TempDir dir;
+  const auto write = [&](const std::string& content) {
+    std::ofstream(dir.path() / "x", std::ios::binary | std::ios::trunc) << content;
+    return message_of([&] { read_weights(dir.path() / "x"); });
+  };
+  EXPECT_NE(write("PK\x03\x04 but no archive").find("can be read"), std::string::npos);
+  EXPECT_NE(write("").find("safetensors"), std::string::npos);
+  EXPECT_NE(write("\x80\x02}q.").find("/x'"), std::string::npos);
+  EXPECT_THROW(read_weights(dir.path() / "absent.pt"), EnvironmentError);
+}
+
+/// Mutants of a whole file: every one is read or refused.
+void mutate_file(const std::filesystem::path& source, int rounds, uint64_t key) {
+  const core::TempDir dir;
+  const std::string whole = core::read_file(source);
+  core::CounterRng rng(key);
+  int refused = 0;
+  for (int round = 0; round < rounds; ++round) {
+    std::string bytes = whole;
+    if (round % 4 == 0) bytes.resize(rng.below(bytes.size()));
+    for (int flips = 0; flips < 3 && !bytes.empty(); ++flips) bytes[rng.below(bytes.size())] = static_cast<char>(rng.below(256));
+    std::ofstream(dir.path() / "m", std::ios::binary | std::ios::trunc) << bytes;
+    try {
+      read_weights(dir.path() / "m");
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, rounds / 4);
+}
+
+TEST(Weights, MutatedFilesAreReadOrRefused) {
+  mutate_file(golden("openclip_ddp.pt"), 400, 1);
+  mutate_file(golden("types.pt"), 400, 2);
+}
+
+/// Files may not grow beyond `bytes` while it lives: stands for a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+TEST(Weights, AFullDiskLeavesTheOldFile) {
+  const core::TempDir dir;
+  write_weights_pt(dir.path() / "a.pt", {{"x", at::ones({4})}});
+  const auto old = core::read_file(dir.path() / "a.pt");
+  {
+    const FileSizeLimit limit(1 << 16);
+    EXPECT_THROW(write_weights_pt(dir.path() / "a.pt", {{"x", at::ones({1 << 20})}}), EnvironmentError);
+    EXPECT_THROW(write_weights_safetensors(dir.path() / "a.pt", {{"x", at::ones({1 << 20})}}), EnvironmentError);
+  }
+  EXPECT_EQ(core::read_file(dir.path() / "a.pt"), old);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::models

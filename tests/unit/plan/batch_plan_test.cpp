@@ -1,0 +1,63 @@
+#include "plan/batch_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace lockstep::plan {
+namespace {
+
+UsageError refusal(int64_t num_data_ranks, const BatchWish& wish, const BatchFlags& flags = {}) {
+  try {
+    make_batch_plan(num_data_ranks, wish, flags);
+  } catch (const UsageError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "accepted";
+  return UsageError("");
+}
+
+TEST(BatchPlan, EveryWishThatFitsMultipliesOut) {
+  for (int64_t ranks = 1; ranks <= 6; ++ranks)
+    for (int64_t micro = 1; micro <= 5; ++micro)
+      for (int64_t accum = 1; accum <= 4; ++accum) {
+        const int64_t global = ranks * micro * accum;
+        for (const BatchWish& wish : {BatchWish{micro, accum, {}}, BatchWish{micro, {}, global}, BatchWish{{}, accum, global},
+                                      BatchWish{micro, accum, global}}) {
+          const BatchPlan plan = make_batch_plan(ranks, wish);
+          EXPECT_EQ(plan.num_data_ranks, ranks);
+          EXPECT_EQ(plan.samples_per_micro, micro);
+          EXPECT_EQ(plan.num_micro, accum);
+          EXPECT_EQ(plan.global_batch, global);
+          EXPECT_EQ(plan.samples_per_rank(), micro * accum);
+        }
+      }
+}
+
+TEST(BatchPlan, MisfitNamesBothNeighboursAndTheFlag) {
+  const UsageError error = refusal(24, {.samples_per_micro = 4, .global_batch = 4000});
+  EXPECT_NE(std::string(error.what()).find("--global-batch-size=4000"), std::string::npos) << error.what();
+  EXPECT_NE(std::string(error.what()).find("multiple of 96"), std::string::npos) << error.what();
+  EXPECT_EQ(error.hint(), "use --global-batch-size 3936 or 4032");
+  EXPECT_EQ(refusal(24, {.samples_per_micro = 4, .global_batch = 5}).hint(), "use --global-batch-size 96");
+  EXPECT_EQ(refusal(4, {.num_micro = 2, .global_batch = 12}).hint(), "use --global-batch-size 8 or 16");
+}
+
+TEST(BatchPlan, ContradictionNamesTheFlagsOfTheDialect) {
+  const BatchFlags flags{
+      .samples_per_micro = "--micro-batch-size", .num_micro = "--accum", .global_batch = "--global-batch-size"};
+  const UsageError error = refusal(2, {.samples_per_micro = 4, .num_micro = 3, .global_batch = 16}, flags);
+  EXPECT_NE(std::string(error.what()).find("--accum=3 contradicts --global-batch-size=16"), std::string::npos) << error.what();
+  EXPECT_EQ(error.hint(), "leave out --accum or use --global-batch-size 24");
+}
+
+TEST(BatchPlan, RefusesWhatIsNoBatch) {
+  EXPECT_EQ(refusal(1, {}).hint(), "set --batch-size or --global-batch-size");
+  EXPECT_NE(std::string(refusal(1, {.samples_per_micro = 0}).what()).find("--batch-size is 0"), std::string::npos);
+  EXPECT_NE(std::string(refusal(1, {.samples_per_micro = 1, .num_micro = -1}).what()).find("--accum-freq is -1"),
+            std::string::npos);
+  EXPECT_NE(std::string(refusal(8, {.samples_per_micro = int64_t{1} << 62}).what()).find("64 bits"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::plan

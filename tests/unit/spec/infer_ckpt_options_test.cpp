@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "spec/commands.h"
+
+namespace lockstep::spec {
+namespace {
+
+using Args = std::vector<std::string>;
+
+std::string error_of(const std::string& line) {
+  try {
+    parse_command(core::split(line, " "));
+  } catch (const UsageError& error) {
+    return error.text();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Commands, EmbedAndClassify) {
+  const ParsedCommand embed = parse_command(
+      Args{"infer", "embed", "--model", "ViT-B-32", "--pretrained", "w.pt", "--images", "d", "-o", "x.safetensors"});
+  ASSERT_NE(embed.infer, nullptr);
+  EXPECT_EQ(embed.infer->job, InferJob::kEmbed);
+  EXPECT_EQ(embed.infer->output, "x.safetensors");
+  EXPECT_EQ(embed.infer->precision, "fp32");
+  const ParsedCommand classify =
+      parse_command(Args{"infer", "classify", "--pretrained", "w.pt", "--images", "d", "--classnames", "c.txt", "--top-k", "3"});
+  EXPECT_EQ(classify.infer->job, InferJob::kClassify);
+  EXPECT_EQ(classify.infer->top_k, 3);
+  EXPECT_TRUE(contains(error_of("infer embed --pretrained w -o x"), "needs --images DIR or --texts FILE"));
+  EXPECT_TRUE(contains(error_of("infer embed --pretrained w --images d"), "needs --output FILE"));
+  EXPECT_TRUE(contains(error_of("infer embed --images d -o x"), "needs --pretrained FILE"));
+  EXPECT_TRUE(contains(error_of("infer classify --pretrained w --images d"), "needs --classnames FILE"));
+  EXPECT_TRUE(contains(error_of("infer classify --pretrained w --classnames c"), "needs --images DIR"));
+  EXPECT_TRUE(contains(error_of("infer classify --texts f"), "--texts is unknown to 'infer classify'"));
+}
+
+TEST(Commands, Checkpoints) {
+  const ParsedCommand exported =
+      parse_command(Args{"ckpt", "export", "in", "out.pt", "--format", "openclip-pt", "--prefix", "module"});
+  ASSERT_NE(exported.ckpt, nullptr);
+  EXPECT_EQ(exported.ckpt->job, CkptJob::kExport);
+  EXPECT_EQ(exported.ckpt->path + exported.ckpt->output, "inout.pt");
+  EXPECT_EQ(parse_command(Args{"ckpt", "list", "d"}).ckpt->job, CkptJob::kList);
+  EXPECT_EQ(parse_command(Args{"ckpt", "verify", "d"}).ckpt->job, CkptJob::kVerify);
+  EXPECT_EQ(parse_command(Args{"ckpt", "convert", "a", "b"}).ckpt->job, CkptJob::kConvert);
+  EXPECT_TRUE(contains(error_of("ckpt list"), "'ckpt list' needs DIR"));
+  EXPECT_TRUE(contains(error_of("ckpt export in"), "needs OUT"));
+  EXPECT_TRUE(contains(error_of("ckpt convert a a"), "would overwrite its input"));
+  EXPECT_TRUE(contains(error_of("ckpt export a b --format onnx"), "expected safetensors or openclip-pt"));
+}
+
+TEST(Commands, UnknownAndLaterCommands) {
+  EXPECT_TRUE(contains(error_of("trian clip"), "'trian' is no command"));
+  EXPECT_TRUE(contains(error_of("trian clip"), "did you mean `lockstep train`?"));
+  EXPECT_TRUE(contains(error_of("train"), "'train' needs another word\n  hint: write `lockstep train` followed by clip"));
+  EXPECT_TRUE(contains(error_of("train --lr 1"), "'train' needs another word"));
+  EXPECT_TRUE(contains(error_of("train clib"), "'train clib' is no command\n  hint: did you mean `lockstep train clip`?"));
+  EXPECT_TRUE(contains(error_of("ckpt lost d"), "did you mean `lockstep ckpt list`?"));
+  EXPECT_THROW(parse_command(Args{}), UsageError);
+  for (const char* later :
+       {"sweep", "report", "predict", "profile", "doctor", "bench", "train clap", "train gpt", "train resnet", "infer generate"})
+    EXPECT_TRUE(contains(error_of(later), std::string("`lockstep ") + later + "` is not in this version yet")) << later;
+}
+
+TEST(Commands, OtherCommandsKeepTheirArguments) {
+  const ParsedCommand launch = parse_command(Args{"launch", "--nproc-per-node", "2", "--", "train", "clip", "--bogus"});
+  EXPECT_EQ(launch.info->half, Half::kFront);
+  EXPECT_EQ(launch.rest, (Args{"--nproc-per-node", "2", "--", "train", "clip", "--bogus"}));
+  EXPECT_FALSE(launch.set.has_value());
+}
+
+TEST(Commands, HelpIsNotChecked) {
+  const ParsedCommand help = parse_command(Args{"train", "clip", "--bogus", "--help"});
+  EXPECT_TRUE(help.wants_help);
+}
+
+TEST(Commands, ParsedCommandsMayMove) {
+  ParsedCommand first = parse_command(Args{"infer", "embed", "--pretrained", "w", "--images", "d", "-o", "x"});
+  const ParsedCommand second = std::move(first);
+  second.infer->output = "y";
+  EXPECT_EQ(second.set->find("output")->value_text(), "y");
+}
+
+}  // namespace
+}  // namespace lockstep::spec

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Holds the includes under src/ to the table of ARCHITECTURE.md: each folder may include only what its row lists, and only the engine's
+folders may include LibTorch. Also limits Trainer::run and Trainer::step to 30 lines."""
+import pathlib
+import re
+import sys
+
+TORCH_FREE = {"core", "spec", "hw", "plan", "data", "record", "report", "predict", "sweep", "doctor"}
+BELOW_TRAIN = {"core", "spec", "hw", "plan", "data", "record", "comm", "nn", "optim", "models", "parallel"}
+ALLOWED = {
+    "core": set(),
+    "spec": {"core"}, "hw": {"core"}, "record": {"core"},
+    "plan": {"core", "spec"},
+    "data": {"core", "spec", "record"},
+    "report": {"core", "spec", "hw", "plan", "record"},
+    "predict": {"core", "spec", "hw", "plan", "record"},
+    "sweep": {"core", "spec", "hw", "plan", "record"},
+    "doctor": {"core", "spec", "hw", "plan", "record"},
+    "comm": {"core", "plan", "record", "hw"},
+    "nn": {"core", "comm", "spec"},
+    "optim": {"core", "comm", "spec"},
+    "models": {"core", "spec", "plan", "data", "comm", "nn"},
+    "parallel": {"core", "plan", "record", "comm", "optim"},
+    "train": BELOW_TRAIN,
+    "infer": BELOW_TRAIN | {"train"},
+    "bench": BELOW_TRAIN | {"train"},
+    "cli": None,
+}
+TORCH = re.compile(r'#include [<"](torch|ATen|c10|caffe2)/')
+C10D = re.compile(r'#include [<"]torch/csrc/distributed/')
+LOCAL = re.compile(r'#include "([a-z0-9_]+)/')
+MAX_TRAINER_LINES = 30
+
+
+def problems_of(path: pathlib.Path, folder: str, front: bool):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        found = LOCAL.match(line)
+        if found and found[1] in ALLOWED and found[1] != folder and ALLOWED[folder] is not None and found[1] not in ALLOWED[folder]:
+            yield f"{path}:{number}: {folder}/ may not include {found[1]}/"
+        if TORCH.match(line) and (folder in TORCH_FREE or front):
+            yield f"{path}:{number}: {folder}/ is free of LibTorch"
+        if C10D.match(line) and folder != "comm":
+            yield f"{path}:{number}: only comm/ may include c10d"
+        if "torch/torch.h" in line:
+            yield f"{path}:{number}: torch/torch.h costs 12 s a file; include what is used"
+
+
+def trainer_problems(root: pathlib.Path):
+    path = root / "src/train/trainer.cpp"
+    lines = path.read_text().splitlines() if path.exists() else []
+    for number, line in enumerate(lines):
+        found = re.match(r"\S.*\bTrainer::(run|step)\(", line)
+        if found:
+            length = lines[number:].index("}") + 1
+            if length > MAX_TRAINER_LINES:
+                yield f"{path}:{number + 1}: Trainer::{found[1]} has {length} lines, at most {MAX_TRAINER_LINES}"
+
+
+def main() -> int:
+    root = pathlib.Path(__file__).resolve().parent.parent
+    problems = list(trainer_problems(root))
+    for path in sorted((root / "src").rglob("*")):
+        if path.suffix in (".h", ".cpp"):
+            parts = path.relative_to(root / "src").parts
+            problems += problems_of(path, parts[0], front=parts[:2] in (("cli", "front"), ("cli", "common")))
+    print("\n".join(problems) if problems else "include directions: ok")
+    return 1 if problems else 0
+
+
+sys.exit(main())

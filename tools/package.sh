@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Packs both programs with the small libraries they need into a relocatable archive; LibTorch is taken at run time from LOCKSTEP_TORCH_DIR.
+#   tools/package.sh BUILD_FOLDER     prints the path of the archive
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$(cd "$1" && pwd)
+version=$("$build/lockstep" --version | sed -n 's/^lockstep \([^ ]*\).*/\1/p' | head -n 1)
+name=lockstep-$version-$(uname -m)
+stage=$build/package/$name
+rm -rf "$build/package"; mkdir -p "$stage"/{bin,lib,share/lockstep}
+
+# Taken from the system (the C library) or from LOCKSTEP_TORCH_DIR at run time; everything else travels along.
+stays='linux-vdso|ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so|libtorch|libc10|libnccl|libcud|libcu|libnv|libgomp'
+for program in lockstep lockstep-engine; do
+  install -m 755 "$build/$program" "$stage/bin/"
+  strip "$stage/bin/$program"
+  LD_LIBRARY_PATH=${LOCKSTEP_TORCH_DIR:+$LOCKSTEP_TORCH_DIR/torch/lib:$LOCKSTEP_TORCH_DIR/lib} ldd "$build/$program" |
+    awk '$3 ~ /^\// {print $1, $3}' | grep -vE "^($stays)" | while read -r library path; do
+      [ -e "$stage/lib/$library" ] || install -m 644 "$(realpath "$path")" "$stage/lib/$library"
+    done
+done
+# DT_RPATH, not DT_RUNPATH: it also holds for the libraries of the libraries and is searched before the caller's library path.
+for program in "$stage"/bin/*; do patchelf --force-rpath --set-rpath '$ORIGIN/../lib' "$program"; done
+for library in "$stage"/lib/*; do patchelf --force-rpath --set-rpath '$ORIGIN' "$library"; done
+
+assets=${LOCKSTEP_ASSETS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/clip-assets-3.3.0}
+cp "$assets"/*.gz "$assets"/*.txt "$stage/share/lockstep/"
+cp -r "$root/examples" "$root/recipes" "$stage/share/lockstep/"
+cp "$root/README.md" "$root/docs/options.md" "$stage/share/lockstep/"
+tar -C "$build/package" --sort=name --owner=0 --group=0 --numeric-owner -czf "$build/$name.tar.gz" "$name"
+rm -rf "$build/package"
+echo "$build/$name.tar.gz"
