@@ -1,6 +1,6 @@
-"""Writes tests/golden/record/tensorboard.json with PyPI's tensorboard 2.20.0: records of an event file as that package serialises
-and frames them. Given a folder instead, checks that TensorBoard can read its event files, and prints each scalar's count, first and
-last value.
+"""Writes tests/golden/record/tensorboard.json with PyPI's tensorboard 2.20.0: records of an event file as that package
+serialises and frames them. Given a folder instead, checks that TensorBoard can read its event files, and prints each
+scalar's count, first and last value.
 
   pip install --target DIR tensorboard==2.20.0 setuptools
   PYTHONPATH=DIR python3 ref/make_tensorboard_golden.py tests/golden/record/tensorboard.json

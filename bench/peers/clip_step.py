@@ -5,8 +5,8 @@
     python3 bench/peers/clip_step.py compare --program build/bench_clip_step --model ViT-B-32 --batch 16 --precision fp32 --out bench/results/NAME.json
 
 `compare` runs the two sides in turn as processes of their own (so that peak memory is each one's) and prints median step times, the paired ratio with its
-95 % interval (Student t on the log ratios of the rounds) and the peak memory. `openclip` is one run of the Python side.
-Also used for following losses: --lr and --losses write every step's loss of both sides.
+95 % interval (Student t on the log ratios of the rounds) and the peak memory. `follow` compares the losses of --steps optimiser steps. `openclip` is one
+run of the Python side.
 """
 import argparse
 import json
@@ -112,6 +112,36 @@ def summarise(rounds: list, warm_up: int) -> dict:
     return result
 
 
+def follow(options) -> None:
+    """Losses of both sides step by step from the same weights on the same batches; and of OpenCLIP against itself at another thread count."""
+    losses = {}
+    with tempfile.TemporaryDirectory() as folder:
+        write_inputs(pathlib.Path(folder), options.model, options.batch, options.batches, options.seed)
+        for side in ("openclip", "lockstep"):
+            losses[side] = run_side(options, folder, side)["losses"]
+        threads, options.threads = options.threads, 1 if options.threads > 1 else 2
+        losses["openclip_other_threads"] = run_side(options, folder, "openclip")["losses"]
+        options.threads = threads
+    relative = lambda side: max(abs(a - b) / abs(a) for a, b in zip(losses["openclip"], losses[side]))  # noqa: E731
+    summary = {"model": options.model, "precision": options.precision, "lr": options.lr, "steps": options.steps,
+               "largest_relative_loss_difference": relative("lockstep"),
+               "openclip_against_itself_at_another_thread_count": relative("openclip_other_threads")}
+    print(json.dumps(summary, indent=1))
+    write_record(options, {"summary": summary, "losses": losses})
+
+
+def write_record(options, content: dict) -> None:
+    if not options.out:
+        return
+    import open_clip
+    import torch
+    command = "python3 bench/peers/clip_step.py " + " ".join(
+        arg if not arg.startswith("/") else pathlib.Path(arg).name for arg in sys.argv[1:])
+    head = {"command": command, "versions": {"open_clip": open_clip.__version__, "torch": torch.__version__},
+            "hardware": f"{processor()}, {os.cpu_count()} cores visible, {options.threads} threads"}
+    pathlib.Path(options.out).write_text(json.dumps(head | content, indent=1) + "\n")
+
+
 def processor() -> str:
     for line in open("/proc/cpuinfo"):
         if line.startswith("model name"):
@@ -130,19 +160,12 @@ def compare(options) -> None:
                 f"{side} {statistics.median(rounds[-1][side]['step_ms'][options.warm_up:]):.0f} ms" for side in order), flush=True)
     summary = summarise(rounds, options.warm_up)
     print(json.dumps(summary, indent=1))
-    if options.out:
-        import open_clip
-        import torch
-        command = "python3 bench/peers/clip_step.py " + " ".join(
-            arg if not arg.startswith("/") else pathlib.Path(arg).name for arg in sys.argv[1:])
-        record = {"command": command, "summary": summary, "versions": {"open_clip": open_clip.__version__, "torch": torch.__version__},
-                  "hardware": f"{processor()}, {os.cpu_count()} cores visible, {options.threads} threads", "rounds": rounds}
-        pathlib.Path(options.out).write_text(json.dumps(record, indent=1) + "\n")
+    write_record(options, {"summary": summary, "rounds": rounds})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("job", choices=["compare", "openclip"])
+    parser.add_argument("job", choices=["compare", "follow", "openclip"])
     parser.add_argument("--program", default="build/bench_clip_step")
     parser.add_argument("--inputs", help="folder of weights and batches (openclip)")
     parser.add_argument("--model", default="ViT-B-32")
@@ -160,7 +183,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out")
     options = parser.parse_args()
-    compare(options) if options.job == "compare" else run_openclip(options)
+    {"compare": compare, "follow": follow, "openclip": run_openclip}[options.job](options)
 
 
 main()

@@ -7,7 +7,7 @@ program=$(realpath "$1"); folder=$2; short=${3:-}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$folder"; folder=$(cd "$folder" && pwd)
 
-pictures=12288 held_out=960 epochs=8 stop_after=200 measured_steps=30 bar=0.80
+pictures=12288 held_out=960 epochs=5 stop_after=200 measured_steps=30 bar=0.80
 [ "$short" = --short ] && pictures=768 held_out=240 epochs=2 stop_after=3 measured_steps=6 bar=0
 batch=64
 

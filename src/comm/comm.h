@@ -54,8 +54,8 @@ class Comm {
 
   Work all_reduce(at::Tensor tensor, ReduceOp op = ReduceOp::kSum);                          ///< In place.
   Work all_gather_into(at::Tensor output, const at::Tensor& input);  ///< output dim 0 = size() x input dim 0.
-  Work reduce_scatter_into(at::Tensor output, const at::Tensor& input,
-                           ReduceOp op = ReduceOp::kSum);  ///< input dim 0 = size() x output dim 0.
+  /// input dim 0 = size() x output dim 0.
+  Work reduce_scatter_into(at::Tensor output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum);
   Work broadcast(at::Tensor tensor, int root);
   Work send(const at::Tensor& tensor, int to);
   Work receive(at::Tensor tensor, int from);

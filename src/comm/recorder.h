@@ -13,8 +13,7 @@ namespace lockstep::comm {
 struct RecorderEntry {
   std::string axis;
   std::string kind;
-  int64_t bytes =
-      0;  ///< Of one call on one rank: the whole tensor of an all-reduce, the gathered or not yet scattered side else.
+  int64_t bytes = 0;        ///< Of one call on one rank: of a gather the output, of a scatter the input.
   int64_t count = 0;
   int64_t num_waited = 0;   ///< Calls whose Work was waited for; the times below are theirs.
   double total_ms = 0.0;    ///< Host time from the call to the end of its wait. On CUDA this is queueing, not transfer.

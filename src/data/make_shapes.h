@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-/// A demo data set: pictures of one shape of one colour each (30 classes), with captions.
+/// A demo data set: pictures of one shape of one colour each (28 classes: 4 shapes, 7 colours), with captions.
 struct MakeShapesConfig {
   std::filesystem::path output = {};  ///< Folder; made when missing.
   int64_t num_train = 20000;          ///< Samples in train-*.tar.

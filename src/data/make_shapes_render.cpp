@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "data/image_codecs.h"
 #include "data/make_shapes_scene.h"
@@ -14,25 +13,12 @@ float box_distance(float x, float y, float half_width, float half_height) {
   return std::max(std::abs(x) - half_width, std::abs(y) - half_height);
 }
 
-float star_distance(float x, float y) {
-  constexpr float kSector = 2 * std::numbers::pi_v<float> / 5, kInner = 0.45f;
-  const float length = std::hypot(x, y);
-  float angle = std::atan2(x, -y);  // 0 at the upper tip
-  angle = std::abs(angle - kSector * std::round(angle / kSector));
-  // The edge from a tip (1, 0) to the notch beside it, in the coordinates of half a sector.
-  const float notch_x = kInner * std::cos(kSector / 2), notch_y = kInner * std::sin(kSector / 2);
-  const float edge_x = notch_x - 1, edge_y = notch_y, norm = std::hypot(edge_x, edge_y);
-  return ((length * std::cos(angle) - 1) * edge_y - length * std::sin(angle) * edge_x) / norm;
-}
-
 /// Signed distance of a point to the edge of a shape of circumradius 1, negative inside.
 float shape_distance(Shape shape, float x, float y) {
   switch (shape) {
     case Shape::kCircle: return std::hypot(x, y) - 0.92f;
     case Shape::kRing: return std::abs(std::hypot(x, y) - 0.74f) - 0.2f;
-    case Shape::kSquare: return box_distance(x, y, 0.74f, 0.74f);
     case Shape::kCross: return std::min(box_distance(x, y, 0.95f, 0.27f), box_distance(x, y, 0.27f, 0.95f));
-    case Shape::kStar: return star_distance(x, y);
     case Shape::kTriangle: {
       constexpr float kHalfSqrt3 = 0.8660254f;
       return std::max(y, kHalfSqrt3 * std::abs(x) - 0.5f * y) - 0.5f;
@@ -45,7 +31,7 @@ float shape_distance(Shape shape, float x, float y) {
 class NoiseSource {
  public:
   explicit NoiseSource(uint64_t key) : state_(key | 1) {}
-  /// Four values in -1..1 with a bell-like sum.
+  /// A value in -1..1, likelier near 0.
   float next() {
     state_ ^= state_ >> 12;
     state_ ^= state_ << 25;

@@ -14,12 +14,14 @@ struct NamedColour {
 };
 
 // Sorted, and so are the shapes: the class names come out in the order in which ImageFolder numbers its folders.
-constexpr std::array<NamedColour, 5> kColours{{{"blue", {35, 70, 215}},
+constexpr std::array<NamedColour, 7> kColours{{{"blue", {35, 70, 215}},
                                                {"green", {30, 160, 55}},
-                                               {"purple", {150, 40, 180}},
+                                               {"pink", {245, 115, 175}},
+                                               {"purple", {135, 35, 175}},
                                                {"red", {215, 35, 35}},
+                                               {"turquoise", {40, 205, 200}},
                                                {"yellow", {240, 215, 30}}}};
-constexpr std::array<std::string_view, 6> kShapes{"circle", "cross", "ring", "square", "star", "triangle"};
+constexpr std::array<std::string_view, 4> kShapes{"circle", "cross", "ring", "triangle"};
 // Of little saturation, so that the colour of the shape stays the only strong one.
 constexpr std::array<NamedColour, 8> kGrounds{{{"white", {238, 238, 238}},
                                                {"light grey", {195, 195, 195}},
@@ -93,7 +95,7 @@ Scene draw_scene(int label, core::CounterRng& rng) {
   Scene scene;
   scene.label = label;
   scene.shape = static_cast<Shape>(static_cast<size_t>(label) % kShapes.size());
-  scene.colour = jitter(kColours[static_cast<size_t>(label) / kShapes.size()].rgb, 22, rng);
+  scene.colour = jitter(kColours[static_cast<size_t>(label) / kShapes.size()].rgb, 16, rng);
   scene.radius = static_cast<float>(rng.uniform(0.28, 0.45));
   // Near enough to the middle for a small network to learn shapes within minutes, and always wholly inside.
   const double reach = std::min(0.14, 0.5 - scene.radius);

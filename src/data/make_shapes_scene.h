@@ -10,7 +10,7 @@
 
 namespace lockstep::data {
 
-enum class Shape { kCircle, kCross, kRing, kSquare, kStar, kTriangle };
+enum class Shape { kCircle, kCross, kRing, kTriangle };
 enum class Background { kPlain, kGradient, kStripes, kSpeckles };
 
 using Rgb = std::array<float, 3>;  ///< 0..255

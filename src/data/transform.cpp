@@ -13,7 +13,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr int kCropAttempts = 10;
-/// A partial decode pays off below this share of the picture's pixels (measured: about even at 0.95).
+/// Above this share of the picture's pixels there is too little to save; below it the partial decode never was the slower one.
 constexpr double kPartialDecodeShare = 0.9;
 
 /// Half to even, as Python's round().

@@ -10,11 +10,12 @@
 
 #include "core/error.h"
 
-// Gradient, with l_ij = s <I_i, T_j>, row softmax P_ij = exp(l_ij - a_i) (image to text) and column softmax Q_ij = exp(l_ij - c_j) (text to image):
+// Gradient, with l_ij = s <I_i, T_j>, row softmax P_ij = exp(l_ij - a_i) (image to text) and column softmax Q_ij = exp(l_ij -
+// c_j) (text to image):
 //   dL/dI_i = s/2N sum_j (P_ij + Q_ij - 2 [i=j]) T_j,   dL/dT_j = s/2N sum_i (P_ij + Q_ij - 2 [i=j]) I_i,
 //   dL/ds = 1/s sum_i <I_i, dL/dI_i>, since L depends on the product s I alone.
-// A rank that knows a of all images and c of all texts therefore computes the gradient of its own rows without hearing from others. Tiles over
-// the keys with online log-sum-exp: Inf-CL (Cheng et al. 2024), FlashAttention (Dao et al. 2022).
+// A rank that knows a of all images and c of all texts therefore computes the gradient of its own rows without hearing from
+// others. Tiles over the keys with online log-sum-exp: Inf-CL (Cheng et al. 2024), FlashAttention (Dao et al. 2022).
 
 namespace lockstep::models {
 namespace {
@@ -56,8 +57,7 @@ struct DiagonalPart {
 class OnlineRows {
  public:
   OnlineRows(int64_t num_rows, const at::TensorOptions& options)
-      : max_R_(at::full({num_rows}, -std::numeric_limits<float>::infinity(), options)),
-        sum_R_(at::zeros({num_rows}, options)) {}
+      : max_R_(at::full({num_rows}, -std::numeric_limits<float>::infinity(), options)), sum_R_(at::zeros({num_rows}, options)) {}
 
   void add(const at::Tensor& tile_RK) {
     const auto max_R = at::maximum(max_R_, tile_RK.amax(1));
@@ -118,7 +118,8 @@ struct DirectionGradient {
   at::Tensor rows_RE, keys_NE;
 };
 
-/// `column_lse_N` undefined: only the rows' own softmax counts (keys carry no gradient), else both softmaxes. `kept_RN` is left as it is.
+/// `column_lse_N` undefined: only the rows' own softmax counts (keys carry no gradient), else both softmaxes. `kept_RN` is left
+/// as it is.
 DirectionGradient direction_gradient(const Direction& direction, const at::Tensor& row_lse_R, const at::Tensor& column_lse_N,
                                      at::Tensor kept_RN, bool wants_keys) {
   const auto options = direction.rows_RE.options().dtype(at::kFloat);
@@ -199,7 +200,8 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
     } else {
       by_text = row_statistics(direction_of(text_BE, images_NE, scale, geometry), false, keep);
     }
-    const auto loss = ((by_image.log_sum_exp_R - by_image.own_pair_R).mean() + (by_text.log_sum_exp_R - by_text.own_pair_R).mean()) * 0.5;
+    const auto loss =
+        ((by_image.log_sum_exp_R - by_image.own_pair_R).mean() + (by_text.log_sum_exp_R - by_text.own_pair_R).mean()) * 0.5;
 
     // One message carries what the backward pass needs of the other ranks and the loss to report.
     const auto mine = at::cat({by_image.log_sum_exp_R, by_text.log_sum_exp_R, loss.reshape({1})});
@@ -232,14 +234,15 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
 
     at::Tensor image_gradient_BE, text_gradient_BE;  // of s x features, summed over the rows
     if (geometry.is_symmetric || wants_image || wants_scale) {
-      auto gradient = direction_gradient(direction_of(image_BE, saved[4], scale, geometry), own_image_lse_B, all_text_lse_N, saved[6],
-                                         geometry.is_symmetric && wants_text);
+      auto gradient = direction_gradient(direction_of(image_BE, saved[4], scale, geometry), own_image_lse_B, all_text_lse_N,
+                                         saved[6], geometry.is_symmetric && wants_text);
       image_gradient_BE = gradient.rows_RE;
       text_gradient_BE = gradient.keys_NE;
     }
     if (!geometry.is_symmetric && (wants_text || (wants_scale && geometry.is_biased)))
       text_gradient_BE =
-          direction_gradient(direction_of(text_BE, saved[3], scale, geometry), own_text_lse_B, all_image_lse_N, saved[7], false).rows_RE;
+          direction_gradient(direction_of(text_BE, saved[3], scale, geometry), own_text_lse_B, all_image_lse_N, saved[7], false)
+              .rows_RE;
 
     const auto factor = upstream[0] / static_cast<double>(2 * B);
     variable_list out(5);
@@ -276,8 +279,9 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
 
 ContrastiveLoss contrastive_loss(const at::Tensor& image_BE, const at::Tensor& text_BE, const at::Tensor& logit_scale,
                                  const at::Tensor& logit_bias, comm::Comm& data_axis, const ContrastiveLossOptions& options) {
-  LOCKSTEP_CHECK(image_BE.dim() == 2 && image_BE.sizes() == text_BE.sizes() && image_BE.size(0) > 0, "image dims={}, text dims={}, rows={}",
-                 image_BE.dim(), text_BE.dim(), image_BE.dim() > 0 ? image_BE.size(0) : 0);
+  LOCKSTEP_CHECK(image_BE.dim() == 2 && image_BE.sizes() == text_BE.sizes() && image_BE.size(0) > 0,
+                 "image dims={}, text dims={}, rows={}", image_BE.dim(), text_BE.dim(),
+                 image_BE.dim() > 0 ? image_BE.size(0) : 0);
   LOCKSTEP_CHECK(logit_scale.numel() == 1, "logit_scale elements={}", logit_scale.numel());
   const auto type = at::promote_types(image_BE.scalar_type(), text_BE.scalar_type());
   const auto scale = logit_scale.reshape({}).to(at::kFloat);

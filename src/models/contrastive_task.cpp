@@ -19,15 +19,16 @@ ContrastiveTask::ContrastiveTask(std::unique_ptr<TwoTowers> towers, comm::Comm& 
     : towers_(std::move(towers)), data_axis_(data_axis), options_(options) {
   if (options_.is_biased(data_axis_.size()) && data_axis_.rank() == 0)
     core::log_warning(
-        "models: --local-loss without --gather-with-grad: gathered features carry no gradient, so on {} ranks the gradient is not that of the "
+        "models: --local-loss without --gather-with-grad: gathered features carry no gradient, so on {} ranks the gradient is "
+        "not that of the "
         "global-batch loss; add --gather-with-grad for the exact one at no extra cost",
         data_axis_.size());
 }
 
 Outputs ContrastiveTask::forward(const Batch& batch) {
   if (!batch.image_BCYX.defined() || !batch.text_BT.defined())
-    throw DataError(fmt::format("models: a contrastive task needs pairs: images {}, texts {}", batch.image_BCYX.defined() ? "given" : "missing",
-                                batch.text_BT.defined() ? "given" : "missing"),
+    throw DataError(fmt::format("models: a contrastive task needs pairs: images {}, texts {}",
+                                batch.image_BCYX.defined() ? "given" : "missing", batch.text_BT.defined() ? "given" : "missing"),
                     "check that the data source has both images and captions");
   towers_->set_context(batch.context);
   Outputs out;

@@ -12,13 +12,19 @@ namespace lockstep::models {
 /// One Python object out of a pickle, as data.
 struct PickleValue {
   enum class Kind {
-    kNone, kBool, kInt, kFloat,
-    kString, kBytes,        ///< `text`
-    kList, kTuple, kSet,    ///< `items`
-    kDict,                  ///< `items`: key, value, key, value, ...; OrderedDict too
-    kGlobal,                ///< `text`: "module.name"; never looked up
-    kObject,                ///< What calling `text` with `items` would give; not called
-    kPersistent,            ///< `items[0]`: the persistent id
+    kNone,
+    kBool,
+    kInt,
+    kFloat,
+    kString,
+    kBytes,  ///< `text`
+    kList,
+    kTuple,
+    kSet,         ///< `items`
+    kDict,        ///< `items`: key, value, key, value, ...; OrderedDict too
+    kGlobal,      ///< `text`: "module.name"; never looked up
+    kObject,      ///< What calling `text` with `items` would give; not called
+    kPersistent,  ///< `items[0]`: the persistent id
   };
   Kind kind = Kind::kNone;
   bool truth = false;
@@ -34,8 +40,8 @@ struct PickleValue {
   const PickleValue* find(std::string_view key) const;
 };
 
-/// A pickle (protocols 2 to 5) read into values. Nothing is imported or called: a foreign file is harmless. The document owns its values, which may
-/// refer to each other in circles.
+/// A pickle (protocols 2 to 5) read into values. Nothing is imported or called: a foreign file is harmless. The document owns its
+/// values, which may refer to each other in circles.
 class PickleDocument {
  public:
   /// Throws DataError with `where`, the byte position and the reason for anything malformed or outside the known opcodes.

@@ -32,12 +32,14 @@ NamedValues read_safetensors(const fs::path& path) {
 bool is_zip(const fs::path& path) {
   const auto file = core::open_for_reading(path);
   std::array<std::byte, 4> start{};
-  return core::read_at(file, start, 0, path) == start.size() && start == std::array{std::byte{'P'}, std::byte{'K'}, std::byte{3}, std::byte{4}};
+  return core::read_at(file, start, 0, path) == start.size() &&
+         start == std::array{std::byte{'P'}, std::byte{'K'}, std::byte{3}, std::byte{4}};
 }
 
 /// Every name starts so (DistributedDataParallel's and the compiler's wrappers).
 bool all_start_with(const NamedValues& tensors, std::string_view prefix) {
-  return !tensors.empty() && std::all_of(tensors.begin(), tensors.end(), [&](const auto& entry) { return core::starts_with(entry.first, prefix); });
+  return !tensors.empty() &&
+         std::all_of(tensors.begin(), tensors.end(), [&](const auto& entry) { return core::starts_with(entry.first, prefix); });
 }
 
 void take_off_prefixes(NamedValues& tensors) {
@@ -48,7 +50,8 @@ void take_off_prefixes(NamedValues& tensors) {
 
 /// "text.transformer.x" -> "transformer.x": the text tower of OpenCLIP's CustomTextCLIP is the native one under a prefix.
 void flatten_text_tower(NamedValues& tensors) {
-  const bool is_custom_text = std::any_of(tensors.begin(), tensors.end(), [](const auto& entry) { return entry.first == "text.token_embedding.weight"; });
+  const bool is_custom_text =
+      std::any_of(tensors.begin(), tensors.end(), [](const auto& entry) { return entry.first == "text.token_embedding.weight"; });
   if (!is_custom_text) return;
   for (auto& [name, tensor] : tensors)
     if (core::starts_with(name, "text.")) name = name.substr(5);
@@ -62,7 +65,8 @@ bool may_be_missing(const std::string& name) { return name == "logit_bias" || co
 std::string list_names(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kMostNamesShown);
   const std::vector<std::string> first(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown));
-  return fmt::format("{}{}{}{}", names.size(), names.empty() ? "" : ": ", core::join(first, ", "), names.size() > shown ? ", ..." : "");
+  return fmt::format("{}{}{}{}", names.size(), names.empty() ? "" : ": ", core::join(first, ", "),
+                     names.size() > shown ? ", ..." : "");
 }
 
 std::string shape_text(at::IntArrayRef shape) { return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", ")); }
@@ -93,7 +97,8 @@ Match match_names(const NamedValues& targets, const NamedValues& values) {
     if (is_one_element || handle.sizes() == value.sizes())
       match.pairs.emplace_back(handle, value.reshape(handle.sizes()));
     else
-      match.misshaped.push_back(fmt::format("{} (file {}, model {})", name, shape_text(value.sizes()), shape_text(handle.sizes())));
+      match.misshaped.push_back(
+          fmt::format("{} (file {}, model {})", name, shape_text(value.sizes()), shape_text(handle.sizes())));
   }
   for (const auto& [name, tensor] : values)
     if (!known.contains(name)) match.unexpected.push_back(name);
@@ -131,9 +136,10 @@ NamedValues named_values(nn::Module& module) {
 void load_weights(nn::Module& module, const WeightFile& weights) {
   const auto match = match_names(named_values(module), weights.tensors);
   if (!match.missing.empty() || !match.unexpected.empty() || !match.misshaped.empty())
-    throw DataError(fmt::format("models: weights '{}' do not fit the model: missing {}; unexpected {}; other shape {}", weights.path.string(),
-                                list_names(match.missing), list_names(match.unexpected), list_names(match.misshaped)),
-                    "check that --model names the architecture that the weights were made for");
+    throw DataError(
+        fmt::format("models: weights '{}' do not fit the model: missing {}; unexpected {}; other shape {}", weights.path.string(),
+                    list_names(match.missing), list_names(match.unexpected), list_names(match.misshaped)),
+        "check that --model names the architecture that the weights were made for");
   const c10::NoGradGuard no_grad;
   for (const auto& [handle, value] : match.pairs) handle.detach().copy_(value);
   for (const auto& handle : match.absent) handle.detach().zero_();
@@ -145,7 +151,8 @@ void broadcast_weights(nn::Module& module, comm::Comm& world, int root) {
     if (tensor.numel() > 0) world.broadcast(tensor.detach(), root).wait();
 }
 
-void write_weights_safetensors(const fs::path& path, const NamedValues& tensors, const std::map<std::string, std::string>& metadata) {
+void write_weights_safetensors(const fs::path& path, const NamedValues& tensors,
+                               const std::map<std::string, std::string>& metadata) {
   const c10::NoGradGuard no_grad;
   NamedValues plain;
   for (const auto& [name, tensor] : tensors) plain.emplace_back(name, tensor.detach().cpu().contiguous());

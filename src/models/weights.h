@@ -19,19 +19,19 @@ using NamedValues = std::vector<std::pair<std::string, at::Tensor>>;
 /// Tensors of a weight file by their names in OpenCLIP's native models.
 struct WeightFile {
   std::filesystem::path path;
-  NamedValues tensors;                 ///< On the CPU, in file order.
-  std::vector<std::string> ignored;    ///< Entries that are no weights (position_ids).
-  std::optional<int64_t> epoch;        ///< Of an OpenCLIP training checkpoint.
+  NamedValues tensors;               ///< On the CPU, in file order.
+  std::vector<std::string> ignored;  ///< Entries that are no weights (position_ids).
+  std::optional<int64_t> epoch;      ///< Of an OpenCLIP training checkpoint.
 };
 
-/// Reads safetensors, or .pt files of torch.save (the format is told by content): a state dict, or a dictionary that holds one under "state_dict". A
-/// leading "module." is taken off, keys of a custom text tower ("text.transformer...") become the flat ones. Nothing in a file is executed.
-/// Anything that cannot be read is a DataError with the path and the reason.
+/// Reads safetensors, or .pt files of torch.save (the format is told by content): a state dict, or a dictionary that holds one
+/// under "state_dict". A leading "module." is taken off, keys of a custom text tower ("text.transformer...") become the flat
+/// ones. Nothing in a file is executed. Anything that cannot be read is a DataError with the path and the reason.
 WeightFile read_weights(const std::filesystem::path& path);
 
-/// Copies weights into the module's parameters and buffers, converting types. All names and shapes must fit, but for: one-element tensors of
-/// shape [] and [1]; a missing logit_bias (becomes 0) and num_batches_tracked. Otherwise a DataError lists missing, unexpected and mis-shaped
-/// names, and nothing was changed.
+/// Copies weights into the module's parameters and buffers, converting types. All names and shapes must fit, but for: one-element
+/// tensors of shape [] and [1]; a missing logit_bias (becomes 0) and num_batches_tracked. Otherwise a DataError lists missing,
+/// unexpected and mis-shaped names, and nothing was changed.
 void load_weights(nn::Module& module, const WeightFile& weights);
 
 /// Parameters and buffers of `root` to all ranks. Collective.
@@ -48,8 +48,9 @@ struct CheckpointHead {
   int64_t epoch = 0;
   std::string name;
 };
-/// A file that torch.load(weights_only=True) reads: a state dict, or, with `head`, {"epoch", "name", "state_dict"} as OpenCLIP saves it. Written as
-/// write_file_atomic does.
-void write_weights_pt(const std::filesystem::path& path, const NamedValues& tensors, const std::optional<CheckpointHead>& head = std::nullopt);
+/// A file that torch.load(weights_only=True) reads: a state dict, or, with `head`, {"epoch", "name", "state_dict"} as OpenCLIP
+/// saves it. Written as write_file_atomic does.
+void write_weights_pt(const std::filesystem::path& path, const NamedValues& tensors,
+                      const std::optional<CheckpointHead>& head = std::nullopt);
 
 }  // namespace lockstep::models

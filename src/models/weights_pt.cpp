@@ -25,11 +25,11 @@ struct StorageClass {
   std::string_view name;  // in Python's module torch
   at::ScalarType type;
 };
-constexpr std::array kStorageClasses{
-    StorageClass{"FloatStorage", at::kFloat}, StorageClass{"BFloat16Storage", at::kBFloat16}, StorageClass{"HalfStorage", at::kHalf},
-    StorageClass{"DoubleStorage", at::kDouble}, StorageClass{"LongStorage", at::kLong}, StorageClass{"IntStorage", at::kInt},
-    StorageClass{"ShortStorage", at::kShort}, StorageClass{"CharStorage", at::kChar}, StorageClass{"ByteStorage", at::kByte},
-    StorageClass{"BoolStorage", at::kBool}};
+constexpr std::array kStorageClasses{StorageClass{"FloatStorage", at::kFloat}, StorageClass{"BFloat16Storage", at::kBFloat16},
+                                     StorageClass{"HalfStorage", at::kHalf},   StorageClass{"DoubleStorage", at::kDouble},
+                                     StorageClass{"LongStorage", at::kLong},   StorageClass{"IntStorage", at::kInt},
+                                     StorageClass{"ShortStorage", at::kShort}, StorageClass{"CharStorage", at::kChar},
+                                     StorageClass{"ByteStorage", at::kByte},   StorageClass{"BoolStorage", at::kBool}};
 
 constexpr uint64_t kMaxPickleBytes = uint64_t{256} << 20;  // names and shapes only; the largest published model needs 1 MB
 constexpr size_t kMaxDims = 16;
@@ -111,7 +111,8 @@ class PtReader {
     return out;
   }
   void check_extent(int64_t numel, int64_t offset, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) const {
-    if (sizes.size() != strides.size() || offset < 0) refuse("a tensor with a negative offset, or strides that do not fit its shape");
+    if (sizes.size() != strides.size() || offset < 0)
+      refuse("a tensor with a negative offset, or strides that do not fit its shape");
     int64_t last = offset, count = 1;
     bool is_empty = false;
     for (size_t i = 0; i < sizes.size(); ++i) {
@@ -133,7 +134,8 @@ class PtReader {
 
   /// ("storage", class, key, device, elements) -> a flat tensor; read once.
   at::Tensor storage_of(const PickleValue& value) {
-    if (!value.is(Kind::kPersistent) || !value.items[0]->is(Kind::kTuple) || value.items[0]->items.size() < 5) refuse("a tensor without storage");
+    if (!value.is(Kind::kPersistent) || !value.items[0]->is(Kind::kTuple) || value.items[0]->items.size() < 5)
+      refuse("a tensor without storage");
     const auto& id = value.items[0]->items;
     if (!id[0]->is(Kind::kString) || id[0]->text != "storage" || !id[1]->is(Kind::kGlobal) || !id[2]->is(Kind::kString))
       refuse("a storage that is none");
@@ -148,7 +150,8 @@ class PtReader {
     const uint64_t bytes = archive_->getRecordSize(record);
     const uint64_t wanted = static_cast<uint64_t>(integer_of(*id[4]));
     if (wanted > std::numeric_limits<int64_t>::max() / 16 || wanted * c10::elementSize(type) != bytes)
-      refuse(fmt::format("record '{}' has bytes={}, expected {} elements of {}", record, bytes, integer_of(*id[4]), c10::toString(type)));
+      refuse(fmt::format("record '{}' has bytes={}, expected {} elements of {}", record, bytes, integer_of(*id[4]),
+                         c10::toString(type)));
     auto [data, size] = archive_->getRecord(record);
     if (size != bytes) refuse(fmt::format("record '{}' gave bytes={}, expected {}", record, size, bytes));
     auto flat = at::empty({static_cast<int64_t>(wanted)}, type);
@@ -218,7 +221,8 @@ std::string pickle_of(const NamedValues& tensors, const std::optional<Checkpoint
   return pickle.finish();
 }
 
-/// The zip records of torch.save. A failing write must not pass through the archive's C code as an exception: it is carried around it.
+/// The zip records of torch.save. A failing write must not pass through the archive's C code as an exception: it is carried
+/// around it.
 void write_archive(core::AtomicFile& file, const std::string& pickle, const NamedValues& tensors) {
   std::exception_ptr failure;
   const auto write = [&](const void* data, size_t size) -> size_t {
@@ -250,8 +254,9 @@ PtStateDict read_pt_state_dict(const fs::path& path) {
   try {
     return PtReader(path).read();
   } catch (const c10::Error& error) {
-    throw DataError(fmt::format("models: '{}' is no weight file that can be read: {}", path.string(), error.what_without_backtrace()),
-                    "copy or download the file again; files from before PyTorch 1.6 must be saved anew");
+    throw DataError(
+        fmt::format("models: '{}' is no weight file that can be read: {}", path.string(), error.what_without_backtrace()),
+        "copy or download the file again; files from before PyTorch 1.6 must be saved anew");
   }
 }
 

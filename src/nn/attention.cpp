@@ -41,8 +41,10 @@ at::Tensor causal_mask(int64_t length, const at::TensorOptions& options) {
   return at::full({length, length}, -std::numeric_limits<double>::infinity(), options).triu_(1);
 }
 
-at::Tensor attention(const at::Tensor& q_BHLK, const at::Tensor& k_BHTK, const at::Tensor& v_BHTK, const at::Tensor& mask, bool is_causal) {
-  LOCKSTEP_CHECK(!is_causal || (!mask.defined() && q_BHLK.size(2) == k_BHTK.size(2)), "queries={} keys={}", q_BHLK.size(2), k_BHTK.size(2));
+at::Tensor attention(const at::Tensor& q_BHLK, const at::Tensor& k_BHTK, const at::Tensor& v_BHTK, const at::Tensor& mask,
+                     bool is_causal) {
+  LOCKSTEP_CHECK(!is_causal || (!mask.defined() && q_BHLK.size(2) == k_BHTK.size(2)), "queries={} keys={}", q_BHLK.size(2),
+                 k_BHTK.size(2));
   if (!q_BHLK.is_cpu() || k_BHTK.size(2) > plain_limit(q_BHLK.scalar_type())) {
     const auto optional_mask = mask.defined() ? std::optional<at::Tensor>(mask) : std::nullopt;
     return at::scaled_dot_product_attention(q_BHLK, k_BHTK, v_BHTK, optional_mask, 0.0, is_causal);
@@ -68,8 +70,8 @@ at::Tensor MultiHeadAttention::forward(const at::Tensor& x_BTD, bool is_causal) 
   return out_proj_.forward(y_BHTK.transpose(1, 2).reshape({batch, length, width}));
 }
 
-at::Tensor MultiHeadAttention::forward_one_query(const at::Tensor& query_x_B1D, const at::Tensor& x_BTD, const at::Tensor& position_B,
-                                                 bool is_causal) const {
+at::Tensor MultiHeadAttention::forward_one_query(const at::Tensor& query_x_B1D, const at::Tensor& x_BTD,
+                                                 const at::Tensor& position_B, bool is_causal) const {
   const int64_t batch = x_BTD.size(0), length = x_BTD.size(1), width = x_BTD.size(2);
   const at::Tensor q = at::linear(query_x_B1D, in_proj_weight_.narrow(0, 0, width), in_proj_bias_.narrow(0, 0, width));
   const at::Tensor kv = at::linear(x_BTD, in_proj_weight_.narrow(0, width, 2 * width), in_proj_bias_.narrow(0, width, 2 * width));
@@ -77,9 +79,11 @@ at::Tensor MultiHeadAttention::forward_one_query(const at::Tensor& query_x_B1D, 
   at::Tensor mask;
   if (is_causal) {
     const at::Tensor is_later = at::arange(length, position_B.options()).unsqueeze(0).gt(position_B.unsqueeze(1));
-    mask = at::zeros({batch, 1, 1, length}, q.options()).masked_fill_(is_later.view({batch, 1, 1, length}), -std::numeric_limits<double>::infinity());
+    mask = at::zeros({batch, 1, 1, length}, q.options())
+               .masked_fill_(is_later.view({batch, 1, 1, length}), -std::numeric_limits<double>::infinity());
   }
-  const at::Tensor y_BH1K = attention(q.view({batch, 1, heads_, width / heads_}).transpose(1, 2), parts[0], parts[1], mask, false);
+  const at::Tensor y_BH1K =
+      attention(q.view({batch, 1, heads_, width / heads_}).transpose(1, 2), parts[0], parts[1], mask, false);
   return out_proj_.forward(y_BH1K.transpose(1, 2).reshape({batch, 1, width}));
 }
 

@@ -45,8 +45,8 @@ at::Tensor BatchNorm2d::forward(const at::Tensor& x_BCYX) {
   }
   const bool reads_running = !is_training() || updates;
   const at::Tensor none;
-  return at::batch_norm(x_BCYX, weight_, bias_, reads_running ? running_mean_ : none, reads_running ? running_var_ : none, is_training(),
-                        kMomentum, kEpsilon, /*cudnn_enabled=*/true);
+  return at::batch_norm(x_BCYX, weight_, bias_, reads_running ? running_mean_ : none, reads_running ? running_var_ : none,
+                        is_training(), kMomentum, kEpsilon, /*cudnn_enabled=*/true);
 }
 
 }  // namespace lockstep::nn

@@ -1,8 +1,8 @@
 #include "nn/init.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
@@ -35,7 +35,8 @@ std::array<float, kLanes> draw_block(const InitLaw& law, uint64_t key, uint64_t 
   const auto words = core::philox(key, block);
   if (law.kind == InitLaw::Kind::kUniform) {
     const auto half = static_cast<float>(law.deviation);
-    return {half * to_signed_unit(words[0]), half * to_signed_unit(words[1]), half * to_signed_unit(words[2]), half * to_signed_unit(words[3])};
+    return {half * to_signed_unit(words[0]), half * to_signed_unit(words[1]), half * to_signed_unit(words[2]),
+            half * to_signed_unit(words[3])};
   }
   const auto mean = static_cast<float>(law.mean), deviation = static_cast<float>(law.deviation);
   const auto first = normal_pair(words[0], words[1]), second = normal_pair(words[2], words[3]);
@@ -48,7 +49,8 @@ void fill_serial(std::span<float> out, const InitLaw& law, uint64_t key, int64_t
   while (index < end) {
     const int64_t block = index / kLanes, block_end = std::min(end, (block + 1) * kLanes);
     const auto values = draw_block(law, key, static_cast<uint64_t>(block));
-    for (; index < block_end; ++index) out[static_cast<size_t>(index - first_index)] = values[static_cast<size_t>(index % kLanes)];
+    for (; index < block_end; ++index)
+      out[static_cast<size_t>(index - first_index)] = values[static_cast<size_t>(index % kLanes)];
   }
 }
 
@@ -96,12 +98,14 @@ void initialize_slice(at::Tensor& tensor, const ParamSpec& spec, uint64_t seed, 
   at::Tensor host = at::empty(tensor.sizes(), at::TensorOptions(at::kFloat));
   const int64_t run = tensor.size(dim) * inner, full_run = spec.shape[static_cast<size_t>(dim)] * inner;
   for (int64_t i = 0; i < outer; ++i)
-    fill_range({host.mutable_data_ptr<float>() + i * run, static_cast<size_t>(run)}, spec.init, seed, spec.name, i * full_run + begin * inner);
+    fill_range({host.mutable_data_ptr<float>() + i * run, static_cast<size_t>(run)}, spec.init, seed, spec.name,
+               i * full_run + begin * inner);
   tensor.detach().copy_(host);
 }
 
 void initialize(at::Tensor& tensor, const ParamSpec& spec, uint64_t seed) {
-  LOCKSTEP_CHECK(tensor.sizes() == at::IntArrayRef(spec.shape), "{}: {} elements, expected {}", spec.name, tensor.numel(), spec.numel());
+  LOCKSTEP_CHECK(tensor.sizes() == at::IntArrayRef(spec.shape), "{}: {} elements, expected {}", spec.name, tensor.numel(),
+                 spec.numel());
   const auto count = static_cast<size_t>(tensor.numel());
   if (tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous())
     return fill_range({tensor.mutable_data_ptr<float>(), count}, spec.init, seed, spec.name, 0);

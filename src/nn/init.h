@@ -9,21 +9,22 @@
 
 namespace lockstep::nn {
 
-/// Elements first_index, first_index + 1, ... of the parameter `name` (row-major over its full shape) under `law`. Each element is a function of
-/// (seed, name, element index) alone.
+/// Elements first_index, first_index + 1, ... of the parameter `name` (row-major over its full shape) under `law`. Each element
+/// is a function of (seed, name, element index) alone.
 void fill_range(std::span<float> out, const spec::InitLaw& law, uint64_t seed, std::string_view name, int64_t first_index);
 
 /// Fills a whole parameter or buffer in place: any dtype, device and strides.
 void initialize(at::Tensor& tensor, const spec::ParamSpec& spec, uint64_t seed);
 
-/// Fills the slice [begin, begin + tensor.size(dim)) along `dim` of the parameter, as a rank holds it. Same elements as of the whole one.
+/// Fills the slice [begin, begin + tensor.size(dim)) along `dim` of the parameter, as a rank holds it. Same elements as of the
+/// whole one.
 void initialize_slice(at::Tensor& tensor, const spec::ParamSpec& spec, uint64_t seed, int64_t dim, int64_t begin);
 
 /// Every parameter and buffer of a module. Names and shapes must be those of `specs` (an invariant).
 void initialize(Module& module, const std::vector<spec::ParamSpec>& specs, uint64_t seed);
 
-/// Converts floating-point parameters and buffers to `dtype`; with `keep_fp32` those whose spec says keeps_fp32 stay as they are (--precision
-/// bf16; without it pure_bf16). Handles get new tensors: call it before an optimiser or a gradient bucket sees them.
+/// Converts floating-point parameters and buffers to `dtype`; with `keep_fp32` those whose spec says keeps_fp32 stay as they are
+/// (--precision bf16; without it pure_bf16). Handles get new tensors: call it before an optimiser or a gradient bucket sees them.
 void cast_parameters(Module& module, const std::vector<spec::ParamSpec>& specs, at::ScalarType dtype, bool keep_fp32);
 
 }  // namespace lockstep::nn

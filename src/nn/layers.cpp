@@ -14,7 +14,8 @@ at::Tensor make_parameter(at::IntArrayRef shape, const at::TensorOptions& option
   return at::empty(shape, options).requires_grad_(true);
 }
 
-Linear::Linear(int64_t in, int64_t out, const at::TensorOptions& options, bool with_bias) : weight_(make_parameter({out, in}, options)) {
+Linear::Linear(int64_t in, int64_t out, const at::TensorOptions& options, bool with_bias)
+    : weight_(make_parameter({out, in}, options)) {
   register_parameter("weight", weight_);
   if (!with_bias) return;
   bias_ = make_parameter({out}, options);
@@ -35,7 +36,8 @@ at::Tensor LayerNorm::forward(const at::Tensor& x) const {
   return at::layer_norm(mixed ? x.to(weight_.scalar_type()) : x, weight_.sizes(), weight_, bias_, 1e-5).to(x.scalar_type());
 }
 
-Embedding::Embedding(int64_t rows, int64_t width, const at::TensorOptions& options) : weight_(make_parameter({rows, width}, options)) {
+Embedding::Embedding(int64_t rows, int64_t width, const at::TensorOptions& options)
+    : weight_(make_parameter({rows, width}, options)) {
   register_parameter("weight", weight_);
 }
 

@@ -38,11 +38,11 @@ void update_running(const RunningStatistics& running, const JoinedStatistics& jo
 }
 
 struct SyncBatchNorm : torch::autograd::Function<SyncBatchNorm> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::Tensor mean,
-                            at::Tensor var, double epsilon, double momentum, int64_t comm_address) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            const RunningStatistics* running, double epsilon, int64_t comm_address) {
     auto& comm = *reinterpret_cast<comm::Comm*>(comm_address);
     const JoinedStatistics joined = join_statistics(x, comm);
-    update_running({mean, var, momentum}, joined);
+    update_running(*running, joined);
     const at::Tensor inverse = (joined.var_C + epsilon).rsqrt();
     context->save_for_backward({x, weight, joined.mean_C, inverse, joined.count});
     context->saved_data["comm"] = comm_address;
@@ -61,19 +61,20 @@ struct SyncBatchNorm : torch::autograd::Function<SyncBatchNorm> {
     comm.all_reduce(sums).wait();
     sums.div_(count);
     const int64_t channels = x.size(1);
-    const at::Tensor mean_dy = per_channel(sums.narrow(0, 0, channels)), mean_dyn = per_channel(sums.narrow(0, channels, channels));
+    const at::Tensor mean_dy = per_channel(sums.narrow(0, 0, channels)),
+                     mean_dyn = per_channel(sums.narrow(0, channels, channels));
     const at::Tensor dx = (dy - mean_dy - normalized * mean_dyn) * per_channel(weight.to(at::kFloat) * inverse);
     const at::Tensor none;
-    return {dx.to(x.scalar_type()), sum_dy_normalized.to(weight.scalar_type()), sum_dy.to(weight.scalar_type()), none, none, none, none, none};
+    return {
+        dx.to(x.scalar_type()), sum_dy_normalized.to(weight.scalar_type()), sum_dy.to(weight.scalar_type()), none, none, none};
   }
 };
 
 }  // namespace
 
-at::Tensor sync_batch_norm(const at::Tensor& x_BCYX, const at::Tensor& weight_C, const at::Tensor& bias_C, const RunningStatistics& running,
-                           double epsilon, comm::Comm& comm) {
-  return SyncBatchNorm::apply(x_BCYX, weight_C, bias_C, running.mean_C, running.var_C, epsilon, running.momentum,
-                              reinterpret_cast<int64_t>(&comm));
+at::Tensor sync_batch_norm(const at::Tensor& x_BCYX, const at::Tensor& weight_C, const at::Tensor& bias_C,
+                           const RunningStatistics& running, double epsilon, comm::Comm& comm) {
+  return SyncBatchNorm::apply(x_BCYX, weight_C, bias_C, &running, epsilon, reinterpret_cast<int64_t>(&comm));
 }
 
 }  // namespace lockstep::nn

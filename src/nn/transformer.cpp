@@ -47,7 +47,8 @@ at::Tensor ResidualBlock::forward_one_position(const at::Tensor& x_BTD, const at
   return finish(take_rows(x_BTD, position_B), attended_BD);
 }
 
-Transformer::Transformer(int64_t num_layers, const BlockShape& shape, bool is_causal, const at::TensorOptions& options) : is_causal_(is_causal) {
+Transformer::Transformer(int64_t num_layers, const BlockShape& shape, bool is_causal, const at::TensorOptions& options)
+    : is_causal_(is_causal) {
   for (int64_t i = 0; i < num_layers; ++i) {
     blocks_.push_back(std::make_unique<ResidualBlock>(shape, options));
     register_child("resblocks." + std::to_string(i), *blocks_.back());

@@ -8,7 +8,9 @@
 namespace lockstep::optim {
 namespace {
 
-at::Tensor gradient_of(const Segment& segment) { return segment.gradient.defined() ? segment.gradient : segment.parameter.grad(); }
+at::Tensor gradient_of(const Segment& segment) {
+  return segment.gradient.defined() ? segment.gradient : segment.parameter.grad();
+}
 
 /// The gradient with the parameter's memory layout and type.
 at::Tensor matched(const at::Tensor& gradient, const at::Tensor& parameter) {
@@ -42,14 +44,21 @@ std::vector<AdamW::Group> AdamW::groups_with_gradients() {
     const auto& segment = segments_[i];
     const auto gradient = gradient_of(segment);
     if (!gradient.defined()) continue;
-    LOCKSTEP_CHECK(gradient.sizes() == segment.parameter.sizes(), "gradient of '{}' has another shape than its parameter", segment.name);
+    LOCKSTEP_CHECK(gradient.sizes() == segment.parameter.sizes(), "gradient of '{}' has another shape than its parameter",
+                   segment.name);
     const auto type = segment.parameter.scalar_type();
     const auto device = segment.parameter.device();
     auto group = groups.begin();
     while (group != groups.end() && !(group->decays == segment.decays && group->type == type && group->device == device)) ++group;
     if (group == groups.end())
-      group = groups.insert(groups.end(), Group{.decays = segment.decays, .type = type, .device = device, .parameters = {},
-                                                .gradients = {}, .exp_avgs = {}, .exp_avg_sqs = {}, .steps = {}});
+      group = groups.insert(groups.end(), Group{.decays = segment.decays,
+                                                .type = type,
+                                                .device = device,
+                                                .parameters = {},
+                                                .gradients = {},
+                                                .exp_avgs = {},
+                                                .exp_avg_sqs = {},
+                                                .steps = {}});
     group->parameters.push_back(segment.parameter);
     group->gradients.push_back(matched(gradient.detach(), segment.parameter));
     group->exp_avgs.push_back(exp_avgs_[i]);
@@ -61,11 +70,14 @@ std::vector<AdamW::Group> AdamW::groups_with_gradients() {
 
 void AdamW::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& found_inf) {
   const c10::NoGradGuard no_grad;
-  const auto optional = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt; };
+  const auto optional = [](const at::Tensor& tensor) {
+    return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
+  };
   for (auto& group : groups_with_gradients()) {
     at::_foreach_add_(group.steps, 1);
-    at::_fused_adamw_(group.parameters, group.gradients, group.exp_avgs, group.exp_avg_sqs, /*max_exp_avg_sqs=*/{}, group.steps, lr,
-                      config_.beta1, config_.beta2, group.decays ? config_.weight_decay : 0.0, config_.epsilon, /*amsgrad=*/false,
+    at::_fused_adamw_(group.parameters, group.gradients, group.exp_avgs, group.exp_avg_sqs, /*max_exp_avg_sqs=*/{}, group.steps,
+                      lr, config_.beta1, config_.beta2, group.decays ? config_.weight_decay : 0.0, config_.epsilon,
+                      /*amsgrad=*/false,
                       /*maximize=*/false, optional(grad_divisor), optional(found_inf));
     if (found_inf.defined()) at::_foreach_sub_(group.steps, std::vector<at::Tensor>(group.steps.size(), found_inf));
   }

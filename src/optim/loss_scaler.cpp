@@ -18,7 +18,8 @@ at::Tensor LossScaler::scaled(const at::Tensor& loss) const { return loss * scal
 
 void LossScaler::update(const at::Tensor& found_inf) {
   const c10::NoGradGuard no_grad;
-  at::_amp_update_scale_(scale_, growth_tracker_, found_inf, config_.growth_factor, config_.backoff_factor, config_.growth_interval);
+  at::_amp_update_scale_(scale_, growth_tracker_, found_inf, config_.growth_factor, config_.backoff_factor,
+                         config_.growth_interval);
 }
 
 LossScalerState LossScaler::state() const {
@@ -27,8 +28,9 @@ LossScalerState LossScaler::state() const {
 
 void LossScaler::load_state(const LossScalerState& state) {
   if (!(state.scale > 0) || !std::isfinite(state.scale) || state.growth_tracker < 0)
-    throw CheckpointError(fmt::format("optim: loss scaler state is damaged: scale={}, growth_tracker={}, expected a positive scale and a count",
-                                      state.scale, state.growth_tracker));
+    throw CheckpointError(
+        fmt::format("optim: loss scaler state is damaged: scale={}, growth_tracker={}, expected a positive scale and a count",
+                    state.scale, state.growth_tracker));
   const c10::NoGradGuard no_grad;
   scale_.fill_(state.scale);
   growth_tracker_.fill_(state.growth_tracker);

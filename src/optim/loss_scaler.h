@@ -25,7 +25,8 @@ class LossScaler {
 
   at::Tensor scaled(const at::Tensor& loss) const;
   const at::Tensor& scale() const { return scale_; }  ///< 0-dim fp32; replaced in place by update().
-  /// After the optimiser step. `found_inf`: 0-dim fp32, equal on all ranks. 1 shrinks the scale; enough zeros in a row let it grow.
+  /// After the optimiser step. `found_inf`: 0-dim fp32, equal on all ranks. 1 shrinks the scale; enough zeros in a row let it
+  /// grow.
   void update(const at::Tensor& found_inf);
 
   const LossScalerConfig& config() const { return config_; }

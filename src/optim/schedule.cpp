@@ -36,8 +36,7 @@ double Schedule::lr(int64_t step) const {
   switch (kind) {
     case ScheduleKind::kCosine:
       return 0.5 * (1.0 + std::cos(std::numbers::pi * progress(step, warmup_steps, total_steps))) * base_lr;
-    case ScheduleKind::kConst:
-      return base_lr;
+    case ScheduleKind::kConst: return base_lr;
     case ScheduleKind::kConstCooldown: {
       const int64_t start = total_steps - cooldown_steps;
       if (step < start) return base_lr;

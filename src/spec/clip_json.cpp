@@ -16,7 +16,8 @@ using core::Json;
 /// One JSON object whose keys are read one by one; finish() refuses whatever was not read.
 class Section {
  public:
-  Section(const Json& object, std::string where, std::string label) : object_(object), where_(std::move(where)), label_(std::move(label)) {
+  Section(const Json& object, std::string where, std::string label)
+      : object_(object), where_(std::move(where)), label_(std::move(label)) {
     if (!object.is_object()) fail("", "an object", object);
   }
 
@@ -59,8 +60,9 @@ class Section {
     const Json* found = find(key);
     if (found == nullptr || *found == default_value) return;
     if (found->is_object() && found->empty()) return;
-    throw UsageError(fmt::format("clip: '{}': {} is {}, which is not supported: {}", where_, path(key), brief(*found), reason),
-                     default_value.is_null() ? "remove the key" : fmt::format("remove the key, or set it to {}", default_value.dump()));
+    throw UsageError(
+        fmt::format("clip: '{}': {} is {}, which is not supported: {}", where_, path(key), brief(*found), reason),
+        default_value.is_null() ? "remove the key" : fmt::format("remove the key, or set it to {}", default_value.dump()));
   }
 
   void finish() const {
@@ -132,7 +134,8 @@ VisionShape read_vision(const Json& object, const std::string& where) {
   Section section(object, where, "vision_cfg");
   VisionShape vision;
   section.only("timm_model_name", nullptr, kTimm);
-  for (const char* key : {"timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop", "timm_drop_path"}) section.find(key);
+  for (const char* key : {"timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop", "timm_drop_path"})
+    section.find(key);
   read_layers(section, vision);
   read_image_size(section, vision);
   section.read("width", vision.width);
@@ -142,20 +145,23 @@ VisionShape read_vision(const Json& object, const std::string& where) {
   section.read("patch_dropout", vision.patch_dropout);
   section.read("ls_init_value", vision.layer_scale);
   section.only("attentional_pool", false, kPooling);
-  for (const char* key : {"attn_pooler_queries", "attn_pooler_heads"}) section.find(key);  // mean nothing without attentional_pool
+  for (const char* key : {"attn_pooler_queries", "attn_pooler_heads"})
+    section.find(key);  // mean nothing without attentional_pool
   section.only("no_ln_pre", false, "the image tower has a layer norm in front of its blocks");
   section.only("pos_embed_type", "learnable", "position embeddings are learned");
   section.only("pool_type", "tok", kPooling);
   refuse_custom_blocks(section);
   section.finish();
-  if (vision.is_resnet() && vision.layer_scale) throw UsageError(fmt::format("clip: '{}': a ModifiedResNet has no ls_init_value", where));
+  if (vision.is_resnet() && vision.layer_scale)
+    throw UsageError(fmt::format("clip: '{}': a ModifiedResNet has no ls_init_value", where));
   return vision;
 }
 
 TextShape read_text(const Json& object, const std::string& where) {
   Section section(object, where, "text_cfg");
   TextShape text;
-  for (const char* key : {"hf_model_name", "hf_model_pretrained", "hf_proj_type", "hf_pooler_type"}) section.only(key, nullptr, kHuggingFace);
+  for (const char* key : {"hf_model_name", "hf_model_pretrained", "hf_proj_type", "hf_pooler_type"})
+    section.only(key, nullptr, kHuggingFace);
   for (const char* key : {"hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs"}) section.only(key, nullptr, kTokenizer);
   section.read("context_length", text.context_length);
   section.read("vocab_size", text.vocab_size);

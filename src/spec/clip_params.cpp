@@ -29,10 +29,12 @@ bool decays(const std::string& name, const std::vector<int64_t>& shape) {
 /// Collects the parameters of a model under a growing prefix.
 class Lister {
  public:
-  /// `low_precision`: OpenCLIP converts it under --precision bf16 (weights of convolutions, linear layers and attention, projections).
+  /// `low_precision`: OpenCLIP converts it under --precision bf16 (weights of convolutions, linear layers and attention,
+  /// projections).
   void add(const std::string& name, std::vector<int64_t> shape, InitLaw init, bool low_precision) {
     const bool decay = decays(name, shape);
-    specs_.push_back({.name = name, .shape = std::move(shape), .init = init, .weight_decay = decay, .keeps_fp32 = !low_precision});
+    specs_.push_back(
+        {.name = name, .shape = std::move(shape), .init = init, .weight_decay = decay, .keeps_fp32 = !low_precision});
   }
   void add_buffer(const std::string& name, std::vector<int64_t> shape, InitLaw init) {
     specs_.push_back({.name = name, .shape = std::move(shape), .init = init, .keeps_fp32 = true, .is_buffer = true});
@@ -85,7 +87,8 @@ void add_vit(Lister& list, const VisionShape& vision, int64_t embed_dim) {
   list.add("visual.class_embedding", {width}, scaled, false);
   list.add("visual.positional_embedding", {vision.tokens(), width}, scaled, false);
   list.add_layer_norm("visual.ln_pre", width);
-  const BlockLaws laws{uniform(std::sqrt(6.0 / static_cast<double>(4 * width))), fan_in(width), fan_in(width), fan_in(vision.mlp_width())};
+  const BlockLaws laws{uniform(std::sqrt(6.0 / static_cast<double>(4 * width))), fan_in(width), fan_in(width),
+                       fan_in(vision.mlp_width())};
   for (int64_t i = 0; i < vision.layers; ++i)
     add_block(list, fmt::format("visual.transformer.resblocks.{}", i), width, vision.mlp_width(), laws, vision.layer_scale);
   list.add_layer_norm("visual.ln_post", width);
@@ -189,12 +192,14 @@ std::vector<ParamSpec> clip_param_specs(const ClipShape& shape) {
 std::vector<std::string> openclip_state_dict_order(const ClipShape& shape) {
   // PyTorch lists a module's own parameters before those of its children; both in the order of their creation.
   const auto rank = [](const std::string& name) {
-    constexpr std::string_view kOwn[] = {"positional_embedding", "text_projection", "logit_scale", "logit_bias", "visual.class_embedding",
-                                         "visual.positional_embedding", "visual.proj"};
+    constexpr std::string_view kOwn[] = {"positional_embedding", "text_projection",        "logit_scale",
+                                         "logit_bias",           "visual.class_embedding", "visual.positional_embedding",
+                                         "visual.proj"};
     constexpr std::string_view kChildren[] = {"visual.", "transformer.", "token_embedding.", "ln_final."};
     const auto own = std::find(std::begin(kOwn), std::end(kOwn), name);
     if (own != std::end(kOwn)) return own - std::begin(kOwn);
-    const auto child = std::find_if(std::begin(kChildren), std::end(kChildren), [&](auto prefix) { return core::starts_with(name, prefix); });
+    const auto child =
+        std::find_if(std::begin(kChildren), std::end(kChildren), [&](auto prefix) { return core::starts_with(name, prefix); });
     LOCKSTEP_CHECK(child != std::end(kChildren), "name={}", name);
     return std::ssize(kOwn) + (child - std::begin(kChildren));
   };

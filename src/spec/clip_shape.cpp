@@ -94,23 +94,35 @@ constexpr std::array kRefusals{
 
 constexpr std::string_view kQuick = "-quickgelu";
 
-TextShape text_shape(const TextRow& row) {
-  return TextShape{.width = row.width, .heads = row.heads, .layers = row.layers};
-}
+TextShape text_shape(const TextRow& row) { return TextShape{.width = row.width, .heads = row.heads, .layers = row.layers}; }
 
 std::optional<ClipShape> find_named(std::string_view name) {
   const bool quick = core::ends_with(name, kQuick);
   const std::string_view base = quick ? name.substr(0, name.size() - kQuick.size()) : name;
   for (const Row& row : kViTs) {
     if (row.name != base || (quick && !row.has_quickgelu_twin)) continue;
-    const VisionShape vision{.image_size = row.image_size, .layers = row.layers, .width = row.width, .head_width = row.head_width,
-                             .patch_size = row.patch_size, .mlp_ratio = row.mlp_ratio, .layer_scale = row.layer_scale};
-    return ClipShape{.name = std::string(name), .embed_dim = row.embed_dim, .vision = vision, .text = text_shape(row.text), .quick_gelu = quick};
+    const VisionShape vision{.image_size = row.image_size,
+                             .layers = row.layers,
+                             .width = row.width,
+                             .head_width = row.head_width,
+                             .patch_size = row.patch_size,
+                             .mlp_ratio = row.mlp_ratio,
+                             .layer_scale = row.layer_scale};
+    return ClipShape{.name = std::string(name),
+                     .embed_dim = row.embed_dim,
+                     .vision = vision,
+                     .text = text_shape(row.text),
+                     .quick_gelu = quick};
   }
   for (const ResnetRow& row : kResnets) {
     if (row.name != base) continue;
-    const VisionShape vision{.image_size = row.image_size, .stages = {row.stages.begin(), row.stages.end()}, .layers = 0, .width = row.width};
-    return ClipShape{.name = std::string(name), .embed_dim = row.embed_dim, .vision = vision, .text = text_shape(row.text), .quick_gelu = quick};
+    const VisionShape vision{
+        .image_size = row.image_size, .stages = {row.stages.begin(), row.stages.end()}, .layers = 0, .width = row.width};
+    return ClipShape{.name = std::string(name),
+                     .embed_dim = row.embed_dim,
+                     .vision = vision,
+                     .text = text_shape(row.text),
+                     .quick_gelu = quick};
   }
   return std::nullopt;
 }

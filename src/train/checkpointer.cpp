@@ -57,9 +57,11 @@ void fill_from(const fs::path& path, const NamedHandles& targets) {
       misshaped.push_back(name);
   }
   if (!missing.empty() || !misshaped.empty() || file.entries().size() != targets.size())
-    throw CheckpointError(fmt::format("train: checkpoint file '{}' is of another model: missing {}, other shape {}, tensors in file={}, expected={}",
-                                      path.string(), first_names(missing), first_names(misshaped), file.entries().size(), targets.size()),
-                          "resume with the options the run was started with");
+    throw CheckpointError(
+        fmt::format(
+            "train: checkpoint file '{}' is of another model: missing {}, other shape {}, tensors in file={}, expected={}",
+            path.string(), first_names(missing), first_names(misshaped), file.entries().size(), targets.size()),
+        "resume with the options the run was started with");
   const c10::NoGradGuard no_grad;
   for (const auto& [name, tensor] : targets) tensor.detach().copy_(models::borrow_tensor(*entries.at(name), path.string()));
 }
@@ -116,7 +118,8 @@ std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
       throw CheckpointError(fmt::format("train: none of the {} checkpoints in '{}' is whole", choice.skipped.size(),
                                         (config_.run_folder / "checkpoints").string()),
                             "the warnings above say what is wrong with each; start a run of another --name to begin anew");
-    if (choice.chosen && !choice.skipped.empty()) core::log_warning("train: falling back to '{}'", choice.chosen->folder.string());
+    if (choice.chosen && !choice.skipped.empty())
+      core::log_warning("train: falling back to '{}'", choice.chosen->folder.string());
     return choice.chosen ? choice.chosen->folder.string() : "";
   });
   if (chosen.empty()) return std::nullopt;
@@ -140,12 +143,8 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
     const auto manifest = record::read_manifest(folder);
     fill_from(folder / kModelFile, model_tensors(state_));
     fill_from(folder / kOptimizerFile, optimizer_tensors(state_));
-    return core::Json{{"step", manifest.step},
-                      {"epoch", manifest.epoch},
-                      {"samples_seen", manifest.samples_seen},
-                      {"data", manifest.data_position},
-                      {"extra", manifest.extra},
-                      {"digest", manifest.options_digest}}
+    return core::Json{{"step", manifest.step},          {"epoch", manifest.epoch}, {"samples_seen", manifest.samples_seen},
+                      {"data", manifest.data_position}, {"extra", manifest.extra}, {"digest", manifest.options_digest}}
         .dump();
   });
   broadcast_all(model_tensors(state_), world_);

@@ -21,23 +21,24 @@ struct CheckpointerConfig {
   int64_t num_kept = 0;        ///< Newest checkpoints that stay; 0: all.
   std::string options_digest;  ///< Of the options that must not change on resume.
   std::string code_version;
-  core::Json who;              ///< Who claims the checkpoints (host, job), for humans.
+  core::Json who;  ///< Who claims the checkpoints (host, job), for humans.
 };
 
-/// What a checkpoint holds beside the position. All ranks hold equal copies (data parallel): rank 0 writes, and reads for all. Outlives the checkpointer.
+/// What a checkpoint holds beside the position. All ranks hold equal copies (data parallel): rank 0 writes, and reads for all.
+/// Outlives the checkpointer.
 struct CheckpointState {
-  std::vector<comm::NamedTensor> tensors;    ///< Parameters and buffers -> model.safetensors, which --pretrained reads, too.
-  optim::AdamW* optimizer = nullptr;         ///< -> optimizer.safetensors
-  optim::LossScaler* scaler = nullptr;       ///< -> manifest
+  std::vector<comm::NamedTensor> tensors;  ///< Parameters and buffers -> model.safetensors, which --pretrained reads, too.
+  optim::AdamW* optimizer = nullptr;       ///< -> optimizer.safetensors
+  optim::LossScaler* scaler = nullptr;     ///< -> manifest
 };
 
 /// Where a run stands between two steps. All random numbers are functions of seed and step, so there is no random state.
 struct CheckpointPosition {
-  int64_t step = 0;          ///< Optimiser steps done.
-  int64_t epoch = 0;         ///< Epochs completed.
+  int64_t step = 0;   ///< Optimiser steps done.
+  int64_t epoch = 0;  ///< Epochs completed.
   int64_t samples_seen = 0;
-  core::Json data;           ///< Of the loader, joined over the ranks.
-  core::Json extra;          ///< Whatever else the caller wants back.
+  core::Json data;   ///< Of the loader, joined over the ranks.
+  core::Json extra;  ///< Whatever else the caller wants back.
 };
 
 struct RestoredCheckpoint {
@@ -48,21 +49,22 @@ struct RestoredCheckpoint {
 
 /// Writes and reads <run>/checkpoints/step-<n>.a<attempt>/{model,optimizer}.safetensors and manifest.json.
 ///
-/// Every file is hashed, written under a temporary name, fsynced and renamed; the manifest comes last and makes the folder a checkpoint.
+/// Every file is hashed, written under a temporary name, fsynced and renamed; the manifest comes last and makes the folder a
+/// checkpoint.
 class Checkpointer {
  public:
   /// Claims the run's checkpoints for this attempt (rank 0). Collective.
   Checkpointer(const CheckpointerConfig& config, const CheckpointState& state, comm::Comm& world);
   ~Checkpointer();
 
-  /// Copies the state and returns; a thread writes it. A save that is still under way is waited for. A failing write (full disk) is a warning: the
-  /// older checkpoints stay, training goes on. Rank 0 acts, the others return.
+  /// Copies the state and returns; a thread writes it. A save that is still under way is waited for. A failing write (full disk)
+  /// is a warning: the older checkpoints stay, training goes on. Rank 0 acts, the others return.
   void save(const CheckpointPosition& position);
   /// Waits for the save under way; false when the last one failed.
   bool wait();
 
-  /// The newest whole checkpoint of the run, each damaged one passed over with a warning; nothing when there is none at all. CheckpointError when all are
-  /// damaged. Collective, as is the next.
+  /// The newest whole checkpoint of the run, each damaged one passed over with a warning; nothing when there is none at all.
+  /// CheckpointError when all are damaged. Collective, as is the next.
   std::optional<RestoredCheckpoint> restore_latest();
   /// A particular checkpoint folder; CheckpointError when it is damaged or of another model.
   RestoredCheckpoint restore(const std::filesystem::path& folder);

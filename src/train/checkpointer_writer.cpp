@@ -23,7 +23,7 @@ void wait_for_devices(const NamedHandles& tensors) {
     if (tensor.is_cpu()) continue;
     const c10::impl::VirtualGuardImpl guard(tensor.device().type());
     guard.synchronizeStream(guard.getStream(tensor.device()));  // sync: the copies must be whole before the update goes on
-    return;  // all tensors of a rank are on one device
+    return;                                                     // all tensors of a rank are on one device
   }
 }
 
@@ -44,21 +44,24 @@ void check_space(const fs::path& folder, int64_t bytes) {
   std::error_code error;
   const auto space = fs::space(folder, error);
   if (!error && space.available < static_cast<uintmax_t>(bytes))
-    throw EnvironmentError(fmt::format("train: no room for a checkpoint in '{}': free bytes={}, needed={}", folder.string(), space.available, bytes),
-                           "delete old checkpoints, or use --delete-previous-checkpoint or --keep N");
+    throw EnvironmentError(
+        fmt::format("train: no room for a checkpoint in '{}': free bytes={}, needed={}", folder.string(), space.available, bytes),
+        "delete old checkpoints, or use --delete-previous-checkpoint or --keep N");
 }
 
 }  // namespace
 
 void CheckpointWriter::copy_aside(const NamedHandles& from, Copies& to) {
   const c10::NoGradGuard no_grad;
-  const bool fits = from.size() == to.size() && std::equal(from.begin(), from.end(), to.begin(), [](const auto& a, const auto& b) {
-                      return a.first == b.first && a.second.sizes() == b.second.sizes() && a.second.scalar_type() == b.second.scalar_type();
-                    });
+  const bool fits =
+      from.size() == to.size() && std::equal(from.begin(), from.end(), to.begin(), [](const auto& a, const auto& b) {
+        return a.first == b.first && a.second.sizes() == b.second.sizes() && a.second.scalar_type() == b.second.scalar_type();
+      });
   if (!fits) {
     to.clear();
     for (const auto& [name, tensor] : from)
-      to.emplace_back(name, at::empty(tensor.sizes(), tensor.options().device(at::kCPU).requires_grad(false).pinned_memory(tensor.is_cuda())));
+      to.emplace_back(name, at::empty(tensor.sizes(),
+                                      tensor.options().device(at::kCPU).requires_grad(false).pinned_memory(tensor.is_cuda())));
   }
   for (size_t i = 0; i < from.size(); ++i) to[i].second.copy_(from[i].second.detach(), /*non_blocking=*/from[i].second.is_cuda());
 }
@@ -83,6 +86,7 @@ void CheckpointWriter::write(record::CheckpointManifest manifest) {
     write_files(folder, manifest);
     commit(folder, manifest);
     last_succeeded_ = true;
+    core::log_info("saved checkpoint {}", folder.filename().string());
     remove_old();
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const Error*>(&error);
@@ -91,7 +95,8 @@ void CheckpointWriter::write(record::CheckpointManifest manifest) {
       core::log_warning("train: checkpoint of step {} is saved, but cleaning up after it failed: {}", manifest.step, text);
       return;
     }
-    core::log_warning("train: checkpoint of step {} was not saved, the one before stays and training goes on: {}", manifest.step, text);
+    core::log_warning("train: checkpoint of step {} was not saved, the one before stays and training goes on: {}", manifest.step,
+                      text);
     std::error_code ignored;
     fs::remove_all(folder, ignored);
   }
@@ -108,8 +113,9 @@ void CheckpointWriter::write_files(const fs::path& folder, record::CheckpointMan
 
 void CheckpointWriter::commit(const fs::path& folder, const record::CheckpointManifest& manifest) const {
   if (record::is_superseded(run_folder_, manifest.attempt))
-    throw CheckpointError(fmt::format("train: attempt {} does not own the checkpoints of '{}' any more", manifest.attempt, run_folder_.string()),
-                          "a later run of the same name has taken over; end this one");
+    throw CheckpointError(
+        fmt::format("train: attempt {} does not own the checkpoints of '{}' any more", manifest.attempt, run_folder_.string()),
+        "a later run of the same name has taken over; end this one");
   record::write_manifest(folder, manifest);
   core::write_file_atomic(run_folder_ / "checkpoints" / "latest", folder.filename().string() + "\n");
 }

@@ -19,13 +19,14 @@ using NamedHandles = std::vector<std::pair<std::string, at::Tensor>>;
 /// Copies tensors aside and writes them as one checkpoint in a background thread; one at a time.
 class CheckpointWriter {
  public:
-  CheckpointWriter(std::filesystem::path run_folder, int64_t num_kept) : run_folder_(std::move(run_folder)), num_kept_(num_kept) {}
+  CheckpointWriter(std::filesystem::path run_folder, int64_t num_kept)
+      : run_folder_(std::move(run_folder)), num_kept_(num_kept) {}
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   ~CheckpointWriter() { wait(); }
 
-  /// Returns when the copies are queued behind the work on the tensors' device; later work may change the tensors at once. `manifest` lacks only
-  /// its files.
+  /// Returns when the copies are queued behind the work on the tensors' device; later work may change the tensors at once.
+  /// `manifest` lacks only its files.
   void start(const NamedHandles& model, const NamedHandles& optimizer, record::CheckpointManifest manifest);
   /// False when the last write failed; why was logged.
   bool wait();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "comm/recorder.h"
 #include "comm/world.h"
 #include "core/env.h"
 #include "core/log.h"
@@ -72,6 +73,7 @@ class ClipRun {
   core::Json describe_attempt() const;
   void save(const TrainerPosition& position);
   void finish_saving();
+  void record_interval(const RankTimes& times);
   void evaluate(int64_t epochs_done, int64_t steps_done);
   Metrics zero_shot(const std::string& prefix, const std::string& spec, const at::Tensor& class_KE);
   at::Tensor class_embeddings();
@@ -267,6 +269,13 @@ void ClipRun::save(const TrainerPosition& position) {
                        .extra = {{"model", options_.model}, {"precision", options_.precision}, {"seed", options_.seed}}});
 }
 
+void ClipRun::record_interval(const RankTimes& times) {
+  record_->append_rank_times({.step = times.step, .num_steps = times.num_steps, .step_ms = times.step_ms, .data_wait_ms = times.data_wait_ms});
+  for (const auto& entry : world().recorder().snapshot())
+    record_->append_comm({.step = times.step, .kind = entry.kind, .axis = entry.axis, .group_size = ranks_.world_size, .bytes = entry.bytes,
+                          .count = entry.count, .time_ms = entry.total_ms});
+}
+
 void ClipRun::finish_saving() {
   if (!checkpointer_->wait())
     throw CheckpointError("train: the last checkpoint could not be written; the warning above says why",
@@ -298,11 +307,8 @@ ExitCode ClipRun::run() {
                      .save = [this](const TrainerPosition& position) { save(position); },
                      .finish_saving = [this] { finish_saving(); },
                      .evaluate = [this](int64_t epochs, int64_t steps) { evaluate(epochs, steps); },
-                     .record_rank_times = {}};
-  if (record_)
-    parts.record_rank_times = [this](int64_t step, const std::vector<double>& step_ms, const std::vector<double>& wait_ms) {
-      record_->append_rank_times({.step = step, .num_steps = options_.log_every_n_steps, .step_ms = step_ms, .data_wait_ms = wait_ms});
-    };
+                     .record_interval = {}};
+  if (record_) parts.record_interval = [this](const RankTimes& times) { record_interval(times); };
   install_signal_handlers();
   const ExitCode code = Trainer(config, parts, start).run();
   core::end_progress();

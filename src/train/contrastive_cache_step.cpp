@@ -110,8 +110,8 @@ class ContrastiveCacheStep final : public StepRunner {
     if (joined.logit_scale.defined()) outcome.scalars.emplace_back("logit_scale", joined.logit_scale.detach().clone());
   }
 
-  /// Micro-batch 0 still has its graph; the others are run again. The scalars ride on the last backward pass: each parameter must receive its
-  /// gradient within one pass of the micro-batch that communicates.
+  /// Micro-batch 0 still has its graph; the others are run again. The scalars ride on the last backward pass: each parameter must
+  /// receive its gradient within one pass of the micro-batch that communicates.
   void carry_back(Outputs& live, const Outputs& joined, std::span<Batch> micro_batches) const {
     int64_t first_row = 0;
     for (size_t micro = 0; micro < micro_batches.size(); ++micro) {
@@ -140,6 +140,8 @@ class ContrastiveCacheStep final : public StepRunner {
 
 }  // namespace
 
-std::unique_ptr<StepRunner> make_contrastive_cache_step(const StepRunnerParts& parts) { return std::make_unique<ContrastiveCacheStep>(parts); }
+std::unique_ptr<StepRunner> make_contrastive_cache_step(const StepRunnerParts& parts) {
+  return std::make_unique<ContrastiveCacheStep>(parts);
+}
 
 }  // namespace lockstep::train

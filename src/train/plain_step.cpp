@@ -44,7 +44,8 @@ class PlainStep final : public StepRunner {
   }
 
   /// Means over the micro-batches of each part, and their sum as "loss".
-  static void add_to_outcome(const models::LossReport& report, const at::Tensor& logit_scale, size_t num_micro, StepOutcome& outcome) {
+  static void add_to_outcome(const models::LossReport& report, const at::Tensor& logit_scale, size_t num_micro,
+                             StepOutcome& outcome) {
     const c10::NoGradGuard no_grad;
     const bool is_first = outcome.scalars.empty();
     at::Tensor total;

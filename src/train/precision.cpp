@@ -54,7 +54,8 @@ at::ScalarType Precision::parameter_type(const spec::ParamSpec& parameter) const
   return at::kFloat;
 }
 
-void Precision::convert_parameters(const std::vector<comm::NamedTensor>& parameters, const std::vector<spec::ParamSpec>& specs) const {
+void Precision::convert_parameters(const std::vector<comm::NamedTensor>& parameters,
+                                   const std::vector<spec::ParamSpec>& specs) const {
   std::unordered_map<std::string, const spec::ParamSpec*> by_name;
   for (const auto& spec : specs) by_name.emplace(spec.name, &spec);
   const c10::NoGradGuard no_grad;

@@ -11,8 +11,8 @@
 
 namespace lockstep::train {
 
-/// While it lives, operators of one device type compute in half precision where that is safe (torch's autocast lists), on this thread. The state
-/// before is put back at the end. Weights cast inside are cached until then: update no parameter within.
+/// While it lives, operators of one device type compute in half precision where that is safe (torch's autocast lists), on this
+/// thread. The state before is put back at the end. Weights cast inside are cached until then: update no parameter within.
 class AutocastGuard {
  public:
   AutocastGuard() = default;  ///< Does nothing.
@@ -32,8 +32,8 @@ class AutocastGuard {
 
 /// One --precision on one kind of device: which type everything has.
 ///
-/// fp32; amp (fp16 autocast with loss scaling, on the CPU bf16 autocast without); amp_bf16 (alias amp_bfloat16); bf16 (OpenCLIP's: parameters
-/// bf16 but for those whose ParamSpec keeps fp32); pure_bf16 (all bf16).
+/// fp32; amp (fp16 autocast with loss scaling, on the CPU bf16 autocast without); amp_bf16 (alias amp_bfloat16); bf16
+/// (OpenCLIP's: parameters bf16 but for those whose ParamSpec keeps fp32); pure_bf16 (all bf16).
 class Precision {
  public:
   /// An unknown name is a UsageError that lists the known ones; pure_fp16 and fp16 are refused by name.

@@ -113,19 +113,20 @@ void Trainer::at_boundaries() {
 }
 
 void Trainer::gather_rank_times() {
-  auto mine = at::tensor(std::initializer_list<double>{interval_step_ms_, interval_wait_ms_}, at::kDouble) / static_cast<double>(std::max<int64_t>(1, interval_steps_));
+  const int64_t num_steps = std::exchange(interval_steps_, 0);
+  auto mine = at::tensor(std::initializer_list<double>{interval_step_ms_, interval_wait_ms_}, at::kDouble) /
+              static_cast<double>(std::max<int64_t>(1, num_steps));
   auto all = at::empty({2 * parts_.world.size()}, mine.options().device(parts_.mover.device()));
   parts_.world.all_gather_into(all, mine.to(parts_.mover.device())).wait();
   interval_step_ms_ = interval_wait_ms_ = 0;
-  interval_steps_ = 0;
-  if (!parts_.record_rank_times) return;
+  if (!parts_.record_interval || num_steps == 0) return;
   const auto host = all.to(at::kCPU);  // sync: once per log interval
-  std::vector<double> step_ms, wait_ms;
+  RankTimes times{.step = position_.step - 1, .num_steps = num_steps, .step_ms = {}, .data_wait_ms = {}};
   for (int rank = 0; rank < parts_.world.size(); ++rank) {
-    step_ms.push_back(host[2 * rank].item<double>());
-    wait_ms.push_back(host[2 * rank + 1].item<double>());
+    times.step_ms.push_back(host[2 * rank].item<double>());
+    times.data_wait_ms.push_back(host[2 * rank + 1].item<double>());
   }
-  parts_.record_rank_times(position_.step - 1, step_ms, wait_ms);
+  parts_.record_interval(times);
 }
 
 void Trainer::save() {

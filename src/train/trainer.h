@@ -50,6 +50,13 @@ struct TrainerPosition {
   core::Json data;  ///< Of the loader.
 };
 
+/// Means over the steps of a log interval, by rank.
+struct RankTimes {
+  int64_t step = 0;       ///< Last of the interval.
+  int64_t num_steps = 0;
+  std::vector<double> step_ms, data_wait_ms;
+};
+
 /// What the trainer works with. Owned by the caller, outlives the trainer.
 struct TrainerParts {
   comm::Comm& world;
@@ -65,7 +72,7 @@ struct TrainerParts {
   std::function<void(const TrainerPosition&)> save;                               ///< Collective; may go on writing in the background.
   std::function<void()> finish_saving;                                            ///< Waits until what was saved is durable.
   std::function<void(int64_t epochs_done, int64_t steps_done)> evaluate;          ///< Collective; after each epoch.
-  std::function<void(int64_t step, const std::vector<double>& step_ms, const std::vector<double>& data_wait_ms)> record_rank_times;
+  std::function<void(const RankTimes&)> record_interval;  ///< Once per log interval; rank 0 only, else empty.
 };
 
 /// The training loop of every task.

@@ -18,8 +18,8 @@ using models::Batch;
 using testing::expect_close;
 using testing::TinyTowers;
 
-constexpr double kFp32 = 1e-5;  // logits of about 14 carry fp32 errors of 1e-6, and so do their exponentials
-constexpr double kScale = 1e-4; // the gradient of logit_scale is a sum of terms that mostly cancel
+constexpr double kFp32 = 1e-5;   // logits of about 14 carry fp32 errors of 1e-6, and so do their exponentials
+constexpr double kScale = 1e-4;  // the gradient of logit_scale is a sum of terms that mostly cancel
 constexpr uint64_t kStepKey = 17;
 
 /// Pairs [first, first + count) of one endless set.
@@ -27,7 +27,11 @@ Batch pairs(int64_t first, int64_t count) {
   Batch batch;
   const auto index = at::arange(first * 12, (first + count) * 12, at::kFloat);
   batch.image_BCYX = at::sin(index * 0.37 + at::cos(index)).reshape({count, 3, 2, 2});
-  batch.text_BT = at::arange(first * 3, (first + count) * 3, at::kLong).pow(2).add(first).remainder(TinyTowers::kVocabulary).reshape({count, 3});
+  batch.text_BT = at::arange(first * 3, (first + count) * 3, at::kLong)
+                      .pow(2)
+                      .add(first)
+                      .remainder(TinyTowers::kVocabulary)
+                      .reshape({count, 3});
   batch.num_samples = count;
   return batch;
 }
@@ -79,7 +83,8 @@ struct Ran {
 };
 
 /// One step of the real thing on this rank.
-Ran run_step(Comm& comm, const Layout& layout, bool drops_features, const optim::LossScaler* scaler = nullptr, int64_t bucket_bytes = 100) {
+Ran run_step(Comm& comm, const Layout& layout, bool drops_features, const optim::LossScaler* scaler = nullptr,
+             int64_t bucket_bytes = 100) {
   auto owned = std::make_unique<TinyTowers>(drops_features);
   auto* towers = owned.get();
   models::ContrastiveTask task(std::move(owned), comm, {.local_loss = true, .gather_with_grad = true});
@@ -147,7 +152,8 @@ TEST(ContrastiveCacheStep, CachePassLeavesRunningStatisticsAlone) {
 TEST(ContrastiveCacheStep, OneMoreTimeOverGloo) {
   const Layout layout{2, 2, 3};
   const auto want = plain_autograd(layout, true);
-  run_ranks(2, [&](Comm& comm) { expect_equal_to(run_step(comm, layout, true), want, 1.0, ""); }, comm::ThreadBackend::kGloo);
+  run_ranks(
+      2, [&](Comm& comm) { expect_equal_to(run_step(comm, layout, true), want, 1.0, ""); }, comm::ThreadBackend::kGloo);
 }
 
 TEST(PlainStep, OneMicroBatchEqualsPlainAutogradAndMoreAverage) {

@@ -42,8 +42,8 @@ inline double relative_difference(const at::Tensor& got, const at::Tensor& want)
   return ((a - b).abs().max() / b.abs().max()).item<double>();
 }
 
-/// Largest difference relative to the largest absolute value of `want`. A reference that proves nothing (all zero; or constant, if it has
-/// several elements) is a failure, and so is NaN.
+/// Largest difference relative to the largest absolute value of `want`. A reference that proves nothing (all zero; or constant,
+/// if it has several elements) is a failure, and so is NaN.
 inline void expect_close(const at::Tensor& got, const at::Tensor& want, double tolerance, const std::string& what) {
   ASSERT_TRUE(got.defined() && want.defined()) << what;
   ASSERT_EQ(got.sizes(), want.sizes()) << what;

@@ -8,8 +8,8 @@
 
 namespace lockstep::testing {
 
-/// The smallest pair of towers that has every trait the steps must handle: a linear image tower with random feature dropout (keyed by the
-/// context) and a running mean, an embedding-mean text tower, and the scale.
+/// The smallest pair of towers that has every trait the steps must handle: a linear image tower with random feature dropout
+/// (keyed by the context) and a running mean, an embedding-mean text tower, and the scale.
 class TinyTowers : public models::TwoTowers {
  public:
   static constexpr int64_t kVocabulary = 11, kPixels = 12, kDim = 6;

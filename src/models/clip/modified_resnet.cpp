@@ -69,9 +69,12 @@ AttentionPool::AttentionPool(int64_t tokens, int64_t width, int64_t heads, int64
 
 at::Tensor AttentionPool::forward(const at::Tensor& x_BCYX) const {
   const at::Tensor cells_BTD = x_BCYX.flatten(2).transpose(1, 2);
-  const at::Tensor x_BTD = at::cat({cells_BTD.mean(1, /*keepdim=*/true), cells_BTD}, 1).add(positional_embedding_.to(cells_BTD.scalar_type()));
+  const at::Tensor x_BTD =
+      at::cat({cells_BTD.mean(1, /*keepdim=*/true), cells_BTD}, 1).add(positional_embedding_.to(cells_BTD.scalar_type()));
   const int64_t batch = x_BTD.size(0), width = x_BTD.size(2);
-  const auto heads_first = [&](const at::Tensor& t) { return t.view({batch, t.size(1), heads_, width / heads_}).transpose(1, 2); };
+  const auto heads_first = [&](const at::Tensor& t) {
+    return t.view({batch, t.size(1), heads_, width / heads_}).transpose(1, 2);
+  };
   const at::Tensor query_BLD = exact_shortcuts_ ? x_BTD.narrow(1, 0, 1) : x_BTD;
   const at::Tensor y_BHLK = nn::attention(heads_first(q_proj_.forward(query_BLD)), heads_first(k_proj_.forward(x_BTD)),
                                           heads_first(v_proj_.forward(x_BTD)), {}, /*is_causal=*/false);
@@ -86,7 +89,8 @@ ModifiedResNet::ModifiedResNet(const spec::ClipShape& shape, bool exact_shortcut
       bn2_(shape.vision.width / 2, options),
       conv3_(shape.vision.width / 2, shape.vision.width, 3, options, /*stride=*/1, /*padding=*/1),
       bn3_(shape.vision.width, options),
-      attnpool_(shape.vision.tokens(), shape.vision.feature_width(), shape.vision.heads(), shape.embed_dim, exact_shortcuts, options) {
+      attnpool_(shape.vision.tokens(), shape.vision.feature_width(), shape.vision.heads(), shape.embed_dim, exact_shortcuts,
+                options) {
   register_child("conv1", conv1_);
   register_child("bn1", bn1_);
   register_child("conv2", conv2_);
@@ -113,8 +117,8 @@ at::Tensor ModifiedResNet::stem(const at::Tensor& image_BCYX) {
 }
 
 at::Tensor ModifiedResNet::forward(const at::Tensor& image_BCYX, const ForwardContext& context) {
-  LOCKSTEP_CHECK(image_BCYX.size(2) == image_size_ && image_BCYX.size(3) == image_size_, "image {} x {}, expected {}", image_BCYX.size(2),
-                 image_BCYX.size(3), image_size_);
+  LOCKSTEP_CHECK(image_BCYX.size(2) == image_size_ && image_BCYX.size(3) == image_size_, "image {} x {}, expected {}",
+                 image_BCYX.size(2), image_BCYX.size(3), image_size_);
   for (nn::BatchNorm2d* norm : batch_norms()) norm->set_updates_statistics(context.updates_statistics);
   at::Tensor x = stem(image_BCYX);
   for (const auto& block : blocks_) x = block->forward(x);

@@ -34,7 +34,8 @@ class Bottleneck : public nn::Module {
 /// Pools a feature map by attention of its mean over all its cells.
 class AttentionPool : public nn::Module {
  public:
-  AttentionPool(int64_t tokens, int64_t width, int64_t heads, int64_t embed_dim, bool exact_shortcuts, const at::TensorOptions& options);
+  AttentionPool(int64_t tokens, int64_t width, int64_t heads, int64_t embed_dim, bool exact_shortcuts,
+                const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x_BCYX) const;  ///< [B, E]
 
  private:

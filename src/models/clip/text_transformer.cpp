@@ -36,18 +36,22 @@ TextTransformer::TextTransformer(const spec::ClipShape& shape, bool exact_shortc
 }
 
 at::Tensor TextTransformer::forward(const at::Tensor& text_BT) {
-  LOCKSTEP_CHECK(text_BT.dim() == 2 && text_BT.size(1) <= context_length_, "{} columns, expected at most {}", text_BT.size(1), context_length_);
+  LOCKSTEP_CHECK(text_BT.dim() == 2 && text_BT.size(1) <= context_length_, "{} columns, expected at most {}", text_BT.size(1),
+                 context_length_);
   const at::Tensor end_B = text_BT.argmax(1);
   at::Tensor used_BT = text_BT;
-  if (exact_shortcuts_ && text_BT.is_cpu() && text_BT.size(0) > 0) used_BT = text_BT.narrow(1, 0, end_B.max().item<int64_t>() + 1);
-  const at::ScalarType type = text_projection_.scalar_type();  // the low-precision type under --precision bf16, where embeddings stay fp32
+  if (exact_shortcuts_ && text_BT.is_cpu() && text_BT.size(0) > 0)
+    used_BT = text_BT.narrow(1, 0, end_B.max().item<int64_t>() + 1);
+  const at::ScalarType type =
+      text_projection_.scalar_type();  // the low-precision type under --precision bf16, where embeddings stay fp32
   const at::Tensor position_TD = positional_embedding_.narrow(0, 0, used_BT.size(1)).to(type);
   const at::Tensor x_BTD = token_embedding_.forward(used_BT).to(type).add(position_TD);
   return at::matmul(ln_final_.forward(transformer_.forward_pooled(x_BTD, end_B, exact_shortcuts_)), text_projection_);
 }
 
 int64_t used_text_length(std::span<const int32_t> text_BT, int64_t context_length) {
-  LOCKSTEP_CHECK(context_length > 0 && std::ssize(text_BT) % context_length == 0, "{} ids, context length {}", text_BT.size(), context_length);
+  LOCKSTEP_CHECK(context_length > 0 && std::ssize(text_BT) % context_length == 0, "{} ids, context length {}", text_BT.size(),
+                 context_length);
   int64_t used = text_BT.empty() ? 0 : 1;
   for (auto row = text_BT.begin(); row != text_BT.end(); row += context_length)
     used = std::max<int64_t>(used, std::max_element(row, row + context_length) - row + 1);

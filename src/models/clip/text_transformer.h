@@ -9,14 +9,14 @@
 
 namespace lockstep::models {
 
-/// OpenCLIP's text tower: token and position embeddings, causal blocks, norm and projection of the end-of-text position, which is the
-/// first position of the largest token id.
+/// OpenCLIP's text tower: token and position embeddings, causal blocks, norm and projection of the end-of-text position, which is
+/// the first position of the largest token id.
 class TextTransformer final : public nn::Module {
  public:
   TextTransformer(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
-  /// [B, T] token ids (int64), T at most the context length -> [B, E], not normalised. Positions after the last end-of-text token of
-  /// the batch cannot reach the result: with exact shortcuts they are left out. On a CUDA device finding them would stall the stream, so
-  /// there the caller passes fewer columns (used_text_length).
+  /// [B, T] token ids (int64), T at most the context length -> [B, E], not normalised. Positions after the last end-of-text token
+  /// of the batch cannot reach the result: with exact shortcuts they are left out. On a CUDA device finding them would stall the
+  /// stream, so there the caller passes fewer columns (used_text_length).
   at::Tensor forward(const at::Tensor& text_BT);
   void set_checkpointing(bool checkpointing) { transformer_.set_checkpointing(checkpointing); }
 
@@ -30,7 +30,8 @@ class TextTransformer final : public nn::Module {
   at::Tensor text_projection_;
 };
 
-/// Columns of a batch of token ids (rows of `context_length`) that can reach the features: one past the last end-of-text position.
+/// Columns of a batch of token ids (rows of `context_length`) that can reach the features: one past the last end-of-text
+/// position.
 int64_t used_text_length(std::span<const int32_t> text_BT, int64_t context_length);
 
 }  // namespace lockstep::models

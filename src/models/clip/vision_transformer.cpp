@@ -1,4 +1,5 @@
-// Letters: B micro-batch, C = 3 colours, Y = X pixels, P patches, F = C p p numbers of a patch, T tokens, D width, E shared embedding.
+// Letters: B micro-batch, C = 3 colours, Y = X pixels, P patches, F = C p p numbers of a patch, T tokens, D width, E shared
+// embedding.
 #include "models/clip/vision_transformer.h"
 
 #include <ATen/core/Tensor.h>
@@ -71,10 +72,12 @@ at::Tensor VisionTransformer::forward(const at::Tensor& image_BCYX, const Forwar
   const int64_t batch = image_BCYX.size(0), width = shape_.width;
   LOCKSTEP_CHECK(image_BCYX.size(2) == shape_.image_size && image_BCYX.size(3) == shape_.image_size, "image {} x {}, expected {}",
                  image_BCYX.size(2), image_BCYX.size(3), shape_.image_size);
-  at::Tensor patch_position = positional_embedding_.narrow(0, 1, shape_.tokens() - 1);  // [P, D], or [B, P, D] of the kept patches
+  at::Tensor patch_position =
+      positional_embedding_.narrow(0, 1, shape_.tokens() - 1);  // [P, D], or [B, P, D] of the kept patches
   at::Tensor kept_BP;
   if (is_training() && shape_.patch_dropout > 0.0) {
-    kept_BP = kept_patches(batch, shape_.tokens() - 1, shape_.patch_dropout, context.random_key).to(image_BCYX.device(), /*non_blocking=*/true);
+    kept_BP = kept_patches(batch, shape_.tokens() - 1, shape_.patch_dropout, context.random_key)
+                  .to(image_BCYX.device(), /*non_blocking=*/true);
     patch_position = patch_position.index_select(0, kept_BP.flatten()).view({batch, kept_BP.size(1), width});
   }
   const at::Tensor patches_BPD = conv1_.forward(image_BCYX, kept_BP);

@@ -22,7 +22,8 @@ void append(std::string& bytes, const T& value) {
 /// A program of three sections (texts, dynamic table, symbol versions) that links libx.so, has two run paths and asks for
 /// GLIBC_2.9 and 2.34.
 std::string small_elf() {
-  const std::string texts = std::string("\0libx.so\0$ORIGIN/../lib:/opt/x\0GLIBC_2.9\0GLIBC_2.34\0OTHER_9.9\0", 65);
+  constexpr char kTexts[] = "\0libx.so\0$ORIGIN/../lib:/opt/x\0GLIBC_2.9\0GLIBC_2.34\0OTHER_9.9\0";
+  const std::string texts(kTexts, sizeof kTexts);
   const auto offset_of = [&](const char* text) { return texts.find(text); };
   const uint64_t texts_at = sizeof(Elf64_Ehdr), dynamic_at = texts_at + texts.size();
   std::string dynamic;

@@ -23,13 +23,18 @@ using ::lockstep::testing::load_golden;
 using ::lockstep::testing::relative_difference;
 using ::lockstep::testing::TensorMap;
 
-// Measured against the golden files: features and logits 4e-7, gradients 3e-6 of the largest absolute value (order of sums in fp32).
+// Measured against the golden files: features and logits 4e-7, gradients 3e-6 of the largest absolute value (order of sums in
+// fp32).
 constexpr double kForwardTolerance = 4e-6, kGradientTolerance = 3e-5;
 
 /// A case under tests/golden/clip, or the path of a file of the same layout.
-std::string file_of(const std::string& golden) { return golden.ends_with(".safetensors") ? golden : "clip/" + golden + ".safetensors"; }
+std::string file_of(const std::string& golden) {
+  return golden.ends_with(".safetensors") ? golden : "clip/" + golden + ".safetensors";
+}
 
-spec::ClipShape golden_shape(const std::string& golden) { return spec::parse_clip_shape(golden_metadata(file_of(golden), "config"), golden); }
+spec::ClipShape golden_shape(const std::string& golden) {
+  return spec::parse_clip_shape(golden_metadata(file_of(golden), "config"), golden);
+}
 
 std::vector<nn::NamedTensor> all_tensors(nn::Module& module) {
   std::vector<nn::NamedTensor> tensors = module.named_parameters();
@@ -37,13 +42,16 @@ std::vector<nn::NamedTensor> all_tensors(nn::Module& module) {
   return tensors;
 }
 
-std::unique_ptr<ClipModel> golden_model(const std::string& golden, const TensorMap& tensors, const ClipModelOptions& options = {}) {
+std::unique_ptr<ClipModel> golden_model(const std::string& golden, const TensorMap& tensors,
+                                        const ClipModelOptions& options = {}) {
   auto model = std::make_unique<ClipModel>(golden_shape(golden), options);
   for (auto& entry : all_tensors(*model)) entry.tensor->detach().copy_(tensors.at("param/" + entry.name));
   return model;
 }
 
-at::Tensor golden_image(const TensorMap& tensors) { return tensors.at("input/image").to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast); }
+at::Tensor golden_image(const TensorMap& tensors) {
+  return tensors.at("input/image").to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast);
+}
 
 /// Plain symmetric cross-entropy, or the sigmoid loss where the model has a bias.
 at::Tensor loss_of(ClipModel& model, const at::Tensor& logits) {
@@ -83,9 +91,11 @@ TEST_P(ClipGolden, ParametersAreListedAndNamedAsInOpenClip) {
   }
   EXPECT_EQ(next_parameter, parameters.size());
   EXPECT_EQ(model.named_buffers().size(), model.param_specs().size() - parameters.size());
-  const auto order = core::parse_json(golden_metadata(file_of(GetParam()), "state_dict_order"), "golden").get<std::vector<std::string>>();
+  const auto order =
+      core::parse_json(golden_metadata(file_of(GetParam()), "state_dict_order"), "golden").get<std::vector<std::string>>();
   EXPECT_EQ(spec::openclip_state_dict_order(model.shape()), order);
-  auto openclip_decayed = core::parse_json(golden_metadata(file_of(GetParam()), "decayed"), "golden").get<std::vector<std::string>>();
+  auto openclip_decayed =
+      core::parse_json(golden_metadata(file_of(GetParam()), "decayed"), "golden").get<std::vector<std::string>>();
   std::sort(decayed.begin(), decayed.end());
   std::sort(openclip_decayed.begin(), openclip_decayed.end());
   EXPECT_EQ(decayed, openclip_decayed);
@@ -96,8 +106,10 @@ TEST_P(ClipGolden, EvaluationEqualsOpenClip) {
   auto model = golden_model(GetParam(), golden);
   model->set_training(false);
   const at::NoGradGuard no_gradients;
-  expect_close(normalise_rows(model->encode_image(golden_image(golden))), golden.at("output/eval_image"), kForwardTolerance, "image");
-  expect_close(normalise_rows(model->encode_text(golden.at("input/text"))), golden.at("output/eval_text"), kForwardTolerance, "text");
+  expect_close(normalise_rows(model->encode_image(golden_image(golden))), golden.at("output/eval_image"), kForwardTolerance,
+               "image");
+  expect_close(normalise_rows(model->encode_text(golden.at("input/text"))), golden.at("output/eval_text"), kForwardTolerance,
+               "text");
 }
 
 void expect_training_equals_openclip(const char* name, const ClipModelOptions& options) {
@@ -129,8 +141,12 @@ void expect_training_equals_openclip(const char* name, const ClipModelOptions& o
 }
 
 TEST_P(ClipGolden, TrainingEqualsOpenClip) { expect_training_equals_openclip(GetParam(), {}); }
-TEST_P(ClipGolden, TrainingWithCheckpointingEqualsOpenClip) { expect_training_equals_openclip(GetParam(), {.grad_checkpointing = true}); }
-TEST_P(ClipGolden, TrainingWithoutShortcutsEqualsOpenClip) { expect_training_equals_openclip(GetParam(), {.exact_shortcuts = false}); }
+TEST_P(ClipGolden, TrainingWithCheckpointingEqualsOpenClip) {
+  expect_training_equals_openclip(GetParam(), {.grad_checkpointing = true});
+}
+TEST_P(ClipGolden, TrainingWithoutShortcutsEqualsOpenClip) {
+  expect_training_equals_openclip(GetParam(), {.exact_shortcuts = false});
+}
 
 // bf16 carries 8 bits: sums in another order differ by a few units in the last place, 2^-9 each.
 TEST_P(ClipGolden, LowPrecisionFollowsOpenClip) {
@@ -175,7 +191,8 @@ TEST(ClipModel, ShortcutsChangeNeitherFeaturesNorGradients) {
   for (const char* name : {"vit", "vit_quickgelu", "resnet"}) {
     SCOPED_TRACE(name);
     const TensorMap golden = load_golden(file_of(name));
-    auto with = golden_model(name, golden, {.exact_shortcuts = true}), without = golden_model(name, golden, {.exact_shortcuts = false});
+    auto with = golden_model(name, golden, {.exact_shortcuts = true}),
+         without = golden_model(name, golden, {.exact_shortcuts = false});
     expect_equal_passes(*with, *without, golden_image(golden), golden.at("input/text"), kGradientTolerance);
   }
 }
@@ -211,7 +228,8 @@ TEST(ClipModel, BigModelEqualsOpenClip) {
   model->set_training(false);
   for (auto& entry : model->named_buffers()) entry.tensor->copy_(golden.at("param/" + entry.name));
   const at::NoGradGuard no_gradients;
-  report("image_features_evaluation", normalise_rows(model->encode_image(golden_image(golden))), golden.at("output/eval_image"), 1e-4);
+  report("image_features_evaluation", normalise_rows(model->encode_image(golden_image(golden))), golden.at("output/eval_image"),
+         1e-4);
 }
 
 TEST(ClipModel, ShorterTextGivesTheSameFeatures) {
@@ -237,10 +255,12 @@ TEST(ClipModel, CachePassLeavesRunningStatisticsAlone) {
   auto model = golden_model("resnet", golden);
   model->set_context({.updates_statistics = false});
   const at::Tensor quiet = model->encode_image(golden_image(golden));
-  for (auto& entry : model->named_buffers()) EXPECT_TRUE(entry.tensor->equal(golden.at("param/" + entry.name).to(entry.tensor->scalar_type()))) << entry.name;
+  for (auto& entry : model->named_buffers())
+    EXPECT_TRUE(entry.tensor->equal(golden.at("param/" + entry.name).to(entry.tensor->scalar_type()))) << entry.name;
   model->set_context({.updates_statistics = true});
   EXPECT_TRUE(model->encode_image(golden_image(golden)).equal(quiet));
-  for (auto& entry : model->named_buffers()) EXPECT_FALSE(entry.tensor->equal(golden.at("param/" + entry.name).to(entry.tensor->scalar_type()))) << entry.name;
+  for (auto& entry : model->named_buffers())
+    EXPECT_FALSE(entry.tensor->equal(golden.at("param/" + entry.name).to(entry.tensor->scalar_type()))) << entry.name;
 }
 
 TEST(ClipModel, WrongImageSizeIsRefused) {
@@ -288,7 +308,8 @@ TEST(PatchDropout, OnlyKeptPatchesReachTheFeatures) {
   model.set_context({.random_key = 6});
   EXPECT_FALSE(model.encode_image(images).equal(dropped));
   model.set_training(false);
-  expect_close(normalise_rows(model.encode_image(images)), golden.at("output/eval_image"), kForwardTolerance, "evaluation keeps all patches");
+  expect_close(normalise_rows(model.encode_image(images)), golden.at("output/eval_image"), kForwardTolerance,
+               "evaluation keeps all patches");
 }
 
 }  // namespace

@@ -12,9 +12,10 @@ using comm::Comm;
 using comm::run_ranks;
 using testing::expect_close;
 
-// Logits of about 14 carry fp32 errors of 1e-6, and so do their exponentials; sums of a few hundred terms, relative to the largest gradient.
+// Logits of about 14 carry fp32 errors of 1e-6, and so do their exponentials; sums of a few hundred terms, relative to the
+// largest gradient.
 constexpr double kFp32 = 1e-5;
-constexpr double kScale = 5;  // times that for logit_scale: its gradient is a sum of terms that mostly cancel
+constexpr double kScale = 5;    // times that for logit_scale: its gradient is a sum of terms that mostly cancel
 constexpr double kBf16 = 1e-2;  // features and their gradients carry 8 bits of mantissa
 
 struct Problem {
@@ -66,8 +67,8 @@ struct Mode {
 constexpr Mode kExactModes[] = {{false, false}, {false, true}, {true, true}};
 
 /// Loss and gradients of one rank through the real function; averages the scale's gradient as GradSync does.
-void check_rank(Comm& comm, const Problem& problem, const Reference& want, const ContrastiveLossOptions& options, double tolerance,
-                at::ScalarType type = at::kFloat) {
+void check_rank(Comm& comm, const Problem& problem, const Reference& want, const ContrastiveLossOptions& options,
+                double tolerance, at::ScalarType type = at::kFloat) {
   const int64_t B = problem.image_NE.size(0) / comm.size();
   const auto image = leaf(problem.image_NE.narrow(0, comm.rank() * B, B).to(type));
   const auto text = leaf(problem.text_NE.narrow(0, comm.rank() * B, B).to(type));
@@ -98,7 +99,8 @@ TEST(ContrastiveLoss, AnyTileSizeGivesTheSame) {
   const auto problem = make_problem(264, 8);
   const auto want = plain_global(problem);
   for (const int num_ranks : {1, 2})
-    for (const int64_t columns : {1, 64, 65, 131, 200, 263, 264, 1000})  // below the smallest tile, uneven, exact, more than there are
+    for (const int64_t columns :
+         {1, 64, 65, 131, 200, 263, 264, 1000})  // below the smallest tile, uneven, exact, more than there are
       run_ranks(num_ranks, [&](Comm& comm) {
         const int64_t row_bytes = 264 / num_ranks * 4 * (num_ranks == 1 ? 1 : 2);
         check_rank(comm, problem, want, {.gather_with_grad = true, .logit_bytes = columns * row_bytes}, kFp32);
@@ -107,7 +109,9 @@ TEST(ContrastiveLoss, AnyTileSizeGivesTheSame) {
 
 TEST(ContrastiveLoss, LargeScaleStaysFinite) {
   auto problem = make_problem(24, 8, std::log(100.0));
-  run_ranks(2, [&](Comm& comm) { check_rank(comm, problem, plain_global(problem), {.logit_bytes = 1}, 2e-5); });  // logits up to 100: 1e-7 x 100
+  run_ranks(2, [&](Comm& comm) {
+    check_rank(comm, problem, plain_global(problem), {.logit_bytes = 1}, 2e-5);
+  });  // logits up to 100: 1e-7 x 100
 }
 
 TEST(ContrastiveLoss, LocalLossAloneIsTheWrittenDefinition) {
@@ -120,7 +124,8 @@ TEST(ContrastiveLoss, LocalLossAloneIsTheWrittenDefinition) {
         const auto image = leaf(problem.image_NE.narrow(0, comm.rank() * B, B));
         const auto text = leaf(problem.text_NE.narrow(0, comm.rank() * B, B));
         const auto log_scale = leaf(problem.log_scale);
-        const auto got = contrastive_loss(image, text, log_scale.exp(), {}, comm, {.local_loss = true, .logit_bytes = logit_bytes});
+        const auto got =
+            contrastive_loss(image, text, log_scale.exp(), {}, comm, {.local_loss = true, .logit_bytes = logit_bytes});
         got.loss.backward();
         EXPECT_NEAR(got.loss.item<double>(), want.loss, kFp32 * 3);
         EXPECT_NEAR(got.global_loss.item<double>(), plain_global(problem).loss, kFp32 * 3);
@@ -149,7 +154,8 @@ TEST(ContrastiveLoss, HalfPrecisionFeaturesKeepAnFp32Softmax) {
       check_rank(comm, problem, want, {.gather_with_grad = true}, kBf16, at::kBFloat16);
       const int64_t B = 24 / comm.size();
       const auto got = contrastive_loss(problem.image_NE.narrow(0, comm.rank() * B, B).to(at::kBFloat16),
-                                        problem.text_NE.narrow(0, comm.rank() * B, B).to(at::kBFloat16), problem.log_scale.exp(), {}, comm, {});
+                                        problem.text_NE.narrow(0, comm.rank() * B, B).to(at::kBFloat16), problem.log_scale.exp(),
+                                        {}, comm, {});
       EXPECT_EQ(got.loss.scalar_type(), at::kFloat);
       EXPECT_NEAR(got.global_loss.item<double>(), want.loss, 1e-5);  // the features are exact in bf16: only the sums round
     });
@@ -192,7 +198,8 @@ TEST(ContrastiveLoss, ABiasCancelsAndItsGradientIsZero) {
 TEST(ContrastiveLoss, TwoGathersForwardAndNothingBackward) {
   const auto problem = make_problem(24, 8);
   run_ranks(3, [&](Comm& comm) {
-    const auto image = leaf(problem.image_NE.narrow(0, comm.rank() * 8, 8)), text = leaf(problem.text_NE.narrow(0, comm.rank() * 8, 8));
+    const auto image = leaf(problem.image_NE.narrow(0, comm.rank() * 8, 8)),
+               text = leaf(problem.text_NE.narrow(0, comm.rank() * 8, 8));
     const auto got = contrastive_loss(image, text, problem.log_scale.exp(), {}, comm, {});
     EXPECT_EQ(comm.count("all_gather"), 2);
     got.loss.backward();
@@ -205,8 +212,8 @@ TEST(ContrastiveLoss, ReportedLossHasTheSameBitsOnAllRanks) {
   const auto problem = make_problem(24, 8);
   std::vector<double> losses(3);
   run_ranks(3, [&](Comm& comm) {
-    const auto got = contrastive_loss(problem.image_NE.narrow(0, comm.rank() * 8, 8), problem.text_NE.narrow(0, comm.rank() * 8, 8),
-                                      problem.log_scale.exp(), {}, comm, {});
+    const auto got = contrastive_loss(problem.image_NE.narrow(0, comm.rank() * 8, 8),
+                                      problem.text_NE.narrow(0, comm.rank() * 8, 8), problem.log_scale.exp(), {}, comm, {});
     losses[static_cast<size_t>(comm.rank())] = got.global_loss.item<double>();
   });
   EXPECT_EQ(losses[0], losses[1]);
@@ -216,8 +223,9 @@ TEST(ContrastiveLoss, ReportedLossHasTheSameBitsOnAllRanks) {
 TEST(ContrastiveLoss, OneMoreTimeOverGloo) {
   const auto problem = make_problem(24, 8);
   const auto want = plain_global(problem);
-  run_ranks(2, [&](Comm& comm) { check_rank(comm, problem, want, {.local_loss = true, .gather_with_grad = true}, kFp32); },
-            comm::ThreadBackend::kGloo);
+  run_ranks(
+      2, [&](Comm& comm) { check_rank(comm, problem, want, {.local_loss = true, .gather_with_grad = true}, kFp32); },
+      comm::ThreadBackend::kGloo);
 }
 
 }  // namespace

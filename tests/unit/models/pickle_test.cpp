@@ -19,7 +19,8 @@ std::string every_value() {
   writer.begin_dict(true);
   writer.string("ints");
   writer.begin_list();
-  for (const int64_t value : {int64_t{0}, int64_t{255}, int64_t{256}, int64_t{-1}, int64_t{1} << 40, -(int64_t{1} << 62)}) writer.integer(value);
+  for (const int64_t value : {int64_t{0}, int64_t{255}, int64_t{256}, int64_t{-1}, int64_t{1} << 40, -(int64_t{1} << 62)})
+    writer.integer(value);
   writer.end_list();
   writer.string("real");
   writer.real(-0.1);
@@ -61,12 +62,19 @@ TEST(Pickle, ShortIntegersKeepTheirSign) {
 }
 
 TEST(Pickle, CallsNothing) {
-  const auto document = parse("\x80\x02" "cos\nsystem\nX\x07\x00\x00\x00" "rm -rf \x85R.");
+  const auto document = parse(
+      "\x80\x02"
+      "cos\nsystem\nX\x07\x00\x00\x00"
+      "rm -rf \x85R.");
   SUCCEED();
 }
 
 TEST(Pickle, UnknownCallsBecomeObjects) {
-  const std::string bytes = std::string("\x80\x02" "cos\nsystem\nX\x04\x00\x00\x00", 20) + "true\x85R.";
+  const std::string bytes = std::string(
+                                "\x80\x02"
+                                "cos\nsystem\nX\x04\x00\x00\x00",
+                                20) +
+                            "true\x85R.";
   const auto document = parse(bytes);
   EXPECT_TRUE(document.root().is_object("os.system"));
   ASSERT_EQ(document.root().items.size(), 1u);
@@ -75,7 +83,12 @@ TEST(Pickle, UnknownCallsBecomeObjects) {
 
 TEST(Pickle, SelfContainingAndDeepValuesAreHarmless) {
   // A list that holds itself; a million nested tuples.
-  EXPECT_EQ(parse(std::string("\x80\x02]q\x00h\x00" "a.", 8)).root().items.size(), 1u);
+  EXPECT_EQ(parse(std::string("\x80\x02]q\x00h\x00"
+                              "a.",
+                              8))
+                .root()
+                .items.size(),
+            1u);
   EXPECT_TRUE(parse("\x80\x02)" + std::string(1'000'000, '\x85') + ".").root().is(Kind::kTuple));
 }
 
@@ -83,10 +96,12 @@ TEST(Pickle, DamageNamesFileAndPlace) {
   struct Row {
     std::string bytes, want;
   };
-  for (const auto& [bytes, want] : {Row{"", "bytes wanted"}, Row{"\x80\x02", "bytes wanted"}, Row{"\x80\x09N.", "protocol 9"}, Row{"\x80\x02.", "stack has 0"},
-                                    Row{"\x80\x02NN.", "stack has 2"}, Row{"\x80\x02Nt.", "no mark"}, Row{"\x80\x02(N.", "1 marks"}, Row{"\x80\x02h\x05.", "memo 5"},
-                                    Row{"\x80\x02X\xff\xff\xff\x7f.", "bytes wanted"}, Row{"\x80\x02}(Nu.", "without a value"}, Row{"\x80\x02NNa.", "no container"},
-                                    Row{"\x80\x02NNR.", "no tuple"}, Row{"\x80\x02i.", "opcode 0x69"}, Row{"\x80\x02\x8a\x09.", "9 bytes"}}) {
+  for (const auto& [bytes, want] :
+       {Row{"", "bytes wanted"}, Row{"\x80\x02", "bytes wanted"}, Row{"\x80\x09N.", "protocol 9"},
+        Row{"\x80\x02.", "stack has 0"}, Row{"\x80\x02NN.", "stack has 2"}, Row{"\x80\x02Nt.", "no mark"},
+        Row{"\x80\x02(N.", "1 marks"}, Row{"\x80\x02h\x05.", "memo 5"}, Row{"\x80\x02X\xff\xff\xff\x7f.", "bytes wanted"},
+        Row{"\x80\x02}(Nu.", "without a value"}, Row{"\x80\x02NNa.", "no container"}, Row{"\x80\x02NNR.", "no tuple"},
+        Row{"\x80\x02i.", "opcode 0x69"}, Row{"\x80\x02\x8a\x09.", "9 bytes"}}) {
     try {
       parse(bytes);
       ADD_FAILURE() << "accepted: expected " << want;

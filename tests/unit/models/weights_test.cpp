@@ -49,7 +49,8 @@ TEST(Weights, EveryFileOfPythonGivesTheSameModel) {
 
 TEST(Weights, NamesWhatItLeftOut) {
   EXPECT_EQ(read_weights(golden("openclip_ddp.pt")).epoch, 3);
-  EXPECT_EQ(read_weights(golden("custom_text.pt")).ignored, (std::vector<std::string>{"note", "transformer.embeddings.position_ids"}));
+  EXPECT_EQ(read_weights(golden("custom_text.pt")).ignored,
+            (std::vector<std::string>{"note", "transformer.embeddings.position_ids"}));
 }
 
 TEST(Weights, TypesAndViewsOfPyTorch) {
@@ -95,7 +96,8 @@ TEST(Weights, PtFileHasTheBytesThatPythonChecked) {
 TEST(Weights, AViewWritesOnlyItsOwnElements) {
   const core::TempDir dir;
   const auto bucket = at::arange(1 << 20, at::kFloat);
-  write_weights_pt(dir.path() / "a.pt", {{"small", bucket.narrow(0, 5, 4)}, {"turned", bucket.narrow(0, 0, 6).reshape({2, 3}).t()}});
+  write_weights_pt(dir.path() / "a.pt",
+                   {{"small", bucket.narrow(0, 5, 4)}, {"turned", bucket.narrow(0, 0, 6).reshape({2, 3}).t()}});
   EXPECT_LT(std::filesystem::file_size(dir.path() / "a.pt"), 4096u);
   const auto back = read_weights(dir.path() / "a.pt");
   EXPECT_TRUE(back.tensors[0].second.equal(bucket.narrow(0, 5, 4)));

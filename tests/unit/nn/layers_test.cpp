@@ -76,8 +76,8 @@ TEST_P(AttentionForms, EqualTheFormulaWithGradients) {
 
 // Both sides of the length at which the form changes.
 INSTANTIATE_TEST_SUITE_P(Lengths, AttentionForms,
-                         ::testing::Values(AttentionCase{1, false}, AttentionCase{17, false}, AttentionCase{17, true}, AttentionCase{300, false},
-                                           AttentionCase{300, true}));
+                         ::testing::Values(AttentionCase{2, true}, AttentionCase{17, false}, AttentionCase{17, true},
+                                           AttentionCase{300, false}, AttentionCase{300, true}));
 
 TEST(MultiHeadAttention, OneQueryEqualsItsRow) {
   MultiHeadAttention attention_layer(24, 3, {});

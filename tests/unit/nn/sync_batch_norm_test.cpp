@@ -35,7 +35,12 @@ Result run(BatchNorm2d& norm, const at::Tensor& x, const at::Tensor& probe) {
   const at::Tensor leaf = x.clone().set_requires_grad(true);
   const at::Tensor y = norm.forward(leaf);
   (y * probe).sum().backward();
-  return {y.detach(), leaf.grad(), parameters[0].tensor->grad(), parameters[1].tensor->grad(), *norm.named_buffers()[0].tensor, *norm.named_buffers()[1].tensor};
+  return {y.detach(),
+          leaf.grad(),
+          parameters[0].tensor->grad(),
+          parameters[1].tensor->grad(),
+          *norm.named_buffers()[0].tensor,
+          *norm.named_buffers()[1].tensor};
 }
 
 TEST(SyncBatchNorm, EqualsOneRankOnTheJoinedBatch) {

@@ -28,7 +28,8 @@ void follow_golden(bool channels_last, double loss_scale) {
     segments.push_back({name, parameter_like(golden.at("start." + name), channels_last), decays, {}});
   AdamW optimizer(segments, {.beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-6, .weight_decay = 0.2});
   for (int step = 0; step < 5; ++step) {
-    for (auto& segment : segments) segment.parameter.mutable_grad() = golden.at(fmt::format("grad.{}.{}", step, segment.name)) * loss_scale;
+    for (auto& segment : segments)
+      segment.parameter.mutable_grad() = golden.at(fmt::format("grad.{}.{}", step, segment.name)) * loss_scale;
     const auto scale = loss_scale == 1.0 ? at::Tensor() : at::full({}, loss_scale);
     const auto summary = summarise_gradients(optimizer.gradients(), step % 2 == 1 ? 1.0 : 1e6, scale);
     expect_close(summary.norm, golden.at(fmt::format("norm.{}", step)), kFp32, "norm");
@@ -68,7 +69,8 @@ TEST(AdamW, FoundInfLeavesEverythingAsItWas) {
 }
 
 TEST(AdamW, ASegmentWithoutGradientIsLeftAlone) {
-  std::vector<Segment> segments = {{"used", parameter_like(at::ones({3})), true, {}}, {"unused", parameter_like(at::ones({3})), true, {}}};
+  std::vector<Segment> segments = {{"used", parameter_like(at::ones({3})), true, {}},
+                                   {"unused", parameter_like(at::ones({3})), true, {}}};
   AdamW optimizer(segments, {});
   segments[0].parameter.mutable_grad() = at::ones({3});
   optimizer.step(0.1);

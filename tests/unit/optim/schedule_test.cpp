@@ -32,7 +32,12 @@ TEST(Schedule, FollowsOpenClip) {
 TEST(Schedule, StaysAtItsEnd) {
   const Schedule cosine{.base_lr = 1.0, .total_steps = 10};
   EXPECT_NEAR(cosine.lr(15), 0.0, 1e-15);
-  const Schedule cooldown{.kind = ScheduleKind::kConstCooldown, .base_lr = 1.0, .total_steps = 10, .cooldown_steps = 2, .cooldown_power = 0.5, .cooldown_end_lr = 0.25};
+  const Schedule cooldown{.kind = ScheduleKind::kConstCooldown,
+                          .base_lr = 1.0,
+                          .total_steps = 10,
+                          .cooldown_steps = 2,
+                          .cooldown_power = 0.5,
+                          .cooldown_end_lr = 0.25};
   EXPECT_EQ(cooldown.lr(15), 0.25);
 }
 

@@ -16,7 +16,8 @@
 namespace lockstep::spec {
 namespace {
 
-constexpr std::string_view kSmall = R"({"embed_dim": 24, "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "head_width": 16,
+constexpr std::string_view kSmall =
+    R"({"embed_dim": 24, "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "head_width": 16,
   "patch_size": 8}, "text_cfg": {"context_length": 12, "vocab_size": 64, "width": 32, "heads": 2, "layers": 2}})";
 
 std::string usage_error_of(const auto& body) {
@@ -28,7 +29,9 @@ std::string usage_error_of(const auto& body) {
   return "";
 }
 
-core::Json openclip_configs() { return core::read_json_file(std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "clip" / "openclip_configs.json"); }
+core::Json openclip_configs() {
+  return core::read_json_file(std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "clip" / "openclip_configs.json");
+}
 
 TEST(ClipShape, EveryOpenClipConfigurationIsKnownOrRefusedByName) {
   const core::Json configs = openclip_configs();
@@ -42,7 +45,9 @@ TEST(ClipShape, EveryOpenClipConfigurationIsKnownOrRefusedByName) {
       const std::string message = usage_error_of([&] { resolve_clip_shape(name); });
       EXPECT_NE(message.find("'" + name + "' of OpenCLIP is not supported: "), std::string::npos) << message;
       // What the table leaves out, the reader of configurations must not take either.
-      if (!entry.is_null()) { EXPECT_NE(usage_error_of([&] { parse_clip_shape(entry["config"].dump(), name); }), ""); }
+      if (!entry.is_null()) {
+        EXPECT_NE(usage_error_of([&] { parse_clip_shape(entry["config"].dump(), name); }), "");
+      }
       continue;
     }
     ++num_known;
@@ -73,13 +78,14 @@ struct Published {  // OpenCLIP's docs/model_profile.csv: parameters in millions
 };
 
 TEST(ClipShape, CostsArePublishedFigures) {
-  for (const Published& row : {Published{"ViT-S-32", "22.64", "40.44", "2.29", "3.38"}, Published{"ViT-M-32", "39.69", "63.43", "3.99", "5.96"},
-                               Published{"ViT-B-32", "87.85", "63.43", "8.82", "5.96"}, Published{"ViT-B-16", "86.19", "63.43", "35.13", "5.96"},
-                               Published{"ViT-B-32-256", "87.86", "63.43", "11.50", "5.96"}, Published{"RN101", "56.26", "63.43", "19.54", "5.96"},
-                               Published{"RN50", "38.32", "63.69", "12.22", "5.96"}, Published{"ViT-L-14", "303.97", "123.65", "162.03", "13.30"},
-                               Published{"ViT-H-14", "632.08", "354.03", "334.59", "47.09"},
-                               Published{"ViT-g-14", "1012.65", "354.03", "534.06", "47.09"},
-                               Published{"ViT-bigG-14", "1844.91", "694.66", "967.50", "97.86"}}) {
+  for (const Published& row :
+       {Published{"ViT-S-32", "22.64", "40.44", "2.29", "3.38"}, Published{"ViT-M-32", "39.69", "63.43", "3.99", "5.96"},
+        Published{"ViT-B-32", "87.85", "63.43", "8.82", "5.96"}, Published{"ViT-B-16", "86.19", "63.43", "35.13", "5.96"},
+        Published{"ViT-B-32-256", "87.86", "63.43", "11.50", "5.96"}, Published{"RN101", "56.26", "63.43", "19.54", "5.96"},
+        Published{"RN50", "38.32", "63.69", "12.22", "5.96"}, Published{"ViT-L-14", "303.97", "123.65", "162.03", "13.30"},
+        Published{"ViT-H-14", "632.08", "354.03", "334.59", "47.09"},
+        Published{"ViT-g-14", "1012.65", "354.03", "534.06", "47.09"},
+        Published{"ViT-bigG-14", "1844.91", "694.66", "967.50", "97.86"}}) {
     SCOPED_TRACE(row.model);
     const ClipCost cost = clip_cost(resolve_clip_shape(row.model));
     EXPECT_EQ(fmt::format("{:.2f}", static_cast<double>(cost.image_parameters) / 1e6), row.image_mparams);
@@ -105,8 +111,12 @@ TEST(ClipShape, UnknownNameGetsTheNearestOne) {
 }
 
 TEST(ClipShape, OverridesApplyAndAreChecked) {
-  const ClipShape shape = resolve_clip_shape(
-      "ViT-B-32", {.image_size = 288, .context_length = 32, .quick_gelu = true, .patch_dropout = 0.5, .init_logit_scale = 2.3, .init_logit_bias = -10.0});
+  const ClipShape shape = resolve_clip_shape("ViT-B-32", {.image_size = 288,
+                                                          .context_length = 32,
+                                                          .quick_gelu = true,
+                                                          .patch_dropout = 0.5,
+                                                          .init_logit_scale = 2.3,
+                                                          .init_logit_bias = -10.0});
   EXPECT_EQ(shape.vision.tokens(), 82);
   EXPECT_EQ(shape.text.context_length, 32);
   EXPECT_TRUE(shape.quick_gelu);
@@ -117,7 +127,8 @@ TEST(ClipShape, OverridesApplyAndAreChecked) {
   EXPECT_EQ(specs[specs.size() - 2].init.mean, 2.3);
   EXPECT_NE(usage_error_of([] { resolve_clip_shape("RN50", {.image_size = 230}); }).find("multiple of 32"), std::string::npos);
   EXPECT_NE(usage_error_of([] { resolve_clip_shape("ViT-B-32", {.image_size = 16}); }).find("patch_size=32"), std::string::npos);
-  EXPECT_NE(usage_error_of([] { resolve_clip_shape("ViT-B-32", {.patch_dropout = 1.0}); }).find("patch_dropout=1"), std::string::npos);
+  EXPECT_NE(usage_error_of([] { resolve_clip_shape("ViT-B-32", {.patch_dropout = 1.0}); }).find("patch_dropout=1"),
+            std::string::npos);
   EXPECT_NE(usage_error_of([] { resolve_clip_shape("RN50", {.patch_dropout = 0.5}); }).find("patch_dropout"), std::string::npos);
 }
 
@@ -137,19 +148,20 @@ TEST(ClipShape, JsonErrorsNameTheKey) {
   struct Case {
     std::string from, to, expected;
   };
-  for (const Case& c : {Case{R"("patch_size": 8)", R"("patchsize": 8)", "unknown key 'vision_cfg.patchsize'"},
-                        Case{R"("heads": 2)", R"("heads": 2, "pool_type": "last")", "'text_cfg.pool_type' is \"last\", which is not supported"},
-                        Case{R"("heads": 2)", R"("heads": 2, "hf_model_name": "roberta-base")", "'text_cfg.hf_model_name'"},
-                        Case{R"("layers": 2)", R"("layers": [1, 2, 3])", "'vision_cfg.layers' must be an integer (ViT) or four integers"},
-                        Case{R"("layers": 2)", R"("layers": 2.5)", "'vision_cfg.layers' must be an integer, found 2.5"},
-                        Case{R"("image_size": 32)", R"("image_size": [32, 64])", "one integer (square images)"},
-                        Case{R"("image_size": 32)", R"("image_size": "32")", "'vision_cfg.image_size' must be an integer"},
-                        Case{R"("heads": 2)", R"("heads": 3)", "heads=3 does not divide the width 32"},
-                        Case{R"("head_width": 16)", R"("head_width": 0)", "head_width=0 is out of range"},
-                        Case{R"("embed_dim": 24)", R"("embed_dim": 24, "custom_text": true)", "'custom_text' is true, which is not supported"},
-                        Case{R"("embed_dim": 24)", R"("embed_dim": 24, "multimodal_cfg": {"width": 1})", "'multimodal_cfg'"},
-                        Case{R"("embed_dim": 24,)", "", "needs 'embed_dim', 'vision_cfg' and 'text_cfg'"},
-                        Case{R"("width": 32, "head)", R"("width": 32, "timm_model_name": "vit_x", "head)", "it names a timm image tower"}}) {
+  for (const Case& c :
+       {Case{R"("patch_size": 8)", R"("patchsize": 8)", "unknown key 'vision_cfg.patchsize'"},
+        Case{R"("heads": 2)", R"("heads": 2, "pool_type": "last")", "'text_cfg.pool_type' is \"last\", which is not supported"},
+        Case{R"("heads": 2)", R"("heads": 2, "hf_model_name": "roberta-base")", "'text_cfg.hf_model_name'"},
+        Case{R"("layers": 2)", R"("layers": [1, 2, 3])", "'vision_cfg.layers' must be an integer (ViT) or four integers"},
+        Case{R"("layers": 2)", R"("layers": 2.5)", "'vision_cfg.layers' must be an integer, found 2.5"},
+        Case{R"("image_size": 32)", R"("image_size": [32, 64])", "one integer (square images)"},
+        Case{R"("image_size": 32)", R"("image_size": "32")", "'vision_cfg.image_size' must be an integer"},
+        Case{R"("heads": 2)", R"("heads": 3)", "heads=3 does not divide the width 32"},
+        Case{R"("head_width": 16)", R"("head_width": 0)", "head_width=0 is out of range"},
+        Case{R"("embed_dim": 24)", R"("embed_dim": 24, "custom_text": true)", "'custom_text' is true, which is not supported"},
+        Case{R"("embed_dim": 24)", R"("embed_dim": 24, "multimodal_cfg": {"width": 1})", "'multimodal_cfg'"},
+        Case{R"("embed_dim": 24,)", "", "needs 'embed_dim', 'vision_cfg' and 'text_cfg'"},
+        Case{R"("width": 32, "head)", R"("width": 32, "timm_model_name": "vit_x", "head)", "it names a timm image tower"}}) {
     SCOPED_TRACE(c.to);
     const std::string json = core::replace_all(std::string(kSmall), c.from, c.to);
     ASSERT_NE(json, kSmall);
@@ -165,7 +177,8 @@ TEST(ClipShape, DamagedJsonNeverCrashes) {
   for (int i = 0; i < 5000; ++i) {
     std::string text(kSmall);
     if (rng.below(4) == 0) text.resize(rng.below(text.size()));
-    for (uint64_t edits = rng.below(4); edits > 0 && !text.empty(); --edits) text[rng.below(text.size())] = static_cast<char>(rng.below(256));
+    for (uint64_t edits = rng.below(4); edits > 0 && !text.empty(); --edits)
+      text[rng.below(text.size())] = static_cast<char>(rng.below(256));
     try {
       const ClipShape shape = parse_clip_shape(text, "mutated");
       EXPECT_GT(clip_cost(shape).parameters(), 0);
@@ -179,8 +192,9 @@ TEST(ClipShape, DamagedJsonNeverCrashes) {
 
 TEST(ClipShape, StateDictOrderAndGroupsAreOpenClips) {
   const std::vector<std::string> order = openclip_state_dict_order(resolve_clip_shape("RN50"));
-  const std::vector<std::string> head{"positional_embedding", "text_projection", "logit_scale", "visual.conv1.weight", "visual.bn1.weight",
-                                      "visual.bn1.bias", "visual.bn1.running_mean", "visual.bn1.running_var", "visual.bn1.num_batches_tracked"};
+  const std::vector<std::string> head{"positional_embedding",    "text_projection",        "logit_scale",
+                                      "visual.conv1.weight",     "visual.bn1.weight",      "visual.bn1.bias",
+                                      "visual.bn1.running_mean", "visual.bn1.running_var", "visual.bn1.num_batches_tracked"};
   EXPECT_TRUE(std::equal(head.begin(), head.end(), order.begin()));
   EXPECT_EQ(order.back(), "ln_final.bias");
   EXPECT_EQ(order.size(), clip_param_specs(resolve_clip_shape("RN50")).size());

@@ -1,0 +1,283 @@
+#include "train/checkpointer.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "comm/run_ranks.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "models/contrastive_task.h"
+#include "optim/grad_norm.h"
+#include "record/checkpoint_manifest.h"
+#include "support/tensor_golden.h"
+#include "support/tiny_towers.h"
+#include "train/checkpointer_writer.h"
+#include "train/step_runner.h"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+using comm::Comm;
+using testing::TinyTowers;
+
+/// A whole toy training run on one rank of `comm`: deterministic batches, dropout, loss scale, clipping.
+class ToyRun {
+ public:
+  ToyRun(Comm& comm, const fs::path& folder, int64_t num_kept = 0)
+      : comm_(comm),
+        task_(make_towers(), comm, {.local_loss = true, .gather_with_grad = true}),
+        precision_("fp32", c10::DeviceType::CPU),
+        scaler_(at::kCPU, {.growth_interval = 3}) {
+    auto parameters = task_.network().named_parameters();
+    sync_ = parallel::make_grad_sync_ddp(parameters, comm, 300);
+    std::vector<optim::Segment> segments;
+    for (const auto& [name, tensor] : parameters) segments.push_back({name, *tensor, name != "logit_scale", {}});
+    optimizer_ = std::make_unique<optim::AdamW>(std::move(segments), optim::AdamWConfig{});
+    runner_ =
+        make_plain_step({.task = task_, .sync = *sync_, .precision = precision_, .scaler = &scaler_, .data_rank = comm.rank()});
+    CheckpointState state{.tensors = parameters, .optimizer = optimizer_.get(), .scaler = &scaler_};
+    for (const auto& buffer : task_.network().named_buffers()) state.tensors.push_back(buffer);
+    CheckpointerConfig config;
+    config.run_folder = folder;
+    config.num_kept = num_kept;
+    config.options_digest = "digest";
+    config.code_version = "test";
+    config.who = {{"host", "here"}};
+    checkpointer_ = std::make_unique<Checkpointer>(config, state, comm);
+  }
+
+  void train(int64_t num_steps) {
+    for (const int64_t last = step_ + num_steps; step_ < last; ++step_) {
+      models::Batch batch;
+      const auto index = at::arange(48, at::kFloat) + 48.0 * static_cast<double>(step_ * comm_.size() + comm_.rank());
+      batch.image_BCYX = at::sin(index * 0.7).reshape({4, 3, 2, 2});
+      batch.text_BT = index.narrow(0, 0, 12).to(at::kLong).pow(2).remainder(TinyTowers::kVocabulary).reshape({4, 3});
+      batch.num_samples = 4;
+      runner_->run({&batch, 1}, static_cast<uint64_t>(step_));
+      const auto summary = optim_summary();
+      optimizer_->step(1e-2, summary.grad_divisor, summary.found_inf);
+      scaler_.update(summary.found_inf);
+      task_.after_step();
+    }
+  }
+
+  void save() {
+    checkpointer_->save(
+        {.step = step_, .epoch = step_ / 4, .samples_seen = step_ * 4, .data = {{"lane", step_}}, .extra = {{"note", "x"}}});
+  }
+  bool restore_latest() {
+    const auto restored = checkpointer_->restore_latest();
+    if (restored) step_ = restored->position.step;
+    return restored.has_value();
+  }
+  Checkpointer& checkpointer() { return *checkpointer_; }
+  int64_t step() const { return step_; }
+
+  /// Everything a run is made of, as bits.
+  std::map<std::string, at::Tensor> bits() {
+    std::map<std::string, at::Tensor> out;
+    for (const auto& [name, tensor] : task_.network().named_parameters()) out[name] = tensor->detach().clone();
+    for (const auto& [name, tensor] : task_.network().named_buffers()) out[name] = tensor->clone();
+    for (const auto& entry : optimizer_->state()) {
+      out["m." + entry.name] = entry.exp_avg.clone();
+      out["v." + entry.name] = entry.exp_avg_sq.clone();
+      out["t." + entry.name] = entry.step.clone();
+    }
+    out["scale"] = at::tensor({scaler_.state().scale, static_cast<double>(scaler_.state().growth_tracker)}, at::kDouble);
+    return out;
+  }
+
+ private:
+  static std::unique_ptr<TinyTowers> make_towers() { return std::make_unique<TinyTowers>(/*drops_features=*/true); }
+  optim::GradSummary optim_summary() { return optim::summarise_gradients(optimizer_->gradients(), 1.0, scaler_.scale()); }
+
+  Comm& comm_;
+  models::ContrastiveTask task_;
+  Precision precision_;
+  optim::LossScaler scaler_;
+  std::unique_ptr<parallel::GradSync> sync_;
+  std::unique_ptr<optim::AdamW> optimizer_;
+  std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<Checkpointer> checkpointer_;
+  int64_t step_ = 0;
+};
+
+void expect_equal_bits(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (const auto& [name, tensor] : want) EXPECT_TRUE(got.at(name).equal(tensor)) << name;
+}
+
+std::vector<std::string> folders_in(const fs::path& run) {
+  std::vector<std::string> out;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints"))
+    if (entry.is_directory()) out.push_back(entry.path().filename().string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+void flip_byte(const fs::path& file) {
+  std::string bytes = core::read_file(file);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+TEST(Checkpointer, TenStepsAreFivePlusFiveBitForBit) {
+  for (const int num_ranks : {1, 2}) {
+    const core::TempDir dir;
+    comm::run_ranks(num_ranks, [&](Comm& comm) {
+      ToyRun whole(comm, dir.path() / "whole");
+      whole.train(10);
+      ToyRun first(comm, dir.path() / "parts");
+      first.train(5);
+      first.save();
+      first.train(2);  // the copies were taken: what follows must not reach the file
+      EXPECT_TRUE(first.checkpointer().wait());
+      comm.barrier();
+      ToyRun second(comm, dir.path() / "parts");
+      ASSERT_TRUE(second.restore_latest());
+      EXPECT_EQ(second.step(), 5);
+      second.train(5);
+      expect_equal_bits(second.bits(), whole.bits());
+      EXPECT_EQ(second.checkpointer().attempt(), 2);
+    });
+  }
+}
+
+TEST(Checkpointer, PositionComesBack) {
+  const core::TempDir dir;
+  Comm alone;
+  ToyRun run(alone, dir.path());
+  run.train(9);
+  run.save();
+  ASSERT_TRUE(run.checkpointer().wait());
+  const auto restored = run.checkpointer().restore_latest();
+  ASSERT_TRUE(restored);
+  EXPECT_EQ(restored->position.step, 9);
+  EXPECT_EQ(restored->position.epoch, 2);
+  EXPECT_EQ(restored->position.samples_seen, 36);
+  EXPECT_EQ(restored->position.data, (core::Json{{"lane", 9}}));
+  EXPECT_EQ(restored->position.extra, (core::Json{{"note", "x"}}));
+  EXPECT_EQ(restored->options_digest, "digest");
+  EXPECT_EQ(core::read_file(dir.path() / "checkpoints" / "latest"), "step-00000009.a1\n");
+  EXPECT_EQ(run.checkpointer().restore(restored->folder).position.step, 9);
+}
+
+TEST(Checkpointer, NothingThereIsNoError) {
+  const core::TempDir dir;
+  comm::run_ranks(2, [&](Comm& comm) { EXPECT_FALSE(ToyRun(comm, dir.path()).restore_latest()); });
+}
+
+TEST(Checkpointer, DamageFallsBackToTheLastWholeOne) {
+  for (const char* victim : {kModelFile, kOptimizerFile, "manifest.json"}) {
+    const core::TempDir dir;
+    comm::run_ranks(2, [&](Comm& comm) {
+      ToyRun run(comm, dir.path());
+      std::map<std::string, at::Tensor> at_two;
+      for (int i = 0; i < 2; ++i) {
+        run.train(2);
+        if (i == 0) at_two = run.bits();
+        run.save();
+        EXPECT_TRUE(run.checkpointer().wait());
+      }
+      comm.barrier();
+      if (comm.rank() == 0) flip_byte(dir.path() / "checkpoints" / "step-00000004.a1" / victim);
+      comm.barrier();
+      ToyRun resumed(comm, dir.path());
+      ASSERT_TRUE(resumed.restore_latest()) << victim;
+      EXPECT_EQ(resumed.step(), 2) << victim;
+      expect_equal_bits(resumed.bits(), at_two);
+      EXPECT_THROW(resumed.checkpointer().restore(dir.path() / "checkpoints" / "step-00000004.a1"), CheckpointError);
+    });
+  }
+}
+
+TEST(Checkpointer, OnlyDamagedOnesAreAnError) {
+  const core::TempDir dir;
+  Comm alone;
+  ToyRun run(alone, dir.path());
+  run.train(1);
+  run.save();
+  ASSERT_TRUE(run.checkpointer().wait());
+  flip_byte(dir.path() / "checkpoints" / "step-00000001.a1" / kModelFile);
+  EXPECT_THROW(run.restore_latest(), Error);
+}
+
+TEST(Checkpointer, KeepsTheNewest) {
+  const core::TempDir dir;
+  Comm alone;
+  ToyRun run(alone, dir.path(), /*num_kept=*/2);
+  for (int i = 0; i < 4; ++i) {
+    run.train(1);
+    run.save();
+  }
+  ASSERT_TRUE(run.checkpointer().wait());
+  EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000003.a1", "step-00000004.a1"}));
+}
+
+TEST(Checkpointer, ASupersededWriterCommitsNothing) {
+  const core::TempDir dir;
+  Comm alone;
+  ToyRun old_run(alone, dir.path());
+  old_run.train(1);
+  old_run.save();
+  ASSERT_TRUE(old_run.checkpointer().wait());
+  ToyRun new_run(alone, dir.path());
+  old_run.train(1);
+  old_run.save();
+  EXPECT_FALSE(old_run.checkpointer().wait());
+  EXPECT_EQ(folders_in(dir.path()), std::vector<std::string>{"step-00000001.a1"});
+  EXPECT_TRUE(new_run.restore_latest());
+  EXPECT_EQ(new_run.step(), 1);
+}
+
+TEST(Checkpointer, AFullDiskKeepsTheOldOneAndTrainingGoesOn) {
+  const core::TempDir dir;
+  Comm alone;
+  ToyRun run(alone, dir.path(), /*num_kept=*/1);
+  run.train(1);
+  run.save();
+  ASSERT_TRUE(run.checkpointer().wait());
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{512, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  run.train(1);
+  run.save();
+  const bool succeeded = run.checkpointer().wait();
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_FALSE(succeeded);
+  EXPECT_EQ(folders_in(dir.path()), std::vector<std::string>{"step-00000001.a1"});
+  run.train(1);
+  run.save();
+  EXPECT_TRUE(run.checkpointer().wait());
+  EXPECT_EQ(folders_in(dir.path()), std::vector<std::string>{"step-00000003.a1"});
+}
+
+TEST(Checkpointer, AnotherModelIsRefusedByName) {
+  const core::TempDir dir;
+  Comm alone;
+  ToyRun run(alone, dir.path());
+  run.save();
+  ASSERT_TRUE(run.checkpointer().wait());
+  auto weight = at::zeros({6, 13}), other = at::zeros({2});
+  Checkpointer wrong({.run_folder = dir.path(), .num_kept = 0, .options_digest = "", .code_version = "", .who = {}},
+                     {.tensors = {{"visual.weight", &weight}, {"visual.other", &other}}}, alone);
+  try {
+    wrong.restore_latest();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kCheckpoint);
+    EXPECT_NE(std::string(error.what()).find("missing 1 (visual.other), other shape 1 (visual.weight)"), std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train
