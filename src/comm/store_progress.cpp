@@ -16,6 +16,8 @@ namespace {
 
 std::string key_of(int rank) { return fmt::format("report/{}", rank); }
 
+/// A rank that publishes nothing for so long is taken for dead; shorter pauses happen on busy machines.
+constexpr int kSilentIntervals = 6;
 constexpr const char* kFirstFailure = "first_failure";
 constexpr const char* kNumFailures = "num_failures";
 
@@ -107,8 +109,18 @@ std::string StoreProgress::Impl::read_and_name(const CallMark& mark, const std::
     return reports;
   };
   const auto earlier = read();
-  std::this_thread::sleep_for(config.interval * 5 / 2);  // a living rank has published at least twice by then
-  return name_missing_ranks(mark, config.rank, global_ranks, earlier, read());
+  auto later = earlier;
+  const auto may_be_dead = [&](size_t i) {
+    return global_ranks[i] != config.rank && later[i].state == "running" && later[i].beat == earlier[i].beat;
+  };
+  for (int round = 0; round < kSilentIntervals; ++round) {
+    std::this_thread::sleep_for(config.interval);
+    later = read();
+    bool any_silent = false;
+    for (size_t i = 0; i < later.size(); ++i) any_silent = any_silent || may_be_dead(i);
+    if (round > 0 && !any_silent) break;
+  }
+  return name_missing_ranks(mark, config.rank, global_ranks, earlier, later);
 }
 
 StoreProgress::StoreProgress(Store store, Config config) : impl_(std::make_shared<Impl>(std::move(store), std::move(config))) {
@@ -159,7 +171,7 @@ std::string StoreProgress::diagnose(const CallMark& mark, const std::vector<int>
       promise.set_exception(std::current_exception());
     }
   }).detach();
-  if (answer.wait_for(impl_->config.interval * 5 / 2 + impl_->patience()) != std::future_status::ready) return no_answer;
+  if (answer.wait_for(kSilentIntervals * impl_->config.interval + impl_->patience()) != std::future_status::ready) return no_answer;
   try {
     const std::string names = answer.get();
     const std::lock_guard lock(impl_->mutex);

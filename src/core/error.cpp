@@ -2,7 +2,20 @@
 
 #include <string_view>
 
-namespace lockstep::core {
+namespace lockstep {
+
+void throw_error(ExitCode code, const std::string& message, const std::string& hint) {
+  switch (code) {
+    case ExitCode::kUsage: throw UsageError(message, hint);
+    case ExitCode::kCommunication: throw CommError(message, hint);
+    case ExitCode::kData: throw DataError(message, hint);
+    case ExitCode::kCheckpoint: throw CheckpointError(message, hint);
+    case ExitCode::kEnvironment: throw EnvironmentError(message, hint);
+    default: throw Error(code, message, hint);
+  }
+}
+
+namespace core {
 
 void throw_check_failure(const char* file, int line, const char* condition, const std::string& details) {
   std::string_view path(file);
@@ -11,4 +24,5 @@ void throw_check_failure(const char* file, int line, const char* condition, cons
               "this is a bug in lockstep; please report it with the command line");
 }
 
-}  // namespace lockstep::core
+}  // namespace core
+}  // namespace lockstep

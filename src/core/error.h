@@ -59,6 +59,9 @@ class EnvironmentError : public Error {
       : Error(ExitCode::kEnvironment, message, std::move(hint)) {}
 };
 
+/// Throws the subclass that belongs to the code (Error itself where there is none).
+[[noreturn]] void throw_error(ExitCode code, const std::string& message, const std::string& hint);
+
 namespace core {
 /// Throws Error(kInternal) that names the file, the line and the broken invariant.
 [[noreturn]] void throw_check_failure(const char* file, int line, const char* condition, const std::string& details);

@@ -13,7 +13,7 @@ struct MakeShapesConfig {
   int64_t num_train = 20000;          ///< Samples in train-*.tar.
   int64_t num_val = 1500;             ///< Samples in val-*.tar, and again as many other pictures in heldout/.
   int64_t samples_per_shard = 1000;
-  int image_pixels = 64;
+  int image_pixels = 32;
   uint64_t seed = 0;
   int num_workers = 2;  ///< Threads; the files do not depend on it.
 };

@@ -16,8 +16,8 @@ float box_distance(float x, float y, float half_width, float half_height) {
 /// Signed distance of a point to the edge of a shape of circumradius 1, negative inside.
 float shape_distance(Shape shape, float x, float y) {
   switch (shape) {
-    case Shape::kCircle: return std::hypot(x, y) - 0.92f;
-    case Shape::kRing: return std::abs(std::hypot(x, y) - 0.74f) - 0.2f;
+    case Shape::kCircle: return std::sqrt(x * x + y * y) - 0.92f;
+    case Shape::kRing: return std::abs(std::sqrt(x * x + y * y) - 0.74f) - 0.2f;
     case Shape::kCross: return std::min(box_distance(x, y, 0.95f, 0.27f), box_distance(x, y, 0.27f, 0.95f));
     case Shape::kTriangle: {
       constexpr float kHalfSqrt3 = 0.8660254f;

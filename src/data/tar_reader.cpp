@@ -227,13 +227,45 @@ void TarReader::read_end_mark() {
   done_ = true;
 }
 
+void TarReader::check_header(const std::byte* block, uint64_t at) const {
+  if (checksum_fits(block)) return;
+  const std::string_view compression = at == 0 ? compression_of(block) : "";
+  if (!compression.empty())
+    throw DataError(fmt::format("data: shard '{}' is compressed ({})", shard_, compression),
+                    "unpack it, or read it through a command such as 'pipe:gzip -dc FILE'");
+  damaged(at == 0 ? "no tar header (wrong checksum)" : "wrong header checksum", at);
+}
+
+/// A header that describes the member behind it, or all later ones ('g'); false for any other header.
+bool TarReader::take_extension(char type, uint64_t size, Overrides& overrides) {
+  switch (type) {
+    case 'L':
+      overrides.path = read_extension(size).c_str();
+      return true;
+    case 'K':
+      read_extension(size);
+      return true;
+    case 'x':
+    case 'X':
+      apply_pax(read_extension(size), overrides);
+      return true;
+    case 'g':
+      apply_pax(read_extension(size), global_);
+      has_global_overrides_ = global_.path || global_.size;
+      if (!overrides.path) overrides.path = global_.path;
+      if (!overrides.size) overrides.size = global_.size;
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::optional<TarEntry> TarReader::next() {
   if (done_) return std::nullopt;
   skip_data();
-  TarEntry entry{.name = {}, .type = '0', .header_offset = offset_, .data_offset = 0, .size = 0};
+  uint64_t begin = offset_;
   Overrides overrides = global_;
-  bool has_extension = false;
-  for (;;) {
+  for (bool has_extension = false;;) {
     std::array<std::byte, kBlock> block{};
     const uint64_t at = offset_;
     if (!read_block(block.data())) cut(at);
@@ -243,55 +275,36 @@ std::optional<TarEntry> TarReader::next() {
       read_end_mark();
       return std::nullopt;
     }
-    if (!checksum_fits(block.data())) {
-      const std::string_view compression = at == 0 ? compression_of(block.data()) : "";
-      if (!compression.empty())
-        throw DataError(fmt::format("data: shard '{}' is compressed ({})", shard_, compression),
-                        "unpack it, or read it through a command such as 'pipe:gzip -dc FILE'");
-      damaged(at == 0 ? "no tar header (wrong checksum)" : "wrong header checksum", at);
-    }
+    check_header(block.data(), at);
     const auto size = parse_number(block.data(), kSize, 12);
     if (!size) damaged("unreadable size in a header", at);
     const char type = static_cast<char>(block[kType]);
-    switch (type) {
-      case 'L':
-        overrides.path = read_extension(*size).c_str();
-        has_extension = true;
-        continue;
-      case 'K':
-        read_extension(*size);
-        has_extension = true;
-        continue;
-      case 'x':
-      case 'X':
-        apply_pax(read_extension(*size), overrides);
-        has_extension = true;
-        continue;
-      case 'g':
-        apply_pax(read_extension(*size), global_);
-        has_global_overrides_ = global_.path || global_.size;
-        overrides = global_;
-        if (!has_extension) entry.header_offset = offset_;
-        continue;
-      case 'S':
-        damaged("a sparse member; write the archive without --sparse", at);
-      case 'M':
-        damaged("a continued member of a multi-volume archive", at);
-      default:
-        break;
+    if (type == 'S') damaged("a sparse member; write the archive without --sparse", at);
+    if (type == 'M') damaged("a continued member of a multi-volume archive", at);
+    if (!take_extension(type, *size, overrides)) {
+      std::string name = overrides.path ? *overrides.path : entry_name(block.data());
+      TarEntry entry = make_entry(std::move(name), type, overrides.size.value_or(*size));
+      entry.header_offset = begin;
+      return entry;
     }
-    entry.name = overrides.path ? *overrides.path : entry_name(block.data());
-    entry.type = type == '\0' || type == '7' ? '0' : type;
-    if (entry.type == '0' && core::ends_with(entry.name, "/")) entry.type = '5';
-    const bool has_data = !(entry.type >= '1' && entry.type <= '6');
-    const uint64_t data_bytes = has_data ? overrides.size.value_or(*size) : 0;
-    last_name_ = entry.name;
-    entry.data_offset = offset_;
-    entry.size = entry.type == '0' ? data_bytes : 0;
-    pending_bytes_ = data_bytes;
-    padding_bytes_ = (kBlock - data_bytes % kBlock) % kBlock;
-    return entry;
+    if (type != 'g') has_extension = true;
+    if (!has_extension) begin = offset_;  // a reader opened at the member does not need the global header
   }
+}
+
+/// The member whose header was just read; its data comes next.
+TarEntry TarReader::make_entry(std::string name, char type, uint64_t data_bytes) {
+  TarEntry entry;
+  entry.type = type == '\0' || type == '7' ? '0' : type;
+  if (entry.type == '0' && core::ends_with(name, "/")) entry.type = '5';
+  if (entry.type >= '1' && entry.type <= '6') data_bytes = 0;  // links, folders and devices have none, whatever their size says
+  last_name_ = name;
+  entry.name = std::move(name);
+  entry.data_offset = offset_;
+  entry.size = entry.type == '0' ? data_bytes : 0;
+  pending_bytes_ = data_bytes;
+  padding_bytes_ = (kBlock - data_bytes % kBlock) % kBlock;
+  return entry;
 }
 
 }  // namespace lockstep::data

@@ -48,6 +48,9 @@ class TarReader {
   void skip_bytes(uint64_t count);
   void read_end_mark();
   std::string read_extension(uint64_t size);
+  void check_header(const std::byte* block, uint64_t at) const;
+  bool take_extension(char type, uint64_t size, Overrides& overrides);
+  TarEntry make_entry(std::string name, char type, uint64_t data_bytes);
   void apply_pax(std::string_view records, Overrides& overrides) const;
   [[noreturn]] void damaged(const std::string& what, uint64_t offset) const;
   [[noreturn]] void cut(uint64_t offset);

@@ -33,10 +33,9 @@ class ClipEncoder {
     if (!options.force_image_size.empty()) overrides.image_size = options.force_image_size.front();
     shape_ = spec::resolve_clip_shape(options.model, overrides);
     transform_.image_pixels = static_cast<int>(shape_.vision.image_size);
-    transform_.limits.max_pixels = options.max_image_pixels;
-    if (options.resize_order == "horizontal") transform_.pass_order = data::PassOrder::kHorizontalFirst;
-    transform_.mean = train::per_colour(options.image_mean, transform_.mean);
-    transform_.std = train::per_colour(options.image_std, transform_.std);
+    train::apply_preparation({options.image_interpolation, options.image_resize_mode, options.resize_order, options.image_mean,
+                              options.image_std, options.max_image_pixels},
+                             transform_);
     tokenizer_ = train::load_tokenizer(options.tokenizer_vocab);
     model_ = train::build_clip_model(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
     mover_.emplace(device_, precision_.input_type(), transform_.mean, transform_.std);
@@ -112,7 +111,7 @@ void classify(const spec::InferOptions& options) {
     for (int64_t k = 0; k < index.size(1); ++k)
       classes.push_back({{"name", names[static_cast<size_t>(index[static_cast<int64_t>(file)][k].item<int64_t>())]},
                          {"probability", value[static_cast<int64_t>(file)][k].item<double>()}});
-    lines += core::Json{{"file", files[file].filename().string()}, {"classes", classes}}.dump() + "\n";
+    lines += core::Json{{"file", std::filesystem::relative(files[file], options.images).string()}, {"classes", classes}}.dump() + "\n";
   }
   if (options.output.empty()) {
     if (std::fwrite(lines.data(), 1, lines.size(), stdout) != lines.size() || std::fflush(stdout) != 0)

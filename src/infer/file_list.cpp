@@ -15,7 +15,7 @@ std::vector<fs::path> list_pictures(const fs::path& folder) {
   constexpr std::array<std::string_view, 4> kExtensions = {".jpg", ".jpeg", ".png", ".webp"};
   std::error_code error;
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
     const std::string extension = core::to_lower_ascii(entry.path().extension().string());
     if (std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end()) files.push_back(entry.path());
   }

@@ -8,7 +8,7 @@
 
 namespace lockstep::infer {
 
-/// Pictures directly inside a folder, sorted by name; by extension: jpg, jpeg, png, webp in any case. DataError when there is none.
+/// Pictures of a folder and its sub-folders, sorted by path; by extension: jpg, jpeg, png, webp in any case. DataError when there is none.
 std::vector<std::filesystem::path> list_pictures(const std::filesystem::path& folder);
 /// The lines of a text file (a line end at the end of the file makes no further line). DataError when there is none.
 std::vector<std::string> read_lines(const std::filesystem::path& path);

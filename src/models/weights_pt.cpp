@@ -221,30 +221,24 @@ std::string pickle_of(const NamedValues& tensors, const std::optional<Checkpoint
   return pickle.finish();
 }
 
-/// The zip records of torch.save. A failing write must not pass through the archive's C code as an exception: it is carried
-/// around it.
+/// The zip records of torch.save. A failing write must not reach the archive, whose destructor would throw on it: the rest is swallowed, and the failure
+/// thrown at the end.
 void write_archive(core::AtomicFile& file, const std::string& pickle, const NamedValues& tensors) {
   std::exception_ptr failure;
   const auto write = [&](const void* data, size_t size) -> size_t {
     try {
-      file.write({static_cast<const std::byte*>(data), size});
-      return size;
+      if (!failure) file.write({static_cast<const std::byte*>(data), size});
     } catch (...) {
       failure = std::current_exception();
-      return 0;
     }
+    return size;
   };
-  try {
-    caffe2::serialize::PyTorchStreamWriter archive(write);
-    archive.writeRecord("data.pkl", pickle.data(), pickle.size());
-    archive.writeRecord("byteorder", "little", 6);
-    for (size_t i = 0; i < tensors.size(); ++i)
-      archive.writeRecord(fmt::format("data/{}", i), tensors[i].second.const_data_ptr(), tensors[i].second.nbytes());
-    archive.writeEndOfFile();
-  } catch (const c10::Error&) {
-    if (failure) std::rethrow_exception(failure);
-    throw;
-  }
+  caffe2::serialize::PyTorchStreamWriter archive(write);
+  archive.writeRecord("data.pkl", pickle.data(), pickle.size());
+  archive.writeRecord("byteorder", "little", 6);
+  for (size_t i = 0; i < tensors.size() && !failure; ++i)
+    archive.writeRecord(fmt::format("data/{}", i), tensors[i].second.const_data_ptr(), tensors[i].second.nbytes());
+  archive.writeEndOfFile();
   if (failure) std::rethrow_exception(failure);
 }
 

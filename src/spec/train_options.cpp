@@ -249,7 +249,7 @@ void declare_checkpoint(core::OptionSet& set, TrainOptions& o) {
           {.help = "Save every N epochs; 0: only at the end.", .unit = "epochs", .min = 0});
   set.add("save-every-n-steps", &o.save_every_n_steps,
           {.help = "Also save every N optimiser steps; 0: do not.", .unit = "steps", .min = 0});
-  set.add("save-most-recent", &o.save_most_recent, {.help = "After every epoch replace the checkpoint 'epoch_latest'."});
+  set.add("save-most-recent", &o.save_most_recent, {.help = "Save after every epoch, whatever --save-frequency says. Older ones stay unless --keep limits them."});
   set.add("delete-previous-checkpoint", &o.delete_previous_checkpoint,
           {.help = "Remove the previous checkpoint when a new one is complete."});
   set.add("keep", &o.keep, {.help = "Keep the newest N checkpoints.", .unit = "checkpoints", .unset_text = "all", .min = 1});

@@ -24,7 +24,7 @@ std::string outcome_of(const std::function<std::string()>& body) {
 std::string text_or_throw(const std::string& outcome, const std::string& who) {
   const auto parsed = core::parse_json(outcome, "message between ranks");
   if (!parsed.contains("error")) return parsed.at("text");
-  throw Error(static_cast<ExitCode>(parsed.at("code").get<int>()), who + parsed.at("error").get<std::string>(), parsed.at("hint"));
+  throw_error(static_cast<ExitCode>(parsed.at("code").get<int>()), who + parsed.at("error").get<std::string>(), parsed.at("hint"));
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ struct CheckpointerConfig {
   core::Json who;  ///< Who claims the checkpoints (host, job), for humans.
 };
 
-/// What a checkpoint holds beside the position. All ranks hold equal copies (data parallel): rank 0 writes, and reads for all.
+/// What a checkpoint holds beside the position. All ranks hold equal copies (data parallel; running statistics are
+/// those of rank 0): rank 0 writes, and reads for all.
 /// Outlives the checkpointer.
 struct CheckpointState {
   std::vector<comm::NamedTensor> tensors;  ///< Parameters and buffers -> model.safetensors, which --pretrained reads, too.

@@ -3,6 +3,8 @@
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 
+#include <filesystem>
+
 #include "core/error.h"
 #include "hw/device.h"
 #include "models/weights.h"
@@ -22,6 +24,9 @@ namespace {
 
 void load_pretrained(models::ClipModel& model, const ClipBuildConfig& config) {
   const auto read = [&] {
+    if (!std::filesystem::exists(config.pretrained))
+      throw UsageError(fmt::format("train: --pretrained '{}' is no file", config.pretrained),
+                       "tags of OpenCLIP are not downloaded: fetch the weights and give the path of the .pt or .safetensors file");
     models::load_weights(model, models::read_weights(config.pretrained));
     return std::string();
   };

@@ -12,10 +12,25 @@
 
 namespace lockstep::train {
 
+namespace {
+
+/// --image-mean, --image-std: OpenAI's values when empty, one value for all colours, or three.
 std::array<float, 3> per_colour(const std::vector<double>& values, const std::array<float, 3>& fallback) {
   if (values.empty()) return fallback;
   const auto value = [&](size_t colour) { return static_cast<float>(values.size() == 1 ? values[0] : values[colour]); };
   return {value(0), value(1), value(2)};
+}
+
+}  // namespace
+
+void apply_preparation(const PreparationOptions& options, data::TransformConfig& transform) {
+  if (options.interpolation == "bilinear") transform.filter = data::ResizeFilter::kBilinear;
+  if (options.resize_mode == "longest") transform.resize_mode = data::ResizeMode::kLongest;
+  if (options.resize_mode == "squash") transform.resize_mode = data::ResizeMode::kSquash;
+  if (options.resize_order == "horizontal") transform.pass_order = data::PassOrder::kHorizontalFirst;
+  transform.limits.max_pixels = options.max_image_pixels;
+  transform.mean = per_colour(options.mean, transform.mean);
+  transform.std = per_colour(options.std, transform.std);
 }
 
 data::TransformConfig make_transform(const spec::TrainOptions& options, const spec::ClipShape& shape, bool is_train) {
@@ -27,13 +42,9 @@ data::TransformConfig make_transform(const spec::TrainOptions& options, const sp
   transform.scale_max = augmentation.scale_max;
   transform.ratio_min = augmentation.ratio_min;
   transform.ratio_max = augmentation.ratio_max;
-  if (options.image_interpolation == "bilinear") transform.filter = data::ResizeFilter::kBilinear;
-  if (options.image_resize_mode == "longest") transform.resize_mode = data::ResizeMode::kLongest;
-  if (options.image_resize_mode == "squash") transform.resize_mode = data::ResizeMode::kSquash;
-  if (options.resize_order == "horizontal") transform.pass_order = data::PassOrder::kHorizontalFirst;
-  transform.limits.max_pixels = options.max_image_pixels;
-  transform.mean = per_colour(options.image_mean, transform.mean);
-  transform.std = per_colour(options.image_std, transform.std);
+  apply_preparation({options.image_interpolation, options.image_resize_mode, options.resize_order, options.image_mean, options.image_std,
+                     options.max_image_pixels},
+                    transform);
   return transform;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,10 +48,19 @@ class ClipData {
   std::shared_ptr<const data::ClipTokenizer> tokenizer_;
 };
 
+/// The options of picture preparation that training and inference share. `transform` starts with OpenCLIP's defaults.
+struct PreparationOptions {
+  const std::optional<std::string>& interpolation;
+  const std::optional<std::string>& resize_mode;
+  const std::string& resize_order;
+  const std::vector<double>& mean;
+  const std::vector<double>& std;
+  int64_t max_image_pixels;
+};
+void apply_preparation(const PreparationOptions& options, data::TransformConfig& transform);
+
 /// Picture preparation from options; `is_train` false gives the evaluation form.
 data::TransformConfig make_transform(const spec::TrainOptions& options, const spec::ClipShape& shape, bool is_train);
-/// --image-mean, --image-std: OpenAI's values when empty, one value for all colours, or three.
-std::array<float, 3> per_colour(const std::vector<double>& values, const std::array<float, 3>& fallback);
 /// The tokenizer of a vocabulary file, or of the installed one when `path` is empty.
 std::shared_ptr<const data::ClipTokenizer> load_tokenizer(const std::string& path);
 

@@ -10,6 +10,7 @@
 #include "comm/recorder.h"
 #include "comm/world.h"
 #include "core/env.h"
+#include "core/hash.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/class_names.h"
@@ -65,17 +66,24 @@ class ClipRun {
 
  private:
   void join_ranks();
+  /// UsageError on every rank unless all ranks say the same. Collective.
+  void agree_on(const std::string& what, const std::string& hint);
+  void open_record(const TrainerConfig& config);
+  void check_evaluation();
+  ExitCode finish(ExitCode code);
   void open_folder();
   void build_model();
   void build_optimizer();
   TrainerConfig trainer_config() const;
   TrainerPosition restore();
   core::Json describe_attempt() const;
+  core::Json resume_facts() const;
   void save(const TrainerPosition& position);
   void finish_saving();
   void record_interval(const RankTimes& times);
   void evaluate(int64_t epochs_done, int64_t steps_done);
   Metrics zero_shot(const std::string& prefix, const std::string& spec, const at::Tensor& class_KE);
+  void read_prompts();
   at::Tensor class_embeddings();
   EncoderContext encoder() { return {model(), world().comm(), *mover_, *precision_}; }
   models::TwoTowers& model() { return task_->towers(); }
@@ -101,6 +109,7 @@ class ClipRun {
   std::unique_ptr<StepRunner> runner_;
   std::optional<BatchMover> mover_;
   std::unique_ptr<data::Loader> loader_;
+  std::vector<std::string> class_names_, templates_;  // of zero-shot evaluation
   std::unique_ptr<Checkpointer> checkpointer_;
   std::unique_ptr<record::RunRecord> record_;  // rank 0
   std::optional<TrainLog> log_;                // rank 0
@@ -112,8 +121,18 @@ ClipRun::ClipRun(const spec::ParsedCommand& command, const std::string& code_ver
   open_folder();
   build_model();
   data_ = std::make_unique<ClipData>(options_, shape_, world().comm(), batch_);
-  if (data_->has_train()) epoch_ = data_->epoch_size();
+  if (data_->has_train()) {
+    epoch_ = data_->epoch_size();
+    agree_on(fmt::format("{} steps an epoch ({}, {})", epoch_.num_batches, epoch_.origin, epoch_.each_once ? "indexed" : "not indexed"),
+             "shards and --index-dir must be the same on every node");
+  }
   build_optimizer();
+}
+
+void ClipRun::agree_on(const std::string& what, const std::string& hint) {
+  const auto all = world().comm().gather_strings(what);
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0]) throw UsageError(fmt::format("train: rank 0 has {}, rank {} has {}", all[0], rank, all[rank]), hint);
 }
 
 void ClipRun::join_ranks() {
@@ -138,6 +157,9 @@ void ClipRun::join_ranks() {
   const std::string backend = options_.dist_backend == "auto" ? (device_.is_cuda() ? "nccl" : "gloo") : options_.dist_backend;
   world_.emplace(comm::World::join(
       ranks_, {.backend = backend, .device = device_, .timeout = std::chrono::milliseconds(static_cast<int64_t>(options_.dist_timeout_s * 1000))}));
+  auto options = command_.set->values_json();
+  for (const char* own : {"dist_rank", "dist_local_rank", "dist_url", "log_local", "debug", "threads", "workers"}) options.erase(own);
+  agree_on(fmt::format("options {} of version {}", core::xxh3_hex(options.dump()), code_version_), "start every rank with the same command line");
   batch_ = plan::train_batch_plan(command_, ranks_.world_size);
 }
 
@@ -211,7 +233,7 @@ TrainerConfig ClipRun::trainer_config() const {
                      .is_skipped = options_.skip_scheduler};
   config.grad_clip_norm = options_.grad_clip_norm.value_or(0);
   config.log_every_n_steps = options_.log_every_n_steps;
-  config.save_frequency_epochs = options_.save_frequency_epochs;
+  config.save_frequency_epochs = options_.save_most_recent ? 1 : options_.save_frequency_epochs;
   config.save_every_n_steps = options_.save_every_n_steps;
   config.check_replicas_steps = options_.check_replicas_steps;
   config.seed = static_cast<uint64_t>(options_.seed);
@@ -254,8 +276,18 @@ TrainerPosition ClipRun::restore() {
     return {};
   }
   if (is_first_rank()) core::log_info("continuing after step {} from {}", restored->position.step, restored->folder.string());
-  loader_->seek(restored->position.data);
+  const core::Json facts = resume_facts();
+  for (const auto& [key, value] : facts.items())
+    if (restored->position.extra.contains(key) && restored->position.extra.at(key) != value)
+      throw UsageError(fmt::format("train: the checkpoint was written with {}={}, this run has {}={}", key, restored->position.extra.at(key).dump(), key, value.dump()),
+                       "resume with the options of the run's params.txt");
+  if (loader_) loader_->seek(restored->position.data);
   return {.step = restored->position.step, .samples_seen = restored->position.samples_seen, .data = restored->position.data};
+}
+
+/// What must not change when a run is resumed: it fixes the meaning of a step.
+core::Json ClipRun::resume_facts() const {
+  return {{"precision", options_.precision}, {"seed", options_.seed}, {"global_batch", batch_.global_batch}, {"steps_per_epoch", epoch_.num_batches}};
 }
 
 void ClipRun::save(const TrainerPosition& position) {
@@ -266,7 +298,7 @@ void ClipRun::save(const TrainerPosition& position) {
                        .epoch = position.step / epoch_.num_batches,
                        .samples_seen = position.samples_seen,
                        .data = data::merge_positions(data_positions),
-                       .extra = {{"model", options_.model}, {"precision", options_.precision}, {"seed", options_.seed}}});
+                       .extra = resume_facts()});
 }
 
 void ClipRun::record_interval(const RankTimes& times) {
@@ -277,19 +309,16 @@ void ClipRun::record_interval(const RankTimes& times) {
 }
 
 void ClipRun::finish_saving() {
-  if (!checkpointer_->wait())
-    throw CheckpointError("train: the last checkpoint could not be written; the warning above says why",
-                          "the older checkpoints are whole: make room and continue with --resume latest");
+  succeed_together(world().comm(), [&] {
+    if (!checkpointer_->wait())
+      throw CheckpointError("train: the last checkpoint could not be written; the warning above says why",
+                            "the older checkpoints are whole: make room and continue with --resume latest");
+  });
 }
 
-ExitCode ClipRun::run() {
-  if (loader_ = data_->open_train(); !loader_)
-    throw UsageError("train: no training data", "give --train-data SHARDS, or --dataset-type synthetic --train-num-samples N");
-  if (epoch_.num_batches < 1)
-    throw DataError(fmt::format("train: the training data hold {} samples, fewer than one step takes ({})", epoch_.num_known,
-                                trainer_config().samples_per_step), "use a smaller --batch-size, or more data");
-  const TrainerConfig config = trainer_config();
-  if (is_first_rank()) {
+void ClipRun::open_record(const TrainerConfig& config) {
+  succeed_together(world().comm(), [&] {
+    if (!is_first_rank()) return;
     record_ = std::make_unique<record::RunRecord>(folder_.path, describe_attempt());
     record_->write_params(params_of(*command_.set));
     log_.emplace(TrainLogConfig{.steps_per_epoch = config.steps_per_epoch,
@@ -298,8 +327,34 @@ ExitCode ClipRun::run() {
                                 .total_steps = config.last_step(),
                                 .world_size = ranks_.world_size,
                                 .log_every_n_steps = config.log_every_n_steps,
-                                .to_tensorboard = options_.report_to == "tensorboard"}, *record_);
+                                .to_tensorboard = options_.report_to == "tensorboard"},
+                 *record_);
+  });
+}
+
+/// What evaluation reads, tried before hours of training go by.
+void ClipRun::check_evaluation() {
+  succeed_together(world().comm(), [&] {
+    const bool has_zero_shot = !(options_.imagenet_val.empty() && options_.zeroshot_data.empty());
+    if (has_zero_shot && options_.zeroshot_frequency_epochs > 0) read_prompts();
+    if (!is_first_rank()) return;
+    if (!options_.val_data.empty() && options_.val_frequency_epochs > 0) data_->open_validation()->next();
+    for (const auto& spec : {options_.imagenet_val, options_.zeroshot_data})
+      if (!spec.empty() && options_.zeroshot_frequency_epochs > 0) data_->open_labelled(spec)->next();
+  });
+}
+
+ExitCode ClipRun::run() {
+  check_evaluation();
+  if (!data_->has_train()) {
+    open_record({});
+    if (folder_.is_resume) restore();
+    evaluate(options_.epochs, 0);
+    return finish(ExitCode::kOk);
   }
+  const TrainerConfig config = trainer_config();
+  loader_ = data_->open_train();
+  open_record(config);
   const TrainerPosition start = restore();
   TrainerParts parts{.world = world().comm(), .data_axis = world().comm(), .task = *task_, .runner = *runner_, .sync = *sync_,
                      .optimizer = *optimizer_, .scaler = scaler_ ? &*scaler_ : nullptr, .loader = *loader_, .mover = *mover_,
@@ -309,9 +364,21 @@ ExitCode ClipRun::run() {
                      .evaluate = [this](int64_t epochs, int64_t steps) { evaluate(epochs, steps); },
                      .record_interval = {}};
   if (record_) parts.record_interval = [this](const RankTimes& times) { record_interval(times); };
+  const auto cost = spec::clip_cost(shape_);
+  core::log_info("{}: {:.1f} M parameters, {} on {} x {}, {} samples a step, {} buckets", options_.model, static_cast<double>(cost.parameters()) / 1e6,
+                 options_.precision, ranks_.world_size, device_.str(), config.samples_per_step, sync_->num_buckets());
   install_signal_handlers();
-  const ExitCode code = Trainer(config, parts, start).run();
+  return finish(Trainer(config, parts, start).run());
+}
+
+ExitCode ClipRun::finish(ExitCode code) {
   core::end_progress();
+  if (loader_ && loader_->num_bad_samples() > 0) {
+    const auto& first = loader_->bad_samples().front();
+    core::log_warning("data: rank {} replaced {} bad samples; the first: shard '{}' offset={} key='{}': {}", ranks_.rank, loader_->num_bad_samples(),
+                      first.shard, first.offset, first.key, first.reason);
+  }
+  core::log_info("the record of this run lies in {}", folder_.path.string());
   world().comm().barrier();
   ignore_stop_signals();
   if (record_)
@@ -329,6 +396,7 @@ void ClipRun::evaluate(int64_t epochs_done, int64_t steps_done) {
   const auto is_due = [&](int64_t frequency) {
     return frequency > 0 && (epochs_done % frequency == 0 || epochs_done == options_.epochs);
   };
+  for (const auto& [name, tensor] : task_->network().named_buffers()) world().comm().broadcast(tensor->detach(), 0).wait();  // every rank evaluates rank 0's model
   Metrics metrics;
   if (is_due(options_.zeroshot_frequency_epochs) && !(options_.imagenet_val.empty() && options_.zeroshot_data.empty())) {
     const auto class_KE = class_embeddings();
@@ -348,12 +416,15 @@ Metrics ClipRun::zero_shot(const std::string& prefix, const std::string& spec, c
   return zero_shot_accuracy(prefix, encode_all(encoder(), *loader), class_KE);
 }
 
+void ClipRun::read_prompts() {
+  class_names_ = data::read_class_names(options_.classnames.empty() ? data::find_clip_assets().imagenet_class_names()
+                                                                    : std::filesystem::path(options_.classnames));
+  templates_ = data::read_templates(options_.templates.empty() ? data::find_clip_assets().openai_templates()
+                                                               : std::filesystem::path(options_.templates));
+}
+
 at::Tensor ClipRun::class_embeddings() {
-  const auto names = data::read_class_names(options_.classnames.empty() ? data::find_clip_assets().imagenet_class_names()
-                                                                         : std::filesystem::path(options_.classnames));
-  const auto templates = data::read_templates(options_.templates.empty() ? data::find_clip_assets().openai_templates()
-                                                                         : std::filesystem::path(options_.templates));
-  return zero_shot_classifier(encoder(), data_->tokenizer(), shape_.text.context_length, names, templates, batch_.samples_per_micro);
+  return zero_shot_classifier(encoder(), data_->tokenizer(), shape_.text.context_length, class_names_, templates_, batch_.samples_per_micro);
 }
 
 }  // namespace

@@ -24,18 +24,24 @@ Trainer::Trainer(const TrainerConfig& config, const TrainerParts& parts, const T
     : config_(config), parts_(parts), position_(start), telemetry_(parts.world, parts.mover.device()), last_saved_step_(start.step) {}
 
 ExitCode Trainer::run() {
-  StopRequest wish = StopRequest::kNone;
   step_began_ = Clock::now();
-  while (position_.step < config_.last_step() && wish != StopRequest::kSaveAndStop) {
+  while (position_.step < config_.last_step() && wish_ != StopRequest::kSaveAndStop) {
     step();
-    wish = digest(telemetry_.take(kReadDelaySteps));
-    if (wish == StopRequest::kSaveAndGoOn) save();
+    digest(telemetry_.take(kReadDelaySteps));
     at_boundaries();
+    if (wish_ == StopRequest::kSaveAndGoOn) {
+      save();
+      wish_ = StopRequest::kNone;
+    }
   }
-  wish = std::max(wish, digest(telemetry_.take(0)));
+  digest(telemetry_.take(0));
   save();
   parts_.finish_saving();
-  if (wish != StopRequest::kSaveAndStop || position_.step >= config_.total_steps()) return ExitCode::kOk;
+  if (position_.step >= config_.last_step()) {
+    if (position_.step % config_.steps_per_epoch != 0) parts_.evaluate(config_.num_epochs, position_.step);
+    core::log_info("finished after {} steps{}", position_.step, position_.step < config_.total_steps() ? " (--max-steps)" : "");
+    return ExitCode::kOk;
+  }
   core::log_info("stopped on request after {} steps; continue with --resume latest", position_.step);
   return ExitCode::kRequeue;
 }
@@ -87,13 +93,11 @@ void Trainer::push_telemetry(const StepOutcome& outcome, const optim::GradSummar
   telemetry_.push(std::move(sample));
 }
 
-StopRequest Trainer::digest(const std::vector<StepValues>& values) {
-  StopRequest wish = StopRequest::kNone;
+void Trainer::digest(const std::vector<StepValues>& values) {
   for (const StepValues& step : values) {
-    wish = std::max(wish, step.wish);
+    wish_ = std::max(wish_, step.wish);
     if (parts_.log != nullptr) parts_.log->add(step);
   }
-  return wish;
 }
 
 void Trainer::at_boundaries() {
@@ -107,7 +111,7 @@ void Trainer::at_boundaries() {
   if (saves_epoch || saves_step) save();
   if (ends_epoch) {
     digest(telemetry_.take(0));  // the epoch's last lines come before its evaluation
-    parts_.evaluate(step / config_.steps_per_epoch, step);
+    if (wish_ != StopRequest::kSaveAndStop || step == config_.last_step()) parts_.evaluate(step / config_.steps_per_epoch, step);
   }
   if (ends_epoch || saves_step) step_began_ = Clock::now();  // not part of the next step
 }

@@ -71,7 +71,7 @@ struct TrainerParts {
   TrainLog* log;                  ///< Rank 0 only.
   std::function<void(const TrainerPosition&)> save;                               ///< Collective; may go on writing in the background.
   std::function<void()> finish_saving;                                            ///< Waits until what was saved is durable.
-  std::function<void(int64_t epochs_done, int64_t steps_done)> evaluate;          ///< Collective; after each epoch.
+  std::function<void(int64_t epochs_done, int64_t steps_done)> evaluate;          ///< Collective; after each epoch, and where --max-steps ends within one.
   std::function<void(const RankTimes&)> record_interval;  ///< Once per log interval; rank 0 only, else empty.
 };
 
@@ -86,7 +86,7 @@ class Trainer {
   void step();
   std::vector<models::Batch> next_micro_batches();
   void push_telemetry(const StepOutcome& outcome, const optim::GradSummary& gradients, double lr);
-  StopRequest digest(const std::vector<StepValues>& values);
+  void digest(const std::vector<StepValues>& values);
   void at_boundaries();
   void gather_rank_times();
   void save();
@@ -94,6 +94,7 @@ class Trainer {
   TrainerConfig config_;
   TrainerParts parts_;
   TrainerPosition position_;
+  StopRequest wish_ = StopRequest::kNone;  // of all ranks, until it is met
   Telemetry telemetry_;
   double data_wait_ms_ = 0;          // of the step in progress
   double interval_step_ms_ = 0, interval_wait_ms_ = 0;  // sums since the last gather_rank_times

@@ -107,6 +107,12 @@ class ToyRun {
   int64_t step_ = 0;
 };
 
+/// Running statistics are rank 0's, as in torch's data parallel training: other ranks get them with a checkpoint.
+std::map<std::string, at::Tensor> without_statistics(std::map<std::string, at::Tensor> bits) {
+  bits.erase("visual.running_mean");
+  return bits;
+}
+
 void expect_equal_bits(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want) {
   ASSERT_EQ(got.size(), want.size());
   for (const auto& [name, tensor] : want) EXPECT_TRUE(got.at(name).equal(tensor)) << name;
@@ -142,7 +148,8 @@ TEST(Checkpointer, TenStepsAreFivePlusFiveBitForBit) {
       ASSERT_TRUE(second.restore_latest());
       EXPECT_EQ(second.step(), 5);
       second.train(5);
-      expect_equal_bits(second.bits(), whole.bits());
+      if (comm.rank() == 0) expect_equal_bits(second.bits(), whole.bits());
+      expect_equal_bits(without_statistics(second.bits()), without_statistics(whole.bits()));
       EXPECT_EQ(second.checkpointer().attempt(), 2);
     });
   }
@@ -190,7 +197,8 @@ TEST(Checkpointer, DamageFallsBackToTheLastWholeOne) {
       ToyRun resumed(comm, dir.path());
       ASSERT_TRUE(resumed.restore_latest()) << victim;
       EXPECT_EQ(resumed.step(), 2) << victim;
-      expect_equal_bits(resumed.bits(), at_two);
+      if (comm.rank() == 0) expect_equal_bits(resumed.bits(), at_two);
+      expect_equal_bits(without_statistics(resumed.bits()), without_statistics(at_two));
       EXPECT_THROW(resumed.checkpointer().restore(dir.path() / "checkpoints" / "step-00000004.a1"), CheckpointError);
     });
   }
