@@ -22,7 +22,6 @@ function(lockstep_pkg_library target)
 endfunction()
 
 lockstep_header_library(nlohmann_json nlohmann/json.hpp)
-lockstep_header_library(cli11 CLI/CLI.hpp)
 lockstep_pkg_library(xxhash libxxhash)
 lockstep_pkg_library(jpeg libjpeg)
 lockstep_pkg_library(webp libwebp libwebpdemux)
