@@ -41,7 +41,7 @@ std::string overview_text() {
   text +=
       "\nExamples\n"
       "  lockstep data make-shapes --help\n"
-      "  lockstep train clip --train-data 'shapes/train-{000000..000019}.tar' --model m.json\n"
+      "  lockstep train clip --train-data 'd/train-{000000..000019}.tar' --model m.json\n"
       "  lockstep launch --nproc-per-node 2 -- train clip --config recipe.toml\n"
       "\n"
       "`lockstep COMMAND --help` explains a command, `lockstep --version` the build.\n"
