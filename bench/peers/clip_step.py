@@ -33,7 +33,8 @@ def write_inputs(folder: pathlib.Path, model_name: str, batch: int, num_batches:
     torch.manual_seed(seed)
     model = open_clip.create_model(model_name)
     save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, str(folder / "weights.safetensors"))
-    size, length = model.visual.image_size[0], model.context_length
+    size, length = model.visual.image_size, model.context_length
+    size = size if isinstance(size, int) else size[0]  # an int for ModifiedResNet
     tensors = {}
     for index in range(num_batches):
         tensors[f"image.{index}"] = torch.randn(batch, 3, size, size)
