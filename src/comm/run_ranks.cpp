@@ -84,8 +84,8 @@ void run_gloo(int num_ranks, const std::function<void(Comm&)>& body) {
   const Store store = Store::in_process();
   constexpr std::chrono::seconds kTimeout{30};
   FirstFailure failure;
-  // Connections outlive the threads, since a rank that ends early must not cut off those that are not through yet. Those of a rank
-  // that fails are closed at once, which makes the others fail.
+  // Connections outlive the threads, since a rank that ends early must not cut off those that are not through yet. Those of a
+  // rank that fails are closed at once, which makes the others fail.
   std::vector<std::optional<Comm>> comms(static_cast<size_t>(num_ranks));
   run_threads(num_ranks, [&](int rank) {
     auto& comm = comms[static_cast<size_t>(rank)];

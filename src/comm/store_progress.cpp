@@ -171,7 +171,8 @@ std::string StoreProgress::diagnose(const CallMark& mark, const std::vector<int>
       promise.set_exception(std::current_exception());
     }
   }).detach();
-  if (answer.wait_for(kSilentIntervals * impl_->config.interval + impl_->patience()) != std::future_status::ready) return no_answer;
+  const auto limit = kSilentIntervals * impl_->config.interval + impl_->patience();
+  if (answer.wait_for(limit) != std::future_status::ready) return no_answer;
   try {
     const std::string names = answer.get();
     const std::lock_guard lock(impl_->mutex);

@@ -1,0 +1,108 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/steps.h"
+
+namespace lockstep::record {
+
+/// What was run where. Empty or absent: the source does not tell.
+struct RunSetup {
+  std::string task{};       ///< "clip", "clap", "resnet", "gpt"
+  std::string model{};      ///< "ViT-B-32"
+  std::string precision{};  ///< Name of --precision, or the other program's.
+  std::string system{};     ///< "JUPITER"
+  std::string device{};     ///< "NVIDIA GH200", "cpu"
+  std::string layout{};     ///< Parallel layout, "dp=8 tp=2 pp=4".
+  std::optional<int64_t> nodes{}, devices{};
+  std::optional<int64_t> global_batch{};        ///< Samples per optimiser step over all ranks.
+  std::optional<int64_t> samples_per_device{};  ///< Local batch: samples per step and data-parallel replica, accumulation included.
+  std::optional<int64_t> accum{};
+  std::optional<int64_t> sequence_length{};     ///< Tokens per sample.
+  std::string sample_unit = "samples";          ///< Plural noun of what `samples` counts: "samples", "images", "sequences".
+  std::optional<double> forward_gflops_per_sample{};  ///< One forward pass of one sample; training is three of them.
+  std::string flops_formula{};                        ///< Where that number is from.
+  std::optional<double> peak_tflops_per_device{};     ///< Dense, of the compute type.
+  std::string peak_source{};
+  std::optional<bool> is_synthetic{};                 ///< Made-up input data.
+  bool is_profiled = false;                           ///< A profiler ran: no measurement.
+  std::map<std::string, std::string> tags{};          ///< Anything else that tells points apart (sweep axes, named groups of --meta).
+};
+
+/// Steps in columns of equal length. NaN where the source does not tell.
+struct StepColumns {
+  std::vector<int64_t> step{};       ///< Optimiser step, from 0; of an interval its last.
+  std::vector<int32_t> num_steps{};  ///< Steps that the row stands for: 1, or the log interval whose mean step_ms is.
+  std::vector<int32_t> epoch{};      ///< -1: unknown.
+  std::vector<int32_t> attempt{};    ///< From 1.
+  std::vector<double> step_ms{};     ///< Largest over the ranks; mean over the interval.
+  std::vector<double> data_wait_ms{};
+  std::vector<double> samples{};     ///< Of one step, over all ranks.
+  std::vector<double> tokens{};      ///< Likewise.
+  std::vector<double> loss{};
+  std::vector<double> samples_seen{};  ///< Since the start of the run, this step included.
+  std::vector<double> time_s{};        ///< Unix time at the end of the step.
+  std::vector<double> logged_samples_per_s{};        ///< Over all ranks, as the program itself printed it.
+  std::vector<double> logged_tflops_per_device{};    ///< Likewise.
+  std::map<std::string, std::vector<float>> phases_ms{};  ///< By phase (docs/record.md); mean over the interval.
+
+  size_t size() const { return step.size(); }
+};
+
+/// Network and energy counters of one host over a log interval (system.jsonl).
+struct SystemInterval {
+  int attempt = 0;
+  int64_t step = 0, num_steps = 1;  ///< Last step of the interval; steps in it.
+  std::string host{};
+  std::map<std::string, double> received_bytes{}, sent_bytes{};  ///< By network interface.
+  std::map<std::string, double> energy_j{};                      ///< By meter: "nvml-0", "rapl-package-0".
+};
+
+/// Collectives of one kind, axis and size (last totals of each attempt, summed).
+struct CollectiveTotal {
+  std::string kind{}, axis{};
+  int group_size = 1;
+  double bytes = 0;  ///< Of one call.
+  int64_t count = 0;
+  double time_ms = 0;
+};
+
+/// Milliseconds from the start of the process to the first step, by phase (startup.jsonl): "start", "rendezvous", "communicator", "weights",
+/// "loader", "first_step".
+struct StartupTimes {
+  int attempt = 0;
+  NamedNumbers phases_ms{};
+};
+
+/// One run as reports, sweeps and calibrations see it, whatever program wrote it.
+struct RunData {
+  std::string name{};              ///< Folder or file name, made unique by the caller where needed.
+  std::filesystem::path source{};
+  std::string format{};            ///< "lockstep", "openclip", "megatron", ...
+  RunSetup setup{};
+  std::string allocation{};        ///< The job it ran in ("slurm 4711"); runs with the same one shared nodes. Empty: unknown.
+  std::string state{};             ///< "finished", "running", "stopped", "failed", "died"; empty: unknown.
+  std::string message{};           ///< Of a failed run.
+  std::optional<double> started_s{}, ended_s{};  ///< Unix time.
+  int num_attempts = 1;
+  StepColumns steps{};
+  std::vector<RankTimesRecord> rank_times{};
+  std::vector<CollectiveTotal> collectives{};
+  std::vector<SystemInterval> system{};
+  std::vector<StartupTimes> startup{};
+  std::vector<ResultRecord> results{};
+  std::map<std::string, std::string> software{};  ///< "lockstep", "libtorch", "cuda", "nccl", "host", environment variables that matter.
+  std::string command{};           ///< Command line, where known.
+  int64_t num_rejected_lines = 0;  ///< Lines that could not be read; `problems` says which.
+  std::vector<std::string> problems{};  ///< In words: half-written files, mixed units, steps that went back, ...
+};
+
+/// Reads the record of a lockstep run (a folder with run.json). What is damaged is skipped, counted and told in `problems`; EnvironmentError only when
+/// there is no record at all.
+RunData load_run(const std::filesystem::path& folder);
+
+}  // namespace lockstep::record

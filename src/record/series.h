@@ -1,0 +1,85 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep::record {
+
+/// A 95 % confidence interval and how it was made ("Student t on 12 batch medians").
+struct Interval {
+  double low = 0, high = 0;
+  std::string method{};
+};
+
+/// A step far from the rest: |t - median| > 5 x 1.4826 x MAD.
+enum class OutlierKind { kIsolated, kPeriodic, kRegime };
+struct Outlier {
+  size_t index = 0;  ///< Into the series.
+  double step_ms = 0;
+  OutlierKind kind = OutlierKind::kIsolated;
+};
+
+struct SeriesOptions {
+  size_t min_warmup_steps = 10;
+  double min_warmup_s = 0;             ///< Warm-up lasts at least this long too (30 s for real runs).
+  std::optional<size_t> warmup_steps{};  ///< Given by the user instead of detected.
+};
+
+/// What the step times of one run say. All times in ms.
+struct SeriesSummary {
+  size_t num_steps = 0;         ///< All.
+  size_t num_warmup_steps = 0;  ///< Left out, from the start.
+  size_t num_measured_steps = 0;
+  double measured_s = 0;        ///< Their sum.
+  double effective_steps = 0;   ///< num_measured / autocorrelation time.
+  double lag1_autocorrelation = 0;
+  double median_ms = 0, mean_ms = 0, trimmed_mean_ms = 0, min_ms = 0, max_ms = 0;
+  double p90_ms = 0, p95_ms = 0;
+  std::optional<double> p99_ms{};              ///< From 100 measured steps on.
+  double coefficient_of_variation = 0;
+  std::optional<Interval> median_interval{};   ///< Absent when the steps are too few; `notes` says so.
+  std::optional<Interval> mean_interval{};
+  double elbow = 1;      ///< Share of undisturbed steps: where the CDF bends into its tail.
+  double tail_cost = 0;  ///< mean / median - 1.
+  std::vector<Outlier> outliers{};
+  double median_without_outliers_ms = 0, mean_without_outliers_ms = 0;
+  bool is_steady = true;             ///< Quarters agree.
+  std::optional<double> drift_per_1000_steps{};  ///< Relative change of the median per 1,000 steps, where it differs from 0.
+  std::vector<size_t> level_shifts{};            ///< Steps at which the level changes for good.
+  bool is_dispatch_limited = false;  ///< Single steps show launch pacing, not execution: only block sums hold.
+  bool is_warmup_too_long = false;   ///< More than half of the run.
+  std::vector<std::string> notes{};  ///< In words: everything a reader must know before trusting the numbers.
+};
+
+/// Summary of a run's step times (one per optimiser step, in order, finite and > 0; at least one).
+SeriesSummary summarise_series(std::span<const double> step_ms, const SeriesOptions& options = {});
+
+/// Several runs of one configuration.
+struct PointEstimate {
+  double median_ms = 0;                     ///< Median of the run medians.
+  double mean_ms = 0;                       ///< Total time over total steps.
+  std::optional<Interval> median_interval{};  ///< Of the run medians with two runs or more, else the run's own.
+  std::optional<double> olympic_mean_ms{};  ///< Mean of run means without the best and the worst, from three runs on.
+  double between_run_cv = 0;                ///< 0 for one run.
+  size_t num_runs = 0, num_steps = 0;
+  std::vector<std::string> notes{};
+};
+PointEstimate combine_runs(std::span<const SeriesSummary> runs);
+
+/// Comparison of two sides, each several runs (or blocks of one run).
+struct Comparison {
+  double ratio = 1;           ///< Median of a / median of b (paired: median of the ratios).
+  std::optional<Interval> interval{};
+  std::string verdict{};      ///< One plain sentence.
+};
+/// `a` and `b` are paired by index when `is_paired` (equal length), else compared as two samples (Mann-Whitney beside the interval).
+Comparison compare_samples(std::span<const double> a, std::span<const double> b, bool is_paired);
+
+/// Empirical distribution: for each t (ascending) the share of steps that took at most t.
+struct CdfPoint { double value = 0, share = 0; };
+/// At most `max_points` points, evenly spaced in share, first and last always included.
+std::vector<CdfPoint> empirical_cdf(std::span<const double> values, size_t max_points = 200);
+
+}  // namespace lockstep::record

@@ -1,0 +1,24 @@
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "report/document.h"
+
+namespace lockstep::report {
+
+std::string to_html(const Document& document);
+std::string to_markdown(const Document& document);
+std::string to_text(const Table& table, int width = 80);  ///< For terminals.
+std::string to_markdown(const Table& table);
+std::string to_latex(const Table& table);  ///< A booktabs table that compiles on its own inside any document.
+std::string to_csv(const Table& table);    ///< Unrounded numbers.
+std::string to_svg(const Chart& chart);    ///< Stands alone.
+
+struct ExportOptions {
+  bool wants_png = false, wants_pdf = false;  ///< Through rsvg-convert; EnvironmentError with the package name when it is missing.
+};
+/// Writes report.html, report.md, tables/<id>.{csv,md,tex}, figures/<id>.svg[.png|.pdf] into `folder`. Returns the files, report.html first.
+std::vector<std::filesystem::path> write_document(const Document& document, const std::filesystem::path& folder, const ExportOptions& options = {});
+
+}  // namespace lockstep::report
