@@ -187,4 +187,5 @@ def main() -> None:
     {"compare": compare, "follow": follow, "openclip": run_openclip}[options.job](options)
 
 
-main()
+if __name__ == "__main__":
+    main()
