@@ -28,7 +28,7 @@ void check_version(const Json& object, const fs::path& path) {
   const auto version = object.is_object() ? number_at<int64_t>(object, "record_version") : std::nullopt;
   if (!version) throw DataError(fmt::format("record: '{}' has no record_version", path.string()), "is this the folder of a run?");
   if (*version > kRecordVersion)
-    throw DataError(
+    throw NewerRecordError(
         fmt::format("record: '{}' has record_version={}, expected at most {}", path.string(), *version, kRecordVersion),
         "read it with the newer lockstep that wrote it");
 }
@@ -109,6 +109,7 @@ StatusRead read_status(const fs::path& folder) {
   read.last_step = number_at<int64_t>(status, "last_step");
   read.heartbeat_s = number_at<double>(status, "heartbeat_s").value_or(0);
   read.heartbeat_every_s = number_at<double>(status, "heartbeat_every_s").value_or(0);
+  read.ended_s = number_at<double>(status, "ended_s");
   read.dropped_lines = number_at<int64_t>(status, "dropped_lines").value_or(0);
   return read;
 }

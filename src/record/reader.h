@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.h"
 #include "core/json.h"
 #include "record/steps.h"
 
@@ -34,6 +35,12 @@ struct LinesRead {
 LinesRead parse_json_lines(std::string_view content, std::string_view where);
 LinesRead read_json_lines(const std::filesystem::path& path);
 
+/// A record_version above ours: damage can be worked around, this cannot.
+class NewerRecordError : public DataError {
+ public:
+  using DataError::DataError;
+};
+
 /// run.json. DataError for another layout; a record_version above ours is refused with a hint.
 struct RunRead {
   int record_version = 0;
@@ -50,6 +57,7 @@ struct StatusRead {
   std::string message;
   std::optional<int64_t> last_step;
   double heartbeat_s = 0, heartbeat_every_s = 0;
+  std::optional<double> ended_s;
   int64_t dropped_lines = 0;
 
   /// True when it says "running" but the heartbeat has stopped: the run died without a word.

@@ -53,15 +53,6 @@ struct StepColumns {
   size_t size() const { return step.size(); }
 };
 
-/// Network and energy counters of one host over a log interval (system.jsonl).
-struct SystemInterval {
-  int attempt = 0;
-  int64_t step = 0, num_steps = 1;  ///< Last step of the interval; steps in it.
-  std::string host{};
-  std::map<std::string, double> received_bytes{}, sent_bytes{};  ///< By network interface.
-  std::map<std::string, double> energy_j{};                      ///< By meter: "nvml-0", "rapl-package-0".
-};
-
 /// Collectives of one kind, axis and size (last totals of each attempt, summed).
 struct CollectiveTotal {
   std::string kind{}, axis{};
@@ -69,13 +60,6 @@ struct CollectiveTotal {
   double bytes = 0;  ///< Of one call.
   int64_t count = 0;
   double time_ms = 0;
-};
-
-/// Milliseconds from the start of the process to the first step, by phase (startup.jsonl): "start", "rendezvous", "communicator", "weights",
-/// "loader", "first_step".
-struct StartupTimes {
-  int attempt = 0;
-  NamedNumbers phases_ms{};
 };
 
 /// One run as reports, sweeps and calibrations see it, whatever program wrote it.

@@ -100,6 +100,8 @@ RunRecord::RunRecord(const fs::path& folder, Json attempt, const RunRecordConfig
   ranks_file_ = queue_->open_file(folder_ / "ranks.jsonl", true);
   comm_file_ = queue_->open_file(folder_ / "comm.jsonl", true);
   results_file_ = queue_->open_file(folder_ / "results.jsonl", true);
+  system_file_ = queue_->open_file(folder_ / "system.jsonl", true);
+  startup_file_ = queue_->open_file(folder_ / "startup.jsonl", true);
   queue_->set_tick([this] { heartbeat(); });
 }
 
@@ -119,27 +121,24 @@ void RunRecord::append(int file, const Json& line) {
   queue_->append(file, line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+template <typename Record>
+void RunRecord::append_numbered(int file, Record record) {
+  if (record.attempt == 0) record.attempt = attempt_;
+  append(file, to_json(record));
+}
+
 void RunRecord::append_step(StepRecord record) {
-  if (record.attempt == 0) record.attempt = attempt_;
-  append(steps_file_, to_json(record));
+  const int64_t step = record.step;
+  append_numbered(steps_file_, std::move(record));
   const std::scoped_lock lock(status_mutex_);
-  status_["last_step"] = record.step;
+  status_["last_step"] = step;
 }
 
-void RunRecord::append_rank_times(RankTimesRecord record) {
-  if (record.attempt == 0) record.attempt = attempt_;
-  append(ranks_file_, to_json(record));
-}
-
-void RunRecord::append_comm(CommRecord record) {
-  if (record.attempt == 0) record.attempt = attempt_;
-  append(comm_file_, to_json(record));
-}
-
-void RunRecord::append_result(ResultRecord record) {
-  if (record.attempt == 0) record.attempt = attempt_;
-  append(results_file_, to_json(record));
-}
+void RunRecord::append_rank_times(RankTimesRecord record) { append_numbered(ranks_file_, std::move(record)); }
+void RunRecord::append_comm(CommRecord record) { append_numbered(comm_file_, std::move(record)); }
+void RunRecord::append_result(ResultRecord record) { append_numbered(results_file_, std::move(record)); }
+void RunRecord::append_system(SystemInterval record) { append_numbered(system_file_, std::move(record)); }
+void RunRecord::append_startup(StartupTimes record) { append_numbered(startup_file_, std::move(record)); }
 
 void RunRecord::write_params(std::vector<std::pair<std::string, std::string>> params) {
   std::sort(params.begin(), params.end());

@@ -55,6 +55,8 @@ class RunRecord {
   void append_rank_times(RankTimesRecord record);
   void append_comm(CommRecord record);
   void append_result(ResultRecord record);
+  void append_system(SystemInterval record);
+  void append_startup(StartupTimes record);
 
   /// params.txt: "key: value" lines, sorted by key.
   void write_params(std::vector<std::pair<std::string, std::string>> params);
@@ -69,6 +71,8 @@ class RunRecord {
  private:
   void add_attempt(core::Json attempt);
   void append(int file, const core::Json& line);
+  template <typename Record>
+  void append_numbered(int file, Record record);
   void write_status();
   void heartbeat();
 
@@ -79,7 +83,7 @@ class RunRecord {
   core::Json status_;
   bool has_ended_ = false;
   std::chrono::steady_clock::time_point last_heartbeat_;
-  int steps_file_ = -1, ranks_file_ = -1, comm_file_ = -1, results_file_ = -1;
+  int steps_file_ = -1, ranks_file_ = -1, comm_file_ = -1, results_file_ = -1, system_file_ = -1, startup_file_ = -1;
   std::unique_ptr<AppendQueue> queue_;  // last: its thread uses the rest
 };
 

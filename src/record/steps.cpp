@@ -125,6 +125,23 @@ Json to_json(const ResultRecord& record) {
   return object;
 }
 
+Json to_json(const SystemInterval& record) {
+  Json object{{"attempt", record.attempt}, {"step", record.step}, {"num_steps", record.num_steps}, {"host", record.host}};
+  const auto put = [&](const char* key, const std::map<std::string, double>& amounts) {
+    put_numbers(object, key, NamedNumbers(amounts.begin(), amounts.end()));
+  };
+  put("received_bytes", record.received_bytes);
+  put("sent_bytes", record.sent_bytes);
+  put("energy_j", record.energy_j);
+  return object;
+}
+
+Json to_json(const StartupTimes& record) {
+  Json object{{"attempt", record.attempt}};
+  put_numbers(object, "phases_ms", record.phases_ms);
+  return object;
+}
+
 StepRecord step_from_json(const Json& object, std::string_view where) {
   const auto fail = [&](const char* key) {
     throw DataError(fmt::format("record: {}: '{}' is missing or of the wrong type", where, key),

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -71,6 +72,22 @@ struct ResultRecord {
   NamedNumbers metrics{};
 };
 
+/// Network and energy counters of one host over an interval, one line of system.jsonl.
+struct SystemInterval {
+  int attempt = 0;  ///< Filled by RunRecord when 0.
+  int64_t step = 0, num_steps = 1;  ///< Last step of the interval; steps in it.
+  std::string host{};
+  std::map<std::string, double> received_bytes{}, sent_bytes{};  ///< By network interface.
+  std::map<std::string, double> energy_j{};                      ///< By meter: "nvml-0", "rapl-package-0".
+};
+
+/// Milliseconds from the start of the process to the first step, by phase, one line of startup.jsonl: "start", "rendezvous", "communicator", "weights",
+/// "loader", "first_step".
+struct StartupTimes {
+  int attempt = 0;
+  NamedNumbers phases_ms{};
+};
+
 /// JSON has no NaN or Inf: such a number becomes null, and the object's "nonfinite" says which it was ({"loss": "nan"}).
 void put_number(core::Json& object, const std::string& key, double value);
 /// Undoes put_number; nothing when the key is absent or no number.
@@ -80,6 +97,8 @@ core::Json to_json(const StepRecord& record);
 core::Json to_json(const RankTimesRecord& record);
 core::Json to_json(const CommRecord& record);
 core::Json to_json(const ResultRecord& record);
+core::Json to_json(const SystemInterval& record);
+core::Json to_json(const StartupTimes& record);
 
 /// DataError names `where` and the key that is missing or of the wrong type.
 StepRecord step_from_json(const core::Json& object, std::string_view where);

@@ -1,0 +1,330 @@
+#include "record/run_lines.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <tuple>
+
+#include "record/line_reader.h"
+
+namespace lockstep::record {
+namespace {
+
+namespace fs = std::filesystem;
+using simdjson::dom::element;
+using simdjson::dom::object;
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+/// A number, or NaN for anything else (null stands for a number that is not finite).
+double as_number(const element& value) {
+  double number = kUnknown;
+  return value.get(number) == simdjson::SUCCESS ? number : kUnknown;
+}
+
+std::optional<int64_t> as_integer(const element& value) {
+  int64_t number = 0;
+  if (value.get(number) != simdjson::SUCCESS) return std::nullopt;
+  return number;
+}
+
+/// An integer that fits an int and is not below `missing`, which also stands for anything else.
+int as_small(const element& value, int missing) {
+  return static_cast<int>(std::clamp<int64_t>(as_integer(value).value_or(missing), missing, 1'000'000'000));
+}
+
+int as_attempt(const element& value) { return as_small(value, 0); }
+
+std::string as_text(const element& value) {
+  std::string_view text;
+  return value.get(text) == simdjson::SUCCESS ? std::string(text) : "";
+}
+
+/// Times are finite and not negative; anything else is unknown.
+double as_time(const element& value) {
+  const double number = as_number(value);
+  return std::isfinite(number) && number >= 0 ? number : kUnknown;
+}
+
+template <typename Visit>
+void for_each_number(const element& value, const Visit& visit) {
+  object inner;
+  if (value.get(inner) != simdjson::SUCCESS) return;
+  for (const auto field : inner)
+    if (field.key != "nonfinite") visit(field.key, as_number(field.value));
+}
+
+std::vector<double> as_numbers(const element& value) {
+  simdjson::dom::array list;
+  std::vector<double> numbers;
+  if (value.get(list) != simdjson::SUCCESS) return numbers;
+  for (const element item : list) numbers.push_back(as_number(item));
+  return numbers;
+}
+
+/// Hands each object of a JSON Lines file to `visit`, which returns whether the line made sense.
+void read_lines(const fs::path& path, RunData& run, const std::function<bool(const object&)>& visit) {
+  if (std::error_code failure; !fs::exists(path, failure)) return;
+  simdjson::dom::parser parser;
+  LineReader reader(path);
+  int64_t num_rejected = 0, first_rejected = 0;
+  bool is_cut = false;
+  for (std::string_view line; reader.next(line);) {
+    if (line.empty()) continue;
+    object row;
+    constexpr bool kCopies = false;  // LineReader leaves the padding that the parser wants
+    if (parser.parse(line.data(), line.size(), kCopies).get(row) == simdjson::SUCCESS && visit(row)) continue;
+    is_cut = reader.is_cut();
+    if (num_rejected++ == 0) first_rejected = reader.num_lines();
+  }
+  if (num_rejected == 0) return;
+  run.num_rejected_lines += num_rejected;
+  if (is_cut && num_rejected == 1) {
+    run.problems.push_back(fmt::format("{}: the last line is cut off and was left out", path.filename().string()));
+    return;
+  }
+  run.problems.push_back(fmt::format("{}: {} {} not be read and {} left out (the first is line {}{})", path.filename().string(), num_rejected,
+                                     num_rejected == 1 ? "line could" : "lines could", num_rejected == 1 ? "was" : "were", first_rejected,
+                                     is_cut ? ", the last one is cut off" : ""));
+}
+
+/// What the columns have no place for.
+struct StepOddities {
+  int64_t num_skipped = 0, num_nonfinite_losses = 0;
+  int64_t first_skipped = 0, first_nonfinite = 0;
+};
+
+void set_field(StepColumns& columns, std::string_view key, const element& value, StepOddities& odd) {
+  const auto last = [](auto& column) -> auto& { return column.back(); };
+  if (key == "attempt") last(columns.attempt) = as_attempt(value);
+  else if (key == "epoch") last(columns.epoch) = as_small(value, -1);
+  else if (key == "samples") last(columns.samples) = as_time(value);
+  else if (key == "samples_seen") last(columns.samples_seen) = as_time(value);
+  else if (key == "tokens") last(columns.tokens) = as_time(value);
+  else if (key == "step_ms") last(columns.step_ms) = as_time(value);
+  else if (key == "data_wait_ms") last(columns.data_wait_ms) = as_time(value);
+  else if (key == "samples_per_s") last(columns.logged_samples_per_s) = as_time(value);
+  else if (key == "loss") last(columns.loss) = as_number(value);
+  else if (key == "time_s") last(columns.time_s) = as_time(value);
+  else if (key == "phases_ms")
+    for_each_number(value, [&](std::string_view phase, double ms) {
+      if (ms >= 0 && std::isfinite(ms)) set_phase(columns, phase, static_cast<float>(ms));
+    });
+  else if (key == "skipped") {
+    bool is_skipped = false;
+    if (value.get(is_skipped) == simdjson::SUCCESS && is_skipped && odd.num_skipped++ == 0) odd.first_skipped = columns.step.back();
+  } else if (key == "nonfinite") {
+    element kind;
+    object kinds;
+    if (value.get(kinds) == simdjson::SUCCESS && kinds["loss"].get(kind) == simdjson::SUCCESS && odd.num_nonfinite_losses++ == 0)
+      odd.first_nonfinite = columns.step.back();
+  }
+}
+
+template <typename Visit>
+void for_each_column(StepColumns& columns, const Visit& visit) {
+  visit(columns.step), visit(columns.num_steps), visit(columns.epoch), visit(columns.attempt);
+  for (auto* column : {&columns.step_ms, &columns.data_wait_ms, &columns.samples, &columns.tokens, &columns.loss, &columns.samples_seen, &columns.time_s,
+                       &columns.logged_samples_per_s, &columns.logged_tflops_per_device})
+    visit(*column);
+  for (auto& [phase, column] : columns.phases_ms) visit(column);
+}
+
+void drop_row(StepColumns& columns) {
+  for_each_column(columns, [](auto& column) { column.pop_back(); });
+}
+
+void tell_oddities(const StepOddities& odd, RunData& run) {
+  if (odd.num_skipped > 0)
+    run.problems.push_back(fmt::format("{} steps were skipped because their gradients were not finite (the first is step {})", odd.num_skipped,
+                                       odd.first_skipped));
+  if (odd.num_nonfinite_losses > 0)
+    run.problems.push_back(fmt::format("the loss of {} steps is not finite (the first is step {})", odd.num_nonfinite_losses, odd.first_nonfinite));
+}
+
+/// The record of an interval that every line of ranks.jsonl and system.jsonl begins with.
+struct Interval {
+  int attempt = 0;
+  std::optional<int64_t> step{};
+  int64_t num_steps = 1;
+
+  void set(std::string_view key, const element& value) {
+    if (key == "attempt") attempt = as_attempt(value);
+    else if (key == "step") step = as_integer(value);
+    else if (key == "num_steps") num_steps = as_integer(value).value_or(0);
+  }
+  bool is_valid() const { return step && *step >= 0 && num_steps >= 1; }
+};
+
+void put_amounts(std::map<std::string, double>& amounts, const element& value) {
+  for_each_number(value, [&](std::string_view name, double amount) {
+    if (std::isfinite(amount) && amount >= 0) amounts[std::string(name)] = amount;
+  });
+}
+
+}  // namespace
+
+void add_row(StepColumns& columns, int64_t step) {
+  for_each_column(columns, [](auto& column) {
+    using Value = typename std::remove_reference_t<decltype(column)>::value_type;
+    if constexpr (std::is_floating_point_v<Value>) column.push_back(std::numeric_limits<Value>::quiet_NaN());
+    else column.push_back(0);
+  });
+  columns.step.back() = step;
+  columns.num_steps.back() = 1;
+  columns.epoch.back() = -1;
+  columns.attempt.back() = 1;
+}
+
+void set_phase(StepColumns& columns, std::string_view phase, float value) {
+  std::vector<float>& column = columns.phases_ms[std::string(phase)];
+  if (column.empty()) column.assign(columns.size(), std::numeric_limits<float>::quiet_NaN());
+  column.back() = value;
+}
+
+int64_t keep_last_attempts(StepColumns& columns) {
+  const size_t num_rows = columns.size();
+  bool is_ascending = true;
+  for (size_t row = 1; row < num_rows && is_ascending; ++row) is_ascending = columns.step[row] > columns.step[row - 1];
+  if (is_ascending) return 0;
+  std::vector<size_t> order(num_rows);
+  for (size_t row = 0; row < num_rows; ++row) order[row] = row;
+  const auto key = [&](size_t row) { return std::tuple(columns.step[row], columns.attempt[row]); };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+  std::vector<size_t> kept;
+  for (size_t at = 0; at < num_rows; ++at)
+    if (at + 1 == num_rows || columns.step[order[at]] != columns.step[order[at + 1]]) kept.push_back(order[at]);
+  for_each_column(columns, [&](auto& column) {
+    std::remove_reference_t<decltype(column)> gathered;
+    gathered.reserve(kept.size());
+    for (const size_t row : kept) gathered.push_back(column[row]);
+    column = std::move(gathered);
+  });
+  return static_cast<int64_t>(num_rows - kept.size());
+}
+
+void load_steps(const fs::path& folder, RunData& run) {
+  StepOddities odd;
+  StepColumns& columns = run.steps;
+  read_lines(folder / "steps.jsonl", run, [&](const object& row) {
+    int64_t step = -1;
+    if (row["step"].get(step) != simdjson::SUCCESS || step < 0) return false;
+    add_row(columns, step);
+    for (const auto field : row) set_field(columns, field.key, field.value, odd);
+    if (columns.step_ms.back() > 0) return true;
+    drop_row(columns);
+    return false;
+  });
+  tell_oddities(odd, run);
+  if (const int64_t num_again = keep_last_attempts(columns); num_again > 0)
+    run.problems.push_back(fmt::format("{} steps were done more than once after a restart; of each the last attempt counts", num_again));
+}
+
+void load_rank_times(const fs::path& folder, RunData& run) {
+  read_lines(folder / "ranks.jsonl", run, [&](const object& row) {
+    Interval interval;
+    RankTimesRecord times;
+    for (const auto field : row) {
+      interval.set(field.key, field.value);
+      if (field.key == "step_ms") times.step_ms = as_numbers(field.value);
+      if (field.key == "data_wait_ms") times.data_wait_ms = as_numbers(field.value);
+      simdjson::dom::array hosts;
+      if (field.key == "hosts" && field.value.get(hosts) == simdjson::SUCCESS)
+        for (const element host : hosts) times.hosts.push_back(as_text(host));
+    }
+    if (!interval.is_valid() || times.step_ms.empty()) return false;
+    times.attempt = interval.attempt, times.step = *interval.step, times.num_steps = interval.num_steps;
+    run.rank_times.push_back(std::move(times));
+    return true;
+  });
+}
+
+void load_collectives(const fs::path& folder, RunData& run) {
+  using Key = std::tuple<std::string, std::string, int, double>;  // kind, axis, group, bytes
+  std::map<Key, std::map<int, CollectiveTotal>> totals;           // inner: by attempt, the last line of each
+  read_lines(folder / "comm.jsonl", run, [&](const object& row) {
+    CollectiveTotal total;
+    int attempt = 0;
+    bool has_time = false;
+    for (const auto field : row) {
+      if (field.key == "attempt") attempt = as_attempt(field.value);
+      else if (field.key == "kind") total.kind = as_text(field.value);
+      else if (field.key == "axis") total.axis = as_text(field.value);
+      else if (field.key == "group_size") total.group_size = std::max(as_small(field.value, 1), 1);
+      else if (field.key == "bytes") total.bytes = as_time(field.value);
+      else if (field.key == "count") total.count = as_integer(field.value).value_or(0);
+      else if (field.key == "time_ms") total.time_ms = as_time(field.value), has_time = std::isfinite(total.time_ms);
+    }
+    if (total.kind.empty() || total.count <= 0 || !has_time || !std::isfinite(total.bytes)) return false;
+    totals[{total.kind, total.axis, total.group_size, total.bytes}][attempt] = std::move(total);
+    return true;
+  });
+  for (const auto& [key, by_attempt] : totals) {
+    CollectiveTotal sum = by_attempt.begin()->second;
+    for (auto later = std::next(by_attempt.begin()); later != by_attempt.end(); ++later) {
+      sum.count += later->second.count;
+      sum.time_ms += later->second.time_ms;
+    }
+    run.collectives.push_back(std::move(sum));
+  }
+}
+
+void load_system(const fs::path& folder, RunData& run) {
+  read_lines(folder / "system.jsonl", run, [&](const object& row) {
+    Interval interval;
+    SystemInterval counters;
+    for (const auto field : row) {
+      interval.set(field.key, field.value);
+      if (field.key == "host") counters.host = as_text(field.value);
+      if (field.key == "received_bytes") put_amounts(counters.received_bytes, field.value);
+      if (field.key == "sent_bytes") put_amounts(counters.sent_bytes, field.value);
+      if (field.key == "energy_j") put_amounts(counters.energy_j, field.value);
+    }
+    if (!interval.is_valid()) return false;
+    counters.attempt = interval.attempt, counters.step = *interval.step, counters.num_steps = interval.num_steps;
+    run.system.push_back(std::move(counters));
+    return true;
+  });
+}
+
+void load_startup(const fs::path& folder, RunData& run) {
+  read_lines(folder / "startup.jsonl", run, [&](const object& row) {
+    StartupTimes times;
+    for (const auto field : row) {
+      if (field.key == "attempt") times.attempt = as_attempt(field.value);
+      if (field.key == "phases_ms")
+        for_each_number(field.value, [&](std::string_view phase, double ms) {
+          if (std::isfinite(ms) && ms >= 0) times.phases_ms.emplace_back(phase, ms);
+        });
+    }
+    if (times.phases_ms.empty()) return false;
+    run.startup.push_back(std::move(times));
+    return true;
+  });
+}
+
+void load_results(const fs::path& folder, RunData& run) {
+  std::map<std::pair<std::string, int64_t>, size_t> places;  // an evaluation done again after a restart replaces the first
+  read_lines(folder / "results.jsonl", run, [&](const object& row) {
+    ResultRecord result;
+    result.step = -1;
+    for (const auto field : row) {
+      if (field.key == "attempt") result.attempt = as_attempt(field.value);
+      else if (field.key == "step") result.step = as_integer(field.value).value_or(-1);
+      else if (field.key == "epoch") result.epoch = as_integer(field.value);
+      else if (field.key == "name") result.name = as_text(field.value);
+      else if (field.key == "metrics")
+        for_each_number(field.value, [&](std::string_view name, double number) { result.metrics.emplace_back(name, number); });
+    }
+    if (result.step < 0 || result.name.empty()) return false;
+    const auto [place, is_new] = places.try_emplace({result.name, result.step}, run.results.size());
+    if (is_new) run.results.push_back(std::move(result));
+    else run.results[place->second] = std::move(result);
+    return true;
+  });
+}
+
+}  // namespace lockstep::record
