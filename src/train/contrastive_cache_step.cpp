@@ -56,9 +56,12 @@ class ContrastiveCacheStep final : public StepRunner {
     parts_.sync.begin_micro(micro_batches.size() == 1);
     auto live = forward(micro_batches[0], true);
     const Outputs joined = join(live, cached);
+    parts_.mark(Phase::kForward);
     differentiate_loss(joined, outcome);
     carry_back(live, joined, micro_batches);
+    parts_.mark(Phase::kBackward);
     parts_.sync.finish();
+    parts_.mark(Phase::kExposedComm);
     return outcome;
   }
 
@@ -118,7 +121,9 @@ class ContrastiveCacheStep final : public StepRunner {
       const bool is_last = micro + 1 == micro_batches.size();
       if (micro > 0) {
         parts_.sync.begin_micro(is_last);
+        parts_.mark(Phase::kBackward);
         live = forward(micro_batches[micro], true);
+        parts_.mark(Phase::kForward);
       }
       const int64_t num_rows = live.image_BE.size(0);
       const auto rows_of = [&](const at::Tensor& gradient_BE) {

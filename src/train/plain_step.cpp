@@ -23,6 +23,7 @@ class PlainStep final : public StepRunner {
       run_micro(batch, micro_batches.size(), outcome);
     }
     parts_.sync.finish();
+    parts_.mark(Phase::kExposedComm);
     return outcome;
   }
 
@@ -38,7 +39,9 @@ class PlainStep final : public StepRunner {
     }
     auto loss = report.loss / static_cast<double>(num_micro);
     if (parts_.scaler != nullptr) loss = parts_.scaler->scaled(loss);
+    parts_.mark(Phase::kForward);
     loss.backward();
+    parts_.mark(Phase::kBackward);
     add_to_outcome(report, logit_scale, num_micro, outcome);
     outcome.num_samples += batch.num_samples;
   }
