@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <algorithm>
 #include <optional>
 #include <set>
 
@@ -24,12 +25,15 @@
 #include "parallel/grad_sync.h"
 #include "plan/train_batch.h"
 #include "record/run_record.h"
+#include "record/trace.h"
 #include "train/agree.h"
 #include "train/checkpointer.h"
 #include "train/clip_build.h"
 #include "train/clip_data.h"
 #include "train/evaluator.h"
 #include "train/interval_recorder.h"
+#include "train/profile_summary.h"
+#include "train/profiler.h"
 #include "train/run_folder.h"
 #include "train/startup_clock.h"
 #include "train/trainer.h"
@@ -86,6 +90,9 @@ class ClipRun {
   void finish_saving();
   void record_first_step(const PhaseTimes& first_step);
   core::Json describe_setup() const;
+  void open_profiler();
+  void finish_profile();
+  std::filesystem::path trace_of_rank(int64_t rank) const;
   void evaluate(int64_t epochs_done, int64_t steps_done);
   Metrics zero_shot(const std::string& prefix, const std::string& spec, const at::Tensor& class_KE);
   void read_prompts();
@@ -122,6 +129,7 @@ class ClipRun {
   std::optional<TrainLog> log_;                // rank 0
   std::optional<PhaseClock> phases_;
   std::optional<IntervalRecorder> intervals_;
+  std::optional<StepProfiler> profiler_;
 };
 
 ClipRun::ClipRun(const spec::ParsedCommand& command, const std::string& code_version)
@@ -287,7 +295,7 @@ core::Json ClipRun::describe_setup() const {
                    {"accum", batch_.num_micro}, {"sequence_length", shape_.text.context_length}, {"sample_unit", "samples"},
                    {"forward_gflops_per_sample", (cost.image_forward_flops + cost.text_forward_flops) / 1e9},
                    {"flops_formula", fmt::format("2 x multiply-adds of every layer, attention in full, texts of {} tokens", shape_.text.context_length)},
-                   {"is_synthetic", options_.dataset_type == "synthetic"}, {"is_profiled", false}};
+                   {"is_synthetic", options_.dataset_type == "synthetic"}, {"is_profiled", options_.profile}};
   return setup;
 }
 
@@ -396,7 +404,12 @@ ExitCode ClipRun::run() {
                      .finish_saving = [this] { finish_saving(); },
                      .evaluate = [this](int64_t epochs, int64_t steps) { evaluate(epochs, steps); },
                      .record_interval = [this](const IntervalTimes& times) { intervals_->record(times); },
-                     .record_first_step = [this](const PhaseTimes& times) { record_first_step(times); }};
+                     .record_first_step = [this](const PhaseTimes& times) { record_first_step(times); },
+                     .before_step = {}};
+  if (options_.profile) {
+    open_profiler();
+    parts.before_step = [this](int64_t step) { profiler_->before_step(step); };
+  }
   const auto cost = spec::clip_cost(shape_);
   core::log_info("{}: {:.1f} M parameters, {} on {} x {}, {} samples a step, {} buckets", options_.model, static_cast<double>(cost.parameters()) / 1e6,
                  options_.precision, ranks_.world_size, device_.str(), config.samples_per_step, sync_->num_buckets());
@@ -404,8 +417,40 @@ ExitCode ClipRun::run() {
   return finish(Trainer(config, parts, start).run());
 }
 
+std::filesystem::path ClipRun::trace_of_rank(int64_t rank) const { return folder_.path / "profile" / fmt::format("trace.rank{}.json", rank); }
+
+void ClipRun::open_profiler() {
+  const auto ranks = spec::parse_profile_ranks(options_.profile_ranks);
+  for (const int64_t rank : ranks)
+    if (rank >= ranks_.world_size)
+      throw UsageError(fmt::format("train: --profile-ranks names rank {}, there are {} ranks", rank, ranks_.world_size), "ranks count from 0");
+  profiler_.emplace(ProfilerConfig{.first_step = options_.profile_step_start, .end_step = options_.profile_step_end,
+                                   .is_this_rank = ranks.empty() || std::find(ranks.begin(), ranks.end(), ranks_.rank) != ranks.end(),
+                                   .emits_nvtx = options_.profile_tool == "nsys", .has_cuda = device_.is_cuda(), .trace = trace_of_rank(ranks_.rank)},
+                    world().recorder());
+}
+
+/// Rank 0 joins the traces and prints the tables.
+void ClipRun::finish_profile() {
+  succeed_together(world().comm(), [&] { profiler_->finish(); });
+  succeed_together(world().comm(), [&] {
+    if (!is_first_rank()) return;
+    record_->flush();
+    fmt::print("{}", write_profile_summary(folder_.path, options_.profile_step_start, options_.profile_step_end, ranks_.world_size, profiler_->collectives()));
+    if (options_.profile_tool != "kineto") return;
+    std::vector<std::pair<int, std::filesystem::path>> traces;
+    for (int rank = 0; rank < ranks_.world_size; ++rank)
+      if (std::filesystem::exists(trace_of_rank(rank))) traces.emplace_back(rank, trace_of_rank(rank));
+    if (traces.empty()) throw UsageError("profile: the run ended before the first step of the profile", "choose an earlier --profile-step-start");
+    const auto merged = folder_.path / "profile" / "trace.json";
+    const int64_t num_events = record::merge_traces(traces, merged);
+    fmt::print("\n{} events of {} ranks: {}\n  open it at ui.perfetto.dev or chrome://tracing\n", num_events, traces.size(), merged.string());
+  });
+}
+
 ExitCode ClipRun::finish(ExitCode code) {
   core::end_progress();
+  if (profiler_) finish_profile();
   if (loader_ && loader_->num_bad_samples() > 0) {
     const auto& first = loader_->bad_samples().front();
     core::log_warning("data: rank {} replaced {} bad samples; the first: shard '{}' offset={} key='{}': {}", ranks_.rank, loader_->num_bad_samples(),

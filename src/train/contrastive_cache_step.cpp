@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -67,6 +68,7 @@ class ContrastiveCacheStep final : public StepRunner {
 
  private:
   Outputs forward(Batch& batch, bool updates_statistics) const {
+    RECORD_USER_SCOPE("forward");
     batch.context.updates_statistics = updates_statistics;
     const auto autocast = parts_.precision.autocast();
     return parts_.task.forward(batch);
@@ -98,6 +100,7 @@ class ContrastiveCacheStep final : public StepRunner {
   }
 
   void differentiate_loss(const Outputs& joined, StepOutcome& outcome) const {
+    RECORD_USER_SCOPE("loss");
     models::LossReport report;
     {
       const auto autocast = parts_.precision.autocast();
@@ -134,7 +137,10 @@ class ContrastiveCacheStep final : public StepRunner {
       cotangents.add(live.text_BE, rows_of(joined.text_BE.grad()));
       if (is_last && joined.logit_scale.defined()) cotangents.add(live.logit_scale, joined.logit_scale.grad());
       if (is_last && joined.logit_bias.defined()) cotangents.add(live.logit_bias, joined.logit_bias.grad());
-      cotangents.backward();
+      {
+        RECORD_USER_SCOPE("backward");
+        cotangents.backward();
+      }
       live = {};  // its graph goes before the next one grows
       first_row += num_rows;
     }

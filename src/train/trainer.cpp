@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <utility>
@@ -23,6 +24,7 @@ Trainer::Trainer(const TrainerConfig& config, const TrainerParts& parts, const T
 ExitCode Trainer::run() {
   parts_.phases.restart();
   while (position_.step < config_.last_step() && wish_ != StopRequest::kSaveAndStop) {
+    if (parts_.before_step) parts_.before_step(position_.step);
     step();
     digest(telemetry_.take(kReadDelaySteps));
     at_boundaries();
@@ -31,6 +33,7 @@ ExitCode Trainer::run() {
       wish_ = StopRequest::kNone;
     }
   }
+  if (parts_.before_step) parts_.before_step(position_.step);
   digest(telemetry_.take(0));
   end_interval();
   save();
@@ -45,22 +48,29 @@ ExitCode Trainer::run() {
 }
 
 void Trainer::step() {
+  RECORD_USER_SCOPE("step");
   auto micro_batches = next_micro_batches();
   const StepOutcome outcome = parts_.runner.run(micro_batches, core::stream_key({config_.seed, static_cast<uint64_t>(position_.step)}));
   const auto loss_scale = parts_.scaler != nullptr ? parts_.scaler->scale() : at::Tensor();
   const auto gradients = optim::summarise_gradients(parts_.optimizer.gradients(), config_.grad_clip_norm, loss_scale);
   const double lr = config_.schedule.lr(position_.step);
-  parts_.optimizer.step(lr, gradients.grad_divisor, gradients.found_inf);
-  if (parts_.scaler != nullptr) parts_.scaler->update(gradients.found_inf);
-  parts_.sync.publish_params();
-  parts_.task.after_step();
-  parts_.phases.mark(Phase::kOptimizer);
+  update(lr, gradients);
   ++position_.step;
   position_.samples_seen += config_.samples_per_step;
   push_telemetry(outcome, gradients, lr);
 }
 
+void Trainer::update(double lr, const optim::GradSummary& gradients) {
+  RECORD_USER_SCOPE("optimizer");
+  parts_.optimizer.step(lr, gradients.grad_divisor, gradients.found_inf);
+  if (parts_.scaler != nullptr) parts_.scaler->update(gradients.found_inf);
+  parts_.sync.publish_params();
+  parts_.task.after_step();
+  parts_.phases.mark(Phase::kOptimizer);
+}
+
 std::vector<models::Batch> Trainer::next_micro_batches() {
+  RECORD_USER_SCOPE("data");
   parts_.phases.mark(Phase::kTelemetry);  // what came after the step before
   std::vector<models::Batch> batches;
   for (int64_t micro = 0; micro < config_.micro_batches_per_step; ++micro) {

@@ -76,6 +76,7 @@ struct TrainerParts {
   std::function<void(int64_t epochs_done, int64_t steps_done)> evaluate;          ///< Collective; after each epoch, and where --max-steps ends within one.
   std::function<void(const IntervalTimes&)> record_interval;                      ///< Collective; once per log interval.
   std::function<void(const PhaseTimes&)> record_first_step;
+  std::function<void(int64_t step)> before_step;                                  ///< Also after the last, with the number of steps.
 };
 
 /// The training loop of every task.
@@ -88,6 +89,7 @@ class Trainer {
  private:
   void step();
   std::vector<models::Batch> next_micro_batches();
+  void update(double lr, const optim::GradSummary& gradients);
   void push_telemetry(const StepOutcome& outcome, const optim::GradSummary& gradients, double lr);
   void digest(const std::vector<StepValues>& values);
   void at_boundaries();
