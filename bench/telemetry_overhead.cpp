@@ -12,6 +12,7 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/options.h"
+#include "core/strings.h"
 #include "hw/device.h"
 #include "models/contrastive_task.h"
 #include "optim/adamw.h"
@@ -58,7 +59,7 @@ class Sides {
         record_(folder, {}),
         log_({.steps_per_epoch = 1 << 30, .samples_per_step = options.samples, .total_steps = 1 << 30, .log_every_n_steps = 100}, record_),
         intervals_(world_, {"host"}, &record_) {
-    auto model = train::build_clip_model(shape_, {.precision = &precision_});
+    auto model = train::build_clip_model(shape_, {.precision = &precision_, .pretrained = {}});
     std::vector<optim::Segment> segments;
     for (const auto& [name, tensor] : model->named_parameters()) segments.push_back({.name = name, .parameter = *tensor, .decays = false, .gradient = {}});
     optimizer_.emplace(std::move(segments), optim::AdamWConfig{});
