@@ -38,11 +38,12 @@ note() {
 }
 note start
 
-# The ranks save a checkpoint on USR1 (before the time limit) and on TERM, and end with 75.
+# The ranks save a checkpoint on USR1 (it comes before the time limit) and on TERM (someone cancels the job), and end with 75.
 $COMMAND &
 step=$!
-trap 'kill -USR1 $step 2>/dev/null' USR1
-trap 'kill -TERM $step 2>/dev/null' TERM
+asked_by=
+trap 'asked_by=${asked_by:-limit}; kill -USR1 $step 2>/dev/null' USR1
+trap 'asked_by=${asked_by:-cancel}; kill -TERM $step 2>/dev/null' TERM
 wait $step
 code=$?
 while kill -0 $step 2>/dev/null; do  # a signal ends `wait` before the step has ended
@@ -58,7 +59,7 @@ note end $code
 
 constexpr const char* kRequeue = R"sh(
 # Stopped with a checkpoint: back into the queue; the next start goes on from it.
-if [ $code = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt $MAX ]; then
+if [ $code = 75 ] && [ "$asked_by" != cancel ] && [ "${SLURM_RESTART_COUNT:-0}" -lt $MAX ]; then
   scontrol requeue "$job" && sleep 120  # SLURM ends this shell
 fi
 )sh";
