@@ -353,24 +353,24 @@ TEST(RenderChart, LongLinesKeepTheirExtremesInFewPoints) {
 
 TEST(RenderChart, OddDataNeverFails) {
   const std::vector<std::vector<double>> odd = {{}, {1}, {kNan}, {kInf, -kInf}, {5, 5, 5}, {0, 0}, {-1e308, 1e308}, {1e-310, 2e-310}, {1e-300, 1e300}, {0, 1e-320}, {-3}, {1, kNan, 3}};
+  int kind = 0;
   for (const auto& x : odd)
     for (const auto& y : odd)
-      for (const Scale scale : {Scale::kLinear, Scale::kLog2, Scale::kLog10})
-        for (const Mark mark : {Mark::kMarkers, Mark::kLine, Mark::kLineMarkers, Mark::kStep, Mark::kBand}) {
-          Chart chart = line_chart(x, y);
-          chart.x.scale = chart.y.scale = scale;
-          chart.series[0].mark = mark;
-          chart.series[0].low = y;
-          chart.series[0].high = x;
-          const std::string text = to_svg(chart);
-          const XmlTree svg(text);
-          ASSERT_EQ(core::join(text_problems(svg), "; "), "");
-          for (const XmlElement& element : svg.find("//s:line | //s:path | //s:circle | //s:rect | //s:text"))
-            for (const char* name : {"x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "d", "width", "height"})
-              ASSERT_TRUE(!element.attributes.contains(name) || element.attributes.at(name).find_first_of("naife") == std::string::npos) << name << " in " << text;
-          chart_table(chart);
-          to_gnuplot(chart);
-        }
+      for (const Scale scale : {Scale::kLinear, Scale::kLog2, Scale::kLog10}) {
+        Chart chart = line_chart(x, y);
+        chart.x.scale = chart.y.scale = scale;
+        chart.series[0].mark = static_cast<Mark>(kind++ % 5);
+        chart.series[0].low = y;
+        chart.series[0].high = x;
+        const std::string text = to_svg(chart);
+        const XmlTree svg(text);
+        ASSERT_EQ(core::join(text_problems(svg), "; "), "");
+        for (const XmlElement& element : svg.find("//s:line | //s:path | //s:circle | //s:rect | //s:text"))
+          for (const char* name : {"x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "d", "width", "height"})
+            ASSERT_TRUE(!element.attributes.contains(name) || element.attributes.at(name).find_first_of("naife") == std::string::npos) << name << " in " << text;
+        chart_table(chart);
+        to_gnuplot(chart);
+      }
 }
 
 TEST(RenderChart, ContradictoryAxesAreRepaired) {
