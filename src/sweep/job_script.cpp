@@ -39,11 +39,16 @@ note() {
 note start
 
 # The ranks save a checkpoint on USR1 (it comes before the time limit) and on TERM (someone cancels the job), and end with 75.
+asked_by= step=
+pass_on() {
+  asked_by=${asked_by:-$1}
+  [ -z "$step" ] || kill -$2 $step 2>/dev/null
+}
+trap 'pass_on limit USR1' USR1
+trap 'pass_on cancel TERM' TERM
 $COMMAND &
 step=$!
-asked_by=
-trap 'asked_by=${asked_by:-limit}; kill -USR1 $step 2>/dev/null' USR1
-trap 'asked_by=${asked_by:-cancel}; kill -TERM $step 2>/dev/null' TERM
+[ -z "$asked_by" ] || kill -TERM $step 2>/dev/null  # asked before there was a step
 wait $step
 code=$?
 while kill -0 $step 2>/dev/null; do  # a signal ends `wait` before the step has ended

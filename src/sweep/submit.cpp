@@ -49,8 +49,9 @@ class Submitter {
       const std::string after = predecessor(is_singleton ? 1 : static_cast<size_t>(state_.in_flight));
       if (is_singleton) options.emplace_back("--dependency=singleton");
       else if (!after.empty()) options.push_back("--dependency=afterany:" + after);
+      const double submitted_s = now_unix_s();
       const std::string id = submit((folder_ / point.script).string(), options, {&point});
-      note(point, {.id = id, .log = fmt::format("logs/{:04}-{}.out", index, id), .after = after});
+      note(point, {.id = id, .submitted_s = submitted_s, .log = fmt::format("logs/{:04}-{}.out", index, id), .after = after});
       active_.push_back(id);
       write_state(folder_, state_);
       core::show_progress(fmt::format("{}: {} of {} submitted", state_.name, ++num_done, indexes.size()));
@@ -72,9 +73,10 @@ class Submitter {
                                        fmt::format("--array=0-{}{}", points.size() - 1, state_.in_flight > 0 ? fmt::format("%{}", state_.in_flight) : "")};
       const std::string after = state_.in_flight > 0 ? predecessor(1) : "";
       if (!after.empty()) options.push_back("--dependency=afterany:" + after);
+      const double submitted_s = now_unix_s();
       const std::string id = submit(script.string(), options, points);
       for (size_t task = 0; task < points.size(); ++task)
-        note(*points[task], {.id = fmt::format("{}_{}", id, task), .log = fmt::format("logs/array-{}_{}.out", id, task), .after = after});
+        note(*points[task], {.id = fmt::format("{}_{}", id, task), .submitted_s = submitted_s, .log = fmt::format("logs/array-{}_{}.out", id, task), .after = after});
       active_.push_back(id);
       write_state(folder_, state_);
       num_done += points.size();
@@ -98,7 +100,6 @@ class Submitter {
     }
   }
   static void note(PointRecord& point, JobRef job) {
-    job.submitted_s = now_unix_s();
     point.jobs.push_back(std::move(job));
     point.status = PointStatus::kQueued;
     point.message.clear();
