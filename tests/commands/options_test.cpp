@@ -107,7 +107,7 @@ TEST(OptionCommands, UsageErrorsEndWithTwo) {
       {{"train", "clip"}, "there is nothing to do"},
       {{"infer", "embed"}, "needs --images DIR or --texts FILE"},
       {{"ckpt", "export", "x"}, "needs OUT"},
-      {{"config", "compare", "/a.toml"}, "needs SECOND.toml"},
+      {{"config", "compare", "/a.toml"}, "needs SECOND"},
       {{"config", "compare", "/a.toml", "/b.toml"}, "recipe '/a.toml' does not exist"},
       {{"config", "compare", "/a.toml", "/b.toml", "--for", "tarin"}, "--for got 'tarin'"},
       {{"config", "show", "data"}, "has no recipe options"},
@@ -141,6 +141,7 @@ TEST(OptionCommands, ShowTellsWhereValuesComeFrom) {
   const ProgramResult text = run_lockstep({"config", "show", "train", "clip", "--epochs", "3"});
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_TRUE(contains(text.out, "command line\n"));
+  EXPECT_EQ(run_lockstep({"config", "show", recipe.string()}).out, run_lockstep({"config", "show", "--config", recipe.string()}).out);
 }
 
 TEST(OptionCommands, CompareShowsWhatDiffers) {
@@ -151,6 +152,12 @@ TEST(OptionCommands, CompareShowsWhatDiffers) {
   EXPECT_EQ(json, (Json{{"batch_size", {{"first", 32}, {"second", 64}}}}));
   EXPECT_TRUE(contains(run_lockstep({"config", "compare", first, second}).out, "batch-size"));
   EXPECT_TRUE(contains(run_lockstep({"config", "compare", first, first}).out, "same options"));
+  core::write_file_atomic(folder.path() / "run.json",
+                          R"({"record_version": 1, "attempts": [{"attempt": 1, "options": {"batch_size": 64, "lr": 0.001}}]})");
+  const Json with_run = Json::parse(run_lockstep({"config", "compare", first, folder.path().string(), "--json"}).out);
+  EXPECT_EQ(with_run["batch_size"], (Json{{"first", 32}, {"second", 64}}));
+  EXPECT_FALSE(with_run.contains("lr"));
+  EXPECT_TRUE(contains(run_lockstep({"config", "show", folder.path().string()}).out, "batch-size"));
 }
 
 TEST(OptionCommands, TheReferenceInDocsIsCurrent) {
