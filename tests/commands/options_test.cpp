@@ -168,6 +168,18 @@ TEST(OptionCommands, TheReferenceInDocsIsCurrent) {
       << "write it again: build/lockstep config reference --format markdown > docs/options.md";
 }
 
+TEST(OptionCommands, TheMetricsInDocsAreCurrent) {
+  const ProgramResult result = run_lockstep({"config", "reference", "--metrics", "--format", "markdown"});
+  ASSERT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(contains(result.out, "`karp_flatt`"));
+  EXPECT_EQ(result.out, core::read_file(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/metrics.md"))
+      << "write it again: build/lockstep config reference --metrics --format markdown > docs/metrics.md";
+  const Json list = Json::parse(run_lockstep({"config", "reference", "--metrics", "--json"}).out);
+  EXPECT_GT(list.size(), 80u);
+  EXPECT_EQ(list[0]["source"], "steps.jsonl");
+  EXPECT_TRUE(contains(run_lockstep({"config", "reference", "--metrics"}).out, "step_p99_ms"));
+}
+
 TEST(OptionCommands, EveryRecipeInTheRepositoryIsRead) {
   size_t num_recipes = 0;
   for (const auto& entry : std::filesystem::directory_iterator(std::string(LOCKSTEP_SOURCE_DIR) + "/recipes")) {

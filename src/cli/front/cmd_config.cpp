@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/options.h"
 #include "core/strings.h"
+#include "record/metrics.h"
 #include "record/reader.h"
 #include "spec/commands.h"
 
@@ -124,6 +125,13 @@ int show_run(const fs::path& run, bool as_json) {
   if (as_json) fmt::print("{}\n", json.dump(2));
   return 0;
 }
+
+std::string metrics_text() {
+  std::string text;
+  for (const record::MetricDef& metric : record::metric_catalogue())
+    text += fmt::format("{:<28} {:<10} {:<14} {}\n", metric.name, metric.unit, record::source_name(metric.source), metric.help);
+  return text;
+}
 }  // namespace
 
 int cmd_config_show(std::span<const std::string> args) {
@@ -196,17 +204,20 @@ int cmd_config_compare(std::span<const std::string> args) {
 
 int cmd_config_reference(std::span<const std::string> args) {
   std::string format = "text";
-  bool as_json = false;
-  core::OptionSet set("config reference", "Prints every option of every command.");
+  bool as_json = false, metrics = false;
+  core::OptionSet set("config reference", "Prints every option of every command, or every metric.");
   set.add("format", &format, {.help = "Form of the reference.", .choices = {"text", "markdown", "json"}});
   set.add("json", &as_json, {.help = "The same as --format json."});
+  set.add("metrics", &metrics, {.help = "Metrics of run records and reports instead of options."});
   set.parse(args);
   if (set.wants_help())
     fmt::print("{}", set.help_text());
   else if (as_json || format == "json")
-    fmt::print("{}\n", reference_json().dump(2));
+    fmt::print("{}\n", (metrics ? record::metrics_json() : reference_json()).dump(2));
+  else if (format == "markdown")
+    fmt::print("{}", metrics ? record::metrics_markdown() : reference_markdown());
   else
-    fmt::print("{}", format == "markdown" ? reference_markdown() : reference_text());
+    fmt::print("{}", metrics ? metrics_text() : reference_text());
   return 0;
 }
 
