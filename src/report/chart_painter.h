@@ -79,7 +79,9 @@ class ChartPainter {
   void paint_band(const PlotSeries& series);
   void paint_line(const PlotSeries& series);
   void paint_intervals(const PlotSeries& series);
+  std::vector<size_t> marked_points(const PlotSeries& series) const;
   void paint_points(const PlotSeries& series);
+  void paint_dots(const PlotSeries& series);
   void paint_point_labels();
   LabelPlacer make_placer() const;
   void paint_region_labels(LabelPlacer& placer);

@@ -94,6 +94,17 @@ TEST(RenderPage, ShowsEveryNumberOfItsTables) {
   EXPECT_NE(html.find("<li id=\"scaling-n1\">fewer than 100 measured steps</li>"), std::string::npos);
 }
 
+TEST(RenderPage, ThinsVeryLongChartDataAndSaysSo) {
+  Chart chart{.id = "long", .series = {{.name = "s", .mark = Mark::kLine}}};
+  for (int index = 0; index < 20000; ++index) {
+    chart.series[0].x.push_back(index);
+    chart.series[0].y.push_back(index);
+  }
+  const std::string html = to_html({.sections = {{.blocks = {chart}}}});
+  EXPECT_NE(html.find("Every 7th of 20000 rows; figures/long.csv has all."), std::string::npos);
+  EXPECT_EQ(count(html, "<tr>"), 1u + 2858u);
+}
+
 TEST(RenderPage, CarriesItsDataUnharmed) {
   const std::string html = to_html(demo_document());
   const std::string data = between(html, "<script type=\"application/json\" id=\"lockstep-data\">", "</script>");
