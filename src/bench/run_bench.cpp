@@ -128,7 +128,7 @@ ExitCode run_bench(const spec::BenchOptions& options, const BenchFacts& facts) {
   auto world = comm::World::join(ranks, {.backend = backend, .device = device,
                                          .timeout = std::chrono::milliseconds(static_cast<int64_t>(options.train.dist_timeout_s * 1000))});
   try {
-    return run_case({.options = options, .world = world.comm(), .device = device, .command = facts.command}, facts);
+    return run_case({.options = options, .world = world.comm(), .device = device, .processes = &world, .command = facts.command}, facts);
   } catch (const std::exception& error) {
     world.report_failure(error.what());
     throw;

@@ -23,7 +23,7 @@ class ClipData {
   ClipData(const spec::TrainOptions& options, const spec::ClipShape& shape, comm::World& world, const plan::BatchPlan& batch);
 
   /// The training stream from `position` on (of an earlier loader; null: from the start). There must be training data.
-  std::unique_ptr<data::Loader> open_train(const core::Json& position);
+  std::unique_ptr<data::Loader> open_train(const core::Json& position = {});
   data::EpochSize epoch_size() const;
   /// Pairs of --val-data; each once over all ranks.
   std::unique_ptr<data::Loader> open_validation();
