@@ -218,6 +218,7 @@ std::vector<std::string> command_line(const LaunchOptions& values, std::vector<s
 /// Refuses a wrong command line of ours once, before there are ranks that would each refuse it. True when all is said: --help and
 /// --dry-run need no ranks.
 bool answer_without_ranks(const std::vector<std::string>& command, int num_ranks) {
+  if (core::starts_with(command.front(), "-")) return false;  // --version and the like are no commands
   const spec::ParsedCommand parsed = spec::parse_command(command);
   if (parsed.wants_help) std::fputs(parsed.set->help_text().c_str(), stdout);
   const bool is_dry_run = parsed.train && parsed.train->dry_run;
