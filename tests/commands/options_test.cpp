@@ -63,7 +63,7 @@ TEST(OptionCommands, OverviewAndHelpAreNarrowAndComplete) {
     const ProgramResult result = run_lockstep(args);
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_TRUE(contains(result.out, "train clip"));
-    EXPECT_FALSE(contains(result.out, "sweep")) << "commands of later versions must not be listed";
+    EXPECT_FALSE(contains(result.out, "doctor")) << "commands of later versions must not be listed";
     EXPECT_EQ(result.err, "");
     expect_narrow(result.out);
   }
@@ -97,7 +97,7 @@ TEST(OptionCommands, VersionNamesTheOldestCLibrary) {
 
 TEST(OptionCommands, UsageErrorsEndWithTwo) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"sweep"}, "`lockstep sweep` is not in this version yet"},
+      {{"doctor"}, "`lockstep doctor` is not in this version yet"},
       {{"trian"}, "'trian' is no command\n  hint: did you mean `lockstep train`?"},
       {{"train"}, "'train' needs another word"},
       {{"train", "clip", "--bacth-size", "8"}, "--bacth-size is unknown to 'train clip'\n  hint: did you mean --batch-size?"},
