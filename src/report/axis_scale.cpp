@@ -104,7 +104,8 @@ void AxisScale::set_range(const Axis& axis, std::span<const double> values, bool
   const bool has_data = low <= high;
   if (!has_data) low = is_log() ? 1 : 0, high = is_log() ? 10 : 1;
   if (is_log()) {
-    const double margin = std::exp2(std::max(0.12, (std::log2(high) - std::log2(low)) * 0.04));
+    const double base = scale_ == Scale::kLog2 ? 2.2 : 10;  // a single value gets ticks on both sides
+    const double margin = low == high ? base : std::exp2(std::max(0.12, (std::log2(high) - std::log2(low)) * 0.04));
     low = std::max(low / margin, kSmallest / 2), high = std::min(high * margin, kLargest * 2);
   } else if (has_data) {
     if (low == high) {

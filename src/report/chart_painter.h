@@ -24,6 +24,7 @@ struct PlotPoint {
 
 struct PlotSeries {
   const Series* source = nullptr;
+  size_t index = 0;  ///< In the chart.
   std::string name{};
   SeriesStyle style{};
   std::vector<PlotPoint> points{};
@@ -33,8 +34,7 @@ struct PlotSeries {
 struct KeyEntry {
   enum class Symbol { kLine, kLineMarker, kMarker, kBand, kBar } symbol = Symbol::kLine;
   SeriesStyle style{};
-  std::string data_name{};
-  int hatch = 0;
+  size_t index = 0;  ///< Of its series or part.
   std::vector<std::string> lines{};
   double width = 0;        ///< With symbol.
   double anchor_y = 0;     ///< Wished height, of a direct label.
@@ -89,6 +89,7 @@ class ChartPainter {
 
   // chart_bars.cpp
   void paint_hatches();
+  std::string hatch_fill(size_t part) const;  ///< The attribute that lays a pattern over a part; empty for a plain one.
   void paint_bars();
   void paint_bar(size_t bar, double left, double width, bool has_total);
   void paint_part_label(const SeriesStyle& style, const std::string& label, Point centre);

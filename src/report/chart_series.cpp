@@ -72,7 +72,7 @@ void ChartPainter::paint_band(const PlotSeries& series) {
     edges += upper + lower;
   }
   if (area.empty()) return;
-  out_.open_series(series.style, fmt::format("{}", &series - series_.data()));
+  out_.open_series(series.style, series.index);
   out_.raw(fmt::format(R"(<path d="{}" stroke="none" fill-opacity="0.2"/>)", area));
   out_.stroke_path(edges, 1, "");
   out_.close();
@@ -90,7 +90,7 @@ void ChartPainter::paint_line(const PlotSeries& series) {
     else if (is_step) path += fmt::format("H{}V{}", svg_number(point->at.x), svg_number(point->at.y));
     else path += "L" + coordinates(point->at);
   }
-  out_.open_series(series.style, fmt::format("{}", &series - series_.data()));
+  out_.open_series(series.style, series.index);
   const bool has_dash = is_reference || mark == Mark::kLine || mark == Mark::kBand;
   const bool is_long = series.points.size() > 200;
   out_.stroke_path(path, is_reference ? 1.5 : is_long && !is_step ? 1.25 : 2, has_dash ? std::string_view(series.style.dash) : "");
@@ -107,7 +107,7 @@ void ChartPainter::paint_intervals(const PlotSeries& series) {
     path += fmt::format("M{0} {1}h7m-3.5 0V{2}m-3.5 0h7", svg_number(x - 3.5), svg_number(top), svg_number(bottom));
   }
   if (path.empty()) return;
-  out_.open_series(series.style, fmt::format("{}", &series - series_.data()));
+  out_.open_series(series.style, series.index);
   out_.stroke_path(path, 1.5, "");
   out_.close();
 }
@@ -152,7 +152,7 @@ void ChartPainter::paint_points(const PlotSeries& series) {
   const size_t count = series.points.size();
   if (count == 0 || (series.source->mark == Mark::kBand && series.source->y.empty())) return;
   std::vector<size_t> marked = marked_points(series), hidden;
-  out_.open_series(series.style, fmt::format("{}", &series - series_.data()));
+  out_.open_series(series.style, series.index);
   if (marked.size() > kMaxMarkers) {
     paint_dots(series);
     marked.clear();
@@ -210,7 +210,7 @@ void ChartPainter::paint_point_labels() {
   paint_region_labels(placer);
   size_t num_left_out = 0;
   for (const PlotSeries& series : series_) {
-    out_.raw(fmt::format(R"(<g data-series="{}">)", &series - series_.data()));
+    out_.raw(fmt::format(R"(<g data-series="{}">)", series.index));
     for (const PlotPoint& point : series.points) {
       if (point.label.empty() || !is_shown(point)) continue;
       const double width = text_width(point.label, kSmallPx) + 2, height = kSmallPx * 1.25;

@@ -130,7 +130,7 @@ Table page_data(const Chart& chart, const std::string& name) {
   std::vector<std::vector<Cell>> kept;
   for (size_t row = 0; row < count; row += stride) kept.push_back(std::move(data.rows[row]));
   data.rows = std::move(kept);
-  data.notes.push_back(fmt::format("Every {}th of {} rows; figures/{}.csv has all.", stride, count, name));
+  data.notes.push_back(fmt::format("One in {} of {} rows; figures/{}.csv has all.", stride, count, name));
   return data;
 }
 

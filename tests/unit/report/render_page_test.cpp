@@ -101,7 +101,7 @@ TEST(RenderPage, ThinsVeryLongChartDataAndSaysSo) {
     chart.series[0].y.push_back(index);
   }
   const std::string html = to_html({.sections = {{.blocks = {chart}}}});
-  EXPECT_NE(html.find("Every 7th of 20000 rows; figures/long.csv has all."), std::string::npos);
+  EXPECT_NE(html.find("One in 7 of 20000 rows; figures/long.csv has all."), std::string::npos);
   EXPECT_EQ(count(html, "<tr>"), 1u + 2858u);
 }
 
