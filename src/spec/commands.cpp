@@ -23,6 +23,8 @@ std::vector<CommandInfo> make_table() {
       {.name = "ckpt convert", .summary = "rewrite a file of weights in another format", .half = Half::kEngine},
       {.name = "ckpt export", .summary = "write a checkpoint's weights for other programs", .half = Half::kEngine},
       {.name = "data", .summary = "make, index, inspect and verify data sets"},
+      {.name = "report", .summary = "tables and plots from records and logs"},
+      {.name = "report compare", .summary = "compare two runs with an interval"},
       {.name = "config show", .summary = "show every option of a command line and where it came from"},
       {.name = "config compare", .summary = "compare two recipes"},
       {.name = "config reference", .summary = "print the reference of all options"},
@@ -34,7 +36,6 @@ std::vector<CommandInfo> make_table() {
       later("bench", "run measured cases", Half::kEngine),
       later("profile", "trace a few steps", Half::kEngine),
       later("sweep", "write, submit and follow a matrix of SLURM jobs", Half::kFront),
-      later("report", "tables and plots from records", Half::kFront),
       later("predict", "step time and cost on a system that is not at hand", Half::kFront),
       later("doctor", "check environment, devices, network and storage", Half::kFront),
   };
@@ -98,6 +99,10 @@ void declare(ParsedCommand& parsed) {
                        : name == "ckpt export" ? CkptJob::kExport
                                                : CkptJob::kConvert;
     parsed.set = declare_ckpt_options(*parsed.ckpt);
+  } else if (name == "report" || name == "report compare") {
+    parsed.report = std::make_unique<ReportOptions>();
+    parsed.report->is_compare = name == "report compare";
+    parsed.set = declare_report_options(*parsed.report);
   }
 }
 
@@ -105,6 +110,7 @@ void check(ParsedCommand& parsed) {
   if (parsed.train) parsed.warnings = check_train_options(*parsed.train, *parsed.set);
   if (parsed.infer) check_infer_options(*parsed.infer, *parsed.set);
   if (parsed.ckpt) check_ckpt_options(*parsed.ckpt, *parsed.set);
+  if (parsed.report) check_report_options(*parsed.report);
 }
 }  // namespace
 

@@ -28,6 +28,8 @@ constexpr FrontCommand kFrontCommands[] = {
     {"launch", 1, cmd_launch},
     {"ckpt list", 1, cmd_ckpt},
     {"ckpt verify", 1, cmd_ckpt},
+    {"report", 1, cmd_report},
+    {"report compare", 2, cmd_report_compare},
     {"config show", 2, cmd_config_show},
     {"config compare", 2, cmd_config_compare},
     {"config reference", 2, cmd_config_reference},
