@@ -1,0 +1,184 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "core/error.h"
+#include "record/autocorrelation.h"
+#include "record/distributions.h"
+#include "record/series.h"
+#include "record/series_interval.h"
+#include "record/statistics.h"
+
+namespace lockstep::record {
+namespace {
+
+/// Centre of some logarithms and its interval: of the mean for a few values, of the median of a series for many.
+struct LogEstimate {
+  double centre = 0, variance = 0;  ///< Of the centre.
+  std::optional<Interval> interval{};
+  double time_median = 1;  ///< Autocorrelation time.
+};
+
+std::vector<double> logarithms(std::span<const double> values) {
+  std::vector<double> logs;
+  logs.reserve(values.size());
+  for (const double value : values) {
+    LOCKSTEP_CHECK(std::isfinite(value) && value > 0, "value={}", value);
+    logs.push_back(std::log(value));
+  }
+  return logs;
+}
+
+LogEstimate estimate_logs(std::span<const double> logs) {
+  LogEstimate result;
+  if (logs.size() >= kMinIntervalValues) {
+    std::vector<double> sorted(logs.begin(), logs.end());
+    std::sort(sorted.begin(), sorted.end());
+    const Dependence dependence = estimate_dependence(normal_scores(logs));
+    result.centre = percentile_of_sorted(sorted, 50);
+    result.interval = median_interval(sorted, dependence);
+    result.time_median = dependence.time_median;
+    return result;
+  }
+  result.centre = mean(logs);
+  if (logs.size() < 2) return result;
+  const double count = static_cast<double>(logs.size());
+  result.variance = sample_stddev(logs) * sample_stddev(logs) / count;
+  const double half = t_factor(count - 1) * std::sqrt(result.variance);
+  result.interval = Interval{result.centre - half, result.centre + half, fmt::format("Student t on {} log ratios", logs.size())};
+  return result;
+}
+
+/// Welch's interval of the difference of two means.
+Interval welch_interval(const LogEstimate& a, size_t num_a, const LogEstimate& b, size_t num_b) {
+  const double variance = a.variance + b.variance, gap = a.centre - b.centre;
+  const double parts = a.variance * a.variance / static_cast<double>(num_a - 1) + b.variance * b.variance / static_cast<double>(num_b - 1);
+  const double dof = parts > 0 ? std::max(1.0, variance * variance / parts) : static_cast<double>(num_a + num_b - 2);
+  const double half = t_factor(dof) * std::sqrt(variance);
+  return {gap - half, gap + half, fmt::format("Welch's t with {:.1f} degrees of freedom on logarithms of {} and {} values", dof, num_a, num_b)};
+}
+
+/// The difference of two estimates whose own intervals need not be symmetric: their arms add in squares (Zou and Donner's MOVER).
+Interval difference_interval(const LogEstimate& a, const LogEstimate& b) {
+  const double gap = a.centre - b.centre;
+  const double down = std::hypot(a.centre - a.interval->low, b.interval->high - b.centre);
+  const double up = std::hypot(a.interval->high - a.centre, b.centre - b.interval->low);
+  return {gap - down, gap + up, "difference of two medians of logarithms, each with its autocorrelation"};
+}
+
+/// Two-sided p-value of the Mann-Whitney test: exact for small samples without ties, else normal with the dependence of the samples.
+double mann_whitney_p(std::span<const double> a, std::span<const double> b, double time_a, double time_b) {
+  double wins = 0;
+  bool has_ties = false;
+  for (const double x : a)
+    for (const double y : b) {
+      wins += x > y ? 1 : x == y ? 0.5 : 0;
+      has_ties = has_ties || x == y;
+    }
+  const size_t n = a.size(), m = b.size(), products = n * m;
+  if (!has_ties && std::max(n, m) < kMinIntervalValues) {
+    // ways[i][u]: orders of i values of a and the values of b so far in which a wins u times.
+    std::vector<std::vector<double>> ways(n + 1, std::vector<double>(products + 1, 0));
+    for (auto& row : ways) row[0] = 1;
+    for (size_t j = 1; j <= m; ++j)
+      for (size_t i = 1; i <= n; ++i)
+        for (size_t u = products + 1; u-- > 0;) ways[i][u] = (u >= j ? ways[i - 1][u - j] : 0) + ways[i][u];
+    const auto extreme = static_cast<size_t>(std::min(wins, static_cast<double>(products) - wins));
+    const double total = std::accumulate(ways[n].begin(), ways[n].end(), 0.0);
+    const double tail = std::accumulate(ways[n].begin(), ways[n].begin() + static_cast<std::ptrdiff_t>(extreme) + 1, 0.0);
+    return std::min(1.0, 2 * tail / total);
+  }
+  const double pairs = static_cast<double>(products);
+  const double variance = pairs * (static_cast<double>(m) * time_a + static_cast<double>(n) * time_b + 1) / 12;
+  return std::min(1.0, 2 * normal_cdf(-std::max(0.0, std::fabs(wins - pairs / 2) - 0.5) / std::sqrt(variance)));
+}
+
+std::string percent_text(double ratio) { return fmt::format("{:+.2f} %", 100 * (ratio - 1)); }
+
+void set_verdict(Comparison& comparison, std::optional<double> rank_p) {
+  if (!comparison.interval) {
+    comparison.verdict = fmt::format("a differs from b by {}, but the values are too few to tell noise from a difference: nothing can be concluded",
+                                     percent_text(comparison.ratio));
+    return;
+  }
+  const Interval& interval = *comparison.interval;
+  const std::string range = fmt::format("95 % interval {} to {}", percent_text(interval.low), percent_text(interval.high));
+  const bool is_different = interval.low > 1 || interval.high < 1;
+  comparison.verdict = is_different ? fmt::format("a is {:.2f} % {} b ({}", 100 * std::fabs(comparison.ratio - 1), interval.low > 1 ? "above" : "below", range)
+                                    : fmt::format("no difference can be told: {} ({}", percent_text(comparison.ratio), range);
+  if (rank_p) comparison.verdict += fmt::format("; rank test p = {:.2g}", *rank_p);
+  comparison.verdict += ")";
+  if (rank_p && is_different && *rank_p > 0.05) comparison.verdict += "; the rank test alone does not confirm it, more runs would";
+}
+
+void note_runs(std::span<const SeriesSummary> runs, PointEstimate& point) {
+  const auto count = [&](auto&& is_counted) { return std::count_if(runs.begin(), runs.end(), is_counted); };
+  if (runs.size() == 1) point.notes.push_back("one run: the interval holds the noise inside it, not the difference between runs, which is usually larger");
+  if (runs.size() == 2 || runs.size() == 3)
+    point.notes.push_back(fmt::format("{} runs: Student's factor is {:.1f} instead of 1.96, so the interval is wide; another run narrows it most",
+                                      runs.size(), t_factor(static_cast<double>(runs.size()) - 1)));
+  if (const auto num = count([](const SeriesSummary& run) { return !run.is_steady; }); num > 0)
+    point.notes.push_back(fmt::format("{} of {} runs had no steady state", num, runs.size()));
+  if (const auto num = count([](const SeriesSummary& run) { return run.is_warmup_too_long; }); num > 0)
+    point.notes.push_back(fmt::format("{} of {} runs spent half of their steps or more warming up", num, runs.size()));
+  if (const auto num = count([](const SeriesSummary& run) { return run.is_dispatch_limited; }); num > 0)
+    point.notes.push_back(fmt::format("{} of {} runs show launch pacing in single steps: means over several steps were used", num, runs.size()));
+}
+
+}  // namespace
+
+PointEstimate combine_runs(std::span<const SeriesSummary> runs) {
+  LOCKSTEP_CHECK(!runs.empty(), "no runs");
+  std::vector<double> medians, means;
+  PointEstimate point{.num_runs = runs.size()};
+  double total_s = 0;
+  for (const SeriesSummary& run : runs) {
+    medians.push_back(run.median_ms);
+    means.push_back(1000 * run.measured_s / static_cast<double>(run.num_measured_steps));
+    total_s += run.measured_s;
+    point.num_steps += run.num_measured_steps;
+  }
+  point.median_ms = median(medians);
+  point.mean_ms = 1000 * total_s / static_cast<double>(point.num_steps);
+  point.between_run_cv = sample_stddev(medians) / mean(medians);
+  if (runs.size() == 1) {
+    point.median_interval = runs[0].median_interval;
+  } else {
+    const double half = t_factor(static_cast<double>(runs.size()) - 1) * sample_stddev(medians) / std::sqrt(static_cast<double>(runs.size()));
+    point.median_interval = Interval{mean(medians) - half, mean(medians) + half, fmt::format("Student t on {} run medians", runs.size())};
+  }
+  if (runs.size() >= 3) {
+    std::sort(means.begin(), means.end());
+    point.olympic_mean_ms = mean(std::span(means).subspan(1, means.size() - 2));
+  }
+  note_runs(runs, point);
+  return point;
+}
+
+Comparison compare_samples(std::span<const double> a, std::span<const double> b, bool is_paired) {
+  LOCKSTEP_CHECK(!a.empty() && !b.empty() && (!is_paired || a.size() == b.size()), "count_a={} count_b={}", a.size(), b.size());
+  const std::vector<double> log_a = logarithms(a), log_b = logarithms(b);
+  Comparison comparison;
+  std::optional<Interval> interval;
+  std::optional<double> rank_p;
+  if (is_paired) {
+    std::vector<double> gaps;
+    for (size_t i = 0; i < log_a.size(); ++i) gaps.push_back(log_a[i] - log_b[i]);
+    comparison.ratio = std::exp(median(gaps));
+    interval = estimate_logs(gaps).interval;
+  } else {
+    comparison.ratio = median(a) / median(b);
+    const LogEstimate left = estimate_logs(log_a), right = estimate_logs(log_b);
+    const bool is_few = std::max(a.size(), b.size()) < kMinIntervalValues;
+    if (left.interval && right.interval) interval = is_few ? welch_interval(left, a.size(), right, b.size()) : difference_interval(left, right);
+    rank_p = mann_whitney_p(a, b, left.time_median, right.time_median);
+  }
+  if (interval) comparison.interval = Interval{std::exp(interval->low), std::exp(interval->high), interval->method};
+  set_verdict(comparison, rank_p);
+  return comparison;
+}
+
+}  // namespace lockstep::record

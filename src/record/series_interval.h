@@ -1,0 +1,24 @@
+#pragma once
+#include <optional>
+#include <span>
+
+#include "record/autocorrelation.h"
+#include "record/series.h"
+
+namespace lockstep::record {
+
+inline constexpr double kConfidence = 0.95;
+/// Fewer values than this give no interval within a run: their autocorrelation cannot be told.
+inline constexpr size_t kMinIntervalValues = 20;
+
+/// Two-sided 95 % quantile of Student's t law.
+double t_factor(double dof);
+
+/// Interval of the median of a stationary, autocorrelated series: quantiles of the values at the levels Phi(-h) and Phi(h), where h is the
+/// t quantile times the standard error of the median in normal scores. No distribution is assumed; the dependence is modelled (autocorrelation.h).
+/// Nothing below kMinIntervalValues values or four effective ones.
+std::optional<Interval> median_interval(std::span<const double> sorted, const Dependence& dependence);
+/// Interval of the mean with the same dependence.
+std::optional<Interval> mean_interval(std::span<const double> values, const Dependence& dependence);
+
+}  // namespace lockstep::record

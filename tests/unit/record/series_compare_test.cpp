@@ -1,0 +1,116 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/rng.h"
+#include "record/series.h"
+#include "unit/record/synthetic_series.h"
+
+namespace lockstep::record {
+namespace {
+
+constexpr uint64_t kTrials = 2000;
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// A run whose median is 100 ms x (1 + 2 % x normal), as other nodes and hours make it.
+SeriesSummary run_of(core::CounterRng& random, double base_ms = 100) {
+  SeriesSummary run{.num_steps = 110, .num_measured_steps = 100};
+  run.median_ms = base_ms * (1 + 0.02 * random.normal());
+  run.measured_s = run.median_ms * 0.1;
+  return run;
+}
+
+TEST(Runs, IntervalsOverRunsCoverTheTruth) {
+  for (const size_t num_runs : {2, 3, 5, 12}) {
+    size_t num_covered = 0;
+    for (uint64_t trial = 0; trial < kTrials; ++trial) {
+      core::CounterRng random(core::stream_key({31, num_runs, trial}));
+      std::vector<SeriesSummary> runs;
+      for (size_t i = 0; i < num_runs; ++i) runs.push_back(run_of(random));
+      const PointEstimate point = combine_runs(runs);
+      num_covered += point.median_interval->low <= 100 && 100 <= point.median_interval->high;
+    }
+    EXPECT_NEAR(static_cast<double>(num_covered) / kTrials, 0.95, 0.015) << num_runs << " runs";
+  }
+}
+
+TEST(Runs, OneTwoAndThreeRunsSayWhatTheyAreWorth) {
+  std::vector<SeriesSummary> runs(3);
+  const double medians[] = {100, 104, 99};
+  for (size_t i = 0; i < 3; ++i) runs[i] = {.num_steps = 60, .num_measured_steps = 50 * (i + 1), .measured_s = 5.0 * static_cast<double>(i + 1)};
+  for (size_t i = 0; i < 3; ++i) runs[i].median_ms = medians[i];
+  runs[0].median_interval = Interval{98, 102, "inside"};
+  const PointEstimate one = combine_runs(std::span(runs).first(1));
+  EXPECT_EQ(one.median_interval->high, 102);
+  EXPECT_EQ(one.between_run_cv, 0);
+  EXPECT_FALSE(one.olympic_mean_ms);
+  EXPECT_TRUE(contains(one.notes[0], "one run"));
+  const PointEstimate two = combine_runs(std::span(runs).first(2));
+  EXPECT_EQ(two.median_ms, 102);
+  EXPECT_NEAR(two.median_interval->high, 102 + 12.706 * std::sqrt(8.0) / std::sqrt(2.0), 0.01);
+  EXPECT_TRUE(contains(two.notes[0], "12.7"));
+  runs[1].is_steady = false;
+  const PointEstimate three = combine_runs(runs);
+  EXPECT_EQ(three.median_ms, 100);
+  EXPECT_NEAR(three.mean_ms, 1000 * 30.0 / 300, 1e-9) << "total time over total steps";
+  EXPECT_TRUE(three.olympic_mean_ms.has_value());
+  EXPECT_TRUE(contains(three.notes[0], "4.3"));
+  EXPECT_TRUE(contains(three.notes[1], "1 of 3 runs had no steady state"));
+  EXPECT_THROW(combine_runs({}), Error);
+}
+
+TEST(Comparisons, PairedIntervalsCoverTheRatioAndUnpairedOnesToo) {
+  size_t num_paired = 0, num_unpaired = 0;
+  for (uint64_t trial = 0; trial < kTrials; ++trial) {
+    core::CounterRng random(core::stream_key({32, trial}));
+    std::vector<double> a, b;
+    for (int i = 0; i < 6; ++i) {
+      const double host = 1 + 0.1 * random.uniform();  // slow and fast hours, the same for both
+      a.push_back(103 * host * std::exp(0.01 * random.normal()));
+      b.push_back(100 * host * std::exp(0.01 * random.normal()));
+    }
+    const Comparison paired = compare_samples(a, b, true), unpaired = compare_samples(a, b, false);
+    num_paired += paired.interval->low <= 1.03 && 1.03 <= paired.interval->high;
+    num_unpaired += unpaired.interval->low <= 1.03 && 1.03 <= unpaired.interval->high;
+    EXPECT_LT(paired.interval->high - paired.interval->low, 2 * (unpaired.interval->high - unpaired.interval->low));
+  }
+  EXPECT_NEAR(static_cast<double>(num_paired) / kTrials, 0.95, 0.015);
+  EXPECT_GE(static_cast<double>(num_unpaired) / kTrials, 0.93) << "pairs are not independent: the unpaired interval is too wide, never too narrow";
+}
+
+TEST(Comparisons, LongSeriesKeepTheirAutocorrelation) {
+  const SyntheticSeries left{.name = "left", .num_steps = 300, .rho = 0.8}, right{.name = "right", .num_steps = 200, .rho = 0.5};
+  size_t num_covered = 0, num_rejected = 0;
+  for (uint64_t trial = 0; trial < 1000; ++trial) {
+    const Comparison comparison = compare_samples(left.make(trial), right.make(trial), false);
+    num_covered += comparison.interval->low <= 1 && 1 <= comparison.interval->high;
+    num_rejected += !contains(comparison.verdict, "no difference");
+  }
+  EXPECT_NEAR(static_cast<double>(num_covered) / 1000, 0.95, 0.02);
+  EXPECT_LE(num_rejected, 70u);
+}
+
+TEST(Comparisons, VerdictsArePlain) {
+  const std::vector<double> fast{100, 101, 99, 100.5}, slow{110, 111, 109.5, 110.2};
+  const Comparison clear = compare_samples(fast, slow, false);
+  EXPECT_LT(clear.interval->high, 1);
+  EXPECT_TRUE(contains(clear.verdict, "a is 9.")) << clear.verdict;
+  EXPECT_TRUE(contains(clear.verdict, "below b")) << clear.verdict;
+  EXPECT_TRUE(contains(clear.verdict, "p = 0.029")) << clear.verdict;  // 2 of the 70 orders
+  EXPECT_TRUE(contains(compare_samples(slow, fast, true).verdict, "above b"));
+  const Comparison same = compare_samples(fast, std::vector<double>{100, 102, 98, 101}, false);
+  EXPECT_TRUE(contains(same.verdict, "no difference can be told")) << same.verdict;
+  const Comparison single = compare_samples(std::vector<double>{100}, std::vector<double>{90}, false);
+  EXPECT_FALSE(single.interval);
+  EXPECT_NEAR(single.ratio, 100.0 / 90, 1e-12);
+  EXPECT_TRUE(contains(single.verdict, "nothing can be concluded")) << single.verdict;
+  const Comparison three = compare_samples(std::vector<double>{100, 100.2, 99.8}, std::vector<double>{120, 120.1, 119.9}, false);
+  EXPECT_TRUE(contains(three.verdict, "rank test alone does not confirm")) << three.verdict;
+  EXPECT_THROW(compare_samples(fast, std::vector<double>{1, 2}, true), Error);
+  EXPECT_THROW(compare_samples(fast, std::vector<double>{1, -2}, false), Error);
+}
+
+}  // namespace
+}  // namespace lockstep::record

@@ -1,0 +1,299 @@
+#include "record/series.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "unit/record/synthetic_series.h"
+
+namespace lockstep::record {
+namespace {
+
+using Tail = SyntheticSeries::Tail;
+constexpr uint64_t kTraces = 1000;
+
+bool covers(const std::optional<Interval>& interval, double truth) { return interval && interval->low <= truth && truth <= interval->high; }
+bool has_note(const std::vector<std::string>& notes, const std::string& part) {
+  return std::any_of(notes.begin(), notes.end(), [&](const std::string& note) { return note.find(part) != std::string::npos; });
+}
+
+/// Steady series, ten steps of floor in front. Measured with 4,000 traces each: 0.94 to 0.96.
+const std::vector<SyntheticSeries>& steady_series() {
+  static const std::vector<SyntheticSeries> series{
+      {.name = "independent", .num_steps = 110},
+      {.name = "rho 0.3", .num_steps = 110, .rho = 0.3},
+      {.name = "rho 0.5", .num_steps = 110, .rho = 0.5},
+      {.name = "rho 0.8", .num_steps = 110, .rho = 0.8},
+      {.name = "rho 0.8, 400 steps", .num_steps = 410, .rho = 0.8},
+      {.name = "lognormal", .num_steps = 110, .tail = Tail::kLognormal},
+      {.name = "lognormal rho 0.8", .num_steps = 110, .rho = 0.8, .tail = Tail::kLognormal},
+      {.name = "Pareto", .num_steps = 110, .tail = Tail::kPareto},
+      {.name = "Pareto rho 0.5, 300 steps", .num_steps = 310, .rho = 0.5, .tail = Tail::kPareto},
+      {.name = "Pareto rho 0.8", .num_steps = 110, .rho = 0.8, .tail = Tail::kPareto},
+      {.name = "spikes each 50", .num_steps = 210, .spike_every = 50},
+      {.name = "spikes each 50, rho 0.5", .num_steps = 210, .rho = 0.5, .spike_every = 50},
+      {.name = "spikes each 50, rho 0.8", .num_steps = 210, .rho = 0.8, .spike_every = 50},
+  };
+  return series;
+}
+
+const std::vector<SyntheticSeries>& warming_series() {
+  static const std::vector<SyntheticSeries> series{
+      {.name = "ramp", .num_steps = 150, .warmup_excess = 2, .warmup_steps = 30},
+      {.name = "ramp, rho 0.5", .num_steps = 150, .rho = 0.5, .warmup_excess = 2, .warmup_steps = 30},
+      {.name = "ramp, rho 0.8", .num_steps = 150, .rho = 0.8, .warmup_excess = 2, .warmup_steps = 30},
+      {.name = "late ramp, rho 0.8", .num_steps = 400, .rho = 0.8, .warmup_excess = 0.5, .warmup_steps = 100},
+      {.name = "decay", .num_steps = 150, .warmup_excess = 5, .decay_steps = 3},
+      {.name = "decay, rho 0.5", .num_steps = 150, .rho = 0.5, .warmup_excess = 5, .decay_steps = 3},
+      {.name = "decay, rho 0.8", .num_steps = 400, .rho = 0.8, .warmup_excess = 5, .decay_steps = 3},
+      {.name = "ramp, Pareto", .num_steps = 200, .tail = Tail::kPareto, .warmup_excess = 2, .warmup_steps = 30},
+  };
+  return series;
+}
+
+TEST(Series, IntervalsOfTheMedianCoverTheTruthIn93To97Percent) {
+  for (const auto* list : {&steady_series(), &warming_series()})
+    for (const SyntheticSeries& series : *list) {
+      size_t num_covered = 0, num_intervals = 0;
+      for (uint64_t trace = 0; trace < kTraces; ++trace) {
+        const SeriesSummary summary = summarise_series(series.make(trace));
+        num_intervals += summary.median_interval.has_value();
+        num_covered += covers(summary.median_interval, series.true_median());
+      }
+      const double share = static_cast<double>(num_covered) / static_cast<double>(num_intervals);
+      EXPECT_GE(share, 0.93) << series.name;
+      EXPECT_LE(share, 0.97) << series.name;
+      EXPECT_GE(num_intervals, kTraces * 98 / 100) << series.name;
+    }
+}
+
+TEST(Series, IntervalsOfTheMeanCoverWhereTheTailIsLight) {
+  for (const SyntheticSeries& series : steady_series()) {
+    if (series.tail != Tail::kNormal || series.spike_every > 0) continue;
+    size_t num_covered = 0;
+    for (uint64_t trace = 0; trace < kTraces; ++trace)
+      num_covered += covers(summarise_series(series.make(trace)).mean_interval, series.true_mean());
+    EXPECT_NEAR(static_cast<double>(num_covered) / kTraces, 0.95, 0.02) << series.name;
+  }
+  const SyntheticSeries heavy{.name = "heavy", .num_steps = 200, .tail = Tail::kPareto};
+  EXPECT_TRUE(has_note(summarise_series(heavy.make(1)).notes, "tail of the step times is too heavy"));
+}
+
+TEST(Series, WarmUpEndsWithinFiveStepsOfTheTruth) {
+  for (const SyntheticSeries& series : warming_series()) {
+    size_t num_near = 0;
+    for (uint64_t trace = 0; trace < kTraces; ++trace) {
+      const double found = static_cast<double>(summarise_series(series.make(trace)).num_warmup_steps);
+      num_near += std::fabs(found - static_cast<double>(series.warmup_end())) <= 5;
+    }
+    EXPECT_GE(num_near, kTraces * 95 / 100) << series.name;
+  }
+}
+
+TEST(Series, EstimatorsAreWithinHalfAPercent) {
+  const std::vector<SyntheticSeries> list{
+      {.name = "independent", .num_steps = 110},
+      {.name = "warm-up, rho 0.5", .num_steps = 250, .rho = 0.5, .warmup_excess = 3, .warmup_steps = 40},
+      {.name = "warm-up, spikes, rho 0.5", .num_steps = 250, .rho = 0.5, .warmup_excess = 3, .warmup_steps = 40, .spike_every = 40},
+      {.name = "Pareto rho 0.8", .num_steps = 210, .rho = 0.8, .tail = Tail::kPareto},
+      {.name = "rho 0.8", .num_steps = 610, .rho = 0.8},
+  };
+  for (const SyntheticSeries& series : list) {
+    size_t num_near = 0;
+    for (uint64_t trace = 0; trace < 300; ++trace)
+      num_near += std::fabs(summarise_series(series.make(trace)).median_ms / series.true_median() - 1) <= 0.005;
+    EXPECT_GE(num_near, 300u * 99 / 100) << series.name;
+  }
+}
+
+/// Drift, a shift or quarters that differ in a series that has none: at most 4 % of all series, whatever its noise.
+TEST(Series, FalseAlarmsAreRare) {
+  for (const SyntheticSeries& series : steady_series()) {
+    size_t num_changes = 0, num_unsteady = 0, num_paced = 0;
+    for (uint64_t trace = 0; trace < kTraces; ++trace) {
+      const SeriesSummary summary = summarise_series(series.make(trace));
+      num_changes += summary.drift_per_1000_steps || !summary.level_shifts.empty();
+      num_unsteady += !summary.is_steady;
+      num_paced += summary.is_dispatch_limited;
+    }
+    EXPECT_LE(num_changes, kTraces * 4 / 100) << series.name;
+    EXPECT_LE(num_unsteady, kTraces * 4 / 100) << series.name;
+    EXPECT_LE(num_paced, kTraces / 100) << series.name;
+  }
+}
+
+TEST(Series, ShiftsAreFoundAndEachLevelHasItsInterval) {
+  for (const double rho : {0.0, 0.5, 0.8}) {
+    const SyntheticSeries series{.name = "shift", .num_steps = 400, .rho = rho, .shift_step = 240, .shift = 0.08};
+    size_t num_found = 0, num_near = 0, num_low = 0, num_high = 0;
+    for (uint64_t trace = 0; trace < kTraces; ++trace) {
+      const SeriesSummary summary = summarise_series(series.make(trace));
+      EXPECT_TRUE(!summary.is_steady) << "rho " << rho << " trace " << trace;
+      if (summary.levels.size() != 2) continue;
+      ++num_found;
+      num_near += std::llabs(static_cast<int64_t>(summary.level_shifts[0]) - 240) <= 5;
+      num_low += covers(summary.levels[0].median_interval, series.true_median());
+      num_high += covers(summary.levels[1].median_interval, series.true_median() * 1.08);
+    }
+    EXPECT_GE(num_found, kTraces * 95 / 100) << rho;
+    EXPECT_GE(num_near, num_found * 95 / 100) << rho;
+    EXPECT_NEAR(static_cast<double>(num_low) / static_cast<double>(num_found), 0.95, 0.02) << rho;
+    EXPECT_NEAR(static_cast<double>(num_high) / static_cast<double>(num_found), 0.95, 0.02) << rho;
+  }
+}
+
+TEST(Series, DriftIsFoundAndMeasured) {
+  for (const double rho : {0.0, 0.5, 0.8}) {
+    const SyntheticSeries series{.name = "drift", .num_steps = 500, .rho = rho, .drift = 0.06};
+    size_t num_found = 0;
+    double sum = 0;
+    for (uint64_t trace = 0; trace < 200; ++trace) {
+      const SeriesSummary summary = summarise_series(series.make(trace));
+      EXPECT_FALSE(summary.is_steady);
+      if (!summary.drift_per_1000_steps) continue;
+      ++num_found;
+      sum += *summary.drift_per_1000_steps;
+    }
+    EXPECT_GE(num_found, 190u) << rho;
+    EXPECT_NEAR(sum / static_cast<double>(num_found), 0.12 / 1.03, 0.006) << rho;
+  }
+}
+
+TEST(Series, ALevelThatComesAndGoesIsTwoShifts) {
+  SyntheticSeries series{.name = "stretch", .num_steps = 300};
+  std::vector<double> steps = series.make(0);
+  for (size_t i = 120; i < 200; ++i) steps[i] *= 1.04;
+  const SeriesSummary summary = summarise_series(steps);
+  ASSERT_EQ(summary.levels.size(), 3u);
+  EXPECT_NEAR(static_cast<double>(summary.level_shifts[0]), 120, 3);
+  EXPECT_NEAR(static_cast<double>(summary.level_shifts[1]), 200, 3);
+  EXPECT_FALSE(summary.is_steady);
+  EXPECT_TRUE(has_note(summary.notes, "level of the step times changes"));
+}
+
+TEST(Series, OutliersAreClassifiedAndKept) {
+  SyntheticSeries series{.name = "outliers", .num_steps = 400, .spike_every = 40};
+  std::vector<double> steps = series.make(3);
+  steps[101] = 180;
+  for (size_t i = 250; i < 262; ++i) steps[i] = 140;
+  const SeriesSummary summary = summarise_series(steps);
+  size_t num_isolated = 0, num_periodic = 0, num_regime = 0;
+  for (const Outlier& outlier : summary.outliers) {
+    num_isolated += outlier.kind == OutlierKind::kIsolated;
+    num_periodic += outlier.kind == OutlierKind::kPeriodic;
+    num_regime += outlier.kind == OutlierKind::kRegime;
+    EXPECT_EQ(outlier.step_ms, steps[outlier.index]);
+    EXPECT_TRUE(outlier.index != 101 || outlier.kind == OutlierKind::kIsolated);
+  }
+  EXPECT_EQ(num_isolated, 1u);
+  EXPECT_EQ(num_periodic, 10u);
+  EXPECT_EQ(num_regime, 12u);
+  EXPECT_GT(summary.mean_ms, summary.mean_without_outliers_ms + 1) << "outliers stay in the mean";
+  EXPECT_NEAR(summary.mean_without_outliers_ms, 100, 0.2);
+  EXPECT_NEAR(summary.tail_cost, summary.mean_ms / summary.median_ms - 1, 1e-12);
+  EXPECT_TRUE(has_note(summary.notes, "1 isolated, 10 periodic, 12 in a regime"));
+}
+
+TEST(Series, LaunchPacingIsSeenAndBlockMeansRestoreTheTruth) {
+  // The host stamps run ahead of the device and fall back: what one step gains the next loses. The true step takes 100 ms.
+  core::CounterRng random(5);
+  std::vector<double> jitter;
+  for (int i = 0; i <= 300; ++i) jitter.push_back(40 * random.uniform());
+  std::vector<double> steps;
+  for (size_t i = 0; i < 300; ++i) steps.push_back(100 + jitter[i + 1] - jitter[i]);
+  SeriesSummary summary = summarise_series(steps);
+  EXPECT_TRUE(summary.is_dispatch_limited);
+  EXPECT_GT(summary.block_steps, 1u);
+  EXPECT_NEAR(summary.median_ms, 100, 1);
+  // Nine steps are only queued; the tenth waits for all of them.
+  steps.clear();
+  for (size_t i = 0; i < 400; ++i) steps.push_back(i % 10 == 9 ? 100 - 9 * 2 + 10 * 8 : 2 + 0.1 * random.uniform());
+  summary = summarise_series(steps);
+  EXPECT_TRUE(summary.is_dispatch_limited);
+  EXPECT_NEAR(summary.median_ms, (9 * 2.05 + 162) / 10, 0.1);
+}
+
+TEST(Series, ElbowIsTheShareOfUndisturbedSteps) {
+  core::CounterRng random(8);
+  std::vector<double> steps;
+  for (int i = 0; i < 1000; ++i) steps.push_back(100 + random.normal() + (random.uniform() < 0.2 ? random.uniform(10, 60) : 0));
+  EXPECT_NEAR(summarise_series(steps).elbow, 0.8, 0.03);
+  for (double& step : steps) step = 100 + random.normal() + (random.uniform() < 0.6 ? random.uniform(10, 60) : 0);
+  const SeriesSummary contaminated = summarise_series(steps);
+  EXPECT_NEAR(contaminated.elbow, 0.4, 0.04);
+  EXPECT_TRUE(has_note(contaminated.notes, "the median itself is slowed down"));
+  for (double& step : steps) step = 100 + random.normal();
+  EXPECT_GT(summarise_series(steps).elbow, 0.99);
+}
+
+TEST(Series, ShortConstantAndOddRunsAreExplainedNotRefused) {
+  const SeriesSummary one = summarise_series(std::vector<double>{5});
+  EXPECT_EQ(one.median_ms, 5);
+  EXPECT_EQ(one.num_measured_steps, 1u);
+  EXPECT_FALSE(one.median_interval);
+  EXPECT_TRUE(has_note(one.notes, "too few"));
+  const SeriesSummary twelve = summarise_series(std::vector<double>(12, 7.0));
+  EXPECT_EQ(twelve.num_warmup_steps, 6u);
+  EXPECT_TRUE(twelve.is_warmup_too_long);
+  EXPECT_TRUE(has_note(twelve.notes, "too short for a warm-up of 10 steps"));
+  const SeriesSummary constant = summarise_series(std::vector<double>(200, 7.0));
+  EXPECT_EQ(constant.median_ms, 7);
+  EXPECT_EQ(constant.coefficient_of_variation, 0);
+  EXPECT_TRUE(constant.is_steady);
+  EXPECT_TRUE(constant.outliers.empty());
+  ASSERT_TRUE(constant.median_interval);
+  EXPECT_EQ(constant.median_interval->high, 7);
+  EXPECT_FALSE(constant.is_dispatch_limited);
+  std::vector<double> falling;
+  for (int i = 0; i < 200; ++i) falling.push_back(300 - i);
+  EXPECT_TRUE(summarise_series(falling).is_warmup_too_long);
+  EXPECT_THROW(summarise_series({}), Error);
+  EXPECT_THROW(summarise_series(std::vector<double>{1, 0}), Error);
+}
+
+TEST(Series, TheUserSetsTheWarmUp) {
+  const SyntheticSeries series{.name = "given", .num_steps = 100};
+  const std::vector<double> steps = series.make(0);
+  EXPECT_EQ(summarise_series(steps, {.warmup_steps = 0}).num_measured_steps, 100u);
+  EXPECT_EQ(summarise_series(steps, {.warmup_steps = 37}).num_warmup_steps, 37u);
+  const SeriesSummary seconds = summarise_series(steps, {.min_warmup_s = 2});
+  EXPECT_NEAR(static_cast<double>(seconds.num_warmup_steps), 20, 1);
+  const SeriesSummary nothing = summarise_series(steps, {.warmup_steps = 100});
+  EXPECT_EQ(nothing.num_measured_steps, 1u);
+  EXPECT_TRUE(has_note(nothing.notes, "leaves nothing of 100"));
+}
+
+TEST(Series, TheOrderStatisticsAreThoseOfTheMeasuredSteps) {
+  std::vector<double> steps;
+  for (int i = 0; i < 101; ++i) steps.push_back(100 + (i * 37 % 101));
+  const SeriesSummary summary = summarise_series(steps, {.warmup_steps = 0});
+  EXPECT_EQ(summary.median_ms, 150);
+  EXPECT_EQ(summary.mean_ms, 150);
+  EXPECT_EQ(summary.p90_ms, 190);
+  EXPECT_EQ(summary.p99_ms, 199);
+  EXPECT_EQ(summary.min_ms, 100);
+  EXPECT_EQ(summary.max_ms, 200);
+  EXPECT_NEAR(summary.measured_s, 101 * 0.150, 1e-9);
+  EXPECT_FALSE(summarise_series(std::span(steps).first(99), {.warmup_steps = 0}).p99_ms);
+}
+
+TEST(Series, CdfHoldsTheSharesOfTheSteps) {
+  const std::vector<CdfPoint> small = empirical_cdf(std::vector<double>{3, 1, 2, 2});
+  ASSERT_EQ(small.size(), 3u);
+  EXPECT_EQ(small[0].share, 0.25);
+  EXPECT_EQ(small[1].value, 2);
+  EXPECT_EQ(small[1].share, 0.75);
+  EXPECT_EQ(small[2].share, 1);
+  std::vector<double> many;
+  for (int i = 1; i <= 10000; ++i) many.push_back(i);
+  const std::vector<CdfPoint> points = empirical_cdf(many, 50);
+  EXPECT_EQ(points.size(), 50u);
+  EXPECT_EQ(points.front().value, 1);
+  EXPECT_EQ(points.back().value, 10000);
+  for (const CdfPoint& point : points) EXPECT_NEAR(point.share, point.value / 10000, 1e-12);
+}
+
+}  // namespace
+}  // namespace lockstep::record
