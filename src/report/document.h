@@ -30,10 +30,11 @@ struct Table {
 enum class Scale { kLinear, kLog2, kLog10 };
 
 struct Axis {
-  std::string title{};  ///< With unit.
+  std::string title{};  ///< With unit. A logarithmic axis whose title says bytes has ticks in KiB, MiB, GiB.
   Scale scale = Scale::kLinear;
   std::optional<double> min{}, max{};  ///< Default: from the data.
   std::vector<double> ticks{};         ///< Default: chosen. Log2 axes over nodes: the values of the data.
+  std::vector<std::string> tick_notes{};  ///< Second line under each of `ticks` on an x axis ("16 GPUs"); empty or as long as they.
 };
 
 enum class Mark { kMarkers, kLine, kLineMarkers, kStep, kBand };
@@ -53,6 +54,12 @@ struct StackedBars {
   std::vector<std::vector<double>> values{};  ///< values[part][bar]
 };
 
+/// A stretch of the x axis to shade (warm-up steps).
+struct Region {
+  double from = 0, to = 0;
+  std::string label{};
+};
+
 /// One drawing; the renderer chooses colours, dashes, markers, legend or direct labels, and adds the data as a table.
 struct Chart {
   std::string id{};      ///< File name stem and anchor: "efficiency".
@@ -61,7 +68,8 @@ struct Chart {
   std::string caption{};
   Axis x{}, y{};
   std::vector<Series> series{};
-  std::optional<StackedBars> bars{};  ///< Instead of series.
+  std::vector<Region> regions{};
+  std::optional<StackedBars> bars{};  ///< Instead of series; the x axis then only gives its title.
   bool is_sequential = false;         ///< Series are ordered (sizes): sequential colours instead of categorical ones.
 };
 

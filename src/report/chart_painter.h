@@ -1,0 +1,116 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/axis_scale.h"
+#include "report/chart_svg.h"
+#include "report/document.h"
+#include "report/label_placer.h"
+#include "report/palette.h"
+#include "report/svg_writer.h"
+
+namespace lockstep::report {
+
+/// A point that has a place on both axes.
+struct PlotPoint {
+  double x = 0, y = 0;
+  std::optional<double> low{}, high{};
+  std::string label{};
+  bool follows_gap = false;  ///< A point before it is missing: no line from there.
+  Point at{};                ///< In the drawing, once the axes are set.
+};
+
+struct PlotSeries {
+  const Series* source = nullptr;
+  std::string name{};
+  SeriesStyle style{};
+  std::vector<PlotPoint> points{};
+};
+
+/// One entry that tells what a colour means: beside the end of its line, or in the legend.
+struct KeyEntry {
+  enum class Symbol { kLine, kLineMarker, kMarker, kBand, kBar } symbol = Symbol::kLine;
+  SeriesStyle style{};
+  std::string data_name{};
+  int hatch = 0;
+  std::vector<std::string> lines{};
+  double width = 0;        ///< With symbol.
+  double anchor_y = 0;     ///< Wished height, of a direct label.
+  std::optional<Point> from{};  ///< End of the line that it names.
+
+  double height() const { return static_cast<double>(lines.size()) * kTickPx * kLineHeight; }
+};
+
+/// Draws one chart: first decides where everything goes, then writes it.
+class ChartPainter {
+ public:
+  ChartPainter(const Chart& chart, const ChartFrame& frame);
+  std::string paint();
+
+ private:
+  // chart_layout.cpp
+  void collect_series();
+  void collect_bar_values();
+  PlotPoint take_point(const Series& series, size_t index) const;
+  std::vector<double> shown_values(bool is_x) const;
+  void choose_key();
+  bool can_label_directly() const;
+  void lay_out();
+  double lay_out_legend(double top);
+  void set_x_axis();
+  void thin_ticks(std::vector<Tick>& ticks) const;
+  void place_points();
+  void add_note(const std::string& sentence) { notes_.push_back(sentence); }
+
+  // chart_axes.cpp
+  void paint_axes();
+  void paint_y_axis();
+  void paint_x_axis();
+  void paint_regions();
+  void paint_key_entry(const KeyEntry& entry, Point at);
+  void paint_legend();
+  void paint_direct_labels();
+  void paint_lines(const std::vector<std::string>& lines, Point first_base_line, const SvgWriter::TextStyle& style);
+
+  // chart_series.cpp
+  void paint_series();
+  void paint_band(const PlotSeries& series);
+  void paint_line(const PlotSeries& series);
+  void paint_intervals(const PlotSeries& series);
+  void paint_points(const PlotSeries& series);
+  void paint_point_labels();
+  void add_obstacles();
+  std::string point_text(const PlotSeries& series, const PlotPoint& point) const;
+
+  // chart_bars.cpp
+  void paint_hatches();
+  void paint_bars();
+  void paint_bar(size_t bar, double left, double width, bool has_total);
+  void lay_out_bar_names();
+  void paint_bar_names();
+  double bar_value(size_t part, size_t bar) const;
+
+  double x_of(double value) const { return plot_.x + x_->share(value) * plot_.width; }
+  double y_of(double value) const { return plot_.bottom() - y_->share(value) * plot_.height; }
+
+  const Chart& chart_;
+  const ChartFrame& frame_;
+  SvgWriter out_{};
+  std::vector<PlotSeries> series_{};
+  std::optional<AxisScale> x_{}, y_{};
+  Box plot_{};
+  double height_ = 0;
+  double legend_top_ = 0, y_title_top_ = 0, x_title_top_ = 0, notes_top_ = 0;
+  std::vector<std::string> title_{}, y_title_{}, x_title_{}, note_lines_{};
+  std::vector<std::vector<KeyEntry>> legend_{};  ///< By row.
+  std::vector<KeyEntry> direct_labels_{};
+  std::vector<KeyEntry> key_{};
+  std::vector<std::string> notes_{};
+  std::vector<std::vector<std::string>> bar_names_{};
+  bool has_vertical_bar_names_ = false;
+  size_t bar_name_stride_ = 1;
+  size_t num_left_out_ = 0;  ///< Point labels without room.
+};
+
+}  // namespace lockstep::report

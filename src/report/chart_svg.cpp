@@ -1,0 +1,46 @@
+#include "report/chart_svg.h"
+
+#include <fmt/format.h>
+
+#include "report/chart_painter.h"
+#include "report/render.h"
+#include "report/text_metrics.h"
+
+namespace lockstep::report {
+
+std::string ChartPainter::paint() {
+  const Theme& theme = light_theme();
+  paint_lines(title_, {2, 2 + kTitlePx}, {.font_px = kTitlePx, .is_bold = true});
+  paint_legend();
+  if (chart_.bars) paint_hatches();
+  if (x_) paint_regions();
+  paint_axes();
+  const bool is_empty = chart_.bars ? chart_.bars->bars.empty() || chart_.bars->parts.empty() : shown_values(false).empty();
+  if (is_empty)
+    out_.text({plot_.x + plot_.width / 2, plot_.y + plot_.height / 2}, "no data", {.font_px = kTitlePx, .anchor = SvgWriter::Anchor::kMiddle, .is_muted = true});
+  else if (chart_.bars) paint_bars();
+  else paint_series();
+  paint_direct_labels();
+  double height = height_;
+  if (!notes_.empty()) {
+    std::string all;
+    for (const std::string& note : notes_) all += (all.empty() ? "" : " ") + note;
+    const std::vector<std::string> lines = wrap_text(all, frame_.width - 4, kSmallPx);
+    paint_lines(lines, {2, notes_top_ + kSmallPx}, {.font_px = kSmallPx, .is_muted = true});
+    height = notes_top_ + static_cast<double>(lines.size()) * kSmallPx * kLineHeight + 4;
+  }
+  const std::string title = one_line(chart_.title).empty() ? "Chart" : one_line(chart_.title);
+  return fmt::format(
+      R"(<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {0} {1}" role="img" aria-labelledby="{2}-t {2}-d" font-family="Arial, Helvetica, 'Liberation Sans', sans-serif" font-size="12">)"
+      R"(<title id="{2}-t">{3}</title><desc id="{2}-d">{4}</desc>{5}{6}</svg>)",
+      svg_number(frame_.width), svg_number(height), frame_.id, escape_xml(title), escape_xml(one_line(chart_.summary)),
+      frame_.has_title ? fmt::format(R"(<rect class="paper" width="100%" height="100%" fill="{}"/>)", theme.paper.hex()) : "", out_.str());
+}
+
+std::string draw_chart(const Chart& chart, const ChartFrame& frame) { return ChartPainter(chart, frame).paint(); }
+
+std::string to_svg(const Chart& chart) {
+  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + draw_chart(chart, {.id = "chart"}) + "\n";
+}
+
+}  // namespace lockstep::report

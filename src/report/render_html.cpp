@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include "core/json.h"
+#include "core/strings.h"
+#include "report/block_names.h"
+#include "report/chart_svg.h"
+#include "report/page_assets.h"
+#include "report/render.h"
+#include "report/text_metrics.h"
+
+namespace lockstep::report {
+namespace {
+
+constexpr double kWidePx = 720, kNarrowPx = 360, kWidePlotPx = 300, kNarrowPlotPx = 240;
+
+std::string head_html(const Document& document, const std::string& style) {
+  return fmt::format(
+      R"(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src '{}'; script-src '{}'; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{}</title>
+<style>{}</style>
+</head>
+)",
+      csp_hash(style), csp_hash(page_script()), escape_xml(one_line(document.title)), style);
+}
+
+std::string contents_html(const Document& document, const BlockNames& names) {
+  std::string html = "<nav aria-label=\"Contents\" id=\"contents\"><p>Contents</p><ul>\n";
+  for (size_t section = 0; section < document.sections.size(); ++section) {
+    html += fmt::format("<li><a href=\"#{}\">{}</a>", names.sections[section], escape_xml(one_line(document.sections[section].title)));
+    std::string inner;
+    for (size_t block = 0; block < document.sections[section].blocks.size(); ++block)
+      if (const std::string title = block_title(document.sections[section].blocks[block]); !title.empty())
+        inner += fmt::format("<li><a href=\"#{}\">{}</a></li>", names.blocks[section][block], escape_xml(title));
+    if (!inner.empty()) html += "<ul>" + inner + "</ul>";
+    html += "</li>\n";
+  }
+  return html + "</ul></nav>\n";
+}
+
+std::string cell_html(const Cell& cell, bool is_text, bool is_row_head, size_t note_number, const std::string& name) {
+  std::string attributes = is_row_head ? " scope=\"row\"" : "";
+  std::string css = is_text ? "t" : "";
+  const std::string text = cell_text(cell);
+  std::string content = escape_xml(text);
+  if (is_blank(cell)) {
+    css += css.empty() ? "none" : " none";
+    content = "<span aria-label=\"no value\">&ndash;</span>";
+  } else if (cell.value && std::isfinite(*cell.value)) {
+    if (const std::string number = fmt::format("{}", *cell.value); number != text || note_number > 0) attributes += fmt::format(" data-v=\"{}\"", number);
+  } else if (note_number > 0) {
+    attributes += fmt::format(" data-t=\"{}\"", escape_xml(text));
+  }
+  if (!css.empty()) attributes += fmt::format(" class=\"{}\"", css);
+  if (note_number > 0)
+    content += fmt::format("<sup><a href=\"#{0}-n{1}\" title=\"{2}\" aria-label=\"note {1}\">{1}</a></sup>", name, note_number, escape_xml(one_line(cell.note)));
+  const char* tag = is_row_head ? "th" : "td";
+  return fmt::format("<{0}{1}>{2}</{0}>", tag, attributes, content);
+}
+
+std::string notes_html(const TableNotes& notes, const std::string& name) {
+  std::string html;
+  if (!notes.cell_notes.empty()) {
+    html += "<ol class=\"notes\">";
+    for (size_t index = 0; index < notes.cell_notes.size(); ++index)
+      html += fmt::format("<li id=\"{}-n{}\">{}</li>", name, index + 1, escape_xml(notes.cell_notes[index]));
+    html += "</ol>";
+  }
+  if (!notes.table_notes.empty()) {
+    html += "<ul class=\"notes\">";
+    for (const std::string& note : notes.table_notes) html += "<li>" + escape_xml(note) + "</li>";
+    html += "</ul>";
+  }
+  return html;
+}
+
+/// The table in its own scrolling box, and the notes under it.
+std::string table_html(const Table& table, const std::string& name) {
+  if (table.columns.empty()) return "<p class=\"cap\">This table has no columns.</p>";
+  const TableNotes notes = collect_notes(table);
+  const std::string title = one_line(table.title).empty() ? name : one_line(table.title);
+  std::string html = fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table><caption>{0}</caption>\n<thead><tr>", escape_xml(title));
+  for (const Column& column : table.columns)
+    html += fmt::format("<th scope=\"col\"{}>{}</th>", column.is_text ? " class=\"t\"" : "", escape_xml(one_line(column.title)));
+  html += "</tr></thead>\n<tbody>\n";
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    html += "<tr>";
+    for (size_t column = 0; column < table.columns.size(); ++column) {
+      const Cell& cell = cell_at(table, row, column);
+      html += cell_html(cell, table.columns[column].is_text, column == 0, notes.number(cell), name);
+    }
+    html += "</tr>\n";
+  }
+  if (table.rows.empty()) html += fmt::format("<tr><td class=\"t\" colspan=\"{}\">no rows</td></tr>\n", table.columns.size());
+  return html + "</tbody></table></div>\n" + notes_html(notes, name);
+}
+
+std::string paragraph_html(const Paragraph& paragraph) {
+  const std::string text = escape_xml(paragraph.text);
+  switch (paragraph.kind) {
+    case Paragraph::Kind::kNote: return "<p class=\"note\"><b>Note.</b>" + text + "</p>\n";
+    case Paragraph::Kind::kWarning: return "<p class=\"warning\"><b>Warning.</b>" + text + "</p>\n";
+    case Paragraph::Kind::kCode: return "<pre tabindex=\"0\"><code>" + text + "</code></pre>\n";
+    default: return "<p>" + text + "</p>\n";
+  }
+}
+
+/// Names of what can be hidden, by the number that the drawing gives it.
+core::Json series_names(const Chart& chart) {
+  core::Json names = core::Json::object();
+  if (chart.bars) return names;  // hiding a part would leave a hole in the bars
+  for (size_t index = 0; index < chart.series.size(); ++index)
+    if (const std::string name = one_line(chart.series[index].name); !name.empty()) names[fmt::format("{}", index)] = name;
+  return names;
+}
+
+std::string chart_html(const Chart& chart, const std::string& name) {
+  const ChartFrame wide{.width = kWidePx, .plot_height = kWidePlotPx, .has_title = false, .id = name + "-w"};
+  const ChartFrame narrow{.width = kNarrowPx, .plot_height = kNarrowPlotPx, .has_title = false, .id = name + "-s"};
+  std::string html = fmt::format("<figure id=\"{}\" data-names=\"{}\">", name, escape_xml(series_names(chart).dump()));
+  if (!one_line(chart.title).empty()) html += "<h3>" + escape_xml(one_line(chart.title)) + "</h3>\n";
+  html += fmt::format("<div class=\"plot\"><div class=\"wide\">{}</div>\n<div class=\"narrow\">{}</div></div>\n", draw_chart(chart, wide), draw_chart(chart, narrow));
+  if (!one_line(chart.caption).empty()) html += "<figcaption>" + escape_xml(one_line(chart.caption)) + "</figcaption>\n";
+  const Table data = chart_table(chart);
+  return html + "<details><summary>Data of this chart</summary>\n" + table_html(data, name + "-data") + "</details></figure>\n";
+}
+
+std::string block_html(const Block& block, const std::string& name) {
+  if (const Paragraph* paragraph = std::get_if<Paragraph>(&block)) return paragraph_html(*paragraph);
+  if (const Chart* chart = std::get_if<Chart>(&block)) return chart_html(*chart, name);
+  const Table& table = std::get<Table>(block);
+  std::string html = fmt::format("<div class=\"table\" id=\"{}\">", name);
+  if (!one_line(table.title).empty()) html += "<h3>" + escape_xml(one_line(table.title)) + "</h3>\n";
+  if (!one_line(table.caption).empty()) html += "<p class=\"cap\">" + escape_xml(one_line(table.caption)) + "</p>\n";
+  return html + table_html(table, name) + "</div>\n";
+}
+
+}  // namespace
+
+std::string to_html(const Document& document) {
+  const BlockNames names = name_blocks(document);
+  std::string html = head_html(document, page_style());
+  html += "<body>\n<a class=\"skip\" href=\"#main\">Skip to the report</a>\n<div class=\"frame\">\n<header><div><h1>" + escape_xml(one_line(document.title)) + "</h1>";
+  if (!one_line(document.subtitle).empty()) html += "<p class=\"sub\">" + escape_xml(one_line(document.subtitle)) + "</p>";
+  html += "</div></header>\n<div class=\"columns\">\n" + contents_html(document, names) + "<main id=\"main\" tabindex=\"-1\">\n";
+  for (size_t section = 0; section < document.sections.size(); ++section) {
+    const Section& each = document.sections[section];
+    html += fmt::format("<section aria-labelledby=\"{0}\"><h2 id=\"{0}\">{1}</h2>\n", names.sections[section], escape_xml(one_line(each.title)));
+    for (size_t block = 0; block < each.blocks.size(); ++block) html += block_html(each.blocks[block], names.blocks[section][block]);
+    html += "</section>\n";
+  }
+  html += "</main>\n</div>\n<footer>Written by lockstep. This file is complete: it loads nothing and works without scripts.</footer>\n</div>\n";
+  if (!document.data_json.empty())  // '<' occurs in strings only, where it may be written so
+    html += "<script type=\"application/json\" id=\"lockstep-data\">" + core::replace_all(clean_text(document.data_json), "<", "\\u003c") + "</script>\n";
+  html += fmt::format("<script>{}</script>\n</body>\n</html>\n", page_script());
+  return html;
+}
+
+}  // namespace lockstep::report
