@@ -269,6 +269,7 @@ RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& opti
   fill_network(run, summary);
   fill_notes(rows, summary);
   summary.cdf = record::empirical_cdf(std::span(rows.step_ms).subspan(first), kMaxCdfPoints);
+  if (options.keeps_steps) summary.measured_ms.assign(rows.step_ms.begin() + static_cast<ptrdiff_t>(first), rows.step_ms.end());
   summary.epochs = epoch_times(run);
   const int64_t first_step = measured.front() < run.steps.step.size() ? run.steps.step[measured.front()] : 0;
   summary.ranks = rank_shares(run, first_step, summary.num_rank_intervals);

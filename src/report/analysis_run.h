@@ -67,6 +67,7 @@ struct RunSummary {
   double billed_s = 0, billed_samples = 0;           ///< Wall clock over the same window, pauses between steps included.
   double data_wait_share = 0;                        ///< Of the measured time; NaN: unknown.
   std::map<std::string, double> phases_ms{};         ///< Means per step over the measured window.
+  std::vector<double> measured_ms{};                 ///< Only with AnalysisOptions::keeps_steps.
   std::vector<record::CdfPoint> cdf{};               ///< Of measured step times, ms.
   std::vector<double> trace_step{}, trace_ms{};      ///< Thinned: medians of short blocks and every outlier.
   double trace_warmup_end = 0;                       ///< Step at which measuring begins.

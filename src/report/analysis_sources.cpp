@@ -16,7 +16,7 @@
 namespace lockstep::report {
 namespace {
 namespace fs = std::filesystem;
-constexpr int kMaxDepth = 8;
+constexpr int kMaxDepth = 8, kSweepVersion = 1;
 constexpr unsigned kMaxThreads = 8;
 
 bool is_record(const fs::path& folder) { return fs::exists(folder / "run.json") || fs::exists(folder / "steps.jsonl"); }
@@ -45,24 +45,36 @@ void search(const fs::path& folder, int depth, std::vector<fs::path>& records, s
   }
 }
 
-std::string text_of(const core::Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+/// Axes that the record tells by itself: they are the size and the batch of a point, not its configuration.
+bool is_size_axis(const std::string& axis) {
+  static const std::set<std::string> kAxes = {"nodes", "batch-size", "global-batch-size", "accum-freq", "nproc-per-node", "ranks-per-node"};
+  return kAxes.contains(core::replace_all(axis, "_", "-"));
+}
 
-/// Runs of a sweep, with the axes as tags; runs that were never started stay in the list, so that they are told.
+Source sweep_source(const fs::path& folder, const core::Json& point) {
+  const auto plain = [](const core::Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
+  Source source{.path = folder / point.at("run").get<std::string>()};
+  for (const char* key : {"axes", "tags"})
+    for (const auto& [axis, value] : point.at(key).items())
+      if (!is_size_axis(axis)) source.tags[axis] = plain(value);
+  source.state = point.at("state");
+  source.message = point.at("message");
+  source.nodes = point.at("nodes").get<int64_t>();
+  source.devices = *source.nodes * point.at("ranks_per_node").get<int64_t>();
+  if (const auto& jobs = point.at("jobs"); !jobs.empty()) source.job = "job " + jobs.back().at("id").get<std::string>();
+  return source;
+}
+
+/// Points of a sweep (docs/sweep.md); those that left no record stay in the list, so that they are told.
 void add_sweep(const fs::path& folder, std::vector<Source>& sources) {
-  const core::Json sweep = core::read_json_file(folder / "sweep.json");
-  const auto runs = sweep.find("runs");
-  if (runs == sweep.end() || !runs->is_array())
-    throw DataError(fmt::format("report: '{}' has no list of runs", (folder / "sweep.json").string()), "write it again with `lockstep sweep collect`");
-  for (const core::Json& run : *runs) {
-    if (!run.is_object() || !run.contains("folder") || !run["folder"].is_string())
-      throw DataError(fmt::format("report: a run in '{}' names no folder", (folder / "sweep.json").string()), "write it again with `lockstep sweep collect`");
-    Source source{.path = run["folder"].get<std::string>()};
-    if (source.path.is_relative()) source.path = folder / source.path;
-    if (const auto axes = run.find("axes"); axes != run.end() && axes->is_object())
-      for (const auto& [axis, value] : axes->items()) source.tags[axis] = text_of(value);
-    if (const auto state = run.find("state"); state != run.end()) source.state = text_of(*state);
-    if (const auto job = run.find("job"); job != run.end() && !job->is_null()) source.job = text_of(*job);
-    sources.push_back(std::move(source));
+  const fs::path file = folder / "sweep.json";
+  const core::Json sweep = core::read_json_file(file);
+  try {
+    if (const int version = sweep.at("sweep_version"); version > kSweepVersion)
+      throw DataError(fmt::format("report: '{}' has sweep_version {}, this lockstep knows {}", file.string(), version, kSweepVersion), "use a newer lockstep");
+    for (const core::Json& point : sweep.at("points")) sources.push_back(sweep_source(folder, point));
+  } catch (const core::Json::exception& error) {
+    throw DataError(fmt::format("report: '{}' is damaged: {}", file.string(), error.what()), "name the run folders under runs/ instead");
   }
 }
 
@@ -109,7 +121,10 @@ RunSummary load_one(const Source& source, const LoadOptions& options) {
   run.name = source.name;
   for (const auto& [axis, value] : source.tags) run.setup.tags.emplace(axis, value);
   if (run.state.empty()) run.state = source.state;
-  if (run.allocation.empty() && !source.job.empty()) run.allocation = source.job;
+  if (run.message.empty()) run.message = source.message;
+  if (run.allocation.empty()) run.allocation = source.job;
+  if (!run.setup.nodes) run.setup.nodes = source.nodes;
+  if (!run.setup.devices) run.setup.devices = source.devices;
   return summarise_run(run, options.analysis);
 }
 
@@ -119,9 +134,13 @@ RunSummary unreadable(const Source& source, const Error& error) {
   run.name = source.name;
   run.source = source.path;
   run.state = source.state;
+  run.message = source.message;
   run.setup.tags = source.tags;
-  const bool never_started = !source.state.empty() && !fs::exists(source.path);
-  run.unusable = never_started ? fmt::format("it left no record; the sweep says it is {}", source.state) : error.what();
+  run.setup.nodes = source.nodes;
+  run.setup.devices = source.devices;
+  const bool has_no_record = !source.state.empty() && !fs::exists(source.path);
+  const std::string why = source.message.empty() ? "" : fmt::format(" ({})", source.message);
+  run.unusable = has_no_record ? fmt::format("it left no record; the sweep says it is {}{}", source.state, why) : error.what();
   return run;
 }
 }  // namespace

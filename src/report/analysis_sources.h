@@ -15,8 +15,9 @@ namespace lockstep::report {
 struct Source {
   std::filesystem::path path{};
   std::string name{};                        ///< Unique among all.
-  std::map<std::string, std::string> tags{};  ///< Axes of a sweep.
-  std::string state{}, job{};                 ///< As the sweep knows them, where the run itself does not tell.
+  std::map<std::string, std::string> tags{};  ///< Axes of a sweep that are no facts of their own.
+  std::string state{}, message{}, job{};      ///< As the sweep knows them, where the run itself does not tell.
+  std::optional<int64_t> nodes{}, devices{};  ///< Likewise.
 };
 
 /// Expands what the user named: a record, a log, a sweep folder (sweep.json), or a folder with any of these below it. EnvironmentError for what does not

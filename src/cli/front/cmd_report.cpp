@@ -136,7 +136,9 @@ int cmd_report_compare(std::span<const std::string> args) {
     fmt::print("{}", set.help_text());
     return 0;
   }
-  const auto load = [&](const std::string& input) { return report::load_sources(report::find_sources({input}), load_options(options)); };
+  report::LoadOptions how = load_options(options);
+  how.analysis.keeps_steps = true;
+  const auto load = [&](const std::string& input) { return report::load_sources(report::find_sources({input}), how); };
   const report::SideComparison comparison = report::compare_sides(load(options.inputs[0]), load(options.inputs[1]), options.paired);
   core::end_progress();
   if (options.json) {
