@@ -1,5 +1,6 @@
 #include "comm/comm.h"
 
+#include <ATen/record_function.h>
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
@@ -183,6 +184,8 @@ Work Comm::start(Call call, int64_t bytes) {
   const std::string_view kind = state_->in_barrier ? op_name(OpKind::kBarrier) : op_name(call.kind);
   const int64_t sequence = is_transfer(call.kind) ? 0 : ++state_->sequence;
   const CallMark mark{.axis = shared->axis, .kind = std::string(kind), .sequence = sequence, .bytes = bytes};
+  at::RecordFunction scope(at::RecordScope::USER_SCOPE);
+  if (scope.isActive()) scope.before(fmt::format("{} {} {} bytes", kind, shared->axis, bytes));
   const auto begin = Clock::now();
   shared->recorder->add_call(mark.axis, mark.kind, bytes);
   if (shared->progress) shared->progress->begin(mark);
@@ -200,6 +203,8 @@ Work Comm::start(Call call, int64_t bytes) {
   }
   const double start_ms = ms_since(begin);
   return Work([shared, mark, begin, start_ms, wait = std::move(wait)] {
+    at::RecordFunction wait_scope(at::RecordScope::USER_SCOPE);
+    if (wait_scope.isActive()) wait_scope.before(fmt::format("wait {} {} {} bytes", mark.kind, mark.axis, mark.bytes));
     const auto wait_begin = Clock::now();
     try {
       wait();

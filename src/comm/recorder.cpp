@@ -19,6 +19,7 @@ void Recorder::add_time(std::string_view axis, std::string_view kind, int64_t by
   ++it.num_waited;
   it.total_ms += total_ms;
   it.blocked_ms += blocked_ms;
+  blocked_ms_ += blocked_ms;
 }
 
 std::vector<RecorderEntry> Recorder::snapshot() const {
@@ -30,14 +31,13 @@ std::vector<RecorderEntry> Recorder::snapshot() const {
 
 double Recorder::blocked_ms() const {
   const std::lock_guard lock(mutex_);
-  double sum = 0.0;
-  for (const auto& [key, value] : entries_) sum += value.blocked_ms;
-  return sum;
+  return blocked_ms_;
 }
 
 void Recorder::clear() {
   const std::lock_guard lock(mutex_);
   entries_.clear();
+  blocked_ms_ = 0;
 }
 
 }  // namespace lockstep::comm

@@ -26,7 +26,7 @@ class Recorder {
   void add_call(std::string_view axis, std::string_view kind, int64_t bytes);
   void add_time(std::string_view axis, std::string_view kind, int64_t bytes, double total_ms, double blocked_ms);
   std::vector<RecorderEntry> snapshot() const;  ///< Ordered by axis, kind, bytes.
-  double blocked_ms() const;                    ///< Of all entries since the last clear().
+  double blocked_ms() const;  ///< Of all entries since the last clear().
   void clear();
 
  private:
@@ -35,6 +35,7 @@ class Recorder {
 
   mutable std::mutex mutex_;
   std::map<Key, RecorderEntry> entries_;
+  double blocked_ms_ = 0;  // of all entries
 };
 
 }  // namespace lockstep::comm

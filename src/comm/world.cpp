@@ -133,6 +133,7 @@ struct World::State {
   std::shared_ptr<StoreProgress> progress;
   std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
   Comm comm;
+  JoinTimes join_times;
   bool has_left = false;
   int exceptions_at_start = std::uncaught_exceptions();
 
@@ -213,11 +214,13 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
     state->comm = Comm(nullptr, state->recorder, "world", nullptr, {0});
     return World(std::move(state));
   }
+  const auto began = Clock::now();
   const bool is_one_node = info.local_world_size == info.world_size;
   state->interface = core::env("GLOO_SOCKET_IFNAME").value_or("");
   if (!is_one_node && state->interface.empty()) state->address = address_towards(info.master_addr, info.master_port);
   state->store = std::make_shared<Store>(open_store(info, options.join_timeout).under(fmt::format("attempt_{}", info.attempt)));
   meet(*state->store, info, options.join_timeout);
+  const auto met = Clock::now();
   const milliseconds interval = std::max(options.report_interval, milliseconds(1000 * info.world_size / kMaxReportsPerSecond));
   state->progress = std::make_shared<StoreProgress>(
       state->store->another_connection(),
@@ -225,12 +228,15 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   std::vector<int> all(static_cast<size_t>(info.world_size));
   std::iota(all.begin(), all.end(), 0);
   state->comm = state->make_group("world", all);
+  const auto ms = [](Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); };
+  state->join_times = {.rendezvous_ms = ms(met - began), .communicator_ms = ms(Clock::now() - met)};
   return World(std::move(state));
 }
 
 int World::rank() const { return state_->info.rank; }
 int World::size() const { return state_->info.world_size; }
 Comm& World::comm() { return state_->comm; }
+const World::JoinTimes& World::join_times() const { return state_->join_times; }
 Recorder& World::recorder() { return *state_->recorder; }
 
 Comm World::group(const std::string& axis, const std::vector<int>& global_ranks) {

@@ -41,6 +41,11 @@ class World {
   Comm group(const std::string& axis, const std::vector<int>& global_ranks);
   Mesh mesh(const plan::MeshLayout& layout);  ///< Collective over all ranks.
   Recorder& recorder();  ///< Of all groups made here.
+  /// How long join() took: until all ranks had met, and from there until the group of all was connected.
+  struct JoinTimes {
+    double rendezvous_ms = 0, communicator_ms = 0;
+  };
+  const JoinTimes& join_times() const;
 
   /// Tells the others why this process ends; call it where an error of this rank is caught.
   void report_failure(const std::string& text);

@@ -1,5 +1,7 @@
 #include "hw/device.h"
 
+#include <sys/utsname.h>
+
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
@@ -51,6 +53,17 @@ DeviceChoice choose_device(DeviceKind kind, int visible_gpus, int local_rank, in
         fmt::format("start {} ranks on each node (--nproc-per-node, --ntasks-per-node), or make more GPUs visible",
                     visible_gpus));
   return {DeviceKind::kCuda, local_rank};
+}
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const auto value = line.find_first_not_of(": \t", line.find(':'));
+    if (value != std::string::npos) return line.substr(value);
+  }
+  utsname name{};
+  return ::uname(&name) == 0 ? std::string(name.machine) + " CPU" : "CPU";
 }
 
 int usable_cpu_cores() {

@@ -16,6 +16,9 @@ struct DeviceChoice {
 /// No visible GPU, or more local ranks than visible GPUs where there are several, throws EnvironmentError with both numbers.
 DeviceChoice choose_device(DeviceKind kind, int visible_gpus, int local_rank, int local_world_size);
 
+/// What the processor calls itself ("AMD EPYC 9354"), or its architecture where it has no name.
+std::string cpu_name();
+
 /// CPU cores this process may use: its affinity mask, cut down to the quota of its control group.
 int usable_cpu_cores();
 

@@ -50,9 +50,10 @@ BurgFit fit_burg(std::span<const double> values, size_t max_order) {
 }
 
 size_t choose_order(const BurgFit& fit, size_t count, size_t num_fitted) {
-  size_t best = 0;
+  if (fit.variance[0] <= 0) return 0;
+  size_t best = 1;  // never 0: a criterion misses the weak dependence of short series, which still widens their intervals
   double best_score = std::numeric_limits<double>::infinity();
-  for (size_t order = 0; order < fit.variance.size(); ++order) {
+  for (size_t order = 1; order < fit.variance.size(); ++order) {
     if (fit.variance[order] <= 0) return order;
     const double n = static_cast<double>(count), k = static_cast<double>(order + 2 + num_fitted);
     const double score = n * std::log(fit.variance[order]) + 2 * k * n / std::max(1.0, n - k - 1);

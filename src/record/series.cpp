@@ -182,7 +182,10 @@ void describe_distribution(std::span<const double> values, std::span<const doubl
 Dependence describe_intervals(std::span<const double> values, std::span<const double> sorted, std::span<const double> undisturbed,
                               SeriesSummary& summary) {
   Dependence dependence{.dof = std::max(1.0, static_cast<double>(values.size()) - 1)};
-  if (undisturbed.size() >= kMinDependenceValues) dependence = estimate_dependence(normal_scores(undisturbed));
+  if (values.size() >= kMinDependenceValues) dependence = estimate_dependence(normal_scores(values));
+  // Spikes from outside interrupt the dependence and hide it; the far tail of dependent noise is part of it. The longer time counts.
+  if (undisturbed.size() >= kMinDependenceValues && undisturbed.size() < values.size())
+    if (const Dependence rest = estimate_dependence(normal_scores(undisturbed)); rest.time_mean > dependence.time_mean) dependence = rest;
   dependence.num_values = values.size();
   summary.effective_steps = dependence.effective_values();
   summary.lag1_autocorrelation = dependence.lag1;

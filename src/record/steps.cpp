@@ -106,6 +106,8 @@ Json to_json(const RankTimesRecord& record) {
   Json object{{"attempt", record.attempt}, {"step", record.step}, {"num_steps", record.num_steps}};
   put_list(object, "step_ms", record.step_ms);
   put_list(object, "data_wait_ms", record.data_wait_ms);
+  if (!record.compute_ms.empty()) put_list(object, "compute_ms", record.compute_ms);
+  if (!record.comm_wait_ms.empty()) put_list(object, "comm_wait_ms", record.comm_wait_ms);
   if (!record.hosts.empty()) object["hosts"] = record.hosts;
   return object;
 }
@@ -114,6 +116,7 @@ Json to_json(const CommRecord& record) {
   Json object{{"attempt", record.attempt}, {"step", record.step}, {"kind", record.kind}, {"axis", record.axis},
               {"group_size", record.group_size}, {"bytes", record.bytes}, {"count", record.count}};
   put_number(object, "time_ms", record.time_ms);
+  put_number(object, "blocked_ms", record.blocked_ms);
   return object;
 }
 

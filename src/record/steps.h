@@ -47,7 +47,9 @@ struct RankTimesRecord {
   int64_t step = 0;       ///< Last step of the interval.
   int64_t num_steps = 1;  ///< Steps in the interval.
   std::vector<double> step_ms{};       ///< Mean over the interval, per rank.
-  std::vector<double> data_wait_ms{};  ///< Likewise; may be empty.
+  std::vector<double> data_wait_ms{};  ///< Likewise; may be empty, as the lists below.
+  std::vector<double> compute_ms{};    ///< Work that no other rank can delay: copy to the device, forward, backward, optimiser.
+  std::vector<double> comm_wait_ms{};  ///< Blocked in collectives.
   std::vector<std::string> hosts{};    ///< Per rank; may be empty.
 };
 
@@ -60,7 +62,8 @@ struct CommRecord {
   int group_size = 1;
   int64_t bytes = 0;   ///< Of one call.
   int64_t count = 0;   ///< Calls.
-  double time_ms = 0;  ///< Sum over the calls.
+  double time_ms = 0;  ///< From the call to the end of its wait, summed; work that ran meanwhile hides in it.
+  double blocked_ms = 0;  ///< Of that, what the host was blocked for.
 };
 
 /// One evaluation, one line of results.jsonl.

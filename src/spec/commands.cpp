@@ -15,6 +15,7 @@ std::vector<CommandInfo> make_table() {
   };
   return {
       {.name = "train clip", .summary = "train a CLIP model on pictures and captions", .half = Half::kEngine},
+      {.name = "profile train", .summary = "train a few steps with a trace: phases, collectives, Chrome or Nsight", .half = Half::kEngine},
       {.name = "launch", .summary = "start ranks on this machine, or on one node of several"},
       {.name = "infer embed", .summary = "embed pictures and texts", .half = Half::kEngine},
       {.name = "infer classify", .summary = "classify pictures by class names", .half = Half::kEngine},
@@ -34,7 +35,6 @@ std::vector<CommandInfo> make_table() {
       later("infer generate", "generate text", Half::kEngine),
       later("ckpt reshard", "rewrite a checkpoint for another layout", Half::kEngine),
       later("bench", "run measured cases", Half::kEngine),
-      later("profile", "trace a few steps", Half::kEngine),
       later("sweep", "write, submit and follow a matrix of SLURM jobs", Half::kFront),
       later("predict", "step time and cost on a system that is not at hand", Half::kFront),
       later("doctor", "check environment, devices, network and storage", Half::kFront),
@@ -135,8 +135,20 @@ ParsedCommand declare_command(const CommandInfo& info) {
   return parsed;
 }
 
+/// `profile train TASK ...` is `train TASK --profile ...`.
+static std::vector<std::string> profiled(std::span<const std::string> args) {
+  std::vector<std::string> out(args.begin() + 1, args.end());
+  const bool has_task = out.size() > 1 && !core::starts_with(out[1], "-");
+  const bool asks_for_help = out.size() > 1 && (out[1] == "--help" || out[1] == "-h");
+  if (asks_for_help) out.insert(out.begin() + 1, "clip");
+  if (!has_task && !asks_for_help) throw UsageError("options: `profile train` needs a task", "write `lockstep profile train clip` and the flags of `train clip`");
+  out.insert(out.begin() + 2, "--profile");
+  return out;
+}
+
 ParsedCommand parse_flags(std::span<const std::string> args) {
   const auto [info, num_words] = match_command(args);
+  if (info->name == "profile train") return parse_flags(profiled(args));
   ParsedCommand parsed = declare_command(*info);
   const auto rest = args.subspan(num_words);
   if (!parsed.set) {

@@ -222,6 +222,18 @@ void declare_distributed(core::OptionSet& set, TrainOptions& o) {
            .min = 0});
 }
 
+void declare_profile(core::OptionSet& set, TrainOptions& o) {
+  set.group("Profile");
+  set.add("profile", &o.profile, {.help = "Trace some steps; the run is marked as no measurement. `lockstep profile train ...` sets it."});
+  set.add("profile-step-start", &o.profile_step_start, {.help = "First step that is traced.", .unit = "step from 0", .min = 0});
+  set.add("profile-step-end", &o.profile_step_end,
+          {.help = "Step before which the trace ends. Without --max-steps the run ends there, too.", .unit = "step from 0", .min = 1});
+  set.add("profile-ranks", &o.profile_ranks, {.help = "Ranks that are traced, such as 0,1,4-7, or all.", .metavar = "RANKS"});
+  set.add("profile-tool", &o.profile_tool,
+          {.help = "kineto: Chrome traces in the run's folder profile/. nsys: ranges and capture range for Nsight Systems, under which the ranks then run.",
+           .choices = {"kineto", "nsys"}});
+}
+
 void declare_logging(core::OptionSet& set, TrainOptions& o) {
   set.group("Logging");
   set.add("logs", &o.logs, {.help = "Folder of runs; this one lands in LOGS/NAME.", .metavar = "DIR",
@@ -299,6 +311,7 @@ core::OptionSet declare_train_options(TrainOptions& options) {
   declare_model(set, options);
   declare_distributed(set, options);
   declare_logging(set, options);
+  declare_profile(set, options);
   declare_checkpoint(set, options);
   declare_evaluation(set, options);
   refuse_openclip_flags(set);

@@ -103,6 +103,12 @@ struct TrainOptions {
   std::string zeroshot_data;                                  // --zeroshot-data DIR or SHARDS
   std::string classnames, templates;                          // --classnames FILE, --templates FILE
 
+  // Profile
+  bool profile = false;                                       // --profile, set by `lockstep profile train`
+  int64_t profile_step_start = 20, profile_step_end = 30;     // --profile-step-start, --profile-step-end (not included)
+  std::string profile_ranks = "0";                            // --profile-ranks; see parse_profile_ranks
+  std::string profile_tool = "kineto";                        // --profile-tool {kineto,nsys}
+
   // Dry run
   bool dry_run = false;                                       // --dry-run
   std::optional<int64_t> world_size;                          // --world-size, only with --dry-run
@@ -121,6 +127,9 @@ std::vector<std::string> check_train_options(const TrainOptions& options, const 
 
 /// OpenCLIP's name for a run without --name, from the time as "2026_01_31-12_00_00".
 std::string auto_run_name(const TrainOptions& options, const std::string& time_text);
+
+/// --profile-ranks as numbers: "0,1,4-7"; "all" is empty. UsageError names what is no rank.
+std::vector<int64_t> parse_profile_ranks(const std::string& text);
 
 /// --aug-cfg after parsing. Ranges as in torchvision's RandomResizedCrop.
 struct AugConfig {

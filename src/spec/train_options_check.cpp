@@ -109,11 +109,28 @@ void fill_optimizer_defaults(TrainOptions& options, core::OptionSet& set) {
     field = value;
     set.mark_derived(flag, "the model name");
   };
+  if (options.profile && !options.max_steps) {
+    options.max_steps = options.profile_step_end;
+    set.mark_derived("max-steps", "--profile-step-end");
+  }
   fill("lr", options.lr, 5e-4);
   fill("beta1", options.beta1, 0.9);
   fill("beta2", options.beta2, is_vit ? 0.98 : 0.999);
   fill("eps", options.eps, is_vit ? 1e-6 : 1e-8);
 }
+
+namespace {
+void check_profile(const TrainOptions& o, const core::OptionSet& set) {
+  for (const char* flag : {"profile-step-start", "profile-step-end", "profile-ranks", "profile-tool"})
+    refuse_if(!o.profile && set.is_given(flag), fmt::format("--{} belongs to a profile", flag), "start the run with `lockstep profile train ...`");
+  refuse_if(o.profile_step_end <= o.profile_step_start,
+            fmt::format("--profile-step-end {} is not behind --profile-step-start {}", o.profile_step_end, o.profile_step_start),
+            "the end is the first step that is not traced any more");
+  refuse_if(o.profile && o.max_steps.value_or(o.profile_step_end) <= o.profile_step_start,
+            fmt::format("--max-steps {} ends the run before --profile-step-start {}", o.max_steps.value_or(0), o.profile_step_start), "profile earlier steps");
+  parse_profile_ranks(o.profile_ranks);
+}
+}  // namespace
 
 std::vector<std::string> check_train_options(const TrainOptions& options, const core::OptionSet& set) {
   check_data(options, set);
@@ -128,7 +145,21 @@ std::vector<std::string> check_train_options(const TrainOptions& options, const 
   refuse_if(options.delete_previous_checkpoint && options.keep.value_or(1) > 1,
             fmt::format("--delete-previous-checkpoint keeps one checkpoint, --keep asks for {}", options.keep.value_or(1)),
             "drop one of the two");
+  check_profile(options, set);
   return loss_warnings(options);
+}
+
+std::vector<int64_t> parse_profile_ranks(const std::string& text) {
+  std::vector<int64_t> ranks;
+  if (text == "all") return ranks;
+  for (const std::string& part : core::split(text, ",")) {
+    const auto ends = core::split(part, "-");
+    const auto first = core::parse_int(core::trim(ends.front())), last = core::parse_int(core::trim(ends.back()));
+    refuse_if(!first || !last || ends.size() > 2 || *first < 0 || *last < *first || *last > 1 << 24,
+              fmt::format("--profile-ranks got '{}', expected ranks such as 0,1,4-7, or all", text), "ranks count from 0");
+    for (int64_t rank = *first; rank <= *last; ++rank) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 std::string auto_run_name(const TrainOptions& options, const std::string& time_text) {

@@ -17,6 +17,8 @@ class BatchMover {
   at::Device device() const { return device_; }
 
  private:
+  at::Tensor copy(const at::Tensor& host) const;
+
   at::Device device_;
   at::ScalarType dtype_;
   at::Tensor scale_C_, shift_C_;

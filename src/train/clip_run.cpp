@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <memory>
+#include <algorithm>
 #include <optional>
+#include <set>
 
 #include "comm/recorder.h"
 #include "comm/world.h"
@@ -15,6 +17,7 @@
 #include "core/strings.h"
 #include "data/class_names.h"
 #include "data/clip_assets.h"
+#include "hw/counters.h"
 #include "hw/device.h"
 #include "hw/ranks.h"
 #include "models/contrastive_task.h"
@@ -22,12 +25,17 @@
 #include "parallel/grad_sync.h"
 #include "plan/train_batch.h"
 #include "record/run_record.h"
+#include "record/trace.h"
 #include "train/agree.h"
 #include "train/checkpointer.h"
 #include "train/clip_build.h"
 #include "train/clip_data.h"
 #include "train/evaluator.h"
+#include "train/interval_recorder.h"
+#include "train/profile_summary.h"
+#include "train/profiler.h"
 #include "train/run_folder.h"
+#include "train/startup_clock.h"
 #include "train/trainer.h"
 
 namespace lockstep::train {
@@ -80,7 +88,11 @@ class ClipRun {
   core::Json resume_facts() const;
   void save(const TrainerPosition& position);
   void finish_saving();
-  void record_interval(const RankTimes& times);
+  void record_first_step(const PhaseTimes& first_step);
+  core::Json describe_setup() const;
+  void open_profiler();
+  void finish_profile();
+  std::filesystem::path trace_of_rank(int64_t rank) const;
   void evaluate(int64_t epochs_done, int64_t steps_done);
   Metrics zero_shot(const std::string& prefix, const std::string& spec, const at::Tensor& class_KE);
   void read_prompts();
@@ -90,10 +102,12 @@ class ClipRun {
   comm::World& world() { return *world_; }
   bool is_first_rank() const { return ranks_.rank == 0; }
 
+  StartupClock startup_;  // first: it counts from here
   const spec::ParsedCommand& command_;
   const spec::TrainOptions& options_;
   std::string code_version_;
   hw::RankInfo ranks_;
+  std::vector<std::string> hosts_;  // per rank
   at::Device device_ = at::kCPU;
   std::optional<comm::World> world_;
   RunFolder folder_;
@@ -113,13 +127,19 @@ class ClipRun {
   std::unique_ptr<Checkpointer> checkpointer_;
   std::unique_ptr<record::RunRecord> record_;  // rank 0
   std::optional<TrainLog> log_;                // rank 0
+  std::optional<PhaseClock> phases_;
+  std::optional<IntervalRecorder> intervals_;
+  std::optional<StepProfiler> profiler_;
 };
 
 ClipRun::ClipRun(const spec::ParsedCommand& command, const std::string& code_version)
     : command_(command), options_(*command.train), code_version_(code_version) {
   join_ranks();
   open_folder();
+  startup_.finish("communicator");
+  startup_.split("communicator", "rendezvous", world().join_times().rendezvous_ms);
   build_model();
+  startup_.finish("weights");
   data_ = std::make_unique<ClipData>(options_, shape_, world().comm(), batch_);
   if (data_->has_train()) {
     epoch_ = data_->epoch_size();
@@ -161,6 +181,7 @@ void ClipRun::join_ranks() {
   for (const char* own : {"dist_rank", "dist_local_rank", "dist_url", "log_local", "debug", "threads", "workers"}) options.erase(own);
   agree_on(fmt::format("options {} of version {}", core::xxh3_hex(options.dump()), code_version_), "start every rank with the same command line");
   batch_ = plan::train_batch_plan(command_, ranks_.world_size);
+  hosts_ = world().comm().gather_strings(host_name());
 }
 
 void ClipRun::open_folder() {
@@ -211,8 +232,9 @@ void ClipRun::build_optimizer() {
       std::move(segments),
       optim::AdamWConfig{.beta1 = *options_.beta1, .beta2 = *options_.beta2, .epsilon = *options_.eps, .weight_decay = options_.wd});
   if (precision_->needs_loss_scaler()) scaler_.emplace(device_);
+  phases_.emplace(device_, world().recorder());
   const StepRunnerParts parts{.task = *task_, .sync = *sync_, .precision = *precision_, .scaler = scaler_ ? &*scaler_ : nullptr,
-                              .data_rank = world().comm().rank()};
+                              .data_rank = world().comm().rank(), .phases = &*phases_};
   runner_ = batch_.num_micro > 1 ? make_contrastive_cache_step(parts) : make_plain_step(parts);
 }
 
@@ -254,10 +276,27 @@ core::Json ClipRun::describe_attempt() const {
   const auto cost = spec::clip_cost(shape_);
   attempt["model"] = {{"name", options_.model}, {"parameters", cost.parameters()}, {"image_forward_flops", cost.image_forward_flops},
                       {"text_forward_flops", cost.text_forward_flops}};
+  attempt["setup"] = describe_setup();
   attempt["plan"] = {{"samples_per_rank", batch_.samples_per_micro}, {"accum_freq", batch_.num_micro},
                      {"global_batch", batch_.global_batch},
                      {"steps_per_epoch", epoch_.num_batches}, {"gradient_buckets", sync_->num_buckets()}};
   return attempt;
+}
+
+/// What reports need to know (docs/record.md).
+core::Json ClipRun::describe_setup() const {
+  const auto cost = spec::clip_cost(shape_);
+  const hw::CounterReader counters;
+  const auto gpus = counters.gpu_names();
+  core::Json setup{{"task", "clip"}, {"model", options_.model}, {"precision", options_.precision},
+                   {"device", device_.is_cuda() ? (gpus.empty() ? "CUDA device" : gpus.front()) : hw::cpu_name()},
+                   {"layout", fmt::format("dp={}", ranks_.world_size)}, {"nodes", std::set(hosts_.begin(), hosts_.end()).size()},
+                   {"devices", ranks_.world_size}, {"global_batch", batch_.global_batch}, {"samples_per_device", batch_.samples_per_micro * batch_.num_micro},
+                   {"accum", batch_.num_micro}, {"sequence_length", shape_.text.context_length}, {"sample_unit", "samples"},
+                   {"forward_gflops_per_sample", (cost.image_forward_flops + cost.text_forward_flops) / 1e9},
+                   {"flops_formula", fmt::format("2 x multiply-adds of every layer, attention in full, texts of {} tokens", shape_.text.context_length)},
+                   {"is_synthetic", options_.dataset_type == "synthetic"}, {"is_profiled", options_.profile}};
+  return setup;
 }
 
 TrainerPosition ClipRun::restore() {
@@ -301,11 +340,11 @@ void ClipRun::save(const TrainerPosition& position) {
                        .extra = resume_facts()});
 }
 
-void ClipRun::record_interval(const RankTimes& times) {
-  record_->append_rank_times({.step = times.step, .num_steps = times.num_steps, .step_ms = times.step_ms, .data_wait_ms = times.data_wait_ms});
-  for (const auto& entry : world().recorder().snapshot())
-    record_->append_comm({.step = times.step, .kind = entry.kind, .axis = entry.axis, .group_size = ranks_.world_size, .bytes = entry.bytes,
-                          .count = entry.count, .time_ms = entry.total_ms});
+/// Waiting for the first batch is loading still.
+void ClipRun::record_first_step(const PhaseTimes& first_step) {
+  startup_.add("loader", first_step[Phase::kDataWait]);
+  startup_.add("first_step", first_step.sum() - first_step[Phase::kDataWait]);
+  if (record_) record_->append_startup({.phases_ms = startup_.phases_ms()});
 }
 
 void ClipRun::finish_saving() {
@@ -356,14 +395,21 @@ ExitCode ClipRun::run() {
   loader_ = data_->open_train();
   open_record(config);
   const TrainerPosition start = restore();
+  intervals_.emplace(world(), hosts_, record_.get());
+  startup_.finish("loader");
   TrainerParts parts{.world = world().comm(), .data_axis = world().comm(), .task = *task_, .runner = *runner_, .sync = *sync_,
-                     .optimizer = *optimizer_, .scaler = scaler_ ? &*scaler_ : nullptr, .loader = *loader_, .mover = *mover_,
+                     .optimizer = *optimizer_, .scaler = scaler_ ? &*scaler_ : nullptr, .loader = *loader_, .mover = *mover_, .phases = *phases_,
                      .log = log_ ? &*log_ : nullptr,
                      .save = [this](const TrainerPosition& position) { save(position); },
                      .finish_saving = [this] { finish_saving(); },
                      .evaluate = [this](int64_t epochs, int64_t steps) { evaluate(epochs, steps); },
-                     .record_interval = {}};
-  if (record_) parts.record_interval = [this](const RankTimes& times) { record_interval(times); };
+                     .record_interval = [this](const IntervalTimes& times) { intervals_->record(times); },
+                     .record_first_step = [this](const PhaseTimes& times) { record_first_step(times); },
+                     .before_step = {}};
+  if (options_.profile) {
+    open_profiler();
+    parts.before_step = [this](int64_t step) { profiler_->before_step(step); };
+  }
   const auto cost = spec::clip_cost(shape_);
   core::log_info("{}: {:.1f} M parameters, {} on {} x {}, {} samples a step, {} buckets", options_.model, static_cast<double>(cost.parameters()) / 1e6,
                  options_.precision, ranks_.world_size, device_.str(), config.samples_per_step, sync_->num_buckets());
@@ -371,8 +417,40 @@ ExitCode ClipRun::run() {
   return finish(Trainer(config, parts, start).run());
 }
 
+std::filesystem::path ClipRun::trace_of_rank(int64_t rank) const { return folder_.path / "profile" / fmt::format("trace.rank{}.json", rank); }
+
+void ClipRun::open_profiler() {
+  const auto ranks = spec::parse_profile_ranks(options_.profile_ranks);
+  for (const int64_t rank : ranks)
+    if (rank >= ranks_.world_size)
+      throw UsageError(fmt::format("train: --profile-ranks names rank {}, there are {} ranks", rank, ranks_.world_size), "ranks count from 0");
+  profiler_.emplace(ProfilerConfig{.first_step = options_.profile_step_start, .end_step = options_.profile_step_end,
+                                   .is_this_rank = ranks.empty() || std::find(ranks.begin(), ranks.end(), ranks_.rank) != ranks.end(),
+                                   .emits_nvtx = options_.profile_tool == "nsys", .has_cuda = device_.is_cuda(), .trace = trace_of_rank(ranks_.rank)},
+                    world().recorder());
+}
+
+/// Rank 0 joins the traces and prints the tables.
+void ClipRun::finish_profile() {
+  succeed_together(world().comm(), [&] { profiler_->finish(); });
+  succeed_together(world().comm(), [&] {
+    if (!is_first_rank()) return;
+    record_->flush();
+    fmt::print("{}", write_profile_summary(folder_.path, options_.profile_step_start, options_.profile_step_end, ranks_.world_size, profiler_->collectives()));
+    if (options_.profile_tool != "kineto") return;
+    std::vector<std::pair<int, std::filesystem::path>> traces;
+    for (int rank = 0; rank < ranks_.world_size; ++rank)
+      if (std::filesystem::exists(trace_of_rank(rank))) traces.emplace_back(rank, trace_of_rank(rank));
+    if (traces.empty()) throw UsageError("profile: the run ended before the first step of the profile", "choose an earlier --profile-step-start");
+    const auto merged = folder_.path / "profile" / "trace.json";
+    const int64_t num_events = record::merge_traces(traces, merged);
+    fmt::print("\n{} events of {} ranks: {}\n  open it at ui.perfetto.dev or chrome://tracing\n", num_events, traces.size(), merged.string());
+  });
+}
+
 ExitCode ClipRun::finish(ExitCode code) {
   core::end_progress();
+  if (profiler_) finish_profile();
   if (loader_ && loader_->num_bad_samples() > 0) {
     const auto& first = loader_->bad_samples().front();
     core::log_warning("data: rank {} replaced {} bad samples; the first: shard '{}' offset={} key='{}': {}", ranks_.rank, loader_->num_bad_samples(),

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -56,14 +57,18 @@ class ContrastiveCacheStep final : public StepRunner {
     parts_.sync.begin_micro(micro_batches.size() == 1);
     auto live = forward(micro_batches[0], true);
     const Outputs joined = join(live, cached);
+    parts_.mark(Phase::kForward);
     differentiate_loss(joined, outcome);
     carry_back(live, joined, micro_batches);
+    parts_.mark(Phase::kBackward);
     parts_.sync.finish();
+    parts_.mark(Phase::kExposedComm);
     return outcome;
   }
 
  private:
   Outputs forward(Batch& batch, bool updates_statistics) const {
+    RECORD_USER_SCOPE("forward");
     batch.context.updates_statistics = updates_statistics;
     const auto autocast = parts_.precision.autocast();
     return parts_.task.forward(batch);
@@ -95,6 +100,7 @@ class ContrastiveCacheStep final : public StepRunner {
   }
 
   void differentiate_loss(const Outputs& joined, StepOutcome& outcome) const {
+    RECORD_USER_SCOPE("loss");
     models::LossReport report;
     {
       const auto autocast = parts_.precision.autocast();
@@ -118,7 +124,9 @@ class ContrastiveCacheStep final : public StepRunner {
       const bool is_last = micro + 1 == micro_batches.size();
       if (micro > 0) {
         parts_.sync.begin_micro(is_last);
+        parts_.mark(Phase::kBackward);
         live = forward(micro_batches[micro], true);
+        parts_.mark(Phase::kForward);
       }
       const int64_t num_rows = live.image_BE.size(0);
       const auto rows_of = [&](const at::Tensor& gradient_BE) {
@@ -129,7 +137,10 @@ class ContrastiveCacheStep final : public StepRunner {
       cotangents.add(live.text_BE, rows_of(joined.text_BE.grad()));
       if (is_last && joined.logit_scale.defined()) cotangents.add(live.logit_scale, joined.logit_scale.grad());
       if (is_last && joined.logit_bias.defined()) cotangents.add(live.logit_bias, joined.logit_bias.grad());
-      cotangents.backward();
+      {
+        RECORD_USER_SCOPE("backward");
+        cotangents.backward();
+      }
       live = {};  // its graph goes before the next one grows
       first_row += num_rows;
     }

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 
 #include "core/error.h"
@@ -23,6 +24,7 @@ class PlainStep final : public StepRunner {
       run_micro(batch, micro_batches.size(), outcome);
     }
     parts_.sync.finish();
+    parts_.mark(Phase::kExposedComm);
     return outcome;
   }
 
@@ -31,6 +33,7 @@ class PlainStep final : public StepRunner {
     models::LossReport report;
     at::Tensor logit_scale;
     {
+      RECORD_USER_SCOPE("forward");
       const auto autocast = parts_.precision.autocast();
       const auto outputs = parts_.task.forward(batch);
       report = parts_.task.loss(outputs);
@@ -38,7 +41,12 @@ class PlainStep final : public StepRunner {
     }
     auto loss = report.loss / static_cast<double>(num_micro);
     if (parts_.scaler != nullptr) loss = parts_.scaler->scaled(loss);
-    loss.backward();
+    parts_.mark(Phase::kForward);
+    {
+      RECORD_USER_SCOPE("backward");
+      loss.backward();
+    }
+    parts_.mark(Phase::kBackward);
     add_to_outcome(report, logit_scale, num_micro, outcome);
     outcome.num_samples += batch.num_samples;
   }

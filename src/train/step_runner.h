@@ -11,6 +11,7 @@
 #include "models/task.h"
 #include "optim/loss_scaler.h"
 #include "parallel/grad_sync.h"
+#include "train/phase_clock.h"
 #include "train/precision.h"
 
 namespace lockstep::train {
@@ -29,6 +30,11 @@ struct StepRunnerParts {
   const Precision& precision;
   const optim::LossScaler* scaler = nullptr;  ///< Gradients come out multiplied by its scale.
   int data_rank = 0;                          ///< Ranks draw different random numbers.
+  PhaseClock* phases = nullptr;               ///< Told when forward, backward and waiting end; nullptr: nobody asks.
+
+  void mark(Phase phase) const {
+    if (phases != nullptr) phases->mark(phase);
+  }
 };
 
 /// Forward and backward of all micro-batches of one optimiser step; afterwards gradients are averaged over the data axis.

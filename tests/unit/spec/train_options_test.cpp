@@ -45,7 +45,7 @@ const char* const kFlags =
     "image-std imagenet-val "
     "index-dir json keep local-loss log-every-n-steps log-local logs lr lr-cooldown-end lr-cooldown-power lr-scheduler "
     "max-bad-samples max-image-pixels "
-    "max-steps model name on-bad-sample opt precision pretrained report-to resize-order resume save-every-n-steps save-frequency "
+    "max-steps model name on-bad-sample opt precision pretrained profile profile-ranks profile-step-end profile-step-start profile-tool report-to resize-order resume save-every-n-steps save-frequency "
     "save-most-recent seed "
     "shuffle skip-scheduler templates text-key threads tokenizer-vocab train-data train-data-upsampling-factors "
     "train-num-samples train-transform "

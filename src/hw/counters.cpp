@@ -1,0 +1,165 @@
+#include "hw/counters.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+namespace lockstep::hw {
+namespace fs = std::filesystem;
+namespace {
+
+std::optional<double> number_in(const fs::path& file) {
+  std::ifstream in(file);
+  double value = 0;
+  return in >> value ? std::optional<double>(value) : std::nullopt;
+}
+
+std::string first_line(const fs::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) entries.push_back(it->path());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+/// Lines "  eth0: received packets errs drop fifo frame compressed multicast sent ..." after two lines of titles.
+void read_interfaces(const fs::path& table, Counters& counters) {
+  std::ifstream in(table);
+  for (std::string line; std::getline(in, line);) {
+    const auto colon = line.rfind(':');
+    if (colon == std::string::npos) continue;
+    const auto begin = line.find_first_not_of(' ');
+    const std::string name = line.substr(begin, colon - begin);
+    std::istringstream fields(line.substr(colon + 1));
+    double received = 0, skipped = 0, sent = 0;
+    fields >> received;
+    for (int i = 0; i < 7; ++i) fields >> skipped;
+    if (fields >> sent) counters.received_bytes[name] = received, counters.sent_bytes[name] = sent;
+  }
+}
+
+void add_growth(const std::map<std::string, double>& before, const std::map<std::string, double>& after, std::map<std::string, double>& growth) {
+  for (const auto& [name, value] : after) {
+    const auto start = before.find(name);
+    if (start != before.end() && value >= start->second) growth[name] = value - start->second;
+  }
+}
+
+}  // namespace
+
+/// The few functions of NVIDIA's management library that are needed, found at run time.
+struct CounterReader::Nvml {
+  using Device = void*;
+  void* library = nullptr;
+  int (*shutdown)() = nullptr;
+  int (*energy_mj)(Device, unsigned long long*) = nullptr;
+  int (*name)(Device, char*, unsigned) = nullptr;
+  std::vector<Device> devices;
+
+  static std::unique_ptr<Nvml> open() {
+    auto nvml = std::make_unique<Nvml>();
+    nvml->library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (nvml->library == nullptr) return nullptr;
+    int (*init)() = nullptr;
+    int (*count)(unsigned*) = nullptr;
+    int (*handle)(unsigned, Device*) = nullptr;
+    const bool has_all = nvml->find("nvmlInit_v2", init) && nvml->find("nvmlShutdown", nvml->shutdown) &&
+                         nvml->find("nvmlDeviceGetCount_v2", count) && nvml->find("nvmlDeviceGetHandleByIndex_v2", handle) &&
+                         nvml->find("nvmlDeviceGetTotalEnergyConsumption", nvml->energy_mj) && nvml->find("nvmlDeviceGetName", nvml->name);
+    unsigned num_devices = 0;
+    if (!has_all || init() != 0) {
+      nvml->shutdown = nullptr;
+      return nullptr;
+    }
+    if (count(&num_devices) != 0) return nullptr;
+    for (unsigned i = 0; i < num_devices; ++i) {
+      Device device = nullptr;
+      if (handle(i, &device) == 0) nvml->devices.push_back(device);
+    }
+    return nvml;
+  }
+  template <typename Function>
+  bool find(const char* symbol, Function& function) {
+    function = reinterpret_cast<Function>(::dlsym(library, symbol));
+    return function != nullptr;
+  }
+  ~Nvml() {
+    if (shutdown != nullptr) shutdown();
+    if (library != nullptr) ::dlclose(library);
+  }
+};
+
+CounterReader::CounterReader(fs::path proc, fs::path sys) : proc_(std::move(proc)), sys_(std::move(sys)), nvml_(Nvml::open()) {
+  find_rapl_meters();
+}
+
+CounterReader::~CounterReader() = default;
+
+void CounterReader::find_rapl_meters() {
+  for (const auto& folder : entries_of(sys_ / "class/powercap")) {
+    const std::string zone = folder.filename();
+    if (std::count(zone.begin(), zone.end(), ':') != 1) continue;  // packages only: their parts are counted in them
+    if (number_in(folder / "energy_uj"))
+      rapl_.push_back({.name = "rapl-" + first_line(folder / "name"), .file = folder / "energy_uj",
+                       .range_j = number_in(folder / "max_energy_range_uj").value_or(0) / 1e6});
+  }
+}
+
+void CounterReader::read_infiniband(Counters& counters) const {
+  for (const auto& device : entries_of(sys_ / "class/infiniband"))
+    for (const auto& port : entries_of(device / "ports")) {
+      const std::string name = device.filename().string() + "/" + port.filename().string();
+      const auto received = number_in(port / "counters/port_rcv_data"), sent = number_in(port / "counters/port_xmit_data");
+      if (received && sent) counters.received_bytes[name] = 4 * *received, counters.sent_bytes[name] = 4 * *sent;  // counted in words of 4 bytes
+    }
+}
+
+Counters CounterReader::read() const {
+  Counters counters;
+  read_interfaces(proc_ / "self/net/dev", counters);
+  read_infiniband(counters);
+  for (const auto& meter : rapl_)
+    if (const auto energy_uj = number_in(meter.file)) counters.energy_j[meter.name] = *energy_uj / 1e6;
+  if (nvml_)
+    for (size_t i = 0; i < nvml_->devices.size(); ++i) {
+      unsigned long long energy_mj = 0;
+      if (nvml_->energy_mj(nvml_->devices[i], &energy_mj) == 0) counters.energy_j["nvml-" + std::to_string(i)] = static_cast<double>(energy_mj) / 1e3;
+    }
+  return counters;
+}
+
+Counters CounterReader::growth(const Counters& before, const Counters& after) const {
+  Counters unwrapped = after;
+  for (const auto& meter : rapl_) {
+    const auto start = before.energy_j.find(meter.name);
+    const auto end = unwrapped.energy_j.find(meter.name);
+    if (start != before.energy_j.end() && end != unwrapped.energy_j.end() && end->second < start->second) end->second += meter.range_j;
+  }
+  Counters growth;
+  add_growth(before.received_bytes, after.received_bytes, growth.received_bytes);
+  add_growth(before.sent_bytes, after.sent_bytes, growth.sent_bytes);
+  add_growth(before.energy_j, unwrapped.energy_j, growth.energy_j);
+  return growth;
+}
+
+std::vector<std::string> CounterReader::gpu_names() const {
+  std::vector<std::string> names;
+  if (!nvml_) return names;
+  for (const auto& device : nvml_->devices) {
+    char name[128] = "";
+    if (nvml_->name(device, name, sizeof name) == 0) names.emplace_back(name);
+  }
+  return names;
+}
+
+}  // namespace lockstep::hw
