@@ -59,7 +59,8 @@ struct CollectiveTotal {
   int group_size = 1;
   double bytes = 0;  ///< Of one call.
   int64_t count = 0;
-  double time_ms = 0;
+  double time_ms = 0;     ///< From the call to the end of its wait: what ran meanwhile hides in it.
+  double blocked_ms = 0;  ///< Of that, what the host was blocked for; NaN: unknown.
 };
 
 /// One run as reports, sweeps and calibrations see it, whatever program wrote it.

@@ -231,6 +231,8 @@ void load_rank_times(const fs::path& folder, RunData& run) {
       interval.set(field.key, field.value);
       if (field.key == "step_ms") times.step_ms = as_numbers(field.value);
       if (field.key == "data_wait_ms") times.data_wait_ms = as_numbers(field.value);
+      if (field.key == "compute_ms") times.compute_ms = as_numbers(field.value);
+      if (field.key == "comm_wait_ms") times.comm_wait_ms = as_numbers(field.value);
       simdjson::dom::array hosts;
       if (field.key == "hosts" && field.value.get(hosts) == simdjson::SUCCESS)
         for (const element host : hosts) times.hosts.push_back(as_text(host));
@@ -256,6 +258,7 @@ void load_collectives(const fs::path& folder, RunData& run) {
       else if (field.key == "group_size") total.group_size = std::max(as_small(field.value, 1), 1);
       else if (field.key == "bytes") total.bytes = as_time(field.value);
       else if (field.key == "count") total.count = as_integer(field.value).value_or(0);
+      else if (field.key == "blocked_ms") total.blocked_ms = as_time(field.value);
       else if (field.key == "time_ms") total.time_ms = as_time(field.value), has_time = std::isfinite(total.time_ms);
     }
     if (total.kind.empty() || total.count <= 0 || !has_time || !std::isfinite(total.bytes)) return false;
@@ -267,6 +270,7 @@ void load_collectives(const fs::path& folder, RunData& run) {
     for (auto later = std::next(by_attempt.begin()); later != by_attempt.end(); ++later) {
       sum.count += later->second.count;
       sum.time_ms += later->second.time_ms;
+      sum.blocked_ms += later->second.blocked_ms;
     }
     run.collectives.push_back(std::move(sum));
   }

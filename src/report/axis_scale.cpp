@@ -45,8 +45,8 @@ std::vector<std::string> label_linear(const std::vector<double>& values, double 
   return labels;
 }
 
-/// Label of one tick on a log axis, or given by the caller.
-std::string label_single(double value, bool is_bytes) {
+/// Label of one tick on a log axis, or given by the caller; long numbers are short when the axis reaches 100,000.
+std::string label_single(double value, bool is_bytes, double high) {
   const double magnitude = std::abs(value);
   if (is_bytes) {
     for (const Suffix& suffix : kBinary)
@@ -55,7 +55,7 @@ std::string label_single(double value, bool is_bytes) {
   }
   if (magnitude == 0) return "0";
   if (magnitude >= 1e18 || magnitude < 1e-4) return fmt::format("{:.4g}", value);
-  if (magnitude < 1e5) return fmt::format("{:.5g}", value);
+  if (high < 1e5 || magnitude < 1e3) return fmt::format("{:.5g}", value);
   for (const Suffix& suffix : kDecimal)
     if (magnitude >= suffix.factor) return fmt::format("{:.4g}{}", value / suffix.factor, suffix.text);
   return fmt::format("{:.5g}", value);
@@ -72,7 +72,7 @@ AxisScale::AxisScale(const Axis& axis, std::span<const double> values, size_t ma
   const bool is_bytes = is_log() && (title.find("bytes") != std::string::npos || core::ends_with(title, "(b)"));
   for (size_t index = 0; index < axis.ticks.size(); ++index)
     if (is_inside(axis.ticks[index]))
-      ticks_.push_back({axis.ticks[index], label_single(axis.ticks[index], is_bytes),
+      ticks_.push_back({axis.ticks[index], label_single(axis.ticks[index], is_bytes, high_),
                         index < axis.tick_notes.size() ? one_line(axis.tick_notes[index]) : ""});
   std::sort(ticks_.begin(), ticks_.end(), [](const Tick& a, const Tick& b) { return a.value < b.value; });
   ticks_.erase(std::unique(ticks_.begin(), ticks_.end(), [](const Tick& a, const Tick& b) { return a.value == b.value; }), ticks_.end());
@@ -141,25 +141,35 @@ void AxisScale::choose_linear_ticks(size_t max_ticks) {
 }
 
 void AxisScale::choose_log_ticks(size_t max_ticks, bool is_bytes) {
-  const double base = scale_ == Scale::kLog2 ? 2 : 10, per_power = std::log2(base);
+  constexpr double kLargestPowerOfTwo = 65536;  // beyond, round decimal numbers are easier to read than 131072
+  const bool is_binary = scale_ == Scale::kLog2 && (is_bytes || high_ < kLargestPowerOfTwo * 2);
+  const double base = is_binary ? 2 : 10, per_power = std::log2(base);
   const double slack = 1e-9;
   const int first = static_cast<int>(std::ceil(std::log2(low_) / per_power - slack));
   const int last = static_cast<int>(std::floor(std::log2(high_) / per_power + slack));
   const int num_powers = std::max(0, last - first + 1);
   int stride = 1;
-  while (static_cast<size_t>((num_powers + stride - 1) / stride) > max_ticks) ++stride;
-  if (is_bytes && stride > 2 && stride < 5) stride = 5;  // so that 1 KiB and 1 MiB stay among the labels
-  const int origin = is_bytes && stride > 1 ? 0 : first;
+  for (const int wider : {2, 3, 5, 10, 20, 50, 100, 250}) {
+    if (static_cast<size_t>((num_powers + stride - 1) / stride) <= max_ticks) break;
+    if (!is_bytes || wider % 5 == 0 || wider == 2) stride = wider;  // so that 1 KiB and 1 MiB stay among the labels
+  }
   for (int power = first; power <= last; ++power) {
     const double value = std::pow(base, power);
-    ticks_.push_back({value, (power - origin) % stride == 0 ? label_single(value, is_bytes) : ""});
+    ticks_.push_back({value, power % stride == 0 ? label_single(value, is_bytes, high_) : ""});
   }
-  if (num_powers >= 3 || (scale_ == Scale::kLog2 && num_powers >= 2)) return;
-  // Less than two powers fit: steps between them.
+  if (is_binary && num_powers >= 2) return;
+  // Steps between the powers where there is room.
   std::vector<double> values;
-  for (int power = first - 1; power <= last; ++power)
-    for (const double factor : scale_ == Scale::kLog2 ? std::vector<double>{1, 1.25, 1.5, 1.75} : std::vector<double>{1, 2, 5})
-      if (const double value = factor * std::pow(base, power); is_inside(value)) values.push_back(value);
+  const std::vector<std::vector<double>> finer =
+      is_binary ? std::vector<std::vector<double>>{{1, 1.25, 1.5, 1.75}} : std::vector<std::vector<double>>{{1, 2, 5}, {1, 3}};
+  for (const std::vector<double>& factors : finer) {
+    values.clear();
+    for (int power = first - 1; power <= last; ++power)
+      for (const double factor : factors)
+        if (const double value = factor * std::pow(base, power); is_inside(value)) values.push_back(value);
+    if (values.size() <= max_ticks + 1) break;
+  }
+  if (values.size() > max_ticks + 1) return;
   if (values.size() < 2) {
     const std::string no_title;
     const Axis linear{.title = no_title, .min = low_, .max = high_};
@@ -167,7 +177,7 @@ void AxisScale::choose_log_ticks(size_t max_ticks, bool is_bytes) {
     return;
   }
   ticks_.clear();
-  for (const double value : values) ticks_.push_back({value, label_single(value, is_bytes)});
+  for (const double value : values) ticks_.push_back({value, label_single(value, is_bytes, high_)});
 }
 
 }  // namespace lockstep::report

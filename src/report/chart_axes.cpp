@@ -42,26 +42,39 @@ void ChartPainter::paint_y_axis() {
                        svg_number(x), svg_number(y), theme.axis.hex()));
 }
 
+double ChartPainter::tick_centre(double value, double width) const {
+  return std::clamp(x_of(value), width / 2 + 1, std::max(width / 2 + 1, frame_.width - width / 2 - 1));
+}
+
 void ChartPainter::thin_ticks(std::vector<Tick>& ticks) const {
-  const auto half = [](const Tick& tick) { return std::max(text_width(tick.label, kTickPx), text_width(tick.note, kSmallPx)) / 2; };
-  const auto centre = [&](const Tick& tick) { return std::clamp(x_of(tick.value), half(tick) + 1, std::max(half(tick) + 1, frame_.width - half(tick) - 1)); };
+  constexpr double kGap = 7;
+  // Texts chosen by the caller stay from the right, as many as fit: the largest size matters most.
+  const auto thin_given = [&](std::string Tick::*text, double px) {
+    double edge = 1e9;
+    for (auto tick = ticks.rbegin(); tick != ticks.rend(); ++tick) {
+      if (((*tick).*text).empty()) continue;
+      const double width = text_width((*tick).*text, px), centre = tick_centre(tick->value, width);
+      if (centre + width / 2 > edge - kGap) ((*tick).*text).clear();
+      else edge = centre - width / 2;
+    }
+  };
+  if (!chart_.x.ticks.empty()) {
+    thin_given(&Tick::label, kTickPx);
+    for (Tick& tick : ticks)
+      if (tick.label.empty()) tick.note.clear();
+    thin_given(&Tick::note, kSmallPx);
+    return;
+  }
   const auto is_clear = [&](size_t stride) {
-    double end = -1e9;
+    double edge = -1e9;
     for (size_t index = 0; index < ticks.size(); index += stride) {
       if (ticks[index].label.empty()) continue;
-      if (centre(ticks[index]) - half(ticks[index]) < end + 7) return false;
-      end = centre(ticks[index]) + half(ticks[index]);
+      const double width = text_width(ticks[index].label, kTickPx), centre = tick_centre(ticks[index].value, width);
+      if (centre - width / 2 < edge + kGap) return false;
+      edge = centre + width / 2;
     }
     return true;
   };
-  if (!chart_.x.ticks.empty()) {  // chosen by the caller: from the right, as many as fit
-    double end = 1e9;
-    for (auto tick = ticks.rbegin(); tick != ticks.rend(); ++tick) {
-      if (centre(*tick) + half(*tick) > end - 7) tick->label.clear(), tick->note.clear();
-      else end = centre(*tick) - half(*tick);
-    }
-    return;
-  }
   size_t stride = 1;
   while (stride < ticks.size() && !is_clear(stride)) ++stride;
   for (size_t index = 0; index < ticks.size(); ++index)
@@ -78,9 +91,8 @@ void ChartPainter::paint_x_axis() {
     out_.line({x, plot_.bottom()}, {x, plot_.bottom() + (tick.label.empty() ? 3 : 5)}, "axis", theme.axis, 1);
     const auto write = [&](const std::string& text, double px, double base_line) {
       if (text.empty()) return;
-      const double half = text_width(text, px) / 2;
-      const double centre = std::clamp(x, half + 1, std::max(half + 1, frame_.width - half - 1));
-      out_.text({centre, plot_.bottom() + base_line}, text, {.font_px = px, .anchor = SvgWriter::Anchor::kMiddle, .is_muted = true});
+      out_.text({tick_centre(tick.value, text_width(text, px)), plot_.bottom() + base_line}, text,
+                {.font_px = px, .anchor = SvgWriter::Anchor::kMiddle, .is_muted = true});
     };
     write(tick.label, kTickPx, 19);
     write(tick.note, kSmallPx, 19 + kTickPx * kLineHeight);
@@ -150,7 +162,7 @@ void ChartPainter::paint_direct_labels() {
     const double left = plot_.right() + 10;
     if (entry.from) {
       const bool is_far = plot_.right() - entry.from->x > 3 || std::abs(placed[index] - entry.from->y) > 4;
-      if (is_far) out_.line({std::min(entry.from->x + 6, plot_.right()), entry.from->y}, {left - 2, placed[index]}, "grid", theme.axis, 0.75, "1 2");
+      if (is_far) out_.line({std::min(entry.from->x + 6, plot_.right()), entry.from->y}, {left - 2, placed[index]}, "axis", theme.axis, 0.75, "1 2");
     }
     paint_key_entry(entry, {left, placed[index] - kTickPx * kLineHeight / 2 - (entry.height() - kTickPx * kLineHeight) / 2});
   }

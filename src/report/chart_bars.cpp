@@ -83,49 +83,59 @@ void ChartPainter::paint_hatches() {
   out_.raw("</defs>");
 }
 
+double ChartPainter::bar_total(size_t bar) const {
+  double total = 0;
+  for (size_t part = 0; part < chart_.bars->parts.size(); ++part) total += bar_value(part, bar);
+  return total;
+}
+
+bool ChartPainter::fits_part_labels(size_t part, double width) const {
+  for (size_t bar = 0; bar < chart_.bars->bars.size(); ++bar)
+    if (text_width(value_label(bar_value(part, bar)), kSmallPx) + 8 > width) return false;
+  return true;
+}
+
 void ChartPainter::paint_bars() {
   const size_t count = chart_.bars->bars.size();
-  if (count == 0) return;
   const double slot = plot_.width / static_cast<double>(count), width = std::min(slot * kBarShare, kMaxBarWidth);
   bool has_totals = chart_.bars->parts.size() > 1;
-  for (size_t bar = 0; bar < count; ++bar) {
-    double total = 0;
-    for (size_t part = 0; part < chart_.bars->parts.size(); ++part) total += bar_value(part, bar);
-    has_totals = has_totals && text_width(value_label(total), kSmallPx, true) + 4 <= slot;
-  }
+  for (size_t bar = 0; bar < count; ++bar) has_totals = has_totals && text_width(value_label(bar_total(bar)), kSmallPx, true) + 4 <= slot;
   for (size_t bar = 0; bar < count; ++bar) paint_bar(bar, plot_.x + slot * (static_cast<double>(bar) + 0.5) - width / 2, width, has_totals);
 }
 
+void ChartPainter::paint_part_label(const SeriesStyle& style, const std::string& label, Point centre) {
+  constexpr double kHeight = 14;
+  const Rgb fill = text_on(style.colour);
+  const double width = text_width(label, kSmallPx) + 6;
+  out_.raw(fmt::format(R"(<g stroke="none" pointer-events="none"><rect x="{}" y="{}" width="{}" height="{}" rx="2"/>)", svg_number(centre.x - width / 2),
+                       svg_number(centre.y - kHeight / 2), svg_number(width), svg_number(kHeight)));
+  out_.text({centre.x, centre.y + 4}, label, {.font_px = kSmallPx, .anchor = SvgWriter::Anchor::kMiddle, .fill = &fill, .fill_class = "on-" + style.colour_class});
+  out_.close();
+}
+
 void ChartPainter::paint_bar(size_t bar, double left, double width, bool has_total) {
+  constexpr double kMinLabelled = 18;
   const size_t num_parts = chart_.bars->parts.size();
-  const std::string name = one_line(chart_.bars->bars[bar]);
-  double below = 0, total = 0;
-  for (size_t part = 0; part < num_parts; ++part) total += bar_value(part, bar);
+  const double total = bar_total(bar);
+  const auto y_inside = [&](double value) { return std::clamp(y_of(value), plot_.y, plot_.bottom()); };
+  double below = 0;
+  bool is_first = true;
   for (size_t part = 0; part < num_parts; ++part) {
-    const double value = bar_value(part, bar), bottom = std::clamp(y_of(below), plot_.y, plot_.bottom()), top = std::clamp(y_of(below + value), plot_.y, plot_.bottom());
+    const double value = bar_value(part, bar), bottom = y_inside(below), top = y_inside(below + value);
     below += value;
     if (value <= 0) continue;
     const SeriesStyle style = series_style(part, num_parts, chart_.is_sequential);
     const double gap = bottom - top > 3 ? 1 : 0;  // a thin line of paper between parts
     const std::string geometry = fmt::format(R"(x="{}" y="{}" width="{}" height="{}" stroke="none")", svg_number(left), svg_number(top + gap),
                                              svg_number(width), svg_number(bottom - top - gap));
-    const std::string said = fmt::format("{}, {}: {} of {} ({:.3g} %)", name, one_line(chart_.bars->parts[part]), short_number(value), short_number(total),
-                                         100 * value / total);
+    const std::string said = fmt::format("{}, {}: {} of {} ({:.3g} %)", one_line(chart_.bars->bars[bar]), one_line(chart_.bars->parts[part]),
+                                         short_number(value), short_number(total), 100 * (value / total));
     out_.open_series(style, fmt::format("{}", part));
-    out_.raw(fmt::format(R"(<rect class="pt" {} tabindex="{}"><title>{}</title></rect>)", geometry, part == 0 ? 0 : -1, escape_xml(said)));
+    out_.raw(fmt::format(R"(<rect class="pt" {} tabindex="{}"><title>{}</title></rect>)", geometry, is_first ? 0 : -1, escape_xml(said)));
     if (part % kNumHatches != 0) out_.raw(fmt::format(R"svg(<rect {} fill="url(#{}-h{})" pointer-events="none"/>)svg", geometry, frame_.id, part % kNumHatches));
-    const std::string label = value_label(value);
-    if (bottom - top > 17 && text_width(label, kSmallPx) + 8 <= width) {
-      const Rgb fill = text_on(style.colour);
-      out_.raw(fmt::format(R"(<rect x="{}" y="{}" width="{}" height="14" rx="2" stroke="none" pointer-events="none"/>)",
-                           svg_number(left + width / 2 - text_width(label, kSmallPx) / 2 - 3), svg_number((top + gap + bottom) / 2 - 7),
-                           svg_number(text_width(label, kSmallPx) + 6)));
-      out_.raw("<g stroke=\"none\" pointer-events=\"none\">");
-      out_.text({left + width / 2, (top + gap + bottom) / 2 + 4}, label,
-                {.font_px = kSmallPx, .anchor = SvgWriter::Anchor::kMiddle, .fill = &fill, .fill_class = "on-" + style.colour_class});
-      out_.raw("</g>");
-    }
+    if (bottom - top > kMinLabelled && fits_part_labels(part, width)) paint_part_label(style, value_label(value), {left + width / 2, (top + gap + bottom) / 2});
     out_.close();
+    is_first = false;
   }
   if (has_total && total > 0 && y_->is_inside(total))
     out_.text({left + width / 2, y_of(total) - 5}, value_label(total), {.font_px = kSmallPx, .anchor = SvgWriter::Anchor::kMiddle, .is_bold = true, .has_halo = true});

@@ -89,11 +89,7 @@ std::vector<double> ChartPainter::shown_values(bool is_x) const {
   if (is_x)
     for (const Region& region : chart_.regions) values.insert(values.end(), {region.from, region.to});
   if (chart_.bars && !is_x)
-    for (size_t bar = 0; bar < chart_.bars->bars.size(); ++bar) {
-      double total = 0;
-      for (size_t part = 0; part < chart_.bars->parts.size(); ++part) total += bar_value(part, bar);
-      values.push_back(total);
-    }
+    for (size_t bar = 0; bar < chart_.bars->bars.size(); ++bar) values.push_back(bar_total(bar));
   return values;
 }
 
@@ -195,15 +191,18 @@ void ChartPainter::lay_out() {
   height_ = bottom + 4;
 }
 
+double ChartPainter::region_room(const Region& region) const {
+  if (!x_->has_place(region.from) || !x_->has_place(region.to)) return 0;
+  const double from = std::max(x_of(std::min(region.from, region.to)), plot_.x), to = std::min(x_of(std::max(region.from, region.to)), plot_.right());
+  return std::max(0.0, to - from);
+}
+
 void ChartPainter::set_x_axis() {
   const std::vector<double> values = shown_values(true);
   x_.emplace(chart_.x, values, static_cast<size_t>(plot_.width / 58));
-  for (const Region& region : chart_.regions) {
-    const std::string label = one_line(region.label);
-    const double room = (std::min(1.0, x_->share(region.to)) - std::max(0.0, x_->share(region.from))) * plot_.width;
-    if (!label.empty() && x_->has_place(region.from) && x_->has_place(region.to) && text_width(label, kSmallPx) + 8 > room)
+  for (const Region& region : chart_.regions)
+    if (const std::string label = one_line(region.label); !label.empty() && text_width(label, kSmallPx) + 8 > region_room(region))
       add_note(fmt::format("Shaded from {} to {}: {}.", short_number(region.from), short_number(region.to), label));
-  }
 }
 
 void ChartPainter::place_points() {
@@ -214,7 +213,7 @@ void ChartPainter::place_points() {
     const PlotPoint* last = nullptr;
     for (PlotPoint& point : series.points) {
       point.at = {x_of(point.x), y_of(point.y)};
-      const bool is_inside = x_->is_inside(point.x) && y_->is_inside(point.y);
+      const bool is_inside = is_shown(point);
       num_outside += !is_inside && !series.source->is_reference;
       if (is_inside) last = &point;
     }

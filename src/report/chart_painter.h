@@ -59,7 +59,6 @@ class ChartPainter {
   void lay_out();
   double lay_out_legend(double top);
   void set_x_axis();
-  void thin_ticks(std::vector<Tick>& ticks) const;
   void place_points();
   void add_note(const std::string& sentence) { notes_.push_back(sentence); }
 
@@ -67,6 +66,8 @@ class ChartPainter {
   void paint_axes();
   void paint_y_axis();
   void paint_x_axis();
+  double tick_centre(double value, double width) const;  ///< Of a tick's text of that width: over the tick, but never past the drawing's edge.
+  void thin_ticks(std::vector<Tick>& ticks) const;
   void paint_regions();
   void paint_key_entry(const KeyEntry& entry, Point at);
   void paint_legend();
@@ -80,17 +81,23 @@ class ChartPainter {
   void paint_intervals(const PlotSeries& series);
   void paint_points(const PlotSeries& series);
   void paint_point_labels();
-  void add_obstacles();
+  LabelPlacer make_placer() const;
+  void paint_region_labels(LabelPlacer& placer);
   std::string point_text(const PlotSeries& series, const PlotPoint& point) const;
 
   // chart_bars.cpp
   void paint_hatches();
   void paint_bars();
   void paint_bar(size_t bar, double left, double width, bool has_total);
+  void paint_part_label(const SeriesStyle& style, const std::string& label, Point centre);
+  bool fits_part_labels(size_t part, double width) const;
+  double bar_total(size_t bar) const;
   void lay_out_bar_names();
   void paint_bar_names();
   double bar_value(size_t part, size_t bar) const;
 
+  bool is_shown(const PlotPoint& point) const { return x_->is_inside(point.x) && y_->is_inside(point.y); }
+  double region_room(const Region& region) const;  ///< Visible width in pixels; 0 where it has no place on the axis.
   double x_of(double value) const { return plot_.x + x_->share(value) * plot_.width; }
   double y_of(double value) const { return plot_.bottom() - y_->share(value) * plot_.height; }
 
@@ -110,7 +117,6 @@ class ChartPainter {
   std::vector<std::vector<std::string>> bar_names_{};
   bool has_vertical_bar_names_ = false;
   size_t bar_name_stride_ = 1;
-  size_t num_left_out_ = 0;  ///< Point labels without room.
 };
 
 }  // namespace lockstep::report

@@ -145,7 +145,7 @@ void ChartPainter::paint_points(const PlotSeries& series) {
   out_.open_series(series.style, fmt::format("{}", &series - series_.data()));
   const auto paint = [&](size_t index, bool is_visible) {
     const PlotPoint& point = series.points[index];
-    if (!x_->is_inside(point.x) || !y_->is_inside(point.y)) return;
+    if (!is_shown(point)) return;
     const std::string title = "<title>" + escape_xml(point_text(series, point)) + "</title>";
     const bool is_first = index == (is_visible ? marked : hidden).front() && (is_visible || marked.empty());
     const std::string attributes = is_first ? " tabindex=\"0\"" : " tabindex=\"-1\"";
@@ -158,9 +158,8 @@ void ChartPainter::paint_points(const PlotSeries& series) {
   out_.close();
 }
 
-void ChartPainter::paint_point_labels() {
+LabelPlacer ChartPainter::make_placer() const {
   LabelPlacer placer(plot_);
-  const auto is_shown = [&](const PlotPoint& point) { return x_->is_inside(point.x) && y_->is_inside(point.y); };
   for (const PlotSeries& series : series_) {
     const bool has_markers = series.source->mark != Mark::kBand && !series.source->is_reference && series.source->mark != Mark::kLine;
     const std::vector<const PlotPoint*> points = thinned(series.points, plot_.width);
@@ -171,29 +170,36 @@ void ChartPainter::paint_point_labels() {
       if (point.low && point.high) placer.add_segment({point.at.x, y_of(*point.low)}, {point.at.x, y_of(*point.high)});
     }
   }
+  return placer;
+}
+
+void ChartPainter::paint_region_labels(LabelPlacer& placer) {
   for (const Region& region : chart_.regions) {
     const std::string label = one_line(region.label);
-    if (!x_->has_place(region.from) || !x_->has_place(region.to) || label.empty()) continue;
-    const double from = std::max(x_of(region.from), plot_.x), room = std::min(x_of(region.to), plot_.right()) - from;
-    const double width = text_width(label, kSmallPx);
-    if (width + 8 > room) continue;  // a note says it
-    out_.text({from + 4, plot_.y + 13}, label, {.font_px = kSmallPx, .is_muted = true});
-    placer.add_box({from + 2, plot_.y, width + 4, 18});
+    if (label.empty() || text_width(label, kSmallPx) + 8 > region_room(region)) continue;  // a note says it
+    const double left = std::max(x_of(std::min(region.from, region.to)), plot_.x) + 4;
+    out_.text({left, plot_.y + 13}, label, {.font_px = kSmallPx, .is_muted = true, .has_halo = true});
+    placer.add_box({left - 2, plot_.y, text_width(label, kSmallPx) + 4, 18});
   }
+}
+
+void ChartPainter::paint_point_labels() {
+  LabelPlacer placer = make_placer();
+  paint_region_labels(placer);
+  size_t num_left_out = 0;
   for (const PlotSeries& series : series_) {
     out_.raw(fmt::format(R"(<g data-series="{}">)", &series - series_.data()));
     for (const PlotPoint& point : series.points) {
       if (point.label.empty() || !is_shown(point)) continue;
       const double width = text_width(point.label, kSmallPx) + 2, height = kSmallPx * 1.25;
       const std::optional<Box> box = placer.place(point.at, width, height);
-      if (!box) ++num_left_out_;
+      if (!box) ++num_left_out;
       else out_.text({box->x + box->width / 2, box->y + height * 0.8}, point.label, {.font_px = kSmallPx, .anchor = SvgWriter::Anchor::kMiddle, .has_halo = true});
     }
     out_.close();
   }
-  if (num_left_out_ > 0)
-    add_note(fmt::format("{} {} had no room beside {}; the table has {}.", num_left_out_, num_left_out_ == 1 ? "label" : "labels",
-                         num_left_out_ == 1 ? "its point" : "their points", num_left_out_ == 1 ? "it" : "them"));
+  if (num_left_out == 1) add_note("1 label had no room beside its point; the table has it.");
+  if (num_left_out > 1) add_note(fmt::format("{} labels had no room beside their points; the table has them.", num_left_out));
 }
 
 }  // namespace lockstep::report

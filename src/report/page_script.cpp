@@ -105,7 +105,7 @@ addEventListener('scroll', hide_tip, { passive: true, capture: true });
 for (const figure of all('figure[data-names]')) {
   const names = JSON.parse(figure.dataset.names);
   if (Object.keys(names).length < 2) continue;
-  const tools = make('div', '', figure, figure.querySelector('.plot'));
+  const tools = make('div', '', figure, figure.querySelector('.plot').nextSibling);
   tools.className = 'tools';
   tools.setAttribute('role', 'group');
   tools.setAttribute('aria-label', 'Show or hide series');

@@ -14,7 +14,7 @@ a{color:var(--link)}
 :focus-visible{outline:2px solid var(--link);outline-offset:2px}
 .skip{position:absolute;left:-99rem;top:0;padding:.5rem 1rem;background:var(--paper);z-index:9}
 .skip:focus{left:0}
-.frame{max-width:76rem;margin:0 auto;padding:0 1rem}
+.frame{max-width:84rem;margin:0 auto;padding:0 1rem}
 header{padding:2.2rem 0 1.1rem;border-bottom:1px solid var(--grid);display:flex;gap:1rem;align-items:flex-start;justify-content:space-between;flex-wrap:wrap}
 header>div{flex:1 1 18rem;min-width:0}
 h1{font-size:1.9rem;line-height:1.2;letter-spacing:-.015em;margin:0;overflow-wrap:anywhere}
@@ -45,22 +45,23 @@ figcaption,.cap{color:var(--muted);font-size:.9rem;max-width:46rem;margin:.5rem 
 .chart .off{visibility:hidden}.chart .key.off{visibility:visible;opacity:.35}
 .chart .pt:focus{outline:2px solid var(--link);outline-offset:1px}
 .ref{--c:var(--axis)}
-.scroll{overflow-x:auto;max-width:100%;border:1px solid var(--grid);border-radius:6px}
-table{border-collapse:collapse;font-size:.875rem;line-height:1.4;min-width:100%}
+.scroll{overflow-x:auto;max-width:100%;border:1px solid var(--grid);border-radius:6px;background:linear-gradient(90deg,var(--paper) 30%,transparent) 0 0/3rem 100% no-repeat local,linear-gradient(270deg,var(--paper) 30%,transparent) 100% 0/3rem 100% no-repeat local,linear-gradient(90deg,var(--edge),transparent) 0 0/.9rem 100% no-repeat,linear-gradient(270deg,var(--edge),transparent) 100% 0/.9rem 100% no-repeat}
+table{border-collapse:collapse;font-size:.84rem;line-height:1.4;min-width:100%}
 caption{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
-th,td{padding:.38rem .7rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--grid);vertical-align:baseline}
+th,td{padding:.36rem .55rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--grid);vertical-align:baseline}
 tbody tr:last-child>*{border-bottom:0}
-thead th{background:var(--raised);font-weight:600;vertical-align:bottom;white-space:normal;min-width:4.2rem}
+thead th{font-weight:600;border-bottom:1px solid var(--axis);vertical-align:bottom;white-space:normal;min-width:3.2rem}
 tbody th{font-weight:500}
 .t{text-align:left}
-td.t{white-space:normal;min-width:9rem;max-width:26rem;overflow-wrap:anywhere}
-tbody tr:hover>*{background:var(--raised)}
+td.t{white-space:normal;min-width:5rem;max-width:26rem;overflow-wrap:anywhere}
+tbody tr:hover>*{background:var(--hover)}
+sup{line-height:0}
 sup a{text-decoration:none;padding:0 .15em}
 .notes{font-size:.85rem;color:var(--muted);margin:.5rem 0;padding-left:1.5rem;max-width:46rem;overflow-wrap:anywhere}
 details{margin:.5rem 0}
 summary{cursor:pointer;color:var(--link);font-size:.9rem;padding:.2rem 0}
 details .scroll{max-height:26rem;overflow:auto}
-details thead th{position:sticky;top:0}
+details thead th{position:sticky;top:0;background:var(--raised)}
 .note,.warning{border-left:4px solid var(--note);background:var(--raised);padding:.55rem .9rem;border-radius:0 6px 6px 0}
 .warning{border-color:var(--warning)}
 .note b,.warning b{margin-right:.35em}
@@ -99,9 +100,9 @@ pre{white-space:pre-wrap;overflow-wrap:anywhere}
 )css";
 
 std::string variables(const Theme& theme) {
-  std::string text = fmt::format("--paper:{};--raised:{};--ink:{};--muted:{};--link:{};--axis:{};--grid:{};--region:{};--note:{};--warning:{};",
+  std::string text = fmt::format("--paper:{};--raised:{};--ink:{};--muted:{};--link:{};--axis:{};--grid:{};--region:{};--note:{};--warning:{};--edge:{}33;--hover:{}14;",
                                  theme.paper.hex(), theme.raised.hex(), theme.ink.hex(), theme.muted.hex(), theme.link.hex(), theme.axis.hex(),
-                                 theme.grid.hex(), theme.region.hex(), theme.note.hex(), theme.warning.hex());
+                                 theme.grid.hex(), theme.region.hex(), theme.note.hex(), theme.warning.hex(), theme.ink.hex(), theme.ink.hex());
   const auto add = [&](char letter, const std::vector<Rgb>& colours) {
     for (size_t index = 0; index < colours.size(); ++index)
       text += fmt::format("--{0}{1}:{2};--o{0}{1}:{3};", letter, index, colours[index].hex(), text_on(colours[index]).hex());

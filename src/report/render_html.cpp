@@ -115,7 +115,7 @@ core::Json series_names(const Chart& chart) {
   core::Json names = core::Json::object();
   if (chart.bars) return names;  // hiding a part would leave a hole in the bars
   for (size_t index = 0; index < chart.series.size(); ++index)
-    if (const std::string name = one_line(chart.series[index].name); !name.empty()) names[fmt::format("{}", index)] = name;
+    if (const std::string name = one_line(chart.series[index].name); !name.empty() && !chart.series[index].is_reference) names[fmt::format("{}", index)] = name;
   return names;
 }
 

@@ -26,6 +26,7 @@ std::vector<CommandInfo> make_table() {
       {.name = "data", .summary = "make, index, inspect and verify data sets"},
       {.name = "report", .summary = "tables and plots from records and logs"},
       {.name = "report compare", .summary = "compare two runs with an interval"},
+      {.name = "sweep", .summary = "write, submit, follow and collect a matrix of SLURM jobs"},
       {.name = "config show", .summary = "show every option of a command line and where it came from"},
       {.name = "config compare", .summary = "compare two recipes"},
       {.name = "config reference", .summary = "print the reference of all options"},
@@ -35,7 +36,6 @@ std::vector<CommandInfo> make_table() {
       later("infer generate", "generate text", Half::kEngine),
       later("ckpt reshard", "rewrite a checkpoint for another layout", Half::kEngine),
       later("bench", "run measured cases", Half::kEngine),
-      later("sweep", "write, submit and follow a matrix of SLURM jobs", Half::kFront),
       later("predict", "step time and cost on a system that is not at hand", Half::kFront),
       later("doctor", "check environment, devices, network and storage", Half::kFront),
   };

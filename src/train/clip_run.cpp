@@ -27,10 +27,12 @@
 #include "record/run_record.h"
 #include "record/trace.h"
 #include "train/agree.h"
+#include "train/attempt_facts.h"
 #include "train/checkpointer.h"
 #include "train/clip_build.h"
 #include "train/clip_data.h"
 #include "train/evaluator.h"
+#include "train/fault_injection.h"
 #include "train/interval_recorder.h"
 #include "train/profile_summary.h"
 #include "train/profiler.h"
@@ -68,7 +70,7 @@ void apply_dist_url(const std::string& url, hw::RankFlags& flags) {
 /// Everything of one rank's run, built in the order of the members; the trainer works with references into it.
 class ClipRun {
  public:
-  ClipRun(const spec::ParsedCommand& command, const std::string& code_version);
+  ClipRun(const spec::ParsedCommand& command, const SoftwareVersions& versions);
   ExitCode run();
   void note_failure(const Error& error);
 
@@ -105,7 +107,7 @@ class ClipRun {
   StartupClock startup_;  // first: it counts from here
   const spec::ParsedCommand& command_;
   const spec::TrainOptions& options_;
-  std::string code_version_;
+  SoftwareVersions versions_;
   hw::RankInfo ranks_;
   std::vector<std::string> hosts_;  // per rank
   at::Device device_ = at::kCPU;
@@ -117,6 +119,7 @@ class ClipRun {
   std::unique_ptr<ClipData> data_;
   data::EpochSize epoch_;
   std::unique_ptr<models::ContrastiveTask> task_;
+  std::unique_ptr<models::Task> faulty_task_;  // where a test asked for a fault
   std::unique_ptr<parallel::GradSync> sync_;
   std::unique_ptr<optim::AdamW> optimizer_;
   std::optional<optim::LossScaler> scaler_;
@@ -132,8 +135,8 @@ class ClipRun {
   std::optional<StepProfiler> profiler_;
 };
 
-ClipRun::ClipRun(const spec::ParsedCommand& command, const std::string& code_version)
-    : command_(command), options_(*command.train), code_version_(code_version) {
+ClipRun::ClipRun(const spec::ParsedCommand& command, const SoftwareVersions& versions)
+    : command_(command), options_(*command.train), versions_(versions) {
   join_ranks();
   open_folder();
   startup_.finish("communicator");
@@ -179,7 +182,7 @@ void ClipRun::join_ranks() {
       ranks_, {.backend = backend, .device = device_, .timeout = std::chrono::milliseconds(static_cast<int64_t>(options_.dist_timeout_s * 1000))}));
   auto options = command_.set->values_json();
   for (const char* own : {"dist_rank", "dist_local_rank", "dist_url", "log_local", "debug", "threads", "workers"}) options.erase(own);
-  agree_on(fmt::format("options {} of version {}", core::xxh3_hex(options.dump()), code_version_), "start every rank with the same command line");
+  agree_on(fmt::format("options {} of version {}", core::xxh3_hex(options.dump()), versions_.lockstep), "start every rank with the same command line");
   batch_ = plan::train_batch_plan(command_, ranks_.world_size);
   hosts_ = world().comm().gather_strings(host_name());
 }
@@ -233,7 +236,8 @@ void ClipRun::build_optimizer() {
       optim::AdamWConfig{.beta1 = *options_.beta1, .beta2 = *options_.beta2, .epsilon = *options_.eps, .weight_decay = options_.wd});
   if (precision_->needs_loss_scaler()) scaler_.emplace(device_);
   phases_.emplace(device_, world().recorder());
-  const StepRunnerParts parts{.task = *task_, .sync = *sync_, .precision = *precision_, .scaler = scaler_ ? &*scaler_ : nullptr,
+  faulty_task_ = with_fault(*task_, parse_fault(core::env("LOCKSTEP_FAULT").value_or("")), ranks_.rank);
+  const StepRunnerParts parts{.task = faulty_task_ ? *faulty_task_ : *task_, .sync = *sync_, .precision = *precision_, .scaler = scaler_ ? &*scaler_ : nullptr,
                               .data_rank = world().comm().rank(), .phases = &*phases_};
   runner_ = batch_.num_micro > 1 ? make_contrastive_cache_step(parts) : make_plain_step(parts);
 }
@@ -266,13 +270,16 @@ core::Json ClipRun::describe_attempt() const {
   core::Json attempt;
   attempt["task"] = "clip";
   attempt["options"] = command_.set->values_json();
-  attempt["code_version"] = code_version_;
+  attempt["code_version"] = versions_.lockstep;
   attempt["world_size"] = ranks_.world_size;
   attempt["ranks_from"] = ranks_.source;
   attempt["device"] = device_.str();
   attempt["threads_per_rank"] = at::get_num_threads();
   attempt["host"] = host_name();
   attempt["slurm_job_id"] = ranks_.job_id;
+  attempt["command"] = command_line();
+  attempt["environment"] = environment_facts();
+  attempt["software"] = {{"libtorch", versions_.libtorch}, {"cuda", versions_.cuda}, {"nccl", versions_.nccl}};
   const auto cost = spec::clip_cost(shape_);
   attempt["model"] = {{"name", options_.model}, {"parameters", cost.parameters()}, {"image_forward_flops", cost.image_forward_flops},
                       {"text_forward_flops", cost.text_forward_flops}};
@@ -305,7 +312,7 @@ TrainerPosition ClipRun::restore() {
   CheckpointerConfig config;
   config.run_folder = folder_.path;
   config.num_kept = options_.keep.value_or(options_.delete_previous_checkpoint ? 1 : 0);
-  config.code_version = code_version_;
+  config.code_version = versions_.lockstep;
   config.who = {{"host", host_name()}, {"job", ranks_.job_id}, {"pid", ::getpid()}};
   checkpointer_ = std::make_unique<Checkpointer>(config, state, world().comm());
   if (!folder_.is_resume) return {};
@@ -507,8 +514,8 @@ at::Tensor ClipRun::class_embeddings() {
 
 }  // namespace
 
-ExitCode train_clip(const spec::ParsedCommand& command, const std::string& code_version) {
-  ClipRun run(command, code_version);
+ExitCode train_clip(const spec::ParsedCommand& command, const SoftwareVersions& versions) {
+  ClipRun run(command, versions);
   try {
     return run.run();
   } catch (const Error& error) {

@@ -22,13 +22,13 @@ constexpr const char* kTinyModel = R"({"embed_dim": 32,
 class ProfileCommand : public ::testing::Test {
  protected:
   ProfileCommand() { std::ofstream(folder_.path() / "tiny.json") << kTinyModel; }
-  ProgramResult run(std::vector<std::string> words, const std::vector<std::string>& flags) const {
+  ProgramResult run(std::vector<std::string> words, const std::vector<std::string>& flags, const EnvChanges& changes = {}) const {
     const std::vector<std::string> common = {"clip", "--dataset-type", "synthetic", "--train-num-samples", "64", "--model", (folder_.path() / "tiny.json").string(),
                                              "--batch-size", "4", "--workers", "1", "--threads", "1", "--device", "cpu", "--epochs", "4",
                                              "--logs", folder_.path().string(), "--name", "run"};
     words.insert(words.end(), common.begin(), common.end());
     words.insert(words.end(), flags.begin(), flags.end());
-    return run_lockstep(words, {}, std::chrono::seconds(120));
+    return run_lockstep(words, changes, std::chrono::seconds(120));
   }
   fs::path run_folder() const { return folder_.path() / "run"; }
 
@@ -106,6 +106,19 @@ TEST_F(ProfileCommand, ARunMeasuresItself) {
   ASSERT_EQ(run_data.rank_times.size(), 3u);
   EXPECT_EQ(run_data.rank_times[0].step_ms.size(), 2u);
   EXPECT_FALSE(run_data.collectives.empty());
+}
+
+TEST_F(ProfileCommand, ASlowRankIsSeenInItsComputeTime) {
+  auto arguments = std::vector<std::string>{"launch", "--nproc-per-node", "2", "--", "train"};
+  const EnvChanges fault = {{"LOCKSTEP_FAULT", "slow-compute rank=1 from=2 ms=60"}};
+  const auto done = run(arguments, {"--log-every-n-steps", "2", "--max-steps", "8", "--epochs", "8"}, fault);
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const auto run_data = record::load_run(run_folder());
+  const auto& slow = run_data.rank_times.at(1);  // steps 2 and 3
+  EXPECT_GE(slow.compute_ms.at(1), 60);
+  EXPECT_GT(slow.compute_ms.at(1), slow.compute_ms.at(0));
+  EXPECT_GT(slow.comm_wait_ms.at(0), slow.comm_wait_ms.at(1));  // the other rank waits for it
+  EXPECT_EQ(run(arguments, {}, {{"LOCKSTEP_FAULT", "slowly rank=1"}}).exit_code, 2);
 }
 
 /// The wrapper for Nsight with programs in place of nsys and lockstep that only say how they were called.

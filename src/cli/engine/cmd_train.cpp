@@ -6,7 +6,8 @@ namespace lockstep::cli {
 
 int cmd_train(const spec::ParsedCommand& command) {
   const VersionInfo version = version_info();
-  return static_cast<int>(train::train_clip(command, version.version + " " + version.commit));
+  return static_cast<int>(train::train_clip(
+      command, {.lockstep = version.version + " " + version.commit, .libtorch = version.libtorch, .cuda = version.cuda, .nccl = version.nccl}));
 }
 
 }  // namespace lockstep::cli

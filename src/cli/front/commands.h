@@ -10,6 +10,7 @@ int cmd_data(std::span<const std::string> args);
 int cmd_report(std::span<const std::string> args);
 int cmd_report_compare(std::span<const std::string> args);
 int cmd_launch(std::span<const std::string> args);
+int cmd_sweep(std::span<const std::string> args);
 int cmd_config_show(std::span<const std::string> args);
 int cmd_config_compare(std::span<const std::string> args);
 int cmd_config_reference(std::span<const std::string> args);

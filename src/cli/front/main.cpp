@@ -26,6 +26,7 @@ struct FrontCommand {
 constexpr FrontCommand kFrontCommands[] = {
     {"data", 1, cmd_data},
     {"launch", 1, cmd_launch},
+    {"sweep", 1, cmd_sweep},
     {"ckpt list", 1, cmd_ckpt},
     {"ckpt verify", 1, cmd_ckpt},
     {"report", 1, cmd_report},

@@ -1,0 +1,181 @@
+// What measuring costs a training run: the same short steps with and without phases, telemetry and record, in alternating blocks of one process.
+//   bench_telemetry_overhead --model FILE --batch-size N --blocks N --block-steps N --out RESULT.json
+// Prints the paired ratio with its interval beside the time that the run spent inside telemetry by its own clock.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/options.h"
+#include "core/strings.h"
+#include "hw/device.h"
+#include "models/contrastive_task.h"
+#include "optim/adamw.h"
+#include "optim/grad_norm.h"
+#include "parallel/grad_sync.h"
+#include "record/series.h"
+#include "record/statistics.h"
+#include "train/clip_build.h"
+#include "train/interval_recorder.h"
+#include "train/step_runner.h"
+#include "train/telemetry.h"
+#include "train/train_log.h"
+
+namespace lockstep {
+namespace {
+
+struct BenchOptions {
+  std::string model = "examples/demo/model.json", out;
+  int64_t samples = 4, threads = 1, blocks = 60, block_steps = 25;
+};
+
+BenchOptions parse(const std::vector<std::string>& args) {
+  BenchOptions options;
+  core::OptionSet set("bench_telemetry_overhead", "Measures what measuring costs.");
+  set.add("model", &options.model, {.help = "Model name or JSON file."});
+  set.add("batch-size", &options.samples, {.help = "Samples of a step.", .min = 1});
+  set.add("threads", &options.threads, {.help = "Compute threads.", .min = 1});
+  set.add("blocks", &options.blocks, {.help = "Pairs of blocks.", .min = 4});
+  set.add("block-steps", &options.block_steps, {.help = "Steps of a block.", .min = 1});
+  set.add("out", &options.out, {.help = "Result file."});
+  set.parse(args);
+  return options;
+}
+
+/// One model, trained by either side in turn.
+class Sides {
+ public:
+  Sides(const BenchOptions& options, const std::filesystem::path& folder)
+      : precision_("fp32", at::kCPU),
+        shape_(spec::resolve_clip_shape(options.model)),
+        world_(comm::World::join({}, {})),
+        clock_(at::kCPU, world_.recorder()),
+        telemetry_(world_.comm(), at::kCPU),
+        record_(folder, {}),
+        log_({.steps_per_epoch = 1 << 30, .samples_per_step = options.samples, .total_steps = 1 << 30, .log_every_n_steps = 100}, record_),
+        intervals_(world_, {"host"}, &record_) {
+    auto model = train::build_clip_model(shape_, {.precision = &precision_, .pretrained = {}});
+    std::vector<optim::Segment> segments;
+    for (const auto& [name, tensor] : model->named_parameters()) segments.push_back({.name = name, .parameter = *tensor, .decays = false, .gradient = {}});
+    optimizer_.emplace(std::move(segments), optim::AdamWConfig{});
+    sync_ = parallel::make_grad_sync_none(model->named_parameters());
+    task_.emplace(std::move(model), world_.comm(), models::ContrastiveLossOptions{});
+    train::StepRunnerParts parts{.task = *task_, .sync = *sync_, .precision = precision_};
+    bare_ = train::make_plain_step(parts);
+    parts.phases = &clock_;
+    measured_ = train::make_plain_step(parts);
+    batch_.image_BCYX = at::sin(at::arange(options.samples * 3 * shape_.vision.image_size * shape_.vision.image_size, at::kFloat))
+                            .view({options.samples, 3, shape_.vision.image_size, shape_.vision.image_size});
+    batch_.text_BT = at::ones({options.samples, shape_.text.context_length}, at::kLong);
+    batch_.text_BT.select(1, -1).fill_(shape_.text.vocab_size - 1);
+    batch_.num_samples = options.samples;
+  }
+
+  void bare_step() {
+    update(bare_->run(std::span(&batch_, 1), static_cast<uint64_t>(step_++)));
+  }
+
+  /// As Trainer does it.
+  void measured_step() {
+    clock_.mark(train::Phase::kTelemetry);
+    clock_.mark(train::Phase::kDataWait);
+    clock_.mark(train::Phase::kH2d);
+    const auto outcome = measured_->run(std::span(&batch_, 1), static_cast<uint64_t>(step_));
+    const auto gradients = update(outcome);
+    clock_.mark(train::Phase::kOptimizer);
+    train::StepSample sample{.step = step_++, .samples_seen = 0, .lr = 1e-4, .phases = clock_.finish_step(), .wish = {}, .scalars = outcome.scalars};
+    sample.scalars.emplace_back("grad_norm", gradients.norm);
+    sample.scalars.emplace_back("found_inf", gradients.found_inf);
+    telemetry_.push(std::move(sample));
+    for (const auto& values : telemetry_.take(2)) {
+      telemetry_ms_.push_back(values.phases[train::Phase::kTelemetry]);
+      step_ms_.push_back(values.phases.sum());
+      log_.add(values);
+    }
+    if (step_ % 100 == 0) intervals_.record({.step = step_, .num_steps = 100, .step_ms = 1, .phases = {}});
+  }
+  void begin_measured_block() { clock_.restart(); }
+
+  std::vector<double> telemetry_ms_, step_ms_;
+
+ private:
+  optim::GradSummary update(const train::StepOutcome&) {
+    auto gradients = optim::summarise_gradients(optimizer_->gradients(), 0, {});
+    optimizer_->step(1e-4, gradients.grad_divisor, gradients.found_inf);
+    task_->after_step();
+    return gradients;
+  }
+
+  train::Precision precision_;
+  spec::ClipShape shape_;
+  comm::World world_;
+  train::PhaseClock clock_;
+  train::Telemetry telemetry_;
+  record::RunRecord record_;
+  train::TrainLog log_;
+  train::IntervalRecorder intervals_;
+  std::optional<optim::AdamW> optimizer_;
+  std::unique_ptr<parallel::GradSync> sync_;
+  std::optional<models::ContrastiveTask> task_;
+  std::unique_ptr<train::StepRunner> bare_, measured_;
+  models::Batch batch_;
+  int64_t step_ = 0;
+};
+
+core::Json run(const BenchOptions& options) {
+  at::set_num_threads(static_cast<int>(options.threads));
+  const core::TempDir folder;
+  Sides sides(options, folder.path() / "run");
+  using Clock = std::chrono::steady_clock;
+  const auto block = [&](auto&& step) {
+    const auto began = Clock::now();
+    for (int64_t i = 0; i < options.block_steps; ++i) step();
+    return std::chrono::duration<double, std::milli>(Clock::now() - began).count() / static_cast<double>(options.block_steps);
+  };
+  std::vector<double> with, without;
+  for (int64_t i = -1; i < options.blocks; ++i) {  // the first pair warms up
+    double with_ms = 0, without_ms = 0;
+    const auto measured = [&] {
+      sides.begin_measured_block();
+      with_ms = block([&] { sides.measured_step(); });
+    };
+    if (i % 2 == 0) measured();
+    without_ms = block([&] { sides.bare_step(); });
+    if (i % 2 != 0) measured();
+    if (i < 0) sides.telemetry_ms_.clear(), sides.step_ms_.clear();
+    else with.push_back(with_ms), without.push_back(without_ms);
+  }
+  const auto comparison = record::compare_samples(with, without, true);
+  core::Json result{{"hardware", hw::cpu_name()}, {"model", options.model}, {"samples_per_step", options.samples}, {"threads", options.threads},
+                    {"steps_per_side", options.blocks * options.block_steps}, {"median_step_ms_without", record::median(without)},
+                    {"median_step_ms_with", record::median(with)}, {"ratio_with_over_without", comparison.ratio},
+                    {"time_inside_telemetry_ms", record::median(sides.telemetry_ms_)},
+                    {"share_inside_telemetry", record::mean(sides.telemetry_ms_) / record::mean(sides.step_ms_)},
+                    {"block_step_ms_with", with}, {"block_step_ms_without", without}};
+  if (comparison.interval) result["ratio_95"] = {comparison.interval->low, comparison.interval->high};
+  return result;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  try {
+    const std::vector<std::string> args(argv + 1, argv + argc);
+    const auto options = lockstep::parse(args);
+    lockstep::core::Json result = lockstep::run(options);
+    result["command"] = "bench_telemetry_overhead " + lockstep::core::join(args, " ");
+    if (!options.out.empty()) std::ofstream(options.out) << result.dump(1) << "\n";
+    for (const char* key : {"block_step_ms_with", "block_step_ms_without"}) result.erase(key);
+    std::printf("%s\n", result.dump(1).c_str());
+    return 0;
+  } catch (const lockstep::Error& error) {
+    std::fprintf(stderr, "%s\n", error.text().c_str());
+    return static_cast<int>(error.code());
+  }
+}

@@ -1,0 +1,171 @@
+#include "sweep/follow.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+
+#include "core/strings.h"
+#include "core/units.h"
+#include "sweep/plan_table.h"
+
+namespace lockstep::sweep {
+namespace fs = std::filesystem;
+namespace {
+bool is_local(const JobRef& job) { return core::starts_with(job.id, "local-"); }
+
+/// Is the `lockstep sweep --local` of this job still alive?
+bool is_local_alive(const JobRef& job) {
+  const auto pid = core::parse_int(job.id.substr(std::string_view("local-").size()));
+  return pid && *pid > 0 && ::kill(static_cast<pid_t>(*pid), 0) == 0;
+}
+
+std::string history_state(const SlurmView& slurm, const std::string& id) {
+  if (const auto queued = slurm.queue.find(id); queued != slurm.queue.end()) return queued->second.state;
+  const auto past = slurm.history.find(id);
+  return past == slurm.history.end() || past->second.empty() ? "" : past->second.back().state;
+}
+
+/// Of a job that SLURM no longer runs: from the run's own words, the exit code its script noted, and SLURM's state, in this order.
+void settle_ended(PointRecord& point, const RunOutcome& outcome, const std::vector<JobSpan>& spans, const std::string& slurm_state) {
+  const JobRef& job = point.jobs.back();
+  point.message = outcome.message;
+  if (outcome.status == PointStatus::kFinished || outcome.status == PointStatus::kFailed) {
+    point.status = outcome.status;
+    return;
+  }
+  if (slurm_state == "CANCELLED") {
+    point.status = PointStatus::kCancelled;
+    return;
+  }
+  if (outcome.status == PointStatus::kStopped) {
+    point.status = PointStatus::kStopped;
+    return;
+  }
+  const bool has_own_span = !spans.empty() && spans.back().job == job.id;
+  const auto code = has_own_span ? spans.back().exit_code : std::nullopt;
+  if (code && *code != 0) {
+    point.status = PointStatus::kFailed;
+    point.message = fmt::format("exit code {}; see {}", *code, job.log);
+  } else if (code && outcome.status == PointStatus::kPlanned) {
+    point.status = PointStatus::kFinished;  // a program that keeps no record
+  } else {
+    point.status = PointStatus::kDied;
+    point.message = slurm_state.empty() ? fmt::format("SLURM no longer knows job {}, and the run did not say how it ended; see {}", job.id, job.log)
+                                        : fmt::format("SLURM says {}; see {}", slurm_state, job.log);
+  }
+}
+
+void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* slurm, double now_s) {
+  if (point.jobs.empty() || has_ended(point.status)) return;
+  const JobRef& job = point.jobs.back();
+  const RunOutcome outcome = read_outcome(folder / point.run, now_s);
+  const std::vector<JobSpan> spans = read_spans(folder / point.events);
+  if (is_local(job)) {
+    if (!is_local_alive(job)) settle_ended(point, outcome, spans, "");
+    return;
+  }
+  if (slurm == nullptr) return;
+  const auto queued = slurm->queue.find(job.id);
+  if (queued == slurm->queue.end() || queued->second.has_ended()) {
+    settle_ended(point, outcome, spans, history_state(*slurm, job.id));
+    return;
+  }
+  const QueueEntry& entry = queued->second;
+  point.status = entry.is_waiting() ? PointStatus::kQueued : PointStatus::kRunning;
+  const int num_starts = static_cast<int>(std::count_if(spans.begin(), spans.end(), [&](const JobSpan& span) { return span.job == job.id; }));
+  point.message = entry.is_waiting() ? fmt::format("{}{}", entry.reason, num_starts > 0 ? fmt::format(", requeued after {} starts", num_starts) : "") : "";
+}
+
+std::map<std::string, int> counts(const SweepState& state) {
+  std::map<std::string, int> counts;
+  for (const PointRecord& point : state.points) ++counts[to_text(point.status)];
+  return counts;
+}
+}  // namespace
+
+void refresh(const fs::path& folder, SweepState& state, const SlurmView* slurm, double now_s) {
+  for (PointRecord& point : state.points) refresh_point(folder, point, slurm, now_s);
+}
+
+SlurmView look_at_slurm(const fs::path& folder, const SweepState& state, const Slurm& slurm) {
+  SlurmView view{.queue = slurm.queue()};
+  std::vector<std::string> unknown;
+  for (const PointRecord& point : state.points) {
+    const auto spans = read_spans(folder / point.events);
+    for (const JobRef& job : point.jobs) {
+      const auto queued = view.queue.find(job.id);
+      const bool is_active = queued != view.queue.end() && !queued->second.has_ended();
+      const bool has_end = std::any_of(spans.begin(), spans.end(), [&](const JobSpan& span) { return span.job == job.id && span.end_s; });
+      if (!is_local(job) && !is_active && !has_end) unknown.push_back(job.id);
+    }
+  }
+  view.history = slurm.history(unknown);
+  return view;
+}
+
+PointView view_point(const fs::path& folder, const PointRecord& point, const SlurmView* slurm, double now_s) {
+  PointView view{.spans = read_spans(folder / point.events)};
+  const RunOutcome outcome = read_outcome(folder / point.run, now_s);
+  view.last_step = outcome.last_step;
+  if (!view.spans.empty() && !point.jobs.empty()) view.queue_wait_s = std::max(0.0, view.spans[0].start_s - point.jobs[0].submitted_s);
+  for (size_t i = 0; i < view.spans.size(); ++i) {
+    JobSpan& span = view.spans[i];
+    if (!span.end_s && slurm != nullptr) {
+      const auto past = slurm->history.find(span.job);
+      if (past != slurm->history.end() && !past->second.empty()) span.end_s = past->second.back().end_s;
+    }
+    if (!span.end_s) {  // killed without a word: the next start or the last sign of life; a running one: now
+      view.has_estimated_end = true;
+      const bool is_last = i + 1 == view.spans.size();
+      const double alive_s = std::max(span.start_s, outcome.heartbeat_s.value_or(span.start_s));
+      span.end_s = !is_last ? std::min(alive_s, view.spans[i + 1].start_s) : point.status == PointStatus::kRunning ? now_s : alive_s;
+    }
+    view.node_hours += std::max(0.0, *span.end_s - span.start_s) / 3600 * static_cast<double>(point.nodes);
+  }
+  return view;
+}
+
+std::vector<int64_t> resumable(const SweepState& state) {
+  std::vector<int64_t> indexes;
+  for (const int64_t index : state.submit_order)
+    for (const PointRecord& point : state.points) {
+      const bool is_open = point.status != PointStatus::kFinished && point.status != PointStatus::kQueued && point.status != PointStatus::kRunning;
+      if (point.index == index && is_open) indexes.push_back(index);
+    }
+  return indexes;
+}
+
+std::string status_table(const fs::path& folder, const SweepState& state, const SlurmView* slurm, double now_s) {
+  std::vector<std::vector<std::string>> rows{{"point", "axes", "state", "step", "job", "starts", "waited", "ran", "message"}};
+  for (const PointRecord& point : state.points) {
+    const PointView view = view_point(folder, point, slurm, now_s);
+    double ran_s = 0;
+    for (const JobSpan& span : view.spans) ran_s += *span.end_s - span.start_s;
+    rows.push_back({fmt::format("{:04}", point.index), point.axes_text(), to_text(point.status), view.last_step ? fmt::format("{}", *view.last_step) : "-",
+                    point.jobs.empty() ? "-" : point.jobs.back().id, fmt::format("{}", view.spans.size()),
+                    view.queue_wait_s ? core::format_duration(*view.queue_wait_s) : "-", view.spans.empty() ? "-" : core::format_duration(ran_s),
+                    core::replace_all(point.message, "\n", " ")});
+  }
+  std::string text = text_table(rows) + "\n";
+  std::vector<std::string> parts;
+  for (const auto& [name, count] : counts(state)) parts.push_back(fmt::format("{} {}", count, name));
+  return text + fmt::format("{}: {} points: {}\n", state.name, state.points.size(), core::join(parts, ", "));
+}
+
+core::Json status_json(const fs::path& folder, const SweepState& state, const SlurmView* slurm, double now_s) {
+  core::Json points = core::Json::array();
+  for (const PointRecord& point : state.points) {
+    const PointView view = view_point(folder, point, slurm, now_s);
+    core::Json axes = core::Json::object();
+    for (const auto& [key, value] : point.axes) axes[key] = to_json(value);
+    points.push_back({{"index", point.index}, {"name", point.name}, {"axes", axes}, {"repeat", point.repeat}, {"state", to_text(point.status)},
+                      {"message", point.message}, {"job", point.jobs.empty() ? core::Json(nullptr) : core::Json(point.jobs.back().id)},
+                      {"num_jobs", point.jobs.size()}, {"num_starts", view.spans.size()},
+                      {"last_step", view.last_step ? core::Json(*view.last_step) : core::Json(nullptr)},
+                      {"queue_wait_s", view.queue_wait_s ? core::Json(*view.queue_wait_s) : core::Json(nullptr)}, {"node_hours", view.node_hours}});
+  }
+  return {{"name", state.name}, {"counts", counts(state)}, {"points", points}};
+}
+
+}  // namespace lockstep::sweep

@@ -1,0 +1,47 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "sweep/run_outcome.h"
+#include "sweep/slurm.h"
+#include "sweep/sweep_state.h"
+
+namespace lockstep::sweep {
+
+/// What can be known of a point from one look at its jobs.
+struct PointView {
+  std::vector<JobSpan> spans{};          ///< Times its jobs had nodes, ends filled where only SLURM or the heartbeat knows them.
+  bool has_estimated_end = false;        ///< An end is the last heartbeat, or the present for a running job.
+  std::optional<double> queue_wait_s{};  ///< From the first submission to the first start.
+  double node_hours = 0;                 ///< Over all spans, failed ones included.
+  std::optional<int64_t> last_step{};
+};
+
+/// What SLURM says: the queue, and ended jobs of the points whose end nobody else knows.
+struct SlurmView {
+  std::map<std::string, QueueEntry> queue{};
+  std::map<std::string, std::vector<PastJob>> history{};
+};
+
+/// Brings the states of points up to date from the records of their runs (the truth), the lines of their job scripts, and SLURM (which
+/// explains what is missing). `slurm` is nullptr for sweeps that never used it.
+void refresh(const std::filesystem::path& folder, SweepState& state, const SlurmView* slurm, double now_s);
+
+/// Asks SLURM about the jobs of the sweep.
+SlurmView look_at_slurm(const std::filesystem::path& folder, const SweepState& state, const Slurm& slurm);
+
+PointView view_point(const std::filesystem::path& folder, const PointRecord& point, const SlurmView* slurm, double now_s);
+
+/// One line per point, and how many are in each state.
+std::string status_table(const std::filesystem::path& folder, const SweepState& state, const SlurmView* slurm, double now_s);
+core::Json status_json(const std::filesystem::path& folder, const SweepState& state, const SlurmView* slurm, double now_s);
+
+/// Points that `resume` starts again: everything that has neither finished nor a job, in the order of submission.
+std::vector<int64_t> resumable(const SweepState& state);
+
+}  // namespace lockstep::sweep

@@ -1,0 +1,94 @@
+#include "sweep/local.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <functional>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/process.h"
+#include "core/units.h"
+#include "sweep/run_outcome.h"
+#include "sweep/stop_wish.h"
+
+namespace lockstep::sweep {
+namespace fs = std::filesystem;
+namespace {
+using Clock = std::chrono::steady_clock;
+
+core::ProcessOptions point_process(const SweepState& state, const PointRecord& point, const fs::path& log) {
+  core::ProcessOptions options{.argv = {"/bin/sh", "-c", "exec >>\"$0\" 2>&1; exec \"$@\"", log.string(), state.program, "launch", "--nproc-per-node",
+                                        fmt::format("{}", point.nodes * point.ranks_per_node), "--"}};
+  options.argv.insert(options.argv.end(), point.arguments.begin(), point.arguments.end());
+  for (const auto& [name, value] : point.env) options.env_changes.emplace_back(name, value);
+  options.working_folder = state.working_folder;
+  return options;
+}
+
+void show_point(const SweepState& state, const PointRecord& point, const fs::path& folder, size_t at, size_t count, Clock::time_point start) {
+  const RunOutcome outcome = read_outcome(folder / point.run, now_unix_s());
+  const double elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
+  core::show_progress(fmt::format("{} {}/{}  {}  {}{}", state.name, at + 1, count, point.axes_text(), core::format_duration(elapsed_s),
+                                  outcome.last_step ? fmt::format("  step {}", *outcome.last_step) : ""));
+}
+
+/// Waits for the end, passing on what signals and the time limit ask for.
+core::ExitStatus watch(core::Process& process, const StopWish& wish, const PointRecord& point, const std::function<void()>& on_tick) {
+  constexpr std::chrono::milliseconds kTick{200};
+  const auto start = Clock::now();
+  int num_passed_on = 0;
+  bool is_past_limit = false;
+  for (;;) {
+    if (const auto status = process.wait_for(kTick)) return *status;
+    on_tick();
+    if (wish.count() > num_passed_on) {
+      process.send_signal(num_passed_on == 0 ? SIGTERM : SIGKILL);
+      ++num_passed_on;
+    }
+    const bool is_late = point.time_limit_s > 0 && Clock::now() - start > std::chrono::seconds(point.time_limit_s);
+    if (is_late && !is_past_limit) process.send_signal(SIGTERM);
+    is_past_limit = is_late;
+  }
+}
+
+/// What became of a point, from the exit code of its launcher and the record of its run.
+void note_end(const fs::path& folder, PointRecord& point, const core::ExitStatus& status) {
+  const int code = status.shell_code();
+  point.status = code == 0 ? PointStatus::kFinished : code == static_cast<int>(ExitCode::kRequeue) ? PointStatus::kStopped : PointStatus::kFailed;
+  const RunOutcome outcome = read_outcome(folder / point.run, now_unix_s());
+  point.message = code == 0 ? "" : outcome.message;
+  if (point.status == PointStatus::kFailed && point.message.empty()) point.message = fmt::format("{}; see {}", status.text(), point.jobs.back().log);
+}
+}  // namespace
+
+int run_local(const fs::path& folder, SweepState& state, const std::vector<int64_t>& indexes) {
+  const StopWish wish;
+  int worst = 0;
+  state.mode = "local";
+  for (size_t at = 0; at < indexes.size() && wish.count() == 0; ++at) {
+    PointRecord& point = state.point(indexes[at]);
+    const std::string log = fmt::format("logs/{:04}.out", point.index), job = fmt::format("local-{}", ::getpid());
+    point.jobs.push_back({.id = job, .submitted_s = now_unix_s(), .log = log});
+    point.status = PointStatus::kRunning;
+    write_state(folder, state);
+    append_event(folder / point.events, "start", job, std::nullopt);
+    const auto start = Clock::now();
+    core::Process process = core::Process::spawn(point_process(state, point, folder / log));
+    const core::ExitStatus status = watch(process, wish, point, [&] { show_point(state, point, folder, at, indexes.size(), start); });
+    append_event(folder / point.events, "end", job, status.shell_code());
+    note_end(folder, point, status);
+    write_state(folder, state);
+    core::end_progress();
+    core::log_info("sweep: {}/{} {}: {} after {}{}", at + 1, indexes.size(), point.axes_text(), to_text(point.status),
+                   core::format_duration(std::chrono::duration<double>(Clock::now() - start).count()),
+                   point.message.empty() ? "" : ": " + point.message);
+    if (point.status == PointStatus::kFailed) worst = std::max(worst, status.shell_code());
+  }
+  return wish.count() > 0 ? static_cast<int>(ExitCode::kRequeue) : worst;
+}
+
+}  // namespace lockstep::sweep

@@ -1,0 +1,66 @@
+#include "sweep/run_outcome.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "record/reader.h"
+
+namespace lockstep::sweep {
+namespace fs = std::filesystem;
+
+double now_unix_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+RunOutcome read_outcome(const fs::path& run_folder, double now_s) {
+  if (!fs::exists(run_folder / "status.json")) return {};
+  RunOutcome outcome;
+  record::StatusRead status;
+  try {
+    status = record::read_status(run_folder);
+  } catch (const Error& error) {
+    return {.status = PointStatus::kDied, .message = error.what()};
+  }
+  outcome.message = status.message;
+  outcome.last_step = status.last_step;
+  outcome.heartbeat_s = status.heartbeat_s;
+  if (status.state == "finished") outcome.status = PointStatus::kFinished;
+  else if (status.state == "stopped") outcome.status = PointStatus::kStopped;
+  else if (status.state == "failed") outcome.status = PointStatus::kFailed;
+  else outcome.status = status.is_dead(now_s) ? PointStatus::kDied : PointStatus::kRunning;
+  return outcome;
+}
+
+std::vector<JobSpan> read_spans(const fs::path& events_file) {
+  std::vector<JobSpan> spans;
+  if (!fs::exists(events_file)) return spans;
+  for (const core::Json& line : record::read_json_lines(events_file).lines) {
+    try {
+      const std::string event = line.at("event"), job = line.at("job");
+      const int restart = line.at("restart");
+      const double time_s = line.at("time_s");
+      if (event == "start") {
+        spans.push_back({.job = job, .restart = restart, .start_s = time_s, .nodes = line.at("nodes")});
+      } else if (event == "end" && !spans.empty() && spans.back().job == job && spans.back().restart == restart) {
+        spans.back().end_s = time_s;
+        if (!line.at("exit_code").is_null()) spans.back().exit_code = line.at("exit_code").get<int>();
+      }
+    } catch (const core::Json::exception&) {
+      continue;  // a line of another kind
+    }
+  }
+  return spans;
+}
+
+void append_event(const fs::path& events_file, const std::string& event, const std::string& job, std::optional<int> exit_code) {
+  const core::Json line = {{"event", event}, {"job", job}, {"restart", 0}, {"time_s", static_cast<int64_t>(now_unix_s())}, {"nodes", "local"},
+                           {"exit_code", exit_code ? core::Json(*exit_code) : core::Json(nullptr)}};
+  const std::string text = line.dump() + "\n";
+  const core::Fd file(::open(events_file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.valid() || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) core::throw_errno("cannot write", events_file);
+}
+
+}  // namespace lockstep::sweep

@@ -1,0 +1,37 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sweep/sweep_state.h"
+
+namespace lockstep::sweep {
+
+/// What the record of a run says of its end.
+struct RunOutcome {
+  PointStatus status = PointStatus::kPlanned;  ///< kPlanned: there is no record.
+  std::string message{};
+  std::optional<int64_t> last_step{};
+  std::optional<double> started_s{}, heartbeat_s{};
+};
+/// Reads status.json. A run that says "running" counts as kRunning while its heartbeat is fresh, else as kDied.
+RunOutcome read_outcome(const std::filesystem::path& run_folder, double now_s);
+
+/// One time a point's job had its nodes, from the lines that job scripts write.
+struct JobSpan {
+  std::string job{};
+  int restart = 0;
+  double start_s = 0;
+  std::optional<double> end_s{};
+  std::optional<int> exit_code{};
+  std::string nodes{};
+};
+/// The spans of a point, in order; none when no job has begun. Lines cut by a crash are skipped.
+std::vector<JobSpan> read_spans(const std::filesystem::path& events_file);
+/// Appends one line as the job scripts do.
+void append_event(const std::filesystem::path& events_file, const std::string& event, const std::string& job, std::optional<int> exit_code);
+
+double now_unix_s();
+
+}  // namespace lockstep::sweep

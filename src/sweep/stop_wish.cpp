@@ -1,0 +1,28 @@
+#include "sweep/stop_wish.h"
+
+#include <csignal>
+
+namespace lockstep::sweep {
+namespace {
+volatile std::sig_atomic_t num_signals = 0;  // written by the handler, so it cannot be a member
+
+void note_signal(int) { num_signals = num_signals + 1; }
+
+void set_handler(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+}  // namespace
+
+StopWish::StopWish() {
+  num_signals = 0;
+  set_handler(note_signal);
+}
+
+StopWish::~StopWish() { set_handler(SIG_DFL); }
+
+int StopWish::count() const { return num_signals; }
+
+}  // namespace lockstep::sweep
