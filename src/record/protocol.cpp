@@ -1,0 +1,205 @@
+#include "record/protocol.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <set>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "record/series_outliers.h"
+#include "record/statistics.h"
+
+namespace lockstep::record {
+namespace {
+
+struct Named {
+  Protocol protocol;
+  std::string_view name;
+};
+constexpr Named kNames[] = {{Protocol::kLockstep, "lockstep"},
+                            {Protocol::kClap, "clap"},
+                            {Protocol::kNemotron, "nemotron"},
+                            {Protocol::kEpicureVision, "epicure-vision"},
+                            {Protocol::kEpicureLanguage, "epicure-language"}};
+constexpr Protocol kAll[] = {Protocol::kLockstep, Protocol::kClap, Protocol::kNemotron, Protocol::kEpicureVision, Protocol::kEpicureLanguage};
+
+double at_or_nan(const std::vector<double>& column, size_t row) { return row < column.size() ? column[row] : std::nan(""); }
+
+bool is_positive(double value) { return std::isfinite(value) && value > 0; }
+
+/// Rows with a step time, in order.
+std::vector<size_t> timed_rows(const StepColumns& steps) {
+  std::vector<size_t> rows;
+  for (size_t row = 0; row < steps.size(); ++row)
+    if (is_positive(at_or_nan(steps.step_ms, row))) rows.push_back(row);
+  return rows;
+}
+
+std::vector<double> step_times(const StepColumns& steps, std::span<const size_t> rows) {
+  std::vector<double> times;
+  times.reserve(rows.size());
+  for (const size_t row : rows) times.push_back(steps.step_ms[row]);
+  return times;
+}
+
+/// Median of a column over the rows where it is known.
+std::optional<double> median_of(const std::vector<double>& column, std::span<const size_t> rows) {
+  std::vector<double> values;
+  for (const size_t row : rows)
+    if (const double value = at_or_nan(column, row); is_positive(value)) values.push_back(value);
+  if (values.empty()) return std::nullopt;
+  return median(values);
+}
+
+/// Samples and tokens of a step over its time.
+void set_rates(const StepColumns& steps, std::span<const size_t> rows, ProtocolResult& result) {
+  if (const auto samples = median_of(steps.samples, rows)) result.samples_per_s = 1000 * *samples / *result.step_ms;
+  if (const auto tokens = median_of(steps.tokens, rows)) result.tokens_per_s = 1000 * *tokens / *result.step_ms;
+}
+
+void apply_lockstep(const StepColumns& steps, const std::vector<size_t>& rows, const SeriesOptions& options, ProtocolResult& result) {
+  const SeriesSummary summary = summarise_series(step_times(steps, rows), options);
+  const auto used = std::span(rows).subspan(summary.num_warmup_steps);
+  result.step_ms = summary.median_ms;
+  result.elbow = summary.elbow;
+  result.num_rows = used.size();
+  set_rates(steps, used, result);
+  result.sentence = fmt::format("median of {} steps after a warm-up of {}", summary.num_measured_steps, summary.num_warmup_steps);
+}
+
+/// The program's own rate of a row, or samples over time where it printed none.
+double rate_of(const StepColumns& steps, size_t row) {
+  const double logged = at_or_nan(steps.logged_samples_per_s, row);
+  return is_positive(logged) ? logged : 1000 * at_or_nan(steps.samples, row) / steps.step_ms[row];
+}
+
+void apply_clap(const StepColumns& steps, ProtocolResult& result) {
+  std::vector<double> rates;
+  std::vector<size_t> rows;
+  bool is_logged = true;
+  for (size_t row = 0; row < steps.size(); ++row) {
+    const double rate = is_positive(at_or_nan(steps.step_ms, row)) || is_positive(at_or_nan(steps.logged_samples_per_s, row)) ? rate_of(steps, row) : 0;
+    if (!is_positive(rate)) continue;
+    rates.push_back(rate);
+    rows.push_back(row);
+    is_logged = is_logged && is_positive(at_or_nan(steps.logged_samples_per_s, row));
+  }
+  if (rates.size() < 2) {
+    result.sentence = "needs at least two log lines with a rate";
+    return;
+  }
+  const auto used = std::span(rates).subspan(1);
+  result.samples_per_s = mean(used);
+  result.num_rows = used.size();
+  if (const auto samples = median_of(steps.samples, rows)) result.step_ms = 1000 * *samples / *result.samples_per_s;
+  result.sentence = fmt::format(
+      "arithmetic mean of the {} rates of {} log lines, the first line left out (the source names its log parser but not how it averages; a mean of "
+      "rates overstates throughput)",
+      is_logged ? "printed" : "computed", used.size());
+}
+
+void apply_nemotron(const StepColumns& steps, const std::vector<size_t>& rows, ProtocolResult& result) {
+  const size_t last = rows.back();
+  result.step_ms = steps.step_ms[last];
+  result.num_rows = 1;
+  set_rates(steps, std::span(&last, 1), result);
+  result.sentence = fmt::format("time of the last logged step ({}), as the recipe does because the first ones fluctuate; one sample, no spread", steps.step[last]);
+}
+
+void apply_epicure_vision(const StepColumns& steps, const std::vector<size_t>& rows, ProtocolResult& result) {
+  constexpr size_t kEpoch = 4, kEpochs = 5;
+  std::set<int32_t> epochs;
+  for (const size_t row : rows)
+    if (row < steps.epoch.size() && steps.epoch[row] >= 0) epochs.insert(steps.epoch[row]);
+  if (epochs.size() < kEpoch) {
+    result.sentence = fmt::format("needs the fourth of five epochs, the run has {}", epochs.size());
+    return;
+  }
+  const int32_t epoch = *std::next(epochs.begin(), kEpoch - 1);
+  std::vector<size_t> used;
+  double total_ms = 0;
+  for (const size_t row : rows) {
+    if (row >= steps.epoch.size() || steps.epoch[row] != epoch) continue;
+    used.push_back(row);
+    total_ms += steps.step_ms[row] * (row < steps.num_steps.size() ? steps.num_steps[row] : 1);
+  }
+  if (used.size() < 3) {
+    result.sentence = fmt::format("needs three batches in the fourth epoch, it has {}", used.size());
+    return;
+  }
+  used.erase(used.begin());
+  used.pop_back();
+  std::vector<double> times = step_times(steps, used), rates;
+  for (const size_t row : used)
+    if (const double rate = 1000 * at_or_nan(steps.samples, row) / steps.step_ms[row]; is_positive(rate)) rates.push_back(rate);
+  std::sort(times.begin(), times.end());
+  result.step_ms = percentile_of_sorted(times, 50);
+  result.elbow = find_elbow(times);
+  result.epoch_train_s = total_ms / 1000;
+  result.num_rows = used.size();
+  if (!rates.empty()) result.samples_per_s = median(rates);
+  result.sentence = fmt::format("median over {} batches of the fourth epoch{}, its first and last batch dropped; the elbow lies at {:.0f} %{}", used.size(),
+                                epochs.size() < kEpochs ? fmt::format(" (the source runs five, this run {})", epochs.size()) : "", 100 * *result.elbow,
+                                *result.elbow < 0.5 ? ", so the median itself is slowed down" : "");
+}
+
+void apply_epicure_language(const StepColumns& steps, const std::vector<size_t>& rows, const SeriesOptions& options, ProtocolResult& result) {
+  const SeriesSummary summary = summarise_series(step_times(steps, rows), options);
+  const auto stable = std::span(rows).subspan(summary.num_warmup_steps);
+  result.tflops_per_device = median_of(steps.logged_tflops_per_device, stable);
+  if (!result.tflops_per_device) {
+    result.sentence = "needs TFLOP/s per GPU in the log (Megatron prints them with --log-throughput)";
+    return;
+  }
+  result.step_ms = summary.median_ms;
+  result.num_rows = stable.size();
+  set_rates(steps, stable, result);
+  result.sentence = fmt::format(
+      "median of the TFLOP/s per GPU that the program logged in {} steps, once the throughput had become stable ({} left out); how it counts FLOPs is its own",
+      stable.size(), summary.num_warmup_steps);
+}
+
+}  // namespace
+
+std::string_view protocol_name(Protocol protocol) {
+  const auto found = std::find_if(std::begin(kNames), std::end(kNames), [&](const Named& entry) { return entry.protocol == protocol; });
+  LOCKSTEP_CHECK(found != std::end(kNames), "protocol={}", static_cast<int>(protocol));
+  return found->name;
+}
+
+Protocol parse_protocol(std::string_view name) {
+  std::vector<std::string> known;
+  for (const Named& entry : kNames) {
+    if (entry.name == name) return entry.protocol;
+    known.emplace_back(entry.name);
+  }
+  throw UsageError(fmt::format("unknown protocol '{}', expected {}", name, core::join_or(known)));
+}
+
+std::span<const Protocol> all_protocols() { return kAll; }
+
+ProtocolResult apply_protocol(Protocol protocol, const StepColumns& steps, const SeriesOptions& options) {
+  ProtocolResult result{.protocol = protocol};
+  if (protocol == Protocol::kClap) {  // rates are enough
+    apply_clap(steps, result);
+    return result;
+  }
+  const std::vector<size_t> rows = timed_rows(steps);
+  if (rows.empty()) {
+    result.sentence = "needs step times, the record has none";
+    return result;
+  }
+  switch (protocol) {
+    case Protocol::kLockstep: apply_lockstep(steps, rows, options, result); break;
+    case Protocol::kNemotron: apply_nemotron(steps, rows, result); break;
+    case Protocol::kEpicureVision: apply_epicure_vision(steps, rows, result); break;
+    case Protocol::kEpicureLanguage: apply_epicure_language(steps, rows, options, result); break;
+    case Protocol::kClap: break;
+  }
+  return result;
+}
+
+}  // namespace lockstep::record
