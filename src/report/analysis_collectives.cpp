@@ -13,7 +13,7 @@ namespace {
 constexpr double kImpossibleGbytesPerS = 8000;
 
 struct Total {
-  double count = 0, time_ms = 0;
+  double count = 0, time_ms = 0, blocked_ms = 0;
 };
 
 std::string plain_kind(std::string kind) {
@@ -42,6 +42,7 @@ std::vector<CollectiveRow> collective_rows(const Point& point, const std::vector
       Total& total = totals[{one.axis, one.kind, one.group_size, one.bytes}];
       total.count += static_cast<double>(one.count);
       total.time_ms += one.time_ms;
+      total.blocked_ms += one.blocked_ms;
     }
   }
   std::vector<CollectiveRow> rows;
@@ -51,6 +52,7 @@ std::vector<CollectiveRow> collective_rows(const Point& point, const std::vector
     std::tie(row.axis, row.kind, row.group_size, row.bytes) = key;
     row.calls_per_step = total.count / steps;
     row.time_ms = total.time_ms / total.count;
+    row.blocked_ms = total.blocked_ms / total.count;
     row.algbw_gbytes_per_s = row.time_ms > 0 ? row.bytes / row.time_ms / 1e6 : NAN;
     row.busbw_gbytes_per_s = row.algbw_gbytes_per_s * bus_factor(row.kind, row.group_size).value_or(NAN);
     if (row.busbw_gbytes_per_s > kImpossibleGbytesPerS)

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "record/protocol.h"
+
 namespace lockstep::report {
 
 /// What the user may say about an analysis; every default is printed in the method text.
@@ -17,7 +19,7 @@ struct AnalysisOptions {
   double budget_samples = 1e9, budget_tokens = 1e12;  ///< For days and node-hours of a budget.
   std::optional<double> price_per_node_hour{};
   bool keeps_steps = false;              ///< Measured step times stay in the summaries (comparisons of single runs need them).
-  std::vector<std::string> protocols{};  ///< Named estimators shown beside ours.
+  std::vector<record::Protocol> protocols{};  ///< Named estimators shown beside ours.
 };
 
 }  // namespace lockstep::report

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "record/statistics.h"
-#include "report/analysis_protocols.h"
 
 namespace lockstep::report {
 namespace {
@@ -214,6 +213,7 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.collectives = run.collectives;
   summary.startup = run.startup;
   summary.results = run.results;
+  summary.missing = record::missing_facts(run);
   return summary;
 }
 
@@ -258,7 +258,8 @@ RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& opti
   std::vector<double> intervals;
   for (const size_t row : rows.index) intervals.push_back(num_steps_of(run.steps, row));
   summary.steps_per_row = record::median(intervals);
-  summary.series = record::summarise_series(rows.step_ms, series_options(rows, summary.steps_per_row, options));
+  const record::SeriesOptions series = series_options(rows, summary.steps_per_row, options);
+  summary.series = record::summarise_series(rows.step_ms, series);
   const size_t first = std::min(summary.series->num_warmup_steps, rows.index.size() - 1);
   const std::span<const size_t> measured = std::span(rows.index).subspan(first);
   fill_work(run, measured, summary);
@@ -274,7 +275,7 @@ RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& opti
   const int64_t first_step = measured.front() < run.steps.step.size() ? run.steps.step[measured.front()] : 0;
   summary.ranks = rank_shares(run, first_step, summary.num_rank_intervals);
   summary.energy = energy_use(run, summary.samples_per_step, summary.series->mean_ms / 1e3);
-  summary.protocols = protocol_numbers(run, options);
+  for (const record::Protocol protocol : options.protocols) summary.protocols.push_back(record::apply_protocol(protocol, run.steps, series));
   return summary;
 }
 

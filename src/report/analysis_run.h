@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "record/meta.h"
+#include "record/protocol.h"
 #include "record/run_data.h"
 #include "record/series.h"
 #include "report/analysis_options.h"
@@ -23,9 +25,11 @@ struct EpochTimes {
 struct RankShare {
   int rank = 0;
   std::string host{};
-  double step_ms = 0, data_wait_ms = 0;  ///< Means per step.
-  double excess = 0;                     ///< Own mean step time over the median of all ranks, minus 1.
-  double slowest_share = 0;              ///< Of the intervals in which this rank was the slowest.
+  double step_ms = 0;                    ///< Means per step.
+  double data_wait_ms = 0, compute_ms = 0, comm_wait_ms = 0;  ///< NaN: unknown.
+  double work_ms = 0;                    ///< Computing and waiting for data, which no other rank can delay; the whole step where unknown.
+  double excess = 0;                     ///< Work above the median rank's, as a share of the step.
+  double slowest_share = 0;              ///< Of the intervals in which this rank had the most work.
 };
 
 struct LossPoint {
@@ -39,12 +43,6 @@ struct EnergyUse {
   std::string scope{};  ///< Meters that were added up: "nvml, rapl-package".
 };
 
-/// What another program's (or seed's) way of measuring says of this run.
-struct ProtocolNumber {
-  std::string protocol{}, sentence{};
-  double step_ms = 0, samples_per_s = 0, tflops_per_device = 0;  ///< NaN where it gives none.
-};
-
 /// A run without its raw columns: what points, tables and charts need, of bounded size whatever the number of steps.
 struct RunSummary {
   std::string name{};
@@ -56,6 +54,7 @@ struct RunSummary {
   int num_attempts = 1;
   int64_t num_rejected_lines = 0;
   std::vector<std::string> problems{};
+  std::vector<record::MissingFact> missing{};
   std::map<std::string, std::string> software{};
 
   std::optional<record::SeriesSummary> series{};  ///< Absent: `unusable` says why there is no step time.
@@ -81,7 +80,7 @@ struct RunSummary {
   std::vector<record::ResultRecord> results{};
   std::optional<EnergyUse> energy{};
   std::map<std::string, double> network_bytes_per_step{};  ///< Received and sent, by interface, mean over hosts.
-  std::vector<ProtocolNumber> protocols{};
+  std::vector<record::ProtocolResult> protocols{};  ///< What the estimators asked for say.
 };
 
 /// Summarises one run; never throws for what is in it: a run without usable steps says so in `unusable`.

@@ -22,6 +22,17 @@ std::string meter_kind(const std::string& meter) {
   return has_number ? meter.substr(0, dash) : meter;
 }
 
+double value_of(const std::vector<double>& values, size_t rank) { return rank < values.size() ? values[rank] : NAN; }
+
+/// What a rank does by itself; its whole step where the record does not tell the parts.
+std::vector<double> work_of(const record::RankTimesRecord& record) {
+  if (record.compute_ms.size() != record.step_ms.size()) return record.step_ms;
+  std::vector<double> work = record.compute_ms;
+  for (size_t rank = 0; rank < work.size(); ++rank)
+    if (const double wait = value_of(record.data_wait_ms, rank); std::isfinite(wait)) work[rank] += wait;
+  return work;
+}
+
 struct EpochSpan {
   size_t first = 0, last = 0;
   double samples = 0;
@@ -92,36 +103,39 @@ std::vector<EpochTimes> epoch_times(const record::RunData& run) {
 
 std::vector<RankShare> rank_shares(const record::RunData& run, int64_t first_step, size_t& num_intervals) {
   std::vector<RankShare> ranks;
-  std::vector<double> steps;
+  double total = 0;
   num_intervals = 0;
   for (const record::RankTimesRecord& record : run.rank_times) {
     if (record.step < first_step || record.step_ms.size() < 2) continue;
     if (ranks.empty()) ranks.resize(record.step_ms.size());
     if (record.step_ms.size() != ranks.size()) continue;  // another attempt at another size
-    if (!std::all_of(record.step_ms.begin(), record.step_ms.end(), [](double ms) { return std::isfinite(ms) && ms > 0; })) continue;
+    const std::vector<double> work = work_of(record);
+    if (!std::all_of(work.begin(), work.end(), [](double ms) { return std::isfinite(ms) && ms >= 0; })) continue;
     const double count = static_cast<double>(std::max<int64_t>(1, record.num_steps));
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       ranks[rank].step_ms += record.step_ms[rank] * count;
-      if (rank < record.data_wait_ms.size()) ranks[rank].data_wait_ms += record.data_wait_ms[rank] * count;
+      ranks[rank].data_wait_ms += value_of(record.data_wait_ms, rank) * count;
+      ranks[rank].compute_ms += value_of(record.compute_ms, rank) * count;
+      ranks[rank].comm_wait_ms += value_of(record.comm_wait_ms, rank) * count;
+      ranks[rank].work_ms += work[rank] * count;
       if (rank < record.hosts.size()) ranks[rank].host = record.hosts[rank];
     }
-    ranks[static_cast<size_t>(std::max_element(record.step_ms.begin(), record.step_ms.end()) - record.step_ms.begin())].slowest_share += 1;
-    steps.push_back(count);
+    ranks[static_cast<size_t>(std::max_element(work.begin(), work.end()) - work.begin())].slowest_share += 1;
+    total += count;
     ++num_intervals;
   }
   if (num_intervals == 0) return {};
-  double total = 0;
-  for (const double count : steps) total += count;
-  std::vector<double> means;
+  std::vector<double> works, steps;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    ranks[rank].rank = static_cast<int>(rank);
-    ranks[rank].step_ms /= total;
-    ranks[rank].data_wait_ms /= total;
-    ranks[rank].slowest_share /= static_cast<double>(num_intervals);
-    means.push_back(ranks[rank].step_ms);
+    RankShare& share = ranks[rank];
+    share.rank = static_cast<int>(rank);
+    for (double* sum : {&share.step_ms, &share.data_wait_ms, &share.compute_ms, &share.comm_wait_ms, &share.work_ms}) *sum /= total;
+    share.slowest_share /= static_cast<double>(num_intervals);
+    works.push_back(share.work_ms);
+    steps.push_back(share.step_ms);
   }
-  const double middle = record::median(means);
-  for (RankShare& rank : ranks) rank.excess = rank.step_ms / middle - 1;
+  const double middle = record::median(works), step = record::median(steps);
+  for (RankShare& share : ranks) share.excess = (share.work_ms - middle) / step;
   return ranks;
 }
 

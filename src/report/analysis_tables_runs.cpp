@@ -83,43 +83,44 @@ Table distribution_table(const Curve& curve, const std::vector<RunSummary>& runs
 Table collective_table(const Curve& curve, const std::vector<RunSummary>& runs) {
   Table table{.id = "collectives-" + curve.id, .title = "Collectives: " + curve.name,
               .caption = "algbw = bytes / time of a call; busbw = algbw x 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all (bytes counted over the "
-                         "full array), 1 for the rest. Both in GB/s (10^9); link rates are in Gbit/s. Times are those a rank sees and include waiting for the slowest rank."};
+                         "full array), 1 for the rest. Both in GB/s (10^9); link rates are in Gbit/s. The time runs from the call to the end of its wait: work that ran meanwhile and waiting for the slowest "
+                         "rank are in it, so bandwidths are lower bounds. Blocked: what the host could not use for anything else."};
   table.columns = {size_column(curve), text_column("collective", "kind"), text_column("axis", "axis"), column("ranks", "group_size"), column("bytes", "bytes"), column("calls per step", "calls_per_step"),
-                   column("time (ms)", "time_ms"), column("algbw (GB/s)", "algbw_gbytes_per_s"), column("busbw (GB/s)", "busbw_gbytes_per_s")};
+                   column("time (ms)", "time_ms"), column("blocked (ms)", "blocked_ms"), column("algbw (GB/s)", "algbw_gbytes_per_s"), column("busbw (GB/s)", "busbw_gbytes_per_s")};
   for (const Point& point : curve.points)
     for (const CollectiveRow& row : collective_rows(point, runs)) {
       Cell bus = figure_cell(row.busbw_gbytes_per_s, 3);
       bus.note = row.doubt;
       table.rows.push_back({size_cell(point), text_cell(row.kind), text_cell(row.axis), count_cell(row.group_size), fixed_cell(row.bytes, 0), figure_cell(row.calls_per_step, 3),
-                            figure_cell(row.time_ms), figure_cell(row.algbw_gbytes_per_s, 3), bus});
+                            figure_cell(row.time_ms), figure_cell(row.blocked_ms, 3), figure_cell(row.algbw_gbytes_per_s, 3), bus});
     }
   return table;
 }
 
 Table straggler_table(const Curve& curve, const std::vector<RunSummary>& runs) {
   Table table{.id = "stragglers-" + curve.id, .title = "Slowest ranks: " + curve.name, .caption = {}};
-  table.caption = fmt::format("Means per step and rank over the measured intervals; above = own mean over the median of all ranks. In synchronous training all ranks wait for the "
-                              "slowest, so small differences matter. At most {} ranks of a run are shown, slowest first.", kMaxRanksShown);
-  table.columns = {size_column(curve), text_column("run", "run"), column("rank", "rank"), text_column("host", "host"), column("step (ms)", "step_ms"), column("data wait (ms)", "data_wait_ms"),
-                   column("above (%)", "excess_pct"), column("slowest in (%)", "slowest_pct"), column("intervals", "intervals")};
+  table.caption = fmt::format("Means per step and rank over the measured intervals. Own work = computing and waiting for data, which no other rank can delay (the whole step where ranks recorded "
+                              "no parts); above = own work over the median rank's, as a share of the step. The slowest rank waits least for the others. At most {} ranks of a run are shown, slowest first.", kMaxRanksShown);
+  table.columns = {size_column(curve), text_column("run", "run"), column("rank", "rank"), text_column("host", "host"), column("step (ms)", "step_ms"), column("own work (ms)", "work_ms"), column("compute (ms)", "compute_ms"),
+                   column("data wait (ms)", "data_wait_ms"), column("comm. wait (ms)", "comm_wait_ms"), column("above (%)", "excess_pct"), column("slowest in (%)", "slowest_pct"), column("intervals", "intervals")};
   for (const Point& point : curve.points)
     for (const size_t index : point.runs) {
       std::vector<RankShare> ranks = runs[index].ranks;
-      std::stable_sort(ranks.begin(), ranks.end(), [](const RankShare& a, const RankShare& b) { return a.step_ms > b.step_ms; });
+      std::stable_sort(ranks.begin(), ranks.end(), [](const RankShare& a, const RankShare& b) { return a.work_ms > b.work_ms; });
       if (ranks.size() > kMaxRanksShown) {
         table.notes.push_back(fmt::format("{}: {} faster ranks are not shown", runs[index].name, ranks.size() - kMaxRanksShown));
         ranks.resize(kMaxRanksShown);
       }
       for (const RankShare& rank : ranks)
-        table.rows.push_back({size_cell(point), text_cell(runs[index].name), count_cell(rank.rank), text_cell(rank.host), figure_cell(rank.step_ms), figure_cell(rank.data_wait_ms, 3),
-                              fixed_cell(100 * rank.excess, 2), fixed_cell(100 * rank.slowest_share, 1), count_cell(static_cast<int64_t>(runs[index].num_rank_intervals))});
+        table.rows.push_back({size_cell(point), text_cell(runs[index].name), count_cell(rank.rank), text_cell(rank.host), figure_cell(rank.step_ms), figure_cell(rank.work_ms), figure_cell(rank.compute_ms), figure_cell(rank.data_wait_ms, 3),
+                              figure_cell(rank.comm_wait_ms, 3), fixed_cell(100 * rank.excess, 2), fixed_cell(100 * rank.slowest_share, 1), count_cell(static_cast<int64_t>(runs[index].num_rank_intervals))});
     }
   return table;
 }
 
 Table host_table(const Curve& curve, const std::vector<RunSummary>& runs) {
   Table table{.id = "hosts-" + curve.id, .title = "Hosts over all runs: " + curve.name,
-              .caption = "Mean over a host's ranks of the step time above the median rank of the same run; a host that is slow in several runs is a host to exclude."};
+              .caption = "Mean over a host's ranks of the own work above the median rank of the same run, as a share of the step; a host that is slow in several runs is a host to exclude."};
   table.columns = {text_column("host", "host"), column("runs", "runs"), column("ranks", "ranks"), column("above (%)", "excess_pct"), column("slowest in (%)", "slowest_pct")};
   struct Host {
     std::set<size_t> runs;
@@ -179,14 +180,15 @@ Table startup_table(const Curve& curve, const std::vector<RunSummary>& runs) {
 Table protocol_table(const Curve& curve, const std::vector<RunSummary>& runs) {
   Table table{.id = "protocols-" + curve.id, .title = "Other ways of measuring: " + curve.name,
               .caption = "What named estimators of published benchmarks say of the same runs, beside ours; the difference is theirs over ours, minus 1."};
-  table.columns = {size_column(curve), text_column("run", "run"), text_column("protocol", "protocol"), column("step (ms)", "step_ms"), column("rate (per s)", "rate_per_s"), column("TFLOP/s per device", "tflops_per_device"),
+  table.columns = {size_column(curve), text_column("run", "run"), text_column("protocol", "protocol"), column("step (ms)", "step_ms"), column("samples/s", "samples_per_s"), column("tokens/s", "tokens_per_s"), column("TFLOP/s per device", "tflops_per_device"),
                    column("our step (ms)", "our_step_ms"), column("difference (%)", "difference_pct"), text_column("what it does", "sentence")};
   for (const Point& point : curve.points)
     for (const size_t index : point.runs)
-      for (const ProtocolNumber& number : runs[index].protocols) {
+      for (const record::ProtocolResult& number : runs[index].protocols) {
         const double ours = runs[index].series->median_ms;
-        table.rows.push_back({size_cell(point), text_cell(runs[index].name), text_cell(number.protocol), figure_cell(number.step_ms), figure_cell(number.samples_per_s), figure_cell(number.tflops_per_device),
-                              figure_cell(ours), fixed_cell(100 * (number.step_ms / ours - 1), 2), text_cell(number.sentence)});
+        const auto cell = [](const std::optional<double>& value) { return value ? figure_cell(*value) : Cell{}; };
+        table.rows.push_back({size_cell(point), text_cell(runs[index].name), text_cell(std::string(record::protocol_name(number.protocol))), cell(number.step_ms), cell(number.samples_per_s), cell(number.tokens_per_s),
+                              cell(number.tflops_per_device), figure_cell(ours), number.step_ms ? fixed_cell(100 * (*number.step_ms / ours - 1), 2) : Cell{}, text_cell(number.sentence)});
       }
   return table;
 }

@@ -34,7 +34,7 @@ report::AnalysisOptions analysis_options(const ReportOptions& options) {
   analysis.budget_samples = options.budget_samples;
   analysis.budget_tokens = options.budget_tokens;
   analysis.price_per_node_hour = options.price_per_node_hour;
-  analysis.protocols = options.protocols;
+  for (const std::string& name : options.protocols) analysis.protocols.push_back(record::parse_protocol(name));
   return analysis;
 }
 
