@@ -63,6 +63,20 @@ struct CollectiveTotal {
   double blocked_ms = 0;  ///< Of that, what the host was blocked for; NaN: unknown.
 };
 
+/// One measured size of a collective benchmark (nccl-tests, `bench collective`).
+struct CollectivePoint {
+  std::string kind{};               ///< "all_reduce"; empty: the source does not tell.
+  std::string type{}, operation{};  ///< "float", "sum"; empty where there is none.
+  int64_t root = -1;                ///< -1: every rank, or none.
+  int num_ranks = 0;                ///< 0: unknown.
+  double bytes = 0;                 ///< As the tool counts them (S of docs/metrics.md).
+  int64_t count = 0;                ///< Elements.
+  bool is_in_place = false;
+  double time_us = 0;
+  double algbw_gbytes_per_s = 0, busbw_gbytes_per_s = 0;  ///< From bytes and time, not from the printed two digits.
+  std::optional<int64_t> num_wrong{};                     ///< Absent: not checked.
+};
+
 /// One run as reports, sweeps and calibrations see it, whatever program wrote it.
 struct RunData {
   std::string name{};              ///< Folder or file name, made unique by the caller where needed.
@@ -77,6 +91,7 @@ struct RunData {
   StepColumns steps{};
   std::vector<RankTimesRecord> rank_times{};
   std::vector<CollectiveTotal> collectives{};
+  std::vector<CollectivePoint> collective_points{};  ///< Of a benchmark of collectives instead of steps.
   std::vector<SystemInterval> system{};
   std::vector<StartupTimes> startup{};
   std::vector<ResultRecord> results{};

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "record/line_reader.h"
+#include "record/step_columns.h"
 
 namespace lockstep::record {
 namespace {
@@ -124,19 +125,6 @@ void set_field(StepColumns& columns, std::string_view key, const element& value,
   }
 }
 
-template <typename Visit>
-void for_each_column(StepColumns& columns, const Visit& visit) {
-  visit(columns.step), visit(columns.num_steps), visit(columns.epoch), visit(columns.attempt);
-  for (auto* column : {&columns.step_ms, &columns.data_wait_ms, &columns.samples, &columns.tokens, &columns.loss, &columns.samples_seen, &columns.time_s,
-                       &columns.logged_samples_per_s, &columns.logged_tflops_per_device})
-    visit(*column);
-  for (auto& [phase, column] : columns.phases_ms) visit(column);
-}
-
-void drop_row(StepColumns& columns) {
-  for_each_column(columns, [](auto& column) { column.pop_back(); });
-}
-
 void tell_oddities(const StepOddities& odd, RunData& run) {
   if (odd.num_skipped > 0)
     run.problems.push_back(fmt::format("{} steps were skipped because their gradients were not finite (the first is step {})", odd.num_skipped,
@@ -167,45 +155,6 @@ void put_amounts(std::map<std::string, double>& amounts, const element& value) {
 
 }  // namespace
 
-void add_row(StepColumns& columns, int64_t step) {
-  for_each_column(columns, [](auto& column) {
-    using Value = typename std::remove_reference_t<decltype(column)>::value_type;
-    if constexpr (std::is_floating_point_v<Value>) column.push_back(std::numeric_limits<Value>::quiet_NaN());
-    else column.push_back(0);
-  });
-  columns.step.back() = step;
-  columns.num_steps.back() = 1;
-  columns.epoch.back() = -1;
-  columns.attempt.back() = 1;
-}
-
-void set_phase(StepColumns& columns, std::string_view phase, float value) {
-  std::vector<float>& column = columns.phases_ms[std::string(phase)];
-  if (column.empty()) column.assign(columns.size(), std::numeric_limits<float>::quiet_NaN());
-  column.back() = value;
-}
-
-int64_t keep_last_attempts(StepColumns& columns) {
-  const size_t num_rows = columns.size();
-  bool is_ascending = true;
-  for (size_t row = 1; row < num_rows && is_ascending; ++row) is_ascending = columns.step[row] > columns.step[row - 1];
-  if (is_ascending) return 0;
-  std::vector<size_t> order(num_rows);
-  for (size_t row = 0; row < num_rows; ++row) order[row] = row;
-  const auto key = [&](size_t row) { return std::tuple(columns.step[row], columns.attempt[row]); };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
-  std::vector<size_t> kept;
-  for (size_t at = 0; at < num_rows; ++at)
-    if (at + 1 == num_rows || columns.step[order[at]] != columns.step[order[at + 1]]) kept.push_back(order[at]);
-  for_each_column(columns, [&](auto& column) {
-    std::remove_reference_t<decltype(column)> gathered;
-    gathered.reserve(kept.size());
-    for (const size_t row : kept) gathered.push_back(column[row]);
-    column = std::move(gathered);
-  });
-  return static_cast<int64_t>(num_rows - kept.size());
-}
-
 void load_steps(const fs::path& folder, RunData& run) {
   StepOddities odd;
   StepColumns& columns = run.steps;
@@ -215,7 +164,7 @@ void load_steps(const fs::path& folder, RunData& run) {
     add_row(columns, step);
     for (const auto field : row) set_field(columns, field.key, field.value, odd);
     if (columns.step_ms.back() > 0) return true;
-    drop_row(columns);
+    drop_last_row(columns);
     return false;
   });
   tell_oddities(odd, run);

@@ -1,0 +1,40 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "record/meta.h"
+#include "record/run_data.h"
+
+namespace lockstep::record {
+
+/// Programs whose logs are read (docs/logs.md says what is taken from each and which of its numbers are trusted).
+enum class LogFormat { kLockstep, kOpenClip, kNemo, kMegatron, kTorchTitan, kDeepSpeed, kImageNet, kMlperf, kTfCnn, kNcclTests, kCsv };
+
+struct LogFormatInfo {
+  LogFormat format = LogFormat::kCsv;
+  std::string_view name{};     ///< As --from takes it: "openclip".
+  std::string_view program{};  ///< In words: "OpenCLIP, CLAP benchmark".
+};
+
+/// All formats, in the order in which a tie of the guess is decided.
+std::span<const LogFormatInfo> log_formats();
+std::string to_text(LogFormat format);
+/// UsageError with the nearest name.
+LogFormat parse_log_format(std::string_view name);
+
+/// The format with the most recognised lines near the start of the file; nothing when no line is recognised. A folder with a run.json or steps.jsonl is
+/// a lockstep record, any other folder is judged by its out.log. EnvironmentError when the file cannot be read.
+std::optional<LogFormat> guess_format(const std::filesystem::path& path);
+
+struct LogOptions {
+  MetaOptions meta{};  ///< Facts that logs lack; they help reading (the batch turns rates into times) and win over what the log says.
+};
+
+/// Reads the log of any of these programs (a lockstep record through load_run). Lines that look like steps and cannot be read are counted and told in
+/// `problems`, like everything else that a reader of the numbers must know. DataError when the format cannot be guessed or nothing in the file fits it.
+RunData read_log(const std::filesystem::path& path, std::optional<LogFormat> format = std::nullopt, const LogOptions& options = {});
+
+}  // namespace lockstep::record

@@ -1,0 +1,70 @@
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "record/logs/line.h"
+#include "record/run_data.h"
+
+namespace lockstep::record {
+
+inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+/// What one line says about a step. NaN: not told.
+struct LogRow {
+  int64_t step = 0;              ///< From 0; of an interval its last.
+  int32_t num_steps = 0;         ///< Steps that step_ms is the mean of; 0: all since the line before.
+  int32_t first_num_steps = 0;   ///< The same for the first line after a start; 0: as many as usually.
+  int32_t epoch = -1;
+  double step_ms = kUnknown;     ///< Must be finite and above 0.
+  double data_wait_ms = kUnknown, samples = kUnknown, tokens = kUnknown, loss = kUnknown, samples_seen = kUnknown;
+  double samples_per_s = kUnknown, tflops_per_device = kUnknown;
+};
+
+/// Makes a RunData of the rows of a log: tells restarts (steps go back) from ranks that print into one file, merges the ranks (the slowest
+/// counts), keeps of each step the last attempt.
+class LogBuilder {
+ public:
+  /// `told`: facts from outside the log.
+  LogBuilder(RunData& run, const RunSetup& told) : run_(run), told_(told) {}
+
+  RunData& run() { return run_; }
+  /// What the log itself says.
+  RunSetup& setup() { return run_.setup; }
+  /// A count as the user told it, else as the log says.
+  std::optional<int64_t> known(std::optional<int64_t> RunSetup::*count) const { return told_.*count ? told_.*count : run_.setup.*count; }
+  /// Adds a row; false (the line is to be rejected) when its time or step make no sense.
+  bool add(const LogLine& line, const LogRow& row);
+  /// The next row begins a new attempt whatever its step is: the program said that it starts.
+  void start_attempt() { is_start_told_ = true; }
+  /// Rows of the current attempt are there.
+  bool has_rows() const { return run_.steps.size() > 0; }
+  /// Told once however often it happens, with the number of times.
+  void count_problem(const std::string& words);
+  /// Once, at the end.
+  void finish();
+
+ private:
+  struct RankState {
+    int64_t last_step = -1;
+    int attempt = 1;
+    std::optional<double> last_time_s{};
+  };
+  void merge(size_t row, const LogRow& values);
+  void append(const LogLine& line, const LogRow& values, int attempt);
+  void fill_intervals();
+
+  RunData& run_;
+  const RunSetup& told_;
+  std::map<int, RankState> ranks_{};               // by label; -1: lines without one
+  std::map<std::pair<int, int64_t>, size_t> rows_{};  // (attempt, step) -> row
+  std::map<std::string, int64_t> counted_{};
+  int num_attempts_ = 1;
+  bool is_start_told_ = false;
+  int64_t num_late_ = 0;
+};
+
+}  // namespace lockstep::record

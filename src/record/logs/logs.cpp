@@ -1,0 +1,192 @@
+#include "record/logs.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "record/line_reader.h"
+#include "record/logs/parser.h"
+
+namespace lockstep::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kFormats = std::to_array<LogFormatInfo>({{LogFormat::kLockstep, "lockstep", "a run record of lockstep"},
+                                                              {LogFormat::kOpenClip, "openclip", "OpenCLIP and the CLAP benchmark"},
+                                                              {LogFormat::kMlperf, "mlperf", "MLPerf (MLLOG lines)"},
+                                                              {LogFormat::kNemo, "nemo", "NeMo and Lightning"},
+                                                              {LogFormat::kMegatron, "megatron", "Megatron-LM"},
+                                                              {LogFormat::kTorchTitan, "torchtitan", "torchtitan"},
+                                                              {LogFormat::kDeepSpeed, "deepspeed", "DeepSpeed"},
+                                                              {LogFormat::kImageNet, "imagenet", "the ImageNet example of PyTorch"},
+                                                              {LogFormat::kTfCnn, "tf_cnn", "tf_cnn_benchmarks"},
+                                                              {LogFormat::kNcclTests, "nccl-tests", "nccl-tests (all_reduce_perf and others)"},
+                                                              {LogFormat::kCsv, "csv", "a CSV file of steps"}});
+
+/// The reader of a format that is read line by line.
+LogReader reader_of(LogFormat format) {
+  switch (format) {
+    case LogFormat::kOpenClip: return openclip_reader();
+    case LogFormat::kNemo: return nemo_reader();
+    case LogFormat::kMegatron: return megatron_reader();
+    case LogFormat::kTorchTitan: return torchtitan_reader();
+    case LogFormat::kDeepSpeed: return deepspeed_reader();
+    case LogFormat::kImageNet: return imagenet_reader();
+    case LogFormat::kMlperf: return mlperf_reader();
+    case LogFormat::kTfCnn: return tf_cnn_reader();
+    case LogFormat::kNcclTests: return nccl_tests_reader();
+    case LogFormat::kCsv: return csv_reader();
+    case LogFormat::kLockstep: break;
+  }
+  throw_error(ExitCode::kInternal, "record: a lockstep record has no lines to read", "");
+}
+
+bool is_record(const fs::path& path) {
+  std::error_code failure;
+  return fs::exists(path / "run.json", failure) || fs::exists(path / "steps.jsonl", failure);
+}
+
+/// A folder stands for the log that OpenCLIP leaves in it.
+fs::path log_file_of(const fs::path& path) {
+  std::error_code failure;
+  return fs::is_directory(path, failure) ? path / "out.log" : path;
+}
+
+std::string names_of_formats() {
+  std::vector<std::string> names;
+  for (const LogFormatInfo& info : kFormats) names.emplace_back(info.name);
+  return core::join_or(names);
+}
+
+std::string name_of_run(const fs::path& file) {
+  const fs::path folder = fs::absolute(file).lexically_normal().parent_path();
+  return file.filename() == "out.log" && folder.has_filename() ? folder.filename().string() : file.stem().string();
+}
+
+/// The job of "slurm-4711.out", the name that sbatch gives.
+std::string allocation_of(const fs::path& file) {
+  const std::string stem = file.stem().string();
+  constexpr std::string_view kPrefix = "slurm-";
+  if (!core::starts_with(stem, kPrefix)) return "";
+  const std::string job = stem.substr(kPrefix.size());
+  return !job.empty() && job.find_first_not_of("0123456789_") == std::string::npos ? "slurm " + job : "";
+}
+
+/// How many lines of a log could not be read.
+struct Rejects {
+  int64_t count = 0, first_line = 0;
+  bool is_last_cut = false;
+
+  void add(int64_t line, bool is_cut) {
+    if (count++ == 0) first_line = line;
+    is_last_cut = is_cut;
+  }
+  void tell(RunData& run) const {
+    run.num_rejected_lines += count;
+    if (count == 0) return;
+    if (is_last_cut) run.problems.push_back("the last line is cut off and was left out");
+    if (const int64_t others = count - (is_last_cut ? 1 : 0); others > 0)
+      run.problems.push_back(fmt::format("{} {} like a measurement and could not be read (the first is line {})", others, others == 1 ? "line looks" : "lines look", first_line));
+  }
+};
+
+void read_lines(const fs::path& file, LogFormat format, const RunSetup& told, RunData& run) {
+  const LogReader reader = reader_of(format);
+  LogBuilder builder(run, told);
+  const auto parser = reader.make(builder);
+  constexpr bool kEndsAtReturn = true;
+  LineReader lines(file, kEndsAtReturn);
+  Rejects rejects;
+  int64_t num_used = 0;
+  std::string buffer;
+  for (std::string_view raw; lines.next(raw);) {
+    const LogLine line = clean_line(raw, buffer);
+    if (line.text.empty()) continue;
+    const bool is_row_of_table = line.text.front() >= '0' && line.text.front() <= '9';
+    // The last number of a cut line may lack digits. A CSV file without a last line end is usual, and its rows tell their length.
+    const bool is_untrusted = lines.is_cut() && format != LogFormat::kCsv && (reader.is_own_line(line.text) || is_row_of_table);
+    const LineUse use = is_untrusted ? LineUse::kRejected : parser->read(line);
+    if (use == LineUse::kRejected) rejects.add(lines.num_lines(), lines.is_cut());
+    if (use == LineUse::kUsed) ++num_used;
+  }
+  parser->finish();
+  builder.finish();
+  rejects.tell(run);
+  if (num_used == 0 && run.steps.size() == 0)
+    run.problems.push_back(fmt::format("no step was found: nothing in the file is a line of {} that can be used", to_text(format)));
+}
+
+}  // namespace
+
+std::optional<int64_t> positive_count(std::string_view text) {
+  const auto count = core::parse_int(core::trim(text));
+  constexpr int64_t kMaxCount = 1'000'000'000'000;
+  return count && *count > 0 && *count <= kMaxCount ? count : std::nullopt;
+}
+
+std::span<const LogFormatInfo> log_formats() { return kFormats; }
+
+std::string to_text(LogFormat format) {
+  for (const LogFormatInfo& info : kFormats)
+    if (info.format == format) return std::string(info.name);
+  return "";
+}
+
+LogFormat parse_log_format(std::string_view name) {
+  std::vector<std::string> names;
+  for (const LogFormatInfo& info : kFormats) {
+    if (info.name == name) return info.format;
+    names.emplace_back(info.name);
+  }
+  const auto nearest = core::nearest_name(name, names);
+  throw UsageError(fmt::format("record: unknown log format '{}', expected {}", name, core::join_or(names)),
+                   nearest ? fmt::format("did you mean '{}'?", *nearest) : "leave it out to have it guessed");
+}
+
+std::optional<LogFormat> guess_format(const fs::path& path) {
+  if (is_record(path)) return LogFormat::kLockstep;
+  constexpr bool kEndsAtReturn = true;
+  constexpr int64_t kSearchedLines = 20'000;  // long enough for the start-up chatter of a large job
+  LineReader lines(log_file_of(path), kEndsAtReturn);
+  std::array<int64_t, kFormats.size()> hits{};
+  std::array<LogReader, kFormats.size()> readers{};
+  for (size_t at = 0; at < kFormats.size(); ++at)
+    if (kFormats[at].format != LogFormat::kLockstep) readers[at] = reader_of(kFormats[at].format);
+  std::string buffer;
+  for (std::string_view raw; lines.num_lines() < kSearchedLines && lines.next(raw);) {
+    const LogLine line = clean_line(raw, buffer);
+    for (size_t at = 0; at < kFormats.size(); ++at)
+      if (readers[at].is_own_line != nullptr && readers[at].is_own_line(line.text)) ++hits[at];
+  }
+  const auto best = std::max_element(hits.begin(), hits.end());  // the first of equal ones
+  if (*best == 0) return std::nullopt;
+  return kFormats[static_cast<size_t>(best - hits.begin())].format;
+}
+
+RunData read_log(const fs::path& path, std::optional<LogFormat> format, const LogOptions& options) {
+  if (!format) format = guess_format(path);
+  if (!format)
+    throw DataError(fmt::format("record: '{}' is no log that is known: no line of it is recognised", path.string()),
+                    fmt::format("say what it is with --from: {}", names_of_formats()));
+  if (*format == LogFormat::kLockstep) {
+    RunData run = load_run(path);
+    apply_meta(run, options.meta);
+    return run;
+  }
+  const fs::path file = log_file_of(path);
+  RunData run;
+  run.source = file;
+  run.name = name_of_run(file);
+  run.format = to_text(*format);
+  run.allocation = allocation_of(file);
+  RunData told = run;
+  apply_meta(told, options.meta);
+  read_lines(file, *format, told.setup, run);
+  apply_meta(run, options.meta);
+  return run;
+}
+
+}  // namespace lockstep::record

@@ -1,0 +1,86 @@
+// [2026-05-01 10:11:12] iteration 10/ 500 | consumed samples: 640 | elapsed time per iteration (ms): 812.4 | throughput per GPU (TFLOP/s/GPU): 181.2 |
+// learning rate: 1.0E-05 | global batch size: 64 | lm loss: 9.1E+00 | loss scale: 1.0 | grad norm: 1.2 | number of skipped iterations: 0 |
+// number of nan iterations: 0 |
+//
+// All values are means over the log interval. Iterations count from 1. Variants: "(s)", "samples per second:", "TFLOPs:", "MODEL_TFLOP/s/GPU:".
+#include <fmt/format.h>
+
+#include "core/strings.h"
+#include "record/logs/parser.h"
+
+namespace lockstep::record {
+namespace {
+
+constexpr std::string_view kTime = "elapsed time per iteration";
+
+class MegatronParser : public LogParser {
+ public:
+  using LogParser::LogParser;
+
+  LineUse read(const LogLine& line) override {
+    if (line.text.find(kTime) == std::string_view::npos) {
+      read_option(line.text);
+      return LineUse::kOther;
+    }
+    const auto iteration = count_after(line.text, "iteration ");
+    const auto time = ms_after(line.text, kTime, 1);
+    const size_t last_bar = line.text.rfind('|');
+    if (!iteration || *iteration == 0 || !time || last_bar == std::string_view::npos || last_bar < line.text.find(kTime)) return LineUse::kRejected;
+    LogRow row{.step = *iteration - 1, .step_ms = *time};
+    row.samples_seen = number_after(line.text, "consumed samples").value_or(kUnknown);
+    row.samples_per_s = number_after(line.text, "samples per second").value_or(kUnknown);
+    for (const std::string_view key : {"(TFLOP/s/GPU)", "MODEL_TFLOP/s/GPU", "TFLOPs"})
+      if (const auto tflops = number_after(line.text, key)) row.tflops_per_device = *tflops;
+    row.loss = number_after(line.text, "lm loss").value_or(number_after(line.text, "| loss").value_or(kUnknown));
+    if (const auto batch = count_after(line.text, "global batch size"); batch && *batch > 0) {
+      row.samples = static_cast<double>(*batch);
+      if (!setup().global_batch) setup().global_batch = batch;
+    }
+    if (const auto length = known(&RunSetup::sequence_length)) row.tokens = row.samples * static_cast<double>(*length);
+    const LineUse use = add(line, row);
+    if (use == LineUse::kUsed) count_bad_iterations(line.text);
+    return use;
+  }
+
+  void finish() override {
+    if (setup().sample_unit == "samples") setup().sample_unit = "sequences";
+    if (setup().task.empty()) setup().task = "gpt";
+    if (tensor_ > 0 && pipeline_ > 0 && setup().layout.empty())
+      setup().layout = data_ > 0 ? fmt::format("dp={} tp={} pp={}", data_, tensor_, pipeline_) : fmt::format("tp={} pp={}", tensor_, pipeline_);
+    const int64_t num_replicas = data_ > 0 ? data_ : tensor_ > 0 && pipeline_ > 0 ? known(&RunSetup::devices).value_or(0) / tensor_ / pipeline_ : 0;
+    if (!setup().samples_per_device && setup().global_batch && num_replicas > 0 && *setup().global_batch % num_replicas == 0)
+      setup().samples_per_device = *setup().global_batch / num_replicas;
+  }
+
+ private:
+  void count_bad_iterations(std::string_view text) {
+    if (count_after(text, "number of skipped iterations").value_or(0) > 0) builder_.count_problem("a log line tells of skipped iterations");
+    if (count_after(text, "number of nan iterations").value_or(0) > 0) builder_.count_problem("a log line tells of iterations whose loss was not a number");
+  }
+
+  void read_option(std::string_view text) {
+    if (text.find("....") == std::string_view::npos) return;
+    const auto take = [&](std::string_view name, std::optional<int64_t>& place) {
+      if (const auto value = option_in_dump(text, name); value && !place) place = positive_count(*value);
+    };
+    const auto take_axis = [&](std::string_view name, int64_t& place) {
+      if (const auto value = option_in_dump(text, name)) place = positive_count(*value).value_or(place);
+    };
+    take("world_size", setup().devices), take("global_batch_size", setup().global_batch), take("seq_length", setup().sequence_length);
+    take_axis("data_parallel_size", data_), take_axis("tensor_model_parallel_size", tensor_), take_axis("pipeline_model_parallel_size", pipeline_);
+    if (setup().precision.empty())
+      for (const std::string_view name : {"bf16", "fp16"})
+        if (option_in_dump(text, name) == "True") setup().precision = name;
+  }
+
+  int64_t data_ = 0, tensor_ = 0, pipeline_ = 0;
+};
+
+}  // namespace
+
+LogReader megatron_reader() {
+  return {.is_own_line = [](std::string_view line) { return line.find("iteration ") != std::string_view::npos && line.find(kTime) != std::string_view::npos; },
+          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<MegatronParser>(builder); }};
+}
+
+}  // namespace lockstep::record

@@ -1,0 +1,54 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+#include "record/logs/builder.h"
+#include "record/logs/line.h"
+
+namespace lockstep::record {
+
+/// What became of a line: kOther is text that is no measurement at all; kRejected looks like one and cannot be read.
+enum class LineUse { kOther, kUsed, kRejected };
+
+/// Reads the lines of one program's log into a builder.
+class LogParser {
+ public:
+  explicit LogParser(LogBuilder& builder) : builder_(builder) {}
+  LogParser(const LogParser&) = delete;
+  LogParser& operator=(const LogParser&) = delete;
+  virtual ~LogParser() = default;
+  virtual LineUse read(const LogLine& line) = 0;
+  /// After the last line, before the builder's finish().
+  virtual void finish() {}
+
+ protected:
+  /// Adds a row; a row that makes no sense rejects its line.
+  LineUse add(const LogLine& line, const LogRow& row) { return builder_.add(line, row) ? LineUse::kUsed : LineUse::kRejected; }
+  RunSetup& setup() { return builder_.setup(); }
+  std::optional<int64_t> known(std::optional<int64_t> RunSetup::*count) const { return builder_.known(count); }
+  std::optional<int64_t> known_batch() const { return known(&RunSetup::global_batch); }
+  LogBuilder& builder_;
+};
+
+/// A format: whether a (cleaned) line is surely its own, and its parser. One file of this folder each.
+struct LogReader {
+  bool (*is_own_line)(std::string_view line) = nullptr;
+  std::unique_ptr<LogParser> (*make)(LogBuilder& builder) = nullptr;
+};
+
+LogReader openclip_reader();
+LogReader nemo_reader();
+LogReader megatron_reader();
+LogReader torchtitan_reader();
+LogReader deepspeed_reader();
+LogReader imagenet_reader();
+LogReader mlperf_reader();
+LogReader tf_cnn_reader();
+LogReader nccl_tests_reader();
+LogReader csv_reader();
+
+/// Takes a count from an option dump where the user gave none: nothing when the text is no whole number above 0.
+std::optional<int64_t> positive_count(std::string_view text);
+
+}  // namespace lockstep::record

@@ -1,0 +1,87 @@
+// 100     images/sec: 1500.3 +/- 4.2 (jitter = 21.0)      7.123
+// total images/sec: 1500.12
+//
+// The rate is a mean over all steps since the warm-up, so the steps between two lines took batch x (k2 / rate2 - k1 / rate1). The batch stands at the top
+// ("Batch size:  256 global") or must be told. Steps count from 1.
+#include "core/strings.h"
+#include "record/logs/parser.h"
+
+namespace lockstep::record {
+namespace {
+
+constexpr std::string_view kMark = "images/sec:";
+
+class TfCnnParser : public LogParser {
+ public:
+  using LogParser::LogParser;
+
+  static bool is_own_line(std::string_view line) {
+    return line.find(kMark) != std::string_view::npos && (line.find("+/-") != std::string_view::npos || core::starts_with(line, "total"));
+  }
+
+  LineUse read(const LogLine& line) override {
+    if (!is_own_line(line.text)) {
+      read_header(line.text);
+      return LineUse::kOther;
+    }
+    if (core::starts_with(line.text, "total")) return LineUse::kOther;  // the same mean once more
+    const auto step = read_number(line.text);
+    const auto rate = number_after(line.text, kMark);
+    constexpr double kMaxStep = 1e12;
+    if (!step || *step < 1 || *step > kMaxStep || *step != static_cast<double>(static_cast<int64_t>(*step)) || !rate || *rate <= 0) return LineUse::kRejected;
+    if (!known_batch()) {
+      builder_.count_problem("a line was left out: without the global batch (--meta) a rate is no step time");
+      return LineUse::kOther;
+    }
+    const auto batch = static_cast<double>(*known_batch());
+    if (*step <= last_step_) last_step_ = 0, last_total_s_ = 0;  // a new start
+    const double total_s = *step * batch / *rate;
+    constexpr double kMsPerSecond = 1000;
+    LogRow row{.step = static_cast<int64_t>(*step) - 1, .samples = batch, .samples_per_s = *rate};
+    row.first_num_steps = static_cast<int32_t>(std::min(*step, 1e9));
+    row.step_ms = (total_s - last_total_s_) / (*step - last_step_) * kMsPerSecond;
+    row.loss = loss_of(line.text);
+    const LineUse use = add(line, row);
+    if (use == LineUse::kUsed) last_step_ = *step, last_total_s_ = total_s;
+    return use;
+  }
+
+  void finish() override {
+    if (setup().sample_unit == "samples") setup().sample_unit = "images";
+  }
+
+ private:
+  static double loss_of(std::string_view line) {
+    const size_t jitter = line.rfind(')');
+    if (jitter == std::string_view::npos) return kUnknown;
+    return read_number(line.substr(jitter + 1)).value_or(kUnknown);
+  }
+
+  void read_header(std::string_view text) {
+    const auto take_text = [&](std::string_view key, std::string& place) {
+      if (core::starts_with(text, key) && place.empty()) place = core::trim(text.substr(key.size()));
+    };
+    take_text("Model:", setup().model);
+    if (core::starts_with(text, "Batch size:") && text.find("global") != std::string_view::npos && !setup().global_batch) {
+      const auto batch = count_after(text, "Batch size");
+      if (batch && *batch > 0) setup().global_batch = batch;
+    }
+    if (core::ends_with(text, "per device") && !setup().samples_per_device) {
+      const auto batch = read_number(text);
+      if (batch && *batch >= 1 && *batch < 1e9) setup().samples_per_device = static_cast<int64_t>(*batch);
+    }
+    if (core::starts_with(text, "Data:") || core::starts_with(text, "Dataset:"))
+      if (!setup().is_synthetic) setup().is_synthetic = text.find("synthetic") != std::string_view::npos;
+  }
+
+  double last_step_ = 0, last_total_s_ = 0;
+};
+
+}  // namespace
+
+LogReader tf_cnn_reader() {
+  return {.is_own_line = TfCnnParser::is_own_line,
+          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<TfCnnParser>(builder); }};
+}
+
+}  // namespace lockstep::record

@@ -1,0 +1,19 @@
+#pragma once
+#include <span>
+#include <string_view>
+
+#include "record/run_data.h"
+
+namespace lockstep::record {
+
+/// One row more, all unknown but the step.
+void add_row(StepColumns& columns, int64_t step);
+void drop_last_row(StepColumns& columns);
+/// Value of a phase in the last row.
+void set_phase(StepColumns& columns, std::string_view phase, float value);
+/// The rows of these numbers, in this order, and no others.
+void select_rows(StepColumns& columns, std::span<const size_t> rows);
+/// Sorts by step and keeps of each step the row of the highest attempt, of equal ones the last. Returns how many rows went.
+int64_t keep_last_attempts(StepColumns& columns);
+
+}  // namespace lockstep::record

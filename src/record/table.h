@@ -1,0 +1,35 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::record {
+
+/// A small CSV table of points with its comments: lines that begin with '#'.
+struct Table {
+  std::filesystem::path source{};
+  std::vector<std::string> comments{};  ///< Without the '#'.
+  std::vector<std::string> columns{};
+  std::vector<std::vector<std::string>> rows{};  ///< As many fields as columns.
+  std::vector<size_t> lines{};                   ///< Line of each row, from 1.
+
+  /// Number of a column, or nothing.
+  std::optional<size_t> find(std::string_view column) const;
+  /// Number of a column; DataError that lists the columns.
+  size_t column(std::string_view column) const;
+  const std::string& text(size_t row, std::string_view column) const;
+  /// DataError names file, line and column when the field is no finite number.
+  double number(size_t row, std::string_view column) const;
+  std::vector<double> numbers(std::string_view column) const;
+};
+
+/// Reads a CSV file: fields in quotes may hold commas and doubled quotes, empty lines are passed over. DataError with the line for a row of
+/// another length than the header, a quote that is not closed, two columns of one name, or a file without a header.
+Table read_table(const std::filesystem::path& path);
+
+/// Fields of one CSV line; nothing when a quote is not closed. White space around fields is taken off.
+std::optional<std::vector<std::string>> split_csv_line(std::string_view line, char separator = ',');
+
+}  // namespace lockstep::record

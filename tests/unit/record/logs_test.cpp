@@ -1,0 +1,454 @@
+#include "record/logs.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/strings.h"
+#include "unit/record/fuzz.h"
+
+namespace lockstep::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path golden(const std::string& name) { return fs::path(LOCKSTEP_GOLDEN_DIR) / "logs" / name; }
+
+struct Golden {
+  const char* file;
+  LogFormat format;
+};
+constexpr Golden kGolden[] = {{"openclip.log", LogFormat::kOpenClip},     {"nemo_bar.out", LogFormat::kNemo},        {"nemo_lines.out", LogFormat::kNemo},
+                              {"megatron.log", LogFormat::kMegatron},     {"torchtitan.log", LogFormat::kTorchTitan}, {"deepspeed.log", LogFormat::kDeepSpeed},
+                              {"imagenet.log", LogFormat::kImageNet},     {"mlperf.log", LogFormat::kMlperf},         {"mlperf_blocks.log", LogFormat::kMlperf},
+                              {"tf_cnn.log", LogFormat::kTfCnn},          {"all_reduce_perf.txt", LogFormat::kNcclTests}, {"steps.csv", LogFormat::kCsv}};
+
+/// A log of the given text, read.
+class LogText {
+ public:
+  explicit LogText(const std::string& text, const std::string& name = "run.log") : path_(folder_.path() / name) { std::ofstream(path_, std::ios::binary) << text; }
+  RunData read(std::optional<LogFormat> format = std::nullopt, const MetaOptions& meta = {}) const { return read_log(path_, format, {.meta = meta}); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  core::TempDir folder_{};
+  fs::path path_;
+};
+
+/// The golden log with its text changed.
+RunData read_changed(const std::string& file, const std::string& from, const std::string& to, const MetaOptions& meta = {}) {
+  const std::string text = core::read_file(golden(file)), changed = core::replace_all(text, from, to);
+  EXPECT_NE(text, changed) << file << " holds no '" << from << "'";
+  return LogText(changed, file).read(std::nullopt, meta);
+}
+
+bool has_problem(const RunData& run, const std::string& words) {
+  for (const std::string& problem : run.problems)
+    if (problem.find(words) != std::string::npos) return true;
+  ADD_FAILURE() << "no problem says '" << words << "'; there are: " << core::join(run.problems, " | ");
+  return false;
+}
+
+using Steps = std::vector<int64_t>;
+using Lengths = std::vector<int32_t>;
+
+TEST(Logs, EveryGoldenFileIsGuessedAndReadWithoutComplaint) {
+  for (const Golden& file : kGolden) {
+    EXPECT_EQ(guess_format(golden(file.file)), file.format) << file.file;
+    const RunData run = read_log(golden(file.file));
+    EXPECT_EQ(run.format, to_text(file.format));
+    EXPECT_EQ(run.num_rejected_lines, 0) << file.file;
+    EXPECT_GT(run.steps.size() + run.collective_points.size(), 5u) << file.file;
+  }
+}
+
+TEST(Logs, OpenClipTakesMeanTimesAndCountsStepsBySamples) {
+  const RunData run = read_log(golden("openclip.log"));
+  EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
+  EXPECT_EQ(run.setup.model, "ViT-B-32");
+  EXPECT_EQ(run.setup.precision, "amp_bf16");
+  EXPECT_EQ(run.setup.is_synthetic, false);
+  EXPECT_EQ(run.setup.devices, 8);
+  EXPECT_EQ(run.setup.global_batch, 2048);
+  EXPECT_EQ(run.setup.samples_per_device, 256);
+  EXPECT_EQ(run.steps.step, (Steps{0, 100, 200, 300, 400, 499, 500, 600, 700, 800, 900, 999}));
+  EXPECT_EQ(run.steps.num_steps, (Lengths{1, 100, 100, 100, 100, 99, 1, 100, 100, 100, 100, 99}));
+  EXPECT_DOUBLE_EQ(run.steps.step_ms[0], 21417);
+  EXPECT_DOUBLE_EQ(run.steps.step_ms[6], 2105);
+  EXPECT_DOUBLE_EQ(run.steps.step_ms[7], 408);
+  EXPECT_DOUBLE_EQ(run.steps.data_wait_ms[7], 21);
+  EXPECT_EQ(run.steps.samples[7], 2048);
+  EXPECT_EQ(run.steps.samples_seen[7], 601 * 2048);
+  EXPECT_EQ(run.steps.epoch[7], 1);
+  EXPECT_DOUBLE_EQ(run.steps.loss[7], 6.5950);
+  EXPECT_DOUBLE_EQ(run.steps.logged_samples_per_s[7], 5174.85);  // of the last step: kept, not used
+  EXPECT_GT(std::abs(2048 / 0.408 / 5174.85 - 1), 0.02);
+  ASSERT_EQ(run.results.size(), 2u);
+  EXPECT_EQ(run.results[1].epoch, 2);
+  EXPECT_EQ(run.results[1].metrics[1], (std::pair<std::string, double>{"imagenet-zeroshot-val-top1", 0.15}));
+  ASSERT_TRUE(run.started_s && run.ended_s);
+  EXPECT_GT(*run.ended_s - *run.started_s, 300);
+}
+
+TEST(Logs, OpenClipWithoutItsOptionsInfersTheBatchAndDevices) {
+  std::string text;
+  for (const std::string& line : core::split(core::read_file(golden("openclip.log")), "\n"))
+    if (line.find("Train Epoch") != std::string::npos) text += line + "\n";
+  const RunData run = LogText(text).read();
+  EXPECT_EQ(run.setup.global_batch, 2048);
+  EXPECT_EQ(run.setup.devices, 8);
+  EXPECT_EQ(run.steps.step.back(), 999);
+  has_problem(run, "global batch, 2048, was inferred");
+}
+
+TEST(Logs, OpenClipFindsItsOptionsBesideAnOutLog) {
+  const core::TempDir folder;
+  const fs::path run_folder = folder.path() / "htsat_tiny_bs616_af1_n2";
+  fs::create_directories(run_folder);
+  std::ofstream(run_folder / "params.txt") << "accum_freq: 1\nbatch_size: 616\nmodel: HTSAT-tiny-Roberta-base\nworld_size: 8\ndataset_type: synthetic-audio\n";
+  std::ofstream(run_folder / "out.log") << "2026-01-31,12:00:00 | INFO | Train Epoch: 0 [   4928/1000384 (0%)] Data (t): 0.1 Batch (t): 9.000, 547.5/s, 68.4/s/gpu LR: 0.0003 Logit Scale: 14.3 Loss: 8.3 (8.3)\n"
+                                        << "2026-01-31,12:01:40 | INFO | Train Epoch: 0 [ 497728/1000384 (50%)] Data (t): 0.001 Batch (t): 0.990, 4977.7/s, 622.2/s/gpu LR: 0.0003 Logit Scale: 14.3 Loss: 8.1 (8.2)\n";
+  const RunData run = read_log(run_folder, std::nullopt, {.meta = {.path_pattern = "bs(?<batch>\\d+)_af(?<accum>\\d+)_n(?<nodes>\\d+)"}});
+  EXPECT_EQ(run.name, "htsat_tiny_bs616_af1_n2");
+  EXPECT_EQ(run.setup.model, "HTSAT-tiny-Roberta-base");
+  EXPECT_EQ(run.setup.nodes, 2);
+  EXPECT_EQ(run.setup.is_synthetic, true);
+  EXPECT_EQ(run.setup.samples_per_device, 616);
+  EXPECT_EQ(run.setup.global_batch, 4928);
+  EXPECT_EQ(run.steps.step, (Steps{0, 100}));
+  EXPECT_EQ(run.steps.num_steps, (Lengths{1, 100}));
+  EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
+}
+
+TEST(Logs, NemoBarsAndLines) {
+  const RunData bar = read_log(golden("nemo_bar.out"));
+  ASSERT_EQ(bar.steps.size(), 12u);
+  EXPECT_EQ(bar.steps.step_ms[0], 28500);
+  EXPECT_EQ(bar.steps.step_ms[1], 3590);
+  EXPECT_EQ(bar.steps.num_steps, Lengths(12, 1));
+  EXPECT_EQ(bar.setup.global_batch, 256);
+  EXPECT_EQ(bar.steps.samples_seen[11], 12 * 256);
+  EXPECT_NEAR(bar.steps.loss[11], 7.7, 1e-9);
+  const RunData lines = read_log(golden("nemo_lines.out"));
+  ASSERT_EQ(lines.steps.size(), 20u);
+  EXPECT_EQ(lines.setup.global_batch, 128);
+  EXPECT_DOUBLE_EQ(lines.steps.step_ms[5], 4510);
+  EXPECT_EQ(lines.steps.logged_tflops_per_device[5], 205);
+  const RunData recipe = LogText("Epoch 0: : 100%|\xe2\x96\x88\xe2\x96\x88| 100/100 [07:57<00:00, reduced_train_loss=7.310, global_step=99.00, consumed_samples=25600.0, train_step_timing in s=3.590]\n").read();
+  ASSERT_EQ(recipe.steps.size(), 1u);  // the line of the recipe that the reader must take (its protocol is this last step)
+  EXPECT_EQ(recipe.steps.step[0], 99);
+  EXPECT_EQ(recipe.steps.step_ms[0], 3590);
+  EXPECT_EQ(recipe.setup.global_batch, 256);
+}
+
+TEST(Logs, MegatronWithARestartAndASwitchOfUnits) {
+  const RunData run = read_log(golden("megatron.log"));
+  EXPECT_EQ(run.steps.step, (Steps{9, 19, 29, 39, 49, 59, 69, 79}));
+  EXPECT_EQ(run.steps.attempt, (Lengths{1, 1, 1, 1, 2, 2, 2, 2}));
+  EXPECT_EQ(run.steps.num_steps, Lengths(8, 10));
+  EXPECT_NEAR(run.steps.step_ms[1], 814.4, 1e-9);
+  EXPECT_NEAR(run.steps.step_ms[4], 835.0, 1e-9);  // printed in seconds
+  EXPECT_EQ(run.steps.samples[4], 64);
+  EXPECT_EQ(run.steps.tokens[4], 64 * 4096);
+  EXPECT_DOUBLE_EQ(run.steps.logged_tflops_per_device[1], 181.8);
+  EXPECT_DOUBLE_EQ(run.steps.loss[1], 8.9);
+  EXPECT_EQ(run.num_attempts, 2);
+  EXPECT_EQ(run.setup.devices, 64);
+  EXPECT_EQ(run.setup.layout, "dp=2 tp=8 pp=4");
+  EXPECT_EQ(run.setup.samples_per_device, 32);
+  EXPECT_EQ(run.setup.precision, "bf16");
+  EXPECT_EQ(run.setup.sample_unit, "sequences");
+  has_problem(run, "2 starts; 2 lines");
+  has_problem(run, "skipped iterations");
+}
+
+TEST(Logs, TorchTitanTimesFromTokenRatesOrElseFromTimeStamps) {
+  const RunData run = read_log(golden("torchtitan.log"));
+  EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
+  EXPECT_EQ(run.setup.devices, 8);
+  EXPECT_EQ(run.setup.global_batch, 16);
+  EXPECT_EQ(run.setup.sequence_length, 8192);
+  ASSERT_EQ(run.steps.size(), 11u);
+  EXPECT_EQ(run.steps.num_steps[0], 1);
+  EXPECT_EQ(run.steps.num_steps[1], 9);
+  EXPECT_EQ(run.steps.num_steps[2], 10);
+  EXPECT_NEAR(run.steps.step_ms[0], 6500, 2);  // tps is printed as a whole number
+  EXPECT_NEAR(run.steps.step_ms[2], 3020, 1);
+  EXPECT_EQ(run.steps.tokens[2], 16 * 8192);
+  EXPECT_EQ(run.steps.logged_tflops_per_device[2], 281.3);
+  const RunData stamps = read_changed("torchtitan.log", "sequence length 8192, ", "");
+  ASSERT_EQ(stamps.steps.size(), 10u);
+  EXPECT_NEAR(stamps.steps.step_ms[1], 3020, 1);
+  has_problem(stamps, "differences of time stamps (10 times)");
+  has_problem(stamps, "first step has no time");
+  const RunData told = read_changed("torchtitan.log", "sequence length 8192, ", "", {.values = {{"sequence_length", "8192"}}});
+  EXPECT_EQ(told.steps.step_ms, run.steps.step_ms);
+}
+
+TEST(Logs, DeepSpeedRatesNeedTheBatchAndCollectivesAddUp) {
+  const RunData run = read_log(golden("deepspeed.log"));
+  EXPECT_EQ(run.setup.global_batch, 256);
+  EXPECT_EQ(run.setup.devices, 16);
+  ASSERT_EQ(run.steps.size(), 10u);
+  EXPECT_EQ(run.steps.step[0], 9);
+  EXPECT_EQ(run.steps.num_steps[3], 1);
+  EXPECT_NEAR(run.steps.step_ms[0], 256 / 121.0 * 1000, 1e-6);
+  ASSERT_EQ(run.collectives.size(), 1u);
+  EXPECT_EQ(run.collectives[0].kind, "all_reduce");
+  EXPECT_EQ(run.collectives[0].bytes, 25.0 * 1024 * 1024);
+  EXPECT_EQ(run.collectives[0].count, 10);
+  EXPECT_DOUBLE_EQ(run.collectives[0].time_ms, 15.0);
+  const RunData unknown = read_changed("deepspeed.log", "train_batch_size", "other");
+  EXPECT_EQ(unknown.steps.size(), 0u);
+  has_problem(unknown, "without the global batch");
+  EXPECT_EQ(read_changed("deepspeed.log", "train_batch_size", "other", {.values = {{"global_batch", "256"}}}).steps.step_ms, run.steps.step_ms);
+  EXPECT_EQ(read_changed("deepspeed.log", "RunningAvgSamplesPerSec=119.750000", "RunningAvgSamplesPerSec=-inf").steps.size(), 10u);
+}
+
+TEST(Logs, ImageNetTakesTheStepNotTheRunningMean) {
+  const RunData run = read_log(golden("imagenet.log"), std::nullopt, {.meta = {.values = {{"global_batch", "1024"}}}});
+  EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
+  ASSERT_EQ(run.steps.size(), 26u);
+  EXPECT_EQ(run.steps.step[0], 0);
+  EXPECT_EQ(run.steps.step[12], 120);
+  EXPECT_EQ(run.steps.step[13], 125);  // first of the second epoch
+  EXPECT_EQ(run.steps.epoch[13], 1);
+  EXPECT_EQ(run.steps.step_ms[0], 6200);
+  EXPECT_EQ(run.steps.step_ms[3], 413);  // its running mean says 600
+  EXPECT_EQ(run.steps.num_steps, Lengths(26, 1));
+  EXPECT_EQ(run.steps.samples[3], 1024);
+  EXPECT_DOUBLE_EQ(run.steps.loss[1], 6.845);
+  EXPECT_EQ(run.setup.sample_unit, "images");
+  ASSERT_EQ(run.results.size(), 2u);
+  EXPECT_EQ(run.results[1].metrics, (NamedNumbers{{"top1_pct", 15}, {"top5_pct", 25}}));
+  has_problem(read_changed("imagenet.log", "Time  0.413 ( 0.462)", "Time  0.413 ( 0.562)"), "epoch 0: the printed steps take 413.0 ms on average, all steps of the epoch 515.0 ms");
+  std::string older = core::read_file(golden("imagenet.log"));  // counts batches from 0
+  for (int batch = 1; batch <= 121; batch += 10) older = core::replace_all(std::move(older), fmt::format("[{:>3}/125]", batch), fmt::format("[{:>3}/125]", batch - 1));
+  EXPECT_EQ(LogText(older).read().steps.step, run.steps.step);
+}
+
+TEST(Logs, MlperfStatsUnderThreeSpellingsAndBlocks) {
+  const RunData run = read_log(golden("mlperf.log"));
+  ASSERT_EQ(run.steps.size(), 20u);
+  EXPECT_EQ(run.steps.step[0], 10);
+  for (size_t row = 0; row < 20; ++row) EXPECT_NEAR(run.steps.step_ms[row], 9800 + 10.0 * static_cast<double>(row + 1), 1e-6);
+  EXPECT_EQ(run.steps.num_steps[5], 10);
+  EXPECT_EQ(run.setup.model, "gpt3");
+  EXPECT_EQ(run.setup.system, "64xDGX");
+  EXPECT_EQ(run.setup.global_batch, 1536);
+  EXPECT_EQ(run.steps.tokens[3], 1536.0 * 2048);
+  EXPECT_EQ(run.state, "finished");
+  ASSERT_EQ(run.results.size(), 1u);
+  EXPECT_EQ(run.results[0].step, 199);
+  const RunData blocks = read_log(golden("mlperf_blocks.log"));
+  EXPECT_EQ(blocks.steps.step, (Steps{9, 19, 29, 39, 49, 59}));
+  EXPECT_EQ(blocks.steps.num_steps, Lengths(6, 10));
+  EXPECT_NEAR(blocks.steps.step_ms[3], 503, 1e-4);  // of two Unix times in double precision
+  EXPECT_EQ(blocks.state, "failed");
+}
+
+TEST(Logs, TfCnnMeansBecomeIntervals) {
+  const RunData run = read_log(golden("tf_cnn.log"));
+  EXPECT_EQ(run.setup.model, "resnet50");
+  EXPECT_EQ(run.setup.global_batch, 256);
+  EXPECT_EQ(run.setup.samples_per_device, 32);
+  EXPECT_EQ(run.setup.is_synthetic, true);
+  EXPECT_EQ(run.steps.step, (Steps{0, 9, 19, 29, 39, 49, 59, 69, 79, 89, 99}));
+  EXPECT_EQ(run.steps.num_steps, (Lengths{1, 9, 10, 10, 10, 10, 10, 10, 10, 10, 10}));
+  for (size_t row = 1; row < run.steps.size(); ++row) EXPECT_NEAR(run.steps.step_ms[row], 173, 2);  // the rate has five digits
+}
+
+TEST(Logs, NcclTestsBandwidthsFollowFromSizeAndTime) {
+  const RunData run = read_log(golden("all_reduce_perf.txt"));
+  EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
+  EXPECT_EQ(run.setup.devices, 8);
+  EXPECT_EQ(run.setup.nodes, 2);
+  EXPECT_EQ(run.setup.device, "NVIDIA H100 80GB HBM3");
+  ASSERT_EQ(run.collective_points.size(), 26u);
+  const CollectivePoint& last = run.collective_points[24];
+  EXPECT_EQ(last.kind, "all_reduce");
+  EXPECT_EQ(last.type, "float");
+  EXPECT_EQ(last.operation, "sum");
+  EXPECT_EQ(last.num_ranks, 8);
+  EXPECT_FALSE(last.is_in_place);
+  EXPECT_TRUE(run.collective_points[25].is_in_place);
+  EXPECT_EQ(last.bytes, 134217728);
+  EXPECT_EQ(last.time_us, 810.5);
+  EXPECT_NEAR(last.algbw_gbytes_per_s, 134217728 / 810.5e-6 / 1e9, 1e-9);
+  EXPECT_NEAR(last.busbw_gbytes_per_s, 134217728 / 810.5e-6 / 1e9 * 2 * 7 / 8, 1e-9);
+  EXPECT_EQ(last.num_wrong, 0);
+  const RunData impossible = read_changed("all_reduce_perf.txt", "165.60", "1656.0");
+  has_problem(impossible, "1 printed bandwidths do not follow");
+  const std::string text = core::read_file(golden("all_reduce_perf.txt"));
+  EXPECT_EQ(LogText(text, "job.txt").read().collective_points[0].kind, "all_reduce");  // by the ratio, 1.75 on 8 ranks
+  EXPECT_EQ(LogText("# Collective test starting: all_gather_perf\n" + text, "job.txt").read().collective_points[0].kind, "all_gather");
+  EXPECT_FALSE(LogText(core::replace_all(text, "     0\n", "   N/A\n"), "job.txt").read().collective_points[1].num_wrong);
+}
+
+TEST(Logs, CsvColumnsAreKnownByTheirNames) {
+  const RunData run = read_log(golden("steps.csv"));
+  ASSERT_EQ(run.steps.size(), 30u);
+  EXPECT_EQ(run.steps.step_ms[0], 512.5);
+  EXPECT_EQ(run.steps.step_ms[4], 102.25);
+  EXPECT_EQ(run.steps.data_wait_ms[4], 0.5);
+  EXPECT_EQ(run.steps.epoch[14], 1);
+  EXPECT_EQ(run.steps.samples[4], 1024);
+  EXPECT_TRUE(std::isnan(run.steps.loss[29]));
+  const RunData seconds = LogText("iteration,time_s,rank\n0,0.5,0\n0,0.7,1\n1,0.4,1\n1,0.3,0").read();
+  EXPECT_EQ(seconds.steps.step_ms, (std::vector<double>{700, 400}));  // the slowest rank; a last line without an end counts
+  EXPECT_THROW(read_log(fs::path(LOCKSTEP_GOLDEN_DIR) / "logs" / "steps.csv", LogFormat::kLockstep), EnvironmentError);
+  EXPECT_THROW(LogText("nodes,gpus,samples_per_s\n1,4,2495\n").read(LogFormat::kCsv), DataError);
+}
+
+// ---- traps ----
+
+TEST(LogTraps, ALastLineThatIsCutIsLeftOutAndTold) {
+  for (const Golden& file : kGolden) {
+    if (file.format == LogFormat::kCsv) continue;
+    const std::string text = core::read_file(golden(file.file));
+    size_t end = text.find_last_not_of("\n");  // the last lines may be no measurements: cut until one is hit
+    RunData cut;
+    bool is_told = false;
+    for (; end > text.size() / 2 && !is_told; --end) {
+      cut = LogText(text.substr(0, end), file.file).read(file.format);
+      for (const std::string& problem : cut.problems) is_told = is_told || problem.find("cut off") != std::string::npos;
+    }
+    EXPECT_TRUE(is_told) << file.file;
+    EXPECT_EQ(cut.num_rejected_lines, 1) << file.file;
+  }
+}
+
+TEST(LogTraps, ColoursReturnsAndRankPrefixesAreTakenOff) {
+  const std::string line = "iteration 10/ 500 | consumed samples: 640 | elapsed time per iteration (ms): 812.4 | global batch size: 64 | lm loss: 9.1E+00 |";
+  for (const char* prefix : {"", "3: ", "  12: ", "[rank3]: ", "[rank3]:", "rank 3: ", "rank:3 ", "[default3]:", "[1,3]<stdout>:", "\x1b[32m", "\x1b[1;31m7: \x1b[0m[rank3]: "}) {
+    const RunData run = LogText(std::string(prefix) + line + "\r\n").read(LogFormat::kMegatron);
+    ASSERT_EQ(run.steps.size(), 1u) << prefix;
+    EXPECT_EQ(run.steps.step[0], 9);
+    EXPECT_EQ(run.steps.step_ms[0], 812.4);
+  }
+}
+
+TEST(LogTraps, InterleavedRanksCountAsOneAndTheSlowestRules) {
+  std::string labelled, bare;
+  const auto line = [](int iteration, double ms) {
+    return fmt::format("iteration {}/ 500 | elapsed time per iteration (ms): {:.1f} | global batch size: 64 | lm loss: 1.0 |\n", iteration, ms);
+  };
+  for (int iteration = 10; iteration <= 50; iteration += 10) {
+    for (int rank : {2, 0, 3, 1}) labelled += fmt::format("{}: {}", rank, line(iteration, 800 + 10 * rank));
+    bare += line(iteration, 800) + (iteration > 10 ? line(iteration - 10, 830) : "") + line(iteration, 810);
+  }
+  const RunData run = LogText(labelled).read();
+  EXPECT_EQ(run.num_attempts, 1);
+  EXPECT_EQ(run.steps.step, (Steps{9, 19, 29, 39, 49}));
+  EXPECT_EQ(run.steps.step_ms, std::vector<double>(5, 830));
+  EXPECT_EQ(run.steps.num_steps, Lengths(5, 10));
+  const RunData late = LogText(bare).read();
+  EXPECT_EQ(late.num_attempts, 1);
+  EXPECT_EQ(late.steps.step_ms, (std::vector<double>{830, 830, 830, 830, 810}));
+  has_problem(late, "4 lines came after the next step's");
+}
+
+TEST(LogTraps, SeveralRestartsInOneFile) {
+  std::string text;
+  const auto add = [&](int from, int to, double ms) {
+    for (int iteration = from; iteration <= to; iteration += 10)
+      text += fmt::format("iteration {}/ 500 | elapsed time per iteration (ms): {:.1f} | global batch size: 64 | lm loss: 1.0 |\n", iteration, ms);
+  };
+  add(10, 100, 1), add(15, 55, 2), add(10, 30, 3);
+  const RunData run = LogText(text).read();
+  EXPECT_EQ(run.num_attempts, 3);
+  EXPECT_EQ(run.steps.step, (Steps{9, 19, 29, 44, 54, 69, 79, 89, 99}));  // 59 lies partly in what the second start did again
+  EXPECT_EQ(run.steps.attempt, (Lengths{3, 3, 3, 2, 2, 1, 1, 1, 1}));
+  EXPECT_EQ(run.steps.step_ms, (std::vector<double>{3, 3, 3, 2, 2, 1, 1, 1, 1}));
+}
+
+TEST(LogTraps, ThousandsSeparatorsAndUnits) {
+  const RunData run = LogText("step: 1  loss: 7.0  grad_norm: 1.0  tps: 5,410  tflops: 1,281.3\n", "a.log")
+                          .read(LogFormat::kTorchTitan, {.values = {{"global_batch", "8"}, {"sequence_length", "5410"}, {"devices", "8"}}});
+  ASSERT_EQ(run.steps.size(), 1u);
+  EXPECT_EQ(run.steps.step_ms[0], 1000);
+  EXPECT_EQ(run.steps.logged_tflops_per_device[0], 1281.3);
+  EXPECT_EQ(LogText("train_step_timing in s: 1.5, global_step: 3\n").read(LogFormat::kNemo).steps.step_ms, std::vector<double>{1500});
+  EXPECT_EQ(LogText("train_step_timing: 250 ms, global_step: 3\n").read(LogFormat::kNemo).steps.step_ms, std::vector<double>{250});
+}
+
+TEST(LogTraps, LinesThatCannotBeReadAreCountedAndTold) {
+  const RunData run = read_changed("megatron.log", "elapsed time per iteration (ms): 814.4", "elapsed time per iteration (ms): -814.4");
+  EXPECT_EQ(run.num_rejected_lines, 1);
+  has_problem(run, "1 line looks like a measurement and could not be read (the first is line ");
+  EXPECT_EQ(run.steps.step[0], 9);
+  EXPECT_EQ(run.steps.num_steps[1], 20);  // the next line's mean may not cover what was lost, but its interval does
+  for (const char* bad : {"nan", "inf", "0", "-1", "", "1e999", "x"}) {
+    const RunData damaged = LogText(fmt::format("iteration 10/ 5 | elapsed time per iteration (ms): {} | lm loss: 1 |\n", bad)).read(LogFormat::kMegatron);
+    EXPECT_EQ(damaged.num_rejected_lines, 1) << bad;
+    EXPECT_EQ(damaged.steps.size(), 0u) << bad;
+    has_problem(damaged, "no step was found");
+  }
+}
+
+TEST(LogTraps, UnknownFilesAndFormatsAreRefusedWithAHint) {
+  EXPECT_FALSE(guess_format(LogText("hello\nworld\n").path()));
+  try {
+    LogText("hello\n").read();
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_NE(error.hint().find("openclip"), std::string::npos);
+  }
+  EXPECT_THROW(read_log("/nonexistent/x.log"), EnvironmentError);
+  try {
+    parse_log_format("megatrom");
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_EQ(error.hint(), "did you mean 'megatron'?");
+  }
+  for (const LogFormatInfo& info : log_formats()) EXPECT_EQ(parse_log_format(info.name), info.format);
+}
+
+TEST(LogTraps, SlurmFilesTellTheirJob) {
+  const std::string text = core::read_file(golden("megatron.log"));
+  EXPECT_EQ(LogText(text, "slurm-4711.out").read().allocation, "slurm 4711");
+  EXPECT_EQ(LogText(text, "slurm-x.out").read().allocation, "");
+}
+
+/// Whatever the bytes: no crash, and no time that is negative or not finite.
+TEST(LogFuzz, DamagedLogsNeverCrashAndNeverYieldImpossibleTimes) {
+  const core::TempDir folder;
+  const uint64_t rounds = testing::fuzz_rounds(60);
+  size_t num_read = 0, num_steps = 0;
+  for (const Golden& file : kGolden) {
+    const std::string text = core::read_file(golden(file.file));
+    const fs::path path = folder.path() / file.file;
+    for (uint64_t round = 0; round < rounds; ++round) {
+      core::CounterRng rng(core::stream_key({round, static_cast<uint64_t>(file.format)}));
+      std::ofstream(path, std::ios::binary) << testing::damage(text, rng);
+      try {
+        const auto format = rng.below(4) == 0 ? std::optional<LogFormat>() : std::optional(file.format);
+        const RunData run = read_log(path, format, {.meta = {.values = {{"global_batch", "64"}, {"sequence_length", "128"}, {"devices", "8"}}}});
+        ++num_read;
+        num_steps += run.steps.size();
+        for (size_t row = 0; row < run.steps.size(); ++row) {
+          ASSERT_TRUE(std::isfinite(run.steps.step_ms[row]) && run.steps.step_ms[row] > 0) << file.file << " round " << round;
+          ASSERT_FALSE(run.steps.data_wait_ms[row] < 0 || std::isinf(run.steps.data_wait_ms[row])) << file.file << " round " << round;
+          ASSERT_GE(run.steps.step[row], 0) << file.file << " round " << round;
+          ASSERT_GE(run.steps.num_steps[row], 1) << file.file << " round " << round;
+          if (row > 0) {
+            ASSERT_GT(run.steps.step[row], run.steps.step[row - 1]) << file.file << " round " << round;
+          }
+        }
+        for (const CollectivePoint& point : run.collective_points)
+          ASSERT_TRUE(std::isfinite(point.time_us) && point.time_us > 0 && std::isfinite(point.busbw_gbytes_per_s)) << file.file << " round " << round;
+        for (const CollectiveTotal& total : run.collectives) ASSERT_TRUE(std::isfinite(total.time_ms) && total.time_ms >= 0) << file.file << " round " << round;
+      } catch (const Error& error) {
+        ASSERT_NE(error.code(), ExitCode::kInternal) << file.file << " round " << round << ": " << error.what();
+      }
+    }
+  }
+  EXPECT_GT(num_read, rounds * std::size(kGolden) / 2);
+  EXPECT_GT(num_steps, num_read);
+}
+
+}  // namespace
+}  // namespace lockstep::record

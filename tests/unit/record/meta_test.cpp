@@ -1,0 +1,134 @@
+#include "record/meta.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/strings.h"
+#include "record/step_columns.h"
+
+namespace lockstep::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+RunData run_at(const fs::path& source) {
+  RunData run;
+  run.source = source;
+  for (int step = 0; step < 3; ++step) {
+    add_row(run.steps, step);
+    run.steps.step_ms.back() = 100;
+  }
+  return run;
+}
+
+std::string usage_error(const MetaOptions& options, const fs::path& source = "/logs/a_n4/out.log") {
+  RunData run = run_at(source);
+  try {
+    apply_meta(run, options);
+  } catch (const UsageError& error) {
+    return error.text();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+bool says(const std::vector<std::string>& problems, const std::string& words) { return core::join(problems, "|").find(words) != std::string::npos; }
+
+TEST(Meta, TheFolderNamesOfTheClapBenchmarkTellItsSetup) {
+  RunData run = run_at("/scratch/clap/htsat_tiny_bs616_af2_n16_job4711/out.log");
+  apply_meta(run, {.path_pattern = R"((?<model>htsat_\w+?)_bs(?<batch>\d+)_af(?<accum>\d+)_n(?<nodes>\d+)_job(?<job>\d+)(?<variant>_x)?)",
+                   .values = {{"devices_per_node", "4"}, {"forward_gflops", "111.20"}, {"peak_tflops", "989"}}});
+  EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
+  EXPECT_EQ(run.setup.model, "htsat_tiny");
+  EXPECT_EQ(run.setup.nodes, 16);
+  EXPECT_EQ(run.setup.devices, 64);
+  EXPECT_EQ(run.setup.accum, 2);
+  EXPECT_EQ(run.setup.samples_per_device, 1232);  // both micro-batches
+  EXPECT_EQ(run.setup.global_batch, 1232 * 64);
+  EXPECT_EQ(run.setup.forward_gflops_per_sample, 111.2);
+  EXPECT_EQ(run.setup.flops_formula, "given by the user");
+  EXPECT_EQ(run.setup.peak_tflops_per_device, 989);
+  EXPECT_EQ(run.allocation, "slurm 4711");
+  EXPECT_TRUE(run.setup.tags.empty());  // the group took no part in the match
+  EXPECT_EQ(run.steps.samples, std::vector<double>(3, 1232.0 * 64));
+}
+
+TEST(Meta, OtherGroupsBecomeTagsAndAPathThatDoesNotMatchIsTold) {
+  RunData run = run_at("/logs/tree_n4/out.log");
+  apply_meta(run, {.path_pattern = R"(/(?<algorithm>\w+)_n(?<nodes>\d+))"});
+  EXPECT_EQ(run.setup.tags, (std::map<std::string, std::string>{{"algorithm", "tree"}}));
+  EXPECT_EQ(run.setup.nodes, 4);
+  apply_meta(run, {.path_pattern = "(?<nodes>never)"});
+  EXPECT_TRUE(says(run.problems, "does not match '/logs/tree_n4/out.log'"));
+}
+
+TEST(Meta, LaterSourcesWin) {
+  const core::TempDir folder;
+  const fs::path file = folder.path() / "facts.toml";
+  std::ofstream(file) << "nodes = 8\nsystem = \"JUPITER\"\nforward_gflops = 14.78\nsynthetic = true\n[tags]\nfabric = \"NDR\"\nchannels = 16\n";
+  RunData run = run_at("/logs/a_n4/out.log");
+  apply_meta(run, {.path_pattern = R"(n(?<nodes>\d+))", .file = file, .values = {{"system", "Leonardo"}}});
+  EXPECT_EQ(run.setup.nodes, 8);
+  EXPECT_EQ(run.setup.system, "Leonardo");
+  EXPECT_EQ(run.setup.forward_gflops_per_sample, 14.78);
+  EXPECT_EQ(run.setup.is_synthetic, true);
+  EXPECT_EQ(run.setup.tags, (std::map<std::string, std::string>{{"fabric", "NDR"}, {"channels", "16"}}));
+}
+
+TEST(Meta, WhatContradictsTheLogIsTold) {
+  RunData run = run_at("/logs/a/out.log");
+  run.setup.nodes = 4, run.setup.model = "tiny";
+  apply_meta(run, {.values = {{"nodes", "8"}, {"model", "tiny"}}});
+  EXPECT_EQ(run.setup.nodes, 8);
+  ASSERT_EQ(run.problems.size(), 1u);
+  EXPECT_EQ(run.problems[0], "nodes: the log says 4, you say 8; yours is used");
+}
+
+TEST(Meta, ModelParallelLayoutsHaveFewerReplicasThanDevices) {
+  RunData run = run_at("/logs/a/out.log");
+  apply_meta(run, {.values = {{"layout", "dp=2 tp=4 pp=8"}, {"devices", "64"}, {"samples_per_device", "16"}}});
+  EXPECT_EQ(run.setup.global_batch, 32);
+  RunData unknown = run_at("/logs/a/out.log");
+  apply_meta(unknown, {.values = {{"layout", "tp=4 pp=8"}, {"devices", "64"}, {"samples_per_device", "16"}}});
+  EXPECT_FALSE(unknown.setup.global_batch);
+}
+
+TEST(Meta, MistakesAreUsageErrorsWithAHint) {
+  EXPECT_NE(usage_error({.path_pattern = "(?<nodes>\\d+"}).find("at character"), std::string::npos);
+  EXPECT_NE(usage_error({.path_pattern = "n\\d+"}).find("no named group"), std::string::npos);
+  EXPECT_NE(usage_error({.path_pattern = "(?<nodes>a)"}).find("'a', expected a whole number above 0"), std::string::npos);
+  EXPECT_NE(usage_error({.values = {{"nodse", "4"}}}).find("did you mean 'nodes'?"), std::string::npos);
+  EXPECT_NE(usage_error({.values = {{"nodes", "0"}}}).find("above 0"), std::string::npos);
+  EXPECT_NE(usage_error({.values = {{"peak_tflops", "inf"}}}).find("above 0"), std::string::npos);
+  EXPECT_NE(usage_error({.values = {{"synthetic", "maybe"}}}).find("true or false"), std::string::npos);
+  const core::TempDir folder;
+  std::ofstream(folder.path() / "bad.toml") << "nodes = 4\nx y\n";
+  EXPECT_NE(usage_error({.file = folder.path() / "bad.toml"}).find("line 2"), std::string::npos);
+  std::ofstream(folder.path() / "list.toml") << "nodes = [4]\n";
+  EXPECT_NE(usage_error({.file = folder.path() / "list.toml"}).find("'nodes' is no text"), std::string::npos);
+  EXPECT_THROW(usage_error({.file = folder.path() / "missing.toml"}), EnvironmentError);
+  const std::string explodes = usage_error({.path_pattern = "(?<x>(a+)+)(?:\\d|!)"}, "/logs/" + std::string(40, 'a') + "/out.log");
+  EXPECT_NE(explodes.find("gives up"), std::string::npos);  // 2^40 ways to try
+}
+
+TEST(Meta, MissingFactsAreAskedForByName) {
+  RunData run = run_at("/logs/a/out.log");
+  const auto names = [&] {
+    std::vector<std::string> found;
+    for (const MissingFact& fact : missing_facts(run)) found.push_back(fact.name);
+    return core::join(found, " ");
+  };
+  EXPECT_EQ(names(), "nodes devices model global_batch samples_per_device precision forward_gflops peak_tflops");
+  EXPECT_NE(missing_facts(run)[0].how.find("(?<nodes>"), std::string::npos);
+  apply_meta(run, {.values = {{"nodes", "1"}, {"devices", "4"}, {"batch", "8"}, {"model", "m"}, {"precision", "bf16"}, {"peak_tflops", "989"}, {"task", "gpt"}}});
+  EXPECT_EQ(names(), "sequence_length forward_gflops");
+  apply_meta(run, {.values = {{"sequence_length", "128"}, {"forward_gflops", "2"}}});
+  EXPECT_EQ(names(), "");
+  EXPECT_EQ(run.steps.tokens[0], 8 * 4 * 128);
+}
+
+}  // namespace
+}  // namespace lockstep::record
