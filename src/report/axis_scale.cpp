@@ -83,11 +83,14 @@ AxisScale::AxisScale(const Axis& axis, std::span<const double> values, size_t ma
 
 bool AxisScale::has_place(double value) const { return std::isfinite(value) && (!is_log() || value > 0); }
 
-bool AxisScale::is_below_high(double value) const { return value <= high_ + std::abs(high_) * 1e-12 + 1e-300; }
+bool AxisScale::is_inside(double value) const {
+  constexpr double kSlack = 1e-9;
+  return has_place(value) && share(value) >= -kSlack && share(value) <= 1 + kSlack;
+}
 
 double AxisScale::share(double value) const {
-  value = std::clamp(value, -kLargest, kLargest);
-  if (is_log()) return (std::log2(std::max(value, kSmallest)) - std::log2(low_)) / (std::log2(high_) - std::log2(low_));
+  value = std::clamp(value, -kLargest * 1e6, kLargest * 1e6);
+  if (is_log()) return (std::log2(std::max(value, kSmallest * 1e-6)) - std::log2(low_)) / (std::log2(high_) - std::log2(low_));
   return (value / 2 - low_ / 2) / (high_ / 2 - low_ / 2);
 }
 
@@ -112,7 +115,7 @@ void AxisScale::set_range(const Axis& axis, std::span<const double> values, bool
     low -= margin, high += margin;
     if (data_low >= 0 && (wants_zero || low <= high * 0.4)) low = 0;
   }
-  const auto usable = [&](const std::optional<double>& bound) { return bound && has_place(*bound) && std::abs(*bound) <= kLargest; };
+  const auto usable = [&](const std::optional<double>& bound) { return bound && has_place(*bound) && std::abs(*bound) <= kLargest * 10; };
   if (usable(axis.min)) low = *axis.min;
   if (usable(axis.max)) high = *axis.max;
   if (!(low < high)) {  // contradictory bounds

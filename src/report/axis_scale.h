@@ -27,7 +27,7 @@ class AxisScale {
   double share(double value) const;
   /// Whether the value has a place on the axis at all (finite, above zero on a log axis).
   bool has_place(double value) const;
-  bool is_inside(double value) const { return has_place(value) && value >= low_ * (1 - 1e-12) - 1e-300 && is_below_high(value); }
+  bool is_inside(double value) const;
 
   double low() const { return low_; }
   double high() const { return high_; }
@@ -35,7 +35,6 @@ class AxisScale {
   const std::vector<Tick>& ticks() const { return ticks_; }
 
  private:
-  bool is_below_high(double value) const;
   void set_range(const Axis& axis, std::span<const double> values, bool wants_zero);
   void choose_linear_ticks(size_t max_ticks);
   void choose_log_ticks(size_t max_ticks, bool is_bytes);

@@ -24,7 +24,10 @@ void ChartPainter::paint_axes() {
   else paint_bar_names();
   const Theme& theme = light_theme();
   out_.line({plot_.x, plot_.bottom()}, {plot_.right(), plot_.bottom()}, "axis", theme.axis, 1);
-  paint_lines(x_title_, {plot_.x + plot_.width / 2, x_title_top_ + kTickPx}, {.anchor = SvgWriter::Anchor::kMiddle, .is_muted = true});
+  double widest = 0;
+  for (const std::string& line : x_title_) widest = std::max(widest, text_width(line, kTickPx));
+  const double centre = std::min(plot_.x + plot_.width / 2, frame_.width - widest / 2 - 1);
+  paint_lines(x_title_, {std::max(centre, widest / 2 + 1), x_title_top_ + kTickPx}, {.anchor = SvgWriter::Anchor::kMiddle, .is_muted = true});
   paint_lines(y_title_, {2, y_title_top_ + kTickPx}, {.is_muted = true});
 }
 
@@ -54,7 +57,7 @@ void ChartPainter::thin_ticks(std::vector<Tick>& ticks) const {
     for (auto tick = ticks.rbegin(); tick != ticks.rend(); ++tick) {
       if (((*tick).*text).empty()) continue;
       const double width = text_width((*tick).*text, px), centre = tick_centre(tick->value, width);
-      if (centre + width / 2 > edge - kGap) ((*tick).*text).clear();
+      if (centre + width / 2 > edge - kGap || width > frame_.width / 2) ((*tick).*text).clear();
       else edge = centre - width / 2;
     }
   };

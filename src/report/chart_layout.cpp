@@ -133,7 +133,7 @@ double ChartPainter::lay_out_legend(double top) {
   legend_top_ = top;
   double used = 0;
   for (const KeyEntry& entry : key_) {
-    if (legend_.empty() || used + kLegendGap + entry.width > frame_.width) {
+    if (legend_.empty() || used + kLegendGap + entry.width > frame_.width - 4) {
       legend_.emplace_back();
       used = 0;
     }
@@ -177,7 +177,7 @@ void ChartPainter::lay_out() {
       name_height = std::max(name_height, has_vertical_bar_names_ ? text_width(lines[0], kTickPx) : lines_height(lines, kTickPx));
     bottom += name_height + 2;
   } else {
-    set_x_axis();
+    x_.emplace(chart_.x, shown_values(true), static_cast<size_t>(plot_.width / 58));
     const bool has_notes = std::any_of(x_->ticks().begin(), x_->ticks().end(), [](const Tick& tick) { return !tick.note.empty(); });
     bottom += kTickPx * kLineHeight * (has_notes ? 2 : 1);
   }
@@ -195,14 +195,6 @@ double ChartPainter::region_room(const Region& region) const {
   if (!x_->has_place(region.from) || !x_->has_place(region.to)) return 0;
   const double from = std::max(x_of(std::min(region.from, region.to)), plot_.x), to = std::min(x_of(std::max(region.from, region.to)), plot_.right());
   return std::max(0.0, to - from);
-}
-
-void ChartPainter::set_x_axis() {
-  const std::vector<double> values = shown_values(true);
-  x_.emplace(chart_.x, values, static_cast<size_t>(plot_.width / 58));
-  for (const Region& region : chart_.regions)
-    if (const std::string label = one_line(region.label); !label.empty() && text_width(label, kSmallPx) + 8 > region_room(region))
-      add_note(fmt::format("Shaded from {} to {}: {}.", short_number(region.from), short_number(region.to), label));
 }
 
 void ChartPainter::place_points() {

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -58,7 +59,6 @@ class ChartPainter {
   bool can_label_directly() const;
   void lay_out();
   double lay_out_legend(double top);
-  void set_x_axis();
   void place_points();
   void add_note(const std::string& sentence) { notes_.push_back(sentence); }
 
@@ -98,8 +98,9 @@ class ChartPainter {
 
   bool is_shown(const PlotPoint& point) const { return x_->is_inside(point.x) && y_->is_inside(point.y); }
   double region_room(const Region& region) const;  ///< Visible width in pixels; 0 where it has no place on the axis.
-  double x_of(double value) const { return plot_.x + x_->share(value) * plot_.width; }
-  double y_of(double value) const { return plot_.bottom() - y_->share(value) * plot_.height; }
+  /// Coordinates; those of values far outside the axes are bounded.
+  double x_of(double value) const { return plot_.x + std::clamp(x_->share(value), -9.0, 10.0) * plot_.width; }
+  double y_of(double value) const { return plot_.bottom() - std::clamp(y_->share(value), -9.0, 10.0) * plot_.height; }
 
   const Chart& chart_;
   const ChartFrame& frame_;

@@ -176,10 +176,14 @@ LabelPlacer ChartPainter::make_placer() const {
 void ChartPainter::paint_region_labels(LabelPlacer& placer) {
   for (const Region& region : chart_.regions) {
     const std::string label = one_line(region.label);
-    if (label.empty() || text_width(label, kSmallPx) + 8 > region_room(region)) continue;  // a note says it
-    const double left = std::max(x_of(std::min(region.from, region.to)), plot_.x) + 4;
-    out_.text({left, plot_.y + 13}, label, {.font_px = kSmallPx, .is_muted = true, .has_halo = true});
-    placer.add_box({left - 2, plot_.y, text_width(label, kSmallPx) + 4, 18});
+    if (label.empty()) continue;
+    const Box box{std::max(x_of(std::min(region.from, region.to)), plot_.x) + 2, plot_.y, text_width(label, kSmallPx) + 4, 18};
+    if (box.width + 4 > region_room(region) || !placer.is_free(box)) {
+      add_note(fmt::format("Shaded from {} to {}: {}.", short_number(region.from), short_number(region.to), label));
+      continue;
+    }
+    out_.text({box.x + 2, box.y + 13}, label, {.font_px = kSmallPx, .is_muted = true, .has_halo = true});
+    placer.add_box(box);
   }
 }
 

@@ -35,6 +35,10 @@ size_t LabelPlacer::num_crossed(const Box& box) const {
       std::count_if(segments_.begin(), segments_.end(), [&](const Segment& segment) { return crosses(box, segment.from, segment.to); }));
 }
 
+bool LabelPlacer::is_free(const Box& box) const {
+  return frame_.holds(box) && std::none_of(boxes_.begin(), boxes_.end(), [&](const Box& taken) { return taken.meets(box); });
+}
+
 std::optional<Box> LabelPlacer::place(Point at, double width, double height) {
   // Above, below, right, left, the corners; then the same farther away.
   static constexpr std::array<Point, 8> kDirections = {{{0, -1}, {0, 1}, {1, 0}, {-1, 0}, {1, -1}, {-1, -1}, {1, 1}, {-1, 1}}};
@@ -46,7 +50,7 @@ std::optional<Box> LabelPlacer::place(Point at, double width, double height) {
       const bool is_corner = direction.x != 0 && direction.y != 0;
       const double gap = is_corner ? distance * 0.6 : distance;
       const Box box{at.x - width / 2 + direction.x * (width / 2 + gap), at.y - height / 2 + direction.y * (height / 2 + gap), width, height};
-      if (!frame_.holds(box) || std::any_of(boxes_.begin(), boxes_.end(), [&](const Box& taken) { return taken.meets(box); })) continue;
+      if (!is_free(box)) continue;
       const size_t crossed = num_crossed(box);
       if (crossed < fewest) fewest = crossed, best = box;
       if (crossed == 0) break;

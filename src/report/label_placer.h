@@ -23,6 +23,8 @@ class LabelPlacer {
   explicit LabelPlacer(Box frame) : frame_(frame) {}
 
   void add_box(const Box& box) { boxes_.push_back(box); }
+  /// Inside the frame and off all boxes.
+  bool is_free(const Box& box) const;
   void add_segment(Point from, Point to) { segments_.push_back({from, to}); }
   /// A place for a box of this size beside `at`, which it then occupies; nothing when every candidate is taken.
   std::optional<Box> place(Point at, double width, double height);

@@ -92,8 +92,8 @@ header{padding-top:0}
 figure,.table,.note,.warning,pre{break-inside:avoid}
 h2,h3{break-after:avoid}
 .scroll{overflow:visible;border-radius:0}
-table{font-size:7.5pt}
-th,td,td.t{padding:.15rem .3rem;white-space:normal;min-width:0}
+table{font-size:7.5pt}.many{font-size:6.2pt}
+th,td,td.t,thead th{padding:.15rem .25rem;white-space:normal;min-width:0;overflow-wrap:anywhere}
 a{color:inherit;text-decoration:none}
 pre{white-space:pre-wrap;overflow-wrap:anywhere}
 }

@@ -14,11 +14,12 @@ std::string to_markdown(const Table& table);
 std::string to_latex(const Table& table);  ///< A booktabs table that compiles on its own inside any document.
 std::string to_csv(const Table& table);    ///< Unrounded numbers.
 std::string to_svg(const Chart& chart);    ///< Stands alone.
+std::string to_gnuplot(const Chart& chart);  ///< A script with its data inside.
 
 struct ExportOptions {
   bool wants_png = false, wants_pdf = false;  ///< Through rsvg-convert; EnvironmentError with the package name when it is missing.
 };
-/// Writes report.html, report.md, tables/<id>.{csv,md,tex}, figures/<id>.svg[.png|.pdf] into `folder`. Returns the files, report.html first.
+/// Writes report.html, report.md, tables/<id>.{csv,md,tex}, figures/<id>.{svg,csv,gp}[.png|.pdf] into `folder`. Ids become unique, safe file names. Returns the files, report.html first.
 std::vector<std::filesystem::path> write_document(const Document& document, const std::filesystem::path& folder, const ExportOptions& options = {});
 
 }  // namespace lockstep::report

@@ -12,6 +12,7 @@ namespace lockstep::report {
 namespace {
 
 constexpr double kWidePx = 720, kNarrowPx = 360, kWidePlotPx = 300, kNarrowPlotPx = 240;
+constexpr size_t kManyColumns = 10;  ///< Printed smaller.
 
 std::string head_html(const Document& document, const std::string& style) {
   return fmt::format(
@@ -84,7 +85,8 @@ std::string table_html(const Table& table, const std::string& name) {
   if (table.columns.empty()) return "<p class=\"cap\">This table has no columns.</p>";
   const TableNotes notes = collect_notes(table);
   const std::string title = one_line(table.title).empty() ? name : one_line(table.title);
-  std::string html = fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table><caption>{0}</caption>\n<thead><tr>", escape_xml(title));
+  std::string html = fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table{1}><caption>{0}</caption>\n<thead><tr>", escape_xml(title),
+                                 table.columns.size() > kManyColumns ? " class=\"many\"" : "");
   for (const Column& column : table.columns)
     html += fmt::format("<th scope=\"col\"{}>{}</th>", column.is_text ? " class=\"t\"" : "", escape_xml(one_line(column.title)));
   html += "</tr></thead>\n<tbody>\n";

@@ -1,4 +1,6 @@
 #pragma once
+#include <fmt/format.h>
+
 #include <cmath>
 #include <string>
 #include <vector>

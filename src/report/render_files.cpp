@@ -1,0 +1,98 @@
+#include <chrono>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/process.h"
+#include "core/strings.h"
+#include "report/block_names.h"
+#include "report/chart_svg.h"
+#include "report/render.h"
+
+namespace lockstep::report {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kConverterTimeout{60};
+
+/// Runs rsvg-convert with an SVG file; its output goes to `target`.
+void convert(const fs::path& svg, const fs::path& target, const std::string& format) {
+  std::vector<std::string> argv = {"rsvg-convert", "--format", format, "--output", target.string(), svg.string()};
+  if (format == "png") argv.insert(argv.begin() + 1, {"--zoom", "2"});
+  core::CommandResult result;
+  try {
+    result = core::run_command({.argv = argv}, kConverterTimeout);
+  } catch (const EnvironmentError& error) {
+    throw EnvironmentError(fmt::format("report: cannot make {} files: {}", format, error.what()),
+                           "install the package librsvg2-bin (program rsvg-convert), or leave PNG and PDF out: the SVG files are complete");
+  }
+  if (result.is_timed_out || !result.status.ok())
+    throw EnvironmentError(fmt::format("report: rsvg-convert could not convert '{}' to {}: {}{}", svg.string(), format,
+                                       result.is_timed_out ? "timed out" : result.status.text(), result.err.empty() ? "" : ": " + std::string(core::trim(result.err))),
+                           "the SVG file is complete; any program that reads SVG can convert it");
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code code;
+  fs::create_directories(folder, code);
+  if (code)
+    throw EnvironmentError(fmt::format("report: cannot make folder '{}': {}", folder.string(), code.message()), "check the path and its permissions");
+}
+
+/// Writes files of one report below a folder and remembers them.
+class FileSet {
+ public:
+  explicit FileSet(fs::path folder) : folder_(std::move(folder)) {}
+
+  fs::path write(const fs::path& relative, const std::string& content) {
+    const fs::path path = folder_ / relative;
+    core::write_file_atomic(path, content);
+    files_.push_back(path);
+    return path;
+  }
+  void add(const fs::path& path) { files_.push_back(path); }
+  std::vector<fs::path> take() { return std::move(files_); }
+
+ private:
+  fs::path folder_;
+  std::vector<fs::path> files_{};
+};
+
+void write_chart(const Chart& chart, const std::string& name, const ExportOptions& options, FileSet& files) {
+  const fs::path stem = fs::path("figures") / name;
+  const fs::path svg = files.write(stem.string() + ".svg", to_svg(chart));
+  files.write(stem.string() + ".csv", to_csv(chart_table(chart)));
+  files.write(stem.string() + ".gp", to_gnuplot(chart));
+  for (const auto& [is_wanted, format] : {std::pair{options.wants_png, "png"}, std::pair{options.wants_pdf, "pdf"}}) {
+    if (!is_wanted) continue;
+    const fs::path target = fs::path(svg).replace_extension(format);
+    convert(svg, target, format);
+    files.add(target);
+  }
+}
+
+}  // namespace
+
+std::vector<fs::path> write_document(const Document& document, const fs::path& folder, const ExportOptions& options) {
+  const BlockNames names = name_blocks(document);
+  make_folder(folder / "tables");
+  make_folder(folder / "figures");
+  FileSet files(folder);
+  files.write("report.html", to_html(document));
+  files.write("report.md", to_markdown(document));
+  for (size_t section = 0; section < document.sections.size(); ++section)
+    for (size_t block = 0; block < document.sections[section].blocks.size(); ++block) {
+      const Block& each = document.sections[section].blocks[block];
+      const std::string& name = names.blocks[section][block];
+      if (const Table* table = std::get_if<Table>(&each)) {
+        const fs::path stem = fs::path("tables") / name;
+        files.write(stem.string() + ".csv", to_csv(*table));
+        files.write(stem.string() + ".md", to_markdown(*table));
+        files.write(stem.string() + ".tex", to_latex(*table));
+      } else if (const Chart* chart = std::get_if<Chart>(&each)) {
+        write_chart(*chart, name, options, files);
+      }
+    }
+  return files.take();
+}
+
+}  // namespace lockstep::report

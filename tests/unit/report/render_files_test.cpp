@@ -1,0 +1,126 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/process.h"
+#include "core/strings.h"
+#include "report/block_names.h"
+#include "report/render.h"
+#include "support/demo_document.h"
+
+namespace lockstep::report {
+namespace {
+namespace fs = std::filesystem;
+
+/// PATH without any program, for the life of the object.
+class EmptyPath {
+ public:
+  EmptyPath() : path_(std::getenv("PATH") != nullptr ? std::getenv("PATH") : "") { setenv("PATH", "/nonexistent", 1); }
+  EmptyPath(const EmptyPath&) = delete;
+  EmptyPath& operator=(const EmptyPath&) = delete;
+  ~EmptyPath() { setenv("PATH", path_.c_str(), 1); }
+
+ private:
+  std::string path_;
+};
+
+bool has_program(const std::string& name) { return core::run_command({.argv = {"sh", "-c", "command -v " + name}}, std::chrono::seconds(10)).status.ok(); }
+
+TEST(RenderFiles, WritesPageTablesAndFiguresAndReturnsThem) {
+  const core::TempDir folder("report_files");
+  const std::vector<fs::path> files = write_document(testing::demo_document(), folder.path() / "new" / "out");
+  ASSERT_EQ(files.size(), 2u + 3u + 3u * 10u);
+  EXPECT_EQ(files[0].filename(), "report.html");
+  std::set<fs::path> on_disk;
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
+    if (entry.is_regular_file()) on_disk.insert(entry.path());
+  EXPECT_EQ(on_disk, std::set<fs::path>(files.begin(), files.end()));
+  EXPECT_EQ(core::read_file(files[0]), to_html(testing::demo_document()));
+  EXPECT_EQ(core::read_file(folder.path() / "new/out/tables/scaling.csv"), to_csv(testing::demo::scaling_table()));
+  EXPECT_EQ(core::read_file(folder.path() / "new/out/figures/mfu.svg"), to_svg(testing::demo::mfu_chart()));
+}
+
+TEST(RenderFiles, NamesAreSafeAndUnique) {
+  const Document document{.sections = {{.id = "scaling", .blocks = {Table{.id = "../../etc/passwd"}, Table{.id = "scaling"}, Chart{.id = "Scaling"}, Table{}, Table{.id = ".."},
+                                                                    Table{.id = std::string(500, 'x')}, Paragraph{}}},
+                                       {.title = "main"}}};
+  const BlockNames names = name_blocks(document);
+  EXPECT_EQ(names.blocks[0], (std::vector<std::string>{"etc-passwd", "scaling", "Scaling-2", "table", "table-2", std::string(80, 'x'), ""}));
+  EXPECT_EQ(names.sections, (std::vector<std::string>{"scaling-3", "main-2"})) << "anchors never take a name of the page or of a file";
+  const core::TempDir folder("report_files");
+  for (const fs::path& file : write_document(document, folder.path() / "out"))
+    EXPECT_TRUE(core::starts_with(fs::weakly_canonical(file).string(), (fs::weakly_canonical(folder.path()) / "out").string())) << file;
+}
+
+TEST(RenderFiles, ConvertsToPngAndPdf) {
+  if (!has_program("rsvg-convert")) GTEST_SKIP() << "rsvg-convert is missing (package librsvg2-bin)";
+  const core::TempDir folder("report_files");
+  const Document document{.title = "d", .sections = {{.blocks = {testing::demo::breakdown_chart(), testing::demo::efficiency_chart()}}}};
+  const std::vector<fs::path> files = write_document(document, folder.path(), {.wants_png = true, .wants_pdf = true});
+  EXPECT_EQ(files.size(), 2u + 2u * 5u);
+  const std::string png = core::read_file(folder.path() / "figures/breakdown.png");
+  EXPECT_EQ(png.substr(1, 3), "PNG");
+  EXPECT_EQ(static_cast<unsigned char>(png[18]) * 256 + static_cast<unsigned char>(png[19]), 1440) << "twice the width of the drawing";
+  EXPECT_EQ(core::read_file(folder.path() / "figures/efficiency.pdf").substr(0, 5), "%PDF-");
+}
+
+TEST(RenderFiles, MissingConverterIsExplained) {
+  const core::TempDir folder("report_files");
+  const Document document{.sections = {{.blocks = {testing::demo::mfu_chart()}}}};
+  const EmptyPath path;
+  try {
+    write_document(document, folder.path(), {.wants_png = true});
+    FAIL() << "nothing thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kEnvironment);
+    EXPECT_NE(error.hint().find("librsvg2-bin"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("rsvg-convert"), std::string::npos);
+  }
+  EXPECT_TRUE(fs::exists(folder.path() / "report.html")) << "what needs no converter is there";
+}
+
+TEST(RenderFiles, FolderThatCannotBeMadeIsNamed) {
+  const core::TempDir folder("report_files");
+  core::write_file_atomic(folder.path() / "file", "x");
+  try {
+    write_document({}, folder.path() / "file" / "out");
+    FAIL() << "nothing thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kEnvironment);
+    EXPECT_NE(std::string(error.what()).find((folder.path() / "file" / "out").string()), std::string::npos);
+  }
+}
+
+TEST(RenderFiles, GnuplotAcceptsEveryScript) {
+  if (!has_program("gnuplot")) GTEST_SKIP() << "gnuplot is missing (package gnuplot-nox)";
+  const core::TempDir folder("report_files");
+  write_document(testing::demo_document(), folder.path());
+  size_t num_scripts = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path() / "figures")) {
+    if (entry.path().extension() != ".gp") continue;
+    const fs::path out = folder.path() / "out.svg";
+    fs::remove(out);
+    const auto result = core::run_command({.argv = {"gnuplot", "-e", "set terminal svg; set output '" + out.string() + "'", entry.path().string()}}, std::chrono::seconds(30));
+    EXPECT_TRUE(result.status.ok() && result.err.find("line ") == std::string::npos) << entry.path() << ": " << result.err;
+    EXPECT_TRUE(fs::exists(out) && fs::file_size(out) > 2000) << entry.path();
+    ++num_scripts;
+  }
+  EXPECT_EQ(num_scripts, 10u);
+}
+
+TEST(RenderFiles, LatexCompilesWithAndWithoutBooktabs) {
+  if (!has_program("pdflatex")) GTEST_SKIP() << "pdflatex is missing (package texlive-latex-base)";
+  const core::TempDir folder("report_files");
+  Table hostile = testing::demo::scaling_table();
+  for (const char* text : {"50% & $x_1$ #2 \\input{x} ~ ^ <>| \"q\" [1] {b}", "gr\xc3\xbc\xc3\x9f \xc2\xb5 \xe2\x89\xa5 \xe4\xb8\xad \x01\xff"}) hostile.rows.push_back({{.text = text, .note = text}});
+  for (const char* package : {"", "\\usepackage{booktabs}"}) {
+    core::write_file_atomic(folder.path() / "a.tex", fmt::format("\\documentclass{{article}}{}\\begin{{document}}\n{}\n\\end{{document}}\n", package, to_latex(hostile)));
+    const auto result = core::run_command({.argv = {"pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"}, .working_folder = folder.path()}, std::chrono::seconds(60));
+    EXPECT_TRUE(result.status.ok()) << result.out;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::report

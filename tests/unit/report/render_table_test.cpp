@@ -1,0 +1,178 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/strings.h"
+#include "report/render.h"
+#include "report/text_metrics.h"
+#include "support/demo_document.h"
+
+namespace lockstep::report {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+const std::string kHostile = "<script>alert(1)</script> a|b *c* _d_ `e` \\f 50% $g$ #h ~i ^j {k} [l](m) \"n\" 'o' & p\nq \x01\xff \xe2\x82";
+
+Table small_table() {
+  return {.id = "t", .title = "Scaling", .columns = {{"model", "model", true}, {"nodes", "nodes"}, {"efficiency (%)", "efficiency_percent"}},
+          .rows = {{{.text = "ViT-B-32"}, {.text = "1", .value = 1}, {.text = "100.0", .value = 100}},
+                   {{.text = "ViT-B-32"}, {.text = "8", .value = 8}, {.text = "93.7 +- 0.4", .value = 93.71828182845904, .note = "one run"}},
+                   {{.text = "ViT-B-32"}, {.text = "16", .value = 16}, {.note = "job failed"}}},
+          .notes = {"Base: one node."}};
+}
+
+Table one_cell(const Cell& cell, bool is_text = false) { return {.id = "t", .columns = {{"c", "c", is_text}}, .rows = {{cell}}}; }
+
+/// Fields of a CSV text, read as RFC 4180 says; fails the test on anything else.
+std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
+  std::vector<std::vector<std::string>> rows;
+  size_t at = 0;
+  while (at < text.size()) {
+    rows.emplace_back();
+    for (bool is_last = false; !is_last;) {
+      std::string field;
+      if (text[at] == '"') {
+        for (++at; text[at] != '"' || text[at + 1] == '"'; ++at) {
+          field += text[at];
+          if (text[at] == '"') ++at;
+        }
+        ++at;
+      } else {
+        while (text[at] != ',' && text[at] != '\r') field += text[at++];
+      }
+      rows.back().push_back(field);
+      is_last = text[at] == '\r';
+      EXPECT_TRUE(text[at] == ',' || text.compare(at, 2, "\r\n") == 0) << "at " << at;
+      at += is_last ? 2 : 1;
+    }
+  }
+  return rows;
+}
+
+TEST(RenderCsv, HasKeysUnroundedNumbersAndNotes) {
+  EXPECT_EQ(to_csv(small_table()),
+            "model,nodes,efficiency_percent,notes\r\n"
+            "ViT-B-32,1,100,\r\n"
+            "ViT-B-32,8,93.71828182845904,efficiency_percent: one run\r\n"
+            "ViT-B-32,16,,efficiency_percent: job failed\r\n");
+}
+
+TEST(RenderCsv, QuotesWhatNeedsIt) {
+  const auto rows = parse_csv(to_csv(one_cell({.text = "a \"b\", c\nd"}, true)));
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1][0], "a \"b\", c\nd");
+  EXPECT_EQ(parse_csv(to_csv(one_cell({.text = kHostile}, true)))[1][0], clean_text(kHostile));
+}
+
+TEST(RenderCsv, NumbersReadBackExactlyAndMissingOnesAreEmpty) {
+  for (const double value : {0.1, 1.0 / 3, 1e-300, 123456789012345680.0, -0.0})
+    EXPECT_EQ(*core::parse_double(parse_csv(to_csv(one_cell({.text = "x", .value = value})))[1][0]), value);
+  EXPECT_EQ(to_csv(one_cell({.value = kNan})), "c\r\n\r\n");
+}
+
+TEST(RenderText, FitsTheTerminalWithEveryValue) {
+  for (const int width : {40, 80, 120}) {
+    const std::string text = to_text(testing::demo::scaling_table(), width);
+    for (const std::string& line : core::split(text, "\n")) EXPECT_LE(terminal_columns(line), width) << line;
+    for (const auto& row : testing::demo::scaling_table().rows)
+      for (const Cell& cell : row) {
+        for (const std::string& word : core::split(cell.text, " ")) EXPECT_NE(text.find(word), std::string::npos) << word << " in\n" << text;
+      }
+  }
+}
+
+TEST(RenderText, AlignsColumnsAndExplainsNotes) {
+  EXPECT_EQ(to_text(small_table()),
+            "Scaling\n\n"
+            "model     nodes   efficiency (%)\n"
+            "--------------------------------\n"
+            "ViT-B-32      1            100.0\n"
+            "ViT-B-32      8  93.7 +- 0.4 [1]\n"
+            "ViT-B-32     16            - [2]\n\n"
+            "[1] one run\n[2] job failed\n* Base: one node.\n");
+}
+
+TEST(RenderText, WrapsLongTextsAndSplitsWideTables) {
+  Table table = one_cell({.text = "The quick brown fox jumps over the lazy dog and then over the fence and then over the hill and away"}, true);
+  table.columns.push_back({"number", "number"});
+  table.rows[0].push_back({.text = "12345"});
+  const std::string text = to_text(table, 40);
+  for (const std::string& line : core::split(text, "\n")) EXPECT_LE(line.size(), 40u);
+  EXPECT_NE(text.find("away"), std::string::npos);
+  Table wide = {.columns = {{"name", "name", true}}, .rows = {{{.text = "run"}}}};
+  for (int column = 0; column < 30; ++column) {
+    wide.columns.push_back({fmt::format("column {}", column), "k"});
+    wide.rows[0].push_back({.text = fmt::format("{}", 1000 + column)});
+  }
+  const std::string split = to_text(wide, 80);
+  EXPECT_GT(core::split(split, "run ").size(), 3u) << "the first column leads every part:\n" << split;
+  for (int column = 0; column < 30; ++column) EXPECT_NE(split.find(std::to_string(1000 + column)), std::string::npos);
+}
+
+TEST(RenderText, OddTablesNeverFail) {
+  EXPECT_EQ(to_text(Table{}), "(no rows)\n");
+  EXPECT_NE(to_text(Table{.columns = {{"a", "a"}}}).find("(no rows)"), std::string::npos);
+  const Table ragged{.columns = {{"a", "a"}, {"b", "b"}}, .rows = {{}, {{.text = "1"}, {.text = "2"}, {.text = "3"}}}};
+  EXPECT_NE(to_text(ragged).find("-  -"), std::string::npos);
+  EXPECT_EQ(to_text(ragged).find('3'), std::string::npos);
+  for (const int width : {-5, 0, 1, 20}) EXPECT_NE(to_text(one_cell({.text = kHostile}, true), width), "");
+  EXPECT_EQ(to_text(one_cell({.text = kHostile}, true)).find('\x01'), std::string::npos);
+}
+
+TEST(RenderMarkdown, IsATableOfGitHubsKind) {
+  EXPECT_EQ(to_markdown(small_table()),
+            "### Scaling\n\n"
+            "| model | nodes | efficiency (%) |\n"
+            "| :-- | --: | --: |\n"
+            "| ViT-B-32 | 1 | 100.0 |\n"
+            "| ViT-B-32 | 8 | 93.7 +- 0.4 <sup>1</sup> |\n"
+            "| ViT-B-32 | 16 | - <sup>2</sup> |\n\n"
+            "1. one run\n2. job failed\n\n- Base: one node.\n");
+}
+
+TEST(RenderMarkdown, HostileTextStaysText) {
+  const std::string text = to_markdown(one_cell({.text = kHostile}, true));
+  EXPECT_EQ(core::split(text, "\n").size(), 4u) << "head, rule, one row, end";
+  for (const char* markup : {"<script", " *c*", " _d_", "`e`", " a|b", "[l](m)"}) EXPECT_EQ(text.find(markup), std::string::npos) << markup;
+  EXPECT_NE(text.find("&lt;script&gt;"), std::string::npos);
+}
+
+TEST(RenderMarkdown, DocumentHasHeadingsPicturesDataAndCode) {
+  Document document = testing::demo_document();
+  document.sections[0].blocks.push_back(Paragraph{.text = "1. not a list\n- nor this\n# nor a heading"});
+  document.sections[0].blocks.push_back(Paragraph{.text = "code with ``` inside", .kind = Paragraph::Kind::kCode});
+  const std::string text = to_markdown(document);
+  EXPECT_TRUE(core::starts_with(text, "# Scaling of CLIP training on JUPITER\n"));
+  EXPECT_NE(text.find("\n## Throughput and utilisation\n"), std::string::npos);
+  EXPECT_NE(text.find("](figures/efficiency.svg)\n"), std::string::npos);
+  EXPECT_NE(text.find("| nodes (4 GPUs each) | ViT-B-32 |"), std::string::npos) << "data of a short chart";
+  EXPECT_NE(text.find("[figures/trace.csv](figures/trace.csv), 2107 rows"), std::string::npos) << "data of a long chart";
+  EXPECT_NE(text.find("> **Warning.** One size"), std::string::npos);
+  EXPECT_NE(text.find("\n1\\. not a list\n\\- nor this\n\\# nor a heading\n"), std::string::npos);
+  EXPECT_NE(text.find("\n````\ncode with ``` inside\n````\n"), std::string::npos);
+}
+
+TEST(RenderLatex, IsABooktabsTable) {
+  const std::string text = to_latex(small_table());
+  for (const char* part : {"\\begin{tabular}{lrr}\n\\toprule\n", "model & nodes & efficiency (\\%) \\\\\n\\midrule\n", "ViT-B-32 & 8 & 93.7 $\\pm$ 0.4\\textsuperscript{1} \\\\\n",
+                           "ViT-B-32 & 16 & --\\textsuperscript{2} \\\\\n", "\\bottomrule\n\\end{tabular}\n", "\\caption{Scaling}\n\\label{tab:t}", "Base: one node.\\par"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+}
+
+TEST(RenderLatex, EscapesWhatIsSpecial) {
+  const std::string text = to_latex(one_cell({.text = "50% & $x_1$ #2 \\input{/etc/passwd} ~ ^ <>|"}, true));
+  EXPECT_NE(text.find("50\\% \\& \\$x\\_1\\$ \\#2 \\textbackslash{}input\\{/etc/passwd\\} \\textasciitilde{} \\textasciicircum{} $<$$>$$|$ \\\\"), std::string::npos) << text;
+  EXPECT_NE(to_latex(one_cell({.text = "\xc3\xbc \xc2\xb5s \xe2\x89\xa5 \xe4\xb8\xad"}, true)).find("\xc3\xbc $\\mu$s $\\ge$ \\texttt{U+4E2D}"), std::string::npos);
+  EXPECT_NE(to_latex(one_cell({.text = "-3.5", .value = -3.5})).find("$-$3.5"), std::string::npos);
+}
+
+TEST(RenderGnuplot, CarriesItsData) {
+  const std::string script = to_gnuplot({.id = "c", .title = "a \"title\" with \\ and `ls`", .x = {.title = "nodes", .scale = Scale::kLog2, .ticks = {1, 2}},
+                                         .y = {.title = "%", .min = 0}, .series = {{.name = "s", .x = {1, 2}, .y = {3.25, kNan}, .low = {3, 4}, .high = {4, 5}}}});
+  for (const char* part : {"set title \"a \\\"title\\\" with \\\\ and 'ls'\"", "set logscale x 2", "set yrange [0:*]", "$data0 << END\n1 3.25 3 4\n2 NaN 4 5\nEND\n", "with linespoints", "yerrorbars"})
+    EXPECT_NE(script.find(part), std::string::npos) << part << " in\n" << script;
+}
+
+}  // namespace
+}  // namespace lockstep::report
