@@ -163,10 +163,14 @@ bool is_published_table(const fs::path& path) {
   if (path.extension() != ".csv" || !fs::is_regular_file(path)) return false;
   try {
     const record::Table table = record::read_table(path);
-    // Steps have a step or iteration column; results over sizes do not.
-    for (const char* column : {"step", "iteration", "iter", "global_step", "step_ms"})
-      if (table.find(column)) return false;
-    return true;
+    const auto has = [&](std::initializer_list<const char*> names) { return std::any_of(names.begin(), names.end(), [&](const char* name) { return table.find(name).has_value(); }); };
+    if (has({"step", "iteration", "iter", "global_step"})) return false;
+    if (has({"nodes", "gpus", "devices", "global_batch"})) return true;
+    // Steps without a number have nothing but their times.
+    return std::none_of(table.columns.begin(), table.columns.end(), [](const std::string& name) {
+      const std::string lower = core::to_lower_ascii(name);
+      return lower.find("time") != std::string::npos || core::starts_with(lower, "step");
+    });
   } catch (const DataError&) {
     return false;
   }
