@@ -8,16 +8,18 @@ LOCKSTEP_BUILD=${LOCKSTEP_BUILD:-$LOCKSTEP_ROOT/build}
 say() { printf '\n== %s\n' "$*" >&2; }
 fail() { printf 'lockstep: %s\n' "$*" >&2; exit 6; }
 
+# install_packages <list> [optional]: optional ones that cannot be installed are only told.
 install_packages() {
   command -v dpkg-query >/dev/null || { say "no Debian package manager here: expecting the libraries of CONTRIBUTING.md to be loaded"; return; }
-  local missing=() package
-  for package in $(grep -v '^#' "$LOCKSTEP_ROOT/tools/packages.txt"); do
+  local list=$1 is_optional=${2:-} missing=() package
+  for package in $(grep -v '^#' "$LOCKSTEP_ROOT/tools/$list"); do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
   done
   [ ${#missing[@]} = 0 ] && return
   local as_root=()
   if [ "$(id -u)" != 0 ]; then
     if sudo -n true 2>/dev/null; then as_root=(sudo)
+    elif [ -n "$is_optional" ]; then say "not installed, so tests that need them are skipped: ${missing[*]}"; return
     else fail "missing packages, and neither root nor password-less sudo to install them. Run:
   sudo apt-get install ${missing[*]}"; fi
   fi
@@ -65,7 +67,7 @@ build() {
 }
 
 setup() {
-  install_packages
+  install_packages packages.txt
   find_torch
   fetch_assets
   build "$@"

@@ -2,7 +2,7 @@
 """One CLIP training step, OpenCLIP 3.3.0 (PyPI) against lockstep: same weights, same batch, same threads, runs interleaved.
 
     export PYTHONPATH=$(ref/setup.sh)
-    python3 bench/peers/clip_step.py compare --program build/bench_clip_step --model ViT-B-32 --batch 16 --precision fp32 --out bench/results/NAME.json
+    python3 bench/peers/clip_step.py compare --program build/lockstep --model ViT-B-32 --batch 16 --precision fp32 --out bench/results/NAME.json
 
 `compare` runs the two sides in turn as processes of their own (so that peak memory is each one's) and prints median step times, the paired ratio with its
 95 % interval (Student t on the log ratios of the rounds) and the peak memory. `follow` compares the losses of --steps optimiser steps. `openclip` is one
@@ -84,10 +84,13 @@ def run_openclip(options) -> None:
 
 
 def side_command(options, inputs: str, side: str) -> list:
-    common = ["--inputs", inputs, "--model", options.model, "--precision", options.precision, "--threads", str(options.threads),
-              "--steps", str(options.steps), "--lr", str(options.lr), "--beta1", str(options.beta1), "--beta2", str(options.beta2),
-              "--eps", str(options.eps)]
-    return [options.program] + common if side == "lockstep" else [sys.executable, __file__, "openclip"] + common
+    common = ["--model", options.model, "--threads", str(options.threads), "--lr", str(options.lr), "--beta1", str(options.beta1),
+              "--beta2", str(options.beta2), "--eps", str(options.eps)]
+    if side == "openclip":
+        return [sys.executable, __file__, "openclip", "--inputs", inputs, "--precision", options.precision, "--steps", str(options.steps)] + common
+    precision = {"fp32": "fp32", "bf16": "amp_bf16"}[options.precision]
+    return [options.program, "bench", "step", "--pretrained", f"{inputs}/weights.safetensors", "--batches", f"{inputs}/batches.safetensors",
+            "--precision", precision, "--device", "cpu", "--warmup-iters", "0", "--iters", str(options.steps), "--json"] + common
 
 
 def run_side(options, inputs: str, side: str) -> dict:
@@ -95,7 +98,10 @@ def run_side(options, inputs: str, side: str) -> dict:
     done = subprocess.run(side_command(options, inputs, side), capture_output=True, text=True, env=environment)
     if done.returncode != 0:
         sys.exit(f"{side} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    if side == "openclip":
+        return json.loads(done.stdout.splitlines()[-1])
+    row = json.loads(done.stdout)["rows"][0]  # its check has run two steps before the timed ones
+    return {"step_ms": row["samples_ms"], "losses": row["losses"][:options.steps], "peak_bytes": row["peak_memory_bytes"]}
 
 
 def summarise(rounds: list, warm_up: int) -> dict:

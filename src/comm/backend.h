@@ -11,8 +11,8 @@
 
 namespace lockstep::comm {
 
-enum class OpKind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kSend, kReceive, kBarrier };
-inline constexpr int kNumOpKinds = 7;
+enum class OpKind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kAllToAll, kSend, kReceive, kBarrier };
+inline constexpr int kNumOpKinds = 8;
 
 std::string_view op_name(OpKind kind);     ///< "all_reduce", ...
 std::string_view reduce_name(ReduceOp op);  ///< "sum", ...
@@ -21,8 +21,8 @@ std::string_view reduce_name(ReduceOp op);  ///< "sum", ...
 /// and of a type that every transport moves: reductions have a numeric type, other calls may have been turned into bytes.
 struct Call {
   OpKind kind = OpKind::kAllReduce;
-  at::Tensor tensor{};          ///< Reduced or broadcast in place, sent, received, or the output of a gather or a scatter.
-  at::Tensor input{};           ///< Of a gather or a scatter; else undefined.
+  at::Tensor tensor{};          ///< Reduced or broadcast in place, sent, received, or the output of a gather, a scatter or an exchange.
+  at::Tensor input{};           ///< Of a gather, a scatter or an exchange; else undefined.
   ReduceOp op = ReduceOp::kSum;
   int peer = -1;                ///< Root, destination or source, as rank of the group.
   std::function<void()> give_up_check{};  ///< Where set: called now and then while the host waits; throws to give up.

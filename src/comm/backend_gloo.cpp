@@ -40,6 +40,10 @@ c10::intrusive_ptr<c10d::Work> start_call(c10d::Backend& backend, Call& call, st
       options.rootRank = call.peer;
       return backend.broadcast(tensors, options);
     }
+    case OpKind::kAllToAll: {
+      std::vector<int64_t> even_split{};  // empty: dim 0 in equal parts
+      return backend.alltoall_base(call.tensor, call.input, even_split, even_split);
+    }
     case OpKind::kSend: return backend.send(tensors, call.peer, /*tag=*/0);
     case OpKind::kReceive: return backend.recv(tensors, call.peer, /*tag=*/0);
     default: LOCKSTEP_CHECK(false, "comm: {} is no call of a transport", op_name(call.kind));

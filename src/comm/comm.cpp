@@ -73,7 +73,7 @@ std::string list_of(const std::vector<int>& ranks) {
 
 std::string_view op_name(OpKind kind) {
   constexpr std::array<std::string_view, kNumOpKinds> kNames = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                                "send",       "receive",    "barrier"};
+                                                                "all_to_all", "send",       "receive",        "barrier"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -88,7 +88,7 @@ std::string describe(const Call& call) {
   if (call.kind == OpKind::kBroadcast) detail = fmt::format("(root {})", call.peer);
   if (call.kind == OpKind::kSend) detail = fmt::format("(to {})", call.peer);
   if (call.kind == OpKind::kReceive) detail = fmt::format("(from {})", call.peer);
-  const at::Tensor& counted = call.kind == OpKind::kReduceScatter || call.kind == OpKind::kAllGather ? call.input : call.tensor;
+  const at::Tensor& counted = call.input.defined() ? call.input : call.tensor;
   const std::string layout = call.layout.empty() ? "" : fmt::format(" with strides [{}]", fmt::join(call.layout, ","));
   return fmt::format("{}{} of {} x {}{}", op_name(call.kind), detail, counted.numel(), c10::toString(counted.scalar_type()),
                      layout);
@@ -273,6 +273,22 @@ Work Comm::broadcast(at::Tensor tensor, int root) {
   return start_unless_alone({.kind = OpKind::kBroadcast, .tensor = flatten(tensor, OpKind::kBroadcast), .peer = root,
                              .layout = layout_of(tensor)},
                             static_cast<int64_t>(tensor.nbytes()));
+}
+
+Work Comm::all_to_all_into(at::Tensor output, const at::Tensor& input) {
+  const at::Device device = state_->backend ? state_->backend->device() : input.device();
+  check_tensor(input, OpKind::kAllToAll, device, "input");
+  check_tensor(output, OpKind::kAllToAll, device, "output");
+  LOCKSTEP_CHECK(input.is_contiguous() && output.is_contiguous(), "comm: all_to_all needs row-major tensors");
+  LOCKSTEP_CHECK(output.scalar_type() == input.scalar_type() && output.numel() == input.numel() && input.numel() % size() == 0,
+                 "comm: all_to_all output {} x {}, input {} x {}, ranks={}", output.numel(), c10::toString(output.scalar_type()),
+                 input.numel(), c10::toString(input.scalar_type()), size());
+  LOCKSTEP_CHECK(input.numel() == 0 || output.data_ptr() != input.data_ptr(), "comm: all_to_all in place");
+  const at::Tensor flat_output = flatten(output, OpKind::kAllToAll);
+  const at::Tensor flat_input = flatten(input, OpKind::kAllToAll);
+  if (size() == 1) flat_output.copy_(flat_input);
+  return start_unless_alone({.kind = OpKind::kAllToAll, .tensor = flat_output, .input = flat_input},
+                            static_cast<int64_t>(input.nbytes()));
 }
 
 Work Comm::send(const at::Tensor& tensor, int to) {

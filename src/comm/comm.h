@@ -57,6 +57,8 @@ class Comm {
   /// input dim 0 = size() x output dim 0.
   Work reduce_scatter_into(at::Tensor output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum);
   Work broadcast(at::Tensor tensor, int root);
+  /// Row block r of `input` (dim 0 split evenly) goes to rank r; row block r of `output` comes from rank r. Not in place.
+  Work all_to_all_into(at::Tensor output, const at::Tensor& input);
   Work send(const at::Tensor& tensor, int to);
   Work receive(at::Tensor tensor, int from);
   void barrier();
@@ -65,7 +67,8 @@ class Comm {
   std::vector<std::string> gather_strings(const std::string& mine);
   std::string broadcast_string(const std::string& text, int root);
 
-  /// Number of calls so far of "all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", "receive", "barrier".
+  /// Number of calls so far of "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send",
+  /// "receive", "barrier".
   int64_t count(std::string_view kind) const;
   Recorder& recorder();
 

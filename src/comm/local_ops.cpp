@@ -50,6 +50,14 @@ void reduce_scatter(const std::vector<Call>& calls) {
   }
 }
 
+void all_to_all(const std::vector<Call>& calls) {
+  const int64_t n = calls[0].tensor.numel() / static_cast<int64_t>(calls.size());
+  for (size_t to = 0; to < calls.size(); ++to)
+    for (size_t from = 0; from < calls.size(); ++from)
+      calls[to].tensor.narrow(0, static_cast<int64_t>(from) * n, n)
+          .copy_(calls[from].input.narrow(0, static_cast<int64_t>(to) * n, n));
+}
+
 void broadcast(const std::vector<Call>& calls) {
   const auto root = static_cast<size_t>(calls[0].peer);
   for (size_t to = 0; to < calls.size(); ++to)
@@ -76,6 +84,7 @@ void execute(const std::vector<Call>& calls) {
     case OpKind::kAllGather: return all_gather(calls);
     case OpKind::kReduceScatter: return reduce_scatter(calls);
     case OpKind::kBroadcast: return broadcast(calls);
+    case OpKind::kAllToAll: return all_to_all(calls);
     case OpKind::kSend: calls[1].tensor.copy_(calls[0].tensor); return;
     default: LOCKSTEP_CHECK(false, "comm: {} is no call of a transport", op_name(calls[0].kind));
   }

@@ -50,7 +50,8 @@ bool LineReader::next(std::string_view& line) {
   const size_t stop = found == std::string_view::npos ? std::min(end_, begin_ + kMaxLine) : found;
   line = std::string_view(buffer_).substr(begin_, stop - begin_);
   begin_ = found == std::string_view::npos ? stop : found + 1;
-  ++num_lines_;
+  if (is_line_new_) ++line_number_;
+  is_line_new_ = found != std::string_view::npos && buffer_[found] == '\n';
   return true;
 }
 

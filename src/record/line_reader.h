@@ -19,8 +19,8 @@ class LineReader {
 
   /// The next line without its end; valid until the next call. False at the end of the file.
   bool next(std::string_view& line);
-  /// Lines handed out so far.
-  int64_t num_lines() const { return num_lines_; }
+  /// Number of the line handed out last, from 1, as an editor counts: pieces between carriage returns belong to one line.
+  int64_t line_number() const { return line_number_; }
   /// The line handed out last had no end: its writer died or still writes.
   bool is_cut() const { return is_cut_; }
 
@@ -33,7 +33,8 @@ class LineReader {
   bool ends_at_return_ = false, is_at_end_ = false, is_cut_ = false;
   std::string buffer_{};
   size_t begin_ = 0, end_ = 0;  // bytes of the buffer that are not handed out yet
-  int64_t num_lines_ = 0;
+  int64_t line_number_ = 0;
+  bool is_line_new_ = true;  // what comes next begins a line of its own
 };
 
 }  // namespace lockstep::record

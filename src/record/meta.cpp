@@ -239,7 +239,8 @@ std::vector<MissingFact> missing_facts(const RunData& run) {
   std::vector<MissingFact> missing;
   const auto ask = [&](bool is_missing, const char* name, const char* needed_for, const char* example) {
     if (is_missing)
-      missing.push_back({name, needed_for, fmt::format("give {} = {} in the file of --meta-file, or a group (?<{}>...) of --meta where the path tells it", name, example, name)});
+      missing.push_back({name, needed_for,
+                         fmt::format("--fact {0}={1}, or a group (?<{0}>...) of --meta where the path tells it, or a line `{0} = ...` in the file of --meta-file", name, example)});
   };
   const bool has_steps = run.steps.size() > 0;
   const bool has_samples = has_steps && std::any_of(run.steps.samples.begin(), run.steps.samples.end(), [](double samples) { return samples > 0; });
@@ -247,11 +248,11 @@ std::vector<MissingFact> missing_facts(const RunData& run) {
   ask(!setup.nodes, "nodes", "the node axis, efficiency and node-hours", "4");
   ask(!setup.devices, "devices", "rates per device and MFU", "16");
   if (!has_steps) return missing;
-  ask(setup.model.empty(), "model", "telling curves apart", "\"ViT-B-32\"");
+  ask(setup.model.empty(), "model", "telling curves apart", "ViT-B-32");
   ask(!has_samples, "global_batch", "throughput", "4096");
   ask(!setup.samples_per_device, "samples_per_device", "telling weak from strong scaling", "256");
   ask(setup.task == "gpt" && !has_tokens, "sequence_length", "tokens per second", "4096");
-  ask(setup.precision.empty(), "precision", "telling curves apart and choosing the peak", "\"bf16\"");
+  ask(setup.precision.empty(), "precision", "telling curves apart and choosing the peak", "bf16");
   ask(!setup.forward_gflops_per_sample, "forward_gflops", "MFU", "14.78");
   ask(!setup.peak_tflops_per_device, "peak_tflops", "MFU", "989");
   return missing;

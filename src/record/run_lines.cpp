@@ -79,7 +79,7 @@ void read_lines(const fs::path& path, RunData& run, const std::function<bool(con
     constexpr bool kCopies = false;  // LineReader leaves the padding that the parser wants
     if (parser.parse(line.data(), line.size(), kCopies).get(row) == simdjson::SUCCESS && visit(row)) continue;
     is_cut = reader.is_cut();
-    if (num_rejected++ == 0) first_rejected = reader.num_lines();
+    if (num_rejected++ == 0) first_rejected = reader.line_number();
   }
   if (num_rejected == 0) return;
   run.num_rejected_lines += num_rejected;

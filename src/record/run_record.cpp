@@ -109,7 +109,7 @@ RunRecord::~RunRecord() { finish({.state = RunState::kFailed, .exit_code = 1, .m
 
 void RunRecord::add_attempt(Json attempt) {
   Json attempts = load_attempts(folder_ / "run.json");
-  attempt_ = config_.attempt.value_or(highest_attempt(attempts, folder_) + 1);
+  attempt_ = config_.attempt ? *config_.attempt : highest_attempt(attempts, folder_) + 1;
   Json entry{{"attempt", attempt_}, {"started_s", unix_seconds()}, {"host", host_name()}, {"pid", ::getpid()}};
   if (attempt.is_object()) entry.update(attempt);
   attempts.push_back(std::move(entry));

@@ -57,14 +57,14 @@ Table read_table(const std::filesystem::path& path) {
   LineReader reader(path);
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   for (std::string_view line; reader.next(line);) {
-    if (reader.num_lines() == 1 && core::starts_with(line, kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+    if (reader.line_number() == 1 && core::starts_with(line, kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
     line = core::trim(line);
     if (line.empty()) continue;
     if (line.front() == '#') {
       table.comments.emplace_back(core::trim(line.substr(1)));
       continue;
     }
-    const auto where = [&] { return fmt::format("record: '{}' line {}", path.string(), reader.num_lines()); };
+    const auto where = [&] { return fmt::format("record: '{}' line {}", path.string(), reader.line_number()); };
     auto fields = split_csv_line(line);
     if (!fields) throw DataError(where() + ": a quote that is never closed", "double the quotes inside a field");
     if (table.columns.empty()) {
@@ -77,7 +77,7 @@ Table read_table(const std::filesystem::path& path) {
       throw DataError(fmt::format("{}: {} fields, but the header names {}", where(), fields->size(), table.columns.size()),
                       "put fields that contain a comma in quotes");
     table.rows.push_back(std::move(*fields));
-    table.lines.push_back(static_cast<size_t>(reader.num_lines()));
+    table.lines.push_back(static_cast<size_t>(reader.line_number()));
   }
   if (table.columns.empty()) throw DataError(fmt::format("record: '{}' is empty: expected a line with the names of the columns", path.string()));
   return table;

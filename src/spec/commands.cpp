@@ -23,6 +23,11 @@ std::vector<CommandInfo> make_table() {
       {.name = "ckpt verify", .summary = "check every checksum of checkpoints"},
       {.name = "ckpt convert", .summary = "rewrite a file of weights in another format", .half = Half::kEngine},
       {.name = "ckpt export", .summary = "write a checkpoint's weights for other programs", .half = Half::kEngine},
+      {.name = "bench collective", .summary = "check and time all-reduce and other collectives", .half = Half::kEngine},
+      {.name = "bench loader", .summary = "time the data path by itself", .half = Half::kEngine},
+      {.name = "bench op", .summary = "check and time matrix products and other operators", .half = Half::kEngine},
+      {.name = "bench step", .summary = "time training steps, find the largest batch", .half = Half::kEngine},
+      {.name = "bench checkpoint", .summary = "time saving and loading of checkpoints", .half = Half::kEngine},
       {.name = "data", .summary = "make, index, inspect and verify data sets"},
       {.name = "report", .summary = "tables and plots from records and logs"},
       {.name = "report compare", .summary = "compare two runs with an interval"},
@@ -35,7 +40,6 @@ std::vector<CommandInfo> make_table() {
       later("train gpt", "train a GPT model", Half::kEngine),
       later("infer generate", "generate text", Half::kEngine),
       later("ckpt reshard", "rewrite a checkpoint for another layout", Half::kEngine),
-      later("bench", "run measured cases", Half::kEngine),
       later("predict", "step time and cost on a system that is not at hand", Half::kFront),
       later("doctor", "check environment, devices, network and storage", Half::kFront),
   };
@@ -83,6 +87,13 @@ std::pair<const CommandInfo*, size_t> match_command(std::span<const std::string>
   throw_no_command(args);
 }
 
+BenchCaseName bench_case_of(const std::string& command) {
+  if (command == "bench loader") return BenchCaseName::kLoader;
+  if (command == "bench op") return BenchCaseName::kOp;
+  if (command == "bench step") return BenchCaseName::kStep;
+  return command == "bench checkpoint" ? BenchCaseName::kCheckpoint : BenchCaseName::kCollective;
+}
+
 void declare(ParsedCommand& parsed) {
   const std::string& name = parsed.info->name;
   if (name == "train clip") {
@@ -103,6 +114,10 @@ void declare(ParsedCommand& parsed) {
     parsed.report = std::make_unique<ReportOptions>();
     parsed.report->is_compare = name == "report compare";
     parsed.set = declare_report_options(*parsed.report);
+  } else if (core::starts_with(name, "bench ")) {
+    parsed.bench = std::make_unique<BenchOptions>();
+    parsed.bench->which = bench_case_of(name);
+    parsed.set = declare_bench_options(*parsed.bench);
   }
 }
 
@@ -111,6 +126,7 @@ void check(ParsedCommand& parsed) {
   if (parsed.infer) check_infer_options(*parsed.infer, *parsed.set);
   if (parsed.ckpt) check_ckpt_options(*parsed.ckpt, *parsed.set);
   if (parsed.report) check_report_options(*parsed.report);
+  if (parsed.bench) check_bench_options(*parsed.bench, *parsed.set);
 }
 }  // namespace
 
@@ -158,6 +174,7 @@ ParsedCommand parse_flags(std::span<const std::string> args) {
   parsed.set->parse(rest);
   parsed.wants_help = parsed.set->wants_help();
   if (parsed.train && !parsed.wants_help) fill_optimizer_defaults(*parsed.train, *parsed.set);
+  if (parsed.bench && !parsed.wants_help) fill_bench_defaults(*parsed.bench, *parsed.set);
   return parsed;
 }
 

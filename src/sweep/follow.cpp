@@ -77,6 +77,27 @@ void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* 
   point.message = entry.is_waiting() ? fmt::format("{}{}", entry.reason, num_starts > 0 ? fmt::format(", requeued after {} starts", num_starts) : "") : "";
 }
 
+PointView view_point(const fs::path& folder, const PointRecord& point, const SlurmView* slurm, double now_s) {
+  PointView view{.spans = read_spans(folder / point.events)};
+  const RunOutcome outcome = read_outcome(folder / point.run, now_s);
+  view.last_step = outcome.last_step;
+  for (size_t i = 0; i < view.spans.size(); ++i) {
+    JobSpan& span = view.spans[i];
+    if (!span.end_s && slurm != nullptr) {
+      const auto past = slurm->history.find(span.job);
+      if (past != slurm->history.end() && !past->second.empty()) span.end_s = past->second.back().end_s;
+    }
+    if (!span.end_s) {  // killed without a word: the next start or the last sign of life; a running one: now
+      view.has_estimated_end = true;
+      const bool is_last = i + 1 == view.spans.size();
+      const double alive_s = std::max(span.start_s, outcome.heartbeat_s.value_or(span.start_s));
+      span.end_s = !is_last ? std::min(alive_s, view.spans[i + 1].start_s) : point.status == PointStatus::kRunning ? now_s : alive_s;
+    }
+    view.node_hours += std::max(0.0, *span.end_s - span.start_s) / 3600 * static_cast<double>(point.nodes);
+  }
+  return view;
+}
+
 std::map<std::string, int> counts(const SweepState& state) {
   std::map<std::string, int> counts;
   for (const PointRecord& point : state.points) ++counts[to_text(point.status)];
@@ -104,26 +125,23 @@ SlurmView look_at_slurm(const fs::path& folder, const SweepState& state, const S
   return view;
 }
 
-PointView view_point(const fs::path& folder, const PointRecord& point, const SlurmView* slurm, double now_s) {
-  PointView view{.spans = read_spans(folder / point.events)};
-  const RunOutcome outcome = read_outcome(folder / point.run, now_s);
-  view.last_step = outcome.last_step;
-  if (!view.spans.empty() && !point.jobs.empty()) view.queue_wait_s = std::max(0.0, view.spans[0].start_s - point.jobs[0].submitted_s);
-  for (size_t i = 0; i < view.spans.size(); ++i) {
-    JobSpan& span = view.spans[i];
-    if (!span.end_s && slurm != nullptr) {
-      const auto past = slurm->history.find(span.job);
-      if (past != slurm->history.end() && !past->second.empty()) span.end_s = past->second.back().end_s;
-    }
-    if (!span.end_s) {  // killed without a word: the next start or the last sign of life; a running one: now
-      view.has_estimated_end = true;
-      const bool is_last = i + 1 == view.spans.size();
-      const double alive_s = std::max(span.start_s, outcome.heartbeat_s.value_or(span.start_s));
-      span.end_s = !is_last ? std::min(alive_s, view.spans[i + 1].start_s) : point.status == PointStatus::kRunning ? now_s : alive_s;
-    }
-    view.node_hours += std::max(0.0, *span.end_s - span.start_s) / 3600 * static_cast<double>(point.nodes);
+std::vector<PointView> view_points(const fs::path& folder, const SweepState& state, const SlurmView* slurm, double now_s) {
+  std::vector<PointView> views;
+  std::map<std::string, double> ends;  // by job; of an array the last of its tasks
+  for (const PointRecord& point : state.points) {
+    views.push_back(view_point(folder, point, slurm, now_s));
+    for (const JobSpan& span : views.back().spans)
+      for (const std::string& id : {span.job, span.job.substr(0, span.job.find('_'))}) ends[id] = std::max(ends[id], *span.end_s);
   }
-  return view;
+  for (size_t i = 0; i < views.size(); ++i) {
+    const PointRecord& point = state.points[i];
+    if (views[i].spans.empty() || point.jobs.empty()) continue;
+    const JobRef& job = point.jobs[0];
+    const auto before = ends.find(job.after);
+    const double ready_s = before == ends.end() ? job.submitted_s : std::max(job.submitted_s, before->second);
+    views[i].queue_wait_s = std::max(0.0, views[i].spans[0].start_s - ready_s);
+  }
+  return views;
 }
 
 std::vector<int64_t> resumable(const SweepState& state) {
@@ -138,8 +156,10 @@ std::vector<int64_t> resumable(const SweepState& state) {
 
 std::string status_table(const fs::path& folder, const SweepState& state, const SlurmView* slurm, double now_s) {
   std::vector<std::vector<std::string>> rows{{"point", "axes", "state", "step", "job", "starts", "waited", "ran", "message"}};
-  for (const PointRecord& point : state.points) {
-    const PointView view = view_point(folder, point, slurm, now_s);
+  const std::vector<PointView> views = view_points(folder, state, slurm, now_s);
+  for (size_t i = 0; i < views.size(); ++i) {
+    const PointRecord& point = state.points[i];
+    const PointView& view = views[i];
     double ran_s = 0;
     for (const JobSpan& span : view.spans) ran_s += *span.end_s - span.start_s;
     rows.push_back({fmt::format("{:04}", point.index), point.axes_text(), to_text(point.status), view.last_step ? fmt::format("{}", *view.last_step) : "-",
@@ -155,8 +175,10 @@ std::string status_table(const fs::path& folder, const SweepState& state, const 
 
 core::Json status_json(const fs::path& folder, const SweepState& state, const SlurmView* slurm, double now_s) {
   core::Json points = core::Json::array();
-  for (const PointRecord& point : state.points) {
-    const PointView view = view_point(folder, point, slurm, now_s);
+  const std::vector<PointView> views = view_points(folder, state, slurm, now_s);
+  for (size_t i = 0; i < views.size(); ++i) {
+    const PointRecord& point = state.points[i];
+    const PointView& view = views[i];
     core::Json axes = core::Json::object();
     for (const auto& [key, value] : point.axes) axes[key] = to_json(value);
     points.push_back({{"index", point.index}, {"name", point.name}, {"axes", axes}, {"repeat", point.repeat}, {"state", to_text(point.status)},

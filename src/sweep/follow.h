@@ -17,7 +17,7 @@ namespace lockstep::sweep {
 struct PointView {
   std::vector<JobSpan> spans{};          ///< Times its jobs had nodes, ends filled where only SLURM or the heartbeat knows them.
   bool has_estimated_end = false;        ///< An end is the last heartbeat, or the present for a running job.
-  std::optional<double> queue_wait_s{};  ///< From the first submission to the first start.
+  std::optional<double> queue_wait_s{};  ///< Of the first job, from its submission, or the end of the job it had to follow, to its start.
   double node_hours = 0;                 ///< Over all spans, failed ones included.
   std::optional<int64_t> last_step{};
 };
@@ -35,7 +35,8 @@ void refresh(const std::filesystem::path& folder, SweepState& state, const Slurm
 /// Asks SLURM about the jobs of the sweep.
 SlurmView look_at_slurm(const std::filesystem::path& folder, const SweepState& state, const Slurm& slurm);
 
-PointView view_point(const std::filesystem::path& folder, const PointRecord& point, const SlurmView* slurm, double now_s);
+/// One view per point, in their order.
+std::vector<PointView> view_points(const std::filesystem::path& folder, const SweepState& state, const SlurmView* slurm, double now_s);
 
 /// One line per point, and how many are in each state.
 std::string status_table(const std::filesystem::path& folder, const SweepState& state, const SlurmView* slurm, double now_s);

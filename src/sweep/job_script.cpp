@@ -38,11 +38,17 @@ note() {
 }
 note start
 
-# The ranks save a checkpoint on USR1 (before the time limit) and on TERM, and end with 75.
+# The ranks save a checkpoint on USR1 (it comes before the time limit) and on TERM (someone cancels the job), and end with 75.
+asked_by= step=
+pass_on() {
+  asked_by=${asked_by:-$1}
+  [ -z "$step" ] || kill -$2 $step 2>/dev/null
+}
+trap 'pass_on limit USR1' USR1
+trap 'pass_on cancel TERM' TERM
 $COMMAND &
 step=$!
-trap 'kill -USR1 $step 2>/dev/null' USR1
-trap 'kill -TERM $step 2>/dev/null' TERM
+[ -z "$asked_by" ] || kill -TERM $step 2>/dev/null  # asked before there was a step
 wait $step
 code=$?
 while kill -0 $step 2>/dev/null; do  # a signal ends `wait` before the step has ended
@@ -58,7 +64,7 @@ note end $code
 
 constexpr const char* kRequeue = R"sh(
 # Stopped with a checkpoint: back into the queue; the next start goes on from it.
-if [ $code = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt $MAX ]; then
+if [ $code = 75 ] && [ "$asked_by" != cancel ] && [ "${SLURM_RESTART_COUNT:-0}" -lt $MAX ]; then
   scontrol requeue "$job" && sleep 120  # SLURM ends this shell
 fi
 )sh";

@@ -45,10 +45,13 @@ class Submitter {
       PointRecord& point = state_.point(index);
       begin({&point});
       std::vector<std::string> options{"--comment=" + comment_of(folder_, fmt::format("{}", index))};
-      if (state_.how == SubmitHow::kSingleton) options.emplace_back("--dependency=singleton");
-      else add_dependency(static_cast<size_t>(state_.in_flight), options);
+      const bool is_singleton = state_.how == SubmitHow::kSingleton;
+      const std::string after = predecessor(is_singleton ? 1 : static_cast<size_t>(state_.in_flight));
+      if (is_singleton) options.emplace_back("--dependency=singleton");
+      else if (!after.empty()) options.push_back("--dependency=afterany:" + after);
+      const double submitted_s = now_unix_s();
       const std::string id = submit((folder_ / point.script).string(), options, {&point});
-      note(point, id, fmt::format("logs/{:04}-{}.out", index, id));
+      note(point, {.id = id, .submitted_s = submitted_s, .log = fmt::format("logs/{:04}-{}.out", index, id), .after = after});
       active_.push_back(id);
       write_state(folder_, state_);
       core::show_progress(fmt::format("{}: {} of {} submitted", state_.name, ++num_done, indexes.size()));
@@ -68,10 +71,12 @@ class Submitter {
       begin(points);
       std::vector<std::string> options{"--comment=" + comment_of(folder_, fmt::format("array-{:04}", members[0])),
                                        fmt::format("--array=0-{}{}", points.size() - 1, state_.in_flight > 0 ? fmt::format("%{}", state_.in_flight) : "")};
-      if (state_.in_flight > 0) add_dependency(1, options);
+      const std::string after = state_.in_flight > 0 ? predecessor(1) : "";
+      if (!after.empty()) options.push_back("--dependency=afterany:" + after);
+      const double submitted_s = now_unix_s();
       const std::string id = submit(script.string(), options, points);
       for (size_t task = 0; task < points.size(); ++task)
-        note(*points[task], fmt::format("{}_{}", id, task), fmt::format("logs/array-{}_{}.out", id, task));
+        note(*points[task], {.id = fmt::format("{}_{}", id, task), .submitted_s = submitted_s, .log = fmt::format("logs/array-{}_{}.out", id, task), .after = after});
       active_.push_back(id);
       write_state(folder_, state_);
       num_done += points.size();
@@ -94,13 +99,14 @@ class Submitter {
       throw;
     }
   }
-  static void note(PointRecord& point, const std::string& id, const std::string& log) {
-    point.jobs.push_back({.id = id, .submitted_s = now_unix_s(), .log = log});
+  static void note(PointRecord& point, JobRef job) {
+    point.jobs.push_back(std::move(job));
     point.status = PointStatus::kQueued;
     point.message.clear();
   }
-  void add_dependency(size_t in_flight, std::vector<std::string>& options) const {
-    if (in_flight > 0 && active_.size() >= in_flight) options.push_back("--dependency=afterany:" + active_[active_.size() - in_flight]);
+  /// The job that a new one must wait for when `in_flight` may wait or run at the same time; "" for none.
+  std::string predecessor(size_t in_flight) const {
+    return in_flight > 0 && active_.size() >= in_flight ? active_[active_.size() - in_flight] : "";
   }
   /// The "#SBATCH" lines of a point's script that all members of an array must share.
   std::string request_of(const PointRecord& point) const {
@@ -152,6 +158,15 @@ std::string script_of_task(const fs::path& folder, const std::string& array, con
 size_t submit_points(const fs::path& folder, SweepState& state, const std::vector<int64_t>& indexes, const Slurm& slurm) {
   if (state.how == SubmitHow::kArrays) return Submitter(folder, state, slurm).submit_arrays(indexes);
   return Submitter(folder, state, slurm).submit_jobs(indexes);
+}
+
+size_t cancel_points(const fs::path& folder, SweepState& state, const Slurm& slurm) {
+  const std::vector<std::string> ids = active_jobs(state);
+  slurm.cancel(ids);
+  for (PointRecord& point : state.points)
+    if (is_active(point)) point.status = PointStatus::kCancelled;
+  write_state(folder, state);
+  return ids.size();
 }
 
 void recover_submissions(const fs::path& folder, SweepState& state, const std::map<std::string, QueueEntry>& queue) {

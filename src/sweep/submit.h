@@ -17,6 +17,9 @@ namespace lockstep::sweep {
 /// there is a limit.
 size_t submit_points(const std::filesystem::path& folder, SweepState& state, const std::vector<int64_t>& indexes, const Slurm& slurm);
 
+/// Cancels the jobs of points that wait or run, and notes it; returns how many. A cancelled job is not requeued.
+size_t cancel_points(const std::filesystem::path& folder, SweepState& state, const Slurm& slurm);
+
 /// Settles points whose submission was cut off: a job that carries the point's comment is theirs, else they count as planned.
 void recover_submissions(const std::filesystem::path& folder, SweepState& state, const std::map<std::string, QueueEntry>& queue);
 

@@ -32,6 +32,7 @@ struct JobRef {
   std::string id{};  ///< "4711", "4711_3", or "local-PID".
   double submitted_s = 0;
   std::string log{};  ///< Below the sweep folder.
+  std::string after{};  ///< Job it had to wait for, by the limit of jobs in flight; empty: none.
 };
 
 /// A point as sweep.json keeps it. Paths are relative to the sweep folder.

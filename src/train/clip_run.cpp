@@ -19,6 +19,7 @@
 #include "data/clip_assets.h"
 #include "hw/counters.h"
 #include "hw/device.h"
+#include "hw/device_specs.h"
 #include "hw/ranks.h"
 #include "models/contrastive_task.h"
 #include "optim/adamw.h"
@@ -26,6 +27,7 @@
 #include "plan/train_batch.h"
 #include "record/run_record.h"
 #include "record/trace.h"
+#include "spec/flops.h"
 #include "train/agree.h"
 #include "train/attempt_facts.h"
 #include "train/checkpointer.h"
@@ -292,17 +294,21 @@ core::Json ClipRun::describe_attempt() const {
 
 /// What reports need to know (docs/record.md).
 core::Json ClipRun::describe_setup() const {
-  const auto cost = spec::clip_cost(shape_);
-  const hw::CounterReader counters;
-  const auto gpus = counters.gpu_names();
-  core::Json setup{{"task", "clip"}, {"model", options_.model}, {"precision", options_.precision},
-                   {"device", device_.is_cuda() ? (gpus.empty() ? "CUDA device" : gpus.front()) : hw::cpu_name()},
+  const auto forward = spec::clip_forward(shape_);
+  const auto gpus = hw::CounterReader().gpu_names();
+  const std::string device = !device_.is_cuda() ? hw::cpu_name() : gpus.empty() ? "CUDA device" : gpus.front();
+  core::Json setup{{"task", "clip"}, {"model", options_.model}, {"precision", options_.precision}, {"device", device},
                    {"layout", fmt::format("dp={}", ranks_.world_size)}, {"nodes", std::set(hosts_.begin(), hosts_.end()).size()},
                    {"devices", ranks_.world_size}, {"global_batch", batch_.global_batch}, {"samples_per_device", batch_.samples_per_micro * batch_.num_micro},
                    {"accum", batch_.num_micro}, {"sequence_length", shape_.text.context_length}, {"sample_unit", "samples"},
-                   {"forward_gflops_per_sample", (cost.image_forward_flops + cost.text_forward_flops) / 1e9},
-                   {"flops_formula", fmt::format("2 x multiply-adds of every layer, attention in full, texts of {} tokens", shape_.text.context_length)},
+                   {"forward_gflops_per_sample", forward.flops / 1e9}, {"flops_formula", forward.formula},
                    {"is_synthetic", options_.dataset_type == "synthetic"}, {"is_profiled", options_.profile}};
+  const auto match = hw::find_device(device);
+  const auto type = hw::compute_type_of_precision(options_.precision);
+  if (const auto peak = match.spec != nullptr && type ? hw::peak_tflops(*match.spec, *type) : std::nullopt) {
+    setup["peak_tflops_per_device"] = *peak;
+    setup["peak_source"] = fmt::format("{}, dense {}: {}", match.spec->name, hw::compute_type_name(*type), match.spec->source);
+  }
   return setup;
 }
 

@@ -90,6 +90,22 @@ TEST_P(Collectives, GatherAndScatterInEveryType) {
   });
 }
 
+TEST_P(Collectives, AllToAllTransposesBlocksInEveryType) {
+  run([](Comm& comm) {
+    const int n = comm.size();
+    for (const at::ScalarType type : kTypes) {
+      const at::Tensor received = at::zeros({n * 2, 3}, type);
+      comm.all_to_all_into(received, values_of(comm.rank(), n * 6, type).view({n * 2, 3})).wait();
+      const at::Tensor want = stacked(n, n * 6, type).view({n, n, 2, 3}).select(1, comm.rank()).reshape({n * 2, 3});
+      require_equal(received, want, "all_to_all");
+    }
+    const at::Tensor flags = at::zeros({n}, at::kBool);
+    comm.all_to_all_into(flags, at::arange(n).eq(comm.rank())).wait();  // only block r of rank r is set
+    require_equal(flags, at::arange(n).eq(comm.rank()), "all_to_all of bool");
+    if (comm.count("all_to_all") != 7) throw std::runtime_error("all_to_all: wrong count");
+  });
+}
+
 TEST_P(Collectives, GatherAndScatterInPlace) {
   run([](Comm& comm) {
     const int n = comm.size();

@@ -1,4 +1,7 @@
 #pragma once
+#include <span>
+#include <string>
+
 #include "spec/commands.h"
 
 namespace lockstep::cli {
@@ -7,5 +10,7 @@ namespace lockstep::cli {
 int cmd_train(const spec::ParsedCommand& command);
 int cmd_infer(const spec::ParsedCommand& command);
 int cmd_ckpt_convert(const spec::ParsedCommand& command);
+/// `args`: the command line, for the result.
+int cmd_bench(const spec::ParsedCommand& command, std::span<const std::string> args);
 
 }  // namespace lockstep::cli

@@ -18,6 +18,7 @@ int run_command(const std::vector<std::string>& args) {
   if (command.train) return cmd_train(command);
   if (command.infer) return cmd_infer(command);
   if (command.ckpt) return cmd_ckpt_convert(command);
+  if (command.bench) return cmd_bench(command, args);
   throw UsageError(fmt::format("'{}' is not a command of the engine", command.info->name));
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,18 @@
 #include "cli/front/engine_exec.h"
 #include "core/env.h"
 #include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/options.h"
 #include "core/strings.h"
+#include "sweep/collect.h"
+#include "sweep/follow.h"
 #include "sweep/local.h"
 #include "sweep/plan_table.h"
+#include "sweep/run_outcome.h"
+#include "sweep/slurm.h"
+#include "sweep/submit.h"
 #include "sweep/sweep_folder.h"
 
 namespace lockstep::cli {
@@ -32,8 +40,12 @@ constexpr const char* kUsage =
     "  FILE.toml --dry-run  check everything and show the points; write nothing\n"
     "  FILE.toml --submit   write the scripts and submit them to SLURM\n"
     "  FILE.toml --local    run the points one after another on this machine\n"
+    "  status DIR           how the points stand\n"
+    "  resume DIR           start again what failed, stopped or is missing\n"
+    "  collect DIR          one table of what the runs measured and cost\n"
+    "  cancel DIR           cancel the jobs that wait or run\n"
     "\n"
-    "`lockstep sweep run --help` shows the flags.\n";
+    "`lockstep sweep run --help` and `lockstep sweep COMMAND --help` show the flags.\n";
 
 /// Variables given as NAME=VALUE, else the environment.
 sweep::VariableLookup variable_lookup(const std::vector<std::string>& given) {
@@ -68,13 +80,34 @@ OptionSet declare_run(RunFlags& flags) {
   return set;
 }
 
-/// Points that were not started yet, or stopped on request.
-std::vector<int64_t> not_done(const sweep::SweepState& state) {
+/// Points that were not started yet, or stopped on request while they ran here.
+std::vector<int64_t> not_done(const sweep::SweepState& state, bool is_local) {
   std::vector<int64_t> indexes;
-  for (const int64_t index : state.submit_order)
-    for (const sweep::PointRecord& point : state.points)
-      if (point.index == index && (point.status == sweep::PointStatus::kPlanned || point.status == sweep::PointStatus::kStopped)) indexes.push_back(index);
+  for (const int64_t index : sweep::resumable(state))
+    for (const sweep::PointRecord& point : state.points) {
+      const bool is_open = point.status == sweep::PointStatus::kPlanned || (is_local && point.status == sweep::PointStatus::kStopped);
+      if (point.index == index && is_open) indexes.push_back(index);
+    }
   return indexes;
+}
+
+bool uses_slurm(const sweep::SweepState& state) { return state.mode == "slurm"; }
+
+/// Brings states up to date; what SLURM says is kept for the tables.
+std::optional<sweep::SlurmView> update(const fs::path& folder, sweep::SweepState& state) {
+  std::optional<sweep::SlurmView> view;
+  if (uses_slurm(state)) {
+    view = sweep::look_at_slurm(folder, state, sweep::Slurm());
+    sweep::recover_submissions(folder, state, view->queue);
+  }
+  sweep::refresh(folder, state, view ? &*view : nullptr, sweep::now_unix_s());
+  return view;
+}
+
+int submit(const fs::path& folder, sweep::SweepState& state, const std::vector<int64_t>& indexes) {
+  const size_t num_done = sweep::submit_points(folder, state, indexes, sweep::Slurm());
+  fmt::print("{} of {} jobs submitted; follow them with `lockstep sweep status {}`\n", num_done, indexes.size(), folder.string());
+  return num_done == indexes.size() ? 0 : static_cast<int>(ExitCode::kRequeue);
 }
 
 int run_sweep(std::span<const std::string> args) {
@@ -99,20 +132,128 @@ int run_sweep(std::span<const std::string> args) {
   const auto lock = sweep::SweepLock::take(folder);
   sweep::SweepState state = sweep::write_sweep(file, plan, folder, plan.program.empty() ? own_program().string() : plan.program);
   for (const std::string& warning : plan.warnings) core::log_warning("{}", warning);
-  if (flags.local) return sweep::run_local(folder, state, not_done(state));
-  fmt::print("{}\n", folder.string());
+  if (!flags.local && !flags.submit) {
+    fmt::print("{} job scripts in {}\n", state.points.size(), (folder / "jobs").string());
+    return 0;
+  }
+  update(folder, state);
+  const std::vector<int64_t> indexes = not_done(state, flags.local);
+  if (indexes.empty()) {
+    fmt::print("nothing is left to start in {}; `lockstep sweep resume` starts failed points again\n", folder.string());
+    return 0;
+  }
+  return flags.local ? sweep::run_local(folder, state, indexes) : submit(folder, state, indexes);
+}
+
+/// A command that works on the folder of a sweep.
+struct FolderFlags {
+  std::string folder;
+  bool as_json = false;
+};
+
+/// Parses; true when only the help was wanted (and printed).
+bool parse_or_help(OptionSet& set, FolderFlags& flags, std::span<const std::string> args, const std::string& json_help) {
+  set.add_positional("folder", &flags.folder, {.help = "Folder of the sweep.", .metavar = "DIR"});
+  if (!json_help.empty()) set.add("json", &flags.as_json, {.help = json_help});
+  set.parse(args);
+  if (set.wants_help()) fmt::print("{}", set.help_text());
+  if (!set.wants_help()) flags.folder = fs::absolute(flags.folder).lexically_normal().string();
+  return set.wants_help();
+}
+
+/// The state of a sweep, brought up to date; written unless another process is at work on the folder.
+struct OpenSweep {
+  fs::path folder;
+  sweep::SweepState state;
+  std::optional<sweep::SlurmView> view;
+
+  explicit OpenSweep(const std::string& path) : folder(path), state(sweep::read_state(folder)) {
+    const auto lock = sweep::SweepLock::try_take(folder);
+    if (lock) state = sweep::read_state(folder);
+    view = update(folder, state);
+    if (lock) sweep::write_state(folder, state);
+  }
+  const sweep::SlurmView* slurm() const { return view ? &*view : nullptr; }
+};
+
+void print_json(const core::Json& json) { fmt::print("{}\n", json.dump(2, ' ', false, core::Json::error_handler_t::replace)); }
+
+int run_status(std::span<const std::string> args) {
+  FolderFlags flags;
+  OptionSet set("sweep status", "Shows how the points of a sweep stand: from the records of their runs, their job scripts and SLURM.");
+  if (parse_or_help(set, flags, args, "Machine-readable output.")) return 0;
+  const OpenSweep sweep(flags.folder);
+  if (flags.as_json) print_json(sweep::status_json(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s()));
+  else fmt::print("{}", sweep::status_table(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s()));
+  return 0;
+}
+
+int run_resume(std::span<const std::string> args) {
+  FolderFlags flags;
+  OptionSet set("sweep resume", "Starts again what failed, stopped, was cancelled or is missing; each run goes on from its latest checkpoint.");
+  if (parse_or_help(set, flags, args, "")) return 0;
+  const fs::path folder(flags.folder);
+  sweep::read_state(folder);  // no lock file where there is no sweep
+  const auto lock = sweep::SweepLock::take(folder);
+  sweep::SweepState state = sweep::read_state(folder);
+  update(folder, state);
+  sweep::write_state(folder, state);
+  if (state.mode.empty())
+    throw UsageError(fmt::format("sweep: nothing of '{}' was started yet", folder.string()), "`lockstep sweep FILE.toml --submit` or --local starts it");
+  const std::vector<int64_t> indexes = sweep::resumable(state);
+  if (indexes.empty()) {
+    fmt::print("every point has finished or has a job\n");
+    return 0;
+  }
+  return uses_slurm(state) ? submit(folder, state, indexes) : sweep::run_local(folder, state, indexes);
+}
+
+int run_collect(std::span<const std::string> args) {
+  FolderFlags flags;
+  OptionSet set("sweep collect",
+                "Gathers what the runs measured and what they cost into one table, and writes it as collected.csv and collected.json into the folder.");
+  if (parse_or_help(set, flags, args, "Print the JSON.")) return 0;
+  const OpenSweep sweep(flags.folder);
+  const sweep::Collection collection = sweep::collect(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s());
+  const core::Json json = sweep::collection_json(sweep.state, collection);
+  core::write_file_atomic(sweep.folder / "collected.csv", sweep::collection_csv(sweep.state, collection));
+  core::write_file_atomic(sweep.folder / "collected.json", json.dump(1, ' ', false, core::Json::error_handler_t::replace) + "\n");
+  if (flags.as_json) print_json(json);
+  else fmt::print("{}", sweep::collection_text(sweep.state, collection));
+  return 0;
+}
+
+int run_cancel(std::span<const std::string> args) {
+  FolderFlags flags;
+  OptionSet set("sweep cancel", "Cancels every job of a sweep that waits or runs; running ones save a checkpoint first.");
+  if (parse_or_help(set, flags, args, "")) return 0;
+  const fs::path folder(flags.folder);
+  sweep::read_state(folder);
+  const auto lock = sweep::SweepLock::take(folder);
+  sweep::SweepState state = sweep::read_state(folder);
+  update(folder, state);
+  const size_t num_cancelled = sweep::cancel_points(folder, state, sweep::Slurm());
+  fmt::print("{} jobs cancelled\n", num_cancelled);
   return 0;
 }
 }  // namespace
 
 int cmd_sweep(std::span<const std::string> args) {
+  struct Command {
+    const char* name;
+    int (*run)(std::span<const std::string> args);
+  };
+  constexpr std::array kCommands{Command{"run", run_sweep}, Command{"status", run_status}, Command{"resume", run_resume},
+                                 Command{"collect", run_collect}, Command{"cancel", run_cancel}};
   const bool wants_help = !args.empty() && (args[0] == "--help" || args[0] == "-h" || args[0] == "help");
   if (wants_help) {
     fmt::print("{}", kUsage);
     return 0;
   }
   if (args.empty()) throw UsageError("sweep: expected a sweep file or a command", "see `lockstep sweep --help`");
-  return run_sweep(args[0] == "run" ? args.subspan(1) : args);
+  for (const Command& command : kCommands)
+    if (args[0] == command.name) return command.run(args.subspan(1));
+  return run_sweep(args);
 }
 
 }  // namespace lockstep::cli

@@ -72,6 +72,8 @@ bool LogBuilder::add(const LogLine& line, const LogRow& values) {
       ranks_.clear();
     }
   }
+  if (unit_ms_ > 0 && values.unit_ms != unit_ms_) count_problem("the unit of the step times changes within the log; each line is read by its own");
+  unit_ms_ = values.unit_ms;
   constexpr int kNoLabel = -1;
   const int label = line.rank.value_or(kNoLabel);
   RankState& rank = ranks_.try_emplace(label, RankState{.attempt = num_attempts_}).first->second;

@@ -20,6 +20,7 @@ struct LogRow {
   int32_t first_num_steps = 0;   ///< The same for the first line after a start; 0: as many as usually.
   int32_t epoch = -1;
   double step_ms = kUnknown;     ///< Must be finite and above 0.
+  double unit_ms = 0;            ///< Unit in which it was printed; 0: always the same.
   double data_wait_ms = kUnknown, samples = kUnknown, tokens = kUnknown, loss = kUnknown, samples_seen = kUnknown;
   double samples_per_s = kUnknown, tflops_per_device = kUnknown;
 };
@@ -64,6 +65,7 @@ class LogBuilder {
   std::map<std::string, int64_t> counted_{};
   int num_attempts_ = 1;
   bool is_start_told_ = false;
+  double unit_ms_ = 0;
   int64_t num_late_ = 0;
 };
 

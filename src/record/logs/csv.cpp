@@ -1,7 +1,8 @@
 // step,step_time_s,loss          one line per step (or interval), columns in any order, known by name
 // 0,0.512,7.1
 //
-// A time column is needed; units are taken from its name. Lines that begin with '#' are comments.
+// A time column is needed; units are taken from its name. Lines that begin with '#' are comments. A table with nodes or devices and without steps is one of
+// points (record/table.h), whatever times it has.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,7 +15,7 @@
 namespace lockstep::record {
 namespace {
 
-enum class Field { kStep, kEpoch, kNumSteps, kRank, kStepTime, kDataWait, kSamples, kTokens, kLoss, kSamplesSeen, kRate, kTflops, kTime, kNone };
+enum class Field { kStep, kEpoch, kNumSteps, kRank, kStepTime, kDataWait, kSamples, kTokens, kLoss, kSamplesSeen, kRate, kTflops, kTime, kSize, kNone };
 
 struct Alias {
   std::string_view name;
@@ -33,7 +34,8 @@ constexpr std::array kAliases = std::to_array<Alias>({{"step", Field::kStep}, {"
                                                       {"train_loss", Field::kLoss}, {"samples_seen", Field::kSamplesSeen}, {"consumed_samples", Field::kSamplesSeen},
                                                       {"samples_per_s", Field::kRate}, {"samples_per_second", Field::kRate}, {"images_per_s", Field::kRate},
                                                       {"images_per_second", Field::kRate}, {"tflops_per_device", Field::kTflops}, {"tflops_per_gpu", Field::kTflops},
-                                                      {"tflops", Field::kTflops}, {"timestamp", Field::kTime}, {"time", Field::kTime}, {"unix_time", Field::kTime}});
+                                                      {"tflops", Field::kTflops}, {"timestamp", Field::kTime}, {"time", Field::kTime}, {"unix_time", Field::kTime},
+                                                      {"nodes", Field::kSize}, {"devices", Field::kSize}, {"gpus", Field::kSize}});
 
 struct Column {
   Field field = Field::kNone;
@@ -79,6 +81,10 @@ bool has_field(const std::vector<Column>& columns, Field field) {
   return std::any_of(columns.begin(), columns.end(), [&](const Column& column) { return column.field == field; });
 }
 
+bool are_steps(const std::vector<Column>& columns) {
+  return has_field(columns, Field::kStepTime) && (has_field(columns, Field::kStep) || !has_field(columns, Field::kSize));
+}
+
 class CsvParser : public LogParser {
  public:
   using LogParser::LogParser;
@@ -112,13 +118,13 @@ class CsvParser : public LogParser {
     header_ = text;
     columns_ = columns_of(text);
     has_step_ = has_field(columns_, Field::kStep);
-    if (has_field(columns_, Field::kStepTime)) return;
-    throw DataError(fmt::format("record: '{}' has no column with step times; its first line is '{}'", builder_.run().source.string(), text),
+    if (are_steps(columns_)) return;
+    throw DataError(fmt::format("record: '{}' is no table of steps with their times; its first line is '{}'", builder_.run().source.string(), text),
                     "name one step_time_s, step_time_ms, batch_time_s or iteration_time_ms; a table of points (nodes, samples_per_s) is no log of steps");
   }
 
   static bool set_field(const Column& column, const std::string& text, LogRow& row, LogLine& line) {
-    if (column.field == Field::kNone) return true;
+    if (column.field == Field::kNone || column.field == Field::kSize) return true;
     if (column.field == Field::kTime)
       if (const auto stamp = read_time_stamp(text)) {
         line.time_s = stamp;
@@ -145,6 +151,7 @@ class CsvParser : public LogParser {
       case Field::kRate: row.samples_per_s = *number; break;
       case Field::kTflops: row.tflops_per_device = *number; break;
       case Field::kTime: line.time_s = *number; break;
+      case Field::kSize:
       case Field::kLoss:
       case Field::kNone: break;
     }
@@ -160,7 +167,7 @@ class CsvParser : public LogParser {
 }  // namespace
 
 LogReader csv_reader() {
-  return {.is_own_line = [](std::string_view line) { return line.find(',') != std::string_view::npos && has_field(columns_of(line), Field::kStepTime); },
+  return {.is_own_line = [](std::string_view line) { return line.find(',') != std::string_view::npos && are_steps(columns_of(line)); },
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<CsvParser>(builder); }};
 }
 

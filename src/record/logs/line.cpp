@@ -162,7 +162,7 @@ std::optional<int64_t> count_after(std::string_view line, std::string_view key, 
   return static_cast<int64_t>(*number);
 }
 
-std::optional<double> ms_after(std::string_view line, std::string_view key, double default_ms) {
+std::optional<double> ms_after(std::string_view line, std::string_view key, double default_ms, double* found_unit_ms) {
   const size_t at = line.find(key);
   if (at == std::string_view::npos) return std::nullopt;
   constexpr double kMsPerSecond = 1000;
@@ -189,6 +189,7 @@ std::optional<double> ms_after(std::string_view line, std::string_view key, doub
   };
   if (has_unit("ms")) unit_ms = 1;
   else if (has_unit("s") || has_unit("sec") || has_unit("seconds")) unit_ms = kMsPerSecond;
+  if (found_unit_ms != nullptr) *found_unit_ms = unit_ms;
   return *number * unit_ms;
 }
 

@@ -11,7 +11,6 @@ struct LogLine {
   std::string_view text{};        ///< Without colour codes, rank prefixes and white space around it.
   std::optional<int> rank{};      ///< Of its prefix: "3: ", "[rank3]: ", "[default3]:".
   std::optional<double> time_s{};  ///< Of the time stamp in front, as if it were UTC: logs do not name their zone.
-  bool is_cut = false;            ///< Last line of the file, without an end: its last number may lack digits.
 };
 
 /// Takes a raw line apart; `buffer` keeps the text alive. Time stamps stay in the text.
@@ -23,8 +22,9 @@ std::optional<double> read_number(std::string_view text, std::string_view* rest 
 std::optional<double> number_after(std::string_view line, std::string_view key, std::string_view* rest = nullptr);
 /// Like number_after, for whole numbers that are not negative; "99.00" counts as whole.
 std::optional<int64_t> count_after(std::string_view line, std::string_view key, std::string_view* rest = nullptr);
-/// A time behind `key` in ms: its unit is in the key ("... (ms)", "... in s") or behind the number ("0.8 s"), else `default_ms` per unit holds.
-std::optional<double> ms_after(std::string_view line, std::string_view key, double default_ms);
+/// A time behind `key` in ms: its unit is in the key ("... (ms)", "... in s") or behind the number ("0.8 s"), else `default_ms` per unit holds. `found_unit_ms` is
+/// the unit that held.
+std::optional<double> ms_after(std::string_view line, std::string_view key, double default_ms, double* found_unit_ms = nullptr);
 
 /// Unix time of a stamp "2026-01-31[ ,T]12:34:56[.,789]" near the start of a line, read as UTC.
 std::optional<double> read_time_stamp(std::string_view line);

@@ -109,7 +109,7 @@ void read_lines(const fs::path& file, LogFormat format, const RunSetup& told, Ru
     // The last number of a cut line may lack digits. A CSV file without a last line end is usual, and its rows tell their length.
     const bool is_untrusted = lines.is_cut() && format != LogFormat::kCsv && (reader.is_own_line(line.text) || is_row_of_table);
     const LineUse use = is_untrusted ? LineUse::kRejected : parser->read(line);
-    if (use == LineUse::kRejected) rejects.add(lines.num_lines(), lines.is_cut());
+    if (use == LineUse::kRejected) rejects.add(lines.line_number(), lines.is_cut());
     if (use == LineUse::kUsed) ++num_used;
   }
   parser->finish();
@@ -156,7 +156,8 @@ std::optional<LogFormat> guess_format(const fs::path& path) {
   for (size_t at = 0; at < kFormats.size(); ++at)
     if (kFormats[at].format != LogFormat::kLockstep) readers[at] = reader_of(kFormats[at].format);
   std::string buffer;
-  for (std::string_view raw; lines.num_lines() < kSearchedLines && lines.next(raw);) {
+  int64_t num_searched = 0;
+  for (std::string_view raw; num_searched++ < kSearchedLines && lines.next(raw);) {
     const LogLine line = clean_line(raw, buffer);
     for (size_t at = 0; at < kFormats.size(); ++at)
       if (readers[at].is_own_line != nullptr && readers[at].is_own_line(line.text)) ++hits[at];

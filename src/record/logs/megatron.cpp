@@ -23,10 +23,11 @@ class MegatronParser : public LogParser {
       return LineUse::kOther;
     }
     const auto iteration = count_after(line.text, "iteration ");
-    const auto time = ms_after(line.text, kTime, 1);
+    double unit_ms = 0;
+    const auto time = ms_after(line.text, kTime, 1, &unit_ms);
     const size_t last_bar = line.text.rfind('|');
     if (!iteration || *iteration == 0 || !time || last_bar == std::string_view::npos || last_bar < line.text.find(kTime)) return LineUse::kRejected;
-    LogRow row{.step = *iteration - 1, .step_ms = *time};
+    LogRow row{.step = *iteration - 1, .step_ms = *time, .unit_ms = unit_ms};
     row.samples_seen = number_after(line.text, "consumed samples").value_or(kUnknown);
     row.samples_per_s = number_after(line.text, "samples per second").value_or(kUnknown);
     for (const std::string_view key : {"(TFLOP/s/GPU)", "MODEL_TFLOP/s/GPU", "TFLOPs"})

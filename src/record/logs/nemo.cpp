@@ -25,13 +25,14 @@ class NemoParser : public LogParser {
 
   LineUse read(const LogLine& line) override {
     if (line.text.find(kMark) == std::string_view::npos) return LineUse::kOther;
-    const auto time = ms_after(line.text, kMark, kMsPerSecond);
+    double unit_ms = 0;
+    const auto time = ms_after(line.text, kMark, kMsPerSecond, &unit_ms);
     auto step = count_after(line.text, "global_step");
     if (!step) step = count_after(line.text, "iteration ");
     if (!step)
       if (const auto done = steps_of_bar(line.text)) step = *done - 1;
     if (!time || !step || *step < 0) return LineUse::kRejected;
-    LogRow row{.step = *step, .num_steps = 1, .step_ms = *time};
+    LogRow row{.step = *step, .num_steps = 1, .step_ms = *time, .unit_ms = unit_ms};
     constexpr int64_t kMaxEpoch = 1'000'000'000;
     if (const auto epoch = count_after(line.text, "poch "); epoch && *epoch < kMaxEpoch) row.epoch = static_cast<int32_t>(*epoch);
     row.loss = number_after(line.text, "reduced_train_loss").value_or(kUnknown);

@@ -4,6 +4,7 @@
 // as what was printed. The counter in brackets is steps x global batch; of an epoch the first line stands for one step.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -88,7 +89,8 @@ class OpenClipParser : public LogParser {
     }
     if (const size_t at = line.text.find(kEvalMark); at != std::string_view::npos) return read_result(line.text.substr(at));
     if (core::ends_with(line.text, "Params:")) is_start_ = true, batch_size_ = world_size_ = accum_ = 0;
-    read_option(line.text);
+    constexpr std::string_view kOption = "|   ";  // behind the logger's own prefix, "2026-01-31,12:00:00 | INFO |"
+    if (const size_t at = line.text.find(kOption); at != std::string_view::npos) read_option(line.text.substr(at + 1));
     return LineUse::kOther;
   }
 
@@ -98,6 +100,10 @@ class OpenClipParser : public LogParser {
       const bool fits = line.batch > 0 && line.samples % line.batch == 0;
       if (line.batch > 0 && !fits) builder_.count_problem("the sample count of a line is no multiple of the batch that the options tell");
       add_step(line, fits ? line.batch : counted);
+    }
+    for (auto& [num_lines, result] : results_) {
+      result.step = num_lines == 0 ? 0 : steps_done_[num_lines - 1];
+      builder_.run().results.push_back(std::move(result));
     }
     if (lines_.empty()) return;
     const int64_t batch = lines_.back().batch > 0 ? lines_.back().batch : counted;
@@ -114,6 +120,7 @@ class OpenClipParser : public LogParser {
     const int64_t in_epoch = line.samples / batch;
     const double last_step = static_cast<double>(line.row.epoch) * static_cast<double>(steps_per_epoch) + static_cast<double>(in_epoch) - 1;
     constexpr double kMaxStep = 1e14;
+    steps_done_.push_back(static_cast<int64_t>(std::clamp(last_step + 1, 0.0, kMaxStep)));
     if (last_step < 0 || last_step > kMaxStep) return builder_.count_problem("a line counts more steps than any run has");
     LogRow row = line.row;
     row.step = static_cast<int64_t>(last_step);
@@ -140,14 +147,14 @@ class OpenClipParser : public LogParser {
     std::string_view rest;
     const auto epoch = count_after(text, kEvalMark, &rest);
     if (!epoch || core::starts_with(core::trim(rest), "[")) return LineUse::kOther;
-    ResultRecord result{.attempt = 1, .step = lines_.empty() ? 0 : static_cast<int64_t>(lines_.size()), .epoch = epoch, .name = "val"};
+    ResultRecord result{.attempt = 1, .epoch = epoch, .name = "val"};
     for (const std::string& part : core::split(rest, "\t")) {
       const size_t colon = part.rfind(": ");
       if (colon == std::string::npos) continue;
       if (const auto value = read_number(std::string_view(part).substr(colon + 1))) result.metrics.emplace_back(core::trim(part.substr(0, colon)), *value);
     }
     if (result.metrics.empty()) return LineUse::kRejected;
-    builder_.run().results.push_back(std::move(result));
+    results_.emplace_back(lines_.size(), std::move(result));
     return LineUse::kUsed;
   }
 
@@ -163,6 +170,8 @@ class OpenClipParser : public LogParser {
   }
 
   std::vector<TrainLine> lines_{};
+  std::vector<int64_t> steps_done_{};                         // after each of them
+  std::vector<std::pair<size_t, ResultRecord>> results_{};  // with the number of training lines before
   int64_t batch_size_ = 0, world_size_ = 0, accum_ = 0;
   bool is_start_ = false;
 };

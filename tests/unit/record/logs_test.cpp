@@ -88,6 +88,8 @@ TEST(Logs, OpenClipTakesMeanTimesAndCountsStepsBySamples) {
   EXPECT_GT(std::abs(2048 / 0.408 / 5174.85 - 1), 0.02);
   ASSERT_EQ(run.results.size(), 2u);
   EXPECT_EQ(run.results[1].epoch, 2);
+  EXPECT_EQ(run.results[0].step, 500);
+  EXPECT_EQ(run.results[1].step, 1000);
   EXPECT_EQ(run.results[1].metrics[1], (std::pair<std::string, double>{"imagenet-zeroshot-val-top1", 0.15}));
   ASSERT_TRUE(run.started_s && run.ended_s);
   EXPECT_GT(*run.ended_s - *run.started_s, 300);
@@ -163,6 +165,7 @@ TEST(Logs, MegatronWithARestartAndASwitchOfUnits) {
   EXPECT_EQ(run.setup.sample_unit, "sequences");
   has_problem(run, "2 starts; 2 lines");
   has_problem(run, "skipped iterations");
+  has_problem(run, "unit of the step times changes");
 }
 
 TEST(Logs, TorchTitanTimesFromTokenRatesOrElseFromTimeStamps) {
@@ -301,6 +304,8 @@ TEST(Logs, CsvColumnsAreKnownByTheirNames) {
   EXPECT_EQ(seconds.steps.step_ms, (std::vector<double>{700, 400}));  // the slowest rank; a last line without an end counts
   EXPECT_THROW(read_log(fs::path(LOCKSTEP_GOLDEN_DIR) / "logs" / "steps.csv", LogFormat::kLockstep), EnvironmentError);
   EXPECT_THROW(LogText("nodes,gpus,samples_per_s\n1,4,2495\n").read(LogFormat::kCsv), DataError);
+  EXPECT_THROW(LogText("precision,gpus,step_time_s\nbf16,128,4.61\n").read(LogFormat::kCsv), DataError);  // times of points, not of steps
+  EXPECT_FALSE(guess_format(LogText("precision,gpus,step_time_s\nbf16,128,4.61\n").path()));
 }
 
 // ---- traps ----
@@ -387,6 +392,7 @@ TEST(LogTraps, LinesThatCannotBeReadAreCountedAndTold) {
     EXPECT_EQ(damaged.steps.size(), 0u) << bad;
     has_problem(damaged, "no step was found");
   }
+  has_problem(LogText("a\r\n1%\r2%\r3%\r\niteration 1/ 5 | elapsed time per iteration (ms): x | lm loss: 1 |\r\n").read(LogFormat::kMegatron), "the first is line 3)");
 }
 
 TEST(LogTraps, UnknownFilesAndFormatsAreRefusedWithAHint) {

@@ -254,7 +254,7 @@ TEST(LineReader, LinesOfAnyLengthAcrossBlocks) {
   EXPECT_EQ(line, "cut");
   EXPECT_TRUE(reader.is_cut());
   EXPECT_FALSE(reader.next(line));
-  EXPECT_EQ(reader.num_lines(), 8);
+  EXPECT_EQ(reader.line_number(), 8);
 }
 
 }  // namespace

@@ -1,9 +1,14 @@
 #include "record/run_record.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <fstream>
+#include <future>
 #include <limits>
 #include <thread>
 
@@ -229,6 +234,87 @@ TEST(AppendQueue, AFullDiskDropsAndCountsButNeverThrows) {
   EXPECT_EQ(queue.health().dropped, 10);
   EXPECT_EQ(queue.health().write_errors, 10);
   EXPECT_NE(queue.health().last_error.find("No space left"), std::string::npos) << queue.health().last_error;
+}
+
+/// Bytes that wait in a pipe.
+int bytes_in_pipe(int fd) {
+  int bytes = 0;
+  EXPECT_EQ(::ioctl(fd, FIONREAD, &bytes), 0);
+  return bytes;
+}
+
+/// True once `condition` holds; gives up after a time that only a hang exceeds.
+template <typename Condition>
+bool comes_true(const Condition& condition) {
+  for (int tries = 0; tries < 6000; ++tries) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(10ms);
+  }
+  return false;
+}
+
+/// A pipe that nobody empties stands for the stalled file system: once it is full, write() blocks for as long as the test likes.
+TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
+  const core::TempDir folder;
+  const fs::path pipe = folder.path() / "steps.jsonl";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const core::Fd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader.valid());
+  RunRecord record(folder.path(), Json::object(), {.attempt = 1, .flush_every = 1ms, .max_queued_bytes = size_t{1} << 18});
+  const int capacity = ::fcntl(reader.get(), F_GETPIPE_SZ);
+  ASSERT_GT(capacity, 0);
+  constexpr int64_t kSteps = 20'000;  // some megabytes: many times what the pipe and the queue hold
+  std::promise<void> all_appended;
+  std::jthread trainer([&] {
+    for (int64_t step = 0; step < kSteps; ++step) record.append_step(step_record(step));
+    all_appended.set_value();
+  });
+  // The trainer gets through all its steps although nothing is written any more; the time only guards against a hang.
+  const bool is_through = all_appended.get_future().wait_for(60s) == std::future_status::ready;
+  EXPECT_TRUE(is_through);
+  const int stuck = bytes_in_pipe(reader.get());
+  EXPECT_GT(stuck, capacity - 4096) << "the writer was not stalled: the test shows nothing";
+  const int64_t num_dropped = record.health().dropped;
+  EXPECT_GT(num_dropped, 0);
+  EXPECT_EQ(read_status(folder.path()).state, "running");
+  std::string written;  // the file system comes back: what was queued arrives whole, what was dropped is counted
+  std::jthread drain([&](const std::stop_token& stop) {
+    char block[1 << 16];
+    for (;;) {
+      const ssize_t got = ::read(reader.get(), block, sizeof block);
+      if (got > 0) written.append(block, static_cast<size_t>(got));
+      else if (stop.stop_requested()) return;
+      else std::this_thread::sleep_for(1ms);
+    }
+  });
+  record.append_step(step_record(kSteps));  // a last line, unless the queue is still full
+  record.flush();
+  EXPECT_TRUE(comes_true([&] { return bytes_in_pipe(reader.get()) == 0; }));
+  drain.request_stop();
+  drain.join();
+  const StepsRead read = parse_steps(written, "pipe");
+  EXPECT_EQ(read.num_damaged, 0);
+  EXPECT_EQ(static_cast<int64_t>(read.steps.size()), kSteps + 1 - record.health().dropped);
+  record.finish({});
+  EXPECT_EQ(core::read_json_file(folder.path() / "status.json")["dropped_lines"], record.health().dropped);
+}
+
+/// The heartbeat hangs in open() of the temporary file of status.json, which is a pipe without a reader.
+TEST(RunRecord, AStalledHeartbeatNeverDelaysAStep) {
+  const core::TempDir folder;
+  RunRecord record(folder.path(), Json::object(), {.flush_every = 1ms, .heartbeat_every = 1ms, .max_queued_bytes = 1000});
+  const fs::path temporary = folder.path() / fmt::format("status.json.tmp{}", ::getpid());
+  // A heartbeat that writes the file right now is waited for: its name is taken.
+  ASSERT_TRUE(comes_true([&] { return ::mkfifo(temporary.c_str(), 0600) == 0; }));
+  // The thread is stalled when the queue overflows and stays so: nothing takes the lines.
+  ASSERT_TRUE(comes_true([&] {
+    record.append_step(step_record(0));
+    return record.health().dropped > 100;
+  }));
+  const core::Fd reader(::open(temporary.c_str(), O_RDONLY | O_CLOEXEC));  // blocks until the heartbeat is in its open(): it was
+  ASSERT_TRUE(reader.valid());
+  record.finish({});
+  EXPECT_EQ(read_status(folder.path()).state, "finished");
 }
 
 TEST(AppendQueue, AFullQueueDropsAndCounts) {

@@ -1,0 +1,193 @@
+#include "bench/loader_case.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "bench/sample_stats.h"
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/strings.h"
+#include "plan/batch_plan.h"
+#include "record/statistics.h"
+#include "train/agree.h"
+#include "train/clip_data.h"
+#include "train/clip_training.h"
+
+namespace lockstep::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point begin) { return std::chrono::duration<double, std::milli>(Clock::now() - begin).count(); }
+
+/// Processor time of all threads of this process.
+double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// Bytes that this process has read through system calls so far; 0 where the kernel does not tell.
+double bytes_read() {
+  std::ifstream file("/proc/self/io");
+  for (std::string line; std::getline(file, line);)
+    if (core::starts_with(line, "rchar: ")) return static_cast<double>(core::parse_int(line.substr(7)).value_or(0));
+  return 0;
+}
+
+std::string digest(const data::HostBatch& batch) {
+  const auto bytes_of = [](const auto& values) {
+    return std::string_view(reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]);
+  };
+  return fmt::format("{} {} {} {}", batch.num_samples, core::xxh3_hex(bytes_of(batch.image_BYXC)), core::xxh3_hex(bytes_of(batch.text_BT)),
+                     core::join(batch.keys, " "));
+}
+
+class LoaderCase final : public BenchCase {
+ public:
+  explicit LoaderCase(const BenchContext& context) : context_(context), shape_(train::clip_shape_of(context.options.train)) {
+    plan_ = plan::make_batch_plan(world().size(), {.samples_per_micro = context.options.train.samples_per_rank});
+  }
+
+  std::vector<core::Json> points() override {
+    std::vector<core::Json> out;
+    for (const int64_t workers : context_.options.loader_workers)
+      out.push_back({{"part", "loader"}, {"workers", workers}, {"samples_per_rank", plan_.samples_per_micro},
+                     {"think_ms", context_.options.think_ms}});
+    return out;
+  }
+
+  std::vector<std::string> preamble() override {
+    const auto& o = context_.options;
+    return {fmt::format("lockstep bench loader: {} ranks, '{}', pictures of {} pixels", world().size(), o.train.train_data, shape_.vision.image_size),
+            fmt::format("warmup batches: {} batches: {}; batch: median, p90 and p99 of the time until the next batch is there, each that of the "
+                        "slowest rank",
+                        o.num_warmup, o.num_iterations),
+            "rates: of all ranks together; per core: samples per second of processor time; busy: share of time that a device with this "
+            "think time would work",
+            ""};
+  }
+
+  std::vector<TableColumn> columns() override {
+    return {{.key = "workers", .title = "workers", .width = 7},
+            {.key = "samples_per_rank", .title = "batch", .unit = "per rank", .width = 10},
+            {.key = "batch_ms", .title = "batch", .unit = "ms", .width = 9},
+            {.key = "p90_ms", .title = "p90", .unit = "ms", .width = 9},
+            {.key = "p99_ms", .title = "p99", .unit = "ms", .width = 9},
+            {.key = "samples_per_s", .title = "rate", .unit = "samples/s", .width = 11},
+            {.key = "mbytes_per_s", .title = "read", .unit = "MB/s", .width = 9},
+            {.key = "samples_per_cpu_s", .title = "per core", .unit = "samples/s", .width = 11},
+            {.key = "think_ms", .title = "think", .unit = "ms", .width = 8},
+            {.key = "busy_percent", .title = "busy", .unit = "%", .width = 6},
+            {.key = "wrong", .title = "#wrong", .width = 7}};
+  }
+
+  /// Two loaders must hand out the same batches, and one that is set to a position the batch that follows it.
+  int64_t verify(core::Json& row) override {
+    constexpr int kNumBatches = 3;
+    int64_t wrong = 0;
+    prepare(row);
+    train::succeed_together(world(), [&] {
+      const auto first = data_->open_train(), second = data_->open_train(), third = data_->open_train();
+      for (int i = 0; i < kNumBatches; ++i) {
+        if (i + 1 == kNumBatches) third->seek(first->position());
+        const auto batch = first->next();
+        wrong += batch.num_samples != plan_.samples_per_micro;
+        wrong += digest(batch) != digest(second->next());
+        if (i + 1 == kNumBatches) wrong += digest(batch) != digest(third->next());
+      }
+    });
+    int64_t total = 0;
+    for (const auto& text : world().gather_strings(std::to_string(wrong))) total += core::parse_int(text).value();
+    row["wrong"] = total;
+    return total;
+  }
+
+  void time(core::Json& row) override {
+    Tally tally;
+    prepare(row);
+    train::succeed_together(world(), [&] { tally = drive(*data_->open_train()); });
+    const auto samples_ms = combine_ranks(world(), tally.wait_ms, "max");
+    const auto statistics = statistics_of(samples_ms);
+    const auto of_all = [&](double mine) {
+      double total = 0;
+      for (const auto& text : world().gather_strings(core::Json(mine).dump())) total += core::parse_json(text, "number of a rank").get<double>();
+      return total;
+    };
+    const double seconds = of_all(tally.seconds) / world().size(), samples = of_all(static_cast<double>(tally.num_samples));
+    row["batch_ms"] = statistics["median"];
+    row["p90_ms"] = statistics["p90"];
+    if (statistics.contains("p99")) row["p99_ms"] = statistics["p99"];
+    row["samples_per_s"] = samples / seconds;
+    row["mbytes_per_s"] = of_all(tally.bytes) / seconds / 1e6;
+    row["samples_per_cpu_s"] = samples / of_all(tally.cpu_seconds);
+    const double think_s = context_.options.think_ms / 1e3 * static_cast<double>(tally.wait_ms.size());
+    if (think_s > 0) row["busy_percent"] = 100 * think_s / seconds;
+    row["statistics_ms"] = statistics;
+    row["samples_ms"] = samples_ms;
+  }
+
+  std::vector<SummaryItem> summary(const std::vector<core::Json>& rows) override {
+    double best = 0;
+    for (const auto& row : rows) best = std::max(best, row.value("samples_per_s", 0.0));
+    if (best == 0) return {};
+    return {{.key = "best_samples_per_s", .label = "Highest rate", .value = best, .text = fmt::format("{:.1f} samples/s", best)}};
+  }
+
+ private:
+  struct Tally {
+    std::vector<double> wait_ms;
+    int64_t num_samples = 0;
+    double seconds = 0, cpu_seconds = 0, bytes = 0;
+  };
+
+  comm::Comm& world() const { return context_.world; }
+
+  /// Data whose loaders have as many threads as the row says. Collective.
+  void prepare(const core::Json& row) {
+    options_ = context_.options.train;
+    options_.workers = row["workers"];
+    data_ = std::make_unique<train::ClipData>(options_, shape_, world(), plan_);
+  }
+
+  Tally drive(data::Loader& loader) const {
+    const auto think = std::chrono::duration<double, std::milli>(context_.options.think_ms);
+    const auto take = [&] {
+      auto batch = loader.next();
+      const int64_t num_samples = batch.num_samples;
+      loader.recycle(std::move(batch));
+      return num_samples;
+    };
+    for (int64_t i = 0; i < context_.options.num_warmup; ++i) take();
+    Tally tally;
+    const double cpu_before = cpu_seconds(), bytes_before = bytes_read();
+    const auto begin = Clock::now();
+    for (int64_t i = 0; i < context_.options.num_iterations; ++i) {
+      const auto asked = Clock::now();
+      tally.num_samples += take();
+      tally.wait_ms.push_back(ms_since(asked));
+      if (think.count() > 0) std::this_thread::sleep_for(think);
+    }
+    tally.seconds = ms_since(begin) / 1e3;
+    tally.cpu_seconds = cpu_seconds() - cpu_before;
+    tally.bytes = bytes_read() - bytes_before;
+    return tally;
+  }
+
+  BenchContext context_;
+  spec::ClipShape shape_;
+  plan::BatchPlan plan_;
+  spec::TrainOptions options_;  // of data_, which refers to them
+  std::unique_ptr<train::ClipData> data_;
+};
+
+}  // namespace
+
+std::unique_ptr<BenchCase> make_loader_case(const BenchContext& context) { return std::make_unique<LoaderCase>(context); }
+
+}  // namespace lockstep::bench

@@ -1,0 +1,17 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+#include <sys/types.h>
+
+#include <cstdint>
+
+namespace lockstep::bench {
+
+/// Most memory that this process has held so far: resident on the CPU, in LibTorch's allocator on an accelerator.
+int64_t peak_memory_bytes(at::Device device);
+
+/// Resident memory of a process now; 0 when it is gone.
+int64_t resident_bytes(pid_t pid);
+/// What this process may use: the limit of its control group, else what the machine has left.
+int64_t available_memory_bytes();
+
+}  // namespace lockstep::bench

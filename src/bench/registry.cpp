@@ -1,0 +1,37 @@
+#include "bench/registry.h"
+
+#include "bench/checkpoint_case.h"
+#include "bench/collective_case.h"
+#include "bench/loader_case.h"
+#include "bench/op_case.h"
+#include "bench/step_case.h"
+#include "core/error.h"
+
+namespace lockstep::bench {
+namespace {
+
+struct CaseEntry {
+  spec::BenchCaseName which;
+  const char* name;
+  std::unique_ptr<BenchCase> (*make)(const BenchContext&);
+};
+
+constexpr CaseEntry kCases[] = {
+    {spec::BenchCaseName::kCollective, "collective", make_collective_case}, {spec::BenchCaseName::kLoader, "loader", make_loader_case},
+    {spec::BenchCaseName::kOp, "op", make_op_case},                         {spec::BenchCaseName::kStep, "step", make_step_case},
+    {spec::BenchCaseName::kCheckpoint, "checkpoint", make_checkpoint_case},
+};
+
+const CaseEntry& entry_of(spec::BenchCaseName which) {
+  for (const CaseEntry& entry : kCases)
+    if (entry.which == which) return entry;
+  LOCKSTEP_CHECK(false, "bench case {}", static_cast<int>(which));
+}
+
+}  // namespace
+
+std::unique_ptr<BenchCase> make_case(const BenchContext& context) { return entry_of(context.options.which).make(context); }
+
+std::string case_name(spec::BenchCaseName which) { return entry_of(which).name; }
+
+}  // namespace lockstep::bench

@@ -1,0 +1,138 @@
+#include "bench/run_bench.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "bench/bench_case.h"
+#include "bench/machine_facts.h"
+#include "bench/registry.h"
+#include "comm/world.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "hw/device.h"
+#include "hw/ranks.h"
+#include "train/agree.h"
+#include "train/clip_build.h"
+
+namespace lockstep::bench {
+namespace {
+
+/// Prints rank 0's rows as they come, or keeps them for one JSON document.
+class ResultPrinter {
+ public:
+  ResultPrinter(const spec::BenchOptions& options, bool is_printing, std::vector<TableColumn> columns)
+      : options_(options), is_printing_(is_printing), columns_(std::move(columns)) {}
+
+  void begin(const std::vector<std::string>& preamble) {
+    if (options_.csv) return print("part," + csv_header(columns_));
+    if (options_.json) return;
+    for (const auto& line : preamble) print("# " + line);
+    for (const auto& line : table_header(columns_)) print(line);
+  }
+
+  void add(core::Json row) {
+    const std::string part = row.value("part", "");
+    if (options_.csv) {
+      print(part + "," + csv_line(columns_, row));
+    } else if (!options_.json) {
+      if (part != last_part_) print("# " + part);
+      print(table_line(columns_, row));
+    }
+    last_part_ = part;
+    rows_.push_back(std::move(row));
+  }
+
+  void end(const std::vector<SummaryItem>& summary, core::Json document) {
+    if (options_.csv) return;
+    if (!options_.json) {
+      for (const auto& item : summary)
+        print(fmt::format("# {:<22}: {}", item.label, item.text.empty() ? item.value.dump() : item.text));
+      return;
+    }
+    document["rows"] = rows_;
+    document["summary"] = core::Json::object();
+    for (const auto& item : summary) document["summary"][item.key] = item.value;
+    print(document.dump(2));
+  }
+
+  const std::vector<core::Json>& rows() const { return rows_; }
+
+ private:
+  void print(const std::string& line) {
+    if (!is_printing_) return;
+    fmt::print("{}\n", line);
+    std::fflush(stdout);  // a long table is read while it grows
+  }
+
+  const spec::BenchOptions& options_;
+  bool is_printing_;
+  std::vector<TableColumn> columns_;
+  std::vector<core::Json> rows_;
+  std::string last_part_;
+};
+
+/// Only the parameters of the points.
+void print_list(BenchCase& bench_case, bool as_json) {
+  const auto points = bench_case.points();
+  if (as_json) return fmt::print("{}\n", core::Json(points).dump(2));
+  for (const auto& point : points) {
+    std::vector<std::string> words;
+    for (const auto& [key, value] : point.items())
+      words.push_back(fmt::format("{}={}", key, value.is_string() ? value.get<std::string>() : value.dump()));
+    fmt::print("{}\n", core::join(words, " "));
+  }
+}
+
+ExitCode run_case(const BenchContext& context, const BenchFacts& facts) {
+  const auto& options = context.options;
+  const bool is_first = context.world.rank() == 0;
+  const auto bench_case = make_case(context);
+  if (options.mode == "list") {
+    if (is_first) print_list(*bench_case, options.json);
+    return ExitCode::kOk;
+  }
+  const bool is_checked = options.which != spec::BenchCaseName::kCollective || options.num_checks > 0;
+  core::Json document = {{"format", "lockstep-bench-1"}, {"case", case_name(options.which)}, {"mode", options.mode},
+                         {"command", facts.command},     {"versions", facts.versions},       {"machine", machine_facts(context)}};
+  ResultPrinter printer(options, is_first, bench_case->columns());
+  printer.begin(bench_case->preamble());
+  int64_t num_wrong = 0;
+  for (core::Json row : bench_case->points()) {
+    if (is_checked) num_wrong += bench_case->verify(row);
+    if (options.mode == "time") bench_case->time(row);
+    printer.add(std::move(row));
+  }
+  auto summary = bench_case->summary(printer.rows());
+  if (is_checked)
+    summary.insert(summary.begin(), {.key = "num_wrong", .label = "Wrong values", .value = num_wrong,
+                                     .text = fmt::format("{} {}", num_wrong, num_wrong == 0 ? "OK" : "FAILED")});
+  printer.end(summary, std::move(document));
+  if (num_wrong == 0) return ExitCode::kOk;
+  return options.which == spec::BenchCaseName::kCollective ? ExitCode::kCommunication : ExitCode::kInternal;
+}
+
+}  // namespace
+
+ExitCode run_bench(const spec::BenchOptions& options, const BenchFacts& facts) {
+  const hw::RankInfo ranks = hw::discover_ranks({}, hw::process_env());
+  core::configure_log({.host = "", .rank = ranks.rank});
+  for (const auto& warning : ranks.warnings) core::log_warning("{}", warning);
+  const at::Device device = train::pick_device(options.train.device, ranks.local_rank, ranks.local_world_size);
+  at::set_num_threads(options.train.threads > 0 ? static_cast<int>(options.train.threads)
+                                                : hw::cpu_threads_per_rank(hw::usable_cpu_cores(), ranks.local_world_size));
+  const std::string backend =
+      options.train.dist_backend == "auto" ? (device.is_cuda() ? "nccl" : "gloo") : options.train.dist_backend;
+  auto world = comm::World::join(ranks, {.backend = backend, .device = device,
+                                         .timeout = std::chrono::milliseconds(static_cast<int64_t>(options.train.dist_timeout_s * 1000))});
+  try {
+    return run_case({.options = options, .world = world.comm(), .device = device, .command = facts.command}, facts);
+  } catch (const std::exception& error) {
+    world.report_failure(error.what());
+    throw;
+  }
+}
+
+}  // namespace lockstep::bench

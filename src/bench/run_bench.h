@@ -1,0 +1,21 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "spec/bench_options.h"
+
+namespace lockstep::bench {
+
+/// What only the program knows.
+struct BenchFacts {
+  std::vector<std::string> command = {};  ///< As typed.
+  core::Json versions;
+};
+
+/// Runs `bench CASE` on this rank; rank 0 prints. After wrong values, which the table shows, the result is kCommunication for
+/// collectives and kInternal elsewhere; errors are thrown.
+ExitCode run_bench(const spec::BenchOptions& options, const BenchFacts& facts);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,37 @@
+#include "bench/sample_stats.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "record/statistics.h"
+
+namespace lockstep::bench {
+
+std::vector<double> combine_ranks(comm::Comm& world, const std::vector<double>& samples, const std::string& how) {
+  std::vector<std::vector<double>> by_rank;
+  for (const auto& text : world.gather_strings(core::Json(samples).dump()))
+    by_rank.push_back(core::parse_json(text, "times of a rank").get<std::vector<double>>());
+  std::vector<double> combined;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    std::vector<double> times;
+    for (const auto& rank : by_rank) times.push_back(rank.at(i));
+    if (how == "rank0") combined.push_back(times[0]);
+    else if (how == "min") combined.push_back(*std::min_element(times.begin(), times.end()));
+    else if (how == "max") combined.push_back(*std::max_element(times.begin(), times.end()));
+    else combined.push_back(record::mean(times));
+  }
+  return combined;
+}
+
+core::Json statistics_of(std::span<const double> samples) {
+  LOCKSTEP_CHECK(!samples.empty(), "no samples");
+  core::Json out = {{"num_samples", samples.size()}, {"median", record::median(samples)}, {"p90", record::percentile(samples, 90)}};
+  constexpr size_t kEnoughForP99 = 100;
+  if (samples.size() >= kEnoughForP99) out["p99"] = record::percentile(samples, 99);
+  out["min"] = *std::min_element(samples.begin(), samples.end());
+  out["max"] = *std::max_element(samples.begin(), samples.end());
+  out["mean"] = record::mean(samples);
+  return out;
+}
+
+}  // namespace lockstep::bench

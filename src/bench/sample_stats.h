@@ -1,0 +1,17 @@
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/comm.h"
+#include "core/json.h"
+
+namespace lockstep::bench {
+
+/// One time per iteration from the times of all ranks: "avg", "min", "max" or "rank0". Collective.
+std::vector<double> combine_ranks(comm::Comm& world, const std::vector<double>& samples, const std::string& how);
+
+/// {"median", "p90", "p99" (from 100 samples on), "min", "max", "mean"} of the samples.
+core::Json statistics_of(std::span<const double> samples);
+
+}  // namespace lockstep::bench

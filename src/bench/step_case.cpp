@@ -1,0 +1,271 @@
+#include "bench/step_case.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
+#include "bench/find_batch.h"
+#include "bench/process_memory.h"
+#include "bench/sample_stats.h"
+#include "bench/sample_timer.h"
+#include "core/error.h"
+#include "core/rng.h"
+#include "core/strings.h"
+#include "core/units.h"
+#include "models/weights.h"
+#include "plan/batch_plan.h"
+#include "plan/memory_plan.h"
+#include "train/clip_training.h"
+
+namespace lockstep::bench {
+namespace {
+
+/// Random pictures, and texts that use every position.
+models::Batch make_batch(const spec::ClipShape& shape, const train::Precision& precision, at::Device device, int64_t samples, uint64_t seed) {
+  const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  models::Batch batch;
+  batch.num_samples = samples;
+  const int64_t pixels = shape.vision.image_size;
+  batch.image_BCYX = at::randn({samples, 3, pixels, pixels}, generator, at::TensorOptions().dtype(at::kFloat))
+                         .to(device, precision.input_type())
+                         .contiguous(at::MemoryFormat::ChannelsLast);
+  const int64_t end_of_text = shape.text.vocab_size - 1;
+  at::Tensor text_BT = at::randint(0, end_of_text, {samples, shape.text.context_length}, generator, at::TensorOptions().dtype(at::kLong));
+  text_BT.select(1, -1).fill_(end_of_text);
+  batch.text_BT = text_BT.to(device);
+  return batch;
+}
+
+/// Tensors image.N [B,C,Y,X] and text.N [B,T] of a safetensors file.
+std::vector<models::Batch> read_batches(const std::string& path, const train::Precision& precision, at::Device device) {
+  const auto file = models::read_weights(path);
+  const std::map<std::string, at::Tensor> tensors(file.tensors.begin(), file.tensors.end());
+  std::vector<models::Batch> batches;
+  for (size_t index = 0;; ++index) {
+    const auto image = tensors.find(fmt::format("image.{}", index)), text = tensors.find(fmt::format("text.{}", index));
+    if (image == tensors.end() || text == tensors.end()) break;
+    models::Batch batch;
+    batch.image_BCYX = image->second.to(device, precision.input_type()).contiguous(at::MemoryFormat::ChannelsLast);
+    batch.text_BT = text->second.to(device, at::kLong);
+    batch.num_samples = batch.text_BT.size(0);
+    batches.push_back(batch);
+  }
+  if (batches.empty()) throw DataError(fmt::format("bench: '{}' holds no image.0 and text.0", path), "see --batches in the help");
+  return batches;
+}
+
+class StepCase final : public BenchCase {
+ public:
+  explicit StepCase(const BenchContext& context) : context_(context) {
+    shape_ = train::clip_shape_of(train_options());
+    plan_ = plan::make_batch_plan(world().size(), {.samples_per_micro = train_options().samples_per_rank, .num_micro = train_options().accum_freq});
+    if (options().find_multiple > 0 && options().mode != "list") find_batch();
+  }
+
+  std::vector<core::Json> points() override {
+    const auto memory = memory_plan(plan_.samples_per_micro);
+    return {{{"part", "step"},
+             {"model", train_options().model},
+             {"precision", train_options().precision},
+             {"samples_per_micro", plan_.samples_per_micro},
+             {"num_micro", plan_.num_micro},
+             {"global_batch", plan_.global_batch},
+             {"planned_memory_bytes", memory.total()},
+             {"memory_plan", {{"parameters", memory.parameters}, {"gradients", memory.gradients}, {"optimizer", memory.optimizer},
+                              {"activations", memory.activations}, {"batch", memory.batch}, {"logits", memory.logits}}}}};
+  }
+
+  std::vector<std::string> preamble() override {
+    const auto cost = spec::clip_cost(shape_);
+    std::vector<std::string> lines = {
+        fmt::format("lockstep bench step: {} on {} ranks, {}, {} threads each", train_options().model, world().size(),
+                    context_.device.str(), at::get_num_threads()),
+        fmt::format("{} parameters, {}FLOP a sample and forward pass, a training step counts three",
+                    core::format_count(static_cast<double>(cost.parameters())), core::format_count(forward_flops())),
+        fmt::format("warmup iters: {} iters: {}; time: median of the steps, each that of the slowest rank", options().num_warmup,
+                    options().num_iterations)};
+    for (const auto& probe : search_.probes)
+      lines.push_back(fmt::format("batch {:>6}: {} (peak {})", probe.samples, probe.fits ? "fits" : "does not fit: " + probe.reason,
+                                  core::format_bytes(static_cast<double>(probe.peak_bytes))));
+    lines.emplace_back();
+    return lines;
+  }
+
+  std::vector<TableColumn> columns() override {
+    return {{.key = "model", .title = "model", .width = 14},
+            {.key = "precision", .title = "precision", .width = 9},
+            {.key = "samples_per_micro", .title = "batch", .unit = "per rank", .width = 10},
+            {.key = "num_micro", .title = "accum", .width = 5},
+            {.key = "global_batch", .title = "global", .width = 7},
+            {.key = "step_ms", .title = "step", .unit = "ms", .width = 10},
+            {.key = "p90_ms", .title = "p90", .unit = "ms", .width = 10},
+            {.key = "samples_per_s", .title = "rate", .unit = "samples/s", .width = 11},
+            {.key = "tflops_per_s_per_device", .title = "rate", .unit = "TFLOP/s/dev", .width = 13, .decimals = 4},
+            {.key = "mfu_percent", .title = "MFU", .unit = "%", .width = 6},
+            {.key = "peak_gbytes", .title = "peak", .unit = "GB", .width = 7},
+            {.key = "planned_gbytes", .title = "planned", .unit = "GB", .width = 8},
+            {.key = "wrong", .title = "#wrong", .width = 7}};
+  }
+
+  int64_t verify(core::Json& row) override {
+    build();
+    int64_t wrong = 0;
+    constexpr int kNumSteps = 2;
+    for (int step = 0; step < kNumSteps; ++step) {
+      const auto report = one_step();
+      std::vector<double> losses;
+      for (const auto& text : world().gather_strings(core::Json(report.loss.item<double>()).dump())) {  // sync: a check
+        const auto loss = core::parse_json(text, "loss of a rank");  // null: not finite
+        losses.push_back(loss.is_null() ? std::nan("") : loss.get<double>());
+      }
+      for (const double loss : losses) wrong += !(std::isfinite(loss) && loss == losses[0]);  // the loss is that of the global batch
+      const double norm = report.grad_norm.item<double>();  // sync: as above
+      const bool may_overflow = training_->scaler != nullptr;  // the loss scale starts too high on purpose
+      wrong += !(norm > 0) || (!std::isfinite(norm) && !may_overflow);
+    }
+    row["wrong"] = wrong;
+    return wrong;
+  }
+
+  void time(core::Json& row) override {
+    build();
+    const auto samples_us = combine_ranks(
+        world(), time_samples(context_.device, options().num_warmup, options().num_iterations, [&] { one_step(); }), "max");
+    add_times(row, samples_us);
+    std::vector<double> losses;
+    for (const auto& loss : losses_) losses.push_back(loss.item<double>());  // sync: after the timing
+    row["losses"] = losses;  // of all steps since the first, those of the check and the warm-up among them
+    int64_t peak = 0;
+    for (const auto& text : world().gather_strings(std::to_string(peak_memory_bytes(context_.device))))
+      peak = std::max(peak, core::parse_int(text).value());
+    row["peak_memory_bytes"] = peak;
+    row["peak_gbytes"] = static_cast<double>(peak) / 1e9;
+    row["planned_gbytes"] = row["planned_memory_bytes"].get<double>() / 1e9;
+  }
+
+  std::vector<SummaryItem> summary(const std::vector<core::Json>&) override {
+    if (search_.probes.empty()) return {};
+    core::Json probes = core::Json::array();
+    for (const auto& probe : search_.probes)
+      probes.push_back({{"samples", probe.samples}, {"fits", probe.fits}, {"peak_memory_bytes", probe.peak_bytes},
+                        {"planned_memory_bytes", memory_plan(probe.samples).total()}, {"reason", probe.reason}});
+    return {{.key = "largest_batch", .label = "Largest batch that fits", .value = search_.best},
+            {.key = "memory_limit_bytes", .label = "Memory limit", .value = limit_bytes_,
+             .text = limit_bytes_ > 0 ? core::format_bytes(static_cast<double>(limit_bytes_)) : "the device"},
+            {.key = "probes", .label = "Attempts", .value = probes, .text = std::to_string(search_.probes.size())}};
+  }
+
+ private:
+  struct StepReport {
+    at::Tensor loss, grad_norm;
+  };
+
+  const spec::BenchOptions& options() const { return context_.options; }
+  const spec::TrainOptions& train_options() const { return context_.options.train; }
+  comm::Comm& world() const { return context_.world; }
+  double forward_flops() const {
+    const auto cost = spec::clip_cost(shape_);
+    return cost.image_forward_flops + cost.text_forward_flops;
+  }
+
+  plan::MemoryPlan memory_plan(int64_t samples_per_micro) const {
+    const auto& o = train_options();
+    return plan::plan_clip_memory(shape_, {.precision = o.precision,
+                                           .samples_per_micro = samples_per_micro,
+                                           .global_batch = samples_per_micro * plan_.num_micro * plan_.num_data_ranks,
+                                           .local_loss = o.local_loss,
+                                           .grad_checkpointing = o.grad_checkpointing,
+                                           .keeps_attention = context_.device.is_cpu()});
+  }
+
+  void build() {
+    if (training_) return;
+    try {
+      training_.emplace(train::build_clip_training(train_options(), world(), context_.device, plan_.num_micro));
+      if (!options().batches.empty()) {
+        batches_ = read_batches(options().batches, *training_->precision, context_.device);
+      } else {
+        for (int64_t micro = 0; micro < plan_.num_micro; ++micro)
+          batches_.push_back(make_batch(shape_, *training_->precision, context_.device, plan_.samples_per_micro,
+                                        core::stream_key({static_cast<uint64_t>(train_options().seed), static_cast<uint64_t>(world().rank()),
+                                                          static_cast<uint64_t>(micro)})));
+      }
+    } catch (const c10::OutOfMemoryError&) {
+      throw_out_of_memory();
+    }
+  }
+
+  StepReport one_step() {
+    const auto count = static_cast<size_t>(plan_.num_micro);
+    const std::span<models::Batch> micro_batches = std::span(batches_).subspan(static_cast<size_t>(num_steps_) * count % batches_.size(), count);
+    try {
+      const auto outcome = training_->runner->run(micro_batches, static_cast<uint64_t>(num_steps_++));
+      const auto gradients = training_->update(*train_options().lr, train_options().grad_clip_norm.value_or(0));
+      for (const auto& [name, value] : outcome.scalars)
+        if (name == "loss") losses_.push_back(value);
+      return {.loss = losses_.back(), .grad_norm = gradients.norm};
+    } catch (const c10::OutOfMemoryError&) {
+      throw_out_of_memory();
+    }
+  }
+
+  [[noreturn]] void throw_out_of_memory() const {
+    throw EnvironmentError(fmt::format("bench: out of memory on {} with {} samples", context_.device.str(), plan_.samples_per_micro),
+                           "lower --batch-size, or let --find-batch multiple=8 find the largest");
+  }
+
+  void add_times(core::Json& row, std::vector<double> samples) const {
+    for (double& sample : samples) sample /= 1e3;
+    const auto statistics = statistics_of(samples);
+    const double step_s = statistics["median"].get<double>() / 1e3;
+    const double rate = static_cast<double>(plan_.global_batch) / step_s;
+    const double tflops = rate * 3 * forward_flops() / 1e12 / world().size();
+    row["step_ms"] = statistics["median"];
+    row["p90_ms"] = statistics["p90"];
+    row["samples_per_s"] = rate;
+    row["tflops_per_s_per_device"] = tflops;
+    if (options().peak_tflops) row["mfu_percent"] = 100 * tflops / *options().peak_tflops;
+    row["statistics_ms"] = statistics;
+    row["samples_ms"] = samples;
+  }
+
+  void find_batch() {
+    if (world().size() > 1)
+      throw UsageError("bench: --find-batch works on one rank", "leave the launcher away; the batch that fits is per device");
+    limit_bytes_ = options().memory_limit.empty() ? 0 : spec::parse_bench_bytes(options().memory_limit, "--memory-limit");
+    if (limit_bytes_ == 0 && context_.device.is_cpu()) limit_bytes_ = available_memory_bytes();
+    search_ = find_largest_batch(options().find_multiple, options().find_most, [&](int64_t samples) {
+      std::vector<std::string> args = context_.command;
+      args.erase(args.begin());
+      for (const std::string& word : {std::string("--find-batch"), std::string("''"), std::string("--no-csv"), std::string("--json"),
+                                      std::string("--mode"), std::string("time"), std::string("-w"), std::string("1"), std::string("-n"),
+                                      std::string("1"), std::string("--batch-size"), std::to_string(samples)})
+        args.push_back(word == "''" ? "" : word);
+      return probe_in_child(args, samples, {.memory_bytes = limit_bytes_});
+    });
+    if (search_.best == 0)
+      throw EnvironmentError(fmt::format("bench: not even {} samples fit: {}", options().find_multiple, search_.probes.front().reason),
+                             "try a smaller multiple, --grad-checkpointing or a narrower --precision");
+    plan_ = plan::make_batch_plan(world().size(), {.samples_per_micro = search_.best, .num_micro = train_options().accum_freq});
+  }
+
+  BenchContext context_;
+  spec::ClipShape shape_;
+  plan::BatchPlan plan_;
+  BatchSearch search_;
+  int64_t limit_bytes_ = 0;
+  std::optional<train::ClipTraining> training_;
+  std::vector<models::Batch> batches_;
+  std::vector<at::Tensor> losses_;
+  int64_t num_steps_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<BenchCase> make_step_case(const BenchContext& context) { return std::make_unique<StepCase>(context); }
+
+}  // namespace lockstep::bench

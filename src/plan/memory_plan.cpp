@@ -1,0 +1,81 @@
+#include "plan/memory_plan.h"
+
+namespace lockstep::plan {
+namespace {
+
+/// Bytes of one element of what is computed: by autocast (`compute`), and of the residual stream and the norms (`stream`).
+struct ElementBytes {
+  double compute = 4, stream = 4, weight = 4;
+};
+
+ElementBytes element_bytes(const std::string& precision) {
+  if (precision == "fp32") return {};
+  if (precision == "bf16" || precision == "pure_bf16") return {.compute = 2, .stream = 2, .weight = 2};
+  return {.compute = 2, .stream = 4, .weight = 4};  // autocast over fp32 weights
+}
+
+struct Tower {
+  double layers, tokens, width, heads, mlp_width;
+};
+
+/// One block keeps for each token: the input of both norms (stream), and in the compute type the norms' outputs, queries, keys and values
+/// with their copies by head, the attention's result, both sides of the activation function.
+double block_bytes(const Tower& tower, const ElementBytes& bytes, bool keeps_attention) {
+  const double stream = 2 * tower.width * bytes.stream;
+  const double compute = (2 + 6 + 1) * tower.width + 2 * tower.mlp_width + (keeps_attention ? tower.heads * tower.tokens : 0);
+  return tower.tokens * (stream + compute * bytes.compute);
+}
+
+double tower_bytes(const Tower& tower, const ElementBytes& bytes, const MemoryPlanInput& input) {
+  const double block = block_bytes(tower, bytes, input.keeps_attention);
+  if (!input.grad_checkpointing) return tower.layers * block;
+  return tower.layers * tower.tokens * tower.width * bytes.stream + block;  // inputs of all blocks, and one block at work
+}
+
+/// ModifiedResNet: of every convolution its result and that of the batch norm and ReLU behind it.
+double resnet_bytes(const spec::VisionShape& vision, const ElementBytes& bytes) {
+  const auto area = [](double side) { return side * side; };
+  const double half = static_cast<double>(vision.image_size) / 2, width = static_cast<double>(vision.width);
+  double elements = 2 * area(half) * (width / 2 + width / 2 + width) + area(half / 2) * width;
+  double side = half / 2, planes = width;
+  for (size_t stage = 0; stage < vision.stages.size(); ++stage) {
+    const double strided = stage == 0 ? side : side / 2;
+    // First bottleneck: its 3x3 convolution works before the pooling; a pooled shortcut with a convolution.
+    elements += 2 * area(side) * 2 * planes + area(strided) * (planes + 4 * planes * 2 + 4 * planes * 2);
+    elements += static_cast<double>(vision.stages[stage] - 1) * 2 * area(strided) * (2 * planes + 4 * planes);
+    side = strided;
+    planes *= 2;
+  }
+  return elements * bytes.compute;
+}
+
+}  // namespace
+
+MemoryPlan plan_clip_memory(const spec::ClipShape& shape, const MemoryPlanInput& input) {
+  const ElementBytes bytes = element_bytes(input.precision);
+  MemoryPlan plan;
+  for (const auto& param : spec::clip_param_specs(shape)) {
+    const bool is_narrow = bytes.weight == 2 && !(param.keeps_fp32 && input.precision == "bf16");
+    const double size = static_cast<double>(param.numel()) * (is_narrow ? 2 : 4);
+    plan.parameters += size;
+    if (param.is_buffer) continue;
+    plan.gradients += size;
+    plan.optimizer += 2 * size;
+  }
+  const auto& vision = shape.vision;
+  const auto& text = shape.text;
+  const double samples = static_cast<double>(input.samples_per_micro), all = static_cast<double>(input.global_batch);
+  const Tower image_tower{static_cast<double>(vision.layers), static_cast<double>(vision.tokens()), static_cast<double>(vision.width),
+                          static_cast<double>(vision.heads()), static_cast<double>(vision.mlp_width())};
+  const Tower text_tower{static_cast<double>(text.layers), static_cast<double>(text.context_length), static_cast<double>(text.width),
+                         static_cast<double>(text.heads), static_cast<double>(text.mlp_width())};
+  const double image = vision.is_resnet() ? resnet_bytes(vision, bytes) : tower_bytes(image_tower, bytes, input);
+  plan.activations = samples * (image + tower_bytes(text_tower, bytes, input));
+  const double pixels = 3.0 * static_cast<double>(vision.image_size * vision.image_size);
+  plan.batch = samples * (pixels * (bytes.weight == 2 ? 2 : 4) + static_cast<double>(text.context_length) * 8);
+  const double rows = input.local_loss ? samples : all;
+  plan.logits = 2 * 3 * rows * all * 4;  // images against texts and back; logits, log-softmax, gradient; fp32
+  return plan;
+}
+
+}  // namespace lockstep::plan

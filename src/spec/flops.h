@@ -1,0 +1,76 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spec/clip_shape.h"
+
+namespace lockstep::spec {
+
+/// Floating-point operations, 2 per multiply-add, and how they were counted, ready to be printed.
+struct FlopCount {
+  double flops = 0;
+  std::string formula{};
+};
+
+/// Training costs three forward passes (backward is two), four when all activations are computed again.
+inline constexpr double kTrainingPasses = 3, kRecomputePasses = 4;
+
+// Contrastive models. One pair, forward; the logits are not in it.
+
+/// Image at full size and text of the nominal context length, whatever is padding: as OpenCLIP's model profile counts.
+FlopCount clip_forward(const ClipShape& shape);
+/// What is computed when only `text_tokens` positions of the text and `image_tokens` tokens of the image go through the blocks.
+FlopCount clip_forward_processed(const ClipShape& shape, int64_t text_tokens, int64_t image_tokens);
+/// Both directions of the similarity of one pair with all others, forward: grows with the global batch.
+FlopCount contrastive_logits_forward(int64_t global_batch, int64_t embed_dim);
+
+// GPT. Training FLOPs of one sequence.
+
+struct GptDims {
+  int64_t layers = 0, hidden = 0, sequence = 0, vocab = 0;
+  int64_t heads = 1, query_groups = 1;  ///< Equal: multi-head attention.
+  int64_t ffn = 0;                      ///< Width of the feed-forward layer; 0: 4 x hidden.
+  bool is_gated = false;                ///< Three matrices in the feed-forward layer instead of two.
+};
+enum class AttentionCount {
+  kFull,    ///< Every token with every token.
+  kCausal,  ///< Half of that: what a causal kernel computes.
+};
+
+/// What the model needs, with its query groups and feed-forward width.
+FlopCount gpt_model(const GptDims& dims, AttentionCount attention);
+/// 2022 model form: 72 s L h^2 (1 + s/(6h) + V/(12 L h)); multi-head, full attention, three passes.
+FlopCount gpt_model_2022(const GptDims& dims);
+/// 2021 hardware form: 96 s L h^2 (1 + s/(6h) + V/(16 L h)); the same with full recomputation. Three quarters of it are model FLOPs.
+FlopCount gpt_hardware_2021(const GptDims& dims);
+/// Recipe of Nemotron-4 340B: s ((24 L h^2 + 12 L h s) + 48 L h^2 + 6 V h); multi-head although the model has query groups.
+FlopCount gpt_recipe(const GptDims& dims);
+/// Parameter form: s (6 P + 12 L h s), causal s (6 P + 6 L h s), for P parameters.
+FlopCount gpt_by_parameters(const GptDims& dims, int64_t parameters, AttentionCount attention);
+
+/// One forward pass of ResNet-50 at 224 pixels.
+FlopCount resnet50_forward();
+
+// Nominal figures by name, so that published MFU columns can be repeated exactly.
+
+/// One model in a set of nominal figures.
+struct NominalFlops {
+  std::string set{}, model{};
+  std::string sample{};  ///< What one sample is: "pair", "image", "sequence".
+  double forward_gflops = 0;  ///< Of one sample; training is kTrainingPasses of them.
+  std::string formula{};      ///< Where it is from, and what to beware of.
+};
+
+/// "lockstep" (computed), "openclip-profile", "seed-000" (CLAP benchmark on JUPITER), "seed-004" (Nemotron-4 340B recipe).
+std::vector<std::string> nominal_sets();
+std::vector<std::string> nominal_models(std::string_view set);
+/// UsageError for a set or model that is not known, with the nearest name.
+NominalFlops find_nominal(std::string_view set, std::string_view model);
+
+/// Model FLOPs utilisation as a fraction: FLOPs of one step over what the devices could have done in its time. With executed FLOPs
+/// (recomputation counted) it is the hardware FLOPs utilisation.
+double mfu(double flops_per_step, double step_s, double num_devices, double peak_tflops);
+
+}  // namespace lockstep::spec

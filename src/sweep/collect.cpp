@@ -1,0 +1,126 @@
+#include "sweep/collect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/error.h"
+#include "record/reader.h"
+#include "record/statistics.h"
+
+namespace lockstep::sweep {
+namespace fs = std::filesystem;
+namespace {
+constexpr double kStopBeforeEndS = 120;
+
+std::optional<double> largest(const std::vector<double>& values) {
+  return values.empty() ? std::nullopt : std::optional(*std::max_element(values.begin(), values.end()));
+}
+std::optional<double> middle(const std::vector<double>& values) { return values.empty() ? std::nullopt : std::optional(record::median(values)); }
+
+/// Medians over the second half of the steps: past the warm-up of all but the shortest runs. `lockstep report` detects it.
+void add_rates(const std::vector<record::StepRecord>& steps, PointResult& result) {
+  result.num_steps = static_cast<int64_t>(steps.size());
+  std::vector<double> step_ms, rates;
+  for (size_t i = steps.size() / 2; i < steps.size(); ++i) {
+    if (!(steps[i].step_ms > 0) || !std::isfinite(steps[i].step_ms)) continue;
+    step_ms.push_back(steps[i].step_ms);
+    rates.push_back(static_cast<double>(steps[i].samples) / steps[i].step_ms * 1000);
+  }
+  result.num_measured = static_cast<int64_t>(step_ms.size());
+  result.step_ms = middle(step_ms);
+  result.samples_per_s = middle(rates);
+  if (!steps.empty() && std::isfinite(steps.back().loss)) result.last_loss = steps.back().loss;
+}
+
+/// Start of the job to the end of the first step that it made.
+std::optional<double> startup_seconds(const std::vector<record::StepRecord>& steps, const std::vector<JobSpan>& spans) {
+  for (const record::StepRecord& step : steps) {
+    if (!step.time_s) continue;
+    for (const JobSpan& span : spans)
+      if (*step.time_s >= span.start_s && span.end_s && *step.time_s <= *span.end_s + 1) return *step.time_s - span.start_s;
+  }
+  return std::nullopt;
+}
+
+PointResult collect_point(const fs::path& folder, const PointRecord& point, PointView view) {
+  PointResult result{.point = &point, .view = std::move(view)};
+  double ran_s = 0;
+  std::map<std::string, int> starts;
+  for (const JobSpan& span : result.view.spans) {
+    ran_s += *span.end_s - span.start_s;
+    if (++starts[span.job] > 1) ++result.num_requeues;
+  }
+  if (!result.view.spans.empty()) result.ran_s = ran_s;
+  if (result.view.has_estimated_end && has_ended(point.status)) result.problems.emplace_back("a job ended without a word: its end is the last sign of life");
+  if (!fs::exists(folder / point.run / "steps.jsonl")) return result;
+  try {
+    const record::StepsRead read = record::read_steps(folder / point.run);
+    add_rates(read.steps, result);
+    result.startup_s = startup_seconds(read.steps, result.view.spans);
+    if (read.num_damaged > 0) result.problems.push_back(fmt::format("{} damaged lines in steps.jsonl", read.num_damaged));
+    if (read.num_superseded > 0) result.problems.push_back(fmt::format("{} steps were done again after a restart", read.num_superseded));
+  } catch (const Error& error) {
+    result.problems.emplace_back(error.what());
+  }
+  return result;
+}
+
+void count_jobs(const PointResult& result, Collection& collection) {
+  for (const JobSpan& span : result.view.spans) {
+    ++collection.num_jobs;
+    const bool is_running = result.point->status == PointStatus::kRunning && &span == &result.view.spans.back();
+    const bool ended_well = span.exit_code && (*span.exit_code == 0 || *span.exit_code == static_cast<int>(ExitCode::kRequeue));
+    if (!is_running && !ended_well) ++collection.num_failed_jobs;
+  }
+}
+
+SizeSummary summarise_size(int64_t nodes, const std::vector<const PointResult*>& results) {
+  SizeSummary size{.nodes = nodes};
+  std::vector<double> waits, startups, runs;
+  for (const PointResult* result : results) {
+    ++size.num_points;
+    size.node_hours_planned += static_cast<double>(nodes * result->point->time_limit_s) / 3600;
+    size.node_hours_used += result->view.node_hours;
+    size.time_limit_s = std::max(size.time_limit_s, result->point->time_limit_s);
+    if (result->view.queue_wait_s) waits.push_back(*result->view.queue_wait_s);
+    if (result->startup_s) startups.push_back(*result->startup_s);
+    if (result->point->status != PointStatus::kFinished) continue;
+    ++size.num_finished;
+    if (result->ran_s) runs.push_back(*result->ran_s);
+  }
+  size.median_wait_s = middle(waits);
+  size.max_wait_s = largest(waits);
+  size.max_startup_s = largest(startups);
+  size.max_ran_s = largest(runs);
+  if (size.max_startup_s && size.max_ran_s) size.proposed_limit_s = propose_time_limit(*size.max_startup_s, *size.max_ran_s, kStopBeforeEndS);
+  return size;
+}
+}  // namespace
+
+int64_t propose_time_limit(double startup_s, double ran_s, double stop_before_end_s) {
+  const double wanted_s = 1.5 * startup_s + 1.15 * std::max(0.0, ran_s - startup_s) + stop_before_end_s;
+  const double unit_s = wanted_s < 900 ? 60 : 300;
+  return static_cast<int64_t>(std::ceil(wanted_s / unit_s) * unit_s);
+}
+
+Collection collect(const fs::path& folder, const SweepState& state, const SlurmView* slurm, double now_s) {
+  Collection collection;
+  std::vector<PointView> views = view_points(folder, state, slurm, now_s);
+  for (size_t i = 0; i < views.size(); ++i) collection.results.push_back(collect_point(folder, state.points[i], std::move(views[i])));
+  std::map<int64_t, std::vector<const PointResult*>> by_size;
+  for (const PointResult& result : collection.results) {
+    by_size[result.point->nodes].push_back(&result);
+    count_jobs(result, collection);
+  }
+  for (const auto& [nodes, results] : by_size) {
+    collection.sizes.push_back(summarise_size(nodes, results));
+    collection.node_hours_planned += collection.sizes.back().node_hours_planned;
+    collection.node_hours_used += collection.sizes.back().node_hours_used;
+  }
+  return collection;
+}
+
+}  // namespace lockstep::sweep

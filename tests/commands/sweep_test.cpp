@@ -1,0 +1,210 @@
+// `lockstep sweep` as users type it, with a stand-in for the program that the points run.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "commands/run_program.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/process.h"
+#include "core/strings.h"
+
+namespace lockstep::testing {
+namespace {
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+class SweepCommand : public ::testing::Test {
+ protected:
+  /// A program for points: appends its words and $MARK to `calls`, then does what the file "do-INDEX" of the top folder says.
+  SweepCommand() {
+    std::ofstream(top_.path() / "program") << "#!/bin/bash\necho \"$MARK $@\" >>'" << path("calls") << "'\n[[ \"$*\" =~ --name=([0-9]+) ]]\nindex=${BASH_REMATCH[1]}\n"
+                                           << "if [ -e '" << path("do-") << "'$index ]; then . '" << path("do-") << "'$index; fi\n";
+    ::chmod(path("program").c_str(), 0755);
+  }
+  std::string path(const std::string& name) const { return (top_.path() / name).string(); }
+  void point_does(const std::string& index, const std::string& script) const { core::write_file_atomic(path("do-" + index), script); }
+  std::string sweep_file(const std::string& more = "") const {
+    core::write_file_atomic(path("s.toml"), "name = \"s\"\nout = \"" + path("out") + "\"\nprogram = \"" + path("program") +
+                                                "\"\nranks-per-node = 2\n[axes]\nnodes = [1, 2, 3]\n[train]\nmodel = \"ViT-B-32\"\ntrain-data = \"d.tar\"\nbatch-size = 8\n[env]\nMARK "
+                                                "= \"nodes ${nodes}\"\n" +
+                                                more);
+    return path("s.toml");
+  }
+  std::string folder() const { return path("out/s"); }
+  core::Json state() const { return core::read_json_file(folder() + "/sweep.json"); }
+  std::string states() const {
+    std::string text;
+    const core::Json json = state();
+    for (const auto& point : json.at("points")) text += point.at("state").get<std::string>() + " ";
+    return text;
+  }
+  std::vector<std::string> calls() const {
+    if (!fs::exists(path("calls"))) return {};
+    auto lines = core::split(core::read_file(path("calls")), "\n");
+    lines.pop_back();
+    return lines;
+  }
+  core::Process start_local(const std::string& file) const {
+    return core::Process::spawn({.argv = {lockstep_program(), "sweep", file, "--local"}, .err = core::ProcessOptions::Stream::kNull});
+  }
+  void wait_for_file(const std::string& name) const {
+    for (int i = 0; i < 6000 && !fs::exists(path(name)); ++i) ::usleep(5000);
+    ASSERT_TRUE(fs::exists(path(name))) << name;
+  }
+
+  core::TempDir top_{"lockstep_sweep"};
+};
+
+TEST_F(SweepCommand, DryRunShowsEveryPointAndWritesNothing) {
+  const auto shown = run_lockstep({"sweep", sweep_file("[slurm]\ntime = \"01:00:00\"\n[billing]\nunit = \"GPU-h\"\nper-node-hour = 4\n"), "--dry-run"});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_NE(shown.out.find(" 0003      3       1      6             8            48  01:00:00          3.00\n"), std::string::npos) << shown.out;
+  EXPECT_NE(shown.out.find("3 points; at most 6.00 node-hours = 24.0 GPU-h\n"), std::string::npos) << shown.out;
+  EXPECT_FALSE(fs::exists(path("out")));
+  const auto json = run_lockstep({"sweep", "run", sweep_file(), "--dry-run", "--json"});
+  EXPECT_EQ(core::parse_json(json.out, "dry run").at("points").at(1).at("ranks"), 4);
+}
+
+TEST_F(SweepCommand, ShippedSweepsExpand) {
+  const auto demo = run_lockstep({"sweep", std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/sweeps/clip_demo.toml", "--dry-run"});
+  EXPECT_EQ(demo.exit_code, 0) << demo.err;
+  const std::string jupiter = std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/sweeps/clap_jupiter.toml";
+  const std::vector<std::string> site{"ACCOUNT=a", "PARTITION=p", "SCRATCH=/s"};
+  const auto later = run_lockstep({"sweep", jupiter, "--dry-run", "--set", site[0], site[1], site[2]});
+  EXPECT_EQ(later.exit_code, 2);
+  EXPECT_NE(later.err.find("`lockstep train clap` is not in this version yet"), std::string::npos) << later.err;
+  const auto clip = run_lockstep({"sweep", jupiter, "--dry-run", "--json", "--set", site[0], site[1], site[2], "TASK=clip", "TINY=ViT-B-32", "BASE=ViT-L-14",
+                                  "DATA_TYPE=synthetic"});
+  ASSERT_EQ(clip.exit_code, 0) << clip.err;
+  const auto plan = core::parse_json(clip.out, "dry run");
+  ASSERT_EQ(plan.at("points").size(), 16u);
+  for (const auto& point : plan.at("points")) {
+    const int64_t nodes = point.at("nodes");
+    EXPECT_EQ(point.at("time_limit_s"), nodes <= 8 ? 900 : nodes <= 32 ? 1500 : 1800) << nodes;
+    EXPECT_EQ(point.at("samples_per_rank"), point.at("axes").at("case") == "tiny" ? 616 : 416);
+    EXPECT_EQ(point.at("env").contains("NCCL_BUFFSIZE"), nodes >= 16) << nodes;
+    EXPECT_EQ(point.at("ranks"), 4 * nodes);
+  }
+}
+
+TEST_F(SweepCommand, MistakesAreUsageErrorsWithTheLine) {
+  const auto bad = run_lockstep({"sweep", sweep_file("[submit]\nin-fligt = 2\n"), "--submit"});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_NE(bad.err.find("s.toml:14: 'in-fligt' is unknown in [submit]"), std::string::npos) << bad.err;
+  EXPECT_NE(bad.err.find("did you mean 'in-flight'?"), std::string::npos) << bad.err;
+  EXPECT_EQ(run_lockstep({"sweep", sweep_file(), "--local", "--submit"}).exit_code, 2);
+  EXPECT_EQ(run_lockstep({"sweep", sweep_file(), "--dry-run", "--set", "ACCOUNT"}).exit_code, 2);
+  EXPECT_EQ(run_lockstep({"sweep"}).exit_code, 2);
+  EXPECT_EQ(run_lockstep({"sweep", path("none.toml")}).exit_code, 2);
+  for (const char* command : {"status", "resume", "collect", "cancel"}) {
+    const auto refused = run_lockstep({"sweep", command, path("nowhere")});
+    EXPECT_EQ(refused.exit_code, 2) << command;
+    EXPECT_NE(refused.err.find("is no sweep"), std::string::npos) << refused.err;
+    EXPECT_NE(run_lockstep({"sweep", command, "--help"}).out.find("DIR"), std::string::npos);
+  }
+  EXPECT_FALSE(fs::exists(path("nowhere")));
+}
+
+TEST_F(SweepCommand, WithoutAFlagTheScriptsAreWritten) {
+  const auto written = run_lockstep({"sweep", sweep_file("[slurm]\npartition = \"${PARTITION}\"\n"), "--set", "PARTITION=fast"});
+  EXPECT_EQ(written.exit_code, 0) << written.err;
+  const std::string script = core::read_file(folder() + "/jobs/0002.sh");
+  EXPECT_NE(script.find("#SBATCH --partition=fast\n"), std::string::npos) << script;
+  const auto syntax = run_program({"/bin/bash", "-n", folder() + "/jobs/0002.sh"});
+  EXPECT_EQ(syntax.exit_code, 0) << syntax.err;
+  EXPECT_EQ(states(), "planned planned planned ");
+  const auto early = run_lockstep({"sweep", "resume", folder()});
+  EXPECT_EQ(early.exit_code, 2);
+  EXPECT_NE(early.err.find("was started yet"), std::string::npos) << early.err;
+}
+
+TEST_F(SweepCommand, LocalRunsEveryPointAndResumeOnlyWhatFailed) {
+  point_does("0002", "echo broken; exit 4\n");
+  const auto first = run_lockstep({"sweep", sweep_file(), "--local"});
+  EXPECT_EQ(first.exit_code, 4) << first.err;
+  EXPECT_EQ(states(), "finished failed finished ");
+  ASSERT_EQ(calls().size(), 3u);
+  EXPECT_TRUE(core::starts_with(calls()[1], "nodes 2 launch --nproc-per-node 4 -- train clip --model=ViT-B-32 --train-data=d.tar --batch-size=8 --logs=")) << calls()[1];
+  EXPECT_TRUE(core::ends_with(calls()[1], " --name=0002-nodes_2 --resume=latest")) << calls()[1];
+  EXPECT_EQ(core::read_file(folder() + "/logs/0002.out"), "broken\n");
+  const auto status = run_lockstep({"sweep", "status", folder()});
+  EXPECT_NE(status.out.find("exit code 4; see logs/0002.out"), std::string::npos) << status.out;
+  EXPECT_NE(status.out.find("s: 3 points: 1 failed, 2 finished"), std::string::npos) << status.out;
+  // --local again leaves failed points alone; resume does not.
+  EXPECT_NE(run_lockstep({"sweep", sweep_file(), "--local"}).out.find("nothing is left to start"), std::string::npos);
+  point_does("0002", "exit 0\n");
+  EXPECT_EQ(run_lockstep({"sweep", "resume", folder()}).exit_code, 0);
+  EXPECT_EQ(states(), "finished finished finished ");
+  EXPECT_EQ(calls().size(), 4u);
+  EXPECT_NE(run_lockstep({"sweep", "resume", folder()}).out.find("every point has finished"), std::string::npos);
+  const auto collected = run_lockstep({"sweep", "collect", folder(), "--json"});
+  EXPECT_EQ(collected.exit_code, 0) << collected.err;
+  const auto json = core::parse_json(collected.out, "collect");
+  EXPECT_EQ(json.at("job_starts"), 4);
+  EXPECT_EQ(json.at("failed_job_starts"), 1);
+  EXPECT_EQ(json.at("points").at(1).at("jobs"), 2);
+  const auto csv = core::split(core::read_file(folder() + "/collected.csv"), "\n");
+  ASSERT_EQ(csv.size(), 5u);
+  EXPECT_TRUE(core::starts_with(csv[0], "point,repeat,nodes,ranks,samples_per_rank,global_batch,state,")) << csv[0];
+  EXPECT_TRUE(core::starts_with(csv[2], "2,1,2,4,8,32,finished,")) << csv[2];
+}
+
+TEST_F(SweepCommand, ASignalReachesThePointAndTheSweepGoesOnLater) {
+  point_does("0002", "trap 'exit 75' TERM\ntouch '" + path("up") + "'\nwhile :; do sleep 0.05; done\n");
+  core::Process process = start_local(sweep_file());
+  wait_for_file("up");
+  EXPECT_EQ(run_lockstep({"sweep", "resume", folder()}).exit_code, 6);  // locked
+  const auto meanwhile = run_lockstep({"sweep", "status", folder()});
+  EXPECT_NE(meanwhile.out.find("1 finished, 1 planned, 1 running"), std::string::npos) << meanwhile.out << meanwhile.err;
+  process.send_signal(SIGINT);
+  const auto ended = process.wait_for(30s);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->code, 75);
+  EXPECT_EQ(states(), "finished stopped planned ");
+  point_does("0002", "exit 0\n");
+  EXPECT_EQ(run_lockstep({"sweep", sweep_file(), "--local"}).exit_code, 0);
+  EXPECT_EQ(states(), "finished finished finished ");
+  EXPECT_EQ(calls().size(), 4u);
+}
+
+TEST_F(SweepCommand, AKilledSweepIsSeenAndResumed) {
+  point_does("0001", "touch '" + path("up") + "'\nsleep 60\n");
+  core::Process process = start_local(sweep_file());
+  wait_for_file("up");
+  process.send_signal(SIGKILL);
+  process.wait();
+  const auto status = run_lockstep({"sweep", "status", folder()});
+  EXPECT_NE(status.out.find("1 died, 2 planned"), std::string::npos) << status.out << status.err;
+  point_does("0001", "exit 0\n");
+  EXPECT_EQ(run_lockstep({"sweep", "resume", folder()}).exit_code, 0);
+  EXPECT_EQ(states(), "finished finished finished ");
+}
+
+TEST_F(SweepCommand, ThePointThatPassesItsTimeLimitIsAskedToStop) {
+  point_does("0001", "trap 'exit 75' TERM\nwhile :; do sleep 0.05; done\n");
+  const auto run = run_lockstep({"sweep", sweep_file("[slurm]\ntime = \"1s\"\nstop-before-end = 0\n"), "--local"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(states(), "stopped finished finished ");
+}
+
+TEST_F(SweepCommand, ADamagedStateIsADataError) {
+  ASSERT_EQ(run_lockstep({"sweep", sweep_file()}).exit_code, 0);
+  core::write_file_atomic(folder() + "/sweep.json", "{\"sweep_version\": 1");
+  const auto refused = run_lockstep({"sweep", "status", folder()});
+  EXPECT_EQ(refused.exit_code, 4);
+  EXPECT_NE(refused.err.find("sweep.json"), std::string::npos) << refused.err;
+}
+
+TEST_F(SweepCommand, SubmitWithoutSlurmSaysWhatToDo) {
+  const auto refused = run_lockstep({"sweep", sweep_file(), "--submit"}, {{"PATH", "/nonexistent"}});
+  EXPECT_EQ(refused.exit_code, 6);
+  EXPECT_NE(refused.err.find("cannot run sbatch"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("--local"), std::string::npos) << refused.err;
+  EXPECT_EQ(states(), "planned planned planned ");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
