@@ -49,7 +49,9 @@ Cell percent_cell(const Estimate& share, int decimals) {
 Cell missing_cell(std::string note) { return {.text = {}, .value = {}, .note = std::move(note)}; }
 
 Column column(std::string title, std::string key) { return {.title = std::move(title), .key = std::move(key)}; }
-Column text_column(std::string title, std::string key) { return {.title = std::move(title), .key = std::move(key), .is_text = true}; }
+Column text_column(std::string title, std::string key) {
+  return {.title = std::move(title), .key = std::move(key), .is_text = true};
+}
 
 std::string rate_unit(const Point& point) { return point.setup.sample_unit + "/s"; }
 

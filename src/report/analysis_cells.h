@@ -13,8 +13,8 @@ std::string figure_text(double value, int digits = 4);
 
 Cell text_cell(std::string text, std::string note = "");
 Cell count_cell(int64_t value);
-Cell fixed_cell(double value, int decimals);      ///< A dash where the value is not finite.
-Cell figure_cell(double value, int digits = 4);   ///< Likewise.
+Cell fixed_cell(double value, int decimals);     ///< A dash where the value is not finite.
+Cell figure_cell(double value, int digits = 4);  ///< Likewise.
 Cell percent_cell(double share, int decimals = 1);
 /// "87.3 +- 0.4" in percent; the note gives the range.
 Cell percent_cell(const Estimate& share, int decimals = 1);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "report/analysis_cells.h"
@@ -25,15 +26,28 @@ std::vector<Curves> chart_groups(const std::vector<Curve>& curves) {
   std::vector<Curves> groups;
   for (const auto& [key, members] : by_axis)
     for (size_t begin = 0; begin < members.size(); begin += kMaxCurvesPerChart)
-      groups.emplace_back(members.begin() + static_cast<ptrdiff_t>(begin), members.begin() + static_cast<ptrdiff_t>(std::min(begin + kMaxCurvesPerChart, members.size())));
+      groups.emplace_back(members.begin() + static_cast<ptrdiff_t>(begin),
+                          members.begin() + static_cast<ptrdiff_t>(std::min(begin + kMaxCurvesPerChart, members.size())));
   return groups;
 }
 
+/// Sizes as ticks; under the nodes stand the devices, where every curve has the same number of them.
 Axis size_axis(const Curves& curves) {
-  std::set<double> sizes;
+  std::map<int64_t, std::set<int64_t>> devices;
   for (const Curve* curve : curves)
-    for (const Point& point : curve->points) sizes.insert(static_cast<double>(point.size));
-  return {.title = curves.front()->is_by_devices ? "devices" : "nodes", .scale = Scale::kLog2, .min = {}, .max = {}, .ticks = {sizes.begin(), sizes.end()}};
+    for (const Point& point : curve->points) devices[point.size].insert(point.devices);
+  Axis axis{.title = curves.front()->is_by_devices ? "devices" : "nodes", .scale = Scale::kLog2};
+  bool is_known = !curves.front()->is_by_devices;
+  for (const auto& [size, counts] : devices) {
+    axis.ticks.push_back(static_cast<double>(size));
+    axis.tick_notes.push_back(std::to_string(*counts.begin()));
+    is_known = is_known && counts.size() == 1 && *counts.begin() > 0;
+  }
+  if (is_known)
+    axis.title = "nodes (below: devices)";
+  else
+    axis.tick_notes.clear();
+  return axis;
 }
 
 Series series_of(const Curve& curve, const Value& value) {
@@ -48,14 +62,16 @@ Series series_of(const Curve& curve, const Value& value) {
 }
 
 /// One chart per group, with a suffix in the id from the second on; charts without a single point are left out.
-std::vector<Chart> charts_of(const std::vector<Curve>& curves, const char* id, const std::function<void(const Curves&, Chart&)>& fill) {
+std::vector<Chart> charts_of(const std::vector<Curve>& curves, const char* id,
+                             const std::function<void(const Curves&, Chart&)>& fill) {
   std::vector<Chart> charts;
   for (const Curves& group : chart_groups(curves)) {
     Chart chart;
     chart.id = charts.empty() ? id : fmt::format("{}-{}", id, charts.size() + 1);
     chart.x = size_axis(group);
     fill(group, chart);
-    const bool has_points = std::any_of(chart.series.begin(), chart.series.end(), [](const Series& series) { return !series.is_reference && !series.x.empty(); });
+    const bool has_points = std::any_of(chart.series.begin(), chart.series.end(),
+                                        [](const Series& series) { return !series.is_reference && !series.x.empty(); });
     if (has_points) charts.push_back(std::move(chart));
   }
   return charts;
@@ -78,7 +94,8 @@ std::string efficiency_summary(const Curves& curves) {
   for (const Curve* curve : curves) {
     const Point& last = curve->points.back();
     if (!std::isfinite(last.efficiency.value)) continue;
-    text += fmt::format("{}{}: {} at {}.", text.empty() ? "" : " ", curve->name, percent_text(last.efficiency.value), size_text(*curve, last.size));
+    text += fmt::format("{}{}: {} at {}.", text.empty() ? "" : " ", curve->name, percent_text(last.efficiency.value),
+                        size_text(*curve, last.size));
   }
   return text;
 }
@@ -115,7 +132,9 @@ std::vector<Chart> throughput_charts(const std::vector<Curve>& curves) {
   return charts_of(curves, "throughput", [](const Curves& group, Chart& chart) {
     const std::string unit = rate_unit(group.front()->points.front());
     chart.title = "Throughput";
-    chart.summary = fmt::format("Rate against {}; the number at each marker is the efficiency, since a double logarithmic plot hides losses.", chart.x.title);
+    chart.summary =
+        fmt::format("Rate against the number of {}; the number at each marker is the efficiency, since a double logarithmic plot hides losses.",
+                    group.front()->is_by_devices ? "devices" : "nodes");
     chart.caption = "Dashed: ideal from each base. Numbers: efficiency in %.";
     chart.y = {.title = unit, .scale = Scale::kLog2};
     for (const Curve* curve : group) {
@@ -149,16 +168,24 @@ std::vector<Chart> utilisation_charts(const std::vector<Curve>& curves) {
       if (!has_mfu(curve)) continue;
       const Point& first = curve->points.front();
       chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) { return 100 * point.mfu; }));
-      chart.caption += fmt::format(" {}: {:g} GFLOP forward per sample, peak {}.", curve->name, *first.setup.forward_gflops_per_sample, first.peak_text);
-      chart.summary += fmt::format("{}: {} at {}, {} at {}. ", curve->name, percent_text(first.mfu), size_text(*curve, first.size), percent_text(curve->points.back().mfu), size_text(*curve, curve->points.back().size));
+      chart.caption += fmt::format(" {}: {:g} GFLOP forward per sample, peak {}.", curve->name,
+                                   *first.setup.forward_gflops_per_sample, first.peak_text);
+      chart.summary += fmt::format("{}: {} at {}, {} at {}. ", curve->name, percent_text(first.mfu), size_text(*curve, first.size),
+                                   percent_text(curve->points.back().mfu), size_text(*curve, curve->points.back().size));
     }
   });
   const auto rates = charts_of(curves, "per-device", [](const Curves& group, Chart& chart) {
     chart.title = "Rate per device";
     chart.summary = "A flat line is ideal.";
-    chart.y = {.title = rate_unit(group.front()->points.front()) + " per device", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
+    chart.y = {.title = rate_unit(group.front()->points.front()) + " per device",
+               .scale = Scale::kLinear,
+               .min = 0,
+               .max = {},
+               .ticks = {}};
     for (const Curve* curve : group)
-      chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) { return point.devices > 0 ? point.samples_per_s.value / static_cast<double>(point.devices) : NAN; }));
+      chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) {
+        return point.devices > 0 ? point.samples_per_s.value / static_cast<double>(point.devices) : NAN;
+      }));
   });
   charts.insert(charts.end(), rates.begin(), rates.end());
   return charts;
@@ -172,8 +199,10 @@ std::vector<Chart> speedup_charts(const std::vector<Curve>& curves) {
       if (!curve->base) continue;
       const Point& base = curve->points[*curve->base];
       chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) { return point.speedup; }));
-      chart.caption += fmt::format("{}: base {} with {} {}. ", curve->name, size_text(*curve, base.size), figure_text(base.samples_per_s.value), rate_unit(base));
-      chart.summary += fmt::format("{}: {:.2f} times the base at {}. ", curve->name, curve->points.back().speedup, size_text(*curve, curve->points.back().size));
+      chart.caption += fmt::format("{}: base {} with {} {}. ", curve->name, size_text(*curve, base.size),
+                                   figure_text(base.samples_per_s.value), rate_unit(base));
+      chart.summary += fmt::format("{}: {:.2f} times the base at {}. ", curve->name, curve->points.back().speedup,
+                                   size_text(*curve, curve->points.back().size));
     }
     const double first = chart.x.ticks.front();
     chart.series.push_back(reference_line("ideal", chart.x, [&](double size) { return size / first; }));
@@ -185,13 +214,15 @@ std::vector<Chart> time_charts(const std::vector<Curve>& curves) {
     chart.title = "Time to solution";
     chart.summary = "Days that the budget takes at the rate of the median step.";
     chart.y = {.title = "days", .scale = Scale::kLog2};
-    for (const Curve* curve : group) chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) { return point.budget_days; }));
+    for (const Curve* curve : group)
+      chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) { return point.budget_days; }));
   });
   const auto costs = charts_of(curves, "node-hours", [](const Curves& group, Chart& chart) {
     chart.title = "Node-hours for the same work";
     chart.summary = "A flat line is ideal: more nodes then cost nothing extra.";
     chart.y = {.title = "node-hours", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
-    for (const Curve* curve : group) chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) { return point.budget_node_hours; }));
+    for (const Curve* curve : group)
+      chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) { return point.budget_node_hours; }));
   });
   charts.insert(charts.end(), costs.begin(), costs.end());
   return charts;

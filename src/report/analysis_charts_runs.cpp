@@ -62,18 +62,22 @@ std::vector<Chart> cdf_charts(const Curve& curve, const std::vector<RunSummary>&
   if (!has_steps) return charts;
   const size_t num_charts = (curve.points.size() + kMaxCdfPerChart - 1) / kMaxCdfPerChart;
   for (size_t i = 0; i < num_charts; ++i) {
-    Chart chart{.id = fmt::format("cdf-{}{}", curve.id, i == 0 ? "" : fmt::format("-{}", i + 1)), .title = "Distribution of step times: " + curve.name};
+    Chart chart{.id = fmt::format("cdf-{}{}", curve.id, i == 0 ? "" : fmt::format("-{}", i + 1)),
+                .title = "Distribution of step times: " + curve.name};
     chart.is_sequential = true;
     chart.x.title = "step time / median of its size";
     chart.y = {.title = "share of steps that took at most this long", .scale = Scale::kLinear, .min = 0, .max = 1, .ticks = {}};
-    chart.caption = "A steep rise and a flat top is a quiet machine; where a curve bends, slow steps begin. The x axis ends a little above the 99.5th percentile.";
+    chart.caption =
+        "A steep rise and a flat top is a quiet machine; where a curve bends, slow steps begin. The x axis ends a little above the "
+        "99.5th percentile.";
     double right = 1.05;
     for (size_t p = i * kMaxCdfPerChart; p < std::min((i + 1) * kMaxCdfPerChart, curve.points.size()); ++p) {
       const Point& point = curve.points[p];
       if (point.quantiles_ms.size() < 2) continue;
       chart.series.push_back(cdf_series(curve, point));
       right = std::max(right, 1.02 * record::percentile(point.quantiles_ms, kCdfTailPercentile) / point.p50_ms);
-      chart.summary += fmt::format("{}: p95 is {:.3f} and p99 {:.3f} times the median. ", size_text(curve, point.size), point.p95_ms / point.p50_ms, point.p99_ms / point.p50_ms);
+      chart.summary += fmt::format("{}: p95 is {:.3f} and p99 {:.3f} times the median. ", size_text(curve, point.size),
+                                   point.p95_ms / point.p50_ms, point.p99_ms / point.p50_ms);
     }
     chart.x.max = right;
     if (!chart.series.empty()) charts.push_back(std::move(chart));
@@ -90,19 +94,18 @@ std::vector<Chart> trace_charts(const Curve& curve, const std::vector<RunSummary
     const Point& point = curve.points[place];
     const RunSummary& run = runs[point.runs.front()];
     if (run.trace_ms.size() < 10 || charts.size() == kMaxTraces) continue;
-    Chart chart{.id = fmt::format("trace-{}-{}", curve.id, point.size), .title = fmt::format("Step times of {}, {}", run.name, size_text(curve, point.size))};
+    Chart chart{.id = fmt::format("trace-{}-{}", curve.id, point.size),
+                .title = fmt::format("Step times of {}, {}", run.name, size_text(curve, point.size))};
     const record::SeriesSummary& series = *run.series;
-    chart.summary = fmt::format("{} rows of warm-up, then a median of {} ms; {} outliers.", series.num_warmup_steps, figure_text(series.median_ms), series.outliers.size());
-    chart.caption = run.num_steps > static_cast<int64_t>(run.trace_ms.size()) ? "Thinned: medians of short blocks, and every block's slowest outlier." : "";
+    chart.summary = fmt::format("{} rows of warm-up, then a median of {} ms; {} outliers.", series.num_warmup_steps,
+                                figure_text(series.median_ms), series.outliers.size());
+    chart.caption = run.num_steps > static_cast<int64_t>(run.trace_ms.size())
+                        ? "Thinned: medians of short blocks, and every block's slowest outlier."
+                        : "";
     chart.x.title = "step";
     chart.y = {.title = "step time (ms)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
-    const double top = *std::max_element(run.trace_ms.begin(), run.trace_ms.end());
-    Series warmup{.name = "warm-up", .mark = Mark::kBand};
-    warmup.x = {run.trace_step.front(), run.trace_warmup_end};
-    warmup.y = {top / 2, top / 2};
-    warmup.low = {0, 0};
-    warmup.high = {top, top};
-    if (series.num_warmup_steps > 0) chart.series.push_back(std::move(warmup));
+    if (series.num_warmup_steps > 0)
+      chart.regions.push_back({.from = run.trace_step.front(), .to = run.trace_warmup_end, .label = "warm-up"});
     chart.series.push_back({.name = "step time", .mark = Mark::kLine, .x = run.trace_step, .y = run.trace_ms});
     Series median{.name = "median", .mark = Mark::kLine, .is_reference = true};
     median.x = {run.trace_warmup_end, run.trace_step.back()};
@@ -134,7 +137,9 @@ std::optional<Chart> breakdown_chart(const Curve& curve) {
   for (const std::string& phase : kOrder) add_part(phase);
   for (const Point& point : curve.points)
     for (const auto& [phase, ms] : point.phases_ms)
-      if (phase != "telemetry" && std::find(kOrder.begin(), kOrder.end(), phase) == kOrder.end() && std::find(bars.parts.begin(), bars.parts.end(), phase) == bars.parts.end()) add_part(phase);
+      if (phase != "telemetry" && std::find(kOrder.begin(), kOrder.end(), phase) == kOrder.end() &&
+          std::find(bars.parts.begin(), bars.parts.end(), phase) == bars.parts.end())
+        add_part(phase);
   if (bars.parts.empty()) return std::nullopt;
   Chart chart{.id = "breakdown-" + curve.id, .title = "Where a step's time goes: " + curve.name};
   chart.summary = "Mean milliseconds of a step by phase, from computing at the bottom to waiting at the top.";
@@ -196,9 +201,17 @@ std::optional<Chart> loss_chart(const Analysis& analysis) {
 
 Table loss_table(const Analysis& analysis) {
   Table table{.id = "samples-to-loss", .title = "Training efficiency: samples to the same loss", .caption = {}};
-  table.caption = "Target: the lowest training loss that every run of a curve reaches. Ratio: samples needed over the median of the base; above 1, scaling out costs samples that no "
-                  "throughput number shows. Training loss of few steps is noisy; use validation results for a decision.";
-  table.columns = {text_column("curve", "curve"), text_column("run", "run"), column("size", "size"), column("global batch", "global_batch"), column("target loss", "target_loss"), column("samples to it", "samples"), column("ratio to base", "ratio")};
+  table.caption =
+      "Target: the lowest training loss that every run of a curve reaches. Ratio: samples needed over the median of the base; "
+      "above 1, scaling out costs samples that no "
+      "throughput number shows. Training loss of few steps is noisy; use validation results for a decision.";
+  table.columns = {text_column("curve", "curve"),
+                   text_column("run", "run"),
+                   column("size", "size"),
+                   column("global batch", "global_batch"),
+                   column("target loss", "target_loss"),
+                   column("samples to it", "samples"),
+                   column("ratio to base", "ratio")};
   for (const Curve& curve : analysis.curves) {
     const double target = common_target(curve, analysis.runs);
     if (!std::isfinite(target) || !curve.base || curve.points.size() < 2) continue;
@@ -207,8 +220,9 @@ Table loss_table(const Analysis& analysis) {
     for (const Point& point : curve.points)
       for (const size_t index : point.runs) {
         const double samples = samples_to_loss(analysis.runs[index], target);
-        table.rows.push_back({text_cell(curve.name), text_cell(analysis.runs[index].name), count_cell(point.size), point.setup.global_batch ? count_cell(*point.setup.global_batch) : Cell{},
-                              figure_cell(target), fixed_cell(samples, 0), fixed_cell(samples / record::median(base), 3)});
+        table.rows.push_back({text_cell(curve.name), text_cell(analysis.runs[index].name), count_cell(point.size),
+                              point.setup.global_batch ? count_cell(*point.setup.global_batch) : Cell{}, figure_cell(target),
+                              fixed_cell(samples, 0), fixed_cell(samples / record::median(base), 3)});
       }
   }
   return table;

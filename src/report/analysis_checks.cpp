@@ -46,24 +46,32 @@ void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
     const RunSummary& run = runs[index];
     const record::SeriesSummary& series = *run.series;
     if (series.is_warmup_too_long)
-      add("M02", "warm-up", fmt::format("more than half of {} lies in warm-up ({} of {} steps)", run.name, series.num_warmup_steps, series.num_steps),
+      add("M02", "warm-up",
+          fmt::format("more than half of {} lies in warm-up ({} of {} steps)", run.name, series.num_warmup_steps, series.num_steps),
           "run longer, or give --warmup-steps when the detection is wrong");
     else if (!series.is_steady)
-      add("M02", "warm-up", fmt::format("{} is not steady: the medians of its quarters differ{}", run.name,
-                                        series.drift_per_1000_steps ? fmt::format(", drift {:+.1f} % per 1,000 steps", 100 * *series.drift_per_1000_steps) : ""),
+      add("M02", "warm-up",
+          fmt::format("{} is not steady: the medians of its quarters differ{}", run.name,
+                      series.drift_per_1000_steps
+                          ? fmt::format(", drift {:+.1f} % per 1,000 steps", 100 * *series.drift_per_1000_steps)
+                          : ""),
           "look at its step trace; run longer or on quiet nodes");
     if (series.is_dispatch_limited)
-      add("M07", "dispatch-limited", fmt::format("single steps of {} show launch pacing, not execution; only sums over blocks hold", run.name),
+      add("M07", "dispatch-limited",
+          fmt::format("single steps of {} show launch pacing, not execution; only sums over blocks hold", run.name),
           "synchronise with the device at least every ten steps");
     if (series.elbow < kMinElbow)
-      add("M10", "median-contaminated", fmt::format("only {:.0f} % of the steps of {} are undisturbed: its median lies in the tail", 100 * series.elbow, run.name),
+      add("M10", "median-contaminated",
+          fmt::format("only {:.0f} % of the steps of {} are undisturbed: its median lies in the tail", 100 * series.elbow,
+                      run.name),
           "compare minima or repeat on a quieter machine");
     if (run.num_nonfinite_losses > 0)
       add("M17", "skipped", fmt::format("{} has {} steps whose loss is not finite", run.name, run.num_nonfinite_losses),
           "mend the training before trusting its speed");
     if (run.state == "failed" || run.state == "died")
-      add("M17", "failed-run", fmt::format("{} {}{}; its {} steps are all there is of this size", run.name, run.state,
-                                           run.message.empty() ? "" : " (" + run.message + ")", run.num_steps),
+      add("M17", "failed-run",
+          fmt::format("{} {}{}; its {} steps are all there is of this size", run.name, run.state,
+                      run.message.empty() ? "" : " (" + run.message + ")", run.num_steps),
           "run this size to its end");
   }
 }
@@ -71,13 +79,15 @@ void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
 void check_repeats(const Adder& add) {
   const Point& point = add.point;
   if (point.num_allocations < 2)
-    add("M04", "single-run", point.runs.size() > 1 ? fmt::format("{} runs shared one job: the spread between jobs is unknown", point.runs.size())
-                                                   : "one run: the spread between runs, usually larger than within one, is unknown",
+    add("M04", "single-run",
+        point.runs.size() > 1 ? fmt::format("{} runs shared one job: the spread between jobs is unknown", point.runs.size())
+                              : "one run: the spread between runs, usually larger than within one, is unknown",
         "repeat in at least two more jobs, in random order of sizes");
   if (const auto& interval = point.estimate.median_interval) {
     const double half = (interval->high - interval->low) / 2 / point.estimate.median_ms;
     if (half > kMaxHalfWidth)
-      add("M03", "wide-interval", fmt::format("the 95 % interval of the step time is +-{:.1f} %", 100 * half), "more steps, and more repeats");
+      add("M03", "wide-interval", fmt::format("the 95 % interval of the step time is +-{:.1f} %", 100 * half),
+          "more steps, and more repeats");
   } else {
     add("M03", "wide-interval", "there are too few steps for an interval", "more steps, and more repeats");
   }
@@ -89,7 +99,9 @@ void check_work(const Adder& add, const std::vector<RunSummary>& runs) {
     add("M06", "synthetic-data", "the input was made up: reading and decoding cost nothing here", "add a control run on real data");
   const double ratio = point.samples_per_s.value / point.billed_samples_per_s;
   if (ratio > kMaxBilledRatio)
-    add("M11", "stall", fmt::format("the rate of the median step is {:.1f} % above the billed one: time is lost between or in single steps", 100 * (ratio - 1)),
+    add("M11", "stall",
+        fmt::format("the rate of the median step is {:.1f} % above the billed one: time is lost between or in single steps",
+                    100 * (ratio - 1)),
         "look at the step trace for checkpoints, evaluations or slow steps");
   if (point.data_wait_share > kMaxDataStall)
     add("M11", "stall", fmt::format("{:.1f} % of the time went into waiting for data", 100 * point.data_wait_share),
@@ -98,8 +110,9 @@ void check_work(const Adder& add, const std::vector<RunSummary>& runs) {
     if (runs[index].num_rank_intervals < kMinRankIntervals) continue;
     for (const RankShare& rank : runs[index].ranks) {
       if (rank.slowest_share <= kMaxSlowestShare || rank.excess < kMinStragglerExcess) continue;
-      add("M12", "straggler", fmt::format("rank {}{} of {} was the slowest in {:.0f} % of the intervals, {:.1f} % above the median rank", rank.rank,
-                                          rank.host.empty() ? "" : " on " + rank.host, runs[index].name, 100 * rank.slowest_share, 100 * rank.excess),
+      add("M12", "straggler",
+          fmt::format("rank {}{} of {} was the slowest in {:.0f} % of the intervals, {:.1f} % above the median rank", rank.rank,
+                      rank.host.empty() ? "" : " on " + rank.host, runs[index].name, 100 * rank.slowest_share, 100 * rank.excess),
           "check that node, and exclude it");
     }
   }
@@ -113,7 +126,8 @@ void check_debugging(const Adder& add, const std::vector<RunSummary>& runs) {
     for (const auto& [name, harmless] : kHarmless) {
       const auto found = runs[index].software.find(name);
       if (found == runs[index].software.end() || harmless.contains(found->second)) continue;
-      add("M16", "profiler-on", fmt::format("{} ran with {}={}", runs[index].name, name, found->second), "unset it for measurements");
+      add("M16", "profiler-on", fmt::format("{} ran with {}={}", runs[index].name, name, found->second),
+          "unset it for measurements");
     }
 }
 
@@ -124,9 +138,11 @@ void check_flops(const Adder& add) {
     if (!doubt.empty()) add("M08", "peak-mismatch", doubt, "give the dense peak of this very device with --peak-tflops");
   }
   if (point.mfu > 1)
-    add("M09", "impossible", fmt::format("MFU is {:.1f} %", 100 * point.mfu), "check --fwd-gflops, the peak and the number of devices");
+    add("M09", "impossible", fmt::format("MFU is {:.1f} %", 100 * point.mfu),
+        "check --fwd-gflops, the peak and the number of devices");
   if (point.mfu_measured > 1 && point.mfu <= 1)
-    add("M09", "impossible", fmt::format("the model runs at {:.1f} % of what a matrix product reached on this device", 100 * point.mfu_measured),
+    add("M09", "impossible",
+        fmt::format("the model runs at {:.1f} % of what a matrix product reached on this device", 100 * point.mfu_measured),
         "measure the ceiling again");
   if (point.efficiency.value > kMaxEfficiency && add.curve.kind != ScalingKind::kMixed)
     add("M09", "impossible", fmt::format("efficiency is {:.1f} %, above 102 %", 100 * point.efficiency.value),
@@ -136,7 +152,8 @@ void check_flops(const Adder& add) {
 void check_collectives(const Adder& add, const std::vector<RunSummary>& runs) {
   for (const CollectiveRow& row : collective_rows(add.point, runs))
     if (!row.doubt.empty())
-      add("M09", "impossible", fmt::format("{} of {:.0f} bytes: {}", row.kind, row.bytes, row.doubt), "check what the byte count stands for");
+      add("M09", "impossible", fmt::format("{} of {:.0f} bytes: {}", row.kind, row.bytes, row.doubt),
+          "check what the byte count stands for");
 }
 
 /// Seconds lost per step against the base, and how much of it no phase explains.
@@ -156,10 +173,13 @@ void check_explained(const Curve& curve, Point& point) {
   const double share = (loss - explained) / loss;
   const Adder add{curve, point};
   if (!has_phases)
-    add("M13", "unexplained", fmt::format("steps take {:.1f} ms longer than at the base and no phases were recorded to say why", loss),
+    add("M13", "unexplained",
+        fmt::format("steps take {:.1f} ms longer than at the base and no phases were recorded to say why", loss),
         "record phases (lockstep does), or profile a few steps");
   else if (share > kMaxUnexplained)
-    add("M13", "unexplained", fmt::format("steps take {:.1f} ms longer than at the base; {:.0f} % of that has no cause in the recorded phases", loss, 100 * share),
+    add("M13", "unexplained",
+        fmt::format("steps take {:.1f} ms longer than at the base; {:.0f} % of that has no cause in the recorded phases", loss,
+                    100 * share),
         "profile a few steps at this size");
 }
 
@@ -171,7 +191,8 @@ std::vector<std::string> software_differences(const Curve& curve, const std::vec
         if (name != "host" && name != "hosts") values[name].insert(value);
   std::vector<std::string> differing;
   for (const auto& [name, set] : values)
-    if (set.size() > 1) differing.push_back(fmt::format("{} ({})", name, core::join(std::vector<std::string>(set.begin(), set.end()), ", ")));
+    if (set.size() > 1)
+      differing.push_back(fmt::format("{} ({})", name, core::join(std::vector<std::string>(set.begin(), set.end()), ", ")));
   return differing;
 }
 
@@ -181,7 +202,8 @@ std::vector<Flag> check_whole(const Curve& curve, const std::vector<RunSummary>&
     flags.push_back({"M05", "mixed-config", curve.name, curve.kind_reason + "; only the time per sample may be compared",
                      "keep the local batch (weak) or the global batch (strong) and all else the same"});
   if (const auto differing = software_differences(curve, runs); !differing.empty() && curve.points.size() > 1)
-    flags.push_back({"M05", "mixed-config", curve.name, fmt::format("software or environment differs along the curve: {}", core::join(differing, "; ")),
+    flags.push_back({"M05", "mixed-config", curve.name,
+                     fmt::format("software or environment differs along the curve: {}", core::join(differing, "; ")),
                      "run all sizes with the same software and environment, or say why not"});
   if (!curve.base) {
     flags.push_back({"M14", "base", curve.name, curve.base_reason, "run the base size, or name another with --base-nodes"});
@@ -189,13 +211,16 @@ std::vector<Flag> check_whole(const Curve& curve, const std::vector<RunSummary>&
   }
   const Point& base = curve.points[*curve.base];
   if (base.size > 1 && curve.points.size() > 1)
-    flags.push_back({"M14", "base", curve.name, fmt::format("the base has {}: what is lost below it is not seen", size_text(curve, base.size)),
+    flags.push_back({"M14", "base", curve.name,
+                     fmt::format("the base has {}: what is lost below it is not seen", size_text(curve, base.size)),
                      "run one node too, or state that the model does not fit there"});
   static const std::set<std::string> kSerious = {"M02", "M07", "M10", "M11", "M12", "M17"};
   for (const Flag& flag : base.flags)
     if (kSerious.contains(flag.code) && curve.points.size() > 1)
-      flags.push_back({"M14", "base", curve.name, fmt::format("the base point itself is flagged {} ({}): every efficiency here leans on it", flag.code, flag.name),
-                       "repeat the base"});
+      flags.push_back(
+          {"M14", "base", curve.name,
+           fmt::format("the base point itself is flagged {} ({}): every efficiency here leans on it", flag.code, flag.name),
+           "repeat the base"});
   return flags;
 }
 }  // namespace

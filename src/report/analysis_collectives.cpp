@@ -27,8 +27,10 @@ std::optional<double> bus_factor(const std::string& kind, int group_size) {
   const std::string plain = plain_kind(kind);
   if (n < 1) return std::nullopt;
   if (core::starts_with(plain, "allreduce")) return 2 * (n - 1) / n;
-  if (core::starts_with(plain, "reducescatter") || core::starts_with(plain, "allgather") || core::starts_with(plain, "alltoall")) return (n - 1) / n;
-  if (core::starts_with(plain, "broadcast") || core::starts_with(plain, "reduce") || core::starts_with(plain, "send") || core::starts_with(plain, "recv"))
+  if (core::starts_with(plain, "reducescatter") || core::starts_with(plain, "allgather") || core::starts_with(plain, "alltoall"))
+    return (n - 1) / n;
+  if (core::starts_with(plain, "broadcast") || core::starts_with(plain, "reduce") || core::starts_with(plain, "send") ||
+      core::starts_with(plain, "recv"))
     return 1;
   return std::nullopt;
 }

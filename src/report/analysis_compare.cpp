@@ -28,7 +28,10 @@ Runs usable(const std::vector<RunSummary>& all, const char* side, std::vector<st
     else
       runs.push_back(&run);
   }
-  if (runs.empty()) throw DataError(fmt::format("report: side {} has no run with usable step times ({})", side, notes.empty() ? "nothing was found" : notes.back()), "give a run that has recorded steps");
+  if (runs.empty())
+    throw DataError(fmt::format("report: side {} has no run with usable step times ({})", side,
+                                notes.empty() ? "nothing was found" : notes.back()),
+                    "give a run that has recorded steps");
   return runs;
 }
 
@@ -40,13 +43,16 @@ std::map<Size, Runs> by_size(const Runs& runs) {
 
 std::string size_text(const Size& size) {
   if (size.first == 0 && size.second == 0) return "unknown size";
-  return size.second == 0 ? fmt::format("{} nodes", size.first) : size.first == 0 ? fmt::format("{} devices", size.second) : fmt::format("{} nodes, {} devices", size.first, size.second);
+  return size.second == 0  ? fmt::format("{} nodes", size.first)
+         : size.first == 0 ? fmt::format("{} devices", size.second)
+                           : fmt::format("{} nodes, {} devices", size.first, size.second);
 }
 
 std::string distinct(const Runs& runs, const std::function<std::string(const RunSummary&)>& get) {
   std::vector<std::string> values;
   for (const RunSummary* run : runs)
-    if (const std::string value = get(*run); !value.empty() && std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+    if (const std::string value = get(*run); !value.empty() && std::find(values.begin(), values.end(), value) == values.end())
+      values.push_back(value);
   return core::join(values, ", ");
 }
 
@@ -66,7 +72,9 @@ void note_differences(const Runs& a, const Runs& b, std::vector<std::string>& no
       {"sequence length", [&](const RunSummary& run) { return number(run.setup.sequence_length); }}};
   for (const auto& [name, get] : settings) {
     const std::string left = distinct(a, get), right = distinct(b, get);
-    if (left != right) notes.push_back(fmt::format("{} differs: A {}, B {}", name, left.empty() ? "unknown" : left, right.empty() ? "unknown" : right));
+    if (left != right)
+      notes.push_back(
+          fmt::format("{} differs: A {}, B {}", name, left.empty() ? "unknown" : left, right.empty() ? "unknown" : right));
   }
 }
 
@@ -82,7 +90,8 @@ std::vector<double> run_medians(const Runs& runs, bool is_per_sample) {
 /// The run in the middle of its side.
 const RunSummary& middle_run(const Runs& runs) {
   Runs sorted = runs;
-  std::sort(sorted.begin(), sorted.end(), [](const RunSummary* x, const RunSummary* y) { return x->series->median_ms < y->series->median_ms; });
+  std::sort(sorted.begin(), sorted.end(),
+            [](const RunSummary* x, const RunSummary* y) { return x->series->median_ms < y->series->median_ms; });
   return *sorted[(sorted.size() - 1) / 2];
 }
 
@@ -96,18 +105,22 @@ std::string verdict_of(const SizeComparison& one) {
   const auto& interval = one.comparison.interval;
   const double percent = 100 * std::abs(one.comparison.ratio - 1);
   if (!interval)
-    return fmt::format("At {} A took {:.2f} % {} time than B, but there are too few values to tell noise from a difference.", one.size, percent, one.comparison.ratio < 1 ? "less" : "more");
-  const std::string range = fmt::format("A/B {:.4f}, 95 % interval {:.4f} to {:.4f}", one.comparison.ratio, interval->low, interval->high);
+    return fmt::format("At {} A took {:.2f} % {} time than B, but there are too few values to tell noise from a difference.",
+                       one.size, percent, one.comparison.ratio < 1 ? "less" : "more");
+  const std::string range =
+      fmt::format("A/B {:.4f}, 95 % interval {:.4f} to {:.4f}", one.comparison.ratio, interval->low, interval->high);
   if (interval->low > 1) return fmt::format("At {} A is slower than B: {:.2f} % more time ({}).", one.size, percent, range);
   if (interval->high < 1) return fmt::format("At {} A is faster than B: {:.2f} % less time ({}).", one.size, percent, range);
   return fmt::format("At {} no difference between A and B can be shown ({}).", one.size, range);
 }
 
-SizeComparison compare_size(const std::string& size, const Runs& a, const Runs& b, bool is_paired, bool is_per_sample, std::vector<std::string>& notes) {
+SizeComparison compare_size(const std::string& size, const Runs& a, const Runs& b, bool is_paired, bool is_per_sample,
+                            std::vector<std::string>& notes) {
   SizeComparison one{.size = size, .num_a = a.size(), .num_b = b.size()};
   std::vector<double> left, right;
   if (is_paired && a.size() != b.size())
-    throw UsageError(fmt::format("report: --paired needs as many runs of A as of B at {}, got {} and {}", size, a.size(), b.size()), "leave --paired out, or give the same number of repeats");
+    throw UsageError(fmt::format("report: --paired needs as many runs of A as of B at {}, got {} and {}", size, a.size(), b.size()),
+                     "leave --paired out, or give the same number of repeats");
   if (std::min(a.size(), b.size()) >= 2) {
     one.basis = is_paired ? "medians of paired runs" : "medians of runs";
     left = run_medians(a, is_per_sample);
@@ -119,7 +132,10 @@ SizeComparison compare_size(const std::string& size, const Runs& a, const Runs& 
     left = steps_of(run_a, is_per_sample);
     right = steps_of(run_b, is_per_sample);
     one.comparison = record::compare_samples(left, right, false);
-    notes.push_back(fmt::format("{}: one side has a single run ({} against {}): the interval holds for these two runs and says nothing about how much a repeat would differ", size, run_a.name, run_b.name));
+    notes.push_back(
+        fmt::format("{}: one side has a single run ({} against {}): the interval holds for these two runs and says nothing about "
+                    "how much a repeat would differ",
+                    size, run_a.name, run_b.name));
   }
   one.a_ms = record::median(left);
   one.b_ms = record::median(right);
@@ -128,12 +144,19 @@ SizeComparison compare_size(const std::string& size, const Runs& a, const Runs& 
 }
 
 Table comparison_table(const SideComparison& sides) {
-  Table table{.id = "comparison", .title = fmt::format("A = {}, B = {}", sides.name_a, sides.name_b), .caption = sides.is_per_sample ? "Milliseconds per sample." : "Milliseconds per step."};
-  table.columns = {text_column("size", "size"), column("runs A", "runs_a"), column("runs B", "runs_b"), column("A (ms)", "a_ms"), column("B (ms)", "b_ms"), column("A/B", "ratio"), column("low", "ratio_low"), column("high", "ratio_high"), text_column("compared", "basis")};
+  Table table{.id = "comparison",
+              .title = fmt::format("A = {}, B = {}", sides.name_a, sides.name_b),
+              .caption = sides.is_per_sample ? "Milliseconds per sample." : "Milliseconds per step."};
+  table.columns = {text_column("size", "size"), column("runs A", "runs_a"),   column("runs B", "runs_b"),
+                   column("A (ms)", "a_ms"),    column("B (ms)", "b_ms"),     column("A/B", "ratio"),
+                   column("low", "ratio_low"),  column("high", "ratio_high"), text_column("compared", "basis")};
   for (const SizeComparison& one : sides.sizes) {
     const auto& interval = one.comparison.interval;
-    table.rows.push_back({text_cell(one.size), count_cell(static_cast<int64_t>(one.num_a)), count_cell(static_cast<int64_t>(one.num_b)), figure_cell(one.a_ms), figure_cell(one.b_ms), fixed_cell(one.comparison.ratio, 4),
-                          interval ? fixed_cell(interval->low, 4) : missing_cell("too few values"), interval ? fixed_cell(interval->high, 4) : missing_cell("too few values"), text_cell(one.basis)});
+    table.rows.push_back({text_cell(one.size), count_cell(static_cast<int64_t>(one.num_a)),
+                          count_cell(static_cast<int64_t>(one.num_b)), figure_cell(one.a_ms), figure_cell(one.b_ms),
+                          fixed_cell(one.comparison.ratio, 4),
+                          interval ? fixed_cell(interval->low, 4) : missing_cell("too few values"),
+                          interval ? fixed_cell(interval->high, 4) : missing_cell("too few values"), text_cell(one.basis)});
   }
   return table;
 }
@@ -145,12 +168,15 @@ SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::ve
   sides.name_a = a.size() == 1 ? a[0]->name : a[0]->source.parent_path().filename().string();
   sides.name_b = b.size() == 1 ? b[0]->name : b[0]->source.parent_path().filename().string();
   note_differences(a, b, sides.notes);
-  const auto knows_samples = [](const RunSummary* run) { return std::isfinite(run->samples_per_step) && run->samples_per_step > 0; };
+  const auto knows_samples = [](const RunSummary* run) {
+    return std::isfinite(run->samples_per_step) && run->samples_per_step > 0;
+  };
   sides.is_per_sample = std::all_of(a.begin(), a.end(), knows_samples) && std::all_of(b.begin(), b.end(), knows_samples);
   const auto sizes_a = by_size(a), sizes_b = by_size(b);
   if (sizes_a.size() == 1 && sizes_b.size() == 1) {
     const Size size_a = sizes_a.begin()->first, size_b = sizes_b.begin()->first;
-    const std::string size = size_a == size_b ? size_text(size_a) : fmt::format("{} against {}", size_text(size_a), size_text(size_b));
+    const std::string size =
+        size_a == size_b ? size_text(size_a) : fmt::format("{} against {}", size_text(size_a), size_text(size_b));
     sides.sizes.push_back(compare_size(size, a, b, is_paired, sides.is_per_sample, sides.notes));
   } else {
     for (const auto& [size, runs] : sizes_a) {
@@ -173,11 +199,18 @@ SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::ve
 std::string comparison_json(const SideComparison& sides) {
   core::Json sizes = core::Json::array();
   for (const SizeComparison& one : sides.sizes) {
-    core::Json json{{"size", one.size}, {"runs_a", one.num_a}, {"runs_b", one.num_b}, {"basis", one.basis}, {"a_ms", one.a_ms}, {"b_ms", one.b_ms}, {"ratio", one.comparison.ratio}, {"verdict", one.verdict}};
-    if (const auto& interval = one.comparison.interval) json["interval"] = {interval->low, interval->high}, json["method"] = interval->method;
+    core::Json json{{"size", one.size}, {"runs_a", one.num_a}, {"runs_b", one.num_b},           {"basis", one.basis},
+                    {"a_ms", one.a_ms}, {"b_ms", one.b_ms},    {"ratio", one.comparison.ratio}, {"verdict", one.verdict}};
+    if (const auto& interval = one.comparison.interval)
+      json["interval"] = {interval->low, interval->high}, json["method"] = interval->method;
     sizes.push_back(std::move(json));
   }
-  return core::Json{{"a", sides.name_a}, {"b", sides.name_b}, {"per", sides.is_per_sample ? "sample" : "step"}, {"sizes", std::move(sizes)}, {"notes", sides.notes}}.dump(1, ' ', false, core::Json::error_handler_t::replace);
+  return core::Json{{"a", sides.name_a},
+                    {"b", sides.name_b},
+                    {"per", sides.is_per_sample ? "sample" : "step"},
+                    {"sizes", std::move(sizes)},
+                    {"notes", sides.notes}}
+      .dump(1, ' ', false, core::Json::error_handler_t::replace);
 }
 
 }  // namespace lockstep::report

@@ -10,11 +10,11 @@ namespace lockstep::report {
 /// A against B at one size. Below 1: A needs less time for a sample, it is faster.
 struct SizeComparison {
   std::string size{};
-  size_t num_a = 0, num_b = 0;   ///< Runs.
-  std::string basis{};           ///< What was compared: run medians, or the steps of one run each.
-  double a_ms = 0, b_ms = 0;     ///< Medians, per step or per sample.
+  size_t num_a = 0, num_b = 0;  ///< Runs.
+  std::string basis{};          ///< What was compared: run medians, or the steps of one run each.
+  double a_ms = 0, b_ms = 0;    ///< Medians, per step or per sample.
   record::Comparison comparison{};
-  std::string verdict{};         ///< One plain sentence with names.
+  std::string verdict{};  ///< One plain sentence with names.
 };
 
 struct SideComparison {
@@ -26,7 +26,8 @@ struct SideComparison {
   Table table{};
 };
 
-/// Compares two sides size by size; paired takes run i of A with run i of B. DataError when a side has no usable run or no size is on both.
+/// Compares two sides size by size; paired takes run i of A with run i of B. DataError when a side has no usable run or no size is
+/// on both.
 SideComparison compare_sides(const std::vector<RunSummary>& a, const std::vector<RunSummary>& b, bool is_paired);
 
 std::string comparison_json(const SideComparison& comparison);

@@ -174,7 +174,8 @@ void fill_epoch_efficiency(Point& point, const Point& base) {
   if (!std::isfinite(point.epoch_s) || !std::isfinite(base.epoch_s)) {
     point.eff_missing["eff_epoch"] = "needs two whole epochs after the first at this size and at the base, with times";
   } else if (std::abs(point.epoch_samples / base.epoch_samples - 1) > 0.05) {
-    point.eff_missing["eff_epoch"] = fmt::format("epochs differ: {:.0f} samples here, {:.0f} at the base", point.epoch_samples, base.epoch_samples);
+    point.eff_missing["eff_epoch"] =
+        fmt::format("epochs differ: {:.0f} samples here, {:.0f} at the base", point.epoch_samples, base.epoch_samples);
   } else {
     const double ratio = static_cast<double>(base.size) / static_cast<double>(point.size);
     point.eff_epoch = base.epoch_s / point.epoch_s * ratio;
@@ -201,10 +202,14 @@ void fill_point_relative(Point& point, const Point& base) {
 
 const char* scaling_name(ScalingKind kind) {
   switch (kind) {
-    case ScalingKind::kSingle: return "one size";
-    case ScalingKind::kWeak: return "weak scaling";
-    case ScalingKind::kStrong: return "strong scaling";
-    case ScalingKind::kMixed: return "mixed, neither weak nor strong scaling";
+    case ScalingKind::kSingle:
+      return "one size";
+    case ScalingKind::kWeak:
+      return "weak scaling";
+    case ScalingKind::kStrong:
+      return "strong scaling";
+    case ScalingKind::kMixed:
+      return "mixed, neither weak nor strong scaling";
   }
   return "";
 }

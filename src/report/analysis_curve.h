@@ -28,9 +28,9 @@ enum class PeakKind { kGiven, kTable, kRecorded, kNone };
 /// All runs of one configuration at one size.
 struct Point {
   record::RunSetup setup{};
-  int64_t nodes = 0;    ///< 0: unknown.
-  int64_t devices = 0;  ///< 0: unknown.
-  int64_t size = 0;     ///< Place on the x axis: nodes, or devices where all runs are of one node.
+  int64_t nodes = 0;           ///< 0: unknown.
+  int64_t devices = 0;         ///< 0: unknown.
+  int64_t size = 0;            ///< Place on the x axis: nodes, or devices where all runs are of one node.
   std::vector<size_t> runs{};  ///< Used, by index into Analysis::runs.
   size_t num_allocations = 0;  ///< Different jobs; runs that do not name theirs count one each.
   record::PointEstimate estimate{};
@@ -38,16 +38,16 @@ struct Point {
   double p50_ms = 0, p95_ms = 0, p99_ms = 0;         ///< Over the steps of all runs.
   std::vector<double> quantiles_ms{};                ///< The same distribution, ascending, thinned.
 
-  Estimate samples_per_s{};              ///< Capability: from the median step. NaN: samples per step unknown.
-  double billed_samples_per_s = 0;       ///< Total samples over total wall seconds of the window.
-  double mean_samples_per_s = 0;         ///< Total samples over total step seconds.
+  Estimate samples_per_s{};         ///< Capability: from the median step. NaN: samples per step unknown.
+  double billed_samples_per_s = 0;  ///< Total samples over total wall seconds of the window.
+  double mean_samples_per_s = 0;    ///< Total samples over total step seconds.
   double tokens_per_s = 0;
-  double tflops_per_device = 0;          ///< Model FLOPs; NaN: unknown.
-  double mfu = 0, mfu_measured = 0;      ///< Against the table or given peak, and the measured one; NaN: unknown.
+  double tflops_per_device = 0;      ///< Model FLOPs; NaN: unknown.
+  double mfu = 0, mfu_measured = 0;  ///< Against the table or given peak, and the measured one; NaN: unknown.
   double peak_tflops = 0;
   std::string peak_text{};
 
-  double speedup = 0;                    ///< These are NaN where the base is missing or the definition does not apply.
+  double speedup = 0;  ///< These are NaN where the base is missing or the definition does not apply.
   Estimate efficiency{};
   double eff_epoch = 0, eff_train = 0, eff_batch = 0, eff_tput = 0;
   std::map<std::string, std::string> eff_missing{};  ///< Why one of them has no value.
@@ -84,16 +84,16 @@ struct Analysis {
   std::vector<RunSummary> runs{};
   std::vector<Curve> curves{};
   std::vector<LeftOut> left_out{};
-  std::vector<std::string> missing{};   ///< Facts the sources lack, each with the flag that gives it.
-  std::vector<Flag> flags{};            ///< Of all points, then of curves and of the whole.
+  std::vector<std::string> missing{};  ///< Facts the sources lack, each with the flag that gives it.
+  std::vector<Flag> flags{};           ///< Of all points, then of curves and of the whole.
 };
 
 /// Groups runs to points and points to curves, and computes every derived number.
 Analysis analyse(std::vector<RunSummary> runs, const AnalysisOptions& options);
 
-const char* scaling_name(ScalingKind kind);  ///< "weak scaling", ...
-std::string size_text(const Curve& curve, int64_t size);  ///< "1 node", "4 nodes", "2 devices"
-bool is_token_task(const Point& point);       ///< Rates are told in tokens.
+const char* scaling_name(ScalingKind kind);                      ///< "weak scaling", ...
+std::string size_text(const Curve& curve, int64_t size);         ///< "1 node", "4 nodes", "2 devices"
+bool is_token_task(const Point& point);                          ///< Rates are told in tokens.
 std::string point_name(const Curve& curve, const Point& point);  ///< "ViT-B-32, 4 nodes"
 
 /// Splits runs to curves whose points hold setup, nodes, devices and run indices; fills Analysis::left_out. First step of analyse.

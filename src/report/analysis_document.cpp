@@ -18,7 +18,9 @@ using Kind = Paragraph::Kind;
 
 Section result_section(const Analysis& analysis) {
   Section section{.id = "result", .title = "Result", .blocks = {}};
-  if (analysis.curves.empty()) add_text(section, {"No run here holds a usable measurement. What was read, and why it could not be used, is listed below."}, Kind::kWarning);
+  if (analysis.curves.empty())
+    add_text(section, {"No run here holds a usable measurement. What was read, and why it could not be used, is listed below."},
+             Kind::kWarning);
   add_block(section, efficiency_charts(analysis.curves));
   for (const Curve& curve : analysis.curves) {
     add_text(section, conclusions_of(curve, analysis.options));
@@ -59,7 +61,11 @@ Section step_section(const Analysis& analysis) {
     }
     add_block(section, distribution_table(curve, analysis.runs));
   }
-  if (shown > kMaxDetailedCurves) add_text(section, {fmt::format("Pictures are drawn for the first {} of {} configurations; the tables have them all.", kMaxDetailedCurves, shown)}, Kind::kNote);
+  if (shown > kMaxDetailedCurves)
+    add_text(section,
+             {fmt::format("Pictures are drawn for the first {} of {} configurations; the tables have them all.", kMaxDetailedCurves,
+                          shown)},
+             Kind::kNote);
   return section;
 }
 
@@ -113,7 +119,8 @@ Section method_section(const Analysis& analysis) {
 std::string subtitle_of(const Analysis& analysis) {
   size_t num_points = 0;
   for (const Curve& curve : analysis.curves) num_points += curve.points.size();
-  return fmt::format("{} runs, {} sizes in {} configurations, {} checks fired", analysis.runs.size(), num_points, analysis.curves.size(), analysis.flags.size());
+  return fmt::format("{} runs, {} sizes in {} configurations, {} checks fired", analysis.runs.size(), num_points,
+                     analysis.curves.size(), analysis.flags.size());
 }
 }  // namespace
 
@@ -135,9 +142,11 @@ Document make_document(const Analysis& analysis) {
   for (const RunSummary& run : analysis.runs)
     if (!run.setup.model.empty()) models.insert(run.setup.model);
   document.title = "Scaling report";
-  if (!models.empty() && models.size() <= 3) document.title += ": " + core::join(std::vector<std::string>(models.begin(), models.end()), ", ");
+  if (!models.empty() && models.size() <= 3)
+    document.title += ": " + core::join(std::vector<std::string>(models.begin(), models.end()), ", ");
   document.subtitle = subtitle_of(analysis);
-  for (Section (*section)(const Analysis&) : {result_section, rate_section, cost_section, step_section, cause_section, training_section, trust_section, method_section}) {
+  for (Section (*section)(const Analysis&) :
+       {result_section, rate_section, cost_section, step_section, cause_section, training_section, trust_section, method_section}) {
     Section made = section(analysis);
     if (!made.blocks.empty()) document.sections.push_back(std::move(made));
   }

@@ -16,7 +16,8 @@ constexpr size_t kMaxUnsized = 8;  // more runs without a size are only listed
 
 /// Groups of --meta and sweep axes that tell repeats apart, not configurations.
 bool is_repeat_tag(const std::string& tag) {
-  static const std::set<std::string> kTags = {"repeat", "seed", "run", "job", "jobid", "job_id", "attempt", "index", "date", "time", "host"};
+  static const std::set<std::string> kTags = {"repeat",  "seed",  "run",  "job",  "jobid", "job_id",
+                                              "attempt", "index", "date", "time", "host"};
   return kTags.contains(core::to_lower_ascii(tag));
 }
 
@@ -135,11 +136,13 @@ void label_curve(Curve& curve, const std::vector<std::string>& differing) {
     curve.kind_reason = fmt::format("the local batch is {} at every size, the global batch grows with it", *local(curve.points[0]));
   } else if (all_equal(curve.points, global)) {
     curve.kind = ScalingKind::kStrong;
-    curve.kind_reason = fmt::format("the global batch is {} at every size, the local batch shrinks with it", *global(curve.points[0]));
+    curve.kind_reason =
+        fmt::format("the global batch is {} at every size, the local batch shrinks with it", *global(curve.points[0]));
   } else {
     curve.kind = ScalingKind::kMixed;
-    const bool is_known = std::all_of(curve.points.begin(), curve.points.end(), [&](const Point& point) { return global(point) || local(point); });
-    curve.kind_reason = !is_known                         ? "the batch size is not known at every size"
+    const bool is_known =
+        std::all_of(curve.points.begin(), curve.points.end(), [&](const Point& point) { return global(point) || local(point); });
+    curve.kind_reason = !is_known                        ? "the batch size is not known at every size"
                         : all_equal(curve.points, local) ? "gradient accumulation changes along the curve"
                                                          : "neither the local nor the global batch is the same at every size";
   }
@@ -164,7 +167,8 @@ std::map<int64_t, std::vector<size_t>> points_by(const std::vector<Point>& point
   return sets;
 }
 
-/// Several batches at one size: a weak curve for each local batch, a strong one for each global batch that tells more than the weak ones do.
+/// Several batches at one size: a weak curve for each local batch, a strong one for each global batch that tells more than the weak
+/// ones do.
 std::vector<Curve> split_by_batch(std::vector<Point> points) {
   if (sizes_of(points).size() == points.size()) return {make_curve(std::move(points), {})};
   std::vector<Curve> curves;
@@ -181,8 +185,10 @@ std::vector<Curve> split_by_batch(std::vector<Point> points) {
     for (const size_t i : members) is_covered[i] = true;
     curves.push_back(make_curve(std::move(chosen), {}));
   };
-  for (const auto& [local, members] : points_by(points, [](const Point& point) { return point.setup.samples_per_device; })) take(members, 2);
-  for (const auto& [global, members] : points_by(points, [](const Point& point) { return point.setup.global_batch; })) take(members, 3);
+  for (const auto& [local, members] : points_by(points, [](const Point& point) { return point.setup.samples_per_device; }))
+    take(members, 2);
+  for (const auto& [global, members] : points_by(points, [](const Point& point) { return point.setup.global_batch; }))
+    take(members, 3);
   for (size_t i = 0; i < points.size(); ++i)
     if (!is_covered[i]) curves.push_back(make_curve({points[i]}, {}));
   return curves;
@@ -215,7 +221,8 @@ std::vector<Curve> curves_of_identity(const std::vector<RunSummary>& runs, const
   return curves;
 }
 
-/// Sizes are devices when all runs that could share a curve lie on one node (or do not tell their nodes) but on different numbers of devices.
+/// Sizes are devices when all runs that could share a curve lie on one node (or do not tell their nodes) but on different numbers
+/// of devices.
 bool is_sized_by_devices(const std::vector<RunSummary>& runs, const std::vector<size_t>& members) {
   std::set<int64_t> nodes, devices;
   for (const size_t index : members) {
@@ -266,7 +273,8 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
   for (size_t index = 0; index < runs.size(); ++index) {
     const RunSummary& run = runs[index];
     if (run.setup.is_profiled)
-      left_out.push_back({index, "a profiler ran", "its step times include the profiler's own work: profiles are never mixed with measurements"});
+      left_out.push_back(
+          {index, "a profiler ran", "its step times include the profiler's own work: profiles are never mixed with measurements"});
     else if (!run.series)
       left_out.push_back({index, run.unusable, "it says nothing about speed"});
     else

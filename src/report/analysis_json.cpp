@@ -16,7 +16,9 @@ Json optional_json(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json to_json(const Flag& flag) { return {{"code", flag.code}, {"check", flag.name}, {"subject", flag.subject}, {"sentence", flag.sentence}, {"fix", flag.fix}}; }
+Json to_json(const Flag& flag) {
+  return {{"code", flag.code}, {"check", flag.name}, {"subject", flag.subject}, {"sentence", flag.sentence}, {"fix", flag.fix}};
+}
 
 Json to_json(const Estimate& estimate) {
   Json json{{"value", number(estimate.value)}};
@@ -60,7 +62,8 @@ Json to_json(const record::SeriesSummary& series) {
             {"elbow", number(series.elbow)},
             {"outliers", series.outliers.size()},
             {"is_steady", series.is_steady}};
-  if (series.median_interval) json["median_interval_ms"] = {number(series.median_interval->low), number(series.median_interval->high)};
+  if (series.median_interval)
+    json["median_interval_ms"] = {number(series.median_interval->low), number(series.median_interval->high)};
   return json;
 }
 
@@ -149,9 +152,14 @@ std::string analysis_json(const Analysis& analysis) {
                       {"points", std::move(points)}});
   }
   for (const RunSummary& run : analysis.runs) runs.push_back(to_json(run));
-  for (const LeftOut& one : analysis.left_out) left.push_back({{"run", analysis.runs[one.run].name}, {"reason", one.reason}, {"conclusion", one.conclusion}});
+  for (const LeftOut& one : analysis.left_out)
+    left.push_back({{"run", analysis.runs[one.run].name}, {"reason", one.reason}, {"conclusion", one.conclusion}});
   for (const Flag& flag : analysis.flags) flags.push_back(to_json(flag));
-  const Json json{{"curves", std::move(curves)}, {"left_out", std::move(left)}, {"checks", std::move(flags)}, {"missing", analysis.missing}, {"runs", std::move(runs)}};
+  const Json json{{"curves", std::move(curves)},
+                  {"left_out", std::move(left)},
+                  {"checks", std::move(flags)},
+                  {"missing", analysis.missing},
+                  {"runs", std::move(runs)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -16,7 +16,8 @@ std::vector<std::string> missing_facts_of(const Analysis& analysis) {
   std::map<std::string, Asked> facts;
   for (const RunSummary& run : analysis.runs)
     for (const record::MissingFact& fact : run.missing) {
-      const bool is_given = (fact.name == "forward_gflops" && run.setup.forward_gflops_per_sample) || (fact.name == "peak_tflops" && peak_of(run.setup, analysis.options));
+      const bool is_given = (fact.name == "forward_gflops" && run.setup.forward_gflops_per_sample) ||
+                            (fact.name == "peak_tflops" && peak_of(run.setup, analysis.options));
       if (is_given) continue;
       Asked& asked = facts[fact.name];
       ++asked.count;
@@ -25,7 +26,8 @@ std::vector<std::string> missing_facts_of(const Analysis& analysis) {
     }
   std::vector<std::string> missing;
   for (const auto& [name, asked] : facts)
-    missing.push_back(fmt::format("{} ({} of {} runs do not tell it; needed for {}): {}", name, asked.count, analysis.runs.size(), asked.needed_for, asked.how));
+    missing.push_back(fmt::format("{} ({} of {} runs do not tell it; needed for {}): {}", name, asked.count, analysis.runs.size(),
+                                  asked.needed_for, asked.how));
   return missing;
 }
 

@@ -20,9 +20,12 @@ namespace fs = std::filesystem;
 
 const char* verdict_text(CellVerdict verdict) {
   switch (verdict) {
-    case CellVerdict::kExact: return "follows";
-    case CellVerdict::kUnroundedOnly: return "follows only from values before rounding";
-    case CellVerdict::kNot: return "does not follow";
+    case CellVerdict::kExact:
+      return "follows";
+    case CellVerdict::kUnroundedOnly:
+      return "follows only from values before rounding";
+    case CellVerdict::kNot:
+      return "does not follow";
   }
   return "";
 }
@@ -62,7 +65,8 @@ CheckedCell check_cell(const FormulaContext& context, const Formula& formula, si
   if (cell.recomputed == cell.printed)
     cell.verdict = CellVerdict::kExact;
   else
-    cell.verdict = cell.high >= printed_value - half && cell.low <= printed_value + half ? CellVerdict::kUnroundedOnly : CellVerdict::kNot;
+    cell.verdict =
+        cell.high >= printed_value - half && cell.low <= printed_value + half ? CellVerdict::kUnroundedOnly : CellVerdict::kNot;
   return cell;
 }
 
@@ -72,13 +76,17 @@ Cell printed_cell(const FormulaContext& context, size_t row, const std::string& 
 }
 
 bool is_text_column(const record::Table& table, const std::string& column) {
-  return std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return !core::parse_double(row[table.column(column)]); });
+  return std::any_of(table.rows.begin(), table.rows.end(),
+                     [&](const auto& row) { return !core::parse_double(row[table.column(column)]); });
 }
 
 /// The printed table; after each derived column what its formula gives; at the end what the table lacks.
-Table recomputed_table(const FormulaContext& context, const std::vector<Formula>& formulas, const std::vector<Formula>& additions, const std::vector<CheckedCell>& cells) {
+Table recomputed_table(const FormulaContext& context, const std::vector<Formula>& formulas, const std::vector<Formula>& additions,
+                       const std::vector<CheckedCell>& cells) {
   const record::Table& source = context.table;
-  Table table{.id = "recomputed-" + source.source.stem().string(), .title = "Recomputed: " + source.source.filename().string(), .caption = core::join(source.comments, " ")};
+  Table table{.id = "recomputed-" + source.source.stem().string(),
+              .title = "Recomputed: " + source.source.filename().string(),
+              .caption = core::join(source.comments, " ")};
   for (const std::string& name : source.columns) {
     table.columns.push_back({.title = name, .key = name, .is_text = is_text_column(source, name)});
     for (const Formula& formula : formulas)
@@ -97,7 +105,9 @@ Table recomputed_table(const FormulaContext& context, const std::vector<Formula>
       out.push_back(printed_cell(context, row, name));
       for (const CheckedCell& cell : cells)
         if (cell.row == row && cell.column == name && cell.remark.empty())
-          out.push_back({.text = cell.recomputed, .value = cell.value, .note = cell.verdict == CellVerdict::kExact ? "" : verdict_text(cell.verdict)});
+          out.push_back({.text = cell.recomputed,
+                         .value = cell.value,
+                         .note = cell.verdict == CellVerdict::kExact ? "" : verdict_text(cell.verdict)});
     }
     for (const Formula& formula : additions) out.push_back(figure_cell(formula.compute(context, row).value));
     table.rows.push_back(std::move(out));
@@ -106,14 +116,26 @@ Table recomputed_table(const FormulaContext& context, const std::vector<Formula>
 }
 
 Table difference_table(const record::Table& source, const std::vector<CheckedCell>& cells) {
-  Table table{.id = "differences-" + source.source.stem().string(), .title = "Cells that do not follow: " + source.source.filename().string()};
-  table.caption = "Range: what the formula gives for all inputs that round to the printed ones. A cell inside it needs the source's values before rounding; one outside it cannot come from this formula.";
-  table.columns = {text_column("row", "row"), text_column("column", "column"), column("printed", "printed"), column("recomputed", "recomputed"), text_column("range", "range"), text_column("verdict", "verdict"), text_column("formula", "formula"), text_column("remark", "remark")};
+  Table table{.id = "differences-" + source.source.stem().string(),
+              .title = "Cells that do not follow: " + source.source.filename().string()};
+  table.caption =
+      "Range: what the formula gives for all inputs that round to the printed ones. A cell inside it needs the source's values "
+      "before rounding; one outside it cannot come from this formula.";
+  table.columns = {text_column("row", "row"),          text_column("column", "column"), column("printed", "printed"),
+                   column("recomputed", "recomputed"), text_column("range", "range"),   text_column("verdict", "verdict"),
+                   text_column("formula", "formula"),  text_column("remark", "remark")};
   for (const CheckedCell& cell : cells) {
     if (cell.verdict == CellVerdict::kExact) continue;
-    const std::string range = cell.low == cell.high ? "" : fmt::format("{} to {}", figure_text(cell.low, 6), figure_text(cell.high, 6));
-    table.rows.push_back({text_cell(cell.row_name), text_cell(cell.column), {.text = cell.printed, .value = core::parse_double(cell.printed), .note = {}}, {.text = cell.recomputed, .value = cell.value, .note = {}},
-                          text_cell(range), text_cell(verdict_text(cell.verdict)), text_cell(cell.formula), text_cell(cell.remark)});
+    const std::string range =
+        cell.low == cell.high ? "" : fmt::format("{} to {}", figure_text(cell.low, 6), figure_text(cell.high, 6));
+    table.rows.push_back({text_cell(cell.row_name),
+                          text_cell(cell.column),
+                          {.text = cell.printed, .value = core::parse_double(cell.printed), .note = {}},
+                          {.text = cell.recomputed, .value = cell.value, .note = {}},
+                          text_cell(range),
+                          text_cell(verdict_text(cell.verdict)),
+                          text_cell(cell.formula),
+                          text_cell(cell.remark)});
   }
   return table;
 }
@@ -153,7 +175,8 @@ std::vector<Chart> table_charts(const FormulaContext& context) {
   }
   const Analysis analysis = analyse(std::move(runs), options);
   std::vector<Chart> charts = efficiency_charts(analysis.curves);
-  for (auto& more : {throughput_charts(analysis.curves), utilisation_charts(analysis.curves), speedup_charts(analysis.curves)}) charts.insert(charts.end(), more.begin(), more.end());
+  for (auto& more : {throughput_charts(analysis.curves), utilisation_charts(analysis.curves), speedup_charts(analysis.curves)})
+    charts.insert(charts.end(), more.begin(), more.end());
   for (Chart& chart : charts) chart.id += "-" + context.table.source.stem().string();
   return charts;
 }
@@ -163,7 +186,9 @@ bool is_published_table(const fs::path& path) {
   if (path.extension() != ".csv" || !fs::is_regular_file(path)) return false;
   try {
     const record::Table table = record::read_table(path);
-    const auto has = [&](std::initializer_list<const char*> names) { return std::any_of(names.begin(), names.end(), [&](const char* name) { return table.find(name).has_value(); }); };
+    const auto has = [&](std::initializer_list<const char*> names) {
+      return std::any_of(names.begin(), names.end(), [&](const char* name) { return table.find(name).has_value(); });
+    };
     if (has({"step", "iteration", "iter", "global_step"})) return false;
     if (has({"nodes", "gpus", "devices", "global_batch"})) return true;
     // Steps without a number have nothing but their times.
@@ -178,7 +203,9 @@ bool is_published_table(const fs::path& path) {
 
 PublishedTable check_published(const fs::path& path, const PublishedOptions& options) {
   const record::Table source = record::read_table(path);
-  if (source.rows.empty()) throw DataError(fmt::format("report: '{}' has a header and no rows", path.string()), "give a table with at least one row of results");
+  if (source.rows.empty())
+    throw DataError(fmt::format("report: '{}' has a header and no rows", path.string()),
+                    "give a table with at least one row of results");
   const FormulaContext context{source, read_facts(source, options)};
   PublishedTable table{.source = path, .comments = source.comments};
   const std::vector<Formula> formulas = formulas_of(context), additions = additions_to(context);
@@ -187,7 +214,8 @@ PublishedTable check_published(const fs::path& path, const PublishedOptions& opt
   const std::vector<CheckedCell> meanings = meaning_checks(context);
   table.cells.insert(table.cells.end(), meanings.begin(), meanings.end());
   table.recomputed = recomputed_table(context, formulas, additions, table.cells);
-  if (formulas.empty()) table.recomputed.notes.push_back("No column of this table follows from the others by a formula we know: it is shown as it is.");
+  if (formulas.empty())
+    table.recomputed.notes.push_back("No column of this table follows from the others by a formula we know: it is shown as it is.");
   table.differences = difference_table(source, table.cells);
   table.charts = table_charts(context);
   return table;
@@ -205,13 +233,18 @@ Document published_document(const std::vector<PublishedTable>& tables) {
       num_not += cell.verdict == CellVerdict::kNot ? 1 : 0;
     }
     num_exact += exact;
-    if (!table.cells.empty()) add_text(section, {fmt::format("{} of {} derived cells follow from the printed numbers to the printed digit; the rest are listed.", exact, table.cells.size())});
+    if (!table.cells.empty())
+      add_text(section,
+               {fmt::format("{} of {} derived cells follow from the printed numbers to the printed digit; the rest are listed.",
+                            exact, table.cells.size())});
     add_block(section, table.charts);
     add_block(section, table.differences);
     add_block(section, table.recomputed);
     document.sections.push_back(std::move(section));
   }
-  document.subtitle = fmt::format("{} tables; of {} derived cells {} follow to the printed digit, {} only from values before rounding, {} do not", tables.size(), num_cells, num_exact, num_cells - num_exact - num_not, num_not);
+  document.subtitle =
+      fmt::format("{} tables; of {} derived cells {} follow to the printed digit, {} only from values before rounding, {} do not",
+                  tables.size(), num_cells, num_exact, num_cells - num_exact - num_not, num_not);
   document.data_json = published_json(tables);
   return document;
 }
@@ -221,8 +254,16 @@ std::string published_json(const std::vector<PublishedTable>& tables) {
   for (const PublishedTable& table : tables) {
     core::Json cells = core::Json::array();
     for (const CheckedCell& cell : table.cells)
-      cells.push_back({{"row", cell.row_name}, {"column", cell.column}, {"formula", cell.formula}, {"printed", cell.printed}, {"recomputed", cell.recomputed}, {"value", cell.value}, {"low", cell.low}, {"high", cell.high},
-                       {"verdict", verdict_text(cell.verdict)}, {"remark", cell.remark}});
+      cells.push_back({{"row", cell.row_name},
+                       {"column", cell.column},
+                       {"formula", cell.formula},
+                       {"printed", cell.printed},
+                       {"recomputed", cell.recomputed},
+                       {"value", cell.value},
+                       {"low", cell.low},
+                       {"high", cell.high},
+                       {"verdict", verdict_text(cell.verdict)},
+                       {"remark", cell.remark}});
     json.push_back({{"source", table.source.string()}, {"comments", table.comments}, {"cells", std::move(cells)}});
   }
   return core::Json{{"tables", std::move(json)}}.dump(-1, ' ', false, core::Json::error_handler_t::replace);

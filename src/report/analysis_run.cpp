@@ -233,11 +233,13 @@ void fill_notes(const Rows& rows, RunSummary& summary) {
   if (rows.num_unusable > 0)
     summary.problems.push_back(fmt::format("{} rows have no step time above zero and were left out", rows.num_unusable));
   if (rows.num_other_attempts > 0)
-    summary.problems.push_back(fmt::format(
-        "the run was restarted: only its longest attempt was measured, {} rows of other attempts were left out", rows.num_other_attempts));
+    summary.problems.push_back(
+        fmt::format("the run was restarted: only its longest attempt was measured, {} rows of other attempts were left out",
+                    rows.num_other_attempts));
   if (summary.steps_per_row > 1)
-    summary.problems.push_back(fmt::format(
-        "the log gives means over {:.0f} steps: percentiles are those of such means and hide single slow steps", summary.steps_per_row));
+    summary.problems.push_back(
+        fmt::format("the log gives means over {:.0f} steps: percentiles are those of such means and hide single slow steps",
+                    summary.steps_per_row));
 }
 }  // namespace
 
@@ -275,7 +277,8 @@ RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& opti
   const int64_t first_step = measured.front() < run.steps.step.size() ? run.steps.step[measured.front()] : 0;
   summary.ranks = rank_shares(run, first_step, summary.num_rank_intervals);
   summary.energy = energy_use(run, summary.samples_per_step, summary.series->mean_ms / 1e3);
-  for (const record::Protocol protocol : options.protocols) summary.protocols.push_back(record::apply_protocol(protocol, run.steps, series));
+  for (const record::Protocol protocol : options.protocols)
+    summary.protocols.push_back(record::apply_protocol(protocol, run.steps, series));
   return summary;
 }
 

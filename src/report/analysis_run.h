@@ -16,7 +16,8 @@ namespace lockstep::report {
 /// One complete epoch of a run.
 struct EpochTimes {
   int epoch = 0;
-  double total_s = 0;  ///< From the end of the epoch before to the end of this one's last step: validation of the epoch before counts here.
+  double total_s =
+      0;  ///< From the end of the epoch before to the end of this one's last step: validation of the epoch before counts here.
   double train_s = 0;  ///< From the start of its first step to the end of its last.
   double samples = 0;
 };
@@ -25,11 +26,11 @@ struct EpochTimes {
 struct RankShare {
   int rank = 0;
   std::string host{};
-  double step_ms = 0;                    ///< Means per step.
+  double step_ms = 0;                                         ///< Means per step.
   double data_wait_ms = 0, compute_ms = 0, comm_wait_ms = 0;  ///< NaN: unknown.
-  double work_ms = 0;                    ///< Computing and waiting for data, which no other rank can delay; the whole step where unknown.
-  double excess = 0;                     ///< Work above the median rank's, as a share of the step.
-  double slowest_share = 0;              ///< Of the intervals in which this rank had the most work.
+  double work_ms = 0;        ///< Computing and waiting for data, which no other rank can delay; the whole step where unknown.
+  double excess = 0;         ///< Work above the median rank's, as a share of the step.
+  double slowest_share = 0;  ///< Of the intervals in which this rank had the most work.
 };
 
 struct LossPoint {
@@ -71,7 +72,7 @@ struct RunSummary {
   std::vector<double> trace_step{}, trace_ms{};      ///< Thinned: medians of short blocks and every outlier.
   double trace_warmup_end = 0;                       ///< Step at which measuring begins.
   std::vector<EpochTimes> epochs{};
-  std::vector<LossPoint> losses{};                   ///< Thinned to block means.
+  std::vector<LossPoint> losses{};  ///< Thinned to block means.
   int64_t num_nonfinite_losses = 0;
   std::vector<RankShare> ranks{};
   size_t num_rank_intervals = 0;
@@ -80,7 +81,7 @@ struct RunSummary {
   std::vector<record::ResultRecord> results{};
   std::optional<EnergyUse> energy{};
   std::map<std::string, double> network_bytes_per_step{};  ///< Received and sent, by interface, mean over hosts.
-  std::vector<record::ProtocolResult> protocols{};  ///< What the estimators asked for say.
+  std::vector<record::ProtocolResult> protocols{};         ///< What the estimators asked for say.
 };
 
 /// Summarises one run; never throws for what is in it: a run without usable steps says so in `unusable`.

@@ -31,8 +31,10 @@ bool looks_like_log(const fs::path& file) {
 void search(const fs::path& folder, int depth, std::vector<fs::path>& records, std::vector<fs::path>& logs) {
   std::vector<fs::path> entries;
   std::error_code failure;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, failure)) entries.push_back(entry.path());
-  std::sort(entries.begin(), entries.end(), [](const fs::path& a, const fs::path& b) { return core::natural_less(a.string(), b.string()); });
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, failure))
+    entries.push_back(entry.path());
+  std::sort(entries.begin(), entries.end(),
+            [](const fs::path& a, const fs::path& b) { return core::natural_less(a.string(), b.string()); });
   for (const fs::path& path : entries) {
     if (fs::is_directory(path, failure)) {
       if (is_record(path) || is_sweep(path))
@@ -47,7 +49,8 @@ void search(const fs::path& folder, int depth, std::vector<fs::path>& records, s
 
 /// Axes that the record tells by itself: they are the size and the batch of a point, not its configuration.
 bool is_size_axis(const std::string& axis) {
-  static const std::set<std::string> kAxes = {"nodes", "batch-size", "global-batch-size", "accum-freq", "nproc-per-node", "ranks-per-node"};
+  static const std::set<std::string> kAxes = {"nodes",      "batch-size",     "global-batch-size",
+                                              "accum-freq", "nproc-per-node", "ranks-per-node"};
   return kAxes.contains(core::replace_all(axis, "_", "-"));
 }
 
@@ -71,10 +74,13 @@ void add_sweep(const fs::path& folder, std::vector<Source>& sources) {
   const core::Json sweep = core::read_json_file(file);
   try {
     if (const int version = sweep.at("sweep_version"); version > kSweepVersion)
-      throw DataError(fmt::format("report: '{}' has sweep_version {}, this lockstep knows {}", file.string(), version, kSweepVersion), "use a newer lockstep");
+      throw DataError(
+          fmt::format("report: '{}' has sweep_version {}, this lockstep knows {}", file.string(), version, kSweepVersion),
+          "use a newer lockstep");
     for (const core::Json& point : sweep.at("points")) sources.push_back(sweep_source(folder, point));
   } catch (const core::Json::exception& error) {
-    throw DataError(fmt::format("report: '{}' is damaged: {}", file.string(), error.what()), "name the run folders under runs/ instead");
+    throw DataError(fmt::format("report: '{}' is damaged: {}", file.string(), error.what()),
+                    "name the run folders under runs/ instead");
   }
 }
 
@@ -149,15 +155,19 @@ std::vector<Source> find_sources(const std::vector<std::string>& inputs) {
   std::vector<Source> sources;
   for (const std::string& input : inputs) {
     const fs::path path(input);
-    if (!fs::exists(path)) throw EnvironmentError(fmt::format("report: '{}' does not exist", input), "give run folders (<logs>/<name>), sweep folders, logs or CSV tables");
+    if (!fs::exists(path))
+      throw EnvironmentError(fmt::format("report: '{}' does not exist", input),
+                             "give run folders (<logs>/<name>), sweep folders, logs or CSV tables");
     const size_t before = sources.size();
     if (fs::is_directory(path))
       add_folder(path, sources);
     else
       sources.push_back({.path = path});
     if (sources.size() == before)
-      throw EnvironmentError(fmt::format("report: nothing to report in '{}': no run.json, no sweep.json and no log of a known program below it", input),
-                             "give the folder of a run, or name log files and their format (--from)");
+      throw EnvironmentError(
+          fmt::format("report: nothing to report in '{}': no run.json, no sweep.json and no log of a known program below it",
+                      input),
+          "give the folder of a run, or name log files and their format (--from)");
   }
   std::set<fs::path> seen;
   std::erase_if(sources, [&](const Source& source) { return !seen.insert(fs::weakly_canonical(source.path)).second; });
@@ -195,7 +205,8 @@ std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const L
     work();
   }
   if (fatal) std::rethrow_exception(fatal);
-  const bool none_read = std::all_of(unread.begin(), unread.end(), [](const std::exception_ptr& error) { return error != nullptr; });
+  const bool none_read =
+      std::all_of(unread.begin(), unread.end(), [](const std::exception_ptr& error) { return error != nullptr; });
   if (none_read && !unread.empty() && runs.front().state.empty()) std::rethrow_exception(unread.front());
   return runs;
 }

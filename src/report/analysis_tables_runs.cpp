@@ -59,50 +59,95 @@ std::string distinct_text(const std::vector<RunSummary>& runs, Get get) {
 }  // namespace
 
 Table distribution_table(const Curve& curve, const std::vector<RunSummary>& runs) {
-  Table table{.id = "steps-" + curve.id, .title = "Step times run by run: " + curve.name,
-              .caption = "Warm-up is left out of every number here; outliers (more than 5 x 1.4826 x MAD from the median) are counted, never dropped. "
-                         "Undisturbed = height of the elbow in the distribution; tail = mean / median - 1."};
-  table.columns = {size_column(curve), text_column("run", "run"), column("warm-up", "warmup_rows"), column("measured", "measured_rows"), column("seconds", "measured_s"),
-                   column("effective", "effective_steps"), column("median (ms)", "median_ms"), column("+- (%)", "half_width_pct"), column("mean (ms)", "mean_ms"),
-                   column("p99/p50", "p99_over_p50"), column("cv (%)", "cv_pct"), column("undisturbed (%)", "elbow_pct"), column("tail (%)", "tail_pct"), text_column("outliers", "outliers")};
+  Table table{.id = "steps-" + curve.id,
+              .title = "Step times run by run: " + curve.name,
+              .caption =
+                  "Warm-up is left out of every number here; outliers (more than 5 x 1.4826 x MAD from the median) are counted, "
+                  "never dropped. "
+                  "Undisturbed = height of the elbow in the distribution; tail = mean / median - 1."};
+  table.columns = {size_column(curve),
+                   text_column("run", "run"),
+                   column("warm-up", "warmup_rows"),
+                   column("measured", "measured_rows"),
+                   column("seconds", "measured_s"),
+                   column("effective", "effective_steps"),
+                   column("median (ms)", "median_ms"),
+                   column("+- (%)", "half_width_pct"),
+                   column("mean (ms)", "mean_ms"),
+                   column("p99/p50", "p99_over_p50"),
+                   column("cv (%)", "cv_pct"),
+                   column("undisturbed (%)", "elbow_pct"),
+                   column("tail (%)", "tail_pct"),
+                   text_column("outliers", "outliers")};
   for (const Point& point : curve.points)
     for (const size_t index : point.runs) {
       const RunSummary& run = runs[index];
       const record::SeriesSummary& series = *run.series;
       const auto& interval = series.median_interval;
-      Cell half = interval ? fixed_cell(50 * (interval->high - interval->low) / series.median_ms, 2) : missing_cell("too few steps for an interval");
+      Cell half = interval ? fixed_cell(50 * (interval->high - interval->low) / series.median_ms, 2)
+                           : missing_cell("too few steps for an interval");
       if (interval) half.note = interval->method;
       Cell p99 = series.p99_ms ? fixed_cell(*series.p99_ms / series.median_ms, 3) : missing_cell("from 100 measured steps on");
-      table.rows.push_back({size_cell(point), text_cell(run.name), count_cell(static_cast<int64_t>(series.num_warmup_steps)), count_cell(static_cast<int64_t>(series.num_measured_steps)),
-                            figure_cell(run.measured_s, 3), figure_cell(series.effective_steps, 3), figure_cell(series.median_ms), half, figure_cell(series.mean_ms), p99,
-                            fixed_cell(100 * series.coefficient_of_variation, 2), fixed_cell(100 * series.elbow, 1), fixed_cell(100 * series.tail_cost, 2), text_cell(outlier_text(series))});
+      table.rows.push_back({size_cell(point), text_cell(run.name), count_cell(static_cast<int64_t>(series.num_warmup_steps)),
+                            count_cell(static_cast<int64_t>(series.num_measured_steps)), figure_cell(run.measured_s, 3),
+                            figure_cell(series.effective_steps, 3), figure_cell(series.median_ms), half,
+                            figure_cell(series.mean_ms), p99, fixed_cell(100 * series.coefficient_of_variation, 2),
+                            fixed_cell(100 * series.elbow, 1), fixed_cell(100 * series.tail_cost, 2),
+                            text_cell(outlier_text(series))});
     }
   return table;
 }
 
 Table collective_table(const Curve& curve, const std::vector<RunSummary>& runs) {
-  Table table{.id = "collectives-" + curve.id, .title = "Collectives: " + curve.name,
-              .caption = "algbw = bytes / time of a call; busbw = algbw x 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all (bytes counted over the "
-                         "full array), 1 for the rest. Both in GB/s (10^9); link rates are in Gbit/s. The time runs from the call to the end of its wait: work that ran meanwhile and waiting for the slowest "
-                         "rank are in it, so bandwidths are lower bounds. Blocked: what the host could not use for anything else."};
-  table.columns = {size_column(curve), text_column("collective", "kind"), text_column("axis", "axis"), column("ranks", "group_size"), column("bytes", "bytes"), column("calls per step", "calls_per_step"),
-                   column("time (ms)", "time_ms"), column("blocked (ms)", "blocked_ms"), column("algbw (GB/s)", "algbw_gbytes_per_s"), column("busbw (GB/s)", "busbw_gbytes_per_s")};
+  Table table{.id = "collectives-" + curve.id,
+              .title = "Collectives: " + curve.name,
+              .caption =
+                  "algbw = bytes / time of a call; busbw = algbw x 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter "
+                  "and all-to-all (bytes counted over the "
+                  "full array), 1 for the rest. Both in GB/s (10^9); link rates are in Gbit/s. The time runs from the call to the "
+                  "end of its wait: work that ran meanwhile and waiting for the slowest "
+                  "rank are in it, so bandwidths are lower bounds. Blocked: what the host could not use for anything else."};
+  table.columns = {size_column(curve),
+                   text_column("collective", "kind"),
+                   text_column("axis", "axis"),
+                   column("ranks", "group_size"),
+                   column("bytes", "bytes"),
+                   column("calls per step", "calls_per_step"),
+                   column("time (ms)", "time_ms"),
+                   column("blocked (ms)", "blocked_ms"),
+                   column("algbw (GB/s)", "algbw_gbytes_per_s"),
+                   column("busbw (GB/s)", "busbw_gbytes_per_s")};
   for (const Point& point : curve.points)
     for (const CollectiveRow& row : collective_rows(point, runs)) {
       Cell bus = figure_cell(row.busbw_gbytes_per_s, 3);
       bus.note = row.doubt;
-      table.rows.push_back({size_cell(point), text_cell(row.kind), text_cell(row.axis), count_cell(row.group_size), fixed_cell(row.bytes, 0), figure_cell(row.calls_per_step, 3),
-                            figure_cell(row.time_ms), figure_cell(row.blocked_ms, 3), figure_cell(row.algbw_gbytes_per_s, 3), bus});
+      table.rows.push_back({size_cell(point), text_cell(row.kind), text_cell(row.axis), count_cell(row.group_size),
+                            fixed_cell(row.bytes, 0), figure_cell(row.calls_per_step, 3), figure_cell(row.time_ms),
+                            figure_cell(row.blocked_ms, 3), figure_cell(row.algbw_gbytes_per_s, 3), bus});
     }
   return table;
 }
 
 Table straggler_table(const Curve& curve, const std::vector<RunSummary>& runs) {
   Table table{.id = "stragglers-" + curve.id, .title = "Slowest ranks: " + curve.name, .caption = {}};
-  table.caption = fmt::format("Means per step and rank over the measured intervals. Own work = computing and waiting for data, which no other rank can delay (the whole step where ranks recorded "
-                              "no parts); above = own work over the median rank's, as a share of the step. The slowest rank waits least for the others. At most {} ranks of a run are shown, slowest first.", kMaxRanksShown);
-  table.columns = {size_column(curve), text_column("run", "run"), column("rank", "rank"), text_column("host", "host"), column("step (ms)", "step_ms"), column("own work (ms)", "work_ms"), column("compute (ms)", "compute_ms"),
-                   column("data wait (ms)", "data_wait_ms"), column("comm. wait (ms)", "comm_wait_ms"), column("above (%)", "excess_pct"), column("slowest in (%)", "slowest_pct"), column("intervals", "intervals")};
+  table.caption = fmt::format(
+      "Means per step and rank over the measured intervals. Own work = computing and waiting for data, which no other rank can "
+      "delay (the whole step where ranks recorded "
+      "no parts); above = own work over the median rank's, as a share of the step. The slowest rank waits least for the others. At "
+      "most {} ranks of a run are shown, slowest first.",
+      kMaxRanksShown);
+  table.columns = {size_column(curve),
+                   text_column("run", "run"),
+                   column("rank", "rank"),
+                   text_column("host", "host"),
+                   column("step (ms)", "step_ms"),
+                   column("own work (ms)", "work_ms"),
+                   column("compute (ms)", "compute_ms"),
+                   column("data wait (ms)", "data_wait_ms"),
+                   column("comm. wait (ms)", "comm_wait_ms"),
+                   column("above (%)", "excess_pct"),
+                   column("slowest in (%)", "slowest_pct"),
+                   column("intervals", "intervals")};
   for (const Point& point : curve.points)
     for (const size_t index : point.runs) {
       std::vector<RankShare> ranks = runs[index].ranks;
@@ -112,16 +157,23 @@ Table straggler_table(const Curve& curve, const std::vector<RunSummary>& runs) {
         ranks.resize(kMaxRanksShown);
       }
       for (const RankShare& rank : ranks)
-        table.rows.push_back({size_cell(point), text_cell(runs[index].name), count_cell(rank.rank), text_cell(rank.host), figure_cell(rank.step_ms), figure_cell(rank.work_ms), figure_cell(rank.compute_ms), figure_cell(rank.data_wait_ms, 3),
-                              figure_cell(rank.comm_wait_ms, 3), fixed_cell(100 * rank.excess, 2), fixed_cell(100 * rank.slowest_share, 1), count_cell(static_cast<int64_t>(runs[index].num_rank_intervals))});
+        table.rows.push_back({size_cell(point), text_cell(runs[index].name), count_cell(rank.rank), text_cell(rank.host),
+                              figure_cell(rank.step_ms), figure_cell(rank.work_ms), figure_cell(rank.compute_ms),
+                              figure_cell(rank.data_wait_ms, 3), figure_cell(rank.comm_wait_ms, 3),
+                              fixed_cell(100 * rank.excess, 2), fixed_cell(100 * rank.slowest_share, 1),
+                              count_cell(static_cast<int64_t>(runs[index].num_rank_intervals))});
     }
   return table;
 }
 
 Table host_table(const Curve& curve, const std::vector<RunSummary>& runs) {
-  Table table{.id = "hosts-" + curve.id, .title = "Hosts over all runs: " + curve.name,
-              .caption = "Mean over a host's ranks of the own work above the median rank of the same run, as a share of the step; a host that is slow in several runs is a host to exclude."};
-  table.columns = {text_column("host", "host"), column("runs", "runs"), column("ranks", "ranks"), column("above (%)", "excess_pct"), column("slowest in (%)", "slowest_pct")};
+  Table table{.id = "hosts-" + curve.id,
+              .title = "Hosts over all runs: " + curve.name,
+              .caption =
+                  "Mean over a host's ranks of the own work above the median rank of the same run, as a share of the step; a host "
+                  "that is slow in several runs is a host to exclude."};
+  table.columns = {text_column("host", "host"), column("runs", "runs"), column("ranks", "ranks"), column("above (%)", "excess_pct"),
+                   column("slowest in (%)", "slowest_pct")};
   struct Host {
     std::set<size_t> runs;
     double excess = 0, slowest = 0, ranks = 0;
@@ -139,15 +191,19 @@ Table host_table(const Curve& curve, const std::vector<RunSummary>& runs) {
       }
   if (hosts.size() < 2) return table;
   std::vector<std::pair<std::string, Host>> sorted(hosts.begin(), hosts.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.excess / a.second.ranks > b.second.excess / b.second.ranks; });
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return a.second.excess / a.second.ranks > b.second.excess / b.second.ranks;
+  });
   for (const auto& [name, host] : sorted)
-    table.rows.push_back({text_cell(name), count_cell(static_cast<int64_t>(host.runs.size())), count_cell(static_cast<int64_t>(host.ranks)), fixed_cell(100 * host.excess / host.ranks, 2),
+    table.rows.push_back({text_cell(name), count_cell(static_cast<int64_t>(host.runs.size())),
+                          count_cell(static_cast<int64_t>(host.ranks)), fixed_cell(100 * host.excess / host.ranks, 2),
                           fixed_cell(100 * host.slowest / static_cast<double>(host.runs.size()), 1)});
   return table;
 }
 
 Table startup_table(const Curve& curve, const std::vector<RunSummary>& runs) {
-  Table table{.id = "startup-" + curve.id, .title = "Time to the first step: " + curve.name,
+  Table table{.id = "startup-" + curve.id,
+              .title = "Time to the first step: " + curve.name,
               .caption = "Median seconds over the runs of a size (first attempts), from the start of the process."};
   table.columns = {size_column(curve)};
   std::vector<std::string> phases;
@@ -178,37 +234,62 @@ Table startup_table(const Curve& curve, const std::vector<RunSummary>& runs) {
 }
 
 Table protocol_table(const Curve& curve, const std::vector<RunSummary>& runs) {
-  Table table{.id = "protocols-" + curve.id, .title = "Other ways of measuring: " + curve.name,
-              .caption = "What named estimators of published benchmarks say of the same runs, beside ours; the difference is theirs over ours, minus 1."};
-  table.columns = {size_column(curve), text_column("run", "run"), text_column("protocol", "protocol"), column("step (ms)", "step_ms"), column("samples/s", "samples_per_s"), column("tokens/s", "tokens_per_s"), column("TFLOP/s per device", "tflops_per_device"),
-                   column("our step (ms)", "our_step_ms"), column("difference (%)", "difference_pct"), text_column("what it does", "sentence")};
+  Table table{.id = "protocols-" + curve.id,
+              .title = "Other ways of measuring: " + curve.name,
+              .caption =
+                  "What named estimators of published benchmarks say of the same runs, beside ours; the difference is theirs over "
+                  "ours, minus 1."};
+  table.columns = {size_column(curve),
+                   text_column("run", "run"),
+                   text_column("protocol", "protocol"),
+                   column("step (ms)", "step_ms"),
+                   column("samples/s", "samples_per_s"),
+                   column("tokens/s", "tokens_per_s"),
+                   column("TFLOP/s per device", "tflops_per_device"),
+                   column("our step (ms)", "our_step_ms"),
+                   column("difference (%)", "difference_pct"),
+                   text_column("what it does", "sentence")};
   for (const Point& point : curve.points)
     for (const size_t index : point.runs)
       for (const record::ProtocolResult& number : runs[index].protocols) {
         const double ours = runs[index].series->median_ms;
         const auto cell = [](const std::optional<double>& value) { return value ? figure_cell(*value) : Cell{}; };
-        table.rows.push_back({size_cell(point), text_cell(runs[index].name), text_cell(std::string(record::protocol_name(number.protocol))), cell(number.step_ms), cell(number.samples_per_s), cell(number.tokens_per_s),
-                              cell(number.tflops_per_device), figure_cell(ours), number.step_ms ? fixed_cell(100 * (*number.step_ms / ours - 1), 2) : Cell{}, text_cell(number.sentence)});
+        table.rows.push_back({size_cell(point), text_cell(runs[index].name),
+                              text_cell(std::string(record::protocol_name(number.protocol))), cell(number.step_ms),
+                              cell(number.samples_per_s), cell(number.tokens_per_s), cell(number.tflops_per_device),
+                              figure_cell(ours), number.step_ms ? fixed_cell(100 * (*number.step_ms / ours - 1), 2) : Cell{},
+                              text_cell(number.sentence)});
       }
   return table;
 }
 
 Table run_table(const Analysis& analysis) {
   Table table{.id = "runs", .title = "All runs", .caption = "Every run that was read, whether or not it is in a point."};
-  table.columns = {text_column("run", "run"), text_column("format", "format"), text_column("model", "model"), column("nodes", "nodes"), column("devices", "devices"), column("global batch", "global_batch"),
-                   text_column("state", "state"), text_column("job", "job"), column("attempts", "attempts"), column("steps", "steps"), column("median (ms)", "median_ms"), column("rejected lines", "rejected_lines"), text_column("source", "source")};
-  const auto number = [](const std::optional<int64_t>& value) { return value ? count_cell(*value) : missing_cell("the source does not tell"); };
+  table.columns = {text_column("run", "run"),      text_column("format", "format"),    text_column("model", "model"),
+                   column("nodes", "nodes"),       column("devices", "devices"),       column("global batch", "global_batch"),
+                   text_column("state", "state"),  text_column("job", "job"),          column("attempts", "attempts"),
+                   column("steps", "steps"),       column("median (ms)", "median_ms"), column("rejected lines", "rejected_lines"),
+                   text_column("source", "source")};
+  const auto number = [](const std::optional<int64_t>& value) {
+    return value ? count_cell(*value) : missing_cell("the source does not tell");
+  };
   for (const RunSummary& run : analysis.runs)
-    table.rows.push_back({text_cell(run.name), text_cell(run.format), text_cell(run.setup.model), number(run.setup.nodes), number(run.setup.devices), number(run.setup.global_batch),
-                          text_cell(run.state.empty() ? "unknown" : run.state, run.message), text_cell(run.allocation), count_cell(run.num_attempts), count_cell(run.num_steps),
-                          run.series ? figure_cell(run.series->median_ms) : missing_cell(run.unusable), count_cell(run.num_rejected_lines), text_cell(run.source.string())});
+    table.rows.push_back({text_cell(run.name), text_cell(run.format), text_cell(run.setup.model), number(run.setup.nodes),
+                          number(run.setup.devices), number(run.setup.global_batch),
+                          text_cell(run.state.empty() ? "unknown" : run.state, run.message), text_cell(run.allocation),
+                          count_cell(run.num_attempts), count_cell(run.num_steps),
+                          run.series ? figure_cell(run.series->median_ms) : missing_cell(run.unusable),
+                          count_cell(run.num_rejected_lines), text_cell(run.source.string())});
   return table;
 }
 
 Table left_out_table(const Analysis& analysis) {
-  Table table{.id = "left-out", .title = "Runs in no point", .caption = "Nothing is left out silently: why, and what can still be concluded."};
+  Table table{.id = "left-out",
+              .title = "Runs in no point",
+              .caption = "Nothing is left out silently: why, and what can still be concluded."};
   table.columns = {text_column("run", "run"), text_column("why", "reason"), text_column("what can be concluded", "conclusion")};
-  for (const LeftOut& left : analysis.left_out) table.rows.push_back({text_cell(analysis.runs[left.run].name), text_cell(left.reason), text_cell(left.conclusion)});
+  for (const LeftOut& left : analysis.left_out)
+    table.rows.push_back({text_cell(analysis.runs[left.run].name), text_cell(left.reason), text_cell(left.conclusion)});
   return table;
 }
 
@@ -228,13 +309,18 @@ Table problem_table(const Analysis& analysis) {
 
 Table check_table(const Analysis& analysis) {
   Table table{.id = "checks", .title = "Honesty checks that fired", .caption = "They annotate; they never hide a row."};
-  table.columns = {text_column("code", "code"), text_column("check", "check"), text_column("where", "subject"), text_column("what was found", "sentence"), text_column("what to do", "fix")};
-  for (const Flag& flag : analysis.flags) table.rows.push_back({text_cell(flag.code), text_cell(flag.name), text_cell(flag.subject), text_cell(flag.sentence), text_cell(flag.fix)});
+  table.columns = {text_column("code", "code"), text_column("check", "check"), text_column("where", "subject"),
+                   text_column("what was found", "sentence"), text_column("what to do", "fix")};
+  for (const Flag& flag : analysis.flags)
+    table.rows.push_back(
+        {text_cell(flag.code), text_cell(flag.name), text_cell(flag.subject), text_cell(flag.sentence), text_cell(flag.fix)});
   return table;
 }
 
 Table manifest_table(const Analysis& analysis) {
-  Table table{.id = "manifest", .title = "Manifest", .caption = "What ran where. Values that differ between runs are listed with how many runs have them."};
+  Table table{.id = "manifest",
+              .title = "Manifest",
+              .caption = "What ran where. Values that differ between runs are listed with how many runs have them."};
   table.columns = {text_column("item", "item"), text_column("value", "value")};
   const auto add = [&](const char* item, auto get) {
     const std::string value = distinct_text(analysis.runs, get);
@@ -247,10 +333,14 @@ Table manifest_table(const Analysis& analysis) {
   add("precision", [](const RunSummary& run) { return run.setup.precision; });
   add("parallel layout", [](const RunSummary& run) { return run.setup.layout; });
   add("gradient accumulation", [](const RunSummary& run) { return run.setup.accum ? std::to_string(*run.setup.accum) : ""; });
-  add("sequence length", [](const RunSummary& run) { return run.setup.sequence_length ? std::to_string(*run.setup.sequence_length) : ""; });
-  add("input data", [](const RunSummary& run) { return run.setup.is_synthetic ? (*run.setup.is_synthetic ? "synthetic" : "real") : ""; });
+  add("sequence length",
+      [](const RunSummary& run) { return run.setup.sequence_length ? std::to_string(*run.setup.sequence_length) : ""; });
+  add("input data",
+      [](const RunSummary& run) { return run.setup.is_synthetic ? (*run.setup.is_synthetic ? "synthetic" : "real") : ""; });
   add("FLOPs", [](const RunSummary& run) {
-    return run.setup.forward_gflops_per_sample ? fmt::format("{:g} GFLOP forward per sample ({})", *run.setup.forward_gflops_per_sample, run.setup.flops_formula) : "";
+    return run.setup.forward_gflops_per_sample
+               ? fmt::format("{:g} GFLOP forward per sample ({})", *run.setup.forward_gflops_per_sample, run.setup.flops_formula)
+               : "";
   });
   add("jobs", [](const RunSummary& run) { return run.allocation; });
   add("software and environment", software_text);

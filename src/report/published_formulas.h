@@ -53,7 +53,8 @@ std::vector<Formula> formulas_of(const FormulaContext& context);
 /// What can be told beyond the printed columns (efficiency, node-hours): column names that the table lacks.
 std::vector<Formula> additions_to(const FormulaContext& context);
 
-/// Remarks on single cells whose arithmetic is right and whose meaning is not: the formula does not fit the model or the definition.
+/// Remarks on single cells whose arithmetic is right and whose meaning is not: the formula does not fit the model or the
+/// definition.
 std::vector<CheckedCell> meaning_checks(const FormulaContext& context);
 
 }  // namespace lockstep::report

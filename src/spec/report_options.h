@@ -12,8 +12,8 @@ namespace lockstep::spec {
 /// Options of `report` and `report compare`.
 struct ReportOptions {
   bool is_compare = false;
-  std::vector<std::string> inputs;  // run folders, sweep folders, logs, tables; of compare exactly two
-  std::string output = "report";    // -o, --output: folder
+  std::vector<std::string> inputs;                // run folders, sweep folders, logs, tables; of compare exactly two
+  std::string output = "report";                  // -o, --output: folder
   std::string formats = "html,csv,md,latex,svg";  // --format
   bool json = false;
 

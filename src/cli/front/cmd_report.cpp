@@ -50,13 +50,15 @@ report::LoadOptions load_options(const ReportOptions& options) {
 }
 
 /// The renderer writes every text format; what was not asked for goes again.
-std::vector<fs::path> write_formats(const report::Document& document, const fs::path& folder, const std::vector<std::string>& formats) {
+std::vector<fs::path> write_formats(const report::Document& document, const fs::path& folder,
+                                    const std::vector<std::string>& formats) {
   const auto wants = [&](const char* format) { return std::find(formats.begin(), formats.end(), format) != formats.end(); };
   std::vector<fs::path> kept;
   for (const fs::path& file : report::write_document(document, folder, {.wants_png = wants("png"), .wants_pdf = wants("pdf")})) {
     const std::string ending = file.extension().string();
-    const bool is_unwanted = (ending == ".html" && !wants("html")) || (ending == ".csv" && !wants("csv")) || (ending == ".md" && !wants("md")) ||
-                             (ending == ".tex" && !wants("latex")) || (ending == ".svg" && !wants("svg"));
+    const bool is_unwanted = (ending == ".html" && !wants("html")) || (ending == ".csv" && !wants("csv")) ||
+                             (ending == ".md" && !wants("md")) || (ending == ".tex" && !wants("latex")) ||
+                             (ending == ".svg" && !wants("svg"));
     if (is_unwanted)
       fs::remove(file);
     else
@@ -81,7 +83,9 @@ bool is_table(const report::Source& source) { return report::is_published_table(
 
 int report_tables(const std::vector<report::Source>& sources, const ReportOptions& options) {
   std::vector<report::PublishedTable> tables;
-  for (const report::Source& source : sources) tables.push_back(report::check_published(source.path, report::PublishedOptions{options.fwd_gflops, options.peak_tflops, options.budget_tokens}));
+  for (const report::Source& source : sources)
+    tables.push_back(report::check_published(
+        source.path, report::PublishedOptions{options.fwd_gflops, options.peak_tflops, options.budget_tokens}));
   if (options.json) {
     fmt::print("{}\n", report::published_json(tables));
     return 0;
@@ -105,11 +109,15 @@ int cmd_report(std::span<const std::string> args) {
     return 0;
   }
   const std::vector<report::Source> sources = report::find_sources(options.inputs);
-  const size_t num_tables = options.from.empty() || options.from == "csv" ? static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_table)) : 0;
+  const size_t num_tables = options.from.empty() || options.from == "csv"
+                                ? static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_table))
+                                : 0;
   if (num_tables == sources.size()) return report_tables(sources, options);
   if (num_tables > 0)
-    throw UsageError("report: tables of results and runs cannot be put into one report", "give the CSV tables in a call of their own");
-  const report::Analysis analysis = report::analyse(report::load_sources(sources, load_options(options)), analysis_options(options));
+    throw UsageError("report: tables of results and runs cannot be put into one report",
+                     "give the CSV tables in a call of their own");
+  const report::Analysis analysis =
+      report::analyse(report::load_sources(sources, load_options(options)), analysis_options(options));
   core::end_progress();
   if (options.json) {
     fmt::print("{}\n", report::analysis_json(analysis));
@@ -119,8 +127,10 @@ int cmd_report(std::span<const std::string> args) {
   const std::vector<std::string> formats = spec::report_formats(options);
   const auto files = write_formats(report::make_document(analysis), options.output, formats);
   if (options.proposal) {
-    const auto pack = write_formats(report::make_proposal(analysis, report::ProposalOptions{options.job_nodes, options.restart_share, options.eval_share, options.checkpoint_share, options.sweep_node_hours}),
-                                    fs::path(options.output) / "proposal", formats);
+    const auto pack = write_formats(
+        report::make_proposal(analysis, report::ProposalOptions{options.job_nodes, options.restart_share, options.eval_share,
+                                                                options.checkpoint_share, options.sweep_node_hours}),
+        fs::path(options.output) / "proposal", formats);
     fmt::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());
   }
   if (!files.empty()) fmt::print("{}\n", fs::absolute(files.front()).lexically_normal().string());

@@ -17,11 +17,14 @@ Analysis analysis_of(const std::vector<record::RunData>& runs, const AnalysisOpt
 }
 
 size_t count_flags(const Analysis& analysis, const std::string& code) {
-  return static_cast<size_t>(std::count_if(analysis.flags.begin(), analysis.flags.end(), [&](const Flag& flag) { return flag.code == code; }));
+  return static_cast<size_t>(
+      std::count_if(analysis.flags.begin(), analysis.flags.end(), [&](const Flag& flag) { return flag.code == code; }));
 }
 
 /// Two quiet jobs at one size: the control of every case here.
-std::vector<record::RunData> quiet_pair() { return {make_run({.name = "a", .job = "slurm 1"}), make_run({.name = "b", .step_ms = 100.02, .job = "slurm 2"})}; }
+std::vector<record::RunData> quiet_pair() {
+  return {make_run({.name = "a", .job = "slurm 1"}), make_run({.name = "b", .step_ms = 100.02, .job = "slurm 2"})};
+}
 
 TEST(Checks, AQuietPairOfJobsFiresNothing) {
   const Analysis analysis = analysis_of(quiet_pair());
@@ -85,7 +88,14 @@ TEST(Checks, ASlowRankIsNamed) {
   std::vector<record::RunData> runs = quiet_pair();
   for (record::RunData& run : runs)
     for (int64_t step = 9; step < 700; step += 10)
-      run.rank_times.push_back({.attempt = 1, .step = step, .num_steps = 10, .step_ms = {100, 100, 100, 100}, .data_wait_ms = {}, .compute_ms = {80, 81, 96, 80.5}, .comm_wait_ms = {20, 19, 4, 19.5}, .hosts = {"n1", "n1", "n2", "n2"}});
+      run.rank_times.push_back({.attempt = 1,
+                                .step = step,
+                                .num_steps = 10,
+                                .step_ms = {100, 100, 100, 100},
+                                .data_wait_ms = {},
+                                .compute_ms = {80, 81, 96, 80.5},
+                                .comm_wait_ms = {20, 19, 4, 19.5},
+                                .hosts = {"n1", "n1", "n2", "n2"}});
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(count_flags(analysis, "M12"), 2u);
   EXPECT_NE(analysis.flags[0].sentence.find("rank 2 on n2"), std::string::npos) << analysis.flags[0].sentence;
@@ -114,7 +124,8 @@ TEST(Checks, LossWithoutACauseIsSaid) {
 TEST(Checks, ABaseAboveOneNodeAndAFlaggedBase) {
   std::vector<record::RunData> runs;
   for (const int nodes : {2, 4})
-    for (const char* job : {"1", "2"}) runs.push_back(make_run({.name = fmt::format("n{}j{}", nodes, job), .nodes = nodes, .job = fmt::format("{}{}", nodes, job)}));
+    for (const char* job : {"1", "2"})
+      runs.push_back(make_run({.name = fmt::format("n{}j{}", nodes, job), .nodes = nodes, .job = fmt::format("{}{}", nodes, job)}));
   EXPECT_EQ(count_flags(analysis_of(runs), "M14"), 1u);
   for (double& wait : runs[0].steps.data_wait_ms) wait = 30;
   EXPECT_EQ(count_flags(analysis_of(runs), "M14"), 2u);
@@ -165,7 +176,13 @@ TEST(Checks, EnergyCountsPackagesAndDevicesOnce) {
   record::RunData run = make_run({.name = "metered"});
   for (int64_t step = 9; step < 700; step += 10)
     for (const char* host : {"n1", "n2"})
-      run.system.push_back({.attempt = 1, .step = step, .num_steps = 10, .host = host, .received_bytes = {}, .sent_bytes = {}, .energy_j = {{"nvml-0", 100.0}, {"nvml-1", 100.0}, {"rapl-package-0", 50.0}, {"rapl-core-0", 40.0}}});
+      run.system.push_back({.attempt = 1,
+                            .step = step,
+                            .num_steps = 10,
+                            .host = host,
+                            .received_bytes = {},
+                            .sent_bytes = {},
+                            .energy_j = {{"nvml-0", 100.0}, {"nvml-1", 100.0}, {"rapl-package-0", 50.0}, {"rapl-core-0", 40.0}}});
   const Analysis analysis = analysis_of({run});
   const Point& point = analysis.curves[0].points[0];
   ASSERT_TRUE(point.energy);

@@ -19,12 +19,14 @@ std::vector<RunSummary> side(const std::vector<record::RunData>& runs) {
 
 std::vector<record::RunData> repeats(const std::string& name, const std::vector<double>& step_ms, int64_t nodes = 1) {
   std::vector<record::RunData> runs;
-  for (size_t i = 0; i < step_ms.size(); ++i) runs.push_back(make_run({.name = fmt::format("{}{}", name, i), .nodes = nodes, .step_ms = step_ms[i]}));
+  for (size_t i = 0; i < step_ms.size(); ++i)
+    runs.push_back(make_run({.name = fmt::format("{}{}", name, i), .nodes = nodes, .step_ms = step_ms[i]}));
   return runs;
 }
 
 TEST(Compare, AClearDifferenceIsToldWithItsInterval) {
-  const SideComparison result = compare_sides(side(repeats("a", {100, 100.2, 99.9, 100.1})), side(repeats("b", {110, 110.3, 109.8, 110.1})), false);
+  const SideComparison result =
+      compare_sides(side(repeats("a", {100, 100.2, 99.9, 100.1})), side(repeats("b", {110, 110.3, 109.8, 110.1})), false);
   ASSERT_EQ(result.sizes.size(), 1u);
   EXPECT_NEAR(result.sizes[0].comparison.ratio, 100.0 / 110.0, 0.003);
   ASSERT_TRUE(result.sizes[0].comparison.interval);
@@ -34,7 +36,8 @@ TEST(Compare, AClearDifferenceIsToldWithItsInterval) {
 }
 
 TEST(Compare, NoiseIsNotADifference) {
-  const SideComparison result = compare_sides(side(repeats("a", {100, 104, 97, 101})), side(repeats("b", {101, 98, 103, 99})), false);
+  const SideComparison result =
+      compare_sides(side(repeats("a", {100, 104, 97, 101})), side(repeats("b", {101, 98, 103, 99})), false);
   EXPECT_NE(result.verdict.find("no difference"), std::string::npos) << result.verdict;
 }
 
@@ -84,13 +87,19 @@ TEST(Compare, SettingsThatDifferAreNamedAndProfilesLeftOut) {
 Analysis sweep() {
   std::vector<RunSummary> runs;
   for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {2, 104.0}, {4, 110.0}, {8, 140.0}})
-    for (int repeat = 0; repeat < 2; ++repeat) runs.push_back(summarise_run(make_run({.name = fmt::format("n{}r{}", nodes, repeat), .nodes = nodes, .step_ms = ms, .job = fmt::format("{}{}", nodes, repeat)}), {}));
+    for (int repeat = 0; repeat < 2; ++repeat)
+      runs.push_back(summarise_run(make_run({.name = fmt::format("n{}r{}", nodes, repeat),
+                                             .nodes = nodes,
+                                             .step_ms = ms,
+                                             .job = fmt::format("{}{}", nodes, repeat)}),
+                                   {}));
   return analyse(std::move(runs), {.budget_samples = 3.6e9});
 }
 
 TEST(Proposal, TheEstimateFollowsItsFormula) {
   const Analysis analysis = sweep();
-  const auto estimate = estimate_resources(analysis.curves.at(0), analysis.options, {.restart_share = 10, .eval_share = 3, .checkpoint_share = 2, .sweep_node_hours = 50});
+  const auto estimate = estimate_resources(analysis.curves.at(0), analysis.options,
+                                           {.restart_share = 10, .eval_share = 3, .checkpoint_share = 2, .sweep_node_hours = 50});
   ASSERT_TRUE(estimate);
   EXPECT_EQ(estimate->size, 4) << "the largest size that keeps 80 %";
   const double rate = 128 / 0.110, pure = 4 * 3.6e9 / rate / 3600;

@@ -18,10 +18,13 @@ std::vector<RunSummary> summaries(const std::vector<record::RunData>& runs, cons
   return all;
 }
 
-Analysis analysis_of(const std::vector<record::RunData>& runs, const AnalysisOptions& options = {}) { return analyse(summaries(runs, options), options); }
+Analysis analysis_of(const std::vector<record::RunData>& runs, const AnalysisOptions& options = {}) {
+  return analyse(summaries(runs, options), options);
+}
 
 bool has_flag(const Analysis& analysis, const std::string& code, const std::string& name = "") {
-  return std::any_of(analysis.flags.begin(), analysis.flags.end(), [&](const Flag& flag) { return flag.code == code && (name.empty() || flag.name == name); });
+  return std::any_of(analysis.flags.begin(), analysis.flags.end(),
+                     [&](const Flag& flag) { return flag.code == code && (name.empty() || flag.name == name); });
 }
 
 /// Three sizes with two jobs each and a known loss: 100, 105 and 112 ms a step.
@@ -29,7 +32,10 @@ std::vector<record::RunData> weak_sweep() {
   std::vector<record::RunData> runs;
   for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {2, 105.0}, {4, 112.0}})
     for (int repeat = 0; repeat < 2; ++repeat)
-      runs.push_back(make_run({.name = fmt::format("n{}_r{}", nodes, repeat), .nodes = nodes, .step_ms = ms * (1 + 0.0005 * repeat), .job = fmt::format("slurm {}", 100 * nodes + repeat)}));
+      runs.push_back(make_run({.name = fmt::format("n{}_r{}", nodes, repeat),
+                               .nodes = nodes,
+                               .step_ms = ms * (1 + 0.0005 * repeat),
+                               .job = fmt::format("slurm {}", 100 * nodes + repeat)}));
   return runs;
 }
 
@@ -63,7 +69,9 @@ TEST(Curve, WeakScalingHasKnownRatesAndEfficiency) {
 
 TEST(Curve, StrongScalingIsToldFromWeak) {
   std::vector<record::RunData> runs;
-  for (const int nodes : {1, 2, 4}) runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .samples_per_device = 32 / nodes, .step_ms = 100.0 / nodes + 5}));
+  for (const int nodes : {1, 2, 4})
+    runs.push_back(make_run(
+        {.name = fmt::format("n{}", nodes), .nodes = nodes, .samples_per_device = 32 / nodes, .step_ms = 100.0 / nodes + 5}));
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(analysis.curves.size(), 1u);
   EXPECT_EQ(analysis.curves[0].kind, ScalingKind::kStrong);
@@ -76,7 +84,8 @@ TEST(Curve, StrongScalingIsToldFromWeak) {
 
 TEST(Curve, MixedWorkIsNotCalledWeak) {
   std::vector<record::RunData> runs;
-  for (const auto& [nodes, local] : {std::pair{1, 8}, {2, 8}, {4, 12}}) runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .samples_per_device = local}));
+  for (const auto& [nodes, local] : {std::pair{1, 8}, {2, 8}, {4, 12}})
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .samples_per_device = local}));
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(analysis.curves.size(), 1u);
   EXPECT_EQ(analysis.curves[0].kind, ScalingKind::kMixed);
@@ -85,7 +94,8 @@ TEST(Curve, MixedWorkIsNotCalledWeak) {
 
 TEST(Curve, PrecisionThatChangesWithTheSizeIsNamed) {
   std::vector<record::RunData> runs;
-  for (const auto& [nodes, precision] : {std::pair{1, "fp32"}, {2, "bf16"}}) runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .precision = precision}));
+  for (const auto& [nodes, precision] : {std::pair{1, "fp32"}, {2, "bf16"}})
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .precision = precision}));
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(analysis.curves.size(), 1u);
   EXPECT_EQ(analysis.curves[0].kind, ScalingKind::kMixed);
@@ -95,7 +105,8 @@ TEST(Curve, PrecisionThatChangesWithTheSizeIsNamed) {
 TEST(Curve, TwoPrecisionsAtEverySizeAreTwoCurves) {
   std::vector<record::RunData> runs;
   for (const int nodes : {1, 2})
-    for (const char* precision : {"fp32", "bf16"}) runs.push_back(make_run({.name = fmt::format("n{}{}", nodes, precision), .nodes = nodes, .precision = precision}));
+    for (const char* precision : {"fp32", "bf16"})
+      runs.push_back(make_run({.name = fmt::format("n{}{}", nodes, precision), .nodes = nodes, .precision = precision}));
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(analysis.curves.size(), 2u);
   for (const Curve& curve : analysis.curves) EXPECT_EQ(curve.kind, ScalingKind::kWeak);
@@ -105,7 +116,8 @@ TEST(Curve, TwoPrecisionsAtEverySizeAreTwoCurves) {
 TEST(Curve, AGridOfBatchesGivesOneWeakCurveForEachLocalBatch) {
   std::vector<record::RunData> runs;
   for (const int nodes : {1, 2, 4})
-    for (const int local : {8, 16}) runs.push_back(make_run({.name = fmt::format("n{}b{}", nodes, local), .nodes = nodes, .samples_per_device = local}));
+    for (const int local : {8, 16})
+      runs.push_back(make_run({.name = fmt::format("n{}b{}", nodes, local), .nodes = nodes, .samples_per_device = local}));
   const Analysis analysis = analysis_of(runs);
   size_t num_weak = 0;
   for (const Curve& curve : analysis.curves) num_weak += curve.kind == ScalingKind::kWeak && curve.points.size() == 3 ? 1 : 0;
@@ -115,7 +127,9 @@ TEST(Curve, AGridOfBatchesGivesOneWeakCurveForEachLocalBatch) {
 
 TEST(Curve, RanksOnOneMachineAreSizedByDevices) {
   std::vector<record::RunData> runs;
-  for (const int devices : {1, 2}) runs.push_back(make_run({.name = fmt::format("d{}", devices), .nodes = 1, .devices_per_node = devices, .step_ms = 100.0 + 10 * devices}));
+  for (const int devices : {1, 2})
+    runs.push_back(
+        make_run({.name = fmt::format("d{}", devices), .nodes = 1, .devices_per_node = devices, .step_ms = 100.0 + 10 * devices}));
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(analysis.curves.size(), 1u);
   EXPECT_TRUE(analysis.curves[0].is_by_devices);
@@ -128,7 +142,9 @@ TEST(Curve, SweepAxesTellConfigurationsApartAndRepeatsDoNot) {
   for (const int nodes : {1, 2})
     for (const char* buffer : {"4", "16"})
       for (const char* repeat : {"1", "2"}) {
-        record::RunData run = make_run({.name = fmt::format("n{}_{}_{}", nodes, buffer, repeat), .nodes = nodes, .job = fmt::format("{}{}{}", nodes, buffer, repeat)});
+        record::RunData run = make_run({.name = fmt::format("n{}_{}_{}", nodes, buffer, repeat),
+                                        .nodes = nodes,
+                                        .job = fmt::format("{}{}{}", nodes, buffer, repeat)});
         run.setup.tags = {{"bucket_mb", buffer}, {"repeat", repeat}};
         runs.push_back(run);
       }
@@ -141,7 +157,12 @@ TEST(Curve, SweepAxesTellConfigurationsApartAndRepeatsDoNot) {
 TEST(Curve, EpochEfficiencyNeedsEpochsOfOneDataSet) {
   std::vector<record::RunData> runs;
   for (const int nodes : {1, 2}) {
-    record::RunData run = make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = 100, .ripple = 0.001, .num_steps = static_cast<size_t>(800 / nodes), .num_slow = 0});
+    record::RunData run = make_run({.name = fmt::format("n{}", nodes),
+                                    .nodes = nodes,
+                                    .step_ms = 100,
+                                    .ripple = 0.001,
+                                    .num_steps = static_cast<size_t>(800 / nodes),
+                                    .num_slow = 0});
     const size_t per_epoch = run.steps.size() / 4;
     double pause_s = 0;
     for (size_t i = 0; i < run.steps.size(); ++i) {

@@ -31,7 +31,8 @@ TEST(Published, ClapTinyFollowsButForOneEfficiencyAndFiveTotals) {
   EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
   EXPECT_EQ(cells_with(table, CellVerdict::kUnroundedOnly),
             (Cells{"nodes 4 efficiency_pct 98.9 98.8", "nodes 4 samples_per_s 9865 9864", "nodes 8 samples_per_s 19572 19571",
-                   "nodes 16 samples_per_s 38512 38515", "nodes 64 samples_per_s 146767 146765", "nodes 128 samples_per_s 278833 278835"}));
+                   "nodes 16 samples_per_s 38512 38515", "nodes 64 samples_per_s 146767 146765",
+                   "nodes 128 samples_per_s 278833 278835"}));
 }
 
 TEST(Published, ClapBaseHasTwoCellsThatNoRoundingExplains) {
@@ -55,9 +56,10 @@ TEST(Published, NemoClipNeedsAnUnroundedBase) {
   EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
   const std::string a100 = "DGX-A100-80GB, nodes ", h100 = "DGX-H100-80GB, nodes ", linear = " perfect_linear_samples_per_s ";
   EXPECT_EQ(cells_with(table, CellVerdict::kUnroundedOnly),
-            (Cells{a100 + "16 speedup 15.43 15.44", h100 + "16 speedup 14.80 14.79", a100 + "2" + linear + "1119 1118", a100 + "4" + linear + "2237 2236",
-                   a100 + "8" + linear + "4475 4472", a100 + "16" + linear + "8950 8944", h100 + "2" + linear + "1869 1870", h100 + "4" + linear + "3739 3740",
-                   h100 + "8" + linear + "7478 7480", h100 + "16" + linear + "14955 14960"}));
+            (Cells{a100 + "16 speedup 15.43 15.44", h100 + "16 speedup 14.80 14.79", a100 + "2" + linear + "1119 1118",
+                   a100 + "4" + linear + "2237 2236", a100 + "8" + linear + "4475 4472", a100 + "16" + linear + "8950 8944",
+                   h100 + "2" + linear + "1869 1870", h100 + "4" + linear + "3739 3740", h100 + "8" + linear + "7478 7480",
+                   h100 + "16" + linear + "14955 14960"}));
 }
 
 TEST(Published, SpeedUpsOfMachinesAndInferenceFollow) {
@@ -111,7 +113,8 @@ TEST(Published, ChartsOfAWeakTableSayWeak) {
 }
 
 TEST(Published, FlagsWinOverComments) {
-  const PublishedTable half = check_published(kFolder / "clap_htsat_tiny_jupiter.csv", {.forward_gflops = 111.2 / 2, .peak_tflops = {}});
+  const PublishedTable half =
+      check_published(kFolder / "clap_htsat_tiny_jupiter.csv", {.forward_gflops = 111.2 / 2, .peak_tflops = {}});
   size_t mfu = 0;
   for (const CheckedCell& cell : half.cells)
     if (cell.column == "mfu_pct") {
