@@ -29,6 +29,8 @@ std::vector<CommandInfo> make_table() {
       {.name = "bench step", .summary = "time training steps, find the largest batch", .half = Half::kEngine},
       {.name = "bench checkpoint", .summary = "time saving and loading of checkpoints", .half = Half::kEngine},
       {.name = "data", .summary = "make, index, inspect and verify data sets"},
+      {.name = "report", .summary = "tables and plots from records and logs"},
+      {.name = "report compare", .summary = "compare two runs with an interval"},
       {.name = "sweep", .summary = "write, submit, follow and collect a matrix of SLURM jobs"},
       {.name = "config show", .summary = "show every option of a command line and where it came from"},
       {.name = "config compare", .summary = "compare two recipes"},
@@ -38,7 +40,6 @@ std::vector<CommandInfo> make_table() {
       later("train gpt", "train a GPT model", Half::kEngine),
       later("infer generate", "generate text", Half::kEngine),
       later("ckpt reshard", "rewrite a checkpoint for another layout", Half::kEngine),
-      later("report", "tables and plots from records", Half::kFront),
       later("predict", "step time and cost on a system that is not at hand", Half::kFront),
       later("doctor", "check environment, devices, network and storage", Half::kFront),
   };
@@ -109,6 +110,10 @@ void declare(ParsedCommand& parsed) {
                        : name == "ckpt export" ? CkptJob::kExport
                                                : CkptJob::kConvert;
     parsed.set = declare_ckpt_options(*parsed.ckpt);
+  } else if (name == "report" || name == "report compare") {
+    parsed.report = std::make_unique<ReportOptions>();
+    parsed.report->is_compare = name == "report compare";
+    parsed.set = declare_report_options(*parsed.report);
   } else if (core::starts_with(name, "bench ")) {
     parsed.bench = std::make_unique<BenchOptions>();
     parsed.bench->which = bench_case_of(name);
@@ -120,6 +125,7 @@ void check(ParsedCommand& parsed) {
   if (parsed.train) parsed.warnings = check_train_options(*parsed.train, *parsed.set);
   if (parsed.infer) check_infer_options(*parsed.infer, *parsed.set);
   if (parsed.ckpt) check_ckpt_options(*parsed.ckpt, *parsed.set);
+  if (parsed.report) check_report_options(*parsed.report);
   if (parsed.bench) check_bench_options(*parsed.bench, *parsed.set);
 }
 }  // namespace

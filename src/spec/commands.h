@@ -9,6 +9,7 @@
 #include "spec/bench_options.h"
 #include "spec/ckpt_options.h"
 #include "spec/infer_options.h"
+#include "spec/report_options.h"
 #include "spec/train_options.h"
 
 namespace lockstep::spec {
@@ -26,7 +27,7 @@ struct CommandInfo {
 /// All commands in the order of the overview.
 std::span<const CommandInfo> commands();
 
-/// A command line, parsed. Of train, infer, bench and ckpt the member of that task is set; the arguments of other
+/// A command line, parsed. Of train, infer, bench, ckpt and report the member of that task is set; the arguments of other
 /// commands are left in `rest` for the command itself. The set reads and prints the member's present values.
 struct ParsedCommand {
   const CommandInfo* info = nullptr;
@@ -35,6 +36,7 @@ struct ParsedCommand {
   std::unique_ptr<TrainOptions> train;
   std::unique_ptr<InferOptions> infer;
   std::unique_ptr<CkptOptions> ckpt;
+  std::unique_ptr<ReportOptions> report;
   std::unique_ptr<BenchOptions> bench;
   std::optional<core::OptionSet> set;
   std::vector<std::string> warnings;  ///< To be logged once by the program that does the work.

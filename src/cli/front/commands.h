@@ -10,6 +10,8 @@ namespace lockstep::cli {
 /// Commands that run inside the front program. `args` is what follows the command's words; the result is the exit code; errors
 /// are thrown.
 int cmd_data(std::span<const std::string> args);
+int cmd_report(std::span<const std::string> args);
+int cmd_report_compare(std::span<const std::string> args);
 int cmd_launch(std::span<const std::string> args);
 int cmd_sweep(std::span<const std::string> args);
 int cmd_config_show(std::span<const std::string> args);

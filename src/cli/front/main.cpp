@@ -29,6 +29,8 @@ constexpr FrontCommand kFrontCommands[] = {
     {"sweep", 1, cmd_sweep},
     {"ckpt list", 1, cmd_ckpt},
     {"ckpt verify", 1, cmd_ckpt},
+    {"report", 1, cmd_report},
+    {"report compare", 2, cmd_report_compare},
     {"config show", 2, cmd_config_show},
     {"config compare", 2, cmd_config_compare},
     {"config reference", 2, cmd_config_reference},

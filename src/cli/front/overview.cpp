@@ -51,6 +51,7 @@ std::string overview_text() {
 }
 
 std::string word_help_text(const std::string& word) {
+  if (spec::find_command(word) != nullptr) return "";  // a command by itself explains itself
   std::string text;
   for (const spec::CommandInfo& info : spec::commands())
     if (info.is_implemented && core::starts_with(info.name, word + " ")) text += command_line(info.name, info.summary);

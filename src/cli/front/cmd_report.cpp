@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/front/commands.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "report/analysis_compare.h"
+#include "report/analysis_document.h"
+#include "report/analysis_proposal.h"
+#include "report/analysis_published.h"
+#include "report/analysis_sources.h"
+#include "report/analysis_tables.h"
+#include "report/analysis_text.h"
+#include "report/render.h"
+#include "spec/report_options.h"
+
+namespace lockstep::cli {
+namespace {
+namespace fs = std::filesystem;
+using spec::ReportOptions;
+
+report::AnalysisOptions analysis_options(const ReportOptions& options) {
+  report::AnalysisOptions analysis;
+  analysis.forward_gflops = options.fwd_gflops;
+  analysis.peak_tflops = options.peak_tflops;
+  analysis.measured_peak_tflops = options.measured_peak_tflops;
+  analysis.base_nodes = options.base_nodes;
+  if (options.warmup_steps) analysis.warmup_steps = static_cast<size_t>(*options.warmup_steps);
+  analysis.efficiency_target = options.target_efficiency / 100;
+  analysis.budget_samples = options.budget_samples;
+  analysis.budget_tokens = options.budget_tokens;
+  analysis.price_per_node_hour = options.price_per_node_hour;
+  for (const std::string& name : options.protocols) analysis.protocols.push_back(record::parse_protocol(name));
+  return analysis;
+}
+
+report::LoadOptions load_options(const ReportOptions& options) {
+  report::LoadOptions load;
+  if (!options.from.empty()) load.format = record::parse_log_format(options.from);
+  load.meta = {.path_pattern = options.meta, .file = options.meta_file, .values = spec::report_facts(options)};
+  load.analysis = analysis_options(options);
+  load.on_progress = [](size_t done, size_t total) {
+    if (total > 20) core::show_progress(fmt::format("{}/{} runs read", done, total));
+  };
+  return load;
+}
+
+/// The renderer writes every text format; what was not asked for goes again.
+std::vector<fs::path> write_formats(const report::Document& document, const fs::path& folder,
+                                    const std::vector<std::string>& formats) {
+  const auto wants = [&](const char* format) { return std::find(formats.begin(), formats.end(), format) != formats.end(); };
+  std::vector<fs::path> kept;
+  for (const fs::path& file : report::write_document(document, folder, {.wants_png = wants("png"), .wants_pdf = wants("pdf")})) {
+    const std::string ending = file.extension().string();
+    const bool is_unwanted = (ending == ".html" && !wants("html")) || (ending == ".csv" && !wants("csv")) ||
+                             (ending == ".md" && !wants("md")) || (ending == ".tex" && !wants("latex")) ||
+                             (ending == ".svg" && !wants("svg"));
+    if (is_unwanted)
+      fs::remove(file);
+    else
+      kept.push_back(file);
+  }
+  return kept;
+}
+
+/// Tables of the result, then what stands in the way of trusting it.
+void print_result(const report::Analysis& analysis) {
+  for (const report::Curve& curve : analysis.curves) {
+    for (const std::string& text : report::conclusions_of(curve, analysis.options)) fmt::print("{}\n", text);
+    fmt::print("\n{}\n", report::to_text(report::scaling_table(curve)));
+    for (const std::string& text : report::limits_of(curve)) fmt::print("note: {}\n", text);
+  }
+  if (!analysis.left_out.empty()) fmt::print("\n{}\n", report::to_text(report::left_out_table(analysis)));
+  for (const std::string& fact : analysis.missing) fmt::print("missing: {}\n", fact);
+  if (!analysis.flags.empty()) fmt::print("{} honesty checks fired; the page says which and what to do\n", analysis.flags.size());
+}
+
+bool is_table(const report::Source& source) { return report::is_published_table(source.path); }
+
+int report_tables(const std::vector<report::Source>& sources, const ReportOptions& options) {
+  std::vector<report::PublishedTable> tables;
+  for (const report::Source& source : sources)
+    tables.push_back(report::check_published(
+        source.path, report::PublishedOptions{options.fwd_gflops, options.peak_tflops, options.budget_tokens}));
+  if (options.json) {
+    fmt::print("{}\n", report::published_json(tables));
+    return 0;
+  }
+  for (const report::PublishedTable& table : tables) {
+    fmt::print("{}\n", report::to_text(table.recomputed));
+    if (!table.differences.rows.empty()) fmt::print("{}\n", report::to_text(table.differences));
+  }
+  const auto files = write_formats(report::published_document(tables), options.output, spec::report_formats(options));
+  fmt::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
+  return 0;
+}
+}  // namespace
+
+int cmd_report(std::span<const std::string> args) {
+  ReportOptions options;
+  core::OptionSet set = spec::declare_report_options(options);
+  set.parse(args);
+  if (set.wants_help()) {
+    fmt::print("{}\n`lockstep report compare A B` compares two.\n", set.help_text());
+    return 0;
+  }
+  const std::vector<report::Source> sources = report::find_sources(options.inputs);
+  const size_t num_tables = options.from.empty() || options.from == "csv"
+                                ? static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_table))
+                                : 0;
+  if (num_tables == sources.size()) return report_tables(sources, options);
+  if (num_tables > 0)
+    throw UsageError("report: tables of results and runs cannot be put into one report",
+                     "give the CSV tables in a call of their own");
+  const report::Analysis analysis =
+      report::analyse(report::load_sources(sources, load_options(options)), analysis_options(options));
+  core::end_progress();
+  if (options.json) {
+    fmt::print("{}\n", report::analysis_json(analysis));
+    return 0;
+  }
+  print_result(analysis);
+  const std::vector<std::string> formats = spec::report_formats(options);
+  const auto files = write_formats(report::make_document(analysis), options.output, formats);
+  if (options.proposal) {
+    const auto pack = write_formats(
+        report::make_proposal(analysis, report::ProposalOptions{options.job_nodes, options.restart_share, options.eval_share,
+                                                                options.checkpoint_share, options.sweep_node_hours}),
+        fs::path(options.output) / "proposal", formats);
+    fmt::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());
+  }
+  if (!files.empty()) fmt::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
+  return 0;
+}
+
+int cmd_report_compare(std::span<const std::string> args) {
+  ReportOptions options;
+  options.is_compare = true;
+  core::OptionSet set = spec::declare_report_options(options);
+  set.parse(args);
+  if (set.wants_help()) {
+    fmt::print("{}", set.help_text());
+    return 0;
+  }
+  report::LoadOptions how = load_options(options);
+  how.analysis.keeps_steps = true;
+  const auto load = [&](const std::string& input) { return report::load_sources(report::find_sources({input}), how); };
+  const report::SideComparison comparison = report::compare_sides(load(options.inputs[0]), load(options.inputs[1]), options.paired);
+  core::end_progress();
+  if (options.json) {
+    fmt::print("{}\n", report::comparison_json(comparison));
+    return 0;
+  }
+  fmt::print("{}\n", report::to_text(comparison.table));
+  for (const std::string& note : comparison.notes) fmt::print("note: {}\n", note);
+  fmt::print("{}\n", comparison.verdict);
+  return 0;
+}
+
+}  // namespace lockstep::cli

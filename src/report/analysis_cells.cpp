@@ -1,0 +1,58 @@
+#include "report/analysis_cells.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::report {
+
+std::string fixed_text(double value, int decimals) {
+  std::string text = fmt::format("{:.{}f}", value, decimals);
+  const size_t begin = text[0] == '-' ? 1 : 0;
+  size_t point = std::min(text.find('.'), text.size());
+  if (point - begin <= 4) return text;  // "2495" needs no comma
+  while (point > begin + 3) text.insert(point -= 3, ",");
+  return text;
+}
+
+std::string figure_text(double value, int digits) {
+  if (value == 0) return "0";
+  const int magnitude = static_cast<int>(std::floor(std::log10(std::abs(value))));
+  if (magnitude >= 12 || magnitude < -6) return fmt::format("{:.{}e}", value, digits - 1);
+  return fixed_text(value, std::max(0, digits - 1 - magnitude));
+}
+
+Cell text_cell(std::string text, std::string note) { return {.text = std::move(text), .value = {}, .note = std::move(note)}; }
+Cell count_cell(int64_t value) { return {.text = fixed_text(static_cast<double>(value), 0), .value = static_cast<double>(value)}; }
+
+Cell fixed_cell(double value, int decimals) {
+  if (!std::isfinite(value)) return {};
+  return {.text = fixed_text(value, decimals), .value = value};
+}
+
+Cell figure_cell(double value, int digits) {
+  if (!std::isfinite(value)) return {};
+  return {.text = figure_text(value, digits), .value = value};
+}
+
+Cell percent_cell(double share, int decimals) { return fixed_cell(100 * share, decimals); }
+
+Cell percent_cell(const Estimate& share, int decimals) {
+  Cell cell = percent_cell(share.value, decimals);
+  if (!cell.value || !share.has_range) return cell;
+  cell.text += fmt::format(" +- {:.{}f}", 50 * (share.high - share.low), decimals);
+  cell.note = fmt::format("95 % interval {:.2f} to {:.2f} %", 100 * share.low, 100 * share.high);
+  return cell;
+}
+
+Cell missing_cell(std::string note) { return {.text = {}, .value = {}, .note = std::move(note)}; }
+
+Column column(std::string title, std::string key) { return {.title = std::move(title), .key = std::move(key)}; }
+Column text_column(std::string title, std::string key) {
+  return {.title = std::move(title), .key = std::move(key), .is_text = true};
+}
+
+std::string rate_unit(const Point& point) { return point.setup.sample_unit + "/s"; }
+
+}  // namespace lockstep::report

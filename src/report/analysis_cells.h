@@ -1,0 +1,29 @@
+#pragma once
+#include <string>
+
+#include "report/analysis_curve.h"
+#include "report/document.h"
+
+namespace lockstep::report {
+
+/// 1234567.8 with one decimal: "1,234,567.8".
+std::string fixed_text(double value, int decimals);
+/// At least `digits` significant digits and no needless decimals: "28,432", "5.21", "0.000123".
+std::string figure_text(double value, int digits = 4);
+
+Cell text_cell(std::string text, std::string note = "");
+Cell count_cell(int64_t value);
+Cell fixed_cell(double value, int decimals);     ///< A dash where the value is not finite.
+Cell figure_cell(double value, int digits = 4);  ///< Likewise.
+Cell percent_cell(double share, int decimals = 1);
+/// "87.3 +- 0.4" in percent; the note gives the range.
+Cell percent_cell(const Estimate& share, int decimals = 1);
+Cell missing_cell(std::string note);
+
+Column column(std::string title, std::string key);
+Column text_column(std::string title, std::string key);
+
+/// "samples/s" or the sample unit of the point.
+std::string rate_unit(const Point& point);
+
+}  // namespace lockstep::report

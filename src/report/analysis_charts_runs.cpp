@@ -1,0 +1,231 @@
+// Charts of one curve's steps, and of losses.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "record/statistics.h"
+#include "report/analysis_cells.h"
+#include "report/analysis_charts.h"
+#include "report/analysis_collectives.h"
+
+namespace lockstep::report {
+namespace {
+constexpr size_t kMaxCdfPerChart = 6, kMaxTraces = 4, kMaxLossSeries = 12;
+constexpr double kCdfTailPercentile = 99.5;
+
+Series cdf_series(const Curve& curve, const Point& point) {
+  Series series{.name = size_text(curve, point.size), .mark = Mark::kStep};
+  for (const record::CdfPoint& step : record::empirical_cdf(point.quantiles_ms)) {
+    series.x.push_back(step.value / point.p50_ms);
+    series.y.push_back(step.share);
+  }
+  return series;
+}
+
+const Point* point_of_run(const Analysis& analysis, size_t index, const Curve*& curve) {
+  for (const Curve& one : analysis.curves)
+    for (const Point& point : one.points)
+      if (std::find(point.runs.begin(), point.runs.end(), index) != point.runs.end()) {
+        curve = &one;
+        return &point;
+      }
+  return nullptr;
+}
+
+/// Samples seen when the running loss first falls to `target`; NaN when it never does.
+double samples_to_loss(const RunSummary& run, double target) {
+  for (const LossPoint& point : run.losses)
+    if (point.loss <= target) return point.samples_seen;
+  return NAN;
+}
+
+/// The highest of the lowest losses: the target that every run of the curve reaches.
+double common_target(const Curve& curve, const std::vector<RunSummary>& runs) {
+  double target = -INFINITY;
+  for (const Point& point : curve.points)
+    for (const size_t index : point.runs) {
+      if (runs[index].losses.size() < 3) return NAN;
+      double lowest = INFINITY;
+      for (const LossPoint& loss : runs[index].losses) lowest = std::min(lowest, loss.loss);
+      target = std::max(target, lowest);
+    }
+  return target;
+}
+}  // namespace
+
+std::vector<Chart> cdf_charts(const Curve& curve, const std::vector<RunSummary>& runs) {
+  std::vector<Chart> charts;
+  bool has_steps = false;
+  for (const Point& point : curve.points)
+    for (const size_t index : point.runs) has_steps |= runs[index].series->num_measured_steps >= 10;
+  if (!has_steps) return charts;
+  const size_t num_charts = (curve.points.size() + kMaxCdfPerChart - 1) / kMaxCdfPerChart;
+  for (size_t i = 0; i < num_charts; ++i) {
+    Chart chart{.id = fmt::format("cdf-{}{}", curve.id, i == 0 ? "" : fmt::format("-{}", i + 1)),
+                .title = "Distribution of step times: " + curve.name};
+    chart.is_sequential = true;
+    chart.x.title = "step time / median of its size";
+    chart.y = {.title = "share of steps that took at most this long", .scale = Scale::kLinear, .min = 0, .max = 1, .ticks = {}};
+    chart.caption =
+        "A steep rise and a flat top is a quiet machine; where a curve bends, slow steps begin. The x axis ends a little above the "
+        "99.5th percentile.";
+    double right = 1.05;
+    for (size_t p = i * kMaxCdfPerChart; p < std::min((i + 1) * kMaxCdfPerChart, curve.points.size()); ++p) {
+      const Point& point = curve.points[p];
+      if (point.quantiles_ms.size() < 2) continue;
+      chart.series.push_back(cdf_series(curve, point));
+      right = std::max(right, 1.02 * record::percentile(point.quantiles_ms, kCdfTailPercentile) / point.p50_ms);
+      chart.summary += fmt::format("{}: p95 is {:.3f} and p99 {:.3f} times the median. ", size_text(curve, point.size),
+                                   point.p95_ms / point.p50_ms, point.p99_ms / point.p50_ms);
+    }
+    chart.x.max = right;
+    if (!chart.series.empty()) charts.push_back(std::move(chart));
+  }
+  return charts;
+}
+
+std::vector<Chart> trace_charts(const Curve& curve, const std::vector<RunSummary>& runs) {
+  std::vector<size_t> shown;  // smallest and largest size first, then those between
+  if (!curve.points.empty()) shown.push_back(0);
+  for (size_t i = curve.points.size(); i-- > 1;) shown.push_back(i);
+  std::vector<Chart> charts;
+  for (const size_t place : shown) {
+    const Point& point = curve.points[place];
+    const RunSummary& run = runs[point.runs.front()];
+    if (run.trace_ms.size() < 10 || charts.size() == kMaxTraces) continue;
+    Chart chart{.id = fmt::format("trace-{}-{}", curve.id, point.size),
+                .title = fmt::format("Step times of {}, {}", run.name, size_text(curve, point.size))};
+    const record::SeriesSummary& series = *run.series;
+    chart.summary = fmt::format("{} rows of warm-up, then a median of {} ms; {} outliers.", series.num_warmup_steps,
+                                figure_text(series.median_ms), series.outliers.size());
+    chart.caption = run.num_steps > static_cast<int64_t>(run.trace_ms.size())
+                        ? "Thinned: medians of short blocks, and every block's slowest outlier."
+                        : "";
+    chart.x.title = "step";
+    chart.y = {.title = "step time (ms)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
+    if (series.num_warmup_steps > 0)
+      chart.regions.push_back({.from = run.trace_step.front(), .to = run.trace_warmup_end, .label = "warm-up"});
+    chart.series.push_back({.name = "step time", .mark = Mark::kLine, .x = run.trace_step, .y = run.trace_ms});
+    Series median{.name = "median", .mark = Mark::kLine, .is_reference = true};
+    median.x = {run.trace_warmup_end, run.trace_step.back()};
+    median.y = {series.median_ms, series.median_ms};
+    chart.series.push_back(std::move(median));
+    charts.push_back(std::move(chart));
+  }
+  return charts;
+}
+
+std::optional<Chart> breakdown_chart(const Curve& curve) {
+  // From the work itself to what only waits; telemetry lies inside other.
+  static const std::vector<std::string> kOrder = {"forward", "backward", "optimizer", "h2d", "exposed_comm", "data_wait", "other"};
+  StackedBars bars;
+  for (const Point& point : curve.points)
+    if (!point.phases_ms.empty()) bars.bars.push_back(size_text(curve, point.size));
+  if (bars.bars.empty()) return std::nullopt;
+  const auto add_part = [&](const std::string& phase) {
+    std::vector<double> values;
+    for (const Point& point : curve.points)
+      if (!point.phases_ms.empty()) {
+        const auto found = point.phases_ms.find(phase);
+        values.push_back(found != point.phases_ms.end() && std::isfinite(found->second) ? found->second : 0);
+      }
+    if (std::all_of(values.begin(), values.end(), [](double ms) { return ms == 0; })) return;
+    bars.parts.push_back(phase);
+    bars.values.push_back(std::move(values));
+  };
+  for (const std::string& phase : kOrder) add_part(phase);
+  for (const Point& point : curve.points)
+    for (const auto& [phase, ms] : point.phases_ms)
+      if (phase != "telemetry" && std::find(kOrder.begin(), kOrder.end(), phase) == kOrder.end() &&
+          std::find(bars.parts.begin(), bars.parts.end(), phase) == bars.parts.end())
+        add_part(phase);
+  if (bars.parts.empty()) return std::nullopt;
+  Chart chart{.id = "breakdown-" + curve.id, .title = "Where a step's time goes: " + curve.name};
+  chart.summary = "Mean milliseconds of a step by phase, from computing at the bottom to waiting at the top.";
+  chart.caption = "Rank 0, measured window. exposed_comm is the time in which nothing but a collective was left to do.";
+  chart.x.title = curve.is_by_devices ? "devices" : "nodes";
+  chart.y = {.title = "ms per step", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
+  chart.bars = std::move(bars);
+  return chart;
+}
+
+std::vector<Chart> collective_charts(const Curve& curve, const std::vector<RunSummary>& runs) {
+  std::map<std::string, Series> by_kind;
+  for (const Point& point : curve.points)
+    for (const CollectiveRow& row : collective_rows(point, runs)) {
+      if (!std::isfinite(row.busbw_gbytes_per_s) || row.bytes < 1 || row.busbw_gbytes_per_s <= 0) continue;
+      Series& series = by_kind[fmt::format("{} over {} ranks", row.kind, row.group_size)];
+      series.x.push_back(row.bytes);
+      series.y.push_back(row.busbw_gbytes_per_s);
+    }
+  Chart chart{.id = "busbw-" + curve.id, .title = "Bus bandwidth of collectives: " + curve.name};
+  chart.summary = "Bus bandwidth against the bytes of a call, as ranks saw it.";
+  chart.x = {.title = "bytes of a call", .scale = Scale::kLog2};
+  chart.y = {.title = "busbw (GB/s)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
+  for (auto& [kind, series] : by_kind) {
+    if (series.x.size() < 2 || chart.series.size() == kMaxCdfPerChart) continue;
+    series.name = kind;
+    chart.series.push_back(series);
+  }
+  return chart.series.empty() ? std::vector<Chart>{} : std::vector<Chart>{chart};
+}
+
+std::optional<Chart> loss_chart(const Analysis& analysis) {
+  Chart chart{.id = "loss", .title = "Loss against samples seen"};
+  chart.summary = "All sizes overlaid: where a larger batch needs more samples for the same loss, its curve lies to the right.";
+  chart.x.title = "samples seen";
+  chart.y.title = "training loss";
+  size_t num_hidden = 0;
+  for (size_t index = 0; index < analysis.runs.size(); ++index) {
+    const RunSummary& run = analysis.runs[index];
+    const Curve* curve = nullptr;
+    const Point* point = point_of_run(analysis, index, curve);
+    if (run.losses.size() < 3 || point == nullptr) continue;
+    if (chart.series.size() == kMaxLossSeries) {
+      ++num_hidden;
+      continue;
+    }
+    Series series{.name = fmt::format("{} ({})", run.name, size_text(*curve, point->size)), .mark = Mark::kLine};
+    for (const LossPoint& loss : run.losses) {
+      series.x.push_back(loss.samples_seen);
+      series.y.push_back(loss.loss);
+    }
+    chart.series.push_back(std::move(series));
+  }
+  if (chart.series.empty()) return std::nullopt;
+  chart.caption = "Means over blocks of steps.";
+  if (num_hidden > 0) chart.caption += fmt::format(" {} further runs are not drawn; the table has them all.", num_hidden);
+  return chart;
+}
+
+Table loss_table(const Analysis& analysis) {
+  Table table{.id = "samples-to-loss", .title = "Training efficiency: samples to the same loss", .caption = {}};
+  table.caption =
+      "Target: the lowest training loss that every run of a curve reaches. Ratio: samples needed over the median of the base; "
+      "above 1, scaling out costs samples that no "
+      "throughput number shows. Training loss of few steps is noisy; use validation results for a decision.";
+  table.columns = {text_column("curve", "curve"),
+                   text_column("run", "run"),
+                   column("size", "size"),
+                   column("global batch", "global_batch"),
+                   column("target loss", "target_loss"),
+                   column("samples to it", "samples"),
+                   column("ratio to base", "ratio")};
+  for (const Curve& curve : analysis.curves) {
+    const double target = common_target(curve, analysis.runs);
+    if (!std::isfinite(target) || !curve.base || curve.points.size() < 2) continue;
+    std::vector<double> base;
+    for (const size_t index : curve.points[*curve.base].runs) base.push_back(samples_to_loss(analysis.runs[index], target));
+    for (const Point& point : curve.points)
+      for (const size_t index : point.runs) {
+        const double samples = samples_to_loss(analysis.runs[index], target);
+        table.rows.push_back({text_cell(curve.name), text_cell(analysis.runs[index].name), count_cell(point.size),
+                              point.setup.global_batch ? count_cell(*point.setup.global_batch) : Cell{}, figure_cell(target),
+                              fixed_cell(samples, 0), fixed_cell(samples / record::median(base), 3)});
+      }
+  }
+  return table;
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,243 @@
+// The honesty checks: each says what was found with its number and what would mend it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/strings.h"
+#include "report/analysis_collectives.h"
+#include "report/analysis_curve.h"
+#include "report/analysis_peak.h"
+
+namespace lockstep::report {
+namespace {
+constexpr double kMinEffectiveSteps = 30, kMinMeasuredS = 60;
+constexpr double kMaxHalfWidth = 0.02, kMaxEfficiency = 1.02, kMinElbow = 0.5;
+constexpr double kMaxBilledRatio = 1.03, kMaxDataStall = 0.02;
+constexpr double kMaxSlowestShare = 0.3, kMinStragglerExcess = 0.01;
+constexpr double kMaxUnexplained = 0.1, kMinLoss = 0.01;
+constexpr size_t kMinRankIntervals = 5;
+
+/// Adds flags of one point, all with its name.
+struct Adder {
+  const Curve& curve;
+  Point& point;
+  void operator()(const char* code, const char* name, std::string sentence, std::string fix) const {
+    point.flags.push_back({code, name, point_name(curve, point), std::move(sentence), std::move(fix)});
+  }
+};
+
+void check_length(const Adder& add, const std::vector<RunSummary>& runs) {
+  double effective = 0, seconds = 0;
+  for (const size_t index : add.point.runs) {
+    effective += runs[index].series->effective_steps * runs[index].steps_per_row;
+    seconds += runs[index].measured_s;
+  }
+  if (effective < kMinEffectiveSteps || seconds < kMinMeasuredS)
+    add("M01", "few-steps",
+        fmt::format("{:.1f} effective steps over {:.1f} s were measured; {:.0f} steps and {:.0f} s are wanted", effective, seconds,
+                    kMinEffectiveSteps, kMinMeasuredS),
+        "run more steps");
+}
+
+void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
+  for (const size_t index : add.point.runs) {
+    const RunSummary& run = runs[index];
+    const record::SeriesSummary& series = *run.series;
+    if (series.is_warmup_too_long)
+      add("M02", "warm-up",
+          fmt::format("more than half of {} lies in warm-up ({} of {} steps)", run.name, series.num_warmup_steps, series.num_steps),
+          "run longer, or give --warmup-steps when the detection is wrong");
+    else if (!series.is_steady)
+      add("M02", "warm-up",
+          fmt::format("{} is not steady: the medians of its quarters differ{}", run.name,
+                      series.drift_per_1000_steps
+                          ? fmt::format(", drift {:+.1f} % per 1,000 steps", 100 * *series.drift_per_1000_steps)
+                          : ""),
+          "look at its step trace; run longer or on quiet nodes");
+    if (series.is_dispatch_limited)
+      add("M07", "dispatch-limited",
+          fmt::format("single steps of {} show launch pacing, not execution; only sums over blocks hold", run.name),
+          "synchronise with the device at least every ten steps");
+    if (series.elbow < kMinElbow)
+      add("M10", "median-contaminated",
+          fmt::format("only {:.0f} % of the steps of {} are undisturbed: its median lies in the tail", 100 * series.elbow,
+                      run.name),
+          "compare minima or repeat on a quieter machine");
+    if (run.num_nonfinite_losses > 0)
+      add("M17", "skipped", fmt::format("{} has {} steps whose loss is not finite", run.name, run.num_nonfinite_losses),
+          "mend the training before trusting its speed");
+    if (run.state == "failed" || run.state == "died")
+      add("M17", "failed-run",
+          fmt::format("{} {}{}; its {} steps are all there is of this size", run.name, run.state,
+                      run.message.empty() ? "" : " (" + run.message + ")", run.num_steps),
+          "run this size to its end");
+  }
+}
+
+void check_repeats(const Adder& add) {
+  const Point& point = add.point;
+  if (point.num_allocations < 2)
+    add("M04", "single-run",
+        point.runs.size() > 1 ? fmt::format("{} runs shared one job: the spread between jobs is unknown", point.runs.size())
+                              : "one run: the spread between runs, usually larger than within one, is unknown",
+        "repeat in at least two more jobs, in random order of sizes");
+  if (const auto& interval = point.estimate.median_interval) {
+    const double half = (interval->high - interval->low) / 2 / point.estimate.median_ms;
+    if (half > kMaxHalfWidth)
+      add("M03", "wide-interval", fmt::format("the 95 % interval of the step time is +-{:.1f} %", 100 * half),
+          "more steps, and more repeats");
+  } else {
+    add("M03", "wide-interval", "there are too few steps for an interval", "more steps, and more repeats");
+  }
+}
+
+void check_work(const Adder& add, const std::vector<RunSummary>& runs) {
+  const Point& point = add.point;
+  if (point.setup.is_synthetic.value_or(false))
+    add("M06", "synthetic-data", "the input was made up: reading and decoding cost nothing here", "add a control run on real data");
+  const double ratio = point.samples_per_s.value / point.billed_samples_per_s;
+  if (ratio > kMaxBilledRatio)
+    add("M11", "stall",
+        fmt::format("the rate of the median step is {:.1f} % above the billed one: time is lost between or in single steps",
+                    100 * (ratio - 1)),
+        "look at the step trace for checkpoints, evaluations or slow steps");
+  if (point.data_wait_share > kMaxDataStall)
+    add("M11", "stall", fmt::format("{:.1f} % of the time went into waiting for data", 100 * point.data_wait_share),
+        "more loader threads, or faster storage; compare with synthetic data");
+  for (const size_t index : point.runs) {
+    if (runs[index].num_rank_intervals < kMinRankIntervals) continue;
+    for (const RankShare& rank : runs[index].ranks) {
+      if (rank.slowest_share <= kMaxSlowestShare || rank.excess < kMinStragglerExcess) continue;
+      add("M12", "straggler",
+          fmt::format("rank {}{} of {} was the slowest in {:.0f} % of the intervals, {:.1f} % above the median rank", rank.rank,
+                      rank.host.empty() ? "" : " on " + rank.host, runs[index].name, 100 * rank.slowest_share, 100 * rank.excess),
+          "check that node, and exclude it");
+    }
+  }
+}
+
+/// Variables whose presence slows a run or changes what it measures.
+void check_debugging(const Adder& add, const std::vector<RunSummary>& runs) {
+  static const std::map<std::string, std::set<std::string>> kHarmless = {
+      {"NCCL_DEBUG", {"", "WARN", "VERSION"}}, {"TORCH_DISTRIBUTED_DEBUG", {"", "OFF"}}, {"CUDA_LAUNCH_BLOCKING", {"", "0"}}};
+  for (const size_t index : add.point.runs)
+    for (const auto& [name, harmless] : kHarmless) {
+      const auto found = runs[index].software.find(name);
+      if (found == runs[index].software.end() || harmless.contains(found->second)) continue;
+      add("M16", "profiler-on", fmt::format("{} ran with {}={}", runs[index].name, name, found->second),
+          "unset it for measurements");
+    }
+}
+
+void check_flops(const Adder& add) {
+  const Point& point = add.point;
+  if (std::isfinite(point.peak_tflops)) {
+    const std::string doubt = peak_doubt(point.setup, {point.peak_tflops, point.peak_text});
+    if (!doubt.empty()) add("M08", "peak-mismatch", doubt, "give the dense peak of this very device with --peak-tflops");
+  }
+  if (point.mfu > 1)
+    add("M09", "impossible", fmt::format("MFU is {:.1f} %", 100 * point.mfu),
+        "check --fwd-gflops, the peak and the number of devices");
+  if (point.mfu_measured > 1 && point.mfu <= 1)
+    add("M09", "impossible",
+        fmt::format("the model runs at {:.1f} % of what a matrix product reached on this device", 100 * point.mfu_measured),
+        "measure the ceiling again");
+  if (point.efficiency.value > kMaxEfficiency && add.curve.kind != ScalingKind::kMixed)
+    add("M09", "impossible", fmt::format("efficiency is {:.1f} %, above 102 %", 100 * point.efficiency.value),
+        "the base point is too slow, or the work differs; repeat the base");
+}
+
+void check_collectives(const Adder& add, const std::vector<RunSummary>& runs) {
+  for (const CollectiveRow& row : collective_rows(add.point, runs))
+    if (!row.doubt.empty())
+      add("M09", "impossible", fmt::format("{} of {:.0f} bytes: {}", row.kind, row.bytes, row.doubt),
+          "check what the byte count stands for");
+}
+
+/// Seconds lost per step against the base, and how much of it no phase explains.
+void check_explained(const Curve& curve, Point& point) {
+  const Point& base = curve.points[*curve.base];
+  if (&point == &base || curve.kind != ScalingKind::kWeak) return;
+  const double loss = point.estimate.mean_ms - base.estimate.mean_ms;
+  if (loss < kMinLoss * base.estimate.mean_ms) return;
+  double explained = 0;
+  bool has_phases = false;
+  for (const auto& [phase, ms] : point.phases_ms) {
+    if (phase == "other" || phase == "telemetry" || !std::isfinite(ms) || !base.phases_ms.contains(phase)) continue;
+    const double before = base.phases_ms.at(phase);
+    if (std::isfinite(before)) explained += ms - before;
+    has_phases = true;
+  }
+  const double share = (loss - explained) / loss;
+  const Adder add{curve, point};
+  if (!has_phases)
+    add("M13", "unexplained",
+        fmt::format("steps take {:.1f} ms longer than at the base and no phases were recorded to say why", loss),
+        "record phases (lockstep does), or profile a few steps");
+  else if (share > kMaxUnexplained)
+    add("M13", "unexplained",
+        fmt::format("steps take {:.1f} ms longer than at the base; {:.0f} % of that has no cause in the recorded phases", loss,
+                    100 * share),
+        "profile a few steps at this size");
+}
+
+std::vector<std::string> software_differences(const Curve& curve, const std::vector<RunSummary>& runs) {
+  std::map<std::string, std::set<std::string>> values;
+  for (const Point& point : curve.points)
+    for (const size_t index : point.runs)
+      for (const auto& [name, value] : runs[index].software)
+        if (name != "host" && name != "hosts") values[name].insert(value);
+  std::vector<std::string> differing;
+  for (const auto& [name, set] : values)
+    if (set.size() > 1)
+      differing.push_back(fmt::format("{} ({})", name, core::join(std::vector<std::string>(set.begin(), set.end()), ", ")));
+  return differing;
+}
+
+std::vector<Flag> check_whole(const Curve& curve, const std::vector<RunSummary>& runs) {
+  std::vector<Flag> flags;
+  if (curve.kind == ScalingKind::kMixed)
+    flags.push_back({"M05", "mixed-config", curve.name, curve.kind_reason + "; only the time per sample may be compared",
+                     "keep the local batch (weak) or the global batch (strong) and all else the same"});
+  if (const auto differing = software_differences(curve, runs); !differing.empty() && curve.points.size() > 1)
+    flags.push_back({"M05", "mixed-config", curve.name,
+                     fmt::format("software or environment differs along the curve: {}", core::join(differing, "; ")),
+                     "run all sizes with the same software and environment, or say why not"});
+  if (!curve.base) {
+    flags.push_back({"M14", "base", curve.name, curve.base_reason, "run the base size, or name another with --base-nodes"});
+    return flags;
+  }
+  const Point& base = curve.points[*curve.base];
+  if (base.size > 1 && curve.points.size() > 1)
+    flags.push_back({"M14", "base", curve.name,
+                     fmt::format("the base has {}: what is lost below it is not seen", size_text(curve, base.size)),
+                     "run one node too, or state that the model does not fit there"});
+  static const std::set<std::string> kSerious = {"M02", "M07", "M10", "M11", "M12", "M17"};
+  for (const Flag& flag : base.flags)
+    if (kSerious.contains(flag.code) && curve.points.size() > 1)
+      flags.push_back(
+          {"M14", "base", curve.name,
+           fmt::format("the base point itself is flagged {} ({}): every efficiency here leans on it", flag.code, flag.name),
+           "repeat the base"});
+  return flags;
+}
+}  // namespace
+
+std::vector<Flag> check_curve(Curve& curve, const std::vector<RunSummary>& runs) {
+  for (Point& point : curve.points) {
+    const Adder add{curve, point};
+    check_length(add, runs);
+    check_runs(add, runs);
+    check_repeats(add);
+    check_work(add, runs);
+    check_debugging(add, runs);
+    check_flops(add);
+    check_collectives(add, runs);
+    if (curve.base) check_explained(curve, point);
+  }
+  return check_whole(curve, runs);
+}
+
+}  // namespace lockstep::report

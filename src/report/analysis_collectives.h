@@ -1,0 +1,26 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "report/analysis_curve.h"
+
+namespace lockstep::report {
+
+/// Collectives of one kind, axis and size over all runs of a point.
+struct CollectiveRow {
+  std::string kind{}, axis{};
+  int group_size = 1;
+  double bytes = 0;           ///< Of one call.
+  double calls_per_step = 0;  ///< NaN: steps unknown.
+  double time_ms = 0;         ///< Mean of one call.
+  double blocked_ms = 0;      ///< Of that, what the host was blocked for; NaN: unknown.
+  double algbw_gbytes_per_s = 0, busbw_gbytes_per_s = 0;
+  std::string doubt{};  ///< Why the bandwidth cannot be.
+};
+
+std::vector<CollectiveRow> collective_rows(const Point& point, const std::vector<RunSummary>& runs);
+
+/// Factor from algorithm to bus bandwidth (nccl-tests' convention); nothing for a kind that is not known.
+std::optional<double> bus_factor(const std::string& kind, int group_size);
+
+}  // namespace lockstep::report

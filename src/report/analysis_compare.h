@@ -1,0 +1,35 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "report/analysis_run.h"
+#include "report/document.h"
+
+namespace lockstep::report {
+
+/// A against B at one size. Below 1: A needs less time for a sample, it is faster.
+struct SizeComparison {
+  std::string size{};
+  size_t num_a = 0, num_b = 0;  ///< Runs.
+  std::string basis{};          ///< What was compared: run medians, or the steps of one run each.
+  double a_ms = 0, b_ms = 0;    ///< Medians, per step or per sample.
+  record::Comparison comparison{};
+  std::string verdict{};  ///< One plain sentence with names.
+};
+
+struct SideComparison {
+  std::string name_a{}, name_b{};
+  bool is_per_sample = false;
+  std::vector<SizeComparison> sizes{};
+  std::vector<std::string> notes{};  ///< What differs between the sides, and what was left out.
+  std::string verdict{};             ///< All sizes.
+  Table table{};
+};
+
+/// Compares two sides size by size; paired takes run i of A with run i of B. DataError when a side has no usable run or no size is
+/// on both.
+SideComparison compare_sides(const std::vector<RunSummary>& a, const std::vector<RunSummary>& b, bool is_paired);
+
+std::string comparison_json(const SideComparison& comparison);
+
+}  // namespace lockstep::report

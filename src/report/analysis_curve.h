@@ -1,0 +1,108 @@
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/analysis_run.h"
+
+namespace lockstep::report {
+
+/// An honesty check that fired (measuring rules M01 to M17): it annotates, it never hides.
+struct Flag {
+  std::string code{};      ///< "M04"
+  std::string name{};      ///< "single-run"
+  std::string subject{};   ///< "ViT-B-32, 4 nodes"
+  std::string sentence{};  ///< What was found, with the number.
+  std::string fix{};
+};
+
+/// A number with the range it lies in at 95 %; no range: unknown.
+struct Estimate {
+  double value = 0, low = 0, high = 0;
+  bool has_range = false;
+};
+
+enum class PeakKind { kGiven, kTable, kRecorded, kNone };
+
+/// All runs of one configuration at one size.
+struct Point {
+  record::RunSetup setup{};
+  int64_t nodes = 0;           ///< 0: unknown.
+  int64_t devices = 0;         ///< 0: unknown.
+  int64_t size = 0;            ///< Place on the x axis: nodes, or devices where all runs are of one node.
+  std::vector<size_t> runs{};  ///< Used, by index into Analysis::runs.
+  size_t num_allocations = 0;  ///< Different jobs; runs that do not name theirs count one each.
+  record::PointEstimate estimate{};
+  double samples_per_step = 0, tokens_per_step = 0;  ///< NaN: unknown.
+  double p50_ms = 0, p95_ms = 0, p99_ms = 0;         ///< Over the steps of all runs.
+  std::vector<double> quantiles_ms{};                ///< The same distribution, ascending, thinned.
+
+  Estimate samples_per_s{};         ///< Capability: from the median step. NaN: samples per step unknown.
+  double billed_samples_per_s = 0;  ///< Total samples over total wall seconds of the window.
+  double mean_samples_per_s = 0;    ///< Total samples over total step seconds.
+  double tokens_per_s = 0;
+  double tflops_per_device = 0;      ///< Model FLOPs; NaN: unknown.
+  double mfu = 0, mfu_measured = 0;  ///< Against the table or given peak, and the measured one; NaN: unknown.
+  double peak_tflops = 0;
+  std::string peak_text{};
+
+  double speedup = 0;  ///< These are NaN where the base is missing or the definition does not apply.
+  Estimate efficiency{};
+  double eff_epoch = 0, eff_train = 0, eff_batch = 0, eff_tput = 0;
+  std::map<std::string, std::string> eff_missing{};  ///< Why one of them has no value.
+  double karp_flatt = 0;
+  double epoch_s = 0, epoch_train_s = 0, epoch_samples = 0;
+  double node_hours_per_sample = 0, budget_days = 0, budget_node_hours = 0;
+  double data_wait_share = 0;
+  std::map<std::string, double> phases_ms{};
+  std::optional<EnergyUse> energy{};
+  std::vector<Flag> flags{};
+};
+
+enum class ScalingKind { kSingle, kWeak, kStrong, kMixed };
+
+/// Points of one configuration, ascending in size.
+struct Curve {
+  std::string id{}, name{};
+  bool is_by_devices = false;  ///< Sizes are devices, not nodes.
+  ScalingKind kind = ScalingKind::kSingle;
+  std::string kind_reason{};  ///< Which quantities stayed the same, or which changed.
+  std::vector<Point> points{};
+  std::optional<size_t> base{};  ///< Index of the N0 point.
+  std::string base_reason{};
+};
+
+/// A run that is in no point, and why: nothing is left out silently.
+struct LeftOut {
+  size_t run = 0;
+  std::string reason{}, conclusion{};  ///< What can still be said.
+};
+
+struct Analysis {
+  AnalysisOptions options{};
+  std::vector<RunSummary> runs{};
+  std::vector<Curve> curves{};
+  std::vector<LeftOut> left_out{};
+  std::vector<std::string> missing{};  ///< Facts the sources lack, each with the flag that gives it.
+  std::vector<Flag> flags{};           ///< Of all points, then of curves and of the whole.
+};
+
+/// Groups runs to points and points to curves, and computes every derived number.
+Analysis analyse(std::vector<RunSummary> runs, const AnalysisOptions& options);
+
+const char* scaling_name(ScalingKind kind);                      ///< "weak scaling", ...
+std::string size_text(const Curve& curve, int64_t size);         ///< "1 node", "4 nodes", "2 devices"
+bool is_token_task(const Point& point);                          ///< Rates are told in tokens.
+std::string point_name(const Curve& curve, const Point& point);  ///< "ViT-B-32, 4 nodes"
+
+/// Splits runs to curves whose points hold setup, nodes, devices and run indices; fills Analysis::left_out. First step of analyse.
+std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out);
+/// Rates, MFU, costs of one point from its runs.
+void fill_point(Point& point, const std::vector<RunSummary>& runs, const AnalysisOptions& options);
+/// Base and everything relative to it.
+void fill_relative(Curve& curve, const AnalysisOptions& options);
+/// All checks of a curve, into its points' flags and, for those of the curve, the result.
+std::vector<Flag> check_curve(Curve& curve, const std::vector<RunSummary>& runs);
+
+}  // namespace lockstep::report

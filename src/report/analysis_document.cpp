@@ -1,0 +1,157 @@
+#include "report/analysis_document.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <set>
+
+#include "core/strings.h"
+#include "report/analysis_charts.h"
+#include "report/analysis_tables.h"
+#include "report/analysis_text.h"
+
+namespace lockstep::report {
+namespace {
+constexpr size_t kMaxDetailedCurves = 8;  // curves with pictures of their own; the rest keep their tables
+
+using Kind = Paragraph::Kind;
+
+Section result_section(const Analysis& analysis) {
+  Section section{.id = "result", .title = "Result", .blocks = {}};
+  if (analysis.curves.empty())
+    add_text(section, {"No run here holds a usable measurement. What was read, and why it could not be used, is listed below."},
+             Kind::kWarning);
+  add_block(section, efficiency_charts(analysis.curves));
+  for (const Curve& curve : analysis.curves) {
+    add_text(section, conclusions_of(curve, analysis.options));
+    add_text(section, limits_of(curve), Kind::kNote);
+    add_block(section, scaling_table(curve));
+  }
+  if (!analysis.missing.empty()) add_text(section, {"Missing: " + core::join(analysis.missing, ". Missing: ") + "."}, Kind::kNote);
+  return section;
+}
+
+Section rate_section(const Analysis& analysis) {
+  Section section{.id = "rates", .title = "Rates, utilisation, speed-up", .blocks = {}};
+  add_block(section, throughput_charts(analysis.curves));
+  add_block(section, utilisation_charts(analysis.curves));
+  add_block(section, speedup_charts(analysis.curves));
+  for (const Curve& curve : analysis.curves) {
+    add_block(section, rate_table(curve));
+    add_block(section, efficiency_table(curve));
+    add_block(section, protocol_table(curve, analysis.runs));
+  }
+  return section;
+}
+
+Section cost_section(const Analysis& analysis) {
+  Section section{.id = "cost", .title = "Time to solution and cost", .blocks = {}};
+  add_block(section, time_charts(analysis.curves));
+  for (const Curve& curve : analysis.curves) add_block(section, cost_table(curve, analysis.options));
+  return section;
+}
+
+Section step_section(const Analysis& analysis) {
+  Section section{.id = "steps", .title = "Step times", .blocks = {}};
+  size_t shown = 0;
+  for (const Curve& curve : analysis.curves) {
+    if (shown++ < kMaxDetailedCurves) {
+      add_block(section, cdf_charts(curve, analysis.runs));
+      add_block(section, trace_charts(curve, analysis.runs));
+    }
+    add_block(section, distribution_table(curve, analysis.runs));
+  }
+  if (shown > kMaxDetailedCurves)
+    add_text(section,
+             {fmt::format("Pictures are drawn for the first {} of {} configurations; the tables have them all.", kMaxDetailedCurves,
+                          shown)},
+             Kind::kNote);
+  return section;
+}
+
+Section cause_section(const Analysis& analysis) {
+  Section section{.id = "causes", .title = "Where the time goes", .blocks = {}};
+  size_t shown = 0;
+  for (const Curve& curve : analysis.curves) {
+    if (shown++ < kMaxDetailedCurves) {
+      if (auto chart = breakdown_chart(curve)) add_block(section, std::vector<Chart>{*chart});
+      add_block(section, collective_charts(curve, analysis.runs));
+    }
+    add_block(section, phase_table(curve));
+    add_block(section, straggler_table(curve, analysis.runs));
+    add_block(section, host_table(curve, analysis.runs));
+    add_block(section, collective_table(curve, analysis.runs));
+    add_block(section, startup_table(curve, analysis.runs));
+  }
+  return section;
+}
+
+Section training_section(const Analysis& analysis) {
+  Section section{.id = "training", .title = "Training efficiency", .blocks = {}};
+  if (auto chart = loss_chart(analysis)) add_block(section, std::vector<Chart>{*chart});
+  add_block(section, loss_table(analysis));
+  return section;
+}
+
+Section trust_section(const Analysis& analysis) {
+  Section section{.id = "trust", .title = "What to trust", .blocks = {}};
+  if (analysis.flags.empty() && !analysis.runs.empty()) add_text(section, {"No honesty check fired."});
+  add_block(section, check_table(analysis));
+  add_block(section, left_out_table(analysis));
+  add_block(section, problem_table(analysis));
+  return section;
+}
+
+Section method_section(const Analysis& analysis) {
+  Section section{.id = "method", .title = "Method", .blocks = {}};
+  add_text(section, method_of(analysis));
+  std::set<std::string> commands;
+  for (const RunSummary& run : analysis.runs)
+    if (!run.command.empty()) commands.insert(run.command);
+  size_t shown = 0;
+  for (const std::string& command : commands)
+    if (shown++ < kMaxDetailedCurves) add_text(section, {command}, Kind::kCode);
+  add_block(section, manifest_table(analysis));
+  add_block(section, run_table(analysis));
+  return section;
+}
+
+std::string subtitle_of(const Analysis& analysis) {
+  size_t num_points = 0;
+  for (const Curve& curve : analysis.curves) num_points += curve.points.size();
+  return fmt::format("{} runs, {} sizes in {} configurations, {} checks fired", analysis.runs.size(), num_points,
+                     analysis.curves.size(), analysis.flags.size());
+}
+}  // namespace
+
+void add_block(Section& section, Table table) {
+  if (!table.rows.empty()) section.blocks.emplace_back(std::move(table));
+}
+
+void add_block(Section& section, std::vector<Chart> charts) {
+  for (Chart& chart : charts) section.blocks.emplace_back(std::move(chart));
+}
+
+void add_text(Section& section, const std::vector<std::string>& texts, Paragraph::Kind kind) {
+  for (const std::string& text : texts) section.blocks.emplace_back(Paragraph{.text = text, .kind = kind});
+}
+
+Document make_document(const Analysis& analysis) {
+  Document document;
+  std::set<std::string> models;
+  for (const RunSummary& run : analysis.runs)
+    if (!run.setup.model.empty()) models.insert(run.setup.model);
+  document.title = "Scaling report";
+  if (!models.empty() && models.size() <= 3)
+    document.title += ": " + core::join(std::vector<std::string>(models.begin(), models.end()), ", ");
+  document.subtitle = subtitle_of(analysis);
+  for (Section (*section)(const Analysis&) :
+       {result_section, rate_section, cost_section, step_section, cause_section, training_section, trust_section, method_section}) {
+    Section made = section(analysis);
+    if (!made.blocks.empty()) document.sections.push_back(std::move(made));
+  }
+  document.data_json = analysis_json(analysis);
+  return document;
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,309 @@
+// From runs to points (same configuration, same size) and from points to curves.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <tuple>
+
+#include "core/strings.h"
+#include "report/analysis_curve.h"
+
+namespace lockstep::report {
+namespace {
+using Settings = std::map<std::string, std::string>;
+constexpr size_t kMaxUnsized = 8;  // more runs without a size are only listed
+
+/// Groups of --meta and sweep axes that tell repeats apart, not configurations.
+bool is_repeat_tag(const std::string& tag) {
+  static const std::set<std::string> kTags = {"repeat",  "seed",  "run",  "job",  "jobid", "job_id",
+                                              "attempt", "index", "date", "time", "host"};
+  return kTags.contains(core::to_lower_ascii(tag));
+}
+
+/// The layout without its data-parallel part, which grows with the size by itself.
+std::string model_parallel_layout(const std::string& layout) {
+  std::vector<std::string> parts;
+  for (const std::string& part : core::split(layout, " "))
+    if (!part.empty() && !core::starts_with(part, "dp=") && !core::ends_with(part, "=1")) parts.push_back(part);
+  return core::join(parts, " ");
+}
+
+std::string number_text(const std::optional<int64_t>& value) { return value ? fmt::format("{}", *value) : ""; }
+
+/// What the runs of one curve must share whatever else changes.
+std::string identity_of(const RunSummary& run) {
+  const record::RunSetup& setup = run.setup;
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", setup.task, setup.model, setup.system, setup.device, setup.sample_unit, run.format);
+}
+
+Settings settings_of(const RunSummary& run, bool is_by_devices) {
+  const record::RunSetup& setup = run.setup;
+  Settings settings{{"precision", setup.precision},
+                    {"parallel layout", model_parallel_layout(setup.layout)},
+                    {"sequence length", number_text(setup.sequence_length)},
+                    {"synthetic data", setup.is_synthetic ? (*setup.is_synthetic ? "yes" : "no") : ""}};
+  if (!is_by_devices && setup.nodes && setup.devices && *setup.nodes > 0)
+    settings["devices per node"] = fmt::format("{:g}", static_cast<double>(*setup.devices) / static_cast<double>(*setup.nodes));
+  for (const auto& [tag, value] : setup.tags)
+    if (!is_repeat_tag(tag)) settings[tag] = value;
+  return settings;
+}
+
+/// Fills in what follows from the rest: global batch, local batch.
+void complete_batches(record::RunSetup& setup, double samples_per_step) {
+  if (!setup.global_batch && std::isfinite(samples_per_step) && samples_per_step > 0)
+    setup.global_batch = static_cast<int64_t>(std::llround(samples_per_step));
+  const bool is_plain = model_parallel_layout(setup.layout).empty();
+  if (!setup.global_batch && setup.samples_per_device && setup.devices && is_plain)
+    setup.global_batch = *setup.samples_per_device * *setup.devices;
+  if (!setup.samples_per_device && setup.global_batch && setup.devices && *setup.devices > 0 && is_plain &&
+      *setup.global_batch % *setup.devices == 0)
+    setup.samples_per_device = *setup.global_batch / *setup.devices;
+}
+
+/// Points of equal settings, before they are parted by batch.
+struct SettingsGroup {
+  Settings settings{};
+  std::vector<Point> points{};
+};
+
+std::set<int64_t> sizes_of(const std::vector<Point>& points) {
+  std::set<int64_t> sizes;
+  for (const Point& point : points) sizes.insert(point.size);
+  return sizes;
+}
+
+bool same_work(const record::RunSetup& a, const record::RunSetup& b) {
+  return a.global_batch == b.global_batch && a.samples_per_device == b.samples_per_device && a.accum == b.accum;
+}
+
+void add_run(std::vector<SettingsGroup>& groups, const RunSummary& run, size_t index, bool is_by_devices) {
+  record::RunSetup setup = run.setup;
+  complete_batches(setup, run.samples_per_step);
+  const Settings settings = settings_of(run, is_by_devices);
+  auto group = std::find_if(groups.begin(), groups.end(), [&](const SettingsGroup& one) { return one.settings == settings; });
+  if (group == groups.end()) group = groups.insert(groups.end(), SettingsGroup{.settings = settings});
+  const int64_t nodes = setup.nodes.value_or(0), devices = setup.devices.value_or(0);
+  for (Point& point : group->points)
+    if (point.nodes == nodes && point.devices == devices && same_work(point.setup, setup)) {
+      point.runs.push_back(index);
+      return;
+    }
+  Point point;
+  point.nodes = nodes;
+  point.devices = devices;
+  point.size = is_by_devices ? devices : nodes;
+  point.setup = setup;
+  point.runs.push_back(index);
+  group->points.push_back(std::move(point));
+}
+
+/// Settings whose values differ between the points of a curve, "precision (bf16, fp32)".
+std::vector<std::string> differing_settings(const std::vector<SettingsGroup>& groups) {
+  std::map<std::string, std::set<std::string>> values;
+  for (const SettingsGroup& group : groups)
+    for (const auto& [name, value] : group.settings) values[name].insert(value.empty() ? "unknown" : value);
+  for (const SettingsGroup& group : groups)
+    for (auto& [name, set] : values)
+      if (!group.settings.contains(name)) set.insert("unknown");
+  std::vector<std::string> differing;
+  for (const auto& [name, set] : values)
+    if (set.size() > 1)
+      differing.push_back(fmt::format("{} ({})", name, core::join(std::vector<std::string>(set.begin(), set.end()), ", ")));
+  return differing;
+}
+
+template <typename Get>
+bool all_equal(const std::vector<Point>& points, Get get) {
+  return std::all_of(points.begin(), points.end(),
+                     [&](const Point& point) { return get(point).has_value() && get(point) == get(points.front()); });
+}
+
+/// Weak, strong or mixed, from what is the same at every size.
+void label_curve(Curve& curve, const std::vector<std::string>& differing) {
+  const auto local = [](const Point& point) { return point.setup.samples_per_device; };
+  const auto global = [](const Point& point) { return point.setup.global_batch; };
+  const auto accum = [](const Point& point) { return std::optional<int64_t>(point.setup.accum.value_or(1)); };
+  if (sizes_of(curve.points).size() < 2) {
+    curve.kind = ScalingKind::kSingle;
+    curve.kind_reason = "one size only: nothing is said about scaling";
+  } else if (!differing.empty()) {
+    curve.kind = ScalingKind::kMixed;
+    curve.kind_reason = fmt::format("these change along the curve: {}", core::join(differing, "; "));
+  } else if (all_equal(curve.points, local) && all_equal(curve.points, accum)) {
+    curve.kind = ScalingKind::kWeak;
+    curve.kind_reason = fmt::format("the local batch is {} at every size, the global batch grows with it", *local(curve.points[0]));
+  } else if (all_equal(curve.points, global)) {
+    curve.kind = ScalingKind::kStrong;
+    curve.kind_reason =
+        fmt::format("the global batch is {} at every size, the local batch shrinks with it", *global(curve.points[0]));
+  } else {
+    curve.kind = ScalingKind::kMixed;
+    const bool is_known =
+        std::all_of(curve.points.begin(), curve.points.end(), [&](const Point& point) { return global(point) || local(point); });
+    curve.kind_reason = !is_known                        ? "the batch size is not known at every size"
+                        : all_equal(curve.points, local) ? "gradient accumulation changes along the curve"
+                                                         : "neither the local nor the global batch is the same at every size";
+  }
+}
+
+Curve make_curve(std::vector<Point> points, const std::vector<std::string>& differing) {
+  Curve curve;
+  std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) {
+    return std::tuple(a.size, a.devices, a.setup.global_batch) < std::tuple(b.size, b.devices, b.setup.global_batch);
+  });
+  curve.points = std::move(points);
+  label_curve(curve, differing);
+  return curve;
+}
+
+/// Points of equal key, keys without a value left out.
+template <typename Get>
+std::map<int64_t, std::vector<size_t>> points_by(const std::vector<Point>& points, Get get) {
+  std::map<int64_t, std::vector<size_t>> sets;
+  for (size_t i = 0; i < points.size(); ++i)
+    if (const auto key = get(points[i])) sets[*key].push_back(i);
+  return sets;
+}
+
+/// Several batches at one size: a weak curve for each local batch, a strong one for each global batch that tells more than the weak
+/// ones do.
+std::vector<Curve> split_by_batch(std::vector<Point> points) {
+  if (sizes_of(points).size() == points.size()) return {make_curve(std::move(points), {})};
+  std::vector<Curve> curves;
+  std::vector<bool> is_covered(points.size(), false);
+  const auto take = [&](const std::vector<size_t>& members, size_t min_sizes) {
+    std::vector<Point> chosen;
+    bool has_new = false;
+    for (const size_t i : members) {
+      chosen.push_back(points[i]);
+      has_new |= !is_covered[i];
+    }
+    const size_t num_sizes = sizes_of(chosen).size();
+    if (num_sizes != chosen.size() || num_sizes < 2 || (!has_new && num_sizes < min_sizes)) return;
+    for (const size_t i : members) is_covered[i] = true;
+    curves.push_back(make_curve(std::move(chosen), {}));
+  };
+  for (const auto& [local, members] : points_by(points, [](const Point& point) { return point.setup.samples_per_device; }))
+    take(members, 2);
+  for (const auto& [global, members] : points_by(points, [](const Point& point) { return point.setup.global_batch; }))
+    take(members, 3);
+  for (size_t i = 0; i < points.size(); ++i)
+    if (!is_covered[i]) curves.push_back(make_curve({points[i]}, {}));
+  return curves;
+}
+
+std::vector<Curve> curves_of_identity(const std::vector<RunSummary>& runs, const std::vector<size_t>& members, bool is_by_devices) {
+  std::vector<SettingsGroup> groups;
+  for (const size_t index : members) add_run(groups, runs[index], index, is_by_devices);
+  std::vector<Point> all;
+  for (const SettingsGroup& group : groups) all.insert(all.end(), group.points.begin(), group.points.end());
+  const bool each_single =
+      std::all_of(groups.begin(), groups.end(), [](const SettingsGroup& group) { return group.points.size() == 1; });
+  std::vector<Curve> curves;
+  if (groups.size() > 1 && each_single && sizes_of(all).size() == all.size()) {
+    curves.push_back(make_curve(std::move(all), differing_settings(groups)));
+  } else {
+    for (SettingsGroup& group : groups) {
+      for (Curve& curve : split_by_batch(std::move(group.points))) {
+        for (const auto& [name, value] : group.settings) {
+          const bool tells = std::any_of(groups.begin(), groups.end(), [&](const SettingsGroup& other) {
+            return !other.settings.contains(name) || other.settings.at(name) != value;
+          });
+          if (tells && !value.empty()) curve.name += fmt::format(", {} {}", name, value);
+        }
+        curves.push_back(std::move(curve));
+      }
+    }
+  }
+  for (Curve& curve : curves) curve.is_by_devices = is_by_devices;
+  return curves;
+}
+
+/// Sizes are devices when all runs that could share a curve lie on one node (or do not tell their nodes) but on different numbers
+/// of devices.
+bool is_sized_by_devices(const std::vector<RunSummary>& runs, const std::vector<size_t>& members) {
+  std::set<int64_t> nodes, devices;
+  for (const size_t index : members) {
+    nodes.insert(runs[index].setup.nodes.value_or(0));
+    devices.insert(runs[index].setup.devices.value_or(0));
+  }
+  return nodes.size() == 1 && !devices.contains(0) && (devices.size() > 1 || nodes.contains(0));
+}
+
+/// A run of unknown size stands alone: without a size nobody knows what it repeats.
+Curve unsized_curve(const std::vector<RunSummary>& runs, size_t index) {
+  Curve curve = std::move(curves_of_identity(runs, {index}, false).front());
+  curve.kind_reason = "the source does not tell how many nodes it ran on (--nodes or --meta gives it)";
+  curve.name += fmt::format(" ({})", runs[index].name);
+  return curve;
+}
+
+std::string failure_text(const RunSummary& run) {
+  return run.message.empty() ? fmt::format("it {}", run.state) : fmt::format("it {} ({})", run.state, run.message);
+}
+
+bool has_failed(const RunSummary& run) { return run.state == "failed" || run.state == "died"; }
+
+/// Failed runs give way to whole ones of the same point.
+void drop_failed(Point& point, const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out) {
+  std::vector<size_t> whole;
+  for (const size_t index : point.runs)
+    if (!has_failed(runs[index])) whole.push_back(index);
+  if (whole.empty() || whole.size() == point.runs.size()) return;
+  for (const size_t index : point.runs)
+    if (has_failed(runs[index]))
+      left_out.push_back({index, fmt::format("{} after {} steps", failure_text(runs[index]), runs[index].num_steps),
+                          "the point stands on its other runs; the failed one only shows that this size does not always finish"});
+  point.runs = whole;
+}
+
+std::string curve_title(const Curve& curve, const RunSummary& run) {
+  const record::RunSetup& setup = curve.points.front().setup;
+  std::string name = !setup.model.empty() ? setup.model : !setup.task.empty() ? setup.task : run.name;
+  if (!setup.precision.empty() && curve.name.find("precision") == std::string::npos) name += ", " + setup.precision;
+  if (!setup.system.empty()) name += " on " + setup.system;
+  return name + curve.name;
+}
+}  // namespace
+
+std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out) {
+  std::map<std::string, std::vector<size_t>> identities;
+  for (size_t index = 0; index < runs.size(); ++index) {
+    const RunSummary& run = runs[index];
+    if (run.setup.is_profiled)
+      left_out.push_back(
+          {index, "a profiler ran", "its step times include the profiler's own work: profiles are never mixed with measurements"});
+    else if (!run.series)
+      left_out.push_back({index, run.unusable, "it says nothing about speed"});
+    else
+      identities[identity_of(run)].push_back(index);
+  }
+  std::vector<Curve> curves;
+  for (auto& [identity, members] : identities) {
+    const bool is_by_devices = is_sized_by_devices(runs, members);
+    std::vector<size_t> sized, unsized;
+    for (const size_t index : members)
+      (is_by_devices || runs[index].setup.nodes.value_or(0) > 0 ? sized : unsized).push_back(index);
+    std::vector<Curve> found;
+    if (!sized.empty()) found = curves_of_identity(runs, sized, is_by_devices);
+    for (const size_t index : unsized) {
+      if (unsized.size() <= kMaxUnsized) {
+        found.push_back(unsized_curve(runs, index));
+        continue;
+      }
+      left_out.push_back({index, "the source does not tell how many nodes it ran on",
+                          "its step times are in the table of runs; it joins a curve once --nodes or --meta gives the number"});
+    }
+    for (Curve& curve : found) {
+      for (Point& point : curve.points) drop_failed(point, runs, left_out);
+      curve.name = curve_title(curve, runs[curve.points.front().runs.front()]);
+      curve.id = fmt::format("curve-{}", curves.size() + 1);
+      curves.push_back(std::move(curve));
+    }
+  }
+  return curves;
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,166 @@
+// The analysis for programs.
+#include <cmath>
+
+#include "core/json.h"
+#include "report/analysis_document.h"
+
+namespace lockstep::report {
+namespace {
+using core::Json;
+
+/// JSON has no NaN: what is unknown is null.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+template <typename T>
+Json optional_json(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json to_json(const Flag& flag) {
+  return {{"code", flag.code}, {"check", flag.name}, {"subject", flag.subject}, {"sentence", flag.sentence}, {"fix", flag.fix}};
+}
+
+Json to_json(const Estimate& estimate) {
+  Json json{{"value", number(estimate.value)}};
+  if (estimate.has_range) json["low"] = estimate.low, json["high"] = estimate.high;
+  return json;
+}
+
+Json to_json(const record::RunSetup& setup) {
+  return {{"task", setup.task},
+          {"model", setup.model},
+          {"precision", setup.precision},
+          {"system", setup.system},
+          {"device", setup.device},
+          {"layout", setup.layout},
+          {"nodes", optional_json(setup.nodes)},
+          {"devices", optional_json(setup.devices)},
+          {"global_batch", optional_json(setup.global_batch)},
+          {"samples_per_device", optional_json(setup.samples_per_device)},
+          {"accum", optional_json(setup.accum)},
+          {"sequence_length", optional_json(setup.sequence_length)},
+          {"sample_unit", setup.sample_unit},
+          {"forward_gflops_per_sample", optional_json(setup.forward_gflops_per_sample)},
+          {"flops_formula", setup.flops_formula},
+          {"peak_tflops_per_device", optional_json(setup.peak_tflops_per_device)},
+          {"peak_source", setup.peak_source},
+          {"is_synthetic", optional_json(setup.is_synthetic)},
+          {"is_profiled", setup.is_profiled},
+          {"tags", setup.tags}};
+}
+
+Json to_json(const record::SeriesSummary& series) {
+  Json json{{"steps", series.num_steps},
+            {"warmup_steps", series.num_warmup_steps},
+            {"measured_steps", series.num_measured_steps},
+            {"effective_steps", number(series.effective_steps)},
+            {"median_ms", number(series.median_ms)},
+            {"mean_ms", number(series.mean_ms)},
+            {"p95_ms", number(series.p95_ms)},
+            {"p99_ms", optional_json(series.p99_ms)},
+            {"cv", number(series.coefficient_of_variation)},
+            {"elbow", number(series.elbow)},
+            {"outliers", series.outliers.size()},
+            {"is_steady", series.is_steady}};
+  if (series.median_interval)
+    json["median_interval_ms"] = {number(series.median_interval->low), number(series.median_interval->high)};
+  return json;
+}
+
+Json to_json(const RunSummary& run) {
+  Json json{{"name", run.name},
+            {"source", run.source.string()},
+            {"format", run.format},
+            {"state", run.state},
+            {"message", run.message},
+            {"job", run.allocation},
+            {"attempts", run.num_attempts},
+            {"setup", to_json(run.setup)},
+            {"steps", run.num_steps},
+            {"rejected_lines", run.num_rejected_lines},
+            {"problems", run.problems},
+            {"software", run.software},
+            {"command", run.command}};
+  if (!run.series) {
+    json["unusable"] = run.unusable;
+    return json;
+  }
+  json["series"] = to_json(*run.series);
+  json["samples_per_step"] = number(run.samples_per_step);
+  json["measured_s"] = run.measured_s;
+  json["measured_samples"] = number(run.measured_samples);
+  json["billed_s"] = run.billed_s;
+  Json cdf = Json::array();
+  for (const record::CdfPoint& point : run.cdf) cdf.push_back(number(point.value));
+  json["step_ms_quantiles"] = std::move(cdf);
+  return json;
+}
+
+Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
+  Json names = Json::array(), codes = Json::array();
+  for (const size_t index : point.runs) names.push_back(runs[index].name);
+  for (const Flag& flag : point.flags) codes.push_back(flag.code);
+  Json json{{"size", point.size},
+            {"nodes", point.nodes > 0 ? Json(point.nodes) : Json(nullptr)},
+            {"devices", point.devices > 0 ? Json(point.devices) : Json(nullptr)},
+            {"global_batch", optional_json(point.setup.global_batch)},
+            {"samples_per_device", optional_json(point.setup.samples_per_device)},
+            {"runs", std::move(names)},
+            {"jobs", point.num_allocations},
+            {"step_p50_ms", number(point.estimate.median_ms)},
+            {"step_mean_ms", number(point.estimate.mean_ms)},
+            {"step_p95_ms", number(point.p95_ms)},
+            {"step_p99_ms", number(point.p99_ms)},
+            {"samples_per_s", to_json(point.samples_per_s)},
+            {"mean_samples_per_s", number(point.mean_samples_per_s)},
+            {"billed_samples_per_s", number(point.billed_samples_per_s)},
+            {"tokens_per_s", number(point.tokens_per_s)},
+            {"tflops_per_device", number(point.tflops_per_device)},
+            {"peak_tflops", number(point.peak_tflops)},
+            {"mfu", number(point.mfu)},
+            {"mfu_measured_peak", number(point.mfu_measured)},
+            {"speedup", number(point.speedup)},
+            {"efficiency", to_json(point.efficiency)},
+            {"eff_epoch", number(point.eff_epoch)},
+            {"eff_train", number(point.eff_train)},
+            {"eff_batch", number(point.eff_batch)},
+            {"eff_tput", number(point.eff_tput)},
+            {"karp_flatt", number(point.karp_flatt)},
+            {"node_hours_per_sample", number(point.node_hours_per_sample)},
+            {"budget_days", number(point.budget_days)},
+            {"budget_node_hours", number(point.budget_node_hours)},
+            {"data_wait_share", number(point.data_wait_share)},
+            {"checks", std::move(codes)}};
+  Json phases = Json::object();
+  for (const auto& [phase, ms] : point.phases_ms) phases[phase] = number(ms);
+  json["phases_ms"] = std::move(phases);
+  if (point.energy) json["joules_per_sample"] = number(point.energy->joules / point.energy->samples);
+  return json;
+}
+}  // namespace
+
+std::string analysis_json(const Analysis& analysis) {
+  Json curves = Json::array(), runs = Json::array(), left = Json::array(), flags = Json::array();
+  for (const Curve& curve : analysis.curves) {
+    Json points = Json::array();
+    for (const Point& point : curve.points) points.push_back(to_json(point, analysis.runs));
+    curves.push_back({{"name", curve.name},
+                      {"scaling", scaling_name(curve.kind)},
+                      {"why", curve.kind_reason},
+                      {"sizes_are", curve.is_by_devices ? "devices" : "nodes"},
+                      {"base", curve.base ? Json(curve.points[*curve.base].size) : Json(nullptr)},
+                      {"points", std::move(points)}});
+  }
+  for (const RunSummary& run : analysis.runs) runs.push_back(to_json(run));
+  for (const LeftOut& one : analysis.left_out)
+    left.push_back({{"run", analysis.runs[one.run].name}, {"reason", one.reason}, {"conclusion", one.conclusion}});
+  for (const Flag& flag : analysis.flags) flags.push_back(to_json(flag));
+  const Json json{{"curves", std::move(curves)},
+                  {"left_out", std::move(left)},
+                  {"checks", std::move(flags)},
+                  {"missing", analysis.missing},
+                  {"runs", std::move(runs)}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,208 @@
+#include "report/analysis_proposal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/strings.h"
+#include "report/analysis_cells.h"
+#include "report/analysis_charts.h"
+#include "report/analysis_document.h"
+#include "report/analysis_tables.h"
+#include "report/analysis_text.h"
+
+namespace lockstep::report {
+namespace {
+using Kind = Paragraph::Kind;
+
+std::string budget_text(const Point& point, const AnalysisOptions& options) {
+  return is_token_task(point) ? fmt::format("{} tokens", figure_text(options.budget_tokens, 3))
+                              : fmt::format("{} {}", figure_text(options.budget_samples, 3), point.setup.sample_unit);
+}
+
+/// The size itself, else the next larger measured one (its efficiency is the lower), else the largest.
+const Point* nearest_point(const Curve& curve, int64_t size) {
+  for (const Point& point : curve.points)
+    if (point.size >= size) return &point;
+  return &curve.points.back();
+}
+
+double pauses_of(const Point& point) { return std::max(0.0, point.mean_samples_per_s / point.billed_samples_per_s - 1); }
+
+void fill_factors(ResourceEstimate& estimate, const ProposalOptions& options) {
+  const Point& point = *estimate.measured_at;
+  if (options.eval_share || options.checkpoint_share) {
+    estimate.pause_share = (options.eval_share.value_or(0) + options.checkpoint_share.value_or(0)) / 100;
+    estimate.pause_source = fmt::format("given: evaluation {:g} %, checkpoints {:g} %", options.eval_share.value_or(0),
+                                        options.checkpoint_share.value_or(0));
+  } else {
+    estimate.pause_share = pauses_of(point);
+    estimate.pause_source = std::isfinite(estimate.pause_share)
+                                ? "measured: wall clock between steps over step time, in the runs of this size"
+                                : "not measured";
+    if (!std::isfinite(estimate.pause_share)) estimate.pause_share = 0;
+  }
+  estimate.restart_share = options.restart_share.value_or(0) / 100;
+  estimate.restart_source = options.restart_share ? "given with --restart-share" : "none allowed for: give --restart-share";
+}
+
+Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const AnalysisOptions& analysis,
+                     const ProposalOptions& options) {
+  const Point& point = *estimate.measured_at;
+  Table table{.id = "estimate-" + curve.id, .title = "Resource estimate: " + curve.name};
+  table.caption = "node-hours = N x (budget / X(N) / 3600) x (1 + pauses) x (1 + restarts) + tests; every factor with its source.";
+  table.columns = {text_column("item", "item"), column("value", "value"), text_column("unit", "unit"),
+                   text_column("source", "source")};
+  const auto add = [&](std::string item, const Cell& value, std::string unit, std::string source) {
+    table.rows.push_back({text_cell(std::move(item)), value, text_cell(std::move(unit)), text_cell(std::move(source))});
+  };
+  const std::string measured = fmt::format("median step over {} runs at {}", point.runs.size(), size_text(curve, point.size));
+  add("job size", count_cell(estimate.size), "nodes", estimate.is_prediction ? "not measured: a prediction" : "measured");
+  add("work", figure_cell(is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples, 3),
+      is_token_task(point) ? "tokens" : point.setup.sample_unit, "the plan");
+  add("rate", figure_cell(estimate.rate_per_s), is_token_task(point) ? "tokens/s" : rate_unit(point),
+      estimate.is_prediction ? measured + ", the same rate per node assumed" : measured);
+  add("pure training", figure_cell(estimate.node_hours), "node-hours", fmt::format("{} days", figure_text(estimate.days, 3)));
+  add("pauses between steps", fixed_cell(100 * estimate.pause_share, 2), "%", estimate.pause_source);
+  add("restarts", fixed_cell(100 * estimate.restart_share, 2), "%", estimate.restart_source);
+  add("scaling tests and tuning", figure_cell(options.sweep_node_hours), "node-hours",
+      options.sweep_node_hours > 0 ? "given with --sweep-node-hours" : "none");
+  add("total", figure_cell(estimate.total_node_hours), "node-hours", "");
+  if (point.energy) {
+    const double joules = point.energy->joules / point.energy->samples;
+    add("energy of the training", figure_cell(joules * analysis.budget_samples / 3.6e6, 3), "kWh",
+        fmt::format("{} J per sample, meters: {}", figure_text(joules, 3), point.energy->scope));
+  }
+  return table;
+}
+
+Table alternatives_table(const Curve& curve, const AnalysisOptions& analysis, const ProposalOptions& options) {
+  Table table{.id = "alternatives-" + curve.id,
+              .title = "Alternatives: " + curve.name,
+              .caption = "The same work at every measured size, with the same factors."};
+  table.columns = {column("nodes", "nodes"), column("days", "days"), column("node-hours", "node_hours"),
+                   column("efficiency (%)", "efficiency_pct")};
+  for (const Point& point : curve.points) {
+    ProposalOptions at = options;
+    at.job_size = point.size;
+    if (const auto estimate = estimate_resources(curve, analysis, at))
+      table.rows.push_back({count_cell(point.nodes),
+                            figure_cell(estimate->days * (1 + estimate->pause_share) * (1 + estimate->restart_share)),
+                            figure_cell(estimate->total_node_hours), percent_cell(point.efficiency)});
+  }
+  return table;
+}
+
+/// Two paragraphs for the application's text.
+std::vector<std::string> proposal_text(const Curve& curve, const std::optional<ResourceEstimate>& estimate,
+                                       const Analysis& analysis) {
+  std::vector<std::string> texts;
+  size_t num_runs = 0, num_jobs = 0, num_steps = 0;
+  for (const Point& point : curve.points) {
+    num_runs += point.runs.size();
+    num_jobs += point.num_allocations;
+    num_steps += point.estimate.num_steps;
+  }
+  const record::RunSetup& setup = curve.points.front().setup;
+  std::string first =
+      fmt::format("Scaling of {} was measured {}in {} runs of {} jobs, {} optimiser steps after warm-up in all.", curve.name,
+                  setup.device.empty() ? "" : fmt::format("on {} ", setup.device), num_runs, num_jobs, num_steps);
+  if (setup.is_synthetic)
+    first += *setup.is_synthetic ? " The input was synthetic: the cost of reading and decoding data is not in the numbers."
+                                 : " The input was real data.";
+  texts.push_back(first + " " + core::join(conclusions_of(curve, analysis.options), " "));
+  std::string second = core::join(limits_of(curve), " ");
+  if (estimate) {
+    const Point& point = *estimate->measured_at;
+    second += fmt::format(
+        "{}For {} at {} the estimate is {} node-hours in all: {} node-hours of pure training, {:.1f} % for pauses ({}), {:.1f} % "
+        "for restarts ({}).",
+        second.empty() ? "" : " ", budget_text(point, analysis.options), size_text(curve, estimate->size),
+        figure_text(estimate->total_node_hours, 4), figure_text(estimate->node_hours, 4), 100 * estimate->pause_share,
+        estimate->pause_source, 100 * estimate->restart_share, estimate->restart_source);
+  }
+  texts.push_back(second);
+  return texts;
+}
+
+Section curve_section(const Curve& curve, const Analysis& analysis, const ProposalOptions& options) {
+  Section section{.id = curve.id, .title = curve.name, .blocks = {}};
+  const auto estimate = estimate_resources(curve, analysis.options, options);
+  std::vector<std::string> texts = proposal_text(curve, estimate, analysis);
+  std::erase(texts, "");
+  add_text(section, texts);
+  if (estimate && estimate->is_prediction)
+    add_text(section,
+             {fmt::format("M15 beyond-evidence: {} was not measured; the estimate takes the rate per node of {}. Measure that "
+                          "size, or ask for no more than what was measured.",
+                          size_text(curve, estimate->size), size_text(curve, estimate->measured_at->size))},
+             Kind::kWarning);
+  add_block(section, efficiency_charts({curve}));
+  add_block(section, scaling_table(curve));
+  add_block(section, throughput_charts({curve}));
+  add_block(section, cdf_charts(curve, analysis.runs));
+  if (auto chart = breakdown_chart(curve)) add_block(section, std::vector<Chart>{*chart});
+  if (estimate) add_block(section, estimate_table(curve, *estimate, analysis.options, options));
+  add_block(section, alternatives_table(curve, analysis.options, options));
+  return section;
+}
+
+/// Chart ids must differ between sections of one page.
+void make_ids_unique(Document& document) {
+  for (Section& section : document.sections)
+    for (Block& block : section.blocks)
+      if (auto* chart = std::get_if<Chart>(&block);
+          chart != nullptr && !core::ends_with(chart->id, section.id) && chart->id.find(section.id) == std::string::npos)
+        chart->id += "-" + section.id;
+}
+}  // namespace
+
+std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const AnalysisOptions& analysis,
+                                                   const ProposalOptions& options) {
+  if (curve.points.empty() || curve.is_by_devices || !curve.base) return std::nullopt;
+  const Point* chosen = recommended_point(curve, analysis.efficiency_target);
+  ResourceEstimate estimate;
+  estimate.size = options.job_size ? *options.job_size : chosen != nullptr ? chosen->size : curve.points[*curve.base].size;
+  estimate.measured_at = nearest_point(curve, estimate.size);
+  const Point& point = *estimate.measured_at;
+  estimate.is_prediction = point.size != estimate.size;
+  const bool is_tokens = is_token_task(point);
+  const double nodes = static_cast<double>(estimate.size), measured = is_tokens ? point.tokens_per_s : point.samples_per_s.value;
+  estimate.rate_per_s = measured * nodes / static_cast<double>(point.size);
+  if (!std::isfinite(estimate.rate_per_s)) return std::nullopt;
+  const double hours = (is_tokens ? analysis.budget_tokens : analysis.budget_samples) / estimate.rate_per_s / 3600;
+  estimate.days = hours / 24;
+  estimate.node_hours = nodes * hours;
+  fill_factors(estimate, options);
+  estimate.total_node_hours =
+      estimate.node_hours * (1 + estimate.pause_share) * (1 + estimate.restart_share) + options.sweep_node_hours;
+  return estimate;
+}
+
+Document make_proposal(const Analysis& analysis, const ProposalOptions& options) {
+  Document document{.title = "Evidence for an application for computing time", .subtitle = {}};
+  document.subtitle = fmt::format("{} runs in {} configurations", analysis.runs.size(), analysis.curves.size());
+  for (const Curve& curve : analysis.curves) document.sections.push_back(curve_section(curve, analysis, options));
+  Section method{.id = "method", .title = "Method and reproduction", .blocks = {}};
+  add_text(method, method_of(analysis));
+  std::set<std::string> commands;
+  for (const RunSummary& run : analysis.runs)
+    if (!run.command.empty()) commands.insert(run.command);
+  if (!commands.empty()) add_text(method, {"Commands:"});
+  add_text(method, {commands.begin(), commands.end()}, Kind::kCode);
+  add_block(method, manifest_table(analysis));
+  add_block(method, run_table(analysis));
+  document.sections.push_back(std::move(method));
+  Section checks{.id = "checks", .title = "Checks and what was left out", .blocks = {}};
+  add_block(checks, check_table(analysis));
+  add_block(checks, left_out_table(analysis));
+  add_block(checks, problem_table(analysis));
+  if (!checks.blocks.empty()) document.sections.push_back(std::move(checks));
+  make_ids_unique(document);
+  document.data_json = analysis_json(analysis);
+  return document;
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,35 @@
+#pragma once
+#include <optional>
+#include <string>
+
+#include "report/analysis_curve.h"
+#include "report/document.h"
+
+namespace lockstep::report {
+
+/// What an application adds to the measurements; shares in percent of the pure training time.
+struct ProposalOptions {
+  std::optional<int64_t> job_size{};  ///< Default: the largest that keeps the target efficiency, else the base.
+  std::optional<double> restart_share{}, eval_share{}, checkpoint_share{};
+  double sweep_node_hours = 0;
+};
+
+/// Node-hours asked for, factor by factor.
+struct ResourceEstimate {
+  int64_t size = 0;
+  const Point* measured_at = nullptr;               ///< The point whose rate per node was used.
+  bool is_prediction = false;                       ///< The size was not measured: M15.
+  double rate_per_s = 0, days = 0, node_hours = 0;  ///< Of the budget, pure training.
+  double pause_share = 0, restart_share = 0;
+  std::string pause_source{}, restart_source{};
+  double total_node_hours = 0;  ///< With all factors and the node-hours for tests.
+};
+
+/// Nothing when the curve has no rate or no node count.
+std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const AnalysisOptions& analysis,
+                                                   const ProposalOptions& options);
+
+/// The evidence pack for computing-time applications: scaling table, plots, estimate, alternatives, method text, manifest.
+Document make_proposal(const Analysis& analysis, const ProposalOptions& options);
+
+}  // namespace lockstep::report

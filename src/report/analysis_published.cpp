@@ -1,0 +1,272 @@
+#include "report/analysis_published.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/strings.h"
+#include "report/analysis_cells.h"
+#include "report/analysis_charts.h"
+#include "report/analysis_document.h"
+#include "report/published_formulas.h"
+
+namespace lockstep::report {
+namespace {
+namespace fs = std::filesystem;
+
+const char* verdict_text(CellVerdict verdict) {
+  switch (verdict) {
+    case CellVerdict::kExact:
+      return "follows";
+    case CellVerdict::kUnroundedOnly:
+      return "follows only from values before rounding";
+    case CellVerdict::kNot:
+      return "does not follow";
+  }
+  return "";
+}
+
+/// Texts of the row up to its first number, and its size: "bf16, 128 gpus".
+std::string row_name(const FormulaContext& context, size_t row) {
+  std::vector<std::string> parts;
+  for (const char* column : {"system", "precision", "model", "term"})
+    if (context.has(column)) parts.push_back(context.table.text(row, column));
+  for (const char* column : {"nodes", "gpus", "batch"})
+    if (context.has(column)) {
+      parts.push_back(fmt::format("{} {}", column, context.table.text(row, column)));
+      break;
+    }
+  return core::join(parts, ", ");
+}
+
+CheckedCell check_cell(const FormulaContext& context, const Formula& formula, size_t row) {
+  CheckedCell cell{.row = row, .row_name = row_name(context, row), .column = formula.column, .formula = formula.text};
+  cell.printed = context.table.text(row, formula.column);
+  const double printed_value = context.table.number(row, formula.column);
+  const Printed computed = formula.compute(context, row);
+  cell.value = computed.value;
+  cell.low = computed.low;
+  cell.high = computed.high;
+  const size_t exponent = cell.printed.find_first_of("eE");
+  if (exponent != std::string::npos) {  // "1.01e16": as many digits of the mantissa
+    const int digits = num_decimals(cell.printed.substr(0, exponent));
+    cell.recomputed = fmt::format("{:.{}e}", cell.value, digits);
+    const bool is_equal = core::parse_double(core::replace_all(cell.recomputed, "e+", "e")) == printed_value;
+    cell.verdict = is_equal ? CellVerdict::kExact : CellVerdict::kNot;
+    return cell;
+  }
+  const int decimals = num_decimals(cell.printed);
+  cell.recomputed = fmt::format("{:.{}f}", cell.value, decimals);
+  const double half = 0.5 * std::pow(10, -decimals);
+  if (cell.recomputed == cell.printed)
+    cell.verdict = CellVerdict::kExact;
+  else
+    cell.verdict =
+        cell.high >= printed_value - half && cell.low <= printed_value + half ? CellVerdict::kUnroundedOnly : CellVerdict::kNot;
+  return cell;
+}
+
+Cell printed_cell(const FormulaContext& context, size_t row, const std::string& column) {
+  const std::string& text = context.table.text(row, column);
+  return {.text = text, .value = core::parse_double(text), .note = {}};
+}
+
+bool is_text_column(const record::Table& table, const std::string& column) {
+  return std::any_of(table.rows.begin(), table.rows.end(),
+                     [&](const auto& row) { return !core::parse_double(row[table.column(column)]); });
+}
+
+/// The printed table; after each derived column what its formula gives; at the end what the table lacks.
+Table recomputed_table(const FormulaContext& context, const std::vector<Formula>& formulas, const std::vector<Formula>& additions,
+                       const std::vector<CheckedCell>& cells) {
+  const record::Table& source = context.table;
+  Table table{.id = "recomputed-" + source.source.stem().string(),
+              .title = "Recomputed: " + source.source.filename().string(),
+              .caption = core::join(source.comments, " ")};
+  for (const std::string& name : source.columns) {
+    table.columns.push_back({.title = name, .key = name, .is_text = is_text_column(source, name)});
+    for (const Formula& formula : formulas)
+      if (formula.column == name) {
+        table.columns.push_back(column(name + ", recomputed", name + "_recomputed"));
+        table.notes.push_back(fmt::format("{} = {}", name, formula.text));
+      }
+  }
+  for (const Formula& formula : additions) {
+    table.columns.push_back(column(formula.column + ", added", formula.column));
+    table.notes.push_back(fmt::format("{} = {} (not in the source)", formula.column, formula.text));
+  }
+  for (size_t row = 0; row < source.rows.size(); ++row) {
+    std::vector<Cell> out;
+    for (const std::string& name : source.columns) {
+      out.push_back(printed_cell(context, row, name));
+      for (const CheckedCell& cell : cells)
+        if (cell.row == row && cell.column == name && cell.remark.empty())
+          out.push_back({.text = cell.recomputed,
+                         .value = cell.value,
+                         .note = cell.verdict == CellVerdict::kExact ? "" : verdict_text(cell.verdict)});
+    }
+    for (const Formula& formula : additions) out.push_back(figure_cell(formula.compute(context, row).value));
+    table.rows.push_back(std::move(out));
+  }
+  return table;
+}
+
+Table difference_table(const record::Table& source, const std::vector<CheckedCell>& cells) {
+  Table table{.id = "differences-" + source.source.stem().string(),
+              .title = "Cells that do not follow: " + source.source.filename().string()};
+  table.caption =
+      "Range: what the formula gives for all inputs that round to the printed ones. A cell inside it needs the source's values "
+      "before rounding; one outside it cannot come from this formula.";
+  table.columns = {text_column("row", "row"),          text_column("column", "column"), column("printed", "printed"),
+                   column("recomputed", "recomputed"), text_column("range", "range"),   text_column("verdict", "verdict"),
+                   text_column("formula", "formula"),  text_column("remark", "remark")};
+  for (const CheckedCell& cell : cells) {
+    if (cell.verdict == CellVerdict::kExact) continue;
+    const std::string range =
+        cell.low == cell.high ? "" : fmt::format("{} to {}", figure_text(cell.low, 6), figure_text(cell.high, 6));
+    table.rows.push_back({text_cell(cell.row_name),
+                          text_cell(cell.column),
+                          {.text = cell.printed, .value = core::parse_double(cell.printed), .note = {}},
+                          {.text = cell.recomputed, .value = cell.value, .note = {}},
+                          text_cell(range),
+                          text_cell(verdict_text(cell.verdict)),
+                          text_cell(cell.formula),
+                          text_cell(cell.remark)});
+  }
+  return table;
+}
+
+/// The rows as runs of one step each, so that the page draws them as it draws measurements.
+std::vector<Chart> table_charts(const FormulaContext& context) {
+  const char* rate = context.has("samples_per_s") ? "samples_per_s" : context.has("tokens_per_s") ? "tokens_per_s" : nullptr;
+  if (rate == nullptr || !context.has("gpus")) return {};
+  std::vector<RunSummary> runs;
+  AnalysisOptions options;
+  for (size_t row = 0; row < context.table.rows.size(); ++row) {
+    record::RunData run;
+    run.name = row_name(context, row);
+    run.format = "table";
+    record::RunSetup& setup = run.setup;
+    setup.model = context.has("system") ? context.table.text(row, "system") : context.table.source.stem().string();
+    setup.precision = context.has("precision") ? context.table.text(row, "precision") : context.facts.precision;
+    setup.devices = static_cast<int64_t>(context.at(row, "gpus").value);
+    if (context.has("nodes")) setup.nodes = static_cast<int64_t>(context.at(row, "nodes").value);
+    const double per_s = context.at(row, rate).value;
+    double samples = per_s;  // one second's work where the batch is unknown
+    if (context.facts.samples_per_device && !context.has("global_batch")) {
+      setup.samples_per_device = static_cast<int64_t>(*context.facts.samples_per_device);
+      samples = *context.facts.samples_per_device * static_cast<double>(*setup.devices);
+    } else if (context.facts.samples_per_device) {
+      setup.samples_per_device = static_cast<int64_t>(*context.facts.samples_per_device);
+    }
+    setup.sample_unit = std::string(rate) == "tokens_per_s" ? "tokens" : "samples";
+    if (std::string(rate) == "samples_per_s") setup.forward_gflops_per_sample = context.facts.forward_gflops;
+    if (const auto peak = context.peak(row)) setup.peak_tflops_per_device = *peak;
+    setup.peak_source = "as the table says";
+    run.steps.step = {0};
+    run.steps.num_steps = {1};
+    run.steps.step_ms = {1e3 * samples / per_s};
+    run.steps.samples = {samples};
+    runs.push_back(summarise_run(run, options));
+  }
+  const Analysis analysis = analyse(std::move(runs), options);
+  std::vector<Chart> charts = efficiency_charts(analysis.curves);
+  for (auto& more : {throughput_charts(analysis.curves), utilisation_charts(analysis.curves), speedup_charts(analysis.curves)})
+    charts.insert(charts.end(), more.begin(), more.end());
+  for (Chart& chart : charts) chart.id += "-" + context.table.source.stem().string();
+  return charts;
+}
+}  // namespace
+
+bool is_published_table(const fs::path& path) {
+  if (path.extension() != ".csv" || !fs::is_regular_file(path)) return false;
+  try {
+    const record::Table table = record::read_table(path);
+    const auto has = [&](std::initializer_list<const char*> names) {
+      return std::any_of(names.begin(), names.end(), [&](const char* name) { return table.find(name).has_value(); });
+    };
+    if (has({"step", "iteration", "iter", "global_step"})) return false;
+    if (has({"nodes", "gpus", "devices", "global_batch"})) return true;
+    // Steps without a number have nothing but their times.
+    return std::none_of(table.columns.begin(), table.columns.end(), [](const std::string& name) {
+      const std::string lower = core::to_lower_ascii(name);
+      return lower.find("time") != std::string::npos || core::starts_with(lower, "step");
+    });
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
+PublishedTable check_published(const fs::path& path, const PublishedOptions& options) {
+  const record::Table source = record::read_table(path);
+  if (source.rows.empty())
+    throw DataError(fmt::format("report: '{}' has a header and no rows", path.string()),
+                    "give a table with at least one row of results");
+  const FormulaContext context{source, read_facts(source, options)};
+  PublishedTable table{.source = path, .comments = source.comments};
+  const std::vector<Formula> formulas = formulas_of(context), additions = additions_to(context);
+  for (const Formula& formula : formulas)
+    for (size_t row = 0; row < source.rows.size(); ++row) table.cells.push_back(check_cell(context, formula, row));
+  const std::vector<CheckedCell> meanings = meaning_checks(context);
+  table.cells.insert(table.cells.end(), meanings.begin(), meanings.end());
+  table.recomputed = recomputed_table(context, formulas, additions, table.cells);
+  if (formulas.empty())
+    table.recomputed.notes.push_back("No column of this table follows from the others by a formula we know: it is shown as it is.");
+  table.differences = difference_table(source, table.cells);
+  table.charts = table_charts(context);
+  return table;
+}
+
+Document published_document(const std::vector<PublishedTable>& tables) {
+  Document document{.title = "Published tables, recomputed", .subtitle = {}};
+  size_t num_cells = 0, num_exact = 0, num_not = 0;
+  for (const PublishedTable& table : tables) {
+    Section section{.id = table.source.stem().string(), .title = table.source.filename().string(), .blocks = {}};
+    size_t exact = 0;
+    for (const CheckedCell& cell : table.cells) {
+      ++num_cells;
+      exact += cell.verdict == CellVerdict::kExact ? 1 : 0;
+      num_not += cell.verdict == CellVerdict::kNot ? 1 : 0;
+    }
+    num_exact += exact;
+    if (!table.cells.empty())
+      add_text(section,
+               {fmt::format("{} of {} derived cells follow from the printed numbers to the printed digit; the rest are listed.",
+                            exact, table.cells.size())});
+    add_block(section, table.charts);
+    add_block(section, table.differences);
+    add_block(section, table.recomputed);
+    document.sections.push_back(std::move(section));
+  }
+  document.subtitle =
+      fmt::format("{} tables; of {} derived cells {} follow to the printed digit, {} only from values before rounding, {} do not",
+                  tables.size(), num_cells, num_exact, num_cells - num_exact - num_not, num_not);
+  document.data_json = published_json(tables);
+  return document;
+}
+
+std::string published_json(const std::vector<PublishedTable>& tables) {
+  core::Json json = core::Json::array();
+  for (const PublishedTable& table : tables) {
+    core::Json cells = core::Json::array();
+    for (const CheckedCell& cell : table.cells)
+      cells.push_back({{"row", cell.row_name},
+                       {"column", cell.column},
+                       {"formula", cell.formula},
+                       {"printed", cell.printed},
+                       {"recomputed", cell.recomputed},
+                       {"value", cell.value},
+                       {"low", cell.low},
+                       {"high", cell.high},
+                       {"verdict", verdict_text(cell.verdict)},
+                       {"remark", cell.remark}});
+    json.push_back({{"source", table.source.string()}, {"comments", table.comments}, {"cells", std::move(cells)}});
+  }
+  return core::Json{{"tables", std::move(json)}}.dump(-1, ' ', false, core::Json::error_handler_t::replace);
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,52 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/document.h"
+
+namespace lockstep::report {
+
+/// Facts that win over those in a table's comments.
+struct PublishedOptions {
+  std::optional<double> forward_gflops{}, peak_tflops{};
+  double budget_tokens = 1e12;
+};
+
+/// How a printed cell stands to the formula of its column.
+enum class CellVerdict {
+  kExact,          ///< The formula on the printed inputs gives the printed digits.
+  kUnroundedOnly,  ///< Only inputs that the source had before rounding can give it.
+  kNot,            ///< No inputs that round to the printed ones give it.
+};
+
+struct CheckedCell {
+  size_t row = 0;
+  std::string row_name{}, column{}, formula{};
+  std::string printed{}, recomputed{};  ///< To the same digits.
+  double value = 0, low = 0, high = 0;  ///< Recomputed, and the range that rounding of the inputs leaves.
+  CellVerdict verdict = CellVerdict::kExact;
+  std::string remark{};
+};
+
+/// A published table, recomputed cell by cell from its own numbers.
+struct PublishedTable {
+  std::filesystem::path source{};
+  std::vector<std::string> comments{};
+  std::vector<CheckedCell> cells{};  ///< Every cell of a derived column.
+  Table recomputed{};                ///< As printed, with the recomputed value beside each derived one, and what lockstep adds.
+  Table differences{};               ///< Cells that do not follow from their formula.
+  std::vector<Chart> charts{};
+};
+
+/// Is this a CSV of results over sizes, rather than of steps? False for what cannot be read.
+bool is_published_table(const std::filesystem::path& path);
+
+/// Recomputes a table. DataError with file, line and column for what cannot be read.
+PublishedTable check_published(const std::filesystem::path& path, const PublishedOptions& options = {});
+
+Document published_document(const std::vector<PublishedTable>& tables);
+std::string published_json(const std::vector<PublishedTable>& tables);
+
+}  // namespace lockstep::report

@@ -1,0 +1,285 @@
+#include "report/analysis_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "record/statistics.h"
+
+namespace lockstep::report {
+namespace {
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr size_t kMaxCdfPoints = 200, kMaxTracePoints = 400, kMaxLossPoints = 300;
+
+/// Rows of the columns that have a usable step time, all of one attempt.
+struct Rows {
+  std::vector<size_t> index{};
+  std::vector<double> step_ms{};
+  size_t num_unusable = 0;  ///< Rows whose time is missing, not finite or not positive.
+  size_t num_other_attempts = 0;
+};
+
+double at(const std::vector<double>& column, size_t row) { return row < column.size() ? column[row] : kNaN; }
+
+double num_steps_of(const record::StepColumns& steps, size_t row) {
+  return row < steps.num_steps.size() ? std::max(1, steps.num_steps[row]) : 1;
+}
+
+/// Step time of a row: as recorded, else from the printed rate.
+double row_step_ms(const record::RunData& run, size_t row) {
+  const double direct = at(run.steps.step_ms, row);
+  if (std::isfinite(direct) && direct > 0) return direct;
+  double samples = at(run.steps.samples, row);
+  if (!std::isfinite(samples) && run.setup.global_batch) samples = static_cast<double>(*run.setup.global_batch);
+  const double rate = at(run.steps.logged_samples_per_s, row);
+  return rate > 0 && samples > 0 ? 1e3 * samples / rate : kNaN;
+}
+
+/// The attempt with the most rows: start-up comes again with each restart, so attempts are not strung together.
+int longest_attempt(const record::StepColumns& steps) {
+  std::map<int, size_t> rows;
+  for (const int attempt : steps.attempt) ++rows[attempt];
+  int best = 0;
+  for (const auto& [attempt, count] : rows)
+    if (!rows.contains(best) || count > rows[best]) best = attempt;
+  return best;
+}
+
+Rows usable_rows(const record::RunData& run) {
+  Rows rows;
+  const int attempt = longest_attempt(run.steps);
+  for (size_t row = 0; row < run.steps.size(); ++row) {
+    if (row < run.steps.attempt.size() && run.steps.attempt[row] != attempt) {
+      ++rows.num_other_attempts;
+      continue;
+    }
+    const double ms = row_step_ms(run, row);
+    if (!std::isfinite(ms) || ms <= 0) {
+      ++rows.num_unusable;
+      continue;
+    }
+    rows.index.push_back(row);
+    rows.step_ms.push_back(ms);
+  }
+  return rows;
+}
+
+std::string unusable_reason(const record::RunData& run, const Rows& rows) {
+  const std::string end = run.message.empty() ? "" : fmt::format(": {}", run.message);
+  if (rows.num_unusable > 0) return fmt::format("none of its {} rows has a step time above zero", rows.num_unusable);
+  if (run.state == "failed" || run.state == "died") return fmt::format("it {} before its first recorded step{}", run.state, end);
+  if (run.state == "running") return "it has not recorded a step yet";
+  return fmt::format("it holds no step{}", end);
+}
+
+/// Median of the finite values among the measured rows.
+double median_of(const std::vector<double>& column, std::span<const size_t> rows) {
+  std::vector<double> values;
+  for (const size_t row : rows)
+    if (const double value = at(column, row); std::isfinite(value) && value > 0) values.push_back(value);
+  return values.empty() ? kNaN : record::median(values);
+}
+
+void fill_work(const record::RunData& run, std::span<const size_t> rows, RunSummary& summary) {
+  summary.samples_per_step = median_of(run.steps.samples, rows);
+  const record::RunSetup& setup = run.setup;
+  if (!std::isfinite(summary.samples_per_step) && setup.global_batch)
+    summary.samples_per_step = static_cast<double>(*setup.global_batch);
+  summary.tokens_per_step = median_of(run.steps.tokens, rows);
+  if (!std::isfinite(summary.tokens_per_step) && setup.sequence_length)
+    summary.tokens_per_step = summary.samples_per_step * static_cast<double>(*setup.sequence_length);
+}
+
+/// Seconds, samples and data wait of the measured rows; time on the wall where steps carry their clock.
+void fill_window(const record::RunData& run, const Rows& rows, size_t first, RunSummary& summary) {
+  double wait_ms = 0;
+  bool has_wait = false;
+  for (size_t i = first; i < rows.index.size(); ++i) {
+    const size_t row = rows.index[i];
+    const double steps = num_steps_of(run.steps, row), samples = at(run.steps.samples, row);
+    summary.measured_s += rows.step_ms[i] * steps / 1e3;
+    summary.measured_samples += (std::isfinite(samples) ? samples : summary.samples_per_step) * steps;
+    summary.num_measured_steps += static_cast<int64_t>(steps);
+    if (const double wait = at(run.steps.data_wait_ms, row); std::isfinite(wait)) {
+      wait_ms += wait * steps;
+      has_wait = true;
+    }
+  }
+  summary.data_wait_share = has_wait && summary.measured_s > 0 ? wait_ms / 1e3 / summary.measured_s : kNaN;
+  summary.billed_s = summary.measured_s;
+  summary.billed_samples = summary.measured_samples;
+  if (first >= rows.index.size()) return;
+  const double begin = at(run.steps.time_s, rows.index[first]), end = at(run.steps.time_s, rows.index.back());
+  const double first_row_s = rows.step_ms[first] * num_steps_of(run.steps, rows.index[first]) / 1e3;
+  const double wall = end - begin + first_row_s;
+  if (std::isfinite(wall) && wall > summary.measured_s) summary.billed_s = wall;
+}
+
+void fill_phases(const record::RunData& run, std::span<const size_t> rows, RunSummary& summary) {
+  for (const auto& [phase, column] : run.steps.phases_ms) {
+    double sum = 0, steps = 0;
+    for (const size_t row : rows) {
+      if (row >= column.size() || !std::isfinite(column[row])) continue;
+      sum += column[row] * num_steps_of(run.steps, row);
+      steps += num_steps_of(run.steps, row);
+    }
+    if (steps > 0) summary.phases_ms[phase] = sum / steps;
+  }
+}
+
+/// Block medians so that the picture keeps its shape, and every outlier itself.
+void fill_trace(const record::RunData& run, const Rows& rows, RunSummary& summary) {
+  const size_t block = (rows.step_ms.size() + kMaxTracePoints - 1) / kMaxTracePoints;
+  std::vector<bool> is_outlier(rows.step_ms.size(), false);
+  for (const record::Outlier& outlier : summary.series->outliers)
+    if (outlier.index < is_outlier.size()) is_outlier[outlier.index] = true;
+  for (size_t begin = 0; begin < rows.step_ms.size(); begin += block) {
+    const size_t end = std::min(begin + block, rows.step_ms.size());
+    const std::span<const double> values(rows.step_ms.data() + begin, end - begin);
+    double largest = -1;
+    size_t largest_at = begin;
+    for (size_t i = begin; i < end; ++i)
+      if (is_outlier[i] && rows.step_ms[i] > largest) {
+        largest = rows.step_ms[i];
+        largest_at = i;
+      }
+    const auto put = [&](size_t i, double ms) {
+      const size_t row = rows.index[i];
+      summary.trace_step.push_back(row < run.steps.step.size() ? static_cast<double>(run.steps.step[row]) : static_cast<double>(i));
+      summary.trace_ms.push_back(ms);
+    };
+    put(begin, block == 1 ? rows.step_ms[begin] : record::median(values));
+    if (block > 1 && largest > 0 && largest_at > begin) put(largest_at, largest);
+  }
+  const size_t warmup = std::min(summary.series->num_warmup_steps, rows.index.size() - 1);
+  const size_t row = rows.index[warmup];
+  summary.trace_warmup_end = row < run.steps.step.size() ? static_cast<double>(run.steps.step[row]) : static_cast<double>(warmup);
+}
+
+void fill_losses(const record::RunData& run, RunSummary& summary) {
+  std::vector<LossPoint> all;
+  double seen = 0;
+  for (size_t row = 0; row < run.steps.size(); ++row) {
+    const double samples = at(run.steps.samples, row);
+    seen += (std::isfinite(samples) ? samples : summary.samples_per_step) * num_steps_of(run.steps, row);
+    const double recorded = at(run.steps.samples_seen, row), loss = at(run.steps.loss, row);
+    const double x = std::isfinite(recorded) ? recorded : seen;
+    if (std::isfinite(loss) && std::isfinite(x)) all.push_back({x, loss});
+  }
+  const size_t block = (all.size() + kMaxLossPoints - 1) / kMaxLossPoints;
+  for (size_t begin = 0; begin < all.size(); begin += block) {
+    const size_t end = std::min(begin + block, all.size());
+    double loss = 0;
+    for (size_t i = begin; i < end; ++i) loss += all[i].loss;
+    summary.losses.push_back({all[end - 1].samples_seen, loss / static_cast<double>(end - begin)});
+  }
+}
+
+void fill_network(const record::RunData& run, RunSummary& summary) {
+  std::map<std::string, std::pair<double, double>> totals;  // interface: bytes, host steps
+  for (const record::SystemInterval& interval : run.system)
+    for (const auto* counters : {&interval.received_bytes, &interval.sent_bytes})
+      for (const auto& [name, bytes] : *counters) {
+        auto& total = totals[(counters == &interval.received_bytes ? "received " : "sent ") + name];
+        total.first += bytes;
+        total.second += static_cast<double>(interval.num_steps);
+      }
+  for (const auto& [name, total] : totals)
+    if (total.second > 0) summary.network_bytes_per_step[name] = total.first / total.second;
+}
+
+RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options) {
+  RunSummary summary;
+  summary.name = run.name;
+  summary.source = run.source;
+  summary.format = run.format;
+  summary.setup = run.setup;
+  if (options.forward_gflops) {
+    summary.setup.forward_gflops_per_sample = options.forward_gflops;
+    summary.setup.flops_formula = "3 x --fwd-gflops";
+  }
+  summary.allocation = run.allocation;
+  summary.state = run.state;
+  summary.message = run.message;
+  summary.command = run.command;
+  summary.started_s = run.started_s;
+  summary.ended_s = run.ended_s;
+  summary.num_attempts = run.num_attempts;
+  summary.num_rejected_lines = run.num_rejected_lines;
+  summary.problems = run.problems;
+  summary.software = run.software;
+  summary.collectives = run.collectives;
+  summary.startup = run.startup;
+  summary.results = run.results;
+  summary.missing = record::missing_facts(run);
+  return summary;
+}
+
+/// Warm-up lasts at least 10 steps and 30 s, but in short runs no more than a tenth of them in time.
+record::SeriesOptions series_options(const Rows& rows, double steps_per_row, const AnalysisOptions& options) {
+  double total_s = 0;
+  for (const double ms : rows.step_ms) total_s += ms * steps_per_row / 1e3;
+  record::SeriesOptions series;
+  series.min_warmup_steps = std::max<size_t>(1, static_cast<size_t>(std::ceil(10 / steps_per_row)));
+  // Rows that stand for several steps hold their mean: the floor in seconds is scaled alike.
+  series.min_warmup_s = std::min(30.0, total_s / 10) / steps_per_row;
+  series.warmup_steps = options.warmup_steps;
+  return series;
+}
+
+void fill_notes(const Rows& rows, RunSummary& summary) {
+  if (rows.num_unusable > 0)
+    summary.problems.push_back(fmt::format("{} rows have no step time above zero and were left out", rows.num_unusable));
+  if (rows.num_other_attempts > 0)
+    summary.problems.push_back(
+        fmt::format("the run was restarted: only its longest attempt was measured, {} rows of other attempts were left out",
+                    rows.num_other_attempts));
+  if (summary.steps_per_row > 1)
+    summary.problems.push_back(
+        fmt::format("the log gives means over {:.0f} steps: percentiles are those of such means and hide single slow steps",
+                    summary.steps_per_row));
+}
+}  // namespace
+
+RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& options) {
+  RunSummary summary = copy_facts(run, options);
+  const Rows rows = usable_rows(run);
+  for (size_t row = 0; row < run.steps.size(); ++row) {
+    summary.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
+    // Records of lockstep always hold a loss; other logs may not print one in each line.
+    const double loss = at(run.steps.loss, row);
+    if (std::isinf(loss) || (std::isnan(loss) && run.format == "lockstep")) ++summary.num_nonfinite_losses;
+  }
+  if (rows.index.empty()) {
+    summary.unusable = unusable_reason(run, rows);
+    summary.samples_per_step = summary.tokens_per_step = summary.data_wait_share = kNaN;
+    return summary;
+  }
+  std::vector<double> intervals;
+  for (const size_t row : rows.index) intervals.push_back(num_steps_of(run.steps, row));
+  summary.steps_per_row = record::median(intervals);
+  const record::SeriesOptions series = series_options(rows, summary.steps_per_row, options);
+  summary.series = record::summarise_series(rows.step_ms, series);
+  const size_t first = std::min(summary.series->num_warmup_steps, rows.index.size() - 1);
+  const std::span<const size_t> measured = std::span(rows.index).subspan(first);
+  fill_work(run, measured, summary);
+  fill_window(run, rows, first, summary);
+  fill_phases(run, measured, summary);
+  fill_trace(run, rows, summary);
+  fill_losses(run, summary);
+  fill_network(run, summary);
+  fill_notes(rows, summary);
+  summary.cdf = record::empirical_cdf(std::span(rows.step_ms).subspan(first), kMaxCdfPoints);
+  if (options.keeps_steps) summary.measured_ms.assign(rows.step_ms.begin() + static_cast<ptrdiff_t>(first), rows.step_ms.end());
+  summary.epochs = epoch_times(run);
+  const int64_t first_step = measured.front() < run.steps.step.size() ? run.steps.step[measured.front()] : 0;
+  summary.ranks = rank_shares(run, first_step, summary.num_rank_intervals);
+  summary.energy = energy_use(run, summary.samples_per_step, summary.series->mean_ms / 1e3);
+  for (const record::Protocol protocol : options.protocols)
+    summary.protocols.push_back(record::apply_protocol(protocol, run.steps, series));
+  return summary;
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,97 @@
+#pragma once
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/meta.h"
+#include "record/protocol.h"
+#include "record/run_data.h"
+#include "record/series.h"
+#include "report/analysis_options.h"
+
+namespace lockstep::report {
+
+/// One complete epoch of a run.
+struct EpochTimes {
+  int epoch = 0;
+  double total_s =
+      0;  ///< From the end of the epoch before to the end of this one's last step: validation of the epoch before counts here.
+  double train_s = 0;  ///< From the start of its first step to the end of its last.
+  double samples = 0;
+};
+
+/// One rank over the measured intervals of a run.
+struct RankShare {
+  int rank = 0;
+  std::string host{};
+  double step_ms = 0;                                         ///< Means per step.
+  double data_wait_ms = 0, compute_ms = 0, comm_wait_ms = 0;  ///< NaN: unknown.
+  double work_ms = 0;        ///< Computing and waiting for data, which no other rank can delay; the whole step where unknown.
+  double excess = 0;         ///< Work above the median rank's, as a share of the step.
+  double slowest_share = 0;  ///< Of the intervals in which this rank had the most work.
+};
+
+struct LossPoint {
+  double samples_seen = 0, loss = 0;
+};
+
+/// Energy of all metered hosts over the steps that were metered.
+struct EnergyUse {
+  double joules = 0, samples = 0, seconds = 0;
+  size_t num_hosts = 0;
+  std::string scope{};  ///< Meters that were added up: "nvml, rapl-package".
+};
+
+/// A run without its raw columns: what points, tables and charts need, of bounded size whatever the number of steps.
+struct RunSummary {
+  std::string name{};
+  std::filesystem::path source{};
+  std::string format{};
+  record::RunSetup setup{};
+  std::string allocation{}, state{}, message{}, command{};
+  std::optional<double> started_s{}, ended_s{};
+  int num_attempts = 1;
+  int64_t num_rejected_lines = 0;
+  std::vector<std::string> problems{};
+  std::vector<record::MissingFact> missing{};
+  std::map<std::string, std::string> software{};
+
+  std::optional<record::SeriesSummary> series{};  ///< Absent: `unusable` says why there is no step time.
+  std::string unusable{};
+  double samples_per_step = 0, tokens_per_step = 0;  ///< NaN: unknown.
+  double steps_per_row = 1;                          ///< Above 1: the source logs means over so many steps.
+  int64_t num_steps = 0, num_measured_steps = 0;     ///< Optimiser steps.
+  double measured_s = 0, measured_samples = 0;       ///< Sum of step times after warm-up and what was done in it.
+  double billed_s = 0, billed_samples = 0;           ///< Wall clock over the same window, pauses between steps included.
+  double data_wait_share = 0;                        ///< Of the measured time; NaN: unknown.
+  std::map<std::string, double> phases_ms{};         ///< Means per step over the measured window.
+  std::vector<double> measured_ms{};                 ///< Only with AnalysisOptions::keeps_steps.
+  std::vector<record::CdfPoint> cdf{};               ///< Of measured step times, ms.
+  std::vector<double> trace_step{}, trace_ms{};      ///< Thinned: medians of short blocks and every outlier.
+  double trace_warmup_end = 0;                       ///< Step at which measuring begins.
+  std::vector<EpochTimes> epochs{};
+  std::vector<LossPoint> losses{};  ///< Thinned to block means.
+  int64_t num_nonfinite_losses = 0;
+  std::vector<RankShare> ranks{};
+  size_t num_rank_intervals = 0;
+  std::vector<record::CollectiveTotal> collectives{};
+  std::vector<record::StartupTimes> startup{};
+  std::vector<record::ResultRecord> results{};
+  std::optional<EnergyUse> energy{};
+  std::map<std::string, double> network_bytes_per_step{};  ///< Received and sent, by interface, mean over hosts.
+  std::vector<record::ProtocolResult> protocols{};         ///< What the estimators asked for say.
+};
+
+/// Summarises one run; never throws for what is in it: a run without usable steps says so in `unusable`.
+RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& options);
+
+/// Energy over the metered steps; nothing when no meter gave a number.
+std::optional<EnergyUse> energy_use(const record::RunData& run, double samples_per_step, double step_s);
+/// Complete epochs (the first one left out, since start-up lies in it).
+std::vector<EpochTimes> epoch_times(const record::RunData& run);
+/// Means per rank over all intervals after `first_step`; empty with fewer than two ranks.
+std::vector<RankShare> rank_shares(const record::RunData& run, int64_t first_step, size_t& num_intervals);
+
+}  // namespace lockstep::report

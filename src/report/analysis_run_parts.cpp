@@ -1,0 +1,142 @@
+// Parts of a run's summary that come from other files than its steps, and its epochs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/strings.h"
+#include "record/statistics.h"
+#include "report/analysis_run.h"
+
+namespace lockstep::report {
+namespace {
+/// Meters that do not contain one another: the whole of a device or of a processor package, and its memory.
+bool counts_towards_energy(const std::string& meter) {
+  return core::starts_with(meter, "nvml") || core::starts_with(meter, "rapl-package") || core::starts_with(meter, "rapl-dram");
+}
+
+std::string meter_kind(const std::string& meter) {
+  const size_t dash = meter.rfind('-');
+  const bool has_number = dash != std::string::npos && core::parse_int(meter.substr(dash + 1)).has_value();
+  return has_number ? meter.substr(0, dash) : meter;
+}
+
+double value_of(const std::vector<double>& values, size_t rank) { return rank < values.size() ? values[rank] : NAN; }
+
+/// What a rank does by itself; its whole step where the record does not tell the parts.
+std::vector<double> work_of(const record::RankTimesRecord& record) {
+  if (record.compute_ms.size() != record.step_ms.size()) return record.step_ms;
+  std::vector<double> work = record.compute_ms;
+  for (size_t rank = 0; rank < work.size(); ++rank)
+    if (const double wait = value_of(record.data_wait_ms, rank); std::isfinite(wait)) work[rank] += wait;
+  return work;
+}
+
+struct EpochSpan {
+  size_t first = 0, last = 0;
+  double samples = 0;
+};
+
+/// Rows of each epoch in order; empty when epochs are unknown or come again.
+std::vector<std::pair<int, EpochSpan>> epoch_spans(const record::StepColumns& steps) {
+  std::vector<std::pair<int, EpochSpan>> spans;
+  if (steps.epoch.size() != steps.size() || steps.time_s.size() != steps.size()) return {};
+  for (size_t row = 0; row < steps.size(); ++row) {
+    if (steps.epoch[row] < 0 || !std::isfinite(steps.time_s[row])) return {};
+    if (spans.empty() || spans.back().first != steps.epoch[row]) {
+      if (!spans.empty() && steps.epoch[row] < spans.back().first) return {};
+      spans.push_back({steps.epoch[row], {row, row, 0}});
+    }
+    EpochSpan& span = spans.back().second;
+    span.last = row;
+    const double count = row < steps.num_steps.size() ? std::max(1, steps.num_steps[row]) : 1;
+    if (row < steps.samples.size() && std::isfinite(steps.samples[row])) span.samples += steps.samples[row] * count;
+  }
+  return spans;
+}
+}  // namespace
+
+std::optional<EnergyUse> energy_use(const record::RunData& run, double samples_per_step, double step_s) {
+  EnergyUse use;
+  std::map<std::string, double> steps_by_host;
+  std::set<std::string> kinds;
+  for (const record::SystemInterval& interval : run.system) {
+    bool is_metered = false;
+    for (const auto& [meter, joules] : interval.energy_j) {
+      if (!counts_towards_energy(meter) || !std::isfinite(joules) || joules < 0) continue;
+      use.joules += joules;
+      kinds.insert(meter_kind(meter));
+      is_metered = true;
+    }
+    if (is_metered) steps_by_host[interval.host] += static_cast<double>(interval.num_steps);
+  }
+  if (steps_by_host.empty() || use.joules <= 0) return std::nullopt;
+  double steps = 0;
+  for (const auto& [host, count] : steps_by_host) steps += count;
+  steps /= static_cast<double>(steps_by_host.size());
+  use.num_hosts = steps_by_host.size();
+  use.samples = steps * samples_per_step;
+  use.seconds = steps * step_s;
+  use.scope = core::join(std::vector<std::string>(kinds.begin(), kinds.end()), ", ");
+  return use;
+}
+
+std::vector<EpochTimes> epoch_times(const record::RunData& run) {
+  const auto spans = epoch_spans(run.steps);
+  std::vector<EpochTimes> epochs;
+  for (size_t i = 1; i < spans.size(); ++i) {
+    const auto& [epoch, span] = spans[i];
+    const EpochSpan& before = spans[i - 1].second;
+    // The last epoch is whole only when it is as long as the others.
+    if (i + 1 == spans.size() && span.samples < 0.999 * before.samples) continue;
+    const size_t attempts = run.steps.attempt.size();
+    if (span.last < attempts && run.steps.attempt[span.last] != run.steps.attempt[before.last]) continue;
+    const double end = run.steps.time_s[span.last];
+    const double first_s = run.steps.step_ms[span.first] * std::max(1, run.steps.num_steps[span.first]) / 1e3;
+    EpochTimes times{.epoch = epoch, .total_s = end - run.steps.time_s[before.last], .train_s = 0, .samples = span.samples};
+    times.train_s = std::min(times.total_s, end - run.steps.time_s[span.first] + first_s);
+    if (times.total_s > 0 && times.train_s > 0) epochs.push_back(times);
+  }
+  return epochs;
+}
+
+std::vector<RankShare> rank_shares(const record::RunData& run, int64_t first_step, size_t& num_intervals) {
+  std::vector<RankShare> ranks;
+  double total = 0;
+  num_intervals = 0;
+  for (const record::RankTimesRecord& record : run.rank_times) {
+    if (record.step < first_step || record.step_ms.size() < 2) continue;
+    if (ranks.empty()) ranks.resize(record.step_ms.size());
+    if (record.step_ms.size() != ranks.size()) continue;  // another attempt at another size
+    const std::vector<double> work = work_of(record);
+    if (!std::all_of(work.begin(), work.end(), [](double ms) { return std::isfinite(ms) && ms >= 0; })) continue;
+    const double count = static_cast<double>(std::max<int64_t>(1, record.num_steps));
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      ranks[rank].step_ms += record.step_ms[rank] * count;
+      ranks[rank].data_wait_ms += value_of(record.data_wait_ms, rank) * count;
+      ranks[rank].compute_ms += value_of(record.compute_ms, rank) * count;
+      ranks[rank].comm_wait_ms += value_of(record.comm_wait_ms, rank) * count;
+      ranks[rank].work_ms += work[rank] * count;
+      if (rank < record.hosts.size()) ranks[rank].host = record.hosts[rank];
+    }
+    ranks[static_cast<size_t>(std::max_element(work.begin(), work.end()) - work.begin())].slowest_share += 1;
+    total += count;
+    ++num_intervals;
+  }
+  if (num_intervals == 0) return {};
+  std::vector<double> works, steps;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    RankShare& share = ranks[rank];
+    share.rank = static_cast<int>(rank);
+    for (double* sum : {&share.step_ms, &share.data_wait_ms, &share.compute_ms, &share.comm_wait_ms, &share.work_ms}) *sum /= total;
+    share.slowest_share /= static_cast<double>(num_intervals);
+    works.push_back(share.work_ms);
+    steps.push_back(share.step_ms);
+  }
+  const double middle = record::median(works), step = record::median(steps);
+  for (RankShare& share : ranks) share.excess = (share.work_ms - middle) / step;
+  return ranks;
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,214 @@
+#include "report/analysis_sources.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/strings.h"
+
+namespace lockstep::report {
+namespace {
+namespace fs = std::filesystem;
+constexpr int kMaxDepth = 8, kSweepVersion = 1;
+constexpr unsigned kMaxThreads = 8;
+
+bool is_record(const fs::path& folder) { return fs::exists(folder / "run.json") || fs::exists(folder / "steps.jsonl"); }
+bool is_sweep(const fs::path& folder) { return fs::exists(folder / "sweep.json"); }
+
+bool looks_like_log(const fs::path& file) {
+  static const std::set<std::string> kEndings = {".log", ".out", ".txt", ".csv", ".err"};
+  return kEndings.contains(file.extension().string());
+}
+
+/// Records and sweeps below a folder; a record is not searched further.
+void search(const fs::path& folder, int depth, std::vector<fs::path>& records, std::vector<fs::path>& logs) {
+  std::vector<fs::path> entries;
+  std::error_code failure;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, failure))
+    entries.push_back(entry.path());
+  std::sort(entries.begin(), entries.end(),
+            [](const fs::path& a, const fs::path& b) { return core::natural_less(a.string(), b.string()); });
+  for (const fs::path& path : entries) {
+    if (fs::is_directory(path, failure)) {
+      if (is_record(path) || is_sweep(path))
+        records.push_back(path);
+      else if (depth < kMaxDepth)
+        search(path, depth + 1, records, logs);
+    } else if (looks_like_log(path)) {
+      logs.push_back(path);
+    }
+  }
+}
+
+/// Axes that the record tells by itself: they are the size and the batch of a point, not its configuration.
+bool is_size_axis(const std::string& axis) {
+  static const std::set<std::string> kAxes = {"nodes",      "batch-size",     "global-batch-size",
+                                              "accum-freq", "nproc-per-node", "ranks-per-node"};
+  return kAxes.contains(core::replace_all(axis, "_", "-"));
+}
+
+Source sweep_source(const fs::path& folder, const core::Json& point) {
+  const auto plain = [](const core::Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
+  Source source{.path = folder / point.at("run").get<std::string>()};
+  for (const char* key : {"axes", "tags"})
+    for (const auto& [axis, value] : point.at(key).items())
+      if (!is_size_axis(axis)) source.tags[axis] = plain(value);
+  source.state = point.at("state");
+  source.message = point.at("message");
+  source.nodes = point.at("nodes").get<int64_t>();
+  source.devices = *source.nodes * point.at("ranks_per_node").get<int64_t>();
+  if (const auto& jobs = point.at("jobs"); !jobs.empty()) source.job = "job " + jobs.back().at("id").get<std::string>();
+  return source;
+}
+
+/// Points of a sweep (docs/sweep.md); those that left no record stay in the list, so that they are told.
+void add_sweep(const fs::path& folder, std::vector<Source>& sources) {
+  const fs::path file = folder / "sweep.json";
+  const core::Json sweep = core::read_json_file(file);
+  try {
+    if (const int version = sweep.at("sweep_version"); version > kSweepVersion)
+      throw DataError(
+          fmt::format("report: '{}' has sweep_version {}, this lockstep knows {}", file.string(), version, kSweepVersion),
+          "use a newer lockstep");
+    for (const core::Json& point : sweep.at("points")) sources.push_back(sweep_source(folder, point));
+  } catch (const core::Json::exception& error) {
+    throw DataError(fmt::format("report: '{}' is damaged: {}", file.string(), error.what()),
+                    "name the run folders under runs/ instead");
+  }
+}
+
+void add_folder(const fs::path& folder, std::vector<Source>& sources) {
+  if (is_sweep(folder)) return add_sweep(folder, sources);
+  if (is_record(folder)) {
+    sources.push_back({.path = folder});
+    return;
+  }
+  std::vector<fs::path> records, logs;
+  search(folder, 0, records, logs);
+  for (const fs::path& record : records) {
+    if (is_sweep(record))
+      add_sweep(record, sources);
+    else
+      sources.push_back({.path = record});
+  }
+  if (!records.empty()) return;
+  for (const fs::path& log : logs)
+    if (record::guess_format(log)) sources.push_back({.path = log});
+}
+
+/// Last part of the path; where that is not unique, more of it.
+void name_sources(std::vector<Source>& sources) {
+  for (Source& source : sources) {
+    fs::path path = source.path.lexically_normal();
+    if (!path.has_filename()) path = path.parent_path();
+    source.name = path.filename().string();
+    source.path = path;
+  }
+  std::map<std::string, size_t> counts;
+  for (const Source& source : sources) ++counts[source.name];
+  std::set<std::string> taken;
+  for (Source& source : sources) {
+    if (counts[source.name] > 1) source.name = (source.path.parent_path().filename() / source.path.filename()).string();
+    std::string name = source.name;
+    for (int i = 2; !taken.insert(name).second; ++i) name = fmt::format("{} ({})", source.name, i);
+    source.name = name;
+  }
+}
+
+RunSummary load_one(const Source& source, const LoadOptions& options) {
+  record::RunData run = record::read_log(source.path, options.format, {.meta = options.meta});
+  run.name = source.name;
+  for (const auto& [axis, value] : source.tags) run.setup.tags.emplace(axis, value);
+  if (run.state.empty()) run.state = source.state;
+  if (run.message.empty()) run.message = source.message;
+  if (run.allocation.empty()) run.allocation = source.job;
+  if (!run.setup.nodes) run.setup.nodes = source.nodes;
+  if (!run.setup.devices) run.setup.devices = source.devices;
+  return summarise_run(run, options.analysis);
+}
+
+/// A source that could not be read, as a run that says so.
+RunSummary unreadable(const Source& source, const Error& error) {
+  RunSummary run;
+  run.name = source.name;
+  run.source = source.path;
+  run.state = source.state;
+  run.message = source.message;
+  run.setup.tags = source.tags;
+  run.setup.nodes = source.nodes;
+  run.setup.devices = source.devices;
+  const bool has_no_record = !source.state.empty() && !fs::exists(source.path);
+  const std::string why = source.message.empty() ? "" : fmt::format(" ({})", source.message);
+  run.unusable = has_no_record ? fmt::format("it left no record; the sweep says it is {}{}", source.state, why) : error.what();
+  return run;
+}
+}  // namespace
+
+std::vector<Source> find_sources(const std::vector<std::string>& inputs) {
+  std::vector<Source> sources;
+  for (const std::string& input : inputs) {
+    const fs::path path(input);
+    if (!fs::exists(path))
+      throw EnvironmentError(fmt::format("report: '{}' does not exist", input),
+                             "give run folders (<logs>/<name>), sweep folders, logs or CSV tables");
+    const size_t before = sources.size();
+    if (fs::is_directory(path))
+      add_folder(path, sources);
+    else
+      sources.push_back({.path = path});
+    if (sources.size() == before)
+      throw EnvironmentError(
+          fmt::format("report: nothing to report in '{}': no run.json, no sweep.json and no log of a known program below it",
+                      input),
+          "give the folder of a run, or name log files and their format (--from)");
+  }
+  std::set<fs::path> seen;
+  std::erase_if(sources, [&](const Source& source) { return !seen.insert(fs::weakly_canonical(source.path)).second; });
+  name_sources(sources);
+  return sources;
+}
+
+std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const LoadOptions& options) {
+  std::vector<RunSummary> runs(sources.size());
+  std::vector<std::exception_ptr> unread(sources.size());
+  std::exception_ptr fatal;  // wrong flags and our own mistakes: no source is to blame
+  std::atomic<size_t> next = 0, done = 0;
+  std::mutex mutex;
+  const auto work = [&] {
+    for (size_t i = next++; i < sources.size(); i = next++) {
+      std::exception_ptr mistake;
+      try {
+        runs[i] = load_one(sources[i], options);
+      } catch (const Error& error) {
+        if (error.code() == ExitCode::kUsage || error.code() == ExitCode::kInternal) mistake = std::current_exception();
+        unread[i] = std::current_exception();
+        runs[i] = unreadable(sources[i], error);
+      } catch (...) {
+        mistake = std::current_exception();
+      }
+      const std::lock_guard lock(mutex);
+      if (mistake) fatal = mistake;
+      if (options.on_progress) options.on_progress(++done, sources.size());
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    const size_t num_threads = std::min<size_t>({std::max(1u, std::thread::hardware_concurrency()), kMaxThreads, sources.size()});
+    for (size_t i = 1; i < num_threads; ++i) threads.emplace_back(work);
+    work();
+  }
+  if (fatal) std::rethrow_exception(fatal);
+  const bool none_read =
+      std::all_of(unread.begin(), unread.end(), [](const std::exception_ptr& error) { return error != nullptr; });
+  if (none_read && !unread.empty() && runs.front().state.empty()) std::rethrow_exception(unread.front());
+  return runs;
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,39 @@
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/logs.h"
+#include "report/analysis_run.h"
+
+namespace lockstep::report {
+
+/// One thing to read: a run folder or a log.
+struct Source {
+  std::filesystem::path path{};
+  std::string name{};                         ///< Unique among all.
+  std::map<std::string, std::string> tags{};  ///< Axes of a sweep that are no facts of their own.
+  std::string state{}, message{}, job{};      ///< As the sweep knows them, where the run itself does not tell.
+  std::optional<int64_t> nodes{}, devices{};  ///< Likewise.
+};
+
+/// Expands what the user named: a record, a log, a sweep folder (sweep.json), or a folder with any of these below it.
+/// EnvironmentError for what does not exist and for folders in which nothing is found.
+std::vector<Source> find_sources(const std::vector<std::string>& inputs);
+
+struct LoadOptions {
+  std::optional<record::LogFormat> format{};
+  record::MetaOptions meta{};
+  AnalysisOptions analysis{};
+  std::function<void(size_t done, size_t total)> on_progress{};
+};
+
+/// Reads and summarises every source, several at a time; raw columns are dropped run by run, so memory does not grow with the
+/// steps. A source that cannot be read becomes a run that says why; when none can be read the first error is thrown, and usage
+/// errors always are.
+std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const LoadOptions& options);
+
+}  // namespace lockstep::report

@@ -1,0 +1,218 @@
+// Tables of one curve: rates, efficiency, cost.
+#include "report/analysis_tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "report/analysis_cells.h"
+
+namespace lockstep::report {
+namespace {
+/// First columns of every table over sizes.
+void add_size_columns(Table& table, const Curve& curve) {
+  if (!curve.is_by_devices) table.columns.push_back(column("nodes", "nodes"));
+  table.columns.push_back(column("devices", "devices"));
+}
+
+std::vector<Cell> size_cells(const Curve& curve, const Point& point) {
+  std::vector<Cell> cells;
+  if (!curve.is_by_devices) cells.push_back(point.nodes > 0 ? count_cell(point.nodes) : missing_cell("the source does not tell"));
+  cells.push_back(point.devices > 0 ? count_cell(point.devices) : missing_cell("the source does not tell"));
+  return cells;
+}
+
+Cell optional_count(const std::optional<int64_t>& value) {
+  return value ? count_cell(*value) : missing_cell("the source does not tell");
+}
+
+double per_device(const Point& point, double rate) { return point.devices > 0 ? rate / static_cast<double>(point.devices) : NAN; }
+
+std::string base_rate_text(const Curve& curve) {
+  if (!curve.base) return curve.base_reason;
+  const Point& base = curve.points[*curve.base];
+  return fmt::format("Base: {} ({}), {} {}.", size_text(curve, base.size), curve.base_reason, figure_text(base.samples_per_s.value),
+                     rate_unit(base));
+}
+
+std::string flag_codes(const Point& point) {
+  std::string codes;
+  for (const Flag& flag : point.flags)
+    if (codes.find(flag.code) == std::string::npos) codes += (codes.empty() ? "" : " ") + flag.code;
+  return codes;
+}
+
+Cell definition_cell(const Point& point, const char* name, double value) {
+  const auto why = point.eff_missing.find(name);
+  return why != point.eff_missing.end() ? missing_cell(why->second) : percent_cell(value);
+}
+}  // namespace
+
+Table scaling_table(const Curve& curve) {
+  const std::string unit = curve.points.empty() ? "samples/s" : rate_unit(curve.points.front());
+  Table table{.id = "scaling-" + curve.id, .title = fmt::format("{}: {}", curve.name, scaling_name(curve.kind)), .caption = {}};
+  table.caption = fmt::format(
+      "{}: {}. {} Rates are those of the median step; efficiency is the rate per {} over that of the base, with its 95 % interval.",
+      scaling_name(curve.kind), curve.kind_reason, base_rate_text(curve), curve.is_by_devices ? "device" : "node");
+  add_size_columns(table, curve);
+  for (const auto& [title, key] : {std::pair{"global batch", "global_batch"}, {"local batch", "local_batch"}})
+    table.columns.push_back(column(title, key));
+  table.columns.push_back(column(unit, "rate_per_s"));
+  table.columns.push_back(column(unit + " per device", "rate_per_device_per_s"));
+  for (const auto& [title, key] : {std::pair{"speed-up", "speedup"},
+                                   {"efficiency (%)", "efficiency_pct"},
+                                   {"MFU (%)", "mfu_pct"},
+                                   {"step p50 (ms)", "step_p50_ms"},
+                                   {"p95 (ms)", "step_p95_ms"},
+                                   {"p99 (ms)", "step_p99_ms"},
+                                   {"runs", "runs"},
+                                   {"jobs", "jobs"},
+                                   {"steps", "steps"}})
+    table.columns.push_back(column(title, key));
+  table.columns.push_back(text_column("checks", "checks"));
+  for (const Point& point : curve.points) {
+    std::vector<Cell> row = size_cells(curve, point);
+    row.push_back(optional_count(point.setup.global_batch));
+    row.push_back(optional_count(point.setup.samples_per_device));
+    row.push_back(figure_cell(point.samples_per_s.value));
+    row.push_back(figure_cell(per_device(point, point.samples_per_s.value)));
+    row.push_back(fixed_cell(point.speedup, 2));
+    row.push_back(std::isfinite(point.efficiency.value) ? percent_cell(point.efficiency) : missing_cell(curve.base_reason));
+    row.push_back(std::isfinite(point.mfu) ? percent_cell(point.mfu)
+                                           : missing_cell("needs FLOPs per sample, a peak and the number of devices"));
+    for (const double ms : {point.estimate.median_ms, point.p95_ms, point.p99_ms}) row.push_back(figure_cell(ms));
+    row.push_back(count_cell(static_cast<int64_t>(point.runs.size())));
+    row.push_back(count_cell(static_cast<int64_t>(point.num_allocations)));
+    row.push_back(count_cell(static_cast<int64_t>(point.estimate.num_steps)));
+    row.push_back(text_cell(flag_codes(point)));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table efficiency_table(const Curve& curve) {
+  Table table{.id = "efficiency-" + curve.id, .title = "Efficiency by each definition: " + curve.name, .caption = {}};
+  table.caption =
+      "E = rate per node / rate per node of the base, median steps. eff_epoch = T_ep(N0) N0 / (n T_ep(n)) and eff_train the same "
+      "for the training part "
+      "(validation left out): these need epochs of a fixed data set. eff_batch = tb(N0) / tb(n), median step times at equal local "
+      "batch. eff_tput = x(n) / x(N0), "
+      "x = total samples / total step seconds per device. Serial fraction after Karp and Flatt = (1/S - 1/p) / (1 - 1/p), p = "
+      "n/N0: flat over n means a fixed serial "
+      "part, rising means communication.";
+  add_size_columns(table, curve);
+  for (const auto& [title, key] : {std::pair{"E (%)", "efficiency_pct"},
+                                   {"eff_epoch (%)", "eff_epoch_pct"},
+                                   {"eff_train (%)", "eff_train_pct"},
+                                   {"eff_batch (%)", "eff_batch_pct"},
+                                   {"eff_tput (%)", "eff_tput_pct"},
+                                   {"serial fraction", "karp_flatt"}})
+    table.columns.push_back(column(title, key));
+  if (!curve.base || curve.points.size() < 2) return table;
+  for (const Point& point : curve.points) {
+    std::vector<Cell> row = size_cells(curve, point);
+    row.push_back(percent_cell(point.efficiency));
+    row.push_back(definition_cell(point, "eff_epoch", point.eff_epoch));
+    row.push_back(definition_cell(point, "eff_train", point.eff_train));
+    row.push_back(definition_cell(point, "eff_batch", point.eff_batch));
+    row.push_back(percent_cell(point.eff_tput));
+    row.push_back(figure_cell(point.karp_flatt, 3));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table rate_table(const Curve& curve) {
+  const std::string unit = curve.points.empty() ? "samples/s" : rate_unit(curve.points.front());
+  Table table{.id = "rates-" + curve.id, .title = "Rates and utilisation: " + curve.name, .caption = {}};
+  table.caption =
+      "Capability comes from the median step; the mean is total samples over total step seconds; billed is total samples over wall "
+      "seconds of the same window, pauses included.";
+  if (!curve.points.empty() && !curve.points[0].peak_text.empty())
+    table.caption += " MFU = model FLOPs / (seconds x devices x peak); peak: " + curve.points[0].peak_text + ".";
+  if (!curve.points.empty() && !curve.points[0].setup.flops_formula.empty())
+    table.caption += " FLOPs: " + curve.points[0].setup.flops_formula + ".";
+  add_size_columns(table, curve);
+  for (const auto& [title, key] : {std::pair{"capability", "capability_per_s"}, {"mean", "mean_per_s"}, {"billed", "billed_per_s"}})
+    table.columns.push_back(column(fmt::format("{} ({})", title, unit), key));
+  table.columns.push_back(column("tokens/s", "tokens_per_s"));
+  table.columns.push_back(column("TFLOP/s per device", "tflops_per_device"));
+  table.columns.push_back(column("MFU, table peak (%)", "mfu_pct"));
+  table.columns.push_back(column("MFU, measured peak (%)", "mfu_measured_pct"));
+  for (const Point& point : curve.points) {
+    std::vector<Cell> row = size_cells(curve, point);
+    for (const double rate : {point.samples_per_s.value, point.mean_samples_per_s, point.billed_samples_per_s, point.tokens_per_s,
+                              point.tflops_per_device})
+      row.push_back(figure_cell(rate));
+    row.push_back(percent_cell(point.mfu));
+    row.push_back(percent_cell(point.mfu_measured));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table cost_table(const Curve& curve, const AnalysisOptions& options) {
+  Table table{.id = "cost-" + curve.id, .title = "Cost: " + curve.name, .caption = {}};
+  const bool is_tokens = !curve.points.empty() && is_token_task(curve.points[0]);
+  const std::string budget = is_tokens ? fmt::format("{} tokens", figure_text(options.budget_tokens, 3))
+                                       : fmt::format("{} {}", figure_text(options.budget_samples, 3),
+                                                     curve.points.empty() ? "samples" : curve.points[0].setup.sample_unit);
+  table.caption = fmt::format(
+      "Days and node-hours are those of {} at the rate of the median step, without start-up, evaluation, checkpoints and restarts. "
+      "Node-hours per million samples = N / (3600 X) x 10^6.",
+      budget);
+  add_size_columns(table, curve);
+  table.columns.push_back(column("node-h per 10^6 samples", "node_hours_per_million"));
+  table.columns.push_back(column(fmt::format("days for {}", budget), "budget_days"));
+  table.columns.push_back(column("node-hours", "budget_node_hours"));
+  if (options.price_per_node_hour)
+    table.columns.push_back(column(fmt::format("price at {:g} per node-hour", *options.price_per_node_hour), "price"));
+  table.columns.push_back(column("J per sample", "joules_per_sample"));
+  table.columns.push_back(column("W per device", "watts_per_device"));
+  for (const Point& point : curve.points) {
+    std::vector<Cell> row = size_cells(curve, point);
+    for (const double value : {point.node_hours_per_sample * 1e6, point.budget_days, point.budget_node_hours})
+      row.push_back(figure_cell(value));
+    if (options.price_per_node_hour) row.push_back(figure_cell(point.budget_node_hours * *options.price_per_node_hour));
+    if (point.energy) {
+      Cell joules = figure_cell(point.energy->joules / point.energy->samples);
+      joules.note =
+          fmt::format("meters added up: {}, on {} hosts; cooling is not in it", point.energy->scope, point.energy->num_hosts);
+      row.push_back(joules);
+      row.push_back(figure_cell(per_device(point, point.energy->joules / point.energy->seconds), 3));
+    } else {
+      row.push_back(missing_cell("no energy meter was read"));
+      row.push_back(missing_cell("no energy meter was read"));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table phase_table(const Curve& curve) {
+  Table table{
+      .id = "phases-" + curve.id,
+      .title = "Where a step's time goes: " + curve.name,
+      .caption = "Mean milliseconds per step of rank 0, in the measured window; what the phases do not name stands under other."};
+  add_size_columns(table, curve);
+  std::vector<std::string> phases;
+  for (const Point& point : curve.points)
+    for (const auto& [phase, ms] : point.phases_ms)
+      if (std::find(phases.begin(), phases.end(), phase) == phases.end()) phases.push_back(phase);
+  if (phases.empty()) return table;
+  for (const std::string& phase : phases) table.columns.push_back(column(phase + " (ms)", phase + "_ms"));
+  table.columns.push_back(column("step mean (ms)", "step_mean_ms"));
+  table.columns.push_back(column("more than base (ms)", "delta_ms"));
+  for (const Point& point : curve.points) {
+    std::vector<Cell> row = size_cells(curve, point);
+    for (const std::string& phase : phases)
+      row.push_back(point.phases_ms.contains(phase) ? figure_cell(point.phases_ms.at(phase)) : Cell{});
+    row.push_back(figure_cell(point.estimate.mean_ms));
+    row.push_back(curve.base ? figure_cell(point.estimate.mean_ms - curve.points[*curve.base].estimate.mean_ms, 3) : Cell{});
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace lockstep::report

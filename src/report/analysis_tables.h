@@ -1,0 +1,29 @@
+#pragma once
+#include <vector>
+
+#include "report/analysis_curve.h"
+#include "report/document.h"
+
+namespace lockstep::report {
+
+/// Tables of one curve; a table without rows has nothing to tell and is left out of the page.
+Table scaling_table(const Curve& curve);  ///< What a reviewer reads: sizes, batches, rates, speed-up, efficiency, MFU, step times.
+Table efficiency_table(const Curve& curve);  ///< All definitions of efficiency beside each other.
+Table rate_table(const Curve& curve);        ///< Median, mean and billed rates, tokens, TFLOP/s, MFU of both peaks.
+Table cost_table(const Curve& curve, const AnalysisOptions& options);
+Table distribution_table(const Curve& curve, const std::vector<RunSummary>& runs);
+Table phase_table(const Curve& curve);
+Table collective_table(const Curve& curve, const std::vector<RunSummary>& runs);
+Table straggler_table(const Curve& curve, const std::vector<RunSummary>& runs);
+Table host_table(const Curve& curve, const std::vector<RunSummary>& runs);
+Table startup_table(const Curve& curve, const std::vector<RunSummary>& runs);
+Table protocol_table(const Curve& curve, const std::vector<RunSummary>& runs);
+
+/// Tables of the whole.
+Table run_table(const Analysis& analysis);
+Table left_out_table(const Analysis& analysis);
+Table problem_table(const Analysis& analysis);
+Table check_table(const Analysis& analysis);
+Table manifest_table(const Analysis& analysis);
+
+}  // namespace lockstep::report

@@ -1,0 +1,174 @@
+// The report's sentences. They are built from the analysis only: no number stands in a format string.
+#include "report/analysis_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/strings.h"
+#include "report/analysis_cells.h"
+
+namespace lockstep::report {
+namespace {
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string range_text(const Estimate& share) {
+  return share.has_range
+             ? fmt::format("{} (95 % interval {:.1f} to {:.1f} %)", percent(share.value), 100 * share.low, 100 * share.high)
+             : percent(share.value);
+}
+
+/// The largest part of the time lost against the base, by phase.
+std::string main_loss(const Curve& curve, const Point& point) {
+  if (!curve.base || curve.kind != ScalingKind::kWeak) return "";
+  const Point& base = curve.points[*curve.base];
+  const double lost = point.estimate.mean_ms - base.estimate.mean_ms;
+  if (lost < 0.01 * base.estimate.mean_ms) return "";
+  std::string cause;
+  double most = 0;
+  for (const auto& [phase, ms] : point.phases_ms) {
+    if (phase == "telemetry" || !base.phases_ms.contains(phase)) continue;
+    const double more = ms - base.phases_ms.at(phase);
+    if (more > most) {
+      most = more;
+      cause = phase;
+    }
+  }
+  if (cause.empty())
+    return fmt::format(" A step takes {} ms longer than at the base; no phases were recorded to say why.", figure_text(lost, 3));
+  return fmt::format(" A step takes {} ms longer than at the base; the largest part of it, {} ms, is {}.", figure_text(lost, 3),
+                     figure_text(most, 3), cause);
+}
+
+std::string size_list(const Curve& curve) {
+  std::vector<std::string> sizes;
+  for (const Point& point : curve.points) sizes.push_back(std::to_string(point.size));
+  return core::join(sizes, ", ");
+}
+
+std::string single_text(const Curve& curve) {
+  const Point& point = curve.points.front();
+  std::string text =
+      fmt::format("{}: {}, a step takes {} ms (median of {} steps in {} runs)", curve.name, size_text(curve, point.size),
+                  figure_text(point.estimate.median_ms), point.estimate.num_steps, point.runs.size());
+  if (std::isfinite(point.samples_per_s.value))
+    text += fmt::format(", {} {}", figure_text(point.samples_per_s.value), rate_unit(point));
+  if (std::isfinite(point.mfu)) text += fmt::format(", MFU {}", percent(point.mfu));
+  return text + ".";
+}
+
+std::string scaling_text(const Curve& curve) {
+  const Point& last = curve.points.back();
+  std::string text = fmt::format("{} was measured at {} {} ({}: {}).", curve.name, size_list(curve),
+                                 curve.is_by_devices ? "devices" : "nodes", scaling_name(curve.kind), curve.kind_reason);
+  if (!curve.base || !std::isfinite(last.efficiency.value)) return text;
+  const Point& base = curve.points[*curve.base];
+  text += fmt::format(" From {} with {} {} it reaches {} {} at {}: {:.2f} times as much, an efficiency of {}.",
+                      size_text(curve, base.size), figure_text(base.samples_per_s.value), rate_unit(base),
+                      figure_text(last.samples_per_s.value), rate_unit(last), size_text(curve, last.size), last.speedup,
+                      range_text(last.efficiency));
+  if (std::isfinite(last.mfu)) text += fmt::format(" MFU goes from {} to {}.", percent(base.mfu), percent(last.mfu));
+  return text + main_loss(curve, last);
+}
+
+std::string recommendation_text(const Curve& curve, const AnalysisOptions& options) {
+  const Point* best = recommended_point(curve, options.efficiency_target);
+  const std::string target = fmt::format("{:.0f} %", 100 * options.efficiency_target);
+  if (best == nullptr) return fmt::format("No measured size keeps the target of {}.", target);
+  std::string text = fmt::format("The largest measured size that keeps {} is {}", target, size_text(curve, best->size));
+  text += best->efficiency.has_range ? ", at the lower end of its interval."
+                                     : "; it was judged by the value alone, since its interval is unknown.";
+  if (best == &curve.points.back()) text += " Larger sizes were not measured: anything said about them is a prediction.";
+  return text;
+}
+
+std::vector<std::string> formats_of(const Analysis& analysis) {
+  std::set<std::string> formats;
+  for (const RunSummary& run : analysis.runs) formats.insert(run.format.empty() ? "unknown" : run.format);
+  return {formats.begin(), formats.end()};
+}
+}  // namespace
+
+const Point* recommended_point(const Curve& curve, double target) {
+  const Point* best = nullptr;
+  for (const Point& point : curve.points) {
+    const double bound = point.efficiency.has_range ? point.efficiency.low : point.efficiency.value;
+    if (curve.base && bound >= target) best = &point;
+  }
+  return best;
+}
+
+std::vector<std::string> conclusions_of(const Curve& curve, const AnalysisOptions& options) {
+  if (curve.points.size() < 2) return {single_text(curve)};
+  std::vector<std::string> texts = {scaling_text(curve)};
+  if (curve.base && curve.kind != ScalingKind::kMixed) texts.push_back(recommendation_text(curve, options));
+  if (curve.kind == ScalingKind::kWeak)
+    texts.push_back(
+        "Weak scaling says how fast samples pass, not how many of them a larger global batch needs for the same result.");
+  return texts;
+}
+
+std::vector<std::string> limits_of(const Curve& curve) {
+  std::vector<std::string> limits;
+  if (curve.points.size() < 2)
+    limits.push_back("With one size nothing can be said about scaling; times and rates at this size can be used.");
+  if (curve.kind == ScalingKind::kMixed)
+    limits.push_back(
+        fmt::format("This is neither weak nor strong scaling: {}. Time per sample may be compared; efficiency mixes the change of "
+                    "size with the change of work.",
+                    curve.kind_reason));
+  if (!curve.base && curve.points.size() > 1) limits.push_back(curve.base_reason + ".");
+  std::vector<std::string> single, no_interval, failed;
+  for (const Point& point : curve.points) {
+    const std::string size = size_text(curve, point.size);
+    if (point.num_allocations < 2) single.push_back(size);
+    if (!point.estimate.median_interval) no_interval.push_back(size);
+    for (const Flag& flag : point.flags)
+      if (flag.name == "failed-run") failed.push_back(size);
+  }
+  if (!single.empty())
+    limits.push_back(
+        fmt::format("One job only at {}: its numbers hold for that allocation and hour; how much another job would differ is "
+                    "unknown, and differences of a few percent between sizes prove nothing.",
+                    core::join(single, ", ")));
+  if (!no_interval.empty())
+    limits.push_back(
+        fmt::format("Too few steps for an interval at {}: take the values as examples.", core::join(no_interval, ", ")));
+  if (!failed.empty())
+    limits.push_back(
+        fmt::format("At {} every run failed: the steps before the failure were measured, whether the size can be used is open.",
+                    core::join(failed, ", ")));
+  return limits;
+}
+
+std::vector<std::string> method_of(const Analysis& analysis) {
+  std::vector<std::string> texts;
+  texts.push_back(
+      fmt::format("{} runs were read (formats: {}), of which {} are in no point for the reasons listed. Times are those of the "
+                  "optimiser step, the largest over the ranks where ranks were asked, "
+                  "on the clock of the program that ran; logs that give only means over an interval are used as such.",
+                  analysis.runs.size(), core::join(formats_of(analysis), ", "), analysis.left_out.size()));
+  texts.push_back(
+      analysis.options.warmup_steps
+          ? fmt::format("The first {} rows of each run were left out as warm-up, as asked for.", *analysis.options.warmup_steps)
+          : "Warm-up was detected (MSER-5 with a change-point cross-check) and lasts at least ten steps and 30 s, in runs below "
+            "five minutes a tenth of the run.");
+  texts.push_back(
+      "The value of a run is the median of its remaining steps, with a 95 % interval from Student's t on medians of batches long "
+      "enough to be independent; the value of a size is the median over its runs, "
+      "with an interval over run medians where there are two jobs or more. Rates are samples per step over that time: seconds are "
+      "aggregated first, rates are never averaged. "
+      "Outliers are marked and counted, never removed.");
+  texts.push_back(
+      "Efficiency is the rate per node over the rate per node of the base; its interval adds the relative uncertainties of both "
+      "sizes in quadrature. It compares sizes of one machine only: "
+      "a faster device lowers it without being worse, so absolute rates stand beside it.");
+  texts.push_back(
+      "MFU counts three forward passes of model FLOPs per sample (a multiply-add is two), recomputation not counted, over the "
+      "dense peak named in the table; sparsity peaks are not used.");
+  return texts;
+}
+
+}  // namespace lockstep::report

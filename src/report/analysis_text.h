@@ -1,0 +1,18 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "report/analysis_curve.h"
+
+namespace lockstep::report {
+
+/// What the measurements say of one curve, in sentences with their numbers.
+std::vector<std::string> conclusions_of(const Curve& curve, const AnalysisOptions& options);
+/// What cannot be concluded from it, in sentences; empty when nothing is in the way.
+std::vector<std::string> limits_of(const Curve& curve);
+/// How everything was computed, for the method section of a paper or an application.
+std::vector<std::string> method_of(const Analysis& analysis);
+/// The largest size whose efficiency, at its lower bound where there is one, meets the target; nothing when none does.
+const Point* recommended_point(const Curve& curve, double target);
+
+}  // namespace lockstep::report

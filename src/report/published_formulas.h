@@ -1,0 +1,60 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/table.h"
+#include "report/analysis_published.h"
+
+namespace lockstep::report {
+
+/// A printed number and the range of values that would be printed alike.
+struct Printed {
+  double low = 0, value = 0, high = 0;
+};
+Printed operator*(const Printed& a, const Printed& b);  // of numbers above zero
+Printed operator/(const Printed& a, const Printed& b);
+Printed exact(double value);
+/// "623.7" -> 623.65, 623.7, 623.75; a whole number of things ("nodes") has no range.
+Printed parse_printed(const std::string& text, double value, bool is_count);
+int num_decimals(const std::string& text);
+
+/// Constants that a table states in its comments.
+struct TableFacts {
+  std::optional<double> forward_gflops{}, sequence_flops{}, sequence_length{}, samples_per_device{};
+  std::map<std::string, double> peaks_tflops{};  ///< By compute type.
+  std::string precision{};                       ///< The only one, where the table has no column of it.
+};
+TableFacts read_facts(const record::Table& table, const PublishedOptions& options);
+
+/// A table with what its formulas need.
+struct FormulaContext {
+  const record::Table& table;
+  TableFacts facts;
+
+  bool has(const char* column) const { return table.find(column).has_value(); }
+  Printed at(size_t row, const char* column) const;
+  /// First row of the same group: rows with the same texts (system, precision, model) up to the first number.
+  size_t base(size_t row) const;
+  std::optional<double> peak(size_t row) const;  ///< Of the row's compute type, TFLOP/s.
+};
+
+/// How a column follows from others.
+struct Formula {
+  std::string column{};
+  std::string text{};
+  std::function<Printed(const FormulaContext&, size_t row)> compute{};
+};
+
+/// The formulas of a table's derived columns: those whose inputs it has.
+std::vector<Formula> formulas_of(const FormulaContext& context);
+/// What can be told beyond the printed columns (efficiency, node-hours): column names that the table lacks.
+std::vector<Formula> additions_to(const FormulaContext& context);
+
+/// Remarks on single cells whose arithmetic is right and whose meaning is not: the formula does not fit the model or the
+/// definition.
+std::vector<CheckedCell> meaning_checks(const FormulaContext& context);
+
+}  // namespace lockstep::report

@@ -1,0 +1,283 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "commands/run_program.h"
+#include "core/files.h"
+#include "core/json.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using core::Json;
+using testing::ProgramResult;
+using testing::run_lockstep;
+
+struct RecordPlan {
+  std::string name = "run";
+  int nodes = 1, local_batch = 8;
+  double step_ms = 100;
+  int num_steps = 400;
+  std::string state = "finished";
+  bool is_profiled = false;
+  bool is_cut = false;  ///< The last line lacks its end.
+};
+
+/// A run record as the trainer leaves it, with a known step time.
+fs::path write_record(const fs::path& logs, const RecordPlan& plan) {
+  const fs::path folder = logs / plan.name;
+  fs::create_directories(folder);
+  const int devices = 4 * plan.nodes, batch = plan.local_batch * devices;
+  const Json setup = {{"task", "clip"},
+                      {"model", "ViT-B-32"},
+                      {"precision", "bf16"},
+                      {"device", "NVIDIA H100 80GB HBM3"},
+                      {"nodes", plan.nodes},
+                      {"devices", devices},
+                      {"global_batch", batch},
+                      {"samples_per_device", plan.local_batch},
+                      {"accum", 1},
+                      {"sample_unit", "samples"},
+                      {"forward_gflops_per_sample", 14.78},
+                      {"flops_formula", "test"},
+                      {"peak_tflops_per_device", 989},
+                      {"peak_source", "datasheet"},
+                      {"is_synthetic", false},
+                      {"is_profiled", plan.is_profiled}};
+  const Json run = {{"record_version", 1},
+                    {"attempts", {{{"attempt", 1}, {"started_s", 1.7e9}, {"host", "n1"}, {"pid", 1}, {"setup", setup}}}}};
+  core::write_file_atomic(folder / "run.json", run.dump());
+  const Json status = {
+      {"record_version", 1},  {"state", plan.state},     {"attempt", 1},
+      {"heartbeat_s", 1.7e9}, {"heartbeat_every_s", 10}, {"message", plan.state == "failed" ? "out of memory" : ""},
+      {"dropped_lines", 0}};
+  core::write_file_atomic(folder / "status.json", status.dump());
+  std::string steps;
+  double time_s = 1.7e9;
+  for (int i = 0; i < plan.num_steps; ++i) {
+    const double ms = plan.step_ms * (1 + 0.01 * std::sin(12.9898 * i * i)) + (i < 15 ? plan.step_ms : 0);
+    time_s += ms / 1e3;
+    const Json step = {{"attempt", 1},
+                       {"step", i},
+                       {"samples", batch},
+                       {"samples_seen", batch * (i + 1)},
+                       {"step_ms", ms},
+                       {"data_wait_ms", 0.2},
+                       {"samples_per_s", 1e3 * batch / ms},
+                       {"loss", 5.0 / (1 + 0.01 * i)},
+                       {"lr", 1e-3},
+                       {"time_s", time_s}};
+    steps += step.dump() + "\n";
+  }
+  if (plan.is_cut) steps.resize(steps.size() - 20);
+  core::write_file_atomic(folder / "steps.jsonl", steps);
+  return folder;
+}
+
+std::string read_or_empty(const fs::path& path) { return fs::exists(path) ? core::read_file(path) : ""; }
+
+TEST(ReportCommand, ASweepOfRecordsBecomesAPageWithKnownNumbers) {
+  core::TempDir folder;
+  const fs::path logs = folder.path() / "logs", out = folder.path() / "out";
+  for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {2, 105.0}, {4, 112.0}})
+    write_record(logs, {.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = ms});
+  const ProgramResult made = run_lockstep({"report", logs.string(), "-o", out.string()});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_NE(made.out.find("weak scaling"), std::string::npos) << made.out;
+  const std::string last = made.out.substr(made.out.rfind('\n', made.out.size() - 2) + 1);
+  EXPECT_EQ(last, (out / "report.html").string() + "\n") << "the page's path ends the output";
+  const std::string page = read_or_empty(out / "report.html");
+  EXPECT_NE(page.find("Scaling efficiency"), std::string::npos);
+  EXPECT_NE(page.find("89."), std::string::npos);
+  EXPECT_NE(read_or_empty(out / "report.md").find("weak scaling"), std::string::npos);
+  EXPECT_TRUE(fs::exists(out / "tables" / "scaling-curve-1.csv"));
+  EXPECT_TRUE(fs::exists(out / "figures" / "efficiency.svg"));
+
+  const ProgramResult json = run_lockstep({"report", logs.string(), "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const Json analysis = Json::parse(json.out);
+  const Json& points = analysis.at("curves").at(0).at("points");
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_NEAR(points.at(2).at("efficiency").at("value").get<double>(), 100.0 / 112.0, 0.005);
+  EXPECT_NEAR(points.at(0).at("mfu").get<double>(), 3 * 14.78e9 * 80 / 989e12, 1e-5);
+  EXPECT_EQ(analysis.at("curves").at(0).at("scaling"), "weak scaling");
+}
+
+TEST(ReportCommand, FormatsAreWrittenAsAsked) {
+  core::TempDir folder;
+  write_record(folder.path(), {});
+  const fs::path out = folder.path() / "out";
+  const ProgramResult result =
+      run_lockstep({"report", (folder.path() / "run").string(), "-o", out.string(), "--format", "html,csv"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  size_t csv = 0, html = 0, other = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(out)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string ending = entry.path().extension().string();
+    (ending == ".csv" ? csv : ending == ".html" ? html : other) += 1;
+  }
+  EXPECT_GE(csv, 3u);
+  EXPECT_EQ(html, 1u);
+  EXPECT_EQ(other, 0u);
+  const ProgramResult wrong = run_lockstep({"report", (folder.path() / "run").string(), "--format", "htm"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.err.find("did you mean 'html'"), std::string::npos) << wrong.err;
+}
+
+TEST(ReportCommand, BadInputIsExplainedAndNothingIsLeftOutSilently) {
+  core::TempDir folder;
+  const fs::path logs = folder.path() / "logs";
+  write_record(logs, {.name = "whole", .nodes = 1});
+  write_record(logs, {.name = "cut", .nodes = 2, .is_cut = true});
+  write_record(logs, {.name = "failed", .nodes = 4, .num_steps = 0, .state = "failed"});
+  write_record(logs, {.name = "profiled", .nodes = 2, .step_ms = 300, .is_profiled = true});
+  fs::create_directories(logs / "broken");
+  core::write_file_atomic(logs / "broken" / "run.json", "{\"record_version\": 99, \"attempts\": []}");
+  const ProgramResult result = run_lockstep({"report", logs.string(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json analysis = Json::parse(result.out);
+  std::map<std::string, std::string> left;
+  for (const Json& one : analysis.at("left_out")) left[one.at("run")] = one.at("reason");
+  EXPECT_EQ(left.size(), 3u) << analysis.at("left_out").dump(1);
+  EXPECT_NE(left["failed"].find("out of memory"), std::string::npos) << left["failed"];
+  EXPECT_NE(left["profiled"].find("profiler"), std::string::npos) << left["profiled"];
+  EXPECT_FALSE(left["broken"].empty());
+  EXPECT_EQ(analysis.at("runs").size(), 5u) << "every run is listed";
+  EXPECT_NEAR(analysis.at("curves").at(0).at("points").at(1).at("step_p50_ms").get<double>(), 100, 1)
+      << "the profile is not in the point";
+  bool is_cut_told = false;
+  for (const Json& run : analysis.at("runs"))
+    if (run.at("name") == "cut")
+      for (const Json& problem : run.at("problems"))
+        is_cut_told |= problem.get<std::string>().find("cut") != std::string::npos ||
+                       problem.get<std::string>().find("last line") != std::string::npos;
+  EXPECT_TRUE(is_cut_told) << analysis.at("runs").dump(1).substr(0, 3000);
+  const ProgramResult text = run_lockstep({"report", logs.string(), "-o", (folder.path() / "out").string()});
+  for (const char* word : {"failed", "profiled", "broken"}) EXPECT_NE(text.out.find(word), std::string::npos) << text.out;
+}
+
+TEST(ReportCommand, OneRepeatAndAMissingBaseAreSaidInWords) {
+  core::TempDir folder;
+  const fs::path logs = folder.path() / "logs";
+  for (const int nodes : {2, 4}) write_record(logs, {.name = fmt::format("n{}", nodes), .nodes = nodes});
+  const ProgramResult result = run_lockstep({"report", logs.string(), "-o", (folder.path() / "out").string(), "--base-nodes", "1"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("the base asked for, 1 node, has no valid point"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("One job only at 2 nodes, 4 nodes"), std::string::npos) << result.out;
+}
+
+TEST(ReportCommand, LogsOfOpenClipNeedTheirNodesAndTakeThemFromThePath) {
+  core::TempDir folder;
+  const fs::path golden = fs::path(LOCKSTEP_GOLDEN_DIR) / "logs";
+  fs::path log;
+  for (const auto& entry : fs::recursive_directory_iterator(golden))
+    if (entry.is_regular_file() && entry.path().filename().string().find("openclip") != std::string::npos) log = entry.path();
+  ASSERT_FALSE(log.empty()) << "no golden log of OpenCLIP below " << golden;
+  for (const int nodes : {1, 2}) {
+    fs::create_directories(folder.path() / fmt::format("bench_n{}_x", nodes));
+    fs::copy_file(log, folder.path() / fmt::format("bench_n{}_x", nodes) / "out.log");
+  }
+  const ProgramResult asked = run_lockstep({"report", folder.path().string(), "--json"});
+  ASSERT_EQ(asked.exit_code, 0) << asked.err;
+  const std::string missing = Json::parse(asked.out).at("missing").dump();
+  EXPECT_NE(missing.find("nodes"), std::string::npos) << missing;
+  const ProgramResult told = run_lockstep({"report", folder.path().string(), "--json", "--meta", "bench_n(?<nodes>[0-9]+)_",
+                                           "--fwd-gflops", "14.78", "--peak-tflops", "989"});
+  ASSERT_EQ(told.exit_code, 0) << told.err;
+  const Json analysis = Json::parse(told.out);
+  std::set<int> nodes;
+  for (const Json& curve : analysis.at("curves"))
+    for (const Json& point : curve.at("points")) nodes.insert(point.at("nodes").get<int>());
+  EXPECT_EQ(nodes, (std::set<int>{1, 2}));
+}
+
+TEST(ReportCommand, PublishedTablesAreRecomputedAndTheirDifferencesListed) {
+  core::TempDir folder;
+  const std::string table = std::string(LOCKSTEP_GOLDEN_DIR) + "/published/clap_htsat_base_jupiter.csv";
+  const ProgramResult result = run_lockstep({"report", table, "-o", (folder.path() / "out").string()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("does not follow"), std::string::npos) << result.out;
+  EXPECT_TRUE(fs::exists(folder.path() / "out" / "report.html"));
+  const ProgramResult json = run_lockstep({"report", table, "--json"});
+  EXPECT_EQ(Json::parse(json.out).at("tables").at(0).at("cells").size(), 24u);
+  write_record(folder.path(), {});
+  EXPECT_EQ(run_lockstep({"report", table, (folder.path() / "run").string()}).exit_code, 2);
+}
+
+TEST(ReportCommand, TheProposalIsAFolderOfItsOwn) {
+  core::TempDir folder;
+  const fs::path logs = folder.path() / "logs", out = folder.path() / "out";
+  for (const int nodes : {1, 2}) write_record(logs, {.name = fmt::format("n{}", nodes), .nodes = nodes});
+  const ProgramResult result = run_lockstep(
+      {"report", logs.string(), "-o", out.string(), "--proposal", "--restart-share", "10", "--budget-samples", "1e10"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string text = read_or_empty(out / "proposal" / "report.md");
+  EXPECT_NE(text.find("Resource estimate"), std::string::npos);
+  EXPECT_NE(text.find("node-hours"), std::string::npos);
+  EXPECT_TRUE(fs::exists(out / "report.html"));
+}
+
+TEST(ReportCommand, ComparesTwoRunsWithAVerdict) {
+  core::TempDir folder;
+  write_record(folder.path(), {.name = "a", .step_ms = 100});
+  write_record(folder.path(), {.name = "b", .step_ms = 110});
+  const ProgramResult result = run_lockstep({"report", "compare", (folder.path() / "a").string(), (folder.path() / "b").string()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("A is faster than B"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("single run"), std::string::npos) << result.out;
+  const Json json = Json::parse(
+      run_lockstep({"report", "compare", (folder.path() / "a").string(), (folder.path() / "b").string(), "--json"}).out);
+  EXPECT_NEAR(json.at("sizes").at(0).at("ratio").get<double>(), 100.0 / 110.0, 0.005);
+  EXPECT_EQ(run_lockstep({"report", "compare", (folder.path() / "a").string()}).exit_code, 2);
+}
+
+TEST(ReportCommand, ASweepFolderBringsItsAxesAndItsUnstartedPoints) {
+  core::TempDir folder;
+  Json points = Json::array();
+  for (const int nodes : {1, 2, 4}) {
+    const std::string name = fmt::format("n{}", nodes);
+    if (nodes < 4) write_record(folder.path() / "runs", {.name = name, .nodes = nodes});
+    points.push_back({{"index", points.size()},
+                      {"name", name},
+                      {"axes", {{"nodes", nodes}}},
+                      {"repeat", 1},
+                      {"tags", Json::object()},
+                      {"nodes", nodes},
+                      {"ranks_per_node", 4},
+                      {"run", "runs/" + name},
+                      {"arguments", Json::array()},
+                      {"state", nodes < 4 ? "finished" : "failed"},
+                      {"message", nodes < 4 ? "" : "node 3 did not boot"},
+                      {"jobs", {{{"id", std::to_string(100 + nodes)}}}}});
+  }
+  core::write_file_atomic(folder.path() / "sweep.json", Json{{"sweep_version", 1}, {"points", points}}.dump());
+  const ProgramResult result = run_lockstep({"report", folder.path().string(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json analysis = Json::parse(result.out);
+  EXPECT_EQ(analysis.at("curves").size(), 1u);
+  EXPECT_EQ(analysis.at("curves").at(0).at("scaling"), "weak scaling");
+  ASSERT_EQ(analysis.at("left_out").size(), 1u);
+  EXPECT_NE(analysis.at("left_out").at(0).at("reason").get<std::string>().find("node 3 did not boot"), std::string::npos);
+  core::write_file_atomic(folder.path() / "sweep.json", "{\"sweep_version\": 1, \"points\": [{}]}");
+  EXPECT_EQ(run_lockstep({"report", folder.path().string()}).exit_code, 4);
+}
+
+TEST(ReportCommand, RefusesWrongUse) {
+  core::TempDir folder;
+  EXPECT_EQ(run_lockstep({"report"}).exit_code, 2);
+  const ProgramResult missing = run_lockstep({"report", "/nowhere/run"});
+  EXPECT_EQ(missing.exit_code, 6);
+  EXPECT_NE(missing.err.find("/nowhere/run"), std::string::npos);
+  EXPECT_EQ(run_lockstep({"report", folder.path().string()}).exit_code, 6) << "a folder without anything to report";
+  EXPECT_EQ(run_lockstep({"report", folder.path().string(), "--synthetic-data", "--real-data"}).exit_code, 2);
+  write_record(folder.path(), {});
+  EXPECT_EQ(run_lockstep({"report", (folder.path() / "run").string(), "--fact", "nodes"}).exit_code, 2);
+  EXPECT_EQ(run_lockstep({"report", (folder.path() / "run").string(), "--protocol", "clapp"}).exit_code, 2);
+  const ProgramResult help = run_lockstep({"report", "--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_NE(help.out.find("--proposal"), std::string::npos);
+  EXPECT_NE(run_lockstep({"report", "compare", "--help"}).out.find("--paired"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,195 @@
+#include <gtest/gtest.h>
+
+#include "report/analysis_curve.h"
+#include "report/analysis_document.h"
+#include "report/analysis_tables.h"
+#include "unit/report/synthetic_runs.h"
+
+namespace lockstep::report {
+namespace {
+
+using testing::make_run;
+
+Analysis analysis_of(const std::vector<record::RunData>& runs, const AnalysisOptions& options = {}) {
+  std::vector<RunSummary> all;
+  for (const record::RunData& run : runs) all.push_back(summarise_run(run, options));
+  return analyse(std::move(all), options);
+}
+
+size_t count_flags(const Analysis& analysis, const std::string& code) {
+  return static_cast<size_t>(
+      std::count_if(analysis.flags.begin(), analysis.flags.end(), [&](const Flag& flag) { return flag.code == code; }));
+}
+
+/// Two quiet jobs at one size: the control of every case here.
+std::vector<record::RunData> quiet_pair() {
+  return {make_run({.name = "a", .job = "slurm 1"}), make_run({.name = "b", .step_ms = 100.02, .job = "slurm 2"})};
+}
+
+TEST(Checks, AQuietPairOfJobsFiresNothing) {
+  const Analysis analysis = analysis_of(quiet_pair());
+  for (const Flag& flag : analysis.flags) ADD_FAILURE() << flag.code << " " << flag.sentence;
+}
+
+TEST(Checks, FewStepsAndASingleRun) {
+  const Analysis analysis = analysis_of({make_run({.num_steps = 25, .num_slow = 2})});
+  EXPECT_EQ(count_flags(analysis, "M01"), 1u);
+  EXPECT_EQ(count_flags(analysis, "M03"), 1u);
+  EXPECT_EQ(count_flags(analysis, "M04"), 1u);
+}
+
+TEST(Checks, RepeatsInOneJobAreOneAllocation) {
+  std::vector<record::RunData> runs = quiet_pair();
+  for (record::RunData& run : runs) run.allocation = "slurm 1";
+  EXPECT_EQ(count_flags(analysis_of(runs), "M04"), 1u);
+}
+
+TEST(Checks, JobsThatDifferWidenTheInterval) {
+  std::vector<record::RunData> runs = {make_run({.name = "a", .job = "1"}), make_run({.name = "b", .step_ms = 108, .job = "2"})};
+  EXPECT_EQ(count_flags(analysis_of(runs), "M03"), 1u);
+}
+
+TEST(Checks, SyntheticDataIsSaid) {
+  std::vector<record::RunData> runs = quiet_pair();
+  for (record::RunData& run : runs) run.setup.is_synthetic = true;
+  EXPECT_EQ(count_flags(analysis_of(runs), "M06"), 1u);
+}
+
+TEST(Checks, DriftIsNotASteadyState) {
+  std::vector<record::RunData> runs = quiet_pair();
+  for (record::RunData& run : runs)
+    for (size_t i = 0; i < run.steps.size(); ++i) run.steps.step_ms[i] *= 1 + 0.0004 * static_cast<double>(i);
+  EXPECT_GE(count_flags(analysis_of(runs), "M02"), 2u);
+}
+
+TEST(Checks, WaitingForDataIsAStall) {
+  std::vector<record::RunData> runs = quiet_pair();
+  for (record::RunData& run : runs)
+    for (double& wait : run.steps.data_wait_ms) wait = 8;
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(count_flags(analysis, "M11"), 1u);
+  EXPECT_NEAR(analysis.curves[0].points[0].data_wait_share, 0.08, 0.002);
+}
+
+TEST(Checks, ImpossibleUtilisationAndPeaks) {
+  std::vector<record::RunData> runs = quiet_pair();
+  EXPECT_EQ(count_flags(analysis_of(runs, {.peak_tflops = 2}), "M09"), 1u);
+  EXPECT_EQ(count_flags(analysis_of(runs, {.measured_peak_tflops = 2}), "M09"), 1u);
+  EXPECT_EQ(count_flags(analysis_of(runs, {.peak_tflops = 1979}), "M08"), 1u) << "the sparsity peak of a GH200";
+}
+
+TEST(Checks, EfficiencyAboveOneIsDoubted) {
+  std::vector<record::RunData> runs = quiet_pair();
+  runs.push_back(make_run({.name = "two", .nodes = 2, .step_ms = 80}));
+  EXPECT_EQ(count_flags(analysis_of(runs), "M09"), 1u);
+}
+
+TEST(Checks, ASlowRankIsNamed) {
+  std::vector<record::RunData> runs = quiet_pair();
+  for (record::RunData& run : runs)
+    for (int64_t step = 9; step < 700; step += 10)
+      run.rank_times.push_back({.attempt = 1,
+                                .step = step,
+                                .num_steps = 10,
+                                .step_ms = {100, 100, 100, 100},
+                                .data_wait_ms = {},
+                                .compute_ms = {80, 81, 96, 80.5},
+                                .comm_wait_ms = {20, 19, 4, 19.5},
+                                .hosts = {"n1", "n1", "n2", "n2"}});
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(count_flags(analysis, "M12"), 2u);
+  EXPECT_NE(analysis.flags[0].sentence.find("rank 2 on n2"), std::string::npos) << analysis.flags[0].sentence;
+  const Table table = straggler_table(analysis.curves[0], analysis.runs);
+  EXPECT_EQ(table.rows.at(0).at(2).text, "2");
+  EXPECT_EQ(host_table(analysis.curves[0], analysis.runs).rows.at(0).at(0).text, "n2");
+}
+
+TEST(Checks, LossWithoutACauseIsSaid) {
+  std::vector<record::RunData> runs = quiet_pair();
+  runs.push_back(make_run({.name = "two", .nodes = 2, .step_ms = 110, .job = "3"}));
+  for (record::RunData& run : runs)
+    for (size_t i = 0; i < run.steps.size(); ++i) {
+      const bool is_two = run.name == "two";
+      run.steps.phases_ms["forward"].push_back(30);
+      run.steps.phases_ms["backward"].push_back(60);
+      run.steps.phases_ms["exposed_comm"].push_back(is_two ? 4 : 1);
+      run.steps.phases_ms["other"].push_back(is_two ? 16 : 9);
+    }
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(count_flags(analysis, "M13"), 1u);
+  const auto flag = std::find_if(analysis.flags.begin(), analysis.flags.end(), [](const Flag& one) { return one.code == "M13"; });
+  EXPECT_NE(flag->sentence.find("70 %"), std::string::npos) << flag->sentence;
+}
+
+TEST(Checks, ABaseAboveOneNodeAndAFlaggedBase) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {2, 4})
+    for (const char* job : {"1", "2"})
+      runs.push_back(make_run({.name = fmt::format("n{}j{}", nodes, job), .nodes = nodes, .job = fmt::format("{}{}", nodes, job)}));
+  EXPECT_EQ(count_flags(analysis_of(runs), "M14"), 1u);
+  for (double& wait : runs[0].steps.data_wait_ms) wait = 30;
+  EXPECT_EQ(count_flags(analysis_of(runs), "M14"), 2u);
+}
+
+TEST(Checks, DebuggingAndLossesThatAreNotFinite) {
+  std::vector<record::RunData> runs = quiet_pair();
+  for (record::RunData& run : runs) run.software["NCCL_DEBUG"] = "INFO";
+  runs[0].steps.loss[50] = std::nan("");
+  const Analysis analysis = analysis_of(runs);
+  EXPECT_EQ(count_flags(analysis, "M16"), 2u);
+  EXPECT_EQ(count_flags(analysis, "M17"), 1u);
+}
+
+TEST(Checks, SoftwareThatChangesAlongACurveIsSaid) {
+  std::vector<record::RunData> runs = quiet_pair();
+  runs.push_back(make_run({.name = "two", .nodes = 2, .job = "3"}));
+  for (record::RunData& run : runs) run.software["nccl"] = run.name == "two" ? "2.28" : "2.27";
+  EXPECT_EQ(count_flags(analysis_of(runs), "M05"), 1u);
+}
+
+TEST(Checks, OddRowsAreCountedAndTold) {
+  record::RunData run = make_run({.name = "odd"});
+  run.steps.step_ms[100] = std::nan("");
+  run.steps.step_ms[101] = -3;
+  run.steps.step_ms[102] = 0;
+  run.problems = {"the last line of steps.jsonl is cut"};
+  const Analysis analysis = analysis_of({run});
+  const Table problems = problem_table(analysis);
+  std::string all;
+  for (const auto& row : problems.rows) all += row.at(1).text + "\n";
+  EXPECT_NE(all.find("3 rows have no step time"), std::string::npos) << all;
+  EXPECT_NE(all.find("is cut"), std::string::npos) << all;
+}
+
+TEST(Checks, ARestartedRunIsMeasuredInItsLongestAttempt) {
+  record::RunData run = make_run({.name = "restarted"});
+  for (size_t i = 600; i < run.steps.size(); ++i) {
+    run.steps.attempt[i] = 2;
+    run.steps.step_ms[i] = 400;
+  }
+  const Analysis analysis = analysis_of({run});
+  EXPECT_NEAR(analysis.curves[0].points[0].estimate.median_ms, 100, 1);
+  EXPECT_FALSE(problem_table(analysis).rows.empty());
+}
+
+TEST(Checks, EnergyCountsPackagesAndDevicesOnce) {
+  record::RunData run = make_run({.name = "metered"});
+  for (int64_t step = 9; step < 700; step += 10)
+    for (const char* host : {"n1", "n2"})
+      run.system.push_back({.attempt = 1,
+                            .step = step,
+                            .num_steps = 10,
+                            .host = host,
+                            .received_bytes = {},
+                            .sent_bytes = {},
+                            .energy_j = {{"nvml-0", 100.0}, {"nvml-1", 100.0}, {"rapl-package-0", 50.0}, {"rapl-core-0", 40.0}}});
+  const Analysis analysis = analysis_of({run});
+  const Point& point = analysis.curves[0].points[0];
+  ASSERT_TRUE(point.energy);
+  // 2 hosts x 250 J over 10 steps of 32 samples.
+  EXPECT_NEAR(point.energy->joules / point.energy->samples, 500.0 / 320.0, 1e-9);
+  EXPECT_EQ(point.energy->num_hosts, 2u);
+}
+
+}  // namespace
+}  // namespace lockstep::report

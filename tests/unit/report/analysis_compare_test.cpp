@@ -1,0 +1,130 @@
+#include "report/analysis_compare.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "report/analysis_proposal.h"
+#include "unit/report/synthetic_runs.h"
+
+namespace lockstep::report {
+namespace {
+
+using testing::make_run;
+
+std::vector<RunSummary> side(const std::vector<record::RunData>& runs) {
+  std::vector<RunSummary> all;
+  for (const record::RunData& run : runs) all.push_back(summarise_run(run, {.keeps_steps = true}));
+  return all;
+}
+
+std::vector<record::RunData> repeats(const std::string& name, const std::vector<double>& step_ms, int64_t nodes = 1) {
+  std::vector<record::RunData> runs;
+  for (size_t i = 0; i < step_ms.size(); ++i)
+    runs.push_back(make_run({.name = fmt::format("{}{}", name, i), .nodes = nodes, .step_ms = step_ms[i]}));
+  return runs;
+}
+
+TEST(Compare, AClearDifferenceIsToldWithItsInterval) {
+  const SideComparison result =
+      compare_sides(side(repeats("a", {100, 100.2, 99.9, 100.1})), side(repeats("b", {110, 110.3, 109.8, 110.1})), false);
+  ASSERT_EQ(result.sizes.size(), 1u);
+  EXPECT_NEAR(result.sizes[0].comparison.ratio, 100.0 / 110.0, 0.003);
+  ASSERT_TRUE(result.sizes[0].comparison.interval);
+  EXPECT_LT(result.sizes[0].comparison.interval->high, 1.0);
+  EXPECT_NE(result.verdict.find("A is faster than B"), std::string::npos) << result.verdict;
+  EXPECT_TRUE(result.is_per_sample);
+}
+
+TEST(Compare, NoiseIsNotADifference) {
+  const SideComparison result =
+      compare_sides(side(repeats("a", {100, 104, 97, 101})), side(repeats("b", {101, 98, 103, 99})), false);
+  EXPECT_NE(result.verdict.find("no difference"), std::string::npos) << result.verdict;
+}
+
+TEST(Compare, PairsCancelWhatChangesFromHourToHour) {
+  const std::vector<double> hours = {100, 130, 90, 115, 105}, slower = {102.1, 132.5, 91.9, 117.4, 107.0};
+  const SideComparison paired = compare_sides(side(repeats("a", hours)), side(repeats("b", slower)), true);
+  EXPECT_NE(paired.verdict.find("A is faster"), std::string::npos) << paired.verdict;
+  const SideComparison unpaired = compare_sides(side(repeats("a", hours)), side(repeats("b", slower)), false);
+  EXPECT_NE(unpaired.verdict.find("no difference"), std::string::npos) << unpaired.verdict;
+  EXPECT_THROW(compare_sides(side(repeats("a", hours)), side(repeats("b", {100})), true), UsageError);
+}
+
+TEST(Compare, SingleRunsAreComparedStepByStepAndThatIsSaid) {
+  const SideComparison result = compare_sides(side(repeats("a", {100})), side(repeats("b", {103})), false);
+  EXPECT_NE(result.verdict.find("A is faster"), std::string::npos) << result.verdict;
+  bool is_said = false;
+  for (const std::string& note : result.notes) is_said |= note.find("single run") != std::string::npos;
+  EXPECT_TRUE(is_said);
+}
+
+TEST(Compare, SizesAreMatchedAndTheRestIsNamed) {
+  auto a = repeats("a1", {100, 101}), more = repeats("a2", {105, 106}, 2);
+  a.insert(a.end(), more.begin(), more.end());
+  const SideComparison result = compare_sides(side(a), side(repeats("b", {100, 101})), false);
+  ASSERT_EQ(result.sizes.size(), 1u);
+  EXPECT_EQ(result.sizes[0].num_a, 2u);
+  bool is_named = false;
+  for (const std::string& note : result.notes) is_named |= note.find("only A") != std::string::npos;
+  EXPECT_TRUE(is_named);
+}
+
+TEST(Compare, SettingsThatDifferAreNamedAndProfilesLeftOut) {
+  auto b = repeats("b", {100, 101, 300});
+  for (auto& run : b) run.setup.precision = "fp32";
+  b[2].setup.is_profiled = true;
+  const SideComparison result = compare_sides(side(repeats("a", {100, 101})), side(b), false);
+  std::string notes;
+  for (const std::string& note : result.notes) notes += note + "\n";
+  EXPECT_NE(notes.find("precision differs: A bf16, B fp32"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("b2 of B is left out"), std::string::npos) << notes;
+  EXPECT_EQ(result.sizes[0].num_b, 2u);
+  auto only_profiled = repeats("c", {100});
+  only_profiled[0].setup.is_profiled = true;
+  EXPECT_THROW(compare_sides(side(only_profiled), side(b), false), DataError);
+}
+
+Analysis sweep() {
+  std::vector<RunSummary> runs;
+  for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {2, 104.0}, {4, 110.0}, {8, 140.0}})
+    for (int repeat = 0; repeat < 2; ++repeat)
+      runs.push_back(summarise_run(make_run({.name = fmt::format("n{}r{}", nodes, repeat),
+                                             .nodes = nodes,
+                                             .step_ms = ms,
+                                             .job = fmt::format("{}{}", nodes, repeat)}),
+                                   {}));
+  return analyse(std::move(runs), {.budget_samples = 3.6e9});
+}
+
+TEST(Proposal, TheEstimateFollowsItsFormula) {
+  const Analysis analysis = sweep();
+  const auto estimate = estimate_resources(analysis.curves.at(0), analysis.options,
+                                           {.restart_share = 10, .eval_share = 3, .checkpoint_share = 2, .sweep_node_hours = 50});
+  ASSERT_TRUE(estimate);
+  EXPECT_EQ(estimate->size, 4) << "the largest size that keeps 80 %";
+  const double rate = 128 / 0.110, pure = 4 * 3.6e9 / rate / 3600;
+  EXPECT_NEAR(estimate->node_hours / pure, 1, 0.005);
+  EXPECT_NEAR(estimate->total_node_hours / (pure * 1.05 * 1.10 + 50), 1, 0.005);
+  EXPECT_FALSE(estimate->is_prediction);
+}
+
+TEST(Proposal, ASizeThatWasNotMeasuredIsAPrediction) {
+  const Analysis analysis = sweep();
+  const auto larger = estimate_resources(analysis.curves.at(0), analysis.options, {.job_size = 16});
+  ASSERT_TRUE(larger);
+  EXPECT_TRUE(larger->is_prediction);
+  EXPECT_EQ(larger->measured_at->nodes, 8);
+  const auto between = estimate_resources(analysis.curves.at(0), analysis.options, {.job_size = 3});
+  EXPECT_EQ(between->measured_at->nodes, 4) << "the lower efficiency of the next larger size";
+  const Document document = make_proposal(analysis, {.job_size = 16});
+  std::string text;
+  for (const Section& section : document.sections)
+    for (const Block& block : section.blocks)
+      if (const auto* paragraph = std::get_if<Paragraph>(&block)) text += paragraph->text + "\n";
+  EXPECT_NE(text.find("M15"), std::string::npos);
+  EXPECT_NE(text.find("weak scaling"), std::string::npos);
+  EXPECT_NE(text.find("lockstep train clip --name n1r0"), std::string::npos) << "the exact commands";
+}
+
+}  // namespace
+}  // namespace lockstep::report

@@ -1,0 +1,266 @@
+#include "report/analysis_curve.h"
+
+#include <gtest/gtest.h>
+
+#include "report/analysis_document.h"
+#include "report/analysis_tables.h"
+#include "unit/report/synthetic_runs.h"
+
+namespace lockstep::report {
+namespace {
+
+using testing::make_run;
+using testing::RunPlan;
+
+std::vector<RunSummary> summaries(const std::vector<record::RunData>& runs, const AnalysisOptions& options = {}) {
+  std::vector<RunSummary> all;
+  for (const record::RunData& run : runs) all.push_back(summarise_run(run, options));
+  return all;
+}
+
+Analysis analysis_of(const std::vector<record::RunData>& runs, const AnalysisOptions& options = {}) {
+  return analyse(summaries(runs, options), options);
+}
+
+bool has_flag(const Analysis& analysis, const std::string& code, const std::string& name = "") {
+  return std::any_of(analysis.flags.begin(), analysis.flags.end(),
+                     [&](const Flag& flag) { return flag.code == code && (name.empty() || flag.name == name); });
+}
+
+/// Three sizes with two jobs each and a known loss: 100, 105 and 112 ms a step.
+std::vector<record::RunData> weak_sweep() {
+  std::vector<record::RunData> runs;
+  for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {2, 105.0}, {4, 112.0}})
+    for (int repeat = 0; repeat < 2; ++repeat)
+      runs.push_back(make_run({.name = fmt::format("n{}_r{}", nodes, repeat),
+                               .nodes = nodes,
+                               .step_ms = ms * (1 + 0.0005 * repeat),
+                               .job = fmt::format("slurm {}", 100 * nodes + repeat)}));
+  return runs;
+}
+
+TEST(Curve, WeakScalingHasKnownRatesAndEfficiency) {
+  const Analysis analysis = analysis_of(weak_sweep());
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  const Curve& curve = analysis.curves[0];
+  EXPECT_EQ(curve.kind, ScalingKind::kWeak) << curve.kind_reason;
+  ASSERT_EQ(curve.points.size(), 3u);
+  EXPECT_EQ(curve.base, 0u);
+  const Point &one = curve.points[0], &four = curve.points[2];
+  EXPECT_EQ(one.runs.size(), 2u);
+  EXPECT_EQ(one.num_allocations, 2u);
+  EXPECT_NEAR(one.samples_per_s.value, 32 / 0.1, 0.005 * 320);
+  EXPECT_NEAR(four.samples_per_s.value, 128 / 0.112, 0.005 * 128 / 0.112);
+  EXPECT_NEAR(four.efficiency.value, 100.0 / 112.0, 0.005);
+  EXPECT_NEAR(four.speedup, 4 * 100.0 / 112.0, 0.02);
+  EXPECT_NEAR(four.eff_batch, 100.0 / 112.0, 0.005);
+  EXPECT_NEAR(four.eff_tput, 100.0 / 112.0, 0.005);
+  EXPECT_TRUE(four.efficiency.has_range);
+  EXPECT_LT(four.efficiency.low, four.efficiency.value);
+  EXPECT_GT(four.efficiency.high, four.efficiency.value);
+  EXPECT_DOUBLE_EQ(one.efficiency.value, 1.0);
+  EXPECT_FALSE(one.efficiency.has_range) << "the base against itself has no uncertainty";
+  // (1/S - 1/p) / (1 - 1/p) with S = p x 100/112.
+  EXPECT_NEAR(four.karp_flatt, (1.12 / 4 - 0.25) / 0.75, 0.002);
+  // 3 x 14.78 GFLOP x 320/4 per s / 989 TFLOP/s
+  EXPECT_NEAR(one.mfu, 3 * 14.78e9 * 80 / 989e12, 1e-5);
+  EXPECT_NEAR(four.node_hours_per_sample, 4 / 3600.0 / (128 / 0.112), 1e-8);
+}
+
+TEST(Curve, StrongScalingIsToldFromWeak) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2, 4})
+    runs.push_back(make_run(
+        {.name = fmt::format("n{}", nodes), .nodes = nodes, .samples_per_device = 32 / nodes, .step_ms = 100.0 / nodes + 5}));
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  EXPECT_EQ(analysis.curves[0].kind, ScalingKind::kStrong);
+  const Point& four = analysis.curves[0].points[2];
+  EXPECT_NEAR(four.speedup, 105.0 / 30.0, 0.05);
+  EXPECT_NEAR(four.efficiency.value, 105.0 / 30.0 / 4, 0.01);
+  EXPECT_FALSE(std::isfinite(four.eff_batch)) << "batch times compare only at equal local batch";
+  EXPECT_FALSE(four.eff_missing.at("eff_batch").empty());
+}
+
+TEST(Curve, MixedWorkIsNotCalledWeak) {
+  std::vector<record::RunData> runs;
+  for (const auto& [nodes, local] : {std::pair{1, 8}, {2, 8}, {4, 12}})
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .samples_per_device = local}));
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  EXPECT_EQ(analysis.curves[0].kind, ScalingKind::kMixed);
+  EXPECT_TRUE(has_flag(analysis, "M05"));
+}
+
+TEST(Curve, PrecisionThatChangesWithTheSizeIsNamed) {
+  std::vector<record::RunData> runs;
+  for (const auto& [nodes, precision] : {std::pair{1, "fp32"}, {2, "bf16"}})
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .precision = precision}));
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  EXPECT_EQ(analysis.curves[0].kind, ScalingKind::kMixed);
+  EXPECT_NE(analysis.curves[0].kind_reason.find("precision (bf16, fp32)"), std::string::npos) << analysis.curves[0].kind_reason;
+}
+
+TEST(Curve, TwoPrecisionsAtEverySizeAreTwoCurves) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2})
+    for (const char* precision : {"fp32", "bf16"})
+      runs.push_back(make_run({.name = fmt::format("n{}{}", nodes, precision), .nodes = nodes, .precision = precision}));
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 2u);
+  for (const Curve& curve : analysis.curves) EXPECT_EQ(curve.kind, ScalingKind::kWeak);
+  EXPECT_NE(analysis.curves[0].name, analysis.curves[1].name);
+}
+
+TEST(Curve, AGridOfBatchesGivesOneWeakCurveForEachLocalBatch) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2, 4})
+    for (const int local : {8, 16})
+      runs.push_back(make_run({.name = fmt::format("n{}b{}", nodes, local), .nodes = nodes, .samples_per_device = local}));
+  const Analysis analysis = analysis_of(runs);
+  size_t num_weak = 0;
+  for (const Curve& curve : analysis.curves) num_weak += curve.kind == ScalingKind::kWeak && curve.points.size() == 3 ? 1 : 0;
+  EXPECT_EQ(num_weak, 2u);
+  EXPECT_EQ(analysis.curves.size(), 2u);
+}
+
+TEST(Curve, RanksOnOneMachineAreSizedByDevices) {
+  std::vector<record::RunData> runs;
+  for (const int devices : {1, 2})
+    runs.push_back(
+        make_run({.name = fmt::format("d{}", devices), .nodes = 1, .devices_per_node = devices, .step_ms = 100.0 + 10 * devices}));
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  EXPECT_TRUE(analysis.curves[0].is_by_devices);
+  EXPECT_EQ(analysis.curves[0].points[1].size, 2);
+  EXPECT_NEAR(analysis.curves[0].points[1].efficiency.value, 110.0 / 120.0, 0.005);
+}
+
+TEST(Curve, SweepAxesTellConfigurationsApartAndRepeatsDoNot) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2})
+    for (const char* buffer : {"4", "16"})
+      for (const char* repeat : {"1", "2"}) {
+        record::RunData run = make_run({.name = fmt::format("n{}_{}_{}", nodes, buffer, repeat),
+                                        .nodes = nodes,
+                                        .job = fmt::format("{}{}{}", nodes, buffer, repeat)});
+        run.setup.tags = {{"bucket_mb", buffer}, {"repeat", repeat}};
+        runs.push_back(run);
+      }
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 2u);
+  for (const Curve& curve : analysis.curves)
+    for (const Point& point : curve.points) EXPECT_EQ(point.runs.size(), 2u);
+}
+
+TEST(Curve, EpochEfficiencyNeedsEpochsOfOneDataSet) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2}) {
+    record::RunData run = make_run({.name = fmt::format("n{}", nodes),
+                                    .nodes = nodes,
+                                    .step_ms = 100,
+                                    .ripple = 0.001,
+                                    .num_steps = static_cast<size_t>(800 / nodes),
+                                    .num_slow = 0});
+    const size_t per_epoch = run.steps.size() / 4;
+    double pause_s = 0;
+    for (size_t i = 0; i < run.steps.size(); ++i) {
+      run.steps.epoch[i] = static_cast<int32_t>(i / per_epoch);
+      if (i > 0 && i % per_epoch == 0) pause_s += 2.0;  // validation takes as long at each size
+      run.steps.time_s[i] += pause_s;
+    }
+    runs.push_back(run);
+  }
+  const Analysis analysis = analysis_of(runs);
+  const Point& two = analysis.curves.at(0).points.at(1);
+  EXPECT_NEAR(two.epoch_s, 10 + 2, 0.1);
+  EXPECT_NEAR(two.epoch_train_s, 10, 0.1);
+  EXPECT_NEAR(two.eff_train, 1.0, 0.01);
+  EXPECT_NEAR(two.eff_epoch, 22.0 / (2 * 12.0), 0.01);
+  EXPECT_NEAR(two.eff_batch, 1.0, 0.01);
+  EXPECT_TRUE(has_flag(analysis, "M11")) << "pauses between steps are billed";
+}
+
+TEST(Curve, AnotherBaseCanBeChosenAndAMissingOneIsExplained) {
+  const Analysis two = analysis_of(weak_sweep(), {.base_nodes = 2});
+  EXPECT_NEAR(two.curves[0].points[2].efficiency.value, 105.0 / 112.0, 0.005);
+  EXPECT_GT(two.curves[0].points[0].efficiency.value, 1.0);
+  const Analysis none = analysis_of(weak_sweep(), {.base_nodes = 8});
+  EXPECT_FALSE(none.curves[0].base);
+  EXPECT_NE(none.curves[0].base_reason.find("8 nodes"), std::string::npos);
+  EXPECT_FALSE(std::isfinite(none.curves[0].points[2].efficiency.value));
+  EXPECT_TRUE(std::isfinite(none.curves[0].points[2].samples_per_s.value)) << "rates stand without a base";
+  EXPECT_TRUE(has_flag(none, "M14"));
+}
+
+TEST(Curve, ProfiledRunsAreNeverMixedIn) {
+  std::vector<record::RunData> runs = weak_sweep();
+  record::RunData profiled = make_run({.name = "profiled", .nodes = 4, .step_ms = 300});
+  profiled.setup.is_profiled = true;
+  runs.push_back(profiled);
+  const Analysis analysis = analysis_of(runs);
+  EXPECT_EQ(analysis.curves[0].points[2].runs.size(), 2u);
+  EXPECT_NEAR(analysis.curves[0].points[2].estimate.median_ms, 112, 1);
+  ASSERT_EQ(analysis.left_out.size(), 1u);
+  EXPECT_EQ(analysis.runs[analysis.left_out[0].run].name, "profiled");
+  EXPECT_TRUE(has_flag(analysis, "M16"));
+}
+
+TEST(Curve, FailedRunsGiveWayToWholeOnesAndAreTold) {
+  std::vector<record::RunData> runs = weak_sweep();
+  record::RunData failed = make_run({.name = "failed", .nodes = 4, .step_ms = 500, .num_steps = 60});
+  failed.state = "failed";
+  failed.message = "out of memory on rank 3";
+  runs.push_back(failed);
+  record::RunData empty = make_run({.name = "empty", .nodes = 8, .num_steps = 0});
+  empty.state = "died";
+  runs.push_back(empty);
+  record::RunData only = make_run({.name = "only", .nodes = 16, .num_steps = 80});
+  only.state = "failed";
+  runs.push_back(only);
+  const Analysis analysis = analysis_of(runs);
+  std::map<std::string, std::string> reasons;
+  for (const LeftOut& left : analysis.left_out) reasons[analysis.runs[left.run].name] = left.reason;
+  EXPECT_NE(reasons["failed"].find("out of memory on rank 3"), std::string::npos);
+  EXPECT_NE(reasons["empty"].find("died"), std::string::npos);
+  EXPECT_FALSE(reasons.contains("only")) << "the only run of a size stays, flagged";
+  EXPECT_TRUE(has_flag(analysis, "M17", "failed-run"));
+  EXPECT_EQ(analysis.curves[0].points.back().nodes, 16);
+}
+
+TEST(Curve, ARunOfUnknownSizeStandsAlone) {
+  std::vector<record::RunData> runs = weak_sweep();
+  record::RunData unsized = make_run({.name = "unsized"});
+  unsized.setup.nodes.reset();
+  unsized.setup.devices.reset();
+  runs.push_back(unsized);
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 2u);
+  EXPECT_FALSE(analysis.missing.empty());
+  EXPECT_NE(analysis.missing[0].find("devices"), std::string::npos) << analysis.missing[0];
+}
+
+TEST(Curve, NothingUsableStillMakesAPage) {
+  record::RunData empty = make_run({.name = "empty", .num_steps = 0});
+  const Analysis analysis = analysis_of({empty});
+  EXPECT_TRUE(analysis.curves.empty());
+  const Document document = make_document(analysis);
+  ASSERT_FALSE(document.sections.empty());
+  EXPECT_NE(std::get<Paragraph>(document.sections[0].blocks[0]).text.find("No run"), std::string::npos);
+}
+
+TEST(Curve, TablesHaveACellForEveryColumn) {
+  const Analysis analysis = analysis_of(weak_sweep());
+  size_t num_tables = 0;
+  for (const Section& section : make_document(analysis).sections)
+    for (const Block& block : section.blocks)
+      if (const auto* table = std::get_if<Table>(&block)) {
+        ++num_tables;
+        for (const auto& row : table->rows) EXPECT_EQ(row.size(), table->columns.size()) << table->id;
+      }
+  EXPECT_GE(num_tables, 6u);
+}
+
+}  // namespace
+}  // namespace lockstep::report

@@ -1,0 +1,152 @@
+#include "report/analysis_published.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+
+namespace lockstep::report {
+namespace {
+
+const std::filesystem::path kFolder = std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "published";
+
+PublishedTable golden(const std::string& name) { return check_published(kFolder / name); }
+
+using Cells = std::set<std::string>;
+
+/// "nodes 4 efficiency_pct 98.9 98.8" of every cell with this verdict.
+Cells cells_with(const PublishedTable& table, CellVerdict verdict) {
+  Cells cells;
+  for (const CheckedCell& cell : table.cells)
+    if (cell.verdict == verdict) cells.insert(cell.row_name + " " + cell.column + " " + cell.printed + " " + cell.recomputed);
+  return cells;
+}
+
+TEST(Published, ClapTinyFollowsButForOneEfficiencyAndFiveTotals) {
+  const PublishedTable table = golden("clap_htsat_tiny_jupiter.csv");
+  EXPECT_EQ(table.cells.size(), 24u);  // totals, MFU and efficiency of eight sizes
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
+  EXPECT_EQ(cells_with(table, CellVerdict::kUnroundedOnly),
+            (Cells{"nodes 4 efficiency_pct 98.9 98.8", "nodes 4 samples_per_s 9865 9864", "nodes 8 samples_per_s 19572 19571",
+                   "nodes 16 samples_per_s 38512 38515", "nodes 64 samples_per_s 146767 146765",
+                   "nodes 128 samples_per_s 278833 278835"}));
+}
+
+TEST(Published, ClapBaseHasTwoCellsThatNoRoundingExplains) {
+  const PublishedTable table = golden("clap_htsat_base_jupiter.csv");
+  EXPECT_EQ(table.cells.size(), 24u);
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot), (Cells{"nodes 8 efficiency_pct 96.9 97.0", "nodes 128 mfu_pct 18.0 17.9"}));
+  EXPECT_EQ(cells_with(table, CellVerdict::kUnroundedOnly),
+            (Cells{"nodes 64 mfu_pct 19.1 19.2", "nodes 16 samples_per_s 32502 32499", "nodes 64 samples_per_s 124245 124237",
+                   "nodes 128 samples_per_s 232876 232858"}));
+}
+
+TEST(Published, NemotronFollowsToThePrintedDigit) {
+  const PublishedTable table = golden("nemotron4_340b_h100.csv");
+  EXPECT_EQ(table.cells.size(), 30u);  // tokens/s, MFU and days of five sizes in two precisions
+  EXPECT_EQ(cells_with(table, CellVerdict::kExact).size(), 30u);
+}
+
+TEST(Published, NemoClipNeedsAnUnroundedBase) {
+  const PublishedTable table = golden("nemo_clip_g14.csv");
+  EXPECT_EQ(table.cells.size(), 20u);
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
+  const std::string a100 = "DGX-A100-80GB, nodes ", h100 = "DGX-H100-80GB, nodes ", linear = " perfect_linear_samples_per_s ";
+  EXPECT_EQ(cells_with(table, CellVerdict::kUnroundedOnly),
+            (Cells{a100 + "16 speedup 15.43 15.44", h100 + "16 speedup 14.80 14.79", a100 + "2" + linear + "1119 1118",
+                   a100 + "4" + linear + "2237 2236", a100 + "8" + linear + "4475 4472", a100 + "16" + linear + "8950 8944",
+                   h100 + "2" + linear + "1869 1870", h100 + "4" + linear + "3739 3740", h100 + "8" + linear + "7478 7480",
+                   h100 + "16" + linear + "14955 14960"}));
+}
+
+TEST(Published, SpeedUpsOfMachinesAndInferenceFollow) {
+  EXPECT_EQ(cells_with(golden("nemo_clip_compare.csv"), CellVerdict::kExact).size(), 3u);
+  EXPECT_EQ(cells_with(golden("nemo_clip_inference.csv"), CellVerdict::kExact).size(), 4u);
+}
+
+TEST(Published, FlopsOfTheRecipeFollowAndDoNotFitTheModel) {
+  const PublishedTable table = golden("nemotron4_340b_flops.csv");
+  EXPECT_EQ(cells_with(table, CellVerdict::kExact).size(), 4u);
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{"attention flops 869730877440 510966890496"});
+}
+
+TEST(Published, EfficiencyFormulaOfTheGuideIsPrintedUpsideDown) {
+  Cells rows;
+  for (const CheckedCell& cell : golden("eurohpc_statements.csv").cells) {
+    EXPECT_EQ(cell.verdict, CellVerdict::kNot);
+    rows.insert(cell.row_name + " " + cell.printed + " " + cell.recomputed);
+  }
+  EXPECT_EQ(rows, (Cells{"MareNostrum5 resnet50, per-batch efficiency FP32 and AMP at any node count 0.89 1.124",
+                         "Leonardo resnet50, FP32 per-epoch efficiency at 16 nodes 0.90 0.069",
+                         "Leonardo resnet50, FP32 per-epoch efficiency at 64 nodes 0.77 0.020"}));
+}
+
+TEST(Published, TablesWithoutFormulasAreShownAsTheyAre) {
+  for (const char* name : {"epicure_runs.csv", "nemo_clip_accuracy.csv"}) {
+    const PublishedTable table = golden(name);
+    EXPECT_TRUE(table.cells.empty()) << name;
+    EXPECT_FALSE(table.recomputed.rows.empty()) << name;
+  }
+}
+
+TEST(Published, EveryRowHasACellForEveryColumn) {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    ++count;
+    EXPECT_TRUE(is_published_table(entry.path())) << entry.path();
+    const PublishedTable table = check_published(entry.path());
+    for (const Table* one : {&table.recomputed, &table.differences})
+      for (const auto& row : one->rows) EXPECT_EQ(row.size(), one->columns.size()) << entry.path();
+  }
+  EXPECT_EQ(count, 10u);
+}
+
+TEST(Published, ChartsOfAWeakTableSayWeak) {
+  const PublishedTable table = golden("clap_htsat_base_jupiter.csv");
+  ASSERT_FALSE(table.charts.empty());
+  EXPECT_NE(table.charts[0].id.find("efficiency"), std::string::npos);
+  EXPECT_NE(table.charts[0].caption.find("weak scaling"), std::string::npos) << table.charts[0].caption;
+  EXPECT_NEAR(table.charts[0].series[0].y.back(), 84.5, 0.06);
+}
+
+TEST(Published, FlagsWinOverComments) {
+  const PublishedTable half =
+      check_published(kFolder / "clap_htsat_tiny_jupiter.csv", {.forward_gflops = 111.2 / 2, .peak_tflops = {}});
+  size_t mfu = 0;
+  for (const CheckedCell& cell : half.cells)
+    if (cell.column == "mfu_pct") {
+      ++mfu;
+      EXPECT_EQ(cell.verdict, CellVerdict::kNot) << cell.row_name;
+    }
+  EXPECT_EQ(mfu, 8u);
+}
+
+TEST(Published, DamagedTablesAreRefusedWithTheirPlace) {
+  core::TempDir folder;
+  const auto path = folder.path() / "table.csv";
+  core::write_file_atomic(path, "nodes,gpus,samples_per_s_per_gpu,samples_per_s\n1,4,623.7,many\n");
+  try {
+    check_published(path);
+    FAIL() << "a word for a number was taken";
+  } catch (const DataError& error) {
+    EXPECT_NE(error.text().find("samples_per_s"), std::string::npos) << error.text();
+  }
+  core::write_file_atomic(path, "nodes,gpus\n");
+  EXPECT_THROW(check_published(path), DataError);
+}
+
+TEST(Published, DocumentAndJsonNameEveryDifference) {
+  const std::vector<PublishedTable> tables = {golden("clap_htsat_base_jupiter.csv"), golden("nemo_clip_g14.csv")};
+  EXPECT_EQ(published_document(tables).sections.size(), 2u);
+  const core::Json json = core::Json::parse(published_json(tables));
+  size_t not_following = 0;
+  for (const auto& table : json.at("tables"))
+    for (const auto& cell : table.at("cells")) not_following += cell.at("verdict") == "does not follow" ? 1 : 0;
+  EXPECT_EQ(not_following, 2u);
+}
+
+}  // namespace
+}  // namespace lockstep::report
