@@ -95,6 +95,7 @@ class ClipRun {
   void save(const TrainerPosition& position);
   void finish_saving();
   void record_first_step(const PhaseTimes& first_step);
+  std::string model_name() const;
   core::Json describe_setup() const;
   void open_profiler();
   void finish_profile();
@@ -296,12 +297,18 @@ core::Json ClipRun::describe_attempt() const {
   return attempt;
 }
 
+/// Without the folder and the ending of a file of the user's own.
+std::string ClipRun::model_name() const {
+  const std::filesystem::path path = options_.model;
+  return path.extension() == ".json" ? path.stem().string() : options_.model;
+}
+
 /// What reports need to know (docs/record.md).
 core::Json ClipRun::describe_setup() const {
   const auto forward = spec::clip_forward(shape_);
   const auto gpus = hw::CounterReader().gpu_names();
   const std::string device = !device_.is_cuda() ? hw::cpu_name() : gpus.empty() ? "CUDA device" : gpus.front();
-  core::Json setup{{"task", "clip"}, {"model", options_.model}, {"precision", options_.precision}, {"device", device},
+  core::Json setup{{"task", "clip"}, {"model", model_name()}, {"precision", options_.precision}, {"device", device},
                    {"layout", fmt::format("dp={}", ranks_.world_size)}, {"nodes", std::set(hosts_.begin(), hosts_.end()).size()},
                    {"devices", ranks_.world_size}, {"global_batch", batch_.global_batch}, {"samples_per_device", batch_.samples_per_micro * batch_.num_micro},
                    {"accum", batch_.num_micro}, {"sequence_length", shape_.text.context_length}, {"sample_unit", "samples"},
