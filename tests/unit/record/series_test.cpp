@@ -20,7 +20,8 @@ bool has_note(const std::vector<std::string>& notes, const std::string& part) {
   return std::any_of(notes.begin(), notes.end(), [&](const std::string& note) { return note.find(part) != std::string::npos; });
 }
 
-/// Steady series, ten steps of floor in front.
+/// Steady series, ten steps of floor in front. With 4,000 traces of each: 0.947 to 0.961. Not in the list because it cannot be reached: 100 steps
+/// of slow noise (rho 0.9) under as much fast noise, where the slow part does not show; 0.92.
 const std::vector<SyntheticSeries>& steady_series() {
   static const std::vector<SyntheticSeries> series{
       {.name = "independent", .num_steps = 110},
