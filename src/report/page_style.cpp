@@ -77,6 +77,10 @@ footer{border-top:1px solid var(--grid);color:var(--muted);font-size:.85rem;padd
 .columns{display:grid;grid-template-columns:14rem minmax(0,1fr);gap:3rem}
 nav{position:sticky;top:0;align-self:start;max-height:100vh;overflow-y:auto;padding:2.6rem 0 2rem}
 }
+@media screen and (min-width:43rem) and (max-width:71.99rem){
+nav>ul{columns:2;column-gap:2.5rem}
+nav>ul>li{break-inside:avoid}
+}
 @media screen and (max-width:43rem){
 h1{font-size:1.5rem}
 .wide{display:none}.narrow{display:block}

@@ -138,7 +138,7 @@ TEST(RenderPage, EmptyDocumentsAreStillPages) {
 /// Runs the checker of pages; its problems, or a skip where there is no browser.
 core::CommandResult check_page(const std::string& html, const std::filesystem::path& folder) {
   core::write_file_atomic(folder / "report.html", html);
-  return core::run_command({.argv = {"python3", LOCKSTEP_SOURCE_DIR "/tests/support/check_page.py", (folder / "report.html").string()}}, std::chrono::minutes(4));
+  return core::run_command({.argv = {"python3", LOCKSTEP_SOURCE_DIR "/tests/support/check_page.py", (folder / "report.html").string()}}, std::chrono::minutes(8));
 }
 constexpr int kNoBrowser = 3;
 
