@@ -23,6 +23,13 @@ std::string figure_text(double value, int digits) {
   return fixed_text(value, std::max(0, digits - 1 - magnitude));
 }
 
+std::string power_text(double value) {
+  int exponent = static_cast<int>(std::floor(std::log10(value)));
+  const std::string mantissa = fmt::format("{:.3g}", value / std::pow(10, exponent));
+  if (exponent < 5) return fixed_text(value, 0);
+  return mantissa == "1" ? fmt::format("10^{}", exponent) : fmt::format("{} x 10^{}", mantissa, exponent);
+}
+
 Cell text_cell(std::string text, std::string note) { return {.text = std::move(text), .value = {}, .note = std::move(note)}; }
 Cell count_cell(int64_t value) { return {.text = fixed_text(static_cast<double>(value), 0), .value = static_cast<double>(value)}; }
 
@@ -41,8 +48,8 @@ Cell percent_cell(double share, int decimals) { return fixed_cell(100 * share, d
 Cell percent_cell(const Estimate& share, int decimals) {
   Cell cell = percent_cell(share.value, decimals);
   if (!cell.value || !share.has_range) return cell;
-  cell.text += fmt::format(" +- {:.{}f}", 50 * (share.high - share.low), decimals);
-  cell.note = fmt::format("95 % interval {:.2f} to {:.2f} %", 100 * share.low, 100 * share.high);
+  const double half = 50 * (share.high - share.low);
+  cell.text += fmt::format(" +- {:.{}f}", half, half < 0.1 ? decimals + 1 : decimals);
   return cell;
 }
 

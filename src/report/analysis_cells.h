@@ -11,12 +11,15 @@ std::string fixed_text(double value, int decimals);
 /// At least `digits` significant digits and no needless decimals: "28,432", "5.21", "0.000123".
 std::string figure_text(double value, int digits = 4);
 
+/// A round amount of work: "10^9", "1.3 x 10^10".
+std::string power_text(double value);
+
 Cell text_cell(std::string text, std::string note = "");
 Cell count_cell(int64_t value);
 Cell fixed_cell(double value, int decimals);     ///< A dash where the value is not finite.
 Cell figure_cell(double value, int digits = 4);  ///< Likewise.
 Cell percent_cell(double share, int decimals = 1);
-/// "87.3 +- 0.4" in percent; the note gives the range.
+/// "87.3 +- 0.4" in percent, half the width of the range.
 Cell percent_cell(const Estimate& share, int decimals = 1);
 Cell missing_cell(std::string note);
 

@@ -103,7 +103,7 @@ std::vector<Chart> trace_charts(const Curve& curve, const std::vector<RunSummary
                         ? "Thinned: medians of short blocks, and every block's slowest outlier."
                         : "";
     chart.x.title = "step";
-    chart.y = {.title = "step time (ms)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
+    chart.y = {.title = "step time (ms)"};
     if (series.num_warmup_steps > 0)
       chart.regions.push_back({.from = run.trace_step.front(), .to = run.trace_warmup_end, .label = "warm-up"});
     chart.series.push_back({.name = "step time", .mark = Mark::kLine, .x = run.trace_step, .y = run.trace_ms});

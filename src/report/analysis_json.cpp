@@ -63,7 +63,8 @@ Json to_json(const record::SeriesSummary& series) {
             {"outliers", series.outliers.size()},
             {"is_steady", series.is_steady}};
   if (series.median_interval)
-    json["median_interval_ms"] = {number(series.median_interval->low), number(series.median_interval->high)};
+    json["median_interval_ms"] = {number(series.median_interval->low), number(series.median_interval->high)},
+    json["median_interval_method"] = series.median_interval->method;
   return json;
 }
 

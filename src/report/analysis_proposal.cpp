@@ -18,8 +18,8 @@ namespace {
 using Kind = Paragraph::Kind;
 
 std::string budget_text(const Point& point, const AnalysisOptions& options) {
-  return is_token_task(point) ? fmt::format("{} tokens", figure_text(options.budget_tokens, 3))
-                              : fmt::format("{} {}", figure_text(options.budget_samples, 3), point.setup.sample_unit);
+  return is_token_task(point) ? fmt::format("{} tokens", power_text(options.budget_tokens))
+                              : fmt::format("{} {}", power_text(options.budget_samples), point.setup.sample_unit);
 }
 
 /// The size itself, else the next larger measured one (its efficiency is the lower), else the largest.

@@ -17,6 +17,7 @@
 namespace lockstep::report {
 namespace {
 namespace fs = std::filesystem;
+constexpr double kMaxContradiction = 0.02;
 
 const char* verdict_text(CellVerdict verdict) {
   switch (verdict) {
@@ -207,7 +208,7 @@ PublishedTable check_published(const fs::path& path, const PublishedOptions& opt
     throw DataError(fmt::format("report: '{}' has a header and no rows", path.string()),
                     "give a table with at least one row of results");
   const FormulaContext context{source, read_facts(source, options)};
-  PublishedTable table{.source = path, .comments = source.comments};
+  PublishedTable table{.source = path, .printed = source};
   const std::vector<Formula> formulas = formulas_of(context), additions = additions_to(context);
   for (const Formula& formula : formulas)
     for (size_t row = 0; row < source.rows.size(); ++row) table.cells.push_back(check_cell(context, formula, row));
@@ -219,6 +220,37 @@ PublishedTable check_published(const fs::path& path, const PublishedOptions& opt
   table.differences = difference_table(source, table.cells);
   table.charts = table_charts(context);
   return table;
+}
+
+std::vector<std::string> contradictions(const std::vector<PublishedTable>& tables) {
+  std::vector<std::string> found;
+  for (const PublishedTable& machines : tables)
+    for (const PublishedTable& scaling : tables) {
+      const record::Table &a = machines.printed, &b = scaling.printed;
+      if (!a.find("model") || !a.find("global_batches_per_s_h100") || !b.find("system") || !b.find("samples_per_s")) continue;
+      for (size_t i = 0; i < a.rows.size(); ++i)
+        for (size_t j = 0; j < b.rows.size(); ++j) {
+          const bool is_h100 = b.text(j, "system").find("H100") != std::string::npos;
+          const bool is_model = core::join(b.comments, " ").find(a.text(i, "model") + " ") != std::string::npos;
+          if (!is_model || a.number(i, "nodes") != b.number(j, "nodes")) continue;
+          const double implied =
+              a.number(i, is_h100 ? "global_batches_per_s_h100" : "global_batches_per_s_a100") * a.number(i, "global_batch");
+          const double printed = b.number(j, "samples_per_s");
+          if (std::abs(implied / printed - 1) < kMaxContradiction) continue;
+          found.push_back(fmt::format("{}, {}, {} nodes: {} implies {} samples/s, {} prints {}: never mix the two",
+                                      a.text(i, "model"), b.text(j, "system"), a.text(i, "nodes"),
+                                      machines.source.filename().string(), fixed_text(implied, 0),
+                                      scaling.source.filename().string(), fixed_text(printed, 0)));
+        }
+    }
+  return found;
+}
+
+std::string difference_text(const CheckedCell& cell) {
+  const std::string range =
+      cell.low == cell.high ? "" : fmt::format(" ({} to {})", figure_text(cell.low, 6), figure_text(cell.high, 6));
+  return fmt::format("{}, {}: printed {}, the formula gives {}{}: {}{}", cell.row_name, cell.column, cell.printed, cell.recomputed,
+                     range, verdict_text(cell.verdict), cell.remark.empty() ? "" : "; " + cell.remark);
 }
 
 Document published_document(const std::vector<PublishedTable>& tables) {
@@ -245,6 +277,11 @@ Document published_document(const std::vector<PublishedTable>& tables) {
   document.subtitle =
       fmt::format("{} tables; of {} derived cells {} follow to the printed digit, {} only from values before rounding, {} do not",
                   tables.size(), num_cells, num_exact, num_cells - num_exact - num_not, num_not);
+  if (const auto sentences = contradictions(tables); !sentences.empty()) {
+    Section section{.id = "contradictions", .title = "Tables that contradict each other", .blocks = {}};
+    add_text(section, sentences, Paragraph::Kind::kWarning);
+    document.sections.insert(document.sections.begin(), std::move(section));
+  }
   document.data_json = published_json(tables);
   return document;
 }
@@ -264,7 +301,7 @@ std::string published_json(const std::vector<PublishedTable>& tables) {
                        {"high", cell.high},
                        {"verdict", verdict_text(cell.verdict)},
                        {"remark", cell.remark}});
-    json.push_back({{"source", table.source.string()}, {"comments", table.comments}, {"cells", std::move(cells)}});
+    json.push_back({{"source", table.source.string()}, {"comments", table.printed.comments}, {"cells", std::move(cells)}});
   }
   return core::Json{{"tables", std::move(json)}}.dump(-1, ' ', false, core::Json::error_handler_t::replace);
 }

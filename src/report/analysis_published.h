@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "record/table.h"
 #include "report/document.h"
 
 namespace lockstep::report {
@@ -33,7 +34,7 @@ struct CheckedCell {
 /// A published table, recomputed cell by cell from its own numbers.
 struct PublishedTable {
   std::filesystem::path source{};
-  std::vector<std::string> comments{};
+  record::Table printed{};
   std::vector<CheckedCell> cells{};  ///< Every cell of a derived column.
   Table recomputed{};                ///< As printed, with the recomputed value beside each derived one, and what lockstep adds.
   Table differences{};               ///< Cells that do not follow from their formula.
@@ -45,6 +46,12 @@ bool is_published_table(const std::filesystem::path& path);
 
 /// Recomputes a table. DataError with file, line and column for what cannot be read.
 PublishedTable check_published(const std::filesystem::path& path, const PublishedOptions& options = {});
+
+/// One line: "nodes 8, efficiency_pct: printed 96.9, the formula gives 97.0 (96.953 to 96.9897): does not follow".
+std::string difference_text(const CheckedCell& cell);
+
+/// Tables that give different rates for the same model, device and number of nodes, in sentences.
+std::vector<std::string> contradictions(const std::vector<PublishedTable>& tables);
 
 Document published_document(const std::vector<PublishedTable>& tables);
 std::string published_json(const std::vector<PublishedTable>& tables);

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/strings.h"
+#include "report/analysis_published.h"
 
 namespace lockstep::report {
 namespace {
@@ -100,7 +101,7 @@ void add_folder(const fs::path& folder, std::vector<Source>& sources) {
   }
   if (!records.empty()) return;
   for (const fs::path& log : logs)
-    if (record::guess_format(log)) sources.push_back({.path = log});
+    if (record::guess_format(log) || is_published_table(log)) sources.push_back({.path = log});
 }
 
 /// Last part of the path; where that is not unique, more of it.

@@ -103,6 +103,8 @@ Table efficiency_table(const Curve& curve) {
       "part, rising means communication.";
   add_size_columns(table, curve);
   for (const auto& [title, key] : {std::pair{"E (%)", "efficiency_pct"},
+                                   {"low", "efficiency_low_pct"},
+                                   {"high", "efficiency_high_pct"},
                                    {"eff_epoch (%)", "eff_epoch_pct"},
                                    {"eff_train (%)", "eff_train_pct"},
                                    {"eff_batch (%)", "eff_batch_pct"},
@@ -112,7 +114,9 @@ Table efficiency_table(const Curve& curve) {
   if (!curve.base || curve.points.size() < 2) return table;
   for (const Point& point : curve.points) {
     std::vector<Cell> row = size_cells(curve, point);
-    row.push_back(percent_cell(point.efficiency));
+    row.push_back(percent_cell(point.efficiency.value));
+    row.push_back(point.efficiency.has_range ? percent_cell(point.efficiency.low) : Cell{});
+    row.push_back(point.efficiency.has_range ? percent_cell(point.efficiency.high) : Cell{});
     row.push_back(definition_cell(point, "eff_epoch", point.eff_epoch));
     row.push_back(definition_cell(point, "eff_train", point.eff_train));
     row.push_back(definition_cell(point, "eff_batch", point.eff_batch));
@@ -155,8 +159,8 @@ Table rate_table(const Curve& curve) {
 Table cost_table(const Curve& curve, const AnalysisOptions& options) {
   Table table{.id = "cost-" + curve.id, .title = "Cost: " + curve.name, .caption = {}};
   const bool is_tokens = !curve.points.empty() && is_token_task(curve.points[0]);
-  const std::string budget = is_tokens ? fmt::format("{} tokens", figure_text(options.budget_tokens, 3))
-                                       : fmt::format("{} {}", figure_text(options.budget_samples, 3),
+  const std::string budget = is_tokens ? fmt::format("{} tokens", power_text(options.budget_tokens))
+                                       : fmt::format("{} {}", power_text(options.budget_samples),
                                                      curve.points.empty() ? "samples" : curve.points[0].setup.sample_unit);
   table.caption = fmt::format(
       "Days and node-hours are those of {} at the rate of the median step, without start-up, evaluation, checkpoints and restarts. "

@@ -26,6 +26,8 @@ std::string main_loss(const Curve& curve, const Point& point) {
   const Point& base = curve.points[*curve.base];
   const double lost = point.estimate.mean_ms - base.estimate.mean_ms;
   if (lost < 0.01 * base.estimate.mean_ms) return "";
+  if (point.phases_ms.empty() || base.phases_ms.empty())
+    return fmt::format(" A step takes {} ms longer than at the base; no phases were recorded to say why.", figure_text(lost, 3));
   std::string cause;
   double most = 0;
   for (const auto& [phase, ms] : point.phases_ms) {
@@ -37,7 +39,7 @@ std::string main_loss(const Curve& curve, const Point& point) {
     }
   }
   if (cause.empty())
-    return fmt::format(" A step takes {} ms longer than at the base; no phases were recorded to say why.", figure_text(lost, 3));
+    return fmt::format(" A step takes {} ms longer than at the base; none of the recorded phases grew.", figure_text(lost, 3));
   return fmt::format(" A step takes {} ms longer than at the base; the largest part of it, {} ms, is {}.", figure_text(lost, 3),
                      figure_text(most, 3), cause);
 }

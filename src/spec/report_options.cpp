@@ -9,7 +9,7 @@
 
 namespace lockstep::spec {
 namespace {
-const std::vector<std::string> kFormats = {"html", "csv", "md", "latex", "svg", "png", "pdf"};
+const std::vector<std::string> kFormats = {"html", "csv", "md", "latex", "svg", "gnuplot", "png", "pdf"};
 
 void declare_facts(core::OptionSet& set, ReportOptions& options) {
   set.group("Facts that logs lack");
@@ -92,7 +92,7 @@ core::OptionSet declare_report_options(ReportOptions& options) {
             {.help = "Runs of A and B were taken in turn: compare the first of A with the first of B, and so on."});
   } else {
     set.add("output", &options.output, {.help = "Folder to write.", .metavar = "DIR", .aliases = {"o"}});
-    set.add("format", &options.formats, {.help = "Files to write: html, csv, md, latex, svg, png, pdf.", .metavar = "LIST"});
+    set.add("format", &options.formats, {.help = "Files to write: html, csv, md, latex, svg, gnuplot, png, pdf.", .metavar = "LIST"});
   }
   set.add("json", &options.json, {.help = "Machine-readable output on standard output."});
   set.add("from", &options.from, {.help = "Format of logs.", .metavar = "FORMAT", .unset_text = "guessed"});

@@ -14,7 +14,7 @@ struct ReportOptions {
   bool is_compare = false;
   std::vector<std::string> inputs;                // run folders, sweep folders, logs, tables; of compare exactly two
   std::string output = "report";                  // -o, --output: folder
-  std::string formats = "html,csv,md,latex,svg";  // --format
+  std::string formats = "html,csv,md,latex,svg,gnuplot";  // --format
   bool json = false;
 
   std::string from;  // --from: format of logs; guessed when empty

@@ -58,7 +58,7 @@ std::vector<fs::path> write_formats(const report::Document& document, const fs::
     const std::string ending = file.extension().string();
     const bool is_unwanted = (ending == ".html" && !wants("html")) || (ending == ".csv" && !wants("csv")) ||
                              (ending == ".md" && !wants("md")) || (ending == ".tex" && !wants("latex")) ||
-                             (ending == ".svg" && !wants("svg"));
+                             (ending == ".svg" && !wants("svg")) || (ending == ".gp" && !wants("gnuplot"));
     if (is_unwanted)
       fs::remove(file);
     else
@@ -74,7 +74,8 @@ void print_result(const report::Analysis& analysis) {
     fmt::print("\n{}\n", report::to_text(report::scaling_table(curve)));
     for (const std::string& text : report::limits_of(curve)) fmt::print("note: {}\n", text);
   }
-  if (!analysis.left_out.empty()) fmt::print("\n{}\n", report::to_text(report::left_out_table(analysis)));
+  for (const report::LeftOut& left : analysis.left_out)
+    fmt::print("left out: {}: {}; {}\n", analysis.runs[left.run].name, left.reason, left.conclusion);
   for (const std::string& fact : analysis.missing) fmt::print("missing: {}\n", fact);
   if (!analysis.flags.empty()) fmt::print("{} honesty checks fired; the page says which and what to do\n", analysis.flags.size());
 }
@@ -92,8 +93,10 @@ int report_tables(const std::vector<report::Source>& sources, const ReportOption
   }
   for (const report::PublishedTable& table : tables) {
     fmt::print("{}\n", report::to_text(table.recomputed));
-    if (!table.differences.rows.empty()) fmt::print("{}\n", report::to_text(table.differences));
+    for (const report::CheckedCell& cell : table.cells)
+      if (cell.verdict != report::CellVerdict::kExact) fmt::print("{}\n", report::difference_text(cell));
   }
+  for (const std::string& contradiction : report::contradictions(tables)) fmt::print("{}\n", contradiction);
   const auto files = write_formats(report::published_document(tables), options.output, spec::report_formats(options));
   fmt::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
   return 0;

@@ -84,6 +84,13 @@ TEST(Published, EfficiencyFormulaOfTheGuideIsPrintedUpsideDown) {
                          "Leonardo resnet50, FP32 per-epoch efficiency at 64 nodes 0.77 0.020"}));
 }
 
+TEST(Published, TwoTablesOfOneModelContradictEachOtherOnH100) {
+  const auto found = contradictions({golden("nemo_clip_compare.csv"), golden("nemo_clip_g14.csv")});
+  ASSERT_EQ(found.size(), 1u) << "on A100 both agree";
+  EXPECT_NE(found[0].find("DGX-H100-80GB, 4 nodes"), std::string::npos) << found[0];
+  EXPECT_NE(found[0].find("implies 5760 samples/s"), std::string::npos) << found[0];
+}
+
 TEST(Published, TablesWithoutFormulasAreShownAsTheyAre) {
   for (const char* name : {"epicure_runs.csv", "nemo_clip_accuracy.csv"}) {
     const PublishedTable table = golden(name);

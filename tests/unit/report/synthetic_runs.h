@@ -1,4 +1,7 @@
 #pragma once
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
