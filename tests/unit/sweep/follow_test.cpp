@@ -79,6 +79,14 @@ TEST_F(FollowTest, WithoutARecordTheExitCodeOfTheScriptCounts) {
   EXPECT_EQ(look().message, "exit code 2; see logs/11.out");
 }
 
+TEST_F(FollowTest, WithoutARecordTheLogSaysWhy) {
+  sweep.note(0, "start", "11", 0, 1100, "null");
+  sweep.note(0, "end", "11", 0, 1200, "4");
+  core::write_file_atomic(sweep.folder / "logs/11.out", std::string(100'000, 'x') + "\n1: lockstep: error: data: cannot open 'x.tar'\n  hint: h\nlockstep: error: comm: rank 3 left\nend\n");
+  EXPECT_EQ(look().message, "data: cannot open 'x.tar' (exit code 4; see logs/11.out)");
+  EXPECT_EQ(failure_message(sweep.folder, "logs/none.out", "exit code 9"), "exit code 9; see logs/none.out");
+}
+
 TEST_F(FollowTest, AJobThatNobodyKnowsHasDied) {
   EXPECT_EQ(look().status, PointStatus::kDied);
   EXPECT_NE(look().message.find("SLURM no longer knows job 11"), std::string::npos) << look().message;
