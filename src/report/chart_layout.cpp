@@ -11,6 +11,7 @@ namespace lockstep::report {
 namespace {
 
 constexpr double kSymbolWidth = 26, kDirectLabelGap = 10, kLegendGap = 18;
+constexpr double kMaxShiftPx = 30;      ///< Of a direct label from the end of its line; lines that end together get a legend.
 constexpr size_t kMaxDirectLabels = 5;  ///< Of series; reference lines come on top.
 
 bool fits_scale(Scale scale, double value) { return std::isfinite(value) && (scale == Scale::kLinear || value > 0); }
@@ -106,6 +107,14 @@ bool ChartPainter::can_label_directly() const {
     num_coloured += !series.source->is_reference;
     if (series.source->mark == Mark::kStep || series.points.empty()) return false;
   }
+  std::vector<double> ends, heights;
+  for (const KeyEntry& entry : key_) {
+    ends.push_back((1 - std::clamp(y_->share(series_[entry.index].points.back().y), 0.0, 1.0)) * frame_.plot_height);
+    heights.push_back(entry.height());
+  }
+  const std::vector<double> placed = spread(ends, heights, 0, frame_.plot_height, 2);
+  for (size_t index = 0; index < ends.size(); ++index)
+    if (std::abs(placed[index] - ends[index]) > kMaxShiftPx) return false;
   return num_coloured <= kMaxDirectLabels;
 }
 
@@ -155,6 +164,7 @@ void ChartPainter::lay_out() {
     title_ = wrap_text(one_line(chart_.title), frame_.width - 4, kTitlePx, true);
     top += lines_height(title_, kTitlePx) + 8;
   }
+  y_.emplace(chart_.y, shown_values(false), static_cast<size_t>(frame_.plot_height / 42), chart_.bars.has_value());
   choose_key();
   const bool is_direct = can_label_directly();
   if (is_direct) direct_labels_ = key_;
@@ -164,7 +174,6 @@ void ChartPainter::lay_out() {
     y_title_top_ = top;
     top += lines_height(y_title_, kTickPx) + 4;
   }
-  y_.emplace(chart_.y, shown_values(false), static_cast<size_t>(frame_.plot_height / 42), chart_.bars.has_value());
   double left = 0, right = 14;
   for (const Tick& tick : y_->ticks()) left = std::max(left, text_width(tick.label, kTickPx) + 10);
   for (const KeyEntry& entry : direct_labels_) right = std::max(right, entry.width + kDirectLabelGap + 2);

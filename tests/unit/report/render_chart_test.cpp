@@ -244,10 +244,10 @@ TEST(RenderChart, SeriesDifferInColourAndInMarkerOrDash) {
 }
 
 TEST(RenderChart, UpToFiveSeriesAreNamedAtTheirEndsMoreInALegend) {
-  const auto key_lies_right = [](int count) {
+  const auto key_lies_right = [](int count, double apart = 1) {
     Chart chart = line_chart({}, {});
     chart.series.clear();
-    for (int index = 0; index < count; ++index) chart.series.push_back({.name = fmt::format("size {}", index), .x = {1, 2}, .y = {1.0 * index, 3.0 * index}});
+    for (int index = 0; index < count; ++index) chart.series.push_back({.name = fmt::format("size {}", index), .x = {1, 2}, .y = {1.0 + index, 5 + 3.0 * index * apart}});
     const XmlTree svg(to_svg(chart));
     const std::vector<XmlElement> names = svg.find("//s:g[@class='key']/s:text");
     EXPECT_EQ(names.size(), static_cast<size_t>(count));
@@ -255,6 +255,7 @@ TEST(RenderChart, UpToFiveSeriesAreNamedAtTheirEndsMoreInALegend) {
   };
   EXPECT_TRUE(key_lies_right(5));
   EXPECT_FALSE(key_lies_right(6));
+  EXPECT_FALSE(key_lies_right(4, 0)) << "lines that end in one point";
 }
 
 TEST(RenderChart, Log2TicksArePowersOfTwoInFullAndBytesHaveUnits) {
