@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <csignal>
 #include <exception>
 #include <future>
 #include <numeric>
@@ -282,7 +283,11 @@ void World::wait_for_rank_zero(const std::string& what) {
   }
 }
 
-void World::report_failure(const std::string& text) { state_->end("failed", text, kStayAfterFailure); }
+void World::report_failure(const std::string& text) {
+  // This process's exit code is decided. srun --kill-on-bad-exit signals the ranks that are still leaving and would put 143 in its place.
+  std::signal(SIGTERM, SIG_IGN);
+  state_->end("failed", text, kStayAfterFailure);
+}
 
 void World::leave() { state_->end("left", "", kStayForOthers); }
 

@@ -68,7 +68,8 @@ std::string demo_model() { return std::string(LOCKSTEP_SOURCE_DIR) + "/examples/
 
 /// The document that `bench` writes to a file beside its table.
 core::Json document_of(std::vector<std::string> args, const std::string& name, std::string* table = nullptr) {
-  const std::string path = ::testing::TempDir() + "/" + name + ".json";
+  const core::TempDir folder;
+  const std::string path = (folder.path() / (name + ".json")).string();
   args.insert(args.end(), {"--out", path});
   const auto result = bench(args);
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -93,7 +94,8 @@ TEST(Bench, OperatorsAreRightAndGiveThePeakOfEachType) {
 }
 
 TEST(Bench, StepWithTheMeasuredPeakHasAnMfu) {
-  const std::string peak = ::testing::TempDir() + "/bench_peak.json";
+  const core::TempDir folder;
+  const std::string peak = (folder.path() / "peak.json").string();
   core::write_file_atomic(peak, R"({"summary": {"measured_peak_tflops": {"fp32": 0.5}}})");
   const auto json = document_of({"step", "--model", demo_model(), "--batch-size", "4", "--accum-freq", "2", "--precision", "fp32", "-n", "3",
                                  "-w", "1", "--device", "cpu", "--peak-from", peak}, "bench_step");
@@ -164,7 +166,8 @@ TEST(Bench, LoaderHandsOutTheSameBatchesTwiceAndReportsRates) {
 }
 
 TEST(Bench, CheckpointsComeBackBitByBitAndLeaveNothingBehind) {
-  const std::string folder = ::testing::TempDir() + "/bench_checkpoint";
+  const core::TempDir temporary;
+  const std::string folder = temporary.path().string();
   const auto json = document_of({"checkpoint", "--model", demo_model(), "--precision", "fp32", "--dir", folder, "-n", "2", "-w", "0", "--device", "cpu"},
                                 "bench_checkpoint");
   const auto& row = json.at("rows").at(0);
