@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Holds the includes under src/ to the table of ARCHITECTURE.md: each folder may include only what its row lists, and only the engine's
-folders may include LibTorch. Also limits Trainer::run and Trainer::step to 30 lines."""
+folders may include LibTorch. Headers include at most ATen/core/TensorBody.h of it; those named *_internal.h may include more, and only .cpp files
+of their own folder may include them. Also limits Trainer::run and Trainer::step to 30 lines."""
 import pathlib
 import re
 import sys
@@ -29,6 +30,8 @@ ALLOWED = {
 TORCH = re.compile(r'#include [<"](torch|ATen|c10|caffe2)/')
 C10D = re.compile(r'#include [<"]torch/csrc/distributed/')
 LOCAL = re.compile(r'#include "([a-z0-9_]+)/')
+HEADER_MAY_INCLUDE = "#include <ATen/core/TensorBody.h>"
+INTERNAL = re.compile(r'#include "(.*)_internal\.h"')
 MAX_TRAINER_LINES = 30
 
 
@@ -41,6 +44,12 @@ def problems_of(path: pathlib.Path, folder: str, front: bool):
             yield f"{path}:{number}: {folder}/ is free of LibTorch"
         if C10D.match(line) and folder != "comm":
             yield f"{path}:{number}: only comm/ may include c10d"
+        is_header, is_internal = path.suffix == ".h", path.stem.endswith("_internal")
+        if TORCH.match(line) and is_header and not is_internal and not line.startswith(HEADER_MAY_INCLUDE):
+            yield f"{path}:{number}: a header may include of LibTorch only ATen/core/TensorBody.h; move the rest into the .cpp"
+        internal = INTERNAL.match(line)
+        if internal and (is_header or pathlib.Path(internal[1]).parent.name != path.parent.name):
+            yield f"{path}:{number}: {internal[1]}_internal.h is for the .cpp files of its own folder"
         if "torch/torch.h" in line:
             yield f"{path}:{number}: torch/torch.h costs 12 s a file; include what is used"
 

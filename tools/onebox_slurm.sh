@@ -60,6 +60,7 @@ write_configuration() {
   for ((g = 0; g < gpus; g++)); do mknod -m 666 "$root/dev/gpu$g" c 1 3; done
   [ "$gpus" = 0 ] || echo "NodeName=node[1-$nodes] Name=gpu File=$root/dev/gpu[0-$((gpus - 1))]" >"$root/etc/gres.conf"
   # config_overrides: nodes may claim more cores than the machine has. cred_expire: a requeued job waits 6 s instead of 120 s.
+  # KillWait: a cancelled job may save its checkpoint however busy the machine is.
   cat >"$root/etc/slurm.conf" <<CONF
 ClusterName=onebox
 SlurmctldHost=head($net.254)
@@ -79,7 +80,7 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 GresTypes=gpu
-KillWait=10
+KillWait=120
 SlurmdTimeout=30
 NodeName=node[1-$nodes] NodeAddr=$net.[1-$nodes] CPUs=$cpus Sockets=1 CoresPerSocket=$cpus ThreadsPerCore=1 RealMemory=4000$([ "$gpus" = 0 ] || echo " Gres=gpu:$gpus")
 PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP

@@ -173,7 +173,7 @@ def compare(options) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("job", choices=["compare", "follow", "openclip"])
-    parser.add_argument("--program", default="build/bench_clip_step")
+    parser.add_argument("--program", default="build/lockstep")
     parser.add_argument("--inputs", help="folder of weights and batches (openclip)")
     parser.add_argument("--model", default="ViT-B-32")
     parser.add_argument("--batch", type=int, default=16)

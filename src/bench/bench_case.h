@@ -7,6 +7,7 @@
 
 #include "bench/result_table.h"
 #include "comm/comm.h"
+#include "comm/world.h"
 #include "core/json.h"
 #include "spec/bench_options.h"
 
@@ -17,6 +18,7 @@ struct BenchContext {
   const spec::BenchOptions& options;
   comm::Comm& world;
   at::Device device;
+  comm::World* processes = nullptr;       ///< Behind `world`; nullptr where ranks are threads, which the loader case cannot use.
   std::vector<std::string> command = {};  ///< As typed, the program's name first.
 };
 

@@ -152,7 +152,7 @@ class LoaderCase final : public BenchCase {
   void prepare(const core::Json& row) {
     options_ = context_.options.train;
     options_.workers = row["workers"];
-    data_ = std::make_unique<train::ClipData>(options_, shape_, world(), plan_);
+    data_ = std::make_unique<train::ClipData>(options_, shape_, *context_.processes, plan_);
   }
 
   Tally drive(data::Loader& loader) const {

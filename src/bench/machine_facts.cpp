@@ -5,11 +5,11 @@
 
 #include <fstream>
 
+#include "bench/device_peak.h"
 #include "core/host_name.h"
 #include "core/strings.h"
 #include "hw/device.h"
-
-extern char** environ;
+#include "train/attempt_facts.h"
 
 namespace lockstep::bench {
 namespace {
@@ -23,20 +23,9 @@ std::string field_of(const char* path, const std::string& key) {
   return "";
 }
 
-core::Json environment_facts() {
-  core::Json facts = core::Json::object();
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string text = *variable;
-    const std::string name = text.substr(0, text.find('='));
-    for (const char* prefix : {"NCCL_", "GLOO_", "OMP_", "KMP_", "MKL_", "DNNL_", "TORCH_", "CUDA_", "UCX_", "FI_"})
-      if (core::starts_with(name, prefix) && name != text) facts[name] = text.substr(name.size() + 1);
-  }
-  return facts;
-}
-
 core::Json rank_facts(const BenchContext& context) {
   return {{"rank", context.world.rank()}, {"host", core::host_name()}, {"pid", ::getpid()},
-          {"device", context.device.str()}, {"threads", at::get_num_threads()}};
+          {"device", context.device.str()}, {"device_name", device_name(context.device)}, {"threads", at::get_num_threads()}};
 }
 
 }  // namespace
@@ -45,10 +34,10 @@ core::Json machine_facts(const BenchContext& context) {
   core::Json ranks = core::Json::array();
   for (const auto& text : context.world.gather_strings(rank_facts(context).dump())) ranks.push_back(core::parse_json(text, "facts of a rank"));
   return {{"ranks", ranks},
-          {"cpu", field_of("/proc/cpuinfo", "model name")},
+          {"cpu", hw::cpu_name()},
           {"cpu_cores", hw::usable_cpu_cores()},
           {"memory", field_of("/proc/meminfo", "MemTotal")},
-          {"environment", environment_facts()}};
+          {"environment", train::environment_facts()}};
 }
 
 }  // namespace lockstep::bench

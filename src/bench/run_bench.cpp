@@ -10,11 +10,12 @@
 #include "bench/machine_facts.h"
 #include "bench/registry.h"
 #include "comm/world.h"
+#include "core/files.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "hw/device.h"
 #include "hw/ranks.h"
-#include "train/agree.h"
+#include "train/attempt_facts.h"
 #include "train/clip_build.h"
 
 namespace lockstep::bench {
@@ -46,16 +47,13 @@ class ResultPrinter {
   }
 
   void end(const std::vector<SummaryItem>& summary, core::Json document) {
-    if (options_.csv) return;
-    if (!options_.json) {
-      for (const auto& item : summary)
-        print(fmt::format("# {:<22}: {}", item.label, item.text.empty() ? item.value.dump() : item.text));
-      return;
-    }
     document["rows"] = rows_;
     document["summary"] = core::Json::object();
     for (const auto& item : summary) document["summary"][item.key] = item.value;
-    print(document.dump(2));
+    if (options_.json) print(document.dump(2));
+    else if (!options_.csv)
+      for (const auto& item : summary) print(fmt::format("# {:<22}: {}", item.label, item.text.empty() ? item.value.dump() : item.text));
+    if (is_printing_ && !options_.out.empty()) core::write_file_atomic(options_.out, document.dump(2) + "\n");
   }
 
   const std::vector<core::Json>& rows() const { return rows_; }
@@ -96,7 +94,7 @@ ExitCode run_case(const BenchContext& context, const BenchFacts& facts) {
   }
   const bool is_checked = options.which != spec::BenchCaseName::kCollective || options.num_checks > 0;
   core::Json document = {{"format", "lockstep-bench-1"}, {"case", case_name(options.which)}, {"mode", options.mode},
-                         {"command", facts.command},     {"versions", facts.versions},       {"machine", machine_facts(context)}};
+                         {"command", train::command_line()}, {"versions", facts.versions},       {"machine", machine_facts(context)}};
   ResultPrinter printer(options, is_first, bench_case->columns());
   printer.begin(bench_case->preamble());
   int64_t num_wrong = 0;
@@ -128,7 +126,7 @@ ExitCode run_bench(const spec::BenchOptions& options, const BenchFacts& facts) {
   auto world = comm::World::join(ranks, {.backend = backend, .device = device,
                                          .timeout = std::chrono::milliseconds(static_cast<int64_t>(options.train.dist_timeout_s * 1000))});
   try {
-    return run_case({.options = options, .world = world.comm(), .device = device, .command = facts.command}, facts);
+    return run_case({.options = options, .world = world.comm(), .device = device, .processes = &world, .command = facts.command}, facts);
   } catch (const std::exception& error) {
     world.report_failure(error.what());
     throw;

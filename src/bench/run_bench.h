@@ -10,7 +10,7 @@ namespace lockstep::bench {
 
 /// What only the program knows.
 struct BenchFacts {
-  std::vector<std::string> command = {};  ///< As typed.
+  std::vector<std::string> command = {};  ///< Words as typed, the program first.
   core::Json versions;
 };
 

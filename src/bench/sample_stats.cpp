@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "record/series.h"
 #include "record/statistics.h"
 
 namespace lockstep::bench {
@@ -25,12 +26,17 @@ std::vector<double> combine_ranks(comm::Comm& world, const std::vector<double>& 
 
 core::Json statistics_of(std::span<const double> samples) {
   LOCKSTEP_CHECK(!samples.empty(), "no samples");
+  const auto series = record::summarise_series(samples, {.min_warmup_steps = 0, .warmup_steps = 0});
   core::Json out = {{"num_samples", samples.size()}, {"median", record::median(samples)}, {"p90", record::percentile(samples, 90)}};
   constexpr size_t kEnoughForP99 = 100;
   if (samples.size() >= kEnoughForP99) out["p99"] = record::percentile(samples, 99);
   out["min"] = *std::min_element(samples.begin(), samples.end());
   out["max"] = *std::max_element(samples.begin(), samples.end());
   out["mean"] = record::mean(samples);
+  constexpr size_t kSingle = 1;  // else the interval is that of block means
+  if (series.median_interval && series.block_steps == kSingle)
+    out["median_95"] = {{"low", series.median_interval->low}, {"high", series.median_interval->high}, {"method", series.median_interval->method}};
+  out["notes"] = series.notes;
   return out;
 }
 

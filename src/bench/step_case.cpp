@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "bench/device_peak.h"
 #include "bench/find_batch.h"
 #include "bench/process_memory.h"
 #include "bench/sample_stats.h"
@@ -19,6 +20,7 @@
 #include "models/weights.h"
 #include "plan/batch_plan.h"
 #include "plan/memory_plan.h"
+#include "spec/flops.h"
 #include "train/clip_training.h"
 
 namespace lockstep::bench {
@@ -55,6 +57,10 @@ std::vector<models::Batch> read_batches(const std::string& path, const train::Pr
     batches.push_back(batch);
   }
   if (batches.empty()) throw DataError(fmt::format("bench: '{}' holds no image.0 and text.0", path), "see --batches in the help");
+  for (const auto& batch : batches)
+    if (batch.num_samples != batches[0].num_samples || batch.image_BCYX.size(0) != batch.num_samples)
+      throw DataError(fmt::format("bench: the batches in '{}' have {} and {} samples", path, batches[0].num_samples, batch.num_samples),
+                      "all of them, pictures and texts, must have one size");
   return batches;
 }
 
@@ -62,8 +68,15 @@ class StepCase final : public BenchCase {
  public:
   explicit StepCase(const BenchContext& context) : context_(context) {
     shape_ = train::clip_shape_of(train_options());
-    plan_ = plan::make_batch_plan(world().size(), {.samples_per_micro = train_options().samples_per_rank, .num_micro = train_options().accum_freq});
-    if (options().find_multiple > 0 && options().mode != "list") find_batch();
+    forward_ = spec::clip_forward(shape_);
+    if (!options().batches.empty())
+      batches_ = read_batches(options().batches, train::Precision(train_options().precision, context_.device.type()), context_.device);
+    plan_ = plan_of(batches_.empty() ? train_options().samples_per_rank : batches_[0].num_samples);
+    if (!batches_.empty() && static_cast<int64_t>(batches_.size()) % plan_.num_micro != 0)
+      throw UsageError(fmt::format("bench: --accum-freq {} does not divide the {} batches of '{}'", plan_.num_micro, batches_.size(), options().batches));
+    if (options().mode == "list") return;
+    peak_ = find_device_peak(options(), context_.device);
+    if (options().find_multiple > 0) find_batch();
   }
 
   std::vector<core::Json> points() override {
@@ -80,12 +93,14 @@ class StepCase final : public BenchCase {
   }
 
   std::vector<std::string> preamble() override {
-    const auto cost = spec::clip_cost(shape_);
     std::vector<std::string> lines = {
         fmt::format("lockstep bench step: {} on {} ranks, {}, {} threads each", train_options().model, world().size(),
                     context_.device.str(), at::get_num_threads()),
-        fmt::format("{} parameters, {}FLOP a sample and forward pass, a training step counts three",
-                    core::format_count(static_cast<double>(cost.parameters())), core::format_count(forward_flops())),
+        fmt::format("{} parameters, {}FLOP a sample and forward pass, a training step counts three: {}",
+                    core::format_count(static_cast<double>(spec::clip_cost(shape_).parameters())), core::format_count(forward_.flops),
+                    forward_.formula),
+        peak_ ? fmt::format("peak of a device: {:.4g} TFLOP/s ({})", peak_->tflops, peak_->source)
+              : "peak of a device: not known; --peak-from or --peak-tflops gives it",
         fmt::format("warmup iters: {} iters: {}; time: median of the steps, each that of the slowest rank", options().num_warmup,
                     options().num_iterations)};
     for (const auto& probe : search_.probes)
@@ -167,9 +182,9 @@ class StepCase final : public BenchCase {
   const spec::BenchOptions& options() const { return context_.options; }
   const spec::TrainOptions& train_options() const { return context_.options.train; }
   comm::Comm& world() const { return context_.world; }
-  double forward_flops() const {
-    const auto cost = spec::clip_cost(shape_);
-    return cost.image_forward_flops + cost.text_forward_flops;
+
+  plan::BatchPlan plan_of(int64_t samples_per_micro) const {
+    return plan::make_batch_plan(world().size(), {.samples_per_micro = samples_per_micro, .num_micro = train_options().accum_freq});
   }
 
   plan::MemoryPlan memory_plan(int64_t samples_per_micro) const {
@@ -177,7 +192,6 @@ class StepCase final : public BenchCase {
     return plan::plan_clip_memory(shape_, {.precision = o.precision,
                                            .samples_per_micro = samples_per_micro,
                                            .global_batch = samples_per_micro * plan_.num_micro * plan_.num_data_ranks,
-                                           .local_loss = o.local_loss,
                                            .grad_checkpointing = o.grad_checkpointing,
                                            .keeps_attention = context_.device.is_cpu()});
   }
@@ -186,14 +200,10 @@ class StepCase final : public BenchCase {
     if (training_) return;
     try {
       training_.emplace(train::build_clip_training(train_options(), world(), context_.device, plan_.num_micro));
-      if (!options().batches.empty()) {
-        batches_ = read_batches(options().batches, *training_->precision, context_.device);
-      } else {
-        for (int64_t micro = 0; micro < plan_.num_micro; ++micro)
-          batches_.push_back(make_batch(shape_, *training_->precision, context_.device, plan_.samples_per_micro,
-                                        core::stream_key({static_cast<uint64_t>(train_options().seed), static_cast<uint64_t>(world().rank()),
-                                                          static_cast<uint64_t>(micro)})));
-      }
+      const auto seed = static_cast<uint64_t>(train_options().seed), rank = static_cast<uint64_t>(world().rank());
+      for (auto micro = static_cast<int64_t>(batches_.size()); micro < plan_.num_micro; ++micro)
+        batches_.push_back(make_batch(shape_, *training_->precision, context_.device, plan_.samples_per_micro,
+                                      core::stream_key({seed, rank, static_cast<uint64_t>(micro)})));
     } catch (const c10::OutOfMemoryError&) {
       throw_out_of_memory();
     }
@@ -223,12 +233,18 @@ class StepCase final : public BenchCase {
     const auto statistics = statistics_of(samples);
     const double step_s = statistics["median"].get<double>() / 1e3;
     const double rate = static_cast<double>(plan_.global_batch) / step_s;
-    const double tflops = rate * 3 * forward_flops() / 1e12 / world().size();
+    const double tflops = rate * spec::kTrainingPasses * forward_.flops / 1e12 / world().size();
     row["step_ms"] = statistics["median"];
     row["p90_ms"] = statistics["p90"];
     row["samples_per_s"] = rate;
     row["tflops_per_s_per_device"] = tflops;
-    if (options().peak_tflops) row["mfu_percent"] = 100 * tflops / *options().peak_tflops;
+    row["forward_flops_per_sample"] = forward_.flops;
+    row["flops_formula"] = forward_.formula;
+    if (peak_) {
+      row["mfu_percent"] = 100 * tflops / peak_->tflops;
+      row["peak_tflops_per_device"] = peak_->tflops;
+      row["peak_source"] = peak_->source;
+    }
     row["statistics_ms"] = statistics;
     row["samples_ms"] = samples;
   }
@@ -241,21 +257,22 @@ class StepCase final : public BenchCase {
     search_ = find_largest_batch(options().find_multiple, options().find_most, [&](int64_t samples) {
       std::vector<std::string> args = context_.command;
       args.erase(args.begin());
-      for (const std::string& word : {std::string("--find-batch"), std::string("''"), std::string("--no-csv"), std::string("--json"),
-                                      std::string("--mode"), std::string("time"), std::string("-w"), std::string("1"), std::string("-n"),
-                                      std::string("1"), std::string("--batch-size"), std::to_string(samples)})
-        args.push_back(word == "''" ? "" : word);
+      for (const char* word : {"--find-batch", "", "--out", "", "--no-csv", "--json", "--mode", "time", "-w", "1", "-n", "1", "--batch-size"})
+        args.emplace_back(word);  // the last of a repeated flag counts
+      args.push_back(std::to_string(samples));
       return probe_in_child(args, samples, {.memory_bytes = limit_bytes_});
     });
     if (search_.best == 0)
       throw EnvironmentError(fmt::format("bench: not even {} samples fit: {}", options().find_multiple, search_.probes.front().reason),
                              "try a smaller multiple, --grad-checkpointing or a narrower --precision");
-    plan_ = plan::make_batch_plan(world().size(), {.samples_per_micro = search_.best, .num_micro = train_options().accum_freq});
+    plan_ = plan_of(search_.best);
   }
 
   BenchContext context_;
   spec::ClipShape shape_;
+  spec::FlopCount forward_;
   plan::BatchPlan plan_;
+  std::optional<DevicePeak> peak_;
   BatchSearch search_;
   int64_t limit_bytes_ = 0;
   std::optional<train::ClipTraining> training_;

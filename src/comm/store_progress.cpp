@@ -14,8 +14,6 @@
 namespace lockstep::comm {
 namespace {
 
-std::string key_of(int rank) { return fmt::format("report/{}", rank); }
-
 /// A rank that publishes nothing for so long is taken for dead; shorter pauses happen on busy machines.
 constexpr int kSilentIntervals = 6;
 constexpr const char* kFirstFailure = "first_failure";
@@ -39,7 +37,7 @@ struct StoreProgress::Impl {
   }
   void publish() {
     const std::lock_guard lock(store_mutex);
-    store.set(key_of(config.rank), next_report());
+    store.set(report_name(config.rank), next_report());
   }
   void look_for_failure();
   void publish_failure();
@@ -98,7 +96,7 @@ void StoreProgress::Impl::beat_until_closed(std::promise<void> ended) {
 
 std::string StoreProgress::Impl::read_and_name(const CallMark& mark, const std::vector<int>& global_ranks) {
   std::vector<std::string> keys;
-  for (const int rank : global_ranks) keys.push_back(key_of(rank));
+  for (const int rank : global_ranks) keys.push_back(report_name(rank));
   Store own = [&] {
     const std::lock_guard lock(store_mutex);
     return store.another_connection();
@@ -129,6 +127,8 @@ StoreProgress::StoreProgress(Store store, Config config) : impl_(std::make_share
   impl_->beat_ended = ended.get_future();
   std::thread([impl = impl_, ended = std::move(ended)]() mutable { impl->beat_until_closed(std::move(ended)); }).detach();
 }
+
+std::string StoreProgress::report_name(int rank) { return fmt::format("report/{}", rank); }
 
 StoreProgress::~StoreProgress() { close("left", ""); }
 

@@ -53,6 +53,9 @@ class StoreProgress final : public Progress {
   std::string failure_elsewhere() const override;
   std::string diagnose(const CallMark& mark, const std::vector<int>& global_ranks) override;
 
+  /// The name in the store under which a rank publishes its reports.
+  static std::string report_name(int rank);
+
   /// Publishes at once how this process ends ("left" or "failed" with its error) and stops publishing. False when the store does
   /// not answer.
   bool close(const std::string& state, const std::string& failure);

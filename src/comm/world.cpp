@@ -1,10 +1,8 @@
 #include "comm/world.h"
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <future>
 #include <numeric>
@@ -20,6 +18,7 @@
 #include "comm/store_progress.h"
 #include "core/env.h"
 #include "core/error.h"
+#include "core/host_name.h"
 
 namespace lockstep::comm {
 namespace {
@@ -31,13 +30,10 @@ using std::chrono::milliseconds;
 constexpr milliseconds kStayForOthers = std::chrono::seconds(30);
 constexpr milliseconds kStayAfterFailure = std::chrono::seconds(5);
 constexpr milliseconds kPollInterval{20};
+/// Reports of rank 0 that may stay out, one after the other, before those who wait for it take it for dead.
+constexpr int kSilentReports = 40;
 /// Big jobs publish less often, so that the store sees no more than about this many reports a second.
 constexpr int kMaxReportsPerSecond = 2000;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
-}
 
 std::string store_name(const hw::RankInfo& info) {
   return fmt::format("{}:{}, served by {}", info.master_addr, info.master_port,
@@ -135,10 +131,14 @@ struct World::State {
   Comm comm;
   JoinTimes join_times;
   bool has_left = false;
+  int num_waits = 0;  // for rank 0
   int exceptions_at_start = std::uncaught_exceptions();
 
   std::unique_ptr<Backend> make_backend(const std::string& name, int rank, int size) const;
   Comm make_group(const std::string& axis, const std::vector<int>& global_ranks) const;
+  /// Between two signs of life in the store.
+  milliseconds report_interval() const { return std::max(options.report_interval, milliseconds(1000 * info.world_size / kMaxReportsPerSecond)); }
+  void poll_for(const std::string& name, const std::string& what) const;
   void end(const std::string& state, const std::string& failure, milliseconds stay);
 };
 
@@ -196,6 +196,26 @@ void World::State::end(const std::string& state, const std::string& failure, mil
   done.wait_for(stay + std::chrono::seconds(1));
 }
 
+/// Returns when `name` is in the store; asks seldom in the long run. Throws when rank 0, which is to set it, is gone.
+void World::State::poll_for(const std::string& name, const std::string& what) const {
+  const std::string report_name = StoreProgress::report_name(0);
+  std::string last_report;
+  auto last_heard = Clock::now();
+  for (milliseconds pause = kPollInterval; !store->has(name); pause = std::min(2 * pause, report_interval())) {
+    std::this_thread::sleep_for(pause);
+    if (const std::string failure = progress->failure_elsewhere(); !failure.empty())
+      throw CommError(fmt::format("comm: rank {} waited for rank 0 ({}): {}", info.rank, what, failure), "the first failing rank tells the cause");
+    const std::string report = store->get_all({report_name}).front();
+    if (report != last_report) {
+      last_report = report;
+      last_heard = Clock::now();
+    } else if (Clock::now() - last_heard > kSilentReports * report_interval()) {
+      throw CommError(fmt::format("comm: rank {} waits for rank 0 ({}), which does not answer any more", info.rank, what),
+                      "look at the output of rank 0; its process or node is probably gone");
+    }
+  }
+}
+
 World::World(std::unique_ptr<State> state) : state_(std::move(state)) {}
 World::World(World&&) noexcept = default;
 
@@ -221,10 +241,9 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   state->store = std::make_shared<Store>(open_store(info, options.join_timeout).under(fmt::format("attempt_{}", info.attempt)));
   meet(*state->store, info, options.join_timeout);
   const auto met = Clock::now();
-  const milliseconds interval = std::max(options.report_interval, milliseconds(1000 * info.world_size / kMaxReportsPerSecond));
   state->progress = std::make_shared<StoreProgress>(
       state->store->another_connection(),
-      StoreProgress::Config{.rank = info.rank, .host = host_name(), .store_name = store_name(info), .interval = interval});
+      StoreProgress::Config{.rank = info.rank, .host = core::host_name(), .store_name = store_name(info), .interval = state->report_interval()});
   std::vector<int> all(static_cast<size_t>(info.world_size));
   std::iota(all.begin(), all.end(), 0);
   state->comm = state->make_group("world", all);
@@ -246,6 +265,21 @@ Comm World::group(const std::string& axis, const std::vector<int>& global_ranks)
 Mesh World::mesh(const plan::MeshLayout& layout) {
   LOCKSTEP_CHECK(layout.world_size() == size(), "comm: mesh of {} ranks in a world of {}", layout.world_size(), size());
   return Mesh(layout, rank(), [this](const std::string& axis, const std::vector<int>& ranks) { return group(axis, ranks); });
+}
+
+void World::wait_for_rank_zero(const std::string& what) {
+  if (!state_->store) return;
+  const std::string name = fmt::format("rank_zero_done/{}", state_->num_waits++);
+  try {
+    if (rank() == 0) state_->store->set(name, "1");
+    else state_->poll_for(name, what);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CommError(fmt::format("comm: rank {} lost the job's store at {} while it waited for rank 0 ({}): {}", rank(),
+                                store_name(state_->info), what, error_text(error)),
+                    "look at the output of rank 0");
+  }
 }
 
 void World::report_failure(const std::string& text) { state_->end("failed", text, kStayAfterFailure); }

@@ -47,6 +47,10 @@ class World {
   };
   const JoinTimes& join_times() const;
 
+  /// For long work of rank 0 alone: the others wait in it until rank 0 calls it, beyond the time limit of collectives, as long as
+  /// rank 0 lives. CommError that names `what` when rank 0 has failed or gives no sign of life. Every rank calls it.
+  void wait_for_rank_zero(const std::string& what);
+
   /// Tells the others why this process ends; call it where an error of this rank is caught.
   void report_failure(const std::string& text);
   /// Ends this rank's part; the rank that serves the store waits for the others, within limits.

@@ -35,6 +35,7 @@ void throw_errno(std::string_view what, const fs::path& path) {
   std::string hint;
   if (code == ENOENT) hint = "check the path; it must be visible on every node";
   if (code == EACCES || code == EPERM) hint = "check the permissions of the file and of the folders above it";
+  if (code == EFBIG) hint = "files may not grow as large here: raise the limit (ulimit -f), or choose another folder";
   if (code == ENOSPC || code == EDQUOT) hint = "the disk or the quota is full: free space or choose another folder";
   throw EnvironmentError(fmt::format("files: {} '{}': {}", what, path.string(), std::strerror(code)), hint);
 }

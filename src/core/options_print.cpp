@@ -76,8 +76,10 @@ std::string OptionSet::help_text(size_t width) const {
   }
   std::string text = usage + (has_flags ? " [FLAGS]\n\n" : "\n\n");
   for (const std::string& line : wrap_text(summary_, width)) text += line + "\n";
+  std::string arguments;
   for (const Option& option : options_)
-    if (option.is_positional) text += "\n" + help_entry(option.metavar(), option.spec.help, width);
+    if (option.is_positional) arguments += help_entry(option.metavar(), option.spec.help, width);
+  if (!arguments.empty()) text += "\n" + arguments;
   for (const std::string& group : group_names(options_)) {
     text += "\n" + group + "\n";
     for (const Option& option : options_)

@@ -35,7 +35,8 @@ class FileStream : public ByteStream {
     file_ = core::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!file_.valid())
       throw DataError(fmt::format("data: cannot open shard '{}': {}", path, std::strerror(errno)),
-                      "check the shard list; the path must be visible on every node");
+                      errno == ENOENT ? "it is missing: check the range in the braces of the list, and that the folder is visible on every node"
+                                      : "check the permissions of the file and of the folders above it");
     struct stat info {};
     if (::fstat(file_.get(), &info) != 0 || S_ISDIR(info.st_mode))
       throw DataError(fmt::format("data: shard '{}' is not a file", path),

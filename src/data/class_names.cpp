@@ -1,7 +1,7 @@
 #include "data/class_names.h"
 
 #include "core/error.h"
-#include "core/files.h"
+#include "core/named_file.h"
 #include "core/strings.h"
 #include "data/text_utf8.h"
 
@@ -15,8 +15,8 @@ constexpr std::string_view kPlace = "{}";
 }
 
 /// Lines without their ends ("\n" or "\r\n"); empty ones at the end of the file are gone.
-std::vector<std::string> read_lines(const std::filesystem::path& path, const std::string& hint) {
-  std::string content = core::read_file(path);
+std::vector<std::string> read_lines(const std::filesystem::path& path, std::string_view what, const std::string& hint) {
+  std::string content = core::read_named_file(path, what);
   if (core::starts_with(content, "\xEF\xBB\xBF")) content.erase(0, 3);
   std::vector<std::string> lines = core::split(content, "\n");
   for (std::string& line : lines) {
@@ -35,12 +35,12 @@ std::vector<std::string> read_lines(const std::filesystem::path& path, const std
 }  // namespace
 
 std::vector<std::string> read_class_names(const std::filesystem::path& path) {
-  return read_lines(path, "write one class name per line, in the order of the class indices");
+  return read_lines(path, "list of class names", "write one class name per line, in the order of the class indices");
 }
 
 std::vector<std::string> read_templates(const std::filesystem::path& path) {
   const std::string hint = "write one template per line, such as: a photo of a {}.";
-  std::vector<std::string> templates = read_lines(path, hint);
+  std::vector<std::string> templates = read_lines(path, "list of templates", hint);
   for (size_t i = 0; i < templates.size(); ++i) {
     templates[i] = core::replace_all(std::move(templates[i]), "{c}", kPlace);
     const size_t places = core::split(templates[i], kPlace).size() - 1;

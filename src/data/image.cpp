@@ -53,7 +53,7 @@ void check_image_size(int64_t width, int64_t height, std::string_view name, cons
   if (width > 0 && height > 0 && width <= limits.max_pixels / height) return;
   throw DataError(fmt::format("data: picture '{}' announces {} x {} pixels, expected at least 1 x 1 and at most {} pixels in all",
                               name, width, height, limits.max_pixels),
-                  "the file is damaged or made to exhaust memory; leave it out, or scale it down beforehand");
+                  "the file is damaged or made to exhaust memory; leave it out or scale it down beforehand, or set the limit with --max-image-pixels");
 }
 
 DataError damaged_image(std::string_view name, std::string_view format, std::string_view reason, size_t num_bytes) {

@@ -64,7 +64,7 @@ class IndexRun {
     for_each_parallel(job_.shards.size(), job_.num_threads, [this](size_t i) { index_one(i); });
     if (fatal_) std::rethrow_exception(fatal_);
     for (size_t i = 0; i < errors_.size(); ++i)
-      if (!errors_[i].empty()) summary_.damaged.emplace_back(job_.shards[i], errors_[i]);
+      if (errors_[i]) summary_.damaged.emplace_back(job_.shards[i], *errors_[i]);
     write_summaries();
     return summary_;
   }
@@ -73,7 +73,7 @@ class IndexRun {
   void index_one(size_t i) {
     const std::string& shard = job_.shards[i];
     std::optional<ShardIndex> index;
-    std::string error;
+    std::optional<DataError> error;
     bool is_reused = false;
     try {
       if (has_failed()) return;
@@ -85,7 +85,7 @@ class IndexRun {
         index->samples = {};
       }
     } catch (const DataError& caught) {
-      error = caught.what();
+      error = caught;
     } catch (...) {  // a full disk, a folder without permission: no use in going on
       const std::scoped_lock lock(mutex_);
       if (!fatal_) fatal_ = std::current_exception();
@@ -122,6 +122,8 @@ class IndexRun {
       }
     }
     for (const auto& [folder, headers] : folders) {
+      std::error_code code;
+      if (headers.empty() && !fs::exists(folder / kSummaryName, code)) continue;  // none of its shards could be read
       std::string text;
       for (const auto& [name, header] : headers) text += format_index_header(name, header, "") + "\n";
       core::write_file_atomic(folder / kSummaryName, text);
@@ -131,7 +133,7 @@ class IndexRun {
   const IndexJob& job_;
   std::mutex mutex_;  // guards all below
   std::vector<std::optional<ShardIndex>> headers_;
-  std::vector<std::string> errors_;
+  std::vector<std::optional<DataError>> errors_;
   IndexSummary summary_;
   std::exception_ptr fatal_;
   int64_t num_done_ = 0;
@@ -140,6 +142,8 @@ class IndexRun {
 VerifyResult verify_shard(const std::string& shard, const std::string& index_dir) {
   VerifyResult result;
   result.shard = shard;
+  std::error_code missing_code;
+  result.is_missing = !is_pipe(shard) && !fs::exists(shard, missing_code) && !missing_code;
   try {
     const auto expected = is_pipe(shard) ? std::nullopt : read_index_header(side_car_path(shard, index_dir));
     result.has_index = expected.has_value();

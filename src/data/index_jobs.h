@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "data/shard_index.h"
 
 namespace lockstep::data {
@@ -24,7 +25,7 @@ struct IndexSummary {
   int64_t num_built = 0, num_reused = 0;
   int64_t num_samples = 0;  ///< In all shards, usable or not.
   uint64_t bytes = 0;
-  std::vector<std::pair<std::string, std::string>> damaged;  ///< Shard, message; in the order of the list.
+  std::vector<std::pair<std::string, DataError>> damaged;  ///< Shards that are missing or damaged, in the order of the list.
 };
 /// Writes the missing side-cars, several shards at a time, and at the end one summary per folder of side-cars. Whatever was
 /// finished stays when it is stopped, so that a second run goes on.
@@ -45,6 +46,7 @@ class IndexHeaders {
 struct VerifyResult {
   std::string shard;
   std::string error;       ///< "" when whole.
+  bool is_missing = false;  ///< There is no such file.
   bool has_index = false;  ///< Compared with a side-car; else only its structure was checked.
   int64_t num_samples = 0;
   uint64_t bytes = 0;

@@ -26,7 +26,7 @@ class RowTrainSource : public SampleSource {
     if (epoch_samples_ == 0)
       throw DataError(fmt::format("data: '{}' holds {} samples, fewer than one global batch of {}", config.spec, table_->num_rows,
                                   config.global_batch),
-                      "use a smaller --batch-size, or more data");
+                      kTooFewSamplesHint);
   }
 
   std::optional<RawSample> next() override {

@@ -292,7 +292,7 @@ int64_t pass_samples(const ShardSet& set, const SourceConfig& config) {
                     config.global_batch),
         total == 0
             ? "`lockstep data inspect SHARDS` shows what the samples have; name their members with --image-key and --text-key"
-            : "use a smaller --batch-size, or more data");
+            : kTooFewSamplesHint);
   return batches * config.global_batch;
 }
 

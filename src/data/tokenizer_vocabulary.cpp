@@ -5,7 +5,7 @@
 #include <queue>
 
 #include "core/error.h"
-#include "core/files.h"
+#include "core/named_file.h"
 #include "core/strings.h"
 #include "data/text_utf8.h"
 
@@ -43,7 +43,7 @@ std::string gunzip(const std::string& packed, const std::filesystem::path& path)
 }
 
 std::string read_vocabulary(const std::filesystem::path& path) {
-  std::string content = core::read_file(path);
+  std::string content = core::read_named_file(path, "vocabulary");
   if (content.size() > kMaxVocabularyBytes) {
     refuse(path, fmt::format("bytes={}, expected at most {}", content.size(), kMaxVocabularyBytes));
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <map>
 
@@ -43,6 +44,9 @@ DatasetType resolved_type(const SourceConfig& config) {
   if (core::ends_with(lower, ".csv") || core::ends_with(lower, ".tsv")) return DatasetType::kCsv;
   if (is_pipe(lower) || lower.find(".tar") != std::string::npos || lower.find("::pipe:") != std::string::npos)
     return DatasetType::kWebDataset;
+  if (!fs::exists(config.spec, code))
+    throw DataError(fmt::format("data: '{}' does not exist", config.spec),
+                    "give .tar shards ('folder/{000..099}.tar'), a .csv or .tsv file, or for pictures of classes a folder of folders");
   throw UsageError(fmt::format("data: cannot tell what kind of data '{}' is", config.spec),
                    "a .tar list is WebDataset, .csv and .tsv are tables, a folder is an ImageFolder; else say --dataset-type");
 }
@@ -123,6 +127,24 @@ EpochSize webdataset_size(const SourceConfig& config) {
                   "give --train-num-samples N, or run `lockstep data index SHARDS` once");
 }
 
+/// A line now and then while shards are indexed; the other ranks wait for it.
+std::function<void(int64_t, const std::string&)> progress_lines(size_t num_shards) {
+  static constexpr auto kDistance = std::chrono::seconds(10);
+  return [num_shards, next = std::chrono::steady_clock::now() + kDistance](int64_t done, const std::string&) mutable {
+    if (std::chrono::steady_clock::now() < next) return;
+    next += kDistance;
+    core::log_info("data: indexing, {} of {} shards; training begins afterwards", done, num_shards);
+  };
+}
+
+[[noreturn]] void throw_unreadable(const IndexSummary& summary, size_t num_shards) {
+  const DataError& first = summary.damaged.front().second;
+  const size_t count = summary.damaged.size();
+  const std::string others = count > 1 ? fmt::format("; {} of {} shards cannot be read", count, num_shards) : "";
+  throw DataError(first.what() + others, first.hint().empty() ? "run `lockstep data verify SHARDS` to list every damaged shard"
+                                                              : first.hint() + "; `lockstep data verify SHARDS` lists every such shard");
+}
+
 RowTable open_rows(const SourceConfig& config, DatasetType type) {
   switch (type) {
     case DatasetType::kCsv:
@@ -167,7 +189,7 @@ EpochSize epoch_size(const SourceConfig& config) {
   if (size.num_batches == 0)
     throw DataError(fmt::format("data: '{}' holds {} samples, fewer than one global batch of {}", config.spec, size.num_known,
                                 config.global_batch),
-                    "use a smaller --batch-size, or more data");
+                    kTooFewSamplesHint);
   return size;
 }
 
@@ -198,14 +220,13 @@ bool prepare_index(const SourceConfig& config, int64_t num_threads) {
   if (!has_pipe && shards.size() < kMaxAutomaticIndex) {
     IndexSummary summary;
     try {
-      summary = build_indexes(
-          {.shards = shards, .index_dir = config.index_dir, .num_threads = num_threads, .force = false, .on_progress = {}});
+      summary = build_indexes({.shards = shards, .index_dir = config.index_dir, .num_threads = num_threads, .force = false,
+                               .on_progress = progress_lines(shards.size())});
     } catch (const EnvironmentError& error) {  // a read-only folder: go on without an index, unless one was asked for
       if (config.index == IndexUse::kRequire) throw;
       core::log_warning("data: no index ({}); give --index-dir a folder that can be written", error.what());
     }
-    if (!summary.damaged.empty())
-      throw DataError(summary.damaged.front().second, "run `lockstep data verify SHARDS` to list every damaged shard");
+    if (!summary.damaged.empty()) throw_unreadable(summary, shards.size());
     if (summary.num_built > 0) core::log_info("data: indexed {} shards, {} samples", summary.num_built, summary.num_samples);
   }
   return load_shard_set(config)->has_index();

@@ -47,6 +47,9 @@ struct SourceConfig {
   bool allow_pipe = true;  ///< false: a "pipe:" shard is a UsageError.
 };
 
+/// What to do about a data set that does not fill one global batch.
+inline constexpr const char* kTooFewSamplesHint = "use a smaller --batch-size, --global-batch-size or --accum-freq, or more data";
+
 /// Length of an epoch.
 struct EpochSize {
   int64_t num_batches = 0;  ///< Optimiser steps (global batches).

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 
 #include "core/error.h"
@@ -29,9 +31,8 @@ class ClipEncoder {
         device_(train::pick_device(options.device, /*local_rank=*/0, /*local_world_size=*/1)),
         precision_(options.precision, device_.type()) {
     if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
-    spec::ClipOverrides overrides{.context_length = options.force_context_length, .quick_gelu = options.force_quick_gelu};
-    if (!options.force_image_size.empty()) overrides.image_size = options.force_image_size.front();
-    shape_ = spec::resolve_clip_shape(options.model, overrides);
+    shape_ = spec::resolve_clip_shape(
+        options.model, spec::forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu));
     transform_.image_pixels = static_cast<int>(shape_.vision.image_size);
     train::apply_preparation({options.image_interpolation, options.image_resize_mode, options.resize_order, options.image_mean,
                               options.image_std, options.max_image_pixels},
@@ -46,18 +47,31 @@ class ClipEncoder {
     config.num_workers = std::max<int64_t>(1, options_.workers);
     data::ClipDecoderConfig decoder{.transform = transform_};
     data::Loader loader(file_list_source(files), data::make_clip_decoder(decoder, tokenizer_), config);
-    return train::encode_all(context(), loader).image_NE;
+    return train::encode_all(context("pictures", static_cast<int64_t>(files.size())), loader).image_NE;
   }
   at::Tensor texts(const std::vector<std::string>& lines) {
-    return train::encode_texts(context(), *tokenizer_, shape_.text.context_length, lines, options_.samples_per_batch);
+    return train::encode_texts(context("texts", static_cast<int64_t>(lines.size())), *tokenizer_, shape_.text.context_length, lines, options_.samples_per_batch);
   }
   at::Tensor classes(const std::vector<std::string>& names, const std::vector<std::string>& templates) {
-    return train::zero_shot_classifier(context(), *tokenizer_, shape_.text.context_length, names, templates, options_.samples_per_batch);
+    return train::zero_shot_classifier(context("prompts of classes", static_cast<int64_t>(names.size() * templates.size())), *tokenizer_,
+                                       shape_.text.context_length, names, templates, options_.samples_per_batch);
   }
   double scale() { return model_->logit_scale().detach().to(at::kDouble).exp().item<double>(); }
 
  private:
-  train::EncoderContext context() { return {*model_, one_rank_, *mover_, precision_}; }
+  /// Tells how far the work has come: on a terminal at once, else now and then.
+  train::EncoderContext context(const std::string& what, int64_t total) {
+    using Clock = std::chrono::steady_clock;
+    static constexpr auto kDistance = std::chrono::seconds(30);
+    const auto report = [what, total, next = Clock::now() + kDistance](int64_t done) mutable {
+      const std::string text = fmt::format("{} of {} {}", std::min(done, total), total, what);
+      core::show_progress(text);
+      if (core::stderr_is_terminal() || Clock::now() < next) return;
+      core::log_info("{}", text);
+      next = Clock::now() + kDistance;
+    };
+    return {*model_, one_rank_, *mover_, precision_, report};
+  }
 
   const spec::InferOptions& options_;
   at::Device device_;
@@ -91,6 +105,7 @@ void embed(const spec::InferOptions& options) {
     text_NE = encoder.texts(read_lines(options.texts)).contiguous();
     entries.push_back(entry("text", text_NE));
   }
+  core::end_progress();
   core::write_safetensors(options.output, entries, {{"model", options.model}, {"pretrained", options.pretrained}});
   for (const auto& written : entries) core::log_info("{}: {} embeddings of width {} -> {}", written.name, written.shape[0], written.shape[1], options.output);
 }
@@ -103,7 +118,9 @@ void classify(const spec::InferOptions& options) {
   const auto templates =
       data::read_templates(options.templates.empty() ? data::find_clip_assets().openai_templates() : std::filesystem::path(options.templates));
   const auto class_KE = encoder.classes(names, templates);
-  const auto probability_NK = (encoder.scale() * encoder.pictures(files).matmul(class_KE.t())).softmax(1);
+  const auto picture_NE = encoder.pictures(files);
+  core::end_progress();
+  const auto probability_NK = (encoder.scale() * picture_NE.matmul(class_KE.t())).softmax(1);
   const auto [value, index] = probability_NK.topk(std::min<int64_t>(options.top_k, static_cast<int64_t>(names.size())), 1);
   std::string lines;
   for (size_t file = 0; file < files.size(); ++file) {
@@ -119,6 +136,7 @@ void classify(const spec::InferOptions& options) {
   } else {
     core::write_file_atomic(options.output, lines);
   }
+  core::log_info("{} pictures, {} classes{}", files.size(), names.size(), options.output.empty() ? "" : " -> " + options.output);
 }
 
 }  // namespace lockstep::infer

@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "core/error.h"
-#include "core/files.h"
+#include "core/named_file.h"
 #include "core/strings.h"
 
 namespace lockstep::infer {
@@ -28,7 +28,7 @@ std::vector<fs::path> list_pictures(const fs::path& folder) {
 }
 
 std::vector<std::string> read_lines(const fs::path& path) {
-  std::string content = core::read_file(path);
+  std::string content = core::read_named_file(path, "list of texts");
   if (!content.empty() && content.back() == '\n') content.pop_back();
   if (content.empty()) throw DataError(fmt::format("infer: '{}' holds no text", path.string()), "one text per line");
   auto lines = core::split(content, "\n");

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/log.h"
 
 namespace lockstep::models {
 
@@ -16,14 +15,7 @@ at::Tensor normalise_rows(const at::Tensor& features_BE) {
 }
 
 ContrastiveTask::ContrastiveTask(std::unique_ptr<TwoTowers> towers, comm::Comm& data_axis, const ContrastiveLossOptions& options)
-    : towers_(std::move(towers)), data_axis_(data_axis), options_(options) {
-  if (options_.is_biased(data_axis_.size()) && data_axis_.rank() == 0)
-    core::log_warning(
-        "models: --local-loss without --gather-with-grad: gathered features carry no gradient, so on {} ranks the gradient is "
-        "not that of the "
-        "global-batch loss; add --gather-with-grad for the exact one at no extra cost",
-        data_axis_.size());
-}
+    : towers_(std::move(towers)), data_axis_(data_axis), options_(options) {}
 
 Outputs ContrastiveTask::forward(const Batch& batch) {
   if (!batch.image_BCYX.defined() || !batch.text_BT.defined())

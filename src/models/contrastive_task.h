@@ -14,7 +14,7 @@ at::Tensor normalise_rows(const at::Tensor& features_BE);
 /// Two towers trained with the contrastive loss: CLIP and CLAP.
 class ContrastiveTask final : public Task {
  public:
-  /// `data_axis` must outlive the task. Warns once where the options ask for OpenCLIP's biased gradient.
+  /// `data_axis` must outlive the task.
   ContrastiveTask(std::unique_ptr<TwoTowers> towers, comm::Comm& data_axis, const ContrastiveLossOptions& options);
 
   nn::Module& network() override { return *towers_; }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -29,11 +31,21 @@ NamedValues read_safetensors(const fs::path& path) {
   return out;
 }
 
-bool is_zip(const fs::path& path) {
+enum class WeightFormat { kPt, kSafetensors };
+
+/// By the first bytes: a .pt file is a zip archive, safetensors begins with eight bytes of length and a JSON object.
+WeightFormat format_of(const fs::path& path) {
   const auto file = core::open_for_reading(path);
-  std::array<std::byte, 4> start{};
-  return core::read_at(file, start, 0, path) == start.size() &&
-         start == std::array{std::byte{'P'}, std::byte{'K'}, std::byte{3}, std::byte{4}};
+  std::array<char, 9> start{};
+  const size_t size = core::read_at(file, std::as_writable_bytes(std::span(start)), 0, path);
+  const std::string_view text(start.data(), size);
+  if (core::starts_with(text, "PK\3\4")) return WeightFormat::kPt;
+  if (size == start.size() && start.back() == '{') return WeightFormat::kSafetensors;
+  const bool is_old_pt = core::starts_with(text, "\x80\x02");
+  throw DataError(fmt::format("models: '{}' is no file of weights{}", path.string(),
+                              size == 0 ? ": it is empty" : is_old_pt ? " of a known form: it is a pickle as PyTorch wrote them before release 1.6" : ""),
+                  is_old_pt ? "load it in Python with torch.load and save it again with torch.save"
+                            : "expected a .safetensors file, or a .pt file written by torch.save");
 }
 
 /// Every name starts so (DistributedDataParallel's and the compiler's wrappers).
@@ -109,7 +121,7 @@ Match match_names(const NamedValues& targets, const NamedValues& values) {
 
 WeightFile read_weights(const fs::path& path) {
   WeightFile out{.path = path, .tensors = {}, .ignored = {}, .epoch = {}};
-  if (is_zip(path)) {
+  if (format_of(path) == WeightFormat::kPt) {
     auto dict = read_pt_state_dict(path);
     out.tensors = std::move(dict.tensors);
     out.ignored = std::move(dict.others);

@@ -125,15 +125,4 @@ void initialize(Module& module, const std::vector<ParamSpec>& specs, uint64_t se
   }
 }
 
-void cast_parameters(Module& module, const std::vector<ParamSpec>& specs, at::ScalarType dtype, bool keep_fp32) {
-  const auto found = by_name(specs);
-  for (NamedTensor& entry : all_tensors(module)) {
-    const auto spec = found.find(entry.name);
-    LOCKSTEP_CHECK(spec != found.end(), "no spec of '{}'", entry.name);
-    at::Tensor& handle = *entry.tensor;
-    if (!handle.is_floating_point() || (keep_fp32 && spec->second->keeps_fp32)) continue;
-    handle = handle.detach().to(dtype).requires_grad_(handle.requires_grad());
-  }
-}
-
 }  // namespace lockstep::nn

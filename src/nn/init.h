@@ -23,8 +23,4 @@ void initialize_slice(at::Tensor& tensor, const spec::ParamSpec& spec, uint64_t 
 /// Every parameter and buffer of a module. Names and shapes must be those of `specs` (an invariant).
 void initialize(Module& module, const std::vector<spec::ParamSpec>& specs, uint64_t seed);
 
-/// Converts floating-point parameters and buffers to `dtype`; with `keep_fp32` those whose spec says keeps_fp32 stay as they are
-/// (--precision bf16; without it pure_bf16). Handles get new tensors: call it before an optimiser or a gradient bucket sees them.
-void cast_parameters(Module& module, const std::vector<spec::ParamSpec>& specs, at::ScalarType dtype, bool keep_fp32);
-
 }  // namespace lockstep::nn

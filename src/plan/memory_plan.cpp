@@ -1,7 +1,11 @@
 #include "plan/memory_plan.h"
 
+#include <algorithm>
+
 namespace lockstep::plan {
 namespace {
+
+constexpr double kLogitBytes = 64 << 20;  // the contrastive loss works in tiles of at most this size
 
 /// Bytes of one element of what is computed: by autocast (`compute`), and of the residual stream and the norms (`stream`).
 struct ElementBytes {
@@ -73,8 +77,8 @@ MemoryPlan plan_clip_memory(const spec::ClipShape& shape, const MemoryPlanInput&
   plan.activations = samples * (image + tower_bytes(text_tower, bytes, input));
   const double pixels = 3.0 * static_cast<double>(vision.image_size * vision.image_size);
   plan.batch = samples * (pixels * (bytes.weight == 2 ? 2 : 4) + static_cast<double>(text.context_length) * 8);
-  const double rows = input.local_loss ? samples : all;
-  plan.logits = 2 * 3 * rows * all * 4;  // images against texts and back; logits, log-softmax, gradient; fp32
+  const double both_directions = std::min(2 * samples * all * 4, kLogitBytes);
+  plan.logits = 3 * both_directions;  // logits, softmax, gradient; fp32
   return plan;
 }
 

@@ -11,7 +11,7 @@ struct MemoryPlan {
   double parameters = 0, gradients = 0, optimizer = 0;
   double activations = 0;  ///< Kept from forward to backward, at their peak.
   double batch = 0;        ///< Pictures and token ids.
-  double logits = 0;       ///< Similarities of local and global pairs, their softmax and gradients.
+  double logits = 0;       ///< Similarities of own and all pairs, their softmax and gradients.
   double total() const { return parameters + gradients + optimizer + activations + batch + logits; }
 };
 
@@ -19,7 +19,6 @@ struct MemoryPlanInput {
   std::string precision = "fp32";  ///< Name of --precision.
   int64_t samples_per_micro = 1;
   int64_t global_batch = 1;        ///< Pairs that the loss compares with.
-  bool local_loss = false;         ///< Local pairs against all; else all against all.
   bool grad_checkpointing = false;
   bool keeps_attention = true;     ///< Attention probabilities are kept (CPU); false: recomputed by a fused kernel (CUDA).
 };

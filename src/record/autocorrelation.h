@@ -8,7 +8,7 @@ namespace lockstep::record {
 /// outliers, skew or scale.
 std::vector<double> normal_scores(std::span<const double> values);
 
-/// How a series depends on its own past: an autoregressive model of the normal scores, fitted by Burg's method, its order chosen by AICc, its
+/// How a series depends on its own past: an autoregressive model of the normal scores by Burg's method, of an order that grows with the length, its
 /// persistence corrected for the bias of short series.
 struct Dependence {
   size_t num_values = 0;

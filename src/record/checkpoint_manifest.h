@@ -27,7 +27,6 @@ struct CheckpointManifest {
   int64_t epoch = 0;  ///< Epochs completed.
   int64_t samples_seen = 0;
   double created_s = 0;          ///< Unix time.
-  std::string options_digest{};  ///< Of the options that must not change on resume.
   std::string code_version{};
   core::Json data_position{};    ///< Whatever the loader wants back.
   core::Json extra{};            ///< Whatever else the trainer wants back (scaler, random state, layout).

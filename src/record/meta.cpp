@@ -70,6 +70,19 @@ bool to_bool(const std::string& name, const std::string& text) {
   throw UsageError(fmt::format("record: fact '{}' is '{}', expected true or false", name, text));
 }
 
+/// Whether a x b is something that a run can have.
+bool is_possible_product(int64_t a, int64_t b) {
+  constexpr double kMaxProduct = 1e15;
+  return static_cast<double>(a) * static_cast<double>(b) <= kMaxProduct;
+}
+
+/// a x b of two facts that the user told.
+int64_t product(const char* name, int64_t a, int64_t b) {
+  if (!is_possible_product(a, b))
+    throw UsageError(fmt::format("record: fact '{}' would be {} x {}, more than any run has", name, a, b), "correct --meta, its file or the flag that gives it");
+  return a * b;
+}
+
 struct FreeCode {
   void operator()(pcre2_code* code) const { pcre2_code_free(code); }
 };
@@ -181,9 +194,9 @@ void put_facts(RunData& run, const Facts& facts) {
   if (find("peak_tflops") != end && find("peak_source") == end) setup.peak_source = "given by the user";
   if (find("forward_gflops") != end && find("flops_formula") == end) setup.flops_formula = "given by the user";
   if (const auto per_node = find("devices_per_node"); per_node != end && setup.nodes && find("devices") == end)
-    put(run, "devices", setup.devices, *setup.nodes * to_count("devices_per_node", per_node->second));
+    put(run, "devices", setup.devices, product("devices", *setup.nodes, to_count("devices_per_node", per_node->second)));
   if (const auto batch = find("batch"); batch != end && find("samples_per_device") == end)
-    put(run, "samples_per_device", setup.samples_per_device, to_count("batch", batch->second) * setup.accum.value_or(1));
+    put(run, "samples_per_device", setup.samples_per_device, product("samples_per_device", to_count("batch", batch->second), setup.accum.value_or(1)));
 }
 
 /// Data-parallel replicas: dp of the layout, else the devices when the layout names no other axis.
@@ -206,7 +219,8 @@ std::optional<int64_t> replicas_of(const RunSetup& setup) {
 void complete(RunData& run) {
   RunSetup& setup = run.setup;
   const auto replicas = replicas_of(setup);
-  if (!setup.global_batch && setup.samples_per_device && replicas) setup.global_batch = *setup.samples_per_device * *replicas;
+  if (!setup.global_batch && setup.samples_per_device && replicas && is_possible_product(*setup.samples_per_device, *replicas))
+    setup.global_batch = *setup.samples_per_device * *replicas;
   if (!setup.samples_per_device && setup.global_batch && replicas && *setup.global_batch % *replicas == 0)
     setup.samples_per_device = *setup.global_batch / *replicas;
   StepColumns& steps = run.steps;

@@ -125,8 +125,10 @@ void complete_setup(RunData& run) {
   if (!run.setup.devices && !run.rank_times.empty()) run.setup.devices = static_cast<int64_t>(run.rank_times.back().step_ms.size());
   if (run.steps.size() == 0) return;
   const double samples = run.steps.samples.back(), tokens = run.steps.tokens.back();
-  if (!run.setup.global_batch && samples >= 1) run.setup.global_batch = static_cast<int64_t>(samples);
-  if (!run.setup.sequence_length && samples >= 1 && tokens >= samples && std::fmod(tokens, samples) == 0)
+  constexpr double kMaxCount = 1e15;
+  if (!(samples >= 1) || samples > kMaxCount) return;
+  if (!run.setup.global_batch) run.setup.global_batch = static_cast<int64_t>(samples);
+  if (!run.setup.sequence_length && tokens >= samples && tokens <= kMaxCount && std::fmod(tokens, samples) == 0)
     run.setup.sequence_length = static_cast<int64_t>(tokens / samples);
 }
 

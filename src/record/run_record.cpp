@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/host_name.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "record/reader.h"
@@ -20,12 +21,6 @@ namespace fs = std::filesystem;
 double unix_seconds() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) / 1000.0;
-}
-
-std::string host_name() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
 }
 
 void make_folder(const fs::path& folder) {
@@ -81,7 +76,7 @@ RunRecord::RunRecord(const fs::path& folder, Json attempt, const RunRecordConfig
   status_ = Json{{"record_version", kRecordVersion},
                  {"state", to_text(RunState::kRunning)},
                  {"attempt", attempt_},
-                 {"host", host_name()},
+                 {"host", core::host_name()},
                  {"pid", ::getpid()},
                  {"started_s", unix_seconds()},
                  {"heartbeat_s", unix_seconds()},
@@ -110,7 +105,7 @@ RunRecord::~RunRecord() { finish({.state = RunState::kFailed, .exit_code = 1, .m
 void RunRecord::add_attempt(Json attempt) {
   Json attempts = load_attempts(folder_ / "run.json");
   attempt_ = config_.attempt ? *config_.attempt : highest_attempt(attempts, folder_) + 1;
-  Json entry{{"attempt", attempt_}, {"started_s", unix_seconds()}, {"host", host_name()}, {"pid", ::getpid()}};
+  Json entry{{"attempt", attempt_}, {"started_s", unix_seconds()}, {"host", core::host_name()}, {"pid", ::getpid()}};
   if (attempt.is_object()) entry.update(attempt);
   attempts.push_back(std::move(entry));
   const Json run{{"record_version", kRecordVersion}, {"attempts", std::move(attempts)}};

@@ -26,6 +26,9 @@ struct Candidate {
   size_t begin = 0, end = 0;
 };
 
+/// What has been fitted takes dependence away: residuals that seem less than independent count as independent.
+double variance_factor(const Dependence& dependence) { return std::max(1.0, dependence.time_mean); }
+
 double sum_of_squares(std::span<const double> values) {
   double sum = 0;
   for (const double value : values) sum += value * value;
@@ -55,7 +58,7 @@ Candidate judge(std::span<const double> scores, std::span<const double> sums, si
   for (size_t i = 0; i < scores.size(); ++i) residuals.push_back(scores[i] - (i >= begin && i < end ? level_inside : level_outside));
   Candidate result{.squares = sum_of_squares(residuals), .begin = begin, .end = end};
   const Dependence dependence = estimate_dependence(residuals, num_fitted);
-  const double variance = result.squares / (n - 1 - static_cast<double>(num_fitted)) * dependence.time_mean;
+  const double variance = result.squares / (n - 1 - static_cast<double>(num_fitted)) * variance_factor(dependence);
   const double limit = -student_t_quantile(normal_cdf(-quantile), dependence.dof);
   result.is_significant = std::fabs(standardised_gap(sums, begin, end)) > limit * std::sqrt(variance);
   return result;
@@ -102,7 +105,7 @@ Candidate test_drift(std::span<const double> scores) {
   for (size_t i = 0; i < scores.size(); ++i) residuals.push_back(scores[i] - total / n - slope * (static_cast<double>(i) - centre));
   Candidate result{.squares = sum_of_squares(residuals)};
   const Dependence dependence = estimate_dependence(residuals, 1);
-  const double error = std::sqrt(result.squares / (n - 2) * dependence.time_mean / times_squares);
+  const double error = std::sqrt(result.squares / (n - 2) * variance_factor(dependence) / times_squares);
   result.is_significant = std::fabs(slope) > -student_t_quantile(kDriftLevel / 2, dependence.dof) * error;
   return result;
 }

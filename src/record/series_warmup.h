@@ -8,7 +8,7 @@ namespace lockstep::record {
 /// second half, within two standard deviations of that half's own rolling medians (which hold its autocorrelation). At most half of the series;
 /// that value means the end was not found.
 ///
-/// MSER-5, the usual rule, was tried on the series of series_warmup_test.cpp: its end lies within five steps of the true one in 43 to 81 % of
+/// MSER-5, the usual rule, was tried on the series of series_test.cpp: its end lies within five steps of the true one in 43 to 81 % of
 /// them, this one's in 95 % or more.
 size_t find_warmup_end(std::span<const double> step_ms);
 

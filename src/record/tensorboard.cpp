@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/host_name.h"
 
 namespace lockstep::record {
 namespace {
@@ -111,11 +112,9 @@ TensorBoardWriter::TensorBoardWriter(const fs::path& folder, AppendQueue& queue)
     errno = failure.value();
     core::throw_errno("record: cannot create", folder);
   }
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
   const double now_s = unix_seconds();
   for (int serial = 0; path_.empty() || fs::exists(path_); ++serial)
-    path_ = folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<int64_t>(now_s), host, ::getpid(), serial);
+    path_ = folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<int64_t>(now_s), core::host_name(), ::getpid(), serial);
   file_ = queue_.open_file(path_, /*ends_cut_line=*/false);
   queue_.append(file_, tfrecord(encode_version_event(now_s)));
 }

@@ -104,7 +104,8 @@ void AxisScale::set_range(const Axis& axis, std::span<const double> values, bool
   const bool has_data = low <= high;
   if (!has_data) low = is_log() ? 1 : 0, high = is_log() ? 10 : 1;
   if (is_log()) {
-    const double margin = std::exp2(std::max(0.12, (std::log2(high) - std::log2(low)) * 0.04));
+    const double base = scale_ == Scale::kLog2 ? 2.2 : 10;  // a single value gets ticks on both sides
+    const double margin = low == high ? base : std::exp2(std::max(0.12, (std::log2(high) - std::log2(low)) * 0.04));
     low = std::max(low / margin, kSmallest / 2), high = std::min(high * margin, kLargest * 2);
   } else if (has_data) {
     if (low == high) {
@@ -160,7 +161,7 @@ void AxisScale::choose_log_ticks(size_t max_ticks, bool is_bytes) {
     const double value = std::pow(base, power);
     ticks_.push_back({value, power % stride == 0 ? label_single(value, is_bytes, high_) : ""});
   }
-  if (is_binary && num_powers >= 2) return;
+  if (is_binary && num_powers >= 3) return;
   // Steps between the powers where there is room.
   std::vector<double> values;
   const std::vector<std::vector<double>> finer =
@@ -169,13 +170,13 @@ void AxisScale::choose_log_ticks(size_t max_ticks, bool is_bytes) {
     values.clear();
     for (int power = first - 1; power <= last; ++power)
       for (const double factor : factors)
-        if (const double value = factor * std::pow(base, power); is_inside(value)) values.push_back(value);
+        if (const double value = factor * std::pow(base, power); is_inside(value) && (!is_binary || value < 1 || value == std::floor(value)))
+          values.push_back(value);  // there is no axis with 1.25 nodes
     if (values.size() <= max_ticks + 1) break;
   }
-  if (values.size() > max_ticks + 1) return;
+  if (values.size() > max_ticks + 1 || (num_powers >= 2 && values.size() <= static_cast<size_t>(num_powers))) return;
   if (values.size() < 2) {
-    const std::string no_title;
-    const Axis linear{.title = no_title, .min = low_, .max = high_};
+    const Axis linear{.min = low_, .max = high_};
     ticks_ = AxisScale(linear, {}, max_ticks).ticks_;
     return;
   }

@@ -120,11 +120,11 @@ void ChartPainter::paint_key_entry(const KeyEntry& entry, Point at) {
   const auto rect = [&](std::string_view fill) {
     return fmt::format(R"(<rect x="{}" y="{}" width="18" height="10"{}/>)", svg_number(at.x + 1), svg_number(middle - 5), fill);
   };
-  out_.raw(fmt::format(R"(<g class="key" data-series="{}">)", entry.data_name));
-  out_.open_series(entry.style, "");
+  out_.raw(fmt::format(R"(<g class="key" data-series="{}">)", entry.index));
+  out_.open_series(entry.style);
   if (entry.symbol == KeyEntry::Symbol::kBar) {
     out_.raw(rect(" stroke=\"none\""));
-    if (entry.hatch % 6 != 0) out_.raw(rect(fmt::format(R"svg( stroke="none" fill="url(#{}-h{})")svg", frame_.id, entry.hatch % 6)));
+    if (const std::string hatch = hatch_fill(entry.index); !hatch.empty()) out_.raw(rect(" stroke=\"none\" " + hatch));
   } else if (entry.symbol == KeyEntry::Symbol::kBand) {
     out_.raw(rect(" fill-opacity=\"0.22\" stroke-width=\"1\""));
   } else {

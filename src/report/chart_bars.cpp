@@ -10,7 +10,7 @@
 namespace lockstep::report {
 namespace {
 
-constexpr int kNumHatches = 6;  ///< The first is plain.
+constexpr size_t kNumHatches = 6;  ///< The first is plain.
 constexpr double kMaxBarWidth = 72, kBarShare = 0.68;
 
 std::string value_label(double value) { return fmt::format("{:.3g}", value); }
@@ -51,16 +51,16 @@ void ChartPainter::lay_out_bar_names() {
     if (again != one_line(chart_.bars->bars[bar]) || bar_names_[bar].size() > kMaxNameLines) has_vertical_bar_names_ = true;
   }
   if (!has_vertical_bar_names_) return;
-  constexpr double kMaxNamePx = 110;
+  constexpr double kMaxNamePx = 210;
+  bool is_shortened = false;
   for (size_t bar = 0; bar < count; ++bar) {
-    std::vector<std::string> lines = wrap_text(one_line(chart_.bars->bars[bar]), kMaxNamePx, kTickPx);
-    if (lines.size() > 1) {
-      lines = {wrap_text(lines[0], kMaxNamePx - 12, kTickPx)[0] + "..."};
-    }
-    bar_names_[bar] = {lines[0]};
+    const std::string name = one_line(chart_.bars->bars[bar]);
+    bar_names_[bar] = {shorten_text(name, kMaxNamePx, kTickPx)};
+    is_shortened = is_shortened || bar_names_[bar][0] != name;
   }
+  if (is_shortened) add_note("Long names are shortened; the table has them in full.");
   while (slot * static_cast<double>(bar_name_stride_) < kTickPx * 1.25) ++bar_name_stride_;
-  if (bar_name_stride_ > 1) add_note(fmt::format("Every {}th bar is named; the table has all names.", bar_name_stride_));
+  if (bar_name_stride_ > 1) add_note(fmt::format("One bar in {} is named; the table has all names.", bar_name_stride_));
 }
 
 void ChartPainter::paint_bar_names() {
@@ -74,10 +74,14 @@ void ChartPainter::paint_bar_names() {
   }
 }
 
+std::string ChartPainter::hatch_fill(size_t part) const {
+  return part % kNumHatches == 0 ? "" : fmt::format(R"svg(fill="url(#{}-h{})")svg", frame_.id, part % kNumHatches);
+}
+
 void ChartPainter::paint_hatches() {
   static constexpr const char* kPaths[kNumHatches] = {"", "M-2 2L2 -2M0 8L8 0M6 10L10 6", "M0 4H8", "M-2 6L2 10M0 0L8 8M6 -2L10 2", "M4 0V8", "M0 4H8M4 0V8"};
   out_.raw("<defs>");
-  for (int hatch = 1; hatch < kNumHatches; ++hatch)
+  for (size_t hatch = 1; hatch < kNumHatches; ++hatch)
     out_.raw(fmt::format(R"(<pattern id="{}-h{}" width="8" height="8" patternUnits="userSpaceOnUse"><path class="hatch" d="{}" fill="none" stroke="{}" stroke-width="1.5" stroke-opacity="0.55"/></pattern>)",
                          frame_.id, hatch, kPaths[hatch], light_theme().paper.hex()));
   out_.raw("</defs>");
@@ -130,9 +134,9 @@ void ChartPainter::paint_bar(size_t bar, double left, double width, bool has_tot
                                              svg_number(width), svg_number(bottom - top - gap));
     const std::string said = fmt::format("{}, {}: {} of {} ({:.3g} %)", one_line(chart_.bars->bars[bar]), one_line(chart_.bars->parts[part]),
                                          short_number(value), short_number(total), 100 * (value / total));
-    out_.open_series(style, fmt::format("{}", part));
+    out_.open_series(style, part);
     out_.raw(fmt::format(R"(<rect class="pt" {} tabindex="{}"><title>{}</title></rect>)", geometry, is_first ? 0 : -1, escape_xml(said)));
-    if (part % kNumHatches != 0) out_.raw(fmt::format(R"svg(<rect {} fill="url(#{}-h{})" pointer-events="none"/>)svg", geometry, frame_.id, part % kNumHatches));
+    if (const std::string hatch = hatch_fill(part); !hatch.empty()) out_.raw(fmt::format(R"(<rect {} {} pointer-events="none"/>)", geometry, hatch));
     if (bottom - top > kMinLabelled && fits_part_labels(part, width)) paint_part_label(style, value_label(value), {left + width / 2, (top + gap + bottom) / 2});
     out_.close();
     is_first = false;

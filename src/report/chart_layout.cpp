@@ -55,7 +55,7 @@ void ChartPainter::collect_series() {
       std::count_if(chart_.series.begin(), chart_.series.end(), [](const Series& series) { return !series.is_reference; }));
   size_t coloured = 0, num_missing = 0, num_not_positive = 0;
   for (const Series& series : chart_.series) {
-    PlotSeries plot{.source = &series, .name = one_line(series.name),
+    PlotSeries plot{.source = &series, .index = series_.size(), .name = one_line(series.name),
                     .style = series.is_reference ? reference_style() : series_style(coloured++, num_coloured, chart_.is_sequential)};
     bool has_gap = false;
     for (size_t index = 0; index < std::max(series.x.size(), series.y.size()); ++index) {
@@ -120,13 +120,13 @@ void ChartPainter::choose_key() {
   for (size_t index = 0; index < series_.size(); ++index) {
     const PlotSeries& series = series_[index];
     add(series.name, {.symbol = series.source->is_reference ? KeyEntry::Symbol::kLine : symbol_of(series.source->mark), .style = series.style,
-                      .data_name = fmt::format("{}", index)});
+                      .index = index});
   }
   if (chart_.bars)
     for (size_t part = 0; part < chart_.bars->parts.size(); ++part)
       add(one_line(chart_.bars->parts[part]), {.symbol = KeyEntry::Symbol::kBar,
                                                .style = series_style(part, chart_.bars->parts.size(), chart_.is_sequential),
-                                               .data_name = fmt::format("{}", part), .hatch = static_cast<int>(part)});
+                                               .index = part});
 }
 
 double ChartPainter::lay_out_legend(double top) {
@@ -210,7 +210,7 @@ void ChartPainter::place_points() {
       if (is_inside) last = &point;
     }
     for (KeyEntry& entry : direct_labels_)
-      if (entry.data_name == fmt::format("{}", index)) {
+      if (entry.index == index) {
         entry.anchor_y = last != nullptr ? last->at.y : plot_.y;
         if (last != nullptr) entry.from = last->at;
       }
@@ -220,11 +220,11 @@ void ChartPainter::place_points() {
   if (num_outside > 0)
     add_note(points_are(num_outside, "lies outside these axes; the table has it.", "lie outside these axes; the table has them."));
   if (chart_.bars && !chart_.bars->bars.empty())
-    for (size_t part = 0; part < direct_labels_.size(); ++part) {  // beside the last bar's parts
+    for (KeyEntry& entry : direct_labels_) {  // beside the last bar's parts
+      const size_t bar = chart_.bars->bars.size() - 1;
       double below = 0;
-      const size_t source = static_cast<size_t>(std::stoul(direct_labels_[part].data_name)), bar = chart_.bars->bars.size() - 1;
-      for (size_t each = 0; each < source; ++each) below += bar_value(each, bar);
-      direct_labels_[part].anchor_y = y_of(below + bar_value(source, bar) / 2);
+      for (size_t part = 0; part < entry.index; ++part) below += bar_value(part, bar);
+      entry.anchor_y = y_of(below + bar_value(entry.index, bar) / 2);
     }
 }
 

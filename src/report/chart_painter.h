@@ -24,6 +24,7 @@ struct PlotPoint {
 
 struct PlotSeries {
   const Series* source = nullptr;
+  size_t index = 0;  ///< In the chart.
   std::string name{};
   SeriesStyle style{};
   std::vector<PlotPoint> points{};
@@ -33,8 +34,7 @@ struct PlotSeries {
 struct KeyEntry {
   enum class Symbol { kLine, kLineMarker, kMarker, kBand, kBar } symbol = Symbol::kLine;
   SeriesStyle style{};
-  std::string data_name{};
-  int hatch = 0;
+  size_t index = 0;  ///< Of its series or part.
   std::vector<std::string> lines{};
   double width = 0;        ///< With symbol.
   double anchor_y = 0;     ///< Wished height, of a direct label.
@@ -79,7 +79,9 @@ class ChartPainter {
   void paint_band(const PlotSeries& series);
   void paint_line(const PlotSeries& series);
   void paint_intervals(const PlotSeries& series);
+  std::vector<size_t> marked_points(const PlotSeries& series) const;
   void paint_points(const PlotSeries& series);
+  void paint_dots(const PlotSeries& series);
   void paint_point_labels();
   LabelPlacer make_placer() const;
   void paint_region_labels(LabelPlacer& placer);
@@ -87,6 +89,7 @@ class ChartPainter {
 
   // chart_bars.cpp
   void paint_hatches();
+  std::string hatch_fill(size_t part) const;  ///< The attribute that lays a pattern over a part; empty for a plain one.
   void paint_bars();
   void paint_bar(size_t bar, double left, double width, bool has_total);
   void paint_part_label(const SeriesStyle& style, const std::string& label, Point centre);

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
+#include <numeric>
+#include <utility>
 
 #include "report/chart_painter.h"
 #include "report/text_metrics.h"
@@ -12,6 +13,7 @@ namespace lockstep::report {
 namespace {
 
 constexpr size_t kMaxHiddenPoints = 60;  ///< Of a line without markers: points that can be pointed at and focused.
+constexpr size_t kMaxMarkers = 200;      ///< Of one series; more become dots.
 
 /// Of a long line, per pixel column, the first, lowest, highest and last point: the drawing stays the same.
 std::vector<const PlotPoint*> thinned(const std::vector<PlotPoint>& points, double width) {
@@ -70,7 +72,7 @@ void ChartPainter::paint_band(const PlotSeries& series) {
     edges += upper + lower;
   }
   if (area.empty()) return;
-  out_.open_series(series.style, fmt::format("{}", &series - series_.data()));
+  out_.open_series(series.style, series.index);
   out_.raw(fmt::format(R"(<path d="{}" stroke="none" fill-opacity="0.2"/>)", area));
   out_.stroke_path(edges, 1, "");
   out_.close();
@@ -88,7 +90,7 @@ void ChartPainter::paint_line(const PlotSeries& series) {
     else if (is_step) path += fmt::format("H{}V{}", svg_number(point->at.x), svg_number(point->at.y));
     else path += "L" + coordinates(point->at);
   }
-  out_.open_series(series.style, fmt::format("{}", &series - series_.data()));
+  out_.open_series(series.style, series.index);
   const bool has_dash = is_reference || mark == Mark::kLine || mark == Mark::kBand;
   const bool is_long = series.points.size() > 200;
   out_.stroke_path(path, is_reference ? 1.5 : is_long && !is_step ? 1.25 : 2, has_dash ? std::string_view(series.style.dash) : "");
@@ -105,7 +107,7 @@ void ChartPainter::paint_intervals(const PlotSeries& series) {
     path += fmt::format("M{0} {1}h7m-3.5 0V{2}m-3.5 0h7", svg_number(x - 3.5), svg_number(top), svg_number(bottom));
   }
   if (path.empty()) return;
-  out_.open_series(series.style, fmt::format("{}", &series - series_.data()));
+  out_.open_series(series.style, series.index);
   out_.stroke_path(path, 1.5, "");
   out_.close();
 }
@@ -122,33 +124,49 @@ std::string ChartPainter::point_text(const PlotSeries& series, const PlotPoint& 
   return text;
 }
 
-void ChartPainter::paint_points(const PlotSeries& series) {
+std::vector<size_t> ChartPainter::marked_points(const PlotSeries& series) const {
+  std::vector<size_t> marked;
   const Mark mark = series.source->mark;
-  if (mark == Mark::kBand && series.source->y.empty()) return;
-  std::vector<size_t> marked, hidden;
-  const size_t count = series.points.size();
   if (mark == Mark::kMarkers || mark == Mark::kLineMarkers) {
-    for (size_t index = 0; index < count; ++index) marked.push_back(index);
+    marked.resize(series.points.size());
+    std::iota(marked.begin(), marked.end(), size_t{0});
   } else if (mark == Mark::kStep) {
-    for (const double share : {0.5, 0.95, 0.99})
-      for (size_t index = 0; index < count; ++index)
-        if (series.points[index].y >= share) {
-          marked.push_back(index);
-          break;
-        }
+    for (const double share : {0.5, 0.95, 0.99}) {
+      const auto reaches = [&](const PlotPoint& point) { return point.y >= share; };
+      const auto first = std::find_if(series.points.begin(), series.points.end(), reaches);
+      if (first != series.points.end()) marked.push_back(static_cast<size_t>(first - series.points.begin()));
+    }
     marked.erase(std::unique(marked.begin(), marked.end()), marked.end());
   }
-  if (marked.empty() || mark == Mark::kStep) {
+  return marked;
+}
+
+void ChartPainter::paint_dots(const PlotSeries& series) {
+  std::string path;
+  for (const PlotPoint& point : series.points)
+    if (is_shown(point)) path += fmt::format("M{}h0", coordinates(point.at));
+  out_.raw(fmt::format(R"(<path d="{}" fill="none" stroke-width="4" stroke-linecap="round"/>)", path));
+}
+
+void ChartPainter::paint_points(const PlotSeries& series) {
+  const size_t count = series.points.size();
+  if (count == 0 || (series.source->mark == Mark::kBand && series.source->y.empty())) return;
+  std::vector<size_t> marked = marked_points(series), hidden;
+  out_.open_series(series.style, series.index);
+  if (marked.size() > kMaxMarkers) {
+    paint_dots(series);
+    marked.clear();
+  }
+  if (marked.empty() || series.source->mark == Mark::kStep) {
     const size_t num_hidden = std::min(count, kMaxHiddenPoints);
     for (size_t each = 0; each < num_hidden; ++each) hidden.push_back(num_hidden < 2 ? 0 : each * (count - 1) / (num_hidden - 1));
   }
-  out_.open_series(series.style, fmt::format("{}", &series - series_.data()));
+  bool is_first = true;  // the others are reached from it by arrow keys
   const auto paint = [&](size_t index, bool is_visible) {
     const PlotPoint& point = series.points[index];
     if (!is_shown(point)) return;
     const std::string title = "<title>" + escape_xml(point_text(series, point)) + "</title>";
-    const bool is_first = index == (is_visible ? marked : hidden).front() && (is_visible || marked.empty());
-    const std::string attributes = is_first ? " tabindex=\"0\"" : " tabindex=\"-1\"";
+    const std::string attributes = std::exchange(is_first, false) ? " tabindex=\"0\"" : " tabindex=\"-1\"";
     if (is_visible) out_.marker(series.style.marker, point.at, " pt", attributes, title);
     else out_.raw(fmt::format(R"(<circle class="pt" cx="{}" cy="{}" r="4" fill-opacity="0" stroke-opacity="0"{}>{}</circle>)",
                               svg_number(point.at.x), svg_number(point.at.y), attributes, title));
@@ -182,7 +200,7 @@ void ChartPainter::paint_region_labels(LabelPlacer& placer) {
       add_note(fmt::format("Shaded from {} to {}: {}.", short_number(region.from), short_number(region.to), label));
       continue;
     }
-    out_.text({box.x + 2, box.y + 13}, label, {.font_px = kSmallPx, .is_muted = true, .has_halo = true});
+    out_.text({box.x + 2, box.y + 13}, label, {.font_px = kSmallPx, .is_muted = true});
     placer.add_box(box);
   }
 }
@@ -192,7 +210,7 @@ void ChartPainter::paint_point_labels() {
   paint_region_labels(placer);
   size_t num_left_out = 0;
   for (const PlotSeries& series : series_) {
-    out_.raw(fmt::format(R"(<g data-series="{}">)", &series - series_.data()));
+    out_.raw(fmt::format(R"(<g data-series="{}">)", series.index));
     for (const PlotPoint& point : series.points) {
       if (point.label.empty() || !is_shown(point)) continue;
       const double width = text_width(point.label, kSmallPx) + 2, height = kSmallPx * 1.25;

@@ -30,11 +30,13 @@ std::string ChartPainter::paint() {
     height = notes_top_ + static_cast<double>(lines.size()) * kSmallPx * kLineHeight + 4;
   }
   const std::string title = one_line(chart_.title).empty() ? "Chart" : one_line(chart_.title);
+  const double margin = frame_.has_title ? 12 : 0;  // one that stands alone
+  const std::string view = fmt::format("{0} {0} {1} {2}", svg_number(-margin), svg_number(frame_.width + 2 * margin), svg_number(height + 2 * margin));
+  const std::string paper = fmt::format(R"(<rect x="{0}" y="{0}" width="100%" height="100%" fill="{1}"/>)", svg_number(-margin), theme.paper.hex());
   return fmt::format(
-      R"(<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {0} {1}" role="img" aria-labelledby="{2}-t {2}-d" font-family="Arial, Helvetica, 'Liberation Sans', sans-serif" font-size="12">)"
-      R"(<title id="{2}-t">{3}</title><desc id="{2}-d">{4}</desc>{5}{6}</svg>)",
-      svg_number(frame_.width), svg_number(height), frame_.id, escape_xml(title), escape_xml(one_line(chart_.summary)),
-      frame_.has_title ? fmt::format(R"(<rect class="paper" width="100%" height="100%" fill="{}"/>)", theme.paper.hex()) : "", out_.str());
+      R"(<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="{0}" role="img" aria-labelledby="{1}-t {1}-d" )"
+      R"(font-family="Arial, Helvetica, 'Liberation Sans', sans-serif" font-size="12"><title id="{1}-t">{2}</title><desc id="{1}-d">{3}</desc>{4}{5}</svg>)",
+      view, frame_.id, escape_xml(title), escape_xml(one_line(chart_.summary)), frame_.has_title ? paper : "", out_.str());
 }
 
 std::string draw_chart(const Chart& chart, const ChartFrame& frame) { return ChartPainter(chart, frame).paint(); }

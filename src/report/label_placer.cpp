@@ -43,6 +43,7 @@ std::optional<Box> LabelPlacer::place(Point at, double width, double height) {
   // Above, below, right, left, the corners; then the same farther away.
   static constexpr std::array<Point, 8> kDirections = {{{0, -1}, {0, 1}, {1, 0}, {-1, 0}, {1, -1}, {-1, -1}, {1, 1}, {-1, 1}}};
   constexpr std::array<double, 4> kDistances = {7, 12, 18, 25};
+  constexpr double kNear = 12;
   std::optional<Box> best;
   size_t fewest = SIZE_MAX;
   for (const double distance : kDistances)
@@ -52,6 +53,7 @@ std::optional<Box> LabelPlacer::place(Point at, double width, double height) {
       const Box box{at.x - width / 2 + direction.x * (width / 2 + gap), at.y - height / 2 + direction.y * (height / 2 + gap), width, height};
       if (!is_free(box)) continue;
       const size_t crossed = num_crossed(box);
+      if (crossed > 0 && distance > kNear) continue;  // far away behind a line nobody knows whose label it is
       if (crossed < fewest) fewest = crossed, best = box;
       if (crossed == 0) break;
     }

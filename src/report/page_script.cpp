@@ -44,9 +44,9 @@ const point_at = (point) => {
   const box = point.getBoundingClientRect();
   return [box.x + box.width / 2, box.y + box.height / 2];
 };
-const show_tip = (point) => {
+const show_tip = (point, text) => {
   const [x, y] = point_at(point);
-  tip.textContent = point.getAttribute('aria-label');
+  tip.textContent = text || point.getAttribute('aria-label');
   tip.hidden = false;
   tip.style.left = Math.max(4, Math.min(x + 12, innerWidth - tip.offsetWidth - 8)) + 'px';
   tip.style.top = (y - tip.offsetHeight - 12 < 4 ? y + 14 : y - tip.offsetHeight - 12) + 'px';
@@ -98,6 +98,12 @@ for (const chart of all('svg.chart')) {
     }
     if (to) to.focus();
   });
+}
+for (const link of all('sup a')) {
+  const text = link.title;
+  link.removeAttribute('title');
+  for (const event of ['focus', 'pointerenter']) link.addEventListener(event, () => show_tip(link, text));
+  for (const event of ['blur', 'pointerleave']) link.addEventListener(event, hide_tip);
 }
 addEventListener('scroll', hide_tip, { passive: true, capture: true });
 

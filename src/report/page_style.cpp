@@ -43,7 +43,7 @@ figcaption,.cap{color:var(--muted);font-size:.9rem;max-width:46rem;margin:.5rem 
 .chart .region{fill:var(--region)}
 .chart .halo,.chart .hatch,.chart .rim{stroke:var(--paper)}
 .chart .off{visibility:hidden}.chart .key.off{visibility:visible;opacity:.35}
-.chart .pt:focus{outline:2px solid var(--link);outline-offset:1px}
+.chart .pt:focus{outline:2px solid var(--link);outline-offset:1px;stroke:var(--ink);stroke-width:2.5;stroke-opacity:1}
 .ref{--c:var(--axis)}
 .scroll{overflow-x:auto;max-width:100%;border:1px solid var(--grid);border-radius:6px;background:linear-gradient(90deg,var(--paper) 30%,transparent) 0 0/3rem 100% no-repeat local,linear-gradient(270deg,var(--paper) 30%,transparent) 100% 0/3rem 100% no-repeat local,linear-gradient(90deg,var(--edge),transparent) 0 0/.9rem 100% no-repeat,linear-gradient(270deg,var(--edge),transparent) 100% 0/.9rem 100% no-repeat}
 table{border-collapse:collapse;font-size:.84rem;line-height:1.4;min-width:100%}
@@ -76,6 +76,10 @@ footer{border-top:1px solid var(--grid);color:var(--muted);font-size:.85rem;padd
 .frame{padding:0 2rem}
 .columns{display:grid;grid-template-columns:14rem minmax(0,1fr);gap:3rem}
 nav{position:sticky;top:0;align-self:start;max-height:100vh;overflow-y:auto;padding:2.6rem 0 2rem}
+}
+@media screen and (min-width:43rem) and (max-width:71.99rem){
+nav>ul{columns:2;column-gap:2.5rem}
+nav>ul>li{break-inside:avoid}
 }
 @media screen and (max-width:43rem){
 h1{font-size:1.5rem}

@@ -12,7 +12,8 @@ namespace lockstep::report {
 namespace {
 
 constexpr double kWidePx = 720, kNarrowPx = 360, kWidePlotPx = 300, kNarrowPlotPx = 240;
-constexpr size_t kManyColumns = 10;  ///< Printed smaller.
+constexpr size_t kManyColumns = 10;    ///< Printed smaller.
+constexpr size_t kMaxDataRows = 3000;  ///< Of a chart's data inside the page.
 
 std::string head_html(const Document& document, const std::string& style) {
   return fmt::format(
@@ -121,6 +122,18 @@ core::Json series_names(const Chart& chart) {
   return names;
 }
 
+/// The data table of a chart; very long ones thinned, with a note that says so and where the rest is.
+Table page_data(const Chart& chart, const std::string& name) {
+  Table data = chart_table(chart);
+  const size_t count = data.rows.size(), stride = (count + kMaxDataRows - 1) / kMaxDataRows;
+  if (stride <= 1) return data;
+  std::vector<std::vector<Cell>> kept;
+  for (size_t row = 0; row < count; row += stride) kept.push_back(std::move(data.rows[row]));
+  data.rows = std::move(kept);
+  data.notes.push_back(fmt::format("One in {} of {} rows; figures/{}.csv has all.", stride, count, name));
+  return data;
+}
+
 std::string chart_html(const Chart& chart, const std::string& name) {
   const ChartFrame wide{.width = kWidePx, .plot_height = kWidePlotPx, .has_title = false, .id = name + "-w"};
   const ChartFrame narrow{.width = kNarrowPx, .plot_height = kNarrowPlotPx, .has_title = false, .id = name + "-s"};
@@ -128,8 +141,7 @@ std::string chart_html(const Chart& chart, const std::string& name) {
   if (!one_line(chart.title).empty()) html += "<h3>" + escape_xml(one_line(chart.title)) + "</h3>\n";
   html += fmt::format("<div class=\"plot\"><div class=\"wide\">{}</div>\n<div class=\"narrow\">{}</div></div>\n", draw_chart(chart, wide), draw_chart(chart, narrow));
   if (!one_line(chart.caption).empty()) html += "<figcaption>" + escape_xml(one_line(chart.caption)) + "</figcaption>\n";
-  const Table data = chart_table(chart);
-  return html + "<details><summary>Data of this chart</summary>\n" + table_html(data, name + "-data") + "</details></figure>\n";
+  return html + "<details><summary>Data of this chart</summary>\n" + table_html(page_data(chart, name), name + "-data") + "</details></figure>\n";
 }
 
 std::string block_html(const Block& block, const std::string& name) {

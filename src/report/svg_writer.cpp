@@ -60,9 +60,9 @@ void SvgWriter::line(Point from, Point to, std::string_view css_class, Rgb colou
                       dash.empty() ? "" : fmt::format(" stroke-dasharray=\"{}\"", dash));
 }
 
-void SvgWriter::open_series(const SeriesStyle& style, std::string_view data_name) {
+void SvgWriter::open_series(const SeriesStyle& style, std::optional<size_t> index) {
   out_ += fmt::format(R"(<g class="series {0}" stroke="{1}" fill="{1}"{2}>)", style.colour_class, style.colour.hex(),
-                      data_name.empty() ? "" : fmt::format(" data-series=\"{}\"", data_name));
+                      index ? fmt::format(" data-series=\"{}\"", *index) : "");
 }
 
 void SvgWriter::stroke_path(std::string_view path, double width, std::string_view dash) {

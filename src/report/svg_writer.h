@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,8 +33,8 @@ class SvgWriter {
   /// `at` is on the base line; the text is escaped here.
   void text(Point at, std::string_view content, const TextStyle& style);
   void line(Point from, Point to, std::string_view css_class, Rgb colour, double width, std::string_view dash = "");
-  /// A shape that takes colour from the group around it.
-  void open_series(const SeriesStyle& style, std::string_view data_name);
+  /// A group that gives its shapes the colour of a series; with `index` a page can hide it. Ends with close().
+  void open_series(const SeriesStyle& style, std::optional<size_t> index = {});
   void close() { out_ += "</g>"; }
   void stroke_path(std::string_view path, double width, std::string_view dash);
   /// A marker about 9 pixels across around `at`, with a thin rim of the paper's colour. `attributes` go inside its tag and `content` inside the element.

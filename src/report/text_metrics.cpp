@@ -165,6 +165,19 @@ std::vector<std::string> wrap_text(std::string_view text, double max_px, double 
   return wrap(text, max_px, [=](std::string_view line) { return text_width(line, font_px, is_bold); });
 }
 
+std::string shorten_text(std::string_view text, double max_px, double font_px) {
+  if (text_width(text, font_px) <= max_px) return std::string(text);
+  const std::vector<char32_t> points = code_points(text);
+  for (size_t kept = points.size() - 1; kept > 0; --kept) {  // of them the larger half from the beginning
+    std::string shortened;
+    for (size_t index = 0; index < (kept + 1) / 2; ++index) append_utf8(shortened, points[index]);
+    shortened += "...";
+    for (size_t index = points.size() - kept / 2; index < points.size(); ++index) append_utf8(shortened, points[index]);
+    if (text_width(shortened, font_px) <= max_px) return shortened;
+  }
+  return "...";
+}
+
 std::vector<std::string> wrap_columns(std::string_view text, int max_columns) {
   return wrap(text, max_columns, [](std::string_view line) { return terminal_columns(line); });
 }

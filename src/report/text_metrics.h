@@ -21,7 +21,9 @@ int terminal_columns(std::string_view text);
 double text_width(std::string_view text, double font_px, bool is_bold = false);
 /// Lines of at most `max_px`, broken at spaces and hard line ends; a word that is too long is broken anywhere. At least one line.
 std::vector<std::string> wrap_text(std::string_view text, double max_px, double font_px, bool is_bold = false);
-/// The same by terminal columns.
+/// The text, or its beginning and end with dots between them, at most `max_px` wide.
+std::string shorten_text(std::string_view text, double max_px, double font_px);
+/// Lines of at most so many terminal columns, broken likewise.
 std::vector<std::string> wrap_columns(std::string_view text, int max_columns);
 
 }  // namespace lockstep::report

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "spec/image_options.h"
 
 namespace lockstep::spec {
 namespace {
@@ -44,6 +45,7 @@ void declare_run(core::OptionSet& set, BenchOptions& o) {
            .choices = {"list", "verify", "time"}});
   set.add("json", &o.json, {.help = "One JSON document on standard output: command, versions, hardware, every sample."});
   set.add("csv", &o.csv, {.help = "The table as comma-separated values."});
+  set.add("out", &o.out, {.help = "Also write the JSON document to this file.", .metavar = "FILE"});
   set.add("warmup-iters", &o.num_warmup, {.help = "Iterations before the measured ones.", .min = 0, .max = 1e6, .aliases = {"w"}});
   set.add("iters", &o.num_iterations, {.help = "Measured iterations; each is one sample.", .min = 1, .max = 1e7, .aliases = {"n"}});
   borrow_train_flags(set, o.train, {"device", "dist-backend", "dist-timeout", "threads"});
@@ -164,6 +166,7 @@ std::vector<std::string> resolve_names(std::string_view flag, const std::vector<
 }
 
 void check_loader(const BenchOptions& o) {
+  check_image_options(o.train.image_mean, o.train.image_std, o.train.force_image_size);
   if (o.train.train_data.empty() && o.train.dataset_type != "synthetic")
     throw UsageError("options: 'bench loader' needs --train-data SPEC", "or --dataset-type synthetic with --train-num-samples");
 }
@@ -179,6 +182,7 @@ void check_op(BenchOptions& o) {
 }
 
 void check_step(BenchOptions& o, const core::OptionSet& set) {
+  check_image_options({}, {}, o.train.force_image_size);
   if (!o.find_batch.empty()) {
     constexpr std::string_view kKey = "multiple=";
     const auto multiple = core::starts_with(o.find_batch, kKey) ? core::parse_int(std::string_view(o.find_batch).substr(kKey.size())) : std::nullopt;
@@ -194,6 +198,7 @@ void check_step(BenchOptions& o, const core::OptionSet& set) {
 }
 
 void check_checkpoint(const BenchOptions& o) {
+  check_image_options({}, {}, o.train.force_image_size);
   if (o.directory.empty()) throw UsageError("options: 'bench checkpoint' needs --dir DIR", "name a folder on the storage to measure");
 }
 

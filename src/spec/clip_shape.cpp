@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/files.h"
+#include "core/named_file.h"
 #include "core/strings.h"
 
 namespace lockstep::spec {
@@ -214,10 +214,17 @@ void check_clip_shape(const ClipShape& shape) {
   check_text(shape);
 }
 
+ClipOverrides forced_overrides(const std::vector<int64_t>& image_size, const std::optional<int64_t>& context_length, bool quick_gelu,
+                               const std::optional<double>& patch_dropout) {
+  ClipOverrides overrides{.context_length = context_length, .quick_gelu = quick_gelu, .patch_dropout = patch_dropout};
+  if (!image_size.empty()) overrides.image_size = image_size.front();
+  return overrides;
+}
+
 ClipShape resolve_clip_shape(std::string_view model, const ClipOverrides& overrides) {
   ClipShape shape;
   if (core::ends_with(model, ".json")) {
-    shape = parse_clip_shape(core::read_file(std::filesystem::path(model)), model);
+    shape = parse_clip_shape(core::read_named_file(std::filesystem::path(model), "model configuration"), model);
   } else if (auto found = find_named(model)) {
     shape = std::move(*found);
   } else {

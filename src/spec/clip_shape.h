@@ -67,6 +67,11 @@ struct ClipOverrides {
                         init_logit_bias = std::nullopt;  ///< As --siglip sets them: ln 10 and -10.
 };
 
+/// The overrides that --force-image-size (none, one value or two equal ones), --force-context-length, --force-quick-gelu and
+/// --force-patch-dropout ask for.
+ClipOverrides forced_overrides(const std::vector<int64_t>& image_size, const std::optional<int64_t>& context_length, bool quick_gelu,
+                               const std::optional<double>& patch_dropout = std::nullopt);
+
 /// Shape of a built-in name, or of an OpenCLIP-format JSON file when `model` ends in ".json"; then the overrides. UsageError for
 /// an unknown name (with the nearest one), for an OpenCLIP configuration that these towers cannot express (with the reason), and
 /// for sizes that do not fit.

@@ -15,7 +15,7 @@ std::vector<CommandInfo> make_table() {
   };
   return {
       {.name = "train clip", .summary = "train a CLIP model on pictures and captions", .half = Half::kEngine},
-      {.name = "profile train", .summary = "train a few steps with a trace: phases, collectives, Chrome or Nsight", .half = Half::kEngine},
+      {.name = "profile train", .summary = "trace a few training steps", .half = Half::kEngine},
       {.name = "launch", .summary = "start ranks on this machine, or on one node of several"},
       {.name = "infer embed", .summary = "embed pictures and texts", .half = Half::kEngine},
       {.name = "infer classify", .summary = "classify pictures by class names", .half = Half::kEngine},

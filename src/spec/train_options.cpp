@@ -8,9 +8,8 @@ namespace {
 void declare_data(core::OptionSet& set, TrainOptions& o) {
   set.group("Data");
   set.add("train-data", &o.train_data,
-          {.help = "Training data: WebDataset shards as a brace pattern ('/d/{00000..00099}.tar', 'pipe:COMMAND'), a .csv or "
-                   ".tsv file, or a folder "
-                   "with one sub-folder per class. Several WebDataset sources are joined with '::'.",
+          {.help = "Training data, pictures with captions: WebDataset shards as a brace pattern ('/d/{00000..00099}.tar', "
+                   "'pipe:COMMAND'), or a .csv or .tsv file. Several WebDataset sources are joined with '::'.",
            .metavar = "SPEC",
            .unset_text = "none: evaluate only"});
   set.add("train-data-upsampling-factors", &o.train_data_upsampling_factors,
@@ -29,15 +28,16 @@ void declare_data(core::OptionSet& set, TrainOptions& o) {
        .max = 1e12});
   set.add("val-data", &o.val_data, {.help = "Validation data, in the forms of --train-data.", .metavar = "SPEC"});
   set.add("val-num-samples", &o.val_num_samples,
-          {.help = "Samples of the validation data, where nothing beside the shards tells; for the progress display.",
+          {.help = "Samples that --val-data should hold: shown as the goal while they are read, with a warning when it is another number.",
            .unit = "samples",
            .unset_text = "counted",
            .min = 1});
   set.add(
       "dataset-type", &o.dataset_type,
-      {.help = "Kind of data set. auto goes by the name: .tar and pipe: are webdataset, .csv and .tsv csv, a folder imagefolder.",
-       .choices = {"auto", "webdataset", "csv", "imagefolder", "synthetic"},
-       .refused_choices = {{"webdataset-audio", "audio belongs to `lockstep train clap`, which is not in this version yet"},
+      {.help = "Kind of data set. auto goes by the name: .tar and pipe: are webdataset, .csv and .tsv csv.",
+       .choices = {"auto", "webdataset", "csv", "synthetic"},
+       .refused_choices = {{"imagefolder", "folders of classes hold no captions; they serve as --imagenet-val or --zeroshot-data"},
+                           {"webdataset-audio", "audio belongs to `lockstep train clap`, which is not in this version yet"},
                            {"synthetic-audio", "audio belongs to `lockstep train clap`, which is not in this version yet"}}});
   set.add("dataset-resampled", &o.dataset_resampled,
           {.help = "Draw shards with replacement instead of reading each once per epoch."});
@@ -245,8 +245,8 @@ void declare_logging(core::OptionSet& set, TrainOptions& o) {
   set.add("log-local", &o.log_local, {.help = "Every rank writes its own log file, not rank 0 alone."});
   set.add("log-every-n-steps", &o.log_every_n_steps, {.help = "Distance of log lines.", .unit = "steps", .min = 1});
   set.add("report-to", &o.report_to,
-          {.help = "tensorboard: also write TensorBoard event files.", .choices = {"", "tensorboard"},
-           .choice_aliases = {{"none", ""}},
+          {.help = "tensorboard: also write TensorBoard event files.", .choices = {"none", "tensorboard"},
+           .choice_aliases = {{"", "none"}, {"tensorboard,", "tensorboard"}, {",tensorboard", "tensorboard"}},
            .refused_choices = {{"wandb", "use --report-to tensorboard; the record of a run is plain JSON, easy to upload"},
                                {"all", "use --report-to tensorboard"},
                                {"wandb,tensorboard", "use --report-to tensorboard"},
@@ -281,7 +281,8 @@ void declare_evaluation(core::OptionSet& set, TrainOptions& o) {
                    "with the member 'cls'.",
            .metavar = "DIR|SPEC"});
   set.add("zeroshot-data", &o.zeroshot_data,
-          {.help = "Other pictures for zero-shot evaluation, in the forms of --imagenet-val; needs --classnames.",
+          {.help = "Other pictures for zero-shot evaluation, in the forms of --imagenet-val; needs --classnames, which "
+                   "then belongs to these pictures alone.",
            .metavar = "DIR|SPEC"});
   set.add("classnames", &o.classnames,
           {.help = "Class names for zero-shot evaluation, one per line in the order of the class numbers.", .metavar = "FILE",

@@ -8,6 +8,8 @@
 
 namespace lockstep::spec {
 
+struct ClipShape;
+
 /// Every option of `train clip`, one field per flag. Flag names and defaults are those of OpenCLIP 3.3.0 where it has the flag.
 /// What an empty field means stands in the help of its flag (declare_train_options).
 struct TrainOptions {
@@ -16,7 +18,7 @@ struct TrainOptions {
   std::optional<std::string> train_data_upsampling_factors;   // --train-data-upsampling-factors, "1::0.5"
   std::string val_data;                                       // --val-data
   std::optional<int64_t> train_num_samples, val_num_samples;  // --train-num-samples, --val-num-samples
-  std::string dataset_type = "auto";                          // --dataset-type {auto,webdataset,csv,imagefolder,synthetic}
+  std::string dataset_type = "auto";                          // --dataset-type {auto,webdataset,csv,synthetic}
   bool dataset_resampled = false;                             // --dataset-resampled
   std::string csv_separator = "\t", csv_img_key = "filepath", csv_caption_key = "title";
   std::string image_key = "jpg;png;jpeg;webp", text_key = "txt";  // --image-key, --text-key
@@ -86,7 +88,7 @@ struct TrainOptions {
   std::string name;                                           // --name; "" = auto_run_name
   bool log_local = false;                                     // --log-local
   int64_t log_every_n_steps = 100;                            // --log-every-n-steps
-  std::string report_to;                                      // --report-to {"",tensorboard}
+  std::string report_to = "none";                             // --report-to {none,tensorboard}
   bool debug = false;                                         // --debug
 
   // Checkpoint
@@ -124,6 +126,9 @@ void fill_optimizer_defaults(TrainOptions& options, core::OptionSet& set);
 
 /// Refuses options that contradict each other (UsageError names both flags). Returns warnings: legal, but rarely what is meant.
 std::vector<std::string> check_train_options(const TrainOptions& options, const core::OptionSet& set);
+
+/// Warnings that only the model's shape gives reason for.
+std::vector<std::string> shape_warnings(const TrainOptions& options, const ClipShape& shape);
 
 /// OpenCLIP's name for a run without --name, from the time as "2026_01_31-12_00_00".
 std::string auto_run_name(const TrainOptions& options, const std::string& time_text);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
+#include "spec/clip_shape.h"
 #include "spec/image_options.h"
 #include "spec/train_options.h"
 
@@ -33,6 +35,13 @@ void check_upsampling(const TrainOptions& o) {
   }
 }
 
+/// A folder as training or validation data: pictures without captions.
+void check_captions(const char* flag, const std::string& spec) {
+  std::error_code ignored;
+  refuse_if(std::filesystem::is_directory(spec, ignored), fmt::format("{} '{}' is a folder; its pictures have no captions", flag, spec),
+            "name the shards in it ('folder/{000..099}.tar') or a .csv file; folders of classes serve as --imagenet-val or --zeroshot-data");
+}
+
 void check_data(const TrainOptions& o, const core::OptionSet& set) {
   const bool is_synthetic = o.dataset_type == "synthetic";
   const bool can_train = !o.train_data.empty() || is_synthetic;
@@ -42,6 +51,8 @@ void check_data(const TrainOptions& o, const core::OptionSet& set) {
             "`lockstep data make-shapes` writes a demo set");
   refuse_if(is_synthetic && !o.train_num_samples, "--dataset-type synthetic needs --train-num-samples",
             "give the samples of one epoch");
+  check_captions("--train-data", o.train_data);
+  check_captions("--val-data", o.val_data);
   check_upsampling(o);
   refuse_if(o.dataset_resampled && o.shuffle == "off",
             "--dataset-resampled draws shards at random, --shuffle off keeps their order", "drop one of the two");
@@ -52,9 +63,6 @@ void check_data(const TrainOptions& o, const core::OptionSet& set) {
   refuse_if(set.is_given("data-lanes") && o.data_order == "openclip",
             "--data-lanes belongs to --data-order lockstep, not openclip", "drop one of the two");
   const bool has_zeroshot = !o.zeroshot_data.empty() || !o.imagenet_val.empty();
-  refuse_if(!o.zeroshot_data.empty() && !o.imagenet_val.empty(),
-            "--imagenet-val and --zeroshot-data are both given, and there is one list of class names",
-            "evaluate on one of them; a second run with --pretrained and without --train-data evaluates on the other");
   refuse_if(!o.classnames.empty() && !has_zeroshot, "--classnames belongs to zero-shot evaluation, for which no data are given",
             "add --zeroshot-data or --imagenet-val");
   refuse_if(!o.templates.empty() && !has_zeroshot, "--templates belongs to zero-shot evaluation, for which no data are given",
@@ -113,8 +121,8 @@ void fill_optimizer_defaults(TrainOptions& options, core::OptionSet& set) {
     options.max_steps = options.profile_step_end;
     set.mark_derived("max-steps", "--profile-step-end");
   }
-  fill("lr", options.lr, 5e-4);
-  fill("beta1", options.beta1, 0.9);
+  options.lr = options.lr.value_or(5e-4);  // the same for every model, so no more than a default
+  options.beta1 = options.beta1.value_or(0.9);
   fill("beta2", options.beta2, is_vit ? 0.98 : 0.999);
   fill("eps", options.eps, is_vit ? 1e-6 : 1e-8);
 }
@@ -160,6 +168,17 @@ std::vector<int64_t> parse_profile_ranks(const std::string& text) {
     for (int64_t rank = *first; rank <= *last; ++rank) ranks.push_back(rank);
   }
   return ranks;
+}
+
+std::vector<std::string> shape_warnings(const TrainOptions& options, const ClipShape& shape) {
+  std::vector<std::string> warnings;
+  if (options.use_bn_sync && !shape.vision.is_resnet())
+    warnings.push_back(fmt::format("--use-bn-sync changes nothing: model '{}' has no batch norm (ModifiedResNet models, RN50 and so on, have)", options.model));
+  if (shape.vision.is_resnet() && options.accum_freq > 1)
+    warnings.push_back(fmt::format(
+        "--accum-freq {} with a model that has batch norm: its statistics are those of one micro-batch{}, so a step is not that of one large batch",
+        options.accum_freq, options.use_bn_sync ? " over all ranks" : ""));
+  return warnings;
 }
 
 std::string auto_run_name(const TrainOptions& options, const std::string& time_text) {

@@ -7,7 +7,8 @@
 #include <map>
 
 #include "core/error.h"
-#include "record/reader.h"
+#include "record/run_data.h"
+#include "record/series.h"
 #include "record/statistics.h"
 
 namespace lockstep::sweep {
@@ -20,29 +21,40 @@ std::optional<double> largest(const std::vector<double>& values) {
 }
 std::optional<double> middle(const std::vector<double>& values) { return values.empty() ? std::nullopt : std::optional(record::median(values)); }
 
-/// Medians over the second half of the steps: past the warm-up of all but the shortest runs. `lockstep report` detects it.
-void add_rates(const std::vector<record::StepRecord>& steps, PointResult& result) {
-  result.num_steps = static_cast<int64_t>(steps.size());
-  std::vector<double> step_ms, rates;
-  for (size_t i = steps.size() / 2; i < steps.size(); ++i) {
-    if (!(steps[i].step_ms > 0) || !std::isfinite(steps[i].step_ms)) continue;
-    step_ms.push_back(steps[i].step_ms);
-    rates.push_back(static_cast<double>(steps[i].samples) / steps[i].step_ms * 1000);
+/// Median step time without the warm-up, and what follows from it.
+void add_rates(const record::StepColumns& steps, PointResult& result) {
+  for (const int32_t count : steps.num_steps) result.num_steps += count;
+  std::vector<double> step_ms, samples;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (!(steps.step_ms[i] > 0) || !std::isfinite(steps.step_ms[i])) continue;
+    step_ms.push_back(steps.step_ms[i]);
+    samples.push_back(steps.samples[i]);
   }
-  result.num_measured = static_cast<int64_t>(step_ms.size());
-  result.step_ms = middle(step_ms);
-  result.samples_per_s = middle(rates);
-  if (!steps.empty() && std::isfinite(steps.back().loss)) result.last_loss = steps.back().loss;
+  if (!steps.loss.empty() && std::isfinite(steps.loss.back())) result.last_loss = steps.loss.back();
+  if (step_ms.empty()) return;
+  const record::SeriesSummary summary = record::summarise_series(step_ms);
+  result.num_measured = static_cast<int64_t>(summary.num_measured_steps);
+  result.step_ms = summary.median_ms;
+  if (std::isfinite(samples.back())) result.samples_per_s = samples.back() / summary.median_ms * 1000;
+  if (summary.median_interval) {
+    result.step_ms_low = summary.median_interval->low;
+    result.step_ms_high = summary.median_interval->high;
+  }
 }
 
-/// Start of the job to the end of the first step that it made.
-std::optional<double> startup_seconds(const std::vector<record::StepRecord>& steps, const std::vector<JobSpan>& spans) {
-  for (const record::StepRecord& step : steps) {
-    if (!step.time_s) continue;
-    for (const JobSpan& span : spans)
-      if (*step.time_s >= span.start_s && span.end_s && *step.time_s <= *span.end_s + 1) return *step.time_s - span.start_s;
+/// Start of the job to the end of the first step that it made: by the clock of that step, else the sum of the phases the run noted.
+std::optional<double> startup_seconds(const record::RunData& run, const PointResult& result) {
+  for (size_t i = 0; i < run.steps.size(); ++i) {
+    const double later_s = (run.steps.num_steps[i] - 1) * run.steps.step_ms[i] / 1000;  // a row may stand for several steps
+    const double first_s = run.steps.time_s[i] - later_s;
+    if (!std::isfinite(first_s)) continue;
+    for (const JobSpan& span : result.view.spans)
+      if (first_s >= span.start_s && first_s <= *span.end_s + 1) return first_s - span.start_s;
   }
-  return std::nullopt;
+  if (result.startup_ms.empty()) return std::nullopt;
+  double sum_ms = 0;
+  for (const auto& [phase, ms] : result.startup_ms) sum_ms += ms;
+  return sum_ms / 1000;
 }
 
 PointResult collect_point(const fs::path& folder, const PointRecord& point, PointView view) {
@@ -55,13 +67,13 @@ PointResult collect_point(const fs::path& folder, const PointRecord& point, Poin
   }
   if (!result.view.spans.empty()) result.ran_s = ran_s;
   if (result.view.has_estimated_end && has_ended(point.status)) result.problems.emplace_back("a job ended without a word: its end is the last sign of life");
-  if (!fs::exists(folder / point.run / "steps.jsonl")) return result;
+  if (!fs::exists(folder / point.run / "run.json")) return result;
   try {
-    const record::StepsRead read = record::read_steps(folder / point.run);
-    add_rates(read.steps, result);
-    result.startup_s = startup_seconds(read.steps, result.view.spans);
-    if (read.num_damaged > 0) result.problems.push_back(fmt::format("{} damaged lines in steps.jsonl", read.num_damaged));
-    if (read.num_superseded > 0) result.problems.push_back(fmt::format("{} steps were done again after a restart", read.num_superseded));
+    const record::RunData run = record::load_run(folder / point.run);
+    add_rates(run.steps, result);
+    if (!run.startup.empty()) result.startup_ms.insert(run.startup[0].phases_ms.begin(), run.startup[0].phases_ms.end());
+    result.startup_s = startup_seconds(run, result);
+    result.problems.insert(result.problems.end(), run.problems.begin(), run.problems.end());
   } catch (const Error& error) {
     result.problems.emplace_back(error.what());
   }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,11 +18,13 @@ struct PointResult {
   PointView view{};
   int num_requeues = 0;                  ///< Starts beyond the first of each job.
   int64_t num_steps = 0;                 ///< Optimiser steps in the record.
-  int64_t num_measured = 0;              ///< Those behind the medians: the second half of them.
-  std::optional<double> step_ms{}, samples_per_s{};  ///< Medians over the measured steps.
+  int64_t num_measured = 0;              ///< Those behind the medians: without the warm-up.
+  std::optional<double> step_ms{}, samples_per_s{};    ///< Median over the measured steps, and the rate that belongs to it.
+  std::optional<double> step_ms_low{}, step_ms_high{}; ///< 95 % interval of the median, where the steps are enough for one.
   std::optional<double> last_loss{};
   std::optional<double> startup_s{};     ///< From the start of the job to the end of the first step, of the first start that made one.
   std::optional<double> ran_s{};         ///< All starts together.
+  std::map<std::string, double> startup_ms{};  ///< By phase, as the first start of the run noted it.
   std::vector<std::string> problems{};   ///< Of its record, in words.
 };
 

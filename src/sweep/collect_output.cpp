@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <set>
+
 #include "core/strings.h"
 #include "core/units.h"
 #include "sweep/collect.h"
@@ -10,12 +12,21 @@ namespace {
 template <typename T>
 core::Json or_null(const std::optional<T>& value) { return value ? core::Json(*value) : core::Json(nullptr); }
 
+/// Names of all tags of a sweep.
+std::set<std::string> tag_names(const SweepState& state) {
+  std::set<std::string> names;
+  for (const PointRecord& point : state.points)
+    for (const auto& [name, value] : point.tags) names.insert(name);
+  return names;
+}
+
 /// Columns after the axes, in this order in CSV and JSON.
 core::Json measured_json(const PointResult& result) {
   const PointRecord& point = *result.point;
   return {{"repeat", point.repeat}, {"nodes", point.nodes}, {"ranks", point.nodes * point.ranks_per_node}, {"samples_per_rank", or_null(point.samples_per_rank)},
           {"global_batch", or_null(point.global_batch)}, {"state", to_text(point.status)}, {"steps", result.num_steps},
-          {"measured_steps", result.num_measured}, {"step_ms", or_null(result.step_ms)}, {"samples_per_s", or_null(result.samples_per_s)},
+          {"measured_steps", result.num_measured}, {"step_ms", or_null(result.step_ms)},
+          {"step_ms_low", or_null(result.step_ms_low)}, {"step_ms_high", or_null(result.step_ms_high)}, {"samples_per_s", or_null(result.samples_per_s)},
           {"last_loss", or_null(result.last_loss)}, {"startup_s", or_null(result.startup_s)}, {"ran_s", or_null(result.ran_s)},
           {"queue_wait_s", or_null(result.view.queue_wait_s)}, {"node_hours", result.view.node_hours}, {"jobs", point.jobs.size()},
           {"requeues", result.num_requeues}, {"run", point.run}, {"message", point.message}, {"problems", core::join(result.problems, "; ")}};
@@ -53,6 +64,8 @@ std::string collection_csv(const SweepState& state, const Collection& collection
   std::string text = "point";
   for (const std::string& key : state.axis_keys)
     if (key != "nodes") text += "," + csv_cell(key);
+  const std::set<std::string> tags = tag_names(state);
+  for (const std::string& name : tags) text += "," + csv_cell("tag." + name);
   const core::Json heads = measured_json(PointResult{.point = &state.points[0]});
   for (const auto& [key, value] : heads.items()) text += "," + key;
   text += "\n";
@@ -60,6 +73,10 @@ std::string collection_csv(const SweepState& state, const Collection& collection
     text += fmt::format("{}", result.point->index);
     for (const auto& [key, value] : result.point->axes)
       if (key != "nodes") text += "," + csv_cell(to_json(value));
+    for (const std::string& name : tags) {
+      const auto found = result.point->tags.find(name);
+      text += "," + (found == result.point->tags.end() ? "" : csv_cell(found->second));
+    }
     const core::Json row = measured_json(result);
     for (const auto& [key, value] : row.items()) text += "," + csv_cell(value);
     text += "\n";
@@ -72,8 +89,9 @@ core::Json collection_json(const SweepState& state, const Collection& collection
   for (const PointResult& result : collection.results) {
     core::Json axes = core::Json::object();
     for (const auto& [key, value] : result.point->axes) axes[key] = to_json(value);
-    core::Json row = {{"index", result.point->index}, {"name", result.point->name}, {"axes", axes}};
+    core::Json row = {{"index", result.point->index}, {"name", result.point->name}, {"axes", axes}, {"tags", result.point->tags}};
     row.update(measured_json(result));
+    row["startup_ms"] = result.startup_ms;
     points.push_back(std::move(row));
   }
   for (const SizeSummary& size : collection.sizes)

@@ -27,7 +27,7 @@ std::string history_state(const SlurmView& slurm, const std::string& id) {
 }
 
 /// Of a job that SLURM no longer runs: from the run's own words, the exit code its script noted, and SLURM's state, in this order.
-void settle_ended(PointRecord& point, const RunOutcome& outcome, const std::vector<JobSpan>& spans, const std::string& slurm_state) {
+void settle_ended(const fs::path& folder, PointRecord& point, const RunOutcome& outcome, const std::vector<JobSpan>& spans, const std::string& slurm_state) {
   const JobRef& job = point.jobs.back();
   point.message = outcome.message;
   if (outcome.status == PointStatus::kFinished || outcome.status == PointStatus::kFailed) {
@@ -46,13 +46,14 @@ void settle_ended(PointRecord& point, const RunOutcome& outcome, const std::vect
   const auto code = has_own_span ? spans.back().exit_code : std::nullopt;
   if (code && *code != 0) {
     point.status = PointStatus::kFailed;
-    point.message = fmt::format("exit code {}; see {}", *code, job.log);
+    point.message = failure_message(folder, job.log, fmt::format("exit code {}", *code));
   } else if (code && outcome.status == PointStatus::kPlanned) {
     point.status = PointStatus::kFinished;  // a program that keeps no record
   } else {
     point.status = PointStatus::kDied;
-    point.message = slurm_state.empty() ? fmt::format("SLURM no longer knows job {}, and the run did not say how it ended; see {}", job.id, job.log)
-                                        : fmt::format("SLURM says {}; see {}", slurm_state, job.log);
+    point.message = failure_message(folder, job.log, is_local(job)         ? "its process is gone"
+                                                     : slurm_state.empty() ? fmt::format("SLURM no longer knows job {}", job.id)
+                                                                           : "SLURM says " + slurm_state);
   }
 }
 
@@ -62,13 +63,13 @@ void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* 
   const RunOutcome outcome = read_outcome(folder / point.run, now_s);
   const std::vector<JobSpan> spans = read_spans(folder / point.events);
   if (is_local(job)) {
-    if (!is_local_alive(job)) settle_ended(point, outcome, spans, "");
+    if (!is_local_alive(job)) settle_ended(folder, point, outcome, spans, "");
     return;
   }
   if (slurm == nullptr) return;
   const auto queued = slurm->queue.find(job.id);
   if (queued == slurm->queue.end() || queued->second.has_ended()) {
-    settle_ended(point, outcome, spans, history_state(*slurm, job.id));
+    settle_ended(folder, point, outcome, spans, history_state(*slurm, job.id));
     return;
   }
   const QueueEntry& entry = queued->second;

@@ -61,7 +61,7 @@ void note_end(const fs::path& folder, PointRecord& point, const core::ExitStatus
   point.status = code == 0 ? PointStatus::kFinished : code == static_cast<int>(ExitCode::kRequeue) ? PointStatus::kStopped : PointStatus::kFailed;
   const RunOutcome outcome = read_outcome(folder / point.run, now_unix_s());
   point.message = code == 0 ? "" : outcome.message;
-  if (point.status == PointStatus::kFailed && point.message.empty()) point.message = fmt::format("{}; see {}", status.text(), point.jobs.back().log);
+  if (point.status == PointStatus::kFailed && point.message.empty()) point.message = failure_message(folder, point.jobs.back().log, status.text());
 }
 }  // namespace
 

@@ -140,7 +140,8 @@ class Planner {
 
   int64_t whole(double value, const std::string& what, int64_t highest) const {
     if (!is_whole(value) || value < 1 || value > static_cast<double>(highest))
-      throw UsageError(fmt::format("sweep: {}: {} is {}, expected a whole number from 1 to {}", file_.path, what, to_text(value), highest), "change the formula or the axis");
+      throw UsageError(fmt::format("sweep: {}: {} is {}, expected a whole number from 1 to {}", file_.path, what, to_text(value), highest),
+                       "change the formula or the axis");
     return static_cast<int64_t>(value);
   }
 

@@ -4,10 +4,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <span>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/strings.h"
 #include "record/reader.h"
 
 namespace lockstep::sweep {
@@ -53,6 +57,26 @@ std::vector<JobSpan> read_spans(const fs::path& events_file) {
     }
   }
   return spans;
+}
+
+std::string failure_message(const fs::path& folder, const std::string& log, const std::string& otherwise) {
+  constexpr uint64_t kTailBytes = 64 * 1024;
+  constexpr std::string_view kMark = "lockstep: error: ", kLostPeer = "comm:";
+  std::string cause, consequence;
+  if (fs::exists(folder / log)) {
+    const core::Fd file = core::open_for_reading(folder / log);
+    const uint64_t bytes = core::file_bytes(file, folder / log), start = bytes - std::min(bytes, kTailBytes);
+    std::string tail(static_cast<size_t>(bytes - start), '\0');
+    tail.resize(core::read_at(file, std::as_writable_bytes(std::span(tail)), start, folder / log));
+    for (const std::string& line : core::split(tail, "\n")) {
+      const size_t at = line.find(kMark);
+      if (at == std::string::npos) continue;
+      const std::string message = line.substr(at + kMark.size(), 500);
+      (core::starts_with(message, kLostPeer) ? consequence : cause) = message;
+    }
+  }
+  if (cause.empty()) cause = consequence;
+  return cause.empty() ? fmt::format("{}; see {}", otherwise, log) : fmt::format("{} ({}; see {})", cause, otherwise, log);
 }
 
 void append_event(const fs::path& events_file, const std::string& event, const std::string& job, std::optional<int> exit_code) {

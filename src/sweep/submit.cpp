@@ -128,8 +128,9 @@ class Submitter {
     return list;
   }
   std::string array_script(const std::string& request, const std::vector<PointRecord*>& points) const {
-    std::string text = fmt::format("#!/bin/bash\n#SBATCH --job-name={}\n{}#SBATCH --output={}\n\n# An array of the sweep '{}': each task runs the script of its point.\nscripts=(",
-                                   state_.name, request, (folder_ / "logs/array-%A_%a.out").string(), state_.name);
+    std::string text = fmt::format("#!/bin/bash\n#SBATCH --job-name={}\n{}#SBATCH --output={}\n\n", state_.name, request,
+                                   (folder_ / "logs/array-%A_%a.out").string());
+    text += fmt::format("# An array of the sweep '{}': each task runs the script of its point.\nscripts=(", state_.name);
     for (const PointRecord* point : points) text += "\n  " + shell_word((folder_ / point->script).string());
     return text + "\n)\nexec bash \"${scripts[$SLURM_ARRAY_TASK_ID]}\"\n";
   }

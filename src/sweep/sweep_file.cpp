@@ -177,8 +177,7 @@ class FileReader {
     file_.axes.push_back(std::move(axis));
   }
   static bool looks_like_range(const std::string& text) {
-    const bool has_digits = std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || std::string_view("-*+, ").find(c) != std::string_view::npos; });
-    return has_digits && text.find_first_of("-,", 1) != std::string::npos;
+    return text.find_first_not_of("0123456789-*+, ") == std::string::npos && text.find_first_of("-,", 1) != std::string::npos;
   }
   void axes(const toml::key& key, const toml::node& node) {
     for (const auto& [name, value] : entries(table(key, node))) {
@@ -284,7 +283,7 @@ void expand_part(std::string_view part, const std::string& where, std::vector<Sc
   };
   const size_t dash = part.find('-'), step_at = part.find_first_of("*+");
   const auto first = core::parse_int(core::trim(part.substr(0, dash)));
-  const auto last = dash == std::string_view::npos ? first : core::parse_int(core::trim(part.substr(dash + 1, step_at == std::string_view::npos ? step_at : step_at - dash - 1)));
+  const auto last = dash == std::string_view::npos ? first : core::parse_int(core::trim(part.substr(dash + 1, std::min(step_at, part.size()) - dash - 1)));
   const auto step = step_at == std::string_view::npos ? std::optional<int64_t>(1) : core::parse_int(core::trim(part.substr(step_at + 1)));
   if (!first || !last || !step || (step_at != std::string_view::npos && dash == std::string_view::npos)) refuse("expected FIRST-LAST*FACTOR or FIRST-LAST+STEP");
   const bool multiplies = step_at != std::string_view::npos && part[step_at] == '*';

@@ -25,15 +25,15 @@ void make_folder(const fs::path& folder) {
 std::optional<SweepLock> SweepLock::try_take(const fs::path& folder) {
   const fs::path file = folder / "sweep.lock";
   core::Fd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd.valid() && (errno == EACCES || errno == EROFS)) return std::nullopt;
   if (!fd.valid()) core::throw_errno("cannot open", file);
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return SweepLock(std::move(fd));
-  if (errno != EWOULDBLOCK) core::throw_errno("cannot lock", file);
-  return std::nullopt;
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
+  return SweepLock(std::move(fd));  // parallel file systems may be mounted without locks: then nothing guards, as nothing can
 }
 
 SweepLock SweepLock::take(const fs::path& folder) {
   if (auto lock = try_take(folder)) return std::move(*lock);
-  throw EnvironmentError(fmt::format("sweep: another lockstep is at work on '{}'", folder.string()),
+  throw EnvironmentError(fmt::format("sweep: another lockstep is at work on '{}', or the folder is not yours to write", folder.string()),
                          "wait until it has ended; `lockstep sweep status` may be asked meanwhile");
 }
 

@@ -14,7 +14,7 @@ class SweepLock {
  public:
   /// EnvironmentError when another process holds it.
   static SweepLock take(const std::filesystem::path& folder);
-  /// Nothing when another process holds it.
+  /// Nothing when another process holds it, or the folder cannot be written.
   static std::optional<SweepLock> try_take(const std::filesystem::path& folder);
 
  private:

@@ -54,7 +54,8 @@ PointRecord point_from_json(const core::Json& json) {
   for (const auto& [key, value] : json.at("axes").items()) point.axes.emplace_back(key, scalar_from_json(value));
   for (const auto& [key, value] : json.at("env").items()) point.env.emplace_back(key, value.get<std::string>());
   for (const auto& [key, value] : json.at("tags").items()) point.tags[key] = value.get<std::string>();
-  for (const auto& job : json.at("jobs")) point.jobs.push_back({.id = job.at("id"), .submitted_s = job.at("submitted_s"), .log = job.at("log"), .after = job.at("after")});
+  for (const auto& job : json.at("jobs"))
+    point.jobs.push_back({.id = job.at("id"), .submitted_s = job.at("submitted_s"), .log = job.at("log"), .after = job.at("after")});
   return point;
 }
 

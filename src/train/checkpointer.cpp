@@ -97,7 +97,6 @@ void Checkpointer::save(const CheckpointPosition& position) {
   manifest.epoch = position.epoch;
   manifest.samples_seen = position.samples_seen;
   manifest.created_s = unix_time_s();
-  manifest.options_digest = config_.options_digest;
   manifest.code_version = config_.code_version;
   manifest.data_position = position.data;
   manifest.extra = {{"caller", position.extra}};
@@ -128,6 +127,10 @@ std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
 
 RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
   decide_on_rank_zero(world_, [&]() -> std::string {
+    if (!fs::exists(folder / record::kManifestName))
+      throw CheckpointError(fmt::format("train: '{}' is no checkpoint: {}", folder.string(),
+                                        fs::exists(folder) ? fmt::format("it has no {}", record::kManifestName) : "it does not exist"),
+                            "name a folder <logs>/<name>/checkpoints/step-*, or go on with --name NAME --resume latest");
     const auto manifest = record::read_manifest(folder);
     const auto damage = record::verify_files(folder, manifest, record::VerifyDepth::kHashes);
     if (!damage.empty())
@@ -144,7 +147,7 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
     fill_from(folder / kModelFile, model_tensors(state_));
     fill_from(folder / kOptimizerFile, optimizer_tensors(state_));
     return core::Json{{"step", manifest.step},          {"epoch", manifest.epoch}, {"samples_seen", manifest.samples_seen},
-                      {"data", manifest.data_position}, {"extra", manifest.extra}, {"digest", manifest.options_digest}}
+                      {"data", manifest.data_position}, {"extra", manifest.extra}}
         .dump();
   });
   broadcast_all(model_tensors(state_), world_);
@@ -159,8 +162,7 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
                        .epoch = parsed.at("epoch"),
                        .samples_seen = parsed.at("samples_seen"),
                        .data = parsed.at("data"),
-                       .extra = parsed.at("extra").value("caller", core::Json::object())},
-          .options_digest = parsed.at("digest")};
+                       .extra = parsed.at("extra").value("caller", core::Json::object())}};
 }
 
 }  // namespace lockstep::train

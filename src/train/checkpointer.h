@@ -19,7 +19,6 @@ class CheckpointWriter;
 struct CheckpointerConfig {
   std::filesystem::path run_folder;
   int64_t num_kept = 0;        ///< Newest checkpoints that stay; 0: all.
-  std::string options_digest;  ///< Of the options that must not change on resume.
   std::string code_version;
   core::Json who;  ///< Who claims the checkpoints (host, job), for humans.
 };
@@ -45,7 +44,6 @@ struct CheckpointPosition {
 struct RestoredCheckpoint {
   std::filesystem::path folder;
   CheckpointPosition position;
-  std::string options_digest;
 };
 
 /// Writes and reads <run>/checkpoints/step-<n>.a<attempt>/{model,optimizer}.safetensors and manifest.json.

@@ -4,12 +4,14 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include <filesystem>
+#include <vector>
 
 #include "core/error.h"
 #include "hw/device.h"
 #include "models/weights.h"
 #include "nn/init.h"
 #include "train/agree.h"
+#include "train/weight_file.h"
 
 namespace lockstep::train {
 
@@ -25,9 +27,10 @@ namespace {
 void load_pretrained(models::ClipModel& model, const ClipBuildConfig& config) {
   const auto read = [&] {
     if (!std::filesystem::exists(config.pretrained))
-      throw UsageError(fmt::format("train: --pretrained '{}' is no file", config.pretrained),
+      throw UsageError(fmt::format("train: --pretrained '{}' does not exist", config.pretrained),
                        "tags of OpenCLIP are not downloaded: fetch the weights and give the path of the .pt or .safetensors file");
-    models::load_weights(model, models::read_weights(config.pretrained));
+    record::CheckpointManifest ignored;
+    models::load_weights(model, models::read_weights(weight_file(config.pretrained, ignored)));
     return std::string();
   };
   if (config.broadcast_from == nullptr) {
@@ -49,6 +52,9 @@ std::unique_ptr<models::ClipModel> build_clip_model(const spec::ClipShape& shape
   nn::initialize(*model, model->param_specs(), config.seed);
   if (!config.pretrained.empty()) load_pretrained(*model, config);
   config.precision->convert_parameters(model->named_parameters(), model->param_specs());
+  auto statistics = model->named_buffers();
+  std::erase_if(statistics, [](const auto& buffer) { return !buffer.tensor->is_floating_point(); });  // counters stay integers
+  config.precision->convert_parameters(statistics, model->param_specs());
   return model;
 }
 

@@ -1,6 +1,7 @@
 #include "train/clip_data.h"
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 
 #include "core/error.h"
@@ -52,20 +53,30 @@ std::shared_ptr<const data::ClipTokenizer> load_tokenizer(const std::string& pat
   return std::make_shared<const data::ClipTokenizer>(path.empty() ? data::find_clip_assets().vocabulary() : std::filesystem::path(path));
 }
 
-ClipData::ClipData(const spec::TrainOptions& options, const spec::ClipShape& shape, comm::Comm& data_axis,
+ClipData::ClipData(const spec::TrainOptions& options, const spec::ClipShape& shape, comm::World& world,
                    const plan::BatchPlan& batch)
     : options_(options),
       shape_(shape),
-      rank_(data_axis.rank()),
-      world_size_(data_axis.size()),
+      rank_(world.rank()),
+      world_size_(world.size()),
       batch_(batch),
       train_transform_(make_transform(options, shape, options.train_transform == "train")),
       eval_transform_(make_transform(options, shape, false)) {
-  succeed_together(data_axis, [&] { tokenizer_ = load_tokenizer(options.tokenizer_vocab); });
+  succeed_together(world.comm(), [&] { tokenizer_ = load_tokenizer(options.tokenizer_vocab); });
   if (!has_train()) return;
-  decide_on_rank_zero(data_axis, [&] {
-    const auto config = train_source();
-    const bool indexed = data::prepare_index(config, std::max<int64_t>(1, options.workers));
+  const auto config = train_source();
+  std::exception_ptr failure;
+  bool indexed = false;
+  if (world.rank() == 0) {
+    try {
+      indexed = data::prepare_index(config, std::max<int64_t>(1, options.workers));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  world.wait_for_rank_zero("it indexes the shards");  // hours, where there are many
+  decide_on_rank_zero(world.comm(), [&] {
+    if (failure) std::rethrow_exception(failure);
     const auto size = data::epoch_size(config);
     core::log_info("data: {} samples ({}), {} steps of {} samples an epoch{}", size.num_known, size.origin, size.num_batches,
                    config.global_batch, indexed ? "; shards indexed" : "");
@@ -128,8 +139,10 @@ std::unique_ptr<data::Loader> ClipData::make_loader(std::unique_ptr<data::Sample
   return std::make_unique<data::Loader>(std::move(source), data::make_clip_decoder(decoder, tokenizer_), config);
 }
 
-std::unique_ptr<data::Loader> ClipData::open_train() {
-  return has_train() ? make_loader(data::open_train_source(train_source()), train_transform_, true, true) : nullptr;
+std::unique_ptr<data::Loader> ClipData::open_train(const core::Json& position) {
+  auto source = data::open_train_source(train_source());
+  if (!position.is_null()) source->seek(position);  // before the loader begins to read ahead
+  return make_loader(std::move(source), train_transform_, true, true);
 }
 
 data::EpochSize ClipData::epoch_size() const { return data::epoch_size(train_source()); }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/comm.h"
+#include "comm/world.h"
 #include "data/loader.h"
 #include "data/tokenizer.h"
 #include "data/train_stream.h"
@@ -20,10 +20,10 @@ namespace lockstep::train {
 class ClipData {
  public:
   /// Makes missing indices where that is allowed (rank 0). Collective.
-  ClipData(const spec::TrainOptions& options, const spec::ClipShape& shape, comm::Comm& data_axis, const plan::BatchPlan& batch);
+  ClipData(const spec::TrainOptions& options, const spec::ClipShape& shape, comm::World& world, const plan::BatchPlan& batch);
 
-  /// nullptr without --train-data (synthetic data need none).
-  std::unique_ptr<data::Loader> open_train();
+  /// The training stream from `position` on (of an earlier loader; null: from the start). There must be training data.
+  std::unique_ptr<data::Loader> open_train(const core::Json& position = {});
   data::EpochSize epoch_size() const;
   /// Pairs of --val-data; each once over all ranks.
   std::unique_ptr<data::Loader> open_validation();

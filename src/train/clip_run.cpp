@@ -13,6 +13,7 @@
 #include "comm/world.h"
 #include "core/env.h"
 #include "core/hash.h"
+#include "core/host_name.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/class_names.h"
@@ -24,6 +25,7 @@
 #include "models/contrastive_task.h"
 #include "optim/adamw.h"
 #include "parallel/grad_sync.h"
+#include "parallel/replica_check.h"
 #include "plan/train_batch.h"
 #include "record/run_record.h"
 #include "record/trace.h"
@@ -45,12 +47,6 @@
 namespace lockstep::train {
 namespace {
 
-std::string host_name() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-
 /// Every option as a key and a text, for params.txt.
 std::vector<std::pair<std::string, std::string>> params_of(const core::OptionSet& set) {
   std::vector<std::pair<std::string, std::string>> params;
@@ -68,6 +64,12 @@ void apply_dist_url(const std::string& url, hw::RankFlags& flags) {
   flags.master_addr = url.substr(6, colon - 6);
   flags.master_port = static_cast<int>(*port);
 }
+
+/// Labelled pictures of zero-shot evaluation; their metrics begin with `prefix`.
+struct ZeroShotSet {
+  std::string prefix, spec;
+  std::vector<std::string> class_names;
+};
 
 /// Everything of one rank's run, built in the order of the members; the trainer works with references into it.
 class ClipRun {
@@ -93,15 +95,18 @@ class ClipRun {
   void save(const TrainerPosition& position);
   void finish_saving();
   void record_first_step(const PhaseTimes& first_step);
+  std::string model_name() const;
   core::Json describe_setup() const;
   void open_profiler();
   void finish_profile();
   std::filesystem::path trace_of_rank(int64_t rank) const;
   void evaluate(int64_t epochs_done, int64_t steps_done);
-  Metrics zero_shot(const std::string& prefix, const std::string& spec, const at::Tensor& class_KE);
+  Metrics validate();
+  Metrics zero_shot(const ZeroShotSet& set);
   void read_prompts();
-  at::Tensor class_embeddings();
-  EncoderContext encoder() { return {model(), world().comm(), *mover_, *precision_}; }
+  EncoderContext encoder(std::function<void(int64_t)> on_progress = {}) {
+    return {model(), world().comm(), *mover_, *precision_, std::move(on_progress)};
+  }
   models::TwoTowers& model() { return task_->towers(); }
   comm::World& world() { return *world_; }
   bool is_first_rank() const { return ranks_.rank == 0; }
@@ -128,7 +133,8 @@ class ClipRun {
   std::unique_ptr<StepRunner> runner_;
   std::optional<BatchMover> mover_;
   std::unique_ptr<data::Loader> loader_;
-  std::vector<std::string> class_names_, templates_;  // of zero-shot evaluation
+  std::vector<ZeroShotSet> zero_shot_sets_;
+  std::vector<std::string> templates_;  // of zero-shot evaluation
   std::unique_ptr<Checkpointer> checkpointer_;
   std::unique_ptr<record::RunRecord> record_;  // rank 0
   std::optional<TrainLog> log_;                // rank 0
@@ -145,7 +151,7 @@ ClipRun::ClipRun(const spec::ParsedCommand& command, const SoftwareVersions& ver
   startup_.split("communicator", "rendezvous", world().join_times().rendezvous_ms);
   build_model();
   startup_.finish("weights");
-  data_ = std::make_unique<ClipData>(options_, shape_, world().comm(), batch_);
+  data_ = std::make_unique<ClipData>(options_, shape_, world(), batch_);
   if (data_->has_train()) {
     epoch_ = data_->epoch_size();
     agree_on(fmt::format("{} steps an epoch ({}, {})", epoch_.num_batches, epoch_.origin, epoch_.each_once ? "indexed" : "not indexed"),
@@ -169,7 +175,7 @@ void ClipRun::join_ranks() {
   apply_dist_url(options_.dist_url, flags);
   ranks_ = hw::discover_ranks(flags, hw::process_env());
   core::configure_log({.level = options_.debug ? core::LogLevel::kDebug : core::LogLevel::kInfo,
-                       .host = options_.log_local ? host_name() : "", .rank = options_.log_local ? 0 : ranks_.rank});
+                       .host = options_.log_local ? core::host_name() : "", .rank = options_.log_local ? 0 : ranks_.rank});
   for (const auto& warning : ranks_.warnings) core::log_warning("{}", warning);
   device_ = pick_device(options_.device, ranks_.local_rank, ranks_.local_world_size);
   const int threads = options_.threads > 0 ? static_cast<int>(options_.threads)
@@ -186,7 +192,7 @@ void ClipRun::join_ranks() {
   for (const char* own : {"dist_rank", "dist_local_rank", "dist_url", "log_local", "debug", "threads", "workers"}) options.erase(own);
   agree_on(fmt::format("options {} of version {}", core::xxh3_hex(options.dump()), versions_.lockstep), "start every rank with the same command line");
   batch_ = plan::train_batch_plan(command_, ranks_.world_size);
-  hosts_ = world().comm().gather_strings(host_name());
+  hosts_ = world().comm().gather_strings(core::host_name());
 }
 
 void ClipRun::open_folder() {
@@ -199,11 +205,10 @@ void ClipRun::open_folder() {
 }
 
 void ClipRun::build_model() {
-  spec::ClipOverrides overrides{.context_length = options_.force_context_length,
-                                .quick_gelu = options_.force_quick_gelu,
-                                .patch_dropout = options_.force_patch_dropout};
-  if (!options_.force_image_size.empty()) overrides.image_size = options_.force_image_size.front();
-  shape_ = spec::resolve_clip_shape(options_.model, overrides);
+  shape_ = spec::resolve_clip_shape(options_.model, spec::forced_overrides(options_.force_image_size, options_.force_context_length,
+                                                                           options_.force_quick_gelu, options_.force_patch_dropout));
+  if (is_first_rank())
+    for (const auto& warning : spec::shape_warnings(options_, shape_)) core::log_warning("{}", warning);
   precision_.emplace(options_.precision, device_.type());
   auto model = build_clip_model(shape_, {.precision = &*precision_,
                                          .device = device_,
@@ -277,7 +282,7 @@ core::Json ClipRun::describe_attempt() const {
   attempt["ranks_from"] = ranks_.source;
   attempt["device"] = device_.str();
   attempt["threads_per_rank"] = at::get_num_threads();
-  attempt["host"] = host_name();
+  attempt["host"] = core::host_name();
   attempt["slurm_job_id"] = ranks_.job_id;
   attempt["command"] = command_line();
   attempt["environment"] = environment_facts();
@@ -292,12 +297,18 @@ core::Json ClipRun::describe_attempt() const {
   return attempt;
 }
 
+/// Without the folder and the ending of a file of the user's own.
+std::string ClipRun::model_name() const {
+  const std::filesystem::path path = options_.model;
+  return path.extension() == ".json" ? path.stem().string() : options_.model;
+}
+
 /// What reports need to know (docs/record.md).
 core::Json ClipRun::describe_setup() const {
   const auto forward = spec::clip_forward(shape_);
   const auto gpus = hw::CounterReader().gpu_names();
   const std::string device = !device_.is_cuda() ? hw::cpu_name() : gpus.empty() ? "CUDA device" : gpus.front();
-  core::Json setup{{"task", "clip"}, {"model", options_.model}, {"precision", options_.precision}, {"device", device},
+  core::Json setup{{"task", "clip"}, {"model", model_name()}, {"precision", options_.precision}, {"device", device},
                    {"layout", fmt::format("dp={}", ranks_.world_size)}, {"nodes", std::set(hosts_.begin(), hosts_.end()).size()},
                    {"devices", ranks_.world_size}, {"global_batch", batch_.global_batch}, {"samples_per_device", batch_.samples_per_micro * batch_.num_micro},
                    {"accum", batch_.num_micro}, {"sequence_length", shape_.text.context_length}, {"sample_unit", "samples"},
@@ -319,7 +330,7 @@ TrainerPosition ClipRun::restore() {
   config.run_folder = folder_.path;
   config.num_kept = options_.keep.value_or(options_.delete_previous_checkpoint ? 1 : 0);
   config.code_version = versions_.lockstep;
-  config.who = {{"host", host_name()}, {"job", ranks_.job_id}, {"pid", ::getpid()}};
+  config.who = {{"host", core::host_name()}, {"job", ranks_.job_id}, {"pid", ::getpid()}};
   checkpointer_ = std::make_unique<Checkpointer>(config, state, world().comm());
   if (!folder_.is_resume) return {};
   const auto restored = folder_.resume_latest ? checkpointer_->restore_latest() : checkpointer_->restore(folder_.resume_path);
@@ -333,7 +344,6 @@ TrainerPosition ClipRun::restore() {
     if (restored->position.extra.contains(key) && restored->position.extra.at(key) != value)
       throw UsageError(fmt::format("train: the checkpoint was written with {}={}, this run has {}={}", key, restored->position.extra.at(key).dump(), key, value.dump()),
                        "resume with the options of the run's params.txt");
-  if (loader_) loader_->seek(restored->position.data);
   return {.step = restored->position.step, .samples_seen = restored->position.samples_seen, .data = restored->position.data};
 }
 
@@ -387,12 +397,10 @@ void ClipRun::open_record(const TrainerConfig& config) {
 /// What evaluation reads, tried before hours of training go by.
 void ClipRun::check_evaluation() {
   succeed_together(world().comm(), [&] {
-    const bool has_zero_shot = !(options_.imagenet_val.empty() && options_.zeroshot_data.empty());
-    if (has_zero_shot && options_.zeroshot_frequency_epochs > 0) read_prompts();
+    if (options_.zeroshot_frequency_epochs > 0) read_prompts();
     if (!is_first_rank()) return;
     if (!options_.val_data.empty() && options_.val_frequency_epochs > 0) data_->open_validation()->next();
-    for (const auto& spec : {options_.imagenet_val, options_.zeroshot_data})
-      if (!spec.empty() && options_.zeroshot_frequency_epochs > 0) data_->open_labelled(spec)->next();
+    for (const auto& set : zero_shot_sets_) data_->open_labelled(set.spec)->next();
   });
 }
 
@@ -405,11 +413,12 @@ ExitCode ClipRun::run() {
     return finish(ExitCode::kOk);
   }
   const TrainerConfig config = trainer_config();
-  loader_ = data_->open_train();
   open_record(config);
   const TrainerPosition start = restore();
+  loader_ = data_->open_train(start.data);
   intervals_.emplace(world(), hosts_, record_.get());
   startup_.finish("loader");
+  if (config.check_replicas_steps > 0) parallel::check_replicas(task_->network().named_parameters(), world().comm());
   TrainerParts parts{.world = world().comm(), .data_axis = world().comm(), .task = *task_, .runner = *runner_, .sync = *sync_,
                      .optimizer = *optimizer_, .scaler = scaler_ ? &*scaler_ : nullptr, .loader = *loader_, .mover = *mover_, .phases = *phases_,
                      .log = log_ ? &*log_ : nullptr,
@@ -489,33 +498,47 @@ void ClipRun::evaluate(int64_t epochs_done, int64_t steps_done) {
   };
   for (const auto& [name, tensor] : task_->network().named_buffers()) world().comm().broadcast(tensor->detach(), 0).wait();  // every rank evaluates rank 0's model
   Metrics metrics;
-  if (is_due(options_.zeroshot_frequency_epochs) && !(options_.imagenet_val.empty() && options_.zeroshot_data.empty())) {
-    const auto class_KE = class_embeddings();
-    for (const auto& [prefix, spec] : {std::pair("imagenet-zeroshot-val", options_.imagenet_val), std::pair("zeroshot", options_.zeroshot_data)})
-      if (!spec.empty())
-        for (const auto& metric : zero_shot(prefix, spec, class_KE)) metrics.push_back(metric);
-  }
-  if (is_due(options_.val_frequency_epochs) && !options_.val_data.empty()) {
-    const auto loader = data_->open_validation();
-    for (const auto& metric : validate_pairs(encoder(), *loader, batch_.samples_per_micro)) metrics.push_back(metric);
-  }
+  const auto add = [&](Metrics more) { metrics.insert(metrics.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end())); };
+  if (is_due(options_.zeroshot_frequency_epochs))
+    for (const auto& set : zero_shot_sets_) add(zero_shot(set));
+  if (is_due(options_.val_frequency_epochs) && !options_.val_data.empty()) add(validate());
+  core::end_progress();
   if (log_ && !metrics.empty()) log_->add_result(epochs_done, steps_done, "val", metrics);
 }
 
-Metrics ClipRun::zero_shot(const std::string& prefix, const std::string& spec, const at::Tensor& class_KE) {
-  const auto loader = data_->open_labelled(spec);
-  return zero_shot_accuracy(prefix, encode_all(encoder(), *loader), class_KE);
+Metrics ClipRun::validate() {
+  const int64_t goal = options_.val_num_samples.value_or(0), num_ranks = world().comm().size();
+  const auto show = [&](int64_t mine) {
+    const std::string all = goal > 0 ? fmt::format(" of {}", goal) : "";
+    if (is_first_rank()) core::show_progress(fmt::format("validation: {}{} samples", mine * num_ranks, all));
+  };
+  const auto loader = data_->open_validation();
+  Metrics metrics = validate_pairs(encoder(show), *loader, batch_.samples_per_micro);
+  for (const auto& [name, value] : metrics)
+    if (name == "num_samples" && goal > 0 && static_cast<int64_t>(value) != goal && is_first_rank())
+      core::log_warning("data: --val-data holds {} samples, --val-num-samples says {}", static_cast<int64_t>(value), goal);
+  return metrics;
 }
 
+Metrics ClipRun::zero_shot(const ZeroShotSet& set) {
+  const auto class_KE = zero_shot_classifier(encoder(), data_->tokenizer(), shape_.text.context_length, set.class_names, templates_,
+                                             batch_.samples_per_micro);
+  const auto loader = data_->open_labelled(set.spec);
+  return zero_shot_accuracy(set.prefix, encode_all(encoder(), *loader), class_KE);
+}
+
+/// With both sets given --classnames are those of --zeroshot-data.
 void ClipRun::read_prompts() {
-  class_names_ = data::read_class_names(options_.classnames.empty() ? data::find_clip_assets().imagenet_class_names()
-                                                                    : std::filesystem::path(options_.classnames));
+  if (options_.imagenet_val.empty() && options_.zeroshot_data.empty()) return;
+  const bool has_own_names = !options_.classnames.empty() && options_.zeroshot_data.empty();
+  if (!options_.imagenet_val.empty())
+    zero_shot_sets_.push_back({"imagenet-zeroshot-val", options_.imagenet_val,
+                               data::read_class_names(has_own_names ? std::filesystem::path(options_.classnames)
+                                                                    : data::find_clip_assets().imagenet_class_names())});
+  if (!options_.zeroshot_data.empty())
+    zero_shot_sets_.push_back({"zeroshot", options_.zeroshot_data, data::read_class_names(options_.classnames)});
   templates_ = data::read_templates(options_.templates.empty() ? data::find_clip_assets().openai_templates()
                                                                : std::filesystem::path(options_.templates));
-}
-
-at::Tensor ClipRun::class_embeddings() {
-  return zero_shot_classifier(encoder(), data_->tokenizer(), shape_.text.context_length, class_names_, templates_, batch_.samples_per_micro);
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ RankParts encode_own(const EncoderContext& context, data::Loader& loader) {
     if (batch.text_BT.defined()) parts.text.push_back(models::normalise_rows(context.network.encode_text(batch.text_BT)));
     if (batch.label_B.defined()) parts.label.push_back(batch.label_B);
     parts.num_samples += batch.num_samples;
+    if (context.on_progress) context.on_progress(parts.num_samples);
   }
 }
 
@@ -122,6 +123,7 @@ at::Tensor encode_texts(const EncoderContext& context, const data::ClipTokenizer
                        std::span(host.text_BT).subspan(static_cast<size_t>(b * context_length), static_cast<size_t>(context_length)));
     const auto autocast = context.precision.autocast();
     parts.push_back(models::normalise_rows(context.network.encode_text(context.mover.to_device(host).text_BT)));
+    if (context.on_progress) context.on_progress(static_cast<int64_t>(first) + host.num_samples);
   }
   return interleave_ranks(at::cat(parts), total, context.data_axis).to(at::kCPU);
 }

@@ -22,6 +22,7 @@ struct EncoderContext {
   comm::Comm& data_axis;
   const BatchMover& mover;
   const Precision& precision;
+  std::function<void(int64_t num_done)> on_progress = {};  ///< Where set: called after each batch with the samples of this rank so far.
 };
 
 /// L2-normalised fp32 features of the samples that all ranks read, on the CPU, in the order of their sample numbers. Undefined where the batches have

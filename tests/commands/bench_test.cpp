@@ -1,6 +1,7 @@
 // `lockstep bench` over real ranks, at sizes that take no time.
 #include <gtest/gtest.h>
 
+#include "core/files.h"
 #include "core/json.h"
 #include "core/strings.h"
 #include "run_program.h"
@@ -14,7 +15,7 @@ const EnvChanges kNoJob = {{"RANK", {}}, {"WORLD_SIZE", {}}, {"LOCAL_RANK", {}},
                            {"SLURM_STEP_ID", {}}, {"SLURM_JOB_ID", {}}, {"SLURM_NTASKS", {}}, {"OMP_NUM_THREADS", {}}};
 
 ProgramResult launch_bench(int num_ranks, std::vector<std::string> args) {
-  std::vector<std::string> words = {"launch", "--nproc-per-node", std::to_string(num_ranks), "--", "bench"};
+  std::vector<std::string> words = {"launch", "--no-prefix", "--nproc-per-node", std::to_string(num_ranks), "--", "bench"};
   words.insert(words.end(), args.begin(), args.end());
   return run_lockstep(words, kNoJob, 300s);
 }
@@ -33,7 +34,7 @@ TEST_P(BenchCollective, EveryCollectiveOverGlooIsRightAndTimed) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto json = core::parse_json(result.out, "output");
   EXPECT_EQ(json.at("case"), "collective");
-  EXPECT_EQ(json.at("command").at(0), "lockstep");
+  EXPECT_EQ(json.at("command").get<std::string>().find("lockstep bench collective --collectives all -b 48"), 0u);
   EXPECT_FALSE(json.at("versions").at("libtorch").get<std::string>().empty());
   EXPECT_EQ(json.at("machine").at("ranks").size(), static_cast<size_t>(n));
   EXPECT_EQ(json.at("summary").at("num_wrong"), 0);
@@ -61,6 +62,119 @@ TEST(Bench, TableAndCsvOfOneCollective) {
   ASSERT_EQ(csv.exit_code, 0) << csv.err;
   EXPECT_EQ(core::split(csv.out, "\n").size(), 1u + 4u + 1u) << csv.out;
   EXPECT_EQ(csv.out.find("part,bytes,count,type,redop,root,time_us"), 0u);
+}
+
+std::string demo_model() { return std::string(LOCKSTEP_SOURCE_DIR) + "/examples/demo/model.json"; }
+
+/// The document that `bench` writes to a file beside its table.
+core::Json document_of(std::vector<std::string> args, const std::string& name, std::string* table = nullptr) {
+  const std::string path = ::testing::TempDir() + "/" + name + ".json";
+  args.insert(args.end(), {"--out", path});
+  const auto result = bench(args);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  if (table != nullptr) *table = result.out;
+  return core::read_json_file(path);
+}
+
+TEST(Bench, OperatorsAreRightAndGiveThePeakOfEachType) {
+  const auto json = document_of({"op", "--min-dim", "32", "--max-dim", "64", "--array-bytes", "64K", "--batch-size", "1", "-n", "3", "-w", "1",
+                                 "--device", "cpu", "--model", demo_model()}, "bench_op");
+  EXPECT_EQ(json.at("summary").at("num_wrong"), 0);
+  EXPECT_GT(json.at("summary").at("measured_peak_tflops").at("fp32").get<double>(), 0);
+  EXPECT_GT(json.at("summary").at("measured_peak_tflops").at("bf16").get<double>(), 0);
+  EXPECT_GT(json.at("summary").at("measured_memory_gbytes_per_s").at("fp32").get<double>(), 0);
+  std::map<std::string, int> num_rows;
+  for (const auto& row : json.at("rows")) ++num_rows[row.at("part")];
+  EXPECT_GE(num_rows["gemm"], 2 * (2 + 4));
+  EXPECT_EQ(num_rows["copy"], 2);
+  EXPECT_EQ(num_rows["triad"], 2);
+  EXPECT_GE(num_rows["attention"], 2);
+  EXPECT_GE(num_rows["layer-norm"], 2);
+}
+
+TEST(Bench, StepWithTheMeasuredPeakHasAnMfu) {
+  const std::string peak = ::testing::TempDir() + "/bench_peak.json";
+  core::write_file_atomic(peak, R"({"summary": {"measured_peak_tflops": {"fp32": 0.5}}})");
+  const auto json = document_of({"step", "--model", demo_model(), "--batch-size", "4", "--accum-freq", "2", "--precision", "fp32", "-n", "3",
+                                 "-w", "1", "--device", "cpu", "--peak-from", peak}, "bench_step");
+  const auto& row = json.at("rows").at(0);
+  EXPECT_EQ(row.at("wrong"), 0);
+  EXPECT_EQ(row.at("global_batch"), 8);
+  EXPECT_EQ(row.at("samples_ms").size(), 3u);
+  EXPECT_EQ(row.at("losses").size(), 2u + 1u + 3u);
+  EXPECT_EQ(row.at("peak_tflops_per_device"), 0.5);
+  const double tflops = row.at("tflops_per_s_per_device");
+  EXPECT_NEAR(row.at("mfu_percent").get<double>(), 100 * tflops / 0.5, 1e-9);
+  EXPECT_NEAR(row.at("samples_per_s").get<double>(), 8e3 / row.at("step_ms").get<double>(), 1e-6);
+  EXPECT_NEAR(tflops * 1e12, row.at("samples_per_s").get<double>() * 3 * row.at("forward_flops_per_sample").get<double>(), 1e-3 * tflops * 1e12);
+  EXPECT_GT(row.at("peak_memory_bytes").get<double>(), 1e7);
+  const auto missing = bench({"step", "--model", demo_model(), "--precision", "amp_bf16", "--device", "cpu", "--peak-from", peak});
+  EXPECT_EQ(missing.exit_code, 4);
+  EXPECT_NE(missing.err.find("/summary/measured_peak_tflops/bf16"), std::string::npos) << missing.err;
+}
+
+TEST(Bench, StepOverTwoRanksGivesBothTheSameLoss) {
+  const auto result = launch_bench(2, {"step", "--model", demo_model(), "--batch-size", "4", "--precision", "fp32", "-n", "2", "-w", "0",
+                                       "--device", "cpu", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto row = core::parse_json(result.out, "output").at("rows").at(0);
+  EXPECT_EQ(row.at("global_batch"), 8);
+  EXPECT_EQ(row.at("wrong"), 0);
+}
+
+TEST(Bench, TheLargestBatchThatFitsIsFoundAndNotTheNext) {
+  const auto one = document_of({"step", "--model", demo_model(), "--batch-size", "16", "--precision", "fp32", "-n", "1", "-w", "1", "--device",
+                                "cpu", "--threads", "1"}, "bench_one");
+  const auto limit = one.at("rows").at(0).at("peak_memory_bytes").get<int64_t>() + (int64_t{192} << 20);
+  std::string table;
+  const auto json = document_of({"step", "--model", demo_model(), "--precision", "fp32", "-n", "1", "-w", "1", "--device", "cpu", "--threads", "1",
+                                 "--find-batch", "multiple=16", "--memory-limit", std::to_string(limit)}, "bench_find", &table);
+  const int64_t best = json.at("summary").at("largest_batch");
+  EXPECT_GE(best, 16);
+  bool next_was_refused = false, best_was_tried = false;
+  for (const auto& probe : json.at("summary").at("probes")) {
+    const int64_t samples = probe.at("samples");
+    if (samples == best) best_was_tried = probe.at("fits").get<bool>() && probe.at("peak_memory_bytes").get<int64_t>() <= limit;
+    if (samples == best + 16) next_was_refused = !probe.at("fits").get<bool>();
+    EXPECT_GT(probe.at("planned_memory_bytes").get<double>(), 0);
+  }
+  EXPECT_TRUE(best_was_tried && next_was_refused) << table;
+  EXPECT_EQ(json.at("rows").at(0).at("samples_per_micro"), best);
+  const auto none = bench({"step", "--model", demo_model(), "--precision", "fp32", "--device", "cpu", "--find-batch", "multiple=16",
+                           "--memory-limit", "1M"});
+  EXPECT_EQ(none.exit_code, 6) << none.err;
+  EXPECT_NE(none.err.find("not even 16 samples fit"), std::string::npos) << none.err;
+}
+
+TEST(Bench, LoaderHandsOutTheSameBatchesTwiceAndReportsRates) {
+  const auto json = document_of({"loader", "--dataset-type", "synthetic", "--train-num-samples", "64", "--model", demo_model(), "--batch-size", "4",
+                                 "--workers", "1", "2", "--think-ms", "5", "-n", "4", "-w", "1"}, "bench_loader");
+  ASSERT_EQ(json.at("rows").size(), 2u);
+  for (const auto& row : json.at("rows")) {
+    EXPECT_EQ(row.at("wrong"), 0);
+    EXPECT_EQ(row.at("samples_ms").size(), 4u);
+    EXPECT_GT(row.at("samples_per_cpu_s").get<double>(), 0);
+    const double busy = row.at("busy_percent");
+    EXPECT_GT(busy, 0);
+    EXPECT_LE(busy, 100);
+    EXPECT_LE(row.at("samples_per_s").get<double>(), 4 / 5e-3);  // four samples a batch, at least 5 ms between two
+  }
+  EXPECT_EQ(bench({"loader", "--train-data", "/nowhere/{00..01}.tar"}).exit_code, 4);
+  EXPECT_EQ(bench({"loader"}).exit_code, 2);
+}
+
+TEST(Bench, CheckpointsComeBackBitByBitAndLeaveNothingBehind) {
+  const std::string folder = ::testing::TempDir() + "/bench_checkpoint";
+  const auto json = document_of({"checkpoint", "--model", demo_model(), "--precision", "fp32", "--dir", folder, "-n", "2", "-w", "0", "--device", "cpu"},
+                                "bench_checkpoint");
+  const auto& row = json.at("rows").at(0);
+  EXPECT_EQ(row.at("wrong"), 0);
+  EXPECT_GT(row.at("bytes").get<int64_t>(), 1'000'000);
+  EXPECT_LE(row.at("staging_ms").get<double>(), row.at("save_ms").get<double>());
+  for (const char* rate : {"save_gbytes_per_s", "load_gbytes_per_s"}) EXPECT_GT(row.at(rate).get<double>(), 0);
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  EXPECT_EQ(bench({"checkpoint", "--model", demo_model(), "--dir", "/proc/none", "--device", "cpu"}).exit_code, 6);
+  EXPECT_EQ(bench({"checkpoint"}).exit_code, 2);
 }
 
 TEST(Bench, ListNamesThePointsAndMeasuresNothing) {

@@ -29,7 +29,7 @@ TEST(DataCommand, MakesIndexesVerifiesAndInspectsShards) {
 
   const ProgramResult whole = run_lockstep({"data", "verify", shards, "--index-dir", index});
   EXPECT_EQ(whole.exit_code, 0) << whole.out << whole.err;
-  EXPECT_NE(whole.out.find("4 whole, 0 damaged; 200 samples"), std::string::npos) << whole.out;
+  EXPECT_NE(whole.out.find("4 whole, 0 missing, 0 damaged; 200 samples"), std::string::npos) << whole.out;
 
   const ProgramResult shown = run_lockstep({"data", "inspect", shards, "--json"});
   ASSERT_EQ(shown.exit_code, 0) << shown.err;
@@ -54,7 +54,7 @@ TEST(DataCommand, ListsEveryDamagedShardWithExitCodeFour) {
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_NE(result.out.find("DAMAGED " + first), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("DAMAGED " + last), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("2 whole, 2 damaged"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("2 whole, 0 missing, 2 damaged"), std::string::npos) << result.out;
   const Json json = Json::parse(run_lockstep({"data", "verify", shards, "--json"}).out);
   EXPECT_EQ(json.at("damaged"), 2);
   EXPECT_EQ(json.at("results").at(1).at("ok"), true);
@@ -62,6 +62,11 @@ TEST(DataCommand, ListsEveryDamagedShardWithExitCodeFour) {
   EXPECT_EQ(indexed.exit_code, 4);
   EXPECT_NE(indexed.out.find("1 damaged"), std::string::npos) << indexed.out;
   EXPECT_EQ(run_lockstep({"data", "inspect", last}).exit_code, 4);
+  std::filesystem::remove(first);
+  const ProgramResult missing = run_lockstep({"data", "verify", shards});
+  EXPECT_EQ(missing.exit_code, 4);
+  EXPECT_NE(missing.out.find("MISSING " + first), std::string::npos) << missing.out;
+  EXPECT_NE(missing.out.find("2 whole, 1 missing, 1 damaged"), std::string::npos) << missing.out;
 }
 
 TEST(DataCommand, RefusesWrongUse) {

@@ -63,7 +63,7 @@ TEST(OptionCommands, OverviewAndHelpAreNarrowAndComplete) {
     const ProgramResult result = run_lockstep(args);
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_TRUE(contains(result.out, "train clip"));
-    EXPECT_FALSE(contains(result.out, "sweep")) << "commands of later versions must not be listed";
+    EXPECT_FALSE(contains(result.out, "doctor")) << "commands of later versions must not be listed";
     EXPECT_EQ(result.err, "");
     expect_narrow(result.out);
   }
@@ -97,7 +97,7 @@ TEST(OptionCommands, VersionNamesTheOldestCLibrary) {
 
 TEST(OptionCommands, UsageErrorsEndWithTwo) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"sweep"}, "`lockstep sweep` is not in this version yet"},
+      {{"doctor"}, "`lockstep doctor` is not in this version yet"},
       {{"trian"}, "'trian' is no command\n  hint: did you mean `lockstep train`?"},
       {{"train"}, "'train' needs another word"},
       {{"train", "clip", "--bacth-size", "8"}, "--bacth-size is unknown to 'train clip'\n  hint: did you mean --batch-size?"},
@@ -107,7 +107,7 @@ TEST(OptionCommands, UsageErrorsEndWithTwo) {
       {{"train", "clip"}, "there is nothing to do"},
       {{"infer", "embed"}, "needs --images DIR or --texts FILE"},
       {{"ckpt", "export", "x"}, "needs OUT"},
-      {{"config", "compare", "/a.toml"}, "needs SECOND.toml"},
+      {{"config", "compare", "/a.toml"}, "needs SECOND"},
       {{"config", "compare", "/a.toml", "/b.toml"}, "recipe '/a.toml' does not exist"},
       {{"config", "compare", "/a.toml", "/b.toml", "--for", "tarin"}, "--for got 'tarin'"},
       {{"config", "show", "data"}, "has no recipe options"},
@@ -141,6 +141,7 @@ TEST(OptionCommands, ShowTellsWhereValuesComeFrom) {
   const ProgramResult text = run_lockstep({"config", "show", "train", "clip", "--epochs", "3"});
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_TRUE(contains(text.out, "command line\n"));
+  EXPECT_EQ(run_lockstep({"config", "show", recipe.string()}).out, run_lockstep({"config", "show", "--config", recipe.string()}).out);
 }
 
 TEST(OptionCommands, CompareShowsWhatDiffers) {
@@ -151,6 +152,12 @@ TEST(OptionCommands, CompareShowsWhatDiffers) {
   EXPECT_EQ(json, (Json{{"batch_size", {{"first", 32}, {"second", 64}}}}));
   EXPECT_TRUE(contains(run_lockstep({"config", "compare", first, second}).out, "batch-size"));
   EXPECT_TRUE(contains(run_lockstep({"config", "compare", first, first}).out, "same options"));
+  core::write_file_atomic(folder.path() / "run.json",
+                          R"({"record_version": 1, "attempts": [{"attempt": 1, "options": {"batch_size": 64, "lr": 0.001}}]})");
+  const Json with_run = Json::parse(run_lockstep({"config", "compare", first, folder.path().string(), "--json"}).out);
+  EXPECT_EQ(with_run["batch_size"], (Json{{"first", 32}, {"second", 64}}));
+  EXPECT_FALSE(with_run.contains("lr"));
+  EXPECT_TRUE(contains(run_lockstep({"config", "show", folder.path().string()}).out, "batch-size"));
 }
 
 TEST(OptionCommands, TheReferenceInDocsIsCurrent) {
@@ -159,6 +166,18 @@ TEST(OptionCommands, TheReferenceInDocsIsCurrent) {
   EXPECT_TRUE(contains(result.out, "--gather-with-grad"));
   EXPECT_EQ(result.out, core::read_file(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/options.md"))
       << "write it again: build/lockstep config reference --format markdown > docs/options.md";
+}
+
+TEST(OptionCommands, TheMetricsInDocsAreCurrent) {
+  const ProgramResult result = run_lockstep({"config", "reference", "--metrics", "--format", "markdown"});
+  ASSERT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(contains(result.out, "`karp_flatt`"));
+  EXPECT_EQ(result.out, core::read_file(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/metrics.md"))
+      << "write it again: build/lockstep config reference --metrics --format markdown > docs/metrics.md";
+  const Json list = Json::parse(run_lockstep({"config", "reference", "--metrics", "--json"}).out);
+  EXPECT_GT(list.size(), 80u);
+  EXPECT_EQ(list[0]["source"], "steps.jsonl");
+  EXPECT_TRUE(contains(run_lockstep({"config", "reference", "--metrics"}).out, "step_p99_ms"));
 }
 
 TEST(OptionCommands, EveryRecipeInTheRepositoryIsRead) {

@@ -69,8 +69,8 @@ TEST_F(SweepCommand, DryRunShowsEveryPointAndWritesNothing) {
 }
 
 TEST_F(SweepCommand, ShippedSweepsExpand) {
-  const auto demo = run_lockstep({"sweep", std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/sweeps/clip_demo.toml", "--dry-run"});
-  EXPECT_EQ(demo.exit_code, 0) << demo.err;
+  const auto demo = core::run_command({.argv = {lockstep_program(), "sweep", "recipes/sweeps/clip_demo.toml", "--dry-run"}, .working_folder = LOCKSTEP_SOURCE_DIR}, 60s);
+  EXPECT_EQ(demo.status.code, 0) << demo.err;
   const std::string jupiter = std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/sweeps/clap_jupiter.toml";
   const std::vector<std::string> site{"ACCOUNT=a", "PARTITION=p", "SCRATCH=/s"};
   const auto later = run_lockstep({"sweep", jupiter, "--dry-run", "--set", site[0], site[1], site[2]});

@@ -5,73 +5,15 @@
 #include <cmath>
 #include <fstream>
 
-#include "commands/run_program.h"
-#include "core/files.h"
+#include "commands/train_fixture.h"
 #include "core/hash.h"
-#include "core/json.h"
 #include "core/safetensors.h"
 #include "core/strings.h"
-#include "record/checkpoint_manifest.h"
-#include "record/reader.h"
 
 namespace lockstep::testing {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr const char* kTinyModel = R"({"embed_dim": 32,
-  "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8},
-  "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}})";
-
-/// 96 training pictures in 4 shards and 48 held-out ones, made once for all tests of this file.
-class TrainCommand : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    shared_ = new core::TempDir("lockstep_train");
-    std::ofstream(shared_->path() / "tiny.json") << kTinyModel;
-    const auto made = run_lockstep({"data", "make-shapes", (shared_->path() / "shapes").string(), "--samples", "96", "--val-samples", "48",
-                                    "--samples-per-shard", "24", "--image-size", "32", "--json"});
-    ASSERT_EQ(made.exit_code, 0) << made.err;
-    shapes_ = new core::Json(core::parse_json(made.out, "make-shapes"));
-  }
-  static void TearDownTestSuite() {
-    delete shapes_;
-    delete shared_;
-  }
-
-  std::vector<std::string> train_args(const std::string& name, std::vector<std::string> more = {}) const {
-    std::vector<std::string> args = {"train", "clip", "--train-data", shapes("train_shards"), "--model", (shared_->path() / "tiny.json").string(),
-                                     "--batch-size", "8", "--workers", "1", "--threads", "1", "--precision", "fp32", "--device", "cpu",
-                                     "--lr", "1e-3", "--warmup", "2", "--epochs", "2", "--log-every-n-steps", "1", "--logs",
-                                     logs_.path().string(), "--name", name};
-    args.insert(args.end(), more.begin(), more.end());
-    return args;
-  }
-  ProgramResult train(const std::string& name, std::vector<std::string> more = {}, const EnvChanges& changes = {}) const {
-    return run_lockstep(train_args(name, std::move(more)), changes, std::chrono::seconds(120));
-  }
-  ProgramResult train_on(int ranks, const std::string& name, std::vector<std::string> more = {}) const {
-    auto args = train_args(name, std::move(more));
-    args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
-    return run_lockstep(args, {}, std::chrono::seconds(180));
-  }
-  std::vector<double> losses(const std::string& name) const {
-    std::vector<double> values;
-    for (const auto& step : record::read_steps(logs_.path() / name).steps) values.push_back(step.loss);
-    return values;
-  }
-  static std::string shapes(const std::string& key) { return shapes_->at(key); }
-  fs::path newest_checkpoint(const std::string& name) const {
-    const auto entries = record::list_checkpoints(logs_.path() / name);
-    return entries.empty() ? fs::path() : entries.front().folder;
-  }
-
-  core::TempDir logs_{"lockstep_logs"};
-  static core::TempDir* shared_;
-  static core::Json* shapes_;
-};
-core::TempDir* TrainCommand::shared_ = nullptr;
-core::Json* TrainCommand::shapes_ = nullptr;
+class TrainCommand : public TrainFixture {};
 
 TEST_F(TrainCommand, LeavesTheRunRecord) {
   const auto done = train("run", {"--report-to", "tensorboard", "--val-data", shapes("val_shards"), "--zeroshot-data", shapes("heldout"),
@@ -191,7 +133,7 @@ TEST_F(TrainCommand, ResumeWithAnotherBatchIsRefused) {
 
 TEST_F(TrainCommand, AMissingClassFileStopsTheRunBeforeItTrains) {
   const auto done = train("early", {"--zeroshot-data", shapes("heldout"), "--classnames", "/nonexistent/names.txt"});
-  EXPECT_NE(done.exit_code, 0);
+  EXPECT_EQ(done.exit_code, 2);
   EXPECT_NE(done.err.find("/nonexistent/names.txt"), std::string::npos) << done.err;
   EXPECT_FALSE(fs::exists(logs_.path() / "early/steps.jsonl")) << done.err;
 }
@@ -208,7 +150,8 @@ TEST_F(TrainCommand, WrongWeightsAreListed) {
   const fs::path wide = logs_.path() / "wide.json";
   std::ofstream(wide) << core::replace_all(kTinyModel, "\"embed_dim\": 32", "\"embed_dim\": 48");
   const auto done = train("wide", {"--model", wide.string(), "--pretrained", (newest_checkpoint("narrow") / "model.safetensors").string()});
-  EXPECT_NE(done.exit_code, 0);
+  EXPECT_EQ(done.exit_code, 4);
+  EXPECT_NE(done.err.find("hint: check that --model names the architecture"), std::string::npos) << done.err;
   EXPECT_NE(done.err.find("visual.proj"), std::string::npos) << done.err;
   EXPECT_NE(done.err.find("text_projection"), std::string::npos) << done.err;
 }
@@ -228,8 +171,9 @@ TEST_F(TrainCommand, ARankThatDiesEndsTheOthersAndIsNamed) {
                              lockstep_program()});
   const auto done = run_program(args, {{"STEPS", (logs_.path() / "killed/steps.jsonl").string()}}, std::chrono::seconds(120));
   EXPECT_FALSE(done.timed_out);
-  EXPECT_NE(done.exit_code, 0);
+  EXPECT_EQ(done.exit_code, 128 + SIGKILL) << done.err;
   EXPECT_NE(done.err.find("rank 1"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("signal 9"), std::string::npos) << done.err;
 }
 
 TEST_F(TrainCommand, ExportAndEmbed) {

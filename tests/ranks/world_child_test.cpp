@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <stdexcept>
+#include <thread>
 
 #include "comm/world.h"
 #include "core/error.h"
@@ -93,6 +94,20 @@ void run_scenario(const std::string& scenario, World& world) {
       {"leave", [&] {
          for (int i = 0; i < 3; ++i) sum_once(world);
          if (world.rank() != 1) sum_once(world);
+       }},
+      {"wait", [&] {
+         if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::seconds(2));  // four times the limit of a collective
+         world.wait_for_rank_zero("it sleeps");
+         world.wait_for_rank_zero("it is quick");
+         sum_once(world);
+       }},
+      {"wait_throw", [&] {
+         if (world.rank() == 0) throw DataError("data: shard 7 is short");
+         world.wait_for_rank_zero("it reads");
+       }},
+      {"wait_stop", [&] {
+         if (world.rank() == 0) raise(SIGSTOP);
+         world.wait_for_rank_zero("it reads");
        }},
       {"mismatch", [&] { world.comm().all_reduce(at::ones({world.rank() == 1 ? 5 : 4})).wait(); }},
   };

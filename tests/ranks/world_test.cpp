@@ -113,10 +113,17 @@ TEST(World, MeshGroupsSumOverTheirOwnRanksOnly) {
   for (const auto& [rank, end] : ends) EXPECT_EQ(end.exit_code, 0) << end.output;
 }
 
+TEST(World, LongWorkOfRankZeroOutlastsTheTimeLimitOfCollectives) {
+  const auto ends = run_job({.scenario = "wait", .timeout_ms = 500});
+  ASSERT_EQ(ends.size(), 3u);
+  for (const auto& [rank, end] : ends) EXPECT_EQ(end.exit_code, 0) << end.output;
+}
+
 TEST(World, OneRankMeetsNobody) {
   World world = World::join({}, {});
   EXPECT_EQ(world.size(), 1);
   EXPECT_EQ(world.comm().gather_strings("x"), std::vector<std::string>{"x"});
+  world.wait_for_rank_zero("nothing");
   Mesh mesh = world.mesh(plan::MeshLayout(1, {.pp = 1, .dp = 1, .tp = 1}));
   EXPECT_EQ(mesh.dp().axis(), "dp");
   EXPECT_THROW(World::join({}, {.backend = "mpi"}), UsageError);
@@ -165,6 +172,15 @@ TEST(WorldFaults, AnErrorReachesRanksThatWaitInOtherGroups) {
   const auto ends = run_job({.scenario = "chain", .num_ranks = 4, .launcher_serves = false});
   expect_end(ends, 3, ExitCode::kData, {"data: shard 7 is short"});
   for (const int rank : {0, 1, 2}) expect_end(ends, rank, ExitCode::kCommunication, {"rank 3 (pid", "data: shard 7 is short"});
+}
+
+TEST(WorldFaults, WhoWaitsForRankZeroLearnsOfItsEnd) {
+  const auto thrown = run_job({.scenario = "wait_throw"});
+  expect_end(thrown, 0, ExitCode::kData, {"data: shard 7 is short"});
+  for (const int rank : {1, 2})
+    expect_end(thrown, rank, ExitCode::kCommunication, {"waited for rank 0 (it reads)", "rank 0 (pid", "data: shard 7 is short"});
+  const auto stopped = run_job({.scenario = "wait_stop", .num_ranks = 2, .never_end = {0}});
+  expect_end(stopped, 1, ExitCode::kCommunication, {"rank 1 waits for rank 0 (it reads), which does not answer any more"});
 }
 
 TEST(WorldFaults, ARankThatLeavesEarlyIsNamed) {

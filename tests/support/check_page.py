@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 
 LAYOUT = r"""
 (() => {

@@ -5,31 +5,17 @@
 #include "core/log.h"
 #include "models/weights.h"
 #include "record/checkpoint_manifest.h"
+#include "train/weight_file.h"
 
 namespace lockstep::cli {
-namespace {
-
 namespace fs = std::filesystem;
-
-/// The weight file behind what the user named: a file, a checkpoint folder, or a run folder (its newest whole checkpoint).
-fs::path weight_file(const fs::path& named, record::CheckpointManifest& manifest) {
-  if (!fs::is_directory(named)) return named;
-  fs::path checkpoint = named;
-  if (!fs::exists(named / record::kManifestName)) {
-    const auto choice = record::choose_latest(named, record::VerifyDepth::kHashes);
-    if (!choice.chosen) throw CheckpointError(fmt::format("ckpt: '{}' holds no whole checkpoint", named.string()));
-    checkpoint = choice.chosen->folder;
-  }
-  manifest = record::read_manifest(checkpoint);
-  return checkpoint / "model.safetensors";
-}
-
-}  // namespace
 
 int cmd_ckpt_convert(const spec::ParsedCommand& command) {
   const auto& options = *command.ckpt;
+  if (!fs::exists(options.path))
+    throw CheckpointError(fmt::format("ckpt: '{}' does not exist", options.path), "give a checkpoint, the folder of a run (<logs>/<name>), or a file of weights");
   record::CheckpointManifest manifest;
-  models::WeightFile weights = models::read_weights(weight_file(options.path, manifest));
+  models::WeightFile weights = models::read_weights(train::weight_file(options.path, manifest));
   if (options.prefix == "module")
     for (auto& [name, tensor] : weights.tensors) name = "module." + name;
   if (options.format == "safetensors")

@@ -1,14 +1,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "cli/front/commands.h"
 #include "core/error.h"
 #include "core/options.h"
 #include "core/strings.h"
+#include "record/metrics.h"
+#include "record/reader.h"
 #include "spec/commands.h"
 
 namespace lockstep::cli {
+namespace fs = std::filesystem;
 namespace {
 using Args = std::vector<std::string>;
 
@@ -40,19 +44,50 @@ void print_table_row(const core::Option& option) {
 }
 
 struct Difference {
-  std::string name, first, second;
-  core::Json first_json, second_json;
+  std::string name;
+  core::Json first, second;
 };
 
-std::vector<Difference> differences(const core::OptionSet& a, const core::OptionSet& b) {
+/// As Option::value_text writes it.
+std::string value_text(const core::Json& value) {
+  if (value.is_null()) return "None";
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  return visible(value.is_string() ? value.get<std::string>() : value.dump());
+}
+
+bool is_run(const fs::path& path) { return fs::is_regular_file(path / "run.json"); }
+
+/// The options that the newest attempt of a run had, as {"batch_size": 64, ...}.
+core::Json options_of_run(const fs::path& run) {
+  const core::Json attempts = record::read_run(run).attempts;
+  if (attempts.empty() || !attempts.back().contains("options"))
+    throw UsageError(fmt::format("config: '{}' names no options", (run / "run.json").string()), "give a recipe, or the folder of a run (<logs>/<name>)");
+  return attempts.back().at("options");
+}
+
+/// The options of a run's folder, or those that a recipe gives `command`.
+core::Json options_of(const std::string& command, const std::string& path) {
+  return is_run(path) ? options_of_run(path) : with_recipe(command, path).set->values_json();
+}
+
+std::vector<Difference> differences(const core::Json& a, const core::Json& b) {
   std::vector<Difference> found;
-  for (size_t i = 0; i < a.options().size(); ++i) {
-    const core::Option& first = a.options()[i];
-    const core::Option& second = b.options()[i];
-    if (first.name == "config" || first.value_json() == second.value_json()) continue;
-    found.push_back({first.name, first.value_text(), second.value_text(), first.value_json(), second.value_json()});
-  }
+  const auto value_of = [](const core::Json& options, const std::string& name) { return options.value(name, core::Json(nullptr)); };
+  for (const auto& [name, first] : a.items())
+    if (name != "config" && first != value_of(b, name)) found.push_back({name, first, value_of(b, name)});
+  for (const auto& [name, second] : b.items())
+    if (name != "config" && !a.contains(name)) found.push_back({name, nullptr, second});
   return found;
+}
+
+/// Calls `visit` with the options of every command of this version.
+void visit_all_options(const OptionVisitor& visit) {
+  for (const spec::CommandInfo& info : spec::commands()) {
+    if (!info.is_implemented) continue;
+    if (const auto command = spec::declare_command(info); command.set) visit(*command.set);
+    else if (info.name == "launch") visit_launch_options(visit);
+    else if (info.name == "data") visit_data_options(visit);
+  }
 }
 
 std::string reference_markdown() {
@@ -63,27 +98,39 @@ std::string reference_markdown() {
       "repeated flag wins; "
       "`--no-flag` clears a flag that takes no value; `none` empties an optional number and `''` an optional text. "
       "A recipe (`--config FILE`) is a flat TOML file whose keys are flag names; the command line wins over it.\n";
-  for (const spec::CommandInfo& info : spec::commands())
-    if (info.is_implemented)
-      if (const auto command = spec::declare_command(info); command.set) text += "\n" + command.set->markdown();
+  visit_all_options([&](const core::OptionSet& set) { text += "\n" + set.markdown(); });
   return text;
 }
 
 std::string reference_text() {
   std::string text;
-  for (const spec::CommandInfo& info : spec::commands())
-    if (info.is_implemented)
-      if (const auto command = spec::declare_command(info); command.set)
-        text += (text.empty() ? "" : "\n\n") + command.set->help_text();
+  visit_all_options([&](const core::OptionSet& set) { text += (text.empty() ? "" : "\n\n") + set.help_text(); });
   return text;
 }
 
 core::Json reference_json() {
   core::Json json = core::Json::array();
-  for (const spec::CommandInfo& info : spec::commands())
-    if (info.is_implemented)
-      if (const auto command = spec::declare_command(info); command.set) json.push_back(command.set->reference_json());
+  visit_all_options([&](const core::OptionSet& set) { json.push_back(set.reference_json()); });
   return json;
+}
+
+int show_run(const fs::path& run, bool as_json) {
+  core::Json json = core::Json::object();
+  const std::string from = (run / "run.json").string();
+  const core::Json options = options_of_run(run);
+  for (const auto& [name, value] : options.items()) {
+    if (as_json) json[name] = {{"value", value}, {"from", from}};
+    else fmt::print("{:<30} {}\n", core::replace_all(name, "_", "-"), value_text(value));
+  }
+  if (as_json) fmt::print("{}\n", json.dump(2));
+  return 0;
+}
+
+std::string metrics_text() {
+  std::string text;
+  for (const record::MetricDef& metric : record::metric_catalogue())
+    text += fmt::format("{:<28} {:<10} {:<14} {}\n", metric.name, metric.unit, record::source_name(metric.source), metric.help);
+  return text;
 }
 }  // namespace
 
@@ -92,13 +139,19 @@ int cmd_config_show(std::span<const std::string> args) {
   const bool is_help = words.size() == 1 && (words[0] == "--help" || words[0] == "-h");
   if (is_help) {
     fmt::print(
-        "Usage: lockstep config show [--json] [COMMAND] [FLAGS]\n\n"
+        "Usage: lockstep config show [--json] [COMMAND] [RECIPE.toml] [FLAGS]\n"
+        "       lockstep config show [--json] RUN\n\n"
         "Shows every option of a command line, its value and where the value came from.\n"
-        "COMMAND is `{}` unless given; FLAGS are its flags, --config among them.\n",
+        "COMMAND is `{}` unless given; RECIPE.toml means --config RECIPE.toml.\n"
+        "RUN is the folder of a run (<logs>/<name>): shows the options it had.\n",
         kDefaultCommand);
     return 0;
   }
   const bool as_json = std::erase(words, "--json") > 0;
+  if (words.size() == 1 && is_run(words[0])) return show_run(words[0], as_json);
+  const auto recipe = std::find_if(words.begin(), words.end(), [](const std::string& word) { return core::ends_with(word, ".toml"); });
+  if (recipe != words.end() && std::none_of(words.begin(), recipe, [](const std::string& word) { return core::starts_with(word, "-"); }))
+    words.insert(recipe, "--config");
   if (words.empty() || core::starts_with(words[0], "-")) {
     const Args command = core::split(kDefaultCommand, " ");
     words.insert(words.begin(), command.begin(), command.end());
@@ -125,44 +178,46 @@ int cmd_config_show(std::span<const std::string> args) {
 int cmd_config_compare(std::span<const std::string> args) {
   std::string first_path, second_path, command = kDefaultCommand;
   bool as_json = false;
-  core::OptionSet set("config compare", "Shows the options in which two recipes differ.");
-  set.add_positional("first", &first_path, {.help = "Recipe.", .metavar = "FIRST.toml"});
-  set.add_positional("second", &second_path, {.help = "Recipe to compare with.", .metavar = "SECOND.toml"});
-  set.add("for", &command, {.help = "Command that the recipes are for.", .metavar = "COMMAND"});
+  core::OptionSet set("config compare", "Shows the options in which two recipes or runs differ.");
+  set.add_positional("first", &first_path, {.help = "Recipe, or folder of a run.", .metavar = "FIRST"});
+  set.add_positional("second", &second_path, {.help = "Recipe or run to compare with.", .metavar = "SECOND"});
+  set.add("for", &command, {.help = "Command that recipes are for.", .metavar = "COMMAND"});
   set.add("json", &as_json, {.help = "Machine-readable output."});
   set.parse(args);
   if (set.wants_help()) {
     fmt::print("{}", set.help_text());
     return 0;
   }
-  const spec::ParsedCommand first = with_recipe(command, first_path), second = with_recipe(command, second_path);
-  const auto found = differences(*first.set, *second.set);
+  const core::Json first = options_of(command, first_path), second = options_of(command, second_path);
+  const auto found = differences(first, second);
   if (as_json) {
     core::Json json = core::Json::object();
-    for (const Difference& difference : found)
-      json[core::replace_all(difference.name, "-", "_")] = {{"first", difference.first_json}, {"second", difference.second_json}};
+    for (const Difference& difference : found) json[difference.name] = {{"first", difference.first}, {"second", difference.second}};
     fmt::print("{}\n", json.dump(2));
     return 0;
   }
-  if (found.empty()) fmt::print("The recipes set the same options to the same values.\n");
+  if (found.empty()) fmt::print("Both set the same options to the same values.\n");
   for (const Difference& difference : found)
-    fmt::print("{:<30} {:<28} {}\n", difference.name, visible(difference.first), visible(difference.second));
+    fmt::print("{:<30} {:<28} {}\n", core::replace_all(difference.name, "_", "-"), value_text(difference.first), value_text(difference.second));
   return 0;
 }
 
 int cmd_config_reference(std::span<const std::string> args) {
   std::string format = "text";
-  bool as_json = false;
-  core::OptionSet set("config reference", "Prints every option of every command.");
+  bool as_json = false, metrics = false;
+  core::OptionSet set("config reference", "Prints every option of every command, or every metric.");
   set.add("format", &format, {.help = "Form of the reference.", .choices = {"text", "markdown", "json"}});
   set.add("json", &as_json, {.help = "The same as --format json."});
+  set.add("metrics", &metrics, {.help = "Metrics of run records and reports instead of options."});
   set.parse(args);
   if (set.wants_help())
     fmt::print("{}", set.help_text());
   else if (as_json || format == "json")
-    fmt::print("{}\n", reference_json().dump(2));
+    fmt::print("{}\n", (metrics ? record::metrics_json() : reference_json()).dump(2));
+  else if (format == "markdown")
+    fmt::print("{}", metrics ? record::metrics_markdown() : reference_markdown());
   else
-    fmt::print("{}", format == "markdown" ? reference_markdown() : reference_text());
+    fmt::print("{}", metrics ? metrics_text() : reference_text());
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,18 +28,26 @@ constexpr const char* kUsage =
     "\n"
     "  make-shapes   write a demo data set of captioned pictures\n"
     "  index         count and hash shards: exact epochs, quick resume, verification\n"
-    "  verify        read shards whole and list every damaged one\n"
+    "  verify        read shards whole and list every missing or damaged one\n"
     "  inspect       show what shards hold\n"
     "\n"
     "`lockstep data COMMAND --help` shows the flags.\n";
 
 void print_json(const Json& json) { fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace)); }
 
+void declare_workers(OptionSet& set, std::optional<int64_t>& num_workers, const char* help) {
+  set.add("workers", &num_workers, {.help = help, .unit = "threads", .unset_text = "one per core", .min = 1, .max = 1024});
+}
+
+int64_t threads_of(const std::optional<int64_t>& num_workers) {
+  return num_workers.value_or(std::max(1u, std::thread::hardware_concurrency()));
+}
+
 /// Flags that index and verify share.
 struct ShardFlags {
   std::vector<std::string> lists;
   std::string index_dir;
-  int64_t num_workers = std::max(1u, std::thread::hardware_concurrency());
+  std::optional<int64_t> num_workers;
   bool as_json = false;
 
   void declare(OptionSet& set) {
@@ -47,11 +56,11 @@ struct ShardFlags {
         {.help = "Shards: files or brace lists in quotes, joined with '::' or given one after the other.", .metavar = "SHARDS"});
     set.add("index-dir", &index_dir,
             {.help = "Folder of the side-car files.", .metavar = "DIR", .unset_text = "beside the shards"});
-    set.add("workers", &num_workers, {.help = "Shards read at the same time.", .unit = "threads", .min = 1, .max = 1024});
+    declare_workers(set, num_workers, "Shards read at the same time.");
     set.add("json", &as_json, {.help = "Machine-readable output."});
   }
   data::IndexJob job() const {
-    data::IndexJob job{.shards = {}, .index_dir = index_dir, .num_threads = num_workers, .force = false, .on_progress = {}};
+    data::IndexJob job{.shards = {}, .index_dir = index_dir, .num_threads = threads_of(num_workers), .force = false, .on_progress = {}};
     for (const std::string& list : lists)
       for (data::ShardSource& source : data::parse_shard_sources(list, ""))
         job.shards.insert(job.shards.end(), source.shards.begin(), source.shards.end());
@@ -69,21 +78,31 @@ bool parse_or_help(OptionSet& set, std::span<const std::string> args) {
   return set.wants_help();
 }
 
-int run_index(std::span<const std::string> args) {
-  ShardFlags flags;
+struct IndexFlags {
+  ShardFlags shards;
   bool force = false;
+};
+
+OptionSet declare(IndexFlags& flags) {
   OptionSet set("data index",
                 "Reads every shard once and writes beside it how many samples it has, where they lie, and its hash.");
-  flags.declare(set);
-  set.add("force", &force, {.help = "Index shards again whose side-car fits their size."});
+  flags.shards.declare(set);
+  set.add("force", &flags.force, {.help = "Index shards again whose side-car fits their size."});
+  return set;
+}
+
+int run_index(std::span<const std::string> args) {
+  IndexFlags index_flags;
+  const ShardFlags& flags = index_flags.shards;
+  OptionSet set = declare(index_flags);
   if (parse_or_help(set, args)) return 0;
   data::IndexJob job = flags.job();
-  job.force = force;
+  job.force = index_flags.force;
   const data::IndexSummary summary = data::build_indexes(job);
   core::end_progress();
   if (flags.as_json) {
     Json damaged = Json::array();
-    for (const auto& [shard, message] : summary.damaged) damaged.push_back({{"shard", shard}, {"error", message}});
+    for (const auto& [shard, error] : summary.damaged) damaged.push_back({{"shard", shard}, {"error", error.what()}});
     print_json({{"shards", job.shards.size()},
                 {"indexed", summary.num_built},
                 {"reused", summary.num_reused},
@@ -94,48 +113,61 @@ int run_index(std::span<const std::string> args) {
     fmt::print("{} shards: {} indexed, {} had an index, {} damaged; {} samples, {}\n", job.shards.size(), summary.num_built,
                summary.num_reused, summary.damaged.size(), summary.num_samples,
                core::format_bytes(static_cast<double>(summary.bytes)));
-    for (const auto& [shard, message] : summary.damaged) fmt::print("  {}\n", message);
+    for (const auto& [shard, error] : summary.damaged) fmt::print("  {}\n", error.text());
   }
   return summary.damaged.empty() ? 0 : static_cast<int>(ExitCode::kData);
 }
 
-int run_verify(std::span<const std::string> args) {
-  ShardFlags flags;
+struct VerifyFlags {
+  ShardFlags shards;
+};
+
+OptionSet declare(VerifyFlags& flags) {
   OptionSet set("data verify",
-                "Reads every shard whole, compares it with its index where there is one, and lists every damaged one.");
-  flags.declare(set);
+                "Reads every shard whole, compares it with its index where there is one, and lists every missing or damaged one.");
+  flags.shards.declare(set);
+  return set;
+}
+
+int run_verify(std::span<const std::string> args) {
+  VerifyFlags verify_flags;
+  const ShardFlags& flags = verify_flags.shards;
+  OptionSet set = declare(verify_flags);
   if (parse_or_help(set, args)) return 0;
   const std::vector<data::VerifyResult> results = data::verify_shards(flags.job());
   core::end_progress();
-  int64_t num_damaged = 0, num_unchecked = 0, num_samples = 0;
+  int64_t num_missing = 0, num_damaged = 0, num_unchecked = 0, num_samples = 0;
   Json list = Json::array();
   for (const data::VerifyResult& result : results) {
-    num_damaged += result.error.empty() ? 0 : 1;
-    num_unchecked += result.has_index ? 0 : 1;
+    num_missing += result.is_missing ? 1 : 0;
+    num_damaged += result.error.empty() || result.is_missing ? 0 : 1;
+    num_unchecked += result.has_index || result.is_missing ? 0 : 1;
     num_samples += result.num_samples;
     list.push_back({{"shard", result.shard},
                     {"ok", result.error.empty()},
+                    {"missing", result.is_missing},
                     {"indexed", result.has_index},
                     {"samples", result.num_samples},
                     {"bytes", result.bytes},
                     {"error", result.error}});
-    if (!flags.as_json && !result.error.empty()) fmt::print("DAMAGED {}\n  {}\n", result.shard, result.error);
+    if (!flags.as_json && !result.error.empty()) fmt::print("{} {}\n  {}\n", result.is_missing ? "MISSING" : "DAMAGED", result.shard, result.error);
   }
   if (flags.as_json) {
     print_json({{"shards", results.size()},
+                {"missing", num_missing},
                 {"damaged", num_damaged},
                 {"without_index", num_unchecked},
                 {"samples", num_samples},
                 {"results", list}});
   } else {
-    fmt::print("{} shards: {} whole, {} damaged; {} samples\n", results.size(),
-               static_cast<int64_t>(results.size()) - num_damaged, num_damaged, num_samples);
+    fmt::print("{} shards: {} whole, {} missing, {} damaged; {} samples\n", results.size(),
+               static_cast<int64_t>(results.size()) - num_missing - num_damaged, num_missing, num_damaged, num_samples);
     if (num_unchecked > 0)
       fmt::print(
           "{} shards have no index: only their structure was checked, their content is unchecked (`lockstep data index`)\n",
           num_unchecked);
   }
-  return num_damaged == 0 ? 0 : static_cast<int>(ExitCode::kData);
+  return num_missing + num_damaged == 0 ? 0 : static_cast<int>(ExitCode::kData);
 }
 
 void print_report(const data::InspectReport& report) {
@@ -154,22 +186,31 @@ void print_report(const data::InspectReport& report) {
   for (const auto& [key, text] : report.captions) fmt::print("  {}: {}\n", key, core::trim(text));
 }
 
-int run_inspect(std::span<const std::string> args) {
-  ShardFlags flags;
+struct InspectFlags {
+  ShardFlags shards;
   data::InspectConfig config;
+};
+
+OptionSet declare(InspectFlags& flags) {
   OptionSet set("data inspect", "Shows what shards hold: counts, extensions, first captions, picture sizes.");
-  set.add_positional("shards", &flags.lists, {.help = "Shards: files or brace lists in quotes.", .metavar = "SHARDS"});
-  set.add("max-shards", &config.max_shards,
+  set.add_positional("shards", &flags.shards.lists, {.help = "Shards: files or brace lists in quotes.", .metavar = "SHARDS"});
+  set.add("max-shards", &flags.config.max_shards,
           {.help = "Read this many shards from the front of the list; 0: all.", .unit = "shards", .min = 0});
-  set.add("captions", &config.max_shown, {.help = "Captions to show.", .min = 0});
-  set.add("pictures", &config.max_decoded, {.help = "Pictures to decode for their sizes.", .min = 0});
-  set.add("image-key", &config.image_keys, {.help = "Extensions of pictures, in the order of preference."});
-  set.add("text-key", &config.text_keys, {.help = "Extensions of captions, in the order of preference."});
-  set.add("json", &flags.as_json, {.help = "Machine-readable output."});
+  set.add("captions", &flags.config.max_shown, {.help = "Captions to show.", .min = 0});
+  set.add("pictures", &flags.config.max_decoded, {.help = "Pictures to decode for their sizes.", .min = 0});
+  set.add("image-key", &flags.config.image_keys, {.help = "Extensions of pictures, in the order of preference."});
+  set.add("text-key", &flags.config.text_keys, {.help = "Extensions of captions, in the order of preference."});
+  set.add("json", &flags.shards.as_json, {.help = "Machine-readable output."});
+  return set;
+}
+
+int run_inspect(std::span<const std::string> args) {
+  InspectFlags flags;
+  OptionSet set = declare(flags);
   if (parse_or_help(set, args)) return 0;
-  config.shards = flags.job().shards;
-  const data::InspectReport report = data::inspect_shards(config);
-  if (flags.as_json) {
+  flags.config.shards = flags.shards.job().shards;
+  const data::InspectReport report = data::inspect_shards(flags.config);
+  if (flags.shards.as_json) {
     print_json(report.to_json());
   } else {
     print_report(report);
@@ -177,30 +218,39 @@ int run_inspect(std::span<const std::string> args) {
   return report.bad_pictures.empty() ? 0 : static_cast<int>(ExitCode::kData);
 }
 
-int run_make_shapes(std::span<const std::string> args) {
+struct MakeShapesFlags {
   std::string output;
   int64_t num_train = 20000, num_val = 1500, samples_per_shard = 1000, image_pixels = 64, seed = 0;
-  int64_t num_workers = std::max(1u, std::thread::hardware_concurrency());
+  std::optional<int64_t> num_workers;
   bool as_json = false;
+};
+
+OptionSet declare(MakeShapesFlags& flags) {
   OptionSet set("data make-shapes",
                 "Writes a demo data set: pictures of coloured shapes with captions, as WebDataset shards and class folders.");
-  set.add_positional("output", &output, {.help = "Folder to write to.", .metavar = "DIR"});
-  set.add("samples", &num_train, {.help = "Training samples.", .min = 1});
-  set.add("val-samples", &num_val, {.help = "Validation samples, and as many held-out pictures.", .min = 1});
-  set.add("samples-per-shard", &samples_per_shard, {.help = "Samples per shard.", .min = 1});
-  set.add("image-size", &image_pixels, {.help = "Height and width of a picture.", .unit = "pixels", .min = 1, .max = 4096});
-  set.add("seed", &seed, {.help = "Another seed gives other pictures.", .min = 0});
-  set.add("workers", &num_workers, {.help = "Threads; the files do not depend on it.", .min = 1, .max = 1024});
-  set.add("json", &as_json, {.help = "Machine-readable output."});
+  set.add_positional("output", &flags.output, {.help = "Folder to write to.", .metavar = "DIR"});
+  set.add("samples", &flags.num_train, {.help = "Training samples.", .min = 1});
+  set.add("val-samples", &flags.num_val, {.help = "Validation samples, and as many held-out pictures.", .min = 1});
+  set.add("samples-per-shard", &flags.samples_per_shard, {.help = "Samples per shard.", .min = 1});
+  set.add("image-size", &flags.image_pixels, {.help = "Height and width of a picture.", .unit = "pixels", .min = 1, .max = 4096});
+  set.add("seed", &flags.seed, {.help = "Another seed gives other pictures.", .min = 0});
+  declare_workers(set, flags.num_workers, "Pictures drawn at the same time; the files do not depend on it.");
+  set.add("json", &flags.as_json, {.help = "Machine-readable output."});
+  return set;
+}
+
+int run_make_shapes(std::span<const std::string> args) {
+  MakeShapesFlags flags;
+  OptionSet set = declare(flags);
   if (parse_or_help(set, args)) return 0;
-  const data::MakeShapesResult result = data::make_shapes({.output = output,
-                                                           .num_train = num_train,
-                                                           .num_val = num_val,
-                                                           .samples_per_shard = samples_per_shard,
-                                                           .image_pixels = static_cast<int>(image_pixels),
-                                                           .seed = static_cast<uint64_t>(seed),
-                                                           .num_workers = static_cast<int>(num_workers)});
-  if (as_json) {
+  const data::MakeShapesResult result = data::make_shapes({.output = flags.output,
+                                                           .num_train = flags.num_train,
+                                                           .num_val = flags.num_val,
+                                                           .samples_per_shard = flags.samples_per_shard,
+                                                           .image_pixels = static_cast<int>(flags.image_pixels),
+                                                           .seed = static_cast<uint64_t>(flags.seed),
+                                                           .num_workers = static_cast<int>(threads_of(flags.num_workers))});
+  if (flags.as_json) {
     print_json(data::to_json(result));
     return 0;
   }
@@ -220,7 +270,20 @@ struct DataCommand {
 constexpr std::array kCommands{DataCommand{"index", run_index}, DataCommand{"inspect", run_inspect},
                                DataCommand{"make-shapes", run_make_shapes}, DataCommand{"verify", run_verify}};
 
+template <typename Flags>
+void visit_options_of(const OptionVisitor& visit) {
+  Flags flags;
+  visit(declare(flags));
+}
+
 }  // namespace
+
+void visit_data_options(const OptionVisitor& visit) {
+  visit_options_of<MakeShapesFlags>(visit);
+  visit_options_of<IndexFlags>(visit);
+  visit_options_of<VerifyFlags>(visit);
+  visit_options_of<InspectFlags>(visit);
+}
 
 int cmd_data(std::span<const std::string> args) {
   const bool wants_help = !args.empty() && (args[0] == "--help" || args[0] == "-h" || args[0] == "help");

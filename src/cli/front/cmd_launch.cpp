@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/front/commands.h"
+#include "cli/front/dry_run.h"
 #include "cli/front/engine_exec.h"
 #include "cli/front/launch_group.h"
 #include "core/env.h"
@@ -22,6 +23,7 @@
 #include "core/strings.h"
 #include "hw/device.h"
 #include "hw/ranks.h"
+#include "spec/commands.h"
 
 namespace lockstep::cli {
 namespace {
@@ -70,6 +72,7 @@ core::OptionSet declare_options(LaunchOptions& values) {
   options.add("no-prefix", &values.no_prefix, {.help = "Do not put [rank N] before each line."});
   options.refuse("max-restarts", "ranks are not restarted in place",
                  "let the job be requeued: an interrupted run ends with 75 and goes on with --resume latest");
+  options.refuse("config", "a recipe holds the flags of the command", "write it behind --: launch ... -- train clip --config FILE");
   options.refuse("standalone", "it is the default on one node", "leave it out");
   options.refuse("rdzv-backend", "there is one way to meet, a store on node 0", "leave it out; give --rdzv-endpoint HOST:PORT");
   options.refuse("rdzv-id", "jobs are told apart by their port", "leave it out; give each job its own port in --rdzv-endpoint");
@@ -212,7 +215,23 @@ std::vector<std::string> command_line(const LaunchOptions& values, std::vector<s
   return command;
 }
 
+/// Refuses a wrong command line of ours once, before there are ranks that would each refuse it. True when all is said: --help and
+/// --dry-run need no ranks.
+bool answer_without_ranks(const std::vector<std::string>& command, int num_ranks) {
+  if (core::starts_with(command.front(), "-")) return false;  // --version and the like are no commands
+  const spec::ParsedCommand parsed = spec::parse_command(command);
+  if (parsed.wants_help) std::fputs(parsed.set->help_text().c_str(), stdout);
+  const bool is_dry_run = parsed.train && parsed.train->dry_run;
+  if (is_dry_run) print_dry_run(parsed, WorldGuess{.num_ranks = num_ranks, .source = "launch"});
+  return parsed.wants_help || is_dry_run;
+}
+
 }  // namespace
+
+void visit_launch_options(const OptionVisitor& visit) {
+  LaunchOptions values;
+  visit(declare_options(values));
+}
 
 int cmd_launch(std::span<const std::string> args) {
   LaunchOptions values;
@@ -220,13 +239,15 @@ int cmd_launch(std::span<const std::string> args) {
   const auto [flags, command] = split_command(args, options);
   options.parse(flags);
   if (options.wants_help()) {
-    std::fputs(options.help_text().c_str(), stdout);
+    const std::string usage = "Usage: lockstep launch [FLAGS]";
+    std::fputs(core::replace_all(options.help_text(), usage, usage + " -- COMMAND [ITS FLAGS]").c_str(), stdout);
     return 0;
   }
   const std::vector<std::string> argv = command_line(values, command);
   NodePlace place = find_place(values);
-  const core::TempDir error_folder("lockstep-launch");
   const int local_size = static_cast<int>(values.nproc_per_node);
+  if (values.program.empty() && answer_without_ranks(command, place.num_nodes * local_size)) return 0;
+  const core::TempDir error_folder("lockstep-launch");
   settle_port(place);
   std::vector<RankCommand> ranks;
   for (int local_rank = 0; local_rank < local_size; ++local_rank) {

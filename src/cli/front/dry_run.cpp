@@ -2,22 +2,22 @@
 
 #include <fmt/format.h>
 
-#include "plan/train_batch.h"
+#include <filesystem>
+
 #include "core/units.h"
+#include "data/shard_list.h"
 #include "hw/ranks.h"
 #include "plan/bucket_plan.h"
+#include "plan/train_batch.h"
 #include "spec/clip_shape.h"
 
 namespace lockstep::cli {
+namespace fs = std::filesystem;
 namespace {
-struct WorldGuess {
-  int64_t num_ranks = 1;
-  std::string source;
-};
-
-/// --world-size, or what explicit flags, launcher or SLURM say.
-WorldGuess guess_world(const spec::TrainOptions& options) {
+/// --world-size, or what `lockstep launch`, explicit flags, another launcher or SLURM say.
+WorldGuess guess_world(const spec::TrainOptions& options, const std::optional<WorldGuess>& launched) {
   if (options.world_size) return {*options.world_size, "--world-size"};
+  if (launched) return *launched;
   hw::RankFlags flags;
   if (options.dist_rank) flags.rank = static_cast<int>(*options.dist_rank);
   if (options.dist_world_size) flags.world_size = static_cast<int>(*options.dist_world_size);
@@ -26,12 +26,8 @@ WorldGuess guess_world(const spec::TrainOptions& options) {
 }
 
 spec::ClipShape shape_of(const spec::TrainOptions& options) {
-  spec::ClipOverrides overrides;
-  if (!options.force_image_size.empty()) overrides.image_size = options.force_image_size[0];
-  overrides.context_length = options.force_context_length;
-  overrides.quick_gelu = options.force_quick_gelu;
-  overrides.patch_dropout = options.force_patch_dropout;
-  return spec::resolve_clip_shape(options.model, overrides);
+  return spec::resolve_clip_shape(options.model, spec::forced_overrides(options.force_image_size, options.force_context_length,
+                                                                        options.force_quick_gelu, options.force_patch_dropout));
 }
 
 void add_model_facts(const spec::TrainOptions& options, int64_t num_ranks, std::vector<DryRunFact>& facts) {
@@ -79,11 +75,48 @@ void add_step_facts(const spec::TrainOptions& options, int64_t global_batch, std
                    fmt::format("{} ({}), warm-up {}", total, is_cut ? "--max-steps" : fmt::format("{} epochs", options.epochs),
                                options.warmup_steps)});
 }
+/// Warnings about shards of a data flag that are not here.
+std::vector<std::string> missing_shards(const std::string& flag, const std::string& spec) {
+  constexpr size_t kMostAsked = 10000;  // each costs a question to the file system
+  size_t num_asked = 0, num_missing = 0;
+  std::string first;
+  for (const data::ShardSource& source : data::parse_shard_sources(spec, ""))
+    for (const std::string& shard : source.shards) {
+      if (data::is_pipe(shard) || num_asked == kMostAsked) continue;
+      ++num_asked;
+      std::error_code ignored;
+      if (fs::exists(shard, ignored)) continue;
+      if (num_missing++ == 0) first = shard;
+    }
+  if (num_missing == 0) return {};
+  return {fmt::format("{}: {} of {} shards looked for are not here; the first: '{}'", flag, num_missing, num_asked, first)};
+}
+
+/// Warnings about files and folders that the command line names and that are not here.
+std::vector<std::string> missing_inputs(const spec::TrainOptions& options) {
+  std::vector<std::string> warnings;
+  const auto look_for = [&](const std::string& flag, const std::string& path) {
+    std::error_code ignored;
+    if (!path.empty() && !fs::exists(path, ignored)) warnings.push_back(fmt::format("{} '{}' is not here", flag, path));
+  };
+  for (const auto& [flag, spec] : {std::pair("--train-data", options.train_data), std::pair("--val-data", options.val_data),
+                                   std::pair("--imagenet-val", options.imagenet_val), std::pair("--zeroshot-data", options.zeroshot_data)}) {
+    const bool is_shards = spec.find(".tar") != std::string::npos || data::is_pipe(spec);
+    if (!is_shards) look_for(flag, spec);
+    else for (const std::string& warning : missing_shards(flag, spec)) warnings.push_back(warning);
+  }
+  look_for("--pretrained", options.pretrained);
+  look_for("--classnames", options.classnames);
+  look_for("--templates", options.templates);
+  look_for("--tokenizer-vocab", options.tokenizer_vocab);
+  if (options.resume && *options.resume != "latest") look_for("--resume", *options.resume);
+  return warnings;
+}
 }  // namespace
 
-std::vector<DryRunFact> dry_run_facts(const spec::ParsedCommand& command) {
+std::vector<DryRunFact> dry_run_facts(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
   const spec::TrainOptions& options = *command.train;
-  const WorldGuess world = guess_world(options);
+  const WorldGuess world = guess_world(options, launched);
   const plan::BatchPlan batch = plan::train_batch_plan(command, world.num_ranks);
   std::vector<DryRunFact> facts = {
       {"command", "command", command.info->name, command.info->name},
@@ -100,13 +133,16 @@ std::vector<DryRunFact> dry_run_facts(const spec::ParsedCommand& command) {
   return facts;
 }
 
-void print_dry_run(const spec::ParsedCommand& command) {
-  const auto facts = dry_run_facts(command);
+void print_dry_run(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
+  const auto facts = dry_run_facts(command, launched);
+  std::vector<std::string> warnings = command.warnings;
+  for (const auto& more : {spec::shape_warnings(*command.train, shape_of(*command.train)), missing_inputs(*command.train)})
+    warnings.insert(warnings.end(), more.begin(), more.end());
   if (command.train->json) {
     core::Json json = core::Json::object();
     for (const DryRunFact& fact : facts) json[fact.key] = fact.value;
     json["options"] = command.set->values_json();
-    json["warnings"] = command.warnings;
+    json["warnings"] = warnings;
     fmt::print("{}\n", json.dump(2));
     return;
   }
@@ -117,7 +153,7 @@ void print_dry_run(const spec::ParsedCommand& command) {
   for (const core::Option& option : command.set->options())
     if (option.origin.kind != core::Origin::Kind::kDefault)
       fmt::print("  {:<26} {}  [{}]\n", "--" + option.name, option.value_text(), option.origin.text());
-  for (const std::string& warning : command.warnings) fmt::print("\nwarning: {}\n", warning);
+  for (const std::string& warning : warnings) fmt::print("\nwarning: {}\n", warning);
 }
 
 }  // namespace lockstep::cli

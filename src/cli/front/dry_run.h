@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,10 +16,17 @@ struct DryRunFact {
   std::string text;  ///< The value as people read it.
 };
 
-/// What a training command would do, as far as it can be told without tensors, data and devices.
-std::vector<DryRunFact> dry_run_facts(const spec::ParsedCommand& command);
+/// How many ranks a run would have, and who says so.
+struct WorldGuess {
+  int64_t num_ranks = 1;
+  std::string source;
+};
 
-/// Prints the facts and the options that differ from their defaults, as text or (--json) as one object.
-void print_dry_run(const spec::ParsedCommand& command);
+/// What a training command would do, as far as it can be told without tensors, data and devices.
+std::vector<DryRunFact> dry_run_facts(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched = std::nullopt);
+
+/// Prints the facts, the options that differ from their defaults and warnings (also of named files that are not here), as text or
+/// (--json) as one object. The number of ranks is --world-size, else what `launched` or the surroundings say.
+void print_dry_run(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched = std::nullopt);
 
 }  // namespace lockstep::cli

@@ -12,6 +12,7 @@
 
 #include "cli/front/launch_output.h"
 #include "core/error.h"
+#include "core/host_name.h"
 #include "core/json.h"
 #include "core/strings.h"
 
@@ -68,12 +69,6 @@ class SignalReader {
   sigset_t before_{};
   core::Fd fd_;
 };
-
-std::string host_name() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
 
 const char* meaning_of(const ExitStatus& status) {
   if (status.signal == SIGKILL) return ", perhaps by the system for want of memory";
@@ -282,7 +277,7 @@ const Rank* RankGroup::first_failure() const {
 }
 
 void RankGroup::report(const Rank& first) const {
-  std::string text = fmt::format("launch: rank {} on {} failed first: {}{}", first.rank, host_name(), first.status->text(),
+  std::string text = fmt::format("launch: rank {} on {} failed first: {}{}", first.rank, core::host_name(), first.status->text(),
                                  meaning_of(*first.status));
   std::string message = message_of_file(first.error_file);
   if (message.empty()) message = message_of_tail(first.tail);

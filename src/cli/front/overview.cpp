@@ -56,7 +56,7 @@ std::string word_help_text(const std::string& word) {
   for (const spec::CommandInfo& info : spec::commands())
     if (info.is_implemented && core::starts_with(info.name, word + " ")) text += command_line(info.name, info.summary);
   if (text.empty()) return "";
-  return fmt::format("Usage: lockstep {} ... [FLAGS]\n\n{}\n`lockstep {} ... --help` explains each.\n", word, text, word);
+  return fmt::format("Usage: lockstep {} COMMAND [FLAGS]\n\n{}\n`lockstep {} COMMAND --help` explains each.\n", word, text, word);
 }
 
 std::string version_text(bool as_json) {

@@ -78,7 +78,7 @@ class ImageNetParser : public LogParser {
   void close_epoch() {
     constexpr int64_t kEnough = 10;
     constexpr double kFar = 0.1;
-    if (num_values_ < kEnough) return;
+    if (num_values_ < kEnough || num_batches_ <= num_values_) return;  // the second: lines that repeat a batch
     const auto num_batches = static_cast<double>(num_batches_);
     const double printed_ms = sum_ms_ / static_cast<double>(num_values_), all_ms = (mean_ms_ * num_batches - first_ms_) / (num_batches - 1);
     if (std::abs(printed_ms - all_ms) > kFar * printed_ms)

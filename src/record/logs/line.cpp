@@ -1,5 +1,6 @@
 #include "record/logs/line.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -13,6 +14,11 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 /// Takes out colour codes and other control characters: ESC [ ... letter, and ESC ] ... BEL.
 void append_visible(std::string_view raw, std::string& out) {
   constexpr char kEscape = '\x1b', kBell = '\x07';
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' && c != '\t'; };
+  if (std::none_of(raw.begin(), raw.end(), is_control)) {
+    out += raw;
+    return;
+  }
   for (size_t at = 0; at < raw.size(); ++at) {
     const char c = raw[at];
     if (c == kEscape && at + 1 < raw.size() && raw[at + 1] == '[') {
@@ -20,7 +26,7 @@ void append_visible(std::string_view raw, std::string& out) {
       while (at < raw.size() && !(raw[at] >= '@' && raw[at] <= '~')) ++at;
     } else if (c == kEscape && at + 1 < raw.size() && raw[at + 1] == ']') {
       while (at < raw.size() && raw[at] != kBell) ++at;
-    } else if (c == '\t' || static_cast<unsigned char>(c) >= ' ') {
+    } else if (!is_control(c)) {
       out += c;
     }
   }

@@ -54,8 +54,9 @@ struct Half {
 /// Four columns: time algbw busbw #wrong.
 bool read_half(std::span<const std::string_view> fields, Half& half) {
   const auto time = core::parse_double(fields[0]), algbw = core::parse_double(fields[1]), busbw = core::parse_double(fields[2]);
-  if (!time || !algbw || !busbw || !std::isfinite(*time) || !std::isfinite(*algbw) || !std::isfinite(*busbw) || *time <= 0 || *algbw < 0 || *busbw < 0)
-    return false;
+  constexpr double kMinTimeUs = 1e-3, kMaxGbytesPerS = 1e9;  // beyond these the line is damaged
+  const auto is_bandwidth = [](const std::optional<double>& value) { return value && *value >= 0 && *value <= kMaxGbytesPerS; };
+  if (!time || !std::isfinite(*time) || *time < kMinTimeUs || !is_bandwidth(algbw) || !is_bandwidth(busbw)) return false;
   half = {*time, *algbw, *busbw, core::parse_int(fields[3])};
   if (!half.num_wrong)
     if (const auto wrong = core::parse_double(fields[3]); wrong && *wrong >= 0 && *wrong < 1e15) half.num_wrong = std::llround(*wrong);
@@ -164,11 +165,11 @@ void NcclTestsParser::finish() {
     point.kind = kind != nullptr ? kind->kind : "";
     point.num_ranks = num_ranks;
     if (point.num_wrong.value_or(0) > 0) ++num_wrong;
-    constexpr double kBytesPerUsToGb = 1e-3, kDigits = 0.006, kRelative = 0.02;
+    constexpr double kBytesPerUsToGb = 1e-3, kDigits = 0.006, kRelative = 0.02, kSmallestPrinted = 0.01;
     const double algbw = point.bytes / point.time_us * kBytesPerUsToGb;
     if (std::abs(algbw - point.algbw_gbytes_per_s) > kDigits + kRelative * algbw) ++num_far;
     if (kind != nullptr && num_ranks > 0) point.busbw_gbytes_per_s = algbw * bus_factor(kind->passes, num_ranks);
-    else if (point.algbw_gbytes_per_s > 0) point.busbw_gbytes_per_s *= algbw / point.algbw_gbytes_per_s;
+    else if (point.algbw_gbytes_per_s >= kSmallestPrinted) point.busbw_gbytes_per_s *= algbw / point.algbw_gbytes_per_s;
     point.algbw_gbytes_per_s = algbw;
     sum_busbw += point.busbw_gbytes_per_s;
   }

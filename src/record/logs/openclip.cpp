@@ -132,7 +132,12 @@ class OpenClipParser : public LogParser {
     builder_.add({.text = {}, .rank = line.rank, .time_s = line.time_s}, row);
   }
 
-  int64_t options_batch() const { return batch_size_ * world_size_ * std::max<int64_t>(accum_, 1); }
+  /// 0 when the options do not tell it.
+  int64_t options_batch() const {
+    constexpr double kMaxBatch = 1e15;
+    const double batch = static_cast<double>(batch_size_) * static_cast<double>(world_size_) * static_cast<double>(std::max<int64_t>(accum_, 1));
+    return batch > kMaxBatch ? 0 : static_cast<int64_t>(batch);
+  }
 
   /// The largest batch that all sample counts are multiples of.
   int64_t counted_batch() const {

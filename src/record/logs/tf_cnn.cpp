@@ -34,15 +34,17 @@ class TfCnnParser : public LogParser {
       return LineUse::kOther;
     }
     const auto batch = static_cast<double>(*known_batch());
-    if (*step <= last_step_) last_step_ = 0, last_total_s_ = 0;  // a new start
+    Progress& progress = progress_[line.rank.value_or(-1)];
+    if (*step < progress.last.step) progress = {};  // a new start
+    if (*step > progress.last.step) progress.before = progress.last;  // else the line of another rank
     const double total_s = *step * batch / *rate;
     constexpr double kMsPerSecond = 1000;
     LogRow row{.step = static_cast<int64_t>(*step) - 1, .samples = batch, .samples_per_s = *rate};
     row.first_num_steps = static_cast<int32_t>(std::min(*step, 1e9));
-    row.step_ms = (total_s - last_total_s_) / (*step - last_step_) * kMsPerSecond;
+    row.step_ms = (total_s - progress.before.total_s) / (*step - progress.before.step) * kMsPerSecond;
     row.loss = loss_of(line.text);
     const LineUse use = add(line, row);
-    if (use == LineUse::kUsed) last_step_ = *step, last_total_s_ = total_s;
+    if (use == LineUse::kUsed) progress.last = {*step, total_s};
     return use;
   }
 
@@ -74,7 +76,13 @@ class TfCnnParser : public LogParser {
       if (!setup().is_synthetic) setup().is_synthetic = text.find("synthetic") != std::string_view::npos;
   }
 
-  double last_step_ = 0, last_total_s_ = 0;
+  struct Moment {
+    double step = 0, total_s = 0;
+  };
+  struct Progress {
+    Moment before{}, last{};  // the printed steps
+  };
+  std::map<int, Progress> progress_{};  // by rank; -1: lines without a label
 };
 
 }  // namespace

@@ -169,7 +169,7 @@ TEST_F(ClipTokenizerTest, NamesTheLineOfADamagedVocabulary) {
   std::string flipped = packed;
   flipped[packed.size() / 2] ^= 0x10;
   expect_refused(flipped, "");
-  EXPECT_THROW(ClipTokenizer(folder.path() / "missing"), EnvironmentError);
+  EXPECT_THROW(ClipTokenizer(folder.path() / "missing"), UsageError);
 }
 
 TEST_F(ClipTokenizerTest, FetchedListsAreWhole) {

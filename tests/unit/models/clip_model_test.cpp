@@ -12,13 +12,17 @@
 #include "models/clip/vision_transformer.h"
 #include "models/contrastive_task.h"
 #include "nn/init.h"
-#include "support/tensor_golden.h"
+#include "support/clip_golden.h"
 
 namespace lockstep::models {
 namespace {
 
+using ::lockstep::testing::all_tensors;
 using ::lockstep::testing::expect_close;
+using ::lockstep::testing::file_of;
 using ::lockstep::testing::golden_metadata;
+using ::lockstep::testing::golden_model;
+using ::lockstep::testing::golden_shape;
 using ::lockstep::testing::load_golden;
 using ::lockstep::testing::relative_difference;
 using ::lockstep::testing::TensorMap;
@@ -26,28 +30,6 @@ using ::lockstep::testing::TensorMap;
 // Measured against the golden files: features and logits 4e-7, gradients 3e-6 of the largest absolute value (order of sums in
 // fp32).
 constexpr double kForwardTolerance = 4e-6, kGradientTolerance = 3e-5;
-
-/// A case under tests/golden/clip, or the path of a file of the same layout.
-std::string file_of(const std::string& golden) {
-  return golden.ends_with(".safetensors") ? golden : "clip/" + golden + ".safetensors";
-}
-
-spec::ClipShape golden_shape(const std::string& golden) {
-  return spec::parse_clip_shape(golden_metadata(file_of(golden), "config"), golden);
-}
-
-std::vector<nn::NamedTensor> all_tensors(nn::Module& module) {
-  std::vector<nn::NamedTensor> tensors = module.named_parameters();
-  for (auto& buffer : module.named_buffers()) tensors.push_back(buffer);
-  return tensors;
-}
-
-std::unique_ptr<ClipModel> golden_model(const std::string& golden, const TensorMap& tensors,
-                                        const ClipModelOptions& options = {}) {
-  auto model = std::make_unique<ClipModel>(golden_shape(golden), options);
-  for (auto& entry : all_tensors(*model)) entry.tensor->detach().copy_(tensors.at("param/" + entry.name));
-  return model;
-}
 
 at::Tensor golden_image(const TensorMap& tensors) {
   return tensors.at("input/image").to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast);
@@ -146,27 +128,6 @@ TEST_P(ClipGolden, TrainingWithCheckpointingEqualsOpenClip) {
 }
 TEST_P(ClipGolden, TrainingWithoutShortcutsEqualsOpenClip) {
   expect_training_equals_openclip(GetParam(), {.exact_shortcuts = false});
-}
-
-// bf16 carries 8 bits: sums in another order differ by a few units in the last place, 2^-9 each.
-TEST_P(ClipGolden, LowPrecisionFollowsOpenClip) {
-  const TensorMap golden = load_golden(file_of(GetParam()));
-  if (golden_shape(GetParam()).vision.layer_scale) {
-    EXPECT_FALSE(golden.contains("output/bf16_image"));  // OpenCLIP cannot run it
-    return;
-  }
-  const at::NoGradGuard no_gradients;
-  for (const bool pure : {false, true}) {
-    SCOPED_TRACE(pure ? "pure_bf16" : "bf16");
-    const std::string label = pure ? "output/pure_bf16" : "output/bf16";
-    for (const bool exact_shortcuts : {false, true}) {
-      auto model = golden_model(GetParam(), golden, {.exact_shortcuts = exact_shortcuts});
-      nn::cast_parameters(*model, model->param_specs(), at::kBFloat16, /*keep_fp32=*/!pure);
-      model->set_training(false);
-      expect_close(normalise_rows(model->encode_image(golden.at("input/image"))), golden.at(label + "_image"), 0.02, "image");
-      expect_close(normalise_rows(model->encode_text(golden.at("input/text"))), golden.at(label + "_text"), 0.02, "text");
-    }
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ClipGolden, ::testing::Values("vit", "vit_quickgelu", "vit_one_block", "resnet"),

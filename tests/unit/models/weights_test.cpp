@@ -138,7 +138,7 @@ TEST(Weights, ForeignFilesAreRefusedByName) {
     return message_of([&] { read_weights(dir.path() / "x"); });
   };
   EXPECT_NE(write("PK\x03\x04 but no archive").find("can be read"), std::string::npos);
-  EXPECT_NE(write("").find("safetensors"), std::string::npos);
+  EXPECT_NE(write("").find("it is empty"), std::string::npos);
   EXPECT_NE(write("\x80\x02}q.").find("/x'"), std::string::npos);
   EXPECT_THROW(read_weights(dir.path() / "absent.pt"), EnvironmentError);
 }

@@ -109,20 +109,5 @@ TEST(Init, WrongShapeOrNameIsAnInvariant) {
   EXPECT_THROW(initialize(linear, {law(Kind::kZeros, {3, 2}, 0, 0, "weight"), law(Kind::kZeros, {3}, 0, 0, "bia")}, 0), Error);
 }
 
-TEST(CastParameters, KeepsWhatTheSpecKeeps) {
-  Linear linear(2, 3, {});
-  std::vector<spec::ParamSpec> specs{law(Kind::kUniform, {3, 2}, 0, 1, "weight"), law(Kind::kUniform, {3}, 0, 1, "bias")};
-  specs[1].keeps_fp32 = true;
-  initialize(linear, specs, 0);
-  const at::Tensor before = linear.weight().detach().clone();
-  cast_parameters(linear, specs, at::kBFloat16, /*keep_fp32=*/true);
-  EXPECT_EQ(linear.weight().scalar_type(), at::kBFloat16);
-  EXPECT_TRUE(linear.weight().requires_grad() && linear.weight().is_leaf());
-  EXPECT_TRUE(linear.weight().equal(before.to(at::kBFloat16)));
-  EXPECT_EQ(linear.bias().scalar_type(), at::kFloat);
-  cast_parameters(linear, specs, at::kBFloat16, /*keep_fp32=*/false);
-  EXPECT_EQ(linear.bias().scalar_type(), at::kBFloat16);
-}
-
 }  // namespace
 }  // namespace lockstep::nn

@@ -34,11 +34,12 @@ TEST(MemoryPlan, ActivationsGrowWithTheBatchAndShrinkWithRecomputation) {
   }
 }
 
-TEST(MemoryPlan, LocalLossNeedsOnlyItsOwnRows) {
+TEST(MemoryPlan, LogitsAreHeldInTiles) {
   const auto shape = spec::resolve_clip_shape("ViT-B-32");
-  // 616 pairs a device against 315,392: 0.78 GB for one matrix of similarities
-  const auto local = plan_clip_memory(shape, {.samples_per_micro = 616, .global_batch = 315392, .local_loss = true});
-  EXPECT_NEAR(local.logits / 6 / 1e9, 0.777, 0.001);
+  const auto small = plan_clip_memory(shape, {.samples_per_micro = 100, .global_batch = 200});
+  EXPECT_EQ(small.logits, 3 * 2 * 100 * 200 * 4);
+  const auto large = plan_clip_memory(shape, {.samples_per_micro = 616, .global_batch = 315392});  // 0.78 GB a direction, were they held at once
+  EXPECT_EQ(large.logits, 3.0 * (64 << 20));
 }
 
 }  // namespace

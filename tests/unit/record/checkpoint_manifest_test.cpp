@@ -24,7 +24,6 @@ fs::path make_checkpoint(const fs::path& run, int64_t step, int attempt) {
                               .epoch = 1,
                               .samples_seen = step * 64,
                               .created_s = 1.7e9 + 0.1,
-                              .options_digest = "abc",
                               .code_version = "deadbeef",
                               .data_position = Json{{"epoch", 1}, {"lanes", {1, 2}}},
                               .extra = Json{{"scaler", 65536.0}}};
@@ -63,7 +62,6 @@ TEST(Manifest, RoundTrip) {
   EXPECT_EQ(manifest.world_size, 2);
   EXPECT_EQ(manifest.samples_seen, 640);
   EXPECT_EQ(manifest.created_s, 1.7e9 + 0.1);
-  EXPECT_EQ(manifest.options_digest, "abc");
   EXPECT_EQ(manifest.data_position.dump(), R"({"epoch":1,"lanes":[1,2]})");
   EXPECT_EQ(manifest.extra["scaler"], 65536.0);
   ASSERT_EQ(manifest.files.size(), 2u);

@@ -336,6 +336,44 @@ TEST(LogTraps, ColoursReturnsAndRankPrefixesAreTakenOff) {
   }
 }
 
+void expect_same_steps(const RunData& run, const RunData& expected, const std::string& where) {
+  EXPECT_EQ(run.steps.step, expected.steps.step) << where;
+  EXPECT_EQ(run.steps.num_steps, expected.steps.num_steps) << where;
+  ASSERT_EQ(run.steps.size(), expected.steps.size()) << where;
+  for (size_t row = 0; row < run.steps.size(); ++row) EXPECT_NEAR(run.steps.step_ms[row], expected.steps.step_ms[row], 1e-6 * expected.steps.step_ms[row]) << where << " row " << row;
+}
+
+TEST(LogTraps, EveryFormatBearsTwoRanksThatPrintTheSame) {
+  for (const Golden& file : kGolden) {
+    if (file.format == LogFormat::kNcclTests || file.format == LogFormat::kCsv) continue;  // no rank prefixes there
+    for (const char* prefixes : {"0: |1: ", "[rank0]: |[rank1]: ", "|"}) {
+      const auto prefix = core::split(prefixes, "|");
+      std::string text;
+      for (const std::string& line : core::split(core::read_file(golden(file.file)), "\n"))
+        for (const std::string& piece : core::split(line, "\r"))
+          if (!piece.empty()) text += prefix[0] + piece + "\n" + prefix[1] + piece + "\n";
+      const RunData run = LogText(text, file.file).read();
+      const RunData expected = read_log(golden(file.file));
+      expect_same_steps(run, expected, fmt::format("{} with '{}'", file.file, prefixes));
+      EXPECT_EQ(run.num_attempts, expected.num_attempts) << file.file;
+      EXPECT_EQ(run.num_rejected_lines, 0) << file.file;
+    }
+  }
+}
+
+TEST(LogTraps, EveryFormatBearsASecondStartInTheSameFile) {
+  for (const Golden& file : kGolden) {
+    if (file.format == LogFormat::kNcclTests) continue;
+    const std::string text = core::read_file(golden(file.file));
+    const RunData run = LogText(text + text, file.file).read();
+    const RunData expected = read_log(golden(file.file));
+    expect_same_steps(run, expected, file.file);
+    EXPECT_EQ(run.num_attempts, 2 * expected.num_attempts) << file.file;
+    EXPECT_EQ(run.steps.attempt.front(), expected.num_attempts + 1) << file.file;
+    has_problem(run, "starts");
+  }
+}
+
 TEST(LogTraps, InterleavedRanksCountAsOneAndTheSlowestRules) {
   std::string labelled, bare;
   const auto line = [](int iteration, double ms) {

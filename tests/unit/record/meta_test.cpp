@@ -102,6 +102,7 @@ TEST(Meta, MistakesAreUsageErrorsWithAHint) {
   EXPECT_NE(usage_error({.path_pattern = "(?<nodes>a)"}).find("'a', expected a whole number above 0"), std::string::npos);
   EXPECT_NE(usage_error({.values = {{"nodse", "4"}}}).find("did you mean 'nodes'?"), std::string::npos);
   EXPECT_NE(usage_error({.values = {{"nodes", "0"}}}).find("above 0"), std::string::npos);
+  EXPECT_NE(usage_error({.values = {{"nodes", "999999999999"}, {"devices_per_node", "999999999999"}}}).find("more than any run has"), std::string::npos);
   EXPECT_NE(usage_error({.values = {{"peak_tflops", "inf"}}}).find("above 0"), std::string::npos);
   EXPECT_NE(usage_error({.values = {{"synthetic", "maybe"}}}).find("true or false"), std::string::npos);
   const core::TempDir folder;

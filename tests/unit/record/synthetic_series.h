@@ -18,6 +18,7 @@ struct SyntheticSeries {
   size_t num_steps = 200;
   double rho = 0;  ///< Lag-1 autocorrelation of z.
   double sigma = 0.01;
+  double white_share = 0;  ///< Of the variance of z: independent noise on top of the autoregressive one.
   Tail tail = Tail::kNormal;
   double warmup_excess = 0;  ///< Extra time of the first step, falling linearly to a fifth of it at warmup_steps - 1; 0 afterwards.
   size_t warmup_steps = 0;
@@ -40,7 +41,8 @@ struct SyntheticSeries {
     for (size_t i = 0; i < num_steps; ++i) {
       if (i > 0) z = rho * z + std::sqrt(1 - rho * rho) * random.normal();
       const double at = static_cast<double>(i);
-      double factor = 1 + sigma * quantile_of_noise(z);
+      const double noise = white_share > 0 ? std::sqrt(1 - white_share) * z + std::sqrt(white_share) * random.normal() : z;
+      double factor = 1 + sigma * quantile_of_noise(noise);
       if (decay_steps > 0) factor += warmup_excess * std::exp(-at / decay_steps);
       else if (i < warmup_steps) factor += warmup_excess * (1 - 0.8 * at / static_cast<double>(warmup_steps - 1));
       if (spike_every > 0 && (i + 1) % spike_every == 0) factor *= 1.5;

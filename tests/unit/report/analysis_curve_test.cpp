@@ -1,5 +1,6 @@
 #include "report/analysis_curve.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "report/analysis_document.h"

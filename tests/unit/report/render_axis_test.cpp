@@ -27,6 +27,9 @@ TEST(AxisScale, ChoosesRoundTicks) {
   EXPECT_EQ(labels({.min = 0, .max = 1}, {}, 4), (Labels{"0.00", "0.25", "0.50", "0.75", "1.00"}));
   EXPECT_EQ(labels({.min = 0, .max = 40000}, {}, 4), (Labels{"0", "10k", "20k", "30k", "40k"}));
   EXPECT_EQ(labels({.scale = Scale::kLog2}, {1, 8}), (Labels{"1", "2", "4", "8"}));
+  EXPECT_EQ(labels({.scale = Scale::kLog2}, {4}), (Labels{"2", "4", "8"})) << "a single size";
+  EXPECT_EQ(labels({.scale = Scale::kLog2}, {260, 510}), (Labels{"256", "320", "384", "448", "512"}));
+  EXPECT_EQ(labels({.scale = Scale::kLog2}, {1, 2}), (Labels{"1", "2"}));
   EXPECT_EQ(labels({.scale = Scale::kLog2}, {1, 1024}, 20), (Labels{"1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024"}));
   EXPECT_EQ(labels({.scale = Scale::kLog10}, {1, 1e6}, 7), (Labels{"1", "10", "100", "1k", "10k", "100k", "1M"}));
   EXPECT_EQ(labels({.scale = Scale::kLog10, .min = 20, .max = 1000}, {}, 8), (Labels{"20", "50", "100", "200", "500", "1000"}));
@@ -156,6 +159,14 @@ TEST(TextMetrics, MeasuresAndWraps) {
   EXPECT_GT(broken.size(), 2u);
   EXPECT_EQ(core::join(broken, ""), "Donaudampfschifffahrtsgesellschaft");
   EXPECT_EQ(wrap_text("", 10, 12), std::vector<std::string>{""});
+}
+
+TEST(TextMetrics, ShortensInTheMiddle) {
+  EXPECT_EQ(shorten_text("short", 100, 12), "short");
+  const std::string shortened = shorten_text("ViT-L-14 with a very long description of 128 nodes", 120, 12);
+  EXPECT_LE(text_width(shortened, 12), 120);
+  EXPECT_TRUE(core::starts_with(shortened, "ViT-L") && core::ends_with(shortened, "nodes")) << shortened;
+  EXPECT_EQ(shorten_text("abc", 1, 12), "...");
 }
 
 TEST(TextMetrics, CleansForeignBytes) {

@@ -62,7 +62,7 @@ TEST(RenderFiles, ConvertsToPngAndPdf) {
   EXPECT_EQ(files.size(), 2u + 2u * 5u);
   const std::string png = core::read_file(folder.path() / "figures/breakdown.png");
   EXPECT_EQ(png.substr(1, 3), "PNG");
-  EXPECT_EQ(static_cast<unsigned char>(png[18]) * 256 + static_cast<unsigned char>(png[19]), 1440) << "twice the width of the drawing";
+  EXPECT_EQ(static_cast<unsigned char>(png[18]) * 256 + static_cast<unsigned char>(png[19]), 1488) << "twice the width of the drawing with its margin";
   EXPECT_EQ(core::read_file(folder.path() / "figures/efficiency.pdf").substr(0, 5), "%PDF-");
 }
 

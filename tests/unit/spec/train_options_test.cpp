@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "spec/clip_shape.h"
 #include "spec/commands.h"
 
 namespace lockstep::spec {
@@ -122,7 +123,7 @@ TEST(TrainOptions, DefaultsAreOpenClips) {
                                                        {"accum-freq", "1"},
                                                        {"seed", "0"},
                                                        {"log-every-n-steps", "100"},
-                                                       {"report-to", ""},
+                                                       {"report-to", "none"},
                                                        {"train-num-samples", "None"},
                                                        {"epochs-cooldown", "None"},
                                                        {"lr", "None"},
@@ -222,7 +223,10 @@ TEST(TrainOptions, ContradictionsAreRefused) {
       {{"--data-order", "openclip", "--data-lanes", "8"}, "--data-lanes belongs to"},
       {{"--classnames", "f"}, "for which no data are given"},
       {{"--templates", "f"}, "for which no data are given"},
-      {{"--imagenet-val", "d", "--zeroshot-data", "d", "--classnames", "f"}, "are both given"},
+      {{"--dataset-type", "imagefolder"}, "--dataset-type 'imagefolder' is not supported"},
+      {{"--train-data", "/"}, "--train-data '/' is a folder; its pictures have no captions"},
+      {{"--val-data", "/"}, "--val-data '/' is a folder"},
+      {{"--report-to", "x"}, "--report-to got 'x', expected none or tensorboard"},
       {{"--zeroshot-data", "d"}, "needs --classnames"},
       {{"--image-mean", "1", "2"}, "--image-mean has 2 values"},
       {{"--image-std", "1", "2", "3", "4"}, "--image-std has 4 values"},
@@ -270,7 +274,8 @@ TEST(TrainOptions, LegalCombinationsPass) {
         Args{"--dry-run", "--world-size", "4096", "--json"}, Args{"--on-bad-sample", "skip", "--max-bad-samples", "0"},
         Args{"--zeroshot-data", "d", "--classnames", "c", "--templates", "t"}, Args{"--imagenet-val", "d", "--classnames", "c"},
         Args{"--delete-previous-checkpoint", "--keep", "1"}, Args{"--device", "cuda", "--dist-backend", "gloo"},
-        Args{"--force-image-size", "224", "224"}, Args{"--report-to", "none"}})
+        Args{"--force-image-size", "224", "224"}, Args{"--report-to", "none"}, Args{"--report-to", ""},
+        Args{"--report-to", "tensorboard,"}, Args{"--imagenet-val", "d", "--zeroshot-data", "d", "--classnames", "f"}})
     EXPECT_EQ(error_of(flags), "") << core::join(flags, " ");
 }
 
@@ -278,6 +283,19 @@ TEST(TrainOptions, TheBiasedLossWarns) {
   ASSERT_EQ(parse({"--local-loss"}).warnings.size(), 1u);
   EXPECT_TRUE(contains(parse({"--local-loss"}).warnings[0], "biased gradient"));
   EXPECT_TRUE(parse({"--local-loss", "--gather-with-grad"}).warnings.empty());
+}
+
+TEST(TrainOptions, BatchNormGivesReasonForWarnings) {
+  const auto warnings = [](const Args& flags) {
+    const ParsedCommand command = parse(flags);
+    return shape_warnings(*command.train, resolve_clip_shape(command.train->model));
+  };
+  EXPECT_TRUE(warnings({"--model", "ViT-B-32", "--accum-freq", "2"}).empty());
+  EXPECT_TRUE(warnings({"--model", "RN50", "--use-bn-sync"}).empty());
+  ASSERT_EQ(warnings({"--model", "ViT-B-32", "--use-bn-sync"}).size(), 1u);
+  EXPECT_TRUE(contains(warnings({"--model", "ViT-B-32", "--use-bn-sync"})[0], "--use-bn-sync changes nothing"));
+  ASSERT_EQ(warnings({"--model", "RN50", "--use-bn-sync", "--accum-freq", "2"}).size(), 1u);
+  EXPECT_TRUE(contains(warnings({"--model", "RN50", "--use-bn-sync", "--accum-freq", "2"})[0], "one micro-batch over all ranks"));
 }
 
 TEST(TrainOptions, RunsWithoutANameAreNamedAsOpenClipDoes) {

@@ -94,6 +94,19 @@ TEST(Submit, ARefusedJobStopsAndIsToldAndNothingIsLost) {
   EXPECT_EQ(read.points[2].status, PointStatus::kPlanned);
 }
 
+TEST(Submit, ASignalStopsBetweenTwoJobsAndTheRestGoesLater) {
+  const FakePrograms fake;
+  fake.add("sbatch", "echo \"$@\" >>'" + fake.path("sbatch.log") + "'\nkill -INT $PPID\nsleep 0.05\nwc -l <'" + fake.path("sbatch.log") + "'\n");
+  SweepFixture sweep;
+  EXPECT_EQ(submit_points(sweep.folder, sweep.state, {1, 2, 3}, Slurm()), 1u);
+  SweepState read = read_state(sweep.folder);
+  EXPECT_EQ(read.points[0].status, PointStatus::kQueued);
+  EXPECT_EQ(read.points[1].status, PointStatus::kPlanned);
+  fake.add_sbatch();
+  EXPECT_EQ(submit_points(sweep.folder, read, {2, 3}, Slurm()), 2u);
+  EXPECT_EQ(lines_of(fake.read("sbatch.log")).size(), 3u);
+}
+
 TEST(Submit, WithoutSlurmTheErrorSaysSo) {
   const FakePrograms fake;
   SweepFixture sweep;

@@ -45,7 +45,6 @@ class ToyRun {
     CheckpointerConfig config;
     config.run_folder = folder;
     config.num_kept = num_kept;
-    config.options_digest = "digest";
     config.code_version = "test";
     config.who = {{"host", "here"}};
     checkpointer_ = std::make_unique<Checkpointer>(config, state, comm);
@@ -169,7 +168,6 @@ TEST(Checkpointer, PositionComesBack) {
   EXPECT_EQ(restored->position.samples_seen, 36);
   EXPECT_EQ(restored->position.data, (core::Json{{"lane", 9}}));
   EXPECT_EQ(restored->position.extra, (core::Json{{"note", "x"}}));
-  EXPECT_EQ(restored->options_digest, "digest");
   EXPECT_EQ(core::read_file(dir.path() / "checkpoints" / "latest"), "step-00000009.a1\n");
   EXPECT_EQ(run.checkpointer().restore(restored->folder).position.step, 9);
 }
@@ -275,7 +273,7 @@ TEST(Checkpointer, AnotherModelIsRefusedByName) {
   run.save();
   ASSERT_TRUE(run.checkpointer().wait());
   auto weight = at::zeros({6, 13}), other = at::zeros({2});
-  Checkpointer wrong({.run_folder = dir.path(), .num_kept = 0, .options_digest = "", .code_version = "", .who = {}},
+  Checkpointer wrong({.run_folder = dir.path(), .num_kept = 0, .code_version = "", .who = {}},
                      {.tensors = {{"visual.weight", &weight}, {"visual.other", &other}}}, alone);
   try {
     wrong.restore_latest();

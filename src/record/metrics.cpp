@@ -1,0 +1,77 @@
+#include "record/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <vector>
+
+#include "core/strings.h"
+#include "record/metrics_table.h"
+
+namespace lockstep::record {
+namespace {
+
+constexpr MetricSource kSources[] = {kSteps, kRanks, kComm, kSystem, kStartup, kResults, kDerived};
+
+/// A text in a cell of a Markdown table.
+std::string cell(std::string_view text) { return core::replace_all(std::string(text), "|", "\\|"); }
+
+}  // namespace
+
+std::string_view source_name(MetricSource source) {
+  constexpr std::array<std::string_view, 7> kNames{"steps.jsonl",   "ranks.jsonl",   "comm.jsonl", "system.jsonl",
+                                                   "startup.jsonl", "results.jsonl", "computed"};
+  return kNames.at(static_cast<size_t>(source));
+}
+
+std::string_view reduction_name(Reduction reduction) {
+  constexpr std::array<std::string_view, 7> kNames{"", "last", "sum", "max", "mean", "median", "ratio of totals"};
+  return kNames.at(static_cast<size_t>(reduction));
+}
+
+std::span<const MetricDef> metric_catalogue() {
+  static const std::vector<MetricDef> catalogue = [] {
+    std::vector<MetricDef> all(std::begin(kRecordedMetrics), std::end(kRecordedMetrics));
+    all.insert(all.end(), std::begin(kDerivedMetrics), std::end(kDerivedMetrics));
+    return all;
+  }();
+  return catalogue;
+}
+
+const MetricDef* find_metric(MetricSource source, std::string_view name) {
+  const auto catalogue = metric_catalogue();
+  const auto found = std::find_if(catalogue.begin(), catalogue.end(), [&](const MetricDef& metric) { return metric.source == source && metric.name == name; });
+  return found == catalogue.end() ? nullptr : &*found;
+}
+
+std::string metrics_markdown() {
+  std::string text =
+      "# Metrics\n\n"
+      "Written by `lockstep config reference --metrics --format markdown`; do not edit.\n\n"
+      "`one number` says how the values of steps, ranks or intervals become the one that a report shows: costs are averaged or summed, rates and shares are\n"
+      "totals over totals, never means of ratios. The files are described in docs/record.md.\n";
+  for (const MetricSource source : kSources) {
+    text += fmt::format("\n## {}\n\n| name | unit | one number | formula | meaning |\n|---|---|---|---|---|\n",
+                        source == kDerived ? "Computed by reports" : source_name(source));
+    for (const MetricDef& metric : metric_catalogue())
+      if (metric.source == source)
+        text += fmt::format("| `{}` | {} | {} | {} | {} |\n", metric.name, metric.unit, reduction_name(metric.reduction), cell(metric.formula), cell(metric.help));
+  }
+  return text;
+}
+
+core::Json metrics_json() {
+  core::Json list = core::Json::array();
+  for (const MetricDef& metric : metric_catalogue())
+    list.push_back({{"name", metric.name},
+                    {"unit", metric.unit},
+                    {"source", source_name(metric.source)},
+                    {"reduction", reduction_name(metric.reduction)},
+                    {"formula", metric.formula},
+                    {"help", metric.help}});
+  return list;
+}
+
+}  // namespace lockstep::record

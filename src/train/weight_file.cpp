@@ -1,0 +1,23 @@
+#include "train/weight_file.h"
+
+#include "core/error.h"
+#include "train/checkpointer_writer.h"
+
+namespace lockstep::train {
+namespace fs = std::filesystem;
+
+fs::path weight_file(const fs::path& named, record::CheckpointManifest& manifest) {
+  if (!fs::is_directory(named)) return named;
+  fs::path checkpoint = named;
+  if (!fs::exists(named / record::kManifestName)) {
+    const auto choice = record::choose_latest(named, record::VerifyDepth::kHashes);
+    if (!choice.chosen)
+      throw CheckpointError(fmt::format("checkpoints: '{}' holds no whole checkpoint", named.string()),
+                            "give a file of weights, a checkpoint, or the folder of a run (<logs>/<name>); `lockstep ckpt verify` says what is wrong");
+    checkpoint = choice.chosen->folder;
+  }
+  manifest = record::read_manifest(checkpoint);
+  return checkpoint / kModelFile;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# What sweep_slurm_test.cpp runs beside a SLURM cluster of four nodes: sweeps of the demo CLIP, submitted, broken, resumed, collected.
+#   sweep_slurm.sh LOCKSTEP REPOSITORY FOLDER      leaves what the commands said, and the sweeps, in FOLDER
+set -u
+lockstep=$1 repository=$2 folder=$3
+cd "$folder" || exit 1
+
+# keep NAME WORDS...: runs lockstep; its output goes to NAME.out, its exit code to NAME.code.
+keep() {
+  local name=$1; shift
+  "$lockstep" "$@" >"$name.out" 2>&1
+  echo $? >"$name.code"
+}
+# wait_until_idle SWEEP: until no job of the sweep waits or runs.
+wait_until_idle() {
+  for ((i = 0; i < 400; i++)); do
+    "$lockstep" sweep status "$1" --json >"$1.json" || return 1
+    grep -qE '"state": "(queued|running|submitting)"' "$1.json" || return 0
+    sleep 0.3
+  done
+  echo "sweep_slurm: $1 did not come to rest" >&2
+  return 1
+}
+# wait_for_lines FILE COUNT
+wait_for_lines() {
+  for ((i = 0; i < 600; i++)); do
+    [ "$(cat "$1" 2>/dev/null | wc -l)" -ge "$2" ] && return 0
+    sleep 0.1
+  done
+  echo "sweep_slurm: $1 did not get $2 lines" >&2
+  return 1
+}
+
+"$lockstep" data make-shapes shapes --samples 192 --val-samples 30 --samples-per-shard 24 --image-size 64 >/dev/null || exit 1
+
+cat >common.toml <<TOML
+model = "$repository/examples/demo/model.json"
+train-data = "$folder/shapes/train-{000000..000007}.tar"
+train-num-samples = 192
+batch-size = 4
+max-steps = "STEPS"
+epochs = 10
+lr = "1e-3 * nodes"
+warmup = 2
+workers = 1
+threads = 1
+device = "cpu"
+precision = "fp32"
+log-every-n-steps = 1
+save-frequency = 0
+[slurm]
+partition = "debug"
+time = "00:10:00"
+[billing]
+unit = "core-hours"
+per-node-hour = 8
+TOML
+
+# Who is who: ranks of a step of srun, ranks of launchers in a step, a batch shell without a step, a step smaller than its job.
+dry_run=("$lockstep" train clip --dry-run --json --train-data x.tar --model ViT-B-32)
+srun -w node[1-2] --ntasks-per-node=2 "${dry_run[@]}" >ranks-step.out 2>&1
+srun -w node[1-2] --ntasks-per-node=1 "$lockstep" launch --nproc-per-node 2 --program /bin/sh -- \
+  -c 'echo $RANK of $WORLD_SIZE on $(hostname) at $MASTER_ADDR' >ranks-launch.out 2>&1
+printf '#!/bin/bash\n%s\nsrun -N1 -n2 %s\n' "${dry_run[*]}" "${dry_run[*]}" >ranks-batch.sh
+sbatch --wait -N2 --ntasks-per-node=2 --output=ranks-batch.out ranks-batch.sh >/dev/null
+
+# 1, 2 and 4 nodes, one job at a time. The data of the job of two nodes are not there yet.
+{ cat <<'TOML'
+name = "nodes"
+out = "."
+scaling = "weak"
+[variables]
+STEPS = "4"
+[axes]
+nodes = "1-4*2"
+[submit]
+in-flight = 1
+[when."nodes == 2".train]
+train-data = "late/train-{000000..000007}.tar"
+[train]
+TOML
+  cat common.toml; } >nodes.toml
+keep nodes-submit sweep nodes.toml --submit
+wait_until_idle nodes || exit 1
+keep nodes-status sweep status nodes
+cp nodes.json nodes-failed.json
+keep nodes-submit-again sweep nodes.toml --submit
+ln -s shapes late
+keep nodes-resume sweep resume nodes
+wait_until_idle nodes || exit 1
+keep nodes-collect sweep collect nodes
+
+# The same run of 2 nodes x 2 ranks twice, as an array; the first is told to stop, as before a time limit, and requeued.
+{ cat <<'TOML'
+name = "stopped"
+out = "."
+ranks-per-node = 2
+repeats = 2
+[variables]
+STEPS = "20"
+[axes]
+nodes = 2
+[submit]
+how = "arrays"
+[train]
+TOML
+  cat common.toml; } >stopped.toml
+keep stopped-submit sweep stopped.toml --submit
+wait_for_lines stopped/runs/0001-nodes_2/steps.jsonl 2 || exit 1
+job=$(sed -n 's/.*"event":"start","job":"\([^"]*\)".*/\1/p' stopped/jobs/0001.events.jsonl)
+scancel -s USR1 -b "$job"
+wait_until_idle stopped || exit 1
+keep stopped-collect sweep collect stopped --json
+
+# A job that is cancelled saves a checkpoint and stays cancelled.
+sed -e 's/^name = .*/name = "cancelled"/; s/^STEPS = .*/STEPS = "100000"/; s/^epochs = .*/epochs = 100000/; s/^repeats = .*/repeats = 1/; s/^how = .*/how = "jobs"/' \
+  stopped.toml >cancelled.toml
+keep cancelled-submit sweep cancelled.toml --submit
+wait_for_lines cancelled/runs/0001-nodes_2/steps.jsonl 2 || exit 1
+keep cancelled-cancel sweep cancel cancelled
+for ((i = 0; i < 200; i++)); do
+  grep -q '"event":"end"' cancelled/jobs/0001.events.jsonl && [ -z "$(squeue -h -t PENDING,RUNNING,COMPLETING)" ] && break
+  sleep 0.2
+done
+sleep 3  # a requeued job would show up again
+squeue -h -t PENDING,RUNNING,COMPLETING >cancelled-queue.out
+keep cancelled-status sweep status cancelled
+exit 0

@@ -1,0 +1,154 @@
+// Sweeps on a real SLURM of four nodes that lives as long as the test (tools/onebox_slurm.sh), with real engine runs over Gloo.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "commands/run_program.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/strings.h"
+#include "record/reader.h"
+
+namespace lockstep::testing {
+namespace {
+namespace fs = std::filesystem;
+
+const std::string kOnebox = std::string(LOCKSTEP_SOURCE_DIR) + "/tools/onebox_slurm.sh";
+
+/// One cluster for all tests of this file; sweep_slurm.sh does the work, the tests look at what it left.
+class SweepOnSlurm : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const auto check = run_program({kOnebox, "--check"});
+    skip_reason_ = new std::string(core::trim(check.err));
+    folder_ = new core::TempDir("lockstep_slurm");
+    if (check.exit_code == 6) return;
+    ASSERT_EQ(check.exit_code, 0) << check.err;
+    if (!fs::exists(std::string(LOCKSTEP_BUILD_DIR) + "/lockstep-engine")) {
+      *skip_reason_ = "built without lockstep-engine";
+      return;
+    }
+    *skip_reason_ = "";
+    const auto run = run_program({kOnebox, "--nodes", "4", "--", std::string(LOCKSTEP_SOURCE_DIR) + "/tests/commands/sweep_slurm.sh", lockstep_program(),
+                                  LOCKSTEP_SOURCE_DIR, folder_->path().string()},
+                                 {{"SLURM_CONF", std::nullopt}}, std::chrono::seconds(400));
+    ASSERT_EQ(run.exit_code, 0) << run.out << run.err << logs();
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    delete skip_reason_;
+  }
+  void SetUp() override {
+    if (!skip_reason_->empty()) GTEST_SKIP() << *skip_reason_;
+  }
+
+  static std::string read(const std::string& name) {
+    const fs::path path = folder_->path() / name;
+    return fs::exists(path) ? core::read_file(path) : "(no " + name + ")";
+  }
+  /// The ends of all job logs, for a failing test.
+  static std::string logs() {
+    std::string text;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_->path()))
+      if (entry.path().extension() == ".out") {
+        const std::string content = core::read_file(entry.path());
+        text += "\n== " + entry.path().string() + "\n" + content.substr(content.size() - std::min<size_t>(content.size(), 2000));
+      }
+    return text;
+  }
+  static core::Json json(const std::string& name) { return core::parse_json(read(name), name); }
+  static int count(const std::string& text, const std::string& part) { return static_cast<int>(core::split(text, part).size()) - 1; }
+  static std::vector<double> losses(const std::string& run) {
+    std::vector<double> values;
+    for (const auto& step : record::read_steps(folder_->path() / run).steps) values.push_back(step.loss);
+    return values;
+  }
+
+  static std::string* skip_reason_;
+  static core::TempDir* folder_;
+};
+std::string* SweepOnSlurm::skip_reason_ = nullptr;
+core::TempDir* SweepOnSlurm::folder_ = nullptr;
+
+TEST_F(SweepOnSlurm, RanksKnowWhoTheyAre) {
+  EXPECT_EQ(count(read("ranks-step.out"), "\"world_size\": 4,"), 4) << read("ranks-step.out");
+  std::set<std::string> ranks;
+  for (const auto& line : core::split(read("ranks-launch.out"), "\n"))
+    if (const size_t at = line.find("] "); at != std::string::npos) ranks.insert(line.substr(at + 2));
+  EXPECT_EQ(ranks, (std::set<std::string>{"0 of 4 on node1 at node1", "1 of 4 on node1 at node1", "2 of 4 on node2 at node1", "3 of 4 on node2 at node1"}))
+      << read("ranks-launch.out");
+  const std::string batch = read("ranks-batch.out");
+  EXPECT_EQ(count(batch, "\"world_size\": 1,"), 1) << batch;  // the shell itself
+  EXPECT_EQ(count(batch, "\"world_size\": 2,"), 2) << batch;  // a step smaller than the job
+}
+
+TEST_F(SweepOnSlurm, AFailedJobIsNamedAndOnlyItIsResumed) {
+  EXPECT_NE(read("nodes-submit.out").find("3 of 3 jobs submitted"), std::string::npos) << read("nodes-submit.out");
+  const core::Json failed = json("nodes-failed.json");
+  ASSERT_EQ(failed.at("points").size(), 3u);
+  EXPECT_EQ(failed.at("counts"), (core::Json{{"failed", 1}, {"finished", 2}})) << read("nodes-status.out") << logs();
+  EXPECT_EQ(failed.at("points").at(1).at("state"), "failed");
+  EXPECT_NE(read("nodes-status.out").find("exit code 4; see logs/0002-"), std::string::npos) << read("nodes-status.out");
+  EXPECT_NE(read("nodes-submit-again.out").find("nothing is left to start"), std::string::npos) << read("nodes-submit-again.out");
+  EXPECT_NE(read("nodes-resume.out").find("1 of 1 jobs submitted"), std::string::npos) << read("nodes-resume.out");
+  EXPECT_EQ(json("nodes.json").at("counts"), (core::Json{{"finished", 3}})) << logs();
+  for (const int nodes : {1, 2, 4}) {
+    const std::string run = "nodes/runs/000" + std::to_string(nodes == 4 ? 3 : nodes) + "-nodes_" + std::to_string(nodes);
+    const auto attempts = record::read_run(folder_->path() / run).attempts;
+    EXPECT_EQ(attempts.back().at("world_size"), nodes) << run;
+    EXPECT_EQ(attempts.back().at("ranks_from"), "slurm") << run;
+    EXPECT_EQ(losses(run).size(), 4u) << run;
+  }
+}
+
+TEST_F(SweepOnSlurm, JobsRunOneAfterAnother) {
+  const core::Json state = json("nodes/sweep.json");
+  double previous_end_s = 0;
+  for (const auto& point : state.at("points")) {
+    const auto events = record::read_json_lines(folder_->path() / "nodes" / point.at("events").get<std::string>()).lines;
+    ASSERT_GE(events.size(), 2u);
+    EXPECT_GE(events[0].at("time_s").get<double>(), previous_end_s);
+    previous_end_s = events[1].at("time_s");
+  }
+}
+
+TEST_F(SweepOnSlurm, CollectTellsWhatItCost) {
+  const std::string text = read("nodes-collect.out");
+  EXPECT_NE(text.find("core-hours"), std::string::npos) << text;
+  EXPECT_NE(text.find("1 of 4 job starts failed (25 %)"), std::string::npos) << text;
+  const core::Json collected = json("nodes/collected.json");
+  for (const auto& point : collected.at("points")) {
+    EXPECT_GT(point.at("samples_per_s").get<double>(), 0) << point;
+    EXPECT_GE(point.at("queue_wait_s").get<double>(), 0) << point;
+    EXPECT_GT(point.at("node_hours").get<double>(), 0) << point;
+  }
+  EXPECT_EQ(collected.at("points").at(1).at("jobs"), 2);
+  EXPECT_LT(collected.at("node_hours_used").get<double>(), collected.at("node_hours_planned").get<double>());
+}
+
+TEST_F(SweepOnSlurm, AStoppedRunIsRequeuedAndGoesOnWithTheSameLosses) {
+  const core::Json collected = json("stopped-collect.out");
+  EXPECT_EQ(collected.at("points").at(0).at("state"), "finished") << logs();
+  EXPECT_EQ(collected.at("points").at(0).at("requeues"), 1);
+  EXPECT_EQ(collected.at("points").at(0).at("jobs"), 1);
+  EXPECT_EQ(collected.at("points").at(1).at("requeues"), 0);
+  const auto attempts = record::read_run(folder_->path() / "stopped/runs/0001-nodes_2").attempts;
+  ASSERT_EQ(attempts.size(), 2u);
+  EXPECT_EQ(attempts[1].at("world_size"), 4);
+  const auto interrupted = losses("stopped/runs/0001-nodes_2"), whole = losses("stopped/runs/0002-nodes_2-repeat_2");
+  ASSERT_EQ(whole.size(), 20u);
+  EXPECT_NE(whole.front(), whole.back());
+  EXPECT_EQ(interrupted, whole);
+}
+
+TEST_F(SweepOnSlurm, ACancelledJobSavesAndStaysCancelled) {
+  EXPECT_EQ(read("cancelled-cancel.out"), "1 jobs cancelled\n");
+  EXPECT_EQ(read("cancelled-queue.out"), "");
+  EXPECT_NE(read("cancelled-status.out").find("1 cancelled"), std::string::npos) << read("cancelled-status.out");
+  EXPECT_EQ(record::read_status(folder_->path() / "cancelled/runs/0001-nodes_2").state, "stopped") << logs();
+  EXPECT_EQ(count(read("cancelled/jobs/0001.events.jsonl"), "\"start\""), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,106 @@
+// Resuming and stopping of `lockstep train clip`: nothing is lost and nothing differs.
+#include "commands/train_fixture.h"
+#include "core/strings.h"
+
+namespace lockstep::testing {
+namespace {
+
+class TrainResume : public TrainFixture {
+ protected:
+  /// Runs a command line in the background of a shell and `script` beside it, which sees its process id as $pid and the run's
+  /// steps.jsonl as $STEPS; the result is that of the command.
+  ProgramResult run_beside(const std::string& name, std::vector<std::string> args, const std::string& script) const {
+    const std::string frame =
+        "wait_for_steps() { while [ \"$(wc -l < \"$STEPS\" 2>/dev/null || echo 0)\" -lt $1 ]; do kill -0 $pid || break; sleep 0.05; done; }; "
+        "\"$0\" \"$@\" & pid=$!; " + script + "; wait $pid";
+    args.insert(args.begin(), {"/bin/sh", "-c", frame, lockstep_program()});
+    return run_program(args, {{"STEPS", (logs_.path() / name / "steps.jsonl").string()}}, std::chrono::seconds(120));
+  }
+};
+
+struct ResumeCase {
+  const char* name;
+  int ranks, stop_after, end;
+  std::vector<std::string> flags;
+};
+
+class ResumeBitForBit : public TrainResume, public ::testing::WithParamInterface<ResumeCase> {};
+
+TEST_P(ResumeBitForBit, WholeEqualsParts) {
+  const ResumeCase& param = GetParam();
+  const auto run = [&](const std::string& name, int max_steps, std::vector<std::string> more) {
+    more.insert(more.end(), {"--max-steps", std::to_string(max_steps)});
+    more.insert(more.end(), param.flags.begin(), param.flags.end());
+    const auto done = param.ranks == 1 ? train(name, more) : train_on(param.ranks, name, more);
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+  };
+  run("whole", param.end, {});
+  run("parts", param.stop_after, {});
+  run("parts", param.end, {"--resume", "latest"});
+  ASSERT_EQ(losses("whole").size(), static_cast<size_t>(param.end));
+  EXPECT_NE(losses("whole").front(), losses("whole").back());
+  EXPECT_EQ(losses("whole"), losses("parts"));
+  const auto whole = record::read_manifest(newest_checkpoint("whole")), parts = record::read_manifest(newest_checkpoint("parts"));
+  EXPECT_EQ(whole.world_size, param.ranks);
+  EXPECT_EQ(whole.step, param.end);
+  ASSERT_EQ(whole.files.size(), parts.files.size());
+  for (size_t i = 0; i < whole.files.size(); ++i) EXPECT_EQ(whole.files[i].xxh3, parts.files[i].xxh3) << whole.files[i].name;
+}
+
+// Of 96 pictures: 12 steps an epoch with one rank and no accumulation, 6 with accumulation, 3 with two ranks as well.
+INSTANTIATE_TEST_SUITE_P(Train, ResumeBitForBit,
+                         ::testing::Values(ResumeCase{"AcrossAnEpochEndWithTwoWorkers", 1, 11, 14, {"--workers", "2"}},
+                                           ResumeCase{"WithAccumulation", 1, 3, 5, {"--accum-freq", "2"}},
+                                           ResumeCase{"TwoRanksFromAnEpochEnd", 2, 3, 5, {"--accum-freq", "2", "--workers", "2"}}),
+                         [](const auto& entry) { return std::string(entry.param.name); });
+
+TEST_F(TrainResume, TerminationAtTheEndOfAnEpoch) {
+  // Every step ends an epoch and saves.
+  const std::vector<std::string> flags = {"--train-num-samples", "8", "--epochs", "100000", "--keep", "2"};
+  const auto stopped = run_beside("ends", train_args("ends", flags), "wait_for_steps 3; kill -TERM $pid");
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
+  EXPECT_NE(stopped.err.find("continue with --resume latest"), std::string::npos) << stopped.err;
+  EXPECT_EQ(record::read_status(logs_.path() / "ends").state, "stopped");
+  const int64_t step = record::read_manifest(newest_checkpoint("ends")).step;
+  EXPECT_EQ(static_cast<int64_t>(losses("ends").size()), step);  // every step that was done is recorded and saved
+  auto more = flags;
+  more.insert(more.end(), {"--resume", "latest", "--max-steps", std::to_string(step + 2)});
+  const auto resumed = train("ends", more);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("continuing after step " + std::to_string(step)), std::string::npos) << resumed.err;
+  EXPECT_EQ(static_cast<int64_t>(losses("ends").size()), step + 2);
+}
+
+TEST_F(TrainResume, TheSecondInterruptEndsAtOnce) {
+  // Behind the 96 pictures the input stalls: the first interrupt waits for the step it is in, the second does not.
+  const auto args = train_args("stuck", {"--train-data", shapes("train_shards") + "::pipe:exec sleep 30 2>/dev/null", "--train-num-samples", "960",
+                                         "--shuffle", "off"});
+  const auto began = std::chrono::steady_clock::now();
+  const auto ended = run_beside("stuck", args,
+                                "wait_for_steps 1; kill -INT $pid; sleep 0.5; kill -0 $pid && echo lives; kill -INT $pid");
+  EXPECT_EQ(ended.exit_code, 130) << ended.err;
+  EXPECT_NE(ended.out.find("lives"), std::string::npos);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(25));  // not by the end of the input
+}
+
+TEST_F(TrainResume, OnlyDamagedCheckpointsAreAnError) {
+  ASSERT_EQ(train("bad", {"--max-steps", "2"}).exit_code, 0);
+  const fs::path only = newest_checkpoint("bad"), model = only / "model.safetensors", run = logs_.path() / "bad";
+  std::string bytes = core::read_file(model);
+  bytes[bytes.size() - 5] ^= 1;
+  std::ofstream(model, std::ios::binary) << bytes;
+  for (const auto& [resume, message, hint] :
+       {std::tuple("latest", "none of the 1 checkpoints in", "start a run of another --name"),
+        std::tuple(only.c_str(), "is damaged: ", "use --resume latest"),
+        std::tuple("/nonexistent/step-00000002.a1", "is no checkpoint: it does not exist", "--resume latest"),
+        std::tuple(run.c_str(), "is no checkpoint: it has no manifest.json", "--resume latest")}) {
+    const auto refused = train("bad", {"--resume", resume});
+    EXPECT_EQ(refused.exit_code, 5) << refused.err;
+    EXPECT_NE(refused.err.find(message), std::string::npos) << refused.err;
+    EXPECT_NE(refused.err.find(hint), std::string::npos) << refused.err;
+  }
+  EXPECT_EQ(losses("bad").size(), 2u);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
