@@ -132,9 +132,9 @@ std::vector<Chart> throughput_charts(const std::vector<Curve>& curves) {
   return charts_of(curves, "throughput", [](const Curves& group, Chart& chart) {
     const std::string unit = rate_unit(group.front()->points.front());
     chart.title = "Throughput";
-    chart.summary =
-        fmt::format("Rate against the number of {}; the number at each marker is the efficiency, since a double logarithmic plot hides losses.",
-                    group.front()->is_by_devices ? "devices" : "nodes");
+    chart.summary = fmt::format(
+        "Rate against the number of {}; the number at each marker is the efficiency, since a double logarithmic plot hides losses.",
+        group.front()->is_by_devices ? "devices" : "nodes");
     chart.caption = "Dashed: ideal from each base. Numbers: efficiency in %.";
     chart.y = {.title = unit, .scale = Scale::kLog2};
     for (const Curve* curve : group) {

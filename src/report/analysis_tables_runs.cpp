@@ -85,8 +85,9 @@ Table distribution_table(const Curve& curve, const std::vector<RunSummary>& runs
       const record::SeriesSummary& series = *run.series;
       const auto& interval = series.median_interval;
       const Cell half = interval ? fixed_cell(50 * (interval->high - interval->low) / series.median_ms, 2)
-                           : missing_cell("too few steps for an interval");
-      const Cell p99 = series.p99_ms ? fixed_cell(*series.p99_ms / series.median_ms, 3) : missing_cell("from 100 measured steps on");
+                                 : missing_cell("too few steps for an interval");
+      const Cell p99 =
+          series.p99_ms ? fixed_cell(*series.p99_ms / series.median_ms, 3) : missing_cell("from 100 measured steps on");
       table.rows.push_back({size_cell(point), text_cell(run.name), count_cell(static_cast<int64_t>(series.num_warmup_steps)),
                             count_cell(static_cast<int64_t>(series.num_measured_steps)), figure_cell(run.measured_s, 3),
                             figure_cell(series.effective_steps, 3), figure_cell(series.median_ms), half,
