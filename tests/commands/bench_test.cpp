@@ -125,7 +125,7 @@ TEST(Bench, StepOverTwoRanksGivesBothTheSameLoss) {
 TEST(Bench, TheLargestBatchThatFitsIsFoundAndNotTheNext) {
   const auto one = document_of({"step", "--model", demo_model(), "--batch-size", "16", "--precision", "fp32", "-n", "1", "-w", "1", "--device",
                                 "cpu"}, "bench_one");
-  const auto limit = one.at("rows").at(0).at("peak_memory_bytes").get<int64_t>() + (int64_t{24} << 20);
+  const auto limit = one.at("rows").at(0).at("peak_memory_bytes").get<int64_t>() + (int64_t{96} << 20);  // pages of libraries come and go
   std::string table;
   const auto json = document_of({"step", "--model", demo_model(), "--precision", "fp32", "-n", "1", "-w", "1", "--device", "cpu",
                                  "--find-batch", "multiple=8", "--memory-limit", std::to_string(limit)}, "bench_find", &table);
@@ -165,6 +165,7 @@ TEST(Bench, LoaderHandsOutTheSameBatchesTwiceAndReportsRates) {
 
 TEST(Bench, CheckpointsComeBackBitByBitAndLeaveNothingBehind) {
   const std::string folder = ::testing::TempDir() + "/bench_checkpoint";
+  std::filesystem::remove_all(folder);
   const auto json = document_of({"checkpoint", "--model", demo_model(), "--precision", "fp32", "--dir", folder, "-n", "2", "-w", "0", "--device", "cpu"},
                                 "bench_checkpoint");
   const auto& row = json.at("rows").at(0);
