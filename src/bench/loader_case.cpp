@@ -64,7 +64,8 @@ class LoaderCase final : public BenchCase {
 
   std::vector<std::string> preamble() override {
     const auto& o = context_.options;
-    return {fmt::format("lockstep bench loader: {} ranks, '{}', pictures of {} pixels", world().size(), o.train.train_data, shape_.vision.image_size),
+    return {fmt::format("lockstep bench loader: {} ranks, {}, pictures of {} pixels", world().size(),
+                        o.train.train_data.empty() ? "synthetic data" : o.train.train_data, shape_.vision.image_size),
             fmt::format("warmup batches: {} batches: {}; batch: median, p90 and p99 of the time until the next batch is there, each that of the "
                         "slowest rank",
                         o.num_warmup, o.num_iterations),

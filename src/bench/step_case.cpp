@@ -162,16 +162,13 @@ class StepCase final : public BenchCase {
     row["planned_gbytes"] = row["planned_memory_bytes"].get<double>() / 1e9;
   }
 
-  std::vector<SummaryItem> summary(const std::vector<core::Json>&) override {
-    if (search_.probes.empty()) return {};
-    core::Json probes = core::Json::array();
-    for (const auto& probe : search_.probes)
-      probes.push_back({{"samples", probe.samples}, {"fits", probe.fits}, {"peak_memory_bytes", probe.peak_bytes},
-                        {"planned_memory_bytes", memory_plan(probe.samples).total()}, {"reason", probe.reason}});
-    return {{.key = "largest_batch", .label = "Largest batch that fits", .value = search_.best},
-            {.key = "memory_limit_bytes", .label = "Memory limit", .value = limit_bytes_,
-             .text = limit_bytes_ > 0 ? core::format_bytes(static_cast<double>(limit_bytes_)) : "the device"},
-            {.key = "probes", .label = "Attempts", .value = probes, .text = std::to_string(search_.probes.size())}};
+  std::vector<SummaryItem> summary(const std::vector<core::Json>& rows) override {
+    std::vector<SummaryItem> items = search_summary();
+    constexpr double kAll = 100;
+    if (rows.at(0).value("mfu_percent", 0.0) > kAll)
+      items.push_back({.key = "warning", .label = "Warning",
+                       .value = "more than 100 % of the peak: it is not this device's at this precision and thread count, or was measured on a busy machine"});
+    return items;
   }
 
  private:
@@ -182,6 +179,18 @@ class StepCase final : public BenchCase {
   const spec::BenchOptions& options() const { return context_.options; }
   const spec::TrainOptions& train_options() const { return context_.options.train; }
   comm::Comm& world() const { return context_.world; }
+
+  std::vector<SummaryItem> search_summary() const {
+    if (search_.probes.empty()) return {};
+    core::Json probes = core::Json::array();
+    for (const auto& probe : search_.probes)
+      probes.push_back({{"samples", probe.samples}, {"fits", probe.fits}, {"peak_memory_bytes", probe.peak_bytes},
+                        {"planned_memory_bytes", memory_plan(probe.samples).total()}, {"reason", probe.reason}});
+    return {{.key = "largest_batch", .label = "Largest batch that fits", .value = search_.best},
+            {.key = "memory_limit_bytes", .label = "Memory limit", .value = limit_bytes_,
+             .text = limit_bytes_ > 0 ? core::format_bytes(static_cast<double>(limit_bytes_)) : "the device"},
+            {.key = "probes", .label = "Attempts", .value = probes, .text = std::to_string(search_.probes.size())}};
+  }
 
   plan::BatchPlan plan_of(int64_t samples_per_micro) const {
     return plan::make_batch_plan(world().size(), {.samples_per_micro = samples_per_micro, .num_micro = train_options().accum_freq});

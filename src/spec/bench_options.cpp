@@ -257,7 +257,11 @@ core::OptionSet declare_bench_options(BenchOptions& options) {
 
 void fill_bench_defaults(BenchOptions& options, core::OptionSet& set) {
   if (options.which == BenchCaseName::kStep) fill_optimizer_defaults(options.train, set);
-  if (options.which == BenchCaseName::kCheckpoint) options.train.beta1 = 0.9, options.train.beta2 = 0.98, options.train.eps = 1e-6;  // never used
+  if (options.which == BenchCaseName::kCheckpoint) {  // its optimiser never takes a step
+    options.train.beta1 = 0.9;
+    options.train.beta2 = 0.98;
+    options.train.eps = 1e-6;
+  }
 }
 
 void check_bench_options(BenchOptions& options, const core::OptionSet& set) {

@@ -70,7 +70,7 @@ std::string demo_model() { return std::string(LOCKSTEP_SOURCE_DIR) + "/examples/
 core::Json document_of(std::vector<std::string> args, const std::string& name, std::string* table = nullptr) {
   const core::TempDir folder;
   const std::string path = (folder.path() / (name + ".json")).string();
-  args.insert(args.end(), {"--out", path});
+  args.insert(args.end(), {"--threads", "1", "--out", path});  // one thread: on a busy machine two wait for each other
   const auto result = bench(args);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   if (table != nullptr) *table = result.out;
@@ -126,18 +126,18 @@ TEST(Bench, StepOverTwoRanksGivesBothTheSameLoss) {
 
 TEST(Bench, TheLargestBatchThatFitsIsFoundAndNotTheNext) {
   const auto one = document_of({"step", "--model", demo_model(), "--batch-size", "16", "--precision", "fp32", "-n", "1", "-w", "1", "--device",
-                                "cpu", "--threads", "1"}, "bench_one");
-  const auto limit = one.at("rows").at(0).at("peak_memory_bytes").get<int64_t>() + (int64_t{192} << 20);
+                                "cpu"}, "bench_one");
+  const auto limit = one.at("rows").at(0).at("peak_memory_bytes").get<int64_t>() + (int64_t{96} << 20);  // pages of libraries come and go
   std::string table;
-  const auto json = document_of({"step", "--model", demo_model(), "--precision", "fp32", "-n", "1", "-w", "1", "--device", "cpu", "--threads", "1",
-                                 "--find-batch", "multiple=16", "--memory-limit", std::to_string(limit)}, "bench_find", &table);
+  const auto json = document_of({"step", "--model", demo_model(), "--precision", "fp32", "-n", "1", "-w", "1", "--device", "cpu",
+                                 "--find-batch", "multiple=8", "--memory-limit", std::to_string(limit)}, "bench_find", &table);
   const int64_t best = json.at("summary").at("largest_batch");
   EXPECT_GE(best, 16);
   bool next_was_refused = false, best_was_tried = false;
   for (const auto& probe : json.at("summary").at("probes")) {
     const int64_t samples = probe.at("samples");
     if (samples == best) best_was_tried = probe.at("fits").get<bool>() && probe.at("peak_memory_bytes").get<int64_t>() <= limit;
-    if (samples == best + 16) next_was_refused = !probe.at("fits").get<bool>();
+    if (samples == best + 8) next_was_refused = !probe.at("fits").get<bool>();
     EXPECT_GT(probe.at("planned_memory_bytes").get<double>(), 0);
   }
   EXPECT_TRUE(best_was_tried && next_was_refused) << table;
