@@ -4,6 +4,6 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/setup.sh"
 find_torch
-pip_into "$LOCKSTEP_CACHE/ref-3.3.0" "the reference programs (open_clip_torch 3.3.0 and what it needs)" --no-deps \
+pip_into "$LOCKSTEP_CACHE/ref-3.3.0-clap" "the reference programs (open_clip_torch 3.3.0, transformers 5.23.0 and what they need)" --no-deps \
   $(grep -vE '^(#|torch==)' "$LOCKSTEP_ROOT/ref/requirements.txt" | tr '\n' ' ')
-echo "$LOCKSTEP_CACHE/ref-3.3.0:$LOCKSTEP_TORCH_DIR"
+echo "$LOCKSTEP_CACHE/ref-3.3.0-clap:$LOCKSTEP_TORCH_DIR"

@@ -18,13 +18,14 @@ ContrastiveTask::ContrastiveTask(std::unique_ptr<TwoTowers> towers, comm::Comm& 
     : towers_(std::move(towers)), data_axis_(data_axis), options_(options) {}
 
 Outputs ContrastiveTask::forward(const Batch& batch) {
-  if (!batch.image_BCYX.defined() || !batch.text_BT.defined())
-    throw DataError(fmt::format("models: a contrastive task needs pairs: images {}, texts {}",
-                                batch.image_BCYX.defined() ? "given" : "missing", batch.text_BT.defined() ? "given" : "missing"),
-                    "check that the data source has both images and captions");
+  const bool has_audio = batch.audio_BS.defined(), has_other = has_audio || batch.image_BCYX.defined();
+  if (!has_other || !batch.text_BT.defined())
+    throw DataError(fmt::format("models: a contrastive task needs pairs: images or audio {}, texts {}",
+                                has_other ? "given" : "missing", batch.text_BT.defined() ? "given" : "missing"),
+                    "check that the data source has both images (or sounds) and captions");
   towers_->set_context(batch.context);
   Outputs out;
-  out.image_BE = normalise_rows(towers_->encode_image(batch.image_BCYX));
+  out.image_BE = normalise_rows(has_audio ? towers_->encode_audio(batch.audio_BS) : towers_->encode_image(batch.image_BCYX));
   out.text_BE = normalise_rows(towers_->encode_text(batch.text_BT));
   out.logit_scale = towers_->logit_scale().reshape({}).to(at::kFloat).exp();
   if (at::Tensor* bias = towers_->logit_bias()) out.logit_bias = bias->reshape({});

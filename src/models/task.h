@@ -14,6 +14,7 @@ namespace lockstep::models {
 /// One micro-batch on the device. Absent parts are undefined tensors.
 struct Batch {
   at::Tensor image_BCYX;  ///< float or the compute type, normalised; channels_last memory.
+  at::Tensor audio_BS;    ///< float samples at the model's rate, in [-1, 1].
   at::Tensor text_BT;     ///< int64 token ids.
   at::Tensor label_B;     ///< int64 class index.
   int64_t num_samples = 0;
@@ -22,7 +23,8 @@ struct Batch {
 
 /// What the network computes for a micro-batch. Contrastive: L2-normalised features and the two scalars of the loss.
 struct Outputs {
-  at::Tensor image_BE, text_BE;
+  at::Tensor image_BE;  ///< Of the tower beside the text: images or audio.
+  at::Tensor text_BE;
   at::Tensor logit_scale;  ///< exp of the parameter, 0-dim.
   at::Tensor logit_bias;   ///< undefined unless the model has one.
 };

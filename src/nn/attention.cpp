@@ -23,7 +23,8 @@ namespace {
 /// Keys up to which two matrix products and a softmax beat the fused CPU kernel, forward and backward together.
 int64_t plain_limit(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf ? 512 : 256; }
 
-at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask) {
+at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
+                           const Dropout& dropped) {
   const int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2), keys = k.size(2), width = q.size(3);
   const double scale = 1.0 / std::sqrt(static_cast<double>(width));
   const at::Tensor q3 = q.reshape({batch * heads, queries, width}), k3 = k.reshape({batch * heads, keys, width});
@@ -32,7 +33,7 @@ at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   if (mask.defined()) start = mask.expand({batch, heads, queries, keys}).reshape({batch * heads, queries, keys});
   const at::Tensor scores = mask.defined() ? at::baddbmm(start, q3, k3.transpose(1, 2), 1.0, scale)
                                            : at::baddbmm(at::empty({1, 1, 1}, q3.options()), q3, k3.transpose(1, 2), 0.0, scale);
-  return at::bmm(at::softmax(scores, -1), v.reshape({batch * heads, keys, width})).view({batch, heads, queries, width});
+  return at::bmm(dropout(at::softmax(scores, -1), dropped), v.reshape({batch * heads, keys, width})).view({batch, heads, queries, width});
 }
 
 }  // namespace
@@ -42,14 +43,17 @@ at::Tensor causal_mask(int64_t length, const at::TensorOptions& options) {
 }
 
 at::Tensor attention(const at::Tensor& q_BHLK, const at::Tensor& k_BHTK, const at::Tensor& v_BHTK, const at::Tensor& mask,
-                     bool is_causal) {
+                     bool is_causal, const Dropout& dropout) {
   LOCKSTEP_CHECK(!is_causal || (!mask.defined() && q_BHLK.size(2) == k_BHTK.size(2)), "queries={} keys={}", q_BHLK.size(2),
                  k_BHTK.size(2));
-  if (!q_BHLK.is_cpu() || k_BHTK.size(2) > plain_limit(q_BHLK.scalar_type())) {
+  // The fused kernels draw their dropout from the global generator, not from a key.
+  const bool prefers_fused = !q_BHLK.is_cpu() || k_BHTK.size(2) > plain_limit(q_BHLK.scalar_type());
+  if (prefers_fused && dropout.probability <= 0.0) {
     const auto optional_mask = mask.defined() ? std::optional<at::Tensor>(mask) : std::nullopt;
     return at::scaled_dot_product_attention(q_BHLK, k_BHTK, v_BHTK, optional_mask, 0.0, is_causal);
   }
-  return plain_attention(q_BHLK, k_BHTK, v_BHTK, is_causal ? causal_mask(k_BHTK.size(2), q_BHLK.options()) : mask);
+  return plain_attention(q_BHLK, k_BHTK, v_BHTK, is_causal ? causal_mask(k_BHTK.size(2), q_BHLK.options()) : mask,
+                         dropout);
 }
 
 MultiHeadAttention::MultiHeadAttention(int64_t width, int64_t heads, const at::TensorOptions& options)

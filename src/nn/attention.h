@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include "nn/dropout.h"
 #include "nn/layers.h"
 #include "nn/module.h"
 
@@ -8,9 +9,9 @@ namespace lockstep::nn {
 
 /// softmax(q k^t / sqrt(K) + mask) v with q [B, H, L, K], k and v [B, H, T, K], in the fastest exact form for device, type and
 /// length (see attention.cpp). `mask`, where defined, broadcasts to [B, H, L, T], holds 0 and -inf and has q's type. `is_causal`
-/// (L = T, no mask) lets position i see 0..i.
+/// (L = T, no mask) lets position i see 0..i. `dropout` applies to the probabilities.
 at::Tensor attention(const at::Tensor& q_BHLK, const at::Tensor& k_BHTK, const at::Tensor& v_BHTK, const at::Tensor& mask,
-                     bool is_causal);
+                     bool is_causal, const Dropout& dropout = {});
 
 /// -inf where position i may not see j > i, else 0: [T, T].
 at::Tensor causal_mask(int64_t length, const at::TensorOptions& options);

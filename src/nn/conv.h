@@ -30,6 +30,7 @@ class BatchNorm2d : public Module {
   void synchronize(comm::Comm* comm) { comm_ = comm; }
   /// False: training mode leaves the running statistics alone.
   void set_updates_statistics(bool updates) { updates_statistics_ = updates; }
+  at::ScalarType parameter_type() const { return weight_.scalar_type(); }
 
  private:
   at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;

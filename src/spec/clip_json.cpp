@@ -1,106 +1,22 @@
 // Reads OpenCLIP's model configuration format (the JSON files of its model_configs folder).
-#include <algorithm>
-#include <cmath>
-#include <set>
-
 #include "core/error.h"
 #include "core/json.h"
-#include "core/strings.h"
 #include "spec/clip_shape.h"
+#include "spec/json_section.h"
 
 namespace lockstep::spec {
 namespace {
 
 using core::Json;
 
-/// One JSON object whose keys are read one by one; finish() refuses whatever was not read.
-class Section {
- public:
-  Section(const Json& object, std::string where, std::string label)
-      : object_(object), where_(std::move(where)), label_(std::move(label)) {
-    if (!object.is_object()) fail("", "an object", object);
-  }
-
-  const Json* find(const std::string& key) {
-    known_.insert(key);
-    const auto it = object_.find(key);
-    return it == object_.end() || it->is_null() ? nullptr : &*it;
-  }
-
-  void read(const std::string& key, int64_t& value) {
-    if (const Json* found = find(key)) {
-      if (!found->is_number_integer() || (found->is_number_unsigned() && found->get<uint64_t>() > (uint64_t{1} << 62)))
-        fail(key, "an integer", *found);
-      value = found->get<int64_t>();
-    }
-  }
-  void read(const std::string& key, double& value) {
-    if (const Json* found = find(key)) {
-      if (!found->is_number()) fail(key, "a number", *found);
-      value = found->get<double>();
-    }
-  }
-  void read(const std::string& key, std::optional<double>& value) {
-    if (const Json* found = find(key)) {
-      double number = 0.0;
-      if (!found->is_number()) fail(key, "a number", *found);
-      number = found->get<double>();
-      value = number;
-    }
-  }
-  void read(const std::string& key, bool& value) {
-    if (const Json* found = find(key)) {
-      if (!found->is_boolean()) fail(key, "true or false", *found);
-      value = found->get<bool>();
-    }
-  }
-
-  /// A key of OpenCLIP that may only stand here with its default value (or null).
-  void only(const std::string& key, const Json& default_value, std::string_view reason) {
-    const Json* found = find(key);
-    if (found == nullptr || *found == default_value) return;
-    if (found->is_object() && found->empty()) return;
-    throw UsageError(
-        fmt::format("clip: '{}': {} is {}, which is not supported: {}", where_, path(key), brief(*found), reason),
-        default_value.is_null() ? "remove the key" : fmt::format("remove the key, or set it to {}", default_value.dump()));
-  }
-
-  void finish() const {
-    for (const auto& [key, value] : object_.items()) {
-      if (known_.contains(key)) continue;
-      const std::vector<std::string> names(known_.begin(), known_.end());
-      const auto nearest = core::nearest_name(key, names);
-      throw UsageError(fmt::format("clip: '{}': unknown key {}", where_, path(key)),
-                       nearest ? fmt::format("did you mean '{}'?", *nearest) : "OpenCLIP 3.3.0 has no such key either");
-    }
-  }
-
-  [[noreturn]] void fail(const std::string& key, std::string_view expected, const Json& seen) const {
-    throw UsageError(fmt::format("clip: '{}': {} must be {}, found {}", where_, path(key), expected, brief(seen)));
-  }
-
- private:
-  std::string path(const std::string& key) const {
-    if (key.empty()) return label_.empty() ? "the configuration" : fmt::format("'{}'", label_);
-    return label_.empty() ? fmt::format("'{}'", key) : fmt::format("'{}.{}'", label_, key);
-  }
-  static std::string brief(const Json& value) {
-    std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-    return text.size() > 60 ? text.substr(0, 57) + "..." : text;
-  }
-
-  const Json& object_;
-  std::string where_, label_;
-  std::set<std::string> known_;
-};
-
+constexpr JsonFormat kFormat{"clip", "OpenCLIP 3.3.0 has no such key either"};
 constexpr std::string_view kTimm = "it names a timm image tower";
 constexpr std::string_view kHuggingFace = "it names a Hugging Face text tower";
 constexpr std::string_view kTokenizer = "texts are read with CLIP's own tokenizer";
 constexpr std::string_view kPooling = "the towers pool at the class token and at the end-of-text token";
 constexpr std::string_view kBlock = "the towers have plain pre-norm blocks";
 
-void refuse_custom_blocks(Section& section) {
+void refuse_custom_blocks(JsonSection& section) {
   section.only("act_kwargs", nullptr, "the activation is the exact GELU or, with quick_gelu, x * sigmoid(1.702 x)");
   section.only("norm_kwargs", nullptr, "layer norms have an epsilon of 1e-5");
   section.only("block_type", "default", kBlock);
@@ -110,7 +26,7 @@ void refuse_custom_blocks(Section& section) {
   section.only("final_ln_after_pool", false, kPooling);
 }
 
-void read_layers(Section& section, VisionShape& vision) {
+void read_layers(JsonSection& section, VisionShape& vision) {
   const Json* layers = section.find("layers");
   if (layers == nullptr) return;
   if (!layers->is_array()) return section.read("layers", vision.layers);
@@ -122,7 +38,7 @@ void read_layers(Section& section, VisionShape& vision) {
   if (vision.stages.size() != 4) section.fail("layers", "an integer (ViT) or four integers (ModifiedResNet)", *layers);
 }
 
-void read_image_size(Section& section, VisionShape& vision) {
+void read_image_size(JsonSection& section, VisionShape& vision) {
   const Json* size = section.find("image_size");
   if (size == nullptr || !size->is_array()) return section.read("image_size", vision.image_size);
   const bool square = size->size() == 2 && (*size)[0].is_number_integer() && (*size)[0] == (*size)[1];
@@ -131,7 +47,7 @@ void read_image_size(Section& section, VisionShape& vision) {
 }
 
 VisionShape read_vision(const Json& object, const std::string& where) {
-  Section section(object, where, "vision_cfg");
+  JsonSection section(object, where, "vision_cfg", kFormat);
   VisionShape vision;
   section.only("timm_model_name", nullptr, kTimm);
   for (const char* key : {"timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop", "timm_drop_path"})
@@ -158,7 +74,7 @@ VisionShape read_vision(const Json& object, const std::string& where) {
 }
 
 TextShape read_text(const Json& object, const std::string& where) {
-  Section section(object, where, "text_cfg");
+  JsonSection section(object, where, "text_cfg", kFormat);
   TextShape text;
   for (const char* key : {"hf_model_name", "hf_model_pretrained", "hf_proj_type", "hf_pooler_type"})
     section.only(key, nullptr, kHuggingFace);
@@ -187,7 +103,7 @@ TextShape read_text(const Json& object, const std::string& where) {
 ClipShape parse_clip_shape(std::string_view json, std::string_view where) {
   const Json root = core::parse_json(json, where);
   const std::string place(where);
-  Section section(root, place, "");
+  JsonSection section(root, place, "", kFormat);
   ClipShape shape;
   shape.name = place;
   const Json *vision = section.find("vision_cfg"), *text = section.find("text_cfg");

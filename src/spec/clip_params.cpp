@@ -5,69 +5,16 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "spec/clip_shape.h"
+#include "spec/param_list.h"
 
 namespace lockstep::spec {
 namespace {
-
-InitLaw zeros() { return {InitLaw::Kind::kZeros}; }
-InitLaw ones() { return {InitLaw::Kind::kOnes}; }
-InitLaw constant(double value) { return {InitLaw::Kind::kConstant, value}; }
-InitLaw normal(double deviation) { return {InitLaw::Kind::kNormal, 0.0, deviation}; }
-InitLaw uniform(double half_width) { return {InitLaw::Kind::kUniform, 0.0, half_width}; }
-double inverse_root(int64_t count) { return 1.0 / std::sqrt(static_cast<double>(count)); }
-/// PyTorch's default for Linear and Conv, weight (kaiming-uniform with a = sqrt 5) and bias alike.
-InitLaw fan_in(int64_t inputs) { return uniform(inverse_root(inputs)); }
-
-/// OpenCLIP 3.3.0: no decay for vectors, scalars, and names that contain one of these.
-bool decays(const std::string& name, const std::vector<int64_t>& shape) {
-  if (shape.size() < 2) return false;
-  for (const char* part : {"bn", "ln", "bias", "logit_scale"})
-    if (name.find(part) != std::string::npos) return false;
-  return true;
-}
-
-/// Collects the parameters of a model under a growing prefix.
-class Lister {
- public:
-  /// `low_precision`: OpenCLIP converts it under --precision bf16 (weights of convolutions, linear layers and attention,
-  /// projections).
-  void add(const std::string& name, std::vector<int64_t> shape, InitLaw init, bool low_precision) {
-    const bool decay = decays(name, shape);
-    specs_.push_back(
-        {.name = name, .shape = std::move(shape), .init = init, .weight_decay = decay, .keeps_fp32 = !low_precision});
-  }
-  void add_buffer(const std::string& name, std::vector<int64_t> shape, InitLaw init) {
-    specs_.push_back({.name = name, .shape = std::move(shape), .init = init, .keeps_fp32 = true, .is_buffer = true});
-  }
-  void add_linear(const std::string& name, int64_t in, int64_t out, InitLaw weight, InitLaw bias) {
-    add(name + ".weight", {out, in}, weight, true);
-    add(name + ".bias", {out}, bias, true);
-  }
-  void add_layer_norm(const std::string& name, int64_t width) {
-    add(name + ".weight", {width}, ones(), false);
-    add(name + ".bias", {width}, zeros(), false);
-  }
-  void add_conv(const std::string& name, int64_t in, int64_t out, int64_t kernel) {
-    add(name + ".weight", {out, in, kernel, kernel}, fan_in(in * kernel * kernel), true);
-  }
-  void add_batch_norm(const std::string& name, int64_t channels, InitLaw weight = ones()) {
-    add(name + ".weight", {channels}, weight, false);
-    add(name + ".bias", {channels}, zeros(), false);
-    add_buffer(name + ".running_mean", {channels}, zeros());
-    add_buffer(name + ".running_var", {channels}, ones());
-    add_buffer(name + ".num_batches_tracked", {}, zeros());
-  }
-  std::vector<ParamSpec> take() { return std::move(specs_); }
-
- private:
-  std::vector<ParamSpec> specs_;
-};
 
 struct BlockLaws {
   InitLaw in_proj, out_proj, c_fc, c_proj;
 };
 
-void add_block(Lister& list, const std::string& name, int64_t width, int64_t mlp_width, const BlockLaws& laws,
+void add_block(ParamList& list, const std::string& name, int64_t width, int64_t mlp_width, const BlockLaws& laws,
                const std::optional<double>& layer_scale) {
   list.add_layer_norm(name + ".ln_1", width);
   list.add(name + ".attn.in_proj_weight", {3 * width, width}, laws.in_proj, true);
@@ -80,7 +27,7 @@ void add_block(Lister& list, const std::string& name, int64_t width, int64_t mlp
   if (layer_scale) list.add(name + ".ls_2.gamma", {width}, constant(*layer_scale), false);
 }
 
-void add_vit(Lister& list, const VisionShape& vision, int64_t embed_dim) {
+void add_vit(ParamList& list, const VisionShape& vision, int64_t embed_dim) {
   const int64_t width = vision.width;
   const InitLaw scaled = normal(inverse_root(width));
   list.add_conv("visual.conv1", 3, width, vision.patch_size);
@@ -108,7 +55,7 @@ void visit_bottlenecks(const VisionShape& vision, Visit&& visit) {
   }
 }
 
-void add_resnet(Lister& list, const VisionShape& vision, int64_t embed_dim) {
+void add_resnet(ParamList& list, const VisionShape& vision, int64_t embed_dim) {
   const int64_t half = vision.width / 2, features = vision.feature_width();
   list.add_conv("visual.conv1", 3, half, 3);
   list.add_batch_norm("visual.bn1", half);
@@ -134,7 +81,7 @@ void add_resnet(Lister& list, const VisionShape& vision, int64_t embed_dim) {
   list.add_linear("visual.attnpool.c_proj", features, embed_dim, scaled, fan_in(features));
 }
 
-void add_text(Lister& list, const TextShape& text, int64_t embed_dim) {
+void add_text(ParamList& list, const TextShape& text, int64_t embed_dim) {
   const int64_t width = text.width;
   const double attention = inverse_root(width), projection = attention * inverse_root(2 * text.layers);
   list.add("token_embedding.weight", {text.vocab_size, width}, normal(0.02), false);
@@ -176,7 +123,7 @@ double resnet_flops(const VisionShape& vision, int64_t embed_dim) {
 }  // namespace
 
 std::vector<ParamSpec> clip_param_specs(const ClipShape& shape) {
-  Lister list;
+  ParamList list;
   if (shape.vision.is_resnet()) {
     add_resnet(list, shape.vision, shape.embed_dim);
   } else {

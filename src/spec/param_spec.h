@@ -20,7 +20,8 @@ struct ParamSpec {
   InitLaw init;
   bool weight_decay = false;   ///< Decay group by OpenCLIP's rule (facts openclip_clap, 3.6).
   bool keeps_fp32 = false;     ///< Stays fp32 under --precision bf16 (norms, logit scale, embeddings as OpenCLIP keeps them).
-  bool is_buffer = false;      ///< Running statistics: saved, never trained.
+  bool is_buffer = false;      ///< Saved, never trained: running statistics, and what is carried.
+  bool is_carried = false;     ///< A buffer that is a parameter in the reference's files but reaches no result (a head, say).
   std::optional<int> split_dim = std::nullopt;  ///< Dimension that tensor parallelism splits.
   int64_t numel() const {
     int64_t count = 1;

@@ -1,0 +1,66 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "comm/comm.h"
+#include "models/clap/htsat.h"
+#include "models/clap/roberta.h"
+#include "models/two_towers.h"
+#include "spec/clap_shape.h"
+
+namespace lockstep::models {
+
+struct ClapModelOptions {
+  at::TensorOptions tensors = {};   ///< Device and type of the parameters at first; the default is fp32 on the CPU.
+  bool grad_checkpointing = false;  ///< Transformer blocks keep only their inputs for the backward pass.
+  bool exact_shortcuts = true;      ///< False: compute what cannot reach the result as well (for comparisons).
+  comm::Comm* batch_norm_ranks = nullptr;  ///< --use-bn-sync: statistics over these ranks. Must outlive the model.
+};
+
+/// Features to the shared space, under the names that torch.nn.Sequential gives ("0", "2").
+class Projection : public nn::Module {
+ public:
+  Projection(int64_t in, int64_t out, const spec::ProjectionShape& shape, const at::TensorOptions& options);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  spec::ProjectionShape shape_;
+  std::optional<nn::Linear> first_, second_;
+};
+
+/// LAION's CLAP: parameters under its names, in the order of spec::clap_param_specs. Without content until nn::initialize or
+/// load_clap_weights. What never gets a gradient there (classification head, transforms, second scale) are buffers here.
+class ClapModel final : public TwoTowers {
+ public:
+  ClapModel(const spec::ClapShape& shape, const ClapModelOptions& options);
+
+  at::Tensor encode_audio(const at::Tensor& audio_BS) override;
+  /// Ids padded with the shape's pad_id. DataError for a text without tokens.
+  at::Tensor encode_text(const at::Tensor& text_BT) override;
+  at::Tensor& logit_scale() override { return logit_scale_a_; }
+
+  HtsatTower& audio_tower() { return audio_; }
+  const spec::ClapShape& shape() const { return shape_; }
+  const std::vector<spec::ParamSpec>& param_specs() const { return specs_; }
+
+ private:
+  /// The MLP of LAION's --clap-mlploss.
+  struct Transform {
+    at::Tensor weight_0, bias_0, weight_3, bias_3;
+  };
+  void carry_transform(const std::string& name, Transform& transform, const at::TensorOptions& options);
+
+  spec::ClapShape shape_;
+  std::vector<spec::ParamSpec> specs_;
+  HtsatTower audio_;
+  Projection audio_projection_;
+  RobertaTower text_;
+  Projection text_projection_;
+  Transform audio_transform_, text_transform_;
+  at::Tensor logit_scale_a_, logit_scale_t_;
+};
+
+}  // namespace lockstep::models

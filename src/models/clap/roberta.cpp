@@ -1,0 +1,160 @@
+// Letters: B texts, N real tokens of all texts, T tokens of one text, n texts of a block, D width, H heads, K head width, Q rows
+// whose attention is asked for (N or B).
+#include "models/clap/roberta.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/cat.h>
+
+#include <string>
+
+#include "core/error.h"
+#include "core/rng.h"
+#include "nn/attention.h"
+#include "nn/checkpoint.h"
+
+namespace lockstep::models {
+namespace {
+
+constexpr uint64_t kHiddenStream = 0x74646870, kAttentionStream = 0x74646174;  // apart from other draws under the same key
+constexpr int64_t kEmbeddings = -1;                                             // stands for a layer index
+
+using spec::TextPooler;
+
+bool reads_first_only(TextPooler pooler) { return pooler == TextPooler::kClass || pooler == TextPooler::kClassHidden; }
+
+/// The dense block of `rows` as heads: [n T, D] -> [n, H, T, K].
+at::Tensor heads_first(const at::Tensor& rows, int64_t num_texts, int64_t heads) {
+  return rows.view({num_texts, -1, heads, rows.size(1) / heads}).transpose(1, 2);
+}
+
+}  // namespace
+
+nn::Dropout RobertaDropout::at(int64_t layer, uint64_t place) const {
+  return {hidden, core::stream_key({key, kHiddenStream, static_cast<uint64_t>(layer), place})};
+}
+
+nn::Dropout RobertaDropout::attention_at(int64_t layer, int64_t block) const {
+  return {attention, core::stream_key({key, kAttentionStream, static_cast<uint64_t>(layer), static_cast<uint64_t>(block)})};
+}
+
+RobertaLayer::RobertaLayer(const spec::RobertaShape& shape, int64_t index, const at::TensorOptions& options)
+    : query_(shape.width, shape.width, options),
+      key_(shape.width, shape.width, options),
+      value_(shape.width, shape.width, options),
+      attention_dense_(shape.width, shape.width, options),
+      attention_norm_(shape.width, options),
+      intermediate_(shape.width, shape.mlp_width, options),
+      output_(shape.mlp_width, shape.width, options),
+      output_norm_(shape.width, options),
+      heads_(shape.heads),
+      index_(index) {
+  register_child("attention.self.query", query_);
+  register_child("attention.self.key", key_);
+  register_child("attention.self.value", value_);
+  register_child("attention.output.dense", attention_dense_);
+  register_child("attention.output.LayerNorm", attention_norm_);
+  register_child("intermediate.dense", intermediate_);
+  register_child("output.dense", output_);
+  register_child("output.LayerNorm", output_norm_);
+}
+
+at::Tensor RobertaLayer::attend(const at::Tensor& query_x_QD, const at::Tensor& x_ND, bool only_first, const TextPacking& packing,
+                                const RobertaDropout& dropout) const {
+  std::vector<int64_t> query_rows, key_rows = packing.block_rows();
+  for (const TextPacking::Block& block : packing.blocks) query_rows.push_back(only_first ? block.num_texts : block.rows());
+  const auto q = query_.forward(query_x_QD).split_with_sizes(query_rows), k = key_.forward(x_ND).split_with_sizes(key_rows),
+             v = value_.forward(x_ND).split_with_sizes(key_rows);
+  std::vector<at::Tensor> attended;
+  for (size_t i = 0; i < packing.blocks.size(); ++i) {
+    const int64_t texts = packing.blocks[i].num_texts;
+    const at::Tensor y = nn::attention(heads_first(q[i], texts, heads_), heads_first(k[i], texts, heads_),
+                                       heads_first(v[i], texts, heads_), {}, /*is_causal=*/false,
+                                       dropout.attention_at(index_, static_cast<int64_t>(i)));
+    attended.push_back(y.transpose(1, 2).reshape({query_rows[i], query_x_QD.size(1)}));
+  }
+  return attended.size() == 1 ? attended[0] : at::cat(attended);
+}
+
+at::Tensor RobertaLayer::finish(const at::Tensor& x, const at::Tensor& attended, const RobertaDropout& dropout) const {
+  const at::Tensor projected = nn::dropout(attention_dense_.forward(attended), dropout.at(index_, 0));
+  const at::Tensor middle = attention_norm_.forward(x.add(projected));
+  const at::Tensor expanded = nn::activate(intermediate_.forward(middle), nn::Activation::kGelu);
+  return output_norm_.forward(middle.add(nn::dropout(output_.forward(expanded), dropout.at(index_, 1))));
+}
+
+at::Tensor RobertaLayer::forward(const at::Tensor& x_ND, const TextPacking& packing, const RobertaDropout& dropout) const {
+  return finish(x_ND, attend(x_ND, x_ND, /*only_first=*/false, packing, dropout), dropout);
+}
+
+at::Tensor RobertaLayer::forward_first(const at::Tensor& x_ND, const TextPacking& packing, const RobertaDropout& dropout) const {
+  const at::Tensor first_BD = x_ND.index_select(0, packing.first_B);
+  return finish(first_BD, attend(first_BD, x_ND, /*only_first=*/true, packing, dropout), dropout);
+}
+
+RobertaTower::RobertaTower(const spec::RobertaShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
+    : shape_(shape),
+      exact_shortcuts_(exact_shortcuts),
+      word_embeddings_(shape.vocab_size, shape.width, options),
+      position_embeddings_(shape.max_positions, shape.width, options),
+      token_type_embeddings_(nn::make_parameter({shape.token_types, shape.width}, options)),
+      embedding_norm_(shape.width, options) {
+  register_child("embeddings.word_embeddings", word_embeddings_);
+  register_child("embeddings.position_embeddings", position_embeddings_);
+  register_parameter("embeddings.token_type_embeddings.weight", token_type_embeddings_);
+  register_child("embeddings.LayerNorm", embedding_norm_);
+  for (int64_t i = 0; i < shape.layers; ++i) {
+    layers_.push_back(std::make_unique<RobertaLayer>(shape, i, options));
+    register_child("encoder.layer." + std::to_string(i), *layers_.back());
+  }
+  if (shape.pooler == TextPooler::kClass) {
+    pooler_ = std::make_unique<nn::Linear>(shape.width, shape.width, options);
+    register_child("pooler.dense", *pooler_);
+  }
+}
+
+at::Tensor RobertaTower::embed(const TextPacking& packing, const RobertaDropout& dropout) const {
+  const at::Tensor sum_ND = word_embeddings_.forward(packing.id_N)
+                                .add(token_type_embeddings_.select(0, 0))
+                                .add(position_embeddings_.forward(packing.position_N));
+  return nn::dropout(embedding_norm_.forward(sum_ND), dropout.at(kEmbeddings, 0));
+}
+
+at::Tensor RobertaTower::run_layer(RobertaLayer& layer, const at::Tensor& x_ND, const TextPacking& packing,
+                                   const RobertaDropout& dropout, bool only_first) const {
+  const auto compute = [&layer, packing, dropout, only_first](const at::Tensor& x) {
+    return only_first ? layer.forward_first(x, packing, dropout) : layer.forward(x, packing, dropout);
+  };
+  return checkpointing_ ? nn::checkpoint(layer, x_ND, compute) : compute(x_ND);
+}
+
+at::Tensor RobertaTower::pool(const at::Tensor& x_ND, const TextPacking& packing) const {
+  if (shape_.pooler == TextPooler::kClass) return pooler_->forward(x_ND).tanh();
+  if (shape_.pooler == TextPooler::kClassHidden) return x_ND;
+  const auto parts = x_ND.split_with_sizes(packing.block_rows());
+  std::vector<at::Tensor> pooled;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const at::Tensor x_nTD = parts[i].view({packing.blocks[i].num_texts, packing.blocks[i].tokens, x_ND.size(1)});
+    pooled.push_back(shape_.pooler == TextPooler::kMean ? x_nTD.mean(1) : at::amax(x_nTD, 1));
+  }
+  return at::cat(pooled);
+}
+
+at::Tensor RobertaTower::forward(const at::Tensor& text_BT, const ForwardContext& context) {
+  LOCKSTEP_CHECK(text_BT.dim() == 2, "dims={}", text_BT.dim());
+  const TextPacking packing = pack_texts(text_BT, shape_.pad_id, shape_.longest_text());
+  RobertaDropout dropout{.key = context.random_key};
+  if (is_training()) {
+    dropout.hidden = shape_.dropout;
+    dropout.attention = shape_.attention_dropout;
+  }
+  // Under --precision bf16 embeddings stay fp32 while the layers are bf16.
+  at::Tensor x = embed(packing, dropout).to(layers_.front()->parameter_type());
+  const bool first_only = reads_first_only(shape_.pooler);
+  for (size_t i = 0; i < layers_.size(); ++i)
+    x = run_layer(*layers_[i], x, packing, dropout, first_only && exact_shortcuts_ && i + 1 == layers_.size());
+  if (first_only && !exact_shortcuts_) x = x.index_select(0, packing.first_B);
+  return pool(x, packing).index_select(0, packing.place_B);
+}
+
+}  // namespace lockstep::models

@@ -1,0 +1,17 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <cstdint>
+
+namespace lockstep::nn {
+
+/// Which elements to drop: a function of the key (and of shape and device), so that a second forward pass draws the same ones.
+struct Dropout {
+  double probability = 0.0;  ///< 0: does nothing.
+  uint64_t key = 0;
+};
+
+/// x with elements set to 0 with the given probability and the others divided by what is left of 1.
+at::Tensor dropout(const at::Tensor& x, const Dropout& dropout);
+
+}  // namespace lockstep::nn
