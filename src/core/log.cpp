@@ -4,26 +4,19 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <ctime>
+#include <deque>
+#include <memory>
 #include <mutex>
+#include <thread>
 
 #include "core/files.h"
 
 namespace lockstep::core {
 namespace {
-
-struct LogState {
-  std::mutex mutex;
-  LogConfig config;
-  Fd file;
-  bool progress_shown = false;
-};
-
-LogState& state() {
-  static LogState instance;
-  return instance;
-}
 
 const char* name_of(LogLevel level) {
   switch (level) {
@@ -35,12 +28,82 @@ const char* name_of(LogLevel level) {
   return "?";
 }
 
+/// Writes whole or gives up.
 void write_once(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
     if (written <= 0) return;  // a closed terminal or a full disk must not end the run
     text.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+/// Writes the log file from a thread of its own: a stalled file system must not hold up whoever logs. What does not fit into the queue then is lost.
+class LogWriter {
+ public:
+  explicit LogWriter(Fd file) : shared_(std::make_shared<Shared>()) {
+    shared_->file = std::move(file);
+    thread_ = std::thread([shared = shared_] { run(*shared); });
+  }
+  /// Waits for the queue, but not for ever: a thread that hangs in a write is left behind.
+  ~LogWriter() {
+    std::unique_lock lock(shared_->mutex);
+    shared_->is_closing = true;
+    shared_->changed.notify_all();
+    const bool is_done = shared_->changed.wait_for(lock, kPatience, [&] { return shared_->is_done; });
+    lock.unlock();
+    if (is_done) thread_.join();
+    else thread_.detach();
+  }
+  void append(std::string line) {
+    const std::scoped_lock lock(shared_->mutex);
+    if (shared_->queued_bytes + line.size() > kMaxQueuedBytes) return;
+    shared_->queued_bytes += line.size();
+    shared_->lines.push_back(std::move(line));
+    shared_->changed.notify_all();
+  }
+
+ private:
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::string> lines;
+    size_t queued_bytes = 0;
+    bool is_closing = false, is_done = false;
+    Fd file;
+  };
+  static constexpr size_t kMaxQueuedBytes = size_t{8} << 20;
+  static constexpr std::chrono::seconds kPatience{5};
+
+  static void run(Shared& shared) {
+    std::unique_lock lock(shared.mutex);
+    while (true) {
+      shared.changed.wait(lock, [&] { return shared.is_closing || !shared.lines.empty(); });
+      if (shared.lines.empty()) break;
+      const std::string line = std::move(shared.lines.front());
+      shared.lines.pop_front();
+      lock.unlock();
+      write_once(shared.file.get(), line);
+      lock.lock();
+      shared.queued_bytes -= line.size();
+    }
+    shared.is_done = true;
+    shared.changed.notify_all();
+  }
+
+  std::shared_ptr<Shared> shared_;
+  std::thread thread_;
+};
+
+struct LogState {
+  std::mutex mutex;
+  LogConfig config;
+  std::unique_ptr<LogWriter> writer;
+  bool progress_shown = false;
+};
+
+LogState& state() {
+  static LogState instance;
+  return instance;
 }
 
 std::string timestamp() {
@@ -70,8 +133,9 @@ void open_log_file(const std::string& path) {
     file = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     if (!file.valid()) throw_errno("cannot open log", path);
   }
+  auto writer = file.valid() ? std::make_unique<LogWriter>(std::move(file)) : nullptr;
   const std::scoped_lock lock(state().mutex);
-  state().file = std::move(file);
+  state().writer.swap(writer);
 }
 
 void write_log(LogLevel level, std::string_view text) {
@@ -80,7 +144,7 @@ void write_log(LogLevel level, std::string_view text) {
   if (level < log.config.level) return;
   const std::string host = log.config.host.empty() ? "" : fmt::format(" | {}", log.config.host);
   const std::string line = fmt::format("{}{} | {} | {}\n", timestamp(), host, name_of(level), text);
-  if (log.file.valid()) write_once(log.file.get(), line);
+  if (log.writer) log.writer->append(line);
   if (log.config.to_stderr && (log.config.rank == 0 || level >= LogLevel::kWarning)) {
     clear_progress(log);
     write_once(STDERR_FILENO, line);

@@ -145,7 +145,9 @@ class ClipRun {
 
 ClipRun::ClipRun(const spec::ParsedCommand& command, const SoftwareVersions& versions)
     : command_(command), options_(*command.train), versions_(versions) {
+  leave_on_stop_signals();
   join_ranks();
+  install_signal_handlers();  // from here on ranks stop together, after a step
   open_folder();
   startup_.finish("communicator");
   startup_.split("communicator", "rendezvous", world().join_times().rendezvous_ms);
@@ -389,6 +391,7 @@ void ClipRun::open_record(const TrainerConfig& config) {
                                 .total_steps = config.last_step(),
                                 .world_size = ranks_.world_size,
                                 .log_every_n_steps = config.log_every_n_steps,
+                                .device = device_,
                                 .to_tensorboard = options_.report_to == "tensorboard"},
                  *record_);
   });
@@ -435,7 +438,6 @@ ExitCode ClipRun::run() {
   const auto cost = spec::clip_cost(shape_);
   core::log_info("{}: {:.1f} M parameters, {} on {} x {}, {} samples a step, {} buckets", options_.model, static_cast<double>(cost.parameters()) / 1e6,
                  options_.precision, ranks_.world_size, device_.str(), config.samples_per_step, sync_->num_buckets());
-  install_signal_handlers();
   return finish(Trainer(config, parts, start).run());
 }
 

@@ -43,7 +43,7 @@ double PhaseTimes::compute() const {
 /// The event before the first phase, then the end of each.
 struct StepPhases::Marks {
   std::shared_ptr<c10::Event> start;
-  std::vector<std::pair<Phase, std::shared_ptr<c10::Event>>> ends;
+  std::vector<std::pair<std::optional<Phase>, std::shared_ptr<c10::Event>>> ends;  // no phase: between two steps
 };
 
 struct PhaseClock::DeviceMarks {
@@ -56,7 +56,7 @@ PhaseTimes StepPhases::read() const {
   const c10::Event* before = marks_->start.get();
   if (!marks_->ends.empty()) marks_->ends.back().second->synchronize();  // sync: an old step; the device is working on a later one
   for (const auto& [phase, end] : marks_->ends) {
-    times[phase] += before->elapsedTime(*end);
+    if (phase) times[*phase] += before->elapsedTime(*end);
     before = end.get();
   }
   return times;
@@ -77,10 +77,7 @@ void PhaseClock::restart() {
 }
 
 void PhaseClock::mark(Phase phase) {
-  if (device_marks_) {
-    device_marks_->marks.ends.emplace_back(phase, event_now(device_));
-    return;
-  }
+  if (device_marks_) return mark_device(phase);
   const auto now = Clock::now();
   const double elapsed_ms = std::chrono::duration<double, std::milli>(now - last_).count();
   const double blocked_ms = recorder_.blocked_ms();
@@ -89,6 +86,14 @@ void PhaseClock::mark(Phase phase) {
   times_[Phase::kExposedComm] += exposed_ms;
   last_ = now;
   last_blocked_ms_ = blocked_ms;
+}
+
+void PhaseClock::mark_device(std::optional<Phase> phase) { device_marks_->marks.ends.emplace_back(phase, event_now(device_)); }
+
+void PhaseClock::skip() {
+  if (device_marks_) return mark_device(std::nullopt);
+  last_ = Clock::now();
+  last_blocked_ms_ = recorder_.blocked_ms();
 }
 
 StepPhases PhaseClock::finish_step() {

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -53,11 +54,14 @@ class PhaseClock {
   /// Forgets the marks so far: the next phase begins now.
   void restart();
   void mark(Phase phase);
+  /// The time since the mark before belongs to no step (saving, evaluating).
+  void skip();
   /// The marks since the last call (or restart); the next step begins now, at the last mark.
   StepPhases finish_step();
 
  private:
   struct DeviceMarks;
+  void mark_device(std::optional<Phase> phase);
   at::Device device_;
   const comm::Recorder& recorder_;
   std::chrono::steady_clock::time_point last_;

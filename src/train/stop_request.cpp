@@ -5,6 +5,8 @@
 
 #include <atomic>
 
+#include "core/error.h"
+
 namespace lockstep::train {
 namespace {
 
@@ -30,6 +32,9 @@ void set_handler(void (*handler)(int), std::initializer_list<int> signals) {
 
 }  // namespace
 
+void leave_on_stop_signals() {
+  set_handler([](int) { ::_exit(static_cast<int>(ExitCode::kRequeue)); }, {SIGTERM, SIGINT, SIGUSR1});
+}
 void install_signal_handlers() { set_handler(note_signal, {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}); }
 StopRequest take_stop_request() { return static_cast<StopRequest>(noted_request.exchange(0)); }
 void ignore_stop_signals() { set_handler(SIG_IGN, {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}); }

@@ -9,6 +9,8 @@ enum class StopRequest : int {
   kSaveAndStop = 2,  ///< SIGTERM, SIGINT, SIGUSR1: save and end with exit code 75
 };
 
+/// From now on SIGTERM, SIGINT and SIGUSR1 end this process at once with exit code 75: nothing has begun that would have to be saved.
+void leave_on_stop_signals();
 /// From now on the signals above are noted; a second SIGINT ends the process at once with exit code 130. Once per process.
 void install_signal_handlers();
 /// The largest wish noted since the last call.

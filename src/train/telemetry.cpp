@@ -2,6 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
 
 namespace lockstep::train {
@@ -42,13 +46,27 @@ void Telemetry::send_oldest() {
   const PhaseTimes phases = sample.phases.read();  // on CUDA the step's scalars have arrived, too
   Sent sent;
   sent.values = {.step = sample.step, .samples_seen = sample.samples_seen, .lr = sample.lr, .step_ms = phases.sum(),
-                 .data_wait_ms = phases[Phase::kDataWait], .phases = phases, .wish = std::exchange(unsent_wish_, StopRequest::kNone), .scalars = {}};
+                 .data_wait_ms = phases[Phase::kDataWait], .phases = phases, .time_s = sample.time_s, .wish = std::exchange(unsent_wish_, StopRequest::kNone), .scalars = {}};
   sent.scalars = std::move(oldest.values);
   for (const auto& [name, scalar] : sample.scalars) sent.names.push_back(name);
   sent.maxima = at::tensor({static_cast<double>(sent.values.wish), sent.values.step_ms, sent.values.data_wait_ms}, at::kDouble);
   if (device_.is_cuda()) sent.maxima = sent.maxima.pin_memory().to(device_, /*non_blocking=*/true);
   sent.work = world_.all_reduce(sent.maxima, comm::ReduceOp::kMax);
+  if (device_.is_cuda()) read_back_maxima(sent);
   sent_.push_back(std::move(sent));
+}
+
+/// A copy on a stream of its own: on the compute stream it would wait for the step that has just been queued.
+void Telemetry::read_back_maxima(Sent& sent) const {
+  const c10::impl::VirtualGuardImpl runtime(device_.type());
+  const c10::Stream stream = runtime.getStreamFromGlobalPool(device_);
+  const c10::StreamGuard guard(stream);
+  sent.work.wait();  // this stream waits, not the host
+  auto host = at::empty({3}, at::TensorOptions(at::kDouble).pinned_memory(true));
+  host.copy_(sent.maxima, /*non_blocking=*/true);
+  sent.arrival = std::make_shared<c10::Event>(device_.type());
+  sent.arrival->record(stream);
+  sent.device_maxima = std::exchange(sent.maxima, host);
 }
 
 std::vector<StepValues> Telemetry::take(int64_t delay_steps) {
@@ -63,9 +81,9 @@ std::vector<StepValues> Telemetry::take(int64_t delay_steps) {
 }
 
 StepValues Telemetry::finish(Sent& sent) {
-  sent.work.wait();
-  const auto maxima = sent.maxima.to(at::kCPU);  // sync: these values are some steps old and already there
-  const double* value = maxima.const_data_ptr<double>();
+  if (sent.arrival) sent.arrival->synchronize();  // sync: of an older step; the device has a later one to work on
+  else sent.work.wait();
+  const double* value = sent.maxima.const_data_ptr<double>();
   StepValues values = std::move(sent.values);
   values.wish = static_cast<StopRequest>(static_cast<int>(value[0]));
   values.step_ms = value[1];

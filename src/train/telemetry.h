@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,10 @@
 #include "train/phase_clock.h"
 #include "train/stop_request.h"
 
+namespace c10 {
+struct Event;
+}
+
 namespace lockstep::train {
 
 /// One optimiser step as this rank saw it. Device scalars are 0-dim and detached.
@@ -20,6 +25,7 @@ struct StepSample {
   int64_t samples_seen = 0;   ///< Over all ranks since the start, this step included.
   double lr = 0;
   StepPhases phases;
+  double time_s = 0;          ///< Unix time at the end of the step, as the host saw it.
   StopRequest wish = StopRequest::kNone;
   std::vector<std::pair<std::string, at::Tensor>> scalars;  ///< Equal on all ranks: losses, gradient norm, logit scale, ...
 };
@@ -32,6 +38,7 @@ struct StepValues {
   double step_ms = 0;       ///< Largest over the ranks.
   double data_wait_ms = 0;  ///< Largest over the ranks.
   PhaseTimes phases;        ///< Of this rank.
+  double time_s = 0;        ///< Unix time at the end of the step on this rank.
   StopRequest wish = StopRequest::kNone;  ///< Largest over the ranks: all ranks see the same wish at the same step.
   std::vector<std::pair<std::string, double>> scalars;
   std::optional<double> find(const std::string& name) const;
@@ -56,10 +63,13 @@ class Telemetry {
     StepValues values;
     at::Tensor scalars;
     std::vector<std::string> names;
-    at::Tensor maxima;  // wish, step_ms, data_wait_ms
-    comm::Work work;
+    at::Tensor maxima;  // wish, step_ms, data_wait_ms; on the host when read
+    at::Tensor device_maxima;  // CUDA: alive until they have been copied
+    comm::Work work;     // CPU
+    std::shared_ptr<c10::Event> arrival;  // CUDA: when the maxima lie in host memory
   };
   void send_oldest();
+  void read_back_maxima(Sent& sent) const;
   static StepValues finish(Sent& sent);
 
   comm::Comm& world_;

@@ -1,5 +1,6 @@
 #include "train/train_log.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -67,7 +68,13 @@ void TrainLog::record_step(const StepValues& values, bool is_skipped) {
   step.scale = values.find("logit_scale");
   step.loss_scale = values.find("loss_scale");
   step.is_skipped = is_skipped;
+  step.time_s = values.time_s;
+  if (const auto part = values.find("contrastive_loss")) step.losses = {{"contrastive_loss", *part}};
   step.host_memory_bytes = peak_resident_bytes();
+  if (config_.device.is_cuda()) {
+    constexpr size_t kAggregate = 0;
+    step.device_memory_bytes = at::accelerator::getDeviceStats(config_.device.index()).allocated_bytes[kAggregate].peak;
+  }
   step.exposed_comm_ms = values.phases[Phase::kExposedComm];
   for (int i = 0; i < kNumPhases; ++i)
     step.phases_ms.emplace_back(to_text(static_cast<Phase>(i)), values.phases.ms[static_cast<size_t>(i)]);

@@ -1,4 +1,6 @@
 #pragma once
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,6 +20,7 @@ struct TrainLogConfig {
   int64_t total_steps = 1;
   int world_size = 1;
   int64_t log_every_n_steps = 100;
+  c10::Device device = c10::Device(c10::DeviceType::CPU);
   bool to_tensorboard = false;
 };
 

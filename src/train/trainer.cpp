@@ -4,6 +4,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "core/log.h"
@@ -30,6 +31,7 @@ ExitCode Trainer::run() {
     at_boundaries();
     if (wish_ == StopRequest::kSaveAndGoOn) {
       save();
+      parts_.phases.skip();
       wish_ = StopRequest::kNone;
     }
   }
@@ -89,6 +91,7 @@ void Trainer::push_telemetry(const StepOutcome& outcome, const optim::GradSummar
   sample.samples_seen = position_.samples_seen;
   sample.lr = lr;
   sample.phases = parts_.phases.finish_step();
+  sample.time_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   sample.wish = take_stop_request();
   sample.scalars = outcome.scalars;
   sample.scalars.emplace_back("grad_norm", gradients.norm);
@@ -114,13 +117,14 @@ void Trainer::at_boundaries() {
   const bool ends_epoch = step % config_.steps_per_epoch == 0;
   if (ends_epoch) digest(telemetry_.take(0));  // the epoch's last lines come before its evaluation
   if (step % config_.log_every_n_steps == 0 || ends_epoch) end_interval();
+  parts_.phases.mark(Phase::kTelemetry);
   if (config_.check_replicas_steps > 0 && step % config_.check_replicas_steps == 0)
     parallel::check_replicas(parts_.task.network().named_parameters(), parts_.data_axis);
   const bool saves_epoch = ends_epoch && config_.save_frequency_epochs > 0 && step / config_.steps_per_epoch % config_.save_frequency_epochs == 0;
   const bool saves_step = config_.save_every_n_steps > 0 && step % config_.save_every_n_steps == 0;
   if (saves_epoch || saves_step) save();
   if (ends_epoch && (wish_ != StopRequest::kSaveAndStop || step == config_.last_step())) parts_.evaluate(step / config_.steps_per_epoch, step);
-  if (ends_epoch || saves_step) parts_.phases.restart();  // not part of the next step
+  parts_.phases.skip();  // none of this is part of the next step
 }
 
 void Trainer::end_interval() {
