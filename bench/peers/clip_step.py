@@ -11,17 +11,12 @@ run of the Python side.
 import argparse
 import json
 import math
-import os
 import pathlib
-import platform
 import resource
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
 
-STUDENT_T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228}
+from side_by_side import add_arguments, compare, run_side, write_record
 
 
 def write_inputs(folder: pathlib.Path, model_name: str, batch: int, num_batches: int, seed: int) -> None:
@@ -66,10 +61,10 @@ def run_openclip(options) -> None:
         lr=options.lr, betas=(options.beta1, options.beta2), eps=options.eps)
     loss_of = ClipLoss()
     autocast = get_autocast(precision, device_type="cpu")
-    step_ms, losses = [], []
+    step_ms, cpu_ms, losses = [], [], []
     for step in range(options.steps):
         image, text = batches[f"image.{step % num_batches}"], batches[f"text.{step % num_batches}"]
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         optimizer.zero_grad()
         with autocast():
             out = model(image, text)
@@ -80,37 +75,8 @@ def run_openclip(options) -> None:
             model.logit_scale.clamp_(0, math.log(100))
         losses.append(loss.item())
         step_ms.append((time.perf_counter() - began) * 1000)
-    print(json.dumps({"step_ms": step_ms, "losses": losses, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
-
-
-def side_command(options, inputs: str, side: str) -> list:
-    common = ["--inputs", inputs, "--model", options.model, "--precision", options.precision, "--threads", str(options.threads),
-              "--steps", str(options.steps), "--lr", str(options.lr), "--beta1", str(options.beta1), "--beta2", str(options.beta2),
-              "--eps", str(options.eps)]
-    return [options.program] + common if side == "lockstep" else [sys.executable, __file__, "openclip"] + common
-
-
-def run_side(options, inputs: str, side: str) -> dict:
-    environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads), MKL_NUM_THREADS=str(options.threads))
-    done = subprocess.run(side_command(options, inputs, side), capture_output=True, text=True, env=environment)
-    if done.returncode != 0:
-        sys.exit(f"{side} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def summarise(rounds: list, warm_up: int) -> dict:
-    medians = {side: [statistics.median(r[side]["step_ms"][warm_up:]) for r in rounds] for side in ("openclip", "lockstep")}
-    logs = [math.log(a / b) for a, b in zip(medians["openclip"], medians["lockstep"])]
-    result = {f"{side}_median_step_ms": statistics.median(values) for side, values in medians.items()}
-    result["ratio_openclip_over_lockstep"] = math.exp(statistics.median(logs))
-    if len(logs) > 1:
-        half = STUDENT_T_95.get(len(logs) - 1, 2.0) * statistics.stdev(logs) / math.sqrt(len(logs))
-        result["ratio_95"] = [math.exp(statistics.mean(logs) - half), math.exp(statistics.mean(logs) + half)]
-    for side in ("openclip", "lockstep"):
-        result[f"{side}_peak_bytes"] = statistics.median([r[side]["peak_bytes"] for r in rounds])
-    pairs = [(a, b) for r in rounds for a, b in zip(r["openclip"]["losses"], r["lockstep"]["losses"])]
-    result["largest_relative_loss_difference"] = max(abs(a - b) / abs(a) for a, b in pairs)
-    return result
+        cpu_ms.append((time.process_time() - cpu_began) * 1000)
+    print(json.dumps({"step_ms": step_ms, "cpu_ms": cpu_ms, "losses": losses, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
 
 
 def follow(options) -> None:
@@ -128,63 +94,24 @@ def follow(options) -> None:
                "largest_relative_loss_difference": relative("lockstep"),
                "openclip_against_itself_at_another_thread_count": relative("openclip_other_threads")}
     print(json.dumps(summary, indent=1))
-    write_record(options, {"summary": summary, "losses": losses})
+    write_record(options, versions(), {"summary": summary, "losses": losses})
 
 
-def write_record(options, content: dict) -> None:
-    if not options.out:
-        return
+def versions() -> dict:
     import open_clip
     import torch
-    command = "python3 bench/peers/clip_step.py " + " ".join(
-        arg if not arg.startswith("/") else pathlib.Path(arg).name for arg in sys.argv[1:])
-    head = {"command": command, "versions": {"open_clip": open_clip.__version__, "torch": torch.__version__},
-            "hardware": f"{processor()}, {os.cpu_count()} cores visible, {options.threads} threads"}
-    pathlib.Path(options.out).write_text(json.dumps(head | content, indent=1) + "\n")
-
-
-def processor() -> str:
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
-def compare(options) -> None:
-    rounds = []
-    with tempfile.TemporaryDirectory() as folder:
-        write_inputs(pathlib.Path(folder), options.model, options.batch, options.batches, options.seed)
-        for number in range(options.rounds):
-            order = ("openclip", "lockstep") if number % 2 == 0 else ("lockstep", "openclip")
-            rounds.append({side: run_side(options, folder, side) for side in order})
-            print(f"round {number + 1}: " + ", ".join(
-                f"{side} {statistics.median(rounds[-1][side]['step_ms'][options.warm_up:]):.0f} ms" for side in order), flush=True)
-    summary = summarise(rounds, options.warm_up)
-    print(json.dumps(summary, indent=1))
-    write_record(options, {"summary": summary, "rounds": rounds})
+    return {"open_clip": open_clip.__version__, "torch": torch.__version__}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("job", choices=["compare", "follow", "openclip"])
-    parser.add_argument("--program", default="build/bench_clip_step")
-    parser.add_argument("--inputs", help="folder of weights and batches (openclip)")
-    parser.add_argument("--model", default="ViT-B-32")
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--batches", type=int, default=2, help="different batches, used in turn")
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: bf16 autocast over fp32 weights (amp_bf16)")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--warm-up", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--lr", type=float, default=5e-4)
-    parser.add_argument("--beta1", type=float, default=0.9)
-    parser.add_argument("--beta2", type=float, default=0.98)
-    parser.add_argument("--eps", type=float, default=1e-6)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out")
+    add_arguments(parser, program="build/bench_clip_step", model="ViT-B-32", batch=16)
     options = parser.parse_args()
-    {"compare": compare, "follow": follow, "openclip": run_openclip}[options.job](options)
+    if options.job == "compare":
+        compare(options, "openclip", lambda folder: write_inputs(folder, options.model, options.batch, options.batches, options.seed), versions())
+    else:
+        {"follow": follow, "openclip": run_openclip}[options.job](options)
 
 
 if __name__ == "__main__":
