@@ -1,0 +1,36 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/task.h"
+#include "models/two_towers.h"
+#include "spec/param_spec.h"
+#include "train/precision.h"
+
+namespace lockstep::bench {
+
+struct StepOptions {
+  std::string inputs = {};  ///< Folder with weights.safetensors and batches.safetensors.
+  std::string model = {}, precision = "fp32";
+  int64_t threads = 2, steps = 8;
+  double lr = 5e-4, beta1 = 0.9, beta2 = 0.98, eps = 1e-6;
+
+  std::string weights() const { return inputs + "/weights.safetensors"; }
+};
+
+struct StepNetwork {
+  std::unique_ptr<models::TwoTowers> towers;
+  std::vector<spec::ParamSpec> specs;
+};
+
+/// The main of a program that times contrastive training steps on given weights and batches, with the classes the trainer uses. Prints
+/// {"step_ms": [...], "cpu_ms": [...], "losses": [...], "peak_bytes": N}. `build` makes the network, `read_batch` one batch out of
+/// batches.safetensors (tensors without the ".index" of their names).
+int step_main(int argc, char** argv, const StepOptions& defaults,
+              const std::function<StepNetwork(const StepOptions&, const train::Precision&)>& build,
+              const std::function<models::Batch(const std::map<std::string, at::Tensor>&)>& read_batch);
+
+}  // namespace lockstep::bench
