@@ -179,9 +179,11 @@ TEST(ClapModel, CachePassLeavesRunningStatisticsAlone) {
 void to_bfloat16(ClapModel& model, bool keeps_some_fp32) {
   std::map<std::string, bool> keeps_fp32;
   for (const auto& spec : model.param_specs()) keeps_fp32[spec.name] = spec.keeps_fp32;
-  const at::NoGradGuard no_gradients;
-  for (const auto& [name, tensor] : model.named_parameters())
-    if (!(keeps_some_fp32 && keeps_fp32.at(name))) tensor->set_data(tensor->detach().to(at::kBFloat16));
+  auto entries = model.named_parameters();
+  for (const auto& buffer : model.named_buffers()) entries.push_back(buffer);
+  for (const auto& [name, tensor] : entries)
+    if (tensor->is_floating_point() && !(keeps_some_fp32 && keeps_fp32.at(name)))
+      *tensor = tensor->detach().to(at::kBFloat16).requires_grad_(tensor->requires_grad());
 }
 
 // bf16 carries 8 bits; the towers round a few dozen times in a row.
