@@ -54,6 +54,7 @@ median_rate() { # run: median samples/s over the second half of its steps
     awk '{v[NR]=$1} END {print v[int((NR+1)/2)]}'
 }
 one=$(median_rate speed-1) two=$(median_rate speed-2)
+"$program" report "$folder/logs/speed-1" "$folder/logs/speed-2" --system "this machine" -o "$folder/report" >/dev/null
 say "summary"
 awk -v accuracy="$accuracy" -v classes="$(wc -l <"$classes")" -v recall="$recall" -v n="$held_out" -v one="$one" -v two="$two" 'BEGIN {
   printf "  zero-shot accuracy, %d classes, held-out pictures   %6.1f %%   (chance %.1f %%)\n", classes, 100 * accuracy, 100 / classes
@@ -62,4 +63,5 @@ awk -v accuracy="$accuracy" -v classes="$(wc -l <"$classes")" -v recall="$recall
   printf "  training rate, two ranks                             %7.1f samples/s   (%.2f times one rank)\n", two, two / one
 }'
 printf '  run folder                                           %s\n' "$folder/logs/demo"
+printf '  report of one rank against two                       %s\n' "$folder/report/report.html"
 awk -v accuracy="$accuracy" -v bar=$bar 'BEGIN { exit !(accuracy >= bar) }' || { echo "demo: accuracy is below $bar" >&2; exit 1; }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "spec/flops.h"
 #include "record/statistics.h"
 
 namespace lockstep::report {
@@ -196,6 +197,11 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.source = run.source;
   summary.format = run.format;
   summary.setup = run.setup;
+  if (!options.flops_set.empty()) {
+    const auto nominal = spec::find_nominal(options.flops_set, run.setup.model);
+    summary.setup.forward_gflops_per_sample = nominal.forward_gflops;
+    summary.setup.flops_formula = fmt::format("3 x nominal {} ({}): {}", nominal.model, nominal.set, nominal.formula);
+  }
   if (options.forward_gflops) {
     summary.setup.forward_gflops_per_sample = options.forward_gflops;
     summary.setup.flops_formula = "3 x --fwd-gflops";

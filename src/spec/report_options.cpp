@@ -1,3 +1,4 @@
+#include "spec/flops.h"
 #include "spec/report_options.h"
 
 #include <fmt/format.h>
@@ -37,6 +38,13 @@ void declare_facts(core::OptionSet& set, ReportOptions& options) {
   set.add("real-data", &options.real_data, {.help = "The input was real."});
 }
 
+/// "none" leaves what the runs say.
+std::vector<std::string> flops_sets() {
+  auto sets = nominal_sets();
+  sets.insert(sets.begin(), "none");
+  return sets;
+}
+
 void declare_analysis(core::OptionSet& set, ReportOptions& options) {
   set.group("Analysis");
   set.add("fwd-gflops", &options.fwd_gflops,
@@ -44,6 +52,10 @@ void declare_analysis(core::OptionSet& set, ReportOptions& options) {
            .unit = "GFLOP",
            .min = 0,
            .is_min_excluded = true});
+  set.add("flops-set", &options.flops_set,
+          {.help = "Nominal FLOPs of published benchmarks by the model's name, so that their MFU columns can be repeated: the CLAP benchmark (seed-000), the Nemotron "
+                   "recipe (seed-004), OpenCLIP's profile; lockstep computes them for CLIP.",
+           .choices = flops_sets()});
   set.add("peak-tflops", &options.peak_tflops,
           {.help = "Dense peak of a device, of the compute type.", .unit = "TFLOP/s", .min = 0, .is_min_excluded = true});
   set.add("measured-peak-tflops", &options.measured_peak_tflops,

@@ -25,6 +25,7 @@ struct ReportOptions {
   std::string model, precision, system, device;
   bool synthetic_data = false, real_data = false;
 
+  std::string flops_set = "none";
   std::optional<double> fwd_gflops, peak_tflops, measured_peak_tflops;
   std::optional<int64_t> base_nodes, warmup_steps;
   double target_efficiency = 80;  // percent

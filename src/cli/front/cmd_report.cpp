@@ -25,6 +25,7 @@ using spec::ReportOptions;
 
 report::AnalysisOptions analysis_options(const ReportOptions& options) {
   report::AnalysisOptions analysis;
+  if (options.flops_set != "none") analysis.flops_set = options.flops_set;
   analysis.forward_gflops = options.fwd_gflops;
   analysis.peak_tflops = options.peak_tflops;
   analysis.measured_peak_tflops = options.measured_peak_tflops;
