@@ -186,7 +186,8 @@ class StepCase final : public BenchCase {
     for (const auto& probe : search_.probes)
       probes.push_back({{"samples", probe.samples}, {"fits", probe.fits}, {"peak_memory_bytes", probe.peak_bytes},
                         {"planned_memory_bytes", memory_plan(probe.samples).total()}, {"reason", probe.reason}});
-    return {{.key = "largest_batch", .label = "Largest batch that fits", .value = search_.best},
+    const bool is_cut = search_.best >= context_.options.find_most;
+    return {{.key = "largest_batch", .label = is_cut ? "Largest batch allowed by --find-most fits" : "Largest batch that fits", .value = search_.best},
             {.key = "memory_limit_bytes", .label = "Memory limit", .value = limit_bytes_,
              .text = limit_bytes_ > 0 ? core::format_bytes(static_cast<double>(limit_bytes_)) : "the device"},
             {.key = "probes", .label = "Attempts", .value = probes, .text = std::to_string(search_.probes.size())}};

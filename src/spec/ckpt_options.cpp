@@ -34,8 +34,9 @@ core::OptionSet declare_ckpt_options(CkptOptions& options) {
     set.add_positional("in", &options.path, {.help = text.path_help, .metavar = "IN"});
     set.add_positional("out", &options.output, {.help = "File to write.", .metavar = "OUT"});
     set.add("format", &options.format,
-            {.help = "safetensors, or a PyTorch file as OpenCLIP writes it, readable by torch.load(weights_only=True).",
-             .choices = {"safetensors", "openclip-pt"}});
+            {.help = "auto: by the ending of OUT (.pt, .pth and .bin are openclip-pt). openclip-pt: a PyTorch file as OpenCLIP writes it, readable by "
+                     "torch.load(weights_only=True).",
+             .choices = {"auto", "safetensors", "openclip-pt"}});
     set.add("prefix", &options.prefix,
             {.help = "module: put 'module.' before every name, as OpenCLIP 3 does when it saves from several ranks.",
              .choices = {"none", "module"}});

@@ -13,7 +13,7 @@ struct CkptOptions {
   CkptJob job = CkptJob::kList;
   std::string path;                    // first argument: folder of checkpoints, run folder or file
   std::string output;                  // second argument of convert and export
-  std::string format = "safetensors";  // --format {safetensors,openclip-pt}
+  std::string format = "auto";  // --format {auto,safetensors,openclip-pt}
   std::string prefix = "none";         // --prefix {none,module}: "module." before every name, as OpenCLIP 3 writes it
   bool json = false;                   // --json, list and verify
 };

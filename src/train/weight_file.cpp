@@ -1,6 +1,7 @@
 #include "train/weight_file.h"
 
 #include "core/error.h"
+#include "core/log.h"
 #include "train/checkpointer_writer.h"
 
 namespace lockstep::train {
@@ -14,6 +15,7 @@ fs::path weight_file(const fs::path& named, record::CheckpointManifest& manifest
     if (!choice.chosen)
       throw CheckpointError(fmt::format("checkpoints: '{}' holds no whole checkpoint", named.string()),
                             "give a file of weights, a checkpoint, or the folder of a run (<logs>/<name>); `lockstep ckpt verify` says what is wrong");
+    for (const auto& reason : choice.skipped) core::log_warning("checkpoints: passed over: {}", reason);
     checkpoint = choice.chosen->folder;
   }
   manifest = record::read_manifest(checkpoint);

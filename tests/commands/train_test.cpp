@@ -28,7 +28,7 @@ TEST_F(TrainCommand, LeavesTheRunRecord) {
   for (; std::getline(lines, line); ++step) {
     const auto object = core::parse_json(line, "steps.jsonl");
     EXPECT_EQ(object.at("step"), step);
-    for (const char* key : {"loss", "lr", "step_ms", "data_wait_ms", "samples", "samples_per_s"}) EXPECT_TRUE(object.contains(key)) << key;
+    for (const char* key : {"loss", "lr", "step_ms", "data_wait_ms", "samples", "samples_per_s", "losses", "phases_ms", "host_memory_bytes", "time_s"}) EXPECT_TRUE(object.contains(key)) << key;
     EXPECT_EQ(object.at("samples"), 8);
   }
   EXPECT_EQ(step, 24);  // 96 pictures, 8 a step, 2 epochs
@@ -179,12 +179,21 @@ TEST_F(TrainCommand, ARankThatDiesEndsTheOthersAndIsNamed) {
 TEST_F(TrainCommand, ExportAndEmbed) {
   ASSERT_EQ(train("export", {"--max-steps", "2"}).exit_code, 0);
   const fs::path pt = logs_.path() / "m.pt", safetensors = logs_.path() / "m.safetensors";
-  ASSERT_EQ(run_lockstep({"ckpt", "export", (logs_.path() / "export").string(), pt.string(), "--format", "openclip-pt"}).exit_code, 0);
+  ASSERT_EQ(run_lockstep({"ckpt", "export", (logs_.path() / "export").string(), pt.string()}).exit_code, 0);
+  EXPECT_EQ(core::read_file(pt).substr(0, 4), "PK\3\4");  // a .pt file by its ending
   ASSERT_EQ(run_lockstep({"ckpt", "convert", pt.string(), safetensors.string()}).exit_code, 0);
   const core::SafetensorsFile original(newest_checkpoint("export") / "model.safetensors"), back(safetensors);
   ASSERT_EQ(original.entries().size(), back.entries().size());
   for (const auto& entry : original.entries())
     EXPECT_EQ(core::xxh3_hex(entry.bytes), core::xxh3_hex(back.at(entry.name).bytes)) << entry.name;
+
+  // A damaged newest checkpoint is passed over aloud.
+  ASSERT_EQ(train("export", {"--max-steps", "4", "--resume", "latest"}).exit_code, 0);
+  fs::resize_file(newest_checkpoint("export") / "model.safetensors", 1000);
+  const auto older = run_lockstep({"ckpt", "export", (logs_.path() / "export").string(), (logs_.path() / "older.safetensors").string()});
+  EXPECT_EQ(older.exit_code, 0) << older.err;
+  EXPECT_NE(older.err.find("passed over"), std::string::npos) << older.err;
+  EXPECT_NE(older.err.find("of step 2"), std::string::npos) << older.err;
 
   std::ofstream(logs_.path() / "texts.txt") << "a photo of a red circle\na blue square\n";
   const auto embed = [&](const fs::path& weights, const std::string& output) {

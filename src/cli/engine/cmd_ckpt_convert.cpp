@@ -10,6 +10,14 @@
 namespace lockstep::cli {
 namespace fs = std::filesystem;
 
+namespace {
+bool writes_pt(const spec::CkptOptions& options) {
+  if (options.format != "auto") return options.format == "openclip-pt";
+  const std::string ending = fs::path(options.output).extension();
+  return ending == ".pt" || ending == ".pth" || ending == ".bin";
+}
+}  // namespace
+
 int cmd_ckpt_convert(const spec::ParsedCommand& command) {
   const auto& options = *command.ckpt;
   if (!fs::exists(options.path))
@@ -18,12 +26,13 @@ int cmd_ckpt_convert(const spec::ParsedCommand& command) {
   models::WeightFile weights = models::read_weights(train::weight_file(options.path, manifest));
   if (options.prefix == "module")
     for (auto& [name, tensor] : weights.tensors) name = "module." + name;
-  if (options.format == "safetensors")
+  if (!writes_pt(options))
     models::write_weights_safetensors(options.output, weights.tensors);
   else
     models::write_weights_pt(options.output, weights.tensors,
                              models::CheckpointHead{.epoch = weights.epoch.value_or(manifest.epoch), .name = fs::path(options.path).stem().string()});
-  core::log_info("{} tensors -> {}", weights.tensors.size(), options.output);
+  const std::string step = manifest.files.empty() ? "" : fmt::format(" of step {}", manifest.step);
+  core::log_info("{} tensors{} -> {}", weights.tensors.size(), step, options.output);
   return 0;
 }
 
