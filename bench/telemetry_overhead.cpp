@@ -1,5 +1,5 @@
 // What measuring costs a training run: the same short steps with and without phases, telemetry and record, in alternating blocks of one process.
-//   bench_telemetry_overhead --model FILE --batch-size N --blocks N --block-steps N --out RESULT.json
+//   lockstep launch --nproc-per-node 2 --program build/bench_telemetry_overhead -- --blocks N --block-steps N --out RESULT.json
 // Prints the paired ratio with its interval beside the time that the run spent inside telemetry by its own clock.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -14,6 +14,7 @@
 #include "core/options.h"
 #include "core/strings.h"
 #include "hw/device.h"
+#include "hw/ranks.h"
 #include "models/contrastive_task.h"
 #include "optim/adamw.h"
 #include "optim/grad_norm.h"
@@ -53,18 +54,19 @@ class Sides {
   Sides(const BenchOptions& options, const std::filesystem::path& folder)
       : precision_("fp32", at::kCPU),
         shape_(spec::resolve_clip_shape(options.model)),
-        world_(comm::World::join({}, {})),
+        world_(comm::World::join(hw::discover_ranks({}, hw::process_env()), {})),
         clock_(at::kCPU, world_.recorder()),
         telemetry_(world_.comm(), at::kCPU),
         record_(folder, {}),
         log_({.steps_per_epoch = 1 << 30, .samples_per_step = options.samples, .total_steps = 1 << 30, .log_every_n_steps = 100}, record_),
-        intervals_(world_, {"host"}, &record_) {
+        intervals_(world_, std::vector<std::string>(static_cast<size_t>(world_.size()), "host"), world_.rank() == 0 ? &record_ : nullptr) {
     auto model = train::build_clip_model(shape_, {.precision = &precision_, .pretrained = {}});
     std::vector<optim::Segment> segments;
     for (const auto& [name, tensor] : model->named_parameters()) segments.push_back({.name = name, .parameter = *tensor, .decays = false, .gradient = {}});
     optimizer_.emplace(std::move(segments), optim::AdamWConfig{});
-    sync_ = parallel::make_grad_sync_none(model->named_parameters());
-    task_.emplace(std::move(model), world_.comm(), models::ContrastiveLossOptions{});
+    sync_ = world_.size() > 1 ? parallel::make_grad_sync_ddp(model->named_parameters(), world_.comm(), int64_t{25} << 20)
+                              : parallel::make_grad_sync_none(model->named_parameters());
+    task_.emplace(std::move(model), world_.comm(), models::ContrastiveLossOptions{.local_loss = true, .gather_with_grad = true});
     train::StepRunnerParts parts{.task = *task_, .sync = *sync_, .precision = precision_};
     bare_ = train::make_plain_step(parts);
     parts.phases = &clock_;
@@ -95,11 +97,13 @@ class Sides {
     for (const auto& values : telemetry_.take(2)) {
       telemetry_ms_.push_back(values.phases[train::Phase::kTelemetry]);
       step_ms_.push_back(values.phases.sum());
-      log_.add(values);
+      if (rank() == 0) log_.add(values);
     }
     if (step_ % 100 == 0) intervals_.record({.step = step_, .num_steps = 100, .step_ms = 1, .phases = {}});
   }
   void begin_measured_block() { clock_.restart(); }
+  int rank() { return world_.comm().rank(); }
+  int num_ranks() { return world_.comm().size(); }
 
   std::vector<double> telemetry_ms_, step_ms_;
 
@@ -151,7 +155,8 @@ core::Json run(const BenchOptions& options) {
     else with.push_back(with_ms), without.push_back(without_ms);
   }
   const auto comparison = record::compare_samples(with, without, true);
-  core::Json result{{"hardware", hw::cpu_name()}, {"model", options.model}, {"samples_per_step", options.samples}, {"threads", options.threads},
+  if (sides.rank() != 0) return {};
+  core::Json result{{"hardware", hw::cpu_name()}, {"ranks", sides.num_ranks()}, {"model", options.model}, {"samples_per_step", options.samples}, {"threads", options.threads},
                     {"steps_per_side", options.blocks * options.block_steps}, {"median_step_ms_without", record::median(without)},
                     {"median_step_ms_with", record::median(with)}, {"ratio_with_over_without", comparison.ratio},
                     {"time_inside_telemetry_ms", record::median(sides.telemetry_ms_)},
@@ -169,6 +174,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> args(argv + 1, argv + argc);
     const auto options = lockstep::parse(args);
     lockstep::core::Json result = lockstep::run(options);
+    if (result.is_null()) return 0;  // rank 0 speaks
     result["command"] = "bench_telemetry_overhead " + lockstep::core::join(args, " ");
     if (!options.out.empty()) std::ofstream(options.out) << result.dump(1) << "\n";
     for (const char* key : {"block_step_ms_with", "block_step_ms_without"}) result.erase(key);
