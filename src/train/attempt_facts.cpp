@@ -16,6 +16,7 @@ bool is_told(std::string_view name) {
   constexpr std::array<std::string_view, 9> kPrefixes{"NCCL_", "GLOO_", "OMP_", "MKL_", "CUDA_", "TORCH_", "FI_", "UCX_", "KMP_"};
   constexpr std::array<std::string_view, 8> kNames{"SLURM_JOB_PARTITION", "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS", "SLURM_CLUSTER_NAME",
                                                    "SLURM_TOPOLOGY_ADDR", "SLURM_CPUS_PER_TASK", "SLURM_RESTART_COUNT"};
+  if (name == "OMP_NUM_THREADS") return false;  // launchers set it by the number of ranks; the record has the threads that are used
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
          std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
 }
