@@ -125,8 +125,9 @@ std::vector<Chart> trace_charts(const Curve& curve, const std::vector<RunSummary
 }
 
 std::optional<Chart> breakdown_chart(const Curve& curve) {
-  // From the work itself to what only waits; telemetry lies inside other.
-  static const std::vector<std::string> kOrder = {"forward", "backward", "optimizer", "h2d", "exposed_comm", "data_wait", "other"};
+  // From the work itself to what only waits; the phases are disjoint.
+  static const std::vector<std::string> kOrder = {"forward",      "backward",  "optimizer", "h2d",
+                                                  "exposed_comm", "data_wait", "telemetry", "other"};
   StackedBars bars;
   for (const Point& point : curve.points)
     if (!point.phases_ms.empty()) bars.bars.push_back(size_text(curve, point.size));
@@ -145,7 +146,7 @@ std::optional<Chart> breakdown_chart(const Curve& curve) {
   for (const std::string& phase : kOrder) add_part(phase);
   for (const Point& point : curve.points)
     for (const auto& [phase, ms] : point.phases_ms)
-      if (phase != "telemetry" && std::find(kOrder.begin(), kOrder.end(), phase) == kOrder.end() &&
+      if (std::find(kOrder.begin(), kOrder.end(), phase) == kOrder.end() &&
           std::find(bars.parts.begin(), bars.parts.end(), phase) == bars.parts.end())
         add_part(phase);
   if (bars.parts.empty()) return std::nullopt;

@@ -165,7 +165,7 @@ void check_explained(const Curve& curve, Point& point) {
   double explained = 0;
   bool has_phases = false;
   for (const auto& [phase, ms] : point.phases_ms) {
-    if (phase == "other" || phase == "telemetry" || !std::isfinite(ms) || !base.phases_ms.contains(phase)) continue;
+    if (phase == "other" || !std::isfinite(ms) || !base.phases_ms.contains(phase)) continue;
     const double before = base.phases_ms.at(phase);
     if (std::isfinite(before)) explained += ms - before;
     has_phases = true;

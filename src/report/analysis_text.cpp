@@ -31,7 +31,7 @@ std::string main_loss(const Curve& curve, const Point& point) {
   std::string cause;
   double most = 0;
   for (const auto& [phase, ms] : point.phases_ms) {
-    if (phase == "telemetry" || !base.phases_ms.contains(phase)) continue;
+    if (!base.phases_ms.contains(phase)) continue;
     const double more = ms - base.phases_ms.at(phase);
     if (more > most) {
       most = more;
