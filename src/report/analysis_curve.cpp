@@ -68,7 +68,7 @@ void fill_rates(Point& point, const std::vector<RunSummary>& runs) {
   point.tokens_per_step = work.tokens_per_step;
   const auto rate = [&](double ms) { return 1e3 * point.samples_per_step / ms; };
   point.samples_per_s.value = rate(point.estimate.median_ms);
-  if (const auto& interval = point.estimate.median_interval; interval && interval->low > 0) {
+  if (const auto& interval = point.estimate.median_interval; interval && interval->low > 0 && std::isfinite(interval->high)) {
     point.samples_per_s.low = rate(interval->high);
     point.samples_per_s.high = rate(interval->low);
     point.samples_per_s.has_range = true;

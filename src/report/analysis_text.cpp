@@ -97,9 +97,13 @@ std::vector<std::string> formats_of(const Analysis& analysis) {
 
 const Point* recommended_point(const Curve& curve, double target) {
   const Point* best = nullptr;
+  if (!curve.base) return best;
+  const Point& base = curve.points[*curve.base];
   for (const Point& point : curve.points) {
+    // Intervals that give no range are unbounded: the value alone proves nothing then, unlike where there is no interval at all.
+    const bool is_unbounded = &point != &base && !point.efficiency.has_range && point.estimate.median_interval && base.estimate.median_interval;
     const double bound = point.efficiency.has_range ? point.efficiency.low : point.efficiency.value;
-    if (curve.base && bound >= target) best = &point;
+    if (!is_unbounded && bound >= target) best = &point;
   }
   return best;
 }
