@@ -7,6 +7,7 @@
 #include "report/analysis_charts.h"
 #include "report/analysis_document.h"
 #include "report/analysis_tables.h"
+#include "report/analysis_text.h"
 #include "unit/report/synthetic_runs.h"
 
 namespace lockstep::report {
@@ -123,6 +124,35 @@ TEST(Curve, StrongScalingIsToldFromWeak) {
   EXPECT_NEAR(four.efficiency.value, 105.0 / 30.0 / 4, 0.01);
   EXPECT_FALSE(std::isfinite(four.eff_batch)) << "batch times compare only at equal local batch";
   EXPECT_FALSE(four.eff_missing.at("eff_batch").empty());
+}
+
+TEST(Curve, AccumulationThatChangesIsNotStrongScaling) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2}) {
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .samples_per_device = 32 / nodes}));
+    runs.back().setup.accum = 4 / nodes;
+  }
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  EXPECT_EQ(analysis.curves[0].kind, ScalingKind::kMixed);
+  EXPECT_NE(analysis.curves[0].kind_reason.find("accumulation"), std::string::npos) << analysis.curves[0].kind_reason;
+}
+
+TEST(Curve, RunsFarApartGiveARangeAndNoRecommendation) {
+  std::vector<record::RunData> runs = weak_sweep();
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (i % 2 == 1 && i > 1)
+      for (double& ms : runs[i].steps.step_ms) ms *= 1.3;
+  for (double& ms : runs[2].steps.step_ms) ms *= 0.75;
+  const Analysis analysis = analysis_of(runs);
+  const Curve& curve = analysis.curves.at(0);
+  ASSERT_TRUE(curve.points.at(1).efficiency.has_range);
+  EXPECT_GT(curve.points[1].estimate.median_interval->low, 0);
+  EXPECT_LT(curve.points[1].efficiency.low, 0.5);
+  EXPECT_EQ(recommended_point(curve, 0.9), &curve.points[0]);
+  Curve unbounded = curve;
+  for (Point& point : unbounded.points) point.efficiency = {.value = 1};
+  EXPECT_EQ(recommended_point(unbounded, 0.9), &unbounded.points[0]);
 }
 
 TEST(Curve, MixedWorkIsNotCalledWeak) {
