@@ -27,7 +27,7 @@ inline constexpr MetricDef kRecordedMetrics[] = {
     {"skipped", "", kSteps, kSum, "", "The gradients were not finite and the parameters stayed as they were."},
     {"device_memory_bytes", "bytes", kSteps, kMax, "", "Peak of the device's memory so far."},
     {"host_memory_bytes", "bytes", kSteps, kMax, "", "Peak resident size of rank 0 so far."},
-    {"phases_ms", "ms", kSteps, kMean, "", "The step of rank 0 by phase; the phases below but `telemetry` add up to it."},
+    {"phases_ms", "ms", kSteps, kMean, "", "The step of rank 0 by phase; the phases below add up to it."},
     {"phases_ms.data_wait", "ms", kSteps, kMean, "", "Waiting for the loader."},
     {"phases_ms.h2d", "ms", kSteps, kMean, "", "Copy of the batch to the device."},
     {"phases_ms.forward", "ms", kSteps, kMean, "", "Forward passes of all micro-batches, loss included."},
@@ -35,7 +35,7 @@ inline constexpr MetricDef kRecordedMetrics[] = {
     {"phases_ms.exposed_comm", "ms", kSteps, kMean, "", "Waiting for collectives with nothing to compute."},
     {"phases_ms.optimizer", "ms", kSteps, kMean, "", "Clipping, unscaling and the update."},
     {"phases_ms.other", "ms", kSteps, kMean, "step_ms of rank 0 - the phases above", "What is left."},
-    {"phases_ms.telemetry", "ms", kSteps, kMean, "", "Part of `other` that measuring itself took."},
+    {"phases_ms.telemetry", "ms", kSteps, kMean, "", "What measuring itself took."},
     {"time_s", "s", kSteps, kLast, "", "Unix time at the end of the step."},
 
     {"attempt", "", kRanks, kNone, "", "Attempt, from 1."},

@@ -19,7 +19,6 @@ namespace {
 
 constexpr double kSteadyTolerance = 0.01;  // relative; smaller differences are told but do not matter
 constexpr double kSkewFactor = 25;  // Cochran's rule: a mean of n values is near normal when n > 25 x skewness squared
-constexpr size_t kMinP99Values = 100;
 constexpr double kTrimmedShare = 0.05;
 constexpr size_t kMinDependenceValues = 8;
 
@@ -229,20 +228,33 @@ SeriesSummary summarise_series(std::span<const double> step_ms, const SeriesOpti
   return summary;
 }
 
-std::vector<CdfPoint> empirical_cdf(std::span<const double> values, size_t max_points) {
-  LOCKSTEP_CHECK(!values.empty() && max_points >= 2, "count={} max_points={}", values.size(), max_points);
+std::vector<WeightedValue> weighted_values(std::span<const double> values, size_t max_points) {
+  LOCKSTEP_CHECK(max_points >= 1, "max_points={}", max_points);
   std::vector<double> sorted(values.begin(), values.end());
   std::sort(sorted.begin(), sorted.end());
-  const size_t count = sorted.size(), num_points = std::min(count, max_points);
-  std::vector<CdfPoint> points;
-  for (size_t i = 0; i < num_points; ++i) {
-    const size_t index = num_points == 1 ? 0 : i * (count - 1) / (num_points - 1);
-    // Equal values share the highest of their shares: the share of steps that took at most so long.
-    const auto at_most = static_cast<double>(std::upper_bound(sorted.begin(), sorted.end(), sorted[index]) - sorted.begin());
-    if (!points.empty() && points.back().value == sorted[index]) continue;
-    points.push_back({.value = sorted[index], .share = at_most / static_cast<double>(count)});
+  const size_t count = sorted.size(), num_shares = std::min(count, max_points);
+  std::vector<WeightedValue> points;
+  for (size_t i = 0; i < num_shares; ++i) {
+    const size_t begin = i * count / num_shares, end = (i + 1) * count / num_shares;
+    const double value = sorted[begin + (end - begin) / 2], weight = static_cast<double>(end - begin);
+    if (!points.empty() && points.back().value == value) points.back().weight += weight;
+    else points.push_back({.value = value, .weight = weight});
   }
   return points;
+}
+
+double weighted_percentile(std::span<const WeightedValue> ascending, double p) {
+  LOCKSTEP_CHECK(!ascending.empty() && p >= 0 && p <= 100, "count={} p={}", ascending.size(), p);
+  double total = 0;
+  for (const WeightedValue& point : ascending) total += point.weight;
+  const auto value_at = [&](double place) {
+    double before = 0;
+    for (const WeightedValue& point : ascending)
+      if ((before += point.weight) > place) return point.value;
+    return ascending.back().value;
+  };
+  const double position = p / 100 * std::max(0.0, total - 1), below = std::floor(position);
+  return value_at(below) + (value_at(below + 1) - value_at(below)) * (position - below);
 }
 
 }  // namespace lockstep::record

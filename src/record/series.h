@@ -65,6 +65,9 @@ struct SeriesSummary {
 /// Summary of a run's step times (one per optimiser step, in order, finite and > 0; at least one).
 SeriesSummary summarise_series(std::span<const double> step_ms, const SeriesOptions& options = {});
 
+/// Fewer values than this tell nothing of the slowest hundredth.
+inline constexpr size_t kMinP99Values = 100;
+
 /// Several runs of one configuration.
 struct PointEstimate {
   double median_ms = 0;                     ///< Median of the run medians.
@@ -86,9 +89,11 @@ struct Comparison {
 /// `a` and `b` are paired by index when `is_paired` (equal length), else compared as two samples (Mann-Whitney beside the interval).
 Comparison compare_samples(std::span<const double> a, std::span<const double> b, bool is_paired);
 
-/// Empirical distribution: for each t (ascending) the share of steps that took at most t.
-struct CdfPoint { double value = 0, share = 0; };
-/// At most `max_points` points, evenly spaced in share, first and last always included.
-std::vector<CdfPoint> empirical_cdf(std::span<const double> values, size_t max_points = 200);
+/// A distribution of bounded size that can be pooled with others: each value with the number of steps it stands for.
+struct WeightedValue { double value = 0, weight = 0; };
+/// Ascending, equal values as one; exact for up to `max_points` values, else the middle ones of so many equal shares of them.
+std::vector<WeightedValue> weighted_values(std::span<const double> values, size_t max_points = 1000);
+/// Percentile (0 to 100) of such values, ascending; with whole weights that of the values written out as often as they weigh.
+double weighted_percentile(std::span<const WeightedValue> ascending, double p);
 
 }  // namespace lockstep::record

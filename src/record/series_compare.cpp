@@ -147,8 +147,10 @@ PointEstimate combine_runs(std::span<const SeriesSummary> runs) {
   if (runs.size() == 1) {
     point.median_interval = runs[0].median_interval;
   } else {
-    const double half = t_factor(static_cast<double>(runs.size()) - 1) * sample_stddev(medians) / std::sqrt(static_cast<double>(runs.size()));
-    point.median_interval = Interval{mean(medians) - half, mean(medians) + half, fmt::format("Student t on {} run medians", runs.size())};
+    // On logarithms: times are positive, and so is the lower end however far the runs lie apart.
+    const std::vector<double> logs = logarithms(medians);
+    const double half = t_factor(static_cast<double>(runs.size()) - 1) * sample_stddev(logs) / std::sqrt(static_cast<double>(runs.size()));
+    point.median_interval = Interval{std::exp(mean(logs) - half), std::exp(mean(logs) + half), fmt::format("Student t on logarithms of {} run medians", runs.size())};
   }
   if (runs.size() >= 3) {
     std::sort(means.begin(), means.end());

@@ -18,6 +18,10 @@ double t_factor(double dof);
 /// t quantile times the standard error of the median in normal scores. No distribution is assumed; the dependence is modelled (autocorrelation.h).
 /// Nothing below kMinIntervalValues values or four effective ones.
 std::optional<Interval> median_interval(std::span<const double> sorted, const Dependence& dependence);
+/// The same in words, for reports; change it with the function.
+inline constexpr const char* kMedianIntervalMethod =
+    "the range between two ranks around the median, as far from it as Student's t asks for, widened by the autocorrelation time of an autoregressive model of "
+    "the steps' normal scores";
 /// Interval of the mean with the same dependence.
 std::optional<Interval> mean_interval(std::span<const double> values, const Dependence& dependence);
 

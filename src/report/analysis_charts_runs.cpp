@@ -12,13 +12,21 @@
 namespace lockstep::report {
 namespace {
 constexpr size_t kMaxCdfPerChart = 6, kMaxTraces = 4, kMaxLossSeries = 12;
-constexpr double kCdfTailPercentile = 99.5;
+constexpr double kCdfTailPercentile = 99.5, kMinCdfRise = 0.004;  // at most 250 points a line
 
 Series cdf_series(const Curve& curve, const Point& point) {
   Series series{.name = size_text(curve, point.size), .mark = Mark::kStep};
-  for (const record::CdfPoint& step : record::empirical_cdf(point.quantiles_ms)) {
-    series.x.push_back(step.value / point.p50_ms);
-    series.y.push_back(step.share);
+  double total = 0, seen = 0, drawn = 0;
+  for (const record::WeightedValue& step : point.distribution) total += step.weight;
+  for (size_t i = 0; i < point.distribution.size(); ++i) {
+    const auto& [value, weight] = point.distribution[i];
+    seen += weight;
+    const bool is_last = i + 1 == point.distribution.size();
+    if (!is_last && point.distribution[i + 1].value == value) continue;  // equal steps share the highest of their shares
+    if (!is_last && !series.x.empty() && seen - drawn < kMinCdfRise * total) continue;
+    series.x.push_back(value / point.p50_ms);
+    series.y.push_back(seen / total);
+    drawn = seen;
   }
   return series;
 }
@@ -73,11 +81,11 @@ std::vector<Chart> cdf_charts(const Curve& curve, const std::vector<RunSummary>&
     double right = 1.05;
     for (size_t p = i * kMaxCdfPerChart; p < std::min((i + 1) * kMaxCdfPerChart, curve.points.size()); ++p) {
       const Point& point = curve.points[p];
-      if (point.quantiles_ms.size() < 2) continue;
+      if (point.distribution.size() < 2) continue;
       chart.series.push_back(cdf_series(curve, point));
-      right = std::max(right, 1.02 * record::percentile(point.quantiles_ms, kCdfTailPercentile) / point.p50_ms);
-      chart.summary += fmt::format("{}: p95 is {:.3f} and p99 {:.3f} times the median. ", size_text(curve, point.size),
-                                   point.p95_ms / point.p50_ms, point.p99_ms / point.p50_ms);
+      right = std::max(right, 1.02 * record::weighted_percentile(point.distribution, kCdfTailPercentile) / point.p50_ms);
+      chart.summary += fmt::format("{}: p95 is {:.3f}{} times the median. ", size_text(curve, point.size), point.p95_ms / point.p50_ms,
+                                   std::isfinite(point.p99_ms) ? fmt::format(" and p99 {:.3f}", point.p99_ms / point.p50_ms) : "");
     }
     chart.x.max = right;
     if (!chart.series.empty()) charts.push_back(std::move(chart));
@@ -117,8 +125,9 @@ std::vector<Chart> trace_charts(const Curve& curve, const std::vector<RunSummary
 }
 
 std::optional<Chart> breakdown_chart(const Curve& curve) {
-  // From the work itself to what only waits; telemetry lies inside other.
-  static const std::vector<std::string> kOrder = {"forward", "backward", "optimizer", "h2d", "exposed_comm", "data_wait", "other"};
+  // From the work itself to what only waits; the phases are disjoint.
+  static const std::vector<std::string> kOrder = {"forward",      "backward",  "optimizer", "h2d",
+                                                  "exposed_comm", "data_wait", "telemetry", "other"};
   StackedBars bars;
   for (const Point& point : curve.points)
     if (!point.phases_ms.empty()) bars.bars.push_back(size_text(curve, point.size));
@@ -137,7 +146,7 @@ std::optional<Chart> breakdown_chart(const Curve& curve) {
   for (const std::string& phase : kOrder) add_part(phase);
   for (const Point& point : curve.points)
     for (const auto& [phase, ms] : point.phases_ms)
-      if (phase != "telemetry" && std::find(kOrder.begin(), kOrder.end(), phase) == kOrder.end() &&
+      if (std::find(kOrder.begin(), kOrder.end(), phase) == kOrder.end() &&
           std::find(bars.parts.begin(), bars.parts.end(), phase) == bars.parts.end())
         add_part(phase);
   if (bars.parts.empty()) return std::nullopt;

@@ -165,7 +165,7 @@ void check_explained(const Curve& curve, Point& point) {
   double explained = 0;
   bool has_phases = false;
   for (const auto& [phase, ms] : point.phases_ms) {
-    if (phase == "other" || phase == "telemetry" || !std::isfinite(ms) || !base.phases_ms.contains(phase)) continue;
+    if (phase == "other" || !std::isfinite(ms) || !base.phases_ms.contains(phase)) continue;
     const double before = base.phases_ms.at(phase);
     if (std::isfinite(before)) explained += ms - before;
     has_phases = true;
@@ -183,12 +183,18 @@ void check_explained(const Curve& curve, Point& point) {
         "profile a few steps at this size");
 }
 
+/// Facts that tell which job it was and how large, which differ along every scaling curve.
+bool is_job_fact(const std::string& name) {
+  static const std::set<std::string> kNames = {"host", "hosts", "CUDA_VISIBLE_DEVICES"};
+  return kNames.contains(name) || core::starts_with(name, "SLURM_");
+}
+
 std::vector<std::string> software_differences(const Curve& curve, const std::vector<RunSummary>& runs) {
   std::map<std::string, std::set<std::string>> values;
   for (const Point& point : curve.points)
     for (const size_t index : point.runs)
       for (const auto& [name, value] : runs[index].software)
-        if (name != "host" && name != "hosts") values[name].insert(value);
+        if (!is_job_fact(name)) values[name].insert(value);
   std::vector<std::string> differing;
   for (const auto& [name, set] : values)
     if (set.size() > 1)

@@ -17,10 +17,6 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kSecondsPerDay = 86400;
 
-double quantile(const std::vector<double>& ascending, double p) {
-  return ascending.empty() ? kNaN : record::percentile(ascending, p);
-}
-
 /// Mean over runs that know the value, weighted with their measured steps.
 template <typename Get>
 double mean_over_runs(const Point& point, const std::vector<RunSummary>& runs, Get get) {
@@ -34,6 +30,23 @@ double mean_over_runs(const Point& point, const std::vector<RunSummary>& runs, G
   return weight > 0 ? sum / weight : kNaN;
 }
 
+/// Steps of all runs together: a run weighs as much as it has steps, whether its rows are single ones or means over an interval.
+void fill_distribution(Point& point, const std::vector<RunSummary>& runs) {
+  double num_values = 0, least_per_row = std::numeric_limits<double>::infinity();
+  for (const size_t index : point.runs) least_per_row = std::min(least_per_row, runs[index].steps_per_row);
+  std::vector<record::WeightedValue>& pooled = point.distribution;
+  for (const size_t index : point.runs)
+    for (const record::WeightedValue& step : runs[index].distribution) {
+      num_values += step.weight;
+      pooled.push_back({.value = step.value, .weight = step.weight * runs[index].steps_per_row / least_per_row});
+    }
+  std::sort(pooled.begin(), pooled.end(), [](const auto& a, const auto& b) { return a.value < b.value; });
+  const auto quantile = [&](double p) { return pooled.empty() ? kNaN : record::weighted_percentile(pooled, p); };
+  point.p50_ms = quantile(50);
+  point.p95_ms = quantile(95);
+  point.p99_ms = num_values >= static_cast<double>(record::kMinP99Values) ? quantile(99) : kNaN;
+}
+
 void fill_times(Point& point, const std::vector<RunSummary>& runs) {
   std::vector<record::SeriesSummary> series;
   std::set<std::string> allocations;
@@ -41,14 +54,10 @@ void fill_times(Point& point, const std::vector<RunSummary>& runs) {
     const RunSummary& run = runs[index];
     series.push_back(*run.series);
     allocations.insert(run.allocation.empty() ? fmt::format("run {}", index) : run.allocation);
-    for (const record::CdfPoint& step : run.cdf) point.quantiles_ms.push_back(step.value);
   }
   point.num_allocations = allocations.size();
   point.estimate = record::combine_runs(series);
-  std::sort(point.quantiles_ms.begin(), point.quantiles_ms.end());
-  point.p50_ms = quantile(point.quantiles_ms, 50);
-  point.p95_ms = quantile(point.quantiles_ms, 95);
-  point.p99_ms = quantile(point.quantiles_ms, 99);
+  fill_distribution(point, runs);
 }
 
 void fill_rates(Point& point, const std::vector<RunSummary>& runs) {
@@ -59,7 +68,7 @@ void fill_rates(Point& point, const std::vector<RunSummary>& runs) {
   point.tokens_per_step = work.tokens_per_step;
   const auto rate = [&](double ms) { return 1e3 * point.samples_per_step / ms; };
   point.samples_per_s.value = rate(point.estimate.median_ms);
-  if (const auto& interval = point.estimate.median_interval; interval && interval->low > 0) {
+  if (const auto& interval = point.estimate.median_interval; interval && interval->low > 0 && std::isfinite(interval->high)) {
     point.samples_per_s.low = rate(interval->high);
     point.samples_per_s.high = rate(interval->low);
     point.samples_per_s.has_range = true;

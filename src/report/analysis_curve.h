@@ -35,8 +35,8 @@ struct Point {
   size_t num_allocations = 0;  ///< Different jobs; runs that do not name theirs count one each.
   record::PointEstimate estimate{};
   double samples_per_step = 0, tokens_per_step = 0;  ///< NaN: unknown.
-  double p50_ms = 0, p95_ms = 0, p99_ms = 0;         ///< Over the steps of all runs.
-  std::vector<double> quantiles_ms{};                ///< The same distribution, ascending, thinned.
+  double p50_ms = 0, p95_ms = 0, p99_ms = 0;         ///< Over the steps of all runs; p99 is NaN below 100 of them.
+  std::vector<record::WeightedValue> distribution{};  ///< The same steps, ascending, each run by its number of steps.
 
   Estimate samples_per_s{};         ///< Capability: from the median step. NaN: samples per step unknown.
   double billed_samples_per_s = 0;  ///< Total samples over total wall seconds of the window.

@@ -134,7 +134,7 @@ void label_curve(Curve& curve, const std::vector<std::string>& differing) {
   } else if (all_equal(curve.points, local) && all_equal(curve.points, accum)) {
     curve.kind = ScalingKind::kWeak;
     curve.kind_reason = fmt::format("the local batch is {} at every size, the global batch grows with it", *local(curve.points[0]));
-  } else if (all_equal(curve.points, global)) {
+  } else if (all_equal(curve.points, global) && all_equal(curve.points, accum)) {
     curve.kind = ScalingKind::kStrong;
     curve.kind_reason =
         fmt::format("the global batch is {} at every size, the local batch shrinks with it", *global(curve.points[0]));
@@ -143,7 +143,7 @@ void label_curve(Curve& curve, const std::vector<std::string>& differing) {
     const bool is_known =
         std::all_of(curve.points.begin(), curve.points.end(), [&](const Point& point) { return global(point) || local(point); });
     curve.kind_reason = !is_known                        ? "the batch size is not known at every size"
-                        : all_equal(curve.points, local) ? "gradient accumulation changes along the curve"
+                        : all_equal(curve.points, local) || all_equal(curve.points, global) ? "gradient accumulation changes along the curve"
                                                          : "neither the local nor the global batch is the same at every size";
   }
 }

@@ -71,9 +71,11 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
       options.sweep_node_hours > 0 ? "given with --sweep-node-hours" : "none");
   add("total", figure_cell(estimate.total_node_hours), "node-hours", "");
   if (point.energy) {
-    const double joules = point.energy->joules / point.energy->samples;
-    add("energy of the training", figure_cell(joules * analysis.budget_samples / 3.6e6, 3), "kWh",
-        fmt::format("{} J per sample, meters: {}", figure_text(joules, 3), point.energy->scope));
+    const bool is_tokens = is_token_task(point);
+    const double per_sample = point.energy->joules / point.energy->samples;
+    const double joules = is_tokens ? per_sample * point.samples_per_step / point.tokens_per_step : per_sample;
+    add("energy of the training", figure_cell(joules * (is_tokens ? analysis.budget_tokens : analysis.budget_samples) / 3.6e6, 3), "kWh",
+        fmt::format("{} J per {}, meters: {}", figure_text(joules, 3), is_tokens ? "token" : "sample", point.energy->scope));
   }
   return table;
 }

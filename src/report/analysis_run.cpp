@@ -12,7 +12,7 @@
 namespace lockstep::report {
 namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr size_t kMaxCdfPoints = 200, kMaxTracePoints = 400, kMaxLossPoints = 300;
+constexpr size_t kMaxTracePoints = 400, kMaxLossPoints = 300;
 
 /// Rows of the columns that have a usable step time, all of one attempt.
 struct Rows {
@@ -277,7 +277,7 @@ RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& opti
   fill_losses(run, summary);
   fill_network(run, summary);
   fill_notes(rows, summary);
-  summary.cdf = record::empirical_cdf(std::span(rows.step_ms).subspan(first), kMaxCdfPoints);
+  summary.distribution = record::weighted_values(std::span(rows.step_ms).subspan(first));
   if (options.keeps_steps) summary.measured_ms.assign(rows.step_ms.begin() + static_cast<ptrdiff_t>(first), rows.step_ms.end());
   summary.epochs = epoch_times(run);
   const int64_t first_step = measured.front() < run.steps.step.size() ? run.steps.step[measured.front()] : 0;

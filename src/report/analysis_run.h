@@ -68,7 +68,7 @@ struct RunSummary {
   double data_wait_share = 0;                        ///< Of the measured time; NaN: unknown.
   std::map<std::string, double> phases_ms{};         ///< Means per step over the measured window.
   std::vector<double> measured_ms{};                 ///< Only with AnalysisOptions::keeps_steps.
-  std::vector<record::CdfPoint> cdf{};               ///< Of measured step times, ms.
+  std::vector<record::WeightedValue> distribution{};  ///< Of measured step times, ms; a weight is a number of rows.
   std::vector<double> trace_step{}, trace_ms{};      ///< Thinned: medians of short blocks and every outlier.
   double trace_warmup_end = 0;                       ///< Step at which measuring begins.
   std::vector<EpochTimes> epochs{};

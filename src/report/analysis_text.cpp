@@ -8,6 +8,8 @@
 #include <set>
 
 #include "core/strings.h"
+#include "record/series_interval.h"
+#include "record/series_warmup.h"
 #include "report/analysis_cells.h"
 
 namespace lockstep::report {
@@ -31,7 +33,7 @@ std::string main_loss(const Curve& curve, const Point& point) {
   std::string cause;
   double most = 0;
   for (const auto& [phase, ms] : point.phases_ms) {
-    if (phase == "telemetry" || !base.phases_ms.contains(phase)) continue;
+    if (!base.phases_ms.contains(phase)) continue;
     const double more = ms - base.phases_ms.at(phase);
     if (more > most) {
       most = more;
@@ -95,9 +97,13 @@ std::vector<std::string> formats_of(const Analysis& analysis) {
 
 const Point* recommended_point(const Curve& curve, double target) {
   const Point* best = nullptr;
+  if (!curve.base) return best;
+  const Point& base = curve.points[*curve.base];
   for (const Point& point : curve.points) {
+    // Intervals that give no range are unbounded: the value alone proves nothing then, unlike where there is no interval at all.
+    const bool is_unbounded = &point != &base && !point.efficiency.has_range && point.estimate.median_interval && base.estimate.median_interval;
     const double bound = point.efficiency.has_range ? point.efficiency.low : point.efficiency.value;
-    if (curve.base && bound >= target) best = &point;
+    if (!is_unbounded && bound >= target) best = &point;
   }
   return best;
 }
@@ -155,14 +161,15 @@ std::vector<std::string> method_of(const Analysis& analysis) {
   texts.push_back(
       analysis.options.warmup_steps
           ? fmt::format("The first {} rows of each run were left out as warm-up, as asked for.", *analysis.options.warmup_steps)
-          : "Warm-up was detected (MSER-5 with a change-point cross-check) and lasts at least ten steps and 30 s, in runs below "
-            "five minutes a tenth of the run.");
+          : fmt::format("Warm-up was detected: {}. It lasts at least ten steps and 30 s, in runs below five minutes a tenth of the "
+                        "run, and at most half of it.",
+                        record::kWarmupMethod));
   texts.push_back(
-      "The value of a run is the median of its remaining steps, with a 95 % interval from Student's t on medians of batches long "
-      "enough to be independent; the value of a size is the median over its runs, "
-      "with an interval over run medians where there are two jobs or more. Rates are samples per step over that time: seconds are "
-      "aggregated first, rates are never averaged. "
-      "Outliers are marked and counted, never removed.");
+      fmt::format("The value of a run is the median of its remaining steps, with a 95 % interval: {}. The value of a size is the median "
+                  "over its runs; with two runs or more its interval is Student's t on the logarithms of the run medians. Rates are "
+                  "samples per step over that time: seconds are aggregated first, rates are never averaged. Outliers are marked and "
+                  "counted, never removed.",
+                  record::kMedianIntervalMethod));
   texts.push_back(
       "Efficiency is the rate per node over the rate per node of the base; its interval adds the relative uncertainties of both "
       "sizes in quadrature. It compares sizes of one machine only: "

@@ -8,6 +8,7 @@
 // only; else the file's name or the ratio of the two bandwidths tells.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <set>
@@ -61,6 +62,11 @@ bool read_half(std::span<const std::string_view> fields, Half& half) {
   if (!half.num_wrong)
     if (const auto wrong = core::parse_double(fields[3]); wrong && *wrong >= 0 && *wrong < 1e15) half.num_wrong = std::llround(*wrong);
   return half.num_wrong || fields[3] == "N/A";
+}
+
+/// A half that was not measured, as `lockstep bench collective` prints of collectives that work in place only.
+bool is_absent(std::span<const std::string_view> fields) {
+  return std::all_of(fields.begin(), fields.end(), [](std::string_view field) { return field == "N/A"; });
 }
 
 std::vector<std::string_view> words_of(std::string_view line) {
@@ -121,8 +127,11 @@ class NcclTestsParser : public LogParser {
     const auto root = words.size() == kWithRoot ? core::parse_int(words[4]) : std::optional<int64_t>(-1);
     Half out, in;
     if (!bytes || !count || !root || *bytes < 0 || *count < 0) return false;
-    if (!read_half(words.subspan(words.size() - 2 * kHalf, kHalf), out) || !read_half(words.last(kHalf), in)) return false;
+    const auto out_words = words.subspan(words.size() - 2 * kHalf, kHalf), in_words = words.last(kHalf);
+    const bool has_out = !is_absent(out_words), has_in = !is_absent(in_words);
+    if ((!has_out && !has_in) || (has_out && !read_half(out_words, out)) || (has_in && !read_half(in_words, in))) return false;
     for (const bool is_in_place : {false, true}) {
+      if (!(is_in_place ? has_in : has_out)) continue;
       const Half& half = is_in_place ? in : out;
       CollectivePoint point{.type = std::string(words[2]), .operation = words[3] == "none" ? "" : std::string(words[3]), .root = *root, .bytes = static_cast<double>(*bytes),
                             .count = *count, .is_in_place = is_in_place, .time_us = half.time_us, .algbw_gbytes_per_s = half.algbw, .busbw_gbytes_per_s = half.busbw,

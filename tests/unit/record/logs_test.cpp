@@ -264,6 +264,21 @@ TEST(Logs, TfCnnMeansBecomeIntervals) {
   for (size_t row = 1; row < run.steps.size(); ++row) EXPECT_NEAR(run.steps.step_ms[row], 173, 2);  // the rate has five digits
 }
 
+TEST(Logs, NcclTestsRowsMayHaveOneHalfOnly) {
+  const std::string head =
+      "# Collective test starting: all_reduce_perf\n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n";
+  const RunData run = LogText(head + "     1048576        262144     float     sum      -1      N/A     N/A     N/A    N/A    40.90   25.64   44.87      0\n"
+                                     "     2097152        524288     float     sum      -1    81.80   25.64   44.87      0      N/A     N/A     N/A    N/A\n"
+                                     "     4194304       1048576     float     sum      -1      N/A     N/A     N/A    N/A      N/A     N/A     N/A    N/A\n",
+                              "job.txt")
+                          .read();
+  ASSERT_EQ(run.collective_points.size(), 2u);
+  EXPECT_TRUE(run.collective_points[0].is_in_place);
+  EXPECT_EQ(run.collective_points[0].time_us, 40.90);
+  EXPECT_FALSE(run.collective_points[1].is_in_place);
+  EXPECT_EQ(run.num_rejected_lines, 1) << "a row without any time";
+}
+
 TEST(Logs, NcclTestsBandwidthsFollowFromSizeAndTime) {
   const RunData run = read_log(golden("all_reduce_perf.txt"));
   EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");

@@ -49,7 +49,9 @@ TEST(Runs, OneTwoAndThreeRunsSayWhatTheyAreWorth) {
   EXPECT_TRUE(contains(one.notes[0], "one run"));
   const PointEstimate two = combine_runs(std::span(runs).first(2));
   EXPECT_EQ(two.median_ms, 102);
-  EXPECT_NEAR(two.median_interval->high, 102 + 12.706 * std::sqrt(8.0) / std::sqrt(2.0), 0.01);
+  const double centre = std::sqrt(100 * 104.0), half = 12.706 * std::log(1.04) / 2;  // on logarithms
+  EXPECT_NEAR(two.median_interval->high, centre * std::exp(half), 0.01);
+  EXPECT_NEAR(two.median_interval->low, centre * std::exp(-half), 0.01);
   EXPECT_TRUE(contains(two.notes[0], "12.7"));
   runs[1].is_steady = false;
   const PointEstimate three = combine_runs(runs);
@@ -59,6 +61,15 @@ TEST(Runs, OneTwoAndThreeRunsSayWhatTheyAreWorth) {
   EXPECT_TRUE(contains(three.notes[0], "4.3"));
   EXPECT_TRUE(contains(three.notes[1], "1 of 3 runs had no steady state"));
   EXPECT_THROW(combine_runs({}), Error);
+}
+
+TEST(Runs, RunsFarApartHaveAWideIntervalOfPositiveTimes) {
+  std::vector<SeriesSummary> runs(2, {.num_steps = 60, .num_measured_steps = 50, .measured_s = 5});
+  runs[0].median_ms = 100, runs[1].median_ms = 150;
+  const PointEstimate point = combine_runs(runs);
+  EXPECT_GT(point.median_interval->low, 0);
+  EXPECT_LT(point.median_interval->low, 100.0 / 5);
+  EXPECT_GT(point.median_interval->high, 150 * 5);
 }
 
 TEST(Comparisons, PairedIntervalsCoverTheRatioAndUnpairedOnesToo) {

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "record/statistics.h"
 #include "unit/record/synthetic_series.h"
 
 namespace lockstep::record {
@@ -285,20 +286,15 @@ TEST(Series, TheOrderStatisticsAreThoseOfTheMeasuredSteps) {
   EXPECT_FALSE(summarise_series(std::span(steps).first(99), {.warmup_steps = 0}).p99_ms);
 }
 
-TEST(Series, CdfHoldsTheSharesOfTheSteps) {
-  const std::vector<CdfPoint> small = empirical_cdf(std::vector<double>{3, 1, 2, 2});
-  ASSERT_EQ(small.size(), 3u);
-  EXPECT_EQ(small[0].share, 0.25);
-  EXPECT_EQ(small[1].value, 2);
-  EXPECT_EQ(small[1].share, 0.75);
-  EXPECT_EQ(small[2].share, 1);
-  std::vector<double> many;
-  for (int i = 1; i <= 10000; ++i) many.push_back(i);
-  const std::vector<CdfPoint> points = empirical_cdf(many, 50);
-  EXPECT_EQ(points.size(), 50u);
-  EXPECT_EQ(points.front().value, 1);
-  EXPECT_EQ(points.back().value, 10000);
-  for (const CdfPoint& point : points) EXPECT_NEAR(point.share, point.value / 10000, 1e-12);
+TEST(Series, WeightedValuesAnswerAsTheValuesThemselves) {
+  std::vector<double> rounded, many;
+  for (int i = 0; i < 700; ++i) rounded.push_back(100 + (i * 7919 % 100 < 97 ? 0 : i % 5));
+  for (int i = 0; i < 20000; ++i) many.push_back(std::exp(0.1 * (i * 7919 % 20011) / 20011.0));
+  const auto few = weighted_values(rounded), thinned = weighted_values(many, 1000);
+  EXPECT_LE(few.size(), 5u);
+  EXPECT_LE(thinned.size(), 1000u);
+  for (const double p : {0.0, 5.0, 50.0, 95.0, 97.1, 99.0, 100.0}) EXPECT_DOUBLE_EQ(weighted_percentile(few, p), percentile(rounded, p)) << p;
+  for (const double p : {5.0, 50.0, 95.0, 99.0}) EXPECT_NEAR(weighted_percentile(thinned, p) / percentile(many, p), 1, 2e-4) << p;
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "record/series_interval.h"
+#include "record/series_warmup.h"
+#include "report/analysis_charts.h"
 #include "report/analysis_curve.h"
 #include "report/analysis_document.h"
 #include "report/analysis_tables.h"
+#include "report/analysis_text.h"
 #include "unit/report/synthetic_runs.h"
 
 namespace lockstep::report {
@@ -146,6 +150,45 @@ TEST(Checks, SoftwareThatChangesAlongACurveIsSaid) {
   runs.push_back(make_run({.name = "two", .nodes = 2, .job = "3"}));
   for (record::RunData& run : runs) run.software["nccl"] = run.name == "two" ? "2.28" : "2.27";
   EXPECT_EQ(count_flags(analysis_of(runs), "M05"), 1u);
+}
+
+TEST(Checks, WhatTheSchedulerCountsIsNoDifferenceInSoftware) {
+  std::vector<record::RunData> runs = quiet_pair();
+  runs.push_back(make_run({.name = "two", .nodes = 2, .job = "3"}));
+  for (record::RunData& run : runs) {
+    const bool is_two = run.name == "two";
+    run.software["SLURM_JOB_NODELIST"] = is_two ? "n[4-5]" : "n" + run.name;
+    run.software["SLURM_JOB_NUM_NODES"] = is_two ? "2" : "1";
+    run.software["SLURM_NTASKS"] = is_two ? "8" : "4";
+    run.software["SLURM_TOPOLOGY_ADDR"] = "rack." + run.name;
+    run.software["CUDA_VISIBLE_DEVICES"] = is_two ? "0,1,2,3" : "0";
+  }
+  EXPECT_EQ(count_flags(analysis_of(runs), "M05"), 0u);
+  runs.back().software["NCCL_ALGO"] = "Ring";
+  runs.front().software["NCCL_ALGO"] = "Tree";
+  EXPECT_EQ(count_flags(analysis_of(runs), "M05"), 1u);
+}
+
+TEST(Checks, TelemetryThatGrewIsAKnownCause) {
+  std::vector<record::RunData> runs = quiet_pair();
+  runs.push_back(make_run({.name = "two", .nodes = 2, .step_ms = 110, .job = "3"}));
+  for (record::RunData& run : runs)
+    for (size_t i = 0; i < run.steps.size(); ++i) {
+      run.steps.phases_ms["forward"].push_back(99);
+      run.steps.phases_ms["telemetry"].push_back(run.name == "two" ? 11 : 1);
+    }
+  const Analysis analysis = analysis_of(runs);
+  EXPECT_EQ(count_flags(analysis, "M13"), 0u);
+  const auto chart = breakdown_chart(analysis.curves.at(0));
+  ASSERT_TRUE(chart && chart->bars);
+  EXPECT_EQ(chart->bars->parts, (std::vector<std::string>{"forward", "telemetry"}));
+}
+
+TEST(Checks, TheMethodIsTheOneOfTheEstimator) {
+  const std::string method = fmt::format("{}", fmt::join(method_of(analysis_of(quiet_pair())), " "));
+  EXPECT_NE(method.find(record::kWarmupMethod), std::string::npos) << method;
+  EXPECT_NE(method.find(record::kMedianIntervalMethod), std::string::npos) << method;
+  for (const char* unused : {"MSER", "batches", "change-point"}) EXPECT_EQ(method.find(unused), std::string::npos) << unused;
 }
 
 TEST(Checks, OddRowsAreCountedAndTold) {

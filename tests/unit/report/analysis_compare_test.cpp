@@ -108,6 +108,26 @@ TEST(Proposal, TheEstimateFollowsItsFormula) {
   EXPECT_FALSE(estimate->is_prediction);
 }
 
+TEST(Proposal, EnergyOfATokenTaskCountsItsTokens) {
+  record::RunData run = testing::make_run({.name = "gpt"});
+  run.setup.task = "gpt";
+  run.setup.sample_unit = "sequences";
+  for (double& tokens : run.steps.tokens) tokens = 32 * 1000;  // 32 sequences of 1,000 tokens
+  run.system.push_back({.attempt = 1, .step = 699, .num_steps = 700, .host = "n1", .received_bytes = {}, .sent_bytes = {}, .energy_j = {{"nvml-0", 32.0 * 700 * 36}}});
+  const AnalysisOptions options{.budget_samples = 1e9, .budget_tokens = 1e9};
+  const Analysis analysis = analyse({summarise_run(run, options)}, options);
+  std::string found;
+  for (const Section& section : make_proposal(analysis, {}).sections)
+    for (const Block& block : section.blocks)
+      if (const auto* table = std::get_if<Table>(&block))
+        for (const auto& row : table->rows)
+          if (row.size() == 4 && row[0].text == "energy of the training") {
+            EXPECT_NEAR(row[1].value.value_or(0), 10.0, 0.01) << "36 J a sequence, 1e9 tokens are 1e6 sequences";
+            found = row[3].text;
+          }
+  EXPECT_NE(found.find("J per token"), std::string::npos) << found;
+}
+
 TEST(Proposal, ASizeThatWasNotMeasuredIsAPrediction) {
   const Analysis analysis = sweep();
   const auto larger = estimate_resources(analysis.curves.at(0), analysis.options, {.job_size = 16});

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "record/statistics.h"
+#include "report/analysis_charts.h"
 #include "report/analysis_document.h"
 #include "report/analysis_tables.h"
+#include "report/analysis_text.h"
 #include "unit/report/synthetic_runs.h"
 
 namespace lockstep::report {
@@ -68,6 +71,46 @@ TEST(Curve, WeakScalingHasKnownRatesAndEfficiency) {
   EXPECT_NEAR(four.node_hours_per_sample, 4 / 3600.0 / (128 / 0.112), 1e-8);
 }
 
+TEST(Curve, QuantilesCountEqualStepTimes) {
+  // A log that rounds its times: 97 of 100 steps take 100 ms, the rest anything up to 300.
+  record::RunData run = make_run({.name = "rounded", .ripple = 0, .num_steps = 620});
+  for (size_t i = 20; i < run.steps.size(); ++i) run.steps.step_ms[i] = i % 100 < 3 ? 150.0 + static_cast<double>(i / 100 + i % 100 * 40) : 100.0;
+  const Analysis analysis = analysis_of({run}, {.warmup_steps = 20});
+  const Point& point = analysis.curves.at(0).points.at(0);
+  const auto first = run.steps.step_ms.begin() + 20;
+  const std::vector<double> measured(first, run.steps.step_ms.end());
+  EXPECT_DOUBLE_EQ(point.p50_ms, 100);
+  EXPECT_DOUBLE_EQ(point.p95_ms, 100);
+  EXPECT_DOUBLE_EQ(point.p99_ms, record::percentile(measured, 99));
+  EXPECT_GT(point.p99_ms, 150);
+  const std::vector<Chart> charts = cdf_charts(analysis.curves[0], analysis.runs);
+  ASSERT_EQ(charts.size(), 1u);
+  EXPECT_DOUBLE_EQ(charts[0].series.at(0).x.front(), 1.0);
+  EXPECT_NEAR(charts[0].series[0].y.front(), 0.97, 0.005);
+  EXPECT_DOUBLE_EQ(charts[0].series[0].y.back(), 1.0);
+}
+
+TEST(Curve, RunsWeighInQuantilesByTheirSteps) {
+  // 900 steps of 100 ms and 60 of 200 ms: one step in sixteen is slow, not every second one.
+  const std::vector<record::RunData> runs = {make_run({.name = "long", .ripple = 0, .num_steps = 920, .num_slow = 0}),
+                                             make_run({.name = "short", .step_ms = 200, .ripple = 0, .num_steps = 80, .num_slow = 0})};
+  const Analysis pooled = analysis_of(runs, {.warmup_steps = 20});
+  const Point& point = pooled.curves.at(0).points.at(0);
+  ASSERT_EQ(point.runs.size(), 2u);
+  EXPECT_DOUBLE_EQ(point.p50_ms, 100);
+  EXPECT_DOUBLE_EQ(record::weighted_percentile(point.distribution, 93), 100);
+  EXPECT_DOUBLE_EQ(point.p95_ms, 200);
+}
+
+TEST(Curve, P99NeedsAHundredSteps) {
+  for (const size_t num_steps : {99u, 100u}) {
+    const Analysis analysis = analysis_of({make_run({.num_steps = num_steps + 20})}, {.warmup_steps = 20});
+    const Point& point = analysis.curves.at(0).points.at(0);
+    EXPECT_EQ(std::isfinite(point.p99_ms), num_steps >= 100) << num_steps;
+    EXPECT_EQ(cdf_charts(analysis.curves[0], analysis.runs).at(0).summary.find("p99") == std::string::npos, num_steps < 100);
+  }
+}
+
 TEST(Curve, StrongScalingIsToldFromWeak) {
   std::vector<record::RunData> runs;
   for (const int nodes : {1, 2, 4})
@@ -81,6 +124,35 @@ TEST(Curve, StrongScalingIsToldFromWeak) {
   EXPECT_NEAR(four.efficiency.value, 105.0 / 30.0 / 4, 0.01);
   EXPECT_FALSE(std::isfinite(four.eff_batch)) << "batch times compare only at equal local batch";
   EXPECT_FALSE(four.eff_missing.at("eff_batch").empty());
+}
+
+TEST(Curve, AccumulationThatChangesIsNotStrongScaling) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2}) {
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .samples_per_device = 32 / nodes}));
+    runs.back().setup.accum = 4 / nodes;
+  }
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  EXPECT_EQ(analysis.curves[0].kind, ScalingKind::kMixed);
+  EXPECT_NE(analysis.curves[0].kind_reason.find("accumulation"), std::string::npos) << analysis.curves[0].kind_reason;
+}
+
+TEST(Curve, RunsFarApartGiveARangeAndNoRecommendation) {
+  std::vector<record::RunData> runs = weak_sweep();
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (i % 2 == 1 && i > 1)
+      for (double& ms : runs[i].steps.step_ms) ms *= 1.3;
+  for (double& ms : runs[2].steps.step_ms) ms *= 0.75;
+  const Analysis analysis = analysis_of(runs);
+  const Curve& curve = analysis.curves.at(0);
+  ASSERT_TRUE(curve.points.at(1).efficiency.has_range);
+  EXPECT_GT(curve.points[1].estimate.median_interval->low, 0);
+  EXPECT_LT(curve.points[1].efficiency.low, 0.5);
+  EXPECT_EQ(recommended_point(curve, 0.9), &curve.points[0]);
+  Curve unbounded = curve;
+  for (Point& point : unbounded.points) point.efficiency = {.value = 1};
+  EXPECT_EQ(recommended_point(unbounded, 0.9), &unbounded.points[0]);
 }
 
 TEST(Curve, MixedWorkIsNotCalledWeak) {
