@@ -89,6 +89,8 @@ ln -s shapes late
 keep nodes-resume sweep resume nodes
 wait_until_idle nodes || exit 1
 keep nodes-collect sweep collect nodes
+keep nodes-report report nodes -o nodes-report
+"$lockstep" report nodes --json >nodes-report.json 2>nodes-report-json.err
 
 # The same run of 2 nodes x 2 ranks twice, as an array; the first is told to stop, as before a time limit, and requeued.
 { cat <<'TOML'

@@ -128,6 +128,21 @@ TEST_F(SweepOnSlurm, CollectTellsWhatItCost) {
   EXPECT_LT(collected.at("node_hours_used").get<double>(), collected.at("node_hours_planned").get<double>());
 }
 
+TEST_F(SweepOnSlurm, TheReportOfTheSweepHasItsThreeSizes) {
+  EXPECT_EQ(read("nodes-report.code"), "0\n") << read("nodes-report.out");
+  EXPECT_NE(read("nodes-report/report.html").find("Scaling efficiency"), std::string::npos) << read("nodes-report.out");
+  const core::Json analysis = json("nodes-report.json");
+  ASSERT_EQ(analysis.at("curves").size(), 1u) << read("nodes-report-json.err");
+  EXPECT_EQ(analysis.at("curves").at(0).at("scaling"), "weak scaling");
+  const core::Json& points = analysis.at("curves").at(0).at("points");
+  ASSERT_EQ(points.size(), 3u) << points.dump(1);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(points[i].at("nodes"), 1 << i);
+    EXPECT_GT(points[i].at("efficiency").at("value").get<double>(), 0) << points[i].dump(1);
+  }
+  EXPECT_DOUBLE_EQ(points[0].at("efficiency").at("value").get<double>(), 1);
+}
+
 TEST_F(SweepOnSlurm, AStoppedRunIsRequeuedAndGoesOnWithTheSameLosses) {
   const core::Json collected = json("stopped-collect.out");
   EXPECT_EQ(collected.at("points").at(0).at("state"), "finished") << logs();
