@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "record/bus_factor.h"
 #include "spec/bench_options.h"
 
 namespace lockstep::bench {
@@ -61,9 +62,7 @@ int64_t count_of_size(CollectiveKind kind, int64_t bytes, int64_t element_bytes,
 }
 
 double bus_factor(CollectiveKind kind, int num_ranks) {
-  const double n = num_ranks;
-  if (kind == CollectiveKind::kAllReduce) return 2 * (n - 1) / n;
-  return has_blocks(kind) ? (n - 1) / n : 1;
+  return record::bus_factor(spec::bench_collective_names()[static_cast<size_t>(kind)], num_ranks).value();
 }
 
 CollectiveBuffers make_buffers(const CollectiveCall& call, const comm::Comm& comm, at::Device device, bool is_in_place) {

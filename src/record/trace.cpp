@@ -29,6 +29,9 @@ Trace read_trace(int rank, const std::filesystem::path& path) {
   return trace;
 }
 
+/// What the time stamps of a trace count from; the trace itself is not kept.
+double read_base_us(const std::filesystem::path& path) { return read_trace(0, path).base_us; }
+
 /// The event with its process named after the rank, and its times on the common clock.
 core::Json moved(core::Json event, int rank, double shift_us) {
   if (!event.is_object()) return event;
@@ -43,19 +46,18 @@ core::Json moved(core::Json event, int rank, double shift_us) {
 }  // namespace
 
 int64_t merge_traces(const std::vector<std::pair<int, std::filesystem::path>>& traces_by_rank, const std::filesystem::path& output) {
-  std::vector<Trace> traces;
+  // Every file is read twice, so that only one at a time is in memory: as JSON it takes many times its size, and there is one of every rank.
   double base_us = std::numeric_limits<double>::infinity();
-  for (const auto& [rank, path] : traces_by_rank) {
-    traces.push_back(read_trace(rank, path));
-    base_us = std::min(base_us, traces.back().base_us);
-  }
+  for (const auto& [rank, path] : traces_by_rank) base_us = std::min(base_us, read_base_us(path));
   core::AtomicFile file(output);
   const auto write = [&](const std::string& text) { file.write(std::as_bytes(std::span(text))); };
   write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   int64_t num_events = 0;
-  for (Trace& trace : traces)
+  for (const auto& [rank, path] : traces_by_rank) {
+    Trace trace = read_trace(rank, path);
     for (auto& event : trace.json["traceEvents"])
       write((num_events++ > 0 ? ",\n" : "") + moved(std::move(event), trace.rank, trace.base_us - base_us).dump());
+  }
   write("\n]}\n");
   file.commit();
   return num_events;

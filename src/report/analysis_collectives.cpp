@@ -5,7 +5,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "core/strings.h"
+#include "record/bus_factor.h"
 
 namespace lockstep::report {
 namespace {
@@ -15,25 +15,7 @@ constexpr double kImpossibleGbytesPerS = 8000;
 struct Total {
   double count = 0, time_ms = 0, blocked_ms = 0;
 };
-
-std::string plain_kind(std::string kind) {
-  kind = core::to_lower_ascii(kind);
-  return core::replace_all(core::replace_all(std::move(kind), "_", ""), "-", "");
-}
 }  // namespace
-
-std::optional<double> bus_factor(const std::string& kind, int group_size) {
-  const double n = group_size;
-  const std::string plain = plain_kind(kind);
-  if (n < 1) return std::nullopt;
-  if (core::starts_with(plain, "allreduce")) return 2 * (n - 1) / n;
-  if (core::starts_with(plain, "reducescatter") || core::starts_with(plain, "allgather") || core::starts_with(plain, "alltoall"))
-    return (n - 1) / n;
-  if (core::starts_with(plain, "broadcast") || core::starts_with(plain, "reduce") || core::starts_with(plain, "send") ||
-      core::starts_with(plain, "recv"))
-    return 1;
-  return std::nullopt;
-}
 
 std::vector<CollectiveRow> collective_rows(const Point& point, const std::vector<RunSummary>& runs) {
   std::map<std::tuple<std::string, std::string, int, double>, Total> totals;
@@ -56,7 +38,7 @@ std::vector<CollectiveRow> collective_rows(const Point& point, const std::vector
     row.time_ms = total.time_ms / total.count;
     row.blocked_ms = total.blocked_ms / total.count;
     row.algbw_gbytes_per_s = row.time_ms > 0 ? row.bytes / row.time_ms / 1e6 : NAN;
-    row.busbw_gbytes_per_s = row.algbw_gbytes_per_s * bus_factor(row.kind, row.group_size).value_or(NAN);
+    row.busbw_gbytes_per_s = row.algbw_gbytes_per_s * record::bus_factor(row.kind, row.group_size).value_or(NAN);
     if (row.busbw_gbytes_per_s > kImpossibleGbytesPerS)
       row.doubt = fmt::format("a bus bandwidth of {:.0f} GB/s is above what any device's memory moves", row.busbw_gbytes_per_s);
     rows.push_back(row);

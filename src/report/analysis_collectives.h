@@ -20,7 +20,4 @@ struct CollectiveRow {
 
 std::vector<CollectiveRow> collective_rows(const Point& point, const std::vector<RunSummary>& runs);
 
-/// Factor from algorithm to bus bandwidth (nccl-tests' convention); nothing for a kind that is not known.
-std::optional<double> bus_factor(const std::string& kind, int group_size);
-
 }  // namespace lockstep::report

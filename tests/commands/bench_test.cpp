@@ -15,7 +15,7 @@ const EnvChanges kNoJob = {{"RANK", {}}, {"WORLD_SIZE", {}}, {"LOCAL_RANK", {}},
                            {"SLURM_STEP_ID", {}}, {"SLURM_JOB_ID", {}}, {"SLURM_NTASKS", {}}, {"OMP_NUM_THREADS", {}}};
 
 ProgramResult launch_bench(int num_ranks, std::vector<std::string> args) {
-  std::vector<std::string> words = {"launch", "--no-prefix", "--nproc-per-node", std::to_string(num_ranks), "--", "bench"};
+  std::vector<std::string> words = {"launch", "--nproc-per-node", std::to_string(num_ranks), "--", "bench"};
   words.insert(words.end(), args.begin(), args.end());
   return run_lockstep(words, kNoJob, 300s);
 }

@@ -103,7 +103,7 @@ const std::string kShowRanks = "echo $RANK/$WORLD_SIZE local $LOCAL_RANK/$LOCAL_
 TEST(Launch, RanksKnowWhoTheyAre) {
   const CommandResult result = run(launch({"--nproc-per-node", "3"}, kShowRanks));
   EXPECT_EQ(result.status.shell_code(), 0) << result.err;
-  EXPECT_EQ(lines(result.out), (std::multiset<std::string>{"[rank 0] 0/3 local 0/3 node 0 at 127.0.0.1",
+  EXPECT_EQ(lines(result.out), (std::multiset<std::string>{"0/3 local 0/3 node 0 at 127.0.0.1",
                                                            "[rank 1] 1/3 local 1/3 node 0 at 127.0.0.1",
                                                            "[rank 2] 2/3 local 2/3 node 0 at 127.0.0.1"}));
 }
@@ -156,7 +156,7 @@ TEST(Launch, OnATerminalTheFirstRanksProgressStaysAtTheBottom) {
 
 TEST(Launch, ThreadsAreSharedOutUnlessTheUserSaysOtherwise) {
   const CommandResult two = run(launch({"--nproc-per-node", "2"}, "test $OMP_NUM_THREADS -ge 1 && echo set"));
-  EXPECT_EQ(lines(two.out), (std::multiset<std::string>{"[rank 0] set", "[rank 1] set"}));
+  EXPECT_EQ(lines(two.out), (std::multiset<std::string>{"set", "[rank 1] set"}));
   ProcessOptions options = launch({}, "echo $OMP_NUM_THREADS");
   options.env_changes.emplace_back("OMP_NUM_THREADS", "7");
   EXPECT_EQ(run(options).out, "7\n");
@@ -167,6 +167,12 @@ TEST(Launch, OneRankHasNoPrefixAndBytesPassUnchanged) {
   EXPECT_EQ(run(launch({"--nproc-per-node", "2", "--no-prefix"}, "echo x")).out, "x\nx\n");
 }
 
+TEST(Launch, WhatTheFirstRankPrintsCanGoIntoAPipe) {
+  const CommandResult result = run(launch({"--nproc-per-node", "2"}, "if [ $RANK = 0 ]; then printf '{\n  \"a\": 1\n}\n'; fi; echo told >&2"));
+  EXPECT_EQ(result.out, "{\n  \"a\": 1\n}\n");
+  EXPECT_EQ(lines(result.err), (std::multiset<std::string>{"[rank 0] told", "[rank 1] told"}));
+}
+
 TEST(Launch, LinesOfRanksNeverMix) {
   const std::string line(200, 'x');
   const CommandResult result =
@@ -174,14 +180,14 @@ TEST(Launch, LinesOfRanksNeverMix) {
                                                 line.substr(100) + "\\n'; i=$((i+1)); done"));
   std::multiset<std::string> expected;
   for (int rank = 0; rank < 4; ++rank) {
-    for (int count = 0; count < 300; ++count) expected.insert(fmt::format("[rank {}] {}", rank, line));
+    for (int count = 0; count < 300; ++count) expected.insert(rank == 0 ? line : fmt::format("[rank {}] {}", rank, line));
   }
   EXPECT_EQ(lines(result.out), expected);
 }
 
 TEST(Launch, AnUnfinishedLastLineIsNotLost) {
   EXPECT_EQ(lines(run(launch({"--nproc-per-node", "2"}, "printf tail")).out),
-            (std::multiset<std::string>{"[rank 0] tail", "[rank 1] tail"}));
+            (std::multiset<std::string>{"tail", "[rank 1] tail"}));
 }
 
 TEST(Launch, WhatProgressOverwroteIsLeftOutOfAFile) {
@@ -264,7 +270,7 @@ TEST(Launch, SignalsReachEveryRank) {
     read_until(process.out(), "ready", 2);
     process.send_signal(signal);
     const std::string text = read_until(process.out(), "got", 2);
-    EXPECT_NE(text.find("[rank 0] got " + name), std::string::npos) << text;
+    EXPECT_NE(("\n" + text).find("\ngot " + name), std::string::npos) << text;
     EXPECT_NE(text.find("[rank 1] got " + name), std::string::npos) << text;
     EXPECT_EQ(process.wait().code, 75) << name;
   }
@@ -304,7 +310,7 @@ TEST(Launch, NoOrphansWhenTheLauncherIsKilled) {
 TEST(Launch, RunsLockstepItself) {
   const CommandResult result = run(lockstep({"launch", "--nproc-per-node", "2", "--", "--version"}));
   EXPECT_EQ(result.status.code, 0) << result.err;
-  EXPECT_NE(result.out.find("[rank 0] "), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("[rank 0] "), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("[rank 1] "), std::string::npos) << result.out;
   const CommandResult bare = run(lockstep({"launch", "--nproc-per-node", "2", "train", "clip", "--no-such-flag"}));
   EXPECT_EQ(bare.status.code, 2) << bare.err;

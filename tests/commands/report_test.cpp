@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -260,6 +262,42 @@ TEST(ReportCommand, ASweepFolderBringsItsAxesAndItsUnstartedPoints) {
   EXPECT_NE(analysis.at("left_out").at(0).at("reason").get<std::string>().find("node 3 did not boot"), std::string::npos);
   core::write_file_atomic(folder.path() / "sweep.json", "{\"sweep_version\": 1, \"points\": [{}]}");
   EXPECT_EQ(run_lockstep({"report", folder.path().string()}).exit_code, 4);
+}
+
+/// What a browser stumbles over in pages that `lockstep report` made; the hand-made page of render_page_test has all the blocks, these the real data.
+class ReportPage : public ::testing::Test {
+ protected:
+  void check(const fs::path& page) const {
+    ASSERT_TRUE(fs::exists(page)) << page;
+    const ProgramResult result = testing::run_program({"/usr/bin/env", "python3", LOCKSTEP_SOURCE_DIR "/tests/support/check_page.py", "--quick", page.string()}, {},
+                                                      std::chrono::minutes(8));
+    if (result.exit_code == kNoBrowser) GTEST_SKIP() << result.out;
+    EXPECT_EQ(result.exit_code, 0) << page << "\n" << result.out << result.err;
+  }
+  static constexpr int kNoBrowser = 3;
+  core::TempDir folder_{"lockstep_page"};
+};
+
+TEST_F(ReportPage, OfRunsAndTheirProposalHasNoProblemInABrowser) {
+  const fs::path logs = folder_.path() / "logs", out = folder_.path() / "out";
+  write_record(logs, {.name = "n1", .nodes = 1});
+  write_record(logs, {.name = "n2", .nodes = 2, .step_ms = 106});
+  const ProgramResult made =
+      run_lockstep({"report", logs.string(), "-o", out.string(), "--proposal", "--restart-share", "10", "--budget-samples", "1e10"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  check(out / "report.html");
+  check(out / "proposal" / "report.html");
+}
+
+TEST_F(ReportPage, OfThePublishedTablesHasNoProblemInABrowser) {
+  std::vector<std::string> words = {"report"};
+  for (const auto& entry : fs::directory_iterator(fs::path(LOCKSTEP_GOLDEN_DIR) / "published")) words.push_back(entry.path().string());
+  ASSERT_GT(words.size(), 5u);
+  std::sort(words.begin() + 1, words.end());
+  words.insert(words.end(), {"-o", (folder_.path() / "out").string()});
+  const ProgramResult made = run_lockstep(words);
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  check(folder_.path() / "out" / "report.html");
 }
 
 TEST(ReportCommand, RefusesWrongUse) {

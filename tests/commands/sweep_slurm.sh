@@ -11,25 +11,25 @@ keep() {
   "$lockstep" "$@" >"$name.out" 2>&1
   echo $? >"$name.code"
 }
-# wait_until_idle SWEEP: until no job of the sweep waits or runs.
-wait_until_idle() {
-  for ((i = 0; i < 400; i++)); do
-    "$lockstep" sweep status "$1" --json >"$1.json" || return 1
-    grep -qE '"state": "(queued|running|submitting)"' "$1.json" || return 0
+# wait_for SWEEP CONDITION...: until the condition holds. A slow machine may take its time; we give up when no file of the sweep grew for five minutes.
+wait_for() {
+  local sweep=$1 before='' now last_growth=$SECONDS; shift
+  until "$@"; do
+    now=$(find "$sweep" -type f -printf '%p %s\n' 2>/dev/null | sort)
+    [ "$now" = "$before" ] || { before=$now last_growth=$SECONDS; }
+    if ((SECONDS - last_growth > 300)); then
+      echo "sweep_slurm: nothing moves in $sweep and this is not so yet: $*" >&2
+      return 1
+    fi
     sleep 0.3
   done
-  echo "sweep_slurm: $1 did not come to rest" >&2
-  return 1
 }
-# wait_for_lines FILE COUNT
-wait_for_lines() {
-  for ((i = 0; i < 600; i++)); do
-    [ "$(cat "$1" 2>/dev/null | wc -l)" -ge "$2" ] && return 0
-    sleep 0.1
-  done
-  echo "sweep_slurm: $1 did not get $2 lines" >&2
-  return 1
-}
+# is_idle SWEEP: no job of the sweep waits or runs.
+is_idle() { "$lockstep" sweep status "$1" --json >"$1.json" && ! grep -qE '"state": "(queued|running|submitting)"' "$1.json"; }
+has_lines() { [ "$(cat "$1" 2>/dev/null | wc -l)" -ge "$2" ]; }
+is_cancelled() { grep -q '"event":"end"' cancelled/jobs/0001.events.jsonl && [ -z "$(squeue -h -t PENDING,RUNNING,COMPLETING)" ]; }
+wait_until_idle() { wait_for "$1" is_idle "$1"; }
+wait_for_lines() { wait_for "${1%%/*}" has_lines "$1" "$2"; }
 
 "$lockstep" data make-shapes shapes --samples 192 --val-samples 30 --samples-per-shard 24 --image-size 64 >/dev/null || exit 1
 
@@ -89,6 +89,8 @@ ln -s shapes late
 keep nodes-resume sweep resume nodes
 wait_until_idle nodes || exit 1
 keep nodes-collect sweep collect nodes
+keep nodes-report report nodes -o nodes-report
+"$lockstep" report nodes --json >nodes-report.json 2>nodes-report-json.err
 
 # The same run of 2 nodes x 2 ranks twice, as an array; the first is told to stop, as before a time limit, and requeued.
 { cat <<'TOML'
@@ -118,10 +120,7 @@ sed -e 's/^name = .*/name = "cancelled"/; s/^STEPS = .*/STEPS = "100000"/; s/^ep
 keep cancelled-submit sweep cancelled.toml --submit
 wait_for_lines cancelled/runs/0001-nodes_2/steps.jsonl 2 || exit 1
 keep cancelled-cancel sweep cancel cancelled
-for ((i = 0; i < 200; i++)); do
-  grep -q '"event":"end"' cancelled/jobs/0001.events.jsonl && [ -z "$(squeue -h -t PENDING,RUNNING,COMPLETING)" ] && break
-  sleep 0.2
-done
+wait_for cancelled is_cancelled || exit 1
 sleep 3  # a requeued job would show up again
 squeue -h -t PENDING,RUNNING,COMPLETING >cancelled-queue.out
 keep cancelled-status sweep status cancelled

@@ -32,7 +32,7 @@ class SweepOnSlurm : public ::testing::Test {
     *skip_reason_ = "";
     const auto run = run_program({kOnebox, "--nodes", "4", "--", std::string(LOCKSTEP_SOURCE_DIR) + "/tests/commands/sweep_slurm.sh", lockstep_program(),
                                   LOCKSTEP_SOURCE_DIR, folder_->path().string()},
-                                 {{"SLURM_CONF", std::nullopt}}, std::chrono::seconds(400));
+                                 {{"SLURM_CONF", std::nullopt}}, std::chrono::minutes(30));
     ASSERT_EQ(run.exit_code, 0) << run.out << run.err << logs();
   }
   static void TearDownTestSuite() {
@@ -75,7 +75,7 @@ TEST_F(SweepOnSlurm, RanksKnowWhoTheyAre) {
   EXPECT_EQ(count(read("ranks-step.out"), "\"world_size\": 4,"), 4) << read("ranks-step.out");
   std::set<std::string> ranks;
   for (const auto& line : core::split(read("ranks-launch.out"), "\n"))
-    if (const size_t at = line.find("] "); at != std::string::npos) ranks.insert(line.substr(at + 2));
+    if (line.find(" of 4 on ") != std::string::npos) ranks.insert(line.substr(line.rfind("] ") == std::string::npos ? 0 : line.rfind("] ") + 2));
   EXPECT_EQ(ranks, (std::set<std::string>{"0 of 4 on node1 at node1", "1 of 4 on node1 at node1", "2 of 4 on node2 at node1", "3 of 4 on node2 at node1"}))
       << read("ranks-launch.out");
   const std::string batch = read("ranks-batch.out");
@@ -126,6 +126,21 @@ TEST_F(SweepOnSlurm, CollectTellsWhatItCost) {
   }
   EXPECT_EQ(collected.at("points").at(1).at("jobs"), 2);
   EXPECT_LT(collected.at("node_hours_used").get<double>(), collected.at("node_hours_planned").get<double>());
+}
+
+TEST_F(SweepOnSlurm, TheReportOfTheSweepHasItsThreeSizes) {
+  EXPECT_EQ(read("nodes-report.code"), "0\n") << read("nodes-report.out");
+  EXPECT_NE(read("nodes-report/report.html").find("Scaling efficiency"), std::string::npos) << read("nodes-report.out");
+  const core::Json analysis = json("nodes-report.json");
+  ASSERT_EQ(analysis.at("curves").size(), 1u) << read("nodes-report-json.err");
+  EXPECT_EQ(analysis.at("curves").at(0).at("scaling"), "weak scaling");
+  const core::Json& points = analysis.at("curves").at(0).at("points");
+  ASSERT_EQ(points.size(), 3u) << points.dump(1);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(points[i].at("nodes"), 1 << i);
+    EXPECT_GT(points[i].at("efficiency").at("value").get<double>(), 0) << points[i].dump(1);
+  }
+  EXPECT_DOUBLE_EQ(points[0].at("efficiency").at("value").get<double>(), 1);
 }
 
 TEST_F(SweepOnSlurm, AStoppedRunIsRequeuedAndGoesOnWithTheSameLosses) {

@@ -73,14 +73,12 @@ TEST_F(TrainResume, TerminationAtTheEndOfAnEpoch) {
 
 TEST_F(TrainResume, TheSecondInterruptEndsAtOnce) {
   // Behind the 96 pictures the input stalls: the first interrupt waits for the step it is in, the second does not.
-  const auto args = train_args("stuck", {"--train-data", shapes("train_shards") + "::pipe:exec sleep 30 2>/dev/null", "--train-num-samples", "960",
+  const auto args = train_args("stuck", {"--train-data", shapes("train_shards") + "::pipe:exec sleep 100 2>/dev/null", "--train-num-samples", "960",
                                          "--shuffle", "off"});
-  const auto began = std::chrono::steady_clock::now();
   const auto ended = run_beside("stuck", args,
                                 "wait_for_steps 1; kill -INT $pid; sleep 0.5; kill -0 $pid && echo lives; kill -INT $pid");
-  EXPECT_EQ(ended.exit_code, 130) << ended.err;
+  EXPECT_EQ(ended.exit_code, 130) << ended.err;  // the end of the input would have made it another
   EXPECT_NE(ended.out.find("lives"), std::string::npos);
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(25));  // not by the end of the input
 }
 
 TEST_F(TrainResume, OnlyDamagedCheckpointsAreAnError) {

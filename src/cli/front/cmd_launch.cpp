@@ -69,7 +69,7 @@ core::OptionSet declare_options(LaunchOptions& values) {
   options.add(
       "kill-grace", &values.kill_grace_s,
       {.help = "When a rank has failed: time from SIGTERM to SIGKILL for the others.", .unit = "s", .min = 0, .max = 3600});
-  options.add("no-prefix", &values.no_prefix, {.help = "Do not put [rank N] before each line."});
+  options.add("no-prefix", &values.no_prefix, {.help = "Do not put [rank N] before lines. Without it every line gets that but the standard output of rank 0, which prints the results."});
   options.refuse("max-restarts", "ranks are not restarted in place",
                  "let the job be requeued: an interrupted run ends with 75 and goes on with --resume latest");
   options.refuse("config", "a recipe holds the flags of the command", "write it behind --: launch ... -- train clip --config FILE");

@@ -120,7 +120,10 @@ class RankGroup {
   int run();
 
  private:
-  std::string prefix(const Rank& rank) const { return config_.has_prefix ? fmt::format("[rank {}] ", rank.rank) : ""; }
+  /// Results belong to rank 0 alone, so its standard output stays as it is and `... --json | jq` works.
+  std::string prefix(const Rank& rank, bool is_err) const {
+    return config_.has_prefix && (is_err || rank.rank != 0) ? fmt::format("[rank {}] ", rank.rank) : "";
+  }
   bool is_running() const {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.status; });
   }
@@ -175,7 +178,7 @@ bool RankGroup::read_stream(Rank& rank, bool is_err) {
   core::Fd& fd = is_err ? rank.process.err() : rank.process.out();
   LineSplitter& splitter = is_err ? rank.err : rank.out;
   const auto on_line = [&](std::string_view line) {
-    output_.write_line(is_err ? STDERR_FILENO : STDOUT_FILENO, prefix(rank), line);
+    output_.write_line(is_err ? STDERR_FILENO : STDOUT_FILENO, prefix(rank, is_err), line);
     if (!is_err) return;
     rank.tail.emplace_back(line);
     if (rank.tail.size() > kTailLines) rank.tail.pop_front();
@@ -260,7 +263,7 @@ void RankGroup::drain() {
     for (const bool is_err : {false, true}) {
       LineSplitter& splitter = is_err ? rank.err : rank.out;
       splitter.finish(
-          [&](std::string_view line) { output_.write_line(is_err ? STDERR_FILENO : STDOUT_FILENO, prefix(rank), line); });
+          [&](std::string_view line) { output_.write_line(is_err ? STDERR_FILENO : STDOUT_FILENO, prefix(rank, is_err), line); });
     }
   }
   output_.set_progress("");

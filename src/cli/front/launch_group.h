@@ -16,7 +16,7 @@ struct RankCommand {
 };
 
 struct GroupConfig {
-  bool has_prefix = true;  ///< "[rank N] " before each line.
+  bool has_prefix = true;  ///< "[rank N] " before each line but those of rank 0's standard output.
   std::chrono::milliseconds kill_grace{10000};  ///< From SIGTERM to SIGKILL, once a rank has failed.
   std::chrono::milliseconds settle{2000};  ///< How long to wait for a cause when the first to end is a rank that lost its peer.
 };

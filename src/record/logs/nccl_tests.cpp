@@ -14,37 +14,32 @@
 #include <set>
 
 #include "core/strings.h"
+#include "record/bus_factor.h"
 #include "record/logs/parser.h"
 
 namespace lockstep::record {
 namespace {
 
-/// The collectives by the names of their programs (without "_perf"), and of bus over algorithm bandwidth: 2 (n-1)/n, (n-1)/n or 1.
+/// The collectives by the names of their programs (without "_perf").
 struct Collective {
   std::string_view test, kind;
-  int passes;  // 2, 1; 0: the factor is 1
 };
-constexpr std::array<Collective, 11> kCollectives = {{{"all_reduce", "all_reduce", 2},
-                                                      {"all_gather", "all_gather", 1},
-                                                      {"reduce_scatter", "reduce_scatter", 1},
-                                                      {"alltoall", "all_to_all", 1},
-                                                      {"all_to_all", "all_to_all", 1},
-                                                      {"broadcast", "broadcast", 0},
-                                                      {"sendrecv", "send_recv", 0},
-                                                      {"hypercube", "hypercube", 1},
-                                                      {"scatter", "scatter", 1},
-                                                      {"gather", "gather", 1},
-                                                      {"reduce", "reduce", 0}}};
+constexpr std::array<Collective, 11> kCollectives = {{{"all_reduce", "all_reduce"},
+                                                      {"all_gather", "all_gather"},
+                                                      {"reduce_scatter", "reduce_scatter"},
+                                                      {"alltoall", "all_to_all"},
+                                                      {"all_to_all", "all_to_all"},
+                                                      {"broadcast", "broadcast"},
+                                                      {"sendrecv", "send_recv"},
+                                                      {"hypercube", "hypercube"},
+                                                      {"scatter", "scatter"},
+                                                      {"gather", "gather"},
+                                                      {"reduce", "reduce"}}};
 
 const Collective* find_collective(std::string_view text) {
   for (const Collective& collective : kCollectives)  // longer names first: "all_reduce" before "reduce"
     if (text.find(collective.test) != std::string_view::npos) return &collective;
   return nullptr;
-}
-
-double bus_factor(int passes, int num_ranks) {
-  if (passes == 0 || num_ranks < 1) return 1;
-  return passes * static_cast<double>(num_ranks - 1) / num_ranks;
 }
 
 struct Half {
@@ -156,7 +151,7 @@ const Collective* guess_by_ratio(std::span<const CollectivePoint> points, int nu
   if (ratios.empty() || num_ranks < 3) return nullptr;  // on two ranks 2 (n-1)/n is 1 too
   std::nth_element(ratios.begin(), ratios.begin() + static_cast<ptrdiff_t>(ratios.size() / 2), ratios.end());
   constexpr double kClose = 0.02;
-  return std::abs(ratios[ratios.size() / 2] - bus_factor(2, num_ranks)) < kClose ? &kCollectives[0] : nullptr;  // other factors fit several kinds
+  return std::abs(ratios[ratios.size() / 2] - bus_factor(kCollectives[0].kind, num_ranks).value()) < kClose ? &kCollectives[0] : nullptr;  // other factors fit several kinds
 }
 
 void NcclTestsParser::finish() {
@@ -177,7 +172,7 @@ void NcclTestsParser::finish() {
     constexpr double kBytesPerUsToGb = 1e-3, kDigits = 0.006, kRelative = 0.02, kSmallestPrinted = 0.01;
     const double algbw = point.bytes / point.time_us * kBytesPerUsToGb;
     if (std::abs(algbw - point.algbw_gbytes_per_s) > kDigits + kRelative * algbw) ++num_far;
-    if (kind != nullptr && num_ranks > 0) point.busbw_gbytes_per_s = algbw * bus_factor(kind->passes, num_ranks);
+    if (kind != nullptr && num_ranks > 0) point.busbw_gbytes_per_s = algbw * bus_factor(kind->kind, num_ranks).value();
     else if (point.algbw_gbytes_per_s >= kSmallestPrinted) point.busbw_gbytes_per_s *= algbw / point.algbw_gbytes_per_s;
     point.algbw_gbytes_per_s = algbw;
     sum_busbw += point.busbw_gbytes_per_s;

@@ -271,12 +271,11 @@ TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
   });
   // The trainer gets through all its steps although nothing is written any more; the time only guards against a hang.
   const bool is_through = all_appended.get_future().wait_for(60s) == std::future_status::ready;
-  EXPECT_TRUE(is_through);
-  const int stuck = bytes_in_pipe(reader.get());
-  EXPECT_GT(stuck, capacity - 4096) << "the writer was not stalled: the test shows nothing";
-  const int64_t num_dropped = record.health().dropped;
-  EXPECT_GT(num_dropped, 0);
-  EXPECT_EQ(read_status(folder.path()).state, "running");
+  if (is_through) {
+    EXPECT_GT(bytes_in_pipe(reader.get()), capacity - 4096) << "the writer was not stalled: the test shows nothing";
+    EXPECT_GT(record.health().dropped, 0);
+    EXPECT_EQ(read_status(folder.path()).state, "running");
+  }
   std::string written;  // the file system comes back: what was queued arrives whole, what was dropped is counted
   std::jthread drain([&](const std::stop_token& stop) {
     char block[1 << 16];
@@ -287,6 +286,11 @@ TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
       else std::this_thread::sleep_for(1ms);
     }
   });
+  if (!is_through) {  // the trainer waits for the file system: it gets it back, so that the test ends instead of hanging
+    trainer.join();
+    record.finish({});
+    FAIL() << "the trainer did not get through its steps while the file system was stalled";
+  }
   record.append_step(step_record(kSteps));  // a last line, unless the queue is still full
   record.flush();
   EXPECT_TRUE(comes_true([&] { return bytes_in_pipe(reader.get()) == 0; }));

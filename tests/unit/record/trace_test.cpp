@@ -1,6 +1,7 @@
 #include "record/trace.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <fstream>
 
@@ -29,6 +30,41 @@ TEST(MergeTraces, PutsRanksOnOneClock) {
   EXPECT_EQ(events[1]["dur"], 4);
   EXPECT_EQ(events[2]["id"], "3.4");
   EXPECT_FALSE(events[3].contains("ts"));
+}
+
+int64_t status_kilobytes(const std::string& key) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(key + ":")) return std::stoll(line.substr(key.size() + 1));
+  return 0;
+}
+
+/// How far the resident memory of this process rises above its present size while `work` runs; -1 where the system does not tell.
+template <typename Work>
+int64_t peak_growth_kilobytes(const Work& work) {
+  ::malloc_trim(0);
+  std::ofstream reset("/proc/self/clear_refs");
+  if (!(reset << "5" << std::flush)) return -1;  // the peak counts anew
+  const int64_t before = status_kilobytes("VmHWM");
+  work();
+  return before > 0 ? status_kilobytes("VmHWM") - before : -1;
+}
+
+TEST(MergeTraces, HoldsOneTraceAtATime) {
+  const core::TempDir folder;
+  std::string text = R"({"baseTimeNanoseconds": 0, "traceEvents": [)";
+  for (int index = 0; index < 20000; ++index)
+    text += std::string(index > 0 ? "," : "") + R"({"ph": "X", "name": "a step of some length", "pid": 7, "tid": 1, "ts": )" + std::to_string(index) + R"(, "dur": 4})";
+  write(folder.path() / "trace", text + "]}");
+  std::vector<std::pair<int, std::filesystem::path>> traces;
+  const auto merge = [&] { EXPECT_EQ(merge_traces(traces, folder.path() / "merged"), static_cast<int64_t>(20000 * traces.size())); };
+  traces.emplace_back(0, folder.path() / "trace");
+  const int64_t of_one = peak_growth_kilobytes(merge);
+  for (int rank = 1; rank < 6; ++rank) traces.emplace_back(rank, folder.path() / "trace");
+  const int64_t of_six = peak_growth_kilobytes(merge);
+  if (of_one < 0) GTEST_SKIP() << "this system does not tell the peak of a process's memory";
+  EXPECT_GT(of_one, 5000) << "the trace is too small to show anything";
+  EXPECT_LT(of_six, 2.5 * static_cast<double>(of_one));  // all six at once are six times as much
 }
 
 TEST(MergeTraces, RefusesWhatIsNoTrace) {
