@@ -31,7 +31,24 @@ const Point* nearest_point(const Curve& curve, int64_t size) {
 
 double pauses_of(const Point& point) { return std::max(0.0, point.mean_samples_per_s / point.billed_samples_per_s - 1); }
 
-void fill_factors(ResourceEstimate& estimate, const ProposalOptions& options) {
+double rate_of(const Point& point) { return is_token_task(point) ? point.tokens_per_s : point.samples_per_s.value; }
+
+/// Beyond the largest size: the rate per node goes on as it did between the last two sizes, and never improves.
+void fill_extrapolation(const Curve& curve, ResourceEstimate& estimate) {
+  if (estimate.size <= curve.points.back().size) return;
+  if (curve.points.size() < 2) {
+    estimate.kept_per_doubling = NAN;
+    estimate.kept_source = "extrapolated, not measured: one size only was measured, so the rate per node is taken without any loss";
+    return;
+  }
+  const Point &last = curve.points.back(), &before = curve.points[curve.points.size() - 2];
+  const double sizes = static_cast<double>(last.size) / static_cast<double>(before.size);
+  estimate.kept_per_doubling = std::min(1.0, std::pow(rate_of(last) / rate_of(before) / sizes, 1 / std::log2(sizes)));
+  estimate.kept_source = fmt::format("extrapolated, not measured: each doubling keeps {:.1f} % of the rate per node, as from {} to {}",
+                                     100 * estimate.kept_per_doubling, size_text(curve, before.size), size_text(curve, last.size));
+}
+
+void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEstimate& estimate) {
   const Point& point = *estimate.measured_at;
   if (options.eval_share || options.checkpoint_share) {
     estimate.pause_share = (options.eval_share.value_or(0) + options.checkpoint_share.value_or(0)) / 100;
@@ -40,7 +57,8 @@ void fill_factors(ResourceEstimate& estimate, const ProposalOptions& options) {
   } else {
     estimate.pause_share = pauses_of(point);
     estimate.pause_source = std::isfinite(estimate.pause_share)
-                                ? "measured: wall clock between steps over step time, in the runs of this size"
+                                ? fmt::format("measured: wall clock between steps over step time, in the runs at {}",
+                                              size_text(curve, point.size))
                                 : "not measured";
     if (!std::isfinite(estimate.pause_share)) estimate.pause_share = 0;
   }
@@ -58,18 +76,27 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
   const auto add = [&](std::string item, const Cell& value, std::string unit, std::string source) {
     table.rows.push_back({text_cell(std::move(item)), value, text_cell(std::move(unit)), text_cell(std::move(source))});
   };
+  const bool is_extrapolated = !estimate.kept_source.empty();
   const std::string measured = fmt::format("median step over {} runs at {}", point.runs.size(), size_text(curve, point.size));
-  add("job size", count_cell(estimate.size), "nodes", estimate.is_prediction ? "not measured: a prediction" : "measured");
+  add("job size", count_cell(estimate.size), "nodes", is_extrapolated ? "extrapolated, not measured (M15)" : estimate.is_prediction ? "not measured: a prediction (M15)" : "measured");
   add("work", figure_cell(is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples, 3),
       is_token_task(point) ? "tokens" : point.setup.sample_unit, "the plan");
   add("rate", figure_cell(estimate.rate_per_s), is_token_task(point) ? "tokens/s" : rate_unit(point),
-      estimate.is_prediction ? measured + ", the same rate per node assumed" : measured);
+      is_extrapolated           ? estimate.kept_source
+      : estimate.is_prediction ? measured + ", the same rate per node assumed"
+                               : measured);
+  if (is_extrapolated)
+    add("rate, optimistic", figure_cell(estimate.optimistic_rate_per_s), is_token_task(point) ? "tokens/s" : rate_unit(point),
+        measured + ", the same rate per node assumed: no loss beyond the evidence");
   add("pure training", figure_cell(estimate.node_hours), "node-hours", fmt::format("{} days", figure_text(estimate.days, 3)));
   add("pauses between steps", fixed_cell(100 * estimate.pause_share, 2), "%", estimate.pause_source);
   add("restarts", fixed_cell(100 * estimate.restart_share, 2), "%", estimate.restart_source);
   add("scaling tests and tuning", figure_cell(options.sweep_node_hours), "node-hours",
       options.sweep_node_hours > 0 ? "given with --sweep-node-hours" : "none");
-  add("total", figure_cell(estimate.total_node_hours), "node-hours", "");
+  add("total", figure_cell(estimate.total_node_hours), "node-hours", is_extrapolated ? "extrapolated, not measured" : "");
+  if (is_extrapolated)
+    add("total, optimistic", figure_cell(estimate.optimistic_total_node_hours), "node-hours",
+        "if the rate per node did not fall any further");
   if (point.energy) {
     const double joules = point.energy->joules / point.energy->samples;
     add("energy of the training", figure_cell(joules * analysis.budget_samples / 3.6e6, 3), "kWh",
@@ -122,6 +149,9 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
         second.empty() ? "" : " ", budget_text(point, analysis.options), size_text(curve, estimate->size),
         figure_text(estimate->total_node_hours, 4), figure_text(estimate->node_hours, 4), 100 * estimate->pause_share,
         estimate->pause_source, 100 * estimate->restart_share, estimate->restart_source);
+    if (!estimate->kept_source.empty())
+      second += fmt::format(" This size is {}; with the rate per node of {} kept it would be {} node-hours.", estimate->kept_source,
+                            size_text(curve, point.size), figure_text(estimate->optimistic_total_node_hours, 4));
   }
   texts.push_back(second);
   return texts;
@@ -135,9 +165,12 @@ Section curve_section(const Curve& curve, const Analysis& analysis, const Propos
   add_text(section, texts);
   if (estimate && estimate->is_prediction)
     add_text(section,
-             {fmt::format("M15 beyond-evidence: {} was not measured; the estimate takes the rate per node of {}. Measure that "
-                          "size, or ask for no more than what was measured.",
-                          size_text(curve, estimate->size), size_text(curve, estimate->measured_at->size))},
+             {fmt::format("M15 beyond-evidence: {} was not measured; the estimate is {}. Measure that size, or ask for no more "
+                          "than what was measured.",
+                          size_text(curve, estimate->size),
+                          estimate->kept_source.empty()
+                              ? fmt::format("a prediction from the rate per node of {}", size_text(curve, estimate->measured_at->size))
+                              : estimate->kept_source)},
              Kind::kWarning);
   add_block(section, efficiency_charts({curve}));
   add_block(section, scaling_table(curve));
@@ -168,16 +201,21 @@ std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const Ana
   estimate.measured_at = nearest_point(curve, estimate.size);
   const Point& point = *estimate.measured_at;
   estimate.is_prediction = point.size != estimate.size;
-  const bool is_tokens = is_token_task(point);
-  const double nodes = static_cast<double>(estimate.size), measured = is_tokens ? point.tokens_per_s : point.samples_per_s.value;
-  estimate.rate_per_s = measured * nodes / static_cast<double>(point.size);
-  if (!std::isfinite(estimate.rate_per_s)) return std::nullopt;
-  const double hours = (is_tokens ? analysis.budget_tokens : analysis.budget_samples) / estimate.rate_per_s / 3600;
+  const double nodes = static_cast<double>(estimate.size);
+  fill_extrapolation(curve, estimate);
+  estimate.optimistic_rate_per_s = rate_of(point) * nodes / static_cast<double>(point.size);
+  if (!std::isfinite(estimate.optimistic_rate_per_s)) return std::nullopt;
+  const double doublings = std::log2(nodes / static_cast<double>(point.size));
+  estimate.rate_per_s = estimate.optimistic_rate_per_s;
+  if (!estimate.kept_source.empty() && std::isfinite(estimate.kept_per_doubling))
+    estimate.rate_per_s *= std::pow(estimate.kept_per_doubling, doublings);
+  const double hours = (is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples) / estimate.rate_per_s / 3600;
   estimate.days = hours / 24;
   estimate.node_hours = nodes * hours;
-  fill_factors(estimate, options);
-  estimate.total_node_hours =
-      estimate.node_hours * (1 + estimate.pause_share) * (1 + estimate.restart_share) + options.sweep_node_hours;
+  fill_factors(curve, options, estimate);
+  const double training = estimate.node_hours * (1 + estimate.pause_share) * (1 + estimate.restart_share);
+  estimate.total_node_hours = training + options.sweep_node_hours;
+  estimate.optimistic_total_node_hours = training * estimate.rate_per_s / estimate.optimistic_rate_per_s + options.sweep_node_hours;
   return estimate;
 }
 

@@ -19,10 +19,14 @@ struct ResourceEstimate {
   int64_t size = 0;
   const Point* measured_at = nullptr;               ///< The point whose rate per node was used.
   bool is_prediction = false;                       ///< The size was not measured: M15.
-  double rate_per_s = 0, days = 0, node_hours = 0;  ///< Of the budget, pure training.
+  double kept_per_doubling = 1;                     ///< Rate per node after a doubling over that before, beyond the largest measured size; NaN: unknown.
+  std::string kept_source{};                        ///< Where that is from.
+  double rate_per_s = 0, days = 0, node_hours = 0;  ///< Of the budget, pure training; of an extrapolation its pessimistic end.
+  double optimistic_rate_per_s = 0;                 ///< With the measured rate per node kept.
   double pause_share = 0, restart_share = 0;
   std::string pause_source{}, restart_source{};
-  double total_node_hours = 0;  ///< With all factors and the node-hours for tests.
+  double total_node_hours = 0;             ///< With all factors and the node-hours for tests.
+  double optimistic_total_node_hours = 0;  ///< The same with the measured rate per node kept.
 };
 
 /// Nothing when the curve has no rate or no node count.

@@ -126,5 +126,37 @@ TEST(Proposal, ASizeThatWasNotMeasuredIsAPrediction) {
   EXPECT_NE(text.find("lockstep train clip --name n1r0"), std::string::npos) << "the exact commands";
 }
 
+std::string text_of(const Document& document) {
+  std::string text;
+  for (const Section& section : document.sections)
+    for (const Block& block : section.blocks) {
+      if (const auto* paragraph = std::get_if<Paragraph>(&block)) text += paragraph->text + "\n";
+      if (const auto* table = std::get_if<Table>(&block)) {
+        text += table->title + "\n" + table->caption + "\n";
+        for (const auto& row : table->rows) {
+          for (const Cell& cell : row) text += cell.text + " | ";
+          text += "\n";
+        }
+      }
+    }
+  return text;
+}
+
+TEST(Proposal, BeyondTheLargestSizeTheLossGoesOn) {
+  const Analysis analysis = sweep();
+  const ProposalOptions options{.job_size = 64};
+  const auto estimate = estimate_resources(analysis.curves.at(0), analysis.options, options);
+  ASSERT_TRUE(estimate);
+  const double kept = 110.0 / 140.0, perfect = 64 * 32 / 0.140;
+  EXPECT_NEAR(estimate->kept_per_doubling, kept, 0.005);
+  EXPECT_NEAR(estimate->optimistic_rate_per_s / perfect, 1, 0.005);
+  EXPECT_NEAR(estimate->rate_per_s / (perfect * kept * kept * kept), 1, 0.01) << "three doublings from 8 nodes";
+  EXPECT_NEAR(estimate->total_node_hours / estimate->optimistic_total_node_hours, 1 / (kept * kept * kept), 0.05);
+  EXPECT_NE(estimate->pause_source.find("8 nodes"), std::string::npos) << estimate->pause_source;
+  const std::string text = text_of(make_proposal(analysis, options));
+  EXPECT_NE(text.find("extrapolated, not measured"), std::string::npos) << text;
+  EXPECT_NE(text.find("total, optimistic"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::report
