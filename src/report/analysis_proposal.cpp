@@ -50,6 +50,12 @@ void fill_extrapolation(const Curve& curve, ResourceEstimate& estimate) {
 
 void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEstimate& estimate) {
   const Point& point = *estimate.measured_at;
+  estimate.slow_share = std::max(0.0, point.samples_per_s.value / point.mean_samples_per_s - 1);
+  estimate.slow_source = fmt::format("measured: total step time over that of median steps, in the runs at {}", size_text(curve, point.size));
+  if (!std::isfinite(estimate.slow_share)) {
+    estimate.slow_share = 0;
+    estimate.slow_source = "not measured";
+  }
   if (options.eval_share || options.checkpoint_share) {
     estimate.pause_share = (options.eval_share.value_or(0) + options.checkpoint_share.value_or(0)) / 100;
     estimate.pause_source = fmt::format("given: evaluation {:g} %, checkpoints {:g} %", options.eval_share.value_or(0),
@@ -70,7 +76,7 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
                      const ProposalOptions& options) {
   const Point& point = *estimate.measured_at;
   Table table{.id = "estimate-" + curve.id, .title = "Resource estimate: " + curve.name};
-  table.caption = "node-hours = N x (budget / X(N) / 3600) x (1 + pauses) x (1 + restarts) + tests; every factor with its source.";
+  table.caption = "node-hours = N x (budget / X(N) / 3600) x (1 + slow steps) x (1 + pauses) x (1 + restarts) + tests; every factor with its source.";
   table.columns = {text_column("item", "item"), column("value", "value"), text_column("unit", "unit"),
                    text_column("source", "source")};
   const auto add = [&](std::string item, const Cell& value, std::string unit, std::string source) {
@@ -89,6 +95,7 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
     add("rate, optimistic", figure_cell(estimate.optimistic_rate_per_s), is_token_task(point) ? "tokens/s" : rate_unit(point),
         measured + ", the same rate per node assumed: no loss beyond the evidence");
   add("pure training", figure_cell(estimate.node_hours), "node-hours", fmt::format("{} days", figure_text(estimate.days, 3)));
+  add("slow steps", fixed_cell(100 * estimate.slow_share, 2), "%", estimate.slow_source);
   add("pauses between steps", fixed_cell(100 * estimate.pause_share, 2), "%", estimate.pause_source);
   add("restarts", fixed_cell(100 * estimate.restart_share, 2), "%", estimate.restart_source);
   add("scaling tests and tuning", figure_cell(options.sweep_node_hours), "node-hours",
@@ -116,7 +123,7 @@ Table alternatives_table(const Curve& curve, const AnalysisOptions& analysis, co
     at.job_size = point.size;
     if (const auto estimate = estimate_resources(curve, analysis, at))
       table.rows.push_back({count_cell(point.nodes),
-                            figure_cell(estimate->days * (1 + estimate->pause_share) * (1 + estimate->restart_share)),
+                            figure_cell(estimate->days * (1 + estimate->slow_share) * (1 + estimate->pause_share) * (1 + estimate->restart_share)),
                             figure_cell(estimate->total_node_hours), percent_cell(point.efficiency)});
   }
   return table;
@@ -144,10 +151,10 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
   if (estimate) {
     const Point& point = *estimate->measured_at;
     second += fmt::format(
-        "{}For {} at {} the estimate is {} node-hours in all: {} node-hours of pure training, {:.1f} % for pauses ({}), {:.1f} % "
+        "{}For {} at {} the estimate is {} node-hours in all: {} node-hours of pure training, {:.1f} % for slow steps, {:.1f} % for pauses ({}), {:.1f} % "
         "for restarts ({}).",
         second.empty() ? "" : " ", budget_text(point, analysis.options), size_text(curve, estimate->size),
-        figure_text(estimate->total_node_hours, 4), figure_text(estimate->node_hours, 4), 100 * estimate->pause_share,
+        figure_text(estimate->total_node_hours, 4), figure_text(estimate->node_hours, 4), 100 * estimate->slow_share, 100 * estimate->pause_share,
         estimate->pause_source, 100 * estimate->restart_share, estimate->restart_source);
     if (!estimate->kept_source.empty())
       second += fmt::format(" This size is {}; with the rate per node of {} kept it would be {} node-hours.", estimate->kept_source,
@@ -213,7 +220,7 @@ std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const Ana
   estimate.days = hours / 24;
   estimate.node_hours = nodes * hours;
   fill_factors(curve, options, estimate);
-  const double training = estimate.node_hours * (1 + estimate.pause_share) * (1 + estimate.restart_share);
+  const double training = estimate.node_hours * (1 + estimate.slow_share) * (1 + estimate.pause_share) * (1 + estimate.restart_share);
   estimate.total_node_hours = training + options.sweep_node_hours;
   estimate.optimistic_total_node_hours = training * estimate.rate_per_s / estimate.optimistic_rate_per_s + options.sweep_node_hours;
   return estimate;

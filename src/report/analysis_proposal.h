@@ -23,7 +23,9 @@ struct ResourceEstimate {
   std::string kept_source{};                        ///< Where that is from.
   double rate_per_s = 0, days = 0, node_hours = 0;  ///< Of the budget, pure training; of an extrapolation its pessimistic end.
   double optimistic_rate_per_s = 0;                 ///< With the measured rate per node kept.
+  double slow_share = 0;  ///< Total step time over that of median steps, less 1: with the pauses it leads to the billed rate.
   double pause_share = 0, restart_share = 0;
+  std::string slow_source{};
   std::string pause_source{}, restart_source{};
   double total_node_hours = 0;             ///< With all factors and the node-hours for tests.
   double optimistic_total_node_hours = 0;  ///< The same with the measured rate per node kept.

@@ -158,5 +158,26 @@ TEST(Proposal, BeyondTheLargestSizeTheLossGoesOn) {
   EXPECT_NE(text.find("total, optimistic"), std::string::npos);
 }
 
+TEST(Proposal, SlowStepsAndPausesLeadToTheBilledRate) {
+  record::RunData run = make_run({.name = "uneven", .nodes = 2});
+  double later_s = 0;
+  for (size_t i = 0; i < run.steps.size(); ++i) {
+    if (i % 10 == 9) {
+      run.steps.step_ms[i] += 400;  // every tenth step is slow, and a pause follows it
+      later_s += 0.4 + 0.1;
+    }
+    run.steps.time_s[i] += later_s;
+  }
+  std::vector<RunSummary> runs;
+  runs.push_back(summarise_run(run, {}));
+  const Analysis analysis = analyse(std::move(runs), {.budget_samples = 3.6e9});
+  const auto estimate = estimate_resources(analysis.curves.at(0), analysis.options, {});
+  ASSERT_TRUE(estimate);
+  const Point& point = analysis.curves[0].points[0];
+  EXPECT_GT(estimate->slow_share, 0.3);
+  EXPECT_GT(estimate->pause_share, 0.03);
+  EXPECT_NEAR(estimate->total_node_hours, 2 * 3.6e9 / point.billed_samples_per_s / 3600, 1e-6 * estimate->total_node_hours);
+}
+
 }  // namespace
 }  // namespace lockstep::report
