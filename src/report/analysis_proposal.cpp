@@ -22,6 +22,10 @@ std::string budget_text(const Point& point, const AnalysisOptions& options) {
                               : fmt::format("{} {}", power_text(options.budget_samples), point.setup.sample_unit);
 }
 
+bool is_budget_given(const Point& point, const AnalysisOptions& options) {
+  return is_token_task(point) ? options.is_tokens_budget_given : options.is_samples_budget_given;
+}
+
 /// The size itself, else the next larger measured one (its efficiency is the lower), else the largest.
 const Point* nearest_point(const Curve& curve, int64_t size) {
   for (const Point& point : curve.points)
@@ -86,7 +90,8 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
   const std::string measured = fmt::format("median step over {} runs at {}", point.runs.size(), size_text(curve, point.size));
   add("job size", count_cell(estimate.size), "nodes", is_extrapolated ? "extrapolated, not measured (M15)" : estimate.is_prediction ? "not measured: a prediction (M15)" : "measured");
   add("work", figure_cell(is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples, 3),
-      is_token_task(point) ? "tokens" : point.setup.sample_unit, "the plan");
+      is_token_task(point) ? "tokens" : point.setup.sample_unit, is_budget_given(point, analysis) ? fmt::format("given with --budget-{}", is_token_task(point) ? "tokens" : "samples")
+                                       : "default; give --budget-samples / --budget-tokens");
   add("rate", figure_cell(estimate.rate_per_s), is_token_task(point) ? "tokens/s" : rate_unit(point),
       is_extrapolated           ? estimate.kept_source
       : estimate.is_prediction ? measured + ", the same rate per node assumed"
@@ -224,6 +229,16 @@ std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const Ana
   estimate.total_node_hours = training + options.sweep_node_hours;
   estimate.optimistic_total_node_hours = training * estimate.rate_per_s / estimate.optimistic_rate_per_s + options.sweep_node_hours;
   return estimate;
+}
+
+std::vector<std::string> missing_for_proposal(const Analysis& analysis) {
+  std::set<std::string> missing;
+  for (const Curve& curve : analysis.curves)
+    for (const Point& point : curve.points)
+      if (!is_budget_given(point, analysis.options))
+        missing.insert(fmt::format("the budget (the proposal takes the default, {}): give --budget-{}", budget_text(point, analysis.options),
+                                   is_token_task(point) ? "tokens" : "samples"));
+  return {missing.begin(), missing.end()};
 }
 
 Document make_proposal(const Analysis& analysis, const ProposalOptions& options) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "report/analysis_curve.h"
 #include "report/document.h"
@@ -34,6 +35,9 @@ struct ResourceEstimate {
 /// Nothing when the curve has no rate or no node count.
 std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const AnalysisOptions& analysis,
                                                    const ProposalOptions& options);
+
+/// What an estimate needs and the user has not said, with the flag that says it.
+std::vector<std::string> missing_for_proposal(const Analysis& analysis);
 
 /// The evidence pack for computing-time applications: scaling table, plots, estimate, alternatives, method text, manifest.
 Document make_proposal(const Analysis& analysis, const ProposalOptions& options);

@@ -215,6 +215,9 @@ TEST(ReportCommand, TheProposalIsAFolderOfItsOwn) {
   EXPECT_NE(text.find("Resource estimate"), std::string::npos);
   EXPECT_NE(text.find("node-hours"), std::string::npos);
   EXPECT_TRUE(fs::exists(out / "report.html"));
+  EXPECT_EQ(result.out.find("missing: the budget"), std::string::npos) << result.out;
+  const ProgramResult unplanned = run_lockstep({"report", logs.string(), "-o", out.string(), "--proposal"});
+  EXPECT_NE(unplanned.out.find("missing: the budget"), std::string::npos) << unplanned.out;
 }
 
 TEST(ReportCommand, ComparesTwoRunsWithAVerdict) {

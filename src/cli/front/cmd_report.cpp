@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using spec::ReportOptions;
 
-report::AnalysisOptions analysis_options(const ReportOptions& options) {
+report::AnalysisOptions analysis_options(const ReportOptions& options, const core::OptionSet& set) {
   report::AnalysisOptions analysis;
   if (options.flops_set != "none") analysis.flops_set = options.flops_set;
   analysis.forward_gflops = options.fwd_gflops;
@@ -34,16 +34,18 @@ report::AnalysisOptions analysis_options(const ReportOptions& options) {
   analysis.efficiency_target = options.target_efficiency / 100;
   analysis.budget_samples = options.budget_samples;
   analysis.budget_tokens = options.budget_tokens;
+  analysis.is_samples_budget_given = set.is_given("budget-samples");
+  analysis.is_tokens_budget_given = set.is_given("budget-tokens");
   analysis.price_per_node_hour = options.price_per_node_hour;
   for (const std::string& name : options.protocols) analysis.protocols.push_back(record::parse_protocol(name));
   return analysis;
 }
 
-report::LoadOptions load_options(const ReportOptions& options) {
+report::LoadOptions load_options(const ReportOptions& options, const core::OptionSet& set) {
   report::LoadOptions load;
   if (!options.from.empty()) load.format = record::parse_log_format(options.from);
   load.meta = {.path_pattern = options.meta, .file = options.meta_file, .values = spec::report_facts(options)};
-  load.analysis = analysis_options(options);
+  load.analysis = analysis_options(options, set);
   load.on_progress = [](size_t done, size_t total) {
     if (total > 20) core::show_progress(fmt::format("{}/{} runs read", done, total));
   };
@@ -121,7 +123,7 @@ int cmd_report(std::span<const std::string> args) {
     throw UsageError("report: tables of results and runs cannot be put into one report",
                      "give the CSV tables in a call of their own");
   const report::Analysis analysis =
-      report::analyse(report::load_sources(sources, load_options(options)), analysis_options(options));
+      report::analyse(report::load_sources(sources, load_options(options, set)), analysis_options(options, set));
   core::end_progress();
   if (options.json) {
     fmt::print("{}\n", report::analysis_json(analysis));
@@ -131,6 +133,7 @@ int cmd_report(std::span<const std::string> args) {
   const std::vector<std::string> formats = spec::report_formats(options);
   const auto files = write_formats(report::make_document(analysis), options.output, formats);
   if (options.proposal) {
+    for (const std::string& fact : report::missing_for_proposal(analysis)) fmt::print("missing: {}\n", fact);
     const auto pack = write_formats(
         report::make_proposal(analysis, report::ProposalOptions{options.job_nodes, options.restart_share, options.eval_share,
                                                                 options.checkpoint_share, options.sweep_node_hours}),
@@ -150,7 +153,7 @@ int cmd_report_compare(std::span<const std::string> args) {
     fmt::print("{}", set.help_text());
     return 0;
   }
-  report::LoadOptions how = load_options(options);
+  report::LoadOptions how = load_options(options, set);
   how.analysis.keeps_steps = true;
   const auto load = [&](const std::string& input) { return report::load_sources(report::find_sources({input}), how); };
   const report::SideComparison comparison = report::compare_sides(load(options.inputs[0]), load(options.inputs[1]), options.paired);

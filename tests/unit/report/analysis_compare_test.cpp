@@ -179,5 +179,16 @@ TEST(Proposal, SlowStepsAndPausesLeadToTheBilledRate) {
   EXPECT_NEAR(estimate->total_node_hours, 2 * 3.6e9 / point.billed_samples_per_s / 3600, 1e-6 * estimate->total_node_hours);
 }
 
+TEST(Proposal, ABudgetThatNobodyGaveIsNotThePlan) {
+  Analysis analysis = sweep();
+  const std::vector<std::string> missing = missing_for_proposal(analysis);
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_NE(missing[0].find("--budget-samples"), std::string::npos) << missing[0];
+  EXPECT_NE(text_of(make_proposal(analysis, {})).find("default; give --budget-samples / --budget-tokens"), std::string::npos);
+  analysis.options.is_samples_budget_given = true;
+  EXPECT_TRUE(missing_for_proposal(analysis).empty());
+  EXPECT_NE(text_of(make_proposal(analysis, {})).find("given with --budget-samples"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::report
