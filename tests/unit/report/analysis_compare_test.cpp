@@ -84,6 +84,21 @@ TEST(Compare, SettingsThatDifferAreNamedAndProfilesLeftOut) {
   EXPECT_THROW(compare_sides(side(only_profiled), side(b), false), DataError);
 }
 
+TEST(Compare, DifferentSizesGetNoVerdictAndTheSidesAreToldApart) {
+  record::RunData a = make_run({.name = "out.log", .devices_per_node = 1}), b = make_run({.name = "out.log", .nodes = 2, .step_ms = 104});
+  a.source = "/logs/one/out.log";
+  b.source = "/logs/two/out.log";
+  const SideComparison result = compare_sides(side({a}), side({b}), false);
+  EXPECT_EQ(result.name_a, "one/out.log");
+  EXPECT_EQ(result.name_b, "two/out.log");
+  EXPECT_EQ(result.verdict.find("faster than"), std::string::npos) << result.verdict;
+  EXPECT_EQ(result.verdict.find("slower"), std::string::npos) << result.verdict;
+  EXPECT_NE(result.verdict.find("The sizes differ (1 node, 1 device against 2 nodes, 8 devices)"), std::string::npos) << result.verdict;
+  ASSERT_GT(result.table.columns.size(), 4u);
+  EXPECT_EQ(result.table.columns[3].title, "A (ms per sample)");
+  EXPECT_EQ(result.table.columns[4].title, "B (ms per sample)");
+}
+
 Analysis sweep() {
   std::vector<RunSummary> runs;
   for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {2, 104.0}, {4, 110.0}, {8, 140.0}})
