@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "report/analysis_curve.h"
+#include "report/document.h"
 
 namespace lockstep::report {
 
@@ -19,6 +20,10 @@ struct CollectiveRow {
 };
 
 std::vector<CollectiveRow> collective_rows(const Point& point, const std::vector<RunSummary>& runs);
+
+/// Measured sizes of collective benchmarks, of all runs.
+Table collective_benchmark_table(const std::vector<RunSummary>& runs);
+std::vector<Chart> collective_benchmark_charts(const std::vector<RunSummary>& runs);
 
 /// Factor from algorithm to bus bandwidth (nccl-tests' convention); nothing for a kind that is not known.
 std::optional<double> bus_factor(const std::string& kind, int group_size);

@@ -8,6 +8,7 @@
 #include "cli/front/commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "report/analysis_collectives.h"
 #include "report/analysis_compare.h"
 #include "report/analysis_document.h"
 #include "report/analysis_proposal.h"
@@ -77,6 +78,8 @@ void print_result(const report::Analysis& analysis) {
     fmt::print("\n{}\n", report::to_text(report::scaling_table(curve)));
     for (const std::string& text : report::limits_of(curve)) fmt::print("note: {}\n", text);
   }
+  if (const report::Table collectives = report::collective_benchmark_table(analysis.runs); !collectives.rows.empty())
+    fmt::print("{}\n", report::to_text(collectives));
   for (const report::LeftOut& left : analysis.left_out)
     fmt::print("left out: {}: {}; {}\n", analysis.runs[left.run].name, left.reason, left.conclusion);
   for (const std::string& fact : analysis.missing) fmt::print("missing: {}\n", fact);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "report/analysis_document.h"
 #include "report/analysis_proposal.h"
 #include "unit/report/synthetic_runs.h"
 
@@ -203,6 +204,32 @@ TEST(Proposal, ABudgetThatNobodyGaveIsNotThePlan) {
   analysis.options.is_samples_budget_given = true;
   EXPECT_TRUE(missing_for_proposal(analysis).empty());
   EXPECT_NE(text_of(make_proposal(analysis, {})).find("given with --budget-samples"), std::string::npos);
+}
+
+TEST(Collectives, ABenchmarkHasItsSectionAndIsNotUnusable) {
+  record::RunData run;
+  run.name = "all_reduce_perf.txt";
+  run.source = "/logs/all_reduce_perf.txt";
+  run.format = "nccl-tests";
+  for (const double bytes : {1048576.0, 2097152.0})
+    run.collective_points.push_back({.kind = "all_reduce", .num_ranks = 4, .bytes = bytes, .time_us = 50, .algbw_gbytes_per_s = bytes / 50e3,
+                                     .busbw_gbytes_per_s = 1.5 * bytes / 50e3, .num_wrong = 0});
+  const Analysis analysis = analyse({summarise_run(run, {})}, {});
+  EXPECT_TRUE(analysis.left_out.empty());
+  EXPECT_TRUE(analysis.missing.empty());
+  const Document document = make_document(analysis);
+  const std::string text = text_of(document);
+  EXPECT_EQ(text.find("No run here holds a usable measurement"), std::string::npos);
+  EXPECT_NE(text.find("all_reduce | out of place | 4 | 1,048,576"), std::string::npos) << text;
+  bool has_chart = false;
+  for (const Section& section : document.sections)
+    for (const Block& block : section.blocks)
+      if (const auto* chart = std::get_if<Chart>(&block); chart != nullptr && section.id == "collectives") {
+        has_chart = true;
+        EXPECT_EQ(chart->x.scale, Scale::kLog2);
+        EXPECT_EQ(chart->series.at(0).x.size(), 2u);
+      }
+  EXPECT_TRUE(has_chart);
 }
 
 }  // namespace
