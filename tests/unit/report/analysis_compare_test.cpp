@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "core/error.h"
+#include "core/files.h"
 #include "report/analysis_document.h"
 #include "report/analysis_proposal.h"
+#include "report/analysis_sources.h"
 #include "unit/report/synthetic_runs.h"
 
 namespace lockstep::report {
@@ -230,6 +234,24 @@ TEST(Collectives, ABenchmarkHasItsSectionAndIsNotUnusable) {
         EXPECT_EQ(chart->series.at(0).x.size(), 2u);
       }
   EXPECT_TRUE(has_chart);
+}
+
+TEST(Sources, ADamagedSweepFileLeavesItsRuns) {
+  core::TempDir folder;
+  for (const char* name : {"n1", "n2"}) {
+    std::filesystem::create_directories(folder.path() / "runs" / name);
+    core::write_file_atomic(folder.path() / "runs" / name / "run.json", "{}");
+  }
+  for (const char* text : {"{\"sweep_version\": 1, \"poi", "{\"sweep_version\": 1, \"points\": [{}]}"}) {
+    core::write_file_atomic(folder.path() / "sweep.json", text);
+    const std::vector<Source> sources = find_sources({folder.path().string()});
+    ASSERT_EQ(sources.size(), 3u) << text;
+    EXPECT_EQ(sources[0].name, "n1");
+    EXPECT_TRUE(sources[1].damage.empty());
+    EXPECT_NE(sources[2].damage.find("2 runs below its folder are reported"), std::string::npos) << sources[2].damage;
+  }
+  core::write_file_atomic(folder.path() / "sweep.json", "{\"sweep_version\": 99}");
+  EXPECT_THROW(find_sources({folder.path().string()}), DataError);
 }
 
 }  // namespace
