@@ -254,5 +254,11 @@ TEST(Sources, ADamagedSweepFileLeavesItsRuns) {
   EXPECT_THROW(find_sources({folder.path().string()}), DataError);
 }
 
+TEST(Proposal, ThePeakBehindTheMfuIsNamed) {
+  const std::string text = text_of(make_proposal(sweep(), {}));
+  EXPECT_NE(text.find("MFU is against a peak per device of 989 TFLOP/s, datasheet, dense bf16."), std::string::npos) << text;
+  EXPECT_NE(text.find("peak per device | 989 TFLOP/s, datasheet, dense bf16"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace lockstep::report
