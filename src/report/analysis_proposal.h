@@ -32,9 +32,13 @@ struct ResourceEstimate {
   double optimistic_total_node_hours = 0;  ///< The same with the measured rate per node kept.
 };
 
-/// Nothing when the curve has no rate or no node count.
+/// Nothing when the curve has no rate or no size (missing_estimate says which). Of a curve over devices every "node" is a device, and
+/// job size and node-hours for tests, which are given in nodes, do not apply.
 std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const AnalysisOptions& analysis,
                                                    const ProposalOptions& options);
+
+/// Why there is no estimate of a curve for which estimate_resources gives nothing.
+std::string missing_estimate(const Curve& curve);
 
 /// What an estimate needs and the user has not said, with the flag that says it.
 std::vector<std::string> missing_for_proposal(const Analysis& analysis);

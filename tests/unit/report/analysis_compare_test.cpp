@@ -260,5 +260,25 @@ TEST(Proposal, ThePeakBehindTheMfuIsNamed) {
   EXPECT_NE(text.find("peak per device | 989 TFLOP/s, datasheet, dense bf16"), std::string::npos) << text;
 }
 
+TEST(Proposal, SizesInDevicesGiveDeviceHours) {
+  std::vector<RunSummary> runs;
+  for (const auto& [devices, ms] : {std::pair{1, 100.0}, {2, 104.0}, {4, 110.0}})
+    runs.push_back(summarise_run(make_run({.name = fmt::format("d{}", devices), .devices_per_node = devices, .step_ms = ms}), {}));
+  Analysis analysis = analyse(std::move(runs), {.budget_samples = 3.6e9});
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  ASSERT_TRUE(analysis.curves[0].is_by_devices);
+  const ProposalOptions options{.job_size = 64, .sweep_node_hours = 50};
+  const auto estimate = estimate_resources(analysis.curves[0], analysis.options, options);
+  ASSERT_TRUE(estimate);
+  EXPECT_EQ(estimate->size, 4) << "64 nodes are no number of devices";
+  EXPECT_NEAR(estimate->total_node_hours / (4 * 3.6e9 / (32 / 0.110) / 3600), 1, 0.01);
+  const std::string text = text_of(make_proposal(analysis, options));
+  EXPECT_NE(text.find("device-hours = N x"), std::string::npos) << text;
+  EXPECT_NE(text.find("all runs are of one node"), std::string::npos);
+  analysis.curves[0].base.reset();
+  analysis.curves[0].base_reason = "there is no base";
+  EXPECT_NE(text_of(make_proposal(analysis, {})).find("No resource estimate: there is no base"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::report
