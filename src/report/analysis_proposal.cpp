@@ -277,6 +277,10 @@ Document make_proposal(const Analysis& analysis, const ProposalOptions& options)
     if (!run.command.empty()) commands.insert(run.command);
   if (!commands.empty()) add_text(method, {"Commands:"});
   add_text(method, {commands.begin(), commands.end()}, Kind::kCode);
+  if (!options.report_command.empty()) {
+    add_text(method, {fmt::format("This report, by lockstep {}:", options.version)});
+    add_text(method, {options.report_command}, Kind::kCode);
+  }
   add_block(method, manifest_table(analysis));
   add_block(method, run_table(analysis));
   document.sections.push_back(std::move(method));

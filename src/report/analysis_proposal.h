@@ -13,6 +13,7 @@ struct ProposalOptions {
   std::optional<int64_t> job_size{};  ///< Default: the largest that keeps the target efficiency, else the base.
   std::optional<double> restart_share{}, eval_share{}, checkpoint_share{};
   double sweep_node_hours = 0;
+  std::string report_command{}, version{};  ///< Of the call that makes the report, and of lockstep.
 };
 
 /// Node-hours asked for, factor by factor.

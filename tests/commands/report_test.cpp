@@ -214,6 +214,7 @@ TEST(ReportCommand, TheProposalIsAFolderOfItsOwn) {
   const std::string text = read_or_empty(out / "proposal" / "report.md");
   EXPECT_NE(text.find("Resource estimate"), std::string::npos);
   EXPECT_NE(text.find("node-hours"), std::string::npos);
+  EXPECT_NE(text.find("lockstep report " + logs.string()), std::string::npos) << text;
   EXPECT_TRUE(fs::exists(out / "report.html"));
   EXPECT_EQ(result.out.find("missing: the budget"), std::string::npos) << result.out;
   const ProgramResult unplanned = run_lockstep({"report", logs.string(), "-o", out.string(), "--proposal"});

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "cli/common/version.h"
 #include "cli/front/commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/strings.h"
 #include "report/analysis_collectives.h"
 #include "report/analysis_compare.h"
 #include "report/analysis_document.h"
@@ -69,6 +71,18 @@ std::vector<fs::path> write_formats(const report::Document& document, const fs::
       kept.push_back(file);
   }
   return kept;
+}
+
+/// This call, to be pasted into a shell.
+std::string report_command(std::span<const std::string> args) {
+  std::string command = "lockstep report";
+  for (const std::string& arg : args) {
+    const bool is_plain = !arg.empty() && std::all_of(arg.begin(), arg.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::string_view("-_./=+:,@%").find(c) != std::string_view::npos;
+    });
+    command += is_plain ? " " + arg : fmt::format(" '{}'", core::replace_all(arg, "'", "'\\''"));
+  }
+  return command;
 }
 
 /// Tables of the result, then what stands in the way of trusting it.
@@ -139,7 +153,8 @@ int cmd_report(std::span<const std::string> args) {
     for (const std::string& fact : report::missing_for_proposal(analysis)) fmt::print("missing: {}\n", fact);
     const auto pack = write_formats(
         report::make_proposal(analysis, report::ProposalOptions{options.job_nodes, options.restart_share, options.eval_share,
-                                                                options.checkpoint_share, options.sweep_node_hours}),
+                                                                options.checkpoint_share, options.sweep_node_hours,
+                                                                report_command(args), version_info().version}),
         fs::path(options.output) / "proposal", formats);
     fmt::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());
   }

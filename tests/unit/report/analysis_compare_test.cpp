@@ -280,5 +280,10 @@ TEST(Proposal, SizesInDevicesGiveDeviceHours) {
   EXPECT_NE(text_of(make_proposal(analysis, {})).find("No resource estimate: there is no base"), std::string::npos);
 }
 
+TEST(Proposal, TheReportsOwnCommandAndVersionAreGiven) {
+  const std::string text = text_of(make_proposal(sweep(), {.report_command = "lockstep report logs --proposal", .version = "1.2.3"}));
+  EXPECT_NE(text.find("by lockstep 1.2.3:\nlockstep report logs --proposal\n"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace lockstep::report
