@@ -49,8 +49,10 @@ TEST(LoadRun, TheCommandStartsEveryRank) {
   const core::TempDir folder;
   const auto command_for = [&](const std::string& from, int num_ranks, int nodes) {
     const fs::path path = folder.path() / fmt::format("{}{}{}", from, num_ranks, nodes);
-    RunRecord record(path, Json{{"setup", {{"nodes", nodes}}}, {"world_size", num_ranks}, {"ranks_from", from}, {"command", "lockstep train clip"}});
-    record.finish({});
+    {
+      RunRecord record(path, Json{{"setup", {{"nodes", nodes}}}, {"world_size", num_ranks}, {"ranks_from", from}, {"command", "lockstep train clip"}});
+      record.finish({});
+    }
     return load_run(path).command;
   };
   EXPECT_EQ(command_for("torchrun", 4, 1), "lockstep launch --nproc-per-node 4 -- train clip");
