@@ -51,6 +51,20 @@ std::string command_of(const Json& attempt) {
   return line;
 }
 
+/// The command of rank 0 with what starts all ranks before it, where the attempt says how they came and it can be told in one line.
+std::string start_command(const Json& attempt, const RunSetup& setup) {
+  constexpr std::string_view kProgram = "lockstep ";
+  const std::string command = command_of(attempt), from = text_at(attempt, "ranks_from");
+  const auto size = attempt.find("world_size");
+  const int64_t num_ranks = size != attempt.end() && size->is_number_integer() ? size->get<int64_t>() : 1;
+  if (num_ranks < 2 || !core::starts_with(command, kProgram)) return command;
+  if ((from == "torchrun" || from == "launch") && setup.nodes == 1)
+    return fmt::format("lockstep launch --nproc-per-node {} -- {}", num_ranks, command.substr(kProgram.size()));
+  if (from == "slurm")
+    return fmt::format("srun {}--ntasks={} {}", setup.nodes ? fmt::format("--nodes={} ", *setup.nodes) : "", num_ranks, command);
+  return command;
+}
+
 /// What may differ between the attempts of one run and then makes its numbers incomparable.
 void compare_attempts(const RunSetup& before, const RunSetup& setup, int attempt, RunData& run) {
   const auto tell = [&](const char* what, const auto& a, const auto& b) {
@@ -81,7 +95,7 @@ void read_attempts(const Json& attempts, RunData& run) {
     if (const std::string host = text_at(attempt, "host"); !host.empty()) run.software["host"] = host;
     add_texts(attempt, "software", run);
     add_texts(attempt, "environment", run);
-    run.command = command_of(attempt);
+    run.command = start_command(attempt, setup);
     is_first = false;
   }
 }

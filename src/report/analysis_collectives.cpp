@@ -5,7 +5,9 @@
 #include <cmath>
 #include <tuple>
 
+#include "core/strings.h"
 #include "record/bus_factor.h"
+#include "report/analysis_cells.h"
 
 namespace lockstep::report {
 namespace {
@@ -44,6 +46,54 @@ std::vector<CollectiveRow> collective_rows(const Point& point, const std::vector
     rows.push_back(row);
   }
   return rows;
+}
+
+Table collective_benchmark_table(const std::vector<RunSummary>& runs) {
+  Table table{.id = "collective-benchmarks",
+              .title = "Collectives",
+              .caption = "Measured by nccl-tests or `lockstep bench collective`: algbw = bytes / time; busbw = algbw x 2(n-1)/n for all-reduce, "
+                         "(n-1)/n for all-gather, reduce-scatter and all-to-all, 1 for the rest. Both in GB/s (10^9)."};
+  table.columns = {text_column("run", "run"),       text_column("operation", "operation"),       text_column("buffer", "buffer"),
+                   column("ranks", "ranks"),        column("bytes", "bytes"),                    column("time (us)", "time_us"),
+                   column("algbw (GB/s)", "algbw_gbytes_per_s"), column("busbw (GB/s)", "busbw_gbytes_per_s"), column("wrong", "num_wrong")};
+  for (const RunSummary& run : runs)
+    for (const record::CollectivePoint& point : run.collective_points)
+      table.rows.push_back({text_cell(run.name), point.kind.empty() ? missing_cell("the source does not tell") : text_cell(point.kind),
+                            text_cell(point.is_in_place ? "in place" : "out of place"),
+                            point.num_ranks > 0 ? count_cell(point.num_ranks) : missing_cell("the source does not tell"),
+                            fixed_cell(point.bytes, 0), figure_cell(point.time_us), figure_cell(point.algbw_gbytes_per_s, 3),
+                            figure_cell(point.busbw_gbytes_per_s, 3),
+                            point.num_wrong ? count_cell(*point.num_wrong) : missing_cell("not checked")});
+  return table;
+}
+
+std::vector<Chart> collective_benchmark_charts(const std::vector<RunSummary>& runs) {
+  constexpr size_t kMaxSeries = 6;
+  std::map<std::string, Series> by_name;
+  size_t num_sources = 0;
+  for (const RunSummary& run : runs) num_sources += run.collective_points.empty() ? 0 : 1;
+  for (const RunSummary& run : runs)
+    for (const record::CollectivePoint& point : run.collective_points) {
+      if (point.bytes < 1 || !std::isfinite(point.busbw_gbytes_per_s) || point.busbw_gbytes_per_s <= 0) continue;
+      std::string name = fmt::format("{}, {}", point.kind.empty() ? "unknown" : point.kind, point.is_in_place ? "in place" : "out of place");
+      if (num_sources > 1) name += fmt::format(" ({})", run.name);
+      Series& series = by_name[name];
+      series.x.push_back(point.bytes);
+      series.y.push_back(point.busbw_gbytes_per_s);
+    }
+  std::vector<Chart> charts;
+  for (auto& [name, series] : by_name) {
+    if (charts.empty() || charts.back().series.size() == kMaxSeries) {
+      Chart chart{.id = charts.empty() ? "collectives-busbw" : fmt::format("collectives-busbw-{}", charts.size() + 1), .title = "Bus bandwidth of collectives"};
+      chart.summary = "Bus bandwidth against the bytes of a call.";
+      chart.x = {.title = "bytes of a call", .scale = Scale::kLog2};
+      chart.y = {.title = "busbw (GB/s)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
+      charts.push_back(std::move(chart));
+    }
+    series.name = name;
+    charts.back().series.push_back(std::move(series));
+  }
+  return charts;
 }
 
 }  // namespace lockstep::report

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "report/analysis_curve.h"
+#include "report/document.h"
 
 namespace lockstep::report {
 
@@ -19,5 +20,9 @@ struct CollectiveRow {
 };
 
 std::vector<CollectiveRow> collective_rows(const Point& point, const std::vector<RunSummary>& runs);
+
+/// Measured sizes of collective benchmarks, of all runs.
+Table collective_benchmark_table(const std::vector<RunSummary>& runs);
+std::vector<Chart> collective_benchmark_charts(const std::vector<RunSummary>& runs);
 
 }  // namespace lockstep::report

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <map>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -15,6 +17,7 @@
 
 namespace lockstep::report {
 namespace {
+namespace fs = std::filesystem;
 using Runs = std::vector<const RunSummary*>;
 using Size = std::pair<int64_t, int64_t>;  // nodes, devices
 
@@ -43,9 +46,29 @@ std::map<Size, Runs> by_size(const Runs& runs) {
 
 std::string size_text(const Size& size) {
   if (size.first == 0 && size.second == 0) return "unknown size";
-  return size.second == 0  ? fmt::format("{} nodes", size.first)
-         : size.first == 0 ? fmt::format("{} devices", size.second)
-                           : fmt::format("{} nodes, {} devices", size.first, size.second);
+  const auto counted = [](int64_t count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); };
+  if (size.second == 0) return counted(size.first, "node");
+  if (size.first == 0) return counted(size.second, "device");
+  return counted(size.first, "node") + ", " + counted(size.second, "device");
+}
+
+/// What the user named: the run, or the folder of the repeats.
+fs::path path_of(const Runs& runs) {
+  fs::path path = (runs.size() == 1 ? runs[0]->source : runs[0]->source.parent_path()).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
+/// Names of the sides with enough of their paths to tell them apart.
+std::pair<std::string, std::string> side_names(const Runs& a, const Runs& b) {
+  fs::path path_a = path_of(a), path_b = path_of(b);
+  fs::path name_a = a.size() == 1 ? fs::path(a[0]->name) : path_a.filename(), name_b = b.size() == 1 ? fs::path(b[0]->name) : path_b.filename();
+  if (name_a == name_b) name_a = path_a.filename(), name_b = path_b.filename();
+  while (name_a == name_b && path_a.has_relative_path() && path_b.has_relative_path()) {
+    path_a = path_a.parent_path(), path_b = path_b.parent_path();
+    if (path_a.filename().empty() && path_b.filename().empty()) break;
+    name_a = path_a.filename() / name_a, name_b = path_b.filename() / name_b;
+  }
+  return {name_a.string(), name_b.string()};
 }
 
 std::string distinct(const Runs& runs, const std::function<std::string(const RunSummary&)>& get) {
@@ -101,8 +124,14 @@ std::vector<double> steps_of(const RunSummary& run, bool is_per_sample) {
   return steps;
 }
 
-std::string verdict_of(const SizeComparison& one) {
+std::string verdict_of(const SizeComparison& one, bool is_per_sample) {
   const auto& interval = one.comparison.interval;
+  if (one.is_across_sizes)
+    return is_per_sample
+               ? fmt::format("The sizes differ ({}): a sample takes {} ms in A and {} ms in B (A/B {:.4f}). That follows from the size "
+                             "too and says nothing about which setting is faster.",
+                             one.size, figure_text(one.a_ms), figure_text(one.b_ms), one.comparison.ratio)
+               : fmt::format("The sizes differ ({}) and the samples of a step are unknown: their step times cannot be compared.", one.size);
   const double percent = 100 * std::abs(one.comparison.ratio - 1);
   if (!interval)
     return fmt::format("At {} A took {:.2f} % {} time than B, but there are too few values to tell noise from a difference.",
@@ -114,9 +143,9 @@ std::string verdict_of(const SizeComparison& one) {
   return fmt::format("At {} no difference between A and B can be shown ({}).", one.size, range);
 }
 
-SizeComparison compare_size(const std::string& size, const Runs& a, const Runs& b, bool is_paired, bool is_per_sample,
+SizeComparison compare_size(const std::string& size, bool is_across_sizes, const Runs& a, const Runs& b, bool is_paired, bool is_per_sample,
                             std::vector<std::string>& notes) {
-  SizeComparison one{.size = size, .num_a = a.size(), .num_b = b.size()};
+  SizeComparison one{.size = size, .is_across_sizes = is_across_sizes, .num_a = a.size(), .num_b = b.size()};
   std::vector<double> left, right;
   if (is_paired && a.size() != b.size())
     throw UsageError(fmt::format("report: --paired needs as many runs of A as of B at {}, got {} and {}", size, a.size(), b.size()),
@@ -135,11 +164,12 @@ SizeComparison compare_size(const std::string& size, const Runs& a, const Runs& 
     notes.push_back(
         fmt::format("{}: one side has a single run ({} against {}): the interval holds for these two runs and says nothing about "
                     "how much a repeat would differ",
-                    size, run_a.name, run_b.name));
+                    size, run_a.name == run_b.name ? run_a.source.string() : run_a.name,
+                    run_a.name == run_b.name ? run_b.source.string() : run_b.name));
   }
   one.a_ms = record::median(left);
   one.b_ms = record::median(right);
-  one.verdict = verdict_of(one);
+  one.verdict = verdict_of(one, is_per_sample);
   return one;
 }
 
@@ -147,8 +177,9 @@ Table comparison_table(const SideComparison& sides) {
   Table table{.id = "comparison",
               .title = fmt::format("A = {}, B = {}", sides.name_a, sides.name_b),
               .caption = sides.is_per_sample ? "Milliseconds per sample." : "Milliseconds per step."};
+  const std::string unit = sides.is_per_sample ? "ms per sample" : "ms per step";
   table.columns = {text_column("size", "size"), column("runs A", "runs_a"),   column("runs B", "runs_b"),
-                   column("A (ms)", "a_ms"),    column("B (ms)", "b_ms"),     column("A/B", "ratio"),
+                   column(fmt::format("A ({})", unit), "a_ms"), column(fmt::format("B ({})", unit), "b_ms"), column("A/B", "ratio"),
                    column("low", "ratio_low"),  column("high", "ratio_high"), text_column("compared", "basis")};
   for (const SizeComparison& one : sides.sizes) {
     const auto& interval = one.comparison.interval;
@@ -165,8 +196,7 @@ Table comparison_table(const SideComparison& sides) {
 SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::vector<RunSummary>& all_b, bool is_paired) {
   SideComparison sides;
   const Runs a = usable(all_a, "A", sides.notes), b = usable(all_b, "B", sides.notes);
-  sides.name_a = a.size() == 1 ? a[0]->name : a[0]->source.parent_path().filename().string();
-  sides.name_b = b.size() == 1 ? b[0]->name : b[0]->source.parent_path().filename().string();
+  std::tie(sides.name_a, sides.name_b) = side_names(a, b);
   note_differences(a, b, sides.notes);
   const auto knows_samples = [](const RunSummary* run) {
     return std::isfinite(run->samples_per_step) && run->samples_per_step > 0;
@@ -177,11 +207,11 @@ SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::ve
     const Size size_a = sizes_a.begin()->first, size_b = sizes_b.begin()->first;
     const std::string size =
         size_a == size_b ? size_text(size_a) : fmt::format("{} against {}", size_text(size_a), size_text(size_b));
-    sides.sizes.push_back(compare_size(size, a, b, is_paired, sides.is_per_sample, sides.notes));
+    sides.sizes.push_back(compare_size(size, size_a != size_b, a, b, is_paired, sides.is_per_sample, sides.notes));
   } else {
     for (const auto& [size, runs] : sizes_a) {
       if (const auto other = sizes_b.find(size); other != sizes_b.end())
-        sides.sizes.push_back(compare_size(size_text(size), runs, other->second, is_paired, sides.is_per_sample, sides.notes));
+        sides.sizes.push_back(compare_size(size_text(size), false, runs, other->second, is_paired, sides.is_per_sample, sides.notes));
       else
         sides.notes.push_back(fmt::format("{}: only A has it", size_text(size)));
     }
@@ -200,7 +230,8 @@ std::string comparison_json(const SideComparison& sides) {
   core::Json sizes = core::Json::array();
   for (const SizeComparison& one : sides.sizes) {
     core::Json json{{"size", one.size}, {"runs_a", one.num_a}, {"runs_b", one.num_b},           {"basis", one.basis},
-                    {"a_ms", one.a_ms}, {"b_ms", one.b_ms},    {"ratio", one.comparison.ratio}, {"verdict", one.verdict}};
+                    {"a_ms", one.a_ms}, {"b_ms", one.b_ms},    {"ratio", one.comparison.ratio}, {"verdict", one.verdict},
+                    {"sizes_differ", one.is_across_sizes}};
     if (const auto& interval = one.comparison.interval)
       json["interval"] = {interval->low, interval->high}, json["method"] = interval->method;
     sizes.push_back(std::move(json));

@@ -10,6 +10,7 @@ namespace lockstep::report {
 /// A against B at one size. Below 1: A needs less time for a sample, it is faster.
 struct SizeComparison {
   std::string size{};
+  bool is_across_sizes = false;  ///< A and B have different sizes: no verdict, only times per sample.
   size_t num_a = 0, num_b = 0;  ///< Runs.
   std::string basis{};          ///< What was compared: run medians, or the steps of one run each.
   double a_ms = 0, b_ms = 0;    ///< Medians, per step or per sample.

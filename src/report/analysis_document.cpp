@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "core/strings.h"
 #include "report/analysis_charts.h"
+#include "report/analysis_collectives.h"
 #include "report/analysis_tables.h"
 #include "report/analysis_text.h"
 
@@ -18,7 +20,9 @@ using Kind = Paragraph::Kind;
 
 Section result_section(const Analysis& analysis) {
   Section section{.id = "result", .title = "Result", .blocks = {}};
-  if (analysis.curves.empty())
+  const bool has_benchmarks = std::any_of(analysis.runs.begin(), analysis.runs.end(),
+                                          [](const RunSummary& run) { return !run.collective_points.empty(); });
+  if (analysis.curves.empty() && !has_benchmarks)
     add_text(section, {"No run here holds a usable measurement. What was read, and why it could not be used, is listed below."},
              Kind::kWarning);
   add_block(section, efficiency_charts(analysis.curves));
@@ -86,6 +90,13 @@ Section cause_section(const Analysis& analysis) {
   return section;
 }
 
+Section collective_section(const Analysis& analysis) {
+  Section section{.id = "collectives", .title = "Collectives", .blocks = {}};
+  add_block(section, collective_benchmark_charts(analysis.runs));
+  add_block(section, collective_benchmark_table(analysis.runs));
+  return section;
+}
+
 Section training_section(const Analysis& analysis) {
   Section section{.id = "training", .title = "Training efficiency", .blocks = {}};
   if (auto chart = loss_chart(analysis)) add_block(section, std::vector<Chart>{*chart});
@@ -146,7 +157,7 @@ Document make_document(const Analysis& analysis) {
     document.title += ": " + core::join(std::vector<std::string>(models.begin(), models.end()), ", ");
   document.subtitle = subtitle_of(analysis);
   for (Section (*section)(const Analysis&) :
-       {result_section, rate_section, cost_section, step_section, cause_section, training_section, trust_section, method_section}) {
+       {result_section, rate_section, cost_section, step_section, cause_section, collective_section, training_section, trust_section, method_section}) {
     Section made = section(analysis);
     if (!made.blocks.empty()) document.sections.push_back(std::move(made));
   }

@@ -275,6 +275,8 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
     if (run.setup.is_profiled)
       left_out.push_back(
           {index, "a profiler ran", "its step times include the profiler's own work: profiles are never mixed with measurements"});
+    else if (!run.series && !run.collective_points.empty())
+      continue;  // a benchmark of collectives has a section of its own
     else if (!run.series)
       left_out.push_back({index, run.unusable, "it says nothing about speed"});
     else

@@ -18,6 +18,7 @@ struct AnalysisOptions {
   std::optional<size_t> warmup_steps{};          ///< Rows left out at the start, instead of detection.
   double efficiency_target = 0.8;
   double budget_samples = 1e9, budget_tokens = 1e12;  ///< For days and node-hours of a budget.
+  bool is_samples_budget_given = false, is_tokens_budget_given = false;
   std::optional<double> price_per_node_hour{};
   bool keeps_steps = false;                   ///< Measured step times stay in the summaries (comparisons of single runs need them).
   std::vector<record::Protocol> protocols{};  ///< Named estimators shown beside ours.

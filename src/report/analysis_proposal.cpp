@@ -22,6 +22,10 @@ std::string budget_text(const Point& point, const AnalysisOptions& options) {
                               : fmt::format("{} {}", power_text(options.budget_samples), point.setup.sample_unit);
 }
 
+bool is_budget_given(const Point& point, const AnalysisOptions& options) {
+  return is_token_task(point) ? options.is_tokens_budget_given : options.is_samples_budget_given;
+}
+
 /// The size itself, else the next larger measured one (its efficiency is the lower), else the largest.
 const Point* nearest_point(const Curve& curve, int64_t size) {
   for (const Point& point : curve.points)
@@ -29,10 +33,36 @@ const Point* nearest_point(const Curve& curve, int64_t size) {
   return &curve.points.back();
 }
 
+const char* unit_of(const Curve& curve) { return curve.is_by_devices ? "devices" : "nodes"; }
+const char* hours_of(const Curve& curve) { return curve.is_by_devices ? "device-hours" : "node-hours"; }
+
 double pauses_of(const Point& point) { return std::max(0.0, point.mean_samples_per_s / point.billed_samples_per_s - 1); }
 
-void fill_factors(ResourceEstimate& estimate, const ProposalOptions& options) {
+double rate_of(const Point& point) { return is_token_task(point) ? point.tokens_per_s : point.samples_per_s.value; }
+
+/// Beyond the largest size: the rate per node goes on as it did between the last two sizes, and never improves.
+void fill_extrapolation(const Curve& curve, ResourceEstimate& estimate) {
+  if (estimate.size <= curve.points.back().size) return;
+  if (curve.points.size() < 2) {
+    estimate.kept_per_doubling = NAN;
+    estimate.kept_source = "extrapolated, not measured: one size only was measured, so the rate per node is taken without any loss";
+    return;
+  }
+  const Point &last = curve.points.back(), &before = curve.points[curve.points.size() - 2];
+  const double sizes = static_cast<double>(last.size) / static_cast<double>(before.size);
+  estimate.kept_per_doubling = std::min(1.0, std::pow(rate_of(last) / rate_of(before) / sizes, 1 / std::log2(sizes)));
+  estimate.kept_source = fmt::format("extrapolated, not measured: each doubling keeps {:.1f} % of the rate per node, as from {} to {}",
+                                     100 * estimate.kept_per_doubling, size_text(curve, before.size), size_text(curve, last.size));
+}
+
+void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEstimate& estimate) {
   const Point& point = *estimate.measured_at;
+  estimate.slow_share = std::max(0.0, point.samples_per_s.value / point.mean_samples_per_s - 1);
+  estimate.slow_source = fmt::format("measured: total step time over that of median steps, in the runs at {}", size_text(curve, point.size));
+  if (!std::isfinite(estimate.slow_share)) {
+    estimate.slow_share = 0;
+    estimate.slow_source = "not measured";
+  }
   if (options.eval_share || options.checkpoint_share) {
     estimate.pause_share = (options.eval_share.value_or(0) + options.checkpoint_share.value_or(0)) / 100;
     estimate.pause_source = fmt::format("given: evaluation {:g} %, checkpoints {:g} %", options.eval_share.value_or(0),
@@ -40,7 +70,8 @@ void fill_factors(ResourceEstimate& estimate, const ProposalOptions& options) {
   } else {
     estimate.pause_share = pauses_of(point);
     estimate.pause_source = std::isfinite(estimate.pause_share)
-                                ? "measured: wall clock between steps over step time, in the runs of this size"
+                                ? fmt::format("measured: wall clock between steps over step time, in the runs at {}",
+                                              size_text(curve, point.size))
                                 : "not measured";
     if (!std::isfinite(estimate.pause_share)) estimate.pause_share = 0;
   }
@@ -48,28 +79,70 @@ void fill_factors(ResourceEstimate& estimate, const ProposalOptions& options) {
   estimate.restart_source = options.restart_share ? "given with --restart-share" : "none allowed for: give --restart-share";
 }
 
+std::optional<ResourceEstimate> estimate_at(const Curve& curve, const AnalysisOptions& analysis,
+                                                   const ProposalOptions& options) {
+  if (curve.points.empty() || !curve.base) return std::nullopt;
+  const Point* chosen = recommended_point(curve, analysis.efficiency_target);
+  ResourceEstimate estimate;
+  estimate.size = options.job_size ? *options.job_size : chosen != nullptr ? chosen->size : curve.points[*curve.base].size;
+  estimate.measured_at = nearest_point(curve, estimate.size);
+  const Point& point = *estimate.measured_at;
+  estimate.is_prediction = point.size != estimate.size;
+  const double nodes = static_cast<double>(estimate.size);
+  fill_extrapolation(curve, estimate);
+  estimate.optimistic_rate_per_s = rate_of(point) * nodes / static_cast<double>(point.size);
+  if (!std::isfinite(estimate.optimistic_rate_per_s)) return std::nullopt;
+  const double doublings = std::log2(nodes / static_cast<double>(point.size));
+  estimate.rate_per_s = estimate.optimistic_rate_per_s;
+  if (!estimate.kept_source.empty() && std::isfinite(estimate.kept_per_doubling))
+    estimate.rate_per_s *= std::pow(estimate.kept_per_doubling, doublings);
+  const double hours = (is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples) / estimate.rate_per_s / 3600;
+  estimate.days = hours / 24;
+  estimate.node_hours = nodes * hours;
+  fill_factors(curve, options, estimate);
+  const double training = estimate.node_hours * (1 + estimate.slow_share) * (1 + estimate.pause_share) * (1 + estimate.restart_share);
+  estimate.total_node_hours = training + options.sweep_node_hours;
+  estimate.optimistic_total_node_hours = training * estimate.rate_per_s / estimate.optimistic_rate_per_s + options.sweep_node_hours;
+  return estimate;
+}
+
 Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const AnalysisOptions& analysis,
                      const ProposalOptions& options) {
   const Point& point = *estimate.measured_at;
   Table table{.id = "estimate-" + curve.id, .title = "Resource estimate: " + curve.name};
-  table.caption = "node-hours = N x (budget / X(N) / 3600) x (1 + pauses) x (1 + restarts) + tests; every factor with its source.";
+  table.caption = std::string(hours_of(curve)) + " = N x (budget / X(N) / 3600) x (1 + slow steps) x (1 + pauses) x (1 + restarts) + tests; every factor with its source.";
+  if (curve.is_by_devices)
+    table.caption +=
+        " Sizes are devices, since all runs are of one node or do not tell their nodes: --job-nodes and --sweep-node-hours are not "
+        "counted.";
   table.columns = {text_column("item", "item"), column("value", "value"), text_column("unit", "unit"),
                    text_column("source", "source")};
   const auto add = [&](std::string item, const Cell& value, std::string unit, std::string source) {
     table.rows.push_back({text_cell(std::move(item)), value, text_cell(std::move(unit)), text_cell(std::move(source))});
   };
+  const bool is_extrapolated = !estimate.kept_source.empty();
   const std::string measured = fmt::format("median step over {} runs at {}", point.runs.size(), size_text(curve, point.size));
-  add("job size", count_cell(estimate.size), "nodes", estimate.is_prediction ? "not measured: a prediction" : "measured");
+  add("job size", count_cell(estimate.size), unit_of(curve), is_extrapolated ? "extrapolated, not measured (M15)" : estimate.is_prediction ? "not measured: a prediction (M15)" : "measured");
   add("work", figure_cell(is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples, 3),
-      is_token_task(point) ? "tokens" : point.setup.sample_unit, "the plan");
+      is_token_task(point) ? "tokens" : point.setup.sample_unit, is_budget_given(point, analysis) ? fmt::format("given with --budget-{}", is_token_task(point) ? "tokens" : "samples")
+                                       : "default; give --budget-samples / --budget-tokens");
   add("rate", figure_cell(estimate.rate_per_s), is_token_task(point) ? "tokens/s" : rate_unit(point),
-      estimate.is_prediction ? measured + ", the same rate per node assumed" : measured);
-  add("pure training", figure_cell(estimate.node_hours), "node-hours", fmt::format("{} days", figure_text(estimate.days, 3)));
+      is_extrapolated           ? estimate.kept_source
+      : estimate.is_prediction ? measured + ", the same rate per node assumed"
+                               : measured);
+  if (is_extrapolated)
+    add("rate, optimistic", figure_cell(estimate.optimistic_rate_per_s), is_token_task(point) ? "tokens/s" : rate_unit(point),
+        measured + ", the same rate per node assumed: no loss beyond the evidence");
+  add("pure training", figure_cell(estimate.node_hours), hours_of(curve), fmt::format("{} days", figure_text(estimate.days, 3)));
+  add("slow steps", fixed_cell(100 * estimate.slow_share, 2), "%", estimate.slow_source);
   add("pauses between steps", fixed_cell(100 * estimate.pause_share, 2), "%", estimate.pause_source);
   add("restarts", fixed_cell(100 * estimate.restart_share, 2), "%", estimate.restart_source);
-  add("scaling tests and tuning", figure_cell(options.sweep_node_hours), "node-hours",
-      options.sweep_node_hours > 0 ? "given with --sweep-node-hours" : "none");
-  add("total", figure_cell(estimate.total_node_hours), "node-hours", "");
+  add("scaling tests and tuning", figure_cell(curve.is_by_devices ? 0 : options.sweep_node_hours), hours_of(curve),
+      options.sweep_node_hours <= 0 ? "none" : curve.is_by_devices ? "given in node-hours: not counted" : "given with --sweep-node-hours");
+  add("total", figure_cell(estimate.total_node_hours), hours_of(curve), is_extrapolated ? "extrapolated, not measured" : "");
+  if (is_extrapolated)
+    add("total, optimistic", figure_cell(estimate.optimistic_total_node_hours), hours_of(curve),
+        "if the rate per node did not fall any further");
   if (point.energy) {
     const bool is_tokens = is_token_task(point);
     const double per_sample = point.energy->joules / point.energy->samples;
@@ -84,14 +157,16 @@ Table alternatives_table(const Curve& curve, const AnalysisOptions& analysis, co
   Table table{.id = "alternatives-" + curve.id,
               .title = "Alternatives: " + curve.name,
               .caption = "The same work at every measured size, with the same factors."};
-  table.columns = {column("nodes", "nodes"), column("days", "days"), column("node-hours", "node_hours"),
+  table.columns = {column(unit_of(curve), unit_of(curve)), column("days", "days"),
+                   column(hours_of(curve), curve.is_by_devices ? "device_hours" : "node_hours"),
                    column("efficiency (%)", "efficiency_pct")};
   for (const Point& point : curve.points) {
     ProposalOptions at = options;
     at.job_size = point.size;
-    if (const auto estimate = estimate_resources(curve, analysis, at))
-      table.rows.push_back({count_cell(point.nodes),
-                            figure_cell(estimate->days * (1 + estimate->pause_share) * (1 + estimate->restart_share)),
+    if (curve.is_by_devices) at.sweep_node_hours = 0;
+    if (const auto estimate = estimate_at(curve, analysis, at))
+      table.rows.push_back({count_cell(point.size),
+                            figure_cell(estimate->days * (1 + estimate->slow_share) * (1 + estimate->pause_share) * (1 + estimate->restart_share)),
                             figure_cell(estimate->total_node_hours), percent_cell(point.efficiency)});
   }
   return table;
@@ -119,11 +194,14 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
   if (estimate) {
     const Point& point = *estimate->measured_at;
     second += fmt::format(
-        "{}For {} at {} the estimate is {} node-hours in all: {} node-hours of pure training, {:.1f} % for pauses ({}), {:.1f} % "
+        "{}For {} at {} the estimate is {} {} in all: {} of pure training, {:.1f} % for slow steps, {:.1f} % for pauses ({}), {:.1f} % "
         "for restarts ({}).",
         second.empty() ? "" : " ", budget_text(point, analysis.options), size_text(curve, estimate->size),
-        figure_text(estimate->total_node_hours, 4), figure_text(estimate->node_hours, 4), 100 * estimate->pause_share,
+        figure_text(estimate->total_node_hours, 4), hours_of(curve), figure_text(estimate->node_hours, 4), 100 * estimate->slow_share, 100 * estimate->pause_share,
         estimate->pause_source, 100 * estimate->restart_share, estimate->restart_source);
+    if (!estimate->kept_source.empty())
+      second += fmt::format(" This size is {}; with the rate per node of {} kept it would be {} {}.", estimate->kept_source,
+                            size_text(curve, point.size), figure_text(estimate->optimistic_total_node_hours, 4), hours_of(curve));
   }
   texts.push_back(second);
   return texts;
@@ -137,15 +215,19 @@ Section curve_section(const Curve& curve, const Analysis& analysis, const Propos
   add_text(section, texts);
   if (estimate && estimate->is_prediction)
     add_text(section,
-             {fmt::format("M15 beyond-evidence: {} was not measured; the estimate takes the rate per node of {}. Measure that "
-                          "size, or ask for no more than what was measured.",
-                          size_text(curve, estimate->size), size_text(curve, estimate->measured_at->size))},
+             {fmt::format("M15 beyond-evidence: {} was not measured; the estimate is {}. Measure that size, or ask for no more "
+                          "than what was measured.",
+                          size_text(curve, estimate->size),
+                          estimate->kept_source.empty()
+                              ? fmt::format("a prediction from the rate per node of {}", size_text(curve, estimate->measured_at->size))
+                              : estimate->kept_source)},
              Kind::kWarning);
   add_block(section, efficiency_charts({curve}));
   add_block(section, scaling_table(curve));
   add_block(section, throughput_charts({curve}));
   add_block(section, cdf_charts(curve, analysis.runs));
   if (auto chart = breakdown_chart(curve)) add_block(section, std::vector<Chart>{*chart});
+  if (!estimate) add_text(section, {"No resource estimate: " + missing_estimate(curve) + "."}, Kind::kWarning);
   if (estimate) add_block(section, estimate_table(curve, *estimate, analysis.options, options));
   add_block(section, alternatives_table(curve, analysis.options, options));
   return section;
@@ -161,26 +243,29 @@ void make_ids_unique(Document& document) {
 }
 }  // namespace
 
-std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const AnalysisOptions& analysis,
-                                                   const ProposalOptions& options) {
-  if (curve.points.empty() || curve.is_by_devices || !curve.base) return std::nullopt;
-  const Point* chosen = recommended_point(curve, analysis.efficiency_target);
-  ResourceEstimate estimate;
-  estimate.size = options.job_size ? *options.job_size : chosen != nullptr ? chosen->size : curve.points[*curve.base].size;
-  estimate.measured_at = nearest_point(curve, estimate.size);
-  const Point& point = *estimate.measured_at;
-  estimate.is_prediction = point.size != estimate.size;
-  const bool is_tokens = is_token_task(point);
-  const double nodes = static_cast<double>(estimate.size), measured = is_tokens ? point.tokens_per_s : point.samples_per_s.value;
-  estimate.rate_per_s = measured * nodes / static_cast<double>(point.size);
-  if (!std::isfinite(estimate.rate_per_s)) return std::nullopt;
-  const double hours = (is_tokens ? analysis.budget_tokens : analysis.budget_samples) / estimate.rate_per_s / 3600;
-  estimate.days = hours / 24;
-  estimate.node_hours = nodes * hours;
-  fill_factors(estimate, options);
-  estimate.total_node_hours =
-      estimate.node_hours * (1 + estimate.pause_share) * (1 + estimate.restart_share) + options.sweep_node_hours;
-  return estimate;
+std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const AnalysisOptions& analysis, const ProposalOptions& options) {
+  ProposalOptions usable = options;
+  if (curve.is_by_devices) {  // given in nodes
+    usable.job_size.reset();
+    usable.sweep_node_hours = 0;
+  }
+  return estimate_at(curve, analysis, usable);
+}
+
+std::string missing_estimate(const Curve& curve) {
+  if (curve.points.empty()) return "no size was measured";
+  if (!curve.base) return curve.base_reason;
+  return "the samples of a step are unknown, and with them the rate; give --global-batch";
+}
+
+std::vector<std::string> missing_for_proposal(const Analysis& analysis) {
+  std::set<std::string> missing;
+  for (const Curve& curve : analysis.curves)
+    for (const Point& point : curve.points)
+      if (!is_budget_given(point, analysis.options))
+        missing.insert(fmt::format("the budget (the proposal takes the default, {}): give --budget-{}", budget_text(point, analysis.options),
+                                   is_token_task(point) ? "tokens" : "samples"));
+  return {missing.begin(), missing.end()};
 }
 
 Document make_proposal(const Analysis& analysis, const ProposalOptions& options) {
@@ -194,6 +279,10 @@ Document make_proposal(const Analysis& analysis, const ProposalOptions& options)
     if (!run.command.empty()) commands.insert(run.command);
   if (!commands.empty()) add_text(method, {"Commands:"});
   add_text(method, {commands.begin(), commands.end()}, Kind::kCode);
+  if (!options.report_command.empty()) {
+    add_text(method, {fmt::format("This report, by lockstep {}:", options.version)});
+    add_text(method, {options.report_command}, Kind::kCode);
+  }
   add_block(method, manifest_table(analysis));
   add_block(method, run_table(analysis));
   document.sections.push_back(std::move(method));

@@ -217,9 +217,10 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.problems = run.problems;
   summary.software = run.software;
   summary.collectives = run.collectives;
+  summary.collective_points = run.collective_points;
   summary.startup = run.startup;
   summary.results = run.results;
-  summary.missing = record::missing_facts(run);
+  if (run.collective_points.empty()) summary.missing = record::missing_facts(run);
   return summary;
 }
 

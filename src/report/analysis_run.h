@@ -77,6 +77,7 @@ struct RunSummary {
   std::vector<RankShare> ranks{};
   size_t num_rank_intervals = 0;
   std::vector<record::CollectiveTotal> collectives{};
+  std::vector<record::CollectivePoint> collective_points{};  ///< Of a benchmark of collectives; it has no steps.
   std::vector<record::StartupTimes> startup{};
   std::vector<record::ResultRecord> results{};
   std::optional<EnergyUse> energy{};

@@ -69,20 +69,46 @@ Source sweep_source(const fs::path& folder, const core::Json& point) {
   return source;
 }
 
-/// Points of a sweep (docs/sweep.md); those that left no record stay in the list, so that they are told.
+/// The points that sweep.json tells; DataError when it is damaged.
+std::vector<Source> read_sweep(const fs::path& folder, const core::Json& sweep) {
+  std::vector<Source> points;
+  try {
+    for (const core::Json& point : sweep.at("points")) points.push_back(sweep_source(folder, point));
+  } catch (const core::Json::exception&) {
+    throw DataError(fmt::format("report: '{}' lacks facts of its points", (folder / "sweep.json").string()), "");
+  }
+  return points;
+}
+
+/// Points of a sweep (docs/sweep.md); those that left no record stay in the list, so that they are told. Of a damaged sweep.json the
+/// damage is told and the runs below the folder are taken as they are.
 void add_sweep(const fs::path& folder, std::vector<Source>& sources) {
   const fs::path file = folder / "sweep.json";
-  const core::Json sweep = core::read_json_file(file);
+  int64_t version = 0;
   try {
-    if (const int version = sweep.at("sweep_version"); version > kSweepVersion)
-      throw DataError(
-          fmt::format("report: '{}' has sweep_version {}, this lockstep knows {}", file.string(), version, kSweepVersion),
-          "use a newer lockstep");
-    for (const core::Json& point : sweep.at("points")) sources.push_back(sweep_source(folder, point));
-  } catch (const core::Json::exception& error) {
-    throw DataError(fmt::format("report: '{}' is damaged: {}", file.string(), error.what()),
-                    "name the run folders under runs/ instead");
+    const core::Json sweep = core::read_json_file(file);
+    if (sweep.is_object() && sweep.contains("sweep_version") && sweep["sweep_version"].is_number_integer()) version = sweep["sweep_version"];
+    if (version <= kSweepVersion) {
+      const std::vector<Source> points = read_sweep(folder, sweep);
+      sources.insert(sources.end(), points.begin(), points.end());
+      return;
+    }
+  } catch (const DataError&) {
+    std::vector<fs::path> records, logs;
+    search(folder, 0, records, logs);
+    std::erase_if(records, [](const fs::path& record) { return !is_record(record); });
+    if (records.empty())
+      throw DataError(fmt::format("report: '{}' is damaged (cut off or changed by hand), and no run lies below its folder", file.string()),
+                      "name the run folders instead");
+    for (const fs::path& record : records) sources.push_back({.path = record});
+    sources.push_back({.path = file,
+                       .damage = fmt::format("'{}' is damaged (cut off or changed by hand): the {} runs below its folder are reported, "
+                                             "without the sweep's axes and without the points that left no record",
+                                             file.string(), records.size())});
+    return;
   }
+  throw DataError(fmt::format("report: '{}' has sweep_version {}, this lockstep knows {}", file.string(), version, kSweepVersion),
+                  "use a newer lockstep");
 }
 
 void add_folder(const fs::path& folder, std::vector<Source>& sources) {
@@ -124,6 +150,7 @@ void name_sources(std::vector<Source>& sources) {
 }
 
 RunSummary load_one(const Source& source, const LoadOptions& options) {
+  if (!source.damage.empty()) throw DataError(source.damage, "");
   record::RunData run = record::read_log(source.path, options.format, {.meta = options.meta});
   run.name = source.name;
   for (const auto& [axis, value] : source.tags) run.setup.tags.emplace(axis, value);

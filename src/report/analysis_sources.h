@@ -18,6 +18,7 @@ struct Source {
   std::map<std::string, std::string> tags{};  ///< Axes of a sweep that are no facts of their own.
   std::string state{}, message{}, job{};      ///< As the sweep knows them, where the run itself does not tell.
   std::optional<int64_t> nodes{}, devices{};  ///< Likewise.
+  std::string damage{};                       ///< Why it is not read at all: a sweep.json that is damaged.
 };
 
 /// Expands what the user named: a record, a log, a sweep folder (sweep.json), or a folder with any of these below it.

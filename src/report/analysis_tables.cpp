@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/strings.h"
 #include "report/analysis_cells.h"
 
 namespace lockstep::report {
@@ -43,6 +44,14 @@ std::string flag_codes(const Point& point) {
   return codes;
 }
 
+/// " MFU counts against 989 TFLOP/s, dense bf16 of ...": every peak that the points use.
+std::string peaks_text(const Curve& curve) {
+  std::vector<std::string> peaks;
+  for (const Point& point : curve.points)
+    if (std::isfinite(point.mfu) && std::find(peaks.begin(), peaks.end(), point.peak_text) == peaks.end()) peaks.push_back(point.peak_text);
+  return peaks.empty() ? "" : fmt::format(" MFU is against a peak per device of {}.", core::join(peaks, "; "));
+}
+
 Cell definition_cell(const Point& point, const char* name, double value) {
   const auto why = point.eff_missing.find(name);
   return why != point.eff_missing.end() ? missing_cell(why->second) : percent_cell(value);
@@ -55,6 +64,7 @@ Table scaling_table(const Curve& curve) {
   table.caption = fmt::format(
       "{}: {}. {} Rates are those of the median step; efficiency is the rate per {} over that of the base, with its 95 % interval.",
       scaling_name(curve.kind), curve.kind_reason, base_rate_text(curve), curve.is_by_devices ? "device" : "node");
+  table.caption += peaks_text(curve);
   add_size_columns(table, curve);
   for (const auto& [title, key] : {std::pair{"global batch", "global_batch"}, {"local batch", "local_batch"}})
     table.columns.push_back(column(title, key));

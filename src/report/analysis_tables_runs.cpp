@@ -10,6 +10,7 @@
 #include "record/statistics.h"
 #include "report/analysis_cells.h"
 #include "report/analysis_collectives.h"
+#include "report/analysis_peak.h"
 #include "report/analysis_tables.h"
 
 namespace lockstep::report {
@@ -341,6 +342,10 @@ Table manifest_table(const Analysis& analysis) {
     return run.setup.forward_gflops_per_sample
                ? fmt::format("{:g} GFLOP forward per sample ({})", *run.setup.forward_gflops_per_sample, run.setup.flops_formula)
                : "";
+  });
+  add("peak per device", [&](const RunSummary& run) {
+    const auto peak = peak_of(run.setup, analysis.options);
+    return peak ? peak->text : "";
   });
   add("jobs", [](const RunSummary& run) { return run.allocation; });
   add("software and environment", software_text);

@@ -14,7 +14,7 @@ a{color:var(--link)}
 :focus-visible{outline:2px solid var(--link);outline-offset:2px}
 .skip{position:absolute;left:-99rem;top:0;padding:.5rem 1rem;background:var(--paper);z-index:9}
 .skip:focus{left:0}
-.frame{max-width:84rem;margin:0 auto;padding:0 1rem}
+.frame{max-width:116rem;margin:0 auto;padding:0 1rem}
 header{padding:2.2rem 0 1.1rem;border-bottom:1px solid var(--grid);display:flex;gap:1rem;align-items:flex-start;justify-content:space-between;flex-wrap:wrap}
 header>div{flex:1 1 18rem;min-width:0}
 h1{font-size:1.9rem;line-height:1.2;letter-spacing:-.015em;margin:0;overflow-wrap:anywhere}
@@ -50,7 +50,8 @@ table{border-collapse:collapse;font-size:.84rem;line-height:1.4;min-width:100%}
 caption{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 th,td{padding:.36rem .55rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--grid);vertical-align:baseline}
 tbody tr:last-child>*{border-bottom:0}
-thead th{font-weight:600;border-bottom:1px solid var(--axis);vertical-align:bottom;white-space:normal;min-width:3.2rem}
+thead th{font-weight:600;border-bottom:1px solid var(--axis);vertical-align:bottom;white-space:normal;overflow-wrap:normal;word-break:normal;hyphens:none;min-width:2.6rem}
+@media screen{.many{font-size:.78rem}.many th,.many td{padding:.32rem .38rem}}
 tbody th{font-weight:500}
 .t{text-align:left}
 td.t{white-space:normal;min-width:5rem;max-width:26rem;overflow-wrap:anywhere}
@@ -73,8 +74,8 @@ button[aria-pressed=false]{color:var(--muted);text-decoration:line-through}
 #tip{position:fixed;z-index:8;max-width:20rem;padding:.35rem .6rem;font-size:.82rem;line-height:1.35;background:var(--ink);color:var(--paper);border-radius:5px;pointer-events:none;overflow-wrap:anywhere}
 footer{border-top:1px solid var(--grid);color:var(--muted);font-size:.85rem;padding:1rem 0 2rem}
 @media screen and (min-width:72rem){
-.frame{padding:0 2rem}
-.columns{display:grid;grid-template-columns:14rem minmax(0,1fr);gap:3rem}
+.frame{padding:0 1.25rem}
+.columns{display:grid;grid-template-columns:12rem minmax(0,1fr);gap:2rem}
 nav{position:sticky;top:0;align-self:start;max-height:100vh;overflow-y:auto;padding:2.6rem 0 2rem}
 }
 @media screen and (min-width:43rem) and (max-width:71.99rem){

@@ -216,7 +216,11 @@ TEST(ReportCommand, TheProposalIsAFolderOfItsOwn) {
   const std::string text = read_or_empty(out / "proposal" / "report.md");
   EXPECT_NE(text.find("Resource estimate"), std::string::npos);
   EXPECT_NE(text.find("node-hours"), std::string::npos);
+  EXPECT_NE(text.find("lockstep report " + logs.string()), std::string::npos) << text;
   EXPECT_TRUE(fs::exists(out / "report.html"));
+  EXPECT_EQ(result.out.find("missing: the budget"), std::string::npos) << result.out;
+  const ProgramResult unplanned = run_lockstep({"report", logs.string(), "-o", out.string(), "--proposal"});
+  EXPECT_NE(unplanned.out.find("missing: the budget"), std::string::npos) << unplanned.out;
 }
 
 TEST(ReportCommand, ComparesTwoRunsWithAVerdict) {
@@ -261,7 +265,9 @@ TEST(ReportCommand, ASweepFolderBringsItsAxesAndItsUnstartedPoints) {
   ASSERT_EQ(analysis.at("left_out").size(), 1u);
   EXPECT_NE(analysis.at("left_out").at(0).at("reason").get<std::string>().find("node 3 did not boot"), std::string::npos);
   core::write_file_atomic(folder.path() / "sweep.json", "{\"sweep_version\": 1, \"points\": [{}]}");
-  EXPECT_EQ(run_lockstep({"report", folder.path().string()}).exit_code, 4);
+  const ProgramResult damaged = run_lockstep({"report", folder.path().string(), "-o", (folder.path() / "out").string()});
+  EXPECT_EQ(damaged.exit_code, 0) << damaged.err;
+  EXPECT_NE(damaged.out.find("is damaged"), std::string::npos) << damaged.out;
 }
 
 /// What a browser stumbles over in pages that `lockstep report` made; the hand-made page of render_page_test has all the blocks, these the real data.

@@ -5,9 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "cli/common/version.h"
 #include "cli/front/commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/strings.h"
+#include "report/analysis_collectives.h"
 #include "report/analysis_compare.h"
 #include "report/analysis_document.h"
 #include "report/analysis_proposal.h"
@@ -23,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using spec::ReportOptions;
 
-report::AnalysisOptions analysis_options(const ReportOptions& options) {
+report::AnalysisOptions analysis_options(const ReportOptions& options, const core::OptionSet& set) {
   report::AnalysisOptions analysis;
   if (options.flops_set != "none") analysis.flops_set = options.flops_set;
   analysis.forward_gflops = options.fwd_gflops;
@@ -34,16 +37,18 @@ report::AnalysisOptions analysis_options(const ReportOptions& options) {
   analysis.efficiency_target = options.target_efficiency / 100;
   analysis.budget_samples = options.budget_samples;
   analysis.budget_tokens = options.budget_tokens;
+  analysis.is_samples_budget_given = set.is_given("budget-samples");
+  analysis.is_tokens_budget_given = set.is_given("budget-tokens");
   analysis.price_per_node_hour = options.price_per_node_hour;
   for (const std::string& name : options.protocols) analysis.protocols.push_back(record::parse_protocol(name));
   return analysis;
 }
 
-report::LoadOptions load_options(const ReportOptions& options) {
+report::LoadOptions load_options(const ReportOptions& options, const core::OptionSet& set) {
   report::LoadOptions load;
   if (!options.from.empty()) load.format = record::parse_log_format(options.from);
   load.meta = {.path_pattern = options.meta, .file = options.meta_file, .values = spec::report_facts(options)};
-  load.analysis = analysis_options(options);
+  load.analysis = analysis_options(options, set);
   load.on_progress = [](size_t done, size_t total) {
     if (total > 20) core::show_progress(fmt::format("{}/{} runs read", done, total));
   };
@@ -68,6 +73,18 @@ std::vector<fs::path> write_formats(const report::Document& document, const fs::
   return kept;
 }
 
+/// This call, to be pasted into a shell.
+std::string report_command(std::span<const std::string> args) {
+  std::string command = "lockstep report";
+  for (const std::string& arg : args) {
+    const bool is_plain = !arg.empty() && std::all_of(arg.begin(), arg.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::string_view("-_./=+:,@%").find(c) != std::string_view::npos;
+    });
+    command += is_plain ? " " + arg : fmt::format(" '{}'", core::replace_all(arg, "'", "'\\''"));
+  }
+  return command;
+}
+
 /// Tables of the result, then what stands in the way of trusting it.
 void print_result(const report::Analysis& analysis) {
   for (const report::Curve& curve : analysis.curves) {
@@ -75,6 +92,8 @@ void print_result(const report::Analysis& analysis) {
     fmt::print("\n{}\n", report::to_text(report::scaling_table(curve)));
     for (const std::string& text : report::limits_of(curve)) fmt::print("note: {}\n", text);
   }
+  if (const report::Table collectives = report::collective_benchmark_table(analysis.runs); !collectives.rows.empty())
+    fmt::print("{}\n", report::to_text(collectives));
   for (const report::LeftOut& left : analysis.left_out)
     fmt::print("left out: {}: {}; {}\n", analysis.runs[left.run].name, left.reason, left.conclusion);
   for (const std::string& fact : analysis.missing) fmt::print("missing: {}\n", fact);
@@ -121,7 +140,7 @@ int cmd_report(std::span<const std::string> args) {
     throw UsageError("report: tables of results and runs cannot be put into one report",
                      "give the CSV tables in a call of their own");
   const report::Analysis analysis =
-      report::analyse(report::load_sources(sources, load_options(options)), analysis_options(options));
+      report::analyse(report::load_sources(sources, load_options(options, set)), analysis_options(options, set));
   core::end_progress();
   if (options.json) {
     fmt::print("{}\n", report::analysis_json(analysis));
@@ -131,9 +150,11 @@ int cmd_report(std::span<const std::string> args) {
   const std::vector<std::string> formats = spec::report_formats(options);
   const auto files = write_formats(report::make_document(analysis), options.output, formats);
   if (options.proposal) {
+    for (const std::string& fact : report::missing_for_proposal(analysis)) fmt::print("missing: {}\n", fact);
     const auto pack = write_formats(
         report::make_proposal(analysis, report::ProposalOptions{options.job_nodes, options.restart_share, options.eval_share,
-                                                                options.checkpoint_share, options.sweep_node_hours}),
+                                                                options.checkpoint_share, options.sweep_node_hours,
+                                                                report_command(args), version_info().version}),
         fs::path(options.output) / "proposal", formats);
     fmt::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());
   }
@@ -150,7 +171,7 @@ int cmd_report_compare(std::span<const std::string> args) {
     fmt::print("{}", set.help_text());
     return 0;
   }
-  report::LoadOptions how = load_options(options);
+  report::LoadOptions how = load_options(options, set);
   how.analysis.keeps_steps = true;
   const auto load = [&](const std::string& input) { return report::load_sources(report::find_sources({input}), how); };
   const report::SideComparison comparison = report::compare_sides(load(options.inputs[0]), load(options.inputs[1]), options.paired);

@@ -94,6 +94,9 @@ class NcclTestsParser : public LogParser {
   LineUse read_header(std::string_view text) {
     if (text.find("size") != std::string_view::npos && text.find("count") != std::string_view::npos) is_header_seen_ = true;
     if (const size_t at = text.find("test starting:"); at != std::string_view::npos) named_ = find_collective(text.substr(at));
+    if (const auto words = words_of(text); words.size() == 2 && words[0] == "#")  // `lockstep bench collective`: "# all-reduce"
+      for (const Collective& one : kCollectives)
+        if (core::replace_all(std::string(words[1]), "-", "_") == one.test) part_ = one.kind;
     if (text.find(" Rank ") != std::string_view::npos && text.find(" Pid ") != std::string_view::npos) return read_rank(text);
     if (const auto average = number_after(text, "Avg bus bandwidth")) average_busbw_ = *average;
     if (text.find("Out of bounds values") != std::string_view::npos && text.find("FAILED") != std::string_view::npos)
@@ -128,7 +131,7 @@ class NcclTestsParser : public LogParser {
     for (const bool is_in_place : {false, true}) {
       if (!(is_in_place ? has_in : has_out)) continue;
       const Half& half = is_in_place ? in : out;
-      CollectivePoint point{.type = std::string(words[2]), .operation = words[3] == "none" ? "" : std::string(words[3]), .root = *root, .bytes = static_cast<double>(*bytes),
+      CollectivePoint point{.kind = std::string(part_), .type = std::string(words[2]), .operation = words[3] == "none" ? "" : std::string(words[3]), .root = *root, .bytes = static_cast<double>(*bytes),
                             .count = *count, .is_in_place = is_in_place, .time_us = half.time_us, .algbw_gbytes_per_s = half.algbw, .busbw_gbytes_per_s = half.busbw,
                             .num_wrong = half.num_wrong};
       builder_.run().collective_points.push_back(std::move(point));
@@ -138,6 +141,7 @@ class NcclTestsParser : public LogParser {
 
   bool is_header_seen_ = false;
   const Collective* named_ = nullptr;
+  std::string_view part_{};  // kind of the rows that follow, where the output says it
   std::set<int> ranks_{};
   std::set<std::string> hosts_{};
   std::optional<double> average_busbw_{};
@@ -161,18 +165,20 @@ void NcclTestsParser::finish() {
   const int num_ranks = static_cast<int>(std::min<int64_t>(known(&RunSetup::devices).value_or(0), 10'000'000));
   const Collective* kind = named_ != nullptr ? named_ : find_collective(core::to_lower_ascii(run.source.filename().string()));
   if (kind == nullptr) kind = guess_by_ratio(run.collective_points, num_ranks);
-  if (kind == nullptr && !run.collective_points.empty())
+  const bool has_unnamed = std::any_of(run.collective_points.begin(), run.collective_points.end(), [](const CollectivePoint& point) { return point.kind.empty(); });
+  if (kind == nullptr && has_unnamed)
     run.problems.push_back("which collective was measured is not told: put its name (all_reduce, ...) into the file name");
   int64_t num_far = 0, num_wrong = 0;
   double sum_busbw = 0;
   for (CollectivePoint& point : run.collective_points) {
-    point.kind = kind != nullptr ? kind->kind : "";
+    const Collective* own = point.kind.empty() ? kind : find_collective(point.kind == "send_recv" ? "sendrecv" : point.kind);
+    point.kind = own != nullptr ? own->kind : "";
     point.num_ranks = num_ranks;
     if (point.num_wrong.value_or(0) > 0) ++num_wrong;
     constexpr double kBytesPerUsToGb = 1e-3, kDigits = 0.006, kRelative = 0.02, kSmallestPrinted = 0.01;
     const double algbw = point.bytes / point.time_us * kBytesPerUsToGb;
     if (std::abs(algbw - point.algbw_gbytes_per_s) > kDigits + kRelative * algbw) ++num_far;
-    if (kind != nullptr && num_ranks > 0) point.busbw_gbytes_per_s = algbw * bus_factor(kind->kind, num_ranks).value();
+    if (own != nullptr && num_ranks > 0) point.busbw_gbytes_per_s = algbw * bus_factor(own->kind, num_ranks).value();
     else if (point.algbw_gbytes_per_s >= kSmallestPrinted) point.busbw_gbytes_per_s *= algbw / point.algbw_gbytes_per_s;
     point.algbw_gbytes_per_s = algbw;
     sum_busbw += point.busbw_gbytes_per_s;

@@ -509,5 +509,18 @@ TEST(LogFuzz, DamagedLogsNeverCrashAndNeverYieldImpossibleTimes) {
   EXPECT_GT(num_steps, num_read);
 }
 
+TEST(Logs, ABenchmarkOfSeveralCollectivesNamesEachRow) {
+  std::string text = core::read_file(golden("all_reduce_perf.txt")), rows;
+  for (const auto& line : core::split(text, "\n"))
+    if (const std::string row(core::trim(line)); !row.empty() && row[0] >= '1' && row[0] <= '9') rows = row;
+  ASSERT_FALSE(rows.empty());
+  text += "\n# all-gather\n" + rows + "\n";
+  const RunData run = LogText(text, "all_reduce_perf.txt").read();
+  ASSERT_FALSE(run.collective_points.empty());
+  EXPECT_EQ(run.collective_points.front().kind, "all_reduce");
+  EXPECT_EQ(run.collective_points.back().kind, "all_gather");
+  EXPECT_LT(run.collective_points.back().busbw_gbytes_per_s, run.collective_points.back().algbw_gbytes_per_s);
+}
+
 }  // namespace
 }  // namespace lockstep::record

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -42,6 +43,22 @@ bool has_problem(const RunData& run, const std::string& words) {
     if (problem.find(words) != std::string::npos) return true;
   ADD_FAILURE() << "no problem says '" << words << "'; there are: " << core::join(run.problems, " | ");
   return false;
+}
+
+TEST(LoadRun, TheCommandStartsEveryRank) {
+  const core::TempDir folder;
+  const auto command_for = [&](const std::string& from, int num_ranks, int nodes) {
+    const fs::path path = folder.path() / fmt::format("{}{}{}", from, num_ranks, nodes);
+    {
+      RunRecord record(path, Json{{"setup", {{"nodes", nodes}}}, {"world_size", num_ranks}, {"ranks_from", from}, {"command", "lockstep train clip"}});
+      record.finish({});
+    }
+    return load_run(path).command;
+  };
+  EXPECT_EQ(command_for("torchrun", 4, 1), "lockstep launch --nproc-per-node 4 -- train clip");
+  EXPECT_EQ(command_for("slurm", 8, 2), "srun --nodes=2 --ntasks=8 lockstep train clip");
+  EXPECT_EQ(command_for("torchrun", 1, 1), "lockstep train clip");
+  EXPECT_EQ(command_for("torchrun", 8, 2), "lockstep train clip") << "one command line cannot start two nodes";
 }
 
 TEST(LoadRun, EverythingThatWasWrittenComesBack) {

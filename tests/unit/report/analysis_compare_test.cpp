@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "core/error.h"
+#include "core/files.h"
+#include "report/analysis_document.h"
 #include "report/analysis_proposal.h"
+#include "report/analysis_sources.h"
 #include "unit/report/synthetic_runs.h"
 
 namespace lockstep::report {
@@ -84,6 +89,21 @@ TEST(Compare, SettingsThatDifferAreNamedAndProfilesLeftOut) {
   EXPECT_THROW(compare_sides(side(only_profiled), side(b), false), DataError);
 }
 
+TEST(Compare, DifferentSizesGetNoVerdictAndTheSidesAreToldApart) {
+  record::RunData a = make_run({.name = "out.log", .devices_per_node = 1}), b = make_run({.name = "out.log", .nodes = 2, .step_ms = 104});
+  a.source = "/logs/one/out.log";
+  b.source = "/logs/two/out.log";
+  const SideComparison result = compare_sides(side({a}), side({b}), false);
+  EXPECT_EQ(result.name_a, "one/out.log");
+  EXPECT_EQ(result.name_b, "two/out.log");
+  EXPECT_EQ(result.verdict.find("faster than"), std::string::npos) << result.verdict;
+  EXPECT_EQ(result.verdict.find("slower"), std::string::npos) << result.verdict;
+  EXPECT_NE(result.verdict.find("The sizes differ (1 node, 1 device against 2 nodes, 8 devices)"), std::string::npos) << result.verdict;
+  ASSERT_GT(result.table.columns.size(), 4u);
+  EXPECT_EQ(result.table.columns[3].title, "A (ms per sample)");
+  EXPECT_EQ(result.table.columns[4].title, "B (ms per sample)");
+}
+
 Analysis sweep() {
   std::vector<RunSummary> runs;
   for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {2, 104.0}, {4, 110.0}, {8, 140.0}})
@@ -144,6 +164,145 @@ TEST(Proposal, ASizeThatWasNotMeasuredIsAPrediction) {
   EXPECT_NE(text.find("M15"), std::string::npos);
   EXPECT_NE(text.find("weak scaling"), std::string::npos);
   EXPECT_NE(text.find("lockstep train clip --name n1r0"), std::string::npos) << "the exact commands";
+}
+
+std::string text_of(const Document& document) {
+  std::string text;
+  for (const Section& section : document.sections)
+    for (const Block& block : section.blocks) {
+      if (const auto* paragraph = std::get_if<Paragraph>(&block)) text += paragraph->text + "\n";
+      if (const auto* table = std::get_if<Table>(&block)) {
+        text += table->title + "\n" + table->caption + "\n";
+        for (const auto& row : table->rows) {
+          for (const Cell& cell : row) text += cell.text + " | ";
+          text += "\n";
+        }
+      }
+    }
+  return text;
+}
+
+TEST(Proposal, BeyondTheLargestSizeTheLossGoesOn) {
+  const Analysis analysis = sweep();
+  const ProposalOptions options{.job_size = 64};
+  const auto estimate = estimate_resources(analysis.curves.at(0), analysis.options, options);
+  ASSERT_TRUE(estimate);
+  const double kept = 110.0 / 140.0, perfect = 64 * 32 / 0.140;
+  EXPECT_NEAR(estimate->kept_per_doubling, kept, 0.005);
+  EXPECT_NEAR(estimate->optimistic_rate_per_s / perfect, 1, 0.005);
+  EXPECT_NEAR(estimate->rate_per_s / (perfect * kept * kept * kept), 1, 0.01) << "three doublings from 8 nodes";
+  EXPECT_NEAR(estimate->total_node_hours / estimate->optimistic_total_node_hours, 1 / (kept * kept * kept), 0.05);
+  EXPECT_NE(estimate->pause_source.find("8 nodes"), std::string::npos) << estimate->pause_source;
+  const std::string text = text_of(make_proposal(analysis, options));
+  EXPECT_NE(text.find("extrapolated, not measured"), std::string::npos) << text;
+  EXPECT_NE(text.find("total, optimistic"), std::string::npos);
+}
+
+TEST(Proposal, SlowStepsAndPausesLeadToTheBilledRate) {
+  record::RunData run = make_run({.name = "uneven", .nodes = 2});
+  double later_s = 0;
+  for (size_t i = 0; i < run.steps.size(); ++i) {
+    if (i % 10 == 9) {
+      run.steps.step_ms[i] += 400;  // every tenth step is slow, and a pause follows it
+      later_s += 0.4 + 0.1;
+    }
+    run.steps.time_s[i] += later_s;
+  }
+  std::vector<RunSummary> runs;
+  runs.push_back(summarise_run(run, {}));
+  const Analysis analysis = analyse(std::move(runs), {.budget_samples = 3.6e9});
+  const auto estimate = estimate_resources(analysis.curves.at(0), analysis.options, {});
+  ASSERT_TRUE(estimate);
+  const Point& point = analysis.curves[0].points[0];
+  EXPECT_GT(estimate->slow_share, 0.3);
+  EXPECT_GT(estimate->pause_share, 0.03);
+  EXPECT_NEAR(estimate->total_node_hours, 2 * 3.6e9 / point.billed_samples_per_s / 3600, 1e-6 * estimate->total_node_hours);
+}
+
+TEST(Proposal, ABudgetThatNobodyGaveIsNotThePlan) {
+  Analysis analysis = sweep();
+  const std::vector<std::string> missing = missing_for_proposal(analysis);
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_NE(missing[0].find("--budget-samples"), std::string::npos) << missing[0];
+  EXPECT_NE(text_of(make_proposal(analysis, {})).find("default; give --budget-samples / --budget-tokens"), std::string::npos);
+  analysis.options.is_samples_budget_given = true;
+  EXPECT_TRUE(missing_for_proposal(analysis).empty());
+  EXPECT_NE(text_of(make_proposal(analysis, {})).find("given with --budget-samples"), std::string::npos);
+}
+
+TEST(Collectives, ABenchmarkHasItsSectionAndIsNotUnusable) {
+  record::RunData run;
+  run.name = "all_reduce_perf.txt";
+  run.source = "/logs/all_reduce_perf.txt";
+  run.format = "nccl-tests";
+  for (const double bytes : {1048576.0, 2097152.0})
+    run.collective_points.push_back({.kind = "all_reduce", .num_ranks = 4, .bytes = bytes, .time_us = 50, .algbw_gbytes_per_s = bytes / 50e3,
+                                     .busbw_gbytes_per_s = 1.5 * bytes / 50e3, .num_wrong = 0});
+  const Analysis analysis = analyse({summarise_run(run, {})}, {});
+  EXPECT_TRUE(analysis.left_out.empty());
+  EXPECT_TRUE(analysis.missing.empty());
+  const Document document = make_document(analysis);
+  const std::string text = text_of(document);
+  EXPECT_EQ(text.find("No run here holds a usable measurement"), std::string::npos);
+  EXPECT_NE(text.find("all_reduce | out of place | 4 | 1,048,576"), std::string::npos) << text;
+  bool has_chart = false;
+  for (const Section& section : document.sections)
+    for (const Block& block : section.blocks)
+      if (const auto* chart = std::get_if<Chart>(&block); chart != nullptr && section.id == "collectives") {
+        has_chart = true;
+        EXPECT_EQ(chart->x.scale, Scale::kLog2);
+        EXPECT_EQ(chart->series.at(0).x.size(), 2u);
+      }
+  EXPECT_TRUE(has_chart);
+}
+
+TEST(Sources, ADamagedSweepFileLeavesItsRuns) {
+  core::TempDir folder;
+  for (const char* name : {"n1", "n2"}) {
+    std::filesystem::create_directories(folder.path() / "runs" / name);
+    core::write_file_atomic(folder.path() / "runs" / name / "run.json", "{}");
+  }
+  for (const char* text : {"{\"sweep_version\": 1, \"poi", "{\"sweep_version\": 1, \"points\": [{}]}"}) {
+    core::write_file_atomic(folder.path() / "sweep.json", text);
+    const std::vector<Source> sources = find_sources({folder.path().string()});
+    ASSERT_EQ(sources.size(), 3u) << text;
+    EXPECT_EQ(sources[0].name, "n1");
+    EXPECT_TRUE(sources[1].damage.empty());
+    EXPECT_NE(sources[2].damage.find("2 runs below its folder are reported"), std::string::npos) << sources[2].damage;
+  }
+  core::write_file_atomic(folder.path() / "sweep.json", "{\"sweep_version\": 99}");
+  EXPECT_THROW(find_sources({folder.path().string()}), DataError);
+}
+
+TEST(Proposal, ThePeakBehindTheMfuIsNamed) {
+  const std::string text = text_of(make_proposal(sweep(), {}));
+  EXPECT_NE(text.find("MFU is against a peak per device of 989 TFLOP/s, datasheet, dense bf16."), std::string::npos) << text;
+  EXPECT_NE(text.find("peak per device | 989 TFLOP/s, datasheet, dense bf16"), std::string::npos) << text;
+}
+
+TEST(Proposal, SizesInDevicesGiveDeviceHours) {
+  std::vector<RunSummary> runs;
+  for (const auto& [devices, ms] : {std::pair{1, 100.0}, {2, 104.0}, {4, 110.0}})
+    runs.push_back(summarise_run(make_run({.name = fmt::format("d{}", devices), .devices_per_node = devices, .step_ms = ms}), {}));
+  Analysis analysis = analyse(std::move(runs), {.budget_samples = 3.6e9});
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  ASSERT_TRUE(analysis.curves[0].is_by_devices);
+  const ProposalOptions options{.job_size = 64, .sweep_node_hours = 50};
+  const auto estimate = estimate_resources(analysis.curves[0], analysis.options, options);
+  ASSERT_TRUE(estimate);
+  EXPECT_EQ(estimate->size, 4) << "64 nodes are no number of devices";
+  EXPECT_NEAR(estimate->total_node_hours / (4 * 3.6e9 / (32 / 0.110) / 3600), 1, 0.01);
+  const std::string text = text_of(make_proposal(analysis, options));
+  EXPECT_NE(text.find("device-hours = N x"), std::string::npos) << text;
+  EXPECT_NE(text.find("all runs are of one node"), std::string::npos);
+  analysis.curves[0].base.reset();
+  analysis.curves[0].base_reason = "there is no base";
+  EXPECT_NE(text_of(make_proposal(analysis, {})).find("No resource estimate: there is no base"), std::string::npos);
+}
+
+TEST(Proposal, TheReportsOwnCommandAndVersionAreGiven) {
+  const std::string text = text_of(make_proposal(sweep(), {.report_command = "lockstep report logs --proposal", .version = "1.2.3"}));
+  EXPECT_NE(text.find("by lockstep 1.2.3:\nlockstep report logs --proposal\n"), std::string::npos) << text;
 }
 
 }  // namespace

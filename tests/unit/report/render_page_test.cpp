@@ -166,5 +166,16 @@ TEST(RenderPage, BrowserCheckNoticesWhatIsBroken) {
     EXPECT_NE(result.out.find(problem), std::string::npos) << problem << " in\n" << result.out;
 }
 
+TEST(RenderPage, WideTablesTakeThePageAndTheirHeadsKeepWordsWhole) {
+  const std::string style = page_style();
+  const std::string head = between(style, "thead th{font-weight:600;", "}");
+  EXPECT_NE(head.find("overflow-wrap:normal"), std::string::npos) << head;
+  EXPECT_NE(head.find("word-break:normal"), std::string::npos) << head;
+  EXPECT_NE(style.find("@media screen{.many{font-size:.78rem}"), std::string::npos);
+  const auto frame_rem = core::parse_double(between(style, ".frame{max-width:", "rem"));
+  ASSERT_TRUE(frame_rem);
+  EXPECT_GE(*frame_rem * 16, 1400) << "a page of 1400 px leaves nothing unused";
+}
+
 }  // namespace
 }  // namespace lockstep::report
