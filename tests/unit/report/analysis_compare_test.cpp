@@ -202,8 +202,8 @@ TEST(Proposal, SlowStepsAndPausesLeadToTheBilledRate) {
   record::RunData run = make_run({.name = "uneven", .nodes = 2});
   double later_s = 0;
   for (size_t i = 0; i < run.steps.size(); ++i) {
-    if (i % 10 == 9) {
-      run.steps.step_ms[i] += 400;  // every tenth step is slow, and a pause follows it
+    if (i * 7919 % 101 < 10) {
+      run.steps.step_ms[i] += 400;  // about one step in ten is slow, at no fixed distance, and a pause follows it
       later_s += 0.4 + 0.1;
     }
     run.steps.time_s[i] += later_s;

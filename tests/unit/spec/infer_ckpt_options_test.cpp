@@ -51,7 +51,7 @@ TEST(Commands, Checkpoints) {
   EXPECT_TRUE(contains(error_of("ckpt list"), "'ckpt list' needs DIR"));
   EXPECT_TRUE(contains(error_of("ckpt export in"), "needs OUT"));
   EXPECT_TRUE(contains(error_of("ckpt convert a a"), "would overwrite its input"));
-  EXPECT_TRUE(contains(error_of("ckpt export a b --format onnx"), "expected safetensors or openclip-pt"));
+  EXPECT_TRUE(contains(error_of("ckpt export a b --format onnx"), "expected auto, safetensors or openclip-pt"));
 }
 
 TEST(Commands, UnknownAndLaterCommands) {
