@@ -13,7 +13,6 @@ import json
 import math
 import os
 import pathlib
-import platform
 import resource
 import statistics
 import subprocess
@@ -21,7 +20,7 @@ import sys
 import tempfile
 import time
 
-STUDENT_T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228}
+from side_by_side import add_arguments, paired_ratio, processor
 
 
 def write_inputs(folder: pathlib.Path, model_name: str, batch: int, num_batches: int, seed: int) -> None:
@@ -105,13 +104,8 @@ def run_side(options, inputs: str, side: str) -> dict:
 
 
 def summarise(rounds: list, warm_up: int) -> dict:
-    medians = {side: [statistics.median(r[side]["step_ms"][warm_up:]) for r in rounds] for side in ("openclip", "lockstep")}
-    logs = [math.log(a / b) for a, b in zip(medians["openclip"], medians["lockstep"])]
-    result = {f"{side}_median_step_ms": statistics.median(values) for side, values in medians.items()}
-    result["ratio_openclip_over_lockstep"] = math.exp(statistics.median(logs))
-    if len(logs) > 1:
-        half = STUDENT_T_95.get(len(logs) - 1, 2.0) * statistics.stdev(logs) / math.sqrt(len(logs))
-        result["ratio_95"] = [math.exp(statistics.mean(logs) - half), math.exp(statistics.mean(logs) + half)]
+    ratio = paired_ratio(rounds, warm_up, "openclip", "step_ms")
+    result = {"ratio_openclip_over_lockstep" if name == "ratio" else name: value for name, value in ratio.items()}
     for side in ("openclip", "lockstep"):
         result[f"{side}_peak_bytes"] = statistics.median([r[side]["peak_bytes"] for r in rounds])
     pairs = [(a, b) for r in rounds for a, b in zip(r["openclip"]["losses"], r["lockstep"]["losses"])]
@@ -149,13 +143,6 @@ def write_record(options, content: dict) -> None:
     pathlib.Path(options.out).write_text(json.dumps(head | content, indent=1) + "\n")
 
 
-def processor() -> str:
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
 def compare(options) -> None:
     rounds = []
     with tempfile.TemporaryDirectory() as folder:
@@ -173,22 +160,7 @@ def compare(options) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("job", choices=["compare", "follow", "openclip"])
-    parser.add_argument("--program", default="build/lockstep")
-    parser.add_argument("--inputs", help="folder of weights and batches (openclip)")
-    parser.add_argument("--model", default="ViT-B-32")
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--batches", type=int, default=2, help="different batches, used in turn")
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: bf16 autocast over fp32 weights (amp_bf16)")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--warm-up", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--lr", type=float, default=5e-4)
-    parser.add_argument("--beta1", type=float, default=0.9)
-    parser.add_argument("--beta2", type=float, default=0.98)
-    parser.add_argument("--eps", type=float, default=1e-6)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out")
+    add_arguments(parser, program="build/lockstep", model="ViT-B-32", batch=16)
     options = parser.parse_args()
     {"compare": compare, "follow": follow, "openclip": run_openclip}[options.job](options)
 
