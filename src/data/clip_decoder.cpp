@@ -1,5 +1,7 @@
 #include "data/clip_decoder.h"
 
+#include <utility>
+
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/rng.h"
@@ -15,9 +17,9 @@ const Member& find_member(const RawSample& sample, const std::vector<std::string
 
 }  // namespace
 
-SampleDecoder make_clip_decoder(const ClipDecoderConfig& config, std::shared_ptr<const ClipTokenizer> tokenizer) {
+SampleDecoder make_clip_decoder(const ClipDecoderConfig& config, TextEncoder encoder) {
   check_transform(config.transform);
-  return [config, tokenizer](const RawSample& sample, SampleSlot& slot) {
+  return [config, encoder = std::move(encoder)](const RawSample& sample, SampleSlot& slot) {
     thread_local TransformScratch scratch;
     try {
       if (!slot.image_YXC.empty()) {
@@ -25,7 +27,7 @@ SampleDecoder make_clip_decoder(const ClipDecoderConfig& config, std::shared_ptr
         const uint64_t crop_key = core::stream_key({config.seed, core::stable_hash("crop"), sample.id});
         apply_encoded(std::as_bytes(std::span(image.bytes)), sample.place(), config.transform, crop_key, slot.image_YXC, scratch);
       }
-      if (!slot.text_T.empty()) tokenizer->encode(find_member(sample, config.text_keys, "caption").bytes, slot.text_T);
+      if (!slot.text_T.empty()) encoder(find_member(sample, config.text_keys, "caption").bytes, slot.text_T);
     } catch (const DataError& error) {
       if (std::string(error.what()).find(sample.place()) != std::string::npos) throw;
       throw DataError(fmt::format("data: {}: {}", sample.place(), error.what()), error.hint());

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "spec/contrastive_shape.h"
 #include "spec/image_options.h"
 
 namespace lockstep::spec {
@@ -256,6 +257,7 @@ core::OptionSet declare_bench_options(BenchOptions& options) {
 }
 
 void fill_bench_defaults(BenchOptions& options, core::OptionSet& set) {
+  options.train.task = is_clap_model(options.train.model) ? "clap" : "clip";
   if (options.which == BenchCaseName::kStep) fill_optimizer_defaults(options.train, set);
   if (options.which == BenchCaseName::kCheckpoint) {  // its optimiser never takes a step
     options.train.beta1 = 0.9;

@@ -15,6 +15,7 @@ std::vector<CommandInfo> make_table() {
   };
   return {
       {.name = "train clip", .summary = "train a CLIP model on pictures and captions", .half = Half::kEngine},
+      {.name = "train clap", .summary = "train a CLAP model on sounds and captions", .half = Half::kEngine},
       {.name = "profile train", .summary = "trace a few training steps", .half = Half::kEngine},
       {.name = "launch", .summary = "start ranks on this machine, or on one node of several"},
       {.name = "infer embed", .summary = "embed pictures and texts", .half = Half::kEngine},
@@ -35,7 +36,6 @@ std::vector<CommandInfo> make_table() {
       {.name = "config show", .summary = "show every option of a command line and where it came from"},
       {.name = "config compare", .summary = "compare two recipes"},
       {.name = "config reference", .summary = "print the reference of all options"},
-      later("train clap", "train a CLAP model on sounds and captions", Half::kEngine),
       later("train resnet", "train ResNet-50", Half::kEngine),
       later("train gpt", "train a GPT model", Half::kEngine),
       later("infer generate", "generate text", Half::kEngine),
@@ -96,8 +96,9 @@ BenchCaseName bench_case_of(const std::string& command) {
 
 void declare(ParsedCommand& parsed) {
   const std::string& name = parsed.info->name;
-  if (name == "train clip") {
+  if (name == "train clip" || name == "train clap") {
     parsed.train = std::make_unique<TrainOptions>();
+    parsed.train->task = name.substr(std::string("train ").size());
     parsed.set = declare_train_options(*parsed.train);
   } else if (core::starts_with(name, "infer ")) {
     parsed.infer = std::make_unique<InferOptions>();

@@ -288,7 +288,7 @@ TEST(TrainOptions, TheBiasedLossWarns) {
 TEST(TrainOptions, BatchNormGivesReasonForWarnings) {
   const auto warnings = [](const Args& flags) {
     const ParsedCommand command = parse(flags);
-    return shape_warnings(*command.train, resolve_clip_shape(command.train->model));
+    return shape_warnings(*command.train, {resolve_clip_shape(command.train->model)});
   };
   EXPECT_TRUE(warnings({"--model", "ViT-B-32", "--accum-freq", "2"}).empty());
   EXPECT_TRUE(warnings({"--model", "RN50", "--use-bn-sync"}).empty());
