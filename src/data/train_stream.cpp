@@ -150,7 +150,9 @@ RowTable open_rows(const SourceConfig& config, DatasetType type) {
     case DatasetType::kCsv:
       return open_csv(config);
     case DatasetType::kImageFolder:
-      return open_image_folder(config);
+      return open_class_folders(config);
+    case DatasetType::kSyntheticAudio:
+      return open_synthetic_audio(config);
     default:
       return open_synthetic(config);
   }
@@ -159,10 +161,12 @@ RowTable open_rows(const SourceConfig& config, DatasetType type) {
 }  // namespace
 
 DatasetType parse_dataset_type(const std::string& name) {
-  static constexpr std::array<std::pair<const char*, DatasetType>, 5> kNames{{{"auto", DatasetType::kAuto},
+  static constexpr std::array<std::pair<const char*, DatasetType>, 7> kNames{{{"auto", DatasetType::kAuto},
                                                                               {"webdataset", DatasetType::kWebDataset},
+                                                                              {"webdataset-audio", DatasetType::kWebDataset},
                                                                               {"csv", DatasetType::kCsv},
                                                                               {"synthetic", DatasetType::kSynthetic},
+                                                                              {"synthetic-audio", DatasetType::kSyntheticAudio},
                                                                               {"imagefolder", DatasetType::kImageFolder}}};
   return parse_name(name, kNames, "data set type");
 }
@@ -181,7 +185,7 @@ EpochSize epoch_size(const SourceConfig& config) {
     size = rounded_up(config.num_samples, config.global_batch, "--train-num-samples");
   } else if (type == DatasetType::kWebDataset) {
     size = webdataset_size(config);
-  } else if (type == DatasetType::kSynthetic) {
+  } else if (type == DatasetType::kSynthetic || type == DatasetType::kSyntheticAudio) {
     throw UsageError("data: synthetic data has no size of its own", "give --train-num-samples N");
   } else {
     size = rounded_down(open_rows(config, type).num_rows, config.global_batch, type == DatasetType::kCsv ? "csv" : "imagefolder");
