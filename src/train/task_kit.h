@@ -6,6 +6,7 @@
 
 #include "core/json.h"
 #include "data/loader.h"
+#include "data/train_stream.h"
 #include "spec/flops.h"
 #include "train/batch_mover.h"
 #include "train/retrieval.h"

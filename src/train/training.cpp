@@ -42,7 +42,9 @@ optim::GradSummary Training::update(double lr, double grad_clip_norm) {
 
 Training build_training(const spec::TrainOptions& options, std::unique_ptr<Precision> precision, std::unique_ptr<models::Task> task,
                         const std::vector<spec::ParamSpec>& specs, comm::Comm& data_axis, int64_t num_micro, const TrainingHooks& hooks) {
-  Training training{.precision = std::move(precision), .task = std::move(task)};
+  Training training;
+  training.precision = std::move(precision);
+  training.task = std::move(task);
   training.faulty_task = with_fault(*training.task, hooks.fault, data_axis.rank());
   const auto parameters = training.task->network().named_parameters();
   training.sync = build_sync(options, parameters, data_axis);

@@ -34,6 +34,24 @@ TEST(MemoryPlan, ActivationsGrowWithTheBatchAndShrinkWithRecomputation) {
   }
 }
 
+TEST(MemoryPlan, SoundsAndTextsOfClapAreCounted) {
+  const spec::ContrastiveShape tiny{spec::resolve_clap_shape("HTSAT-tiny-Roberta-base")}, base{spec::resolve_clap_shape("HTSAT-base-Roberta-base")};
+  const MemoryPlanInput input{.precision = "amp_bf16", .samples_per_micro = 8, .global_batch = 8, .keeps_attention = true};
+  const auto plan = plan_contrastive_memory(tiny, input);
+  const auto trained = static_cast<double>(spec::contrastive_cost(tiny).parameters);
+  EXPECT_EQ(plan.gradients, 4 * trained);
+  EXPECT_EQ(plan.optimizer, 8 * trained);
+  EXPECT_GT(plan.parameters, 4 * trained);  // what is carried
+  EXPECT_EQ(plan.batch, 8 * (480000.0 * 4 + 77 * 8));
+  EXPECT_GT(plan_contrastive_memory(base, input).activations, 1.3 * plan.activations);
+  MemoryPlanInput recomputed = input;
+  recomputed.grad_checkpointing = true;
+  EXPECT_LT(plan_contrastive_memory(tiny, recomputed).activations, plan.activations / 2);
+  MemoryPlanInput large = input;
+  large.samples_per_micro = 24;
+  EXPECT_DOUBLE_EQ(plan_contrastive_memory(tiny, large).activations, 3 * plan.activations);
+}
+
 TEST(MemoryPlan, LogitsAreHeldInTiles) {
   const auto shape = spec::resolve_clip_shape("ViT-B-32");
   const auto small = plan_contrastive_memory({shape}, {.samples_per_micro = 100, .global_batch = 200});
