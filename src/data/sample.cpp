@@ -23,7 +23,7 @@ bool is_picture_extension(std::string_view extension) {
 }
 
 bool is_audio_extension(std::string_view extension) {
-  return contains(std::to_array<std::string_view>({"flac", "wav", "ogg", "oga", "opus", "mp3"}), extension);
+  return contains(std::to_array<std::string_view>({"flac", "wav", "ogg", "oga", "opus"}), extension);
 }
 
 const Member* RawSample::find(std::span<const std::string> extensions) const {

@@ -27,7 +27,7 @@ struct FileKind {
   }
 };
 constexpr FileKind kPictures{is_picture_extension, "picture (.jpg, .jpeg, .png, .webp)"};
-constexpr FileKind kRecordings{is_audio_extension, "recording (.flac, .wav, .ogg, .oga, .opus, .mp3)"};
+constexpr FileKind kRecordings{is_audio_extension, "recording (.flac, .wav, .ogg, .oga, .opus)"};
 
 struct FolderFile {
   std::string folder, name;

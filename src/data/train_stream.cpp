@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/index_jobs.h"
+#include "data/name_table.h"
 #include "data/shard_list.h"
 #include "data/source_openclip.h"
 #include "data/source_rows.h"
@@ -23,16 +24,6 @@ using core::Json;
 namespace {
 
 constexpr size_t kMaxAutomaticIndex = 1000;  // shards; more only on request (`lockstep data index`)
-
-template <typename T, size_t N>
-T parse_name(const std::string& name, const std::array<std::pair<const char*, T>, N>& table, std::string_view what) {
-  std::vector<std::string> known;
-  for (const auto& [text, value] : table) {
-    if (name == text) return value;
-    known.emplace_back(text);
-  }
-  throw UsageError(fmt::format("data: unknown {} '{}'", what, name), fmt::format("known: {}", core::join_or(known)));
-}
 
 DatasetType resolved_type(const SourceConfig& config) {
   if (config.type != DatasetType::kAuto) return config.type;
@@ -161,7 +152,7 @@ RowTable open_rows(const SourceConfig& config, DatasetType type) {
 }  // namespace
 
 DatasetType parse_dataset_type(const std::string& name) {
-  static constexpr std::array<std::pair<const char*, DatasetType>, 7> kNames{{{"auto", DatasetType::kAuto},
+  static constexpr NameTable<DatasetType, 7> kNames{{{"auto", DatasetType::kAuto},
                                                                               {"webdataset", DatasetType::kWebDataset},
                                                                               {"webdataset-audio", DatasetType::kWebDataset},
                                                                               {"csv", DatasetType::kCsv},
@@ -172,7 +163,7 @@ DatasetType parse_dataset_type(const std::string& name) {
 }
 
 DataOrder parse_data_order(const std::string& name) {
-  static constexpr std::array<std::pair<const char*, DataOrder>, 2> kNames{
+  static constexpr NameTable<DataOrder, 2> kNames{
       {{"lockstep", DataOrder::kLockstep}, {"openclip", DataOrder::kOpenClip}}};
   return parse_name(name, kNames, "data order");
 }

@@ -53,4 +53,7 @@ struct WaveformScratch {
 int64_t read_waveform(std::span<const std::byte> bytes, std::string_view name, const WaveformConfig& config, uint64_t rng_key,
                       std::span<float> out_S, WaveformScratch& scratch);
 
+/// LAION-CLAP's int16 round trip, in place: x -> trunc(clamp(x, -1, 1) * 32767) / 32767.
+void round_to_int16(std::span<float> values);
+
 }  // namespace lockstep::data
