@@ -125,7 +125,8 @@ void declare_preparation(core::OptionSet& set, TrainOptions& o) {
     declare_audio_options(set, {&o.audio_fill, &o.audio_trunc, &o.audio_int16_normalize});
     set.add("tokenizer-vocab", &o.tokenizer_vocab,
             {.help = "RoBERTa's vocabulary: a folder with vocab.json and merges.txt or with tokenizer.json, or the latter file itself.",
-             .metavar = "DIR|FILE"});
+             .metavar = "DIR|FILE",
+             .unset_text = "synthetic data: texts of full length"});
     return;
   }
   set.add(

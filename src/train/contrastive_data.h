@@ -68,7 +68,8 @@ BatchMover make_batch_mover(const spec::TrainOptions& options, const spec::Contr
 
 /// CLIP's tokenizer with a vocabulary file, or with the installed one when `path` is empty.
 data::TextEncoder load_clip_text_encoder(const std::string& path);
-/// RoBERTa's tokenizer for a text tower: its padding must be the tower's and its ids must fit. "" gives an encoder that refuses every text.
+/// RoBERTa's tokenizer for a text tower: its padding must be the tower's and its ids must fit. "" is for made-up
+/// data: every text becomes the same ids, none of them padding, so that a step costs what the nominal context length costs.
 data::TextEncoder load_roberta_text_encoder(const std::string& path, const spec::RobertaShape& shape);
 
 }  // namespace lockstep::train
