@@ -15,11 +15,10 @@ Training build_contrastive_training(const spec::TrainOptions& options, const spe
                                      .grad_checkpointing = options.grad_checkpointing,
                                      .batch_norm_ranks = options.use_bn_sync ? &data_axis : nullptr,
                                      .broadcast_from = &data_axis});
-  const auto specs = towers->param_specs();
   auto task = std::make_unique<models::ContrastiveTask>(
       std::move(towers), data_axis,
       models::ContrastiveLossOptions{.local_loss = options.local_loss, .gather_with_grad = options.gather_with_grad});
-  return build_training(options, std::move(precision), std::move(task), specs, data_axis, num_micro, hooks);
+  return build_training(options, std::move(precision), std::move(task), shape.param_specs(), data_axis, num_micro, hooks);
 }
 
 }  // namespace lockstep::train

@@ -66,12 +66,13 @@ std::unique_ptr<models::TwoTowers> make_towers(const spec::ContrastiveShape& sha
 std::unique_ptr<models::TwoTowers> build_towers(const spec::ContrastiveShape& shape, const TowersConfig& config) {
   LOCKSTEP_CHECK(config.precision != nullptr, "no precision");
   auto model = make_towers(shape, config);
-  nn::initialize(*model, model->param_specs(), config.seed);
+  const auto specs = shape.param_specs();
+  nn::initialize(*model, specs, config.seed);
   if (!config.pretrained.empty()) load_pretrained(*model, config);
-  config.precision->convert_parameters(model->named_parameters(), model->param_specs());
+  config.precision->convert_parameters(model->named_parameters(), specs);
   auto statistics = model->named_buffers();
   std::erase_if(statistics, [](const auto& buffer) { return !buffer.tensor->is_floating_point(); });  // counters stay integers
-  config.precision->convert_parameters(statistics, model->param_specs());
+  config.precision->convert_parameters(statistics, specs);
   return model;
 }
 
