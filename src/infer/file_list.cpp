@@ -1,28 +1,30 @@
 #include "infer/file_list.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 
 #include "core/error.h"
 #include "core/named_file.h"
 #include "core/strings.h"
+#include "data/sample.h"
 
 namespace lockstep::infer {
 namespace fs = std::filesystem;
 
-std::vector<fs::path> list_pictures(const fs::path& folder) {
-  constexpr std::array<std::string_view, 4> kExtensions = {".jpg", ".jpeg", ".png", ".webp"};
+std::vector<fs::path> list_files(const fs::path& folder, bool is_audio) {
   std::error_code error;
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
     const std::string extension = core::to_lower_ascii(entry.path().extension().string());
-    if (std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end()) files.push_back(entry.path());
+    if (extension.empty()) continue;
+    if (is_audio ? data::is_audio_extension(extension.substr(1)) : data::is_picture_extension(extension.substr(1))) files.push_back(entry.path());
   }
   if (error)
-    throw DataError(fmt::format("infer: cannot list the folder '{}': {}", folder.string(), error.message()), "give a folder of pictures with --images");
+    throw DataError(fmt::format("infer: cannot list the folder '{}': {}", folder.string(), error.message()),
+                    is_audio ? "give a folder of sounds with --sounds" : "give a folder of pictures with --images");
   if (files.empty())
-    throw DataError(fmt::format("infer: no picture in '{}': expected files that end in .jpg, .jpeg, .png or .webp", folder.string()));
+    throw DataError(fmt::format("infer: no {} in '{}': expected files that end in {}", is_audio ? "sound" : "picture", folder.string(),
+                                is_audio ? ".flac, .wav, .ogg or .opus" : ".jpg, .jpeg, .png or .webp"));
   std::sort(files.begin(), files.end());
   return files;
 }

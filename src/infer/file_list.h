@@ -8,8 +8,9 @@
 
 namespace lockstep::infer {
 
-/// Pictures of a folder and its sub-folders, sorted by path; by extension: jpg, jpeg, png, webp in any case. DataError when there is none.
-std::vector<std::filesystem::path> list_pictures(const std::filesystem::path& folder);
+/// Pictures (jpg, jpeg, png, webp) or sounds (flac, wav, ogg, ...; data::is_audio_extension) of a folder and its sub-folders, sorted by path.
+/// DataError when there is none.
+std::vector<std::filesystem::path> list_files(const std::filesystem::path& folder, bool is_audio);
 /// The lines of a text file (a line end at the end of the file makes no further line). DataError when there is none.
 std::vector<std::string> read_lines(const std::filesystem::path& path);
 

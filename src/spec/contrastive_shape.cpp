@@ -44,16 +44,20 @@ ContrastiveCost contrastive_cost(const ContrastiveShape& shape) {
   return std::visit([](const auto& model) { return cost_of(model); }, shape.shape);
 }
 
-ContrastiveShape resolve_contrastive_shape(const TrainOptions& options) {
-  if (options.task == "clip")
-    return {resolve_clip_shape(options.model, forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu,
-                                                               options.force_patch_dropout))};
-  ClapShape shape = resolve_clap_shape(options.model);
-  if (options.force_context_length) {
-    shape.text.context_length = *options.force_context_length;
+ContrastiveShape resolve_contrastive_shape(const std::string& model, bool is_clap, const ClipOverrides& overrides) {
+  if (!is_clap) return {resolve_clip_shape(model, overrides)};
+  ClapShape shape = resolve_clap_shape(model);
+  if (overrides.context_length) {
+    shape.text.context_length = *overrides.context_length;
     check_clap_shape(shape);
   }
   return {shape};
+}
+
+ContrastiveShape resolve_contrastive_shape(const TrainOptions& options) {
+  return resolve_contrastive_shape(options.model, options.task == "clap",
+                                   forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu,
+                                                    options.force_patch_dropout));
 }
 
 bool is_clap_model(const std::string& model) {

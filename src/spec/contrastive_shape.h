@@ -33,7 +33,9 @@ struct ContrastiveCost {
 };
 ContrastiveCost contrastive_cost(const ContrastiveShape& shape);
 
-/// Shape of --model with the changes that --force-* make. UsageError as resolve_clip_shape and resolve_clap_shape throw.
+/// Shape of a model with the overrides, of which CLAP knows only the context length. UsageError as resolve_clip_shape and resolve_clap_shape throw.
+ContrastiveShape resolve_contrastive_shape(const std::string& model, bool is_clap, const ClipOverrides& overrides);
+/// The same for --model and the --force-* flags.
 ContrastiveShape resolve_contrastive_shape(const TrainOptions& options);
 
 /// Whether `model` names a CLAP model: one of clap_model_names(), or a JSON file with "audio_cfg".

@@ -16,6 +16,7 @@ struct InferOptions {
   std::string model = "RN50";         // --model NAME or FILE.json
   std::string pretrained;             // --pretrained FILE
   std::string images;                 // --images DIR
+  std::string sounds;                 // --sounds DIR, with a CLAP model instead of --images
   std::string texts;                  // --texts FILE, embed only
   std::string output;                 // --output FILE
   std::string classnames, templates;  // --classnames FILE, --templates FILE, classify only
@@ -34,6 +35,10 @@ struct InferOptions {
   bool force_quick_gelu = false;
   std::vector<double> image_mean, image_std;  // none, 1 or 3 values
   int64_t max_image_pixels = 25'000'000;
+  std::string audio_fill = "repeatpad", audio_trunc = "trunc";  // --audio-fill, --audio-trunc; see TrainOptions
+  bool audio_int16_normalize = true;
+
+  const std::string& input() const { return sounds.empty() ? images : sounds; }  ///< Folder beside the texts.
 };
 
 core::OptionSet declare_infer_options(InferOptions& options);

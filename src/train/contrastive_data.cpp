@@ -52,14 +52,14 @@ data::TransformConfig make_transform(const spec::TrainOptions& options, const sp
   return transform;
 }
 
-data::WaveformConfig make_waveform(const spec::TrainOptions& options, const spec::AudioShape& shape, bool is_train) {
+data::WaveformConfig make_waveform(const SoundOptions& options, const spec::AudioShape& shape, bool is_train) {
   data::WaveformConfig waveform;
   waveform.sample_rate = shape.sample_rate;
   waveform.clip_samples = shape.clip_samples;
-  waveform.fill = data::parse_audio_fill(options.audio_fill);
-  waveform.crop = data::parse_audio_crop(options.audio_trunc);
+  waveform.fill = data::parse_audio_fill(options.fill);
+  waveform.crop = data::parse_audio_crop(options.trunc);
   if (!is_train && waveform.crop == data::AudioCrop::kRandom) waveform.crop = data::AudioCrop::kFront;
-  waveform.int16_round_trip = options.audio_int16_normalize;
+  waveform.int16_round_trip = options.int16_normalize;
   return waveform;
 }
 
@@ -167,7 +167,7 @@ data::SampleDecoder ContrastiveData::make_decoder(bool is_train) const {
   const auto seed = static_cast<uint64_t>(options_.seed);
   const bool is_random = is_train && options_.train_transform == "train";
   if (const auto* clap = shape_.clap())
-    return data::make_clap_decoder({.waveform = make_waveform(options_, clap->audio, is_random),
+    return data::make_clap_decoder({.waveform = make_waveform({options_.audio_fill, options_.audio_trunc, options_.audio_int16_normalize}, clap->audio, is_random),
                                     .audio_keys = core::split(options_.audio_ext, ";"),
                                     .text_keys = text_keys,
                                     .is_train = is_random,

@@ -61,8 +61,16 @@ void apply_preparation(const PreparationOptions& options, data::TransformConfig&
 
 /// Picture preparation from options; `is_train` false gives the evaluation form.
 data::TransformConfig make_transform(const spec::TrainOptions& options, const spec::ClipShape& shape, bool is_train);
+/// The options of sound preparation that training and inference share.
+struct SoundOptions {
+  const std::string& fill;
+  const std::string& trunc;
+  bool int16_normalize;
+};
 /// Sound preparation from options; the evaluation form crops nothing at random.
-data::WaveformConfig make_waveform(const spec::TrainOptions& options, const spec::AudioShape& shape, bool is_train);
+data::WaveformConfig make_waveform(const SoundOptions& options, const spec::AudioShape& shape, bool is_train);
+/// The prompt of zero-shot classification of sounds (LAION's CLAP) where no other is given.
+inline constexpr const char* kSoundTemplate = "This is a sound of {}.";
 /// Batches of a task's pictures or sounds to the device.
 BatchMover make_batch_mover(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, at::Device device, at::ScalarType input_type);
 

@@ -16,8 +16,6 @@
 namespace lockstep::train {
 namespace {
 
-constexpr const char* kSoundTemplate = "This is a sound of {}.";  // LAION's CLAP
-
 /// Labelled pictures or sounds of zero-shot evaluation; their metrics begin with `prefix`.
 struct ZeroShotSet {
   std::string prefix, spec;

@@ -1,5 +1,5 @@
 #include "cli/engine/commands.h"
-#include "infer/clip_infer.h"
+#include "infer/contrastive_infer.h"
 
 namespace lockstep::cli {
 

@@ -1,4 +1,4 @@
-#include "infer/clip_infer.h"
+#include "infer/contrastive_infer.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -14,6 +14,7 @@
 #include "core/safetensors.h"
 #include "data/class_names.h"
 #include "data/clip_assets.h"
+#include "data/clap_decoder.h"
 #include "data/clip_decoder.h"
 #include "infer/file_list.h"
 #include "train/contrastive_data.h"
@@ -24,41 +25,62 @@ namespace lockstep::infer {
 namespace {
 
 /// A loaded model with all that feeds it. One rank.
-class ClipEncoder {
+class Encoder {
  public:
-  explicit ClipEncoder(const spec::InferOptions& options)
+  explicit Encoder(const spec::InferOptions& options)
       : options_(options),
         device_(train::pick_device(options.device, /*local_rank=*/0, /*local_world_size=*/1)),
         precision_(options.precision, device_.type()) {
     if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
-    shape_ = spec::resolve_clip_shape(
-        options.model, spec::forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu));
-    transform_.image_pixels = static_cast<int>(shape_.vision.image_size);
-    train::apply_preparation({options.image_interpolation, options.image_resize_mode, options.resize_order, options.image_mean,
-                              options.image_std, options.max_image_pixels},
-                             transform_);
-    encoder_ = train::load_clip_text_encoder(options.tokenizer_vocab);
-    model_ = train::build_towers({shape_}, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
-    mover_.emplace(device_, precision_.input_type(), transform_.mean, transform_.std);
+    shape_ = spec::resolve_contrastive_shape(
+        options.model, spec::is_clap_model(options.model),
+        spec::forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu));
+    encoder_ = shape_.clip() != nullptr ? train::load_clip_text_encoder(options.tokenizer_vocab)
+                                        : train::load_roberta_text_encoder(options.tokenizer_vocab, shape_.clap()->text);
+    model_ = train::build_towers(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
+    const auto transform = make_transform();
+    mover_.emplace(device_, precision_.input_type(), transform.mean, transform.std);
   }
 
-  at::Tensor pictures(const std::vector<std::filesystem::path>& files) {
-    data::LoaderConfig config{.samples_per_rank = options_.samples_per_batch, .image_pixels = shape_.vision.image_size};
+  bool is_audio() const { return shape_.clap() != nullptr; }
+  const char* what() const { return is_audio() ? "sounds" : "pictures"; }
+
+  at::Tensor files(const std::vector<std::filesystem::path>& files) {
+    data::LoaderConfig config{.samples_per_rank = options_.samples_per_batch};
+    if (is_audio()) config.clip_samples = shape_.clap()->audio.clip_samples;
+    else config.image_pixels = shape_.clip()->vision.image_size;
     config.num_workers = std::max<int64_t>(1, options_.workers);
-    data::ClipDecoderConfig decoder{.transform = transform_};
-    data::Loader loader(file_list_source(files), data::make_clip_decoder(decoder, encoder_), config);
-    return train::encode_all(context("pictures", static_cast<int64_t>(files.size())), loader).image_NE;
+    data::Loader loader(file_list_source(files), make_decoder(), config);
+    return train::encode_all(context(what(), static_cast<int64_t>(files.size())), loader).image_NE;
   }
   at::Tensor texts(const std::vector<std::string>& lines) {
-    return train::encode_texts(context("texts", static_cast<int64_t>(lines.size())), encoder_, shape_.text.context_length, lines, options_.samples_per_batch);
+    return train::encode_texts(context("texts", static_cast<int64_t>(lines.size())), encoder_, shape_.context_length(), lines, options_.samples_per_batch);
   }
   at::Tensor classes(const std::vector<std::string>& names, const std::vector<std::string>& templates) {
     return train::zero_shot_classifier(context("prompts of classes", static_cast<int64_t>(names.size() * templates.size())), encoder_,
-                                       shape_.text.context_length, names, templates, options_.samples_per_batch);
+                                       shape_.context_length(), names, templates, options_.samples_per_batch);
   }
   double scale() { return model_->logit_scale().detach().to(at::kDouble).exp().item<double>(); }
 
  private:
+  data::TransformConfig make_transform() const {
+    data::TransformConfig transform;
+    if (is_audio()) return transform;
+    transform.image_pixels = static_cast<int>(shape_.clip()->vision.image_size);
+    train::apply_preparation({options_.image_interpolation, options_.image_resize_mode, options_.resize_order, options_.image_mean,
+                              options_.image_std, options_.max_image_pixels},
+                             transform);
+    return transform;
+  }
+
+  data::SampleDecoder make_decoder() const {
+    if (!is_audio()) return data::make_clip_decoder({.transform = make_transform()}, encoder_);
+    data::ClapDecoderConfig decoder{
+        .waveform = train::make_waveform({options_.audio_fill, options_.audio_trunc, options_.audio_int16_normalize}, shape_.clap()->audio, false)};
+    decoder.audio_keys = {"flac", "wav", "ogg", "oga", "opus"};
+    return data::make_clap_decoder(decoder, encoder_);
+  }
+
   /// Tells how far the work has come: on a terminal at once, else now and then.
   train::EncoderContext context(const std::string& what, int64_t total) {
     using Clock = std::chrono::steady_clock;
@@ -76,8 +98,7 @@ class ClipEncoder {
   const spec::InferOptions& options_;
   at::Device device_;
   train::Precision precision_;
-  spec::ClipShape shape_;
-  data::TransformConfig transform_;
+  spec::ContrastiveShape shape_;
   data::TextEncoder encoder_;
   std::unique_ptr<models::TwoTowers> model_;
   std::optional<train::BatchMover> mover_;
@@ -94,12 +115,12 @@ core::SafetensorsEntry entry(const std::string& name, const at::Tensor& feature_
 }  // namespace
 
 void embed(const spec::InferOptions& options) {
-  ClipEncoder encoder(options);
-  at::Tensor image_NE, text_NE;
+  Encoder encoder(options);
+  at::Tensor other_NE, text_NE;
   std::vector<core::SafetensorsEntry> entries;
-  if (!options.images.empty()) {
-    image_NE = encoder.pictures(list_pictures(options.images)).contiguous();
-    entries.push_back(entry("image", image_NE));
+  if (!options.input().empty()) {
+    other_NE = encoder.files(list_files(options.input(), encoder.is_audio())).contiguous();
+    entries.push_back(entry(encoder.is_audio() ? "audio" : "image", other_NE));
   }
   if (!options.texts.empty()) {
     text_NE = encoder.texts(read_lines(options.texts)).contiguous();
@@ -111,16 +132,16 @@ void embed(const spec::InferOptions& options) {
 }
 
 void classify(const spec::InferOptions& options) {
-  ClipEncoder encoder(options);
-  const auto files = list_pictures(options.images);
-  const bool is_imagenet = options.classnames.empty();
-  const auto names = data::read_class_names(is_imagenet ? data::find_clip_assets().imagenet_class_names() : std::filesystem::path(options.classnames));
-  const auto templates =
-      data::read_templates(options.templates.empty() ? data::find_clip_assets().openai_templates() : std::filesystem::path(options.templates));
+  Encoder encoder(options);
+  const auto files = list_files(options.input(), encoder.is_audio());
+  const auto names = data::read_class_names(options.classnames);
+  const auto templates = !options.templates.empty() ? data::read_templates(options.templates)
+                         : encoder.is_audio()       ? std::vector<std::string>{train::kSoundTemplate}
+                                                    : data::read_templates(data::find_clip_assets().openai_templates());
   const auto class_KE = encoder.classes(names, templates);
-  const auto picture_NE = encoder.pictures(files);
+  const auto other_NE = encoder.files(files);
   core::end_progress();
-  const auto probability_NK = (encoder.scale() * picture_NE.matmul(class_KE.t())).softmax(1);
+  const auto probability_NK = (encoder.scale() * other_NE.matmul(class_KE.t())).softmax(1);
   const auto [value, index] = probability_NK.topk(std::min<int64_t>(options.top_k, static_cast<int64_t>(names.size())), 1);
   std::string lines;
   for (size_t file = 0; file < files.size(); ++file) {
@@ -128,7 +149,7 @@ void classify(const spec::InferOptions& options) {
     for (int64_t k = 0; k < index.size(1); ++k)
       classes.push_back({{"name", names[static_cast<size_t>(index[static_cast<int64_t>(file)][k].item<int64_t>())]},
                          {"probability", value[static_cast<int64_t>(file)][k].item<double>()}});
-    lines += core::Json{{"file", std::filesystem::relative(files[file], options.images).string()}, {"classes", classes}}.dump() + "\n";
+    lines += core::Json{{"file", std::filesystem::relative(files[file], options.input()).string()}, {"classes", classes}}.dump() + "\n";
   }
   if (options.output.empty()) {
     if (std::fwrite(lines.data(), 1, lines.size(), stdout) != lines.size() || std::fflush(stdout) != 0)
@@ -136,7 +157,7 @@ void classify(const spec::InferOptions& options) {
   } else {
     core::write_file_atomic(options.output, lines);
   }
-  core::log_info("{} pictures, {} classes{}", files.size(), names.size(), options.output.empty() ? "" : " -> " + options.output);
+  core::log_info("{} {}, {} classes{}", files.size(), encoder.what(), names.size(), options.output.empty() ? "" : " -> " + options.output);
 }
 
 }  // namespace lockstep::infer
