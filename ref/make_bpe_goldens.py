@@ -45,13 +45,13 @@ def corpus():
         return file.read().split("\n")
 
 
-def train(split, size, special, normalizer=None, initial=True, min_frequency=2):
+def train(split, size, special, normalizer=None, min_frequency=2):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = split
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=size, min_frequency=min_frequency, special_tokens=special, show_progress=False,
-                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if initial else [])
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(corpus(), trainer)
     return tokenizer
 
@@ -153,9 +153,9 @@ def roberta_cases(folder, texts):
 def trainer_cases():
     """Trained merges for settings that differ; each word count as the trainer saw it comes from corpus.txt.gz."""
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    for size, min_frequency, special, initial in [(700, 2, ["<|endoftext|>"], True), (2000, 1, [], True), (2500, 3, ["<s>", "</s>"], True), (400, 2, [], False), (260, 0, [], True)]:
-        model = json.loads(train(byte_level, size, special, initial=initial, min_frequency=min_frequency).to_str())["model"]
-        yield {"vocab_size": size, "min_frequency": min_frequency, "special": special, "initial": initial,
+    for size, min_frequency, special in [(700, 2, ["<|endoftext|>"]), (2000, 1, []), (2500, 3, ["<s>", "</s>"]), (260, 0, [])]:
+        model = json.loads(train(byte_level, size, special, min_frequency=min_frequency).to_str())["model"]
+        yield {"vocab_size": size, "min_frequency": min_frequency, "special": special,
                "vocab": [name for name, _ in sorted(model["vocab"].items(), key=lambda item: item[1])], "merges": model["merges"]}
 
 

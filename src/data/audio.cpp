@@ -7,7 +7,6 @@
 #include <cfloat>
 #include <cmath>
 #include <cstring>
-#include <optional>
 #include <string>
 
 #include "core/error.h"
@@ -59,20 +58,6 @@ int major_format(AudioContainer container) {
   LOCKSTEP_CHECK(false, "container={}", static_cast<int>(container));
 }
 
-/// The first complaint that the decoder wrote down, where libsndfile went on after damage.
-std::optional<std::string> first_complaint(SNDFILE* file) {
-  std::string log(1 << 14, '\0');
-  log.resize(static_cast<size_t>(std::max(0, sf_command(file, SFC_GET_LOG_INFO, log.data(), static_cast<int>(log.size())))));
-  for (size_t begin = 0; begin < log.size();) {
-    const size_t end = std::min(log.find('\n', begin), log.size());
-    const std::string line = log.substr(begin, end - begin);
-    for (const char* sign : {"ERROR", "Error", "error", "Hole", "hole", "corrupt", "lost"})
-      if (line.find(sign) != std::string::npos) return line;
-    begin = end + 1;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 struct AudioReader::State {
@@ -86,7 +71,6 @@ struct AudioReader::State {
   void append_mono(int64_t num_frames, std::vector<float>& out) const;
   void check_values(const std::vector<float>& mono, int64_t first) const;
   void check_end();
-  void check_log() const;
   [[noreturn]] void throw_damaged(const std::string& reason) const { throw damaged_audio(name, reason, memory.bytes.size()); }
 
   MemoryFile memory;
@@ -141,7 +125,6 @@ int64_t AudioReader::State::count_frames(int64_t max_frames) {
     if (got == 0) break;
     total += got;
   }
-  check_log();
   return total;
 }
 
@@ -149,8 +132,10 @@ int64_t AudioReader::State::read_block(int64_t count) {
   const int64_t wanted = std::min(count, std::max<int64_t>(1, kBlockValues / info.num_channels));
   block.resize(static_cast<size_t>(wanted * info.num_channels));
   const auto got = static_cast<int64_t>(sf_readf_float(file.get(), block.data(), wanted));
-  at += std::max<int64_t>(0, got);
-  return std::max<int64_t>(0, got);
+  if (got < wanted && sf_error(file.get()) != SF_ERR_NO_ERROR)
+    throw_damaged(fmt::format("{} (behind frame {})", sf_strerror(file.get()), at + std::max<int64_t>(0, got)));
+  at += got;
+  return got;
 }
 
 void AudioReader::State::seek_to(int64_t frame) {
@@ -194,12 +179,6 @@ void AudioReader::State::check_end() {
   if (read_block(1) != 1) throw_damaged(fmt::format("its last frame ({}) is missing", info.num_frames));
 }
 
-/// Not of a WAV, whose log is about odd headers, not about its data.
-void AudioReader::State::check_log() const {
-  if (container == AudioContainer::kWav) return;
-  if (const auto complaint = first_complaint(file.get())) throw_damaged(*complaint);
-}
-
 AudioReader::AudioReader(std::span<const std::byte> bytes, std::string_view name, const AudioLimits& limits)
     : state_(std::make_unique<State>(bytes, name, limits)) {}
 
@@ -219,7 +198,6 @@ void AudioReader::read_mono(int64_t first, int64_t count, std::vector<float>& ou
     state_->append_mono(got, out);
   }
   state_->check_end();
-  state_->check_log();
   state_->check_values(out, first);
 }
 

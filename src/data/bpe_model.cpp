@@ -121,7 +121,7 @@ class PipelineReader {
         model_.adds_prefix_space = step.at("add_prefix_space").get<bool>();
         if (model_.adds_prefix_space && !model_.splits.empty())
           refuse(path_, "ByteLevel behind another split adds a space to each piece (add_prefix_space=true), which is not supported");
-        if (step.value("use_regex", true)) model_.splits.push_back({gpt2_split_pattern()});
+        if (step.value("use_regex", true)) model_.splits.push_back({pattern_from_oniguruma(kGpt2Pattern)});
       } else {
         refuse(path_, fmt::format("pre-tokenizer '{}' is not supported, expected Split, Digits or ByteLevel", type), kOtherModels);
       }
@@ -218,10 +218,6 @@ BpeModel read_tokenizer(const Object& json, const std::filesystem::path& path) {
 
 }  // namespace
 
-std::string gpt2_split_pattern() {
-  return pattern_from_oniguruma(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)");
-}
-
 BpeModel read_bpe_files(const std::filesystem::path& vocab_json, const std::filesystem::path& merges_txt,
                         const std::vector<std::string>& special_tokens) {
   BpeModel model;
@@ -245,7 +241,7 @@ BpeModel read_bpe_files(const std::filesystem::path& vocab_json, const std::file
     const auto found = model.ids_by_name.find(name);
     if (found != model.ids_by_name.end()) builder.add_token({.id = found->second, .content = name, .is_special = true});
   }
-  model.splits.push_back({gpt2_split_pattern()});
+  model.splits.push_back({pattern_from_oniguruma(kGpt2Pattern)});
   return model;
 }
 

@@ -57,8 +57,8 @@ struct BpeModel {
   TextForm form = TextForm::kAsIs;
 };
 
-/// GPT-2's rule for cutting text into words, written for PCRE2.
-std::string gpt2_split_pattern();
+/// GPT-2's rule for cutting text into words, as Hugging Face writes it.
+inline constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 /// The pair of files of GPT-2 and RoBERTa. Of `special_tokens` each that the vocabulary holds becomes a special added token. Damaged
 /// files throw DataError with file and place.

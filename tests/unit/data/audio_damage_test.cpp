@@ -72,6 +72,13 @@ TEST(AudioDamage, LyingLengthsOfAFlac) {
   EXPECT_TRUE(std::equal(part.begin(), part.end(), read(whole).begin() + 9000));
   const AudioLimits short_limit{.max_seconds = 0.25};
   EXPECT_THROW(AudioReader(std::as_bytes(std::span(bytes)), "sound", short_limit), DataError);
+  for (const double share : {0.3, 0.6, 0.9}) {
+    std::string damaged = bytes, cut = bytes;
+    damaged[static_cast<size_t>(share * static_cast<double>(bytes.size()))] ^= 16;
+    cut.resize(static_cast<size_t>(share * static_cast<double>(bytes.size())));
+    EXPECT_TRUE(read(damaged).empty()) << share;
+    EXPECT_TRUE(read(cut).empty()) << share;
+  }
   bytes[21] = static_cast<char>(bytes[21] | 0x0f);
   std::fill(bytes.begin() + 22, bytes.begin() + 26, '\xff');
   EXPECT_TRUE(read(bytes).empty());

@@ -88,7 +88,7 @@ TEST(ByteBpe, EveryCharacterHasTheClassOfTheReference) {
     if (kind == 'L') num_letters += run.at(1).get<size_t>() - run.at(0).get<size_t>() + 1;
   }
   EXPECT_GT(num_letters, 130000u);
-  const TextPattern pattern(gpt2_split_pattern(), TextPattern::Case::kSensitive, TextPattern::Input::kBytes);
+  const TextPattern pattern(pattern_from_oniguruma(kGpt2Pattern), TextPattern::Case::kSensitive, TextPattern::Input::kBytes);
   const auto is_one_word = [&](char before, char32_t c) {
     std::string text(1, before);
     append_utf8(text, c);

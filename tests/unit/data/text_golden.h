@@ -18,8 +18,8 @@ struct TextCase {
   std::vector<int32_t> ids;
 };
 
-/// The JSON values of a gzipped file of lines.
-inline std::vector<nlohmann::json> read_golden_lines(const std::string& path) {
+/// Content of a gzipped file.
+inline std::string read_golden_text(const std::string& path) {
   const gzFile file = gzopen(path.c_str(), "rb");
   if (file == nullptr) throw EnvironmentError("tests: cannot open " + path);
   std::string content, block(1 << 16, '\0');
@@ -27,6 +27,12 @@ inline std::vector<nlohmann::json> read_golden_lines(const std::string& path) {
     content.append(block, 0, static_cast<size_t>(got));
   }
   gzclose(file);
+  return content;
+}
+
+/// The JSON values of a gzipped file of lines.
+inline std::vector<nlohmann::json> read_golden_lines(const std::string& path) {
+  const std::string content = read_golden_text(path);
   std::vector<nlohmann::json> lines;
   for (size_t start = 0; start < content.size();) {
     const size_t end = std::min(content.find('\n', start), content.size());
