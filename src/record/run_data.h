@@ -83,6 +83,7 @@ struct RunData {
   std::filesystem::path source{};
   std::string format{};            ///< "lockstep", "openclip", "megatron", ...
   RunSetup setup{};
+  std::map<std::string, std::string> options{};  ///< Resolved options of the program by name ("grad_checkpointing"); empty: the source does not tell.
   std::string allocation{};        ///< The job it ran in ("slurm 4711"); runs with the same one shared nodes. Empty: unknown.
   std::string state{};             ///< "finished", "running", "stopped", "failed", "died"; empty: unknown.
   std::string message{};           ///< Of a failed run.

@@ -89,6 +89,7 @@ void read_attempts(const Json& attempts, RunData& run) {
     const RunSetup setup = setup_of_attempt(attempt);
     if (!is_first) compare_attempts(run.setup, setup, number, run);
     run.setup = setup;
+    run.options = options_of_attempt(attempt);
     if (!run.started_s) run.started_s = time_at(attempt, "started_s");
     if (const std::string job = text_at(attempt, "slurm_job_id"); !job.empty()) run.allocation = "slurm " + job;
     if (const std::string version = text_at(attempt, "code_version"); !version.empty()) run.software["lockstep"] = version;

@@ -197,6 +197,7 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.source = run.source;
   summary.format = run.format;
   summary.setup = run.setup;
+  summary.options = run.options;
   if (!options.flops_set.empty()) {
     const auto nominal = spec::find_nominal(options.flops_set, run.setup.model);
     summary.setup.forward_gflops_per_sample = nominal.forward_gflops;

@@ -66,7 +66,8 @@ TEST(LoadRun, EverythingThatWasWrittenComesBack) {
   const fs::path path = folder.path() / "logs" / "mine";
   {
     RunRecord record(path, Json{{"setup", to_json(full_setup())}, {"code_version", "0.1.0 abc"}, {"host", "n1"}, {"slurm_job_id", "4711"},
-                                {"command", {"lockstep", "train", "clip"}}, {"software", {{"nccl", "2.27"}}}, {"environment", {{"NCCL_ALGO", "Tree"}}}});
+                                {"command", {"lockstep", "train", "clip"}}, {"software", {{"nccl", "2.27"}}},
+                                {"options", {{"local_loss", true}, {"workers", 4}, {"train_data", "a.tar"}}}, {"environment", {{"NCCL_ALGO", "Tree"}}}});
     record.append_step(step_record(0)), record.append_step(step_record(1, 11));
     record.append_rank_times({.step = 1, .num_steps = 2, .step_ms = {10, 11.5}, .data_wait_ms = {1, 2}, .hosts = {"a", "b"}});
     record.append_comm({.step = 0, .kind = "all_reduce", .axis = "dp", .group_size = 2, .bytes = 4096, .count = 1, .time_ms = 0.25});
@@ -85,6 +86,7 @@ TEST(LoadRun, EverythingThatWasWrittenComesBack) {
   EXPECT_EQ(run.command, "lockstep train clip");
   EXPECT_EQ(run.software, (std::map<std::string, std::string>{{"lockstep", "0.1.0 abc"}, {"host", "n1"}, {"nccl", "2.27"}, {"NCCL_ALGO", "Tree"}}));
   EXPECT_EQ(to_json(run.setup).dump(), to_json(full_setup()).dump());
+  EXPECT_EQ(run.options, (std::map<std::string, std::string>{{"local_loss", "true"}, {"workers", "4"}, {"train_data", "a.tar"}}));
   ASSERT_TRUE(run.started_s && run.ended_s);
   EXPECT_LE(*run.started_s, *run.ended_s);
   ASSERT_EQ(run.steps.size(), 2u);
