@@ -53,7 +53,7 @@ struct StepColumns {
   size_t size() const { return step.size(); }
 };
 
-/// Collectives of one kind, axis and size (last totals of each attempt, summed).
+/// Collectives of one kind, axis and size: the last totals of the measured attempt.
 struct CollectiveTotal {
   std::string kind{}, axis{};
   int group_size = 1;
@@ -89,6 +89,7 @@ struct RunData {
   std::string message{};           ///< Of a failed run.
   std::optional<double> started_s{}, ended_s{};  ///< Unix time.
   int num_attempts = 1;
+  int measured_attempt = 0;        ///< The longest, from 1: setup, options, job, software, ranks, counters and collectives are of this one. 0: unknown.
   StepColumns steps{};
   std::vector<RankTimesRecord> rank_times{};
   std::vector<CollectiveTotal> collectives{};

@@ -21,7 +21,7 @@ bool is_repeat_tag(const std::string& tag) {
 /// Options that name the run, say how long it lasts and how it joined, or that settings, size and batch hold in a form of their own.
 bool is_outside(const std::string& option) {
   static const std::set<std::string> kNames = {
-      "name",       "logs",        "log-local",   "resume",          "seed",      "config",           "dry-run",    "json",       "debug",
+      "name",       "logs",        "log-local",   "resume",          "seed",      "config",           "dry-run",    "json",
       "max-steps",  "epochs",      "index-dir",   "keep",            "dist-url",  "dist-rank",        "dist-local-rank",
       "dist-world-size", "dist-timeout", "train-num-samples", "world-size", "model", "precision",     "device",     "batch-size", "global-batch-size",
       "accum-freq", "profile",     "profile-step-start", "profile-step-end", "profile-ranks", "profile-tool"};
