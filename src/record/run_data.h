@@ -53,7 +53,7 @@ struct StepColumns {
   size_t size() const { return step.size(); }
 };
 
-/// Collectives of one kind, axis and size (last totals of each attempt, summed).
+/// Collectives of one kind, axis and size: the last totals of the measured attempt.
 struct CollectiveTotal {
   std::string kind{}, axis{};
   int group_size = 1;
@@ -83,11 +83,13 @@ struct RunData {
   std::filesystem::path source{};
   std::string format{};            ///< "lockstep", "openclip", "megatron", ...
   RunSetup setup{};
+  std::map<std::string, std::string> options{};  ///< Resolved options of the program by name ("grad_checkpointing"); empty: the source does not tell.
   std::string allocation{};        ///< The job it ran in ("slurm 4711"); runs with the same one shared nodes. Empty: unknown.
   std::string state{};             ///< "finished", "running", "stopped", "failed", "died"; empty: unknown.
   std::string message{};           ///< Of a failed run.
   std::optional<double> started_s{}, ended_s{};  ///< Unix time.
   int num_attempts = 1;
+  int measured_attempt = 0;        ///< The longest, from 1: setup, options, job, software, ranks, counters and collectives are of this one. 0: unknown.
   StepColumns steps{};
   std::vector<RankTimesRecord> rank_times{};
   std::vector<CollectiveTotal> collectives{};

@@ -147,6 +147,11 @@ struct Interval {
   bool is_valid() const { return step && *step >= 0 && num_steps >= 1; }
 };
 
+/// Whether a line belongs to the attempt that is measured; lines that do not name theirs do.
+bool is_of_measured_attempt(int attempt, const RunData& run) {
+  return attempt == 0 || run.measured_attempt == 0 || attempt == run.measured_attempt;
+}
+
 void put_amounts(std::map<std::string, double>& amounts, const element& value) {
   for_each_number(value, [&](std::string_view name, double amount) {
     if (std::isfinite(amount) && amount >= 0) amounts[std::string(name)] = amount;
@@ -188,14 +193,14 @@ void load_rank_times(const fs::path& folder, RunData& run) {
     }
     if (!interval.is_valid() || times.step_ms.empty()) return false;
     times.attempt = interval.attempt, times.step = *interval.step, times.num_steps = interval.num_steps;
-    run.rank_times.push_back(std::move(times));
+    if (is_of_measured_attempt(times.attempt, run)) run.rank_times.push_back(std::move(times));
     return true;
   });
 }
 
 void load_collectives(const fs::path& folder, RunData& run) {
   using Key = std::tuple<std::string, std::string, int, double>;  // kind, axis, group, bytes
-  std::map<Key, std::map<int, CollectiveTotal>> totals;           // inner: by attempt, the last line of each
+  std::map<Key, CollectiveTotal> totals;                          // the last line of each
   read_lines(folder / "comm.jsonl", run, [&](const object& row) {
     CollectiveTotal total;
     int attempt = 0;
@@ -211,18 +216,10 @@ void load_collectives(const fs::path& folder, RunData& run) {
       else if (field.key == "time_ms") total.time_ms = as_time(field.value), has_time = std::isfinite(total.time_ms);
     }
     if (total.kind.empty() || total.count <= 0 || !has_time || !std::isfinite(total.bytes)) return false;
-    totals[{total.kind, total.axis, total.group_size, total.bytes}][attempt] = std::move(total);
+    if (is_of_measured_attempt(attempt, run)) totals[{total.kind, total.axis, total.group_size, total.bytes}] = std::move(total);
     return true;
   });
-  for (const auto& [key, by_attempt] : totals) {
-    CollectiveTotal sum = by_attempt.begin()->second;
-    for (auto later = std::next(by_attempt.begin()); later != by_attempt.end(); ++later) {
-      sum.count += later->second.count;
-      sum.time_ms += later->second.time_ms;
-      sum.blocked_ms += later->second.blocked_ms;
-    }
-    run.collectives.push_back(std::move(sum));
-  }
+  for (auto& [key, total] : totals) run.collectives.push_back(std::move(total));
 }
 
 void load_system(const fs::path& folder, RunData& run) {
@@ -238,7 +235,7 @@ void load_system(const fs::path& folder, RunData& run) {
     }
     if (!interval.is_valid()) return false;
     counters.attempt = interval.attempt, counters.step = *interval.step, counters.num_steps = interval.num_steps;
-    run.system.push_back(std::move(counters));
+    if (is_of_measured_attempt(counters.attempt, run)) run.system.push_back(std::move(counters));
     return true;
   });
 }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <set>
@@ -7,6 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "record/measured_steps.h"
 #include "record/reader.h"
 #include "record/run_data.h"
 #include "record/run_lines.h"
@@ -32,12 +34,21 @@ std::optional<double> time_at(const Json& object, const char* key) {
   return found != object.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
 }
 
-/// Objects of text values (`software`, `environment` of an attempt) into run.software.
-void add_texts(const Json& attempt, const char* key, RunData& run) {
+/// What one attempt in run.json tells.
+struct AttemptFacts {
+  int number = 0;
+  RunSetup setup{};
+  std::map<std::string, std::string> options{}, software{};
+  std::string allocation{}, command{};
+  std::optional<double> started_s{};
+};
+
+/// Objects of text values (`software`, `environment` of an attempt) into `software`.
+void add_texts(const Json& attempt, const char* key, std::map<std::string, std::string>& software) {
   const auto found = attempt.find(key);
   if (found == attempt.end() || !found->is_object()) return;
   for (const auto& [name, value] : found->items())
-    if (value.is_string()) run.software[name] = value.get<std::string>();
+    if (value.is_string()) software[name] = value.get<std::string>();
 }
 
 std::string command_of(const Json& attempt) {
@@ -65,39 +76,66 @@ std::string start_command(const Json& attempt, const RunSetup& setup) {
   return command;
 }
 
-/// What may differ between the attempts of one run and then makes its numbers incomparable.
-void compare_attempts(const RunSetup& before, const RunSetup& setup, int attempt, RunData& run) {
-  const auto tell = [&](const char* what, const auto& a, const auto& b) {
-    if (a != b)
-      run.problems.push_back(fmt::format("attempt {} ran with {} {}, the one before with {}: the setup shown is the last one's", attempt, what, b, a));
-  };
-  tell("devices =", before.devices.value_or(0), setup.devices.value_or(0));
-  tell("global batch =", before.global_batch.value_or(0), setup.global_batch.value_or(0));
-  tell("precision =", before.precision, setup.precision);
+AttemptFacts facts_of(const Json& attempt, int place) {
+  AttemptFacts facts;
+  const auto number = attempt.find("attempt");
+  facts.number = number != attempt.end() && number->is_number_integer() ? number->get<int>() : place;
+  facts.setup = setup_of_attempt(attempt);
+  facts.options = options_of_attempt(attempt);
+  facts.started_s = time_at(attempt, "started_s");
+  if (const std::string job = text_at(attempt, "slurm_job_id"); !job.empty()) facts.allocation = "slurm " + job;
+  if (const std::string version = text_at(attempt, "code_version"); !version.empty()) facts.software["lockstep"] = version;
+  if (const std::string host = text_at(attempt, "host"); !host.empty()) facts.software["host"] = host;
+  add_texts(attempt, "software", facts.software);
+  add_texts(attempt, "environment", facts.software);
+  facts.command = start_command(attempt, facts.setup);
+  return facts;
 }
 
-void read_attempts(const Json& attempts, RunData& run) {
+std::vector<AttemptFacts> read_attempts(const Json& attempts, RunData& run) {
+  std::vector<AttemptFacts> all;
   run.num_attempts = std::max<int>(1, static_cast<int>(attempts.size()));
-  bool is_first = true;
-  int number = 0;
+  int place = 0;
   for (const Json& attempt : attempts) {
-    ++number;
-    if (!attempt.is_object()) {
-      run.problems.push_back(fmt::format("run.json: attempt {} is no object and was left out", number));
-      continue;
-    }
-    const RunSetup setup = setup_of_attempt(attempt);
-    if (!is_first) compare_attempts(run.setup, setup, number, run);
-    run.setup = setup;
-    if (!run.started_s) run.started_s = time_at(attempt, "started_s");
-    if (const std::string job = text_at(attempt, "slurm_job_id"); !job.empty()) run.allocation = "slurm " + job;
-    if (const std::string version = text_at(attempt, "code_version"); !version.empty()) run.software["lockstep"] = version;
-    if (const std::string host = text_at(attempt, "host"); !host.empty()) run.software["host"] = host;
-    add_texts(attempt, "software", run);
-    add_texts(attempt, "environment", run);
-    run.command = start_command(attempt, setup);
-    is_first = false;
+    ++place;
+    if (attempt.is_object()) all.push_back(facts_of(attempt, place));
+    else run.problems.push_back(fmt::format("run.json: attempt {} is no object and was left out", place));
   }
+  for (const AttemptFacts& facts : all)
+    if (!run.started_s) run.started_s = facts.started_s;
+  return all;
+}
+
+/// Names what differs between the measured attempt and another one.
+void compare_attempts(const AttemptFacts& measured, const AttemptFacts& other, RunData& run) {
+  const auto tell = [&](const char* what, const auto& a, const auto& b) {
+    if (a != b)
+      run.problems.push_back(
+          fmt::format("attempt {} ran with {} {}, the measured attempt {} with {}", other.number, what, b, measured.number, a));
+  };
+  tell("devices =", measured.setup.devices.value_or(0), other.setup.devices.value_or(0));
+  tell("global batch =", measured.setup.global_batch.value_or(0), other.setup.global_batch.value_or(0));
+  tell("precision =", measured.setup.precision, other.setup.precision);
+}
+
+/// Puts what the measured attempt tells into the run; without steps that is the last one.
+void take_measured_attempt(std::vector<AttemptFacts> all, RunData& run) {
+  if (run.steps.size() > 0) run.measured_attempt = longest_attempt(run.steps);
+  if (all.empty()) return;
+  auto measured = std::find_if(all.begin(), all.end(), [&](const AttemptFacts& facts) { return facts.number == run.measured_attempt; });
+  if (measured == all.end()) {
+    measured = std::prev(all.end());
+    if (run.measured_attempt > 0)
+      run.problems.push_back(fmt::format("run.json does not tell of attempt {}, which was measured: the setup shown is that of attempt {}",
+                                         run.measured_attempt, measured->number));
+  }
+  for (const AttemptFacts& facts : all)
+    if (&facts != &*measured) compare_attempts(*measured, facts, run);
+  run.setup = std::move(measured->setup);
+  run.options = std::move(measured->options);
+  run.software = std::move(measured->software);
+  run.allocation = std::move(measured->allocation);
+  run.command = std::move(measured->command);
 }
 
 /// Reads one file of a record; damage is told, a layout newer than ours is not worked around.
@@ -137,8 +175,10 @@ void complete_setup(RunData& run) {
   for (const RankTimesRecord& times : run.rank_times) hosts.insert(times.hosts.begin(), times.hosts.end());
   if (!run.setup.nodes && !hosts.empty()) run.setup.nodes = static_cast<int64_t>(hosts.size());
   if (!run.setup.devices && !run.rank_times.empty()) run.setup.devices = static_cast<int64_t>(run.rank_times.back().step_ms.size());
-  if (run.steps.size() == 0) return;
-  const double samples = run.steps.samples.back(), tokens = run.steps.tokens.back();
+  size_t row = run.steps.size();
+  while (row > 0 && run.steps.attempt[row - 1] != run.measured_attempt) --row;
+  if (row == 0) return;
+  const double samples = run.steps.samples[row - 1], tokens = run.steps.tokens[row - 1];
   constexpr double kMaxCount = 1e15;
   if (!(samples >= 1) || samples > kMaxCount) return;
   if (!run.setup.global_batch) run.setup.global_batch = static_cast<int64_t>(samples);
@@ -159,10 +199,12 @@ RunData load_run(const fs::path& folder) {
     throw EnvironmentError(fmt::format("record: '{}' holds no run record: neither run.json nor steps.jsonl", folder.string()),
                            fs::exists(folder, failure) ? "name the folder of a run, <logs>/<name>" : "there is no such folder; check the path");
   if (!fs::exists(folder / "run.json", failure)) run.problems.push_back("run.json is missing: what was run where is not known");
-  read_or_tell(folder / "run.json", run, [&] { read_attempts(read_run(folder).attempts, run); });
+  std::vector<AttemptFacts> attempts;
+  read_or_tell(folder / "run.json", run, [&] { attempts = read_attempts(read_run(folder).attempts, run); });
   read_how_it_stands(folder, run);
   const auto load = [&](const char* file, auto reads) { read_or_tell(folder / file, run, [&] { reads(folder, run); }); };
   load("steps.jsonl", load_steps);
+  take_measured_attempt(std::move(attempts), run);
   load("ranks.jsonl", load_rank_times);
   load("comm.jsonl", load_collectives);
   load("results.jsonl", load_results);

@@ -120,4 +120,12 @@ RunSetup setup_of_attempt(const Json& attempt) {
   return setup;
 }
 
+std::map<std::string, std::string> options_of_attempt(const Json& attempt) {
+  std::map<std::string, std::string> texts;
+  const Json& options = member(attempt, "options");
+  if (!options.is_object()) return texts;
+  for (const auto& [name, value] : options.items()) texts[name] = value.is_string() ? value.get<std::string>() : value.dump();
+  return texts;
+}
+
 }  // namespace lockstep::record

@@ -10,5 +10,7 @@ core::Json to_json(const RunSetup& setup);
 RunSetup setup_from_json(const core::Json& object);
 /// Setup of an attempt in run.json: its `setup`, and for records older than that what options, model and plan tell.
 RunSetup setup_of_attempt(const core::Json& attempt);
+/// Its resolved options as texts; empty where the attempt does not hold them.
+std::map<std::string, std::string> options_of_attempt(const core::Json& attempt);
 
 }  // namespace lockstep::record

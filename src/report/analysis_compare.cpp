@@ -14,6 +14,7 @@
 #include "core/strings.h"
 #include "record/statistics.h"
 #include "report/analysis_cells.h"
+#include "report/analysis_settings.h"
 
 namespace lockstep::report {
 namespace {
@@ -79,6 +80,16 @@ std::string distinct(const Runs& runs, const std::function<std::string(const Run
   return core::join(values, ", ");
 }
 
+/// Recorded options in which the sides differ, in one note.
+void note_options(const Runs& a, const Runs& b, std::vector<std::string>& notes) {
+  std::vector<Configuration> made;
+  std::vector<const Configuration*> all;
+  for (const Runs* side : {&a, &b})
+    for (const RunSummary* run : *side) made.push_back({.options = configuration_of(*run, true, {}).options, .has_options = !run->options.empty()});
+  for (const Configuration& one : made) all.push_back(&one);
+  if (const auto differing = differences(all); !differing.empty()) notes.push_back(fmt::format("these options are not the same in all runs: {}", core::join(differing, "; ")));
+}
+
 /// Settings in which the sides differ: a comparison is of all of them together.
 void note_differences(const Runs& a, const Runs& b, std::vector<std::string>& notes) {
   const auto number = [](const std::optional<int64_t>& value) { return value ? std::to_string(*value) : std::string(); };
@@ -99,6 +110,7 @@ void note_differences(const Runs& a, const Runs& b, std::vector<std::string>& no
       notes.push_back(
           fmt::format("{} differs: A {}, B {}", name, left.empty() ? "unknown" : left, right.empty() ? "unknown" : right));
   }
+  note_options(a, b, notes);
 }
 
 /// Time of a step, or of a sample where batches differ.

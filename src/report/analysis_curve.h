@@ -68,6 +68,7 @@ struct Curve {
   bool is_by_devices = false;  ///< Sizes are devices, not nodes.
   ScalingKind kind = ScalingKind::kSingle;
   std::string kind_reason{};  ///< Which quantities stayed the same, or which changed.
+  std::vector<std::string> remarks{};  ///< On the configuration of its runs, in sentences.
   std::vector<Point> points{};
   std::optional<size_t> base{};  ///< Index of the N0 point.
   std::string base_reason{};

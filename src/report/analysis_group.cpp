@@ -8,46 +8,16 @@
 
 #include "core/strings.h"
 #include "report/analysis_curve.h"
+#include "report/analysis_settings.h"
 
 namespace lockstep::report {
 namespace {
-using Settings = std::map<std::string, std::string>;
 constexpr size_t kMaxUnsized = 8;  // more runs without a size are only listed
-
-/// Groups of --meta and sweep axes that tell repeats apart, not configurations.
-bool is_repeat_tag(const std::string& tag) {
-  static const std::set<std::string> kTags = {"repeat",  "seed",  "run",  "job",  "jobid", "job_id",
-                                              "attempt", "index", "date", "time", "host"};
-  return kTags.contains(core::to_lower_ascii(tag));
-}
-
-/// The layout without its data-parallel part, which grows with the size by itself.
-std::string model_parallel_layout(const std::string& layout) {
-  std::vector<std::string> parts;
-  for (const std::string& part : core::split(layout, " "))
-    if (!part.empty() && !core::starts_with(part, "dp=") && !core::ends_with(part, "=1")) parts.push_back(part);
-  return core::join(parts, " ");
-}
-
-std::string number_text(const std::optional<int64_t>& value) { return value ? fmt::format("{}", *value) : ""; }
 
 /// What the runs of one curve must share whatever else changes.
 std::string identity_of(const RunSummary& run) {
   const record::RunSetup& setup = run.setup;
   return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", setup.task, setup.model, setup.system, setup.device, setup.sample_unit, run.format);
-}
-
-Settings settings_of(const RunSummary& run, bool is_by_devices) {
-  const record::RunSetup& setup = run.setup;
-  Settings settings{{"precision", setup.precision},
-                    {"parallel layout", model_parallel_layout(setup.layout)},
-                    {"sequence length", number_text(setup.sequence_length)},
-                    {"synthetic data", setup.is_synthetic ? (*setup.is_synthetic ? "yes" : "no") : ""}};
-  if (!is_by_devices && setup.nodes && setup.devices && *setup.nodes > 0)
-    settings["devices per node"] = fmt::format("{:g}", static_cast<double>(*setup.devices) / static_cast<double>(*setup.nodes));
-  for (const auto& [tag, value] : setup.tags)
-    if (!is_repeat_tag(tag)) settings[tag] = value;
-  return settings;
 }
 
 /// Fills in what follows from the rest: global batch, local batch.
@@ -62,9 +32,9 @@ void complete_batches(record::RunSetup& setup, double samples_per_step) {
     setup.samples_per_device = *setup.global_batch / *setup.devices;
 }
 
-/// Points of equal settings, before they are parted by batch.
-struct SettingsGroup {
-  Settings settings{};
+/// Points of one configuration, before they are parted by batch.
+struct Group {
+  Configuration configuration{};
   std::vector<Point> points{};
 };
 
@@ -78,12 +48,11 @@ bool same_work(const record::RunSetup& a, const record::RunSetup& b) {
   return a.global_batch == b.global_batch && a.samples_per_device == b.samples_per_device && a.accum == b.accum;
 }
 
-void add_run(std::vector<SettingsGroup>& groups, const RunSummary& run, size_t index, bool is_by_devices) {
+void add_run(std::vector<Group>& groups, const RunSummary& run, size_t index, const Configuration& configuration, bool is_by_devices) {
   record::RunSetup setup = run.setup;
   complete_batches(setup, run.samples_per_step);
-  const Settings settings = settings_of(run, is_by_devices);
-  auto group = std::find_if(groups.begin(), groups.end(), [&](const SettingsGroup& one) { return one.settings == settings; });
-  if (group == groups.end()) group = groups.insert(groups.end(), SettingsGroup{.settings = settings});
+  auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& one) { return one.configuration == configuration; });
+  if (group == groups.end()) group = groups.insert(groups.end(), Group{.configuration = configuration});
   const int64_t nodes = setup.nodes.value_or(0), devices = setup.devices.value_or(0);
   for (Point& point : group->points)
     if (point.nodes == nodes && point.devices == devices && same_work(point.setup, setup)) {
@@ -99,19 +68,29 @@ void add_run(std::vector<SettingsGroup>& groups, const RunSummary& run, size_t i
   group->points.push_back(std::move(point));
 }
 
-/// Settings whose values differ between the points of a curve, "precision (bf16, fp32)".
-std::vector<std::string> differing_settings(const std::vector<SettingsGroup>& groups) {
+std::vector<Group> make_groups(const std::vector<RunSummary>& runs, const std::vector<size_t>& members, bool is_by_devices,
+                               const std::set<std::string>& parting) {
+  std::vector<Group> groups;
+  for (const size_t index : members) add_run(groups, runs[index], index, configuration_of(runs[index], is_by_devices, parting), is_by_devices);
+  return groups;
+}
+
+/// Values of each schedule option over some runs.
+std::map<std::string, std::set<std::string>> schedule_values(const std::vector<RunSummary>& runs, const std::vector<size_t>& members) {
   std::map<std::string, std::set<std::string>> values;
-  for (const SettingsGroup& group : groups)
-    for (const auto& [name, value] : group.settings) values[name].insert(value.empty() ? "unknown" : value);
-  for (const SettingsGroup& group : groups)
-    for (auto& [name, set] : values)
-      if (!group.settings.contains(name)) set.insert("unknown");
-  std::vector<std::string> differing;
-  for (const auto& [name, set] : values)
-    if (set.size() > 1)
-      differing.push_back(fmt::format("{} ({})", name, core::join(std::vector<std::string>(set.begin(), set.end()), ", ")));
-  return differing;
+  for (const size_t index : members)
+    for (const auto& [name, value] : schedule_options(runs[index])) values[name].insert(value);
+  return values;
+}
+
+/// Schedule options that differ between runs of one point, which are then no repeats.
+std::set<std::string> parting_options(const std::vector<RunSummary>& runs, const std::vector<Group>& groups) {
+  std::set<std::string> parting;
+  for (const Group& group : groups)
+    for (const Point& point : group.points)
+      for (const auto& [name, values] : schedule_values(runs, point.runs))
+        if (values.size() > 1) parting.insert(name);
+  return parting;
 }
 
 template <typename Get>
@@ -194,30 +173,49 @@ std::vector<Curve> split_by_batch(std::vector<Point> points) {
   return curves;
 }
 
+/// What a reader must know about the configuration of a curve's runs.
+void add_remarks(Curve& curve, const std::vector<RunSummary>& runs, bool has_known_beside) {
+  std::vector<size_t> members;
+  for (const Point& point : curve.points) members.insert(members.end(), point.runs.begin(), point.runs.end());
+  const auto num_unknown = std::count_if(members.begin(), members.end(), [&](size_t index) { return runs[index].options.empty(); });
+  if (num_unknown > 1)
+    curve.remarks.push_back(fmt::format("{} runs here do not tell their options: that they ran one configuration is taken on trust, from what "
+                                        "their logs and --meta say.", num_unknown));
+  if (num_unknown > 0 && has_known_beside)
+    curve.remarks.emplace_back("Runs whose options are not known were not counted as repeats of those whose options are recorded.");
+  std::vector<std::string> following;
+  for (const auto& [name, values] : schedule_values(runs, members))
+    if (values.size() > 1) following.push_back(fmt::format("{} ({})", name, core::join(std::vector<std::string>(values.begin(), values.end()), ", ")));
+  if (!following.empty())
+    curve.remarks.push_back(fmt::format("These options follow the size without changing the work of a step: {}.", core::join(following, "; ")));
+}
+
 std::vector<Curve> curves_of_identity(const std::vector<RunSummary>& runs, const std::vector<size_t>& members, bool is_by_devices) {
-  std::vector<SettingsGroup> groups;
-  for (const size_t index : members) add_run(groups, runs[index], index, is_by_devices);
+  std::vector<Group> groups = make_groups(runs, members, is_by_devices, {});
+  if (const auto parting = parting_options(runs, groups); !parting.empty()) groups = make_groups(runs, members, is_by_devices, parting);
   std::vector<Point> all;
-  for (const SettingsGroup& group : groups) all.insert(all.end(), group.points.begin(), group.points.end());
-  const bool each_single =
-      std::all_of(groups.begin(), groups.end(), [](const SettingsGroup& group) { return group.points.size() == 1; });
+  std::vector<const Configuration*> configurations;
+  for (const Group& group : groups) {
+    all.insert(all.end(), group.points.begin(), group.points.end());
+    configurations.push_back(&group.configuration);
+  }
+  const bool each_single = std::all_of(groups.begin(), groups.end(), [](const Group& group) { return group.points.size() == 1; });
   std::vector<Curve> curves;
   if (groups.size() > 1 && each_single && sizes_of(all).size() == all.size()) {
-    curves.push_back(make_curve(std::move(all), differing_settings(groups)));
+    curves.push_back(make_curve(std::move(all), differences(configurations)));
   } else {
-    for (SettingsGroup& group : groups) {
+    for (Group& group : groups) {
       for (Curve& curve : split_by_batch(std::move(group.points))) {
-        for (const auto& [name, value] : group.settings) {
-          const bool tells = std::any_of(groups.begin(), groups.end(), [&](const SettingsGroup& other) {
-            return !other.settings.contains(name) || other.settings.at(name) != value;
-          });
-          if (tells && !value.empty()) curve.name += fmt::format(", {} {}", name, value);
-        }
+        curve.name += distinction(group.configuration, configurations);
         curves.push_back(std::move(curve));
       }
     }
   }
-  for (Curve& curve : curves) curve.is_by_devices = is_by_devices;
+  const bool has_known = std::any_of(groups.begin(), groups.end(), [](const Group& group) { return group.configuration.has_options; });
+  for (Curve& curve : curves) {
+    curve.is_by_devices = is_by_devices;
+    add_remarks(curve, runs, has_known);
+  }
   return curves;
 }
 

@@ -148,6 +148,7 @@ std::string analysis_json(const Analysis& analysis) {
     curves.push_back({{"name", curve.name},
                       {"scaling", scaling_name(curve.kind)},
                       {"why", curve.kind_reason},
+                      {"remarks", curve.remarks},
                       {"sizes_are", curve.is_by_devices ? "devices" : "nodes"},
                       {"base", curve.base ? Json(curve.points[*curve.base].size) : Json(nullptr)},
                       {"points", std::move(points)}});

@@ -6,66 +6,19 @@
 #include <cmath>
 #include <limits>
 
-#include "spec/flops.h"
+#include "record/measured_steps.h"
 #include "record/statistics.h"
+#include "spec/flops.h"
 
 namespace lockstep::report {
 namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kMaxTracePoints = 400, kMaxLossPoints = 300;
 
-/// Rows of the columns that have a usable step time, all of one attempt.
-struct Rows {
-  std::vector<size_t> index{};
-  std::vector<double> step_ms{};
-  size_t num_unusable = 0;  ///< Rows whose time is missing, not finite or not positive.
-  size_t num_other_attempts = 0;
-};
+using record::num_steps_of;
+using Rows = record::UsableRows;
 
 double at(const std::vector<double>& column, size_t row) { return row < column.size() ? column[row] : kNaN; }
-
-double num_steps_of(const record::StepColumns& steps, size_t row) {
-  return row < steps.num_steps.size() ? std::max(1, steps.num_steps[row]) : 1;
-}
-
-/// Step time of a row: as recorded, else from the printed rate.
-double row_step_ms(const record::RunData& run, size_t row) {
-  const double direct = at(run.steps.step_ms, row);
-  if (std::isfinite(direct) && direct > 0) return direct;
-  double samples = at(run.steps.samples, row);
-  if (!std::isfinite(samples) && run.setup.global_batch) samples = static_cast<double>(*run.setup.global_batch);
-  const double rate = at(run.steps.logged_samples_per_s, row);
-  return rate > 0 && samples > 0 ? 1e3 * samples / rate : kNaN;
-}
-
-/// The attempt with the most rows: start-up comes again with each restart, so attempts are not strung together.
-int longest_attempt(const record::StepColumns& steps) {
-  std::map<int, size_t> rows;
-  for (const int attempt : steps.attempt) ++rows[attempt];
-  int best = 0;
-  for (const auto& [attempt, count] : rows)
-    if (!rows.contains(best) || count > rows[best]) best = attempt;
-  return best;
-}
-
-Rows usable_rows(const record::RunData& run) {
-  Rows rows;
-  const int attempt = longest_attempt(run.steps);
-  for (size_t row = 0; row < run.steps.size(); ++row) {
-    if (row < run.steps.attempt.size() && run.steps.attempt[row] != attempt) {
-      ++rows.num_other_attempts;
-      continue;
-    }
-    const double ms = row_step_ms(run, row);
-    if (!std::isfinite(ms) || ms <= 0) {
-      ++rows.num_unusable;
-      continue;
-    }
-    rows.index.push_back(row);
-    rows.step_ms.push_back(ms);
-  }
-  return rows;
-}
 
 std::string unusable_reason(const record::RunData& run, const Rows& rows) {
   const std::string end = run.message.empty() ? "" : fmt::format(": {}", run.message);
@@ -75,22 +28,10 @@ std::string unusable_reason(const record::RunData& run, const Rows& rows) {
   return fmt::format("it holds no step{}", end);
 }
 
-/// Median of the finite values among the measured rows.
-double median_of(const std::vector<double>& column, std::span<const size_t> rows) {
-  std::vector<double> values;
-  for (const size_t row : rows)
-    if (const double value = at(column, row); std::isfinite(value) && value > 0) values.push_back(value);
-  return values.empty() ? kNaN : record::median(values);
-}
-
 void fill_work(const record::RunData& run, std::span<const size_t> rows, RunSummary& summary) {
-  summary.samples_per_step = median_of(run.steps.samples, rows);
-  const record::RunSetup& setup = run.setup;
-  if (!std::isfinite(summary.samples_per_step) && setup.global_batch)
-    summary.samples_per_step = static_cast<double>(*setup.global_batch);
-  summary.tokens_per_step = median_of(run.steps.tokens, rows);
-  if (!std::isfinite(summary.tokens_per_step) && setup.sequence_length)
-    summary.tokens_per_step = summary.samples_per_step * static_cast<double>(*setup.sequence_length);
+  summary.tokens_per_step = record::median_of_rows(run.steps.tokens, rows);
+  if (!std::isfinite(summary.tokens_per_step) && run.setup.sequence_length)
+    summary.tokens_per_step = summary.samples_per_step * static_cast<double>(*run.setup.sequence_length);
 }
 
 /// Seconds, samples and data wait of the measured rows; time on the wall where steps carry their clock.
@@ -102,7 +43,6 @@ void fill_window(const record::RunData& run, const Rows& rows, size_t first, Run
     const double steps = num_steps_of(run.steps, row), samples = at(run.steps.samples, row);
     summary.measured_s += rows.step_ms[i] * steps / 1e3;
     summary.measured_samples += (std::isfinite(samples) ? samples : summary.samples_per_step) * steps;
-    summary.num_measured_steps += static_cast<int64_t>(steps);
     if (const double wait = at(run.steps.data_wait_ms, row); std::isfinite(wait)) {
       wait_ms += wait * steps;
       has_wait = true;
@@ -197,6 +137,7 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.source = run.source;
   summary.format = run.format;
   summary.setup = run.setup;
+  summary.options = run.options;
   if (!options.flops_set.empty()) {
     const auto nominal = spec::find_nominal(options.flops_set, run.setup.model);
     summary.setup.forward_gflops_per_sample = nominal.forward_gflops;
@@ -224,18 +165,6 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   return summary;
 }
 
-/// Warm-up lasts at least 10 steps and 30 s, but in short runs no more than a tenth of them in time.
-record::SeriesOptions series_options(const Rows& rows, double steps_per_row, const AnalysisOptions& options) {
-  double total_s = 0;
-  for (const double ms : rows.step_ms) total_s += ms * steps_per_row / 1e3;
-  record::SeriesOptions series;
-  series.min_warmup_steps = std::max<size_t>(1, static_cast<size_t>(std::ceil(10 / steps_per_row)));
-  // Rows that stand for several steps hold their mean: the floor in seconds is scaled alike.
-  series.min_warmup_s = std::min(30.0, total_s / 10) / steps_per_row;
-  series.warmup_steps = options.warmup_steps;
-  return series;
-}
-
 void fill_notes(const Rows& rows, RunSummary& summary) {
   if (rows.num_unusable > 0)
     summary.problems.push_back(fmt::format("{} rows have no step time above zero and were left out", rows.num_unusable));
@@ -252,7 +181,8 @@ void fill_notes(const Rows& rows, RunSummary& summary) {
 
 RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& options) {
   RunSummary summary = copy_facts(run, options);
-  const Rows rows = usable_rows(run);
+  record::MeasuredSteps steps = record::measure_steps(run, options.warmup_steps);
+  const Rows& rows = steps.rows;
   for (size_t row = 0; row < run.steps.size(); ++row) {
     summary.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
     // Records of lockstep always hold a loss; other logs may not print one in each line.
@@ -264,12 +194,11 @@ RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& opti
     summary.samples_per_step = summary.tokens_per_step = summary.data_wait_share = kNaN;
     return summary;
   }
-  std::vector<double> intervals;
-  for (const size_t row : rows.index) intervals.push_back(num_steps_of(run.steps, row));
-  summary.steps_per_row = record::median(intervals);
-  const record::SeriesOptions series = series_options(rows, summary.steps_per_row, options);
-  summary.series = record::summarise_series(rows.step_ms, series);
-  const size_t first = std::min(summary.series->num_warmup_steps, rows.index.size() - 1);
+  summary.steps_per_row = rows.steps_per_row;
+  summary.series = std::move(steps.series);
+  summary.num_measured_steps = steps.num_steps;
+  summary.samples_per_step = steps.samples_per_step;
+  const size_t first = steps.first;
   const std::span<const size_t> measured = std::span(rows.index).subspan(first);
   fill_work(run, measured, summary);
   fill_window(run, rows, first, summary);
@@ -285,7 +214,7 @@ RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& opti
   summary.ranks = rank_shares(run, first_step, summary.num_rank_intervals);
   summary.energy = energy_use(run, summary.samples_per_step, summary.series->mean_ms / 1e3);
   for (const record::Protocol protocol : options.protocols)
-    summary.protocols.push_back(record::apply_protocol(protocol, run.steps, series));
+    summary.protocols.push_back(record::apply_protocol(protocol, run.steps, steps.options));
   return summary;
 }
 

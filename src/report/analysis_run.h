@@ -50,6 +50,7 @@ struct RunSummary {
   std::filesystem::path source{};
   std::string format{};
   record::RunSetup setup{};
+  std::map<std::string, std::string> options{};  ///< Empty: not known.
   std::string allocation{}, state{}, message{}, command{};
   std::optional<double> started_s{}, ended_s{};
   int num_attempts = 1;

@@ -119,7 +119,7 @@ std::vector<std::string> conclusions_of(const Curve& curve, const AnalysisOption
 }
 
 std::vector<std::string> limits_of(const Curve& curve) {
-  std::vector<std::string> limits;
+  std::vector<std::string> limits = curve.remarks;
   if (curve.points.size() < 2)
     limits.push_back("With one size nothing can be said about scaling; times and rates at this size can be used.");
   if (curve.kind == ScalingKind::kMixed)

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "core/error.h"
+#include "record/measured_steps.h"
 #include "record/run_data.h"
-#include "record/series.h"
 #include "record/statistics.h"
 
 namespace lockstep::sweep {
@@ -21,24 +21,18 @@ std::optional<double> largest(const std::vector<double>& values) {
 }
 std::optional<double> middle(const std::vector<double>& values) { return values.empty() ? std::nullopt : std::optional(record::median(values)); }
 
-/// Median step time without the warm-up, and what follows from it.
-void add_rates(const record::StepColumns& steps, PointResult& result) {
-  for (const int32_t count : steps.num_steps) result.num_steps += count;
-  std::vector<double> step_ms, samples;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (!(steps.step_ms[i] > 0) || !std::isfinite(steps.step_ms[i])) continue;
-    step_ms.push_back(steps.step_ms[i]);
-    samples.push_back(steps.samples[i]);
-  }
-  if (!steps.loss.empty() && std::isfinite(steps.loss.back())) result.last_loss = steps.loss.back();
-  if (step_ms.empty()) return;
-  const record::SeriesSummary summary = record::summarise_series(step_ms);
-  result.num_measured = static_cast<int64_t>(summary.num_measured_steps);
-  result.step_ms = summary.median_ms;
-  if (std::isfinite(samples.back())) result.samples_per_s = samples.back() / summary.median_ms * 1000;
-  if (summary.median_interval) {
-    result.step_ms_low = summary.median_interval->low;
-    result.step_ms_high = summary.median_interval->high;
+/// The step time that a report tells of this run, and what follows from it.
+void add_rates(const record::RunData& run, PointResult& result) {
+  for (const int32_t count : run.steps.num_steps) result.num_steps += count;
+  if (!run.steps.loss.empty() && std::isfinite(run.steps.loss.back())) result.last_loss = run.steps.loss.back();
+  const record::MeasuredSteps measured = record::measure_steps(run);
+  if (!measured.series) return;
+  result.num_measured = measured.num_steps;
+  result.step_ms = measured.series->median_ms;
+  if (std::isfinite(measured.samples_per_step)) result.samples_per_s = 1e3 * measured.samples_per_step / measured.series->median_ms;
+  if (const auto& interval = measured.series->median_interval) {
+    result.step_ms_low = interval->low;
+    result.step_ms_high = interval->high;
   }
 }
 
@@ -70,7 +64,7 @@ PointResult collect_point(const fs::path& folder, const PointRecord& point, Poin
   if (!fs::exists(folder / point.run / "run.json")) return result;
   try {
     const record::RunData run = record::load_run(folder / point.run);
-    add_rates(run.steps, result);
+    add_rates(run, result);
     if (!run.startup.empty()) result.startup_ms.insert(run.startup[0].phases_ms.begin(), run.startup[0].phases_ms.end());
     result.startup_s = startup_seconds(run, result);
     result.problems.insert(result.problems.end(), run.problems.begin(), run.problems.end());

@@ -152,6 +152,41 @@ TEST_F(SweepCommand, LocalRunsEveryPointAndResumeOnlyWhatFailed) {
   EXPECT_TRUE(core::starts_with(csv[2], "2,1,2,4,8,32,finished,")) << csv[2];
 }
 
+TEST_F(SweepCommand, CollectAndReportTellTheSameNumberOfARun) {
+  // A restarted run: 300 steps of about 100 ms with a slow start, then 120 steps of 200 ms; the first attempt is the longest.
+  std::string steps;
+  for (int i = 0; i < 420; ++i) {
+    const double ms = i < 300 ? 100 + (i * 37 % 23) * 0.5 + (i < 40 ? 150 : 0) : 200;
+    steps += core::Json{{"attempt", i < 300 ? 1 : 2}, {"step", i}, {"samples", i < 300 ? 64 : 128}, {"step_ms", ms}, {"loss", 2.5}}.dump() + "\n";
+  }
+  core::write_file_atomic(path("steps.jsonl"), steps);
+  const auto attempt = [](int number, int devices) {
+    return core::Json{{"attempt", number}, {"setup", {{"task", "clip"}, {"nodes", 1}, {"devices", devices}, {"global_batch", 32 * devices}}}};
+  };
+  core::write_file_atomic(path("run.json"), core::Json{{"record_version", 1}, {"attempts", {attempt(1, 2), attempt(2, 4)}}}.dump());
+  point_does("0001", "[[ \"$*\" =~ --logs=([^ ]+) ]]; logs=${BASH_REMATCH[1]}\n[[ \"$*\" =~ --name=([^ ]+) ]]\n"
+                     "mkdir -p \"$logs/${BASH_REMATCH[1]}\"\ncp '" + path("run.json") + "' '" + path("steps.jsonl") + "' \"$logs/${BASH_REMATCH[1]}\"\n");
+  const auto ran = run_lockstep({"sweep", sweep_file(), "--local"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const auto collected = run_lockstep({"sweep", "collect", folder(), "--json"}), reported = run_lockstep({"report", folder(), "--json"});
+  ASSERT_EQ(collected.exit_code, 0) << collected.err;
+  ASSERT_EQ(reported.exit_code, 0) << reported.err;
+  const core::Json row = core::parse_json(collected.out, "collect").at("points").at(0), report = core::parse_json(reported.out, "report");
+  core::Json run;
+  for (const core::Json& one : report.at("runs"))
+    if (one.contains("series")) run = one;
+  ASSERT_TRUE(run.contains("series")) << reported.out.substr(0, 3000);
+  const core::Json& series = run.at("series");
+  EXPECT_NEAR(row.at("step_ms").get<double>(), 105.5, 1);
+  EXPECT_EQ(row.at("step_ms"), series.at("median_ms"));
+  EXPECT_EQ(row.at("step_ms_low"), series.at("median_interval_ms").at(0));
+  EXPECT_EQ(row.at("step_ms_high"), series.at("median_interval_ms").at(1));
+  EXPECT_EQ(row.at("measured_steps"), series.at("measured_steps"));
+  const core::Json& point = report.at("curves").at(0).at("points").at(0);
+  EXPECT_NEAR(row.at("samples_per_s").get<double>(), point.at("samples_per_s").at("value").get<double>(), 1e-6);
+  EXPECT_NEAR(row.at("samples_per_s").get<double>(), 64 / 0.1055, 6);
+}
+
 TEST_F(SweepCommand, ASignalReachesThePointAndTheSweepGoesOnLater) {
   point_does("0002", "trap 'exit 75' TERM\ntouch '" + path("up") + "'\nwhile :; do sleep 0.05; done\n");
   core::Process process = start_local(sweep_file());

@@ -66,7 +66,8 @@ TEST(LoadRun, EverythingThatWasWrittenComesBack) {
   const fs::path path = folder.path() / "logs" / "mine";
   {
     RunRecord record(path, Json{{"setup", to_json(full_setup())}, {"code_version", "0.1.0 abc"}, {"host", "n1"}, {"slurm_job_id", "4711"},
-                                {"command", {"lockstep", "train", "clip"}}, {"software", {{"nccl", "2.27"}}}, {"environment", {{"NCCL_ALGO", "Tree"}}}});
+                                {"command", {"lockstep", "train", "clip"}}, {"software", {{"nccl", "2.27"}}},
+                                {"options", {{"local_loss", true}, {"workers", 4}, {"train_data", "a.tar"}}}, {"environment", {{"NCCL_ALGO", "Tree"}}}});
     record.append_step(step_record(0)), record.append_step(step_record(1, 11));
     record.append_rank_times({.step = 1, .num_steps = 2, .step_ms = {10, 11.5}, .data_wait_ms = {1, 2}, .hosts = {"a", "b"}});
     record.append_comm({.step = 0, .kind = "all_reduce", .axis = "dp", .group_size = 2, .bytes = 4096, .count = 1, .time_ms = 0.25});
@@ -85,6 +86,7 @@ TEST(LoadRun, EverythingThatWasWrittenComesBack) {
   EXPECT_EQ(run.command, "lockstep train clip");
   EXPECT_EQ(run.software, (std::map<std::string, std::string>{{"lockstep", "0.1.0 abc"}, {"host", "n1"}, {"nccl", "2.27"}, {"NCCL_ALGO", "Tree"}}));
   EXPECT_EQ(to_json(run.setup).dump(), to_json(full_setup()).dump());
+  EXPECT_EQ(run.options, (std::map<std::string, std::string>{{"local_loss", "true"}, {"workers", "4"}, {"train_data", "a.tar"}}));
   ASSERT_TRUE(run.started_s && run.ended_s);
   EXPECT_LE(*run.started_s, *run.ended_s);
   ASSERT_EQ(run.steps.size(), 2u);
@@ -119,7 +121,7 @@ TEST(LoadRun, EverythingThatWasWrittenComesBack) {
   EXPECT_EQ(run.startup[0].phases_ms, (NamedNumbers{{"start", 12.5}, {"first_step", 900}}));
 }
 
-TEST(LoadRun, OfAStepDoneAgainTheLastAttemptCountsAndCollectivesAddUp) {
+TEST(LoadRun, OfAStepDoneAgainTheLastAttemptCounts) {
   const core::TempDir folder;
   for (const int attempt : {1, 2}) {
     RunRecord record(folder.path(), Json{{"world_size", 2 * attempt}});
@@ -135,10 +137,57 @@ TEST(LoadRun, OfAStepDoneAgainTheLastAttemptCountsAndCollectivesAddUp) {
   EXPECT_EQ(run.steps.attempt, (std::vector<int32_t>{1, 1, 1, 2, 2, 2, 2}));
   EXPECT_EQ(run.steps.phases_ms.at("forward").size(), 7u);
   has_problem(run, "3 steps were done more than once");
-  has_problem(run, "attempt 2 ran with devices = 4, the one before with 2");
+  has_problem(run, "attempt 1 ran with devices = 2, the measured attempt 2 with 4");
   ASSERT_EQ(run.collectives.size(), 1u);
-  EXPECT_EQ(run.collectives[0].count, 30);
-  EXPECT_EQ(run.collectives[0].time_ms, 3.0);
+  EXPECT_EQ(run.collectives[0].count, 20) << "totals of the measured attempt alone";
+  EXPECT_EQ(run.collectives[0].time_ms, 2.0);
+}
+
+TEST(LoadRun, EverythingIsOfTheMeasuredAttempt) {
+  const core::TempDir folder;
+  const auto attempt = [](int devices, int batch) {
+    return Json{{"setup", {{"nodes", devices}, {"devices", devices}, {"global_batch", batch}, {"precision", "bf16"}}}, {"world_size", devices}, {"ranks_from", "slurm"},
+                {"options", {{"workers", devices}}}, {"slurm_job_id", fmt::format("{}", 100 + devices)}, {"code_version", fmt::format("version {}", devices)},
+                {"environment", {{fmt::format("NCCL_{}", devices), "1"}}}, {"command", fmt::format("lockstep train clip --workers {}", devices)}};
+  };
+  for (const auto& [devices, first, end] : {std::tuple{2, 0, 20}, {4, 20, 25}}) {
+    RunRecord record(folder.path(), attempt(devices, 16 * devices));
+    for (int step = first; step < end; ++step) record.append_step(step_record(step, 10.0 * devices));
+    record.append_rank_times({.step = end - 1, .num_steps = 5, .step_ms = std::vector<double>(static_cast<size_t>(devices), 10.0), .hosts = {}});
+    record.append_comm({.step = end - 1, .kind = "all_reduce", .axis = "dp", .group_size = devices, .bytes = 8, .count = 10, .time_ms = 1});
+    record.append_system({.step = end - 1, .num_steps = 5, .host = "a", .energy_j = {{"nvml-0", 100.0 * devices}}});
+    record.finish({.state = RunState::kStopped, .exit_code = 75});
+  }
+  const RunData run = load_run(folder.path());
+  EXPECT_EQ(run.num_attempts, 2);
+  EXPECT_EQ(run.measured_attempt, 1) << "20 steps against 5";
+  EXPECT_EQ(run.setup.devices, 2);
+  EXPECT_EQ(run.setup.global_batch, 32);
+  EXPECT_EQ(run.options, (std::map<std::string, std::string>{{"workers", "2"}}));
+  EXPECT_EQ(run.allocation, "slurm 102");
+  EXPECT_EQ(run.software.at("lockstep"), "version 2");
+  EXPECT_TRUE(run.software.contains("NCCL_2") && !run.software.contains("NCCL_4"));
+  EXPECT_EQ(run.command, "srun --nodes=2 --ntasks=2 lockstep train clip --workers 2");
+  ASSERT_EQ(run.rank_times.size(), 1u);
+  EXPECT_EQ(run.rank_times[0].step_ms.size(), 2u);
+  ASSERT_EQ(run.collectives.size(), 1u);
+  EXPECT_EQ(run.collectives[0].group_size, 2);
+  ASSERT_EQ(run.system.size(), 1u);
+  EXPECT_EQ(run.system[0].energy_j.at("nvml-0"), 200);
+  has_problem(run, "attempt 2 ran with devices = 4, the measured attempt 1 with 2");
+  has_problem(run, "attempt 2 ran with global batch = 64, the measured attempt 1 with 32");
+}
+
+TEST(LoadRun, AMeasuredAttemptThatRunJsonLacksIsTold) {
+  const core::TempDir folder;
+  {
+    RunRecord record(folder.path(), Json{{"setup", {{"devices", 2}}}});
+    for (int step = 0; step < 3; ++step) record.append_step(step_record(step));
+  }
+  std::ofstream(folder.path() / "run.json") << R"({"record_version": 1, "attempts": [{"attempt": 2, "setup": {"devices": 8}}]})";
+  const RunData run = load_run(folder.path());
+  EXPECT_EQ(run.setup.devices, 8);
+  has_problem(run, "run.json does not tell of attempt 1, which was measured: the setup shown is that of attempt 2");
 }
 
 TEST(LoadRun, DamagedLinesAreCountedAndToldAndTheRestIsRead) {

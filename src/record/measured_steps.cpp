@@ -1,0 +1,94 @@
+#include "record/measured_steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "record/statistics.h"
+
+namespace lockstep::record {
+namespace {
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kMinWarmupSteps = 10, kMinWarmupS = 30, kMaxWarmupShare = 0.1;
+
+double at(const std::vector<double>& column, size_t row) { return row < column.size() ? column[row] : kNaN; }
+
+double row_step_ms(const RunData& run, size_t row) {
+  const double direct = at(run.steps.step_ms, row);
+  if (std::isfinite(direct) && direct > 0) return direct;
+  double samples = at(run.steps.samples, row);
+  if (!std::isfinite(samples) && run.setup.global_batch) samples = static_cast<double>(*run.setup.global_batch);
+  const double rate = at(run.steps.logged_samples_per_s, row);
+  return rate > 0 && samples > 0 ? 1e3 * samples / rate : kNaN;
+}
+
+UsableRows usable_rows(const RunData& run) {
+  UsableRows rows;
+  const int attempt = longest_attempt(run.steps);
+  std::vector<double> intervals;
+  for (size_t row = 0; row < run.steps.size(); ++row) {
+    if (row < run.steps.attempt.size() && run.steps.attempt[row] != attempt) {
+      ++rows.num_other_attempts;
+      continue;
+    }
+    const double ms = row_step_ms(run, row);
+    if (!std::isfinite(ms) || ms <= 0) {
+      ++rows.num_unusable;
+      continue;
+    }
+    rows.index.push_back(row);
+    rows.step_ms.push_back(ms);
+    intervals.push_back(num_steps_of(run.steps, row));
+  }
+  if (!intervals.empty()) rows.steps_per_row = median(intervals);
+  return rows;
+}
+
+SeriesOptions series_options(const UsableRows& rows, const std::optional<size_t>& warmup_steps) {
+  double total_s = 0;
+  for (const double ms : rows.step_ms) total_s += ms * rows.steps_per_row / 1e3;
+  SeriesOptions series;
+  series.min_warmup_steps = std::max<size_t>(1, static_cast<size_t>(std::ceil(kMinWarmupSteps / rows.steps_per_row)));
+  // Rows that stand for several steps hold their mean: the floor in seconds is scaled alike.
+  series.min_warmup_s = std::min(kMinWarmupS, total_s * kMaxWarmupShare) / rows.steps_per_row;
+  series.warmup_steps = warmup_steps;
+  return series;
+}
+}  // namespace
+
+int longest_attempt(const StepColumns& steps) {
+  std::map<int, size_t> rows;
+  for (const int attempt : steps.attempt) ++rows[attempt];
+  int best = 0;
+  for (const auto& [attempt, count] : rows)
+    if (!rows.contains(best) || count > rows[best]) best = attempt;
+  return best;
+}
+
+double num_steps_of(const StepColumns& steps, size_t row) {
+  return row < steps.num_steps.size() ? std::max(1, steps.num_steps[row]) : 1;
+}
+
+double median_of_rows(const std::vector<double>& column, std::span<const size_t> rows) {
+  std::vector<double> values;
+  for (const size_t row : rows)
+    if (const double value = at(column, row); std::isfinite(value) && value > 0) values.push_back(value);
+  return values.empty() ? kNaN : median(values);
+}
+
+MeasuredSteps measure_steps(const RunData& run, const std::optional<size_t>& warmup_steps) {
+  MeasuredSteps steps{.rows = usable_rows(run)};
+  steps.options = series_options(steps.rows, warmup_steps);
+  steps.samples_per_step = kNaN;
+  if (steps.rows.index.empty()) return steps;
+  steps.series = summarise_series(steps.rows.step_ms, steps.options);
+  steps.first = std::min(steps.series->num_warmup_steps, steps.rows.index.size() - 1);
+  const auto measured = std::span(steps.rows.index).subspan(steps.first);
+  for (const size_t row : measured) steps.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
+  steps.samples_per_step = median_of_rows(run.steps.samples, measured);
+  if (!std::isfinite(steps.samples_per_step) && run.setup.global_batch)
+    steps.samples_per_step = static_cast<double>(*run.setup.global_batch);
+  return steps;
+}
+
+}  // namespace lockstep::record

@@ -1,0 +1,43 @@
+#pragma once
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "record/run_data.h"
+#include "record/series.h"
+
+namespace lockstep::record {
+
+/// The attempt with the most rows: start-up comes again with each restart, so attempts are not strung together. 0 without rows.
+int longest_attempt(const StepColumns& steps);
+
+/// Optimiser steps that a row stands for.
+double num_steps_of(const StepColumns& steps, size_t row);
+
+/// Rows that have a usable step time, all of one attempt.
+struct UsableRows {
+  std::vector<size_t> index{};      ///< Into the columns of the run.
+  std::vector<double> step_ms{};    ///< As recorded, else from the printed rate.
+  double steps_per_row = 1;         ///< Median; above 1 the source logs means over so many steps.
+  size_t num_unusable = 0;          ///< Rows whose time is missing, not finite or not positive.
+  size_t num_other_attempts = 0;    ///< Rows of attempts that were not measured.
+};
+
+/// The one measurement of a run, the same for every command that tells its step time.
+struct MeasuredSteps {
+  UsableRows rows{};
+  SeriesOptions options{};
+  std::optional<SeriesSummary> series{};  ///< Absent without usable rows.
+  size_t first = 0;                       ///< Of rows.index: the first after the warm-up.
+  int64_t num_steps = 0;                  ///< Optimiser steps from there on.
+  double samples_per_step = 0;            ///< Over all ranks; NaN: unknown.
+};
+
+/// Warm-up lasts at least 10 steps and 30 s, but in short runs no more than a tenth of them in time; `warmup_steps` (rows) replaces its detection.
+MeasuredSteps measure_steps(const RunData& run, const std::optional<size_t>& warmup_steps = {});
+
+/// Median of the finite values above zero among these rows; NaN without any.
+double median_of_rows(const std::vector<double>& column, std::span<const size_t> rows);
+
+}  // namespace lockstep::record

@@ -1,0 +1,156 @@
+// Which runs have the same configuration: settings that every source may tell, tags, and the options of lockstep's own records.
+#include "report/analysis_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/strings.h"
+
+namespace lockstep::report {
+namespace {
+using Texts = std::map<std::string, std::string>;
+
+/// Groups of --meta and sweep axes that tell repeats apart, not configurations.
+bool is_repeat_tag(const std::string& tag) {
+  static const std::set<std::string> kTags = {"repeat",  "seed",  "run",  "job",  "jobid", "job_id",
+                                              "attempt", "index", "date", "time", "host"};
+  return kTags.contains(core::to_lower_ascii(tag));
+}
+
+/// Options that name the run, say how long it lasts and how it joined, or that settings, size and batch hold in a form of their own.
+bool is_outside(const std::string& option) {
+  static const std::set<std::string> kNames = {
+      "name",       "logs",        "log-local",   "resume",          "seed",      "config",           "dry-run",    "json",
+      "max-steps",  "epochs",      "index-dir",   "keep",            "dist-url",  "dist-rank",        "dist-local-rank",
+      "dist-world-size", "dist-timeout", "train-num-samples", "world-size", "model", "precision",     "device",     "batch-size", "global-batch-size",
+      "accum-freq", "profile",     "profile-step-start", "profile-step-end", "profile-ranks", "profile-tool"};
+  return kNames.contains(option);
+}
+
+bool is_schedule(const std::string& option) {
+  static const std::set<std::string> kNames = {"lr",   "lr-scheduler",   "lr-cooldown-end", "lr-cooldown-power", "epochs-cooldown",
+                                               "wd",   "warmup",         "skip-scheduler",  "beta1",             "beta2",
+                                               "eps",  "momentum"};
+  return kNames.contains(option);
+}
+
+std::string flag_name(const std::string& key) { return core::replace_all(key, "_", "-"); }
+
+std::string number_text(const std::optional<int64_t>& value) { return value ? fmt::format("{}", *value) : ""; }
+
+/// Paths without the folders that all of them share.
+std::set<std::string> without_common_folder(const std::set<std::string>& values) {
+  if (values.size() < 2) return values;
+  const std::string &first = *values.begin(), &last = *values.rbegin();  // in order: what these two share, all share
+  size_t common = 0;
+  while (common < std::min(first.size(), last.size()) && first[common] == last[common]) ++common;
+  const size_t slash = common == 0 ? std::string::npos : first.rfind('/', common - 1);
+  if (slash == std::string::npos || slash == 0) return values;
+  std::set<std::string> shorter;
+  for (const std::string& value : values) shorter.insert("..." + value.substr(slash));
+  return shorter;
+}
+
+std::string shown(const std::string& value) { return value.empty() ? "unknown" : value; }
+
+/// Texts of each name over all configurations; where one lacks the name its text is empty.
+std::map<std::string, std::set<std::string>> values_by_name(const std::vector<const Texts*>& all) {
+  std::map<std::string, std::set<std::string>> values;
+  for (const Texts* texts : all)
+    for (const auto& [name, value] : *texts) values[name].insert(value);
+  for (const Texts* texts : all)
+    for (auto& [name, set] : values)
+      if (!texts->contains(name)) set.insert("");
+  return values;
+}
+
+struct Parts {
+  std::vector<const Texts*> settings{}, options{};  // the latter of those that know them
+};
+
+Parts parts_of(const std::vector<const Configuration*>& all) {
+  Parts parts;
+  for (const Configuration* one : all) {
+    parts.settings.push_back(&one->settings);
+    if (one->has_options) parts.options.push_back(&one->options);
+  }
+  return parts;
+}
+
+void add_differences(const std::vector<const Texts*>& all, std::vector<std::string>& differing) {
+  for (const auto& [name, values] : values_by_name(all)) {
+    if (values.size() < 2) continue;
+    std::set<std::string> texts;
+    for (const std::string& value : without_common_folder(values)) texts.insert(shown(value));
+    differing.push_back(fmt::format("{} ({})", name, core::join(std::vector<std::string>(texts.begin(), texts.end()), ", ")));
+  }
+}
+
+void add_distinction(const Texts& one, const std::vector<const Texts*>& all, std::string& text) {
+  for (const auto& [name, values] : values_by_name(all)) {
+    const auto mine = one.find(name);
+    if (values.size() < 2 || mine == one.end() || mine->second.empty()) continue;
+    const auto place = std::distance(values.begin(), values.find(mine->second));
+    text += fmt::format(", {} {}", name, *std::next(without_common_folder(values).begin(), place));
+  }
+}
+}  // namespace
+
+std::string model_parallel_layout(const std::string& layout) {
+  std::vector<std::string> parts;
+  for (const std::string& part : core::split(layout, " "))
+    if (!part.empty() && !core::starts_with(part, "dp=") && !core::ends_with(part, "=1")) parts.push_back(part);
+  return core::join(parts, " ");
+}
+
+std::map<std::string, std::string> schedule_options(const RunSummary& run) {
+  Texts schedule;
+  for (const auto& [key, value] : run.options)
+    if (is_schedule(flag_name(key))) schedule[flag_name(key)] = value;
+  return schedule;
+}
+
+Configuration configuration_of(const RunSummary& run, bool is_by_devices, const std::set<std::string>& parting) {
+  const record::RunSetup& setup = run.setup;
+  Configuration configuration{.settings = {{"precision", setup.precision},
+                                           {"parallel layout", model_parallel_layout(setup.layout)},
+                                           {"sequence length", number_text(setup.sequence_length)},
+                                           {"synthetic data", setup.is_synthetic ? (*setup.is_synthetic ? "yes" : "no") : ""}},
+                              .options = {},
+                              .has_options = !run.options.empty()};
+  Texts& settings = configuration.settings;
+  if (!is_by_devices && setup.nodes && setup.devices && *setup.nodes > 0)
+    settings["devices per node"] = fmt::format("{:g}", static_cast<double>(*setup.devices) / static_cast<double>(*setup.nodes));
+  std::set<std::string> axes;
+  for (const auto& [tag, value] : setup.tags) {
+    if (!is_repeat_tag(tag)) settings[tag] = value;
+    axes.insert(flag_name(tag));
+  }
+  for (const auto& [key, value] : run.options) {
+    const std::string flag = flag_name(key);
+    if (axes.contains(flag) || is_outside(flag) || (is_schedule(flag) && !parting.contains(flag))) continue;
+    configuration.options[flag] = value;
+  }
+  return configuration;
+}
+
+std::vector<std::string> differences(const std::vector<const Configuration*>& all) {
+  const Parts parts = parts_of(all);
+  std::vector<std::string> differing;
+  add_differences(parts.settings, differing);
+  add_differences(parts.options, differing);
+  if (!parts.options.empty() && parts.options.size() < all.size()) differing.push_back("options (recorded, unknown)");
+  return differing;
+}
+
+std::string distinction(const Configuration& one, const std::vector<const Configuration*>& all) {
+  const Parts parts = parts_of(all);
+  std::string text;
+  add_distinction(one.settings, parts.settings, text);
+  if (one.has_options) add_distinction(one.options, parts.options, text);
+  if (!one.has_options && !parts.options.empty()) text += ", options unknown";
+  return text;
+}
+
+}  // namespace lockstep::report

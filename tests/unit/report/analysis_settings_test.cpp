@@ -1,0 +1,110 @@
+#include "report/analysis_settings.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "core/strings.h"
+#include "report/analysis_curve.h"
+#include "report/analysis_text.h"
+#include "unit/report/synthetic_runs.h"
+
+namespace lockstep::report {
+namespace {
+
+using testing::make_run;
+
+using Options = std::map<std::string, std::string>;
+
+/// A run of one node (or more) that recorded these options beside the usual ones.
+record::RunData run_with(const std::string& name, const Options& options, int64_t nodes = 1) {
+  record::RunData run = make_run({.name = name, .nodes = nodes, .num_steps = 200, .job = "slurm " + name});
+  run.options = {{"name", name}, {"grad_checkpointing", "false"}, {"local_loss", "false"}, {"train_data", "/data/a/{0..9}.tar"},
+                 {"workers", "4"}, {"seed", "0"}, {"lr", "0.001"}, {"batch_size", "8"}, {"max_steps", "200"}};
+  for (const auto& [key, value] : options) run.options[key] = value;
+  return run;
+}
+
+Analysis analysis_of(const std::vector<record::RunData>& runs) {
+  std::vector<RunSummary> all;
+  for (const record::RunData& run : runs) all.push_back(summarise_run(run, {}));
+  return analyse(all, {});
+}
+
+std::string words_of(const Analysis& analysis) {
+  std::string words;
+  for (const Curve& curve : analysis.curves) words += core::join(limits_of(curve), "\n") + "\n";
+  return words;
+}
+
+TEST(Settings, RunsThatDifferInAnyOptionOfTheWorkAreNoRepeats) {
+  for (const auto& [key, value, told] : {std::tuple{"grad_checkpointing", "true", "grad-checkpointing true"}, {"local_loss", "true", "local-loss true"},
+                                         {"train_data", "/data/b/{0..9}.tar", "train-data .../b/{0..9}.tar"}, {"workers", "8", "workers 8"}}) {
+    const Analysis analysis = analysis_of({run_with("one", {}), run_with("two", {{key, value}})});
+    ASSERT_EQ(analysis.curves.size(), 2u) << key;
+    for (const Curve& curve : analysis.curves) EXPECT_EQ(curve.points.at(0).runs.size(), 1u) << key;
+    EXPECT_NE(analysis.curves[0].name, analysis.curves[1].name);
+    EXPECT_NE((analysis.curves[0].name + analysis.curves[1].name).find(told), std::string::npos) << analysis.curves[0].name << analysis.curves[1].name;
+  }
+}
+
+TEST(Settings, NameSeedAndLengthDoNotPartRepeats) {
+  const Analysis analysis = analysis_of({run_with("one", {}), run_with("two", {{"seed", "1"}, {"max_steps", "400"}, {"logs", "/elsewhere"}, {"resume", "latest"}})});
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  EXPECT_EQ(analysis.curves[0].points.at(0).runs.size(), 2u);
+  EXPECT_TRUE(analysis.curves[0].remarks.empty()) << words_of(analysis);
+}
+
+TEST(Settings, AnOptionThatChangesWithTheSizeIsNamed) {
+  const Analysis analysis = analysis_of({run_with("n1", {}), run_with("n2", {{"grad_checkpointing", "true"}}, 2)});
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  EXPECT_EQ(analysis.curves[0].kind, ScalingKind::kMixed);
+  EXPECT_NE(analysis.curves[0].kind_reason.find("grad-checkpointing (false, true)"), std::string::npos) << analysis.curves[0].kind_reason;
+}
+
+TEST(Settings, TheLearningRateMayFollowTheSizeButPartsRunsOfOneSize) {
+  const Analysis follows = analysis_of({run_with("n1", {}), run_with("n2", {{"lr", "0.002"}}, 2), run_with("n2b", {{"lr", "0.002"}}, 2)});
+  ASSERT_EQ(follows.curves.size(), 1u);
+  EXPECT_EQ(follows.curves[0].kind, ScalingKind::kWeak) << follows.curves[0].kind_reason;
+  EXPECT_EQ(follows.curves[0].points.at(1).runs.size(), 2u);
+  EXPECT_NE(words_of(follows).find("lr (0.001, 0.002)"), std::string::npos) << words_of(follows);
+  const Analysis array = analysis_of({run_with("a", {}), run_with("b", {{"lr", "0.002"}}), run_with("c", {{"lr", "0.002"}})});
+  ASSERT_EQ(array.curves.size(), 2u);
+  EXPECT_EQ(array.curves[0].points.at(0).runs.size() + array.curves[1].points.at(0).runs.size(), 3u);
+}
+
+TEST(Settings, AnAxisOfASweepIsACurveOfItsOwnAndNamedOnce) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2})
+    for (const char* value : {"false", "true"}) {
+      runs.push_back(run_with(fmt::format("n{}{}", nodes, value), {{"grad_checkpointing", value}}, nodes));
+      runs.back().setup.tags = {{"grad-checkpointing", value}};
+    }
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 2u);
+  for (const Curve& curve : analysis.curves) {
+    EXPECT_EQ(curve.kind, ScalingKind::kWeak) << curve.kind_reason;
+    EXPECT_EQ(curve.points.size(), 2u);
+    const size_t first = curve.name.find("grad-checkpointing");
+    EXPECT_NE(first, std::string::npos) << curve.name;
+    EXPECT_EQ(curve.name.find("grad-checkpointing", first + 1), std::string::npos) << curve.name;
+  }
+}
+
+TEST(Settings, UnknownOptionsAreNeverPooledWithKnownOnesAndPoolingThemIsSaid) {
+  const record::RunData known = run_with("known", {});
+  record::RunData unknown = run_with("old", {}), other = run_with("older", {});
+  unknown.options.clear(), other.options.clear();
+  const Analysis analysis = analysis_of({known, unknown, other});
+  ASSERT_EQ(analysis.curves.size(), 2u);
+  std::vector<size_t> sizes;
+  for (const Curve& curve : analysis.curves) sizes.push_back(curve.points.at(0).runs.size());
+  std::sort(sizes.begin(), sizes.end());
+  EXPECT_EQ(sizes, (std::vector<size_t>{1, 2}));
+  const std::string words = words_of(analysis);
+  EXPECT_NE(words.find("2 runs here do not tell their options"), std::string::npos) << words;
+  EXPECT_NE(words.find("not counted as repeats of those whose options are recorded"), std::string::npos) << words;
+  EXPECT_NE((analysis.curves[0].name + analysis.curves[1].name).find("options unknown"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::report
