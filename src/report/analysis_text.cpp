@@ -151,6 +151,26 @@ std::vector<std::string> limits_of(const Curve& curve) {
   return limits;
 }
 
+std::vector<std::string> source_problems(const std::vector<RunSummary>& runs, size_t max_lines) {
+  std::vector<std::pair<std::string, std::set<std::string>>> sources_of;  // in the order of the runs
+  for (const RunSummary& run : runs)
+    for (const std::string& problem : run.problems) {
+      auto found = std::find_if(sources_of.begin(), sources_of.end(), [&](const auto& one) { return one.first == problem; });
+      if (found == sources_of.end()) found = sources_of.insert(found, {problem, {}});
+      found->second.insert(run.source.string());
+    }
+  std::vector<std::string> lines;
+  for (const auto& [problem, sources] : sources_of) {
+    if (lines.size() == max_lines) {
+      lines.push_back(fmt::format("{} more kinds of problems; the page lists them all", sources_of.size() - max_lines));
+      break;
+    }
+    const std::string others = sources.size() > 1 ? fmt::format(" and {} more", sources.size() - 1) : "";
+    lines.push_back(fmt::format("{}{}: {}", *sources.begin(), others, problem));
+  }
+  return lines;
+}
+
 std::vector<std::string> method_of(const Analysis& analysis) {
   std::vector<std::string> texts;
   texts.push_back(
