@@ -111,7 +111,7 @@ const Point* recommended_point(const Curve& curve, double target) {
 std::vector<std::string> conclusions_of(const Curve& curve, const AnalysisOptions& options) {
   if (curve.points.size() < 2) return {single_text(curve)};
   std::vector<std::string> texts = {scaling_text(curve)};
-  if (curve.base && curve.kind != ScalingKind::kMixed) texts.push_back(recommendation_text(curve, options));
+  if (curve.base && (curve.kind == ScalingKind::kWeak || curve.kind == ScalingKind::kStrong)) texts.push_back(recommendation_text(curve, options));
   if (curve.kind == ScalingKind::kWeak)
     texts.push_back(
         "Weak scaling says how fast samples pass, not how many of them a larger global batch needs for the same result.");
@@ -126,6 +126,11 @@ std::vector<std::string> limits_of(const Curve& curve) {
     limits.push_back(
         fmt::format("This is neither weak nor strong scaling: {}. Time per sample may be compared; efficiency mixes the change of "
                     "size with the change of work.",
+                    curve.kind_reason));
+  if (curve.kind == ScalingKind::kUnknown)
+    limits.push_back(
+        fmt::format("Whether this is weak or strong scaling is not known: {}. Efficiency may mix the change of size with a change of "
+                    "work; tell the batch (--fact devices=..., samples_per_device=...).",
                     curve.kind_reason));
   if (!curve.base && curve.points.size() > 1) limits.push_back(curve.base_reason + ".");
   std::vector<std::string> single, no_interval, failed;

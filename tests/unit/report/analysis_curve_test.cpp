@@ -165,6 +165,29 @@ TEST(Curve, MixedWorkIsNotCalledWeak) {
   EXPECT_TRUE(has_flag(analysis, "M05"));
 }
 
+TEST(Curve, AnUnknownLocalBatchIsNotSaidToDiffer) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2, 4}) {
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes}));
+    runs.back().setup.devices.reset();
+    runs.back().setup.samples_per_device.reset();
+  }
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  const Curve& curve = analysis.curves[0];
+  ASSERT_EQ(curve.points.size(), 3u);
+  EXPECT_EQ(curve.kind, ScalingKind::kUnknown);
+  EXPECT_EQ(curve.kind_reason, "the global batch changes, the local batch is not known at every size");
+  EXPECT_FALSE(has_flag(analysis, "M05")) << "nothing is known to change";
+  std::string said;
+  for (const auto& texts : {conclusions_of(curve, analysis.options), limits_of(curve)})
+    for (const std::string& text : texts) said += text + "\n";
+  EXPECT_EQ(said.find("neither"), std::string::npos) << said;
+  EXPECT_NE(said.find("is not known"), std::string::npos) << said;
+  EXPECT_NE(said.find("--fact"), std::string::npos) << said;
+  EXPECT_EQ(said.find("keeps"), std::string::npos) << "no size is recommended: " << said;
+}
+
 TEST(Curve, PrecisionThatChangesWithTheSizeIsNamed) {
   std::vector<record::RunData> runs;
   for (const auto& [nodes, precision] : {std::pair{1, "fp32"}, {2, "bf16"}})
