@@ -90,6 +90,7 @@ void print_result(const report::Analysis& analysis) {
   for (const report::Curve& curve : analysis.curves) {
     for (const std::string& text : report::conclusions_of(curve, analysis.options)) fmt::print("{}\n", text);
     fmt::print("\n{}\n", report::to_text(report::scaling_table(curve)));
+    if (const report::Table phases = report::phase_table(curve); !phases.rows.empty()) fmt::print("{}\n", report::to_text(phases));
     for (const std::string& text : report::limits_of(curve)) fmt::print("note: {}\n", text);
   }
   if (const report::Table collectives = report::collective_benchmark_table(analysis.runs); !collectives.rows.empty())
