@@ -1,12 +1,8 @@
 #include "bench/loader_case.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
-#include <chrono>
-#include <fstream>
-#include <thread>
-
+#include "bench/loader_drive.h"
 #include "bench/sample_stats.h"
 #include "core/error.h"
 #include "core/hash.h"
@@ -18,26 +14,6 @@
 
 namespace lockstep::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point begin) { return std::chrono::duration<double, std::milli>(Clock::now() - begin).count(); }
-
-/// Processor time of all threads of this process.
-double cpu_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-/// Bytes that this process has read through system calls so far; 0 where the kernel does not tell.
-double bytes_read() {
-  std::ifstream file("/proc/self/io");
-  for (std::string line; std::getline(file, line);)
-    if (core::starts_with(line, "rchar: ")) return static_cast<double>(core::parse_int(line.substr(7)).value_or(0));
-  return 0;
-}
 
 std::string digest(const data::HostBatch& batch) {
   const auto bytes_of = [](const auto& values) {
@@ -71,6 +47,7 @@ class LoaderCase final : public BenchCase {
                         o.num_warmup, o.num_iterations),
             "rates: of all ranks together; per core: samples per second of processor time; busy: share of time that a device with this "
             "think time would work",
+            "the timed part begins when a batch was not ready; ahead: share of its batches that were ready all the same when it began",
             ""};
   }
 
@@ -83,6 +60,7 @@ class LoaderCase final : public BenchCase {
             {.key = "samples_per_s", .title = "rate", .unit = "samples/s", .width = 11},
             {.key = "mbytes_per_s", .title = "read", .unit = "MB/s", .width = 9},
             {.key = "samples_per_cpu_s", .title = "per core", .unit = "samples/s", .width = 11},
+            {.key = "ahead_percent", .title = "ahead", .unit = "%", .width = 6},
             {.key = "think_ms", .title = "think", .unit = "ms", .width = 8},
             {.key = "busy_percent", .title = "busy", .unit = "%", .width = 6},
             {.key = "wrong", .title = "#wrong", .width = 7}};
@@ -110,9 +88,13 @@ class LoaderCase final : public BenchCase {
   }
 
   void time(core::Json& row) override {
-    Tally tally;
+    const auto& o = context_.options;
+    LoaderTally tally;
     prepare(row);
-    train::succeed_together(world(), [&] { tally = drive(*data_->open_train()); });
+    train::succeed_together(world(), [&] {
+      tally = drive_loader(*data_->open_train(), {.num_warmup = o.num_warmup, .num_batches = o.num_iterations,
+                                                  .think = std::chrono::duration<double, std::milli>(o.think_ms)});
+    });
     const auto samples_ms = combine_ranks(world(), tally.wait_ms, "max");
     const auto statistics = statistics_of(samples_ms);
     const auto of_all = [&](double mine) {
@@ -127,7 +109,8 @@ class LoaderCase final : public BenchCase {
     row["samples_per_s"] = samples / seconds;
     row["mbytes_per_s"] = of_all(tally.bytes) / seconds / 1e6;
     row["samples_per_cpu_s"] = samples / of_all(tally.cpu_seconds);
-    const double think_s = context_.options.think_ms / 1e3 * static_cast<double>(tally.wait_ms.size());
+    row["ahead_percent"] = 100 * of_all(static_cast<double>(tally.num_ahead)) / world().size() / static_cast<double>(o.num_iterations);
+    const double think_s = o.think_ms / 1e3 * static_cast<double>(tally.wait_ms.size());
     if (think_s > 0) row["busy_percent"] = 100 * think_s / seconds;
     row["statistics_ms"] = statistics;
     row["samples_ms"] = samples_ms;
@@ -147,12 +130,6 @@ class LoaderCase final : public BenchCase {
     return fmt::format("clips of {} samples at {} Hz", audio.clip_samples, audio.sample_rate);
   }
 
-  struct Tally {
-    std::vector<double> wait_ms;
-    int64_t num_samples = 0;
-    double seconds = 0, cpu_seconds = 0, bytes = 0;
-  };
-
   comm::Comm& world() const { return context_.world; }
 
   /// Data whose loaders have as many threads as the row says. Collective.
@@ -160,30 +137,6 @@ class LoaderCase final : public BenchCase {
     options_ = context_.options.train;
     options_.workers = row["workers"];
     data_ = std::make_unique<train::ContrastiveData>(options_, shape_, *context_.processes, plan_);
-  }
-
-  Tally drive(data::Loader& loader) const {
-    const auto think = std::chrono::duration<double, std::milli>(context_.options.think_ms);
-    const auto take = [&] {
-      auto batch = loader.next();
-      const int64_t num_samples = batch.num_samples;
-      loader.recycle(std::move(batch));
-      return num_samples;
-    };
-    for (int64_t i = 0; i < context_.options.num_warmup; ++i) take();
-    Tally tally;
-    const double cpu_before = cpu_seconds(), bytes_before = bytes_read();
-    const auto begin = Clock::now();
-    for (int64_t i = 0; i < context_.options.num_iterations; ++i) {
-      const auto asked = Clock::now();
-      tally.num_samples += take();
-      tally.wait_ms.push_back(ms_since(asked));
-      if (think.count() > 0) std::this_thread::sleep_for(think);
-    }
-    tally.seconds = ms_since(begin) / 1e3;
-    tally.cpu_seconds = cpu_seconds() - cpu_before;
-    tally.bytes = bytes_read() - bytes_before;
-    return tally;
   }
 
   BenchContext context_;

@@ -2,76 +2,17 @@
 
 #include <ATen/DeviceAccelerator.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <fstream>
-#include <limits>
-#include <string>
-
-#include "core/strings.h"
+#include "hw/machine_memory.h"
 
 namespace lockstep::bench {
-namespace {
-
-namespace fs = std::filesystem;
-
-/// Bytes behind `key` in a file of lines "key:  N kB"; 0 without.
-int64_t kilobyte_field(const std::string& path, const std::string& key) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);)
-    if (core::starts_with(line, key + ":")) {
-      const auto words = core::split(core::trim(std::string_view(line).substr(key.size() + 1)), " ");
-      return core::parse_int(words[0]).value_or(0) * 1024;
-    }
-  return 0;
-}
-
-/// The number in the first line of a file; nothing for "max" and for no file.
-std::optional<int64_t> number_in(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return core::parse_int(core::trim(line));
-}
-
-}  // namespace
 
 int64_t peak_memory_bytes(at::Device device) {
-  if (device.is_cpu()) return kilobyte_field("/proc/self/status", "VmHWM");
+  if (device.is_cpu()) return hw::kilobyte_field("/proc/self/status", "VmHWM");
   constexpr size_t kAggregate = 0;
   return at::accelerator::getDeviceStats(device.index()).reserved_bytes[kAggregate].peak;
 }
 
-int64_t resident_bytes(pid_t pid) { return kilobyte_field(fmt::format("/proc/{}/status", pid), "VmRSS"); }
-
-std::optional<int64_t> left_in_control_groups(const fs::path& membership, const fs::path& mount) {
-  std::optional<int64_t> least;
-  const auto take = [&](const fs::path& folder, const char* limit, const char* usage) {
-    const auto most = number_in(folder / limit), used = number_in(folder / usage);
-    if (most && used) least = std::min(least.value_or(std::numeric_limits<int64_t>::max()), *most - *used);
-  };
-  std::ifstream file(membership);
-  for (std::string line; std::getline(file, line);) {  // "0::/GROUP" of version 2, "4:cpu,memory:/GROUP" of version 1
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const auto controllers = core::split(line.substr(first + 1, second - first - 1), ",");
-    const bool is_v1 = std::find(controllers.begin(), controllers.end(), "memory") != controllers.end();
-    if (!is_v1 && first + 1 != second) continue;  // another hierarchy of version 1
-    // Where the group is not to be seen (a container's own mount), one of the folders above it is the limit we live under.
-    for (fs::path group = fs::path("/" + line.substr(second + 1)).lexically_normal();; group = group.parent_path()) {
-      const fs::path folder = (is_v1 ? mount / "memory" : mount) / group.relative_path();
-      if (is_v1) take(folder, "memory.limit_in_bytes", "memory.usage_in_bytes");
-      else take(folder, "memory.max", "memory.current");
-      if (group == group.parent_path()) break;
-    }
-  }
-  return least;
-}
-
-int64_t available_memory_bytes() {
-  const int64_t bytes = kilobyte_field("/proc/meminfo", "MemAvailable");
-  return std::max<int64_t>(std::min(bytes, left_in_control_groups("/proc/self/cgroup", "/sys/fs/cgroup").value_or(bytes)), 0);
-}
+int64_t resident_bytes(pid_t pid) { return hw::kilobyte_field(fmt::format("/proc/{}/status", pid), "VmRSS"); }
 
 }  // namespace lockstep::bench

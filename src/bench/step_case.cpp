@@ -17,6 +17,7 @@
 #include "core/rng.h"
 #include "core/strings.h"
 #include "core/units.h"
+#include "hw/machine_memory.h"
 #include "models/weights.h"
 #include "plan/batch_plan.h"
 #include "plan/memory_plan.h"
@@ -115,8 +116,8 @@ class StepCase final : public BenchCase {
         fmt::format("warmup iters: {} iters: {}; time: median of the steps, each that of the slowest rank", options().num_warmup,
                     options().num_iterations)};
     for (const auto& probe : search_.probes)
-      lines.push_back(fmt::format("batch {:>6}: {} (peak {})", probe.samples, probe.fits ? "fits" : "does not fit: " + probe.reason,
-                                  core::format_bytes(static_cast<double>(probe.peak_bytes))));
+      lines.push_back(fmt::format("batch {:>6}: {} (peak {}, planned {})", probe.samples, probe.fits ? "fits" : "does not fit: " + probe.reason,
+                                  core::format_bytes(static_cast<double>(probe.peak_bytes)), core::format_bytes(memory_plan(probe.samples).total())));
     lines.emplace_back();
     return lines;
   }
@@ -274,7 +275,7 @@ class StepCase final : public BenchCase {
     if (world().size() > 1)
       throw UsageError("bench: --find-batch works on one rank", "leave the launcher away; the batch that fits is per device");
     limit_bytes_ = options().memory_limit.empty() ? 0 : spec::parse_bench_bytes(options().memory_limit, "--memory-limit");
-    if (limit_bytes_ == 0 && context_.device.is_cpu()) limit_bytes_ = available_memory_bytes();
+    if (limit_bytes_ == 0 && context_.device.is_cpu()) limit_bytes_ = hw::available_memory_bytes();
     search_ = find_largest_batch(options().find_multiple, options().find_most, [&](int64_t samples) {
       std::vector<std::string> args = context_.command;
       args.erase(args.begin());

@@ -6,6 +6,15 @@
 #include "core/files.h"
 
 namespace lockstep::core {
+namespace {
+
+/// What the parser says, without its own code in brackets.
+std::string plain_words(const Json::exception& error) {
+  const std::string words = error.what();
+  const size_t end = words.find("] ");
+  return words.front() == '[' && end != std::string::npos ? words.substr(end + 2) : words;
+}
+}  // namespace
 
 Json parse_json(std::string_view text, std::string_view where) {
   std::vector<std::set<std::string>> keys;
@@ -23,7 +32,7 @@ Json parse_json(std::string_view text, std::string_view where) {
     if (!duplicate.empty()) throw DataError(fmt::format("json: key '{}' occurs twice in one object of '{}'", duplicate, where));
     return parsed;
   } catch (const Json::exception& error) {
-    throw DataError(fmt::format("json: cannot parse '{}': {}", where, error.what()));
+    throw DataError(fmt::format("json: cannot parse '{}': {}", where, plain_words(error)));
   }
 }
 

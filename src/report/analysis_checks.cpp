@@ -144,7 +144,7 @@ void check_flops(const Adder& add) {
     add("M09", "impossible",
         fmt::format("the model runs at {:.1f} % of what a matrix product reached on this device", 100 * point.mfu_measured),
         "measure the ceiling again");
-  if (point.efficiency.value > kMaxEfficiency && add.curve.kind != ScalingKind::kMixed)
+  if (point.efficiency.value > kMaxEfficiency && (add.curve.kind == ScalingKind::kWeak || add.curve.kind == ScalingKind::kStrong))
     add("M09", "impossible", fmt::format("efficiency is {:.1f} %, above 102 %", 100 * point.efficiency.value),
         "the base point is too slow, or the work differs; repeat the base");
 }

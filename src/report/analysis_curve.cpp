@@ -219,6 +219,8 @@ const char* scaling_name(ScalingKind kind) {
       return "strong scaling";
     case ScalingKind::kMixed:
       return "mixed, neither weak nor strong scaling";
+    case ScalingKind::kUnknown:
+      return "weak or strong not known";
   }
   return "";
 }

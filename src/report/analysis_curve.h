@@ -60,7 +60,7 @@ struct Point {
   std::vector<Flag> flags{};
 };
 
-enum class ScalingKind { kSingle, kWeak, kStrong, kMixed };
+enum class ScalingKind { kSingle, kWeak, kStrong, kMixed, kUnknown };
 
 /// Points of one configuration, ascending in size.
 struct Curve {

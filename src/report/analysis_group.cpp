@@ -99,7 +99,12 @@ bool all_equal(const std::vector<Point>& points, Get get) {
                      [&](const Point& point) { return get(point).has_value() && get(point) == get(points.front()); });
 }
 
-/// Weak, strong or mixed, from what is the same at every size.
+template <typename Get>
+bool is_known(const std::vector<Point>& points, Get get) {
+  return std::all_of(points.begin(), points.end(), [&](const Point& point) { return get(point).has_value(); });
+}
+
+/// Weak, strong or mixed, from what is the same at every size; what is not known is not taken for different.
 void label_curve(Curve& curve, const std::vector<std::string>& differing) {
   const auto local = [](const Point& point) { return point.setup.samples_per_device; };
   const auto global = [](const Point& point) { return point.setup.global_batch; };
@@ -117,12 +122,13 @@ void label_curve(Curve& curve, const std::vector<std::string>& differing) {
     curve.kind = ScalingKind::kStrong;
     curve.kind_reason =
         fmt::format("the global batch is {} at every size, the local batch shrinks with it", *global(curve.points[0]));
+  } else if (!is_known(curve.points, local)) {
+    curve.kind = ScalingKind::kUnknown;
+    curve.kind_reason = is_known(curve.points, global) ? "the global batch changes, the local batch is not known at every size"
+                                                       : "neither the local nor the global batch is known at every size";
   } else {
     curve.kind = ScalingKind::kMixed;
-    const bool is_known =
-        std::all_of(curve.points.begin(), curve.points.end(), [&](const Point& point) { return global(point) || local(point); });
-    curve.kind_reason = !is_known                        ? "the batch size is not known at every size"
-                        : all_equal(curve.points, local) || all_equal(curve.points, global) ? "gradient accumulation changes along the curve"
+    curve.kind_reason = all_equal(curve.points, local) || all_equal(curve.points, global) ? "gradient accumulation changes along the curve"
                                                          : "neither the local nor the global batch is the same at every size";
   }
 }

@@ -56,6 +56,53 @@ Cell definition_cell(const Point& point, const char* name, double value) {
   const auto why = point.eff_missing.find(name);
   return why != point.eff_missing.end() ? missing_cell(why->second) : percent_cell(value);
 }
+
+double phase_ms(const Point& point, const std::string& phase) {
+  const auto found = point.phases_ms.find(phase);
+  return found != point.phases_ms.end() && std::isfinite(found->second) ? found->second : 0;
+}
+
+double phase_sum_ms(const Point& point, const std::vector<std::string>& phases) {
+  double sum = 0;
+  for (const std::string& phase : phases) sum += phase_ms(point, phase);
+  return sum;
+}
+
+/// Phases of all points that took time, the largest at the largest size first; "other" is last.
+std::vector<std::string> phases_by_share(const Curve& curve) {
+  std::vector<std::string> phases;
+  const Point* largest = nullptr;
+  for (const Point& point : curve.points) {
+    if (!point.phases_ms.empty()) largest = &point;
+    for (const auto& [phase, ms] : point.phases_ms)
+      if (phase_ms(point, phase) > 0 && std::find(phases.begin(), phases.end(), phase) == phases.end()) phases.push_back(phase);
+  }
+  std::stable_sort(phases.begin(), phases.end(), [&](const std::string& a, const std::string& b) {
+    const bool is_a_other = a == "other", is_b_other = b == "other";
+    return is_a_other != is_b_other ? is_b_other : phase_ms(*largest, a) > phase_ms(*largest, b);
+  });
+  return phases;
+}
+
+/// Percent with one decimal that add up to 100.0 as printed: what rounding down leaves goes to those that lost most by it.
+std::vector<double> percents_of(const Point& point, const std::vector<std::string>& phases) {
+  constexpr int kTenths = 1000;
+  const double sum = phase_sum_ms(point, phases);
+  std::vector<double> exact, tenths;
+  std::vector<size_t> order;
+  int left = kTenths;
+  for (const std::string& phase : phases) {
+    order.push_back(order.size());
+    exact.push_back(sum > 0 ? kTenths * phase_ms(point, phase) / sum : 0);
+    tenths.push_back(std::floor(exact.back()));
+    left -= static_cast<int>(tenths.back());
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return exact[a] - tenths[a] > exact[b] - tenths[b]; });
+  for (const size_t i : order)
+    if (sum > 0 && left-- > 0) ++tenths[i];
+  for (double& value : tenths) value /= 10;
+  return tenths;
+}
 }  // namespace
 
 Table scaling_table(const Curve& curve) {
@@ -205,27 +252,39 @@ Table cost_table(const Curve& curve, const AnalysisOptions& options) {
 }
 
 Table phase_table(const Curve& curve) {
-  Table table{
-      .id = "phases-" + curve.id,
-      .title = "Where a step's time goes: " + curve.name,
-      .caption = "Mean milliseconds per step of rank 0, in the measured window; what the phases do not name stands under other."};
-  add_size_columns(table, curve);
-  std::vector<std::string> phases;
-  for (const Point& point : curve.points)
-    for (const auto& [phase, ms] : point.phases_ms)
-      if (std::find(phases.begin(), phases.end(), phase) == phases.end()) phases.push_back(phase);
+  Table table{.id = "phases-" + curve.id,
+              .title = "Where a step's time goes: " + curve.name,
+              .caption = "Share of the mean step of rank 0 in the measured window, largest first at the largest size, and milliseconds; each "
+                         "column of shares adds up to 100 %. What the phases do not name stands under other."};
+  const std::vector<std::string> phases = phases_by_share(curve);
   if (phases.empty()) return table;
-  for (const std::string& phase : phases) table.columns.push_back(column(phase + " (ms)", phase + "_ms"));
-  table.columns.push_back(column("step mean (ms)", "step_mean_ms"));
-  table.columns.push_back(column("more than base (ms)", "delta_ms"));
-  for (const Point& point : curve.points) {
-    std::vector<Cell> row = size_cells(curve, point);
-    for (const std::string& phase : phases)
-      row.push_back(point.phases_ms.contains(phase) ? figure_cell(point.phases_ms.at(phase)) : Cell{});
-    row.push_back(figure_cell(point.estimate.mean_ms));
-    row.push_back(curve.base ? figure_cell(point.estimate.mean_ms - curve.points[*curve.base].estimate.mean_ms, 3) : Cell{});
-    table.rows.push_back(std::move(row));
+  std::vector<const Point*> points;
+  for (const Point& point : curve.points)
+    if (!point.phases_ms.empty()) points.push_back(&point);
+  table.columns.push_back(text_column("phase", "phase"));
+  std::vector<std::vector<double>> shares;
+  for (const Point* point : points) {
+    table.columns.push_back(column(size_text(curve, point->size) + " (%)", fmt::format("share_{}_percent", point->size)));
+    shares.push_back(percents_of(*point, phases));
   }
+  for (const Point* point : points) table.columns.push_back(column(size_text(curve, point->size) + " (ms)", fmt::format("time_{}_ms", point->size)));
+  const auto add_row = [&](const std::string& name, const auto& percent, const auto& ms) {
+    std::vector<Cell> row = {text_cell(name)};
+    for (size_t i = 0; i < points.size(); ++i) row.push_back(percent(i));
+    for (const Point* point : points) row.push_back(ms(*point));
+    table.rows.push_back(std::move(row));
+  };
+  for (size_t phase = 0; phase < phases.size(); ++phase)
+    add_row(
+        phases[phase], [&](size_t i) { return fixed_cell(shares[i][phase], 1); },
+        [&](const Point& point) { return figure_cell(phase_ms(point, phases[phase]), 3); });
+  add_row(
+      "all", [&](size_t) { return fixed_cell(100, 1); },
+      [&](const Point& point) { return figure_cell(phase_sum_ms(point, phases), 3); });
+  if (curve.base && points.size() > 1)
+    add_row(
+        "step, more than at the base", [](size_t) { return Cell{}; },
+        [&](const Point& point) { return figure_cell(point.estimate.mean_ms - curve.points[*curve.base].estimate.mean_ms, 3); });
   return table;
 }
 

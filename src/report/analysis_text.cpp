@@ -111,7 +111,7 @@ const Point* recommended_point(const Curve& curve, double target) {
 std::vector<std::string> conclusions_of(const Curve& curve, const AnalysisOptions& options) {
   if (curve.points.size() < 2) return {single_text(curve)};
   std::vector<std::string> texts = {scaling_text(curve)};
-  if (curve.base && curve.kind != ScalingKind::kMixed) texts.push_back(recommendation_text(curve, options));
+  if (curve.base && (curve.kind == ScalingKind::kWeak || curve.kind == ScalingKind::kStrong)) texts.push_back(recommendation_text(curve, options));
   if (curve.kind == ScalingKind::kWeak)
     texts.push_back(
         "Weak scaling says how fast samples pass, not how many of them a larger global batch needs for the same result.");
@@ -126,6 +126,11 @@ std::vector<std::string> limits_of(const Curve& curve) {
     limits.push_back(
         fmt::format("This is neither weak nor strong scaling: {}. Time per sample may be compared; efficiency mixes the change of "
                     "size with the change of work.",
+                    curve.kind_reason));
+  if (curve.kind == ScalingKind::kUnknown)
+    limits.push_back(
+        fmt::format("Whether this is weak or strong scaling is not known: {}. Efficiency may mix the change of size with a change of "
+                    "work; tell the batch (--fact devices=..., samples_per_device=...).",
                     curve.kind_reason));
   if (!curve.base && curve.points.size() > 1) limits.push_back(curve.base_reason + ".");
   std::vector<std::string> single, no_interval, failed;
@@ -149,6 +154,26 @@ std::vector<std::string> limits_of(const Curve& curve) {
         fmt::format("At {} every run failed: the steps before the failure were measured, whether the size can be used is open.",
                     core::join(failed, ", ")));
   return limits;
+}
+
+std::vector<std::string> source_problems(const std::vector<RunSummary>& runs, size_t max_lines) {
+  std::vector<std::pair<std::string, std::set<std::string>>> sources_of;  // in the order of the runs
+  for (const RunSummary& run : runs)
+    for (const std::string& problem : run.problems) {
+      auto found = std::find_if(sources_of.begin(), sources_of.end(), [&](const auto& one) { return one.first == problem; });
+      if (found == sources_of.end()) found = sources_of.insert(found, {problem, {}});
+      found->second.insert(run.source.string());
+    }
+  std::vector<std::string> lines;
+  for (const auto& [problem, sources] : sources_of) {
+    if (lines.size() == max_lines) {
+      lines.push_back(fmt::format("{} more kinds of problems; the page lists them all", sources_of.size() - max_lines));
+      break;
+    }
+    const std::string others = sources.size() > 1 ? fmt::format(" and {} more", sources.size() - 1) : "";
+    lines.push_back(fmt::format("{}{}: {}", *sources.begin(), others, problem));
+  }
+  return lines;
 }
 
 std::vector<std::string> method_of(const Analysis& analysis) {

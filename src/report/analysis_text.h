@@ -12,6 +12,9 @@ std::vector<std::string> conclusions_of(const Curve& curve, const AnalysisOption
 std::vector<std::string> limits_of(const Curve& curve);
 /// How everything was computed, for the method section of a paper or an application.
 std::vector<std::string> method_of(const Analysis& analysis);
+/// What was wrong with the sources, for a terminal: equal problems of several sources share a line, and of more than `max_lines`
+/// the rest is counted.
+std::vector<std::string> source_problems(const std::vector<RunSummary>& runs, size_t max_lines = 12);
 /// The largest size whose efficiency, at its lower bound where there is one, meets the target; nothing when none does.
 const Point* recommended_point(const Curve& curve, double target);
 

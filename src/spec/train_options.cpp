@@ -366,6 +366,9 @@ core::OptionSet declare_train_options(TrainOptions& options) {
            .unset_text = "as found",
            .min = 1,
            .max = 1 << 24});
+  set.add("device-memory", &options.device_memory,
+          {.help = "With --dry-run: plan for a device of this memory (64G), or of this name (H100, A100 64GB, MI250X).",
+           .metavar = "SIZE|NAME", .unset_text = "this machine's"});
   set.add("json", &options.json, {.help = "With --dry-run: machine-readable output."});
   declare_data(set, options);
   declare_data_order(set, options);

@@ -121,6 +121,7 @@ struct TrainOptions {
   // Dry run
   bool dry_run = false;                                       // --dry-run
   std::optional<int64_t> world_size;                          // --world-size, only with --dry-run
+  std::string device_memory;                                  // --device-memory SIZE|NAME, only with --dry-run
   bool json = false;                                          // --json, only with --dry-run
 };
 

@@ -96,6 +96,7 @@ void check_ranks(const TrainOptions& o) {
       "ranks count from 0");
   refuse_if(o.world_size && !o.dry_run, "--world-size only asks --dry-run about a size that is not here",
             fmt::format("start ranks with `lockstep launch --nproc-per-node N -- train {} ...`, or add --dry-run", o.task));
+  refuse_if(!o.device_memory.empty() && !o.dry_run, "--device-memory only asks --dry-run about a device that is not here", "add --dry-run");
   refuse_if(o.json && !o.dry_run, "--json belongs to --dry-run", "a run writes steps.jsonl and results.jsonl into its folder");
   refuse_if(o.device == "cpu" && o.dist_backend == "nccl", "--dist-backend nccl needs --device cuda", "use --dist-backend gloo");
   const bool is_url = o.dist_url.empty() || o.dist_url == "env://" || core::starts_with(o.dist_url, "tcp://");

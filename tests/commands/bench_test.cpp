@@ -156,6 +156,7 @@ TEST(Bench, LoaderHandsOutTheSameBatchesTwiceAndReportsRates) {
     EXPECT_EQ(row.at("wrong"), 0);
     EXPECT_EQ(row.at("samples_ms").size(), 4u);
     EXPECT_GT(row.at("samples_per_cpu_s").get<double>(), 0);
+    EXPECT_GE(row.at("ahead_percent").get<double>(), 0);
     const double busy = row.at("busy_percent");
     EXPECT_GT(busy, 0);
     EXPECT_LE(busy, 100);

@@ -229,6 +229,47 @@ TEST(OptionCommands, DryRunComputesWithoutTensors) {
   EXPECT_EQ(run_lockstep(misfit, alone).exit_code, 2);
 }
 
+TEST(OptionCommands, DryRunPlansTheMemoryOfARankAndWhetherItFits) {
+  const auto dry_run = [](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"train", "clip", "--dataset-type", "synthetic", "--train-num-samples", "1000", "--model", "ViT-B-32",
+                                     "--batch-size", "256", "--precision", "amp_bf16", "--dry-run", "--world-size", "8"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_lockstep(args);
+  };
+  const Json unknown = Json::parse(dry_run({"--json"}).out);
+  const Json& plan = unknown.at("memory_per_rank_bytes");
+  EXPECT_EQ(plan.at("parameters"), 151277313 * 4);
+  EXPECT_EQ(plan.at("optimizer"), 2 * 151277313 * int64_t{4});
+  int64_t total = 0;
+  for (const char* part : {"parameters", "gradients", "optimizer", "activations", "batch", "logits"}) {
+    EXPECT_GT(plan.at(part).get<int64_t>(), 0) << part;
+    total += plan.at(part).get<int64_t>();
+  }
+  EXPECT_NEAR(plan.at("total").get<double>(), static_cast<double>(total), 6);
+  EXPECT_TRUE(unknown.at("device_memory").is_null()) << "eight ranks are not here";
+
+  const Json fits = Json::parse(dry_run({"--json", "--device-memory", "h100"}).out).at("device_memory");
+  EXPECT_EQ(fits.at("bytes"), 80'000'000'000);
+  EXPECT_EQ(fits.at("fits"), true);
+  const ProgramResult small = dry_run({"--device-memory", "4G"});
+  EXPECT_TRUE(contains(small.out, "does not fit: ")) << small.out;
+  EXPECT_TRUE(contains(small.out, "of 4.00 GiB (--device-memory)")) << small.out;
+  EXPECT_TRUE(contains(small.out, "    activations")) << small.out;
+  const Json recomputed = Json::parse(dry_run({"--json", "--grad-checkpointing"}).out).at("memory_per_rank_bytes");
+  EXPECT_LT(recomputed.at("activations"), plan.at("activations"));
+
+  EXPECT_EQ(dry_run({"--device-memory", "12"}).exit_code, 2);
+  const ProgramResult odd = dry_run({"--device-memory", "Z99"});
+  EXPECT_EQ(odd.exit_code, 2);
+  EXPECT_TRUE(contains(odd.err, "GH200 96GB")) << odd.err;
+  EXPECT_EQ(run_lockstep({"train", "clip", "--device-memory", "64G", "--dataset-type", "synthetic", "--train-num-samples", "8"}).exit_code, 2);
+
+  const Json here = Json::parse(run_lockstep({"launch", "--nproc-per-node", "2", "--", "train", "clip", "--dataset-type", "synthetic", "--train-num-samples",
+                                              "1000", "--model", "ViT-B-32", "--batch-size", "16", "--dry-run", "--device", "cpu", "--json"}).out);
+  EXPECT_GT(here.at("device_memory").at("bytes").get<int64_t>(), 0);
+  EXPECT_TRUE(contains(here.at("device_memory").at("source").get<std::string>(), "each of 2 ranks"));
+}
+
 TEST(OptionCommands, AMissingEngineIsAnEnvironmentError) {
   const FakeEngine fake;
   std::filesystem::remove(fake.path() / "lockstep-engine");

@@ -158,6 +158,32 @@ TEST(ReportCommand, BadInputIsExplainedAndNothingIsLeftOutSilently) {
   for (const char* word : {"failed", "profiled", "broken"}) EXPECT_NE(text.out.find(word), std::string::npos) << text.out;
 }
 
+TEST(ReportCommand, ADamagedRecordIsToldOnTheTerminalWithFileAndReason) {
+  core::TempDir folder;
+  const fs::path logs = folder.path() / "logs";
+  write_record(logs, {.name = "whole"});
+  for (const char* name : {"half", "half-too"}) {
+    write_record(logs, {.name = name});
+    core::write_file_atomic(logs / name / "run.json", "{\"record_version\": 1,\n");
+  }
+  const ProgramResult report = run_lockstep({"report", logs.string(), "-o", (folder.path() / "out").string()});
+  ASSERT_EQ(report.exit_code, 0) << report.err;
+  for (const char* name : {"half", "half-too"}) {
+    const std::string file = (logs / name / "run.json").string();
+    const size_t at = report.out.find(fmt::format("problem: {}: run.json: ", (logs / name).string()));
+    ASSERT_NE(at, std::string::npos) << report.out;
+    const std::string line = report.out.substr(at, report.out.find('\n', at) - at);
+    EXPECT_NE(line.find(file), std::string::npos) << line;
+    EXPECT_NE(line.find("parse error at line 2"), std::string::npos) << line;
+    EXPECT_EQ(line.find("json.exception"), std::string::npos) << line;
+  }
+  EXPECT_EQ(report.out.find(fmt::format("problem: {}:", (logs / "whole").string())), std::string::npos) << report.out;
+
+  const ProgramResult compared = run_lockstep({"report", "compare", (logs / "whole").string(), (logs / "half").string()});
+  EXPECT_EQ(compared.exit_code, 0) << compared.err;
+  EXPECT_NE(compared.out.find(fmt::format("problem: {}: run.json: ", (logs / "half").string())), std::string::npos) << compared.out;
+}
+
 TEST(ReportCommand, OneRepeatAndAMissingBaseAreSaidInWords) {
   core::TempDir folder;
   const fs::path logs = folder.path() / "logs";

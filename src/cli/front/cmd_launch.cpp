@@ -217,12 +217,12 @@ std::vector<std::string> command_line(const LaunchOptions& values, std::vector<s
 
 /// Refuses a wrong command line of ours once, before there are ranks that would each refuse it. True when all is said: --help and
 /// --dry-run need no ranks.
-bool answer_without_ranks(const std::vector<std::string>& command, int num_ranks) {
+bool answer_without_ranks(const std::vector<std::string>& command, int num_ranks, int num_local_ranks) {
   if (core::starts_with(command.front(), "-")) return false;  // --version and the like are no commands
   const spec::ParsedCommand parsed = spec::parse_command(command);
   if (parsed.wants_help) std::fputs(parsed.set->help_text().c_str(), stdout);
   const bool is_dry_run = parsed.train && parsed.train->dry_run;
-  if (is_dry_run) print_dry_run(parsed, WorldGuess{.num_ranks = num_ranks, .source = "launch"});
+  if (is_dry_run) print_dry_run(parsed, WorldGuess{.num_ranks = num_ranks, .source = "launch", .num_local_ranks = num_local_ranks});
   return parsed.wants_help || is_dry_run;
 }
 
@@ -246,7 +246,7 @@ int cmd_launch(std::span<const std::string> args) {
   const std::vector<std::string> argv = command_line(values, command);
   NodePlace place = find_place(values);
   const int local_size = static_cast<int>(values.nproc_per_node);
-  if (values.program.empty() && answer_without_ranks(command, place.num_nodes * local_size)) return 0;
+  if (values.program.empty() && answer_without_ranks(command, place.num_nodes * local_size, local_size)) return 0;
   const core::TempDir error_folder("lockstep-launch");
   settle_port(place);
   std::vector<RankCommand> ranks;

@@ -90,10 +90,12 @@ void print_result(const report::Analysis& analysis) {
   for (const report::Curve& curve : analysis.curves) {
     for (const std::string& text : report::conclusions_of(curve, analysis.options)) fmt::print("{}\n", text);
     fmt::print("\n{}\n", report::to_text(report::scaling_table(curve)));
+    if (const report::Table phases = report::phase_table(curve); !phases.rows.empty()) fmt::print("{}\n", report::to_text(phases));
     for (const std::string& text : report::limits_of(curve)) fmt::print("note: {}\n", text);
   }
   if (const report::Table collectives = report::collective_benchmark_table(analysis.runs); !collectives.rows.empty())
     fmt::print("{}\n", report::to_text(collectives));
+  for (const std::string& problem : report::source_problems(analysis.runs)) fmt::print("problem: {}\n", problem);
   for (const report::LeftOut& left : analysis.left_out)
     fmt::print("left out: {}: {}; {}\n", analysis.runs[left.run].name, left.reason, left.conclusion);
   for (const std::string& fact : analysis.missing) fmt::print("missing: {}\n", fact);
@@ -174,13 +176,16 @@ int cmd_report_compare(std::span<const std::string> args) {
   report::LoadOptions how = load_options(options, set);
   how.analysis.keeps_steps = true;
   const auto load = [&](const std::string& input) { return report::load_sources(report::find_sources({input}), how); };
-  const report::SideComparison comparison = report::compare_sides(load(options.inputs[0]), load(options.inputs[1]), options.paired);
+  const std::vector<report::RunSummary> a = load(options.inputs[0]), b = load(options.inputs[1]);
+  const report::SideComparison comparison = report::compare_sides(a, b, options.paired);
   core::end_progress();
   if (options.json) {
     fmt::print("{}\n", report::comparison_json(comparison));
     return 0;
   }
   fmt::print("{}\n", report::to_text(comparison.table));
+  for (const auto* side : {&a, &b})
+    for (const std::string& problem : report::source_problems(*side)) fmt::print("problem: {}\n", problem);
   for (const std::string& note : comparison.notes) fmt::print("note: {}\n", note);
   fmt::print("{}\n", comparison.verdict);
   return 0;

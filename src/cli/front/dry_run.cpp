@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "cli/front/dry_run_memory.h"
 #include "core/units.h"
 #include "data/shard_list.h"
 #include "hw/ranks.h"
@@ -16,13 +17,13 @@ namespace fs = std::filesystem;
 namespace {
 /// --world-size, or what `lockstep launch`, explicit flags, another launcher or SLURM say.
 WorldGuess guess_world(const spec::TrainOptions& options, const std::optional<WorldGuess>& launched) {
-  if (options.world_size) return {*options.world_size, "--world-size"};
+  if (options.world_size) return {*options.world_size, "--world-size", 0};
   if (launched) return *launched;
   hw::RankFlags flags;
   if (options.dist_rank) flags.rank = static_cast<int>(*options.dist_rank);
   if (options.dist_world_size) flags.world_size = static_cast<int>(*options.dist_world_size);
   const hw::RankInfo info = hw::discover_ranks(flags, hw::process_env());
-  return {info.world_size, info.source};
+  return {info.world_size, info.source, info.local_world_size};
 }
 
 void add_model_facts(const spec::TrainOptions& options, int64_t num_ranks, std::vector<DryRunFact>& facts) {
@@ -124,6 +125,7 @@ std::vector<DryRunFact> dry_run_facts(const spec::ParsedCommand& command, const 
   };
   add_step_facts(options, batch.global_batch, facts);
   add_model_facts(options, world.num_ranks, facts);
+  for (DryRunFact& fact : memory_facts(options, spec::resolve_contrastive_shape(options), batch, rank_memory(options, world))) facts.push_back(std::move(fact));
   return facts;
 }
 
@@ -134,7 +136,8 @@ void print_dry_run(const spec::ParsedCommand& command, const std::optional<World
     warnings.insert(warnings.end(), more.begin(), more.end());
   if (command.train->json) {
     core::Json json = core::Json::object();
-    for (const DryRunFact& fact : facts) json[fact.key] = fact.value;
+    for (const DryRunFact& fact : facts)
+      if (!fact.key.empty()) json[fact.key] = fact.value;
     json["options"] = command.set->values_json();
     json["warnings"] = warnings;
     fmt::print("{}\n", json.dump(2));
@@ -142,7 +145,7 @@ void print_dry_run(const spec::ParsedCommand& command, const std::optional<World
   }
   fmt::print("Dry run: nothing is read, computed or written.\n\n");
   for (const DryRunFact& fact : facts)
-    if (!fact.label.empty()) fmt::print("  {:<18}{}\n", fact.label, fact.text);
+    if (!fact.label.empty()) fmt::print("  {:<20}{}\n", fact.label, fact.text);
   fmt::print("\nOptions that differ from their defaults\n");
   for (const core::Option& option : command.set->options())
     if (option.origin.kind != core::Origin::Kind::kDefault)

@@ -11,7 +11,7 @@ namespace lockstep::cli {
 
 /// One line of a dry run: key in the JSON, words for people, value for both.
 struct DryRunFact {
-  std::string key, label;
+  std::string key, label;  ///< No key: not in the JSON; no label: not in the text.
   core::Json value;
   std::string text;  ///< The value as people read it.
 };
@@ -20,6 +20,7 @@ struct DryRunFact {
 struct WorldGuess {
   int64_t num_ranks = 1;
   std::string source;
+  int64_t num_local_ranks = 0;  ///< Of them on this machine; 0: not known.
 };
 
 /// What a training command would do, as far as it can be told without tensors, data and devices.

@@ -1,6 +1,7 @@
 // [2026-05-01 10:11:12] iteration 10/ 500 | consumed samples: 640 | elapsed time per iteration (ms): 812.4 | throughput per GPU (TFLOP/s/GPU): 181.2 |
 // learning rate: 1.0E-05 | global batch size: 64 | lm loss: 9.1E+00 | loss scale: 1.0 | grad norm: 1.2 | number of skipped iterations: 0 |
 // number of nan iterations: 0 |
+// using world size: 64, data-parallel size: 2, context-parallel size: 1, tensor-model-parallel size: 8, pipeline-model-parallel size: 4
 //
 // All values are means over the log interval. Iterations count from 1. Variants: "(s)", "samples per second:", "TFLOPs:", "MODEL_TFLOP/s/GPU:".
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 namespace lockstep::record {
 namespace {
 
-constexpr std::string_view kTime = "elapsed time per iteration";
+constexpr std::string_view kTime = "elapsed time per iteration", kSizes = "using world size";
 
 class MegatronParser : public LogParser {
  public:
@@ -19,7 +20,10 @@ class MegatronParser : public LogParser {
 
   LineUse read(const LogLine& line) override {
     if (line.text.find(kTime) == std::string_view::npos) {
-      read_option(line.text);
+      if (const size_t at = line.text.find(kSizes); at != std::string_view::npos)
+        read_sizes(line.text.substr(at));
+      else
+        read_option(line.text);
       return LineUse::kOther;
     }
     const auto iteration = count_after(line.text, "iteration ");
@@ -46,9 +50,13 @@ class MegatronParser : public LogParser {
   void finish() override {
     if (setup().sample_unit == "samples") setup().sample_unit = "sequences";
     if (setup().task.empty()) setup().task = "gpt";
-    if (tensor_ > 0 && pipeline_ > 0 && setup().layout.empty())
-      setup().layout = data_ > 0 ? fmt::format("dp={} tp={} pp={}", data_, tensor_, pipeline_) : fmt::format("tp={} pp={}", tensor_, pipeline_);
-    const int64_t num_replicas = data_ > 0 ? data_ : tensor_ > 0 && pipeline_ > 0 ? known(&RunSetup::devices).value_or(0) / tensor_ / pipeline_ : 0;
+    const bool is_model_split_known = tensor_ > 0 && pipeline_ > 0;
+    if (is_model_split_known && setup().layout.empty())
+      setup().layout = fmt::format("{}tp={} pp={}{}", data_ > 0 ? fmt::format("dp={} ", data_) : "", tensor_, pipeline_,
+                                   context_ > 1 ? fmt::format(" cp={}", context_) : "");
+    const int64_t num_replicas = data_ > 0              ? data_
+                                 : is_model_split_known ? known(&RunSetup::devices).value_or(0) / tensor_ / pipeline_ / context_
+                                                        : 0;
     if (!setup().samples_per_device && setup().global_batch && num_replicas > 0 && *setup().global_batch % num_replicas == 0)
       setup().samples_per_device = *setup().global_batch / num_replicas;
   }
@@ -57,6 +65,23 @@ class MegatronParser : public LogParser {
   void count_bad_iterations(std::string_view text) {
     if (count_after(text, "number of skipped iterations").value_or(0) > 0) builder_.count_problem("a log line tells of skipped iterations");
     if (count_after(text, "number of nan iterations").value_or(0) > 0) builder_.count_problem("a log line tells of iterations whose loss was not a number");
+  }
+
+  /// The line of sizes that rank 0 prints first. Its names are written with "-" or " " between their words, by version.
+  void read_sizes(std::string_view text) {
+    constexpr std::string_view kUsing = "using ";
+    for (const std::string& part : core::split(text.substr(kUsing.size()), ",")) {
+      const size_t colon = part.find(':');
+      if (colon == std::string::npos) continue;
+      const std::string name = core::replace_all(std::string(core::trim(part.substr(0, colon))), " ", "-");
+      const std::optional<int64_t> size = positive_count(core::trim(std::string_view(part).substr(colon + 1)));
+      if (!size) continue;
+      if (name == "world-size" && !setup().devices) setup().devices = size;
+      if (name == "data-parallel-size") data_ = *size;
+      if (name == "tensor-model-parallel-size") tensor_ = *size;
+      if (name == "pipeline-model-parallel-size") pipeline_ = *size;
+      if (name == "context-parallel-size") context_ = *size;
+    }
   }
 
   void read_option(std::string_view text) {
@@ -69,12 +94,13 @@ class MegatronParser : public LogParser {
     };
     take("world_size", setup().devices), take("global_batch_size", setup().global_batch), take("seq_length", setup().sequence_length);
     take_axis("data_parallel_size", data_), take_axis("tensor_model_parallel_size", tensor_), take_axis("pipeline_model_parallel_size", pipeline_);
+    take_axis("context_parallel_size", context_);
     if (setup().precision.empty())
       for (const std::string_view name : {"bf16", "fp16"})
         if (option_in_dump(text, name) == "True") setup().precision = name;
   }
 
-  int64_t data_ = 0, tensor_ = 0, pipeline_ = 0;
+  int64_t data_ = 0, tensor_ = 0, pipeline_ = 0, context_ = 1;
 };
 
 }  // namespace

@@ -168,6 +168,24 @@ TEST(Logs, MegatronWithARestartAndASwitchOfUnits) {
   has_problem(run, "unit of the step times changes");
 }
 
+TEST(Logs, MegatronTellsItsSizesInItsFirstLineInEverySpelling) {
+  const std::string step = "iteration 10/ 600 | consumed samples: 1280 | elapsed time per iteration (ms): 25.5 | global batch size: 128 | lm loss: 8.9 |\n";
+  const RunData run = LogText("using world size: 32, data-parallel size: 2, context-parallel size: 2, hierarchical context-parallel sizes: None, "
+                              "encoder-tensor-model-parallel size: 7, tensor-model-parallel size: 4, pipeline-model-parallel size: 2\n" + step)
+                          .read(LogFormat::kMegatron);
+  EXPECT_EQ(run.setup.devices, 32);
+  EXPECT_EQ(run.setup.layout, "dp=2 tp=4 pp=2 cp=2");
+  EXPECT_EQ(run.setup.samples_per_device, 64);
+  const RunData old = LogText("using world size: 16, data-parallel-size: 4, tensor-model-parallel size: 2, pipeline-model-parallel size: 2 \n" + step)
+                          .read(LogFormat::kMegatron);
+  EXPECT_EQ(old.setup.devices, 16);
+  EXPECT_EQ(old.setup.layout, "dp=4 tp=2 pp=2");
+  EXPECT_EQ(old.setup.samples_per_device, 32);
+  const RunData odd = LogText("using world size: many, data-parallel size: 0, tensor-model-parallel size: -1\n" + step).read(LogFormat::kMegatron);
+  EXPECT_FALSE(odd.setup.devices);
+  EXPECT_FALSE(odd.setup.samples_per_device);
+}
+
 TEST(Logs, TorchTitanTimesFromTokenRatesOrElseFromTimeStamps) {
   const RunData run = read_log(golden("torchtitan.log"));
   EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");

@@ -165,6 +165,59 @@ TEST(Curve, MixedWorkIsNotCalledWeak) {
   EXPECT_TRUE(has_flag(analysis, "M05"));
 }
 
+TEST(Curve, AnUnknownLocalBatchIsNotSaidToDiffer) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2, 4}) {
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes}));
+    runs.back().setup.devices.reset();
+    runs.back().setup.samples_per_device.reset();
+  }
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  const Curve& curve = analysis.curves[0];
+  ASSERT_EQ(curve.points.size(), 3u);
+  EXPECT_EQ(curve.kind, ScalingKind::kUnknown);
+  EXPECT_EQ(curve.kind_reason, "the global batch changes, the local batch is not known at every size");
+  EXPECT_FALSE(has_flag(analysis, "M05")) << "nothing is known to change";
+  std::string said;
+  for (const auto& texts : {conclusions_of(curve, analysis.options), limits_of(curve)})
+    for (const std::string& text : texts) said += text + "\n";
+  EXPECT_EQ(said.find("neither"), std::string::npos) << said;
+  EXPECT_NE(said.find("is not known"), std::string::npos) << said;
+  EXPECT_NE(said.find("--fact"), std::string::npos) << said;
+  EXPECT_EQ(said.find("keeps"), std::string::npos) << "no size is recommended: " << said;
+}
+
+TEST(Curve, PhasesAreSharesThatAddUpToAHundredLargestFirst) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2}) {
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes}));
+    record::RunData& run = runs.back();
+    const double comm = nodes == 1 ? 0 : 50;
+    for (size_t i = 0; i < run.steps.size(); ++i)
+      for (const auto& [phase, ms] : {std::pair{"forward", 20.0}, {"backward", 40.0}, {"exposed_comm", comm}, {"other", 60.0}, {"telemetry", 0.0}})
+        run.steps.phases_ms[phase].push_back(ms);
+  }
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  const Table table = phase_table(analysis.curves[0]);
+  std::vector<std::string> names;
+  for (const auto& row : table.rows) names.push_back(row[0].text);
+  EXPECT_EQ(names, (std::vector<std::string>{"exposed_comm", "backward", "forward", "other", "all", "step, more than at the base"}))
+      << "the order of the largest size, other last, nothing without time";
+  ASSERT_EQ(table.columns.size(), 5u);
+  for (const size_t column : {size_t{1}, size_t{2}}) {
+    double sum = 0;
+    for (size_t i = 0; i + 2 < table.rows.size(); ++i) sum += std::stod(table.rows[i][column].text);
+    EXPECT_NEAR(sum, 100, 1e-9) << "as printed";
+    EXPECT_EQ(table.rows[4][column].text, "100.0");
+  }
+  EXPECT_EQ(table.rows[0][1].text, "0.0");
+  EXPECT_EQ(table.rows[2][1].text, "16.7");  // 20 of 120
+  EXPECT_EQ(table.rows[1][2].text, "23.5");  // 40 of 170
+  EXPECT_EQ(table.rows[4][4].text, "170");
+}
+
 TEST(Curve, PrecisionThatChangesWithTheSizeIsNamed) {
   std::vector<record::RunData> runs;
   for (const auto& [nodes, precision] : {std::pair{1, "fp32"}, {2, "bf16"}})

@@ -1,10 +1,10 @@
-#include "bench/process_memory.h"
+#include "hw/machine_memory.h"
 
 #include <gtest/gtest.h>
 
 #include "core/files.h"
 
-namespace lockstep::bench {
+namespace lockstep::hw {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,5 +52,16 @@ TEST_F(ControlGroups, PathsOutsideTheMountAndDamagedLinesAreNoHarm) {
   EXPECT_GT(available_memory_bytes(), 0);
 }
 
+TEST(Gpus, AreNamedByTheDriversFiles) {
+  const core::TempDir folder;
+  for (const char* bus : {"0000:0a:00.0", "0000:0b:00.0"}) {
+    fs::create_directories(folder.path() / bus);
+    core::write_file_atomic(folder.path() / bus / "information", "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t 17\n");
+  }
+  fs::create_directories(folder.path() / "empty");
+  EXPECT_EQ(gpu_names(folder.path()), (std::vector<std::string>(2, "NVIDIA H100 80GB HBM3")));
+  EXPECT_TRUE(gpu_names(folder.path() / "nothing").empty());
+}
+
 }  // namespace
-}  // namespace lockstep::bench
+}  // namespace lockstep::hw
