@@ -23,6 +23,8 @@ struct ParamSpec {
   bool is_buffer = false;      ///< Saved, never trained: running statistics, and what is carried.
   bool is_carried = false;     ///< A buffer that is a parameter in the reference's files but reaches no result (a head, say).
   std::optional<int> split_dim = std::nullopt;  ///< Dimension that tensor parallelism splits.
+  bool is_partial_over_tokens = false;  ///< Under sequence parallelism each tensor rank has its tokens' part of the gradient: sum them.
+  bool is_tied_copy = false;            ///< A second copy of a parameter that another pipeline stage owns under the same name.
   int64_t numel() const {
     int64_t count = 1;
     for (const int64_t size : shape) count *= size;
