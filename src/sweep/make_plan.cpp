@@ -9,7 +9,7 @@
 #include "core/rng.h"
 #include "core/strings.h"
 #include "plan/train_batch.h"
-#include "spec/clip_shape.h"
+#include "spec/contrastive_shape.h"
 #include "spec/commands.h"
 #include "sweep/points.h"
 #include "sweep/slurm_request.h"
@@ -60,6 +60,7 @@ class Planner {
     plan_.in_flight = file_.in_flight;
     plan_.billing_unit = file_.billing_unit;
     plan_.billing_per_node_hour = file_.billing_per_node_hour;
+    insert_axes();
     check_keys();
     expand();
     check_scaling();
@@ -102,6 +103,16 @@ class Planner {
     }
     for (const Sections* one : sections)
       for (const Setting& setting : one->train) check_key(setting.key, setting.line);
+  }
+
+  /// Axes written as one text with variables, which may turn out to be ranges.
+  void insert_axes() {
+    for (Axis& axis : file_.axes) {
+      const auto* text = axis.values.size() == 1 ? std::get_if<std::string>(&axis.values[0]) : nullptr;
+      if (text == nullptr || text->find("${") == std::string::npos) continue;
+      const std::string where = fmt::format("{}:{}: '{}'", file_.path, axis.line, axis.key);
+      axis.values = axis_values(axis.key, inserted(*text, fmt::format("'{}'", axis.key)), where);
+    }
   }
 
   void expand() {
@@ -234,7 +245,7 @@ class Planner {
     words.insert(words.end(), point.flags.begin(), point.flags.end());
     try {
       const spec::ParsedCommand parsed = spec::parse_command(words);
-      spec::resolve_clip_shape(parsed.train->model);
+      spec::resolve_contrastive_shape(*parsed.train);
       const plan::BatchPlan batch = plan::train_batch_plan(parsed, point.num_ranks());
       point.samples_per_rank = batch.samples_per_rank();
       point.global_batch = batch.global_batch;
@@ -288,7 +299,7 @@ class Planner {
     std::string point, message, hint;
   };
 
-  const SweepFile& file_;
+  SweepFile file_;  // its axes with variables inserted
   const VariableLookup& variables_;
   spec::ParsedCommand declared_;
   Plan plan_;

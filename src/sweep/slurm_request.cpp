@@ -41,6 +41,7 @@ class RequestReader {
 
   void add(const Setting& setting) {
     const Use use = use_of(setting);
+    if (is_variable_without_value(setting)) return;
     if (use == Use::kSbatchText) request_.sbatch.push_back(option(setting));
     if (use == Use::kSrunText) request_.srun.push_back(option(setting));
     if (use == Use::kSbatchFlag && flag(setting)) request_.sbatch.push_back(setting.key == "wait-all-nodes" ? "--wait-all-nodes=1" : "--" + setting.key);
@@ -67,6 +68,11 @@ class RequestReader {
     const auto nearest = core::nearest_name(setting.key, names);
     fail(setting, "is unknown", nearest ? fmt::format("did you mean '{}'? Other options go into 'sbatch' or 'srun', as they are typed", *nearest)
                                         : "other options go into 'sbatch' or 'srun', as they are typed: sbatch = [\"--mail-type=END\"]");
+  }
+  /// gres = "${GRES}" with an empty GRES: sites differ in what they ask for.
+  bool is_variable_without_value(const Setting& setting) const {
+    const auto* text = setting.is_list ? nullptr : std::get_if<std::string>(&setting.values[0]);
+    return text != nullptr && core::starts_with(*text, "${") && scope_.text_of(setting).empty();
   }
   std::string checked(const Setting& setting, const std::string& text) const {
     if (text.find_first_of("\n\r") != std::string::npos || text.empty()) fail(setting, "is empty or has a line break", "give one line");

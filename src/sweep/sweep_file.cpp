@@ -164,9 +164,9 @@ class FileReader {
   void add_axis(const std::string& name, const toml::key& key, const toml::node& node) {
     const Setting read = setting(key, node);
     Axis axis{.key = name, .values = read.values, .line = read.line};
-    const auto* range = std::get_if<std::string>(&read.values[0]);
-    const bool is_range = !read.is_list && range != nullptr && (name == "nodes" || looks_like_range(*range));
-    if (is_range) axis.values = parse_range(*range, fmt::format("{}:{}: '{}'", path_, axis.line, key.str()));
+    const auto* text = std::get_if<std::string>(&read.values[0]);
+    const bool has_variable = text != nullptr && text->find("${") != std::string::npos;  // a range only once it is inserted
+    if (!read.is_list && text != nullptr && !has_variable) axis.values = axis_values(name, *text, fmt::format("{}:{}: '{}'", path_, axis.line, key.str()));
     for (size_t i = 0; i < axis.values.size(); ++i)
       if (std::find(axis.values.begin(), axis.values.begin() + static_cast<std::ptrdiff_t>(i), axis.values[i]) !=
           axis.values.begin() + static_cast<std::ptrdiff_t>(i))
@@ -175,9 +175,6 @@ class FileReader {
     if (std::any_of(file_.axes.begin(), file_.axes.end(), has_name))
       fail(axis.line, fmt::format("axis '{}' is given twice", name), "keep one of the two");
     file_.axes.push_back(std::move(axis));
-  }
-  static bool looks_like_range(const std::string& text) {
-    return text.find_first_not_of("0123456789-*+, ") == std::string::npos && text.find_first_of("-,", 1) != std::string::npos;
   }
   void axes(const toml::key& key, const toml::node& node) {
     for (const auto& [name, value] : entries(table(key, node))) {
@@ -302,6 +299,11 @@ std::vector<Scalar> parse_range(std::string_view text, const std::string& where)
   std::vector<Scalar> values;
   for (const std::string& part : core::split(text, ",")) expand_part(core::trim(part), where, values);
   return values;
+}
+
+std::vector<Scalar> axis_values(std::string_view key, const std::string& text, const std::string& where) {
+  const bool looks_like_range = text.find_first_not_of("0123456789-*+, ") == std::string::npos && text.find_first_of("-,", 1) != std::string::npos;
+  return key == "nodes" || looks_like_range ? parse_range(text, where) : std::vector<Scalar>{text};
 }
 
 SweepFile parse_sweep_file(std::string_view text, const std::string& path) { return FileReader(text, path).read(); }

@@ -79,5 +79,7 @@ SweepFile read_sweep_file(const std::filesystem::path& path);
 
 /// "1-128*2" -> 1 2 4 ... 128, "1-9+4" -> 1 5 9, "2-4" -> 2 3 4, joined with commas. A range must hit its end. UsageError names `where`.
 std::vector<Scalar> parse_range(std::string_view text, const std::string& where);
+/// Values of the axis `key` written as one text: those of a range, else the text itself.
+std::vector<Scalar> axis_values(std::string_view key, const std::string& text, const std::string& where);
 
 }  // namespace lockstep::sweep

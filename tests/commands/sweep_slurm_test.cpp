@@ -83,6 +83,33 @@ TEST_F(SweepOnSlurm, RanksKnowWhoTheyAre) {
   EXPECT_EQ(count(batch, "\"world_size\": 2,"), 2) << batch;  // a step smaller than the job
 }
 
+TEST_F(SweepOnSlurm, TheClapBenchmarkRunsFromItsOwnFileToItsTables) {
+  EXPECT_NE(read("clap-submit.out").find("6 of 6 jobs submitted"), std::string::npos) << read("clap-submit.out");
+  ASSERT_EQ(core::trim(read("clap-report.code")), "0") << read("clap-report.out") << logs();
+  const core::Json report = json("clap-report.json");
+  ASSERT_EQ(report.at("curves").size(), 2u) << read("clap-report.out");
+  for (const core::Json& curve : report.at("curves")) {
+    ASSERT_EQ(curve.at("points").size(), 3u) << curve.dump(1);
+    const bool is_tiny = curve.at("name").get<std::string>().find("tiny") != std::string::npos;
+    for (const core::Json& point : curve.at("points")) {
+      EXPECT_EQ(point.at("devices"), point.at("nodes"));
+      EXPECT_EQ(point.at("samples_per_device"), is_tiny ? 8 : 4);
+      const double rate = point.at("mean_samples_per_s").get<double>();
+      EXPECT_GT(rate, 0);
+      // The benchmark's own column: three forward passes of its nominal figure over 989 TFLOP/s a device.
+      const double nominal = is_tiny ? 111.20e9 : 130.09e9;
+      const double billed = point.at("samples_per_s").at("value").get<double>();
+      EXPECT_NEAR(point.at("mfu").get<double>() * 989e12 * point.at("devices").get<double>() / (3 * nominal * billed), 1, 1e-6) << point.dump(1);
+    }
+  }
+  for (const core::Json& run : report.at("runs")) {
+    EXPECT_EQ(run.at("setup").at("task"), "clap");
+    EXPECT_EQ(run.at("steps"), 8);
+    EXPECT_TRUE(run.at("setup").at("is_synthetic"));
+  }
+  EXPECT_TRUE(fs::exists(folder_->path() / "clap-report/report.html") && fs::exists(folder_->path() / "clap-real-shapes/report.html"));
+}
+
 TEST_F(SweepOnSlurm, AFailedJobIsNamedAndOnlyItIsResumed) {
   EXPECT_NE(read("nodes-submit.out").find("3 of 3 jobs submitted"), std::string::npos) << read("nodes-submit.out");
   const core::Json failed = json("nodes-failed.json");

@@ -38,7 +38,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 const char* const kFlags =
     "accum-freq aug-cfg batch-size beta1 beta2 bucket-mb check-replicas classnames config csv-caption-key csv-img-key "
     "csv-separator data-lanes data-order "
-    "dataset-resampled dataset-type debug delete-previous-checkpoint deterministic device dist-backend dist-local-rank dist-rank "
+    "dataset-resampled dataset-type debug delete-previous-checkpoint deterministic device device-memory dist-backend dist-local-rank dist-rank "
     "dist-timeout dist-url "
     "dist-world-size dry-run epochs epochs-cooldown eps force-context-length force-image-size force-patch-dropout "
     "force-quick-gelu gather-with-grad "

@@ -139,7 +139,8 @@ TEST(MakePlan, FlagsAreThoseOfTheEngine) {
       {"name = \"x\"\n[train]\nmodel = \"ViT-B-33\"\ntrain-data = \"d\"\n", "ViT-B-33"},
       {"name = \"x\"\n[train]\nmodel = \"ViT-B-32\"\n", "there is nothing to do"},
       {"command = \"train clpi\"\n" + kBase, "is no command"},
-      {"command = \"train clap\"\n" + kBase, "`lockstep train clap` is not in this version yet"},
+      {"command = \"train clap\"\n" + kBase, "--tokenizer-vocab is needed"},
+      {"command = \"train resnet\"\n" + kBase, "`lockstep train resnet` is not in this version yet"},
       {"command = \"ckpt list\"\n" + kBase, "a sweep of 'ckpt list' is not possible"},
       {core::replace_all(kBase, "\"x\"", "\"a/b\""), "the name 'a/b' is no folder name"},
       {kBase + "lr = \"warmup * 1\"\nwarmup = \"lr + 1\"\n", "refers to itself"},
@@ -164,6 +165,13 @@ TEST(MakePlan, VariablesComeFromTheCallerFirstThenTheFile) {
   EXPECT_EQ(given.points[0].slurm.setup.at(0), "echo $HOME ${SLURM_JOB_ID}");
 }
 
+TEST(MakePlan, AnAxisMayBeAVariableThatHoldsARange) {
+  const std::string text = kBase + "[variables]\nNODES = \"1-8*2\"\n[axes]\nnodes = \"${NODES}\"\n";
+  EXPECT_EQ(plan_of(text).points.size(), 4u);
+  EXPECT_EQ(plan_of(text, {{"NODES", "1,3"}}).points.back().nodes, 3);
+  EXPECT_THROW(plan_of(text, {{"NODES", "many"}}), UsageError);
+}
+
 TEST(SlurmRequest, KeysBecomeOptions) {
   const Plan plan = plan_of(kBase +
                             "[axes]\nnodes = [2]\n[slurm]\naccount = \"a\"\nexclusive = true\ncontiguous = false\nwait-all-nodes = true\ncpus-per-task = \"8 * "
@@ -177,6 +185,12 @@ TEST(SlurmRequest, KeysBecomeOptions) {
   const std::string lines = request_lines(plan.points[0]);
   EXPECT_NE(lines.find("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --cpus-per-task=16\n#SBATCH --time=1-00:00:00\n"), std::string::npos) << lines;
   EXPECT_NE(lines.find("#SBATCH --signal=B:USR1@60\n#SBATCH --no-requeue\n"), std::string::npos) << lines;
+}
+
+TEST(SlurmRequest, AnEmptyVariableLeavesItsOptionOut) {
+  const std::string text = kBase + "[axes]\nnodes = [1]\n[slurm]\ngres = \"${GRES}\"\n";
+  EXPECT_TRUE(has(plan_of(text, {{"GRES", "gpu:4"}}).points[0].slurm.sbatch, "--gres=gpu:4"));
+  EXPECT_TRUE(plan_of(text, {{"GRES", ""}}).points[0].slurm.sbatch.empty());
 }
 
 TEST(SlurmRequest, RefusesWhatCannotBe) {
