@@ -59,7 +59,7 @@ class Sides {
         telemetry_(world_.comm(), at::kCPU),
         record_(folder, {}),
         log_({.steps_per_epoch = 1 << 30, .samples_per_step = options.samples, .total_steps = 1 << 30, .log_every_n_steps = 100}, record_),
-        intervals_(world_, std::vector<std::string>(static_cast<size_t>(world_.size()), "host"), world_.rank() == 0 ? &record_ : nullptr) {
+        intervals_(world_, std::vector<std::string>(static_cast<size_t>(world_.size()), "host"), at::kCPU, world_.rank() == 0 ? &record_ : nullptr) {
     auto model = train::build_towers({shape_}, {.precision = &precision_, .pretrained = {}});
     std::vector<optim::Segment> segments;
     for (const auto& [name, tensor] : model->named_parameters()) segments.push_back({.name = name, .parameter = *tensor, .decays = false, .gradient = {}});

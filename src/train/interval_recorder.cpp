@@ -1,14 +1,15 @@
 #include "train/interval_recorder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "comm/recorder.h"
 #include "core/json.h"
 
 namespace lockstep::train {
 
-IntervalRecorder::IntervalRecorder(comm::World& world, std::vector<std::string> hosts, record::RunRecord* record)
-    : world_(world), record_(record), hosts_(std::move(hosts)) {
+IntervalRecorder::IntervalRecorder(comm::World& world, std::vector<std::string> hosts, at::Device device, record::RunRecord* record)
+    : world_(world), device_(device), record_(record), hosts_(std::move(hosts)) {
   const auto first_of_node = std::find(hosts_.begin(), hosts_.end(), hosts_[static_cast<size_t>(world.rank())]) - hosts_.begin();
   if (first_of_node == world.rank()) before_ = counters_.emplace().read();
 }
@@ -43,9 +44,10 @@ void IntervalRecorder::write(const IntervalTimes& times, const std::vector<std::
                             .sent_bytes = json.at("sent_bytes"), .energy_j = json.at("energy_j")});
   }
   record_->append_rank_times(std::move(ranks));
+  const bool is_timed = device_.is_cpu();  // on CUDA the host sees how long queueing took, not the transfer
   for (const auto& entry : world_.recorder().snapshot())
     record_->append_comm({.step = times.step, .kind = entry.kind, .axis = entry.axis, .group_size = world_.size(), .bytes = entry.bytes,
-                          .count = entry.count, .time_ms = entry.total_ms, .blocked_ms = entry.blocked_ms});
+                          .count = entry.count, .time_ms = is_timed ? entry.total_ms : NAN, .blocked_ms = entry.blocked_ms});
 }
 
 }  // namespace lockstep::train

@@ -1,4 +1,6 @@
 #pragma once
+#include <ATen/core/TensorBody.h>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,8 +15,8 @@ namespace lockstep::train {
 /// Writes what is measured once per log interval: times of all ranks, collectives, network and energy counters of each node. Every rank has one.
 class IntervalRecorder {
  public:
-  /// `hosts` of all ranks; `record` is rank 0's, nullptr elsewhere.
-  IntervalRecorder(comm::World& world, std::vector<std::string> hosts, record::RunRecord* record);
+  /// `hosts` of all ranks; `device` is where the collectives run; `record` is rank 0's, nullptr elsewhere.
+  IntervalRecorder(comm::World& world, std::vector<std::string> hosts, at::Device device, record::RunRecord* record);
   /// Collective.
   void record(const IntervalTimes& times);
 
@@ -23,6 +25,7 @@ class IntervalRecorder {
   void write(const IntervalTimes& times, const std::vector<std::string>& texts);
 
   comm::World& world_;
+  at::Device device_;
   record::RunRecord* record_;
   std::vector<std::string> hosts_;
   std::optional<hw::CounterReader> counters_;  // on one rank of each node

@@ -330,7 +330,7 @@ ExitCode TrainRun::run() {
   open_record(config);
   const TrainerPosition start = restore();
   loader_ = kit_->open_train(start.data);
-  intervals_.emplace(world(), hosts_, record_.get());
+  intervals_.emplace(world(), hosts_, device_, record_.get());
   startup_.finish("loader");
   if (config.check_replicas_steps > 0) parallel::check_replicas(training_.task->network().named_parameters(), world().comm());
   TrainerParts parts{.world = world().comm(), .data_axis = world().comm(), .task = *training_.task, .runner = *training_.runner,

@@ -64,7 +64,7 @@ srun -w node[1-2] --ntasks-per-node=1 "$lockstep" launch --nproc-per-node 2 --pr
 printf '#!/bin/bash\n%s\nsrun -N1 -n2 %s\n' "${dry_run[*]}" "${dry_run[*]}" >ranks-batch.sh
 sbatch --wait -N2 --ntasks-per-node=2 --output=ranks-batch.out ranks-batch.sh >/dev/null
 
-# 1, 2 and 4 nodes, one job at a time. The data of the job of two nodes are not there yet.
+# 1, 2 and 4 nodes, one job at a time. The job of two nodes fails until it is mended.
 { cat <<'TOML'
 name = "nodes"
 out = "."
@@ -75,8 +75,8 @@ STEPS = "4"
 nodes = "1-4*2"
 [submit]
 in-flight = 1
-[when."nodes == 2".train]
-train-data = "late/train-{000000..000007}.tar"
+[when."nodes == 2".slurm]
+setup = ["[ -e mended ] || export LOCKSTEP_FAULT=throw"]
 [train]
 TOML
   cat common.toml; } >nodes.toml
@@ -85,7 +85,7 @@ wait_until_idle nodes || exit 1
 keep nodes-status sweep status nodes
 cp nodes.json nodes-failed.json
 keep nodes-submit-again sweep nodes.toml --submit
-ln -s shapes late
+touch mended
 keep nodes-resume sweep resume nodes
 wait_until_idle nodes || exit 1
 keep nodes-collect sweep collect nodes

@@ -116,8 +116,8 @@ TEST_F(SweepOnSlurm, AFailedJobIsNamedAndOnlyItIsResumed) {
   ASSERT_EQ(failed.at("points").size(), 3u);
   EXPECT_EQ(failed.at("counts"), (core::Json{{"failed", 1}, {"finished", 2}})) << read("nodes-status.out") << logs();
   EXPECT_EQ(failed.at("points").at(1).at("state"), "failed");
-  EXPECT_NE(read("nodes-status.out").find("data: cannot open shard 'late/train-000000.tar'"), std::string::npos) << read("nodes-status.out");
-  EXPECT_NE(read("nodes-status.out").find("(exit code 4; see logs/0002-"), std::string::npos) << read("nodes-status.out");
+  EXPECT_NE(read("nodes-status.out").find("an error was asked for by LOCKSTEP_FAULT"), std::string::npos) << read("nodes-status.out");
+  EXPECT_NE(read("nodes-status.out").find("(exit code 1; see logs/0002-"), std::string::npos) << read("nodes-status.out");
   EXPECT_NE(read("nodes-submit-again.out").find("nothing is left to start"), std::string::npos) << read("nodes-submit-again.out");
   EXPECT_NE(read("nodes-resume.out").find("1 of 1 jobs submitted"), std::string::npos) << read("nodes-resume.out");
   EXPECT_EQ(json("nodes.json").at("counts"), (core::Json{{"finished", 3}})) << logs();
