@@ -1,50 +1,20 @@
 #include "data/audio.h"
 
 #include <fmt/format.h>
-#include <sndfile.h>
 
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
-#include <cstring>
 #include <string>
 
 #include "core/error.h"
 #include "data/audio_container.h"
+#include "data/memory_file.h"
 
 namespace lockstep::data {
 namespace {
 
 constexpr int64_t kBlockValues = 1 << 16;  // decoded at a time, over all channels
-
-/// A file in memory for libsndfile.
-struct MemoryFile {
-  std::span<const std::byte> bytes;
-  sf_count_t at = 0;
-
-  static MemoryFile& of(void* user) { return *static_cast<MemoryFile*>(user); }
-  static sf_count_t length(void* user) { return static_cast<sf_count_t>(of(user).bytes.size()); }
-  static sf_count_t tell(void* user) { return of(user).at; }
-  static sf_count_t write(const void*, sf_count_t, void*) { return 0; }
-  static sf_count_t seek(sf_count_t offset, int whence, void* user) {
-    MemoryFile& file = of(user);
-    const sf_count_t base = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? file.at : length(user);
-    if (offset < -base || offset > length(user) - base) return -1;
-    return file.at = base + offset;
-  }
-  static sf_count_t read(void* out, sf_count_t count, void* user) {
-    MemoryFile& file = of(user);
-    const sf_count_t taken = std::clamp<sf_count_t>(count, 0, length(user) - file.at);
-    if (taken > 0) std::memcpy(out, file.bytes.data() + file.at, static_cast<size_t>(taken));
-    file.at += taken;
-    return taken;
-  }
-  static SF_VIRTUAL_IO callbacks() { return {.get_filelen = length, .seek = seek, .read = read, .write = write, .tell = tell}; }
-};
-
-struct Closer {
-  void operator()(SNDFILE* file) const { sf_close(file); }
-};
 
 int major_format(AudioContainer container) {
   switch (container) {
@@ -71,12 +41,12 @@ struct AudioReader::State {
   void append_mono(int64_t num_frames, std::vector<float>& out) const;
   void check_values(const std::vector<float>& mono, int64_t first) const;
   void check_end();
-  [[noreturn]] void throw_damaged(const std::string& reason) const { throw damaged_audio(name, reason, memory.bytes.size()); }
+  [[noreturn]] void throw_damaged(const std::string& reason) const { throw damaged_audio(name, reason, memory.size()); }
 
   MemoryFile memory;
   std::string name;
   AudioContainer container;
-  std::unique_ptr<SNDFILE, Closer> file;
+  SndFile file;
   AudioInfo info;
   /// libsndfile 1.2 lands up to a block beside the wanted frame of a Vorbis file: those are read from the front.
   bool can_seek = false;
@@ -85,17 +55,16 @@ struct AudioReader::State {
 };
 
 AudioReader::State::State(std::span<const std::byte> bytes, std::string_view name_, const AudioLimits& limits)
-    : memory{bytes}, name(name_), container(detect_audio_container(bytes, name_)) {
+    : memory(bytes), name(name_), container(detect_audio_container(bytes, name_)) {
   check_audio_container(container, bytes, name);
   SF_INFO header{};  // must be zero before opening
-  SF_VIRTUAL_IO callbacks = MemoryFile::callbacks();
-  file.reset(sf_open_virtual(&callbacks, SFM_READ, &header, &memory));
+  file = memory.open(header);
   if (!file) throw_damaged(sf_strerror(nullptr));
   check_header(header, limits);
   const auto max_frames = static_cast<int64_t>(limits.max_seconds * static_cast<double>(info.sample_rate));
   const bool is_counted = header.frames > 0 && header.frames < SF_COUNT_MAX;
   info.num_frames = is_counted ? header.frames : count_frames(max_frames);
-  if (info.num_frames == 0) throw empty_audio(name, memory.bytes.size());
+  if (info.num_frames == 0) throw empty_audio(name, memory.size());
   if (info.num_frames > max_frames)
     throw DataError(fmt::format("data: recording '{}' announces {} frames, {:.0f} s, more than the {:.0f} s allowed", name, info.num_frames,
                                 info.seconds(), limits.max_seconds),

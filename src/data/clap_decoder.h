@@ -9,6 +9,9 @@
 
 namespace lockstep::data {
 
+/// Writes the same ids for every text, then `padding_id`: for synthetic data where there is no vocabulary.
+TextEncoder make_constant_encoder(std::vector<int32_t> ids, int32_t padding_id);
+
 struct ClapDecoderConfig {
   WaveformConfig waveform;
   std::vector<std::string> audio_keys = {"flac", "wav", "ogg"};  ///< Tried in this order.

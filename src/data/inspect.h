@@ -12,8 +12,9 @@ struct InspectConfig {
   std::vector<std::string> shards;
   int64_t max_shards = 8;    ///< Read from the front of the list; 0: all.
   int64_t max_shown = 5;     ///< Captions shown.
-  int64_t max_decoded = 64;  ///< Pictures decoded for their sizes.
+  int64_t max_decoded = 64;  ///< Pictures decoded for their sizes, and recordings for their lengths.
   std::vector<std::string> image_keys = {"jpg", "png", "jpeg", "webp"};
+  std::vector<std::string> audio_keys = {"flac", "wav", "ogg"};
   std::vector<std::string> text_keys = {"txt"};
 };
 
@@ -22,7 +23,7 @@ struct InspectReport {
   int64_t num_shards = 0;  ///< In the list.
   int64_t num_read = 0;
   int64_t num_samples = 0;  ///< In the shards read.
-  int64_t num_usable = 0;   ///< With an image and a text.
+  int64_t num_usable = 0;   ///< With an image and a text, or with audio and a text or JSON.
   struct Extension {
     int64_t count = 0;
     uint64_t bytes = 0;
@@ -36,6 +37,15 @@ struct InspectReport {
   int64_t num_decoded = 0;
   int min_width = 0, max_width = 0, min_height = 0, max_height = 0;  ///< Pixels; of the pictures decoded.
   std::vector<std::string> bad_pictures;                             ///< Messages.
+
+  /// The recordings decoded.
+  struct Sounds {
+    int64_t num_decoded = 0;
+    int64_t num_silent = 0;  ///< All values zero.
+    double min_seconds = 0, max_seconds = 0;
+    std::map<int64_t, int64_t> rates, channels;  ///< Hz or channels -> recordings.
+    std::vector<std::string> bad;                ///< Messages.
+  } sounds;
 
   core::Json to_json() const;
 };

@@ -1,9 +1,8 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <string>
 
-#include "core/json.h"
+#include "data/demo_set.h"
 
 namespace lockstep::data {
 
@@ -18,23 +17,7 @@ struct MakeShapesConfig {
   int num_workers = 2;  ///< Threads; the files do not depend on it.
 };
 
-/// What lies in the folder afterwards.
-struct MakeShapesResult {
-  int64_t num_classes = 0;
-  int64_t num_train = 0, num_val = 0, num_heldout = 0;  ///< Samples.
-  int64_t num_train_shards = 0, num_val_shards = 0;
-  int64_t num_bytes = 0;   ///< Of all shards.
-  bool was_there = false;  ///< Found complete from an earlier call with the same settings; nothing was written.
-  std::string train_shards = {}, val_shards = {};  ///< Paths with {first..last}, as --train-data and --val-data take them.
-  std::filesystem::path heldout = {}, class_names = {}, templates = {};  ///< For --imagenet-val, --classnames, --templates.
-};
-
-core::Json to_json(const MakeShapesResult& result);
-
-/// Writes train-NNNNNN.tar and val-NNNNNN.tar (WebDataset: KEY.jpg, KEY.txt, KEY.cls, KEY.json), sizes.json (samples of each
-/// shard), heldout/<class>/KEY.jpg, classnames.txt, templates.txt, and dataset.json, which tells a finished data set from a
-/// broken-off one. Every byte is a function of the settings without num_workers. Settings out of range, and a folder that holds
-/// anything else, throw UsageError; a broken-off earlier call with the same folder is cleaned up and begun again.
-MakeShapesResult make_shapes(const MakeShapesConfig& config);
+/// make_demo_set with members KEY.jpg, KEY.txt, KEY.cls, KEY.json and held-out pictures KEY.jpg.
+DemoSetResult make_shapes(const MakeShapesConfig& config);
 
 }  // namespace lockstep::data

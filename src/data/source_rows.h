@@ -28,7 +28,7 @@ RowTable open_class_folders(const SourceConfig& config);
 std::vector<std::string> image_folder_classes(const std::string& folder);
 /// num_samples times a black JPEG of synthetic_pixels square with the caption "Dummy caption".
 RowTable open_synthetic(const SourceConfig& config);
-/// num_samples times noise, another one in each row, with the caption "Dummy caption". A row holds a key only (member
+/// num_samples times noise, 65,536 different ones in turn, with the caption "Dummy caption". A row holds a key only (member
 /// kNoiseExtension); the decoder makes the noise.
 RowTable open_synthetic_audio(const SourceConfig& config);
 

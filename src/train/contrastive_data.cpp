@@ -75,13 +75,14 @@ data::TextEncoder load_clip_text_encoder(const std::string& path) {
 }
 
 data::TextEncoder load_roberta_text_encoder(const std::string& path, const spec::RobertaShape& shape) {
-  if (path.empty())
-    return [shape](std::string_view, std::span<int32_t> out) {
-      for (size_t t = 0; t < out.size(); ++t) {
-        const auto id = static_cast<int64_t>(t) % (shape.vocab_size - 1);
-        out[t] = static_cast<int32_t>(id < shape.pad_id ? id : id + 1);
-      }
-    };
+  if (path.empty()) {
+    std::vector<int32_t> ids;
+    for (int64_t t = 0; t < shape.context_length; ++t) {
+      const int64_t id = t % (shape.vocab_size - 1);
+      ids.push_back(static_cast<int32_t>(id < shape.pad_id ? id : id + 1));
+    }
+    return data::make_constant_encoder(ids, static_cast<int32_t>(shape.pad_id));
+  }
   const auto tokenizer = std::make_shared<const data::RobertaTokenizer>(path);
   if (tokenizer->vocab_size() > shape.vocab_size || tokenizer->padding_id() != shape.pad_id)
     throw UsageError(fmt::format("train: the tokenizer '{}' has {} tokens and pads with {}, the model takes {} tokens and pads with {}", path,

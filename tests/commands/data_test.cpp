@@ -41,6 +41,44 @@ TEST(DataCommand, MakesIndexesVerifiesAndInspectsShards) {
   EXPECT_NE(run_lockstep({"data", "inspect", shards}).out.find("first captions"), std::string::npos);
 }
 
+TEST(DataCommand, MakesAndInspectsSounds) {
+  core::TempDir folder;
+  const std::string set = (folder.path() / "set").string();
+  const std::vector<std::string> make = {"data", "make-sounds", set, "--samples", "60", "--val-samples", "24", "--samples-per-shard", "30",
+                                         "--seconds", "0.5", "--sample-rate", "8000"};
+  std::vector<std::string> as_json = make;
+  as_json.push_back("--json");
+  const ProgramResult made = run_lockstep(as_json);
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const Json result = Json::parse(made.out);
+  EXPECT_EQ(result.at("num_classes"), 24);
+  EXPECT_EQ(result.at("clip_samples"), 4000);
+  EXPECT_TRUE(std::filesystem::exists(result.at("tokenizer").get<std::string>() + "/merges.txt"));
+  EXPECT_NE(run_lockstep(make).out.find("found 60 training and 24 validation samples"), std::string::npos);
+
+  const std::string shards = result.at("train_shards").get<std::string>();
+  const ProgramResult shown = run_lockstep({"data", "inspect", shards, "--json"});
+  ASSERT_EQ(shown.exit_code, 0) << shown.err;
+  const Json report = Json::parse(shown.out);
+  EXPECT_EQ(report.at("usable"), 60);
+  EXPECT_EQ(report.at("recordings").at("decoded"), 60);
+  EXPECT_EQ(report.at("recordings").at("sample_rates"), (Json{{"8000", 60}}));
+  EXPECT_EQ(report.at("recordings").at("max_seconds"), 0.5);
+  EXPECT_NE(run_lockstep({"data", "inspect", shards}).out.find("60 recordings decoded: 0.50 to 0.50 s long, 8000 Hz, 1 channels, 0 silent"),
+            std::string::npos);
+
+  const std::string shard = (folder.path() / "set" / "val-000000.tar").string();
+  std::string bytes = core::read_file(shard);
+  bytes[3000] ^= 16;  // inside the first recording
+  testing::write_file(shard, bytes);
+  const ProgramResult damaged = run_lockstep({"data", "inspect", shard});
+  EXPECT_EQ(damaged.exit_code, 4);
+  EXPECT_NE(damaged.out.find("key='000000000'' is damaged"), std::string::npos) << damaged.out;
+
+  EXPECT_EQ(run_lockstep({"data", "make-sounds", (folder.path() / "x").string(), "--seconds", "0.1"}).exit_code, 2);
+  EXPECT_EQ(run_lockstep({"data", "make-sounds", folder.path().string()}).exit_code, 2);  // holds something else
+}
+
 TEST(DataCommand, ListsEveryDamagedShardWithExitCodeFour) {
   core::TempDir folder;
   const std::string shards = testing::write_shards(folder.path(), {5, 5, 5, 5});

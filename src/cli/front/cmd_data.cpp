@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "data/index_jobs.h"
 #include "data/inspect.h"
 #include "data/make_shapes.h"
+#include "data/make_sounds.h"
 #include "data/shard_list.h"
 
 namespace lockstep::cli {
@@ -27,6 +29,7 @@ constexpr const char* kUsage =
     "Usage: lockstep data COMMAND [FLAGS]\n"
     "\n"
     "  make-shapes   write a demo data set of captioned pictures\n"
+    "  make-sounds   write a demo data set of captioned sounds\n"
     "  index         count and hash shards: exact epochs, quick resume, verification\n"
     "  verify        read shards whole and list every missing or damaged one\n"
     "  inspect       show what shards hold\n"
@@ -170,6 +173,13 @@ int run_verify(std::span<const std::string> args) {
   return num_missing + num_damaged == 0 ? 0 : static_cast<int>(ExitCode::kData);
 }
 
+/// "44100, 48000" of counts by value.
+std::string join_keys(const std::map<int64_t, int64_t>& counts) {
+  std::vector<std::string> keys;
+  for (const auto& [key, count] : counts) keys.push_back(std::to_string(key));
+  return core::join(keys, ", ");
+}
+
 void print_report(const data::InspectReport& report) {
   fmt::print("{} shards, {} read: {} samples, {} usable\n", report.num_shards, report.num_read, report.num_samples,
              report.num_usable);
@@ -181,7 +191,12 @@ void print_report(const data::InspectReport& report) {
   if (report.num_decoded > 0)
     fmt::print("\n{} pictures decoded: {} to {} pixels wide, {} to {} high\n", report.num_decoded, report.min_width,
                report.max_width, report.min_height, report.max_height);
-  for (const std::string& message : report.bad_pictures) fmt::print("  {}\n", message);
+  if (report.sounds.num_decoded > 0)
+    fmt::print("\n{} recordings decoded: {:.2f} to {:.2f} s long, {} Hz, {} channels, {} silent\n", report.sounds.num_decoded,
+               report.sounds.min_seconds, report.sounds.max_seconds, join_keys(report.sounds.rates), join_keys(report.sounds.channels),
+               report.sounds.num_silent);
+  for (const auto* messages : {&report.bad_pictures, &report.sounds.bad})
+    for (const std::string& message : *messages) fmt::print("  {}\n", message);
   if (!report.captions.empty()) fmt::print("\nfirst captions\n");
   for (const auto& [key, text] : report.captions) fmt::print("  {}: {}\n", key, core::trim(text));
 }
@@ -192,13 +207,14 @@ struct InspectFlags {
 };
 
 OptionSet declare(InspectFlags& flags) {
-  OptionSet set("data inspect", "Shows what shards hold: counts, extensions, first captions, picture sizes.");
+  OptionSet set("data inspect", "Shows what shards hold: counts, extensions, first captions, picture sizes, lengths of recordings.");
   set.add_positional("shards", &flags.shards.lists, {.help = "Shards: files or brace lists in quotes.", .metavar = "SHARDS"});
   set.add("max-shards", &flags.config.max_shards,
           {.help = "Read this many shards from the front of the list; 0: all.", .unit = "shards", .min = 0});
   set.add("captions", &flags.config.max_shown, {.help = "Captions to show.", .min = 0});
-  set.add("pictures", &flags.config.max_decoded, {.help = "Pictures to decode for their sizes.", .min = 0});
+  set.add("pictures", &flags.config.max_decoded, {.help = "Pictures to decode for their sizes, and recordings for their lengths.", .min = 0});
   set.add("image-key", &flags.config.image_keys, {.help = "Extensions of pictures, in the order of preference."});
+  set.add("audio-ext", &flags.config.audio_keys, {.help = "Extensions of recordings, in the order of preference."});
   set.add("text-key", &flags.config.text_keys, {.help = "Extensions of captions, in the order of preference."});
   set.add("json", &flags.shards.as_json, {.help = "Machine-readable output."});
   return set;
@@ -215,7 +231,13 @@ int run_inspect(std::span<const std::string> args) {
   } else {
     print_report(report);
   }
-  return report.bad_pictures.empty() ? 0 : static_cast<int>(ExitCode::kData);
+  return report.bad_pictures.empty() && report.sounds.bad.empty() ? 0 : static_cast<int>(ExitCode::kData);
+}
+
+void print_demo_set(const data::DemoSetResult& result, const char* what) {
+  fmt::print("{} {} training and {} validation samples in {}, {} held-out {} of {} classes\n", result.was_there ? "found" : "wrote",
+             result.num_train, result.num_val, core::format_bytes(static_cast<double>(result.num_bytes)), result.num_heldout, what,
+             result.num_classes);
 }
 
 struct MakeShapesFlags {
@@ -243,7 +265,7 @@ int run_make_shapes(std::span<const std::string> args) {
   MakeShapesFlags flags;
   OptionSet set = declare(flags);
   if (parse_or_help(set, args)) return 0;
-  const data::MakeShapesResult result = data::make_shapes({.output = flags.output,
+  const data::DemoSetResult result = data::make_shapes({.output = flags.output,
                                                            .num_train = flags.num_train,
                                                            .num_val = flags.num_val,
                                                            .samples_per_shard = flags.samples_per_shard,
@@ -254,12 +276,56 @@ int run_make_shapes(std::span<const std::string> args) {
     print_json(data::to_json(result));
     return 0;
   }
-  fmt::print("{} {} training and {} validation samples in {}, {} held-out pictures of {} classes\n",
-             result.was_there ? "found" : "wrote", result.num_train, result.num_val,
-             core::format_bytes(static_cast<double>(result.num_bytes)), result.num_heldout, result.num_classes);
+  print_demo_set(result, "pictures");
   fmt::print("  --train-data '{}'\n  --val-data '{}'\n  --imagenet-val {}\n  --classnames {}\n  --templates {}\n",
              result.train_shards, result.val_shards, result.heldout.string(), result.class_names.string(),
              result.templates.string());
+  return 0;
+}
+
+struct MakeSoundsFlags {
+  std::string output;
+  data::MakeSoundsConfig config;
+  int64_t seed = 0;
+  std::optional<int64_t> num_workers;
+  bool as_json = false;
+};
+
+OptionSet declare(MakeSoundsFlags& flags) {
+  OptionSet set("data make-sounds",
+                "Writes a demo data set: tones, chords, sweeps, noises and rhythms with captions, as WebDataset shards of FLAC and class "
+                "folders, with a tokenizer trained on the captions.");
+  set.add_positional("output", &flags.output, {.help = "Folder to write to.", .metavar = "DIR"});
+  set.add("samples", &flags.config.num_train, {.help = "Training samples.", .min = 1});
+  set.add("val-samples", &flags.config.num_val, {.help = "Validation samples, and as many held-out recordings.", .min = 1});
+  set.add("samples-per-shard", &flags.config.samples_per_shard, {.help = "Samples per shard.", .min = 1});
+  set.add("seconds", &flags.config.seconds, {.help = "Length of a recording.", .unit = "s", .min = 0.25, .max = 60});
+  set.add("sample-rate", &flags.config.sample_rate, {.help = "Rate of the recordings.", .unit = "Hz", .min = 8000, .max = 192000});
+  set.add("vocab-size", &flags.config.vocab_size, {.help = "Most tokens of the tokenizer.", .unit = "tokens", .min = 300, .max = 50000});
+  set.add("seed", &flags.seed, {.help = "Another seed gives other sounds.", .min = 0});
+  declare_workers(set, flags.num_workers, "Sounds computed at the same time; the files do not depend on it.");
+  set.add("json", &flags.as_json, {.help = "Machine-readable output."});
+  return set;
+}
+
+int run_make_sounds(std::span<const std::string> args) {
+  MakeSoundsFlags flags;
+  OptionSet set = declare(flags);
+  if (parse_or_help(set, args)) return 0;
+  flags.config.output = flags.output;
+  flags.config.seed = static_cast<uint64_t>(flags.seed);
+  flags.config.num_workers = static_cast<int>(threads_of(flags.num_workers));
+  const data::MakeSoundsResult result = data::make_sounds(flags.config);
+  if (flags.as_json) {
+    print_json(data::to_json(result));
+    return 0;
+  }
+  print_demo_set(result.set, "recordings");
+  fmt::print("  {} values at {} Hz each; a tokenizer of {} tokens in {}\n", result.clip_samples, result.sample_rate, result.vocab_size,
+             result.tokenizer.string());
+  fmt::print("  --train-data '{}'\n  --val-data '{}'\n", result.set.train_shards, result.set.val_shards);
+  fmt::print("  held-out recordings {}\n  class names {}\n  templates {}\n", result.set.heldout.string(),
+             result.set.class_names.string(), result.set.templates.string());
   return 0;
 }
 
@@ -268,7 +334,8 @@ struct DataCommand {
   int (*run)(std::span<const std::string> args);
 };
 constexpr std::array kCommands{DataCommand{"index", run_index}, DataCommand{"inspect", run_inspect},
-                               DataCommand{"make-shapes", run_make_shapes}, DataCommand{"verify", run_verify}};
+                               DataCommand{"make-shapes", run_make_shapes},
+                               DataCommand{"make-sounds", run_make_sounds}, DataCommand{"verify", run_verify}};
 
 template <typename Flags>
 void visit_options_of(const OptionVisitor& visit) {
@@ -280,6 +347,7 @@ void visit_options_of(const OptionVisitor& visit) {
 
 void visit_data_options(const OptionVisitor& visit) {
   visit_options_of<MakeShapesFlags>(visit);
+  visit_options_of<MakeSoundsFlags>(visit);
   visit_options_of<IndexFlags>(visit);
   visit_options_of<VerifyFlags>(visit);
   visit_options_of<InspectFlags>(visit);

@@ -1,47 +1,16 @@
 #pragma once
 #include <gtest/gtest.h>
-#include <sndfile.h>
 
 #include <cmath>
-#include <cstring>
 #include <numbers>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/rng.h"
+#include "data/memory_file.h"
 
 namespace lockstep::testing {
-
-/// A file that libsndfile writes to memory.
-struct WrittenFile {
-  std::string bytes;
-  size_t at = 0;
-
-  static WrittenFile& of(void* user) { return *static_cast<WrittenFile*>(user); }
-  static sf_count_t length(void* user) { return static_cast<sf_count_t>(of(user).bytes.size()); }
-  static sf_count_t tell(void* user) { return static_cast<sf_count_t>(of(user).at); }
-  static sf_count_t seek(sf_count_t offset, int whence, void* user) {
-    WrittenFile& file = of(user);
-    file.at = static_cast<size_t>(offset + (whence == SEEK_SET ? 0 : whence == SEEK_CUR ? tell(user) : length(user)));
-    return tell(user);
-  }
-  static sf_count_t read(void* out, sf_count_t count, void* user) {
-    WrittenFile& file = of(user);
-    const size_t taken = std::min(static_cast<size_t>(count), file.bytes.size() - std::min(file.at, file.bytes.size()));
-    std::memcpy(out, file.bytes.data() + file.at, taken);
-    file.at += taken;
-    return static_cast<sf_count_t>(taken);
-  }
-  static sf_count_t write(const void* in, sf_count_t count, void* user) {
-    WrittenFile& file = of(user);
-    const auto size = static_cast<size_t>(count);
-    file.bytes.resize(std::max(file.bytes.size(), file.at + size));
-    std::memcpy(file.bytes.data() + file.at, in, size);
-    file.at += size;
-    return count;
-  }
-};
 
 inline constexpr int kWav16 = SF_FORMAT_WAV | SF_FORMAT_PCM_16, kWavFloat = SF_FORMAT_WAV | SF_FORMAT_FLOAT,
                      kFlac16 = SF_FORMAT_FLAC | SF_FORMAT_PCM_16, kFlac24 = SF_FORMAT_FLAC | SF_FORMAT_PCM_24,
@@ -49,25 +18,23 @@ inline constexpr int kWav16 = SF_FORMAT_WAV | SF_FORMAT_PCM_16, kWavFloat = SF_F
 
 /// Interleaved values as a file of a libsndfile format, written by libsndfile itself.
 inline std::string encode_audio(std::span<const float> values, int rate, int format, int num_channels = 1) {
-  WrittenFile written;
+  data::MemoryOutput output;
   SF_INFO info{};
   info.samplerate = rate;
   info.channels = num_channels;
   info.format = format;
-  SF_VIRTUAL_IO io{.get_filelen = WrittenFile::length, .seek = WrittenFile::seek, .read = WrittenFile::read,
-                   .write = WrittenFile::write, .tell = WrittenFile::tell};
-  SNDFILE* file = sf_open_virtual(&io, SFM_WRITE, &info, &written);
+  data::SndFile file = output.open(info);
   EXPECT_NE(file, nullptr) << sf_strerror(nullptr);
   if (file == nullptr) return {};
-  sf_command(file, SFC_SET_CLIPPING, nullptr, SF_TRUE);
+  sf_command(file.get(), SFC_SET_CLIPPING, nullptr, SF_TRUE);
   // In pieces: libsndfile's Vorbis encoder keeps each call on the stack.
   for (size_t at = 0; at < values.size();) {
     const size_t count = std::min(values.size() - at, static_cast<size_t>(4096 * num_channels));
-    EXPECT_EQ(sf_write_float(file, values.data() + at, static_cast<sf_count_t>(count)), static_cast<sf_count_t>(count));
+    EXPECT_EQ(sf_write_float(file.get(), values.data() + at, static_cast<sf_count_t>(count)), static_cast<sf_count_t>(count));
     at += count;
   }
-  EXPECT_EQ(sf_close(file), 0);
-  return written.bytes;
+  file.reset();
+  return output.take();
 }
 
 /// Something like music: three partials that come and go, and a little noise, all well below half the rate.

@@ -108,7 +108,7 @@ TEST(TarWriter, RefusesNamesThatDoNotFit) {
 TEST(MakeShapes, WritesACompleteDataSet) {
   const core::TempDir dir;
   const fs::path out = dir.path() / "new" / "set";
-  const MakeShapesResult result = make_shapes(small(out));
+  const DemoSetResult result = make_shapes(small(out));
   EXPECT_FALSE(result.was_there);
   EXPECT_EQ(result.num_classes, 28);
   EXPECT_EQ(result.num_train_shards, 3);
@@ -151,7 +151,7 @@ TEST(MakeShapes, WritesACompleteDataSet) {
 
 TEST(MakeShapes, HeldOutFoldersMatchTheClassNames) {
   const core::TempDir dir;
-  const MakeShapesResult result = make_shapes(small(dir.path()));
+  const DemoSetResult result = make_shapes(small(dir.path()));
   std::vector<std::string> folders;
   size_t num_pictures = 0;
   const auto train = read_tree(dir.path());
@@ -198,7 +198,7 @@ TEST(MakeShapes, KeepsACompleteSetAndRefusesAnotherOne) {
   MakeShapesConfig config = small(dir.path());
   make_shapes(config);
   const auto before = fs::last_write_time(dir.path() / "train-000000.tar");
-  const MakeShapesResult again = make_shapes(config);
+  const DemoSetResult again = make_shapes(config);
   EXPECT_TRUE(again.was_there);
   EXPECT_EQ(again.num_train_shards, 3);
   EXPECT_EQ(fs::last_write_time(dir.path() / "train-000000.tar"), before);

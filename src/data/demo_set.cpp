@@ -1,0 +1,247 @@
+#include "data/demo_set.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <thread>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/rng.h"
+#include "core/strings.h"
+#include "data/tar_writer.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::string_view kMarker = "dataset.json";
+
+/// One unit of work: a shard, or a run of samples of the held-out folders.
+struct Piece {
+  DemoSplit split = DemoSplit::kTrain;
+  std::filesystem::path path;
+  int64_t first = 0, count = 0;  // samples of the split
+};
+
+std::string class_folder(const std::string& name) { return core::replace_all(name, " ", "_"); }
+
+std::string key_of(int64_t index) { return fmt::format("{:09}", index); }
+
+void write_shard(const DemoSampleMaker& make, const Piece& piece) {
+  TarWriter tar(piece.path);
+  for (int64_t i = piece.first; i < piece.first + piece.count; ++i)
+    for (const Member& member : make(piece.split, i).members) tar.add(key_of(i) + "." + member.extension, member.bytes);
+  tar.finish();
+}
+
+void write_heldout(const DemoSet& set, const DemoSampleMaker& make, const Piece& piece) {
+  for (int64_t i = piece.first; i < piece.first + piece.count; ++i) {
+    const DemoSample sample = make(piece.split, i);
+    const Member& media = sample.members.front();
+    const auto path = piece.path / class_folder(set.class_names[static_cast<size_t>(sample.label)]) / (key_of(i) + "." + media.extension);
+    // Not AtomicFile: thousands of fsyncs would take longer than the drawing, and dataset.json tells whether all was written.
+    std::ofstream file(path, std::ios::binary);
+    file.write(media.bytes.data(), static_cast<std::streamsize>(media.bytes.size()));
+    file.close();
+    if (!file) core::throw_errno("cannot write", path);
+  }
+}
+
+/// Threads take piece after piece; the first error ends them all and is thrown here.
+void run_pieces(const DemoSet& set, const std::vector<Piece>& pieces) {
+  std::atomic<size_t> next{0};
+  std::exception_ptr error;
+  std::mutex mutex;
+  const auto work = [&] {
+    try {
+      const DemoSampleMaker make = set.open_maker();
+      for (size_t i = next++; i < pieces.size(); i = next++) {
+        if (pieces[i].split == DemoSplit::kHeldout) write_heldout(set, make, pieces[i]);
+        else write_shard(make, pieces[i]);
+      }
+    } catch (...) {
+      next = pieces.size();
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    const size_t num_threads = std::min(static_cast<size_t>(set.num_workers), pieces.size());
+    for (size_t i = 0; i < num_threads; ++i) threads.emplace_back(work);
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+std::vector<Piece> plan_pieces(const DemoSet& set) {
+  std::vector<Piece> pieces;
+  const auto add = [&](DemoSplit split, std::string_view prefix, int64_t num_samples) {
+    for (int64_t first = 0; first < num_samples; first += set.samples_per_shard) {
+      const auto path = split == DemoSplit::kHeldout
+                            ? set.output / "heldout"
+                            : set.output / fmt::format("{}-{:06}.tar", prefix, first / set.samples_per_shard);
+      pieces.push_back({split, path, first, std::min(set.samples_per_shard, num_samples - first)});
+    }
+  };
+  add(DemoSplit::kTrain, "train", set.num_train);
+  add(DemoSplit::kVal, "val", set.num_val);
+  add(DemoSplit::kHeldout, "", set.num_val);
+  return pieces;
+}
+
+core::Json settings_json(const DemoSet& set) {
+  core::Json json{{"kind", set.kind},
+                  {"format_version", set.format_version},
+                  {"num_train", set.num_train},
+                  {"num_val", set.num_val},
+                  {"samples_per_shard", set.samples_per_shard}};
+  json.update(set.settings);
+  json["seed"] = set.seed;
+  return json;
+}
+
+void check_settings(const DemoSet& set) {
+  const auto check = [&](std::string_view what, int64_t seen, int64_t low, int64_t high) { check_demo_setting(set, what, seen, low, high); };
+  if (set.output.empty()) throw UsageError(fmt::format("data: make-{}: no output folder is given", set.kind), "name one");
+  check("the number of training samples", set.num_train, 1, 1'000'000'000);
+  check("the number of held-out samples (at least one per class)", set.num_val, static_cast<int64_t>(set.class_names.size()),
+        1'000'000'000);
+  check("the number of samples per shard", set.samples_per_shard, 1, 10'000'000);
+  check("the number of training shards", (set.num_train - 1) / set.samples_per_shard + 1, 1, 1'000'000);
+  check("the number of held-out shards", (set.num_val - 1) / set.samples_per_shard + 1, 1, 1'000'000);
+  check("the number of threads", set.num_workers, 1, 1024);
+}
+
+/// True where the folder already holds exactly this data set. A broken-off one is removed; anything else is refused.
+bool prepare_folder(const DemoSet& set) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::create_directories(set.output, error);
+  if (error) {
+    errno = error.value();
+    core::throw_errno("cannot make the folder", set.output);
+  }
+  if (fs::is_empty(set.output)) return false;
+  const fs::path marker = set.output / kMarker;
+  core::Json seen;
+  if (fs::exists(marker)) seen = core::read_json_file(marker);
+  const auto holds = [&](const char* key, const core::Json& value) {
+    return seen.is_object() && seen.contains(key) && seen[key] == value;
+  };
+  if (!holds("kind", set.kind)) {
+    throw UsageError(
+        fmt::format("data: make-{0}: the folder '{1}' is not empty and no data set of make-{0}", set.kind, set.output.string()),
+        "choose another folder");
+  }
+  const bool is_complete = holds("is_complete", true);
+  seen.erase("is_complete");
+  const core::Json wanted = settings_json(set);
+  if (is_complete && seen == wanted) return true;
+  if (is_complete) {
+    throw UsageError(fmt::format("data: make-{}: the folder '{}' holds a data set made with other settings: {}, expected {}",
+                                 set.kind, set.output.string(), seen.dump(), wanted.dump()),
+                     "choose another one, or delete it");
+  }
+  for (const auto& entry : fs::directory_iterator(set.output)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "heldout" || core::starts_with(name, "train-") || core::starts_with(name, "val-")) fs::remove_all(entry.path());
+  }
+  return false;
+}
+
+void write_marker(const DemoSet& set, bool is_complete) {
+  core::Json marker = settings_json(set);
+  marker["is_complete"] = is_complete;
+  core::write_file_atomic(set.output / kMarker, marker.dump(2) + "\n");
+}
+
+DemoSetResult describe_result(const DemoSet& set, const std::vector<Piece>& pieces) {
+  DemoSetResult result{.num_classes = static_cast<int64_t>(set.class_names.size()),
+                          .num_train = set.num_train,
+                          .num_val = set.num_val,
+                          .num_heldout = set.num_val};
+  for (const Piece& piece : pieces) {
+    result.num_train_shards += piece.split == DemoSplit::kTrain;
+    result.num_val_shards += piece.split == DemoSplit::kVal;
+    if (piece.split != DemoSplit::kHeldout) result.num_bytes += static_cast<int64_t>(std::filesystem::file_size(piece.path));
+  }
+  const auto pattern = [&](std::string_view prefix, int64_t num_shards) {
+    const std::string name =
+        num_shards == 1 ? fmt::format("{}-000000.tar", prefix) : fmt::format("{}-{{000000..{:06}}}.tar", prefix, num_shards - 1);
+    return (set.output / name).string();
+  };
+  result.train_shards = pattern("train", result.num_train_shards);
+  result.val_shards = pattern("val", result.num_val_shards);
+  result.heldout = set.output / "heldout";
+  result.class_names = set.output / "classnames.txt";
+  result.templates = set.output / "templates.txt";
+  return result;
+}
+
+void write_side_files(const DemoSet& set, const std::vector<Piece>& pieces) {
+  core::Json sizes = core::Json::object();
+  for (const Piece& piece : pieces) {
+    if (piece.split != DemoSplit::kHeldout) sizes[piece.path.filename().string()] = piece.count;
+  }
+  core::write_file_atomic(set.output / "sizes.json", sizes.dump(2) + "\n");
+  core::write_file_atomic(set.output / "classnames.txt", core::join(set.class_names, "\n") + "\n");
+  core::write_file_atomic(set.output / "templates.txt", set.templates);
+}
+
+}  // namespace
+
+core::Json to_json(const DemoSetResult& result) {
+  return {{"num_classes", result.num_classes},
+          {"num_train", result.num_train},
+          {"num_val", result.num_val},
+          {"num_heldout", result.num_heldout},
+          {"num_train_shards", result.num_train_shards},
+          {"num_val_shards", result.num_val_shards},
+          {"num_bytes", result.num_bytes},
+          {"was_there", result.was_there},
+          {"train_shards", result.train_shards},
+          {"val_shards", result.val_shards},
+          {"heldout", result.heldout.string()},
+          {"class_names", result.class_names.string()},
+          {"templates", result.templates.string()}};
+}
+
+DemoClassOrder::DemoClassOrder(const DemoSet& set, size_t num_classes)
+    : seed_(set.seed), num_classes_(num_classes), num_train_(set.num_train), num_val_(set.num_val) {}
+
+int64_t DemoClassOrder::label(DemoSplit split, int64_t index) const {
+  const auto num_samples = static_cast<uint64_t>(split == DemoSplit::kTrain ? num_train_ : num_val_);
+  const core::Permutation order(num_samples, core::stream_key({seed_, static_cast<uint64_t>(split), 0}));
+  return static_cast<int64_t>(order(static_cast<uint64_t>(index)) % num_classes_);
+}
+
+uint64_t demo_sample_key(const DemoSet& set, DemoSplit split, int64_t index) {
+  return core::stream_key({set.seed, static_cast<uint64_t>(split), 1, static_cast<uint64_t>(index)});
+}
+
+void check_demo_setting(const DemoSet& set, std::string_view what, int64_t seen, int64_t low, int64_t high) {
+  if (seen >= low && seen <= high) return;
+  throw UsageError(fmt::format("data: make-{}: {} is {}, expected {} to {}", set.kind, what, seen, low, high));
+}
+
+DemoSetResult make_demo_set(const DemoSet& set) {
+  check_settings(set);
+  const std::vector<Piece> pieces = plan_pieces(set);
+  const bool was_there = prepare_folder(set);
+  if (!was_there) {
+    write_marker(set, false);
+    for (const std::string& name : set.class_names) std::filesystem::create_directories(set.output / "heldout" / class_folder(name));
+    run_pieces(set, pieces);
+    write_side_files(set, pieces);
+    if (set.write_more) set.write_more();
+    write_marker(set, true);
+  }
+  DemoSetResult result = describe_result(set, pieces);
+  result.was_there = was_there;
+  return result;
+}
+
+}  // namespace lockstep::data
