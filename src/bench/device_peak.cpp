@@ -24,7 +24,7 @@ DevicePeak read_measured_peak(const std::string& path, const std::string& type) 
   const auto place = core::Json::json_pointer("/summary/measured_peak_tflops/" + type);
   if (!document.contains(place) || !document.at(place).is_number())
     throw DataError(fmt::format("bench: '{}' has no number at {}", path, place.to_string()),
-                    fmt::format("write it with `lockstep bench op --ops gemm --precisions {} --out {}` on this device", type, path));
+                    fmt::format("write it with `lockstep bench op --ops gemm --precisions {} --output {}` on this device", type, path));
   return {.tflops = document.at(place), .source = fmt::format("measured: {}", path)};
 }
 

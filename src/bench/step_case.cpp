@@ -279,7 +279,7 @@ class StepCase final : public BenchCase {
     search_ = find_largest_batch(options().find_multiple, options().find_most, [&](int64_t samples) {
       std::vector<std::string> args = context_.command;
       args.erase(args.begin());
-      for (const char* word : {"--find-batch", "", "--out", "", "--no-csv", "--json", "--mode", "time", "-w", "1", "-n", "1", "--batch-size"})
+      for (const char* word : {"--find-batch", "", "--output", "", "--no-csv", "--json", "--mode", "time", "-w", "1", "-n", "1", "--batch-size"})
         args.emplace_back(word);  // the last of a repeated flag counts
       args.push_back(std::to_string(samples));
       return probe_in_child(args, samples, {.memory_bytes = limit_bytes_});

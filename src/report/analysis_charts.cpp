@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "record/statistics.h"
 #include "report/analysis_cells.h"
 
 namespace lockstep::report {
@@ -100,6 +101,37 @@ std::string efficiency_summary(const Curves& curves) {
   return text;
 }
 
+/// Median of the serial fractions after Karp and Flatt; nothing where no size has one above zero.
+std::optional<double> serial_fraction_of(const Curve& curve) {
+  std::vector<double> fractions;
+  for (const Point& point : curve.points)
+    if (std::isfinite(point.karp_flatt)) fractions.push_back(point.karp_flatt);
+  if (fractions.empty()) return std::nullopt;
+  const double middle = record::median(fractions);
+  return middle > 0 ? std::optional(middle) : std::nullopt;
+}
+
+/// What a constant serial fraction would make of the efficiency: above it at small and below it at large sizes, the lost part grows with the size.
+void add_serial_line(const Curve& curve, Chart& chart) {
+  const auto fraction = serial_fraction_of(curve);
+  if (!fraction || !curve.base) return;
+  const auto base = static_cast<double>(curve.points[*curve.base].size);
+  chart.series.push_back(reference_line(fmt::format("serial {} %", figure_text(100 * *fraction, 2)), chart.x,
+                                        [&](double size) { return 100 / (1 + *fraction * (size / base - 1)); }));
+  chart.caption += fmt::format("The line serial {} % is what a constant serial fraction (Karp and Flatt, median of the sizes) would give. ",
+                               figure_text(100 * *fraction, 2));
+}
+
+void mark_knee(const Curve& curve, Series& series, Chart& chart) {
+  const auto knee = knee_of(curve);
+  if (!knee) return;
+  series.labels.assign(series.x.size(), "");
+  for (size_t i = 0; i < series.x.size(); ++i)
+    if (series.x[i] == static_cast<double>(curve.points[*knee].size)) series.labels[i] = "knee";
+  chart.caption += fmt::format("{}: the curve bends most at {} (knee: farthest above the line from first to last size). ", curve.name,
+                               size_text(curve, curve.points[*knee].size));
+}
+
 void add_efficiency(const Curve& curve, Chart& chart) {
   Series series = series_of(curve, [](const Curve&, const Point& point) { return 100 * point.efficiency.value; });
   bool has_range = false;
@@ -111,9 +143,32 @@ void add_efficiency(const Curve& curve, Chart& chart) {
     has_range |= e.has_range;
   }
   if (!has_range) series.low.clear(), series.high.clear();
+  mark_knee(curve, series, chart);
   chart.series.push_back(std::move(series));
 }
 }  // namespace
+
+std::optional<size_t> knee_of(const Curve& curve) {
+  constexpr size_t kLeastSizes = 4;
+  constexpr double kLeastBend = 0.15, kLeastLoss = 0.05;
+  std::vector<size_t> known;
+  for (size_t i = 0; i < curve.points.size(); ++i)
+    if (std::isfinite(curve.points[i].efficiency.value)) known.push_back(i);
+  if (known.size() < kLeastSizes) return std::nullopt;
+  const Point &first = curve.points[known.front()], &last = curve.points[known.back()];
+  const double loss = first.efficiency.value - last.efficiency.value;
+  const double octaves = std::log2(static_cast<double>(last.size) / static_cast<double>(first.size));
+  if (loss < kLeastLoss || octaves <= 0) return std::nullopt;
+  std::optional<size_t> knee;
+  double bend = kLeastBend;
+  for (const size_t i : known) {
+    const Point& point = curve.points[i];
+    const double along = std::log2(static_cast<double>(point.size) / static_cast<double>(first.size)) / octaves;
+    const double above = (point.efficiency.value - last.efficiency.value) / loss - (1 - along);
+    if (above > bend) bend = above, knee = i;
+  }
+  return knee;
+}
 
 std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves) {
   return charts_of(curves, "efficiency", [](const Curves& group, Chart& chart) {
@@ -125,6 +180,7 @@ std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves) {
     for (const Curve* curve : group) add_efficiency(*curve, chart);
     chart.series.push_back(reference_line("ideal", chart.x, [](double) { return 100.0; }));
     chart.series.push_back(reference_line("80 %", chart.x, [](double) { return 80.0; }));
+    if (group.size() == 1) add_serial_line(*group.front(), chart);
   });
 }
 

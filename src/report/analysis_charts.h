@@ -1,10 +1,15 @@
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "report/analysis_curve.h"
 #include "report/document.h"
 
 namespace lockstep::report {
+
+/// The point above which efficiency falls off: farthest above the straight line from first to last size (over the logarithm of the size). Nothing
+/// with fewer than four sizes, less than 5 points lost, or no clear bend.
+std::optional<size_t> knee_of(const Curve& curve);
 
 /// Charts over sizes, all curves in one (in groups of at most six); empty where no curve has two sizes or the numbers are missing.
 std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves);

@@ -97,11 +97,13 @@ std::vector<Chart> trace_charts(const Curve& curve, const std::vector<RunSummary
   std::vector<size_t> shown;  // smallest and largest size first, then those between
   if (!curve.points.empty()) shown.push_back(0);
   for (size_t i = curve.points.size(); i-- > 1;) shown.push_back(i);
+  std::erase_if(shown, [&](size_t place) { return runs[curve.points[place].runs.front()].trace_ms.size() < 10; });
+  shown.resize(std::min(shown.size(), kMaxTraces));
+  std::sort(shown.begin(), shown.end());
   std::vector<Chart> charts;
   for (const size_t place : shown) {
     const Point& point = curve.points[place];
     const RunSummary& run = runs[point.runs.front()];
-    if (run.trace_ms.size() < 10 || charts.size() == kMaxTraces) continue;
     Chart chart{.id = fmt::format("trace-{}-{}", curve.id, point.size),
                 .title = fmt::format("Step times of {}, {}", run.name, size_text(curve, point.size))};
     const record::SeriesSummary& series = *run.series;

@@ -77,13 +77,12 @@ Section cause_section(const Analysis& analysis) {
   Section section{.id = "causes", .title = "Where the time goes", .blocks = {}};
   size_t shown = 0;
   for (const Curve& curve : analysis.curves) {
-    if (shown++ < kMaxDetailedCurves) {
-      if (auto chart = breakdown_chart(curve)) add_block(section, std::vector<Chart>{*chart});
-      add_block(section, collective_charts(curve, analysis.runs));
-    }
+    const bool has_pictures = shown++ < kMaxDetailedCurves;
+    if (const auto chart = breakdown_chart(curve); chart && has_pictures) add_block(section, std::vector<Chart>{*chart});
     add_block(section, phase_table(curve));
     add_block(section, straggler_table(curve, analysis.runs));
     add_block(section, host_table(curve, analysis.runs));
+    if (has_pictures) add_block(section, collective_charts(curve, analysis.runs));
     add_block(section, collective_table(curve, analysis.runs));
     add_block(section, startup_table(curve, analysis.runs));
   }

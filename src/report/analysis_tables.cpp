@@ -253,7 +253,7 @@ Table cost_table(const Curve& curve, const AnalysisOptions& options) {
 
 Table phase_table(const Curve& curve) {
   Table table{.id = "phases-" + curve.id,
-              .title = "Where a step's time goes: " + curve.name,
+              .title = "Phases of a step: " + curve.name,
               .caption = "Share of the mean step of rank 0 in the measured window, largest first at the largest size, and milliseconds; each "
                          "column of shares adds up to 100 %. What the phases do not name stands under other."};
   const std::vector<std::string> phases = phases_by_share(curve);

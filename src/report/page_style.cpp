@@ -54,7 +54,7 @@ thead th{font-weight:600;border-bottom:1px solid var(--axis);vertical-align:bott
 @media screen{.many{font-size:.78rem}.many th,.many td{padding:.32rem .38rem}}
 tbody th{font-weight:500}
 .t{text-align:left}
-td.t{white-space:normal;min-width:5rem;max-width:26rem;overflow-wrap:anywhere}
+tbody .p{white-space:normal;min-width:14rem;max-width:26rem;overflow-wrap:anywhere}
 tbody tr:hover>*{background:var(--hover)}
 sup{line-height:0}
 sup a{text-decoration:none;padding:0 .15em}
@@ -98,7 +98,7 @@ figure,.table,.note,.warning,pre{break-inside:avoid}
 h2,h3{break-after:avoid}
 .scroll{overflow:visible;border-radius:0}
 table{font-size:7.5pt}.many{font-size:6.2pt}
-th,td,td.t,thead th{padding:.15rem .25rem;white-space:normal;min-width:0;overflow-wrap:anywhere}
+th,td,tbody .p,thead th{padding:.15rem .25rem;white-space:normal;min-width:0;overflow-wrap:anywhere}
 a{color:inherit;text-decoration:none}
 pre{white-space:pre-wrap;overflow-wrap:anywhere}
 }

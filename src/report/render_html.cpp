@@ -45,10 +45,13 @@ std::string contents_html(const Document& document, const BlockNames& names) {
   return html + "</ul></nav>\n";
 }
 
+/// Texts up to this length stay on one line; longer ones are prose, which wraps between words.
+constexpr size_t kOneLineLength = 24;
+
 std::string cell_html(const Cell& cell, bool is_text, bool is_row_head, size_t note_number, const std::string& name) {
   std::string attributes = is_row_head ? " scope=\"row\"" : "";
-  std::string css = is_text ? "t" : "";
   const std::string text = cell_text(cell);
+  std::string css = !is_text ? "" : text.size() <= kOneLineLength ? "t" : "t p";
   std::string content = escape_xml(text);
   if (is_blank(cell)) {
     css += css.empty() ? "none" : " none";

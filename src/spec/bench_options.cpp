@@ -46,7 +46,7 @@ void declare_run(core::OptionSet& set, BenchOptions& o) {
            .choices = {"list", "verify", "time"}});
   set.add("json", &o.json, {.help = "One JSON document on standard output: command, versions, hardware, every sample."});
   set.add("csv", &o.csv, {.help = "The table as comma-separated values."});
-  set.add("out", &o.out, {.help = "Also write the JSON document to this file.", .metavar = "FILE"});
+  set.add("output", &o.out, {.help = "Also write the JSON document to this file.", .metavar = "FILE", .aliases = {"out"}});
   set.add("warmup-iters", &o.num_warmup, {.help = "Iterations before the measured ones.", .min = 0, .max = 1e6, .aliases = {"w"}});
   set.add("iters", &o.num_iterations, {.help = "Measured iterations; each is one sample.", .min = 1, .max = 1e7, .aliases = {"n"}});
   borrow_train_flags(set, o.train, {"device", "dist-backend", "dist-timeout", "threads"});

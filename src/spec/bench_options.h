@@ -20,7 +20,7 @@ struct BenchOptions {
   // All cases
   std::string mode = "time";          // --mode {list,verify,time}
   bool json = false, csv = false;     // --json, --csv
-  std::string out;                    // --out FILE, the JSON document beside the table
+  std::string out;                    // --output FILE, the JSON document beside the table
   int64_t num_warmup = 5;             // --warmup-iters
   int64_t num_iterations = 20;        // --iters
   std::string average = "avg";        // --average {avg,rank0,min,max}, collective only

@@ -17,7 +17,7 @@ void declare_input(core::OptionSet& set, InferOptions& o) {
     set.add("texts", &o.texts, {.help = "Texts, one per line.", .metavar = "FILE"});
     set.add("output", &o.output,
             {.help = "Result in safetensors with the keys image (or audio) and text: L2-normalised rows in the order of the input.",
-             .metavar = "FILE", .aliases = {"o"}});
+             .metavar = "FILE", .aliases = {"o", "out"}});
   } else {
     set.add("classnames", &o.classnames, {.help = "Class names, one per line.", .metavar = "FILE"});
     set.add("templates", &o.templates,
@@ -29,7 +29,7 @@ void declare_input(core::OptionSet& set, InferOptions& o) {
             {.help = "Result as JSON Lines, one object per picture or sound.",
              .metavar = "FILE",
              .unset_text = "standard output",
-             .aliases = {"o"}});
+             .aliases = {"o", "out"}});
   }
 }
 }  // namespace

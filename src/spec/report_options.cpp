@@ -103,7 +103,7 @@ core::OptionSet declare_report_options(ReportOptions& options) {
     set.add("paired", &options.paired,
             {.help = "Runs of A and B were taken in turn: compare the first of A with the first of B, and so on."});
   } else {
-    set.add("output", &options.output, {.help = "Folder to write.", .metavar = "DIR", .aliases = {"o"}});
+    set.add("output", &options.output, {.help = "Folder to write.", .metavar = "DIR", .aliases = {"o", "out"}});
     set.add("format", &options.formats, {.help = "Files to write: html, csv, md, latex, svg, gnuplot, png, pdf.", .metavar = "LIST"});
   }
   set.add("json", &options.json, {.help = "Machine-readable output on standard output."});
@@ -121,7 +121,9 @@ std::vector<std::string> report_formats(const ReportOptions& options) {
     if (std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end()) {
       const auto nearest = core::nearest_name(format, kFormats);
       throw UsageError(fmt::format("options: --format names '{}', expected a list of {}", part, core::join_or(kFormats)),
-                       nearest ? fmt::format("did you mean '{}'?", *nearest) : "");
+                       format == "json" ? "--json prints the analysis instead of writing files"
+                       : nearest        ? fmt::format("did you mean '{}'?", *nearest)
+                                        : "");
     }
     formats.push_back(format);
   }

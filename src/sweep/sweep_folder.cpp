@@ -18,7 +18,7 @@ void make_folder(const fs::path& folder) {
   fs::create_directories(folder, error);
   if (error)
     throw EnvironmentError(fmt::format("sweep: cannot create '{}': {}", folder.string(), error.message()),
-                           "give a folder that every node can write to with --out");
+                           "give a folder that every node can write to with --output");
 }
 }  // namespace
 
@@ -40,7 +40,7 @@ SweepLock SweepLock::take(const fs::path& folder) {
 fs::path sweep_folder(const Plan& plan, const std::string& out_override) {
   const fs::path folder = fs::absolute(fs::path(out_override.empty() ? plan.out : out_override) / plan.name).lexically_normal();
   if (folder.string().find_first_of("%\"\n\\") != std::string::npos)
-    throw UsageError(fmt::format("sweep: the folder '{}' holds a character that batch scripts cannot", folder.string()), "choose another with --out");
+    throw UsageError(fmt::format("sweep: the folder '{}' holds a character that batch scripts cannot", folder.string()), "choose another with --output");
   return folder;
 }
 
@@ -50,7 +50,7 @@ SweepState write_sweep(const SweepFile& file, const Plan& plan, const fs::path& 
     SweepState old = read_state(folder);
     if (old.digest != state.digest)
       throw UsageError(fmt::format("sweep: '{}' holds another sweep: its command lines differ from those of '{}'", folder.string(), file.path),
-                       "give the changed sweep another name, or another folder with --out");
+                       "give the changed sweep another name, or another folder with --output");
     for (size_t i = 0; i < old.points.size(); ++i) old.points[i].time_limit_s = state.points[i].time_limit_s;
     old.in_flight = state.in_flight;
     old.submit_order = state.submit_order;

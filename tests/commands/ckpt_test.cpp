@@ -83,6 +83,20 @@ TEST_F(CkptCommand, VerifyFindsDamage) {
   EXPECT_EQ(json[1]["problems"].size(), 1u);
 }
 
+TEST_F(CkptCommand, ListCallsACheckpointWithAFileOfTheWrongSizeDamaged) {
+  const fs::path file = checkpoint(10) / "rank-0000.safetensors";
+  ASSERT_TRUE(fs::exists(file));
+  fs::resize_file(file, fs::file_size(file) - 1);
+  const CommandResult text = ckpt({"list", run()});
+  EXPECT_EQ(text.status.code, 0) << text.err;
+  EXPECT_NE(text.out.find("DAMAGED\n    '" + file.string() + "' has the wrong size: bytes="), std::string::npos) << text.out;
+  const Json list = Json::parse(ckpt({"list", run(), "--json"}).out)["checkpoints"];
+  EXPECT_EQ(list[2]["usable"], false);
+  EXPECT_EQ(list[2]["damaged"], true);
+  EXPECT_EQ(list[1]["usable"], true);
+  EXPECT_EQ(list[0]["damaged"], false) << "unfinished, not damaged";
+}
+
 TEST_F(CkptCommand, VerifyOfOneCheckpoint) {
   damage(10);
   EXPECT_EQ(ckpt({"verify", checkpoint(20).string()}).status.code, 0);

@@ -18,10 +18,11 @@ namespace fs = std::filesystem;
 using core::Json;
 using record::CheckpointEntry;
 
-/// One checkpoint and, after verify, what is wrong with its files.
+/// One checkpoint and what is wrong with it: list looks at the sizes of its files, verify at their hashes.
 struct Checked {
   CheckpointEntry entry;
   std::vector<std::string> problems{};  // that make it unusable
+  bool is_damaged = false;              // they are about its files
 };
 
 /// A checkpoint's own folder: as its run lists it, so that a superseded one is told as such; else by itself.
@@ -74,7 +75,8 @@ std::string time_text(double unix_s) {
 Json to_json(const Checked& checked, bool is_verified) {
   const CheckpointEntry& entry = checked.entry;
   Json json{
-      {"path", entry.folder.string()}, {"step", entry.step}, {"attempt", entry.attempt}, {"usable", checked.problems.empty()}};
+      {"path", entry.folder.string()}, {"step", entry.step}, {"attempt", entry.attempt}, {"usable", checked.problems.empty()},
+            {"damaged", checked.is_damaged}};
   if (is_verified) json["verified"] = checked.problems.empty();
   if (entry.manifest) {
     json["epoch"] = entry.manifest->epoch;
@@ -99,7 +101,7 @@ void print_table(const std::vector<Checked>& all, bool is_verified) {
              "saved", "state");
   for (const Checked& checked : all) {
     const CheckpointEntry& entry = checked.entry;
-    const char* state = !checked.problems.empty() ? "NOT USABLE" : is_verified ? "verified" : "complete";
+    const char* state = checked.is_damaged ? "DAMAGED" : !checked.problems.empty() ? "NOT USABLE" : is_verified ? "verified" : "complete";
     const std::string name = entry.folder.filename().string();
     if (entry.manifest)
       fmt::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", name, entry.step, entry.attempt, entry.manifest->epoch,
@@ -128,20 +130,24 @@ int cmd_ckpt(std::span<const std::string> args) {
     return 0;
   }
   std::vector<Checked> all;
-  bool is_damaged = false;
+  bool is_any_unusable = false;
+  const auto depth = is_verify ? record::VerifyDepth::kHashes : record::VerifyDepth::kSizes;
   for (CheckpointEntry& entry : find_checkpoints(options.path)) {
     Checked checked{.entry = std::move(entry)};
-    if (!checked.entry.problem.empty()) checked.problems.push_back(checked.entry.problem);
-    else if (is_verify)
-      checked.problems = record::verify_files(checked.entry.folder, *checked.entry.manifest, record::VerifyDepth::kHashes);
-    is_damaged = is_damaged || !checked.problems.empty();
+    if (!checked.entry.problem.empty()) {
+      checked.problems.push_back(checked.entry.problem);
+    } else {
+      checked.problems = record::verify_files(checked.entry.folder, *checked.entry.manifest, depth);
+      checked.is_damaged = !checked.problems.empty();
+    }
+    is_any_unusable = is_any_unusable || !checked.problems.empty();
     all.push_back(std::move(checked));
   }
   if (is_verify && all.empty()) throw CheckpointError(fmt::format("ckpt: '{}' holds no checkpoint to verify", options.path));
   if (options.json) print_json(all, is_verify);
   else if (all.empty()) fmt::print("no checkpoints in '{}'\n", options.path);
   else print_table(all, is_verify);
-  return is_verify && is_damaged ? static_cast<int>(ExitCode::kCheckpoint) : 0;
+  return is_verify && is_any_unusable ? static_cast<int>(ExitCode::kCheckpoint) : 0;
 }
 
 }  // namespace lockstep::cli

@@ -74,7 +74,8 @@ OptionSet declare_run(RunFlags& flags) {
   set.add("dry-run", &flags.dry_run, {.help = "Check and show all points; write nothing."});
   set.add("submit", &flags.submit, {.help = "Submit the job scripts to SLURM; called again, it submits what is missing."});
   set.add("local", &flags.local, {.help = "Run the points one after another on this machine."});
-  set.add("out", &flags.out, {.help = "Folder of sweeps; this one lands in OUT/NAME.", .metavar = "DIR", .unset_text = "'out' of the file, or sweeps"});
+  set.add("output", &flags.out,
+          {.help = "Folder of sweeps; this one lands in DIR/NAME.", .metavar = "DIR", .unset_text = "'out' of the file, or sweeps", .aliases = {"o", "out"}});
   set.add("set", &flags.set, {.help = "Values of ${NAME} in the file; they win over the environment.", .metavar = "NAME=VALUE"});
   set.add("json", &flags.as_json, {.help = "With --dry-run: machine-readable output."});
   return set;

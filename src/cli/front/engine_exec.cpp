@@ -12,12 +12,14 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "hw/machine_memory.h"
 
 namespace lockstep::cli {
 namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kTorchLibrary = "libtorch_cpu.so";
+constexpr const char* kKinetoSilent = "5";  // one above its errors
 
 /// "2.11.0" of "2.11.0+cu130": builds of one release differ behind the plus sign.
 std::string release_of(const std::string& version) { return version.substr(0, version.find('+')); }
@@ -122,6 +124,8 @@ void exec_engine(std::span<const std::string> args) {
     const std::string own = core::join(folders, ":");
     if (!core::starts_with(caller, own)) setenv("LD_LIBRARY_PATH", (caller.empty() ? own : own + ":" + caller).c_str(), 1);
   }
+  // LibTorch's profiler prints an error of its own when it finds no driver; where there is a GPU its errors are worth reading.
+  if (hw::gpu_names().empty()) setenv("KINETO_LOG_LEVEL", kKinetoSilent, /*overwrite=*/0);
   std::vector<std::string> words = {engine.string()};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv;

@@ -218,6 +218,46 @@ TEST(Curve, PhasesAreSharesThatAddUpToAHundredLargestFirst) {
   EXPECT_EQ(table.rows[4][4].text, "170");
 }
 
+TEST(Curve, TheSerialFractionIsALineOfTheEfficiencyPlot) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2, 4, 8})
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = 100 * (1 + 0.02 * (nodes - 1)), .ripple = 0}));
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  const std::vector<Chart> charts = efficiency_charts(analysis.curves);
+  ASSERT_EQ(charts.size(), 1u);
+  const auto line = std::find_if(charts[0].series.begin(), charts[0].series.end(), [](const Series& one) { return one.name == "serial 2.0 %"; });
+  ASSERT_NE(line, charts[0].series.end()) << charts[0].caption;
+  const Series& measured = charts[0].series.front();
+  ASSERT_EQ(line->y.size(), measured.y.size());
+  for (size_t i = 0; i < line->y.size(); ++i) EXPECT_NEAR(line->y[i], measured.y[i], 0.01) << "a constant fraction lies on the measured points";
+  EXPECT_LT(line->y.back(), 90);
+}
+
+TEST(Curve, TheKneeIsWhereTheEfficiencyBeginsToFall) {
+  const auto curve_of = [](const std::vector<double>& step_ms) {
+    std::vector<record::RunData> runs;
+    int nodes = 1;
+    for (const double ms : step_ms) {
+      runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = ms, .ripple = 0}));
+      nodes *= 2;
+    }
+    return analysis_of(runs);
+  };
+  const Analysis bent = curve_of({100, 101, 102, 103, 140, 200});
+  ASSERT_EQ(bent.curves.size(), 1u);
+  const auto knee = knee_of(bent.curves[0]);
+  ASSERT_TRUE(knee);
+  EXPECT_EQ(bent.curves[0].points[*knee].size, 8);
+  const std::vector<Chart> charts = efficiency_charts(bent.curves);
+  ASSERT_EQ(charts.size(), 1u);
+  EXPECT_EQ(charts[0].series.front().labels, (std::vector<std::string>{"", "", "", "knee", "", ""}));
+  EXPECT_NE(charts[0].caption.find("8 nodes"), std::string::npos) << charts[0].caption;
+  EXPECT_FALSE(knee_of(curve_of({100, 100.1, 100.2, 100.1}).curves[0])) << "nothing is lost";
+  EXPECT_FALSE(knee_of(curve_of({100, 101, 150}).curves[0])) << "too few sizes";
+  EXPECT_FALSE(knee_of(curve_of({100, 150, 160, 165}).curves[0])) << "falls at once and then no more";
+}
+
 TEST(Curve, PrecisionThatChangesWithTheSizeIsNamed) {
   std::vector<record::RunData> runs;
   for (const auto& [nodes, precision] : {std::pair{1, "fp32"}, {2, "bf16"}})
