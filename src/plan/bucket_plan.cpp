@@ -27,16 +27,18 @@ void check(std::span<const BucketItem> items, int64_t bucket_bytes, int64_t num_
 std::vector<Bucket> plan_buckets(std::span<const BucketItem> items, int64_t bucket_bytes, int64_t num_shards) {
   check(items, bucket_bytes, num_shards);
   std::vector<Bucket> buckets;
+  bool is_open = false;  // the last bucket takes more
   for (int64_t index = static_cast<int64_t>(items.size()) - 1; index >= 0; --index) {
     const BucketItem& item = items[static_cast<size_t>(index)];
     const int64_t align = align_elements(item.element_bytes);
-    const bool fits = !buckets.empty() && buckets.back().dtype == item.dtype &&
+    const bool fits = is_open && !item.is_alone && buckets.back().dtype == item.dtype &&
                       (round_up(buckets.back().num_elements, align) + item.num_elements) * item.element_bytes <= bucket_bytes;
     if (!fits) buckets.push_back({.dtype = item.dtype, .element_bytes = item.element_bytes, .num_elements = 0});
     Bucket& bucket = buckets.back();
     const int64_t offset = round_up(bucket.num_elements, align);
     bucket.slots.push_back({.item = index, .offset = offset, .num_elements = item.num_elements});
     bucket.num_elements = offset + item.num_elements;
+    is_open = !item.is_alone;
   }
   for (Bucket& bucket : buckets)
     bucket.num_elements = round_up(bucket.num_elements, align_elements(bucket.element_bytes) * num_shards);

@@ -12,6 +12,7 @@ struct BucketItem {
   int64_t num_elements = 0;
   std::string dtype;          ///< Any name; parameters of different types never share a bucket.
   int64_t element_bytes = 0;
+  bool is_alone = false;      ///< In a bucket of its own, so that its shards do not depend on its neighbours.
 };
 
 /// Where one gradient lies.

@@ -13,7 +13,7 @@ namespace {
 
 /// The letters of the formulas, as doubles: products of them exceed 64-bit integers.
 struct Letters {
-  double layers, hidden, sequence, vocab, ffn, groups_per_head;
+  double layers, hidden, sequence, vocab, ffn, groups_per_head, heads_width;
 };
 
 Letters letters_of(const GptDims& dims) {
@@ -25,7 +25,8 @@ Letters letters_of(const GptDims& dims) {
           .sequence = static_cast<double>(dims.sequence),
           .vocab = static_cast<double>(dims.vocab),
           .ffn = static_cast<double>(dims.ffn > 0 ? dims.ffn : 4 * dims.hidden),
-          .groups_per_head = static_cast<double>(dims.query_groups) / static_cast<double>(dims.heads)};
+          .groups_per_head = static_cast<double>(dims.query_groups) / static_cast<double>(dims.heads),
+          .heads_width = static_cast<double>(dims.head_width > 0 ? dims.head_width * dims.heads : dims.hidden)};
 }
 
 std::string dims_text(const GptDims& dims) {
@@ -68,18 +69,6 @@ constexpr NominalRow kNominal[] = {
     {"lockstep", "HTSAT-base-Roberta-base", "pair", 46.33, kClap77},
 };
 
-struct NamedGpt {
-  const char* name;
-  GptDims dims;
-};
-constexpr NamedGpt kGpts[] = {
-    {"gpt3-175b", {.layers = 96, .hidden = 12288, .sequence = 2048, .vocab = 51200, .heads = 96, .query_groups = 96}},
-    {"gpt-857m-label", {.layers = 24, .hidden = 1024, .sequence = 2048, .vocab = 50304, .heads = 16, .query_groups = 16}},
-    {"gpt-854m", {.layers = 40, .hidden = 1280, .sequence = 2048, .vocab = 50304, .heads = 20, .query_groups = 20}},
-    {"nemotron4-340b", {.layers = 96, .hidden = 18432, .sequence = 4096, .vocab = 256000, .heads = 96, .query_groups = 8}},
-    {"nemotron4-15b", {.layers = 32, .hidden = 6144, .sequence = 4096, .vocab = 256000, .heads = 48, .query_groups = 8}},
-};
-
 constexpr const char* kOwnSet = "lockstep";
 constexpr const char* kResnet = "resnet50";
 constexpr double kGiga = 1e9;
@@ -102,8 +91,8 @@ std::optional<NominalFlops> find_computed(std::string_view model) {
   };
   for (const std::string& name : clip_model_names())
     if (is_same_name(name, model)) return take("pair", clip_forward(resolve_clip_shape(name)), 1);
-  for (const NamedGpt& gpt : kGpts)
-    if (is_same_name(gpt.name, model)) return take("sequence", gpt_model(gpt.dims, AttentionCount::kCausal), kTrainingPasses);
+  for (const std::string& name : gpt_model_names())
+    if (is_same_name(name, model)) return take("sequence", gpt_model(gpt_dims(resolve_gpt_shape(name)), AttentionCount::kCausal), kTrainingPasses);
   if (is_same_name(kResnet, model)) return take("image", resnet50_forward(), 1);
   return std::nullopt;
 }
@@ -129,36 +118,63 @@ FlopCount contrastive_logits_forward(int64_t global_batch, int64_t embed_dim) {
           fmt::format("4 B D with global batch B={} and embedding width D={}", global_batch, embed_dim)};
 }
 
+GptDims gpt_dims(const GptShape& shape, int64_t tp) {
+  return {.layers = shape.layers,
+          .hidden = shape.hidden,
+          .sequence = shape.sequence,
+          .vocab = shape.padded_vocab(tp),
+          .heads = shape.heads,
+          .query_groups = shape.query_groups,
+          .ffn = shape.ffn,
+          .head_width = shape.head_width,
+          .is_gated = shape.is_gated()};
+}
+
 FlopCount gpt_model(const GptDims& dims, AttentionCount attention) {
-  const auto [l, h, s, v, f, g] = letters_of(dims);
+  const auto [l, h, s, v, f, g, q] = letters_of(dims);
   const bool is_full = attention == AttentionCount::kFull;
   const double matrices = dims.is_gated ? 18 : 12;
-  return {s * (12 * l * h * h * (1 + g + s / (is_full ? h : 2 * h)) + matrices * l * h * f + 6 * h * v),
-          fmt::format("s (12 L h^2 (1 + g/a + s/{}) + {} L h f + 6 h V) {} a={} g={} f={} ({} attention, 3 passes)", is_full ? "h" : "(2h)", matrices,
-                      dims_text(dims), dims.heads, dims.query_groups, f, is_full ? "full" : "causal")};
+  return {s * (12 * l * h * q * (1 + g + s / (is_full ? h : 2 * h)) + matrices * l * h * f + 6 * h * v),
+          fmt::format("s (12 L h {} (1 + g/a + s/{}) + {} L h f + 6 h V) {} a={} g={} f={}{} ({} attention, 3 passes)", q == h ? "h" : "q", is_full ? "h" : "(2h)", matrices,
+                      dims_text(dims), dims.heads, dims.query_groups, f, q == h ? "" : fmt::format(" q={}", q), is_full ? "full" : "causal")};
+}
+
+FlopCount gpt_hardware(const GptDims& dims, AttentionCount attention, GptRecompute recompute) {
+  const auto [l, h, s, v, f, g, q] = letters_of(dims);
+  FlopCount count = gpt_model(dims, attention);
+  const double core = s * 4 * l * q * s / (attention == AttentionCount::kFull ? 1 : 2), layers = (count.flops - s * 6 * h * v) / kTrainingPasses;
+  if (recompute == GptRecompute::kSelective) return {count.flops + core, count.formula + " + forward of the attention core, recomputed"};
+  if (recompute == GptRecompute::kFull) return {count.flops + layers, count.formula + " + forward of all layers, recomputed"};
+  return count;
 }
 
 FlopCount gpt_model_2022(const GptDims& dims) {
-  const auto [l, h, s, v, f, g] = letters_of(dims);
+  const auto [l, h, s, v, f, g, q] = letters_of(dims);
   return {72 * s * l * h * h * (1 + s / (6 * h) + v / (12 * l * h)),
           fmt::format("72 s L h^2 (1 + s/(6h) + V/(12 L h)) {} (2022 model form: multi-head, full attention, 3 passes)", dims_text(dims))};
 }
 
+FlopCount gpt_hardware_2022(const GptDims& dims) {
+  const auto [l, h, s, v, f, g, q] = letters_of(dims);
+  return {72 * s * l * h * h * (1 + s / (3 * h) + v / (12 * l * h)),
+          fmt::format("72 s L h^2 (1 + s/(3h) + V/(12 L h)) {} (2022 hardware form: multi-head, full attention, selective recomputation)", dims_text(dims))};
+}
+
 FlopCount gpt_hardware_2021(const GptDims& dims) {
-  const auto [l, h, s, v, f, g] = letters_of(dims);
+  const auto [l, h, s, v, f, g, q] = letters_of(dims);
   return {96 * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h)),
           fmt::format("96 s L h^2 (1 + s/(6h) + V/(16 L h)) {} (2021 hardware form: full attention, full recomputation, 4 passes; divide by 4/3 for model FLOPs)",
                       dims_text(dims))};
 }
 
 FlopCount gpt_recipe(const GptDims& dims) {
-  const auto [l, h, s, v, f, g] = letters_of(dims);
+  const auto [l, h, s, v, f, g, q] = letters_of(dims);
   return {s * ((24 * l * h * h + 12 * l * h * s) + 48 * l * h * h + 6 * v * h),
           fmt::format("s ((24 L h^2 + 12 L h s) + 48 L h^2 + 6 V h) {} (recipe form: attention as multi-head and full, 3 passes)", dims_text(dims))};
 }
 
 FlopCount gpt_by_parameters(const GptDims& dims, int64_t parameters, AttentionCount attention) {
-  const auto [l, h, s, v, f, g] = letters_of(dims);
+  const auto [l, h, s, v, f, g, q] = letters_of(dims);
   const double factor = attention == AttentionCount::kFull ? 12 : 6;
   return {s * (6 * static_cast<double>(parameters) + factor * l * h * s),
           fmt::format("s (6 P + {} L h s) {} P={} ({} attention, 3 passes)", factor, dims_text(dims), parameters,
@@ -177,7 +193,7 @@ std::vector<std::string> nominal_models(std::string_view set) {
     if (set == row.set) models.emplace_back(row.model);
   if (set == kOwnSet) {
     for (std::string& name : clip_model_names()) models.push_back(std::move(name));
-    for (const NamedGpt& gpt : kGpts) models.emplace_back(gpt.name);
+    for (std::string& name : gpt_model_names()) models.push_back(std::move(name));
     models.emplace_back(kResnet);
   }
   if (models.empty()) throw_unknown("set of nominal FLOPs", set, nominal_sets(), fmt::format("known: {}", core::join(nominal_sets(), ", ")));

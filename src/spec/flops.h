@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "spec/clip_shape.h"
+#include "spec/gpt_shape.h"
 
 namespace lockstep::spec {
 
@@ -32,6 +33,7 @@ struct GptDims {
   int64_t layers = 0, hidden = 0, sequence = 0, vocab = 0;
   int64_t heads = 1, query_groups = 1;  ///< Equal: multi-head attention.
   int64_t ffn = 0;                      ///< Width of the feed-forward layer; 0: 4 x hidden.
+  int64_t head_width = 0;               ///< 0: hidden / heads.
   bool is_gated = false;                ///< Three matrices in the feed-forward layer instead of two.
 };
 enum class AttentionCount {
@@ -39,10 +41,25 @@ enum class AttentionCount {
   kCausal,  ///< Half of that: what a causal kernel computes.
 };
 
+/// The letters of a model with the vocabulary as `tp` tensor ranks pad it.
+GptDims gpt_dims(const GptShape& shape, int64_t tp = 1);
+
+/// What is computed a second time in the backward pass.
+enum class GptRecompute {
+  kNone,
+  kSelective,  ///< Scores, softmax and weighted sum of the attention.
+  kFull,       ///< Every layer from its input.
+};
+
 /// What the model needs, with its query groups and feed-forward width.
 FlopCount gpt_model(const GptDims& dims, AttentionCount attention);
+/// What is executed: gpt_model and what is computed again, which is one more forward pass of the attention core or of all layers (not of the head).
+FlopCount gpt_hardware(const GptDims& dims, AttentionCount attention, GptRecompute recompute);
 /// 2022 model form: 72 s L h^2 (1 + s/(6h) + V/(12 L h)); multi-head, full attention, three passes.
 FlopCount gpt_model_2022(const GptDims& dims);
+/// 2022 hardware form with selective recomputation, as published: 72 s L h^2 (1 + s/(3h) + V/(12 L h)). The attention core counts as
+/// six forward passes there, in gpt_hardware as four.
+FlopCount gpt_hardware_2022(const GptDims& dims);
 /// 2021 hardware form: 96 s L h^2 (1 + s/(6h) + V/(16 L h)); the same with full recomputation. Three quarters of it are model FLOPs.
 FlopCount gpt_hardware_2021(const GptDims& dims);
 /// Recipe of Nemotron-4 340B: s ((24 L h^2 + 12 L h s) + 48 L h^2 + 6 V h); multi-head although the model has query groups.

@@ -15,7 +15,7 @@ std::vector<BucketItem> random_items(core::CounterRng& rng) {
   for (size_t i = 0; i < items.size(); ++i) {
     const bool is_half = rng.below(4) == 0;
     items[i] = {.name = fmt::format("p{}", i), .num_elements = 1 + static_cast<int64_t>(rng.below(rng.below(3) == 0 ? 5000 : 40)),
-                .dtype = is_half ? "BF16" : "F32", .element_bytes = is_half ? 2 : 4};
+                .dtype = is_half ? "BF16" : "F32", .element_bytes = is_half ? 2 : 4, .is_alone = rng.below(8) == 0};
   }
   return items;
 }
@@ -33,6 +33,7 @@ TEST(BucketPlan, EveryElementLiesInOneBucketOnce) {
       int64_t end = 0;
       for (const BucketSlot& slot : bucket.slots) {
         ASSERT_EQ(slot.item, expected_item--);
+        ASSERT_TRUE(!items[static_cast<size_t>(slot.item)].is_alone || bucket.slots.size() == 1);
         ASSERT_EQ(slot.num_elements, items[static_cast<size_t>(slot.item)].num_elements);
         ASSERT_EQ(bucket.dtype, items[static_cast<size_t>(slot.item)].dtype);
         ASSERT_GE(slot.offset, end);

@@ -1,0 +1,117 @@
+// Letters: s tokens of a sequence, b sequences of a micro-batch, h width, q width of all queries, k width of all keys, f feed-forward width, t tensor ranks.
+#include "plan/gpt_memory.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace lockstep::plan {
+namespace {
+
+struct Sizes {
+  double tokens, hidden, query, key, ffn, heads, sequence, ranks, split;  ///< split: by which sequence parallelism divides tokens.
+};
+
+Sizes sizes_of(const GptLayout& layout) {
+  const spec::GptShape& shape = layout.shape;
+  const double ranks = static_cast<double>(layout.tp());
+  return {.tokens = static_cast<double>(shape.sequence * layout.batch.samples_per_micro),
+          .hidden = static_cast<double>(shape.hidden),
+          .query = static_cast<double>(shape.query_width()),
+          .key = static_cast<double>(shape.query_groups * shape.head_width),
+          .ffn = static_cast<double>(shape.ffn),
+          .heads = static_cast<double>(shape.heads),
+          .sequence = static_cast<double>(shape.sequence),
+          .ranks = ranks,
+          .split = layout.is_sequence_parallel ? ranks : 1};
+}
+
+/// Input of a layer, all that recomputing it needs.
+double layer_input_bytes(const Sizes& sizes, const StateBytes& bytes) {
+  return sizes.tokens * sizes.hidden * static_cast<double>(bytes.compute) / sizes.split;
+}
+
+/// What a chunk of layers keeps of one micro-batch.
+double chunk_bytes(const GptLayout& layout, const spec::GptPart& part, const GptMemoryInput& input) {
+  const Sizes sizes = sizes_of(layout);
+  const double layer = layer_activation_bytes(layout, input), inputs = layer_input_bytes(sizes, input.bytes);
+  const double layers = static_cast<double>(part.num_layers);
+  double kept = layers * layer;
+  if (input.recompute == RecomputeKind::kUniform) kept = static_cast<double>((part.num_layers + input.recompute_layers - 1) / input.recompute_layers) * inputs;
+  if (input.recompute == RecomputeKind::kBlock) {
+    const double again = std::min(layers, static_cast<double>(input.recompute_layers));
+    kept = again * inputs + (layers - again) * layer;
+  }
+  if (part.has_embedding && layout.shape.hidden_dropout > 0) kept += sizes.tokens * sizes.hidden / sizes.split;  // mask
+  return kept;
+}
+
+/// Peak over the passes of a stage of what all chunks in flight keep.
+double peak_bytes(const PipeSchedule& schedule, int stage, const std::vector<double>& bytes_of_chunk) {
+  double kept = 0, peak = 0;
+  for (const PipeAction& action : schedule.stages.at(static_cast<size_t>(stage))) {
+    if (action.is_exchange) continue;
+    const double bytes = bytes_of_chunk.at(static_cast<size_t>(action.pass.chunk));
+    kept += action.pass.is_forward ? bytes : -bytes;
+    peak = std::max(peak, kept);
+  }
+  return peak;
+}
+
+/// Input and output of the last norm, and the logits of a chunk of tokens, in which the softmax is computed in place in fp32. Backward follows at once,
+/// but for GPipe.
+double head_bytes(const GptLayout& layout, const GptMemoryInput& input) {
+  const Sizes sizes = sizes_of(layout);
+  const double rows = static_cast<double>(layout.shape.padded_vocab(layout.tp())) / sizes.ranks;
+  const double logits = static_cast<double>(loss_chunk_tokens(layout, input.loss_chunk_tokens)) * rows * 4;
+  const double norm = 2 * sizes.tokens * sizes.hidden * static_cast<double>(input.bytes.compute) / sizes.split;
+  const double num_kept = layout.pipe.kind == ScheduleKind::kGpipe ? static_cast<double>(layout.pipe.num_micro) : 1;
+  return num_kept * norm + logits + (input.early_loss_gradients ? rows * sizes.hidden * 4 : 0);
+}
+
+}  // namespace
+
+StateBytes state_bytes(GptPrecision precision, bool has_fp32_gradients) {
+  if (precision == GptPrecision::kFp32) return {};
+  const int64_t unscaled = precision == GptPrecision::kFp16 && !has_fp32_gradients ? 4 : 0;
+  return {.weight = 2, .gradient = has_fp32_gradients ? 4 : 2, .optimizer = 12 + unscaled, .compute = 2};
+}
+
+double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& input) {
+  const Sizes z = sizes_of(layout);
+  const double e = static_cast<double>(input.bytes.compute);
+  const double masks = layout.shape.hidden_dropout > 0 ? 2 * z.hidden : 0;  // one byte each
+  // Inputs of both norms and of both column layers; with sequence parallelism each rank has those of its own tokens.
+  const double replicated = z.tokens * (4 * e * z.hidden + masks) / z.split;
+  // Queries and the attention's result, keys and values; both sides of the activation function, with a gate three.
+  const double gates = layout.shape.is_gated() ? 3 : 2;
+  double divided = z.tokens * e * (2 * z.query + 2 * z.key + gates * z.ffn);
+  if (input.keeps_scores && input.recompute != RecomputeKind::kSelective)
+    divided += z.tokens * z.heads * z.sequence * (layout.shape.attention_dropout > 0 ? 2 * e + 1 : e);
+  return replicated + divided / z.ranks;
+}
+
+GptMemory plan_gpt_memory(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptMemoryInput& input) {
+  LOCKSTEP_CHECK(input.recompute_layers >= 1, "recompute_layers={}", input.recompute_layers);
+  GptMemory memory;
+  for (const spec::ParamSpec& param : layout.params_of(stage)) memory.num_parameters += spec::local_numel(param, layout.tp());
+  const double parameters = static_cast<double>(memory.num_parameters);
+  memory.parameters = parameters * static_cast<double>(input.bytes.weight);
+  memory.gradients = parameters * static_cast<double>(input.bytes.gradient);
+  memory.optimizer = parameters * static_cast<double>(input.bytes.optimizer) / (layout.is_optimizer_sharded ? static_cast<double>(layout.dp()) : 1);
+  std::vector<double> kept;
+  int64_t most_layers = 0;
+  for (int chunk = 0; chunk < layout.pipe.num_chunks; ++chunk) {
+    const spec::GptPart& part = layout.part(stage, chunk);
+    kept.push_back(chunk_bytes(layout, part, input));
+    most_layers = std::max(most_layers, part.num_layers);
+    if (part.has_head) memory.logits = head_bytes(layout, input);
+  }
+  memory.activations = peak_bytes(schedule, stage, kept);
+  const bool is_full = input.recompute == RecomputeKind::kUniform || input.recompute == RecomputeKind::kBlock;
+  const int64_t unit = input.recompute == RecomputeKind::kUniform ? std::min(input.recompute_layers, most_layers) : std::min<int64_t>(1, most_layers);
+  if (is_full) memory.recomputed = static_cast<double>(unit) * layer_activation_bytes(layout, input);
+  return memory;
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,55 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/gpt_layout.h"
+
+namespace lockstep::plan {
+
+/// Bytes of one element of each kind of state.
+struct StateBytes {
+  int64_t weight = 4;
+  int64_t gradient = 4;   ///< As accumulated and reduced.
+  int64_t optimizer = 8;  ///< Both moments; under 16-bit training also the fp32 master and, for fp16, a copy of the gradients to unscale.
+  int64_t compute = 4;    ///< Of activations.
+};
+enum class GptPrecision { kFp32, kBf16, kFp16 };
+/// 16-bit weights with fp32 master copies, as Megatron keeps them: 18 bytes a parameter with fp32 gradients, 16 with bf16 ones, 20 with fp16 ones.
+StateBytes state_bytes(GptPrecision precision, bool has_fp32_gradients);
+
+enum class RecomputeKind {
+  kNone,
+  kSelective,  ///< The attention core.
+  kUniform,    ///< Units of several layers, each from its input.
+  kBlock,      ///< The first layers of each chunk, one by one.
+};
+
+struct GptMemoryInput {
+  StateBytes bytes{};
+  RecomputeKind recompute = RecomputeKind::kNone;
+  int64_t recompute_layers = 1;      ///< kUniform: layers of a unit; kBlock: layers of each chunk.
+  bool keeps_scores = false;         ///< The attention kernel keeps probabilities (no flash attention).
+  int64_t loss_chunk_tokens = 0;     ///< Tokens whose logits exist at a time; 0: see loss_chunk_tokens().
+  bool early_loss_gradients = true;  ///< The head's gradient is made with the logits and kept in fp32 until backward; else the logits are made twice.
+};
+
+/// What a rank of one stage must hold, in bytes.
+struct GptMemory {
+  int64_t num_parameters = 0;  ///< Of this rank.
+  double parameters = 0, gradients = 0, optimizer = 0;
+  double activations = 0;  ///< Of all micro-batches and chunks in flight, at their peak.
+  double recomputed = 0;   ///< Activations of the unit that is being computed again.
+  double logits = 0;       ///< With the last norm's input and output and the head's early gradient; the last stage.
+  double total() const { return parameters + gradients + optimizer + activations + recomputed + logits; }
+};
+
+/// Bytes that one layer keeps from forward to backward for one micro-batch on one rank (Korthikanti et al. 2022, generalised: query groups, gated and
+/// ungated widths, dropout or none).
+double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& input);
+
+/// Estimate for the ranks of a stage (all tensor and data ranks of a stage hold alike but for the padding of the last shard). `schedule` must be the
+/// layout's. Temporaries of kernels, messages, the allocator's rounding and libraries come on top.
+GptMemory plan_gpt_memory(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptMemoryInput& input);
+
+}  // namespace lockstep::plan

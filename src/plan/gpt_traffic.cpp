@@ -1,0 +1,156 @@
+#include "plan/gpt_traffic.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr const char* kTensor = "tp";
+constexpr const char* kData = "dp";
+constexpr const char* kPipe = "pp";
+constexpr const char* kEmbedding = "embedding";
+constexpr const char* kAllReduce = "all_reduce";
+constexpr const char* kAllGather = "all_gather";
+constexpr const char* kReduceScatter = "reduce_scatter";
+constexpr const char* kWordEmbedding = "embedding.word.weight";
+
+/// Adds calls up by axis, kind, size and purpose.
+class Counts {
+ public:
+  void add(const char* axis, const char* kind, int64_t bytes, int64_t count, const std::string& what) {
+    if (count == 0) return;
+    for (CollectiveCount& entry : entries_)
+      if (entry.axis == axis && entry.kind == kind && entry.bytes == bytes && entry.what == what) {
+        entry.count += count;
+        return;
+      }
+    entries_.push_back({axis, kind, bytes, count, what});
+  }
+  std::vector<CollectiveCount> take() { return std::move(entries_); }
+
+ private:
+  std::vector<CollectiveCount> entries_;
+};
+
+/// Bytes of the hidden state of a micro-batch, all tokens.
+int64_t hidden_bytes(const GptLayout& layout, const GptTrafficInput& input) {
+  return layout.shape.sequence * layout.batch.samples_per_micro * layout.shape.hidden * input.bytes.compute;
+}
+
+/// Layers of a chunk whose forward pass runs again during backward, messages included.
+int64_t num_recomputed(const spec::GptPart& part, const GptTrafficInput& input) {
+  if (input.recompute == RecomputeKind::kUniform) return part.num_layers;
+  return input.recompute == RecomputeKind::kBlock ? std::min(part.num_layers, input.recompute_layers) : 0;
+}
+
+void add_layers(const GptLayout& layout, const spec::GptPart& part, const GptTrafficInput& input, Counts& counts) {
+  const int64_t bytes = hidden_bytes(layout, input), micro = layout.batch.num_micro;
+  const auto add_pass = [&](int64_t num_layers, int64_t num_gathers, const std::string& what) {
+    if (!layout.is_sequence_parallel) return counts.add(kTensor, kAllReduce, bytes, 2 * num_layers * micro, what);
+    counts.add(kTensor, kAllGather, bytes, num_gathers * num_layers * micro, what);
+    counts.add(kTensor, kReduceScatter, bytes, 2 * num_layers * micro, what);
+  };
+  add_pass(part.num_layers, 2, "layers forward");
+  add_pass(num_recomputed(part, input), 2, "layers forward again");
+  add_pass(part.num_layers, 4, "layers backward");  // two for gradients, two to have the inputs of the column layers again
+}
+
+void add_ends(const GptLayout& layout, const spec::GptPart& part, const GptTrafficInput& input, Counts& counts) {
+  const int64_t bytes = hidden_bytes(layout, input), micro = layout.batch.num_micro;
+  if (part.has_embedding) {
+    counts.add(kTensor, layout.is_sequence_parallel ? kReduceScatter : kAllReduce, bytes, micro, "embedding forward");
+    if (layout.is_sequence_parallel) counts.add(kTensor, kAllGather, bytes, micro, "embedding backward");
+  }
+  if (!part.has_head) return;
+  if (layout.is_sequence_parallel) counts.add(kTensor, kAllGather, bytes, micro, "head forward");
+  counts.add(kTensor, layout.is_sequence_parallel ? kReduceScatter : kAllReduce, bytes, micro, "head backward");
+  // Of each token and rank: largest logit, sum of exponentials, logit of the target; in fp32.
+  const int64_t tokens = layout.shape.sequence * layout.batch.samples_per_micro, chunk = loss_chunk_tokens(layout, input.loss_chunk_tokens);
+  const int64_t times = micro * (input.early_loss_gradients ? 1 : 2), per_token = layout.tp() * 3 * 4;
+  counts.add(kTensor, kAllGather, chunk * per_token, times * (tokens / chunk), "loss");
+  counts.add(kTensor, kAllGather, tokens % chunk * per_token, tokens % chunk > 0 ? times : 0, "loss");
+}
+
+/// Replicated parameters saw only their rank's tokens: one sum of all of their gradients.
+void add_partial_gradients(const GptLayout& layout, int stage, const GptTrafficInput& input, Counts& counts) {
+  int64_t elements = 0;
+  for (const spec::ParamSpec& param : layout.params_of(stage)) elements += param.is_partial_over_tokens ? param.numel() : 0;
+  counts.add(kTensor, kAllReduce, elements * input.bytes.gradient, elements > 0 ? 1 : 0, "gradients of replicated parameters");
+}
+
+void add_gradients(const GptLayout& layout, const std::vector<Bucket>& buckets, const GptTrafficInput& input, Counts& counts) {
+  for (const Bucket& bucket : buckets) {
+    if (!layout.is_optimizer_sharded) {
+      counts.add(kData, kAllReduce, bucket.num_elements * bucket.element_bytes, 1, "gradients");
+      continue;
+    }
+    counts.add(kData, kReduceScatter, bucket.num_elements * bucket.element_bytes, 1, "gradients");
+    counts.add(kData, kAllGather, bucket.num_elements * input.bytes.weight, 1, "parameters");
+  }
+}
+
+/// Both end stages sum the gradients of their copies: of the own shard, where there are shards.
+void add_tied_embedding(const GptLayout& layout, int stage, const std::vector<spec::ParamSpec>& params, const std::vector<Bucket>& buckets, Counts& counts) {
+  if (!layout.has_split_embedding() || (stage != 0 && stage != layout.pp() - 1)) return;
+  for (const Bucket& bucket : buckets) {
+    if (params.at(static_cast<size_t>(bucket.slots.front().item)).name != kWordEmbedding) continue;
+    const int64_t shards = layout.is_optimizer_sharded ? layout.dp() : 1;
+    counts.add(kEmbedding, kAllReduce, bucket.num_elements / shards * bucket.element_bytes, 1, "gradient of the tied embedding");
+  }
+}
+
+void add_messages(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptTrafficInput& input, Counts& counts) {
+  const int64_t bytes = hidden_bytes(layout, input) / (layout.is_sequence_parallel ? layout.tp() : 1);
+  std::map<std::pair<bool, bool>, int64_t> messages;
+  for (const PipeAction& action : schedule.stages.at(static_cast<size_t>(stage)))
+    for (const PipeTransfer& transfer : action.transfers) ++messages[{transfer.is_activation, transfer.is_send}];
+  for (const auto& [message, count] : messages)
+    counts.add(kPipe, message.second ? "send" : "receive", bytes, count, message.first ? "activations" : "gradients of activations");
+}
+
+}  // namespace
+
+std::vector<Bucket> gpt_buckets(const GptLayout& layout, int stage, const GptTrafficInput& input) {
+  const int64_t elements = input.bucket_elements > 0 ? input.bucket_elements : std::max<int64_t>(40'000'000, 1'000'000 * layout.dp());
+  std::vector<BucketItem> items;
+  for (const spec::ParamSpec& param : layout.params_of(stage))
+    items.push_back({.name = param.name,
+                     .num_elements = spec::local_numel(param, layout.tp()),
+                     .dtype = "gradient",
+                     .element_bytes = input.bytes.gradient,
+                     .is_alone = layout.has_split_embedding() && param.name == kWordEmbedding});
+  if (items.empty()) return {};
+  return plan_buckets(items, elements * input.bytes.gradient, layout.is_optimizer_sharded ? layout.dp() : 1);
+}
+
+std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptTrafficInput& input) {
+  Counts counts;
+  if (layout.tp() > 1) {
+    for (int chunk = 0; chunk < layout.pipe.num_chunks; ++chunk) {
+      add_layers(layout, layout.part(stage, chunk), input, counts);
+      add_ends(layout, layout.part(stage, chunk), input, counts);
+    }
+    if (layout.is_sequence_parallel) add_partial_gradients(layout, stage, input, counts);
+  }
+  const std::vector<Bucket> buckets = gpt_buckets(layout, stage, input);
+  if (layout.dp() > 1) add_gradients(layout, buckets, input, counts);
+  add_tied_embedding(layout, stage, layout.params_of(stage), buckets, counts);
+  if (layout.pp() > 1) add_messages(layout, schedule, stage, input, counts);
+  return counts.take();
+}
+
+double ring_bytes(const std::vector<CollectiveCount>& traffic, const std::string& axis, int64_t num_ranks) {
+  const double part = static_cast<double>(num_ranks - 1) / static_cast<double>(num_ranks);
+  double total = 0;
+  for (const CollectiveCount& entry : traffic) {
+    if (entry.axis != axis) continue;
+    const bool is_message = entry.kind == "send" || entry.kind == "receive";
+    total += static_cast<double>(entry.bytes) * static_cast<double>(entry.count) * (is_message ? 1 : entry.kind == kAllReduce ? 2 * part : part);
+  }
+  return total;
+}
+
+}  // namespace lockstep::plan

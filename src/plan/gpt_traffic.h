@@ -1,0 +1,41 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/bucket_plan.h"
+#include "plan/gpt_layout.h"
+#include "plan/gpt_memory.h"
+
+namespace lockstep::plan {
+
+/// Calls of one kind and size that a rank makes in one training step, counted as comm::Recorder does: bytes of one call on one rank, of a gather the
+/// output, of a scatter the input; nothing on axes of size 1.
+struct CollectiveCount {
+  std::string axis;  ///< "tp", "dp", "pp"; "embedding": the first and the last stage of a pipeline.
+  std::string kind;  ///< "all_reduce", "all_gather", "reduce_scatter", "send", "receive"
+  int64_t bytes = 0, count = 0;
+  std::string what;  ///< In words: "layers forward".
+};
+
+struct GptTrafficInput {
+  StateBytes bytes{};
+  RecomputeKind recompute = RecomputeKind::kNone;
+  int64_t recompute_layers = 1;      ///< kBlock: layers of each chunk.
+  int64_t loss_chunk_tokens = 0;     ///< See loss_chunk_tokens().
+  bool early_loss_gradients = true;  ///< Else the logits are made twice.
+  int64_t bucket_elements = 0;       ///< Of a gradient bucket; 0: 40 million, or 1 million per data rank where that is more.
+};
+
+/// Gradient buckets of a stage's ranks, last parameter first; a word embedding that two stages hold lies alone.
+std::vector<Bucket> gpt_buckets(const GptLayout& layout, int stage, const GptTrafficInput& input);
+
+/// What the ranks of a stage send in one step of training without evaluation: layers, ends of the model, gradients, pipeline. Bookkeeping on other
+/// groups (norm of the gradients, losses, wishes) is not in it. `schedule` must be the layout's.
+std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptTrafficInput& input);
+
+/// Bytes that a rank sends and receives over an axis in a step with ring algorithms: of a gather or scatter of n bytes over k ranks n (k - 1) / k, of an
+/// all-reduce twice that, of a message n.
+double ring_bytes(const std::vector<CollectiveCount>& traffic, const std::string& axis, int64_t num_ranks);
+
+}  // namespace lockstep::plan

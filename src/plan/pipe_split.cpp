@@ -1,0 +1,202 @@
+#include "plan/pipe_split.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr const char* kLayoutFlag = "--pipeline-model-parallel-layout";
+constexpr int64_t kMostParts = 100'000;
+
+/// The divisors of `whole` on both sides of `value`: "6 or 8".
+std::string near_divisors(int64_t whole, int64_t value) {
+  int64_t below = std::min(value, whole), above = value;
+  while (below > 1 && whole % below != 0) --below;
+  while (above < whole && whole % above != 0) ++above;
+  if (above > whole || below == above) return fmt::format("{}", below);
+  return fmt::format("{} or {}", below, above);
+}
+
+/// Reads the text of a layout: E embedding, t a layer, L the head, | a border, (...)*n a repetition, xN as well as x*N.
+class LayoutReader {
+ public:
+  explicit LayoutReader(const std::string& text) : text_(text) {}
+
+  /// The items of every part, without borders.
+  std::vector<std::string> read() {
+    const std::string items = read_items(0);
+    if (at_ < text_.size()) fail("a ')' that nothing opened");
+    return core::split(items, "|");
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw UsageError(fmt::format("plan: {} '{}': {} at character {}", kLayoutFlag, text_, what, at_ + 1),
+                     "for example 'Et|(tt|)*3L': E embedding, t layer, L head, | between stages, (...)*N repeats");
+  }
+
+  std::string read_items(int depth) {
+    std::string items;
+    while (at_ < text_.size() && text_[at_] != ')') {
+      const char c = text_[at_];
+      if (c == ',' || c == ' ') {
+        ++at_;
+        continue;
+      }
+      if (c == 'm') fail("m, multi-token prediction, which is not supported,");
+      std::string unit;
+      if (c == '(') {
+        if (depth > 8) fail("too many nested '('");
+        ++at_;
+        unit = read_items(depth + 1);
+        if (at_ >= text_.size()) fail("a '(' that is not closed");
+        ++at_;
+      } else if (c == 'E' || c == 't' || c == 'L' || c == '|') {
+        unit = std::string(1, c);
+        ++at_;
+      } else {
+        fail(fmt::format("'{}'", c));
+      }
+      for (int64_t i = read_count(); i > 0; --i) {
+        items += unit;
+        if (static_cast<int64_t>(items.size()) > kMostParts) fail("more than 100000 items");
+      }
+    }
+    return items;
+  }
+
+  int64_t read_count() {
+    if (at_ >= text_.size() || text_[at_] != '*') return 1;
+    const size_t begin = ++at_;
+    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') ++at_;
+    const auto count = core::parse_int(text_.substr(begin, at_ - begin));
+    if (!count || *count < 1 || *count > kMostParts) fail("no number from 1 on behind '*'");
+    return *count;
+  }
+
+  const std::string& text_;
+  size_t at_ = 0;
+};
+
+std::vector<spec::GptPart> parts_of_text(const spec::GptShape& shape, const SplitWish& wish) {
+  const auto refuse = [&](const std::string& what, const std::string& hint) {
+    throw UsageError(fmt::format("plan: {} '{}' {}", kLayoutFlag, wish.text, what), hint);
+  };
+  const std::vector<std::string> items = LayoutReader(wish.text).read();
+  std::vector<spec::GptPart> parts;
+  int64_t layer = 0, num_embeddings = 0, num_heads = 0;
+  for (const std::string& part : items) {
+    const int64_t num_layers = std::count(part.begin(), part.end(), 't');
+    parts.push_back({layer, num_layers, part.find('E') != std::string::npos, part.find('L') != std::string::npos});
+    layer += num_layers;
+    num_embeddings += std::count(part.begin(), part.end(), 'E');
+    num_heads += std::count(part.begin(), part.end(), 'L');
+  }
+  if (layer != shape.layers) refuse(fmt::format("has {} layers, expected {} as the model", layer, shape.layers), "write one t for each layer");
+  if (num_embeddings != 1 || items.front().find('E') != 0) refuse("must begin with its only E", "the embedding belongs to the first stage");
+  if (num_heads != 1 || !core::ends_with(items.back(), "L")) refuse("must end with its only L", "the head belongs to the last stage");
+  if (std::ssize(parts) % wish.num_stages != 0)
+    refuse(fmt::format("has {} stages, expected a multiple of --pipeline-model-parallel-size {}", parts.size(), wish.num_stages),
+           fmt::format("use --pipeline-model-parallel-size {}", near_divisors(std::ssize(parts), wish.num_stages)));
+  return parts;
+}
+
+void check_one_wish(const SplitWish& wish) {
+  const int num_wishes = wish.layers_per_chunk.has_value() + wish.num_chunks.has_value() + !wish.text.empty();
+  if (num_wishes > 1)
+    throw UsageError(fmt::format("plan: at most one of --num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank and {} can be given",
+                                 kLayoutFlag),
+                     "each of them says how many virtual stages there are");
+  const bool is_uneven = wish.first_layers || wish.last_layers, counts = wish.counts_embedding || wish.counts_head;
+  if ((is_uneven && counts) || (!wish.text.empty() && (is_uneven || counts)))
+    throw UsageError("plan: contradictory flags say how many layers the ends of the pipeline have",
+                     "use one of --decoder-first/last-pipeline-num-layers, --account-for-embedding/loss-in-pipeline-split and " + std::string(kLayoutFlag));
+}
+
+/// Layers of the first and the last stage given, the others share the rest.
+std::vector<int64_t> uneven_layers(const spec::GptShape& shape, const SplitWish& wish) {
+  const int64_t given = wish.first_layers.value_or(0) + wish.last_layers.value_or(0);
+  const int64_t num_given = wish.first_layers.has_value() + wish.last_layers.has_value(), num_others = wish.num_stages - num_given;
+  const int64_t rest = shape.layers - given;
+  if (num_others < 0 || rest < 0 || (num_others == 0 ? rest != 0 : rest % num_others != 0))
+    throw UsageError(fmt::format("plan: {} layers without the {} of the ends do not divide among the other {} of {} pipeline stages", shape.layers, given,
+                                 std::max<int64_t>(num_others, 0), wish.num_stages),
+                     "change --decoder-first-pipeline-num-layers or --decoder-last-pipeline-num-layers");
+  std::vector<int64_t> layers(static_cast<size_t>(wish.num_stages), num_others > 0 ? rest / num_others : 0);
+  if (wish.first_layers) layers.front() = *wish.first_layers;
+  if (wish.last_layers) layers.back() = *wish.last_layers;
+  return layers;
+}
+
+/// Chunk by chunk, stage by stage: each stage's layers shared out evenly among its chunks.
+std::vector<spec::GptPart> parts_of_stages(const std::vector<int64_t>& layers_of_stage, int64_t num_chunks) {
+  for (const int64_t layers : layers_of_stage)
+    if (layers % num_chunks != 0)
+      throw UsageError(fmt::format("plan: a pipeline stage of {} layers does not divide into {} virtual stages", layers, num_chunks),
+                       "choose numbers of layers at the ends that are multiples of the virtual stages");
+  std::vector<spec::GptPart> parts;
+  int64_t layer = 0;
+  for (int64_t chunk = 0; chunk < num_chunks; ++chunk)
+    for (const int64_t layers : layers_of_stage) {
+      parts.push_back({.first_layer = layer, .num_layers = layers / num_chunks});
+      layer += layers / num_chunks;
+    }
+  return parts;
+}
+
+std::vector<spec::GptPart> even_parts(const spec::GptShape& shape, const SplitWish& wish, int64_t num_chunks) {
+  const int64_t num_parts = wish.num_stages * num_chunks, extra = wish.counts_embedding + wish.counts_head, places = shape.layers + extra;
+  if (places % num_parts != 0) {
+    const std::string what = extra > 0 ? fmt::format("{} layers and {} for the ends", shape.layers, extra) : fmt::format("{} layers", shape.layers);
+    const std::string how = num_chunks > 1 ? fmt::format(" x {} virtual stages", num_chunks) : "";
+    // Both numbers that the user may change, each for the other one as it is.
+    std::string hint = fmt::format("use --pipeline-model-parallel-size {}", near_divisors(places, wish.num_stages));
+    if (num_chunks > 1 && places % num_chunks == 0) hint = fmt::format("use --pipeline-model-parallel-size {}", near_divisors(places / num_chunks, wish.num_stages));
+    if (num_chunks > 1 && places % wish.num_stages == 0)
+      hint += fmt::format(", or --num-virtual-stages-per-pipeline-rank {}", near_divisors(places / wish.num_stages, num_chunks));
+    if (num_chunks == 1) hint += ", or set --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers";
+    throw UsageError(fmt::format("plan: {} do not divide among {} pipeline stages{}", what, wish.num_stages, how), hint);
+  }
+  std::vector<spec::GptPart> parts;
+  int64_t layer = 0;
+  for (int64_t i = 0; i < num_parts; ++i) {
+    const int64_t taken = (i == 0 && wish.counts_embedding) + (i == num_parts - 1 && wish.counts_head);
+    const int64_t num_layers = std::max<int64_t>(0, places / num_parts - taken);
+    parts.push_back({.first_layer = layer, .num_layers = num_layers});
+    layer += num_layers;
+  }
+  return parts;
+}
+
+}  // namespace
+
+int64_t num_chunks_of(const spec::GptShape& shape, const SplitWish& wish) {
+  check_one_wish(wish);
+  if (!wish.text.empty()) return std::ssize(parts_of_text(shape, wish)) / wish.num_stages;
+  if (wish.num_chunks) return *wish.num_chunks;
+  if (!wish.layers_per_chunk) return 1;
+  const int64_t per_stage = shape.layers / wish.num_stages;
+  if (shape.layers % wish.num_stages != 0 || per_stage % *wish.layers_per_chunk != 0)
+    throw UsageError(fmt::format("plan: {} layers do not divide among {} pipeline stages with virtual stages of {} layers", shape.layers, wish.num_stages,
+                                 *wish.layers_per_chunk),
+                     shape.layers % wish.num_stages != 0
+                         ? fmt::format("use --pipeline-model-parallel-size {}", near_divisors(shape.layers, wish.num_stages))
+                         : fmt::format("use --num-layers-per-virtual-pipeline-stage {}", near_divisors(per_stage, *wish.layers_per_chunk)));
+  return per_stage / *wish.layers_per_chunk;
+}
+
+std::vector<spec::GptPart> split_layers(const spec::GptShape& shape, const SplitWish& wish) {
+  LOCKSTEP_CHECK(wish.num_stages >= 1, "num_stages={}", wish.num_stages);
+  const int64_t num_chunks = num_chunks_of(shape, wish);
+  if (!wish.text.empty()) return parts_of_text(shape, wish);
+  const bool is_uneven = wish.first_layers || wish.last_layers;
+  auto parts = is_uneven ? parts_of_stages(uneven_layers(shape, wish), num_chunks) : even_parts(shape, wish, num_chunks);
+  parts.front().has_embedding = true;
+  parts.back().has_head = true;
+  return parts;
+}
+
+}  // namespace lockstep::plan
