@@ -23,7 +23,7 @@ VOCAB, TOKENS, SAMPLES = 97, 24, 3
 SIZES = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 32, "bos_token_id": 0, "eos_token_id": 0,
          "attention_dropout": 0.0, "tie_word_embeddings": False}
 # Angles of every kind: kept, stretched, and between.
-STRETCH = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+STRETCH = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
 CASES = {
     "gpt2": (GPT2LMHeadModel, GPT2Config(vocab_size=VOCAB, n_positions=32, n_embd=32, n_layer=2, n_head=4, embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0, bos_token_id=0,
                                          eos_token_id=0)),

@@ -95,6 +95,8 @@ GptModel::GptModel(const spec::GptShape& shape, const spec::GptPart& part, const
   register_child(shape.is_head_tied ? "embedding.word" : "head", *head_);
 }
 
+GptModel::~GptModel() = default;
+
 GptFrame GptModel::make_frame(const at::Tensor& input_TBD, const Batch& batch) const {
   const bool has_input = input_TBD.defined();
   const at::Tensor& like = has_input ? input_TBD : word_->weight();

@@ -41,6 +41,7 @@ class GptModel final : public nn::Module {
   /// The ranks of `shard` can share the shape's groups, widths, vocabulary and tokens evenly (plan::make_gpt_layout sees to that);
   /// `shard.tp` outlives the model.
   GptModel(const spec::GptShape& shape, const spec::GptPart& part, const nn::ShardCtx& shard, const GptModelOptions& options = {});
+  ~GptModel() override;
 
   /// From the batch's tokens, or from what the part before gave, to what the next part takes: [T, B, D] or, where tokens are split,
   /// this rank's [T/R, B, D]. The last part's final norm is applied.
