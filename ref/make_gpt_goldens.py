@@ -29,7 +29,7 @@ CASES = {
                                          eos_token_id=0)),
     "llama": (LlamaForCausalLM, LlamaConfig(**SIZES, intermediate_size=40, num_key_value_heads=2, rms_norm_eps=1e-5,
                                             rope_parameters={"rope_type": "default", "rope_theta": 10000.0})),
-    "llama_stretched": (LlamaForCausalLM, LlamaConfig(**SIZES | {"tie_word_embeddings": True}, intermediate_size=40, num_key_value_heads=1, rms_norm_eps=1e-6,
+    "llama_stretched": (LlamaForCausalLM, LlamaConfig(**SIZES | {"tie_word_embeddings": True, "max_position_embeddings": 128}, intermediate_size=40, num_key_value_heads=1, rms_norm_eps=1e-6,
                                                       rope_parameters=STRETCH)),
     "nemotron": (NemotronForCausalLM, NemotronConfig(**SIZES, intermediate_size=48, num_key_value_heads=2, norm_eps=1e-5, hidden_act="relu2",
                                                      rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})),

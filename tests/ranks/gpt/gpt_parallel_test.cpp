@@ -63,7 +63,10 @@ spec::GptShape shape_of(const Case& param) {
 Batch batch_of(const spec::GptShape& shape, const Case& param, int step) {
   const int64_t tokens = shape.sequence, count = kSamples * (tokens + 1);
   const at::Tensor ids = at::arange(count).add(step * 17).mul(29).add(3).mul(11).remainder(shape.vocab).view({kSamples, tokens + 1});
-  Batch batch{.text_BT = ids.narrow(1, 0, tokens), .target_BT = ids.narrow(1, 1, tokens), .num_samples = kSamples};
+  Batch batch;
+  batch.text_BT = ids.narrow(1, 0, tokens);
+  batch.target_BT = ids.narrow(1, 1, tokens);
+  batch.num_samples = kSamples;
   batch.loss_weight_BT = at::arange(kSamples * tokens).add(step).remainder(5).ne(0).to(at::kFloat).view({kSamples, tokens});
   batch.context.random_key = static_cast<uint64_t>(step) + 100;
   if (!param.has_documents) return batch;

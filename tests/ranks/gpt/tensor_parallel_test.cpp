@@ -1,6 +1,7 @@
 // Layers that ranks share, against one rank: values, gradients of inputs and of every rank's part of the parameters. fp64, so that only a
 // wrong formula can differ: sums over up to 4 ranks in another order are some 1e-15.
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -62,7 +63,7 @@ std::vector<at::Tensor> gradients(const at::Tensor& y, const at::Tensor& upstrea
 
 /// Fills a layer with this rank's parts of `wholes`; `dims`: -1 is not split.
 void fill(Module& layer, const std::vector<at::Tensor>& wholes, const std::vector<int64_t>& dims, const ShardCtx& shard) {
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   const auto parameters = layer.named_parameters();
   if (parameters.size() != wholes.size()) throw std::runtime_error("wrong number of parameters");
   for (size_t i = 0; i < wholes.size(); ++i) parameters[i].tensor->copy_(dims[i] < 0 ? wholes[i] : own(wholes[i], dims[i], shard));

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -39,10 +40,16 @@ WeightFile golden_weights(const TensorMap& golden) {
   return weights;
 }
 
-Batch batch_of(const at::Tensor& ids) {
-  const int64_t tokens = ids.size(1) - 1;
-  return {.text_BT = ids.narrow(1, 0, tokens), .target_BT = ids.narrow(1, 1, tokens), .num_samples = ids.size(0)};
+Batch batch_of(const at::Tensor& text_BT, const at::Tensor& target_BT) {
+  Batch batch;
+  batch.text_BT = text_BT;
+  batch.target_BT = target_BT;
+  batch.num_samples = text_BT.size(0);
+  return batch;
 }
+
+/// Each token of the ids but the last is to be followed by the next.
+Batch batch_of(const at::Tensor& ids) { return batch_of(ids.narrow(1, 0, ids.size(1) - 1), ids.narrow(1, 1, ids.size(1) - 1)); }
 
 /// A task of the whole model, or of `cuts` parts of it, drawn from a seed.
 std::unique_ptr<GptTask> drawn_task(const spec::GptShape& shape, const GptModelOptions& options = {}, const std::vector<int64_t>& cuts = {}) {
@@ -104,7 +111,7 @@ TEST_P(GptGolden, LogitsLossAndGradientsEqualHuggingFace) {
   const spec::GptDialect dialect = spec::hugging_face_dialect(shape);
   size_t num_compared = 0;
   {
-    const at::NoGradGuard no_grad;  // gradients go out under Hugging Face's names as weights do
+    const c10::NoGradGuard no_grad;  // gradients go out under Hugging Face's names as weights do
     for (const auto& [name, tensor] : model.named_parameters()) tensor->copy_(gradients.at(name));
   }
   for (const auto& [name, gradient] : gpt_values(model, dialect)) {
@@ -234,12 +241,12 @@ TEST(GptModel, DocumentsOfOneSampleAreAsIfTheyWereAlone) {
     const at::Tensor together = task->forward(batch).token_loss_BT;
     int64_t begin = 0;
     for (const int64_t length : {first, second}) {
-      const Batch alone{.text_BT = batch.text_BT.narrow(1, begin, length), .target_BT = batch.target_BT.narrow(1, begin, length), .num_samples = 1};
+      const Batch alone = batch_of(batch.text_BT.narrow(1, begin, length), batch.target_BT.narrow(1, begin, length));
       expect_close(together.narrow(1, begin, length), task->forward(alone).token_loss_BT, 2e-6, "document at " + std::to_string(begin));
       begin += length;
     }
     Batch unaware = batch;
-    unaware.position_BT = unaware.document_BT = {};
+    unaware.position_BT = unaware.document_BT = at::Tensor();
     EXPECT_GT((task->forward(unaware).token_loss_BT - together).abs().max().item<double>(), 1e-3);
   }
 }
@@ -257,8 +264,8 @@ TEST(GptTask, TheMeanGoesOverTokensThatCount) {
   EXPECT_EQ(report.parts.at(0).first, "lm_loss");
   batch.loss_weight_BT = at::zeros({2, shape.sequence});
   EXPECT_EQ(task->loss(task->forward(batch)).loss.item<double>(), 0.0) << "no token counts, nothing is divided by 0";
-  EXPECT_THROW(task->forward({.num_samples = 1}), DataError);
-  batch.target_BT = {};
+  EXPECT_THROW(task->forward(Batch()), DataError);
+  batch.target_BT = at::Tensor();
   EXPECT_THROW(task->forward(batch), DataError);
 }
 

@@ -1,5 +1,6 @@
 // Layers of language models against plain formulas, on one rank.
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -36,7 +37,7 @@ TEST_P(Norms, FollowTheirFormula) {
   Norm norm(GetParam(), 6, 1e-3, options);
   double phase = 0.4;
   {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     for (const auto& [name, tensor] : norm.named_parameters()) tensor->copy_(wave({6}, phase += 1));
   }
   const auto parameters = norm.named_parameters();
@@ -174,7 +175,7 @@ TEST_P(VocabCrossEntropy, EqualsThePlainOneOverRealTokens) {
   expect_close(got_gradients[0], want_gradients[0], 2 * tolerance, "gradient of x");
   expect_close(got_gradients[1], want_gradients[1], 2 * tolerance, "gradient of the table");
   EXPECT_EQ(got_gradients[1].narrow(0, kVocab, kRows - kVocab).abs().max().item<double>(), 0.0) << "padding has no part";
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   expect_close(vocab_cross_entropy(x, table, target, {}, {kVocab, chunk, early}, {}).sum, want_N.sum(), tolerance, "without weights or gradients");
 }
 
