@@ -21,7 +21,7 @@
 #include "parallel/grad_sync.h"
 #include "record/series.h"
 #include "record/statistics.h"
-#include "train/clip_build.h"
+#include "train/towers_build.h"
 #include "train/interval_recorder.h"
 #include "train/step_runner.h"
 #include "train/telemetry.h"
@@ -60,7 +60,7 @@ class Sides {
         record_(folder, {}),
         log_({.steps_per_epoch = 1 << 30, .samples_per_step = options.samples, .total_steps = 1 << 30, .log_every_n_steps = 100}, record_),
         intervals_(world_, std::vector<std::string>(static_cast<size_t>(world_.size()), "host"), world_.rank() == 0 ? &record_ : nullptr) {
-    auto model = train::build_clip_model(shape_, {.precision = &precision_, .pretrained = {}});
+    auto model = train::build_towers({shape_}, {.precision = &precision_, .pretrained = {}});
     std::vector<optim::Segment> segments;
     for (const auto& [name, tensor] : model->named_parameters()) segments.push_back({.name = name, .parameter = *tensor, .decays = false, .gradient = {}});
     optimizer_.emplace(std::move(segments), optim::AdamWConfig{});

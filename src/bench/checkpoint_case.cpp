@@ -16,7 +16,7 @@
 #include "core/units.h"
 #include "train/agree.h"
 #include "train/checkpointer.h"
-#include "train/clip_training.h"
+#include "train/contrastive_training.h"
 
 namespace lockstep::bench {
 namespace {
@@ -141,7 +141,7 @@ class CheckpointCase final : public BenchCase {
   void prepare() {
     if (checkpointer_) return;
     const auto& options = context_.options.train;
-    training_ = train::build_clip_training(options, world(), context_.device, /*num_micro=*/1);
+    training_ = train::build_contrastive_training(options, spec::resolve_contrastive_shape(options), world(), context_.device, /*num_micro=*/1);
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(options.seed));
     for (const auto& state : training_.optimizer->state())  // zeros would compress on some file systems
       for (const at::Tensor& moment : {state.exp_avg, state.exp_avg_sq}) moment.copy_(at::randn(moment.sizes(), generator, at::TensorOptions().dtype(at::kFloat)));
@@ -198,7 +198,7 @@ class CheckpointCase final : public BenchCase {
   }
 
   BenchContext context_;
-  train::ClipTraining training_;
+  train::Training training_;
   train::CheckpointState state_;
   std::optional<ScratchFolder> folder_;
   std::unique_ptr<train::Checkpointer> checkpointer_;  // after the folder: its thread ends first

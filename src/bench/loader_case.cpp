@@ -14,8 +14,7 @@
 #include "plan/batch_plan.h"
 #include "record/statistics.h"
 #include "train/agree.h"
-#include "train/clip_data.h"
-#include "train/clip_training.h"
+#include "train/contrastive_data.h"
 
 namespace lockstep::bench {
 namespace {
@@ -44,13 +43,14 @@ std::string digest(const data::HostBatch& batch) {
   const auto bytes_of = [](const auto& values) {
     return std::string_view(reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]);
   };
-  return fmt::format("{} {} {} {}", batch.num_samples, core::xxh3_hex(bytes_of(batch.image_BYXC)), core::xxh3_hex(bytes_of(batch.text_BT)),
+  return fmt::format("{} {} {} {}", batch.num_samples, core::xxh3_hex(bytes_of(batch.image_BYXC)) + core::xxh3_hex(bytes_of(batch.audio_BS)),
+                     core::xxh3_hex(bytes_of(batch.text_BT)),
                      core::join(batch.keys, " "));
 }
 
 class LoaderCase final : public BenchCase {
  public:
-  explicit LoaderCase(const BenchContext& context) : context_(context), shape_(train::clip_shape_of(context.options.train)) {
+  explicit LoaderCase(const BenchContext& context) : context_(context), shape_(spec::resolve_contrastive_shape(context.options.train)) {
     plan_ = plan::make_batch_plan(world().size(), {.samples_per_micro = context.options.train.samples_per_rank});
   }
 
@@ -64,8 +64,8 @@ class LoaderCase final : public BenchCase {
 
   std::vector<std::string> preamble() override {
     const auto& o = context_.options;
-    return {fmt::format("lockstep bench loader: {} ranks, {}, pictures of {} pixels", world().size(),
-                        o.train.train_data.empty() ? "synthetic data" : o.train.train_data, shape_.vision.image_size),
+    return {fmt::format("lockstep bench loader: {} ranks, {}, {}", world().size(),
+                        o.train.train_data.empty() ? "synthetic data" : o.train.train_data, what_text()),
             fmt::format("warmup batches: {} batches: {}; batch: median, p90 and p99 of the time until the next batch is there, each that of the "
                         "slowest rank",
                         o.num_warmup, o.num_iterations),
@@ -141,6 +141,12 @@ class LoaderCase final : public BenchCase {
   }
 
  private:
+  std::string what_text() const {
+    if (const auto* clip = shape_.clip()) return fmt::format("pictures of {} pixels", clip->vision.image_size);
+    const auto& audio = shape_.clap()->audio;
+    return fmt::format("clips of {} samples at {} Hz", audio.clip_samples, audio.sample_rate);
+  }
+
   struct Tally {
     std::vector<double> wait_ms;
     int64_t num_samples = 0;
@@ -153,7 +159,7 @@ class LoaderCase final : public BenchCase {
   void prepare(const core::Json& row) {
     options_ = context_.options.train;
     options_.workers = row["workers"];
-    data_ = std::make_unique<train::ClipData>(options_, shape_, *context_.processes, plan_);
+    data_ = std::make_unique<train::ContrastiveData>(options_, shape_, *context_.processes, plan_);
   }
 
   Tally drive(data::Loader& loader) const {
@@ -181,10 +187,10 @@ class LoaderCase final : public BenchCase {
   }
 
   BenchContext context_;
-  spec::ClipShape shape_;
+  spec::ContrastiveShape shape_;
   plan::BatchPlan plan_;
   spec::TrainOptions options_;  // of data_, which refers to them
-  std::unique_ptr<train::ClipData> data_;
+  std::unique_ptr<train::ContrastiveData> data_;
 };
 
 }  // namespace

@@ -16,7 +16,7 @@
 #include "hw/device.h"
 #include "hw/ranks.h"
 #include "train/attempt_facts.h"
-#include "train/clip_build.h"
+#include "train/towers_build.h"
 
 namespace lockstep::bench {
 namespace {

@@ -21,54 +21,65 @@
 #include "plan/batch_plan.h"
 #include "plan/memory_plan.h"
 #include "spec/flops.h"
-#include "train/clip_training.h"
+#include "train/contrastive_training.h"
 
 namespace lockstep::bench {
 namespace {
 
-/// Random pictures, and texts that use every position.
-models::Batch make_batch(const spec::ClipShape& shape, const train::Precision& precision, at::Device device, int64_t samples, uint64_t seed) {
+/// Random pictures or sounds, and texts that use every position.
+models::Batch make_batch(const spec::ContrastiveShape& shape, const train::Precision& precision, at::Device device, int64_t samples, uint64_t seed) {
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  const auto ids = [&](int64_t end, int64_t tokens) { return at::randint(0, end, {samples, tokens}, generator, at::TensorOptions().dtype(at::kLong)); };
   models::Batch batch;
   batch.num_samples = samples;
-  const int64_t pixels = shape.vision.image_size;
-  batch.image_BCYX = at::randn({samples, 3, pixels, pixels}, generator, at::TensorOptions().dtype(at::kFloat))
-                         .to(device, precision.input_type())
-                         .contiguous(at::MemoryFormat::ChannelsLast);
-  const int64_t end_of_text = shape.text.vocab_size - 1;
-  at::Tensor text_BT = at::randint(0, end_of_text, {samples, shape.text.context_length}, generator, at::TensorOptions().dtype(at::kLong));
-  text_BT.select(1, -1).fill_(end_of_text);
-  batch.text_BT = text_BT.to(device);
+  if (const auto* clip = shape.clip()) {
+    const int64_t pixels = clip->vision.image_size;
+    batch.image_BCYX = at::randn({samples, 3, pixels, pixels}, generator, at::TensorOptions().dtype(at::kFloat))
+                           .to(device, precision.input_type())
+                           .contiguous(at::MemoryFormat::ChannelsLast);
+    const int64_t end_of_text = clip->text.vocab_size - 1;
+    at::Tensor text_BT = ids(end_of_text, clip->text.context_length);
+    text_BT.select(1, -1).fill_(end_of_text);
+    batch.text_BT = text_BT.to(device);
+  } else {
+    const auto& clap = *shape.clap();
+    batch.audio_BS = at::rand({samples, clap.audio.clip_samples}, generator, at::TensorOptions().dtype(at::kFloat)).mul_(2).sub_(1).to(device);
+    const at::Tensor text_BT = ids(clap.text.vocab_size - 1, clap.text.context_length);
+    batch.text_BT = (text_BT + text_BT.ge(clap.text.pad_id)).to(device);  // any id but the padding
+  }
   return batch;
 }
 
-/// Tensors image.N [B,C,Y,X] and text.N [B,T] of a safetensors file.
+/// Tensors image.N [B,C,Y,X] or audio.N [B,S], and text.N [B,T], of a safetensors file.
 std::vector<models::Batch> read_batches(const std::string& path, const train::Precision& precision, at::Device device) {
   const auto file = models::read_weights(path);
   const std::map<std::string, at::Tensor> tensors(file.tensors.begin(), file.tensors.end());
   std::vector<models::Batch> batches;
   for (size_t index = 0;; ++index) {
-    const auto image = tensors.find(fmt::format("image.{}", index)), text = tensors.find(fmt::format("text.{}", index));
-    if (image == tensors.end() || text == tensors.end()) break;
+    const auto image = tensors.find(fmt::format("image.{}", index)), audio = tensors.find(fmt::format("audio.{}", index)),
+               text = tensors.find(fmt::format("text.{}", index));
+    if ((image == tensors.end()) == (audio == tensors.end()) || text == tensors.end()) break;
     models::Batch batch;
-    batch.image_BCYX = image->second.to(device, precision.input_type()).contiguous(at::MemoryFormat::ChannelsLast);
+    if (image != tensors.end()) batch.image_BCYX = image->second.to(device, precision.input_type()).contiguous(at::MemoryFormat::ChannelsLast);
+    if (audio != tensors.end()) batch.audio_BS = audio->second.to(device, at::kFloat);
     batch.text_BT = text->second.to(device, at::kLong);
     batch.num_samples = batch.text_BT.size(0);
     batches.push_back(batch);
   }
-  if (batches.empty()) throw DataError(fmt::format("bench: '{}' holds no image.0 and text.0", path), "see --batches in the help");
+  if (batches.empty()) throw DataError(fmt::format("bench: '{}' holds no text.0 with either image.0 or audio.0", path), "see --batches in the help");
+  const auto other = [](const models::Batch& batch) { return batch.image_BCYX.defined() ? batch.image_BCYX : batch.audio_BS; };
   for (const auto& batch : batches)
-    if (batch.num_samples != batches[0].num_samples || batch.image_BCYX.size(0) != batch.num_samples)
+    if (batch.num_samples != batches[0].num_samples || other(batch).size(0) != batch.num_samples)
       throw DataError(fmt::format("bench: the batches in '{}' have {} and {} samples", path, batches[0].num_samples, batch.num_samples),
-                      "all of them, pictures and texts, must have one size");
+                      "all of them, pictures or sounds and texts, must have one size");
   return batches;
 }
 
 class StepCase final : public BenchCase {
  public:
   explicit StepCase(const BenchContext& context) : context_(context) {
-    shape_ = train::clip_shape_of(train_options());
-    forward_ = spec::clip_forward(shape_);
+    shape_ = spec::resolve_contrastive_shape(train_options());
+    forward_ = spec::contrastive_cost(shape_).forward;
     if (!options().batches.empty())
       batches_ = read_batches(options().batches, train::Precision(train_options().precision, context_.device.type()), context_.device);
     plan_ = plan_of(batches_.empty() ? train_options().samples_per_rank : batches_[0].num_samples);
@@ -97,7 +108,7 @@ class StepCase final : public BenchCase {
         fmt::format("lockstep bench step: {} on {} ranks, {}, {} threads each", train_options().model, world().size(),
                     context_.device.str(), at::get_num_threads()),
         fmt::format("{} parameters, {}FLOP a sample and forward pass, a training step counts three: {}",
-                    core::format_count(static_cast<double>(spec::clip_cost(shape_).parameters())), core::format_count(forward_.flops),
+                    core::format_count(static_cast<double>(spec::contrastive_cost(shape_).parameters)), core::format_count(forward_.flops),
                     forward_.formula),
         peak_ ? fmt::format("peak of a device: {:.4g} TFLOP/s ({})", peak_->tflops, peak_->source)
               : "peak of a device: not known; --peak-from or --peak-tflops gives it",
@@ -199,7 +210,7 @@ class StepCase final : public BenchCase {
 
   plan::MemoryPlan memory_plan(int64_t samples_per_micro) const {
     const auto& o = train_options();
-    return plan::plan_clip_memory(shape_, {.precision = o.precision,
+    return plan::plan_contrastive_memory(shape_, {.precision = o.precision,
                                            .samples_per_micro = samples_per_micro,
                                            .global_batch = samples_per_micro * plan_.num_micro * plan_.num_data_ranks,
                                            .grad_checkpointing = o.grad_checkpointing,
@@ -209,7 +220,7 @@ class StepCase final : public BenchCase {
   void build() {
     if (training_) return;
     try {
-      training_.emplace(train::build_clip_training(train_options(), world(), context_.device, plan_.num_micro));
+      training_.emplace(train::build_contrastive_training(train_options(), shape_, world(), context_.device, plan_.num_micro));
       const auto seed = static_cast<uint64_t>(train_options().seed), rank = static_cast<uint64_t>(world().rank());
       for (auto micro = static_cast<int64_t>(batches_.size()); micro < plan_.num_micro; ++micro)
         batches_.push_back(make_batch(shape_, *training_->precision, context_.device, plan_.samples_per_micro,
@@ -279,13 +290,13 @@ class StepCase final : public BenchCase {
   }
 
   BenchContext context_;
-  spec::ClipShape shape_;
+  spec::ContrastiveShape shape_;
   spec::FlopCount forward_;
   plan::BatchPlan plan_;
   std::optional<DevicePeak> peak_;
   BatchSearch search_;
   int64_t limit_bytes_ = 0;
-  std::optional<train::ClipTraining> training_;
+  std::optional<train::Training> training_;
   std::vector<models::Batch> batches_;
   std::vector<at::Tensor> losses_;
   int64_t num_steps_ = 0;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/sample.h"
-#include "data/tokenizer.h"
+#include "data/text_encoder.h"
 #include "data/transform.h"
 
 namespace lockstep::data {
@@ -19,6 +19,6 @@ struct ClipDecoderConfig {
 
 /// Picture -> crop and resize, caption -> token ids, as OpenCLIP's pipeline does. A slot without image or text space leaves that part out.
 /// A sample without the member, an undecodable picture or text throws DataError with shard, offset and key.
-SampleDecoder make_clip_decoder(const ClipDecoderConfig& config, std::shared_ptr<const ClipTokenizer> tokenizer);
+SampleDecoder make_clip_decoder(const ClipDecoderConfig& config, TextEncoder encoder);
 
 }  // namespace lockstep::data

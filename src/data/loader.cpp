@@ -142,8 +142,11 @@ std::shared_ptr<PendingBatch> Loader::State::begin_batch() {
   HostBatch& host = batch->host;
   host.num_samples = 0;
   host.image_pixels = pixels;
+  host.clip_samples = config_.clip_samples;
   host.context_length = config_.context_length;
   host.image_BYXC.resize(static_cast<size_t>(num * pixels * pixels * 3));
+  host.audio_BS.resize(static_cast<size_t>(num * config_.clip_samples));
+  host.audio_samples_B.assign(config_.clip_samples > 0 ? static_cast<size_t>(num) : 0, 0);
   host.text_BT.resize(static_cast<size_t>(num * config_.context_length));
   host.label_B.assign(static_cast<size_t>(num), -1);
   host.keys.assign(static_cast<size_t>(num), "");
@@ -203,13 +206,15 @@ void Loader::State::close_one(PendingBatch& batch) {
 
 void Loader::State::decode_sample(HostBatch& host, int64_t slot, const RawSample& sample) const {
   const auto image_bytes = static_cast<size_t>(config_.image_pixels * config_.image_pixels * 3);
-  const auto tokens = static_cast<size_t>(config_.context_length);
+  const auto values = static_cast<size_t>(config_.clip_samples), tokens = static_cast<size_t>(config_.context_length);
   const auto at = static_cast<size_t>(slot);
   SampleSlot target{.image_YXC = std::span(host.image_BYXC).subspan(at * image_bytes, image_bytes),
+                    .audio_S = std::span(host.audio_BS).subspan(at * values, values),
                     .text_T = std::span(host.text_BT).subspan(at * tokens, tokens),
                     .label = sample.label};
   std::fill(target.text_T.begin(), target.text_T.end(), 0);
   decoder_(sample, target);
+  if (values > 0) host.audio_samples_B[at] = target.audio_samples;
   host.label_B[at] = target.label;
   host.keys[at] = sample.file.empty() ? fmt::format("{}:{}", sample.shard, sample.key) : sample.file;
 }
@@ -283,6 +288,8 @@ HostBatch Loader::State::trim(HostBatch host) const {
   const auto num = static_cast<size_t>(host.num_samples);
   if (host.num_samples < config_.samples_per_rank) {
     host.image_BYXC.resize(num * static_cast<size_t>(config_.image_pixels * config_.image_pixels * 3));
+    host.audio_BS.resize(num * static_cast<size_t>(config_.clip_samples));
+    if (config_.clip_samples > 0) host.audio_samples_B.resize(num);
     host.text_BT.resize(num * static_cast<size_t>(config_.context_length));
     host.label_B.resize(num);
     host.keys.resize(num);
@@ -309,6 +316,7 @@ HostBatch Loader::State::next() {
   stats_.wait_ms += ms_since(start);
   HostBatch host;
   host.image_pixels = config_.image_pixels;
+  host.clip_samples = config_.clip_samples;
   host.context_length = config_.context_length;
   ++stats_.num_batches;
   if (!batch) return host;

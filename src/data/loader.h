@@ -15,6 +15,7 @@ enum class OnBadSample { kStop, kSkip };
 struct LoaderConfig {
   int64_t samples_per_rank = 0;  ///< Samples of one micro-batch.
   int64_t image_pixels = 0;      ///< Y (= X); 0: no images.
+  int64_t clip_samples = 0;      ///< S; 0: no audio.
   int64_t context_length = 0;    ///< T; 0: no text.
   int64_t num_workers = 4;       ///< Decode threads (at least 1); a reader thread comes on top.
   int64_t prefetch_batches = 2;  ///< Batches under way or ready besides the one handed out (at least 1).

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.h"
+
 namespace lockstep::data {
 
 /// One file of a sample: `extension` is lower case and without the leading dot ("jpg", "txt", "seg.png").
@@ -31,23 +33,37 @@ struct RawSample {
   /// The first member whose extension is in `extensions` (tried in that order), or nullptr.
   const Member* find(std::span<const std::string> extensions) const;
   const Member* find(std::string_view extension) const;
+  /// The same, but DataError ("... has no <what>: expected ...") instead of nullptr.
+  const Member& require(std::span<const std::string> extensions, const char* what) const;
   /// "shard 'x.tar' offset=512 key='000'": for messages.
   std::string place() const;
 };
 
-/// Reads sample.file into a member named after its extension, or "jpg" where that is no picture's (formats are told by content,
-/// not by name); DataError when it cannot be read. No-op where `file` is empty or was read before.
+/// The member of a generated sample that stands for noise: a decimal number that keys it.
+inline constexpr std::string_view kNoiseExtension = "noise";
+
+/// Whether files with this extension (lower case, no dot) are taken for pictures, or for recordings.
+bool is_picture_extension(std::string_view extension);
+bool is_audio_extension(std::string_view extension);
+
+/// Reads sample.file into a member named after its extension, or "jpg" where that is no picture's or recording's (formats are
+/// told by content, not by name); DataError when it cannot be read. No-op where `file` is empty or was read before.
 void load_deferred(RawSample& sample);
 
 /// Where a decoder writes one sample of a batch.
 struct SampleSlot {
   std::span<uint8_t> image_YXC;  ///< Y * X * 3 bytes; empty when the batch has no images.
+  std::span<float> audio_S;      ///< Values of a clip; empty when the batch has no audio.
+  int64_t audio_samples = 0;     ///< Set by the decoder: HostBatch::audio_samples_B.
   std::span<int32_t> text_T;     ///< Token ids, zero when the decoder starts; empty when the batch has no text.
   int64_t label = -1;            ///< RawSample::label; the decoder may change it.
 };
 
-/// Turns a raw sample into pixels and tokens. Runs in several threads at once; throws DataError for a bad sample.
+/// Turns a raw sample into pixels, sound and tokens. Runs in several threads at once; throws DataError for a bad sample.
 using SampleDecoder = std::function<void(const RawSample&, SampleSlot&)>;
+
+/// Throws `error` again, with the sample's place in front of its message unless it is there.
+[[noreturn]] void rethrow_with_place(const DataError& error, const RawSample& sample);
 
 /// A sample that could not be used.
 struct BadSample {

@@ -93,6 +93,7 @@ std::optional<TarSample> TarSampleReader::next(bool with_data) {
 
 std::vector<std::string> SampleFilter::wanted() const {
   std::vector<std::string> list = image_keys;
+  list.insert(list.end(), audio_keys.begin(), audio_keys.end());
   list.insert(list.end(), text_keys.begin(), text_keys.end());
   list.emplace_back("cls");
   return list;
@@ -104,6 +105,7 @@ std::string SampleFilter::reason_against(const std::vector<std::string>& extensi
            std::any_of(keys.begin(), keys.end(), [&](const std::string& key) { return contains(extensions, key); });
   };
   if (!has_any(image_keys)) return fmt::format("sample without image ({})", core::join(image_keys, ", "));
+  if (!has_any(audio_keys)) return fmt::format("sample without audio ({})", core::join(audio_keys, ", "));
   if (!has_any(text_keys)) return fmt::format("sample without text ({})", core::join(text_keys, ", "));
   if (need_label && !contains(extensions, "cls")) return "sample without label (cls)";
   return "";

@@ -68,11 +68,12 @@ class TarSampleReader {
 /// Which samples a run can use.
 struct SampleFilter {
   std::vector<std::string> image_keys;  ///< Empty: no image needed.
+  std::vector<std::string> audio_keys = {};  ///< Empty: no audio needed.
   std::vector<std::string> text_keys;   ///< Empty: no text needed.
   bool need_label = false;
   /// Extensions whose data is read: all of the above and "cls".
   std::vector<std::string> wanted() const;
-  /// "" when usable, else the reason, for example "sample without image (jpg, png)"..
+  /// "" when usable, else the reason, for example "sample without image (jpg, png)".
   std::string reason_against(const std::vector<std::string>& extensions) const;
 };
 

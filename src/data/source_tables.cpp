@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <array>
 #include <filesystem>
+#include <optional>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -17,25 +17,31 @@ namespace {
 
 constexpr int kMaxFolderDepth = 32;  // also ends loops of symbolic links
 
-bool is_picture(const fs::path& path) {
-  static constexpr std::array<std::string_view, 4> kExtensions = {".jpg", ".jpeg", ".png", ".webp"};
-  const std::string extension = core::to_lower_ascii(path.extension().string());
-  return std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end();
-}
+/// What the files of class folders hold.
+struct FileKind {
+  bool (*is_extension)(std::string_view);
+  const char* described;
+  bool fits(const fs::path& path) const {
+    const std::string extension = core::to_lower_ascii(path.extension().string());
+    return !extension.empty() && is_extension(std::string_view(extension).substr(1));
+  }
+};
+constexpr FileKind kPictures{is_picture_extension, "picture (.jpg, .jpeg, .png, .webp)"};
+constexpr FileKind kRecordings{is_audio_extension, "recording (.flac, .wav, .ogg, .oga, .opus)"};
 
 struct FolderFile {
   std::string folder, name;
   bool operator<(const FolderFile& other) const { return std::tie(folder, name) < std::tie(other.folder, other.name); }
 };
 
-void collect_pictures(const fs::path& folder, int depth, std::vector<FolderFile>& files) {
+void collect_files(const fs::path& folder, const FileKind& kind, int depth, std::vector<FolderFile>& files) {
   if (depth > kMaxFolderDepth)
     throw DataError(fmt::format("data: folders nested deeper than {} levels at '{}'", kMaxFolderDepth, folder.string()),
                     "is there a symbolic link that leads back up?");
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     if (entry.is_directory()) {
-      collect_pictures(entry.path(), depth + 1, files);
-    } else if (is_picture(entry.path())) {
+      collect_files(entry.path(), kind, depth + 1, files);
+    } else if (kind.fits(entry.path())) {
       files.push_back({folder.string(), entry.path().filename().string()});
     }
   }
@@ -46,15 +52,15 @@ struct LabelledFile {
   int64_t label = 0;
 };
 
-std::vector<LabelledFile> list_labelled(const std::string& root) {
+std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind& kind) {
   std::vector<LabelledFile> list;
   int64_t label = 0;
   for (const std::string& name : image_folder_classes(root)) {
     std::vector<FolderFile> files;
-    collect_pictures(fs::path(root) / name, 1, files);
+    collect_files(fs::path(root) / name, kind, 1, files);
     if (files.empty())
       throw DataError(
-          fmt::format("data: class folder '{}' holds no picture (.jpg, .jpeg, .png, .webp)", (fs::path(root) / name).string()));
+          fmt::format("data: class folder '{}' holds no {}", (fs::path(root) / name).string(), kind.described));
     std::sort(files.begin(), files.end());
     for (const FolderFile& file : files) list.push_back({(fs::path(file.folder) / file.name).string(), label});
     ++label;
@@ -62,10 +68,50 @@ std::vector<LabelledFile> list_labelled(const std::string& root) {
   return list;
 }
 
-/// Path and caption of one CSV row.
+/// One CSV row.
 struct CsvRow {
-  std::string path, caption;
+  std::string path;
+  std::optional<std::string> caption;
+  int64_t label = -1;
 };
+
+/// Where the columns that a run needs lie; a column that it does not need is none.
+class CsvColumns {
+ public:
+  CsvColumns(const SourceConfig& config, const CsvTable& table)
+      : config_(config), table_(table), path_(table.column(config.csv_image_key, config.spec)) {
+    if (config.need_text) caption_ = table.column(config.csv_caption_key, config.spec);
+    if (config.need_label) label_ = table.column(config.csv_label_key, config.spec);
+  }
+
+  CsvRow row(size_t number) const {
+    const std::vector<std::string>& fields = table_.rows[number];
+    CsvRow row{.path = fields[path_], .caption = std::nullopt};
+    if (row.path.empty())
+      throw DataError(fmt::format("data: '{}' row {}: the column '{}' is empty", config_.spec, number, config_.csv_image_key));
+    if (caption_) row.caption = fields[*caption_];
+    if (!label_) return row;
+    const auto label = core::parse_int(core::trim(fields[*label_]));
+    if (!label || *label < 0)
+      throw DataError(fmt::format("data: '{}' row {}: the class in column '{}' is '{}', expected a number from 0", config_.spec, number,
+                                  config_.csv_label_key, fields[*label_].substr(0, 40)));
+    row.label = *label;
+    return row;
+  }
+
+ private:
+  const SourceConfig& config_;
+  const CsvTable& table_;
+  size_t path_;
+  std::optional<size_t> caption_, label_;
+};
+
+std::vector<std::string> needed_columns(const SourceConfig& config) {
+  std::vector<std::string> names = {config.csv_image_key};
+  if (config.need_text) names.push_back(config.csv_caption_key);
+  if (config.need_label) names.push_back(config.csv_label_key);
+  return names;
+}
 
 /// The folder that relative paths count from: "" (the working folder) or the CSV's.
 fs::path base_of(const std::string& csv, const std::vector<CsvRow>& rows) {
@@ -73,6 +119,15 @@ fs::path base_of(const std::string& csv, const std::vector<CsvRow>& rows) {
   std::error_code code;
   if (first.empty() || first.is_absolute() || fs::exists(first, code)) return {};
   return fs::exists(folder / first, code) ? folder : fs::path();
+}
+
+RawSample synthetic_row(int64_t row, Member media) {
+  RawSample sample;
+  sample.key = std::to_string(row);
+  sample.shard = "synthetic";
+  sample.offset = static_cast<uint64_t>(row);
+  sample.members = {std::move(media), {"txt", "Dummy caption"}};
+  return sample;
 }
 
 }  // namespace
@@ -85,14 +140,10 @@ RowTable open_csv(const SourceConfig& config) {
   } catch (const EnvironmentError& error) {
     throw DataError(fmt::format("data: {}", error.what()), error.hint());
   }
-  CsvTable table = parse_csv(text, parse_separator(config.csv_separator), {config.csv_image_key, config.csv_caption_key}, file);
-  const size_t path_at = table.column(config.csv_image_key, file), caption_at = table.column(config.csv_caption_key, file);
+  const CsvTable table = parse_csv(text, parse_separator(config.csv_separator), needed_columns(config), file);
+  const CsvColumns columns(config, table);
   auto rows = std::make_shared<std::vector<CsvRow>>();
-  for (size_t i = 0; i < table.rows.size(); ++i) {
-    if (table.rows[i][path_at].empty())
-      throw DataError(fmt::format("data: '{}' row {}: the column '{}' is empty", file, i, config.csv_image_key));
-    rows->push_back({table.rows[i][path_at], table.rows[i][caption_at]});
-  }
+  for (size_t i = 0; i < table.rows.size(); ++i) rows->push_back(columns.row(i));
   if (rows->empty()) throw DataError(fmt::format("data: '{}' has a header but no rows", file));
   const fs::path base = base_of(file, *rows);
   RowTable result;
@@ -104,8 +155,9 @@ RowTable open_csv(const SourceConfig& config) {
     sample.key = std::to_string(row);
     sample.shard = file;
     sample.offset = static_cast<uint64_t>(row);
+    sample.label = data.label;
     sample.file = (base / data.path).string();
-    sample.members.push_back({"txt", data.caption});
+    if (data.caption) sample.members.push_back({"txt", *data.caption});
     return sample;
   };
   return result;
@@ -123,9 +175,9 @@ std::vector<std::string> image_folder_classes(const std::string& folder) {
   return classes;
 }
 
-RowTable open_image_folder(const SourceConfig& config) {
+RowTable open_class_folders(const SourceConfig& config) {
   const std::string root = config.spec;
-  auto files = std::make_shared<const std::vector<LabelledFile>>(list_labelled(root));
+  auto files = std::make_shared<const std::vector<LabelledFile>>(list_labelled(root, config.need_audio ? kRecordings : kPictures));
   core::Xxh3 hash;
   for (const LabelledFile& file : *files) {
     const std::string line = fmt::format("{}\n", fs::path(file.path).lexically_relative(root).string());
@@ -157,14 +209,15 @@ RowTable open_synthetic(const SourceConfig& config) {
   RowTable result;
   result.num_rows = std::max(config.num_samples, config.global_batch);
   result.fingerprint = fmt::format("synthetic-{}-{}", pixels, result.num_rows);
-  result.row = [jpeg](int64_t row) {
-    RawSample sample;
-    sample.key = std::to_string(row);
-    sample.shard = "synthetic";
-    sample.offset = static_cast<uint64_t>(row);
-    sample.members = {{"jpg", *jpeg}, {"txt", "Dummy caption"}};
-    return sample;
-  };
+  result.row = [jpeg](int64_t row) { return synthetic_row(row, {"jpg", *jpeg}); };
+  return result;
+}
+
+RowTable open_synthetic_audio(const SourceConfig& config) {
+  RowTable result;
+  result.num_rows = std::max(config.num_samples, config.global_batch);
+  result.fingerprint = fmt::format("synthetic-audio-{}", result.num_rows);
+  result.row = [](int64_t row) { return synthetic_row(row, {std::string(kNoiseExtension), std::to_string(row)}); };
   return result;
 }
 

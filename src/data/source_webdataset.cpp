@@ -19,6 +19,7 @@ constexpr int64_t kPlainWindow = 64;  // with shuffle off: only the neighbourhoo
 
 SampleFilter make_filter(const SourceConfig& config) {
   return {.image_keys = config.need_image ? config.image_keys : std::vector<std::string>{},
+          .audio_keys = config.need_audio ? config.audio_keys : std::vector<std::string>{},
           .text_keys = config.need_text ? config.text_keys : std::vector<std::string>{},
           .need_label = config.need_label};
 }

@@ -117,7 +117,7 @@ bool is_plain(std::string_view text) {
   });
 }
 
-std::string collapse_plain_to_lower(std::string_view text) {
+std::string collapse_plain(std::string_view text, LetterCase letters) {
   std::string out;
   out.reserve(text.size());
   bool gap = false;
@@ -128,7 +128,7 @@ std::string collapse_plain_to_lower(std::string_view text) {
     }
     if (gap && !out.empty()) out.push_back(' ');
     gap = false;
-    out.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
+    out.push_back(letters == LetterCase::kLower && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
   }
   return out;
 }
@@ -162,12 +162,12 @@ std::u32string fix_text(std::u32string_view text) {
   return out;
 }
 
-std::string clean_text(std::string_view utf8) {
+std::string clean_text(std::string_view utf8, LetterCase letters) {
   if (utf8.size() > kMaxTextBytes) {
     throw DataError(fmt::format("data: text of {} bytes, expected at most {}", utf8.size(), kMaxTextBytes),
                     "check that this is a caption and not another file");
   }
-  if (is_plain(utf8)) return collapse_plain_to_lower(utf8);
+  if (is_plain(utf8)) return collapse_plain(utf8, letters);
   std::u32string text;
   if (!decode_utf8(utf8, text)) {
     const size_t at = find_invalid_utf8(utf8);
@@ -176,7 +176,8 @@ std::string clean_text(std::string_view utf8) {
                     "convert the captions to UTF-8, for example with iconv");
   }
   text = unescape_html(unescape_html(fix_text(text)));
-  return to_lower_utf8(encode_utf8(collapse_white_space(text)));
+  const std::string clean = encode_utf8(collapse_white_space(text));
+  return letters == LetterCase::kLower ? to_lower_utf8(clean) : clean;
 }
 
 }  // namespace lockstep::data

@@ -2,11 +2,10 @@
 
 #include <zlib.h>
 
-#include <queue>
-
 #include "core/error.h"
 #include "core/named_file.h"
 #include "core/strings.h"
+#include "data/bpe_merge.h"
 #include "data/text_utf8.h"
 
 namespace lockstep::data {
@@ -53,8 +52,6 @@ std::string read_vocabulary(const std::filesystem::path& path) {
 
 /// Bytes that the file spells as the Latin-1 character of the same number.
 bool is_spelled_plainly(int byte) { return (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte != 0xAD); }
-
-uint64_t pair_key(int32_t left, int32_t right) { return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right); }
 
 }  // namespace
 
@@ -118,55 +115,21 @@ void BpeVocabulary::add_merge(std::string_view line) {
   const auto id = static_cast<int32_t>(tokens_.size());
   std::string bytes = tokens_[static_cast<size_t>(left->second)];
   bytes += tokens_[static_cast<size_t>(right->second)];
-  merges_.emplace(pair_key(left->second, right->second), id);
+  merges_.emplace(bpe_pair_key(left->second, right->second), id);
   if (!symbols_.emplace(left_spelling + right_spelling, id).second) throw DataError("a line before makes the same symbol");
   tokens_.push_back(std::move(bytes));
 }
 
-std::optional<int32_t> BpeVocabulary::merged(int32_t left, int32_t right) const {
-  const auto found = merges_.find(pair_key(left, right));
-  if (found == merges_.end()) return std::nullopt;
-  return found->second;
-}
-
 void BpeVocabulary::append_word(std::string_view word, std::vector<int32_t>& ids) const {
-  constexpr int32_t kGone = -1;
-  const size_t size = word.size();
-  std::vector<int32_t> symbols(size);
-  std::vector<size_t> next(size), previous(size);
-  for (size_t i = 0; i < size; ++i) {
-    symbols[i] = byte_ids_[static_cast<unsigned char>(word[i])];
-    next[i] = i + 1;
-    previous[i] = i - 1;  // of the first: wraps, never read
-  }
-  symbols[size - 1] += kNumBytes;
-
-  // A merge always makes a symbol of a higher id than its own parts have, so "smallest id first, then from the left" gives the
-  // result of merging every occurrence of the best pair, pass after pass.
-  struct Candidate {
-    int32_t id;
-    size_t at;
-    bool operator>(const Candidate& other) const { return id != other.id ? id > other.id : at > other.at; }
-  };
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
-  const auto propose = [&](size_t at) {
-    if (next[at] >= size) return;
-    if (const auto id = merged(symbols[at], symbols[next[at]])) queue.push({*id, at});
-  };
-  for (size_t i = 0; i < size; ++i) propose(i);
-  while (!queue.empty()) {
-    const auto [id, at] = queue.top();
-    queue.pop();
-    if (symbols[at] == kGone || next[at] >= size || merged(symbols[at], symbols[next[at]]) != id) continue;  // out of date
-    const size_t taken = next[at];
-    symbols[at] = id;
-    symbols[taken] = kGone;
-    next[at] = next[taken];
-    if (next[at] < size) previous[next[at]] = at;
-    propose(at);
-    if (at != 0) propose(previous[at]);
-  }
-  for (size_t i = 0; i < size; i = next[i]) ids.push_back(symbols[i]);
+  std::vector<int32_t> symbols(word.size());
+  for (size_t i = 0; i < word.size(); ++i) symbols[i] = byte_ids_[static_cast<unsigned char>(word[i])];
+  symbols.back() += kNumBytes;
+  merge_symbols(symbols, [this](int32_t left, int32_t right) -> std::optional<BpeMerge> {
+    const auto found = merges_.find(bpe_pair_key(left, right));
+    if (found == merges_.end()) return std::nullopt;
+    return BpeMerge{found->second, found->second};  // ids rise with the rank
+  });
+  ids.insert(ids.end(), symbols.begin(), symbols.end());
 }
 
 }  // namespace lockstep::data

@@ -2,7 +2,6 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -29,7 +28,6 @@ class BpeVocabulary {
  private:
   void add_bytes();
   void add_merge(std::string_view line);
-  std::optional<int32_t> merged(int32_t left, int32_t right) const;
 
   std::array<int32_t, kNumBytes> byte_ids_{};
   std::vector<std::string> tokens_;

@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/index_jobs.h"
+#include "data/name_table.h"
 #include "data/shard_list.h"
 #include "data/source_openclip.h"
 #include "data/source_rows.h"
@@ -23,16 +24,6 @@ using core::Json;
 namespace {
 
 constexpr size_t kMaxAutomaticIndex = 1000;  // shards; more only on request (`lockstep data index`)
-
-template <typename T, size_t N>
-T parse_name(const std::string& name, const std::array<std::pair<const char*, T>, N>& table, std::string_view what) {
-  std::vector<std::string> known;
-  for (const auto& [text, value] : table) {
-    if (name == text) return value;
-    known.emplace_back(text);
-  }
-  throw UsageError(fmt::format("data: unknown {} '{}'", what, name), fmt::format("known: {}", core::join_or(known)));
-}
 
 DatasetType resolved_type(const SourceConfig& config) {
   if (config.type != DatasetType::kAuto) return config.type;
@@ -150,7 +141,9 @@ RowTable open_rows(const SourceConfig& config, DatasetType type) {
     case DatasetType::kCsv:
       return open_csv(config);
     case DatasetType::kImageFolder:
-      return open_image_folder(config);
+      return open_class_folders(config);
+    case DatasetType::kSyntheticAudio:
+      return open_synthetic_audio(config);
     default:
       return open_synthetic(config);
   }
@@ -159,16 +152,18 @@ RowTable open_rows(const SourceConfig& config, DatasetType type) {
 }  // namespace
 
 DatasetType parse_dataset_type(const std::string& name) {
-  static constexpr std::array<std::pair<const char*, DatasetType>, 5> kNames{{{"auto", DatasetType::kAuto},
+  static constexpr NameTable<DatasetType, 7> kNames{{{"auto", DatasetType::kAuto},
                                                                               {"webdataset", DatasetType::kWebDataset},
+                                                                              {"webdataset-audio", DatasetType::kWebDataset},
                                                                               {"csv", DatasetType::kCsv},
                                                                               {"synthetic", DatasetType::kSynthetic},
+                                                                              {"synthetic-audio", DatasetType::kSyntheticAudio},
                                                                               {"imagefolder", DatasetType::kImageFolder}}};
   return parse_name(name, kNames, "data set type");
 }
 
 DataOrder parse_data_order(const std::string& name) {
-  static constexpr std::array<std::pair<const char*, DataOrder>, 2> kNames{
+  static constexpr NameTable<DataOrder, 2> kNames{
       {{"lockstep", DataOrder::kLockstep}, {"openclip", DataOrder::kOpenClip}}};
   return parse_name(name, kNames, "data order");
 }
@@ -181,7 +176,7 @@ EpochSize epoch_size(const SourceConfig& config) {
     size = rounded_up(config.num_samples, config.global_batch, "--train-num-samples");
   } else if (type == DatasetType::kWebDataset) {
     size = webdataset_size(config);
-  } else if (type == DatasetType::kSynthetic) {
+  } else if (type == DatasetType::kSynthetic || type == DatasetType::kSyntheticAudio) {
     throw UsageError("data: synthetic data has no size of its own", "give --train-num-samples N");
   } else {
     size = rounded_down(open_rows(config, type).num_rows, config.global_batch, type == DatasetType::kCsv ? "csv" : "imagefolder");

@@ -8,11 +8,11 @@
 
 namespace lockstep::data {
 
-enum class DatasetType { kAuto, kWebDataset, kCsv, kSynthetic, kImageFolder };
+enum class DatasetType { kAuto, kWebDataset, kCsv, kSynthetic, kSyntheticAudio, kImageFolder };
 enum class DataOrder { kLockstep, kOpenClip };
 enum class IndexUse { kAuto, kOff, kRequire };  ///< kAuto: used where every shard has a fresh side-car.
 
-/// "auto", "webdataset", ...; UsageError with the known names.
+/// "auto", "webdataset", ...; UsageError with the known names. "webdataset-audio" is WebDataset: what a sample needs is said apart.
 DatasetType parse_dataset_type(const std::string& name);
 DataOrder parse_data_order(const std::string& name);
 
@@ -34,13 +34,16 @@ struct SourceConfig {
   int64_t num_workers = 4;       ///< Streams per rank; used by DataOrder::kOpenClip only.
   int64_t samples_per_rank = 0;  ///< Micro-batch; used by DataOrder::kOpenClip only.
   bool need_image = true;        ///< WebDataset samples without one of image_keys are left out and counted.
+  bool need_audio = false;       ///< The same with audio_keys; class folders then hold sounds, not pictures.
   bool need_text = true;
-  bool need_label = false;  ///< The label is the number in the member "cls".
+  bool need_label = false;  ///< The label is the number in the member "cls", or in the CSV's column csv_label_key.
   std::vector<std::string> image_keys = {"jpg", "png", "jpeg", "webp"};
+  std::vector<std::string> audio_keys = {"flac", "wav", "ogg"};
   std::vector<std::string> text_keys = {"txt"};
   std::string csv_separator = "\t";
   std::string csv_image_key = "filepath";
   std::string csv_caption_key = "title";
+  std::string csv_label_key = "label";
   int64_t synthetic_pixels = 224;  ///< Height and width of the synthetic image.
   std::string index_dir;           ///< Folder of side-cars; "": beside the shards.
   IndexUse index = IndexUse::kAuto;

@@ -16,9 +16,9 @@
 #include "data/clip_assets.h"
 #include "data/clip_decoder.h"
 #include "infer/file_list.h"
-#include "train/clip_build.h"
-#include "train/clip_data.h"
+#include "train/contrastive_data.h"
 #include "train/evaluator.h"
+#include "train/towers_build.h"
 
 namespace lockstep::infer {
 namespace {
@@ -37,8 +37,8 @@ class ClipEncoder {
     train::apply_preparation({options.image_interpolation, options.image_resize_mode, options.resize_order, options.image_mean,
                               options.image_std, options.max_image_pixels},
                              transform_);
-    tokenizer_ = train::load_tokenizer(options.tokenizer_vocab);
-    model_ = train::build_clip_model(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
+    encoder_ = train::load_clip_text_encoder(options.tokenizer_vocab);
+    model_ = train::build_towers({shape_}, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
     mover_.emplace(device_, precision_.input_type(), transform_.mean, transform_.std);
   }
 
@@ -46,14 +46,14 @@ class ClipEncoder {
     data::LoaderConfig config{.samples_per_rank = options_.samples_per_batch, .image_pixels = shape_.vision.image_size};
     config.num_workers = std::max<int64_t>(1, options_.workers);
     data::ClipDecoderConfig decoder{.transform = transform_};
-    data::Loader loader(file_list_source(files), data::make_clip_decoder(decoder, tokenizer_), config);
+    data::Loader loader(file_list_source(files), data::make_clip_decoder(decoder, encoder_), config);
     return train::encode_all(context("pictures", static_cast<int64_t>(files.size())), loader).image_NE;
   }
   at::Tensor texts(const std::vector<std::string>& lines) {
-    return train::encode_texts(context("texts", static_cast<int64_t>(lines.size())), *tokenizer_, shape_.text.context_length, lines, options_.samples_per_batch);
+    return train::encode_texts(context("texts", static_cast<int64_t>(lines.size())), encoder_, shape_.text.context_length, lines, options_.samples_per_batch);
   }
   at::Tensor classes(const std::vector<std::string>& names, const std::vector<std::string>& templates) {
-    return train::zero_shot_classifier(context("prompts of classes", static_cast<int64_t>(names.size() * templates.size())), *tokenizer_,
+    return train::zero_shot_classifier(context("prompts of classes", static_cast<int64_t>(names.size() * templates.size())), encoder_,
                                        shape_.text.context_length, names, templates, options_.samples_per_batch);
   }
   double scale() { return model_->logit_scale().detach().to(at::kDouble).exp().item<double>(); }
@@ -78,8 +78,8 @@ class ClipEncoder {
   train::Precision precision_;
   spec::ClipShape shape_;
   data::TransformConfig transform_;
-  std::shared_ptr<const data::ClipTokenizer> tokenizer_;
-  std::unique_ptr<models::ClipModel> model_;
+  data::TextEncoder encoder_;
+  std::unique_ptr<models::TwoTowers> model_;
   std::optional<train::BatchMover> mover_;
   comm::Comm one_rank_;
 };

@@ -1,8 +1,11 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <vector>
+
 #include "models/forward_context.h"
 #include "nn/module.h"
+#include "spec/param_spec.h"
 
 namespace lockstep::models {
 
@@ -14,6 +17,8 @@ class TwoTowers : public nn::Module {
   virtual at::Tensor encode_image(const at::Tensor& image_BCYX);
   virtual at::Tensor encode_audio(const at::Tensor& audio_BS);
   virtual at::Tensor encode_text(const at::Tensor& text_BT) = 0;
+  /// Of all parameters and buffers, in the order of forward execution.
+  virtual const std::vector<spec::ParamSpec>& param_specs() const = 0;
   /// The parameter ln(scale), 0-dim or [1]; a handle, so that optimiser and clamp see the tensor in use.
   virtual at::Tensor& logit_scale() = 0;
   /// The parameter of the bias that is added to all logits; nullptr without one.

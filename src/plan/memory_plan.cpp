@@ -1,6 +1,7 @@
 #include "plan/memory_plan.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace lockstep::plan {
 namespace {
@@ -53,30 +54,65 @@ double resnet_bytes(const spec::VisionShape& vision, const ElementBytes& bytes) 
   return elements * bytes.compute;
 }
 
-}  // namespace
+double image_bytes(const spec::VisionShape& vision, const ElementBytes& bytes, const MemoryPlanInput& input) {
+  if (vision.is_resnet()) return resnet_bytes(vision, bytes);
+  return tower_bytes({static_cast<double>(vision.layers), static_cast<double>(vision.tokens()), static_cast<double>(vision.width),
+                      static_cast<double>(vision.heads()), static_cast<double>(vision.mlp_width())},
+                     bytes, input);
+}
 
-MemoryPlan plan_clip_memory(const spec::ClipShape& shape, const MemoryPlanInput& input) {
-  const ElementBytes bytes = element_bytes(input.precision);
-  MemoryPlan plan;
-  for (const auto& param : spec::clip_param_specs(shape)) {
-    const bool is_narrow = bytes.weight == 2 && !(param.keeps_fp32 && input.precision == "bf16");
+/// HTSAT: Swin blocks, whose attention looks at one window; on the CPU its kernel keeps no probabilities.
+double htsat_bytes(const spec::AudioShape& audio, const ElementBytes& bytes, const MemoryPlanInput& input) {
+  const double window = static_cast<double>(audio.window * audio.window);
+  const double pixels = static_cast<double>(audio.image_size * audio.image_size);
+  double sum = 3 * pixels * 4;  // spectrogram, after the batch norm, as an image: fp32
+  for (int64_t stage = 0; stage < audio.stages(); ++stage) {
+    const auto index = static_cast<size_t>(stage);
+    const double tokens = static_cast<double>(audio.stage_side(stage) * audio.stage_side(stage)), width = static_cast<double>(audio.stage_width(stage));
+    const double probabilities = input.keeps_attention ? 0 : static_cast<double>(audio.heads[index]) * window;
+    const double block = tokens * (2 * width * bytes.stream + ((2 + 3 + 1) * width + 2 * static_cast<double>(audio.mlp_width(stage)) + probabilities) * bytes.compute);
+    const double depth = static_cast<double>(audio.depths[index]);
+    sum += input.grad_checkpointing ? depth * tokens * width * bytes.stream + (stage == 0 ? block : 0) : depth * block;
+    sum += 2 * tokens * width * bytes.stream;  // between stages: permuted, normalised
+  }
+  return sum;
+}
+
+double text_bytes(const auto& text, int64_t mlp_width, const ElementBytes& bytes, const MemoryPlanInput& input) {
+  return tower_bytes({static_cast<double>(text.layers), static_cast<double>(text.context_length), static_cast<double>(text.width),
+                      static_cast<double>(text.heads), static_cast<double>(mlp_width)},
+                     bytes, input);
+}
+
+/// Parameters, gradients, moments.
+void add_state(const std::vector<spec::ParamSpec>& params, const ElementBytes& bytes, const std::string& precision, MemoryPlan& plan) {
+  for (const auto& param : params) {
+    const bool is_narrow = bytes.weight == 2 && !(param.keeps_fp32 && precision == "bf16");
     const double size = static_cast<double>(param.numel()) * (is_narrow ? 2 : 4);
     plan.parameters += size;
     if (param.is_buffer) continue;
     plan.gradients += size;
     plan.optimizer += 2 * size;
   }
-  const auto& vision = shape.vision;
-  const auto& text = shape.text;
+}
+
+}  // namespace
+
+MemoryPlan plan_contrastive_memory(const spec::ContrastiveShape& shape, const MemoryPlanInput& input) {
+  const ElementBytes bytes = element_bytes(input.precision);
+  MemoryPlan plan;
+  add_state(shape.param_specs(), bytes, input.precision, plan);
   const double samples = static_cast<double>(input.samples_per_micro), all = static_cast<double>(input.global_batch);
-  const Tower image_tower{static_cast<double>(vision.layers), static_cast<double>(vision.tokens()), static_cast<double>(vision.width),
-                          static_cast<double>(vision.heads()), static_cast<double>(vision.mlp_width())};
-  const Tower text_tower{static_cast<double>(text.layers), static_cast<double>(text.context_length), static_cast<double>(text.width),
-                         static_cast<double>(text.heads), static_cast<double>(text.mlp_width())};
-  const double image = vision.is_resnet() ? resnet_bytes(vision, bytes) : tower_bytes(image_tower, bytes, input);
-  plan.activations = samples * (image + tower_bytes(text_tower, bytes, input));
-  const double pixels = 3.0 * static_cast<double>(vision.image_size * vision.image_size);
-  plan.batch = samples * (pixels * (bytes.weight == 2 ? 2 : 4) + static_cast<double>(text.context_length) * 8);
+  double other_input = 0;
+  if (const auto* clip = shape.clip()) {
+    plan.activations = samples * (image_bytes(clip->vision, bytes, input) + text_bytes(clip->text, clip->text.mlp_width(), bytes, input));
+    other_input = 3.0 * static_cast<double>(clip->vision.image_size * clip->vision.image_size) * (bytes.weight == 2 ? 2 : 4);
+  } else {
+    const auto& clap = *shape.clap();
+    plan.activations = samples * (htsat_bytes(clap.audio, bytes, input) + text_bytes(clap.text, clap.text.mlp_width, bytes, input));
+    other_input = static_cast<double>(clap.audio.clip_samples) * 4;
+  }
+  plan.batch = samples * (other_input + static_cast<double>(shape.context_length()) * 8);
   const double both_directions = std::min(2 * samples * all * 4, kLogitBytes);
   plan.logits = 3 * both_directions;  // logits, softmax, gradient; fp32
   return plan;

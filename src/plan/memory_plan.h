@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "spec/clip_shape.h"
+#include "spec/contrastive_shape.h"
 
 namespace lockstep::plan {
 
@@ -10,7 +10,7 @@ namespace lockstep::plan {
 struct MemoryPlan {
   double parameters = 0, gradients = 0, optimizer = 0;
   double activations = 0;  ///< Kept from forward to backward, at their peak.
-  double batch = 0;        ///< Pictures and token ids.
+  double batch = 0;        ///< Pictures or sounds, and token ids.
   double logits = 0;       ///< Similarities of own and all pairs, their softmax and gradients.
   double total() const { return parameters + gradients + optimizer + activations + batch + logits; }
 };
@@ -23,8 +23,8 @@ struct MemoryPlanInput {
   bool keeps_attention = true;     ///< Attention probabilities are kept (CPU); false: recomputed by a fused kernel (CUDA).
 };
 
-/// Estimate from shapes alone, data parallel, AdamW. Activations count what the layers of nn/ keep for the backward pass; temporaries of
-/// kernels, the allocator's rounding and libraries come on top.
-MemoryPlan plan_clip_memory(const spec::ClipShape& shape, const MemoryPlanInput& input);
+/// Estimate from shapes alone, data parallel, AdamW. Activations count what the layers of nn/ and models/ keep for the backward pass, texts at their
+/// nominal length; temporaries of kernels, the allocator's rounding and libraries come on top.
+MemoryPlan plan_contrastive_memory(const spec::ContrastiveShape& shape, const MemoryPlanInput& input);
 
 }  // namespace lockstep::plan

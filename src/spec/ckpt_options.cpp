@@ -40,6 +40,11 @@ core::OptionSet declare_ckpt_options(CkptOptions& options) {
     set.add("prefix", &options.prefix,
             {.help = "module: put 'module.' before every name, as OpenCLIP 3 does when it saves from several ranks.",
              .choices = {"none", "module"}});
+    set.add("names", &options.names,
+            {.help = "Of CLAP weights, whatever names they have: under those of LAION's CLAP, OpenCLIP's development version or Hugging Face's ClapModel; "
+                     "needs --model.",
+             .choices = {"as-is", "laion", "openclip", "huggingface"}});
+    set.add("model", &options.model, {.help = "CLAP model that the weights belong to, with --names.", .metavar = "NAME|FILE.json"});
   } else {
     set.add_positional("dir", &options.path, {.help = text.path_help, .metavar = "DIR"});
     set.add("json", &options.json, {.help = "Machine-readable output."});
@@ -51,6 +56,9 @@ void check_ckpt_options(const CkptOptions& options, const core::OptionSet& set) 
   if (writes_file(options.job) && options.path == options.output)
     throw UsageError(fmt::format("options: '{}' would overwrite its input '{}'", set.command(), options.path),
                      "name another output");
+  if ((options.names != "as-is") != !options.model.empty())
+    throw UsageError(fmt::format("options: '{}' needs --names and --model together", set.command()),
+                     "for example --names huggingface --model HTSAT-tiny-Roberta-base");
 }
 
 }  // namespace lockstep::spec

@@ -15,6 +15,8 @@ struct CkptOptions {
   std::string output;                  // second argument of convert and export
   std::string format = "auto";  // --format {auto,safetensors,openclip-pt}
   std::string prefix = "none";         // --prefix {none,module}: "module." before every name, as OpenCLIP 3 writes it
+  std::string names = "as-is";         // --names {as-is,laion,openclip,huggingface}: CLAP weights under the names of that program
+  std::string model;                   // --model NAME or FILE.json, with --names
   bool json = false;                   // --json, list and verify
 };
 

@@ -33,6 +33,32 @@ void read_audio_model(JsonSection& section, const std::string& where, AudioShape
   if (!set_htsat(audio, size)) section.fail("model_name", "\"tiny\", \"base\" or \"large\"", Json(size));
 }
 
+void read_sizes(JsonSection& section, const std::string& key, std::vector<int64_t>& sizes) {
+  const Json* value = section.find(key);
+  if (value == nullptr) return;
+  std::vector<int64_t> read;
+  for (const Json& size : value->is_array() ? *value : Json::array({nullptr})) {
+    if (!size.is_number_integer()) section.fail(key, "a list of whole numbers", *value);
+    read.push_back(size.get<int64_t>());
+  }
+  sizes = read;
+}
+
+/// Sizes that no named HTSAT has, under the names of HTSAT's own constructor. Neither LAION nor OpenCLIP has such a section.
+void read_htsat(const Json& object, const std::string& where, AudioShape& audio) {
+  JsonSection section(object, where, "audio_cfg.htsat_config", kFormat);
+  section.read("embed_dim", audio.width);
+  read_sizes(section, "depths", audio.depths);
+  read_sizes(section, "num_heads", audio.heads);
+  section.read("spec_size", audio.image_size);
+  section.read("patch_size", audio.patch_size);
+  section.read("window_size", audio.window);
+  section.read("mlp_ratio", audio.mlp_ratio);
+  section.read("drop_path_rate", audio.drop_path);
+  section.read("spec_augment", audio.spec_augment);
+  section.finish();
+}
+
 AudioShape read_audio(const Json& object, const std::string& where, bool is_openclip, ProjectionShape& projection) {
   JsonSection section(object, where, "audio_cfg", kFormat);
   AudioShape audio;
@@ -45,6 +71,7 @@ AudioShape read_audio(const Json& object, const std::string& where, bool is_open
   section.read("fmin", audio.low_hz);
   section.read("fmax", audio.high_hz);
   section.read("class_num", audio.num_classes);
+  if (const Json* sizes = section.find("htsat_config")) read_htsat(*sizes, where, audio);
   section.find("audio_length");  // nothing in the model depends on it
   section.find("pretrained");
   section.find("fusion_type");  // means nothing without fusion
@@ -77,10 +104,19 @@ ProjectionShape read_text_projection(JsonSection& section, int64_t width, int64_
   section.fail("hf_proj_type", "clap_mlp, mlp, linear or none", Json(name));
 }
 
-void read_dropouts(const Json& object, const std::string& where, RobertaShape& text) {
+/// Overrides under the names of Hugging Face's RobertaConfig.
+void read_hf_config(const Json& object, const std::string& where, RobertaShape& text) {
   JsonSection section(object, where, "text_cfg.hf_model_config", kFormat);
   section.read("hidden_dropout_prob", text.dropout);
   section.read("attention_probs_dropout_prob", text.attention_dropout);
+  section.read("vocab_size", text.vocab_size);
+  section.read("max_position_embeddings", text.max_positions);
+  section.read("type_vocab_size", text.token_types);
+  section.read("pad_token_id", text.pad_id);
+  section.read("hidden_size", text.width);
+  section.read("num_attention_heads", text.heads);
+  section.read("num_hidden_layers", text.layers);
+  section.read("intermediate_size", text.mlp_width);
   section.finish();
 }
 
@@ -92,10 +128,10 @@ void read_hf_text(JsonSection& section, const std::string& where, ClapShape& sha
   if (!set_roberta(shape.text, bare))
     refuse(where, fmt::format("the text tower '{}' is not supported", name), "the text tower must be roberta-base or roberta-large");
   for (const char* key : {"hf_tokenizer_name", "hf_model_pretrained", "tokenizer_kwargs"}) section.find(key);
+  if (const Json* config = section.find("hf_model_config")) read_hf_config(*config, where, shape.text);
   shape.text.pooler = read_pooler(section);
   shape.text_projection = read_text_projection(section, shape.text.width, shape.embed_dim);
   section.read("context_length", shape.text.context_length);
-  if (const Json* dropouts = section.find("hf_model_config")) read_dropouts(*dropouts, where, shape.text);
 }
 
 /// LAION's form: sizes in it are those of CLIP's transformer and mean nothing to RoBERTa.

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "spec/clap_shape.h"
 #include "spec/clip_shape.h"
 #include "spec/gpt_shape.h"
 
@@ -22,6 +23,8 @@ inline constexpr double kTrainingPasses = 3, kRecomputePasses = 4;
 
 /// Image at full size and text of the nominal context length, whatever is padding: as OpenCLIP's model profile counts.
 FlopCount clip_forward(const ClipShape& shape);
+/// A clip of full length, by what is computed (no DFT by convolution, no classification head), and a caption of the nominal context length.
+FlopCount clap_forward(const ClapShape& shape);
 /// What is computed when only `text_tokens` positions of the text and `image_tokens` tokens of the image go through the blocks.
 FlopCount clip_forward_processed(const ClipShape& shape, int64_t text_tokens, int64_t image_tokens);
 /// Both directions of the similarity of one pair with all others, forward: grows with the global batch.

@@ -1,15 +1,55 @@
 #include "spec/train_options.h"
 
+#include <fmt/format.h>
+
+#include "spec/audio_options.h"
 #include "spec/image_options.h"
 #include "spec/train_options_refused.h"
 
 namespace lockstep::spec {
 namespace {
+bool is_clap(const TrainOptions& o) { return o.task == "clap"; }
+
+void declare_dataset_type(core::OptionSet& set, TrainOptions& o) {
+  if (is_clap(o))
+    set.add("dataset-type", &o.dataset_type,
+            {.help = "Kind of data set. auto goes by the name: .tar and pipe: are webdataset. synthetic: random waveforms with one and the same caption.",
+             .choices = {"auto", "webdataset", "synthetic"},
+             .choice_aliases = {{"webdataset-audio", "webdataset"}, {"synthetic-audio", "synthetic"}},
+             .refused_choices = {{"csv", "tables of sounds are not in this version: pack them into shards of .flac and .json or .txt members"}}});
+  else
+    set.add("dataset-type", &o.dataset_type,
+            {.help = "Kind of data set. auto goes by the name: .tar and pipe: are webdataset, .csv and .tsv csv.",
+             .choices = {"auto", "webdataset", "csv", "synthetic"},
+             .refused_choices = {{"imagefolder", "folders of classes hold no captions; they serve as --imagenet-val or --zeroshot-data"},
+                                 {"webdataset-audio", "sounds are trained on by `lockstep train clap`"},
+                                 {"synthetic-audio", "sounds are trained on by `lockstep train clap`"}}});
+}
+
+/// Which members or columns hold what.
+void declare_members(core::OptionSet& set, TrainOptions& o) {
+  if (is_clap(o)) {
+    set.add("audio-ext", &o.audio_ext, {.help = "WebDataset members that hold the sound, joined with ';'.", .metavar = "EXT;EXT"});
+    set.add("text-key", &o.text_key,
+            {.help = "WebDataset members that hold the caption, joined with ';'. Of a json member the value of \"text\" counts; of a list one is drawn.",
+             .metavar = "EXT;EXT"});
+    return;
+  }
+  set.add("csv-separator", &o.csv_separator, {.help = "Separator of columns in CSV data.", .metavar = "CHAR"});
+  set.add("csv-img-key", &o.csv_img_key, {.help = "CSV column with the path of the picture.", .metavar = "COLUMN"});
+  set.add("csv-caption-key", &o.csv_caption_key, {.help = "CSV column with the caption.", .metavar = "COLUMN"});
+  set.add("image-key", &o.image_key,
+          {.help = "WebDataset members that hold the picture, joined with ';'.", .metavar = "EXT;EXT"});
+  set.add("text-key", &o.text_key, {.help = "WebDataset members that hold the caption, joined with ';'.", .metavar = "EXT;EXT"});
+}
+
 void declare_data(core::OptionSet& set, TrainOptions& o) {
   set.group("Data");
   set.add("train-data", &o.train_data,
-          {.help = "Training data, pictures with captions: WebDataset shards as a brace pattern ('/d/{00000..00099}.tar', "
-                   "'pipe:COMMAND'), or a .csv or .tsv file. Several WebDataset sources are joined with '::'.",
+          {.help = is_clap(o) ? "Training data, sounds with captions: WebDataset shards as a brace pattern ('/d/{00000..00099}.tar', "
+                                "'pipe:COMMAND'). Several sources are joined with '::'."
+                              : "Training data, pictures with captions: WebDataset shards as a brace pattern ('/d/{00000..00099}.tar', "
+                                "'pipe:COMMAND'), or a .csv or .tsv file. Several WebDataset sources are joined with '::'.",
            .metavar = "SPEC",
            .unset_text = "none: evaluate only"});
   set.add("train-data-upsampling-factors", &o.train_data_upsampling_factors,
@@ -32,21 +72,10 @@ void declare_data(core::OptionSet& set, TrainOptions& o) {
            .unit = "samples",
            .unset_text = "counted",
            .min = 1});
-  set.add(
-      "dataset-type", &o.dataset_type,
-      {.help = "Kind of data set. auto goes by the name: .tar and pipe: are webdataset, .csv and .tsv csv.",
-       .choices = {"auto", "webdataset", "csv", "synthetic"},
-       .refused_choices = {{"imagefolder", "folders of classes hold no captions; they serve as --imagenet-val or --zeroshot-data"},
-                           {"webdataset-audio", "audio belongs to `lockstep train clap`, which is not in this version yet"},
-                           {"synthetic-audio", "audio belongs to `lockstep train clap`, which is not in this version yet"}}});
+  declare_dataset_type(set, o);
   set.add("dataset-resampled", &o.dataset_resampled,
           {.help = "Draw shards with replacement instead of reading each once per epoch."});
-  set.add("csv-separator", &o.csv_separator, {.help = "Separator of columns in CSV data.", .metavar = "CHAR"});
-  set.add("csv-img-key", &o.csv_img_key, {.help = "CSV column with the path of the picture.", .metavar = "COLUMN"});
-  set.add("csv-caption-key", &o.csv_caption_key, {.help = "CSV column with the caption.", .metavar = "COLUMN"});
-  set.add("image-key", &o.image_key,
-          {.help = "WebDataset members that hold the picture, joined with ';'.", .metavar = "EXT;EXT"});
-  set.add("text-key", &o.text_key, {.help = "WebDataset members that hold the caption, joined with ';'.", .metavar = "EXT;EXT"});
+  declare_members(set, o);
   set.add("batch-size", &o.samples_per_rank,
           {.help = "Samples of one micro-batch on one rank. The global batch is this x --accum-freq x number of ranks.",
            .unit = "samples per rank", .min = 1, .max = 1e9});
@@ -81,15 +110,25 @@ void declare_data_order(core::OptionSet& set, TrainOptions& o) {
            .min = 0});
   set.add("index-dir", &o.index_dir,
           {.help = "Folder of the index that `lockstep data index` wrote.", .metavar = "DIR", .unset_text = "beside the shards"});
-  set.add("max-image-pixels", &o.max_image_pixels,
-          {.help = "Larger pictures are bad samples (decompression bombs).", .unit = "pixels", .min = 1});
+  if (!is_clap(o))
+    set.add("max-image-pixels", &o.max_image_pixels,
+            {.help = "Larger pictures are bad samples (decompression bombs).", .unit = "pixels", .min = 1});
 }
 
 void declare_preparation(core::OptionSet& set, TrainOptions& o) {
-  set.group("Image and text preparation");
+  set.group(is_clap(o) ? "Sound and text preparation" : "Image and text preparation");
   set.add("train-transform", &o.train_transform,
-          {.help = "train: random resized crop. eval: the evaluation transform, for reproducible comparisons.",
+          {.help = is_clap(o) ? "train: --audio-trunc as it says. eval: the evaluation transform, for reproducible comparisons."
+                              : "train: random resized crop. eval: the evaluation transform, for reproducible comparisons.",
            .choices = {"train", "eval"}});
+  if (is_clap(o)) {
+    declare_audio_options(set, {&o.audio_fill, &o.audio_trunc, &o.audio_int16_normalize});
+    set.add("tokenizer-vocab", &o.tokenizer_vocab,
+            {.help = "RoBERTa's vocabulary: a folder with vocab.json and merges.txt or with tokenizer.json, or the latter file itself.",
+             .metavar = "DIR|FILE",
+             .unset_text = "synthetic data: texts of full length"});
+    return;
+  }
   set.add(
       "aug-cfg", &o.aug_cfg,
       {.help = "Changes of the random resized crop: scale=(MIN,MAX) as fractions of the area, ratio=(MIN,MAX) width over height.",
@@ -152,10 +191,14 @@ void declare_optimisation(core::OptionSet& set, TrainOptions& o) {
 
 void declare_model(core::OptionSet& set, TrainOptions& o) {
   set.group("Model, precision and loss");
-  set.add("model", &o.model, {.help = "Name of an OpenCLIP model (ViT-B-32, RN50, ...), or a JSON file in OpenCLIP's format.",
-                              .metavar = "NAME|FILE.json"});
+  set.add("model", &o.model,
+          {.help = is_clap(o) ? "Name of a CLAP model (HTSAT-tiny-Roberta-base, HTSAT-base-Roberta-base, ...), or a JSON file in LAION's or OpenCLIP's format."
+                              : "Name of an OpenCLIP model (ViT-B-32, RN50, ...), or a JSON file in OpenCLIP's format.",
+           .metavar = "NAME|FILE.json"});
   set.add("pretrained", &o.pretrained,
-          {.help = "Weights to start from: .safetensors, or an OpenCLIP .pt file. Tags are not downloaded.", .metavar = "FILE"});
+          {.help = is_clap(o) ? "Weights to start from: .safetensors or .pt, with the names of LAION's CLAP, OpenCLIP or Hugging Face. Tags are not downloaded."
+                              : "Weights to start from: .safetensors, or an OpenCLIP .pt file. Tags are not downloaded.",
+           .metavar = "FILE"});
   set.add("precision", &o.precision,
           {.help = "amp: parameters fp32, compute fp16 with loss scaling on CUDA, bf16 autocast on the CPU. amp_bf16: bf16 "
                    "autocast. bf16: weights "
@@ -168,14 +211,17 @@ void declare_model(core::OptionSet& set, TrainOptions& o) {
           {.help = "Recompute activations in the backward pass, block by block: less memory, one more forward pass."});
   set.add("force-context-length", &o.force_context_length,
           {.help = "Text tokens.", .unit = "tokens", .unset_text = "by the model", .min = 2, .max = 65536});
-  declare_shape_overrides(set, {&o.force_image_size, &o.force_quick_gelu});
-  set.add("force-patch-dropout", &o.force_patch_dropout,
-          {.help = "Share of image patches left out while training.",
-           .unset_text = "by the model",
-           .min = 0,
-           .max = 1,
-           .is_max_excluded = true});
-  set.add("use-bn-sync", &o.use_bn_sync, {.help = "Batch-norm statistics over all ranks (ModifiedResNet models)."});
+  if (!is_clap(o)) {
+    declare_shape_overrides(set, {&o.force_image_size, &o.force_quick_gelu});
+    set.add("force-patch-dropout", &o.force_patch_dropout,
+            {.help = "Share of image patches left out while training.",
+             .unset_text = "by the model",
+             .min = 0,
+             .max = 1,
+             .is_max_excluded = true});
+  }
+  set.add("use-bn-sync", &o.use_bn_sync,
+          {.help = is_clap(o) ? "Batch-norm statistics of the audio tower over all ranks." : "Batch-norm statistics over all ranks (ModifiedResNet models)."});
   set.add(
       "local-loss", &o.local_loss,
       {.help = "Each rank computes only its own rows of the logits. Alone, without --gather-with-grad, the gradient is biased."});
@@ -270,31 +316,47 @@ void declare_checkpoint(core::OptionSet& set, TrainOptions& o) {
            .metavar = "latest|PATH"});
 }
 
+void declare_zero_shot(core::OptionSet& set, TrainOptions& o) {
+  if (is_clap(o)) {
+    set.add("zeroshot-data", &o.zeroshot_data,
+            {.help = "Sounds for zero-shot classification: a folder with one sub-folder per class, or shards with the member 'cls'; needs --classnames.",
+             .metavar = "DIR|SPEC"});
+  } else {
+    set.add("imagenet-val", &o.imagenet_val,
+            {.help = "ImageNet validation pictures for zero-shot evaluation: a folder with one sub-folder per class, or shards "
+                     "with the member 'cls'.",
+             .metavar = "DIR|SPEC"});
+    set.add("zeroshot-data", &o.zeroshot_data,
+            {.help = "Other pictures for zero-shot evaluation, in the forms of --imagenet-val; needs --classnames, which "
+                     "then belongs to these pictures alone.",
+             .metavar = "DIR|SPEC"});
+  }
+  set.add("classnames", &o.classnames,
+          {.help = "Class names for zero-shot evaluation, one per line in the order of the class numbers.", .metavar = "FILE",
+           .unset_text = is_clap(o) ? "none" : "ImageNet's"});
+  set.add("templates", &o.templates,
+          {.help = "Prompts for zero-shot evaluation, one per line with {} for the class name.", .metavar = "FILE",
+           .unset_text = is_clap(o) ? "This is a sound of {}." : "the 80 prompts of OpenAI"});
+}
+
 void declare_evaluation(core::OptionSet& set, TrainOptions& o) {
   set.group("Evaluation");
   set.add("val-frequency", &o.val_frequency_epochs,
           {.help = "Evaluate on --val-data every N epochs and at the end; 0: never.", .unit = "epochs", .min = 0});
   set.add("zeroshot-frequency", &o.zeroshot_frequency_epochs,
           {.help = "Zero-shot evaluation every N epochs and at the end; 0: never.", .unit = "epochs", .min = 0});
-  set.add("imagenet-val", &o.imagenet_val,
-          {.help = "ImageNet validation pictures for zero-shot evaluation: a folder with one sub-folder per class, or shards "
-                   "with the member 'cls'.",
-           .metavar = "DIR|SPEC"});
-  set.add("zeroshot-data", &o.zeroshot_data,
-          {.help = "Other pictures for zero-shot evaluation, in the forms of --imagenet-val; needs --classnames, which "
-                   "then belongs to these pictures alone.",
-           .metavar = "DIR|SPEC"});
-  set.add("classnames", &o.classnames,
-          {.help = "Class names for zero-shot evaluation, one per line in the order of the class numbers.", .metavar = "FILE",
-           .unset_text = "ImageNet's"});
-  set.add("templates", &o.templates,
-          {.help = "Prompts for zero-shot evaluation, one per line with {} for the class name.", .metavar = "FILE",
-           .unset_text = "the 80 prompts of OpenAI"});
+  declare_zero_shot(set, o);
 }
 }  // namespace
 
 core::OptionSet declare_train_options(TrainOptions& options) {
-  core::OptionSet set("train clip", "Train a CLIP model on pictures and captions. Flags are OpenCLIP's where it has them.");
+  if (is_clap(options)) {
+    options.model = "HTSAT-tiny-Roberta-base";
+    options.text_key = "json;txt";
+  }
+  core::OptionSet set("train " + options.task,
+                      fmt::format("Train a {} model on {} and captions. Flags are OpenCLIP's where it has them.", is_clap(options) ? "CLAP" : "CLIP",
+                                  is_clap(options) ? "sounds" : "pictures"));
   set.group("Recipe and dry run");
   set.add_config_option();
   set.add("dry-run", &options.dry_run, {.help = "Print what would be run, and exit."});
@@ -315,7 +377,7 @@ core::OptionSet declare_train_options(TrainOptions& options) {
   declare_profile(set, options);
   declare_checkpoint(set, options);
   declare_evaluation(set, options);
-  refuse_openclip_flags(set);
+  refuse_openclip_flags(set, options.task);
   return set;
 }
 

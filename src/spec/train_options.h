@@ -8,17 +8,18 @@
 
 namespace lockstep::spec {
 
-struct ClipShape;
+struct ContrastiveShape;
 
-/// Every option of `train clip`, one field per flag. Flag names and defaults are those of OpenCLIP 3.3.0 where it has the flag.
-/// What an empty field means stands in the help of its flag (declare_train_options).
+/// Every option of `train clip` and `train clap`, one field per flag. Flag names and defaults are those of OpenCLIP 3.3.0 where it has the
+/// flag, of its development version for audio. What an empty field means stands in the help of its flag (declare_train_options).
 struct TrainOptions {
+  std::string task = "clip";                                  // "clip" or "clap": the command; set before declaring
   // Data
   std::string train_data;                                     // --train-data
   std::optional<std::string> train_data_upsampling_factors;   // --train-data-upsampling-factors, "1::0.5"
   std::string val_data;                                       // --val-data
   std::optional<int64_t> train_num_samples, val_num_samples;  // --train-num-samples, --val-num-samples
-  std::string dataset_type = "auto";                          // --dataset-type {auto,webdataset,csv,synthetic}
+  std::string dataset_type = "auto";                          // --dataset-type {auto,webdataset,csv,synthetic}; clap: no csv
   bool dataset_resampled = false;                             // --dataset-resampled
   std::string csv_separator = "\t", csv_img_key = "filepath", csv_caption_key = "title";
   std::string image_key = "jpg;png;jpeg;webp", text_key = "txt";  // --image-key, --text-key
@@ -41,6 +42,12 @@ struct TrainOptions {
   std::optional<std::string> image_resize_mode;               // --image-resize-mode {shortest,longest,squash}
   std::vector<std::string> aug_cfg;                           // --aug-cfg KEY=VALUE...; see parse_aug_cfg
   std::string tokenizer_vocab;                                // --tokenizer-vocab
+
+  // Sounds (clap)
+  std::string audio_ext = "flac;wav;ogg";                     // --audio-ext, members of a sample that hold the sound
+  std::string audio_fill = "repeatpad";                       // --audio-fill {repeatpad,pad,repeat}
+  std::string audio_trunc = "rand_trunc";                     // --audio-trunc {rand_trunc,trunc,centre}
+  bool audio_int16_normalize = true;                          // --audio-int16-normalize, --no-audio-int16-normalize
 
   // Optimisation
   int64_t epochs = 32;                                        // --epochs
@@ -117,7 +124,7 @@ struct TrainOptions {
   bool json = false;                                          // --json, only with --dry-run
 };
 
-/// Declares every flag of `train clip` for the fields of `options`, and by name the OpenCLIP flags that are refused.
+/// Declares every flag of `train TASK` (options.task) for the fields of `options`, and by name the OpenCLIP flags that are refused.
 core::OptionSet declare_train_options(TrainOptions& options);
 
 /// OpenCLIP's defaults by model name for lr, beta1, beta2 and eps where the user gave none ("vit" anywhere in the name, any case,
@@ -127,8 +134,11 @@ void fill_optimizer_defaults(TrainOptions& options, core::OptionSet& set);
 /// Refuses options that contradict each other (UsageError names both flags). Returns warnings: legal, but rarely what is meant.
 std::vector<std::string> check_train_options(const TrainOptions& options, const core::OptionSet& set);
 
+/// The part of it that every task shares: ranks and devices, name, profile, dry run.
+void check_run_options(const TrainOptions& options, const core::OptionSet& set);
+
 /// Warnings that only the model's shape gives reason for.
-std::vector<std::string> shape_warnings(const TrainOptions& options, const ClipShape& shape);
+std::vector<std::string> shape_warnings(const TrainOptions& options, const ContrastiveShape& shape);
 
 /// OpenCLIP's name for a run without --name, from the time as "2026_01_31-12_00_00".
 std::string auto_run_name(const TrainOptions& options, const std::string& time_text);

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
-#include "spec/clip_shape.h"
+#include "spec/contrastive_shape.h"
 #include "spec/image_options.h"
 #include "spec/train_options.h"
 
@@ -36,10 +36,11 @@ void check_upsampling(const TrainOptions& o) {
 }
 
 /// A folder as training or validation data: pictures without captions.
-void check_captions(const char* flag, const std::string& spec) {
+void check_captions(const char* flag, const std::string& spec, bool is_clap) {
   std::error_code ignored;
-  refuse_if(std::filesystem::is_directory(spec, ignored), fmt::format("{} '{}' is a folder; its pictures have no captions", flag, spec),
-            "name the shards in it ('folder/{000..099}.tar') or a .csv file; folders of classes serve as --imagenet-val or --zeroshot-data");
+  refuse_if(std::filesystem::is_directory(spec, ignored), fmt::format("{} '{}' is a folder; its {} have no captions", flag, spec, is_clap ? "sounds" : "pictures"),
+            is_clap ? "name the shards in it ('folder/{000..099}.tar'); folders of classes serve as --zeroshot-data"
+                    : "name the shards in it ('folder/{000..099}.tar') or a .csv file; folders of classes serve as --imagenet-val or --zeroshot-data");
 }
 
 void check_data(const TrainOptions& o, const core::OptionSet& set) {
@@ -47,12 +48,15 @@ void check_data(const TrainOptions& o, const core::OptionSet& set) {
   const bool can_train = !o.train_data.empty() || is_synthetic;
   const bool can_evaluate = !o.val_data.empty() || !o.imagenet_val.empty() || !o.zeroshot_data.empty();
   refuse_if(!can_train && !can_evaluate, "there is nothing to do: neither training nor evaluation data are given",
-            "give --train-data SPEC, or --val-data, --imagenet-val or --zeroshot-data to evaluate only; "
-            "`lockstep data make-shapes` writes a demo set");
+            fmt::format("give --train-data SPEC, or --val-data{} or --zeroshot-data to evaluate only; `lockstep data make-{}` writes a demo set",
+                        o.task == "clap" ? "" : ", --imagenet-val", o.task == "clap" ? "sounds" : "shapes"));
+  const bool needs_text = !is_synthetic || can_evaluate;
+  refuse_if(o.task == "clap" && needs_text && o.tokenizer_vocab.empty(), "--tokenizer-vocab is needed: captions become token ids by RoBERTa's vocabulary",
+            "give the folder with roberta-base's vocab.json and merges.txt (Hugging Face); `lockstep data make-sounds` writes a small one beside its sounds");
   refuse_if(is_synthetic && !o.train_num_samples, "--dataset-type synthetic needs --train-num-samples",
             "give the samples of one epoch");
-  check_captions("--train-data", o.train_data);
-  check_captions("--val-data", o.val_data);
+  check_captions("--train-data", o.train_data, o.task == "clap");
+  check_captions("--val-data", o.val_data, o.task == "clap");
   check_upsampling(o);
   refuse_if(o.dataset_resampled && o.shuffle == "off",
             "--dataset-resampled draws shards at random, --shuffle off keeps their order", "drop one of the two");
@@ -64,9 +68,9 @@ void check_data(const TrainOptions& o, const core::OptionSet& set) {
             "--data-lanes belongs to --data-order lockstep, not openclip", "drop one of the two");
   const bool has_zeroshot = !o.zeroshot_data.empty() || !o.imagenet_val.empty();
   refuse_if(!o.classnames.empty() && !has_zeroshot, "--classnames belongs to zero-shot evaluation, for which no data are given",
-            "add --zeroshot-data or --imagenet-val");
+            o.task == "clap" ? "add --zeroshot-data" : "add --zeroshot-data or --imagenet-val");
   refuse_if(!o.templates.empty() && !has_zeroshot, "--templates belongs to zero-shot evaluation, for which no data are given",
-            "add --zeroshot-data or --imagenet-val");
+            o.task == "clap" ? "add --zeroshot-data" : "add --zeroshot-data or --imagenet-val");
   refuse_if(!o.zeroshot_data.empty() && o.classnames.empty(), "--zeroshot-data needs --classnames",
             "give a file with one class name per line, in the order of the class numbers");
 }
@@ -91,7 +95,7 @@ void check_ranks(const TrainOptions& o) {
       fmt::format("--dist-rank {} is out of range, expected 0 to {}", o.dist_rank.value_or(0), o.dist_world_size.value_or(0) - 1),
       "ranks count from 0");
   refuse_if(o.world_size && !o.dry_run, "--world-size only asks --dry-run about a size that is not here",
-            "start ranks with `lockstep launch --nproc-per-node N -- train clip ...`, or add --dry-run");
+            fmt::format("start ranks with `lockstep launch --nproc-per-node N -- train {} ...`, or add --dry-run", o.task));
   refuse_if(o.json && !o.dry_run, "--json belongs to --dry-run", "a run writes steps.jsonl and results.jsonl into its folder");
   refuse_if(o.device == "cpu" && o.dist_backend == "nccl", "--dist-backend nccl needs --device cuda", "use --dist-backend gloo");
   const bool is_url = o.dist_url.empty() || o.dist_url == "env://" || core::starts_with(o.dist_url, "tcp://");
@@ -140,6 +144,13 @@ void check_profile(const TrainOptions& o, const core::OptionSet& set) {
 }
 }  // namespace
 
+void check_run_options(const TrainOptions& options, const core::OptionSet& set) {
+  check_ranks(options);
+  refuse_if(options.name.find('/') != std::string::npos, fmt::format("--name '{}' contains '/'", options.name),
+            "put folders into --logs");
+  check_profile(options, set);
+}
+
 std::vector<std::string> check_train_options(const TrainOptions& options, const core::OptionSet& set) {
   check_data(options, set);
   check_image_options(options.image_mean, options.image_std, options.force_image_size);
@@ -147,13 +158,10 @@ std::vector<std::string> check_train_options(const TrainOptions& options, const 
   refuse_if(!options.aug_cfg.empty() && options.train_transform == "eval",
             "--aug-cfg changes the training transform, --train-transform eval does not use it", "drop one of the two");
   check_schedule(options);
-  check_ranks(options);
-  refuse_if(options.name.find('/') != std::string::npos, fmt::format("--name '{}' contains '/'", options.name),
-            "put folders into --logs");
+  check_run_options(options, set);
   refuse_if(options.delete_previous_checkpoint && options.keep.value_or(1) > 1,
             fmt::format("--delete-previous-checkpoint keeps one checkpoint, --keep asks for {}", options.keep.value_or(1)),
             "drop one of the two");
-  check_profile(options, set);
   return loss_warnings(options);
 }
 
@@ -170,11 +178,12 @@ std::vector<int64_t> parse_profile_ranks(const std::string& text) {
   return ranks;
 }
 
-std::vector<std::string> shape_warnings(const TrainOptions& options, const ClipShape& shape) {
+std::vector<std::string> shape_warnings(const TrainOptions& options, const ContrastiveShape& shape) {
   std::vector<std::string> warnings;
-  if (options.use_bn_sync && !shape.vision.is_resnet())
+  const bool has_batch_norm = shape.clip() == nullptr || shape.clip()->vision.is_resnet();  // HTSAT begins with one
+  if (options.use_bn_sync && !has_batch_norm)
     warnings.push_back(fmt::format("--use-bn-sync changes nothing: model '{}' has no batch norm (ModifiedResNet models, RN50 and so on, have)", options.model));
-  if (shape.vision.is_resnet() && options.accum_freq > 1)
+  if (has_batch_norm && options.accum_freq > 1)
     warnings.push_back(fmt::format(
         "--accum-freq {} with a model that has batch norm: its statistics are those of one micro-batch{}, so a step is not that of one large batch",
         options.accum_freq, options.use_bn_sync ? " over all ranks" : ""));

@@ -55,19 +55,20 @@ std::vector<RefusedGroup> development_flags() {
        "use a ViT or RN model with a fixed picture size",
        {"use-naflex", "force-naflex-vision", "naflex-patch-sizes", "naflex-patch-size-probs", "naflex-seq-lens",
         "naflex-max-tokens-per-batch", "naflex-batch-divisor", "naflex-loss-scale"}},
-      {"audio is not in this version",
-       "audio belongs to `lockstep train clap`, which comes later",
-       {"audio-ext", "audio-fill", "audio-trunc", "audio-fusion", "audio-int16-normalize", "audio-multiprocessing-context",
-        "audio-zeroshot-dataset", "audio-zeroshot-split", "audio-zeroshot-audio-key", "audio-zeroshot-target-key",
-        "audio-zeroshot-class-key", "audio-zeroshot-template", "audio-zeroshot-workers", "audio-zeroshot-multiprocessing-context",
-        "pretrained-audio", "audio-layer-decay"}},
+      {"fusion of long clips is not in this version", "drop it; --audio-trunc rand_trunc reads a piece of a long clip", {"audio-fusion", "enable-fusion", "fusion-type"}},
+      {"nothing is downloaded", "give shards or a folder of class folders: --zeroshot-data SPEC --classnames FILE --templates FILE",
+       {"audio-zeroshot-dataset", "audio-zeroshot-split", "audio-zeroshot-audio-key", "audio-zeroshot-target-key",
+        "audio-zeroshot-class-key", "audio-zeroshot-template"}},
+      {"decoding runs in threads", "use --workers N",
+       {"audio-multiprocessing-context", "audio-zeroshot-workers", "audio-zeroshot-multiprocessing-context"}},
+      {"towers are not loaded apart", "give a file of the whole model: --pretrained FILE", {"pretrained-audio"}},
       {"captions come from text members", "use --text-key EXT", {"json-text-key", "json-text-key-probs"}},
       {"text behind the end token costs nothing here, so there is nothing to gain by sorting",
        "drop it",
        {"length-bucketing", "bucket-pool", "bucket-chunk", "bucket-prefetch-pools", "text-pad-multiple"}},
       {"one learning rate serves all layers",
        "use --lr and --wd",
-       {"text-layer-decay", "image-layer-decay", "text-pooler-own-group"}},
+       {"text-layer-decay", "image-layer-decay", "audio-layer-decay", "text-pooler-own-group"}},
       {"AdamW has named flags", "use --lr, --beta1, --beta2, --eps, --wd", {"opt-kwargs", "opt-fallback-list", "wd-exclude"}},
       {"every step is in steps.jsonl",
        "use --log-every-n-steps for the distance of log lines",
@@ -77,7 +78,15 @@ std::vector<RefusedGroup> development_flags() {
 }
 }  // namespace
 
-void refuse_openclip_flags(core::OptionSet& set) {
+void refuse_openclip_flags(core::OptionSet& set, const std::string& task) {
+  const bool is_clap = task == "clap";
+  const std::vector<const char*> foreign = is_clap ? std::vector{"image-key", "csv-separator", "csv-img-key", "csv-caption-key", "max-image-pixels", "aug-cfg",
+                                                                 "image-mean", "image-std", "image-interpolation", "image-resize-mode", "resize-order",
+                                                                 "force-image-size", "force-quick-gelu", "force-patch-dropout", "imagenet-val"}
+                                                   : std::vector{"audio-ext", "audio-fill", "audio-trunc", "audio-int16-normalize"};
+  for (const char* name : foreign)
+    set.refuse(name, is_clap ? "`train clap` reads sounds, no pictures" : "`train clip` reads pictures, no sounds",
+               is_clap ? "drop it; pictures are trained on by `lockstep train clip`" : "drop it; sounds are trained on by `lockstep train clap`");
   for (const auto& groups : {release_flags(), development_flags()})
     for (const RefusedGroup& group : groups)
       for (const char* name : group.names) set.refuse(name, group.reason, group.instead);

@@ -32,6 +32,11 @@ models::Batch BatchMover::to_device(const data::HostBatch& host) const {
     const auto image_BCYX = copy(bytes_BYXC).permute({0, 3, 1, 2}).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
     batch.image_BCYX = image_BCYX.mul_(scale_C_).add_(shift_C_).to(dtype_);
   }
+  if (const int64_t S = host.clip_samples; S > 0) {
+    LOCKSTEP_CHECK(static_cast<int64_t>(host.audio_BS.size()) >= B * S, "values={} B={} S={}", host.audio_BS.size(), B, S);
+    const auto audio_BS = copy(at::from_blob(const_cast<float*>(host.audio_BS.data()), {B, S}, at::kFloat));
+    batch.audio_BS = device_.is_cuda() ? audio_BS : audio_BS.clone();  // stays fp32: the spectrogram is computed in it
+  }
   if (T > 0) {
     LOCKSTEP_CHECK(static_cast<int64_t>(host.text_BT.size()) >= B * T, "ids={} B={} T={}", host.text_BT.size(), B, T);
     batch.text_BT = copy(at::from_blob(const_cast<int32_t*>(host.text_BT.data()), {B, T}, at::kInt)).to(at::kLong);

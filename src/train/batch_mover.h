@@ -9,6 +9,7 @@
 namespace lockstep::train {
 
 /// Host batch -> device batch: bytes become numbers of type `dtype`, (x / 255 - mean) / std per colour, in channels_last memory; token ids become int64.
+/// Sounds stay fp32.
 class BatchMover {
  public:
   BatchMover(at::Device device, at::ScalarType dtype, const std::array<float, 3>& mean, const std::array<float, 3>& std);

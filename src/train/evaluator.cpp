@@ -70,6 +70,7 @@ RankParts encode_own(const EncoderContext& context, data::Loader& loader) {
     loader.recycle(std::move(host));
     const auto autocast = context.precision.autocast();
     if (batch.image_BCYX.defined()) parts.image.push_back(models::normalise_rows(context.network.encode_image(batch.image_BCYX)));
+    if (batch.audio_BS.defined()) parts.image.push_back(models::normalise_rows(context.network.encode_audio(batch.audio_BS)));
     if (batch.text_BT.defined()) parts.text.push_back(models::normalise_rows(context.network.encode_text(batch.text_BT)));
     if (batch.label_B.defined()) parts.label.push_back(batch.label_B);
     parts.num_samples += batch.num_samples;
@@ -104,7 +105,7 @@ EncodedSet encode_all(const EncoderContext& context, data::Loader& loader) {
   return set;
 }
 
-at::Tensor encode_texts(const EncoderContext& context, const data::ClipTokenizer& tokenizer, int64_t context_length,
+at::Tensor encode_texts(const EncoderContext& context, const data::TextEncoder& encoder, int64_t context_length,
                         const std::vector<std::string>& texts, int64_t samples_per_batch) {
   const EvaluationMode mode(context.network);
   const int64_t total = static_cast<int64_t>(texts.size());
@@ -119,7 +120,7 @@ at::Tensor encode_texts(const EncoderContext& context, const data::ClipTokenizer
     host.context_length = context_length;
     host.text_BT.assign(static_cast<size_t>(host.num_samples * context_length), 0);
     for (int64_t b = 0; b < host.num_samples; ++b)
-      tokenizer.encode(texts[static_cast<size_t>(own[first + static_cast<size_t>(b)])],
+      encoder(texts[static_cast<size_t>(own[first + static_cast<size_t>(b)])],
                        std::span(host.text_BT).subspan(static_cast<size_t>(b * context_length), static_cast<size_t>(context_length)));
     const auto autocast = context.precision.autocast();
     parts.push_back(models::normalise_rows(context.network.encode_text(context.mover.to_device(host).text_BT)));
@@ -128,7 +129,7 @@ at::Tensor encode_texts(const EncoderContext& context, const data::ClipTokenizer
   return interleave_ranks(at::cat(parts), total, context.data_axis).to(at::kCPU);
 }
 
-at::Tensor zero_shot_classifier(const EncoderContext& context, const data::ClipTokenizer& tokenizer, int64_t context_length,
+at::Tensor zero_shot_classifier(const EncoderContext& context, const data::TextEncoder& encoder, int64_t context_length,
                                 const std::vector<std::string>& class_names, const std::vector<std::string>& templates,
                                 int64_t samples_per_batch) {
   std::vector<std::string> prompts;
@@ -137,18 +138,19 @@ at::Tensor zero_shot_classifier(const EncoderContext& context, const data::ClipT
   // Enough prompts for every rank; a repeated prompt is dropped again below.
   const size_t real = prompts.size();
   while (prompts.size() < static_cast<size_t>(context.data_axis.size())) prompts.push_back(prompts.front());
-  const auto prompt_PE = encode_texts(context, tokenizer, context_length, prompts, samples_per_batch).narrow(0, 0, static_cast<int64_t>(real));
+  const auto prompt_PE = encode_texts(context, encoder, context_length, prompts, samples_per_batch).narrow(0, 0, static_cast<int64_t>(real));
   const auto mean_KE = prompt_PE.view({static_cast<int64_t>(class_names.size()), static_cast<int64_t>(templates.size()), -1}).mean(1);
   return models::normalise_rows(mean_KE);
 }
 
-Metrics validate_pairs(const EncoderContext& context, data::Loader& loader, int64_t samples_per_batch) {
+Metrics validate_pairs(const EncoderContext& context, const std::string& other_kind, data::Loader& loader, int64_t samples_per_batch) {
   const EncodedSet set = encode_all(context, loader);
   if (set.num_samples == 0 || !set.image_NE.defined() || !set.text_NE.defined())
-    throw DataError("evaluation: the validation data hold no image-text pair", "check --val-data, and --image-key and --text-key");
+    throw DataError(fmt::format("evaluation: the validation data hold no pair of {} and text", other_kind),
+                    fmt::format("check --val-data, and {} and --text-key", other_kind == "audio" ? "--audio-ext" : "--image-key"));
   const double scale = context.network.logit_scale().detach().to(at::kDouble).exp().item<double>();  // sync: evaluation
-  Metrics metrics = retrieval_metrics(set.image_NE, set.text_NE);
-  metrics.emplace_back("clip_val_loss", batched_contrastive_loss(set.image_NE, set.text_NE, scale, samples_per_batch));
+  Metrics metrics = retrieval_metrics(other_kind, set.image_NE, set.text_NE);
+  metrics.emplace_back(other_kind == "audio" ? "clap_val_loss" : "clip_val_loss", batched_contrastive_loss(set.image_NE, set.text_NE, scale, samples_per_batch));
   metrics.emplace_back("num_samples", static_cast<double>(set.num_samples));
   return metrics;
 }
@@ -156,7 +158,7 @@ Metrics validate_pairs(const EncoderContext& context, data::Loader& loader, int6
 Metrics zero_shot_accuracy(const std::string& prefix, const EncodedSet& pictures, const at::Tensor& class_KE) {
   const int64_t K = class_KE.size(0);
   if (pictures.num_samples == 0 || !pictures.label_N.defined())
-    throw DataError("evaluation: the zero-shot data hold no labelled picture",
+    throw DataError("evaluation: the zero-shot data hold no labelled sample",
                     "give one folder per class, or shards whose samples have a .cls member");
   const int64_t largest = pictures.label_N.max().item<int64_t>(), smallest = pictures.label_N.min().item<int64_t>();
   if (smallest < 0 || largest >= K)

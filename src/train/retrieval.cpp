@@ -44,10 +44,21 @@ Metrics rank_metrics(const std::string& prefix, const std::vector<int64_t>& rank
   return metrics;
 }
 
-Metrics retrieval_metrics(const at::Tensor& image_NE, const at::Tensor& text_NE) {
-  Metrics metrics = rank_metrics("image_to_text", matching_ranks(image_NE, text_NE));
-  const Metrics other = rank_metrics("text_to_image", matching_ranks(text_NE, image_NE));
-  metrics.insert(metrics.end(), other.begin(), other.end());
+double mean_average_precision_at_10(const std::vector<int64_t>& ranks) {
+  LOCKSTEP_CHECK(!ranks.empty(), "no pairs");
+  double sum = 0;
+  for (const int64_t rank : ranks) sum += rank < 10 ? 1.0 / static_cast<double>(rank + 1) : 0.0;
+  return sum / static_cast<double>(ranks.size());
+}
+
+Metrics retrieval_metrics(const std::string& other_kind, const at::Tensor& other_NE, const at::Tensor& text_NE) {
+  Metrics metrics;
+  const auto add = [&](const std::string& prefix, const std::vector<int64_t>& ranks) {
+    for (auto& metric : rank_metrics(prefix, ranks)) metrics.push_back(std::move(metric));
+    if (other_kind == "audio") metrics.emplace_back(prefix + "_mAP@10", mean_average_precision_at_10(ranks));
+  };
+  add(other_kind + "_to_text", matching_ranks(other_NE, text_NE));
+  add("text_to_" + other_kind, matching_ranks(text_NE, other_NE));
   return metrics;
 }
 

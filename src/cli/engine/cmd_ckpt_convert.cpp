@@ -3,7 +3,9 @@
 #include "cli/engine/commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "models/clap/clap_weights.h"
 #include "models/weights.h"
+#include "nn/init.h"
 #include "record/checkpoint_manifest.h"
 #include "train/weight_file.h"
 
@@ -16,6 +18,20 @@ bool writes_pt(const spec::CkptOptions& options) {
   const std::string ending = fs::path(options.output).extension();
   return ending == ".pt" || ending == ".pth" || ending == ".bin";
 }
+
+models::ClapNaming naming_of(const std::string& names) {
+  if (names == "openclip") return models::ClapNaming::kOpenClip;
+  return names == "huggingface" ? models::ClapNaming::kHuggingFace : models::ClapNaming::kLaion;
+}
+
+/// CLAP weights under other names, with the entries that those programs expect; what the file does not have is drawn.
+models::NamedValues renamed(const models::WeightFile& weights, const spec::CkptOptions& options) {
+  const spec::ClapShape shape = spec::resolve_clap_shape(options.model);
+  models::ClapModel model(shape, {});
+  nn::initialize(model, model.param_specs(), /*seed=*/0);
+  models::load_clap_weights(model, weights);
+  return models::clap_values(model, naming_of(options.names));
+}
 }  // namespace
 
 int cmd_ckpt_convert(const spec::ParsedCommand& command) {
@@ -24,6 +40,7 @@ int cmd_ckpt_convert(const spec::ParsedCommand& command) {
     throw CheckpointError(fmt::format("ckpt: '{}' does not exist", options.path), "give a checkpoint, the folder of a run (<logs>/<name>), or a file of weights");
   record::CheckpointManifest manifest;
   models::WeightFile weights = models::read_weights(train::weight_file(options.path, manifest));
+  if (options.names != "as-is") weights.tensors = renamed(weights, options);
   if (options.prefix == "module")
     for (auto& [name, tensor] : weights.tensors) name = "module." + name;
   if (!writes_pt(options))

@@ -1,12 +1,12 @@
 #include "cli/common/version.h"
 #include "cli/engine/commands.h"
-#include "train/clip_run.h"
+#include "train/train_run.h"
 
 namespace lockstep::cli {
 
 int cmd_train(const spec::ParsedCommand& command) {
   const VersionInfo version = version_info();
-  return static_cast<int>(train::train_clip(
+  return static_cast<int>(train::train(
       command, {.lockstep = version.version + " " + version.commit, .libtorch = version.libtorch, .cuda = version.cuda, .nccl = version.nccl}));
 }
 

@@ -9,7 +9,7 @@
 #include "hw/ranks.h"
 #include "plan/bucket_plan.h"
 #include "plan/train_batch.h"
-#include "spec/clip_shape.h"
+#include "spec/contrastive_shape.h"
 
 namespace lockstep::cli {
 namespace fs = std::filesystem;
@@ -25,26 +25,20 @@ WorldGuess guess_world(const spec::TrainOptions& options, const std::optional<Wo
   return {info.world_size, info.source};
 }
 
-spec::ClipShape shape_of(const spec::TrainOptions& options) {
-  return spec::resolve_clip_shape(options.model, spec::forced_overrides(options.force_image_size, options.force_context_length,
-                                                                        options.force_quick_gelu, options.force_patch_dropout));
-}
-
 void add_model_facts(const spec::TrainOptions& options, int64_t num_ranks, std::vector<DryRunFact>& facts) {
-  const spec::ClipShape shape = shape_of(options);
-  const spec::ClipCost cost = spec::clip_cost(shape);
-  const double flops = cost.image_forward_flops + cost.text_forward_flops;
-  facts.push_back({"parameters", "parameters", cost.parameters(),
-                   fmt::format("{} (image {}, text {})", core::format_count(static_cast<double>(cost.parameters())),
-                               core::format_count(static_cast<double>(cost.image_parameters)),
+  const spec::ContrastiveShape shape = spec::resolve_contrastive_shape(options);
+  const spec::ContrastiveCost cost = spec::contrastive_cost(shape);
+  facts.push_back({"parameters", "parameters", cost.parameters,
+                   fmt::format("{} ({} {}, text {})", core::format_count(static_cast<double>(cost.parameters)), shape.other_kind(),
+                               core::format_count(static_cast<double>(cost.other_parameters)),
                                core::format_count(static_cast<double>(cost.text_parameters)))});
-  facts.push_back({"forward_flops_per_sample", "forward pass", flops,
-                   fmt::format("{}FLOP per pair of picture and text (2 x multiply-adds)", core::format_count(flops))});
+  facts.push_back({"forward_flops_per_sample", "forward pass", cost.forward.flops,
+                   fmt::format("{}FLOP per pair of {} and text (2 x multiply-adds)", core::format_count(cost.forward.flops), shape.other_kind())});
   const bool has_buckets = options.grad_sync == "ddp" || (options.grad_sync == "auto" && num_ranks > 1);
   if (!has_buckets) return;
   const bool has_bf16_weights = options.precision == "bf16" || options.precision == "pure_bf16";
   std::vector<plan::BucketItem> items;
-  for (const spec::ParamSpec& param : spec::clip_param_specs(shape)) {
+  for (const spec::ParamSpec& param : shape.param_specs()) {
     if (param.is_buffer) continue;
     const bool is_bf16 = has_bf16_weights && !(param.keeps_fp32 && options.precision == "bf16");
     items.push_back({.name = param.name,
@@ -136,7 +130,7 @@ std::vector<DryRunFact> dry_run_facts(const spec::ParsedCommand& command, const 
 void print_dry_run(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
   const auto facts = dry_run_facts(command, launched);
   std::vector<std::string> warnings = command.warnings;
-  for (const auto& more : {spec::shape_warnings(*command.train, shape_of(*command.train)), missing_inputs(*command.train)})
+  for (const auto& more : {spec::shape_warnings(*command.train, spec::resolve_contrastive_shape(*command.train)), missing_inputs(*command.train)})
     warnings.insert(warnings.end(), more.begin(), more.end());
   if (command.train->json) {
     core::Json json = core::Json::object();

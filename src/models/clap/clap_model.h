@@ -44,7 +44,7 @@ class ClapModel final : public TwoTowers {
 
   HtsatTower& audio_tower() { return audio_; }
   const spec::ClapShape& shape() const { return shape_; }
-  const std::vector<spec::ParamSpec>& param_specs() const { return specs_; }
+  const std::vector<spec::ParamSpec>& param_specs() const override { return specs_; }
 
  private:
   /// The MLP of LAION's --clap-mlploss.

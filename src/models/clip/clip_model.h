@@ -30,7 +30,7 @@ class ClipModel final : public TwoTowers {
   at::Tensor* logit_bias() override { return logit_bias_.defined() ? &logit_bias_ : nullptr; }
 
   const spec::ClipShape& shape() const { return shape_; }
-  const std::vector<spec::ParamSpec>& param_specs() const { return specs_; }
+  const std::vector<spec::ParamSpec>& param_specs() const override { return specs_; }
 
  private:
   spec::ClipShape shape_;

@@ -18,10 +18,8 @@ struct TextCase {
   std::vector<int32_t> ids;
 };
 
-/// Cases of ref/make_tokenizer_goldens.py: the committed ones, or those of the file that LOCKSTEP_TOKENIZER_CASES names.
-inline std::vector<TextCase> read_text_cases() {
-  const std::string path =
-      core::env("LOCKSTEP_TOKENIZER_CASES").value_or(std::string(LOCKSTEP_GOLDEN_DIR) + "/tokenizer/cases.jsonl.gz");
+/// The JSON values of a gzipped file of lines.
+inline std::vector<nlohmann::json> read_golden_lines(const std::string& path) {
   const gzFile file = gzopen(path.c_str(), "rb");
   if (file == nullptr) throw EnvironmentError("tests: cannot open " + path);
   std::string content, block(1 << 16, '\0');
@@ -29,13 +27,21 @@ inline std::vector<TextCase> read_text_cases() {
     content.append(block, 0, static_cast<size_t>(got));
   }
   gzclose(file);
-  std::vector<TextCase> cases;
+  std::vector<nlohmann::json> lines;
   for (size_t start = 0; start < content.size();) {
     const size_t end = std::min(content.find('\n', start), content.size());
-    const auto json = nlohmann::json::parse(content.substr(start, end - start));
-    cases.push_back({json.at("text"), json.at("clean"), json.at("ids")});
+    lines.push_back(nlohmann::json::parse(content.substr(start, end - start)));
     start = end + 1;
   }
+  return lines;
+}
+
+/// Cases of ref/make_tokenizer_goldens.py: the committed ones, or those of the file that LOCKSTEP_TOKENIZER_CASES names.
+inline std::vector<TextCase> read_text_cases() {
+  const std::string path =
+      core::env("LOCKSTEP_TOKENIZER_CASES").value_or(std::string(LOCKSTEP_GOLDEN_DIR) + "/tokenizer/cases.jsonl.gz");
+  std::vector<TextCase> cases;
+  for (const nlohmann::json& json : read_golden_lines(path)) cases.push_back({json.at("text"), json.at("clean"), json.at("ids")});
   return cases;
 }
 

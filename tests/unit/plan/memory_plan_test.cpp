@@ -8,14 +8,14 @@ namespace {
 TEST(MemoryPlan, ParametersGradientsAndMomentsAreExact) {
   const auto shape = spec::resolve_clip_shape("ViT-B-32");
   const double parameters = static_cast<double>(spec::clip_cost(shape).parameters());
-  const auto fp32 = plan_clip_memory(shape, {.precision = "fp32", .samples_per_micro = 8, .global_batch = 8});
+  const auto fp32 = plan_contrastive_memory({shape}, {.precision = "fp32", .samples_per_micro = 8, .global_batch = 8});
   EXPECT_EQ(fp32.parameters, 4 * parameters);
   EXPECT_EQ(fp32.gradients, 4 * parameters);
   EXPECT_EQ(fp32.optimizer, 8 * parameters);
-  const auto pure = plan_clip_memory(shape, {.precision = "pure_bf16", .samples_per_micro = 8, .global_batch = 8});
+  const auto pure = plan_contrastive_memory({shape}, {.precision = "pure_bf16", .samples_per_micro = 8, .global_batch = 8});
   EXPECT_EQ(pure.parameters, 2 * parameters);
   EXPECT_EQ(pure.optimizer, 4 * parameters);
-  const auto amp = plan_clip_memory(shape, {.precision = "amp_bf16", .samples_per_micro = 8, .global_batch = 8});
+  const auto amp = plan_contrastive_memory({shape}, {.precision = "amp_bf16", .samples_per_micro = 8, .global_batch = 8});
   EXPECT_EQ(amp.parameters, fp32.parameters);
   EXPECT_LT(amp.activations, fp32.activations);
   EXPECT_GT(amp.activations, pure.activations);
@@ -24,21 +24,39 @@ TEST(MemoryPlan, ParametersGradientsAndMomentsAreExact) {
 TEST(MemoryPlan, ActivationsGrowWithTheBatchAndShrinkWithRecomputation) {
   for (const char* model : {"ViT-B-32", "RN50"}) {
     const auto shape = spec::resolve_clip_shape(model);
-    const auto small = plan_clip_memory(shape, {.samples_per_micro = 8, .global_batch = 8});
-    const auto large = plan_clip_memory(shape, {.samples_per_micro = 24, .global_batch = 24});
+    const auto small = plan_contrastive_memory({shape}, {.samples_per_micro = 8, .global_batch = 8});
+    const auto large = plan_contrastive_memory({shape}, {.samples_per_micro = 24, .global_batch = 24});
     EXPECT_DOUBLE_EQ(large.activations, 3 * small.activations) << model;
     EXPECT_DOUBLE_EQ(large.logits, 9 * small.logits) << model;
     EXPECT_EQ(large.optimizer, small.optimizer) << model;
-    const auto recomputed = plan_clip_memory(shape, {.samples_per_micro = 24, .global_batch = 24, .grad_checkpointing = true});
+    const auto recomputed = plan_contrastive_memory({shape}, {.samples_per_micro = 24, .global_batch = 24, .grad_checkpointing = true});
     EXPECT_LT(recomputed.activations, large.activations) << model;
   }
 }
 
+TEST(MemoryPlan, SoundsAndTextsOfClapAreCounted) {
+  const spec::ContrastiveShape tiny{spec::resolve_clap_shape("HTSAT-tiny-Roberta-base")}, base{spec::resolve_clap_shape("HTSAT-base-Roberta-base")};
+  const MemoryPlanInput input{.precision = "amp_bf16", .samples_per_micro = 8, .global_batch = 8, .keeps_attention = true};
+  const auto plan = plan_contrastive_memory(tiny, input);
+  const auto trained = static_cast<double>(spec::contrastive_cost(tiny).parameters);
+  EXPECT_EQ(plan.gradients, 4 * trained);
+  EXPECT_EQ(plan.optimizer, 8 * trained);
+  EXPECT_GT(plan.parameters, 4 * trained);  // what is carried
+  EXPECT_EQ(plan.batch, 8 * (480000.0 * 4 + 77 * 8));
+  EXPECT_GT(plan_contrastive_memory(base, input).activations, 1.3 * plan.activations);
+  MemoryPlanInput recomputed = input;
+  recomputed.grad_checkpointing = true;
+  EXPECT_LT(plan_contrastive_memory(tiny, recomputed).activations, plan.activations / 2);
+  MemoryPlanInput large = input;
+  large.samples_per_micro = 24;
+  EXPECT_DOUBLE_EQ(plan_contrastive_memory(tiny, large).activations, 3 * plan.activations);
+}
+
 TEST(MemoryPlan, LogitsAreHeldInTiles) {
   const auto shape = spec::resolve_clip_shape("ViT-B-32");
-  const auto small = plan_clip_memory(shape, {.samples_per_micro = 100, .global_batch = 200});
+  const auto small = plan_contrastive_memory({shape}, {.samples_per_micro = 100, .global_batch = 200});
   EXPECT_EQ(small.logits, 3 * 2 * 100 * 200 * 4);
-  const auto large = plan_clip_memory(shape, {.samples_per_micro = 616, .global_batch = 315392});  // 0.78 GB a direction, were they held at once
+  const auto large = plan_contrastive_memory({shape}, {.samples_per_micro = 616, .global_batch = 315392});  // 0.78 GB a direction, were they held at once
   EXPECT_EQ(large.logits, 3.0 * (64 << 20));
 }
 

@@ -96,6 +96,25 @@ TEST(ClapShape, DecayFollowsOpenClipsRule) {
   }
 }
 
+TEST(ClapShape, OwnSizesStandUnderTheNamesOfTheirLibraries) {
+  const ClapShape shape = parse_clap_shape(R"({"embed_dim": 64,
+    "audio_cfg": {"model_type": "HTSAT", "model_name": "tiny", "sample_rate": 16000, "clip_samples": 32000, "window_size": 512, "hop_size": 160,
+                  "fmin": 50, "fmax": 8000, "mel_bins": 32, "htsat_config": {"embed_dim": 16, "depths": [1, 2], "num_heads": [2, 4], "spec_size": 128,
+                  "patch_size": 4, "window_size": 8, "mlp_ratio": 2.0, "drop_path_rate": 0.0, "spec_augment": false}},
+    "text_cfg": {"hf_model_name": "roberta-base", "hf_pooler_type": "mean_pooler", "hf_proj_type": "linear", "context_length": 20,
+                 "hf_model_config": {"vocab_size": 300, "max_position_embeddings": 40, "hidden_size": 48, "num_attention_heads": 4,
+                                     "num_hidden_layers": 2, "intermediate_size": 96, "hidden_dropout_prob": 0.0}}})", "own");
+  EXPECT_EQ(shape.audio.depths, (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(shape.audio.feature_width(), 32);
+  EXPECT_FALSE(shape.audio.spec_augment);
+  EXPECT_EQ(shape.text.width, 48);
+  EXPECT_EQ(shape.text.vocab_size, 300);
+  EXPECT_EQ(shape.text.context_length, 20);
+  EXPECT_LT(clap_cost(shape).parameters, 600'000);
+  EXPECT_THROW(parse_clap_shape(R"({"embed_dim": 64, "audio_cfg": {"htsat_config": {"depths": "x"}},
+    "text_cfg": {"hf_model_name": "roberta-base"}})", "own"), UsageError);
+}
+
 TEST(ClapShape, JsonFormsGiveTheNamedShapes) {
   const auto names = [](const ClapShape& shape) {
     std::vector<std::pair<std::string, std::vector<int64_t>>> list;

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "spec/clip_shape.h"
+#include "spec/contrastive_shape.h"
 #include "spec/commands.h"
 
 namespace lockstep::spec {
@@ -266,6 +266,32 @@ TEST(TrainOptions, ContradictionsAreRefused) {
   EXPECT_EQ(error_of({}), "");
 }
 
+TEST(TrainOptions, ClapHasFlagsForSoundsAndNoneForPictures) {
+  const auto clap = [](Args args) {
+    args.insert(args.begin(), {"train", "clap"});
+    return parse_command(args);
+  };
+  const auto command = clap({"--train-data", "d-{0..3}.tar", "--tokenizer-vocab", "d", "--data-filling", "pad", "--audio-trunc", "trunc", "--dataset-type",
+                             "webdataset-audio", "--no-audio-int16-normalize"});
+  const TrainOptions& o = *command.train;
+  EXPECT_EQ(o.task + " " + o.model + " " + o.audio_fill + " " + o.audio_trunc + " " + o.dataset_type, "clap HTSAT-tiny-Roberta-base pad trunc webdataset");
+  EXPECT_FALSE(o.audio_int16_normalize);
+  EXPECT_EQ(*o.beta2, 0.999);  // no "vit" in the name
+  const auto clap_error = [&](const Args& args) {
+    try {
+      clap(args);
+    } catch (const UsageError& error) {
+      return error.text();
+    }
+    return std::string();
+  };
+  EXPECT_NE(clap_error({"--train-data", "d-{0..3}.tar"}).find("--tokenizer-vocab is needed"), std::string::npos);
+  EXPECT_EQ(clap_error({"--dataset-type", "synthetic-audio", "--train-num-samples", "64"}), "");
+  EXPECT_NE(clap_error({"--image-mean", "0.5"}).find("`train clap` reads sounds, no pictures"), std::string::npos);
+  EXPECT_NE(clap_error({"--audio-trunc", "fusion"}).find("rand_trunc"), std::string::npos);
+  EXPECT_NE(error_of({"--audio-fill", "pad"}).find("drop it; sounds are trained on by `lockstep train clap`"), std::string::npos);
+}
+
 TEST(TrainOptions, LegalCombinationsPass) {
   for (const Args& flags :
        {Args{"--train-data", "a::b", "--train-data-upsampling-factors", "1::0.5", "--dataset-resampled"},
@@ -288,7 +314,7 @@ TEST(TrainOptions, TheBiasedLossWarns) {
 TEST(TrainOptions, BatchNormGivesReasonForWarnings) {
   const auto warnings = [](const Args& flags) {
     const ParsedCommand command = parse(flags);
-    return shape_warnings(*command.train, resolve_clip_shape(command.train->model));
+    return shape_warnings(*command.train, {resolve_clip_shape(command.train->model)});
   };
   EXPECT_TRUE(warnings({"--model", "ViT-B-32", "--accum-freq", "2"}).empty());
   EXPECT_TRUE(warnings({"--model", "RN50", "--use-bn-sync"}).empty());

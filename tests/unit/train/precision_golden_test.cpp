@@ -4,7 +4,7 @@
 
 #include "models/contrastive_task.h"
 #include "support/clip_golden.h"
-#include "train/clip_build.h"
+#include "train/towers_build.h"
 #include "train/precision.h"
 
 namespace lockstep::train {
@@ -46,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(Models, PrecisionGolden, ::testing::Values("vit", "vit_
 TEST(Precision, AWholeModelOfBatchNormIsBuiltInPureBf16) {
   const Precision precision("pure_bf16", c10::DeviceType::CPU);
   const auto shape = testing::golden_shape("resnet");
-  const auto model = build_clip_model(shape, {.precision = &precision, .pretrained = {}, .seed = 3});
+  const auto model = build_towers({shape}, {.precision = &precision, .pretrained = {}, .seed = 3});
   for (const auto& [name, tensor] : testing::all_tensors(*model))
     EXPECT_EQ(tensor->scalar_type(), name.ends_with("num_batches_tracked") ? at::kLong : at::kBFloat16) << name;
   const auto image = at::rand({4, 3, shape.vision.image_size, shape.vision.image_size}).to(precision.input_type());

@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 namespace lockstep::train {
@@ -35,6 +36,23 @@ TEST(Retrieval, MetricsOfKnownRanks) {
   EXPECT_DOUBLE_EQ(by_name.at("x_R@1"), 2.0 / 6);
   EXPECT_DOUBLE_EQ(by_name.at("x_R@5"), 4.0 / 6);
   EXPECT_DOUBLE_EQ(by_name.at("x_R@10"), 5.0 / 6);
+}
+
+TEST(Retrieval, MeanAveragePrecisionCountsTheFirstTenPlaces) {
+  EXPECT_DOUBLE_EQ(mean_average_precision_at_10({0, 1, 9, 10, 300}), (1.0 + 1.0 / 2 + 1.0 / 10) / 5);
+}
+
+TEST(Retrieval, SoundsHaveTheirOwnNamesAndTheMeanAveragePrecision) {
+  const auto names_of = [](const std::string& kind) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : retrieval_metrics(kind, unit_rows(5, 3, 1), unit_rows(5, 3, 2))) names.push_back(name);
+    return names;
+  };
+  const auto audio = names_of("audio"), image = names_of("image");
+  EXPECT_EQ(std::count(audio.begin(), audio.end(), "audio_to_text_mAP@10"), 1);
+  EXPECT_EQ(std::count(audio.begin(), audio.end(), "text_to_audio_R@1"), 1);
+  EXPECT_EQ(audio.size(), 12u);
+  EXPECT_EQ(image.size(), 10u);  // OpenCLIP's list
 }
 
 TEST(Retrieval, BatchedLossIsTheMeanOverPairs) {

@@ -7,45 +7,45 @@
 
 #include "comm/world.h"
 #include "data/loader.h"
-#include "data/tokenizer.h"
 #include "data/train_stream.h"
 #include "data/transform.h"
 #include "plan/batch_plan.h"
-#include "spec/clip_shape.h"
+#include "data/text_encoder.h"
+#include "data/waveform.h"
+#include "spec/contrastive_shape.h"
 #include "spec/train_options.h"
+#include "train/batch_mover.h"
 
 namespace lockstep::train {
 
-/// The streams of a CLIP run: training, validation pairs, labelled pictures. They share the tokenizer and the picture preparation.
-class ClipData {
+/// The streams of a contrastive run: training, validation pairs, labelled pictures or sounds. They share the tokenizer and the preparation.
+class ContrastiveData {
  public:
   /// Makes missing indices where that is allowed (rank 0). Collective.
-  ClipData(const spec::TrainOptions& options, const spec::ClipShape& shape, comm::World& world, const plan::BatchPlan& batch);
+  ContrastiveData(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, comm::World& world, const plan::BatchPlan& batch);
 
   /// The training stream from `position` on (of an earlier loader; null: from the start). There must be training data.
   std::unique_ptr<data::Loader> open_train(const core::Json& position = {});
   data::EpochSize epoch_size() const;
   /// Pairs of --val-data; each once over all ranks.
   std::unique_ptr<data::Loader> open_validation();
-  /// Labelled pictures of a folder of class folders or of shards with .cls members.
+  /// Labelled pictures or sounds of a folder of class folders or of shards with .cls members.
   std::unique_ptr<data::Loader> open_labelled(const std::string& spec);
 
   bool has_train() const { return !options_.train_data.empty() || options_.dataset_type == "synthetic"; }
-  const data::ClipTokenizer& tokenizer() const { return *tokenizer_; }
-  const data::TransformConfig& transform() const { return eval_transform_; }
+  const data::TextEncoder& text_encoder() const { return text_encoder_; }
 
  private:
   data::SourceConfig train_source() const;
   data::SourceConfig eval_source(const std::string& spec) const;
-  std::unique_ptr<data::Loader> make_loader(std::unique_ptr<data::SampleSource> source, const data::TransformConfig& transform, bool with_text,
-                                            bool is_train) const;
+  data::SampleDecoder make_decoder(bool is_train) const;
+  std::unique_ptr<data::Loader> make_loader(std::unique_ptr<data::SampleSource> source, bool with_text, bool is_train) const;
 
   const spec::TrainOptions& options_;
-  spec::ClipShape shape_;
+  spec::ContrastiveShape shape_;
   int64_t rank_, world_size_;
   plan::BatchPlan batch_;
-  data::TransformConfig train_transform_, eval_transform_;
-  std::shared_ptr<const data::ClipTokenizer> tokenizer_;
+  data::TextEncoder text_encoder_;
 };
 
 /// The options of picture preparation that training and inference share. `transform` starts with OpenCLIP's defaults.
@@ -61,7 +61,15 @@ void apply_preparation(const PreparationOptions& options, data::TransformConfig&
 
 /// Picture preparation from options; `is_train` false gives the evaluation form.
 data::TransformConfig make_transform(const spec::TrainOptions& options, const spec::ClipShape& shape, bool is_train);
-/// The tokenizer of a vocabulary file, or of the installed one when `path` is empty.
-std::shared_ptr<const data::ClipTokenizer> load_tokenizer(const std::string& path);
+/// Sound preparation from options; the evaluation form crops nothing at random.
+data::WaveformConfig make_waveform(const spec::TrainOptions& options, const spec::AudioShape& shape, bool is_train);
+/// Batches of a task's pictures or sounds to the device.
+BatchMover make_batch_mover(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, at::Device device, at::ScalarType input_type);
+
+/// CLIP's tokenizer with a vocabulary file, or with the installed one when `path` is empty.
+data::TextEncoder load_clip_text_encoder(const std::string& path);
+/// RoBERTa's tokenizer for a text tower: its padding must be the tower's and its ids must fit. "" is for made-up
+/// data: every text becomes the same ids, none of them padding, so that a step costs what the nominal context length costs.
+data::TextEncoder load_roberta_text_encoder(const std::string& path, const spec::RobertaShape& shape);
 
 }  // namespace lockstep::train

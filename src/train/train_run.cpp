@@ -1,4 +1,4 @@
-#include "train/clip_run.h"
+#include "train/train_run.h"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -16,32 +16,24 @@
 #include "core/host_name.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/class_names.h"
-#include "data/clip_assets.h"
 #include "hw/counters.h"
 #include "hw/device.h"
 #include "hw/device_specs.h"
 #include "hw/ranks.h"
-#include "models/contrastive_task.h"
-#include "optim/adamw.h"
-#include "parallel/grad_sync.h"
 #include "parallel/replica_check.h"
 #include "plan/train_batch.h"
 #include "record/run_record.h"
 #include "record/trace.h"
-#include "spec/flops.h"
 #include "train/agree.h"
 #include "train/attempt_facts.h"
 #include "train/checkpointer.h"
-#include "train/clip_build.h"
-#include "train/clip_data.h"
-#include "train/evaluator.h"
-#include "train/fault_injection.h"
+#include "train/contrastive_kit.h"
 #include "train/interval_recorder.h"
 #include "train/profile_summary.h"
 #include "train/profiler.h"
 #include "train/run_folder.h"
 #include "train/startup_clock.h"
+#include "train/towers_build.h"
 #include "train/trainer.h"
 
 namespace lockstep::train {
@@ -65,16 +57,10 @@ void apply_dist_url(const std::string& url, hw::RankFlags& flags) {
   flags.master_port = static_cast<int>(*port);
 }
 
-/// Labelled pictures of zero-shot evaluation; their metrics begin with `prefix`.
-struct ZeroShotSet {
-  std::string prefix, spec;
-  std::vector<std::string> class_names;
-};
-
 /// Everything of one rank's run, built in the order of the members; the trainer works with references into it.
-class ClipRun {
+class TrainRun {
  public:
-  ClipRun(const spec::ParsedCommand& command, const SoftwareVersions& versions);
+  TrainRun(const spec::ParsedCommand& command, const SoftwareVersions& versions);
   ExitCode run();
   void note_failure(const Error& error);
 
@@ -83,11 +69,8 @@ class ClipRun {
   /// UsageError on every rank unless all ranks say the same. Collective.
   void agree_on(const std::string& what, const std::string& hint);
   void open_record(const TrainerConfig& config);
-  void check_evaluation();
   ExitCode finish(ExitCode code);
   void open_folder();
-  void build_model();
-  void build_optimizer();
   TrainerConfig trainer_config() const;
   TrainerPosition restore();
   core::Json describe_attempt() const;
@@ -101,13 +84,6 @@ class ClipRun {
   void finish_profile();
   std::filesystem::path trace_of_rank(int64_t rank) const;
   void evaluate(int64_t epochs_done, int64_t steps_done);
-  Metrics validate();
-  Metrics zero_shot(const ZeroShotSet& set);
-  void read_prompts();
-  EncoderContext encoder(std::function<void(int64_t)> on_progress = {}) {
-    return {model(), world().comm(), *mover_, *precision_, std::move(on_progress)};
-  }
-  models::TwoTowers& model() { return task_->towers(); }
   comm::World& world() { return *world_; }
   bool is_first_rank() const { return ranks_.rank == 0; }
 
@@ -120,30 +96,20 @@ class ClipRun {
   at::Device device_ = at::kCPU;
   std::optional<comm::World> world_;
   RunFolder folder_;
-  spec::ClipShape shape_;
   plan::BatchPlan batch_;
-  std::optional<Precision> precision_;
-  std::unique_ptr<ClipData> data_;
-  data::EpochSize epoch_;
-  std::unique_ptr<models::ContrastiveTask> task_;
-  std::unique_ptr<models::Task> faulty_task_;  // where a test asked for a fault
-  std::unique_ptr<parallel::GradSync> sync_;
-  std::unique_ptr<optim::AdamW> optimizer_;
-  std::optional<optim::LossScaler> scaler_;
-  std::unique_ptr<StepRunner> runner_;
-  std::optional<BatchMover> mover_;
+  std::optional<PhaseClock> phases_;
+  std::unique_ptr<TaskKit> kit_;
+  Training training_;
+  data::EpochSize epoch_;  // 0 steps: nothing to train on
   std::unique_ptr<data::Loader> loader_;
-  std::vector<ZeroShotSet> zero_shot_sets_;
-  std::vector<std::string> templates_;  // of zero-shot evaluation
   std::unique_ptr<Checkpointer> checkpointer_;
   std::unique_ptr<record::RunRecord> record_;  // rank 0
   std::optional<TrainLog> log_;                // rank 0
-  std::optional<PhaseClock> phases_;
   std::optional<IntervalRecorder> intervals_;
   std::optional<StepProfiler> profiler_;
 };
 
-ClipRun::ClipRun(const spec::ParsedCommand& command, const SoftwareVersions& versions)
+TrainRun::TrainRun(const spec::ParsedCommand& command, const SoftwareVersions& versions)
     : command_(command), options_(*command.train), versions_(versions) {
   leave_on_stop_signals();
   join_ranks();
@@ -151,24 +117,24 @@ ClipRun::ClipRun(const spec::ParsedCommand& command, const SoftwareVersions& ver
   open_folder();
   startup_.finish("communicator");
   startup_.split("communicator", "rendezvous", world().join_times().rendezvous_ms);
-  build_model();
+  phases_.emplace(device_, world().recorder());
+  kit_ = make_contrastive_kit(options_, world(), device_, batch_);
+  training_ = kit_->build_training({.phases = &*phases_, .fault = parse_fault(core::env("LOCKSTEP_FAULT").value_or(""))});
   startup_.finish("weights");
-  data_ = std::make_unique<ClipData>(options_, shape_, world(), batch_);
-  if (data_->has_train()) {
-    epoch_ = data_->epoch_size();
+  kit_->open_data();
+  epoch_ = kit_->epoch_size();
+  if (epoch_.num_batches > 0)
     agree_on(fmt::format("{} steps an epoch ({}, {})", epoch_.num_batches, epoch_.origin, epoch_.each_once ? "indexed" : "not indexed"),
              "shards and --index-dir must be the same on every node");
-  }
-  build_optimizer();
 }
 
-void ClipRun::agree_on(const std::string& what, const std::string& hint) {
+void TrainRun::agree_on(const std::string& what, const std::string& hint) {
   const auto all = world().comm().gather_strings(what);
   for (size_t rank = 1; rank < all.size(); ++rank)
     if (all[rank] != all[0]) throw UsageError(fmt::format("train: rank 0 has {}, rank {} has {}", all[0], rank, all[rank]), hint);
 }
 
-void ClipRun::join_ranks() {
+void TrainRun::join_ranks() {
   const auto as_int = [](const std::optional<int64_t>& value) {
     return value ? std::optional<int>(static_cast<int>(*value)) : std::nullopt;
   };
@@ -197,7 +163,7 @@ void ClipRun::join_ranks() {
   hosts_ = world().comm().gather_strings(core::host_name());
 }
 
-void ClipRun::open_folder() {
+void TrainRun::open_folder() {
   folder_ = run_folder_from_text(decide_on_rank_zero(
       world().comm(), [&] { return to_text(choose_run_folder(options_, time_text_now(), ranks_.slurm_restart_count)); }));
   if (is_first_rank() || options_.log_local)
@@ -206,52 +172,7 @@ void ClipRun::open_folder() {
     for (const auto& warning : command_.warnings) core::log_warning("{}", warning);
 }
 
-void ClipRun::build_model() {
-  shape_ = spec::resolve_clip_shape(options_.model, spec::forced_overrides(options_.force_image_size, options_.force_context_length,
-                                                                           options_.force_quick_gelu, options_.force_patch_dropout));
-  if (is_first_rank())
-    for (const auto& warning : spec::shape_warnings(options_, shape_)) core::log_warning("{}", warning);
-  precision_.emplace(options_.precision, device_.type());
-  auto model = build_clip_model(shape_, {.precision = &*precision_,
-                                         .device = device_,
-                                         .pretrained = options_.pretrained,
-                                         .seed = static_cast<uint64_t>(options_.seed),
-                                         .grad_checkpointing = options_.grad_checkpointing,
-                                         .batch_norm_ranks = options_.use_bn_sync ? &world().comm() : nullptr,
-                                         .broadcast_from = &world().comm()});
-  task_ = std::make_unique<models::ContrastiveTask>(
-      std::move(model), world().comm(),
-      models::ContrastiveLossOptions{.local_loss = options_.local_loss, .gather_with_grad = options_.gather_with_grad});
-  const auto transform = make_transform(options_, shape_, false);
-  mover_.emplace(device_, precision_->input_type(), transform.mean, transform.std);
-}
-
-void ClipRun::build_optimizer() {
-  auto parameters = task_->network().named_parameters();
-  const bool is_ddp = options_.grad_sync == "ddp" || (options_.grad_sync == "auto" && world().comm().size() > 1);
-  if (options_.grad_sync == "none" && world().comm().size() > 1)
-    throw UsageError(fmt::format("train: --grad-sync none on {} ranks would train {} different models", ranks_.world_size, ranks_.world_size),
-                     "leave --grad-sync out, or start one rank");
-  const auto bucket_bytes = static_cast<int64_t>(options_.bucket_mib * 1024 * 1024);
-  sync_ = is_ddp ? parallel::make_grad_sync_ddp(parameters, world().comm(), bucket_bytes) : parallel::make_grad_sync_none(parameters);
-  std::map<std::string, const spec::ParamSpec*> spec_of;
-  const auto specs = spec::clip_param_specs(shape_);
-  for (const auto& spec : specs) spec_of[spec.name] = &spec;
-  std::vector<optim::Segment> segments;
-  for (const auto& parameter : parameters)
-    segments.push_back({.name = parameter.name, .parameter = *parameter.tensor, .decays = spec_of.at(parameter.name)->weight_decay, .gradient = {}});
-  optimizer_ = std::make_unique<optim::AdamW>(
-      std::move(segments),
-      optim::AdamWConfig{.beta1 = *options_.beta1, .beta2 = *options_.beta2, .epsilon = *options_.eps, .weight_decay = options_.wd});
-  if (precision_->needs_loss_scaler()) scaler_.emplace(device_);
-  phases_.emplace(device_, world().recorder());
-  faulty_task_ = with_fault(*task_, parse_fault(core::env("LOCKSTEP_FAULT").value_or("")), ranks_.rank);
-  const StepRunnerParts parts{.task = faulty_task_ ? *faulty_task_ : *task_, .sync = *sync_, .precision = *precision_, .scaler = scaler_ ? &*scaler_ : nullptr,
-                              .data_rank = world().comm().rank(), .phases = &*phases_};
-  runner_ = batch_.num_micro > 1 ? make_contrastive_cache_step(parts) : make_plain_step(parts);
-}
-
-TrainerConfig ClipRun::trainer_config() const {
+TrainerConfig TrainRun::trainer_config() const {
   TrainerConfig config;
   config.steps_per_epoch = epoch_.num_batches;
   config.num_epochs = options_.epochs;
@@ -275,9 +196,9 @@ TrainerConfig ClipRun::trainer_config() const {
   return config;
 }
 
-core::Json ClipRun::describe_attempt() const {
+core::Json TrainRun::describe_attempt() const {
   core::Json attempt;
-  attempt["task"] = "clip";
+  attempt["task"] = options_.task;
   attempt["options"] = command_.set->values_json();
   attempt["code_version"] = versions_.lockstep;
   attempt["world_size"] = ranks_.world_size;
@@ -289,33 +210,33 @@ core::Json ClipRun::describe_attempt() const {
   attempt["command"] = command_line();
   attempt["environment"] = environment_facts();
   attempt["software"] = {{"libtorch", versions_.libtorch}, {"cuda", versions_.cuda}, {"nccl", versions_.nccl}};
-  const auto cost = spec::clip_cost(shape_);
-  attempt["model"] = {{"name", options_.model}, {"parameters", cost.parameters()}, {"image_forward_flops", cost.image_forward_flops},
-                      {"text_forward_flops", cost.text_forward_flops}};
+  const TaskFacts facts = kit_->facts();
+  attempt["model"] = {{"name", options_.model}, {"parameters", facts.num_parameters}};
+  attempt["model"].update(facts.model);
   attempt["setup"] = describe_setup();
   attempt["plan"] = {{"samples_per_rank", batch_.samples_per_micro}, {"accum_freq", batch_.num_micro},
                      {"global_batch", batch_.global_batch},
-                     {"steps_per_epoch", epoch_.num_batches}, {"gradient_buckets", sync_->num_buckets()}};
+                     {"steps_per_epoch", epoch_.num_batches}, {"gradient_buckets", training_.sync->num_buckets()}};
   return attempt;
 }
 
 /// Without the folder and the ending of a file of the user's own.
-std::string ClipRun::model_name() const {
+std::string TrainRun::model_name() const {
   const std::filesystem::path path = options_.model;
   return path.extension() == ".json" ? path.stem().string() : options_.model;
 }
 
 /// What reports need to know (docs/record.md).
-core::Json ClipRun::describe_setup() const {
-  const auto forward = spec::clip_forward(shape_);
+core::Json TrainRun::describe_setup() const {
+  const TaskFacts facts = kit_->facts();
   const auto gpus = hw::CounterReader().gpu_names();
   const std::string device = !device_.is_cuda() ? hw::cpu_name() : gpus.empty() ? "CUDA device" : gpus.front();
-  core::Json setup{{"task", "clip"}, {"model", model_name()}, {"precision", options_.precision}, {"device", device},
+  core::Json setup{{"task", options_.task}, {"model", model_name()}, {"precision", options_.precision}, {"device", device},
                    {"layout", fmt::format("dp={}", ranks_.world_size)}, {"nodes", std::set(hosts_.begin(), hosts_.end()).size()},
                    {"devices", ranks_.world_size}, {"global_batch", batch_.global_batch}, {"samples_per_device", batch_.samples_per_micro * batch_.num_micro},
-                   {"accum", batch_.num_micro}, {"sequence_length", shape_.text.context_length}, {"sample_unit", "samples"},
-                   {"forward_gflops_per_sample", forward.flops / 1e9}, {"flops_formula", forward.formula},
-                   {"is_synthetic", options_.dataset_type == "synthetic"}, {"is_profiled", options_.profile}};
+                   {"accum", batch_.num_micro}, {"sequence_length", facts.sequence_length}, {"sample_unit", "samples"},
+                   {"forward_gflops_per_sample", facts.forward.flops / 1e9}, {"flops_formula", facts.forward.formula},
+                   {"is_synthetic", facts.is_synthetic}, {"is_profiled", options_.profile}};
   const auto match = hw::find_device(device);
   const auto type = hw::compute_type_of_precision(options_.precision);
   if (const auto peak = match.spec != nullptr && type ? hw::peak_tflops(*match.spec, *type) : std::nullopt) {
@@ -325,9 +246,9 @@ core::Json ClipRun::describe_setup() const {
   return setup;
 }
 
-TrainerPosition ClipRun::restore() {
-  CheckpointState state{.tensors = task_->network().named_parameters(), .optimizer = optimizer_.get(), .scaler = scaler_ ? &*scaler_ : nullptr};
-  for (const auto& buffer : task_->network().named_buffers()) state.tensors.push_back(buffer);
+TrainerPosition TrainRun::restore() {
+  CheckpointState state{.tensors = training_.task->network().named_parameters(), .optimizer = training_.optimizer.get(), .scaler = training_.scaler.get()};
+  for (const auto& buffer : training_.task->network().named_buffers()) state.tensors.push_back(buffer);
   CheckpointerConfig config;
   config.run_folder = folder_.path;
   config.num_kept = options_.keep.value_or(options_.delete_previous_checkpoint ? 1 : 0);
@@ -350,11 +271,11 @@ TrainerPosition ClipRun::restore() {
 }
 
 /// What must not change when a run is resumed: it fixes the meaning of a step.
-core::Json ClipRun::resume_facts() const {
+core::Json TrainRun::resume_facts() const {
   return {{"precision", options_.precision}, {"seed", options_.seed}, {"global_batch", batch_.global_batch}, {"steps_per_epoch", epoch_.num_batches}};
 }
 
-void ClipRun::save(const TrainerPosition& position) {
+void TrainRun::save(const TrainerPosition& position) {
   std::vector<core::Json> data_positions;
   for (const auto& text : world().comm().gather_strings(position.data.dump()))
     data_positions.push_back(core::parse_json(text, "data position of a rank"));
@@ -366,13 +287,13 @@ void ClipRun::save(const TrainerPosition& position) {
 }
 
 /// Waiting for the first batch is loading still.
-void ClipRun::record_first_step(const PhaseTimes& first_step) {
+void TrainRun::record_first_step(const PhaseTimes& first_step) {
   startup_.add("loader", first_step[Phase::kDataWait]);
   startup_.add("first_step", first_step.sum() - first_step[Phase::kDataWait]);
   if (record_) record_->append_startup({.phases_ms = startup_.phases_ms()});
 }
 
-void ClipRun::finish_saving() {
+void TrainRun::finish_saving() {
   succeed_together(world().comm(), [&] {
     if (!checkpointer_->wait())
       throw CheckpointError("train: the last checkpoint could not be written; the warning above says why",
@@ -380,14 +301,14 @@ void ClipRun::finish_saving() {
   });
 }
 
-void ClipRun::open_record(const TrainerConfig& config) {
+void TrainRun::open_record(const TrainerConfig& config) {
   succeed_together(world().comm(), [&] {
     if (!is_first_rank()) return;
     record_ = std::make_unique<record::RunRecord>(folder_.path, describe_attempt());
     record_->write_params(params_of(*command_.set));
     log_.emplace(TrainLogConfig{.steps_per_epoch = config.steps_per_epoch,
                                 .samples_per_step = config.samples_per_step,
-                                .tokens_per_step = config.samples_per_step * shape_.text.context_length,
+                                .tokens_per_step = config.samples_per_step * kit_->facts().sequence_length,
                                 .total_steps = config.last_step(),
                                 .world_size = ranks_.world_size,
                                 .log_every_n_steps = config.log_every_n_steps,
@@ -397,19 +318,9 @@ void ClipRun::open_record(const TrainerConfig& config) {
   });
 }
 
-/// What evaluation reads, tried before hours of training go by.
-void ClipRun::check_evaluation() {
-  succeed_together(world().comm(), [&] {
-    if (options_.zeroshot_frequency_epochs > 0) read_prompts();
-    if (!is_first_rank()) return;
-    if (!options_.val_data.empty() && options_.val_frequency_epochs > 0) data_->open_validation()->next();
-    for (const auto& set : zero_shot_sets_) data_->open_labelled(set.spec)->next();
-  });
-}
-
-ExitCode ClipRun::run() {
-  check_evaluation();
-  if (!data_->has_train()) {
+ExitCode TrainRun::run() {
+  kit_->check_evaluation();
+  if (epoch_.num_batches == 0) {
     open_record({});
     if (folder_.is_resume) restore();
     evaluate(options_.epochs, 0);
@@ -418,12 +329,13 @@ ExitCode ClipRun::run() {
   const TrainerConfig config = trainer_config();
   open_record(config);
   const TrainerPosition start = restore();
-  loader_ = data_->open_train(start.data);
+  loader_ = kit_->open_train(start.data);
   intervals_.emplace(world(), hosts_, record_.get());
   startup_.finish("loader");
-  if (config.check_replicas_steps > 0) parallel::check_replicas(task_->network().named_parameters(), world().comm());
-  TrainerParts parts{.world = world().comm(), .data_axis = world().comm(), .task = *task_, .runner = *runner_, .sync = *sync_,
-                     .optimizer = *optimizer_, .scaler = scaler_ ? &*scaler_ : nullptr, .loader = *loader_, .mover = *mover_, .phases = *phases_,
+  if (config.check_replicas_steps > 0) parallel::check_replicas(training_.task->network().named_parameters(), world().comm());
+  TrainerParts parts{.world = world().comm(), .data_axis = world().comm(), .task = *training_.task, .runner = *training_.runner,
+                     .sync = *training_.sync, .optimizer = *training_.optimizer, .scaler = training_.scaler.get(), .loader = *loader_,
+                     .mover = kit_->mover(), .phases = *phases_,
                      .log = log_ ? &*log_ : nullptr,
                      .save = [this](const TrainerPosition& position) { save(position); },
                      .finish_saving = [this] { finish_saving(); },
@@ -435,15 +347,15 @@ ExitCode ClipRun::run() {
     open_profiler();
     parts.before_step = [this](int64_t step) { profiler_->before_step(step); };
   }
-  const auto cost = spec::clip_cost(shape_);
-  core::log_info("{}: {:.1f} M parameters, {} on {} x {}, {} samples a step, {} buckets", options_.model, static_cast<double>(cost.parameters()) / 1e6,
-                 options_.precision, ranks_.world_size, device_.str(), config.samples_per_step, sync_->num_buckets());
+  core::log_info("{}: {:.1f} M parameters, {} on {} x {}, {} samples a step, {} buckets", options_.model,
+                 static_cast<double>(kit_->facts().num_parameters) / 1e6,
+                 options_.precision, ranks_.world_size, device_.str(), config.samples_per_step, training_.sync->num_buckets());
   return finish(Trainer(config, parts, start).run());
 }
 
-std::filesystem::path ClipRun::trace_of_rank(int64_t rank) const { return folder_.path / "profile" / fmt::format("trace.rank{}.json", rank); }
+std::filesystem::path TrainRun::trace_of_rank(int64_t rank) const { return folder_.path / "profile" / fmt::format("trace.rank{}.json", rank); }
 
-void ClipRun::open_profiler() {
+void TrainRun::open_profiler() {
   const auto ranks = spec::parse_profile_ranks(options_.profile_ranks);
   for (const int64_t rank : ranks)
     if (rank >= ranks_.world_size)
@@ -455,7 +367,7 @@ void ClipRun::open_profiler() {
 }
 
 /// Rank 0 joins the traces and prints the tables.
-void ClipRun::finish_profile() {
+void TrainRun::finish_profile() {
   succeed_together(world().comm(), [&] { profiler_->finish(); });
   succeed_together(world().comm(), [&] {
     if (!is_first_rank()) return;
@@ -472,7 +384,7 @@ void ClipRun::finish_profile() {
   });
 }
 
-ExitCode ClipRun::finish(ExitCode code) {
+ExitCode TrainRun::finish(ExitCode code) {
   core::end_progress();
   if (profiler_) finish_profile();
   if (loader_ && loader_->num_bad_samples() > 0) {
@@ -488,65 +400,23 @@ ExitCode ClipRun::finish(ExitCode code) {
   return code;
 }
 
-void ClipRun::note_failure(const Error& error) {
+void TrainRun::note_failure(const Error& error) {
   world().report_failure(error.what());
   if (!record_) return;
   record_->finish({.state = record::RunState::kFailed, .exit_code = static_cast<int>(error.code()), .message = error.what()});
 }
 
-void ClipRun::evaluate(int64_t epochs_done, int64_t steps_done) {
-  const auto is_due = [&](int64_t frequency) {
-    return frequency > 0 && (epochs_done % frequency == 0 || epochs_done == options_.epochs);
-  };
-  for (const auto& [name, tensor] : task_->network().named_buffers()) world().comm().broadcast(tensor->detach(), 0).wait();  // every rank evaluates rank 0's model
-  Metrics metrics;
-  const auto add = [&](Metrics more) { metrics.insert(metrics.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end())); };
-  if (is_due(options_.zeroshot_frequency_epochs))
-    for (const auto& set : zero_shot_sets_) add(zero_shot(set));
-  if (is_due(options_.val_frequency_epochs) && !options_.val_data.empty()) add(validate());
-  core::end_progress();
+void TrainRun::evaluate(int64_t epochs_done, int64_t steps_done) {
+  for (const auto& [name, tensor] : training_.task->network().named_buffers())
+    world().comm().broadcast(tensor->detach(), 0).wait();  // every rank evaluates rank 0's model
+  const Metrics metrics = kit_->evaluate(training_, epochs_done);
   if (log_ && !metrics.empty()) log_->add_result(epochs_done, steps_done, "val", metrics);
-}
-
-Metrics ClipRun::validate() {
-  const int64_t goal = options_.val_num_samples.value_or(0), num_ranks = world().comm().size();
-  const auto show = [&](int64_t mine) {
-    const std::string all = goal > 0 ? fmt::format(" of {}", goal) : "";
-    if (is_first_rank()) core::show_progress(fmt::format("validation: {}{} samples", mine * num_ranks, all));
-  };
-  const auto loader = data_->open_validation();
-  Metrics metrics = validate_pairs(encoder(show), *loader, batch_.samples_per_micro);
-  for (const auto& [name, value] : metrics)
-    if (name == "num_samples" && goal > 0 && static_cast<int64_t>(value) != goal && is_first_rank())
-      core::log_warning("data: --val-data holds {} samples, --val-num-samples says {}", static_cast<int64_t>(value), goal);
-  return metrics;
-}
-
-Metrics ClipRun::zero_shot(const ZeroShotSet& set) {
-  const auto class_KE = zero_shot_classifier(encoder(), data_->tokenizer(), shape_.text.context_length, set.class_names, templates_,
-                                             batch_.samples_per_micro);
-  const auto loader = data_->open_labelled(set.spec);
-  return zero_shot_accuracy(set.prefix, encode_all(encoder(), *loader), class_KE);
-}
-
-/// With both sets given --classnames are those of --zeroshot-data.
-void ClipRun::read_prompts() {
-  if (options_.imagenet_val.empty() && options_.zeroshot_data.empty()) return;
-  const bool has_own_names = !options_.classnames.empty() && options_.zeroshot_data.empty();
-  if (!options_.imagenet_val.empty())
-    zero_shot_sets_.push_back({"imagenet-zeroshot-val", options_.imagenet_val,
-                               data::read_class_names(has_own_names ? std::filesystem::path(options_.classnames)
-                                                                    : data::find_clip_assets().imagenet_class_names())});
-  if (!options_.zeroshot_data.empty())
-    zero_shot_sets_.push_back({"zeroshot", options_.zeroshot_data, data::read_class_names(options_.classnames)});
-  templates_ = data::read_templates(options_.templates.empty() ? data::find_clip_assets().openai_templates()
-                                                               : std::filesystem::path(options_.templates));
 }
 
 }  // namespace
 
-ExitCode train_clip(const spec::ParsedCommand& command, const SoftwareVersions& versions) {
-  ClipRun run(command, versions);
+ExitCode train(const spec::ParsedCommand& command, const SoftwareVersions& versions) {
+  TrainRun run(command, versions);
   try {
     return run.run();
   } catch (const Error& error) {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "comm/comm.h"
-#include "models/clip/clip_model.h"
-#include "spec/clip_shape.h"
+#include "models/two_towers.h"
+#include "spec/contrastive_shape.h"
 #include "train/precision.h"
 
 namespace lockstep::train {
@@ -14,7 +14,7 @@ namespace lockstep::train {
 /// The device of a rank from --device {auto,cuda,cpu}; "auto" is CUDA where a GPU is visible.
 at::Device pick_device(const std::string& wish, int local_rank, int local_world_size);
 
-struct ClipBuildConfig {
+struct TowersConfig {
   const Precision* precision = nullptr;
   at::Device device = at::kCPU;
   std::string pretrained;            ///< Weight file (safetensors or .pt); "": parameters drawn from `seed`.
@@ -24,7 +24,8 @@ struct ClipBuildConfig {
   comm::Comm* broadcast_from = nullptr;  ///< Rank 0 of this group reads the file and sends it to the others; nullptr: this process reads.
 };
 
-/// A CLIP network on its device with its parameters: from a file or drawn, in the types of the precision. Collective over `broadcast_from`.
-std::unique_ptr<models::ClipModel> build_clip_model(const spec::ClipShape& shape, const ClipBuildConfig& config);
+/// A CLIP or CLAP network on its device with its parameters: from a file or drawn, in the types of the precision. Collective over
+/// `broadcast_from`.
+std::unique_ptr<models::TwoTowers> build_towers(const spec::ContrastiveShape& shape, const TowersConfig& config);
 
 }  // namespace lockstep::train

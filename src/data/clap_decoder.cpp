@@ -1,0 +1,98 @@
+#include "data/clap_decoder.h"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/json.h"
+#include "core/rng.h"
+#include "core/strings.h"
+
+namespace lockstep::data {
+namespace {
+
+/// Random values of a normal distribution, drawn once; every synthetic sample is another stretch of them.
+class NoiseBank {
+ public:
+  explicit NoiseBank(int64_t clip_samples) : clip_samples_(static_cast<size_t>(clip_samples)) {}
+
+  void fill(uint64_t number, std::span<float> out_S) {
+    std::call_once(once_, [&] {
+      core::CounterRng rng(core::stable_hash("synthetic audio"));
+      values_.resize(clip_samples_ + kStarts);
+      for (float& value : values_) value = static_cast<float>(rng.normal());
+    });
+    const auto start = static_cast<ptrdiff_t>(core::Permutation(kStarts, core::stable_hash("start"))(number % kStarts));
+    std::copy_n(values_.begin() + start, out_S.size(), out_S.begin());
+  }
+
+ private:
+  static constexpr size_t kStarts = size_t{1} << 16;
+  const size_t clip_samples_;
+  std::once_flag once_;
+  std::vector<float> values_;
+};
+
+[[noreturn]] void throw_no_caption(const std::string& what) {
+  throw DataError(fmt::format("data: no caption in its .json: {}", what),
+                  "it must hold \"text\" (or \"caption\"): a string or a list of them; or name other members with --text-key");
+}
+
+const std::string& text_of(const core::Json& value, std::string_view where) {
+  if (!value.is_string()) throw_no_caption(fmt::format("{} is {}, expected a string", where, value.type_name()));
+  return value.get_ref<const std::string&>();
+}
+
+/// The caption in a JSON member: LAION's "text", else "caption". Of a list `draw` picks one.
+std::string caption_of_json(const std::string& bytes, uint64_t caption_key, bool is_train) {
+  const core::Json json = core::Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) throw_no_caption("it is no valid JSON");
+  if (!json.is_object()) throw_no_caption(fmt::format("it is {}, expected an object", json.type_name()));
+  const char* name = json.contains("text") ? "text" : "caption";
+  if (!json.contains(name)) {
+    std::vector<std::string> names;
+    for (const auto& item : json.items()) names.push_back(item.key());
+    throw_no_caption(fmt::format("it has only [{}]", core::join(names, ", ").substr(0, 200)));
+  }
+  const core::Json& value = json.at(name);
+  if (!value.is_array()) return text_of(value, fmt::format("\"{}\"", name));
+  if (value.empty()) throw_no_caption(fmt::format("\"{}\" is an empty list", name));
+  const size_t pick = is_train ? core::CounterRng(caption_key).below(value.size()) : 0;
+  return text_of(value[pick], fmt::format("number {} of \"{}\"", pick, name));
+}
+
+}  // namespace
+
+SampleDecoder make_clap_decoder(const ClapDecoderConfig& config, TextEncoder encoder) {
+  check_waveform(config.waveform);
+  const auto noise = std::make_shared<NoiseBank>(config.waveform.clip_samples);
+  const auto read_audio = [config, noise](const RawSample& sample, SampleSlot& slot) {
+    thread_local WaveformScratch scratch;
+    if (const Member* number = sample.find(kNoiseExtension)) {
+      noise->fill(static_cast<uint64_t>(core::parse_int(number->bytes).value_or(0)), slot.audio_S);
+      if (config.waveform.int16_round_trip) round_to_int16(slot.audio_S);
+      slot.audio_samples = config.waveform.clip_samples;
+      return;
+    }
+    const Member& audio = sample.require(config.audio_keys, "recording");
+    const uint64_t crop_key = core::stream_key({config.seed, core::stable_hash("crop"), sample.id});
+    slot.audio_samples = read_waveform(std::as_bytes(std::span(audio.bytes)), sample.place(), config.waveform, crop_key, slot.audio_S, scratch);
+  };
+  const auto read_text = [config, encoder = std::move(encoder)](const RawSample& sample, SampleSlot& slot) {
+    const Member& text = sample.require(config.text_keys, "caption");
+    const uint64_t caption_key = core::stream_key({config.seed, core::stable_hash("caption"), sample.id});
+    encoder(text.extension == "json" ? caption_of_json(text.bytes, caption_key, config.is_train) : text.bytes, slot.text_T);
+  };
+  return [read_audio, read_text](const RawSample& sample, SampleSlot& slot) {
+    try {
+      if (!slot.audio_S.empty()) read_audio(sample, slot);
+      if (!slot.text_T.empty()) read_text(sample, slot);
+    } catch (const DataError& error) {
+      rethrow_with_place(error, sample);
+    }
+  };
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,42 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "spec/clap_shape.h"
+#include "spec/clip_shape.h"
+#include "spec/flops.h"
+#include "spec/param_spec.h"
+#include "spec/train_options.h"
+
+namespace lockstep::spec {
+
+/// A CLIP or CLAP network: what runs, plans and reports ask of both alike.
+struct ContrastiveShape {
+  std::variant<ClipShape, ClapShape> shape;
+
+  const ClipShape* clip() const { return std::get_if<ClipShape>(&shape); }
+  const ClapShape* clap() const { return std::get_if<ClapShape>(&shape); }
+  const char* task() const { return clip() != nullptr ? "clip" : "clap"; }
+  /// What stands beside the text: "image" or "audio".
+  const char* other_kind() const { return clip() != nullptr ? "image" : "audio"; }
+  int64_t context_length() const;
+  std::vector<ParamSpec> param_specs() const;
+};
+
+/// Parameters of the whole model and of its towers; work of one pair, forward, at full size and nominal context length.
+struct ContrastiveCost {
+  int64_t parameters = 0, other_parameters = 0, text_parameters = 0;  ///< Trained ones.
+  double other_forward_flops = 0.0, text_forward_flops = 0.0;
+  FlopCount forward;
+};
+ContrastiveCost contrastive_cost(const ContrastiveShape& shape);
+
+/// Shape of --model with the changes that --force-* make. UsageError as resolve_clip_shape and resolve_clap_shape throw.
+ContrastiveShape resolve_contrastive_shape(const TrainOptions& options);
+
+/// Whether `model` names a CLAP model: one of clap_model_names(), or a JSON file with "audio_cfg".
+bool is_clap_model(const std::string& model);
+
+}  // namespace lockstep::spec

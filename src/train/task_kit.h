@@ -1,0 +1,47 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <memory>
+#include <string>
+
+#include "core/json.h"
+#include "data/loader.h"
+#include "data/train_stream.h"
+#include "spec/flops.h"
+#include "train/batch_mover.h"
+#include "train/retrieval.h"
+#include "train/training.h"
+
+namespace lockstep::train {
+
+/// What the record of a run says about its task.
+struct TaskFacts {
+  int64_t num_parameters = 0;
+  core::Json model = core::Json::object();  ///< More about the network: attempts[].model in run.json.
+  spec::FlopCount forward;                  ///< Of one sample.
+  int64_t sequence_length = 0;              ///< Tokens of one sample.
+  bool is_synthetic = false;                ///< The data are made up.
+};
+
+/// All that a run needs to know of its task: network with loss, data, evaluation. Collective calls say so; all ranks make them in
+/// one order.
+class TaskKit {
+ public:
+  virtual ~TaskKit() = default;
+  /// Network, loss, gradients, optimiser: built by the first call. Collective.
+  virtual Training build_training(const TrainingHooks& hooks) = 0;
+  /// Opens what training and evaluation read; makes an index where that is allowed. Collective.
+  virtual void open_data() = 0;
+  virtual TaskFacts facts() const = 0;
+  virtual const BatchMover& mover() const = 0;
+  /// Steps of one epoch; 0 steps: there are no training data, the run only evaluates.
+  virtual data::EpochSize epoch_size() = 0;
+  /// The training stream from `position` on (of an earlier loader; null: from the start).
+  virtual std::unique_ptr<data::Loader> open_train(const core::Json& position) = 0;
+  /// Tries what evaluation will read, before hours of training go by. Collective.
+  virtual void check_evaluation() = 0;
+  /// What is due after so many epochs; empty: nothing. Collective.
+  virtual Metrics evaluate(Training& training, int64_t epochs_done) = 0;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,18 @@
+#pragma once
+#include <string>
+
+#include "core/error.h"
+#include "spec/commands.h"
+
+namespace lockstep::train {
+
+/// Versions of this build; empty: without.
+struct SoftwareVersions {
+  std::string lockstep, libtorch, cuda, nccl;
+};
+
+/// `train TASK`: joins the ranks, builds network, data, optimiser and record from the options, and trains. Returns kOk or kRequeue; errors are thrown
+/// and noted in the run record.
+ExitCode train(const spec::ParsedCommand& command, const SoftwareVersions& versions);
+
+}  // namespace lockstep::train

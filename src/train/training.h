@@ -1,0 +1,43 @@
+#pragma once
+#include <memory>
+
+#include "comm/comm.h"
+#include "models/task.h"
+#include "optim/adamw.h"
+#include "optim/grad_norm.h"
+#include "optim/loss_scaler.h"
+#include "parallel/grad_sync.h"
+#include "spec/train_options.h"
+#include "train/fault_injection.h"
+#include "train/phase_clock.h"
+#include "train/precision.h"
+#include "train/step_runner.h"
+
+namespace lockstep::train {
+
+/// All that one optimiser step works with. Members depend on those before them.
+struct Training {
+  std::unique_ptr<Precision> precision;
+  std::unique_ptr<models::Task> task;
+  std::unique_ptr<models::Task> faulty_task;  ///< The task as steps see it, where a test asked for a fault.
+  std::unique_ptr<parallel::GradSync> sync;
+  std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<optim::LossScaler> scaler;  ///< Only where the precision needs one.
+  std::unique_ptr<StepRunner> runner;
+
+  /// AdamW with the gradients that the runner left, the scaler, what follows an update. Nothing waits for the device.
+  optim::GradSummary update(double lr, double grad_clip_norm);
+};
+
+/// What a run adds to the steps it builds.
+struct TrainingHooks {
+  PhaseClock* phases = nullptr;  ///< Outlives the training.
+  std::optional<Fault> fault = std::nullopt;
+};
+
+/// Gradients, AdamW and steps around `task`, whose parameters have `specs`. Collective over `data_axis`, which must outlive it. UsageError for
+/// --grad-sync none on several ranks.
+Training build_training(const spec::TrainOptions& options, std::unique_ptr<Precision> precision, std::unique_ptr<models::Task> task,
+                        const std::vector<spec::ParamSpec>& specs, comm::Comm& data_axis, int64_t num_micro, const TrainingHooks& hooks = {});
+
+}  // namespace lockstep::train
