@@ -312,7 +312,7 @@ OptionSet declare(MakeSoundsFlags& flags) {
   set.add("sample-rate", &flags.config.sample_rate, {.help = "Rate of the recordings.", .unit = "Hz", .min = 8000, .max = 192000});
   set.add("vocab-size", &flags.config.vocab_size, {.help = "Most tokens of the tokenizer.", .unit = "tokens", .min = 300, .max = 50000});
   set.add("seed", &flags.seed, {.help = "Another seed gives other sounds.", .min = 0});
-  declare_workers(set, flags.num_workers, "Sounds computed at the same time; the files do not depend on it.");
+  declare_data_workers(set, flags.num_workers, "Sounds computed at the same time; the files do not depend on it.");
   set.add("json", &flags.as_json, {.help = "Machine-readable output."});
   return set;
 }
@@ -323,10 +323,10 @@ int run_make_sounds(std::span<const std::string> args) {
   if (parse_or_help(set, args)) return 0;
   flags.config.output = flags.output;
   flags.config.seed = static_cast<uint64_t>(flags.seed);
-  flags.config.num_workers = static_cast<int>(threads_of(flags.num_workers));
+  flags.config.num_workers = static_cast<int>(data_threads(flags.num_workers));
   const data::MakeSoundsResult result = data::make_sounds(flags.config);
   if (flags.as_json) {
-    print_json(data::to_json(result));
+    print_data_json(data::to_json(result));
     return 0;
   }
   print_demo_set(result.set, "recordings");
