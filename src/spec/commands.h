@@ -42,6 +42,9 @@ struct ParsedCommand {
   std::unique_ptr<BenchOptions> bench;
   std::optional<core::OptionSet> set;
   std::vector<std::string> warnings;  ///< To be logged once by the program that does the work.
+
+  /// Of a command that trains: what all tasks share (ranks, device, record, dry run); else nullptr.
+  const TrainOptions* run_options() const { return gpt ? &gpt->run : train.get(); }
 };
 
 /// Parses "train clip --batch-size 64 ..." (without the program name) and checks all that can be checked without devices and
