@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -80,25 +81,34 @@ void run_local(int num_ranks, const Body& body) {
   failure.rethrow();
 }
 
-void run_gloo(int num_ranks, const std::function<void(Comm&)>& body) {
+/// `make(store, rank)` gives a rank its groups, `body(groups)` works with them.
+template <typename Make, typename Body>
+void run_gloo(int num_ranks, const Make& make, const Body& body) {
   const Store store = Store::in_process();
-  constexpr std::chrono::seconds kTimeout{30};
   FirstFailure failure;
   // Connections outlive the threads, since a rank that ends early must not cut off those that are not through yet. Those of a
   // rank that fails are closed at once, which makes the others fail.
-  std::vector<std::optional<Comm>> comms(static_cast<size_t>(num_ranks));
+  std::vector<std::optional<decltype(make(store, 0))>> groups(static_cast<size_t>(num_ranks));
   run_threads(num_ranks, [&](int rank) {
-    auto& comm = comms[static_cast<size_t>(rank)];
+    auto& mine = groups[static_cast<size_t>(rank)];
     try {
-      comm.emplace(make_gloo_backend(store, rank, num_ranks, {.timeout = kTimeout}), std::make_shared<Recorder>(), "world");
-      body(*comm);
+      mine.emplace(make(store, rank));
+      body(*mine);
     } catch (...) {
       failure.keep(std::current_exception());
-      comm.reset();
+      mine.reset();
     }
   });
-  comms.clear();
+  groups.clear();
   failure.rethrow();
+}
+
+Comm make_gloo_group(const Store& store, const std::string& axis, const std::vector<int>& ranks, int rank, const std::shared_ptr<Recorder>& recorder) {
+  constexpr std::chrono::seconds kTimeout{30};
+  if (ranks.size() == 1) return {};
+  const auto place = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  const Store own = store.under(fmt::format("{}/{}", axis, ranks.front()));
+  return Comm(make_gloo_backend(own, place, static_cast<int>(ranks.size()), {.timeout = kTimeout}), recorder, axis, nullptr, ranks);
 }
 
 }  // namespace
@@ -107,21 +117,52 @@ void run_ranks(int num_ranks, const std::function<void(Comm&)>& body, ThreadBack
   LOCKSTEP_CHECK(num_ranks >= 1, "num_ranks={}", num_ranks);
   // c10d's flight recorder is not safe when ranks are threads (LibTorch facts, 0.1); it reads this before its first group.
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
-  if (backend == ThreadBackend::kGloo && num_ranks > 1) run_gloo(num_ranks, body);
-  else run_local(num_ranks, [&](LocalHub& hub, int rank) {
-    Comm comm(hub.join("world", all_ranks(num_ranks), rank), std::make_shared<Recorder>(), "world");
+  const auto everyone = all_ranks(num_ranks);
+  if (backend == ThreadBackend::kGloo && num_ranks > 1)
+    return run_gloo(num_ranks, [&](const Store& store, int rank) { return make_gloo_group(store, "world", everyone, rank, std::make_shared<Recorder>()); }, body);
+  run_local(num_ranks, [&](LocalHub& hub, int rank) {
+    Comm comm(hub.join("world", everyone, rank), std::make_shared<Recorder>(), "world");
     body(comm);
   });
 }
 
-void run_mesh(const plan::MeshLayout& layout, const std::function<void(Mesh&)>& body) {
+namespace {
+
+/// The group of all ranks does not move while the mesh refers to it.
+struct WorldAndGroups {
+  std::unique_ptr<Comm> world;
+  MeshGroups groups;
+};
+
+WorldAndGroups make_groups(const plan::MeshLayout& layout, const Mesh::MakeGroup& make_group) {
+  auto world = std::make_unique<Comm>(make_group("world", all_ranks(layout.world_size())));
+  Comm& all = *world;
+  return {std::move(world), make_mesh_groups(layout, all, make_group)};
+}
+
+}  // namespace
+
+void run_mesh_groups(const plan::MeshLayout& layout, const std::function<void(MeshGroups&)>& body, ThreadBackend backend) {
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // see run_ranks
+  if (backend == ThreadBackend::kGloo && layout.world_size() > 1)
+    return run_gloo(
+        layout.world_size(),
+        [&](const Store& store, int rank) {
+          const auto recorder = std::make_shared<Recorder>();
+          return make_groups(layout, [&](const std::string& axis, const std::vector<int>& ranks) { return make_gloo_group(store, axis, ranks, rank, recorder); });
+        },
+        [&](WorldAndGroups& mine) { body(mine.groups); });
   run_local(layout.world_size(), [&](LocalHub& hub, int rank) {
     const auto recorder = std::make_shared<Recorder>();
-    Mesh mesh(layout, rank, [&](const std::string& axis, const std::vector<int>& ranks) {
+    WorldAndGroups mine = make_groups(layout, [&](const std::string& axis, const std::vector<int>& ranks) {
       return Comm(hub.join(fmt::format("{} from rank {}", axis, ranks.front()), ranks, rank), recorder, axis, nullptr, ranks);
     });
-    body(mesh);
+    body(mine.groups);
   });
+}
+
+void run_mesh(const plan::MeshLayout& layout, const std::function<void(Mesh&)>& body) {
+  run_mesh_groups(layout, [&](MeshGroups& groups) { body(groups.mesh); });
 }
 
 }  // namespace lockstep::comm

@@ -3,6 +3,7 @@
 
 #include "comm/comm.h"
 #include "comm/mesh.h"
+#include "comm/mesh_groups.h"
 
 namespace lockstep::comm {
 
@@ -15,5 +16,7 @@ void run_ranks(int num_ranks, const std::function<void(Comm&)>& body, ThreadBack
 
 /// The same for the ranks of a mesh, over the local backend.
 void run_mesh(const plan::MeshLayout& layout, const std::function<void(Mesh&)>& body);
+/// The same with all groups of a model, over either backend.
+void run_mesh_groups(const plan::MeshLayout& layout, const std::function<void(MeshGroups&)>& body, ThreadBackend backend = ThreadBackend::kLocal);
 
 }  // namespace lockstep::comm

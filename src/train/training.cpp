@@ -1,5 +1,7 @@
 #include "train/training.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <map>
 
 #include "core/error.h"
@@ -31,8 +33,19 @@ std::unique_ptr<optim::AdamW> build_optimizer(const spec::TrainOptions& options,
 
 }  // namespace
 
+optim::GradSummary summarise_model_gradients(const std::vector<at::Tensor>& gradients, double grad_clip_norm, const at::Tensor& loss_scale,
+                                             const NormShare& norm) {
+  if (norm.ranks == nullptr) return optim::summarise_gradients(gradients, grad_clip_norm, loss_scale);
+  LOCKSTEP_CHECK(norm.counts.size() == gradients.size(), "{} gradients, {} known", gradients.size(), norm.counts.size());
+  std::vector<at::Tensor> counted;
+  for (size_t i = 0; i < gradients.size(); ++i)
+    if (norm.counts[i]) counted.push_back(gradients[i]);
+  if (counted.empty() && !gradients.empty()) counted.push_back(at::zeros({1}, gradients.front().options()));  // so that the sum lies on the device
+  return optim::summarise_gradients(counted, grad_clip_norm, loss_scale, norm.ranks);
+}
+
 optim::GradSummary Training::update(double lr, double grad_clip_norm) {
-  const auto gradients = optim::summarise_gradients(optimizer->gradients(), grad_clip_norm, scaler ? scaler->scale() : at::Tensor());
+  const auto gradients = summarise_model_gradients(optimizer->gradients(), grad_clip_norm, scaler ? scaler->scale() : at::Tensor(), norm);
   optimizer->step(lr, gradients.grad_divisor, gradients.found_inf);
   if (scaler) scaler->update(gradients.found_inf);
   sync->publish_params();

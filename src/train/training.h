@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "comm/comm.h"
 #include "models/task.h"
@@ -15,6 +16,16 @@
 
 namespace lockstep::train {
 
+/// Where ranks hold different parameters: over whom squared norms add up, and which of this rank's gradients count (copies count on one rank).
+struct NormShare {
+  comm::Comm* ranks = nullptr;   ///< nullptr: every rank holds all, and all count.
+  std::vector<bool> counts = {}; ///< In the order of the optimiser's segments.
+};
+
+/// What the update must know of all gradients of the model; see optim::summarise_gradients.
+optim::GradSummary summarise_model_gradients(const std::vector<at::Tensor>& gradients, double grad_clip_norm, const at::Tensor& loss_scale,
+                                             const NormShare& norm);
+
 /// All that one optimiser step works with. Members depend on those before them.
 struct Training {
   std::unique_ptr<Precision> precision;
@@ -24,6 +35,7 @@ struct Training {
   std::unique_ptr<optim::AdamW> optimizer;
   std::unique_ptr<optim::LossScaler> scaler;  ///< Only where the precision needs one.
   std::unique_ptr<StepRunner> runner;
+  NormShare norm;
 
   /// AdamW with the gradients that the runner left, the scaler, what follows an update. Nothing waits for the device.
   optim::GradSummary update(double lr, double grad_clip_norm);

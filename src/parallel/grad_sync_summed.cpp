@@ -1,0 +1,45 @@
+#include "parallel/grad_sync_summed.h"
+
+#include <c10/core/GradMode.h>
+
+#include <numeric>
+
+#include "parallel/sum_gradients.h"
+
+namespace lockstep::parallel {
+namespace {
+
+class SummedGradSync final : public GradSync {
+ public:
+  SummedGradSync(std::vector<std::unique_ptr<GradSync>> data, std::vector<PartialGradients> partial) : data_(std::move(data)), partial_(std::move(partial)) {}
+  void begin_step() override {
+    for (const auto& sync : data_) sync->begin_step();
+  }
+  void begin_micro(bool is_last) override {
+    for (const auto& sync : data_) sync->begin_micro(is_last);
+  }
+  void finish() override {
+    for (const auto& sync : data_) sync->finish();
+    const c10::NoGradGuard no_grad;
+    for (const PartialGradients& entry : partial_)
+      if (!entry.parameters.empty()) sum_gradients(entry.parameters, *entry.group);
+  }
+  void publish_params() override {
+    for (const auto& sync : data_) sync->publish_params();
+  }
+  int64_t num_buckets() const override {
+    return std::accumulate(data_.begin(), data_.end(), int64_t{0}, [](int64_t sum, const auto& sync) { return sum + sync->num_buckets(); });
+  }
+
+ private:
+  std::vector<std::unique_ptr<GradSync>> data_;
+  std::vector<PartialGradients> partial_;
+};
+
+}  // namespace
+
+std::unique_ptr<GradSync> make_grad_sync_summed(std::vector<std::unique_ptr<GradSync>> data, std::vector<PartialGradients> partial) {
+  return std::make_unique<SummedGradSync>(std::move(data), std::move(partial));
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,21 @@
+#pragma once
+#include "comm/mesh_groups.h"
+#include "plan/gpt_layout.h"
+#include "spec/gpt_options.h"
+#include "train/pipeline_step.h"
+#include "train/training.h"
+
+namespace lockstep::train {
+
+/// Model, gradients, AdamW and steps of one rank of `train gpt`. `layout` is that of the options (plan::train_gpt_layout) of `groups`, which
+/// outlive the result. UsageError for what has no engine yet, by name. Collective.
+Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups, at::Device device,
+                            const TrainingHooks& hooks = {});
+
+/// The stage of `task` (of build_gpt_training) in the pipeline.
+PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, at::Device device);
+
+/// UsageError that names options that no engine exists for yet.
+void refuse_unbuilt_gpt_options(const spec::GptOptions& options);
+
+}  // namespace lockstep::train

@@ -1,0 +1,252 @@
+#include "support/gpt_mesh.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <tuple>
+
+#include "comm/recorder.h"
+#include "core/error.h"
+#include "models/gpt/gpt_task.h"
+#include "models/gpt/gpt_weights.h"
+#include "plan/gpt_train.h"
+#include "train/gpt_training.h"
+
+namespace lockstep::tests {
+namespace {
+
+constexpr int kSteps = 3;
+constexpr int64_t kSamples = 2;  // of a micro-batch
+constexpr double kLr = 1e-2, kClip = 0.5;
+// fp32 sums of some hundred terms in another order, through up to 24 layers, relative to the largest value of a tensor.
+constexpr double kLossTolerance = 1e-5, kTolerance = 1e-4;
+
+using Counts = std::map<std::tuple<std::string, std::string, int64_t>, int64_t>;
+
+models::Batch batch_of(const spec::GptShape& shape, int step, int64_t place) {
+  const int64_t tokens = shape.sequence, count = kSamples * (tokens + 1);
+  const at::Tensor ids = at::arange(count).add(step * 17 + place * 7).mul(29).add(3).mul(11).remainder(shape.vocab).view({kSamples, tokens + 1});
+  models::Batch batch;
+  batch.text_BT = ids.narrow(1, 0, tokens);
+  batch.target_BT = ids.narrow(1, 1, tokens);
+  batch.num_samples = kSamples;
+  batch.loss_weight_BT = at::arange(kSamples * tokens).add(step + place).remainder(5).ne(0).to(at::kFloat).view({kSamples, tokens});
+  return batch;
+}
+
+at::Tensor whole_of(const at::Tensor& own, const spec::ParamSpec& spec, const models::GptModel& model) {
+  const at::Tensor whole = models::whole_parameter(own, spec, model.shard());
+  const bool is_table = spec.name == "embedding.word.weight" || spec.name == "head.weight";
+  return (is_table ? whole.narrow(0, 0, model.shape().vocab) : whole).clone();
+}
+
+/// Gradients or parameters of all chunks of a stage. Collective over the tensor axis.
+std::map<std::string, at::Tensor> whole_tensors(models::GptTask& task, bool wants_gradients) {
+  std::map<std::string, at::Tensor> out;
+  for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) {
+    models::GptModel& model = task.chunk(chunk);
+    const auto parameters = model.named_parameters();
+    for (size_t i = 0; i < parameters.size(); ++i)
+      out[parameters[i].name] = whole_of(wants_gradients ? parameters[i].tensor->grad() : parameters[i].tensor->detach(), model.param_specs()[i], model);
+  }
+  return out;
+}
+
+Counts counts_of(comm::Recorder& recorder) {
+  Counts counts;
+  for (const comm::RecorderEntry& entry : recorder.snapshot())
+    if (entry.axis != "world") counts[{entry.axis, entry.kind, entry.bytes}] += entry.count;
+  return counts;
+}
+
+std::string difference(const Counts& got, const Counts& want) {
+  if (got == want) return "";
+  std::set<Counts::key_type> keys;
+  for (const Counts* counts : {&got, &want})
+    for (const auto& [key, count] : *counts) keys.insert(key);
+  std::string text = "axis, kind, bytes: counted, predicted";
+  const auto at = [](const Counts& counts, const Counts::key_type& key) { return counts.contains(key) ? counts.at(key) : 0; };
+  for (const auto& key : keys)
+    if (at(got, key) != at(want, key)) text += fmt::format("\n  {}, {}, {}: {}, {}", std::get<0>(key), std::get<1>(key), std::get<2>(key), at(got, key), at(want, key));
+  return text;
+}
+
+/// Throws where the collectives of the first step are not those that were predicted.
+MeshTrace train(const MeshCase& mesh_case, comm::MeshGroups& groups) {
+  comm::Mesh& mesh = groups.mesh;
+  comm::Comm& world = groups.world;
+  if (world.size() != mesh_case.num_ranks()) throw std::runtime_error("wrong world size");
+  const spec::GptOptions options = options_of(mesh_case);
+  const plan::GptLayout layout = plan::train_gpt_layout(options, world.size());
+  train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
+  auto& task = static_cast<models::GptTask&>(*training.task);
+  MeshTrace trace;
+  for (int step = 0; step < kSteps; ++step) {
+    std::vector<models::Batch> batches;
+    for (int64_t micro = 0; micro < mesh_case.micro; ++micro) batches.push_back(batch_of(layout.shape, step, micro * mesh_case.dp + mesh.point().dp));
+    world.recorder().clear();
+    const train::StepOutcome outcome = training.runner->run(batches, static_cast<uint64_t>(step) + 5);
+    if (step == 0) {
+      Counts want;
+      for (const auto& entry : plan::predict_gpt_traffic(layout, plan::make_pipe_schedule(layout.pipe), mesh.point().pp, plan::train_gpt_traffic(options)))
+        want[{entry.axis, entry.kind, entry.bytes}] += entry.count;
+      if (const std::string text = difference(counts_of(world.recorder()), want); !text.empty()) throw std::runtime_error(text);
+      trace.gradients = whole_tensors(task, true);
+    }
+    trace.losses.push_back(outcome.scalars.at(0).second.item<double>());
+    trace.norms.push_back(training.update(kLr, kClip).norm.item<double>());
+  }
+  trace.parameters = whole_tensors(task, false);
+  return trace;
+}
+
+std::string compare_numbers(const std::vector<double>& got, const std::vector<double>& want, const std::string& what) {
+  std::string text;
+  if (got.size() != want.size()) return fmt::format("{} of {} steps, expected {}\n", what, got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i)
+    if (!(std::abs(got[i] - want[i]) <= kLossTolerance * std::abs(want[i]))) text += fmt::format("{} of step {}: {:.8g}, one rank {:.8g}\n", what, i, got[i], want[i]);
+  return text;
+}
+
+std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, const std::string& what) {
+  std::string text;
+  for (const auto& [name, tensor] : got) {
+    const at::Tensor& reference = want.at(name);
+    const double largest = reference.abs().max().item<double>();
+    if (largest < 1e-6) text += fmt::format("{} of {}: the reference proves nothing\n", what, name);
+    const double error = tensor.sizes() == reference.sizes() ? (tensor - reference).abs().max().item<double>() / largest : NAN;
+    if (!(error <= kTolerance)) text += fmt::format("{} of {}: relative difference {:.3g}\n", what, name, error);
+  }
+  return text;
+}
+
+/// The same samples on one rank. Kept, since many layouts share it.
+const MeshTrace& one_rank(const MeshCase& mesh) {
+  static std::map<std::string, MeshTrace> known;  // of this one thread
+  MeshCase alone{.micro = mesh.micro * mesh.dp, .is_tied = mesh.is_tied};
+  alone.chunks = mesh.pp * mesh.chunks;  // as many layers; see options_of
+  const auto [place, is_new] = known.try_emplace(alone.name());
+  if (is_new)
+    comm::run_mesh_groups(plan::MeshLayout(1, {1, 1, 1}), [&](comm::MeshGroups& groups) { place->second = train(alone, groups); });
+  return place->second;
+}
+
+std::vector<int> values_of(const MeshCase& m) {
+  return {m.tp, m.pp, m.dp, m.chunks, m.micro, m.splits_tokens ? 1 : 0, m.is_gpipe ? 1 : 0, m.is_tied ? 1 : 0};
+}
+
+using Pair = std::tuple<size_t, int, size_t, int>;
+std::vector<Pair> pairs_of(const MeshCase& mesh) {
+  const auto values = values_of(mesh);
+  std::vector<Pair> pairs;
+  for (size_t i = 0; i < values.size(); ++i)
+    for (size_t j = i + 1; j < values.size(); ++j) pairs.emplace_back(i, values[i], j, values[j]);
+  return pairs;
+}
+
+}  // namespace
+
+std::string MeshCase::name() const {
+  return fmt::format("tp{}_pp{}_dp{}_v{}_m{}{}_{}_{}", tp, pp, dp, chunks, micro, splits_tokens ? "_sp" : "", is_gpipe ? "gpipe" : "1f1b", is_tied ? "tied" : "untied");
+}
+
+spec::GptOptions options_of(const MeshCase& mesh) {
+  spec::GptOptions o;
+  o.num_layers = mesh.pp * mesh.chunks;
+  o.hidden_size = 16;
+  o.num_attention_heads = 8;
+  o.kv_channels = 4;
+  o.ffn_hidden_size = 24;
+  o.seq_length = 8;
+  o.vocab_size = 45;  // tables of 48 to 64 rows
+  o.make_vocab_size_divisible_by = 8;
+  o.init_method_std = 0.25;
+  o.hidden_dropout = o.attention_dropout = 0.1;
+  o.untie_embeddings_and_output_weights = !mesh.is_tied;
+  o.micro_batch_size = kSamples;
+  o.global_batch_size = kSamples * mesh.micro * mesh.dp;
+  o.tensor_model_parallel_size = mesh.tp;
+  o.pipeline_model_parallel_size = mesh.pp;
+  if (mesh.chunks > 1 && mesh.pp > 1) o.num_virtual_stages_per_pipeline_rank = mesh.chunks;
+  o.sequence_parallel = mesh.splits_tokens;
+  o.pipeline_schedule = mesh.is_gpipe ? "gpipe" : "1f1b";
+  o.ddp_bucket_size = 500;
+  o.weight_decay = 0.1;
+  o.adam_beta2 = 0.95;
+  o.adam_eps = 1e-3;  // so that what is all rounding moves nothing
+  o.run.device = "cpu";
+  return o;
+}
+
+std::vector<MeshCase> legal_meshes(int max_ranks) {
+  std::vector<MeshCase> all;
+  const auto add_if_legal = [&](const MeshCase& mesh) {
+    try {
+      plan::train_gpt_layout(options_of(mesh), mesh.num_ranks());
+      all.push_back(mesh);
+    } catch (const UsageError&) {  // that is what "legal" means
+    }
+  };
+  for (int tp = 1; tp <= max_ranks; ++tp)
+    for (int pp = 1; tp * pp <= max_ranks; ++pp)
+      for (int dp = 1; tp * pp * dp <= max_ranks; ++dp)
+        for (int chunks = 1; chunks <= (pp > 1 ? 3 : 1); ++chunks)
+          for (int micro = 1; micro <= 6; ++micro)
+            for (const bool splits : {false, true})
+              for (const bool gpipe : {false, true})
+                for (const bool tied : {false, true}) {
+                  if (splits && tp == 1) continue;  // the same as without
+                  add_if_legal({tp, pp, dp, chunks, micro, splits, gpipe, tied});
+                }
+  return all;
+}
+
+std::vector<MeshCase> pairwise_cover(const std::vector<MeshCase>& all) {
+  std::set<Pair> missing;
+  for (const MeshCase& mesh : all)
+    for (const Pair& pair : pairs_of(mesh)) missing.insert(pair);
+  std::vector<MeshCase> cover;
+  while (!missing.empty()) {
+    const MeshCase* best = nullptr;
+    size_t most = 0;
+    for (const MeshCase& mesh : all) {
+      size_t count = 0;
+      for (const Pair& pair : pairs_of(mesh)) count += missing.count(pair);
+      if (count > most) best = &mesh, most = count;
+    }
+    cover.push_back(*best);
+    for (const Pair& pair : pairs_of(*best)) missing.erase(pair);
+  }
+  return cover;
+}
+
+std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend backend) {
+  const MeshTrace& want = one_rank(mesh);
+  if (want.losses.at(0) == want.losses.at(2)) return "nothing was trained";
+  const plan::GptLayout layout = plan::train_gpt_layout(options_of(mesh), mesh.num_ranks());
+  std::mutex mutex;
+  std::string text;
+  std::set<std::string> seen;
+  try {
+    comm::run_mesh_groups(
+        layout.mesh,
+        [&](comm::MeshGroups& groups) {
+          const MeshTrace got = train(mesh, groups);
+          const std::lock_guard lock(mutex);
+          for (const auto& [name, tensor] : got.parameters) seen.insert(name);
+          const std::string here = compare_numbers(got.losses, want.losses, "loss") + compare_numbers(got.norms, want.norms, "norm of the gradient") +
+                                   compare_tensors(got.gradients, want.gradients, "gradient") + compare_tensors(got.parameters, want.parameters, "parameter");
+          if (!here.empty()) text += fmt::format("rank {}:\n{}", groups.world.rank(), here);
+        },
+        backend);
+  } catch (const std::exception& error) {
+    return text + error.what();
+  }
+  if (seen.size() != want.parameters.size()) text += fmt::format("{} parameters on all ranks, one rank has {}\n", seen.size(), want.parameters.size());
+  return text;
+}
+
+}  // namespace lockstep::tests

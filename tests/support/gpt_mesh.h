@@ -1,0 +1,45 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comm/run_ranks.h"
+#include "plan/gpt_layout.h"
+#include "spec/gpt_options.h"
+
+namespace lockstep::tests {
+
+/// One way to lay a small GPT out.
+struct MeshCase {
+  int tp = 1, pp = 1, dp = 1;
+  int chunks = 1;           ///< Virtual stages.
+  int micro = 1;            ///< Micro-batches of a data rank and step.
+  bool splits_tokens = false;
+  bool is_gpipe = false;
+  bool is_tied = true;
+  int num_ranks() const { return tp * pp * dp; }
+  std::string name() const;
+};
+
+/// The flags of `train gpt` that ask for it.
+spec::GptOptions options_of(const MeshCase& mesh);
+
+/// Every legal mesh of up to `max_ranks` ranks: tp x pp x dp, 1 to 3 virtual stages, sequence parallelism, schedules, 1 to 6 micro-batches, tied or not.
+std::vector<MeshCase> legal_meshes(int max_ranks);
+
+/// So few of them that every pair of values that occurs in one of all occurs in one of the few.
+std::vector<MeshCase> pairwise_cover(const std::vector<MeshCase>& all);
+
+/// What three steps of training leave on a rank; tensors whole, vocabulary tables without padding.
+struct MeshTrace {
+  std::vector<double> losses, norms;
+  std::map<std::string, at::Tensor> gradients, parameters;
+};
+
+/// Three steps of `mesh` on ranks that are threads against the same on one rank: losses, norms, gradients, parameters, and the collectives of a step
+/// against plan::predict_gpt_traffic. "" where all agree, else what does not.
+std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend backend = comm::ThreadBackend::kLocal);
+
+}  // namespace lockstep::tests
