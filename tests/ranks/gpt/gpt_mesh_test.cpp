@@ -1,4 +1,4 @@
-// A GPT on every kind of mesh against the same GPT on one rank. The full set of meshes is run by bench/gpt_meshes.
+// A GPT on every kind of mesh against the same GPT on one rank.
 #include <gtest/gtest.h>
 
 #include <algorithm>
