@@ -86,6 +86,7 @@ Section cause_section(const Analysis& analysis) {
     add_block(section, host_table(curve, analysis.runs));
     add_block(section, collective_table(curve, analysis.runs));
     add_block(section, startup_table(curve, analysis.runs));
+    add_block(section, evaluation_table(curve, analysis.runs));
   }
   return section;
 }

@@ -6,12 +6,14 @@
 
 #include <memory>
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <set>
 
 #include "comm/recorder.h"
 #include "comm/world.h"
 #include "core/env.h"
+#include "core/files.h"
 #include "core/hash.h"
 #include "core/host_name.h"
 #include "core/log.h"
@@ -316,6 +318,10 @@ core::Json ClipRun::describe_setup() const {
                    {"accum", batch_.num_micro}, {"sequence_length", shape_.text.context_length}, {"sample_unit", "samples"},
                    {"forward_gflops_per_sample", forward.flops / 1e9}, {"flops_formula", forward.formula},
                    {"is_synthetic", options_.dataset_type == "synthetic"}, {"is_profiled", options_.profile}};
+  if (const auto trained = spec::clip_forward_trained(shape_); trained.flops < forward.flops) {
+    setup["processed_gflops_per_sample"] = trained.flops / 1e9;
+    setup["processed_formula"] = trained.formula;
+  }
   const auto match = hw::find_device(device);
   const auto type = hw::compute_type_of_precision(options_.precision);
   if (const auto peak = match.spec != nullptr && type ? hw::peak_tflops(*match.spec, *type) : std::nullopt) {
@@ -385,6 +391,8 @@ void ClipRun::open_record(const TrainerConfig& config) {
     if (!is_first_rank()) return;
     record_ = std::make_unique<record::RunRecord>(folder_.path, describe_attempt());
     record_->write_params(params_of(*command_.set));
+    if (const auto file = core::env("LOCKSTEP_RUN_FOLDER_FILE"); file && !file->empty())  // of `launch`, which notes there who failed first
+      core::write_file_atomic(*file, std::filesystem::absolute(folder_.path).string());
     log_.emplace(TrainLogConfig{.steps_per_epoch = config.steps_per_epoch,
                                 .samples_per_step = config.samples_per_step,
                                 .tokens_per_step = config.samples_per_step * shape_.text.context_length,
@@ -498,6 +506,7 @@ void ClipRun::evaluate(int64_t epochs_done, int64_t steps_done) {
   const auto is_due = [&](int64_t frequency) {
     return frequency > 0 && (epochs_done % frequency == 0 || epochs_done == options_.epochs);
   };
+  const auto began = std::chrono::steady_clock::now();
   for (const auto& [name, tensor] : task_->network().named_buffers()) world().comm().broadcast(tensor->detach(), 0).wait();  // every rank evaluates rank 0's model
   Metrics metrics;
   const auto add = [&](Metrics more) { metrics.insert(metrics.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end())); };
@@ -505,7 +514,7 @@ void ClipRun::evaluate(int64_t epochs_done, int64_t steps_done) {
     for (const auto& set : zero_shot_sets_) add(zero_shot(set));
   if (is_due(options_.val_frequency_epochs) && !options_.val_data.empty()) add(validate());
   core::end_progress();
-  if (log_ && !metrics.empty()) log_->add_result(epochs_done, steps_done, "val", metrics);
+  if (log_ && !metrics.empty()) log_->add_result(epochs_done, steps_done, "val", metrics, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
 }
 
 Metrics ClipRun::validate() {

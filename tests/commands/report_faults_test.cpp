@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "commands/train_fixture.h"
+#include "core/strings.h"
 
 namespace lockstep::testing {
 namespace {
@@ -49,6 +50,41 @@ TEST_F(ReportFaults, EvenRanksAccuseNobody) {
   const Json report = report_on("even");
   EXPECT_TRUE(sentences(report, "M11", "waiting for data").empty()) << report.at("checks").dump(1);
   EXPECT_LT(point(report).at("phases_ms").at("exposed_comm").get<double>(), point(report).at("step_mean_ms").get<double>() * 0.9);
+}
+
+TEST_F(ReportFaults, TheRankThatFailedFirstStandsInTheRecordAndTheReport) {
+  const auto died = train_with("die rank=1 from=5", "died");
+  EXPECT_NE(died.exit_code, 0);
+  const Json status = core::read_json_file(logs_.path() / "died" / "status.json");
+  EXPECT_EQ(status.at("first_failing_rank"), 1) << status.dump(1);
+  EXPECT_EQ(status.at("state"), "failed");
+  const auto first = train_with("die rank=0 from=5", "died-first");
+  EXPECT_NE(first.exit_code, 0);
+  const Json killed = core::read_json_file(logs_.path() / "died-first" / "status.json");
+  EXPECT_EQ(killed.at("first_failing_rank"), 0) << killed.dump(1);
+  EXPECT_EQ(killed.at("state"), "failed") << "rank 0 could not say so itself";
+  const Json report = report_on("died");
+  EXPECT_NE(report.at("runs").at(0).at("message").get<std::string>().find("rank 1 failed first"), std::string::npos) << report.at("runs").at(0).dump(1);
+}
+
+TEST_F(ReportFaults, PhasesAddUpToTheStepAndEvaluationsTellTheirTime) {
+  ASSERT_EQ(train("whole", {"--max-steps", "12", "--val-data", shapes("val_shards"), "--force-patch-dropout", "0.5"}).exit_code, 0);
+  const auto read = record::read_steps(logs_.path() / "whole");
+  ASSERT_EQ(read.steps.size(), 12u);
+  double other_ms = 0;
+  for (const auto& step : read.steps) {
+    double sum_ms = 0;
+    for (const auto& [phase, ms] : step.phases_ms) {
+      sum_ms += ms;
+      if (phase == "other") other_ms += ms;
+    }
+    EXPECT_NEAR(sum_ms, step.step_ms, 1e-6 * step.step_ms) << "one rank: step_ms is its own";
+  }
+  EXPECT_GT(other_ms, 0);
+  const Json result = Json::parse(core::split(core::read_file(logs_.path() / "whole" / "results.jsonl"), "\n").at(0));
+  EXPECT_GT(result.at("seconds").get<double>(), 0) << result.dump();
+  const Json setup = core::read_json_file(logs_.path() / "whole" / "run.json").at("attempts").at(0).at("setup");
+  EXPECT_LT(setup.at("processed_gflops_per_sample").get<double>(), setup.at("forward_gflops_per_sample").get<double>());
 }
 
 TEST_F(ReportFaults, ASlowLoaderIsADataStall) {
