@@ -26,6 +26,8 @@ struct RunSetup {
   std::string sample_unit = "samples";          ///< Plural noun of what `samples` counts: "samples", "images", "sequences".
   std::optional<double> forward_gflops_per_sample{};  ///< One forward pass of one sample; training is three of them.
   std::string flops_formula{};                        ///< Where that number is from.
+  std::optional<double> processed_gflops_per_sample{};  ///< Likewise, of what was computed, where that is less (patch dropout).
+  std::string processed_formula{};
   std::optional<double> peak_tflops_per_device{};     ///< Dense, of the compute type.
   std::string peak_source{};
   std::optional<bool> is_synthetic{};                 ///< Made-up input data.

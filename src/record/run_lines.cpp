@@ -266,7 +266,9 @@ void load_results(const fs::path& folder, RunData& run) {
       else if (field.key == "step") result.step = as_integer(field.value).value_or(-1);
       else if (field.key == "epoch") result.epoch = as_integer(field.value);
       else if (field.key == "name") result.name = as_text(field.value);
-      else if (field.key == "metrics")
+      else if (field.key == "seconds") {
+        if (const double seconds = as_time(field.value); std::isfinite(seconds)) result.seconds = seconds;
+      } else if (field.key == "metrics")
         for_each_number(field.value, [&](std::string_view name, double number) { result.metrics.emplace_back(name, number); });
     }
     if (result.step < 0 || result.name.empty()) return false;

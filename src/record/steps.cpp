@@ -125,6 +125,7 @@ Json to_json(const ResultRecord& record) {
   put_if(object, "epoch", record.epoch);
   object["name"] = record.name;
   put_numbers(object, "metrics", record.metrics);
+  put_if(object, "seconds", record.seconds);
   return object;
 }
 

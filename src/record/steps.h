@@ -73,6 +73,7 @@ struct ResultRecord {
   std::optional<int64_t> epoch{};
   std::string name{};  ///< "val", "imagenet-zeroshot-val", ...
   NamedNumbers metrics{};
+  std::optional<double> seconds{};  ///< Wall clock of this evaluation on rank 0.
 };
 
 /// Network and energy counters of one host over an interval, one line of system.jsonl.

@@ -47,7 +47,8 @@ void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
     const record::SeriesSummary& series = *run.series;
     if (series.is_warmup_too_long)
       add("M02", "warm-up",
-          fmt::format("more than half of {} lies in warm-up ({} of {} steps)", run.name, series.num_warmup_steps, series.num_steps),
+          fmt::format("more than half of {} lies in warm-up ({:.0f} of {:.0f} steps)", run.name,
+                      static_cast<double>(series.num_warmup_steps) * run.steps_per_row, static_cast<double>(series.num_steps) * run.steps_per_row),
           "run longer, or give --warmup-steps when the detection is wrong");
     else if (!series.is_steady)
       add("M02", "warm-up",

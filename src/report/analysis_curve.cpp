@@ -55,6 +55,10 @@ void fill_times(Point& point, const std::vector<RunSummary>& runs) {
     series.push_back(*run.series);
     allocations.insert(run.allocation.empty() ? fmt::format("run {}", index) : run.allocation);
   }
+  for (const size_t index : point.runs) {
+    point.num_steps += runs[index].num_measured_steps;
+    point.steps_per_row = std::max(point.steps_per_row, runs[index].steps_per_row);
+  }
   point.num_allocations = allocations.size();
   point.estimate = record::combine_runs(series);
   fill_distribution(point, runs);

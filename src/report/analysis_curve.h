@@ -34,6 +34,8 @@ struct Point {
   std::vector<size_t> runs{};  ///< Used, by index into Analysis::runs.
   size_t num_allocations = 0;  ///< Different jobs; runs that do not name theirs count one each.
   record::PointEstimate estimate{};
+  int64_t num_steps = 0;     ///< Optimiser steps behind the estimate, of all runs.
+  double steps_per_row = 1;  ///< Above 1: `estimate` is of means over so many steps each.
   double samples_per_step = 0, tokens_per_step = 0;  ///< NaN: unknown.
   double p50_ms = 0, p95_ms = 0, p99_ms = 0;         ///< Over the steps of all runs; p99 is NaN below 100 of them.
   std::vector<record::WeightedValue> distribution{};  ///< The same steps, ascending, each run by its number of steps.

@@ -42,6 +42,7 @@ Json to_json(const record::RunSetup& setup) {
           {"sample_unit", setup.sample_unit},
           {"forward_gflops_per_sample", optional_json(setup.forward_gflops_per_sample)},
           {"flops_formula", setup.flops_formula},
+          {"processed_gflops_per_sample", optional_json(setup.processed_gflops_per_sample)},
           {"peak_tflops_per_device", optional_json(setup.peak_tflops_per_device)},
           {"peak_source", setup.peak_source},
           {"is_synthetic", optional_json(setup.is_synthetic)},

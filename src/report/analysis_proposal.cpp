@@ -176,11 +176,12 @@ Table alternatives_table(const Curve& curve, const AnalysisOptions& analysis, co
 std::vector<std::string> proposal_text(const Curve& curve, const std::optional<ResourceEstimate>& estimate,
                                        const Analysis& analysis) {
   std::vector<std::string> texts;
-  size_t num_runs = 0, num_jobs = 0, num_steps = 0;
+  size_t num_runs = 0, num_jobs = 0;
+  int64_t num_steps = 0;
   for (const Point& point : curve.points) {
     num_runs += point.runs.size();
     num_jobs += point.num_allocations;
-    num_steps += point.estimate.num_steps;
+    num_steps += point.num_steps;
   }
   const record::RunSetup& setup = curve.points.front().setup;
   std::string first =

@@ -33,6 +33,17 @@ std::vector<double> work_of(const record::RankTimesRecord& record) {
   return work;
 }
 
+/// "nvml (8 GPUs, of which the run used 4)" where meters of GPUs that others may have used were added, too.
+std::string gpu_scope(const record::RunSetup& setup, const std::map<std::string, std::set<std::string>>& gpus_by_host) {
+  size_t num_metered = 0;
+  for (const auto& [host, meters] : gpus_by_host) num_metered += meters.size();
+  const bool is_known = setup.devices && setup.nodes && static_cast<size_t>(*setup.nodes) == gpus_by_host.size();
+  if (is_known && static_cast<size_t>(*setup.devices) == num_metered) return "nvml";
+  if (is_known && static_cast<size_t>(*setup.devices) < num_metered)
+    return fmt::format("nvml ({} GPUs, of which the run used {}: the energy of all is counted)", num_metered, *setup.devices);
+  return fmt::format("nvml ({} GPUs)", num_metered);
+}
+
 struct EpochSpan {
   size_t first = 0, last = 0;
   double samples = 0;
@@ -61,16 +72,19 @@ std::optional<EnergyUse> energy_use(const record::RunData& run, double samples_p
   EnergyUse use;
   std::map<std::string, double> steps_by_host;
   std::set<std::string> kinds;
+  std::map<std::string, std::set<std::string>> gpus_by_host;
   for (const record::SystemInterval& interval : run.system) {
     bool is_metered = false;
     for (const auto& [meter, joules] : interval.energy_j) {
       if (!counts_towards_energy(meter) || !std::isfinite(joules) || joules < 0) continue;
       use.joules += joules;
-      kinds.insert(meter_kind(meter));
+      if (core::starts_with(meter, "nvml")) gpus_by_host[interval.host].insert(meter);
+      else kinds.insert(meter_kind(meter));
       is_metered = true;
     }
     if (is_metered) steps_by_host[interval.host] += static_cast<double>(interval.num_steps);
   }
+  if (!gpus_by_host.empty()) kinds.insert(gpu_scope(run.setup, gpus_by_host));
   if (steps_by_host.empty() || use.joules <= 0) return std::nullopt;
   double steps = 0;
   for (const auto& [host, count] : steps_by_host) steps += count;

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "report/analysis_published.h"
 
@@ -203,6 +204,19 @@ std::vector<Source> find_sources(const std::vector<std::string>& inputs) {
   return sources;
 }
 
+namespace {
+/// A pattern that is found nowhere gives no fact: most likely it is wrong.
+void warn_of_useless_meta(const std::vector<Source>& sources, const std::string& pattern) {
+  if (pattern.empty() || sources.empty()) return;
+  std::vector<const Source*> without;
+  for (const Source& source : sources)
+    if (!record::matches_path(pattern, source.path)) without.push_back(&source);
+  if (without.empty()) return;
+  core::log_warning("report: --meta '{}' is found in {} of {} paths and gives no fact for the others; the first of them: '{}'", pattern,
+                    sources.size() - without.size(), sources.size(), fs::absolute(without.front()->path).lexically_normal().string());
+}
+}  // namespace
+
 std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const LoadOptions& options) {
   std::vector<RunSummary> runs(sources.size());
   std::vector<std::exception_ptr> unread(sources.size());
@@ -233,6 +247,7 @@ std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const L
     work();
   }
   if (fatal) std::rethrow_exception(fatal);
+  warn_of_useless_meta(sources, options.meta.path_pattern);
   const bool none_read =
       std::all_of(unread.begin(), unread.end(), [](const std::exception_ptr& error) { return error != nullptr; });
   if (none_read && !unread.empty() && runs.front().state.empty()) std::rethrow_exception(unread.front());

@@ -103,6 +103,18 @@ std::vector<double> percents_of(const Point& point, const std::vector<std::strin
   for (double& value : tenths) value /= 10;
   return tenths;
 }
+
+/// Where less is computed than the nominal figure says: by how much, and the utilisation that follows.
+std::string processed_note(const Curve& curve) {
+  std::string note;
+  for (const Point& point : curve.points) {
+    const auto& [processed, nominal] = std::pair(point.setup.processed_gflops_per_sample, point.setup.forward_gflops_per_sample);
+    if (!processed || !nominal || *processed == *nominal) continue;
+    if (note.empty()) note = fmt::format(" Computed were {:.4g} of {:.4g} GFLOP forward per sample ({}).", *processed, *nominal, point.setup.processed_formula);
+    if (std::isfinite(point.mfu)) note += fmt::format(" With those MFU at {} is {:.1f} %.", size_text(curve, point.size), 100 * point.mfu * *processed / *nominal);
+  }
+  return note;
+}
 }  // namespace
 
 Table scaling_table(const Curve& curve) {
@@ -141,7 +153,7 @@ Table scaling_table(const Curve& curve) {
     for (const double ms : {point.estimate.median_ms, point.p95_ms, point.p99_ms}) row.push_back(figure_cell(ms));
     row.push_back(count_cell(static_cast<int64_t>(point.runs.size())));
     row.push_back(count_cell(static_cast<int64_t>(point.num_allocations)));
-    row.push_back(count_cell(static_cast<int64_t>(point.estimate.num_steps)));
+    row.push_back(count_cell(point.num_steps));
     row.push_back(text_cell(flag_codes(point)));
     table.rows.push_back(std::move(row));
   }
@@ -194,6 +206,7 @@ Table rate_table(const Curve& curve) {
     table.caption += " MFU = model FLOPs / (seconds x devices x peak); peak: " + curve.points[0].peak_text + ".";
   if (!curve.points.empty() && !curve.points[0].setup.flops_formula.empty())
     table.caption += " FLOPs: " + curve.points[0].setup.flops_formula + ".";
+  table.caption += processed_note(curve);
   add_size_columns(table, curve);
   for (const auto& [title, key] : {std::pair{"capability", "capability_per_s"}, {"mean", "mean_per_s"}, {"billed", "billed_per_s"}})
     table.columns.push_back(column(fmt::format("{} ({})", title, unit), key));

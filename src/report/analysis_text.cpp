@@ -52,11 +52,17 @@ std::string size_list(const Curve& curve) {
   return core::join(sizes, ", ");
 }
 
+/// "300 steps", or what a log of means over intervals holds instead.
+std::string measured_text(const Point& point) {
+  if (point.steps_per_row <= 1) return fmt::format("{} steps", point.num_steps);
+  return fmt::format("{} log intervals of about {:.0f} steps each", point.estimate.num_steps, point.steps_per_row);
+}
+
 std::string single_text(const Curve& curve) {
   const Point& point = curve.points.front();
   std::string text =
-      fmt::format("{}: {}, a step takes {} ms (median of {} steps in {} runs)", curve.name, size_text(curve, point.size),
-                  figure_text(point.estimate.median_ms), point.estimate.num_steps, point.runs.size());
+      fmt::format("{}: {}, a step takes {} ms (median of {} in {} runs)", curve.name, size_text(curve, point.size),
+                  figure_text(point.estimate.median_ms), measured_text(point), point.runs.size());
   if (std::isfinite(point.samples_per_s.value))
     text += fmt::format(", {} {}", figure_text(point.samples_per_s.value), rate_unit(point));
   if (std::isfinite(point.mfu)) text += fmt::format(", MFU {}", percent(point.mfu));

@@ -6,12 +6,14 @@
 
 #include <memory>
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <set>
 
 #include "comm/recorder.h"
 #include "comm/world.h"
 #include "core/env.h"
+#include "core/files.h"
 #include "core/hash.h"
 #include "core/host_name.h"
 #include "core/log.h"
@@ -237,6 +239,10 @@ core::Json TrainRun::describe_setup() const {
                    {"accum", batch_.num_micro}, {"sequence_length", facts.sequence_length}, {"sample_unit", "samples"},
                    {"forward_gflops_per_sample", facts.forward.flops / 1e9}, {"flops_formula", facts.forward.formula},
                    {"is_synthetic", facts.is_synthetic}, {"is_profiled", options_.profile}};
+  if (facts.processed.flops > 0 && facts.processed.flops < facts.forward.flops) {
+    setup["processed_gflops_per_sample"] = facts.processed.flops / 1e9;
+    setup["processed_formula"] = facts.processed.formula;
+  }
   const auto match = hw::find_device(device);
   const auto type = hw::compute_type_of_precision(options_.precision);
   if (const auto peak = match.spec != nullptr && type ? hw::peak_tflops(*match.spec, *type) : std::nullopt) {
@@ -306,6 +312,8 @@ void TrainRun::open_record(const TrainerConfig& config) {
     if (!is_first_rank()) return;
     record_ = std::make_unique<record::RunRecord>(folder_.path, describe_attempt());
     record_->write_params(params_of(*command_.set));
+    if (const auto file = core::env("LOCKSTEP_RUN_FOLDER_FILE"); file && !file->empty())  // of `launch`, which notes there who failed first
+      core::write_file_atomic(*file, std::filesystem::absolute(folder_.path).string());
     log_.emplace(TrainLogConfig{.steps_per_epoch = config.steps_per_epoch,
                                 .samples_per_step = config.samples_per_step,
                                 .tokens_per_step = config.samples_per_step * kit_->facts().sequence_length,
@@ -407,10 +415,11 @@ void TrainRun::note_failure(const Error& error) {
 }
 
 void TrainRun::evaluate(int64_t epochs_done, int64_t steps_done) {
+  const auto began = std::chrono::steady_clock::now();
   for (const auto& [name, tensor] : training_.task->network().named_buffers())
     world().comm().broadcast(tensor->detach(), 0).wait();  // every rank evaluates rank 0's model
   const Metrics metrics = kit_->evaluate(training_, epochs_done);
-  if (log_ && !metrics.empty()) log_->add_result(epochs_done, steps_done, "val", metrics);
+  if (log_ && !metrics.empty()) log_->add_result(epochs_done, steps_done, "val", metrics, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
 }
 
 }  // namespace

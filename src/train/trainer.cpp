@@ -73,7 +73,7 @@ void Trainer::update(double lr, const optim::GradSummary& gradients) {
 
 std::vector<models::Batch> Trainer::next_micro_batches() {
   RECORD_USER_SCOPE("data");
-  parts_.phases.mark(Phase::kTelemetry);  // what came after the step before
+  parts_.phases.mark(Phase::kOther);  // what came after the step before
   std::vector<models::Batch> batches;
   for (int64_t micro = 0; micro < config_.micro_batches_per_step; ++micro) {
     data::HostBatch host = parts_.loader.next();

@@ -217,6 +217,10 @@ TEST(ReportCommand, LogsOfOpenClipNeedTheirNodesAndTakeThemFromThePath) {
   for (const Json& curve : analysis.at("curves"))
     for (const Json& point : curve.at("points")) nodes.insert(point.at("nodes").get<int>());
   EXPECT_EQ(nodes, (std::set<int>{1, 2}));
+  EXPECT_EQ(told.err.find("--meta"), std::string::npos) << told.err;
+  const ProgramResult useless = run_lockstep({"report", folder.path().string(), "--json", "--meta", "bensh_n(?<nodes>[0-9]+)_"});
+  ASSERT_EQ(useless.exit_code, 0) << useless.err;
+  EXPECT_NE(useless.err.find("is found in 0 of 2 paths"), std::string::npos) << useless.err;
 }
 
 TEST(ReportCommand, PublishedTablesAreRecomputedAndTheirDifferencesListed) {

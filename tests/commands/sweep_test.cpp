@@ -205,6 +205,32 @@ TEST_F(SweepCommand, ASignalReachesThePointAndTheSweepGoesOnLater) {
   EXPECT_EQ(calls().size(), 4u);
 }
 
+TEST_F(SweepCommand, ASecondInterruptLeavesNoRankBehind) {
+  core::write_file_atomic(path("rank"), "trap '' TERM INT\necho $$ >>'" + path("pids") + "'\nwhile :; do sleep 0.1; done\n");
+  point_does("0001", "exec '" + lockstep_program() + "' launch --nproc-per-node 2 --kill-grace 60 --program /bin/sh -- '" + path("rank") + "'\n");
+  core::Process process = start_local(sweep_file());
+  const auto pids = [&] { return fs::exists(path("pids")) ? core::split(core::read_file(path("pids")), "\n") : std::vector<std::string>{}; };
+  for (int i = 0; i < 6000 && pids().size() < 3; ++i) ::usleep(5000);
+  ASSERT_EQ(pids().size(), 3u) << "two ranks, and what follows the last line";
+  process.send_signal(SIGINT);
+  ::usleep(500000);
+  process.send_signal(SIGINT);
+  const auto ended = process.wait_for(30s);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->code, 75);
+  for (size_t i = 0; i < 2; ++i) EXPECT_NE(::kill(std::stoi(pids()[i]), 0), 0) << "rank " << pids()[i] << " lives on";
+  EXPECT_EQ(core::split(states(), " ")[1], "planned");
+}
+
+TEST_F(SweepCommand, AVariableThatTheFileDoesNotKnowIsRefused) {
+  const std::string file = sweep_file("[slurm]\npartition = \"${PARTITION}\"\n");
+  const auto refused = run_lockstep({"sweep", file, "--dry-run", "--set", "PARTITION=fast", "PARTITON=slow"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.out;
+  EXPECT_NE(refused.err.find("--set PARTITON"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("did you mean 'PARTITION'?"), std::string::npos) << refused.err;
+  EXPECT_EQ(run_lockstep({"sweep", file, "--dry-run", "--set", "PARTITION=fast"}).exit_code, 0);
+}
+
 TEST_F(SweepCommand, AKilledSweepIsSeenAndResumed) {
   point_does("0001", "touch '" + path("up") + "'\nsleep 60\n");
   core::Process process = start_local(sweep_file());

@@ -407,6 +407,34 @@ TEST(Curve, ARunOfUnknownSizeStandsAlone) {
   EXPECT_NE(analysis.missing[0].find("devices"), std::string::npos) << analysis.missing[0];
 }
 
+TEST(Curve, IntervalsOfALogAreNotCalledSteps) {
+  record::RunData log = make_run({.name = "log", .num_steps = 120, .num_slow = 0});
+  log.format = "openclip";
+  for (size_t i = 0; i < log.steps.size(); ++i) {
+    log.steps.num_steps[i] = 100;
+    log.steps.step[i] = static_cast<int64_t>(100 * i + 99);
+  }
+  const Analysis analysis = analysis_of({log}, {.warmup_steps = 20});
+  const Point& point = analysis.curves.at(0).points.at(0);
+  EXPECT_EQ(point.estimate.num_steps, 100u);
+  EXPECT_EQ(point.num_steps, 10000);
+  const std::string said = conclusions_of(analysis.curves[0], analysis.options).at(0);
+  EXPECT_NE(said.find("median of 100 log intervals of about 100 steps each"), std::string::npos) << said;
+}
+
+TEST(Curve, EnergyOfGpusThatTheRunDidNotUseIsSaid) {
+  record::RunData run = make_run({.name = "part", .nodes = 1, .devices_per_node = 2});
+  for (int64_t step : {99, 199})
+    run.system.push_back({.attempt = 1, .step = step, .num_steps = 100, .host = "a", .received_bytes = {}, .sent_bytes = {},
+                          .energy_j = {{"nvml-0", 100}, {"nvml-1", 100}, {"nvml-2", 20}, {"nvml-3", 20}, {"rapl-package-0", 50}}});
+  const auto energy = energy_use(run, 16, 0.1);
+  ASSERT_TRUE(energy);
+  EXPECT_DOUBLE_EQ(energy->joules, 2 * 290);
+  EXPECT_EQ(energy->scope, "nvml (4 GPUs, of which the run used 2: the energy of all is counted), rapl-package");
+  run.setup.devices = 4;
+  EXPECT_EQ(energy_use(run, 16, 0.1)->scope, "nvml, rapl-package");
+}
+
 TEST(Curve, NothingUsableStillMakesAPage) {
   record::RunData empty = make_run({.name = "empty", .num_steps = 0});
   const Analysis analysis = analysis_of({empty});
