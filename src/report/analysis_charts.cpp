@@ -150,7 +150,7 @@ void add_efficiency(const Curve& curve, Chart& chart) {
 
 std::optional<size_t> knee_of(const Curve& curve) {
   constexpr size_t kLeastSizes = 4;
-  constexpr double kLeastBend = 0.15, kLeastLoss = 0.05;
+  constexpr double kLeastBend = 0.33, kLeastLoss = 0.05;  // a constant serial fraction by itself bends the curve by 0.28
   std::vector<size_t> known;
   for (size_t i = 0; i < curve.points.size(); ++i)
     if (std::isfinite(curve.points[i].efficiency.value)) known.push_back(i);

@@ -336,6 +336,26 @@ TEST_F(ReportPage, OfThePublishedTablesHasNoProblemInABrowser) {
   check(folder_.path() / "out" / "report.html");
 }
 
+TEST(ReportCommand, FactsMayBeRepeatedAndStandBeforeTheLogs) {
+  core::TempDir folder;
+  const std::string log = (folder.path() / "n2" / "steps.csv").string();
+  fs::create_directories(folder.path() / "n2");
+  std::string steps = "step,step_time_s,samples\n";
+  for (int i = 0; i < 60; ++i) steps += fmt::format("{},0.5,64\n", i);
+  core::write_file_atomic(log, steps);
+  const ProgramResult result = run_lockstep({"report", "--json", "--from", "csv", "--meta", "n(?<nodes>[0-9]+)/", "--fact", "devices_per_node=4", "--fact",
+                                             "model=m", "precision=bf16", log});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json analysis = Json::parse(result.out);
+  const Json& run = analysis.at("runs").at(0);
+  EXPECT_NE(run.dump().find("\"bf16\""), std::string::npos) << run.dump(1);
+  EXPECT_EQ(analysis.at("curves").at(0).at("points").at(0).at("devices"), 8) << "the first --fact counts, too";
+  const ProgramResult greedy = run_lockstep({"report", "--protocol", "clap", log});
+  EXPECT_EQ(greedy.exit_code, 2);
+  EXPECT_NE(greedy.err.find("--protocol took all words behind it"), std::string::npos) << greedy.err;
+  EXPECT_NE(greedy.err.find(log), std::string::npos) << greedy.err;
+}
+
 TEST(ReportCommand, RefusesWrongUse) {
   core::TempDir folder;
   EXPECT_EQ(run_lockstep({"report"}).exit_code, 2);

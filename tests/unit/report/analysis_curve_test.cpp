@@ -253,6 +253,7 @@ TEST(Curve, TheKneeIsWhereTheEfficiencyBeginsToFall) {
   ASSERT_EQ(charts.size(), 1u);
   EXPECT_EQ(charts[0].series.front().labels, (std::vector<std::string>{"", "", "", "knee", "", ""}));
   EXPECT_NE(charts[0].caption.find("8 nodes"), std::string::npos) << charts[0].caption;
+  EXPECT_FALSE(knee_of(curve_of({100, 102, 106, 114, 130, 162, 226}).curves[0])) << "a constant serial fraction has no knee";
   EXPECT_FALSE(knee_of(curve_of({100, 100.1, 100.2, 100.1}).curves[0])) << "nothing is lost";
   EXPECT_FALSE(knee_of(curve_of({100, 101, 150}).curves[0])) << "too few sizes";
   EXPECT_FALSE(knee_of(curve_of({100, 150, 160, 165}).curves[0])) << "falls at once and then no more";
