@@ -140,6 +140,10 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.options = run.options;
   if (!options.flops_set.empty()) {
     const auto nominal = spec::find_nominal(options.flops_set, run.setup.model);
+    if (run.setup.forward_gflops_per_sample && !run.setup.processed_gflops_per_sample) {  // what the run itself counted stands beside it
+      summary.setup.processed_gflops_per_sample = run.setup.forward_gflops_per_sample;
+      summary.setup.processed_formula = run.setup.flops_formula;
+    }
     summary.setup.forward_gflops_per_sample = nominal.forward_gflops;
     summary.setup.flops_formula = fmt::format("3 x nominal {} ({}): {}", nominal.model, nominal.set, nominal.formula);
   }
