@@ -36,6 +36,14 @@ class NoiseBank {
   std::vector<float> values_;
 };
 
+/// A file named by a table or found in a folder is a recording whatever its extension; only members of shards are chosen by it.
+const Member& recording_of(const RawSample& sample, const std::vector<std::string>& keys) {
+  if (!sample.file.empty())
+    for (const Member& member : sample.members)
+      if (is_audio_extension(member.extension)) return member;
+  return sample.require(keys, "recording");
+}
+
 [[noreturn]] void throw_no_caption(const std::string& what) {
   throw DataError(fmt::format("data: no caption in its .json: {}", what),
                   "it must hold \"text\" (or \"caption\"): a string or a list of them; or name other members with --text-key");
@@ -84,7 +92,7 @@ SampleDecoder make_clap_decoder(const ClapDecoderConfig& config, TextEncoder enc
       slot.audio_samples = config.waveform.clip_samples;
       return;
     }
-    const Member& audio = sample.require(config.audio_keys, "recording");
+    const Member& audio = recording_of(sample, config.audio_keys);
     const uint64_t crop_key = core::stream_key({config.seed, core::stable_hash("crop"), sample.id});
     slot.audio_samples = read_waveform(std::as_bytes(std::span(audio.bytes)), sample.place(), config.waveform, crop_key, slot.audio_S, scratch);
   };

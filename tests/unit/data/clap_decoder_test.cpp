@@ -225,6 +225,52 @@ TEST(ClapDecoder, CaptionsOfEveryForm) {
   EXPECT_NE(caption("xml", "x").find("no caption"), std::string::npos);
 }
 
+TEST(ClapDecoder, DamagedJsonNeverCrashes) {
+  const auto decoder = make_clap_decoder(decoder_config(), encode_letters);
+  const std::string whole = R"({"text": ["rain on a roof", "hail"], "tag": {"a": [1, 2.5e3, null, true]}, "name": "x\u00e9\n"})";
+  int num_read = 0, num_refused = 0;
+  const auto try_one = [&](const std::string& bytes) {
+    RawSample sample;
+    sample.members = {{"json", bytes}};
+    std::vector<int32_t> ids(kContext, 0);
+    SampleSlot slot{.image_YXC = {}, .audio_S = {}, .text_T = ids};
+    try {
+      decoder(sample, slot);
+      ++num_read;
+    } catch (const DataError&) {
+      ++num_refused;
+    }
+  };
+  core::CounterRng rng(5);
+  for (int i = 0; i < 3000; ++i) {
+    std::string bytes = whole;
+    for (uint64_t k = rng.below(4) + 1; k > 0; --k) {
+      const uint64_t at = rng.below(bytes.size());
+      if (i % 3 == 0) bytes.erase(at, 1 + rng.below(5));
+      else bytes[at] = static_cast<char>(rng.below(256));
+    }
+    try_one(bytes);
+  }
+  EXPECT_GT(num_read, 100);
+  EXPECT_GT(num_refused, 1000);
+  for (const char* open : {"[", "{\"text\":"}) {  // nested a hundred thousand deep
+    std::string bytes;
+    for (int i = 0; i < 100'000; ++i) bytes += open;
+    try_one(bytes);
+  }
+  try_one(std::string("{\"text\":") + std::string(100'000, '[') + std::string(100'000, ']') + "}");
+}
+
+TEST(ClapDecoder, AConstantCaptionNeedsNoVocabulary) {
+  const auto decoder = make_clap_decoder(decoder_config(), make_constant_encoder({0, 7, 2}, 1));
+  RawSample sample;
+  sample.members = {{"txt", "Dummy caption"}};
+  std::vector<int32_t> ids(5, 0);
+  SampleSlot slot{.image_YXC = {}, .audio_S = {}, .text_T = ids};
+  decoder(sample, slot);
+  EXPECT_EQ(ids, (std::vector<int32_t>{0, 7, 2, 1, 1}));
+}
+
 TEST(ClapDecoder, SyntheticAudioIsNoiseThatDiffers) {
   SourceConfig config = audio_source("");
   config.type = parse_dataset_type("synthetic-audio");
@@ -280,15 +326,15 @@ TEST(ClapEvaluation, ShardsTablesAndFoldersCarryClasses) {
   const std::filesystem::path classes = folder.path() / "classes";
   std::string table = "filename,target,category\n";
   for (int i = 0; i < 12; ++i) {
-    const std::string name = fmt::format("class{}/{}.wav", i % 3, i);
+    const std::string name = fmt::format("class{}/{}.{}", i % 3, i, i == 5 ? "opus" : "wav");
     std::filesystem::create_directories(classes / fmt::format("class{}", i % 3));
-    testing::write_file(classes / name, testing::encode_audio(sound(i), kRate, testing::kWav16));
+    testing::write_file(classes / name, testing::encode_audio(sound(i), kRate, i == 5 ? testing::kOpus : testing::kWav16));
     table += fmt::format("{},{},word\n", name, i % 3);
   }
   config.spec = classes.string();
   labels = labels_of(config);
   ASSERT_EQ(labels.size(), 12u);
-  EXPECT_EQ(labels.at((classes / "class2/5.wav").string()), 2);
+  EXPECT_EQ(labels.at((classes / "class2/5.opus").string()), 2);
 
   config.spec = testing::write_file(classes / "esc50.csv", table);
   config.csv_separator = ",";
