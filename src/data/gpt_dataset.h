@@ -59,9 +59,9 @@ const char* split_name(Split split);
 
 /// Where the samples of a GPT run come from; the fields follow Megatron's flags.
 struct GptDataConfig {
-  std::vector<std::string> data_path;  ///< Prefixes, or weights and prefixes in turn; none: mock data.
+  std::vector<std::string> data_path = {};  ///< Prefixes, or weights and prefixes in turn; none: mock data.
   std::string split = "969, 30, 1";
-  std::vector<std::string> path_of_split[kNumSplits];  ///< Instead of data_path and split, one list each.
+  std::vector<std::string> path_of_split[kNumSplits] = {};  ///< Instead of data_path and split, one list each.
   int64_t sequence_length = 0;
   int64_t num_samples[kNumSplits] = {0, 0, 0};  ///< 0: each sample of the data once.
   uint32_t seed = 1234;

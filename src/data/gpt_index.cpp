@@ -50,7 +50,7 @@ std::vector<SampleStart> cut_samples(const GptIndexConfig& config, const EpochPl
                                      const std::function<int32_t(int64_t)>& length_of) {
   std::vector<SampleStart> starts(static_cast<size_t>(plan.num_samples) + 1);
   const int64_t last_token = plan.num_epochs * plan.epoch_tokens - 1;
-  size_t next = 0;
+  size_t next = 1;  // the first begins at the first sequence, be it empty
   int64_t begin = 0;
   for (uint32_t position = 0; position < order.size() && next < starts.size(); ++position) {
     const int64_t end = begin + length_of(order[position]);
