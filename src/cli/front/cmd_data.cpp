@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/front/commands.h"
+#include "cli/front/data_text.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/options.h"
@@ -21,6 +22,25 @@
 #include "data/shard_list.h"
 
 namespace lockstep::cli {
+
+void print_data_json(const core::Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, core::Json::error_handler_t::replace));
+}
+
+void declare_data_workers(core::OptionSet& set, std::optional<int64_t>& num_workers, const char* help) {
+  set.add("workers", &num_workers, {.help = help, .unit = "threads", .unset_text = "one per core", .min = 1, .max = 1024});
+}
+
+int64_t data_threads(const std::optional<int64_t>& num_workers) {
+  return num_workers.value_or(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+bool parse_or_help(core::OptionSet& set, std::span<const std::string> args) {
+  set.parse(args);
+  if (set.wants_help()) fmt::print("{}", set.help_text());
+  return set.wants_help();
+}
+
 namespace {
 using core::Json;
 using core::OptionSet;
@@ -31,20 +51,12 @@ constexpr const char* kUsage =
     "  make-shapes   write a demo data set of captioned pictures\n"
     "  make-sounds   write a demo data set of captioned sounds\n"
     "  index         count and hash shards: exact epochs, quick resume, verification\n"
-    "  verify        read shards whole and list every missing or damaged one\n"
-    "  inspect       show what shards hold\n"
+    "  verify        read shards or token files whole and list every missing or damaged one\n"
+    "  inspect       show what shards or token files hold\n"
+    "  tokenize      turn JSON Lines into token files (.bin and .idx)\n"
+    "  train-bpe     train a byte-level BPE vocabulary\n"
     "\n"
     "`lockstep data COMMAND --help` shows the flags.\n";
-
-void print_json(const Json& json) { fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace)); }
-
-void declare_workers(OptionSet& set, std::optional<int64_t>& num_workers, const char* help) {
-  set.add("workers", &num_workers, {.help = help, .unit = "threads", .unset_text = "one per core", .min = 1, .max = 1024});
-}
-
-int64_t threads_of(const std::optional<int64_t>& num_workers) {
-  return num_workers.value_or(std::max(1u, std::thread::hardware_concurrency()));
-}
 
 /// Flags that index and verify share.
 struct ShardFlags {
@@ -59,11 +71,11 @@ struct ShardFlags {
         {.help = "Shards: files or brace lists in quotes, joined with '::' or given one after the other.", .metavar = "SHARDS"});
     set.add("index-dir", &index_dir,
             {.help = "Folder of the side-car files.", .metavar = "DIR", .unset_text = "beside the shards"});
-    declare_workers(set, num_workers, "Shards read at the same time.");
+    declare_data_workers(set, num_workers, "Shards read at the same time.");
     set.add("json", &as_json, {.help = "Machine-readable output."});
   }
   data::IndexJob job() const {
-    data::IndexJob job{.shards = {}, .index_dir = index_dir, .num_threads = threads_of(num_workers), .force = false, .on_progress = {}};
+    data::IndexJob job{.shards = {}, .index_dir = index_dir, .num_threads = data_threads(num_workers), .force = false, .on_progress = {}};
     for (const std::string& list : lists)
       for (data::ShardSource& source : data::parse_shard_sources(list, ""))
         job.shards.insert(job.shards.end(), source.shards.begin(), source.shards.end());
@@ -73,13 +85,6 @@ struct ShardFlags {
     return job;
   }
 };
-
-/// Parses; true when only the help was wanted (and printed).
-bool parse_or_help(OptionSet& set, std::span<const std::string> args) {
-  set.parse(args);
-  if (set.wants_help()) fmt::print("{}", set.help_text());
-  return set.wants_help();
-}
 
 struct IndexFlags {
   ShardFlags shards;
@@ -106,7 +111,7 @@ int run_index(std::span<const std::string> args) {
   if (flags.as_json) {
     Json damaged = Json::array();
     for (const auto& [shard, error] : summary.damaged) damaged.push_back({{"shard", shard}, {"error", error.what()}});
-    print_json({{"shards", job.shards.size()},
+    print_data_json({{"shards", job.shards.size()},
                 {"indexed", summary.num_built},
                 {"reused", summary.num_reused},
                 {"samples", summary.num_samples},
@@ -123,12 +128,14 @@ int run_index(std::span<const std::string> args) {
 
 struct VerifyFlags {
   ShardFlags shards;
+  int64_t vocab_size = 0;
 };
 
 OptionSet declare(VerifyFlags& flags) {
   OptionSet set("data verify",
-                "Reads every shard whole, compares it with its index where there is one, and lists every missing or damaged one.");
+                "Reads every shard or token file (.idx) whole, compares it with its index where there is one, and lists every missing or damaged one.");
   flags.shards.declare(set);
+  set.add("vocab-size", &flags.vocab_size, {.help = "Token files (.idx): larger ids are damage; 0: any id will do.", .unit = "tokens", .min = 0});
   return set;
 }
 
@@ -137,6 +144,7 @@ int run_verify(std::span<const std::string> args) {
   const ShardFlags& flags = verify_flags.shards;
   OptionSet set = declare(verify_flags);
   if (parse_or_help(set, args)) return 0;
+  if (are_token_files(flags.lists)) return inspect_token_files(flags.lists, verify_flags.vocab_size, flags.as_json);
   const std::vector<data::VerifyResult> results = data::verify_shards(flags.job());
   core::end_progress();
   int64_t num_missing = 0, num_damaged = 0, num_unchecked = 0, num_samples = 0;
@@ -156,7 +164,7 @@ int run_verify(std::span<const std::string> args) {
     if (!flags.as_json && !result.error.empty()) fmt::print("{} {}\n  {}\n", result.is_missing ? "MISSING" : "DAMAGED", result.shard, result.error);
   }
   if (flags.as_json) {
-    print_json({{"shards", results.size()},
+    print_data_json({{"shards", results.size()},
                 {"missing", num_missing},
                 {"damaged", num_damaged},
                 {"without_index", num_unchecked},
@@ -208,7 +216,7 @@ struct InspectFlags {
 
 OptionSet declare(InspectFlags& flags) {
   OptionSet set("data inspect", "Shows what shards hold: counts, extensions, first captions, picture sizes, lengths of recordings.");
-  set.add_positional("shards", &flags.shards.lists, {.help = "Shards: files or brace lists in quotes.", .metavar = "SHARDS"});
+  set.add_positional("shards", &flags.shards.lists, {.help = "Shards: files or brace lists in quotes; or token files (.idx).", .metavar = "SHARDS"});
   set.add("max-shards", &flags.config.max_shards,
           {.help = "Read this many shards from the front of the list; 0: all.", .unit = "shards", .min = 0});
   set.add("captions", &flags.config.max_shown, {.help = "Captions to show.", .min = 0});
@@ -224,10 +232,11 @@ int run_inspect(std::span<const std::string> args) {
   InspectFlags flags;
   OptionSet set = declare(flags);
   if (parse_or_help(set, args)) return 0;
+  if (are_token_files(flags.shards.lists)) return inspect_token_files(flags.shards.lists, 0, flags.shards.as_json);
   flags.config.shards = flags.shards.job().shards;
   const data::InspectReport report = data::inspect_shards(flags.config);
   if (flags.shards.as_json) {
-    print_json(report.to_json());
+    print_data_json(report.to_json());
   } else {
     print_report(report);
   }
@@ -256,7 +265,7 @@ OptionSet declare(MakeShapesFlags& flags) {
   set.add("samples-per-shard", &flags.samples_per_shard, {.help = "Samples per shard.", .min = 1});
   set.add("image-size", &flags.image_pixels, {.help = "Height and width of a picture.", .unit = "pixels", .min = 1, .max = 4096});
   set.add("seed", &flags.seed, {.help = "Another seed gives other pictures.", .min = 0});
-  declare_workers(set, flags.num_workers, "Pictures drawn at the same time; the files do not depend on it.");
+  declare_data_workers(set, flags.num_workers, "Pictures drawn at the same time; the files do not depend on it.");
   set.add("json", &flags.as_json, {.help = "Machine-readable output."});
   return set;
 }
@@ -271,9 +280,9 @@ int run_make_shapes(std::span<const std::string> args) {
                                                            .samples_per_shard = flags.samples_per_shard,
                                                            .image_pixels = static_cast<int>(flags.image_pixels),
                                                            .seed = static_cast<uint64_t>(flags.seed),
-                                                           .num_workers = static_cast<int>(threads_of(flags.num_workers))});
+                                                           .num_workers = static_cast<int>(data_threads(flags.num_workers))});
   if (flags.as_json) {
-    print_json(data::to_json(result));
+    print_data_json(data::to_json(result));
     return 0;
   }
   print_demo_set(result, "pictures");
@@ -303,7 +312,7 @@ OptionSet declare(MakeSoundsFlags& flags) {
   set.add("sample-rate", &flags.config.sample_rate, {.help = "Rate of the recordings.", .unit = "Hz", .min = 8000, .max = 192000});
   set.add("vocab-size", &flags.config.vocab_size, {.help = "Most tokens of the tokenizer.", .unit = "tokens", .min = 300, .max = 50000});
   set.add("seed", &flags.seed, {.help = "Another seed gives other sounds.", .min = 0});
-  declare_workers(set, flags.num_workers, "Sounds computed at the same time; the files do not depend on it.");
+  declare_data_workers(set, flags.num_workers, "Sounds computed at the same time; the files do not depend on it.");
   set.add("json", &flags.as_json, {.help = "Machine-readable output."});
   return set;
 }
@@ -314,10 +323,10 @@ int run_make_sounds(std::span<const std::string> args) {
   if (parse_or_help(set, args)) return 0;
   flags.config.output = flags.output;
   flags.config.seed = static_cast<uint64_t>(flags.seed);
-  flags.config.num_workers = static_cast<int>(threads_of(flags.num_workers));
+  flags.config.num_workers = static_cast<int>(data_threads(flags.num_workers));
   const data::MakeSoundsResult result = data::make_sounds(flags.config);
   if (flags.as_json) {
-    print_json(data::to_json(result));
+    print_data_json(data::to_json(result));
     return 0;
   }
   print_demo_set(result.set, "recordings");
@@ -335,7 +344,8 @@ struct DataCommand {
 };
 constexpr std::array kCommands{DataCommand{"index", run_index}, DataCommand{"inspect", run_inspect},
                                DataCommand{"make-shapes", run_make_shapes},
-                               DataCommand{"make-sounds", run_make_sounds}, DataCommand{"verify", run_verify}};
+                               DataCommand{"make-sounds", run_make_sounds}, DataCommand{"tokenize", run_tokenize},
+                               DataCommand{"train-bpe", run_train_bpe}, DataCommand{"verify", run_verify}};
 
 template <typename Flags>
 void visit_options_of(const OptionVisitor& visit) {
@@ -351,6 +361,7 @@ void visit_data_options(const OptionVisitor& visit) {
   visit_options_of<IndexFlags>(visit);
   visit_options_of<VerifyFlags>(visit);
   visit_options_of<InspectFlags>(visit);
+  visit_text_options(visit);
 }
 
 int cmd_data(std::span<const std::string> args) {

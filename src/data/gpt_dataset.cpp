@@ -1,0 +1,48 @@
+#include "data/gpt_dataset.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/hash.h"
+
+namespace lockstep::data {
+
+GptDataset::GptDataset(std::shared_ptr<const TokenCorpus> corpus, const GptIndexConfig& config) : corpus_(std::move(corpus)) {
+  try {
+    index_ = build_gpt_index(config, [this](int64_t sequence) { return corpus_->length(sequence); });
+  } catch (const DataError& error) {
+    throw DataError(fmt::format("{} ({})", error.what(), corpus_->name()), error.hint());
+  }
+}
+
+void GptDataset::read(int64_t k, std::span<int32_t> out, std::vector<int32_t>& piece_begins) const {
+  LOCKSTEP_CHECK(k >= 0 && k < num_samples(), "sample {} of {}", k, num_samples());
+  SampleStart at = index_.starts[index_.shuffle[static_cast<size_t>(k)]];
+  piece_begins.clear();
+  size_t done = 0;
+  for (; done < out.size() && at.position < index_.sequences.size(); at = {at.position + 1, 0}) {
+    const int32_t sequence = index_.sequences[at.position];
+    const size_t count = std::min(static_cast<size_t>(corpus_->length(sequence) - at.offset), out.size() - done);
+    if (count == 0) continue;
+    piece_begins.push_back(static_cast<int32_t>(done));
+    corpus_->read(sequence, at.offset, out.subspan(done, count));
+    done += count;
+  }
+  std::fill(out.begin() + static_cast<std::ptrdiff_t>(done), out.end(), kPaddingToken);
+}
+
+GptSamples::GptSamples(std::vector<GptDataset> sets, BlendIndex blend) : sets_(std::move(sets)), blend_(std::move(blend)) {}
+
+void GptSamples::read(int64_t k, std::span<int32_t> out, std::vector<int32_t>& piece_begins) const {
+  const BlendIndex::Place place = blend_[k];
+  sets_[static_cast<size_t>(place.set)].read(place.sample, out, piece_begins);
+}
+
+std::string GptSamples::hash() const {
+  std::string all;
+  for (const GptDataset& set : sets_) all += set.index().hash();
+  for (size_t set = 0; set < sets_.size(); ++set) all += fmt::format(" {}", blend_.count_of(static_cast<int64_t>(set)));
+  return core::xxh3_hex(all);
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,108 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/gpt_index.h"
+#include "data/token_corpus.h"
+
+namespace lockstep::data {
+
+/// Stands in a sample for what the corpus no longer holds (the last sample of evaluation data).
+inline constexpr int32_t kPaddingToken = -1;
+
+/// Samples of one corpus. All members are const and thread safe.
+class GptDataset {
+ public:
+  GptDataset(std::shared_ptr<const TokenCorpus> corpus, const GptIndexConfig& config);
+
+  int64_t num_samples() const { return index_.num_samples(); }
+  const GptIndex& index() const { return index_; }
+  /// Fills `out` (sequence_length + 1 tokens) with sample `k`; `piece_begins` gets the places in it where a sequence begins anew.
+  void read(int64_t k, std::span<int32_t> out, std::vector<int32_t>& piece_begins) const;
+
+ private:
+  std::shared_ptr<const TokenCorpus> corpus_;
+  GptIndex index_;
+};
+
+/// Which of several data sets each sample comes from.
+///
+/// Sample i is taken from the set that lags most behind its weight; the counts are those of Megatron's blending index. Two bytes per
+/// sample: the number within a set is counted from the nearest mark.
+class BlendIndex {
+ public:
+  struct Place {
+    int64_t set = 0, sample = 0;
+  };
+  /// `num_samples` draws in proportion to `weights` (which sum to 1).
+  static BlendIndex weighted(std::span<const double> weights, int64_t num_samples);
+  /// Each set as often as its size says, spread evenly.
+  static BlendIndex exhaustive(std::span<const int64_t> sizes);
+
+  int64_t num_samples() const { return static_cast<int64_t>(sets_.size()); }
+  Place operator[](int64_t sample) const;
+  int64_t count_of(int64_t set) const { return counts_[static_cast<size_t>(set)]; }
+
+ private:
+  void add(size_t set);
+  std::vector<uint16_t> sets_;
+  std::vector<int64_t> counts_;  ///< Per set, all samples.
+  std::vector<int64_t> marks_;   ///< Per set, before every kMarkEvery-th sample.
+};
+
+enum class Split { kTrain = 0, kValid = 1, kTest = 2 };
+inline constexpr size_t kNumSplits = 3;
+const char* split_name(Split split);
+
+/// Where the samples of a GPT run come from; the fields follow Megatron's flags.
+struct GptDataConfig {
+  std::vector<std::string> data_path = {};  ///< Prefixes, or weights and prefixes in turn; none: mock data.
+  std::string split = "969, 30, 1";
+  std::vector<std::string> path_of_split[kNumSplits] = {};  ///< Instead of data_path and split, one list each.
+  int64_t sequence_length = 0;
+  int64_t num_samples[kNumSplits] = {0, 0, 0};  ///< 0: each sample of the data once.
+  uint32_t seed = 1234;
+  int64_t vocab_size = 0;
+  int32_t eod = 0;
+  double surplus = 0.005;       ///< A blended set is built larger by this part.
+  bool keeps_partial_validation = false;
+};
+
+/// Prefixes and, where given, weights. UsageError for a weight that is no number > 0.
+struct Blend {
+  std::vector<std::string> prefixes;
+  std::vector<double> weights;  ///< Empty: none given.
+};
+/// Weights as parts of 1, to the last bit as NumPy computes them.
+std::vector<double> normalised_weights(std::span<const double> weights);
+Blend parse_blend(std::span<const std::string> data_path);
+
+/// The part [begin, end) of each split, "949,50,1" normalised. UsageError for anything else.
+struct SplitBounds {
+  double begin = 0, end = 0;
+};
+std::vector<SplitBounds> parse_splits(const std::string& text);
+
+/// Samples of one split over all its corpora. All members are const and thread safe.
+class GptSamples {
+ public:
+  GptSamples(std::vector<GptDataset> sets, BlendIndex blend);
+  int64_t num_samples() const { return blend_.num_samples(); }
+  void read(int64_t k, std::span<int32_t> out, std::vector<int32_t>& piece_begins) const;
+  /// Equal on two machines when the samples are.
+  std::string hash() const;
+  const std::vector<GptDataset>& sets() const { return sets_; }
+  const BlendIndex& blend() const { return blend_; }
+
+ private:
+  std::vector<GptDataset> sets_;
+  BlendIndex blend_;
+};
+
+/// The samples of one split; nullptr when the split has no share of the data.
+std::unique_ptr<GptSamples> open_gpt_samples(const GptDataConfig& config, Split split);
+
+}  // namespace lockstep::data
