@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "spec/borrowed_flags.h"
 #include "spec/contrastive_shape.h"
 #include "spec/image_options.h"
 
@@ -25,18 +26,6 @@ CaseText case_text(BenchCaseName which) {
     case BenchCaseName::kCheckpoint: return {"bench checkpoint", "Time saving and loading of checkpoints."};
   }
   return {};
-}
-
-/// Takes over flags of `train clip` by name: the same field, help, unit and range.
-void borrow_train_flags(core::OptionSet& set, TrainOptions& train, std::initializer_list<const char*> names) {
-  const core::OptionSet all = declare_train_options(train);
-  for (const char* name : names) {
-    const core::Option* option = all.find(name);
-    LOCKSTEP_CHECK(option != nullptr, "'train clip' has no --{}", name);
-    core::OptionSpec spec = option->spec;
-    spec.group.clear();
-    set.add(option->name, option->target, std::move(spec));
-  }
 }
 
 void declare_run(core::OptionSet& set, BenchOptions& o) {

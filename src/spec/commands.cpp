@@ -16,6 +16,7 @@ std::vector<CommandInfo> make_table() {
   return {
       {.name = "train clip", .summary = "train a CLIP model on pictures and captions", .half = Half::kEngine},
       {.name = "train clap", .summary = "train a CLAP model on sounds and captions", .half = Half::kEngine},
+      {.name = "train gpt", .summary = "train a GPT model", .half = Half::kEngine},
       {.name = "profile train", .summary = "trace a few training steps", .half = Half::kEngine},
       {.name = "launch", .summary = "start ranks on this machine, or on one node of several"},
       {.name = "infer embed", .summary = "embed pictures and texts", .half = Half::kEngine},
@@ -37,7 +38,6 @@ std::vector<CommandInfo> make_table() {
       {.name = "config compare", .summary = "compare two recipes"},
       {.name = "config reference", .summary = "print the reference of all options"},
       later("train resnet", "train ResNet-50", Half::kEngine),
-      later("train gpt", "train a GPT model", Half::kEngine),
       later("infer generate", "generate text", Half::kEngine),
       later("ckpt reshard", "rewrite a checkpoint for another layout", Half::kEngine),
       later("predict", "step time and cost on a system that is not at hand", Half::kFront),
@@ -100,6 +100,9 @@ void declare(ParsedCommand& parsed) {
     parsed.train = std::make_unique<TrainOptions>();
     parsed.train->task = name.substr(std::string("train ").size());
     parsed.set = declare_train_options(*parsed.train);
+  } else if (name == "train gpt") {
+    parsed.gpt = std::make_unique<GptOptions>();
+    parsed.set = declare_gpt_options(*parsed.gpt);
   } else if (core::starts_with(name, "infer ")) {
     parsed.infer = std::make_unique<InferOptions>();
     parsed.infer->job = name == "infer embed" ? InferJob::kEmbed : InferJob::kClassify;
@@ -124,6 +127,7 @@ void declare(ParsedCommand& parsed) {
 
 void check(ParsedCommand& parsed) {
   if (parsed.train) parsed.warnings = check_train_options(*parsed.train, *parsed.set);
+  if (parsed.gpt) parsed.warnings = check_gpt_options(*parsed.gpt, *parsed.set);
   if (parsed.infer) check_infer_options(*parsed.infer, *parsed.set);
   if (parsed.ckpt) check_ckpt_options(*parsed.ckpt, *parsed.set);
   if (parsed.report) check_report_options(*parsed.report);
@@ -175,6 +179,7 @@ ParsedCommand parse_flags(std::span<const std::string> args) {
   parsed.set->parse(rest);
   parsed.wants_help = parsed.set->wants_help();
   if (parsed.train && !parsed.wants_help) fill_optimizer_defaults(*parsed.train, *parsed.set);
+  if (parsed.gpt && !parsed.wants_help) fill_gpt_defaults(*parsed.gpt, *parsed.set);
   if (parsed.bench && !parsed.wants_help) fill_bench_defaults(*parsed.bench, *parsed.set);
   return parsed;
 }

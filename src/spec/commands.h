@@ -8,6 +8,7 @@
 #include "core/options.h"
 #include "spec/bench_options.h"
 #include "spec/ckpt_options.h"
+#include "spec/gpt_options.h"
 #include "spec/infer_options.h"
 #include "spec/report_options.h"
 #include "spec/train_options.h"
@@ -27,19 +28,23 @@ struct CommandInfo {
 /// All commands in the order of the overview.
 std::span<const CommandInfo> commands();
 
-/// A command line, parsed. Of train, infer, bench, ckpt and report the member of that task is set; the arguments of other
+/// A command line, parsed. Of train, infer, bench, ckpt and report the member of that task is set (of `train gpt` gpt); the arguments of other
 /// commands are left in `rest` for the command itself. The set reads and prints the member's present values.
 struct ParsedCommand {
   const CommandInfo* info = nullptr;
   std::vector<std::string> rest;
   bool wants_help = false;  ///< --help was given: nothing has been checked.
   std::unique_ptr<TrainOptions> train;
+  std::unique_ptr<GptOptions> gpt;
   std::unique_ptr<InferOptions> infer;
   std::unique_ptr<CkptOptions> ckpt;
   std::unique_ptr<ReportOptions> report;
   std::unique_ptr<BenchOptions> bench;
   std::optional<core::OptionSet> set;
   std::vector<std::string> warnings;  ///< To be logged once by the program that does the work.
+
+  /// Of a command that trains: what all tasks share (ranks, device, record, dry run); else nullptr.
+  const TrainOptions* run_options() const { return gpt ? &gpt->run : train.get(); }
 };
 
 /// Parses "train clip --batch-size 64 ..." (without the program name) and checks all that can be checked without devices and

@@ -135,6 +135,9 @@ void fill_optimizer_defaults(TrainOptions& options, core::OptionSet& set);
 /// Refuses options that contradict each other (UsageError names both flags). Returns warnings: legal, but rarely what is meant.
 std::vector<std::string> check_train_options(const TrainOptions& options, const core::OptionSet& set);
 
+/// The part of it that every task shares: ranks and devices, name, profile, dry run.
+void check_run_options(const TrainOptions& options, const core::OptionSet& set);
+
 /// Warnings that only the model's shape gives reason for.
 std::vector<std::string> shape_warnings(const TrainOptions& options, const ContrastiveShape& shape);
 

@@ -145,6 +145,13 @@ void check_profile(const TrainOptions& o, const core::OptionSet& set) {
 }
 }  // namespace
 
+void check_run_options(const TrainOptions& options, const core::OptionSet& set) {
+  check_ranks(options);
+  refuse_if(options.name.find('/') != std::string::npos, fmt::format("--name '{}' contains '/'", options.name),
+            "put folders into --logs");
+  check_profile(options, set);
+}
+
 std::vector<std::string> check_train_options(const TrainOptions& options, const core::OptionSet& set) {
   check_data(options, set);
   check_image_options(options.image_mean, options.image_std, options.force_image_size);
@@ -152,13 +159,10 @@ std::vector<std::string> check_train_options(const TrainOptions& options, const 
   refuse_if(!options.aug_cfg.empty() && options.train_transform == "eval",
             "--aug-cfg changes the training transform, --train-transform eval does not use it", "drop one of the two");
   check_schedule(options);
-  check_ranks(options);
-  refuse_if(options.name.find('/') != std::string::npos, fmt::format("--name '{}' contains '/'", options.name),
-            "put folders into --logs");
+  check_run_options(options, set);
   refuse_if(options.delete_previous_checkpoint && options.keep.value_or(1) > 1,
             fmt::format("--delete-previous-checkpoint keeps one checkpoint, --keep asks for {}", options.keep.value_or(1)),
             "drop one of the two");
-  check_profile(options, set);
   return loss_warnings(options);
 }
 

@@ -53,7 +53,7 @@ class Planner {
     if (info == nullptr) spec::parse_flags(plan_.command);  // refuses it with the nearest name
     LOCKSTEP_CHECK(info != nullptr, "command '{}'", core::join(plan_.command, " "));
     declared_ = spec::declare_command(*info);
-    if (!declared_.train)
+    if (declared_.run_options() == nullptr)
       throw UsageError(fmt::format("sweep: {}: a sweep of '{}' is not possible, only of training", file_.path, info->name), "set command = \"train clip\"");
     plan_.scaling = file_.scaling;
     plan_.how = file_.how;
@@ -245,7 +245,7 @@ class Planner {
     words.insert(words.end(), point.flags.begin(), point.flags.end());
     try {
       const spec::ParsedCommand parsed = spec::parse_command(words);
-      spec::resolve_contrastive_shape(*parsed.train);
+      if (parsed.train) spec::resolve_contrastive_shape(*parsed.train);
       const plan::BatchPlan batch = plan::train_batch_plan(parsed, point.num_ranks());
       point.samples_per_rank = batch.samples_per_rank();
       point.global_batch = batch.global_batch;

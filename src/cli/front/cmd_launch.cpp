@@ -225,7 +225,7 @@ bool answer_without_ranks(const std::vector<std::string>& command, int num_ranks
   if (core::starts_with(command.front(), "-")) return false;  // --version and the like are no commands
   const spec::ParsedCommand parsed = spec::parse_command(command);
   if (parsed.wants_help) std::fputs(parsed.set->help_text().c_str(), stdout);
-  const bool is_dry_run = parsed.train && parsed.train->dry_run;
+  const bool is_dry_run = parsed.run_options() != nullptr && parsed.run_options()->dry_run;
   if (is_dry_run) print_dry_run(parsed, WorldGuess{.num_ranks = num_ranks, .source = "launch", .num_local_ranks = num_local_ranks});
   return parsed.wants_help || is_dry_run;
 }

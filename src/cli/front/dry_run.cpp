@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "cli/front/dry_run_memory.h"
+#include "cli/front/gpt_dry_run.h"
 #include "core/units.h"
 #include "data/shard_list.h"
 #include "hw/ranks.h"
@@ -129,28 +130,52 @@ std::vector<DryRunFact> dry_run_facts(const spec::ParsedCommand& command, const 
   return facts;
 }
 
+/// What is printed of a dry run, whatever the task.
+struct DryRunPage {
+  std::vector<DryRunFact> facts;
+  std::string tables;  ///< Below the facts.
+  core::Json extra = core::Json::object();
+  std::vector<std::string> warnings;
+};
+
+static DryRunPage make_page(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
+  DryRunPage page{.facts = {}, .tables = "", .warnings = command.warnings};
+  std::vector<std::string> more;
+  if (command.gpt) {
+    GptDryRun run = gpt_dry_run(command, guess_world(command.gpt->run, launched));
+    page.facts = std::move(run.facts);
+    page.tables = std::move(run.tables);
+    page.extra["stages"] = std::move(run.stages);
+    more = std::move(run.warnings);
+  } else {
+    page.facts = dry_run_facts(command, launched);
+    more = spec::shape_warnings(*command.train, spec::resolve_contrastive_shape(*command.train));
+    for (std::string& warning : missing_inputs(*command.train)) more.push_back(std::move(warning));
+  }
+  page.warnings.insert(page.warnings.end(), more.begin(), more.end());
+  return page;
+}
+
 void print_dry_run(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
-  const auto facts = dry_run_facts(command, launched);
-  std::vector<std::string> warnings = command.warnings;
-  for (const auto& more : {spec::shape_warnings(*command.train, spec::resolve_contrastive_shape(*command.train)), missing_inputs(*command.train)})
-    warnings.insert(warnings.end(), more.begin(), more.end());
-  if (command.train->json) {
+  const DryRunPage page = make_page(command, launched);
+  if (command.run_options()->json) {
     core::Json json = core::Json::object();
-    for (const DryRunFact& fact : facts)
+    for (const DryRunFact& fact : page.facts)
       if (!fact.key.empty()) json[fact.key] = fact.value;
+    json.update(page.extra);
     json["options"] = command.set->values_json();
-    json["warnings"] = warnings;
+    json["warnings"] = page.warnings;
     fmt::print("{}\n", json.dump(2));
     return;
   }
   fmt::print("Dry run: nothing is read, computed or written.\n\n");
-  for (const DryRunFact& fact : facts)
+  for (const DryRunFact& fact : page.facts)
     if (!fact.label.empty()) fmt::print("  {:<20}{}\n", fact.label, fact.text);
-  fmt::print("\nOptions that differ from their defaults\n");
+  fmt::print("{}\nOptions that differ from their defaults\n", page.tables);
   for (const core::Option& option : command.set->options())
     if (option.origin.kind != core::Origin::Kind::kDefault)
       fmt::print("  {:<26} {}  [{}]\n", "--" + option.name, option.value_text(), option.origin.text());
-  for (const std::string& warning : warnings) fmt::print("\nwarning: {}\n", warning);
+  for (const std::string& warning : page.warnings) fmt::print("\nwarning: {}\n", warning);
 }
 
 }  // namespace lockstep::cli

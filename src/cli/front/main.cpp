@@ -43,7 +43,7 @@ int run_engine_command(const spec::ParsedCommand& command, const Args& args) {
     fmt::print("{}", command.set->help_text());
     return 0;
   }
-  if (command.train && command.train->dry_run) {
+  if (const auto* run = command.run_options(); run != nullptr && run->dry_run) {
     print_dry_run(command);
     return 0;
   }

@@ -1,0 +1,61 @@
+#include "plan/gpt_train.h"
+
+namespace lockstep::plan {
+namespace {
+
+StateBytes bytes_of(const spec::GptOptions& o) {
+  const GptPrecision precision = o.precision == "fp16" ? GptPrecision::kFp16 : o.precision == "bf16" ? GptPrecision::kBf16 : GptPrecision::kFp32;
+  return state_bytes(precision, o.accumulate_allreduce_grads_in_fp32);
+}
+
+RecomputeKind recompute_of(const spec::GptOptions& o) {
+  if (!o.recompute_granularity) return RecomputeKind::kNone;
+  if (*o.recompute_granularity == "selective") return RecomputeKind::kSelective;
+  return o.recompute_method == "block" ? RecomputeKind::kBlock : RecomputeKind::kUniform;
+}
+
+/// Under fp16 gradients are scaled before they are rounded, under GPipe many heads are in flight: the logits are made twice.
+bool has_early_loss_gradients(const spec::GptOptions& o) { return o.precision != "fp16" && o.pipeline_schedule != "gpipe"; }
+
+}  // namespace
+
+GptLayout train_gpt_layout(const spec::GptOptions& o, int64_t world_size) {
+  return make_gpt_layout(spec::gpt_shape_of(o), {.world_size = world_size,
+                                                 .tp = o.tensor_model_parallel_size,
+                                                 .pp = o.pipeline_model_parallel_size,
+                                                 .order = o.use_tp_pp_dp_mapping ? MeshOrder::kDpPpTp : MeshOrder::kPpDpTp,
+                                                 .is_sequence_parallel = o.sequence_parallel,
+                                                 .is_optimizer_sharded = o.use_distributed_optimizer,
+                                                 .is_gpipe = o.pipeline_schedule == "gpipe",
+                                                 .split = {.layers_per_chunk = o.num_layers_per_virtual_pipeline_stage,
+                                                           .num_chunks = o.num_virtual_stages_per_pipeline_rank,
+                                                           .first_layers = o.decoder_first_pipeline_num_layers,
+                                                           .last_layers = o.decoder_last_pipeline_num_layers,
+                                                           .counts_embedding = o.account_for_embedding_in_pipeline_split,
+                                                           .counts_head = o.account_for_loss_in_pipeline_split,
+                                                           .text = o.pipeline_model_parallel_layout},
+                                                 .group = o.microbatch_group_size.value_or(0),
+                                                 .samples_per_micro = o.micro_batch_size,
+                                                 .global_batch = o.global_batch_size,
+                                                 .lowers_batch = o.decrease_batch_size_if_needed});
+}
+
+GptMemoryInput train_gpt_memory(const spec::GptOptions& o) {
+  return {.bytes = bytes_of(o),
+          .recompute = recompute_of(o),
+          .recompute_layers = o.recompute_num_layers.value_or(1),
+          .keeps_scores = o.attention_backend == "unfused" || (o.attention_backend == "auto" && o.run.device == "cpu"),
+          .loss_chunk_tokens = o.loss_chunk_tokens,
+          .early_loss_gradients = has_early_loss_gradients(o)};
+}
+
+GptTrafficInput train_gpt_traffic(const spec::GptOptions& o) {
+  return {.bytes = bytes_of(o),
+          .recompute = recompute_of(o),
+          .recompute_layers = o.recompute_num_layers.value_or(1),
+          .loss_chunk_tokens = o.loss_chunk_tokens,
+          .early_loss_gradients = has_early_loss_gradients(o),
+          .bucket_elements = o.ddp_bucket_size.value_or(0)};
+}
+
+}  // namespace lockstep::plan

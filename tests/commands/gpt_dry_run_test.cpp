@@ -1,0 +1,135 @@
+// `lockstep train gpt --dry-run` and the recipes of GPT models, as users type them.
+#include <gtest/gtest.h>
+
+#include "core/json.h"
+#include "core/process.h"
+#include "core/strings.h"
+#include "run_program.h"
+
+namespace lockstep::testing {
+namespace {
+
+using core::Json;
+const std::string kRecipes = std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/";
+
+ProgramResult run(std::vector<std::string> args) {
+  args.insert(args.begin(), lockstep_program());
+  return run_program(args);
+}
+
+ProgramResult dry_run(std::vector<std::string> args) {
+  args.insert(args.begin(), {"train", "gpt", "--dry-run"});
+  return run(std::move(args));
+}
+
+Json dry_json(std::vector<std::string> args) {
+  args.emplace_back("--json");
+  const ProgramResult result = dry_run(std::move(args));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return core::parse_json(result.out, "dry run");
+}
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(GptDryRun, NemotronRecipeFrom128To2048) {
+  for (const int gpus : {128, 256, 512, 1024, 2048}) {
+    const Json json = dry_json({"--config", kRecipes + "gpt_nemotron4_340b_h100.toml", "--world-size", std::to_string(gpus), "--global-batch-size",
+                                std::to_string(gpus / 4), "--target-device", "H100 SXM 80GB"});
+    EXPECT_EQ(json.at("parameters"), 341'029'195'776);
+    EXPECT_EQ(json.at("mesh"), (Json{{"tp", 8}, {"dp", gpus / 64}, {"pp", 8}}));
+    EXPECT_EQ(json.at("num_micro"), 16);
+    EXPECT_NEAR(json.at("bubble_over_ideal").get<double>(), 7.0 / (12 * 16), 1e-12);
+    // By hand: weights and gradients 2 bytes each, state 12 / dp; a layer keeps s b (12 h + 4 h g/a + 4 f) / 8 = 254 MiB or so, 103 of them in flight.
+    const Json& first = json.at("stages").at(0);
+    EXPECT_EQ(first.at("peak_in_flight"), 103);
+    const double parameters = 12 * ((18432.0 * 112 * 192 + 18432.0 * 18432 + 2 * 18432.0 * 73728) / 8 + 4 * 18432) + 256000.0 * 18432 / 8;
+    const double layer = 4096.0 * (12 * 18432 + 4 * 18432 * 8.0 / 96 + 4 * 73728) / 8;
+    const double expected = parameters * (4 + 12.0 / (gpus / 64)) + 103 * layer;
+    EXPECT_NEAR(first.at("bytes").at("total").get<double>() / expected, 1, 1e-12);
+    EXPECT_EQ(holds(json.at("fit").get<std::string>(), "does not fit"), gpus == 128) << "79.4 GiB on the first stage at two data ranks";
+  }
+}
+
+TEST(GptDryRun, StudyOfThe175B) {
+  for (const int gpus : {128, 1024, 4096}) {
+    const Json json = dry_json({"--config", kRecipes + "gpt_175b_epicure.toml", "--world-size", std::to_string(gpus), "--global-batch-size", "1536"});
+    EXPECT_EQ(json.at("parameters"), 174'615'846'912);
+    EXPECT_EQ(json.at("num_micro"), 1536 / (gpus / 128));
+    const Json& first = json.at("stages").at(0);
+    // fp16: 4 bytes and 16 / dp; 16 micro-batches of 6 layers of 34 s h / 8, and the mask of the embedding's dropout.
+    const double parameters = 6 * (12.0 * 12288 * 12288 / 8 + 7.0 * 12288 / 8 + 6 * 12288) + 51200.0 * 12288 / 8 + 2048.0 * 12288;
+    EXPECT_EQ(first.at("parameters_per_rank").get<double>(), parameters);
+    const double expected = parameters * (4 + 16.0 / (gpus / 128)) + 16 * (6 * 34 + 1) * 2048.0 * 12288 / 8;
+    EXPECT_NEAR(first.at("bytes").at("total").get<double>() / expected, 1, 1e-12);
+  }
+  const Json small = dry_json({"--model", "857m", "--world-size", "4", "--fp16", "--global-batch-size", "64"});
+  EXPECT_EQ(small.at("parameters"), 355'919'872);
+  EXPECT_TRUE(holds(small.at("model_note"), "355.9 M"));
+}
+
+TEST(GptDryRun, PageFitsTheTerminal) {
+  const ProgramResult page = dry_run({"--model", "gpt2", "--world-size", "8", "--tp=2", "--pp", "2", "--num_virtual_stages_per_pipeline_rank", "3", "--global-batch-size", "8",
+                                      "--bf16", "--sequence-parallel", "--use-distributed-optimizer"});
+  ASSERT_EQ(page.exit_code, 0) << page.err;
+  for (const char* part : {"tp 2 x dp 2 x pp 2", "interleaved, 2 stages x 3 virtual stages", "embedding, layers 0, 1, 4, 5, 8, 9", "gradient of the tied embedding",
+                           "bubble            8.33 %", "[from --bf16]", "fits devices of 16 GB and more"})
+    EXPECT_TRUE(holds(page.out, part)) << part << "\n" << page.out;
+  const size_t begin = page.out.find("Schedule, one cell a pass"), end = page.out.find("\nOptions");
+  ASSERT_NE(begin, std::string::npos);
+  for (const std::string& line : core::split(page.out.substr(begin, end - begin), "\n")) EXPECT_LE(line.size(), 80u) << line;
+}
+
+TEST(GptDryRun, MisfitsAreUsageErrorsWithTheNearest) {
+  struct Case {
+    std::vector<std::string> args;
+    const char* part;
+  };
+  for (const Case& bad : std::vector<Case>{{{"--model", "gpt2", "--world-size", "5", "--pp", "5"}, "use --pipeline-model-parallel-size 4 or 6"},
+                                           {{"--model", "gpt2", "--world-size", "8", "--tp", "8"}, "use --tensor-model-parallel-size 6 or 12"},
+                                           {{"--model", "gpt2", "--world-size", "6", "--tp", "2", "--pp", "2"}, "start 4 or 8 ranks"},
+                                           {{"--model", "gpt2", "--world-size", "8", "--global-batch-size", "12"}, "use --global-batch-size 8 or 16"},
+                                           {{"--model", "gpt5", "--world-size", "1"}, "unknown model 'gpt5'"},
+                                           {{"--world-size", "1"}, "--num-layers, --hidden-size"},
+                                           {{"--model", "gpt2", "--bf16", "--fp16"}, "contradict"},
+                                           {{"--model", "gpt2", "--context-parallel-size", "2"}, "use --sequence-parallel"},
+                                           {{"--model", "gpt2", "--tensor-model-parallel-sizes", "2"}, "tensor-model-parallel-size"},
+                                           {{"--model", "gpt2", "--target-device", "H1000"}, "no known device"},
+                                           {{"--model", "gpt2", "--recompute-granularity", "full"}, "--recompute-num-layers"}}) {
+    const ProgramResult result = dry_run(bad.args);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_TRUE(holds(result.err, bad.part)) << result.err;
+  }
+  EXPECT_EQ(run({"train", "gpt", "--model", "gpt2", "--mock-data", "--lr", "1e-4"}).exit_code, 2) << "no length";
+}
+
+TEST(GptDryRun, ShippedSweepsExpand) {
+  const auto expand = [](const char* file) {
+    const std::vector<std::string> args = {lockstep_program(), "sweep", file, "--dry-run", "--json", "--set", "ACCOUNT=a", "PARTITION=p", "SCRATCH=/s"};
+    const auto result = core::run_command({.argv = args, .working_folder = LOCKSTEP_SOURCE_DIR}, std::chrono::seconds(60));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return core::parse_json(result.out, "sweep").at("points");
+  };
+  const auto check_study = [](const Json& points, int64_t micro, int64_t batch, int64_t meeting_ranks) {
+    int num_meeting = 0;
+    for (const Json& point : points) {
+      const bool is_weak = point.at("axes").at("case") == "weak";
+      EXPECT_EQ(point.at(is_weak ? "samples_per_rank" : "global_batch"), is_weak ? micro : batch);
+      num_meeting += point.at("ranks") == meeting_ranks && point.at("global_batch") == batch;
+    }
+    EXPECT_EQ(num_meeting, 2) << "where weak and strong scaling meet";
+  };
+  const Json large = expand("recipes/sweeps/gpt_epicure_175b.toml");
+  EXPECT_EQ(large.size(), 12u);
+  EXPECT_EQ(large.at(0).at("ranks"), 128);
+  check_study(large, 192, 1536, 1024);
+  check_study(expand("recipes/sweeps/gpt_epicure_small.toml"), 16, 512, 32);
+  const Json nemotron = expand("recipes/sweeps/gpt_nemotron.toml");
+  EXPECT_EQ(nemotron.size(), 10u);
+  for (const Json& point : nemotron) {
+    EXPECT_EQ(point.at("global_batch"), 2 * point.at("nodes").get<int64_t>());
+    EXPECT_EQ(point.at("samples_per_rank"), 16);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing
