@@ -79,7 +79,6 @@ TEST_F(SweepCommand, ShippedSweepsExpand) {
   const auto clap = run_lockstep({"sweep", jupiter, "--dry-run", "--json", "--set", site[0], site[1], site[2]});
   ASSERT_EQ(clap.exit_code, 0) << clap.err;
   const auto plan = core::parse_json(clap.out, "dry run");
-  const auto plan = core::parse_json(clip.out, "dry run");
   ASSERT_EQ(plan.at("points").size(), 16u);
   for (const auto& point : plan.at("points")) {
     const int64_t nodes = point.at("nodes");
