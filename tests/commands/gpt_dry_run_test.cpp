@@ -72,7 +72,7 @@ TEST(GptDryRun, PageFitsTheTerminal) {
                                       "--bf16", "--sequence-parallel", "--use-distributed-optimizer"});
   ASSERT_EQ(page.exit_code, 0) << page.err;
   for (const char* part : {"tp 2 x dp 2 x pp 2", "interleaved, 2 stages x 3 virtual stages", "embedding, layers 0, 1, 4, 5, 8, 9", "gradient of the tied embedding",
-                           "bubble            8.33 %", "[from --bf16]", "fits devices of 16 GB and more"})
+                           "bubble              8.33 %", "[from --bf16]", "fits devices of 16 GB and more"})
     EXPECT_TRUE(holds(page.out, part)) << part << "\n" << page.out;
   const size_t begin = page.out.find("Schedule, one cell a pass"), end = page.out.find("\nOptions");
   ASSERT_NE(begin, std::string::npos);
