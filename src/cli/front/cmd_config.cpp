@@ -150,7 +150,7 @@ int cmd_config_show(std::span<const std::string> args) {
         "Usage: lockstep config show [--json] [COMMAND] [RECIPE.toml] [FLAGS]\n"
         "       lockstep config show [--json] RUN\n\n"
         "Shows every option of a command line, its value and where the value came from.\n"
-        "COMMAND is `{}` unless given or told by the recipe's name (gpt_x.toml: `train gpt`); RECIPE.toml means --config RECIPE.toml.\n"
+        "COMMAND is `{}` unless given, or told by the recipe's name\n(gpt_x.toml: `train gpt`); RECIPE.toml means --config RECIPE.toml.\n"
         "RUN is the folder of a run (<logs>/<name>): shows the options it had.\n",
         kDefaultCommand);
     return 0;
