@@ -150,11 +150,33 @@ void name_sources(std::vector<Source>& sources) {
   }
 }
 
+/// What a sweep says of its points by the tags fwd-gflops and peak-tflops, in place of what the run counted, which stays beside it.
+void take_facts_from_tags(record::RunSetup& setup) {
+  const auto number = [&](const char* name) {
+    const auto tag = setup.tags.find(name);
+    const auto value = tag == setup.tags.end() ? std::nullopt : core::parse_double(tag->second);
+    return value && *value > 0 ? value : std::nullopt;
+  };
+  if (const auto gflops = number("fwd-gflops")) {
+    if (setup.forward_gflops_per_sample && !setup.processed_gflops_per_sample) {
+      setup.processed_gflops_per_sample = setup.forward_gflops_per_sample;
+      setup.processed_formula = setup.flops_formula;
+    }
+    setup.forward_gflops_per_sample = gflops;
+    setup.flops_formula = fmt::format("3 x {:g} GFLOP, the sweep's tag fwd-gflops", *gflops);
+  }
+  if (const auto tflops = number("peak-tflops")) {
+    setup.peak_tflops_per_device = tflops;
+    setup.peak_source = "the sweep's tag peak-tflops";
+  }
+}
+
 RunSummary load_one(const Source& source, const LoadOptions& options) {
   if (!source.damage.empty()) throw DataError(source.damage, "");
   record::RunData run = record::read_log(source.path, options.format, {.meta = options.meta});
   run.name = source.name;
   for (const auto& [axis, value] : source.tags) run.setup.tags.emplace(axis, value);
+  take_facts_from_tags(run.setup);
   if (run.state.empty()) run.state = source.state;
   if (run.message.empty()) run.message = source.message;
   if (run.allocation.empty()) run.allocation = source.job;

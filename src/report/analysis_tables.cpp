@@ -104,16 +104,23 @@ std::vector<double> percents_of(const Point& point, const std::vector<std::strin
   return tenths;
 }
 
-/// Where less is computed than the nominal figure says: by how much, and the utilisation that follows.
+/// Was something else computed than the nominal figure says?
+bool has_other_count(const record::RunSetup& setup) {
+  return setup.processed_gflops_per_sample && setup.forward_gflops_per_sample && *setup.processed_gflops_per_sample != *setup.forward_gflops_per_sample;
+}
+
+/// MFU with the FLOPs that were computed.
+double processed_mfu(const Point& point) {
+  return has_other_count(point.setup) ? point.mfu * *point.setup.processed_gflops_per_sample / *point.setup.forward_gflops_per_sample : point.mfu;
+}
+
+/// By how much, and why.
 std::string processed_note(const Curve& curve) {
-  std::string note;
-  for (const Point& point : curve.points) {
-    const auto& [processed, nominal] = std::pair(point.setup.processed_gflops_per_sample, point.setup.forward_gflops_per_sample);
-    if (!processed || !nominal || *processed == *nominal) continue;
-    if (note.empty()) note = fmt::format(" Computed were {:.4g} of {:.4g} GFLOP forward per sample ({}).", *processed, *nominal, point.setup.processed_formula);
-    if (std::isfinite(point.mfu)) note += fmt::format(" With those MFU at {} is {:.1f} %.", size_text(curve, point.size), 100 * point.mfu * *processed / *nominal);
-  }
-  return note;
+  for (const Point& point : curve.points)
+    if (has_other_count(point.setup))
+      return fmt::format(" Computed were {:.4g} of {:.4g} GFLOP forward per sample ({}).", *point.setup.processed_gflops_per_sample,
+                         *point.setup.forward_gflops_per_sample, point.setup.processed_formula);
+  return "";
 }
 }  // namespace
 
@@ -214,6 +221,8 @@ Table rate_table(const Curve& curve) {
   table.columns.push_back(column("TFLOP/s per device", "tflops_per_device"));
   table.columns.push_back(column("MFU, table peak (%)", "mfu_pct"));
   table.columns.push_back(column("MFU, measured peak (%)", "mfu_measured_pct"));
+  const bool has_processed = std::any_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return has_other_count(point.setup); });
+  if (has_processed) table.columns.push_back(column("MFU, computed FLOPs (%)", "mfu_processed_pct"));
   for (const Point& point : curve.points) {
     std::vector<Cell> row = size_cells(curve, point);
     for (const double rate : {point.samples_per_s.value, point.mean_samples_per_s, point.billed_samples_per_s, point.tokens_per_s,
@@ -221,6 +230,7 @@ Table rate_table(const Curve& curve) {
       row.push_back(figure_cell(rate));
     row.push_back(percent_cell(point.mfu));
     row.push_back(percent_cell(point.mfu_measured));
+    if (has_processed) row.push_back(percent_cell(processed_mfu(point)));
     table.rows.push_back(std::move(row));
   }
   return table;
