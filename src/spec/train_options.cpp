@@ -13,7 +13,8 @@ bool is_clap(const TrainOptions& o) { return o.task == "clap"; }
 void declare_dataset_type(core::OptionSet& set, TrainOptions& o) {
   if (is_clap(o))
     set.add("dataset-type", &o.dataset_type,
-            {.help = "Kind of data set. auto goes by the name: .tar and pipe: are webdataset. synthetic: random waveforms with one and the same caption.",
+            {.help = "Kind of data set. auto goes by the name: .tar and pipe: are webdataset. synthetic: random waveforms with one and the same caption. "
+                     "webdataset-audio and synthetic-audio are the same two.",
              .choices = {"auto", "webdataset", "synthetic"},
              .choice_aliases = {{"webdataset-audio", "webdataset"}, {"synthetic-audio", "synthetic"}},
              .refused_choices = {{"csv", "tables of sounds are not in this version: pack them into shards of .flac and .json or .txt members"}}});

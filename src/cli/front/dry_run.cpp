@@ -27,6 +27,13 @@ WorldGuess guess_world(const spec::TrainOptions& options, const std::optional<Wo
   return {info.world_size, info.source, info.local_world_size};
 }
 
+/// What stands beside the text, with its size.
+std::string other_text(const spec::ContrastiveShape& shape) {
+  if (const auto* clip = shape.clip()) return fmt::format("a picture of {0} x {0} pixels", clip->vision.image_size);
+  const auto& audio = shape.clap()->audio;
+  return fmt::format("{:.4g} s of audio", static_cast<double>(audio.clip_samples) / static_cast<double>(audio.sample_rate));
+}
+
 void add_model_facts(const spec::TrainOptions& options, int64_t num_ranks, std::vector<DryRunFact>& facts) {
   const spec::ContrastiveShape shape = spec::resolve_contrastive_shape(options);
   const spec::ContrastiveCost cost = spec::contrastive_cost(shape);
@@ -35,7 +42,8 @@ void add_model_facts(const spec::TrainOptions& options, int64_t num_ranks, std::
                                core::format_count(static_cast<double>(cost.other_parameters)),
                                core::format_count(static_cast<double>(cost.text_parameters)))});
   facts.push_back({"forward_flops_per_sample", "forward pass", cost.forward.flops,
-                   fmt::format("{}FLOP per pair of {} and text (2 x multiply-adds)", core::format_count(cost.forward.flops), shape.other_kind())});
+                   fmt::format("{}FLOP per pair of {} and text of {} tokens (2 x multiply-adds)", core::format_count(cost.forward.flops),
+                               other_text(shape), shape.context_length())});
   const bool has_buckets = options.grad_sync == "ddp" || (options.grad_sync == "auto" && num_ranks > 1);
   if (!has_buckets) return;
   const bool has_bf16_weights = options.precision == "bf16" || options.precision == "pure_bf16";
