@@ -189,7 +189,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shared, GptParallel, ::testing::ValuesIn(cases()), [](const auto& info) { return name_of(info.param); });
+INSTANTIATE_TEST_SUITE_P(Shared, GptParallel, ::testing::ValuesIn(cases()), [](const auto& test) { return name_of(test.param); });
 
 TEST(GptParallel, OneModelOnEveryNumberOfRanks) {
   const Case param{.model = "llama", .type = at::kFloat};
