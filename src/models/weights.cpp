@@ -117,6 +117,14 @@ Match match_names(const NamedValues& targets, const NamedValues& values) {
   return match;
 }
 
+void require_fit(const Match& match, const WeightFile& weights) {
+  if (match.missing.empty() && match.unexpected.empty() && match.misshaped.empty()) return;
+  throw DataError(
+      fmt::format("models: weights '{}' do not fit the model: missing {}; unexpected {}; other shape {}", weights.path.string(),
+                  list_names(match.missing), list_names(match.unexpected), list_names(match.misshaped)),
+      "check that --model names the architecture that the weights were made for");
+}
+
 }  // namespace
 
 WeightFile read_weights(const fs::path& path) {
@@ -145,13 +153,11 @@ NamedValues named_values(nn::Module& module) {
   return out;
 }
 
+void require_fit(const NamedValues& targets, const WeightFile& weights) { require_fit(match_names(targets, weights.tensors), weights); }
+
 void load_weights(nn::Module& module, const WeightFile& weights) {
   const auto match = match_names(named_values(module), weights.tensors);
-  if (!match.missing.empty() || !match.unexpected.empty() || !match.misshaped.empty())
-    throw DataError(
-        fmt::format("models: weights '{}' do not fit the model: missing {}; unexpected {}; other shape {}", weights.path.string(),
-                    list_names(match.missing), list_names(match.unexpected), list_names(match.misshaped)),
-        "check that --model names the architecture that the weights were made for");
+  require_fit(match, weights);
   const c10::NoGradGuard no_grad;
   for (const auto& [handle, value] : match.pairs) handle.detach().copy_(value);
   for (const auto& handle : match.absent) handle.detach().zero_();

@@ -34,6 +34,10 @@ WeightFile read_weights(const std::filesystem::path& path);
 /// unexpected and mis-shaped names, and nothing was changed.
 void load_weights(nn::Module& module, const WeightFile& weights);
 
+/// DataError as of load_weights unless the file holds just the tensors of `targets`, of which names and shapes count alone (they may lie
+/// on the meta device).
+void require_fit(const NamedValues& targets, const WeightFile& weights);
+
 /// Parameters and buffers of `root` to all ranks. Collective.
 void broadcast_weights(nn::Module& module, comm::Comm& world, int root = 0);
 

@@ -9,6 +9,9 @@ namespace lockstep::nn {
 struct Dropout {
   double probability = 0.0;  ///< 0: does nothing.
   uint64_t key = 0;
+  /// int64, as many as x has rows (of its last dim), where defined: each row's number in a count that does not depend on how rows are
+  /// shared out. Draws are then a function of (key, number, column), the same on every device and in every layout.
+  at::Tensor rows = {};
 };
 
 /// x with elements set to 0 with the given probability and the others divided by what is left of 1.

@@ -114,14 +114,18 @@ void initialize(at::Tensor& tensor, const ParamSpec& spec, uint64_t seed) {
   tensor.detach().copy_(host);
 }
 
-void initialize(Module& module, const std::vector<ParamSpec>& specs, uint64_t seed) {
+void initialize(Module& module, const std::vector<ParamSpec>& specs, uint64_t seed) { initialize_shard(module, specs, seed, {}); }
+
+void initialize_shard(Module& module, const std::vector<ParamSpec>& specs, uint64_t seed, const ShardCtx& shard) {
   const auto found = by_name(specs);
   std::vector<NamedTensor> tensors = all_tensors(module);
   LOCKSTEP_CHECK(tensors.size() == specs.size(), "tensors={} specs={}", tensors.size(), specs.size());
   for (NamedTensor& entry : tensors) {
     const auto spec = found.find(entry.name);
     LOCKSTEP_CHECK(spec != found.end(), "no spec of '{}'", entry.name);
-    initialize(*entry.tensor, *spec->second, seed);
+    const auto& split_dim = spec->second->split_dim;
+    if (shard.is_alone() || !split_dim) initialize(*entry.tensor, *spec->second, seed);
+    else initialize_slice(*entry.tensor, *spec->second, seed, *split_dim, shard.rank() * entry.tensor->size(*split_dim));
   }
 }
 

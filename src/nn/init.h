@@ -5,6 +5,7 @@
 #include <span>
 
 #include "nn/module.h"
+#include "nn/shard.h"
 #include "spec/param_spec.h"
 
 namespace lockstep::nn {
@@ -22,5 +23,9 @@ void initialize_slice(at::Tensor& tensor, const spec::ParamSpec& spec, uint64_t 
 
 /// Every parameter and buffer of a module. Names and shapes must be those of `specs` (an invariant).
 void initialize(Module& module, const std::vector<spec::ParamSpec>& specs, uint64_t seed);
+
+/// The same for one of the ranks that share each layer: of a parameter with a split dim the rank's even part of it, so that ranks
+/// together hold what one rank alone would.
+void initialize_shard(Module& module, const std::vector<spec::ParamSpec>& specs, uint64_t seed, const ShardCtx& shard);
 
 }  // namespace lockstep::nn

@@ -1,4 +1,4 @@
-// Reads Hugging Face's config.json of GPT-2 and Llama models.
+// Reads Hugging Face's config.json of GPT-2, Llama and Nemotron models.
 #include "core/error.h"
 #include "core/json.h"
 #include "spec/gpt_shape.h"
@@ -9,7 +9,7 @@ namespace {
 
 using core::Json;
 
-constexpr JsonFormat kFormat{"gpt", "keys of GPT-2 and Llama configurations are known"};
+constexpr JsonFormat kFormat{"gpt", "keys of GPT-2, Llama and Nemotron configurations are known"};
 
 /// What says nothing about the parameters or the computation of training.
 void skip_bookkeeping(JsonSection& section) {
@@ -57,6 +57,7 @@ GptShape read_gpt2(JsonSection& section) {
 
 void read_rotary(JsonSection& section, const std::string& where, GptShape& shape) {
   section.read("rope_theta", shape.rotary_base);
+  section.read("partial_rotary_factor", shape.rotary_fraction);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const Json* scaling = section.find(key);
     if (scaling == nullptr) continue;
@@ -65,6 +66,7 @@ void read_rotary(JsonSection& section, const std::string& where, GptShape& shape
     part.read("type", kind);
     part.read("rope_type", kind);
     part.read("rope_theta", shape.rotary_base);
+    part.read("partial_rotary_factor", shape.rotary_fraction);
     if (kind != "llama3") {
       if (kind != "default") part.fail("rope_type", "llama3 or default", kind);
       part.finish();
@@ -80,6 +82,25 @@ void read_rotary(JsonSection& section, const std::string& where, GptShape& shape
   }
 }
 
+/// The keys that Llama and Nemotron share.
+void read_sizes(JsonSection& section, GptShape& shape) {
+  section.read("vocab_size", shape.vocab);
+  section.read("hidden_size", shape.hidden);
+  section.read("intermediate_size", shape.ffn);
+  section.read("num_hidden_layers", shape.layers);
+  section.read("num_attention_heads", shape.heads);
+  shape.query_groups = shape.heads;
+  section.read("num_key_value_heads", shape.query_groups);
+  shape.head_width = shape.heads > 0 ? shape.hidden / shape.heads : 0;
+  section.read("head_dim", shape.head_width);
+  section.read("max_position_embeddings", shape.max_positions);
+  section.read("initializer_range", shape.init_std);
+  section.read("tie_word_embeddings", shape.is_head_tied);
+  section.read("attention_dropout", shape.attention_dropout);
+  section.only("attention_bias", false, "the layers of these models have no biases");
+  section.only("mlp_bias", false, "the layers of these models have no biases");
+}
+
 GptShape read_llama(JsonSection& section, const std::string& where) {
   GptShape shape{.vocab = 32000,
                  .max_positions = 2048,
@@ -92,23 +113,28 @@ GptShape read_llama(JsonSection& section, const std::string& where) {
                  .hidden_dropout = 0.0,
                  .attention_dropout = 0.0};
   shape.hidden = 4096, shape.layers = 32, shape.heads = 32, shape.ffn = 11008;
-  section.read("vocab_size", shape.vocab);
-  section.read("hidden_size", shape.hidden);
-  section.read("intermediate_size", shape.ffn);
-  section.read("num_hidden_layers", shape.layers);
-  section.read("num_attention_heads", shape.heads);
-  shape.query_groups = shape.heads;
-  section.read("num_key_value_heads", shape.query_groups);
-  shape.head_width = shape.heads > 0 ? shape.hidden / shape.heads : 0;
-  section.read("head_dim", shape.head_width);
-  section.read("max_position_embeddings", shape.max_positions);
+  read_sizes(section, shape);
   section.read("rms_norm_eps", shape.norm_eps);
-  section.read("initializer_range", shape.init_std);
-  section.read("tie_word_embeddings", shape.is_head_tied);
-  section.read("attention_dropout", shape.attention_dropout);
   section.only("hidden_act", "silu", "the gate of Llama models is silu");
-  section.only("attention_bias", false, "Llama models have no biases");
-  section.only("mlp_bias", false, "Llama models have no biases");
+  read_rotary(section, where, shape);
+  return shape;
+}
+
+GptShape read_nemotron(JsonSection& section, const std::string& where) {
+  GptShape shape{.vocab = 256000,
+                 .max_positions = 4096,
+                 .positions = GptPositions::kRotary,
+                 .rotary_fraction = 0.5,
+                 .norm = GptNorm::kLayerNorm1p,
+                 .has_bias = false,
+                 .is_head_tied = false,
+                 .init_std = 0.0134,
+                 .hidden_dropout = 0.0,
+                 .attention_dropout = 0.0};
+  shape.hidden = 6144, shape.layers = 32, shape.heads = 48, shape.ffn = 24576;
+  read_sizes(section, shape);
+  section.read("norm_eps", shape.norm_eps);
+  shape.activation = activation_of(section, "hidden_act", "relu2");
   read_rotary(section, where, shape);
   return shape;
 }
@@ -122,8 +148,8 @@ GptShape parse_gpt_shape(std::string_view json, std::string_view where) {
   std::string type;
   section.read("model_type", type);
   skip_bookkeeping(section);
-  if (type != "gpt2" && type != "llama") section.fail("model_type", "gpt2 or llama", type);
-  GptShape shape = type == "gpt2" ? read_gpt2(section) : read_llama(section, place);
+  if (type != "gpt2" && type != "llama" && type != "nemotron") section.fail("model_type", "gpt2, llama or nemotron", type);
+  GptShape shape = type == "gpt2" ? read_gpt2(section) : type == "llama" ? read_llama(section, place) : read_nemotron(section, place);
   section.finish();
   shape.name = place;
   shape.vocab_multiple = 1;  // as in the file, so that the softmax runs over the same rows

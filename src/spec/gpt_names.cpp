@@ -11,7 +11,7 @@ namespace {
 
 struct NameRow {
   std::string_view own;  ///< Without "layers.I." and without ".weight" or ".bias".
-  std::string_view gpt2, llama, megatron;
+  std::string_view gpt2, llama, megatron;  ///< Nemotron has Llama's, but for fc1.
 };
 
 constexpr std::array kModelNames{
@@ -30,12 +30,12 @@ constexpr std::array kLayerNames{
 };
 
 std::string_view dialect_name(const NameRow& row, GptDialect dialect) {
-  return dialect == GptDialect::kHfGpt2 ? row.gpt2 : dialect == GptDialect::kHfLlama ? row.llama : row.megatron;
+  return dialect == GptDialect::kHfGpt2 ? row.gpt2 : dialect == GptDialect::kMegatron ? row.megatron : row.llama;
 }
 
 std::string layer_prefix(const std::string& layer, GptDialect dialect) {
   if (dialect == GptDialect::kHfGpt2) return "transformer.h." + layer + ".";
-  return (dialect == GptDialect::kHfLlama ? "model.layers." : "decoder.layers.") + layer + ".";
+  return (dialect == GptDialect::kMegatron ? "decoder.layers." : "model.layers.") + layer + ".";
 }
 
 /// Our name in its pieces: "layers.7.attention.qkv.weight" is {"7", "attention.qkv", "weight"}.
@@ -73,13 +73,30 @@ std::string llama_misfit(const GptShape& shape) {
   return shape.has_bias || shape.has_qkv_bias ? "it has biases" : "";
 }
 
+std::string nemotron_misfit(const GptShape& shape) {
+  if (shape.positions != GptPositions::kRotary || shape.rotary_scaling) return "its positions are not plain rotary ones";
+  if (shape.norm != GptNorm::kLayerNorm1p) return fmt::format("its norm is {}", gpt_norm_name(shape.norm));
+  if (shape.activation != GptActivation::kSquaredRelu) return fmt::format("its activation is {}", gpt_activation_name(shape.activation));
+  return shape.has_bias || shape.has_qkv_bias ? "it has biases" : "";
+}
+
+struct HuggingFaceModel {
+  GptDialect dialect;
+  std::string_view name;
+  std::string (*misfit)(const GptShape&);
+};
+constexpr std::array kHuggingFaceModels{
+    HuggingFaceModel{GptDialect::kHfGpt2, "GPT-2", gpt2_misfit},
+    HuggingFaceModel{GptDialect::kHfLlama, "Llama", llama_misfit},
+    HuggingFaceModel{GptDialect::kHfNemotron, "Nemotron", nemotron_misfit},
+};
+
 void check_dialect(const GptShape& shape, GptDialect dialect) {
-  if (dialect == GptDialect::kMegatron) return;
-  const bool is_gpt2 = dialect == GptDialect::kHfGpt2;
-  const std::string misfit = is_gpt2 ? gpt2_misfit(shape) : llama_misfit(shape);
-  if (!misfit.empty())
-    throw UsageError(fmt::format("gpt: model '{}' is no {} model of Hugging Face: {}", shape.name, is_gpt2 ? "GPT-2" : "Llama", misfit),
-                     "Megatron's names can hold it");
+  for (const HuggingFaceModel& model : kHuggingFaceModels) {
+    const std::string misfit = model.dialect == dialect ? model.misfit(shape) : "";
+    if (!misfit.empty())
+      throw UsageError(fmt::format("gpt: model '{}' is no {} model of Hugging Face: {}", shape.name, model.name, misfit), "Megatron's names can hold it");
+  }
 }
 
 /// Elements of a row: the inputs of a matrix, 1 for vectors (a gated layer's bias is a vector in two halves).
@@ -101,11 +118,13 @@ std::vector<int64_t> range(int64_t begin, int64_t end) {
 }  // namespace
 
 GptDialect hugging_face_dialect(const GptShape& shape) {
-  const std::string gpt2 = gpt2_misfit(shape), llama = llama_misfit(shape);
-  if (gpt2.empty()) return GptDialect::kHfGpt2;
-  if (llama.empty()) return GptDialect::kHfLlama;
-  throw UsageError(fmt::format("gpt: model '{}' is neither a GPT-2 ({}) nor a Llama model ({}) of Hugging Face", shape.name, gpt2, llama),
-                   "Megatron's names can hold it");
+  std::vector<std::string> reasons;
+  for (const HuggingFaceModel& model : kHuggingFaceModels) {
+    const std::string misfit = model.misfit(shape);
+    if (misfit.empty()) return model.dialect;
+    reasons.push_back(fmt::format("{} ({})", model.name, misfit));
+  }
+  throw UsageError(fmt::format("gpt: no class of Hugging Face holds model '{}': not {}", shape.name, core::join(reasons, ", ")), "Megatron's names can hold it");
 }
 
 std::vector<int64_t> own_rows(const GptShape& shape, const ParamSpec& spec, GptRows rows) {
@@ -146,10 +165,12 @@ std::vector<ForeignTensor> foreign_tensors(const GptShape& shape, const ParamSpe
   };
   if (own.module == "embedding.word" || own.module == "head")
     return {tensor(module, dialect == GptDialect::kMegatron ? GptRows::kAll : GptRows::kTokens)};
-  if (dialect == GptDialect::kHfLlama && own.module == "attention.qkv")
+  const bool has_llama_names = dialect == GptDialect::kHfLlama || dialect == GptDialect::kHfNemotron;
+  if (has_llama_names && own.module == "attention.qkv")
     return {tensor(module + ".q_proj", GptRows::kQuery), tensor(module + ".k_proj", GptRows::kKey), tensor(module + ".v_proj", GptRows::kValue)};
   if (dialect == GptDialect::kHfLlama && own.module == "mlp.fc1")
     return {tensor(module + ".gate_proj", GptRows::kGate), tensor(module + ".up_proj", GptRows::kUp)};
+  if (dialect == GptDialect::kHfNemotron && own.module == "mlp.fc1") return {tensor(module + ".up_proj", GptRows::kAll)};
   if (dialect == GptDialect::kHfGpt2 && own.module == "attention.qkv") return {tensor(module, GptRows::kQueryKeyValue)};
   return {tensor(module, GptRows::kAll)};
 }

@@ -11,12 +11,13 @@ namespace lockstep::spec {
 
 /// Whose names a file of weights uses.
 enum class GptDialect {
-  kHfGpt2,    ///< GPT2LMHeadModel of transformers.
-  kHfLlama,   ///< LlamaForCausalLM of transformers.
-  kMegatron,  ///< GPTModel of Megatron-LM's core, with the norms as modules of their own.
+  kHfGpt2,      ///< GPT2LMHeadModel of transformers.
+  kHfLlama,     ///< LlamaForCausalLM of transformers.
+  kHfNemotron,  ///< NemotronForCausalLM of transformers.
+  kMegatron,    ///< GPTModel of Megatron-LM's core, with the norms as modules of their own.
 };
 
-/// The dialect of Hugging Face that can express a shape; UsageError that says which property neither can.
+/// The dialect of Hugging Face that can express a shape; UsageError that says which property none can.
 GptDialect hugging_face_dialect(const GptShape& shape);
 
 /// Which rows (of the first dimension, a gated fc1 taken as [2 ffn, hidden]) of our tensor a foreign one holds, in which order.

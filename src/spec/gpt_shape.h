@@ -80,7 +80,7 @@ std::vector<std::string> gpt_model_names();
 /// What is odd about a named model; empty for most. "gpt-857m-label" is what a scaling study calls 857M, and has 356 M parameters.
 std::string gpt_model_note(std::string_view name);
 
-/// Shape of a built-in name or alias, or of a Hugging Face config.json (GPT-2 or Llama) when `model` ends in ".json". UsageError for
+/// Shape of a built-in name or alias, or of a Hugging Face config.json (GPT-2, Llama or Nemotron) when `model` ends in ".json". UsageError for
 /// an unknown name (with the nearest one), for a configuration that cannot be expressed, and for sizes that do not fit.
 GptShape resolve_gpt_shape(std::string_view model);
 

@@ -129,7 +129,7 @@ TEST(GptShape, ReadsConfigurationsOfHuggingFace) {
   ASSERT_TRUE(llama.rotary_scaling.has_value());
   EXPECT_EQ(llama.rotary_scaling->factor, 8);
   EXPECT_EQ(llama.rotary_base, named.rotary_base);
-  EXPECT_TRUE(holds(message_of([] { parse_gpt_shape(R"({"model_type": "bert"})", "c.json"); }), "'c.json': 'model_type' must be gpt2 or llama, found \"bert\""));
+  EXPECT_TRUE(holds(message_of([] { parse_gpt_shape(R"({"model_type": "bert"})", "c.json"); }), "'c.json': 'model_type' must be gpt2, llama or nemotron, found \"bert\""));
   EXPECT_TRUE(holds(message_of([] { parse_gpt_shape(R"({"model_type": "gpt2", "n_heads": 12})", "c.json"); }), "did you mean 'n_head'?"));
   EXPECT_TRUE(holds(message_of([] { parse_gpt_shape(R"({"model_type": "llama", "rope_scaling": {"rope_type": "yarn"}})", "c.json"); }), "yarn"));
   EXPECT_TRUE(holds(message_of([] { parse_gpt_shape(R"({"model_type": "gpt2", "n_head": 0})", "c.json"); }), "heads=0 is out of range"));
@@ -216,6 +216,7 @@ void check_names(const GptShape& shape, GptDialect dialect) {
 TEST(GptNames, EveryElementHasOnePlace) {
   check_names(resolve_gpt_shape("gpt2"), GptDialect::kHfGpt2);
   check_names(resolve_gpt_shape("llama3-8b"), GptDialect::kHfLlama);
+  check_names(resolve_gpt_shape("nemotron4-15b"), GptDialect::kHfNemotron);
   for (const char* name : {"gpt2", "llama3-8b", "nemotron4-15b"}) check_names(resolve_gpt_shape(name), GptDialect::kMegatron);
 }
 
@@ -242,7 +243,13 @@ TEST(GptNames, AsTheFilesHaveThem) {
   EXPECT_EQ(names(nemotron, "final_norm.bias", GptDialect::kMegatron), (Tensors{{"decoder.final_layernorm.bias", {6144}, GptRows::kAll, false}}));
   EXPECT_EQ(hugging_face_dialect(gpt2), GptDialect::kHfGpt2);
   EXPECT_EQ(hugging_face_dialect(llama), GptDialect::kHfLlama);
-  EXPECT_TRUE(holds(message_of([&] { hugging_face_dialect(nemotron); }), "its positions are rope"));
+  EXPECT_EQ(hugging_face_dialect(nemotron), GptDialect::kHfNemotron);
+  EXPECT_EQ(names(nemotron, "layers.0.mlp.fc1.weight", GptDialect::kHfNemotron),
+            (Tensors{{"model.layers.0.mlp.up_proj.weight", {24576, 6144}, GptRows::kAll, false}}));
+  GptShape with_biases = nemotron;
+  with_biases.has_bias = true;
+  EXPECT_TRUE(holds(message_of([&] { hugging_face_dialect(with_biases); }), "not GPT-2 (its positions are rope), Llama (its positions are not"));
+  EXPECT_TRUE(holds(message_of([&] { hugging_face_dialect(with_biases); }), "Nemotron (it has biases)"));
   EXPECT_TRUE(holds(message_of([&] { names(llama, "head.weight", GptDialect::kHfGpt2); }), "is no GPT-2 model"));
 }
 

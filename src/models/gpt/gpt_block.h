@@ -1,0 +1,81 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <cstdint>
+
+#include "nn/dropout.h"
+#include "nn/module.h"
+#include "nn/norm.h"
+#include "nn/parallel_linear.h"
+#include "nn/rotary.h"
+#include "nn/shard.h"
+#include "spec/gpt_shape.h"
+
+namespace lockstep::models {
+
+/// Random dropping of one micro-batch. Draws depend on (key, layer, place, sample, token, element), not on how work is shared out.
+struct GptDropout {
+  double hidden = 0.0, attention = 0.0;
+  uint64_t key = 0;
+  at::Tensor token_TB;   ///< Numbers of the tokens that this rank holds between the shared layers.
+  at::Tensor query_BHT;  ///< Numbers of the rank's own heads at all tokens.
+
+  /// `place` 0: behind attention, 1: behind the feed-forward layer. Layer -1: behind the embedding.
+  nn::Dropout at(int64_t layer, uint64_t place) const;
+  nn::Dropout attention_at(int64_t layer) const;
+};
+
+/// What all blocks need to know of a micro-batch.
+struct GptFrame {
+  nn::RotaryTable rotary;  ///< Undefined without rotary positions.
+  at::Tensor mask_B1TT;    ///< 0 and -inf, in the type of the attention; undefined: causal.
+  GptDropout dropout;
+};
+
+struct GptBlockOptions {
+  at::TensorOptions tensors = {};
+  bool recompute_attention = false;  ///< Keep queries, keys and values only, and compute scores and probabilities again.
+};
+
+/// Causal self attention with grouped queries. Rank r of R has groups [r G/R, (r+1) G/R) and their query heads.
+class GptAttention : public nn::Module {
+ public:
+  GptAttention(const spec::GptShape& shape, int64_t layer, const nn::ShardCtx& shard, const GptBlockOptions& options);
+  at::Tensor forward(const at::Tensor& x_TBD, const GptFrame& frame);
+
+ private:
+  at::Tensor attend(const at::Tensor& qkv_TBW, const GptFrame& frame) const;
+
+  int64_t layer_, groups_, heads_per_group_, head_width_;  // of this rank
+  bool recompute_;
+  nn::Module core_;  // has no parameters: what checkpoint() asks for
+  nn::ColumnParallelLinear qkv_;
+  nn::RowParallelLinear proj_;
+};
+
+class GptMlp : public nn::Module {
+ public:
+  GptMlp(const spec::GptShape& shape, const nn::ShardCtx& shard, const at::TensorOptions& options);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  spec::GptActivation activation_;
+  nn::ColumnParallelLinear fc1_;
+  nn::RowParallelLinear fc2_;
+};
+
+/// x + attention(norm_1 x), then + mlp(norm_2 x), of the rank's own tokens where tokens are split.
+class GptBlock : public nn::Module {
+ public:
+  GptBlock(const spec::GptShape& shape, int64_t layer, const nn::ShardCtx& shard, const GptBlockOptions& options);
+  at::Tensor forward(const at::Tensor& x_TBD, const GptFrame& frame);
+
+ private:
+  int64_t layer_;
+  nn::Norm norm_1_;
+  GptAttention attention_;
+  nn::Norm norm_2_;
+  GptMlp mlp_;
+};
+
+}  // namespace lockstep::models

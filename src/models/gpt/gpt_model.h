@@ -1,0 +1,81 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "models/gpt/gpt_block.h"
+#include "models/task.h"
+#include "nn/module.h"
+#include "nn/shard.h"
+#include "nn/vocab_cross_entropy.h"
+#include "spec/gpt_params.h"
+#include "spec/gpt_shape.h"
+
+namespace lockstep::models {
+
+/// What is computed again in the backward pass instead of being kept.
+enum class GptRecompute {
+  kNone,
+  kSelective,  ///< Scores and probabilities of the attention.
+  kFull,       ///< All but the input of a unit of blocks.
+};
+
+struct GptModelOptions {
+  at::TensorOptions tensors = {};  ///< Device and type of the parameters at first; the default is fp32 on the CPU.
+  GptRecompute recompute = GptRecompute::kNone;
+  int64_t recompute_unit = 1;  ///< kFull: blocks whose common input is kept.
+  int64_t recompute_blocks = std::numeric_limits<int64_t>::max();  ///< kFull: so many of the part's first blocks.
+  int64_t loss_chunk_tokens = 0;     ///< See nn::VocabLossOptions.
+  bool early_loss_gradients = true;  ///< See there. False where many forward passes come before the first backward pass.
+};
+
+/// A run of blocks of a decoder-only language model, with or without its ends, as one of the ranks that share each layer holds it.
+/// Parameters under the names and in the order of spec::gpt_param_specs. Without content until nn::initialize_shard or loaded weights
+/// fill it.
+class GptModel final : public nn::Module {
+ public:
+  /// The ranks of `shard` can share the shape's groups, widths, vocabulary and tokens evenly (plan::make_gpt_layout sees to that);
+  /// `shard.tp` outlives the model.
+  GptModel(const spec::GptShape& shape, const spec::GptPart& part, const nn::ShardCtx& shard, const GptModelOptions& options = {});
+  ~GptModel() override;
+
+  /// From the batch's tokens, or from what the part before gave, to what the next part takes: [T, B, D] or, where tokens are split,
+  /// this rank's [T/R, B, D]. The last part's final norm is applied.
+  at::Tensor forward(const at::Tensor& input_TBD, const Batch& batch);
+
+  /// Of what forward() of the last part gave, against the batch's targets and weights; per_token is [T B].
+  nn::VocabLoss loss(const at::Tensor& hidden_TBD, const Batch& batch) const;
+  /// This rank's columns of the logits at all tokens, padding included: [T, B, V/R]. For generation and tests.
+  at::Tensor logits(const at::Tensor& hidden_TBD) const;
+
+  const spec::GptShape& shape() const { return shape_; }
+  const spec::GptPart& part() const { return part_; }
+  const nn::ShardCtx& shard() const { return shard_; }
+  const std::vector<spec::ParamSpec>& param_specs() const { return specs_; }
+
+ private:
+  struct BlockGroup;
+  at::Tensor embed(const Batch& batch, const GptFrame& frame) const;
+  GptFrame make_frame(const at::Tensor& input_TBD, const Batch& batch) const;
+  const at::Tensor& head_weight() const;
+
+  spec::GptShape shape_;
+  spec::GptPart part_;
+  nn::ShardCtx shard_;
+  GptModelOptions options_;
+  std::vector<spec::ParamSpec> specs_;
+  std::vector<double> rotary_frequencies_;
+
+  std::unique_ptr<nn::VocabParallelEmbedding> word_;
+  at::Tensor position_;
+  std::vector<std::unique_ptr<GptBlock>> blocks_;
+  std::vector<std::unique_ptr<BlockGroup>> groups_;  // blocks that are computed again together, one by one where nothing is
+  std::unique_ptr<nn::Norm> final_norm_;
+  std::unique_ptr<nn::ColumnParallelLinear> head_;  // unless it is word_
+};
+
+}  // namespace lockstep::models

@@ -1,0 +1,38 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "models/gpt/gpt_model.h"
+#include "models/staged_task.h"
+
+namespace lockstep::models {
+
+/// Next-token prediction. This rank's parts of the model are the chunks of the StagedTask.
+class GptTask final : public StagedTask {
+ public:
+  /// At least one part, in the order of the model.
+  explicit GptTask(std::vector<std::unique_ptr<GptModel>> chunks);
+
+  nn::Module& network() override { return network_; }
+  GptModel& chunk(int64_t index) { return *chunks_.at(static_cast<size_t>(index)); }
+  int64_t num_chunks() const { return std::ssize(chunks_); }
+
+  /// DataError without tokens, or, for the part with the head, without targets.
+  Outputs forward(const Batch& batch) override;
+  /// Sum of weight x loss over the sum of the weights of the micro-batch (at least 1). One part, "lm_loss", equal to it.
+  LossReport loss(const Outputs& outputs) override;
+  void after_step() override {}
+
+  int64_t num_blocks() const override { return chunks_.front()->shape().layers; }
+  Outputs forward_chunk(int64_t chunk, const at::Tensor& input_TBD, const Batch& batch) override;
+  std::vector<int64_t> boundary_shape(int64_t num_samples) const override;
+
+ private:
+  struct Chunks : nn::Module {
+    void add(GptModel& chunk) { register_child("", chunk); }
+  };
+  std::vector<std::unique_ptr<GptModel>> chunks_;
+  Chunks network_;
+};
+
+}  // namespace lockstep::models

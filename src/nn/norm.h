@@ -1,0 +1,22 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include "nn/module.h"
+#include "spec/gpt_shape.h"
+
+namespace lockstep::nn {
+
+/// The norm of a language model over the last dim: LayerNorm, LayerNorm whose gain is stored minus 1, or RMSNorm. Statistics in fp32
+/// whatever the types of input and weights; the result has the input's type.
+class Norm : public Module {
+ public:
+  Norm(spec::GptNorm kind, int64_t width, double epsilon, const at::TensorOptions& options);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  spec::GptNorm kind_;
+  double epsilon_;
+  at::Tensor weight_, bias_;
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,61 @@
+#include "nn/parallel_linear.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/linear.h>
+
+#include "core/error.h"
+#include "nn/layers.h"
+#include "nn/tensor_parallel.h"
+
+namespace lockstep::nn {
+
+int64_t share_of(int64_t size, const ShardCtx& shard) {
+  LOCKSTEP_CHECK(size % shard.size() == 0, "{} entries among {} ranks", size, shard.size());
+  return size / shard.size();
+}
+
+ColumnParallelLinear::ColumnParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options,
+                                           bool with_bias, int64_t parts)
+    : shard_(shard) {
+  const int64_t rows = share_of(out / parts, shard);
+  weight_ = make_parameter(parts == 1 ? std::vector<int64_t>{rows, in} : std::vector<int64_t>{parts, rows, in}, options);
+  register_parameter("weight", weight_);
+  if (!with_bias) return;
+  bias_ = make_parameter(parts == 1 ? std::vector<int64_t>{rows} : std::vector<int64_t>{parts, rows}, options);
+  register_parameter("bias", bias_);
+}
+
+at::Tensor ColumnParallelLinear::forward(const at::Tensor& x) const {
+  return column_linear(x, weight_.flatten(0, -2), bias_.defined() ? bias_.flatten() : bias_, shard_);
+}
+
+RowParallelLinear::RowParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias)
+    : shard_(shard), weight_(make_parameter({out, share_of(in, shard)}, options)) {
+  register_parameter("weight", weight_);
+  if (!with_bias) return;
+  bias_ = make_parameter({out}, options);
+  register_parameter("bias", bias_);
+}
+
+at::Tensor RowParallelLinear::forward(const at::Tensor& x) const {
+  if (shard_.is_alone()) return at::linear(x, weight_, bias_);
+  const at::Tensor y = leave_shared(at::linear(x, weight_), shard_);
+  return bias_.defined() ? y.add(in_compute_type(bias_)) : y;
+}
+
+VocabParallelEmbedding::VocabParallelEmbedding(int64_t rows, int64_t width, const ShardCtx& shard, const at::TensorOptions& options)
+    : shard_(shard), weight_(make_parameter({share_of(rows, shard), width}, options)) {
+  register_parameter("weight", weight_);
+}
+
+at::Tensor VocabParallelEmbedding::forward(const at::Tensor& ids) const {
+  if (shard_.is_alone()) return at::embedding(weight_, ids);
+  const int64_t rows = weight_.size(0);
+  const at::Tensor own_ids = ids.sub(shard_.rank() * rows);
+  const at::Tensor is_elsewhere = own_ids.lt(0).logical_or_(own_ids.ge(rows));
+  const at::Tensor found = at::embedding(weight_, own_ids.masked_fill(is_elsewhere, 0)).masked_fill(is_elsewhere.unsqueeze(-1), 0);
+  return leave_shared(found, shard_);
+}
+
+}  // namespace lockstep::nn

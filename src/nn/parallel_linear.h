@@ -1,0 +1,53 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include "nn/module.h"
+#include "nn/shard.h"
+
+namespace lockstep::nn {
+
+/// y = x W^t + b where each rank holds some rows of W: all tokens of the rank's own outputs, from x as it is outside the shared part
+/// (see tensor_parallel.h). On one rank a plain linear layer.
+class ColumnParallelLinear : public Module {
+ public:
+  /// `parts` > 1: W is [parts, out / parts, in] and every rank has its rows of each part (a gated layer's two halves); the output
+  /// has the rank's rows of part 0, then those of part 1, ...
+  ColumnParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias, int64_t parts = 1);
+  at::Tensor forward(const at::Tensor& x) const;
+  const at::Tensor& weight() const { return weight_; }
+
+ private:
+  ShardCtx shard_;
+  at::Tensor weight_, bias_;
+};
+
+/// y = x W^t + b where each rank holds some columns of W and the inputs that belong to them; b is added once, to the sum.
+class RowParallelLinear : public Module {
+ public:
+  RowParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias);
+  /// Of the rank's own tokens, under token splitting.
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  ShardCtx shard_;
+  at::Tensor weight_, bias_;
+};
+
+/// Rows of a table, by index, where rank r of R holds rows [r V/R, (r+1) V/R).
+class VocabParallelEmbedding : public Module {
+ public:
+  VocabParallelEmbedding(int64_t rows, int64_t width, const ShardCtx& shard, const at::TensorOptions& options);
+  /// [tokens, ...] -> [tokens, ..., width]; of the rank's own tokens, under token splitting. On several ranks an id beyond the table
+  /// gives zeros, on one rank an error of the tensor library: check ids before.
+  at::Tensor forward(const at::Tensor& ids) const;
+  const at::Tensor& weight() const { return weight_; }
+
+ private:
+  ShardCtx shard_;
+  at::Tensor weight_;
+};
+
+/// size / ranks. LOCKSTEP_CHECK that it divides.
+int64_t share_of(int64_t size, const ShardCtx& shard);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,48 @@
+#include "nn/rotary.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
+
+#include <cmath>
+#include <numbers>
+
+namespace lockstep::nn {
+namespace {
+
+/// Llama 3.1: long waves are stretched by `factor`, short ones stay, a line in between.
+double stretched(double frequency, const spec::RotaryScaling& scaling) {
+  const double turns = static_cast<double>(scaling.original_positions) * frequency / (2 * std::numbers::pi);  // over the original length
+  if (turns < scaling.low_factor) return frequency / scaling.factor;
+  if (turns > scaling.high_factor) return frequency;
+  const double kept = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor);
+  return (1 - kept) * frequency / scaling.factor + kept * frequency;
+}
+
+}  // namespace
+
+std::vector<double> rotary_frequencies(int64_t width, double base, const std::optional<spec::RotaryScaling>& scaling) {
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < width; i += 2) {
+    const double frequency = std::pow(base, -static_cast<double>(i) / static_cast<double>(width));
+    frequencies.push_back(scaling ? stretched(frequency, *scaling) : frequency);
+  }
+  return frequencies;
+}
+
+RotaryTable make_rotary_table(const std::vector<double>& frequencies, const at::Tensor& position_TB) {
+  const at::Tensor rates = at::tensor(frequencies, at::TensorOptions(at::kDouble)).to(position_TB.device());
+  const at::Tensor angles = position_TB.to(at::kDouble).view({position_TB.size(0), position_TB.size(1), 1, 1, 1}).mul(rates);
+  return {angles.cos(), angles.sin()};
+}
+
+at::Tensor rotate(const at::Tensor& x_TBGHK, const RotaryTable& table) {
+  const int64_t half = table.cosine.size(-1), width = x_TBGHK.size(-1);
+  const at::Tensor cosine = table.cosine.to(x_TBGHK.scalar_type()), sine = table.sine.to(x_TBGHK.scalar_type());
+  const at::Tensor first = x_TBGHK.narrow(-1, 0, half), second = x_TBGHK.narrow(-1, half, half);
+  std::vector<at::Tensor> parts{first.mul(cosine).sub(second.mul(sine)), second.mul(cosine).add(first.mul(sine))};
+  if (2 * half < width) parts.push_back(x_TBGHK.narrow(-1, 2 * half, width - 2 * half));
+  return at::cat(parts, -1);
+}
+
+}  // namespace lockstep::nn

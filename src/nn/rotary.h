@@ -1,0 +1,27 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "spec/gpt_shape.h"
+
+namespace lockstep::nn {
+
+/// Angle per position of each pair of turned elements (Su et al. 2021): base^(-2 i / width), stretched where the shape says so.
+std::vector<double> rotary_frequencies(int64_t width, double base, const std::optional<spec::RotaryScaling>& scaling);
+
+/// Cosine and sine of position x frequency, each [T, B or 1, 1, 1, width / 2].
+struct RotaryTable {
+  at::Tensor cosine, sine;
+  bool is_defined() const { return cosine.defined(); }
+};
+
+/// `position_TB`: integers, [T, B] or [T, 1]. Angles and table in fp64.
+RotaryTable make_rotary_table(const std::vector<double>& frequencies, const at::Tensor& position_TB);
+
+/// Turns the first `width` elements of the last dim of x [T, B, groups, heads, K], element i with element i + width / 2; in x's type.
+at::Tensor rotate(const at::Tensor& x_TBGHK, const RotaryTable& table);
+
+}  // namespace lockstep::nn

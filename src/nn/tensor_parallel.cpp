@@ -1,0 +1,142 @@
+#include "nn/tensor_parallel.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+
+#include <optional>
+
+#include "core/error.h"
+
+namespace lockstep::nn {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr const char* kShardKey = "shard";
+
+struct HeldShard : torch::CustomClassHolder {
+  explicit HeldShard(const ShardCtx& context) : shard(context) {}
+  ShardCtx shard;
+};
+
+void hold(AutogradContext* context, const ShardCtx& shard) {
+  context->saved_data[kShardKey] = c10::IValue::make_capsule(c10::make_intrusive<HeldShard>(shard));
+}
+
+ShardCtx held(AutogradContext* context) {
+  return c10::static_intrusive_pointer_cast<HeldShard>(context->saved_data[kShardKey].toCapsule())->shard;
+}
+
+/// A collective that has been started, and where its result will be.
+struct Pending {
+  at::Tensor result;
+  comm::Work work = {};
+  at::Tensor wait() {
+    work.wait();
+    return result;
+  }
+};
+
+Pending start_gather(const at::Tensor& part, const ShardCtx& shard) {
+  const at::Tensor dense = part.contiguous();
+  auto sizes = dense.sizes().vec();
+  sizes[0] *= shard.size();
+  Pending pending{at::empty(sizes, dense.options())};
+  pending.work = shard.tp->all_gather_into(pending.result, dense);
+  return pending;
+}
+
+Pending start_scatter(const at::Tensor& partial, const ShardCtx& shard) {
+  const at::Tensor dense = partial.contiguous();
+  auto sizes = dense.sizes().vec();
+  LOCKSTEP_CHECK(sizes[0] % shard.size() == 0, "{} tokens among {} ranks", sizes[0], shard.size());
+  sizes[0] /= shard.size();
+  Pending pending{at::empty(sizes, dense.options())};
+  pending.work = shard.tp->reduce_scatter_into(pending.result, dense);
+  return pending;
+}
+
+/// Overwrites `partial`, which must be nobody else's.
+Pending start_sum(const at::Tensor& partial, const ShardCtx& shard) {
+  Pending pending{partial.contiguous()};
+  pending.work = shard.tp->all_reduce(pending.result);
+  return pending;
+}
+
+Pending start_reduction(const at::Tensor& own_partial, const ShardCtx& shard) {
+  return shard.splits_tokens() ? start_scatter(own_partial, shard) : start_sum(own_partial, shard);
+}
+
+at::Tensor reduced_copy(const at::Tensor& partial, const ShardCtx& shard) {
+  if (shard.splits_tokens()) return start_scatter(partial, shard).wait();
+  return start_sum(partial.clone(at::MemoryFormat::Contiguous), shard).wait();
+}
+
+struct Enter : torch::autograd::Function<Enter> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const ShardCtx& shard) {
+    hold(context, shard);
+    return shard.splits_tokens() ? start_gather(x, shard).wait() : x.view_as(x);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {reduced_copy(gradients[0], held(context)), at::Tensor()};
+  }
+};
+
+struct Leave : torch::autograd::Function<Leave> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& partial, const ShardCtx& shard) {
+    hold(context, shard);
+    return reduced_copy(partial, shard);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const ShardCtx shard = held(context);
+    return {shard.splits_tokens() ? start_gather(gradients[0], shard).wait() : gradients[0], at::Tensor()};
+  }
+};
+
+at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+struct ColumnLinear : torch::autograd::Function<ColumnLinear> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, const ShardCtx& shard) {
+    hold(context, shard);
+    context->saved_data["has_bias"] = bias.has_value();
+    context->save_for_backward({x, weight});
+    return at::linear(shard.splits_tokens() ? start_gather(x, shard).wait() : x, weight, bias);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const ShardCtx shard = held(context);
+    const auto saved = context->get_saved_variables();
+    const at::Tensor gradient = gradients[0].contiguous();
+    Pending x = shard.splits_tokens() ? start_gather(saved[0], shard) : Pending{saved[0]};
+    Pending x_gradient = start_reduction(at::matmul(gradient, saved[1]), shard);
+    const at::Tensor rows = as_rows(gradient);
+    const at::Tensor weight_gradient = rows.t().mm(as_rows(x.wait()));
+    const at::Tensor bias_gradient = context->saved_data["has_bias"].toBool() ? rows.sum(0) : at::Tensor();
+    return {x_gradient.wait(), weight_gradient, bias_gradient, at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor enter_shared(const at::Tensor& x, const ShardCtx& shard) { return shard.is_alone() ? x : Enter::apply(x, shard); }
+
+at::Tensor leave_shared(const at::Tensor& partial, const ShardCtx& shard) {
+  return shard.is_alone() ? partial : Leave::apply(partial, shard);
+}
+
+at::Tensor column_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const ShardCtx& shard) {
+  if (shard.is_alone()) return at::linear(x, weight, bias);
+  const auto optional_bias = bias.defined() ? std::optional<at::Tensor>(in_compute_type(bias)) : std::nullopt;
+  return ColumnLinear::apply(in_compute_type(x), in_compute_type(weight), optional_bias, shard);
+}
+
+at::Tensor in_compute_type(const at::Tensor& x) {
+  const c10::DeviceType device = x.device().type();
+  if (!at::autocast::is_autocast_enabled(device)) return x;
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x, device);
+}
+
+}  // namespace lockstep::nn
