@@ -156,8 +156,8 @@ void expect_close(const std::map<std::string, at::Tensor>& got, const std::map<s
   }
 }
 
-/// Of losses and of gradients, relative to the largest value.
-double tolerance_of(at::ScalarType type) { return type == at::kDouble ? 1e-10 : type == at::kFloat ? 2e-5 : 3e-2; }
+/// Of losses and of gradients, relative to the largest value. In bf16 each of some dozen operators and sums of four parts rounds by 2^-9.
+double tolerance_of(at::ScalarType type) { return type == at::kDouble ? 1e-10 : type == at::kFloat ? 2e-5 : 6e-2; }
 
 class GptParallel : public ::testing::TestWithParam<Case> {};
 
