@@ -336,6 +336,20 @@ TEST_F(ReportPage, OfThePublishedTablesHasNoProblemInABrowser) {
   check(folder_.path() / "out" / "report.html");
 }
 
+TEST(ReportCommand, ACopyOfALogIsNoRepeat) {
+  const core::TempDir folder;
+  const std::string golden = std::string(LOCKSTEP_GOLDEN_DIR) + "/logs/openclip.log";
+  for (const char* copy : {"a", "b"}) {
+    fs::create_directories(folder.path() / copy);
+    fs::copy_file(golden, folder.path() / copy / "out.log");
+  }
+  const auto result = run_lockstep({"report", (folder.path() / "a").string(), (folder.path() / "b").string(), "-o", (folder.path() / "r").string(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = Json::parse(result.out);
+  EXPECT_EQ(report.at("curves").at(0).at("points").at(0).at("runs").size(), 1u);
+  EXPECT_NE(report.at("left_out").dump().find("a copy, no repeat"), std::string::npos) << report.at("left_out").dump(1);
+}
+
 TEST(ReportCommand, FactsMayBeRepeatedAndStandBeforeTheLogs) {
   core::TempDir folder;
   const std::string log = (folder.path() / "n2" / "steps.csv").string();
