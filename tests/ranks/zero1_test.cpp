@@ -1,5 +1,6 @@
 // ZeRO-1 and fp32 master copies against plain data parallel and one rank.
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -230,7 +231,7 @@ TEST_P(Masters, FollowFp32Training) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Masters, ::testing::Values(MasterCase{at::kBFloat16, false}, MasterCase{at::kBFloat16, true},
                                                            MasterCase{at::kHalf, false}, MasterCase{at::kHalf, true}),
-                         [](const auto& info) { return fmt::format("{}{}", info.param.type == at::kHalf ? "Fp16" : "Bf16", info.param.fp32_gradients ? "Fp32Gradients" : ""); });
+                         [](const auto& entry) { return fmt::format("{}{}", entry.param.type == at::kHalf ? "Fp16" : "Bf16", entry.param.fp32_gradients ? "Fp32Gradients" : ""); });
 
 /// Updates of a 1000th of a bf16 step each: without a master copy the parameter never moves.
 TEST(MasterCopies, KeepWhatSixteenBitsWouldLose) {

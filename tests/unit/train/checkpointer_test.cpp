@@ -35,7 +35,7 @@ class ToyRun {
         scaler_(at::kCPU, {.growth_interval = 3}) {
     auto parameters = task_.network().named_parameters();
     sync_ = parallel::make_grad_sync_ddp(parameters, comm, 300);
-    optimizer_ = build_optimizer({}, sync_->holding(), task_.towers().param_specs());
+    optimizer_ = build_optimizer({}, sync_->holding(), static_cast<TinyTowers&>(task_.towers()).param_specs());
     runner_ =
         make_plain_step({.task = task_, .sync = *sync_, .precision = precision_, .scaler = &scaler_, .data_rank = comm.rank()});
     CheckpointState state{.tensors = parameters, .optimizer = optimizer_.get(), .scaler = &scaler_};
