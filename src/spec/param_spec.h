@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::spec {
@@ -23,6 +24,7 @@ struct ParamSpec {
   bool is_buffer = false;      ///< Saved, never trained: running statistics, and what is carried.
   bool is_carried = false;     ///< A buffer that is a parameter in the reference's files but reaches no result (a head, say).
   std::optional<int> split_dim = std::nullopt;  ///< Dimension that tensor parallelism splits.
+  std::optional<std::pair<double, double>> bounds = std::nullopt;  ///< Clamped to [first, second] after each update.
   int64_t numel() const {
     int64_t count = 1;
     for (const int64_t size : shape) count *= size;

@@ -247,7 +247,8 @@ core::Json TrainRun::describe_setup() const {
 }
 
 TrainerPosition TrainRun::restore() {
-  CheckpointState state{.tensors = training_.task->network().named_parameters(), .optimizer = training_.optimizer.get(), .scaler = training_.scaler.get()};
+  CheckpointState state{.tensors = training_.task->network().named_parameters(), .optimizer = training_.optimizer.get(), .scaler = training_.scaler.get(),
+                        .shards = training_.sync->holding().shards};
   for (const auto& buffer : training_.task->network().named_buffers()) state.tensors.push_back(buffer);
   CheckpointerConfig config;
   config.run_folder = folder_.path;

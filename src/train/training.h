@@ -15,6 +15,13 @@
 
 namespace lockstep::train {
 
+/// Norm of the gradients, clipping, AdamW, loss scale, parameters on their way to all ranks. Nothing waits for the device. `scaler` may be
+/// nullptr.
+optim::GradSummary update_parameters(parallel::GradSync& sync, optim::AdamW& optimizer, optim::LossScaler* scaler, double lr, double grad_clip_norm);
+
+/// AdamW for what a rank holds; decay groups and bounds by `specs`, which name every segment.
+std::unique_ptr<optim::AdamW> build_optimizer(const optim::AdamWConfig& config, const parallel::Holding& holding, const std::vector<spec::ParamSpec>& specs);
+
 /// All that one optimiser step works with. Members depend on those before them.
 struct Training {
   std::unique_ptr<Precision> precision;
@@ -25,8 +32,8 @@ struct Training {
   std::unique_ptr<optim::LossScaler> scaler;  ///< Only where the precision needs one.
   std::unique_ptr<StepRunner> runner;
 
-  /// AdamW with the gradients that the runner left, the scaler, what follows an update. Nothing waits for the device.
-  optim::GradSummary update(double lr, double grad_clip_norm);
+  /// See update_parameters: with the gradients that the runner left.
+  optim::GradSummary update(double lr, double grad_clip_norm) { return update_parameters(*sync, *optimizer, scaler.get(), lr, grad_clip_norm); }
 };
 
 /// What a run adds to the steps it builds.
