@@ -102,7 +102,9 @@ TEST_P(ShardedCheckpoint, IsReadAtEveryLayout) {
       const auto rest = train_on(reader, dir.path() / "run", 3, /*saves=*/false);
       EXPECT_NO_THROW(testing::require_equal(rest.at_start, saved));
       const bool is_same = reader.num_ranks == writer.num_ranks && reader.is_sharded == writer.is_sharded;
-      if (is_same) EXPECT_NO_THROW(testing::require_equal(rest.at_end, whole.at_end));
+      if (is_same) {
+        EXPECT_NO_THROW(testing::require_equal(rest.at_end, whole.at_end));
+      }
       for (size_t step = 0; step < 3; ++step)
         EXPECT_NEAR(rest.losses[step], whole.losses[step + 3], is_same ? 0 : tolerance * whole.losses[0]) << step;
     }
@@ -111,7 +113,7 @@ TEST_P(ShardedCheckpoint, IsReadAtEveryLayout) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions, ShardedCheckpoint,
                          ::testing::Values(WaveSetting{}, WaveSetting{.type = at::kBFloat16, .masters = {.has_masters = true, .fp32_gradients = true}}),
-                         [](const auto& info) { return info.param.masters.has_masters ? "Bf16Master" : "Fp32"; });
+                         [](const auto& entry) { return entry.param.masters.has_masters ? "Bf16Master" : "Fp32"; });
 
 TEST(ShardedCheckpointFiles, EachRankWritesItsPart) {
   const core::TempDir dir;

@@ -12,6 +12,7 @@
 
 #include "comm/recorder.h"
 #include "comm/run_ranks.h"
+#include "core/error.h"
 #include "optim/grad_norm.h"
 #include "plan/bucket_plan.h"
 #include "support/wave_training.h"
@@ -230,7 +231,7 @@ TEST_P(Masters, FollowFp32Training) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Masters, ::testing::Values(MasterCase{at::kBFloat16, false}, MasterCase{at::kBFloat16, true},
                                                            MasterCase{at::kHalf, false}, MasterCase{at::kHalf, true}),
-                         [](const auto& info) { return fmt::format("{}{}", info.param.type == at::kHalf ? "Fp16" : "Bf16", info.param.fp32_gradients ? "Fp32Gradients" : ""); });
+                         [](const auto& entry) { return fmt::format("{}{}", entry.param.type == at::kHalf ? "Fp16" : "Bf16", entry.param.fp32_gradients ? "Fp32Gradients" : ""); });
 
 /// Updates of a 1000th of a bf16 step each: without a master copy the parameter never moves.
 TEST(MasterCopies, KeepWhatSixteenBitsWouldLose) {
