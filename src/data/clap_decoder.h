@@ -21,7 +21,7 @@ struct ClapDecoderConfig {
 };
 
 /// Recording -> clip, caption -> token ids, as LAION-CLAP's pipeline does. A slot without audio or text space leaves that part out.
-/// A sample without the member, a recording or text that cannot be used throws DataError with shard, offset and key.
+/// A sample without the member, a recording or text that cannot be used (an empty caption among them) throws DataError with shard, offset and key.
 SampleDecoder make_clap_decoder(const ClapDecoderConfig& config, TextEncoder encoder);
 
 }  // namespace lockstep::data

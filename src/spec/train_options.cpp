@@ -102,7 +102,8 @@ void declare_data_order(core::OptionSet& set, TrainOptions& o) {
           {.help = "on: shuffle shards and samples, keyed by --seed and epoch. off: keep both in the order given.",
            .choices = {"on", "off"}});
   set.add("on-bad-sample", &o.on_bad_sample,
-          {.help = "stop: a sample that cannot be read or decoded ends the run. skip: it is replaced, counted and logged.",
+          {.help = "stop: a sample that cannot be read or decoded ends the run. skip: it is replaced, counted and listed in the run's folder. "
+                   "Evaluation data have no substitutes: a bad sample there ends the run when it is evaluated; `lockstep data inspect` finds it before.",
            .choices = {"stop", "skip"}});
   set.add("max-bad-samples", &o.max_bad_samples,
           {.help = "With --on-bad-sample skip: more bad samples than this end the run.",

@@ -84,6 +84,7 @@ class TrainRun {
   core::Json describe_setup() const;
   void open_profiler();
   void finish_profile();
+  void list_bad_samples() const;
   std::filesystem::path trace_of_rank(int64_t rank) const;
   void evaluate(int64_t epochs_done, int64_t steps_done);
   comm::World& world() { return *world_; }
@@ -393,14 +394,23 @@ void TrainRun::finish_profile() {
   });
 }
 
+/// Each rank lists its own, also when there were too many of them.
+void TrainRun::list_bad_samples() const {
+  if (!loader_ || loader_->num_bad_samples() == 0) return;
+  const auto file = folder_.path / fmt::format("bad_samples.rank{}.jsonl", ranks_.rank);
+  core::log_warning("data: rank {} replaced {} bad samples, listed in {}; the first: {}", ranks_.rank, loader_->num_bad_samples(), file.string(),
+                    loader_->bad_samples().front().reason);
+  try {
+    data::append_bad_samples(file, ranks_.rank, loader_->bad_samples());
+  } catch (const Error& error) {
+    core::log_warning("data: the list of bad samples could not be written: {}", error.what());
+  }
+}
+
 ExitCode TrainRun::finish(ExitCode code) {
   core::end_progress();
   if (profiler_) finish_profile();
-  if (loader_ && loader_->num_bad_samples() > 0) {
-    const auto& first = loader_->bad_samples().front();
-    core::log_warning("data: rank {} replaced {} bad samples; the first: shard '{}' offset={} key='{}': {}", ranks_.rank, loader_->num_bad_samples(),
-                      first.shard, first.offset, first.key, first.reason);
-  }
+  list_bad_samples();
   core::log_info("the record of this run lies in {}", folder_.path.string());
   world().comm().barrier();
   ignore_stop_signals();
@@ -411,6 +421,7 @@ ExitCode TrainRun::finish(ExitCode code) {
 
 void TrainRun::note_failure(const Error& error) {
   world().report_failure(error.what());
+  list_bad_samples();
   if (!record_) return;
   record_->finish({.state = record::RunState::kFailed, .exit_code = static_cast<int>(error.code()), .message = error.what()});
 }

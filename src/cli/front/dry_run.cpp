@@ -63,59 +63,7 @@ void add_bucket_facts(const spec::TrainOptions& options, const spec::Contrastive
   facts.push_back({"gradient_bytes", "", bytes, ""});
 }
 
-bool is_zero1(const spec::TrainOptions& options) { return options.grad_sync == "zero1"; }
-
-void add_bucket_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, int64_t num_ranks, std::vector<DryRunFact>& facts) {
-  const bool has_buckets = is_zero1(options) || options.grad_sync == "ddp" || spec::has_masters(options.precision) || (options.grad_sync == "auto" && num_ranks > 1);
-  if (!has_buckets) return;
-  std::vector<plan::BucketItem> items;
-  for (const spec::ParamSpec& param : shape.param_specs()) {
-    if (param.is_buffer) continue;
-    const bool is_16bit = spec::is_16bit(param, options.precision);
-    items.push_back({.name = param.name,
-                     .num_elements = param.numel(),
-                     .dtype = is_16bit ? "16 bits" : "fp32",
-                     .element_bytes = is_16bit && !options.fp32_gradients ? 2 : 4});
-  }
-  const auto buckets = plan::plan_buckets(items, static_cast<int64_t>(options.bucket_mib * 1024 * 1024), is_zero1(options) ? num_ranks : 1);
-  int64_t bytes = 0, gathered = 0;
-  for (const plan::Bucket& bucket : buckets) {
-    bytes += bucket.num_elements * bucket.element_bytes;
-    gathered += bucket.num_elements * (bucket.dtype == "fp32" ? 4 : 2);
-  }
-  const std::string sent = is_zero1(options) ? fmt::format("{} to reduce-scatter and {} to gather per step", core::format_bytes(static_cast<double>(bytes)),
-                                                           core::format_bytes(static_cast<double>(gathered)))
-                                             : fmt::format("{} to reduce per step", core::format_bytes(static_cast<double>(bytes)));
-  facts.push_back({"gradient_buckets", "gradient buckets", static_cast<int64_t>(buckets.size()), fmt::format("{}, {}", buckets.size(), sent)});
-  facts.push_back({"gradient_bytes", "", bytes, ""});
-}
-
-void add_memory_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, const plan::BatchPlan& batch, int64_t num_ranks,
-                      std::vector<DryRunFact>& facts) {
-  const auto memory = plan::plan_contrastive_memory(shape, {.precision = options.precision,
-                                                            .optimizer_shards = is_zero1(options) ? num_ranks : 1,
-                                                            .has_fp32_gradients = options.fp32_gradients,
-                                                            .samples_per_micro = batch.samples_per_micro,
-                                                            .global_batch = batch.global_batch,
-                                                            .grad_checkpointing = options.grad_checkpointing,
-                                                            .keeps_attention = options.device == "cpu"});
-  core::Json json{{"total", memory.total()}};
-  std::string text;
-  const auto add = [&](const char* key, const char* label, double bytes) {
-    json[key] = bytes;
-    if (bytes > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", label, core::format_bytes(bytes));
-  };
-  add("parameters", "weights", memory.parameters);
-  add("gradients", "gradients", memory.gradients);
-  add("optimizer", "moments", memory.optimizer);
-  add("masters", "fp32 copies", memory.masters);
-  add("activations", "activations", memory.activations);
-  add("batch", "batch", memory.batch);
-  add("logits", "logits", memory.logits);
-  facts.push_back({"memory_bytes_per_rank", "memory per rank", json, fmt::format("about {} ({})", core::format_bytes(memory.total()), text)});
-}
-
-void add_model_facts(const spec::TrainOptions& options, const plan::BatchPlan& batch, int64_t num_ranks, std::vector<DryRunFact>& facts) {
+void add_model_facts(const spec::TrainOptions& options, int64_t num_ranks, std::vector<DryRunFact>& facts) {
   const spec::ContrastiveShape shape = spec::resolve_contrastive_shape(options);
   const spec::ContrastiveCost cost = spec::contrastive_cost(shape);
   facts.push_back({"parameters", "parameters", cost.parameters,

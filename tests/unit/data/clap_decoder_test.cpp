@@ -222,7 +222,49 @@ TEST(ClapDecoder, CaptionsOfEveryForm) {
   for (const char* bad : {"", "{", "[]", "3", "{}", R"({"title": "x"})", R"({"text": 3})", R"({"text": []})", R"({"text": [null]})"})
     EXPECT_NE(caption("json", bad).find("s.tar"), std::string::npos) << bad;
   EXPECT_NE(caption("json", R"({"title": "x"})").find("it has only [title]"), std::string::npos);
+  EXPECT_EQ(caption("txt", " rain\n"), " rain\n");  // as it stands
+  EXPECT_EQ(caption("txt", "\xe9\x9b\xa8"), "\xe9\x9b\xa8");
+  for (const char* empty : {"", " \t\r\n", "\xe3\x80\x80", "\x01"})
+    EXPECT_NE(caption("txt", empty).find("data: shard 's.tar' offset=0 key='': the caption in its .txt is empty"), std::string::npos) << caption("txt", empty);
+  EXPECT_NE(caption("json", R"({"text": ["  ", "rain"]})").find("the caption in its .json is empty"), std::string::npos);
+  EXPECT_NE(caption("txt", std::string("\xff\xfe\x00\x01", 4)).find("no UTF-8 text: byte 0xff at offset 0 of 4"), std::string::npos);
+  const std::string named = caption("json", "[]");  // the place and the module once
+  EXPECT_EQ(named.find("s.tar"), named.rfind("s.tar")) << named;
+  EXPECT_EQ(named.find("data:"), named.rfind("data:")) << named;
   EXPECT_NE(caption("xml", "x").find("no caption"), std::string::npos);
+}
+
+TEST(ClapDecoder, ErrorsNameThePlaceOnceAndTheFlagsOfSounds) {
+  core::TempDir folder;
+  const auto decoder = make_clap_decoder(decoder_config(false), encode_letters);
+  RawSample sample;
+  sample.key = "k";
+  sample.shard = "s.tar";
+  sample.members = {{"flac", "no sound"}};
+  std::vector<float> values(kClip);
+  SampleSlot slot{.image_YXC = {}, .audio_S = values, .text_T = {}};
+  const auto error_of = [](auto&& run) {
+    try {
+      run();
+    } catch (const DataError& error) {
+      return error.text();
+    }
+    return std::string("no error");
+  };
+  const std::string damaged = error_of([&] { decoder(sample, slot); });
+  EXPECT_EQ(damaged.find("data: recording in shard 's.tar' offset=0 key='k' is no FLAC"), 0u) << damaged;
+  EXPECT_EQ(damaged.find("s.tar"), damaged.rfind("s.tar")) << damaged;
+  sample.members[0].extension = "xyz";
+  const std::string missing = error_of([&] { decoder(sample, slot); });
+  EXPECT_NE(missing.find("name the members with --audio-ext"), std::string::npos) << missing;
+
+  SourceConfig config = audio_source(testing::write_file(folder.path() / "none.tar", TarBytes::member("a.jpg", "x") + TarBytes::member("a.txt", "x") + TarBytes::end()));
+  config.global_batch = 1;
+  const std::string plain = error_of([&] { open_train_source(config)->next(); });
+  EXPECT_NE(plain.find("name their members with --audio-ext and --text-key"), std::string::npos) << plain;
+  ASSERT_TRUE(prepare_index(config, 1));
+  const std::string indexed = error_of([&] { open_train_source(config)->next(); });
+  EXPECT_NE(indexed.find("name their members with --audio-ext and --text-key"), std::string::npos) << indexed;
 }
 
 TEST(ClapDecoder, DamagedJsonNeverCrashes) {
