@@ -229,6 +229,14 @@ const char* scaling_name(ScalingKind kind) {
   return "";
 }
 
+std::optional<IdealStep> ideal_step(const Curve& curve, const Point& point) {
+  if (!curve.base || &point == &curve.points[*curve.base]) return std::nullopt;
+  if (curve.kind == ScalingKind::kWeak) return IdealStep{1, "longer than at the base"};
+  if (curve.kind != ScalingKind::kStrong) return std::nullopt;
+  const double share = static_cast<double>(curve.points[*curve.base].size) / static_cast<double>(point.size);
+  return IdealStep{share, "longer than the base's step shared out evenly over this size"};
+}
+
 std::string size_text(const Curve& curve, int64_t size) {
   if (size == 0) return "unknown size";
   return fmt::format("{} {}{}", size, curve.is_by_devices ? "device" : "node", size == 1 ? "" : "s");

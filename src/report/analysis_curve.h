@@ -91,6 +91,14 @@ struct Analysis {
   std::vector<Flag> flags{};           ///< Of all points, then of curves and of the whole.
 };
 
+/// What a step would take at a size if nothing were lost against the base.
+struct IdealStep {
+  double share = 1;             ///< Of the base's step and of each of its phases: 1 in weak scaling, N0/N in strong scaling.
+  const char* comparison = "";  ///< "longer than at the base"
+};
+/// Nothing at the base, without a base, and where scaling is neither weak nor strong.
+std::optional<IdealStep> ideal_step(const Curve& curve, const Point& point);
+
 /// Groups runs to points and points to curves, and computes every derived number.
 Analysis analyse(std::vector<RunSummary> runs, const AnalysisOptions& options);
 

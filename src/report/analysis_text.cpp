@@ -24,26 +24,26 @@ std::string range_text(const Estimate& share) {
 
 /// The largest part of the time lost against the base, by phase.
 std::string main_loss(const Curve& curve, const Point& point) {
-  if (!curve.base || curve.kind != ScalingKind::kWeak) return "";
+  const auto ideal = ideal_step(curve, point);
+  if (!ideal) return "";
   const Point& base = curve.points[*curve.base];
-  const double lost = point.estimate.mean_ms - base.estimate.mean_ms;
-  if (lost < 0.01 * base.estimate.mean_ms) return "";
+  const double ideal_ms = ideal->share * base.estimate.mean_ms, lost = point.estimate.mean_ms - ideal_ms;
+  if (lost < 0.01 * ideal_ms) return "";
+  const std::string beginning = fmt::format(" A step takes {} ms {};", figure_text(lost, 3), ideal->comparison);
   if (point.phases_ms.empty() || base.phases_ms.empty())
-    return fmt::format(" A step takes {} ms longer than at the base; no phases were recorded to say why.", figure_text(lost, 3));
+    return beginning + " no phases were recorded to say why.";
   std::string cause;
   double most = 0;
   for (const auto& [phase, ms] : point.phases_ms) {
     if (!base.phases_ms.contains(phase)) continue;
-    const double more = ms - base.phases_ms.at(phase);
+    const double more = ms - ideal->share * base.phases_ms.at(phase);
     if (more > most) {
       most = more;
       cause = phase;
     }
   }
-  if (cause.empty())
-    return fmt::format(" A step takes {} ms longer than at the base; none of the recorded phases grew.", figure_text(lost, 3));
-  return fmt::format(" A step takes {} ms longer than at the base; the largest part of it, {} ms, is {}.", figure_text(lost, 3),
-                     figure_text(most, 3), cause);
+  if (cause.empty()) return beginning + " none of the recorded phases explains it.";
+  return beginning + fmt::format(" the largest part of it, {} ms, is {}.", figure_text(most, 3), cause);
 }
 
 std::string size_list(const Curve& curve) {
