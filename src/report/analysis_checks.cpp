@@ -79,7 +79,12 @@ void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
 
 void check_repeats(const Adder& add) {
   const Point& point = add.point;
-  if (point.num_allocations < 2)
+  if (!point.num_allocations)
+    add("M04", "single-run",
+        fmt::format("the {} runs do not all name their job: whether they are independent repeats or shared one cannot be known, and the interval takes "
+                    "them for independent", point.runs.size()),
+        "repeat in several jobs, with records that name them");
+  else if (*point.num_allocations < 2)
     add("M04", "single-run",
         point.runs.size() > 1 ? fmt::format("{} runs shared one job: the spread between jobs is unknown", point.runs.size())
                               : "one run: the spread between runs, usually larger than within one, is unknown",

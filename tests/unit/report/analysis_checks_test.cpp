@@ -47,6 +47,12 @@ TEST(Checks, RepeatsInOneJobAreOneAllocation) {
   std::vector<record::RunData> runs = quiet_pair();
   for (record::RunData& run : runs) run.allocation = "slurm 1";
   EXPECT_EQ(count_flags(analysis_of(runs), "M04"), 1u);
+  for (record::RunData& run : runs) run.allocation.clear();
+  const Analysis unnamed = analysis_of(runs);
+  EXPECT_FALSE(unnamed.curves.at(0).points.at(0).num_allocations);
+  ASSERT_EQ(count_flags(unnamed, "M04"), 1u);
+  for (const Flag& flag : unnamed.flags)
+    if (flag.code == "M04") EXPECT_NE(flag.sentence.find("cannot be known"), std::string::npos) << flag.sentence;
 }
 
 TEST(Checks, JobsThatDifferWidenTheInterval) {
