@@ -79,7 +79,12 @@ void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
 
 void check_repeats(const Adder& add) {
   const Point& point = add.point;
-  if (point.num_allocations < 2)
+  if (!point.num_allocations)
+    add("M04", "single-run",
+        fmt::format("the {} runs do not all name their job: whether they are independent repeats or shared one cannot be known, and the interval takes "
+                    "them for independent", point.runs.size()),
+        "repeat in several jobs, with records that name them");
+  else if (*point.num_allocations < 2)
     add("M04", "single-run",
         point.runs.size() > 1 ? fmt::format("{} runs shared one job: the spread between jobs is unknown", point.runs.size())
                               : "one run: the spread between runs, usually larger than within one, is unknown",
@@ -157,30 +162,30 @@ void check_collectives(const Adder& add, const std::vector<RunSummary>& runs) {
           "check what the byte count stands for");
 }
 
-/// Seconds lost per step against the base, and how much of it no phase explains.
+/// Time lost per step against the base, and how much of it no phase explains.
 void check_explained(const Curve& curve, Point& point) {
   const Point& base = curve.points[*curve.base];
-  if (&point == &base || curve.kind != ScalingKind::kWeak) return;
-  const double loss = point.estimate.mean_ms - base.estimate.mean_ms;
-  if (loss < kMinLoss * base.estimate.mean_ms) return;
+  const auto ideal = ideal_step(curve, point);
+  if (!ideal) return;
+  const double ideal_ms = ideal->share * base.estimate.mean_ms, loss = point.estimate.mean_ms - ideal_ms;
+  if (loss < kMinLoss * ideal_ms) return;
   double explained = 0;
   bool has_phases = false;
   for (const auto& [phase, ms] : point.phases_ms) {
     if (phase == "other" || !std::isfinite(ms) || !base.phases_ms.contains(phase)) continue;
     const double before = base.phases_ms.at(phase);
-    if (std::isfinite(before)) explained += ms - before;
+    if (std::isfinite(before)) explained += ms - ideal->share * before;
     has_phases = true;
   }
   const double share = (loss - explained) / loss;
   const Adder add{curve, point};
   if (!has_phases)
     add("M13", "unexplained",
-        fmt::format("steps take {:.1f} ms longer than at the base and no phases were recorded to say why", loss),
+        fmt::format("steps take {:.1f} ms {} and no phases were recorded to say why", loss, ideal->comparison),
         "record phases (lockstep does), or profile a few steps");
   else if (share > kMaxUnexplained)
     add("M13", "unexplained",
-        fmt::format("steps take {:.1f} ms longer than at the base; {:.0f} % of that has no cause in the recorded phases", loss,
-                    100 * share),
+        fmt::format("steps take {:.1f} ms {}; {:.0f} % of that has no cause in the recorded phases", loss, ideal->comparison, 100 * share),
         "profile a few steps at this size");
 }
 

@@ -244,12 +244,6 @@ Curve unsized_curve(const std::vector<RunSummary>& runs, size_t index) {
   return curve;
 }
 
-std::string failure_text(const RunSummary& run) {
-  return run.message.empty() ? fmt::format("it {}", run.state) : fmt::format("it {} ({})", run.state, run.message);
-}
-
-bool has_failed(const RunSummary& run) { return run.state == "failed" || run.state == "died"; }
-
 /// Failed runs give way to whole ones of the same point.
 void drop_failed(Point& point, const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out) {
   std::vector<size_t> whole;
@@ -271,6 +265,12 @@ std::string curve_title(const Curve& curve, const RunSummary& run) {
   return name + curve.name;
 }
 }  // namespace
+
+std::string failure_text(const RunSummary& run) {
+  return run.message.empty() ? fmt::format("it {}", run.state) : fmt::format("it {} ({})", run.state, run.message);
+}
+
+bool has_failed(const RunSummary& run) { return run.state == "failed" || run.state == "died"; }
 
 std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out) {
   std::map<std::string, std::vector<size_t>> identities;

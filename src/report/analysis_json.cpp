@@ -108,7 +108,7 @@ Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
             {"global_batch", optional_json(point.setup.global_batch)},
             {"samples_per_device", optional_json(point.setup.samples_per_device)},
             {"runs", std::move(names)},
-            {"jobs", point.num_allocations},
+            {"jobs", point.num_allocations ? Json(*point.num_allocations) : Json(nullptr)},
             {"step_p50_ms", number(point.estimate.median_ms)},
             {"step_mean_ms", number(point.estimate.mean_ms)},
             {"step_p95_ms", number(point.p95_ms)},

@@ -159,7 +159,7 @@ Table scaling_table(const Curve& curve) {
                                            : missing_cell("needs FLOPs per sample, a peak and the number of devices"));
     for (const double ms : {point.estimate.median_ms, point.p95_ms, point.p99_ms}) row.push_back(figure_cell(ms));
     row.push_back(count_cell(static_cast<int64_t>(point.runs.size())));
-    row.push_back(count_cell(static_cast<int64_t>(point.num_allocations)));
+    row.push_back(point.num_allocations ? count_cell(static_cast<int64_t>(*point.num_allocations)) : missing_cell("the runs do not all name their job"));
     row.push_back(count_cell(point.num_steps));
     row.push_back(text_cell(flag_codes(point)));
     table.rows.push_back(std::move(row));

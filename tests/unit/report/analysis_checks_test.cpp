@@ -47,6 +47,12 @@ TEST(Checks, RepeatsInOneJobAreOneAllocation) {
   std::vector<record::RunData> runs = quiet_pair();
   for (record::RunData& run : runs) run.allocation = "slurm 1";
   EXPECT_EQ(count_flags(analysis_of(runs), "M04"), 1u);
+  for (record::RunData& run : runs) run.allocation.clear();
+  const Analysis unnamed = analysis_of(runs);
+  EXPECT_FALSE(unnamed.curves.at(0).points.at(0).num_allocations);
+  ASSERT_EQ(count_flags(unnamed, "M04"), 1u);
+  for (const Flag& flag : unnamed.flags)
+    if (flag.code == "M04") EXPECT_NE(flag.sentence.find("cannot be known"), std::string::npos) << flag.sentence;
 }
 
 TEST(Checks, JobsThatDifferWidenTheInterval) {
@@ -167,6 +173,32 @@ TEST(Checks, WhatTheSchedulerCountsIsNoDifferenceInSoftware) {
   runs.back().software["NCCL_ALGO"] = "Ring";
   runs.front().software["NCCL_ALGO"] = "Tree";
   EXPECT_EQ(count_flags(analysis_of(runs), "M05"), 1u);
+}
+
+/// Strong scaling from 1 to 2 nodes: 80 ms instead of 50, forward and backward halve as they should.
+Analysis strong_pair(const std::string& growing) {
+  std::vector<record::RunData> runs;
+  for (const int64_t nodes : {1, 2}) {
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .samples_per_device = 16 / nodes, .step_ms = nodes == 1 ? 100.0 : 80.0}));
+    for (size_t i = 0; i < runs.back().steps.size(); ++i) {
+      runs.back().steps.phases_ms["forward"].push_back(33.0 / static_cast<double>(nodes));
+      runs.back().steps.phases_ms["backward"].push_back(66.0 / static_cast<double>(nodes));
+      runs.back().steps.phases_ms[growing].push_back(nodes == 1 ? 1 : 30.5);
+    }
+  }
+  return analysis_of(runs);
+}
+
+TEST(Checks, StrongScalingIsMeasuredAgainstTheBaseSharedOut) {
+  const Analysis unexplained = strong_pair("other"), explained = strong_pair("exposed_comm");
+  ASSERT_EQ(unexplained.curves.at(0).kind, ScalingKind::kStrong) << unexplained.curves[0].kind_reason;
+  ASSERT_EQ(count_flags(unexplained, "M13"), 1u);
+  for (const Flag& flag : unexplained.flags)
+    if (flag.code == "M13") EXPECT_NE(flag.sentence.find("100 % of that has no cause"), std::string::npos) << flag.sentence;
+  EXPECT_EQ(count_flags(explained, "M13"), 0u);
+  const std::string text = conclusions_of(explained.curves[0], {}).at(0);
+  EXPECT_NE(text.find("30 ms, is exposed_comm"), std::string::npos) << text;
+  EXPECT_NE(text.find("shared out"), std::string::npos) << text;
 }
 
 TEST(Checks, TelemetryThatGrewIsAKnownCause) {

@@ -259,6 +259,40 @@ TEST(Curve, TheKneeIsWhereTheEfficiencyBeginsToFall) {
   EXPECT_FALSE(knee_of(curve_of({100, 150, 160, 165}).curves[0])) << "falls at once and then no more";
 }
 
+/// Sizes that double from `first`, with the efficiency of a constant serial fraction up to `sound` sizes and, beyond, half as much again lost at each.
+Curve amdahl_curve(double fraction, int64_t first, size_t num_sizes, size_t num_sound, double noise) {
+  Curve curve;
+  curve.base = 0;
+  double further = 1;
+  for (size_t i = 0; i < num_sizes; ++i) {
+    if (i >= num_sound) further *= 0.7;
+    Point point;
+    point.size = first << i;
+    const double growth = static_cast<double>(point.size) / static_cast<double>(first) - 1;
+    point.efficiency.value = further / (1 + fraction * growth) * (i == 0 ? 1 : 1 + noise * testing::ripple_at(7 * i + num_sizes));
+    curve.points.push_back(point);
+  }
+  return curve;
+}
+
+TEST(Curve, AConstantSerialFractionHasNoKneeWhateverItsSizeAndRange) {
+  size_t num_losing = 0;
+  for (const double fraction : {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3})
+    for (const int64_t first : {1, 2, 8})
+      for (size_t num_sizes = 4; num_sizes <= 13; ++num_sizes)
+        for (const double noise : {0.0, 0.005}) {
+          const Curve curve = amdahl_curve(fraction, first, num_sizes, num_sizes, noise);
+          num_losing += curve.points.back().efficiency.value < 0.95;
+          EXPECT_FALSE(knee_of(curve)) << "fraction " << fraction << ", first " << first << ", sizes " << num_sizes << ", noise " << noise;
+        }
+  EXPECT_GT(num_losing, 300u) << "curves that lose nothing prove nothing";
+  for (const double fraction : {0.0005, 0.002, 0.005}) {
+    const auto knee = knee_of(amdahl_curve(fraction, 1, 8, 6, 0));
+    ASSERT_TRUE(knee) << fraction;
+    EXPECT_EQ(*knee, 5u) << fraction << ": the last sound size";
+  }
+}
+
 TEST(Curve, PrecisionThatChangesWithTheSizeIsNamed) {
   std::vector<record::RunData> runs;
   for (const auto& [nodes, precision] : {std::pair{1, "fp32"}, {2, "bf16"}})
