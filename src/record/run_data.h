@@ -61,6 +61,7 @@ struct CollectiveTotal {
   int group_size = 1;
   double bytes = 0;  ///< Of one call.
   int64_t count = 0;
+  int64_t num_steps = 0;  ///< Optimiser steps in which they were counted; 0: unknown.
   double time_ms = 0;     ///< From the call to the end of its wait: what ran meanwhile hides in it.
   double blocked_ms = 0;  ///< Of that, what the host was blocked for; NaN: unknown.
 };

@@ -199,6 +199,9 @@ void load_rank_times(const fs::path& folder, RunData& run) {
 }
 
 void load_collectives(const fs::path& folder, RunData& run) {
+  int64_t first_step = 0;
+  for (size_t row = run.steps.size(); row-- > 0;)
+    if (run.steps.attempt[row] == run.measured_attempt) first_step = run.steps.step[row];
   using Key = std::tuple<std::string, std::string, int, double>;  // kind, axis, group, bytes
   std::map<Key, CollectiveTotal> totals;                          // the last line of each
   read_lines(folder / "comm.jsonl", run, [&](const object& row) {
@@ -207,6 +210,7 @@ void load_collectives(const fs::path& folder, RunData& run) {
     bool has_time = false;
     for (const auto field : row) {
       if (field.key == "attempt") attempt = as_attempt(field.value);
+      else if (field.key == "step") total.num_steps = std::max<int64_t>(0, as_integer(field.value).value_or(-1) + 1 - first_step);
       else if (field.key == "kind") total.kind = as_text(field.value);
       else if (field.key == "axis") total.axis = as_text(field.value);
       else if (field.key == "group_size") total.group_size = std::max(as_small(field.value, 1), 1);

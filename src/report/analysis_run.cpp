@@ -8,6 +8,7 @@
 
 #include "record/measured_steps.h"
 #include "record/statistics.h"
+#include "record/step_columns.h"
 #include "spec/flops.h"
 
 namespace lockstep::report {
@@ -99,23 +100,25 @@ void fill_trace(const record::RunData& run, const Rows& rows, RunSummary& summar
   summary.trace_warmup_end = row < run.steps.step.size() ? static_cast<double>(run.steps.step[row]) : static_cast<double>(warmup);
 }
 
-void fill_losses(const record::RunData& run, RunSummary& summary) {
+std::vector<LossPoint> loss_curve(const record::RunData& run) {
   std::vector<LossPoint> all;
-  double seen = 0;
+  double seen = 0, per_step = run.setup.global_batch ? static_cast<double>(*run.setup.global_batch) : kNaN;
   for (size_t row = 0; row < run.steps.size(); ++row) {
-    const double samples = at(run.steps.samples, row);
-    seen += (std::isfinite(samples) ? samples : summary.samples_per_step) * num_steps_of(run.steps, row);
+    if (const double samples = at(run.steps.samples, row); std::isfinite(samples)) per_step = samples;
+    seen += per_step * num_steps_of(run.steps, row);
     const double recorded = at(run.steps.samples_seen, row), loss = at(run.steps.loss, row);
     const double x = std::isfinite(recorded) ? recorded : seen;
     if (std::isfinite(loss) && std::isfinite(x)) all.push_back({x, loss});
   }
+  std::vector<LossPoint> thinned;
   const size_t block = (all.size() + kMaxLossPoints - 1) / kMaxLossPoints;
   for (size_t begin = 0; begin < all.size(); begin += block) {
     const size_t end = std::min(begin + block, all.size());
     double loss = 0;
     for (size_t i = begin; i < end; ++i) loss += all[i].loss;
-    summary.losses.push_back({all[end - 1].samples_seen, loss / static_cast<double>(end - begin)});
+    thinned.push_back({all[end - 1].samples_seen, loss / static_cast<double>(end - begin)});
   }
+  return thinned;
 }
 
 void fill_network(const record::RunData& run, RunSummary& summary) {
@@ -169,13 +172,25 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   return summary;
 }
 
+/// What is counted over whole attempts, then leaves only the measured one in `run`.
+void take_measured_attempt(record::RunData& run, RunSummary& summary) {
+  for (size_t row = 0; row < run.steps.size(); ++row) summary.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
+  summary.losses = loss_curve(run);
+  const size_t num_rows = run.steps.size();
+  record::keep_attempt(run.steps, record::longest_attempt(run.steps));
+  if (const size_t num_other = num_rows - run.steps.size(); num_other > 0)
+    summary.problems.push_back(
+        fmt::format("the run was restarted: only its longest attempt was measured, {} rows of other attempts were left out", num_other));
+  for (size_t row = 0; row < run.steps.size(); ++row) {
+    // Records of lockstep always hold a loss; other logs may not print one in each line.
+    const double loss = at(run.steps.loss, row);
+    if (std::isinf(loss) || (std::isnan(loss) && run.format == "lockstep")) ++summary.num_nonfinite_losses;
+  }
+}
+
 void fill_notes(const Rows& rows, RunSummary& summary) {
   if (rows.num_unusable > 0)
     summary.problems.push_back(fmt::format("{} rows have no step time above zero and were left out", rows.num_unusable));
-  if (rows.num_other_attempts > 0)
-    summary.problems.push_back(
-        fmt::format("the run was restarted: only its longest attempt was measured, {} rows of other attempts were left out",
-                    rows.num_other_attempts));
   if (summary.steps_per_row > 1)
     summary.problems.push_back(
         fmt::format("the log gives means over {:.0f} steps: percentiles are those of such means and hide single slow steps",
@@ -183,16 +198,11 @@ void fill_notes(const Rows& rows, RunSummary& summary) {
 }
 }  // namespace
 
-RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& options) {
+RunSummary summarise_run(record::RunData run, const AnalysisOptions& options) {
   RunSummary summary = copy_facts(run, options);
+  take_measured_attempt(run, summary);
   record::MeasuredSteps steps = record::measure_steps(run, options.warmup_steps);
   const Rows& rows = steps.rows;
-  for (size_t row = 0; row < run.steps.size(); ++row) {
-    summary.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
-    // Records of lockstep always hold a loss; other logs may not print one in each line.
-    const double loss = at(run.steps.loss, row);
-    if (std::isinf(loss) || (std::isnan(loss) && run.format == "lockstep")) ++summary.num_nonfinite_losses;
-  }
   if (rows.index.empty()) {
     summary.unusable = unusable_reason(run, rows);
     summary.samples_per_step = summary.tokens_per_step = summary.data_wait_share = kNaN;
@@ -208,7 +218,6 @@ RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& opti
   fill_window(run, rows, first, summary);
   fill_phases(run, measured, summary);
   fill_trace(run, rows, summary);
-  fill_losses(run, summary);
   fill_network(run, summary);
   fill_notes(rows, summary);
   summary.distribution = record::weighted_values(std::span(rows.step_ms).subspan(first));

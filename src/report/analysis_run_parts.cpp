@@ -104,8 +104,6 @@ std::vector<EpochTimes> epoch_times(const record::RunData& run) {
     const EpochSpan& before = spans[i - 1].second;
     // The last epoch is whole only when it is as long as the others.
     if (i + 1 == spans.size() && span.samples < 0.999 * before.samples) continue;
-    const size_t attempts = run.steps.attempt.size();
-    if (span.last < attempts && run.steps.attempt[span.last] != run.steps.attempt[before.last]) continue;
     const double end = run.steps.time_s[span.last];
     const double first_s = run.steps.step_ms[span.first] * std::max(1, run.steps.num_steps[span.first]) / 1e3;
     EpochTimes times{.epoch = epoch, .total_s = end - run.steps.time_s[before.last], .train_s = 0, .samples = span.samples};

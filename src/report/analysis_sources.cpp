@@ -182,7 +182,7 @@ RunSummary load_one(const Source& source, const LoadOptions& options) {
   if (run.allocation.empty()) run.allocation = source.job;
   if (!run.setup.nodes) run.setup.nodes = source.nodes;
   if (!run.setup.devices) run.setup.devices = source.devices;
-  return summarise_run(run, options.analysis);
+  return summarise_run(std::move(run), options.analysis);
 }
 
 /// A source that could not be read, as a run that says so.

@@ -140,6 +140,7 @@ TEST(LoadRun, OfAStepDoneAgainTheLastAttemptCounts) {
   has_problem(run, "attempt 1 ran with devices = 2, the measured attempt 2 with 4");
   ASSERT_EQ(run.collectives.size(), 1u);
   EXPECT_EQ(run.collectives[0].count, 20) << "totals of the measured attempt alone";
+  EXPECT_EQ(run.collectives[0].num_steps, 3) << "steps 3 to 5 of attempt 2";
   EXPECT_EQ(run.collectives[0].time_ms, 2.0);
 }
 
