@@ -236,6 +236,8 @@ void load_system(const fs::path& folder, RunData& run) {
       if (field.key == "received_bytes") put_amounts(counters.received_bytes, field.value);
       if (field.key == "sent_bytes") put_amounts(counters.sent_bytes, field.value);
       if (field.key == "energy_j") put_amounts(counters.energy_j, field.value);
+      if (field.key == "seconds")
+        if (const double seconds = as_time(field.value); seconds > 0) counters.seconds = seconds;
     }
     if (!interval.is_valid()) return false;
     counters.attempt = interval.attempt, counters.step = *interval.step, counters.num_steps = interval.num_steps;

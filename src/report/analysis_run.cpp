@@ -121,14 +121,14 @@ std::vector<LossPoint> loss_curve(const record::RunData& run) {
   return thinned;
 }
 
-void fill_network(const record::RunData& run, RunSummary& summary) {
+void fill_network(const record::RunData& run, int64_t first_step, RunSummary& summary) {
   std::map<std::string, std::pair<double, double>> totals;  // interface: bytes, host steps
-  for (const record::SystemInterval& interval : run.system)
-    for (const auto* counters : {&interval.received_bytes, &interval.sent_bytes})
+  for (const record::SystemInterval* interval : measured_intervals(run, first_step))
+    for (const auto* counters : {&interval->received_bytes, &interval->sent_bytes})
       for (const auto& [name, bytes] : *counters) {
-        auto& total = totals[(counters == &interval.received_bytes ? "received " : "sent ") + name];
+        auto& total = totals[(counters == &interval->received_bytes ? "received " : "sent ") + name];
         total.first += bytes;
-        total.second += static_cast<double>(interval.num_steps);
+        total.second += static_cast<double>(interval->num_steps);
       }
   for (const auto& [name, total] : totals)
     if (total.second > 0) summary.network_bytes_per_step[name] = total.first / total.second;
@@ -218,14 +218,14 @@ RunSummary summarise_run(record::RunData run, const AnalysisOptions& options) {
   fill_window(run, rows, first, summary);
   fill_phases(run, measured, summary);
   fill_trace(run, rows, summary);
-  fill_network(run, summary);
   fill_notes(rows, summary);
   summary.distribution = record::weighted_values(std::span(rows.step_ms).subspan(first));
   if (options.keeps_steps) summary.measured_ms.assign(rows.step_ms.begin() + static_cast<ptrdiff_t>(first), rows.step_ms.end());
   summary.epochs = epoch_times(run);
   const int64_t first_step = measured.front() < run.steps.step.size() ? run.steps.step[measured.front()] : 0;
+  fill_network(run, first_step, summary);
   summary.ranks = rank_shares(run, first_step, summary.num_rank_intervals);
-  summary.energy = energy_use(run, summary.samples_per_step, summary.series->mean_ms / 1e3);
+  summary.energy = energy_use(run, first_step, summary.samples_per_step);
   for (const record::Protocol protocol : options.protocols)
     summary.protocols.push_back(record::apply_protocol(protocol, run.steps, steps.options));
   return summary;

@@ -37,9 +37,10 @@ struct LossPoint {
   double samples_seen = 0, loss = 0;
 };
 
-/// Energy of all metered hosts over the steps that were metered.
+/// Energy of all metered hosts over the intervals that were metered.
 struct EnergyUse {
-  double joules = 0, samples = 0, seconds = 0;
+  double joules = 0, samples = 0;
+  double seconds = 0;  ///< Wall clock of one host, evaluations and checkpoints in these intervals included as in the energy; NaN: unknown.
   size_t num_hosts = 0;
   std::string scope{};  ///< Meters that were added up: "nvml, rapl-package".
 };
@@ -90,8 +91,10 @@ struct RunSummary {
 /// Summarises one run: its measured attempt, but of all of them the losses. Never throws for what is in it: a run without usable steps says so in `unusable`.
 RunSummary summarise_run(record::RunData run, const AnalysisOptions& options);
 
-/// Energy over the metered steps; nothing when no meter gave a number.
-std::optional<EnergyUse> energy_use(const record::RunData& run, double samples_per_step, double step_s);
+/// Intervals of counters that begin at `first_step` or later; where none does, those that reach beyond it.
+std::vector<const record::SystemInterval*> measured_intervals(const record::RunData& run, int64_t first_step);
+/// Energy over the measured intervals of a run of one attempt; nothing when no meter gave a number.
+std::optional<EnergyUse> energy_use(const record::RunData& run, int64_t first_step, double samples_per_step);
 /// Complete epochs of a run of one attempt (the first one left out, since start-up lies in it).
 std::vector<EpochTimes> epoch_times(const record::RunData& run);
 /// Means per rank over all intervals after `first_step`; empty with fewer than two ranks.

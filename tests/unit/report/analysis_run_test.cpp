@@ -68,5 +68,38 @@ TEST(RunSummary, CallsPerStepAreThoseOfTheStepsInWhichTheyWereCounted) {
   EXPECT_DOUBLE_EQ(rows[0].calls_per_step, 3);
 }
 
+/// 4 devices at 250 W each: 25 J of each in a step of 100 ms. The first interval lies in the warm-up, in steps of 20 s; a pause of 50 s follows step 399.
+record::RunData metered_run(bool has_seconds) {
+  record::RunData run = make_run({.name = "metered", .num_slow = 0});
+  double time_s = 1.7e9, last_s = time_s;
+  for (size_t i = 0; i < run.steps.size(); ++i) {
+    if (i < 10) run.steps.step_ms[i] = 20'000;
+    time_s += run.steps.step_ms[i] / 1e3 + (i == 400 ? 50 : 0);
+    run.steps.time_s[i] = time_s;
+    if (i % 10 != 9) continue;
+    const double seconds = time_s - last_s;
+    last_s = time_s;
+    record::SystemInterval interval{.attempt = 1, .step = static_cast<int64_t>(i), .num_steps = 10, .host = "n1"};
+    for (const char* meter : {"nvml-0", "nvml-1", "nvml-2", "nvml-3"}) interval.energy_j[meter] = 250 * seconds;
+    interval.received_bytes["ib0"] = i < 10 ? 1e12 : 1e7;
+    if (has_seconds) interval.seconds = seconds;
+    run.system.push_back(interval);
+  }
+  if (has_seconds) run.steps.time_s.assign(run.steps.size(), std::nan(""));
+  return run;
+}
+
+TEST(RunSummary, EnergyAndNetworkAreOfTheIntervalsBehindTheWarmUpAndPowerOfTheirWallClock) {
+  for (const bool has_seconds : {true, false}) {
+    const RunSummary summary = summarise_run(metered_run(has_seconds), {});
+    ASSERT_TRUE(summary.energy);
+    EXPECT_NEAR(summary.energy->joules / summary.energy->seconds, 1000, 0.1) << has_seconds;
+    EXPECT_LT(summary.energy->samples, 32 * 691) << "the first interval is left out";
+    const double num_steps = summary.energy->samples / 32;
+    EXPECT_NEAR(summary.energy->joules, 1000 * (0.1 * num_steps + 50), 0.01 * summary.energy->joules) << has_seconds;
+    EXPECT_DOUBLE_EQ(summary.network_bytes_per_step.at("received ib0"), 1e6);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::report
