@@ -116,7 +116,9 @@ void set_field(StepColumns& columns, std::string_view key, const element& value,
     });
   else if (key == "skipped") {
     bool is_skipped = false;
-    if (value.get(is_skipped) == simdjson::SUCCESS && is_skipped && odd.num_skipped++ == 0) odd.first_skipped = columns.step.back();
+    if (value.get(is_skipped) != simdjson::SUCCESS || !is_skipped) return;
+    columns.num_skipped.back() = 1;
+    if (odd.num_skipped++ == 0) odd.first_skipped = columns.step.back();
   } else if (key == "nonfinite") {
     element kind;
     object kinds;

@@ -12,7 +12,7 @@ namespace {
 
 template <typename Visit>
 void for_each_column(StepColumns& columns, const Visit& visit) {
-  visit(columns.step), visit(columns.num_steps), visit(columns.epoch), visit(columns.attempt);
+  visit(columns.step), visit(columns.num_steps), visit(columns.num_skipped), visit(columns.epoch), visit(columns.attempt);
   for (auto* column : {&columns.step_ms, &columns.data_wait_ms, &columns.samples, &columns.tokens, &columns.loss, &columns.samples_seen, &columns.time_s,
                        &columns.logged_samples_per_s, &columns.logged_tflops_per_device})
     visit(*column);

@@ -69,6 +69,11 @@ void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
     if (run.num_nonfinite_losses > 0)
       add("M17", "skipped", fmt::format("{} has {} steps whose loss is not finite", run.name, run.num_nonfinite_losses),
           "mend the training before trusting its speed");
+    if (run.num_skipped_steps > 0)
+      add("M17", "skipped",
+          fmt::format("{} skipped {} steps, whose gradients were not finite (the first {} step {})", run.name, run.num_skipped_steps,
+                      run.steps_per_row > 1 ? "at or before" : "is", run.first_skipped_step),
+          "mend the training, or measure behind the steps in which the loss scale settles");
     if (run.state == "failed" || run.state == "died")
       add("M17", "failed-run",
           fmt::format("{} {}{}; its {} steps are all there is of this size", run.name, run.state,

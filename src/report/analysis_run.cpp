@@ -185,6 +185,9 @@ void take_measured_attempt(record::RunData& run, RunSummary& summary) {
     // Records of lockstep always hold a loss; other logs may not print one in each line.
     const double loss = at(run.steps.loss, row);
     if (std::isinf(loss) || (std::isnan(loss) && run.format == "lockstep")) ++summary.num_nonfinite_losses;
+    const int32_t num_skipped = row < run.steps.num_skipped.size() ? run.steps.num_skipped[row] : 0;
+    if (num_skipped > 0 && summary.num_skipped_steps == 0) summary.first_skipped_step = run.steps.step[row];
+    summary.num_skipped_steps += num_skipped;
   }
 }
 

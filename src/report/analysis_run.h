@@ -77,6 +77,7 @@ struct RunSummary {
   std::vector<EpochTimes> epochs{};
   std::vector<LossPoint> losses{};  ///< Of all attempts, thinned to block means.
   int64_t num_nonfinite_losses = 0;
+  int64_t num_skipped_steps = 0, first_skipped_step = 0;  ///< Gradients were not finite; where the source logs means, the step that ends the first such row.
   std::vector<RankShare> ranks{};
   size_t num_rank_intervals = 0;
   std::vector<record::CollectiveTotal> collectives{};

@@ -180,6 +180,20 @@ TEST(LoadRun, EverythingIsOfTheMeasuredAttempt) {
   has_problem(run, "attempt 2 ran with global batch = 64, the measured attempt 1 with 32");
 }
 
+TEST(LoadRun, SkippedStepsAreMarkedAndOnlyThose) {
+  const core::TempDir folder;
+  {
+    RunRecord record(folder.path(), Json::object());
+    for (int step = 0; step < 4; ++step) {
+      StepRecord one = step_record(step);
+      one.is_skipped = step == 2;
+      record.append_step(one);
+    }
+    record.finish({});
+  }
+  EXPECT_EQ(load_run(folder.path()).steps.num_skipped, (std::vector<int32_t>{0, 0, 1, 0}));
+}
+
 TEST(LoadRun, AMeasuredAttemptThatRunJsonLacksIsTold) {
   const core::TempDir folder;
   {

@@ -145,6 +145,17 @@ TEST(Checks, DebuggingAndLossesThatAreNotFinite) {
   EXPECT_EQ(count_flags(analysis, "M17"), 1u);
 }
 
+TEST(Checks, SkippedStepsAreCountedWithTheFirst) {
+  std::vector<record::RunData> runs = quiet_pair();
+  runs[0].steps.num_skipped.assign(runs[0].steps.size(), 0);
+  runs[0].steps.num_skipped[120] = runs[0].steps.num_skipped[300] = 1;
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.flags.size(), 1u);
+  EXPECT_EQ(analysis.flags[0].code, "M17");
+  EXPECT_NE(analysis.flags[0].sentence.find("a skipped 2 steps"), std::string::npos) << analysis.flags[0].sentence;
+  EXPECT_NE(analysis.flags[0].sentence.find("is step 120"), std::string::npos) << analysis.flags[0].sentence;
+}
+
 TEST(Checks, SoftwareThatChangesAlongACurveIsSaid) {
   std::vector<record::RunData> runs = quiet_pair();
   runs.push_back(make_run({.name = "two", .nodes = 2, .job = "3"}));
