@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/strings.h"
+#include "record/statistics.h"
 #include "report/analysis_collectives.h"
 #include "report/analysis_curve.h"
 #include "report/analysis_peak.h"
@@ -18,6 +19,9 @@ constexpr double kMaxBilledRatio = 1.03, kMaxDataStall = 0.02;
 constexpr double kMaxSlowestShare = 0.3, kMinStragglerExcess = 0.01;
 constexpr double kMaxUnexplained = 0.1, kMinLoss = 0.01;
 constexpr size_t kMinRankIntervals = 5;
+
+/// Share of the intervals above which a rank or host is slow; even ones are the slowest in a share of `chance`.
+double max_slowest_share(double chance) { return chance + kMaxSlowestShare * (1 - chance); }
 
 /// Adds flags of one point, all with its name.
 struct Adder {
@@ -112,15 +116,49 @@ void check_work(const Adder& add, const std::vector<RunSummary>& runs) {
   if (point.data_wait_share > kMaxDataStall)
     add("M11", "stall", fmt::format("{:.1f} % of the time went into waiting for data", 100 * point.data_wait_share),
         "more loader threads, or faster storage; compare with synthetic data");
-  for (const size_t index : point.runs) {
-    if (runs[index].num_rank_intervals < kMinRankIntervals) continue;
-    for (const RankShare& rank : runs[index].ranks) {
-      if (rank.slowest_share <= kMaxSlowestShare || rank.excess < kMinStragglerExcess) continue;
-      add("M12", "straggler",
-          fmt::format("rank {}{} of {} was the slowest in {:.0f} % of the intervals, {:.1f} % above the median rank", rank.rank,
-                      rank.host.empty() ? "" : " on " + rank.host, runs[index].name, 100 * rank.slowest_share, 100 * rank.excess),
-          "check that node, and exclude it");
+}
+
+void check_ranks(const Adder& add, const RunSummary& run) {
+  const double max_share = max_slowest_share(1 / static_cast<double>(run.ranks.size()));
+  for (const RankShare& rank : run.ranks) {
+    if (rank.slowest_share <= max_share || rank.excess < kMinStragglerExcess) continue;
+    add("M12", "straggler",
+        fmt::format("rank {}{} of {} was the slowest in {:.0f} % of the intervals, {:.1f} % above the median rank", rank.rank,
+                    rank.host.empty() ? "" : " on " + rank.host, run.name, 100 * rank.slowest_share, 100 * rank.excess),
+        "check that node, and exclude it");
+  }
+}
+
+/// Hosts most of whose ranks are slow: none of these needs to be the slowest often.
+void check_hosts(const Adder& add, const RunSummary& run) {
+  std::map<std::string, std::vector<const RankShare*>> hosts;
+  for (const RankShare& rank : run.ranks) hosts[rank.host].push_back(&rank);
+  if (hosts.size() < 2 || hosts.contains("")) return;
+  for (const auto& [host, ranks] : hosts) {
+    double share = 0;
+    std::vector<double> own, others;
+    for (const RankShare* rank : ranks) {
+      share += rank->slowest_share;
+      own.push_back(rank->excess);
     }
+    for (const RankShare& rank : run.ranks)
+      if (rank.host != host) others.push_back(rank.excess);
+    const auto middle = own.begin() + static_cast<ptrdiff_t>((own.size() - 1) / 2);  // the lower one: of two ranks both must be slow
+    std::nth_element(own.begin(), middle, own.end());
+    const double excess = *middle - record::median(others), chance = static_cast<double>(ranks.size()) / static_cast<double>(run.ranks.size());
+    if (ranks.size() < 2 || share <= max_slowest_share(chance) || excess < kMinStragglerExcess) continue;
+    add("M12", "slow-node",
+        fmt::format("host {} of {} held the slowest rank in {:.0f} % of the intervals; its {} ranks are {:.1f} % above those of the other hosts", host,
+                    run.name, 100 * share, ranks.size(), 100 * excess),
+        "check that node, and exclude it");
+  }
+}
+
+void check_stragglers(const Adder& add, const std::vector<RunSummary>& runs) {
+  for (const size_t index : add.point.runs) {
+    if (runs[index].num_rank_intervals < kMinRankIntervals) continue;
+    check_ranks(add, runs[index]);
+    check_hosts(add, runs[index]);
   }
 }
 
@@ -244,6 +282,7 @@ std::vector<Flag> check_curve(Curve& curve, const std::vector<RunSummary>& runs)
     check_runs(add, runs);
     check_repeats(add);
     check_work(add, runs);
+    check_stragglers(add, runs);
     check_debugging(add, runs);
     check_flops(add);
     check_collectives(add, runs);
