@@ -10,6 +10,7 @@
 #include "report/analysis_collectives.h"
 #include "report/analysis_curve.h"
 #include "report/analysis_peak.h"
+#include "report/analysis_settings.h"
 
 namespace lockstep::report {
 namespace {
@@ -227,18 +228,10 @@ void check_explained(const Curve& curve, Point& point) {
         "profile a few steps at this size");
 }
 
-/// Facts that tell which job it was and how large, which differ along every scaling curve.
-bool is_job_fact(const std::string& name) {
-  static const std::set<std::string> kNames = {"host", "hosts", "CUDA_VISIBLE_DEVICES"};
-  return kNames.contains(name) || core::starts_with(name, "SLURM_");
-}
-
 std::vector<std::string> software_differences(const Curve& curve, const std::vector<RunSummary>& runs) {
-  std::map<std::string, std::set<std::string>> values;
-  for (const Point& point : curve.points)
-    for (const size_t index : point.runs)
-      for (const auto& [name, value] : runs[index].software)
-        if (!is_job_fact(name)) values[name].insert(value);
+  std::vector<size_t> members;
+  for (const Point& point : curve.points) members.insert(members.end(), point.runs.begin(), point.runs.end());
+  const auto values = software_values(runs, members);
   std::vector<std::string> differing;
   for (const auto& [name, set] : values)
     if (set.size() > 1)
@@ -251,7 +244,7 @@ std::vector<Flag> check_whole(const Curve& curve, const std::vector<RunSummary>&
   if (curve.kind == ScalingKind::kMixed)
     flags.push_back({"M05", "mixed-config", curve.name, curve.kind_reason + "; only the time per sample may be compared",
                      "keep the local batch (weak) or the global batch (strong) and all else the same"});
-  if (const auto differing = software_differences(curve, runs); !differing.empty() && curve.points.size() > 1)
+  if (const auto differing = software_differences(curve, runs); !differing.empty())
     flags.push_back({"M05", "mixed-config", curve.name,
                      fmt::format("software or environment differs along the curve: {}", core::join(differing, "; ")),
                      "run all sizes with the same software and environment, or say why not"});
