@@ -55,10 +55,7 @@ UsableRows usable_rows(const RunData& run) {
   const int attempt = longest_attempt(run.steps);
   std::vector<double> intervals;
   for (size_t row = 0; row < run.steps.size(); ++row) {
-    if (row < run.steps.attempt.size() && run.steps.attempt[row] != attempt) {
-      ++rows.num_other_attempts;
-      continue;
-    }
+    if (row < run.steps.attempt.size() && run.steps.attempt[row] != attempt) continue;
     const double ms = row_step_ms(run, row);
     if (!std::isfinite(ms) || ms <= 0) {
       ++rows.num_unusable;

@@ -137,6 +137,7 @@ Json to_json(const SystemInterval& record) {
   put("received_bytes", record.received_bytes);
   put("sent_bytes", record.sent_bytes);
   put("energy_j", record.energy_j);
+  put_if(object, "seconds", record.seconds);
   return object;
 }
 

@@ -208,7 +208,7 @@ RunSummary load_one(const Source& source, const LoadOptions& options, std::strin
   if (!run.setup.nodes) run.setup.nodes = source.nodes;
   if (!run.setup.devices) run.setup.devices = source.devices;
   digest = digest_of(run);
-  return summarise_run(run, options.analysis);
+  return summarise_run(std::move(run), options.analysis);
 }
 
 /// A source that could not be read, as a run that says so.

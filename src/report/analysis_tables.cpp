@@ -262,7 +262,8 @@ Table cost_table(const Curve& curve, const AnalysisOptions& options) {
     if (point.energy) {
       Cell joules = figure_cell(point.energy->joules / point.energy->samples);
       joules.note =
-          fmt::format("meters added up: {}, on {} hosts; cooling is not in it", point.energy->scope, point.energy->num_hosts);
+          fmt::format("meters added up: {}, on {} hosts; evaluations and checkpoints between the steps are in it, cooling is not",
+                      point.energy->scope, point.energy->num_hosts);
       row.push_back(joules);
       row.push_back(figure_cell(per_device(point, point.energy->joules / point.energy->seconds), 3));
     } else {

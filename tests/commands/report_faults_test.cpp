@@ -49,6 +49,7 @@ TEST_F(ReportFaults, EvenRanksAccuseNobody) {
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const Json report = report_on("even");
   EXPECT_TRUE(sentences(report, "M11", "waiting for data").empty()) << report.at("checks").dump(1);
+  EXPECT_TRUE(sentences(report, "M12").empty()) << report.at("checks").dump(1);
   EXPECT_LT(point(report).at("phases_ms").at("exposed_comm").get<double>(), point(report).at("step_mean_ms").get<double>() * 0.9);
 }
 

@@ -165,6 +165,7 @@ TEST(Logs, MegatronWithARestartAndASwitchOfUnits) {
   EXPECT_EQ(run.setup.sample_unit, "sequences");
   has_problem(run, "2 starts; 2 lines");
   has_problem(run, "skipped iterations");
+  EXPECT_EQ(run.steps.num_skipped, (Lengths{0, 1, 0, 0, 0, 0, 0, 0}));
   has_problem(run, "unit of the step times changes");
 }
 

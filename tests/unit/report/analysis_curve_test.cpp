@@ -462,12 +462,12 @@ TEST(Curve, EnergyOfGpusThatTheRunDidNotUseIsSaid) {
   for (int64_t step : {99, 199})
     run.system.push_back({.attempt = 1, .step = step, .num_steps = 100, .host = "a", .received_bytes = {}, .sent_bytes = {},
                           .energy_j = {{"nvml-0", 100}, {"nvml-1", 100}, {"nvml-2", 20}, {"nvml-3", 20}, {"rapl-package-0", 50}}});
-  const auto energy = energy_use(run, 16, 0.1);
+  const auto energy = energy_use(run, 0, 16);
   ASSERT_TRUE(energy);
   EXPECT_DOUBLE_EQ(energy->joules, 2 * 290);
   EXPECT_EQ(energy->scope, "nvml (4 GPUs, of which the run used 2: the energy of all is counted), rapl-package");
   run.setup.devices = 4;
-  EXPECT_EQ(energy_use(run, 16, 0.1)->scope, "nvml, rapl-package");
+  EXPECT_EQ(energy_use(run, 0, 16)->scope, "nvml, rapl-package");
 }
 
 TEST(Curve, NothingUsableStillMakesAPage) {
