@@ -13,10 +13,9 @@
 #include "core/options.h"
 #include "models/contrastive_task.h"
 #include "models/weights.h"
-#include "optim/adamw.h"
-#include "optim/grad_norm.h"
 #include "parallel/grad_sync.h"
 #include "train/step_runner.h"
+#include "train/training.h"
 
 namespace lockstep::bench {
 namespace {
@@ -50,21 +49,13 @@ std::vector<models::Batch> read_batches(const std::string& path,
   return batches;
 }
 
-std::vector<optim::Segment> segments_of(StepNetwork& network) {
-  std::vector<optim::Segment> segments;
-  std::map<std::string, bool> decays;
-  for (const auto& spec : network.specs) decays[spec.name] = spec.weight_decay;
-  for (const auto& [name, tensor] : network.towers->named_parameters())
-    segments.push_back({.name = name, .parameter = *tensor, .decays = decays.at(name), .gradient = {}});
-  return segments;
-}
-
 /// Processor time of all threads so far.
 double process_ms() { return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 core::Json run(const StepOptions& options, StepNetwork network, const train::Precision& precision, std::vector<models::Batch> batches) {
-  optim::AdamW optimizer(segments_of(network), {.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = options.eps, .weight_decay = 0.2});
   const auto sync = parallel::make_grad_sync_none(network.towers->named_parameters());
+  const auto optimizer = train::build_optimizer({.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = options.eps, .weight_decay = 0.2},
+                                                sync->holding(), network.specs);
   comm::Comm one_rank;
   models::ContrastiveTask task(std::move(network.towers), one_rank, {});
   const auto runner = train::make_plain_step({.task = task, .sync = *sync, .precision = precision});
@@ -73,9 +64,7 @@ core::Json run(const StepOptions& options, StepNetwork network, const train::Pre
     const auto began = std::chrono::steady_clock::now();
     const double cpu_began = process_ms();
     const auto outcome = runner->run(std::span(&batches[static_cast<size_t>(step) % batches.size()], 1), static_cast<uint64_t>(step));
-    const auto gradients = optim::summarise_gradients(optimizer.gradients(), 0, {});
-    optimizer.step(options.lr, gradients.grad_divisor, gradients.found_inf);
-    task.after_step();
+    train::update_parameters(*sync, *optimizer, nullptr, options.lr, 0);
     for (const auto& [name, value] : outcome.scalars)
       if (name == "loss") losses.push_back(value.item<double>());
     step_ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count());

@@ -16,8 +16,6 @@
 #include "hw/device.h"
 #include "hw/ranks.h"
 #include "models/contrastive_task.h"
-#include "optim/adamw.h"
-#include "optim/grad_norm.h"
 #include "parallel/grad_sync.h"
 #include "record/series.h"
 #include "record/statistics.h"
@@ -26,6 +24,7 @@
 #include "train/step_runner.h"
 #include "train/telemetry.h"
 #include "train/train_log.h"
+#include "train/training.h"
 
 namespace lockstep {
 namespace {
@@ -61,11 +60,9 @@ class Sides {
         log_({.steps_per_epoch = 1 << 30, .samples_per_step = options.samples, .total_steps = 1 << 30, .log_every_n_steps = 100}, record_),
         intervals_(world_, std::vector<std::string>(static_cast<size_t>(world_.size()), "host"), at::kCPU, world_.rank() == 0 ? &record_ : nullptr) {
     auto model = train::build_towers({shape_}, {.precision = &precision_, .pretrained = {}});
-    std::vector<optim::Segment> segments;
-    for (const auto& [name, tensor] : model->named_parameters()) segments.push_back({.name = name, .parameter = *tensor, .decays = false, .gradient = {}});
-    optimizer_.emplace(std::move(segments), optim::AdamWConfig{});
     sync_ = world_.size() > 1 ? parallel::make_grad_sync_ddp(model->named_parameters(), world_.comm(), int64_t{25} << 20)
                               : parallel::make_grad_sync_none(model->named_parameters());
+    optimizer_ = train::build_optimizer({}, sync_->holding(), model->param_specs());
     task_.emplace(std::move(model), world_.comm(), models::ContrastiveLossOptions{.local_loss = true, .gather_with_grad = true});
     train::StepRunnerParts parts{.task = *task_, .sync = *sync_, .precision = precision_};
     bare_ = train::make_plain_step(parts);
@@ -109,10 +106,7 @@ class Sides {
 
  private:
   optim::GradSummary update(const train::StepOutcome&) {
-    auto gradients = optim::summarise_gradients(optimizer_->gradients(), 0, {});
-    optimizer_->step(1e-4, gradients.grad_divisor, gradients.found_inf);
-    task_->after_step();
-    return gradients;
+    return train::update_parameters(*sync_, *optimizer_, nullptr, 1e-4, 0);
   }
 
   train::Precision precision_;
@@ -123,7 +117,7 @@ class Sides {
   record::RunRecord record_;
   train::TrainLog log_;
   train::IntervalRecorder intervals_;
-  std::optional<optim::AdamW> optimizer_;
+  std::unique_ptr<optim::AdamW> optimizer_;
   std::unique_ptr<parallel::GradSync> sync_;
   std::optional<models::ContrastiveTask> task_;
   std::unique_ptr<train::StepRunner> bare_, measured_;

@@ -64,7 +64,7 @@ def make(name, kind, config, folder):
     tensors = {f"param/{key}": value.to(torch.bfloat16) for key, value in model.named_parameters()}
     tensors |= {f"grad/{key}": value.grad for key, value in model.named_parameters()}
     tensors |= {"input/ids": ids, "output/logits": logits, "output/loss": loss}
-    metadata = {"config": json.dumps(json.loads(config.to_json_string(use_diff=False))),
+    metadata = {"config": json.dumps(json.loads(config.to_json_string())),
                 "made_by": f"transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}"}
     save_file({key: value.detach().clone().contiguous() for key, value in tensors.items()}, folder / f"{name}.safetensors", metadata)
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The main job on real input: renders captioned JPEG pictures into WebDataset shards, trains a small CLIP on them with two ranks, stops in the
 # middle, resumes, evaluates zero-shot accuracy and retrieval on held-out pictures, and measures one rank against two.
-#   demo.sh PROGRAM FOLDER [--short]      --short: the same path in a few seconds of training, without the accuracy bar
+#   demo.sh PROGRAM FOLDER [--short]      PROGRAM: a path, or a name on PATH. --short: the same path in a few seconds of training, without the accuracy bar
 set -euo pipefail
-program=$(realpath "$1"); folder=$2; short=${3:-}
+program=$(realpath "$(type -P -- "$1" || printf %s "$1")"); folder=$2; short=${3:-}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$folder"; folder=$(cd "$folder" && pwd)
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Trains a small CLAP on synthesised sounds with two ranks: stops in the middle of an epoch, resumes, and evaluates retrieval and zero-shot classification on
 # held-out sounds. About two minutes on two cores.
-#   demo.sh PROGRAM FOLDER [--short]      --short: the same path in a few seconds of training, without the bar
+#   demo.sh PROGRAM FOLDER [--short]      PROGRAM: a path, or a name on PATH. --short: the same path in a few seconds of training, without the bar
 set -euo pipefail
-program=$(realpath "$1"); folder=$2; short=${3:-}
+program=$(realpath "$(type -P -- "$1" || printf %s "$1")"); folder=$2; short=${3:-}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$folder"; folder=$(cd "$folder" && pwd)
 

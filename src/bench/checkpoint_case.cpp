@@ -145,7 +145,8 @@ class CheckpointCase final : public BenchCase {
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(options.seed));
     for (const auto& state : training_.optimizer->state())  // zeros would compress on some file systems
       for (const at::Tensor& moment : {state.exp_avg, state.exp_avg_sq}) moment.copy_(at::randn(moment.sizes(), generator, at::TensorOptions().dtype(at::kFloat)));
-    state_ = {.tensors = training_.task->network().named_parameters(), .optimizer = training_.optimizer.get(), .scaler = training_.scaler.get()};
+    state_ = {.tensors = training_.task->network().named_parameters(), .optimizer = training_.optimizer.get(), .scaler = training_.scaler.get(),
+              .shards = training_.sync->holding().shards};
     for (const auto& buffer : training_.task->network().named_buffers()) state_.tensors.push_back(buffer);
     folder_.emplace(context_.options.directory, world());
     train::CheckpointerConfig config;
@@ -159,6 +160,7 @@ class CheckpointCase final : public BenchCase {
     for (const auto& [name, tensor] : state_.tensors) tensors.push_back(tensor->detach());
     for (const auto& state : training_.optimizer->state())
       for (const at::Tensor& moment : {state.exp_avg, state.exp_avg_sq}) tensors.push_back(moment);
+    for (const auto& segment : training_.optimizer->segments()) tensors.push_back(segment.parameter.detach());  // master copies, or again parameters
     return tensors;
   }
 

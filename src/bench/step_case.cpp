@@ -100,7 +100,7 @@ class StepCase final : public BenchCase {
              {"num_micro", plan_.num_micro},
              {"global_batch", plan_.global_batch},
              {"planned_memory_bytes", memory.total()},
-             {"memory_plan", {{"parameters", memory.parameters}, {"gradients", memory.gradients}, {"optimizer", memory.optimizer},
+             {"memory_plan", {{"parameters", memory.parameters}, {"gradients", memory.gradients}, {"optimizer", memory.optimizer}, {"masters", memory.masters},
                               {"activations", memory.activations}, {"batch", memory.batch}, {"logits", memory.logits}}}}};
   }
 
@@ -212,6 +212,8 @@ class StepCase final : public BenchCase {
   plan::MemoryPlan memory_plan(int64_t samples_per_micro) const {
     const auto& o = train_options();
     return plan::plan_contrastive_memory(shape_, {.precision = o.precision,
+                                           .optimizer_shards = o.grad_sync == "zero1" ? plan_.num_data_ranks : 1,
+                                           .has_fp32_gradients = o.fp32_gradients,
                                            .samples_per_micro = samples_per_micro,
                                            .global_batch = samples_per_micro * plan_.num_micro * plan_.num_data_ranks,
                                            .grad_checkpointing = o.grad_checkpointing,

@@ -91,6 +91,14 @@ std::string toml_value_text(const toml::node& node) {
   return stream.str();
 }
 
+/// Lists of NAME=VALUE take only words of that form, so that arguments may follow them, and add up when the flag is repeated.
+bool is_pair_list(const Option& option) { return option.takes_list() && option.spec.metavar == "NAME=VALUE"; }
+
+bool looks_like_pair(const std::string& word) {
+  const size_t equals = word.find('=');
+  return equals != std::string::npos && equals > 0 && word.find('/') > equals;
+}
+
 toml::table parse_recipe(std::string_view text, const std::string& path) {
   try {
     return toml::parse(text, path);
@@ -145,8 +153,10 @@ OptionSet::Occurrence OptionSet::take_flag(std::span<const std::string> args, si
   Occurrence found{option, label, {}};
   if (has_equals) found.values.push_back(arg.substr(equals + 1));
   const size_t num_wanted = has_equals && !option->takes_list() ? 0 : option->takes_list() ? args.size() : 1;
-  for (size_t taken = 0; taken < num_wanted && at < args.size() && !looks_like_flag(args[at]); ++taken)
+  for (size_t taken = 0; taken < num_wanted && at < args.size() && !looks_like_flag(args[at]); ++taken) {
+    if (is_pair_list(*option) && !found.values.empty() && !looks_like_pair(args[at])) break;
     found.values.push_back(args[at++]);
+  }
   if (found.values.empty()) {
     const std::string seen = at < args.size() ? fmt::format("the flag '{}'", args[at]) : "the end of the command line";
     throw UsageError(fmt::format("options: {} needs a value, got {}; expected {}", label, seen, option->expected_text()),
@@ -166,10 +176,16 @@ void OptionSet::parse(std::span<const std::string> args) {
       positionals.insert(positionals.end(), args.begin() + static_cast<std::ptrdiff_t>(at) + 1, args.end());
       break;
     }
-    if (looks_like_flag(args[at]))
-      occurrences.push_back(take_flag(args, at));
-    else
+    if (looks_like_flag(args[at])) {
+      Occurrence found = take_flag(args, at);
+      const auto same = std::find_if(occurrences.begin(), occurrences.end(), [&](const Occurrence& one) { return one.option == found.option; });
+      if (same != occurrences.end() && is_pair_list(*found.option))
+        same->values.insert(same->values.end(), found.values.begin(), found.values.end());
+      else
+        occurrences.push_back(std::move(found));
+    } else {
       positionals.push_back(args[at++]);
+    }
   }
   const Origin origin{.kind = Origin::Kind::kCommandLine};
   const auto is_config = [&](const Occurrence& found) { return found.option->name == "config"; };
@@ -177,6 +193,14 @@ void OptionSet::parse(std::span<const std::string> args) {
     if (is_config(found)) set_values(*found.option, found.values, origin, found.label);
   if (!config_path_->empty()) read_recipe(*config_path_);
   for (const Occurrence& found : occurrences) set_values(*found.option, found.values, origin, found.label);
+  const bool needs_argument = std::any_of(options_.begin(), options_.end(),
+                                          [](const Option& option) { return option.is_positional && option.default_text.empty(); });
+  const auto greedy = std::find_if(occurrences.begin(), occurrences.end(),
+                                   [](const Occurrence& found) { return found.option->takes_list() && found.values.size() > 1; });
+  if (needs_argument && positionals.empty() && greedy != occurrences.end())
+    throw UsageError(fmt::format("options: '{}' lacks its argument: {} took all words behind it, '{}' among them", command_, greedy->label,
+                                 greedy->values.back()),
+                     "put the argument before the flags");
   set_positionals(std::move(positionals));
 }
 

@@ -66,7 +66,7 @@ AudioReader::State::State(std::span<const std::byte> bytes, std::string_view nam
   info.num_frames = is_counted ? header.frames : count_frames(max_frames);
   if (info.num_frames == 0) throw empty_audio(name, memory.size());
   if (info.num_frames > max_frames)
-    throw DataError(fmt::format("data: recording '{}' announces {} frames, {:.0f} s, more than the {:.0f} s allowed", name, info.num_frames,
+    throw DataError(fmt::format("data: recording in {} announces {} frames, {:.0f} s, more than the {:.0f} s allowed", name, info.num_frames,
                                 info.seconds(), limits.max_seconds),
                     "cut it into pieces");
 }
@@ -79,7 +79,7 @@ void AudioReader::State::check_header(const SF_INFO& header, const AudioLimits& 
   info = {.num_frames = 0, .num_channels = header.channels, .sample_rate = header.samplerate};
   const auto check = [&](const char* what, int64_t seen, int64_t low, int64_t high) {
     if (seen >= low && seen <= high) return;
-    throw DataError(fmt::format("data: recording '{}' announces {}={}, expected {} to {}", name, what, seen, low, high),
+    throw DataError(fmt::format("data: recording in {} announces {}={}, expected {} to {}", name, what, seen, low, high),
                     "convert it, or leave it out");
   };
   check("channels", info.num_channels, 1, limits.max_channels);
@@ -137,7 +137,7 @@ void AudioReader::State::append_mono(int64_t num_frames, std::vector<float>& out
 void AudioReader::State::check_values(const std::vector<float>& mono, int64_t first) const {
   const auto bad = std::find_if(mono.begin(), mono.end(), [](float value) { return !(std::abs(value) <= FLT_MAX); });
   if (bad == mono.end()) return;
-  throw DataError(fmt::format("data: recording '{}' holds {} at frame {}, expected finite numbers", name, *bad, first + (bad - mono.begin())),
+  throw DataError(fmt::format("data: recording in {} holds {} at frame {}, expected finite numbers", name, *bad, first + (bad - mono.begin())),
                   "repair it, or leave it out");
 }
 

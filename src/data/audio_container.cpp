@@ -98,7 +98,7 @@ AudioContainer detect_audio_container(std::span<const std::byte> bytes, std::str
   if (holds(text, id3_bytes(text), "fLaC")) return AudioContainer::kFlac;
   std::string seen;
   for (const char c : text.substr(0, 12)) seen += fmt::format("{:02x} ", static_cast<uint8_t>(c));
-  throw DataError(fmt::format("data: recording '{}' is no FLAC, WAV or OGG: bytes={}, the first are {}", name, text.size(),
+  throw DataError(fmt::format("data: recording in {} is no FLAC, WAV or OGG: bytes={}, the first are {}", name, text.size(),
                               seen.empty() ? "none" : seen.substr(0, seen.size() - 1)),
                   "convert it to FLAC, or leave it out");
 }
@@ -109,11 +109,11 @@ void check_audio_container(AudioContainer container, std::span<const std::byte> 
 }
 
 DataError empty_audio(std::string_view name, size_t num_bytes) {
-  return DataError(fmt::format("data: recording '{}' holds no sound: frames=0 (bytes={})", name, num_bytes), "leave it out");
+  return DataError(fmt::format("data: recording in {} holds no sound: frames=0 (bytes={})", name, num_bytes), "leave it out");
 }
 
 DataError damaged_audio(std::string_view name, std::string_view reason, size_t num_bytes) {
-  return DataError(fmt::format("data: recording '{}' is damaged: {} (bytes={})", name, reason, num_bytes),
+  return DataError(fmt::format("data: recording in {} is damaged: {} (bytes={})", name, reason, num_bytes),
                    "copy it again, or leave it out (--on-bad-sample skip takes another one and counts it)");
 }
 

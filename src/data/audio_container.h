@@ -16,9 +16,9 @@ AudioContainer detect_audio_container(std::span<const std::byte> bytes, std::str
 /// libsndfile reads what is left of such files without a word. (A damaged FLAC it does notice.)
 void check_audio_container(AudioContainer container, std::span<const std::byte> bytes, std::string_view name);
 
-/// "data: recording '<name>' is damaged: <reason>", with the hint that all recordings share.
+/// "data: recording in <name> is damaged: <reason>", with the hint that all recordings share.
 DataError damaged_audio(std::string_view name, std::string_view reason, size_t num_bytes);
-/// "data: recording '<name>' holds no sound".
+/// "data: recording in <name> holds no sound".
 DataError empty_audio(std::string_view name, size_t num_bytes);
 
 }  // namespace lockstep::data

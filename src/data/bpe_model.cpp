@@ -16,7 +16,7 @@ namespace {
 // has hundreds of thousands.
 using Object = nlohmann::json;
 
-constexpr int32_t kMaxIds = 1 << 24;
+constexpr int32_t kMaxIds = 1 << 22;
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& what, const std::string& hint = "") {
   throw DataError(fmt::format("data: tokenizer file '{}': {}", path.string(), what), hint);

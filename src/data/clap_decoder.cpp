@@ -6,9 +6,9 @@
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "core/json.h"
 #include "core/rng.h"
 #include "core/strings.h"
+#include "data/sound_caption.h"
 
 namespace lockstep::data {
 namespace {
@@ -36,32 +36,12 @@ class NoiseBank {
   std::vector<float> values_;
 };
 
-[[noreturn]] void throw_no_caption(const std::string& what) {
-  throw DataError(fmt::format("data: no caption in its .json: {}", what),
-                  "it must hold \"text\" (or \"caption\"): a string or a list of them; or name other members with --text-key");
-}
-
-const std::string& text_of(const core::Json& value, std::string_view where) {
-  if (!value.is_string()) throw_no_caption(fmt::format("{} is {}, expected a string", where, value.type_name()));
-  return value.get_ref<const std::string&>();
-}
-
-/// The caption in a JSON member: LAION's "text", else "caption". Of a list `draw` picks one.
-std::string caption_of_json(const std::string& bytes, uint64_t caption_key, bool is_train) {
-  const core::Json json = core::Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw_no_caption("it is no valid JSON");
-  if (!json.is_object()) throw_no_caption(fmt::format("it is {}, expected an object", json.type_name()));
-  const char* name = json.contains("text") ? "text" : "caption";
-  if (!json.contains(name)) {
-    std::vector<std::string> names;
-    for (const auto& item : json.items()) names.push_back(item.key());
-    throw_no_caption(fmt::format("it has only [{}]", core::join(names, ", ").substr(0, 200)));
-  }
-  const core::Json& value = json.at(name);
-  if (!value.is_array()) return text_of(value, fmt::format("\"{}\"", name));
-  if (value.empty()) throw_no_caption(fmt::format("\"{}\" is an empty list", name));
-  const size_t pick = is_train ? core::CounterRng(caption_key).below(value.size()) : 0;
-  return text_of(value[pick], fmt::format("number {} of \"{}\"", pick, name));
+/// A file named by a table or found in a folder is a recording whatever its extension; only members of shards are chosen by it.
+const Member& recording_of(const RawSample& sample, const std::vector<std::string>& keys) {
+  if (!sample.file.empty())
+    for (const Member& member : sample.members)
+      if (is_audio_extension(member.extension)) return member;
+  return sample.require(keys, "recording", "--audio-ext");
 }
 
 }  // namespace
@@ -84,14 +64,13 @@ SampleDecoder make_clap_decoder(const ClapDecoderConfig& config, TextEncoder enc
       slot.audio_samples = config.waveform.clip_samples;
       return;
     }
-    const Member& audio = sample.require(config.audio_keys, "recording");
+    const Member& audio = recording_of(sample, config.audio_keys);
     const uint64_t crop_key = core::stream_key({config.seed, core::stable_hash("crop"), sample.id});
     slot.audio_samples = read_waveform(std::as_bytes(std::span(audio.bytes)), sample.place(), config.waveform, crop_key, slot.audio_S, scratch);
   };
   const auto read_text = [config, encoder = std::move(encoder)](const RawSample& sample, SampleSlot& slot) {
-    const Member& text = sample.require(config.text_keys, "caption");
     const uint64_t caption_key = core::stream_key({config.seed, core::stable_hash("caption"), sample.id});
-    encoder(text.extension == "json" ? caption_of_json(text.bytes, caption_key, config.is_train) : text.bytes, slot.text_T);
+    encoder(sound_caption(sample, config.text_keys, caption_key, config.is_train), slot.text_T);
   };
   return [read_audio, read_text](const RawSample& sample, SampleSlot& slot) {
     try {

@@ -13,11 +13,11 @@ SampleDecoder make_clip_decoder(const ClipDecoderConfig& config, TextEncoder enc
     thread_local TransformScratch scratch;
     try {
       if (!slot.image_YXC.empty()) {
-        const Member& image = sample.require(config.image_keys, "picture");
+        const Member& image = sample.require(config.image_keys, "picture", "--image-key");
         const uint64_t crop_key = core::stream_key({config.seed, core::stable_hash("crop"), sample.id});
         apply_encoded(std::as_bytes(std::span(image.bytes)), sample.place(), config.transform, crop_key, slot.image_YXC, scratch);
       }
-      if (!slot.text_T.empty()) encoder(sample.require(config.text_keys, "caption").bytes, slot.text_T);
+      if (!slot.text_T.empty()) encoder(sample.require(config.text_keys, "caption", "--text-key").bytes, slot.text_T);
     } catch (const DataError& error) {
       rethrow_with_place(error, sample);
     }

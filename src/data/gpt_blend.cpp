@@ -123,7 +123,7 @@ Blend parse_blend(std::span<const std::string> data_path) {
   const bool may_be_pairs = data_path.size() % 2 == 0;
   for (size_t i = 0; may_be_pairs && i < data_path.size(); i += 2) {
     const std::optional<double> weight = core::parse_double(data_path[i]);
-    if (!weight && blend.weights.size() * 2 == i && i == 0) break;  // a list of prefixes
+    if (!weight && i == 0) break;  // a list of prefixes
     if (!weight || !(*weight > 0) || !std::isfinite(*weight))
       throw UsageError(fmt::format("--data-path: weight '{}' of '{}', expected a number > 0", data_path[i], data_path[i + 1]),
                        "give prefixes alone, or a weight before each");

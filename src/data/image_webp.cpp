@@ -24,7 +24,7 @@ void decode_webp(std::span<const std::byte> bytes, std::string_view name, const 
   const VP8StatusCode header = WebPGetFeatures(data, bytes.size(), &config.input);
   if (header != VP8_STATUS_OK) throw damaged_image(name, "WebP", reason(header), bytes.size());
   if (config.input.has_animation != 0) {
-    throw DataError(fmt::format("data: picture '{}' is an animated WebP, expected a still picture", name),
+    throw DataError(fmt::format("data: picture in {} is an animated WebP, expected a still picture", name),
                     "extract one frame beforehand, or leave such samples out with --on-bad-sample skip");
   }
   check_image_size(config.input.width, config.input.height, name, limits);

@@ -1,12 +1,11 @@
 #include "data/index_jobs.h"
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
-#include <thread>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "data/parallel_for.h"
 #include "data/shard_list.h"
 
 namespace lockstep::data {
@@ -15,18 +14,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kSummaryName = "shards.index";
-
-/// Calls work(i) for every i below `count` in `num_threads` threads. `work` must not throw.
-void for_each_parallel(size_t count, int64_t num_threads, const std::function<void(size_t)>& work) {
-  std::atomic<size_t> next{0};
-  const auto run = [&] {
-    for (size_t i; (i = next.fetch_add(1)) < count;) work(i);
-  };
-  std::vector<std::jthread> threads;
-  const auto extra = std::min<int64_t>(std::max<int64_t>(num_threads, 1), static_cast<int64_t>(count)) - 1;
-  for (int64_t i = 0; i < extra; ++i) threads.emplace_back(run);
-  run();
-}
 
 /// Whether a side-car exists that fits the shard's present size; a damaged side-car counts as missing.
 std::optional<ShardIndex> fitting_header(const std::string& shard, const std::string& index_dir) {
@@ -61,7 +48,7 @@ class IndexRun {
   explicit IndexRun(const IndexJob& job) : job_(job), headers_(job.shards.size()), errors_(job.shards.size()) {}
 
   IndexSummary run() {
-    for_each_parallel(job_.shards.size(), job_.num_threads, [this](size_t i) { index_one(i); });
+    for_each_parallel(job_.shards.size(), job_.num_threads, [this](size_t i, size_t) { index_one(i); });
     if (fatal_) std::rethrow_exception(fatal_);
     for (size_t i = 0; i < errors_.size(); ++i)
       if (errors_[i]) summary_.damaged.emplace_back(job_.shards[i], *errors_[i]);
@@ -189,7 +176,7 @@ std::vector<VerifyResult> verify_shards(const IndexJob& job) {
   std::vector<VerifyResult> results(job.shards.size());
   std::mutex mutex;
   int64_t done = 0;
-  for_each_parallel(job.shards.size(), job.num_threads, [&](size_t i) {
+  for_each_parallel(job.shards.size(), job.num_threads, [&](size_t i, size_t) {
     results[i] = verify_shard(job.shards[i], job.index_dir);
     const std::scoped_lock lock(mutex);
     ++done;

@@ -3,11 +3,6 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <limits>
-#include <mutex>
-#include <thread>
 
 #include "core/error.h"
 #include "core/named_file.h"
@@ -81,33 +76,6 @@ const std::vector<std::string_view>& JsonFieldReader::read(const JsonLines::Line
     refuse(fmt::format("'{}' is neither a text nor a list of texts", key));
   }
   return state_->texts;
-}
-
-void for_each_in_threads(size_t count, int64_t num_threads, const std::function<void(size_t, size_t)>& use) {
-  std::atomic<size_t> next = 0;
-  std::mutex mutex;
-  size_t failed = std::numeric_limits<size_t>::max();
-  std::exception_ptr error;
-  const auto work = [&](size_t worker) {
-    for (size_t i = next++; i < count; i = next++) {
-      try {
-        use(i, worker);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (i < failed) {
-          failed = i;
-          error = std::current_exception();
-        }
-        next = count;  // those already begun, all with smaller numbers or running now, come to their end
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (int64_t worker = 1; worker < num_threads; ++worker) threads.emplace_back(work, static_cast<size_t>(worker));
-    work(0);
-  }
-  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace lockstep::data

@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -45,8 +44,5 @@ class JsonFieldReader {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-/// Calls use(i, worker) for each i in [0, count), in `num_threads` threads; the error of the smallest i that threw is thrown again.
-void for_each_in_threads(size_t count, int64_t num_threads, const std::function<void(size_t, size_t)>& use);
 
 }  // namespace lockstep::data

@@ -68,7 +68,7 @@ void PieceWalker::throw_unusable() const {
       fmt::format("data: no usable sample in {} shards in a row, the last was '{}' ({})", num_barren_,
                   context_.set->shards[static_cast<size_t>(pieces_[place_.piece].shard)],
                   reasons.empty() ? "they are empty" : reasons),
-      "`lockstep data inspect SHARDS` shows what the samples have; name their members with --image-key and --text-key");
+      context_.set->filter.hint());
 }
 
 /// The present piece held no usable sample.

@@ -223,8 +223,7 @@ void Loader::State::decode_sample(HostBatch& host, int64_t slot, const RawSample
 void Loader::State::decode_substitute(Task& task, const DataError& reason) {
   BadSample bad{task.sample.shard, task.sample.offset, task.sample.key, reason.what()};
   if (!task.sample.substitute)
-    throw DataError(fmt::format("data: {} is bad and this source has no substitutes: {}", task.sample.place(), reason.what()),
-                    "evaluation data must be whole: remove the sample");
+    throw DataError(fmt::format("{}; this source has no substitutes", reason.what()), "evaluation data must be whole: remove the sample");
   for (int64_t attempt = 1; attempt <= config_.max_attempts; ++attempt) {
     try {
       RawSample other = task.sample.substitute(static_cast<int>(attempt));
@@ -237,8 +236,7 @@ void Loader::State::decode_substitute(Task& task, const DataError& reason) {
     } catch (const DataError&) {  // counted when its own turn comes
     }
   }
-  throw DataError(fmt::format("data: {} is bad, and so are {} substitutes of its neighbourhood: {}", task.sample.place(),
-                              config_.max_attempts, reason.what()),
+  throw DataError(fmt::format("{}; {} substitutes of its neighbourhood are bad, too", reason.what(), config_.max_attempts),
                   "run `lockstep data inspect` on the shard; most of it seems unusable");
 }
 

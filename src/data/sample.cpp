@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/files.h"
+#include "core/json.h"
 #include "core/strings.h"
 
 namespace lockstep::data {
@@ -38,10 +39,10 @@ const Member* RawSample::find(std::string_view extension) const {
   return found == members.end() ? nullptr : &*found;
 }
 
-const Member& RawSample::require(std::span<const std::string> extensions, const char* what) const {
+const Member& RawSample::require(std::span<const std::string> extensions, const char* what, const char* flag) const {
   if (const Member* member = find(extensions)) return *member;
   throw DataError(fmt::format("data: {} has no {}: expected a member that ends in .{}", place(), what, fmt::join(extensions, ", .")),
-                  "name the members with --image-key, --audio-ext or --text-key, or leave such samples out with --on-bad-sample skip");
+                  fmt::format("name the members with {}, or leave such samples out with --on-bad-sample skip", flag));
 }
 
 std::string RawSample::place() const {
@@ -64,7 +65,17 @@ void load_deferred(RawSample& sample) {
 
 void rethrow_with_place(const DataError& error, const RawSample& sample) {
   if (std::string_view(error.what()).find(sample.place()) != std::string_view::npos) throw DataError(error);
-  throw DataError(fmt::format("data: {}: {}", sample.place(), error.what()), error.hint());
+  const std::string_view what = error.what(), module = "data: ";
+  throw DataError(fmt::format("data: {}: {}", sample.place(), core::starts_with(what, module) ? what.substr(module.size()) : what), error.hint());
+}
+
+void append_bad_samples(const std::filesystem::path& file, int64_t rank, std::span<const BadSample> samples) {
+  std::string lines = std::filesystem::exists(file) ? core::read_file(file) : "";
+  for (const BadSample& bad : samples) {
+    const core::Json line{{"rank", rank}, {"shard", bad.shard}, {"offset", bad.offset}, {"key", bad.key}, {"reason", bad.reason}};
+    lines += line.dump(-1, ' ', false, core::Json::error_handler_t::replace) + "\n";
+  }
+  core::write_file_atomic(file, lines);
 }
 
 }  // namespace lockstep::data

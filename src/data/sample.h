@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -33,8 +34,8 @@ struct RawSample {
   /// The first member whose extension is in `extensions` (tried in that order), or nullptr.
   const Member* find(std::span<const std::string> extensions) const;
   const Member* find(std::string_view extension) const;
-  /// The same, but DataError ("... has no <what>: expected ...") instead of nullptr.
-  const Member& require(std::span<const std::string> extensions, const char* what) const;
+  /// The same, but DataError ("... has no <what>: expected ...") instead of nullptr. `flag` chooses the extensions.
+  const Member& require(std::span<const std::string> extensions, const char* what, const char* flag) const;
   /// "shard 'x.tar' offset=512 key='000'": for messages.
   std::string place() const;
 };
@@ -62,7 +63,7 @@ struct SampleSlot {
 /// Turns a raw sample into pixels, sound and tokens. Runs in several threads at once; throws DataError for a bad sample.
 using SampleDecoder = std::function<void(const RawSample&, SampleSlot&)>;
 
-/// Throws `error` again, with the sample's place in front of its message unless it is there.
+/// Throws `error` again, with the sample's place in front of its message unless it is there; the module and the place stand once.
 [[noreturn]] void rethrow_with_place(const DataError& error, const RawSample& sample);
 
 /// A sample that could not be used.
@@ -70,7 +71,11 @@ struct BadSample {
   std::string shard;
   uint64_t offset = 0;
   std::string key;
-  std::string reason;
+  std::string reason;  ///< Names the place, too.
 };
+
+/// Adds one line of JSON per sample (rank, shard, offset, key, reason) to `file`; made when missing. Bytes that are no UTF-8 become U+FFFD.
+/// EnvironmentError when it cannot be written.
+void append_bad_samples(const std::filesystem::path& file, int64_t rank, std::span<const BadSample> samples);
 
 }  // namespace lockstep::data

@@ -291,9 +291,7 @@ int64_t pass_samples(const ShardSet& set, const SourceConfig& config) {
     throw DataError(
         fmt::format("data: '{}' holds {} usable samples, fewer than one global batch of {}", config.spec, total,
                     config.global_batch),
-        total == 0
-            ? "`lockstep data inspect SHARDS` shows what the samples have; name their members with --image-key and --text-key"
-            : kTooFewSamplesHint);
+        total == 0 ? set.filter.hint() : kTooFewSamplesHint);
   return batches * config.global_batch;
 }
 

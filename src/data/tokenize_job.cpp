@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "data/indexed_dataset.h"
 #include "data/json_lines.h"
+#include "data/parallel_for.h"
 
 namespace lockstep::data {
 namespace {
@@ -64,7 +65,7 @@ std::vector<TokenizedFile> tokenize_json_lines(const TokenizeJob& job, const Tex
   for_each_block(job, [&](const std::vector<JsonLines::Line>& lines, const std::filesystem::path& path) {
     for (size_t key = 0; key < job.keys.size(); ++key) {
       std::vector<Document> documents(lines.size());
-      for_each_in_threads(lines.size(), job.num_threads, [&](size_t i, size_t worker) {
+      for_each_parallel(lines.size(), job.num_threads, [&](size_t i, size_t worker) {
         documents[i] = tokenize(readers[worker].read(lines[i], path, job.keys[key]), tokenizer, eod);
       });
       for (const Document& document : documents) {
@@ -87,7 +88,7 @@ WordCounter count_json_lines(const TokenizeJob& job, const std::string& pattern)
   for (int64_t i = 0; i < job.num_threads; ++i) counters.emplace_back(pattern);
   std::vector<JsonFieldReader> readers(static_cast<size_t>(job.num_threads));
   for_each_block(job, [&](const std::vector<JsonLines::Line>& lines, const std::filesystem::path& path) {
-    for_each_in_threads(lines.size(), job.num_threads, [&](size_t i, size_t worker) {
+    for_each_parallel(lines.size(), job.num_threads, [&](size_t i, size_t worker) {
       for (const std::string& key : job.keys)
         for (const std::string_view text : readers[worker].read(lines[i], path, key)) counters[worker].add(text);
     });

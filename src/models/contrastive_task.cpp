@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
-#include <cmath>
 
 #include "core/error.h"
 
@@ -36,11 +35,6 @@ LossReport ContrastiveTask::loss(const Outputs& outputs) {
   const auto result =
       contrastive_loss(outputs.image_BE, outputs.text_BE, outputs.logit_scale, outputs.logit_bias, data_axis_, options_);
   return {.loss = result.loss, .parts = {{"contrastive_loss", result.global_loss.detach()}}};
-}
-
-void ContrastiveTask::after_step() {
-  const c10::NoGradGuard no_grad;
-  towers_->logit_scale().clamp_(0.0, std::log(100.0));
 }
 
 }  // namespace lockstep::models

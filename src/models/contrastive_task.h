@@ -22,8 +22,6 @@ class ContrastiveTask final : public Task {
   Outputs forward(const Batch& batch) override;
   /// One part, "contrastive_loss": the mean over the pairs of all ranks.
   LossReport loss(const Outputs& outputs) override;
-  /// Clamps logit_scale to [0, ln 100].
-  void after_step() override;
 
  private:
   std::unique_ptr<TwoTowers> towers_;

@@ -53,8 +53,6 @@ class Task {
   virtual Outputs forward(const Batch& batch) = 0;
   /// Collective over the data axis. `outputs` may cover several micro-batches joined (feature cache).
   virtual LossReport loss(const Outputs& outputs) = 0;
-  /// After each optimiser step, for example to clamp the logit scale.
-  virtual void after_step() = 0;
 };
 
 }  // namespace lockstep::models

@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
+#include <optional>
+
 #include "core/error.h"
 
 namespace lockstep::nn {
@@ -97,9 +99,10 @@ struct Leave : torch::autograd::Function<Leave> {
 at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
 struct ColumnLinear : torch::autograd::Function<ColumnLinear> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                            const ShardCtx& shard) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, const ShardCtx& shard) {
     hold(context, shard);
+    context->saved_data["has_bias"] = bias.has_value();
     context->save_for_backward({x, weight});
     return at::linear(shard.splits_tokens() ? start_gather(x, shard).wait() : x, weight, bias);
   }
@@ -111,7 +114,7 @@ struct ColumnLinear : torch::autograd::Function<ColumnLinear> {
     Pending x_gradient = start_reduction(at::matmul(gradient, saved[1]), shard);
     const at::Tensor rows = as_rows(gradient);
     const at::Tensor weight_gradient = rows.t().mm(as_rows(x.wait()));
-    const at::Tensor bias_gradient = context->needs_input_grad(2) ? rows.sum(0) : at::Tensor();
+    const at::Tensor bias_gradient = context->saved_data["has_bias"].toBool() ? rows.sum(0) : at::Tensor();
     return {x_gradient.wait(), weight_gradient, bias_gradient, at::Tensor()};
   }
 };
@@ -126,7 +129,8 @@ at::Tensor leave_shared(const at::Tensor& partial, const ShardCtx& shard) {
 
 at::Tensor column_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const ShardCtx& shard) {
   if (shard.is_alone()) return at::linear(x, weight, bias);
-  return ColumnLinear::apply(in_compute_type(x), in_compute_type(weight), bias.defined() ? in_compute_type(bias) : bias, shard);
+  const auto optional_bias = bias.defined() ? std::optional<at::Tensor>(in_compute_type(bias)) : std::nullopt;
+  return ColumnLinear::apply(in_compute_type(x), in_compute_type(weight), optional_bias, shard);
 }
 
 at::Tensor in_compute_type(const at::Tensor& x) {

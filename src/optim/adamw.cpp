@@ -3,10 +3,15 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace lockstep::optim {
 namespace {
+
+/// Copies of gradients that exist at a time, in bytes (one tensor may be larger).
+constexpr int64_t kMostCopyBytes = int64_t{256} << 20;
 
 at::Tensor gradient_of(const Segment& segment) {
   return segment.gradient.defined() ? segment.gradient : segment.parameter.grad();
@@ -19,13 +24,15 @@ at::Tensor matched(const at::Tensor& gradient, const at::Tensor& parameter) {
   return copy.copy_(gradient);
 }
 
+std::optional<at::Tensor> optional(const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; }
+
 }  // namespace
 
 struct AdamW::Group {
   bool decays;
   at::ScalarType type;
   at::Device device;
-  std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, steps;
+  std::vector<size_t> segments = {};
 };
 
 AdamW::AdamW(std::vector<Segment> segments, const AdamWConfig& config) : segments_(std::move(segments)), config_(config) {
@@ -38,7 +45,7 @@ AdamW::AdamW(std::vector<Segment> segments, const AdamWConfig& config) : segment
   }
 }
 
-std::vector<AdamW::Group> AdamW::groups_with_gradients() {
+std::vector<AdamW::Group> AdamW::groups_with_gradients() const {
   std::vector<Group> groups;
   for (size_t i = 0; i < segments_.size(); ++i) {
     const auto& segment = segments_[i];
@@ -48,39 +55,38 @@ std::vector<AdamW::Group> AdamW::groups_with_gradients() {
                    segment.name);
     const auto type = segment.parameter.scalar_type();
     const auto device = segment.parameter.device();
-    auto group = groups.begin();
-    while (group != groups.end() && !(group->decays == segment.decays && group->type == type && group->device == device)) ++group;
-    if (group == groups.end())
-      group = groups.insert(groups.end(), Group{.decays = segment.decays,
-                                                .type = type,
-                                                .device = device,
-                                                .parameters = {},
-                                                .gradients = {},
-                                                .exp_avgs = {},
-                                                .exp_avg_sqs = {},
-                                                .steps = {}});
-    group->parameters.push_back(segment.parameter);
-    group->gradients.push_back(matched(gradient.detach(), segment.parameter));
-    group->exp_avgs.push_back(exp_avgs_[i]);
-    group->exp_avg_sqs.push_back(exp_avg_sqs_[i]);
-    group->steps.push_back(steps_[i]);
+    const auto is_alike = [&](const Group& group) { return group.decays == segment.decays && group.type == type && group.device == device; };
+    auto group = std::find_if(groups.begin(), groups.end(), is_alike);
+    if (group == groups.end()) group = groups.insert(groups.end(), Group{.decays = segment.decays, .type = type, .device = device});
+    group->segments.push_back(i);
   }
   return groups;
 }
 
 void AdamW::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& found_inf) {
   const c10::NoGradGuard no_grad;
-  const auto optional = [](const at::Tensor& tensor) {
-    return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
-  };
-  for (auto& group : groups_with_gradients()) {
-    at::_foreach_add_(group.steps, 1);
-    at::_fused_adamw_(group.parameters, group.gradients, group.exp_avgs, group.exp_avg_sqs, /*max_exp_avg_sqs=*/{}, group.steps,
-                      lr, config_.beta1, config_.beta2, group.decays ? config_.weight_decay : 0.0, config_.epsilon,
-                      /*amsgrad=*/false,
-                      /*maximize=*/false, optional(grad_divisor), optional(found_inf));
-    if (found_inf.defined()) at::_foreach_sub_(group.steps, std::vector<at::Tensor>(group.steps.size(), found_inf));
+  for (const Group& group : groups_with_gradients()) {
+    for (size_t next = 0; next < group.segments.size();) {
+      std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, steps;
+      for (int64_t copy_bytes = 0; next < group.segments.size() && copy_bytes < kMostCopyBytes; ++next) {
+        const size_t i = group.segments[next];
+        const auto gradient = gradient_of(segments_[i]).detach();
+        gradients.push_back(matched(gradient, segments_[i].parameter));
+        if (!gradients.back().is_same(gradient)) copy_bytes += static_cast<int64_t>(gradients.back().nbytes());
+        parameters.push_back(segments_[i].parameter);
+        exp_avgs.push_back(exp_avgs_[i]);
+        exp_avg_sqs.push_back(exp_avg_sqs_[i]);
+        steps.push_back(steps_[i]);
+      }
+      at::_foreach_add_(steps, 1);
+      at::_fused_adamw_(parameters, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, config_.beta1, config_.beta2,
+                        group.decays ? config_.weight_decay : 0.0, config_.epsilon, /*amsgrad=*/false, /*maximize=*/false,
+                        optional(grad_divisor), optional(found_inf));
+      if (found_inf.defined()) at::_foreach_sub_(steps, std::vector<at::Tensor>(steps.size(), found_inf));
+    }
   }
+  for (const Segment& segment : segments_)
+    if (segment.bounds) segment.parameter.detach().clamp_(segment.bounds->first, segment.bounds->second);
 }
 
 std::vector<at::Tensor> AdamW::gradients() const {

@@ -1,7 +1,10 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::optim {
@@ -9,9 +12,11 @@ namespace lockstep::optim {
 /// What is updated in one piece: a parameter, or the part of a parameter that this rank owns.
 struct Segment {
   std::string name;
-  at::Tensor parameter;      ///< Updated in place; same storage as the module's.
+  at::Tensor parameter;      ///< Updated in place; same storage as the module's, or its fp32 master copy.
   bool decays = false;       ///< Decay group by ParamSpec: false = group 0 (no decay), true = group 1.
-  at::Tensor gradient = {};  ///< Undefined: parameter.grad() at the time of the step.
+  at::Tensor gradient = {};  ///< Undefined: parameter.grad() at the time of the step. Of a narrower type: widened for the update.
+  std::optional<std::pair<double, double>> bounds = std::nullopt;  ///< ParamSpec::bounds: clamped to these after each update.
+  int64_t offset = 0;        ///< Of a part: its first element, counted in the parameter's memory.
 };
 
 struct AdamWConfig {
@@ -31,7 +36,7 @@ struct AdamWState {
 /// AdamW (Loshchilov & Hutter 2019), one fused call per decay group and type.
 ///
 /// A segment without a gradient is left alone, as in torch. A gradient whose strides are not the parameter's is copied first: the
-/// fused kernel pairs memory, not indices.
+/// fused kernel pairs memory, not indices. Where copies would take more than 256 MB at once, a group takes several calls.
 class AdamW {
  public:
   AdamW(std::vector<Segment> segments, const AdamWConfig& config);
@@ -47,8 +52,8 @@ class AdamW {
   const AdamWConfig& config() const { return config_; }
 
  private:
-  struct Group;  // lists for one fused call
-  std::vector<Group> groups_with_gradients();
+  struct Group;  // segments that share fused calls
+  std::vector<Group> groups_with_gradients() const;
 
   std::vector<Segment> segments_;
   AdamWConfig config_;

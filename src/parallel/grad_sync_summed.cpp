@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "core/error.h"
 #include "parallel/sum_gradients.h"
 
 namespace lockstep::parallel {
@@ -11,7 +12,13 @@ namespace {
 
 class SummedGradSync final : public GradSync {
  public:
-  SummedGradSync(std::vector<std::unique_ptr<GradSync>> data, std::vector<PartialGradients> partial) : data_(std::move(data)), partial_(std::move(partial)) {}
+  SummedGradSync(std::vector<std::unique_ptr<GradSync>> data, std::vector<PartialGradients> partial) : data_(std::move(data)), partial_(std::move(partial)) {
+    for (const auto& sync : data_) {
+      const Holding& held = sync->holding();
+      LOCKSTEP_CHECK(held.shards == nullptr, "sums over other axes need whole gradients");
+      holding_.segments.insert(holding_.segments.end(), held.segments.begin(), held.segments.end());
+    }
+  }
   void begin_step() override {
     for (const auto& sync : data_) sync->begin_step();
   }
@@ -27,6 +34,10 @@ class SummedGradSync final : public GradSync {
   void publish_params() override {
     for (const auto& sync : data_) sync->publish_params();
   }
+  void wait_params() override {
+    for (const auto& sync : data_) sync->wait_params();
+  }
+  const Holding& holding() const override { return holding_; }
   int64_t num_buckets() const override {
     return std::accumulate(data_.begin(), data_.end(), int64_t{0}, [](int64_t sum, const auto& sync) { return sum + sync->num_buckets(); });
   }
@@ -34,6 +45,7 @@ class SummedGradSync final : public GradSync {
  private:
   std::vector<std::unique_ptr<GradSync>> data_;
   std::vector<PartialGradients> partial_;
+  Holding holding_;
 };
 
 }  // namespace

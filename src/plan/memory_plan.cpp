@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "spec/precision_names.h"
+
 namespace lockstep::plan {
 namespace {
 
@@ -15,7 +17,7 @@ struct ElementBytes {
 
 ElementBytes element_bytes(const std::string& precision) {
   if (precision == "fp32") return {};
-  if (precision == "bf16" || precision == "pure_bf16") return {.compute = 2, .stream = 2, .weight = 2};
+  if (spec::has_16bit_weights(precision)) return {.compute = 2, .stream = 2, .weight = 2};
   return {.compute = 2, .stream = 4, .weight = 4};  // autocast over fp32 weights
 }
 
@@ -84,15 +86,18 @@ double text_bytes(const auto& text, int64_t mlp_width, const ElementBytes& bytes
                      bytes, input);
 }
 
-/// Parameters, gradients, moments.
-void add_state(const std::vector<spec::ParamSpec>& params, const ElementBytes& bytes, const std::string& precision, MemoryPlan& plan) {
+/// Parameters, gradients, moments, master copies.
+void add_state(const std::vector<spec::ParamSpec>& params, const MemoryPlanInput& input, MemoryPlan& plan) {
+  const double share = 1.0 / static_cast<double>(input.optimizer_shards);
   for (const auto& param : params) {
-    const bool is_narrow = bytes.weight == 2 && !(param.keeps_fp32 && precision == "bf16");
-    const double size = static_cast<double>(param.numel()) * (is_narrow ? 2 : 4);
-    plan.parameters += size;
+    const auto count = static_cast<double>(param.numel());
+    const bool is_narrow = spec::is_16bit(param, input.precision);
+    const bool has_master = is_narrow && spec::has_masters(input.precision);
+    plan.parameters += count * (is_narrow ? 2 : 4);
     if (param.is_buffer) continue;
-    plan.gradients += size;
-    plan.optimizer += 2 * size;
+    plan.gradients += count * (is_narrow && !input.has_fp32_gradients ? 2 : 4);
+    plan.optimizer += 2 * count * (is_narrow && !has_master ? 2 : 4) * share;
+    if (has_master) plan.masters += 4 * count * share;
   }
 }
 
@@ -101,7 +106,7 @@ void add_state(const std::vector<spec::ParamSpec>& params, const ElementBytes& b
 MemoryPlan plan_contrastive_memory(const spec::ContrastiveShape& shape, const MemoryPlanInput& input) {
   const ElementBytes bytes = element_bytes(input.precision);
   MemoryPlan plan;
-  add_state(shape.param_specs(), bytes, input.precision, plan);
+  add_state(shape.param_specs(), input, plan);
   const double samples = static_cast<double>(input.samples_per_micro), all = static_cast<double>(input.global_batch);
   double other_input = 0;
   if (const auto* clip = shape.clip()) {

@@ -8,15 +8,19 @@ namespace lockstep::plan {
 
 /// What a training step must hold, in bytes of one rank.
 struct MemoryPlan {
-  double parameters = 0, gradients = 0, optimizer = 0;
+  double parameters = 0, gradients = 0;
+  double optimizer = 0;    ///< Moments: this rank's share.
+  double masters = 0;      ///< fp32 copies of 16-bit parameters: this rank's share.
   double activations = 0;  ///< Kept from forward to backward, at their peak.
   double batch = 0;        ///< Pictures or sounds, and token ids.
   double logits = 0;       ///< Similarities of own and all pairs, their softmax and gradients.
-  double total() const { return parameters + gradients + optimizer + activations + batch + logits; }
+  double total() const { return parameters + gradients + optimizer + masters + activations + batch + logits; }
 };
 
 struct MemoryPlanInput {
   std::string precision = "fp32";  ///< Name of --precision.
+  int64_t optimizer_shards = 1;    ///< Ranks that share moments and masters (zero1); padding is left out.
+  bool has_fp32_gradients = false; ///< --accumulate-allreduce-grads-in-fp32.
   int64_t samples_per_micro = 1;
   int64_t global_batch = 1;        ///< Pairs that the loss compares with.
   bool grad_checkpointing = false;

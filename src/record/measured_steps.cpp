@@ -22,15 +22,40 @@ double row_step_ms(const RunData& run, size_t row) {
   return rate > 0 && samples > 0 ? 1e3 * samples / rate : kNaN;
 }
 
+/// Rows that stand for far fewer steps than the others (the first line of an epoch is one step among hundreds) weigh like the others in every figure:
+/// they are joined with the row behind them, or the last with the one before, into the mean over the steps of both.
+void join_short_rows(UsableRows& rows, std::vector<double> intervals) {
+  constexpr double kShort = 0.5;
+  UsableRows joined = rows;
+  joined.index.clear();
+  joined.step_ms.clear();
+  double held_ms = 0, held_steps = 0;
+  const auto add = [&](double ms, double steps) {
+    held_ms += ms * steps;
+    held_steps += steps;
+  };
+  for (size_t row = 0; row < rows.index.size(); ++row) {
+    add(rows.step_ms[row], intervals[row]);
+    const bool is_last = row + 1 == rows.index.size();
+    if (held_steps < kShort * rows.steps_per_row && !is_last) continue;
+    if (held_steps < kShort * rows.steps_per_row && !joined.step_ms.empty()) {  // nothing is left to join the last row with
+      joined.step_ms.back() = (joined.step_ms.back() * rows.steps_per_row + held_ms) / (rows.steps_per_row + held_steps);
+      joined.index.back() = rows.index[row];
+    } else {
+      joined.step_ms.push_back(held_ms / held_steps);
+      joined.index.push_back(rows.index[row]);
+    }
+    held_ms = held_steps = 0;
+  }
+  rows = std::move(joined);
+}
+
 UsableRows usable_rows(const RunData& run) {
   UsableRows rows;
   const int attempt = longest_attempt(run.steps);
   std::vector<double> intervals;
   for (size_t row = 0; row < run.steps.size(); ++row) {
-    if (row < run.steps.attempt.size() && run.steps.attempt[row] != attempt) {
-      ++rows.num_other_attempts;
-      continue;
-    }
+    if (row < run.steps.attempt.size() && run.steps.attempt[row] != attempt) continue;
     const double ms = row_step_ms(run, row);
     if (!std::isfinite(ms) || ms <= 0) {
       ++rows.num_unusable;
@@ -41,6 +66,7 @@ UsableRows usable_rows(const RunData& run) {
     intervals.push_back(num_steps_of(run.steps, row));
   }
   if (!intervals.empty()) rows.steps_per_row = median(intervals);
+  if (rows.steps_per_row > 1) join_short_rows(rows, std::move(intervals));
   return rows;
 }
 

@@ -21,7 +21,6 @@ struct UsableRows {
   std::vector<double> step_ms{};    ///< As recorded, else from the printed rate.
   double steps_per_row = 1;         ///< Median; above 1 the source logs means over so many steps.
   size_t num_unusable = 0;          ///< Rows whose time is missing, not finite or not positive.
-  size_t num_other_attempts = 0;    ///< Rows of attempts that were not measured.
 };
 
 /// The one measurement of a run, the same for every command that tells its step time.

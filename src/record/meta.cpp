@@ -248,6 +248,10 @@ void apply_meta(RunData& run, const MetaOptions& options) {
   complete(run);
 }
 
+bool matches_path(const std::string& path_pattern, const fs::path& source) {
+  return match_groups(path_pattern, fs::absolute(source).lexically_normal().string(), [](const std::string&, const std::string&) {});
+}
+
 std::vector<MissingFact> missing_facts(const RunData& run) {
   const RunSetup& setup = run.setup;
   std::vector<MissingFact> missing;

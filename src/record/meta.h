@@ -24,6 +24,9 @@ struct MetaOptions {
 /// UsageError for an unknown name, a value that is no number, or a pattern that does not compile.
 void apply_meta(RunData& run, const MetaOptions& options);
 
+/// Whether the pattern of --meta is found in the absolute path of a source.
+bool matches_path(const std::string& path_pattern, const std::filesystem::path& source);
+
 /// A fact that a report needs and that neither the log nor the user gave.
 struct MissingFact {
   std::string name{};        ///< "nodes"

@@ -64,6 +64,7 @@ inline constexpr MetricDef kRecordedMetrics[] = {
     {"received_bytes", "bytes", kSystem, kSum, "", "Received over each network interface in the interval."},
     {"sent_bytes", "bytes", kSystem, kSum, "", "Sent over each network interface in the interval."},
     {"energy_j", "J", kSystem, kSum, "", "Energy of each meter in the interval (nvml-0, rapl-package-0)."},
+    {"seconds", "s", kSystem, kSum, "", "Wall clock between the two readings of the counters, pauses between steps included."},
 
     {"attempt", "", kStartup, kNone, "", "Attempt, from 1."},
     {"phases_ms", "ms", kStartup, kLast, "", "From the start of the process to the end of the first step, by phase."},

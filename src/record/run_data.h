@@ -26,6 +26,8 @@ struct RunSetup {
   std::string sample_unit = "samples";          ///< Plural noun of what `samples` counts: "samples", "images", "sequences".
   std::optional<double> forward_gflops_per_sample{};  ///< One forward pass of one sample; training is three of them.
   std::string flops_formula{};                        ///< Where that number is from.
+  std::optional<double> processed_gflops_per_sample{};  ///< Likewise, of what was computed, where that is less (patch dropout).
+  std::string processed_formula{};
   std::optional<double> peak_tflops_per_device{};     ///< Dense, of the compute type.
   std::string peak_source{};
   std::optional<bool> is_synthetic{};                 ///< Made-up input data.
@@ -37,6 +39,7 @@ struct RunSetup {
 struct StepColumns {
   std::vector<int64_t> step{};       ///< Optimiser step, from 0; of an interval its last.
   std::vector<int32_t> num_steps{};  ///< Steps that the row stands for: 1, or the log interval whose mean step_ms is.
+  std::vector<int32_t> num_skipped{};  ///< Of these, steps that left the parameters alone because gradients were not finite.
   std::vector<int32_t> epoch{};      ///< -1: unknown.
   std::vector<int32_t> attempt{};    ///< From 1.
   std::vector<double> step_ms{};     ///< Largest over the ranks; mean over the interval.
@@ -59,6 +62,7 @@ struct CollectiveTotal {
   int group_size = 1;
   double bytes = 0;  ///< Of one call.
   int64_t count = 0;
+  int64_t num_steps = 0;  ///< Optimiser steps in which they were counted; 0: unknown.
   double time_ms = 0;     ///< From the call to the end of its wait: what ran meanwhile hides in it.
   double blocked_ms = 0;  ///< Of that, what the host was blocked for; NaN: unknown.
 };

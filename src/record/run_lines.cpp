@@ -116,7 +116,9 @@ void set_field(StepColumns& columns, std::string_view key, const element& value,
     });
   else if (key == "skipped") {
     bool is_skipped = false;
-    if (value.get(is_skipped) == simdjson::SUCCESS && is_skipped && odd.num_skipped++ == 0) odd.first_skipped = columns.step.back();
+    if (value.get(is_skipped) != simdjson::SUCCESS || !is_skipped) return;
+    columns.num_skipped.back() = 1;
+    if (odd.num_skipped++ == 0) odd.first_skipped = columns.step.back();
   } else if (key == "nonfinite") {
     element kind;
     object kinds;
@@ -199,6 +201,9 @@ void load_rank_times(const fs::path& folder, RunData& run) {
 }
 
 void load_collectives(const fs::path& folder, RunData& run) {
+  int64_t first_step = 0;
+  for (size_t row = run.steps.size(); row-- > 0;)
+    if (run.steps.attempt[row] == run.measured_attempt) first_step = run.steps.step[row];
   using Key = std::tuple<std::string, std::string, int, double>;  // kind, axis, group, bytes
   std::map<Key, CollectiveTotal> totals;                          // the last line of each
   read_lines(folder / "comm.jsonl", run, [&](const object& row) {
@@ -207,6 +212,7 @@ void load_collectives(const fs::path& folder, RunData& run) {
     bool has_time = false;
     for (const auto field : row) {
       if (field.key == "attempt") attempt = as_attempt(field.value);
+      else if (field.key == "step") total.num_steps = std::max<int64_t>(0, as_integer(field.value).value_or(-1) + 1 - first_step);
       else if (field.key == "kind") total.kind = as_text(field.value);
       else if (field.key == "axis") total.axis = as_text(field.value);
       else if (field.key == "group_size") total.group_size = std::max(as_small(field.value, 1), 1);
@@ -232,6 +238,8 @@ void load_system(const fs::path& folder, RunData& run) {
       if (field.key == "received_bytes") put_amounts(counters.received_bytes, field.value);
       if (field.key == "sent_bytes") put_amounts(counters.sent_bytes, field.value);
       if (field.key == "energy_j") put_amounts(counters.energy_j, field.value);
+      if (field.key == "seconds")
+        if (const double seconds = as_time(field.value); seconds > 0) counters.seconds = seconds;
     }
     if (!interval.is_valid()) return false;
     counters.attempt = interval.attempt, counters.step = *interval.step, counters.num_steps = interval.num_steps;
@@ -266,7 +274,9 @@ void load_results(const fs::path& folder, RunData& run) {
       else if (field.key == "step") result.step = as_integer(field.value).value_or(-1);
       else if (field.key == "epoch") result.epoch = as_integer(field.value);
       else if (field.key == "name") result.name = as_text(field.value);
-      else if (field.key == "metrics")
+      else if (field.key == "seconds") {
+        if (const double seconds = as_time(field.value); std::isfinite(seconds)) result.seconds = seconds;
+      } else if (field.key == "metrics")
         for_each_number(field.value, [&](std::string_view name, double number) { result.metrics.emplace_back(name, number); });
     }
     if (result.step < 0 || result.name.empty()) return false;

@@ -159,6 +159,7 @@ void read_how_it_stands(const fs::path& folder, RunData& run) {
     const double now_s = unix_seconds_now();
     run.state = status.is_dead(now_s) ? "died" : status.state;
     run.message = status.message;
+    if (status.first_failing_rank) run.message = fmt::format("rank {} failed first: {}", *status.first_failing_rank, status.message);
     run.ended_s = status.ended_s;
     if (run.state == "died") {
       if (status.heartbeat_s > 0) run.ended_s = status.heartbeat_s;

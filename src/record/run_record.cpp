@@ -100,6 +100,25 @@ RunRecord::RunRecord(const fs::path& folder, Json attempt, const RunRecordConfig
   queue_->set_tick([this] { heartbeat(); });
 }
 
+void note_first_failure(const fs::path& folder, const FirstFailure& failure) {
+  const fs::path path = folder / "status.json";
+  try {
+    Json status = core::read_json_file(path);
+    if (!status.is_object()) return;
+    status["first_failing_rank"] = failure.rank;
+    const auto state = status.find("state");
+    if (state != status.end() && *state == to_text(RunState::kRunning)) {
+      *state = to_text(RunState::kFailed);
+      status["exit_code"] = failure.exit_code;
+      status["message"] = fmt::format("rank {} ended with {}", failure.rank, failure.text);
+      status["ended_s"] = unix_seconds();
+    }
+    core::write_file_atomic(path, status.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  } catch (const Error& error) {  // the failure itself has been reported
+    core::log_warning("record: cannot note which rank failed first: {}", error.what());
+  }
+}
+
 RunRecord::~RunRecord() { finish({.state = RunState::kFailed, .exit_code = 1, .message = "the run ended without saying how"}); }
 
 void RunRecord::add_attempt(Json attempt) {

@@ -26,6 +26,17 @@ struct RunEnd {
   std::optional<int> first_failing_rank{};
 };
 
+/// What a launcher knows of a group of ranks that failed.
+struct FirstFailure {
+  int rank = 0;
+  int exit_code = 1;
+  std::string text{};  ///< "exit code 4, data error", "signal 9"
+};
+
+/// Adds to status.json which rank failed first; a run that still says it is running (its rank 0 died without a word) becomes a failed one. Only after
+/// all ranks have ended. Nothing happens where there is no status.json that can be read.
+void note_first_failure(const std::filesystem::path& folder, const FirstFailure& failure);
+
 struct RunRecordConfig {
   std::optional<int> attempt{};  ///< Number of this attempt; default: one more than the highest in the folder (the first is 1).
   std::chrono::milliseconds flush_every{1000};

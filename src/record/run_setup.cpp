@@ -18,6 +18,7 @@ void for_each_key(auto& setup, const Visit& visit) {
   visit("samples_per_device", setup.samples_per_device), visit("accum", setup.accum), visit("sequence_length", setup.sequence_length);
   visit("sample_unit", setup.sample_unit);
   visit("forward_gflops_per_sample", setup.forward_gflops_per_sample), visit("flops_formula", setup.flops_formula);
+  visit("processed_gflops_per_sample", setup.processed_gflops_per_sample), visit("processed_formula", setup.processed_formula);
   visit("peak_tflops_per_device", setup.peak_tflops_per_device), visit("peak_source", setup.peak_source);
   visit("is_synthetic", setup.is_synthetic), visit("is_profiled", setup.is_profiled);
 }

@@ -104,6 +104,31 @@ Undisturbed without_spikes(std::span<const double> values, std::span<const Outli
   return rest;
 }
 
+/// The coarsest power of ten below a hundredth of the median of which all values are multiples; 0 where they show none. Values that are all the same
+/// and multiples of none must have been rounded before they were converted: the coarsest is taken.
+double printed_resolution(std::span<const double> values, double median_ms) {
+  constexpr int kNumDigits = 5;
+  const int coarsest = static_cast<int>(std::floor(std::log10(median_ms / 100)));
+  for (int exponent = coarsest; exponent > coarsest - kNumDigits; --exponent) {
+    const double unit = std::pow(10.0, exponent);
+    if (std::all_of(values.begin(), values.end(), [&](double value) { return std::fabs(value / unit - std::round(value / unit)) < 1e-6; })) return unit;
+  }
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return values.size() > 1 && *least == *most ? std::pow(10.0, coarsest) : 0;
+}
+
+void widen(std::optional<Interval>& interval, double centre, double half) {
+  if (!interval || (centre - interval->low >= half && interval->high - centre >= half)) return;
+  *interval = {std::min(interval->low, centre - half), std::max(interval->high, centre + half), interval->method + ", widened to the printed digit"};
+}
+
+/// No interval is narrower than the digit that the source prints; of the mean only where the values do not scatter over several digits, which average out.
+void apply_resolution(std::span<const double> measured, SeriesSummary& summary) {
+  summary.resolution_ms = printed_resolution(measured, summary.median_ms);
+  widen(summary.median_interval, summary.median_ms, summary.resolution_ms / 2);
+  if (summary.max_ms - summary.min_ms <= summary.resolution_ms) widen(summary.mean_interval, summary.mean_ms, summary.resolution_ms / 2);
+}
+
 /// Drift, shifts and the levels between them; indices of values become steps of the series.
 void describe_changes(std::span<const double> values, const Undisturbed& undisturbed, const Dependence& dependence, SeriesSummary& summary) {
   SeriesChanges changes = find_changes(undisturbed.values);
@@ -223,6 +248,7 @@ SeriesSummary summarise_series(std::span<const double> step_ms, const SeriesOpti
   std::vector<Outlier> outliers = find_outliers(values);
   const Undisturbed undisturbed = without_spikes(values, outliers);
   const Dependence dependence = describe_intervals(values, sorted, undisturbed.values, summary);
+  apply_resolution(measured, summary);
   describe_changes(values, undisturbed, dependence, summary);
   describe_outliers(values, std::move(outliers), summary);
   return summary;

@@ -43,6 +43,7 @@ struct SeriesSummary {
   size_t block_steps = 1;       ///< Steps whose mean stands for one value in all that follows; above 1 where single steps show launch pacing.
   double effective_steps = 0;   ///< Values / autocorrelation time: how many independent ones they are worth.
   double lag1_autocorrelation = 0;
+  double resolution_ms = 0;     ///< Digit to which the source prints its times, as far as they show it; 0: none. No interval is narrower than it.
   double median_ms = 0, mean_ms = 0, trimmed_mean_ms = 0, min_ms = 0, max_ms = 0;
   double p90_ms = 0, p95_ms = 0;
   std::optional<double> p99_ms{};              ///< From 100 measured steps on.
@@ -70,15 +71,18 @@ inline constexpr size_t kMinP99Values = 100;
 
 /// Several runs of one configuration.
 struct PointEstimate {
-  double median_ms = 0;                     ///< Median of the run medians.
+  double median_ms = 0;                     ///< Median over the allocations, each the median of its run medians.
   double mean_ms = 0;                       ///< Total time over total steps.
-  std::optional<Interval> median_interval{};  ///< Of the run medians with two runs or more, else the run's own.
+  std::optional<Interval> median_interval{};  ///< Of the allocations; with only one, of its run medians; with one run, the run's own.
   std::optional<double> olympic_mean_ms{};  ///< Mean of run means without the best and the worst, from three runs on.
   double between_run_cv = 0;                ///< 0 for one run.
   size_t num_runs = 0, num_steps = 0;
   std::vector<std::string> notes{};
 };
-PointEstimate combine_runs(std::span<const SeriesSummary> runs);
+/// `allocations` names the job of each run: runs that share one are no independent repeats. Empty names (or none at all) stand for a job each.
+PointEstimate combine_runs(std::span<const SeriesSummary> runs, std::span<const std::string> allocations = {});
+/// One value for each allocation, the median of its own, in the order in which they first appear; empty names stand for themselves.
+std::vector<double> values_by_allocation(std::span<const double> values, std::span<const std::string> allocations);
 
 /// Comparison of two sides, each several runs (or blocks of one run).
 struct Comparison {
@@ -86,8 +90,9 @@ struct Comparison {
   std::optional<Interval> interval{};
   std::string verdict{};      ///< One plain sentence.
 };
-/// `a` and `b` are paired by index when `is_paired` (equal length), else compared as two samples (Mann-Whitney beside the interval).
-Comparison compare_samples(std::span<const double> a, std::span<const double> b, bool is_paired);
+/// `a` and `b` are paired by index when `is_paired` (equal length), else compared as two samples (Mann-Whitney beside the interval). A single value
+/// against a few is given their spread. The interval's arms are at least `least_log_half` on logarithms: what rounding hides.
+Comparison compare_samples(std::span<const double> a, std::span<const double> b, bool is_paired, double least_log_half = 0);
 
 /// A distribution of bounded size that can be pooled with others: each value with the number of steps it stands for.
 struct WeightedValue { double value = 0, weight = 0; };

@@ -61,6 +61,13 @@ Interval welch_interval(const LogEstimate& a, size_t num_a, const LogEstimate& b
   return {gap - half, gap + half, fmt::format("Welch's t with {:.1f} degrees of freedom on logarithms of {} and {} values", dof, num_a, num_b)};
 }
 
+/// Student's interval where one side has a single value, which is given the spread of the other side's few.
+Interval pooled_interval(const LogEstimate& a, size_t num_a, const LogEstimate& b, size_t num_b) {
+  const double many = static_cast<double>(std::max(num_a, num_b)), gap = a.centre - b.centre;
+  const double half = t_factor(many - 1) * std::sqrt((a.variance + b.variance) * (many + 1));  // variance of the mean of many, so of one: times many
+  return {gap - half, gap + half, fmt::format("Student t with {:.0f} degrees of freedom on logarithms, the spread of {:.0f} values taken for the single one too", many - 1, many)};
+}
+
 /// The difference of two estimates whose own intervals need not be symmetric: their arms add in squares (Zou and Donner's MOVER).
 Interval difference_interval(const LogEstimate& a, const LogEstimate& b) {
   const double gap = a.centre - b.centre;
@@ -114,12 +121,12 @@ void set_verdict(Comparison& comparison, std::optional<double> rank_p) {
   if (rank_p && is_different && *rank_p > 0.05) comparison.verdict += "; the rank test alone does not confirm it, more runs would";
 }
 
-void note_runs(std::span<const SeriesSummary> runs, PointEstimate& point) {
+void note_runs(std::span<const SeriesSummary> runs, size_t num_values, PointEstimate& point) {
   const auto count = [&](auto&& is_counted) { return std::count_if(runs.begin(), runs.end(), is_counted); };
   if (runs.size() == 1) point.notes.push_back("one run: the interval holds the noise inside it, not the difference between runs, which is usually larger");
-  if (runs.size() == 2 || runs.size() == 3)
-    point.notes.push_back(fmt::format("{} runs: Student's factor is {:.1f} instead of 1.96, so the interval is wide; another run narrows it most",
-                                      runs.size(), t_factor(static_cast<double>(runs.size()) - 1)));
+  if (num_values == 2 || num_values == 3)
+    point.notes.push_back(fmt::format("{0} {1}s: Student's factor is {2:.1f} instead of 1.96, so the interval is wide; another {1} narrows it most", num_values,
+                                      num_values < runs.size() ? "job" : "run", t_factor(static_cast<double>(num_values) - 1)));
   if (const auto num = count([](const SeriesSummary& run) { return !run.is_steady; }); num > 0)
     point.notes.push_back(fmt::format("{} of {} runs had no steady state", num, runs.size()));
   if (const auto num = count([](const SeriesSummary& run) { return run.is_warmup_too_long; }); num > 0)
@@ -128,9 +135,46 @@ void note_runs(std::span<const SeriesSummary> runs, PointEstimate& point) {
     point.notes.push_back(fmt::format("{} of {} runs show launch pacing in single steps: means over several steps were used", num, runs.size()));
 }
 
+/// Student's interval over the values of allocations, or of runs of one allocation, no narrower than what each run knows of its own median.
+void set_interval(std::span<const SeriesSummary> runs, std::span<const double> values, const char* what, PointEstimate& point) {
+  if (runs.size() == 1) {
+    point.median_interval = runs[0].median_interval;
+    return;
+  }
+  // On logarithms: times are positive, and so is the lower end however far the runs lie apart.
+  const std::vector<double> logs = logarithms(values);
+  const double count = static_cast<double>(logs.size());
+  const double half = t_factor(count - 1) * sample_stddev(logs) / std::sqrt(count);
+  double digit = 0, squares = 0;
+  for (const SeriesSummary& run : runs) {
+    digit = std::max(digit, run.resolution_ms / 2 / run.median_ms);
+    if (run.median_interval) squares += std::pow(std::log(run.median_interval->high / run.median_interval->low) / 2, 2);
+  }
+  const double noise = std::sqrt(squares) / static_cast<double>(runs.size()), widest = std::max({half, digit, noise});
+  point.median_interval = Interval{std::exp(mean(logs) - widest), std::exp(mean(logs) + widest), fmt::format("Student t on logarithms of {} {}", logs.size(), what)};
+  if (half >= widest) return;
+  const bool is_rounded = digit >= noise;
+  point.median_interval->method += is_rounded ? ", widened to the printed digit" : ", widened to the noise inside the runs";
+  point.notes.push_back(is_rounded ? "the runs agree to the printed digit: the interval is what rounding leaves open"
+                                   : "the runs agree better than each of them is known: the interval is that of the noise inside them");
+}
+
 }  // namespace
 
-PointEstimate combine_runs(std::span<const SeriesSummary> runs) {
+std::vector<double> values_by_allocation(std::span<const double> values, std::span<const std::string> allocations) {
+  LOCKSTEP_CHECK(values.size() == allocations.size(), "values={} allocations={}", values.size(), allocations.size());
+  std::vector<std::pair<std::string, std::vector<double>>> groups;
+  for (size_t i = 0; i < values.size(); ++i) {
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& one) { return !one.first.empty() && one.first == allocations[i]; });
+    if (group == groups.end()) group = groups.insert(groups.end(), std::pair(allocations[i], std::vector<double>()));
+    group->second.push_back(values[i]);
+  }
+  std::vector<double> medians;
+  for (const auto& group : groups) medians.push_back(median(group.second));
+  return medians;
+}
+
+PointEstimate combine_runs(std::span<const SeriesSummary> runs, std::span<const std::string> allocations) {
   LOCKSTEP_CHECK(!runs.empty(), "no runs");
   std::vector<double> medians, means;
   PointEstimate point{.num_runs = runs.size()};
@@ -141,26 +185,23 @@ PointEstimate combine_runs(std::span<const SeriesSummary> runs) {
     total_s += run.measured_s;
     point.num_steps += run.num_measured_steps;
   }
-  point.median_ms = median(medians);
+  std::vector<double> values = allocations.empty() ? medians : values_by_allocation(medians, allocations);
+  const bool is_one_job = values.size() == 1 && runs.size() > 1;
+  if (is_one_job) values = medians;
+  point.median_ms = median(values);
   point.mean_ms = 1000 * total_s / static_cast<double>(point.num_steps);
   point.between_run_cv = sample_stddev(medians) / mean(medians);
-  if (runs.size() == 1) {
-    point.median_interval = runs[0].median_interval;
-  } else {
-    // On logarithms: times are positive, and so is the lower end however far the runs lie apart.
-    const std::vector<double> logs = logarithms(medians);
-    const double half = t_factor(static_cast<double>(runs.size()) - 1) * sample_stddev(logs) / std::sqrt(static_cast<double>(runs.size()));
-    point.median_interval = Interval{std::exp(mean(logs) - half), std::exp(mean(logs) + half), fmt::format("Student t on logarithms of {} run medians", runs.size())};
-  }
   if (runs.size() >= 3) {
     std::sort(means.begin(), means.end());
     point.olympic_mean_ms = mean(std::span(means).subspan(1, means.size() - 2));
   }
-  note_runs(runs, point);
+  note_runs(runs, values.size(), point);
+  if (is_one_job) point.notes.push_back("all runs shared one job: the interval holds inside it, not for other jobs");
+  set_interval(runs, values, values.size() < runs.size() ? "medians of jobs" : "run medians", point);
   return point;
 }
 
-Comparison compare_samples(std::span<const double> a, std::span<const double> b, bool is_paired) {
+Comparison compare_samples(std::span<const double> a, std::span<const double> b, bool is_paired, double least_log_half) {
   LOCKSTEP_CHECK(!a.empty() && !b.empty() && (!is_paired || a.size() == b.size()), "count_a={} count_b={}", a.size(), b.size());
   const std::vector<double> log_a = logarithms(a), log_b = logarithms(b);
   Comparison comparison;
@@ -176,7 +217,13 @@ Comparison compare_samples(std::span<const double> a, std::span<const double> b,
     const LogEstimate left = estimate_logs(log_a), right = estimate_logs(log_b);
     const bool is_few = std::max(a.size(), b.size()) < kMinIntervalValues;
     if (left.interval && right.interval) interval = is_few ? welch_interval(left, a.size(), right, b.size()) : difference_interval(left, right);
+    else if (is_few && std::max(a.size(), b.size()) >= 2) interval = pooled_interval(left, a.size(), right, b.size());
     rank_p = mann_whitney_p(a, b, left.time_median, right.time_median);
+  }
+  if (const double centre = std::log(comparison.ratio); interval && std::min(centre - interval->low, interval->high - centre) < least_log_half) {
+    interval->low = std::min(interval->low, centre - least_log_half);
+    interval->high = std::max(interval->high, centre + least_log_half);
+    interval->method += ", widened to the printed digit";
   }
   if (interval) comparison.interval = Interval{std::exp(interval->low), std::exp(interval->high), interval->method};
   set_verdict(comparison, rank_p);

@@ -31,8 +31,7 @@ size_t find_warmup_end(std::span<const double> step_ms) {
   const double level = median(steady), limit = level + kDeviations * robust_stddev(steady, level);
   size_t end = 0;
   while (end < half && rolling[end] > limit) ++end;
-  if (end == 0) return 0;
-  // Up to two of the five steps of the last window may still belong to the warm-up.
+  // A median of five hides two slow steps: up to two of the last window, or of the first one, may still belong to the warm-up.
   const double step_level = median(step_ms.subspan(half)), step_limit = step_level + kStepDeviations * robust_stddev(step_ms.subspan(half), step_level);
   for (size_t i = 0; i < kWindow / 2; ++i)
     if (end < half && step_ms[end] > step_limit) ++end;

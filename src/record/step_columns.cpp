@@ -12,7 +12,7 @@ namespace {
 
 template <typename Visit>
 void for_each_column(StepColumns& columns, const Visit& visit) {
-  visit(columns.step), visit(columns.num_steps), visit(columns.epoch), visit(columns.attempt);
+  visit(columns.step), visit(columns.num_steps), visit(columns.num_skipped), visit(columns.epoch), visit(columns.attempt);
   for (auto* column : {&columns.step_ms, &columns.data_wait_ms, &columns.samples, &columns.tokens, &columns.loss, &columns.samples_seen, &columns.time_s,
                        &columns.logged_samples_per_s, &columns.logged_tflops_per_device})
     visit(*column);
@@ -47,9 +47,17 @@ void select_rows(StepColumns& columns, std::span<const size_t> rows) {
   for_each_column(columns, [&](auto& column) {
     std::remove_reference_t<decltype(column)> selected;
     selected.reserve(rows.size());
-    for (const size_t row : rows) selected.push_back(column[row]);
+    for (const size_t row : rows)
+      if (row < column.size()) selected.push_back(column[row]);
     column = std::move(selected);
   });
+}
+
+void keep_attempt(StepColumns& columns, int attempt) {
+  std::vector<size_t> kept;
+  for (size_t row = 0; row < columns.attempt.size(); ++row)
+    if (columns.attempt[row] == attempt) kept.push_back(row);
+  if (kept.size() < columns.attempt.size()) select_rows(columns, kept);
 }
 
 int64_t keep_last_attempts(StepColumns& columns) {

@@ -11,8 +11,10 @@ void add_row(StepColumns& columns, int64_t step);
 void drop_last_row(StepColumns& columns);
 /// Value of a phase in the last row.
 void set_phase(StepColumns& columns, std::string_view phase, float value);
-/// The rows of these numbers, in this order, and no others.
+/// The rows of these numbers, in this order, and no others. Columns that the source does not fill stay empty.
 void select_rows(StepColumns& columns, std::span<const size_t> rows);
+/// The rows of one attempt and no others.
+void keep_attempt(StepColumns& columns, int attempt);
 /// Sorts by step and keeps of each step the row of the highest attempt, of equal ones the last. Returns how many rows went.
 int64_t keep_last_attempts(StepColumns& columns);
 

@@ -125,6 +125,7 @@ Json to_json(const ResultRecord& record) {
   put_if(object, "epoch", record.epoch);
   object["name"] = record.name;
   put_numbers(object, "metrics", record.metrics);
+  put_if(object, "seconds", record.seconds);
   return object;
 }
 
@@ -136,6 +137,7 @@ Json to_json(const SystemInterval& record) {
   put("received_bytes", record.received_bytes);
   put("sent_bytes", record.sent_bytes);
   put("energy_j", record.energy_j);
+  put_if(object, "seconds", record.seconds);
   return object;
 }
 

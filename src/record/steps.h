@@ -73,6 +73,7 @@ struct ResultRecord {
   std::optional<int64_t> epoch{};
   std::string name{};  ///< "val", "imagenet-zeroshot-val", ...
   NamedNumbers metrics{};
+  std::optional<double> seconds{};  ///< Wall clock of this evaluation on rank 0.
 };
 
 /// Network and energy counters of one host over an interval, one line of system.jsonl.
@@ -82,6 +83,7 @@ struct SystemInterval {
   std::string host{};
   std::map<std::string, double> received_bytes{}, sent_bytes{};  ///< By network interface.
   std::map<std::string, double> energy_j{};                      ///< By meter: "nvml-0", "rapl-package-0".
+  std::optional<double> seconds{};                               ///< Wall clock between the two readings; absent in older records.
 };
 
 /// Milliseconds from the start of the process to the first step, by phase, one line of startup.jsonl: "start", "rendezvous", "communicator", "weights",

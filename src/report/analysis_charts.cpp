@@ -128,7 +128,7 @@ void mark_knee(const Curve& curve, Series& series, Chart& chart) {
   series.labels.assign(series.x.size(), "");
   for (size_t i = 0; i < series.x.size(); ++i)
     if (series.x[i] == static_cast<double>(curve.points[*knee].size)) series.labels[i] = "knee";
-  chart.caption += fmt::format("{}: the curve bends most at {} (knee: farthest above the line from first to last size). ", curve.name,
+  chart.caption += fmt::format("{}: the curve bends most at {} (knee: farthest above what one constant serial fraction would draw to the last size). ", curve.name,
                                size_text(curve, curve.points[*knee].size));
 }
 
@@ -148,24 +148,27 @@ void add_efficiency(const Curve& curve, Chart& chart) {
 }
 }  // namespace
 
+/// Measured against 1 / (1 + f (p - 1)) through the first and the last size: the line from first to last is no measure, since a constant serial fraction
+/// f bows above it by up to 0.56 of the loss over large ranges.
 std::optional<size_t> knee_of(const Curve& curve) {
   constexpr size_t kLeastSizes = 4;
-  constexpr double kLeastBend = 0.15, kLeastLoss = 0.05;
+  constexpr double kLeastLoss = 0.05, kLeastBend = 0.02, kLeastBendOfLoss = 0.15;
   std::vector<size_t> known;
   for (size_t i = 0; i < curve.points.size(); ++i)
     if (std::isfinite(curve.points[i].efficiency.value)) known.push_back(i);
   if (known.size() < kLeastSizes) return std::nullopt;
   const Point &first = curve.points[known.front()], &last = curve.points[known.back()];
   const double loss = first.efficiency.value - last.efficiency.value;
-  const double octaves = std::log2(static_cast<double>(last.size) / static_cast<double>(first.size));
-  if (loss < kLeastLoss || octaves <= 0) return std::nullopt;
+  if (loss < kLeastLoss || last.size <= first.size || last.efficiency.value <= 0) return std::nullopt;
+  const auto growth = [&](const Point& point) { return static_cast<double>(point.size) / static_cast<double>(first.size) - 1; };
+  const double fraction = (first.efficiency.value / last.efficiency.value - 1) / growth(last);
   std::optional<size_t> knee;
-  double bend = kLeastBend;
+  double most = std::max(kLeastBend, kLeastBendOfLoss * loss);
   for (const size_t i : known) {
     const Point& point = curve.points[i];
-    const double along = std::log2(static_cast<double>(point.size) / static_cast<double>(first.size)) / octaves;
-    const double above = (point.efficiency.value - last.efficiency.value) / loss - (1 - along);
-    if (above > bend) bend = above, knee = i;
+    const double bend = point.efficiency.value - first.efficiency.value / (1 + fraction * growth(point));
+    const double noise = point.efficiency.has_range ? point.efficiency.value - point.efficiency.low : 0;
+    if (bend > std::max(most, noise)) most = bend, knee = i;
   }
   return knee;
 }

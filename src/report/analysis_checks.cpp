@@ -6,9 +6,11 @@
 #include <set>
 
 #include "core/strings.h"
+#include "record/statistics.h"
 #include "report/analysis_collectives.h"
 #include "report/analysis_curve.h"
 #include "report/analysis_peak.h"
+#include "report/analysis_settings.h"
 
 namespace lockstep::report {
 namespace {
@@ -18,6 +20,9 @@ constexpr double kMaxBilledRatio = 1.03, kMaxDataStall = 0.02;
 constexpr double kMaxSlowestShare = 0.3, kMinStragglerExcess = 0.01;
 constexpr double kMaxUnexplained = 0.1, kMinLoss = 0.01;
 constexpr size_t kMinRankIntervals = 5;
+
+/// Share of the intervals above which a rank or host is slow; even ones are the slowest in a share of `chance`.
+double max_slowest_share(double chance) { return chance + kMaxSlowestShare * (1 - chance); }
 
 /// Adds flags of one point, all with its name.
 struct Adder {
@@ -47,7 +52,8 @@ void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
     const record::SeriesSummary& series = *run.series;
     if (series.is_warmup_too_long)
       add("M02", "warm-up",
-          fmt::format("more than half of {} lies in warm-up ({} of {} steps)", run.name, series.num_warmup_steps, series.num_steps),
+          fmt::format("more than half of {} lies in warm-up ({:.0f} of {:.0f} steps)", run.name,
+                      static_cast<double>(series.num_warmup_steps) * run.steps_per_row, static_cast<double>(series.num_steps) * run.steps_per_row),
           "run longer, or give --warmup-steps when the detection is wrong");
     else if (!series.is_steady)
       add("M02", "warm-up",
@@ -68,6 +74,11 @@ void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
     if (run.num_nonfinite_losses > 0)
       add("M17", "skipped", fmt::format("{} has {} steps whose loss is not finite", run.name, run.num_nonfinite_losses),
           "mend the training before trusting its speed");
+    if (run.num_skipped_steps > 0)
+      add("M17", "skipped",
+          fmt::format("{} skipped {} steps, whose gradients were not finite (the first {} step {})", run.name, run.num_skipped_steps,
+                      run.steps_per_row > 1 ? "at or before" : "is", run.first_skipped_step),
+          "mend the training, or measure behind the steps in which the loss scale settles");
     if (run.state == "failed" || run.state == "died")
       add("M17", "failed-run",
           fmt::format("{} {}{}; its {} steps are all there is of this size", run.name, run.state,
@@ -78,7 +89,12 @@ void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
 
 void check_repeats(const Adder& add) {
   const Point& point = add.point;
-  if (point.num_allocations < 2)
+  if (!point.num_allocations)
+    add("M04", "single-run",
+        fmt::format("the {} runs do not all name their job: whether they are independent repeats or shared one cannot be known, and the interval takes "
+                    "them for independent", point.runs.size()),
+        "repeat in several jobs, with records that name them");
+  else if (*point.num_allocations < 2)
     add("M04", "single-run",
         point.runs.size() > 1 ? fmt::format("{} runs shared one job: the spread between jobs is unknown", point.runs.size())
                               : "one run: the spread between runs, usually larger than within one, is unknown",
@@ -106,15 +122,49 @@ void check_work(const Adder& add, const std::vector<RunSummary>& runs) {
   if (point.data_wait_share > kMaxDataStall)
     add("M11", "stall", fmt::format("{:.1f} % of the time went into waiting for data", 100 * point.data_wait_share),
         "more loader threads, or faster storage; compare with synthetic data");
-  for (const size_t index : point.runs) {
-    if (runs[index].num_rank_intervals < kMinRankIntervals) continue;
-    for (const RankShare& rank : runs[index].ranks) {
-      if (rank.slowest_share <= kMaxSlowestShare || rank.excess < kMinStragglerExcess) continue;
-      add("M12", "straggler",
-          fmt::format("rank {}{} of {} was the slowest in {:.0f} % of the intervals, {:.1f} % above the median rank", rank.rank,
-                      rank.host.empty() ? "" : " on " + rank.host, runs[index].name, 100 * rank.slowest_share, 100 * rank.excess),
-          "check that node, and exclude it");
+}
+
+void check_ranks(const Adder& add, const RunSummary& run) {
+  const double max_share = max_slowest_share(1 / static_cast<double>(run.ranks.size()));
+  for (const RankShare& rank : run.ranks) {
+    if (rank.slowest_share <= max_share || rank.excess < kMinStragglerExcess) continue;
+    add("M12", "straggler",
+        fmt::format("rank {}{} of {} was the slowest in {:.0f} % of the intervals, {:.1f} % above the median rank", rank.rank,
+                    rank.host.empty() ? "" : " on " + rank.host, run.name, 100 * rank.slowest_share, 100 * rank.excess),
+        "check that node, and exclude it");
+  }
+}
+
+/// Hosts most of whose ranks are slow: none of these needs to be the slowest often.
+void check_hosts(const Adder& add, const RunSummary& run) {
+  std::map<std::string, std::vector<const RankShare*>> hosts;
+  for (const RankShare& rank : run.ranks) hosts[rank.host].push_back(&rank);
+  if (hosts.size() < 2 || hosts.contains("")) return;
+  for (const auto& [host, ranks] : hosts) {
+    double share = 0;
+    std::vector<double> own, others;
+    for (const RankShare* rank : ranks) {
+      share += rank->slowest_share;
+      own.push_back(rank->excess);
     }
+    for (const RankShare& rank : run.ranks)
+      if (rank.host != host) others.push_back(rank.excess);
+    const auto middle = own.begin() + static_cast<ptrdiff_t>((own.size() - 1) / 2);  // the lower one: of two ranks both must be slow
+    std::nth_element(own.begin(), middle, own.end());
+    const double excess = *middle - record::median(others), chance = static_cast<double>(ranks.size()) / static_cast<double>(run.ranks.size());
+    if (ranks.size() < 2 || share <= max_slowest_share(chance) || excess < kMinStragglerExcess) continue;
+    add("M12", "slow-node",
+        fmt::format("host {} of {} held the slowest rank in {:.0f} % of the intervals; its {} ranks are {:.1f} % above those of the other hosts", host,
+                    run.name, 100 * share, ranks.size(), 100 * excess),
+        "check that node, and exclude it");
+  }
+}
+
+void check_stragglers(const Adder& add, const std::vector<RunSummary>& runs) {
+  for (const size_t index : add.point.runs) {
+    if (runs[index].num_rank_intervals < kMinRankIntervals) continue;
+    check_ranks(add, runs[index]);
+    check_hosts(add, runs[index]);
   }
 }
 
@@ -156,45 +206,37 @@ void check_collectives(const Adder& add, const std::vector<RunSummary>& runs) {
           "check what the byte count stands for");
 }
 
-/// Seconds lost per step against the base, and how much of it no phase explains.
+/// Time lost per step against the base, and how much of it no phase explains.
 void check_explained(const Curve& curve, Point& point) {
   const Point& base = curve.points[*curve.base];
-  if (&point == &base || curve.kind != ScalingKind::kWeak) return;
-  const double loss = point.estimate.mean_ms - base.estimate.mean_ms;
-  if (loss < kMinLoss * base.estimate.mean_ms) return;
+  const auto ideal = ideal_step(curve, point);
+  if (!ideal) return;
+  const double ideal_ms = ideal->share * base.estimate.mean_ms, loss = point.estimate.mean_ms - ideal_ms;
+  if (loss < kMinLoss * ideal_ms) return;
   double explained = 0;
   bool has_phases = false;
   for (const auto& [phase, ms] : point.phases_ms) {
     if (phase == "other" || !std::isfinite(ms) || !base.phases_ms.contains(phase)) continue;
     const double before = base.phases_ms.at(phase);
-    if (std::isfinite(before)) explained += ms - before;
+    if (std::isfinite(before)) explained += ms - ideal->share * before;
     has_phases = true;
   }
   const double share = (loss - explained) / loss;
   const Adder add{curve, point};
   if (!has_phases)
     add("M13", "unexplained",
-        fmt::format("steps take {:.1f} ms longer than at the base and no phases were recorded to say why", loss),
+        fmt::format("steps take {:.1f} ms {} and no phases were recorded to say why", loss, ideal->comparison),
         "record phases (lockstep does), or profile a few steps");
   else if (share > kMaxUnexplained)
     add("M13", "unexplained",
-        fmt::format("steps take {:.1f} ms longer than at the base; {:.0f} % of that has no cause in the recorded phases", loss,
-                    100 * share),
+        fmt::format("steps take {:.1f} ms {}; {:.0f} % of that has no cause in the recorded phases", loss, ideal->comparison, 100 * share),
         "profile a few steps at this size");
 }
 
-/// Facts that tell which job it was and how large, which differ along every scaling curve.
-bool is_job_fact(const std::string& name) {
-  static const std::set<std::string> kNames = {"host", "hosts", "CUDA_VISIBLE_DEVICES"};
-  return kNames.contains(name) || core::starts_with(name, "SLURM_");
-}
-
 std::vector<std::string> software_differences(const Curve& curve, const std::vector<RunSummary>& runs) {
-  std::map<std::string, std::set<std::string>> values;
-  for (const Point& point : curve.points)
-    for (const size_t index : point.runs)
-      for (const auto& [name, value] : runs[index].software)
-        if (!is_job_fact(name)) values[name].insert(value);
+  std::vector<size_t> members;
+  for (const Point& point : curve.points) members.insert(members.end(), point.runs.begin(), point.runs.end());
+  const auto values = software_values(runs, members);
   std::vector<std::string> differing;
   for (const auto& [name, set] : values)
     if (set.size() > 1)
@@ -207,7 +249,7 @@ std::vector<Flag> check_whole(const Curve& curve, const std::vector<RunSummary>&
   if (curve.kind == ScalingKind::kMixed)
     flags.push_back({"M05", "mixed-config", curve.name, curve.kind_reason + "; only the time per sample may be compared",
                      "keep the local batch (weak) or the global batch (strong) and all else the same"});
-  if (const auto differing = software_differences(curve, runs); !differing.empty() && curve.points.size() > 1)
+  if (const auto differing = software_differences(curve, runs); !differing.empty())
     flags.push_back({"M05", "mixed-config", curve.name,
                      fmt::format("software or environment differs along the curve: {}", core::join(differing, "; ")),
                      "run all sizes with the same software and environment, or say why not"});
@@ -238,6 +280,7 @@ std::vector<Flag> check_curve(Curve& curve, const std::vector<RunSummary>& runs)
     check_runs(add, runs);
     check_repeats(add);
     check_work(add, runs);
+    check_stragglers(add, runs);
     check_debugging(add, runs);
     check_flops(add);
     check_collectives(add, runs);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "core/error.h"
@@ -14,6 +15,7 @@
 #include "core/strings.h"
 #include "record/statistics.h"
 #include "report/analysis_cells.h"
+#include "report/analysis_curve.h"
 #include "report/analysis_settings.h"
 
 namespace lockstep::report {
@@ -43,6 +45,87 @@ std::map<Size, Runs> by_size(const Runs& runs) {
   std::map<Size, Runs> sizes;
   for (const RunSummary* run : runs) sizes[{run->setup.nodes.value_or(0), run->setup.devices.value_or(0)}].push_back(run);
   return sizes;
+}
+
+using Attributes = std::map<std::string, std::string>;
+
+/// What runs of one size must share to be repeats.
+Attributes attributes_of(const RunSummary& run) {
+  const record::RunSetup& setup = run.setup;
+  const Configuration configuration = configuration_of(run, true, {});
+  Attributes all = configuration.settings;
+  const auto add = [&](const Attributes& more) { all.insert(more.begin(), more.end()); };
+  add(configuration.options);
+  add(schedule_options(run));
+  const bool knows_samples = std::isfinite(run.samples_per_step) && run.samples_per_step > 0;
+  add({{"task", setup.task}, {"model", setup.model}, {"system", setup.system}, {"device", setup.device}, {"program", run.format},
+       {"options", configuration.has_options ? "recorded" : "not recorded"}, {"accumulation", std::to_string(setup.accum.value_or(1))},
+       {"global batch", setup.global_batch ? std::to_string(*setup.global_batch) : knows_samples ? fmt::format("{:.0f}", run.samples_per_step) : ""}});
+  return all;
+}
+
+/// Adds the names of what differs among the runs of one side.
+void add_varying(const Runs& runs, std::set<std::string>& names) {
+  const Attributes first = attributes_of(*runs.front());
+  const auto add_missing = [&](const Attributes& one, const Attributes& other) {
+    for (const auto& [name, value] : one)
+      if (const auto found = other.find(name); found == other.end() || found->second != value) names.insert(name);
+  };
+  for (const RunSummary* run : runs) {
+    const Attributes attributes = attributes_of(*run);
+    add_missing(first, attributes);
+    add_missing(attributes, first);
+  }
+}
+
+/// Runs by the values of the named attributes, empty where a run lacks one.
+std::map<Attributes, Runs> by_configuration(const Runs& runs, const std::set<std::string>& names) {
+  std::map<Attributes, Runs> found;
+  for (const RunSummary* run : runs) {
+    const Attributes attributes = attributes_of(*run);
+    Attributes key;
+    for (const std::string& name : names) key[name] = attributes.contains(name) ? attributes.at(name) : "";
+    found[key].push_back(run);
+  }
+  return found;
+}
+
+std::string place_text(const std::string& size, const Attributes& key) {
+  std::string text = size;
+  for (const auto& [name, value] : key) text += fmt::format(", {} {}", name, value.empty() ? "unknown" : value);
+  return text;
+}
+
+void note_failed(const RunSummary& run, const char* side, bool is_left_out, std::vector<std::string>& notes) {
+  const std::string what = fmt::format("{} after {} steps", failure_text(run), run.num_steps);
+  notes.push_back(is_left_out ? fmt::format("{} of {} is left out: {}, and whole runs stand beside it", run.name, side, what)
+                              : fmt::format("{} of {} is used although {}: no whole run stands beside it", run.name, side, what));
+}
+
+/// Failed runs give way to whole ones where there are any; of pairs, both runs go.
+void drop_failed(Runs& a, Runs& b, bool is_paired, std::vector<std::string>& notes) {
+  const auto is_whole = [](const RunSummary* run) { return !has_failed(*run); };
+  if (!is_paired || a.size() != b.size()) {
+    for (const auto& [runs, side] : {std::pair(&a, "A"), std::pair(&b, "B")}) {
+      const bool has_whole = std::any_of(runs->begin(), runs->end(), is_whole);
+      for (const RunSummary* run : *runs)
+        if (has_failed(*run)) note_failed(*run, side, has_whole, notes);
+      if (has_whole) std::erase_if(*runs, [&](const RunSummary* run) { return !is_whole(run); });
+    }
+    return;
+  }
+  Runs left, right;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (is_whole(a[i]) && is_whole(b[i])) left.push_back(a[i]), right.push_back(b[i]);
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!is_whole(a[i])) note_failed(*a[i], "A", !left.empty(), notes);
+    if (!is_whole(b[i])) note_failed(*b[i], "B", !left.empty(), notes);
+    if (!left.empty() && is_whole(a[i]) != is_whole(b[i])) {
+      const bool is_a = is_whole(a[i]);
+      notes.push_back(fmt::format("{} of {} is left out: the run it is paired with failed", is_a ? a[i]->name : b[i]->name, is_a ? "A" : "B"));
+    }
+  }
+  if (!left.empty()) a = left, b = right;
 }
 
 std::string size_text(const Size& size) {
@@ -150,39 +233,117 @@ std::string verdict_of(const SizeComparison& one, bool is_per_sample) {
                        one.size, percent, one.comparison.ratio < 1 ? "less" : "more");
   const std::string range =
       fmt::format("A/B {:.4f}, 95 % interval {:.4f} to {:.4f}", one.comparison.ratio, interval->low, interval->high);
-  if (interval->low > 1) return fmt::format("At {} A is slower than B: {:.2f} % more time ({}).", one.size, percent, range);
-  if (interval->high < 1) return fmt::format("At {} A is faster than B: {:.2f} % less time ({}).", one.size, percent, range);
-  return fmt::format("At {} no difference between A and B can be shown ({}).", one.size, range);
+  const bool is_slower = interval->low > 1, is_faster = interval->high < 1;
+  if (one.only_about.empty()) {
+    if (is_slower) return fmt::format("At {} A is slower than B: {:.2f} % more time ({}).", one.size, percent, range);
+    if (is_faster) return fmt::format("At {} A is faster than B: {:.2f} % less time ({}).", one.size, percent, range);
+    return fmt::format("At {} no difference between A and B can be shown ({}).", one.size, range);
+  }
+  const std::string found = is_slower || is_faster
+                                ? fmt::format("these two {} differ: that of A took {:.2f} % {} time", one.only_about, percent, is_slower ? "more" : "less")
+                                : fmt::format("no difference between these two {} can be shown", one.only_about);
+  return fmt::format("At {} {} ({}). Nothing is concluded about A and B themselves: repeats may differ by more.", one.size, found, range);
+}
+
+std::string conclusion_of(const SizeComparison& one) {
+  const auto& interval = one.comparison.interval;
+  if (one.is_across_sizes || !one.only_about.empty() || !interval) return "none";
+  return interval->low > 1 ? "b_faster" : interval->high < 1 ? "a_faster" : "no_difference";
+}
+
+/// Half of the printed digit as a share of the step, the largest over the runs.
+double rounding_of(const Runs& runs) {
+  double most = 0;
+  for (const RunSummary* run : runs) most = std::max(most, run->series->resolution_ms / 2 / run->series->median_ms);
+  return most;
+}
+
+/// Jobs of the runs; of pairs, both jobs together, which are unknown where one of them is.
+std::vector<std::string> jobs_of(const Runs& runs, const Runs* partners) {
+  std::vector<std::string> jobs;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const std::string &job = runs[i]->allocation, other = partners ? (*partners)[i]->allocation : job;
+    jobs.push_back(job.empty() || other.empty() ? "" : partners ? job + "\n" + other : job);
+  }
+  return jobs;
+}
+
+/// What is compared: one value for each job (of pairs: for each pair of jobs), or where that leaves one of each, what these two hold inside.
+struct Sides {
+  std::vector<double> a{}, b{};
+  std::string basis{}, only_about{};
+};
+
+Sides sides_of(const Runs& a, const Runs& b, bool is_paired, bool is_per_sample) {
+  const std::vector<double> runs_a = run_medians(a, is_per_sample), runs_b = run_medians(b, is_per_sample);
+  Sides sides{.a = record::values_by_allocation(runs_a, jobs_of(a, is_paired ? &b : nullptr)),
+              .b = record::values_by_allocation(runs_b, jobs_of(b, is_paired ? &a : nullptr))};
+  const bool is_reduced = sides.a.size() < a.size() || sides.b.size() < b.size();
+  sides.basis = is_reduced ? "medians of jobs" : is_paired ? "medians of paired runs" : "medians of runs";
+  if (std::max(sides.a.size(), sides.b.size()) >= 2) return sides;
+  if (std::min(a.size(), b.size()) >= 2)
+    return {.a = runs_a, .b = runs_b, .basis = "medians of the runs of one job each", .only_about = "jobs"};
+  return {.a = steps_of(middle_run(a), is_per_sample), .b = steps_of(middle_run(b), is_per_sample), .basis = "steps of one run each", .only_about = "runs"};
+}
+
+void note_repeats(const SizeComparison& one, const Runs& a, const Runs& b, const Sides& sides, std::vector<std::string>& notes) {
+  if (one.only_about == "runs") {
+    const RunSummary &run_a = middle_run(a), &run_b = middle_run(b);
+    const bool is_same_name = run_a.name == run_b.name;
+    notes.push_back(fmt::format("{}: a single run of each side counts ({} against {}): the interval holds for these two runs and says nothing about how much a "
+                                "repeat would differ", one.size, is_same_name ? run_a.source.string() : run_a.name, is_same_name ? run_b.source.string() : run_b.name));
+    return;
+  }
+  if (one.only_about == "jobs") {
+    notes.push_back(fmt::format("{}: all runs of a side shared one job: the interval says nothing about how much another job would differ", one.size));
+    return;
+  }
+  for (const auto& [runs, values, side] : {std::tuple(&a, &sides.a, "A"), std::tuple(&b, &sides.b, "B")}) {
+    if (values->size() < runs->size())
+      notes.push_back(fmt::format("{}: the {} runs of {} shared jobs and count as {} values", one.size, runs->size(), side, values->size()));
+    if (values->size() == 1) notes.push_back(fmt::format("{}: {} has a single value, which is given the spread of the other side", one.size, side));
+  }
+  const auto is_unnamed = [](const RunSummary* run) { return run->allocation.empty(); };
+  if (std::any_of(a.begin(), a.end(), is_unnamed) || std::any_of(b.begin(), b.end(), is_unnamed))
+    notes.push_back(fmt::format("{}: not all runs name their job: whether they are independent repeats cannot be known", one.size));
 }
 
 SizeComparison compare_size(const std::string& size, bool is_across_sizes, const Runs& a, const Runs& b, bool is_paired, bool is_per_sample,
                             std::vector<std::string>& notes) {
   SizeComparison one{.size = size, .is_across_sizes = is_across_sizes, .num_a = a.size(), .num_b = b.size()};
-  std::vector<double> left, right;
   if (is_paired && a.size() != b.size())
     throw UsageError(fmt::format("report: --paired needs as many runs of A as of B at {}, got {} and {}", size, a.size(), b.size()),
                      "leave --paired out, or give the same number of repeats");
-  if (std::min(a.size(), b.size()) >= 2) {
-    one.basis = is_paired ? "medians of paired runs" : "medians of runs";
-    left = run_medians(a, is_per_sample);
-    right = run_medians(b, is_per_sample);
-    one.comparison = record::compare_samples(left, right, is_paired);
-  } else {
-    one.basis = "steps of one run each";
-    const RunSummary &run_a = middle_run(a), &run_b = middle_run(b);
-    left = steps_of(run_a, is_per_sample);
-    right = steps_of(run_b, is_per_sample);
-    one.comparison = record::compare_samples(left, right, false);
-    notes.push_back(
-        fmt::format("{}: one side has a single run ({} against {}): the interval holds for these two runs and says nothing about "
-                    "how much a repeat would differ",
-                    size, run_a.name == run_b.name ? run_a.source.string() : run_a.name,
-                    run_a.name == run_b.name ? run_b.source.string() : run_b.name));
-  }
-  one.a_ms = record::median(left);
-  one.b_ms = record::median(right);
+  const Sides sides = sides_of(a, b, is_paired, is_per_sample);
+  one.basis = sides.basis;
+  one.only_about = sides.only_about;
+  one.comparison = record::compare_samples(sides.a, sides.b, is_paired && one.only_about != "runs", std::hypot(rounding_of(a), rounding_of(b)));
+  note_repeats(one, a, b, sides, notes);
+  one.a_ms = record::median(sides.a);
+  one.b_ms = record::median(sides.b);
   one.verdict = verdict_of(one, is_per_sample);
+  one.conclusion = conclusion_of(one);
   return one;
+}
+
+/// Compares what both sides have at one size; where a side has several configurations, each with its own kind.
+void compare_configurations(const std::string& size, bool is_across_sizes, const Runs& a, const Runs& b, bool is_paired, SideComparison& sides) {
+  std::set<std::string> names;
+  add_varying(a, names);
+  add_varying(b, names);
+  auto of_a = by_configuration(a, names), of_b = by_configuration(b, names);
+  for (auto& [key, runs] : of_a) {
+    const std::string place = place_text(size, key);
+    const auto other = of_b.find(key);
+    if (other == of_b.end()) {
+      sides.notes.push_back(fmt::format("{}: only A has it ({} runs)", place, runs.size()));
+      continue;
+    }
+    drop_failed(runs, other->second, is_paired, sides.notes);
+    sides.sizes.push_back(compare_size(place, is_across_sizes, runs, other->second, is_paired, sides.is_per_sample, sides.notes));
+  }
+  for (const auto& [key, runs] : of_b)
+    if (!of_a.contains(key)) sides.notes.push_back(fmt::format("{}: only B has it ({} runs)", place_text(size, key), runs.size()));
 }
 
 Table comparison_table(const SideComparison& sides) {
@@ -219,18 +380,19 @@ SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::ve
     const Size size_a = sizes_a.begin()->first, size_b = sizes_b.begin()->first;
     const std::string size =
         size_a == size_b ? size_text(size_a) : fmt::format("{} against {}", size_text(size_a), size_text(size_b));
-    sides.sizes.push_back(compare_size(size, size_a != size_b, a, b, is_paired, sides.is_per_sample, sides.notes));
+    compare_configurations(size, size_a != size_b, a, b, is_paired, sides);
   } else {
     for (const auto& [size, runs] : sizes_a) {
       if (const auto other = sizes_b.find(size); other != sizes_b.end())
-        sides.sizes.push_back(compare_size(size_text(size), false, runs, other->second, is_paired, sides.is_per_sample, sides.notes));
+        compare_configurations(size_text(size), false, runs, other->second, is_paired, sides);
       else
         sides.notes.push_back(fmt::format("{}: only A has it", size_text(size)));
     }
     for (const auto& [size, runs] : sizes_b)
       if (!sizes_a.contains(size)) sides.notes.push_back(fmt::format("{}: only B has it", size_text(size)));
   }
-  if (sides.sizes.empty()) throw DataError("report: A and B have no size in common", "give runs of the same number of nodes");
+  if (sides.sizes.empty()) throw DataError(fmt::format("report: A and B have no size and configuration in common ({})", core::join(sides.notes, "; ")),
+                    "give runs of the same number of nodes, and on each side one configuration or the same ones");
   std::vector<std::string> verdicts;
   for (const SizeComparison& one : sides.sizes) verdicts.push_back(one.verdict);
   sides.verdict = core::join(verdicts, "\n");
@@ -243,7 +405,7 @@ std::string comparison_json(const SideComparison& sides) {
   for (const SizeComparison& one : sides.sizes) {
     core::Json json{{"size", one.size}, {"runs_a", one.num_a}, {"runs_b", one.num_b},           {"basis", one.basis},
                     {"a_ms", one.a_ms}, {"b_ms", one.b_ms},    {"ratio", one.comparison.ratio}, {"verdict", one.verdict},
-                    {"sizes_differ", one.is_across_sizes}};
+                    {"sizes_differ", one.is_across_sizes}, {"conclusion", one.conclusion}};
     if (const auto& interval = one.comparison.interval)
       json["interval"] = {interval->low, interval->high}, json["method"] = interval->method;
     sizes.push_back(std::move(json));

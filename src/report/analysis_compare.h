@@ -7,14 +7,16 @@
 
 namespace lockstep::report {
 
-/// A against B at one size. Below 1: A needs less time for a sample, it is faster.
+/// A against B at one size, of one configuration where a side has several. Below 1: A needs less time for a sample, it is faster.
 struct SizeComparison {
   std::string size{};
   bool is_across_sizes = false;  ///< A and B have different sizes: no verdict, only times per sample.
   size_t num_a = 0, num_b = 0;  ///< Runs.
   std::string basis{};          ///< What was compared: run medians, or the steps of one run each.
   double a_ms = 0, b_ms = 0;    ///< Medians, per step or per sample.
+  std::string only_about{};     ///< "runs" or "jobs": one of each stands behind the interval, which then says nothing about A and B themselves.
   record::Comparison comparison{};
+  std::string conclusion{};  ///< "a_faster", "b_faster", "no_difference" or "none".
   std::string verdict{};  ///< One plain sentence with names.
 };
 
@@ -27,8 +29,8 @@ struct SideComparison {
   Table table{};
 };
 
-/// Compares two sides size by size; paired takes run i of A with run i of B. DataError when a side has no usable run or no size is
-/// on both.
+/// Compares two sides size by size and, where a side has several configurations at one size, each with the same one of the other side; paired takes
+/// run i of A with run i of B of that configuration. DataError when a side has no usable run or no size and configuration is on both.
 SideComparison compare_sides(const std::vector<RunSummary>& a, const std::vector<RunSummary>& b, bool is_paired);
 
 std::string comparison_json(const SideComparison& comparison);

@@ -49,14 +49,18 @@ void fill_distribution(Point& point, const std::vector<RunSummary>& runs) {
 
 void fill_times(Point& point, const std::vector<RunSummary>& runs) {
   std::vector<record::SeriesSummary> series;
-  std::set<std::string> allocations;
+  std::vector<std::string> allocations;
   for (const size_t index : point.runs) {
-    const RunSummary& run = runs[index];
-    series.push_back(*run.series);
-    allocations.insert(run.allocation.empty() ? fmt::format("run {}", index) : run.allocation);
+    series.push_back(*runs[index].series);
+    allocations.push_back(runs[index].allocation);
   }
-  point.num_allocations = allocations.size();
-  point.estimate = record::combine_runs(series);
+  for (const size_t index : point.runs) {
+    point.num_steps += runs[index].num_measured_steps;
+    point.steps_per_row = std::max(point.steps_per_row, runs[index].steps_per_row);
+  }
+  const std::set<std::string> distinct(allocations.begin(), allocations.end());
+  if (allocations.size() == 1 || !distinct.contains("")) point.num_allocations = distinct.size();
+  point.estimate = record::combine_runs(series, allocations);
   fill_distribution(point, runs);
 }
 
@@ -223,6 +227,14 @@ const char* scaling_name(ScalingKind kind) {
       return "weak or strong not known";
   }
   return "";
+}
+
+std::optional<IdealStep> ideal_step(const Curve& curve, const Point& point) {
+  if (!curve.base || &point == &curve.points[*curve.base]) return std::nullopt;
+  if (curve.kind == ScalingKind::kWeak) return IdealStep{1, "longer than at the base"};
+  if (curve.kind != ScalingKind::kStrong) return std::nullopt;
+  const double share = static_cast<double>(curve.points[*curve.base].size) / static_cast<double>(point.size);
+  return IdealStep{share, "longer than the base's step shared out evenly over this size"};
 }
 
 std::string size_text(const Curve& curve, int64_t size) {

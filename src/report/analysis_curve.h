@@ -32,8 +32,10 @@ struct Point {
   int64_t devices = 0;         ///< 0: unknown.
   int64_t size = 0;            ///< Place on the x axis: nodes, or devices where all runs are of one node.
   std::vector<size_t> runs{};  ///< Used, by index into Analysis::runs.
-  size_t num_allocations = 0;  ///< Different jobs; runs that do not name theirs count one each.
+  std::optional<size_t> num_allocations{};  ///< Different jobs; nothing where one of several runs does not name its own.
   record::PointEstimate estimate{};
+  int64_t num_steps = 0;     ///< Optimiser steps behind the estimate, of all runs.
+  double steps_per_row = 1;  ///< Above 1: `estimate` is of means over so many steps each.
   double samples_per_step = 0, tokens_per_step = 0;  ///< NaN: unknown.
   double p50_ms = 0, p95_ms = 0, p99_ms = 0;         ///< Over the steps of all runs; p99 is NaN below 100 of them.
   std::vector<record::WeightedValue> distribution{};  ///< The same steps, ascending, each run by its number of steps.
@@ -89,6 +91,14 @@ struct Analysis {
   std::vector<Flag> flags{};           ///< Of all points, then of curves and of the whole.
 };
 
+/// What a step would take at a size if nothing were lost against the base.
+struct IdealStep {
+  double share = 1;             ///< Of the base's step and of each of its phases: 1 in weak scaling, N0/N in strong scaling.
+  const char* comparison = "";  ///< "longer than at the base"
+};
+/// Nothing at the base, without a base, and where scaling is neither weak nor strong.
+std::optional<IdealStep> ideal_step(const Curve& curve, const Point& point);
+
 /// Groups runs to points and points to curves, and computes every derived number.
 Analysis analyse(std::vector<RunSummary> runs, const AnalysisOptions& options);
 
@@ -96,6 +106,9 @@ const char* scaling_name(ScalingKind kind);                      ///< "weak scal
 std::string size_text(const Curve& curve, int64_t size);         ///< "1 node", "4 nodes", "2 devices"
 bool is_token_task(const Point& point);                          ///< Rates are told in tokens.
 std::string point_name(const Curve& curve, const Point& point);  ///< "ViT-B-32, 4 nodes"
+
+bool has_failed(const RunSummary& run);
+std::string failure_text(const RunSummary& run);  ///< "it failed (out of memory)"
 
 /// Splits runs to curves whose points hold setup, nodes, devices and run indices; fills Analysis::left_out. First step of analyse.
 std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out);

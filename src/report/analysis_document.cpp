@@ -85,6 +85,7 @@ Section cause_section(const Analysis& analysis) {
     if (has_pictures) add_block(section, collective_charts(curve, analysis.runs));
     add_block(section, collective_table(curve, analysis.runs));
     add_block(section, startup_table(curve, analysis.runs));
+    add_block(section, evaluation_table(curve, analysis.runs));
   }
   return section;
 }

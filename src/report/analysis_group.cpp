@@ -83,13 +83,14 @@ std::map<std::string, std::set<std::string>> schedule_values(const std::vector<R
   return values;
 }
 
-/// Schedule options that differ between runs of one point, which are then no repeats.
-std::set<std::string> parting_options(const std::vector<RunSummary>& runs, const std::vector<Group>& groups) {
+/// Schedule options and software facts that differ between runs of one point, which are then no repeats.
+std::set<std::string> parting_names(const std::vector<RunSummary>& runs, const std::vector<Group>& groups) {
   std::set<std::string> parting;
   for (const Group& group : groups)
     for (const Point& point : group.points)
-      for (const auto& [name, values] : schedule_values(runs, point.runs))
-        if (values.size() > 1) parting.insert(name);
+      for (const auto& all : {schedule_values(runs, point.runs), software_values(runs, point.runs)})
+        for (const auto& [name, values] : all)
+          if (values.size() > 1) parting.insert(name);
   return parting;
 }
 
@@ -198,7 +199,7 @@ void add_remarks(Curve& curve, const std::vector<RunSummary>& runs, bool has_kno
 
 std::vector<Curve> curves_of_identity(const std::vector<RunSummary>& runs, const std::vector<size_t>& members, bool is_by_devices) {
   std::vector<Group> groups = make_groups(runs, members, is_by_devices, {});
-  if (const auto parting = parting_options(runs, groups); !parting.empty()) groups = make_groups(runs, members, is_by_devices, parting);
+  if (const auto parting = parting_names(runs, groups); !parting.empty()) groups = make_groups(runs, members, is_by_devices, parting);
   std::vector<Point> all;
   std::vector<const Configuration*> configurations;
   for (const Group& group : groups) {
@@ -244,12 +245,6 @@ Curve unsized_curve(const std::vector<RunSummary>& runs, size_t index) {
   return curve;
 }
 
-std::string failure_text(const RunSummary& run) {
-  return run.message.empty() ? fmt::format("it {}", run.state) : fmt::format("it {} ({})", run.state, run.message);
-}
-
-bool has_failed(const RunSummary& run) { return run.state == "failed" || run.state == "died"; }
-
 /// Failed runs give way to whole ones of the same point.
 void drop_failed(Point& point, const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out) {
   std::vector<size_t> whole;
@@ -271,6 +266,12 @@ std::string curve_title(const Curve& curve, const RunSummary& run) {
   return name + curve.name;
 }
 }  // namespace
+
+std::string failure_text(const RunSummary& run) {
+  return run.message.empty() ? fmt::format("it {}", run.state) : fmt::format("it {} ({})", run.state, run.message);
+}
+
+bool has_failed(const RunSummary& run) { return run.state == "failed" || run.state == "died"; }
 
 std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out) {
   std::map<std::string, std::vector<size_t>> identities;

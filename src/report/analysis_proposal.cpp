@@ -176,16 +176,19 @@ Table alternatives_table(const Curve& curve, const AnalysisOptions& analysis, co
 std::vector<std::string> proposal_text(const Curve& curve, const std::optional<ResourceEstimate>& estimate,
                                        const Analysis& analysis) {
   std::vector<std::string> texts;
-  size_t num_runs = 0, num_jobs = 0, num_steps = 0;
+  size_t num_runs = 0, num_jobs = 0;
+  bool has_all_jobs = true;
+  int64_t num_steps = 0;
   for (const Point& point : curve.points) {
     num_runs += point.runs.size();
-    num_jobs += point.num_allocations;
-    num_steps += point.estimate.num_steps;
+    num_jobs += point.num_allocations.value_or(0);
+    has_all_jobs = has_all_jobs && point.num_allocations.has_value();
+    num_steps += point.num_steps;
   }
   const record::RunSetup& setup = curve.points.front().setup;
   std::string first =
-      fmt::format("Scaling of {} was measured {}in {} runs of {} jobs, {} optimiser steps after warm-up in all.", curve.name,
-                  setup.device.empty() ? "" : fmt::format("on {} ", setup.device), num_runs, num_jobs, num_steps);
+      fmt::format("Scaling of {} was measured {}in {} runs{}, {} optimiser steps after warm-up in all.", curve.name,
+                  setup.device.empty() ? "" : fmt::format("on {} ", setup.device), num_runs, has_all_jobs ? fmt::format(" of {} jobs", num_jobs) : " (how many jobs is not known)", num_steps);
   if (setup.is_synthetic)
     first += *setup.is_synthetic ? " The input was synthetic: the cost of reading and decoding data is not in the numbers."
                                  : " The input was real data.";

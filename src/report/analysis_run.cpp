@@ -8,6 +8,7 @@
 
 #include "record/measured_steps.h"
 #include "record/statistics.h"
+#include "record/step_columns.h"
 #include "spec/flops.h"
 
 namespace lockstep::report {
@@ -99,33 +100,35 @@ void fill_trace(const record::RunData& run, const Rows& rows, RunSummary& summar
   summary.trace_warmup_end = row < run.steps.step.size() ? static_cast<double>(run.steps.step[row]) : static_cast<double>(warmup);
 }
 
-void fill_losses(const record::RunData& run, RunSummary& summary) {
+std::vector<LossPoint> loss_curve(const record::RunData& run) {
   std::vector<LossPoint> all;
-  double seen = 0;
+  double seen = 0, per_step = run.setup.global_batch ? static_cast<double>(*run.setup.global_batch) : kNaN;
   for (size_t row = 0; row < run.steps.size(); ++row) {
-    const double samples = at(run.steps.samples, row);
-    seen += (std::isfinite(samples) ? samples : summary.samples_per_step) * num_steps_of(run.steps, row);
+    if (const double samples = at(run.steps.samples, row); std::isfinite(samples)) per_step = samples;
+    seen += per_step * num_steps_of(run.steps, row);
     const double recorded = at(run.steps.samples_seen, row), loss = at(run.steps.loss, row);
     const double x = std::isfinite(recorded) ? recorded : seen;
     if (std::isfinite(loss) && std::isfinite(x)) all.push_back({x, loss});
   }
+  std::vector<LossPoint> thinned;
   const size_t block = (all.size() + kMaxLossPoints - 1) / kMaxLossPoints;
   for (size_t begin = 0; begin < all.size(); begin += block) {
     const size_t end = std::min(begin + block, all.size());
     double loss = 0;
     for (size_t i = begin; i < end; ++i) loss += all[i].loss;
-    summary.losses.push_back({all[end - 1].samples_seen, loss / static_cast<double>(end - begin)});
+    thinned.push_back({all[end - 1].samples_seen, loss / static_cast<double>(end - begin)});
   }
+  return thinned;
 }
 
-void fill_network(const record::RunData& run, RunSummary& summary) {
+void fill_network(const record::RunData& run, int64_t first_step, RunSummary& summary) {
   std::map<std::string, std::pair<double, double>> totals;  // interface: bytes, host steps
-  for (const record::SystemInterval& interval : run.system)
-    for (const auto* counters : {&interval.received_bytes, &interval.sent_bytes})
+  for (const record::SystemInterval* interval : measured_intervals(run, first_step))
+    for (const auto* counters : {&interval->received_bytes, &interval->sent_bytes})
       for (const auto& [name, bytes] : *counters) {
-        auto& total = totals[(counters == &interval.received_bytes ? "received " : "sent ") + name];
+        auto& total = totals[(counters == &interval->received_bytes ? "received " : "sent ") + name];
         total.first += bytes;
-        total.second += static_cast<double>(interval.num_steps);
+        total.second += static_cast<double>(interval->num_steps);
       }
   for (const auto& [name, total] : totals)
     if (total.second > 0) summary.network_bytes_per_step[name] = total.first / total.second;
@@ -140,6 +143,10 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.options = run.options;
   if (!options.flops_set.empty()) {
     const auto nominal = spec::find_nominal(options.flops_set, run.setup.model);
+    if (run.setup.forward_gflops_per_sample && !run.setup.processed_gflops_per_sample) {  // what the run itself counted stands beside it
+      summary.setup.processed_gflops_per_sample = run.setup.forward_gflops_per_sample;
+      summary.setup.processed_formula = run.setup.flops_formula;
+    }
     summary.setup.forward_gflops_per_sample = nominal.forward_gflops;
     summary.setup.flops_formula = fmt::format("3 x nominal {} ({}): {}", nominal.model, nominal.set, nominal.formula);
   }
@@ -165,13 +172,28 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   return summary;
 }
 
+/// What is counted over whole attempts, then leaves only the measured one in `run`.
+void take_measured_attempt(record::RunData& run, RunSummary& summary) {
+  for (size_t row = 0; row < run.steps.size(); ++row) summary.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
+  summary.losses = loss_curve(run);
+  const size_t num_rows = run.steps.size();
+  record::keep_attempt(run.steps, record::longest_attempt(run.steps));
+  if (const size_t num_other = num_rows - run.steps.size(); num_other > 0)
+    summary.problems.push_back(
+        fmt::format("the run was restarted: only its longest attempt was measured, {} rows of other attempts were left out", num_other));
+  for (size_t row = 0; row < run.steps.size(); ++row) {
+    // Records of lockstep always hold a loss; other logs may not print one in each line.
+    const double loss = at(run.steps.loss, row);
+    if (std::isinf(loss) || (std::isnan(loss) && run.format == "lockstep")) ++summary.num_nonfinite_losses;
+    const int32_t num_skipped = row < run.steps.num_skipped.size() ? run.steps.num_skipped[row] : 0;
+    if (num_skipped > 0 && summary.num_skipped_steps == 0) summary.first_skipped_step = run.steps.step[row];
+    summary.num_skipped_steps += num_skipped;
+  }
+}
+
 void fill_notes(const Rows& rows, RunSummary& summary) {
   if (rows.num_unusable > 0)
     summary.problems.push_back(fmt::format("{} rows have no step time above zero and were left out", rows.num_unusable));
-  if (rows.num_other_attempts > 0)
-    summary.problems.push_back(
-        fmt::format("the run was restarted: only its longest attempt was measured, {} rows of other attempts were left out",
-                    rows.num_other_attempts));
   if (summary.steps_per_row > 1)
     summary.problems.push_back(
         fmt::format("the log gives means over {:.0f} steps: percentiles are those of such means and hide single slow steps",
@@ -179,16 +201,11 @@ void fill_notes(const Rows& rows, RunSummary& summary) {
 }
 }  // namespace
 
-RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& options) {
+RunSummary summarise_run(record::RunData run, const AnalysisOptions& options) {
   RunSummary summary = copy_facts(run, options);
+  take_measured_attempt(run, summary);
   record::MeasuredSteps steps = record::measure_steps(run, options.warmup_steps);
   const Rows& rows = steps.rows;
-  for (size_t row = 0; row < run.steps.size(); ++row) {
-    summary.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
-    // Records of lockstep always hold a loss; other logs may not print one in each line.
-    const double loss = at(run.steps.loss, row);
-    if (std::isinf(loss) || (std::isnan(loss) && run.format == "lockstep")) ++summary.num_nonfinite_losses;
-  }
   if (rows.index.empty()) {
     summary.unusable = unusable_reason(run, rows);
     summary.samples_per_step = summary.tokens_per_step = summary.data_wait_share = kNaN;
@@ -204,15 +221,14 @@ RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& opti
   fill_window(run, rows, first, summary);
   fill_phases(run, measured, summary);
   fill_trace(run, rows, summary);
-  fill_losses(run, summary);
-  fill_network(run, summary);
   fill_notes(rows, summary);
   summary.distribution = record::weighted_values(std::span(rows.step_ms).subspan(first));
   if (options.keeps_steps) summary.measured_ms.assign(rows.step_ms.begin() + static_cast<ptrdiff_t>(first), rows.step_ms.end());
   summary.epochs = epoch_times(run);
   const int64_t first_step = measured.front() < run.steps.step.size() ? run.steps.step[measured.front()] : 0;
+  fill_network(run, first_step, summary);
   summary.ranks = rank_shares(run, first_step, summary.num_rank_intervals);
-  summary.energy = energy_use(run, summary.samples_per_step, summary.series->mean_ms / 1e3);
+  summary.energy = energy_use(run, first_step, summary.samples_per_step);
   for (const record::Protocol protocol : options.protocols)
     summary.protocols.push_back(record::apply_protocol(protocol, run.steps, steps.options));
   return summary;

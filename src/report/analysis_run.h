@@ -37,9 +37,10 @@ struct LossPoint {
   double samples_seen = 0, loss = 0;
 };
 
-/// Energy of all metered hosts over the steps that were metered.
+/// Energy of all metered hosts over the intervals that were metered.
 struct EnergyUse {
-  double joules = 0, samples = 0, seconds = 0;
+  double joules = 0, samples = 0;
+  double seconds = 0;  ///< Wall clock of one host, evaluations and checkpoints in these intervals included as in the energy; NaN: unknown.
   size_t num_hosts = 0;
   std::string scope{};  ///< Meters that were added up: "nvml, rapl-package".
 };
@@ -63,7 +64,8 @@ struct RunSummary {
   std::string unusable{};
   double samples_per_step = 0, tokens_per_step = 0;  ///< NaN: unknown.
   double steps_per_row = 1;                          ///< Above 1: the source logs means over so many steps.
-  int64_t num_steps = 0, num_measured_steps = 0;     ///< Optimiser steps.
+  int64_t num_steps = 0;                             ///< Optimiser steps, of all attempts.
+  int64_t num_measured_steps = 0;                    ///< Of the measured attempt after its warm-up, as all below.
   double measured_s = 0, measured_samples = 0;       ///< Sum of step times after warm-up and what was done in it.
   double billed_s = 0, billed_samples = 0;           ///< Wall clock over the same window, pauses between steps included.
   double data_wait_share = 0;                        ///< Of the measured time; NaN: unknown.
@@ -73,8 +75,9 @@ struct RunSummary {
   std::vector<double> trace_step{}, trace_ms{};      ///< Thinned: medians of short blocks and every outlier.
   double trace_warmup_end = 0;                       ///< Step at which measuring begins.
   std::vector<EpochTimes> epochs{};
-  std::vector<LossPoint> losses{};  ///< Thinned to block means.
+  std::vector<LossPoint> losses{};  ///< Of all attempts, thinned to block means.
   int64_t num_nonfinite_losses = 0;
+  int64_t num_skipped_steps = 0, first_skipped_step = 0;  ///< Gradients were not finite; where the source logs means, the step that ends the first such row.
   std::vector<RankShare> ranks{};
   size_t num_rank_intervals = 0;
   std::vector<record::CollectiveTotal> collectives{};
@@ -86,12 +89,14 @@ struct RunSummary {
   std::vector<record::ProtocolResult> protocols{};         ///< What the estimators asked for say.
 };
 
-/// Summarises one run; never throws for what is in it: a run without usable steps says so in `unusable`.
-RunSummary summarise_run(const record::RunData& run, const AnalysisOptions& options);
+/// Summarises one run: its measured attempt, but of all of them the losses. Never throws for what is in it: a run without usable steps says so in `unusable`.
+RunSummary summarise_run(record::RunData run, const AnalysisOptions& options);
 
-/// Energy over the metered steps; nothing when no meter gave a number.
-std::optional<EnergyUse> energy_use(const record::RunData& run, double samples_per_step, double step_s);
-/// Complete epochs (the first one left out, since start-up lies in it).
+/// Intervals of counters that begin at `first_step` or later; where none does, those that reach beyond it.
+std::vector<const record::SystemInterval*> measured_intervals(const record::RunData& run, int64_t first_step);
+/// Energy over the measured intervals of a run of one attempt; nothing when no meter gave a number.
+std::optional<EnergyUse> energy_use(const record::RunData& run, int64_t first_step, double samples_per_step);
+/// Complete epochs of a run of one attempt (the first one left out, since start-up lies in it).
 std::vector<EpochTimes> epoch_times(const record::RunData& run);
 /// Means per rank over all intervals after `first_step`; empty with fewer than two ranks.
 std::vector<RankShare> rank_shares(const record::RunData& run, int64_t first_step, size_t& num_intervals);

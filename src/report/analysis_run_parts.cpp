@@ -33,6 +33,28 @@ std::vector<double> work_of(const record::RankTimesRecord& record) {
   return work;
 }
 
+/// "nvml (8 GPUs, of which the run used 4)" where meters of GPUs that others may have used were added, too.
+std::string gpu_scope(const record::RunSetup& setup, const std::map<std::string, std::set<std::string>>& gpus_by_host) {
+  size_t num_metered = 0;
+  for (const auto& [host, meters] : gpus_by_host) num_metered += meters.size();
+  const bool is_known = setup.devices && setup.nodes && static_cast<size_t>(*setup.nodes) == gpus_by_host.size();
+  if (is_known && static_cast<size_t>(*setup.devices) == num_metered) return "nvml";
+  if (is_known && static_cast<size_t>(*setup.devices) < num_metered)
+    return fmt::format("nvml ({} GPUs, of which the run used {}: the energy of all is counted)", num_metered, *setup.devices);
+  return fmt::format("nvml ({} GPUs)", num_metered);
+}
+
+/// Wall clock of an interval; of records that do not tell it, by the clock of its steps. NaN: unknown.
+double seconds_of(const record::SystemInterval& interval, const record::StepColumns& steps) {
+  if (interval.seconds) return *interval.seconds;
+  if (steps.time_s.size() != steps.size()) return NAN;
+  const auto row_of = [&](int64_t step) { return static_cast<size_t>(std::lower_bound(steps.step.begin(), steps.step.end(), step) - steps.step.begin()); };
+  const size_t first = row_of(interval.step - interval.num_steps + 1), last = row_of(interval.step);
+  if (last >= steps.size() || steps.step[last] != interval.step) return NAN;
+  const double begin = first > 0 ? steps.time_s[first - 1] : steps.time_s[first] - value_of(steps.step_ms, first) / 1e3;
+  return steps.time_s[last] - begin;
+}
+
 struct EpochSpan {
   size_t first = 0, last = 0;
   double samples = 0;
@@ -57,27 +79,42 @@ std::vector<std::pair<int, EpochSpan>> epoch_spans(const record::StepColumns& st
 }
 }  // namespace
 
-std::optional<EnergyUse> energy_use(const record::RunData& run, double samples_per_step, double step_s) {
+std::vector<const record::SystemInterval*> measured_intervals(const record::RunData& run, int64_t first_step) {
+  std::vector<const record::SystemInterval*> whole, reaching;
+  for (const record::SystemInterval& interval : run.system) {
+    if (interval.step - interval.num_steps + 1 >= first_step) whole.push_back(&interval);
+    if (interval.step >= first_step) reaching.push_back(&interval);
+  }
+  return whole.empty() ? reaching : whole;
+}
+
+std::optional<EnergyUse> energy_use(const record::RunData& run, int64_t first_step, double samples_per_step) {
   EnergyUse use;
   std::map<std::string, double> steps_by_host;
   std::set<std::string> kinds;
-  for (const record::SystemInterval& interval : run.system) {
+  std::map<std::string, std::set<std::string>> gpus_by_host;
+  double seconds = 0;
+  for (const record::SystemInterval* interval : measured_intervals(run, first_step)) {
     bool is_metered = false;
-    for (const auto& [meter, joules] : interval.energy_j) {
+    for (const auto& [meter, joules] : interval->energy_j) {
       if (!counts_towards_energy(meter) || !std::isfinite(joules) || joules < 0) continue;
       use.joules += joules;
-      kinds.insert(meter_kind(meter));
+      if (core::starts_with(meter, "nvml")) gpus_by_host[interval->host].insert(meter);
+      else kinds.insert(meter_kind(meter));
       is_metered = true;
     }
-    if (is_metered) steps_by_host[interval.host] += static_cast<double>(interval.num_steps);
+    if (!is_metered) continue;
+    steps_by_host[interval->host] += static_cast<double>(interval->num_steps);
+    seconds += seconds_of(*interval, run.steps);
   }
+  if (!gpus_by_host.empty()) kinds.insert(gpu_scope(run.setup, gpus_by_host));
   if (steps_by_host.empty() || use.joules <= 0) return std::nullopt;
   double steps = 0;
   for (const auto& [host, count] : steps_by_host) steps += count;
   steps /= static_cast<double>(steps_by_host.size());
   use.num_hosts = steps_by_host.size();
   use.samples = steps * samples_per_step;
-  use.seconds = steps * step_s;
+  use.seconds = seconds / static_cast<double>(steps_by_host.size());
   use.scope = core::join(std::vector<std::string>(kinds.begin(), kinds.end()), ", ");
   return use;
 }
@@ -90,8 +127,6 @@ std::vector<EpochTimes> epoch_times(const record::RunData& run) {
     const EpochSpan& before = spans[i - 1].second;
     // The last epoch is whole only when it is as long as the others.
     if (i + 1 == spans.size() && span.samples < 0.999 * before.samples) continue;
-    const size_t attempts = run.steps.attempt.size();
-    if (span.last < attempts && run.steps.attempt[span.last] != run.steps.attempt[before.last]) continue;
     const double end = run.steps.time_s[span.last];
     const double first_s = run.steps.step_ms[span.first] * std::max(1, run.steps.num_steps[span.first]) / 1e3;
     EpochTimes times{.epoch = epoch, .total_s = end - run.steps.time_s[before.last], .train_s = 0, .samples = span.samples};

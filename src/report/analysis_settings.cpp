@@ -11,6 +11,8 @@ namespace lockstep::report {
 namespace {
 using Texts = std::map<std::string, std::string>;
 
+constexpr const char* kUnset = "unset";
+
 /// Groups of --meta and sweep axes that tell repeats apart, not configurations.
 bool is_repeat_tag(const std::string& tag) {
   static const std::set<std::string> kTags = {"repeat",  "seed",  "run",  "job",  "jobid", "job_id",
@@ -111,6 +113,27 @@ std::map<std::string, std::string> schedule_options(const RunSummary& run) {
   return schedule;
 }
 
+std::map<std::string, std::string> software_facts(const RunSummary& run) {
+  static const std::set<std::string> kOfTheJob = {"host", "hosts", "CUDA_VISIBLE_DEVICES"};
+  Texts facts;
+  for (const auto& [name, value] : run.software)
+    if (!kOfTheJob.contains(name) && !core::starts_with(name, "SLURM_")) facts[name] = value;
+  return facts;
+}
+
+std::map<std::string, std::set<std::string>> software_values(const std::vector<RunSummary>& runs, const std::vector<size_t>& members) {
+  std::vector<Texts> all;
+  for (const size_t index : members)
+    if (Texts facts = software_facts(runs[index]); !facts.empty()) all.push_back(std::move(facts));
+  std::map<std::string, std::set<std::string>> values;
+  for (const Texts& facts : all)
+    for (const auto& [name, value] : facts) values[name].insert(value);
+  for (const Texts& facts : all)
+    for (auto& [name, set] : values)
+      if (!facts.contains(name)) set.insert(kUnset);
+  return values;
+}
+
 Configuration configuration_of(const RunSummary& run, bool is_by_devices, const std::set<std::string>& parting) {
   const record::RunSetup& setup = run.setup;
   Configuration configuration{.settings = {{"precision", setup.precision},
@@ -132,6 +155,9 @@ Configuration configuration_of(const RunSummary& run, bool is_by_devices, const 
     if (axes.contains(flag) || is_outside(flag) || (is_schedule(flag) && !parting.contains(flag))) continue;
     configuration.options[flag] = value;
   }
+  if (const Texts facts = software_facts(run); !facts.empty())
+    for (const std::string& name : parting)
+      if (!is_schedule(name)) settings[name] = facts.contains(name) ? facts.at(name) : kUnset;
   return configuration;
 }
 

@@ -21,7 +21,13 @@ struct Configuration {
 /// differ at one size.
 std::map<std::string, std::string> schedule_options(const RunSummary& run);
 
-/// `parting` names the schedule options that count too.
+/// Versions and variables of the environment that may change what a run measures: all that it recorded but what tells which job it was and how large.
+std::map<std::string, std::string> software_facts(const RunSummary& run);
+
+/// Values of each software fact over some runs, "unset" for one that lacks it; runs that recorded no facts say nothing.
+std::map<std::string, std::set<std::string>> software_values(const std::vector<RunSummary>& runs, const std::vector<size_t>& members);
+
+/// `parting` names the schedule options and software facts that count too.
 Configuration configuration_of(const RunSummary& run, bool is_by_devices, const std::set<std::string>& parting);
 
 /// The layout without its data-parallel part, which grows with the size by itself.

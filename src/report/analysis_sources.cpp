@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "report/analysis_published.h"
 
@@ -149,17 +153,62 @@ void name_sources(std::vector<Source>& sources) {
   }
 }
 
-RunSummary load_one(const Source& source, const LoadOptions& options) {
+/// What a sweep says of its points by the tags fwd-gflops and peak-tflops, in place of what the run counted, which stays beside it.
+void take_facts_from_tags(record::RunSetup& setup) {
+  const auto number = [&](const char* name) {
+    const auto tag = setup.tags.find(name);
+    const auto value = tag == setup.tags.end() ? std::nullopt : core::parse_double(tag->second);
+    return value && *value > 0 ? value : std::nullopt;
+  };
+  if (const auto gflops = number("fwd-gflops")) {
+    if (setup.forward_gflops_per_sample && !setup.processed_gflops_per_sample) {
+      setup.processed_gflops_per_sample = setup.forward_gflops_per_sample;
+      setup.processed_formula = setup.flops_formula;
+    }
+    setup.forward_gflops_per_sample = gflops;
+    setup.flops_formula = fmt::format("3 x {:g} GFLOP, the sweep's tag fwd-gflops", *gflops);
+  }
+  if (const auto tflops = number("peak-tflops")) {
+    setup.peak_tflops_per_device = tflops;
+    setup.peak_source = "the sweep's tag peak-tflops";
+  }
+}
+
+/// Of what was measured: two runs never agree in every time and loss. "" where rows are too few to tell.
+std::string digest_of(const record::RunData& run) {
+  constexpr size_t kFewest = 10;
+  const record::StepColumns& steps = run.steps;
+  if (steps.step_ms.size() < kFewest) return "";
+  const auto bytes = [](const std::vector<double>& column) { return std::as_bytes(std::span(column)); };
+  return fmt::format("{} {} {} {}", core::xxh3_hex(bytes(steps.step_ms)), core::xxh3_hex(bytes(steps.loss)), run.setup.nodes.value_or(0),
+                     run.setup.devices.value_or(0));
+}
+
+/// A copy of a run, in a backup folder say, is no repeat of it.
+void leave_out_copies(const std::vector<std::string>& digests, std::vector<RunSummary>& runs) {
+  std::map<std::string, size_t> first;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (digests[i].empty() || !runs[i].series) continue;
+    const auto [at, is_new] = first.emplace(digests[i], i);
+    if (is_new) continue;
+    runs[i].series.reset();
+    runs[i].unusable = fmt::format("its steps are those of {}, time for time: a copy, no repeat", runs[at->second].name);
+  }
+}
+
+RunSummary load_one(const Source& source, const LoadOptions& options, std::string& digest) {
   if (!source.damage.empty()) throw DataError(source.damage, "");
   record::RunData run = record::read_log(source.path, options.format, {.meta = options.meta});
   run.name = source.name;
   for (const auto& [axis, value] : source.tags) run.setup.tags.emplace(axis, value);
+  take_facts_from_tags(run.setup);
   if (run.state.empty()) run.state = source.state;
   if (run.message.empty()) run.message = source.message;
   if (run.allocation.empty()) run.allocation = source.job;
   if (!run.setup.nodes) run.setup.nodes = source.nodes;
   if (!run.setup.devices) run.setup.devices = source.devices;
-  return summarise_run(run, options.analysis);
+  digest = digest_of(run);
+  return summarise_run(std::move(run), options.analysis);
 }
 
 /// A source that could not be read, as a run that says so.
@@ -203,9 +252,23 @@ std::vector<Source> find_sources(const std::vector<std::string>& inputs) {
   return sources;
 }
 
+namespace {
+/// A pattern that is found nowhere gives no fact: most likely it is wrong.
+void warn_of_useless_meta(const std::vector<Source>& sources, const std::string& pattern) {
+  if (pattern.empty() || sources.empty()) return;
+  std::vector<const Source*> without;
+  for (const Source& source : sources)
+    if (!record::matches_path(pattern, source.path)) without.push_back(&source);
+  if (without.empty()) return;
+  core::log_warning("report: --meta '{}' is found in {} of {} paths and gives no fact for the others; the first of them: '{}'", pattern,
+                    sources.size() - without.size(), sources.size(), fs::absolute(without.front()->path).lexically_normal().string());
+}
+}  // namespace
+
 std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const LoadOptions& options) {
   std::vector<RunSummary> runs(sources.size());
   std::vector<std::exception_ptr> unread(sources.size());
+  std::vector<std::string> digests(sources.size());
   std::exception_ptr fatal;  // wrong flags and our own mistakes: no source is to blame
   std::atomic<size_t> next = 0, done = 0;
   std::mutex mutex;
@@ -213,7 +276,7 @@ std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const L
     for (size_t i = next++; i < sources.size(); i = next++) {
       std::exception_ptr mistake;
       try {
-        runs[i] = load_one(sources[i], options);
+        runs[i] = load_one(sources[i], options, digests[i]);
       } catch (const Error& error) {
         if (error.code() == ExitCode::kUsage || error.code() == ExitCode::kInternal) mistake = std::current_exception();
         unread[i] = std::current_exception();
@@ -233,6 +296,8 @@ std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const L
     work();
   }
   if (fatal) std::rethrow_exception(fatal);
+  warn_of_useless_meta(sources, options.meta.path_pattern);
+  leave_out_copies(digests, runs);
   const bool none_read =
       std::all_of(unread.begin(), unread.end(), [](const std::exception_ptr& error) { return error != nullptr; });
   if (none_read && !unread.empty() && runs.front().state.empty()) std::rethrow_exception(unread.front());

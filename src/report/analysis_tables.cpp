@@ -103,6 +103,25 @@ std::vector<double> percents_of(const Point& point, const std::vector<std::strin
   for (double& value : tenths) value /= 10;
   return tenths;
 }
+
+/// Was something else computed than the nominal figure says?
+bool has_other_count(const record::RunSetup& setup) {
+  return setup.processed_gflops_per_sample && setup.forward_gflops_per_sample && *setup.processed_gflops_per_sample != *setup.forward_gflops_per_sample;
+}
+
+/// MFU with the FLOPs that were computed.
+double processed_mfu(const Point& point) {
+  return has_other_count(point.setup) ? point.mfu * *point.setup.processed_gflops_per_sample / *point.setup.forward_gflops_per_sample : point.mfu;
+}
+
+/// By how much, and why.
+std::string processed_note(const Curve& curve) {
+  for (const Point& point : curve.points)
+    if (has_other_count(point.setup))
+      return fmt::format(" Computed were {:.4g} of {:.4g} GFLOP forward per sample ({}).", *point.setup.processed_gflops_per_sample,
+                         *point.setup.forward_gflops_per_sample, point.setup.processed_formula);
+  return "";
+}
 }  // namespace
 
 Table scaling_table(const Curve& curve) {
@@ -140,8 +159,8 @@ Table scaling_table(const Curve& curve) {
                                            : missing_cell("needs FLOPs per sample, a peak and the number of devices"));
     for (const double ms : {point.estimate.median_ms, point.p95_ms, point.p99_ms}) row.push_back(figure_cell(ms));
     row.push_back(count_cell(static_cast<int64_t>(point.runs.size())));
-    row.push_back(count_cell(static_cast<int64_t>(point.num_allocations)));
-    row.push_back(count_cell(static_cast<int64_t>(point.estimate.num_steps)));
+    row.push_back(point.num_allocations ? count_cell(static_cast<int64_t>(*point.num_allocations)) : missing_cell("the runs do not all name their job"));
+    row.push_back(count_cell(point.num_steps));
     row.push_back(text_cell(flag_codes(point)));
     table.rows.push_back(std::move(row));
   }
@@ -194,6 +213,7 @@ Table rate_table(const Curve& curve) {
     table.caption += " MFU = model FLOPs / (seconds x devices x peak); peak: " + curve.points[0].peak_text + ".";
   if (!curve.points.empty() && !curve.points[0].setup.flops_formula.empty())
     table.caption += " FLOPs: " + curve.points[0].setup.flops_formula + ".";
+  table.caption += processed_note(curve);
   add_size_columns(table, curve);
   for (const auto& [title, key] : {std::pair{"capability", "capability_per_s"}, {"mean", "mean_per_s"}, {"billed", "billed_per_s"}})
     table.columns.push_back(column(fmt::format("{} ({})", title, unit), key));
@@ -201,6 +221,8 @@ Table rate_table(const Curve& curve) {
   table.columns.push_back(column("TFLOP/s per device", "tflops_per_device"));
   table.columns.push_back(column("MFU, table peak (%)", "mfu_pct"));
   table.columns.push_back(column("MFU, measured peak (%)", "mfu_measured_pct"));
+  const bool has_processed = std::any_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return has_other_count(point.setup); });
+  if (has_processed) table.columns.push_back(column("MFU, computed FLOPs (%)", "mfu_processed_pct"));
   for (const Point& point : curve.points) {
     std::vector<Cell> row = size_cells(curve, point);
     for (const double rate : {point.samples_per_s.value, point.mean_samples_per_s, point.billed_samples_per_s, point.tokens_per_s,
@@ -208,6 +230,7 @@ Table rate_table(const Curve& curve) {
       row.push_back(figure_cell(rate));
     row.push_back(percent_cell(point.mfu));
     row.push_back(percent_cell(point.mfu_measured));
+    if (has_processed) row.push_back(percent_cell(processed_mfu(point)));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -239,7 +262,8 @@ Table cost_table(const Curve& curve, const AnalysisOptions& options) {
     if (point.energy) {
       Cell joules = figure_cell(point.energy->joules / point.energy->samples);
       joules.note =
-          fmt::format("meters added up: {}, on {} hosts; cooling is not in it", point.energy->scope, point.energy->num_hosts);
+          fmt::format("meters added up: {}, on {} hosts; evaluations and checkpoints between the steps are in it, cooling is not",
+                      point.energy->scope, point.energy->num_hosts);
       row.push_back(joules);
       row.push_back(figure_cell(per_device(point, point.energy->joules / point.energy->seconds), 3));
     } else {

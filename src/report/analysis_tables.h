@@ -16,6 +16,7 @@ Table phase_table(const Curve& curve);
 Table collective_table(const Curve& curve, const std::vector<RunSummary>& runs);
 Table straggler_table(const Curve& curve, const std::vector<RunSummary>& runs);
 Table host_table(const Curve& curve, const std::vector<RunSummary>& runs);
+Table evaluation_table(const Curve& curve, const std::vector<RunSummary>& runs);  ///< What evaluating costs; empty where no record tells.
 Table startup_table(const Curve& curve, const std::vector<RunSummary>& runs);
 Table protocol_table(const Curve& curve, const std::vector<RunSummary>& runs);
 

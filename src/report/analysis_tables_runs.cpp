@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "core/strings.h"
@@ -68,8 +69,8 @@ Table distribution_table(const Curve& curve, const std::vector<RunSummary>& runs
                   "Undisturbed = height of the elbow in the distribution; tail = mean / median - 1."};
   table.columns = {size_column(curve),
                    text_column("run", "run"),
-                   column("warm-up", "warmup_rows"),
-                   column("measured", "measured_rows"),
+                   column("warm-up (rows)", "warmup_rows"),
+                   column("measured (rows)", "measured_rows"),
                    column("seconds", "measured_s"),
                    column("effective", "effective_steps"),
                    column("median (ms)", "median_ms"),
@@ -234,6 +235,23 @@ Table startup_table(const Curve& curve, const std::vector<RunSummary>& runs) {
   return table;
 }
 
+Table evaluation_table(const Curve& curve, const std::vector<RunSummary>& runs) {
+  Table table{.id = "evaluation-" + curve.id,
+              .title = "Time of evaluations: " + curve.name,
+              .caption = "Wall clock of each evaluation, which lies between steps and is billed; over the runs of a size."};
+  table.columns = {size_column(curve), column("evaluations", "evaluations"), column("median (s)", "median_s"), column("sum (s)", "sum_s")};
+  for (const Point& point : curve.points) {
+    std::vector<double> seconds;
+    for (const size_t index : point.runs)
+      for (const record::ResultRecord& result : runs[index].results)
+        if (result.seconds) seconds.push_back(*result.seconds);
+    if (seconds.empty()) continue;
+    table.rows.push_back({size_cell(point), count_cell(static_cast<int64_t>(seconds.size())), figure_cell(record::median(seconds), 3),
+                          figure_cell(std::accumulate(seconds.begin(), seconds.end(), 0.0), 3)});
+  }
+  return table;
+}
+
 Table protocol_table(const Curve& curve, const std::vector<RunSummary>& runs) {
   Table table{.id = "protocols-" + curve.id,
               .title = "Other ways of measuring: " + curve.name,
@@ -341,6 +359,11 @@ Table manifest_table(const Analysis& analysis) {
   add("FLOPs", [](const RunSummary& run) {
     return run.setup.forward_gflops_per_sample
                ? fmt::format("{:g} GFLOP forward per sample ({})", *run.setup.forward_gflops_per_sample, run.setup.flops_formula)
+               : "";
+  });
+  add("FLOPs computed", [](const RunSummary& run) {
+    return run.setup.processed_gflops_per_sample
+               ? fmt::format("{:g} GFLOP forward per sample ({})", *run.setup.processed_gflops_per_sample, run.setup.processed_formula)
                : "";
   });
   add("peak per device", [&](const RunSummary& run) {

@@ -24,26 +24,26 @@ std::string range_text(const Estimate& share) {
 
 /// The largest part of the time lost against the base, by phase.
 std::string main_loss(const Curve& curve, const Point& point) {
-  if (!curve.base || curve.kind != ScalingKind::kWeak) return "";
+  const auto ideal = ideal_step(curve, point);
+  if (!ideal) return "";
   const Point& base = curve.points[*curve.base];
-  const double lost = point.estimate.mean_ms - base.estimate.mean_ms;
-  if (lost < 0.01 * base.estimate.mean_ms) return "";
+  const double ideal_ms = ideal->share * base.estimate.mean_ms, lost = point.estimate.mean_ms - ideal_ms;
+  if (lost < 0.01 * ideal_ms) return "";
+  const std::string beginning = fmt::format(" A step takes {} ms {};", figure_text(lost, 3), ideal->comparison);
   if (point.phases_ms.empty() || base.phases_ms.empty())
-    return fmt::format(" A step takes {} ms longer than at the base; no phases were recorded to say why.", figure_text(lost, 3));
+    return beginning + " no phases were recorded to say why.";
   std::string cause;
   double most = 0;
   for (const auto& [phase, ms] : point.phases_ms) {
     if (!base.phases_ms.contains(phase)) continue;
-    const double more = ms - base.phases_ms.at(phase);
+    const double more = ms - ideal->share * base.phases_ms.at(phase);
     if (more > most) {
       most = more;
       cause = phase;
     }
   }
-  if (cause.empty())
-    return fmt::format(" A step takes {} ms longer than at the base; none of the recorded phases grew.", figure_text(lost, 3));
-  return fmt::format(" A step takes {} ms longer than at the base; the largest part of it, {} ms, is {}.", figure_text(lost, 3),
-                     figure_text(most, 3), cause);
+  if (cause.empty()) return beginning + " none of the recorded phases explains it.";
+  return beginning + fmt::format(" the largest part of it, {} ms, is {}.", figure_text(most, 3), cause);
 }
 
 std::string size_list(const Curve& curve) {
@@ -52,11 +52,17 @@ std::string size_list(const Curve& curve) {
   return core::join(sizes, ", ");
 }
 
+/// "300 steps", or what a log of means over intervals holds instead.
+std::string measured_text(const Point& point) {
+  if (point.steps_per_row <= 1) return fmt::format("{} steps", point.num_steps);
+  return fmt::format("{} log intervals of about {:.0f} steps each", point.estimate.num_steps, point.steps_per_row);
+}
+
 std::string single_text(const Curve& curve) {
   const Point& point = curve.points.front();
   std::string text =
-      fmt::format("{}: {}, a step takes {} ms (median of {} steps in {} runs)", curve.name, size_text(curve, point.size),
-                  figure_text(point.estimate.median_ms), point.estimate.num_steps, point.runs.size());
+      fmt::format("{}: {}, a step takes {} ms (median of {} in {} runs)", curve.name, size_text(curve, point.size),
+                  figure_text(point.estimate.median_ms), measured_text(point), point.runs.size());
   if (std::isfinite(point.samples_per_s.value))
     text += fmt::format(", {} {}", figure_text(point.samples_per_s.value), rate_unit(point));
   if (std::isfinite(point.mfu)) text += fmt::format(", MFU {}", percent(point.mfu));
@@ -133,10 +139,11 @@ std::vector<std::string> limits_of(const Curve& curve) {
                     "work; tell the batch (--fact devices=..., samples_per_device=...).",
                     curve.kind_reason));
   if (!curve.base && curve.points.size() > 1) limits.push_back(curve.base_reason + ".");
-  std::vector<std::string> single, no_interval, failed;
+  std::vector<std::string> single, unnamed, no_interval, failed;
   for (const Point& point : curve.points) {
     const std::string size = size_text(curve, point.size);
-    if (point.num_allocations < 2) single.push_back(size);
+    if (!point.num_allocations) unnamed.push_back(size);
+    else if (*point.num_allocations < 2) single.push_back(size);
     if (!point.estimate.median_interval) no_interval.push_back(size);
     for (const Flag& flag : point.flags)
       if (flag.name == "failed-run") failed.push_back(size);
@@ -146,6 +153,9 @@ std::vector<std::string> limits_of(const Curve& curve) {
         fmt::format("One job only at {}: its numbers hold for that allocation and hour; how much another job would differ is "
                     "unknown, and differences of a few percent between sizes prove nothing.",
                     core::join(single, ", ")));
+  if (!unnamed.empty())
+    limits.push_back(
+        fmt::format("The runs at {} do not all name their job: if they shared one, the interval holds for that allocation only.", core::join(unnamed, ", ")));
   if (!no_interval.empty())
     limits.push_back(
         fmt::format("Too few steps for an interval at {}: take the values as examples.", core::join(no_interval, ", ")));
@@ -190,8 +200,9 @@ std::vector<std::string> method_of(const Analysis& analysis) {
                         "run, and at most half of it.",
                         record::kWarmupMethod));
   texts.push_back(
-      fmt::format("The value of a run is the median of its remaining steps, with a 95 % interval: {}. The value of a size is the median "
-                  "over its runs; with two runs or more its interval is Student's t on the logarithms of the run medians. Rates are "
+      fmt::format("The value of a run is the median of its remaining steps, with a 95 % interval: {}. The value of a job is the median "
+                  "over its runs, that of a size the median over its jobs; with two jobs or more its interval is Student's t on the logarithms of their "
+                  "values, never narrower than the printed digit or the noise inside the runs. A run that does not name its job counts as one. Rates are "
                   "samples per step over that time: seconds are aggregated first, rates are never averaged. Outliers are marked and "
                   "counted, never removed.",
                   record::kMedianIntervalMethod));

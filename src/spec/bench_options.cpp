@@ -111,7 +111,7 @@ void declare_step(core::OptionSet& set, BenchOptions& o) {
   set.group("Model and step");
   borrow_train_flags(set, o.train,
                      {"model", "batch-size", "accum-freq", "precision", "grad-checkpointing", "force-image-size", "force-context-length",
-                      "force-quick-gelu", "force-patch-dropout", "use-bn-sync", "local-loss", "gather-with-grad", "grad-sync", "bucket-mb",
+                      "force-quick-gelu", "force-patch-dropout", "use-bn-sync", "local-loss", "gather-with-grad", "grad-sync", "bucket-mb", "accumulate-allreduce-grads-in-fp32",
                       "grad-clip-norm", "lr", "beta1", "beta2", "eps", "wd", "pretrained", "seed"});
   set.add("batches", &o.batches,
           {.help = "Inputs instead of random ones: safetensors with image.N (B x 3 x pixels x pixels, normalised) and text.N (B x tokens) for "

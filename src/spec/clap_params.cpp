@@ -135,6 +135,7 @@ std::vector<ParamSpec> clap_param_specs(const ClapShape& shape) {
   add_projection(list, "text_projection", shape.text.width, shape.embed_dim, shape.text_projection);
   if (shape.has_transforms) add_transform(list, "text_transform", shape.embed_dim);
   list.add("logit_scale_a", {}, constant(shape.init_logit_scale), false);
+  list.bound_last(kLowestLogitScale, kHighestLogitScale);
   if (shape.has_transforms) {
     list.set_carried(true);
     list.add("logit_scale_t", {}, constant(shape.init_logit_scale), false);

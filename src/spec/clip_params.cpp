@@ -132,6 +132,7 @@ std::vector<ParamSpec> clip_param_specs(const ClipShape& shape) {
   add_text(list, shape.text, shape.embed_dim);
   const std::vector<int64_t> scalar = shape.nonscalar_logit_scale ? std::vector<int64_t>{1} : std::vector<int64_t>{};
   list.add("logit_scale", scalar, constant(shape.init_logit_scale), false);
+  list.bound_last(kLowestLogitScale, kHighestLogitScale);
   if (shape.init_logit_bias) list.add("logit_bias", scalar, constant(*shape.init_logit_bias), false);
   return list.take();
 }

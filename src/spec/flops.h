@@ -27,6 +27,10 @@ FlopCount clip_forward(const ClipShape& shape);
 FlopCount clap_forward(const ClapShape& shape);
 /// What is computed when only `text_tokens` positions of the text and `image_tokens` tokens of the image go through the blocks.
 FlopCount clip_forward_processed(const ClipShape& shape, int64_t text_tokens, int64_t image_tokens);
+/// Patches of an image that go through the blocks in training with this share of them left out (0: all).
+int64_t num_kept_patches(int64_t num_patches, double dropout);
+/// clip_forward_processed of a training step: images without the dropped patches, texts of the whole context length.
+FlopCount clip_forward_trained(const ClipShape& shape);
 /// Both directions of the similarity of one pair with all others, forward: grows with the global batch.
 FlopCount contrastive_logits_forward(int64_t global_batch, int64_t embed_dim);
 

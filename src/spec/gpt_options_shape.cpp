@@ -1,4 +1,6 @@
 // The model that the flags of `train gpt` describe.
+#include <algorithm>
+
 #include "core/error.h"
 #include "spec/gpt_options.h"
 

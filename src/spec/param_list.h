@@ -18,12 +18,17 @@ inline double inverse_root(int64_t count) { return 1.0 / std::sqrt(static_cast<d
 /// PyTorch's default for Linear and Conv, weight (kaiming-uniform with a = sqrt 5) and bias alike.
 inline InitLaw fan_in(int64_t inputs) { return uniform(inverse_root(inputs)); }
 
+/// CLIP keeps the parameter ln(scale) within these, so that logits are multiplied by 1 to 100 (Radford et al. 2021).
+inline constexpr double kLowestLogitScale = 0.0, kHighestLogitScale = 4.605170185988092;
+
 /// Collects the parameters of a model in forward order, with OpenCLIP 3.3.0's rule of weight decay.
 class ParamList {
  public:
   /// `low_precision`: OpenCLIP converts it under --precision bf16 (weights of convolutions, linear layers and attention,
   /// projections).
   void add(const std::string& name, std::vector<int64_t> shape, InitLaw init, bool low_precision);
+  /// What was added last is clamped to [low, high] after each update.
+  void bound_last(double low, double high) { specs_.back().bounds = {low, high}; }
   void add_buffer(const std::string& name, std::vector<int64_t> shape, InitLaw init);
   void add_linear(const std::string& name, int64_t in, int64_t out, InitLaw weight, InitLaw bias);
   void add_layer_norm(const std::string& name, int64_t width);

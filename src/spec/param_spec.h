@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::spec {
@@ -25,6 +26,7 @@ struct ParamSpec {
   std::optional<int> split_dim = std::nullopt;  ///< Dimension that tensor parallelism splits.
   bool is_partial_over_tokens = false;  ///< Under sequence parallelism each tensor rank has its tokens' part of the gradient: sum them.
   bool is_tied_copy = false;            ///< A second copy of a parameter that another pipeline stage owns under the same name.
+  std::optional<std::pair<double, double>> bounds = std::nullopt;  ///< Clamped to [first, second] after each update.
   int64_t numel() const {
     int64_t count = 1;
     for (const int64_t size : shape) count *= size;

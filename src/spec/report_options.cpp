@@ -82,7 +82,7 @@ void declare_proposal(core::OptionSet& set, ReportOptions& options) {
   set.add("job-nodes", &options.job_nodes,
           {.help = "Size that is applied for.", .unset_text = "the largest that keeps the target", .min = 1});
   set.add("restart-share", &options.restart_share,
-          {.help = "Margin for restarts.", .unit = "percent", .unset_text = "measured", .min = 0});
+          {.help = "Margin for restarts.", .unit = "percent", .unset_text = "none allowed for", .min = 0});
   set.add("eval-share", &options.eval_share,
           {.help = "Time for evaluation.", .unit = "percent", .unset_text = "measured", .min = 0});
   set.add("checkpoint-share", &options.checkpoint_share,

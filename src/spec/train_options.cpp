@@ -13,7 +13,8 @@ bool is_clap(const TrainOptions& o) { return o.task == "clap"; }
 void declare_dataset_type(core::OptionSet& set, TrainOptions& o) {
   if (is_clap(o))
     set.add("dataset-type", &o.dataset_type,
-            {.help = "Kind of data set. auto goes by the name: .tar and pipe: are webdataset. synthetic: random waveforms with one and the same caption.",
+            {.help = "Kind of data set. auto goes by the name: .tar and pipe: are webdataset. synthetic: random waveforms with one and the same caption. "
+                     "webdataset-audio and synthetic-audio are the same two.",
              .choices = {"auto", "webdataset", "synthetic"},
              .choice_aliases = {{"webdataset-audio", "webdataset"}, {"synthetic-audio", "synthetic"}},
              .refused_choices = {{"csv", "tables of sounds are not in this version: pack them into shards of .flac and .json or .txt members"}}});
@@ -101,7 +102,8 @@ void declare_data_order(core::OptionSet& set, TrainOptions& o) {
           {.help = "on: shuffle shards and samples, keyed by --seed and epoch. off: keep both in the order given.",
            .choices = {"on", "off"}});
   set.add("on-bad-sample", &o.on_bad_sample,
-          {.help = "stop: a sample that cannot be read or decoded ends the run. skip: it is replaced, counted and logged.",
+          {.help = "stop: a sample that cannot be read or decoded ends the run. skip: it is replaced, counted and listed in the run's folder. "
+                   "Evaluation data have no substitutes: a bad sample there ends the run when it is evaluated; `lockstep data inspect` finds it before.",
            .choices = {"stop", "skip"}});
   set.add("max-bad-samples", &o.max_bad_samples,
           {.help = "With --on-bad-sample skip: more bad samples than this end the run.",
@@ -202,11 +204,12 @@ void declare_model(core::OptionSet& set, TrainOptions& o) {
   set.add("precision", &o.precision,
           {.help = "amp: parameters fp32, compute fp16 with loss scaling on CUDA, bf16 autocast on the CPU. amp_bf16: bf16 "
                    "autocast. bf16: weights "
-                   "bf16, norms fp32. pure_bf16: everything bf16. fp32.",
-           .choices = {"amp", "amp_bf16", "bf16", "pure_bf16", "fp32"},
+                   "bf16, norms fp32. pure_bf16: everything bf16. bf16_master: all weights bf16, updated through fp32 master copies (NeMo's "
+                   "bf16 O2, megatron_amp_O2; Megatron's --bf16). fp16_master: the same in fp16 with loss scaling. fp32.",
+           .choices = {"amp", "amp_bf16", "bf16", "pure_bf16", "bf16_master", "fp16_master", "fp32"},
            .choice_aliases = {{"amp_bfloat16", "amp_bf16"}},
-           .refused_choices = {{"fp16", "use bf16: fp16 weights without a master copy lose updates"},
-                               {"pure_fp16", "use pure_bf16: fp16 weights without a master copy lose updates"}}});
+           .refused_choices = {{"fp16", "use fp16_master: fp16 weights without a master copy lose updates"},
+                               {"pure_fp16", "use fp16_master: fp16 weights without a master copy lose updates"}}});
   set.add("grad-checkpointing", &o.grad_checkpointing,
           {.help = "Recompute activations in the backward pass, block by block: less memory, one more forward pass."});
   set.add("force-context-length", &o.force_context_length,
@@ -254,8 +257,14 @@ void declare_distributed(core::OptionSet& set, TrainOptions& o) {
            .max = 1e6,
            .is_min_excluded = true});
   set.add("grad-sync", &o.grad_sync,
-          {.help = "auto: ddp with several ranks, none with one. ddp: gradients averaged in buckets while backward runs.",
-           .choices = {"auto", "none", "ddp"}});
+          {.help = "auto: ddp with several ranks, none with one. ddp: gradients averaged in buckets while backward runs. zero1: each rank "
+                   "receives, and updates, its share of every bucket, then all gather the weights (ZeRO stage 1): moments and master copies "
+                   "take a share of the memory, what is computed stays the same.",
+           .choices = {"auto", "none", "ddp", "zero1"}});
+  set.add("use-distributed-optimizer", &o.use_distributed_optimizer, {.help = "Megatron's name of --grad-sync zero1."});
+  set.add("accumulate-allreduce-grads-in-fp32", &o.fp32_gradients,
+          {.help = "Gradients of 16-bit weights are added up over micro-batches, and averaged over ranks, in fp32. Needs --precision bf16_master or "
+                   "fp16_master."});
   set.add("bucket-mb", &o.bucket_mib,
           {.help = "Size of a gradient bucket.", .unit = "MiB", .min = 0, .max = 1 << 20, .is_min_excluded = true});
   set.add("threads", &o.threads,

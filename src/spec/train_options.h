@@ -67,7 +67,7 @@ struct TrainOptions {
   // Model and precision
   std::string model = "RN50";                                 // --model NAME or FILE.json
   std::string pretrained;                                     // --pretrained FILE
-  std::string precision = "amp";                              // --precision {amp,amp_bf16,bf16,pure_bf16,fp32}
+  std::string precision = "amp";                              // --precision {amp,amp_bf16,bf16,pure_bf16,bf16_master,fp16_master,fp32}
   bool grad_checkpointing = false;                            // --grad-checkpointing
   std::optional<int64_t> force_context_length;                // --force-context-length
   std::vector<int64_t> force_image_size;                      // --force-image-size: none, one value or two equal ones
@@ -84,7 +84,9 @@ struct TrainOptions {
   std::string dist_url;                                       // --dist-url
   std::optional<int64_t> dist_rank, dist_world_size, dist_local_rank;
   double dist_timeout_s = 600.0;                              // --dist-timeout
-  std::string grad_sync = "auto";                             // --grad-sync {auto,none,ddp}
+  std::string grad_sync = "auto";                             // --grad-sync {auto,none,ddp,zero1}
+  bool use_distributed_optimizer = false;                     // --use-distributed-optimizer; sets grad_sync
+  bool fp32_gradients = false;                                // --accumulate-allreduce-grads-in-fp32
   double bucket_mib = 25.0;                                   // --bucket-mb
   int64_t threads = 0;                                        // --threads, compute threads per rank, 0 = auto
   bool deterministic = false;                                 // --deterministic

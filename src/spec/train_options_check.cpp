@@ -9,6 +9,7 @@
 #include "core/units.h"
 #include "spec/contrastive_shape.h"
 #include "spec/image_options.h"
+#include "spec/precision_names.h"
 #include "spec/train_options.h"
 
 namespace lockstep::spec {
@@ -99,6 +100,11 @@ void check_ranks(const TrainOptions& o) {
   refuse_if(!o.device_memory.empty() && !o.dry_run, "--device-memory only asks --dry-run about a device that is not here", "add --dry-run");
   refuse_if(o.json && !o.dry_run, "--json belongs to --dry-run", "a run writes steps.jsonl and results.jsonl into its folder");
   refuse_if(o.device == "cpu" && o.dist_backend == "nccl", "--dist-backend nccl needs --device cuda", "use --dist-backend gloo");
+  refuse_if(o.use_distributed_optimizer && o.grad_sync != "zero1",
+            fmt::format("--use-distributed-optimizer means --grad-sync zero1, not {}", o.grad_sync), "drop one of the two");
+  refuse_if(o.fp32_gradients && !has_masters(o.precision),
+            fmt::format("--accumulate-allreduce-grads-in-fp32 belongs to weights with fp32 master copies, --precision is {}", o.precision),
+            "add --precision bf16_master, or drop the flag");
   const bool is_url = o.dist_url.empty() || o.dist_url == "env://" || core::starts_with(o.dist_url, "tcp://");
   refuse_if(!is_url, fmt::format("--dist-url got '{}', expected tcp://HOST:PORT or env://", o.dist_url),
             "for example tcp://node01:29500");
@@ -125,6 +131,10 @@ void fill_optimizer_defaults(TrainOptions& options, core::OptionSet& set) {
   if (options.profile && !options.max_steps) {
     options.max_steps = options.profile_step_end;
     set.mark_derived("max-steps", "--profile-step-end");
+  }
+  if (options.use_distributed_optimizer && !set.is_given("grad-sync")) {
+    options.grad_sync = "zero1";
+    set.mark_derived("grad-sync", "--use-distributed-optimizer");
   }
   options.lr = options.lr.value_or(5e-4);  // the same for every model, so no more than a default
   options.beta1 = options.beta1.value_or(0.9);

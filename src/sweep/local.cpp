@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <utility>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -36,19 +37,25 @@ void show_point(const SweepState& state, const PointRecord& point, const fs::pat
                                   outcome.last_step ? fmt::format("  step {}", *outcome.last_step) : ""));
 }
 
+/// Ends a launcher and its ranks at once: to it a second SIGINT means that (two in a row may arrive as one, hence one per tick). What does not
+/// listen is killed with its process group, which the ranks of a launcher are not in.
+void end_at_once(core::Process& process, int num_ticks) {
+  constexpr int kTicksToListen = 10;
+  if (num_ticks < kTicksToListen) process.send_signal(SIGINT);
+  else process.kill_group();
+}
+
 /// Waits for the end, passing on what signals and the time limit ask for.
 core::ExitStatus watch(core::Process& process, const StopWish& wish, const PointRecord& point, const std::function<void()>& on_tick) {
   constexpr std::chrono::milliseconds kTick{200};
   const auto start = Clock::now();
-  int num_passed_on = 0;
-  bool is_past_limit = false;
+  int num_ticks_ending = 0;
+  bool is_past_limit = false, is_asked_to_stop = false;
   for (;;) {
     if (const auto status = process.wait_for(kTick)) return *status;
     on_tick();
-    if (wish.count() > num_passed_on) {
-      process.send_signal(num_passed_on == 0 ? SIGTERM : SIGKILL);
-      ++num_passed_on;
-    }
+    if (wish.count() > 1) end_at_once(process, num_ticks_ending++);
+    else if (wish.count() == 1 && !std::exchange(is_asked_to_stop, true)) process.send_signal(SIGTERM);
     const bool is_late = point.time_limit_s > 0 && Clock::now() - start > std::chrono::seconds(point.time_limit_s);
     if (is_late && !is_past_limit) process.send_signal(SIGTERM);
     is_past_limit = is_late;

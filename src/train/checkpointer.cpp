@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -14,6 +15,7 @@
 #include "models/weights_tensors.h"
 #include "record/checkpoint_manifest.h"
 #include "train/agree.h"
+#include "train/checkpointer_optimizer.h"
 #include "train/checkpointer_writer.h"
 
 namespace lockstep::train {
@@ -23,17 +25,6 @@ namespace {
 NamedHandles model_tensors(const CheckpointState& state) {
   NamedHandles out;
   for (const auto& [name, tensor] : state.tensors) out.emplace_back(name, *tensor);
-  return out;
-}
-
-NamedHandles optimizer_tensors(const CheckpointState& state) {
-  NamedHandles out;
-  if (state.optimizer == nullptr) return out;
-  for (const auto& entry : state.optimizer->state()) {
-    out.emplace_back("exp_avg." + entry.name, entry.exp_avg);
-    out.emplace_back("exp_avg_sq." + entry.name, entry.exp_avg_sq);
-    out.emplace_back("step." + entry.name, entry.step);
-  }
   return out;
 }
 
@@ -83,13 +74,36 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
     return fmt::format("{}", record::claim_checkpoints(config_.run_folder, config_.who).attempt);
   });
   attempt_ = static_cast<int>(core::parse_int(claimed).value());
-  if (world_.rank() == 0) writer_ = std::make_unique<CheckpointWriter>(config_.run_folder, config_.num_kept);
+  if (state_.shards != nullptr) check_shared_folder();
+  if (state_.shards != nullptr || world_.rank() == 0)
+    writer_ = std::make_unique<CheckpointWriter>(WriterConfig{.run_folder = config_.run_folder,
+                                                              .num_kept = config_.num_kept,
+                                                              .part = world_.rank(),
+                                                              .num_parts = state_.shards != nullptr ? world_.size() : 1});
+}
+
+void Checkpointer::check_shared_folder() const {
+  LOCKSTEP_CHECK(state_.shards->size() == world_.size(), "shards={} ranks={}", state_.shards->size(), world_.size());
+  succeed_together(world_, [&] {
+    const auto claim = config_.run_folder / "checkpoints" / fmt::format("owner.{}", attempt_);
+    for (int tries = 0; !fs::exists(claim); ++tries) {  // network file systems show new files late
+      if (tries == 100)
+        throw EnvironmentError(fmt::format("train: '{}', which rank 0 has just written, is not here", claim.string()),
+                               "every rank writes a part of a sharded checkpoint: put --logs on a file system that all nodes share, or use --grad-sync ddp");
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
 }
 
 Checkpointer::~Checkpointer() = default;
 
 void Checkpointer::save(const CheckpointPosition& position) {
   if (!writer_) return;
+  if (state_.shards != nullptr) {
+    writer_->wait();
+    const auto problem = decide_on_rank_zero(world_, [&] { return writer_->prepare(position.step, attempt_); });
+    if (!problem.empty()) return;  // rank 0 has warned
+  }
   record::CheckpointManifest manifest;
   manifest.step = position.step;
   manifest.attempt = attempt_;
@@ -104,7 +118,7 @@ void Checkpointer::save(const CheckpointPosition& position) {
     const auto scaler = state_.scaler->state();
     manifest.extra["loss_scaler"] = {{"scale", scaler.scale}, {"growth_tracker", scaler.growth_tracker}};
   }
-  writer_->start(model_tensors(state_), optimizer_tensors(state_), std::move(manifest));
+  writer_->start(world_.rank() == 0 ? model_tensors(state_) : NamedHandles(), optimizer_tensors(state_), optimizer_metadata(state_), std::move(manifest));
 }
 
 bool Checkpointer::wait() { return !writer_ || writer_->wait(); }
@@ -145,14 +159,18 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
   const auto head = decide_on_rank_zero(world_, [&] {
     const auto manifest = record::read_manifest(folder);
     fill_from(folder / kModelFile, model_tensors(state_));
-    fill_from(folder / kOptimizerFile, optimizer_tensors(state_));
-    return core::Json{{"step", manifest.step},          {"epoch", manifest.epoch}, {"samples_seen", manifest.samples_seen},
-                      {"data", manifest.data_position}, {"extra", manifest.extra}}
+    std::vector<std::string> optimizer_files;
+    for (const auto& file : manifest.files)
+      if (is_optimizer_file(file.name)) optimizer_files.push_back(file.name);
+    if (state_.shards == nullptr) read_optimizer(folder, optimizer_files, state_);
+    return core::Json{{"step", manifest.step}, {"epoch", manifest.epoch}, {"samples_seen", manifest.samples_seen}, {"data", manifest.data_position},
+                      {"extra", manifest.extra}, {"optimizer_files", optimizer_files}}
         .dump();
   });
-  broadcast_all(model_tensors(state_), world_);
-  broadcast_all(optimizer_tensors(state_), world_);
   const auto parsed = core::parse_json(head, folder.string());
+  broadcast_all(model_tensors(state_), world_);
+  if (state_.shards != nullptr) succeed_together(world_, [&] { read_optimizer(folder, parsed.at("optimizer_files"), state_); });
+  else broadcast_all(optimizer_tensors(state_), world_);
   if (state_.scaler != nullptr && parsed.at("extra").contains("loss_scaler")) {
     const auto& scaler = parsed.at("extra").at("loss_scaler");
     state_.scaler->load_state({.scale = scaler.at("scale"), .growth_tracker = scaler.at("growth_tracker")});

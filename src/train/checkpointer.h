@@ -23,13 +23,14 @@ struct CheckpointerConfig {
   core::Json who;  ///< Who claims the checkpoints (host, job), for humans.
 };
 
-/// What a checkpoint holds beside the position. All ranks hold equal copies (data parallel; running statistics are
-/// those of rank 0): rank 0 writes, and reads for all.
+/// What a checkpoint holds beside the position. All ranks hold equal copies of tensors (data parallel; running statistics are those of rank 0):
+/// rank 0 writes, and reads for all. The same holds for the optimiser unless it is sharded: then each rank writes and reads its own part.
 /// Outlives the checkpointer.
 struct CheckpointState {
   std::vector<comm::NamedTensor> tensors;  ///< Parameters and buffers -> model.safetensors, which --pretrained reads, too.
-  optim::AdamW* optimizer = nullptr;       ///< -> optimizer.safetensors
+  optim::AdamW* optimizer = nullptr;       ///< -> optimizer.safetensors, or optimizer-<part>-of-<parts>.safetensors
   optim::LossScaler* scaler = nullptr;     ///< -> manifest
+  comm::Comm* shards = nullptr;            ///< parallel::Holding::shards: the ranks among which the optimiser's state is cut (all of them)
 };
 
 /// Where a run stands between two steps. All random numbers are functions of seed and step, so there is no random state.
@@ -46,18 +47,20 @@ struct RestoredCheckpoint {
   CheckpointPosition position;
 };
 
-/// Writes and reads <run>/checkpoints/step-<n>.a<attempt>/{model,optimizer}.safetensors and manifest.json.
+/// Writes and reads <run>/checkpoints/step-<n>.a<attempt>/{model,optimizer*}.safetensors and manifest.json.
 ///
-/// Every file is hashed, written under a temporary name, fsynced and renamed; the manifest comes last and makes the folder a
-/// checkpoint.
+/// Every file is hashed, written under a temporary name, fsynced and renamed; the manifest comes last, when the parts of all ranks are
+/// there, and makes the folder a checkpoint. A checkpoint of any number of parts is read by any number of ranks, sharded or not.
 class Checkpointer {
  public:
-  /// Claims the run's checkpoints for this attempt (rank 0). Collective.
+  /// Claims the run's checkpoints for this attempt (rank 0). EnvironmentError where ranks that write parts do not see rank 0's files.
+  /// Collective.
   Checkpointer(const CheckpointerConfig& config, const CheckpointState& state, comm::Comm& world);
   ~Checkpointer();
 
   /// Copies the state and returns; a thread writes it. A save that is still under way is waited for. A failing write (full disk)
-  /// is a warning: the older checkpoints stay, training goes on. Rank 0 acts, the others return.
+  /// is a warning: the older checkpoints stay, training goes on. Ranks without a part return at once. Collective where the optimiser is
+  /// sharded.
   void save(const CheckpointPosition& position);
   /// Waits for the save under way; false when the last one failed.
   bool wait();
@@ -72,12 +75,13 @@ class Checkpointer {
 
  private:
   RestoredCheckpoint load(const std::filesystem::path& folder);
+  void check_shared_folder() const;
 
   CheckpointerConfig config_;
   CheckpointState state_;
   comm::Comm& world_;
   int attempt_ = 0;
-  std::unique_ptr<CheckpointWriter> writer_;  // rank 0
+  std::unique_ptr<CheckpointWriter> writer_;  // of ranks that write
 };
 
 }  // namespace lockstep::train

@@ -53,6 +53,7 @@ class ContrastiveCacheStep final : public StepRunner {
       outcome.num_samples += micro_batches[micro].num_samples;
     }
     parts_.sync.begin_step();
+    parts_.mark(Phase::kOther);
     const auto cached = cache_features(micro_batches.subspan(1));
     parts_.sync.begin_micro(micro_batches.size() == 1);
     auto live = forward(micro_batches[0], true);

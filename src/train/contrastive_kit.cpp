@@ -44,6 +44,7 @@ class ContrastiveKit final : public TaskKit {
     return {.num_parameters = cost.parameters,
             .model = {{other + "_forward_flops", cost.other_forward_flops}, {"text_forward_flops", cost.text_forward_flops}},
             .forward = cost.forward,
+            .processed = shape_.clip() != nullptr ? spec::clip_forward_trained(*shape_.clip()) : spec::FlopCount{},
             .sequence_length = shape_.context_length(),
             .is_synthetic = options_.dataset_type == "synthetic"};
   }

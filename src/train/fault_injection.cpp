@@ -22,7 +22,6 @@ class FaultyTask final : public models::Task {
     return task_.forward(batch);
   }
   models::LossReport loss(const models::Outputs& outputs) override { return task_.loss(outputs); }
-  void after_step() override { task_.after_step(); }
 
  private:
   void happen() const {

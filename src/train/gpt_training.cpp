@@ -60,15 +60,13 @@ std::unique_ptr<parallel::GradSync> build_sync(const spec::GptOptions& options, 
   return parallel::make_grad_sync_summed(std::move(data), {{std::move(partial), &groups.mesh.tp()}, {std::move(tied), &groups.ends}});
 }
 
-std::unique_ptr<optim::AdamW> build_optimizer(const spec::GptOptions& options, const std::vector<comm::NamedTensor>& parameters,
-                                              const std::vector<spec::ParamSpec>& specs) {
-  std::vector<optim::Segment> segments;
-  for (size_t i = 0; i < parameters.size(); ++i)
-    segments.push_back({.name = parameters[i].name, .parameter = *parameters[i].tensor, .decays = specs[i].weight_decay});
-  return std::make_unique<optim::AdamW>(std::move(segments), optim::AdamWConfig{.beta1 = options.adam_beta1,
-                                                                               .beta2 = options.adam_beta2,
-                                                                               .epsilon = options.adam_eps,
-                                                                               .weight_decay = options.weight_decay});
+/// What the sync holds, in the order of the parameters.
+parallel::Holding in_order(const parallel::Holding& holding, const std::vector<comm::NamedTensor>& parameters) {
+  parallel::Holding out{.segments = {}, .shards = holding.shards};
+  for (const auto& parameter : parameters)
+    for (const auto& segment : holding.segments)
+      if (segment.name == parameter.name) out.segments.push_back(segment);
+  return out;
 }
 
 /// Every element of the model counts on one rank: a replicated parameter on the first tensor rank, a tied one where the embedding is, and of the
@@ -113,7 +111,8 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
   const auto parameters = training.task->network().named_parameters();
   LOCKSTEP_CHECK(parameters.size() == specs.size(), "{} parameters, {} specs", parameters.size(), specs.size());
   training.sync = build_sync(options, layout, parameters, specs, groups);
-  training.optimizer = build_optimizer(options, parameters, specs);
+  training.optimizer = build_optimizer({.beta1 = options.adam_beta1, .beta2 = options.adam_beta2, .epsilon = options.adam_eps, .weight_decay = options.weight_decay},
+                                       in_order(training.sync->holding(), parameters), specs);
   training.norm = make_norm_share(point, specs, groups.world);
   const StepRunnerParts parts{.task = stage,
                               .sync = *training.sync,

@@ -11,7 +11,9 @@ namespace lockstep::train {
 IntervalRecorder::IntervalRecorder(comm::World& world, std::vector<std::string> hosts, at::Device device, record::RunRecord* record)
     : world_(world), device_(device), record_(record), hosts_(std::move(hosts)) {
   const auto first_of_node = std::find(hosts_.begin(), hosts_.end(), hosts_[static_cast<size_t>(world.rank())]) - hosts_.begin();
-  if (first_of_node == world.rank()) before_ = counters_.emplace().read();
+  if (first_of_node != world.rank()) return;
+  before_ = counters_.emplace().read();
+  read_at_ = std::chrono::steady_clock::now();
 }
 
 core::Json IntervalRecorder::describe(const IntervalTimes& times) {
@@ -20,6 +22,8 @@ core::Json IntervalRecorder::describe(const IntervalTimes& times) {
   if (!counters_) return json;
   const hw::Counters now = counters_->read();
   const hw::Counters growth = counters_->growth(std::exchange(before_, now), now);
+  const auto now_at = std::chrono::steady_clock::now();
+  json["seconds"] = std::chrono::duration<double>(now_at - std::exchange(read_at_, now_at)).count();
   json["received_bytes"] = growth.received_bytes;
   json["sent_bytes"] = growth.sent_bytes;
   json["energy_j"] = growth.energy_j;
@@ -41,7 +45,7 @@ void IntervalRecorder::write(const IntervalTimes& times, const std::vector<std::
     ranks.comm_wait_ms.push_back(json.at("comm_wait_ms"));
     if (!json.contains("energy_j")) continue;
     record_->append_system({.step = times.step, .num_steps = times.num_steps, .host = hosts_[rank], .received_bytes = json.at("received_bytes"),
-                            .sent_bytes = json.at("sent_bytes"), .energy_j = json.at("energy_j")});
+                            .sent_bytes = json.at("sent_bytes"), .energy_j = json.at("energy_j"), .seconds = json.at("seconds").get<double>()});
   }
   record_->append_rank_times(std::move(ranks));
   const bool is_timed = device_.is_cpu();  // on CUDA the host sees how long queueing took, not the transfer

@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ class IntervalRecorder {
   std::vector<std::string> hosts_;
   std::optional<hw::CounterReader> counters_;  // on one rank of each node
   hw::Counters before_;
+  std::chrono::steady_clock::time_point read_at_{};  // when `before_` was read
 };
 
 }  // namespace lockstep::train

@@ -82,7 +82,7 @@ void PhaseClock::mark(Phase phase) {
   const double elapsed_ms = std::chrono::duration<double, std::milli>(now - last_).count();
   const double blocked_ms = recorder_.blocked_ms();
   const double exposed_ms = phase == Phase::kTelemetry ? 0 : std::min(elapsed_ms, blocked_ms - last_blocked_ms_);
-  times_[phase] += elapsed_ms - exposed_ms;
+  times_[phase == Phase::kExposedComm ? Phase::kOther : phase] += elapsed_ms - exposed_ms;
   times_[Phase::kExposedComm] += exposed_ms;
   last_ = now;
   last_blocked_ms_ = blocked_ms;

@@ -17,6 +17,7 @@ class PlainStep final : public StepRunner {
     LOCKSTEP_CHECK(!micro_batches.empty(), "a step without micro-batches");
     StepOutcome outcome;
     parts_.sync.begin_step();
+    parts_.mark(Phase::kOther);
     for (size_t micro = 0; micro < micro_batches.size(); ++micro) {
       auto& batch = micro_batches[micro];
       batch.context = {.random_key = core::stream_key({step_key, static_cast<uint64_t>(parts_.data_rank), micro})};
@@ -49,6 +50,7 @@ class PlainStep final : public StepRunner {
     parts_.mark(Phase::kBackward);
     add_to_outcome(report, logit_scale, num_micro, outcome);
     outcome.num_samples += batch.num_samples;
+    parts_.mark(Phase::kOther);
   }
 
   /// Means over the micro-batches of each part, and their sum as "loss".

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "spec/precision_names.h"
 
 namespace lockstep::train {
 
@@ -38,20 +39,20 @@ Precision::Precision(std::string_view name, c10::DeviceType device) : name_(name
     autocast_type_ = at::kBFloat16;
   } else if (name_ == "bf16" || name_ == "pure_bf16") {
     input_type_ = at::kBFloat16;
+  } else if (spec::has_masters(name_)) {
+    input_type_ = name_ == "fp16_master" ? at::kHalf : at::kBFloat16;
   } else if (name_ != "fp32") {
-    const std::vector<std::string> known{"fp32", "amp", "amp_bf16", "bf16", "pure_bf16"};
+    const std::vector<std::string> known{"fp32", "amp", "amp_bf16", "bf16", "pure_bf16", "bf16_master", "fp16_master"};
     const auto nearest = core::nearest_name(name, known);
     const bool is_fp16 = name_ == "fp16" || name_ == "pure_fp16";
     throw UsageError(fmt::format("train: --precision '{}' is not supported, expected {}", name, core::join_or(known)),
-                     is_fp16 ? "fp16 parameters underflow in training; use amp (fp16 compute, fp32 parameters)"
+                     is_fp16 ? "fp16 parameters underflow in training; use amp (fp16 compute, fp32 parameters) or fp16_master (with fp32 copies)"
                              : (nearest ? fmt::format("did you mean --precision {}?", *nearest) : ""));
   }
 }
 
 at::ScalarType Precision::parameter_type(const spec::ParamSpec& parameter) const {
-  if (name_ == "pure_bf16") return at::kBFloat16;
-  if (name_ == "bf16") return parameter.keeps_fp32 ? at::kFloat : at::kBFloat16;
-  return at::kFloat;
+  return spec::is_16bit(parameter, name_) ? input_type_ : at::kFloat;
 }
 
 void Precision::convert_parameters(const std::vector<comm::NamedTensor>& parameters,

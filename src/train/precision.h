@@ -33,7 +33,8 @@ class AutocastGuard {
 /// One --precision on one kind of device: which type everything has.
 ///
 /// fp32; amp (fp16 autocast with loss scaling, on the CPU bf16 autocast without); amp_bf16 (alias amp_bfloat16); bf16
-/// (OpenCLIP's: parameters bf16 but for those whose ParamSpec keeps fp32); pure_bf16 (all bf16).
+/// (OpenCLIP's: parameters bf16 but for those whose ParamSpec keeps fp32); pure_bf16 (all bf16); bf16_master (all parameters bf16, updated
+/// through fp32 copies: Megatron's --bf16, NeMo's O2); fp16_master (the same in fp16 with loss scaling).
 class Precision {
  public:
   /// An unknown name is a UsageError that lists the known ones; pure_fp16 and fp16 are refused by name.
@@ -42,7 +43,7 @@ class Precision {
   const std::string& name() const { return name_; }
   at::ScalarType parameter_type(const spec::ParamSpec& parameter) const;
   at::ScalarType input_type() const { return input_type_; }  ///< Of images and other floating-point inputs.
-  bool needs_loss_scaler() const { return autocast_type_ == at::kHalf; }
+  bool needs_loss_scaler() const { return autocast_type_ == at::kHalf || input_type_ == at::kHalf; }
   std::optional<at::ScalarType> autocast_type() const { return autocast_type_; }
   /// To hold around forward and loss, not around backward or the update.
   AutocastGuard autocast() const { return autocast_type_ ? AutocastGuard(device_, *autocast_type_) : AutocastGuard(); }

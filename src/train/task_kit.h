@@ -19,6 +19,7 @@ struct TaskFacts {
   int64_t num_parameters = 0;
   core::Json model = core::Json::object();  ///< More about the network: attempts[].model in run.json.
   spec::FlopCount forward;                  ///< Of one sample.
+  spec::FlopCount processed{};              ///< The same without what training leaves out; 0: nothing is left out.
   int64_t sequence_length = 0;              ///< Tokens of one sample.
   bool is_synthetic = false;                ///< The data are made up.
 };

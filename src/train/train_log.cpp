@@ -109,14 +109,14 @@ void TrainLog::show_progress(const StepValues& values) {
                                   duration_text(remaining_s)));
 }
 
-void TrainLog::add_result(int64_t epoch, int64_t step, const std::string& name, const record::NamedNumbers& metrics) {
+void TrainLog::add_result(int64_t epoch, int64_t step, const std::string& name, const record::NamedNumbers& metrics, double seconds) {
   core::log_info("{}", record::format_eval_summary(epoch, metrics));
   if (tensorboard_) {
     record::NamedNumbers scalars;
     for (const auto& [key, value] : metrics) scalars.emplace_back("val/" + key, value);
     tensorboard_->add_scalars(epoch, scalars);
   }
-  record_.append_result({.step = step, .epoch = epoch, .name = name, .metrics = metrics});
+  record_.append_result({.step = step, .epoch = epoch, .name = name, .metrics = metrics, .seconds = seconds});
 }
 
 }  // namespace lockstep::train

@@ -31,7 +31,7 @@ class TrainLog {
   TrainLog(const TrainLogConfig& config, record::RunRecord& record);
 
   void add(const StepValues& values);
-  void add_result(int64_t epoch, int64_t step, const std::string& name, const record::NamedNumbers& metrics);
+  void add_result(int64_t epoch, int64_t step, const std::string& name, const record::NamedNumbers& metrics, double seconds);
   int64_t num_skipped_steps() const { return num_skipped_steps_; }
 
  private:

@@ -6,12 +6,14 @@
 
 #include <memory>
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <set>
 
 #include "comm/recorder.h"
 #include "comm/world.h"
 #include "core/env.h"
+#include "core/files.h"
 #include "core/hash.h"
 #include "core/host_name.h"
 #include "core/log.h"
@@ -82,6 +84,7 @@ class TrainRun {
   core::Json describe_setup() const;
   void open_profiler();
   void finish_profile();
+  void list_bad_samples() const;
   std::filesystem::path trace_of_rank(int64_t rank) const;
   void evaluate(int64_t epochs_done, int64_t steps_done);
   comm::World& world() { return *world_; }
@@ -237,6 +240,10 @@ core::Json TrainRun::describe_setup() const {
                    {"accum", batch_.num_micro}, {"sequence_length", facts.sequence_length}, {"sample_unit", "samples"},
                    {"forward_gflops_per_sample", facts.forward.flops / 1e9}, {"flops_formula", facts.forward.formula},
                    {"is_synthetic", facts.is_synthetic}, {"is_profiled", options_.profile}};
+  if (facts.processed.flops > 0 && facts.processed.flops < facts.forward.flops) {
+    setup["processed_gflops_per_sample"] = facts.processed.flops / 1e9;
+    setup["processed_formula"] = facts.processed.formula;
+  }
   const auto match = hw::find_device(device);
   const auto type = hw::compute_type_of_precision(options_.precision);
   if (const auto peak = match.spec != nullptr && type ? hw::peak_tflops(*match.spec, *type) : std::nullopt) {
@@ -247,7 +254,8 @@ core::Json TrainRun::describe_setup() const {
 }
 
 TrainerPosition TrainRun::restore() {
-  CheckpointState state{.tensors = training_.task->network().named_parameters(), .optimizer = training_.optimizer.get(), .scaler = training_.scaler.get()};
+  CheckpointState state{.tensors = training_.task->network().named_parameters(), .optimizer = training_.optimizer.get(), .scaler = training_.scaler.get(),
+                        .shards = training_.sync->holding().shards};
   for (const auto& buffer : training_.task->network().named_buffers()) state.tensors.push_back(buffer);
   CheckpointerConfig config;
   config.run_folder = folder_.path;
@@ -306,6 +314,8 @@ void TrainRun::open_record(const TrainerConfig& config) {
     if (!is_first_rank()) return;
     record_ = std::make_unique<record::RunRecord>(folder_.path, describe_attempt());
     record_->write_params(params_of(*command_.set));
+    if (const auto file = core::env("LOCKSTEP_RUN_FOLDER_FILE"); file && !file->empty())  // of `launch`, which notes there who failed first
+      core::write_file_atomic(*file, std::filesystem::absolute(folder_.path).string());
     log_.emplace(TrainLogConfig{.steps_per_epoch = config.steps_per_epoch,
                                 .samples_per_step = config.samples_per_step,
                                 .tokens_per_step = config.samples_per_step * kit_->facts().sequence_length,
@@ -384,14 +394,23 @@ void TrainRun::finish_profile() {
   });
 }
 
+/// Each rank lists its own, also when there were too many of them.
+void TrainRun::list_bad_samples() const {
+  if (!loader_ || loader_->num_bad_samples() == 0) return;
+  const auto file = folder_.path / fmt::format("bad_samples.rank{}.jsonl", ranks_.rank);
+  core::log_warning("data: rank {} replaced {} bad samples, listed in {}; the first: {}", ranks_.rank, loader_->num_bad_samples(), file.string(),
+                    loader_->bad_samples().front().reason);
+  try {
+    data::append_bad_samples(file, ranks_.rank, loader_->bad_samples());
+  } catch (const Error& error) {
+    core::log_warning("data: the list of bad samples could not be written: {}", error.what());
+  }
+}
+
 ExitCode TrainRun::finish(ExitCode code) {
   core::end_progress();
   if (profiler_) finish_profile();
-  if (loader_ && loader_->num_bad_samples() > 0) {
-    const auto& first = loader_->bad_samples().front();
-    core::log_warning("data: rank {} replaced {} bad samples; the first: shard '{}' offset={} key='{}': {}", ranks_.rank, loader_->num_bad_samples(),
-                      first.shard, first.offset, first.key, first.reason);
-  }
+  list_bad_samples();
   core::log_info("the record of this run lies in {}", folder_.path.string());
   world().comm().barrier();
   ignore_stop_signals();
@@ -402,15 +421,17 @@ ExitCode TrainRun::finish(ExitCode code) {
 
 void TrainRun::note_failure(const Error& error) {
   world().report_failure(error.what());
+  list_bad_samples();
   if (!record_) return;
   record_->finish({.state = record::RunState::kFailed, .exit_code = static_cast<int>(error.code()), .message = error.what()});
 }
 
 void TrainRun::evaluate(int64_t epochs_done, int64_t steps_done) {
+  const auto began = std::chrono::steady_clock::now();
   for (const auto& [name, tensor] : training_.task->network().named_buffers())
     world().comm().broadcast(tensor->detach(), 0).wait();  // every rank evaluates rank 0's model
   const Metrics metrics = kit_->evaluate(training_, epochs_done);
-  if (log_ && !metrics.empty()) log_->add_result(epochs_done, steps_done, "val", metrics);
+  if (log_ && !metrics.empty()) log_->add_result(epochs_done, steps_done, "val", metrics, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
 }
 
 }  // namespace

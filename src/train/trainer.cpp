@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/rng.h"
 #include "parallel/replica_check.h"
+#include "train/training.h"
 
 namespace lockstep::train {
 namespace {
@@ -53,27 +54,23 @@ void Trainer::step() {
   RECORD_USER_SCOPE("step");
   auto micro_batches = next_micro_batches();
   const StepOutcome outcome = parts_.runner.run(micro_batches, core::stream_key({config_.seed, static_cast<uint64_t>(position_.step)}));
-  const auto loss_scale = parts_.scaler != nullptr ? parts_.scaler->scale() : at::Tensor();
-  const auto gradients = optim::summarise_gradients(parts_.optimizer.gradients(), config_.grad_clip_norm, loss_scale);
   const double lr = config_.schedule.lr(position_.step);
-  update(lr, gradients);
+  const auto gradients = update(lr);
   ++position_.step;
   position_.samples_seen += config_.samples_per_step;
   push_telemetry(outcome, gradients, lr);
 }
 
-void Trainer::update(double lr, const optim::GradSummary& gradients) {
+optim::GradSummary Trainer::update(double lr) {
   RECORD_USER_SCOPE("optimizer");
-  parts_.optimizer.step(lr, gradients.grad_divisor, gradients.found_inf);
-  if (parts_.scaler != nullptr) parts_.scaler->update(gradients.found_inf);
-  parts_.sync.publish_params();
-  parts_.task.after_step();
+  auto gradients = update_parameters(parts_.sync, parts_.optimizer, parts_.scaler, lr, config_.grad_clip_norm);
   parts_.phases.mark(Phase::kOptimizer);
+  return gradients;
 }
 
 std::vector<models::Batch> Trainer::next_micro_batches() {
   RECORD_USER_SCOPE("data");
-  parts_.phases.mark(Phase::kTelemetry);  // what came after the step before
+  parts_.phases.mark(Phase::kOther);  // what came after the step before
   std::vector<models::Batch> batches;
   for (int64_t micro = 0; micro < config_.micro_batches_per_step; ++micro) {
     data::HostBatch host = parts_.loader.next();
@@ -118,12 +115,14 @@ void Trainer::at_boundaries() {
   if (ends_epoch) digest(telemetry_.take(0));  // the epoch's last lines come before its evaluation
   if (step % config_.log_every_n_steps == 0 || ends_epoch) end_interval();
   parts_.phases.mark(Phase::kTelemetry);
-  if (config_.check_replicas_steps > 0 && step % config_.check_replicas_steps == 0)
-    parallel::check_replicas(parts_.task.network().named_parameters(), parts_.data_axis);
+  const bool checks_replicas = config_.check_replicas_steps > 0 && step % config_.check_replicas_steps == 0;
+  const bool evaluates = ends_epoch && (wish_ != StopRequest::kSaveAndStop || step == config_.last_step());
+  if (checks_replicas || evaluates) parts_.sync.wait_params();
+  if (checks_replicas) parallel::check_replicas(parts_.task.network().named_parameters(), parts_.data_axis);
   const bool saves_epoch = ends_epoch && config_.save_frequency_epochs > 0 && step / config_.steps_per_epoch % config_.save_frequency_epochs == 0;
   const bool saves_step = config_.save_every_n_steps > 0 && step % config_.save_every_n_steps == 0;
   if (saves_epoch || saves_step) save();
-  if (ends_epoch && (wish_ != StopRequest::kSaveAndStop || step == config_.last_step())) parts_.evaluate(step / config_.steps_per_epoch, step);
+  if (evaluates) parts_.evaluate(step / config_.steps_per_epoch, step);
   parts_.phases.skip();  // none of this is part of the next step
 }
 
@@ -138,6 +137,7 @@ void Trainer::end_interval() {
 void Trainer::save() {
   if (position_.step == last_saved_step_) return;
   position_.data = parts_.loader.position();
+  parts_.sync.wait_params();
   parts_.save(position_);
   last_saved_step_ = position_.step;
 }

@@ -89,7 +89,7 @@ class Trainer {
  private:
   void step();
   std::vector<models::Batch> next_micro_batches();
-  void update(double lr, const optim::GradSummary& gradients);
+  optim::GradSummary update(double lr);
   void push_telemetry(const StepOutcome& outcome, const optim::GradSummary& gradients, double lr);
   void digest(const std::vector<StepValues>& values);
   void at_boundaries();

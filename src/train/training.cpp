@@ -5,37 +5,39 @@
 #include <map>
 
 #include "core/error.h"
+#include "spec/precision_names.h"
 
 namespace lockstep::train {
 namespace {
 
 std::unique_ptr<parallel::GradSync> build_sync(const spec::TrainOptions& options, const std::vector<comm::NamedTensor>& parameters,
                                                comm::Comm& data_axis) {
-  const bool is_ddp = options.grad_sync == "ddp" || (options.grad_sync == "auto" && data_axis.size() > 1);
   if (options.grad_sync == "none" && data_axis.size() > 1)
     throw UsageError(fmt::format("train: --grad-sync none on {} ranks would train {} different models", data_axis.size(), data_axis.size()),
                      "leave --grad-sync out, or start one rank");
+  const parallel::MasterOptions masters{.has_masters = spec::has_masters(options.precision), .fp32_gradients = options.fp32_gradients};
   const auto bucket_bytes = static_cast<int64_t>(options.bucket_mib * 1024 * 1024);
-  return is_ddp ? parallel::make_grad_sync_ddp(parameters, data_axis, bucket_bytes) : parallel::make_grad_sync_none(parameters);
-}
-
-std::unique_ptr<optim::AdamW> build_optimizer(const spec::TrainOptions& options, const std::vector<comm::NamedTensor>& parameters,
-                                              const std::vector<spec::ParamSpec>& specs) {
-  std::map<std::string, bool> decays;
-  for (const auto& spec : specs) decays[spec.name] = spec.weight_decay;
-  std::vector<optim::Segment> segments;
-  for (const auto& parameter : parameters)
-    segments.push_back({.name = parameter.name, .parameter = *parameter.tensor, .decays = decays.at(parameter.name), .gradient = {}});
-  return std::make_unique<optim::AdamW>(
-      std::move(segments),
-      optim::AdamWConfig{.beta1 = *options.beta1, .beta2 = *options.beta2, .epsilon = *options.eps, .weight_decay = options.wd});
+  if (options.grad_sync == "zero1") return parallel::make_grad_sync_zero1(parameters, data_axis, bucket_bytes, masters);
+  const bool is_ddp = options.grad_sync == "ddp" || data_axis.size() > 1 || masters.has_masters;
+  return is_ddp ? parallel::make_grad_sync_ddp(parameters, data_axis, bucket_bytes, masters) : parallel::make_grad_sync_none(parameters);
 }
 
 }  // namespace
 
-optim::GradSummary summarise_model_gradients(const std::vector<at::Tensor>& gradients, double grad_clip_norm, const at::Tensor& loss_scale,
-                                             const NormShare& norm) {
-  if (norm.ranks == nullptr) return optim::summarise_gradients(gradients, grad_clip_norm, loss_scale);
+std::unique_ptr<optim::AdamW> build_optimizer(const optim::AdamWConfig& config, const parallel::Holding& holding, const std::vector<spec::ParamSpec>& specs) {
+  std::map<std::string, const spec::ParamSpec*> by_name;
+  for (const auto& spec : specs) by_name[spec.name] = &spec;
+  auto segments = holding.segments;
+  for (auto& segment : segments) {
+    segment.decays = by_name.at(segment.name)->weight_decay;
+    segment.bounds = by_name.at(segment.name)->bounds;
+  }
+  return std::make_unique<optim::AdamW>(std::move(segments), config);
+}
+
+/// Of all gradients of the model, where ranks hold different parameters.
+static optim::GradSummary summarise_shared(const std::vector<at::Tensor>& gradients, double grad_clip_norm, const at::Tensor& loss_scale,
+                                           const NormShare& norm) {
   LOCKSTEP_CHECK(norm.counts.size() == gradients.size(), "{} gradients, {} known", gradients.size(), norm.counts.size());
   std::vector<at::Tensor> counted;
   for (size_t i = 0; i < gradients.size(); ++i)
@@ -44,12 +46,14 @@ optim::GradSummary summarise_model_gradients(const std::vector<at::Tensor>& grad
   return optim::summarise_gradients(counted, grad_clip_norm, loss_scale, norm.ranks);
 }
 
-optim::GradSummary Training::update(double lr, double grad_clip_norm) {
-  const auto gradients = summarise_model_gradients(optimizer->gradients(), grad_clip_norm, scaler ? scaler->scale() : at::Tensor(), norm);
-  optimizer->step(lr, gradients.grad_divisor, gradients.found_inf);
-  if (scaler) scaler->update(gradients.found_inf);
-  sync->publish_params();
-  task->after_step();
+optim::GradSummary update_parameters(parallel::GradSync& sync, optim::AdamW& optimizer, optim::LossScaler* scaler, double lr, double grad_clip_norm,
+                                     const NormShare& norm) {
+  const at::Tensor loss_scale = scaler != nullptr ? scaler->scale() : at::Tensor();
+  const auto gradients = norm.ranks != nullptr ? summarise_shared(optimizer.gradients(), grad_clip_norm, loss_scale, norm)
+                                               : optim::summarise_gradients(optimizer.gradients(), grad_clip_norm, loss_scale, sync.holding().shards);
+  optimizer.step(lr, gradients.grad_divisor, gradients.found_inf);
+  if (scaler != nullptr) scaler->update(gradients.found_inf);
+  sync.publish_params();
   return gradients;
 }
 
@@ -61,7 +65,8 @@ Training build_training(const spec::TrainOptions& options, std::unique_ptr<Preci
   training.faulty_task = with_fault(*training.task, hooks.fault, data_axis.rank());
   const auto parameters = training.task->network().named_parameters();
   training.sync = build_sync(options, parameters, data_axis);
-  training.optimizer = build_optimizer(options, parameters, specs);
+  training.optimizer = build_optimizer({.beta1 = *options.beta1, .beta2 = *options.beta2, .epsilon = *options.eps, .weight_decay = options.wd},
+                                       training.sync->holding(), specs);
   if (training.precision->needs_loss_scaler()) training.scaler = std::make_unique<optim::LossScaler>(parameters.at(0).tensor->device());
   const StepRunnerParts parts{.task = training.faulty_task ? *training.faulty_task : *training.task,
                               .sync = *training.sync,

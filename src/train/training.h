@@ -18,13 +18,17 @@ namespace lockstep::train {
 
 /// Where ranks hold different parameters: over whom squared norms add up, and which of this rank's gradients count (copies count on one rank).
 struct NormShare {
-  comm::Comm* ranks = nullptr;   ///< nullptr: every rank holds all, and all count.
-  std::vector<bool> counts = {}; ///< In the order of the optimiser's segments.
+  comm::Comm* ranks = nullptr;    ///< nullptr: every rank holds all, or the part that GradSync::holding() says, and all count.
+  std::vector<bool> counts = {};  ///< In the order of the optimiser's segments.
 };
 
-/// What the update must know of all gradients of the model; see optim::summarise_gradients.
-optim::GradSummary summarise_model_gradients(const std::vector<at::Tensor>& gradients, double grad_clip_norm, const at::Tensor& loss_scale,
-                                             const NormShare& norm);
+/// Norm of the gradients, clipping, AdamW, loss scale, parameters on their way to all ranks. Nothing waits for the device. `scaler` may be
+/// nullptr.
+optim::GradSummary update_parameters(parallel::GradSync& sync, optim::AdamW& optimizer, optim::LossScaler* scaler, double lr, double grad_clip_norm,
+                                     const NormShare& norm = {});
+
+/// AdamW for what a rank holds; decay groups and bounds by `specs`, which name every segment.
+std::unique_ptr<optim::AdamW> build_optimizer(const optim::AdamWConfig& config, const parallel::Holding& holding, const std::vector<spec::ParamSpec>& specs);
 
 /// All that one optimiser step works with. Members depend on those before them.
 struct Training {
@@ -37,8 +41,8 @@ struct Training {
   std::unique_ptr<StepRunner> runner;
   NormShare norm;
 
-  /// AdamW with the gradients that the runner left, the scaler, what follows an update. Nothing waits for the device.
-  optim::GradSummary update(double lr, double grad_clip_norm);
+  /// See update_parameters: with the gradients that the runner left.
+  optim::GradSummary update(double lr, double grad_clip_norm) { return update_parameters(*sync, *optimizer, scaler.get(), lr, grad_clip_norm, norm); }
 };
 
 /// What a run adds to the steps it builds.

@@ -73,10 +73,53 @@ TEST(DataCommand, MakesAndInspectsSounds) {
   testing::write_file(shard, bytes);
   const ProgramResult damaged = run_lockstep({"data", "inspect", shard});
   EXPECT_EQ(damaged.exit_code, 4);
-  EXPECT_NE(damaged.out.find("key='000000000'' is damaged"), std::string::npos) << damaged.out;
+  EXPECT_NE(damaged.out.find("recording in shard '" + shard + "' offset=0 key='000000000' is damaged"), std::string::npos) << damaged.out;
 
   EXPECT_EQ(run_lockstep({"data", "make-sounds", (folder.path() / "x").string(), "--seconds", "0.1"}).exit_code, 2);
   EXPECT_EQ(run_lockstep({"data", "make-sounds", folder.path().string()}).exit_code, 2);  // holds something else
+}
+
+TEST(DataCommand, InspectFindsWhatTrainingWithSoundsRefuses) {
+  using testing::TarBytes;
+  core::TempDir folder;
+  const std::string set = (folder.path() / "set").string();
+  ASSERT_EQ(run_lockstep({"data", "make-sounds", set, "--samples", "24", "--val-samples", "24", "--seconds", "0.25", "--sample-rate", "8000"}).exit_code, 0);
+  std::string flac;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(set + "/heldout"))
+    if (entry.path().extension() == ".flac") flac = core::read_file(entry.path());
+  ASSERT_FALSE(flac.empty());
+  const std::string shard = testing::write_file(
+      folder.path() / "x.tar", TarBytes::member("a.flac", flac) + TarBytes::member("a.txt", "no") + TarBytes::member("a.json", R"({"text": ["a tone", "x"]})") +
+                                   TarBytes::member("b.flac", flac) + TarBytes::member("b.txt", " \n") + TarBytes::member("c.flac", flac) +
+                                   TarBytes::member("c.json", R"({"title": "x"})") + TarBytes::member("d.flac", "no sound") + TarBytes::member("d.txt", "d") +
+                                   TarBytes::member("e.txt", "e") + TarBytes::member("f.flac", flac) + TarBytes::member("f.txt", "\xff\xfe") + TarBytes::end());
+  const ProgramResult shown = run_lockstep({"data", "inspect", shard, "--json"});
+  EXPECT_EQ(shown.exit_code, 4) << shown.err;
+  const Json report = Json::parse(shown.out);
+  EXPECT_EQ(report.at("samples"), 6);
+  EXPECT_EQ(report.at("usable"), 1);
+  EXPECT_EQ(report.at("skipped"), (Json{{"sample without audio (flac, wav, ogg)", 1}}));
+  EXPECT_EQ(report.at("bad_captions").at("count"), 3);
+  EXPECT_EQ(report.at("recordings").at("seen"), 5);
+  EXPECT_EQ(report.at("recordings").at("bad").size(), 1u);
+  EXPECT_EQ(report.at("captions"), (Json::array({{{"key", "a"}, {"text", "a tone"}}, {{"key", "d"}, {"text", "d"}}})));
+  const std::string text = run_lockstep({"data", "inspect", shard, "--pictures", "2"}).out;
+  for (const char* expected : {"2 of 5 recordings decoded", "the other 3 recordings were not decoded: --pictures 5", "3 captions that training refuses", "  a: a tone\n"})
+    EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text;
+}
+
+TEST(DataCommand, DemosTakeAProgramByItsNameOnPath) {
+  core::TempDir folder;
+  const std::string program = testing::write_file(folder.path() / "stand-in", "#!/bin/sh\necho \"called as $0\" >&2\nexit 9\n");
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  for (const char* demo : {"sounds", "demo"}) {
+    const std::string script = std::string(LOCKSTEP_SOURCE_DIR) + "/examples/" + demo + "/demo.sh";
+    for (const std::string& name : {std::string("stand-in"), program}) {
+      const ProgramResult result = testing::run_program({"/bin/sh", "-c", "PATH=\"$0:$PATH\" exec bash \"$@\"", folder.path().string(), script, name, (folder.path() / "out").string(), "--short"});
+      EXPECT_EQ(result.exit_code, 9) << result.err;
+      EXPECT_NE(result.err.find("called as " + std::filesystem::canonical(program).string()), std::string::npos) << result.err;
+    }
+  }
 }
 
 TEST(DataCommand, ListsEveryDamagedShardWithExitCodeFour) {

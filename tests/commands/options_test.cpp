@@ -270,6 +270,52 @@ TEST(OptionCommands, DryRunPlansTheMemoryOfARankAndWhetherItFits) {
   EXPECT_TRUE(contains(here.at("device_memory").at("source").get<std::string>(), "each of 2 ranks"));
 }
 
+TEST(OptionCommands, Zero1DividesTheMemoryOfTheOptimiser) {
+  const auto plan = [](std::vector<std::string> more, const std::string& ranks) {
+    std::vector<std::string> args = {"train", "clip", "--dataset-type", "synthetic", "--train-num-samples", "1000", "--model", "ViT-B-32",
+                                     "--precision", "bf16_master", "--dry-run", "--json", "--world-size", ranks};
+    args.insert(args.end(), more.begin(), more.end());
+    return Json::parse(run_lockstep(args).out);
+  };
+  constexpr int64_t kParameters = 151277313;
+  const Json ddp = plan({}, "4"), zero1 = plan({"--grad-sync", "zero1"}, "4"), megatron = plan({"--use-distributed-optimizer"}, "4");
+  EXPECT_EQ(ddp["memory_per_rank_bytes"]["masters"], 4.0 * kParameters);
+  EXPECT_EQ(ddp["memory_per_rank_bytes"]["optimizer"], 8.0 * kParameters);
+  EXPECT_NEAR(zero1["memory_per_rank_bytes"]["masters"], 1.0 * kParameters, 1);
+  EXPECT_NEAR(zero1["memory_per_rank_bytes"]["optimizer"], 2.0 * kParameters, 1);
+  EXPECT_EQ(megatron["memory_per_rank_bytes"], zero1["memory_per_rank_bytes"]);
+  EXPECT_EQ(megatron["options"]["grad_sync"], "zero1");
+  const double wide = plan({"--accumulate-allreduce-grads-in-fp32"}, "4")["gradient_bytes"];
+  EXPECT_NEAR(wide, 2 * ddp["gradient_bytes"].get<double>(), 1e5);
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--use-distributed-optimizer", "--grad-sync", "ddp"},
+                                                {"--accumulate-allreduce-grads-in-fp32", "--precision", "fp32"}}) {
+    std::vector<std::string> args = {"train", "clip", "--dataset-type", "synthetic", "--train-num-samples", "1000", "--dry-run"};
+    args.insert(args.end(), wrong.begin(), wrong.end());
+    const auto refused = run_lockstep(args);
+    EXPECT_EQ(refused.exit_code, 2) << wrong[0];
+    EXPECT_TRUE(contains(refused.err, wrong[0])) << refused.err;
+  }
+}
+
+/// NVIDIA's table of NeMo CLIP on DGX nodes: micro-batch and global batch on 32 GPUs of 80 GB.
+TEST(OptionCommands, RecipesOfLargeClipModelsFitTheirDevices) {
+  struct Row {
+    const char* file;
+    int64_t micro, global;
+  };
+  for (const Row& row : {Row{"clip_vitb32_dgx.toml", 500, 16000}, Row{"clip_vith14_dgx.toml", 112, 3584}, Row{"clip_vitg14_dgx.toml", 80, 2560}}) {
+    const auto result = run_lockstep({"train", "clip", "--config", std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/" + row.file, "--dry-run", "--json",
+                                      "--world-size", "32"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const Json json = Json::parse(result.out);
+    EXPECT_EQ(json["samples_per_rank"], row.micro);
+    EXPECT_EQ(json["global_batch"], row.global);
+    EXPECT_EQ(json["precision"], "bf16_master");
+    EXPECT_LT(json["memory_per_rank_bytes"]["total"].get<double>(), 80e9) << row.file;
+    EXPECT_NEAR(json["memory_per_rank_bytes"]["masters"].get<double>() * 32, 4 * json["parameters"].get<double>(), 100);
+  }
+}
+
 TEST(OptionCommands, AMissingEngineIsAnEnvironmentError) {
   const FakeEngine fake;
   std::filesystem::remove(fake.path() / "lockstep-engine");

@@ -217,6 +217,10 @@ TEST(ReportCommand, LogsOfOpenClipNeedTheirNodesAndTakeThemFromThePath) {
   for (const Json& curve : analysis.at("curves"))
     for (const Json& point : curve.at("points")) nodes.insert(point.at("nodes").get<int>());
   EXPECT_EQ(nodes, (std::set<int>{1, 2}));
+  EXPECT_EQ(told.err.find("--meta"), std::string::npos) << told.err;
+  const ProgramResult useless = run_lockstep({"report", folder.path().string(), "--json", "--meta", "bensh_n(?<nodes>[0-9]+)_"});
+  ASSERT_EQ(useless.exit_code, 0) << useless.err;
+  EXPECT_NE(useless.err.find("is found in 0 of 2 paths"), std::string::npos) << useless.err;
 }
 
 TEST(ReportCommand, PublishedTablesAreRecomputedAndTheirDifferencesListed) {
@@ -255,7 +259,8 @@ TEST(ReportCommand, ComparesTwoRunsWithAVerdict) {
   write_record(folder.path(), {.name = "b", .step_ms = 110});
   const ProgramResult result = run_lockstep({"report", "compare", (folder.path() / "a").string(), (folder.path() / "b").string()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find("A is faster than B"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("these two runs differ"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("faster"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("single run"), std::string::npos) << result.out;
   const Json json = Json::parse(
       run_lockstep({"report", "compare", (folder.path() / "a").string(), (folder.path() / "b").string(), "--json"}).out);
@@ -330,6 +335,40 @@ TEST_F(ReportPage, OfThePublishedTablesHasNoProblemInABrowser) {
   const ProgramResult made = run_lockstep(words);
   ASSERT_EQ(made.exit_code, 0) << made.err;
   check(folder_.path() / "out" / "report.html");
+}
+
+TEST(ReportCommand, ACopyOfALogIsNoRepeat) {
+  const core::TempDir folder;
+  const std::string golden = std::string(LOCKSTEP_GOLDEN_DIR) + "/logs/openclip.log";
+  for (const char* copy : {"a", "b"}) {
+    fs::create_directories(folder.path() / copy);
+    fs::copy_file(golden, folder.path() / copy / "out.log");
+  }
+  const auto result = run_lockstep({"report", (folder.path() / "a").string(), (folder.path() / "b").string(), "-o", (folder.path() / "r").string(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = Json::parse(result.out);
+  EXPECT_EQ(report.at("curves").at(0).at("points").at(0).at("runs").size(), 1u);
+  EXPECT_NE(report.at("left_out").dump().find("a copy, no repeat"), std::string::npos) << report.at("left_out").dump(1);
+}
+
+TEST(ReportCommand, FactsMayBeRepeatedAndStandBeforeTheLogs) {
+  core::TempDir folder;
+  const std::string log = (folder.path() / "n2" / "steps.csv").string();
+  fs::create_directories(folder.path() / "n2");
+  std::string steps = "step,step_time_s,samples\n";
+  for (int i = 0; i < 60; ++i) steps += fmt::format("{},0.5,64\n", i);
+  core::write_file_atomic(log, steps);
+  const ProgramResult result = run_lockstep({"report", "--json", "--from", "csv", "--meta", "n(?<nodes>[0-9]+)/", "--fact", "devices_per_node=4", "--fact",
+                                             "model=m", "precision=bf16", log});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json analysis = Json::parse(result.out);
+  const Json& run = analysis.at("runs").at(0);
+  EXPECT_NE(run.dump().find("\"bf16\""), std::string::npos) << run.dump(1);
+  EXPECT_EQ(analysis.at("curves").at(0).at("points").at(0).at("devices"), 8) << "the first --fact counts, too";
+  const ProgramResult greedy = run_lockstep({"report", "--protocol", "clap", log});
+  EXPECT_EQ(greedy.exit_code, 2);
+  EXPECT_NE(greedy.err.find("--protocol took all words behind it"), std::string::npos) << greedy.err;
+  EXPECT_NE(greedy.err.find(log), std::string::npos) << greedy.err;
 }
 
 TEST(ReportCommand, RefusesWrongUse) {

@@ -93,14 +93,12 @@ keep nodes-report report nodes -o nodes-report
 "$lockstep" report nodes --json >nodes-report.json 2>nodes-report-json.err
 
 # The CLAP benchmark of 1 to 128 nodes, its own sweep file scaled down by variables alone: two small models on 1, 2 and 4 nodes of one rank.
-cp "$repository/examples/sounds/model.json" HTSAT-tiny-Roberta-base.json
-sed 's/"depths": \[2, 2\]/"depths": [2, 4]/' HTSAT-tiny-Roberta-base.json >HTSAT-base-Roberta-base.json
+sed 's/"depths": \[2, 2\]/"depths": [2, 4]/' "$repository/examples/sounds/model.json" >base.json
 keep clap-submit sweep "$repository/recipes/sweeps/clap_jupiter.toml" --submit --set ACCOUNT= PARTITION=debug SCRATCH=clap NODES=1-4*2 RANKS=1 GRES= CPUS=1 \
-  TINY="$folder/HTSAT-tiny-Roberta-base.json" BASE="$folder/HTSAT-base-Roberta-base.json" BATCH_TINY=8 BATCH_BASE=4 STEPS=8
+  TINY="$repository/examples/sounds/model.json" BASE="$folder/base.json" BATCH_TINY=8 BATCH_BASE=4 STEPS=8
 wait_until_idle clap/sweeps/clap-scaling || exit 1
-keep clap-report report clap/sweeps/clap-scaling --flops-set seed-000 --peak-tflops 989 --protocol clap -o clap-report
-keep clap-real-shapes report clap/sweeps/clap-scaling --peak-tflops 989 -o clap-real-shapes
-"$lockstep" report clap/sweeps/clap-scaling --flops-set seed-000 --peak-tflops 989 --json >clap-report.json 2>clap-report-json.err
+keep clap-report report clap/sweeps/clap-scaling --protocol clap -o clap-report
+"$lockstep" report clap/sweeps/clap-scaling --json >clap-report.json 2>clap-report-json.err
 
 # The same run of 2 nodes x 2 ranks twice, as an array; the first is told to stop, as before a time limit, and requeued.
 { cat <<'TOML'

@@ -73,13 +73,12 @@ TEST_F(SweepCommand, ShippedSweepsExpand) {
   EXPECT_EQ(demo.status.code, 0) << demo.err;
   const std::string jupiter = std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/sweeps/clap_jupiter.toml";
   const std::vector<std::string> site{"ACCOUNT=a", "PARTITION=p", "SCRATCH=/s"};
-  const auto later = run_lockstep({"sweep", jupiter, "--dry-run", "--set", site[0], site[1], site[2]});
-  EXPECT_EQ(later.exit_code, 2);
-  EXPECT_NE(later.err.find("`lockstep train clap` is not in this version yet"), std::string::npos) << later.err;
-  const auto clip = run_lockstep({"sweep", jupiter, "--dry-run", "--json", "--set", site[0], site[1], site[2], "TASK=clip", "TINY=ViT-B-32", "BASE=ViT-L-14",
-                                  "DATA_TYPE=synthetic"});
-  ASSERT_EQ(clip.exit_code, 0) << clip.err;
-  const auto plan = core::parse_json(clip.out, "dry run");
+  const auto nowhere = run_lockstep({"sweep", jupiter, "--dry-run", "--set", site[0], site[1]});
+  EXPECT_EQ(nowhere.exit_code, 2);
+  EXPECT_NE(nowhere.err.find("${SCRATCH} is not set"), std::string::npos) << nowhere.err;
+  const auto clap = run_lockstep({"sweep", jupiter, "--dry-run", "--json", "--set", site[0], site[1], site[2]});
+  ASSERT_EQ(clap.exit_code, 0) << clap.err;
+  const auto plan = core::parse_json(clap.out, "dry run");
   ASSERT_EQ(plan.at("points").size(), 16u);
   for (const auto& point : plan.at("points")) {
     const int64_t nodes = point.at("nodes");
@@ -203,6 +202,32 @@ TEST_F(SweepCommand, ASignalReachesThePointAndTheSweepGoesOnLater) {
   EXPECT_EQ(run_lockstep({"sweep", sweep_file(), "--local"}).exit_code, 0);
   EXPECT_EQ(states(), "finished finished finished ");
   EXPECT_EQ(calls().size(), 4u);
+}
+
+TEST_F(SweepCommand, ASecondInterruptLeavesNoRankBehind) {
+  core::write_file_atomic(path("rank"), "trap '' TERM INT\necho $$ >>'" + path("pids") + "'\nwhile :; do sleep 0.1; done\n");
+  point_does("0001", "exec '" + lockstep_program() + "' launch --nproc-per-node 2 --kill-grace 60 --program /bin/sh -- '" + path("rank") + "'\n");
+  core::Process process = start_local(sweep_file());
+  const auto pids = [&] { return fs::exists(path("pids")) ? core::split(core::read_file(path("pids")), "\n") : std::vector<std::string>{}; };
+  for (int i = 0; i < 6000 && pids().size() < 3; ++i) ::usleep(5000);
+  ASSERT_EQ(pids().size(), 3u) << "two ranks, and what follows the last line";
+  process.send_signal(SIGINT);
+  ::usleep(500000);
+  process.send_signal(SIGINT);
+  const auto ended = process.wait_for(30s);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->code, 75);
+  for (size_t i = 0; i < 2; ++i) EXPECT_NE(::kill(std::stoi(pids()[i]), 0), 0) << "rank " << pids()[i] << " lives on";
+  EXPECT_EQ(core::split(states(), " ")[1], "planned");
+}
+
+TEST_F(SweepCommand, AVariableThatTheFileDoesNotKnowIsRefused) {
+  const std::string file = sweep_file("[slurm]\npartition = \"${PARTITION}\"\n");
+  const auto refused = run_lockstep({"sweep", file, "--dry-run", "--set", "PARTITION=fast", "PARTITON=slow"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.out;
+  EXPECT_NE(refused.err.find("--set PARTITON"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("did you mean 'PARTITION'?"), std::string::npos) << refused.err;
+  EXPECT_EQ(run_lockstep({"sweep", file, "--dry-run", "--set", "PARTITION=fast"}).exit_code, 0);
 }
 
 TEST_F(SweepCommand, AKilledSweepIsSeenAndResumed) {

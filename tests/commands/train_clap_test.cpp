@@ -95,8 +95,16 @@ TEST_F(TrainClap, TwoRanksLearnWhatSoundsAreCalled) {
 }
 
 TEST_F(TrainClap, ResumesInMidEpochBitForBit) {
+  // The demo's model with all that draws at random: dropout, dropped branches, blanked stripes.
+  core::Json config = core::parse_json(core::read_file(kModel), kModel);
+  config["audio_cfg"]["htsat_config"]["drop_path_rate"] = 0.3;
+  config["audio_cfg"]["htsat_config"]["spec_augment"] = true;
+  for (const char* dropout : {"hidden_dropout_prob", "attention_probs_dropout_prob"}) config["text_cfg"]["hf_model_config"][dropout] = 0.1;
+  const std::string random_model = (logs_.path() / "random.json").string();
+  std::ofstream(random_model) << config.dump();
   for (const int ranks : {1, 2}) {
     const auto run = [&](const std::string& name, const char* max_steps, std::vector<std::string> more) {
+      more.insert(more.end(), {"--model", random_model});
       more.insert(more.end(), {"--batch-size", "16", "--epochs", "1", "--warmup", "2", "--max-steps", max_steps});
       const auto done = train_on(ranks, name + std::to_string(ranks), more);
       ASSERT_EQ(done.exit_code, 0) << done.err;
@@ -116,16 +124,27 @@ TEST_F(TrainClap, ResumesInMidEpochBitForBit) {
 }
 
 TEST_F(TrainClap, WeightsGoOutUnderThreeNamesAndEmbedAlike) {
-  ASSERT_EQ(train_on(1, "small", {"--batch-size", "16", "--max-steps", "2", "--epochs", "1"}).exit_code, 0);
+  const auto refused = run_lockstep({"ckpt", "convert", "x.safetensors", "y.safetensors", "--names", "huggingface"});
+  EXPECT_EQ(refused.exit_code, 2);
+  // LAION's and Hugging Face's programs know the class pooler and two layers with bias only.
+  core::Json config = core::parse_json(core::read_file(kModel), kModel);
+  config["audio_cfg"]["proj_act"] = "relu";
+  config["text_cfg"]["hf_pooler_type"] = "cls_pooler";
+  config["text_cfg"]["hf_proj_type"] = "clap_mlp";
+  const std::string model = (logs_.path() / "plain.json").string();
+  std::ofstream(model) << config.dump();
+  ASSERT_EQ(train_on(1, "small", {"--batch-size", "16", "--max-steps", "2", "--epochs", "1", "--model", model}).exit_code, 0);
+  const auto unfit = run_lockstep({"ckpt", "export", (logs_.path() / "small").string(), "z.safetensors", "--names", "laion", "--model", kModel});
+  EXPECT_NE(unfit.exit_code, 0);
   const fs::path run = logs_.path() / "small", folder = logs_.path() / "files";
   fs::create_directories(folder);
   std::ofstream(folder / "texts.txt") << "a low tone\nthe sound of a high chord\n";
   std::string first;
   for (const std::string names : {"laion", "openclip", "huggingface"}) {
     const std::string file = (folder / (names + ".safetensors")).string(), out = (folder / (names + "-embedded.safetensors")).string();
-    const auto written = run_lockstep({"ckpt", "export", run.string(), file, "--names", names, "--model", kModel});
+    const auto written = run_lockstep({"ckpt", "export", run.string(), file, "--names", names, "--model", model});
     ASSERT_EQ(written.exit_code, 0) << written.err;
-    const auto embedded = run_lockstep({"infer", "embed", "--model", kModel, "--pretrained", file, "--sounds", sounds("heldout"), "--texts", (folder / "texts.txt").string(),
+    const auto embedded = run_lockstep({"infer", "embed", "--model", model, "--pretrained", file, "--sounds", sounds("heldout"), "--texts", (folder / "texts.txt").string(),
                                         "--tokenizer-vocab", sounds("tokenizer"), "--threads", "1", "--device", "cpu", "-o", out});
     ASSERT_EQ(embedded.exit_code, 0) << embedded.err;
     EXPECT_NE(embedded.err.find("audio: 96 embeddings of width 64"), std::string::npos) << embedded.err;
@@ -134,11 +153,11 @@ TEST_F(TrainClap, WeightsGoOutUnderThreeNamesAndEmbedAlike) {
     if (first.empty()) first = values;
     EXPECT_TRUE(values == first) << names;
   }
-  const auto classified = run_lockstep({"infer", "classify", "--model", kModel, "--pretrained", run.string(), "--sounds", sounds("heldout"), "--classnames",
+  const auto classified = run_lockstep({"infer", "classify", "--model", model, "--pretrained", run.string(), "--sounds", sounds("heldout"), "--classnames",
                                         sounds("class_names"), "--tokenizer-vocab", sounds("tokenizer"), "--threads", "1", "--device", "cpu"});
   ASSERT_EQ(classified.exit_code, 0) << classified.err;
   EXPECT_EQ(std::count(classified.out.begin(), classified.out.end(), '\n'), 96);
-  const auto wrong = run_lockstep({"infer", "embed", "--model", kModel, "--pretrained", run.string(), "--images", "/", "-o", "x"});
+  const auto wrong = run_lockstep({"infer", "embed", "--model", model, "--pretrained", run.string(), "--images", "/", "-o", "x"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_NE(wrong.err.find("CLAP models take --sounds DIR"), std::string::npos) << wrong.err;
 }

@@ -86,8 +86,11 @@ TEST_F(TrainFaults, AnUndecodableTextIsRefusedOrSkippedAndCounted) {
   const std::string shard = shard_with("text.tar", "003", "", "caf\xE9 \xFF\xFE");
   expect_error(train("text", {"--train-data", shard}), 4, {"text.tar", "key='003'", "UTF-8", "hint: "});
   const auto skipped = train("skip", {"--train-data", shard, "--on-bad-sample", "skip", "--epochs", "3"});
-  expect_error(skipped, 0, {"rank 0 replaced 3 bad samples; the first: shard '" + shard, "key='003'", "UTF-8"});
+  expect_error(skipped, 0, {"rank 0 replaced 3 bad samples, listed in ", "bad_samples.rank0.jsonl; the first: data: shard '" + shard, "key='003'", "UTF-8"});
   EXPECT_EQ(losses("skip").size(), 3u);
+  const auto listed = record::read_json_lines(logs_.path() / "skip" / "bad_samples.rank0.jsonl").lines;
+  ASSERT_EQ(listed.size(), 3u);
+  EXPECT_EQ(listed[2].at("key"), "003");
   expect_error(train("limit", {"--train-data", shard, "--on-bad-sample", "skip", "--max-bad-samples", "1", "--epochs", "3"}), 4,
                {"2 bad samples are more than the 1 allowed", "key='003'", "hint: ", "--max-bad-samples"});
 }

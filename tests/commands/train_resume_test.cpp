@@ -51,8 +51,36 @@ TEST_P(ResumeBitForBit, WholeEqualsParts) {
 INSTANTIATE_TEST_SUITE_P(Train, ResumeBitForBit,
                          ::testing::Values(ResumeCase{"AcrossAnEpochEndWithTwoWorkers", 1, 11, 14, {"--workers", "2"}},
                                            ResumeCase{"WithAccumulation", 1, 3, 5, {"--accum-freq", "2"}},
+                                           ResumeCase{"Zero1WithMasterCopies", 2, 3, 5, {"--grad-sync", "zero1", "--precision", "bf16_master", "--grad-clip-norm", "1"}},
                                            ResumeCase{"TwoRanksFromAnEpochEnd", 2, 3, 5, {"--accum-freq", "2", "--workers", "2"}}),
                          [](const auto& entry) { return std::string(entry.param.name); });
+
+/// Two ranks with zero1 stop after 3 of 6 steps; what goes on from there, with 1 or 2 ranks and either way of synchronising, has the losses of
+/// plain data parallel training that was never stopped.
+TEST_F(TrainResume, Zero1GoesOnAtAnyLayout) {
+  const std::vector<std::string> common = {"--grad-clip-norm", "1", "--data-lanes", "4"};
+  const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), common.begin(), common.end());
+    more.insert(more.end(), {"--batch-size", std::to_string(16 / ranks)});
+    const auto done = ranks == 1 ? train(name, more) : train_on(ranks, name, more);
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+  };
+  run(2, "ddp", {"--max-steps", "6"});
+  run(2, "zero1", {"--grad-sync", "zero1", "--max-steps", "3"});
+  const auto want = losses("ddp");
+  ASSERT_EQ(want.size(), 6u);
+  EXPECT_NE(want[3], want[5]);
+  const fs::path stopped = newest_checkpoint("zero1");
+  EXPECT_TRUE(fs::exists(stopped / "optimizer-00001-of-00002.safetensors"));
+  EXPECT_EQ(run_lockstep({"ckpt", "verify", (logs_.path() / "zero1").string()}).exit_code, 0);
+  for (const auto& [name, ranks, sync] : {std::tuple("zero1_on_two", 2, "zero1"), {"zero1_on_one", 1, "zero1"}, {"ddp_on_two", 2, "ddp"}, {"none_on_one", 1, "auto"}}) {
+    fs::copy(logs_.path() / "zero1", logs_.path() / name, fs::copy_options::recursive);
+    run(ranks, name, {"--grad-sync", sync, "--max-steps", "6", "--resume", "latest"});
+    const auto got = losses(name);
+    ASSERT_EQ(got.size(), 6u) << name;
+    for (size_t step = 0; step < 6; ++step) EXPECT_NEAR(got[step], want[step], 1e-5 * want[0]) << name << " step " << step;
+  }
+}
 
 TEST_F(TrainResume, TerminationAtTheEndOfAnEpoch) {
   // Every step ends an epoch and saves.

@@ -2,7 +2,6 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <atomic>
 #include <map>
@@ -12,51 +11,16 @@
 #include "core/error.h"
 #include "parallel/grad_sync.h"
 #include "parallel/replica_check.h"
+#include "support/wave_model.h"
 
 namespace lockstep::parallel {
 namespace {
 
 using comm::Comm;
-using comm::NamedTensor;
 using comm::ThreadBackend;
 
-at::Tensor wave(at::IntArrayRef shape, double phase, double scale) {
-  int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
-  return at::arange(count, at::kFloat).mul(0.7).add(phase).sin().mul(scale).view(shape);
-}
-
-/// A small network of plain operators: a convolution with channels_last weights, a matrix used twice, biases, a scalar, and a
-/// parameter that no sample uses.
-struct Model {
-  at::Tensor kernel = wave({6, 3, 3, 3}, 0.1, 0.4).contiguous(at::MemoryFormat::ChannelsLast);
-  at::Tensor kernel_bias = wave({6}, 0.2, 0.1);
-  at::Tensor unused = wave({5, 7}, 0.3, 1.0);
-  at::Tensor twice = wave({6, 6}, 0.5, 0.5);
-  at::Tensor head = wave({6, 4}, 0.7, 0.5);
-  at::Tensor frozen = wave({4}, 0.8, 0.3);
-  at::Tensor scale = at::full({}, 1.3);
-
-  explicit Model(at::ScalarType type = at::kFloat) {
-    for (auto& [name, tensor] : all()) *tensor = tensor->to(type).requires_grad_(name != "frozen");
-  }
-  std::vector<NamedTensor> all() {
-    return {{"kernel", &kernel}, {"kernel_bias", &kernel_bias}, {"unused", &unused}, {"twice", &twice},
-            {"head", &head},     {"frozen", &frozen},           {"scale", &scale}};
-  }
-  /// Mean over the samples.
-  at::Tensor loss(const at::Tensor& images) const {
-    const at::Tensor features = at::conv2d(images, kernel, kernel_bias, 1, 1).tanh().mean({2, 3});
-    const at::Tensor mixed = features.matmul(twice).tanh().matmul(twice.t());
-    return (mixed.matmul(head).add(frozen) * scale).square().sum(1).mean();
-  }
-};
-
-constexpr int64_t kSamples = 24;  // divides by 1, 2, 3, 4 ranks x 1, 2, 3 micro-batches (with 2 samples at least)
-
-at::Tensor all_images() { return wave({kSamples, 3, 5, 5}, 1.1, 1.0); }
-
-void backward(const at::Tensor& loss) { torch::autograd::backward({loss}, {}); }
+using Model = testing::WaveModel;
+using testing::all_images, testing::backward, testing::kSamples, testing::require, testing::run_micros, testing::wave;
 
 std::map<std::string, at::Tensor> plain_gradients() {
   Model model;
@@ -67,26 +31,12 @@ std::map<std::string, at::Tensor> plain_gradients() {
   return out;
 }
 
-void require(bool is_true, const std::string& what) {
-  if (!is_true) throw std::runtime_error(what);
-}
-
 /// fp32 sums of some hundred terms in another order: a few ulp of the largest.
 void require_close(const at::Tensor& got, const at::Tensor& want, const std::string& name, double tolerance = 2e-6) {
   const double largest = want.abs().max().item<double>();
   require(largest > 1e-3, name + ": the reference proves nothing");
   const double error = (got.to(at::kDouble) - want.to(at::kDouble)).abs().max().item<double>();
   require(error <= tolerance * largest, fmt::format("{}: gradient is off by {} of {}", name, error, largest));
-}
-
-/// Micro-batches of this rank's share, their losses scaled so that their gradients add up to the rank's mean.
-void run_micros(GradSync& sync, const Model& model, const Comm& data, int64_t num_micro) {
-  const at::Tensor mine = all_images().narrow(0, data.rank() * (kSamples / data.size()), kSamples / data.size());
-  const int64_t size = mine.size(0) / num_micro;
-  for (int64_t micro = 0; micro < num_micro; ++micro) {
-    sync.begin_micro(micro + 1 == num_micro);
-    backward(model.loss(mine.narrow(0, micro * size, size)) / static_cast<double>(num_micro));
-  }
 }
 
 struct DdpCase {
@@ -217,24 +167,29 @@ TEST(DdpCommunication, ReplacedAndRepeatedGradientsAreRefused) {
   EXPECT_NE(early.find("before the last micro-batch"), std::string::npos) << early;
 }
 
-TEST(DdpPrecision, Fp32ReductionRoundsOnce) {
+TEST(DdpPrecision, Fp32GradientsAreAddedAndAveragedInFp32) {
   comm::run_ranks(3, [](Comm& data) {
     at::Tensor weight = at::zeros({512}, at::kBFloat16).requires_grad_();
     at::Tensor want = at::zeros({512});
-    at::Tensor mine;
-    for (int rank = 0; rank < 3; ++rank) {
-      const at::Tensor part = wave({512}, rank * 1.7, 1.0).to(at::kBFloat16);
-      want.add_(part.to(at::kFloat));
-      if (rank == data.rank()) mine = part;
-    }
+    std::vector<at::Tensor> mine;
+    for (int rank = 0; rank < 3; ++rank)
+      for (int micro = 0; micro < 2; ++micro) {
+        const at::Tensor part = wave({512}, rank * 1.7 + micro * 0.9, micro == 0 ? 1.0 : 0.01).to(at::kBFloat16);
+        want.add_(part.to(at::kFloat));
+        if (rank == data.rank()) mine.push_back(part);
+      }
     want.div_(3);
-    const auto sync = make_grad_sync_ddp({{"weight", &weight}}, data, 1 << 20, /*reduce_in_fp32=*/true);
+    const auto sync = make_grad_sync_ddp({{"weight", &weight}}, data, 1 << 20, {.has_masters = true, .fp32_gradients = true});
     sync->begin_step();
-    sync->begin_micro(true);
-    backward((weight * mine).sum());
+    for (int micro = 0; micro < 2; ++micro) {
+      sync->begin_micro(micro == 1);
+      backward((weight * mine[static_cast<size_t>(micro)]).sum());
+    }
     sync->finish();
-    require(weight.grad().scalar_type() == at::kBFloat16, "type of the gradient");
-    require(at::equal(weight.grad(), want.to(at::kBFloat16)), "not the fp32 mean, rounded once");
+    const auto& segments = sync->holding().segments;
+    require(segments.size() == 1 && segments[0].parameter.scalar_type() == at::kFloat, "one fp32 master");
+    require_close(segments[0].gradient, want, "weight", 3e-7);  // bf16 alone would be off by 4e-3
+    require(!weight.grad().defined(), "a 16-bit gradient stays behind");
     require(data.recorder().snapshot().at(0).bytes == 512 * 4, "not sent as fp32");
   }, ThreadBackend::kGloo);
 }

@@ -5,6 +5,7 @@
 
 #include "core/rng.h"
 #include "models/two_towers.h"
+#include "spec/param_spec.h"
 
 namespace lockstep::testing {
 
@@ -30,6 +31,9 @@ class TinyTowers : public models::TwoTowers {
     register_parameter("text_projection", text_projection_);
     register_parameter("logit_scale", logit_scale_);
     register_buffer("visual.running_mean", running_mean_);
+    for (const auto& [name, tensor] : named_parameters())
+      specs_.push_back({.name = name, .shape = tensor->sizes().vec(), .init = {}, .weight_decay = name != "logit_scale"});
+    specs_.back().bounds = {0.0, std::log(100.0)};
   }
 
   at::Tensor encode_image(const at::Tensor& image_BCYX) override {
@@ -43,6 +47,7 @@ class TinyTowers : public models::TwoTowers {
   at::Tensor encode_text(const at::Tensor& text_BT) override {
     return at::embedding(text_weight_, text_BT).mean(1).matmul(text_projection_).tanh();
   }
+  const std::vector<spec::ParamSpec>& param_specs() const { return specs_; }
   at::Tensor& logit_scale() override { return logit_scale_; }
 
   const models::ForwardContext& last_context() const { return last_context_; }
@@ -61,6 +66,7 @@ class TinyTowers : public models::TwoTowers {
   }
 
   bool drops_features_;
+  std::vector<spec::ParamSpec> specs_;
   at::Tensor image_weight_, text_weight_, text_projection_, logit_scale_, running_mean_;
   models::ForwardContext last_context_;
   int num_image_forwards_ = 0;

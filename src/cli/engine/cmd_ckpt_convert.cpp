@@ -1,4 +1,8 @@
+#include <fmt/ranges.h>
+
 #include <filesystem>
+#include <set>
+#include <string>
 
 #include "cli/engine/commands.h"
 #include "core/error.h"
@@ -30,7 +34,15 @@ models::NamedValues renamed(const models::WeightFile& weights, const spec::CkptO
   models::ClapModel model(shape, {});
   nn::initialize(model, model.param_specs(), /*seed=*/0);
   models::load_clap_weights(model, weights);
-  return models::clap_values(model, naming_of(options.names));
+  auto values = models::clap_values(model, naming_of(options.names));
+  std::set<std::string> present;
+  for (const auto& [name, tensor] : models::to_laion_names(weights, shape).tensors) present.insert(name);
+  std::set<std::string> drawn;
+  for (const auto& spec : model.param_specs())
+    if (spec.is_carried && !present.contains(spec.name)) drawn.insert(spec.name.substr(0, spec.name.rfind('.')));
+  if (!drawn.empty() && options.names != "openclip")
+    core::log_warning("'{}' has no {}: what is written for them is made up", options.path, fmt::join(drawn, ", "));
+  return values;
 }
 }  // namespace
 

@@ -126,6 +126,14 @@ int show_run(const fs::path& run, bool as_json) {
   return 0;
 }
 
+/// The task that a recipe's name begins with ("gpt_175b.toml": `train gpt`), else the default.
+std::string command_of_recipe(const std::string& path) {
+  const std::string name = fs::path(path).filename().string();
+  const std::string command = "train " + name.substr(0, name.find('_'));
+  const spec::CommandInfo* info = spec::find_command(command);
+  return info != nullptr && info->is_implemented ? command : kDefaultCommand;
+}
+
 std::string metrics_text() {
   std::string text;
   for (const record::MetricDef& metric : record::metric_catalogue())
@@ -142,18 +150,18 @@ int cmd_config_show(std::span<const std::string> args) {
         "Usage: lockstep config show [--json] [COMMAND] [RECIPE.toml] [FLAGS]\n"
         "       lockstep config show [--json] RUN\n\n"
         "Shows every option of a command line, its value and where the value came from.\n"
-        "COMMAND is `{}` unless given; RECIPE.toml means --config RECIPE.toml.\n"
+        "COMMAND is `{}` unless given, or told by the recipe's name\n(gpt_x.toml: `train gpt`); RECIPE.toml means --config RECIPE.toml.\n"
         "RUN is the folder of a run (<logs>/<name>): shows the options it had.\n",
         kDefaultCommand);
     return 0;
   }
   const bool as_json = std::erase(words, "--json") > 0;
   if (words.size() == 1 && is_run(words[0])) return show_run(words[0], as_json);
-  const auto recipe = std::find_if(words.begin(), words.end(), [](const std::string& word) { return core::ends_with(word, ".toml"); });
+  auto recipe = std::find_if(words.begin(), words.end(), [](const std::string& word) { return core::ends_with(word, ".toml"); });
   if (recipe != words.end() && std::none_of(words.begin(), recipe, [](const std::string& word) { return core::starts_with(word, "-"); }))
-    words.insert(recipe, "--config");
+    recipe = words.insert(recipe, "--config") + 1;
   if (words.empty() || core::starts_with(words[0], "-")) {
-    const Args command = core::split(kDefaultCommand, " ");
+    const Args command = core::split(recipe != words.end() ? command_of_recipe(*recipe) : kDefaultCommand, " ");
     words.insert(words.begin(), command.begin(), command.end());
   }
   const spec::ParsedCommand parsed = spec::parse_flags(words);

@@ -188,6 +188,18 @@ std::string join_keys(const std::map<int64_t, int64_t>& counts) {
   return core::join(keys, ", ");
 }
 
+void print_undecoded(const char* what, int64_t num_seen, int64_t num_decoded, size_t num_bad) {
+  const int64_t num_left = num_seen - num_decoded - static_cast<int64_t>(num_bad);
+  if (num_left > 0) fmt::print("the other {} {} were not decoded: --pictures {} takes all of these\n", num_left, what, num_seen);
+}
+
+void print_bad(const char* what, int64_t count, const std::vector<std::string>& messages) {
+  if (count == 0) return;
+  fmt::print("\n{} {} that training refuses\n", count, what);
+  for (const std::string& message : messages) fmt::print("  {}\n", message);
+  if (count > static_cast<int64_t>(messages.size())) fmt::print("  and {} more\n", count - static_cast<int64_t>(messages.size()));
+}
+
 void print_report(const data::InspectReport& report) {
   fmt::print("{} shards, {} read: {} samples, {} usable\n", report.num_shards, report.num_read, report.num_samples,
              report.num_usable);
@@ -197,14 +209,17 @@ void print_report(const data::InspectReport& report) {
   if (!report.skipped.empty()) fmt::print("\nleft out by training\n");
   for (const auto& [reason, count] : report.skipped) fmt::print("  {:>9}  {}\n", count, reason);
   if (report.num_decoded > 0)
-    fmt::print("\n{} pictures decoded: {} to {} pixels wide, {} to {} high\n", report.num_decoded, report.min_width,
+    fmt::print("\n{} of {} pictures decoded: {} to {} pixels wide, {} to {} high\n", report.num_decoded, report.num_pictures, report.min_width,
                report.max_width, report.min_height, report.max_height);
   if (report.sounds.num_decoded > 0)
-    fmt::print("\n{} recordings decoded: {:.2f} to {:.2f} s long, {} Hz, {} channels, {} silent\n", report.sounds.num_decoded,
-               report.sounds.min_seconds, report.sounds.max_seconds, join_keys(report.sounds.rates), join_keys(report.sounds.channels),
+    fmt::print("\n{} of {} recordings decoded: {:.2f} to {:.2f} s long, {} Hz, {} channels, {} silent\n", report.sounds.num_decoded,
+               report.sounds.num_recordings, report.sounds.min_seconds, report.sounds.max_seconds, join_keys(report.sounds.rates), join_keys(report.sounds.channels),
                report.sounds.num_silent);
-  for (const auto* messages : {&report.bad_pictures, &report.sounds.bad})
-    for (const std::string& message : *messages) fmt::print("  {}\n", message);
+  print_undecoded("pictures", report.num_pictures, report.num_decoded, report.bad_pictures.size());
+  print_undecoded("recordings", report.sounds.num_recordings, report.sounds.num_decoded, report.sounds.bad.size());
+  print_bad("pictures", static_cast<int64_t>(report.bad_pictures.size()), report.bad_pictures);
+  print_bad("recordings", static_cast<int64_t>(report.sounds.bad.size()), report.sounds.bad);
+  print_bad("captions", report.num_bad_captions, report.bad_captions);
   if (!report.captions.empty()) fmt::print("\nfirst captions\n");
   for (const auto& [key, text] : report.captions) fmt::print("  {}: {}\n", key, core::trim(text));
 }
@@ -215,15 +230,15 @@ struct InspectFlags {
 };
 
 OptionSet declare(InspectFlags& flags) {
-  OptionSet set("data inspect", "Shows what shards hold: counts, extensions, first captions, picture sizes, lengths of recordings.");
+  OptionSet set("data inspect", "Shows what shards hold: counts, extensions, first captions, picture sizes, lengths of recordings, and what training would refuse.");
   set.add_positional("shards", &flags.shards.lists, {.help = "Shards: files or brace lists in quotes; or token files (.idx).", .metavar = "SHARDS"});
   set.add("max-shards", &flags.config.max_shards,
           {.help = "Read this many shards from the front of the list; 0: all.", .unit = "shards", .min = 0});
   set.add("captions", &flags.config.max_shown, {.help = "Captions to show.", .min = 0});
-  set.add("pictures", &flags.config.max_decoded, {.help = "Pictures to decode for their sizes, and recordings for their lengths.", .min = 0});
+  set.add("pictures", &flags.config.max_decoded, {.help = "Pictures to decode, and recordings; those behind are taken for good. Captions are all read.", .min = 0});
   set.add("image-key", &flags.config.image_keys, {.help = "Extensions of pictures, in the order of preference."});
   set.add("audio-ext", &flags.config.audio_keys, {.help = "Extensions of recordings, in the order of preference."});
-  set.add("text-key", &flags.config.text_keys, {.help = "Extensions of captions, in the order of preference."});
+  set.add("text-key", &flags.config.text_keys, {.help = "Extensions of captions, in the order of preference.", .unset_text = "txt beside pictures, json and txt beside recordings"});
   set.add("json", &flags.shards.as_json, {.help = "Machine-readable output."});
   return set;
 }
@@ -240,7 +255,7 @@ int run_inspect(std::span<const std::string> args) {
   } else {
     print_report(report);
   }
-  return report.bad_pictures.empty() && report.sounds.bad.empty() ? 0 : static_cast<int>(ExitCode::kData);
+  return report.is_clean() ? 0 : static_cast<int>(ExitCode::kData);
 }
 
 void print_demo_set(const data::DemoSetResult& result, const char* what) {
@@ -343,9 +358,9 @@ struct DataCommand {
   int (*run)(std::span<const std::string> args);
 };
 constexpr std::array kCommands{DataCommand{"index", run_index}, DataCommand{"inspect", run_inspect},
-                               DataCommand{"make-shapes", run_make_shapes}, DataCommand{"make-sounds", run_make_sounds},
-                               DataCommand{"tokenize", run_tokenize},       DataCommand{"train-bpe", run_train_bpe},
-                               DataCommand{"verify", run_verify}};
+                               DataCommand{"make-shapes", run_make_shapes},
+                               DataCommand{"make-sounds", run_make_sounds}, DataCommand{"tokenize", run_tokenize},
+                               DataCommand{"train-bpe", run_train_bpe}, DataCommand{"verify", run_verify}};
 
 template <typename Flags>
 void visit_options_of(const OptionVisitor& visit) {

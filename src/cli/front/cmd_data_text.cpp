@@ -74,7 +74,7 @@ OptionSet declare(TrainBpeFlags& flags) {
   OptionSet set("data train-bpe", "Trains a byte-level BPE vocabulary on JSON Lines: tokenizer.json, vocab.json and merges.txt.");
   flags.input.declare(set);
   set.add("output", &flags.output, {.help = "Folder to write to.", .metavar = "DIR"});
-  set.add("vocab-size", &flags.config.vocab_size, {.help = "Tokens, the 256 bytes and special tokens included.", .unit = "tokens", .min = 256, .max = 1 << 24});
+  set.add("vocab-size", &flags.config.vocab_size, {.help = "Tokens, the 256 bytes and special tokens included.", .unit = "tokens", .min = 256, .max = 1 << 22});
   set.add("min-frequency", &flags.config.min_frequency, {.help = "A pair that occurs less often is not merged.", .min = 1});
   set.add("special-tokens", &flags.config.special_tokens, {.help = "Tokens of their own; they get the first ids."});
   set.add("split-pattern", &flags.split_pattern, {.help = "How text is cut into words; the default is GPT-2's.", .metavar = "REGEX"});

@@ -185,6 +185,9 @@ void settle_port(NodePlace& place) {
                            "choose another with --rdzv-endpoint or --master-port (on one node: leave both out)");
 }
 
+/// Beside the files in which ranks leave their messages.
+std::filesystem::path run_folder_file(const std::filesystem::path& error_file) { return error_file.parent_path() / "run-folder"; }
+
 core::ProcessOptions rank_process(const std::vector<std::string>& argv, const NodePlace& place, int local_rank, int local_size,
                                   const std::filesystem::path& error_file) {
   const int rank = place.node_rank * local_size + local_rank;
@@ -195,6 +198,7 @@ core::ProcessOptions rank_process(const std::vector<std::string>& argv, const No
   for (const auto& [name, value] : numbers) options.env_changes.emplace_back(name, std::to_string(value));
   options.env_changes.emplace_back("MASTER_ADDR", place.address);
   options.env_changes.emplace_back("TORCHELASTIC_ERROR_FILE", error_file.string());
+  options.env_changes.emplace_back("LOCKSTEP_RUN_FOLDER_FILE", run_folder_file(error_file).string());
   // Of an outer torchrun: our ranks host their store themselves and count no restarts.
   for (const char* name :
        {"TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID"})
@@ -258,7 +262,8 @@ int cmd_launch(std::span<const std::string> args) {
   }
   const bool has_prefix = !values.no_prefix && place.num_nodes * local_size > 1;
   return run_rank_group(ranks, {.has_prefix = has_prefix,
-                                .kill_grace = std::chrono::milliseconds(static_cast<int64_t>(values.kill_grace_s * 1000))});
+                                .kill_grace = std::chrono::milliseconds(static_cast<int64_t>(values.kill_grace_s * 1000)),
+                                .run_folder_file = run_folder_file(ranks.front().error_file)});
 }
 
 }  // namespace lockstep::cli

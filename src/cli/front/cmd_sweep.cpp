@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,8 +50,20 @@ constexpr const char* kUsage =
     "\n"
     "`lockstep sweep run --help` and `lockstep sweep COMMAND --help` show the flags.\n";
 
-/// Variables given as NAME=VALUE, else the environment.
-sweep::VariableLookup variable_lookup(const std::vector<std::string>& given) {
+/// Refuses --set of a name that occurs nowhere in the file, in ${...} or in a formula: it would change nothing.
+void check_given(const std::map<std::string, std::string>& given, const std::string& path) {
+  static const std::regex kName("[A-Za-z_][A-Za-z0-9_]*");
+  const std::string text = core::read_file(path);
+  const std::set<std::string> names(std::sregex_token_iterator(text.begin(), text.end(), kName), {});
+  for (const auto& [name, value] : given) {
+    if (names.contains(name)) continue;
+    const auto nearest = core::nearest_name(name, std::vector<std::string>(names.begin(), names.end()));
+    throw UsageError(fmt::format("sweep: --set {}: '{}' asks for no variable of that name", name, path),
+                     nearest ? fmt::format("did you mean '{}'?", *nearest) : "write ${NAME} where the value belongs, or leave the flag out");
+  }
+}
+
+std::map<std::string, std::string> given_variables(const std::vector<std::string>& given) {
   std::map<std::string, std::string> values;
   for (const std::string& pair : given) {
     const size_t equals = pair.find('=');
@@ -56,6 +71,11 @@ sweep::VariableLookup variable_lookup(const std::vector<std::string>& given) {
       throw UsageError(fmt::format("sweep: --set got '{}', expected NAME=VALUE", pair), "for example --set ACCOUNT=project1");
     values[pair.substr(0, equals)] = pair.substr(equals + 1);
   }
+  return values;
+}
+
+/// Variables given as NAME=VALUE, else the environment.
+sweep::VariableLookup variable_lookup(const std::map<std::string, std::string>& values) {
   return [values](const std::string& name) -> std::optional<std::string> {
     if (const auto found = values.find(name); found != values.end()) return found->second;
     return core::env(name.c_str());
@@ -122,7 +142,9 @@ int run_sweep(std::span<const std::string> args) {
   if (flags.dry_run + flags.submit + flags.local > 1)
     throw UsageError("sweep: more than one of --dry-run, --submit and --local is given", "give one, or none to write the scripts only");
   const sweep::SweepFile file = sweep::read_sweep_file(flags.file);
-  const sweep::Plan plan = sweep::make_plan(file, variable_lookup(flags.set));
+  const auto given = given_variables(flags.set);
+  check_given(given, flags.file);
+  const sweep::Plan plan = sweep::make_plan(file, variable_lookup(given));
   if (flags.dry_run) {
     if (flags.as_json) fmt::print("{}\n", sweep::plan_json(plan).dump(2));
     else fmt::print("{}", sweep::plan_table(plan));

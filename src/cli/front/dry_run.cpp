@@ -10,8 +10,10 @@
 #include "data/shard_list.h"
 #include "hw/ranks.h"
 #include "plan/bucket_plan.h"
+#include "plan/memory_plan.h"
 #include "plan/train_batch.h"
 #include "spec/contrastive_shape.h"
+#include "spec/precision_names.h"
 
 namespace lockstep::cli {
 namespace fs = std::filesystem;
@@ -27,6 +29,40 @@ WorldGuess guess_world(const spec::TrainOptions& options, const std::optional<Wo
   return {info.world_size, info.source, info.local_world_size};
 }
 
+/// What stands beside the text, with its size.
+std::string other_text(const spec::ContrastiveShape& shape) {
+  if (const auto* clip = shape.clip()) return fmt::format("a picture of {0} x {0} pixels", clip->vision.image_size);
+  const auto& audio = shape.clap()->audio;
+  return fmt::format("{:.4g} s of audio", static_cast<double>(audio.clip_samples) / static_cast<double>(audio.sample_rate));
+}
+
+bool is_zero1(const spec::TrainOptions& options) { return options.grad_sync == "zero1"; }
+
+void add_bucket_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, int64_t num_ranks, std::vector<DryRunFact>& facts) {
+  const bool has_buckets = is_zero1(options) || options.grad_sync == "ddp" || spec::has_masters(options.precision) || (options.grad_sync == "auto" && num_ranks > 1);
+  if (!has_buckets) return;
+  std::vector<plan::BucketItem> items;
+  for (const spec::ParamSpec& param : shape.param_specs()) {
+    if (param.is_buffer) continue;
+    const bool is_16bit = spec::is_16bit(param, options.precision);
+    items.push_back({.name = param.name,
+                     .num_elements = param.numel(),
+                     .dtype = is_16bit ? "16 bits" : "fp32",
+                     .element_bytes = is_16bit && !options.fp32_gradients ? 2 : 4});
+  }
+  const auto buckets = plan::plan_buckets(items, static_cast<int64_t>(options.bucket_mib * 1024 * 1024), is_zero1(options) ? num_ranks : 1);
+  int64_t bytes = 0, gathered = 0;
+  for (const plan::Bucket& bucket : buckets) {
+    bytes += bucket.num_elements * bucket.element_bytes;
+    gathered += bucket.num_elements * (bucket.dtype == "fp32" ? 4 : 2);
+  }
+  const std::string sent = is_zero1(options) ? fmt::format("{} to reduce-scatter and {} to gather per step", core::format_bytes(static_cast<double>(bytes)),
+                                                           core::format_bytes(static_cast<double>(gathered)))
+                                             : fmt::format("{} to reduce per step", core::format_bytes(static_cast<double>(bytes)));
+  facts.push_back({"gradient_buckets", "gradient buckets", static_cast<int64_t>(buckets.size()), fmt::format("{}, {}", buckets.size(), sent)});
+  facts.push_back({"gradient_bytes", "", bytes, ""});
+}
+
 void add_model_facts(const spec::TrainOptions& options, int64_t num_ranks, std::vector<DryRunFact>& facts) {
   const spec::ContrastiveShape shape = spec::resolve_contrastive_shape(options);
   const spec::ContrastiveCost cost = spec::contrastive_cost(shape);
@@ -35,25 +71,9 @@ void add_model_facts(const spec::TrainOptions& options, int64_t num_ranks, std::
                                core::format_count(static_cast<double>(cost.other_parameters)),
                                core::format_count(static_cast<double>(cost.text_parameters)))});
   facts.push_back({"forward_flops_per_sample", "forward pass", cost.forward.flops,
-                   fmt::format("{}FLOP per pair of {} and text (2 x multiply-adds)", core::format_count(cost.forward.flops), shape.other_kind())});
-  const bool has_buckets = options.grad_sync == "ddp" || (options.grad_sync == "auto" && num_ranks > 1);
-  if (!has_buckets) return;
-  const bool has_bf16_weights = options.precision == "bf16" || options.precision == "pure_bf16";
-  std::vector<plan::BucketItem> items;
-  for (const spec::ParamSpec& param : shape.param_specs()) {
-    if (param.is_buffer) continue;
-    const bool is_bf16 = has_bf16_weights && !(param.keeps_fp32 && options.precision == "bf16");
-    items.push_back({.name = param.name,
-                     .num_elements = param.numel(),
-                     .dtype = is_bf16 ? "bf16" : "fp32",
-                     .element_bytes = is_bf16 ? 2 : 4});
-  }
-  const auto buckets = plan::plan_buckets(items, static_cast<int64_t>(options.bucket_mib * 1024 * 1024));
-  int64_t bytes = 0;
-  for (const plan::Bucket& bucket : buckets) bytes += bucket.num_elements * bucket.element_bytes;
-  facts.push_back({"gradient_buckets", "gradient buckets", static_cast<int64_t>(buckets.size()),
-                   fmt::format("{}, {} to reduce per step", buckets.size(), core::format_bytes(static_cast<double>(bytes)))});
-  facts.push_back({"gradient_bytes", "", bytes, ""});
+                   fmt::format("{}FLOP per pair of {} and text of {} tokens (2 x multiply-adds)", core::format_count(cost.forward.flops),
+                               other_text(shape), shape.context_length())});
+  add_bucket_facts(options, shape, num_ranks, facts);
 }
 
 void add_step_facts(const spec::TrainOptions& options, int64_t global_batch, std::vector<DryRunFact>& facts) {
@@ -126,7 +146,7 @@ std::vector<DryRunFact> dry_run_facts(const spec::ParsedCommand& command, const 
   };
   add_step_facts(options, batch.global_batch, facts);
   add_model_facts(options, world.num_ranks, facts);
-  for (DryRunFact& fact : memory_facts(options, spec::resolve_contrastive_shape(options), batch, rank_memory(options, world))) facts.push_back(std::move(fact));
+  for (DryRunFact& fact : memory_facts(options, spec::resolve_contrastive_shape(options), batch, world.num_ranks, rank_memory(options, world))) facts.push_back(std::move(fact));
   return facts;
 }
 

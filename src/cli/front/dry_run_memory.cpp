@@ -57,19 +57,22 @@ std::optional<RankMemory> rank_memory(const spec::TrainOptions& options, const W
 }
 
 std::vector<DryRunFact> memory_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, const plan::BatchPlan& batch,
-                                     const std::optional<RankMemory>& memory) {
+                                     int64_t num_ranks, const std::optional<RankMemory>& memory) {
   const bool is_gpu = memory ? memory->is_gpu : options.device != "cpu";
   const plan::MemoryPlan plan = plan::plan_contrastive_memory(shape, {.precision = options.precision,
+                                                               .optimizer_shards = options.grad_sync == "zero1" ? num_ranks : 1,
+                                                               .has_fp32_gradients = options.fp32_gradients,
                                                                .samples_per_micro = batch.samples_per_micro,
                                                                .global_batch = batch.global_batch,
                                                                .grad_checkpointing = options.grad_checkpointing,
                                                                .keeps_attention = !is_gpu});
-  const std::pair<const char*, double> parts[] = {{"parameters", plan.parameters}, {"gradients", plan.gradients}, {"optimizer", plan.optimizer},
+  const std::pair<const char*, double> parts[] = {{"parameters", plan.parameters}, {"gradients", plan.gradients}, {"optimizer", plan.optimizer}, {"masters", plan.masters},
                                                   {"activations", plan.activations}, {"batch", plan.batch}, {"logits", plan.logits}};
   core::Json bytes = core::Json::object();
   std::vector<DryRunFact> facts;
   for (const auto& [name, value] : parts) {
     bytes[name] = static_cast<int64_t>(value);
+    if (value == 0) continue;  // masters of fp32 parameters
     facts.push_back({"", fmt::format("  {}", name), nullptr, core::format_bytes(value)});
   }
   bytes["total"] = static_cast<int64_t>(plan.total());

@@ -22,6 +22,6 @@ std::optional<RankMemory> rank_memory(const spec::TrainOptions& options, const W
 
 /// Planned memory of one rank by part and whether it fits. The plan is of what tensors hold; kernels, allocator and libraries need more.
 std::vector<DryRunFact> memory_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, const plan::BatchPlan& batch,
-                                     const std::optional<RankMemory>& memory);
+                                     int64_t num_ranks, const std::optional<RankMemory>& memory);
 
 }  // namespace lockstep::cli

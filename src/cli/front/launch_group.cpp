@@ -12,9 +12,11 @@
 
 #include "cli/front/launch_output.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/host_name.h"
 #include "core/json.h"
 #include "core/strings.h"
+#include "record/run_record.h"
 
 namespace lockstep::cli {
 namespace {
@@ -138,6 +140,7 @@ class RankGroup {
   void drain();
   const Rank* first_failure() const;
   void report(const Rank& first) const;
+  void note_in_record(const Rank& first) const;
 
   const GroupConfig config_;
   SignalReader signals_;  // before the ranks: no SIGCHLD may be missed
@@ -289,6 +292,14 @@ void RankGroup::report(const Rank& first) const {
   output_.write_line(STDERR_FILENO, "", text);
 }
 
+void RankGroup::note_in_record(const Rank& first) const {
+  std::error_code failure;
+  if (first.verdict != Verdict::kCause) return;  // it only lost its peer: who failed first was on another node
+  if (config_.run_folder_file.empty() || !std::filesystem::exists(config_.run_folder_file, failure)) return;
+  record::note_first_failure(core::read_file(config_.run_folder_file),
+                             {.rank = first.rank, .exit_code = first.status->shell_code(), .text = first.status->text() + meaning_of(*first.status)});
+}
+
 int RankGroup::run() {
   constexpr std::chrono::milliseconds kTick{100};
   while (is_running()) {
@@ -300,6 +311,7 @@ int RankGroup::run() {
   drain();
   if (const Rank* first = first_failure()) {
     report(*first);
+    note_in_record(*first);
     return first->status->shell_code();
   }
   if (num_interrupts_ > 1) return 128 + SIGINT;

@@ -19,6 +19,7 @@ struct GroupConfig {
   bool has_prefix = true;  ///< "[rank N] " before each line but those of rank 0's standard output.
   std::chrono::milliseconds kill_grace{10000};  ///< From SIGTERM to SIGKILL, once a rank has failed.
   std::chrono::milliseconds settle{2000};  ///< How long to wait for a cause when the first to end is a rank that lost its peer.
+  std::filesystem::path run_folder_file{};  ///< Where rank 0 names the folder of its run, so that a failure can be noted in its record; empty: nowhere.
 };
 
 /// Starts all ranks, passes their output and our signals on, and returns the exit code of the group.

@@ -34,7 +34,7 @@ std::string oldest_glibc() {
 
 std::string overview_text() {
   std::string text =
-      "lockstep trains CLIP on one to many devices.\n\n"
+      "lockstep trains CLIP and CLAP on one to many devices, and measures how well that\nscales.\n\n"
       "Usage: lockstep COMMAND [FLAGS]\n\nCommands\n";
   for (const spec::CommandInfo& info : spec::commands())
     if (info.is_implemented) text += command_line(info.name, info.summary);
@@ -43,6 +43,8 @@ std::string overview_text() {
       "  lockstep data make-shapes --help\n"
       "  lockstep train clip --train-data 'd/train-{000000..000019}.tar' --model m.json\n"
       "  lockstep launch --nproc-per-node 2 -- train clip --config recipe.toml\n"
+      "  lockstep train clap --dataset-type synthetic-audio --train-num-samples 640\n"
+      "  lockstep report logs/*\n"
       "\n"
       "`lockstep COMMAND --help` explains a command, `lockstep --version` the build.\n"
       "Exit codes: 0 ok, 1 internal, 2 usage, 3 communication, 4 data, 5 checkpoint,\n"

@@ -222,7 +222,22 @@ void load_clap_weights(ClapModel& model, const WeightFile& weights) {
   load_weights(model, laion);
 }
 
+/// Programs of a naming hold only some shapes: writing another would make files whose missing parts they draw at random.
+void check_naming_holds(const spec::ClapShape& shape, ClapNaming naming) {
+  if (naming == ClapNaming::kOpenClip) return;
+  using Kind = spec::ProjectionShape::Kind;
+  const auto is_plain = [&](const spec::ProjectionShape& projection) {
+    return projection.kind == Kind::kMlp && projection.has_bias && projection.hidden == shape.embed_dim && projection.is_relu == shape.audio_projection.is_relu;
+  };
+  const bool fits = shape.text.pooler == spec::TextPooler::kClass && is_plain(shape.audio_projection) && is_plain(shape.text_projection);
+  if (!fits)
+    throw UsageError(fmt::format("models: model '{}' cannot be written under the names of {}: it needs the class pooler and two projections of two layers "
+                                 "with bias", shape.name, naming == ClapNaming::kLaion ? "LAION's CLAP" : "Hugging Face's ClapModel"),
+                     "write it under OpenCLIP's names (--names openclip), or keep the names (as-is)");
+}
+
 NamedValues clap_values(ClapModel& model, ClapNaming naming) {
+  check_naming_holds(model.shape(), naming);
   const std::set<std::string> carried = carried_names(model);
   NamedValues out;
   for (const auto& [name, value] : named_values(model))

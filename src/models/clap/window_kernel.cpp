@@ -10,7 +10,11 @@
 // Vectors stay within one function of one instruction set, so how they would be passed does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
+#if defined(__x86_64__)
 #define LOCKSTEP_VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define LOCKSTEP_VECTOR_CLONES  // the compiler's own vectors: plain C++ below
+#endif
 #define LOCKSTEP_INLINE inline __attribute__((always_inline))
 
 namespace lockstep::models {

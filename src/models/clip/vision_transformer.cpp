@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "spec/flops.h"
 
 namespace lockstep::models {
 namespace {
@@ -32,7 +33,7 @@ nn::BlockShape block_shape(const spec::ClipShape& shape) {
 }  // namespace
 
 at::Tensor kept_patches(int64_t num_samples, int64_t num_patches, double dropout, uint64_t random_key) {
-  const int64_t num_kept = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(num_patches) * (1.0 - dropout)));
+  const int64_t num_kept = spec::num_kept_patches(num_patches, dropout);
   at::Tensor kept_BP = at::empty({num_samples, num_kept}, at::TensorOptions(at::kLong));
   auto* row = kept_BP.mutable_data_ptr<int64_t>();
   std::vector<int64_t> patches(static_cast<size_t>(num_patches));

@@ -21,7 +21,6 @@ class GptTask final : public StagedTask {
   Outputs forward(const Batch& batch) override;
   /// Sum of weight x loss over the sum of the weights of the micro-batch (at least 1). One part, "lm_loss", equal to it.
   LossReport loss(const Outputs& outputs) override;
-  void after_step() override {}
 
   int64_t num_blocks() const override { return chunks_.front()->shape().layers; }
   Outputs forward_chunk(int64_t chunk, const at::Tensor& input_TBD, const Batch& batch) override;

@@ -109,6 +109,7 @@ void LogBuilder::append(const LogLine& line, const LogRow& values, int attempt) 
   constexpr int64_t kMaxInterval = 1'000'000'000;
   add_row(columns, values.step);
   columns.num_steps.back() = static_cast<int32_t>(std::min(num_steps, kMaxInterval));
+  columns.num_skipped.back() = values.num_skipped;
   columns.epoch.back() = values.epoch;
   columns.attempt.back() = attempt;
   columns.step_ms.back() = values.step_ms;

@@ -18,6 +18,7 @@ struct LogRow {
   int64_t step = 0;              ///< From 0; of an interval its last.
   int32_t num_steps = 0;         ///< Steps that step_ms is the mean of; 0: all since the line before.
   int32_t first_num_steps = 0;   ///< The same for the first line after a start; 0: as many as usually.
+  int32_t num_skipped = 0;       ///< Of these steps, those that left the parameters alone.
   int32_t epoch = -1;
   double step_ms = kUnknown;     ///< Must be finite and above 0.
   double unit_ms = 0;            ///< Unit in which it was printed; 0: always the same.

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "record/line_reader.h"
+#include "record/logs/failure.h"
 #include "record/logs/parser.h"
 
 namespace lockstep::record {
@@ -186,6 +187,7 @@ RunData read_log(const fs::path& path, std::optional<LogFormat> format, const Lo
   RunData told = run;
   apply_meta(told, options.meta);
   read_lines(file, *format, told.setup, run);
+  if (run.state.empty()) note_failure_of_log(file, run);
   apply_meta(run, options.meta);
   return run;
 }

@@ -6,6 +6,8 @@
 // All values are means over the log interval. Iterations count from 1. Variants: "(s)", "samples per second:", "TFLOPs:", "MODEL_TFLOP/s/GPU:".
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/strings.h"
 #include "record/logs/parser.h"
 
@@ -42,6 +44,8 @@ class MegatronParser : public LogParser {
       if (!setup().global_batch) setup().global_batch = batch;
     }
     if (const auto length = known(&RunSetup::sequence_length)) row.tokens = row.samples * static_cast<double>(*length);
+    constexpr int64_t kMaxSkipped = 1'000'000'000;
+    row.num_skipped = static_cast<int32_t>(std::clamp<int64_t>(count_after(line.text, "number of skipped iterations").value_or(0), 0, kMaxSkipped));
     const LineUse use = add(line, row);
     if (use == LineUse::kUsed) count_bad_iterations(line.text);
     return use;

@@ -159,7 +159,7 @@ TEST_P(TensorParallel, CrossEntropyOverSharedRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, TensorParallel, ::testing::Values(Case{1, false}, Case{2, false}, Case{2, true}, Case{4, false}, Case{4, true}),
-                         [](const auto& info) { return fmt::format("{}Ranks{}", info.param.num_ranks, info.param.splits_tokens ? "SplitTokens" : ""); });
+                         [](const auto& test) { return fmt::format("{}Ranks{}", test.param.num_ranks, test.param.splits_tokens ? "SplitTokens" : ""); });
 
 }  // namespace
 }  // namespace lockstep::nn

@@ -1,5 +1,6 @@
 #include "data/byte_bpe.h"
 
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -174,6 +175,33 @@ TEST(ByteBpe, RefusesFilesThatItCannotFollow) {
       EXPECT_NE(error.text().find(named), std::string::npos) << error.text();
     }
   }
+}
+
+TEST(ByteBpe, RandomDamageNeverCrashes) {
+  core::TempDir folder;
+  const auto path = folder.path() / "tokenizer.json";
+  std::mt19937 random(13);
+  size_t num_refused = 0, num_used = 0;
+  for (int round = 0; round < 600; ++round) {
+    std::string bytes = core::read_file(golden(round % 2 == 0 ? "llama3.json" : "qwen2.json"));
+    const uint32_t changes = 1 + random() % 4;
+    for (uint32_t i = 0; i < changes; ++i) {
+      const size_t at = random() % bytes.size();
+      if (random() % 2 == 0) bytes[at] = static_cast<char>(random());
+      if (random() % 4 == 0) bytes.erase(at, random() % 50);
+      if (random() % 4 == 0) bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 50));
+    }
+    std::ofstream(path, std::ios::binary) << bytes;
+    try {
+      const ByteBpe bpe(read_tokenizer_json(path));
+      bpe.decode(bpe.encode("A d\xff og's 12345 \xC3\xA9 [L] <|endoftext|>\n\n x"));
+      ++num_used;
+    } catch (const DataError&) {
+      ++num_refused;
+    }
+  }
+  EXPECT_GT(num_refused, 100u);
+  EXPECT_GT(num_used, 10u);
 }
 
 TEST(ByteBpe, RefusesDamagedMerges) {

@@ -222,7 +222,95 @@ TEST(ClapDecoder, CaptionsOfEveryForm) {
   for (const char* bad : {"", "{", "[]", "3", "{}", R"({"title": "x"})", R"({"text": 3})", R"({"text": []})", R"({"text": [null]})"})
     EXPECT_NE(caption("json", bad).find("s.tar"), std::string::npos) << bad;
   EXPECT_NE(caption("json", R"({"title": "x"})").find("it has only [title]"), std::string::npos);
+  EXPECT_EQ(caption("txt", " rain\n"), " rain\n");  // as it stands
+  EXPECT_EQ(caption("txt", "\xe9\x9b\xa8"), "\xe9\x9b\xa8");
+  for (const char* empty : {"", " \t\r\n", "\xe3\x80\x80", "\x01"})
+    EXPECT_NE(caption("txt", empty).find("data: shard 's.tar' offset=0 key='': the caption in its .txt is empty"), std::string::npos) << caption("txt", empty);
+  EXPECT_NE(caption("json", R"({"text": ["  ", "rain"]})").find("the caption in its .json is empty"), std::string::npos);
+  EXPECT_NE(caption("txt", std::string("\xff\xfe\x00\x01", 4)).find("no UTF-8 text: byte 0xff at offset 0 of 4"), std::string::npos);
+  const std::string named = caption("json", "[]");  // the place and the module once
+  EXPECT_EQ(named.find("s.tar"), named.rfind("s.tar")) << named;
+  EXPECT_EQ(named.find("data:"), named.rfind("data:")) << named;
   EXPECT_NE(caption("xml", "x").find("no caption"), std::string::npos);
+}
+
+TEST(ClapDecoder, ErrorsNameThePlaceOnceAndTheFlagsOfSounds) {
+  core::TempDir folder;
+  const auto decoder = make_clap_decoder(decoder_config(false), encode_letters);
+  RawSample sample;
+  sample.key = "k";
+  sample.shard = "s.tar";
+  sample.members = {{"flac", "no sound"}};
+  std::vector<float> values(kClip);
+  SampleSlot slot{.image_YXC = {}, .audio_S = values, .text_T = {}};
+  const auto error_of = [](auto&& run) {
+    try {
+      run();
+    } catch (const DataError& error) {
+      return error.text();
+    }
+    return std::string("no error");
+  };
+  const std::string damaged = error_of([&] { decoder(sample, slot); });
+  EXPECT_EQ(damaged.find("data: recording in shard 's.tar' offset=0 key='k' is no FLAC"), 0u) << damaged;
+  EXPECT_EQ(damaged.find("s.tar"), damaged.rfind("s.tar")) << damaged;
+  sample.members[0].extension = "xyz";
+  const std::string missing = error_of([&] { decoder(sample, slot); });
+  EXPECT_NE(missing.find("name the members with --audio-ext"), std::string::npos) << missing;
+
+  SourceConfig config = audio_source(testing::write_file(folder.path() / "none.tar", TarBytes::member("a.jpg", "x") + TarBytes::member("a.txt", "x") + TarBytes::end()));
+  config.global_batch = 1;
+  const std::string plain = error_of([&] { open_train_source(config)->next(); });
+  EXPECT_NE(plain.find("name their members with --audio-ext and --text-key"), std::string::npos) << plain;
+  ASSERT_TRUE(prepare_index(config, 1));
+  const std::string indexed = error_of([&] { open_train_source(config)->next(); });
+  EXPECT_NE(indexed.find("name their members with --audio-ext and --text-key"), std::string::npos) << indexed;
+}
+
+TEST(ClapDecoder, DamagedJsonNeverCrashes) {
+  const auto decoder = make_clap_decoder(decoder_config(), encode_letters);
+  const std::string whole = R"({"text": ["rain on a roof", "hail"], "tag": {"a": [1, 2.5e3, null, true]}, "name": "x\u00e9\n"})";
+  int num_read = 0, num_refused = 0;
+  const auto try_one = [&](const std::string& bytes) {
+    RawSample sample;
+    sample.members = {{"json", bytes}};
+    std::vector<int32_t> ids(kContext, 0);
+    SampleSlot slot{.image_YXC = {}, .audio_S = {}, .text_T = ids};
+    try {
+      decoder(sample, slot);
+      ++num_read;
+    } catch (const DataError&) {
+      ++num_refused;
+    }
+  };
+  core::CounterRng rng(5);
+  for (int i = 0; i < 3000; ++i) {
+    std::string bytes = whole;
+    for (uint64_t k = rng.below(4) + 1; k > 0; --k) {
+      const uint64_t at = rng.below(bytes.size());
+      if (i % 3 == 0) bytes.erase(at, 1 + rng.below(5));
+      else bytes[at] = static_cast<char>(rng.below(256));
+    }
+    try_one(bytes);
+  }
+  EXPECT_GT(num_read, 100);
+  EXPECT_GT(num_refused, 1000);
+  for (const char* open : {"[", "{\"text\":"}) {  // nested a hundred thousand deep
+    std::string bytes;
+    for (int i = 0; i < 100'000; ++i) bytes += open;
+    try_one(bytes);
+  }
+  try_one(std::string("{\"text\":") + std::string(100'000, '[') + std::string(100'000, ']') + "}");
+}
+
+TEST(ClapDecoder, AConstantCaptionNeedsNoVocabulary) {
+  const auto decoder = make_clap_decoder(decoder_config(), make_constant_encoder({0, 7, 2}, 1));
+  RawSample sample;
+  sample.members = {{"txt", "Dummy caption"}};
+  std::vector<int32_t> ids(5, 0);
+  SampleSlot slot{.image_YXC = {}, .audio_S = {}, .text_T = ids};
+  decoder(sample, slot);
+  EXPECT_EQ(ids, (std::vector<int32_t>{0, 7, 2, 1, 1}));
 }
 
 TEST(ClapDecoder, SyntheticAudioIsNoiseThatDiffers) {
@@ -280,15 +368,15 @@ TEST(ClapEvaluation, ShardsTablesAndFoldersCarryClasses) {
   const std::filesystem::path classes = folder.path() / "classes";
   std::string table = "filename,target,category\n";
   for (int i = 0; i < 12; ++i) {
-    const std::string name = fmt::format("class{}/{}.wav", i % 3, i);
+    const std::string name = fmt::format("class{}/{}.{}", i % 3, i, i == 5 ? "opus" : "wav");
     std::filesystem::create_directories(classes / fmt::format("class{}", i % 3));
-    testing::write_file(classes / name, testing::encode_audio(sound(i), kRate, testing::kWav16));
+    testing::write_file(classes / name, testing::encode_audio(sound(i), kRate, i == 5 ? testing::kOpus : testing::kWav16));
     table += fmt::format("{},{},word\n", name, i % 3);
   }
   config.spec = classes.string();
   labels = labels_of(config);
   ASSERT_EQ(labels.size(), 12u);
-  EXPECT_EQ(labels.at((classes / "class2/5.wav").string()), 2);
+  EXPECT_EQ(labels.at((classes / "class2/5.opus").string()), 2);
 
   config.spec = testing::write_file(classes / "esc50.csv", table);
   config.csv_separator = ",";

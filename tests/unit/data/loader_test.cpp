@@ -8,6 +8,9 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/strings.h"
 #include "data/train_stream.h"
 #include "tar_bytes.h"
 
@@ -204,6 +207,20 @@ TEST(Loader, SkippedSamplesAreReplacedCountedAndListed) {
   ASSERT_EQ(loader.bad_samples().size(), 2u);
   EXPECT_EQ(loader.bad_samples()[1].key, "9");
   EXPECT_EQ(loader.bad_samples()[1].reason, "bad 9");
+}
+
+TEST(BadSamples, AreListedAsLinesThatAResumedRunAddsTo) {
+  const core::TempDir folder;
+  const std::filesystem::path file = folder.path() / "bad_samples.rank3.jsonl";
+  const std::vector<BadSample> first = {{"a.tar", 512, "k\xff", "data: \"no\" sound"}, {"b.tar", 0, "k2", "empty"}}, second = {{"c.tar", 7, "k3", "cut"}};
+  append_bad_samples(file, 3, first);
+  append_bad_samples(file, 3, second);
+  const std::vector<std::string> lines = core::split(core::read_file(file), "\n");
+  ASSERT_EQ(lines.size(), 4u);  // the last one is empty
+  EXPECT_EQ(Json::parse(lines[0]), (Json{{"rank", 3}, {"shard", "a.tar"}, {"offset", 512}, {"key", "k\xef\xbf\xbd"}, {"reason", "data: \"no\" sound"}}));
+  EXPECT_EQ(Json::parse(lines[1]).at("key"), "k2");
+  EXPECT_EQ(Json::parse(lines[2]).at("reason"), "cut");
+  EXPECT_THROW(append_bad_samples("/nonexistent/x.jsonl", 0, first), EnvironmentError);
 }
 
 TEST(Loader, TooManyBadSamplesOrNoSubstituteEndTheRun) {

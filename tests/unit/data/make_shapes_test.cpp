@@ -13,11 +13,13 @@
 #include "data/make_shapes_scene.h"
 #include "data/tar_writer.h"
 #include "unit/data/image_golden.h"
+#include "unit/data/read_tree.h"
 
 namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::read_tree;
 
 std::string_view field(const std::string& tar, size_t header, size_t offset, size_t size) {
   const std::string_view raw = std::string_view(tar).substr(header + offset, size);
@@ -51,14 +53,6 @@ std::vector<std::pair<std::string, std::string>> read_tar(const fs::path& path) 
   EXPECT_GE(tar.size(), at + 1024);
   EXPECT_EQ(tar.find_first_not_of('\0', at), std::string::npos);
   return members;
-}
-
-std::map<std::string, std::string> read_tree(const fs::path& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) files[fs::relative(entry.path(), folder).string()] = core::read_file(entry.path());
-  }
-  return files;
 }
 
 MakeShapesConfig small(const fs::path& output) {

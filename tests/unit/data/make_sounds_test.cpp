@@ -18,21 +18,16 @@
 #include "data/make_sounds_scene.h"
 #include "data/roberta_tokenizer.h"
 #include "data/train_stream.h"
+#include "unit/data/read_tree.h"
 
 namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::read_tree;
 
 MakeSoundsConfig small(const fs::path& output) {
   return {.output = output, .num_train = 100, .num_val = 48, .samples_per_shard = 40, .sample_rate = 8000, .seconds = 0.5, .seed = 3};
-}
-
-std::map<std::string, std::string> read_tree(const fs::path& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file()) files[fs::relative(entry.path(), folder).string()] = core::read_file(entry.path());
-  return files;
 }
 
 SourceConfig source_of(const std::string& spec) {

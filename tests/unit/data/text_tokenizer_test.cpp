@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "data/json_lines.h"
+#include "data/parallel_for.h"
 #include "text_golden.h"
 
 namespace lockstep::data {
@@ -90,16 +91,16 @@ TEST(JsonLines, NamesTheLineOfWhatIsDamaged) {
   }
 }
 
-TEST(ForEachInThreads, ThrowsTheErrorOfTheSmallestNumber) {
+TEST(ForEachParallel, ThrowsTheErrorOfTheSmallestNumber) {
   for (const int64_t num_threads : {1, 4}) {
     std::vector<int> seen(100);
-    for_each_in_threads(seen.size(), num_threads, [&](size_t i, size_t worker) {
+    for_each_parallel(seen.size(), num_threads, [&](size_t i, size_t worker) {
       EXPECT_LT(worker, static_cast<size_t>(num_threads));
       ++seen[i];
     });
     EXPECT_EQ(seen, std::vector<int>(100, 1));
     try {
-      for_each_in_threads(1000, num_threads, [](size_t i, size_t) {
+      for_each_parallel(1000, num_threads, [](size_t i, size_t) {
         if (i % 10 == 7) throw DataError(fmt::format("at {}", i));
       });
       ADD_FAILURE() << "no error";

@@ -79,6 +79,28 @@ TEST(AdamW, ASegmentWithoutGradientIsLeftAlone) {
   EXPECT_EQ(optimizer.state()[1].step.item<float>(), 0.0f);
 }
 
+TEST(AdamW, BoundsHoldAfterEveryUpdate) {
+  for (const auto& [start, gradient, want] : {std::tuple{4.6, -1.0, 4.605}, {0.01, 1.0, 0.0}, {2.0, 1.0, 1.9}}) {
+    auto parameter = parameter_like(at::full({}, start));
+    AdamW optimizer({{.name = "scale", .parameter = parameter, .bounds = std::pair{0.0, 4.605}}}, {});
+    parameter.mutable_grad() = at::full({}, gradient);
+    optimizer.step(0.1);
+    EXPECT_NEAR(parameter.item<double>(), want, 1e-5);
+  }
+}
+
+TEST(AdamW, NarrowGradientsAreWidenedForAMasterCopy) {
+  const auto golden = load_golden("optim/adamw.safetensors");
+  const auto gradient = golden.at("grad.0.weight").to(at::kBFloat16);
+  auto wide = parameter_like(golden.at("start.weight")), narrow = parameter_like(golden.at("start.weight"));
+  AdamW wanted({{.name = "weight", .parameter = wide, .decays = true, .gradient = gradient.to(at::kFloat)}}, {});
+  AdamW got({{.name = "weight", .parameter = narrow, .decays = true, .gradient = gradient}}, {});
+  wanted.step(1e-2);
+  got.step(1e-2);
+  EXPECT_FALSE(wide.equal(golden.at("start.weight")));
+  EXPECT_TRUE(narrow.equal(wide));
+}
+
 TEST(AdamW, MixedTypesAreUpdatedEachInTheirOwn) {
   const auto golden = load_golden("optim/adamw.safetensors");
   std::vector<Segment> segments = {{"weight", parameter_like(golden.at("start.weight").to(at::kBFloat16)), true, {}},

@@ -21,6 +21,23 @@ TEST(MemoryPlan, ParametersGradientsAndMomentsAreExact) {
   EXPECT_GT(amp.activations, pure.activations);
 }
 
+TEST(MemoryPlan, Zero1DividesMomentsAndMasters) {
+  const auto shape = spec::resolve_clip_shape("ViT-H-14");
+  const double parameters = static_cast<double>(spec::clip_cost(shape).parameters());
+  const MemoryPlanInput whole{.precision = "bf16_master", .samples_per_micro = 112, .global_batch = 3584};
+  MemoryPlanInput shared = whole;
+  shared.optimizer_shards = 32;
+  const auto one = plan_contrastive_memory({shape}, whole), many = plan_contrastive_memory({shape}, shared);
+  EXPECT_EQ(one.parameters + one.gradients + one.optimizer + one.masters, 16 * parameters);  // 2 + 2 + 8 + 4 bytes
+  EXPECT_EQ(one.masters, 4 * parameters);
+  EXPECT_NEAR(many.optimizer, 8 * parameters / 32, 1);
+  EXPECT_NEAR(many.masters, 4 * parameters / 32, 1);
+  EXPECT_EQ(many.parameters + many.gradients, 4 * parameters);
+  EXPECT_NEAR(one.total() - many.total(), 12 * parameters * 31 / 32, 100);
+  shared.has_fp32_gradients = true;
+  EXPECT_EQ(plan_contrastive_memory({shape}, shared).gradients, 4 * parameters);
+}
+
 TEST(MemoryPlan, ActivationsGrowWithTheBatchAndShrinkWithRecomputation) {
   for (const char* model : {"ViT-B-32", "RN50"}) {
     const auto shape = spec::resolve_clip_shape(model);

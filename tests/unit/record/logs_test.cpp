@@ -165,6 +165,7 @@ TEST(Logs, MegatronWithARestartAndASwitchOfUnits) {
   EXPECT_EQ(run.setup.sample_unit, "sequences");
   has_problem(run, "2 starts; 2 lines");
   has_problem(run, "skipped iterations");
+  EXPECT_EQ(run.steps.num_skipped, (Lengths{0, 1, 0, 0, 0, 0, 0, 0}));
   has_problem(run, "unit of the step times changes");
 }
 
@@ -538,6 +539,20 @@ TEST(Logs, ABenchmarkOfSeveralCollectivesNamesEachRow) {
   EXPECT_EQ(run.collective_points.front().kind, "all_reduce");
   EXPECT_EQ(run.collective_points.back().kind, "all_gather");
   EXPECT_LT(run.collective_points.back().busbw_gbytes_per_s, run.collective_points.back().algbw_gbytes_per_s);
+}
+
+TEST(Logs, ALogThatEndsInAnErrorIsOfAFailedRun) {
+  const std::string head = core::read_file(golden("openclip.log"));
+  EXPECT_EQ(LogText(head).read().state, "");
+  const RunData oom = LogText(head + "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    loss.backward()\n"
+                                     "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n").read();
+  EXPECT_EQ(oom.state, "failed");
+  EXPECT_EQ(oom.message, "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB");
+  const RunData value = LogText(head + "Traceback (most recent call last):\n  File \"a.py\", line 1\nValueError: bad\n").read();
+  EXPECT_EQ(value.state + " " + value.message, "failed ValueError: bad");
+  const RunData late = LogText(head + "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***\nsrun: error: n1: task 0: Exited\n").read();
+  EXPECT_EQ(late.state, "stopped");
+  EXPECT_NE(late.message.find("TIME LIMIT"), std::string::npos);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST(Metrics, EveryKeyOfTheRecordIsInTheCatalogueAndNoOther) {
   const RankTimesRecord ranks{.step_ms = {1}, .data_wait_ms = {1}, .compute_ms = {1}, .comm_wait_ms = {1}, .hosts = {"a"}};
   EXPECT_EQ(keys_of(to_json(ranks)), names_of(MetricSource::kRanks));
   EXPECT_EQ(keys_of(to_json(CommRecord{})), names_of(MetricSource::kComm));
-  const SystemInterval system{.host = "a", .received_bytes = {{"e", 1}}, .sent_bytes = {{"e", 1}}, .energy_j = {{"m", 1}}};
+  const SystemInterval system{.host = "a", .received_bytes = {{"e", 1}}, .sent_bytes = {{"e", 1}}, .energy_j = {{"m", 1}}, .seconds = 1};
   EXPECT_EQ(keys_of(to_json(system)), names_of(MetricSource::kSystem));
   StartupTimes startup;
   startup.phases_ms = {{"start", 1}};

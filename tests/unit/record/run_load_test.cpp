@@ -73,7 +73,7 @@ TEST(LoadRun, EverythingThatWasWrittenComesBack) {
     record.append_comm({.step = 0, .kind = "all_reduce", .axis = "dp", .group_size = 2, .bytes = 4096, .count = 1, .time_ms = 0.25});
     record.append_comm({.step = 1, .kind = "all_reduce", .axis = "dp", .group_size = 2, .bytes = 4096, .count = 3, .time_ms = 0.75});
     record.append_result({.step = 2, .epoch = 1, .name = "val", .metrics = {{"clip_val_loss", 3.5}}});
-    record.append_system({.step = 1, .num_steps = 2, .host = "a", .received_bytes = {{"ib0", 1e9}}, .sent_bytes = {{"ib0", 2e9}}, .energy_j = {{"nvml-0", 700.5}}});
+    record.append_system({.step = 1, .num_steps = 2, .host = "a", .received_bytes = {{"ib0", 1e9}}, .sent_bytes = {{"ib0", 2e9}}, .energy_j = {{"nvml-0", 700.5}}, .seconds = 2.5});
     record.append_startup({.phases_ms = {{"start", 12.5}, {"first_step", 900}}});
     record.finish({});
   }
@@ -117,6 +117,7 @@ TEST(LoadRun, EverythingThatWasWrittenComesBack) {
   EXPECT_EQ(run.system[0].num_steps, 2);
   EXPECT_EQ(run.system[0].sent_bytes, (std::map<std::string, double>{{"ib0", 2e9}}));
   EXPECT_EQ(run.system[0].energy_j.at("nvml-0"), 700.5);
+  EXPECT_EQ(run.system[0].seconds, 2.5);
   ASSERT_EQ(run.startup.size(), 1u);
   EXPECT_EQ(run.startup[0].phases_ms, (NamedNumbers{{"start", 12.5}, {"first_step", 900}}));
 }
@@ -140,6 +141,7 @@ TEST(LoadRun, OfAStepDoneAgainTheLastAttemptCounts) {
   has_problem(run, "attempt 1 ran with devices = 2, the measured attempt 2 with 4");
   ASSERT_EQ(run.collectives.size(), 1u);
   EXPECT_EQ(run.collectives[0].count, 20) << "totals of the measured attempt alone";
+  EXPECT_EQ(run.collectives[0].num_steps, 3) << "steps 3 to 5 of attempt 2";
   EXPECT_EQ(run.collectives[0].time_ms, 2.0);
 }
 
@@ -176,6 +178,20 @@ TEST(LoadRun, EverythingIsOfTheMeasuredAttempt) {
   EXPECT_EQ(run.system[0].energy_j.at("nvml-0"), 200);
   has_problem(run, "attempt 2 ran with devices = 4, the measured attempt 1 with 2");
   has_problem(run, "attempt 2 ran with global batch = 64, the measured attempt 1 with 32");
+}
+
+TEST(LoadRun, SkippedStepsAreMarkedAndOnlyThose) {
+  const core::TempDir folder;
+  {
+    RunRecord record(folder.path(), Json::object());
+    for (int step = 0; step < 4; ++step) {
+      StepRecord one = step_record(step);
+      one.is_skipped = step == 2;
+      record.append_step(one);
+    }
+    record.finish({});
+  }
+  EXPECT_EQ(load_run(folder.path()).steps.num_skipped, (std::vector<int32_t>{0, 0, 1, 0}));
 }
 
 TEST(LoadRun, AMeasuredAttemptThatRunJsonLacksIsTold) {

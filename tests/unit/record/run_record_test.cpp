@@ -202,6 +202,27 @@ TEST(RunRecord, HowItEndsIsTold) {
   EXPECT_EQ(read_status(folder.path()).exit_code, 1);
 }
 
+TEST(RunRecord, ALauncherNotesWhoFailedFirst) {
+  const core::TempDir folder;
+  {
+    RunRecord record(folder.path(), Json::object());
+    note_first_failure(folder.path(), {.rank = 1, .exit_code = 137, .text = "signal 9"});
+    const StatusRead killed = read_status(folder.path());  // as if rank 0 had died without a word
+    EXPECT_EQ(killed.state, "failed");
+    EXPECT_EQ(killed.exit_code, 137);
+    EXPECT_EQ(killed.first_failing_rank, 1);
+    EXPECT_EQ(killed.message, "rank 1 ended with signal 9");
+    record.finish({.state = RunState::kFailed, .exit_code = 3, .message = "comm: rank 1 is gone"});
+  }
+  note_first_failure(folder.path(), {.rank = 1, .exit_code = 137, .text = "signal 9"});
+  const StatusRead told = read_status(folder.path());
+  EXPECT_EQ(told.message, "comm: rank 1 is gone") << "what rank 0 said stays";
+  EXPECT_EQ(told.exit_code, 3);
+  EXPECT_EQ(told.first_failing_rank, 1);
+  note_first_failure(folder.path() / "none", {.rank = 1, .text = "signal 9"});  // no record, nothing to note
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "none"));
+}
+
 TEST(RunRecord, TheHeartbeatBeatsAndItsEndMeansDeath) {
   const core::TempDir folder;
   RunRecord record(folder.path(), Json::object(), {.flush_every = 2ms, .heartbeat_every = 5ms});

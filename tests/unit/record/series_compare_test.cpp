@@ -72,6 +72,76 @@ TEST(Runs, RunsFarApartHaveAWideIntervalOfPositiveTimes) {
   EXPECT_GT(point.median_interval->high, 150 * 5);
 }
 
+/// Jobs differ by 2 %, the three runs of each by 0.2 %: counted as independent, the runs would cover the truth in far fewer trials.
+TEST(Runs, RunsOfOneJobAreNoIndependentRepeats) {
+  size_t num_covered = 0, num_pooled_covered = 0;
+  for (uint64_t trial = 0; trial < kTrials; ++trial) {
+    core::CounterRng random(core::stream_key({33, trial}));
+    std::vector<SeriesSummary> runs;
+    std::vector<std::string> jobs;
+    for (const char* job : {"1", "2", "3"}) {
+      const double level_ms = run_of(random).median_ms;
+      for (int i = 0; i < 3; ++i) {
+        runs.push_back(run_of(random));
+        runs.back().median_ms = level_ms * (1 + 0.002 * random.normal());
+        jobs.push_back(job);
+      }
+    }
+    const auto covers = [](const PointEstimate& point) { return point.median_interval->low <= 100 && 100 <= point.median_interval->high; };
+    num_covered += covers(combine_runs(runs, jobs));
+    num_pooled_covered += covers(combine_runs(runs));
+  }
+  EXPECT_NEAR(static_cast<double>(num_covered) / kTrials, 0.95, 0.015);
+  EXPECT_LT(static_cast<double>(num_pooled_covered) / kTrials, 0.85) << "the trial tells the two apart";
+  EXPECT_EQ(values_by_allocation(std::vector<double>{3, 10, 5, 7, 8}, std::vector<std::string>{"x", "", "x", "", "y"}), (std::vector<double>{4, 10, 7, 8}));
+}
+
+TEST(Runs, TheRunsOfASingleJobSayWhatTheyAreWorth) {
+  std::vector<SeriesSummary> runs(3, {.num_steps = 60, .num_measured_steps = 50, .measured_s = 5});
+  for (size_t i = 0; i < 3; ++i) runs[i].median_ms = 100 + static_cast<double>(i);
+  const PointEstimate point = combine_runs(runs, std::vector<std::string>(3, "7"));
+  ASSERT_TRUE(point.median_interval);
+  EXPECT_TRUE(contains(point.notes.at(1), "shared one job")) << point.notes.at(1);
+}
+
+TEST(Runs, RoundedTimesThatAgreeAreNotCertain) {
+  std::vector<SeriesSummary> runs;
+  for (int i = 0; i < 2; ++i) runs.push_back(summarise_series(std::vector<double>(40, 1010.0), {.min_warmup_steps = 0}));
+  EXPECT_EQ(runs[0].resolution_ms, 10);
+  EXPECT_LE(runs[0].median_interval->low, 1005);
+  const PointEstimate point = combine_runs(runs);
+  EXPECT_LT(point.median_interval->low, 1005.1);
+  EXPECT_GT(point.median_interval->high, 1014.9);
+  EXPECT_TRUE(contains(point.notes.back(), "agree to the printed digit")) << point.notes.back();
+  const std::vector<double> mixed{231.25, 231.75, 231.5}, fine = SyntheticSeries{.name = "fine", .num_steps = 40}.make(1);
+  EXPECT_NEAR(summarise_series(mixed, {.warmup_steps = 0}).resolution_ms, 0.01, 1e-12);
+  EXPECT_EQ(summarise_series(fine, {.warmup_steps = 0}).resolution_ms, 0);
+  EXPECT_EQ(summarise_series(std::vector<double>(40, 1e4 / 3), {.warmup_steps = 0}).resolution_ms, 10) << "rounded as a rate, then converted";
+}
+
+TEST(Runs, RunsThatAgreeByChanceKeepTheirOwnNoise) {
+  std::vector<SeriesSummary> runs(2, {.num_steps = 60, .num_measured_steps = 50, .measured_s = 5, .median_ms = 100, .median_interval = Interval{98, 102, "inside"}});
+  const PointEstimate point = combine_runs(runs);
+  EXPECT_NEAR(point.median_interval->high, 100 * std::exp(std::log(102.0 / 98) / 2 / std::sqrt(2.0)), 1e-9);
+  EXPECT_TRUE(contains(point.notes.back(), "noise inside them")) << point.notes.back();
+}
+
+/// A single value against a few: the interval covers where both sides scatter alike.
+TEST(Comparisons, ASingleValueIsGivenTheSpreadOfTheFew) {
+  size_t num_covered = 0;
+  for (uint64_t trial = 0; trial < kTrials; ++trial) {
+    core::CounterRng random(core::stream_key({34, trial}));
+    std::vector<double> few;
+    for (int i = 0; i < 3; ++i) few.push_back(103 * std::exp(0.01 * random.normal()));
+    const Comparison comparison = compare_samples(few, std::vector<double>{100 * std::exp(0.01 * random.normal())}, false);
+    ASSERT_TRUE(comparison.interval);
+    num_covered += comparison.interval->low <= 1.03 && 1.03 <= comparison.interval->high;
+  }
+  EXPECT_NEAR(static_cast<double>(num_covered) / kTrials, 0.95, 0.015);
+  const Comparison rounded = compare_samples(std::vector<double>{100, 100}, std::vector<double>{100, 100}, false, 0.01);
+  EXPECT_NEAR(rounded.interval->high, std::exp(0.01), 1e-9);
+}
+
 TEST(Comparisons, PairedIntervalsCoverTheRatioAndUnpairedOnesToo) {
   size_t num_paired = 0, num_unpaired = 0;
   for (uint64_t trial = 0; trial < kTrials; ++trial) {

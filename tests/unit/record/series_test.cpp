@@ -259,6 +259,16 @@ TEST(Series, ShortConstantAndOddRunsAreExplainedNotRefused) {
   EXPECT_THROW(summarise_series(std::vector<double>{1, 0}), Error);
 }
 
+/// Rows of a log are means of many steps: one or two of them hold the whole warm-up, and the median of the first five rows is steady.
+TEST(Series, AWarmUpOfOneOrTwoRowsIsFound) {
+  for (const size_t num_slow : {1, 2}) {
+    const SyntheticSeries rows{.name = "rows of a log", .num_steps = 41, .sigma = 0.005};
+    std::vector<double> row_ms = rows.make(num_slow);
+    for (size_t i = 0; i < num_slow; ++i) row_ms[i] *= i + 1 < num_slow ? 20 : 1.5;
+    EXPECT_EQ(summarise_series(row_ms, {.min_warmup_steps = 0}).num_warmup_steps, num_slow);
+  }
+}
+
 TEST(Series, TheUserSetsTheWarmUp) {
   const SyntheticSeries series{.name = "given", .num_steps = 100};
   const std::vector<double> steps = series.make(0);

@@ -47,6 +47,12 @@ TEST(Checks, RepeatsInOneJobAreOneAllocation) {
   std::vector<record::RunData> runs = quiet_pair();
   for (record::RunData& run : runs) run.allocation = "slurm 1";
   EXPECT_EQ(count_flags(analysis_of(runs), "M04"), 1u);
+  for (record::RunData& run : runs) run.allocation.clear();
+  const Analysis unnamed = analysis_of(runs);
+  EXPECT_FALSE(unnamed.curves.at(0).points.at(0).num_allocations);
+  ASSERT_EQ(count_flags(unnamed, "M04"), 1u);
+  for (const Flag& flag : unnamed.flags)
+    if (flag.code == "M04") EXPECT_NE(flag.sentence.find("cannot be known"), std::string::npos) << flag.sentence;
 }
 
 TEST(Checks, JobsThatDifferWidenTheInterval) {
@@ -109,6 +115,44 @@ TEST(Checks, ASlowRankIsNamed) {
   EXPECT_EQ(host_table(analysis.curves[0], analysis.runs).rows.at(0).at(0).text, "n2");
 }
 
+/// A run of 4 hosts of 8 ranks; all ranks of `slow_host` (-1: of none) compute 20 % longer, and noise of 1 % makes now one and now another the slowest.
+record::RunData run_of_hosts(int slow_host) {
+  record::RunData run = make_run({.name = "hosts", .nodes = 4, .devices_per_node = 8});
+  for (int64_t step = 9; step < 700; step += 10) {
+    record::RankTimesRecord times{.attempt = 1, .step = step, .num_steps = 10};
+    for (int rank = 0; rank < 32; ++rank) {
+      times.step_ms.push_back(100);
+      times.compute_ms.push_back((rank / 8 == slow_host ? 96 : 80) * (1 + 0.01 * testing::ripple_at(static_cast<size_t>(step * 32 + rank))));
+      times.hosts.push_back(fmt::format("n{}", rank / 8));
+    }
+    run.rank_times.push_back(times);
+  }
+  return run;
+}
+
+TEST(Checks, ASlowNodeIsNamedThoughNoneOfItsRanksStandsOut) {
+  const Analysis analysis = analysis_of({run_of_hosts(2)});
+  ASSERT_EQ(count_flags(analysis, "M12"), 1u);
+  const auto flag = std::find_if(analysis.flags.begin(), analysis.flags.end(), [](const Flag& one) { return one.code == "M12"; });
+  EXPECT_EQ(flag->name, "slow-node");
+  EXPECT_NE(flag->sentence.find("host n2 "), std::string::npos) << flag->sentence;
+  EXPECT_NE(flag->sentence.find("100 % of the intervals"), std::string::npos) << flag->sentence;
+}
+
+TEST(Checks, EvenHostsAndEvenPairsOfRanksAccuseNobody) {
+  record::RunData pair = make_run({.name = "pair", .devices_per_node = 2});
+  for (int64_t step = 9; step < 700; step += 10) {
+    const double more = step % 20 == 9 ? 8 : 0;  // each rank is the slower one in every other interval, the first by more
+    pair.rank_times.push_back({.attempt = 1, .step = step, .num_steps = 10, .step_ms = {100, 100}, .data_wait_ms = {}, .compute_ms = {80 + more, 81},
+                               .comm_wait_ms = {}, .hosts = {"n0", "n0"}});
+  }
+  for (const record::RunData& run : {run_of_hosts(-1), pair}) {
+    const Analysis analysis = analysis_of({run});
+    EXPECT_GT(analysis.runs.at(0).num_rank_intervals, 50u) << run.name;
+    EXPECT_EQ(count_flags(analysis, "M12"), 0u) << run.name;
+  }
+}
+
 TEST(Checks, LossWithoutACauseIsSaid) {
   std::vector<record::RunData> runs = quiet_pair();
   runs.push_back(make_run({.name = "two", .nodes = 2, .step_ms = 110, .job = "3"}));
@@ -145,6 +189,17 @@ TEST(Checks, DebuggingAndLossesThatAreNotFinite) {
   EXPECT_EQ(count_flags(analysis, "M17"), 1u);
 }
 
+TEST(Checks, SkippedStepsAreCountedWithTheFirst) {
+  std::vector<record::RunData> runs = quiet_pair();
+  runs[0].steps.num_skipped.assign(runs[0].steps.size(), 0);
+  runs[0].steps.num_skipped[120] = runs[0].steps.num_skipped[300] = 1;
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.flags.size(), 1u);
+  EXPECT_EQ(analysis.flags[0].code, "M17");
+  EXPECT_NE(analysis.flags[0].sentence.find("a skipped 2 steps"), std::string::npos) << analysis.flags[0].sentence;
+  EXPECT_NE(analysis.flags[0].sentence.find("is step 120"), std::string::npos) << analysis.flags[0].sentence;
+}
+
 TEST(Checks, SoftwareThatChangesAlongACurveIsSaid) {
   std::vector<record::RunData> runs = quiet_pair();
   runs.push_back(make_run({.name = "two", .nodes = 2, .job = "3"}));
@@ -167,6 +222,32 @@ TEST(Checks, WhatTheSchedulerCountsIsNoDifferenceInSoftware) {
   runs.back().software["NCCL_ALGO"] = "Ring";
   runs.front().software["NCCL_ALGO"] = "Tree";
   EXPECT_EQ(count_flags(analysis_of(runs), "M05"), 1u);
+}
+
+/// Strong scaling from 1 to 2 nodes: 80 ms instead of 50, forward and backward halve as they should.
+Analysis strong_pair(const std::string& growing) {
+  std::vector<record::RunData> runs;
+  for (const int64_t nodes : {1, 2}) {
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .samples_per_device = 16 / nodes, .step_ms = nodes == 1 ? 100.0 : 80.0}));
+    for (size_t i = 0; i < runs.back().steps.size(); ++i) {
+      runs.back().steps.phases_ms["forward"].push_back(33.0 / static_cast<double>(nodes));
+      runs.back().steps.phases_ms["backward"].push_back(66.0 / static_cast<double>(nodes));
+      runs.back().steps.phases_ms[growing].push_back(nodes == 1 ? 1 : 30.5);
+    }
+  }
+  return analysis_of(runs);
+}
+
+TEST(Checks, StrongScalingIsMeasuredAgainstTheBaseSharedOut) {
+  const Analysis unexplained = strong_pair("other"), explained = strong_pair("exposed_comm");
+  ASSERT_EQ(unexplained.curves.at(0).kind, ScalingKind::kStrong) << unexplained.curves[0].kind_reason;
+  ASSERT_EQ(count_flags(unexplained, "M13"), 1u);
+  for (const Flag& flag : unexplained.flags)
+    if (flag.code == "M13") EXPECT_NE(flag.sentence.find("100 % of that has no cause"), std::string::npos) << flag.sentence;
+  EXPECT_EQ(count_flags(explained, "M13"), 0u);
+  const std::string text = conclusions_of(explained.curves[0], {}).at(0);
+  EXPECT_NE(text.find("30 ms, is exposed_comm"), std::string::npos) << text;
+  EXPECT_NE(text.find("shared out"), std::string::npos) << text;
 }
 
 TEST(Checks, TelemetryThatGrewIsAKnownCause) {

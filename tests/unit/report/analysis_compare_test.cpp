@@ -55,12 +55,74 @@ TEST(Compare, PairsCancelWhatChangesFromHourToHour) {
   EXPECT_THROW(compare_sides(side(repeats("a", hours)), side(repeats("b", {100})), true), UsageError);
 }
 
-TEST(Compare, SingleRunsAreComparedStepByStepAndThatIsSaid) {
+std::string notes_of(const SideComparison& result) {
+  std::string notes;
+  for (const std::string& note : result.notes) notes += note + "\n";
+  return notes;
+}
+
+TEST(Compare, TwoSingleRunsDifferAndNothingIsConcludedAboutTheSides) {
   const SideComparison result = compare_sides(side(repeats("a", {100})), side(repeats("b", {103})), false);
-  EXPECT_NE(result.verdict.find("A is faster"), std::string::npos) << result.verdict;
-  bool is_said = false;
-  for (const std::string& note : result.notes) is_said |= note.find("single run") != std::string::npos;
-  EXPECT_TRUE(is_said);
+  EXPECT_NE(result.verdict.find("these two runs differ"), std::string::npos) << result.verdict;
+  EXPECT_NE(result.verdict.find("Nothing is concluded"), std::string::npos) << result.verdict;
+  EXPECT_EQ(result.verdict.find("faster"), std::string::npos) << result.verdict;
+  EXPECT_EQ(result.sizes.at(0).conclusion, "none");
+  EXPECT_NE(notes_of(result).find("single run"), std::string::npos);
+  EXPECT_NE(comparison_json(result).find("\"conclusion\":"), std::string::npos);
+}
+
+TEST(Compare, TwoAgainstOneKeepsTheSpread) {
+  const SideComparison near = compare_sides(side(repeats("a", {100, 104})), side(repeats("b", {110})), false);
+  EXPECT_EQ(near.sizes.at(0).conclusion, "no_difference") << near.verdict;
+  const SideComparison far = compare_sides(side(repeats("a", {100, 100.1, 99.9, 100})), side(repeats("b", {110})), false);
+  EXPECT_EQ(far.sizes.at(0).conclusion, "a_faster") << far.verdict;
+  EXPECT_NE(notes_of(far).find("given the spread of the other side"), std::string::npos) << notes_of(far);
+}
+
+TEST(Compare, RunsOfOneJobAreNoRepeats) {
+  auto a = repeats("a", {100, 100.1, 99.9, 100.05}), b = repeats("b", {101, 101.1, 100.9, 101.05});
+  for (auto& run : a) run.allocation = "1";
+  for (auto& run : b) run.allocation = "2";
+  const SideComparison result = compare_sides(side(a), side(b), false);
+  EXPECT_EQ(result.sizes.at(0).conclusion, "none") << result.verdict;
+  EXPECT_NE(result.verdict.find("these two jobs differ"), std::string::npos) << result.verdict;
+}
+
+TEST(Compare, ModelsAreMatchedAndNotPooled) {
+  std::vector<record::RunData> a, b;
+  for (const auto& [model, ms] : {std::pair{"ViT-B-32", 100.0}, {"ViT-L-14", 400.0}})
+    for (int i = 0; i < 3; ++i) {
+      a.push_back(make_run({.name = fmt::format("{}-{}", model, i), .step_ms = ms * (1 + 0.001 * i), .model = model}));
+      b.push_back(make_run({.name = fmt::format("{}-{}", model, i), .step_ms = 1.05 * ms * (1 + 0.001 * i), .model = model}));
+    }
+  b.push_back(make_run({.name = "huge", .step_ms = 900, .model = "ViT-H-14"}));
+  for (const bool is_paired : {false, true}) {
+    const SideComparison result = compare_sides(side(a), side(b), is_paired);
+    ASSERT_EQ(result.sizes.size(), 2u);
+    EXPECT_NE(result.sizes[0].size.find("model ViT-B-32"), std::string::npos) << result.sizes[0].size;
+    for (const SizeComparison& one : result.sizes) {
+      EXPECT_EQ(one.num_a, 3u);
+      EXPECT_NEAR(one.comparison.ratio, 1 / 1.05, 1e-3);
+      EXPECT_EQ(one.conclusion, "a_faster") << one.verdict;
+    }
+    EXPECT_NE(notes_of(result).find("model ViT-H-14: only B has it"), std::string::npos) << notes_of(result);
+  }
+  EXPECT_THROW(compare_sides(side(a), side({b.back()}), false), DataError);
+}
+
+TEST(Compare, FailedRunsGiveWayToWholeOnesAndThatIsSaid) {
+  auto a = repeats("a", {100, 100.1, 99.9}), b = repeats("b", {100, 100.2, 50});
+  b[2].state = "failed";
+  b[2].message = "out of memory";
+  const SideComparison result = compare_sides(side(a), side(b), false);
+  EXPECT_EQ(result.sizes.at(0).num_b, 2u);
+  EXPECT_EQ(result.sizes.at(0).conclusion, "no_difference") << result.verdict;
+  EXPECT_NE(notes_of(result).find("b2 of B is left out: it failed (out of memory)"), std::string::npos) << notes_of(result);
+  const SideComparison paired = compare_sides(side(a), side(b), true);
+  EXPECT_EQ(paired.sizes.at(0).num_a, 2u);
+  EXPECT_NE(notes_of(paired).find("a2 of A is left out: the run it is paired with failed"), std::string::npos) << notes_of(paired);
+  const SideComparison only = compare_sides(side(a), side({b[2]}), false);
+  EXPECT_NE(notes_of(only).find("b2 of B is used although it failed"), std::string::npos) << notes_of(only);
 }
 
 TEST(Compare, SizesAreMatchedAndTheRestIsNamed) {

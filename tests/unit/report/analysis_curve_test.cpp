@@ -253,9 +253,44 @@ TEST(Curve, TheKneeIsWhereTheEfficiencyBeginsToFall) {
   ASSERT_EQ(charts.size(), 1u);
   EXPECT_EQ(charts[0].series.front().labels, (std::vector<std::string>{"", "", "", "knee", "", ""}));
   EXPECT_NE(charts[0].caption.find("8 nodes"), std::string::npos) << charts[0].caption;
+  EXPECT_FALSE(knee_of(curve_of({100, 102, 106, 114, 130, 162, 226}).curves[0])) << "a constant serial fraction has no knee";
   EXPECT_FALSE(knee_of(curve_of({100, 100.1, 100.2, 100.1}).curves[0])) << "nothing is lost";
   EXPECT_FALSE(knee_of(curve_of({100, 101, 150}).curves[0])) << "too few sizes";
   EXPECT_FALSE(knee_of(curve_of({100, 150, 160, 165}).curves[0])) << "falls at once and then no more";
+}
+
+/// Sizes that double from `first`, with the efficiency of a constant serial fraction up to `sound` sizes and, beyond, half as much again lost at each.
+Curve amdahl_curve(double fraction, int64_t first, size_t num_sizes, size_t num_sound, double noise) {
+  Curve curve;
+  curve.base = 0;
+  double further = 1;
+  for (size_t i = 0; i < num_sizes; ++i) {
+    if (i >= num_sound) further *= 0.7;
+    Point point;
+    point.size = first << i;
+    const double growth = static_cast<double>(point.size) / static_cast<double>(first) - 1;
+    point.efficiency.value = further / (1 + fraction * growth) * (i == 0 ? 1 : 1 + noise * testing::ripple_at(7 * i + num_sizes));
+    curve.points.push_back(point);
+  }
+  return curve;
+}
+
+TEST(Curve, AConstantSerialFractionHasNoKneeWhateverItsSizeAndRange) {
+  size_t num_losing = 0;
+  for (const double fraction : {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3})
+    for (const int64_t first : {1, 2, 8})
+      for (size_t num_sizes = 4; num_sizes <= 13; ++num_sizes)
+        for (const double noise : {0.0, 0.005}) {
+          const Curve curve = amdahl_curve(fraction, first, num_sizes, num_sizes, noise);
+          num_losing += curve.points.back().efficiency.value < 0.95;
+          EXPECT_FALSE(knee_of(curve)) << "fraction " << fraction << ", first " << first << ", sizes " << num_sizes << ", noise " << noise;
+        }
+  EXPECT_GT(num_losing, 300u) << "curves that lose nothing prove nothing";
+  for (const double fraction : {0.0005, 0.002, 0.005}) {
+    const auto knee = knee_of(amdahl_curve(fraction, 1, 8, 6, 0));
+    ASSERT_TRUE(knee) << fraction;
+    EXPECT_EQ(*knee, 5u) << fraction << ": the last sound size";
+  }
 }
 
 TEST(Curve, PrecisionThatChangesWithTheSizeIsNamed) {
@@ -405,6 +440,34 @@ TEST(Curve, ARunOfUnknownSizeStandsAlone) {
   ASSERT_EQ(analysis.curves.size(), 2u);
   EXPECT_FALSE(analysis.missing.empty());
   EXPECT_NE(analysis.missing[0].find("devices"), std::string::npos) << analysis.missing[0];
+}
+
+TEST(Curve, IntervalsOfALogAreNotCalledSteps) {
+  record::RunData log = make_run({.name = "log", .num_steps = 120, .num_slow = 0});
+  log.format = "openclip";
+  for (size_t i = 0; i < log.steps.size(); ++i) {
+    log.steps.num_steps[i] = 100;
+    log.steps.step[i] = static_cast<int64_t>(100 * i + 99);
+  }
+  const Analysis analysis = analysis_of({log}, {.warmup_steps = 20});
+  const Point& point = analysis.curves.at(0).points.at(0);
+  EXPECT_EQ(point.estimate.num_steps, 100u);
+  EXPECT_EQ(point.num_steps, 10000);
+  const std::string said = conclusions_of(analysis.curves[0], analysis.options).at(0);
+  EXPECT_NE(said.find("median of 100 log intervals of about 100 steps each"), std::string::npos) << said;
+}
+
+TEST(Curve, EnergyOfGpusThatTheRunDidNotUseIsSaid) {
+  record::RunData run = make_run({.name = "part", .nodes = 1, .devices_per_node = 2});
+  for (int64_t step : {99, 199})
+    run.system.push_back({.attempt = 1, .step = step, .num_steps = 100, .host = "a", .received_bytes = {}, .sent_bytes = {},
+                          .energy_j = {{"nvml-0", 100}, {"nvml-1", 100}, {"nvml-2", 20}, {"nvml-3", 20}, {"rapl-package-0", 50}}});
+  const auto energy = energy_use(run, 0, 16);
+  ASSERT_TRUE(energy);
+  EXPECT_DOUBLE_EQ(energy->joules, 2 * 290);
+  EXPECT_EQ(energy->scope, "nvml (4 GPUs, of which the run used 2: the energy of all is counted), rapl-package");
+  run.setup.devices = 4;
+  EXPECT_EQ(energy_use(run, 0, 16)->scope, "nvml, rapl-package");
 }
 
 TEST(Curve, NothingUsableStillMakesAPage) {

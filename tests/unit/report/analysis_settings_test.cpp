@@ -72,6 +72,26 @@ TEST(Settings, TheLearningRateMayFollowTheSizeButPartsRunsOfOneSize) {
   EXPECT_EQ(array.curves[0].points.at(0).runs.size() + array.curves[1].points.at(0).runs.size(), 3u);
 }
 
+TEST(Settings, SoftwareThatDiffersAtOneSizePartsRunsAndWhatTellsTheJobDoesNot) {
+  std::vector<record::RunData> runs;
+  for (const auto& [name, algorithm] : {std::pair{"a", "Ring"}, {"b", "Tree"}, {"c", "Ring"}, {"d", "Tree"}, {"e", ""}}) {
+    runs.push_back(run_with(name, {}));
+    runs.back().software = {{"lockstep", "0.1.0"}, {"host", name}, {"SLURM_JOB_NODELIST", name}, {"CUDA_VISIBLE_DEVICES", name}};
+    if (*algorithm != 0) runs.back().software["NCCL_ALGO"] = algorithm;
+  }
+  const Analysis parted = analysis_of(runs);
+  ASSERT_EQ(parted.curves.size(), 3u);
+  std::map<std::string, size_t> num_runs;
+  for (const Curve& curve : parted.curves)
+    for (const char* told : {"NCCL_ALGO Ring", "NCCL_ALGO Tree", "NCCL_ALGO unset"})
+      if (curve.name.find(told) != std::string::npos) num_runs[told] = curve.points.at(0).runs.size();
+  EXPECT_EQ(num_runs, (std::map<std::string, size_t>{{"NCCL_ALGO Ring", 2}, {"NCCL_ALGO Tree", 2}, {"NCCL_ALGO unset", 1}}));
+  for (record::RunData& run : runs) run.software["NCCL_ALGO"] = "Ring";
+  const Analysis pooled = analysis_of(runs);
+  ASSERT_EQ(pooled.curves.size(), 1u);
+  EXPECT_EQ(pooled.curves[0].points.at(0).runs.size(), 5u);
+}
+
 TEST(Settings, AnAxisOfASweepIsACurveOfItsOwnAndNamedOnce) {
   std::vector<record::RunData> runs;
   for (const int nodes : {1, 2})

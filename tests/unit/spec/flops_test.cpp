@@ -99,6 +99,12 @@ TEST(Flops, ShortTextsCostLessAndTheFormulaSaysSo) {
   const FlopCount nominal = clip_forward(shape), short_texts = clip_forward_processed(shape, 16, shape.vision.tokens());
   EXPECT_NEAR(nominal.flops / 1e9, 14.78, 0.005);
   EXPECT_EQ(clip_forward_processed(shape, 77, shape.vision.tokens()).flops, nominal.flops);
+  EXPECT_EQ(clip_forward_trained(shape).flops, nominal.flops) << "nothing is dropped";
+  ClipShape dropping = shape;
+  dropping.vision.patch_dropout = 0.5;
+  EXPECT_EQ(clip_forward_trained(dropping).flops, clip_forward_processed(shape, 77, 1 + (shape.vision.tokens() - 1) / 2).flops);
+  EXPECT_LT(clip_forward_trained(dropping).flops, nominal.flops);
+  EXPECT_EQ(clip_forward(dropping).flops, nominal.flops) << "the nominal figure does not know of it";
   EXPECT_LT(short_texts.flops, nominal.flops - 4e9);
   EXPECT_NE(short_texts.formula.find("16 tokens processed"), std::string::npos) << short_texts.formula;
   EXPECT_NEAR(contrastive_logits_forward(315'392, 512).flops / 1e9, 0.646, 0.001);

@@ -36,7 +36,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 /// Every flag of `train clip`, frozen: a flag that users type must not vanish unnoticed, and a new one belongs here too.
 const char* const kFlags =
-    "accum-freq aug-cfg batch-size beta1 beta2 bucket-mb check-replicas classnames config csv-caption-key csv-img-key "
+    "accum-freq accumulate-allreduce-grads-in-fp32 aug-cfg batch-size beta1 beta2 bucket-mb check-replicas classnames config csv-caption-key csv-img-key "
     "csv-separator data-lanes data-order "
     "dataset-resampled dataset-type debug delete-previous-checkpoint deterministic device device-memory dist-backend dist-local-rank dist-rank "
     "dist-timeout dist-url "
@@ -50,7 +50,7 @@ const char* const kFlags =
     "save-most-recent seed "
     "shuffle skip-scheduler templates text-key threads tokenizer-vocab train-data train-data-upsampling-factors "
     "train-num-samples train-transform "
-    "use-bn-sync val-data val-frequency val-num-samples warmup wd workers world-size zeroshot-data zeroshot-frequency";
+    "use-bn-sync use-distributed-optimizer val-data val-frequency val-num-samples warmup wd workers world-size zeroshot-data zeroshot-frequency";
 
 /// Every flag of OpenCLIP's trainer, release 3.3.0 (open_clip_train/params.py).
 const char* const kOpenClipFlags =
@@ -250,8 +250,10 @@ TEST(TrainOptions, ContradictionsAreRefused) {
       {{"--name", "a/b"}, "contains '/'"},
       {{"--delete-previous-checkpoint", "--keep", "3"}, "--keep asks for 3"},
       {{"--logs", "none"}, "always leaves its record"},
-      {{"--precision", "fp16"}, "use bf16"},
-      {{"--precision", "pure_fp16"}, "use pure_bf16"},
+      {{"--precision", "fp16"}, "use fp16_master"},
+      {{"--precision", "pure_fp16"}, "use fp16_master"},
+      {{"--use-distributed-optimizer", "--grad-sync", "ddp"}, "means --grad-sync zero1, not ddp"},
+      {{"--accumulate-allreduce-grads-in-fp32"}, "--precision is amp"},
       {{"--report-to", "wandb"}, "use --report-to tensorboard"},
       {{"--opt", "timm/lamb"}, "expected adamw"},
       {{"--lock-image"}, "frozen image towers are not in this version"},

@@ -11,12 +11,12 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "models/contrastive_task.h"
-#include "optim/grad_norm.h"
 #include "record/checkpoint_manifest.h"
 #include "support/tensor_golden.h"
 #include "support/tiny_towers.h"
 #include "train/checkpointer_writer.h"
 #include "train/step_runner.h"
+#include "train/training.h"
 
 namespace lockstep::train {
 namespace {
@@ -35,9 +35,7 @@ class ToyRun {
         scaler_(at::kCPU, {.growth_interval = 3}) {
     auto parameters = task_.network().named_parameters();
     sync_ = parallel::make_grad_sync_ddp(parameters, comm, 300);
-    std::vector<optim::Segment> segments;
-    for (const auto& [name, tensor] : parameters) segments.push_back({name, *tensor, name != "logit_scale", {}});
-    optimizer_ = std::make_unique<optim::AdamW>(std::move(segments), optim::AdamWConfig{});
+    optimizer_ = build_optimizer({}, sync_->holding(), static_cast<TinyTowers&>(task_.towers()).param_specs());
     runner_ =
         make_plain_step({.task = task_, .sync = *sync_, .precision = precision_, .scaler = &scaler_, .data_rank = comm.rank()});
     CheckpointState state{.tensors = parameters, .optimizer = optimizer_.get(), .scaler = &scaler_};
@@ -58,10 +56,7 @@ class ToyRun {
       batch.text_BT = index.narrow(0, 0, 12).to(at::kLong).pow(2).remainder(TinyTowers::kVocabulary).reshape({4, 3});
       batch.num_samples = 4;
       runner_->run({&batch, 1}, static_cast<uint64_t>(step_));
-      const auto summary = optim_summary();
-      optimizer_->step(1e-2, summary.grad_divisor, summary.found_inf);
-      scaler_.update(summary.found_inf);
-      task_.after_step();
+      update_parameters(*sync_, *optimizer_, &scaler_, 1e-2, 1.0);
     }
   }
 
@@ -93,7 +88,6 @@ class ToyRun {
 
  private:
   static std::unique_ptr<TinyTowers> make_towers() { return std::make_unique<TinyTowers>(/*drops_features=*/true); }
-  optim::GradSummary optim_summary() { return optim::summarise_gradients(optimizer_->gradients(), 1.0, scaler_.scale()); }
 
   Comm& comm_;
   models::ContrastiveTask task_;

@@ -25,13 +25,15 @@ TEST(Precision, TypesPerName) {
                          Row{"amp_bf16", DeviceType::CUDA, at::kFloat, at::kFloat, at::kFloat, at::kBFloat16},
                          Row{"amp_bfloat16", DeviceType::CPU, at::kFloat, at::kFloat, at::kFloat, at::kBFloat16},
                          Row{"bf16", DeviceType::CPU, at::kFloat, at::kBFloat16, at::kBFloat16, {}},
-                         Row{"pure_bf16", DeviceType::CPU, at::kBFloat16, at::kBFloat16, at::kBFloat16, {}}}) {
+                         Row{"pure_bf16", DeviceType::CPU, at::kBFloat16, at::kBFloat16, at::kBFloat16, {}},
+                         Row{"bf16_master", DeviceType::CPU, at::kBFloat16, at::kBFloat16, at::kBFloat16, {}},
+                         Row{"fp16_master", DeviceType::CUDA, at::kHalf, at::kHalf, at::kHalf, {}}}) {
     const Precision precision(row.name, row.device);
     EXPECT_EQ(precision.parameter_type(norm), row.norm) << row.name;
     EXPECT_EQ(precision.parameter_type(weight), row.weight) << row.name;
     EXPECT_EQ(precision.input_type(), row.input) << row.name;
     EXPECT_EQ(precision.autocast_type(), row.autocast) << row.name;
-    EXPECT_EQ(precision.needs_loss_scaler(), row.autocast == at::kHalf) << row.name;
+    EXPECT_EQ(precision.needs_loss_scaler(), row.autocast == at::kHalf || row.weight == at::kHalf) << row.name;
   }
 }
 

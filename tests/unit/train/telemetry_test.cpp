@@ -53,6 +53,20 @@ TEST(PhaseClock, BlockingInCollectivesIsExposedCommunicationWhereverItHappens) {
   EXPECT_DOUBLE_EQ(times.compute(), times[Phase::kForward]);
 }
 
+TEST(PhaseClock, WhatBelongsToNoPhaseIsOther) {
+  comm::Recorder recorder;
+  PhaseClock clock(at::kCPU, recorder);
+  sleep_ms(8);
+  recorder.add_time("dp", "all_reduce", 4, 3.0, 3.0);
+  clock.mark(Phase::kExposedComm);  // the end of a wait of which 3 ms were waiting
+  sleep_ms(2);
+  clock.mark(Phase::kOther);
+  const PhaseTimes times = clock.finish_step().read();
+  EXPECT_DOUBLE_EQ(times[Phase::kExposedComm], 3.0);
+  EXPECT_GE(times[Phase::kOther], 7);
+  EXPECT_DOUBLE_EQ(times.sum(), times[Phase::kExposedComm] + times[Phase::kOther]);
+}
+
 StepSample sample_of(int64_t step, int sleep, PhaseClock& clock, StopRequest wish = StopRequest::kNone) {
   clock.restart();
   sleep_ms(sleep);

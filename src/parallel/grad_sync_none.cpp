@@ -1,0 +1,32 @@
+#include "parallel/grad_sync.h"
+
+namespace lockstep::parallel {
+namespace {
+
+class NoneGradSync final : public GradSync {
+ public:
+  explicit NoneGradSync(std::vector<comm::NamedTensor> parameters) : parameters_(std::move(parameters)) {
+    for (const auto& parameter : parameters_) holding_.segments.push_back({.name = parameter.name, .parameter = *parameter.tensor});
+  }
+  void begin_step() override {
+    for (auto& parameter : parameters_) parameter.tensor->mutable_grad() = at::Tensor();
+  }
+  void begin_micro(bool) override {}
+  void finish() override {}
+  void publish_params() override {}
+  void wait_params() override {}
+  int64_t num_buckets() const override { return 0; }
+  const Holding& holding() const override { return holding_; }
+
+ private:
+  std::vector<comm::NamedTensor> parameters_;
+  Holding holding_;
+};
+
+}  // namespace
+
+std::unique_ptr<GradSync> make_grad_sync_none(std::vector<comm::NamedTensor> parameters) {
+  return std::make_unique<NoneGradSync>(std::move(parameters));
+}
+
+}  // namespace lockstep::parallel
