@@ -250,7 +250,7 @@ TEST(Checks, StrongScalingIsMeasuredAgainstTheBaseSharedOut) {
     }
   EXPECT_EQ(count_flags(explained, "M13"), 0u);
   const std::string text = conclusions_of(explained.curves[0], {}).at(0);
-  EXPECT_NE(text.find("30 ms, is exposed_comm"), std::string::npos) << text;
+  EXPECT_NE(text.find("30.0 ms, is exposed_comm"), std::string::npos) << text;
   EXPECT_NE(text.find("shared out"), std::string::npos) << text;
 }
 
