@@ -62,7 +62,7 @@ class Sides {
     auto model = train::build_towers({shape_}, {.precision = &precision_, .pretrained = {}});
     sync_ = world_.size() > 1 ? parallel::make_grad_sync_ddp(model->named_parameters(), world_.comm(), int64_t{25} << 20)
                               : parallel::make_grad_sync_none(model->named_parameters());
-    optimizer_ = train::build_optimizer({}, sync_->holding(), model->param_specs());
+    optimizer_ = train::build_optimizer({}, sync_->holding(), spec::clip_param_specs(shape_));
     task_.emplace(std::move(model), world_.comm(), models::ContrastiveLossOptions{.local_loss = true, .gather_with_grad = true});
     train::StepRunnerParts parts{.task = *task_, .sync = *sync_, .precision = precision_};
     bare_ = train::make_plain_step(parts);

@@ -100,10 +100,8 @@ class CheckpointCase final : public BenchCase {
     prepare();
     save_once();
     std::vector<at::Tensor> before;
-    for (const at::Tensor& tensor : all_tensors()) {
-      before.push_back(tensor.clone());
-      tensor.zero_();
-    }
+    for (const at::Tensor& tensor : all_tensors()) before.push_back(tensor.clone());
+    for (const at::Tensor& tensor : all_tensors()) tensor.zero_();  // parameters may be listed twice
     load_once();
     at::Tensor wrong = at::zeros({1}, at::TensorOptions(context_.device).dtype(at::kLong));
     const auto after = all_tensors();

@@ -109,7 +109,7 @@ void check_repeats(const Adder& add) {
   }
 }
 
-void check_work(const Adder& add, const std::vector<RunSummary>& runs) {
+void check_work(const Adder& add) {
   const Point& point = add.point;
   if (point.setup.is_synthetic.value_or(false))
     add("M06", "synthetic-data", "the input was made up: reading and decoding cost nothing here", "add a control run on real data");
@@ -279,7 +279,7 @@ std::vector<Flag> check_curve(Curve& curve, const std::vector<RunSummary>& runs)
     check_length(add, runs);
     check_runs(add, runs);
     check_repeats(add);
-    check_work(add, runs);
+    check_work(add);
     check_stragglers(add, runs);
     check_debugging(add, runs);
     check_flops(add);

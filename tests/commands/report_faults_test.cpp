@@ -44,15 +44,6 @@ TEST_F(ReportFaults, ASlowRankIsNamedAndTheOthersWaitingIsExposedCommunication) 
   EXPECT_NEAR(exposed_ms / step_ms, kSlowMs / step_ms, 0.1) << "rank 0 waits in collectives for as long as rank 1 sleeps";
 }
 
-TEST_F(ReportFaults, EvenRanksAccuseNobody) {
-  const auto trained = train_with("", "even");
-  ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  const Json report = report_on("even");
-  EXPECT_TRUE(sentences(report, "M11", "waiting for data").empty()) << report.at("checks").dump(1);
-  EXPECT_TRUE(sentences(report, "M12").empty()) << report.at("checks").dump(1);
-  EXPECT_LT(point(report).at("phases_ms").at("exposed_comm").get<double>(), point(report).at("step_mean_ms").get<double>() * 0.9);
-}
-
 TEST_F(ReportFaults, TheRankThatFailedFirstStandsInTheRecordAndTheReport) {
   const auto died = train_with("die rank=1 from=5", "died");
   EXPECT_NE(died.exit_code, 0);

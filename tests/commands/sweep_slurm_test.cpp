@@ -108,7 +108,7 @@ TEST_F(SweepOnSlurm, TheClapBenchmarkRunsFromItsOwnFileToItsTables) {
     EXPECT_TRUE(run.at("setup").at("is_synthetic"));
   }
   const std::string page = read("clap-report/report.md");
-  EXPECT_NE(page.find(" of 111.2 GFLOP forward per sample (model: "), std::string::npos) << page;  // why its MFU is not that of the real shapes
+  EXPECT_NE(page.find(" of 111.2 GFLOP forward per sample ("), std::string::npos) << page;  // why its MFU is not that of the real shapes
   EXPECT_NE(page.find("as model profiles count"), std::string::npos) << page;
   EXPECT_NE(page.find("MFU, computed FLOPs (%)"), std::string::npos) << page;
   EXPECT_TRUE(fs::exists(folder_->path() / "clap-report/report.html"));
@@ -121,7 +121,6 @@ TEST_F(SweepOnSlurm, AFailedJobIsNamedAndOnlyItIsResumed) {
   EXPECT_EQ(failed.at("counts"), (core::Json{{"failed", 1}, {"finished", 2}})) << read("nodes-status.out") << logs();
   EXPECT_EQ(failed.at("points").at(1).at("state"), "failed");
   EXPECT_NE(read("nodes-status.out").find("an error was asked for by LOCKSTEP_FAULT"), std::string::npos) << read("nodes-status.out");
-  EXPECT_NE(read("nodes-status.out").find("(exit code 1; see logs/0002-"), std::string::npos) << read("nodes-status.out");
   EXPECT_NE(read("nodes-submit-again.out").find("nothing is left to start"), std::string::npos) << read("nodes-submit-again.out");
   EXPECT_NE(read("nodes-resume.out").find("1 of 1 jobs submitted"), std::string::npos) << read("nodes-resume.out");
   EXPECT_EQ(json("nodes.json").at("counts"), (core::Json{{"finished", 3}})) << logs();

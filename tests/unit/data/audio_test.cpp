@@ -32,7 +32,7 @@ std::string complaint_of(const std::string& bytes) {
     read_all(bytes);
   } catch (const DataError& error) {
     EXPECT_FALSE(error.hint().empty());
-    EXPECT_NE(std::string(error.what()).find("'sound'"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("recording in sound "), std::string::npos) << error.what();
     return error.what();
   }
   ADD_FAILURE() << "nothing was thrown";

@@ -189,7 +189,7 @@ TEST(Waveform, HandlesExtremesAndRefusesTheRest) {
   EXPECT_NE(complaint("").find("bytes=0"), std::string::npos);
   EXPECT_NE(complaint("hello there, I am text").find("68 65 6c 6c 6f"), std::string::npos);
   EXPECT_NE(complaint(encode_audio({}, 48000, testing::kWav16)).find("frames=0"), std::string::npos);
-  EXPECT_NE(complaint(encode_audio({}, 48000, testing::kFlac16)).find("'sound'"), std::string::npos);
+  EXPECT_NE(complaint(encode_audio({}, 48000, testing::kFlac16)).find("recording in sound "), std::string::npos);
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
   EXPECT_NE(complaint(encode_audio(std::vector{0.f, 0.1f, nan, 0.2f}, 48000, testing::kWavFloat)).find("holds nan at frame 2"),
             std::string::npos);
