@@ -8,6 +8,7 @@
 #include "data/class_names.h"
 #include "data/clip_assets.h"
 #include "models/contrastive_task.h"
+#include "optim/schedule.h"
 #include "train/agree.h"
 #include "train/contrastive_data.h"
 #include "train/contrastive_training.h"
@@ -46,12 +47,26 @@ class ContrastiveKit final : public TaskKit {
             .forward = cost.forward,
             .processed = shape_.clip() != nullptr ? spec::clip_forward_trained(*shape_.clip()) : spec::FlopCount{},
             .sequence_length = shape_.context_length(),
-            .is_synthetic = options_.dataset_type == "synthetic"};
+            .is_synthetic = options_.dataset_type == "synthetic",
+            .layout = fmt::format("dp={}", world_.size())};
   }
 
-  const BatchMover& mover() const override { return *mover_; }
+  comm::Comm& data_axis() override { return world_.comm(); }
+  std::function<double(int64_t)> learning_rate(int64_t total_steps) const override {
+    const int64_t steps_per_epoch = total_steps / options_.epochs;
+    const optim::Schedule schedule{.kind = optim::parse_schedule(options_.lr_scheduler),
+                                   .base_lr = *options_.lr,
+                                   .warmup_steps = options_.warmup_steps,
+                                   .total_steps = total_steps,
+                                   .cooldown_steps = options_.epochs_cooldown.value_or(0) * steps_per_epoch,
+                                   .cooldown_power = options_.lr_cooldown_power,
+                                   .cooldown_end_lr = options_.lr_cooldown_end,
+                                   .is_skipped = options_.skip_scheduler};
+    return [schedule](int64_t step) { return schedule.lr(step); };
+  }
   data::EpochSize epoch_size() override { return data_->has_train() ? data_->epoch_size() : data::EpochSize{}; }
-  std::unique_ptr<data::Loader> open_train(const core::Json& position) override { return data_->open_train(position); }
+  std::unique_ptr<BatchSource> open_train(const core::Json& position) override { return make_loader_batches(data_->open_train(position), *mover_); }
+  core::Json join_positions(const std::vector<core::Json>& of_ranks) const override { return data::merge_positions(of_ranks); }
 
   void check_evaluation() override {
     succeed_together(world_.comm(), [&] {

@@ -1,14 +1,15 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/json.h"
-#include "data/loader.h"
 #include "data/train_stream.h"
 #include "spec/flops.h"
-#include "train/batch_mover.h"
+#include "train/batch_source.h"
 #include "train/retrieval.h"
 #include "train/training.h"
 
@@ -22,6 +23,9 @@ struct TaskFacts {
   spec::FlopCount processed{};              ///< The same without what training leaves out; 0: nothing is left out.
   int64_t sequence_length = 0;              ///< Tokens of one sample.
   bool is_synthetic = false;                ///< The data are made up.
+  std::string sample_unit = "samples";      ///< What a sample is called.
+  std::string layout;                       ///< "dp=4"; what a rank's checkpoint belongs to.
+  std::string part;                         ///< Which part of a model that ranks share this rank holds: a folder name; "": all of it.
 };
 
 /// All that a run needs to know of its task: network with loss, data, evaluation. Collective calls say so; all ranks make them in
@@ -34,11 +38,16 @@ class TaskKit {
   /// Opens what training and evaluation read; makes an index where that is allowed. Collective.
   virtual void open_data() = 0;
   virtual TaskFacts facts() const = 0;
-  virtual const BatchMover& mover() const = 0;
+  /// The ranks that hold copies of this rank's parameters.
+  virtual comm::Comm& data_axis() = 0;
+  /// Learning rate of every step of a run of so many.
+  virtual std::function<double(int64_t step)> learning_rate(int64_t total_steps) const = 0;
   /// Steps of one epoch; 0 steps: there are no training data, the run only evaluates.
   virtual data::EpochSize epoch_size() = 0;
   /// The training stream from `position` on (of an earlier loader; null: from the start).
-  virtual std::unique_ptr<data::Loader> open_train(const core::Json& position) = 0;
+  virtual std::unique_ptr<BatchSource> open_train(const core::Json& position) = 0;
+  /// The positions of all ranks as one, which open_train of any rank takes.
+  virtual core::Json join_positions(const std::vector<core::Json>& of_ranks) const = 0;
   /// Tries what evaluation will read, before hours of training go by. Collective.
   virtual void check_evaluation() = 0;
   /// What is due after so many epochs; empty: nothing. Collective.

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/log.h"
+#include "record/megatron_line.h"
 
 namespace lockstep::train {
 namespace {
@@ -34,6 +35,7 @@ void TrainLog::add(const StepValues& values) {
   const bool is_skipped = values.find("found_inf").value_or(0) != 0;
   if (is_skipped) {
     ++num_skipped_steps_;
+    ++num_skipped_in_window_;
     core::log_warning("step {}: gradients are not finite, so the update was skipped ({} so far)", values.step, num_skipped_steps_);
   }
   record_step(values, is_skipped);
@@ -48,7 +50,12 @@ void TrainLog::add(const StepValues& values) {
   recent_step_ms_ = recent_step_ms_ == 0 ? values.step_ms : 0.9 * recent_step_ms_ + 0.1 * values.step_ms;
   const int64_t step_in_epoch = values.step % config_.steps_per_epoch;
   const bool is_last = step_in_epoch + 1 == config_.steps_per_epoch || values.step + 1 == config_.total_steps;
-  if (step_in_epoch % config_.log_every_n_steps == 0 || is_last) log_line(values);
+  if (config_.is_megatron) {
+    num_nan_in_window_ += std::isfinite(values.find("loss").value_or(NAN)) ? 0 : 1;
+    if ((values.step + 1) % config_.log_every_n_steps == 0 || values.step + 1 == config_.total_steps) log_megatron_line(values);
+  } else if (step_in_epoch % config_.log_every_n_steps == 0 || is_last) {
+    log_line(values);
+  }
   show_progress(values);
 }
 
@@ -100,6 +107,28 @@ void TrainLog::log_line(const StepValues& values) {
   batch_s_.reset(), data_s_.reset();
 }
 
+void TrainLog::log_megatron_line(const StepValues& values) {
+  const double step_s = std::max(batch_s_.average(), 1e-9), devices = config_.world_size;
+  core::log_info("{}", record::format_megatron_line({.time_s = values.time_s,
+                                                     .iteration = values.step + 1,
+                                                     .num_iterations = config_.total_steps,
+                                                     .consumed_samples = values.samples_seen,
+                                                     .iteration_ms = step_s * 1000,
+                                                     .tflops_per_device = config_.train_flops_per_step / (step_s * devices * 1e12),
+                                                     .tokens_per_s_per_device = static_cast<double>(config_.tokens_per_step) / (step_s * devices),
+                                                     .lr = values.lr,
+                                                     .global_batch = config_.samples_per_step,
+                                                     .loss = loss_.last(),
+                                                     .loss_scale = values.find("loss_scale").value_or(1.0),
+                                                     .grad_norm = values.find("grad_norm"),
+                                                     .num_skipped = num_skipped_in_window_,
+                                                     .num_nan = num_nan_in_window_}));
+  if (tensorboard_)
+    tensorboard_->add_scalars(values.step, {{"lm loss", loss_.last()}, {"learning-rate", values.lr}, {"iteration-time", step_s}, {"grad-norm", values.find("grad_norm").value_or(NAN)}});
+  batch_s_.reset(), data_s_.reset();
+  num_skipped_in_window_ = num_nan_in_window_ = 0;
+}
+
 void TrainLog::show_progress(const StepValues& values) {
   if (!core::stderr_is_terminal()) return;
   const double remaining_s = static_cast<double>(config_.total_steps - values.step - 1) * recent_step_ms_ / 1000;
@@ -110,7 +139,7 @@ void TrainLog::show_progress(const StepValues& values) {
 }
 
 void TrainLog::add_result(int64_t epoch, int64_t step, const std::string& name, const record::NamedNumbers& metrics, double seconds) {
-  core::log_info("{}", record::format_eval_summary(epoch, metrics));
+  core::log_info("{}", config_.is_megatron ? record::format_megatron_validation(step, metrics.at(0).second) : record::format_eval_summary(epoch, metrics));
   if (tensorboard_) {
     record::NamedNumbers scalars;
     for (const auto& [key, value] : metrics) scalars.emplace_back("val/" + key, value);

@@ -22,6 +22,8 @@ struct TrainLogConfig {
   int64_t log_every_n_steps = 100;
   c10::Device device = c10::Device(c10::DeviceType::CPU);
   bool to_tensorboard = false;
+  bool is_megatron = false;          ///< Lines of Megatron-LM instead of OpenCLIP's.
+  double train_flops_per_step = 0;   ///< Of the model, over all ranks.
 };
 
 /// What rank 0 says and keeps of every step: steps.jsonl, OpenCLIP's log line, the progress line of a terminal, TensorBoard scalars.
@@ -37,6 +39,7 @@ class TrainLog {
  private:
   void record_step(const StepValues& values, bool is_skipped);
   void log_line(const StepValues& values);
+  void log_megatron_line(const StepValues& values);
   void show_progress(const StepValues& values);
 
   TrainLogConfig config_;
@@ -45,6 +48,7 @@ class TrainLog {
   record::AverageMeter loss_, batch_s_, data_s_;
   int64_t epoch_of_meters_ = -1;
   int64_t num_skipped_steps_ = 0;
+  int64_t num_skipped_in_window_ = 0, num_nan_in_window_ = 0;
   double recent_step_ms_ = 0;  // exponential mean, for the remaining time
 };
 

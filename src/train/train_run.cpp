@@ -24,12 +24,14 @@
 #include "hw/ranks.h"
 #include "parallel/replica_check.h"
 #include "plan/train_batch.h"
+#include "record/checkpoint_manifest.h"
 #include "record/run_record.h"
 #include "record/trace.h"
 #include "train/agree.h"
 #include "train/attempt_facts.h"
 #include "train/checkpointer.h"
 #include "train/contrastive_kit.h"
+#include "train/gpt_kit.h"
 #include "train/interval_recorder.h"
 #include "train/profile_summary.h"
 #include "train/profiler.h"
@@ -46,6 +48,11 @@ std::vector<std::pair<std::string, std::string>> params_of(const core::OptionSet
   std::vector<std::pair<std::string, std::string>> params;
   for (const auto& option : set.options()) params.emplace_back(core::replace_all(option.name, "-", "_"), option.value_text());
   return params;
+}
+
+/// The checkpoint of a part that belongs to that of another part: <run>/<part>/checkpoints/step-*.
+std::filesystem::path checkpoint_of_part(const std::filesystem::path& other, const std::string& part) {
+  return other.parent_path().parent_path().parent_path().parent_path() / part / "checkpoints" / other.filename();
 }
 
 /// --dist-url: "env://" (the default way), or tcp://HOST:PORT.
@@ -75,6 +82,7 @@ class TrainRun {
   void open_folder();
   TrainerConfig trainer_config() const;
   TrainerPosition restore();
+  std::optional<RestoredCheckpoint> restore_same_step();
   core::Json describe_attempt() const;
   core::Json resume_facts() const;
   void save(const TrainerPosition& position);
@@ -92,7 +100,7 @@ class TrainRun {
 
   StartupClock startup_;  // first: it counts from here
   const spec::ParsedCommand& command_;
-  const spec::TrainOptions& options_;
+  const spec::TrainOptions options_;  // of `train gpt` those that all tasks have
   SoftwareVersions versions_;
   hw::RankInfo ranks_;
   std::vector<std::string> hosts_;  // per rank
@@ -104,7 +112,7 @@ class TrainRun {
   std::unique_ptr<TaskKit> kit_;
   Training training_;
   data::EpochSize epoch_;  // 0 steps: nothing to train on
-  std::unique_ptr<data::Loader> loader_;
+  std::unique_ptr<BatchSource> batches_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::unique_ptr<record::RunRecord> record_;  // rank 0
   std::optional<TrainLog> log_;                // rank 0
@@ -113,7 +121,7 @@ class TrainRun {
 };
 
 TrainRun::TrainRun(const spec::ParsedCommand& command, const SoftwareVersions& versions)
-    : command_(command), options_(*command.train), versions_(versions) {
+    : command_(command), options_(command.gpt ? gpt_run_options(*command.gpt) : *command.train), versions_(versions) {
   leave_on_stop_signals();
   join_ranks();
   install_signal_handlers();  // from here on ranks stop together, after a step
@@ -121,7 +129,7 @@ TrainRun::TrainRun(const spec::ParsedCommand& command, const SoftwareVersions& v
   startup_.finish("communicator");
   startup_.split("communicator", "rendezvous", world().join_times().rendezvous_ms);
   phases_.emplace(device_, world().recorder());
-  kit_ = make_contrastive_kit(options_, world(), device_, batch_);
+  kit_ = command.gpt ? make_gpt_kit(*command.gpt, world(), device_) : make_contrastive_kit(options_, world(), device_, batch_);
   training_ = kit_->build_training({.phases = &*phases_, .fault = parse_fault(core::env("LOCKSTEP_FAULT").value_or(""))});
   startup_.finish("weights");
   kit_->open_data();
@@ -182,14 +190,7 @@ TrainerConfig TrainRun::trainer_config() const {
   config.max_steps = options_.max_steps;
   config.samples_per_step = batch_.global_batch;
   config.micro_batches_per_step = batch_.num_micro;
-  config.schedule = {.kind = optim::parse_schedule(options_.lr_scheduler),
-                     .base_lr = *options_.lr,
-                     .warmup_steps = options_.warmup_steps,
-                     .total_steps = config.total_steps(),
-                     .cooldown_steps = options_.epochs_cooldown.value_or(0) * epoch_.num_batches,
-                     .cooldown_power = options_.lr_cooldown_power,
-                     .cooldown_end_lr = options_.lr_cooldown_end,
-                     .is_skipped = options_.skip_scheduler};
+  config.lr = kit_->learning_rate(config.total_steps());
   config.grad_clip_norm = options_.grad_clip_norm.value_or(0);
   config.log_every_n_steps = options_.log_every_n_steps;
   config.save_frequency_epochs = options_.save_most_recent ? 1 : options_.save_frequency_epochs;
@@ -235,9 +236,9 @@ core::Json TrainRun::describe_setup() const {
   const auto gpus = hw::CounterReader().gpu_names();
   const std::string device = !device_.is_cuda() ? hw::cpu_name() : gpus.empty() ? "CUDA device" : gpus.front();
   core::Json setup{{"task", options_.task}, {"model", model_name()}, {"precision", options_.precision}, {"device", device},
-                   {"layout", fmt::format("dp={}", ranks_.world_size)}, {"nodes", std::set(hosts_.begin(), hosts_.end()).size()},
-                   {"devices", ranks_.world_size}, {"global_batch", batch_.global_batch}, {"samples_per_device", batch_.samples_per_micro * batch_.num_micro},
-                   {"accum", batch_.num_micro}, {"sequence_length", facts.sequence_length}, {"sample_unit", "samples"},
+                   {"layout", facts.layout}, {"nodes", std::set(hosts_.begin(), hosts_.end()).size()},
+                   {"devices", ranks_.world_size}, {"global_batch", batch_.global_batch}, {"samples_per_device", batch_.samples_per_rank()},
+                   {"accum", batch_.num_micro}, {"sequence_length", facts.sequence_length}, {"sample_unit", facts.sample_unit},
                    {"forward_gflops_per_sample", facts.forward.flops / 1e9}, {"flops_formula", facts.forward.formula},
                    {"is_synthetic", facts.is_synthetic}, {"is_profiled", options_.profile}};
   if (facts.processed.flops > 0 && facts.processed.flops < facts.forward.flops) {
@@ -253,18 +254,32 @@ core::Json TrainRun::describe_setup() const {
   return setup;
 }
 
+/// Where ranks hold parts of a model each part has checkpoints of its own: the newest step that all of them have.
+std::optional<RestoredCheckpoint> TrainRun::restore_same_step() {
+  const std::string part = kit_->facts().part;
+  if (!folder_.resume_latest) return checkpointer_->restore(part.empty() ? folder_.resume_path : checkpoint_of_part(folder_.resume_path, part));
+  const auto newest = checkpointer_->restore_latest();
+  int64_t least = INT64_MAX;
+  for (const auto& step : world().comm().gather_strings(std::to_string(newest ? newest->position.step : 0))) least = std::min(least, core::parse_int(step).value());
+  if (!newest || newest->position.step == least) return newest;
+  for (const auto& entry : record::list_checkpoints(folder_.path / part))
+    if (entry.step == least && entry.problem.empty()) return checkpointer_->restore(entry.folder);
+  throw CheckpointError(fmt::format("train: the parts of the model have no checkpoint of one step: '{}' has none of step {}", (folder_.path / part).string(), least),
+                        "start a run of another --name to begin anew");
+}
+
 TrainerPosition TrainRun::restore() {
   CheckpointState state{.tensors = training_.task->network().named_parameters(), .optimizer = training_.optimizer.get(), .scaler = training_.scaler.get(),
                         .shards = training_.sync->holding().shards};
   for (const auto& buffer : training_.task->network().named_buffers()) state.tensors.push_back(buffer);
   CheckpointerConfig config;
-  config.run_folder = folder_.path;
+  config.run_folder = folder_.path / kit_->facts().part;
   config.num_kept = options_.keep.value_or(options_.delete_previous_checkpoint ? 1 : 0);
   config.code_version = versions_.lockstep;
   config.who = {{"host", core::host_name()}, {"job", ranks_.job_id}, {"pid", ::getpid()}};
-  checkpointer_ = std::make_unique<Checkpointer>(config, state, world().comm());
+  checkpointer_ = std::make_unique<Checkpointer>(config, state, kit_->data_axis());
   if (!folder_.is_resume) return {};
-  const auto restored = folder_.resume_latest ? checkpointer_->restore_latest() : checkpointer_->restore(folder_.resume_path);
+  const auto restored = restore_same_step();
   if (!restored) {
     if (is_first_rank()) core::log_info("no checkpoint in {} yet: starting from the beginning", folder_.path.string());
     return {};
@@ -280,7 +295,9 @@ TrainerPosition TrainRun::restore() {
 
 /// What must not change when a run is resumed: it fixes the meaning of a step.
 core::Json TrainRun::resume_facts() const {
-  return {{"precision", options_.precision}, {"seed", options_.seed}, {"global_batch", batch_.global_batch}, {"steps_per_epoch", epoch_.num_batches}};
+  core::Json facts{{"precision", options_.precision}, {"seed", options_.seed}, {"global_batch", batch_.global_batch}, {"steps_per_epoch", epoch_.num_batches}};
+  if (!kit_->facts().part.empty()) facts["layout"] = kit_->facts().layout;
+  return facts;
 }
 
 void TrainRun::save(const TrainerPosition& position) {
@@ -290,7 +307,7 @@ void TrainRun::save(const TrainerPosition& position) {
   checkpointer_->save({.step = position.step,
                        .epoch = position.step / epoch_.num_batches,
                        .samples_seen = position.samples_seen,
-                       .data = data::merge_positions(data_positions),
+                       .data = kit_->join_positions(data_positions),
                        .extra = resume_facts()});
 }
 
@@ -323,7 +340,9 @@ void TrainRun::open_record(const TrainerConfig& config) {
                                 .world_size = ranks_.world_size,
                                 .log_every_n_steps = config.log_every_n_steps,
                                 .device = device_,
-                                .to_tensorboard = options_.report_to == "tensorboard"},
+                                .to_tensorboard = options_.report_to == "tensorboard",
+                                .is_megatron = command_.gpt != nullptr,
+                                .train_flops_per_step = 3 * kit_->facts().forward.flops * static_cast<double>(config.samples_per_step)},
                  *record_);
   });
 }
@@ -336,16 +355,20 @@ ExitCode TrainRun::run() {
     evaluate(options_.epochs, 0);
     return finish(ExitCode::kOk);
   }
-  const TrainerConfig config = trainer_config();
+  TrainerConfig config = trainer_config();
   open_record(config);
   const TrainerPosition start = restore();
-  loader_ = kit_->open_train(start.data);
+  if (command_.gpt && command_.gpt->exit_interval) {
+    const int64_t interval = *command_.gpt->exit_interval;
+    config.max_steps = std::min(config.last_step(), (start.step / interval + 1) * interval);
+  }
+  batches_ = kit_->open_train(start.data);
   intervals_.emplace(world(), hosts_, device_, record_.get());
   startup_.finish("loader");
-  if (config.check_replicas_steps > 0) parallel::check_replicas(training_.task->network().named_parameters(), world().comm());
-  TrainerParts parts{.world = world().comm(), .data_axis = world().comm(), .task = *training_.task, .runner = *training_.runner,
-                     .sync = *training_.sync, .optimizer = *training_.optimizer, .scaler = training_.scaler.get(), .loader = *loader_,
-                     .mover = kit_->mover(), .phases = *phases_,
+  if (config.check_replicas_steps > 0) parallel::check_replicas(training_.task->network().named_parameters(), kit_->data_axis());
+  TrainerParts parts{.world = world().comm(), .data_axis = kit_->data_axis(), .task = *training_.task, .runner = *training_.runner,
+                     .sync = *training_.sync, .optimizer = *training_.optimizer, .scaler = training_.scaler.get(), .norm = training_.norm, .batches = *batches_,
+                     .device = device_, .phases = *phases_,
                      .log = log_ ? &*log_ : nullptr,
                      .save = [this](const TrainerPosition& position) { save(position); },
                      .finish_saving = [this] { finish_saving(); },
@@ -357,9 +380,10 @@ ExitCode TrainRun::run() {
     open_profiler();
     parts.before_step = [this](int64_t step) { profiler_->before_step(step); };
   }
-  core::log_info("{}: {:.1f} M parameters, {} on {} x {}, {} samples a step, {} buckets", options_.model,
+  core::log_info("{}: {:.1f} M parameters, {} on {} x {} ({}), {} {} a step, {} buckets", options_.model,
                  static_cast<double>(kit_->facts().num_parameters) / 1e6,
-                 options_.precision, ranks_.world_size, device_.str(), config.samples_per_step, training_.sync->num_buckets());
+                 options_.precision, ranks_.world_size, device_.str(), kit_->facts().layout, config.samples_per_step, kit_->facts().sample_unit,
+                 training_.sync->num_buckets());
   return finish(Trainer(config, parts, start).run());
 }
 
@@ -396,12 +420,13 @@ void TrainRun::finish_profile() {
 
 /// Each rank lists its own, also when there were too many of them.
 void TrainRun::list_bad_samples() const {
-  if (!loader_ || loader_->num_bad_samples() == 0) return;
+  const data::Loader* loader = batches_ ? batches_->loader() : nullptr;
+  if (loader == nullptr || loader->num_bad_samples() == 0) return;
   const auto file = folder_.path / fmt::format("bad_samples.rank{}.jsonl", ranks_.rank);
-  core::log_warning("data: rank {} replaced {} bad samples, listed in {}; the first: {}", ranks_.rank, loader_->num_bad_samples(), file.string(),
-                    loader_->bad_samples().front().reason);
+  core::log_warning("data: rank {} replaced {} bad samples, listed in {}; the first: {}", ranks_.rank, loader->num_bad_samples(), file.string(),
+                    loader->bad_samples().front().reason);
   try {
-    data::append_bad_samples(file, ranks_.rank, loader_->bad_samples());
+    data::append_bad_samples(file, ranks_.rank, loader->bad_samples());
   } catch (const Error& error) {
     core::log_warning("data: the list of bad samples could not be written: {}", error.what());
   }

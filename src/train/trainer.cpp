@@ -21,7 +21,7 @@ constexpr int64_t kReadDelaySteps = 2;
 }  // namespace
 
 Trainer::Trainer(const TrainerConfig& config, const TrainerParts& parts, const TrainerPosition& start)
-    : config_(config), parts_(parts), position_(start), telemetry_(parts.world, parts.mover.device()), last_saved_step_(start.step) {}
+    : config_(config), parts_(parts), position_(start), telemetry_(parts.world, parts.device), last_saved_step_(start.step) {}
 
 ExitCode Trainer::run() {
   parts_.phases.restart();
@@ -54,7 +54,7 @@ void Trainer::step() {
   RECORD_USER_SCOPE("step");
   auto micro_batches = next_micro_batches();
   const StepOutcome outcome = parts_.runner.run(micro_batches, core::stream_key({config_.seed, static_cast<uint64_t>(position_.step)}));
-  const double lr = config_.schedule.lr(position_.step);
+  const double lr = config_.lr(position_.step);
   const auto gradients = update(lr);
   ++position_.step;
   position_.samples_seen += config_.samples_per_step;
@@ -63,7 +63,7 @@ void Trainer::step() {
 
 optim::GradSummary Trainer::update(double lr) {
   RECORD_USER_SCOPE("optimizer");
-  auto gradients = update_parameters(parts_.sync, parts_.optimizer, parts_.scaler, lr, config_.grad_clip_norm);
+  auto gradients = update_parameters(parts_.sync, parts_.optimizer, parts_.scaler, lr, config_.grad_clip_norm, parts_.norm);
   parts_.phases.mark(Phase::kOptimizer);
   return gradients;
 }
@@ -72,13 +72,7 @@ std::vector<models::Batch> Trainer::next_micro_batches() {
   RECORD_USER_SCOPE("data");
   parts_.phases.mark(Phase::kOther);  // what came after the step before
   std::vector<models::Batch> batches;
-  for (int64_t micro = 0; micro < config_.micro_batches_per_step; ++micro) {
-    data::HostBatch host = parts_.loader.next();
-    parts_.phases.mark(Phase::kDataWait);
-    batches.push_back(parts_.mover.to_device(host));
-    parts_.loader.recycle(std::move(host));
-    parts_.phases.mark(Phase::kH2d);
-  }
+  for (int64_t micro = 0; micro < config_.micro_batches_per_step; ++micro) batches.push_back(parts_.batches.next(parts_.phases));
   return batches;
 }
 
@@ -136,7 +130,7 @@ void Trainer::end_interval() {
 
 void Trainer::save() {
   if (position_.step == last_saved_step_) return;
-  position_.data = parts_.loader.position();
+  position_.data = parts_.batches.position();
   parts_.sync.wait_params();
   parts_.save(position_);
   last_saved_step_ = position_.step;

@@ -9,18 +9,17 @@
 #include "comm/comm.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "data/loader.h"
 #include "models/task.h"
 #include "optim/adamw.h"
 #include "optim/grad_norm.h"
 #include "optim/loss_scaler.h"
-#include "optim/schedule.h"
 #include "parallel/grad_sync.h"
-#include "train/batch_mover.h"
+#include "train/batch_source.h"
 #include "train/phase_clock.h"
 #include "train/step_runner.h"
 #include "train/telemetry.h"
 #include "train/train_log.h"
+#include "train/training.h"
 
 namespace lockstep::train {
 
@@ -31,7 +30,7 @@ struct TrainerConfig {
   std::optional<int64_t> max_steps;       ///< Ends earlier, wherever that is in an epoch.
   int64_t samples_per_step = 1;           ///< Over all ranks.
   int64_t micro_batches_per_step = 1;
-  optim::Schedule schedule;
+  std::function<double(int64_t step)> lr;
   double grad_clip_norm = 0;              ///< 0: none.
   int64_t log_every_n_steps = 100;
   int64_t save_frequency_epochs = 1;      ///< 0: only at the end.
@@ -67,8 +66,9 @@ struct TrainerParts {
   parallel::GradSync& sync;
   optim::AdamW& optimizer;
   optim::LossScaler* scaler;      ///< nullptr unless compute is fp16.
-  data::Loader& loader;
-  const BatchMover& mover;
+  const NormShare& norm;
+  BatchSource& batches;
+  at::Device device;
   PhaseClock& phases;
   TrainLog* log;                  ///< Rank 0 only.
   std::function<void(const TrainerPosition&)> save;                               ///< Collective; may go on writing in the background.

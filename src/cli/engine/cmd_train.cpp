@@ -6,7 +6,6 @@
 namespace lockstep::cli {
 
 int cmd_train(const spec::ParsedCommand& command) {
-  if (command.gpt) throw UsageError("train: `train gpt` runs only as --dry-run in this version", "add --dry-run");
   const VersionInfo version = version_info();
   return static_cast<int>(train::train(
       command, {.lockstep = version.version + " " + version.commit, .libtorch = version.libtorch, .cuda = version.cuda, .nccl = version.nccl}));

@@ -1,0 +1,36 @@
+#pragma once
+#include <memory>
+
+#include "data/gpt_stream.h"
+#include "plan/gpt_layout.h"
+#include "spec/gpt_options.h"
+#include "train/batch_source.h"
+
+namespace lockstep::train {
+
+/// Optimiser steps of the whole run.
+int64_t gpt_train_steps(const spec::GptOptions& options, int64_t global_batch);
+
+/// Training and validation samples of `train gpt`: .bin/.idx pairs and their blends, or Megatron's mock data.
+class GptData {
+ public:
+  /// `data_rank`: this rank's place on the data axis. DataError where files are missing, damaged or too small.
+  GptData(const spec::GptOptions& options, const plan::GptLayout& layout, int data_rank, at::Device device);
+
+  /// From `position` on (null: from the start).
+  std::unique_ptr<BatchSource> open_train(const core::Json& position) const;
+  /// nullptr where nothing is evaluated. `num_done`: evaluations before this one.
+  std::unique_ptr<BatchSource> open_validation(int64_t num_done) const;
+  /// Equal on two ranks when their samples are.
+  std::string hash() const { return train_->hash(); }
+
+ private:
+  data::GptStream stream(std::shared_ptr<const data::GptSamples> samples) const;
+
+  data::GptStreamConfig config_;
+  at::Device device_;
+  int64_t samples_per_evaluation_ = 0;
+  std::shared_ptr<const data::GptSamples> train_, valid_;
+};
+
+}  // namespace lockstep::train

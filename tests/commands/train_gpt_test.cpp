@@ -1,0 +1,180 @@
+// `lockstep train gpt` on made-up data and on a generated language: it learns on every kind of mesh, stops and resumes bit for bit, and refuses what it
+// cannot lay out or has no engine for.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "commands/run_program.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "record/checkpoint_manifest.h"
+#include "record/reader.h"
+
+namespace lockstep::testing {
+namespace {
+namespace fs = std::filesystem;
+
+/// Sentences of a small grammar: what follows a word is never certain, yet far from even.
+std::string sentence(uint64_t& state) {
+  static const std::vector<std::vector<std::string>> kPlaces = {{"the", "a", "one"},
+                                                                {"small", "large", "red", "old", "quick", "quiet"},
+                                                                {"cat", "dog", "bird", "ship", "house", "river", "tree", "stone"},
+                                                                {"sees", "finds", "passes", "likes"},
+                                                                {"the", "a", "one"},
+                                                                {"cat", "dog", "bird", "ship", "house", "river", "tree", "stone"}};
+  std::string text;
+  for (const auto& words : kPlaces) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    text += (text.empty() ? "" : " ") + words[(state >> 33) % words.size()];
+  }
+  return text + ".";
+}
+
+class TrainGpt : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    shared_ = new core::TempDir("lockstep_gpt");
+    std::string lines;
+    uint64_t state = 3;
+    for (int i = 0; i < 600; ++i) {
+      std::string text;
+      for (int j = 0; j < 4; ++j) text += sentence(state) + " ";
+      lines += core::Json{{"text", text}}.dump() + "\n";
+    }
+    core::write_file_atomic(path("corpus.jsonl"), lines);
+    ASSERT_EQ(run_lockstep({"data", "train-bpe", path("corpus.jsonl"), "--output", path("bpe"), "--vocab-size", "300"}).exit_code, 0);
+    const auto made = run_lockstep({"data", "tokenize", path("corpus.jsonl"), "--output-prefix", path("corpus"), "--tokenizer-model", path("bpe"), "--append-eod"});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+  }
+  static void TearDownTestSuite() { delete shared_; }
+  static std::string path(const std::string& name) { return (shared_->path() / name).string(); }
+
+  /// Entropy of a token of the corpus by its frequency alone, in nats.
+  static double unigram_entropy() {
+    const std::string bytes = core::read_file(path("corpus_text_document.bin"));
+    std::map<uint16_t, double> counts;
+    for (size_t i = 0; i + 1 < bytes.size(); i += 2) {
+      uint16_t token = 0;
+      std::memcpy(&token, bytes.data() + i, 2);
+      ++counts[token];
+    }
+    const double total = static_cast<double>(bytes.size()) / 2;
+    double entropy = 0;
+    for (const auto& [token, count] : counts) entropy -= count / total * std::log(count / total);
+    return entropy;
+  }
+
+  ProgramResult train_on(int ranks, const std::string& name, const std::vector<std::string>& more) const {
+    std::vector<std::string> args = {"train", "gpt", "--num-layers", "2", "--hidden-size", "32", "--num-attention-heads", "4", "--seq-length", "32", "--micro-batch-size", "4",
+                                     "--hidden-dropout", "0", "--attention-dropout", "0", "--lr", "3e-3", "--lr-decay-style", "cosine", "--lr-warmup-iters", "2",
+                                     "--weight-decay", "0.01", "--threads", "1", "--device", "cpu", "--log-interval", "2", "--logs", logs_.path().string(), "--name", name};
+    args.insert(args.end(), more.begin(), more.end());
+    if (ranks > 1) args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
+    return run_lockstep(args, {}, std::chrono::seconds(300));
+  }
+  static std::vector<std::string> on_corpus(std::vector<std::string> more) {
+    more.insert(more.end(), {"--data-path", path("corpus_text_document"), "--tokenizer-model", path("bpe"), "--vocab-size", "300", "--make-vocab-size-divisible-by", "4"});
+    return more;
+  }
+  static std::vector<std::string> on_mock(std::vector<std::string> more) {
+    more.insert(more.end(), {"--mock-data", "--vocab-size", "96", "--make-vocab-size-divisible-by", "4"});
+    return more;
+  }
+  std::vector<double> losses(const std::string& name) const {
+    std::vector<double> values;
+    for (const auto& step : record::read_steps(logs_.path() / name).steps) values.push_back(step.loss);
+    return values;
+  }
+
+  core::TempDir logs_{"lockstep_gpt_logs"};
+  inline static core::TempDir* shared_ = nullptr;
+};
+
+TEST_F(TrainGpt, LearnsALanguageOnOneRankAndOnTensorAndPipelineRanks) {
+  const std::vector<std::string> length = {"--train-iters", "60", "--global-batch-size", "16", "--eval-interval", "60", "--eval-iters", "2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), length.begin(), length.end());
+    return on_corpus(more);
+  };
+  const auto alone = train_on(1, "alone", with({}));
+  ASSERT_EQ(alone.exit_code, 0) << alone.err;
+  const auto tensor = train_on(2, "tensor", with({"--tensor-model-parallel-size", "2", "--sequence-parallel"}));
+  ASSERT_EQ(tensor.exit_code, 0) << tensor.err;
+  const auto pipeline = train_on(2, "pipeline", with({"--pipeline-model-parallel-size", "2"}));
+  ASSERT_EQ(pipeline.exit_code, 0) << pipeline.err;
+  const double entropy = unigram_entropy();
+  const auto want = losses("alone");
+  ASSERT_EQ(want.size(), 60u);
+  EXPECT_NEAR(want.front(), std::log(300.0), 0.3);
+  EXPECT_LT(want.back(), entropy - 1);
+  for (const char* name : {"tensor", "pipeline"}) {
+    const auto got = losses(name);
+    ASSERT_EQ(got.size(), want.size()) << name;
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-3 * want[i]) << name << " step " << i;  // fp32, sums in another order
+  }
+  EXPECT_NE(alone.err.find("| lm loss:"), std::string::npos) << alone.err;
+  EXPECT_NE(alone.err.find("tokens per second per device:"), std::string::npos) << alone.err;
+  EXPECT_NE(alone.err.find("validation loss at iteration 60 | lm loss value:"), std::string::npos) << alone.err;
+  const auto results = record::read_json_lines(logs_.path() / "pipeline" / "results.jsonl").lines;
+  ASSERT_FALSE(results.empty());
+  EXPECT_LT(results.back().at("metrics").at("lm loss").get<double>(), entropy - 1);
+  EXPECT_EQ(record::read_run(logs_.path() / "tensor").attempts.back().at("setup").at("layout"), "dp=1 tp=2 pp=1");
+}
+
+TEST_F(TrainGpt, StopsAndResumesBitForBit) {
+  for (const auto& [ranks, name, layout] :
+       {std::tuple(1, "one", std::vector<std::string>{}), std::tuple(2, "tensor", std::vector<std::string>{"--tensor-model-parallel-size", "2"}),
+        std::tuple(2, "pipeline", std::vector<std::string>{"--pipeline-model-parallel-size", "2"})}) {
+    const auto run = [&, ranks = ranks, layout = layout](const std::string& folder, std::vector<std::string> more) {
+      more.insert(more.end(), layout.begin(), layout.end());
+      more.insert(more.end(), {"--train-iters", "6", "--global-batch-size", "8", "--hidden-dropout", "0.1"});
+      const auto done = train_on(ranks, folder, on_mock(more));
+      ASSERT_EQ(done.exit_code, 0) << done.err;
+    };
+    const std::string whole = std::string("whole-") + name, parts = std::string("parts-") + name;
+    run(whole, {});
+    run(parts, {"--exit-interval", "4"});
+    ASSERT_EQ(losses(parts).size(), 4u);
+    run(parts, {"--resume", "latest"});
+    ASSERT_EQ(losses(whole).size(), 6u);
+    EXPECT_NE(losses(whole).front(), losses(whole).back());
+    EXPECT_EQ(losses(whole), losses(parts)) << name;
+    int num_files = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(logs_.path() / whole))
+      if (entry.path().filename() == "optimizer.safetensors") {
+        const auto folder = fs::relative(entry.path().parent_path().parent_path().parent_path(), logs_.path() / whole);
+        const auto a = record::list_checkpoints(logs_.path() / whole / folder), b = record::list_checkpoints(logs_.path() / parts / folder);
+        ASSERT_FALSE(a.empty() || b.empty()) << folder;
+        ASSERT_EQ(a.front().step, 6);
+        ASSERT_EQ(b.front().step, 6);
+        for (size_t i = 0; i < a.front().manifest->files.size(); ++i, ++num_files)
+          EXPECT_EQ(a.front().manifest->files[i].xxh3, b.front().manifest->files[i].xxh3) << folder << " " << a.front().manifest->files[i].name;
+      }
+    EXPECT_EQ(num_files, 2 * ranks) << name;
+  }
+}
+
+TEST_F(TrainGpt, RefusesWhatItCannotLayOutOrHasNoEngineFor) {
+  const auto expect_refused = [&](int ranks, const std::vector<std::string>& flags, const std::string& text) {
+    std::vector<std::string> more = {"--train-iters", "2"};
+    more.insert(more.end(), flags.begin(), flags.end());
+    const auto done = train_on(ranks, "refused", on_mock(more));
+    EXPECT_EQ(done.exit_code, 2) << text << done.err;
+    EXPECT_NE(done.err.find(text), std::string::npos) << done.err;
+  };
+  expect_refused(1, {"--tensor-model-parallel-size", "2"}, "one copy of the model takes 2 ranks");
+  expect_refused(2, {"--pipeline-model-parallel-size", "2", "--num-layers", "3"}, "do not divide among 2 pipeline stages");
+  expect_refused(1, {"--global-batch-size", "6"}, "--global-batch-size");
+  expect_refused(1, {"--use-distributed-optimizer"}, "--use-distributed-optimizer is not in this version yet");
+  expect_refused(1, {"--bf16", "--fp8-format", "hybrid"}, "--fp8-format is not in this version yet");
+  expect_refused(1, {"--calculate-per-token-loss"}, "--calculate-per-token-loss is not in this version yet");
+  const auto nowhere = train_on(1, "nowhere", {"--train-iters", "2", "--vocab-size", "300", "--data-path", "/nonexistent/corpus"});
+  EXPECT_TRUE(nowhere.exit_code == 4 || nowhere.exit_code == 6) << nowhere.err;
+  EXPECT_NE(nowhere.err.find("/nonexistent/corpus"), std::string::npos) << nowhere.err;
+}
+
+}  // namespace
+}  // namespace lockstep::testing

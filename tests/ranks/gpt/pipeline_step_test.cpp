@@ -1,0 +1,75 @@
+// One part on one stage: the pipeline's step is the plain step, to the last bit.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "comm/run_ranks.h"
+#include "plan/gpt_train.h"
+#include "support/gpt_mesh.h"
+#include "train/gpt_training.h"
+
+namespace lockstep::tests {
+namespace {
+
+TEST(PipelineStep, IsThePlainStepOnOneStage) {
+  const MeshCase alone{.micro = 3};
+  const spec::GptOptions options = options_of(alone);
+  const plan::GptLayout layout = plan::train_gpt_layout(options, 1);
+  std::map<std::string, std::vector<at::Tensor>> found;
+  std::vector<double> losses;
+  for (const bool is_plain : {false, true})
+    comm::run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
+      train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
+      if (is_plain) training.runner = train::make_plain_step({.task = *training.task, .sync = *training.sync, .precision = *training.precision});
+      std::vector<models::Batch> batches(3);
+      for (int64_t micro = 0; micro < 3; ++micro) {
+        const at::Tensor ids = at::arange(18).add(micro * 5).mul(7).remainder(45).view({2, 9});
+        batches[static_cast<size_t>(micro)].text_BT = ids.narrow(1, 0, 8);
+        batches[static_cast<size_t>(micro)].target_BT = ids.narrow(1, 1, 8);
+        batches[static_cast<size_t>(micro)].num_samples = 2;
+      }
+      const train::StepOutcome outcome = training.runner->run(batches, 11);
+      EXPECT_EQ(outcome.num_samples, 6);
+      for (const auto& [name, value] : outcome.scalars)
+        if (name == "loss") losses.push_back(value.item<double>());
+      for (const auto& [name, tensor] : training.task->network().named_parameters()) found[name].push_back(tensor->grad().clone());
+    });
+  ASSERT_EQ(losses.size(), 2u);
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_GT(losses[0], 1);
+  ASSERT_FALSE(found.empty());
+  for (const auto& [name, gradients] : found) {
+    EXPECT_TRUE(at::equal(gradients.at(0), gradients.at(1))) << name;
+    EXPECT_GT(gradients[0].abs().max().item<double>(), 0) << name;
+  }
+}
+
+TEST(PipelineStep, ForwardPassesAloneGiveTheSameLossOnTwoStages) {
+  std::vector<double> losses;
+  for (const int pp : {1, 2}) {
+    MeshCase mesh{.pp = pp, .chunks = pp == 1 ? 4 : 2, .micro = 4};
+    const spec::GptOptions options = options_of(mesh);
+    const plan::GptLayout layout = plan::train_gpt_layout(options, pp);
+    comm::run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
+      train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
+      training.task->network().set_training(false);
+      std::vector<models::Batch> batches(4);
+      for (int64_t micro = 0; micro < 4; ++micro) {
+        const at::Tensor ids = at::arange(18).add(micro * 5).mul(7).remainder(45).view({2, 9});
+        batches[static_cast<size_t>(micro)].text_BT = ids.narrow(1, 0, 8);
+        batches[static_cast<size_t>(micro)].target_BT = ids.narrow(1, 1, 8);
+        batches[static_cast<size_t>(micro)].num_samples = 2;
+      }
+      const auto pipeline = train::gpt_pipeline_parts(*training.task, layout, groups, at::kCPU);
+      const double loss = train::pipeline_loss(pipeline, *training.precision, batches).item<double>();
+      if (groups.world.rank() == 0) losses.push_back(loss);
+    });
+  }
+  ASSERT_EQ(losses.size(), 2u);
+  EXPECT_GT(losses[0], 1);
+  EXPECT_NEAR(losses[0], losses[1], 1e-6 * losses[0]);
+}
+
+}  // namespace
+}  // namespace lockstep::tests

@@ -1,0 +1,59 @@
+#include "record/megatron_line.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+
+#include "core/files.h"
+#include "record/logs.h"
+
+namespace lockstep::record {
+namespace {
+
+MegatronLine line(int64_t iteration) {
+  return {.time_s = 1.8e9 + static_cast<double>(iteration),
+          .iteration = iteration,
+          .num_iterations = 500,
+          .consumed_samples = iteration * 64,
+          .iteration_ms = 812.44,
+          .tflops_per_device = 181.23,
+          .tokens_per_s_per_device = 4096.4,
+          .lr = 1e-5,
+          .global_batch = 64,
+          .loss = 9.125,
+          .loss_scale = 1.0,
+          .grad_norm = 1.2345,
+          .num_skipped = 0};
+}
+
+TEST(MegatronLine, IsReadAgainByTheReaderOfMegatronLogs) {
+  const core::TempDir folder;
+  std::ofstream(folder.path() / "run.log") << format_megatron_line(line(10)) << "\n" << format_megatron_validation(10, 9.0) << "\n" << format_megatron_line(line(20)) << "\n";
+  const RunData run = read_log(folder.path() / "run.log");
+  ASSERT_EQ(run.steps.size(), 2u);
+  EXPECT_EQ(run.steps.step[1], 19);
+  EXPECT_NEAR(run.steps.step_ms[0], 812.4, 1e-9);
+  EXPECT_DOUBLE_EQ(run.steps.logged_tflops_per_device[0], 181.2);
+  EXPECT_DOUBLE_EQ(run.steps.loss[0], 9.125);
+  EXPECT_EQ(run.steps.samples[0], 64);
+}
+
+TEST(MegatronLine, LeavesOutALossThatIsNone) {
+  MegatronLine bad = line(1);
+  bad.loss = std::numeric_limits<double>::quiet_NaN();
+  bad.num_nan = 1;
+  const std::string text = format_megatron_line(bad);
+  EXPECT_EQ(text.find("lm loss"), std::string::npos) << text;
+  EXPECT_NE(text.find("number of nan iterations:   1 |"), std::string::npos) << text;
+  EXPECT_NE(text.find("| consumed samples:           64 |"), std::string::npos) << text;
+}
+
+TEST(MegatronLine, PerplexityStopsAtTheTwentiethPower) {
+  EXPECT_DOUBLE_EQ(perplexity(2), std::exp(2));
+  EXPECT_DOUBLE_EQ(perplexity(400), std::exp(20));
+}
+
+}  // namespace
+}  // namespace lockstep::record
