@@ -15,7 +15,7 @@ int run_command(const std::vector<std::string>& args) {
   const spec::ParsedCommand command = spec::parse_command(args);
   if (command.info == nullptr || command.info->half != spec::Half::kEngine || command.wants_help)
     throw UsageError("lockstep-engine runs engine commands only", "start the program lockstep that lies beside it");
-  if (command.train) return cmd_train(command);
+  if (command.train || command.gpt) return cmd_train(command);
   if (command.infer) return cmd_infer(command);
   if (command.ckpt) return cmd_ckpt_convert(command);
   if (command.bench) return cmd_bench(command, args);
