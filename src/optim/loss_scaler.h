@@ -10,15 +10,19 @@ struct LossScalerConfig {
   double growth_factor = 2.0;
   double backoff_factor = 0.5;
   int64_t growth_interval = 2000;  ///< Steps in a row without overflow before the scale grows.
+  int64_t hysteresis = 1;          ///< The scale shrinks at this overflow since it last grew, and at all after it (Megatron's rule).
+  double min_scale = 0.0;
+  bool is_constant = false;        ///< The scale stays; steps with an overflow are skipped all the same.
 };
 
 /// State of a scaler as files hold it.
 struct LossScalerState {
   double scale = 0.0;
   int64_t growth_tracker = 0;
+  int64_t hysteresis_tracker = 1;  ///< Overflows until the scale shrinks; below 1 each one does.
 };
 
-/// Dynamic loss scale for fp16 compute, with torch's GradScaler rule and defaults. Scale and counter stay on the device.
+/// Dynamic loss scale for fp16 compute, with torch's GradScaler rule and defaults. Scale and counters stay on the device.
 class LossScaler {
  public:
   explicit LossScaler(at::Device device, const LossScalerConfig& config = {});
@@ -35,7 +39,7 @@ class LossScaler {
 
  private:
   LossScalerConfig config_;
-  at::Tensor scale_, growth_tracker_;
+  at::Tensor scale_, growth_tracker_, hysteresis_tracker_;  // fp32
 };
 
 }  // namespace lockstep::optim

@@ -1,10 +1,10 @@
 #include "parallel/grad_sync_summed.h"
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 
 #include <numeric>
 
-#include "core/error.h"
 #include "parallel/sum_gradients.h"
 
 namespace lockstep::parallel {
@@ -15,7 +15,7 @@ class SummedGradSync final : public GradSync {
   SummedGradSync(std::vector<std::unique_ptr<GradSync>> data, std::vector<PartialGradients> partial) : data_(std::move(data)), partial_(std::move(partial)) {
     for (const auto& sync : data_) {
       const Holding& held = sync->holding();
-      LOCKSTEP_CHECK(held.shards == nullptr, "sums over other axes need whole gradients");
+      holding_.shards = held.shards;
       holding_.segments.insert(holding_.segments.end(), held.segments.begin(), held.segments.end());
     }
   }
@@ -28,8 +28,12 @@ class SummedGradSync final : public GradSync {
   void finish() override {
     for (const auto& sync : data_) sync->finish();
     const c10::NoGradGuard no_grad;
-    for (const PartialGradients& entry : partial_)
-      if (!entry.parameters.empty()) sum_gradients(entry.parameters, *entry.group);
+    for (const PartialGradients& entry : partial_) {
+      std::vector<at::Tensor> gradients;
+      for (const optim::Segment& segment : holding_.segments)
+        if (entry.parameters.contains(segment.name)) gradients.push_back(segment.gradient.defined() ? segment.gradient : segment.parameter.grad());
+      sum_gradients(gradients, *entry.group);
+    }
   }
   void publish_params() override {
     for (const auto& sync : data_) sync->publish_params();

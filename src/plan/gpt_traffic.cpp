@@ -74,10 +74,14 @@ void add_ends(const GptLayout& layout, const spec::GptPart& part, const GptTraff
   counts.add(kTensor, kAllGather, tokens % chunk * per_token, tokens % chunk > 0 ? times : 0, "loss");
 }
 
-/// Replicated parameters saw only their rank's tokens: one sum of all of their gradients.
-void add_partial_gradients(const GptLayout& layout, int stage, const GptTrafficInput& input, Counts& counts) {
+/// Replicated parameters saw only their rank's tokens: one sum of all of their gradients, or of those in the own shard.
+void add_partial_gradients(const GptLayout& layout, const std::vector<spec::ParamSpec>& params, const std::vector<Bucket>& buckets, const GptTrafficInput& input,
+                           int64_t data_rank, Counts& counts) {
+  const int64_t shards = layout.is_optimizer_sharded ? layout.dp() : 1;
   int64_t elements = 0;
-  for (const spec::ParamSpec& param : layout.params_of(stage)) elements += param.is_partial_over_tokens ? param.numel() : 0;
+  for (const Bucket& bucket : buckets)
+    for (const ShardSegment& segment : shard_segments(bucket, shards, data_rank % shards))
+      if (params.at(static_cast<size_t>(segment.item)).is_partial_over_tokens) elements += segment.num_elements;
   counts.add(kTensor, kAllReduce, elements * input.bytes.gradient, elements > 0 ? 1 : 0, "gradients of replicated parameters");
 }
 
@@ -113,8 +117,12 @@ void add_messages(const GptLayout& layout, const PipeSchedule& schedule, int sta
 
 }  // namespace
 
+int64_t gpt_bucket_elements(const GptTrafficInput& input, int64_t num_data_ranks) {
+  return input.bucket_elements > 0 ? input.bucket_elements : std::max<int64_t>(40'000'000, 1'000'000 * num_data_ranks);
+}
+
 std::vector<Bucket> gpt_buckets(const GptLayout& layout, int stage, const GptTrafficInput& input) {
-  const int64_t elements = input.bucket_elements > 0 ? input.bucket_elements : std::max<int64_t>(40'000'000, 1'000'000 * layout.dp());
+  const int64_t elements = gpt_bucket_elements(input, layout.dp());
   std::vector<BucketItem> items;
   for (const spec::ParamSpec& param : layout.params_of(stage))
     items.push_back({.name = param.name,
@@ -126,16 +134,16 @@ std::vector<Bucket> gpt_buckets(const GptLayout& layout, int stage, const GptTra
   return plan_buckets(items, elements * input.bytes.gradient, layout.is_optimizer_sharded ? layout.dp() : 1);
 }
 
-std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptTrafficInput& input) {
+std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptTrafficInput& input, int64_t data_rank) {
   Counts counts;
+  const std::vector<Bucket> buckets = gpt_buckets(layout, stage, input);
   if (layout.tp() > 1) {
     for (int chunk = 0; chunk < layout.pipe.num_chunks; ++chunk) {
       add_layers(layout, layout.part(stage, chunk), input, counts);
       add_ends(layout, layout.part(stage, chunk), input, counts);
     }
-    if (layout.is_sequence_parallel) add_partial_gradients(layout, stage, input, counts);
+    if (layout.is_sequence_parallel) add_partial_gradients(layout, layout.params_of(stage), buckets, input, data_rank, counts);
   }
-  const std::vector<Bucket> buckets = gpt_buckets(layout, stage, input);
   if (layout.dp() > 1) add_gradients(layout, buckets, input, counts);
   add_tied_embedding(layout, stage, layout.params_of(stage), buckets, counts);
   if (layout.pp() > 1) add_messages(layout, schedule, stage, input, counts);

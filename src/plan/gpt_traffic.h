@@ -27,12 +27,17 @@ struct GptTrafficInput {
   int64_t bucket_elements = 0;       ///< Of a gradient bucket; 0: 40 million, or 1 million per data rank where that is more.
 };
 
+/// Elements of a gradient bucket at most.
+int64_t gpt_bucket_elements(const GptTrafficInput& input, int64_t num_data_ranks);
+
 /// Gradient buckets of a stage's ranks, last parameter first; a word embedding that two stages hold lies alone.
 std::vector<Bucket> gpt_buckets(const GptLayout& layout, int stage, const GptTrafficInput& input);
 
 /// What the ranks of a stage send in one step of training without evaluation: layers, ends of the model, gradients, pipeline. Bookkeeping on other
-/// groups (norm of the gradients, losses, wishes) is not in it. `schedule` must be the layout's.
-std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptTrafficInput& input);
+/// groups (norm of the gradients, losses, wishes) is not in it. `schedule` must be the layout's. `data_rank` matters where replicated parameters lie in
+/// shards.
+std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptTrafficInput& input,
+                                                 int64_t data_rank = 0);
 
 /// Bytes that a rank sends and receives over an axis in a step with ring algorithms: of a gather or scatter of n bytes over k ranks n (k - 1) / k, of an
 /// all-reduce twice that, of a message n.

@@ -45,9 +45,7 @@ class GptKit final : public TaskKit {
 
   Training build_training(const TrainingHooks& hooks) override {
     phases_ = hooks.phases;
-    Training training = build_gpt_training(options_, layout_, groups_, device_, hooks);
-    if (!options_.load.empty()) succeed_together(world_.comm(), [&] { load_weights(static_cast<models::GptTask&>(*training.task)); });
-    return training;
+    return build_gpt_training(options_, layout_, groups_, device_, hooks);
   }
 
   void open_data() override {
@@ -88,7 +86,7 @@ class GptKit final : public TaskKit {
   Metrics evaluate(Training& training, int64_t epochs_done) override {
     const auto source = data_->open_validation(epochs_done - 1);
     if (!source) return {};
-    const PipelineParts pipeline = gpt_pipeline_parts(*training.task, layout_, groups_, device_);
+    const PipelineParts pipeline = gpt_pipeline_parts(*training.task, layout_, groups_, {device_, training.precision->input_type()});
     training.task->network().set_training(false);
     double sum = 0;
     for (int64_t i = 0; i < options_.eval_iters; ++i) {
@@ -103,17 +101,6 @@ class GptKit final : public TaskKit {
 
  private:
   int64_t num_steps() const { return gpt_train_steps(options_, layout_.batch.global_batch); }
-
-  /// --load: a folder or file of Hugging Face's or Megatron's names.
-  void load_weights(models::GptTask& task) const {
-    std::filesystem::path path = options_.load;
-    if (std::filesystem::is_directory(path)) path /= "model.safetensors";
-    if (!std::filesystem::exists(path))
-      throw CheckpointError(fmt::format("train: --load '{}' holds no weights: '{}' does not exist", options_.load, path.string()),
-                            "name a folder of Hugging Face with one model.safetensors, or go on with a run of lockstep by --resume latest");
-    const models::WeightFile weights = models::read_weights(path);
-    for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) models::load_gpt_weights(task.chunk(chunk), weights);
-  }
 
   const spec::GptOptions& options_;
   comm::World& world_;
@@ -133,7 +120,10 @@ spec::TrainOptions gpt_run_options(const spec::GptOptions& options) {
   const int64_t steps = gpt_train_steps(options, options.global_batch_size.value_or(1)), epoch = steps_per_epoch(options, steps);
   spec::TrainOptions run = options.run;
   run.model = options.model.empty() ? spec::gpt_shape_of(options).name : options.model;
-  run.precision = options.precision;
+  run.precision = gpt_precision(options);
+  run.lr = options.lr;
+  run.samples_per_rank = options.micro_batch_size;
+  run.workers = options.num_workers;
   run.epochs = (steps + epoch - 1) / epoch;
   run.max_steps = steps;
   run.grad_clip_norm = options.clip_grad;

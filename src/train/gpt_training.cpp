@@ -1,19 +1,25 @@
 #include "train/gpt_training.h"
 
+#include <filesystem>
+#include <map>
+#include <set>
+
 #include "core/error.h"
 #include "models/gpt/gpt_task.h"
+#include "models/gpt/gpt_weights.h"
 #include "nn/init.h"
 #include "parallel/grad_sync_summed.h"
 #include "plan/gpt_train.h"
+#include "train/agree.h"
 
 namespace lockstep::train {
 namespace {
 
 constexpr const char* kWordEmbedding = "embedding.word.weight";
 
-models::GptModelOptions model_options(const spec::GptOptions& options, const plan::GptLayout& layout, at::Device device) {
+models::GptModelOptions model_options(const spec::GptOptions& options, const plan::GptLayout& layout, const GptTensors& tensors) {
   const plan::GptMemoryInput memory = plan::train_gpt_memory(options);
-  models::GptModelOptions out{.tensors = at::TensorOptions(device).dtype(at::kFloat),
+  models::GptModelOptions out{.tensors = at::TensorOptions(tensors.device).dtype(tensors.type),
                               .loss_chunk_tokens = plan::loss_chunk_tokens(layout, options.loss_chunk_tokens),
                               .early_loss_gradients = memory.early_loss_gradients};
   switch (memory.recompute) {
@@ -31,33 +37,48 @@ models::GptModelOptions model_options(const spec::GptOptions& options, const pla
   return out;
 }
 
-std::unique_ptr<models::GptTask> build_task(const spec::GptOptions& options, const plan::GptLayout& layout, comm::Mesh& mesh, at::Device device) {
+std::unique_ptr<models::GptTask> build_task(const spec::GptOptions& options, const plan::GptLayout& layout, comm::Mesh& mesh, const GptTensors& tensors) {
   const nn::ShardCtx shard{&mesh.tp(), layout.is_sequence_parallel};
   std::vector<std::unique_ptr<models::GptModel>> chunks;
   for (int chunk = 0; chunk < layout.pipe.num_chunks; ++chunk) {
-    auto& model = chunks.emplace_back(std::make_unique<models::GptModel>(layout.shape, layout.part(mesh.point().pp, chunk), shard, model_options(options, layout, device)));
+    auto& model = chunks.emplace_back(std::make_unique<models::GptModel>(layout.shape, layout.part(mesh.point().pp, chunk), shard, model_options(options, layout, tensors)));
     nn::initialize_shard(*model, model->param_specs(), static_cast<uint64_t>(options.run.seed), shard);
   }
   return std::make_unique<models::GptTask>(std::move(chunks));
 }
 
+/// --load: a folder or file of Hugging Face's or Megatron's names.
+void load_weights(models::GptTask& task, const std::filesystem::path& load) {
+  const auto path = std::filesystem::is_directory(load) ? load / "model.safetensors" : load;
+  if (!std::filesystem::exists(path))
+    throw CheckpointError(fmt::format("train: --load '{}' holds no weights: '{}' does not exist", load.string(), path.string()),
+                          "name a folder of Hugging Face with one model.safetensors, or go on with a run of lockstep by --resume latest");
+  const models::WeightFile weights = models::read_weights(path);
+  for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) models::load_gpt_weights(task.chunk(chunk), weights);
+}
+
 std::unique_ptr<parallel::GradSync> build_data_sync(const spec::GptOptions& options, const std::vector<comm::NamedTensor>& parameters, comm::Comm& dp) {
-  if (dp.size() == 1) return parallel::make_grad_sync_none(parameters);
-  const int64_t elements = options.ddp_bucket_size.value_or(std::max<int64_t>(40'000'000, int64_t{1'000'000} * dp.size()));
-  return parallel::make_grad_sync_ddp(parameters, dp, elements * static_cast<int64_t>(sizeof(float)));
+  const plan::GptTrafficInput traffic = plan::train_gpt_traffic(options);
+  const parallel::MasterOptions masters{.has_masters = options.precision != "fp32", .fp32_gradients = options.accumulate_allreduce_grads_in_fp32};
+  const int64_t bucket_bytes = plan::gpt_bucket_elements(traffic, dp.size()) * traffic.bytes.gradient;
+  if (options.use_distributed_optimizer) return parallel::make_grad_sync_zero1(parameters, dp, bucket_bytes, masters);
+  return dp.size() > 1 || masters.has_masters ? parallel::make_grad_sync_ddp(parameters, dp, bucket_bytes, masters) : parallel::make_grad_sync_none(parameters);
 }
 
 std::unique_ptr<parallel::GradSync> build_sync(const spec::GptOptions& options, const plan::GptLayout& layout, const std::vector<comm::NamedTensor>& parameters,
                                                const std::vector<spec::ParamSpec>& specs, comm::MeshGroups& groups) {
-  std::vector<comm::NamedTensor> own, tied, partial;
+  std::vector<comm::NamedTensor> own, tied;
+  std::set<std::string> partial, tied_names;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    (layout.has_split_embedding() && specs[i].name == kWordEmbedding ? tied : own).push_back(parameters[i]);
-    if (layout.is_sequence_parallel && specs[i].is_partial_over_tokens) partial.push_back(parameters[i]);
+    const bool is_tied = layout.has_split_embedding() && specs[i].name == kWordEmbedding;
+    (is_tied ? tied : own).push_back(parameters[i]);
+    if (is_tied) tied_names.insert(specs[i].name);
+    if (layout.is_sequence_parallel && specs[i].is_partial_over_tokens) partial.insert(specs[i].name);
   }
   std::vector<std::unique_ptr<parallel::GradSync>> data;
   for (const auto* share : {&own, &tied})
     if (!share->empty()) data.push_back(build_data_sync(options, *share, groups.mesh.dp()));
-  return parallel::make_grad_sync_summed(std::move(data), {{std::move(partial), &groups.mesh.tp()}, {std::move(tied), &groups.ends}});
+  return parallel::make_grad_sync_summed(std::move(data), {{std::move(partial), &groups.mesh.tp()}, {std::move(tied_names), &groups.ends}});
 }
 
 /// What the sync holds, in the order of the parameters.
@@ -69,23 +90,38 @@ parallel::Holding in_order(const parallel::Holding& holding, const std::vector<c
   return out;
 }
 
-/// Every element of the model counts on one rank: a replicated parameter on the first tensor rank, a tied one where the embedding is, and of the
-/// copies over the data axis the first.
-NormShare make_norm_share(const plan::MeshPoint& point, const std::vector<spec::ParamSpec>& specs, comm::Comm& world) {
+/// Every element of the model counts on one rank, that which owns_parameter() names; of copies over the data axis the first.
+NormShare make_norm_share(const plan::MeshPoint& point, const std::vector<optim::Segment>& segments, const std::vector<spec::ParamSpec>& specs, bool is_sharded,
+                          comm::Comm& world) {
+  std::map<std::string, bool> owns;
+  for (const spec::ParamSpec& spec : specs) owns[spec.name] = owns_parameter(point, spec);
   NormShare norm{.ranks = &world};
-  for (const spec::ParamSpec& spec : specs) norm.counts.push_back(point.dp == 0 && !spec.is_tied_copy && (spec.split_dim.has_value() || point.tp == 0));
+  for (const optim::Segment& segment : segments) norm.counts.push_back((is_sharded || point.dp == 0) && owns.at(segment.name));
   return norm;
 }
 
+std::unique_ptr<optim::LossScaler> make_scaler(const spec::GptOptions& options, at::Device device) {
+  if (options.precision != "fp16" && !options.loss_scale) return nullptr;
+  return std::make_unique<optim::LossScaler>(device, optim::LossScalerConfig{.initial_scale = options.loss_scale.value_or(options.initial_loss_scale),
+                                                                             .growth_interval = options.loss_scale_window,
+                                                                             .hysteresis = options.hysteresis,
+                                                                             .min_scale = options.min_loss_scale,
+                                                                             .is_constant = options.loss_scale.has_value()});
+}
+
 }  // namespace
+
+std::string gpt_precision(const spec::GptOptions& options) { return options.precision == "fp32" ? options.precision : options.precision + "_master"; }
+
+bool owns_parameter(const plan::MeshPoint& point, const spec::ParamSpec& parameter) {
+  return !parameter.is_tied_copy && (parameter.split_dim.has_value() || point.tp == 0);
+}
 
 void refuse_unbuilt_gpt_options(const spec::GptOptions& o) {
   const auto refuse_if = [](bool condition, const std::string& flag, const std::string& hint) {
     if (condition) throw UsageError(fmt::format("train: {} is not in this version yet", flag), hint);
   };
   refuse_if(o.fp8_format.has_value(), "--fp8-format", "leave it out; --dry-run plans it already");
-  refuse_if(o.precision != "fp32", "--" + o.precision, "train in fp32; --dry-run plans it already");
-  refuse_if(o.use_distributed_optimizer, "--use-distributed-optimizer", "leave it out: every data rank then keeps the whole state; --dry-run plans it already");
   refuse_if(o.calculate_per_token_loss, "--calculate-per-token-loss", "leave it out: without a loss mask both losses are the same");
   refuse_if(o.dataloader_type == "cyclic", "--dataloader-type cyclic", "leave it out: samples are shuffled once for the whole run");
   refuse_if(o.exit_duration_in_mins.has_value(), "--exit-duration-in-mins", "use --exit-interval, or stop the run with SIGTERM");
@@ -104,30 +140,33 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
   const plan::MeshPoint point = mesh.point();
   const auto specs = layout.params_of(point.pp);
   Training training;
-  training.precision = std::make_unique<Precision>(options.precision, device.type());
-  auto task = build_task(options, layout, mesh, device);
+  training.precision = std::make_unique<Precision>(gpt_precision(options), device.type());
+  auto task = build_task(options, layout, mesh, {device, training.precision->input_type()});
   models::GptTask& stage = *task;
   training.task = std::move(task);
+  if (!options.load.empty()) succeed_together(groups.world, [&] { load_weights(stage, options.load); });  // before copies are made of the parameters
   const auto parameters = training.task->network().named_parameters();
   LOCKSTEP_CHECK(parameters.size() == specs.size(), "{} parameters, {} specs", parameters.size(), specs.size());
   training.sync = build_sync(options, layout, parameters, specs, groups);
   training.optimizer = build_optimizer({.beta1 = options.adam_beta1, .beta2 = options.adam_beta2, .epsilon = options.adam_eps, .weight_decay = options.weight_decay},
                                        in_order(training.sync->holding(), parameters), specs);
-  training.norm = make_norm_share(point, specs, groups.world);
+  training.norm = make_norm_share(point, training.optimizer->segments(), specs, layout.is_optimizer_sharded, groups.world);
+  training.scaler = make_scaler(options, device);
   const StepRunnerParts parts{.task = stage,
                               .sync = *training.sync,
                               .precision = *training.precision,
+                              .scaler = training.scaler.get(),
                               .data_rank = point.dp,
                               .phases = hooks.phases};
-  training.runner = make_pipeline_step(parts, gpt_pipeline_parts(stage, layout, groups, device));
+  training.runner = make_pipeline_step(parts, gpt_pipeline_parts(stage, layout, groups, {device, training.precision->input_type()}));
   return training;
 }
 
-PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, at::Device device) {
+PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, const GptTensors& tensors) {
   return {.stage = static_cast<models::GptTask&>(task),
           .stages = groups.mesh.pp(),
           .schedule = plan::make_pipe_schedule(layout.pipe),
-          .boundary = at::TensorOptions(device).dtype(at::kFloat),
+          .boundary = at::TensorOptions(tensors.device).dtype(tensors.type),
           .num_data_ranks = groups.mesh.dp().size(),
           .world = groups.world,
           .reports_loss = groups.mesh.point().tp == 0};

@@ -12,8 +12,21 @@ namespace lockstep::train {
 Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups, at::Device device,
                             const TrainingHooks& hooks = {});
 
+/// Where parameters and activations lie, and of which type they are.
+struct GptTensors {
+  at::Device device;
+  at::ScalarType type;
+};
+
 /// The stage of `task` (of build_gpt_training) in the pipeline.
-PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, at::Device device);
+PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, const GptTensors& tensors);
+
+/// The Precision that --bf16 or --fp16 mean: 16-bit weights with fp32 copies.
+std::string gpt_precision(const spec::GptOptions& options);
+
+/// Of the tensor and pipeline ranks that hold a parameter or a part of it whether this one speaks for it (in norms and checkpoints): of a replicated
+/// parameter the first tensor rank, of an embedding on two stages the first. Ranks of the data axis are not told apart.
+bool owns_parameter(const plan::MeshPoint& point, const spec::ParamSpec& parameter);
 
 /// UsageError that names options that no engine exists for yet.
 void refuse_unbuilt_gpt_options(const spec::GptOptions& options);

@@ -19,6 +19,8 @@ struct MeshCase {
   bool splits_tokens = false;
   bool is_gpipe = false;
   bool is_tied = true;
+  bool is_sharded = false;         ///< ZeRO-1.
+  std::string precision = "fp32";  ///< Or bf16, fp16; with masters.
   int num_ranks() const { return tp * pp * dp; }
   std::string name() const;
 };
@@ -26,7 +28,8 @@ struct MeshCase {
 /// The flags of `train gpt` that ask for it.
 spec::GptOptions options_of(const MeshCase& mesh);
 
-/// Every legal mesh of up to `max_ranks` ranks: tp x pp x dp, 1 to 3 virtual stages, sequence parallelism, schedules, 1 to 6 micro-batches, tied or not.
+/// Every legal mesh of up to `max_ranks` ranks: tp x pp x dp, 1 to 3 virtual stages, sequence parallelism, schedules, 1 to 6 micro-batches, tied or not,
+/// ZeRO-1 where there are data ranks; in fp32.
 std::vector<MeshCase> legal_meshes(int max_ranks);
 
 /// So few of them that every pair of values that occurs in one of all occurs in one of the few.

@@ -26,6 +26,15 @@ TEST(GptMesh, ManyMeshesAreLegal) {
   EXPECT_TRUE(has([](const MeshCase& m) { return m.pp > 1 && m.is_gpipe && m.micro > 1; }));
 }
 
+INSTANTIATE_TEST_SUITE_P(Precisions, GptMesh,
+                         ::testing::Values(MeshCase{.tp = 2, .micro = 2, .precision = "bf16"}, MeshCase{.pp = 2, .chunks = 2, .micro = 2, .precision = "bf16"},
+                                           MeshCase{.dp = 2, .micro = 2, .is_sharded = true, .precision = "bf16"},
+                                           MeshCase{.tp = 2, .pp = 2, .dp = 2, .micro = 2, .splits_tokens = true, .is_sharded = true, .precision = "bf16"},
+                                           MeshCase{.tp = 2, .micro = 2, .precision = "fp16"}, MeshCase{.pp = 2, .micro = 2, .is_gpipe = true, .precision = "fp16"},
+                                           MeshCase{.dp = 3, .micro = 2, .is_sharded = true, .precision = "fp16"},
+                                           MeshCase{.tp = 2, .pp = 2, .dp = 2, .micro = 2, .splits_tokens = true, .is_sharded = true, .precision = "fp16"}),
+                         [](const auto& chosen) { return chosen.param.name(); });
+
 class GptMeshGloo : public ::testing::TestWithParam<MeshCase> {};
 
 TEST_P(GptMeshGloo, EqualsOneRank) { EXPECT_EQ(compare_with_one_rank(GetParam(), comm::ThreadBackend::kGloo), ""); }
@@ -33,7 +42,7 @@ TEST_P(GptMeshGloo, EqualsOneRank) { EXPECT_EQ(compare_with_one_rank(GetParam(),
 INSTANTIATE_TEST_SUITE_P(Modes, GptMeshGloo,
                          ::testing::Values(MeshCase{.tp = 2, .micro = 2}, MeshCase{.pp = 2, .micro = 3}, MeshCase{.dp = 2, .micro = 2},
                                            MeshCase{.pp = 2, .chunks = 2, .micro = 4}, MeshCase{.pp = 2, .micro = 3, .is_gpipe = true},
-                                           MeshCase{.tp = 2, .pp = 2, .micro = 2, .splits_tokens = true}, MeshCase{.tp = 2, .pp = 2, .dp = 2, .micro = 2, .is_tied = false}),
+                                           MeshCase{.tp = 2, .pp = 2, .micro = 2, .splits_tokens = true}, MeshCase{.tp = 2, .pp = 2, .dp = 2, .micro = 2, .is_tied = false, .is_sharded = true}),
                          [](const auto& chosen) { return chosen.param.name(); });
 
 }  // namespace

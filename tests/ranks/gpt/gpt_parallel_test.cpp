@@ -89,11 +89,11 @@ at::Tensor whole_of(const at::Tensor& own, const spec::ParamSpec& spec, const Gp
   return (is_table ? whole.narrow(0, 0, model.shape().vocab) : whole).clone();
 }
 
-std::vector<comm::NamedTensor> partial_parameters(GptModel& model) {
-  std::vector<comm::NamedTensor> partial;
+std::vector<at::Tensor> partial_gradients(GptModel& model) {
+  std::vector<at::Tensor> partial;
   const auto parameters = model.named_parameters();
   for (size_t i = 0; i < parameters.size(); ++i)
-    if (model.shard().splits_tokens() && model.param_specs()[i].is_partial_over_tokens) partial.push_back(parameters[i]);
+    if (model.param_specs()[i].is_partial_over_tokens) partial.push_back(parameters[i].tensor->grad());
   return partial;
 }
 
@@ -119,7 +119,7 @@ void run_step(GptTask& task, const Batch& batch, Trace& trace, bool is_autocast 
   const LossReport report = forward(task, batch, is_autocast);
   trace.losses.push_back(report.loss.item<double>());
   torch::autograd::backward({report.loss}, {});
-  if (model.shard().splits_tokens()) parallel::sum_gradients(partial_parameters(model), *model.shard().tp);
+  if (model.shard().splits_tokens()) parallel::sum_gradients(partial_gradients(model), *model.shard().tp);
 }
 
 Trace train(const Case& param, comm::Comm* tp) {

@@ -61,7 +61,7 @@ TEST(PipelineStep, ForwardPassesAloneGiveTheSameLossOnTwoStages) {
         batches[static_cast<size_t>(micro)].target_BT = ids.narrow(1, 1, 8);
         batches[static_cast<size_t>(micro)].num_samples = 2;
       }
-      const auto pipeline = train::gpt_pipeline_parts(*training.task, layout, groups, at::kCPU);
+      const auto pipeline = train::gpt_pipeline_parts(*training.task, layout, groups, {at::kCPU, at::kFloat});
       const double loss = train::pipeline_loss(pipeline, *training.precision, batches).item<double>();
       if (groups.world.rank() == 0) losses.push_back(loss);
     });

@@ -66,6 +66,20 @@ TEST(LossScaler, FollowsTorch) {
   }
 }
 
+TEST(LossScaler, FollowsMegatronWithHysteresis) {
+  LossScaler scaler(at::kCPU, {.initial_scale = 16, .growth_interval = 2, .hysteresis = 2, .min_scale = 4});
+  // Overflows do not refill the hysteresis and clean steps alone do not either; growth does.
+  const std::vector<std::pair<double, double>> overflow_and_scale = {{1, 16}, {0, 16}, {1, 8}, {1, 4}, {1, 4}, {0, 4}, {0, 8}, {1, 8}, {1, 4}};
+  for (size_t i = 0; i < overflow_and_scale.size(); ++i) {
+    scaler.update(at::full({}, overflow_and_scale[i].first));
+    EXPECT_EQ(scaler.state().scale, overflow_and_scale[i].second) << i;
+  }
+  LossScaler constant(at::kCPU, {.initial_scale = 16, .growth_interval = 1, .is_constant = true});
+  constant.update(at::ones({}));
+  constant.update(at::zeros({}));
+  EXPECT_EQ(constant.state().scale, 16);
+}
+
 TEST(LossScaler, StateRoundTripAndDamage) {
   LossScaler one(at::kCPU), two(at::kCPU);
   one.update(at::ones({}));
