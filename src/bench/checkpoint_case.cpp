@@ -143,9 +143,7 @@ class CheckpointCase final : public BenchCase {
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(options.seed));
     for (const auto& state : training_.optimizer->state())  // zeros would compress on some file systems
       for (const at::Tensor& moment : {state.exp_avg, state.exp_avg_sq}) moment.copy_(at::randn(moment.sizes(), generator, at::TensorOptions().dtype(at::kFloat)));
-    state_ = {.tensors = training_.task->network().named_parameters(), .optimizer = training_.optimizer.get(), .scaler = training_.scaler.get(),
-              .shards = training_.sync->holding().shards};
-    for (const auto& buffer : training_.task->network().named_buffers()) state_.tensors.push_back(buffer);
+    state_ = train::checkpoint_state(training_);
     folder_.emplace(context_.options.directory, world());
     train::CheckpointerConfig config;
     config.run_folder = folder_->path();

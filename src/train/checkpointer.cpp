@@ -3,64 +3,32 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
-#include <unordered_map>
 
 #include "core/error.h"
 #include "core/log.h"
-#include "core/safetensors.h"
 #include "core/strings.h"
-#include "models/weights_tensors.h"
 #include "record/checkpoint_manifest.h"
 #include "train/agree.h"
-#include "train/checkpointer_optimizer.h"
+#include "train/checkpoint_files.h"
 #include "train/checkpointer_writer.h"
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
 namespace {
 
-NamedHandles model_tensors(const CheckpointState& state) {
-  NamedHandles out;
-  for (const auto& [name, tensor] : state.tensors) out.emplace_back(name, *tensor);
-  return out;
-}
-
-std::string first_names(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 10;
-  const std::vector<std::string> shown(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
-  return fmt::format("{} ({}{})", names.size(), core::join(shown, ", "), names.size() > kMost ? ", ..." : "");
-}
-
-/// Copies a file's tensors into the handles; nothing is written unless all names and shapes agree.
-void fill_from(const fs::path& path, const NamedHandles& targets) {
-  const core::SafetensorsFile file(path);
-  std::unordered_map<std::string, const core::SafetensorsEntry*> entries;
-  for (const auto& entry : file.entries()) entries.emplace(entry.name, &entry);
-  std::vector<std::string> missing, misshaped;
-  for (const auto& [name, tensor] : targets) {
-    const auto found = entries.find(name);
-    if (found == entries.end())
-      missing.push_back(name);
-    else if (tensor.sizes() != at::IntArrayRef(found->second->shape))
-      misshaped.push_back(name);
-  }
-  if (!missing.empty() || !misshaped.empty() || file.entries().size() != targets.size())
-    throw CheckpointError(
-        fmt::format(
-            "train: checkpoint file '{}' is of another model: missing {}, other shape {}, tensors in file={}, expected={}",
-            path.string(), first_names(missing), first_names(misshaped), file.entries().size(), targets.size()),
-        "resume with the options the run was started with");
+/// Of what all ranks hold alike.
+void broadcast_all(const std::vector<at::Tensor>& tensors, comm::Comm& world) {
   const c10::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : targets) tensor.detach().copy_(models::borrow_tensor(*entries.at(name), path.string()));
-}
-
-void broadcast_all(const NamedHandles& tensors, comm::Comm& world) {
-  const c10::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : tensors)
+  for (const at::Tensor& tensor : tensors)
     if (tensor.numel() > 0) world.broadcast(tensor.detach(), 0).wait();
+}
+
+std::vector<at::Tensor> model_tensors(const CheckpointState& state) {
+  std::vector<at::Tensor> out;
+  for (const auto& [name, tensor] : state.tensors) out.push_back(*tensor);
+  return out;
 }
 
 double unix_time_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
@@ -74,22 +42,31 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
     return fmt::format("{}", record::claim_checkpoints(config_.run_folder, config_.who).attempt);
   });
   attempt_ = static_cast<int>(core::parse_int(claimed).value());
-  if (state_.shards != nullptr) check_shared_folder();
-  if (state_.shards != nullptr || world_.rank() == 0)
-    writer_ = std::make_unique<CheckpointWriter>(WriterConfig{.run_folder = config_.run_folder,
-                                                              .num_kept = config_.num_kept,
-                                                              .part = world_.rank(),
-                                                              .num_parts = state_.shards != nullptr ? world_.size() : 1});
+  if (is_in_parts(state_)) check_shared_folder();
+  const auto awaited = is_in_parts(state_) ? files_of_others() : std::vector<std::string>();
+  if (world_.rank() == 0 || !files_to_write(state_, world_.rank(), world_.size()).empty())
+    writer_ = std::make_unique<CheckpointWriter>(
+        WriterConfig{.run_folder = config_.run_folder, .num_kept = config_.num_kept, .is_first = world_.rank() == 0, .is_shared = is_in_parts(state_), .awaited = awaited});
+}
+
+/// Of rank 0. Collective.
+std::vector<std::string> Checkpointer::files_of_others() const {
+  core::Json own = core::Json::array();
+  for (const auto& file : files_to_write(state_, world_.rank(), world_.size())) own.push_back(file.name);
+  const auto of_ranks = world_.gather_strings(own.dump());
+  std::vector<std::string> names;
+  for (size_t rank = 1; rank < of_ranks.size() && world_.rank() == 0; ++rank)
+    for (const auto& name : core::parse_json(of_ranks[rank], "files of a rank")) names.push_back(name);
+  return names;
 }
 
 void Checkpointer::check_shared_folder() const {
-  LOCKSTEP_CHECK(state_.shards->size() == world_.size(), "shards={} ranks={}", state_.shards->size(), world_.size());
   succeed_together(world_, [&] {
     const auto claim = config_.run_folder / "checkpoints" / fmt::format("owner.{}", attempt_);
     for (int tries = 0; !fs::exists(claim); ++tries) {  // network file systems show new files late
       if (tries == 100)
         throw EnvironmentError(fmt::format("train: '{}', which rank 0 has just written, is not here", claim.string()),
-                               "every rank writes a part of a sharded checkpoint: put --logs on a file system that all nodes share, or use --grad-sync ddp");
+                               "every rank writes a part of the checkpoint: put --logs on a file system that all nodes share");
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   });
@@ -98,12 +75,12 @@ void Checkpointer::check_shared_folder() const {
 Checkpointer::~Checkpointer() = default;
 
 void Checkpointer::save(const CheckpointPosition& position) {
-  if (!writer_) return;
-  if (state_.shards != nullptr) {
-    writer_->wait();
+  if (is_in_parts(state_)) {
+    if (writer_) writer_->wait();
     const auto problem = decide_on_rank_zero(world_, [&] { return writer_->prepare(position.step, attempt_); });
     if (!problem.empty()) return;  // rank 0 has warned
   }
+  if (!writer_) return;
   record::CheckpointManifest manifest;
   manifest.step = position.step;
   manifest.attempt = attempt_;
@@ -116,9 +93,9 @@ void Checkpointer::save(const CheckpointPosition& position) {
   manifest.extra = {{"caller", position.extra}};
   if (state_.scaler != nullptr) {
     const auto scaler = state_.scaler->state();
-    manifest.extra["loss_scaler"] = {{"scale", scaler.scale}, {"growth_tracker", scaler.growth_tracker}};
+    manifest.extra["loss_scaler"] = {{"scale", scaler.scale}, {"growth_tracker", scaler.growth_tracker}, {"hysteresis_tracker", scaler.hysteresis_tracker}};
   }
-  writer_->start(world_.rank() == 0 ? model_tensors(state_) : NamedHandles(), optimizer_tensors(state_), optimizer_metadata(state_), std::move(manifest));
+  writer_->start(files_to_write(state_, world_.rank(), world_.size()), std::move(manifest));
 }
 
 bool Checkpointer::wait() { return !writer_ || writer_->wait(); }
@@ -158,22 +135,25 @@ RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
 RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
   const auto head = decide_on_rank_zero(world_, [&] {
     const auto manifest = record::read_manifest(folder);
-    fill_from(folder / kModelFile, model_tensors(state_));
-    std::vector<std::string> optimizer_files;
-    for (const auto& file : manifest.files)
+    std::vector<std::string> model_files, optimizer_files;
+    for (const auto& file : manifest.files) {
+      if (is_model_file(file.name)) model_files.push_back(file.name);
       if (is_optimizer_file(file.name)) optimizer_files.push_back(file.name);
-    if (state_.shards == nullptr) read_optimizer(folder, optimizer_files, state_);
+    }
+    if (!state_.holds_part) read_model(folder, model_files, state_);
+    if (!is_in_parts(state_)) read_optimizer(folder, optimizer_files, state_);
     return core::Json{{"step", manifest.step}, {"epoch", manifest.epoch}, {"samples_seen", manifest.samples_seen}, {"data", manifest.data_position},
-                      {"extra", manifest.extra}, {"optimizer_files", optimizer_files}}
+                      {"extra", manifest.extra}, {"model_files", model_files}, {"optimizer_files", optimizer_files}}
         .dump();
   });
   const auto parsed = core::parse_json(head, folder.string());
-  broadcast_all(model_tensors(state_), world_);
-  if (state_.shards != nullptr) succeed_together(world_, [&] { read_optimizer(folder, parsed.at("optimizer_files"), state_); });
+  if (!state_.holds_part) broadcast_all(model_tensors(state_), world_);
+  else succeed_together(world_, [&] { read_model(folder, parsed.at("model_files"), state_); });
+  if (is_in_parts(state_)) succeed_together(world_, [&] { read_optimizer(folder, parsed.at("optimizer_files"), state_); });
   else broadcast_all(optimizer_tensors(state_), world_);
   if (state_.scaler != nullptr && parsed.at("extra").contains("loss_scaler")) {
     const auto& scaler = parsed.at("extra").at("loss_scaler");
-    state_.scaler->load_state({.scale = scaler.at("scale"), .growth_tracker = scaler.at("growth_tracker")});
+    state_.scaler->load_state({.scale = scaler.at("scale"), .growth_tracker = scaler.at("growth_tracker"), .hysteresis_tracker = scaler.value("hysteresis_tracker", int64_t{1})});
   }
   return {.folder = folder,
           .position = {.step = parsed.at("step"),

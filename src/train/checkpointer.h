@@ -2,7 +2,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "core/json.h"
 #include "optim/adamw.h"
 #include "optim/loss_scaler.h"
+#include "train/stored_tensors.h"
 
 namespace lockstep::train {
 
@@ -23,14 +26,17 @@ struct CheckpointerConfig {
   core::Json who;  ///< Who claims the checkpoints (host, job), for humans.
 };
 
-/// What a checkpoint holds beside the position. All ranks hold equal copies of tensors (data parallel; running statistics are those of rank 0):
-/// rank 0 writes, and reads for all. The same holds for the optimiser unless it is sharded: then each rank writes and reads its own part.
-/// Outlives the checkpointer.
+/// What a checkpoint holds beside the position. Where all ranks hold equal copies of tensors (data parallel; running statistics are those of
+/// rank 0), rank 0 writes, and reads for all. The same holds for the optimiser unless it is sharded: then each rank writes and reads its own part;
+/// and where ranks hold parts of the model each does so with all it has. Outlives the checkpointer.
 struct CheckpointState {
   std::vector<comm::NamedTensor> tensors;  ///< Parameters and buffers -> model.safetensors, which --pretrained reads, too.
-  optim::AdamW* optimizer = nullptr;       ///< -> optimizer.safetensors, or optimizer-<part>-of-<parts>.safetensors
+  optim::AdamW* optimizer = nullptr;       ///< -> optimizer.safetensors
   optim::LossScaler* scaler = nullptr;     ///< -> manifest
-  comm::Comm* shards = nullptr;            ///< parallel::Holding::shards: the ranks among which the optimiser's state is cut (all of them)
+  comm::Comm* shards = nullptr;            ///< parallel::Holding::shards: the ranks among which the optimiser's state is cut.
+  bool holds_part = false;                         ///< Ranks hold parts of the model.
+  std::map<std::string, TensorPlace> places = {};  ///< Of tensors that are not simply whole.
+  std::set<std::string> all_names = {};            ///< With holds_part: the tensors of all ranks.
 };
 
 /// Where a run stands between two steps. All random numbers are functions of seed and step, so there is no random state.
@@ -47,10 +53,11 @@ struct RestoredCheckpoint {
   CheckpointPosition position;
 };
 
-/// Writes and reads <run>/checkpoints/step-<n>.a<attempt>/{model,optimizer*}.safetensors and manifest.json.
+/// Writes and reads <run>/checkpoints/step-<n>.a<attempt>/{model,optimizer}*.safetensors and manifest.json.
 ///
-/// Every file is hashed, written under a temporary name, fsynced and renamed; the manifest comes last, when the parts of all ranks are
-/// there, and makes the folder a checkpoint. A checkpoint of any number of parts is read by any number of ranks, sharded or not.
+/// Every file is hashed, written under a temporary name, fsynced and renamed; the manifest comes last, when the files of all ranks are
+/// there, and makes the folder a checkpoint. A checkpoint of any number of parts is read by any number of ranks that share the model in any
+/// way.
 class Checkpointer {
  public:
   /// Claims the run's checkpoints for this attempt (rank 0). EnvironmentError where ranks that write parts do not see rank 0's files.
@@ -59,8 +66,7 @@ class Checkpointer {
   ~Checkpointer();
 
   /// Copies the state and returns; a thread writes it. A save that is still under way is waited for. A failing write (full disk)
-  /// is a warning: the older checkpoints stay, training goes on. Ranks without a part return at once. Collective where the optimiser is
-  /// sharded.
+  /// is a warning: the older checkpoints stay, training goes on. Ranks that write nothing return at once. Collective where ranks hold parts.
   void save(const CheckpointPosition& position);
   /// Waits for the save under way; false when the last one failed.
   bool wait();
@@ -76,6 +82,7 @@ class Checkpointer {
  private:
   RestoredCheckpoint load(const std::filesystem::path& folder);
   void check_shared_folder() const;
+  std::vector<std::string> files_of_others() const;
 
   CheckpointerConfig config_;
   CheckpointState state_;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <span>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -14,14 +15,13 @@
 #include "core/log.h"
 #include "core/safetensors.h"
 #include "models/weights_tensors.h"
-#include "train/checkpointer_optimizer.h"
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kDescriptionSuffix = ".json";
-/// How long part 0 waits for another part behind its own; and once its own rank is ending.
+/// How long the first writer waits for another's file behind its own; and once its own rank is ending.
 constexpr std::chrono::minutes kPatience{10};
 constexpr std::chrono::seconds kLastPatience{30};
 
@@ -35,17 +35,11 @@ void wait_for_devices(const NamedHandles& tensors) {
   }
 }
 
-int64_t bytes_of(const NamedHandles& tensors) {
+int64_t bytes_of(std::span<const WrittenFile> files) {
   int64_t bytes = 0;
-  for (const auto& [name, tensor] : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  for (const WrittenFile& file : files)
+    for (const auto& [name, tensor] : file.tensors) bytes += static_cast<int64_t>(tensor.nbytes());
   return bytes;
-}
-
-void write_tensors(const fs::path& path, const NamedHandles& tensors, std::map<std::string, std::string> metadata = {}) {
-  std::vector<core::SafetensorsEntry> entries;
-  for (const auto& [name, tensor] : tensors) entries.push_back(models::borrow_entry(name, tensor));
-  metadata.emplace("format", "pt");
-  core::write_safetensors(path, entries, metadata);
 }
 
 /// Finds a full disk before gigabytes were written.
@@ -60,7 +54,7 @@ void check_space(const fs::path& folder, int64_t bytes) {
 
 }  // namespace
 
-void CheckpointWriter::copy_aside(const NamedHandles& from, Copies& to) {
+void CheckpointWriter::copy_aside(const NamedHandles& from, NamedHandles& to) {
   const c10::NoGradGuard no_grad;
   const bool fits =
       from.size() == to.size() && std::equal(from.begin(), from.end(), to.begin(), [](const auto& a, const auto& b) {
@@ -84,8 +78,6 @@ fs::path CheckpointWriter::folder_of(int64_t step, int attempt) const {
   return config_.run_folder / "checkpoints" / record::checkpoint_name(step, attempt);
 }
 
-std::string CheckpointWriter::own_file() const { return optimizer_file_name(config_.part, config_.num_parts); }
-
 std::string CheckpointWriter::prepare(int64_t step, int attempt) {
   const auto folder = folder_of(step, attempt);
   try {
@@ -98,13 +90,15 @@ std::string CheckpointWriter::prepare(int64_t step, int attempt) {
   }
 }
 
-void CheckpointWriter::start(const NamedHandles& model, const NamedHandles& optimizer, const std::map<std::string, std::string>& metadata,
-                             record::CheckpointManifest manifest) {
+void CheckpointWriter::start(const std::vector<WrittenFile>& files, record::CheckpointManifest manifest) {
   wait();
-  copy_aside(model, model_);
-  copy_aside(optimizer, optimizer_);
-  metadata_ = metadata;
-  wait_for_devices(optimizer.empty() ? model : optimizer);
+  files_.resize(files.size());
+  for (size_t i = 0; i < files.size(); ++i) {
+    files_[i].name = files[i].name;
+    files_[i].metadata = files[i].metadata;
+    copy_aside(files[i].tensors, files_[i].tensors);
+  }
+  for (const WrittenFile& file : files) wait_for_devices(file.tensors);
   thread_ = std::thread([this, manifest = std::move(manifest)]() mutable { write(std::move(manifest)); });
 }
 
@@ -117,15 +111,20 @@ void CheckpointWriter::fail(const fs::path& folder, int64_t step, const std::str
   last_succeeded_ = false;
   core::log_warning("train: checkpoint of step {} was not saved, the one before stays and training goes on: {}", step, why);
   std::error_code ignored;
-  if (config_.part == 0) fs::remove_all(folder, ignored);
+  if (config_.is_first) fs::remove_all(folder, ignored);
 }
 
 void CheckpointWriter::write(record::CheckpointManifest manifest) {
   const auto folder = folder_of(manifest.step, manifest.attempt);
   bool is_committed = false;
   try {
-    if (config_.part > 0) {
-      write_part(folder);
+    if (!config_.is_first) {
+      std::exception_ptr failure;
+      for (const WrittenFile& file : files_) {
+        auto problem = write_described(folder, file);
+        if (!failure) failure = std::move(problem);
+      }
+      if (failure) std::rethrow_exception(failure);
       last_succeeded_ = true;
       return;
     }
@@ -142,46 +141,54 @@ void CheckpointWriter::write(record::CheckpointManifest manifest) {
   }
 }
 
-/// Of parts but 0: the file, then its description.
-void CheckpointWriter::write_part(const fs::path& folder) const {
+void CheckpointWriter::write_file(const fs::path& folder, const WrittenFile& file) const {
+  std::vector<core::SafetensorsEntry> entries;
+  for (const auto& [name, tensor] : file.tensors) entries.push_back(models::borrow_entry(name, tensor));
+  auto metadata = file.metadata;
+  metadata.emplace("format", "pt");
+  core::write_safetensors(folder / file.name, entries, metadata);
+}
+
+/// Of writers but the first: the file, then its description, also where it cannot be written.
+std::exception_ptr CheckpointWriter::write_described(const fs::path& folder, const WrittenFile& file) const {
   core::Json description;
   std::exception_ptr failure;
   try {
-    check_space(folder, bytes_of(optimizer_));
-    write_tensors(folder / own_file(), optimizer_, metadata_);
-    const auto file = record::describe_file(folder, own_file());
-    description = {{"bytes", file.bytes}, {"xxh3", file.xxh3}};
+    check_space(folder, bytes_of({&file, 1}));
+    write_file(folder, file);
+    const auto written = record::describe_file(folder, file.name);
+    description = {{"bytes", written.bytes}, {"xxh3", written.xxh3}};
   } catch (const std::exception& error) {
     failure = std::current_exception();
     description = {{"error", error.what()}};
   }
-  core::write_file_atomic(folder / (own_file() + kDescriptionSuffix), description.dump(-1, ' ', true, core::Json::error_handler_t::replace));
-  if (failure) std::rethrow_exception(failure);
+  core::write_file_atomic(folder / (file.name + kDescriptionSuffix), description.dump(-1, ' ', true, core::Json::error_handler_t::replace));
+  return failure;
 }
 
 void CheckpointWriter::write_all(const fs::path& folder, record::CheckpointManifest& manifest) const {
-  if (config_.num_parts == 1) {
+  if (!config_.is_shared) {
     fs::remove_all(folder);  // what an interrupted save of the same step left
     fs::create_directories(folder);
   }
-  check_space(folder, bytes_of(model_) + bytes_of(optimizer_) * config_.num_parts);
-  write_tensors(folder / kModelFile, model_);
-  write_tensors(folder / own_file(), optimizer_, metadata_);
-  manifest.files = {record::describe_file(folder, kModelFile), record::describe_file(folder, own_file())};
-  for (int part = 1; part < config_.num_parts; ++part) manifest.files.push_back(await_part(folder, part));
+  check_space(folder, bytes_of(files_));
+  for (const WrittenFile& file : files_) {
+    write_file(folder, file);
+    manifest.files.push_back(record::describe_file(folder, file.name));
+  }
+  for (const auto& name : config_.awaited) manifest.files.push_back(await_file(folder, name));
 }
 
-record::CheckpointFile CheckpointWriter::await_part(const fs::path& folder, int part) const {
-  const std::string name = optimizer_file_name(part, config_.num_parts);
+record::CheckpointFile CheckpointWriter::await_file(const fs::path& folder, const std::string& name) const {
   const auto description = folder / (name + kDescriptionSuffix);
   const auto begin = std::chrono::steady_clock::now();
   while (!fs::exists(description)) {
     if (std::chrono::steady_clock::now() - begin > (is_ending_ ? std::chrono::seconds(kLastPatience) : std::chrono::seconds(kPatience)))
-      throw CheckpointError(fmt::format("train: rank {} has not written its part '{}'", part, name), "did that rank stop, or does it see another file system?");
+      throw CheckpointError(fmt::format("train: another rank has not written its file '{}'", name), "did that rank stop, or does it see another file system?");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   const auto said = core::read_json_file(description);
-  if (said.contains("error")) throw CheckpointError(fmt::format("train: rank {} could not write its part: {}", part, said.at("error").get<std::string>()));
+  if (said.contains("error")) throw CheckpointError(fmt::format("train: the file '{}' of another rank could not be written: {}", name, said.at("error").get<std::string>()));
   fs::remove(description);
   return {.name = name, .bytes = said.at("bytes"), .xxh3 = said.at("xxh3")};
 }

@@ -2,6 +2,7 @@
 #include <ATen/core/TensorBody.h>
 
 #include <atomic>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -18,17 +19,25 @@ inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
 using NamedHandles = std::vector<std::pair<std::string, at::Tensor>>;
 
-struct WriterConfig {
-  std::filesystem::path run_folder;
-  int64_t num_kept = 0;   ///< Newest checkpoints that stay; 0: all.
-  int part = 0;           ///< Of the optimiser's state; part 0 also writes the model, and the manifest when all parts are there.
-  int num_parts = 1;
+/// One safetensors file of a checkpoint.
+struct WrittenFile {
+  std::string name;
+  NamedHandles tensors = {};
+  std::map<std::string, std::string> metadata = {};
 };
 
-/// Copies tensors aside and writes them as one checkpoint, or as a part of one, in a background thread; one at a time.
+struct WriterConfig {
+  std::filesystem::path run_folder;
+  int64_t num_kept = 0;                   ///< Newest checkpoints that stay; 0: all.
+  bool is_first = true;                   ///< Of several writers one writes the manifest, when the files of all are there.
+  bool is_shared = false;                 ///< There may be several; prepare() then makes the folder.
+  std::vector<std::string> awaited = {};  ///< Of the first: the files of the others.
+};
+
+/// Copies tensors aside and writes them as one checkpoint, or as files of one, in a background thread; one at a time.
 ///
-/// Parts meet through files: each part but 0 leaves a description beside its file, with size and hash or with what went wrong; part 0 waits
-/// for all of them, lists them in the manifest and removes the descriptions.
+/// Writers meet through files: each but the first leaves a description beside each of its files, with size and hash or with what went wrong;
+/// the first waits for all of them, lists them in the manifest and removes the descriptions.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(const WriterConfig& config) : config_(config) {}
@@ -36,31 +45,28 @@ class CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   ~CheckpointWriter();
 
-  /// Part 0 of several, before any part starts: makes the empty folder. What went wrong (a warning was logged), or "".
+  /// The first of several, before any starts: makes the empty folder. What went wrong (a warning was logged), or "".
   std::string prepare(int64_t step, int attempt);
   /// Returns when the copies are queued behind the work on the tensors' device; later work may change the tensors at once.
-  /// `manifest` lacks only its files. `metadata` goes into the optimiser's file.
-  void start(const NamedHandles& model, const NamedHandles& optimizer, const std::map<std::string, std::string>& metadata,
-             record::CheckpointManifest manifest);
+  /// `manifest` lacks only its files.
+  void start(const std::vector<WrittenFile>& files, record::CheckpointManifest manifest);
   /// False when the last write failed; why was logged.
   bool wait();
 
  private:
-  using Copies = NamedHandles;  // contiguous CPU tensors, kept from one checkpoint to the next
-  static void copy_aside(const NamedHandles& from, Copies& to);
+  static void copy_aside(const NamedHandles& from, NamedHandles& to);
   std::filesystem::path folder_of(int64_t step, int attempt) const;
-  std::string own_file() const;
   void write(record::CheckpointManifest manifest);
-  void write_part(const std::filesystem::path& folder) const;
+  void write_file(const std::filesystem::path& folder, const WrittenFile& file) const;
+  std::exception_ptr write_described(const std::filesystem::path& folder, const WrittenFile& file) const;
   void write_all(const std::filesystem::path& folder, record::CheckpointManifest& manifest) const;
-  record::CheckpointFile await_part(const std::filesystem::path& folder, int part) const;
+  record::CheckpointFile await_file(const std::filesystem::path& folder, const std::string& name) const;
   void fail(const std::filesystem::path& folder, int64_t step, const std::string& why);
   void commit(const std::filesystem::path& folder, const record::CheckpointManifest& manifest) const;
   void remove_old() const;
 
   WriterConfig config_;
-  Copies model_, optimizer_;
-  std::map<std::string, std::string> metadata_;
+  std::vector<WrittenFile> files_;  // contiguous CPU tensors, kept from one checkpoint to the next
   std::thread thread_;
   std::atomic<bool> is_ending_ = false;  // nobody waits long for other parts any more
   bool last_succeeded_ = true;           // written by the thread, read after joining it

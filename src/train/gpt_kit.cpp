@@ -56,15 +56,13 @@ class GptKit final : public TaskKit {
     const spec::GptCost cost = spec::gpt_cost(layout_.shape, layout_.tp());
     spec::FlopCount forward = spec::gpt_model(spec::gpt_dims(layout_.shape, layout_.tp()), spec::AttentionCount::kCausal);
     forward.flops /= 3;  // the formula counts forward and backward
-    const plan::MeshPoint point = groups_.mesh.point();
     return {.num_parameters = cost.parameters,
             .model = {{"virtual_stages", layout_.pipe.num_chunks}, {"schedule", std::string(plan::schedule_name(layout_.pipe.kind))}},
             .forward = forward,
             .sequence_length = layout_.shape.sequence,
             .is_synthetic = options_.mock_data,
             .sample_unit = "sequences",
-            .layout = fmt::format("dp={} tp={} pp={}", layout_.dp(), layout_.tp(), layout_.pp()),
-            .part = layout_.tp() * layout_.pp() > 1 ? fmt::format("parts/tp{}-pp{}", point.tp, point.pp) : ""};
+            .layout = fmt::format("dp={} tp={} pp={}", layout_.dp(), layout_.tp(), layout_.pp())};
   }
 
   comm::Comm& data_axis() override { return groups_.mesh.dp(); }

@@ -15,7 +15,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr const char* kWordEmbedding = "embedding.word.weight";
+constexpr const char *kWordEmbedding = "embedding.word.weight", *kHead = "head.weight";
 
 models::GptModelOptions model_options(const spec::GptOptions& options, const plan::GptLayout& layout, const GptTensors& tensors) {
   const plan::GptMemoryInput memory = plan::train_gpt_memory(options);
@@ -109,6 +109,27 @@ std::unique_ptr<optim::LossScaler> make_scaler(const spec::GptOptions& options, 
                                                                              .is_constant = options.loss_scale.has_value()});
 }
 
+/// Where the tensors of this rank lie in the model.
+std::map<std::string, TensorPlace> make_places(const plan::GptLayout& layout, const plan::MeshPoint& point, models::Task& task, const std::vector<spec::ParamSpec>& specs) {
+  std::map<std::string, TensorPlace> places;
+  const bool writes_state = layout.is_optimizer_sharded || point.dp == 0;
+  for (const spec::ParamSpec& spec : specs) {
+    const bool is_table = spec.name == kWordEmbedding || spec.name == kHead, is_owner = owns_parameter(point, spec);
+    TensorPlace place{.whole = spec.shape,
+                      .num_rows = is_table ? std::optional(layout.shape.vocab) : std::nullopt,
+                      .writes_values = is_owner && point.dp == 0,
+                      .writes_state = is_owner && writes_state};
+    if (spec.split_dim) {
+      place.dim = *spec.split_dim;
+      place.begin = point.tp * (spec.shape[static_cast<size_t>(place.dim)] / layout.tp());
+    }
+    places.emplace(spec.name, std::move(place));
+  }
+  for (const auto& [name, tensor] : task.network().named_buffers())
+    places.emplace(name, TensorPlace{.whole = tensor->sizes().vec(), .writes_values = point.tp == 0 && point.dp == 0});
+  return places;
+}
+
 }  // namespace
 
 std::string gpt_precision(const spec::GptOptions& options) { return options.precision == "fp32" ? options.precision : options.precision + "_master"; }
@@ -152,6 +173,10 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
                                        in_order(training.sync->holding(), parameters), specs);
   training.norm = make_norm_share(point, training.optimizer->segments(), specs, layout.is_optimizer_sharded, groups.world);
   training.scaler = make_scaler(options, device);
+  training.holds_part = layout.tp() * layout.pp() > 1;
+  training.places = make_places(layout, point, stage, specs);
+  for (int pp = 0; pp < layout.pp(); ++pp)
+    for (const auto& spec : layout.params_of(pp)) training.all_names.insert(spec.name);
   const StepRunnerParts parts{.task = stage,
                               .sync = *training.sync,
                               .precision = *training.precision,

@@ -24,8 +24,7 @@ struct TaskFacts {
   int64_t sequence_length = 0;              ///< Tokens of one sample.
   bool is_synthetic = false;                ///< The data are made up.
   std::string sample_unit = "samples";      ///< What a sample is called.
-  std::string layout;                       ///< "dp=4"; what a rank's checkpoint belongs to.
-  std::string part{};                       ///< Which part of a model that ranks share this rank holds: a folder name; "": all of it.
+  std::string layout;                       ///< "dp=4"
 };
 
 /// All that a run needs to know of its task: network with loss, data, evaluation. Collective calls say so; all ranks make them in

@@ -50,11 +50,6 @@ std::vector<std::pair<std::string, std::string>> params_of(const core::OptionSet
   return params;
 }
 
-/// The checkpoint of a part that belongs to that of another part: <run>/<part>/checkpoints/step-*.
-std::filesystem::path checkpoint_of_part(const std::filesystem::path& other, const std::string& part) {
-  return other.parent_path().parent_path().parent_path().parent_path() / part / "checkpoints" / other.filename();
-}
-
 /// --dist-url: "env://" (the default way), or tcp://HOST:PORT.
 void apply_dist_url(const std::string& url, hw::RankFlags& flags) {
   if (url.empty() || url == "env://") return;
@@ -82,7 +77,6 @@ class TrainRun {
   void open_folder();
   TrainerConfig trainer_config() const;
   TrainerPosition restore();
-  std::optional<RestoredCheckpoint> restore_same_step();
   core::Json describe_attempt() const;
   core::Json resume_facts() const;
   void save(const TrainerPosition& position);
@@ -254,32 +248,15 @@ core::Json TrainRun::describe_setup() const {
   return setup;
 }
 
-/// Where ranks hold parts of a model each part has checkpoints of its own: the newest step that all of them have.
-std::optional<RestoredCheckpoint> TrainRun::restore_same_step() {
-  const std::string part = kit_->facts().part;
-  if (!folder_.resume_latest) return checkpointer_->restore(part.empty() ? folder_.resume_path : checkpoint_of_part(folder_.resume_path, part));
-  const auto newest = checkpointer_->restore_latest();
-  int64_t least = INT64_MAX;
-  for (const auto& step : world().comm().gather_strings(std::to_string(newest ? newest->position.step : 0))) least = std::min(least, core::parse_int(step).value());
-  if (!newest || newest->position.step == least) return newest;
-  for (const auto& entry : record::list_checkpoints(folder_.path / part))
-    if (entry.step == least && entry.problem.empty()) return checkpointer_->restore(entry.folder);
-  throw CheckpointError(fmt::format("train: the parts of the model have no checkpoint of one step: '{}' has none of step {}", (folder_.path / part).string(), least),
-                        "start a run of another --name to begin anew");
-}
-
 TrainerPosition TrainRun::restore() {
-  CheckpointState state{.tensors = training_.task->network().named_parameters(), .optimizer = training_.optimizer.get(), .scaler = training_.scaler.get(),
-                        .shards = training_.sync->holding().shards};
-  for (const auto& buffer : training_.task->network().named_buffers()) state.tensors.push_back(buffer);
   CheckpointerConfig config;
-  config.run_folder = folder_.path / kit_->facts().part;
+  config.run_folder = folder_.path;
   config.num_kept = options_.keep.value_or(options_.delete_previous_checkpoint ? 1 : 0);
   config.code_version = versions_.lockstep;
   config.who = {{"host", core::host_name()}, {"job", ranks_.job_id}, {"pid", ::getpid()}};
-  checkpointer_ = std::make_unique<Checkpointer>(config, state, kit_->data_axis());
+  checkpointer_ = std::make_unique<Checkpointer>(config, checkpoint_state(training_), world().comm());
   if (!folder_.is_resume) return {};
-  const auto restored = restore_same_step();
+  const auto restored = folder_.resume_latest ? checkpointer_->restore_latest() : checkpointer_->restore(folder_.resume_path);
   if (!restored) {
     if (is_first_rank()) core::log_info("no checkpoint in {} yet: starting from the beginning", folder_.path.string());
     return {};
@@ -295,9 +272,7 @@ TrainerPosition TrainRun::restore() {
 
 /// What must not change when a run is resumed: it fixes the meaning of a step.
 core::Json TrainRun::resume_facts() const {
-  core::Json facts{{"precision", options_.precision}, {"seed", options_.seed}, {"global_batch", batch_.global_batch}, {"steps_per_epoch", epoch_.num_batches}};
-  if (!kit_->facts().part.empty()) facts["layout"] = kit_->facts().layout;
-  return facts;
+  return {{"precision", options_.precision}, {"seed", options_.seed}, {"global_batch", batch_.global_batch}, {"steps_per_epoch", epoch_.num_batches}};
 }
 
 void TrainRun::save(const TrainerPosition& position) {
@@ -454,7 +429,7 @@ void TrainRun::note_failure(const Error& error) {
 void TrainRun::evaluate(int64_t epochs_done, int64_t steps_done) {
   const auto began = std::chrono::steady_clock::now();
   for (const auto& [name, tensor] : training_.task->network().named_buffers())
-    world().comm().broadcast(tensor->detach(), 0).wait();  // every rank evaluates rank 0's model
+    kit_->data_axis().broadcast(tensor->detach(), 0).wait();  // all copies evaluate the model of the first
   const Metrics metrics = kit_->evaluate(training_, epochs_done);
   if (log_ && !metrics.empty()) log_->add_result(epochs_done, steps_done, "val", metrics, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
 }

@@ -57,6 +57,13 @@ optim::GradSummary update_parameters(parallel::GradSync& sync, optim::AdamW& opt
   return gradients;
 }
 
+CheckpointState checkpoint_state(const Training& training) {
+  CheckpointState state{.tensors = training.task->network().named_parameters(), .optimizer = training.optimizer.get(), .scaler = training.scaler.get(),
+                        .shards = training.sync->holding().shards, .holds_part = training.holds_part, .places = training.places, .all_names = training.all_names};
+  for (const auto& buffer : training.task->network().named_buffers()) state.tensors.push_back(buffer);
+  return state;
+}
+
 Training build_training(const spec::TrainOptions& options, std::unique_ptr<Precision> precision, std::unique_ptr<models::Task> task,
                         const std::vector<spec::ParamSpec>& specs, comm::Comm& data_axis, int64_t num_micro, const TrainingHooks& hooks) {
   Training training;

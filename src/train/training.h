@@ -1,5 +1,8 @@
 #pragma once
+#include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "comm/comm.h"
@@ -9,6 +12,7 @@
 #include "optim/loss_scaler.h"
 #include "parallel/grad_sync.h"
 #include "spec/train_options.h"
+#include "train/checkpointer.h"
 #include "train/fault_injection.h"
 #include "train/phase_clock.h"
 #include "train/precision.h"
@@ -40,10 +44,16 @@ struct Training {
   std::unique_ptr<optim::LossScaler> scaler;  ///< Only where the precision needs one.
   std::unique_ptr<StepRunner> runner;
   NormShare norm;
+  bool holds_part = false;  ///< This and the next two: see CheckpointState.
+  std::map<std::string, TensorPlace> places;
+  std::set<std::string> all_names;
 
   /// See update_parameters: with the gradients that the runner left.
   optim::GradSummary update(double lr, double grad_clip_norm) { return update_parameters(*sync, *optimizer, scaler.get(), lr, grad_clip_norm, norm); }
 };
+
+/// All that a checkpoint of it holds. `training` outlives the result.
+CheckpointState checkpoint_state(const Training& training);
 
 /// What a run adds to the steps it builds.
 struct TrainingHooks {

@@ -156,16 +156,17 @@ TEST(ShardedCheckpointFiles, ADamagedPartFallsBack) {
 
 TEST(ShardedCheckpointFiles, AFailingPartLeavesNoCheckpointAndTheNextOneIsWhole) {
   const core::TempDir dir;
-  CheckpointWriter first({.run_folder = dir.path(), .part = 0, .num_parts = 2}), second({.run_folder = dir.path(), .part = 1, .num_parts = 2});
+  const std::string own = "optimizer-00000-of-00002.safetensors", others = "optimizer-00001-of-00002.safetensors";
+  CheckpointWriter first({.run_folder = dir.path(), .is_shared = true, .awaited = {others}}), second({.run_folder = dir.path(), .is_first = false, .is_shared = true});
   const auto values = at::ones({100});
   const auto save = [&](int64_t step) {
-    first.start({{"w", values}}, {{"exp_avg.w", values}}, {}, {.step = step});
-    second.start({}, {{"exp_avg.w", values}}, {}, {.step = step});
+    first.start({{.name = "model.safetensors", .tensors = {{"w", values}}}, {.name = own, .tensors = {{"exp_avg.w", values}}}}, {.step = step});
+    second.start({{.name = others, .tensors = {{"exp_avg.w", values}}}}, {.step = step});
     const bool is_second_whole = second.wait();
     return std::pair(first.wait(), is_second_whole);
   };
   ASSERT_EQ(first.prepare(1, 1), "");
-  fs::create_directories(dir.path() / "checkpoints" / "step-00000001.a1" / "optimizer-00001-of-00002.safetensors" / "in the way");
+  fs::create_directories(dir.path() / "checkpoints" / "step-00000001.a1" / others / "in the way");
   EXPECT_EQ(save(1), std::pair(false, false));
   EXPECT_TRUE(record::list_checkpoints(dir.path()).empty());
   EXPECT_FALSE(fs::exists(dir.path() / "checkpoints" / "step-00000001.a1"));

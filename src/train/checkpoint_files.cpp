@@ -1,0 +1,126 @@
+#include "train/checkpoint_files.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/accumulate.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace lockstep::train {
+namespace {
+
+/// One tensor that the optimiser holds.
+struct StateTensor {
+  std::string name;  // as files have it
+  at::Tensor tensor;
+  TensorPart part;
+};
+
+std::vector<StateTensor> state_tensors(const CheckpointState& state) {
+  std::vector<StateTensor> out;
+  if (state.optimizer == nullptr) return out;
+  std::map<std::string, at::Tensor> parameters;
+  for (const auto& [name, tensor] : state.tensors) parameters.emplace(name, tensor->detach());
+  const auto entries = state.optimizer->state();
+  const auto& segments = state.optimizer->segments();
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const optim::Segment& segment = segments[i];
+    const at::Tensor& parameter = parameters.at(segment.name);
+    TensorPart part = part_of(parameter, state.places, segment.name);
+    part.offset = segment.offset;
+    out.push_back({"exp_avg." + segment.name, entries[i].exp_avg, part});
+    out.push_back({"exp_avg_sq." + segment.name, entries[i].exp_avg_sq, part});
+    if (segment.parameter.scalar_type() != parameter.scalar_type()) out.push_back({"master." + segment.name, segment.parameter.detach(), part});
+    out.push_back({"step." + segment.name, entries[i].step, {.sizes = {}, .strides = {}, .place = {.whole = {}, .writes_state = part.place.writes_state}}});
+  }
+  return out;
+}
+
+std::string file_name(const std::string& what, bool is_part, int rank, int num_ranks) {
+  return is_part ? fmt::format("{}-{:05}-of-{:05}.safetensors", what, rank, num_ranks) : what + ".safetensors";
+}
+
+/// Whole tensors have their shape, parts say where they belong.
+void add(WrittenFile& file, core::Json& parts, const std::string& name, const at::Tensor& tensor, TensorPart part) {
+  at::Tensor written = tensor;
+  if (part.offset == 0 && tensor.sizes() != at::IntArrayRef(part.sizes) && tensor.numel() == c10::multiply_integers(part.sizes))
+    written = tensor.as_strided(part.sizes, part.strides);  // a flat row that holds all of it
+  const bool has_shape = written.sizes() == at::IntArrayRef(part.sizes);
+  if (has_shape) part.strides = at::empty(part.sizes, at::TensorOptions().device(at::kMeta)).strides().vec();  // as files have it
+  if (!has_shape || part.sizes != part.place.whole) parts[name] = describe_part(part);
+  file.tensors.emplace_back(name, written);
+}
+
+WrittenFile finish(WrittenFile file, const core::Json& parts) {
+  if (!parts.empty()) file.metadata[kPartsKey] = parts.dump();
+  return file;
+}
+
+/// All that a file of this model may hold.
+std::set<std::string> known_names(const CheckpointState& state) {
+  std::set<std::string> known = state.all_names;
+  for (const auto& [name, tensor] : state.tensors) known.insert(name);
+  return known;
+}
+
+void read_tensors(const StoredTensors& stored, const std::vector<StateTensor>& wanted, const std::set<std::string>& known) {
+  std::map<std::string, TensorPart> parts;
+  for (const auto& [name, tensor, part] : wanted) parts.emplace(name, part);
+  stored.check(parts, known);
+  const c10::NoGradGuard no_grad;
+  for (const auto& [name, tensor, part] : wanted) stored.read(name, part, flat_memory(tensor));
+}
+
+}  // namespace
+
+bool is_in_parts(const CheckpointState& state) { return state.shards != nullptr || state.holds_part; }
+bool is_model_file(const std::string& name) { return core::starts_with(name, "model"); }
+bool is_optimizer_file(const std::string& name) { return core::starts_with(name, "optimizer"); }
+
+std::vector<WrittenFile> files_to_write(const CheckpointState& state, int rank, int num_ranks) {
+  const bool is_first = rank == 0;
+  std::vector<WrittenFile> files;
+  WrittenFile model{.name = file_name("model", state.holds_part, rank, num_ranks)};
+  core::Json parts = core::Json::object();
+  for (const auto& [name, tensor] : state.tensors) {
+    const TensorPart part = part_of(*tensor, state.places, name);
+    if (state.holds_part ? part.place.writes_values : is_first) add(model, parts, name, *tensor, part);
+  }
+  if (!model.tensors.empty()) files.push_back(finish(std::move(model), parts));
+
+  WrittenFile optimizer{.name = file_name("optimizer", is_in_parts(state) && num_ranks > 1, rank, num_ranks)};
+  parts = core::Json::object();
+  for (const auto& [name, tensor, part] : state_tensors(state))
+    if (is_in_parts(state) ? part.place.writes_state : is_first) add(optimizer, parts, name, tensor, part);
+  if (!optimizer.tensors.empty()) files.push_back(finish(std::move(optimizer), parts));
+  return files;
+}
+
+void read_model(const std::filesystem::path& folder, const std::vector<std::string>& files, const CheckpointState& state) {
+  std::vector<StateTensor> wanted;
+  for (const auto& [name, tensor] : state.tensors) wanted.push_back({name, tensor->detach(), part_of(*tensor, state.places, name)});
+  read_tensors(StoredTensors(folder, files), wanted, known_names(state));
+}
+
+void read_optimizer(const std::filesystem::path& folder, const std::vector<std::string>& files, const CheckpointState& state) {
+  const auto wanted = state_tensors(state);
+  const auto has_kind = [&](const std::string& kind) {
+    return wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](const StateTensor& entry) { return core::starts_with(entry.name, kind); });
+  };
+  std::set<std::string> known;
+  for (const std::string kind : {"exp_avg.", "exp_avg_sq.", "step.", "master."})
+    if (has_kind(kind))
+      for (const auto& name : known_names(state)) known.insert(kind + name);
+  read_tensors(StoredTensors(folder, files), wanted, known);
+}
+
+std::vector<at::Tensor> optimizer_tensors(const CheckpointState& state) {
+  std::vector<at::Tensor> out;
+  for (const auto& entry : state_tensors(state)) out.push_back(entry.tensor);
+  return out;
+}
+
+}  // namespace lockstep::train

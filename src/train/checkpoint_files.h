@@ -1,0 +1,31 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "train/checkpointer.h"
+#include "train/checkpointer_writer.h"
+
+namespace lockstep::train {
+
+/// The ranks hold different things: each writes its own, and each reads what it needs.
+bool is_in_parts(const CheckpointState& state);
+
+/// Files of the model and of the optimiser; others of a checkpoint's folder are neither.
+bool is_model_file(const std::string& name);
+bool is_optimizer_file(const std::string& name);
+
+/// What this rank writes of a checkpoint. model.safetensors and optimizer.safetensors where rank 0 writes all of it, else
+/// model-RANK-of-RANKS.safetensors and the like of those ranks that have something to write. Tensors of optimiser files: exp_avg.NAME,
+/// exp_avg_sq.NAME, step.NAME, and master.NAME where the segment is a master copy; parts of a shard are flat, in the order of the
+/// parameter's memory.
+std::vector<WrittenFile> files_to_write(const CheckpointState& state, int rank, int num_ranks);
+
+/// Fills parameters and buffers, or what the optimiser holds, from those files of a checkpoint, whoever wrote them. CheckpointError names what is
+/// missing, too much or of another shape; nothing was changed then.
+void read_model(const std::filesystem::path& folder, const std::vector<std::string>& files, const CheckpointState& state);
+void read_optimizer(const std::filesystem::path& folder, const std::vector<std::string>& files, const CheckpointState& state);
+
+/// What the optimiser holds, for sending it to ranks that hold the same.
+std::vector<at::Tensor> optimizer_tensors(const CheckpointState& state);
+
+}  // namespace lockstep::train

@@ -1,0 +1,174 @@
+#include "train/stored_tensors.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "models/weights_tensors.h"
+
+namespace lockstep::train {
+namespace fs = std::filesystem;
+namespace {
+
+std::string first_names(const std::set<std::string>& names) {
+  constexpr size_t kMost = 10;
+  const std::vector<std::string> shown(names.begin(), std::next(names.begin(), static_cast<std::ptrdiff_t>(std::min(kMost, names.size()))));
+  return fmt::format("{} ({}{})", names.size(), core::join(shown, ", "), names.size() > kMost ? ", ..." : "");
+}
+
+int64_t product(const std::vector<int64_t>& sizes) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) count *= size;
+  return count;
+}
+
+TensorPart part_from(const core::Json& said) {
+  TensorPart part;
+  part.sizes = said.at("sizes").get<std::vector<int64_t>>();
+  part.strides = said.at("strides").get<std::vector<int64_t>>();
+  part.offset = said.at("offset");
+  part.place.whole = said.at("whole").get<std::vector<int64_t>>();
+  part.place.dim = said.at("dim");
+  part.place.begin = said.at("begin");
+  return part;
+}
+
+/// A damaged description must not lead out of anybody's memory.
+bool is_sound(const TensorPart& part, int64_t numel) {
+  const auto& [whole, dim, begin, num_rows, writes_values, writes_state] = part.place;
+  const auto rank = std::ssize(part.sizes);
+  if (std::ssize(part.strides) != rank || std::ssize(whole) != rank || (rank > 0 && (dim < 0 || dim >= rank)) || begin < 0) return false;
+  for (int64_t i = 0; i < rank; ++i) {
+    const auto at = static_cast<size_t>(i);
+    if (part.sizes[at] < 0 || part.strides[at] < 0 || (i == dim ? begin + part.sizes[at] > whole[at] : part.sizes[at] != whole[at])) return false;
+  }
+  return part.offset >= 0 && part.offset + numel <= product(part.sizes);
+}
+
+}  // namespace
+
+at::Tensor flat_memory(const at::Tensor& tensor) { return tensor.detach().as_strided({tensor.numel()}, {1}); }
+
+TensorPart part_of(const at::Tensor& tensor, const std::map<std::string, TensorPlace>& places, const std::string& name) {
+  const auto place = places.find(name);
+  return {.sizes = tensor.sizes().vec(), .strides = tensor.strides().vec(), .place = place == places.end() ? TensorPlace{.whole = tensor.sizes().vec()} : place->second};
+}
+
+core::Json describe_part(const TensorPart& part) {
+  return {{"sizes", part.sizes}, {"strides", part.strides}, {"offset", part.offset}, {"whole", part.place.whole}, {"dim", part.place.dim}, {"begin", part.place.begin}};
+}
+
+StoredTensors::StoredTensors(const fs::path& folder, const std::vector<std::string>& files) : folder_(folder) {
+  for (const auto& name : files) {
+    files_.push_back(std::make_unique<core::SafetensorsFile>(folder / name));
+    add(*files_.back(), folder / name);
+  }
+}
+
+void StoredTensors::add(const core::SafetensorsFile& file, const fs::path& path) {
+  const auto found = file.metadata().find(kPartsKey);
+  const core::Json parts = found == file.metadata().end() ? core::Json::object() : core::parse_json(found->second, path.string());
+  for (const auto& entry : file.entries()) {
+    const at::Tensor tensor = models::borrow_tensor(entry, path.string());
+    TensorPart part = part_of(tensor, {}, "");
+    try {
+      if (parts.contains(entry.name)) part = part_from(parts.at(entry.name));
+    } catch (const core::Json::exception& error) {
+      throw CheckpointError(fmt::format("train: checkpoint file '{}' does not say where the part '{}' belongs: {}", path.string(), entry.name, error.what()));
+    }
+    if (!is_sound(part, tensor.numel()))
+      throw CheckpointError(fmt::format("train: checkpoint file '{}' holds a part '{}' of {} elements that cannot lie where it says: {}", path.string(), entry.name,
+                                        tensor.numel(), describe_part(part).dump()));
+    pieces_[entry.name].push_back({.flat = tensor.reshape({-1}), .part = std::move(part)});
+  }
+}
+
+/// The same shape, but for the number of rows of padding.
+bool StoredTensors::fits(const TensorPart& wanted, const std::vector<int64_t>& stored) const {
+  const auto& whole = wanted.place.whole;
+  if (stored == whole) return true;
+  const auto rows = wanted.place.num_rows;
+  return rows && stored.size() == whole.size() && !stored.empty() && stored[0] >= *rows && whole[0] >= *rows && std::equal(stored.begin() + 1, stored.end(), whole.begin() + 1);
+}
+
+void StoredTensors::check(const std::map<std::string, TensorPart>& wanted, const std::set<std::string>& known) const {
+  std::set<std::string> missing, misshaped, unknown;
+  for (const auto& [name, part] : wanted) {
+    const auto found = pieces_.find(name);
+    if (found == pieces_.end()) missing.insert(name);
+    else if (!std::all_of(found->second.begin(), found->second.end(), [&](const Piece& piece) { return fits(part, piece.part.place.whole); })) misshaped.insert(name);
+  }
+  for (const auto& [name, pieces] : pieces_)
+    if (!known.contains(name)) unknown.insert(name);
+  if (missing.empty() && misshaped.empty() && unknown.empty()) return;
+  throw CheckpointError(fmt::format("train: checkpoint '{}' is of another model: missing {}, other shape {}, unknown {}", folder_.string(), first_names(missing),
+                                    first_names(misshaped), first_names(unknown)),
+                        "resume with the options the run was started with");
+}
+
+/// Elements copied; what several files hold alike (the number of steps) counts once.
+int64_t StoredTensors::copy_overlaps(const std::vector<const Piece*>& pieces, int64_t offset, const at::Tensor& target) {
+  int64_t num_copied = 0;
+  std::set<std::pair<int64_t, int64_t>> seen;
+  for (const Piece* piece : pieces) {
+    if (!seen.emplace(piece->part.offset, piece->flat.numel()).second) continue;
+    const int64_t from = std::max(offset, piece->part.offset);
+    const int64_t to = std::min(offset + target.numel(), piece->part.offset + piece->flat.numel());
+    if (from >= to) continue;
+    target.narrow(0, from - offset, to - from).copy_(piece->flat.narrow(0, from - piece->part.offset, to - from));
+    num_copied += to - from;
+  }
+  return num_copied;
+}
+
+void StoredTensors::read(const std::string& name, const TensorPart& wanted, const at::Tensor& target) const {
+  const c10::NoGradGuard no_grad;
+  std::vector<const Piece*> alike;  // cut and laid out as this rank's is
+  for (const Piece& piece : pieces_.at(name))
+    if (piece.part.sizes == wanted.sizes && piece.part.strides == wanted.strides && piece.part.place.whole == wanted.place.whole && piece.part.place.begin == wanted.place.begin &&
+        (piece.part.place.dim == wanted.place.dim || wanted.sizes == wanted.place.whole))
+      alike.push_back(&piece);
+  if (copy_overlaps(alike, wanted.offset, target) == target.numel()) return;
+
+  at::Tensor whole = read_whole(name, target.options().device(at::kCPU));
+  const auto& place = wanted.place;
+  if (!place.whole.empty() && whole.size(0) != place.whole[0]) {
+    const at::Tensor padded = at::zeros(place.whole, whole.options());
+    padded.narrow(0, 0, *place.num_rows).copy_(whole.narrow(0, 0, *place.num_rows));
+    whole = padded;
+  }
+  if (!place.whole.empty()) whole = whole.narrow(place.dim, place.begin, wanted.sizes[static_cast<size_t>(place.dim)]);
+  const at::Tensor ordered = at::empty_strided(wanted.sizes, wanted.strides, whole.options());
+  ordered.copy_(whole);
+  target.copy_(flat_memory(ordered).narrow(0, wanted.offset, target.numel()));
+}
+
+/// Put together from parts, however they are cut.
+at::Tensor StoredTensors::read_whole(const std::string& name, const at::TensorOptions& options) const {
+  std::map<std::tuple<int64_t, int64_t, std::vector<int64_t>, std::vector<int64_t>>, std::vector<const Piece*>> by_cut;
+  for (const Piece& piece : pieces_.at(name)) by_cut[{piece.part.place.dim, piece.part.place.begin, piece.part.sizes, piece.part.strides}].push_back(&piece);
+  const at::Tensor whole = at::empty(pieces_.at(name).front().part.place.whole, options);
+  int64_t num_found = 0;
+  for (const auto& [cut, pieces] : by_cut) {
+    const auto& [dim, begin, sizes, strides] = cut;
+    const at::Tensor written = at::empty_strided(sizes, strides, options);
+    if (!written.is_non_overlapping_and_dense()) fail_incomplete(name, num_found, whole.numel());
+    const int64_t num_copied = copy_overlaps(pieces, 0, flat_memory(written));
+    if (num_copied != written.numel()) fail_incomplete(name, num_found + num_copied, whole.numel());
+    (sizes.empty() ? whole : whole.narrow(dim, begin, sizes[static_cast<size_t>(dim)])).copy_(written);
+    num_found += num_copied;
+  }
+  if (num_found != whole.numel()) fail_incomplete(name, num_found, whole.numel());
+  return whole;
+}
+
+void StoredTensors::fail_incomplete(const std::string& name, int64_t num_found, int64_t num_wanted) const {
+  throw CheckpointError(fmt::format("train: the parts of '{}' in checkpoint '{}' do not make a whole: elements={}, expected={}", name, folder_.string(), num_found, num_wanted),
+                        "use --resume latest to take the newest whole checkpoint");
+}
+
+}  // namespace lockstep::train
