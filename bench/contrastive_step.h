@@ -8,18 +8,10 @@
 #include "models/task.h"
 #include "models/two_towers.h"
 #include "spec/param_spec.h"
+#include "step_times.h"
 #include "train/precision.h"
 
 namespace lockstep::bench {
-
-struct StepOptions {
-  std::string inputs = {};  ///< Folder with weights.safetensors and batches.safetensors.
-  std::string model = {}, precision = "fp32";
-  int64_t threads = 2, steps = 8;
-  double lr = 5e-4, beta1 = 0.9, beta2 = 0.98, eps = 1e-6;
-
-  std::string weights() const { return inputs + "/weights.safetensors"; }
-};
 
 struct StepNetwork {
   std::unique_ptr<models::TwoTowers> towers;
