@@ -1,7 +1,6 @@
 #include "contrastive_step.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 
@@ -9,6 +8,7 @@
 #include "models/contrastive_task.h"
 #include "models/weights.h"
 #include "parallel/grad_sync.h"
+#include "train/device.h"
 #include "train/step_runner.h"
 #include "train/training.h"
 
@@ -54,7 +54,7 @@ int step_main(int argc, char** argv, const StepOptions& defaults,
     declare_step_options(set, options);
     const std::vector<std::string> args(argv + 1, argv + argc);
     set.parse(args);
-    at::set_num_threads(static_cast<int>(options.threads));
+    train::set_up_cpu(at::kCPU, options.threads, 1);
     const train::Precision precision(options.precision == "bf16" ? "amp_bf16" : "fp32", at::kCPU);
     auto batches = read_batches(options.inputs + "/batches.safetensors", read_batch);
     return run(options, build(options, precision), precision, std::move(batches));

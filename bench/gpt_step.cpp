@@ -1,7 +1,6 @@
 // Training steps of a GPT on given weights and token ids; the other side of bench/peers/gpt_step.py. --precision bf16 is `train gpt --bf16`: 16-bit
 // weights and products, gradients added up in fp32, fp32 copies for the update.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <cstdio>
 
@@ -9,6 +8,7 @@
 #include "models/weights.h"
 #include "plan/gpt_train.h"
 #include "step_times.h"
+#include "train/device.h"
 #include "train/gpt_training.h"
 
 namespace lockstep::bench {
@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
     bench::declare_step_options(set, options);
     const std::vector<std::string> args(argv + 1, argv + argc);
     set.parse(args);
-    at::set_num_threads(static_cast<int>(options.threads));
+    train::set_up_cpu(at::kCPU, options.threads, 1);
     return bench::run(options);
   });
 }

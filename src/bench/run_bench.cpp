@@ -16,7 +16,7 @@
 #include "hw/device.h"
 #include "hw/ranks.h"
 #include "train/attempt_facts.h"
-#include "train/towers_build.h"
+#include "train/device.h"
 
 namespace lockstep::bench {
 namespace {
@@ -119,8 +119,7 @@ ExitCode run_bench(const spec::BenchOptions& options, const BenchFacts& facts) {
   core::configure_log({.host = "", .rank = ranks.rank});
   for (const auto& warning : ranks.warnings) core::log_warning("{}", warning);
   const at::Device device = train::pick_device(options.train.device, ranks.local_rank, ranks.local_world_size);
-  at::set_num_threads(options.train.threads > 0 ? static_cast<int>(options.train.threads)
-                                                : hw::cpu_threads_per_rank(hw::usable_cpu_cores(), ranks.local_world_size));
+  train::set_up_cpu(device, options.train.threads, ranks.local_world_size);
   const std::string backend =
       options.train.dist_backend == "auto" ? (device.is_cuda() ? "nccl" : "gloo") : options.train.dist_backend;
   auto world = comm::World::join(ranks, {.backend = backend, .device = device,

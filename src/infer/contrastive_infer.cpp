@@ -19,6 +19,7 @@
 #include "infer/file_list.h"
 #include "train/contrastive_data.h"
 #include "train/evaluator.h"
+#include "train/device.h"
 #include "train/towers_build.h"
 
 namespace lockstep::infer {

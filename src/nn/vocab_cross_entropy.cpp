@@ -80,7 +80,8 @@ class GradientSum {
     at::Tensor part_nD = x_gradient_ND.narrow(0, begin, count);
     at::mm_out(part_nD, low_nV, table_VD_);
     const at::Tensor x_nD = x_ND_.narrow(0, begin, count);
-    if (!table_gradient_VD.defined()) table_gradient_VD = low_nV.t().mm(x_nD).to(plan_.wide_type);
+    if (count == x_ND_.size(0)) table_gradient_VD = low_nV.t().mm(x_nD);  // one chunk: nothing is added up
+    else if (!table_gradient_VD.defined()) table_gradient_VD = low_nV.t().mm(x_nD).to(plan_.wide_type);
     else if (plan_.compute_type == plan_.wide_type) table_gradient_VD.addmm_(low_nV.t(), x_nD);
     else table_gradient_VD.add_(low_nV.t().mm(x_nD));
   }

@@ -7,8 +7,8 @@
 
 namespace lockstep::optim {
 
-/// Square of the L2 norm of all tensors together: 0-dim fp64 on their device, accumulated in fp64 (fp32 sums on the CPU read 2 %
-/// low at 1e8 equal elements). Undefined tensors count as zero; an empty list gives 0 on the CPU. No host synchronisation.
+/// Square of the L2 norm of all tensors together: 0-dim fp64 on their device, accumulated in fp64 (sums all in fp32 read 2 % low at
+/// 1e8 equal elements on the CPU). Not finite where the square of an fp32 element is not. Undefined tensors count as zero; an empty list gives 0 on the CPU. No host synchronisation.
 at::Tensor squared_norm(const std::vector<at::Tensor>& tensors);
 
 /// What the update must know of the gradients; everything stays on the device.

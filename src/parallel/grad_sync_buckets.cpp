@@ -40,7 +40,8 @@ class BucketGradSync final : public GradSync {
     at::Tensor gradient = {};  // its view into the bucket: param.grad() itself, or the fp32 sum that param.grad() is added to
     bool is_summed_apart = false;
     size_t bucket = 0;
-    bool has_arrived = false;  // its gradient of this step is complete
+    bool has_gradient = false;  // summed apart: `gradient` is of this step
+    bool has_arrived = false;   // its gradient of this step is complete
   };
   struct Bucket {
     plan::Bucket planned;  // slots name parameters by index
@@ -165,9 +166,9 @@ void BucketGradSync::make_holding() {
 
 void BucketGradSync::begin_step() {
   wait_params();
-  for (auto& parameter : parameters_) parameter.has_arrived = false;
+  for (auto& parameter : parameters_) parameter.has_arrived = parameter.has_gradient = false;
   for (auto& bucket : buckets_) {
-    bucket.gradients.zero_();
+    if (!parameters_[static_cast<size_t>(bucket.planned.slots.front().item)].is_summed_apart) bucket.gradients.zero_();  // else see gradient_is_final
     bucket.num_missing = bucket.planned.slots.size();
     bucket.is_sent = false;
     bucket.reduction = {};
@@ -185,7 +186,9 @@ void BucketGradSync::gradient_is_final(size_t index) {
                  parameter.name);
   if (parameter.is_summed_apart) {
     const c10::NoGradGuard no_grad;
-    parameter.gradient.add_(parameter.tensor.grad());
+    if (parameter.has_gradient) parameter.gradient.add_(parameter.tensor.grad());
+    else parameter.gradient.copy_(parameter.tensor.grad());  // a pass over memory less than zero and sum
+    parameter.has_gradient = true;
     parameter.tensor.mutable_grad() = at::Tensor();
   }
   if (!is_last_micro_ || parameter.has_arrived) return;
@@ -215,6 +218,8 @@ void BucketGradSync::check_views() const {
 void BucketGradSync::finish() {
   LOCKSTEP_CHECK(is_last_micro_, "parallel: finish() before the last micro-batch");
   check_views();
+  for (auto& parameter : parameters_)
+    if (parameter.is_summed_apart && !parameter.has_gradient) parameter.gradient.zero_();
   send_ready_buckets(/*all=*/true);  // parameters that took no part: their slices hold zeros
   for (auto& bucket : buckets_) bucket.reduction.wait();
   is_last_micro_ = false;

@@ -11,9 +11,6 @@
 
 namespace lockstep::train {
 
-/// The device of a rank from --device {auto,cuda,cpu}; "auto" is CUDA where a GPU is visible.
-at::Device pick_device(const std::string& wish, int local_rank, int local_world_size);
-
 struct TowersConfig {
   const Precision* precision = nullptr;
   at::Device device = at::kCPU;

@@ -31,13 +31,13 @@
 #include "train/attempt_facts.h"
 #include "train/checkpointer.h"
 #include "train/contrastive_kit.h"
+#include "train/device.h"
 #include "train/gpt_kit.h"
 #include "train/interval_recorder.h"
 #include "train/profile_summary.h"
 #include "train/profiler.h"
 #include "train/run_folder.h"
 #include "train/startup_clock.h"
-#include "train/towers_build.h"
 #include "train/trainer.h"
 
 namespace lockstep::train {
@@ -151,9 +151,7 @@ void TrainRun::join_ranks() {
                        .host = options_.log_local ? core::host_name() : "", .rank = options_.log_local ? 0 : ranks_.rank});
   for (const auto& warning : ranks_.warnings) core::log_warning("{}", warning);
   device_ = pick_device(options_.device, ranks_.local_rank, ranks_.local_world_size);
-  const int threads = options_.threads > 0 ? static_cast<int>(options_.threads)
-                                           : hw::cpu_threads_per_rank(hw::usable_cpu_cores(), ranks_.local_world_size);
-  at::set_num_threads(threads);
+  set_up_cpu(device_, options_.threads, ranks_.local_world_size);
   if (options_.deterministic) {
     at::globalContext().setDeterministicAlgorithms(true, false);
     at::globalContext().setDeterministicFillUninitializedMemory(false);
