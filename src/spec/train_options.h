@@ -14,6 +14,7 @@ struct ContrastiveShape;
 /// flag, of its development version for audio. What an empty field means stands in the help of its flag (declare_train_options).
 struct TrainOptions {
   std::string task = "clip";                                  // "clip" or "clap": the command; set before declaring
+  bool is_clap() const { return task == "clap"; }
   // Data
   std::string train_data;                                     // --train-data
   std::optional<std::string> train_data_upsampling_factors;   // --train-data-upsampling-factors, "1::0.5"
