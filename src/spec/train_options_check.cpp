@@ -201,6 +201,12 @@ std::vector<std::string> shape_warnings(const TrainOptions& options, const Contr
   return warnings;
 }
 
+GradSyncKind grad_sync_kind(const TrainOptions& options, int64_t num_ranks) {
+  if (options.grad_sync == "zero1") return GradSyncKind::kZero1;
+  const bool has_buckets = options.grad_sync == "ddp" || has_masters(options.precision) || (options.grad_sync == "auto" && num_ranks > 1);
+  return has_buckets ? GradSyncKind::kDdp : GradSyncKind::kNone;
+}
+
 std::string auto_run_name(const TrainOptions& options, const std::string& time_text) {
   return fmt::format("{}-model_{}-lr_{}-b_{}-j_{}-p_{}", time_text, core::replace_all(options.model, "/", "-"),
                      core::format_double(options.lr.value_or(0)), options.samples_per_rank, options.workers, options.precision);

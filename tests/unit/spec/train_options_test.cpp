@@ -340,5 +340,18 @@ TEST(TrainOptions, AugCfgTakesTuplesAndLists) {
   EXPECT_EQ(parse_aug_cfg({}).scale_min, 0.9);
 }
 
+TEST(TrainOptions, BucketsAreForSeveralRanksAndForFp32Copies) {
+  const auto kind = [](const Args& flags, int64_t num_ranks) { return grad_sync_kind(*parse(flags).train, num_ranks); };
+  EXPECT_EQ(kind({}, 1), GradSyncKind::kNone);
+  EXPECT_EQ(kind({}, 2), GradSyncKind::kDdp);
+  EXPECT_EQ(kind({"--grad-sync", "none"}, 1), GradSyncKind::kNone);
+  EXPECT_EQ(kind({"--grad-sync", "ddp"}, 1), GradSyncKind::kDdp);
+  for (const int64_t num_ranks : {1, 4}) {
+    EXPECT_EQ(kind({"--use-distributed-optimizer"}, num_ranks), GradSyncKind::kZero1);
+    EXPECT_EQ(kind({"--precision", "bf16_master"}, num_ranks), GradSyncKind::kDdp);
+    EXPECT_EQ(kind({"--precision", "bf16_master", "--grad-sync", "zero1"}, num_ranks), GradSyncKind::kZero1);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::spec
