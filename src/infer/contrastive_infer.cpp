@@ -75,10 +75,8 @@ class Encoder {
 
   data::SampleDecoder make_decoder() const {
     if (!is_audio()) return data::make_clip_decoder({.transform = make_transform()}, encoder_);
-    data::ClapDecoderConfig decoder{
-        .waveform = train::make_waveform({options_.audio_fill, options_.audio_trunc, options_.audio_int16_normalize}, shape_.clap()->audio, false)};
-    decoder.audio_keys = {"flac", "wav", "ogg", "oga", "opus"};
-    return data::make_clap_decoder(decoder, encoder_);
+    const train::SoundOptions sound{options_.audio_fill, options_.audio_trunc, options_.audio_int16_normalize};
+    return data::make_clap_decoder({.waveform = train::make_waveform(sound, shape_.clap()->audio, false)}, encoder_);
   }
 
   /// Tells how far the work has come: on a terminal at once, else now and then.
