@@ -35,8 +35,7 @@ class Encoder {
     shape_ = spec::resolve_contrastive_shape(
         options.model, spec::is_clap_model(options.model),
         spec::forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu));
-    encoder_ = shape_.clip() != nullptr ? train::load_clip_text_encoder(options.tokenizer_vocab)
-                                        : train::load_roberta_text_encoder(options.tokenizer_vocab, shape_.clap()->text);
+    encoder_ = train::load_text_encoder(options.tokenizer_vocab, shape_);
     model_ = train::build_towers(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
     const auto transform = make_transform();
     mover_.emplace(device_, precision_.input_type(), transform.mean, transform.std);
