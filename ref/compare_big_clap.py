@@ -7,9 +7,7 @@ Needs from PyPI: transformers 5.23.0 and what it needs, torch 2.11.0, safetensor
 Weights are transformers' own initial ones. Files (1.3 GB at most) lie in a temporary folder.
 """
 import json
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -18,6 +16,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from transformers import ClapConfig, ClapModel
 
+from big_models import compare, table
 from make_clap_goldens import contiguous_gradient, draw_texts, draw_waves, forward, log_mel
 
 BATCH = 4
@@ -55,16 +54,6 @@ def write_case(name, path):
     save_file(state | {"input/wave": waves, "input/text": text} | run(model, mel, text), path, {"sizes": json.dumps(sizes)})
 
 
-def compare(program, path):
-    environment = {**os.environ, "LOCKSTEP_BIG_CLAP": str(path)}
-    environment.pop("PYTHONPATH", None)
-    done = subprocess.run([program, "--gtest_filter=ClapModel.BigModelEqualsHuggingFace"], env=environment, capture_output=True, text=True)
-    lines = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("measured: ")]
-    if done.returncode != 0 or not lines:
-        raise SystemExit(done.stdout + done.stderr)
-    return dict(lines)
-
-
 def main():
     program, report = sys.argv[1], pathlib.Path(sys.argv[2])
     results = {}
@@ -72,18 +61,15 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "case.safetensors"
             write_case(name, path)
-            results[name] = compare(program, path)
-    columns = list(next(iter(results.values())))
+            results[name] = compare(program, "ClapModel.BigModelEqualsHuggingFace", "LOCKSTEP_BIG_CLAP", path)
     lines = [
         "# Whole CLAP models against Hugging Face's ClapModel",
         "",
         "Largest absolute difference over the largest absolute value of the reference; fp32, CPU, 4 pairs, equal weights (transformers' initial ones) and",
         "inputs, clips of 10 s (two of them repeated shorter ones), texts of 2 to 9 tokens, training mode without random dropping. `gradients`: all parameters joined.",
         "",
-        "| model | " + " | ".join(columns) + " |",
-        "|---" * (len(columns) + 1) + "|",
+        *table(results),
     ]
-    lines += [f"| {name} | " + " | ".join(row[column] for column in columns) + " |" for name, row in results.items()]
     import transformers
     lines += ["", f"Made by ref/compare_big_clap.py with transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}."]
     report.write_text("\n".join(lines) + "\n")

@@ -8,9 +8,7 @@ Weights are OpenCLIP's own initial ones; the last norm weights of ResNet bottlen
 difference stands that of OpenCLIP from itself in float64. Files (1.5 GB at most) lie in a temporary folder.
 """
 import json
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -19,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from open_clip.model import CLIP
 from safetensors.torch import save_file
+
+from big_models import compare, table
 
 BATCH = 8
 MODELS = ["ViT-B-32", "ViT-B-32-quickgelu", "RN50"]
@@ -76,16 +76,6 @@ def write_case(name, path):
     return own_rounding(single_outputs, double_outputs)
 
 
-def compare(program, path):
-    environment = {**os.environ, "LOCKSTEP_BIG_CLIP": str(path)}
-    environment.pop("PYTHONPATH", None)
-    done = subprocess.run([program, "--gtest_filter=ClipModel.BigModelEqualsOpenClip"], env=environment, capture_output=True, text=True)
-    lines = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("measured: ")]
-    if done.returncode != 0 or not lines:
-        raise SystemExit(done.stdout + done.stderr)
-    return dict(lines)
-
-
 def main():
     program, report = sys.argv[1], pathlib.Path(sys.argv[2])
     results = {}
@@ -93,12 +83,11 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "case.safetensors"
             rounding = write_case(name, path)
-            results[name] = compare(program, path)
+            results[name] = compare(program, "ClipModel.BigModelEqualsOpenClip", "LOCKSTEP_BIG_CLIP", path)
             for column, value in rounding.items():  # two fp32 programs may each be that far from the truth; other sums, other rounding
                 if float(results[name][column]) > max(2e-6, 5 * float(value)):
                     raise SystemExit(f"{name}: {column} differs by {results[name][column]}, OpenCLIP's own rounding is {value}")
             results[f"{name}: OpenCLIP fp32 from its float64"] = rounding
-    columns = list(results[MODELS[0]])
     lines = [
         "# Whole models against OpenCLIP",
         "",
@@ -109,10 +98,8 @@ def main():
         f"Made by `python3 ref/compare_big_models.py build/test_models {report}` with open_clip_torch {open_clip.__version__}, torch "
         f"{torch.__version__.split('+')[0]}, {torch.get_num_threads()} threads.",
         "",
-        "| model | " + " | ".join(columns) + " |",
-        "|---" * (len(columns) + 1) + "|",
+        *table(results),
     ]
-    lines += [f"| {name} | " + " | ".join(row[column] for column in columns) + " |" for name, row in results.items()]
     report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text("\n".join(lines) + "\n")
 

@@ -211,13 +211,14 @@ class StepCase final : public BenchCase {
 
   plan::MemoryPlan memory_plan(int64_t samples_per_micro) const {
     const auto& o = train_options();
+    const bool is_zero1 = spec::grad_sync_kind(o, plan_.num_data_ranks) == spec::GradSyncKind::kZero1;
     return plan::plan_contrastive_memory(shape_, {.precision = o.precision,
-                                           .optimizer_shards = o.grad_sync == "zero1" ? plan_.num_data_ranks : 1,
-                                           .has_fp32_gradients = o.fp32_gradients,
-                                           .samples_per_micro = samples_per_micro,
-                                           .global_batch = samples_per_micro * plan_.num_micro * plan_.num_data_ranks,
-                                           .grad_checkpointing = o.grad_checkpointing,
-                                           .keeps_attention = context_.device.is_cpu()});
+                                                  .optimizer_shards = is_zero1 ? plan_.num_data_ranks : 1,
+                                                  .has_fp32_gradients = o.fp32_gradients,
+                                                  .samples_per_micro = samples_per_micro,
+                                                  .global_batch = samples_per_micro * plan_.num_micro * plan_.num_data_ranks,
+                                                  .grad_checkpointing = o.grad_checkpointing,
+                                                  .keeps_attention = context_.device.is_cpu()});
   }
 
   void build() {

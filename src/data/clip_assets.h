@@ -9,7 +9,6 @@ struct ClipAssets {
   std::filesystem::path vocabulary() const { return folder / "bpe_simple_vocab_16e6.txt.gz"; }
   std::filesystem::path imagenet_class_names() const { return folder / "imagenet_classnames.txt"; }
   std::filesystem::path openai_templates() const { return folder / "openai_templates.txt"; }
-  std::filesystem::path simple_templates() const { return folder / "simple_templates.txt"; }
 };
 
 /// The first of these folders that holds the vocabulary: `explicit_folder` (alone, when not empty), LOCKSTEP_ASSETS_DIR,

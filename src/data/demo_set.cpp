@@ -70,7 +70,7 @@ void run_pieces(const DemoSet& set, const std::vector<Piece>& pieces) {
   };
   {
     std::vector<std::jthread> threads;
-    const size_t num_threads = std::min(static_cast<size_t>(set.num_workers), pieces.size());
+    const size_t num_threads = std::min(static_cast<size_t>(set.options.num_workers), pieces.size());
     for (size_t i = 0; i < num_threads; ++i) threads.emplace_back(work);
   }
   if (error) std::rethrow_exception(error);
@@ -79,53 +79,53 @@ void run_pieces(const DemoSet& set, const std::vector<Piece>& pieces) {
 std::vector<Piece> plan_pieces(const DemoSet& set) {
   std::vector<Piece> pieces;
   const auto add = [&](DemoSplit split, std::string_view prefix, int64_t num_samples) {
-    for (int64_t first = 0; first < num_samples; first += set.samples_per_shard) {
+    for (int64_t first = 0; first < num_samples; first += set.options.samples_per_shard) {
       const auto path = split == DemoSplit::kHeldout
-                            ? set.output / "heldout"
-                            : set.output / fmt::format("{}-{:06}.tar", prefix, first / set.samples_per_shard);
-      pieces.push_back({split, path, first, std::min(set.samples_per_shard, num_samples - first)});
+                            ? set.options.output / "heldout"
+                            : set.options.output / fmt::format("{}-{:06}.tar", prefix, first / set.options.samples_per_shard);
+      pieces.push_back({split, path, first, std::min(set.options.samples_per_shard, num_samples - first)});
     }
   };
-  add(DemoSplit::kTrain, "train", set.num_train);
-  add(DemoSplit::kVal, "val", set.num_val);
-  add(DemoSplit::kHeldout, "", set.num_val);
+  add(DemoSplit::kTrain, "train", set.options.num_train);
+  add(DemoSplit::kVal, "val", set.options.num_val);
+  add(DemoSplit::kHeldout, "", set.options.num_val);
   return pieces;
 }
 
 core::Json settings_json(const DemoSet& set) {
   core::Json json{{"kind", set.kind},
                   {"format_version", set.format_version},
-                  {"num_train", set.num_train},
-                  {"num_val", set.num_val},
-                  {"samples_per_shard", set.samples_per_shard}};
+                  {"num_train", set.options.num_train},
+                  {"num_val", set.options.num_val},
+                  {"samples_per_shard", set.options.samples_per_shard}};
   json.update(set.settings);
-  json["seed"] = set.seed;
+  json["seed"] = set.options.seed;
   return json;
 }
 
 void check_settings(const DemoSet& set) {
   const auto check = [&](std::string_view what, int64_t seen, int64_t low, int64_t high) { check_demo_setting(set, what, seen, low, high); };
-  if (set.output.empty()) throw UsageError(fmt::format("data: make-{}: no output folder is given", set.kind), "name one");
-  check("the number of training samples", set.num_train, 1, 1'000'000'000);
-  check("the number of held-out samples (at least one per class)", set.num_val, static_cast<int64_t>(set.class_names.size()),
+  if (set.options.output.empty()) throw UsageError(fmt::format("data: make-{}: no output folder is given", set.kind), "name one");
+  check("the number of training samples", set.options.num_train, 1, 1'000'000'000);
+  check("the number of held-out samples (at least one per class)", set.options.num_val, static_cast<int64_t>(set.class_names.size()),
         1'000'000'000);
-  check("the number of samples per shard", set.samples_per_shard, 1, 10'000'000);
-  check("the number of training shards", (set.num_train - 1) / set.samples_per_shard + 1, 1, 1'000'000);
-  check("the number of held-out shards", (set.num_val - 1) / set.samples_per_shard + 1, 1, 1'000'000);
-  check("the number of threads", set.num_workers, 1, 1024);
+  check("the number of samples per shard", set.options.samples_per_shard, 1, 10'000'000);
+  check("the number of training shards", (set.options.num_train - 1) / set.options.samples_per_shard + 1, 1, 1'000'000);
+  check("the number of held-out shards", (set.options.num_val - 1) / set.options.samples_per_shard + 1, 1, 1'000'000);
+  check("the number of threads", set.options.num_workers, 1, 1024);
 }
 
 /// True where the folder already holds exactly this data set. A broken-off one is removed; anything else is refused.
 bool prepare_folder(const DemoSet& set) {
   namespace fs = std::filesystem;
   std::error_code error;
-  fs::create_directories(set.output, error);
+  fs::create_directories(set.options.output, error);
   if (error) {
     errno = error.value();
-    core::throw_errno("cannot make the folder", set.output);
+    core::throw_errno("cannot make the folder", set.options.output);
   }
-  if (fs::is_empty(set.output)) return false;
-  const fs::path marker = set.output / kMarker;
+  if (fs::is_empty(set.options.output)) return false;
+  const fs::path marker = set.options.output / kMarker;
   core::Json seen;
   if (fs::exists(marker)) seen = core::read_json_file(marker);
   const auto holds = [&](const char* key, const core::Json& value) {
@@ -133,7 +133,7 @@ bool prepare_folder(const DemoSet& set) {
   };
   if (!holds("kind", set.kind)) {
     throw UsageError(
-        fmt::format("data: make-{0}: the folder '{1}' is not empty and no data set of make-{0}", set.kind, set.output.string()),
+        fmt::format("data: make-{0}: the folder '{1}' is not empty and no data set of make-{0}", set.kind, set.options.output.string()),
         "choose another folder");
   }
   const bool is_complete = holds("is_complete", true);
@@ -142,10 +142,10 @@ bool prepare_folder(const DemoSet& set) {
   if (is_complete && seen == wanted) return true;
   if (is_complete) {
     throw UsageError(fmt::format("data: make-{}: the folder '{}' holds a data set made with other settings: {}, expected {}",
-                                 set.kind, set.output.string(), seen.dump(), wanted.dump()),
+                                 set.kind, set.options.output.string(), seen.dump(), wanted.dump()),
                      "choose another one, or delete it");
   }
-  for (const auto& entry : fs::directory_iterator(set.output)) {
+  for (const auto& entry : fs::directory_iterator(set.options.output)) {
     const std::string name = entry.path().filename().string();
     if (name == "heldout" || core::starts_with(name, "train-") || core::starts_with(name, "val-")) fs::remove_all(entry.path());
   }
@@ -155,14 +155,14 @@ bool prepare_folder(const DemoSet& set) {
 void write_marker(const DemoSet& set, bool is_complete) {
   core::Json marker = settings_json(set);
   marker["is_complete"] = is_complete;
-  core::write_file_atomic(set.output / kMarker, marker.dump(2) + "\n");
+  core::write_file_atomic(set.options.output / kMarker, marker.dump(2) + "\n");
 }
 
 DemoSetResult describe_result(const DemoSet& set, const std::vector<Piece>& pieces) {
   DemoSetResult result{.num_classes = static_cast<int64_t>(set.class_names.size()),
-                          .num_train = set.num_train,
-                          .num_val = set.num_val,
-                          .num_heldout = set.num_val};
+                          .num_train = set.options.num_train,
+                          .num_val = set.options.num_val,
+                          .num_heldout = set.options.num_val};
   for (const Piece& piece : pieces) {
     result.num_train_shards += piece.split == DemoSplit::kTrain;
     result.num_val_shards += piece.split == DemoSplit::kVal;
@@ -171,13 +171,13 @@ DemoSetResult describe_result(const DemoSet& set, const std::vector<Piece>& piec
   const auto pattern = [&](std::string_view prefix, int64_t num_shards) {
     const std::string name =
         num_shards == 1 ? fmt::format("{}-000000.tar", prefix) : fmt::format("{}-{{000000..{:06}}}.tar", prefix, num_shards - 1);
-    return (set.output / name).string();
+    return (set.options.output / name).string();
   };
   result.train_shards = pattern("train", result.num_train_shards);
   result.val_shards = pattern("val", result.num_val_shards);
-  result.heldout = set.output / "heldout";
-  result.class_names = set.output / "classnames.txt";
-  result.templates = set.output / "templates.txt";
+  result.heldout = set.options.output / "heldout";
+  result.class_names = set.options.output / "classnames.txt";
+  result.templates = set.options.output / "templates.txt";
   return result;
 }
 
@@ -186,9 +186,9 @@ void write_side_files(const DemoSet& set, const std::vector<Piece>& pieces) {
   for (const Piece& piece : pieces) {
     if (piece.split != DemoSplit::kHeldout) sizes[piece.path.filename().string()] = piece.count;
   }
-  core::write_file_atomic(set.output / "sizes.json", sizes.dump(2) + "\n");
-  core::write_file_atomic(set.output / "classnames.txt", core::join(set.class_names, "\n") + "\n");
-  core::write_file_atomic(set.output / "templates.txt", set.templates);
+  core::write_file_atomic(set.options.output / "sizes.json", sizes.dump(2) + "\n");
+  core::write_file_atomic(set.options.output / "classnames.txt", core::join(set.class_names, "\n") + "\n");
+  core::write_file_atomic(set.options.output / "templates.txt", set.templates);
 }
 
 }  // namespace
@@ -210,7 +210,7 @@ core::Json to_json(const DemoSetResult& result) {
 }
 
 DemoClassOrder::DemoClassOrder(const DemoSet& set, size_t num_classes)
-    : seed_(set.seed), num_classes_(num_classes), num_train_(set.num_train), num_val_(set.num_val) {}
+    : seed_(set.options.seed), num_classes_(num_classes), num_train_(set.options.num_train), num_val_(set.options.num_val) {}
 
 int64_t DemoClassOrder::label(DemoSplit split, int64_t index) const {
   const auto num_samples = static_cast<uint64_t>(split == DemoSplit::kTrain ? num_train_ : num_val_);
@@ -219,7 +219,7 @@ int64_t DemoClassOrder::label(DemoSplit split, int64_t index) const {
 }
 
 uint64_t demo_sample_key(const DemoSet& set, DemoSplit split, int64_t index) {
-  return core::stream_key({set.seed, static_cast<uint64_t>(split), 1, static_cast<uint64_t>(index)});
+  return core::stream_key({set.options.seed, static_cast<uint64_t>(split), 1, static_cast<uint64_t>(index)});
 }
 
 void check_demo_setting(const DemoSet& set, std::string_view what, int64_t seen, int64_t low, int64_t high) {
@@ -233,7 +233,7 @@ DemoSetResult make_demo_set(const DemoSet& set) {
   const bool was_there = prepare_folder(set);
   if (!was_there) {
     write_marker(set, false);
-    for (const std::string& name : set.class_names) std::filesystem::create_directories(set.output / "heldout" / class_folder(name));
+    for (const std::string& name : set.class_names) std::filesystem::create_directories(set.options.output / "heldout" / class_folder(name));
     run_pieces(set, pieces);
     write_side_files(set, pieces);
     if (set.write_more) set.write_more();

@@ -22,15 +22,20 @@ struct DemoSample {
 /// Makes the sample of a split with a given number, as a function of the settings alone. Each thread has one of its own.
 using DemoSampleMaker = std::function<DemoSample(DemoSplit split, int64_t index)>;
 
-/// A generated data set with captions and classes.
-struct DemoSet {
-  std::string kind;                     ///< "shapes": names the command make-<kind> and marks the folder.
-  int format_version = 1;               ///< Raise when the samples or files change.
-  std::filesystem::path output = {};    ///< Folder; made when missing.
-  int64_t num_train = 0, num_val = 0;   ///< Samples in train-*.tar and in val-*.tar, and again num_val others in heldout/.
+/// What every kind of demo set is asked for.
+struct DemoSetOptions {
+  std::filesystem::path output = {};   ///< Folder; made when missing.
+  int64_t num_train = 0, num_val = 0;  ///< Samples in train-*.tar and in val-*.tar, and again num_val others in heldout/.
   int64_t samples_per_shard = 1000;
   uint64_t seed = 0;
-  int num_workers = 1;                  ///< Threads; the files do not depend on it.
+  int num_workers = 2;  ///< Threads; the files do not depend on it.
+};
+
+/// A generated data set with captions and classes.
+struct DemoSet {
+  std::string kind;        ///< "shapes": names the command make-<kind> and marks the folder.
+  int format_version = 1;  ///< Raise when the samples or files change.
+  DemoSetOptions options = {};
   core::Json settings = core::Json::object();  ///< What else the samples depend on.
   std::vector<std::string> class_names = {};
   std::string templates = {};                    ///< Content of templates.txt.

@@ -94,8 +94,6 @@ class GptSamples {
   void read(int64_t k, std::span<int32_t> out, std::vector<int32_t>& piece_begins) const;
   /// Equal on two machines when the samples are.
   std::string hash() const;
-  const std::vector<GptDataset>& sets() const { return sets_; }
-  const BlendIndex& blend() const { return blend_; }
 
  private:
   std::vector<GptDataset> sets_;

@@ -124,9 +124,8 @@ void IndexedDataset::check_header() {
   if (sequences > most || bounds > most || bounds < 1)
     refuse(fmt::format("it promises {} sequences and {} document bounds in {} bytes", sequences, bounds, bytes.size()));
   const uint64_t implied = kHeaderBytes + 12 * sequences + 8 * bounds;
-  if (bytes.size() != implied && bytes.size() != implied + sequences)
+  if (bytes.size() != implied && bytes.size() != implied + sequences)  // multimodal: one more byte per sequence, not interpreted
     refuse(fmt::format("bytes={}, expected {} for {} sequences and {} documents", bytes.size(), implied, sequences, bounds - 1));
-  has_modes_ = bytes.size() != implied;
   num_sequences_ = static_cast<int64_t>(sequences);
   num_documents_ = static_cast<int64_t>(bounds) - 1;
 }

@@ -36,7 +36,6 @@ class IndexedDataset {
   int64_t num_sequences() const { return num_sequences_; }
   int64_t num_documents() const { return num_documents_; }
   int64_t num_tokens() const { return num_tokens_; }
-  bool has_modes() const { return has_modes_; }  ///< Multimodal: one more byte per sequence, which is not interpreted.
   /// Tokens of a sequence.
   int32_t length(int64_t sequence) const;
   /// First sequence of a document; of num_documents(): the number of sequences.
@@ -56,7 +55,6 @@ class IndexedDataset {
   core::MappedFile index_, tokens_;
   TokenType type_ = TokenType::kI32;
   int64_t num_sequences_ = 0, num_documents_ = 0, num_tokens_ = 0;
-  bool has_modes_ = false;
 };
 
 /// Writes a pair of files that Megatron and IndexedDataset read. Nothing is visible before finish().

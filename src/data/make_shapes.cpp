@@ -38,17 +38,12 @@ DemoSample make_sample(const DemoSet& set, const DemoClassOrder& order, int imag
 
 DemoSetResult make_shapes(const MakeShapesConfig& config) {
   DemoSet set{.kind = "shapes",
-              .output = config.output,
-              .num_train = config.num_train,
-              .num_val = config.num_val,
-              .samples_per_shard = config.samples_per_shard,
-              .seed = config.seed,
-              .num_workers = config.num_workers,
+              .options = config.set,
               .settings = {{"image_pixels", config.image_pixels}},
               .class_names = shape_class_names(),
               .templates = kTemplates};
   check_demo_setting(set, "the image size in pixels", config.image_pixels, 16, 4096);
-  set.open_maker = [&set, order = DemoClassOrder(set, set.class_names.size()), pixels = config.image_pixels] {
+  set.open_maker = [&set, order = DemoClassOrder(set, set.class_names.size()), pixels = static_cast<int>(config.image_pixels)] {
     return [&set, order, pixels, image = Image()](DemoSplit split, int64_t index) mutable {
       return make_sample(set, order, pixels, image, split, index);
     };

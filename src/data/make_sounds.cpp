@@ -44,23 +44,18 @@ core::Json sample_json(const Described& sound) {
 void write_tokenizer(const DemoSet& set, int64_t vocab_size) {
   const DemoClassOrder order(set, set.class_names.size());
   WordCounter words(kGpt2Pattern);
-  for (int64_t i = 0; i < std::min(set.num_train, kMaxCaptions); ++i)
+  for (int64_t i = 0; i < std::min(set.options.num_train, kMaxCaptions); ++i)
     for (const std::string& caption : describe(set, order, DemoSplit::kTrain, i).captions) words.add(caption);
   const TrainedBpe trained =
       train_bpe(words.counts(), {.vocab_size = vocab_size, .special_tokens = {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}});
-  const std::filesystem::path folder = set.output / kTokenizerFolder;
+  const std::filesystem::path folder = set.options.output / kTokenizerFolder;
   std::filesystem::create_directories(folder);
   write_trained_bpe(trained, kGpt2Pattern, folder);
 }
 
 DemoSet plan_set(const MakeSoundsConfig& config) {
   return {.kind = "sounds",
-          .output = config.output,
-          .num_train = config.num_train,
-          .num_val = config.num_val,
-          .samples_per_shard = config.samples_per_shard,
-          .seed = config.seed,
-          .num_workers = config.num_workers,
+          .options = config.set,
           .settings = {{"sample_rate", config.sample_rate}, {"seconds", config.seconds}, {"vocab_size", config.vocab_size}},
           .class_names = sound_class_names(),
           .templates = kTemplates};
@@ -100,7 +95,7 @@ MakeSoundsResult make_sounds(const MakeSoundsConfig& config) {
   };
   set.write_more = [&] { write_tokenizer(set, config.vocab_size); };
   MakeSoundsResult result{.set = make_demo_set(set),
-                          .tokenizer = config.output / kTokenizerFolder,
+                          .tokenizer = config.set.output / kTokenizerFolder,
                           .sample_rate = config.sample_rate,
                           .clip_samples = clip_samples};
   result.vocab_size = static_cast<int64_t>(core::read_json_file(result.tokenizer / "vocab.json").size());

@@ -8,15 +8,10 @@ namespace lockstep::data {
 
 /// A demo data set: synthesised tones, chords, sweeps, noises, pulses and rhythms (24 classes) with captions.
 struct MakeSoundsConfig {
-  std::filesystem::path output = {};  ///< Folder; made when missing.
-  int64_t num_train = 6000;           ///< Samples in train-*.tar.
-  int64_t num_val = 480;              ///< Samples in val-*.tar, and again as many other recordings in heldout/.
-  int64_t samples_per_shard = 500;
+  DemoSetOptions set = {.num_train = 6000, .num_val = 480, .samples_per_shard = 500};
   int64_t sample_rate = 16000;  ///< Hz, 8000 to 192000.
   double seconds = 1.0;         ///< Of each recording, 0.25 to 60.
   int64_t vocab_size = 1000;    ///< At most; of the tokenizer that is trained on the captions.
-  uint64_t seed = 0;
-  int num_workers = 2;  ///< Threads; the files do not depend on it.
 };
 
 struct MakeSoundsResult {

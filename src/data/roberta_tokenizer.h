@@ -31,8 +31,6 @@ class RobertaTokenizer {
   /// Text of ids; <s>, </s>, <pad> and other special tokens are left out, broken UTF-8 becomes U+FFFD.
   std::string decode(std::span<const int32_t> ids) const;
 
-  int32_t start_id() const { return start_id_; }
-  int32_t end_id() const { return end_id_; }
   int32_t padding_id() const { return padding_id_; }
   int64_t vocab_size() const { return bpe_.vocab_size(); }
 

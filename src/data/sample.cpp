@@ -12,20 +12,18 @@ namespace lockstep::data {
 
 namespace {
 
-template <size_t N>
-bool contains(const std::array<std::string_view, N>& list, std::string_view item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
+constexpr auto kPictures = std::to_array<std::string_view>({"jpg", "jpeg", "png", "webp"});
+constexpr auto kRecordings = std::to_array<std::string_view>({"flac", "wav", "ogg", "oga", "opus"});
+
+bool contains(std::span<const std::string_view> list, std::string_view item) { return std::find(list.begin(), list.end(), item) != list.end(); }
 
 }  // namespace
 
-bool is_picture_extension(std::string_view extension) {
-  return contains(std::to_array<std::string_view>({"jpg", "jpeg", "png", "webp"}), extension);
-}
+std::span<const std::string_view> picture_extensions() { return kPictures; }
+std::span<const std::string_view> audio_extensions() { return kRecordings; }
 
-bool is_audio_extension(std::string_view extension) {
-  return contains(std::to_array<std::string_view>({"flac", "wav", "ogg", "oga", "opus"}), extension);
-}
+bool is_picture_extension(std::string_view extension) { return contains(kPictures, extension); }
+bool is_audio_extension(std::string_view extension) { return contains(kRecordings, extension); }
 
 const Member* RawSample::find(std::span<const std::string> extensions) const {
   for (const std::string& extension : extensions)

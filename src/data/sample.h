@@ -43,7 +43,9 @@ struct RawSample {
 /// The member of a generated sample that stands for noise: a decimal number that keys it.
 inline constexpr std::string_view kNoiseExtension = "noise";
 
-/// Whether files with this extension (lower case, no dot) are taken for pictures, or for recordings.
+/// Extensions (lower case, no dot) of the files that are taken for pictures, or for recordings.
+std::span<const std::string_view> picture_extensions();
+std::span<const std::string_view> audio_extensions();
 bool is_picture_extension(std::string_view extension);
 bool is_audio_extension(std::string_view extension);
 

@@ -19,15 +19,16 @@ constexpr int kMaxFolderDepth = 32;  // also ends loops of symbolic links
 
 /// What the files of class folders hold.
 struct FileKind {
+  const char* name;
   bool (*is_extension)(std::string_view);
-  const char* described;
+  std::span<const std::string_view> (*extensions)();
   bool fits(const fs::path& path) const {
     const std::string extension = core::to_lower_ascii(path.extension().string());
     return !extension.empty() && is_extension(std::string_view(extension).substr(1));
   }
 };
-constexpr FileKind kPictures{is_picture_extension, "picture (.jpg, .jpeg, .png, .webp)"};
-constexpr FileKind kRecordings{is_audio_extension, "recording (.flac, .wav, .ogg, .oga, .opus)"};
+constexpr FileKind kPictures{"picture", is_picture_extension, picture_extensions};
+constexpr FileKind kRecordings{"recording", is_audio_extension, audio_extensions};
 
 struct FolderFile {
   std::string folder, name;
@@ -60,7 +61,7 @@ std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind&
     collect_files(fs::path(root) / name, kind, 1, files);
     if (files.empty())
       throw DataError(
-          fmt::format("data: class folder '{}' holds no {}", (fs::path(root) / name).string(), kind.described));
+          fmt::format("data: class folder '{}' holds no {} (.{})", (fs::path(root) / name).string(), kind.name, fmt::join(kind.extensions(), ", .")));
     std::sort(files.begin(), files.end());
     for (const FolderFile& file : files) list.push_back({(fs::path(file.folder) / file.name).string(), label});
     ++label;

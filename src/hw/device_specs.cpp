@@ -166,11 +166,4 @@ std::string explain_peak_mismatch(const DeviceSpec& spec, ComputeType type, doub
   return head;
 }
 
-std::string explain_power_limit(const DeviceSpec& spec, double limit_watts) {
-  if (!spec.board_watts || limit_watts > 0.97 * *spec.board_watts) return "";
-  return fmt::format("the power limit of {:.0f} W is below the {:.0f} W that the peak of {} belongs to: large matrix products run at lower clocks, so compare with a "
-                     "measured peak",
-                     limit_watts, *spec.board_watts, spec.name);
-}
-
 }  // namespace lockstep::hw

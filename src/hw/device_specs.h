@@ -51,8 +51,6 @@ std::optional<double> peak_tflops(const DeviceSpec& spec, ComputeType type);
 /// Why this peak does not fit the device: it is the sparse one, the one of the whole module, of another type, or just another number. Empty when
 /// it is within 2 % of the table, or the table has none.
 std::string explain_peak_mismatch(const DeviceSpec& spec, ComputeType type, double tflops);
-/// What a power limit below the board's means for the peak; empty when there is nothing to say.
-std::string explain_power_limit(const DeviceSpec& spec, double limit_watts);
 
 /// A system whose nodes are known.
 struct SystemSpec {

@@ -117,54 +117,10 @@ class HostlistReader {
   size_t at_ = 0;
 };
 
-struct NumberedName {
-  std::string prefix;
-  std::string digits;  // empty: the name does not end in a number
-};
-
-NumberedName split_name(const std::string& name) {
-  size_t start = name.size();
-  while (start > 0 && name.size() - start < kMaxDigits && is_digit(name[start - 1])) --start;
-  return {name.substr(0, start), name.substr(start)};
-}
-
-/// Ranges over numbers that follow each other at one width: "01-02,3-5,9".
-std::string compress_numbers(std::span<const std::string> digits) {
-  std::string text;
-  for (size_t first = 0; first < digits.size();) {
-    size_t last = first;
-    int64_t value = *core::parse_int(digits[first]);
-    while (last + 1 < digits.size() && digits[last + 1] == fmt::format("{:0{}}", value + 1, digits[first].size()))
-      ++last, ++value;
-    if (!text.empty()) text += ',';
-    text += last == first ? digits[first] : digits[first] + "-" + digits[last];
-    first = last + 1;
-  }
-  return text;
-}
-
 }  // namespace
 
 std::vector<std::string> expand_hostlist(std::string_view text, size_t max_hosts) {
   return HostlistReader(text, max_hosts).read();
-}
-
-std::string compress_hostlist(std::span<const std::string> hosts) {
-  std::string text;
-  for (size_t first = 0; first < hosts.size();) {
-    const NumberedName name = split_name(hosts[first]);
-    std::vector<std::string> digits{name.digits};
-    size_t next = first + 1;
-    for (; next < hosts.size() && !name.digits.empty(); ++next) {
-      const NumberedName other = split_name(hosts[next]);
-      if (other.digits.empty() || other.prefix != name.prefix) break;
-      digits.push_back(other.digits);
-    }
-    if (!text.empty()) text += ',';
-    text += digits.size() == 1 ? hosts[first] : fmt::format("{}[{}]", name.prefix, compress_numbers(digits));
-    first = next;
-  }
-  return text;
 }
 
 std::vector<int> parse_task_counts(std::string_view text, size_t max_nodes) {

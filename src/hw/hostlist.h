@@ -1,6 +1,5 @@
 #pragma once
 #include <cstddef>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,10 +14,6 @@ inline constexpr size_t kMaxHosts = 65536;
 /// empty bracket, descending range, empty name) or longer than `max_hosts` throws EnvironmentError that shows the text and the
 /// position.
 std::vector<std::string> expand_hostlist(std::string_view text, size_t max_hosts = kMaxHosts);
-
-/// Shortest notation that keeps the order: neighbours with one prefix share a bracket. expand_hostlist(compress_hostlist(x)) ==
-/// x.
-std::string compress_hostlist(std::span<const std::string> hosts);
 
 /// SLURM's tasks per node, "2(x3),1" -> 2 2 2 1. Malformed text or more than `max_nodes` entries throw EnvironmentError.
 std::vector<int> parse_task_counts(std::string_view text, size_t max_nodes = kMaxHosts);

@@ -36,8 +36,7 @@ class Encoder {
     shape_ = spec::resolve_contrastive_shape(
         options.model, spec::is_clap_model(options.model),
         spec::forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu));
-    encoder_ = shape_.clip() != nullptr ? train::load_clip_text_encoder(options.tokenizer_vocab)
-                                        : train::load_roberta_text_encoder(options.tokenizer_vocab, shape_.clap()->text);
+    encoder_ = train::load_text_encoder(options.tokenizer_vocab, shape_);
     model_ = train::build_towers(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
     const auto transform = make_transform();
     mover_.emplace(device_, precision_.input_type(), transform.mean, transform.std);
@@ -76,10 +75,8 @@ class Encoder {
 
   data::SampleDecoder make_decoder() const {
     if (!is_audio()) return data::make_clip_decoder({.transform = make_transform()}, encoder_);
-    data::ClapDecoderConfig decoder{
-        .waveform = train::make_waveform({options_.audio_fill, options_.audio_trunc, options_.audio_int16_normalize}, shape_.clap()->audio, false)};
-    decoder.audio_keys = {"flac", "wav", "ogg", "oga", "opus"};
-    return data::make_clap_decoder(decoder, encoder_);
+    const train::SoundOptions sound{options_.audio_fill, options_.audio_trunc, options_.audio_int16_normalize};
+    return data::make_clap_decoder({.waveform = train::make_waveform(sound, shape_.clap()->audio, false)}, encoder_);
   }
 
   /// Tells how far the work has come: on a terminal at once, else now and then.

@@ -23,8 +23,8 @@ std::vector<fs::path> list_files(const fs::path& folder, bool is_audio) {
     throw DataError(fmt::format("infer: cannot list the folder '{}': {}", folder.string(), error.message()),
                     is_audio ? "give a folder of sounds with --sounds" : "give a folder of pictures with --images");
   if (files.empty())
-    throw DataError(fmt::format("infer: no {} in '{}': expected files that end in {}", is_audio ? "sound" : "picture", folder.string(),
-                                is_audio ? ".flac, .wav, .ogg or .opus" : ".jpg, .jpeg, .png or .webp"));
+    throw DataError(fmt::format("infer: no {} in '{}': expected files that end in .{}", is_audio ? "sound" : "picture", folder.string(),
+                                fmt::join(is_audio ? data::audio_extensions() : data::picture_extensions(), ", .")));
   std::sort(files.begin(), files.end());
   return files;
 }

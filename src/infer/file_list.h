@@ -8,7 +8,7 @@
 
 namespace lockstep::infer {
 
-/// Pictures (jpg, jpeg, png, webp) or sounds (flac, wav, ogg, ...; data::is_audio_extension) of a folder and its sub-folders, sorted by path.
+/// Pictures or sounds (data::picture_extensions, data::audio_extensions) of a folder and its sub-folders, sorted by path.
 /// DataError when there is none.
 std::vector<std::filesystem::path> list_files(const std::filesystem::path& folder, bool is_audio);
 /// The lines of a text file (a line end at the end of the file makes no further line). DataError when there is none.

@@ -18,7 +18,6 @@ struct ContrastiveShape {
 
   const ClipShape* clip() const { return std::get_if<ClipShape>(&shape); }
   const ClapShape* clap() const { return std::get_if<ClapShape>(&shape); }
-  const char* task() const { return clip() != nullptr ? "clip" : "clap"; }
   /// What stands beside the text: "image" or "audio".
   const char* other_kind() const { return clip() != nullptr ? "image" : "audio"; }
   int64_t context_length() const;

@@ -115,25 +115,15 @@ FlopCount clap_forward(const ClapShape& shape) {
                       cost.text_forward_flops / kGiga, shape.text.context_length, cost.nominal_text_flops / kGiga, shape.text.max_positions)};
 }
 
-FlopCount clip_forward_processed(const ClipShape& shape, int64_t text_tokens, int64_t image_tokens) {
-  LOCKSTEP_CHECK(text_tokens > 0 && image_tokens > 0, "text_tokens={} image_tokens={}", text_tokens, image_tokens);
-  const double image = clip_image_forward_flops(shape, image_tokens), text = clip_text_forward_flops(shape, text_tokens);
-  return {image + text, fmt::format("{}: forward of image ({:.2f} GFLOP, {} tokens processed) and text ({:.2f} GFLOP, {} tokens processed)", shape.name,
-                                    image / kGiga, image_tokens, text / kGiga, text_tokens)};
-}
-
 int64_t num_kept_patches(int64_t num_patches, double dropout) {
   return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(num_patches) * (1.0 - dropout)));
 }
 
 FlopCount clip_forward_trained(const ClipShape& shape) {
-  const int64_t num_patches = shape.vision.tokens() - 1;
-  return clip_forward_processed(shape, shape.text.context_length, 1 + num_kept_patches(num_patches, shape.vision.patch_dropout));
-}
-
-FlopCount contrastive_logits_forward(int64_t global_batch, int64_t embed_dim) {
-  return {4 * static_cast<double>(global_batch) * static_cast<double>(embed_dim),
-          fmt::format("4 B D with global batch B={} and embedding width D={}", global_batch, embed_dim)};
+  const int64_t text_tokens = shape.text.context_length, image_tokens = 1 + num_kept_patches(shape.vision.tokens() - 1, shape.vision.patch_dropout);
+  const double image = clip_image_forward_flops(shape, image_tokens), text = clip_text_forward_flops(shape, text_tokens);
+  return {image + text, fmt::format("{}: forward of image ({:.2f} GFLOP, {} tokens processed) and text ({:.2f} GFLOP, {} tokens processed)", shape.name,
+                                    image / kGiga, image_tokens, text / kGiga, text_tokens)};
 }
 
 GptDims gpt_dims(const GptShape& shape, int64_t tp) {

@@ -16,8 +16,8 @@ struct FlopCount {
   std::string formula{};
 };
 
-/// Training costs three forward passes (backward is two), four when all activations are computed again.
-inline constexpr double kTrainingPasses = 3, kRecomputePasses = 4;
+/// Training costs three forward passes: backward is two.
+inline constexpr double kTrainingPasses = 3;
 
 // Contrastive models. One pair, forward; the logits are not in it.
 
@@ -25,14 +25,10 @@ inline constexpr double kTrainingPasses = 3, kRecomputePasses = 4;
 FlopCount clip_forward(const ClipShape& shape);
 /// A clip of full length, by what is computed (no DFT by convolution, no classification head), and a caption of the nominal context length.
 FlopCount clap_forward(const ClapShape& shape);
-/// What is computed when only `text_tokens` positions of the text and `image_tokens` tokens of the image go through the blocks.
-FlopCount clip_forward_processed(const ClipShape& shape, int64_t text_tokens, int64_t image_tokens);
 /// Patches of an image that go through the blocks in training with this share of them left out (0: all).
 int64_t num_kept_patches(int64_t num_patches, double dropout);
-/// clip_forward_processed of a training step: images without the dropped patches, texts of the whole context length.
+/// What a training step computes: images without the dropped patches, texts of the whole context length.
 FlopCount clip_forward_trained(const ClipShape& shape);
-/// Both directions of the similarity of one pair with all others, forward: grows with the global batch.
-FlopCount contrastive_logits_forward(int64_t global_batch, int64_t embed_dim);
 
 // GPT. Training FLOPs of one sequence.
 

@@ -8,10 +8,8 @@
 
 namespace lockstep::spec {
 namespace {
-bool is_clap(const TrainOptions& o) { return o.task == "clap"; }
-
 void declare_dataset_type(core::OptionSet& set, TrainOptions& o) {
-  if (is_clap(o))
+  if (o.is_clap())
     set.add("dataset-type", &o.dataset_type,
             {.help = "Kind of data set. auto goes by the name: .tar and pipe: are webdataset. synthetic: random waveforms with one and the same caption. "
                      "webdataset-audio and synthetic-audio are the same two.",
@@ -29,7 +27,7 @@ void declare_dataset_type(core::OptionSet& set, TrainOptions& o) {
 
 /// Which members or columns hold what.
 void declare_members(core::OptionSet& set, TrainOptions& o) {
-  if (is_clap(o)) {
+  if (o.is_clap()) {
     set.add("audio-ext", &o.audio_ext, {.help = "WebDataset members that hold the sound, joined with ';'.", .metavar = "EXT;EXT"});
     set.add("text-key", &o.text_key,
             {.help = "WebDataset members that hold the caption, joined with ';'. Of a json member the value of \"text\" counts; of a list one is drawn.",
@@ -47,7 +45,7 @@ void declare_members(core::OptionSet& set, TrainOptions& o) {
 void declare_data(core::OptionSet& set, TrainOptions& o) {
   set.group("Data");
   set.add("train-data", &o.train_data,
-          {.help = is_clap(o) ? "Training data, sounds with captions: WebDataset shards as a brace pattern ('/d/{00000..00099}.tar', "
+          {.help = o.is_clap() ? "Training data, sounds with captions: WebDataset shards as a brace pattern ('/d/{00000..00099}.tar', "
                                 "'pipe:COMMAND'). Several sources are joined with '::'."
                               : "Training data, pictures with captions: WebDataset shards as a brace pattern ('/d/{00000..00099}.tar', "
                                 "'pipe:COMMAND'), or a .csv or .tsv file. Several WebDataset sources are joined with '::'.",
@@ -112,18 +110,18 @@ void declare_data_order(core::OptionSet& set, TrainOptions& o) {
            .min = 0});
   set.add("index-dir", &o.index_dir,
           {.help = "Folder of the index that `lockstep data index` wrote.", .metavar = "DIR", .unset_text = "beside the shards"});
-  if (!is_clap(o))
+  if (!o.is_clap())
     set.add("max-image-pixels", &o.max_image_pixels,
             {.help = "Larger pictures are bad samples (decompression bombs).", .unit = "pixels", .min = 1});
 }
 
 void declare_preparation(core::OptionSet& set, TrainOptions& o) {
-  set.group(is_clap(o) ? "Sound and text preparation" : "Image and text preparation");
+  set.group(o.is_clap() ? "Sound and text preparation" : "Image and text preparation");
   set.add("train-transform", &o.train_transform,
-          {.help = is_clap(o) ? "train: --audio-trunc as it says. eval: the evaluation transform, for reproducible comparisons."
+          {.help = o.is_clap() ? "train: --audio-trunc as it says. eval: the evaluation transform, for reproducible comparisons."
                               : "train: random resized crop. eval: the evaluation transform, for reproducible comparisons.",
            .choices = {"train", "eval"}});
-  if (is_clap(o)) {
+  if (o.is_clap()) {
     declare_audio_options(set, {&o.audio_fill, &o.audio_trunc, &o.audio_int16_normalize});
     set.add("tokenizer-vocab", &o.tokenizer_vocab,
             {.help = "RoBERTa's vocabulary: a folder with vocab.json and merges.txt or with tokenizer.json, or the latter file itself.",
@@ -194,11 +192,11 @@ void declare_optimisation(core::OptionSet& set, TrainOptions& o) {
 void declare_model(core::OptionSet& set, TrainOptions& o) {
   set.group("Model, precision and loss");
   set.add("model", &o.model,
-          {.help = is_clap(o) ? "Name of a CLAP model (HTSAT-tiny-Roberta-base, HTSAT-base-Roberta-base, ...), or a JSON file in LAION's or OpenCLIP's format."
+          {.help = o.is_clap() ? "Name of a CLAP model (HTSAT-tiny-Roberta-base, HTSAT-base-Roberta-base, ...), or a JSON file in LAION's or OpenCLIP's format."
                               : "Name of an OpenCLIP model (ViT-B-32, RN50, ...), or a JSON file in OpenCLIP's format.",
            .metavar = "NAME|FILE.json"});
   set.add("pretrained", &o.pretrained,
-          {.help = is_clap(o) ? "Weights to start from: .safetensors or .pt, with the names of LAION's CLAP, OpenCLIP or Hugging Face. Tags are not downloaded."
+          {.help = o.is_clap() ? "Weights to start from: .safetensors or .pt, with the names of LAION's CLAP, OpenCLIP or Hugging Face. Tags are not downloaded."
                               : "Weights to start from: .safetensors, or an OpenCLIP .pt file. Tags are not downloaded.",
            .metavar = "FILE"});
   set.add("precision", &o.precision,
@@ -214,7 +212,7 @@ void declare_model(core::OptionSet& set, TrainOptions& o) {
           {.help = "Recompute activations in the backward pass, block by block: less memory, one more forward pass."});
   set.add("force-context-length", &o.force_context_length,
           {.help = "Text tokens.", .unit = "tokens", .unset_text = "by the model", .min = 2, .max = 65536});
-  if (!is_clap(o)) {
+  if (!o.is_clap()) {
     declare_shape_overrides(set, {&o.force_image_size, &o.force_quick_gelu});
     set.add("force-patch-dropout", &o.force_patch_dropout,
             {.help = "Share of image patches left out while training.",
@@ -224,7 +222,7 @@ void declare_model(core::OptionSet& set, TrainOptions& o) {
              .is_max_excluded = true});
   }
   set.add("use-bn-sync", &o.use_bn_sync,
-          {.help = is_clap(o) ? "Batch-norm statistics of the audio tower over all ranks." : "Batch-norm statistics over all ranks (ModifiedResNet models)."});
+          {.help = o.is_clap() ? "Batch-norm statistics of the audio tower over all ranks." : "Batch-norm statistics over all ranks (ModifiedResNet models)."});
   set.add(
       "local-loss", &o.local_loss,
       {.help = "Each rank computes only its own rows of the logits. Alone, without --gather-with-grad, the gradient is biased."});
@@ -326,7 +324,7 @@ void declare_checkpoint(core::OptionSet& set, TrainOptions& o) {
 }
 
 void declare_zero_shot(core::OptionSet& set, TrainOptions& o) {
-  if (is_clap(o)) {
+  if (o.is_clap()) {
     set.add("zeroshot-data", &o.zeroshot_data,
             {.help = "Sounds for zero-shot classification: a folder with one sub-folder per class, or shards with the member 'cls'; needs --classnames.",
              .metavar = "DIR|SPEC"});
@@ -342,10 +340,10 @@ void declare_zero_shot(core::OptionSet& set, TrainOptions& o) {
   }
   set.add("classnames", &o.classnames,
           {.help = "Class names for zero-shot evaluation, one per line in the order of the class numbers.", .metavar = "FILE",
-           .unset_text = is_clap(o) ? "none" : "ImageNet's"});
+           .unset_text = o.is_clap() ? "none" : "ImageNet's"});
   set.add("templates", &o.templates,
           {.help = "Prompts for zero-shot evaluation, one per line with {} for the class name.", .metavar = "FILE",
-           .unset_text = is_clap(o) ? "This is a sound of {}." : "the 80 prompts of OpenAI"});
+           .unset_text = o.is_clap() ? "This is a sound of {}." : "the 80 prompts of OpenAI"});
 }
 
 void declare_evaluation(core::OptionSet& set, TrainOptions& o) {
@@ -359,13 +357,13 @@ void declare_evaluation(core::OptionSet& set, TrainOptions& o) {
 }  // namespace
 
 core::OptionSet declare_train_options(TrainOptions& options) {
-  if (is_clap(options)) {
+  if (options.is_clap()) {
     options.model = "HTSAT-tiny-Roberta-base";
     options.text_key = "json;txt";
   }
   core::OptionSet set("train " + options.task,
-                      fmt::format("Train a {} model on {} and captions. Flags are OpenCLIP's where it has them.", is_clap(options) ? "CLAP" : "CLIP",
-                                  is_clap(options) ? "sounds" : "pictures"));
+                      fmt::format("Train a {} model on {} and captions. Flags are OpenCLIP's where it has them.", options.is_clap() ? "CLAP" : "CLIP",
+                                  options.is_clap() ? "sounds" : "pictures"));
   set.group("Recipe and dry run");
   set.add_config_option();
   set.add("dry-run", &options.dry_run, {.help = "Print what would be run, and exit."});
@@ -389,7 +387,7 @@ core::OptionSet declare_train_options(TrainOptions& options) {
   declare_profile(set, options);
   declare_checkpoint(set, options);
   declare_evaluation(set, options);
-  refuse_openclip_flags(set, options.task);
+  refuse_openclip_flags(set, options.is_clap());
   return set;
 }
 

@@ -14,6 +14,7 @@ struct ContrastiveShape;
 /// flag, of its development version for audio. What an empty field means stands in the help of its flag (declare_train_options).
 struct TrainOptions {
   std::string task = "clip";                                  // "clip" or "clap": the command; set before declaring
+  bool is_clap() const { return task == "clap"; }
   // Data
   std::string train_data;                                     // --train-data
   std::optional<std::string> train_data_upsampling_factors;   // --train-data-upsampling-factors, "1::0.5"
@@ -133,6 +134,15 @@ core::OptionSet declare_train_options(TrainOptions& options);
 /// OpenCLIP's defaults by model name for lr, beta1, beta2 and eps where the user gave none ("vit" anywhere in the name, any case,
 /// or not).
 void fill_optimizer_defaults(TrainOptions& options, core::OptionSet& set);
+
+/// How ranks keep their gradients equal, and what holds the fp32 copies of 16-bit weights.
+enum class GradSyncKind {
+  kNone,   ///< One rank, no buckets.
+  kDdp,    ///< Every rank reduces every bucket.
+  kZero1,  ///< Ranks share gradients and optimiser.
+};
+/// --grad-sync on `num_ranks` ranks, with auto decided. Weights with fp32 copies have buckets on one rank, too.
+GradSyncKind grad_sync_kind(const TrainOptions& options, int64_t num_ranks);
 
 /// Refuses options that contradict each other (UsageError names both flags). Returns warnings: legal, but rarely what is meant.
 std::vector<std::string> check_train_options(const TrainOptions& options, const core::OptionSet& set);

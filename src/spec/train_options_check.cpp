@@ -50,14 +50,14 @@ void check_data(const TrainOptions& o, const core::OptionSet& set) {
   const bool can_evaluate = !o.val_data.empty() || !o.imagenet_val.empty() || !o.zeroshot_data.empty();
   refuse_if(!can_train && !can_evaluate, "there is nothing to do: neither training nor evaluation data are given",
             fmt::format("give --train-data SPEC, or --val-data{} or --zeroshot-data to evaluate only; `lockstep data make-{}` writes a demo set",
-                        o.task == "clap" ? "" : ", --imagenet-val", o.task == "clap" ? "sounds" : "shapes"));
+                        o.is_clap() ? "" : ", --imagenet-val", o.is_clap() ? "sounds" : "shapes"));
   const bool needs_text = !is_synthetic || can_evaluate;
-  refuse_if(o.task == "clap" && needs_text && o.tokenizer_vocab.empty(), "--tokenizer-vocab is needed: captions become token ids by RoBERTa's vocabulary",
+  refuse_if(o.is_clap() && needs_text && o.tokenizer_vocab.empty(), "--tokenizer-vocab is needed: captions become token ids by RoBERTa's vocabulary",
             "give the folder with roberta-base's vocab.json and merges.txt (Hugging Face); `lockstep data make-sounds` writes a small one beside its sounds");
   refuse_if(is_synthetic && !o.train_num_samples, "--dataset-type synthetic needs --train-num-samples",
             "give the samples of one epoch");
-  check_captions("--train-data", o.train_data, o.task == "clap");
-  check_captions("--val-data", o.val_data, o.task == "clap");
+  check_captions("--train-data", o.train_data, o.is_clap());
+  check_captions("--val-data", o.val_data, o.is_clap());
   check_upsampling(o);
   refuse_if(o.dataset_resampled && o.shuffle == "off",
             "--dataset-resampled draws shards at random, --shuffle off keeps their order", "drop one of the two");
@@ -69,9 +69,9 @@ void check_data(const TrainOptions& o, const core::OptionSet& set) {
             "--data-lanes belongs to --data-order lockstep, not openclip", "drop one of the two");
   const bool has_zeroshot = !o.zeroshot_data.empty() || !o.imagenet_val.empty();
   refuse_if(!o.classnames.empty() && !has_zeroshot, "--classnames belongs to zero-shot evaluation, for which no data are given",
-            o.task == "clap" ? "add --zeroshot-data" : "add --zeroshot-data or --imagenet-val");
+            o.is_clap() ? "add --zeroshot-data" : "add --zeroshot-data or --imagenet-val");
   refuse_if(!o.templates.empty() && !has_zeroshot, "--templates belongs to zero-shot evaluation, for which no data are given",
-            o.task == "clap" ? "add --zeroshot-data" : "add --zeroshot-data or --imagenet-val");
+            o.is_clap() ? "add --zeroshot-data" : "add --zeroshot-data or --imagenet-val");
   refuse_if(!o.zeroshot_data.empty() && o.classnames.empty(), "--zeroshot-data needs --classnames",
             "give a file with one class name per line, in the order of the class numbers");
 }
@@ -199,6 +199,12 @@ std::vector<std::string> shape_warnings(const TrainOptions& options, const Contr
         "--accum-freq {} with a model that has batch norm: its statistics are those of one micro-batch{}, so a step is not that of one large batch",
         options.accum_freq, options.use_bn_sync ? " over all ranks" : ""));
   return warnings;
+}
+
+GradSyncKind grad_sync_kind(const TrainOptions& options, int64_t num_ranks) {
+  if (options.grad_sync == "zero1") return GradSyncKind::kZero1;
+  const bool has_buckets = options.grad_sync == "ddp" || has_masters(options.precision) || (options.grad_sync == "auto" && num_ranks > 1);
+  return has_buckets ? GradSyncKind::kDdp : GradSyncKind::kNone;
 }
 
 std::string auto_run_name(const TrainOptions& options, const std::string& time_text) {

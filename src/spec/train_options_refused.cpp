@@ -86,8 +86,7 @@ std::vector<RefusedGroup> development_flags() {
 }
 }  // namespace
 
-void refuse_openclip_flags(core::OptionSet& set, const std::string& task) {
-  const bool is_clap = task == "clap";
+void refuse_openclip_flags(core::OptionSet& set, bool is_clap) {
   const std::vector<const char*> foreign = is_clap ? std::vector{"image-key", "csv-separator", "csv-img-key", "csv-caption-key", "max-image-pixels", "aug-cfg",
                                                                  "image-mean", "image-std", "image-interpolation", "image-resize-mode", "resize-order",
                                                                  "force-image-size", "force-quick-gelu", "force-patch-dropout", "imagenet-val"}

@@ -3,8 +3,8 @@
 
 namespace lockstep::spec {
 
-/// Flags of OpenCLIP's trainer (release 3.3.0 and its development version) that `train TASK` knows and refuses, with what to use
-/// instead, and the flags of the other task.
-void refuse_openclip_flags(core::OptionSet& set, const std::string& task);
+/// Flags of OpenCLIP's trainer (release 3.3.0 and its development version) that `train clip` and `train clap` know and refuse, with what to use
+/// instead, and the flags of the other of the two.
+void refuse_openclip_flags(core::OptionSet& set, bool is_clap);
 
 }  // namespace lockstep::spec

@@ -25,6 +25,29 @@ std::array<float, 3> per_colour(const std::vector<double>& values, const std::ar
   return {value(0), value(1), value(2)};
 }
 
+data::TextEncoder load_clip_text_encoder(const std::string& path) {
+  const auto tokenizer =
+      std::make_shared<const data::ClipTokenizer>(path.empty() ? data::find_clip_assets().vocabulary() : std::filesystem::path(path));
+  return [tokenizer](std::string_view utf8, std::span<int32_t> out) { tokenizer->encode(utf8, out); };
+}
+
+data::TextEncoder load_roberta_text_encoder(const std::string& path, const spec::RobertaShape& shape) {
+  if (path.empty()) {
+    std::vector<int32_t> ids;
+    for (int64_t t = 0; t < shape.context_length; ++t) {
+      const int64_t id = t % (shape.vocab_size - 1);
+      ids.push_back(static_cast<int32_t>(id < shape.pad_id ? id : id + 1));
+    }
+    return data::make_constant_encoder(ids, static_cast<int32_t>(shape.pad_id));
+  }
+  const auto tokenizer = std::make_shared<const data::RobertaTokenizer>(path);
+  if (tokenizer->vocab_size() > shape.vocab_size || tokenizer->padding_id() != shape.pad_id)
+    throw UsageError(fmt::format("train: the tokenizer '{}' has {} tokens and pads with {}, the model takes {} tokens and pads with {}", path,
+                                 tokenizer->vocab_size(), tokenizer->padding_id(), shape.vocab_size, shape.pad_id),
+                     "give the vocabulary that belongs to --model");
+  return [tokenizer](std::string_view utf8, std::span<int32_t> out) { tokenizer->encode(utf8, out); };
+}
+
 }  // namespace
 
 void apply_preparation(const PreparationOptions& options, data::TransformConfig& transform) {
@@ -68,36 +91,14 @@ BatchMover make_batch_mover(const spec::TrainOptions& options, const spec::Contr
   return BatchMover(device, input_type, transform.mean, transform.std);
 }
 
-data::TextEncoder load_clip_text_encoder(const std::string& path) {
-  const auto tokenizer =
-      std::make_shared<const data::ClipTokenizer>(path.empty() ? data::find_clip_assets().vocabulary() : std::filesystem::path(path));
-  return [tokenizer](std::string_view utf8, std::span<int32_t> out) { tokenizer->encode(utf8, out); };
-}
-
-data::TextEncoder load_roberta_text_encoder(const std::string& path, const spec::RobertaShape& shape) {
-  if (path.empty()) {
-    std::vector<int32_t> ids;
-    for (int64_t t = 0; t < shape.context_length; ++t) {
-      const int64_t id = t % (shape.vocab_size - 1);
-      ids.push_back(static_cast<int32_t>(id < shape.pad_id ? id : id + 1));
-    }
-    return data::make_constant_encoder(ids, static_cast<int32_t>(shape.pad_id));
-  }
-  const auto tokenizer = std::make_shared<const data::RobertaTokenizer>(path);
-  if (tokenizer->vocab_size() > shape.vocab_size || tokenizer->padding_id() != shape.pad_id)
-    throw UsageError(fmt::format("train: the tokenizer '{}' has {} tokens and pads with {}, the model takes {} tokens and pads with {}", path,
-                                 tokenizer->vocab_size(), tokenizer->padding_id(), shape.vocab_size, shape.pad_id),
-                     "give the vocabulary that belongs to --model");
-  return [tokenizer](std::string_view utf8, std::span<int32_t> out) { tokenizer->encode(utf8, out); };
+data::TextEncoder load_text_encoder(const std::string& path, const spec::ContrastiveShape& shape) {
+  return shape.clip() != nullptr ? load_clip_text_encoder(path) : load_roberta_text_encoder(path, shape.clap()->text);
 }
 
 ContrastiveData::ContrastiveData(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, comm::World& world,
                                  const plan::BatchPlan& batch)
     : options_(options), shape_(shape), rank_(world.rank()), world_size_(world.size()), batch_(batch) {
-  succeed_together(world.comm(), [&] {
-    text_encoder_ = shape_.clip() != nullptr ? load_clip_text_encoder(options.tokenizer_vocab)
-                                             : load_roberta_text_encoder(options.tokenizer_vocab, shape_.clap()->text);
-  });
+  succeed_together(world.comm(), [&] { text_encoder_ = load_text_encoder(options.tokenizer_vocab, shape_); });
   if (!has_train()) return;
   const auto config = train_source();
   std::exception_ptr failure;

@@ -74,10 +74,9 @@ inline constexpr const char* kSoundTemplate = "This is a sound of {}.";
 /// Batches of a task's pictures or sounds to the device.
 BatchMover make_batch_mover(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, at::Device device, at::ScalarType input_type);
 
-/// CLIP's tokenizer with a vocabulary file, or with the installed one when `path` is empty.
-data::TextEncoder load_clip_text_encoder(const std::string& path);
-/// RoBERTa's tokenizer for a text tower: its padding must be the tower's and its ids must fit. "" is for made-up
-/// data: every text becomes the same ids, none of them padding, so that a step costs what the nominal context length costs.
-data::TextEncoder load_roberta_text_encoder(const std::string& path, const spec::RobertaShape& shape);
+/// The tokenizer of a model's text tower. CLIP's: a vocabulary file, or the installed one when `path` is empty. RoBERTa's: its padding must be the
+/// tower's and its ids must fit; "" is for made-up data: every text becomes the same ids, none of them padding, so that a step costs what the nominal
+/// context length costs.
+data::TextEncoder load_text_encoder(const std::string& path, const spec::ContrastiveShape& shape);
 
 }  // namespace lockstep::train

@@ -5,6 +5,7 @@
 #include "core/process.h"
 #include "core/strings.h"
 #include "run_program.h"
+#include "support/error_text.h"
 
 namespace lockstep::testing {
 namespace {
@@ -28,8 +29,6 @@ Json dry_json(std::vector<std::string> args) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return core::parse_json(result.out, "dry run");
 }
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(GptDryRun, NemotronRecipeFrom128To2048) {
   for (const int gpus : {128, 256, 512, 1024, 2048}) {

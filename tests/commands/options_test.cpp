@@ -8,13 +8,12 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/strings.h"
+#include "support/error_text.h"
 
 namespace lockstep::testing {
 namespace {
 
 using core::Json;
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 void expect_narrow(const std::string& text) {
   for (const std::string& line : core::split(text, "\n")) EXPECT_LE(line.size(), 80u) << line;
@@ -62,8 +61,8 @@ TEST(OptionCommands, OverviewAndHelpAreNarrowAndComplete) {
   for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{{}, {"--help"}, {"help"}}) {
     const ProgramResult result = run_lockstep(args);
     EXPECT_EQ(result.exit_code, 0);
-    EXPECT_TRUE(contains(result.out, "train clip"));
-    EXPECT_FALSE(contains(result.out, "doctor")) << "commands of later versions must not be listed";
+    EXPECT_TRUE(holds(result.out, "train clip"));
+    EXPECT_FALSE(holds(result.out, "doctor")) << "commands of later versions must not be listed";
     EXPECT_EQ(result.err, "");
     expect_narrow(result.out);
   }
@@ -79,7 +78,7 @@ TEST(OptionCommands, OverviewAndHelpAreNarrowAndComplete) {
                                                                                     {"config", "reference", "--help"}}) {
     const ProgramResult result = run_lockstep(args);
     EXPECT_EQ(result.exit_code, 0) << core::join(args, " ") << result.err;
-    EXPECT_TRUE(contains(result.out, "Usage: lockstep " + args[0])) << core::join(args, " ");
+    EXPECT_TRUE(holds(result.out, "Usage: lockstep " + args[0])) << core::join(args, " ");
     expect_narrow(result.out);
   }
 }
@@ -91,8 +90,8 @@ TEST(OptionCommands, VersionNamesTheOldestCLibrary) {
   for (const char* key : {"version", "commit", "libtorch", "cuda", "nccl", "glibc_min"}) EXPECT_TRUE(json.contains(key)) << key;
   const std::string glibc = json["glibc_min"];
   EXPECT_EQ(glibc.substr(0, 2), "2.");
-  EXPECT_TRUE(contains(result.out, "glibc     " + glibc + " or newer"));
-  EXPECT_TRUE(contains(result.out, json["commit"].get<std::string>()));
+  EXPECT_TRUE(holds(result.out, "glibc     " + glibc + " or newer"));
+  EXPECT_TRUE(holds(result.out, json["commit"].get<std::string>()));
 }
 
 TEST(OptionCommands, UsageErrorsEndWithTwo) {
@@ -116,8 +115,8 @@ TEST(OptionCommands, UsageErrorsEndWithTwo) {
     const ProgramResult result = run_lockstep(args);
     EXPECT_EQ(result.exit_code, 2) << core::join(args, " ");
     EXPECT_EQ(result.err.rfind("lockstep: error: ", 0), 0u) << result.err;
-    EXPECT_TRUE(contains(result.err, message)) << result.err;
-    EXPECT_TRUE(contains(result.err, "\n  hint: ")) << result.err;
+    EXPECT_TRUE(holds(result.err, message)) << result.err;
+    EXPECT_TRUE(holds(result.err, "\n  hint: ")) << result.err;
     EXPECT_EQ(result.out, "");
   }
 }
@@ -126,7 +125,7 @@ TEST(OptionCommands, AnErrorIsLeftForTheLauncher) {
   const core::TempDir folder;
   const auto file = folder.path() / "error.json";
   EXPECT_EQ(run_lockstep({"train", "clip", "--lr", "x"}, {{"TORCHELASTIC_ERROR_FILE", file.string()}}).exit_code, 2);
-  EXPECT_TRUE(contains(core::read_json_file(file)["message"]["message"], "--lr got 'x'"));
+  EXPECT_TRUE(holds(core::read_json_file(file)["message"]["message"], "--lr got 'x'"));
 }
 
 TEST(OptionCommands, ShowTellsWhereValuesComeFrom) {
@@ -140,7 +139,7 @@ TEST(OptionCommands, ShowTellsWhereValuesComeFrom) {
   EXPECT_EQ(json["epochs"], (Json{{"value", 32}, {"from", "default"}}));
   const ProgramResult text = run_lockstep({"config", "show", "train", "clip", "--epochs", "3"});
   EXPECT_EQ(text.exit_code, 0);
-  EXPECT_TRUE(contains(text.out, "command line\n"));
+  EXPECT_TRUE(holds(text.out, "command line\n"));
   EXPECT_EQ(run_lockstep({"config", "show", recipe.string()}).out, run_lockstep({"config", "show", "--config", recipe.string()}).out);
 }
 
@@ -150,20 +149,20 @@ TEST(OptionCommands, CompareShowsWhatDiffers) {
              second = write_text(folder, "b.toml", "batch_size = 64\nlr = 1e-3\n");
   const Json json = Json::parse(run_lockstep({"config", "compare", first, second, "--json"}).out);
   EXPECT_EQ(json, (Json{{"batch_size", {{"first", 32}, {"second", 64}}}}));
-  EXPECT_TRUE(contains(run_lockstep({"config", "compare", first, second}).out, "batch-size"));
-  EXPECT_TRUE(contains(run_lockstep({"config", "compare", first, first}).out, "same options"));
+  EXPECT_TRUE(holds(run_lockstep({"config", "compare", first, second}).out, "batch-size"));
+  EXPECT_TRUE(holds(run_lockstep({"config", "compare", first, first}).out, "same options"));
   core::write_file_atomic(folder.path() / "run.json",
                           R"({"record_version": 1, "attempts": [{"attempt": 1, "options": {"batch_size": 64, "lr": 0.001}}]})");
   const Json with_run = Json::parse(run_lockstep({"config", "compare", first, folder.path().string(), "--json"}).out);
   EXPECT_EQ(with_run["batch_size"], (Json{{"first", 32}, {"second", 64}}));
   EXPECT_FALSE(with_run.contains("lr"));
-  EXPECT_TRUE(contains(run_lockstep({"config", "show", folder.path().string()}).out, "batch-size"));
+  EXPECT_TRUE(holds(run_lockstep({"config", "show", folder.path().string()}).out, "batch-size"));
 }
 
 TEST(OptionCommands, TheReferenceInDocsIsCurrent) {
   const ProgramResult result = run_lockstep({"config", "reference", "--format", "markdown"});
   ASSERT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(contains(result.out, "--gather-with-grad"));
+  EXPECT_TRUE(holds(result.out, "--gather-with-grad"));
   EXPECT_EQ(result.out, core::read_file(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/options.md"))
       << "write it again: build/lockstep config reference --format markdown > docs/options.md";
 }
@@ -171,13 +170,13 @@ TEST(OptionCommands, TheReferenceInDocsIsCurrent) {
 TEST(OptionCommands, TheMetricsInDocsAreCurrent) {
   const ProgramResult result = run_lockstep({"config", "reference", "--metrics", "--format", "markdown"});
   ASSERT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(contains(result.out, "`karp_flatt`"));
+  EXPECT_TRUE(holds(result.out, "`karp_flatt`"));
   EXPECT_EQ(result.out, core::read_file(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/metrics.md"))
       << "write it again: build/lockstep config reference --metrics --format markdown > docs/metrics.md";
   const Json list = Json::parse(run_lockstep({"config", "reference", "--metrics", "--json"}).out);
   EXPECT_GT(list.size(), 80u);
   EXPECT_EQ(list[0]["source"], "steps.jsonl");
-  EXPECT_TRUE(contains(run_lockstep({"config", "reference", "--metrics"}).out, "step_p99_ms"));
+  EXPECT_TRUE(holds(run_lockstep({"config", "reference", "--metrics"}).out, "step_p99_ms"));
 }
 
 TEST(OptionCommands, EveryRecipeInTheRepositoryIsRead) {
@@ -223,7 +222,7 @@ TEST(OptionCommands, DryRunComputesWithoutTensors) {
   EXPECT_EQ(json["options"]["beta2"], 0.98);
   const ProgramResult text = run_lockstep(args, alone);
   EXPECT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_TRUE(contains(text.out, "4096 samples"));
+  EXPECT_TRUE(holds(text.out, "4096 samples"));
   std::vector<std::string> misfit = args;
   misfit.insert(misfit.end(), {"--global-batch-size", "1000"});
   EXPECT_EQ(run_lockstep(misfit, alone).exit_code, 2);
@@ -252,22 +251,22 @@ TEST(OptionCommands, DryRunPlansTheMemoryOfARankAndWhetherItFits) {
   EXPECT_EQ(fits.at("bytes"), 80'000'000'000);
   EXPECT_EQ(fits.at("fits"), true);
   const ProgramResult small = dry_run({"--device-memory", "4G"});
-  EXPECT_TRUE(contains(small.out, "does not fit: ")) << small.out;
-  EXPECT_TRUE(contains(small.out, "of 4.00 GiB (--device-memory)")) << small.out;
-  EXPECT_TRUE(contains(small.out, "    activations")) << small.out;
+  EXPECT_TRUE(holds(small.out, "does not fit: ")) << small.out;
+  EXPECT_TRUE(holds(small.out, "of 4.00 GiB (--device-memory)")) << small.out;
+  EXPECT_TRUE(holds(small.out, "    activations")) << small.out;
   const Json recomputed = Json::parse(dry_run({"--json", "--grad-checkpointing"}).out).at("memory_per_rank_bytes");
   EXPECT_LT(recomputed.at("activations"), plan.at("activations"));
 
   EXPECT_EQ(dry_run({"--device-memory", "12"}).exit_code, 2);
   const ProgramResult odd = dry_run({"--device-memory", "Z99"});
   EXPECT_EQ(odd.exit_code, 2);
-  EXPECT_TRUE(contains(odd.err, "GH200 96GB")) << odd.err;
+  EXPECT_TRUE(holds(odd.err, "GH200 96GB")) << odd.err;
   EXPECT_EQ(run_lockstep({"train", "clip", "--device-memory", "64G", "--dataset-type", "synthetic", "--train-num-samples", "8"}).exit_code, 2);
 
   const Json here = Json::parse(run_lockstep({"launch", "--nproc-per-node", "2", "--", "train", "clip", "--dataset-type", "synthetic", "--train-num-samples",
                                               "1000", "--model", "ViT-B-32", "--batch-size", "16", "--dry-run", "--device", "cpu", "--json"}).out);
   EXPECT_GT(here.at("device_memory").at("bytes").get<int64_t>(), 0);
-  EXPECT_TRUE(contains(here.at("device_memory").at("source").get<std::string>(), "each of 2 ranks"));
+  EXPECT_TRUE(holds(here.at("device_memory").at("source").get<std::string>(), "each of 2 ranks"));
 }
 
 TEST(OptionCommands, Zero1DividesTheMemoryOfTheOptimiser) {
@@ -293,7 +292,7 @@ TEST(OptionCommands, Zero1DividesTheMemoryOfTheOptimiser) {
     args.insert(args.end(), wrong.begin(), wrong.end());
     const auto refused = run_lockstep(args);
     EXPECT_EQ(refused.exit_code, 2) << wrong[0];
-    EXPECT_TRUE(contains(refused.err, wrong[0])) << refused.err;
+    EXPECT_TRUE(holds(refused.err, wrong[0])) << refused.err;
   }
 }
 
@@ -321,7 +320,7 @@ TEST(OptionCommands, AMissingEngineIsAnEnvironmentError) {
   std::filesystem::remove(fake.path() / "lockstep-engine");
   const ProgramResult result = run_program({fake.program(), "ckpt", "export", "a", "b"});
   EXPECT_EQ(result.exit_code, 6);
-  EXPECT_TRUE(contains(result.err, "lockstep-engine' is missing")) << result.err;
+  EXPECT_TRUE(holds(result.err, "lockstep-engine' is missing")) << result.err;
 }
 
 TEST(OptionCommands, UsageErrorsNeedNoEngine) {
@@ -345,9 +344,9 @@ TEST(OptionCommands, TheEngineIsExecutedWithLibTorchOnItsPath) {
       continue;
     }
     EXPECT_EQ(result.exit_code, 42) << result.err;
-    EXPECT_TRUE(contains(result.out, "arg=ckpt\narg=export\narg=a b\narg=c\n")) << result.out;
-    EXPECT_TRUE(contains(result.out, "path=" + folders + ":/caller\n")) << result.out;
-    EXPECT_TRUE(contains(result.out, "caller=/caller\n")) << result.out;
+    EXPECT_TRUE(holds(result.out, "arg=ckpt\narg=export\narg=a b\narg=c\n")) << result.out;
+    EXPECT_TRUE(holds(result.out, "path=" + folders + ":/caller\n")) << result.out;
+    EXPECT_TRUE(holds(result.out, "caller=/caller\n")) << result.out;
   }
 }
 
@@ -357,10 +356,10 @@ TEST(OptionCommands, AnUnfittingLibTorchIsAnEnvironmentError) {
   const std::vector<std::string> args = {fake.program(), "ckpt", "export", "a", "b"};
   const ProgramResult other = run_program(args, {{"LOCKSTEP_TORCH_DIR", site.string()}});
   EXPECT_EQ(other.exit_code, 6);
-  EXPECT_TRUE(contains(other.err, "has version 1.0.0, expected")) << other.err;
+  EXPECT_TRUE(holds(other.err, "has version 1.0.0, expected")) << other.err;
   const ProgramResult empty = run_program(args, {{"LOCKSTEP_TORCH_DIR", (fake.path() / "nowhere").string()}});
   EXPECT_EQ(empty.exit_code, 6);
-  EXPECT_TRUE(contains(empty.err, "holds neither lib/libtorch_cpu.so nor torch/lib/libtorch_cpu.so")) << empty.err;
+  EXPECT_TRUE(holds(empty.err, "holds neither lib/libtorch_cpu.so nor torch/lib/libtorch_cpu.so")) << empty.err;
 }
 
 TEST(OptionCommands, LibTorchThatIsNowhereIsAnEnvironmentError) {
@@ -371,7 +370,7 @@ TEST(OptionCommands, LibTorchThatIsNowhereIsAnEnvironmentError) {
       {fake.program(), "ckpt", "export", "a", "b"},
       {{"LOCKSTEP_TORCH_DIR", std::nullopt}, {"LD_LIBRARY_PATH", std::nullopt}, {"XDG_CACHE_HOME", fake.path().string()}});
   EXPECT_EQ(result.exit_code, 6) << result.err;
-  EXPECT_TRUE(contains(result.err, "LibTorch (libtorch_cpu.so) is not found")) << result.err;
+  EXPECT_TRUE(holds(result.err, "LibTorch (libtorch_cpu.so) is not found")) << result.err;
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ void print_data_json(const core::Json& json) {
   fmt::print("{}\n", json.dump(2, ' ', false, core::Json::error_handler_t::replace));
 }
 
-void declare_data_workers(core::OptionSet& set, std::optional<int64_t>& num_workers, const char* help) {
+void declare_data_workers(core::OptionSet& set, std::optional<int64_t>& num_workers, const std::string& help) {
   set.add("workers", &num_workers, {.help = help, .unit = "threads", .unset_text = "one per core", .min = 1, .max = 1024});
 }
 
@@ -264,24 +264,43 @@ void print_demo_set(const data::DemoSetResult& result, const char* what) {
              result.num_classes);
 }
 
-struct MakeShapesFlags {
+/// Flags of every make-*.
+struct DemoFlags {
   std::string output;
-  int64_t num_train = 20000, num_val = 1500, samples_per_shard = 1000, image_pixels = 64, seed = 0;
+  int64_t seed = 0;
   std::optional<int64_t> num_workers;
   bool as_json = false;
+
+  void declare_size(OptionSet& set, data::DemoSetOptions& options, const char* heldout) {
+    set.add_positional("output", &output, {.help = "Folder to write to.", .metavar = "DIR"});
+    set.add("samples", &options.num_train, {.help = "Training samples.", .min = 1});
+    set.add("val-samples", &options.num_val, {.help = fmt::format("Validation samples, and as many held-out {}.", heldout), .min = 1});
+    set.add("samples-per-shard", &options.samples_per_shard, {.help = "Samples per shard.", .min = 1});
+  }
+  void declare_making(OptionSet& set, const char* what, const char* made) {
+    set.add("seed", &seed, {.help = fmt::format("Another seed gives other {}.", what), .min = 0});
+    declare_data_workers(set, num_workers, fmt::format("{} at the same time; the files do not depend on it.", made));
+    set.add("json", &as_json, {.help = "Machine-readable output."});
+  }
+  /// Takes over what options cannot be parsed into.
+  void finish(data::DemoSetOptions& options) const {
+    options.output = output;
+    options.seed = static_cast<uint64_t>(seed);
+    options.num_workers = static_cast<int>(data_threads(num_workers));
+  }
+};
+
+struct MakeShapesFlags {
+  DemoFlags demo;
+  data::MakeShapesConfig config;
 };
 
 OptionSet declare(MakeShapesFlags& flags) {
   OptionSet set("data make-shapes",
                 "Writes a demo data set: pictures of coloured shapes with captions, as WebDataset shards and class folders.");
-  set.add_positional("output", &flags.output, {.help = "Folder to write to.", .metavar = "DIR"});
-  set.add("samples", &flags.num_train, {.help = "Training samples.", .min = 1});
-  set.add("val-samples", &flags.num_val, {.help = "Validation samples, and as many held-out pictures.", .min = 1});
-  set.add("samples-per-shard", &flags.samples_per_shard, {.help = "Samples per shard.", .min = 1});
-  set.add("image-size", &flags.image_pixels, {.help = "Height and width of a picture.", .unit = "pixels", .min = 1, .max = 4096});
-  set.add("seed", &flags.seed, {.help = "Another seed gives other pictures.", .min = 0});
-  declare_data_workers(set, flags.num_workers, "Pictures drawn at the same time; the files do not depend on it.");
-  set.add("json", &flags.as_json, {.help = "Machine-readable output."});
+  flags.demo.declare_size(set, flags.config.set, "pictures");
+  set.add("image-size", &flags.config.image_pixels, {.help = "Height and width of a picture.", .unit = "pixels", .min = 1, .max = 4096});
+  flags.demo.declare_making(set, "pictures", "Pictures drawn");
   return set;
 }
 
@@ -289,14 +308,9 @@ int run_make_shapes(std::span<const std::string> args) {
   MakeShapesFlags flags;
   OptionSet set = declare(flags);
   if (parse_or_help(set, args)) return 0;
-  const data::DemoSetResult result = data::make_shapes({.output = flags.output,
-                                                           .num_train = flags.num_train,
-                                                           .num_val = flags.num_val,
-                                                           .samples_per_shard = flags.samples_per_shard,
-                                                           .image_pixels = static_cast<int>(flags.image_pixels),
-                                                           .seed = static_cast<uint64_t>(flags.seed),
-                                                           .num_workers = static_cast<int>(data_threads(flags.num_workers))});
-  if (flags.as_json) {
+  flags.demo.finish(flags.config.set);
+  const data::DemoSetResult result = data::make_shapes(flags.config);
+  if (flags.demo.as_json) {
     print_data_json(data::to_json(result));
     return 0;
   }
@@ -308,27 +322,19 @@ int run_make_shapes(std::span<const std::string> args) {
 }
 
 struct MakeSoundsFlags {
-  std::string output;
+  DemoFlags demo;
   data::MakeSoundsConfig config;
-  int64_t seed = 0;
-  std::optional<int64_t> num_workers;
-  bool as_json = false;
 };
 
 OptionSet declare(MakeSoundsFlags& flags) {
   OptionSet set("data make-sounds",
                 "Writes a demo data set: tones, chords, sweeps, noises and rhythms with captions, as WebDataset shards of FLAC and class "
                 "folders, with a tokenizer trained on the captions.");
-  set.add_positional("output", &flags.output, {.help = "Folder to write to.", .metavar = "DIR"});
-  set.add("samples", &flags.config.num_train, {.help = "Training samples.", .min = 1});
-  set.add("val-samples", &flags.config.num_val, {.help = "Validation samples, and as many held-out recordings.", .min = 1});
-  set.add("samples-per-shard", &flags.config.samples_per_shard, {.help = "Samples per shard.", .min = 1});
+  flags.demo.declare_size(set, flags.config.set, "recordings");
   set.add("seconds", &flags.config.seconds, {.help = "Length of a recording.", .unit = "s", .min = 0.25, .max = 60});
   set.add("sample-rate", &flags.config.sample_rate, {.help = "Rate of the recordings.", .unit = "Hz", .min = 8000, .max = 192000});
   set.add("vocab-size", &flags.config.vocab_size, {.help = "Most tokens of the tokenizer.", .unit = "tokens", .min = 300, .max = 50000});
-  set.add("seed", &flags.seed, {.help = "Another seed gives other sounds.", .min = 0});
-  declare_data_workers(set, flags.num_workers, "Sounds computed at the same time; the files do not depend on it.");
-  set.add("json", &flags.as_json, {.help = "Machine-readable output."});
+  flags.demo.declare_making(set, "sounds", "Sounds computed");
   return set;
 }
 
@@ -336,11 +342,9 @@ int run_make_sounds(std::span<const std::string> args) {
   MakeSoundsFlags flags;
   OptionSet set = declare(flags);
   if (parse_or_help(set, args)) return 0;
-  flags.config.output = flags.output;
-  flags.config.seed = static_cast<uint64_t>(flags.seed);
-  flags.config.num_workers = static_cast<int>(data_threads(flags.num_workers));
+  flags.demo.finish(flags.config.set);
   const data::MakeSoundsResult result = data::make_sounds(flags.config);
-  if (flags.as_json) {
+  if (flags.demo.as_json) {
     print_data_json(data::to_json(result));
     return 0;
   }

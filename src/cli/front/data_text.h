@@ -24,6 +24,6 @@ int inspect_token_files(std::span<const std::string> paths, int64_t vocab_size, 
 int64_t data_threads(const std::optional<int64_t>& num_workers);
 void print_data_json(const core::Json& json);
 bool parse_or_help(core::OptionSet& set, std::span<const std::string> args);
-void declare_data_workers(core::OptionSet& set, std::optional<int64_t>& num_workers, const char* help);
+void declare_data_workers(core::OptionSet& set, std::optional<int64_t>& num_workers, const std::string& help);
 
 }  // namespace lockstep::cli

@@ -10,7 +10,6 @@
 #include "data/shard_list.h"
 #include "hw/ranks.h"
 #include "plan/bucket_plan.h"
-#include "plan/memory_plan.h"
 #include "plan/train_batch.h"
 #include "spec/contrastive_shape.h"
 #include "spec/precision_names.h"
@@ -18,6 +17,7 @@
 namespace lockstep::cli {
 namespace fs = std::filesystem;
 namespace {
+
 /// --world-size, or what `lockstep launch`, explicit flags, another launcher or SLURM say.
 WorldGuess guess_world(const spec::TrainOptions& options, const std::optional<WorldGuess>& launched) {
   if (options.world_size) return {*options.world_size, "--world-size", 0};
@@ -36,11 +36,10 @@ std::string other_text(const spec::ContrastiveShape& shape) {
   return fmt::format("{:.4g} s of audio", static_cast<double>(audio.clip_samples) / static_cast<double>(audio.sample_rate));
 }
 
-bool is_zero1(const spec::TrainOptions& options) { return options.grad_sync == "zero1"; }
-
 void add_bucket_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, int64_t num_ranks, std::vector<DryRunFact>& facts) {
-  const bool has_buckets = is_zero1(options) || options.grad_sync == "ddp" || spec::has_masters(options.precision) || (options.grad_sync == "auto" && num_ranks > 1);
-  if (!has_buckets) return;
+  const spec::GradSyncKind sync = spec::grad_sync_kind(options, num_ranks);
+  if (sync == spec::GradSyncKind::kNone) return;
+  const bool is_zero1 = sync == spec::GradSyncKind::kZero1;
   std::vector<plan::BucketItem> items;
   for (const spec::ParamSpec& param : shape.param_specs()) {
     if (param.is_buffer) continue;
@@ -50,21 +49,20 @@ void add_bucket_facts(const spec::TrainOptions& options, const spec::Contrastive
                      .dtype = is_16bit ? "16 bits" : "fp32",
                      .element_bytes = is_16bit && !options.fp32_gradients ? 2 : 4});
   }
-  const auto buckets = plan::plan_buckets(items, static_cast<int64_t>(options.bucket_mib * 1024 * 1024), is_zero1(options) ? num_ranks : 1);
+  const auto buckets = plan::plan_buckets(items, static_cast<int64_t>(options.bucket_mib * 1024 * 1024), is_zero1 ? num_ranks : 1);
   int64_t bytes = 0, gathered = 0;
   for (const plan::Bucket& bucket : buckets) {
     bytes += bucket.num_elements * bucket.element_bytes;
     gathered += bucket.num_elements * (bucket.dtype == "fp32" ? 4 : 2);
   }
-  const std::string sent = is_zero1(options) ? fmt::format("{} to reduce-scatter and {} to gather per step", core::format_bytes(static_cast<double>(bytes)),
-                                                           core::format_bytes(static_cast<double>(gathered)))
-                                             : fmt::format("{} to reduce per step", core::format_bytes(static_cast<double>(bytes)));
+  const std::string reduced = core::format_bytes(static_cast<double>(bytes));
+  const std::string sent = is_zero1 ? fmt::format("{} to reduce-scatter and {} to gather per step", reduced, core::format_bytes(static_cast<double>(gathered)))
+                                    : fmt::format("{} to reduce per step", reduced);
   facts.push_back({"gradient_buckets", "gradient buckets", static_cast<int64_t>(buckets.size()), fmt::format("{}, {}", buckets.size(), sent)});
   facts.push_back({"gradient_bytes", "", bytes, ""});
 }
 
-void add_model_facts(const spec::TrainOptions& options, int64_t num_ranks, std::vector<DryRunFact>& facts) {
-  const spec::ContrastiveShape shape = spec::resolve_contrastive_shape(options);
+void add_model_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, int64_t num_ranks, std::vector<DryRunFact>& facts) {
   const spec::ContrastiveCost cost = spec::contrastive_cost(shape);
   facts.push_back({"parameters", "parameters", cost.parameters,
                    fmt::format("{} ({} {}, text {})", core::format_count(static_cast<double>(cost.parameters)), shape.other_kind(),
@@ -91,6 +89,7 @@ void add_step_facts(const spec::TrainOptions& options, int64_t global_batch, std
                    fmt::format("{} ({}), warm-up {}", total, is_cut ? "--max-steps" : fmt::format("{} epochs", options.epochs),
                                options.warmup_steps)});
 }
+
 /// Warnings about shards of a data flag that are not here.
 std::vector<std::string> missing_shards(const std::string& flag, const std::string& spec) {
   constexpr size_t kMostAsked = 10000;  // each costs a question to the file system
@@ -128,11 +127,10 @@ std::vector<std::string> missing_inputs(const spec::TrainOptions& options) {
   if (options.resume && *options.resume != "latest") look_for("--resume", *options.resume);
   return warnings;
 }
-}  // namespace
 
-std::vector<DryRunFact> dry_run_facts(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
+/// What a contrastive training command would do, as far as it can be told without tensors, data and devices.
+std::vector<DryRunFact> contrastive_facts(const spec::ParsedCommand& command, const spec::ContrastiveShape& shape, const WorldGuess& world) {
   const spec::TrainOptions& options = *command.train;
-  const WorldGuess world = guess_world(options, launched);
   const plan::BatchPlan batch = plan::train_batch_plan(command, world.num_ranks);
   std::vector<DryRunFact> facts = {
       {"command", "command", command.info->name, command.info->name},
@@ -145,8 +143,8 @@ std::vector<DryRunFact> dry_run_facts(const spec::ParsedCommand& command, const 
       {"global_batch", "global batch", batch.global_batch, fmt::format("{} samples", batch.global_batch)},
   };
   add_step_facts(options, batch.global_batch, facts);
-  add_model_facts(options, world.num_ranks, facts);
-  for (DryRunFact& fact : memory_facts(options, spec::resolve_contrastive_shape(options), batch, world.num_ranks, rank_memory(options, world))) facts.push_back(std::move(fact));
+  add_model_facts(options, shape, world.num_ranks, facts);
+  for (DryRunFact& fact : memory_facts(options, shape, batch, world.num_ranks, rank_memory(options, world))) facts.push_back(std::move(fact));
   return facts;
 }
 
@@ -158,7 +156,7 @@ struct DryRunPage {
   std::vector<std::string> warnings;
 };
 
-static DryRunPage make_page(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
+DryRunPage make_page(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
   DryRunPage page{.facts = {}, .tables = "", .warnings = command.warnings};
   std::vector<std::string> more;
   if (command.gpt) {
@@ -168,13 +166,16 @@ static DryRunPage make_page(const spec::ParsedCommand& command, const std::optio
     page.extra["stages"] = std::move(run.stages);
     more = std::move(run.warnings);
   } else {
-    page.facts = dry_run_facts(command, launched);
-    more = spec::shape_warnings(*command.train, spec::resolve_contrastive_shape(*command.train));
+    const spec::ContrastiveShape shape = spec::resolve_contrastive_shape(*command.train);
+    page.facts = contrastive_facts(command, shape, guess_world(*command.train, launched));
+    more = spec::shape_warnings(*command.train, shape);
     for (std::string& warning : missing_inputs(*command.train)) more.push_back(std::move(warning));
   }
   page.warnings.insert(page.warnings.end(), more.begin(), more.end());
   return page;
 }
+
+}  // namespace
 
 void print_dry_run(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
   const DryRunPage page = make_page(command, launched);

@@ -23,11 +23,9 @@ struct WorldGuess {
   int64_t num_local_ranks = 0;  ///< Of them on this machine; 0: not known.
 };
 
-/// What a training command would do, as far as it can be told without tensors, data and devices.
-std::vector<DryRunFact> dry_run_facts(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched = std::nullopt);
-
-/// Prints the facts, the options that differ from their defaults and warnings (also of named files that are not here), as text or
-/// (--json) as one object. The number of ranks is --world-size, else what `launched` or the surroundings say.
+/// Prints what a training command would do as far as it can be told without tensors, data and devices, the options that differ from
+/// their defaults and warnings (also of named files that are not here), as text or (--json) as one object. The number of ranks is
+/// --world-size, else what `launched` or the surroundings say.
 void print_dry_run(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched = std::nullopt);
 
 }  // namespace lockstep::cli

@@ -59,15 +59,17 @@ std::optional<RankMemory> rank_memory(const spec::TrainOptions& options, const W
 std::vector<DryRunFact> memory_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, const plan::BatchPlan& batch,
                                      int64_t num_ranks, const std::optional<RankMemory>& memory) {
   const bool is_gpu = memory ? memory->is_gpu : options.device != "cpu";
+  const bool is_zero1 = spec::grad_sync_kind(options, num_ranks) == spec::GradSyncKind::kZero1;
   const plan::MemoryPlan plan = plan::plan_contrastive_memory(shape, {.precision = options.precision,
-                                                               .optimizer_shards = options.grad_sync == "zero1" ? num_ranks : 1,
-                                                               .has_fp32_gradients = options.fp32_gradients,
-                                                               .samples_per_micro = batch.samples_per_micro,
-                                                               .global_batch = batch.global_batch,
-                                                               .grad_checkpointing = options.grad_checkpointing,
-                                                               .keeps_attention = !is_gpu});
-  const std::pair<const char*, double> parts[] = {{"parameters", plan.parameters}, {"gradients", plan.gradients}, {"optimizer", plan.optimizer}, {"masters", plan.masters},
-                                                  {"activations", plan.activations}, {"batch", plan.batch}, {"logits", plan.logits}};
+                                                                      .optimizer_shards = is_zero1 ? num_ranks : 1,
+                                                                      .has_fp32_gradients = options.fp32_gradients,
+                                                                      .samples_per_micro = batch.samples_per_micro,
+                                                                      .global_batch = batch.global_batch,
+                                                                      .grad_checkpointing = options.grad_checkpointing,
+                                                                      .keeps_attention = !is_gpu});
+  const std::pair<const char*, double> parts[] = {
+      {"parameters", plan.parameters}, {"gradients", plan.gradients}, {"optimizer", plan.optimizer}, {"masters", plan.masters},
+      {"activations", plan.activations}, {"batch", plan.batch}, {"logits", plan.logits}};
   core::Json bytes = core::Json::object();
   std::vector<DryRunFact> facts;
   for (const auto& [name, value] : parts) {
@@ -79,8 +81,11 @@ std::vector<DryRunFact> memory_facts(const spec::TrainOptions& options, const sp
   facts.insert(facts.begin(), {"memory_per_rank_bytes", "memory of a rank", bytes,
                                fmt::format("{}, planned from shapes; measure with `bench step`", core::format_bytes(plan.total()))});
   core::Json device = nullptr;
-  if (memory) device = {{"bytes", static_cast<int64_t>(memory->bytes)}, {"source", memory->source}, {"fits", plan.total() <= memory->bytes},
-                        {"is_doubtful", plan.total() <= memory->bytes && plan.total() > (1 - kRoomForTheRest) * memory->bytes}};
+  if (memory)
+    device = {{"bytes", static_cast<int64_t>(memory->bytes)},
+              {"source", memory->source},
+              {"fits", plan.total() <= memory->bytes},
+              {"is_doubtful", plan.total() <= memory->bytes && plan.total() > (1 - kRoomForTheRest) * memory->bytes}};
   facts.push_back({"device_memory", "memory of a device", device,
                    memory ? verdict(plan.total(), *memory) : "not known; --device-memory SIZE|NAME asks whether it fits"});
   return facts;

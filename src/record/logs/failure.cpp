@@ -39,19 +39,24 @@ bool has_any(std::string_view line, const std::array<std::string_view, N>& marks
 }  // namespace
 
 void note_failure_of_log(const std::filesystem::path& file, RunData& run) {
+  const auto note = [&run](const char* state, std::string_view text) {
+    run.state = state;
+    run.message = text.substr(0, kMaxMessage);
+  };
   bool in_traceback = false;
   for (const std::string& line : core::split(tail_of(file), "\n")) {
     const std::string_view text = core::trim(line);
-    const bool is_stop = has_any(text, kStops), is_failure = has_any(text, kFailures);
-    if (text.find(kTraceback) != std::string_view::npos) in_traceback = true;
-    else if (in_traceback && !text.empty() && !core::starts_with(line, " ")) in_traceback = false;  // the line of the exception itself
-    else if (!is_stop && !is_failure) continue;
-    if (in_traceback || (run.state == "stopped" && !is_stop)) {
-      if (run.state.empty()) run.state = "failed", run.message = text.substr(0, kMaxMessage);
-      continue;
+    const bool is_exception = in_traceback && !text.empty() && !core::starts_with(line, " ");  // its own line ends the traceback
+    if (text.find(kTraceback) != std::string_view::npos) {
+      in_traceback = true;
+      if (run.state.empty()) note("failed", text);
+    } else if (in_traceback && !is_exception) {
+      continue;  // calls and their source, which may quote anything
+    } else {
+      in_traceback = false;
+      if (has_any(text, kStops)) note("stopped", text);
+      else if (run.state != "stopped" && (is_exception || has_any(text, kFailures))) note("failed", text);
     }
-    run.state = is_stop ? "stopped" : "failed";
-    run.message = text.substr(0, kMaxMessage);
   }
 }
 

@@ -8,10 +8,12 @@
 #include "core/files.h"
 #include "core/rng.h"
 #include "core/strings.h"
+#include "support/error_text.h"
 
 namespace lockstep::core {
 namespace {
 
+using testing::holds;
 using Args = std::vector<std::string>;
 
 struct Fields {
@@ -65,8 +67,6 @@ std::string error_of(const Args& args) {
   return "";
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 std::string write_recipe(const TempDir& folder, const std::string& text) {
   const auto path = folder.path() / "recipe.toml";
   std::ofstream(path) << text;
@@ -93,8 +93,8 @@ TEST(Options, NegativeNumbersAreValues) {
 TEST(Options, FlagsAreSetAndCleared) {
   EXPECT_TRUE(parsed({"--local-loss"}).local);
   EXPECT_FALSE(parsed({"--local-loss", "--no-local_loss"}).local);
-  EXPECT_TRUE(contains(error_of({"--local-loss=true"}), "--local-loss takes no value, got 'true'"));
-  EXPECT_TRUE(contains(error_of({"--no-model"}), "--no-model is unknown"));
+  EXPECT_TRUE(holds(error_of({"--local-loss=true"}), "--local-loss takes no value, got 'true'"));
+  EXPECT_TRUE(holds(error_of({"--no-model"}), "--no-model is unknown"));
 }
 
 TEST(Options, EmptyOptionals) {
@@ -107,34 +107,34 @@ TEST(Options, EmptyOptionals) {
 
 TEST(Options, ChoicesAliasesAndRefusedChoices) {
   EXPECT_EQ(parsed({"--precision", "amp_bfloat16"}).precision, "amp_bf16");
-  EXPECT_TRUE(contains(error_of({"--precision", "fp16"}), "--precision 'fp16' is not supported\n  hint: use amp"));
+  EXPECT_TRUE(holds(error_of({"--precision", "fp16"}), "--precision 'fp16' is not supported\n  hint: use amp"));
   EXPECT_TRUE(
-      contains(error_of({"--precision", "fp23"}), "got 'fp23', expected amp, amp_bf16 or fp32\n  hint: did you mean 'fp32'?"));
+      holds(error_of({"--precision", "fp23"}), "got 'fp23', expected amp, amp_bf16 or fp32\n  hint: did you mean 'fp32'?"));
 }
 
 TEST(Options, BadValuesNameFlagValueRangeAndUnit) {
-  EXPECT_TRUE(contains(error_of({"--batch-size", "0"}), "--batch-size got '0', expected an integer >= 1 (samples per rank)"));
+  EXPECT_TRUE(holds(error_of({"--batch-size", "0"}), "--batch-size got '0', expected an integer >= 1 (samples per rank)"));
   for (const char* bad : {"1.5", "x", "", "1e3", "99999999999999999999", "8 ", "+8"})
-    EXPECT_TRUE(contains(error_of({"--batch-size", bad}), std::string("got '") + bad + "'")) << bad;
-  EXPECT_TRUE(contains(error_of({"--wd", "1"}), "--wd got '1', expected a number >= 0 and < 1"));
+    EXPECT_TRUE(holds(error_of({"--batch-size", bad}), std::string("got '") + bad + "'")) << bad;
+  EXPECT_TRUE(holds(error_of({"--wd", "1"}), "--wd got '1', expected a number >= 0 and < 1"));
   for (const char* bad : {"nan", "inf", "-0.1", "0,5"}) EXPECT_NE(error_of({"--wd=" + std::string(bad)}), "") << bad;
-  EXPECT_TRUE(contains(error_of({"--sizes", "5", "101"}), "got '101', expected one or more integers <= 100"));
-  EXPECT_TRUE(contains(error_of({"--batch-size"}), "--batch-size needs a value, got the end of the command line"));
-  EXPECT_TRUE(contains(error_of({"--model", "--local-loss"}), "needs a value, got the flag '--local-loss'"));
+  EXPECT_TRUE(holds(error_of({"--sizes", "5", "101"}), "got '101', expected one or more integers <= 100"));
+  EXPECT_TRUE(holds(error_of({"--batch-size"}), "--batch-size needs a value, got the end of the command line"));
+  EXPECT_TRUE(holds(error_of({"--model", "--local-loss"}), "needs a value, got the flag '--local-loss'"));
 }
 
 TEST(Options, UnknownFlagsNameTheNearest) {
-  EXPECT_TRUE(contains(error_of({"--bacth-size", "8"}), "--bacth-size is unknown to 'demo'\n  hint: did you mean --batch-size?"));
-  EXPECT_TRUE(contains(error_of({"--train"}), "did you mean --train-num-samples?"));
-  EXPECT_TRUE(contains(error_of({"-x"}), "-x is unknown"));
-  EXPECT_TRUE(contains(error_of({"-model", "x"}), "-model is unknown"));
-  EXPECT_TRUE(contains(error_of({"stray"}), "'demo' does not take the argument 'stray'"));
-  EXPECT_TRUE(contains(error_of({"--", "--model"}), "does not take the argument '--model'"));
+  EXPECT_TRUE(holds(error_of({"--bacth-size", "8"}), "--bacth-size is unknown to 'demo'\n  hint: did you mean --batch-size?"));
+  EXPECT_TRUE(holds(error_of({"--train"}), "did you mean --train-num-samples?"));
+  EXPECT_TRUE(holds(error_of({"-x"}), "-x is unknown"));
+  EXPECT_TRUE(holds(error_of({"-model", "x"}), "-model is unknown"));
+  EXPECT_TRUE(holds(error_of({"stray"}), "'demo' does not take the argument 'stray'"));
+  EXPECT_TRUE(holds(error_of({"--", "--model"}), "does not take the argument '--model'"));
 }
 
 TEST(Options, RefusedFlagsSayWhatToUse) {
   for (const char* flag : {"--horovod", "--horovod=1"})
-    EXPECT_TRUE(contains(error_of({flag}), "--horovod is not supported: one runtime is built in\n  hint: use lockstep launch"));
+    EXPECT_TRUE(holds(error_of({flag}), "--horovod is not supported: one runtime is built in\n  hint: use lockstep launch"));
 }
 
 TEST(Options, HelpStopsEverythingElse) {
@@ -170,11 +170,11 @@ TEST(Options, RecipesSetValuesAndTheLineWins) {
 TEST(Options, BadRecipesNameFileAndLine) {
   const TempDir folder;
   const auto error_in = [&](const std::string& text) { return error_of({"--config", write_recipe(folder, text)}); };
-  EXPECT_TRUE(contains(error_in("\nbacth-size = 3\n"), "recipe.toml:2: key 'bacth-size' is unknown"));
-  EXPECT_TRUE(contains(error_in("\nbacth-size = 3\n"), "did you mean --batch-size?"));
+  EXPECT_TRUE(holds(error_in("\nbacth-size = 3\n"), "recipe.toml:2: key 'bacth-size' is unknown"));
+  EXPECT_TRUE(holds(error_in("\nbacth-size = 3\n"), "did you mean --batch-size?"));
   EXPECT_TRUE(
-      contains(error_in("batch-size = \"3\"\n"), "recipe.toml:1: key 'batch-size' got '\"3\"', expected an integer >= 1"));
-  EXPECT_TRUE(contains(error_in("batch-size = 0\n"), "recipe.toml:1: key 'batch-size' got '0'"));
+      holds(error_in("batch-size = \"3\"\n"), "recipe.toml:1: key 'batch-size' got '\"3\"', expected an integer >= 1"));
+  EXPECT_TRUE(holds(error_in("batch-size = 0\n"), "recipe.toml:1: key 'batch-size' got '0'"));
   EXPECT_NE(error_in("batch-size = 1.0\n"), "");
   EXPECT_NE(error_in("batch-size = [1]\n"), "");
   EXPECT_NE(error_in("local-loss = 1\n"), "");
@@ -182,12 +182,12 @@ TEST(Options, BadRecipesNameFileAndLine) {
   EXPECT_NE(error_in("image-mean = [0.5, \"x\"]\n"), "");
   EXPECT_NE(error_in("wd = nan\n"), "");
   EXPECT_NE(error_in("model = 2020-01-01\n"), "");
-  EXPECT_TRUE(contains(error_in("batch-size = 1\nbatch_size = 2\n"), "repeats the option --batch-size"));
-  EXPECT_TRUE(contains(error_in("horovod = true\n"), "use lockstep launch"));
-  EXPECT_TRUE(contains(error_in("config = \"x\"\n"), "key 'config' is unknown"));
-  EXPECT_TRUE(contains(error_in("[train]\nwd = 0\n"), "key 'train' is unknown"));
-  EXPECT_TRUE(contains(error_in("wd = 0\nmodel = = 3\n"), "recipe.toml:2:"));
-  EXPECT_TRUE(contains(error_of({"--config", "/nonexistent.toml"}), "'/nonexistent.toml' does not exist"));
+  EXPECT_TRUE(holds(error_in("batch-size = 1\nbatch_size = 2\n"), "repeats the option --batch-size"));
+  EXPECT_TRUE(holds(error_in("horovod = true\n"), "use lockstep launch"));
+  EXPECT_TRUE(holds(error_in("config = \"x\"\n"), "key 'config' is unknown"));
+  EXPECT_TRUE(holds(error_in("[train]\nwd = 0\n"), "key 'train' is unknown"));
+  EXPECT_TRUE(holds(error_in("wd = 0\nmodel = = 3\n"), "recipe.toml:2:"));
+  EXPECT_TRUE(holds(error_of({"--config", "/nonexistent.toml"}), "'/nonexistent.toml' does not exist"));
 }
 
 TEST(Options, DamagedRecipesAreUsageErrorsOrRead) {
@@ -266,18 +266,18 @@ TEST(Options, HelpIsGroupedAndNarrow) {
   const std::string help = declare(fields).help_text(60);
   for (const std::string& line : split(help, "\n")) EXPECT_LE(line.size(), 60u) << line;
   EXPECT_LT(help.find("\nFirst\n"), help.find("\nSecond\n"));
-  EXPECT_TRUE(contains(help, "-b, --batch-size N"));
-  EXPECT_TRUE(contains(help, "Samples. (samples per rank;"));
-  EXPECT_TRUE(contains(help, "Samples of an epoch. (default\n                          counted)"));
-  EXPECT_TRUE(contains(help, "  --local-loss            Local.\n"));
-  EXPECT_FALSE(contains(help, "horovod"));
+  EXPECT_TRUE(holds(help, "-b, --batch-size N"));
+  EXPECT_TRUE(holds(help, "Samples. (samples per rank;"));
+  EXPECT_TRUE(holds(help, "Samples of an epoch. (default\n                          counted)"));
+  EXPECT_TRUE(holds(help, "  --local-loss            Local.\n"));
+  EXPECT_FALSE(holds(help, "horovod"));
 }
 
 TEST(Options, MarkdownListsOptionsAndRefusals) {
   Fields fields;
   const std::string text = declare(fields).markdown();
-  EXPECT_TRUE(contains(text, "| `-b, --batch-size N` | 64 | samples per rank | Samples. |"));
-  EXPECT_TRUE(contains(text, "| `--horovod` | one runtime is built in | use lockstep launch |"));
+  EXPECT_TRUE(holds(text, "| `-b, --batch-size N` | 64 | samples per rank | Samples. |"));
+  EXPECT_TRUE(holds(text, "| `--horovod` | one runtime is built in | use lockstep launch |"));
 }
 
 TEST(Options, DeclaringTwiceIsAProgrammingError) {

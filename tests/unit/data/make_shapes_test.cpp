@@ -56,13 +56,7 @@ std::vector<std::pair<std::string, std::string>> read_tar(const fs::path& path) 
 }
 
 MakeShapesConfig small(const fs::path& output) {
-  return {.output = output,
-          .num_train = 130,
-          .num_val = 56,
-          .samples_per_shard = 50,
-          .image_pixels = 32,
-          .seed = 3,
-          .num_workers = 2};
+  return {.set = {.output = output, .num_train = 130, .num_val = 56, .samples_per_shard = 50, .seed = 3}, .image_pixels = 32};
 }
 
 TEST(TarWriter, WritesWhatComesBack) {
@@ -172,16 +166,16 @@ TEST(MakeShapes, HeldOutFoldersMatchTheClassNames) {
 TEST(MakeShapes, BytesDependOnTheSeedAndNotOnThreads) {
   const core::TempDir dir;
   MakeShapesConfig config = small(dir.path() / "one");
-  config.num_workers = 1;
+  config.set.num_workers = 1;
   make_shapes(config);
-  config.output = dir.path() / "many";
-  config.num_workers = 7;
+  config.set.output = dir.path() / "many";
+  config.set.num_workers = 7;
   make_shapes(config);
   const auto one = read_tree(dir.path() / "one");
   EXPECT_EQ(one.size(), 5u + 56u + 4u);
   EXPECT_TRUE(one == read_tree(dir.path() / "many"));
-  config.output = dir.path() / "other";
-  config.seed = 4;
+  config.set.output = dir.path() / "other";
+  config.set.seed = 4;
   make_shapes(config);
   const auto other = read_tree(dir.path() / "other");
   for (const char* shard : {"train-000000.tar", "val-000001.tar"}) EXPECT_TRUE(one.at(shard) != other.at(shard)) << shard;
@@ -196,7 +190,7 @@ TEST(MakeShapes, KeepsACompleteSetAndRefusesAnotherOne) {
   EXPECT_TRUE(again.was_there);
   EXPECT_EQ(again.num_train_shards, 3);
   EXPECT_EQ(fs::last_write_time(dir.path() / "train-000000.tar"), before);
-  config.seed = 99;
+  config.set.seed = 99;
   EXPECT_THROW(make_shapes(config), UsageError);
 }
 
@@ -240,13 +234,13 @@ TEST(MakeShapes, RefusesSettingsOutOfRange) {
     EXPECT_THROW(make_shapes(config), UsageError);
     EXPECT_FALSE(fs::exists(dir.path() / "x"));
   };
-  refused([](MakeShapesConfig& c) { c.output = ""; });
-  refused([](MakeShapesConfig& c) { c.num_train = 0; });
-  refused([](MakeShapesConfig& c) { c.num_val = 27; });
-  refused([](MakeShapesConfig& c) { c.samples_per_shard = 0; });
+  refused([](MakeShapesConfig& c) { c.set.output = ""; });
+  refused([](MakeShapesConfig& c) { c.set.num_train = 0; });
+  refused([](MakeShapesConfig& c) { c.set.num_val = 27; });
+  refused([](MakeShapesConfig& c) { c.set.samples_per_shard = 0; });
   refused([](MakeShapesConfig& c) { c.image_pixels = 8; });
-  refused([](MakeShapesConfig& c) { c.num_workers = 0; });
-  refused([](MakeShapesConfig& c) { c.num_train = 5'000'000, c.samples_per_shard = 1; });
+  refused([](MakeShapesConfig& c) { c.set.num_workers = 0; });
+  refused([](MakeShapesConfig& c) { c.set.num_train = 5'000'000, c.set.samples_per_shard = 1; });
 }
 
 TEST(MakeShapes, PicturesShowTheirClass) {

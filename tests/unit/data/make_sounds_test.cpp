@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 using testing::read_tree;
 
 MakeSoundsConfig small(const fs::path& output) {
-  return {.output = output, .num_train = 100, .num_val = 48, .samples_per_shard = 40, .sample_rate = 8000, .seconds = 0.5, .seed = 3};
+  return {.set = {.output = output, .num_train = 100, .num_val = 48, .samples_per_shard = 40, .seed = 3}, .sample_rate = 8000, .seconds = 0.5};
 }
 
 SourceConfig source_of(const std::string& spec) {
@@ -50,9 +50,7 @@ TEST(MakeSounds, LoaderAndTokenizerReadWhatItWrites) {
   EXPECT_EQ(made.clip_samples, 4000);
   const auto tokenizer = std::make_shared<const RobertaTokenizer>(made.tokenizer);
   EXPECT_EQ(tokenizer->vocab_size(), made.vocab_size);
-  EXPECT_EQ(tokenizer->start_id(), 0);
   EXPECT_EQ(tokenizer->padding_id(), 1);
-  EXPECT_EQ(tokenizer->end_id(), 2);
   const ClapDecoderConfig decoder{.waveform = {.sample_rate = 8000, .clip_samples = 4000}, .is_train = false};
   const auto encoder = [tokenizer](std::string_view text, std::span<int32_t> out) { tokenizer->encode(text, out); };
 
@@ -93,10 +91,10 @@ TEST(MakeSounds, LoaderAndTokenizerReadWhatItWrites) {
 TEST(MakeSounds, BytesDependOnTheSeedAndNotOnThreads) {
   const core::TempDir dir;
   MakeSoundsConfig config = small(dir.path() / "one");
-  config.num_workers = 1;
+  config.set.num_workers = 1;
   make_sounds(config);
-  config.output = dir.path() / "many";
-  config.num_workers = 5;
+  config.set.output = dir.path() / "many";
+  config.set.num_workers = 5;
   make_sounds(config);
   const auto one = read_tree(dir.path() / "one");
   EXPECT_EQ(one.size(), 5u + 48u + 4u + 3u);
@@ -106,9 +104,9 @@ TEST(MakeSounds, BytesDependOnTheSeedAndNotOnThreads) {
   EXPECT_EQ(fs::last_write_time(dir.path() / "many" / "train-000000.tar"), before);
   config.seconds = 0.75;
   EXPECT_THROW(make_sounds(config), UsageError);  // another set lies there
-  config.output = dir.path() / "other";
+  config.set.output = dir.path() / "other";
   config.seconds = 0.5;
-  config.seed = 4;
+  config.set.seed = 4;
   make_sounds(config);
   EXPECT_NE(core::read_file(dir.path() / "other" / "train-000000.tar"), one.at("train-000000.tar"));
 }
@@ -120,13 +118,13 @@ TEST(MakeSounds, RefusesWhatCannotBe) {
     change(config);
     EXPECT_THROW(make_sounds(config), UsageError);
   };
-  refused([](auto& config) { config.output.clear(); });
+  refused([](auto& config) { config.set.output.clear(); });
   refused([](auto& config) { config.sample_rate = 7999; });
   refused([](auto& config) { config.seconds = 0.2; });
   refused([](auto& config) { config.seconds = std::nan(""); });
-  refused([](auto& config) { config.num_val = 23; });
+  refused([](auto& config) { config.set.num_val = 23; });
   refused([](auto& config) { config.vocab_size = 200; });
-  refused([](auto& config) { config.num_workers = 0; });
+  refused([](auto& config) { config.set.num_workers = 0; });
   fs::create_directories(dir.path() / "set");
   std::ofstream(dir.path() / "set" / "mine.txt") << "keep";
   refused([](auto&) {});

@@ -176,7 +176,7 @@ TEST_F(ClipTokenizerTest, FetchedListsAreWhole) {
   EXPECT_EQ(read_class_names(assets_.imagenet_class_names()).size(), 1000u);
   EXPECT_EQ(read_class_names(assets_.imagenet_class_names()).front(), "tench");
   EXPECT_EQ(read_templates(assets_.openai_templates()).size(), 80u);
-  EXPECT_EQ(read_templates(assets_.simple_templates()).front(), "itap of a {}.");
+  EXPECT_EQ(read_templates(assets_.folder / "simple_templates.txt").front(), "itap of a {}.");
 }
 
 }  // namespace

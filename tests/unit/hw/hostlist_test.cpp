@@ -62,28 +62,6 @@ TEST(Hostlist, CapsTheCount) {
     EXPECT_THROW(expand_hostlist(text, 100), EnvironmentError) << text;
 }
 
-TEST(Hostlist, CompressesNeighbours) {
-  EXPECT_EQ(compress_hostlist(Names{"node01", "node02", "node3", "node4", "node5", "gpu7"}), "node[01-02,3-5],gpu7");
-  EXPECT_EQ(compress_hostlist(Names{"n9", "n10", "n11"}), "n[9-11]");
-  EXPECT_EQ(compress_hostlist(Names{"n1", "n1", "n2"}), "n[1,1-2]");
-  EXPECT_EQ(compress_hostlist(Names{"login", "n3"}), "login,n3");
-  EXPECT_EQ(compress_hostlist(Names{}), "");
-}
-
-TEST(Hostlist, CompressionIsUndoneByExpansion) {
-  core::CounterRng rng(core::stream_key(1, "hostlist"));
-  for (int round = 0; round < 2000; ++round) {
-    Names hosts;
-    for (uint64_t left = 1 + rng.below(12); left > 0; --left) {
-      const std::string prefix = std::vector<std::string>{"n", "node", "a1-b", "", "x99"}[rng.below(5)];
-      const uint64_t number = rng.below(13);
-      hosts.push_back(rng.below(8) == 0 ? "login"
-                                        : prefix + (rng.below(2) ? fmt::format("{}", number) : fmt::format("{:03}", number)));
-    }
-    EXPECT_EQ(expand_hostlist(compress_hostlist(hosts)), hosts) << compress_hostlist(hosts);
-  }
-}
-
 TEST(Hostlist, MutatedTextIsReadOrRefused) {
   core::CounterRng rng(core::stream_key(2, "hostlist"));
   const std::string alphabet = "an019[],- (x\n\xff";

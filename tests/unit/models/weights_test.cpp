@@ -12,6 +12,7 @@
 #include "core/files.h"
 #include "core/rng.h"
 #include "models/weights_pt.h"
+#include "support/error_text.h"
 #include "support/tensor_golden.h"
 #include "support/tiny_towers.h"
 
@@ -19,6 +20,7 @@ namespace lockstep::models {
 namespace {
 
 using testing::load_golden;
+using testing::message_of;
 using testing::TinyTowers;
 
 std::filesystem::path golden(const std::string& name) { return std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "pt" / name; }
@@ -28,15 +30,6 @@ void expect_golden(TinyTowers& towers) {
   const auto values = named_values(towers);
   ASSERT_EQ(values.size(), expected.size());
   for (const auto& [name, tensor] : values) EXPECT_TRUE(tensor.equal(expected.at(name))) << name;
-}
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "no DataError";
 }
 
 TEST(Weights, EveryFileOfPythonGivesTheSameModel) {
@@ -114,7 +107,7 @@ TEST(Weights, MisfitListsNamesAndChangesNothing) {
     if (name == "text_projection") tensor = at::ones({3, 6});
   std::erase_if(weights.tensors, [](const auto& entry) { return entry.first == "visual.weight"; });
   for (int i = 0; i < 12; ++i) weights.tensors.emplace_back(fmt::format("extra.{}", i), at::ones({1}));
-  const auto message = message_of([&] { load_weights(towers, weights); });
+  const auto message = message_of<DataError>([&] { load_weights(towers, weights); });
   EXPECT_NE(message.find("missing 1: visual.weight"), std::string::npos) << message;
   EXPECT_NE(message.find("unexpected 12: extra.0, extra.1"), std::string::npos) << message;
   EXPECT_EQ(message.find("extra.10"), std::string::npos) << message;  // ten names, then the count must do
@@ -135,7 +128,7 @@ TEST(Weights, ForeignFilesAreRefusedByName) {
   const core::TempDir dir;
   const auto write = [&](const std::string& content) {
     std::ofstream(dir.path() / "x", std::ios::binary | std::ios::trunc) << content;
-    return message_of([&] { read_weights(dir.path() / "x"); });
+    return message_of<DataError>([&] { read_weights(dir.path() / "x"); });
   };
   EXPECT_NE(write("PK\x03\x04 but no archive").find("can be read"), std::string::npos);
   EXPECT_NE(write("").find("it is empty"), std::string::npos);

@@ -2,24 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <map>
 #include <set>
 
-#include "core/error.h"
 #include "plan/gpt_memory.h"
+#include "support/error_text.h"
 
 namespace lockstep::plan {
 namespace {
 
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const UsageError& error) {
-    return error.text();
-  }
-  return "no UsageError";
-}
+using testing::holds;
+using testing::message_of;
 
 spec::GptShape named(const char* model) { return spec::resolve_gpt_shape(model); }
 
@@ -123,7 +116,7 @@ TEST(GptLayout, LayoutTexts) {
   EXPECT_EQ(parts[4], (spec::GptPart{3, 1, false, true}));
   EXPECT_EQ(text("Et|t|t|tL", 2).size(), 4u) << "two chunks each";
   EXPECT_EQ(text("Et*4|L", 2)[0].num_layers, 4);
-  const auto error = [&](const char* layout, int stages) { return message_of([&] { text(layout, stages); }); };
+  const auto error = [&](const char* layout, int stages) { return message_of<UsageError>([&] { text(layout, stages); }); };
   EXPECT_NE(error("Et|ttL", 2).find("has 3 layers, expected 4"), std::string::npos);
   EXPECT_NE(error("Et|t|ttL", 2).find("use --pipeline-model-parallel-size 1 or 3"), std::string::npos);
   EXPECT_NE(error("tttt|EL", 2).find("must begin with its only E"), std::string::npos);
@@ -138,14 +131,13 @@ TEST(GptLayout, LayoutTexts) {
 }
 
 TEST(GptLayout, MisfitsNameTheNearestLegalLayout) {
-  const auto error = [](const char* model, GptLayoutWish wish) { return message_of([&] { make_gpt_layout(named(model), wish); }); };
-  const auto holds = [](const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; };
+  const auto error = [](const char* model, GptLayoutWish wish) { return message_of<UsageError>([&] { make_gpt_layout(named(model), wish); }); };
   EXPECT_TRUE(holds(error("nemotron4-340b", {.world_size = 48, .tp = 12}), "does not divide the 8 query groups of 'nemotron4-340b'\n  hint: use "
                                                                           "--tensor-model-parallel-size 8"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 8, .tp = 8}), "12 attention heads of 'gpt2'\n  hint: use --tensor-model-parallel-size 6 or 12"));
   spec::GptShape odd = named("gpt2");
   odd.sequence = 1023;
-  EXPECT_TRUE(holds(message_of([&] { make_gpt_layout(odd, {.world_size = 2, .tp = 2, .is_sequence_parallel = true}); }), "1023 tokens of a sequence"));
+  EXPECT_TRUE(holds(message_of<UsageError>([&] { make_gpt_layout(odd, {.world_size = 2, .tp = 2, .is_sequence_parallel = true}); }), "1023 tokens of a sequence"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 5, .pp = 5}), "12 layers do not divide among 5 pipeline stages\n  hint: use --pipeline-model-parallel-size 4 or 6"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 4, .pp = 4, .split = {.num_chunks = 2}}), "among 4 pipeline stages x 2 virtual stages\n  hint: use "
                                                                                          "--pipeline-model-parallel-size 3 or 6, or --num-virtual-stages-per-pipeline-rank 1 or 3"));

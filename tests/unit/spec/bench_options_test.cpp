@@ -3,9 +3,12 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "spec/commands.h"
+#include "support/error_text.h"
 
 namespace lockstep::spec {
 namespace {
+
+using testing::holds;
 
 ParsedCommand parse(const std::string& line) { return parse_command(core::split("bench " + line, " ")); }
 
@@ -17,8 +20,6 @@ std::string error_of(const std::string& line) {
   }
   return "";
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(BenchOptions, FlagsOfNcclTestsAreUnderstood) {
   const auto command = parse("collective -b 8 -e 128M -f 4 -w 2 -n 7 -a 3 -d half -o max -r 1 -c 0");
@@ -42,7 +43,7 @@ TEST(BenchOptions, CollectivesAreNamedInEitherSpellingAndOnce) {
   EXPECT_EQ(some.bench->collectives, (std::vector<std::string>{"all-gather", "all-reduce"}));
   const auto all = parse("collective --collectives all");
   EXPECT_EQ(all.bench->collectives.size(), 6u);
-  EXPECT_TRUE(contains(error_of("collective --collectives all-gathr"), "did you mean all-gather?"));
+  EXPECT_TRUE(holds(error_of("collective --collectives all-gathr"), "did you mean all-gather?"));
 }
 
 TEST(BenchOptions, SizesInAllSpellings) {
@@ -57,20 +58,20 @@ TEST(BenchOptions, SizesInAllSpellings) {
       parse_bench_bytes(bad, "--minbytes");
       FAIL() << bad;
     } catch (const UsageError& error) {
-      EXPECT_TRUE(contains(error.text(), fmt::format("--minbytes '{}' is no size", bad)));
+      EXPECT_TRUE(holds(error.text(), fmt::format("--minbytes '{}' is no size", bad)));
     }
   }
 }
 
 TEST(BenchOptions, ContradictionsAreRefused) {
-  EXPECT_TRUE(contains(error_of("collective --json --csv"), "JSON and CSV"));
-  EXPECT_TRUE(contains(error_of("collective -b 1M -e 1K"), "--minbytes 1M is above --maxbytes 1K"));
-  EXPECT_TRUE(contains(error_of("collective -f 1"), "--stepfactor"));
-  EXPECT_TRUE(contains(error_of("collective -o avg -d int32"), "--redop avg of int32"));
-  EXPECT_TRUE(contains(error_of("collective --mode verify --check 0"), "does nothing"));
-  EXPECT_TRUE(contains(error_of("collective --mode run"), "list, verify or time"));
-  EXPECT_TRUE(contains(error_of("collective --ngpus 4"), "one rank per device"));
-  EXPECT_TRUE(contains(error_of("collective -n 0"), "--iters"));
+  EXPECT_TRUE(holds(error_of("collective --json --csv"), "JSON and CSV"));
+  EXPECT_TRUE(holds(error_of("collective -b 1M -e 1K"), "--minbytes 1M is above --maxbytes 1K"));
+  EXPECT_TRUE(holds(error_of("collective -f 1"), "--stepfactor"));
+  EXPECT_TRUE(holds(error_of("collective -o avg -d int32"), "--redop avg of int32"));
+  EXPECT_TRUE(holds(error_of("collective --mode verify --check 0"), "does nothing"));
+  EXPECT_TRUE(holds(error_of("collective --mode run"), "list, verify or time"));
+  EXPECT_TRUE(holds(error_of("collective --ngpus 4"), "one rank per device"));
+  EXPECT_TRUE(holds(error_of("collective -n 0"), "--iters"));
 }
 
 }  // namespace

@@ -2,24 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <set>
 
-#include "core/error.h"
 #include "core/json.h"
 #include "core/rng.h"
+#include "support/error_text.h"
 
 namespace lockstep::spec {
 namespace {
 
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const UsageError& error) {
-    return error.text();
-  }
-  return "no UsageError";
-}
+using testing::message_of;
 
 const char* const kOpenClipTiny = R"({"embed_dim": 512,
   "audio_cfg": {"audio_length": 1024, "clip_samples": 480000, "mel_bins": 64, "sample_rate": 48000, "window_size": 1024,
@@ -135,7 +127,7 @@ TEST(ClapShape, JsonFormsGiveTheNamedShapes) {
 }
 
 TEST(ClapShape, ForeignConfigurationsAreRefusedByName) {
-  const auto parse = [](const std::string& text) { return message_of([&] { parse_clap_shape(text, "x.json"); }); };
+  const auto parse = [](const std::string& text) { return message_of<UsageError>([&] { parse_clap_shape(text, "x.json"); }); };
   EXPECT_NE(parse(changed(kOpenClipTiny, "/audio_cfg/enable_fusion", true)).find("fusion"), std::string::npos);
   EXPECT_NE(parse(changed(kOpenClipTiny, "/audio_cfg/model_type", "whisper")).find("'whisper' is not supported"), std::string::npos);
   EXPECT_NE(parse(changed(kOpenClipTiny, "/text_cfg/hf_model_name", "bert-base-uncased")).find("'bert-base-uncased'"), std::string::npos);
@@ -150,7 +142,7 @@ TEST(ClapShape, ForeignConfigurationsAreRefusedByName) {
 }
 
 TEST(ClapShape, NamesAreKnownOrRefused) {
-  const auto resolve = [](const std::string& name) { return message_of([&] { resolve_clap_shape(name); }); };
+  const auto resolve = [](const std::string& name) { return message_of<UsageError>([&] { resolve_clap_shape(name); }); };
   for (const std::string& name : clap_model_names()) EXPECT_EQ(resolve_clap_shape(name).name, name);
   EXPECT_NE(resolve("CLAP-Whisper-tiny-Roberta-base").find("Whisper encoder"), std::string::npos);
   EXPECT_NE(resolve("CLAP-HTSAT-tiny-Roberta-base-fused").find("fusion"), std::string::npos);

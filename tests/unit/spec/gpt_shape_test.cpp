@@ -3,28 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 
-#include "core/error.h"
 #include "core/json.h"
 #include "spec/gpt_names.h"
 #include "spec/gpt_params.h"
+#include "support/error_text.h"
 
 namespace lockstep::spec {
 namespace {
 
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.text();
-  }
-  return "no error";
-}
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using testing::holds;
+using testing::message_of;
 
 TEST(GptShape, ParameterCountsArePublished) {
   const auto padded = [](const char* name, int64_t tp = 1) { return gpt_cost(resolve_gpt_shape(name), tp).parameters; };

@@ -3,10 +3,12 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "spec/commands.h"
+#include "support/error_text.h"
 
 namespace lockstep::spec {
 namespace {
 
+using testing::holds;
 using Args = std::vector<std::string>;
 
 std::string error_of(const std::string& line) {
@@ -17,8 +19,6 @@ std::string error_of(const std::string& line) {
   }
   return "";
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(Commands, EmbedAndClassify) {
   const ParsedCommand embed = parse_command(
@@ -31,12 +31,12 @@ TEST(Commands, EmbedAndClassify) {
       parse_command(Args{"infer", "classify", "--pretrained", "w.pt", "--images", "d", "--classnames", "c.txt", "--top-k", "3"});
   EXPECT_EQ(classify.infer->job, InferJob::kClassify);
   EXPECT_EQ(classify.infer->top_k, 3);
-  EXPECT_TRUE(contains(error_of("infer embed --pretrained w -o x"), "needs --images DIR or --texts FILE"));
-  EXPECT_TRUE(contains(error_of("infer embed --pretrained w --images d"), "needs --output FILE"));
-  EXPECT_TRUE(contains(error_of("infer embed --images d -o x"), "needs --pretrained FILE"));
-  EXPECT_TRUE(contains(error_of("infer classify --pretrained w --images d"), "needs --classnames FILE"));
-  EXPECT_TRUE(contains(error_of("infer classify --pretrained w --classnames c"), "needs --images DIR"));
-  EXPECT_TRUE(contains(error_of("infer classify --texts f"), "--texts is unknown to 'infer classify'"));
+  EXPECT_TRUE(holds(error_of("infer embed --pretrained w -o x"), "needs --images DIR or --texts FILE"));
+  EXPECT_TRUE(holds(error_of("infer embed --pretrained w --images d"), "needs --output FILE"));
+  EXPECT_TRUE(holds(error_of("infer embed --images d -o x"), "needs --pretrained FILE"));
+  EXPECT_TRUE(holds(error_of("infer classify --pretrained w --images d"), "needs --classnames FILE"));
+  EXPECT_TRUE(holds(error_of("infer classify --pretrained w --classnames c"), "needs --images DIR"));
+  EXPECT_TRUE(holds(error_of("infer classify --texts f"), "--texts is unknown to 'infer classify'"));
 }
 
 TEST(Commands, Checkpoints) {
@@ -48,23 +48,23 @@ TEST(Commands, Checkpoints) {
   EXPECT_EQ(parse_command(Args{"ckpt", "list", "d"}).ckpt->job, CkptJob::kList);
   EXPECT_EQ(parse_command(Args{"ckpt", "verify", "d"}).ckpt->job, CkptJob::kVerify);
   EXPECT_EQ(parse_command(Args{"ckpt", "convert", "a", "b"}).ckpt->job, CkptJob::kConvert);
-  EXPECT_TRUE(contains(error_of("ckpt list"), "'ckpt list' needs DIR"));
-  EXPECT_TRUE(contains(error_of("ckpt export in"), "needs OUT"));
-  EXPECT_TRUE(contains(error_of("ckpt convert a a"), "would overwrite its input"));
-  EXPECT_TRUE(contains(error_of("ckpt export a b --format onnx"), "expected auto, safetensors or openclip-pt"));
+  EXPECT_TRUE(holds(error_of("ckpt list"), "'ckpt list' needs DIR"));
+  EXPECT_TRUE(holds(error_of("ckpt export in"), "needs OUT"));
+  EXPECT_TRUE(holds(error_of("ckpt convert a a"), "would overwrite its input"));
+  EXPECT_TRUE(holds(error_of("ckpt export a b --format onnx"), "expected auto, safetensors or openclip-pt"));
 }
 
 TEST(Commands, UnknownAndLaterCommands) {
-  EXPECT_TRUE(contains(error_of("trian clip"), "'trian' is no command"));
-  EXPECT_TRUE(contains(error_of("trian clip"), "did you mean `lockstep train`?"));
-  EXPECT_TRUE(contains(error_of("train"), "'train' needs another word\n  hint: write `lockstep train` followed by clip"));
-  EXPECT_TRUE(contains(error_of("train --lr 1"), "'train' needs another word"));
-  EXPECT_TRUE(contains(error_of("train clib"), "'train clib' is no command\n  hint: did you mean `lockstep train clip`?"));
-  EXPECT_TRUE(contains(error_of("ckpt lost d"), "did you mean `lockstep ckpt list`?"));
+  EXPECT_TRUE(holds(error_of("trian clip"), "'trian' is no command"));
+  EXPECT_TRUE(holds(error_of("trian clip"), "did you mean `lockstep train`?"));
+  EXPECT_TRUE(holds(error_of("train"), "'train' needs another word\n  hint: write `lockstep train` followed by clip"));
+  EXPECT_TRUE(holds(error_of("train --lr 1"), "'train' needs another word"));
+  EXPECT_TRUE(holds(error_of("train clib"), "'train clib' is no command\n  hint: did you mean `lockstep train clip`?"));
+  EXPECT_TRUE(holds(error_of("ckpt lost d"), "did you mean `lockstep ckpt list`?"));
   EXPECT_THROW(parse_command(Args{}), UsageError);
   for (const CommandInfo& info : commands()) {
     if (info.is_implemented) continue;
-    EXPECT_TRUE(contains(error_of(info.name), "`lockstep " + info.name + "` is not in this version yet")) << info.name;
+    EXPECT_TRUE(holds(error_of(info.name), "`lockstep " + info.name + "` is not in this version yet")) << info.name;
   }
 }
 

@@ -9,10 +9,12 @@
 #include "core/strings.h"
 #include "spec/contrastive_shape.h"
 #include "spec/commands.h"
+#include "support/error_text.h"
 
 namespace lockstep::spec {
 namespace {
 
+using testing::holds;
 using Args = std::vector<std::string>;
 
 /// A command line that is complete, and then these flags.
@@ -31,8 +33,6 @@ std::string error_of(const Args& flags) {
   }
   return "";
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// Every flag of `train clip`, frozen: a flag that users type must not vanish unnoticed, and a new one belongs here too.
 const char* const kFlags =
@@ -91,8 +91,8 @@ TEST(TrainOptions, EveryOpenClipFlagIsTakenOrRefusedByName) {
     if (set.find(flag) != nullptr) continue;
     ++num_refused;
     const std::string error = error_of({"--" + flag, "1"});
-    EXPECT_TRUE(contains(error, "--" + flag + " is not supported: ")) << error;
-    EXPECT_TRUE(contains(error, "\n  hint: ")) << error;
+    EXPECT_TRUE(holds(error, "--" + flag + " is not supported: ")) << error;
+    EXPECT_TRUE(holds(error, "\n  hint: ")) << error;
   }
   EXPECT_EQ(num_refused, 30u);
 }
@@ -262,8 +262,8 @@ TEST(TrainOptions, ContradictionsAreRefused) {
   };
   for (const auto& [flags, expected] : cases) {
     const std::string error = error_of(flags);
-    EXPECT_TRUE(contains(error, expected)) << core::join(flags, " ") << "\n" << error;
-    EXPECT_TRUE(contains(error, "\n  hint: ")) << core::join(flags, " ") << "\n" << error;
+    EXPECT_TRUE(holds(error, expected)) << core::join(flags, " ") << "\n" << error;
+    EXPECT_TRUE(holds(error, "\n  hint: ")) << core::join(flags, " ") << "\n" << error;
   }
   EXPECT_EQ(error_of({}), "");
 }
@@ -309,7 +309,7 @@ TEST(TrainOptions, LegalCombinationsPass) {
 
 TEST(TrainOptions, TheBiasedLossWarns) {
   ASSERT_EQ(parse({"--local-loss"}).warnings.size(), 1u);
-  EXPECT_TRUE(contains(parse({"--local-loss"}).warnings[0], "biased gradient"));
+  EXPECT_TRUE(holds(parse({"--local-loss"}).warnings[0], "biased gradient"));
   EXPECT_TRUE(parse({"--local-loss", "--gather-with-grad"}).warnings.empty());
 }
 
@@ -321,9 +321,9 @@ TEST(TrainOptions, BatchNormGivesReasonForWarnings) {
   EXPECT_TRUE(warnings({"--model", "ViT-B-32", "--accum-freq", "2"}).empty());
   EXPECT_TRUE(warnings({"--model", "RN50", "--use-bn-sync"}).empty());
   ASSERT_EQ(warnings({"--model", "ViT-B-32", "--use-bn-sync"}).size(), 1u);
-  EXPECT_TRUE(contains(warnings({"--model", "ViT-B-32", "--use-bn-sync"})[0], "--use-bn-sync changes nothing"));
+  EXPECT_TRUE(holds(warnings({"--model", "ViT-B-32", "--use-bn-sync"})[0], "--use-bn-sync changes nothing"));
   ASSERT_EQ(warnings({"--model", "RN50", "--use-bn-sync", "--accum-freq", "2"}).size(), 1u);
-  EXPECT_TRUE(contains(warnings({"--model", "RN50", "--use-bn-sync", "--accum-freq", "2"})[0], "one micro-batch over all ranks"));
+  EXPECT_TRUE(holds(warnings({"--model", "RN50", "--use-bn-sync", "--accum-freq", "2"})[0], "one micro-batch over all ranks"));
 }
 
 TEST(TrainOptions, RunsWithoutANameAreNamedAsOpenClipDoes) {
@@ -338,6 +338,19 @@ TEST(TrainOptions, AugCfgTakesTuplesAndLists) {
   EXPECT_EQ(config.ratio_min, 0.5);
   EXPECT_EQ(config.ratio_max, 2.0);
   EXPECT_EQ(parse_aug_cfg({}).scale_min, 0.9);
+}
+
+TEST(TrainOptions, BucketsAreForSeveralRanksAndForFp32Copies) {
+  const auto kind = [](const Args& flags, int64_t num_ranks) { return grad_sync_kind(*parse(flags).train, num_ranks); };
+  EXPECT_EQ(kind({}, 1), GradSyncKind::kNone);
+  EXPECT_EQ(kind({}, 2), GradSyncKind::kDdp);
+  EXPECT_EQ(kind({"--grad-sync", "none"}, 1), GradSyncKind::kNone);
+  EXPECT_EQ(kind({"--grad-sync", "ddp"}, 1), GradSyncKind::kDdp);
+  for (const int64_t num_ranks : {1, 4}) {
+    EXPECT_EQ(kind({"--use-distributed-optimizer"}, num_ranks), GradSyncKind::kZero1);
+    EXPECT_EQ(kind({"--precision", "bf16_master"}, num_ranks), GradSyncKind::kDdp);
+    EXPECT_EQ(kind({"--precision", "bf16_master", "--grad-sync", "zero1"}, num_ranks), GradSyncKind::kZero1);
+  }
 }
 
 }  // namespace

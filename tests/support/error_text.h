@@ -1,0 +1,22 @@
+#pragma once
+#include <functional>
+#include <string>
+
+#include "core/error.h"
+
+namespace lockstep::testing {
+
+/// Message and hint of the Kind of error that `body` throws; "no error" where it throws none. Other errors pass on and fail the test.
+template <typename Kind = Error>
+std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Kind& error) {
+    return error.text();
+  }
+  return "no error";
+}
+
+inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace lockstep::testing
