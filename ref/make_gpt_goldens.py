@@ -6,7 +6,8 @@ Needs from PyPI: transformers 5.23.0 and what it needs, torch 2.11.0, safetensor
 
 Each <case>.safetensors holds one tiny model with random weights under Hugging Face's names ("param/NAME", rounded to bfloat16 so that the file stays small; the
 computation itself is in float32), token ids with one more column than the model reads ("input/ids"), logits and loss of predicting each next token, and the
-gradients of all weights ("grad/NAME"). The metadata has the configuration as config.json would hold it.
+gradients of all weights ("grad/NAME"). Of the first tokens of each sample, of other lengths, it holds what Hugging Face's generate adds without drawing
+("generate/prompt/I", "generate/ids/I"). The metadata has the configuration as config.json would hold it.
 """
 import json
 import math
@@ -20,6 +21,9 @@ from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, NemotronConfig, NemotronForCausalLM
 
 VOCAB, TOKENS, SAMPLES = 97, 24, 3
+PROMPT_TOKENS = (5, 12, 1)
+NEW_TOKENS = 18
+LEAST_MARGIN = 1e-3  # between the two largest logits: other orders of sums must not change the choice
 SIZES = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 32, "bos_token_id": 0, "eos_token_id": 0,
          "attention_dropout": 0.0, "tie_word_embeddings": False}
 # Angles of every kind: kept, stretched, and between.
@@ -51,6 +55,22 @@ def draw_weights(model, generator):
         value.data.copy_(value.data.to(torch.bfloat16).float())
 
 
+def continuations(model, ids):
+    """What generate() adds to the beginnings of the samples. The end-of-document token does not end them."""
+    model.generation_config.eos_token_id = model.config.eos_token_id = None
+    tensors = {}
+    for sample, length in enumerate(PROMPT_TOKENS):
+        prompt = ids[sample:sample + 1, :length]
+        out = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=NEW_TOKENS, pad_token_id=0)
+        with torch.no_grad():
+            best = model(input_ids=out).logits[0, length - 1:-1].topk(2).values
+        assert (best[:, 0] - best[:, 1]).min() > LEAST_MARGIN, (best[:, 0] - best[:, 1]).min()
+        added = out[0, length:]
+        assert added.numel() == NEW_TOKENS and added.unique().numel() > 2, added
+        tensors |= {f"generate/prompt/{sample}": prompt[0], f"generate/ids/{sample}": added}
+    return tensors
+
+
 def make(name, kind, config, folder):
     generator = torch.Generator().manual_seed(17)
     config._attn_implementation = "eager"
@@ -64,7 +84,9 @@ def make(name, kind, config, folder):
     tensors = {f"param/{key}": value.to(torch.bfloat16) for key, value in model.named_parameters()}
     tensors |= {f"grad/{key}": value.grad for key, value in model.named_parameters()}
     tensors |= {"input/ids": ids, "output/logits": logits, "output/loss": loss}
-    metadata = {"config": json.dumps(json.loads(config.to_json_string())),
+    config_text = json.dumps(json.loads(config.to_json_string()))
+    tensors |= continuations(model, ids)
+    metadata = {"config": config_text,
                 "made_by": f"transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}"}
     save_file({key: value.detach().clone().contiguous() for key, value in tensors.items()}, folder / f"{name}.safetensors", metadata)
 

@@ -91,8 +91,11 @@ std::string toml_value_text(const toml::node& node) {
   return stream.str();
 }
 
-/// Lists of NAME=VALUE take only words of that form, so that arguments may follow them, and add up when the flag is repeated.
+/// Lists of NAME=VALUE take only words of that form, so that arguments may follow them.
 bool is_pair_list(const Option& option) { return option.takes_list() && option.spec.metavar == "NAME=VALUE"; }
+
+/// Lists whose parts are whole by themselves (pairs, texts) add up when the flag is repeated.
+bool adds_up(const Option& option) { return is_pair_list(option) || (option.takes_list() && option.spec.metavar == "TEXT"); }
 
 bool looks_like_pair(const std::string& word) {
   const size_t equals = word.find('=');
@@ -179,7 +182,7 @@ void OptionSet::parse(std::span<const std::string> args) {
     if (looks_like_flag(args[at])) {
       Occurrence found = take_flag(args, at);
       const auto same = std::find_if(occurrences.begin(), occurrences.end(), [&](const Occurrence& one) { return one.option == found.option; });
-      if (same != occurrences.end() && is_pair_list(*found.option))
+      if (same != occurrences.end() && adds_up(*found.option))
         same->values.insert(same->values.end(), found.values.begin(), found.values.end());
       else
         occurrences.push_back(std::move(found));

@@ -21,6 +21,7 @@ std::vector<CommandInfo> make_table() {
       {.name = "launch", .summary = "start ranks on this machine, or on one node of several"},
       {.name = "infer embed", .summary = "embed pictures, sounds and texts", .half = Half::kEngine},
       {.name = "infer classify", .summary = "classify pictures or sounds by class names", .half = Half::kEngine},
+      {.name = "infer generate", .summary = "continue texts with a GPT model", .half = Half::kEngine},
       {.name = "ckpt list", .summary = "list the checkpoints of a run"},
       {.name = "ckpt verify", .summary = "check every checksum of checkpoints"},
       {.name = "ckpt convert", .summary = "rewrite a file of weights in another format", .half = Half::kEngine},
@@ -38,7 +39,6 @@ std::vector<CommandInfo> make_table() {
       {.name = "config compare", .summary = "compare two recipes"},
       {.name = "config reference", .summary = "print the reference of all options"},
       later("train resnet", "train ResNet-50", Half::kEngine),
-      later("infer generate", "generate text", Half::kEngine),
       later("ckpt reshard", "rewrite a checkpoint for another layout", Half::kEngine),
       later("predict", "step time and cost on a system that is not at hand", Half::kFront),
       later("doctor", "check environment, devices, network and storage", Half::kFront),
@@ -103,6 +103,9 @@ void declare(ParsedCommand& parsed) {
   } else if (name == "train gpt") {
     parsed.gpt = std::make_unique<GptOptions>();
     parsed.set = declare_gpt_options(*parsed.gpt);
+  } else if (name == "infer generate") {
+    parsed.generate = std::make_unique<GenerateOptions>();
+    parsed.set = declare_generate_options(*parsed.generate);
   } else if (core::starts_with(name, "infer ")) {
     parsed.infer = std::make_unique<InferOptions>();
     parsed.infer->job = name == "infer embed" ? InferJob::kEmbed : InferJob::kClassify;
@@ -129,6 +132,7 @@ void check(ParsedCommand& parsed) {
   if (parsed.train) parsed.warnings = check_train_options(*parsed.train, *parsed.set);
   if (parsed.gpt) parsed.warnings = check_gpt_options(*parsed.gpt, *parsed.set);
   if (parsed.infer) check_infer_options(*parsed.infer, *parsed.set);
+  if (parsed.generate) check_generate_options(*parsed.generate, *parsed.set);
   if (parsed.ckpt) check_ckpt_options(*parsed.ckpt, *parsed.set);
   if (parsed.report) check_report_options(*parsed.report);
   if (parsed.bench) check_bench_options(*parsed.bench, *parsed.set);

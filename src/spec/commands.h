@@ -8,6 +8,7 @@
 #include "core/options.h"
 #include "spec/bench_options.h"
 #include "spec/ckpt_options.h"
+#include "spec/generate_options.h"
 #include "spec/gpt_options.h"
 #include "spec/infer_options.h"
 #include "spec/report_options.h"
@@ -28,7 +29,7 @@ struct CommandInfo {
 /// All commands in the order of the overview.
 std::span<const CommandInfo> commands();
 
-/// A command line, parsed. Of train, infer, bench, ckpt and report the member of that task is set (of `train gpt` gpt); the arguments of other
+/// A command line, parsed. Of train, infer, bench, ckpt and report the member of that task is set (of `train gpt` gpt, of `infer generate` generate); the arguments of other
 /// commands are left in `rest` for the command itself. The set reads and prints the member's present values.
 struct ParsedCommand {
   const CommandInfo* info = nullptr;
@@ -37,6 +38,7 @@ struct ParsedCommand {
   std::unique_ptr<TrainOptions> train;
   std::unique_ptr<GptOptions> gpt;
   std::unique_ptr<InferOptions> infer;
+  std::unique_ptr<GenerateOptions> generate;
   std::unique_ptr<CkptOptions> ckpt;
   std::unique_ptr<ReportOptions> report;
   std::unique_ptr<BenchOptions> bench;

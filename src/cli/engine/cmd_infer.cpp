@@ -1,10 +1,13 @@
 #include "cli/engine/commands.h"
 #include "infer/contrastive_infer.h"
+#include "infer/generate.h"
 
 namespace lockstep::cli {
 
 int cmd_infer(const spec::ParsedCommand& command) {
-  if (command.infer->job == spec::InferJob::kEmbed)
+  if (command.generate)
+    infer::generate(*command.generate);
+  else if (command.infer->job == spec::InferJob::kEmbed)
     infer::embed(*command.infer);
   else
     infer::classify(*command.infer);

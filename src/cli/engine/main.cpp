@@ -16,7 +16,7 @@ int run_command(const std::vector<std::string>& args) {
   if (command.info == nullptr || command.info->half != spec::Half::kEngine || command.wants_help)
     throw UsageError("lockstep-engine runs engine commands only", "start the program lockstep that lies beside it");
   if (command.train || command.gpt) return cmd_train(command);
-  if (command.infer) return cmd_infer(command);
+  if (command.infer || command.generate) return cmd_infer(command);
   if (command.ckpt) return cmd_ckpt_convert(command);
   if (command.bench) return cmd_bench(command, args);
   throw UsageError(fmt::format("'{}' is not a command of the engine", command.info->name));

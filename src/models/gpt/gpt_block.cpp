@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <tuple>
+
 #include "core/rng.h"
 #include "nn/attention.h"
 #include "nn/checkpoint.h"
@@ -50,9 +52,10 @@ at::Tensor GptAttention::attend(const at::Tensor& qkv_TBW, const GptFrame& frame
     k = nn::rotate(k, frame.rotary);
   }
   const at::Tensor q_BHTK = q.reshape({tokens, samples, heads, head_width_}).permute({1, 2, 0, 3});
-  const at::Tensor k_BGTK = k.squeeze(3).permute({1, 2, 0, 3}), v_BGTK = qkv.select(3, heads_per_group_ + 1).permute({1, 2, 0, 3});
-  const at::Tensor y_BHTK =
-      nn::attention(q_BHTK, k_BGTK, v_BGTK, frame.mask_B1TT, !frame.mask_B1TT.defined(), frame.dropout.attention_at(layer_));
+  at::Tensor k_BGTK = k.squeeze(3).permute({1, 2, 0, 3}), v_BGTK = qkv.select(3, heads_per_group_ + 1).permute({1, 2, 0, 3});
+  if (frame.cache != nullptr) std::tie(k_BGTK, v_BGTK) = frame.cache->take_up(layer_, k_BGTK, v_BGTK);
+  const bool is_causal = !frame.mask_B1TT.defined() && q_BHTK.size(2) == k_BGTK.size(2);
+  const at::Tensor y_BHTK = nn::attention(q_BHTK, k_BGTK, v_BGTK, frame.mask_B1TT, is_causal, frame.dropout.attention_at(layer_));
   return y_BHTK.permute({2, 0, 1, 3}).reshape({tokens, samples, heads * head_width_});
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "models/gpt/gpt_cache.h"
 #include "nn/dropout.h"
 #include "nn/module.h"
 #include "nn/norm.h"
@@ -30,6 +31,7 @@ struct GptFrame {
   nn::RotaryTable rotary;  ///< Undefined without rotary positions.
   at::Tensor mask_B1TT;    ///< 0 and -inf, in the type of the attention; undefined: causal.
   GptDropout dropout;
+  GptCache* cache = nullptr;  ///< Holds the keys and values of the tokens before, and takes up those of these; nullptr: there are none before.
 };
 
 struct GptBlockOptions {

@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include <limits>
 #include <string>
@@ -128,12 +129,31 @@ at::Tensor GptModel::embed(const Batch& batch, const GptFrame& frame) const {
 at::Tensor GptModel::forward(const at::Tensor& input_TBD, const Batch& batch) {
   LOCKSTEP_CHECK(input_TBD.defined() != part_.has_embedding, "the part with the embedding, and no other, begins with tokens");
   const GptFrame frame = make_frame(input_TBD, batch);
-  at::Tensor x_TBD = part_.has_embedding ? embed(batch, frame) : input_TBD;
+  return run_blocks(part_.has_embedding ? embed(batch, frame) : input_TBD, frame);
+}
+
+at::Tensor GptModel::run_blocks(at::Tensor x_TBD, const GptFrame& frame) {
   for (const auto& group : groups_) {
     if (!group->is_recomputed) x_TBD = group->forward(x_TBD, frame);
     else x_TBD = nn::checkpoint(*group, x_TBD, [group = group.get(), frame](const at::Tensor& x) { return group->forward(x, frame); });
   }
   return part_.has_head ? final_norm_->forward(x_TBD) : x_TBD;
+}
+
+at::Tensor GptModel::forward_next(const at::Tensor& text_BL, GptCache& cache) {
+  LOCKSTEP_CHECK(part_ == spec::whole_gpt(shape_) && !shard_.splits_tokens() && !is_training(), "part of {} layers", part_.num_layers);
+  const c10::NoGradGuard no_grad;
+  const int64_t tokens = text_BL.size(1);
+  Batch batch;
+  batch.text_BT = text_BL;
+  batch.position_BT = cache.positions(tokens);
+  GptFrame frame = make_frame({}, batch);
+  const at::Tensor mask = cache.mask(tokens, word_->weight().scalar_type());
+  if (mask.defined()) frame.mask_B1TT = nn::in_compute_type(mask);
+  frame.cache = &cache;
+  const at::Tensor hidden_LBD = run_blocks(embed(batch, frame), frame);
+  cache.advance(tokens);
+  return hidden_LBD;
 }
 
 const at::Tensor& GptModel::head_weight() const { return head_ ? head_->weight() : word_->weight(); }

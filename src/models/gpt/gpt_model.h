@@ -45,6 +45,9 @@ class GptModel final : public nn::Module {
   /// From the batch's tokens, or from what the part before gave, to what the next part takes: [T, B, D] or, where tokens are split,
   /// this rank's [T/R, B, D]. The last part's final norm is applied.
   at::Tensor forward(const at::Tensor& input_TBD, const Batch& batch);
+  /// What forward() of a whole model gives at the tokens that follow those of `cache`, which takes them up: [L, B, D] of [B, L]. For generation: nothing
+  /// is dropped, no gradients.
+  at::Tensor forward_next(const at::Tensor& text_BL, GptCache& cache);
 
   /// Of what forward() of the last part gave, against the batch's targets and weights; per_token is [T B].
   nn::VocabLoss loss(const at::Tensor& hidden_TBD, const Batch& batch) const;
@@ -60,6 +63,7 @@ class GptModel final : public nn::Module {
   struct BlockGroup;
   at::Tensor embed(const Batch& batch, const GptFrame& frame) const;
   GptFrame make_frame(const at::Tensor& input_TBD, const Batch& batch) const;
+  at::Tensor run_blocks(at::Tensor x_TBD, const GptFrame& frame);
   const at::Tensor& head_weight() const;
 
   spec::GptShape shape_;

@@ -1,0 +1,127 @@
+#include "infer/gpt_source.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "models/gpt/gpt_weights.h"
+#include "models/weights_folder.h"
+#include "record/reader.h"
+#include "spec/gpt_recorded.h"
+#include "train/weight_file.h"
+
+namespace lockstep::infer {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kConfigName = "config.json";
+constexpr const char* kOwnWordTable = "embedding.word.weight";  // under this name in checkpoints, under no other program's
+
+bool is_run(const fs::path& folder) { return fs::exists(folder / "run.json") || fs::exists(folder / "checkpoints") || fs::exists(folder / "parts"); }
+bool is_checkpoint(const fs::path& folder) { return fs::exists(folder / record::kManifestName); }
+
+[[noreturn]] void throw_parts(const fs::path& folder) {
+  throw CheckpointError(fmt::format("infer: '{}' holds the model in parts, as tensor and pipeline ranks wrote them", folder.string()),
+                        "`infer generate` reads whole models: give a folder of Hugging Face, or a run with --tensor-model-parallel-size 1 and --pipeline-model-parallel-size 1");
+}
+
+/// The folder of the run that a checkpoint belongs to: <run>/checkpoints/step-*.
+fs::path run_of(const fs::path& checkpoint) { return fs::absolute(checkpoint / "").parent_path().parent_path().parent_path(); }
+
+/// The model file of a run's newest checkpoint, or of a checkpoint.
+fs::path weights_of_run(const fs::path& folder) {
+  const fs::path run = is_checkpoint(folder) ? run_of(folder) : folder;
+  if (fs::exists(run / "parts") || run.parent_path().filename() == "parts") throw_parts(folder);
+  record::CheckpointManifest manifest;
+  const fs::path file = train::weight_file(folder, manifest);
+  if (!fs::exists(file)) throw_parts(file.parent_path());
+  return file;
+}
+
+/// A token id, or several, of a configuration of Hugging Face; none where it is null or absent.
+std::vector<int32_t> read_ids(const core::Json& config, const char* key, const fs::path& path) {
+  std::vector<int32_t> ids;
+  const core::Json value = config.value(key, core::Json(nullptr));
+  if (value.is_null()) return ids;
+  for (const core::Json& id : value.is_array() ? value : core::Json::array({value})) {
+    if (!id.is_number_integer()) throw DataError(fmt::format("infer: '{}': {} is {}, expected token ids", path.string(), key, value.dump()));
+    ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
+
+/// What config.json says of the shape and of special tokens; generation_config.json, which is about this very use, goes before it.
+void read_config(const fs::path& path, bool with_shape, GptSource& source) {
+  if (with_shape) source.shape = spec::resolve_gpt_shape(path.string());
+  for (const fs::path& file : {path.parent_path() / "generation_config.json", path}) {
+    if (!fs::exists(file)) continue;
+    const core::Json config = core::read_json_file(file);
+    if (!config.is_object()) throw DataError(fmt::format("infer: '{}' is no JSON object", file.string()));
+    if (source.eod_ids.empty()) source.eod_ids = read_ids(config, "eos_token_id", file);
+    const auto bos = read_ids(config, "bos_token_id", file);
+    if (!source.bos_id && !bos.empty()) source.bos_id = bos.front();
+  }
+}
+
+/// What the newest attempt of a run recorded.
+void read_run_options(const fs::path& run, bool with_shape, GptSource& source) {
+  const core::Json attempts = record::read_run(run).attempts;
+  const std::string where = (run / "run.json").string();
+  if (attempts.empty() || attempts.back().value("task", "") != "gpt")
+    throw CheckpointError(fmt::format("infer: '{}' is the record of {}, expected one of `train gpt`", where,
+                                      attempts.empty() ? "nothing" : "`train " + attempts.back().value("task", "?") + "`"),
+                          "`infer embed` and `infer classify` take CLIP and CLAP models");
+  const spec::GptOptions options = spec::recorded_gpt_options(attempts.back().value("options", core::Json::object()), where);
+  if (with_shape) source.shape = spec::gpt_shape_of(options);
+  source.tokenizer = {.model = options.tokenizer_model, .vocab_file = options.vocab_file, .merge_file = options.merge_file};
+  const bool is_null_tokenizer = options.mock_data || options.tokenizer_type == "NullTokenizer";
+  if (is_null_tokenizer) source.eod_ids = {static_cast<int32_t>(source.shape.vocab - 1)};
+}
+
+data::TokenizerFiles tokenizer_beside(const fs::path& folder) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model"})
+    if (fs::exists(folder / name)) return {.model = (folder / name).string()};
+  if (fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt"))
+    return {.vocab_file = (folder / "vocab.json").string(), .merge_file = (folder / "merges.txt").string()};
+  return {};
+}
+
+bool has_tokenizer(const data::TokenizerFiles& files) { return !files.model.empty() || !files.vocab_file.empty() || !files.merge_file.empty(); }
+
+}  // namespace
+
+GptSource find_gpt(const spec::GenerateOptions& options) {
+  const fs::path named = options.pretrained;
+  if (!fs::exists(named))
+    throw CheckpointError(fmt::format("infer: --pretrained '{}' does not exist", options.pretrained),
+                          "name a folder of Hugging Face, the folder of a run of `train gpt` (<logs>/<name>), or a file of weights");
+  const bool is_folder = fs::is_directory(named), is_of_run = is_folder && (is_checkpoint(named) || is_run(named));
+  GptSource source;
+  source.weights = is_of_run ? weights_of_run(named) : named;
+  const fs::path folder = is_folder && !is_of_run ? named : source.weights.parent_path();
+  const fs::path run = is_checkpoint(folder) ? run_of(folder) : fs::path();
+  const bool with_shape = options.model.empty();
+  if (!with_shape) source.shape = spec::resolve_gpt_shape(options.model);
+  if (!run.empty() && fs::exists(run / "run.json")) read_run_options(run, with_shape, source);
+  else if (fs::exists(folder / kConfigName)) read_config(folder / kConfigName, with_shape, source);
+  else if (with_shape)
+    throw UsageError(fmt::format("infer: the shape of the model in '{}' is not known: {} is not there", options.pretrained, run.empty() ? kConfigName : "the run's run.json"),
+                     "give it with --model NAME or --model config.json");
+  if (!has_tokenizer(source.tokenizer)) source.tokenizer = tokenizer_beside(folder);
+  const data::TokenizerFiles given{.model = options.tokenizer_model, .vocab_file = options.vocab_file, .merge_file = options.merge_file};
+  if (has_tokenizer(given)) source.tokenizer = given;
+  source.tokenizer.eod_token = options.eod_token;
+  return source;
+}
+
+std::unique_ptr<models::GptModel> load_gpt(const GptSource& source, const at::TensorOptions& tensors) {
+  const models::WeightFile weights = fs::is_directory(source.weights) ? models::read_weight_folder(source.weights) : models::read_weights(source.weights);
+  auto model = std::make_unique<models::GptModel>(source.shape, spec::whole_gpt(source.shape), nn::ShardCtx{}, models::GptModelOptions{.tensors = tensors});
+  const bool is_own = std::any_of(weights.tensors.begin(), weights.tensors.end(), [](const auto& entry) { return entry.first == kOwnWordTable; });
+  if (is_own) models::load_weights(*model, weights);
+  else models::load_gpt_weights(*model, weights);
+  model->set_training(false);
+  return model;
+}
+
+}  // namespace lockstep::infer
