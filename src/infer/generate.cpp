@@ -16,7 +16,7 @@
 #include "infer/file_list.h"
 #include "infer/generation.h"
 #include "infer/gpt_source.h"
-#include "train/towers_build.h"
+#include "train/device.h"
 
 namespace lockstep::infer {
 namespace {

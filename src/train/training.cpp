@@ -17,9 +17,12 @@ std::unique_ptr<parallel::GradSync> build_sync(const spec::TrainOptions& options
                      "leave --grad-sync out, or start one rank");
   const parallel::MasterOptions masters{.has_masters = spec::has_masters(options.precision), .fp32_gradients = options.fp32_gradients};
   const auto bucket_bytes = static_cast<int64_t>(options.bucket_mib * 1024 * 1024);
-  if (options.grad_sync == "zero1") return parallel::make_grad_sync_zero1(parameters, data_axis, bucket_bytes, masters);
-  const bool is_ddp = options.grad_sync == "ddp" || data_axis.size() > 1 || masters.has_masters;
-  return is_ddp ? parallel::make_grad_sync_ddp(parameters, data_axis, bucket_bytes, masters) : parallel::make_grad_sync_none(parameters);
+  switch (spec::grad_sync_kind(options, data_axis.size())) {
+    case spec::GradSyncKind::kZero1: return parallel::make_grad_sync_zero1(parameters, data_axis, bucket_bytes, masters);
+    case spec::GradSyncKind::kDdp: return parallel::make_grad_sync_ddp(parameters, data_axis, bucket_bytes, masters);
+    case spec::GradSyncKind::kNone: break;
+  }
+  return parallel::make_grad_sync_none(parameters);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // `lockstep infer generate`: a GPT trained on a small grammar speaks it; folders of Hugging Face continue token ids as Hugging Face does; bad input is named.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>

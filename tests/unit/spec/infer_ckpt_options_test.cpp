@@ -47,16 +47,16 @@ TEST(Commands, Generate) {
   EXPECT_TRUE(command.generate->is_sampled());
   EXPECT_FALSE(command.generate->stop_at_eod);
   EXPECT_FALSE(parse_command(Args{"infer", "generate", "--pretrained", "w", "--prompt-file", "f", "--greedy"}).generate->is_sampled());
-  EXPECT_TRUE(contains(error_of("infer generate --prompt a"), "needs --pretrained PATH"));
-  EXPECT_TRUE(contains(error_of("infer generate --pretrained w"), "needs --prompt TEXT or --prompt-file FILE"));
-  EXPECT_TRUE(contains(error_of("infer generate --pretrained w --prompt a --greedy --temperature 0.7"), "--greedy contradicts --temperature"));
-  EXPECT_TRUE(contains(error_of("infer generate --pretrained w --prompt a --greedy --top-k 4"), "--greedy contradicts --top-k"));
-  EXPECT_TRUE(contains(error_of("infer generate --pretrained w --prompt a --greedy --top-p 0.4"), "--greedy contradicts --top-p"));
-  EXPECT_TRUE(contains(error_of("infer generate --pretrained w --prompt a --seed 4"), "--seed without --temperature"));
-  EXPECT_TRUE(contains(error_of("infer generate --pretrained w --prompt a --temperature 0"), "expected a number > 0"));
-  EXPECT_TRUE(contains(error_of("infer generate --pretrained w --prompt a --top-p 1.5"), "--top-p got '1.5'"));
-  EXPECT_TRUE(contains(error_of("infer generate --pretrained w --prompt a --tokenizer-model t --vocab-file v"), "--tokenizer-model contradicts"));
-  EXPECT_TRUE(contains(error_of("infer generate --pretrained w --prompt a --max-new-tokens 0"), "--max-new-tokens got '0'"));
+  EXPECT_TRUE(holds(error_of("infer generate --prompt a"), "needs --pretrained PATH"));
+  EXPECT_TRUE(holds(error_of("infer generate --pretrained w"), "needs --prompt TEXT or --prompt-file FILE"));
+  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --greedy --temperature 0.7"), "--greedy contradicts --temperature"));
+  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --greedy --top-k 4"), "--greedy contradicts --top-k"));
+  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --greedy --top-p 0.4"), "--greedy contradicts --top-p"));
+  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --seed 4"), "--seed without --temperature"));
+  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --temperature 0"), "expected a number > 0"));
+  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --top-p 1.5"), "--top-p got '1.5'"));
+  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --tokenizer-model t --vocab-file v"), "--tokenizer-model contradicts"));
+  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --max-new-tokens 0"), "--max-new-tokens got '0'"));
 }
 
 TEST(Commands, Checkpoints) {
