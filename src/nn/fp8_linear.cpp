@@ -23,8 +23,11 @@ struct Context : torch::CustomClassHolder {
 
   bool gathers_input() const { return split == Fp8Split::kColumn && shard.splits_tokens(); }
   bool gathers_gradient() const { return split == Fp8Split::kRow && shard.splits_tokens(); }
-  /// Who must agree on the scale of a tensor that is to be gathered.
-  comm::Comm* sharers(bool gathers) const { return gathers ? shard.tp : nullptr; }
+  /// Who holds the other parts of an operand: of the input in a column layer and of the gradient in a row layer only where tokens are split.
+  comm::Comm* sharers(Fp8Operand operand) const {
+    const bool is_whole = operand == (split == Fp8Split::kColumn ? Fp8Operand::kInput : Fp8Operand::kGradient) && !shard.splits_tokens();
+    return is_whole || shard.is_alone() ? nullptr : shard.tp;
+  }
 
   Fp8Linear& layer;
   ShardCtx shard;
@@ -55,9 +58,9 @@ at::Tensor with_rows_of(const at::Tensor& rows, const at::Tensor& like, int64_t 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* autograd, const at::Tensor& x, const at::Tensor& weight, c10::intrusive_ptr<Context> context) {
     const bool gathers = context->gathers_input();
-    const Fp8Tensor own = context->layer.quantize(x, Fp8Operand::kInput, context->sharers(gathers));
+    const Fp8Tensor own = context->layer.quantize(x, Fp8Operand::kInput, context->sharers(Fp8Operand::kInput));
     PendingFp8 input = start_gather(own, gathers, context->shard);
-    const Fp8Tensor& narrow_weight = context->layer.weight(weight);
+    const Fp8Tensor& narrow_weight = context->layer.weight(weight, context->sharers(Fp8Operand::kWeight));
     const at::Tensor rows = fp8_product(input.wait_rows(), narrow_weight, x.scalar_type(), context->layer.engine(), /*is_fast=*/true);
     autograd->save_for_backward({own.bits, own.inverse_scale, weight});
     autograd->saved_data["context"] = c10::IValue::make_capsule(context);
@@ -72,10 +75,10 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::ScalarType type = gradients[0].scalar_type();
     const Fp8Engine engine = context->layer.engine();
     const bool gathers = context->gathers_gradient();
-    const Fp8Tensor own = context->layer.quantize(gradients[0], Fp8Operand::kGradient, context->sharers(gathers));
+    const Fp8Tensor own = context->layer.quantize(gradients[0], Fp8Operand::kGradient, context->sharers(Fp8Operand::kGradient));
     PendingFp8 input = start_gather({saved[0], saved[1]}, context->gathers_input(), context->shard);
     const Fp8Tensor gradient = start_gather(own, gathers, context->shard).wait_rows();
-    const at::Tensor rows = fp8_product(gradient, context->layer.transposed_weight(weight), type, engine, /*is_fast=*/false);
+    const at::Tensor rows = fp8_product(gradient, context->layer.transposed_weight(weight, context->sharers(Fp8Operand::kWeight)), type, engine, /*is_fast=*/false);
     const bool reduces = context->split == Fp8Split::kColumn && !context->shard.is_alone();
     Pending x_gradient{with_rows_of(rows, gradients[0], gathers ? context->shard.size() : 1)};
     if (reduces) x_gradient = internal::start_reduction(x_gradient.result, context->shard);

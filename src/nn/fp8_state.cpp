@@ -32,12 +32,12 @@ at::Tensor Fp8Linear::current_scale(const at::Tensor& amax, at::ScalarType type)
   return fp8_scale(amax, at::full({}, fp8_max(type), amax.options()), options().margin, at::ones({}, amax.options()));
 }
 
-Fp8Tensor Fp8Linear::quantize(const at::Tensor& x, Fp8Operand operand, comm::Comm* shared) {
+Fp8Tensor Fp8Linear::quantize(const at::Tensor& x, Fp8Operand operand, comm::Comm* sharers) {
   const c10::NoGradGuard no_grad;
   const at::ScalarType type = type_of(operand, options());
   if (options().recipe == Fp8Recipe::kTensorwise) {
     const at::Tensor amax = fp8_amax(x);
-    if (shared != nullptr) shared->all_reduce(amax, comm::ReduceOp::kMax).wait();
+    if (sharers != nullptr) sharers->all_reduce(amax, comm::ReduceOp::kMax).wait();
     return fp8_quantize(x, type, current_scale(amax, type));
   }
   const auto place = static_cast<int64_t>(operand);
@@ -48,10 +48,10 @@ Fp8Tensor Fp8Linear::quantize(const at::Tensor& x, Fp8Operand operand, comm::Com
   return fp8_quantize(x, type, scale_.select(0, place));
 }
 
-const Fp8Tensor& Fp8Linear::weight(const at::Tensor& weight) {
+const Fp8Tensor& Fp8Linear::weight(const at::Tensor& weight, comm::Comm* sharers) {
   const uint32_t version = weight._version();
   if (weight_step_ != state_.num_steps_ || weight_version_ != version) {
-    weight_ = quantize(weight, Fp8Operand::kWeight);
+    weight_ = quantize(weight, Fp8Operand::kWeight, sharers);
     transposed_weight_ = {};
     weight_step_ = state_.num_steps_;
     weight_version_ = version;
@@ -59,8 +59,8 @@ const Fp8Tensor& Fp8Linear::weight(const at::Tensor& weight) {
   return weight_;
 }
 
-const Fp8Tensor& Fp8Linear::transposed_weight(const at::Tensor& weight) {
-  const Fp8Tensor& plain = this->weight(weight);
+const Fp8Tensor& Fp8Linear::transposed_weight(const at::Tensor& weight, comm::Comm* sharers) {
+  const Fp8Tensor& plain = this->weight(weight, sharers);
   if (!transposed_weight_.bits.defined()) {
     const at::Tensor view = plain.bits.t();
     transposed_weight_ = {engine() == Fp8Engine::kScaledMm ? view.contiguous() : view, plain.inverse_scale};

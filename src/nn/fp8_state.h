@@ -13,7 +13,7 @@ namespace lockstep::nn {
 
 enum class Fp8Recipe {
   kDelayed,     ///< Scales come of the largest values of steps before: known before the tensor is.
-  kTensorwise,  ///< Of the largest value of the tensor itself.
+  kTensorwise,  ///< Of the largest value of the tensor itself, all ranks' parts of it.
 };
 
 /// How linear layers compute in 8 bits. Names and meaning of Transformer Engine's recipes, but that scales change once per step, not once per
@@ -35,12 +35,13 @@ class Fp8State;
 /// newest step first, and "scale" [operand]. Largest values are noted in training only.
 class Fp8Linear : public Module {
  public:
-  /// x in 8 bits. kTensorwise: on the scale of x, or of all ranks' x where `shared` is given (one all-reduce).
-  Fp8Tensor quantize(const at::Tensor& x, Fp8Operand operand, comm::Comm* shared = nullptr);
+  /// x in 8 bits. `sharers`: ranks that hold the other parts of it (nullptr: x is whole). Under kTensorwise collective over them, one all-reduce,
+  /// so that results do not depend on how many they are.
+  Fp8Tensor quantize(const at::Tensor& x, Fp8Operand operand, comm::Comm* sharers = nullptr);
   /// The weight, kept until it changes or the step ends.
-  const Fp8Tensor& weight(const at::Tensor& weight);
-  /// Its transpose, with rows one after the other where the engine wants that; after weight().
-  const Fp8Tensor& transposed_weight(const at::Tensor& weight);
+  const Fp8Tensor& weight(const at::Tensor& weight, comm::Comm* sharers = nullptr);
+  /// Its transpose, with rows one after the other where the engine wants that.
+  const Fp8Tensor& transposed_weight(const at::Tensor& weight, comm::Comm* sharers = nullptr);
 
   const Fp8Options& options() const;
   Fp8Engine engine() const;

@@ -202,7 +202,6 @@ TEST_F(TrainGpt, RefusesWhatItCannotLayOutOrHasNoEngineFor) {
   expect_refused(1, {"--tensor-model-parallel-size", "2"}, "one copy of the model takes 2 ranks");
   expect_refused(2, {"--pipeline-model-parallel-size", "2", "--num-layers", "3"}, "do not divide among 2 pipeline stages");
   expect_refused(1, {"--global-batch-size", "6"}, "--global-batch-size");
-  expect_refused(1, {"--bf16", "--fp8-format", "hybrid"}, "--fp8-format is not in this version yet");
   expect_refused(1, {"--calculate-per-token-loss"}, "--calculate-per-token-loss is not in this version yet");
   const auto nowhere = train_on(1, "nowhere", {"--train-iters", "2", "--vocab-size", "300", "--data-path", "/nonexistent/corpus"});
   EXPECT_EQ(nowhere.exit_code, 2) << nowhere.err;
