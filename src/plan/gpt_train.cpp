@@ -51,7 +51,8 @@ GptMemoryInput train_gpt_memory(const spec::GptOptions& o) {
           .recompute_layers = o.recompute_num_layers.value_or(1),
           .keeps_scores = o.attention_backend == "unfused" || (o.attention_backend == "auto" && o.run.device == "cpu"),
           .loss_chunk_tokens = o.loss_chunk_tokens,
-          .early_loss_gradients = has_early_loss_gradients(o)};
+          .early_loss_gradients = has_early_loss_gradients(o),
+          .has_fp8 = o.fp8_format.has_value()};
 }
 
 GptTrafficInput train_gpt_traffic(const spec::GptOptions& o) {
