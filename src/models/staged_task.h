@@ -16,6 +16,8 @@ class StagedTask : public Task {
   virtual Outputs forward_chunk(int64_t chunk, const at::Tensor& input, const Batch& batch) = 0;
   /// Shape of `boundary` for a micro-batch of so many samples; its type is that of the network's computation.
   virtual std::vector<int64_t> boundary_shape(int64_t num_samples) const = 0;
+  /// After the last pass of a training step, before parameters change. Collective over all ranks that have the same blocks.
+  virtual void finish_step() = 0;
 };
 
 }  // namespace lockstep::models

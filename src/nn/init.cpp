@@ -60,9 +60,11 @@ std::unordered_map<std::string, const ParamSpec*> by_name(const std::vector<Para
   return found;
 }
 
-std::vector<NamedTensor> all_tensors(Module& module) {
+/// Parameters, and the buffers that have a spec.
+std::vector<NamedTensor> tensors_to_fill(Module& module, const std::unordered_map<std::string, const ParamSpec*>& specs) {
   std::vector<NamedTensor> tensors = module.named_parameters();
-  for (NamedTensor& buffer : module.named_buffers()) tensors.push_back(std::move(buffer));
+  for (NamedTensor& buffer : module.named_buffers())
+    if (specs.contains(buffer.name)) tensors.push_back(std::move(buffer));
   return tensors;
 }
 
@@ -118,7 +120,7 @@ void initialize(Module& module, const std::vector<ParamSpec>& specs, uint64_t se
 
 void initialize_shard(Module& module, const std::vector<ParamSpec>& specs, uint64_t seed, const ShardCtx& shard) {
   const auto found = by_name(specs);
-  std::vector<NamedTensor> tensors = all_tensors(module);
+  std::vector<NamedTensor> tensors = tensors_to_fill(module, found);
   LOCKSTEP_CHECK(tensors.size() == specs.size(), "tensors={} specs={}", tensors.size(), specs.size());
   for (NamedTensor& entry : tensors) {
     const auto spec = found.find(entry.name);

@@ -21,7 +21,7 @@ void initialize(at::Tensor& tensor, const spec::ParamSpec& spec, uint64_t seed);
 /// whole one.
 void initialize_slice(at::Tensor& tensor, const spec::ParamSpec& spec, uint64_t seed, int64_t dim, int64_t begin);
 
-/// Every parameter and buffer of a module. Names and shapes must be those of `specs` (an invariant).
+/// Every parameter of a module, and every buffer that has a spec. Names and shapes must be those of `specs` (an invariant).
 void initialize(Module& module, const std::vector<spec::ParamSpec>& specs, uint64_t seed);
 
 /// The same for one of the ranks that share each layer: of a parameter with a split dim the rank's even part of it, so that ranks

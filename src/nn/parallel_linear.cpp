@@ -5,10 +5,16 @@
 #include <ATen/ops/linear.h>
 
 #include "core/error.h"
+#include "nn/fp8_linear.h"
 #include "nn/layers.h"
 #include "nn/tensor_parallel.h"
 
 namespace lockstep::nn {
+namespace {
+
+at::Tensor plus_bias(const at::Tensor& y, const at::Tensor& bias) { return bias.defined() ? y.add(in_compute_type(bias)) : y; }
+
+}  // namespace
 
 int64_t share_of(int64_t size, const ShardCtx& shard) {
   LOCKSTEP_CHECK(size % shard.size() == 0, "{} entries among {} ranks", size, shard.size());
@@ -16,8 +22,9 @@ int64_t share_of(int64_t size, const ShardCtx& shard) {
 }
 
 ColumnParallelLinear::ColumnParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options,
-                                           bool with_bias, int64_t parts)
+                                           bool with_bias, int64_t parts, Fp8State* fp8)
     : shard_(shard) {
+  if (fp8 != nullptr) register_child("fp8", *(fp8_ = fp8->add_linear()));
   const int64_t rows = share_of(out / parts, shard);
   weight_ = make_parameter(parts == 1 ? std::vector<int64_t>{rows, in} : std::vector<int64_t>{parts, rows, in}, options);
   register_parameter("weight", weight_);
@@ -27,11 +34,14 @@ ColumnParallelLinear::ColumnParallelLinear(int64_t in, int64_t out, const ShardC
 }
 
 at::Tensor ColumnParallelLinear::forward(const at::Tensor& x) const {
-  return column_linear(x, weight_.flatten(0, -2), bias_.defined() ? bias_.flatten() : bias_, shard_);
+  const at::Tensor weight = weight_.flatten(0, -2), bias = bias_.defined() ? bias_.flatten() : bias_;
+  return fp8_ ? plus_bias(fp8_linear(x, weight, *fp8_, shard_, Fp8Split::kColumn), bias) : column_linear(x, weight, bias, shard_);
 }
 
-RowParallelLinear::RowParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias)
+RowParallelLinear::RowParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias,
+                                     Fp8State* fp8)
     : shard_(shard), weight_(make_parameter({out, share_of(in, shard)}, options)) {
+  if (fp8 != nullptr) register_child("fp8", *(fp8_ = fp8->add_linear()));
   register_parameter("weight", weight_);
   if (!with_bias) return;
   bias_ = make_parameter({out}, options);
@@ -39,9 +49,9 @@ RowParallelLinear::RowParallelLinear(int64_t in, int64_t out, const ShardCtx& sh
 }
 
 at::Tensor RowParallelLinear::forward(const at::Tensor& x) const {
+  if (fp8_) return plus_bias(fp8_linear(x, weight_, *fp8_, shard_, Fp8Split::kRow), bias_);
   if (shard_.is_alone()) return at::linear(x, weight_, bias_);
-  const at::Tensor y = leave_shared(at::linear(x, weight_), shard_);
-  return bias_.defined() ? y.add(in_compute_type(bias_)) : y;
+  return plus_bias(leave_shared(at::linear(x, weight_), shard_), bias_);
 }
 
 VocabParallelEmbedding::VocabParallelEmbedding(int64_t rows, int64_t width, const ShardCtx& shard, const at::TensorOptions& options)

@@ -1,6 +1,9 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <memory>
+
+#include "nn/fp8_state.h"
 #include "nn/module.h"
 #include "nn/shard.h"
 
@@ -11,26 +14,29 @@ namespace lockstep::nn {
 class ColumnParallelLinear : public Module {
  public:
   /// `parts` > 1: W is [parts, out / parts, in] and every rank has its rows of each part (a gated layer's two halves); the output
-  /// has the rank's rows of part 0, then those of part 1, ...
-  ColumnParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias, int64_t parts = 1);
+  /// has the rank's rows of part 0, then those of part 1, ... `fp8`: products in 8 bits; outlives the layer.
+  ColumnParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias, int64_t parts = 1,
+                       Fp8State* fp8 = nullptr);
   at::Tensor forward(const at::Tensor& x) const;
   const at::Tensor& weight() const { return weight_; }
 
  private:
   ShardCtx shard_;
   at::Tensor weight_, bias_;
+  std::unique_ptr<Fp8Linear> fp8_;  // nullptr: in the type of x
 };
 
 /// y = x W^t + b where each rank holds some columns of W and the inputs that belong to them; b is added once, to the sum.
 class RowParallelLinear : public Module {
  public:
-  RowParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias);
+  RowParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias, Fp8State* fp8 = nullptr);
   /// Of the rank's own tokens, under token splitting.
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
   ShardCtx shard_;
   at::Tensor weight_, bias_;
+  std::unique_ptr<Fp8Linear> fp8_;  // nullptr: in the type of x
 };
 
 /// Rows of a table, by index, where rank r of R holds rows [r V/R, (r+1) V/R).

@@ -8,10 +8,15 @@
 #include <optional>
 
 #include "core/error.h"
+#include "nn/tensor_parallel_internal.h"
 
 namespace lockstep::nn {
 namespace {
 
+using internal::as_rows;
+using internal::Pending;
+using internal::start_gather;
+using internal::start_reduction;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -28,25 +33,6 @@ void hold(AutogradContext* context, const ShardCtx& shard) {
 
 ShardCtx held(AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<HeldShard>(context->saved_data[kShardKey].toCapsule())->shard;
-}
-
-/// A collective that has been started, and where its result will be.
-struct Pending {
-  at::Tensor result;
-  comm::Work work = {};
-  at::Tensor wait() {
-    work.wait();
-    return result;
-  }
-};
-
-Pending start_gather(const at::Tensor& part, const ShardCtx& shard) {
-  const at::Tensor dense = part.contiguous();
-  auto sizes = dense.sizes().vec();
-  sizes[0] *= shard.size();
-  Pending pending{at::empty(sizes, dense.options())};
-  pending.work = shard.tp->all_gather_into(pending.result, dense);
-  return pending;
 }
 
 Pending start_scatter(const at::Tensor& partial, const ShardCtx& shard) {
@@ -66,9 +52,26 @@ Pending start_sum(const at::Tensor& partial, const ShardCtx& shard) {
   return pending;
 }
 
+}  // namespace
+
+namespace internal {
+
+Pending start_gather(const at::Tensor& part, const ShardCtx& shard) {
+  const at::Tensor dense = part.contiguous();
+  auto sizes = dense.sizes().vec();
+  sizes[0] *= shard.size();
+  Pending pending{at::empty(sizes, dense.options())};
+  pending.work = shard.tp->all_gather_into(pending.result, dense);
+  return pending;
+}
+
 Pending start_reduction(const at::Tensor& own_partial, const ShardCtx& shard) {
   return shard.splits_tokens() ? start_scatter(own_partial, shard) : start_sum(own_partial, shard);
 }
+
+}  // namespace internal
+
+namespace {
 
 at::Tensor reduced_copy(const at::Tensor& partial, const ShardCtx& shard) {
   if (shard.splits_tokens()) return start_scatter(partial, shard).wait();
@@ -95,8 +98,6 @@ struct Leave : torch::autograd::Function<Leave> {
     return {shard.splits_tokens() ? start_gather(gradients[0], shard).wait() : gradients[0], at::Tensor()};
   }
 };
-
-at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
 struct ColumnLinear : torch::autograd::Function<ColumnLinear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/strings.h"
 
 namespace lockstep::plan {
 namespace {
@@ -24,6 +25,12 @@ Sizes sizes_of(const GptLayout& layout) {
           .sequence = static_cast<double>(shape.sequence),
           .ranks = ranks,
           .split = layout.is_sequence_parallel ? ranks : 1};
+}
+
+constexpr double kNarrowCopies = 2;  // a weight and its transpose, one byte each
+
+bool is_linear_weight(const spec::ParamSpec& param) {
+  return core::ends_with(param.name, ".weight") && (param.name.find(".attention.") != std::string::npos || param.name.find(".mlp.") != std::string::npos);
 }
 
 /// Input of a layer, all that recomputing it needs.
@@ -81,11 +88,13 @@ double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& inp
   const Sizes z = sizes_of(layout);
   const double e = static_cast<double>(input.bytes.compute);
   const double masks = layout.shape.hidden_dropout > 0 ? 2 * z.hidden : 0;  // one byte each
+  const double input_bytes = input.has_fp8 ? 1 : e;  // of what linear layers keep
   // Inputs of both norms and of both column layers; with sequence parallelism each rank has those of its own tokens.
-  const double replicated = z.tokens * (4 * e * z.hidden + masks) / z.split;
-  // Queries and the attention's result, keys and values; both sides of the activation function, with a gate three.
-  const double gates = layout.shape.is_gated() ? 3 : 2;
-  double divided = z.tokens * e * (2 * z.query + 2 * z.key + gates * z.ffn);
+  const double replicated = z.tokens * (2 * (e + input_bytes) * z.hidden + masks) / z.split;
+  // Queries and the attention's result, keys and values; the input of the activation function, with a gate two, and its result.
+  const double gates = layout.shape.is_gated() ? 2 : 1;
+  double divided = z.tokens * (e * (2 * z.query + 2 * z.key + gates * z.ffn) + input_bytes * z.ffn);
+  if (input.has_fp8) divided += z.tokens * z.query;  // beside the attention's result, which its gradient needs
   if (input.keeps_scores && input.recompute != RecomputeKind::kSelective)
     divided += z.tokens * z.heads * z.sequence * (layout.shape.attention_dropout > 0 ? 2 * e + 1 : e);
   return replicated + divided / z.ranks;
@@ -94,9 +103,14 @@ double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& inp
 GptMemory plan_gpt_memory(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptMemoryInput& input) {
   LOCKSTEP_CHECK(input.recompute_layers >= 1, "recompute_layers={}", input.recompute_layers);
   GptMemory memory;
-  for (const spec::ParamSpec& param : layout.params_of(stage)) memory.num_parameters += spec::local_numel(param, layout.tp());
+  int64_t num_narrow = 0;
+  for (const spec::ParamSpec& param : layout.params_of(stage)) {
+    const int64_t count = spec::local_numel(param, layout.tp());
+    memory.num_parameters += count;
+    if (input.has_fp8 && is_linear_weight(param)) num_narrow += count;
+  }
   const double parameters = static_cast<double>(memory.num_parameters);
-  memory.parameters = parameters * static_cast<double>(input.bytes.weight);
+  memory.parameters = parameters * static_cast<double>(input.bytes.weight) + kNarrowCopies * static_cast<double>(num_narrow);
   memory.gradients = parameters * static_cast<double>(input.bytes.gradient);
   memory.optimizer = parameters * static_cast<double>(input.bytes.optimizer) / (layout.is_optimizer_sharded ? static_cast<double>(layout.dp()) : 1);
   std::vector<double> kept;

@@ -32,6 +32,7 @@ struct GptMemoryInput {
   bool keeps_scores = false;         ///< The attention kernel keeps probabilities (no flash attention).
   int64_t loss_chunk_tokens = 0;     ///< Tokens whose logits exist at a time; 0: see loss_chunk_tokens().
   bool early_loss_gradients = true;  ///< The head's gradient is made with the logits and kept in fp32 until backward; else the logits are made twice.
+  bool has_fp8 = false;              ///< Linear layers of the blocks keep their inputs, and two copies of their weights, in 8 bits. All blocks are counted so.
 };
 
 /// What a rank of one stage must hold, in bytes.

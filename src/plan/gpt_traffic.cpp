@@ -16,6 +16,8 @@ constexpr const char* kAllReduce = "all_reduce";
 constexpr const char* kAllGather = "all_gather";
 constexpr const char* kReduceScatter = "reduce_scatter";
 constexpr const char* kWordEmbedding = "embedding.word.weight";
+constexpr int64_t kAmaxBytes = 4;
+constexpr int64_t kLinearsPerLayer = 4, kOperandsPerLinear = 3;
 
 /// Adds calls up by axis, kind, size and purpose.
 class Counts {
@@ -40,6 +42,10 @@ int64_t hidden_bytes(const GptLayout& layout, const GptTrafficInput& input) {
   return layout.shape.sequence * layout.batch.samples_per_micro * layout.shape.hidden * input.bytes.compute;
 }
 
+bool is_fp8(const GptLayout& layout, int64_t layer, const GptTrafficInput& input) {
+  return input.fp8 != Fp8Scaling::kNone && !(input.fp8_spares_ends && (layer == 0 || layer + 1 == layout.shape.layers));
+}
+
 /// Layers of a chunk whose forward pass runs again during backward, messages included.
 int64_t num_recomputed(const spec::GptPart& part, const GptTrafficInput& input) {
   if (input.recompute == RecomputeKind::kUniform) return part.num_layers;
@@ -48,14 +54,33 @@ int64_t num_recomputed(const spec::GptPart& part, const GptTrafficInput& input) 
 
 void add_layers(const GptLayout& layout, const spec::GptPart& part, const GptTrafficInput& input, Counts& counts) {
   const int64_t bytes = hidden_bytes(layout, input), micro = layout.batch.num_micro;
-  const auto add_pass = [&](int64_t num_layers, int64_t num_gathers, const std::string& what) {
-    if (!layout.is_sequence_parallel) return counts.add(kTensor, kAllReduce, bytes, 2 * num_layers * micro, what);
-    counts.add(kTensor, kAllGather, bytes, num_gathers * num_layers * micro, what);
-    counts.add(kTensor, kReduceScatter, bytes, 2 * num_layers * micro, what);
+  const auto add_pass = [&](int64_t layer, int64_t num_gathers, const std::string& what) {
+    const bool has_fp8 = is_fp8(layout, layer, input);
+    if (has_fp8 && input.fp8 == Fp8Scaling::kTensorwise) counts.add(kTensor, kAllReduce, kAmaxBytes, (layout.is_sequence_parallel ? 4 : 2) * micro, "scales");
+    if (!layout.is_sequence_parallel) return counts.add(kTensor, kAllReduce, bytes, 2 * micro, what);
+    counts.add(kTensor, kAllGather, has_fp8 ? bytes / input.bytes.compute : bytes, num_gathers * micro, what);
+    counts.add(kTensor, kReduceScatter, bytes, 2 * micro, what);
   };
-  add_pass(part.num_layers, 2, "layers forward");
-  add_pass(num_recomputed(part, input), 2, "layers forward again");
-  add_pass(part.num_layers, 4, "layers backward");  // two for gradients, two to have the inputs of the column layers again
+  for (int64_t i = 0; i < part.num_layers; ++i) {
+    const int64_t layer = part.first_layer + i;
+    if (is_fp8(layout, layer, input) && input.fp8 == Fp8Scaling::kTensorwise) counts.add(kTensor, kAllReduce, kAmaxBytes, kLinearsPerLayer, "scales");  // of weights
+    add_pass(layer, 2, "layers forward");
+    if (i < num_recomputed(part, input)) add_pass(layer, 2, "layers forward again");
+    add_pass(layer, 4, "layers backward");  // two for gradients, two to have the inputs of the column layers again
+  }
+}
+
+/// All ranks that have the stage's layers agree on the next step's scales.
+void add_scales(const GptLayout& layout, int stage, const GptTrafficInput& input, Counts& counts) {
+  if (input.fp8 != Fp8Scaling::kDelayed) return;
+  int64_t num_layers = 0;
+  for (int chunk = 0; chunk < layout.pipe.num_chunks; ++chunk) {
+    const spec::GptPart part = layout.part(stage, chunk);
+    for (int64_t i = 0; i < part.num_layers; ++i) num_layers += is_fp8(layout, part.first_layer + i, input) ? 1 : 0;
+  }
+  const int64_t bytes = num_layers * kLinearsPerLayer * kOperandsPerLinear * kAmaxBytes;
+  counts.add(kTensor, kAllReduce, bytes, bytes > 0 && layout.tp() > 1 ? 1 : 0, "scales");
+  counts.add(kData, kAllReduce, bytes, bytes > 0 && layout.dp() > 1 ? 1 : 0, "scales");
 }
 
 void add_ends(const GptLayout& layout, const spec::GptPart& part, const GptTrafficInput& input, Counts& counts) {
@@ -146,6 +171,7 @@ std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const 
   }
   if (layout.dp() > 1) add_gradients(layout, buckets, input, counts);
   add_tied_embedding(layout, stage, layout.params_of(stage), buckets, counts);
+  add_scales(layout, stage, input, counts);
   if (layout.pp() > 1) add_messages(layout, schedule, stage, input, counts);
   return counts.take();
 }

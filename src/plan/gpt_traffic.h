@@ -18,6 +18,13 @@ struct CollectiveCount {
   std::string what;  ///< In words: "layers forward".
 };
 
+/// Linear layers of the blocks with operands of 8 bits. What is gathered then has 1 byte an element.
+enum class Fp8Scaling {
+  kNone,
+  kDelayed,     ///< Scales are agreed on once per step.
+  kTensorwise,  ///< With each tensor that ranks hold parts of.
+};
+
 struct GptTrafficInput {
   StateBytes bytes{};
   RecomputeKind recompute = RecomputeKind::kNone;
@@ -25,6 +32,8 @@ struct GptTrafficInput {
   int64_t loss_chunk_tokens = 0;     ///< See loss_chunk_tokens().
   bool early_loss_gradients = true;  ///< Else the logits are made twice.
   int64_t bucket_elements = 0;       ///< Of a gradient bucket; 0: 40 million, or 1 million per data rank where that is more.
+  Fp8Scaling fp8 = Fp8Scaling::kNone;
+  bool fp8_spares_ends = false;      ///< The model's first and last layer stay in the type of the activations.
 };
 
 /// Elements of a gradient bucket at most.

@@ -14,6 +14,11 @@ RecomputeKind recompute_of(const spec::GptOptions& o) {
   return o.recompute_method == "block" ? RecomputeKind::kBlock : RecomputeKind::kUniform;
 }
 
+Fp8Scaling fp8_of(const spec::GptOptions& o) {
+  if (!o.fp8_format) return Fp8Scaling::kNone;
+  return o.fp8_recipe == "tensorwise" ? Fp8Scaling::kTensorwise : Fp8Scaling::kDelayed;
+}
+
 /// Under fp16 gradients are scaled before they are rounded, under GPipe many heads are in flight: the logits are made twice.
 bool has_early_loss_gradients(const spec::GptOptions& o) { return o.precision != "fp16" && o.pipeline_schedule != "gpipe"; }
 
@@ -46,7 +51,8 @@ GptMemoryInput train_gpt_memory(const spec::GptOptions& o) {
           .recompute_layers = o.recompute_num_layers.value_or(1),
           .keeps_scores = o.attention_backend == "unfused" || (o.attention_backend == "auto" && o.run.device == "cpu"),
           .loss_chunk_tokens = o.loss_chunk_tokens,
-          .early_loss_gradients = has_early_loss_gradients(o)};
+          .early_loss_gradients = has_early_loss_gradients(o),
+          .has_fp8 = o.fp8_format.has_value()};
 }
 
 GptTrafficInput train_gpt_traffic(const spec::GptOptions& o) {
@@ -55,7 +61,9 @@ GptTrafficInput train_gpt_traffic(const spec::GptOptions& o) {
           .recompute_layers = o.recompute_num_layers.value_or(1),
           .loss_chunk_tokens = o.loss_chunk_tokens,
           .early_loss_gradients = has_early_loss_gradients(o),
-          .bucket_elements = o.ddp_bucket_size.value_or(0)};
+          .bucket_elements = o.ddp_bucket_size.value_or(0),
+          .fp8 = fp8_of(o),
+          .fp8_spares_ends = o.first_last_layers_bf16};
 }
 
 }  // namespace lockstep::plan

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "models/gpt/gpt_task.h"
 #include "models/gpt/gpt_weights.h"
 #include "nn/init.h"
@@ -17,11 +18,22 @@ namespace {
 
 constexpr const char *kWordEmbedding = "embedding.word.weight", *kHead = "head.weight";
 
+std::optional<nn::Fp8Options> fp8_options(const spec::GptOptions& options) {
+  if (!options.fp8_format) return std::nullopt;
+  return nn::Fp8Options{.recipe = options.fp8_recipe == "delayed" ? nn::Fp8Recipe::kDelayed : nn::Fp8Recipe::kTensorwise,
+                        .gradient_type = *options.fp8_format == "hybrid" ? at::kFloat8_e5m2 : at::kFloat8_e4m3fn,
+                        .margin = options.fp8_margin,
+                        .history_len = options.fp8_amax_history_len,
+                        .uses_max = options.fp8_amax_compute_algo == "max"};
+}
+
 models::GptModelOptions model_options(const spec::GptOptions& options, const plan::GptLayout& layout, const GptTensors& tensors) {
   const plan::GptMemoryInput memory = plan::train_gpt_memory(options);
   models::GptModelOptions out{.tensors = at::TensorOptions(tensors.device).dtype(tensors.type),
                               .loss_chunk_tokens = plan::loss_chunk_tokens(layout, options.loss_chunk_tokens),
-                              .early_loss_gradients = memory.early_loss_gradients};
+                              .early_loss_gradients = memory.early_loss_gradients,
+                              .fp8 = fp8_options(options),
+                              .fp8_spares_ends = options.first_last_layers_bf16};
   switch (memory.recompute) {
     case plan::RecomputeKind::kNone: break;
     case plan::RecomputeKind::kSelective: out.recompute = models::GptRecompute::kSelective; break;
@@ -44,7 +56,7 @@ std::unique_ptr<models::GptTask> build_task(const spec::GptOptions& options, con
     auto& model = chunks.emplace_back(std::make_unique<models::GptModel>(layout.shape, layout.part(mesh.point().pp, chunk), shard, model_options(options, layout, tensors)));
     nn::initialize_shard(*model, model->param_specs(), static_cast<uint64_t>(options.run.seed), shard);
   }
-  return std::make_unique<models::GptTask>(std::move(chunks));
+  return std::make_unique<models::GptTask>(std::move(chunks), &mesh.dp());
 }
 
 /// --load: a folder or file of Hugging Face's or Megatron's names.
@@ -130,6 +142,16 @@ std::map<std::string, TensorPlace> make_places(const plan::GptLayout& layout, co
   return places;
 }
 
+/// Names. Collective over the stages.
+std::set<std::string> buffers_of_all_stages(models::Task& task, comm::Comm& stages) {
+  core::Json own = core::Json::array();
+  for (const auto& [name, tensor] : task.network().named_buffers()) own.push_back(name);
+  std::set<std::string> names;
+  for (const auto& of_stage : stages.gather_strings(own.dump()))
+    for (const auto& name : core::parse_json(of_stage, "names of buffers")) names.insert(name);
+  return names;
+}
+
 }  // namespace
 
 std::string gpt_precision(const spec::GptOptions& options) { return options.precision == "fp32" ? options.precision : options.precision + "_master"; }
@@ -142,7 +164,6 @@ void refuse_unbuilt_gpt_options(const spec::GptOptions& o) {
   const auto refuse_if = [](bool condition, const std::string& flag, const std::string& hint) {
     if (condition) throw UsageError(fmt::format("train: {} is not in this version yet", flag), hint);
   };
-  refuse_if(o.fp8_format.has_value(), "--fp8-format", "leave it out; --dry-run plans it already");
   refuse_if(o.calculate_per_token_loss, "--calculate-per-token-loss", "leave it out: without a loss mask both losses are the same");
   refuse_if(o.dataloader_type == "cyclic", "--dataloader-type cyclic", "leave it out: samples are shuffled once for the whole run");
   refuse_if(o.exit_duration_in_mins.has_value(), "--exit-duration-in-mins", "use --exit-interval, or stop the run with SIGTERM");
@@ -177,6 +198,7 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
   training.places = make_places(layout, point, stage, specs);
   for (int pp = 0; pp < layout.pp(); ++pp)
     for (const auto& spec : layout.params_of(pp)) training.all_names.insert(spec.name);
+  training.all_names.merge(buffers_of_all_stages(stage, mesh.pp()));
   const StepRunnerParts parts{.task = stage,
                               .sync = *training.sync,
                               .precision = *training.precision,

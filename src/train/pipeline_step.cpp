@@ -56,6 +56,7 @@ class PipelineStep final : public StepRunner {
     finish_sends(0);
     LOCKSTEP_CHECK(flights_.empty(), "{} passes forward did not come back", flights_.size());
     parts_.sync.finish();
+    pipeline_.stage.finish_step();
     outcome.scalars.emplace_back("loss", loss_of_all(pipeline_, loss_));
     parts_.mark(Phase::kExposedComm);
     batches_ = {};

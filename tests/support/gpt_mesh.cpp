@@ -10,6 +10,7 @@
 
 #include "comm/recorder.h"
 #include "core/error.h"
+#include "core/strings.h"
 #include "models/gpt/gpt_task.h"
 #include "models/gpt/gpt_weights.h"
 #include "plan/gpt_train.h"
@@ -89,6 +90,10 @@ std::string difference(const Counts& got, const Counts& want) {
   return text;
 }
 
+/// As earlier steps would have left it. At the first scale, 1, small gradients are below the range of normal numbers, where the rounding of a rank
+/// with half of the micro-batches, whose gradients are twice as large, is another one.
+void set_gradient_scale(const at::Tensor& scale, int64_t num_micro) { scale.select(0, 2).fill_(256.0 * static_cast<double>(num_micro)); }
+
 /// Throws where the collectives of the first step are not those that were predicted.
 MeshTrace train(const MeshCase& mesh_case, comm::MeshGroups& groups) {
   comm::Mesh& mesh = groups.mesh;
@@ -97,6 +102,8 @@ MeshTrace train(const MeshCase& mesh_case, comm::MeshGroups& groups) {
   const spec::GptOptions options = options_of(mesh_case);
   const plan::GptLayout layout = plan::train_gpt_layout(options, world.size());
   train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
+  for (const auto& [name, tensor] : training.task->network().named_buffers())
+    if (core::ends_with(name, ".fp8.scale")) set_gradient_scale(*tensor, layout.batch.num_micro);
   MeshTrace trace;
   for (int step = 0; step < kSteps; ++step) {
     std::vector<models::Batch> batches;
@@ -154,6 +161,7 @@ const MeshTrace& one_rank(const MeshCase& mesh) {
   static std::map<std::string, MeshTrace> known;  // of this one thread
   MeshCase alone{.micro = mesh.micro * mesh.dp, .is_tied = mesh.is_tied};
   alone.precision = mesh.precision;
+  alone.fp8 = mesh.fp8;
   alone.chunks = mesh.pp * mesh.chunks;  // as many layers; see options_of
   const auto [place, is_new] = known.try_emplace(alone.name());
   if (is_new)
@@ -177,8 +185,8 @@ std::vector<Pair> pairs_of(const MeshCase& mesh) {
 }  // namespace
 
 std::string MeshCase::name() const {
-  return fmt::format("tp{}_pp{}_dp{}_v{}_m{}{}_{}_{}{}{}", tp, pp, dp, chunks, micro, splits_tokens ? "_sp" : "", is_gpipe ? "gpipe" : "1f1b", is_tied ? "tied" : "untied",
-                     is_sharded ? "_zero1" : "", precision == "fp32" ? "" : "_" + precision);
+  return fmt::format("tp{}_pp{}_dp{}_v{}_m{}{}_{}_{}{}{}{}", tp, pp, dp, chunks, micro, splits_tokens ? "_sp" : "", is_gpipe ? "gpipe" : "1f1b", is_tied ? "tied" : "untied",
+                     is_sharded ? "_zero1" : "", precision == "fp32" ? "" : "_" + precision, fp8.empty() ? "" : "_fp8_" + fp8);
 }
 
 spec::GptOptions options_of(const MeshCase& mesh) {
@@ -210,6 +218,11 @@ spec::GptOptions options_of(const MeshCase& mesh) {
   o.adam_beta2 = 0.95;
   o.adam_eps = 1e-3;  // so that what is all rounding moves nothing
   o.run.device = "cpu";
+  if (mesh.fp8.empty()) return o;
+  o.fp8_format = "hybrid";
+  o.fp8_recipe = mesh.fp8;
+  o.fp8_amax_history_len = 2;
+  o.fp8_amax_compute_algo = "max";
   return o;
 }
 

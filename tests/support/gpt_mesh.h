@@ -21,6 +21,7 @@ struct MeshCase {
   bool is_tied = true;
   bool is_sharded = false;         ///< ZeRO-1.
   std::string precision = "fp32";  ///< Or bf16, fp16; with masters.
+  std::string fp8 = {};            ///< "", or a recipe of --fp8-recipe.
   int num_ranks() const { return tp * pp * dp; }
   std::string name() const;
 };

@@ -31,8 +31,8 @@ GptAttention::GptAttention(const spec::GptShape& shape, int64_t layer, const nn:
       heads_per_group_(shape.heads_per_group()),
       head_width_(shape.head_width),
       recompute_(options.recompute_attention),
-      qkv_(shape.hidden, shape.qkv_width(), shard, options.tensors, shape.has_bias || shape.has_qkv_bias),
-      proj_(shape.query_width(), shape.hidden, shard, options.tensors, shape.has_bias) {
+      qkv_(shape.hidden, shape.qkv_width(), shard, options.tensors, shape.has_bias || shape.has_qkv_bias, 1, options.fp8),
+      proj_(shape.query_width(), shape.hidden, shard, options.tensors, shape.has_bias, options.fp8) {
   register_child("qkv", qkv_);
   register_child("proj", proj_);
 }
@@ -59,10 +59,10 @@ at::Tensor GptAttention::attend(const at::Tensor& qkv_TBW, const GptFrame& frame
   return y_BHTK.permute({2, 0, 1, 3}).reshape({tokens, samples, heads * head_width_});
 }
 
-GptMlp::GptMlp(const spec::GptShape& shape, const nn::ShardCtx& shard, const at::TensorOptions& options)
+GptMlp::GptMlp(const spec::GptShape& shape, const nn::ShardCtx& shard, const GptBlockOptions& options)
     : activation_(shape.activation),
-      fc1_(shape.hidden, shape.is_gated() ? 2 * shape.ffn : shape.ffn, shard, options, shape.has_bias, shape.is_gated() ? 2 : 1),
-      fc2_(shape.ffn, shape.hidden, shard, options, shape.has_bias) {
+      fc1_(shape.hidden, shape.is_gated() ? 2 * shape.ffn : shape.ffn, shard, options.tensors, shape.has_bias, shape.is_gated() ? 2 : 1, options.fp8),
+      fc2_(shape.ffn, shape.hidden, shard, options.tensors, shape.has_bias, options.fp8) {
   register_child("fc1", fc1_);
   register_child("fc2", fc2_);
 }
@@ -74,7 +74,7 @@ GptBlock::GptBlock(const spec::GptShape& shape, int64_t layer, const nn::ShardCt
       norm_1_(shape.norm, shape.hidden, shape.norm_eps, options.tensors),
       attention_(shape, layer, shard, options),
       norm_2_(shape.norm, shape.hidden, shape.norm_eps, options.tensors),
-      mlp_(shape, shard, options.tensors) {
+      mlp_(shape, shard, options) {
   register_child("norm_1", norm_1_);
   register_child("attention", attention_);
   register_child("norm_2", norm_2_);

@@ -5,6 +5,7 @@
 
 #include "models/gpt/gpt_cache.h"
 #include "nn/dropout.h"
+#include "nn/fp8_state.h"
 #include "nn/module.h"
 #include "nn/norm.h"
 #include "nn/parallel_linear.h"
@@ -37,6 +38,7 @@ struct GptFrame {
 struct GptBlockOptions {
   at::TensorOptions tensors = {};
   bool recompute_attention = false;  ///< Keep queries, keys and values only, and compute scores and probabilities again.
+  nn::Fp8State* fp8 = nullptr;       ///< The four linear layers in 8 bits; outlives the block.
 };
 
 /// Causal self attention with grouped queries. Rank r of R has groups [r G/R, (r+1) G/R) and their query heads.
@@ -57,7 +59,7 @@ class GptAttention : public nn::Module {
 
 class GptMlp : public nn::Module {
  public:
-  GptMlp(const spec::GptShape& shape, const nn::ShardCtx& shard, const at::TensorOptions& options);
+  GptMlp(const spec::GptShape& shape, const nn::ShardCtx& shard, const GptBlockOptions& options);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:

@@ -18,7 +18,7 @@
 namespace lockstep::models {
 namespace {
 
-constexpr int64_t kEmbeddingLayer = -1;
+constexpr int64_t kEmbeddingLayer = -1, kLinearsPerBlock = 4;
 
 /// 0 where a token may see another of its own document that is not behind it, else -inf: [B, 1, T, T].
 at::Tensor document_mask(const at::Tensor& document_BT, at::ScalarType type) {
@@ -78,10 +78,16 @@ GptModel::GptModel(const spec::GptShape& shape, const spec::GptPart& part, const
       register_parameter("embedding.position.weight", position_);
     }
   }
-  const GptBlockOptions block_options{options.tensors, options.recompute == GptRecompute::kSelective};
+  GptBlockOptions block_options{options.tensors, options.recompute == GptRecompute::kSelective};
+  if (options.fp8) {
+    int64_t num_linears = 0;
+    for (int64_t i = 0; i < part.num_layers; ++i) num_linears += is_fp8(part.first_layer + i) ? kLinearsPerBlock : 0;
+    fp8_ = std::make_unique<nn::Fp8State>(*options.fp8, num_linears, options.tensors.device());
+  }
   const int64_t recomputed = options.recompute == GptRecompute::kFull ? options.recompute_blocks : 0;
   for (int64_t i = 0; i < part.num_layers; ++i) {
     const int64_t layer = part.first_layer + i;
+    block_options.fp8 = is_fp8(layer) ? fp8_.get() : nullptr;
     blocks_.push_back(std::make_unique<GptBlock>(shape, layer, shard, block_options));
     register_child("layers." + std::to_string(layer), *blocks_.back());
     if (i >= recomputed || i % options.recompute_unit == 0) groups_.push_back(std::make_unique<BlockGroup>());
@@ -154,6 +160,10 @@ at::Tensor GptModel::forward_next(const at::Tensor& text_BL, GptCache& cache) {
   const at::Tensor hidden_LBD = run_blocks(embed(batch, frame), frame);
   cache.advance(tokens);
   return hidden_LBD;
+}
+
+bool GptModel::is_fp8(int64_t layer) const {
+  return options_.fp8.has_value() && !(options_.fp8_spares_ends && (layer == 0 || layer + 1 == shape_.layers));
 }
 
 const at::Tensor& GptModel::head_weight() const { return head_ ? head_->weight() : word_->weight(); }

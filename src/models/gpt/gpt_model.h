@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "models/gpt/gpt_block.h"
@@ -30,6 +31,8 @@ struct GptModelOptions {
   int64_t recompute_blocks = std::numeric_limits<int64_t>::max();  ///< kFull: so many of the part's first blocks.
   int64_t loss_chunk_tokens = 0;     ///< See nn::VocabLossOptions.
   bool early_loss_gradients = true;  ///< See there. False where many forward passes come before the first backward pass.
+  std::optional<nn::Fp8Options> fp8 = std::nullopt;  ///< Linear layers of the blocks in 8 bits.
+  bool fp8_spares_ends = false;                      ///< But for the model's first and last block.
 };
 
 /// A run of blocks of a decoder-only language model, with or without its ends, as one of the ranks that share each layer holds it.
@@ -58,6 +61,7 @@ class GptModel final : public nn::Module {
   const spec::GptPart& part() const { return part_; }
   const nn::ShardCtx& shard() const { return shard_; }
   const std::vector<spec::ParamSpec>& param_specs() const { return specs_; }
+  nn::Fp8State* fp8() { return fp8_.get(); }  ///< nullptr without FP8.
 
  private:
   struct BlockGroup;
@@ -65,6 +69,7 @@ class GptModel final : public nn::Module {
   GptFrame make_frame(const at::Tensor& input_TBD, const Batch& batch) const;
   at::Tensor run_blocks(at::Tensor x_TBD, const GptFrame& frame);
   const at::Tensor& head_weight() const;
+  bool is_fp8(int64_t layer) const;
 
   spec::GptShape shape_;
   spec::GptPart part_;
@@ -75,6 +80,7 @@ class GptModel final : public nn::Module {
 
   std::unique_ptr<nn::VocabParallelEmbedding> word_;
   at::Tensor position_;
+  std::unique_ptr<nn::Fp8State> fp8_;  // before the blocks, which hold on to it
   std::vector<std::unique_ptr<GptBlock>> blocks_;
   std::vector<std::unique_ptr<BlockGroup>> groups_;  // blocks that are computed again together, one by one where nothing is
   std::unique_ptr<nn::Norm> final_norm_;

@@ -7,7 +7,7 @@
 
 namespace lockstep::models {
 
-GptTask::GptTask(std::vector<std::unique_ptr<GptModel>> chunks) : chunks_(std::move(chunks)) {
+GptTask::GptTask(std::vector<std::unique_ptr<GptModel>> chunks, comm::Comm* data_axis) : chunks_(std::move(chunks)), data_axis_(data_axis) {
   LOCKSTEP_CHECK(!chunks_.empty(), "no chunks");
   for (const auto& chunk : chunks_) network_.add(*chunk);
 }
@@ -40,6 +40,16 @@ Outputs GptTask::forward_chunk(int64_t index, const at::Tensor& input_TBD, const
 LossReport GptTask::loss(const Outputs& outputs) {
   const at::Tensor mean = outputs.loss_sum.div(outputs.weight_sum.clamp_min(1));
   return {.loss = mean, .parts = {{"lm_loss", mean.detach()}}};
+}
+
+void GptTask::finish_step() {
+  std::vector<nn::Fp8State*> states;
+  for (const auto& chunk : chunks_)
+    if (chunk->fp8() != nullptr) states.push_back(chunk->fp8());
+  std::vector<comm::Comm*> axes;
+  for (comm::Comm* axis : {chunks_.front()->shard().tp, data_axis_})
+    if (axis != nullptr) axes.push_back(axis);
+  nn::finish_fp8_step(states, axes);
 }
 
 std::vector<int64_t> GptTask::boundary_shape(int64_t num_samples) const {

@@ -10,8 +10,8 @@ namespace lockstep::models {
 /// Next-token prediction. This rank's parts of the model are the chunks of the StagedTask.
 class GptTask final : public StagedTask {
  public:
-  /// At least one part, in the order of the model.
-  explicit GptTask(std::vector<std::unique_ptr<GptModel>> chunks);
+  /// At least one part, in the order of the model. `data_axis`: ranks that see other samples (nullptr: none); outlives the task.
+  explicit GptTask(std::vector<std::unique_ptr<GptModel>> chunks, comm::Comm* data_axis = nullptr);
 
   nn::Module& network() override { return network_; }
   GptModel& chunk(int64_t index) { return *chunks_.at(static_cast<size_t>(index)); }
@@ -25,12 +25,15 @@ class GptTask final : public StagedTask {
   int64_t num_blocks() const override { return chunks_.front()->shape().layers; }
   Outputs forward_chunk(int64_t chunk, const at::Tensor& input_TBD, const Batch& batch) override;
   std::vector<int64_t> boundary_shape(int64_t num_samples) const override;
+  /// Under FP8 with delayed scaling: new scales.
+  void finish_step() override;
 
  private:
   struct Chunks : nn::Module {
     void add(GptModel& chunk) { register_child("", chunk); }
   };
   std::vector<std::unique_ptr<GptModel>> chunks_;
+  comm::Comm* data_axis_;
   Chunks network_;
 };
 
