@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/strings.h"
 #include "core/json.h"
 #include "models/gpt/gpt_task.h"
 #include "models/gpt/gpt_weights.h"
@@ -152,6 +153,17 @@ std::set<std::string> buffers_of_all_stages(models::Task& task, comm::Comm& stag
   return names;
 }
 
+/// Parameters and buffers of all ranks. Collective.
+std::set<std::string> names_of_all(nn::Module& network, comm::Comm& world) {
+  std::vector<std::string> own;
+  for (const auto& tensors : {network.named_parameters(), network.named_buffers()})
+    for (const auto& tensor : tensors) own.push_back(tensor.name);
+  std::set<std::string> all;
+  for (const std::string& of_rank : world.gather_strings(core::join(own, "\n")))
+    for (const std::string& name : core::split(of_rank, "\n")) all.insert(name);
+  return all;
+}
+
 }  // namespace
 
 std::string gpt_precision(const spec::GptOptions& options) { return options.precision == "fp32" ? options.precision : options.precision + "_master"; }
@@ -196,8 +208,7 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
   training.scaler = make_scaler(options, device);
   training.holds_part = layout.tp() * layout.pp() > 1;
   training.places = make_places(layout, point, stage, specs);
-  for (int pp = 0; pp < layout.pp(); ++pp)
-    for (const auto& spec : layout.params_of(pp)) training.all_names.insert(spec.name);
+  training.all_names = names_of_all(training.task->network(), groups.world);
   training.all_names.merge(buffers_of_all_stages(stage, mesh.pp()));
   const StepRunnerParts parts{.task = stage,
                               .sync = *training.sync,
