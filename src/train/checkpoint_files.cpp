@@ -74,11 +74,18 @@ void read_tensors(const StoredTensors& stored, const std::vector<StateTensor>& w
   for (const auto& [name, tensor, part] : wanted) stored.read(name, part, flat_memory(tensor));
 }
 
+std::vector<std::string> files_named(const record::CheckpointManifest& manifest, const std::string& what) {
+  std::vector<std::string> names;
+  for (const auto& file : manifest.files)
+    if (core::starts_with(file.name, what)) names.push_back(file.name);
+  return names;
+}
+
 }  // namespace
 
 bool is_in_parts(const CheckpointState& state) { return state.shards != nullptr || state.holds_part; }
-bool is_model_file(const std::string& name) { return core::starts_with(name, "model"); }
-bool is_optimizer_file(const std::string& name) { return core::starts_with(name, "optimizer"); }
+std::vector<std::string> model_files(const record::CheckpointManifest& manifest) { return files_named(manifest, "model"); }
+std::vector<std::string> optimizer_files(const record::CheckpointManifest& manifest) { return files_named(manifest, "optimizer"); }
 
 std::vector<WrittenFile> files_to_write(const CheckpointState& state, int rank, int num_ranks) {
   const bool is_first = rank == 0;

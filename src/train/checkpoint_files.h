@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "record/checkpoint_manifest.h"
 #include "train/checkpointer.h"
 #include "train/checkpointer_writer.h"
 
@@ -10,9 +11,9 @@ namespace lockstep::train {
 /// The ranks hold different things: each writes its own, and each reads what it needs.
 bool is_in_parts(const CheckpointState& state);
 
-/// Files of the model and of the optimiser; others of a checkpoint's folder are neither.
-bool is_model_file(const std::string& name);
-bool is_optimizer_file(const std::string& name);
+/// Names of the files of the model and of the optimiser in a checkpoint.
+std::vector<std::string> model_files(const record::CheckpointManifest& manifest);
+std::vector<std::string> optimizer_files(const record::CheckpointManifest& manifest);
 
 /// What this rank writes of a checkpoint. model.safetensors and optimizer.safetensors where rank 0 writes all of it, else
 /// model-RANK-of-RANKS.safetensors and the like of those ranks that have something to write. Tensors of optimiser files: exp_avg.NAME,

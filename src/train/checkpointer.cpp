@@ -135,15 +135,10 @@ RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
 RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
   const auto head = decide_on_rank_zero(world_, [&] {
     const auto manifest = record::read_manifest(folder);
-    std::vector<std::string> model_files, optimizer_files;
-    for (const auto& file : manifest.files) {
-      if (is_model_file(file.name)) model_files.push_back(file.name);
-      if (is_optimizer_file(file.name)) optimizer_files.push_back(file.name);
-    }
-    if (!state_.holds_part) read_model(folder, model_files, state_);
-    if (!is_in_parts(state_)) read_optimizer(folder, optimizer_files, state_);
+    if (!state_.holds_part) read_model(folder, model_files(manifest), state_);
+    if (!is_in_parts(state_)) read_optimizer(folder, optimizer_files(manifest), state_);
     return core::Json{{"step", manifest.step}, {"epoch", manifest.epoch}, {"samples_seen", manifest.samples_seen}, {"data", manifest.data_position},
-                      {"extra", manifest.extra}, {"model_files", model_files}, {"optimizer_files", optimizer_files}}
+                      {"extra", manifest.extra}, {"model_files", model_files(manifest)}, {"optimizer_files", optimizer_files(manifest)}}
         .dump();
   });
   const auto parsed = core::parse_json(head, folder.string());

@@ -52,7 +52,7 @@ class ContrastiveKit final : public TaskKit {
   }
 
   comm::Comm& data_axis() override { return world_.comm(); }
-  std::function<double(int64_t)> learning_rate(int64_t total_steps) const override {
+  LearningRate learning_rate(int64_t total_steps) const override {
     const int64_t steps_per_epoch = total_steps / options_.epochs;
     const optim::Schedule schedule{.kind = optim::parse_schedule(options_.lr_scheduler),
                                    .base_lr = *options_.lr,
@@ -62,7 +62,7 @@ class ContrastiveKit final : public TaskKit {
                                    .cooldown_power = options_.lr_cooldown_power,
                                    .cooldown_end_lr = options_.lr_cooldown_end,
                                    .is_skipped = options_.skip_scheduler};
-    return [schedule](int64_t step) { return schedule.lr(step); };
+    return [schedule](int64_t step, int64_t) { return schedule.lr(step); };
   }
   data::EpochSize epoch_size() override { return data_->has_train() ? data_->epoch_size() : data::EpochSize{}; }
   std::unique_ptr<BatchSource> open_train(const core::Json& position) override { return make_loader_batches(data_->open_train(position), *mover_); }

@@ -67,10 +67,10 @@ class GptKit final : public TaskKit {
 
   comm::Comm& data_axis() override { return groups_.mesh.dp(); }
 
-  std::function<double(int64_t)> learning_rate(int64_t) const override {
-    const int64_t batch = layout_.batch.global_batch;
-    return [schedule = make_schedule(options_, num_steps(), batch), batch](int64_t step) { return schedule.lr(step * batch); };
+  LearningRate learning_rate(int64_t) const override {
+    return [schedule = make_schedule(options_, num_steps(), layout_.batch.global_batch)](int64_t, int64_t samples_seen) { return schedule.lr(samples_seen); };
   }
+  std::filesystem::path find_snapshot() override { return options_.finetune ? std::filesystem::path() : find_gpt_snapshot(options_, world_.comm()); }
 
   data::EpochSize epoch_size() override {
     const int64_t steps = steps_per_epoch(options_, num_steps());

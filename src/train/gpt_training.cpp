@@ -12,7 +12,9 @@
 #include "nn/init.h"
 #include "parallel/grad_sync_summed.h"
 #include "plan/gpt_train.h"
+#include "record/checkpoint_manifest.h"
 #include "train/agree.h"
+#include "train/checkpoint_files.h"
 
 namespace lockstep::train {
 namespace {
@@ -58,16 +60,6 @@ std::unique_ptr<models::GptTask> build_task(const spec::GptOptions& options, con
     nn::initialize_shard(*model, model->param_specs(), static_cast<uint64_t>(options.run.seed), shard);
   }
   return std::make_unique<models::GptTask>(std::move(chunks), &mesh.dp());
-}
-
-/// --load: a folder or file of Hugging Face's or Megatron's names.
-void load_weights(models::GptTask& task, const std::filesystem::path& load) {
-  const auto path = std::filesystem::is_directory(load) ? load / "model.safetensors" : load;
-  if (!std::filesystem::exists(path))
-    throw CheckpointError(fmt::format("train: --load '{}' holds no weights: '{}' does not exist", load.string(), path.string()),
-                          "name a folder of Hugging Face with one model.safetensors, or go on with a run of lockstep by --resume latest");
-  const models::WeightFile weights = models::read_weights(path);
-  for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) models::load_gpt_weights(task.chunk(chunk), weights);
 }
 
 std::unique_ptr<parallel::GradSync> build_data_sync(const spec::GptOptions& options, const std::vector<comm::NamedTensor>& parameters, comm::Comm& dp) {
@@ -164,7 +156,45 @@ std::set<std::string> names_of_all(nn::Module& network, comm::Comm& world) {
   return all;
 }
 
+/// A folder or file of Hugging Face's or Megatron's names.
+void load_foreign_weights(models::GptTask& task, const std::filesystem::path& load) {
+  const auto path = std::filesystem::is_directory(load) ? load / "model.safetensors" : load;
+  if (!std::filesystem::exists(path))
+    throw CheckpointError(fmt::format("train: --load '{}' holds no weights: '{}' does not exist", load.string(), path.string()),
+                          "name a run of lockstep or one of its checkpoints, or a folder of Hugging Face with one model.safetensors");
+  const models::WeightFile weights = models::read_weights(path);
+  for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) models::load_gpt_weights(task.chunk(chunk), weights);
+}
+
+/// --load, as far as it is weights alone. Collective.
+void load_weights(const spec::GptOptions& options, const Training& training, comm::Comm& world) {
+  if (options.load.empty()) return;
+  const std::filesystem::path snapshot = find_gpt_snapshot(options, world);
+  if (!snapshot.empty() && !options.finetune) return;  // the Checkpointer restores all of it
+  succeed_together(world, [&] {
+    if (snapshot.empty()) return load_foreign_weights(static_cast<models::GptTask&>(*training.task), options.load);
+    read_model(snapshot, model_files(record::read_manifest(snapshot)), {.tensors = training.task->network().named_parameters(), .holds_part = training.holds_part, .places = training.places, .all_names = training.all_names});
+  });
+}
+
 }  // namespace
+
+std::filesystem::path find_gpt_snapshot(const spec::GptOptions& options, comm::Comm& world) {
+  return decide_on_rank_zero(world, [&]() -> std::string {
+    const std::filesystem::path load = options.load;
+    if (load.empty()) return "";
+    if (std::filesystem::exists(load / record::kManifestName)) return load.string();
+    if (!std::filesystem::exists(load / "checkpoints")) return "";
+    if (options.ckpt_step) {
+      for (const auto& entry : record::list_checkpoints(load))
+        if (entry.step == *options.ckpt_step && entry.problem.empty()) return entry.folder.string();
+      throw CheckpointError(fmt::format("train: '{}' has no usable checkpoint of --ckpt-step {}", load.string(), *options.ckpt_step), "leave --ckpt-step out for the newest");
+    }
+    const auto choice = record::choose_latest(load, record::VerifyDepth::kSizes);
+    if (!choice.chosen) throw CheckpointError(fmt::format("train: --load '{}' has no usable checkpoint{}", load.string(), choice.skipped.empty() ? "" : ": " + choice.skipped.front()));
+    return choice.chosen->folder.string();
+  });
+}
 
 std::string gpt_precision(const spec::GptOptions& options) { return options.precision == "fp32" ? options.precision : options.precision + "_master"; }
 
@@ -180,8 +210,7 @@ void refuse_unbuilt_gpt_options(const spec::GptOptions& o) {
   refuse_if(o.dataloader_type == "cyclic", "--dataloader-type cyclic", "leave it out: samples are shuffled once for the whole run");
   refuse_if(o.exit_duration_in_mins.has_value(), "--exit-duration-in-mins", "use --exit-interval, or stop the run with SIGTERM");
   refuse_if(!o.save.empty(), "--save", "checkpoints lie in the run's folder, which --logs and --name choose");
-  refuse_if(o.ckpt_step.has_value(), "--ckpt-step", "name a checkpoint with --resume");
-  refuse_if(o.no_load_optim, "--no-load-optim", "--load takes weights alone; --resume goes on with the optimiser's state");
+  refuse_if(o.no_load_optim, "--no-load-optim", "--finetune takes the weights alone");
   refuse_if(o.no_save_optim, "--no-save-optim", "leave it out");
   refuse_if(o.log_params_norm, "--log-params-norm", "leave it out");
   refuse_if(o.log_num_zeros_in_grad, "--log-num-zeros-in-grad", "leave it out");
@@ -198,7 +227,10 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
   auto task = build_task(options, layout, mesh, {device, training.precision->input_type()});
   models::GptTask& stage = *task;
   training.task = std::move(task);
-  if (!options.load.empty()) succeed_together(groups.world, [&] { load_weights(stage, options.load); });  // before copies are made of the parameters
+  training.holds_part = layout.tp() * layout.pp() > 1;
+  training.places = make_places(layout, point, stage, specs);
+  training.all_names = names_of_all(training.task->network(), groups.world);
+  load_weights(options, training, groups.world);  // before copies are made of the parameters
   const auto parameters = training.task->network().named_parameters();
   LOCKSTEP_CHECK(parameters.size() == specs.size(), "{} parameters, {} specs", parameters.size(), specs.size());
   training.sync = build_sync(options, layout, parameters, specs, groups);
@@ -206,9 +238,6 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
                                        in_order(training.sync->holding(), parameters), specs);
   training.norm = make_norm_share(point, training.optimizer->segments(), specs, layout.is_optimizer_sharded, groups.world);
   training.scaler = make_scaler(options, device);
-  training.holds_part = layout.tp() * layout.pp() > 1;
-  training.places = make_places(layout, point, stage, specs);
-  training.all_names = names_of_all(training.task->network(), groups.world);
   training.all_names.merge(buffers_of_all_stages(stage, mesh.pp()));
   const StepRunnerParts parts{.task = stage,
                               .sync = *training.sync,

@@ -1,4 +1,7 @@
 #pragma once
+#include <filesystem>
+#include <string>
+
 #include "comm/mesh_groups.h"
 #include "plan/gpt_layout.h"
 #include "spec/gpt_options.h"
@@ -27,6 +30,10 @@ std::string gpt_precision(const spec::GptOptions& options);
 /// Of the tensor and pipeline ranks that hold a parameter or a part of it whether this one speaks for it (in norms and checkpoints): of a replicated
 /// parameter the first tensor rank, of an embedding on two stages the first. Ranks of the data axis are not told apart.
 bool owns_parameter(const plan::MeshPoint& point, const spec::ParamSpec& parameter);
+
+/// The checkpoint of lockstep that --load names: the folder itself, or the newest of a run's or that of --ckpt-step; empty where it is no such thing but
+/// weights of another program. CheckpointError where there is none or it is damaged. Collective.
+std::filesystem::path find_gpt_snapshot(const spec::GptOptions& options, comm::Comm& world);
 
 /// UsageError that names options that no engine exists for yet.
 void refuse_unbuilt_gpt_options(const spec::GptOptions& options);

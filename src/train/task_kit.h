@@ -1,7 +1,7 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
-#include <functional>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "spec/flops.h"
 #include "train/batch_source.h"
 #include "train/retrieval.h"
+#include "train/trainer.h"
 #include "train/training.h"
 
 namespace lockstep::train {
@@ -40,7 +41,9 @@ class TaskKit {
   /// The ranks that hold copies of this rank's parameters.
   virtual comm::Comm& data_axis() = 0;
   /// Learning rate of every step of a run of so many.
-  virtual std::function<double(int64_t step)> learning_rate(int64_t total_steps) const = 0;
+  virtual LearningRate learning_rate(int64_t total_steps) const = 0;
+  /// The checkpoint of another run, whose state and position a new run begins with; empty: none. Collective.
+  virtual std::filesystem::path find_snapshot() { return {}; }
   /// Steps of one epoch; 0 steps: there are no training data, the run only evaluates.
   virtual data::EpochSize epoch_size() = 0;
   /// The training stream from `position` on (of an earlier loader; null: from the start).

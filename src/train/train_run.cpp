@@ -77,6 +77,7 @@ class TrainRun {
   void open_folder();
   TrainerConfig trainer_config() const;
   TrainerPosition restore();
+  TrainerPosition start();
   core::Json describe_attempt() const;
   core::Json resume_facts() const;
   void save(const TrainerPosition& position);
@@ -253,11 +254,11 @@ TrainerPosition TrainRun::restore() {
   config.code_version = versions_.lockstep;
   config.who = {{"host", core::host_name()}, {"job", ranks_.job_id}, {"pid", ::getpid()}};
   checkpointer_ = std::make_unique<Checkpointer>(config, checkpoint_state(training_), world().comm());
-  if (!folder_.is_resume) return {};
-  const auto restored = folder_.resume_latest ? checkpointer_->restore_latest() : checkpointer_->restore(folder_.resume_path);
+  std::optional<RestoredCheckpoint> restored;
+  if (folder_.is_resume) restored = folder_.resume_latest ? checkpointer_->restore_latest() : checkpointer_->restore(folder_.resume_path);
   if (!restored) {
-    if (is_first_rank()) core::log_info("no checkpoint in {} yet: starting from the beginning", folder_.path.string());
-    return {};
+    if (folder_.is_resume && is_first_rank()) core::log_info("no checkpoint in {} yet: starting from the beginning", folder_.path.string());
+    return start();
   }
   if (is_first_rank()) core::log_info("continuing after step {} from {}", restored->position.step, restored->folder.string());
   const core::Json facts = resume_facts();
@@ -266,6 +267,16 @@ TrainerPosition TrainRun::restore() {
       throw UsageError(fmt::format("train: the checkpoint was written with {}={}, this run has {}={}", key, restored->position.extra.at(key).dump(), key, value.dump()),
                        "resume with the options of the run's params.txt");
   return {.step = restored->position.step, .samples_seen = restored->position.samples_seen, .data = restored->position.data};
+}
+
+/// From a snapshot of another run, which may have had another global batch, or from nothing.
+TrainerPosition TrainRun::start() {
+  const auto snapshot = kit_->find_snapshot();
+  if (snapshot.empty()) return {};
+  const auto restored = checkpointer_->restore(snapshot);
+  if (is_first_rank())
+    core::log_info("starting from {}, after step {} and {} samples", restored.folder.string(), restored.position.step, restored.position.samples_seen);
+  return {.step = restored.position.step, .samples_seen = restored.position.samples_seen, .data = restored.position.data};
 }
 
 /// What must not change when a run is resumed: it fixes the meaning of a step.

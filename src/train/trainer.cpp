@@ -54,7 +54,7 @@ void Trainer::step() {
   RECORD_USER_SCOPE("step");
   auto micro_batches = next_micro_batches();
   const StepOutcome outcome = parts_.runner.run(micro_batches, core::stream_key({config_.seed, static_cast<uint64_t>(position_.step)}));
-  const double lr = config_.lr(position_.step);
+  const double lr = config_.lr(position_.step, position_.samples_seen);
   const auto gradients = update(lr);
   ++position_.step;
   position_.samples_seen += config_.samples_per_step;

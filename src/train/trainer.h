@@ -23,6 +23,9 @@
 
 namespace lockstep::train {
 
+/// Of the step with this number, from 0, before which the run saw so many samples.
+using LearningRate = std::function<double(int64_t step, int64_t samples_seen)>;
+
 /// How long a run is and what happens when. Steps are optimiser steps.
 struct TrainerConfig {
   int64_t steps_per_epoch = 1;
@@ -30,7 +33,7 @@ struct TrainerConfig {
   std::optional<int64_t> max_steps;       ///< Ends earlier, wherever that is in an epoch.
   int64_t samples_per_step = 1;           ///< Over all ranks.
   int64_t micro_batches_per_step = 1;
-  std::function<double(int64_t step)> lr;
+  LearningRate lr;
   double grad_clip_norm = 0;              ///< 0: none.
   int64_t log_every_n_steps = 100;
   int64_t save_frequency_epochs = 1;      ///< 0: only at the end.

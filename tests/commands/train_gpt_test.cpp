@@ -236,6 +236,36 @@ TEST_F(TrainGpt, GoesOnAtAnotherLayout) {
   }
 }
 
+/// As the EPICURE language study starts its runs: from a snapshot of a smaller one, with another number of data ranks and another global batch.
+TEST_F(TrainGpt, StartsFromASnapshotOfAnotherRun) {
+  const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) { return train_on(ranks, name, on_mock(more)); };
+  const std::string snapshot = (logs_.path() / "snapshot").string();
+  ASSERT_EQ(run(1, "whole", {"--global-batch-size", "8", "--train-iters", "6"}).exit_code, 0);
+  ASSERT_EQ(run(1, "snapshot", {"--global-batch-size", "8", "--train-iters", "6", "--exit-interval", "3"}).exit_code, 0);
+  ASSERT_EQ(run(1, "same", {"--global-batch-size", "8", "--train-iters", "6", "--load", snapshot}).exit_code, 0);
+  auto last = losses("whole");
+  last.erase(last.begin(), last.begin() + 3);
+  EXPECT_EQ(losses("same"), last);
+
+  const auto larger = run(2, "larger", {"--global-batch-size", "16", "--train-iters", "6", "--use-distributed-optimizer", "--load", snapshot, "--ckpt-step", "3"});
+  ASSERT_EQ(larger.exit_code, 0) << larger.err;
+  EXPECT_NE(larger.err.find("after step 3 and 24 samples"), std::string::npos) << larger.err;
+  const auto steps = record::read_steps(logs_.path() / "larger").steps;
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_EQ(steps.front().step, 3);
+  EXPECT_EQ(steps.front().samples_seen, 40);
+  EXPECT_NEAR(steps.front().loss, last.front(), 0.05 * last.front());
+
+  const auto tuned = run(2, "tuned", {"--global-batch-size", "8", "--train-iters", "2", "--load", snapshot, "--finetune", "--tensor-model-parallel-size", "2"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  EXPECT_LT(losses("tuned").front(), losses("whole").front() - 0.05);  // the first samples, seen before
+
+  EXPECT_EQ(run(1, "absent", {"--train-iters", "2", "--load", snapshot, "--ckpt-step", "4"}).exit_code, 5);
+  const auto other = run(1, "other", {"--train-iters", "9", "--load", snapshot, "--num-layers", "3"});
+  EXPECT_EQ(other.exit_code, 5);
+  EXPECT_NE(other.err.find("is of another model"), std::string::npos) << other.err;
+}
+
 TEST_F(TrainGpt, RefusesWhatItCannotLayOutOrHasNoEngineFor) {
   const auto expect_refused = [&](int ranks, const std::vector<std::string>& flags, const std::string& text) {
     std::vector<std::string> more = {"--train-iters", "2"};
