@@ -178,7 +178,7 @@ std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves) {
     chart.title = "Scaling efficiency";
     chart.summary = efficiency_summary(group);
     chart.caption = "Rate per node over that of the base, median steps; bars are 95 % intervals where runs allow one. ";
-    for (const Curve* curve : group) chart.caption += fmt::format("{}: {}. ", curve->name, scaling_name(curve->kind));
+    for (const Curve* curve : group) chart.caption += fmt::format("{}: {}{}. ", curve->name, scaling_name(curve->kind), curve->shares_cores ? "; the ranks shared the cores of one machine" : "");
     chart.y = {.title = "efficiency (%)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
     for (const Curve* curve : group) add_efficiency(*curve, chart);
     chart.series.push_back(reference_line("ideal", chart.x, [](double) { return 100.0; }));
@@ -278,7 +278,8 @@ std::vector<Chart> time_charts(const std::vector<Curve>& curves) {
   });
   const auto costs = charts_of(curves, "node-hours", [](const Curves& group, Chart& chart) {
     chart.title = "Node-hours for the same work";
-    chart.summary = "A flat line is ideal: more nodes then cost nothing extra.";
+    chart.summary = group.front()->is_by_devices ? "Hours of the one node that holds all devices: the lower, the better they fill it."
+                                                 : "A flat line is ideal: more nodes then cost nothing extra.";
     chart.y = {.title = "node-hours", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
     for (const Curve* curve : group)
       chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) { return point.budget_node_hours; }));

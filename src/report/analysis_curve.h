@@ -68,6 +68,7 @@ enum class ScalingKind { kSingle, kWeak, kStrong, kMixed, kUnknown };
 struct Curve {
   std::string id{}, name{};
   bool is_by_devices = false;  ///< Sizes are devices, not nodes.
+  bool shares_cores = false;   ///< Several ranks on the processor cores of one machine: efficiency is that of a machine divided up.
   ScalingKind kind = ScalingKind::kSingle;
   std::string kind_reason{};  ///< Which quantities stayed the same, or which changed.
   std::vector<std::string> remarks{};  ///< On the configuration of its runs, in sentences.

@@ -180,8 +180,22 @@ std::vector<Curve> split_by_batch(std::vector<Point> points) {
   return curves;
 }
 
+bool is_on_cpu(const record::RunSetup& setup) {
+  return setup.is_on_cpu.value_or(core::starts_with(core::to_lower_ascii(setup.device), "cpu"));
+}
+
+/// Several ranks on the cores of one machine: a larger size divides it further and adds nothing.
+bool has_shared_cores(const Curve& curve) {
+  const bool is_one_machine = std::all_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return point.nodes == 1 && is_on_cpu(point.setup); });
+  return is_one_machine && std::any_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return point.devices > 1; });
+}
+
 /// What a reader must know about the configuration of a curve's runs.
 void add_remarks(Curve& curve, const std::vector<RunSummary>& runs, bool has_known_beside) {
+  if (curve.shares_cores)
+    curve.remarks.emplace_back(
+        "The ranks shared the cores of one machine (`launch` or `sweep --local` without accelerators): a larger size divides the same cores further. Efficiency and "
+        "speed-up here are of shared cores and say nothing about nodes; node-hours are those of the one machine.");
   std::vector<size_t> members;
   for (const Point& point : curve.points) members.insert(members.end(), point.runs.begin(), point.runs.end());
   const auto num_unknown = std::count_if(members.begin(), members.end(), [&](size_t index) { return runs[index].options.empty(); });
@@ -221,6 +235,7 @@ std::vector<Curve> curves_of_identity(const std::vector<RunSummary>& runs, const
   const bool has_known = std::any_of(groups.begin(), groups.end(), [](const Group& group) { return group.configuration.has_options; });
   for (Curve& curve : curves) {
     curve.is_by_devices = is_by_devices;
+    curve.shares_cores = has_shared_cores(curve);
     add_remarks(curve, runs, has_known);
   }
   return curves;

@@ -130,6 +130,7 @@ Table scaling_table(const Curve& curve) {
   table.caption = fmt::format(
       "{}: {}. {} Rates are those of the median step; efficiency is the rate per {} over that of the base, with its 95 % interval.",
       scaling_name(curve.kind), curve.kind_reason, base_rate_text(curve), curve.is_by_devices ? "device" : "node");
+  if (curve.shares_cores) table.caption += " The ranks shared the cores of one machine: this is the efficiency of shared cores.";
   table.caption += peaks_text(curve);
   add_size_columns(table, curve);
   for (const auto& [title, key] : {std::pair{"global batch", "global_batch"}, {"local batch", "local_batch"}})
@@ -246,6 +247,7 @@ Table cost_table(const Curve& curve, const AnalysisOptions& options) {
       "Days and node-hours are those of {} at the rate of the median step, without start-up, evaluation, checkpoints and restarts. "
       "Node-hours per million samples = N / (3600 X) x 10^6.",
       budget);
+  if (curve.is_by_devices && !curve.points.empty() && curve.points[0].nodes == 1) table.caption += " N is 1 at every size: all devices are of one node.";
   add_size_columns(table, curve);
   table.columns.push_back(column("node-h per 10^6 samples", "node_hours_per_million"));
   table.columns.push_back(column(fmt::format("days for {}", budget), "budget_days"));

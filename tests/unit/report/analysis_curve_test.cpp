@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "core/strings.h"
 #include "record/statistics.h"
 #include "report/analysis_charts.h"
 #include "report/analysis_document.h"
@@ -69,6 +70,34 @@ TEST(Curve, WeakScalingHasKnownRatesAndEfficiency) {
   // 3 x 14.78 GFLOP x 320/4 per s / 989 TFLOP/s
   EXPECT_NEAR(one.mfu, 3 * 14.78e9 * 80 / 989e12, 1e-5);
   EXPECT_NEAR(four.node_hours_per_sample, 4 / 3600.0 / (128 / 0.112), 1e-8);
+}
+
+/// 1, 2 and 4 ranks of one machine.
+std::vector<record::RunData> one_machine(bool is_on_cpu) {
+  std::vector<record::RunData> runs;
+  for (const auto& [ranks, ms] : {std::pair{1, 100.0}, {2, 120.0}, {4, 230.0}}) {
+    runs.push_back(make_run({.name = fmt::format("d{}", ranks), .devices_per_node = ranks, .step_ms = ms, .job = fmt::format("slurm {}", ranks)}));
+    runs.back().setup.device = is_on_cpu ? "Some Processor 9000" : "NVIDIA GH200";
+    runs.back().setup.is_on_cpu = is_on_cpu;
+  }
+  return runs;
+}
+
+TEST(Curve, RanksOnTheCoresOfOneMachineAreNoScaling) {
+  const Analysis analysis = analysis_of(one_machine(true));
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  const Curve& curve = analysis.curves[0];
+  EXPECT_TRUE(curve.is_by_devices);
+  const std::string limits = core::join(limits_of(curve), " "), said = core::join(conclusions_of(curve, {}), " ");
+  EXPECT_NE(limits.find("shared the cores of one machine"), std::string::npos) << limits;
+  EXPECT_NE(said.find("of shared cores."), std::string::npos) << said;
+  EXPECT_NE(scaling_table(curve).caption.find("efficiency of shared cores"), std::string::npos);
+  EXPECT_NE(efficiency_charts({curve}).at(0).caption.find("shared the cores"), std::string::npos);
+  // Four ranks need as many node-hours as one machine does, not four.
+  EXPECT_NEAR(curve.points[2].node_hours_per_sample, 1 / 3600.0 / (32 / 0.23), 1e-7);
+  const Analysis gpus = analysis_of(one_machine(false));
+  EXPECT_EQ(core::join(limits_of(gpus.curves.at(0)), " ").find("shared the cores"), std::string::npos);
+  EXPECT_EQ(core::join(conclusions_of(gpus.curves.at(0), {}), " ").find("shared cores"), std::string::npos);
 }
 
 TEST(Curve, QuantilesCountEqualStepTimes) {
