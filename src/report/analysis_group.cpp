@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "core/strings.h"
+#include "record/logs.h"
 #include "report/analysis_curve.h"
 #include "report/analysis_settings.h"
 
@@ -298,7 +299,9 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
     else if (!run.series && !run.collective_points.empty())
       continue;  // a benchmark of collectives has a section of its own
     else if (!run.series)
-      left_out.push_back({index, run.unusable, "it says nothing about speed"});
+      left_out.push_back({index, run.unusable, run.format == record::to_text(record::LogFormat::kBench)
+                                                   ? "a report reads training runs and collectives; the file itself has the table of this case"
+                                                   : "it says nothing about speed"});
     else
       identities[identity_of(run)].push_back(index);
   }

@@ -46,7 +46,7 @@ void search(const fs::path& folder, int depth, std::vector<fs::path>& records, s
         records.push_back(path);
       else if (depth < kMaxDepth)
         search(path, depth + 1, records, logs);
-    } else if (looks_like_log(path)) {
+    } else if (looks_like_log(path) || (path.extension() == ".json" && record::is_benchmark_result(path))) {
       logs.push_back(path);
     }
   }
@@ -131,9 +131,9 @@ void add_folder(const fs::path& folder, std::vector<Source>& sources) {
     else
       sources.push_back({.path = record});
   }
-  if (!records.empty()) return;
+  // Beside records other logs are those of the same runs, results of benchmarks are not.
   for (const fs::path& log : logs)
-    if (record::guess_format(log) || is_published_table(log)) sources.push_back({.path = log});
+    if (!records.empty() ? record::is_benchmark_result(log) : record::guess_format(log) || is_published_table(log)) sources.push_back({.path = log});
 }
 
 /// Last part of the path; where that is not unique, more of it.
