@@ -346,46 +346,6 @@ TEST(Logs, CollectivesWithoutAListOfRanksTellTheirNumberOtherwise) {
   EXPECT_NEAR(own.collective_points[0].busbw_gbytes_per_s, 4, 1e-9);
 }
 
-constexpr const char* kBenchDocument = R"({"format": "lockstep-bench-1", "case": "collective", "command": "lockstep bench collective", "mode": "time",
-  "machine": {"ranks": [{"rank": 0, "host": "a", "device": "cpu", "device_name": "Some CPU"}, {"rank": 1, "host": "a"}, {"rank": 2, "host": "b"}]},
-  "rows": [{"part": "all-gather", "bytes": 6000, "count": 500, "type": "float", "redop": "none", "root": -1, "time_us": 2.0, "wrong": 0, "in_place_time_us": 3.0},
-           {"part": "all-gather", "bytes": 12000, "count": 1000, "type": "float", "redop": "none", "root": -1, "wrong": 0}]})";
-
-TEST(Logs, ABenchDocumentBringsItsCollectives) {
-  const RunData run = LogText(kBenchDocument, "net.json").read();
-  EXPECT_EQ(run.format, "bench");
-  EXPECT_EQ(run.setup.devices, 3);
-  EXPECT_EQ(run.setup.nodes, 2);
-  EXPECT_EQ(run.setup.device, "Some CPU");
-  ASSERT_EQ(run.collective_points.size(), 2u);
-  EXPECT_EQ(run.collective_points[0].kind, "all_gather");
-  EXPECT_EQ(run.collective_points[0].num_ranks, 3);
-  EXPECT_NEAR(run.collective_points[0].algbw_gbytes_per_s, 3, 1e-9);
-  EXPECT_NEAR(run.collective_points[0].busbw_gbytes_per_s, 2, 1e-9);
-  EXPECT_EQ(run.collective_points[0].num_wrong, 0);
-  EXPECT_TRUE(run.collective_points[1].is_in_place);
-  EXPECT_FALSE(run.collective_points[1].num_wrong);
-  has_problem(run, "1 of 2 rows hold no time");
-  const RunData op = LogText(R"({"format": "lockstep-bench-1", "case": "op", "rows": [], "summary": {"measured_peak_tflops": {"fp32": 0.5}}})", "op.json").read();
-  EXPECT_NE(op.message.find("`lockstep bench op`, not of training; it measured a peak of 0.5 TFLOP/s in fp32"), std::string::npos) << op.message;
-  const RunData text = LogText("# lockstep bench op: 1 ranks at the same time on cpu, 1 threads each\n# gemm\n  gemm square\n", "op.out").read();
-  EXPECT_NE(text.message.find("`lockstep bench op`"), std::string::npos) << text.message;
-  EXPECT_THROW(LogText(std::string(kBenchDocument).substr(0, 400), "cut.json").read(), DataError);
-}
-
-TEST(Logs, NoMutationOfABenchDocumentCrashes) {
-  const std::string text = kBenchDocument;
-  core::CounterRng rng(4, 1);
-  for (uint64_t round = 0; round < testing::fuzz_rounds(1500); ++round) {
-    const std::string changed = testing::damage(text, rng);
-    try {
-      for (const CollectivePoint& point : LogText(changed, "net.json").read(LogFormat::kBench).collective_points)
-        EXPECT_TRUE(std::isfinite(point.algbw_gbytes_per_s) && point.time_us > 0) << changed;
-    } catch (const DataError&) {
-    }
-  }
-}
-
 TEST(Logs, CsvColumnsAreKnownByTheirNames) {
   const RunData run = read_log(golden("steps.csv"));
   ASSERT_EQ(run.steps.size(), 30u);
