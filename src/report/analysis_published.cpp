@@ -146,6 +146,12 @@ Table difference_table(const record::Table& source, const std::vector<CheckedCel
   return table;
 }
 
+/// A count of a table, bounded to what any run has.
+int64_t count_of(double value) {
+  constexpr double kMost = 1e15;
+  return static_cast<int64_t>(std::clamp(value, 0.0, kMost));
+}
+
 /// The rows as runs of one step each, so that the page draws them as it draws measurements.
 std::vector<Chart> table_charts(const FormulaContext& context) {
   const char* rate = context.has("samples_per_s") ? "samples_per_s" : context.has("tokens_per_s") ? "tokens_per_s" : nullptr;
@@ -159,17 +165,17 @@ std::vector<Chart> table_charts(const FormulaContext& context) {
     record::RunSetup& setup = run.setup;
     setup.model = context.has("system") ? context.table.text(row, "system") : context.table.source.stem().string();
     setup.precision = context.has("precision") ? context.table.text(row, "precision") : context.facts.precision;
-    if (const char* devices = context.device_column()) setup.devices = static_cast<int64_t>(context.at(row, devices).value);
-    if (context.has("nodes")) setup.nodes = static_cast<int64_t>(context.at(row, "nodes").value);
+    if (const char* devices = context.device_column()) setup.devices = count_of(context.at(row, devices).value);
+    if (context.has("nodes")) setup.nodes = count_of(context.at(row, "nodes").value);
     const double per_s = context.at(row, rate).value;
     double samples = per_s;  // one second's work where the batch is unknown
     if (context.facts.samples_per_device && setup.devices && !context.has("global_batch")) {
-      setup.samples_per_device = static_cast<int64_t>(*context.facts.samples_per_device);
+      setup.samples_per_device = count_of(*context.facts.samples_per_device);
       samples = *context.facts.samples_per_device * static_cast<double>(*setup.devices);
     } else if (context.facts.samples_per_device) {
-      setup.samples_per_device = static_cast<int64_t>(*context.facts.samples_per_device);
+      setup.samples_per_device = count_of(*context.facts.samples_per_device);
     }
-    if (context.has("global_batch")) setup.global_batch = static_cast<int64_t>(context.at(row, "global_batch").value), samples = static_cast<double>(*setup.global_batch);
+    if (context.has("global_batch")) setup.global_batch = count_of(context.at(row, "global_batch").value), samples = static_cast<double>(*setup.global_batch);
     setup.sample_unit = std::string(rate) == "tokens_per_s" ? "tokens" : "samples";
     if (std::string(rate) == "samples_per_s") setup.forward_gflops_per_sample = context.facts.forward_gflops;
     if (const auto peak = context.peak(row)) setup.peak_tflops_per_device = *peak;

@@ -218,7 +218,7 @@ std::vector<Formula> additions_to(const FormulaContext& context) {
   const char* size = context.size_column();
   if (size == nullptr) return formulas;
   const bool is_of_machines = context.has("global_batches_per_s_a100");
-  const std::string unit = std::string(size) == "nodes" ? "node" : "GPU";
+  const std::string unit = std::string(size) == "nodes" ? "node" : std::string(size) == "gpus" ? "GPU" : "device";
   for (const char* rate : {"samples_per_s", "tokens_per_s"}) {
     if (!context.has(rate) || is_of_machines) continue;
     const std::string name = std::string(rate) == "samples_per_s" ? "samples/s" : "tokens/s";
