@@ -11,7 +11,7 @@
 namespace lockstep::record {
 
 /// Programs whose logs are read (docs/logs.md says what is taken from each and which of its numbers are trusted).
-enum class LogFormat { kLockstep, kOpenClip, kNemo, kMegatron, kTorchTitan, kDeepSpeed, kImageNet, kMlperf, kTfCnn, kNcclTests, kCsv };
+enum class LogFormat { kLockstep, kOpenClip, kNemo, kMegatron, kTorchTitan, kDeepSpeed, kImageNet, kMlperf, kTfCnn, kNcclTests, kBench, kCsv };
 
 struct LogFormatInfo {
   LogFormat format = LogFormat::kCsv;
@@ -28,6 +28,9 @@ LogFormat parse_log_format(std::string_view name);
 /// The format with the most recognised lines near the start of the file; nothing when no line is recognised. A folder with a run.json or steps.jsonl is
 /// a lockstep record, any other folder is judged by its out.log. EnvironmentError when the file cannot be read.
 std::optional<LogFormat> guess_format(const std::filesystem::path& path);
+
+/// Is the file a result of `lockstep bench` or of nccl-tests (not of training), by its beginning? Files that cannot be read are none.
+bool is_benchmark_result(const std::filesystem::path& file);
 
 struct LogOptions {
   MetaOptions meta{};  ///< Facts that logs lack; they help reading (the batch turns rates into times) and win over what the log says.

@@ -230,6 +230,14 @@ void complete(RunData& run) {
   }
 }
 
+/// A group that is no fact, and the fact it may have been meant for: names of tags are free, so only close ones count.
+std::optional<std::string> meant_fact(const std::string& group) {
+  const auto nearest = core::nearest_name(group, names_of_facts());
+  constexpr size_t kSurelyMeant = 6;
+  if (!nearest || (group.size() < kSurelyMeant && (group[0] != (*nearest)[0] || group.size() < 3))) return std::nullopt;
+  return nearest;
+}
+
 }  // namespace
 
 void apply_meta(RunData& run, const MetaOptions& options) {
@@ -237,6 +245,8 @@ void apply_meta(RunData& run, const MetaOptions& options) {
   if (!options.path_pattern.empty()) {
     const std::string path = fs::absolute(run.source).lexically_normal().string();
     const bool is_matched = match_groups(options.path_pattern, path, [&](std::string name, std::string text) {
+      if (const auto meant = is_fact(name) ? std::nullopt : meant_fact(name))
+        run.problems.push_back(fmt::format("--meta: the group '{}' is no fact and was taken for a tag that tells configurations apart; did you mean '{}'?", name, *meant));
       (is_fact(name) ? facts.values : facts.tags)[name] = std::move(text);
     });
     if (!is_matched) run.problems.push_back(fmt::format("--meta '{}' does not match '{}'", options.path_pattern, path));

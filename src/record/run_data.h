@@ -31,6 +31,7 @@ struct RunSetup {
   std::optional<double> peak_tflops_per_device{};     ///< Dense, of the compute type.
   std::string peak_source{};
   std::optional<bool> is_synthetic{};                 ///< Made-up input data.
+  std::optional<bool> is_on_cpu{};                    ///< Ranks computed on processor cores, not on accelerators.
   bool is_profiled = false;                           ///< A profiler ran: no measurement.
   std::map<std::string, std::string> tags{};          ///< Anything else that tells points apart (sweep axes, named groups of --meta).
 };

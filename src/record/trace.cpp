@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <map>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/strings.h"
 
 namespace lockstep::record {
 namespace {
@@ -43,7 +46,67 @@ core::Json moved(core::Json event, int rank, double shift_us) {
   return event;
 }
 
+std::string text_at(const core::Json& object, const char* key) {
+  if (!object.is_object()) return "";
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+/// A number from 0 to 10^15; 0 where there is none.
+double amount_at(const core::Json& object, const char* key) {
+  if (!object.is_object()) return 0;
+  const auto found = object.find(key);
+  const double value = found != object.end() && found->is_number() ? found->get<double>() : 0;
+  constexpr double kMost = 1e15;
+  return value > 0 && value <= kMost ? value : 0;
+}
+
+/// "allreduce", "_allgather_base" and "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" alike to one name; empty: no collective.
+std::string collective_of(const std::string& text) {
+  const std::string plain = core::replace_all(core::to_lower_ascii(text), "_", "");
+  constexpr std::pair<std::string_view, const char*> kKinds[] = {{"allreduce", "all_reduce"},   {"reducescatter", "reduce_scatter"}, {"allgather", "all_gather"}, {"alltoall", "all_to_all"},
+                                                                 {"broadcast", "broadcast"},    {"sendrecv", "send_recv"},           {"send", "send_recv"},       {"recv", "send_recv"},
+                                                                 {"reduce", "reduce"},          {"gather", "gather"},                {"scatter", "scatter"}};
+  for (const auto& [part, kind] : kKinds)
+    if (plain.find(part) != std::string::npos) return kind;
+  return "";
+}
+
+/// The kernel of a collective as one call of it; count 0: another event.
+DeviceCollective read_kernel(const core::Json& event) {
+  const std::string name = text_at(event, "name"), category = text_at(event, "cat");
+  if (category != "kernel" || core::to_lower_ascii(name).find("nccl") == std::string::npos) return {};
+  const double duration_us = amount_at(event, "dur");
+  if (duration_us <= 0) return {};
+  static const core::Json kNone = core::Json::object();
+  const auto found = event.find("args");
+  const core::Json& args = found != event.end() && found->is_object() ? *found : kNone;
+  DeviceCollective call{.kind = collective_of(text_at(args, "Collective name")), .type = text_at(args, "dtype")};
+  if (call.kind.empty()) call.kind = collective_of(name);
+  if (call.kind.empty()) call.kind = name.substr(0, name.find('('));
+  call.num_elements = static_cast<int64_t>(std::max(amount_at(args, "In msg nelems"), amount_at(args, "Out msg nelems")));
+  call.group_size = static_cast<int>(std::min(amount_at(args, "Group size"), 1e7));
+  call.count = 1;
+  call.total_ms = duration_us / 1000;
+  return call;
+}
+
 }  // namespace
+
+std::vector<DeviceCollective> device_collectives(const std::filesystem::path& trace) {
+  std::map<std::tuple<std::string, std::string, int64_t, int>, DeviceCollective> sums;
+  const Trace read = read_trace(0, trace);
+  for (const core::Json& event : read.json.at("traceEvents")) {
+    const DeviceCollective call = read_kernel(event);
+    if (call.count == 0) continue;
+    const auto [place, is_new] = sums.try_emplace({call.kind, call.type, call.num_elements, call.group_size}, call);
+    if (!is_new) place->second.count += 1, place->second.total_ms += call.total_ms;
+  }
+  std::vector<DeviceCollective> all;
+  for (auto& [key, sum] : sums) all.push_back(std::move(sum));
+  std::stable_sort(all.begin(), all.end(), [](const DeviceCollective& a, const DeviceCollective& b) { return a.total_ms > b.total_ms; });
+  return all;
+}
 
 int64_t merge_traces(const std::vector<std::pair<int, std::filesystem::path>>& traces_by_rank, const std::filesystem::path& output) {
   // Every file is read twice, so that only one at a time is in memory: as JSON it takes many times its size, and there is one of every rank.

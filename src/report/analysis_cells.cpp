@@ -49,7 +49,20 @@ Cell percent_cell(const Estimate& share, int decimals) {
   Cell cell = percent_cell(share.value, decimals);
   if (!cell.value || !share.has_range) return cell;
   const double half = 50 * (share.high - share.low);
-  cell.text += fmt::format(" +- {:.{}f}", half, half < 0.1 ? decimals + 1 : decimals);
+  cell.text += half < 0.01 ? " +- " + figure_text(half, 1) : fmt::format(" +- {:.{}f}", half, half < 0.1 ? decimals + 1 : decimals);
+  return cell;
+}
+
+Cell fixed_cell(const Estimate& estimate, int decimals) {
+  Cell cell = fixed_cell(estimate.value, decimals);
+  const double half = (estimate.high - estimate.low) / 2;
+  if (cell.value && estimate.has_range) cell.text += half < 0.5 * std::pow(10, -decimals) ? " +- " + figure_text(half, 1) : " +- " + fixed_text(half, decimals);
+  return cell;
+}
+
+Cell figure_cell(const Estimate& estimate, int digits) {
+  Cell cell = figure_cell(estimate.value, digits);
+  if (cell.value && estimate.has_range) cell.text += " +- " + figure_text((estimate.high - estimate.low) / 2, 2);
   return cell;
 }
 

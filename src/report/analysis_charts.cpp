@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMaxCurvesPerChart = 6;
 
 using Curves = std::vector<const Curve*>;
-using Value = std::function<double(const Curve&, const Point&)>;
+using Value = std::function<Estimate(const Point&)>;
 
 /// Curves with a base and two sizes or more, in groups that share axis and rate unit.
 std::vector<Curves> chart_groups(const std::vector<Curve>& curves) {
@@ -51,16 +51,26 @@ Axis size_axis(const Curves& curves) {
   return axis;
 }
 
+/// Points that have the value, with bars where any has a range.
 Series series_of(const Curve& curve, const Value& value) {
   Series series{.name = curve.name};
+  bool has_range = false;
   for (const Point& point : curve.points) {
-    const double y = value(curve, point);
-    if (!std::isfinite(y)) continue;
+    const Estimate estimate = value(point);
+    if (!std::isfinite(estimate.value)) continue;
     series.x.push_back(static_cast<double>(point.size));
-    series.y.push_back(y);
+    series.y.push_back(estimate.value);
+    series.low.push_back(estimate.has_range ? estimate.low : NAN);
+    series.high.push_back(estimate.has_range ? estimate.high : NAN);
+    has_range |= estimate.has_range;
   }
+  if (!has_range) series.low.clear(), series.high.clear();
   return series;
 }
+
+Estimate times(const Estimate& estimate, double factor) { return proportional(factor * estimate.value, estimate); }
+
+constexpr const char* kBars = "Bars are 95 % intervals where steps and repeats allow one.";
 
 /// One chart per group, with a suffix in the id from the second on; charts without a single point are left out.
 std::vector<Chart> charts_of(const std::vector<Curve>& curves, const char* id,
@@ -133,16 +143,7 @@ void mark_knee(const Curve& curve, Series& series, Chart& chart) {
 }
 
 void add_efficiency(const Curve& curve, Chart& chart) {
-  Series series = series_of(curve, [](const Curve&, const Point& point) { return 100 * point.efficiency.value; });
-  bool has_range = false;
-  for (const Point& point : curve.points) {
-    if (!std::isfinite(point.efficiency.value)) continue;
-    const Estimate& e = point.efficiency;
-    series.low.push_back(100 * (e.has_range ? e.low : e.value));
-    series.high.push_back(100 * (e.has_range ? e.high : e.value));
-    has_range |= e.has_range;
-  }
-  if (!has_range) series.low.clear(), series.high.clear();
+  Series series = series_of(curve, [](const Point& point) { return times(point.efficiency, 100); });
   mark_knee(curve, series, chart);
   chart.series.push_back(std::move(series));
 }
@@ -177,8 +178,8 @@ std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves) {
   return charts_of(curves, "efficiency", [](const Curves& group, Chart& chart) {
     chart.title = "Scaling efficiency";
     chart.summary = efficiency_summary(group);
-    chart.caption = "Rate per node over that of the base, median steps; bars are 95 % intervals where runs allow one. ";
-    for (const Curve* curve : group) chart.caption += fmt::format("{}: {}. ", curve->name, scaling_name(curve->kind));
+    chart.caption = "Rate per node over that of the base, median steps. " + std::string(kBars) + " ";
+    for (const Curve* curve : group) chart.caption += fmt::format("{}: {}{}. ", curve->name, scaling_name(curve->kind), curve->shares_cores ? "; the ranks shared the cores of one machine" : "");
     chart.y = {.title = "efficiency (%)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
     for (const Curve* curve : group) add_efficiency(*curve, chart);
     chart.series.push_back(reference_line("ideal", chart.x, [](double) { return 100.0; }));
@@ -194,10 +195,10 @@ std::vector<Chart> throughput_charts(const std::vector<Curve>& curves) {
     chart.summary = fmt::format(
         "Rate against the number of {}; the number at each marker is the efficiency, since a double logarithmic plot hides losses.",
         group.front()->is_by_devices ? "devices" : "nodes");
-    chart.caption = "Dashed: ideal from each base. Numbers: efficiency in %.";
-    chart.y = {.title = unit, .scale = Scale::kLog2};
+    chart.caption = fmt::format("Dashed: ideal from each base. Numbers: efficiency in %. {}", kBars);
+    chart.y = {.title = unit, .scale = Scale::kLog10};
     for (const Curve* curve : group) {
-      Series series = series_of(*curve, [](const Curve&, const Point& point) { return point.samples_per_s.value; });
+      Series series = series_of(*curve, [](const Point& point) { return point.samples_per_s; });
       for (const Point& point : curve->points)
         if (std::isfinite(point.samples_per_s.value))
           series.labels.push_back(std::isfinite(point.efficiency.value) ? fmt::format("{:.0f}", 100 * point.efficiency.value) : "");
@@ -222,11 +223,11 @@ std::vector<Chart> utilisation_charts(const std::vector<Curve>& curves) {
   std::vector<Chart> charts = charts_of(curves, "mfu", [&](const Curves& group, Chart& chart) {
     chart.title = "Model FLOPs utilisation";
     chart.y = {.title = "MFU (%)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
-    chart.caption = "MFU = model FLOPs per step / (seconds x devices x peak), training = 3 x forward.";
+    chart.caption = "MFU = model FLOPs per step / (seconds x devices x peak), training = 3 x forward. " + std::string(kBars);
     for (const Curve* curve : group) {
       if (!has_mfu(curve)) continue;
       const Point& first = curve->points.front();
-      chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) { return 100 * point.mfu; }));
+      chart.series.push_back(series_of(*curve, [](const Point& point) { return proportional(100 * point.mfu, point.samples_per_s); }));
       chart.caption += fmt::format(" {}: {:g} GFLOP forward per sample, peak {}.", curve->name,
                                    *first.setup.forward_gflops_per_sample, first.peak_text);
       chart.summary += fmt::format("{}: {} at {}, {} at {}. ", curve->name, percent_text(first.mfu), size_text(*curve, first.size),
@@ -236,15 +237,15 @@ std::vector<Chart> utilisation_charts(const std::vector<Curve>& curves) {
   const auto rates = charts_of(curves, "per-device", [](const Curves& group, Chart& chart) {
     chart.title = "Rate per device";
     chart.summary = "A flat line is ideal.";
+    chart.caption = kBars;
     chart.y = {.title = rate_unit(group.front()->points.front()) + " per device",
                .scale = Scale::kLinear,
                .min = 0,
                .max = {},
                .ticks = {}};
     for (const Curve* curve : group)
-      chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) {
-        return point.devices > 0 ? point.samples_per_s.value / static_cast<double>(point.devices) : NAN;
-      }));
+      chart.series.push_back(
+          series_of(*curve, [](const Point& point) { return times(point.samples_per_s, point.devices > 0 ? 1 / static_cast<double>(point.devices) : NAN); }));
   });
   charts.insert(charts.end(), rates.begin(), rates.end());
   return charts;
@@ -254,10 +255,11 @@ std::vector<Chart> speedup_charts(const std::vector<Curve>& curves) {
   return charts_of(curves, "speedup", [](const Curves& group, Chart& chart) {
     chart.title = "Speed-up";
     chart.y = {.title = "speed-up", .scale = Scale::kLog2};
+    chart.caption = std::string(kBars) + " ";
     for (const Curve* curve : group) {
       if (!curve->base) continue;
       const Point& base = curve->points[*curve->base];
-      chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) { return point.speedup; }));
+      chart.series.push_back(series_of(*curve, speedup_estimate));
       chart.caption += fmt::format("{}: base {} with {} {}. ", curve->name, size_text(*curve, base.size),
                                    figure_text(base.samples_per_s.value), rate_unit(base));
       chart.summary += fmt::format("{}: {:.2f} times the base at {}. ", curve->name, curve->points.back().speedup,
@@ -272,16 +274,19 @@ std::vector<Chart> time_charts(const std::vector<Curve>& curves) {
   std::vector<Chart> charts = charts_of(curves, "time", [](const Curves& group, Chart& chart) {
     chart.title = "Time to solution";
     chart.summary = "Days that the budget takes at the rate of the median step.";
-    chart.y = {.title = "days", .scale = Scale::kLog2};
+    chart.y = {.title = "days", .scale = Scale::kLog10};
+    chart.caption = kBars;
     for (const Curve* curve : group)
-      chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) { return point.budget_days; }));
+      chart.series.push_back(series_of(*curve, [](const Point& point) { return inverse(point.budget_days, point.samples_per_s); }));
   });
   const auto costs = charts_of(curves, "node-hours", [](const Curves& group, Chart& chart) {
     chart.title = "Node-hours for the same work";
-    chart.summary = "A flat line is ideal: more nodes then cost nothing extra.";
+    chart.summary = group.front()->is_by_devices ? "Hours of the one node that holds all devices: the lower, the better they fill it."
+                                                 : "A flat line is ideal: more nodes then cost nothing extra.";
     chart.y = {.title = "node-hours", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
+    chart.caption = kBars;
     for (const Curve* curve : group)
-      chart.series.push_back(series_of(*curve, [](const Curve&, const Point& point) { return point.budget_node_hours; }));
+      chart.series.push_back(series_of(*curve, [](const Point& point) { return inverse(point.budget_node_hours, point.samples_per_s); }));
   });
   charts.insert(charts.end(), costs.begin(), costs.end());
   return charts;

@@ -87,7 +87,28 @@ void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
   }
 }
 
-void check_repeats(const Adder& add) {
+/// Runs that agree better than each of them is known, and runs without an interval of their own.
+void check_own_intervals(const Adder& add, const std::vector<RunSummary>& runs, double half) {
+  const RunSummary* widest = nullptr;
+  double most = 0;
+  size_t num_without = 0;
+  for (const size_t index : add.point.runs) {
+    const auto& own = runs[index].series->median_interval;
+    if (!own) ++num_without;
+    else if (const double own_half = (own->high - own->low) / 2 / runs[index].series->median_ms; own_half > most) most = own_half, widest = &runs[index];
+  }
+  if (add.point.runs.size() < 2) return;
+  if (widest != nullptr && most > kMaxHalfWidth && most > half)
+    add("M03", "wide-interval",
+        fmt::format("{} by itself is known to +-{:.1f} % only, the point is given as +-{:.1f} %: its {} runs may agree by chance", widest->name, 100 * most, 100 * half,
+                    add.point.runs.size()),
+        "take the larger one for the uncertainty; more steps in each run");
+  if (num_without > 0)
+    add("M03", "wide-interval", fmt::format("{} of {} runs have too few steps for an interval of their own: that they agree may be chance", num_without, add.point.runs.size()),
+        "more steps in each run");
+}
+
+void check_repeats(const Adder& add, const std::vector<RunSummary>& runs) {
   const Point& point = add.point;
   if (!point.num_allocations)
     add("M04", "single-run",
@@ -104,6 +125,7 @@ void check_repeats(const Adder& add) {
     if (half > kMaxHalfWidth)
       add("M03", "wide-interval", fmt::format("the 95 % interval of the step time is +-{:.1f} %", 100 * half),
           "more steps, and more repeats");
+    check_own_intervals(add, runs, half);
   } else {
     add("M03", "wide-interval", "there are too few steps for an interval", "more steps, and more repeats");
   }
@@ -278,7 +300,7 @@ std::vector<Flag> check_curve(Curve& curve, const std::vector<RunSummary>& runs)
     const Adder add{curve, point};
     check_length(add, runs);
     check_runs(add, runs);
-    check_repeats(add);
+    check_repeats(add, runs);
     check_work(add);
     check_stragglers(add, runs);
     check_debugging(add, runs);

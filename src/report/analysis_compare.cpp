@@ -136,17 +136,15 @@ std::string size_text(const Size& size) {
   return counted(size.first, "node") + ", " + counted(size.second, "device");
 }
 
-/// What the user named: the run, or the folder of the repeats.
-fs::path path_of(const Runs& runs) {
-  fs::path path = (runs.size() == 1 ? runs[0]->source : runs[0]->source.parent_path()).lexically_normal();
+/// What the user named; where that is not told, the run or the folder of the repeats.
+fs::path path_of(const Runs& runs, const std::string& given) {
+  const fs::path path = (!given.empty() ? fs::absolute(given) : runs.size() == 1 ? runs[0]->source : runs[0]->source.parent_path()).lexically_normal();
   return path.has_filename() ? path : path.parent_path();
 }
 
 /// Names of the sides with enough of their paths to tell them apart.
-std::pair<std::string, std::string> side_names(const Runs& a, const Runs& b) {
-  fs::path path_a = path_of(a), path_b = path_of(b);
-  fs::path name_a = a.size() == 1 ? fs::path(a[0]->name) : path_a.filename(), name_b = b.size() == 1 ? fs::path(b[0]->name) : path_b.filename();
-  if (name_a == name_b) name_a = path_a.filename(), name_b = path_b.filename();
+std::pair<std::string, std::string> side_names(fs::path path_a, fs::path path_b) {
+  fs::path name_a = path_a.filename(), name_b = path_b.filename();
   while (name_a == name_b && path_a.has_relative_path() && path_b.has_relative_path()) {
     path_a = path_a.parent_path(), path_b = path_b.parent_path();
     if (path_a.filename().empty() && path_b.filename().empty()) break;
@@ -366,10 +364,11 @@ Table comparison_table(const SideComparison& sides) {
 }
 }  // namespace
 
-SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::vector<RunSummary>& all_b, bool is_paired) {
+SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::vector<RunSummary>& all_b, bool is_paired, const std::string& given_a,
+                             const std::string& given_b) {
   SideComparison sides;
   const Runs a = usable(all_a, "A", sides.notes), b = usable(all_b, "B", sides.notes);
-  std::tie(sides.name_a, sides.name_b) = side_names(a, b);
+  std::tie(sides.name_a, sides.name_b) = side_names(path_of(a, given_a), path_of(b, given_b));
   note_differences(a, b, sides.notes);
   const auto knows_samples = [](const RunSummary* run) {
     return std::isfinite(run->samples_per_step) && run->samples_per_step > 0;

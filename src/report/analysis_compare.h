@@ -31,7 +31,9 @@ struct SideComparison {
 
 /// Compares two sides size by size and, where a side has several configurations at one size, each with the same one of the other side; paired takes
 /// run i of A with run i of B of that configuration. DataError when a side has no usable run or no size and configuration is on both.
-SideComparison compare_sides(const std::vector<RunSummary>& a, const std::vector<RunSummary>& b, bool is_paired);
+/// `given_a` and `given_b` are the paths that the user named: their last parts name the sides; empty: by the runs.
+SideComparison compare_sides(const std::vector<RunSummary>& a, const std::vector<RunSummary>& b, bool is_paired, const std::string& given_a = "",
+                             const std::string& given_b = "");
 
 std::string comparison_json(const SideComparison& comparison);
 

@@ -213,6 +213,24 @@ void fill_point_relative(Point& point, const Point& base) {
 }
 }  // namespace
 
+Estimate proportional(double value, const Estimate& to) {
+  if (!to.has_range || !(to.value > 0) || !std::isfinite(value)) return {.value = value};
+  return {.value = value, .low = value * to.low / to.value, .high = value * to.high / to.value, .has_range = true};
+}
+
+Estimate inverse(double value, const Estimate& to) {
+  if (!to.has_range || !(to.low > 0) || !std::isfinite(value)) return {.value = value};
+  return {.value = value, .low = value * to.value / to.high, .high = value * to.value / to.low, .has_range = true};
+}
+
+Estimate step_estimate(const Point& point) {
+  const auto& interval = point.estimate.median_interval;
+  if (!interval || !(interval->low > 0) || !std::isfinite(interval->high)) return {.value = point.estimate.median_ms};
+  return {.value = point.estimate.median_ms, .low = interval->low, .high = interval->high, .has_range = true};
+}
+
+Estimate speedup_estimate(const Point& point) { return proportional(point.speedup, point.efficiency); }
+
 const char* scaling_name(ScalingKind kind) {
   switch (kind) {
     case ScalingKind::kSingle:

@@ -23,6 +23,11 @@ struct Estimate {
   bool has_range = false;
 };
 
+/// `value` with the relative range of what it is proportional to.
+Estimate proportional(double value, const Estimate& to);
+/// Likewise for what it is inversely proportional to: days to a rate.
+Estimate inverse(double value, const Estimate& to);
+
 enum class PeakKind { kGiven, kTable, kRecorded, kNone };
 
 /// All runs of one configuration at one size.
@@ -68,6 +73,7 @@ enum class ScalingKind { kSingle, kWeak, kStrong, kMixed, kUnknown };
 struct Curve {
   std::string id{}, name{};
   bool is_by_devices = false;  ///< Sizes are devices, not nodes.
+  bool shares_cores = false;   ///< Several ranks on the processor cores of one machine: efficiency is that of a machine divided up.
   ScalingKind kind = ScalingKind::kSingle;
   std::string kind_reason{};  ///< Which quantities stayed the same, or which changed.
   std::vector<std::string> remarks{};  ///< On the configuration of its runs, in sentences.
@@ -96,6 +102,11 @@ struct IdealStep {
   double share = 1;             ///< Of the base's step and of each of its phases: 1 in weak scaling, N0/N in strong scaling.
   const char* comparison = "";  ///< "longer than at the base"
 };
+/// Median step of a point, ms, with its interval where that is finite.
+Estimate step_estimate(const Point& point);
+/// Speed-up with the range of the efficiency.
+Estimate speedup_estimate(const Point& point);
+
 /// Nothing at the base, without a base, and where scaling is neither weak nor strong.
 std::optional<IdealStep> ideal_step(const Curve& curve, const Point& point);
 

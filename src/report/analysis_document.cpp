@@ -43,6 +43,7 @@ Section rate_section(const Analysis& analysis) {
   for (const Curve& curve : analysis.curves) {
     add_block(section, rate_table(curve));
     add_block(section, efficiency_table(curve));
+    add_block(section, interval_table(curve));
     add_block(section, protocol_table(curve, analysis.runs));
   }
   return section;

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "core/strings.h"
+#include "record/logs.h"
 #include "report/analysis_curve.h"
 #include "report/analysis_settings.h"
 
@@ -180,8 +181,22 @@ std::vector<Curve> split_by_batch(std::vector<Point> points) {
   return curves;
 }
 
+bool is_on_cpu(const record::RunSetup& setup) {
+  return setup.is_on_cpu.value_or(core::starts_with(core::to_lower_ascii(setup.device), "cpu"));
+}
+
+/// Several ranks on the cores of one machine: a larger size divides it further and adds nothing.
+bool has_shared_cores(const Curve& curve) {
+  const bool is_one_machine = std::all_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return point.nodes == 1 && is_on_cpu(point.setup); });
+  return is_one_machine && std::any_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return point.devices > 1; });
+}
+
 /// What a reader must know about the configuration of a curve's runs.
 void add_remarks(Curve& curve, const std::vector<RunSummary>& runs, bool has_known_beside) {
+  if (curve.shares_cores)
+    curve.remarks.emplace_back(
+        "The ranks shared the cores of one machine (`launch` or `sweep --local` without accelerators): a larger size divides the same cores further. Efficiency and "
+        "speed-up here are of shared cores and say nothing about nodes; node-hours are those of the one machine.");
   std::vector<size_t> members;
   for (const Point& point : curve.points) members.insert(members.end(), point.runs.begin(), point.runs.end());
   const auto num_unknown = std::count_if(members.begin(), members.end(), [&](size_t index) { return runs[index].options.empty(); });
@@ -221,6 +236,7 @@ std::vector<Curve> curves_of_identity(const std::vector<RunSummary>& runs, const
   const bool has_known = std::any_of(groups.begin(), groups.end(), [](const Group& group) { return group.configuration.has_options; });
   for (Curve& curve : curves) {
     curve.is_by_devices = is_by_devices;
+    curve.shares_cores = has_shared_cores(curve);
     add_remarks(curve, runs, has_known);
   }
   return curves;
@@ -283,7 +299,9 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
     else if (!run.series && !run.collective_points.empty())
       continue;  // a benchmark of collectives has a section of its own
     else if (!run.series)
-      left_out.push_back({index, run.unusable, "it says nothing about speed"});
+      left_out.push_back({index, run.unusable, run.format == record::to_text(record::LogFormat::kBench)
+                                                   ? "a report reads training runs and collectives; the file itself has the table of this case"
+                                                   : "it says nothing about speed"});
     else
       identities[identity_of(run)].push_back(index);
   }

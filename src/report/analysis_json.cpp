@@ -151,6 +151,7 @@ std::string analysis_json(const Analysis& analysis) {
                       {"why", curve.kind_reason},
                       {"remarks", curve.remarks},
                       {"sizes_are", curve.is_by_devices ? "devices" : "nodes"},
+                      {"shares_cores", curve.shares_cores},
                       {"base", curve.base ? Json(curve.points[*curve.base].size) : Json(nullptr)},
                       {"points", std::move(points)}});
   }

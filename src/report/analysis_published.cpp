@@ -27,6 +27,8 @@ const char* verdict_text(CellVerdict verdict) {
       return "follows only from values before rounding";
     case CellVerdict::kNot:
       return "does not follow";
+    case CellVerdict::kOtherMeaning:
+      return "follows from its formula, which does not fit what it is called";
   }
   return "";
 }
@@ -36,7 +38,7 @@ std::string row_name(const FormulaContext& context, size_t row) {
   std::vector<std::string> parts;
   for (const char* column : {"system", "precision", "model", "term"})
     if (context.has(column)) parts.push_back(context.table.text(row, column));
-  for (const char* column : {"nodes", "gpus", "batch"})
+  for (const char* column : {"nodes", "gpus", "devices", "batch"})
     if (context.has(column)) {
       parts.push_back(fmt::format("{} {}", column, context.table.text(row, column)));
       break;
@@ -104,11 +106,14 @@ Table recomputed_table(const FormulaContext& context, const std::vector<Formula>
     std::vector<Cell> out;
     for (const std::string& name : source.columns) {
       out.push_back(printed_cell(context, row, name));
+      const bool has_remark = std::any_of(cells.begin(), cells.end(), [&](const CheckedCell& cell) {
+        return cell.row == row && cell.column == name && cell.verdict == CellVerdict::kOtherMeaning;
+      });
       for (const CheckedCell& cell : cells)
         if (cell.row == row && cell.column == name && cell.remark.empty())
           out.push_back({.text = cell.recomputed,
                          .value = cell.value,
-                         .note = cell.verdict == CellVerdict::kExact ? "" : verdict_text(cell.verdict)});
+                         .note = has_remark ? verdict_text(CellVerdict::kOtherMeaning) : cell.verdict == CellVerdict::kExact ? "" : verdict_text(cell.verdict)});
     }
     for (const Formula& formula : additions) out.push_back(figure_cell(formula.compute(context, row).value));
     table.rows.push_back(std::move(out));
@@ -141,10 +146,16 @@ Table difference_table(const record::Table& source, const std::vector<CheckedCel
   return table;
 }
 
+/// A count of a table, bounded to what any run has.
+int64_t count_of(double value) {
+  constexpr double kMost = 1e15;
+  return static_cast<int64_t>(std::clamp(value, 0.0, kMost));
+}
+
 /// The rows as runs of one step each, so that the page draws them as it draws measurements.
 std::vector<Chart> table_charts(const FormulaContext& context) {
   const char* rate = context.has("samples_per_s") ? "samples_per_s" : context.has("tokens_per_s") ? "tokens_per_s" : nullptr;
-  if (rate == nullptr || !context.has("gpus")) return {};
+  if (rate == nullptr || context.size_column() == nullptr) return {};
   std::vector<RunSummary> runs;
   AnalysisOptions options;
   for (size_t row = 0; row < context.table.rows.size(); ++row) {
@@ -154,16 +165,17 @@ std::vector<Chart> table_charts(const FormulaContext& context) {
     record::RunSetup& setup = run.setup;
     setup.model = context.has("system") ? context.table.text(row, "system") : context.table.source.stem().string();
     setup.precision = context.has("precision") ? context.table.text(row, "precision") : context.facts.precision;
-    setup.devices = static_cast<int64_t>(context.at(row, "gpus").value);
-    if (context.has("nodes")) setup.nodes = static_cast<int64_t>(context.at(row, "nodes").value);
+    if (const char* devices = context.device_column()) setup.devices = count_of(context.at(row, devices).value);
+    if (context.has("nodes")) setup.nodes = count_of(context.at(row, "nodes").value);
     const double per_s = context.at(row, rate).value;
     double samples = per_s;  // one second's work where the batch is unknown
-    if (context.facts.samples_per_device && !context.has("global_batch")) {
-      setup.samples_per_device = static_cast<int64_t>(*context.facts.samples_per_device);
+    if (context.facts.samples_per_device && setup.devices && !context.has("global_batch")) {
+      setup.samples_per_device = count_of(*context.facts.samples_per_device);
       samples = *context.facts.samples_per_device * static_cast<double>(*setup.devices);
     } else if (context.facts.samples_per_device) {
-      setup.samples_per_device = static_cast<int64_t>(*context.facts.samples_per_device);
+      setup.samples_per_device = count_of(*context.facts.samples_per_device);
     }
+    if (context.has("global_batch")) setup.global_batch = count_of(context.at(row, "global_batch").value), samples = static_cast<double>(*setup.global_batch);
     setup.sample_unit = std::string(rate) == "tokens_per_s" ? "tokens" : "samples";
     if (std::string(rate) == "samples_per_s") setup.forward_gflops_per_sample = context.facts.forward_gflops;
     if (const auto peak = context.peak(row)) setup.peak_tflops_per_device = *peak;
@@ -217,6 +229,8 @@ PublishedTable check_published(const fs::path& path, const PublishedOptions& opt
   table.recomputed = recomputed_table(context, formulas, additions, table.cells);
   if (formulas.empty())
     table.recomputed.notes.push_back("No column of this table follows from the others by a formula we know: it is shown as it is.");
+  table.missing = missing_in(context);
+  if (!table.missing.empty()) table.recomputed.notes.push_back("The table does not tell " + core::join(table.missing, "; ") + ".");
   table.differences = difference_table(source, table.cells);
   table.charts = table_charts(context);
   return table;
@@ -255,28 +269,29 @@ std::string difference_text(const CheckedCell& cell) {
 
 Document published_document(const std::vector<PublishedTable>& tables) {
   Document document{.title = "Published tables, recomputed", .subtitle = {}};
-  size_t num_cells = 0, num_exact = 0, num_not = 0;
+  size_t num_cells = 0, num_exact = 0, num_not = 0, num_remarks = 0;
   for (const PublishedTable& table : tables) {
     Section section{.id = table.source.stem().string(), .title = table.source.filename().string(), .blocks = {}};
-    size_t exact = 0;
-    for (const CheckedCell& cell : table.cells) {
-      ++num_cells;
-      exact += cell.verdict == CellVerdict::kExact ? 1 : 0;
-      num_not += cell.verdict == CellVerdict::kNot ? 1 : 0;
-    }
-    num_exact += exact;
-    if (!table.cells.empty())
+    const auto count = [&](CellVerdict verdict) {
+      return static_cast<size_t>(std::count_if(table.cells.begin(), table.cells.end(), [&](const CheckedCell& cell) { return cell.verdict == verdict; }));
+    };
+    const size_t remarks = count(CellVerdict::kOtherMeaning), derived = table.cells.size() - remarks, exact = count(CellVerdict::kExact);
+    num_cells += derived, num_exact += exact, num_not += count(CellVerdict::kNot), num_remarks += remarks;
+    if (derived > 0)
       add_text(section,
-               {fmt::format("{} of {} derived cells follow from the printed numbers to the printed digit; the rest are listed.",
-                            exact, table.cells.size())});
+               {fmt::format("{} of {} derived cells follow from the printed numbers to the printed digit; the rest are listed.", exact, derived)});
+    if (remarks > 0)
+      add_text(section, {fmt::format("{} {} what the text calls {}, whatever its arithmetic; the remarks say why.", remarks, remarks == 1 ? "cell is not" : "cells are not",
+                                     remarks == 1 ? "it" : "them")}, Paragraph::Kind::kNote);
+    if (!table.missing.empty()) add_text(section, {"The table does not tell " + core::join(table.missing, "; ") + "."}, Paragraph::Kind::kNote);
     add_block(section, table.charts);
     add_block(section, table.differences);
     add_block(section, table.recomputed);
     document.sections.push_back(std::move(section));
   }
   document.subtitle =
-      fmt::format("{} tables; of {} derived cells {} follow to the printed digit, {} only from values before rounding, {} do not",
-                  tables.size(), num_cells, num_exact, num_cells - num_exact - num_not, num_not);
+      fmt::format("{} {}; of {} derived cells {} follow to the printed digit, {} only from values before rounding, {} do not; {} have a remark on what they mean",
+                  tables.size(), tables.size() == 1 ? "table" : "tables", num_cells, num_exact, num_cells - num_exact - num_not, num_not, num_remarks);
   if (const auto sentences = contradictions(tables); !sentences.empty()) {
     Section section{.id = "contradictions", .title = "Tables that contradict each other", .blocks = {}};
     add_text(section, sentences, Paragraph::Kind::kWarning);

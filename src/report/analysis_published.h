@@ -20,6 +20,7 @@ enum class CellVerdict {
   kExact,          ///< The formula on the printed inputs gives the printed digits.
   kUnroundedOnly,  ///< Only inputs that the source had before rounding can give it.
   kNot,            ///< No inputs that round to the printed ones give it.
+  kOtherMeaning,   ///< The arithmetic holds; the formula does not fit what the cell is said to be. The remark says why.
 };
 
 struct CheckedCell {
@@ -39,6 +40,7 @@ struct PublishedTable {
   Table recomputed{};                ///< As printed, with the recomputed value beside each derived one, and what lockstep adds.
   Table differences{};               ///< Cells that do not follow from their formula.
   std::vector<Chart> charts{};
+  std::vector<std::string> missing{};  ///< What it lacks and what could be told with it: "the devices (a column gpus): ...".
 };
 
 /// Is this a CSV of results over sizes, rather than of steps? False for what cannot be read.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "record/logs.h"
 #include "record/measured_steps.h"
 #include "record/statistics.h"
 #include "record/step_columns.h"
@@ -23,6 +24,7 @@ double at(const std::vector<double>& column, size_t row) { return row < column.s
 
 std::string unusable_reason(const record::RunData& run, const Rows& rows) {
   const std::string end = run.message.empty() ? "" : fmt::format(": {}", run.message);
+  if (run.format == record::to_text(record::LogFormat::kBench) && !run.message.empty()) return run.message;
   if (rows.num_unusable > 0) return fmt::format("none of its {} rows has a step time above zero", rows.num_unusable);
   if (run.state == "failed" || run.state == "died") return fmt::format("it {} before its first recorded step{}", run.state, end);
   if (run.state == "running") return "it has not recorded a step yet";
@@ -168,7 +170,7 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.collective_points = run.collective_points;
   summary.startup = run.startup;
   summary.results = run.results;
-  if (run.collective_points.empty()) summary.missing = record::missing_facts(run);
+  if (run.collective_points.empty() && run.format != record::to_text(record::LogFormat::kBench)) summary.missing = record::missing_facts(run);
   return summary;
 }
 

@@ -46,7 +46,7 @@ void search(const fs::path& folder, int depth, std::vector<fs::path>& records, s
         records.push_back(path);
       else if (depth < kMaxDepth)
         search(path, depth + 1, records, logs);
-    } else if (looks_like_log(path)) {
+    } else if (looks_like_log(path) || (path.extension() == ".json" && record::is_benchmark_result(path))) {
       logs.push_back(path);
     }
   }
@@ -59,7 +59,7 @@ bool is_size_axis(const std::string& axis) {
   return kAxes.contains(core::replace_all(axis, "_", "-"));
 }
 
-Source sweep_source(const fs::path& folder, const core::Json& point) {
+Source sweep_source(const fs::path& folder, const core::Json& point, bool is_local) {
   const auto plain = [](const core::Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
   Source source{.path = folder / point.at("run").get<std::string>()};
   for (const char* key : {"axes", "tags"})
@@ -67,8 +67,9 @@ Source sweep_source(const fs::path& folder, const core::Json& point) {
       if (!is_size_axis(axis)) source.tags[axis] = plain(value);
   source.state = point.at("state");
   source.message = point.at("message");
-  source.nodes = point.at("nodes").get<int64_t>();
-  source.devices = *source.nodes * point.at("ranks_per_node").get<int64_t>();
+  const auto num_nodes = point.at("nodes").get<int64_t>();
+  source.devices = num_nodes * point.at("ranks_per_node").get<int64_t>();
+  source.nodes = is_local ? 1 : num_nodes;
   if (const auto& jobs = point.at("jobs"); !jobs.empty()) source.job = "job " + jobs.back().at("id").get<std::string>();
   return source;
 }
@@ -77,7 +78,8 @@ Source sweep_source(const fs::path& folder, const core::Json& point) {
 std::vector<Source> read_sweep(const fs::path& folder, const core::Json& sweep) {
   std::vector<Source> points;
   try {
-    for (const core::Json& point : sweep.at("points")) points.push_back(sweep_source(folder, point));
+    const bool is_local = sweep.value("mode", "") == "local";  // all its ranks ran on this machine, whatever the axis says
+    for (const core::Json& point : sweep.at("points")) points.push_back(sweep_source(folder, point, is_local));
   } catch (const core::Json::exception&) {
     throw DataError(fmt::format("report: '{}' lacks facts of its points", (folder / "sweep.json").string()), "");
   }
@@ -129,9 +131,9 @@ void add_folder(const fs::path& folder, std::vector<Source>& sources) {
     else
       sources.push_back({.path = record});
   }
-  if (!records.empty()) return;
+  // Beside records other logs are those of the same runs, results of benchmarks are not.
   for (const fs::path& log : logs)
-    if (record::guess_format(log) || is_published_table(log)) sources.push_back({.path = log});
+    if (!records.empty() ? record::is_benchmark_result(log) : record::guess_format(log) || is_published_table(log)) sources.push_back({.path = log});
 }
 
 /// Last part of the path; where that is not unique, more of it.

@@ -17,7 +17,7 @@ struct Source {
   std::string name{};                         ///< Unique among all.
   std::map<std::string, std::string> tags{};  ///< Axes of a sweep that are no facts of their own.
   std::string state{}, message{}, job{};      ///< As the sweep knows them, where the run itself does not tell.
-  std::optional<int64_t> nodes{}, devices{};  ///< Likewise.
+  std::optional<int64_t> nodes{}, devices{};  ///< Likewise; of a local sweep one node.
   std::string damage{};                       ///< Why it is not read at all: a sweep.json that is damaged.
 };
 

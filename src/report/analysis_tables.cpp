@@ -128,8 +128,9 @@ Table scaling_table(const Curve& curve) {
   const std::string unit = curve.points.empty() ? "samples/s" : rate_unit(curve.points.front());
   Table table{.id = "scaling-" + curve.id, .title = fmt::format("{}: {}", curve.name, scaling_name(curve.kind)), .caption = {}};
   table.caption = fmt::format(
-      "{}: {}. {} Rates are those of the median step; efficiency is the rate per {} over that of the base, with its 95 % interval.",
+      "{}: {}. {} Rates are those of the median step; efficiency is the rate per {} over that of the base; +- is half of a 95 % interval.",
       scaling_name(curve.kind), curve.kind_reason, base_rate_text(curve), curve.is_by_devices ? "device" : "node");
+  if (curve.shares_cores) table.caption += " The ranks shared the cores of one machine: this is the efficiency of shared cores.";
   table.caption += peaks_text(curve);
   add_size_columns(table, curve);
   for (const auto& [title, key] : {std::pair{"global batch", "global_batch"}, {"local batch", "local_batch"}})
@@ -151,13 +152,14 @@ Table scaling_table(const Curve& curve) {
     std::vector<Cell> row = size_cells(curve, point);
     row.push_back(optional_count(point.setup.global_batch));
     row.push_back(optional_count(point.setup.samples_per_device));
-    row.push_back(figure_cell(point.samples_per_s.value));
+    row.push_back(figure_cell(point.samples_per_s));
     row.push_back(figure_cell(per_device(point, point.samples_per_s.value)));
-    row.push_back(fixed_cell(point.speedup, 2));
+    row.push_back(fixed_cell(speedup_estimate(point), 2));
     row.push_back(std::isfinite(point.efficiency.value) ? percent_cell(point.efficiency) : missing_cell(curve.base_reason));
-    row.push_back(std::isfinite(point.mfu) ? percent_cell(point.mfu)
+    row.push_back(std::isfinite(point.mfu) ? percent_cell(proportional(point.mfu, point.samples_per_s))
                                            : missing_cell("needs FLOPs per sample, a peak and the number of devices"));
-    for (const double ms : {point.estimate.median_ms, point.p95_ms, point.p99_ms}) row.push_back(figure_cell(ms));
+    row.push_back(figure_cell(step_estimate(point)));
+    for (const double ms : {point.p95_ms, point.p99_ms}) row.push_back(figure_cell(ms));
     row.push_back(count_cell(static_cast<int64_t>(point.runs.size())));
     row.push_back(point.num_allocations ? count_cell(static_cast<int64_t>(*point.num_allocations)) : missing_cell("the runs do not all name their job"));
     row.push_back(count_cell(point.num_steps));
@@ -198,6 +200,29 @@ Table efficiency_table(const Curve& curve) {
     row.push_back(definition_cell(point, "eff_batch", point.eff_batch));
     row.push_back(percent_cell(point.eff_tput));
     row.push_back(figure_cell(point.karp_flatt, 3));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table interval_table(const Curve& curve) {
+  Table table{.id = "intervals-" + curve.id, .title = "95 % intervals: " + curve.name,
+              .caption = "All from the interval of the median step: Student's t over jobs, over the runs of one job, or over blocks of steps of a single run. Speed-up and efficiency add the "
+                         "relative uncertainties of size and base in quadrature."};
+  add_size_columns(table, curve);
+  const std::string unit = curve.points.empty() ? "samples/s" : rate_unit(curve.points.front());
+  for (const auto& [title, key] : {std::pair{std::string("step (ms)"), "step_ms"}, {unit, "rate_per_s"}, {std::string("MFU (%)"), "mfu_pct"},
+                                   {std::string("speed-up"), "speedup"}, {std::string("efficiency (%)"), "efficiency_pct"}})
+    for (const char* end : {"low", "high"}) table.columns.push_back(column(fmt::format("{}, {}", title, end), fmt::format("{}_{}", key, end)));
+  for (const Point& point : curve.points) {
+    if (!step_estimate(point).has_range) continue;
+    std::vector<Cell> row = size_cells(curve, point);
+    const auto add = [&](const Estimate& estimate, double factor) {
+      row.push_back(estimate.has_range ? figure_cell(factor * estimate.low) : Cell{});
+      row.push_back(estimate.has_range ? figure_cell(factor * estimate.high) : Cell{});
+    };
+    add(step_estimate(point), 1), add(point.samples_per_s, 1), add(proportional(point.mfu, point.samples_per_s), 100);
+    add(speedup_estimate(point), 1), add(point.efficiency, 100);
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -246,6 +271,7 @@ Table cost_table(const Curve& curve, const AnalysisOptions& options) {
       "Days and node-hours are those of {} at the rate of the median step, without start-up, evaluation, checkpoints and restarts. "
       "Node-hours per million samples = N / (3600 X) x 10^6.",
       budget);
+  if (curve.is_by_devices && !curve.points.empty() && curve.points[0].nodes == 1) table.caption += " N is 1 at every size: all devices are of one node.";
   add_size_columns(table, curve);
   table.columns.push_back(column("node-h per 10^6 samples", "node_hours_per_million"));
   table.columns.push_back(column(fmt::format("days for {}", budget), "budget_days"));

@@ -256,29 +256,36 @@ Table protocol_table(const Curve& curve, const std::vector<RunSummary>& runs) {
   Table table{.id = "protocols-" + curve.id,
               .title = "Other ways of measuring: " + curve.name,
               .caption =
-                  "What named estimators of published benchmarks say of the same runs, beside ours; the difference is theirs over "
-                  "ours, minus 1."};
-  table.columns = {size_column(curve),
-                   text_column("run", "run"),
-                   text_column("protocol", "protocol"),
-                   column("step (ms)", "step_ms"),
-                   column("samples/s", "samples_per_s"),
-                   column("tokens/s", "tokens_per_s"),
-                   column("TFLOP/s per device", "tflops_per_device"),
-                   column("our step (ms)", "our_step_ms"),
-                   column("difference (%)", "difference_pct"),
-                   text_column("what it does", "sentence")};
-  for (const Point& point : curve.points)
-    for (const size_t index : point.runs)
-      for (const record::ProtocolResult& number : runs[index].protocols) {
-        const double ours = runs[index].series->median_ms;
-        const auto cell = [](const std::optional<double>& value) { return value ? figure_cell(*value) : Cell{}; };
-        table.rows.push_back({size_cell(point), text_cell(runs[index].name),
-                              text_cell(std::string(record::protocol_name(number.protocol))), cell(number.step_ms),
-                              cell(number.samples_per_s), cell(number.tokens_per_s), cell(number.tflops_per_device),
-                              figure_cell(ours), number.step_ms ? fixed_cell(100 * (*number.step_ms / ours - 1), 2) : Cell{},
-                              text_cell(number.sentence)});
-      }
+                  "What named estimators of published benchmarks say of the same runs, beside ours: medians over the runs of a size; the difference is theirs over "
+                  "ours in the same runs, minus 1. Of a size with one run, or where no run has a value, the note says what the estimator used or lacks."};
+  table.columns = {size_column(curve), text_column("protocol", "protocol"), column("runs", "runs"), column("step (ms)", "step_ms"), column("samples/s", "samples_per_s"),
+                   column("tokens/s", "tokens_per_s"), column("TFLOP/s per device", "tflops_per_device"), column("our step (ms)", "our_step_ms"),
+                   column("difference (%)", "difference_pct")};
+  using Number = std::optional<double> record::ProtocolResult::*;
+  for (const Point& point : curve.points) {
+    const size_t num_protocols = runs[point.runs.front()].protocols.size();
+    for (size_t at = 0; at < num_protocols; ++at) {
+      std::vector<double> ours, ratios;
+      const auto median_of = [&](Number number) {
+        std::vector<double> values;
+        for (const size_t index : point.runs)
+          if (const auto value = runs[index].protocols[at].*number) values.push_back(*value);
+        return values.empty() ? Cell{} : figure_cell(record::median(values));
+      };
+      for (const size_t index : point.runs)
+        if (const auto step_ms = runs[index].protocols[at].step_ms) {
+          ours.push_back(runs[index].series->median_ms);
+          ratios.push_back(*step_ms / ours.back());
+        }
+      const record::ProtocolResult& first = runs[point.runs.front()].protocols[at];
+      const bool wants_note = point.runs.size() == 1 || ratios.empty();
+      table.rows.push_back({size_cell(point), text_cell(std::string(record::protocol_name(first.protocol)), wants_note ? first.sentence : ""),
+                            count_cell(static_cast<int64_t>(point.runs.size())), median_of(&record::ProtocolResult::step_ms),
+                            median_of(&record::ProtocolResult::samples_per_s), median_of(&record::ProtocolResult::tokens_per_s),
+                            median_of(&record::ProtocolResult::tflops_per_device), ours.empty() ? Cell{} : figure_cell(record::median(ours)),
+                            ratios.empty() ? Cell{} : fixed_cell(100 * (record::median(ratios) - 1), 2)});
+    }
+  }
   return table;
 }
 

@@ -75,10 +75,10 @@ std::string scaling_text(const Curve& curve) {
                                  curve.is_by_devices ? "devices" : "nodes", scaling_name(curve.kind), curve.kind_reason);
   if (!curve.base || !std::isfinite(last.efficiency.value)) return text;
   const Point& base = curve.points[*curve.base];
-  text += fmt::format(" From {} with {} {} it reaches {} {} at {}: {:.2f} times as much, an efficiency of {}.",
+  text += fmt::format(" From {} with {} {} it reaches {} {} at {}: {:.2f} times as much, an efficiency of {}{}.",
                       size_text(curve, base.size), figure_text(base.samples_per_s.value), rate_unit(base),
                       figure_text(last.samples_per_s.value), rate_unit(last), size_text(curve, last.size), last.speedup,
-                      range_text(last.efficiency));
+                      range_text(last.efficiency), curve.shares_cores ? " of shared cores" : "");
   if (std::isfinite(last.mfu)) text += fmt::format(" MFU goes from {} to {}.", percent(base.mfu), percent(last.mfu));
   return text + main_loss(curve, last);
 }
@@ -90,6 +90,7 @@ std::string recommendation_text(const Curve& curve, const AnalysisOptions& optio
   std::string text = fmt::format("The largest measured size that keeps {} is {}", target, size_text(curve, best->size));
   text += best->efficiency.has_range ? ", at the lower end of its interval."
                                      : "; it was judged by the value alone, since its interval is unknown.";
+  if (curve.shares_cores) text += " That holds for ranks on the cores of this one machine only.";
   if (best == &curve.points.back()) text += " Larger sizes were not measured: anything said about them is a prediction.";
   return text;
 }

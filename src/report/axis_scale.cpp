@@ -162,22 +162,21 @@ void AxisScale::choose_log_ticks(size_t max_ticks, bool is_bytes) {
     ticks_.push_back({value, power % stride == 0 ? label_single(value, is_bytes, high_) : ""});
   }
   if (is_binary && num_powers >= 3) return;
-  // Steps between the powers where there is room.
+  // Fewer powers: 1, 2, 5, 10, ... where three or more of them fit, else equal steps. Bytes stay with halves of their powers.
+  constexpr size_t kFewest = 3;
   std::vector<double> values;
-  const std::vector<std::vector<double>> finer =
-      is_binary ? std::vector<std::vector<double>>{{1, 1.25, 1.5, 1.75}} : std::vector<std::vector<double>>{{1, 2, 5}, {1, 3}};
-  for (const std::vector<double>& factors : finer) {
-    values.clear();
-    for (int power = first - 1; power <= last; ++power)
-      for (const double factor : factors)
-        if (const double value = factor * std::pow(base, power); is_inside(value) && (!is_binary || value < 1 || value == std::floor(value)))
-          values.push_back(value);  // there is no axis with 1.25 nodes
-    if (values.size() <= max_ticks + 1) break;
-  }
-  if (values.size() > max_ticks + 1 || (num_powers >= 2 && values.size() <= static_cast<size_t>(num_powers))) return;
-  if (values.size() < 2) {
+  const std::vector<double> factors = is_bytes ? std::vector<double>{1, 1.5} : std::vector<double>{1, 2, 5};
+  const double ten = is_bytes ? 2 : 10;
+  const int from = static_cast<int>(std::floor(std::log2(low_) / std::log2(ten))), to = static_cast<int>(std::ceil(std::log2(high_) / std::log2(ten)));
+  for (int power = from; power <= to; ++power)
+    for (const double factor : factors)
+      if (const double value = factor * std::pow(ten, power); is_inside(value)) values.push_back(value);
+  if (values.size() > max_ticks + 1 && num_powers >= 2) return;  // the powers alone
+  if (values.size() > max_ticks + 1 || values.size() < kFewest) {
     const Axis linear{.min = low_, .max = high_};
-    ticks_ = AxisScale(linear, {}, max_ticks).ticks_;
+    auto equal_steps = AxisScale(linear, {}, max_ticks).ticks_;
+    const bool is_whole = std::all_of(equal_steps.begin(), equal_steps.end(), [](const Tick& tick) { return tick.value == std::floor(tick.value); });
+    if (scale_ != Scale::kLog2 || is_whole || num_powers < 2) ticks_ = std::move(equal_steps);  // there is no axis with 1.25 nodes
     return;
   }
   ticks_.clear();

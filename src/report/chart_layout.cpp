@@ -54,10 +54,10 @@ PlotPoint ChartPainter::take_point(const Series& series, size_t index) const {
 void ChartPainter::collect_series() {
   const size_t num_coloured = static_cast<size_t>(
       std::count_if(chart_.series.begin(), chart_.series.end(), [](const Series& series) { return !series.is_reference; }));
-  size_t coloured = 0, num_missing = 0, num_not_positive = 0;
+  size_t coloured = 0, num_references = 0, num_missing = 0, num_not_positive = 0;
   for (const Series& series : chart_.series) {
     PlotSeries plot{.source = &series, .index = series_.size(), .name = one_line(series.name),
-                    .style = series.is_reference ? reference_style() : series_style(coloured++, num_coloured, chart_.is_sequential)};
+                    .style = series.is_reference ? reference_style(num_references++) : series_style(coloured++, num_coloured, chart_.is_sequential)};
     bool has_gap = false;
     for (size_t index = 0; index < std::max(series.x.size(), series.y.size()); ++index) {
       PlotPoint point = take_point(series, index);

@@ -85,6 +85,7 @@ class ChartPainter {
   void paint_point_labels();
   LabelPlacer make_placer() const;
   void paint_region_labels(LabelPlacer& placer);
+  void paint_reference_names(LabelPlacer& placer);
   std::string point_text(const PlotSeries& series, const PlotPoint& point) const;
 
   // chart_bars.cpp

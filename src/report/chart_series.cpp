@@ -205,6 +205,24 @@ void ChartPainter::paint_region_labels(LabelPlacer& placer) {
   }
 }
 
+/// Where the legend stands apart, near the right end of each reference line: grey dashes alone are hard to tell from each other.
+void ChartPainter::paint_reference_names(LabelPlacer& placer) {
+  if (!direct_labels_.empty()) return;
+  for (const PlotSeries& series : series_) {
+    if (!series.source->is_reference || series.name.empty() || series.points.size() < 2) continue;
+    const double width = text_width(series.name, kSmallPx) + 2, height = kSmallPx * 1.25, x = plot_.right() - width / 2 - 2;
+    const auto after = std::find_if(series.points.begin() + 1, series.points.end(), [&](const PlotPoint& point) { return point.at.x >= x; });
+    if (after == series.points.end() || after->at.x <= std::prev(after)->at.x) continue;
+    const Point from = std::prev(after)->at, to = after->at;
+    const Point on_line{x, from.y + (to.y - from.y) * (x - from.x) / (to.x - from.x)};
+    const std::optional<Box> box = placer.place(on_line, width, height);
+    if (!box) continue;
+    out_.raw(fmt::format(R"(<g data-series="{}">)", series.index));
+    out_.text({box->x + box->width / 2, box->y + height * 0.8}, series.name, {.font_px = kSmallPx, .anchor = SvgWriter::Anchor::kMiddle, .is_muted = true, .has_halo = true});
+    out_.close();
+  }
+}
+
 void ChartPainter::paint_point_labels() {
   LabelPlacer placer = make_placer();
   paint_region_labels(placer);
@@ -220,6 +238,7 @@ void ChartPainter::paint_point_labels() {
     }
     out_.close();
   }
+  paint_reference_names(placer);
   if (num_left_out == 1) add_note("1 label had no room beside its point; the table has it.");
   if (num_left_out > 1) add_note(fmt::format("{} labels had no room beside their points; the table has them.", num_left_out));
 }

@@ -14,7 +14,7 @@ a{color:var(--link)}
 :focus-visible{outline:2px solid var(--link);outline-offset:2px}
 .skip{position:absolute;left:-99rem;top:0;padding:.5rem 1rem;background:var(--paper);z-index:9}
 .skip:focus{left:0}
-.frame{max-width:116rem;margin:0 auto;padding:0 1rem}
+.frame{max-width:96rem;margin:0 auto;padding:0 1rem}
 header{padding:2.2rem 0 1.1rem;border-bottom:1px solid var(--grid);display:flex;gap:1rem;align-items:flex-start;justify-content:space-between;flex-wrap:wrap}
 header>div{flex:1 1 18rem;min-width:0}
 h1{font-size:1.9rem;line-height:1.2;letter-spacing:-.015em;margin:0;overflow-wrap:anywhere}
@@ -35,7 +35,7 @@ main:focus{outline:none}
 figure,.table{margin:1.6rem 0 2.2rem;min-width:0}
 figcaption,.cap{color:var(--muted);font-size:.9rem;max-width:46rem;margin:.5rem 0;overflow-wrap:anywhere}
 .plot svg{display:block;width:100%;height:auto}
-.wide{max-width:49rem}
+.wide{max-width:70rem}
 .narrow{display:none;max-width:34rem}
 .chart .series{stroke:var(--c);fill:var(--c)}
 .chart .ink{fill:var(--ink)}.chart .muted{fill:var(--muted)}
@@ -82,9 +82,11 @@ nav{position:sticky;top:0;align-self:start;max-height:100vh;overflow-y:auto;padd
 nav>ul{columns:2;column-gap:2.5rem}
 nav>ul>li{break-inside:avoid}
 }
+@media screen and (max-width:48rem){
+.wide{display:none}.narrow{display:block}
+}
 @media screen and (max-width:43rem){
 h1{font-size:1.5rem}
-.wide{display:none}.narrow{display:block}
 th,td{padding:.35rem .5rem}
 }
 @media (prefers-reduced-motion:reduce){html{scroll-behavior:auto}}

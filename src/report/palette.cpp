@@ -88,6 +88,9 @@ SeriesStyle series_style(size_t index, size_t count, bool is_sequential) {
   return style;
 }
 
-SeriesStyle reference_style() { return {.colour_class = "ref", .colour = light_theme().axis, .dash = "5 4", .marker = 0}; }
+SeriesStyle reference_style(size_t index) {
+  static constexpr std::array<const char*, 3> kDashes = {"6 4", "1.5 3", "11 3 2 3"};
+  return {.colour_class = "ref", .colour = light_theme().axis, .dash = kDashes[index % kDashes.size()], .marker = 0};
+}
 
 }  // namespace lockstep::report

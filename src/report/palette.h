@@ -38,6 +38,7 @@ struct SeriesStyle {
 inline constexpr int kNumMarkers = 8;
 /// Style of series `index` of `count`.
 SeriesStyle series_style(size_t index, size_t count, bool is_sequential);
-SeriesStyle reference_style();
+/// Grey; each of the first three reference lines of a chart has a dash of its own.
+SeriesStyle reference_style(size_t index);
 
 }  // namespace lockstep::report

@@ -110,7 +110,7 @@ std::optional<CheckedCell> grouped_attention(const FormulaContext& c, size_t row
   cell.printed = c.table.text(row, "flops");
   cell.recomputed = fmt::format("{:.0f}", flops);
   cell.value = cell.low = cell.high = flops;
-  cell.verdict = CellVerdict::kNot;
+  cell.verdict = CellVerdict::kOtherMeaning;
   cell.remark = fmt::format(
       "the arithmetic follows, the formula does not fit the model: it counts {:.0f} key and value heads, the model has {:.0f} "
       "query groups; its attention needs {:.1f} % less",
@@ -132,7 +132,7 @@ std::optional<CheckedCell> inverted_efficiency(const FormulaContext& c, size_t r
   cell.printed = c.table.text(row, "value");
   cell.value = cell.low = cell.high = is_batch ? 1 / value : 1 / (nodes * value);
   cell.recomputed = fmt::format("{:.3f}", cell.value);
-  cell.verdict = CellVerdict::kNot;
+  cell.verdict = CellVerdict::kOtherMeaning;
   cell.remark = is_batch
                     ? fmt::format(
                           "by the printed formula batches would take {} of the one-node time at larger sizes, faster than ideal; "
@@ -174,8 +174,7 @@ TableFacts read_facts(const record::Table& table, const PublishedOptions& option
   for (std::sregex_iterator match(text.begin(), text.end(), peak), end; match != end; ++match)
     if (const auto tflops = core::parse_double((*match)[1].str())) facts.peaks_tflops[(*match)[2].str()] = *tflops;
   if (facts.peaks_tflops.size() == 1) facts.precision = facts.peaks_tflops.begin()->first;
-  if (options.peak_tflops)
-    for (auto& [precision, tflops] : facts.peaks_tflops) tflops = *options.peak_tflops;
+  facts.given_peak_tflops = options.peak_tflops;
   return facts;
 }
 
@@ -192,11 +191,12 @@ size_t FormulaContext::base(size_t row) const {
   };
   size_t base = row;
   for (size_t other = 0; other < table.rows.size(); ++other)
-    if (key(other) == key(row) && has("gpus") && at(other, "gpus").value < at(base, "gpus").value) base = other;
+    if (const char* size = size_column(); size != nullptr && key(other) == key(row) && at(other, size).value < at(base, size).value) base = other;
   return base;
 }
 
 std::optional<double> FormulaContext::peak(size_t row) const {
+  if (facts.given_peak_tflops) return facts.given_peak_tflops;
   const std::string precision = has("precision") ? table.text(row, "precision") : facts.precision;
   const auto found = facts.peaks_tflops.find(precision);
   return found == facts.peaks_tflops.end() ? std::nullopt : std::optional(found->second);
@@ -215,16 +215,26 @@ std::vector<Formula> formulas_of(const FormulaContext& context) {
 
 std::vector<Formula> additions_to(const FormulaContext& context) {
   std::vector<Formula> formulas;
-  if (!context.has("gpus")) return formulas;
-  const auto add_efficiency = [&](const char* rate, const char* text) {
-    if (!context.has(rate) || context.has("efficiency_pct") || context.has("global_batches_per_s_a100")) return;
-    formulas.push_back({"efficiency_pct", text, [rate](const FormulaContext& c, size_t row) {
-                          const size_t base = c.base(row);
-                          return exact(100) * (c.at(row, rate) / c.at(row, "gpus")) / (c.at(base, rate) / c.at(base, "gpus"));
+  const char* size = context.size_column();
+  if (size == nullptr) return formulas;
+  const bool is_of_machines = context.has("global_batches_per_s_a100");
+  const std::string unit = std::string(size) == "nodes" ? "node" : std::string(size) == "gpus" ? "GPU" : "device";
+  for (const char* rate : {"samples_per_s", "tokens_per_s"}) {
+    if (!context.has(rate) || is_of_machines) continue;
+    const std::string name = std::string(rate) == "samples_per_s" ? "samples/s" : "tokens/s";
+    if (!context.has("speedup") && !context.has("efficiency_pct")) formulas.push_back(ratio_to_base("speedup", rate, "rate over that of the base", 1));
+    if (!context.has("efficiency_pct"))
+      formulas.push_back({"efficiency_pct", fmt::format("{} per {} over that of the base x 100", name, unit), [rate, size](const FormulaContext& c, size_t row) {
+                            const size_t base = c.base(row);
+                            return exact(100) * (c.at(row, rate) / c.at(row, size)) / (c.at(base, rate) / c.at(base, size));
+                          }});
+    break;  // both say the same
+  }
+  if (const char* devices = context.device_column();
+      devices != nullptr && context.has("samples_per_s") && !context.has("mfu_pct") && context.facts.forward_gflops && context.facts.given_peak_tflops)
+    formulas.push_back({"mfu_pct", "3 x forward GFLOP x samples/s / devices / (1000 x peak TFLOP/s) x 100", [devices](const FormulaContext& c, size_t row) {
+                          return exact(3 * *c.facts.forward_gflops / (1e3 * *c.peak(row)) * 100) * c.at(row, "samples_per_s") / c.at(row, devices);
                         }});
-  };
-  add_efficiency("samples_per_s", "samples/s per GPU over that of the base x 100");
-  add_efficiency("tokens_per_s", "tokens/s per GPU over that of the base x 100");
   if (context.has("nodes") && context.has("samples_per_s"))
     formulas.push_back({"node_hours_per_million", "nodes / (3600 x samples/s) x 10^6", [](const FormulaContext& c, size_t row) {
                           return exact(1e6 / 3600) * c.at(row, "nodes") / c.at(row, "samples_per_s");
@@ -236,6 +246,20 @@ std::vector<Formula> additions_to(const FormulaContext& context) {
                             return c.at(row, (std::string("global_batches_per_s_") + device).c_str()) * c.at(row, "global_batch");
                           }});
   return formulas;
+}
+
+std::vector<std::string> missing_in(const FormulaContext& context) {
+  std::vector<std::string> missing;
+  const bool has_rate = context.has("samples_per_s") || context.has("tokens_per_s");
+  if (!has_rate || context.size_column() == nullptr || context.has("global_batches_per_s_a100")) return missing;
+  const bool has_mfu = context.has("mfu_pct");
+  if (context.device_column() == nullptr) missing.emplace_back("the devices (a column gpus): no rate per device and no MFU");
+  if (context.has("samples_per_s") && !has_mfu && !context.facts.forward_gflops) missing.emplace_back("the FLOPs of a sample (--fwd-gflops): no MFU");
+  if (context.has("samples_per_s") && !has_mfu && !context.peak(0)) missing.emplace_back("the peak of a device (--peak-tflops): no MFU");
+  if (!context.has("global_batch") && !context.facts.samples_per_device)
+    missing.emplace_back("the batch (a column global_batch): weak and strong scaling cannot be told apart, and the efficiency may mix the change of size with one of work");
+  missing.emplace_back("single runs or their spread: there is no interval, and differences of a few percent may be chance");
+  return missing;
 }
 
 std::vector<CheckedCell> meaning_checks(const FormulaContext& context) {

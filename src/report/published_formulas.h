@@ -26,6 +26,7 @@ struct TableFacts {
   std::optional<double> forward_gflops{}, sequence_flops{}, sequence_length{}, samples_per_device{};
   std::map<std::string, double> peaks_tflops{};  ///< By compute type.
   std::string precision{};                       ///< The only one, where the table has no column of it.
+  std::optional<double> given_peak_tflops{};     ///< By the user; wins.
 };
 TableFacts read_facts(const record::Table& table, const PublishedOptions& options);
 
@@ -35,6 +36,9 @@ struct FormulaContext {
   TableFacts facts;
 
   bool has(const char* column) const { return table.find(column).has_value(); }
+  const char* device_column() const { return has("gpus") ? "gpus" : has("devices") ? "devices" : nullptr; }
+  /// Devices, else nodes; nullptr: no sizes.
+  const char* size_column() const { return device_column() != nullptr ? device_column() : has("nodes") ? "nodes" : nullptr; }
   Printed at(size_t row, const char* column) const;
   /// First row of the same group: rows with the same texts (system, precision, model) up to the first number.
   size_t base(size_t row) const;
@@ -52,6 +56,9 @@ struct Formula {
 std::vector<Formula> formulas_of(const FormulaContext& context);
 /// What can be told beyond the printed columns (efficiency, node-hours): column names that the table lacks.
 std::vector<Formula> additions_to(const FormulaContext& context);
+
+/// What a table of rates over sizes does not tell, each with what is lost by it and how to give it. Empty for other tables.
+std::vector<std::string> missing_in(const FormulaContext& context);
 
 /// Remarks on single cells whose arithmetic is right and whose meaning is not: the formula does not fit the model or the
 /// definition.

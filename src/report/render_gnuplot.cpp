@@ -69,12 +69,12 @@ std::string to_gnuplot(const Chart& chart) {
     return chart.bars->bars.empty() || chart.bars->parts.empty() ? script + "# no data\n" : script + bars_script(*chart.bars);
   }
   script += axis_script(chart.x, 'x') + axis_script(chart.y, 'y');
-  size_t num_coloured = 0, coloured = 0;
+  size_t num_coloured = 0, coloured = 0, num_references = 0;
   for (const Series& series : chart.series) num_coloured += !series.is_reference;
   std::string plots;
   for (size_t index = 0; index < chart.series.size(); ++index) {
     const Series& series = chart.series[index];
-    const SeriesStyle style = series.is_reference ? reference_style() : series_style(coloured++, num_coloured, chart.is_sequential);
+    const SeriesStyle style = series.is_reference ? reference_style(num_references++) : series_style(coloured++, num_coloured, chart.is_sequential);
     if (series.x.empty()) continue;
     script += fmt::format("# x y low high\n$data{} << END\n", index);
     for (size_t point = 0; point < series.x.size(); ++point)

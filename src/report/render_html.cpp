@@ -11,7 +11,7 @@
 namespace lockstep::report {
 namespace {
 
-constexpr double kWidePx = 720, kNarrowPx = 360, kWidePlotPx = 300, kNarrowPlotPx = 240;
+constexpr double kWidePx = 840, kNarrowPx = 360, kWidePlotPx = 330, kNarrowPlotPx = 240;
 constexpr size_t kManyColumns = 10;    ///< Printed smaller.
 constexpr size_t kMaxDataRows = 3000;  ///< Of a chart's data inside the page.
 

@@ -83,12 +83,13 @@ void count_jobs(const PointResult& result, Collection& collection) {
   }
 }
 
-SizeSummary summarise_size(int64_t nodes, const std::vector<const PointResult*>& results) {
+/// `billed_nodes`: what an hour of such a point costs.
+SizeSummary summarise_size(int64_t nodes, int64_t billed_nodes, const std::vector<const PointResult*>& results) {
   SizeSummary size{.nodes = nodes};
   std::vector<double> waits, startups, runs;
   for (const PointResult* result : results) {
     ++size.num_points;
-    size.node_hours_planned += static_cast<double>(nodes * result->point->time_limit_s) / 3600;
+    size.node_hours_planned += static_cast<double>(billed_nodes * result->point->time_limit_s) / 3600;
     size.node_hours_used += result->view.node_hours;
     size.time_limit_s = std::max(size.time_limit_s, result->point->time_limit_s);
     if (result->view.queue_wait_s) waits.push_back(*result->view.queue_wait_s);
@@ -122,7 +123,7 @@ Collection collect(const fs::path& folder, const SweepState& state, const SlurmV
     count_jobs(result, collection);
   }
   for (const auto& [nodes, results] : by_size) {
-    collection.sizes.push_back(summarise_size(nodes, results));
+    collection.sizes.push_back(summarise_size(nodes, state.mode == "local" ? 1 : nodes, results));
     collection.node_hours_planned += collection.sizes.back().node_hours_planned;
     collection.node_hours_used += collection.sizes.back().node_hours_used;
   }

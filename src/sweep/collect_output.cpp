@@ -99,7 +99,7 @@ core::Json collection_json(const SweepState& state, const Collection& collection
                      {"queue_wait_max_s", or_null(size.max_wait_s)}, {"startup_max_s", or_null(size.max_startup_s)}, {"ran_max_s", or_null(size.max_ran_s)},
                      {"time_limit_s", size.time_limit_s}, {"proposed_time_limit_s", or_null(size.proposed_limit_s)},
                      {"node_hours_planned", size.node_hours_planned}, {"node_hours_used", size.node_hours_used}});
-  return {{"name", state.name}, {"command", state.command}, {"points", points}, {"sizes", sizes}, {"node_hours_planned", collection.node_hours_planned},
+  return {{"name", state.name}, {"command", state.command}, {"mode", state.mode}, {"points", points}, {"sizes", sizes}, {"node_hours_planned", collection.node_hours_planned},
           {"node_hours_used", collection.node_hours_used}, {"job_starts", collection.num_jobs}, {"failed_job_starts", collection.num_failed_jobs},
           {"billing", {{"unit", state.billing_unit}, {"planned", collection.node_hours_planned * state.billing_per_node_hour},
                        {"used", collection.node_hours_used * state.billing_per_node_hour}}}};
@@ -123,6 +123,8 @@ std::string collection_text(const SweepState& state, const Collection& collectio
   std::string text = text_table(rows) + "\n" + sizes_text(collection) + "\n";
   text += fmt::format("planned at most {}, used {}\n", billed(state, collection.node_hours_planned), billed(state, collection.node_hours_used));
   const double share = collection.num_jobs > 0 ? 100.0 * collection.num_failed_jobs / collection.num_jobs : 0;
+  if (state.mode == "local")
+    text += "every point ran on this one machine: node-hours are of one node, and the sizes show how its ranks shared it, not how nodes scale\n";
   return text + fmt::format("{} of {} job starts failed ({:.0f} %)\n", collection.num_failed_jobs, collection.num_jobs, share);
 }
 

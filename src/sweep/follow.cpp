@@ -12,7 +12,8 @@
 namespace lockstep::sweep {
 namespace fs = std::filesystem;
 namespace {
-bool is_local(const JobRef& job) { return core::starts_with(job.id, "local-"); }
+bool is_local_job(const std::string& id) { return core::starts_with(id, "local-"); }
+bool is_local(const JobRef& job) { return is_local_job(job.id); }
 
 /// Is the `lockstep sweep --local` of this job still alive?
 bool is_local_alive(const JobRef& job) {
@@ -94,7 +95,7 @@ PointView view_point(const fs::path& folder, const PointRecord& point, const Slu
       const double alive_s = std::max(span.start_s, outcome.heartbeat_s.value_or(span.start_s));
       span.end_s = !is_last ? std::min(alive_s, view.spans[i + 1].start_s) : point.status == PointStatus::kRunning ? now_s : alive_s;
     }
-    view.node_hours += std::max(0.0, *span.end_s - span.start_s) / 3600 * static_cast<double>(point.nodes);
+    view.node_hours += std::max(0.0, *span.end_s - span.start_s) / 3600 * (is_local_job(span.job) ? 1 : static_cast<double>(point.nodes));
   }
   return view;
 }

@@ -32,17 +32,25 @@ PlannedCost planned_cost(const Plan& plan) {
 }
 
 std::string text_table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(rows.empty() ? 0 : rows[0].size());
+  constexpr size_t kMaxWidth = 80, kGap = 2;
+  const size_t num_columns = rows.empty() ? 0 : rows[0].size();
+  std::vector<size_t> widths(num_columns);
   for (const auto& row : rows)
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      const bool is_number = core::parse_double(rows.back()[i]).has_value();
-      line += (i == 0 ? "" : "  ") + (is_number ? fmt::format("{:>{}}", row[i], widths[i]) : fmt::format("{:<{}}", row[i], widths[i]));
+  for (size_t begin = 1, end = 1; begin < std::max<size_t>(2, num_columns); begin = end) {  // columns that fit beside the first, which leads each part
+    size_t width = num_columns > 0 ? widths[0] : 0;
+    while (end < num_columns && (end == begin || width + kGap + widths[end] <= kMaxWidth)) width += kGap + widths[end++];
+    if (end == begin) ++end;  // one column
+    if (begin > 1) text += "\n";
+    for (const auto& row : rows) {
+      std::string line;
+      for (size_t i = 0; i < std::min(end, num_columns); i = i == 0 ? begin : i + 1) {
+        const bool is_number = core::parse_double(rows.back()[i]).has_value();
+        line += (i == 0 ? "" : std::string(kGap, ' ')) + (is_number ? fmt::format("{:>{}}", row[i], widths[i]) : fmt::format("{:<{}}", row[i], widths[i]));
+      }
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return text;
 }

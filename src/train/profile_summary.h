@@ -4,12 +4,20 @@
 #include <vector>
 
 #include "comm/recorder.h"
+#include "record/trace.h"
 
 namespace lockstep::train {
 
+/// What a profile knows of collectives: the host's clock always, the device's where the trace has its kernels.
+struct ProfiledCollectives {
+  const std::vector<comm::RecorderEntry>& on_host;
+  std::vector<record::DeviceCollective> on_device{};
+  bool is_cuda = false;  ///< The host's times are those of queueing.
+};
+
 /// Tables of a profile: mean time by phase over steps [first_step, end_step) of the record in `run_folder`, and the collectives of these steps. Written as
-/// profile/phases.csv and profile/collectives.csv; returned as text for people.
+/// profile/phases.csv, profile/collectives.csv and, where kernels were traced, profile/collectives_device.csv; returned as text for people.
 std::string write_profile_summary(const std::filesystem::path& run_folder, int64_t first_step, int64_t end_step, int group_size,
-                                  const std::vector<comm::RecorderEntry>& collectives);
+                                  const ProfiledCollectives& collectives);
 
 }  // namespace lockstep::train

@@ -301,6 +301,27 @@ TEST(ReportCommand, ASweepFolderBringsItsAxesAndItsUnstartedPoints) {
   EXPECT_NE(damaged.out.find("is damaged"), std::string::npos) << damaged.out;
 }
 
+TEST(ReportCommand, BenchmarksBesideRunsAreShownOrSaidToBeLeftOut) {
+  core::TempDir folder;
+  write_record(folder.path(), {.name = "n1", .nodes = 1});
+  const auto document = [](const char* name, const Json& rows) {
+    return Json{{"format", "lockstep-bench-1"}, {"case", name}, {"machine", {{"ranks", {{{"host", "a"}, {"device", "cpu"}}, {{"host", "b"}}}}}}, {"rows", rows}}.dump();
+  };
+  Json rows = Json::array();
+  for (const int bytes : {1000, 2000, 4000})
+    rows.push_back({{"part", "all-reduce"}, {"bytes", bytes}, {"count", bytes / 4}, {"type", "float"}, {"redop", "sum"}, {"root", -1}, {"in_place_time_us", 10}, {"in_place_wrong", 0}});
+  core::write_file_atomic(folder.path() / "net.json", document("collective", rows));
+  core::write_file_atomic(folder.path() / "op.json", document("op", Json::array()));
+  core::write_file_atomic(folder.path() / "other.json", "{}");
+  const ProgramResult result = run_lockstep({"report", folder.path().string(), "-o", (folder.path() / "out").string()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("net.json  all_reduce  in place      2   4000"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("left out: op.json: it is a result of `lockstep bench op`, not of training"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("other.json"), std::string::npos);
+  const std::string page = core::read_file(folder.path() / "out" / "report.html");
+  EXPECT_NE(page.find("Bus bandwidth of collectives"), std::string::npos);
+}
+
 /// What a browser stumbles over in pages that `lockstep report` made; the hand-made page of render_page_test has all the blocks, these the real data.
 class ReportPage : public ::testing::Test {
  protected:

@@ -48,7 +48,7 @@ class SweepCommand : public ::testing::Test {
     return lines;
   }
   core::Process start_local(const std::string& file) const {
-    return core::Process::spawn({.argv = {lockstep_program(), "sweep", file, "--local"}, .err = core::ProcessOptions::Stream::kNull});
+    return core::Process::spawn({.argv = {"/bin/sh", "-c", "exec \"$0\" sweep \"$1\" --local >\"$2\"", lockstep_program(), file, path("said")}, .err = core::ProcessOptions::Stream::kNull});
   }
   void wait_for_file(const std::string& name) const {
     for (int i = 0; i < 6000 && !fs::exists(path(name)); ++i) ::usleep(5000);
@@ -198,6 +198,10 @@ TEST_F(SweepCommand, ASignalReachesThePointAndTheSweepGoesOnLater) {
   ASSERT_TRUE(ended);
   EXPECT_EQ(ended->code, 75);
   EXPECT_EQ(states(), "finished stopped planned ");
+  EXPECT_NE(core::read_file(path("said")).find("`lockstep sweep resume " + folder() + "`"), std::string::npos) << core::read_file(path("said"));
+  const auto collected = run_lockstep({"sweep", "collect", folder(), "--json"});
+  ASSERT_EQ(collected.exit_code, 0) << collected.err;
+  EXPECT_EQ(core::parse_json(collected.out, "collect").at("points").at(1).at("state"), "stopped");
   point_does("0002", "exit 0\n");
   EXPECT_EQ(run_lockstep({"sweep", sweep_file(), "--local"}).exit_code, 0);
   EXPECT_EQ(states(), "finished finished finished ");

@@ -3,7 +3,7 @@
 
 usage: check_page.py [--quick] PAGE [SCREENSHOT_FOLDER]      exit 0 no problem, 1 problems, 3 no Chromium
 
-With --quick it is loaded twice only, narrow and light, wide and dark.
+With --quick it is loaded twice only, narrow and light, wide and dark; the other theme is then looked at without loading it again.
 The page is loaded as it is, at two widths, light and dark, with and without scripts, and as printed. Problems: script errors and refused resources,
 requests to anything but the page itself, text of a chart that overlaps other text or leaves its drawing, a page wider than its window, scripted
 controls that do nothing, text with too little contrast, and content that only scripts would show.
@@ -260,6 +260,20 @@ def check_variant(browser, url, width, theme, has_scripts, folder):
     return [f"{where}: {problem}" for problem in problems]
 
 
+def check_other_theme(browser, width, theme, folder):
+    """The page that is open, in the other theme: what loading it again would not change is not looked at again."""
+    browser.call("Emulation.setEmulatedMedia", {"media": "screen", "features": [{"name": "prefers-color-scheme", "value": theme}]})
+    problems = browser.evaluate(CONTRAST) + browser.evaluate(LAYOUT)
+    expected = "rgb(255, 255, 255)" if theme == "light" else "rgb(20, 23, 28)"
+    if (paper := browser.evaluate("getComputedStyle(document.body).backgroundColor")) != expected:
+        problems.append(f"the paper is {paper}, expected {expected}")
+    if folder:
+        browser.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = false; })")
+        shot = browser.call("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True})["data"]
+        (folder / f"{width}-{theme}-switched.png").write_bytes(base64.b64decode(shot))
+    return [f"{width} px, {theme}, switched: {problem}" for problem in problems]
+
+
 def check_print(browser, url, folder):
     browser.call("Emulation.clearDeviceMetricsOverride")
     browser.call("Emulation.setEmulatedMedia", {"media": "", "features": [{"name": "prefers-color-scheme", "value": "dark"}]})
@@ -292,12 +306,14 @@ def main():
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = Browser(program, profile)
         try:
-            for width in (400, 1400):
+            for width in (390, 1280):
                 for theme in ("light", "dark"):
-                    if not is_quick or (width, theme) in ((400, "light"), (1400, "dark")):
+                    if not is_quick or (width, theme) in ((390, "light"), (1280, "dark")):
                         problems += check_variant(browser, page.as_uri(), width, theme, True, folder)
+                        if is_quick:
+                            problems += check_other_theme(browser, width, "dark" if theme == "light" else "light", folder)
             if not is_quick:
-                problems += check_variant(browser, page.as_uri(), 1400, "light", False, folder)
+                problems += check_variant(browser, page.as_uri(), 1280, "light", False, folder)
                 browser.call("Emulation.setScriptExecutionDisabled", {"value": False})
                 problems += check_print(browser, page.as_uri(), folder)
         finally:

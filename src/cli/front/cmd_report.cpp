@@ -91,6 +91,7 @@ void print_result(const report::Analysis& analysis) {
     for (const std::string& text : report::conclusions_of(curve, analysis.options)) fmt::print("{}\n", text);
     fmt::print("\n{}\n", report::to_text(report::scaling_table(curve)));
     if (const report::Table phases = report::phase_table(curve); !phases.rows.empty()) fmt::print("{}\n", report::to_text(phases));
+    if (const report::Table others = report::protocol_table(curve, analysis.runs); !others.rows.empty()) fmt::print("{}\n", report::to_text(others));
     for (const std::string& text : report::limits_of(curve)) fmt::print("note: {}\n", text);
   }
   if (const report::Table collectives = report::collective_benchmark_table(analysis.runs); !collectives.rows.empty())
@@ -177,7 +178,7 @@ int cmd_report_compare(std::span<const std::string> args) {
   how.analysis.keeps_steps = true;
   const auto load = [&](const std::string& input) { return report::load_sources(report::find_sources({input}), how); };
   const std::vector<report::RunSummary> a = load(options.inputs[0]), b = load(options.inputs[1]);
-  const report::SideComparison comparison = report::compare_sides(a, b, options.paired);
+  const report::SideComparison comparison = report::compare_sides(a, b, options.paired, options.inputs[0], options.inputs[1]);
   core::end_progress();
   if (options.json) {
     fmt::print("{}\n", report::comparison_json(comparison));

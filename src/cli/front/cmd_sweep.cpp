@@ -131,6 +131,14 @@ int submit(const fs::path& folder, sweep::SweepState& state, const std::vector<i
   return num_done == indexes.size() ? 0 : static_cast<int>(ExitCode::kRequeue);
 }
 
+int run_here(const fs::path& folder, sweep::SweepState& state, const std::vector<int64_t>& indexes) {
+  const int code = sweep::run_local(folder, state, indexes);
+  if (code == static_cast<int>(ExitCode::kRequeue))
+    fmt::print("the sweep was stopped: `lockstep sweep resume {0}` goes on with the points that are left, `lockstep sweep collect {0}` and `lockstep report {0}` tell what is "
+               "there\n", folder.string());
+  return code;
+}
+
 int run_sweep(std::span<const std::string> args) {
   RunFlags flags;
   OptionSet set = declare_run(flags);
@@ -165,7 +173,7 @@ int run_sweep(std::span<const std::string> args) {
     fmt::print("nothing is left to start in {}; `lockstep sweep resume` starts failed points again\n", folder.string());
     return 0;
   }
-  return flags.local ? sweep::run_local(folder, state, indexes) : submit(folder, state, indexes);
+  return flags.local ? run_here(folder, state, indexes) : submit(folder, state, indexes);
 }
 
 /// A command that works on the folder of a sweep.
@@ -228,7 +236,7 @@ int run_resume(std::span<const std::string> args) {
     fmt::print("every point has finished or has a job\n");
     return 0;
   }
-  return uses_slurm(state) ? submit(folder, state, indexes) : sweep::run_local(folder, state, indexes);
+  return uses_slurm(state) ? submit(folder, state, indexes) : run_here(folder, state, indexes);
 }
 
 int run_collect(std::span<const std::string> args) {

@@ -88,7 +88,11 @@ bool LogBuilder::add(const LogLine& line, const LogRow& values) {
     num_attempts_ = std::max(num_attempts_, ++rank.attempt);
   }
   rank.last_step = values.step;
-  if (const auto same = rows_.find({rank.attempt, values.step}); same != rows_.end()) merge(same->second, values);
+  if (label != kNoLabel) labels_.insert(label);
+  if (const auto same = rows_.find({rank.attempt, values.step}); same != rows_.end()) {
+    if (label == kNoLabel && run_.steps.step_ms[same->second] != values.step_ms) ++num_retold_;
+    merge(same->second, values);
+  }
   else append(line, values, rank.attempt);
   return true;
 }
@@ -135,6 +139,19 @@ void LogBuilder::fill_intervals() {
       columns.num_steps[row] = static_cast<int32_t>(std::min<int64_t>(usual == lengths.end() ? 1 : usual->first, columns.step[row] + 1));
 }
 
+/// That several ranks print into one file, and what that leaves open.
+void LogBuilder::tell_ranks() {
+  if (labels_.size() > 1)
+    run_.problems.push_back(fmt::format("{} ranks print into this log: of each step the slowest counts, which is the step of the whole job; what waited for what inside it, "
+                                        "and so who a straggler was, cannot be concluded from such lines", labels_.size()));
+  if (num_late_ > 0)
+    run_.problems.push_back(fmt::format("{} lines came after the next step's: ranks print into one file without labels; of each step the slowest counts, how many ranks there "
+                                        "were and which was slow cannot be concluded", num_late_));
+  else if (num_retold_ > 0)
+    run_.problems.push_back(fmt::format("{} lines tell a step again with another time and without a rank: those of other ranks, or the same line drawn again; of each step the "
+                                        "slowest counts, which rank was slow cannot be concluded", num_retold_));
+}
+
 void LogBuilder::finish() {
   fill_intervals();
   run_.num_attempts = num_attempts_;
@@ -147,8 +164,7 @@ void LogBuilder::finish() {
   keep_last_attempts(run_.steps);
   if (num_attempts_ > 1)
     run_.problems.push_back(fmt::format("the log holds {} starts; {} lines of steps that a later one did again were left out", num_attempts_, num_dropped));
-  if (num_late_ > 0)
-    run_.problems.push_back(fmt::format("{} lines came after the next step's: ranks print into one file without labels; of each step the slowest counts", num_late_));
+  tell_ranks();
   for (const auto& [words, count] : counted_) run_.problems.push_back(count == 1 ? words : fmt::format("{} ({} times)", words, count));
 }
 

@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -56,6 +57,7 @@ class LogBuilder {
     std::optional<double> last_time_s{};
   };
   void merge(size_t row, const LogRow& values);
+  void tell_ranks();
   void append(const LogLine& line, const LogRow& values, int attempt);
   void fill_intervals();
 
@@ -65,9 +67,10 @@ class LogBuilder {
   std::map<std::pair<int, int64_t>, size_t> rows_{};  // (attempt, step) -> row
   std::map<std::string, int64_t> counted_{};
   int num_attempts_ = 1;
+  std::set<int> labels_{};  // of all attempts
   bool is_start_told_ = false;
   double unit_ms_ = 0;
-  int64_t num_late_ = 0;
+  int64_t num_late_ = 0, num_retold_ = 0;  // lines without a label that tell a step again with another time: late by an interval, or at once
 };
 
 }  // namespace lockstep::record

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "record/line_reader.h"
+#include "record/logs/bench.h"
 #include "record/logs/failure.h"
 #include "record/logs/parser.h"
 
@@ -25,6 +26,7 @@ constexpr std::array kFormats = std::to_array<LogFormatInfo>({{LogFormat::kLocks
                                                               {LogFormat::kImageNet, "imagenet", "the ImageNet example of PyTorch"},
                                                               {LogFormat::kTfCnn, "tf_cnn", "tf_cnn_benchmarks"},
                                                               {LogFormat::kNcclTests, "nccl-tests", "nccl-tests (all_reduce_perf and others)"},
+                                                              {LogFormat::kBench, "bench", "results of lockstep bench"},
                                                               {LogFormat::kCsv, "csv", "a CSV file of steps"}});
 
 /// The reader of a format that is read line by line.
@@ -39,6 +41,7 @@ LogReader reader_of(LogFormat format) {
     case LogFormat::kMlperf: return mlperf_reader();
     case LogFormat::kTfCnn: return tf_cnn_reader();
     case LogFormat::kNcclTests: return nccl_tests_reader();
+    case LogFormat::kBench: return bench_reader();
     case LogFormat::kCsv: return csv_reader();
     case LogFormat::kLockstep: break;
   }
@@ -149,6 +152,7 @@ LogFormat parse_log_format(std::string_view name) {
 
 std::optional<LogFormat> guess_format(const fs::path& path) {
   if (is_record(path)) return LogFormat::kLockstep;
+  if (is_bench_document(path)) return LogFormat::kBench;
   constexpr bool kEndsAtReturn = true;
   constexpr int64_t kSearchedLines = 20'000;  // long enough for the start-up chatter of a large job
   LineReader lines(log_file_of(path), kEndsAtReturn);
@@ -166,6 +170,21 @@ std::optional<LogFormat> guess_format(const fs::path& path) {
   const auto best = std::max_element(hits.begin(), hits.end());  // the first of equal ones
   if (*best == 0) return std::nullopt;
   return kFormats[static_cast<size_t>(best - hits.begin())].format;
+}
+
+bool is_benchmark_result(const fs::path& file) {
+  constexpr int64_t kSearchedLines = 400;  // headers and the list of ranks come before the first row
+  std::error_code failure;
+  if (!fs::is_regular_file(file, failure)) return false;
+  if (is_bench_document(file)) return true;
+  LineReader lines(file, true);
+  std::string buffer;
+  int64_t num_searched = 0;
+  for (std::string_view raw; num_searched++ < kSearchedLines && lines.next(raw);) {
+    const std::string_view text = clean_line(raw, buffer).text;
+    if (nccl_tests_reader().is_own_line(text) || bench_reader().is_own_line(text)) return true;
+  }
+  return false;
 }
 
 RunData read_log(const fs::path& path, std::optional<LogFormat> format, const LogOptions& options) {
@@ -186,7 +205,8 @@ RunData read_log(const fs::path& path, std::optional<LogFormat> format, const Lo
   run.allocation = allocation_of(file);
   RunData told = run;
   apply_meta(told, options.meta);
-  read_lines(file, *format, told.setup, run);
+  if (*format == LogFormat::kBench && is_bench_document(file)) read_bench_document(file, run);
+  else read_lines(file, *format, told.setup, run);
   if (run.state.empty()) note_failure_of_log(file, run);
   apply_meta(run, options.meta);
   return run;

@@ -97,6 +97,7 @@ class NcclTestsParser : public LogParser {
     if (const auto words = words_of(text); words.size() == 2 && words[0] == "#")  // `lockstep bench collective`: "# all-reduce"
       for (const Collective& one : kCollectives)
         if (core::replace_all(std::string(words[1]), "-", "_") == one.test) part_ = one.kind;
+    if (const auto count = count_after(text, "lockstep bench collective")) told_ranks_ = *count;
     if (text.find(" Rank ") != std::string_view::npos && text.find(" Pid ") != std::string_view::npos) return read_rank(text);
     if (const auto average = number_after(text, "Avg bus bandwidth")) average_busbw_ = *average;
     if (text.find("Out of bounds values") != std::string_view::npos && text.find("FAILED") != std::string_view::npos)
@@ -145,7 +146,26 @@ class NcclTestsParser : public LogParser {
   std::set<int> ranks_{};
   std::set<std::string> hosts_{};
   std::optional<double> average_busbw_{};
+  std::optional<int64_t> told_ranks_{};
 };
+
+/// The number of ranks whose factor is the printed ratio; nothing where its digits fit several numbers, or the factor is 1 for any.
+std::optional<int64_t> ranks_by_ratio(std::span<const CollectivePoint> points, std::string_view kind) {
+  constexpr int kMaxRanks = 64;          // beyond, neighbouring factors differ by less than two printed digits tell
+  constexpr double kRounding = 0.005, kLeast = 10;
+  double algbw = 0, busbw = 0, num = 0;
+  for (const CollectivePoint& point : points)
+    if (point.algbw_gbytes_per_s >= kLeast) algbw += point.algbw_gbytes_per_s, busbw += point.busbw_gbytes_per_s, ++num;
+  if (num == 0 || bus_factor(kind, 2) == bus_factor(kind, 3)) return std::nullopt;
+  const double ratio = busbw / algbw, error = kRounding * num * (1 + ratio) / algbw;
+  std::optional<int64_t> found;
+  for (int ranks = 2; ranks <= kMaxRanks; ++ranks) {
+    if (std::abs(bus_factor(kind, ranks).value() - ratio) > error) continue;
+    if (found) return std::nullopt;
+    found = ranks;
+  }
+  return found;
+}
 
 /// The kind by its passes: median of the printed ratio over the points large enough for its digits.
 const Collective* guess_by_ratio(std::span<const CollectivePoint> points, int num_ranks) {
@@ -161,9 +181,15 @@ const Collective* guess_by_ratio(std::span<const CollectivePoint> points, int nu
 void NcclTestsParser::finish() {
   RunData& run = builder_.run();
   if (!ranks_.empty() && !setup().devices) setup().devices = static_cast<int64_t>(ranks_.size());
+  if (told_ranks_.value_or(0) > 0 && !setup().devices) setup().devices = *told_ranks_;
   if (!hosts_.empty() && !setup().nodes) setup().nodes = static_cast<int64_t>(hosts_.size());
-  const int num_ranks = static_cast<int>(std::min<int64_t>(known(&RunSetup::devices).value_or(0), 10'000'000));
   const Collective* kind = named_ != nullptr ? named_ : find_collective(core::to_lower_ascii(run.source.filename().string()));
+  if (!known(&RunSetup::devices) && !run.collective_points.empty()) {
+    setup().devices = kind != nullptr ? ranks_by_ratio(run.collective_points, kind->kind) : std::nullopt;
+    run.problems.push_back(setup().devices ? fmt::format("how many ranks took part is not told; the ratio of the two bandwidths is that of {}", *setup().devices)
+                                           : "how many ranks took part is not told: give --devices");
+  }
+  const int num_ranks = static_cast<int>(std::min<int64_t>(known(&RunSetup::devices).value_or(0), 10'000'000));
   if (kind == nullptr) kind = guess_by_ratio(run.collective_points, num_ranks);
   const bool has_unnamed = std::any_of(run.collective_points.begin(), run.collective_points.end(), [](const CollectivePoint& point) { return point.kind.empty(); });
   if (kind == nullptr && has_unnamed)

@@ -46,6 +46,7 @@ LogReader imagenet_reader();
 LogReader mlperf_reader();
 LogReader tf_cnn_reader();
 LogReader nccl_tests_reader();
+LogReader bench_reader();
 LogReader csv_reader();
 
 /// Takes a count from an option dump where the user gave none: nothing when the text is no whole number above 0.

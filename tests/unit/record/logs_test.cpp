@@ -325,6 +325,27 @@ TEST(Logs, NcclTestsBandwidthsFollowFromSizeAndTime) {
   EXPECT_FALSE(LogText(core::replace_all(text, "     0\n", "   N/A\n"), "job.txt").read().collective_points[1].num_wrong);
 }
 
+TEST(Logs, CollectivesWithoutAListOfRanksTellTheirNumberOtherwise) {
+  std::string text;
+  for (const std::string& line : core::split(core::read_file(golden("all_reduce_perf.txt")), "\n"))
+    if (line.find(" Rank ") == std::string::npos) text += line + "\n";
+  const RunData by_ratio = LogText(text, "all_reduce_perf.txt").read();
+  EXPECT_EQ(by_ratio.setup.devices, 8);
+  EXPECT_EQ(by_ratio.collective_points.at(0).num_ranks, 8);
+  has_problem(by_ratio, "the ratio of the two bandwidths is that of 8");
+  const RunData unnamed = LogText(text, "job.txt").read();
+  EXPECT_FALSE(unnamed.setup.devices);
+  has_problem(unnamed, "how many ranks took part is not told: give --devices");
+  EXPECT_EQ(LogText(text, "job.txt").read(std::nullopt, {.values = {{"devices", "8"}}}).collective_points.at(0).num_ranks, 8);
+  const std::string head = "#        size         count      type   redop    root      time   algbw   busbw  #wrong      time   algbw   busbw  #wrong\n";
+  const RunData own = LogText("# lockstep bench collective: 3 ranks on cpu\n" + head + "# all-reduce\n" +
+                                  "     3000000        750000     float     sum      -1       N/A     N/A     N/A     N/A   1000.00    3.00    4.00       0\n", "job.out").read();
+  EXPECT_EQ(own.setup.devices, 3);
+  ASSERT_EQ(own.collective_points.size(), 1u);
+  EXPECT_EQ(own.collective_points[0].num_ranks, 3);
+  EXPECT_NEAR(own.collective_points[0].busbw_gbytes_per_s, 4, 1e-9);
+}
+
 TEST(Logs, CsvColumnsAreKnownByTheirNames) {
   const RunData run = read_log(golden("steps.csv"));
   ASSERT_EQ(run.steps.size(), 30u);
@@ -422,10 +443,16 @@ TEST(LogTraps, InterleavedRanksCountAsOneAndTheSlowestRules) {
   EXPECT_EQ(run.steps.step, (Steps{9, 19, 29, 39, 49}));
   EXPECT_EQ(run.steps.step_ms, std::vector<double>(5, 830));
   EXPECT_EQ(run.steps.num_steps, Lengths(5, 10));
+  has_problem(run, "4 ranks print into this log");
+  has_problem(run, "cannot be concluded");
   const RunData late = LogText(bare).read();
   EXPECT_EQ(late.num_attempts, 1);
   EXPECT_EQ(late.steps.step_ms, (std::vector<double>{830, 830, 830, 830, 810}));
   has_problem(late, "4 lines came after the next step's");
+  has_problem(late, "cannot be concluded");
+  const RunData bare_in_order = LogText(line(10, 800) + line(10, 830) + line(20, 800) + line(20, 800)).read();
+  EXPECT_EQ(bare_in_order.steps.step_ms, (std::vector<double>{830, 800}));
+  has_problem(bare_in_order, "1 lines tell a step again with another time");
 }
 
 TEST(LogTraps, SeveralRestartsInOneFile) {

@@ -1,5 +1,6 @@
 #include "record/meta.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -63,6 +64,20 @@ TEST(Meta, OtherGroupsBecomeTagsAndAPathThatDoesNotMatchIsTold) {
   EXPECT_EQ(run.setup.nodes, 4);
   apply_meta(run, {.path_pattern = "(?<nodes>never)"});
   EXPECT_TRUE(says(run.problems, "does not match '/logs/tree_n4/out.log'"));
+}
+
+TEST(Meta, AGroupThatMayBeMisspeltNamesTheFactItResembles) {
+  for (const auto& [group, meant] : {std::pair{"nods", "nodes"}, {"devces", "devices"}, {"precison", "precision"}, {"global_bach", "global_batch"}}) {
+    RunData run = run_at("/logs/tree_n4/out.log");
+    apply_meta(run, {.path_pattern = fmt::format("_n(?<{}>[0-9]+)", group)});
+    EXPECT_TRUE(says(run.problems, fmt::format("the group '{}' is no fact and was taken for a tag that tells configurations apart; did you mean '{}'?", group, meant))) << group;
+    EXPECT_EQ(run.setup.tags.count(group), 1u);
+  }
+  for (const char* tag : {"algorithm", "case", "lr", "run", "repeat", "seed", "variant", "v"}) {
+    RunData run = run_at("/logs/tree_n4/out.log");
+    apply_meta(run, {.path_pattern = fmt::format("_n(?<{}>[0-9]+)", tag)});
+    EXPECT_FALSE(says(run.problems, "did you mean")) << tag << ": " << core::join(run.problems, "|");
+  }
 }
 
 TEST(Meta, LaterSourcesWin) {

@@ -269,6 +269,7 @@ TEST(LoadRun, OlderRecordsTellTheirSetupThroughOptionsModelAndPlan) {
   EXPECT_EQ(setup.model, "tiny");
   EXPECT_EQ(setup.precision, "fp32");
   EXPECT_EQ(setup.device, "cpu");
+  EXPECT_EQ(setup.is_on_cpu, true);
   EXPECT_EQ(setup.layout, "dp=2");
   EXPECT_EQ(setup.devices, 2);
   EXPECT_FALSE(setup.nodes);

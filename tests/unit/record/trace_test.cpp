@@ -32,6 +32,36 @@ TEST(MergeTraces, PutsRanksOnOneClock) {
   EXPECT_FALSE(events[3].contains("ts"));
 }
 
+TEST(DeviceCollectives, AreTheKernelsOfTheTraceByKindAndSize) {
+  const core::TempDir folder;
+  const auto kernel = [](const char* name, const char* args, double us) {
+    return std::string(R"({"ph": "X", "cat": "kernel", "name": ")") + name + R"(", "ts": 1, "dur": )" + std::to_string(us) + ", \"args\": {" + args + "}}";
+  };
+  const char* told = R"("Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, "Group size": 8, "dtype": "BFloat16")";
+  std::string events = kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*)", told, 1500) + "," + kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*)", told, 500);
+  events += "," + kernel("ncclKernel_AllGather_RING_Simple(ncclDevComm*)", "", 300);
+  events += "," + kernel("ncclDevKernel_Generic(ncclDevComm*)", R"("Collective name": "_reduce_scatter_base", "In msg nelems": 64, "Out msg nelems": 8, "Group size": 8)", 200);
+  events += "," + kernel("ampere_sgemm_128x64", "", 9000);
+  events += R"(, {"ph": "X", "cat": "user_annotation", "name": "nccl:all_reduce", "ts": 1, "dur": 70000}, {"ph": "X", "cat": "kernel", "name": "ncclX", "dur": -1}, 7, null)";
+  write(folder.path() / "trace", "{\"traceEvents\": [" + events + "]}");
+  const auto found = device_collectives(folder.path() / "trace");
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0].kind, "all_reduce");
+  EXPECT_EQ(found[0].type, "BFloat16");
+  EXPECT_EQ(found[0].num_elements, 1000);
+  EXPECT_EQ(found[0].group_size, 8);
+  EXPECT_EQ(found[0].count, 2);
+  EXPECT_DOUBLE_EQ(found[0].total_ms, 2);
+  EXPECT_EQ(found[1].kind, "all_gather");
+  EXPECT_EQ(found[1].num_elements, 0);
+  EXPECT_EQ(found[2].kind, "reduce_scatter");
+  EXPECT_EQ(found[2].num_elements, 64);
+  write(folder.path() / "host", R"({"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "gloo:all_reduce", "ts": 1, "dur": 5}]})");
+  EXPECT_TRUE(device_collectives(folder.path() / "host").empty());
+  write(folder.path() / "none", R"({"events": []})");
+  EXPECT_THROW(device_collectives(folder.path() / "none"), DataError);
+}
+
 int64_t status_kilobytes(const std::string& key) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);)

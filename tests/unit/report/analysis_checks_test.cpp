@@ -62,6 +62,29 @@ TEST(Checks, JobsThatDifferWidenTheInterval) {
   EXPECT_EQ(count_flags(analysis_of(runs), "M03"), 1u);
 }
 
+TEST(Checks, RunsThatAgreeByChanceShowHowLittleEachIsKnown) {
+  // Single steps scatter by 60 %: each run is known to a few percent only, three of them agree to a hundredth of one.
+  std::vector<record::RunData> runs;
+  for (int i = 0; i < 3; ++i)
+    runs.push_back(make_run({.name = fmt::format("r{}", i), .step_ms = 100, .ripple = 0.6, .num_steps = 260, .job = fmt::format("slurm {}", i)}));
+  const Analysis analysis = analysis_of(runs, {.warmup_steps = 20});
+  const Point& point = analysis.curves.at(0).points.at(0);
+  const auto& own = analysis.runs.at(0).series->median_interval;
+  ASSERT_TRUE(own && point.estimate.median_interval);
+  const double own_half = (own->high - own->low) / 2 / 100, half = (point.estimate.median_interval->high - point.estimate.median_interval->low) / 2 / 100;
+  ASSERT_GT(own_half, 0.02);
+  ASSERT_LT(half, own_half);
+  std::string said;
+  for (const Flag& flag : analysis.flags)
+    if (flag.code == "M03") said += flag.sentence + "\n";
+  EXPECT_NE(said.find("by itself is known to +-"), std::string::npos) << said;
+  EXPECT_NE(said.find("may agree by chance"), std::string::npos) << said;
+  runs[1] = make_run({.name = "short", .num_steps = 24, .num_slow = 2, .job = "slurm 9"});
+  said.clear();
+  for (const Flag& flag : analysis_of(runs, {.warmup_steps = 20}).flags) said += flag.sentence + "\n";
+  EXPECT_NE(said.find("1 of 3 runs have too few steps for an interval of their own"), std::string::npos) << said;
+}
+
 TEST(Checks, SyntheticDataIsSaid) {
   std::vector<record::RunData> runs = quiet_pair();
   for (record::RunData& run : runs) run.setup.is_synthetic = true;

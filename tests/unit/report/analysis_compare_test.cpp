@@ -151,6 +151,16 @@ TEST(Compare, SettingsThatDifferAreNamedAndProfilesLeftOut) {
   EXPECT_THROW(compare_sides(side(only_profiled), side(b), false), DataError);
 }
 
+TEST(Compare, SidesAreNamedByWhatTheUserNamed) {
+  const auto a = side(repeats("a", {100})), b = side(repeats("b", {110, 111}));
+  const SideComparison named = compare_sides(a, b, false, "old/before/", "new/after");
+  EXPECT_EQ(named.name_a, "before");
+  EXPECT_EQ(named.name_b, "after");
+  const SideComparison alike = compare_sides(a, b, false, "old/logs", "./new/logs/");
+  EXPECT_EQ(alike.name_a, "old/logs");
+  EXPECT_EQ(alike.name_b, "new/logs");
+}
+
 TEST(Compare, DifferentSizesGetNoVerdictAndTheSidesAreToldApart) {
   record::RunData a = make_run({.name = "out.log", .devices_per_node = 1}), b = make_run({.name = "out.log", .nodes = 2, .step_ms = 104});
   a.source = "/logs/one/out.log";

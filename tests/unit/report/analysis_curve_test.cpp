@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "core/strings.h"
 #include "record/statistics.h"
 #include "report/analysis_charts.h"
 #include "report/analysis_document.h"
@@ -69,6 +70,69 @@ TEST(Curve, WeakScalingHasKnownRatesAndEfficiency) {
   // 3 x 14.78 GFLOP x 320/4 per s / 989 TFLOP/s
   EXPECT_NEAR(one.mfu, 3 * 14.78e9 * 80 / 989e12, 1e-5);
   EXPECT_NEAR(four.node_hours_per_sample, 4 / 3600.0 / (128 / 0.112), 1e-8);
+}
+
+TEST(Curve, EveryQuantityOfTheMedianStepHasItsInterval) {
+  const Analysis analysis = analysis_of(weak_sweep());
+  const Curve& curve = analysis.curves.at(0);
+  const Point& four = curve.points[2];
+  const Estimate step = step_estimate(four), speedup = speedup_estimate(four), mfu = proportional(four.mfu, four.samples_per_s);
+  ASSERT_TRUE(step.has_range && speedup.has_range && mfu.has_range);
+  EXPECT_DOUBLE_EQ(four.samples_per_s.low, 1e3 * 128 / step.high);
+  EXPECT_NEAR(mfu.low / mfu.value, step.value / step.high, 1e-12);
+  EXPECT_NEAR(speedup.high / speedup.value, four.efficiency.high / four.efficiency.value, 1e-12);
+  const Estimate days = inverse(four.budget_days, four.samples_per_s);
+  EXPECT_NEAR(days.high / days.value, four.samples_per_s.value / four.samples_per_s.low, 1e-12);
+  for (const auto& charts : {throughput_charts({curve}), utilisation_charts({curve}), speedup_charts({curve}), time_charts({curve})})
+    for (const Chart& chart : charts) {
+      ASSERT_EQ(chart.series.at(0).low.size(), 3u) << chart.id;
+      EXPECT_LT(chart.series[0].low[2], chart.series[0].y[2]) << chart.id;
+      EXPECT_GT(chart.series[0].high[2], chart.series[0].y[2]) << chart.id;
+    }
+  const Table table = interval_table(curve);
+  ASSERT_EQ(table.rows.size(), 3u);
+  EXPECT_EQ(table.columns.at(4).key, "rate_per_s_low");
+  EXPECT_DOUBLE_EQ(*table.rows[2].at(4).value, four.samples_per_s.low);
+  std::string cells;
+  const Table scaling = scaling_table(curve);
+  for (const Cell& cell : scaling.rows.at(2)) cells += cell.text + "|";
+  EXPECT_GE(core::split(cells, " +- ").size(), 6u) << cells;
+}
+
+TEST(Curve, ProtocolsHaveOneRowForEachSize) {
+  const Analysis analysis = analysis_of(weak_sweep(), {.protocols = {record::Protocol::kClap, record::Protocol::kNemotron}});
+  const Table table = protocol_table(analysis.curves.at(0), analysis.runs);
+  ASSERT_EQ(table.rows.size(), 6u) << "two protocols at three sizes, whatever the number of runs";
+  EXPECT_EQ(*table.rows[0].at(2).value, 2);
+  EXPECT_NEAR(*table.rows[0].at(7).value, 100, 1);
+}
+
+/// 1, 2 and 4 ranks of one machine.
+std::vector<record::RunData> one_machine(bool is_on_cpu) {
+  std::vector<record::RunData> runs;
+  for (const auto& [ranks, ms] : {std::pair{1, 100.0}, {2, 120.0}, {4, 230.0}}) {
+    runs.push_back(make_run({.name = fmt::format("d{}", ranks), .devices_per_node = ranks, .step_ms = ms, .job = fmt::format("slurm {}", ranks)}));
+    runs.back().setup.device = is_on_cpu ? "Some Processor 9000" : "NVIDIA GH200";
+    runs.back().setup.is_on_cpu = is_on_cpu;
+  }
+  return runs;
+}
+
+TEST(Curve, RanksOnTheCoresOfOneMachineAreNoScaling) {
+  const Analysis analysis = analysis_of(one_machine(true));
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  const Curve& curve = analysis.curves[0];
+  EXPECT_TRUE(curve.is_by_devices);
+  const std::string limits = core::join(limits_of(curve), " "), said = core::join(conclusions_of(curve, {}), " ");
+  EXPECT_NE(limits.find("shared the cores of one machine"), std::string::npos) << limits;
+  EXPECT_NE(said.find("of shared cores."), std::string::npos) << said;
+  EXPECT_NE(scaling_table(curve).caption.find("efficiency of shared cores"), std::string::npos);
+  EXPECT_NE(efficiency_charts({curve}).at(0).caption.find("shared the cores"), std::string::npos);
+  // Four ranks need as many node-hours as one machine does, not four.
+  EXPECT_NEAR(curve.points[2].node_hours_per_sample, 1 / 3600.0 / (32 / 0.23), 1e-7);
+  const Analysis gpus = analysis_of(one_machine(false));
+  EXPECT_EQ(core::join(limits_of(gpus.curves.at(0)), " ").find("shared the cores"), std::string::npos);
+  EXPECT_EQ(core::join(conclusions_of(gpus.curves.at(0), {}), " ").find("shared cores"), std::string::npos);
 }
 
 TEST(Curve, QuantilesCountEqualStepTimes) {

@@ -28,7 +28,9 @@ TEST(AxisScale, ChoosesRoundTicks) {
   EXPECT_EQ(labels({.min = 0, .max = 40000}, {}, 4), (Labels{"0", "10k", "20k", "30k", "40k"}));
   EXPECT_EQ(labels({.scale = Scale::kLog2}, {1, 8}), (Labels{"1", "2", "4", "8"}));
   EXPECT_EQ(labels({.scale = Scale::kLog2}, {4}), (Labels{"2", "4", "8"})) << "a single size";
-  EXPECT_EQ(labels({.scale = Scale::kLog2}, {260, 510}), (Labels{"256", "320", "384", "448", "512"}));
+  EXPECT_EQ(labels({.scale = Scale::kLog2}, {260, 510}), (Labels{"250", "300", "350", "400", "450", "500", "550"}));
+  EXPECT_EQ(labels({.scale = Scale::kLog10}, {320, 1143}), (Labels{"400", "600", "800", "1000", "1200"}));
+  EXPECT_EQ(labels({.scale = Scale::kLog10}, {110, 5200}), (Labels{"100", "200", "500", "1000", "2000", "5000"}));
   EXPECT_EQ(labels({.scale = Scale::kLog2}, {1, 2}), (Labels{"1", "2"}));
   EXPECT_EQ(labels({.scale = Scale::kLog2}, {1, 1024}, 20), (Labels{"1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024"}));
   EXPECT_EQ(labels({.scale = Scale::kLog10}, {1, 1e6}, 7), (Labels{"1", "10", "100", "1k", "10k", "100k", "1M"}));

@@ -154,7 +154,7 @@ TEST(RenderPage, BrowserCheckNoticesWhatIsBroken) {
   // Overlapping and cut text, a faint one, and, past the policy, a script error and a request.
   html = core::replace_all(html, "<div class=\"wide\"><svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\"", "<div class=\"wide\"><svg class=\"chart broken\"");
   const size_t first = html.find("chart broken"), end = html.find("</svg>", first);
-  html.insert(end, "<text x=\"700\" y=\"100\" class=\"ink\">leaves the drawing</text><text x=\"300\" y=\"100\" class=\"ink\">over</text><text x=\"304\" y=\"102\" class=\"ink\">each other</text>");
+  html.insert(end, "<text x=\"820\" y=\"100\" class=\"ink\">leaves the drawing</text><text x=\"300\" y=\"100\" class=\"ink\">over</text><text x=\"304\" y=\"102\" class=\"ink\">each other</text>");
   html = core::replace_all(html, "--muted:#57606a", "--muted:#c8c8c8");
   html = core::replace_all(html, "content=\"default-src 'none';", "content=\"default-src *; img-src *; script-src 'unsafe-inline'; style-src 'unsafe-inline'; x-rest");
   html = core::replace_all(html, "<footer>", "<img src=\"missing.png\"><script>throw new Error('broken on purpose');</script><p id=\"main\"><a href=\"#nowhere\">x</a></p><footer>");

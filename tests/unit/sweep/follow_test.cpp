@@ -140,6 +140,21 @@ TEST_F(FollowTest, NodeHoursIncludeFailedAndRunningStarts) {
   EXPECT_DOUBLE_EQ(view_points(sweep.folder, sweep.state, &slurm, kNow)[0].node_hours, 0.2);
 }
 
+TEST_F(FollowTest, ALocalSweepCostsTheHoursOfOneNode) {
+  sweep.point(1).jobs.push_back({.id = "local-999999999", .submitted_s = 1000, .log = "logs/2.out"});
+  sweep.state.mode = "local";
+  sweep.note(1, "start", "local-999999999", 0, 1000, "null");
+  sweep.note(1, "end", "local-999999999", 0, 1360, "0");
+  ASSERT_EQ(sweep.point(1).nodes, 2);
+  const Collection collection = collect(sweep.folder, sweep.state, nullptr, kNow);
+  EXPECT_DOUBLE_EQ(collection.results[1].view.node_hours, 0.1);
+  EXPECT_DOUBLE_EQ(collection.sizes[1].node_hours_planned, 1);
+  const std::string text = collection_text(sweep.state, collection);
+  EXPECT_NE(text.find("every point ran on this one machine"), std::string::npos) << text;
+  sweep.state.mode = "slurm";
+  EXPECT_EQ(collection_text(sweep.state, collection).find("this one machine"), std::string::npos);
+}
+
 TEST_F(FollowTest, ACutLineOfAScriptIsSkipped) {
   sweep.note(0, "start", "11", 0, 1000, "null");
   std::ofstream(sweep.folder / sweep.point(0).events, std::ios::app) << "{\"event\":\"en";

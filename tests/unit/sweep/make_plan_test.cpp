@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "sweep/job_script.h"
+#include "sweep/plan_table.h"
 #include "sweep/points.h"
 
 namespace lockstep::sweep {
@@ -209,6 +211,22 @@ TEST(SlurmRequest, RefusesWhatCannotBe) {
     const std::string text = error_of(kBase + "[slurm]\n" + line + "\n");
     EXPECT_NE(text.find(expected), std::string::npos) << line << " -> " << text;
   }
+}
+
+TEST(TextTable, NoPartIsWiderThanATerminal) {
+  std::vector<std::vector<std::string>> rows(3);
+  for (size_t row = 0; row < rows.size(); ++row)
+    for (int column = 0; column < 12; ++column) rows[row].push_back(row == 0 ? fmt::format("a column {}", column) : fmt::format("{}", 100 * static_cast<int>(row) + column));
+  const std::string text = text_table(rows);
+  size_t num_leads = 0;
+  for (const std::string& line : core::split(text, "\n")) {
+    EXPECT_LE(line.size(), 80u) << line;
+    num_leads += core::starts_with(line, "a column 0") ? 1 : 0;
+  }
+  EXPECT_EQ(num_leads, 3u);
+  for (int column = 0; column < 12; ++column) EXPECT_NE(text.find(fmt::format("{}", 200 + column)), std::string::npos) << column;
+  EXPECT_EQ(text_table({{"x", "y"}, {"1", "abc"}}), "x  y\n1  abc\n");
+  EXPECT_EQ(text_table({{"x"}, {"1"}}), "x\n1\n");
 }
 
 TEST(SlurmRequest, Times) {
