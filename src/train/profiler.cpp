@@ -54,17 +54,15 @@ StepProfiler::~StepProfiler() {
 }
 
 void StepProfiler::before_step(int64_t step) {
-  last_step_ = step;
   if (is_running_ && step >= config_.end_step) stop();
-  if (!is_running_ && !is_done_ && step >= config_.first_step && step < config_.end_step) start(step);
+  if (!is_running_ && !is_done_ && step >= config_.first_step && step < config_.end_step) start();
 }
 
 void StepProfiler::finish() {
   if (is_running_) stop();
 }
 
-void StepProfiler::start(int64_t step) {
-  started_at_ = step;
+void StepProfiler::start() {
   is_running_ = true;
   before_ = recorder_.snapshot();
   if (!config_.is_this_rank) return;
@@ -79,7 +77,6 @@ void StepProfiler::start(int64_t step) {
 void StepProfiler::stop() {
   is_running_ = false;
   is_done_ = true;
-  num_steps_ = last_step_ - started_at_;
   collectives_ = growth(before_, recorder_.snapshot());
   if (!config_.is_this_rank) return;
   const auto result = kineto::disableProfiler();

@@ -27,19 +27,16 @@ class StepProfiler {
   void before_step(int64_t step);
   /// Ends a profile that is still going on, at the end of the run.
   void finish();
-  /// Steps that were profiled; 0 when the run ended before.
-  int64_t num_profiled_steps() const { return num_steps_; }
   /// Collectives of the profiled steps on this rank.
   const std::vector<comm::RecorderEntry>& collectives() const { return collectives_; }
 
  private:
-  void start(int64_t step);
+  void start();
   void stop();
 
   ProfilerConfig config_;
   const comm::Recorder& recorder_;
   bool is_running_ = false, is_done_ = false;
-  int64_t started_at_ = 0, last_step_ = 0, num_steps_ = 0;
   std::vector<comm::RecorderEntry> before_, collectives_;
 };
 

@@ -42,7 +42,6 @@ class ClapModel final : public TwoTowers {
   at::Tensor encode_text(const at::Tensor& text_BT) override;
   at::Tensor& logit_scale() override { return logit_scale_a_; }
 
-  HtsatTower& audio_tower() { return audio_; }
   const spec::ClapShape& shape() const { return shape_; }
   const std::vector<spec::ParamSpec>& param_specs() const { return specs_; }
 

@@ -23,7 +23,6 @@ class HtsatTower final : public nn::Module {
   /// The same from log-mel spectrograms [B, M, frames].
   at::Tensor forward_log_mel(const at::Tensor& mel_BMF, const ForwardContext& context);
 
-  const LogMel& log_mel() const { return log_mel_; }
   /// Keep only block inputs for the backward pass.
   void set_checkpointing(bool checkpointing) { checkpointing_ = checkpointing; }
   void synchronize_batch_norm(comm::Comm* comm) { bn0_.synchronize(comm); }

@@ -17,9 +17,6 @@ class LogMel {
   /// [B, S] samples -> [B, M, frames]. DataError where S is shorter than half a window or gives more frames than the tower takes.
   at::Tensor operator()(const at::Tensor& audio_BS) const;
 
-  const at::Tensor& window() const { return window_; }
-  const at::Tensor& mel_MF() const { return mel_MF_; }
-
  private:
   spec::AudioShape shape_;
   at::Tensor window_, mel_MF_;

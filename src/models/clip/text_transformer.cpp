@@ -3,8 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/matmul.h>
 
-#include <algorithm>
-
 #include "core/error.h"
 
 namespace lockstep::models {
@@ -47,15 +45,6 @@ at::Tensor TextTransformer::forward(const at::Tensor& text_BT) {
   const at::Tensor position_TD = positional_embedding_.narrow(0, 0, used_BT.size(1)).to(type);
   const at::Tensor x_BTD = token_embedding_.forward(used_BT).to(type).add(position_TD);
   return at::matmul(ln_final_.forward(transformer_.forward_pooled(x_BTD, end_B, exact_shortcuts_)), text_projection_);
-}
-
-int64_t used_text_length(std::span<const int32_t> text_BT, int64_t context_length) {
-  LOCKSTEP_CHECK(context_length > 0 && std::ssize(text_BT) % context_length == 0, "{} ids, context length {}", text_BT.size(),
-                 context_length);
-  int64_t used = text_BT.empty() ? 0 : 1;
-  for (auto row = text_BT.begin(); row != text_BT.end(); row += context_length)
-    used = std::max<int64_t>(used, std::max_element(row, row + context_length) - row + 1);
-  return used;
 }
 
 }  // namespace lockstep::models

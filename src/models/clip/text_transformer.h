@@ -2,7 +2,6 @@
 #include <ATen/core/TensorBody.h>
 
 #include <cstdint>
-#include <span>
 
 #include "nn/transformer.h"
 #include "spec/clip_shape.h"
@@ -16,7 +15,7 @@ class TextTransformer final : public nn::Module {
   TextTransformer(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
   /// [B, T] token ids (int64), T at most the context length -> [B, E], not normalised. Positions after the last end-of-text token
   /// of the batch cannot reach the result: with exact shortcuts they are left out. On a CUDA device finding them would stall the
-  /// stream, so there the caller passes fewer columns (used_text_length).
+  /// stream, so there only a caller that passes fewer columns leaves them out.
   at::Tensor forward(const at::Tensor& text_BT);
   void set_checkpointing(bool checkpointing) { transformer_.set_checkpointing(checkpointing); }
 
@@ -29,9 +28,5 @@ class TextTransformer final : public nn::Module {
   nn::LayerNorm ln_final_;
   at::Tensor text_projection_;
 };
-
-/// Columns of a batch of token ids (rows of `context_length`) that can reach the features: one past the last end-of-text
-/// position.
-int64_t used_text_length(std::span<const int32_t> text_BT, int64_t context_length);
 
 }  // namespace lockstep::models

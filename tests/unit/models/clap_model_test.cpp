@@ -249,7 +249,7 @@ TEST(ClapModel, BigModelEqualsHuggingFace) {
     expect_close(actual, expected, tolerance, what);
     std::cout << fmt::format("measured: {} {:.3g}\n", what, relative_difference(actual, expected));
   };
-  report("log_mel", model->audio_tower().log_mel()(wave_of(golden)).transpose(1, 2), golden.at("output/log_mel"), 1e-4);
+  report("log_mel", LogMel(shape.audio, at::kCPU)(wave_of(golden)).transpose(1, 2), golden.at("output/log_mel"), 1e-4);
   const Pass pass = run(*model, wave_of(golden), golden.at("input/text"));
   pass.loss.backward();
   report("audio_features", pass.audio, golden.at("output/train_audio"), 1e-4);

@@ -198,9 +198,8 @@ TEST(ClipModel, ShorterTextGivesTheSameFeatures) {
   const TensorMap golden = load_golden(file_of("vit"));
   auto model = golden_model("vit", golden, {.exact_shortcuts = false});
   const at::Tensor text = golden.at("input/text");
-  const at::Tensor ids = text.to(at::kInt).contiguous();
-  const int64_t used = used_text_length({ids.const_data_ptr<int32_t>(), static_cast<size_t>(ids.numel())}, ids.size(1));
-  EXPECT_EQ(used, 10);
+  const int64_t used = text.argmax(1).max().item<int64_t>() + 1;
+  ASSERT_LT(used, text.size(1)) << "nothing would be cut";
   expect_close(model->encode_text(text.narrow(1, 0, used)), model->encode_text(text), kForwardTolerance, "text");
 }
 
