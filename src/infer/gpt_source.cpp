@@ -8,6 +8,7 @@
 #include "models/weights_folder.h"
 #include "record/reader.h"
 #include "spec/gpt_recorded.h"
+#include "train/checkpoint_files.h"
 #include "train/weight_file.h"
 
 namespace lockstep::infer {
@@ -15,28 +16,13 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kConfigName = "config.json";
-constexpr const char* kOwnWordTable = "embedding.word.weight";  // under this name in checkpoints, under no other program's
+constexpr const char *kOwnWordTable = "embedding.word.weight", *kOwnHead = "head.weight";  // under these names in checkpoints, under no other program's
 
-bool is_run(const fs::path& folder) { return fs::exists(folder / "run.json") || fs::exists(folder / "checkpoints") || fs::exists(folder / "parts"); }
+bool is_run(const fs::path& folder) { return fs::exists(folder / "run.json") || fs::exists(folder / "checkpoints"); }
 bool is_checkpoint(const fs::path& folder) { return fs::exists(folder / record::kManifestName); }
-
-[[noreturn]] void throw_parts(const fs::path& folder) {
-  throw CheckpointError(fmt::format("infer: '{}' holds the model in parts, as tensor and pipeline ranks wrote them", folder.string()),
-                        "`infer generate` reads whole models: give a folder of Hugging Face, or a run with --tensor-model-parallel-size 1 and --pipeline-model-parallel-size 1");
-}
 
 /// The folder of the run that a checkpoint belongs to: <run>/checkpoints/step-*.
 fs::path run_of(const fs::path& checkpoint) { return fs::absolute(checkpoint / "").parent_path().parent_path().parent_path(); }
-
-/// The model file of a run's newest checkpoint, or of a checkpoint.
-fs::path weights_of_run(const fs::path& folder) {
-  const fs::path run = is_checkpoint(folder) ? run_of(folder) : folder;
-  if (fs::exists(run / "parts") || run.parent_path().filename() == "parts") throw_parts(folder);
-  record::CheckpointManifest manifest;
-  const fs::path file = train::weight_file(folder, manifest);
-  if (!fs::exists(file)) throw_parts(file.parent_path());
-  return file;
-}
 
 /// A token id, or several, of a configuration of Hugging Face; none where it is null or absent.
 std::vector<int32_t> read_ids(const core::Json& config, const char* key, const fs::path& path) {
@@ -88,6 +74,23 @@ data::TokenizerFiles tokenizer_beside(const fs::path& folder) {
 
 bool has_tokenizer(const data::TokenizerFiles& files) { return !files.model.empty() || !files.vocab_file.empty() || !files.merge_file.empty(); }
 
+/// From the files of a checkpoint, whichever mesh wrote them.
+void load_checkpoint(models::GptModel& model, const fs::path& folder) {
+  train::CheckpointState state{.tensors = model.named_parameters()};
+  for (const spec::ParamSpec& parameter : model.param_specs()) {
+    const bool is_table = parameter.name == kOwnWordTable || parameter.name == kOwnHead;
+    state.places.emplace(parameter.name, train::TensorPlace{.whole = parameter.shape, .num_rows = is_table ? std::optional(model.shape().vocab) : std::nullopt});
+  }
+  train::read_model(folder, train::model_files(record::read_manifest(folder)), state);
+}
+
+void load_file_or_folder(models::GptModel& model, const fs::path& path) {
+  const models::WeightFile weights = fs::is_directory(path) ? models::read_weight_folder(path) : models::read_weights(path);
+  const bool is_own = std::any_of(weights.tensors.begin(), weights.tensors.end(), [](const auto& entry) { return entry.first == kOwnWordTable; });
+  if (is_own) models::load_weights(model, weights);
+  else models::load_gpt_weights(model, weights);
+}
+
 }  // namespace
 
 GptSource find_gpt(const spec::GenerateOptions& options) {
@@ -97,8 +100,8 @@ GptSource find_gpt(const spec::GenerateOptions& options) {
                           "name a folder of Hugging Face, the folder of a run of `train gpt` (<logs>/<name>), or a file of weights");
   const bool is_folder = fs::is_directory(named), is_of_run = is_folder && (is_checkpoint(named) || is_run(named));
   GptSource source;
-  source.weights = is_of_run ? weights_of_run(named) : named;
-  const fs::path folder = is_folder && !is_of_run ? named : source.weights.parent_path();
+  source.weights = is_of_run ? train::checkpoint_folder(named) : named;
+  const fs::path folder = is_folder ? source.weights : source.weights.parent_path();
   const fs::path run = is_checkpoint(folder) ? run_of(folder) : fs::path();
   const bool with_shape = options.model.empty();
   if (!with_shape) source.shape = spec::resolve_gpt_shape(options.model);
@@ -115,11 +118,9 @@ GptSource find_gpt(const spec::GenerateOptions& options) {
 }
 
 std::unique_ptr<models::GptModel> load_gpt(const GptSource& source, const at::TensorOptions& tensors) {
-  const models::WeightFile weights = fs::is_directory(source.weights) ? models::read_weight_folder(source.weights) : models::read_weights(source.weights);
   auto model = std::make_unique<models::GptModel>(source.shape, spec::whole_gpt(source.shape), nn::ShardCtx{}, models::GptModelOptions{.tensors = tensors});
-  const bool is_own = std::any_of(weights.tensors.begin(), weights.tensors.end(), [](const auto& entry) { return entry.first == kOwnWordTable; });
-  if (is_own) models::load_weights(*model, weights);
-  else models::load_gpt_weights(*model, weights);
+  if (is_checkpoint(source.weights)) load_checkpoint(*model, source.weights);
+  else load_file_or_folder(*model, source.weights);
   model->set_training(false);
   return model;
 }

@@ -13,18 +13,18 @@ namespace lockstep::infer {
 
 /// What the user's paths lead to: where a language model's weights lie, its shape, and what goes with it.
 struct GptSource {
-  std::filesystem::path weights;      ///< A file, or a folder of Hugging Face.
+  std::filesystem::path weights;      ///< A checkpoint of `train gpt`, a folder of Hugging Face, or a file.
   spec::GptShape shape;
   data::TokenizerFiles tokenizer;     ///< All empty: there is none.
   std::vector<int32_t> eod_ids;       ///< That the configuration or the run names.
   std::optional<int32_t> bos_id;
 };
 
-/// From --pretrained, --model and the tokenizer's flags. CheckpointError where there are no weights, or only parts of a model; UsageError where the shape is
-/// not known.
+/// From --pretrained, --model and the tokenizer's flags. CheckpointError where there are no weights; UsageError where the shape is not known.
 GptSource find_gpt(const spec::GenerateOptions& options);
 
-/// The model with its weights, whole, for evaluation. DataError for weights that do not fit the shape, with the names.
+/// The model with its weights, whole, for evaluation; those of a checkpoint may lie in the parts of any ranks. DataError, of a checkpoint CheckpointError,
+/// for weights that do not fit the shape, with the names.
 std::unique_ptr<models::GptModel> load_gpt(const GptSource& source, const at::TensorOptions& tensors);
 
 }  // namespace lockstep::infer

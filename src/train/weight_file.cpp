@@ -7,17 +7,19 @@
 namespace lockstep::train {
 namespace fs = std::filesystem;
 
+fs::path checkpoint_folder(const fs::path& named) {
+  if (fs::exists(named / record::kManifestName)) return named;
+  const auto choice = record::choose_latest(named, record::VerifyDepth::kHashes);
+  if (!choice.chosen)
+    throw CheckpointError(fmt::format("checkpoints: '{}' holds no whole checkpoint", named.string()),
+                          "give a file of weights, a checkpoint, or the folder of a run (<logs>/<name>); `lockstep ckpt verify` says what is wrong");
+  for (const auto& reason : choice.skipped) core::log_warning("checkpoints: passed over: {}", reason);
+  return choice.chosen->folder;
+}
+
 fs::path weight_file(const fs::path& named, record::CheckpointManifest& manifest) {
   if (!fs::is_directory(named)) return named;
-  fs::path checkpoint = named;
-  if (!fs::exists(named / record::kManifestName)) {
-    const auto choice = record::choose_latest(named, record::VerifyDepth::kHashes);
-    if (!choice.chosen)
-      throw CheckpointError(fmt::format("checkpoints: '{}' holds no whole checkpoint", named.string()),
-                            "give a file of weights, a checkpoint, or the folder of a run (<logs>/<name>); `lockstep ckpt verify` says what is wrong");
-    for (const auto& reason : choice.skipped) core::log_warning("checkpoints: passed over: {}", reason);
-    checkpoint = choice.chosen->folder;
-  }
+  const fs::path checkpoint = checkpoint_folder(named);
   manifest = record::read_manifest(checkpoint);
   return checkpoint / kModelFile;
 }
