@@ -53,7 +53,7 @@ const Fp8Tensor& Fp8Linear::weight(const at::Tensor& weight, comm::Comm* sharers
   if (weight_step_ != state_.num_steps_ || weight_version_ != version) {
     weight_ = quantize(weight, Fp8Operand::kWeight, sharers);
     transposed_weight_ = {};
-    weight_step_ = state_.num_steps_;
+    weight_step_ = is_training() ? state_.num_steps_ : -1;  // evaluation notes no largest value: training must round again
     weight_version_ = version;
   }
   return weight_;

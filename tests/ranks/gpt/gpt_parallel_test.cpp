@@ -35,12 +35,14 @@ struct Case {
   bool drops = false;
   bool has_documents = false;
   at::ScalarType type = at::kDouble;  ///< bfloat16: autocast over fp32 parameters.
+  std::optional<nn::Fp8Recipe> fp8 = std::nullopt;
 };
 
 std::string name_of(const Case& param) {
-  return fmt::format("{}_tp{}{}{}{}{}{}{}", param.model, param.tp, param.splits_tokens ? "_split_tokens" : "", param.is_tied ? "_tied" : "",
+  return fmt::format("{}_tp{}{}{}{}{}{}{}{}", param.model, param.tp, param.splits_tokens ? "_split_tokens" : "", param.is_tied ? "_tied" : "",
                      param.recompute == GptRecompute::kFull ? "_full" : param.recompute == GptRecompute::kSelective ? "_selective" : "",
-                     param.drops ? "_dropout" : "", param.has_documents ? "_documents" : "", param.type == at::kFloat ? "_fp32" : param.type == at::kBFloat16 ? "_autocast" : "");
+                     param.drops ? "_dropout" : "", param.has_documents ? "_documents" : "", param.type == at::kFloat ? "_fp32" : param.type == at::kBFloat16 ? "_autocast" : "",
+                     !param.fp8 ? "" : *param.fp8 == nn::Fp8Recipe::kDelayed ? "_fp8" : "_fp8_tensorwise");
 }
 
 spec::GptShape shape_of(const Case& param) {
@@ -119,14 +121,20 @@ void run_step(GptTask& task, const Batch& batch, Trace& trace, bool is_autocast 
   const LossReport report = forward(task, batch, is_autocast);
   trace.losses.push_back(report.loss.item<double>());
   torch::autograd::backward({report.loss}, {});
+  task.finish_step();
   if (model.shard().splits_tokens()) parallel::sum_gradients(partial_gradients(model), *model.shard().tp);
+}
+
+std::optional<nn::Fp8Options> fp8_of(const Case& param) {
+  if (!param.fp8) return std::nullopt;
+  return nn::Fp8Options{.recipe = *param.fp8, .history_len = 2, .uses_max = true};
 }
 
 Trace train(const Case& param, comm::Comm* tp) {
   const spec::GptShape shape = shape_of(param);
   const nn::ShardCtx shard{tp, param.splits_tokens};
   const bool is_autocast = param.type == at::kBFloat16;
-  const auto task = make_task(shape, shard, {.tensors = is_autocast ? at::kFloat : param.type, .recompute = param.recompute, .loss_chunk_tokens = 5});
+  const auto task = make_task(shape, shard, {.tensors = is_autocast ? at::kFloat : param.type, .recompute = param.recompute, .loss_chunk_tokens = 5, .fp8 = fp8_of(param)});
   GptModel& model = task->chunk(0);
   const auto parameters = model.named_parameters();
   std::vector<optim::Segment> segments;
@@ -199,6 +207,10 @@ std::vector<Case> cases() {
   for (const bool splits : {false, true})
     for (const GptRecompute recompute : {GptRecompute::kSelective, GptRecompute::kFull})
       all.push_back({.model = splits ? "llama" : "gpt", .tp = 2, .splits_tokens = splits, .recompute = recompute, .drops = true});
+  for (const std::string model : {"gpt", "llama", "nemotron"})
+    for (const int tp : {2, 4})
+      for (const nn::Fp8Recipe recipe : {nn::Fp8Recipe::kDelayed, nn::Fp8Recipe::kTensorwise})
+        all.push_back({.model = model, .tp = tp, .splits_tokens = tp == 2, .recompute = tp == 4 ? GptRecompute::kFull : GptRecompute::kSelective, .fp8 = recipe});
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
     for (const bool splits : {false, true}) all.push_back({.model = "gpt", .tp = 4, .splits_tokens = splits, .type = type});
   return all;
@@ -235,12 +247,14 @@ TEST(GptParallel, SendsWhatThePlanPredicts) {
   for (const int tp : {2, 4})
     for (const bool splits : {false, true})
       for (const GptRecompute recompute : {GptRecompute::kNone, GptRecompute::kSelective, GptRecompute::kFull})
-        for (const bool early : {true, false}) {
-          const Case param{.model = "gpt", .tp = tp, .splits_tokens = splits, .type = at::kFloat};
+        for (const auto& [early, fp8] : std::vector<std::pair<bool, std::optional<nn::Fp8Recipe>>>{
+                 {true, std::nullopt}, {false, std::nullopt}, {true, nn::Fp8Recipe::kDelayed}, {true, nn::Fp8Recipe::kTensorwise}}) {
+          const Case param{.model = "gpt", .tp = tp, .splits_tokens = splits, .type = at::kFloat, .fp8 = fp8};
           const spec::GptShape shape = shape_of(param);
           const plan::GptLayout layout = plan::make_gpt_layout(
               shape, {.world_size = tp, .tp = tp, .is_sequence_parallel = splits, .samples_per_micro = kSamples, .global_batch = kSamples});
           plan::GptTrafficInput input{.loss_chunk_tokens = 7, .early_loss_gradients = early};
+          input.fp8 = !fp8 ? plan::Fp8Scaling::kNone : *fp8 == nn::Fp8Recipe::kDelayed ? plan::Fp8Scaling::kDelayed : plan::Fp8Scaling::kTensorwise;
           input.recompute = recompute == GptRecompute::kFull        ? plan::RecomputeKind::kUniform
                             : recompute == GptRecompute::kSelective ? plan::RecomputeKind::kSelective
                                                                     : plan::RecomputeKind::kNone;
@@ -248,7 +262,8 @@ TEST(GptParallel, SendsWhatThePlanPredicts) {
           for (const plan::CollectiveCount& entry : plan::predict_gpt_traffic(layout, plan::make_pipe_schedule(layout.pipe), 0, input))
             want[{entry.axis, entry.kind, entry.bytes}] += entry.count;
           comm::run_mesh(layout.mesh, [&](comm::Mesh& mesh) {
-            const auto task = make_task(shape, {&mesh.tp(), splits}, {.recompute = recompute, .loss_chunk_tokens = 7, .early_loss_gradients = early});
+            const GptModelOptions options{.recompute = recompute, .loss_chunk_tokens = 7, .early_loss_gradients = early, .fp8 = fp8_of(param)};
+            const auto task = make_task(shape, {&mesh.tp(), splits}, options);
             Trace trace;
             run_step(*task, batch_of(shape, param, 0), trace);
             Counts got;

@@ -309,5 +309,30 @@ TEST(Fp8LayerWeights, AChangedWeightIsRoundedAgain) {
   }
 }
 
+TEST(Fp8LayerWeights, EvaluationBetweenStepsChangesNothing) {
+  const auto history_of = [](bool evaluates) {
+    Fp8State state({.history_len = 2}, 1, at::kCPU);
+    ColumnParallelLinear layer(6, 4, {}, at::kDouble, false, 1, &state);
+    {
+      const c10::NoGradGuard no_grad;
+      layer.named_parameters()[0].tensor->copy_(wave({4, 6}, 1.1));
+    }
+    for (int step = 0; step < 2; ++step) {
+      if (evaluates) {
+        const c10::NoGradGuard no_grad;
+        layer.set_training(false);
+        layer.forward(wave({3, 6}, 0.3, 9));
+        layer.set_training(true);
+      }
+      layer.forward(wave({3, 6}, 0.3 + step));
+      finish(state);
+    }
+    return layer.named_buffers().at(0).tensor->clone();
+  };
+  const at::Tensor want = history_of(false);
+  EXPECT_GT(want.select(0, 1).min().item<double>(), 0.0) << "the weight's";
+  EXPECT_TRUE(at::equal(history_of(true), want));
+}
+
 }  // namespace
 }  // namespace lockstep::nn

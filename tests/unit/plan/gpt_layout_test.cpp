@@ -205,6 +205,10 @@ TEST(GptMemory, NemotronOfSeed004) {
   }
   EXPECT_NEAR(total / 64 * 8, 5.33e9, 0.01e9);
   EXPECT_NEAR(sum / layer_activation_bytes(layout, input), 103 + 101 + 99 + 97 + 95 + 93 + 91 + 89, 1e-6);
+  // In FP8, a token of a rank: (2 norms x 2 + 2 x 1) x 18432, queries and result 5 x 18432, keys and values 4 x 1536, 3 x 73728; by 8 ranks.
+  input.has_fp8 = true;
+  EXPECT_NEAR(layer_activation_bytes(layout, input) / kMiB, 4096 * (6 * 18432 + 5 * 18432 + 4 * 1536 + 3 * 73728) / 8 / kMiB, 1e-9);
+  EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).parameters - narrow.parameters, 2 * 12 * (18432.0 * 112 * 192 + 18432.0 * 18432 + 2 * 18432.0 * 73728) / 8, 1);
 }
 
 TEST(GptMemory, Gpt3OfSeed003) {

@@ -57,6 +57,29 @@ TEST(GptTraffic, SequenceParallelism) {
   EXPECT_EQ(merged(traffic_of(layout, 0, full)).at({"tp", "reduce_scatter", hidden}), 4 * 4 + 2 + 2) << "one layer of the chunk";
 }
 
+TEST(GptTraffic, Fp8GathersBytesAndAgreesOnScales) {
+  const GptLayout layout = make_gpt_layout(small(), {.world_size = 8, .tp = 4, .is_sequence_parallel = true, .global_batch = 4});
+  const int64_t hidden = 32 * 64;
+  GptTrafficInput input{.fp8 = Fp8Scaling::kDelayed};
+  auto delayed = merged(traffic_of(layout, 0, input));
+  EXPECT_EQ(delayed.at({"tp", "all_gather", hidden}), 2 * 4 * 6) << "two micro-batches, four layers";
+  EXPECT_EQ(delayed.at({"tp", "all_gather", hidden * 4}), 2 * 2) << "embedding and head";
+  EXPECT_EQ(delayed.at({"tp", "reduce_scatter", hidden * 4}), 2 * (4 * 4 + 2));
+  EXPECT_EQ(delayed.at({"tp", "all_reduce", 4 * 12 * 4}), 1);
+  EXPECT_EQ(delayed.at({"dp", "all_reduce", 4 * 12 * 4}), 1);
+  input.fp8_spares_ends = true;
+  delayed = merged(traffic_of(layout, 0, input));
+  EXPECT_EQ(delayed.at({"tp", "all_gather", hidden}), 2 * 2 * 6);
+  EXPECT_EQ(delayed.at({"tp", "all_gather", hidden * 4}), 2 * (2 * 6 + 2));
+  EXPECT_EQ(delayed.at({"tp", "all_reduce", 2 * 12 * 4}), 1);
+  // Each of two inner layers: four weights once; per micro-batch inputs and gradients of four linear layers.
+  input.fp8 = Fp8Scaling::kTensorwise;
+  EXPECT_EQ(merged(traffic_of(layout, 0, input)).at({"tp", "all_reduce", 4}), 2 * (4 + 2 * 8));
+  const GptLayout whole_tokens = make_gpt_layout(small(), {.world_size = 8, .tp = 4, .global_batch = 4});
+  EXPECT_EQ(merged(traffic_of(whole_tokens, 0, input)).at({"tp", "all_reduce", 4}), 2 * (4 + 2 * 4)) << "what every rank holds whole needs none";
+  EXPECT_FALSE(merged(traffic_of(whole_tokens, 0, input)).contains({"dp", "all_reduce", 4}));
+}
+
 TEST(GptTraffic, DataRanks) {
   GptLayoutWish wish{.world_size = 4, .global_batch = 8};
   GptTrafficInput input{.bytes = state_bytes(GptPrecision::kBf16, true), .bucket_elements = 20'000};
