@@ -44,9 +44,9 @@ def run_side(options, inputs: str, side: str) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def paired_ratio(rounds: list, warm_up: int, peer: str, clock: str) -> dict:
-    medians = {side: [statistics.median(r[side][clock][warm_up:]) for r in rounds] for side in (peer, "lockstep")}
-    logs = [math.log(a / b) for a, b in zip(medians[peer], medians["lockstep"])]
+def paired_ratio(rounds: list, warm_up: int, peer: str, clock: str, own: str = "lockstep") -> dict:
+    medians = {side: [statistics.median(r[side][clock][warm_up:]) for r in rounds] for side in (peer, own)}
+    logs = [math.log(a / b) for a, b in zip(medians[peer], medians[own])]
     result = {f"{side}_median_{clock}": statistics.median(values) for side, values in medians.items()}
     result["ratio"] = math.exp(statistics.median(logs))
     if len(logs) > 1:
