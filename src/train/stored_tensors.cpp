@@ -37,6 +37,9 @@ TensorPart part_from(const core::Json& said) {
   return part;
 }
 
+/// Scales of FP8 layers: a run goes on with and without FP8, from scales of 1 where there are none.
+bool is_optional(const std::string& name) { return name.find(".fp8.") != std::string::npos; }
+
 /// A damaged description must not lead out of anybody's memory.
 bool is_sound(const TensorPart& part, int64_t numel) {
   const auto& [whole, dim, begin, num_rows, writes_values, writes_state] = part.place;
@@ -99,11 +102,12 @@ void StoredTensors::check(const std::map<std::string, TensorPart>& wanted, const
   std::set<std::string> missing, misshaped, unknown;
   for (const auto& [name, part] : wanted) {
     const auto found = pieces_.find(name);
+    if (found == pieces_.end() && is_optional(name)) continue;
     if (found == pieces_.end()) missing.insert(name);
     else if (!std::all_of(found->second.begin(), found->second.end(), [&](const Piece& piece) { return fits(part, piece.part.place.whole); })) misshaped.insert(name);
   }
   for (const auto& [name, pieces] : pieces_)
-    if (!known.contains(name)) unknown.insert(name);
+    if (!known.contains(name) && !is_optional(name)) unknown.insert(name);
   if (missing.empty() && misshaped.empty() && unknown.empty()) return;
   throw CheckpointError(fmt::format("train: checkpoint '{}' is of another model: missing {}, other shape {}, unknown {}", folder_.string(), first_names(missing),
                                     first_names(misshaped), first_names(unknown)),
@@ -126,6 +130,7 @@ int64_t StoredTensors::copy_overlaps(const std::vector<const Piece*>& pieces, in
 }
 
 void StoredTensors::read(const std::string& name, const TensorPart& wanted, const at::Tensor& target) const {
+  if (!pieces_.contains(name) && is_optional(name)) return;
   const c10::NoGradGuard no_grad;
   std::vector<const Piece*> alike;  // cut and laid out as this rank's is
   for (const Piece& piece : pieces_.at(name))

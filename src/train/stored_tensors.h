@@ -46,7 +46,8 @@ class StoredTensors {
   /// Maps the files. DataError for a damaged file, CheckpointError for one that does not say where its parts belong.
   StoredTensors(const std::filesystem::path& folder, const std::vector<std::string>& files);
 
-  /// CheckpointError, with names, unless `wanted` are all there with the shapes of their places, and nothing is there but `known`.
+  /// CheckpointError, with names, unless `wanted` are all there with the shapes of their places, and nothing is there but `known`. Scales of FP8
+  /// layers may be missing, read() then leaves them, or be too much.
   void check(const std::map<std::string, TensorPart>& wanted, const std::set<std::string>& known) const;
   /// Fills `target`, one row, with the part `wanted` of `name`. CheckpointError where the stored parts do not make a whole.
   void read(const std::string& name, const TensorPart& wanted, const at::Tensor& target) const;

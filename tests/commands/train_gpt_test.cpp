@@ -194,6 +194,15 @@ TEST_F(TrainGpt, Fp8GoesOnAtAnotherLayout) {
   ASSERT_EQ(got.size(), 6u);
   EXPECT_NE(want[2], want[5]);
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-2 * want[i]) << "step " << i;  // bf16, sums in another order
+
+  const std::string moved = (logs_.path() / "moved").string();  // and without FP8, and back
+  const auto plain = train_on(1, "plain", on_mock({"--bf16", "--train-iters", "8", "--global-batch-size", "8", "--load", moved}));
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_EQ(losses("plain").size(), 2u);
+  const auto again = train_on(1, "again", on_mock({"--bf16", "--fp8-format", "hybrid", "--train-iters", "9", "--global-batch-size", "8", "--load", (logs_.path() / "plain").string()}));
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  const auto spoken = run_lockstep({"infer", "generate", "--pretrained", moved, "--prompt", "1 2 3", "--max-new-tokens", "4"});
+  EXPECT_EQ(spoken.exit_code, 0) << spoken.err;
 }
 
 /// One checkpoint, taken up at every layout: the same curve. Vocabulary tables have other padding at other numbers of tensor ranks.
