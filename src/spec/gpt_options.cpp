@@ -212,8 +212,8 @@ void declare_logging(core::OptionSet& set, GptOptions& o) {
 
 void declare_checkpoints(core::OptionSet& set, GptOptions& o) {
   set.group("Checkpoints");
-  set.add("save", &o.save, {.help = "Folder of checkpoints.", .metavar = "DIR", .unset_text = "in the run's folder"});
-  set.add("load", &o.load, {.help = "Folder of checkpoints, or one of them, to start from; also of another layout.", .metavar = "DIR"});
+  set.add("save", &o.save, {.help = "Folder of this run, with its checkpoints: short for --logs and --name. --load of the same folder goes on with it, or begins it.", .metavar = "DIR"});
+  set.add("load", &o.load, {.help = "A run, or one of its checkpoints, whose weights, optimiser and data position this run begins with; also of another layout or global batch. Or weights of Hugging Face or Megatron.", .metavar = "DIR"});
   borrow_train_flags(set, o.run, {{"save-every-n-steps", {"save-interval"}}, "keep", "resume"});
   set.add("ckpt-step", &o.ckpt_step, {.help = "Step of --load to start from.", .unset_text = "the newest", .min = 0});
   set.add("finetune", &o.finetune, {.help = "Take weights alone from --load, and begin at step 0."});

@@ -1,5 +1,6 @@
 // What follows from other flags of `train gpt`, what contradicts, and which flags of Megatron-LM are refused.
 #include <algorithm>
+#include <filesystem>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -114,7 +115,25 @@ void refuse_megatron_flags(core::OptionSet& set) {
     for (const char* name : group.names) set.refuse(name, group.reason, group.instead);
 }
 
+/// --save DIR is the folder of the run; --load of the same folder goes on with it, or begins it.
+void fill_run_folder(GptOptions& options, core::OptionSet& set) {
+  if (options.save.empty()) return;
+  for (const char* other : {"logs", "name"})
+    refuse_if(set.is_given(other), fmt::format("--save contradicts --{}", other), "--save DIR is short for --logs and --name: give one or the other");
+  std::filesystem::path folder = std::filesystem::path(options.save).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  refuse_if(folder.filename().empty() || folder.filename() == "." || folder.filename() == "..", fmt::format("--save '{}' names no folder of its own", options.save), "name a folder for this run");
+  options.run.logs = folder.has_parent_path() ? folder.parent_path().string() : ".";
+  options.run.name = folder.filename();
+  for (const char* derived : {"logs", "name"}) set.mark_derived(derived, "--save");
+  if (options.load != options.save || options.ckpt_step || options.finetune || options.run.resume) return;
+  options.load.clear();
+  options.run.resume = "latest";
+  for (const char* derived : {"load", "resume"}) set.mark_derived(derived, "--load, which is --save");
+}
+
 void fill_gpt_defaults(GptOptions& options, core::OptionSet& set) {
+  fill_run_folder(options, set);
   if ((options.bf16 || options.fp16) && !set.is_given("precision")) {
     options.precision = options.fp16 ? "fp16" : "bf16";
     set.mark_derived("precision", options.fp16 ? "--fp16" : "--bf16");

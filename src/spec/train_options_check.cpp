@@ -208,7 +208,7 @@ GradSyncKind grad_sync_kind(const TrainOptions& options, int64_t num_ranks) {
 }
 
 std::string auto_run_name(const TrainOptions& options, const std::string& time_text) {
-  return fmt::format("{}-model_{}-lr_{}-b_{}-j_{}-p_{}", time_text, core::replace_all(options.model, "/", "-"),
+  return fmt::format("{}-model_{}-lr_{}-b_{}-j_{}-p_{}", time_text, core::replace_all(core::replace_all(options.model, "/", "-"), " ", "-"),
                      core::format_double(options.lr.value_or(0)), options.samples_per_rank, options.workers, options.precision);
 }
 

@@ -72,6 +72,7 @@ class GptKit final : public TaskKit {
   }
   std::filesystem::path find_snapshot() override { return options_.finetune ? std::filesystem::path() : find_gpt_snapshot(options_, world_.comm()); }
 
+  bool has_epochs() const override { return false; }
   data::EpochSize epoch_size() override {
     const int64_t steps = steps_per_epoch(options_, num_steps());
     return {.num_batches = steps, .num_samples = steps * layout_.batch.global_batch, .origin = fmt::format("samples {}", data_->hash())};

@@ -44,6 +44,8 @@ class TaskKit {
   virtual LearningRate learning_rate(int64_t total_steps) const = 0;
   /// The checkpoint of another run, whose state and position a new run begins with; empty: none. Collective.
   virtual std::filesystem::path find_snapshot() { return {}; }
+  /// Epochs are passes over the data, whose length a resumed run must keep; else they only say when to evaluate.
+  virtual bool has_epochs() const { return true; }
   /// Steps of one epoch; 0 steps: there are no training data, the run only evaluates.
   virtual data::EpochSize epoch_size() = 0;
   /// The training stream from `position` on (of an earlier loader; null: from the start).

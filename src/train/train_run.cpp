@@ -281,7 +281,9 @@ TrainerPosition TrainRun::start() {
 
 /// What must not change when a run is resumed: it fixes the meaning of a step.
 core::Json TrainRun::resume_facts() const {
-  return {{"precision", options_.precision}, {"seed", options_.seed}, {"global_batch", batch_.global_batch}, {"steps_per_epoch", epoch_.num_batches}};
+  core::Json facts{{"precision", options_.precision}, {"seed", options_.seed}, {"global_batch", batch_.global_batch}};
+  if (kit_->has_epochs()) facts["steps_per_epoch"] = epoch_.num_batches;
+  return facts;
 }
 
 void TrainRun::save(const TrainerPosition& position) {

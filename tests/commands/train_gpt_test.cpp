@@ -275,6 +275,20 @@ TEST_F(TrainGpt, StartsFromASnapshotOfAnotherRun) {
   EXPECT_NE(other.err.find("is of another model"), std::string::npos) << other.err;
 }
 
+/// The way of scripts for Megatron-LM.
+TEST_F(TrainGpt, SaveAndLoadOfOneFolderBeginAndGoOn) {
+  const std::string folder = (logs_.path() / "deep" / "checkpoints-of-mine").string();
+  const auto run = [&](const std::string& iters) {
+    return run_lockstep({"train", "gpt", "--num-layers", "1", "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length", "16", "--mock-data", "--vocab-size", "96", "--lr", "1e-2",
+                         "--lr-decay-style", "constant", "--train-iters", iters, "--save", folder, "--load", folder, "--device", "cpu", "--threads", "1"});
+  };
+  const auto first = run("2"), second = run("5");
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_NE(second.err.find("continuing after step 2"), std::string::npos) << second.err;
+  EXPECT_EQ(record::read_steps(folder).steps.size(), 5u);
+}
+
 TEST_F(TrainGpt, RefusesWhatItCannotLayOutOrHasNoEngineFor) {
   const auto expect_refused = [&](int ranks, const std::vector<std::string>& flags, const std::string& text) {
     std::vector<std::string> more = {"--train-iters", "2"};
