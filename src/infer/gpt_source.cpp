@@ -16,7 +16,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kConfigName = "config.json";
-constexpr const char *kOwnWordTable = "embedding.word.weight", *kOwnHead = "head.weight";  // under these names in checkpoints, under no other program's
 
 bool is_run(const fs::path& folder) { return fs::exists(folder / "run.json") || fs::exists(folder / "checkpoints"); }
 bool is_checkpoint(const fs::path& folder) { return fs::exists(folder / record::kManifestName); }
@@ -78,15 +77,14 @@ bool has_tokenizer(const data::TokenizerFiles& files) { return !files.model.empt
 void load_checkpoint(models::GptModel& model, const fs::path& folder) {
   train::CheckpointState state{.tensors = model.named_parameters()};
   for (const spec::ParamSpec& parameter : model.param_specs()) {
-    const bool is_table = parameter.name == kOwnWordTable || parameter.name == kOwnHead;
-    state.places.emplace(parameter.name, train::TensorPlace{.whole = parameter.shape, .num_rows = is_table ? std::optional(model.shape().vocab) : std::nullopt});
+    state.places.emplace(parameter.name, train::TensorPlace{.whole = parameter.shape, .num_rows = spec::is_vocab_table(parameter) ? std::optional(model.shape().vocab) : std::nullopt});
   }
   train::read_model(folder, train::model_files(record::read_manifest(folder)), state);
 }
 
 void load_file_or_folder(models::GptModel& model, const fs::path& path) {
   const models::WeightFile weights = fs::is_directory(path) ? models::read_weight_folder(path) : models::read_weights(path);
-  const bool is_own = std::any_of(weights.tensors.begin(), weights.tensors.end(), [](const auto& entry) { return entry.first == kOwnWordTable; });
+  const bool is_own = std::any_of(weights.tensors.begin(), weights.tensors.end(), [](const auto& entry) { return entry.first == spec::kGptWordEmbedding; });  // under this name in checkpoints, under no other program's
   if (is_own) models::load_weights(model, weights);
   else models::load_gpt_weights(model, weights);
 }

@@ -15,7 +15,6 @@ constexpr const char* kEmbedding = "embedding";
 constexpr const char* kAllReduce = "all_reduce";
 constexpr const char* kAllGather = "all_gather";
 constexpr const char* kReduceScatter = "reduce_scatter";
-constexpr const char* kWordEmbedding = "embedding.word.weight";
 constexpr int64_t kAmaxBytes = 4;
 constexpr int64_t kLinearsPerLayer = 4, kOperandsPerLinear = 3;
 
@@ -125,7 +124,7 @@ void add_gradients(const GptLayout& layout, const std::vector<Bucket>& buckets, 
 void add_tied_embedding(const GptLayout& layout, int stage, const std::vector<spec::ParamSpec>& params, const std::vector<Bucket>& buckets, Counts& counts) {
   if (!layout.has_split_embedding() || (stage != 0 && stage != layout.pp() - 1)) return;
   for (const Bucket& bucket : buckets) {
-    if (params.at(static_cast<size_t>(bucket.slots.front().item)).name != kWordEmbedding) continue;
+    if (params.at(static_cast<size_t>(bucket.slots.front().item)).name != spec::kGptWordEmbedding) continue;
     const int64_t shards = layout.is_optimizer_sharded ? layout.dp() : 1;
     counts.add(kEmbedding, kAllReduce, bucket.num_elements / shards * bucket.element_bytes, 1, "gradient of the tied embedding");
   }
@@ -154,7 +153,7 @@ std::vector<Bucket> gpt_buckets(const GptLayout& layout, int stage, const GptTra
                      .num_elements = spec::local_numel(param, layout.tp()),
                      .dtype = "gradient",
                      .element_bytes = input.bytes.gradient,
-                     .is_alone = layout.has_split_embedding() && param.name == kWordEmbedding});
+                     .is_alone = layout.has_split_embedding() && param.name == spec::kGptWordEmbedding});
   if (items.empty()) return {};
   return plan_buckets(items, elements * input.bytes.gradient, layout.is_optimizer_sharded ? layout.dp() : 1);
 }

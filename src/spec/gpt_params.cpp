@@ -88,14 +88,14 @@ std::vector<ParamSpec> gpt_param_specs(const GptShape& shape, const GptPart& par
                  "first_layer={} num_layers={} layers={} tp={}", part.first_layer, part.num_layers, shape.layers, tp);
   GptList list(shape, tp);
   if (part.has_embedding) {
-    list.add_word_embedding("embedding.word.weight", false);
+    list.add_word_embedding(kGptWordEmbedding, false);
     if (shape.positions == GptPositions::kLearned) list.add_positions();
   }
   for (int64_t i = 0; i < part.num_layers; ++i) list.add_layer(part.first_layer + i);
   if (part.has_head) {
     list.add_norm("final_norm");
-    if (!shape.is_head_tied) list.add_word_embedding("head.weight", false);
-    if (shape.is_head_tied && !part.has_embedding) list.add_word_embedding("embedding.word.weight", true);
+    if (!shape.is_head_tied) list.add_word_embedding(kGptHead, false);
+    if (shape.is_head_tied && !part.has_embedding) list.add_word_embedding(kGptWordEmbedding, true);
   }
   return list.take();
 }

@@ -30,6 +30,10 @@ GptPart whole_gpt(const GptShape& shape);
 /// is_partial_over_tokens assumes that under sequence parallelism the position table is added to the rank's own tokens.
 std::vector<ParamSpec> gpt_param_specs(const GptShape& shape, const GptPart& part, int64_t tp = 1);
 
+inline constexpr const char *kGptWordEmbedding = "embedding.word.weight", *kGptHead = "head.weight";
+/// A table with a row for each token of the padded vocabulary.
+inline bool is_vocab_table(const ParamSpec& spec) { return spec.name == kGptWordEmbedding || spec.name == kGptHead; }
+
 /// The part of a parameter that one of `tp` tensor ranks holds: split_dim cut into equal pieces. LOCKSTEP_CHECK that it divides.
 std::vector<int64_t> local_shape(const ParamSpec& spec, int64_t tp);
 int64_t local_numel(const ParamSpec& spec, int64_t tp);

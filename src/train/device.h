@@ -1,5 +1,5 @@
 #pragma once
-#include <c10/core/Device.h>
+#include <ATen/core/TensorBody.h>
 
 #include <cstdint>
 #include <string>

@@ -5,10 +5,11 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/strings.h"
 #include "core/json.h"
+#include "core/strings.h"
 #include "models/gpt/gpt_task.h"
 #include "models/gpt/gpt_weights.h"
+#include "models/weights_folder.h"
 #include "nn/init.h"
 #include "parallel/grad_sync_summed.h"
 #include "plan/gpt_train.h"
@@ -18,8 +19,6 @@
 
 namespace lockstep::train {
 namespace {
-
-constexpr const char *kWordEmbedding = "embedding.word.weight", *kHead = "head.weight";
 
 std::optional<nn::Fp8Options> fp8_options(const spec::GptOptions& options) {
   if (!options.fp8_format) return std::nullopt;
@@ -75,7 +74,7 @@ std::unique_ptr<parallel::GradSync> build_sync(const spec::GptOptions& options, 
   std::vector<comm::NamedTensor> own, tied;
   std::set<std::string> partial, tied_names;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const bool is_tied = layout.has_split_embedding() && specs[i].name == kWordEmbedding;
+    const bool is_tied = layout.has_split_embedding() && specs[i].name == spec::kGptWordEmbedding;
     (is_tied ? tied : own).push_back(parameters[i]);
     if (is_tied) tied_names.insert(specs[i].name);
     if (layout.is_sequence_parallel && specs[i].is_partial_over_tokens) partial.insert(specs[i].name);
@@ -119,9 +118,9 @@ std::map<std::string, TensorPlace> make_places(const plan::GptLayout& layout, co
   std::map<std::string, TensorPlace> places;
   const bool writes_state = layout.is_optimizer_sharded || point.dp == 0;
   for (const spec::ParamSpec& spec : specs) {
-    const bool is_table = spec.name == kWordEmbedding || spec.name == kHead, is_owner = owns_parameter(point, spec);
+    const bool is_owner = owns_parameter(point, spec);
     TensorPlace place{.whole = spec.shape,
-                      .num_rows = is_table ? std::optional(layout.shape.vocab) : std::nullopt,
+                      .num_rows = spec::is_vocab_table(spec) ? std::optional(layout.shape.vocab) : std::nullopt,
                       .writes_values = is_owner && point.dp == 0,
                       .writes_state = is_owner && writes_state};
     if (spec.split_dim) {
@@ -158,11 +157,9 @@ std::set<std::string> names_of_all(nn::Module& network, comm::Comm& world) {
 
 /// A folder or file of Hugging Face's or Megatron's names.
 void load_foreign_weights(models::GptTask& task, const std::filesystem::path& load) {
-  const auto path = std::filesystem::is_directory(load) ? load / "model.safetensors" : load;
-  if (!std::filesystem::exists(path))
-    throw CheckpointError(fmt::format("train: --load '{}' holds no weights: '{}' does not exist", load.string(), path.string()),
-                          "name a run of lockstep or one of its checkpoints, or a folder of Hugging Face with one model.safetensors");
-  const models::WeightFile weights = models::read_weights(path);
+  if (!std::filesystem::exists(load))
+    throw CheckpointError(fmt::format("train: --load '{}' does not exist", load.string()), "name a run of lockstep or one of its checkpoints, or a folder of Hugging Face");
+  const models::WeightFile weights = std::filesystem::is_directory(load) ? models::read_weight_folder(load) : models::read_weights(load);
   for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) models::load_gpt_weights(task.chunk(chunk), weights);
 }
 

@@ -38,8 +38,7 @@ models::Batch batch_of(const spec::GptShape& shape, int step, int64_t place) {
 
 at::Tensor whole_of(const at::Tensor& own, const spec::ParamSpec& spec, const models::GptModel& model) {
   const at::Tensor whole = models::whole_parameter(own, spec, model.shard());
-  const bool is_table = spec.name == "embedding.word.weight" || spec.name == "head.weight";
-  return (is_table ? whole.narrow(0, 0, model.shape().vocab) : whole).clone();
+  return (spec::is_vocab_table(spec) ? whole.narrow(0, 0, model.shape().vocab) : whole).clone();
 }
 
 /// The gradient of a parameter as the optimiser takes it, put together where data ranks have a piece of it each.

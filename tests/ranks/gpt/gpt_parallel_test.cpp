@@ -87,8 +87,7 @@ struct Trace {
 
 at::Tensor whole_of(const at::Tensor& own, const spec::ParamSpec& spec, const GptModel& model) {
   const at::Tensor whole = whole_parameter(own, spec, model.shard());
-  const bool is_table = spec.name == "embedding.word.weight" || spec.name == "head.weight";
-  return (is_table ? whole.narrow(0, 0, model.shape().vocab) : whole).clone();
+  return (spec::is_vocab_table(spec) ? whole.narrow(0, 0, model.shape().vocab) : whole).clone();
 }
 
 std::vector<at::Tensor> partial_gradients(GptModel& model) {
