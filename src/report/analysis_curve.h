@@ -28,8 +28,6 @@ Estimate proportional(double value, const Estimate& to);
 /// Likewise for what it is inversely proportional to: days to a rate.
 Estimate inverse(double value, const Estimate& to);
 
-enum class PeakKind { kGiven, kTable, kRecorded, kNone };
-
 /// All runs of one configuration at one size.
 struct Point {
   record::RunSetup setup{};
