@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Trains a small GPT on text that every Debian machine has (the copyright notices and licences of its packages): a tokenizer is learnt, one run stays on
 # one rank; another with the same seed starts on two tensor ranks, is told to stop by SIGTERM and goes on as two pipeline stages, on the same curve. Then the model writes.
-# About two minutes on two cores.
-#   demo.sh PROGRAM FOLDER [--short]      PROGRAM: a path, or a name on PATH. --short: the same path in a few seconds of training, without the bar
+# A minute and a half on two cores.
+#   demo.sh PROGRAM FOLDER [--short]      PROGRAM: a path, or a name on PATH. --short: the same path in a few seconds of training, with a lower bar
 set -euo pipefail
 program=$(realpath "$(type -P -- "$1" || printf %s "$1")"); folder=$2; short=${3:-}
 mkdir -p "$folder"; folder=$(cd "$folder" && pwd)
 
-kilobytes=3000 steps=300 stop_after=120 bar=0.75
-[ "$short" = --short ] && kilobytes=200 steps=30 stop_after=6 bar=2
+kilobytes=3000 steps=300 stop_after=120 warmup=30 bar=0.75
+[ "$short" = --short ] && kilobytes=200 steps=60 stop_after=20 warmup=10 bar=0.9
 
 say() { printf '\n== %s\n' "$*"; }
 prefix=$folder/corpus_text_document
@@ -29,7 +29,7 @@ rm -rf "$folder/logs"
 command_of() {  # NAME RANKS FLAGS... -> the array `command`
   local name=$1 ranks=$2; shift 2
   command=("$program" launch --nproc-per-node "$ranks" -- train gpt --num-layers 4 --hidden-size 128 --num-attention-heads 4 --seq-length 64 --micro-batch-size 8 --global-batch-size 16 --swiglu --normalization RMSNorm
-    --position-embedding-type rope --disable-bias-linear --hidden-dropout 0 --attention-dropout 0 --lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine --lr-warmup-iters 30
+    --position-embedding-type rope --disable-bias-linear --hidden-dropout 0 --attention-dropout 0 --lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine --lr-warmup-iters "$warmup"
     --adam-beta2 0.95 --train-iters "$steps" --data-path "$prefix" --tokenizer-model "$folder/bpe" --vocab-size 2048 --split 95,5,0 --eval-interval "$steps" --eval-iters 10
     --log-interval 50 --seed 7 --device cpu --logs "$folder/logs" --name "$name" "$@")
 }

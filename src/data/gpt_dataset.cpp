@@ -13,6 +13,11 @@ GptDataset::GptDataset(std::shared_ptr<const TokenCorpus> corpus, const GptIndex
   } catch (const DataError& error) {
     throw DataError(fmt::format("{} ({})", error.what(), corpus_->name()), error.hint());
   }
+  std::vector<int32_t> lengths;
+  for (int64_t sequence = config.first; sequence < config.last; ++sequence) lengths.push_back(corpus_->length(sequence));
+  core::Xxh3 hash;
+  hash.update(std::as_bytes(std::span(lengths)));
+  source_hash_ = fmt::format("{} {} {} {} {}", hash.hex(), config.first, config.last, config.sequence_length, config.seed);
 }
 
 void GptDataset::read(int64_t k, std::span<int32_t> out, std::vector<int32_t>& piece_begins) const {
@@ -42,6 +47,12 @@ std::string GptSamples::hash() const {
   std::string all;
   for (const GptDataset& set : sets_) all += set.index().hash();
   for (size_t set = 0; set < sets_.size(); ++set) all += fmt::format(" {}", blend_.count_of(static_cast<int64_t>(set)));
+  return core::xxh3_hex(all);
+}
+
+std::string GptSamples::source_hash() const {
+  std::string all;
+  for (const GptDataset& set : sets_) all += set.source_hash() + "; ";
   return core::xxh3_hex(all);
 }
 

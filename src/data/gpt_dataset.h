@@ -20,12 +20,15 @@ class GptDataset {
 
   int64_t num_samples() const { return index_.num_samples(); }
   const GptIndex& index() const { return index_; }
+  /// Equal for the same sequences, cut alike, however many samples are made of them.
+  const std::string& source_hash() const { return source_hash_; }
   /// Fills `out` (sequence_length + 1 tokens) with sample `k`; `piece_begins` gets the places in it where a sequence begins anew.
   void read(int64_t k, std::span<int32_t> out, std::vector<int32_t>& piece_begins) const;
 
  private:
   std::shared_ptr<const TokenCorpus> corpus_;
   GptIndex index_;
+  std::string source_hash_;
 };
 
 /// Which of several data sets each sample comes from.
@@ -94,6 +97,8 @@ class GptSamples {
   void read(int64_t k, std::span<int32_t> out, std::vector<int32_t>& piece_begins) const;
   /// Equal on two machines when the samples are.
   std::string hash() const;
+  /// Equal when the samples are of the same data, also in another number and so in another order.
+  std::string source_hash() const;
 
  private:
   std::vector<GptDataset> sets_;

@@ -1,6 +1,7 @@
 #include "data/gpt_stream.h"
 
 #include "core/error.h"
+#include "core/log.h"
 #include "data/position.h"
 
 namespace lockstep::data {
@@ -27,12 +28,15 @@ void GptStream::next(TokenBatch& batch) {
 }
 
 core::Json GptStream::position() const {
-  return {{"kind", "gpt"}, {"consumed_samples", consumed_samples_}, {"num_samples", samples_->num_samples()}, {"hash", hash_}};
+  return {{"kind", "gpt"}, {"consumed_samples", consumed_samples_}, {"num_samples", samples_->num_samples()}, {"hash", hash_}, {"source", samples_->source_hash()}};
 }
 
 void GptStream::seek(const core::Json& position) {
   const PositionReader reader(position, "gpt");
-  reader.expect("hash", hash_, "the samples are other ones: data, split, seed, sequence length or their number has changed");
+  reader.expect("source", samples_->source_hash(), "the samples are other ones: data, split, seed or sequence length have changed");
+  if (reader.number<std::string>("hash") != hash_ && config_.data_rank == 0)
+    core::log_warning("data: {} samples instead of {} are made of the same data now, which puts them into another order: going on behind as many of them as were taken",
+                      samples_->num_samples(), reader.number<int64_t>("num_samples"));
   const auto consumed = reader.number<int64_t>("consumed_samples");
   if (consumed < 0 || consumed > samples_->num_samples())
     throw DataError(fmt::format("data: cannot continue this stream: consumed_samples={}, expected 0 to {}", consumed, samples_->num_samples()));

@@ -27,7 +27,8 @@ class GptStream {
   /// Samples that all ranks have taken, and what they were taken from.
   core::Json position() const;
   /// Continues as if exactly those samples had been taken, also with another micro-batch or data size; DataError when they were
-  /// taken from other data.
+  /// taken from other data. Where a longer or shorter run makes another number of samples of the same data, their order is another one (as in
+  /// Megatron): goes on at the same place in it, with a warning.
   void seek(const core::Json& position);
   int64_t consumed_samples() const { return consumed_samples_; }
 

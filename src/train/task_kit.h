@@ -38,6 +38,8 @@ class TaskKit {
   /// Opens what training and evaluation read; makes an index where that is allowed. Collective.
   virtual void open_data() = 0;
   virtual TaskFacts facts() const = 0;
+  /// What of the model no shape of a parameter tells, by name: checkpoints keep it, and a run that goes on must have the same.
+  virtual core::Json model_facts() const { return core::Json::object(); }
   /// The ranks that hold copies of this rank's parameters.
   virtual comm::Comm& data_axis() = 0;
   /// Learning rate of every step of a run of so many.

@@ -107,6 +107,9 @@ void TrainLog::log_line(const StepValues& values) {
   batch_s_.reset(), data_s_.reset();
 }
 
+/// Nothing in place of a number that is none.
+static std::optional<double> finite(std::optional<double> value) { return value && std::isfinite(*value) ? value : std::nullopt; }
+
 void TrainLog::log_megatron_line(const StepValues& values) {
   const double step_s = std::max(batch_s_.average(), 1e-9), devices = config_.world_size;
   core::log_info("{}", record::format_megatron_line({.time_s = values.time_s,
@@ -120,7 +123,7 @@ void TrainLog::log_megatron_line(const StepValues& values) {
                                                      .global_batch = config_.samples_per_step,
                                                      .loss = loss_.last(),
                                                      .loss_scale = values.find("loss_scale").value_or(1.0),
-                                                     .grad_norm = values.find("grad_norm"),
+                                                     .grad_norm = finite(values.find("grad_norm")),
                                                      .num_skipped = num_skipped_in_window_,
                                                      .num_nan = num_nan_in_window_}));
   if (tensorboard_)

@@ -80,6 +80,8 @@ class TrainRun {
   TrainerPosition start();
   core::Json describe_attempt() const;
   core::Json resume_facts() const;
+  /// UsageError for a fact that a checkpoint was written with another value of.
+  static void require_same(const core::Json& facts, const core::Json& written, const std::string& hint);
   void save(const TrainerPosition& position);
   void finish_saving();
   void record_first_step(const PhaseTimes& first_step);
@@ -125,9 +127,10 @@ TrainRun::TrainRun(const spec::ParsedCommand& command, const SoftwareVersions& v
   startup_.split("communicator", "rendezvous", world().join_times().rendezvous_ms);
   phases_.emplace(device_, world().recorder());
   kit_ = command.gpt ? make_gpt_kit(*command.gpt, world(), device_) : make_contrastive_kit(options_, world(), device_, batch_);
+  kit_->open_data();  // bad data are told before memory of devices is taken
+  startup_.finish("loader");
   training_ = kit_->build_training({.phases = &*phases_, .fault = parse_fault(core::env("LOCKSTEP_FAULT").value_or(""))});
   startup_.finish("weights");
-  kit_->open_data();
   epoch_ = kit_->epoch_size();
   if (epoch_.num_batches > 0)
     agree_on(fmt::format("{} steps an epoch ({}, {})", epoch_.num_batches, epoch_.origin, epoch_.each_once ? "indexed" : "not indexed"),
@@ -261,12 +264,14 @@ TrainerPosition TrainRun::restore() {
     return start();
   }
   if (is_first_rank()) core::log_info("continuing after step {} from {}", restored->position.step, restored->folder.string());
-  const core::Json facts = resume_facts();
-  for (const auto& [key, value] : facts.items())
-    if (restored->position.extra.contains(key) && restored->position.extra.at(key) != value)
-      throw UsageError(fmt::format("train: the checkpoint was written with {}={}, this run has {}={}", key, restored->position.extra.at(key).dump(), key, value.dump()),
-                       "resume with the options of the run's params.txt");
+  require_same(resume_facts(), restored->position.extra, "resume with the options of the run's params.txt");
   return {.step = restored->position.step, .samples_seen = restored->position.samples_seen, .data = restored->position.data};
+}
+
+void TrainRun::require_same(const core::Json& facts, const core::Json& written, const std::string& hint) {
+  for (const auto& [key, value] : facts.items())
+    if (written.contains(key) && written.at(key) != value)
+      throw UsageError(fmt::format("train: the checkpoint was written with {}={}, this run has {}={}", key, written.at(key).dump(), key, value.dump()), hint);
 }
 
 /// From a snapshot of another run, which may have had another global batch, or from nothing.
@@ -274,6 +279,7 @@ TrainerPosition TrainRun::start() {
   const auto snapshot = kit_->find_snapshot();
   if (snapshot.empty()) return {};
   const auto restored = checkpointer_->restore(snapshot);
+  require_same(kit_->model_facts(), restored.position.extra, "--load takes runs of the same model");
   if (is_first_rank())
     core::log_info("starting from {}, after step {} and {} samples", restored.folder.string(), restored.position.step, restored.position.samples_seen);
   return {.step = restored.position.step, .samples_seen = restored.position.samples_seen, .data = restored.position.data};
@@ -282,6 +288,7 @@ TrainerPosition TrainRun::start() {
 /// What must not change when a run is resumed: it fixes the meaning of a step.
 core::Json TrainRun::resume_facts() const {
   core::Json facts{{"precision", options_.precision}, {"seed", options_.seed}, {"global_batch", batch_.global_batch}};
+  facts.update(kit_->model_facts());
   if (kit_->has_epochs()) facts["steps_per_epoch"] = epoch_.num_batches;
   return facts;
 }

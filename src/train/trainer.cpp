@@ -24,6 +24,7 @@ Trainer::Trainer(const TrainerConfig& config, const TrainerParts& parts, const T
     : config_(config), parts_(parts), position_(start), telemetry_(parts.world, parts.device), last_saved_step_(start.step) {}
 
 ExitCode Trainer::run() {
+  if (position_.step >= config_.last_step()) core::log_warning("train: {} steps are done already, the run is to have {}: nothing to train", position_.step, config_.last_step());
   parts_.phases.restart();
   while (position_.step < config_.last_step() && wish_ != StopRequest::kSaveAndStop) {
     if (parts_.before_step) parts_.before_step(position_.step);
@@ -43,7 +44,7 @@ ExitCode Trainer::run() {
   parts_.finish_saving();
   if (position_.step >= config_.last_step()) {
     if (position_.step % config_.steps_per_epoch != 0) parts_.evaluate(config_.num_epochs, position_.step);
-    core::log_info("finished after {} steps{}", position_.step, position_.step < config_.total_steps() ? " (--max-steps)" : "");
+    core::log_info("finished after {} steps{}", position_.step, position_.step < config_.total_steps() ? fmt::format(" of {}", config_.total_steps()) : "");
     return ExitCode::kOk;
   }
   core::log_info("stopped on request after {} steps; continue with --resume latest", position_.step);

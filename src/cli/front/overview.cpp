@@ -34,7 +34,7 @@ std::string oldest_glibc() {
 
 std::string overview_text() {
   std::string text =
-      "lockstep trains CLIP and CLAP on one to many devices, and measures how well that\nscales.\n\n"
+      "lockstep trains CLIP, CLAP and GPT on one to many devices, and measures how well\nthat scales.\n\n"
       "Usage: lockstep COMMAND [FLAGS]\n\nCommands\n";
   for (const spec::CommandInfo& info : spec::commands())
     if (info.is_implemented) text += command_line(info.name, info.summary);
@@ -43,6 +43,7 @@ std::string overview_text() {
       "  lockstep data make-shapes --help\n"
       "  lockstep train clip --train-data 'd/train-{000000..000019}.tar' --model m.json\n"
       "  lockstep launch --nproc-per-node 2 -- train clip --config recipe.toml\n"
+      "  lockstep train gpt --model gpt2 --mock-data --train-iters 10 --dry-run\n"
       "  lockstep train clap --dataset-type synthetic-audio --train-num-samples 640\n"
       "  lockstep report logs/*\n"
       "\n"

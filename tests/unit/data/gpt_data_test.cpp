@@ -250,6 +250,13 @@ TEST(GptStream, GoesOnExactlyWhereItStopped) {
   other.seed = 5;
   GptStream elsewhere(open_gpt_samples(other, Split::kTrain), {.sequence_length = 8, .samples_per_rank = 1, .rules = {}});
   EXPECT_THROW(elsewhere.seek(first.position()), DataError);
+  GptDataConfig longer = two_corpora();
+  longer.num_samples[0] *= 3;
+  GptStream more(open_gpt_samples(longer, Split::kTrain), {.sequence_length = 8, .samples_per_rank = 1, .rules = {}});
+  more.seek(first.position());  // of the same data, in the order of the longer run
+  EXPECT_EQ(more.consumed_samples(), first.consumed_samples());
+  more.next(batch);
+  EXPECT_EQ(batch.num_samples, 1);
   core::Json beyond = first.position();
   beyond["consumed_samples"] = 61;
   EXPECT_THROW(first.seek(beyond), DataError);
