@@ -105,8 +105,11 @@ at::Tensor whole_parameter(const at::Tensor& own, const ParamSpec& spec, const n
   return whole.transpose(0, *spec.split_dim).contiguous();
 }
 
-NamedValues gpt_values(GptModel& model, GptDialect dialect) {
-  NamedValues out;
+namespace {
+
+/// Appends the tensors of each parameter, after which done(parameter) is called.
+template <typename Done>
+void visit_values(GptModel& model, GptDialect dialect, NamedValues& out, const Done& done) {
   const auto specs = specs_by_name(model);
   const c10::NoGradGuard no_grad;
   for (const auto& [name, tensor] : model.named_parameters()) {
@@ -117,7 +120,21 @@ NamedValues gpt_values(GptModel& model, GptDialect dialect) {
       const at::Tensor rows = whole.view(row_shape(spec, foreign)).index_select(0, row_numbers(model.shape(), spec, foreign));
       out.emplace_back(foreign.name, (foreign.is_transposed ? rows.t().contiguous() : rows).view(foreign.shape));
     }
+    done(*tensor);
   }
+}
+
+}  // namespace
+
+NamedValues gpt_values(GptModel& model, GptDialect dialect) {
+  NamedValues out;
+  visit_values(model, dialect, out, [](at::Tensor&) {});
+  return out;
+}
+
+NamedValues take_gpt_values(std::unique_ptr<GptModel> model, GptDialect dialect) {
+  NamedValues out;
+  visit_values(*model, dialect, out, [](at::Tensor& parameter) { parameter.set_data(at::empty({0}, parameter.options())); });
   return out;
 }
 
