@@ -30,7 +30,8 @@ MODELS = {  # flags, ranks, tokenizer
     "GPT-2, one rank": ([], 1, "bpe"),
     "Llama, tensor 2 x pipeline 2": (["--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2", *LLAMA], 4, "bpe"),
     "Llama with stretched angles, bf16": ([*LLAMA, "--use-rope-scaling", "--bf16"], 1, "sentencepiece.model"),
-    "Nemotron, tensor 2": (["--tensor-model-parallel-size", "2", *ROTARY, *GROUPS, "--squared-relu", "--apply-layernorm-1p", "--rotary-percent", "0.5"], 2, "pair"),
+    "Nemotron, tensor 2": (["--tensor-model-parallel-size", "2", *ROTARY, *GROUPS, "--squared-relu", "--apply-layernorm-1p", "--rotary-percent", "0.5"], 2, "bpe"),
+    "GPT-2, 2 data ranks, fp16": (["--fp16", "--initial-loss-scale", "1024"], 2, "pair"),
 }
 
 
@@ -81,7 +82,7 @@ def check_texts(build, exported, model):
 def check(build, folder, name):
     flags, ranks, kind = MODELS[name]
     launch = ["launch", "--nproc-per-node", ranks, "--"] if ranks > 1 else []
-    run, exported, case = folder / "logs" / kind / str(ranks), folder / f"hf-{kind}-{ranks}", folder / "case.safetensors"
+    run, exported, case = folder / "logs" / kind / str(len(flags)), folder / f"hf-{kind}-{len(flags)}", folder / "case.safetensors"
     build.lockstep(*launch, "train", "gpt", *PLAIN, *flags, "--vocab-size", 300, "--tokenizer-model", folder / kind, "--data-path", folder / f"c-{kind}_text_document", "--logs",
                    run.parent, "--name", run.name)
     build.lockstep("ckpt", "export", run, exported, "--names", "huggingface")

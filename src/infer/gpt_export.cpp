@@ -72,6 +72,8 @@ std::string dtype_name(at::ScalarType type) {
   }
 }
 
+constexpr const char* kJsonClass = "PreTrainedTokenizerFast";  // of tokenizer.json
+
 /// A tokenizer as files that transformers' AutoTokenizer finds in a model's folder.
 struct TokenizerFolder {
   std::vector<std::pair<fs::path, std::string>> files;  // where each lies, and its name there
@@ -82,8 +84,8 @@ TokenizerFolder tokenizer_folder(const data::TokenizerFiles& files) {
   const fs::path model = files.model;
   if (core::ends_with(files.model, ".model")) return {{{model, "tokenizer.model"}}, "LlamaTokenizer"};
   const bool is_folder = fs::is_directory(model);
-  if (!files.model.empty() && !is_folder) return {{{model, "tokenizer.json"}}, "PreTrainedTokenizerFast"};
-  if (is_folder && fs::exists(model / "tokenizer.json")) return {{{model / "tokenizer.json", "tokenizer.json"}}, "PreTrainedTokenizerFast"};
+  if (!files.model.empty() && !is_folder) return {{{model, "tokenizer.json"}}, kJsonClass};
+  if (is_folder && fs::exists(model / "tokenizer.json")) return {{{model / "tokenizer.json", "tokenizer.json"}}, kJsonClass};
   const fs::path vocab = is_folder ? model / "vocab.json" : fs::path(files.vocab_file), merges = is_folder ? model / "merges.txt" : fs::path(files.merge_file);
   return {{{vocab, "vocab.json"}, {merges, "merges.txt"}}, "GPT2Tokenizer"};
 }
@@ -98,6 +100,8 @@ void write_tokenizer(const GptSource& source, const data::TextTokenizer& tokeniz
   const fs::path origin = tokens.files.front().first.parent_path();
   for (const char* name : {kConfig, "special_tokens_map.json"})
     if (fs::exists(origin / name)) copy_whole(origin / name, folder / name);
+  if (tokens.class_name != kJsonClass && spec::hugging_face_dialect(source.shape) == spec::GptDialect::kHfNemotron)
+    core::log_warning("AutoTokenizer of transformers 5 knows tokenizer.json alone beside Nemotron models: open {} with {}.from_pretrained", tokens.files.front().second, tokens.class_name);
   if (fs::exists(folder / kConfig)) return;
   const auto eod = tokenizer.eod();
   const std::string eod_text = eod ? tokenizer.decode(std::vector<int32_t>{*eod}) : "";

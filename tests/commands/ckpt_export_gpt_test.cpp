@@ -159,20 +159,26 @@ TEST_F(CkptExportGpt, PartsOfAMeshBecomeWholeTensorsOfTheirOwnType) {
 }
 
 TEST_F(CkptExportGpt, NamesThereAndBackGiveTheSameBytes) {
-  Args flags = {"--mock-data", "--train-iters", "8"};
+  Args flags = {"--mock-data", "--train-iters", "8", "--make-vocab-size-divisible-by", "128"};
   flags.insert(flags.end(), kNemotron.begin(), kNemotron.end());
   const std::string from = run("run", flags);
   export_as("huggingface", from, "hf");
   EXPECT_EQ(names_in(path("hf")), (std::set<std::string>{"config.json", "model.safetensors"})) << "made-up tokens have no tokenizer";
   EXPECT_EQ(core::read_json_file(path("hf/config.json")).at("eos_token_id"), 299);
   EXPECT_EQ(continued(path("hf"), {"5 6 7", "100", "40 41"}), continued(from, {"5 6 7", "100", "40 41"}));
-  export_as("megatron", path("hf"), "megatron.safetensors", {}, "convert");
-  fs::create_directories(path("back"));  // an empty folder is taken
-  export_as("huggingface", path("megatron.safetensors"), "back", {"--model", path("hf/config.json")}, "convert");
-  EXPECT_TRUE(core::read_file(path("back/model.safetensors")) == core::read_file(path("hf/model.safetensors")));
-  Json want = core::read_json_file(path("hf/config.json"));
-  want["bos_token_id"] = want["eos_token_id"] = nullptr;  // weights alone do not say them
-  EXPECT_EQ(core::read_json_file(path("back/config.json")), want);
+  export_as("megatron", from, "padded.safetensors");
+  EXPECT_EQ(core::SafetensorsFile(path("padded.safetensors")).at("output_layer.weight").shape, (std::vector<int64_t>{384, 32}));
+  export_as("megatron", path("hf"), "plain.safetensors", {}, "convert");
+  EXPECT_EQ(core::SafetensorsFile(path("plain.safetensors")).at("output_layer.weight").shape, (std::vector<int64_t>{300, 32}));
+  fs::create_directories(path("from padded"));  // an empty folder is taken
+  for (const std::string name : {"padded", "plain"}) {
+    const std::string back = "from " + name;
+    export_as("huggingface", path(name + ".safetensors"), back, {"--model", path("hf/config.json")}, "convert");
+    EXPECT_TRUE(core::read_file(path(back + "/model.safetensors")) == core::read_file(path("hf/model.safetensors"))) << name;
+    Json want = core::read_json_file(path("hf/config.json"));
+    want["bos_token_id"] = want["eos_token_id"] = nullptr;  // weights alone do not say them
+    EXPECT_EQ(core::read_json_file(path(back + "/config.json")), want);
+  }
 }
 
 TEST_F(CkptExportGpt, WhatCannotBeWrittenIsNamed) {
@@ -187,7 +193,7 @@ TEST_F(CkptExportGpt, WhatCannotBeWrittenIsNamed) {
   expect_refused({"ckpt", "export", from, out, "--model", "gpt2"}, 2, "needs --names and --model together");
   expect_refused({"ckpt", "export", path("none"), out, "--names", "huggingface"}, 5, "does not exist");
   expect_refused({"ckpt", "convert", path("m.safetensors"), out, "--names", "huggingface"}, 2, "config.json is not there");
-  expect_refused({"ckpt", "convert", path("m.safetensors"), out, "--names", "huggingface", "--model", "gpt2"}, 4, "transformer.wte.weight");
+  expect_refused({"ckpt", "convert", path("m.safetensors"), out, "--names", "huggingface", "--model", "gpt2"}, 4, "embedding.position_embeddings.weight (file [32, 32], model [1024, 768])");
   expect_refused({"ckpt", "convert", path("m.safetensors"), out, "--names", "huggingface", "--model", "gpt9"}, 2, "gpt9");
   const fs::path checkpoint = folder_.path() / "clip/checkpoints" / record::checkpoint_name(3, 1);
   fs::create_directories(checkpoint);

@@ -9,7 +9,7 @@ namespace lockstep::models {
 
 /// Copies a whole model's weights under the names of Hugging Face (the class that the shape belongs to) or Megatron into this rank's part of
 /// it. Rows of the vocabulary that the file does not have become 0. GPT-2 files without the leading "transformer." and masks among the
-/// weights are understood, and a head that repeats a tied embedding. DataError that lists missing, unexpected and mis-shaped names,
+/// weights are understood, and a head that repeats a tied embedding, and Megatron's padding for any tensor ranks. DataError that lists missing, unexpected and mis-shaped names,
 /// before anything was changed; UsageError for a shape that no class of Hugging Face holds.
 void load_gpt_weights(GptModel& model, const WeightFile& weights);
 

@@ -27,7 +27,7 @@ TEST(GptConfig, NamedModelsAreReadBack) {
     const GptShape shape = resolve_gpt_shape(name), back = read_back(shape);
     EXPECT_EQ(held(back), held(shape)) << name;
     EXPECT_EQ(gpt_cost(back).unpadded_parameters, gpt_cost(shape).unpadded_parameters) << name;
-    if (shape.positions == GptPositions::kLearned) EXPECT_EQ(back.hidden_dropout, shape.hidden_dropout) << name;
+    EXPECT_EQ(back.hidden_dropout, shape.hidden_dropout) << name;
     ++num_models;
   }
   EXPECT_GE(num_models, 20);
