@@ -35,15 +35,11 @@ std::string shown(const std::string& text) { return text.size() <= kShownCharact
 /// Between texts and ids, as the model's tokenizer does it, or, without one, as numbers.
 class Texts {
  public:
-  Texts(const GptSource& source, const spec::GenerateOptions& options) : shape_(source.shape), bos_(options.add_bos ? source.bos_id : std::nullopt), eod_ids_(source.eod_ids) {
-    const data::TokenizerFiles& files = source.tokenizer;
-    if (!files.model.empty() || !files.vocab_file.empty() || !files.merge_file.empty()) tokenizer_ = data::open_text_tokenizer(files);
-    else if (!files.eod_token.empty()) throw UsageError("infer: --eod-token without a tokenizer", "give --tokenizer-model, or --vocab-file and --merge-file");
+  /// `source` becomes what open_tokenizer makes of it.
+  Texts(GptSource& source, const spec::GenerateOptions& options)
+      : shape_(source.shape), tokenizer_(open_tokenizer(source)), bos_(options.add_bos ? source.bos_id : std::nullopt), eod_ids_(source.eod_ids) {
+    if (!tokenizer_ && !source.tokenizer.eod_token.empty()) throw UsageError("infer: --eod-token without a tokenizer", "give --tokenizer-model, or --vocab-file and --merge-file");
     if (options.add_bos && !bos_) throw UsageError("infer: --add-bos, but no bos_token_id is known", "it stands in the config.json beside the weights; leave --add-bos out for other models");
-    if (tokenizer_ == nullptr) return;
-    if (tokenizer_->vocab_size() > shape_.vocab)
-      throw UsageError(fmt::format("infer: the tokenizer has {} tokens, the model {}", tokenizer_->vocab_size(), shape_.vocab), "give the tokenizer that the model was trained with");
-    if (const auto eod = tokenizer_->eod(); eod && std::count(eod_ids_.begin(), eod_ids_.end(), *eod) == 0) eod_ids_.insert(eod_ids_.begin(), *eod);
   }
 
   const std::vector<int32_t>& eod_ids() const { return eod_ids_; }
@@ -132,7 +128,7 @@ void write_out(const std::string& text) {
 
 void generate(const spec::GenerateOptions& options) {
   if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
-  const GptSource source = find_gpt(options);
+  GptSource source = find_gpt(options);
   const Texts texts(source, options);
   const std::vector<Prompt> prompts = read_prompts(options, texts);  // before the weights, which take longer
   const at::Device device = train::pick_device(options.device, /*local_rank=*/0, /*local_world_size=*/1);

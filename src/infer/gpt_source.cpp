@@ -1,11 +1,15 @@
 #include "infer/gpt_source.h"
 
+#include <c10/core/ScalarType.h>
+
 #include <algorithm>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/safetensors.h"
 #include "models/gpt/gpt_weights.h"
 #include "models/weights_folder.h"
+#include "models/weights_tensors.h"
 #include "record/reader.h"
 #include "spec/gpt_recorded.h"
 #include "train/checkpoint_files.h"
@@ -55,7 +59,7 @@ void read_run_options(const fs::path& run, bool with_shape, GptSource& source) {
   if (attempts.empty() || attempts.back().value("task", "") != "gpt")
     throw CheckpointError(fmt::format("infer: '{}' is the record of {}, expected one of `train gpt`", where,
                                       attempts.empty() ? "nothing" : "`train " + attempts.back().value("task", "?") + "`"),
-                          "`infer embed` and `infer classify` take CLIP and CLAP models");
+                          "`infer embed` and `infer classify` take CLIP and CLAP models, `ckpt export --names` CLAP's with --model");
   const spec::GptOptions options = spec::recorded_gpt_options(attempts.back().value("options", core::Json::object()), where);
   if (with_shape) source.shape = spec::gpt_shape_of(options);
   source.tokenizer = {.model = options.tokenizer_model, .vocab_file = options.vocab_file, .merge_file = options.merge_file};
@@ -72,6 +76,27 @@ data::TokenizerFiles tokenizer_beside(const fs::path& folder) {
 }
 
 bool has_tokenizer(const data::TokenizerFiles& files) { return !files.model.empty() || !files.vocab_file.empty() || !files.merge_file.empty(); }
+
+/// A file that holds weights or a part of them: all of a model are of like types.
+fs::path some_file(const fs::path& weights) {
+  if (is_checkpoint(weights)) {
+    const auto names = train::model_files(record::read_manifest(weights));
+    if (names.empty()) throw CheckpointError(fmt::format("infer: checkpoint '{}' holds no weights", weights.string()));
+    return weights / names.front();
+  }
+  return fs::is_directory(weights) ? models::weight_files(weights).front() : weights;
+}
+
+std::vector<at::ScalarType> types_in(const fs::path& path) {
+  std::vector<at::ScalarType> types;
+  if (path.extension() == ".safetensors") {  // whose head is enough
+    for (const auto& entry : core::SafetensorsFile(path).entries())
+      if (const auto type = models::scalar_type_of(entry.dtype)) types.push_back(*type);
+  } else {
+    for (const auto& [name, tensor] : models::read_weights(path).tensors) types.push_back(tensor.scalar_type());
+  }
+  return types;
+}
 
 /// From the files of a checkpoint, whichever mesh wrote them.
 void load_checkpoint(models::GptModel& model, const fs::path& folder) {
@@ -121,6 +146,24 @@ std::unique_ptr<models::GptModel> load_gpt(const GptSource& source, const at::Te
   else load_file_or_folder(*model, source.weights);
   model->set_training(false);
   return model;
+}
+
+at::ScalarType stored_type(const GptSource& source) {
+  const fs::path path = some_file(source.weights);
+  std::optional<at::ScalarType> type;
+  for (const at::ScalarType each : types_in(path))
+    if (at::isFloatingType(each)) type = type ? at::promoteTypes(*type, each) : each;
+  if (!type) throw DataError(fmt::format("infer: '{}' holds no floating-point weights", path.string()));
+  return *type;
+}
+
+std::unique_ptr<data::TextTokenizer> open_tokenizer(GptSource& source) {
+  if (!has_tokenizer(source.tokenizer)) return nullptr;
+  auto tokenizer = data::open_text_tokenizer(source.tokenizer);
+  if (tokenizer->vocab_size() > source.shape.vocab)
+    throw UsageError(fmt::format("infer: the tokenizer has {} tokens, the model {}", tokenizer->vocab_size(), source.shape.vocab), "give the tokenizer that the model was trained with");
+  if (const auto eod = tokenizer->eod(); eod && std::count(source.eod_ids.begin(), source.eod_ids.end(), *eod) == 0) source.eod_ids.insert(source.eod_ids.begin(), *eod);
+  return tokenizer;
 }
 
 }  // namespace lockstep::infer

@@ -27,4 +27,11 @@ GptSource find_gpt(const spec::GenerateOptions& options);
 /// for weights that do not fit the shape, with the names.
 std::unique_ptr<models::GptModel> load_gpt(const GptSource& source, const at::TensorOptions& tensors);
 
+/// The type that holds every weight as it is stored. DataError where that is no floating-point type.
+c10::ScalarType stored_type(const GptSource& source);
+
+/// The model's tokenizer, whose end-of-document token is put before the other eod_ids; none where no file is named. UsageError where it has more tokens than
+/// the model.
+std::unique_ptr<data::TextTokenizer> open_tokenizer(GptSource& source);
+
 }  // namespace lockstep::infer

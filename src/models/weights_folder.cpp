@@ -28,14 +28,26 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
   return names;
 }
 
-}  // namespace
-
-WeightFile read_weight_folder(const fs::path& folder) {
-  if (fs::exists(folder / kWeightsName)) return read_weights(folder / kWeightsName);
-  const fs::path index = folder / kWeightsIndexName;
+fs::path find_index(const fs::path& folder) {
+  fs::path index = folder / kWeightsIndexName;
   if (!fs::exists(index))
     throw CheckpointError(fmt::format("models: '{}' holds no weights: neither {} nor {} is there", folder.string(), kWeightsName, kWeightsIndexName),
                           "name a folder that Hugging Face's save_pretrained wrote");
+  return index;
+}
+
+}  // namespace
+
+std::vector<fs::path> weight_files(const fs::path& folder) {
+  if (fs::exists(folder / kWeightsName)) return {folder / kWeightsName};
+  std::vector<fs::path> files;
+  for (const auto& [file, names] : read_index(find_index(folder))) files.push_back(folder / file);
+  return files;
+}
+
+WeightFile read_weight_folder(const fs::path& folder) {
+  if (fs::exists(folder / kWeightsName)) return read_weights(folder / kWeightsName);
+  const fs::path index = find_index(folder);
   WeightFile all{.path = index, .tensors = {}, .ignored = {}, .epoch = {}};
   for (const auto& [file, names] : read_index(index)) {
     if (!fs::exists(folder / file)) throw DataError(fmt::format("models: '{}' names the file '{}', which is not there", index.string(), file), "copy the whole folder");

@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <vector>
 
 #include "models/weights.h"
 
@@ -12,5 +13,7 @@ inline constexpr const char* kWeightsIndexName = "model.safetensors.index.json";
 /// CheckpointError where there is neither; DataError for a damaged index, a file that it names and that is not there, and a tensor that is not where the
 /// index says.
 WeightFile read_weight_folder(const std::filesystem::path& folder);
+/// The files that it reads.
+std::vector<std::filesystem::path> weight_files(const std::filesystem::path& folder);
 
 }  // namespace lockstep::models

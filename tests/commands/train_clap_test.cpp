@@ -124,7 +124,7 @@ TEST_F(TrainClap, ResumesInMidEpochBitForBit) {
 }
 
 TEST_F(TrainClap, WeightsGoOutUnderThreeNamesAndEmbedAlike) {
-  const auto refused = run_lockstep({"ckpt", "convert", "x.safetensors", "y.safetensors", "--names", "huggingface"});
+  const auto refused = run_lockstep({"ckpt", "convert", "x.safetensors", "y.safetensors", "--names", "laion"});
   EXPECT_EQ(refused.exit_code, 2);
   // LAION's and Hugging Face's programs know the class pooler and two layers with bias only.
   core::Json config = core::parse_json(core::read_file(kModel), kModel);

@@ -7,6 +7,7 @@
 #include "cli/engine/commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "infer/gpt_export.h"
 #include "models/clap/clap_weights.h"
 #include "models/weights.h"
 #include "nn/init.h"
@@ -44,6 +45,12 @@ models::NamedValues renamed(const models::WeightFile& weights, const spec::CkptO
     core::log_warning("'{}' has no {}: what is written for them is made up", options.path, fmt::join(drawn, ", "));
   return values;
 }
+/// The weights that the user named; those of a checkpoint in parts are put together.
+models::WeightFile read_input(const spec::CkptOptions& options, record::CheckpointManifest& manifest) {
+  const fs::path file = train::weight_file(options.path, manifest);
+  if (fs::exists(file)) return models::read_weights(file);
+  return {.path = file, .tensors = infer::own_gpt_values(options), .ignored = {}, .epoch = {}};
+}
 }  // namespace
 
 int cmd_ckpt_convert(const spec::ParsedCommand& command) {
@@ -51,7 +58,11 @@ int cmd_ckpt_convert(const spec::ParsedCommand& command) {
   if (!fs::exists(options.path))
     throw CheckpointError(fmt::format("ckpt: '{}' does not exist", options.path), "give a checkpoint, the folder of a run (<logs>/<name>), or a file of weights");
   record::CheckpointManifest manifest;
-  models::WeightFile weights = models::read_weights(train::weight_file(options.path, manifest));
+  if (spec::is_gpt_export(options)) {
+    infer::export_gpt(options);
+    return 0;
+  }
+  models::WeightFile weights = read_input(options, manifest);
   if (options.names != "as-is") weights.tensors = renamed(weights, options);
   if (options.prefix == "module")
     for (auto& [name, tensor] : weights.tensors) name = "module." + name;

@@ -29,13 +29,23 @@ GptDialect dialect_of(const WeightFile& weights, const spec::GptShape& shape) {
 /// Causal masks that old files hold as buffers.
 bool is_mask(const std::string& name) { return core::ends_with(name, ".attn.bias") || core::ends_with(name, ".attn.masked_bias"); }
 
+/// A table of Megatron, which has rows of padding for some number of tensor ranks, with those of this model.
+at::Tensor padded_anew(const at::Tensor& table, const spec::GptShape& shape, int64_t num_ranks) {
+  const int64_t num_rows = shape.padded_vocab(num_ranks);
+  if (table.dim() != 2 || table.size(0) < shape.vocab || table.size(0) == num_rows) return table;
+  at::Tensor anew = at::zeros({num_rows, table.size(1)}, table.options());
+  anew.narrow(0, 0, shape.vocab).copy_(table.narrow(0, 0, shape.vocab));
+  return anew;
+}
+
 /// Entries under the names that the dialect's class saves today.
-WeightFile tidied(const WeightFile& weights, const spec::GptShape& shape, GptDialect dialect) {
+WeightFile tidied(const WeightFile& weights, const spec::GptShape& shape, int64_t num_ranks, GptDialect dialect) {
   WeightFile tidy{.path = weights.path, .tensors = {}, .ignored = weights.ignored, .epoch = {}};
   const bool lacks_prefix = dialect == GptDialect::kHfGpt2 && !any_starts_with(weights, kGpt2Prefix);
   for (const auto& [name, value] : weights.tensors) {
     const bool is_head = name == "lm_head.weight" || name == "output_layer.weight";
     if (is_mask(name) || (is_head && shape.is_head_tied)) tidy.ignored.push_back(name);
+    else if (name == "embedding.word_embeddings.weight" || name == "output_layer.weight") tidy.tensors.emplace_back(name, padded_anew(value, shape, num_ranks));
     else tidy.tensors.emplace_back(lacks_prefix && !is_head ? std::string(kGpt2Prefix) + name : name, value);
   }
   return tidy;
@@ -77,7 +87,7 @@ std::unordered_map<std::string, const ParamSpec*> specs_by_name(const GptModel& 
 void load_gpt_weights(GptModel& model, const WeightFile& weights) {
   const spec::GptShape& shape = model.shape();
   const GptDialect dialect = dialect_of(weights, shape);
-  const WeightFile tidy = tidied(weights, shape, dialect);
+  const WeightFile tidy = tidied(weights, shape, model.shard().size(), dialect);
   require_fit(expected_tensors(shape, model.shard().size(), dialect), tidy);
   std::unordered_map<std::string, at::Tensor> values(tidy.tensors.begin(), tidy.tensors.end());
   const auto specs = specs_by_name(model);
@@ -105,8 +115,11 @@ at::Tensor whole_parameter(const at::Tensor& own, const ParamSpec& spec, const n
   return whole.transpose(0, *spec.split_dim).contiguous();
 }
 
-NamedValues gpt_values(GptModel& model, GptDialect dialect) {
-  NamedValues out;
+namespace {
+
+/// Appends the tensors of each parameter, after which done(parameter) is called.
+template <typename Done>
+void visit_values(GptModel& model, GptDialect dialect, NamedValues& out, const Done& done) {
   const auto specs = specs_by_name(model);
   const c10::NoGradGuard no_grad;
   for (const auto& [name, tensor] : model.named_parameters()) {
@@ -117,7 +130,21 @@ NamedValues gpt_values(GptModel& model, GptDialect dialect) {
       const at::Tensor rows = whole.view(row_shape(spec, foreign)).index_select(0, row_numbers(model.shape(), spec, foreign));
       out.emplace_back(foreign.name, (foreign.is_transposed ? rows.t().contiguous() : rows).view(foreign.shape));
     }
+    done(*tensor);
   }
+}
+
+}  // namespace
+
+NamedValues gpt_values(GptModel& model, GptDialect dialect) {
+  NamedValues out;
+  visit_values(model, dialect, out, [](at::Tensor&) {});
+  return out;
+}
+
+NamedValues take_gpt_values(std::unique_ptr<GptModel> model, GptDialect dialect) {
+  NamedValues out;
+  visit_values(*model, dialect, out, [](at::Tensor& parameter) { parameter.set_data(at::empty({0}, parameter.options())); });
   return out;
 }
 

@@ -72,6 +72,22 @@ TEST(Commands, Checkpoints) {
   EXPECT_TRUE(holds(error_of("ckpt export in"), "needs OUT"));
   EXPECT_TRUE(holds(error_of("ckpt convert a a"), "would overwrite its input"));
   EXPECT_TRUE(holds(error_of("ckpt export a b --format onnx"), "expected auto, safetensors or openclip-pt"));
+  EXPECT_TRUE(holds(error_of("ckpt export a b --names laion"), "needs --names and --model together"));
+  EXPECT_TRUE(holds(error_of("ckpt export a b --model gpt2"), "needs --names and --model together"));
+}
+
+TEST(Commands, ExportsOfGpts) {
+  const auto is_gpt = [](const Args& args) { return is_gpt_export(*parse_command(args).ckpt); };
+  EXPECT_TRUE(is_gpt({"ckpt", "export", "a", "b", "--names", "huggingface"}));
+  EXPECT_TRUE(is_gpt({"ckpt", "export", "a", "b", "--names", "huggingface", "--model", "gpt2"}));
+  EXPECT_TRUE(is_gpt({"ckpt", "convert", "a", "b.safetensors", "--names", "megatron"}));
+  EXPECT_FALSE(is_gpt({"ckpt", "export", "a", "b.safetensors", "--names", "huggingface", "--model", "HTSAT-tiny-Roberta-base"}));
+  EXPECT_FALSE(is_gpt({"ckpt", "export", "a", "b"}));
+  EXPECT_TRUE(holds(error_of("ckpt export a b.safetensors --names huggingface"), "contradicts the file name 'b.safetensors'\n  hint: name a folder"));
+  EXPECT_TRUE(holds(error_of("ckpt export a b --names megatron"), "hint: name a file that ends in .safetensors"));
+  EXPECT_TRUE(holds(error_of("ckpt export a b --names huggingface --prefix module"), "contradicts --prefix module"));
+  EXPECT_TRUE(holds(error_of("ckpt export a b --names huggingface --format openclip-pt"), "contradicts --format openclip-pt"));
+  EXPECT_TRUE(holds(error_of("ckpt export a b --tokenizer-model t.json"), "--tokenizer-model is for a GPT with --names huggingface"));
 }
 
 TEST(Commands, UnknownAndLaterCommands) {
