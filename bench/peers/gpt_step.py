@@ -4,9 +4,9 @@
     export PYTHONPATH=$(ref/setup.sh)
     python3 bench/peers/gpt_step.py compare --program build/bench_gpt_step --precision bf16 --out bench/results/NAME.json
 
-bf16 on the Python side is autocast over fp32 weights with attention by scaled_dot_product_attention; on ours `train gpt --bf16`: 16-bit weights with fp32
-copies, gradients added up in fp32. Both update in fp32, clip the gradient's norm to 1 and use AdamW with decay 0.01 on matrices. Dropout is 0 on both, so that the losses
-can be compared.
+bf16 on ours is `train gpt --bf16`: 16-bit weights with fp32 copies, gradients added up in fp32. On the Python side it is autocast over fp32 weights with attention by
+scaled_dot_product_attention, or with --weights 16 a model in bf16 that AdamW updates in bf16, without copies: less work than ours does, and steps that small weights do not
+feel. Both clip the gradient's norm to 1 and use AdamW with decay 0.01 on matrices. Dropout is 0 on both, so that the losses can be compared.
 """
 import argparse
 import json
@@ -44,6 +44,9 @@ def run_huggingface(options) -> None:
     model = build(options.model)
     model.load_state_dict(load_file(f"{options.inputs}/weights.safetensors"), strict=False)
     model.tie_weights()
+    is_narrow = options.precision == "bf16" and options.weights == 16
+    if is_narrow:
+        model.to(torch.bfloat16)
     model.train()
     batches = [tensor for _, tensor in sorted(load_file(f"{options.inputs}/batches.safetensors").items())]
     named = list(model.named_parameters())
@@ -55,7 +58,7 @@ def run_huggingface(options) -> None:
         ids = batches[step % len(batches)]
         began, cpu_began = time.perf_counter(), time.process_time()
         optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.precision == "bf16"):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.precision == "bf16" and not is_narrow):
             logits = model(input_ids=ids[:, :-1], use_cache=False).logits
         loss = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
         loss.backward()
@@ -72,6 +75,7 @@ def main() -> None:
     parser.add_argument("job", choices=["compare", "huggingface"])
     add_arguments(parser, program="build/bench_gpt_step", model="gpt2", batch=2)
     parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--weights", type=int, choices=[16, 32], default=32, help="bits of the Python side's weights under bf16")
     parser.set_defaults(lr=1e-4, beta2=0.999, eps=1e-8)
     options = parser.parse_args()
     if options.job == "huggingface":

@@ -50,6 +50,9 @@ def main() -> None:
         for number in range(options.rounds):
             order = list(LAYOUTS) if number % 2 == 0 else list(LAYOUTS)[::-1]
             rounds.append({layout: run(options, layout, folder, number) for layout in order})
+            losses = [rounds[-1][layout]["loss"] for layout in LAYOUTS]
+            if abs(losses[0] - losses[1]) > 1e-3 * losses[0]:
+                sys.exit(f"the two layouts do not compute the same: losses {losses}")
             print(f"round {number + 1}: " + ", ".join(f"{layout} {statistics.median(rounds[-1][layout]['step_ms'][options.warm_up:]):.0f} ms" for layout in LAYOUTS), flush=True)
     summary = paired_ratio(rounds, options.warm_up, "data", "step_ms", own="tensor")
     print(json.dumps(summary, indent=1))

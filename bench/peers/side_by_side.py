@@ -36,7 +36,8 @@ def run_side(options, inputs: str, side: str) -> dict:
     common = ["--inputs", inputs, "--model", options.model, "--precision", options.precision, "--threads", str(options.threads),
               "--steps", str(options.steps), "--lr", str(options.lr), "--beta1", str(options.beta1), "--beta2", str(options.beta2),
               "--eps", str(options.eps)]
-    command = [options.program] + common if side == "lockstep" else [sys.executable, sys.argv[0], side] + common
+    peer = common + (["--weights", str(options.weights)] if hasattr(options, "weights") else [])
+    command = [options.program] + common if side == "lockstep" else [sys.executable, sys.argv[0], side] + peer
     environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads), MKL_NUM_THREADS=str(options.threads))
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode != 0:

@@ -8,7 +8,7 @@ program=$(realpath "$(type -P -- "$1" || printf %s "$1")"); folder=$2; short=${3
 mkdir -p "$folder"; folder=$(cd "$folder" && pwd)
 
 kilobytes=3000 steps=300 stop_after=120 warmup=30 bar=0.75
-[ "$short" = --short ] && kilobytes=200 steps=60 stop_after=20 warmup=10 bar=0.9
+[ "$short" = --short ] && kilobytes=200 steps=80 stop_after=20 warmup=30 bar=0.95
 
 say() { printf '\n== %s\n' "$*"; }
 prefix=$folder/corpus_text_document

@@ -20,7 +20,7 @@ TEST(DemoText, StopsOnTensorRanksAndGoesOnAsPipelineStagesOnOneRanksCurve) {
   ASSERT_EQ(run.attempts.size(), 2u);
   EXPECT_EQ(run.attempts[0].at("setup").at("layout"), "dp=1 tp=2 pp=1");
   EXPECT_EQ(run.attempts[1].at("setup").at("layout"), "dp=1 tp=1 pp=2");
-  EXPECT_EQ(record::read_steps(folder.path() / "logs/two").steps.size(), 60u);
+  EXPECT_EQ(record::read_steps(folder.path() / "logs/two").steps.size(), 80u);
 }
 
 }  // namespace

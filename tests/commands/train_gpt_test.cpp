@@ -273,6 +273,21 @@ TEST_F(TrainGpt, StartsFromASnapshotOfAnotherRun) {
   const auto other = run(1, "other", {"--train-iters", "9", "--load", snapshot, "--num-layers", "3"});
   EXPECT_EQ(other.exit_code, 5);
   EXPECT_NE(other.err.find("is of another model"), std::string::npos) << other.err;
+  const auto alike = run(1, "alike", {"--train-iters", "9", "--load", snapshot, "--num-attention-heads", "8"});  // parameters of the same shapes
+  EXPECT_EQ(alike.exit_code, 2);
+  EXPECT_NE(alike.err.find("written with heads=4, this run has heads=8"), std::string::npos) << alike.err;
+}
+
+/// The longer run repeats a small corpus in another order.
+TEST_F(TrainGpt, ASnapshotOnASmallCorpusStartsALongerRun) {
+  ASSERT_EQ(train_on(1, "short", on_corpus({"--global-batch-size", "8", "--train-iters", "4"})).exit_code, 0);
+  const auto longer = train_on(2, "longer", on_corpus({"--global-batch-size", "16", "--train-iters", "4000", "--exit-interval", "6", "--load", (logs_.path() / "short").string()}));
+  ASSERT_EQ(longer.exit_code, 0) << longer.err;
+  EXPECT_NE(longer.err.find("puts them into another order"), std::string::npos) << longer.err;
+  EXPECT_EQ(losses("longer").size(), 2u);
+  const auto elsewhere = train_on(1, "elsewhere", on_mock({"--train-iters", "9", "--global-batch-size", "8", "--load", (logs_.path() / "short").string(), "--vocab-size", "300"}));
+  EXPECT_EQ(elsewhere.exit_code, 4);
+  EXPECT_NE(elsewhere.err.find("the samples are other ones"), std::string::npos) << elsewhere.err;
 }
 
 /// The way of scripts for Megatron-LM.
