@@ -39,7 +39,7 @@ std::vector<MeshCase> pairwise_cover(const std::vector<MeshCase>& all);
 /// What three steps of training leave on a rank; tensors whole, vocabulary tables without padding.
 struct MeshTrace {
   std::vector<double> losses, norms;
-  std::map<std::string, at::Tensor> gradients, parameters;
+  std::map<std::string, at::Tensor> gradients, parameters, changes;  ///< changes: of the parameters.
 };
 
 /// Three steps of `mesh` on ranks that are threads against the same on one rank: losses, norms, gradients, parameters, and the collectives of a step
