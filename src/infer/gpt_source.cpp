@@ -77,14 +77,11 @@ data::TokenizerFiles tokenizer_beside(const fs::path& folder) {
 
 bool has_tokenizer(const data::TokenizerFiles& files) { return !files.model.empty() || !files.vocab_file.empty() || !files.merge_file.empty(); }
 
-/// A file that holds weights or a part of them: all of a model are of like types.
-fs::path some_file(const fs::path& weights) {
-  if (is_checkpoint(weights)) {
-    const auto names = train::model_files(record::read_manifest(weights));
-    if (names.empty()) throw CheckpointError(fmt::format("infer: checkpoint '{}' holds no weights", weights.string()));
-    return weights / names.front();
-  }
-  return fs::is_directory(weights) ? models::weight_files(weights).front() : weights;
+std::vector<fs::path> files_of(const fs::path& weights) {
+  if (!is_checkpoint(weights)) return fs::is_directory(weights) ? models::weight_files(weights) : std::vector<fs::path>{weights};
+  std::vector<fs::path> files;
+  for (const std::string& name : train::model_files(record::read_manifest(weights))) files.push_back(weights / name);
+  return files;
 }
 
 std::vector<at::ScalarType> types_in(const fs::path& path) {
@@ -149,11 +146,11 @@ std::unique_ptr<models::GptModel> load_gpt(const GptSource& source, const at::Te
 }
 
 at::ScalarType stored_type(const GptSource& source) {
-  const fs::path path = some_file(source.weights);
   std::optional<at::ScalarType> type;
-  for (const at::ScalarType each : types_in(path))
-    if (at::isFloatingType(each)) type = type ? at::promoteTypes(*type, each) : each;
-  if (!type) throw DataError(fmt::format("infer: '{}' holds no floating-point weights", path.string()));
+  for (const fs::path& file : files_of(source.weights))
+    for (const at::ScalarType each : types_in(file))
+      if (at::isFloatingType(each)) type = type ? at::promoteTypes(*type, each) : each;
+  if (!type) throw DataError(fmt::format("infer: '{}' holds no floating-point weights", source.weights.string()));
   return *type;
 }
 
