@@ -105,6 +105,14 @@ void print_result(const report::Analysis& analysis) {
 
 bool is_table(const report::Source& source) { return report::is_published_table(source.path); }
 
+/// Names the first of either kind, so that the one too many is found.
+[[noreturn]] void refuse_mixture(const std::vector<report::Source>& sources) {
+  const auto table = std::find_if(sources.begin(), sources.end(), is_table), run = std::find_if_not(sources.begin(), sources.end(), is_table);
+  throw UsageError(fmt::format("report: tables of results and runs cannot be put into one report: '{}' is a table, '{}' is a run", table->path.string(),
+                               run->path.string()),
+                   "give the CSV tables in a call of their own");
+}
+
 int report_tables(const std::vector<report::Source>& sources, const ReportOptions& options) {
   std::vector<report::PublishedTable> tables;
   for (const report::Source& source : sources)
@@ -139,9 +147,7 @@ int cmd_report(std::span<const std::string> args) {
                                 ? static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_table))
                                 : 0;
   if (num_tables == sources.size()) return report_tables(sources, options);
-  if (num_tables > 0)
-    throw UsageError("report: tables of results and runs cannot be put into one report",
-                     "give the CSV tables in a call of their own");
+  if (num_tables > 0) refuse_mixture(sources);
   const report::Analysis analysis =
       report::analyse(report::load_sources(sources, load_options(options, set)), analysis_options(options, set));
   core::end_progress();
