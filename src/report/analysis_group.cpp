@@ -191,6 +191,18 @@ bool has_shared_cores(const Curve& curve) {
   return is_one_machine && std::any_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return point.devices > 1; });
 }
 
+/// "a: stopped after 11 of 40 steps": such runs count with the steps they have.
+void add_stopped(Curve& curve, const std::vector<RunSummary>& runs, const std::vector<size_t>& members) {
+  constexpr size_t kMaxNamed = 4;
+  std::vector<std::string> stopped;
+  for (const size_t index : members)
+    if (runs[index].state == "stopped") stopped.push_back(stopped_text(runs[index]));
+  if (stopped.empty()) return;
+  const size_t num_more = stopped.size() > kMaxNamed ? stopped.size() - kMaxNamed : 0;
+  stopped.resize(stopped.size() - num_more);
+  curve.remarks.push_back(fmt::format("{}{}.", core::join(stopped, "; "), num_more > 0 ? fmt::format("; and {} more were stopped", num_more) : ""));
+}
+
 /// What a reader must know about the configuration of a curve's runs.
 void add_remarks(Curve& curve, const std::vector<RunSummary>& runs, bool has_known_beside) {
   if (curve.shares_cores)
@@ -199,6 +211,7 @@ void add_remarks(Curve& curve, const std::vector<RunSummary>& runs, bool has_kno
         "speed-up here are of shared cores and say nothing about nodes; node-hours are those of the one machine.");
   std::vector<size_t> members;
   for (const Point& point : curve.points) members.insert(members.end(), point.runs.begin(), point.runs.end());
+  add_stopped(curve, runs, members);
   const auto num_unknown = std::count_if(members.begin(), members.end(), [&](size_t index) { return runs[index].options.empty(); });
   if (num_unknown > 1)
     curve.remarks.push_back(fmt::format("{} runs here do not tell their options: that they ran one configuration is taken on trust, from what "
@@ -285,6 +298,15 @@ std::string curve_title(const Curve& curve, const RunSummary& run) {
 
 std::string failure_text(const RunSummary& run) {
   return run.message.empty() ? fmt::format("it {}", run.state) : fmt::format("it {} ({})", run.state, run.message);
+}
+
+std::string stopped_text(const RunSummary& run) {
+  std::string planned;
+  for (const char* option : {"max_steps", "train_iters"})
+    if (const auto found = run.options.find(option); found != run.options.end())
+      if (const auto steps = core::parse_int(found->second); steps && *steps > run.num_steps) planned = fmt::format(" of {}", *steps);
+  return fmt::format("{}: stopped after {}{} step{}{}", run.name, run.num_steps, planned, run.num_steps == 1 && planned.empty() ? "" : "s",
+                     run.message.empty() ? "" : fmt::format(" ({})", run.message));
 }
 
 bool has_failed(const RunSummary& run) { return run.state == "failed" || run.state == "died"; }

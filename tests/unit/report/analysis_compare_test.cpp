@@ -110,6 +110,15 @@ TEST(Compare, ModelsAreMatchedAndNotPooled) {
   EXPECT_THROW(compare_sides(side(a), side({b.back()}), false), DataError);
 }
 
+TEST(Compare, AStoppedRunIsUsedWithAWord) {
+  auto a = repeats("a", {100, 100.1}), b = repeats("b", {100, 100.2});
+  b[1].state = "stopped";
+  const SideComparison result = compare_sides(side(a), side(b), false);
+  EXPECT_EQ(result.sizes.at(0).num_b, 2u);
+  EXPECT_NE(notes_of(result).find("b1: stopped after"), std::string::npos) << notes_of(result);
+  EXPECT_EQ(notes_of(result).find("a1: stopped"), std::string::npos) << notes_of(result);
+}
+
 TEST(Compare, FailedRunsGiveWayToWholeOnesAndThatIsSaid) {
   auto a = repeats("a", {100, 100.1, 99.9}), b = repeats("b", {100, 100.2, 50});
   b[2].state = "failed";

@@ -494,6 +494,19 @@ TEST(Curve, FailedRunsGiveWayToWholeOnesAndAreTold) {
   EXPECT_EQ(analysis.curves[0].points.back().nodes, 16);
 }
 
+TEST(Curve, AStoppedRunIsToldWithWhatWasPlanned) {
+  std::vector<record::RunData> runs = {make_run({.name = "a", .num_steps = 110, .job = "1"}), make_run({.name = "b", .num_steps = 120, .job = "2"})};
+  const auto limits = [&] { return core::join(limits_of(analysis_of(runs).curves.at(0)), "\n"); };
+  EXPECT_EQ(limits().find("stopped"), std::string::npos) << limits();
+  runs[0].state = runs[1].state = "stopped";
+  runs[0].options = runs[1].options = {{"max_steps", "400"}};
+  EXPECT_NE(limits().find("a: stopped after 110 of 400 steps; b: stopped after 120 of 400 steps."), std::string::npos) << limits();
+  runs[1].options.clear();
+  runs[1].message = "time limit";
+  const std::string text = stopped_text(summarise_run(runs[1], {}));
+  EXPECT_EQ(text, "b: stopped after 120 steps (time limit)");
+}
+
 TEST(Curve, ARunOfUnknownSizeStandsAlone) {
   std::vector<record::RunData> runs = weak_sweep();
   record::RunData unsized = make_run({.name = "unsized"});
