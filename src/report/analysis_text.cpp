@@ -87,10 +87,18 @@ std::string recommendation_text(const Curve& curve, const AnalysisOptions& optio
   const Point* best = recommended_point(curve, options.efficiency_target);
   const std::string target = fmt::format("{:.0f} %", 100 * options.efficiency_target);
   if (best == nullptr) return fmt::format("No measured size keeps the target of {}.", target);
+  const std::string where = curve.shares_cores ? " That holds for ranks on the cores of this one machine only." : "";
+  const Point& base = curve.points[*curve.base];
+  if (best->size <= base.size && best != &curve.points.back()) {
+    const bool is_in_doubt = std::any_of(curve.points.begin(), curve.points.end(),
+                                         [&](const Point& point) { return point.size > base.size && point.efficiency.value >= options.efficiency_target; });
+    return fmt::format("No larger size {} {}; the base is {}.{}", is_in_doubt ? "is shown by the lower end of its interval to keep" : "keeps", target,
+                       size_text(curve, base.size), where);
+  }
   std::string text = fmt::format("The largest measured size that keeps {} is {}", target, size_text(curve, best->size));
   text += best->efficiency.has_range ? ", at the lower end of its interval."
                                      : "; it was judged by the value alone, since its interval is unknown.";
-  if (curve.shares_cores) text += " That holds for ranks on the cores of this one machine only.";
+  text += where;
   if (best == &curve.points.back()) text += " Larger sizes were not measured: anything said about them is a prediction.";
   return text;
 }

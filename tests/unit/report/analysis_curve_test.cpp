@@ -219,6 +219,19 @@ TEST(Curve, RunsFarApartGiveARangeAndNoRecommendation) {
   EXPECT_EQ(recommended_point(unbounded, 0.9), &unbounded.points[0]);
 }
 
+TEST(Curve, WhereOnlyTheBaseIsLeftNoSizeIsRecommended) {
+  const auto said = [](double two_ms, double target) {
+    std::vector<record::RunData> runs;
+    for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {2, two_ms}})
+      for (int repeat = 0; repeat < 2; ++repeat)
+        runs.push_back(make_run({.name = fmt::format("n{}_r{}", nodes, repeat), .nodes = nodes, .step_ms = ms, .job = fmt::format("{}{}", nodes, repeat)}));
+    return core::join(conclusions_of(analysis_of(runs).curves.at(0), {.efficiency_target = target}), " ");
+  };
+  EXPECT_NE(said(150, 0.8).find("No larger size keeps 80 %; the base is 1 node."), std::string::npos) << said(150, 0.8);
+  EXPECT_EQ(said(150, 0.8).find("judged by the value alone"), std::string::npos);
+  EXPECT_NE(said(105, 0.8).find("The largest measured size that keeps 80 % is 2 nodes"), std::string::npos) << said(105, 0.8);
+}
+
 TEST(Curve, MixedWorkIsNotCalledWeak) {
   std::vector<record::RunData> runs;
   for (const auto& [nodes, local] : {std::pair{1, 8}, {2, 8}, {4, 12}})
