@@ -120,6 +120,8 @@ bool has_failed(const RunSummary& run);
 std::string failure_text(const RunSummary& run);  ///< "it failed (out of memory)"
 std::string stopped_text(const RunSummary& run);  ///< "a: stopped after 11 of 40 steps"; what was planned where its options tell.
 
+/// Fills in what follows from the rest: global batch, local batch.
+void complete_batches(record::RunSetup& setup, double samples_per_step);
 /// Splits runs to curves whose points hold setup, nodes, devices and run indices; fills Analysis::left_out. First step of analyse.
 std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out);
 /// Rates, MFU, costs of one point from its runs.

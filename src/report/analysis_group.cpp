@@ -21,18 +21,6 @@ std::string identity_of(const RunSummary& run) {
   return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", setup.task, setup.model, setup.system, setup.device, setup.sample_unit, run.format);
 }
 
-/// Fills in what follows from the rest: global batch, local batch.
-void complete_batches(record::RunSetup& setup, double samples_per_step) {
-  if (!setup.global_batch && std::isfinite(samples_per_step) && samples_per_step > 0)
-    setup.global_batch = static_cast<int64_t>(std::llround(samples_per_step));
-  const bool is_plain = model_parallel_layout(setup.layout).empty();
-  if (!setup.global_batch && setup.samples_per_device && setup.devices && is_plain)
-    setup.global_batch = *setup.samples_per_device * *setup.devices;
-  if (!setup.samples_per_device && setup.global_batch && setup.devices && *setup.devices > 0 && is_plain &&
-      *setup.global_batch % *setup.devices == 0)
-    setup.samples_per_device = *setup.global_batch / *setup.devices;
-}
-
 /// Points of one configuration, before they are parted by batch.
 struct Group {
   Configuration configuration{};
@@ -295,6 +283,17 @@ std::string curve_title(const Curve& curve, const RunSummary& run) {
   return name + curve.name;
 }
 }  // namespace
+
+void complete_batches(record::RunSetup& setup, double samples_per_step) {
+  if (!setup.global_batch && std::isfinite(samples_per_step) && samples_per_step > 0)
+    setup.global_batch = static_cast<int64_t>(std::llround(samples_per_step));
+  const bool is_plain = model_parallel_layout(setup.layout).empty();
+  if (!setup.global_batch && setup.samples_per_device && setup.devices && is_plain)
+    setup.global_batch = *setup.samples_per_device * *setup.devices;
+  if (!setup.samples_per_device && setup.global_batch && setup.devices && *setup.devices > 0 && is_plain &&
+      *setup.global_batch % *setup.devices == 0)
+    setup.samples_per_device = *setup.global_batch / *setup.devices;
+}
 
 std::string failure_text(const RunSummary& run) {
   return run.message.empty() ? fmt::format("it {}", run.state) : fmt::format("it {} ({})", run.state, run.message);

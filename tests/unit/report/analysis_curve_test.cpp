@@ -242,6 +242,20 @@ TEST(Curve, MixedWorkIsNotCalledWeak) {
   EXPECT_TRUE(has_flag(analysis, "M05"));
 }
 
+TEST(Curve, WhatFollowsFromOtherFactsIsNotAskedFor) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2}) {
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes}));
+    runs.back().setup.samples_per_device.reset();
+    runs.back().setup.global_batch.reset();
+  }
+  const Analysis analysis = analysis_of(runs);
+  EXPECT_EQ(analysis.curves.at(0).kind, ScalingKind::kWeak);
+  EXPECT_EQ(core::join(analysis.missing, "\n").find("samples_per_device"), std::string::npos) << core::join(analysis.missing, "\n");
+  for (record::RunData& run : runs) run.setup.devices.reset();
+  EXPECT_NE(core::join(analysis_of(runs).missing, "\n").find("samples_per_device"), std::string::npos);
+}
+
 TEST(Curve, AnUnknownLocalBatchIsNotSaidToDiffer) {
   std::vector<record::RunData> runs;
   for (const int nodes : {1, 2, 4}) {
