@@ -325,6 +325,19 @@ TEST(Curve, TheSerialFractionIsALineOfTheEfficiencyPlot) {
   EXPECT_LT(line->y.back(), 90);
 }
 
+TEST(Curve, NoConstantSerialFractionIsDrawnFromOneSizeOrAboveAll) {
+  const auto has_line = [](const std::vector<std::pair<int, double>>& sizes) {
+    std::vector<record::RunData> runs;
+    for (const auto& [nodes, ms] : sizes) runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = ms}));
+    const Chart chart = efficiency_charts(analysis_of(runs).curves).at(0);
+    return std::any_of(chart.series.begin(), chart.series.end(), [](const Series& one) { return one.name.find("serial") == 0; }) ||
+           chart.caption.find("serial") != std::string::npos;
+  };
+  EXPECT_TRUE(has_line({{1, 100}, {2, 110}, {4, 130}}));
+  EXPECT_FALSE(has_line({{1, 100}, {2, 110}})) << "one size beside the base proves nothing constant";
+  EXPECT_FALSE(has_line({{1, 100}, {2, 260}, {4, 560}})) << "slower than the base: more than all of the work";
+}
+
 TEST(Curve, TheKneeIsWhereTheEfficiencyBeginsToFall) {
   const auto curve_of = [](const std::vector<double>& step_ms) {
     std::vector<record::RunData> runs;
