@@ -179,7 +179,7 @@ std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves) {
   return charts_of(curves, "efficiency", [](const Curves& group, Chart& chart) {
     chart.title = "Scaling efficiency";
     chart.summary = efficiency_summary(group);
-    chart.caption = "Rate per node over that of the base, median steps. " + std::string(kBars) + " ";
+    chart.caption = fmt::format("Rate per {} over that of the base, median steps. {} ", unit_name(*group.front()), kBars);
     for (const Curve* curve : group) chart.caption += fmt::format("{}: {}{}. ", curve->name, scaling_name(curve->kind), curve->shares_cores ? "; the ranks shared the cores of one machine" : "");
     chart.y = {.title = "efficiency (%)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
     for (const Curve* curve : group) add_efficiency(*curve, chart);

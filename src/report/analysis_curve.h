@@ -112,6 +112,7 @@ std::optional<IdealStep> ideal_step(const Curve& curve, const Point& point);
 Analysis analyse(std::vector<RunSummary> runs, const AnalysisOptions& options);
 
 const char* scaling_name(ScalingKind kind);                      ///< "weak scaling", ...
+const char* unit_name(const Curve& curve);                       ///< Of its sizes: "node" or "device".
 std::string size_text(const Curve& curve, int64_t size);         ///< "1 node", "4 nodes", "2 devices"
 bool is_token_task(const Point& point);                          ///< Rates are told in tokens.
 std::string point_name(const Curve& curve, const Point& point);  ///< "ViT-B-32, 4 nodes"

@@ -216,7 +216,7 @@ std::vector<std::string> method_of(const Analysis& analysis) {
                   "counted, never removed.",
                   record::kMedianIntervalMethod));
   texts.push_back(
-      "Efficiency is the rate per node over the rate per node of the base; its interval adds the relative uncertainties of both "
+      "Efficiency is the rate per node (per device where the sizes are devices) over that of the base; its interval adds the relative uncertainties of both "
       "sizes in quadrature. It compares sizes of one machine only: "
       "a faster device lowers it without being worse, so absolute rates stand beside it.");
   texts.push_back(

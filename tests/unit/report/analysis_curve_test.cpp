@@ -131,6 +131,11 @@ TEST(Curve, RanksOnTheCoresOfOneMachineAreNoScaling) {
   // Four ranks need as many node-hours as one machine does, not four.
   EXPECT_NEAR(curve.points[2].node_hours_per_sample, 1 / 3600.0 / (32 / 0.23), 1e-7);
   const Analysis gpus = analysis_of(one_machine(false));
+  for (const std::string& caption : {efficiency_charts({curve}).at(0).caption, efficiency_table(curve).caption, scaling_table(curve).caption}) {
+    EXPECT_NE(caption.find("ate per device"), std::string::npos) << caption;
+    EXPECT_EQ(caption.find("ate per node"), std::string::npos) << caption;
+  }
+  EXPECT_NE(efficiency_table(analysis_of(weak_sweep()).curves.at(0)).caption.find("E = rate per node / rate per node"), std::string::npos);
   EXPECT_EQ(core::join(limits_of(gpus.curves.at(0)), " ").find("shared the cores"), std::string::npos);
   EXPECT_EQ(core::join(conclusions_of(gpus.curves.at(0), {}), " ").find("shared cores"), std::string::npos);
 }
