@@ -31,7 +31,10 @@ Section result_section(const Analysis& analysis) {
     add_text(section, limits_of(curve), Kind::kNote);
     add_block(section, scaling_table(curve));
   }
-  if (!analysis.missing.empty()) add_text(section, {"Missing: " + core::join(analysis.missing, ". Missing: ") + "."}, Kind::kNote);
+  if (!analysis.missing.empty()) {
+    add_text(section, {"Missing:"});
+    add_text(section, {core::join(analysis.missing, "\n")}, Kind::kList);
+  }
   return section;
 }
 

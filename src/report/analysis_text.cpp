@@ -195,6 +195,20 @@ std::vector<std::string> source_problems(const std::vector<RunSummary>& runs, si
   return lines;
 }
 
+std::vector<std::string> left_out_lines(const Analysis& analysis) {
+  std::vector<std::pair<std::string, std::vector<size_t>>> runs_of;  // in the order they were left out
+  for (const LeftOut& left : analysis.left_out) {
+    const std::string why = fmt::format("{}; {}", left.reason, left.conclusion);
+    auto found = std::find_if(runs_of.begin(), runs_of.end(), [&](const auto& one) { return one.first == why; });
+    if (found == runs_of.end()) found = runs_of.insert(found, {why, {}});
+    found->second.push_back(left.run);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [why, members] : runs_of)
+    lines.push_back(fmt::format("{}{}: {}", analysis.runs[members.front()].name, members.size() > 1 ? fmt::format(" and {} more", members.size() - 1) : "", why));
+  return lines;
+}
+
 std::vector<std::string> method_of(const Analysis& analysis) {
   std::vector<std::string> texts;
   texts.push_back(

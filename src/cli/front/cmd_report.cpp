@@ -97,8 +97,7 @@ void print_result(const report::Analysis& analysis) {
   if (const report::Table collectives = report::collective_benchmark_table(analysis.runs); !collectives.rows.empty())
     fmt::print("{}\n", report::to_text(collectives));
   for (const std::string& problem : report::source_problems(analysis.runs)) fmt::print("problem: {}\n", problem);
-  for (const report::LeftOut& left : analysis.left_out)
-    fmt::print("left out: {}: {}; {}\n", analysis.runs[left.run].name, left.reason, left.conclusion);
+  for (const std::string& line : report::left_out_lines(analysis)) fmt::print("left out: {}\n", line);
   for (const std::string& fact : analysis.missing) fmt::print("missing: {}\n", fact);
   if (!analysis.flags.empty()) fmt::print("{} honesty checks fired; the page says which and what to do\n", analysis.flags.size());
 }

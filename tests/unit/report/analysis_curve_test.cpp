@@ -9,6 +9,7 @@
 #include "report/analysis_document.h"
 #include "report/analysis_tables.h"
 #include "report/analysis_text.h"
+#include "report/render.h"
 #include "unit/report/synthetic_runs.h"
 
 namespace lockstep::report {
@@ -562,6 +563,32 @@ TEST(Curve, ARunOfUnknownSizeStandsAlone) {
   ASSERT_EQ(analysis.curves.size(), 2u);
   EXPECT_FALSE(analysis.missing.empty());
   EXPECT_NE(analysis.missing[0].find("devices"), std::string::npos) << analysis.missing[0];
+}
+
+TEST(Curve, ManyLogsOfOneReasonShareALineAndMissingFactsAreAList) {
+  std::vector<record::RunData> runs;
+  for (int i = 0; i < 22; ++i) {
+    runs.push_back(make_run({.name = fmt::format("log{}", i), .step_ms = 100.0 + i}));
+    runs.back().setup.nodes.reset();
+    runs.back().setup.devices.reset();
+    runs.back().problems = {"--meta 'x' does not match its path"};
+  }
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.left_out.size(), 22u);
+  const std::vector<std::string> lines = left_out_lines(analysis);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].find("log0 and 21 more: the source does not tell how many nodes"), 0u) << lines[0];
+  ASSERT_EQ(source_problems(analysis.runs).size(), 1u);
+  ASSERT_GE(analysis.missing.size(), 2u);
+  std::vector<std::string> items;
+  for (const Block& block : make_document(analysis).sections.at(0).blocks)
+    if (const auto* paragraph = std::get_if<Paragraph>(&block); paragraph != nullptr && paragraph->kind == Paragraph::Kind::kList)
+      items.push_back(paragraph->text);
+  ASSERT_EQ(items.size(), 1u);
+  EXPECT_EQ(items[0], core::join(analysis.missing, "\n"));
+  const Document page{.title = "t", .subtitle = {}, .sections = {{.id = "s", .title = "s", .blocks = {Paragraph{"one\ntwo", Paragraph::Kind::kList}}}}};
+  EXPECT_NE(to_html(page).find("<li>one</li>\n<li>two</li>"), std::string::npos);
+  EXPECT_NE(to_markdown(page).find("- one\n- two\n"), std::string::npos) << to_markdown(page);
 }
 
 TEST(Curve, IntervalsOfALogAreNotCalledSteps) {
