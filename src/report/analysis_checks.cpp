@@ -7,6 +7,7 @@
 
 #include "core/strings.h"
 #include "record/statistics.h"
+#include "report/analysis_cells.h"
 #include "report/analysis_collectives.h"
 #include "report/analysis_curve.h"
 #include "report/analysis_peak.h"
@@ -81,8 +82,8 @@ void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
           "mend the training, or measure behind the steps in which the loss scale settles");
     if (run.state == "failed" || run.state == "died")
       add("M17", "failed-run",
-          fmt::format("{} {}{}; its {} steps are all there is of this size", run.name, run.state,
-                      run.message.empty() ? "" : " (" + run.message + ")", run.num_steps),
+          fmt::format("{} {}{}; {} of it {} all there is of this size", run.name, run.state,
+                      run.message.empty() ? "" : " (" + run.message + ")", count_text(static_cast<size_t>(run.num_steps), "step"), run.num_steps == 1 ? "is" : "are"),
           "run this size to its end");
   }
 }

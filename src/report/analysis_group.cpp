@@ -8,6 +8,7 @@
 
 #include "core/strings.h"
 #include "record/logs.h"
+#include "report/analysis_cells.h"
 #include "report/analysis_curve.h"
 #include "report/analysis_settings.h"
 
@@ -208,7 +209,11 @@ void add_remarks(Curve& curve, const std::vector<RunSummary>& runs, bool has_kno
     curve.remarks.emplace_back("Runs whose options are not known were not counted as repeats of those whose options are recorded.");
   std::vector<std::string> following;
   for (const auto& [name, values] : schedule_values(runs, members))
-    if (values.size() > 1) following.push_back(fmt::format("{} ({})", name, core::join(std::vector<std::string>(values.begin(), values.end()), ", ")));
+    if (values.size() > 1) {
+      std::vector<std::string> texts;
+      for (const std::string& value : values) texts.push_back(setting_text(value));
+      following.push_back(fmt::format("{} ({})", name, core::join(texts, ", ")));
+    }
   if (!following.empty())
     curve.remarks.push_back(fmt::format("These options follow the size without changing the work of a step: {}.", core::join(following, "; ")));
 }
@@ -270,7 +275,7 @@ void drop_failed(Point& point, const std::vector<RunSummary>& runs, std::vector<
   if (whole.empty() || whole.size() == point.runs.size()) return;
   for (const size_t index : point.runs)
     if (has_failed(runs[index]))
-      left_out.push_back({index, fmt::format("{} after {} steps", failure_text(runs[index]), runs[index].num_steps),
+      left_out.push_back({index, fmt::format("{} after {}", failure_text(runs[index]), count_text(static_cast<size_t>(runs[index].num_steps), "step")),
                           "the point stands on its other runs; the failed one only shows that this size does not always finish"});
   point.runs = whole;
 }

@@ -121,7 +121,7 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
     table.rows.push_back({text_cell(std::move(item)), value, text_cell(std::move(unit)), text_cell(std::move(source))});
   };
   const bool is_extrapolated = !estimate.kept_source.empty();
-  const std::string measured = fmt::format("median step over {} runs at {}", point.runs.size(), size_text(curve, point.size));
+  const std::string measured = fmt::format("median step over {} at {}", count_text(point.runs.size(), "run"), size_text(curve, point.size));
   add("job size", count_cell(estimate.size), unit_of(curve), is_extrapolated ? "extrapolated, not measured (M15)" : estimate.is_prediction ? "not measured: a prediction (M15)" : "measured");
   add("work", figure_cell(is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples, 3),
       is_token_task(point) ? "tokens" : point.setup.sample_unit, is_budget_given(point, analysis) ? fmt::format("given with --budget-{}", is_token_task(point) ? "tokens" : "samples")
@@ -187,8 +187,8 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
   }
   const record::RunSetup& setup = curve.points.front().setup;
   std::string first =
-      fmt::format("Scaling of {} was measured {}in {} runs{}, {} optimiser steps after warm-up in all.", curve.name,
-                  setup.device.empty() ? "" : fmt::format("on {} ", setup.device), num_runs, has_all_jobs ? fmt::format(" of {} jobs", num_jobs) : " (how many jobs is not known)", num_steps);
+      fmt::format("Scaling of {} was measured {}in {}{}, {} after warm-up in all.", curve.name,
+                  setup.device.empty() ? "" : fmt::format("on {} ", setup.device), count_text(num_runs, "run"), has_all_jobs ? " of " + count_text(num_jobs, "job") : " (how many jobs is not known)", count_text(static_cast<size_t>(num_steps), "optimiser step"));
   if (setup.is_synthetic)
     first += *setup.is_synthetic ? " The input was synthetic: the cost of reading and decoding data is not in the numbers."
                                  : " The input was real data.";
@@ -273,7 +273,7 @@ std::vector<std::string> missing_for_proposal(const Analysis& analysis) {
 
 Document make_proposal(const Analysis& analysis, const ProposalOptions& options) {
   Document document{.title = "Evidence for an application for computing time", .subtitle = {}};
-  document.subtitle = fmt::format("{} runs in {} configurations", analysis.runs.size(), analysis.curves.size());
+  document.subtitle = fmt::format("{} in {}", count_text(analysis.runs.size(), "run"), count_text(analysis.curves.size(), "configuration"));
   for (const Curve& curve : analysis.curves) document.sections.push_back(curve_section(curve, analysis, options));
   Section method{.id = "method", .title = "Method and reproduction", .blocks = {}};
   add_text(method, method_of(analysis));

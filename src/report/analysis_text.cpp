@@ -54,15 +54,15 @@ std::string size_list(const Curve& curve) {
 
 /// "300 steps", or what a log of means over intervals holds instead.
 std::string measured_text(const Point& point) {
-  if (point.steps_per_row <= 1) return fmt::format("{} steps", point.num_steps);
+  if (point.steps_per_row <= 1) return count_text(static_cast<size_t>(point.num_steps), "step");
   return fmt::format("{} log intervals of about {:.0f} steps each", point.estimate.num_steps, point.steps_per_row);
 }
 
 std::string single_text(const Curve& curve) {
   const Point& point = curve.points.front();
   std::string text =
-      fmt::format("{}: {}, a step takes {} ms (median of {} in {} runs)", curve.name, size_text(curve, point.size),
-                  figure_text(point.estimate.median_ms), measured_text(point), point.runs.size());
+      fmt::format("{}: {}, a step takes {} ms (median of {} in {})", curve.name, size_text(curve, point.size),
+                  figure_text(point.estimate.median_ms), measured_text(point), count_text(point.runs.size(), "run"));
   if (std::isfinite(point.samples_per_s.value))
     text += fmt::format(", {} {}", figure_text(point.samples_per_s.value), rate_unit(point));
   if (std::isfinite(point.mfu)) text += fmt::format(", MFU {}", percent(point.mfu));
@@ -212,10 +212,11 @@ std::vector<std::string> left_out_lines(const Analysis& analysis) {
 std::vector<std::string> method_of(const Analysis& analysis) {
   std::vector<std::string> texts;
   texts.push_back(
-      fmt::format("{} runs were read (formats: {}), of which {} are in no point for the reasons listed. Times are those of the "
+      fmt::format("{} (formats: {}); in no point, for the reasons listed: {}. Times are those of the "
                   "optimiser step, the largest over the ranks where ranks were asked, "
                   "on the clock of the program that ran; logs that give only means over an interval are used as such.",
-                  analysis.runs.size(), core::join(formats_of(analysis), ", "), analysis.left_out.size()));
+                  analysis.runs.size() == 1 ? "1 run was read" : fmt::format("{} runs were read", analysis.runs.size()), core::join(formats_of(analysis), ", "),
+                  analysis.left_out.size()));
   texts.push_back(
       analysis.options.warmup_steps
           ? fmt::format("The first {} rows of each run were left out as warm-up, as asked for.", *analysis.options.warmup_steps)

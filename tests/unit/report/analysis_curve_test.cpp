@@ -5,6 +5,7 @@
 
 #include "core/strings.h"
 #include "record/statistics.h"
+#include "report/analysis_cells.h"
 #include "report/analysis_charts.h"
 #include "report/analysis_document.h"
 #include "report/analysis_tables.h"
@@ -589,6 +590,19 @@ TEST(Curve, ManyLogsOfOneReasonShareALineAndMissingFactsAreAList) {
   const Document page{.title = "t", .subtitle = {}, .sections = {{.id = "s", .title = "s", .blocks = {Paragraph{"one\ntwo", Paragraph::Kind::kList}}}}};
   EXPECT_NE(to_html(page).find("<li>one</li>\n<li>two</li>"), std::string::npos);
   EXPECT_NE(to_markdown(page).find("- one\n- two\n"), std::string::npos) << to_markdown(page);
+}
+
+TEST(Curve, CountsAndNumbersReadWell) {
+  EXPECT_EQ(count_text(1, "run"), "1 run");
+  EXPECT_EQ(count_text(0, "run"), "0 runs");
+  EXPECT_EQ(fixed_text(-0.001, 2), "0.00");
+  EXPECT_EQ(fixed_text(-0.01, 2), "-0.01");
+  EXPECT_EQ(fixed_text(-12345.6, 1), "-12,345.6");
+  EXPECT_EQ(setting_text("0.0014142135623730952"), "0.00141421");
+  for (const char* value : {"0.001", "16384", "20260131123456", "2.9.1+cu128.abc", ""}) EXPECT_EQ(setting_text(value), value);
+  const Analysis analysis = analysis_of({make_run({})});
+  EXPECT_EQ(make_document(analysis).subtitle.find("1 run, 1 size in 1 configuration, "), 0u) << make_document(analysis).subtitle;
+  EXPECT_NE(conclusions_of(analysis.curves.at(0), {}).at(0).find("in 1 run)"), std::string::npos) << conclusions_of(analysis.curves.at(0), {}).at(0);
 }
 
 TEST(Curve, IntervalsOfALogAreNotCalledSteps) {
