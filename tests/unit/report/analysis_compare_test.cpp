@@ -381,6 +381,26 @@ TEST(Proposal, SizesInDevicesGiveDeviceHours) {
   EXPECT_NE(text_of(make_proposal(analysis, {})).find("No resource estimate: there is no base"), std::string::npos);
 }
 
+TEST(Proposal, SharedCoresCostTheHoursOfOneMachine) {
+  std::vector<RunSummary> runs;
+  for (const auto& [ranks, ms] : {std::pair{1, 100.0}, {2, 104.0}, {4, 110.0}}) {
+    record::RunData run = make_run({.name = fmt::format("d{}", ranks), .devices_per_node = ranks, .step_ms = ms});
+    run.setup.device = "cpu";
+    runs.push_back(summarise_run(run, {}));
+  }
+  const Analysis analysis = analyse(std::move(runs), {.budget_samples = 3.6e9});
+  ASSERT_TRUE(analysis.curves.at(0).is_by_devices && analysis.curves[0].shares_cores);
+  const ProposalOptions options{.sweep_node_hours = 50};
+  const auto estimate = estimate_resources(analysis.curves[0], analysis.options, options);
+  ASSERT_TRUE(estimate);
+  EXPECT_EQ(estimate->size, 4);
+  EXPECT_NEAR(estimate->node_hours / (3.6e9 / (32 / 0.110) / 3600), 1, 0.01) << "of one machine, not of four";
+  EXPECT_NEAR(estimate->total_node_hours - estimate->node_hours * (1 + estimate->slow_share) * (1 + estimate->pause_share), 50, 1e-6);
+  const std::string text = text_of(make_proposal(analysis, options));
+  EXPECT_EQ(text.find("device-hours"), std::string::npos) << text;
+  EXPECT_NE(text.find("shared the cores of one machine. Sizes are its ranks"), std::string::npos) << text;
+}
+
 TEST(Proposal, TheReportsOwnCommandAndVersionAreGiven) {
   const std::string text = text_of(make_proposal(sweep(), {.report_command = "lockstep report logs --proposal", .version = "1.2.3"}));
   EXPECT_NE(text.find("by lockstep 1.2.3:\nlockstep report logs --proposal\n"), std::string::npos) << text;
