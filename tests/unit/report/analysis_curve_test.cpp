@@ -592,6 +592,17 @@ TEST(Curve, ManyLogsOfOneReasonShareALineAndMissingFactsAreAList) {
   EXPECT_NE(to_markdown(page).find("- one\n- two\n"), std::string::npos) << to_markdown(page);
 }
 
+TEST(Curve, WithoutAModelACurveIsNotNamedAfterOneOfItsLogs) {
+  std::vector<record::RunData> runs = weak_sweep();
+  for (record::RunData& run : runs) {
+    run.setup.task.clear();
+    run.setup.model.clear();
+    run.setup.precision.clear();
+  }
+  EXPECT_EQ(analysis_of(runs).curves.at(0).name, "6 logs (model not told)");
+  EXPECT_EQ(analysis_of({runs[0]}).curves.at(0).name, "n1_r0");
+}
+
 TEST(Curve, CountsAndNumbersReadWell) {
   EXPECT_EQ(count_text(1, "run"), "1 run");
   EXPECT_EQ(count_text(0, "run"), "0 runs");
