@@ -249,7 +249,7 @@ void apply_meta(RunData& run, const MetaOptions& options) {
         run.problems.push_back(fmt::format("--meta: the group '{}' is no fact and was taken for a tag that tells configurations apart; did you mean '{}'?", name, *meant));
       (is_fact(name) ? facts.values : facts.tags)[name] = std::move(text);
     });
-    if (!is_matched) run.problems.push_back(fmt::format("--meta '{}' does not match '{}'", options.path_pattern, path));
+    if (!is_matched) run.problems.push_back(fmt::format("--meta '{}' does not match its path", options.path_pattern));
   }
   if (!options.file.empty()) read_file(options.file, facts);
   for (const auto& [name, text] : options.values) facts.values[name] = text;

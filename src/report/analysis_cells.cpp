@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/strings.h"
+
 namespace lockstep::report {
 
 std::string fixed_text(double value, int decimals) {
   std::string text = fmt::format("{:.{}f}", value, decimals);
+  if (text[0] == '-' && text.find_first_not_of("-0.") == std::string::npos) text.erase(0, 1);  // rounded to nothing: no sign
   const size_t begin = text[0] == '-' ? 1 : 0;
   size_t point = std::min(text.find('.'), text.size());
   if (point - begin <= 4) return text;  // "2495" needs no comma
@@ -28,6 +31,15 @@ std::string power_text(double value) {
   const std::string mantissa = fmt::format("{:.3g}", value / std::pow(10, exponent));
   if (exponent < 5) return fixed_text(value, 0);
   return mantissa == "1" ? fmt::format("10^{}", exponent) : fmt::format("{} x 10^{}", mantissa, exponent);
+}
+
+std::string count_text(size_t count, const char* singular) { return fmt::format("{} {}{}", count, singular, count == 1 ? "" : "s"); }
+
+std::string setting_text(const std::string& value) {
+  constexpr size_t kMaxPlain = 8;  // "0.001414"
+  if (value.size() <= kMaxPlain || value.find('.') == std::string::npos) return value;
+  const auto number = core::parse_double(value);
+  return number ? fmt::format("{:.6g}", *number) : value;
 }
 
 Cell text_cell(std::string text, std::string note) { return {.text = std::move(text), .value = {}, .note = std::move(note)}; }

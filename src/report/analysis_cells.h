@@ -14,6 +14,11 @@ std::string figure_text(double value, int digits = 4);
 /// A round amount of work: "10^9", "1.3 x 10^10".
 std::string power_text(double value);
 
+/// "1 run", "22 runs".
+std::string count_text(size_t count, const char* singular);
+/// A setting as people read it: a number of more than six significant digits with six, all else as it is.
+std::string setting_text(const std::string& value);
+
 Cell text_cell(std::string text, std::string note = "");
 Cell count_cell(int64_t value);
 Cell fixed_cell(double value, int decimals);     ///< A dash where the value is not finite.

@@ -111,14 +111,15 @@ std::string efficiency_summary(const Curves& curves) {
   return text;
 }
 
-/// Median of the serial fractions after Karp and Flatt; nothing where no size has one above zero.
+/// Median of the serial fractions after Karp and Flatt; nothing where fewer than two sizes tell one or where it is no share of the work.
 std::optional<double> serial_fraction_of(const Curve& curve) {
+  constexpr size_t kLeastSizes = 2;
   std::vector<double> fractions;
   for (const Point& point : curve.points)
     if (std::isfinite(point.karp_flatt)) fractions.push_back(point.karp_flatt);
-  if (fractions.empty()) return std::nullopt;
+  if (fractions.size() < kLeastSizes) return std::nullopt;
   const double middle = record::median(fractions);
-  return middle > 0 ? std::optional(middle) : std::nullopt;
+  return middle > 0 && middle < 1 ? std::optional(middle) : std::nullopt;
 }
 
 /// What a constant serial fraction would make of the efficiency: above it at small and below it at large sizes, the lost part grows with the size.
@@ -178,7 +179,7 @@ std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves) {
   return charts_of(curves, "efficiency", [](const Curves& group, Chart& chart) {
     chart.title = "Scaling efficiency";
     chart.summary = efficiency_summary(group);
-    chart.caption = "Rate per node over that of the base, median steps. " + std::string(kBars) + " ";
+    chart.caption = fmt::format("Rate per {} over that of the base, median steps. {} ", unit_name(*group.front()), kBars);
     for (const Curve* curve : group) chart.caption += fmt::format("{}: {}{}. ", curve->name, scaling_name(curve->kind), curve->shares_cores ? "; the ranks shared the cores of one machine" : "");
     chart.y = {.title = "efficiency (%)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
     for (const Curve* curve : group) add_efficiency(*curve, chart);

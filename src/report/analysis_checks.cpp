@@ -7,6 +7,7 @@
 
 #include "core/strings.h"
 #include "record/statistics.h"
+#include "report/analysis_cells.h"
 #include "report/analysis_collectives.h"
 #include "report/analysis_curve.h"
 #include "report/analysis_peak.h"
@@ -19,6 +20,7 @@ constexpr double kMaxHalfWidth = 0.02, kMaxEfficiency = 1.02, kMinElbow = 0.5;
 constexpr double kMaxBilledRatio = 1.03, kMaxDataStall = 0.02;
 constexpr double kMaxSlowestShare = 0.3, kMinStragglerExcess = 0.01;
 constexpr double kMaxUnexplained = 0.1, kMinLoss = 0.01;
+constexpr double kMaxTelemetry = 0.01;
 constexpr size_t kMinRankIntervals = 5;
 
 /// Share of the intervals above which a rank or host is slow; even ones are the slowest in a share of `chance`.
@@ -81,8 +83,8 @@ void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
           "mend the training, or measure behind the steps in which the loss scale settles");
     if (run.state == "failed" || run.state == "died")
       add("M17", "failed-run",
-          fmt::format("{} {}{}; its {} steps are all there is of this size", run.name, run.state,
-                      run.message.empty() ? "" : " (" + run.message + ")", run.num_steps),
+          fmt::format("{} {}{}; {} of it {} all there is of this size", run.name, run.state,
+                      run.message.empty() ? "" : " (" + run.message + ")", count_text(static_cast<size_t>(run.num_steps), "step"), run.num_steps == 1 ? "is" : "are"),
           "run this size to its end");
   }
 }
@@ -144,6 +146,18 @@ void check_work(const Adder& add) {
   if (point.data_wait_share > kMaxDataStall)
     add("M11", "stall", fmt::format("{:.1f} % of the time went into waiting for data", 100 * point.data_wait_share),
         "more loader threads, or faster storage; compare with synthetic data");
+}
+
+/// The measurement's own time, which a run without records would not spend.
+void check_telemetry(const Adder& add) {
+  const auto found = add.point.phases_ms.find("telemetry");
+  if (found == add.point.phases_ms.end() || !std::isfinite(found->second)) return;
+  const double step_ms = add.point.estimate.mean_ms, share = found->second / step_ms;
+  if (share > kMaxTelemetry)
+    add("M18", "telemetry",
+        fmt::format("measuring itself took {:.1f} % of the step time ({} of {} ms); {:.0f} % is the most that is wanted", 100 * share, figure_text(found->second, 3),
+                    figure_text(step_ms, 3), 100 * kMaxTelemetry),
+        "take longer steps (larger batches): the time to record one hardly depends on its length");
 }
 
 void check_ranks(const Adder& add, const RunSummary& run) {
@@ -302,6 +316,7 @@ std::vector<Flag> check_curve(Curve& curve, const std::vector<RunSummary>& runs)
     check_runs(add, runs);
     check_repeats(add, runs);
     check_work(add);
+    check_telemetry(add);
     check_stragglers(add, runs);
     check_debugging(add, runs);
     check_flops(add);

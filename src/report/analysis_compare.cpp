@@ -34,6 +34,8 @@ Runs usable(const std::vector<RunSummary>& all, const char* side, std::vector<st
     else
       runs.push_back(&run);
   }
+  for (const RunSummary* run : runs)
+    if (run->state == "stopped") notes.push_back(fmt::format("{} ({})", stopped_text(*run), side));
   if (runs.empty())
     throw DataError(fmt::format("report: side {} has no run with usable step times ({})", side,
                                 notes.empty() ? "nothing was found" : notes.back()),

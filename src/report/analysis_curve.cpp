@@ -255,9 +255,11 @@ std::optional<IdealStep> ideal_step(const Curve& curve, const Point& point) {
   return IdealStep{share, "longer than the base's step shared out evenly over this size"};
 }
 
+const char* unit_name(const Curve& curve) { return curve.is_by_devices ? "device" : "node"; }
+
 std::string size_text(const Curve& curve, int64_t size) {
   if (size == 0) return "unknown size";
-  return fmt::format("{} {}{}", size, curve.is_by_devices ? "device" : "node", size == 1 ? "" : "s");
+  return fmt::format("{} {}{}", size, unit_name(curve), size == 1 ? "" : "s");
 }
 
 bool is_token_task(const Point& point) {

@@ -8,7 +8,7 @@
 
 namespace lockstep::report {
 
-/// An honesty check that fired (measuring rules M01 to M17): it annotates, it never hides.
+/// An honesty check that fired (measuring rules M01 to M18): it annotates, it never hides.
 struct Flag {
   std::string code{};      ///< "M04"
   std::string name{};      ///< "single-run"
@@ -112,13 +112,17 @@ std::optional<IdealStep> ideal_step(const Curve& curve, const Point& point);
 Analysis analyse(std::vector<RunSummary> runs, const AnalysisOptions& options);
 
 const char* scaling_name(ScalingKind kind);                      ///< "weak scaling", ...
+const char* unit_name(const Curve& curve);                       ///< Of its sizes: "node" or "device".
 std::string size_text(const Curve& curve, int64_t size);         ///< "1 node", "4 nodes", "2 devices"
 bool is_token_task(const Point& point);                          ///< Rates are told in tokens.
 std::string point_name(const Curve& curve, const Point& point);  ///< "ViT-B-32, 4 nodes"
 
 bool has_failed(const RunSummary& run);
 std::string failure_text(const RunSummary& run);  ///< "it failed (out of memory)"
+std::string stopped_text(const RunSummary& run);  ///< "a: stopped after 11 of 40 steps"; what was planned where its options tell.
 
+/// Fills in what follows from the rest: global batch, local batch.
+void complete_batches(record::RunSetup& setup, double samples_per_step);
 /// Splits runs to curves whose points hold setup, nodes, devices and run indices; fills Analysis::left_out. First step of analyse.
 std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out);
 /// Rates, MFU, costs of one point from its runs.

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/strings.h"
+#include "report/analysis_cells.h"
 #include "report/analysis_charts.h"
 #include "report/analysis_collectives.h"
 #include "report/analysis_tables.h"
@@ -31,7 +32,10 @@ Section result_section(const Analysis& analysis) {
     add_text(section, limits_of(curve), Kind::kNote);
     add_block(section, scaling_table(curve));
   }
-  if (!analysis.missing.empty()) add_text(section, {"Missing: " + core::join(analysis.missing, ". Missing: ") + "."}, Kind::kNote);
+  if (!analysis.missing.empty()) {
+    add_text(section, {"Missing:"});
+    add_text(section, {core::join(analysis.missing, "\n")}, Kind::kList);
+  }
   return section;
 }
 
@@ -131,8 +135,8 @@ Section method_section(const Analysis& analysis) {
 std::string subtitle_of(const Analysis& analysis) {
   size_t num_points = 0;
   for (const Curve& curve : analysis.curves) num_points += curve.points.size();
-  return fmt::format("{} runs, {} sizes in {} configurations, {} checks fired", analysis.runs.size(), num_points,
-                     analysis.curves.size(), analysis.flags.size());
+  return fmt::format("{}, {} in {}, {} fired", count_text(analysis.runs.size(), "run"), count_text(num_points, "size"),
+                     count_text(analysis.curves.size(), "configuration"), count_text(analysis.flags.size(), "check"));
 }
 }  // namespace
 

@@ -8,6 +8,7 @@
 
 #include "core/strings.h"
 #include "record/logs.h"
+#include "report/analysis_cells.h"
 #include "report/analysis_curve.h"
 #include "report/analysis_settings.h"
 
@@ -19,18 +20,6 @@ constexpr size_t kMaxUnsized = 8;  // more runs without a size are only listed
 std::string identity_of(const RunSummary& run) {
   const record::RunSetup& setup = run.setup;
   return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", setup.task, setup.model, setup.system, setup.device, setup.sample_unit, run.format);
-}
-
-/// Fills in what follows from the rest: global batch, local batch.
-void complete_batches(record::RunSetup& setup, double samples_per_step) {
-  if (!setup.global_batch && std::isfinite(samples_per_step) && samples_per_step > 0)
-    setup.global_batch = static_cast<int64_t>(std::llround(samples_per_step));
-  const bool is_plain = model_parallel_layout(setup.layout).empty();
-  if (!setup.global_batch && setup.samples_per_device && setup.devices && is_plain)
-    setup.global_batch = *setup.samples_per_device * *setup.devices;
-  if (!setup.samples_per_device && setup.global_batch && setup.devices && *setup.devices > 0 && is_plain &&
-      *setup.global_batch % *setup.devices == 0)
-    setup.samples_per_device = *setup.global_batch / *setup.devices;
 }
 
 /// Points of one configuration, before they are parted by batch.
@@ -191,6 +180,18 @@ bool has_shared_cores(const Curve& curve) {
   return is_one_machine && std::any_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return point.devices > 1; });
 }
 
+/// "a: stopped after 11 of 40 steps": such runs count with the steps they have.
+void add_stopped(Curve& curve, const std::vector<RunSummary>& runs, const std::vector<size_t>& members) {
+  constexpr size_t kMaxNamed = 4;
+  std::vector<std::string> stopped;
+  for (const size_t index : members)
+    if (runs[index].state == "stopped") stopped.push_back(stopped_text(runs[index]));
+  if (stopped.empty()) return;
+  const size_t num_more = stopped.size() > kMaxNamed ? stopped.size() - kMaxNamed : 0;
+  stopped.resize(stopped.size() - num_more);
+  curve.remarks.push_back(fmt::format("{}{}.", core::join(stopped, "; "), num_more > 0 ? fmt::format("; and {} more were stopped", num_more) : ""));
+}
+
 /// What a reader must know about the configuration of a curve's runs.
 void add_remarks(Curve& curve, const std::vector<RunSummary>& runs, bool has_known_beside) {
   if (curve.shares_cores)
@@ -199,6 +200,7 @@ void add_remarks(Curve& curve, const std::vector<RunSummary>& runs, bool has_kno
         "speed-up here are of shared cores and say nothing about nodes; node-hours are those of the one machine.");
   std::vector<size_t> members;
   for (const Point& point : curve.points) members.insert(members.end(), point.runs.begin(), point.runs.end());
+  add_stopped(curve, runs, members);
   const auto num_unknown = std::count_if(members.begin(), members.end(), [&](size_t index) { return runs[index].options.empty(); });
   if (num_unknown > 1)
     curve.remarks.push_back(fmt::format("{} runs here do not tell their options: that they ran one configuration is taken on trust, from what "
@@ -207,7 +209,11 @@ void add_remarks(Curve& curve, const std::vector<RunSummary>& runs, bool has_kno
     curve.remarks.emplace_back("Runs whose options are not known were not counted as repeats of those whose options are recorded.");
   std::vector<std::string> following;
   for (const auto& [name, values] : schedule_values(runs, members))
-    if (values.size() > 1) following.push_back(fmt::format("{} ({})", name, core::join(std::vector<std::string>(values.begin(), values.end()), ", ")));
+    if (values.size() > 1) {
+      std::vector<std::string> texts;
+      for (const std::string& value : values) texts.push_back(setting_text(value));
+      following.push_back(fmt::format("{} ({})", name, core::join(texts, ", ")));
+    }
   if (!following.empty())
     curve.remarks.push_back(fmt::format("These options follow the size without changing the work of a step: {}.", core::join(following, "; ")));
 }
@@ -269,22 +275,45 @@ void drop_failed(Point& point, const std::vector<RunSummary>& runs, std::vector<
   if (whole.empty() || whole.size() == point.runs.size()) return;
   for (const size_t index : point.runs)
     if (has_failed(runs[index]))
-      left_out.push_back({index, fmt::format("{} after {} steps", failure_text(runs[index]), runs[index].num_steps),
+      left_out.push_back({index, fmt::format("{} after {}", failure_text(runs[index]), count_text(static_cast<size_t>(runs[index].num_steps), "step")),
                           "the point stands on its other runs; the failed one only shows that this size does not always finish"});
   point.runs = whole;
 }
 
 std::string curve_title(const Curve& curve, const RunSummary& run) {
   const record::RunSetup& setup = curve.points.front().setup;
-  std::string name = !setup.model.empty() ? setup.model : !setup.task.empty() ? setup.task : run.name;
+  size_t num_runs = 0;
+  for (const Point& point : curve.points) num_runs += point.runs.size();
+  const std::string unknown = num_runs > 1 ? fmt::format("{} logs (model not told)", num_runs) : run.name;  // one file's name would stand for all
+  std::string name = !setup.model.empty() ? setup.model : !setup.task.empty() ? setup.task : unknown;
   if (!setup.precision.empty() && curve.name.find("precision") == std::string::npos) name += ", " + setup.precision;
   if (!setup.system.empty()) name += " on " + setup.system;
   return name + curve.name;
 }
 }  // namespace
 
+void complete_batches(record::RunSetup& setup, double samples_per_step) {
+  if (!setup.global_batch && std::isfinite(samples_per_step) && samples_per_step > 0)
+    setup.global_batch = static_cast<int64_t>(std::llround(samples_per_step));
+  const bool is_plain = model_parallel_layout(setup.layout).empty();
+  if (!setup.global_batch && setup.samples_per_device && setup.devices && is_plain)
+    setup.global_batch = *setup.samples_per_device * *setup.devices;
+  if (!setup.samples_per_device && setup.global_batch && setup.devices && *setup.devices > 0 && is_plain &&
+      *setup.global_batch % *setup.devices == 0)
+    setup.samples_per_device = *setup.global_batch / *setup.devices;
+}
+
 std::string failure_text(const RunSummary& run) {
   return run.message.empty() ? fmt::format("it {}", run.state) : fmt::format("it {} ({})", run.state, run.message);
+}
+
+std::string stopped_text(const RunSummary& run) {
+  std::string planned;
+  for (const char* option : {"max_steps", "train_iters"})
+    if (const auto found = run.options.find(option); found != run.options.end())
+      if (const auto steps = core::parse_int(found->second); steps && *steps > run.num_steps) planned = fmt::format(" of {}", *steps);
+  return fmt::format("{}: stopped after {}{} step{}{}", run.name, run.num_steps, planned, run.num_steps == 1 && planned.empty() ? "" : "s",
+                     run.message.empty() ? "" : fmt::format(" ({})", run.message));
 }
 
 bool has_failed(const RunSummary& run) { return run.state == "failed" || run.state == "died"; }

@@ -34,7 +34,10 @@ const Point* nearest_point(const Curve& curve, int64_t size) {
 }
 
 const char* unit_of(const Curve& curve) { return curve.is_by_devices ? "devices" : "nodes"; }
-const char* hours_of(const Curve& curve) { return curve.is_by_devices ? "device-hours" : "node-hours"; }
+/// Ranks that share the cores of one machine take that machine, however many they are.
+bool is_one_machine(const Curve& curve) { return curve.is_by_devices && curve.shares_cores; }
+bool is_in_device_hours(const Curve& curve) { return curve.is_by_devices && !is_one_machine(curve); }
+const char* hours_of(const Curve& curve) { return is_in_device_hours(curve) ? "device-hours" : "node-hours"; }
 
 double pauses_of(const Point& point) { return std::max(0.0, point.mean_samples_per_s / point.billed_samples_per_s - 1); }
 
@@ -98,7 +101,7 @@ std::optional<ResourceEstimate> estimate_at(const Curve& curve, const AnalysisOp
     estimate.rate_per_s *= std::pow(estimate.kept_per_doubling, doublings);
   const double hours = (is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples) / estimate.rate_per_s / 3600;
   estimate.days = hours / 24;
-  estimate.node_hours = nodes * hours;
+  estimate.node_hours = (is_one_machine(curve) ? 1 : nodes) * hours;
   fill_factors(curve, options, estimate);
   const double training = estimate.node_hours * (1 + estimate.slow_share) * (1 + estimate.pause_share) * (1 + estimate.restart_share);
   estimate.total_node_hours = training + options.sweep_node_hours;
@@ -111,7 +114,9 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
   const Point& point = *estimate.measured_at;
   Table table{.id = "estimate-" + curve.id, .title = "Resource estimate: " + curve.name};
   table.caption = std::string(hours_of(curve)) + " = N x (budget / X(N) / 3600) x (1 + slow steps) x (1 + pauses) x (1 + restarts) + tests; every factor with its source.";
-  if (curve.is_by_devices)
+  if (is_one_machine(curve))
+    table.caption += " N is 1: the ranks of every size shared the cores of one machine. Sizes are its ranks, so --job-nodes is not counted.";
+  else if (curve.is_by_devices)
     table.caption +=
         " Sizes are devices, since all runs are of one node or do not tell their nodes: --job-nodes and --sweep-node-hours are not "
         "counted.";
@@ -121,7 +126,7 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
     table.rows.push_back({text_cell(std::move(item)), value, text_cell(std::move(unit)), text_cell(std::move(source))});
   };
   const bool is_extrapolated = !estimate.kept_source.empty();
-  const std::string measured = fmt::format("median step over {} runs at {}", point.runs.size(), size_text(curve, point.size));
+  const std::string measured = fmt::format("median step over {} at {}", count_text(point.runs.size(), "run"), size_text(curve, point.size));
   add("job size", count_cell(estimate.size), unit_of(curve), is_extrapolated ? "extrapolated, not measured (M15)" : estimate.is_prediction ? "not measured: a prediction (M15)" : "measured");
   add("work", figure_cell(is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples, 3),
       is_token_task(point) ? "tokens" : point.setup.sample_unit, is_budget_given(point, analysis) ? fmt::format("given with --budget-{}", is_token_task(point) ? "tokens" : "samples")
@@ -137,8 +142,8 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
   add("slow steps", fixed_cell(100 * estimate.slow_share, 2), "%", estimate.slow_source);
   add("pauses between steps", fixed_cell(100 * estimate.pause_share, 2), "%", estimate.pause_source);
   add("restarts", fixed_cell(100 * estimate.restart_share, 2), "%", estimate.restart_source);
-  add("scaling tests and tuning", figure_cell(curve.is_by_devices ? 0 : options.sweep_node_hours), hours_of(curve),
-      options.sweep_node_hours <= 0 ? "none" : curve.is_by_devices ? "given in node-hours: not counted" : "given with --sweep-node-hours");
+  add("scaling tests and tuning", figure_cell(is_in_device_hours(curve) ? 0 : options.sweep_node_hours), hours_of(curve),
+      options.sweep_node_hours <= 0 ? "none" : is_in_device_hours(curve) ? "given in node-hours: not counted" : "given with --sweep-node-hours");
   add("total", figure_cell(estimate.total_node_hours), hours_of(curve), is_extrapolated ? "extrapolated, not measured" : "");
   if (is_extrapolated)
     add("total, optimistic", figure_cell(estimate.optimistic_total_node_hours), hours_of(curve),
@@ -158,12 +163,12 @@ Table alternatives_table(const Curve& curve, const AnalysisOptions& analysis, co
               .title = "Alternatives: " + curve.name,
               .caption = "The same work at every measured size, with the same factors."};
   table.columns = {column(unit_of(curve), unit_of(curve)), column("days", "days"),
-                   column(hours_of(curve), curve.is_by_devices ? "device_hours" : "node_hours"),
+                   column(hours_of(curve), is_in_device_hours(curve) ? "device_hours" : "node_hours"),
                    column("efficiency (%)", "efficiency_pct")};
   for (const Point& point : curve.points) {
     ProposalOptions at = options;
     at.job_size = point.size;
-    if (curve.is_by_devices) at.sweep_node_hours = 0;
+    if (is_in_device_hours(curve)) at.sweep_node_hours = 0;
     if (const auto estimate = estimate_at(curve, analysis, at))
       table.rows.push_back({count_cell(point.size),
                             figure_cell(estimate->days * (1 + estimate->slow_share) * (1 + estimate->pause_share) * (1 + estimate->restart_share)),
@@ -187,8 +192,8 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
   }
   const record::RunSetup& setup = curve.points.front().setup;
   std::string first =
-      fmt::format("Scaling of {} was measured {}in {} runs{}, {} optimiser steps after warm-up in all.", curve.name,
-                  setup.device.empty() ? "" : fmt::format("on {} ", setup.device), num_runs, has_all_jobs ? fmt::format(" of {} jobs", num_jobs) : " (how many jobs is not known)", num_steps);
+      fmt::format("Scaling of {} was measured {}in {}{}, {} after warm-up in all.", curve.name,
+                  setup.device.empty() ? "" : fmt::format("on {} ", setup.device), count_text(num_runs, "run"), has_all_jobs ? " of " + count_text(num_jobs, "job") : " (how many jobs is not known)", count_text(static_cast<size_t>(num_steps), "optimiser step"));
   if (setup.is_synthetic)
     first += *setup.is_synthetic ? " The input was synthetic: the cost of reading and decoding data is not in the numbers."
                                  : " The input was real data.";
@@ -248,10 +253,8 @@ void make_ids_unique(Document& document) {
 
 std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const AnalysisOptions& analysis, const ProposalOptions& options) {
   ProposalOptions usable = options;
-  if (curve.is_by_devices) {  // given in nodes
-    usable.job_size.reset();
-    usable.sweep_node_hours = 0;
-  }
+  if (curve.is_by_devices) usable.job_size.reset();  // given in nodes
+  if (is_in_device_hours(curve)) usable.sweep_node_hours = 0;
   return estimate_at(curve, analysis, usable);
 }
 
@@ -273,7 +276,7 @@ std::vector<std::string> missing_for_proposal(const Analysis& analysis) {
 
 Document make_proposal(const Analysis& analysis, const ProposalOptions& options) {
   Document document{.title = "Evidence for an application for computing time", .subtitle = {}};
-  document.subtitle = fmt::format("{} runs in {} configurations", analysis.runs.size(), analysis.curves.size());
+  document.subtitle = fmt::format("{} in {}", count_text(analysis.runs.size(), "run"), count_text(analysis.curves.size(), "configuration"));
   for (const Curve& curve : analysis.curves) document.sections.push_back(curve_section(curve, analysis, options));
   Section method{.id = "method", .title = "Method and reproduction", .blocks = {}};
   add_text(method, method_of(analysis));

@@ -34,7 +34,8 @@ struct ResourceEstimate {
 };
 
 /// Nothing when the curve has no rate or no size (missing_estimate says which). Of a curve over devices every "node" is a device, and
-/// job size and node-hours for tests, which are given in nodes, do not apply.
+/// job size and node-hours for tests, which are given in nodes, do not apply. Ranks on shared cores cost the hours of their one machine, to which
+/// the node-hours for tests are added.
 std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const AnalysisOptions& analysis,
                                                    const ProposalOptions& options);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/strings.h"
+#include "report/analysis_cells.h"
 
 namespace lockstep::report {
 namespace {
@@ -54,7 +55,7 @@ std::set<std::string> without_common_folder(const std::set<std::string>& values)
   return shorter;
 }
 
-std::string shown(const std::string& value) { return value.empty() ? "unknown" : value; }
+std::string shown(const std::string& value) { return value.empty() ? "unknown" : setting_text(value); }
 
 /// Texts of each name over all configurations; where one lacks the name its text is empty.
 std::map<std::string, std::set<std::string>> values_by_name(const std::vector<const Texts*>& all) {
@@ -94,7 +95,7 @@ void add_distinction(const Texts& one, const std::vector<const Texts*>& all, std
     const auto mine = one.find(name);
     if (values.size() < 2 || mine == one.end() || mine->second.empty()) continue;
     const auto place = std::distance(values.begin(), values.find(mine->second));
-    text += fmt::format(", {} {}", name, *std::next(without_common_folder(values).begin(), place));
+    text += fmt::format(", {} {}", name, shown(*std::next(without_common_folder(values).begin(), place)));
   }
 }
 }  // namespace

@@ -32,8 +32,25 @@ bool looks_like_log(const fs::path& file) {
   return kEndings.contains(file.extension().string());
 }
 
-/// Records and sweeps below a folder; a record is not searched further.
-void search(const fs::path& folder, int depth, std::vector<fs::path>& records, std::vector<fs::path>& logs) {
+/// What `lockstep report` left: its page beside the folder of its tables.
+bool is_report(const fs::path& folder) {
+  std::error_code failure;
+  return (fs::exists(folder / "report.html", failure) || fs::exists(folder / "report.md", failure)) && fs::is_directory(folder / "tables", failure);
+}
+
+/// Tables and figures of a report are results, no runs; logs beside them still count.
+bool is_part_of_report(const fs::path& folder) {
+  const fs::path name = folder.filename();
+  return (name == "tables" || name == "figures") && is_report(folder.parent_path());
+}
+
+struct Found {
+  std::vector<fs::path> records{}, logs{};
+  std::set<fs::path> reports{};  ///< Whose tables and figures were passed over.
+};
+
+/// Records and sweeps below a folder; a record is not searched further, tables and figures of reports not at all.
+void search(const fs::path& folder, int depth, Found& found) {
   std::vector<fs::path> entries;
   std::error_code failure;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, failure))
@@ -43,13 +60,20 @@ void search(const fs::path& folder, int depth, std::vector<fs::path>& records, s
   for (const fs::path& path : entries) {
     if (fs::is_directory(path, failure)) {
       if (is_record(path) || is_sweep(path))
-        records.push_back(path);
+        found.records.push_back(path);
+      else if (is_part_of_report(path))
+        found.reports.insert(folder);
       else if (depth < kMaxDepth)
-        search(path, depth + 1, records, logs);
+        search(path, depth + 1, found);
     } else if (looks_like_log(path) || (path.extension() == ".json" && record::is_benchmark_result(path))) {
-      logs.push_back(path);
+      found.logs.push_back(path);
     }
   }
+}
+
+/// "'a' and 2 more"
+std::string reports_text(const std::set<fs::path>& reports) {
+  return fmt::format("'{}'{}", reports.begin()->string(), reports.size() > 1 ? fmt::format(" and {} more", reports.size() - 1) : "");
 }
 
 /// Axes that the record tells by itself: they are the size and the batch of a point, not its configuration.
@@ -100,8 +124,9 @@ void add_sweep(const fs::path& folder, std::vector<Source>& sources) {
       return;
     }
   } catch (const DataError&) {
-    std::vector<fs::path> records, logs;
-    search(folder, 0, records, logs);
+    Found found;
+    search(folder, 0, found);
+    std::vector<fs::path>& records = found.records;
     std::erase_if(records, [](const fs::path& record) { return !is_record(record); });
     if (records.empty())
       throw DataError(fmt::format("report: '{}' is damaged (cut off or changed by hand), and no run lies below its folder", file.string()),
@@ -123,17 +148,23 @@ void add_folder(const fs::path& folder, std::vector<Source>& sources) {
     sources.push_back({.path = folder});
     return;
   }
-  std::vector<fs::path> records, logs;
-  search(folder, 0, records, logs);
-  for (const fs::path& record : records) {
+  Found found;
+  search(folder, 0, found);
+  for (const fs::path& record : found.records) {
     if (is_sweep(record))
       add_sweep(record, sources);
     else
       sources.push_back({.path = record});
   }
   // Beside records other logs are those of the same runs, results of benchmarks are not.
-  for (const fs::path& log : logs)
-    if (!records.empty() ? record::is_benchmark_result(log) : record::guess_format(log) || is_published_table(log)) sources.push_back({.path = log});
+  const size_t num_before = sources.size();
+  for (const fs::path& log : found.logs)
+    if (!found.records.empty() ? record::is_benchmark_result(log) : record::guess_format(log) || is_published_table(log)) sources.push_back({.path = log});
+  if (found.reports.empty()) return;
+  if (found.records.empty() && sources.size() == num_before)
+    throw EnvironmentError(fmt::format("report: nothing to report in '{}': it holds reports ({}) and no runs", folder.string(), reports_text(found.reports)),
+                           "give the runs or logs that the report was made from");
+  core::log_info("report: tables and figures of reports were passed over: {}", reports_text(found.reports));
 }
 
 /// Last part of the path; where that is not unique, more of it.

@@ -129,7 +129,7 @@ Table scaling_table(const Curve& curve) {
   Table table{.id = "scaling-" + curve.id, .title = fmt::format("{}: {}", curve.name, scaling_name(curve.kind)), .caption = {}};
   table.caption = fmt::format(
       "{}: {}. {} Rates are those of the median step; efficiency is the rate per {} over that of the base; +- is half of a 95 % interval.",
-      scaling_name(curve.kind), curve.kind_reason, base_rate_text(curve), curve.is_by_devices ? "device" : "node");
+      scaling_name(curve.kind), curve.kind_reason, base_rate_text(curve), unit_name(curve));
   if (curve.shares_cores) table.caption += " The ranks shared the cores of one machine: this is the efficiency of shared cores.";
   table.caption += peaks_text(curve);
   add_size_columns(table, curve);
@@ -171,8 +171,9 @@ Table scaling_table(const Curve& curve) {
 
 Table efficiency_table(const Curve& curve) {
   Table table{.id = "efficiency-" + curve.id, .title = "Efficiency by each definition: " + curve.name, .caption = {}};
-  table.caption =
-      "E = rate per node / rate per node of the base, median steps. eff_epoch = T_ep(N0) N0 / (n T_ep(n)) and eff_train the same "
+  table.caption = fmt::format("E = rate per {0} / rate per {0} of the base, median steps. ", unit_name(curve));
+  table.caption +=
+      "eff_epoch = T_ep(N0) N0 / (n T_ep(n)) and eff_train the same "
       "for the training part "
       "(validation left out): these need epochs of a fixed data set. eff_batch = tb(N0) / tb(n), median step times at equal local "
       "batch. eff_tput = x(n) / x(N0), "

@@ -54,15 +54,15 @@ std::string size_list(const Curve& curve) {
 
 /// "300 steps", or what a log of means over intervals holds instead.
 std::string measured_text(const Point& point) {
-  if (point.steps_per_row <= 1) return fmt::format("{} steps", point.num_steps);
+  if (point.steps_per_row <= 1) return count_text(static_cast<size_t>(point.num_steps), "step");
   return fmt::format("{} log intervals of about {:.0f} steps each", point.estimate.num_steps, point.steps_per_row);
 }
 
 std::string single_text(const Curve& curve) {
   const Point& point = curve.points.front();
   std::string text =
-      fmt::format("{}: {}, a step takes {} ms (median of {} in {} runs)", curve.name, size_text(curve, point.size),
-                  figure_text(point.estimate.median_ms), measured_text(point), point.runs.size());
+      fmt::format("{}: {}, a step takes {} ms (median of {} in {})", curve.name, size_text(curve, point.size),
+                  figure_text(point.estimate.median_ms), measured_text(point), count_text(point.runs.size(), "run"));
   if (std::isfinite(point.samples_per_s.value))
     text += fmt::format(", {} {}", figure_text(point.samples_per_s.value), rate_unit(point));
   if (std::isfinite(point.mfu)) text += fmt::format(", MFU {}", percent(point.mfu));
@@ -87,10 +87,18 @@ std::string recommendation_text(const Curve& curve, const AnalysisOptions& optio
   const Point* best = recommended_point(curve, options.efficiency_target);
   const std::string target = fmt::format("{:.0f} %", 100 * options.efficiency_target);
   if (best == nullptr) return fmt::format("No measured size keeps the target of {}.", target);
+  const std::string where = curve.shares_cores ? " That holds for ranks on the cores of this one machine only." : "";
+  const Point& base = curve.points[*curve.base];
+  if (best->size <= base.size && best != &curve.points.back()) {
+    const bool is_in_doubt = std::any_of(curve.points.begin(), curve.points.end(),
+                                         [&](const Point& point) { return point.size > base.size && point.efficiency.value >= options.efficiency_target; });
+    return fmt::format("No larger size {} {}; the base is {}.{}", is_in_doubt ? "is shown by the lower end of its interval to keep" : "keeps", target,
+                       size_text(curve, base.size), where);
+  }
   std::string text = fmt::format("The largest measured size that keeps {} is {}", target, size_text(curve, best->size));
   text += best->efficiency.has_range ? ", at the lower end of its interval."
                                      : "; it was judged by the value alone, since its interval is unknown.";
-  if (curve.shares_cores) text += " That holds for ranks on the cores of this one machine only.";
+  text += where;
   if (best == &curve.points.back()) text += " Larger sizes were not measured: anything said about them is a prediction.";
   return text;
 }
@@ -187,13 +195,28 @@ std::vector<std::string> source_problems(const std::vector<RunSummary>& runs, si
   return lines;
 }
 
+std::vector<std::string> left_out_lines(const Analysis& analysis) {
+  std::vector<std::pair<std::string, std::vector<size_t>>> runs_of;  // in the order they were left out
+  for (const LeftOut& left : analysis.left_out) {
+    const std::string why = fmt::format("{}; {}", left.reason, left.conclusion);
+    auto found = std::find_if(runs_of.begin(), runs_of.end(), [&](const auto& one) { return one.first == why; });
+    if (found == runs_of.end()) found = runs_of.insert(found, {why, {}});
+    found->second.push_back(left.run);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [why, members] : runs_of)
+    lines.push_back(fmt::format("{}{}: {}", analysis.runs[members.front()].name, members.size() > 1 ? fmt::format(" and {} more", members.size() - 1) : "", why));
+  return lines;
+}
+
 std::vector<std::string> method_of(const Analysis& analysis) {
   std::vector<std::string> texts;
   texts.push_back(
-      fmt::format("{} runs were read (formats: {}), of which {} are in no point for the reasons listed. Times are those of the "
+      fmt::format("{} (formats: {}); in no point, for the reasons listed: {}. Times are those of the "
                   "optimiser step, the largest over the ranks where ranks were asked, "
                   "on the clock of the program that ran; logs that give only means over an interval are used as such.",
-                  analysis.runs.size(), core::join(formats_of(analysis), ", "), analysis.left_out.size()));
+                  analysis.runs.size() == 1 ? "1 run was read" : fmt::format("{} runs were read", analysis.runs.size()), core::join(formats_of(analysis), ", "),
+                  analysis.left_out.size()));
   texts.push_back(
       analysis.options.warmup_steps
           ? fmt::format("The first {} rows of each run were left out as warm-up, as asked for.", *analysis.options.warmup_steps)
@@ -208,7 +231,7 @@ std::vector<std::string> method_of(const Analysis& analysis) {
                   "counted, never removed.",
                   record::kMedianIntervalMethod));
   texts.push_back(
-      "Efficiency is the rate per node over the rate per node of the base; its interval adds the relative uncertainties of both "
+      "Efficiency is the rate per node (per device where the sizes are devices) over that of the base; its interval adds the relative uncertainties of both "
       "sizes in quadrature. It compares sizes of one machine only: "
       "a faster device lowers it without being worse, so absolute rates stand beside it.");
   texts.push_back(

@@ -15,6 +15,8 @@ std::vector<std::string> method_of(const Analysis& analysis);
 /// What was wrong with the sources, for a terminal: equal problems of several sources share a line, and of more than `max_lines`
 /// the rest is counted.
 std::vector<std::string> source_problems(const std::vector<RunSummary>& runs, size_t max_lines = 12);
+/// What is in no point and why, for a terminal: runs of one reason share a line.
+std::vector<std::string> left_out_lines(const Analysis& analysis);
 /// The largest size whose efficiency, at its lower bound where there is one, meets the target; nothing when none does.
 const Point* recommended_point(const Curve& curve, double target);
 

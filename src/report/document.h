@@ -75,7 +75,7 @@ struct Chart {
 
 struct Paragraph {
   std::string text{};
-  enum class Kind { kText, kNote, kWarning, kCode } kind = Kind::kText;
+  enum class Kind { kText, kNote, kWarning, kCode, kList } kind = Kind::kText;  ///< Of a list each line of the text is an item.
 };
 
 using Block = std::variant<Paragraph, Table, Chart>;

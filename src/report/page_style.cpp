@@ -65,6 +65,7 @@ details .scroll{max-height:26rem;overflow:auto}
 details thead th{position:sticky;top:0;background:var(--raised)}
 .note,.warning{border-left:4px solid var(--note);background:var(--raised);padding:.55rem .9rem;border-radius:0 6px 6px 0}
 .warning{border-color:var(--warning)}
+ul.note{padding-left:2rem}
 .note b,.warning b{margin-right:.35em}
 pre{background:var(--raised);border:1px solid var(--grid);border-radius:6px;padding:.7rem .9rem;overflow-x:auto;font:.82rem/1.5 ui-monospace,"SF Mono",Menlo,Consolas,"Liberation Mono",monospace;max-width:100%}
 button{font:inherit;font-size:.82rem;line-height:1.3;color:var(--ink);background:var(--paper);border:1px solid var(--axis);border-radius:5px;padding:.22rem .6rem;cursor:pointer}

@@ -111,6 +111,7 @@ std::string paragraph_html(const Paragraph& paragraph) {
   switch (paragraph.kind) {
     case Paragraph::Kind::kNote: return "<p class=\"note\"><b>Note.</b>" + text + "</p>\n";
     case Paragraph::Kind::kWarning: return "<p class=\"warning\"><b>Warning.</b>" + text + "</p>\n";
+    case Paragraph::Kind::kList: return "<ul class=\"note\"><li>" + core::replace_all(text, "\n", "</li>\n<li>") + "</li></ul>\n";
     case Paragraph::Kind::kCode: return "<pre tabindex=\"0\"><code>" + text + "</code></pre>\n";
     default: return "<p>" + text + "</p>\n";
   }

@@ -56,6 +56,7 @@ std::string paragraph_markdown(const Paragraph& paragraph) {
   switch (paragraph.kind) {
     case Paragraph::Kind::kNote: return quoted("Note");
     case Paragraph::Kind::kWarning: return quoted("Warning");
+    case Paragraph::Kind::kList: return fmt::format("- {}\n", core::replace_all(text, "\n", "\n- "));
     case Paragraph::Kind::kCode: return code_block(paragraph.text);
     default: return text + "\n";
   }

@@ -268,6 +268,35 @@ TEST(ReportCommand, ComparesTwoRunsWithAVerdict) {
   EXPECT_EQ(run_lockstep({"report", "compare", (folder.path() / "a").string()}).exit_code, 2);
 }
 
+TEST(ReportCommand, ASecondReportDoesNotReadTheFirstOnesTables) {
+  const core::TempDir folder;
+  std::string steps = "step,step_time_s,samples\n";
+  for (int i = 0; i < 60; ++i) steps += fmt::format("{},{},64\n", i, 0.5 + 0.001 * (i % 7));
+  const auto report_in = [](const fs::path& logs) {
+    return run_lockstep({"report", logs.string(), "-o", (logs / "report").string(), "--proposal", "--fact", "nodes=1", "devices=4", "model=m"});
+  };
+  for (const char* side : {"m1", "pr1"}) {
+    fs::create_directories(folder.path() / side);
+    core::write_file_atomic(folder.path() / side / "steps.csv", steps);
+    ASSERT_EQ(report_in(folder.path() / side).exit_code, 0);
+    ASSERT_TRUE(fs::exists(folder.path() / side / "report" / "proposal" / "tables"));
+    const ProgramResult again = report_in(folder.path() / side);
+    ASSERT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_NE(again.err.find("tables and figures of reports were passed over"), std::string::npos) << again.err;
+    EXPECT_NE(again.err.find((folder.path() / side / "report").string()), std::string::npos) << again.err;
+  }
+  const ProgramResult compared = run_lockstep({"report", "compare", (folder.path() / "m1").string(), (folder.path() / "pr1").string()});
+  EXPECT_EQ(compared.exit_code, 0) << compared.err;
+  EXPECT_EQ(compared.out.find("figures/"), std::string::npos) << compared.out;
+  const ProgramResult only = run_lockstep({"report", (folder.path() / "m1" / "report").string()});
+  EXPECT_EQ(only.exit_code, 6) << only.out;
+  EXPECT_NE(only.err.find("it holds reports"), std::string::npos) << only.err;
+  const std::string table = std::string(LOCKSTEP_GOLDEN_DIR) + "/published/clap_htsat_base_jupiter.csv", log = (folder.path() / "m1" / "steps.csv").string();
+  const ProgramResult mixed = run_lockstep({"report", log, table});
+  EXPECT_EQ(mixed.exit_code, 2);
+  EXPECT_NE(mixed.err.find(fmt::format("'{}' is a table, '{}' is a run", table, log)), std::string::npos) << mixed.err;
+}
+
 TEST(ReportCommand, ASweepFolderBringsItsAxesAndItsUnstartedPoints) {
   core::TempDir folder;
   Json points = Json::array();

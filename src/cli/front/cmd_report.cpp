@@ -97,13 +97,20 @@ void print_result(const report::Analysis& analysis) {
   if (const report::Table collectives = report::collective_benchmark_table(analysis.runs); !collectives.rows.empty())
     fmt::print("{}\n", report::to_text(collectives));
   for (const std::string& problem : report::source_problems(analysis.runs)) fmt::print("problem: {}\n", problem);
-  for (const report::LeftOut& left : analysis.left_out)
-    fmt::print("left out: {}: {}; {}\n", analysis.runs[left.run].name, left.reason, left.conclusion);
+  for (const std::string& line : report::left_out_lines(analysis)) fmt::print("left out: {}\n", line);
   for (const std::string& fact : analysis.missing) fmt::print("missing: {}\n", fact);
   if (!analysis.flags.empty()) fmt::print("{} honesty checks fired; the page says which and what to do\n", analysis.flags.size());
 }
 
 bool is_table(const report::Source& source) { return report::is_published_table(source.path); }
+
+/// Names the first of either kind, so that the one too many is found.
+[[noreturn]] void refuse_mixture(const std::vector<report::Source>& sources) {
+  const auto table = std::find_if(sources.begin(), sources.end(), is_table), run = std::find_if_not(sources.begin(), sources.end(), is_table);
+  throw UsageError(fmt::format("report: tables of results and runs cannot be put into one report: '{}' is a table, '{}' is a run", table->path.string(),
+                               run->path.string()),
+                   "give the CSV tables in a call of their own");
+}
 
 int report_tables(const std::vector<report::Source>& sources, const ReportOptions& options) {
   std::vector<report::PublishedTable> tables;
@@ -139,9 +146,7 @@ int cmd_report(std::span<const std::string> args) {
                                 ? static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_table))
                                 : 0;
   if (num_tables == sources.size()) return report_tables(sources, options);
-  if (num_tables > 0)
-    throw UsageError("report: tables of results and runs cannot be put into one report",
-                     "give the CSV tables in a call of their own");
+  if (num_tables > 0) refuse_mixture(sources);
   const report::Analysis analysis =
       report::analyse(report::load_sources(sources, load_options(options, set)), analysis_options(options, set));
   core::end_progress();

@@ -292,6 +292,18 @@ TEST(Checks, TelemetryThatGrewIsAKnownCause) {
   EXPECT_EQ(chart->bars->parts, (std::vector<std::string>{"forward", "telemetry"}));
 }
 
+TEST(Checks, TelemetryAboveOnePercentOfTheStepIsToldWithItsNumber) {
+  for (const auto& [ms, num_flags] : {std::pair{0.5f, 0u}, {3.0f, 1u}}) {
+    std::vector<record::RunData> runs = quiet_pair();
+    for (record::RunData& run : runs) run.steps.phases_ms["telemetry"].assign(run.steps.size(), ms);
+    const Analysis analysis = analysis_of(runs);
+    ASSERT_EQ(count_flags(analysis, "M18"), num_flags) << ms;
+    EXPECT_EQ(analysis.flags.size(), num_flags) << ms;
+    if (num_flags == 0) continue;
+    EXPECT_NE(analysis.flags[0].sentence.find("3.0 % of the step time (3.00 of 100 ms)"), std::string::npos) << analysis.flags[0].sentence;
+  }
+}
+
 TEST(Checks, TheMethodIsTheOneOfTheEstimator) {
   const std::string method = fmt::format("{}", fmt::join(method_of(analysis_of(quiet_pair())), " "));
   EXPECT_NE(method.find(record::kWarmupMethod), std::string::npos) << method;

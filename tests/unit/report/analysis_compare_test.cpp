@@ -110,6 +110,15 @@ TEST(Compare, ModelsAreMatchedAndNotPooled) {
   EXPECT_THROW(compare_sides(side(a), side({b.back()}), false), DataError);
 }
 
+TEST(Compare, AStoppedRunIsUsedWithAWord) {
+  auto a = repeats("a", {100, 100.1}), b = repeats("b", {100, 100.2});
+  b[1].state = "stopped";
+  const SideComparison result = compare_sides(side(a), side(b), false);
+  EXPECT_EQ(result.sizes.at(0).num_b, 2u);
+  EXPECT_NE(notes_of(result).find("b1: stopped after"), std::string::npos) << notes_of(result);
+  EXPECT_EQ(notes_of(result).find("a1: stopped"), std::string::npos) << notes_of(result);
+}
+
 TEST(Compare, FailedRunsGiveWayToWholeOnesAndThatIsSaid) {
   auto a = repeats("a", {100, 100.1, 99.9}), b = repeats("b", {100, 100.2, 50});
   b[2].state = "failed";
@@ -370,6 +379,26 @@ TEST(Proposal, SizesInDevicesGiveDeviceHours) {
   analysis.curves[0].base.reset();
   analysis.curves[0].base_reason = "there is no base";
   EXPECT_NE(text_of(make_proposal(analysis, {})).find("No resource estimate: there is no base"), std::string::npos);
+}
+
+TEST(Proposal, SharedCoresCostTheHoursOfOneMachine) {
+  std::vector<RunSummary> runs;
+  for (const auto& [ranks, ms] : {std::pair{1, 100.0}, {2, 104.0}, {4, 110.0}}) {
+    record::RunData run = make_run({.name = fmt::format("d{}", ranks), .devices_per_node = ranks, .step_ms = ms});
+    run.setup.device = "cpu";
+    runs.push_back(summarise_run(run, {}));
+  }
+  const Analysis analysis = analyse(std::move(runs), {.budget_samples = 3.6e9});
+  ASSERT_TRUE(analysis.curves.at(0).is_by_devices && analysis.curves[0].shares_cores);
+  const ProposalOptions options{.sweep_node_hours = 50};
+  const auto estimate = estimate_resources(analysis.curves[0], analysis.options, options);
+  ASSERT_TRUE(estimate);
+  EXPECT_EQ(estimate->size, 4);
+  EXPECT_NEAR(estimate->node_hours / (3.6e9 / (32 / 0.110) / 3600), 1, 0.01) << "of one machine, not of four";
+  EXPECT_NEAR(estimate->total_node_hours - estimate->node_hours * (1 + estimate->slow_share) * (1 + estimate->pause_share), 50, 1e-6);
+  const std::string text = text_of(make_proposal(analysis, options));
+  EXPECT_EQ(text.find("device-hours"), std::string::npos) << text;
+  EXPECT_NE(text.find("shared the cores of one machine. Sizes are its ranks"), std::string::npos) << text;
 }
 
 TEST(Proposal, TheReportsOwnCommandAndVersionAreGiven) {

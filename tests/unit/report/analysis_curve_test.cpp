@@ -5,10 +5,12 @@
 
 #include "core/strings.h"
 #include "record/statistics.h"
+#include "report/analysis_cells.h"
 #include "report/analysis_charts.h"
 #include "report/analysis_document.h"
 #include "report/analysis_tables.h"
 #include "report/analysis_text.h"
+#include "report/render.h"
 #include "unit/report/synthetic_runs.h"
 
 namespace lockstep::report {
@@ -131,6 +133,11 @@ TEST(Curve, RanksOnTheCoresOfOneMachineAreNoScaling) {
   // Four ranks need as many node-hours as one machine does, not four.
   EXPECT_NEAR(curve.points[2].node_hours_per_sample, 1 / 3600.0 / (32 / 0.23), 1e-7);
   const Analysis gpus = analysis_of(one_machine(false));
+  for (const std::string& caption : {efficiency_charts({curve}).at(0).caption, efficiency_table(curve).caption, scaling_table(curve).caption}) {
+    EXPECT_NE(caption.find("ate per device"), std::string::npos) << caption;
+    EXPECT_EQ(caption.find("ate per node"), std::string::npos) << caption;
+  }
+  EXPECT_NE(efficiency_table(analysis_of(weak_sweep()).curves.at(0)).caption.find("E = rate per node / rate per node"), std::string::npos);
   EXPECT_EQ(core::join(limits_of(gpus.curves.at(0)), " ").find("shared the cores"), std::string::npos);
   EXPECT_EQ(core::join(conclusions_of(gpus.curves.at(0), {}), " ").find("shared cores"), std::string::npos);
 }
@@ -219,6 +226,19 @@ TEST(Curve, RunsFarApartGiveARangeAndNoRecommendation) {
   EXPECT_EQ(recommended_point(unbounded, 0.9), &unbounded.points[0]);
 }
 
+TEST(Curve, WhereOnlyTheBaseIsLeftNoSizeIsRecommended) {
+  const auto said = [](double two_ms, double target) {
+    std::vector<record::RunData> runs;
+    for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {2, two_ms}})
+      for (int repeat = 0; repeat < 2; ++repeat)
+        runs.push_back(make_run({.name = fmt::format("n{}_r{}", nodes, repeat), .nodes = nodes, .step_ms = ms, .job = fmt::format("{}{}", nodes, repeat)}));
+    return core::join(conclusions_of(analysis_of(runs).curves.at(0), {.efficiency_target = target}), " ");
+  };
+  EXPECT_NE(said(150, 0.8).find("No larger size keeps 80 %; the base is 1 node."), std::string::npos) << said(150, 0.8);
+  EXPECT_EQ(said(150, 0.8).find("judged by the value alone"), std::string::npos);
+  EXPECT_NE(said(105, 0.8).find("The largest measured size that keeps 80 % is 2 nodes"), std::string::npos) << said(105, 0.8);
+}
+
 TEST(Curve, MixedWorkIsNotCalledWeak) {
   std::vector<record::RunData> runs;
   for (const auto& [nodes, local] : {std::pair{1, 8}, {2, 8}, {4, 12}})
@@ -227,6 +247,20 @@ TEST(Curve, MixedWorkIsNotCalledWeak) {
   ASSERT_EQ(analysis.curves.size(), 1u);
   EXPECT_EQ(analysis.curves[0].kind, ScalingKind::kMixed);
   EXPECT_TRUE(has_flag(analysis, "M05"));
+}
+
+TEST(Curve, WhatFollowsFromOtherFactsIsNotAskedFor) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2}) {
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes}));
+    runs.back().setup.samples_per_device.reset();
+    runs.back().setup.global_batch.reset();
+  }
+  const Analysis analysis = analysis_of(runs);
+  EXPECT_EQ(analysis.curves.at(0).kind, ScalingKind::kWeak);
+  EXPECT_EQ(core::join(analysis.missing, "\n").find("samples_per_device"), std::string::npos) << core::join(analysis.missing, "\n");
+  for (record::RunData& run : runs) run.setup.devices.reset();
+  EXPECT_NE(core::join(analysis_of(runs).missing, "\n").find("samples_per_device"), std::string::npos);
 }
 
 TEST(Curve, AnUnknownLocalBatchIsNotSaidToDiffer) {
@@ -296,6 +330,19 @@ TEST(Curve, TheSerialFractionIsALineOfTheEfficiencyPlot) {
   ASSERT_EQ(line->y.size(), measured.y.size());
   for (size_t i = 0; i < line->y.size(); ++i) EXPECT_NEAR(line->y[i], measured.y[i], 0.01) << "a constant fraction lies on the measured points";
   EXPECT_LT(line->y.back(), 90);
+}
+
+TEST(Curve, NoConstantSerialFractionIsDrawnFromOneSizeOrAboveAll) {
+  const auto has_line = [](const std::vector<std::pair<int, double>>& sizes) {
+    std::vector<record::RunData> runs;
+    for (const auto& [nodes, ms] : sizes) runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = ms}));
+    const Chart chart = efficiency_charts(analysis_of(runs).curves).at(0);
+    return std::any_of(chart.series.begin(), chart.series.end(), [](const Series& one) { return one.name.find("serial") == 0; }) ||
+           chart.caption.find("serial") != std::string::npos;
+  };
+  EXPECT_TRUE(has_line({{1, 100}, {2, 110}, {4, 130}}));
+  EXPECT_FALSE(has_line({{1, 100}, {2, 110}})) << "one size beside the base proves nothing constant";
+  EXPECT_FALSE(has_line({{1, 100}, {2, 260}, {4, 560}})) << "slower than the base: more than all of the work";
 }
 
 TEST(Curve, TheKneeIsWhereTheEfficiencyBeginsToFall) {
@@ -494,6 +541,19 @@ TEST(Curve, FailedRunsGiveWayToWholeOnesAndAreTold) {
   EXPECT_EQ(analysis.curves[0].points.back().nodes, 16);
 }
 
+TEST(Curve, AStoppedRunIsToldWithWhatWasPlanned) {
+  std::vector<record::RunData> runs = {make_run({.name = "a", .num_steps = 110, .job = "1"}), make_run({.name = "b", .num_steps = 120, .job = "2"})};
+  const auto limits = [&] { return core::join(limits_of(analysis_of(runs).curves.at(0)), "\n"); };
+  EXPECT_EQ(limits().find("stopped"), std::string::npos) << limits();
+  runs[0].state = runs[1].state = "stopped";
+  runs[0].options = runs[1].options = {{"max_steps", "400"}};
+  EXPECT_NE(limits().find("a: stopped after 110 of 400 steps; b: stopped after 120 of 400 steps."), std::string::npos) << limits();
+  runs[1].options.clear();
+  runs[1].message = "time limit";
+  const std::string text = stopped_text(summarise_run(runs[1], {}));
+  EXPECT_EQ(text, "b: stopped after 120 steps (time limit)");
+}
+
 TEST(Curve, ARunOfUnknownSizeStandsAlone) {
   std::vector<record::RunData> runs = weak_sweep();
   record::RunData unsized = make_run({.name = "unsized"});
@@ -504,6 +564,56 @@ TEST(Curve, ARunOfUnknownSizeStandsAlone) {
   ASSERT_EQ(analysis.curves.size(), 2u);
   EXPECT_FALSE(analysis.missing.empty());
   EXPECT_NE(analysis.missing[0].find("devices"), std::string::npos) << analysis.missing[0];
+}
+
+TEST(Curve, ManyLogsOfOneReasonShareALineAndMissingFactsAreAList) {
+  std::vector<record::RunData> runs;
+  for (int i = 0; i < 22; ++i) {
+    runs.push_back(make_run({.name = fmt::format("log{}", i), .step_ms = 100.0 + i}));
+    runs.back().setup.nodes.reset();
+    runs.back().setup.devices.reset();
+    runs.back().problems = {"--meta 'x' does not match its path"};
+  }
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.left_out.size(), 22u);
+  const std::vector<std::string> lines = left_out_lines(analysis);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].find("log0 and 21 more: the source does not tell how many nodes"), 0u) << lines[0];
+  ASSERT_EQ(source_problems(analysis.runs).size(), 1u);
+  ASSERT_GE(analysis.missing.size(), 2u);
+  std::vector<std::string> items;
+  for (const Block& block : make_document(analysis).sections.at(0).blocks)
+    if (const auto* paragraph = std::get_if<Paragraph>(&block); paragraph != nullptr && paragraph->kind == Paragraph::Kind::kList)
+      items.push_back(paragraph->text);
+  ASSERT_EQ(items.size(), 1u);
+  EXPECT_EQ(items[0], core::join(analysis.missing, "\n"));
+  const Document page{.title = "t", .subtitle = {}, .sections = {{.id = "s", .title = "s", .blocks = {Paragraph{"one\ntwo", Paragraph::Kind::kList}}}}};
+  EXPECT_NE(to_html(page).find("<li>one</li>\n<li>two</li>"), std::string::npos);
+  EXPECT_NE(to_markdown(page).find("- one\n- two\n"), std::string::npos) << to_markdown(page);
+}
+
+TEST(Curve, WithoutAModelACurveIsNotNamedAfterOneOfItsLogs) {
+  std::vector<record::RunData> runs = weak_sweep();
+  for (record::RunData& run : runs) {
+    run.setup.task.clear();
+    run.setup.model.clear();
+    run.setup.precision.clear();
+  }
+  EXPECT_EQ(analysis_of(runs).curves.at(0).name, "6 logs (model not told)");
+  EXPECT_EQ(analysis_of({runs[0]}).curves.at(0).name, "n1_r0");
+}
+
+TEST(Curve, CountsAndNumbersReadWell) {
+  EXPECT_EQ(count_text(1, "run"), "1 run");
+  EXPECT_EQ(count_text(0, "run"), "0 runs");
+  EXPECT_EQ(fixed_text(-0.001, 2), "0.00");
+  EXPECT_EQ(fixed_text(-0.01, 2), "-0.01");
+  EXPECT_EQ(fixed_text(-12345.6, 1), "-12,345.6");
+  EXPECT_EQ(setting_text("0.0014142135623730952"), "0.00141421");
+  for (const char* value : {"0.001", "16384", "20260131123456", "2.9.1+cu128.abc", ""}) EXPECT_EQ(setting_text(value), value);
+  const Analysis analysis = analysis_of({make_run({})});
+  EXPECT_EQ(make_document(analysis).subtitle.find("1 run, 1 size in 1 configuration, "), 0u) << make_document(analysis).subtitle;
+  EXPECT_NE(conclusions_of(analysis.curves.at(0), {}).at(0).find("in 1 run)"), std::string::npos) << conclusions_of(analysis.curves.at(0), {}).at(0);
 }
 
 TEST(Curve, IntervalsOfALogAreNotCalledSteps) {
