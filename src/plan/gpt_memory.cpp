@@ -49,7 +49,7 @@ double chunk_bytes(const GptLayout& layout, const spec::GptPart& part, const Gpt
     const double again = std::min(layers, static_cast<double>(input.recompute_layers));
     kept = again * inputs + (layers - again) * layer;
   }
-  if (part.has_embedding && layout.shape.hidden_dropout > 0) kept += sizes.tokens * sizes.hidden / sizes.split;  // mask
+  if (part.has_embedding && layout.shape.hidden_dropout > 0) kept += inputs;  // mask
   return kept;
 }
 
@@ -87,7 +87,7 @@ StateBytes state_bytes(GptPrecision precision, bool has_fp32_gradients) {
 double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   const Sizes z = sizes_of(layout);
   const double e = static_cast<double>(input.bytes.compute);
-  const double masks = layout.shape.hidden_dropout > 0 ? 2 * z.hidden : 0;  // one byte each
+  const double masks = layout.shape.hidden_dropout > 0 ? 2 * e * z.hidden : 0;  // in the type of what they are multiplied with
   const double input_bytes = input.has_fp8 ? 1 : e;  // of what linear layers keep
   // Inputs of both norms and of both column layers; with sequence parallelism each rank has those of its own tokens.
   const double replicated = z.tokens * (2 * (e + input_bytes) * z.hidden + masks) / z.split;
@@ -96,7 +96,7 @@ double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& inp
   double divided = z.tokens * (e * (2 * z.query + 2 * z.key + gates * z.ffn) + input_bytes * z.ffn);
   if (input.has_fp8) divided += z.tokens * z.query;  // beside the attention's result, which its gradient needs
   if (input.keeps_scores && input.recompute != RecomputeKind::kSelective)
-    divided += z.tokens * z.heads * z.sequence * (layout.shape.attention_dropout > 0 ? 2 * e + 1 : e);
+    divided += z.tokens * z.heads * z.sequence * (layout.shape.attention_dropout > 0 ? 3 * e : e);  // softmax, mask, what is left of it
   return replicated + divided / z.ranks;
 }
 

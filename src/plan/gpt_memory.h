@@ -46,7 +46,7 @@ struct GptMemory {
 };
 
 /// Bytes that one layer keeps from forward to backward for one micro-batch on one rank (Korthikanti et al. 2022, generalised: query groups, gated and
-/// ungated widths, dropout or none).
+/// ungated widths, dropout or none; a mask of dropout lies in the type of the activations, where the paper counts one byte).
 double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& input);
 
 /// Estimate for the ranks of a stage (all tensor and data ranks of a stage hold alike but for the padding of the last shard). `schedule` must be the

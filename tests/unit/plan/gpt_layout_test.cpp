@@ -169,16 +169,17 @@ TEST(GptMemory, FormulasOfThePaper) {
   const auto bytes = [&](int64_t tp, bool is_sequence_parallel, const GptMemoryInput& input) {
     return layer_activation_bytes(make_gpt_layout(named("175b"), {.world_size = tp, .tp = tp, .is_sequence_parallel = is_sequence_parallel}), input);
   };
+  // Korthikanti et al. with masks of two bytes, as they are kept here: 4 of a block's 12, and 6 instead of 5 for the core.
   for (const double t : {1.0, 2.0, 8.0}) {
     const int64_t tp = static_cast<int64_t>(t);
-    EXPECT_NEAR(bytes(tp, false, plain) / (s * h * (10 + 24 / t + 5 * a * s / (h * t))), 1, 1e-12);
-    EXPECT_NEAR(bytes(tp, false, flash) / (s * h * (10 + 24 / t)), 1, 1e-12);
-    if (tp > 1) { EXPECT_NEAR(bytes(tp, true, plain) / (s * h * (34 + 5 * a * s / h) / t), 1, 1e-12); }
+    EXPECT_NEAR(bytes(tp, false, plain) / (s * h * (12 + 24 / t + 6 * a * s / (h * t))), 1, 1e-12);
+    EXPECT_NEAR(bytes(tp, false, flash) / (s * h * (12 + 24 / t)), 1, 1e-12);
+    if (tp > 1) { EXPECT_NEAR(bytes(tp, true, plain) / (s * h * (36 + 6 * a * s / h) / t), 1, 1e-12); }
     GptMemoryInput selective = plain;
     selective.recompute = RecomputeKind::kSelective;
-    if (tp > 1) { EXPECT_NEAR(bytes(tp, true, selective) / (34 * s * h / t), 1, 1e-12); }
+    if (tp > 1) { EXPECT_NEAR(bytes(tp, true, selective) / (36 * s * h / t), 1, 1e-12); }
   }
-  EXPECT_NEAR(bytes(8, true, flash) / kMiB, 102, 0.5);
+  EXPECT_NEAR(bytes(8, true, flash) / kMiB, 108, 0.5);
 }
 
 TEST(GptMemory, NemotronOfSeed004) {
@@ -217,8 +218,8 @@ TEST(GptMemory, Gpt3OfSeed003) {
   const GptMemoryInput input{.bytes = state_bytes(GptPrecision::kFp16, false), .early_loss_gradients = false};
   const GptMemory first = plan_gpt_memory(layout, schedule, 0, input), last = plan_gpt_memory(layout, schedule, 15, input);
   EXPECT_NEAR((first.parameters + first.gradients + first.optimizer) / static_cast<double>(first.num_parameters), 4 + 16 / 8.0, 1e-9);
-  const double mask = 16.0 * 2048 * 12288 / 8;  // the embedding's dropout, 16 micro-batches
-  EXPECT_NEAR((first.activations - mask) / kGiB, 9.6, 0.05) << "a whole model's worth of layers on the first stage";
+  const double mask = 16.0 * 2048 * 12288 * 2 / 8;  // the embedding's dropout, 16 micro-batches
+  EXPECT_NEAR((first.activations - mask) / kGiB, 10.1, 0.05) << "a whole model's worth of layers on the first stage";
   EXPECT_NEAR(last.activations / layer_activation_bytes(layout, input), 6, 1e-9) << "one micro-batch, six layers";
   EXPECT_NEAR(last.logits, 2048.0 * (4.0 * 12288 / 8 + 4 * 51200.0 / 8), 1) << "6400 rows: a chunk is a whole sequence";
   EXPECT_EQ(first.logits, 0);
@@ -228,7 +229,7 @@ TEST(GptMemory, RecomputationKeepsInputs) {
   const GptLayout layout = make_gpt_layout(named("gpt2"), {.world_size = 2, .pp = 2, .samples_per_micro = 4, .global_batch = 16});
   const PipeSchedule schedule = make_pipe_schedule(layout.pipe);
   GptMemoryInput input{.bytes = state_bytes(GptPrecision::kFp32, true), .keeps_scores = true};
-  const double layer = layer_activation_bytes(layout, input), inputs = 4.0 * 1024 * 768 * 4, mask = 4.0 * 1024 * 768;
+  const double layer = layer_activation_bytes(layout, input), inputs = 4.0 * 1024 * 768 * 4, mask = inputs;
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).activations, 2 * (6 * layer + mask), 1);
   input.recompute = RecomputeKind::kUniform;
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).activations, 2 * (6 * inputs + mask), 1);
