@@ -212,6 +212,34 @@ TEST(GptMemory, NemotronOfSeed004) {
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).parameters - narrow.parameters, 2 * 12 * (18432.0 * 112 * 192 + 18432.0 * 18432 + 2 * 18432.0 * 73728) / 8, 1);
 }
 
+TEST(GptMemory, EndsThatFp8Spares) {
+  const GptLayout layout = make_gpt_layout(named("gpt2"), {.world_size = 2, .pp = 2, .global_batch = 2});
+  const PipeSchedule schedule = make_pipe_schedule(layout.pipe);
+  GptMemoryInput wide{.bytes = state_bytes(GptPrecision::kBf16, true)}, narrow = wide;
+  narrow.has_fp8 = true;
+  GptMemoryInput spared = narrow;
+  spared.fp8_spares_ends = true;
+  const double wide_layer = layer_activation_bytes(layout, wide), narrow_layer = layer_activation_bytes(layout, narrow);
+  // In 8 bits two inputs of width h and one of width 4 h are half as large, and the attention's result is there once more: -2 h - 4 h + h.
+  EXPECT_EQ(wide_layer - narrow_layer, 1024.0 * 5 * 768);
+  const double weights = 12.0 * 768 * 768;
+  for (int stage = 0; stage < 2; ++stage) {
+    const auto plan = [&](const GptMemoryInput& input) { return plan_gpt_memory(layout, schedule, stage, input); };
+    const double in_flight = stage == 0 ? 2 : 1;
+    EXPECT_EQ(plan(narrow).parameters - plan(wide).parameters, 6 * 2 * weights);
+    EXPECT_EQ(plan(spared).parameters - plan(wide).parameters, 5 * 2 * weights) << "one of six layers is an end";
+    EXPECT_EQ(plan(spared).activations - plan(narrow).activations, in_flight * (wide_layer - narrow_layer));
+    const auto recomputed = [&](GptMemoryInput input, RecomputeKind kind, int64_t layers) {
+      input.recompute = kind;
+      input.recompute_layers = layers;
+      return plan(input).recomputed;
+    };
+    EXPECT_EQ(recomputed(narrow, RecomputeKind::kUniform, 2), 2 * narrow_layer);
+    EXPECT_EQ(recomputed(spared, RecomputeKind::kUniform, 2), wide_layer + narrow_layer) << "the unit with the end";
+    EXPECT_EQ(recomputed(spared, RecomputeKind::kBlock, 1), stage == 0 ? wide_layer : narrow_layer) << "the first layer of the chunk";
+  }
+}
+
 TEST(GptMemory, Gpt3OfSeed003) {
   const GptLayout layout = make_gpt_layout(named("175b"), gpt3_wish(1024, 1536));
   const PipeSchedule schedule = make_pipe_schedule(layout.pipe);
