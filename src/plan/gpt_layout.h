@@ -42,6 +42,8 @@ struct GptLayout {
   const spec::GptPart& part(int stage, int chunk) const { return parts.at(static_cast<size_t>(int64_t{chunk} * pp() + stage)); }
   /// Parameters of a stage, chunk after chunk, with full shapes.
   std::vector<spec::ParamSpec> params_of(int stage) const;
+  /// The model's first or last layer, which --first-last-layers-bf16 leaves out of FP8.
+  bool is_end_layer(int64_t layer) const { return layer == 0 || layer + 1 == shape.layers; }
   /// The embedding is used by two stages: its gradient is summed over both.
   bool has_split_embedding() const { return shape.is_head_tied && pp() > 1; }
 };

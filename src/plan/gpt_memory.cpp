@@ -38,18 +38,56 @@ double layer_input_bytes(const Sizes& sizes, const StateBytes& bytes) {
   return sizes.tokens * sizes.hidden * static_cast<double>(bytes.compute) / sizes.split;
 }
 
+bool has_fp8(const GptLayout& layout, int64_t layer, const GptMemoryInput& input) {
+  return input.has_fp8 && !(input.fp8_spares_ends && layout.is_end_layer(layer));
+}
+
+/// Elements of this rank's weights of a chunk of which copies in 8 bits are kept.
+int64_t num_narrow(const GptLayout& layout, const spec::GptPart& part, const GptMemoryInput& input) {
+  int64_t count = 0;
+  for (int64_t layer = part.first_layer; layer < part.first_layer + part.num_layers; ++layer) {
+    if (!has_fp8(layout, layer, input)) continue;
+    for (const spec::ParamSpec& param : spec::gpt_param_specs(layout.shape, {.first_layer = layer, .num_layers = 1}, layout.tp()))
+      if (is_linear_weight(param)) count += spec::local_numel(param, layout.tp());
+  }
+  return count;
+}
+
+double bytes_of_layer(const GptLayout& layout, int64_t layer, GptMemoryInput input) {
+  input.has_fp8 = has_fp8(layout, layer, input);
+  return layer_activation_bytes(layout, input);
+}
+
+double bytes_of_layers(const GptLayout& layout, int64_t begin, int64_t end, const GptMemoryInput& input) {
+  double bytes = 0;
+  for (int64_t layer = begin; layer < end; ++layer) bytes += bytes_of_layer(layout, layer, input);
+  return bytes;
+}
+
+/// The largest unit of a chunk that is computed again at a time.
+double recomputed_bytes(const GptLayout& layout, const spec::GptPart& part, const GptMemoryInput& input) {
+  const bool is_uniform = input.recompute == RecomputeKind::kUniform;
+  if (!is_uniform && input.recompute != RecomputeKind::kBlock) return 0;
+  const int64_t unit = is_uniform ? input.recompute_layers : 1, end = part.first_layer + part.num_layers;
+  const int64_t end_of_units = is_uniform ? end : std::min(end, part.first_layer + input.recompute_layers);
+  double most = 0;
+  for (int64_t begin = part.first_layer; begin < end_of_units; begin += unit)
+    most = std::max(most, bytes_of_layers(layout, begin, std::min(end, begin + unit), input));
+  return most;
+}
+
 /// What a chunk of layers keeps of one micro-batch.
 double chunk_bytes(const GptLayout& layout, const spec::GptPart& part, const GptMemoryInput& input) {
   const Sizes sizes = sizes_of(layout);
-  const double layer = layer_activation_bytes(layout, input), inputs = layer_input_bytes(sizes, input.bytes);
-  const double layers = static_cast<double>(part.num_layers);
-  double kept = layers * layer;
-  if (input.recompute == RecomputeKind::kUniform) kept = static_cast<double>((part.num_layers + input.recompute_layers - 1) / input.recompute_layers) * inputs;
-  if (input.recompute == RecomputeKind::kBlock) {
-    const double again = std::min(layers, static_cast<double>(input.recompute_layers));
-    kept = again * inputs + (layers - again) * layer;
+  const double inputs = layer_input_bytes(sizes, input.bytes);
+  double kept = 0;
+  if (input.recompute == RecomputeKind::kUniform) {
+    kept = static_cast<double>((part.num_layers + input.recompute_layers - 1) / input.recompute_layers) * inputs;
+  } else {
+    const int64_t num_again = input.recompute == RecomputeKind::kBlock ? std::min(part.num_layers, input.recompute_layers) : 0;
+    kept = static_cast<double>(num_again) * inputs + bytes_of_layers(layout, part.first_layer + num_again, part.first_layer + part.num_layers, input);
   }
-  if (part.has_embedding && layout.shape.hidden_dropout > 0) kept += sizes.tokens * sizes.hidden / sizes.split;  // mask
+  if (part.has_embedding && layout.shape.hidden_dropout > 0) kept += inputs;  // mask
   return kept;
 }
 
@@ -87,7 +125,7 @@ StateBytes state_bytes(GptPrecision precision, bool has_fp32_gradients) {
 double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   const Sizes z = sizes_of(layout);
   const double e = static_cast<double>(input.bytes.compute);
-  const double masks = layout.shape.hidden_dropout > 0 ? 2 * z.hidden : 0;  // one byte each
+  const double masks = layout.shape.hidden_dropout > 0 ? 2 * e * z.hidden : 0;  // in the type of what they are multiplied with
   const double input_bytes = input.has_fp8 ? 1 : e;  // of what linear layers keep
   // Inputs of both norms and of both column layers; with sequence parallelism each rank has those of its own tokens.
   const double replicated = z.tokens * (2 * (e + input_bytes) * z.hidden + masks) / z.split;
@@ -96,35 +134,27 @@ double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& inp
   double divided = z.tokens * (e * (2 * z.query + 2 * z.key + gates * z.ffn) + input_bytes * z.ffn);
   if (input.has_fp8) divided += z.tokens * z.query;  // beside the attention's result, which its gradient needs
   if (input.keeps_scores && input.recompute != RecomputeKind::kSelective)
-    divided += z.tokens * z.heads * z.sequence * (layout.shape.attention_dropout > 0 ? 2 * e + 1 : e);
+    divided += z.tokens * z.heads * z.sequence * (layout.shape.attention_dropout > 0 ? 3 * e : e);  // softmax, mask, what is left of it
   return replicated + divided / z.ranks;
 }
 
 GptMemory plan_gpt_memory(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptMemoryInput& input) {
   LOCKSTEP_CHECK(input.recompute_layers >= 1, "recompute_layers={}", input.recompute_layers);
   GptMemory memory;
-  int64_t num_narrow = 0;
-  for (const spec::ParamSpec& param : layout.params_of(stage)) {
-    const int64_t count = spec::local_numel(param, layout.tp());
-    memory.num_parameters += count;
-    if (input.has_fp8 && is_linear_weight(param)) num_narrow += count;
-  }
+  for (const spec::ParamSpec& param : layout.params_of(stage)) memory.num_parameters += spec::local_numel(param, layout.tp());
   const double parameters = static_cast<double>(memory.num_parameters);
-  memory.parameters = parameters * static_cast<double>(input.bytes.weight) + kNarrowCopies * static_cast<double>(num_narrow);
+  memory.parameters = parameters * static_cast<double>(input.bytes.weight);
   memory.gradients = parameters * static_cast<double>(input.bytes.gradient);
   memory.optimizer = parameters * static_cast<double>(input.bytes.optimizer) / (layout.is_optimizer_sharded ? static_cast<double>(layout.dp()) : 1);
   std::vector<double> kept;
-  int64_t most_layers = 0;
   for (int chunk = 0; chunk < layout.pipe.num_chunks; ++chunk) {
     const spec::GptPart& part = layout.part(stage, chunk);
     kept.push_back(chunk_bytes(layout, part, input));
-    most_layers = std::max(most_layers, part.num_layers);
+    memory.parameters += kNarrowCopies * static_cast<double>(num_narrow(layout, part, input));
+    memory.recomputed = std::max(memory.recomputed, recomputed_bytes(layout, part, input));
     if (part.has_head) memory.logits = head_bytes(layout, input);
   }
   memory.activations = peak_bytes(schedule, stage, kept);
-  const bool is_full = input.recompute == RecomputeKind::kUniform || input.recompute == RecomputeKind::kBlock;
-  const int64_t unit = input.recompute == RecomputeKind::kUniform ? std::min(input.recompute_layers, most_layers) : std::min<int64_t>(1, most_layers);
-  if (is_full) memory.recomputed = static_cast<double>(unit) * layer_activation_bytes(layout, input);
   return memory;
 }
 

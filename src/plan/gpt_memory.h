@@ -32,7 +32,8 @@ struct GptMemoryInput {
   bool keeps_scores = false;         ///< The attention kernel keeps probabilities (no flash attention).
   int64_t loss_chunk_tokens = 0;     ///< Tokens whose logits exist at a time; 0: see loss_chunk_tokens().
   bool early_loss_gradients = true;  ///< The head's gradient is made with the logits and kept in fp32 until backward; else the logits are made twice.
-  bool has_fp8 = false;              ///< Linear layers of the blocks keep their inputs, and two copies of their weights, in 8 bits. All blocks are counted so.
+  bool has_fp8 = false;              ///< Linear layers of the blocks keep their inputs, and two copies of their weights, in 8 bits.
+  bool fp8_spares_ends = false;      ///< But for the model's first and last layer.
 };
 
 /// What a rank of one stage must hold, in bytes.
@@ -45,8 +46,8 @@ struct GptMemory {
   double total() const { return parameters + gradients + optimizer + activations + recomputed + logits; }
 };
 
-/// Bytes that one layer keeps from forward to backward for one micro-batch on one rank (Korthikanti et al. 2022, generalised: query groups, gated and
-/// ungated widths, dropout or none).
+/// Bytes that one layer (not one that FP8 spares) keeps from forward to backward for one micro-batch on one rank (Korthikanti et al. 2022, generalised: query groups, gated and
+/// ungated widths, dropout or none; a mask of dropout lies in the type of the activations, where the paper counts one byte).
 double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& input);
 
 /// Estimate for the ranks of a stage (all tensor and data ranks of a stage hold alike but for the padding of the last shard). `schedule` must be the

@@ -42,7 +42,7 @@ int64_t hidden_bytes(const GptLayout& layout, const GptTrafficInput& input) {
 }
 
 bool is_fp8(const GptLayout& layout, int64_t layer, const GptTrafficInput& input) {
-  return input.fp8 != Fp8Scaling::kNone && !(input.fp8_spares_ends && (layer == 0 || layer + 1 == layout.shape.layers));
+  return input.fp8 != Fp8Scaling::kNone && !(input.fp8_spares_ends && layout.is_end_layer(layer));
 }
 
 /// Layers of a chunk whose forward pass runs again during backward, messages included.

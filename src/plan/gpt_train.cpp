@@ -52,7 +52,8 @@ GptMemoryInput train_gpt_memory(const spec::GptOptions& o) {
           .keeps_scores = o.attention_backend == "unfused" || (o.attention_backend == "auto" && o.run.device == "cpu"),
           .loss_chunk_tokens = o.loss_chunk_tokens,
           .early_loss_gradients = has_early_loss_gradients(o),
-          .has_fp8 = o.fp8_format.has_value()};
+          .has_fp8 = o.fp8_format.has_value(),
+          .fp8_spares_ends = o.first_last_layers_bf16};
 }
 
 GptTrafficInput train_gpt_traffic(const spec::GptOptions& o) {
