@@ -300,7 +300,7 @@ TEST(Checks, TelemetryAboveOnePercentOfTheStepIsToldWithItsNumber) {
     ASSERT_EQ(count_flags(analysis, "M18"), num_flags) << ms;
     EXPECT_EQ(analysis.flags.size(), num_flags) << ms;
     if (num_flags == 0) continue;
-    EXPECT_NE(analysis.flags[0].sentence.find("3.0 % of the step time (3.00 of 100 ms)"), std::string::npos) << analysis.flags[0].sentence;
+    EXPECT_NE(analysis.flags[0].sentence.find("3.0 % of the step time (3.00 of 100.0 ms)"), std::string::npos) << analysis.flags[0].sentence;
   }
 }
 

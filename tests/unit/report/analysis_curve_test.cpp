@@ -582,7 +582,8 @@ TEST(Curve, ManyLogsOfOneReasonShareALineAndMissingFactsAreAList) {
   ASSERT_EQ(source_problems(analysis.runs).size(), 1u);
   ASSERT_GE(analysis.missing.size(), 2u);
   std::vector<std::string> items;
-  for (const Block& block : make_document(analysis).sections.at(0).blocks)
+  const Document document = make_document(analysis);
+  for (const Block& block : document.sections.at(0).blocks)
     if (const auto* paragraph = std::get_if<Paragraph>(&block); paragraph != nullptr && paragraph->kind == Paragraph::Kind::kList)
       items.push_back(paragraph->text);
   ASSERT_EQ(items.size(), 1u);
