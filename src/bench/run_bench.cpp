@@ -119,7 +119,7 @@ ExitCode run_bench(const spec::BenchOptions& options, const BenchFacts& facts) {
   core::configure_log({.host = "", .rank = ranks.rank});
   for (const auto& warning : ranks.warnings) core::log_warning("{}", warning);
   const at::Device device = train::pick_device(options.train.device, ranks.local_rank, ranks.local_world_size);
-  train::set_up_cpu(device, options.train.threads, ranks.local_world_size);
+  train::set_compute_threads(options.train.threads, ranks.local_world_size);  // no kept memory: --find-batch watches what a process holds
   const std::string backend =
       options.train.dist_backend == "auto" ? (device.is_cuda() ? "nccl" : "gloo") : options.train.dist_backend;
   auto world = comm::World::join(ranks, {.backend = backend, .device = device,

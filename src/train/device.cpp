@@ -16,8 +16,12 @@ at::Device pick_device(const std::string& wish, int local_rank, int local_world_
   return choice.kind == hw::DeviceKind::kCuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(choice.index)) : at::Device(at::kCPU);
 }
 
-void set_up_cpu(at::Device device, int64_t asked, int local_world_size) {
+void set_compute_threads(int64_t asked, int local_world_size) {
   at::set_num_threads(asked > 0 ? static_cast<int>(asked) : hw::cpu_threads_per_rank(hw::usable_cpu_cores(), local_world_size));
+}
+
+void set_up_cpu(at::Device device, int64_t asked, int local_world_size) {
+  set_compute_threads(asked, local_world_size);
   if (device.is_cpu()) core::keep_freed_memory();
 }
 

@@ -102,7 +102,7 @@ TEST_F(ProfileCommand, ARunMeasuresItself) {
     phases.push_back(phase);
     EXPECT_GE(ms, 0) << phase;
   }
-  EXPECT_EQ(phases, (std::vector<std::string>{"start", "rendezvous", "communicator", "weights", "loader", "first_step"}));
+  EXPECT_EQ(phases, (std::vector<std::string>{"start", "rendezvous", "communicator", "loader", "weights", "first_step"}));
   ASSERT_EQ(run_data.system.size(), 3u);  // steps 0 to 3 (an epoch), to 7, to 9
   EXPECT_GT(run_data.system[0].received_bytes.at("lo"), 0);  // the two ranks talked
   ASSERT_EQ(run_data.rank_times.size(), 3u);
