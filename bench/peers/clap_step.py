@@ -16,7 +16,7 @@ import pathlib
 import resource
 import time
 
-from side_by_side import add_arguments, compare
+from side_by_side import add_arguments, run_job
 
 SAMPLES, COLUMNS = 480000, 77
 SIZES = {"HTSAT-tiny-Roberta-base": {"patch_embeds_hidden_size": 96, "depths": [2, 2, 6, 2], "hidden_size": 768},
@@ -103,13 +103,7 @@ def main() -> None:
     parser.add_argument("job", choices=["compare", "huggingface"])
     add_arguments(parser, program="build/bench_clap_step", model="HTSAT-tiny-Roberta-base", batch=8)
     parser.add_argument("--words", choices=["caption", "full"], default="caption")
-    options = parser.parse_args()
-    if options.job == "huggingface":
-        return run_huggingface(options)
-    import torch
-    import transformers
-
-    compare(options, "huggingface", lambda folder: write_inputs(folder, options), {"transformers": transformers.__version__, "torch": torch.__version__})
+    run_job(parser.parse_args(), run_huggingface, write_inputs)
 
 
 if __name__ == "__main__":

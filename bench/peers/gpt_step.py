@@ -14,7 +14,7 @@ import pathlib
 import resource
 import time
 
-from side_by_side import add_arguments, compare
+from side_by_side import add_arguments, run_job
 
 SIZES = {"gpt2": {"n_layer": 12, "n_embd": 768, "n_head": 12}, "gpt2-medium": {"n_layer": 24, "n_embd": 1024, "n_head": 16}}
 
@@ -77,13 +77,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--weights", type=int, choices=[16, 32], default=32, help="bits of the Python side's weights under bf16")
     parser.set_defaults(lr=1e-4, beta2=0.999, eps=1e-8)
-    options = parser.parse_args()
-    if options.job == "huggingface":
-        return run_huggingface(options)
-    import torch
-    import transformers
-
-    compare(options, "huggingface", lambda folder: write_inputs(folder, options), {"transformers": transformers.__version__, "torch": torch.__version__})
+    run_job(parser.parse_args(), run_huggingface, write_inputs)
 
 
 if __name__ == "__main__":

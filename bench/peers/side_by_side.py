@@ -82,6 +82,16 @@ def compare(options, peer: str, write_inputs, versions: dict) -> None:
     write_record(options, versions, {"summary": summary, "rounds": rounds})
 
 
+def run_job(options, run_huggingface, write_inputs) -> None:
+    """Of a script whose peer is Hugging Face: its own run of a round, or the comparison."""
+    if options.job == "huggingface":
+        return run_huggingface(options)
+    import torch
+    import transformers
+
+    compare(options, "huggingface", lambda folder: write_inputs(folder, options), {"transformers": transformers.__version__, "torch": torch.__version__})
+
+
 def write_record(options, versions: dict, content: dict) -> None:
     if not options.out:
         return

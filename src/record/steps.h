@@ -86,8 +86,8 @@ struct SystemInterval {
   std::optional<double> seconds{};                               ///< Wall clock between the two readings; absent in older records.
 };
 
-/// Milliseconds from the start of the process to the first step, by phase, one line of startup.jsonl: "start", "rendezvous", "communicator", "weights",
-/// "loader", "first_step".
+/// Milliseconds from the start of the process to the first step, by phase, one line of startup.jsonl: "start", "rendezvous", "communicator", "loader",
+/// "weights", "first_step".
 struct StartupTimes {
   int attempt = 0;
   NamedNumbers phases_ms{};

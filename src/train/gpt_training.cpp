@@ -134,16 +134,6 @@ std::map<std::string, TensorPlace> make_places(const plan::GptLayout& layout, co
   return places;
 }
 
-/// Names. Collective over the stages.
-std::set<std::string> buffers_of_all_stages(models::Task& task, comm::Comm& stages) {
-  core::Json own = core::Json::array();
-  for (const auto& [name, tensor] : task.network().named_buffers()) own.push_back(name);
-  std::set<std::string> names;
-  for (const auto& of_stage : stages.gather_strings(own.dump()))
-    for (const auto& name : core::parse_json(of_stage, "names of buffers")) names.insert(name);
-  return names;
-}
-
 /// Parameters and buffers of all ranks. Collective.
 std::set<std::string> names_of_all(nn::Module& network, comm::Comm& world) {
   std::vector<std::string> own;
@@ -234,7 +224,6 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
                                        in_order(training.sync->holding(), parameters), specs);
   training.norm = make_norm_share(point, training.optimizer->segments(), specs, layout.is_optimizer_sharded, groups.world);
   training.scaler = make_scaler(options, device);
-  training.all_names.merge(buffers_of_all_stages(stage, mesh.pp()));
   const StepRunnerParts parts{.task = stage,
                               .sync = *training.sync,
                               .precision = *training.precision,

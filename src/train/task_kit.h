@@ -11,7 +11,6 @@
 #include "spec/flops.h"
 #include "train/batch_source.h"
 #include "train/retrieval.h"
-#include "train/trainer.h"
 #include "train/training.h"
 
 namespace lockstep::train {

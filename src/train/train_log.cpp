@@ -24,6 +24,9 @@ std::string duration_text(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
+/// Nothing in place of a number that is none.
+std::optional<double> finite(std::optional<double> value) { return value && std::isfinite(*value) ? value : std::nullopt; }
+
 }  // namespace
 
 TrainLog::TrainLog(const TrainLogConfig& config, record::RunRecord& record) : config_(config), record_(record) {
@@ -106,9 +109,6 @@ void TrainLog::log_line(const StepValues& values) {
   if (tensorboard_) tensorboard_->add_scalars(values.step, record::openclip_train_scalars(line, data_s_.last(), batch_s_.last()));
   batch_s_.reset(), data_s_.reset();
 }
-
-/// Nothing in place of a number that is none.
-static std::optional<double> finite(std::optional<double> value) { return value && std::isfinite(*value) ? value : std::nullopt; }
 
 void TrainLog::log_megatron_line(const StepValues& values) {
   const double step_s = std::max(batch_s_.average(), 1e-9), devices = config_.world_size;

@@ -4,9 +4,9 @@
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
-#include <memory>
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -108,6 +108,7 @@ class TrainRun {
   std::optional<PhaseClock> phases_;
   std::unique_ptr<TaskKit> kit_;
   Training training_;
+  TaskFacts facts_;
   data::EpochSize epoch_;  // 0 steps: nothing to train on
   std::unique_ptr<BatchSource> batches_;
   std::unique_ptr<Checkpointer> checkpointer_;
@@ -131,6 +132,7 @@ TrainRun::TrainRun(const spec::ParsedCommand& command, const SoftwareVersions& v
   startup_.finish("loader");
   training_ = kit_->build_training({.phases = &*phases_, .fault = parse_fault(core::env("LOCKSTEP_FAULT").value_or(""))});
   startup_.finish("weights");
+  facts_ = kit_->facts();
   epoch_ = kit_->epoch_size();
   if (epoch_.num_batches > 0)
     agree_on(fmt::format("{} steps an epoch ({}, {})", epoch_.num_batches, epoch_.origin, epoch_.each_once ? "indexed" : "not indexed"),
@@ -210,9 +212,8 @@ core::Json TrainRun::describe_attempt() const {
   attempt["command"] = command_line();
   attempt["environment"] = environment_facts();
   attempt["software"] = {{"libtorch", versions_.libtorch}, {"cuda", versions_.cuda}, {"nccl", versions_.nccl}};
-  const TaskFacts facts = kit_->facts();
-  attempt["model"] = {{"name", options_.model}, {"parameters", facts.num_parameters}};
-  attempt["model"].update(facts.model);
+  attempt["model"] = {{"name", options_.model}, {"parameters", facts_.num_parameters}};
+  attempt["model"].update(facts_.model);
   attempt["setup"] = describe_setup();
   attempt["plan"] = {{"samples_per_rank", batch_.samples_per_micro}, {"accum_freq", batch_.num_micro},
                      {"global_batch", batch_.global_batch},
@@ -228,18 +229,17 @@ std::string TrainRun::model_name() const {
 
 /// What reports need to know (docs/record.md).
 core::Json TrainRun::describe_setup() const {
-  const TaskFacts facts = kit_->facts();
   const auto gpus = hw::CounterReader().gpu_names();
   const std::string device = !device_.is_cuda() ? hw::cpu_name() : gpus.empty() ? "CUDA device" : gpus.front();
   core::Json setup{{"task", options_.task}, {"model", model_name()}, {"precision", options_.precision}, {"device", device},
-                   {"layout", facts.layout}, {"nodes", std::set(hosts_.begin(), hosts_.end()).size()},
+                   {"layout", facts_.layout}, {"nodes", std::set(hosts_.begin(), hosts_.end()).size()},
                    {"devices", ranks_.world_size}, {"global_batch", batch_.global_batch}, {"samples_per_device", batch_.samples_per_rank()},
-                   {"accum", batch_.num_micro}, {"sequence_length", facts.sequence_length}, {"sample_unit", facts.sample_unit},
-                   {"forward_gflops_per_sample", facts.forward.flops / 1e9}, {"flops_formula", facts.forward.formula},
-                   {"is_synthetic", facts.is_synthetic}, {"is_profiled", options_.profile}};
-  if (facts.processed.flops > 0 && facts.processed.flops < facts.forward.flops) {
-    setup["processed_gflops_per_sample"] = facts.processed.flops / 1e9;
-    setup["processed_formula"] = facts.processed.formula;
+                   {"accum", batch_.num_micro}, {"sequence_length", facts_.sequence_length}, {"sample_unit", facts_.sample_unit},
+                   {"forward_gflops_per_sample", facts_.forward.flops / 1e9}, {"flops_formula", facts_.forward.formula},
+                   {"is_synthetic", facts_.is_synthetic}, {"is_profiled", options_.profile}};
+  if (facts_.processed.flops > 0 && facts_.processed.flops < facts_.forward.flops) {
+    setup["processed_gflops_per_sample"] = facts_.processed.flops / 1e9;
+    setup["processed_formula"] = facts_.processed.formula;
   }
   const auto match = hw::find_device(device);
   const auto type = hw::compute_type_of_precision(options_.precision);
@@ -328,14 +328,14 @@ void TrainRun::open_record(const TrainerConfig& config) {
       core::write_file_atomic(*file, std::filesystem::absolute(folder_.path).string());
     log_.emplace(TrainLogConfig{.steps_per_epoch = config.steps_per_epoch,
                                 .samples_per_step = config.samples_per_step,
-                                .tokens_per_step = config.samples_per_step * kit_->facts().sequence_length,
+                                .tokens_per_step = config.samples_per_step * facts_.sequence_length,
                                 .total_steps = config.last_step(),
                                 .world_size = ranks_.world_size,
                                 .log_every_n_steps = config.log_every_n_steps,
                                 .device = device_,
                                 .to_tensorboard = options_.report_to == "tensorboard",
                                 .is_megatron = command_.gpt != nullptr,
-                                .train_flops_per_step = 3 * kit_->facts().forward.flops * static_cast<double>(config.samples_per_step)},
+                                .train_flops_per_step = 3 * facts_.forward.flops * static_cast<double>(config.samples_per_step)},
                  *record_);
   });
 }
@@ -374,8 +374,8 @@ ExitCode TrainRun::run() {
     parts.before_step = [this](int64_t step) { profiler_->before_step(step); };
   }
   core::log_info("{}: {:.1f} M parameters, {} on {} x {} ({}), {} {} a step, {} buckets", options_.model,
-                 static_cast<double>(kit_->facts().num_parameters) / 1e6,
-                 options_.precision, ranks_.world_size, device_.str(), kit_->facts().layout, config.samples_per_step, kit_->facts().sample_unit,
+                 static_cast<double>(facts_.num_parameters) / 1e6,
+                 options_.precision, ranks_.world_size, device_.str(), facts_.layout, config.samples_per_step, facts_.sample_unit,
                  training_.sync->num_buckets());
   return finish(Trainer(config, parts, start).run());
 }

@@ -23,9 +23,6 @@
 
 namespace lockstep::train {
 
-/// Of the step with this number, from 0, before which the run saw so many samples.
-using LearningRate = std::function<double(int64_t step, int64_t samples_seen)>;
-
 /// How long a run is and what happens when. Steps are optimiser steps.
 struct TrainerConfig {
   int64_t steps_per_epoch = 1;

@@ -25,6 +25,17 @@ std::unique_ptr<parallel::GradSync> build_sync(const spec::TrainOptions& options
   return parallel::make_grad_sync_none(parameters);
 }
 
+/// Of all gradients of the model, where ranks hold different parameters.
+optim::GradSummary summarise_shared(const std::vector<at::Tensor>& gradients, double grad_clip_norm, const at::Tensor& loss_scale,
+                                    const NormShare& norm) {
+  LOCKSTEP_CHECK(norm.counts.size() == gradients.size(), "{} gradients, {} known", gradients.size(), norm.counts.size());
+  std::vector<at::Tensor> counted;
+  for (size_t i = 0; i < gradients.size(); ++i)
+    if (norm.counts[i]) counted.push_back(gradients[i]);
+  if (counted.empty() && !gradients.empty()) counted.push_back(at::zeros({1}, gradients.front().options()));  // so that the sum lies on the device
+  return optim::summarise_gradients(counted, grad_clip_norm, loss_scale, norm.ranks);
+}
+
 }  // namespace
 
 std::unique_ptr<optim::AdamW> build_optimizer(const optim::AdamWConfig& config, const parallel::Holding& holding, const std::vector<spec::ParamSpec>& specs) {
@@ -36,17 +47,6 @@ std::unique_ptr<optim::AdamW> build_optimizer(const optim::AdamWConfig& config, 
     segment.bounds = by_name.at(segment.name)->bounds;
   }
   return std::make_unique<optim::AdamW>(std::move(segments), config);
-}
-
-/// Of all gradients of the model, where ranks hold different parameters.
-static optim::GradSummary summarise_shared(const std::vector<at::Tensor>& gradients, double grad_clip_norm, const at::Tensor& loss_scale,
-                                           const NormShare& norm) {
-  LOCKSTEP_CHECK(norm.counts.size() == gradients.size(), "{} gradients, {} known", gradients.size(), norm.counts.size());
-  std::vector<at::Tensor> counted;
-  for (size_t i = 0; i < gradients.size(); ++i)
-    if (norm.counts[i]) counted.push_back(gradients[i]);
-  if (counted.empty() && !gradients.empty()) counted.push_back(at::zeros({1}, gradients.front().options()));  // so that the sum lies on the device
-  return optim::summarise_gradients(counted, grad_clip_norm, loss_scale, norm.ranks);
 }
 
 optim::GradSummary update_parameters(parallel::GradSync& sync, optim::AdamW& optimizer, optim::LossScaler* scaler, double lr, double grad_clip_norm,

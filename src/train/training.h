@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -19,6 +20,9 @@
 #include "train/step_runner.h"
 
 namespace lockstep::train {
+
+/// Of the step with this number, from 0, before which the run saw so many samples.
+using LearningRate = std::function<double(int64_t step, int64_t samples_seen)>;
 
 /// Where ranks hold different parameters: over whom squared norms add up, and which of this rank's gradients count (copies count on one rank).
 struct NormShare {

@@ -12,6 +12,19 @@
 namespace lockstep::tests {
 namespace {
 
+/// Micro-batches of two samples of 8 tokens.
+std::vector<models::Batch> make_batches(int64_t count) {
+  std::vector<models::Batch> batches(static_cast<size_t>(count));
+  for (int64_t micro = 0; micro < count; ++micro) {
+    const at::Tensor ids = at::arange(18).add(micro * 5).mul(7).remainder(45).view({2, 9});
+    models::Batch& batch = batches[static_cast<size_t>(micro)];
+    batch.text_BT = ids.narrow(1, 0, 8);
+    batch.target_BT = ids.narrow(1, 1, 8);
+    batch.num_samples = 2;
+  }
+  return batches;
+}
+
 TEST(PipelineStep, IsThePlainStepOnOneStage) {
   const MeshCase alone{.micro = 3};
   const spec::GptOptions options = options_of(alone);
@@ -22,13 +35,7 @@ TEST(PipelineStep, IsThePlainStepOnOneStage) {
     comm::run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
       train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
       if (is_plain) training.runner = train::make_plain_step({.task = *training.task, .sync = *training.sync, .precision = *training.precision});
-      std::vector<models::Batch> batches(3);
-      for (int64_t micro = 0; micro < 3; ++micro) {
-        const at::Tensor ids = at::arange(18).add(micro * 5).mul(7).remainder(45).view({2, 9});
-        batches[static_cast<size_t>(micro)].text_BT = ids.narrow(1, 0, 8);
-        batches[static_cast<size_t>(micro)].target_BT = ids.narrow(1, 1, 8);
-        batches[static_cast<size_t>(micro)].num_samples = 2;
-      }
+      std::vector<models::Batch> batches = make_batches(3);
       const train::StepOutcome outcome = training.runner->run(batches, 11);
       EXPECT_EQ(outcome.num_samples, 6);
       for (const auto& [name, value] : outcome.scalars)
@@ -54,13 +61,7 @@ TEST(PipelineStep, ForwardPassesAloneGiveTheSameLossOnTwoStages) {
     comm::run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
       train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
       training.task->network().set_training(false);
-      std::vector<models::Batch> batches(4);
-      for (int64_t micro = 0; micro < 4; ++micro) {
-        const at::Tensor ids = at::arange(18).add(micro * 5).mul(7).remainder(45).view({2, 9});
-        batches[static_cast<size_t>(micro)].text_BT = ids.narrow(1, 0, 8);
-        batches[static_cast<size_t>(micro)].target_BT = ids.narrow(1, 1, 8);
-        batches[static_cast<size_t>(micro)].num_samples = 2;
-      }
+      std::vector<models::Batch> batches = make_batches(4);
       const auto pipeline = train::gpt_pipeline_parts(*training.task, layout, groups, {at::kCPU, at::kFloat});
       const double loss = train::pipeline_loss(pipeline, *training.precision, batches).item<double>();
       if (groups.world.rank() == 0) losses.push_back(loss);
