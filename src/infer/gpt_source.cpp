@@ -33,7 +33,8 @@ std::vector<int32_t> read_ids(const core::Json& config, const char* key, const f
   const core::Json value = config.value(key, core::Json(nullptr));
   if (value.is_null()) return ids;
   for (const core::Json& id : value.is_array() ? value : core::Json::array({value})) {
-    if (!id.is_number_integer()) throw DataError(fmt::format("infer: '{}': {} is {}, expected token ids", path.string(), key, value.dump()));
+    if (!id.is_number_integer() || id < 0 || id > INT32_MAX)
+      throw DataError(fmt::format("infer: '{}': {} is {}, expected token ids", path.string(), key, value.dump()), "null or nothing where there is no such token");
     ids.push_back(id.get<int32_t>());
   }
   return ids;
@@ -45,7 +46,7 @@ void read_config(const fs::path& path, bool with_shape, GptSource& source) {
   for (const fs::path& file : {path.parent_path() / "generation_config.json", path}) {
     if (!fs::exists(file)) continue;
     const core::Json config = core::read_json_file(file);
-    if (!config.is_object()) throw DataError(fmt::format("infer: '{}' is no JSON object", file.string()));
+    if (!config.is_object()) throw DataError(fmt::format("infer: '{}' is no JSON object", file.string()), "copy the file again");
     if (source.eod_ids.empty()) source.eod_ids = read_ids(config, "eos_token_id", file);
     const auto bos = read_ids(config, "bos_token_id", file);
     if (!source.bos_id && !bos.empty()) source.bos_id = bos.front();
@@ -56,9 +57,9 @@ void read_config(const fs::path& path, bool with_shape, GptSource& source) {
 void read_run_options(const fs::path& run, bool with_shape, GptSource& source) {
   const core::Json attempts = record::read_run(run).attempts;
   const std::string where = (run / "run.json").string();
-  if (attempts.empty() || attempts.back().value("task", "") != "gpt")
-    throw CheckpointError(fmt::format("infer: '{}' is the record of {}, expected one of `train gpt`", where,
-                                      attempts.empty() ? "nothing" : "`train " + attempts.back().value("task", "?") + "`"),
+  const core::Json task = attempts.empty() ? core::Json("nothing") : attempts.back().value("task", core::Json(nullptr));
+  if (task != "gpt")
+    throw CheckpointError(fmt::format("infer: '{}' is the record of the task {}, expected \"gpt\"", where, task.dump()),
                           "`infer embed` and `infer classify` take CLIP and CLAP models, `ckpt export --names` CLAP's with --model");
   const spec::GptOptions options = spec::recorded_gpt_options(attempts.back().value("options", core::Json::object()), where);
   if (with_shape) source.shape = spec::gpt_shape_of(options);

@@ -36,7 +36,7 @@ GptOptions recorded_gpt_options(const core::Json& values, const std::string& whe
   try {
     set.parse(args);
   } catch (const UsageError& error) {
-    throw DataError(fmt::format("spec: the options recorded in '{}' cannot be taken: {}", where, error.what()), "was the file edited? --model gives the shape by hand");
+    throw DataError(fmt::format("spec: the options recorded in '{}' cannot be taken: {}", where, error.what()), "was the file edited?");
   }
   return options;
 }

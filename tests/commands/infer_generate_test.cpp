@@ -205,6 +205,11 @@ TEST_F(Generate, BadWeightsAreNamed) {
   fs::copy_file(path("gpt2/config.json"), path("other/config.json"), fs::copy_options::overwrite_existing);
   expect_refused(path("other"), {"--prompt", "5"}, 4, "transformer.h.0.ln_1.weight");
   expect_refused(path("gpt2"), {"--prompt", "5", "--model", "gpt9"}, 2, "gpt9");
+  for (const char* ids : {"\"x\"", "[0, -1]", "1e10"}) {
+    core::write_file_atomic(path("gpt2/generation_config.json"), fmt::format("{{\"eos_token_id\": {}}}", ids));
+    expect_refused(path("gpt2"), {"--prompt", "5"}, 4, "generation_config.json': eos_token_id is ");
+  }
+  fs::remove(path("gpt2/generation_config.json"));
   std::string bytes = core::read_file(path("gpt2/model.safetensors"));
   core::write_file_atomic(path("gpt2/model.safetensors"), bytes.substr(0, bytes.size() - 100));
   expect_refused(path("gpt2"), {"--prompt", "5"}, 4, "model.safetensors");
@@ -225,7 +230,7 @@ TEST_F(Generate, RunsThatHoldNoWholeGptAreNamed) {
     return checkpoint;
   };
   make_run("clip", "clip");
-  expect_refused(path("clip"), {"--prompt", "5"}, 5, "is the record of `train clip`, expected one of `train gpt`");
+  expect_refused(path("clip"), {"--prompt", "5"}, 5, "is the record of the task \"clip\", expected \"gpt\"");
   make_run("shapeless", "gpt");
   expect_refused(path("shapeless"), {"--prompt", "5"}, 2, "the model is not described");
   fs::remove(make_run("unrecorded", "gpt").parent_path().parent_path() / "run.json");
