@@ -16,17 +16,13 @@
 #include <limits>
 
 #include "core/error.h"
+#include "spec/attention_kernel.h"
 
 namespace lockstep::nn {
 namespace {
 
-/// Keys up to which two matrix products and a softmax beat the fused CPU kernel, forward and backward together. Under a causal mask the
-/// fused one leaves out half: 12 heads of 64, one thread, plain over fused time in fp32 1.09 at 128 keys and 1.47 at 256, in bf16 0.70 at
-/// 512, 0.89 at 768 and 1.05 at 1024.
 int64_t plain_limit(at::ScalarType type, bool is_causal) {
-  const bool is_16_bit = type == at::kBFloat16 || type == at::kHalf;
-  if (is_causal) return is_16_bit ? 768 : 128;
-  return is_16_bit ? 512 : 256;
+  return spec::plain_attention_limit(type == at::kBFloat16 || type == at::kHalf, is_causal);
 }
 
 at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
@@ -53,7 +49,7 @@ at::Tensor attention(const at::Tensor& q_BHLK, const at::Tensor& k_BHTK, const a
                      bool is_causal, const Dropout& dropout) {
   LOCKSTEP_CHECK(!is_causal || (!mask.defined() && q_BHLK.size(2) == k_BHTK.size(2)), "queries={} keys={}", q_BHLK.size(2),
                  k_BHTK.size(2));
-  // The fused kernels draw their dropout from the global generator, not from a key.
+  // The fused kernels draw their dropout from the global generator, not from a key. plan::train_gpt_memory counts by the same rule.
   const bool prefers_fused = !q_BHLK.is_cpu() || k_BHTK.size(2) > plain_limit(q_BHLK.scalar_type(), is_causal);
   if (prefers_fused && dropout.probability <= 0.0) {
     const auto optional_mask = mask.defined() ? std::optional<at::Tensor>(mask) : std::nullopt;

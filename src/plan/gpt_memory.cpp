@@ -64,8 +64,15 @@ double bytes_of_layers(const GptLayout& layout, int64_t begin, int64_t end, cons
   return bytes;
 }
 
+/// Probabilities of a layer: the softmax and, with dropout, the mask and what it leaves.
+double score_bytes(const GptLayout& layout, const StateBytes& bytes) {
+  const Sizes z = sizes_of(layout);
+  return z.tokens * z.heads * z.sequence * static_cast<double>((layout.shape.attention_dropout > 0 ? 3 : 1) * bytes.compute) / z.ranks;
+}
+
 /// The largest unit of a chunk that is computed again at a time.
 double recomputed_bytes(const GptLayout& layout, const spec::GptPart& part, const GptMemoryInput& input) {
+  if (input.recompute == RecomputeKind::kSelective) return input.keeps_scores && part.num_layers > 0 ? score_bytes(layout, input.bytes) : 0;
   const bool is_uniform = input.recompute == RecomputeKind::kUniform;
   if (!is_uniform && input.recompute != RecomputeKind::kBlock) return 0;
   const int64_t unit = is_uniform ? input.recompute_layers : 1, end = part.first_layer + part.num_layers;
@@ -133,9 +140,8 @@ double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& inp
   const double gates = layout.shape.is_gated() ? 2 : 1;
   double divided = z.tokens * (e * (2 * z.query + 2 * z.key + gates * z.ffn) + input_bytes * z.ffn);
   if (input.has_fp8) divided += z.tokens * z.query;  // beside the attention's result, which its gradient needs
-  if (input.keeps_scores && input.recompute != RecomputeKind::kSelective)
-    divided += z.tokens * z.heads * z.sequence * (layout.shape.attention_dropout > 0 ? 3 * e : e);  // softmax, mask, what is left of it
-  return replicated + divided / z.ranks;
+  const bool has_scores = input.keeps_scores && input.recompute != RecomputeKind::kSelective;
+  return replicated + divided / z.ranks + (has_scores ? score_bytes(layout, input.bytes) : 0);
 }
 
 GptMemory plan_gpt_memory(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptMemoryInput& input) {

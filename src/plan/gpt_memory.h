@@ -29,7 +29,7 @@ struct GptMemoryInput {
   StateBytes bytes{};
   RecomputeKind recompute = RecomputeKind::kNone;
   int64_t recompute_layers = 1;      ///< kUniform: layers of a unit; kBlock: layers of each chunk.
-  bool keeps_scores = false;         ///< The attention kernel keeps probabilities (no flash attention).
+  bool keeps_scores = false;         ///< Attention keeps probabilities (no fused kernel); under kSelective of one layer at a time.
   int64_t loss_chunk_tokens = 0;     ///< Tokens whose logits exist at a time; 0: see loss_chunk_tokens().
   bool early_loss_gradients = true;  ///< The head's gradient is made with the logits and kept in fp32 until backward; else the logits are made twice.
   bool has_fp8 = false;              ///< Linear layers of the blocks keep their inputs, and two copies of their weights, in 8 bits.
@@ -41,7 +41,7 @@ struct GptMemory {
   int64_t num_parameters = 0;  ///< Of this rank.
   double parameters = 0, gradients = 0, optimizer = 0;
   double activations = 0;  ///< Of all micro-batches and chunks in flight, at their peak.
-  double recomputed = 0;   ///< Activations of the unit that is being computed again.
+  double recomputed = 0;   ///< Activations of the unit that is being computed again, or probabilities of one attention core.
   double logits = 0;       ///< With the last norm's input and output and the head's early gradient; the last stage.
   double total() const { return parameters + gradients + optimizer + activations + recomputed + logits; }
 };

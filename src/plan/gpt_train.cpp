@@ -1,5 +1,7 @@
 #include "plan/gpt_train.h"
 
+#include "spec/attention_kernel.h"
+
 namespace lockstep::plan {
 namespace {
 
@@ -21,6 +23,13 @@ Fp8Scaling fp8_of(const spec::GptOptions& o) {
 
 /// Under fp16 gradients are scaled before they are rounded, under GPipe many heads are in flight: the logits are made twice.
 bool has_early_loss_gradients(const spec::GptOptions& o) { return o.precision != "fp16" && o.pipeline_schedule != "gpipe"; }
+
+/// Whether attention is products and a softmax, whose results backward needs: nn::attention's choice. --device auto counts as a GPU, which a plan is about.
+bool keeps_scores(const spec::GptOptions& o) {
+  const spec::GptShape shape = spec::gpt_shape_of(o);
+  if (shape.attention_dropout > 0) return true;
+  return o.run.device == "cpu" && shape.sequence <= spec::plain_attention_limit(o.precision != "fp32", !o.reset_attention_mask);
+}
 
 }  // namespace
 
@@ -49,7 +58,7 @@ GptMemoryInput train_gpt_memory(const spec::GptOptions& o) {
   return {.bytes = bytes_of(o),
           .recompute = recompute_of(o),
           .recompute_layers = o.recompute_num_layers.value_or(1),
-          .keeps_scores = o.attention_backend == "unfused" || (o.attention_backend == "auto" && o.run.device == "cpu"),
+          .keeps_scores = keeps_scores(o),
           .loss_chunk_tokens = o.loss_chunk_tokens,
           .early_loss_gradients = has_early_loss_gradients(o),
           .has_fp8 = o.fp8_format.has_value(),

@@ -69,8 +69,9 @@ void declare_model_parts(core::OptionSet& set, GptOptions& o) {
           {.help = "Rows of the embedding at any tensor-parallel size, so that all of them train the same model.", .unset_text = "by the flag above", .min = 2,
            .max = 1 << 24});
   set.add("attention-backend", &o.attention_backend,
-          {.help = "auto: the fastest exact kernel of the device. flash: one that keeps no probabilities. unfused: products and softmax.",
-           .choices = {"auto", "flash", "unfused"}, .choice_aliases = {{"local", "unfused"}, {"fused", "flash"}}});
+          {.help = "auto: the fastest exact kernel for device and length; with --attention-dropout one that keeps probabilities. flash: the same, refused with --attention-dropout.",
+           .choices = {"auto", "flash"}, .choice_aliases = {{"fused", "flash"}},
+           .refused_choices = {{"unfused", "use auto: no kernel is chosen by name in this version"}, {"local", "use auto: no kernel is chosen by name in this version"}}});
 }
 
 void declare_batch(core::OptionSet& set, GptOptions& o) {

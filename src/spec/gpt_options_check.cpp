@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "core/units.h"
 #include "spec/gpt_options.h"
 
 namespace lockstep::spec {
@@ -159,7 +160,9 @@ std::vector<std::string> check_gpt_options(const GptOptions& options, const core
   refuse_if(!options.target_device.empty() && !options.run.dry_run, "--target-device belongs to --dry-run", "add --dry-run");
   refuse_if(options.overlap_param_gather && !options.use_distributed_optimizer, "--overlap-param-gather belongs to --use-distributed-optimizer", "add it, or drop this flag");
   refuse_if(options.ckpt_step && options.load.empty(), "--ckpt-step belongs to --load", "name the folder of checkpoints");
-  gpt_shape_of(options);
+  const double attention_dropout = gpt_shape_of(options).attention_dropout;
+  refuse_if(options.attention_backend == "flash" && attention_dropout > 0,
+            fmt::format("--attention-backend flash contradicts an attention dropout of {}, for which probabilities are kept", core::format_double(attention_dropout)), "add --attention-dropout 0");
   std::vector<std::string> warnings;
   if (options.sequence_parallel && options.tensor_model_parallel_size == 1)
     warnings.emplace_back("--sequence-parallel changes nothing with one tensor rank");

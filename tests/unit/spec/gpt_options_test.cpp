@@ -99,6 +99,10 @@ TEST(GptOptions, ContradictionsAreRefused) {
            {"--num-query-groups 2", "belongs to --group-query-attention"},
            {"--swiglu --squared-relu", "contradict"},
            {"--overlap-param-gather", "--use-distributed-optimizer"},
+           {"--attention-backend flash", "attention dropout of 0.1, for which probabilities are kept\n  hint: add --attention-dropout 0"},
+           {"--attention-backend fused --attention-dropout 0.2", "attention dropout of 0.2"},
+           {"--attention-backend unfused", "use auto"},
+           {"--attention-backend local", "use auto"},
            {"--ckpt-step 4", "belongs to --load"},
            {"--seq-length 4096", "longer than its 1024 positions"},
            {"--model-parallel-size 8", "use --tensor-model-parallel-size"},
@@ -110,6 +114,8 @@ TEST(GptOptions, ContradictionsAreRefused) {
   EXPECT_TRUE(holds(message_of("--model gpt2 --lr 1e-4 --train-iters 5"), "--data-path PREFIX, or --mock-data"));
   EXPECT_TRUE(holds(message_of("--model gpt2 --mock-data --lr 1e-4 --train-iters 5 --target-device H100"), "belongs to --dry-run"));
   EXPECT_EQ(message_of("--model gpt2 --mock-data --lr 1e-4 --train-iters 5"), "no error");
+  EXPECT_EQ(message_of("--dry-run --model gpt2 --attention-backend flash --attention-dropout 0"), "no error");
+  EXPECT_EQ(message_of("--dry-run --model nemotron4-15b --attention-backend flash"), "no error") << "a model without dropout";
 }
 
 TEST(GptOptions, OddWishesAreWarnedOf) {
