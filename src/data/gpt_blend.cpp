@@ -208,7 +208,7 @@ std::unique_ptr<GptSamples> open_gpt_samples(const GptDataConfig& config, Split 
   const auto number = static_cast<size_t>(split);
   const bool has_own_paths = std::any_of(std::begin(config.path_of_split), std::end(config.path_of_split), [](const auto& paths) { return !paths.empty(); });
   if (has_own_paths && !config.data_path.empty())
-    throw UsageError("--data-path excludes --train-data-path, --valid-data-path and --test-data-path", "give one or the other");
+    throw UsageError("--data-path excludes --train-data-path and --valid-data-path", "give one or the other");
   const bool is_mock = !has_own_paths && config.data_path.empty();
   const std::vector<std::string>& paths = has_own_paths ? config.path_of_split[number] : config.data_path;
   if (!is_mock && paths.empty()) return nullptr;

@@ -132,7 +132,7 @@ void declare_parallelism(core::OptionSet& set, GptOptions& o) {
           {.help = "1f1b: forward and backward passes take turns (interleaved with virtual stages). gpipe: all forward passes first.", .choices = {"1f1b", "gpipe"}});
   set.add("use-distributed-optimizer", &o.use_distributed_optimizer, {.help = "Data ranks share the state of the optimiser (ZeRO-1)."});
   set.add("overlap-grad-reduce", &o.overlap_grad_reduce, {.help = "Reduce gradients during the backward pass of the last micro-batch. Always so here."});
-  set.add("overlap-param-gather", &o.overlap_param_gather, {.help = "Gather updated parameters during the next forward pass; with --use-distributed-optimizer."});
+  set.add("overlap-param-gather", &o.overlap_param_gather, {.help = "Gather updated parameters while the next batch is fetched; waited for before the forward pass. Always so here with --use-distributed-optimizer."});
   set.add("ddp-bucket-size", &o.ddp_bucket_size,
           {.help = "Elements of a gradient bucket.", .unit = "elements", .unset_text = "40 million, or 1 million x data ranks where that is more", .min = 1, .max = 1e12});
   set.add("use-tp-pp-dp-mapping", &o.use_tp_pp_dp_mapping, {.help = "Number ranks along tp, pp, dp instead of tp, dp, pp."});
@@ -173,12 +173,10 @@ void declare_data(core::OptionSet& set, GptOptions& o) {
   set.group("Data");
   set.add("data-path", &o.data_path,
           {.help = "Prefixes of .bin and .idx files: one, several, or weights and prefixes in turn. --split shares them out.", .metavar = "[WEIGHT] PREFIX"});
-  for (const auto& [name, field] : {std::pair("train-data-path", &o.train_data_path), std::pair("valid-data-path", &o.valid_data_path),
-                                    std::pair("test-data-path", &o.test_data_path)})
+  for (const auto& [name, field] : {std::pair("train-data-path", &o.train_data_path), std::pair("valid-data-path", &o.valid_data_path)})
     set.add(name, field, {.help = "The same for this split alone.", .metavar = "[WEIGHT] PREFIX"});
   set.add("split", &o.split, {.help = "Parts of the documents for training, validation and test.", .metavar = "N,N,N", .unset_text = "969,30,1"});
   set.add("mock-data", &o.mock_data, {.help = "Made-up documents, the same on every layout."});
-  set.add("data-cache-path", &o.data_cache_path, {.help = "Folder for the indices of documents, samples and shuffling.", .metavar = "DIR", .unset_text = "cache/ beside the data"});
   set.add("tokenizer-type", &o.tokenizer_type,
           {.help = "Tokenizer that made the data; tells where documents end.", .unset_text = "by --vocab-file or --tokenizer-model",
            .choices = {"", "GPT2BPETokenizer", "HuggingFaceTokenizer", "SentencePieceTokenizer", "NullTokenizer"},
@@ -187,13 +185,12 @@ void declare_data(core::OptionSet& set, GptOptions& o) {
   set.add("tokenizer-model", &o.tokenizer_model, {.help = "SentencePiece model or tokenizer.json.", .metavar = "FILE"});
   set.add("vocab-file", &o.vocab_file, {.help = "vocab.json of GPT-2.", .metavar = "FILE"});
   set.add("merge-file", &o.merge_file, {.help = "merges.txt of GPT-2.", .metavar = "FILE"});
-  set.add("num-workers", &o.num_workers, {.help = "Reading threads of each rank.", .unit = "threads per rank", .min = 0, .max = 1024});
   set.add("dataloader-type", &o.dataloader_type,
           {.help = "single: in the order of the shuffle index. cyclic: shuffled again each epoch.", .choices = {"single", "cyclic"},
            .refused_choices = {{"external", "use single"}}});
   set.add("reset-position-ids", &o.reset_position_ids, {.help = "Positions begin again behind the end of a document."});
   set.add("reset-attention-mask", &o.reset_attention_mask, {.help = "Tokens do not see what stands before the end of a document."});
-  set.add("eod-mask-loss", &o.eod_mask_loss, {.help = "No loss where the input is the end of a document."});
+  set.add("eod-mask-loss", &o.eod_mask_loss, {.help = "No loss where the input is the end of a document. Gradients and the printed loss are then a mean over micro-batches of their means over tokens that count."});
 }
 
 void declare_logging(core::OptionSet& set, GptOptions& o) {
@@ -219,24 +216,25 @@ void declare_checkpoints(core::OptionSet& set, GptOptions& o) {
   set.add("ckpt-step", &o.ckpt_step, {.help = "Step of --load to start from.", .unset_text = "the newest", .min = 0});
   set.add("finetune", &o.finetune, {.help = "Take weights alone from --load, and begin at step 0."});
   for (const auto& [name, field, help] : {std::tuple("no-load-optim", &o.no_load_optim, "Leave the optimiser's state of --load."),
-                                          std::tuple("no-load-rng", &o.no_load_rng, "Leave the random state of --load."),
                                           std::tuple("no-save-optim", &o.no_save_optim, "Save no state of the optimiser."),
-                                          std::tuple("no-save-rng", &o.no_save_rng, "Save no random state."),
                                           std::tuple("async-save", &o.async_save, "Save while training goes on."),
-                                          std::tuple("exit-on-missing-checkpoint", &o.exit_on_missing_checkpoint, "End where --load holds no checkpoint."),
-                                          std::tuple("override-opt-param-scheduler", &o.override_scheduler, "The schedule of the flags, not of --load."),
-                                          std::tuple("use-checkpoint-opt-param-scheduler", &o.use_checkpoint_scheduler, "The schedule of --load, not of the flags.")})
+                                          std::tuple("exit-on-missing-checkpoint", &o.exit_on_missing_checkpoint, "End where --load holds no checkpoint. Always so here, but for --load of the folder of --save, which begins the run.")})
     set.add(name, field, {.help = help});
 }
 
 /// Flags of common scripts that ask for what is the case here anyway, or for what has no counterpart.
 void declare_without_effect(core::OptionSet& set, GptOptions& o) {
   set.group("Accepted without effect");
-  constexpr std::array<const char*, std::tuple_size_v<decltype(o.without_effect)>> kNames{
-      "use-mcore-models",       "attention-softmax-in-fp32", "log-throughput",     "exit-signal-handler",
-      "use-flash-attn",         "log-timers-to-tensorboard", "log-progress",       "cross-entropy-loss-fusion",
-      "distribute-saved-activations", "no-create-attention-mask-in-dataloader", "overlap-p2p-communication-warmup-flush", "manual-gc"};
-  for (size_t i = 0; i < kNames.size(); ++i) set.add(kNames[i], &o.without_effect[i], {.help = "Changes nothing."});
+  constexpr const char *kNothing = "Changes nothing.", *kRandom = "Changes nothing: random numbers are functions of --seed and step, there is no state of them.";
+  constexpr std::array<std::pair<const char*, const char*>, std::tuple_size_v<decltype(o.without_effect)>> kFlags{{
+      {"use-mcore-models", kNothing}, {"attention-softmax-in-fp32", kNothing}, {"log-throughput", kNothing}, {"exit-signal-handler", kNothing},
+      {"use-flash-attn", kNothing}, {"log-timers-to-tensorboard", kNothing}, {"log-progress", kNothing}, {"cross-entropy-loss-fusion", kNothing},
+      {"distribute-saved-activations", kNothing}, {"no-create-attention-mask-in-dataloader", kNothing}, {"overlap-p2p-communication-warmup-flush", kNothing},
+      {"manual-gc", kNothing}, {"no-load-rng", kRandom}, {"no-save-rng", kRandom},
+      {"override-opt-param-scheduler", "Changes nothing: the schedule is always that of the flags."}}};
+  for (size_t i = 0; i < kFlags.size(); ++i) set.add(kFlags[i].first, &o.without_effect[i], {.help = kFlags[i].second});
+  set.add("data-cache-path", &o.data_cache_path, {.help = "Changes nothing: indices are made in memory at each start, no file of them is written.", .metavar = "DIR"});
+  set.add("num-workers", &o.num_workers, {.help = "Changes nothing: each rank's training thread reads its tokens itself, from mapped files.", .unit = "threads per rank", .min = 0, .max = 1024});
 }
 
 }  // namespace

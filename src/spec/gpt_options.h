@@ -95,12 +95,10 @@ struct GptOptions {
   int64_t loss_chunk_tokens = 0;                                           // --loss-chunk-tokens, 0: by size
 
   // Data
-  std::vector<std::string> data_path, train_data_path, valid_data_path, test_data_path;
+  std::vector<std::string> data_path, train_data_path, valid_data_path;
   std::optional<std::string> split;
   bool mock_data = false;
-  std::string data_cache_path;
   std::string tokenizer_type, tokenizer_model, vocab_file, merge_file;
-  int64_t num_workers = 2;
   std::string dataloader_type = "single";                                  // {single,cyclic}
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
 
@@ -112,14 +110,16 @@ struct GptOptions {
   // Checkpoints
   std::string save, load;                                                  // --save, --load: checkpoint root
   std::optional<int64_t> ckpt_step;
-  bool finetune = false, no_load_optim = false, no_load_rng = false, no_save_optim = false, no_save_rng = false;
+  bool finetune = false, no_load_optim = false, no_save_optim = false;
   bool async_save = false, exit_on_missing_checkpoint = false;
-  bool override_scheduler = false, use_checkpoint_scheduler = false;
 
   // Dry run
   std::string target_device;                                               // --target-device, only with --dry-run
 
-  std::array<bool, 12> without_effect{};                                   // accepted because scripts have them
+  // Accepted without effect, because scripts have them
+  std::array<bool, 15> without_effect{};
+  std::string data_cache_path;
+  int64_t num_workers = 2;
 };
 
 /// Declares every flag of `train gpt` for the fields of `options`, and by name the Megatron flags that are refused.

@@ -60,7 +60,7 @@ void check_length(const GptOptions& o, const core::OptionSet& set) {
 }
 
 void check_data(const GptOptions& o) {
-  const bool has_parts = !o.train_data_path.empty() || !o.valid_data_path.empty() || !o.test_data_path.empty();
+  const bool has_parts = !o.train_data_path.empty() || !o.valid_data_path.empty();
   refuse_if(o.mock_data && (!o.data_path.empty() || has_parts), "--mock-data and data paths contradict each other", "drop one of the two");
   refuse_if(!o.data_path.empty() && has_parts, "--data-path and paths for single splits contradict each other", "use --data-path with --split, or one path for each split");
   refuse_if(has_parts && o.split, "--split shares out --data-path, not paths for single splits", "drop --split");
@@ -100,6 +100,8 @@ std::vector<RefusedGroup> refused_groups() {
       {"messages always travel while passes run", "drop it", {"no-overlap-p2p-communication"}},
       {"checkpoints have one format, which loads at any layout", "drop it; `lockstep ckpt export` writes for other programs",
        {"ckpt-format", "dist-ckpt-format", "use-dist-ckpt", "ckpt-fully-parallel-save", "ckpt-fully-parallel-load"}},
+      {"tests are not evaluated", "drop it; --valid-data-path is evaluated", {"test-data-path"}},
+      {"the schedule is that of the flags", "give the flags of the schedule again", {"use-checkpoint-opt-param-scheduler"}},
       {"options come from the command line and --config", "use --resume, which checks them against the run", {"use-checkpoint-args"}},
       {"a rank takes the only visible GPU, else the one of its local rank", "drop it", {"local-rank"}},
       {"one implementation is built in", "drop it",
@@ -159,6 +161,9 @@ std::vector<std::string> check_gpt_options(const GptOptions& options, const core
   check_run_options(options.run, set);
   refuse_if(!options.target_device.empty() && !options.run.dry_run, "--target-device belongs to --dry-run", "add --dry-run");
   refuse_if(options.overlap_param_gather && !options.use_distributed_optimizer, "--overlap-param-gather belongs to --use-distributed-optimizer", "add it, or drop this flag");
+  refuse_if(options.exit_on_missing_checkpoint && options.run.resume == "latest",
+            "--exit-on-missing-checkpoint contradicts --resume latest, as --load of the folder of --save is: it begins the run where there is no checkpoint",
+            "drop the flag, or name the checkpoint with --resume PATH");
   refuse_if(options.ckpt_step && options.load.empty(), "--ckpt-step belongs to --load", "name the folder of checkpoints");
   const double attention_dropout = gpt_shape_of(options).attention_dropout;
   refuse_if(options.attention_backend == "flash" && attention_dropout > 0,

@@ -103,6 +103,10 @@ TEST(GptOptions, ContradictionsAreRefused) {
            {"--attention-backend fused --attention-dropout 0.2", "attention dropout of 0.2"},
            {"--attention-backend unfused", "use auto"},
            {"--attention-backend local", "use auto"},
+           {"--test-data-path /d", "tests are not evaluated"},
+           {"--use-checkpoint-opt-param-scheduler", "give the flags of the schedule again"},
+           {"--exit-on-missing-checkpoint --resume latest", "--resume PATH"},
+           {"--exit-on-missing-checkpoint --save /c/run --load /c/run", "begins the run where there is no checkpoint"},
            {"--ckpt-step 4", "belongs to --load"},
            {"--seq-length 4096", "longer than its 1024 positions"},
            {"--model-parallel-size 8", "use --tensor-model-parallel-size"},
@@ -116,6 +120,19 @@ TEST(GptOptions, ContradictionsAreRefused) {
   EXPECT_EQ(message_of("--model gpt2 --mock-data --lr 1e-4 --train-iters 5"), "no error");
   EXPECT_EQ(message_of("--dry-run --model gpt2 --attention-backend flash --attention-dropout 0"), "no error");
   EXPECT_EQ(message_of("--dry-run --model nemotron4-15b --attention-backend flash"), "no error") << "a model without dropout";
+}
+
+TEST(GptOptions, FlagsWithoutEffectSayWhy) {
+  EXPECT_EQ(message_of("--dry-run --model gpt2 --data-cache-path /c --num-workers 4 --no-load-rng --no-save-rng --override-opt-param-scheduler --load /a --save /b/c "
+                       "--exit-on-missing-checkpoint"),
+            "no error");
+  GptOptions options;
+  const core::OptionSet set = declare_gpt_options(options);
+  for (const char* name : {"data-cache-path", "num-workers", "no-load-rng", "no-save-rng", "override-opt-param-scheduler"}) {
+    ASSERT_NE(set.find(name), nullptr) << name;
+    EXPECT_EQ(set.find(name)->group, "Accepted without effect") << name;
+    EXPECT_TRUE(holds(set.find(name)->spec.help, "Changes nothing: ")) << name;
+  }
 }
 
 TEST(GptOptions, OddWishesAreWarnedOf) {
