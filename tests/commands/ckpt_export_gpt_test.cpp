@@ -202,7 +202,7 @@ TEST_F(CkptExportGpt, WhatCannotBeWrittenIsNamed) {
   manifest.files = {record::describe_file(checkpoint, "model.safetensors")};
   record::write_manifest(checkpoint, manifest);
   core::write_file_atomic(folder_.path() / "clip/run.json", Json{{"record_version", 1}, {"attempts", {{{"attempt", 1}, {"task", "clip"}}}}}.dump());
-  expect_refused({"ckpt", "export", path("clip"), out, "--names", "huggingface"}, 5, "is the record of `train clip`, expected one of `train gpt`");
+  expect_refused({"ckpt", "export", path("clip"), out, "--names", "huggingface"}, 5, "is the record of the task \"clip\", expected \"gpt\"");
 }
 
 TEST_F(CkptExportGpt, WhatIsThereIsKeptAndATokenizerThatMovedIsNamed) {
