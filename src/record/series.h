@@ -71,7 +71,7 @@ inline constexpr size_t kMinP99Values = 100;
 
 /// Several runs of one configuration.
 struct PointEstimate {
-  double median_ms = 0;                     ///< Median over the allocations, each the median of its run medians.
+  double median_ms = 0;                     ///< Geometric mean over the allocations, each that of its run medians (with only one: over its runs); inside `median_interval`. One run: its own.
   double mean_ms = 0;                       ///< Total time over total steps.
   std::optional<Interval> median_interval{};  ///< Of the allocations; with only one, of its run medians; with one run, the run's own.
   std::optional<double> olympic_mean_ms{};  ///< Mean of run means without the best and the worst, from three runs on.
@@ -81,12 +81,12 @@ struct PointEstimate {
 };
 /// `allocations` names the job of each run: runs that share one are no independent repeats. Empty names (or none at all) stand for a job each.
 PointEstimate combine_runs(std::span<const SeriesSummary> runs, std::span<const std::string> allocations = {});
-/// One value for each allocation, the median of its own, in the order in which they first appear; empty names stand for themselves.
+/// One value for each allocation, the geometric mean of its own (all > 0), in the order in which they first appear; empty names stand for themselves.
 std::vector<double> values_by_allocation(std::span<const double> values, std::span<const std::string> allocations);
 
 /// Comparison of two sides, each several runs (or blocks of one run).
 struct Comparison {
-  double ratio = 1;           ///< Median of a / median of b (paired: median of the ratios).
+  double ratio = 1;           ///< side_centre of a / that of b (paired: that of the ratios); inside `interval`.
   std::optional<Interval> interval{};
   std::string verdict{};      ///< One plain sentence.
 };

@@ -15,9 +15,9 @@
 namespace lockstep::record {
 namespace {
 
-/// Centre of some logarithms and its interval: of the mean for a few values, of the median of a series for many.
+/// Centre of some logarithms and its interval.
 struct LogEstimate {
-  double centre = 0, variance = 0;  ///< Of the centre.
+  double centre = 0, variance = 0;  ///< Of the mean of a few independent values.
   std::optional<Interval> interval{};
   double time_median = 1;  ///< Autocorrelation time.
 };
@@ -32,18 +32,17 @@ std::vector<double> logarithms(std::span<const double> values) {
   return logs;
 }
 
-LogEstimate estimate_logs(std::span<const double> logs) {
-  LogEstimate result;
+/// `is_median`: of the median, which needs a series; else of the mean.
+LogEstimate estimate_logs(std::span<const double> logs, bool is_median) {
+  LogEstimate result{.centre = is_median ? median(logs) : mean(logs)};
   if (logs.size() >= kMinIntervalValues) {
     std::vector<double> sorted(logs.begin(), logs.end());
     std::sort(sorted.begin(), sorted.end());
     const Dependence dependence = estimate_dependence(normal_scores(logs));
-    result.centre = percentile_of_sorted(sorted, 50);
-    result.interval = median_interval(sorted, dependence);
+    result.interval = is_median ? median_interval(sorted, dependence) : mean_interval(logs, dependence);
     result.time_median = dependence.time_median;
     return result;
   }
-  result.centre = mean(logs);
   if (logs.size() < 2) return result;
   const double count = static_cast<double>(logs.size());
   result.variance = sample_stddev(logs) * sample_stddev(logs) / count;
@@ -73,7 +72,7 @@ Interval difference_interval(const LogEstimate& a, const LogEstimate& b) {
   const double gap = a.centre - b.centre;
   const double down = std::hypot(a.centre - a.interval->low, b.interval->high - b.centre);
   const double up = std::hypot(a.interval->high - a.centre, b.centre - b.interval->low);
-  return {gap - down, gap + up, "difference of two medians of logarithms, each with its autocorrelation"};
+  return {gap - down, gap + up, "difference of two centres of logarithms, a long series' with its autocorrelation"};
 }
 
 /// Two-sided p-value of the Mann-Whitney test: exact for small samples without ties, else normal with the dependence of the samples.
@@ -135,15 +134,17 @@ void note_runs(std::span<const SeriesSummary> runs, size_t num_values, PointEsti
     point.notes.push_back(fmt::format("{} of {} runs show launch pacing in single steps: means over several steps were used", num, runs.size()));
 }
 
-/// Student's interval over the values of allocations, or of runs of one allocation, no narrower than what each run knows of its own median.
-void set_interval(std::span<const SeriesSummary> runs, std::span<const double> values, const char* what, PointEstimate& point) {
+/// Geometric mean of the values of allocations, or of runs of one allocation, and Student's interval of it, no narrower than what each run knows of its own
+/// median. Both are of the mean of the logarithms: the median of a few values lies outside that interval where they are skewed or fall in two groups.
+void set_estimate(std::span<const SeriesSummary> runs, std::span<const double> values, const char* what, PointEstimate& point) {
   if (runs.size() == 1) {
+    point.median_ms = runs[0].median_ms;
     point.median_interval = runs[0].median_interval;
     return;
   }
   // On logarithms: times are positive, and so is the lower end however far the runs lie apart.
   const std::vector<double> logs = logarithms(values);
-  const double count = static_cast<double>(logs.size());
+  const double count = static_cast<double>(logs.size()), centre = mean(logs);
   const double half = t_factor(count - 1) * sample_stddev(logs) / std::sqrt(count);
   double digit = 0, squares = 0;
   for (const SeriesSummary& run : runs) {
@@ -151,7 +152,8 @@ void set_interval(std::span<const SeriesSummary> runs, std::span<const double> v
     if (run.median_interval) squares += std::pow(std::log(run.median_interval->high / run.median_interval->low) / 2, 2);
   }
   const double noise = std::sqrt(squares) / static_cast<double>(runs.size()), widest = std::max({half, digit, noise});
-  point.median_interval = Interval{std::exp(mean(logs) - widest), std::exp(mean(logs) + widest), fmt::format("Student t on logarithms of {} {}", logs.size(), what)};
+  point.median_ms = std::exp(centre);
+  point.median_interval = Interval{std::exp(centre - widest), std::exp(centre + widest), fmt::format("Student t on logarithms of {} {}", logs.size(), what)};
   if (half >= widest) return;
   const bool is_rounded = digit >= noise;
   point.median_interval->method += is_rounded ? ", widened to the printed digit" : ", widened to the noise inside the runs";
@@ -169,9 +171,9 @@ std::vector<double> values_by_allocation(std::span<const double> values, std::sp
     if (group == groups.end()) group = groups.insert(groups.end(), std::pair(allocations[i], std::vector<double>()));
     group->second.push_back(values[i]);
   }
-  std::vector<double> medians;
-  for (const auto& group : groups) medians.push_back(median(group.second));
-  return medians;
+  std::vector<double> centres;
+  for (const auto& group : groups) centres.push_back(group.second.size() == 1 ? group.second.front() : std::exp(mean(logarithms(group.second))));
+  return centres;
 }
 
 PointEstimate combine_runs(std::span<const SeriesSummary> runs, std::span<const std::string> allocations) {
@@ -188,7 +190,6 @@ PointEstimate combine_runs(std::span<const SeriesSummary> runs, std::span<const 
   std::vector<double> values = allocations.empty() ? medians : values_by_allocation(medians, allocations);
   const bool is_one_job = values.size() == 1 && runs.size() > 1;
   if (is_one_job) values = medians;
-  point.median_ms = median(values);
   point.mean_ms = 1000 * total_s / static_cast<double>(point.num_steps);
   point.between_run_cv = sample_stddev(medians) / mean(medians);
   if (runs.size() >= 3) {
@@ -197,32 +198,33 @@ PointEstimate combine_runs(std::span<const SeriesSummary> runs, std::span<const 
   }
   note_runs(runs, values.size(), point);
   if (is_one_job) point.notes.push_back("all runs shared one job: the interval holds inside it, not for other jobs");
-  set_interval(runs, values, values.size() < runs.size() ? "medians of jobs" : "run medians", point);
+  set_estimate(runs, values, values.size() < runs.size() ? "values of jobs" : "run medians", point);
   return point;
 }
 
 Comparison compare_samples(std::span<const double> a, std::span<const double> b, bool is_paired, double least_log_half) {
   LOCKSTEP_CHECK(!a.empty() && !b.empty() && (!is_paired || a.size() == b.size()), "count_a={} count_b={}", a.size(), b.size());
   const std::vector<double> log_a = logarithms(a), log_b = logarithms(b);
-  Comparison comparison;
+  const bool is_median = std::min(a.size(), b.size()) >= kMinIntervalValues;  // as side_centre
+  const LogEstimate left = estimate_logs(log_a, is_median), right = estimate_logs(log_b, is_median);
+  Comparison comparison{.ratio = std::exp(left.centre - right.centre)};
   std::optional<Interval> interval;
   std::optional<double> rank_p;
   if (is_paired) {
     std::vector<double> gaps;
     for (size_t i = 0; i < log_a.size(); ++i) gaps.push_back(log_a[i] - log_b[i]);
-    comparison.ratio = std::exp(median(gaps));
-    interval = estimate_logs(gaps).interval;
+    const LogEstimate gap = estimate_logs(gaps, is_median);
+    comparison.ratio = std::exp(gap.centre);
+    interval = gap.interval;
   } else {
-    comparison.ratio = median(a) / median(b);
-    const LogEstimate left = estimate_logs(log_a), right = estimate_logs(log_b);
     const bool is_few = std::max(a.size(), b.size()) < kMinIntervalValues;
     if (left.interval && right.interval) interval = is_few ? welch_interval(left, a.size(), right, b.size()) : difference_interval(left, right);
     else if (is_few && std::max(a.size(), b.size()) >= 2) interval = pooled_interval(left, a.size(), right, b.size());
     rank_p = mann_whitney_p(a, b, left.time_median, right.time_median);
   }
-  if (const double centre = std::log(comparison.ratio); interval && std::min(centre - interval->low, interval->high - centre) < least_log_half) {
-    interval->low = std::min(interval->low, centre - least_log_half);
-    interval->high = std::max(interval->high, centre + least_log_half);
+  if (const double gap = std::log(comparison.ratio); interval && std::min(gap - interval->low, interval->high - gap) < least_log_half) {
+    interval->low = std::min(interval->low, gap - least_log_half);
+    interval->high = std::max(interval->high, gap + least_log_half);
     interval->method += ", widened to the printed digit";
   }
   if (interval) comparison.interval = Interval{std::exp(interval->low), std::exp(interval->high), interval->method};

@@ -35,6 +35,12 @@ std::optional<Interval> median_interval(std::span<const double> sorted, const De
   return Interval{percentile_of_sorted(sorted, percent), percentile_of_sorted(sorted, 100 - percent), method_text("ranks", dependence)};
 }
 
+double side_centre(std::span<const double> values, size_t least_count) {
+  std::vector<double> logs;
+  for (const double value : values) logs.push_back(std::log(value));
+  return std::exp(least_count >= kMinIntervalValues ? median(logs) : mean(logs));
+}
+
 std::optional<Interval> mean_interval(std::span<const double> values, const Dependence& dependence) {
   if (!is_enough(values.size(), dependence)) return std::nullopt;
   const double error = sample_stddev(values) / std::sqrt(dependence.effective_values()) * short_series_factor(dependence);

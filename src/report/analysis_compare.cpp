@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/strings.h"
-#include "record/statistics.h"
+#include "record/series_interval.h"
 #include "report/analysis_cells.h"
 #include "report/analysis_curve.h"
 #include "report/analysis_settings.h"
@@ -279,7 +279,7 @@ Sides sides_of(const Runs& a, const Runs& b, bool is_paired, bool is_per_sample)
   Sides sides{.a = record::values_by_allocation(runs_a, jobs_of(a, is_paired ? &b : nullptr)),
               .b = record::values_by_allocation(runs_b, jobs_of(b, is_paired ? &a : nullptr))};
   const bool is_reduced = sides.a.size() < a.size() || sides.b.size() < b.size();
-  sides.basis = is_reduced ? "medians of jobs" : is_paired ? "medians of paired runs" : "medians of runs";
+  sides.basis = is_reduced ? "values of jobs" : is_paired ? "medians of paired runs" : "medians of runs";
   if (std::max(sides.a.size(), sides.b.size()) >= 2) return sides;
   if (std::min(a.size(), b.size()) >= 2)
     return {.a = runs_a, .b = runs_b, .basis = "medians of the runs of one job each", .only_about = "jobs"};
@@ -319,8 +319,9 @@ SizeComparison compare_size(const std::string& size, bool is_across_sizes, const
   one.only_about = sides.only_about;
   one.comparison = record::compare_samples(sides.a, sides.b, is_paired && one.only_about != "runs", std::hypot(rounding_of(a), rounding_of(b)));
   note_repeats(one, a, b, sides, notes);
-  one.a_ms = record::median(sides.a);
-  one.b_ms = record::median(sides.b);
+  const size_t least_count = std::min(sides.a.size(), sides.b.size());
+  one.a_ms = record::side_centre(sides.a, least_count);
+  one.b_ms = record::side_centre(sides.b, least_count);
   one.verdict = verdict_of(one, is_per_sample);
   one.conclusion = conclusion_of(one);
   return one;
@@ -349,7 +350,8 @@ void compare_configurations(const std::string& size, bool is_across_sizes, const
 Table comparison_table(const SideComparison& sides) {
   Table table{.id = "comparison",
               .title = fmt::format("A = {}, B = {}", sides.name_a, sides.name_b),
-              .caption = sides.is_per_sample ? "Milliseconds per sample." : "Milliseconds per step."};
+              .caption = std::string(sides.is_per_sample ? "Milliseconds per sample" : "Milliseconds per step") +
+                         ": the geometric mean of what is compared, of long series of steps the median; the interval is of the same."};
   const std::string unit = sides.is_per_sample ? "ms per sample" : "ms per step";
   table.columns = {text_column("size", "size"), column("runs A", "runs_a"),   column("runs B", "runs_b"),
                    column(fmt::format("A ({})", unit), "a_ms"), column(fmt::format("B ({})", unit), "b_ms"), column("A/B", "ratio"),

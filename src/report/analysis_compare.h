@@ -13,7 +13,7 @@ struct SizeComparison {
   bool is_across_sizes = false;  ///< A and B have different sizes: no verdict, only times per sample.
   size_t num_a = 0, num_b = 0;  ///< Runs.
   std::string basis{};          ///< What was compared: run medians, or the steps of one run each.
-  double a_ms = 0, b_ms = 0;    ///< Medians, per step or per sample.
+  double a_ms = 0, b_ms = 0;    ///< record::side_centre, per step or per sample.
   std::string only_about{};     ///< "runs" or "jobs": one of each stands behind the interval, which then says nothing about A and B themselves.
   record::Comparison comparison{};
   std::string conclusion{};  ///< "a_faster", "b_faster", "no_difference" or "none".
