@@ -8,6 +8,16 @@
 #include "core/strings.h"
 
 namespace lockstep::report {
+namespace {
+/// Is one arm of the range longer than the other by more than a fifth, so that half of its width says too little?
+bool is_lopsided(const Estimate& estimate) {
+  constexpr double kMaxArmRatio = 1.2, kLeastShare = 0.001;  // arms below a thousandth of the value print as nothing
+  const auto [shorter, longer] = std::minmax({estimate.value - estimate.low, estimate.high - estimate.value});
+  return longer > kMaxArmRatio * shorter && longer > kLeastShare * std::abs(estimate.value);
+}
+
+std::string range_text(const std::string& low, const std::string& high) { return fmt::format(" ({} to {})", low, high); }
+}  // namespace
 
 std::string fixed_text(double value, int decimals) {
   std::string text = fmt::format("{:.{}f}", value, decimals);
@@ -60,21 +70,27 @@ Cell percent_cell(double share, int decimals) { return fixed_cell(100 * share, d
 Cell percent_cell(const Estimate& share, int decimals) {
   Cell cell = percent_cell(share.value, decimals);
   if (!cell.value || !share.has_range) return cell;
+  const auto ends_text = [&](double end) { return fixed_text(100 * end, decimals); };
   const double half = 50 * (share.high - share.low);
-  cell.text += half < 0.01 ? " +- " + figure_text(half, 1) : fmt::format(" +- {:.{}f}", half, half < 0.1 ? decimals + 1 : decimals);
+  if (is_lopsided(share)) cell.text += range_text(ends_text(share.low), ends_text(share.high));
+  else cell.text += half < 0.01 ? " +- " + figure_text(half, 1) : fmt::format(" +- {:.{}f}", half, half < 0.1 ? decimals + 1 : decimals);
   return cell;
 }
 
 Cell fixed_cell(const Estimate& estimate, int decimals) {
   Cell cell = fixed_cell(estimate.value, decimals);
+  if (!cell.value || !estimate.has_range) return cell;
   const double half = (estimate.high - estimate.low) / 2;
-  if (cell.value && estimate.has_range) cell.text += half < 0.5 * std::pow(10, -decimals) ? " +- " + figure_text(half, 1) : " +- " + fixed_text(half, decimals);
+  if (is_lopsided(estimate)) cell.text += range_text(fixed_text(estimate.low, decimals), fixed_text(estimate.high, decimals));
+  else cell.text += half < 0.5 * std::pow(10, -decimals) ? " +- " + figure_text(half, 1) : " +- " + fixed_text(half, decimals);
   return cell;
 }
 
 Cell figure_cell(const Estimate& estimate, int digits) {
   Cell cell = figure_cell(estimate.value, digits);
-  if (cell.value && estimate.has_range) cell.text += " +- " + figure_text((estimate.high - estimate.low) / 2, 2);
+  if (!cell.value || !estimate.has_range) return cell;
+  if (is_lopsided(estimate)) cell.text += range_text(figure_text(estimate.low, digits), figure_text(estimate.high, digits));
+  else cell.text += " +- " + figure_text((estimate.high - estimate.low) / 2, 2);
   return cell;
 }
 

@@ -23,11 +23,11 @@ Cell text_cell(std::string text, std::string note = "");
 Cell count_cell(int64_t value);
 Cell fixed_cell(double value, int decimals);     ///< A dash where the value is not finite.
 Cell figure_cell(double value, int digits = 4);  ///< Likewise.
-Cell fixed_cell(const Estimate& estimate, int decimals);  ///< "3.57 +- 0.02"; as many decimals for both.
+Cell fixed_cell(const Estimate& estimate, int decimals);  ///< "3.57 +- 0.02", as many decimals for both; where the arms differ by more than a fifth "60.76 (56.95 to 79.02)".
 Cell percent_cell(double share, int decimals = 1);
-/// "87.3 +- 0.4" in percent, half the width of the range.
+/// "87.3 +- 0.4" in percent; likewise.
 Cell percent_cell(const Estimate& share, int decimals = 1);
-/// "105.2 +- 0.4", half the width of the range with two digits.
+/// "105.2 +- 0.4", two digits of the half; likewise.
 Cell figure_cell(const Estimate& estimate, int digits = 4);
 Cell missing_cell(std::string note);
 

@@ -146,6 +146,24 @@ Table difference_table(const record::Table& source, const std::vector<CheckedCel
   return table;
 }
 
+/// M09 of each printed, recomputed and added efficiency and MFU.
+std::vector<std::string> impossible_values(const FormulaContext& context, const Table& recomputed) {
+  constexpr double kMaxPercent[] = {102, 100};  // as of measured points
+  std::vector<std::string> found;
+  for (size_t index = 0; index < recomputed.columns.size(); ++index) {
+    const std::string& key = recomputed.columns[index].key;
+    const bool is_efficiency = core::starts_with(key, "efficiency_pct"), is_mfu = core::starts_with(key, "mfu_pct");
+    if (!is_efficiency && !is_mfu) continue;
+    const double most = kMaxPercent[is_mfu];
+    for (size_t row = 0; row < recomputed.rows.size(); ++row)
+      if (const auto& value = recomputed.rows[row][index].value; value && *value > most)
+        found.push_back(fmt::format("M09 impossible: {} (line {}), {}: {:.1f} % is above {:.0f} %: {}", row_name(context, row), context.table.lines.at(row),
+                                    recomputed.columns[index].title, *value, most,
+                                    is_mfu ? "check the FLOPs, the peak and the number of devices" : "the base is too slow, or the work differs; repeat the base"));
+  }
+  return found;
+}
+
 /// A count of a table, bounded to what any run has.
 int64_t count_of(double value) {
   constexpr double kMost = 1e15;
@@ -219,7 +237,8 @@ PublishedTable check_published(const fs::path& path, const PublishedOptions& opt
   if (source.rows.empty())
     throw DataError(fmt::format("report: '{}' has a header and no rows", path.string()),
                     "give a table with at least one row of results");
-  const FormulaContext context{source, read_facts(source, options)};
+  check_positive(source);
+  const FormulaContext context = make_context(source, options);
   PublishedTable table{.source = path, .printed = source};
   const std::vector<Formula> formulas = formulas_of(context), additions = additions_to(context);
   for (const Formula& formula : formulas)
@@ -227,8 +246,12 @@ PublishedTable check_published(const fs::path& path, const PublishedOptions& opt
   const std::vector<CheckedCell> meanings = meaning_checks(context);
   table.cells.insert(table.cells.end(), meanings.begin(), meanings.end());
   table.recomputed = recomputed_table(context, formulas, additions, table.cells);
+  const auto has_base = [](const Formula& formula) { return formula.has_base; };
+  if (std::any_of(formulas.begin(), formulas.end(), has_base) || std::any_of(additions.begin(), additions.end(), has_base))
+    table.recomputed.caption += (table.recomputed.caption.empty() ? "" : " ") + base_text(context, [&](size_t row) { return row_name(context, row); });
   if (formulas.empty())
     table.recomputed.notes.push_back("No column of this table follows from the others by a formula we know: it is shown as it is.");
+  table.doubts = impossible_values(context, table.recomputed);
   table.missing = missing_in(context);
   if (!table.missing.empty()) table.recomputed.notes.push_back("The table does not tell " + core::join(table.missing, "; ") + ".");
   table.differences = difference_table(source, table.cells);
@@ -284,6 +307,7 @@ Document published_document(const std::vector<PublishedTable>& tables) {
       add_text(section, {fmt::format("{} {} what the text calls {}, whatever its arithmetic; the remarks say why.", remarks, remarks == 1 ? "cell is not" : "cells are not",
                                      remarks == 1 ? "it" : "them")}, Paragraph::Kind::kNote);
     if (!table.missing.empty()) add_text(section, {"The table does not tell " + core::join(table.missing, "; ") + "."}, Paragraph::Kind::kNote);
+    if (!table.doubts.empty()) add_text(section, table.doubts, Paragraph::Kind::kWarning);
     add_block(section, table.charts);
     add_block(section, table.differences);
     add_block(section, table.recomputed);
@@ -316,7 +340,7 @@ std::string published_json(const std::vector<PublishedTable>& tables) {
                        {"high", cell.high},
                        {"verdict", verdict_text(cell.verdict)},
                        {"remark", cell.remark}});
-    json.push_back({{"source", table.source.string()}, {"comments", table.printed.comments}, {"cells", std::move(cells)}});
+    json.push_back({{"source", table.source.string()}, {"comments", table.printed.comments}, {"cells", std::move(cells)}, {"doubts", table.doubts}});
   }
   return core::Json{{"tables", std::move(json)}}.dump(-1, ' ', false, core::Json::error_handler_t::replace);
 }

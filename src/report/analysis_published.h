@@ -40,6 +40,7 @@ struct PublishedTable {
   Table recomputed{};                ///< As printed, with the recomputed value beside each derived one, and what lockstep adds.
   Table differences{};               ///< Cells that do not follow from their formula.
   std::vector<Chart> charts{};
+  std::vector<std::string> doubts{};   ///< M09: efficiency or MFU that cannot be, as printed or recomputed, in sentences.
   std::vector<std::string> missing{};  ///< What it lacks and what could be told with it: "the devices (a column gpus): ...".
 };
 

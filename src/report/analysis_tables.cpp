@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/strings.h"
+#include "record/series_interval.h"
 #include "report/analysis_cells.h"
 
 namespace lockstep::report {
@@ -128,7 +129,8 @@ Table scaling_table(const Curve& curve) {
   const std::string unit = curve.points.empty() ? "samples/s" : rate_unit(curve.points.front());
   Table table{.id = "scaling-" + curve.id, .title = fmt::format("{}: {}", curve.name, scaling_name(curve.kind)), .caption = {}};
   table.caption = fmt::format(
-      "{}: {}. {} Rates are those of the median step; efficiency is the rate per {} over that of the base; +- is half of a 95 % interval.",
+      "{}: {}. {} Rates are those of the median step; efficiency is the rate per {} over that of the base. A step of several "
+      "runs is the geometric mean of their medians. +- is half of a 95 % interval; where its arms differ by more than a fifth, both ends are shown.",
       scaling_name(curve.kind), curve.kind_reason, base_rate_text(curve), unit_name(curve));
   if (curve.shares_cores) table.caption += " The ranks shared the cores of one machine: this is the efficiency of shared cores.";
   table.caption += peaks_text(curve);
@@ -207,9 +209,11 @@ Table efficiency_table(const Curve& curve) {
 }
 
 Table interval_table(const Curve& curve) {
-  Table table{.id = "intervals-" + curve.id, .title = "95 % intervals: " + curve.name,
-              .caption = "All from the interval of the median step: Student's t over jobs, over the runs of one job, or over blocks of steps of a single run. Speed-up and efficiency add the "
-                         "relative uncertainties of size and base in quadrature."};
+  Table table{.id = "intervals-" + curve.id, .title = "95 % intervals: " + curve.name, .caption = {}};
+  table.caption = fmt::format(
+      "All from the interval of the step time. Of a single run: {}. Of several: Student's t on the logarithms of the values of jobs, or of the runs of one job, around their "
+      "geometric mean. Speed-up and efficiency add the relative uncertainties of size and base in quadrature.",
+      record::kMedianIntervalMethod);
   add_size_columns(table, curve);
   const std::string unit = curve.points.empty() ? "samples/s" : rate_unit(curve.points.front());
   for (const auto& [title, key] : {std::pair{std::string("step (ms)"), "step_ms"}, {unit, "rate_per_s"}, {std::string("MFU (%)"), "mfu_pct"},

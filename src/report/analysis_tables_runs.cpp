@@ -66,7 +66,7 @@ Table distribution_table(const Curve& curve, const std::vector<RunSummary>& runs
               .caption =
                   "Warm-up is left out of every number here; outliers (more than 5 x 1.4826 x MAD from the median) are counted, "
                   "never dropped. "
-                  "Undisturbed = height of the elbow in the distribution; tail = mean / median - 1."};
+                  "Undisturbed = height of the elbow in the distribution; tail = mean / median - 1. Interval: both arms of the median's, at 95 %, over the median."};
   table.columns = {size_column(curve),
                    text_column("run", "run"),
                    column("warm-up (rows)", "warmup_rows"),
@@ -74,7 +74,7 @@ Table distribution_table(const Curve& curve, const std::vector<RunSummary>& runs
                    column("seconds", "measured_s"),
                    column("effective", "effective_steps"),
                    column("median (ms)", "median_ms"),
-                   column("+- (%)", "half_width_pct"),
+                   column("interval (%)", "half_width_pct"),
                    column("mean (ms)", "mean_ms"),
                    column("p99/p50", "p99_over_p50"),
                    column("cv (%)", "cv_pct"),
@@ -86,7 +86,9 @@ Table distribution_table(const Curve& curve, const std::vector<RunSummary>& runs
       const RunSummary& run = runs[index];
       const record::SeriesSummary& series = *run.series;
       const auto& interval = series.median_interval;
-      const Cell half = interval ? fixed_cell(50 * (interval->high - interval->low) / series.median_ms, 2)
+      const Cell half = interval ? Cell{.text = fmt::format("{:+.2f} {:+.2f}", 100 * (interval->low / series.median_ms - 1), 100 * (interval->high / series.median_ms - 1)),
+                                        .value = 50 * (interval->high - interval->low) / series.median_ms,
+                                        .note = {}}
                                  : missing_cell("too few steps for an interval");
       const Cell p99 =
           series.p99_ms ? fixed_cell(*series.p99_ms / series.median_ms, 3) : missing_cell("from 100 measured steps on");

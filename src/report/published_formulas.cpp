@@ -27,8 +27,8 @@ std::optional<double> find_number(const std::string& text, const char* pattern) 
 
 Formula ratio_to_base(const char* column, const char* of, const char* text, double scale) {
   return {column, text, [of, scale](const FormulaContext& context, size_t row) {
-            return exact(scale) * context.at(row, of) / context.at(context.base(row), of);
-          }};
+            return exact(scale) * context.at(row, of) / context.at_base(row, of);
+          }, true};
 }
 
 void add_rate_formulas(const FormulaContext& context, std::vector<Formula>& formulas) {
@@ -46,9 +46,8 @@ void add_rate_formulas(const FormulaContext& context, std::vector<Formula>& form
   if (context.has("samples_per_s") && context.has("gpus"))
     formulas.push_back({"perfect_linear_samples_per_s", "samples/s of the base x GPUs / GPUs of the base",
                         [](const FormulaContext& c, size_t row) {
-                          const size_t base = c.base(row);
-                          return c.at(base, "samples_per_s") * c.at(row, "gpus") / c.at(base, "gpus");
-                        }});
+                          return c.at_base(row, "samples_per_s") * c.at(row, "gpus") / c.at_base(row, "gpus");
+                        }, true});
 }
 
 void add_token_formulas(const FormulaContext& context, std::vector<Formula>& formulas) {
@@ -182,19 +181,6 @@ Printed FormulaContext::at(size_t row, const char* column) const {
   return parse_printed(table.text(row, column), table.number(row, column), is_count_column(column));
 }
 
-size_t FormulaContext::base(size_t row) const {
-  const auto key = [&](size_t of) {
-    std::string texts;
-    for (const char* column : {"system", "precision", "model"})
-      if (has(column)) texts += table.text(of, column) + "\n";
-    return texts;
-  };
-  size_t base = row;
-  for (size_t other = 0; other < table.rows.size(); ++other)
-    if (const char* size = size_column(); size != nullptr && key(other) == key(row) && at(other, size).value < at(base, size).value) base = other;
-  return base;
-}
-
 std::optional<double> FormulaContext::peak(size_t row) const {
   if (facts.given_peak_tflops) return facts.given_peak_tflops;
   const std::string precision = has("precision") ? table.text(row, "precision") : facts.precision;
@@ -225,9 +211,8 @@ std::vector<Formula> additions_to(const FormulaContext& context) {
     if (!context.has("speedup") && !context.has("efficiency_pct")) formulas.push_back(ratio_to_base("speedup", rate, "rate over that of the base", 1));
     if (!context.has("efficiency_pct"))
       formulas.push_back({"efficiency_pct", fmt::format("{} per {} over that of the base x 100", name, unit), [rate, size](const FormulaContext& c, size_t row) {
-                            const size_t base = c.base(row);
-                            return exact(100) * (c.at(row, rate) / c.at(row, size)) / (c.at(base, rate) / c.at(base, size));
-                          }});
+                            return exact(100) * (c.at(row, rate) / c.at(row, size)) / (c.at_base(row, rate) / c.at_base(row, size));
+                          }, true});
     break;  // both say the same
   }
   if (const char* devices = context.device_column();

@@ -34,22 +34,34 @@ TableFacts read_facts(const record::Table& table, const PublishedOptions& option
 struct FormulaContext {
   const record::Table& table;
   TableFacts facts;
+  std::vector<std::string> groups{};  ///< By row: rows with the same text are one curve over sizes.
 
   bool has(const char* column) const { return table.find(column).has_value(); }
   const char* device_column() const { return has("gpus") ? "gpus" : has("devices") ? "devices" : nullptr; }
   /// Devices, else nodes; nullptr: no sizes.
   const char* size_column() const { return device_column() != nullptr ? device_column() : has("nodes") ? "nodes" : nullptr; }
   Printed at(size_t row, const char* column) const;
-  /// First row of the same group: rows with the same texts (system, precision, model) up to the first number.
-  size_t base(size_t row) const;
+  /// Rows of the smallest size in the row's group (without sizes the row itself): several are repeats of one base.
+  std::vector<size_t> base_rows(size_t row) const;
+  /// A number of the base: over repeats the geometric mean, as for runs.
+  Printed at_base(size_t row, const char* column) const;
   std::optional<double> peak(size_t row) const;  ///< Of the row's compute type, TFLOP/s.
 };
+
+/// The context with its rows grouped: by every text column that says what ran (not which repeat it was), and by each column of a batch that has several
+/// values at one size: by the batch itself or its share of a size, whichever puts more rows above a base.
+FormulaContext make_context(const record::Table& table, const PublishedOptions& options);
+/// "Base: nodes 1 (line 3); ...", with repeats; empty where the table has no sizes.
+std::string base_text(const FormulaContext& context, const std::function<std::string(size_t row)>& row_name);
+/// DataError for the first count or rate that is not above zero.
+void check_positive(const record::Table& table);
 
 /// How a column follows from others.
 struct Formula {
   std::string column{};
   std::string text{};
   std::function<Printed(const FormulaContext&, size_t row)> compute{};
+  bool has_base = false;  ///< It divides by a value of the base.
 };
 
 /// The formulas of a table's derived columns: those whose inputs it has.

@@ -125,6 +125,7 @@ int report_tables(const std::vector<report::Source>& sources, const ReportOption
     fmt::print("{}\n", report::to_text(table.recomputed));
     for (const report::CheckedCell& cell : table.cells)
       if (cell.verdict != report::CellVerdict::kExact) fmt::print("{}\n", report::difference_text(cell));
+    for (const std::string& doubt : table.doubts) fmt::print("{}\n", doubt);
   }
   for (const std::string& contradiction : report::contradictions(tables)) fmt::print("{}\n", contradiction);
   const auto files = write_formats(report::published_document(tables), options.output, spec::report_formats(options));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/strings.h"
+#include "record/series_interval.h"
 #include "record/statistics.h"
 #include "report/analysis_cells.h"
 #include "report/analysis_charts.h"
@@ -99,6 +100,22 @@ TEST(Curve, EveryQuantityOfTheMedianStepHasItsInterval) {
   const Table scaling = scaling_table(curve);
   for (const Cell& cell : scaling.rows.at(2)) cells += cell.text + "|";
   EXPECT_GE(core::split(cells, " +- ").size(), 6u) << cells;
+}
+
+TEST(Curve, LopsidedIntervalsShowBothEnds) {
+  EXPECT_EQ(figure_cell(Estimate{60.76, 56.95, 79.02, true}).text, "60.76 (56.95 to 79.02)");
+  EXPECT_EQ(fixed_cell(Estimate{3.5, 3.0, 3.8, true}, 2).text, "3.50 (3.00 to 3.80)");
+  EXPECT_EQ(percent_cell(Estimate{0.9, 0.8, 0.93, true}).text, "90.0 (80.0 to 93.0)");
+  EXPECT_EQ(figure_cell(Estimate{105.2, 104.8, 105.6, true}).text, "105.2 +- 0.40") << "arms alike";
+  EXPECT_EQ(figure_cell(Estimate{100, 95, 105.9, true}).text, "100.0 +- 5.5") << "arms alike but for a fifth";
+  EXPECT_EQ(figure_cell(Estimate{100, 99.99, 100.05, true}).text, "100.0 +- 0.030") << "both ends would print as the value";
+}
+
+TEST(Curve, IntervalsSayHowTheyAreMade) {
+  const Analysis analysis = analysis_of(weak_sweep());
+  const std::string caption = interval_table(analysis.curves.at(0)).caption;
+  EXPECT_NE(caption.find(record::kMedianIntervalMethod), std::string::npos) << caption;
+  EXPECT_EQ(caption.find("blocks of steps"), std::string::npos) << caption;
 }
 
 TEST(Curve, ProtocolsHaveOneRowForEachSize) {

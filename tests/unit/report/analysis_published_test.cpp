@@ -186,6 +186,75 @@ TEST(Published, DamagedTablesAreRefusedWithTheirPlace) {
   EXPECT_THROW(check_published(path), DataError);
 }
 
+/// The value of a column in a row of the recomputed table.
+double number_of(const PublishedTable& table, const std::string& key, size_t row) {
+  for (size_t i = 0; i < table.recomputed.columns.size(); ++i)
+    if (table.recomputed.columns[i].key == key) return *table.recomputed.rows.at(row).at(i).value;
+  ADD_FAILURE() << "no column " << key;
+  return 0;
+}
+
+TEST(Published, RepeatsOfTheBaseAreOneBaseThatIsNamed) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.csv";
+  core::write_file_atomic(path, "nodes,run,samples_per_s\n1,a,90\n1,b,160\n2,a,180\n2,b,216\n");
+  const PublishedTable table = check_published(path);
+  EXPECT_NEAR(number_of(table, "efficiency_pct", 0), 75, 1e-9) << "a repeat of the base is no base of its own";
+  EXPECT_NEAR(number_of(table, "efficiency_pct", 2), 75, 1e-9);
+  EXPECT_NEAR(number_of(table, "speedup", 3), 1.8, 1e-9) << "of the geometric mean, 120";
+  EXPECT_NE(table.recomputed.caption.find("Base: nodes 1 (geometric mean of 2 repeats, lines 2, 3)."), std::string::npos) << table.recomputed.caption;
+}
+
+TEST(Published, TextsAndBatchesHaveBasesOfTheirOwn) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.csv";
+  core::write_file_atomic(path, "nodes,network,samples_per_s\n1,slow,100\n1,fast,200\n2,slow,150\n2,fast,380\n");
+  const PublishedTable texts = check_published(path);
+  EXPECT_NEAR(number_of(texts, "efficiency_pct", 2), 75, 1e-9);
+  EXPECT_NEAR(number_of(texts, "efficiency_pct", 3), 95, 1e-9);
+  EXPECT_NE(texts.recomputed.caption.find("(line 2); nodes 1 (line 3)."), std::string::npos) << texts.recomputed.caption;
+  // Weak: 32 and 64 a node. The local batch and the global one part the rows alike.
+  for (const char* text : {"nodes,micro_batch,samples_per_s\n1,32,100\n1,64,200\n2,32,150\n2,64,380\n", "nodes,global_batch,samples_per_s\n1,32,100\n1,64,200\n2,64,150\n2,128,380\n4,128,300\n4,256,720\n"}) {
+    core::write_file_atomic(path, text);
+    const PublishedTable weak = check_published(path);
+    EXPECT_NEAR(number_of(weak, "efficiency_pct", 1), 100, 1e-9) << text;
+    EXPECT_NEAR(number_of(weak, "efficiency_pct", 2), 75, 1e-9) << text;
+    EXPECT_NEAR(number_of(weak, "efficiency_pct", 3), 95, 1e-9) << text;
+  }
+  // Strong: 64 and 128 at every size, so the local batch shrinks.
+  core::write_file_atomic(path, "nodes,global_batch,micro_batch,samples_per_s\n1,64,64,100\n1,128,128,200\n2,64,32,150\n2,128,64,380\n4,64,16,300\n4,128,32,720\n");
+  const PublishedTable strong = check_published(path);
+  EXPECT_NEAR(number_of(strong, "efficiency_pct", 2), 75, 1e-9);
+  EXPECT_NEAR(number_of(strong, "efficiency_pct", 3), 95, 1e-9);
+  EXPECT_NEAR(number_of(strong, "efficiency_pct", 5), 90, 1e-9);
+}
+
+TEST(Published, CountsAndRatesAreAboveZero) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.csv";
+  for (const auto& [row, column] : {std::pair{"1,-3", "samples_per_s"}, {"0,100", "nodes"}, {"2,0", "samples_per_s"}}) {
+    core::write_file_atomic(path, std::string("nodes,samples_per_s\n1,100\n") + row + "\n");
+    try {
+      check_published(path);
+      FAIL() << row << " was taken";
+    } catch (const DataError& error) {
+      EXPECT_NE(error.text().find(std::string("line 3, column '") + column + "'"), std::string::npos) << error.text();
+    }
+  }
+}
+
+TEST(Published, ValuesThatCannotBeAreDoubted) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.csv";
+  core::write_file_atomic(path, "nodes,gpus,samples_per_s\n1,4,100\n2,8,203\n4,16,600\n");
+  const PublishedTable table = check_published(path, {.forward_gflops = 10000, .peak_tflops = 1000});
+  ASSERT_EQ(table.doubts.size(), 2u) << core::join(table.doubts, "\n");
+  EXPECT_NE(table.doubts[0].find("M09 impossible: nodes 4 (line 4), efficiency_pct, added: 150.0 % is above 102 %"), std::string::npos) << table.doubts[0];
+  EXPECT_NE(table.doubts[1].find("mfu_pct, added: 112.5 % is above 100 %"), std::string::npos) << table.doubts[1];
+  EXPECT_EQ(core::Json::parse(published_json({table})).at("tables").at(0).at("doubts").size(), 2u);
+  EXPECT_TRUE(golden("nemo_clip_g14.csv").doubts.empty());
+}
+
 TEST(Published, DocumentAndJsonNameEveryDifference) {
   const std::vector<PublishedTable> tables = {golden("clap_htsat_base_jupiter.csv"), golden("nemo_clip_g14.csv")};
   EXPECT_EQ(published_document(tables).sections.size(), 2u);

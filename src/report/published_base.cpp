@@ -1,0 +1,148 @@
+// Which rows of a table are one curve, and what its base is.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "report/published_formulas.h"
+
+namespace lockstep::report {
+namespace {
+constexpr size_t kMaxNamedBases = 6;
+
+/// Columns that tell one repeat from another, or remark on it.
+bool is_repeat_column(const std::string& name) {
+  static const std::set<std::string> kNames = {"run", "repeat", "name", "job", "job_id", "host", "file", "path", "date", "time", "note", "notes", "comment", "remark"};
+  return kNames.contains(core::to_lower_ascii(name));
+}
+
+bool is_configuration_column(const record::Table& table, const std::string& name) {
+  if (name == "system" || name == "precision" || name == "model") return true;
+  if (is_repeat_column(name)) return false;
+  const size_t index = table.column(name);
+  return std::none_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return core::parse_double(row[index]).has_value(); });
+}
+
+bool has_numbers(const record::Table& table, const std::string& name) {
+  const size_t index = table.column(name);
+  return std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return core::parse_double(row[index]).has_value(); });
+}
+
+/// "global_batch", "micro_batch", "batch_size"; not the rate "global_batches_per_s" nor the time "batch_s".
+bool is_batch_column(const std::string& name) {
+  const std::string lower = core::to_lower_ascii(name);
+  const auto contains = [&](const char* part) { return lower.find(part) != std::string::npos; };
+  return contains("batch") && !contains("batches") && !contains("time") && !contains("per_s") && !lower.ends_with("_s") && !lower.ends_with("_ms");
+}
+
+/// Keys with a part added for each row.
+std::vector<std::string> joined(std::vector<std::string> keys, const std::vector<std::string>& parts) {
+  for (size_t row = 0; row < keys.size(); ++row) keys[row] += parts[row] + "\n";
+  return keys;
+}
+
+/// Rows that stand above the smallest size of their group.
+size_t rows_above_base(const std::vector<std::string>& keys, const std::vector<double>& sizes) {
+  std::map<std::string, double> least;
+  for (size_t row = 0; row < keys.size(); ++row) least[keys[row]] = std::min(least.try_emplace(keys[row], sizes[row]).first->second, sizes[row]);
+  size_t count = 0;
+  for (size_t row = 0; row < keys.size(); ++row) count += sizes[row] > least[keys[row]];
+  return count;
+}
+
+/// Groups parted by a batch, where one size of a group has several.
+std::vector<std::string> parted_by(const std::vector<std::string>& keys, const std::vector<double>& sizes, const std::vector<double>& batches) {
+  std::map<std::pair<std::string, double>, std::set<double>> values;
+  for (size_t row = 0; row < keys.size(); ++row) values[{keys[row], sizes[row]}].insert(batches[row]);
+  if (std::all_of(values.begin(), values.end(), [](const auto& one) { return one.second.size() == 1; })) return keys;
+  std::vector<std::string> best;
+  for (const int power : {0, -1, 1}) {  // the batch itself, its share of a size, or all sizes' shares together
+    std::vector<std::string> parts;
+    for (size_t row = 0; row < keys.size(); ++row) parts.push_back(fmt::format("{:.6g}", batches[row] * std::pow(sizes[row], power)));
+    std::vector<std::string> found = joined(keys, parts);
+    if (best.empty() || rows_above_base(found, sizes) > rows_above_base(best, sizes)) best = std::move(found);
+  }
+  return best;
+}
+
+bool is_positive_column(const std::string& name) {
+  static const std::set<std::string> kNames = {"nodes", "gpus", "devices", "layers", "hidden", "sequence", "vocab", "heads", "query_groups", "step_time_s", "framework_fp16_s", "trt_fp16_s"};
+  return kNames.contains(name) || is_batch_column(name) || name.find("per_s") != std::string::npos;
+}
+}  // namespace
+
+FormulaContext make_context(const record::Table& table, const PublishedOptions& options) {
+  FormulaContext context{table, read_facts(table, options), std::vector<std::string>(table.rows.size())};
+  const char* size = context.size_column();
+  if (size == nullptr || !has_numbers(table, size)) return context;
+  for (size_t column = 0; column < table.columns.size(); ++column)
+    if (is_configuration_column(table, table.columns[column]))
+      for (size_t row = 0; row < table.rows.size(); ++row) context.groups[row] += table.rows[row][column] + "\n";
+  const std::vector<double> sizes = table.numbers(size);
+  for (const std::string& name : table.columns)
+    if (is_batch_column(name) && has_numbers(table, name)) context.groups = parted_by(context.groups, sizes, table.numbers(name));
+  return context;
+}
+
+std::vector<size_t> FormulaContext::base_rows(size_t row) const {
+  const char* size = size_column();
+  if (size == nullptr) return {row};
+  std::vector<size_t> rows;
+  for (size_t other = 0; other < table.rows.size(); ++other) {
+    if (groups.at(other) != groups.at(row)) continue;
+    const double gap = rows.empty() ? 0 : at(other, size).value - at(rows.front(), size).value;
+    if (gap < 0) rows.clear();
+    if (gap <= 0) rows.push_back(other);
+  }
+  return rows;
+}
+
+Printed FormulaContext::at_base(size_t row, const char* column) const {
+  const std::vector<size_t> rows = base_rows(row);
+  if (rows.size() == 1) return at(rows.front(), column);
+  Printed logs;
+  for (const size_t base : rows) {
+    const Printed value = at(base, column);
+    logs.low += std::log(value.low), logs.value += std::log(value.value), logs.high += std::log(value.high);
+  }
+  const double count = static_cast<double>(rows.size());
+  return {std::exp(logs.low / count), std::exp(logs.value / count), std::exp(logs.high / count)};
+}
+
+std::string base_text(const FormulaContext& context, const std::function<std::string(size_t row)>& row_name) {
+  if (context.size_column() == nullptr) return "";
+  std::set<std::string> seen;
+  std::vector<std::string> bases;
+  size_t num_more = 0;
+  for (size_t row = 0; row < context.table.rows.size(); ++row) {
+    if (!seen.insert(context.groups.at(row)).second) continue;
+    if (bases.size() == kMaxNamedBases) {
+      ++num_more;
+      continue;
+    }
+    const std::vector<size_t> rows = context.base_rows(row);
+    std::vector<std::string> lines;
+    for (const size_t base : rows) lines.push_back(fmt::format("{}", context.table.lines.at(base)));
+    bases.push_back(rows.size() == 1 ? fmt::format("{} (line {})", row_name(rows.front()), lines.front())
+                                     : fmt::format("{} (geometric mean of {} repeats, lines {})", row_name(rows.front()), rows.size(), core::join(lines, ", ")));
+  }
+  if (num_more > 0) bases.push_back(fmt::format("and {} more, each the smallest of its group", num_more));
+  return "Base: " + core::join(bases, "; ") + ".";
+}
+
+void check_positive(const record::Table& table) {
+  for (size_t row = 0; row < table.rows.size(); ++row)
+    for (size_t column = 0; column < table.columns.size(); ++column) {
+      const auto value = core::parse_double(table.rows[row][column]);
+      if (!value || *value > 0 || !is_positive_column(table.columns[column])) continue;
+      throw DataError(fmt::format("report: '{}' line {}, column '{}': '{}' is not above zero", table.source.string(), table.lines.at(row), table.columns[column],
+                                  table.rows[row][column]),
+                      "counts, rates and times are above zero; leave out a row that was not measured");
+    }
+}
+
+}  // namespace lockstep::report
