@@ -61,8 +61,9 @@ std::string measured_text(const Point& point) {
 std::string single_text(const Curve& curve) {
   const Point& point = curve.points.front();
   std::string text =
-      fmt::format("{}: {}, a step takes {} ms (median of {} in {})", curve.name, size_text(curve, point.size),
-                  figure_text(point.estimate.median_ms), measured_text(point), count_text(point.runs.size(), "run"));
+      fmt::format("{}: {}, a step takes {} ms ({} of {} in {})", curve.name, size_text(curve, point.size),
+                  figure_text(point.estimate.median_ms), point.runs.size() > 1 ? "geometric mean of the medians" : "median", measured_text(point),
+                  count_text(point.runs.size(), "run"));
   if (std::isfinite(point.samples_per_s.value))
     text += fmt::format(", {} {}", figure_text(point.samples_per_s.value), rate_unit(point));
   if (std::isfinite(point.mfu)) text += fmt::format(", MFU {}", percent(point.mfu));
@@ -224,9 +225,9 @@ std::vector<std::string> method_of(const Analysis& analysis) {
                         "run, and at most half of it.",
                         record::kWarmupMethod));
   texts.push_back(
-      fmt::format("The value of a run is the median of its remaining steps, with a 95 % interval: {}. The value of a job is the median "
-                  "over its runs, that of a size the median over its jobs; with two jobs or more its interval is Student's t on the logarithms of their "
-                  "values, never narrower than the printed digit or the noise inside the runs. A run that does not name its job counts as one. Rates are "
+      fmt::format("The value of a run is the median of its remaining steps, with a 95 % interval: {}. The value of a job is the geometric "
+                  "mean of its runs', that of a size the geometric mean of its jobs'; with two jobs or more its interval is Student's t on the logarithms of "
+                  "the same values, never narrower than the printed digit or the noise inside the runs. A run that does not name its job counts as one. Rates are "
                   "samples per step over that time: seconds are aggregated first, rates are never averaged. Outliers are marked and "
                   "counted, never removed.",
                   record::kMedianIntervalMethod));
