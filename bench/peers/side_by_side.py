@@ -97,6 +97,8 @@ def write_record(options, versions: dict, content: dict) -> None:
         return
     script = pathlib.Path(sys.argv[0]).name
     command = f"python3 bench/peers/{script} " + " ".join(arg if not arg.startswith("/") else pathlib.Path(arg).name for arg in sys.argv[1:])
+    told = subprocess.run([pathlib.Path(options.program).parent / "lockstep", "--version"], capture_output=True, text=True, check=True).stdout.split()
+    versions = {"lockstep": told[1], "commit": told[3]} | versions
     head = {"command": command, "versions": versions, "hardware": f"{processor()}, {os.cpu_count()} cores visible, {options.threads} threads"}
     pathlib.Path(options.out).write_text(json.dumps(head | content, indent=1) + "\n")
 

@@ -24,6 +24,21 @@ void Module::set_training(bool training) {
     if (entry.kind == Entry::Kind::kChild) entry.child->set_training(training);
 }
 
+std::vector<Module*> Module::units() {
+  std::vector<Module*> found;
+  collect_units(found);
+  return found;
+}
+
+void Module::collect_units(std::vector<Module*>& out) {
+  if (is_unit_) {
+    out.push_back(this);
+    return;
+  }
+  for (Entry& entry : entries_)
+    if (entry.kind == Entry::Kind::kChild) entry.child->collect_units(out);
+}
+
 void Module::register_parameter(std::string name, at::Tensor& handle) {
   entries_.push_back({Entry::Kind::kParameter, std::move(name), &handle, nullptr});
 }

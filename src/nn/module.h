@@ -2,6 +2,7 @@
 #include <ATen/core/TensorBody.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,15 @@ class Module {
   void set_training(bool training);
   bool is_training() const { return training_; }
 
+  /// A unit is a module whose parameters, its children's included, are read by nobody before about_to_run() was called. So they may arrive late.
+  void declare_unit() { is_unit_ = true; }
+  /// From this module down, in registration order. Units lie side by side, not within each other.
+  std::vector<Module*> units();
+  void set_before_run(std::function<void()> before_run) { before_run_ = std::move(before_run); }
+  void about_to_run() const {
+    if (before_run_) before_run_();
+  }
+
  protected:
   void register_parameter(std::string name, at::Tensor& handle);  ///< `handle` is an undefined or defined member.
   void register_buffer(std::string name, at::Tensor& handle);
@@ -41,9 +51,11 @@ class Module {
     Module* child;
   };
   void collect(const std::string& prefix, Entry::Kind kind, std::vector<NamedTensor>& out);
+  void collect_units(std::vector<Module*>& out);
 
   std::vector<Entry> entries_;
-  bool training_ = true;
+  std::function<void()> before_run_;
+  bool training_ = true, is_unit_ = false;
 };
 
 }  // namespace lockstep::nn

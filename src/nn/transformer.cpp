@@ -28,6 +28,7 @@ ResidualBlock::ResidualBlock(const BlockShape& shape, const at::TensorOptions& o
   register_child("ln_2", ln_2_);
   register_child("mlp", mlp_);
   if (shape.has_layer_scale) register_child("ls_2", ls_2_.emplace(shape.width, options));
+  declare_unit();
 }
 
 at::Tensor ResidualBlock::finish(const at::Tensor& x, const at::Tensor& attended) const {
@@ -37,10 +38,12 @@ at::Tensor ResidualBlock::finish(const at::Tensor& x, const at::Tensor& attended
 }
 
 at::Tensor ResidualBlock::forward(const at::Tensor& x_BTD, bool is_causal) const {
+  about_to_run();
   return finish(x_BTD, attn_.forward(ln_1_.forward(x_BTD), is_causal));
 }
 
 at::Tensor ResidualBlock::forward_one_position(const at::Tensor& x_BTD, const at::Tensor& position_B, bool is_causal) const {
+  about_to_run();
   const at::Tensor normed_BTD = ln_1_.forward(x_BTD);
   const at::Tensor query_B1D = take_rows(normed_BTD, position_B).unsqueeze(1);
   const at::Tensor attended_BD = attn_.forward_one_query(query_B1D, normed_BTD, position_B, is_causal).squeeze(1);

@@ -2,6 +2,7 @@
 #include <ATen/core/TensorBody.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,12 +28,16 @@ struct Holding {
 class GradSync {
  public:
   virtual ~GradSync() = default;
-  virtual void begin_step() = 0;                   ///< Gradients become zero; waits for the parameters.
+  /// Gradients become zero; waits for the parameters, but for those that wait_where_used() took over.
+  virtual void begin_step() = 0;
   virtual void begin_micro(bool is_last) = 0;      ///< Only the last micro-batch's backward communicates.
   virtual void finish() = 0;                       ///< The holding's gradients are the mean over the data axis afterwards.
   /// After the update, and after master copies were loaded: parameters take the values of their masters; zero1 begins to gather them.
   virtual void publish_params() = 0;
   virtual void wait_params() = 0;                  ///< Before anybody reads parameters outside a step. Cheap when nothing is under way.
+  /// From now on begin_step() does not wait for these parameters: whoever reads them calls the result before (see nn::Module::declare_unit), so that
+  /// they are gathered while earlier layers run. finish() waits for those nobody read. Must not be called after the GradSync's end.
+  virtual std::function<void()> wait_where_used(const std::vector<comm::NamedTensor>& parameters) = 0;
   virtual int64_t num_buckets() const = 0;
   virtual const Holding& holding() const = 0;
 };

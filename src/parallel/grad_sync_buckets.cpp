@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <set>
 
 #include "core/error.h"
 #include "parallel/grad_sync.h"
@@ -30,6 +31,7 @@ class BucketGradSync final : public GradSync {
   void finish() override;
   void publish_params() override;
   void wait_params() override;
+  std::function<void()> wait_where_used(const std::vector<comm::NamedTensor>& parameters) override;
   int64_t num_buckets() const override { return static_cast<int64_t>(buckets_.size()); }
   const Holding& holding() const override { return holding_; }
 
@@ -42,6 +44,7 @@ class BucketGradSync final : public GradSync {
     size_t bucket = 0;
     bool has_gradient = false;  // summed apart: `gradient` is of this step
     bool has_arrived = false;   // its gradient of this step is complete
+    bool is_waited_where_used = false;
   };
   struct Bucket {
     plan::Bucket planned;  // slots name parameters by index
@@ -49,7 +52,7 @@ class BucketGradSync final : public GradSync {
     at::Tensor parameters = {};  // undefined where they stay in their own memory
     at::Tensor masters = {};     // fp32, of this rank's shard
     size_t num_missing = 0;
-    bool is_sent = false;
+    bool is_sent = false, is_waited_where_used = false;  // the latter: all of its parameters are
     comm::Work reduction = {}, gathering = {};
   };
   struct Hook final : torch::autograd::PostAccumulateGradHook {
@@ -165,7 +168,8 @@ void BucketGradSync::make_holding() {
 }
 
 void BucketGradSync::begin_step() {
-  wait_params();
+  for (auto& bucket : buckets_)
+    if (!bucket.is_waited_where_used) bucket.gathering.wait();
   for (auto& parameter : parameters_) parameter.has_arrived = parameter.has_gradient = false;
   for (auto& bucket : buckets_) {
     if (!parameters_[static_cast<size_t>(bucket.planned.slots.front().item)].is_summed_apart) bucket.gradients.zero_();  // else see gradient_is_final
@@ -218,6 +222,7 @@ void BucketGradSync::check_views() const {
 void BucketGradSync::finish() {
   LOCKSTEP_CHECK(is_last_micro_, "parallel: finish() before the last micro-batch");
   check_views();
+  wait_params();  // what no module of this step used
   for (auto& parameter : parameters_)
     if (parameter.is_summed_apart && !parameter.has_gradient) parameter.gradient.zero_();
   send_ready_buckets(/*all=*/true);  // parameters that took no part: their slices hold zeros
@@ -227,7 +232,8 @@ void BucketGradSync::finish() {
 
 void BucketGradSync::publish_params() {
   const c10::NoGradGuard no_grad;
-  for (auto& bucket : buckets_) {
+  for (size_t i = buckets_.size(); i-- > 0;) {  // in the order of the forward pass: buckets begin with the last parameter
+    Bucket& bucket = buckets_[i];
     if (bucket.masters.defined()) own_shard(bucket.parameters).copy_(bucket.masters);
     if (is_sharded_) bucket.gathering = data_axis_.all_gather_into(bucket.parameters, own_shard(bucket.parameters));
   }
@@ -235,6 +241,23 @@ void BucketGradSync::publish_params() {
 
 void BucketGradSync::wait_params() {
   for (auto& bucket : buckets_) bucket.gathering.wait();
+}
+
+std::function<void()> BucketGradSync::wait_where_used(const std::vector<comm::NamedTensor>& parameters) {
+  if (!is_sharded_) return {};
+  std::set<size_t> used;
+  for (Parameter& parameter : parameters_) {
+    const bool is_named = std::any_of(parameters.begin(), parameters.end(), [&](const auto& named) { return named.tensor->is_same(parameter.tensor); });
+    if (is_named) used.insert(parameter.bucket);
+    parameter.is_waited_where_used |= is_named;
+  }
+  for (Bucket& bucket : buckets_)
+    bucket.is_waited_where_used = std::all_of(bucket.planned.slots.begin(), bucket.planned.slots.end(),
+                                              [&](const auto& slot) { return parameters_[static_cast<size_t>(slot.item)].is_waited_where_used; });
+  if (used.empty()) return {};
+  return [this, used = std::vector<size_t>(used.begin(), used.end())] {
+    for (const size_t index : used) buckets_[index].gathering.wait();
+  };
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ class NoneGradSync final : public GradSync {
   void finish() override {}
   void publish_params() override {}
   void wait_params() override {}
+  std::function<void()> wait_where_used(const std::vector<comm::NamedTensor>&) override { return {}; }
   int64_t num_buckets() const override { return 0; }
   const Holding& holding() const override { return holding_; }
 

@@ -41,6 +41,15 @@ class SummedGradSync final : public GradSync {
   void wait_params() override {
     for (const auto& sync : data_) sync->wait_params();
   }
+  std::function<void()> wait_where_used(const std::vector<comm::NamedTensor>& parameters) override {
+    std::vector<std::function<void()>> waits;
+    for (const auto& sync : data_)
+      if (auto wait = sync->wait_where_used(parameters)) waits.push_back(std::move(wait));
+    if (waits.empty()) return {};
+    return [waits = std::move(waits)] {
+      for (const auto& wait : waits) wait();
+    };
+  }
   const Holding& holding() const override { return holding_; }
   int64_t num_buckets() const override {
     return std::accumulate(data_.begin(), data_.end(), int64_t{0}, [](int64_t sum, const auto& sync) { return sum + sync->num_buckets(); });

@@ -12,10 +12,11 @@ constexpr const char* kTensor = "tp";
 constexpr const char* kData = "dp";
 constexpr const char* kPipe = "pp";
 constexpr const char* kEmbedding = "embedding";
+constexpr const char* kWorld = "world";
 constexpr const char* kAllReduce = "all_reduce";
 constexpr const char* kAllGather = "all_gather";
 constexpr const char* kReduceScatter = "reduce_scatter";
-constexpr int64_t kAmaxBytes = 4;
+constexpr int64_t kAmaxBytes = 4, kDoubleBytes = 8;
 constexpr int64_t kLinearsPerLayer = 4, kOperandsPerLinear = 3;
 
 /// Adds calls up by axis, kind, size and purpose.
@@ -172,6 +173,7 @@ std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const 
   add_tied_embedding(layout, stage, layout.params_of(stage), buckets, counts);
   add_scales(layout, stage, input, counts);
   if (layout.pp() > 1) add_messages(layout, schedule, stage, input, counts);
+  if (layout.mesh.world_size() > 1) counts.add(kWorld, kAllReduce, kDoubleBytes, 2, "loss, norm of the gradients");
   return counts.take();
 }
 

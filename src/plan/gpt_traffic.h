@@ -12,7 +12,7 @@ namespace lockstep::plan {
 /// Calls of one kind and size that a rank makes in one training step, counted as comm::Recorder does: bytes of one call on one rank, of a gather the
 /// output, of a scatter the input; nothing on axes of size 1.
 struct CollectiveCount {
-  std::string axis;  ///< "tp", "dp", "pp"; "embedding": the first and the last stage of a pipeline.
+  std::string axis;  ///< "tp", "dp", "pp", "world"; "embedding": the first and the last stage of a pipeline.
   std::string kind;  ///< "all_reduce", "all_gather", "reduce_scatter", "send", "receive"
   int64_t bytes = 0, count = 0;
   std::string what;  ///< In words: "layers forward".
@@ -42,8 +42,8 @@ int64_t gpt_bucket_elements(const GptTrafficInput& input, int64_t num_data_ranks
 /// Gradient buckets of a stage's ranks, last parameter first; a word embedding that two stages hold lies alone.
 std::vector<Bucket> gpt_buckets(const GptLayout& layout, int stage, const GptTrafficInput& input);
 
-/// What the ranks of a stage send in one step of training without evaluation: layers, ends of the model, gradients, pipeline. Bookkeeping on other
-/// groups (norm of the gradients, losses, wishes) is not in it. `schedule` must be the layout's. `data_rank` matters where replicated parameters lie in
+/// What the ranks of a stage send in one step of training without evaluation: layers, ends of the model, gradients, pipeline, loss and norm of the
+/// gradients. What the record of the run costs (times and wishes of all ranks) is not in it. `schedule` must be the layout's. `data_rank` matters where replicated parameters lie in
 /// shards.
 std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptTrafficInput& input,
                                                  int64_t data_rank = 0);

@@ -132,7 +132,7 @@ void declare_parallelism(core::OptionSet& set, GptOptions& o) {
           {.help = "1f1b: forward and backward passes take turns (interleaved with virtual stages). gpipe: all forward passes first.", .choices = {"1f1b", "gpipe"}});
   set.add("use-distributed-optimizer", &o.use_distributed_optimizer, {.help = "Data ranks share the state of the optimiser (ZeRO-1)."});
   set.add("overlap-grad-reduce", &o.overlap_grad_reduce, {.help = "Reduce gradients during the backward pass of the last micro-batch. Always so here."});
-  set.add("overlap-param-gather", &o.overlap_param_gather, {.help = "Gather updated parameters while the next batch is fetched; waited for before the forward pass. Always so here with --use-distributed-optimizer."});
+  set.add("overlap-param-gather", &o.overlap_param_gather, {.help = "Gather updated parameters while the next forward pass comes to them, block by block. Always so here with --use-distributed-optimizer."});
   set.add("ddp-bucket-size", &o.ddp_bucket_size,
           {.help = "Elements of a gradient bucket.", .unit = "elements", .unset_text = "40 million, or 1 million x data ranks where that is more", .min = 1, .max = 1e12});
   set.add("use-tp-pp-dp-mapping", &o.use_tp_pp_dp_mapping, {.help = "Number ranks along tp, pp, dp instead of tp, dp, pp."});

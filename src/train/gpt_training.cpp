@@ -220,6 +220,7 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
   const auto parameters = training.task->network().named_parameters();
   LOCKSTEP_CHECK(parameters.size() == specs.size(), "{} parameters, {} specs", parameters.size(), specs.size());
   training.sync = build_sync(options, layout, parameters, specs, groups);
+  wait_where_used(training.task->network(), *training.sync);
   training.optimizer = build_optimizer({.beta1 = options.adam_beta1, .beta2 = options.adam_beta2, .epsilon = options.adam_eps, .weight_decay = options.weight_decay},
                                        in_order(training.sync->holding(), parameters), specs);
   training.norm = make_norm_share(point, training.optimizer->segments(), specs, layout.is_optimizer_sharded, groups.world);

@@ -49,6 +49,11 @@ std::unique_ptr<optim::AdamW> build_optimizer(const optim::AdamWConfig& config, 
   return std::make_unique<optim::AdamW>(std::move(segments), config);
 }
 
+void wait_where_used(nn::Module& network, parallel::GradSync& sync) {
+  for (nn::Module* unit : network.units())
+    if (auto wait = sync.wait_where_used(unit->named_parameters())) unit->set_before_run(std::move(wait));
+}
+
 optim::GradSummary update_parameters(parallel::GradSync& sync, optim::AdamW& optimizer, optim::LossScaler* scaler, double lr, double grad_clip_norm,
                                      const NormShare& norm) {
   const at::Tensor loss_scale = scaler != nullptr ? scaler->scale() : at::Tensor();
@@ -75,6 +80,7 @@ Training build_training(const spec::TrainOptions& options, std::unique_ptr<Preci
   training.faulty_task = with_fault(*training.task, hooks.fault, data_axis.rank());
   const auto parameters = training.task->network().named_parameters();
   training.sync = build_sync(options, parameters, data_axis);
+  wait_where_used(training.task->network(), *training.sync);
   training.optimizer = build_optimizer({.beta1 = *options.beta1, .beta2 = *options.beta2, .epsilon = *options.eps, .weight_decay = options.wd},
                                        training.sync->holding(), specs);
   if (training.precision->needs_loss_scaler()) training.scaler = std::make_unique<optim::LossScaler>(parameters.at(0).tensor->device());

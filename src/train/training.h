@@ -56,6 +56,9 @@ struct Training {
   optim::GradSummary update(double lr, double grad_clip_norm) { return update_parameters(*sync, *optimizer, scaler.get(), lr, grad_clip_norm, norm); }
 };
 
+/// Parameters that zero1 gathers are waited for unit by unit of the network. Neither may be used after the other's end.
+void wait_where_used(nn::Module& network, parallel::GradSync& sync);
+
 /// All that a checkpoint of it holds. `training` outlives the result.
 CheckpointState checkpoint_state(const Training& training);
 

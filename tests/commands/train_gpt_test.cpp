@@ -127,6 +127,28 @@ TEST_F(TrainGpt, LearnsALanguageOnOneRankAndOnTensorAndPipelineRanks) {
   EXPECT_EQ(record::read_run(logs_.path() / "tensor").attempts.back().at("setup").at("layout"), "dp=1 tp=2 pp=1");
 }
 
+TEST_F(TrainGpt, ProcessesOfEveryModeComputeWhatOneComputes) {
+  const std::vector<std::string> two_stages = {"--pipeline-model-parallel-size", "2"};
+  const auto with = [](std::vector<std::string> more, std::initializer_list<const char*> rest) {
+    more.insert(more.end(), {"--train-iters", "3", "--global-batch-size", "16", "--num-layers", "4", "--hidden-dropout", "0.1"});
+    more.insert(more.end(), rest.begin(), rest.end());
+    return on_mock(more);
+  };
+  ASSERT_EQ(train_on(1, "tied", with({}, {})).exit_code, 0);
+  ASSERT_EQ(train_on(1, "untied", with({}, {"--untie-embeddings-and-output-weights"})).exit_code, 0);
+  for (const auto& [ranks, name, want, args] :
+       {std::tuple(2, "gpipe", "tied", with(two_stages, {"--pipeline-schedule", "gpipe"})),
+        std::tuple(2, "interleaved", "untied", with(two_stages, {"--num-virtual-stages-per-pipeline-rank", "2", "--untie-embeddings-and-output-weights"})),
+        std::tuple(8, "all", "tied", with(two_stages, {"--tensor-model-parallel-size", "2", "--sequence-parallel", "--use-distributed-optimizer"}))}) {
+    const auto done = train_on(ranks, name, args);
+    ASSERT_EQ(done.exit_code, 0) << name << done.err;
+    const auto alone = losses(want), got = losses(name);
+    ASSERT_EQ(alone.size(), 3u);
+    ASSERT_EQ(got.size(), 3u) << name;
+    for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(got[i], alone[i], 1e-4 * alone[i]) << name << " step " << i;
+  }
+}
+
 TEST_F(TrainGpt, StopsAndResumesBitForBit) {
   for (const auto& [ranks, name, layout] :
        {std::tuple(1, "one", std::vector<std::string>{}), std::tuple(2, "tensor", std::vector<std::string>{"--tensor-model-parallel-size", "2"}),

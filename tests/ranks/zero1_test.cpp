@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
+#include <future>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -178,6 +180,31 @@ TEST(Zero1Shards, ReductionOverlapsWithBackward) {
     require(data.count("reduce_scatter") == 3, "no bucket left during backward");  // scale, head, twice: see DdpCommunication
     sync->finish();
     require(data.count("reduce_scatter") == 6 && data.count("all_reduce") == 0, "all buckets");
+  });
+}
+
+/// Rank 1 begins to gather only once rank 0 is past begin_step().
+TEST(Zero1Shards, ParametersAreWaitedForWhereTheyAreUsed) {
+  std::promise<void> has_begun;
+  const std::shared_future<void> begun = has_begun.get_future().share();
+  comm::run_ranks(2, [&](Comm& data) {
+    Model model;
+    const auto sync = make_grad_sync_zero1(model.all(), data, 1);
+    const auto use_head = sync->wait_where_used({{"head", &model.head}});
+    const auto use_others = sync->wait_where_used(model.all());
+    const c10::NoGradGuard no_grad;
+    for (const optim::Segment& segment : sync->holding().segments) segment.parameter.fill_(7.0);
+    if (data.rank() == 1) require(begun.wait_for(std::chrono::seconds(20)) == std::future_status::ready, "begin_step waited for the parameters");
+    sync->publish_params();
+    sync->begin_step();
+    if (data.rank() == 0) has_begun.set_value();
+    use_head();
+    require(model.head.eq(7.0).all().item<bool>(), "the head was used before all of it was there");
+    sync->begin_micro(true);
+    sync->finish();
+    for (const auto& [name, tensor] : model.all())
+      require(name == "frozen" || tensor->eq(7.0).all().item<bool>(), name + ", which nobody used, was not waited for");
+    use_others();
   });
 }
 

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -41,39 +43,61 @@ at::Tensor whole_of(const at::Tensor& own, const spec::ParamSpec& spec, const mo
   return (spec::is_vocab_table(spec) ? whole.narrow(0, 0, model.shape().vocab) : whole).clone();
 }
 
-/// The gradient of a parameter as the optimiser takes it, put together where data ranks have a piece of it each.
-at::Tensor gradient_of(const comm::NamedTensor& parameter, const train::Training& training) {
-  const parallel::Holding& holding = training.sync->holding();
+/// What the optimiser has for a parameter (gradient, moments), put together where data ranks have a piece of it each.
+at::Tensor assembled(const comm::NamedTensor& parameter, const train::Training& training, const std::function<at::Tensor(size_t)>& of_segment) {
   const at::Tensor whole = at::zeros(parameter.tensor->sizes(), at::kFloat), flat = whole.view({-1});
-  for (const optim::Segment& segment : holding.segments)
-    if (segment.name == parameter.name) {
-      const at::Tensor gradient = segment.gradient.defined() ? segment.gradient : segment.parameter.grad();
-      flat.narrow(0, segment.offset, gradient.numel()).copy_(gradient.reshape({-1}));
+  const auto& segments = training.optimizer->segments();
+  for (size_t i = 0; i < segments.size(); ++i)
+    if (segments[i].name == parameter.name) {
+      const at::Tensor piece = of_segment(i);
+      flat.narrow(0, segments[i].offset, piece.numel()).copy_(piece.reshape({-1}));
     }
-  if (holding.shards != nullptr) holding.shards->all_reduce(flat).wait();
+  if (comm::Comm* shards = training.sync->holding().shards; shards != nullptr) shards->all_reduce(flat).wait();
   return whole;
 }
 
-/// Gradients or parameters of all chunks of a stage. Collective over the tensor and data axes.
-std::map<std::string, at::Tensor> whole_tensors(const train::Training& training, bool wants_gradients) {
+/// Of all chunks of a stage, whole. Collective over the tensor and data axes.
+std::map<std::string, at::Tensor> whole_tensors(const train::Training& training, const std::function<at::Tensor(const comm::NamedTensor&)>& own_part) {
   std::map<std::string, at::Tensor> out;
   auto& task = static_cast<models::GptTask&>(*training.task);
   training.sync->wait_params();
   for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) {
     models::GptModel& model = task.chunk(chunk);
     const auto parameters = model.named_parameters();
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      const at::Tensor own = wants_gradients ? gradient_of(parameters[i], training) : parameters[i].tensor->detach().to(at::kFloat);
-      out[parameters[i].name] = whole_of(own, model.param_specs()[i], model);
-    }
+    for (size_t i = 0; i < parameters.size(); ++i) out[parameters[i].name] = whole_of(own_part(parameters[i]), model.param_specs()[i], model);
   }
+  return out;
+}
+
+std::map<std::string, at::Tensor> whole_parameters(const train::Training& training) {
+  return whole_tensors(training, [](const comm::NamedTensor& parameter) { return parameter.tensor->detach().to(at::kFloat); });
+}
+
+std::map<std::string, at::Tensor> whole_gradients(const train::Training& training) {
+  return whole_tensors(training, [&](const comm::NamedTensor& parameter) {
+    return assembled(parameter, training, [&](size_t i) {
+      const optim::Segment& segment = training.optimizer->segments()[i];
+      return segment.gradient.defined() ? segment.gradient : segment.parameter.grad();
+    });
+  });
+}
+
+/// Roots of the means of squares: their errors are as large as those of gradients.
+std::map<std::string, at::Tensor> whole_moments(const train::Training& training) {
+  std::map<std::string, at::Tensor> out;
+  const auto state = training.optimizer->state();
+  const auto add = [&](const std::string& what, const std::function<at::Tensor(size_t)>& of_segment) {
+    for (auto& [name, tensor] : whole_tensors(training, [&](const comm::NamedTensor& parameter) { return assembled(parameter, training, of_segment); }))
+      out.emplace(fmt::format("{} of {}", what, name), tensor);
+  };
+  add("exp_avg", [&](size_t i) { return state[i].exp_avg; });
+  add("root of exp_avg_sq", [&](size_t i) { return state[i].exp_avg_sq.sqrt(); });
   return out;
 }
 
 Counts counts_of(comm::Recorder& recorder) {
   Counts counts;
-  for (const comm::RecorderEntry& entry : recorder.snapshot())
-    if (entry.axis != "world") counts[{entry.axis, entry.kind, entry.bytes}] += entry.count;
+  for (const comm::RecorderEntry& entry : recorder.snapshot()) counts[{entry.axis, entry.kind, entry.bytes}] += entry.count;
   return counts;
 }
 
@@ -104,14 +128,14 @@ MeshTrace train(const MeshCase& mesh_case, comm::MeshGroups& groups) {
   for (const auto& [name, tensor] : training.task->network().named_buffers())
     if (core::ends_with(name, ".fp8.scale")) set_gradient_scale(*tensor, layout.batch.num_micro);
   MeshTrace trace;
-  const auto initial = whole_tensors(training, false);
+  const auto initial = whole_parameters(training);
   for (int step = 0; step < kSteps; ++step) {
     std::vector<models::Batch> batches;
     for (int64_t micro = 0; micro < mesh_case.micro; ++micro) batches.push_back(batch_of(layout.shape, step, micro * mesh_case.dp + mesh.point().dp));
     world.recorder().clear();
     const train::StepOutcome outcome = training.runner->run(batches, static_cast<uint64_t>(step) + 5);
     Counts counts = counts_of(world.recorder());
-    if (step == 0) trace.gradients = whole_tensors(training, true);
+    if (step == 0) trace.gradients = whole_gradients(training);
     trace.losses.push_back(outcome.scalars.at(0).second.item<double>());
     world.recorder().clear();
     trace.norms.push_back(training.update(kLr, kClip).norm.item<double>());
@@ -123,7 +147,8 @@ MeshTrace train(const MeshCase& mesh_case, comm::MeshGroups& groups) {
       want[{entry.axis, entry.kind, entry.bytes}] += entry.count;
     if (const std::string text = difference(counts, want); !text.empty()) throw std::runtime_error(text);
   }
-  trace.parameters = whole_tensors(training, false);
+  trace.parameters = whole_parameters(training);
+  trace.moments = whole_moments(training);
   for (const auto& [name, tensor] : trace.parameters) trace.changes[name] = tensor - initial.at(name);
   return trace;
 }
@@ -173,7 +198,8 @@ const MeshTrace& one_rank(const MeshCase& mesh) {
   MeshCase alone{.micro = mesh.micro * mesh.dp, .is_tied = mesh.is_tied};
   alone.precision = mesh.precision;
   alone.fp8 = mesh.fp8;
-  alone.chunks = mesh.pp * mesh.chunks;  // as many layers; see options_of
+  alone.model = mesh.model;
+  alone.chunks = mesh.num_layers();
   const auto [place, is_new] = known.try_emplace(alone.name());
   if (is_new)
     comm::run_mesh_groups(plan::MeshLayout(1, {1, 1, 1}), [&](comm::MeshGroups& groups) { place->second = train(alone, groups); });
@@ -196,13 +222,41 @@ std::vector<Pair> pairs_of(const MeshCase& mesh) {
 }  // namespace
 
 std::string MeshCase::name() const {
-  return fmt::format("tp{}_pp{}_dp{}_v{}_m{}{}_{}_{}{}{}{}", tp, pp, dp, chunks, micro, splits_tokens ? "_sp" : "", is_gpipe ? "gpipe" : "1f1b", is_tied ? "tied" : "untied",
-                     is_sharded ? "_zero1" : "", precision == "fp32" ? "" : "_" + precision, fp8.empty() ? "" : "_fp8_" + fp8);
+  std::string text = fmt::format("tp{}_pp{}_dp{}_v{}_m{}{}_{}_{}{}", tp, pp, dp, chunks, micro, splits_tokens ? "_sp" : "", is_gpipe ? "gpipe" : "1f1b",
+                                 is_tied ? "tied" : "untied", is_sharded ? "_zero1" : "");
+  if (precision != "fp32") text += "_" + precision;
+  if (!fp8.empty()) text += "_fp8_" + fp8;
+  for (const std::string& part : {model, recompute, stages})
+    if (!part.empty()) text += "_" + part;
+  std::replace(text.begin(), text.end(), '|', '_');  // names of tests are words
+  return text + (is_tp_pp_dp ? "_tp_pp_dp" : "");
+}
+
+int MeshCase::num_layers() const { return stages.empty() ? pp * chunks : static_cast<int>(std::count(stages.begin(), stages.end(), 't')); }
+
+static void set_model_parts(const std::string& model, spec::GptOptions& o) {
+  o.group_query_attention = true;
+  o.num_query_groups = 4;
+  o.position_embedding_type = "rope";
+  o.disable_bias_linear = true;
+  const bool is_llama = model == "llama";
+  o.normalization = is_llama ? "RMSNorm" : "LayerNorm";
+  (is_llama ? o.swiglu : o.squared_relu) = true;
+  if (is_llama) return;
+  o.apply_layernorm_1p = true;
+  o.rotary_percent = 0.5;
+}
+
+static void set_recompute(const std::string& how, spec::GptOptions& o) {
+  o.recompute_granularity = how == "selective" ? "selective" : "full";
+  if (how == "selective") return;
+  o.recompute_method = how;
+  o.recompute_num_layers = how == "uniform" ? 2 : 1;
 }
 
 spec::GptOptions options_of(const MeshCase& mesh) {
   spec::GptOptions o;
-  o.num_layers = mesh.pp * mesh.chunks;
+  o.num_layers = mesh.num_layers();
   o.hidden_size = 16;
   o.num_attention_heads = 8;
   o.kv_channels = 4;
@@ -217,7 +271,11 @@ spec::GptOptions options_of(const MeshCase& mesh) {
   o.global_batch_size = kSamples * mesh.micro * mesh.dp;
   o.tensor_model_parallel_size = mesh.tp;
   o.pipeline_model_parallel_size = mesh.pp;
-  if (mesh.chunks > 1 && mesh.pp > 1) o.num_virtual_stages_per_pipeline_rank = mesh.chunks;
+  if (!mesh.stages.empty()) o.pipeline_model_parallel_layout = mesh.stages;
+  else if (mesh.chunks > 1 && mesh.pp > 1) o.num_virtual_stages_per_pipeline_rank = mesh.chunks;
+  o.use_tp_pp_dp_mapping = mesh.is_tp_pp_dp;
+  if (!mesh.model.empty()) set_model_parts(mesh.model, o);
+  if (!mesh.recompute.empty()) set_recompute(mesh.recompute, o);
   o.sequence_parallel = mesh.splits_tokens;
   o.use_distributed_optimizer = mesh.is_sharded;
   o.precision = mesh.precision;
@@ -287,16 +345,18 @@ std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend back
   const auto [loss, tensor, change] = tolerance_of(mesh.precision);
   std::mutex mutex;
   std::string text;
-  std::set<std::string> seen;
+  std::map<std::string, at::Tensor> seen;
   try {
     comm::run_mesh_groups(
         layout.mesh,
         [&](comm::MeshGroups& groups) {
           const MeshTrace got = train(mesh, groups);
           const std::lock_guard lock(mutex);
-          for (const auto& [name, parameter] : got.parameters) seen.insert(name);
+          for (const auto& [name, parameter] : got.parameters)
+            if (!seen.try_emplace(name, parameter).first->second.equal(parameter)) text += fmt::format("rank {}: its copy of {} is not that of another rank\n", groups.world.rank(), name);
           const std::string here = compare_numbers(got.losses, want.losses, "loss", loss) + compare_numbers(got.norms, want.norms, "norm of the gradient", tensor) +
-                                   compare_tensors(got.gradients, want.gradients, "gradient", tensor) + compare_tensors(got.parameters, want.parameters, "parameter", tensor) + compare_changes(got.changes, want.changes, change);
+                                   compare_tensors(got.gradients, want.gradients, "gradient", tensor) + compare_tensors(got.moments, want.moments, "moment", tensor) +
+                                   compare_tensors(got.parameters, want.parameters, "parameter", tensor) + compare_changes(got.changes, want.changes, change);
           if (!here.empty()) text += fmt::format("rank {}:\n{}", groups.world.rank(), here);
         },
         backend);

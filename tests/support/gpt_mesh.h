@@ -22,6 +22,12 @@ struct MeshCase {
   bool is_sharded = false;         ///< ZeRO-1.
   std::string precision = "fp32";  ///< Or bf16, fp16; with masters.
   std::string fp8 = {};            ///< "", or a recipe of --fp8-recipe.
+  std::string model = {};          ///< "": the parts of GPT-2; "llama", "nemotron": theirs.
+  std::string recompute = {};      ///< "", "selective", "uniform", "block".
+  std::string stages = {};         ///< "", or a --pipeline-model-parallel-layout.
+  bool is_tp_pp_dp = false;        ///< The other order of ranks.
+  /// One per stage and virtual stage where `stages` says nothing.
+  int num_layers() const;
   int num_ranks() const { return tp * pp * dp; }
   std::string name() const;
 };
@@ -40,10 +46,11 @@ std::vector<MeshCase> pairwise_cover(const std::vector<MeshCase>& all);
 struct MeshTrace {
   std::vector<double> losses, norms;
   std::map<std::string, at::Tensor> gradients, parameters, changes;  ///< changes: of the parameters.
+  std::map<std::string, at::Tensor> moments;                         ///< Means of gradients and roots of means of squares.
 };
 
-/// Three steps of `mesh` on ranks that are threads against the same on one rank: losses, norms, gradients, parameters, and the collectives of a step
-/// against plan::predict_gpt_traffic. "" where all agree, else what does not.
+/// Three steps of `mesh` on ranks that are threads against the same on one rank: losses, norms, gradients, moments, parameters, and the collectives of a
+/// step against plan::predict_gpt_traffic. Copies of a parameter on several ranks must be equal bit for bit. "" where all agree, else what does not.
 std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend backend = comm::ThreadBackend::kLocal);
 
 }  // namespace lockstep::tests

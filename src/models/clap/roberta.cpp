@@ -57,10 +57,12 @@ RobertaLayer::RobertaLayer(const spec::RobertaShape& shape, int64_t index, const
   register_child("intermediate.dense", intermediate_);
   register_child("output.dense", output_);
   register_child("output.LayerNorm", output_norm_);
+  declare_unit();
 }
 
 at::Tensor RobertaLayer::attend(const at::Tensor& query_x_QD, const at::Tensor& x_ND, bool only_first, const TextPacking& packing,
                                 const RobertaDropout& dropout) const {
+  about_to_run();
   std::vector<int64_t> query_rows, key_rows = packing.block_rows();
   for (const TextPacking::Block& block : packing.blocks) query_rows.push_back(only_first ? block.num_texts : block.rows());
   const auto q = query_.forward(query_x_QD).split_with_sizes(query_rows), k = key_.forward(x_ND).split_with_sizes(key_rows),

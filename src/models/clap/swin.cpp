@@ -48,9 +48,11 @@ SwinBlock::SwinBlock(const spec::AudioShape& shape, int64_t stage, const at::Ten
   register_child("norm2", norm2_);
   register_child("mlp.fc1", fc1_);
   register_child("mlp.fc2", fc2_);
+  declare_unit();
 }
 
 at::Tensor SwinBlock::forward(const at::Tensor& x_BNC, const at::Tensor& mask_WTT, const DropPath& drop) const {
+  about_to_run();
   const at::Tensor middle = add_branch(x_BNC, attn_.forward(norm1_.forward(x_BNC), mask_WTT), drop.attention_B11, drop.scale);
   const at::Tensor expanded = nn::activate(fc1_.forward(norm2_.forward(middle)), nn::Activation::kGelu);
   return add_branch(middle, fc2_.forward(expanded), drop.mlp_B11, drop.scale);

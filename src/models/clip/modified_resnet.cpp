@@ -32,12 +32,14 @@ Bottleneck::Bottleneck(int64_t inputs, int64_t planes, int64_t stride, const at:
   register_child("bn2", bn2_);
   register_child("conv3", conv3_);
   register_child("bn3", bn3_);
+  declare_unit();
   if (stride == 1 && inputs == planes * 4) return;
   register_child("downsample.0", shortcut_conv_.emplace(inputs, planes * 4, 1, options));
   register_child("downsample.1", shortcut_norm_.emplace(planes * 4, options));
 }
 
 at::Tensor Bottleneck::forward(const at::Tensor& x_BCYX) {
+  about_to_run();
   at::Tensor y = bn1_.forward(conv1_.forward(x_BCYX)).relu_();
   y = bn2_.forward(conv2_.forward(y)).relu_();
   y = bn3_.forward(conv3_.forward(average_pool(y, stride_)));

@@ -79,9 +79,11 @@ GptBlock::GptBlock(const spec::GptShape& shape, int64_t layer, const nn::ShardCt
   register_child("attention", attention_);
   register_child("norm_2", norm_2_);
   register_child("mlp", mlp_);
+  declare_unit();
 }
 
 at::Tensor GptBlock::forward(const at::Tensor& x_TBD, const GptFrame& frame) {
+  about_to_run();
   const at::Tensor attended = nn::dropout(attention_.forward(norm_1_.forward(x_TBD), frame), frame.dropout.at(layer_, 0));
   const at::Tensor middle = x_TBD.add(attended);
   return middle.add(nn::dropout(mlp_.forward(norm_2_.forward(middle)), frame.dropout.at(layer_, 1)));

@@ -96,9 +96,11 @@ GptModel::GptModel(const spec::GptShape& shape, const spec::GptPart& part, const
   }
   if (!part.has_head) return;
   final_norm_ = std::make_unique<nn::Norm>(shape.norm, shape.hidden, shape.norm_eps, options.tensors);
+  final_norm_->declare_unit();
   register_child("final_norm", *final_norm_);
   if (shape.is_head_tied && part.has_embedding) return;
   head_ = std::make_unique<nn::ColumnParallelLinear>(shape.hidden, vocab_rows, shard, options.tensors, /*with_bias=*/false);
+  head_->declare_unit();
   register_child(shape.is_head_tied ? "embedding.word" : "head", *head_);
 }
 
@@ -143,7 +145,9 @@ at::Tensor GptModel::run_blocks(at::Tensor x_TBD, const GptFrame& frame) {
     if (!group->is_recomputed) x_TBD = group->forward(x_TBD, frame);
     else x_TBD = nn::checkpoint(*group, x_TBD, [group = group.get(), frame](const at::Tensor& x) { return group->forward(x, frame); });
   }
-  return part_.has_head ? final_norm_->forward(x_TBD) : x_TBD;
+  if (!part_.has_head) return x_TBD;
+  final_norm_->about_to_run();
+  return final_norm_->forward(x_TBD);
 }
 
 at::Tensor GptModel::forward_next(const at::Tensor& text_BL, GptCache& cache) {
@@ -166,7 +170,11 @@ bool GptModel::is_fp8(int64_t layer) const {
   return options_.fp8.has_value() && !(options_.fp8_spares_ends && (layer == 0 || layer + 1 == shape_.layers));
 }
 
-const at::Tensor& GptModel::head_weight() const { return head_ ? head_->weight() : word_->weight(); }
+const at::Tensor& GptModel::head_weight() const {
+  if (!head_) return word_->weight();
+  head_->about_to_run();
+  return head_->weight();
+}
 
 nn::VocabLoss GptModel::loss(const at::Tensor& hidden_TBD, const Batch& batch) const {
   LOCKSTEP_CHECK(part_.has_head && batch.target_BT.defined(), "has_head={}", part_.has_head);
