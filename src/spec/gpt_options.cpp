@@ -82,8 +82,8 @@ void declare_batch(core::OptionSet& set, GptOptions& o) {
   set.add("decrease-batch-size-if-needed", &o.decrease_batch_size_if_needed, {.help = "A global batch that does not divide becomes the next smaller that does."});
   set.add("train-iters", &o.train_iters, {.help = "Steps to train.", .unit = "steps", .unset_text = "by --train-samples", .min = 1, .max = 1e9});
   set.add("train-samples", &o.train_samples, {.help = "Sequences to train on.", .unit = "sequences", .unset_text = "by --train-iters", .min = 1, .max = 1e15});
-  set.add("exit-interval", &o.exit_interval, {.help = "Save and exit after a step that this divides.", .unit = "steps", .min = 1});
-  set.add("exit-duration-in-mins", &o.exit_duration_in_mins, {.help = "Save and exit after this time.", .unit = "minutes", .min = 0, .is_min_excluded = true});
+  set.add("exit-interval", &o.exit_interval, {.help = "Save and exit, with code 0, after a step that this divides.", .unit = "steps", .min = 1});
+  set.add("exit-duration-in-mins", &o.exit_duration_in_mins, {.help = "Save and exit, with code 0, two steps after this time since the start of the process of rank 0 is over; nothing is evaluated then.", .unit = "minutes", .min = 0, .is_min_excluded = true});
   borrow_train_flags(set, o.run, {"seed"});
 }
 
@@ -218,7 +218,7 @@ void declare_checkpoints(core::OptionSet& set, GptOptions& o) {
   for (const auto& [name, field, help] : {std::tuple("no-load-optim", &o.no_load_optim, "Leave the optimiser's state of --load."),
                                           std::tuple("no-save-optim", &o.no_save_optim, "Save no state of the optimiser."),
                                           std::tuple("async-save", &o.async_save, "Save while training goes on."),
-                                          std::tuple("exit-on-missing-checkpoint", &o.exit_on_missing_checkpoint, "End where --load holds no checkpoint. Always so here, but for --load of the folder of --save, which begins the run.")})
+                                          std::tuple("exit-on-missing-checkpoint", &o.exit_on_missing_checkpoint, "End with exit code 5 where --resume latest, or --load of the folder of --save, would begin the run because there is no checkpoint. --load of another folder always ends so.")})
     set.add(name, field, {.help = help});
 }
 

@@ -161,9 +161,6 @@ std::vector<std::string> check_gpt_options(const GptOptions& options, const core
   check_run_options(options.run, set);
   refuse_if(!options.target_device.empty() && !options.run.dry_run, "--target-device belongs to --dry-run", "add --dry-run");
   refuse_if(options.overlap_param_gather && !options.use_distributed_optimizer, "--overlap-param-gather belongs to --use-distributed-optimizer", "add it, or drop this flag");
-  refuse_if(options.exit_on_missing_checkpoint && options.run.resume == "latest",
-            "--exit-on-missing-checkpoint contradicts --resume latest, as --load of the folder of --save is: it begins the run where there is no checkpoint",
-            "drop the flag, or name the checkpoint with --resume PATH");
   refuse_if(options.ckpt_step && options.load.empty(), "--ckpt-step belongs to --load", "name the folder of checkpoints");
   const double attention_dropout = gpt_shape_of(options).attention_dropout;
   refuse_if(options.attention_backend == "flash" && attention_dropout > 0,

@@ -195,7 +195,6 @@ void refuse_unbuilt_gpt_options(const spec::GptOptions& o) {
   };
   refuse_if(o.calculate_per_token_loss, "--calculate-per-token-loss", "leave it out: without --eod-mask-loss both losses are the same, with it a mean over micro-batches of their means is what there is");
   refuse_if(o.dataloader_type == "cyclic", "--dataloader-type cyclic", "leave it out: samples are shuffled once for the whole run");
-  refuse_if(o.exit_duration_in_mins.has_value(), "--exit-duration-in-mins", "use --exit-interval, or stop the run with SIGTERM");
   refuse_if(o.no_load_optim, "--no-load-optim", "--finetune takes the weights alone");
   refuse_if(o.no_save_optim, "--no-save-optim", "leave it out");
   refuse_if(o.log_params_norm, "--log-params-norm", "leave it out");

@@ -85,6 +85,8 @@ class TrainRun {
   void save(const TrainerPosition& position);
   void finish_saving();
   void record_first_step(const PhaseTimes& first_step);
+  /// Of rank 0 with --exit-duration-in-mins; else empty.
+  std::function<bool()> time_limit() const;
   std::string model_name() const;
   core::Json describe_setup() const;
   void open_profiler();
@@ -175,6 +177,9 @@ void TrainRun::join_ranks() {
 void TrainRun::open_folder() {
   folder_ = run_folder_from_text(decide_on_rank_zero(
       world().comm(), [&] { return to_text(choose_run_folder(options_, time_text_now(), ranks_.slurm_restart_count)); }));
+  if (folder_.is_resume && !folder_.has_checkpoint && command_.gpt && command_.gpt->exit_on_missing_checkpoint)
+    throw CheckpointError(fmt::format("train: '{}' holds no checkpoint, and --exit-on-missing-checkpoint is given", folder_.checkpoints().string()),
+                          "name the run to go on with, or drop the flag to begin it");
   if (is_first_rank() || options_.log_local)
     core::open_log_file((folder_.path / (options_.log_local ? fmt::format("out-{}", ranks_.rank) : "out.log")).string());
   if (is_first_rank())
@@ -258,7 +263,7 @@ TrainerPosition TrainRun::restore() {
   config.who = {{"host", core::host_name()}, {"job", ranks_.job_id}, {"pid", ::getpid()}};
   checkpointer_ = std::make_unique<Checkpointer>(config, checkpoint_state(training_), world().comm());
   std::optional<RestoredCheckpoint> restored;
-  if (folder_.is_resume) restored = folder_.resume_latest ? checkpointer_->restore_latest() : checkpointer_->restore(folder_.resume_path);
+  if (folder_.has_checkpoint) restored = folder_.resume_latest ? checkpointer_->restore_latest() : checkpointer_->restore(folder_.resume_path);
   if (!restored) {
     if (folder_.is_resume && is_first_rank()) core::log_info("no checkpoint in {} yet: starting from the beginning", folder_.path.string());
     return start();
@@ -309,6 +314,11 @@ void TrainRun::record_first_step(const PhaseTimes& first_step) {
   startup_.add("loader", first_step[Phase::kDataWait]);
   startup_.add("first_step", first_step.sum() - first_step[Phase::kDataWait]);
   if (record_) record_->append_startup({.phases_ms = startup_.phases_ms()});
+}
+
+std::function<bool()> TrainRun::time_limit() const {
+  if (!is_first_rank() || !command_.gpt || !command_.gpt->exit_duration_in_mins) return {};
+  return [this, minutes = *command_.gpt->exit_duration_in_mins] { return startup_.age_minutes() >= minutes; };
 }
 
 void TrainRun::finish_saving() {
@@ -368,7 +378,8 @@ ExitCode TrainRun::run() {
                      .evaluate = [this](int64_t epochs, int64_t steps) { evaluate(epochs, steps); },
                      .record_interval = [this](const IntervalTimes& times) { intervals_->record(times); },
                      .record_first_step = [this](const PhaseTimes& times) { record_first_step(times); },
-                     .before_step = {}};
+                     .before_step = {},
+                     .is_time_up = time_limit()};
   if (options_.profile) {
     open_profiler();
     parts.before_step = [this](int64_t step) { profiler_->before_step(step); };

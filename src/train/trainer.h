@@ -77,13 +77,14 @@ struct TrainerParts {
   std::function<void(const IntervalTimes&)> record_interval;                      ///< Collective; once per log interval.
   std::function<void(const PhaseTimes&)> record_first_step;
   std::function<void(int64_t step)> before_step;                                  ///< Also after the last, with the number of steps.
+  std::function<bool()> is_time_up = {};                                          ///< Asked after each step, where it is given: one rank is enough.
 };
 
 /// The training loop of every task.
 class Trainer {
  public:
   Trainer(const TrainerConfig& config, const TrainerParts& parts, const TrainerPosition& start);
-  /// kOk when the run is complete, kRequeue when it was asked to stop (saved before).
+  /// kOk when the run is complete or its time is up, kRequeue when it was asked to stop (saved before).
   ExitCode run();
 
  private:

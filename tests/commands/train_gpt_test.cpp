@@ -155,6 +155,29 @@ TEST_F(TrainGpt, StopsAndResumesBitForBit) {
   }
 }
 
+/// The time is up before the first step ends: all ranks learn of it two steps later, in the same one.
+TEST_F(TrainGpt, EndsWhenItsTimeIsUpAndGoesOn) {
+  const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--train-iters", "6", "--eval-interval", "6", "--eval-iters", "1"});
+    if (ranks > 1) more.insert(more.end(), {"--pipeline-model-parallel-size", "2"});
+    return train_on(ranks, name, on_mock(more));
+  };
+  for (const int ranks : {1, 2}) {
+    const std::string name = fmt::format("hurried{}", ranks);
+    const auto hurried = run(ranks, name, {"--exit-duration-in-mins", "0.0001"});
+    ASSERT_EQ(hurried.exit_code, 0) << hurried.err;
+    EXPECT_NE(hurried.err.find("stopped because the time is up after 3 steps"), std::string::npos) << hurried.err;
+    EXPECT_EQ(hurried.err.find("validation loss"), std::string::npos) << hurried.err;
+    EXPECT_EQ(losses(name).size(), 3u);
+    EXPECT_EQ(record::list_checkpoints(logs_.path() / name).at(0).step, 3);
+    EXPECT_EQ(record::read_status(logs_.path() / name).state, "finished");
+    const auto rest = run(ranks, name, {"--exit-duration-in-mins", "10000", "--resume", "latest"});
+    ASSERT_EQ(rest.exit_code, 0) << rest.err;
+    EXPECT_NE(rest.err.find("finished after 6 steps"), std::string::npos) << rest.err;
+    EXPECT_EQ(losses(name).size(), 6u);
+  }
+}
+
 TEST_F(TrainGpt, LearnsInFp8AsInFp32) {
   const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), {"--train-iters", "40", "--global-batch-size", "16", "--num-layers", "3"});
@@ -293,11 +316,17 @@ TEST_F(TrainGpt, ASnapshotOnASmallCorpusStartsALongerRun) {
 /// The way of scripts for Megatron-LM.
 TEST_F(TrainGpt, SaveAndLoadOfOneFolderBeginAndGoOn) {
   const std::string folder = (logs_.path() / "deep" / "checkpoints-of-mine").string();
-  const auto run = [&](const std::string& iters) {
-    return run_lockstep({"train", "gpt", "--num-layers", "1", "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length", "16", "--mock-data", "--vocab-size", "96", "--lr", "1e-2",
-                         "--lr-decay-style", "constant", "--train-iters", iters, "--save", folder, "--load", folder, "--device", "cpu", "--threads", "1"});
+  const auto run = [&](const std::string& iters, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> args = {"train", "gpt", "--num-layers", "1", "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length", "16", "--mock-data", "--vocab-size", "96", "--lr", "1e-2",
+                                     "--lr-decay-style", "constant", "--train-iters", iters, "--save", folder, "--load", folder, "--device", "cpu", "--threads", "1"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_lockstep(args);
   };
-  const auto first = run("2"), second = run("5");
+  const auto missing = run("2", {"--exit-on-missing-checkpoint"});
+  EXPECT_EQ(missing.exit_code, 5) << missing.err;
+  EXPECT_NE(missing.err.find("checkpoints-of-mine/checkpoints' holds no checkpoint"), std::string::npos) << missing.err;
+  EXPECT_FALSE(fs::exists(fs::path(folder) / "run.json"));
+  const auto first = run("2"), second = run("5", {"--exit-on-missing-checkpoint"});
   ASSERT_EQ(first.exit_code, 0) << first.err;
   ASSERT_EQ(second.exit_code, 0) << second.err;
   EXPECT_NE(second.err.find("continuing after step 2"), std::string::npos) << second.err;
