@@ -108,7 +108,7 @@ void declare_optimiser(core::OptionSet& set, GptOptions& o) {
   set.add("adam-eps", &o.adam_eps, {.help = "AdamW: added to the root of the second moment.", .min = 0, .is_min_excluded = true});
   set.add("clip-grad", &o.clip_grad, {.help = "Largest global L2 norm of the gradient; 0: no clipping.", .min = 0});
   set.add("calculate-per-token-loss", &o.calculate_per_token_loss,
-          {.help = "Mean over all tokens of a step, instead of the mean over micro-batches of their means; the same at every layout under a loss mask."});
+          {.help = "The loss is the mean over all tokens of a step that count, not over micro-batches and data ranks of their means: under a loss mask, too, the same at every layout and micro-batch size."});
 }
 
 void declare_parallelism(core::OptionSet& set, GptOptions& o) {
@@ -190,7 +190,7 @@ void declare_data(core::OptionSet& set, GptOptions& o) {
            .refused_choices = {{"external", "use single"}}});
   set.add("reset-position-ids", &o.reset_position_ids, {.help = "Positions begin again behind the end of a document."});
   set.add("reset-attention-mask", &o.reset_attention_mask, {.help = "Tokens do not see what stands before the end of a document."});
-  set.add("eod-mask-loss", &o.eod_mask_loss, {.help = "No loss where the input is the end of a document. Gradients and the printed loss are then a mean over micro-batches of their means over tokens that count."});
+  set.add("eod-mask-loss", &o.eod_mask_loss, {.help = "No loss where the input is the end of a document. Gradients and the printed loss are then a mean over micro-batches of their means over tokens that count; see --calculate-per-token-loss."});
 }
 
 void declare_logging(core::OptionSet& set, GptOptions& o) {

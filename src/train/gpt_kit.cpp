@@ -92,16 +92,16 @@ class GptKit final : public TaskKit {
   Metrics evaluate(Training& training, int64_t epochs_done) override {
     const auto source = data_->open_validation(epochs_done - 1);
     if (!source) return {};
-    const PipelineParts pipeline = gpt_pipeline_parts(*training.task, layout_, groups_, {device_, training.precision->input_type()});
+    const PipelineParts pipeline = gpt_pipeline_parts(*training.task, layout_, groups_, {device_, training.precision->input_type()}, options_.calculate_per_token_loss);
     training.task->network().set_training(false);
-    double sum = 0;
+    LossSum total;
     for (int64_t i = 0; i < options_.eval_iters; ++i) {
       std::vector<models::Batch> batches;
       for (int64_t micro = 0; micro < layout_.batch.num_micro; ++micro) batches.push_back(source->next(*phases_));
-      sum += pipeline_loss(pipeline, *training.precision, batches).item<double>();  // sync: evaluation is a pause by nature
+      total += pipeline_loss(pipeline, *training.precision, batches);
     }
     training.task->network().set_training(true);
-    const double loss = sum / static_cast<double>(options_.eval_iters);
+    const double loss = total.mean();
     return {{"lm loss", loss}, {"lm loss PPL", record::perplexity(loss)}};
   }
 

@@ -193,7 +193,6 @@ void refuse_unbuilt_gpt_options(const spec::GptOptions& o) {
   const auto refuse_if = [](bool condition, const std::string& flag, const std::string& hint) {
     if (condition) throw UsageError(fmt::format("train: {} is not in this version yet", flag), hint);
   };
-  refuse_if(o.calculate_per_token_loss, "--calculate-per-token-loss", "leave it out: without --eod-mask-loss both losses are the same, with it a mean over micro-batches of their means is what there is");
   refuse_if(o.dataloader_type == "cyclic", "--dataloader-type cyclic", "leave it out: samples are shuffled once for the whole run");
   refuse_if(o.no_load_optim, "--no-load-optim", "--finetune takes the weights alone");
   refuse_if(o.no_save_optim, "--no-save-optim", "leave it out");
@@ -229,18 +228,19 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
                               .scaler = training.scaler.get(),
                               .data_rank = point.dp,
                               .phases = hooks.phases};
-  training.runner = make_pipeline_step(parts, gpt_pipeline_parts(stage, layout, groups, {device, training.precision->input_type()}));
+  training.runner = make_pipeline_step(parts, gpt_pipeline_parts(stage, layout, groups, {device, training.precision->input_type()}, options.calculate_per_token_loss));
   return training;
 }
 
-PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, const GptTensors& tensors) {
+PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, const GptTensors& tensors, bool is_mean_over_tokens) {
   return {.stage = static_cast<models::GptTask&>(task),
           .stages = groups.mesh.pp(),
           .schedule = plan::make_pipe_schedule(layout.pipe),
           .boundary = at::TensorOptions(tensors.device).dtype(tensors.type),
-          .num_data_ranks = groups.mesh.dp().size(),
+          .data_axis = groups.mesh.dp(),
           .world = groups.world,
-          .reports_loss = groups.mesh.point().tp == 0};
+          .reports_loss = groups.mesh.point().tp == 0,
+          .is_mean_over_tokens = is_mean_over_tokens};
 }
 
 }  // namespace lockstep::train

@@ -22,7 +22,7 @@ struct GptTensors {
 };
 
 /// The stage of `task` (of build_gpt_training) in the pipeline.
-PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, const GptTensors& tensors);
+PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, const GptTensors& tensors, bool is_mean_over_tokens = false);
 
 /// The Precision that --bf16 or --fp16 mean: 16-bit weights with fp32 copies.
 std::string gpt_precision(const spec::GptOptions& options);

@@ -54,22 +54,6 @@ at::Tensor gradient_of(const comm::NamedTensor& parameter, const train::Training
   return whole;
 }
 
-/// Gradients or parameters of all chunks of a stage. Collective over the tensor and data axes.
-std::map<std::string, at::Tensor> whole_tensors(const train::Training& training, bool wants_gradients) {
-  std::map<std::string, at::Tensor> out;
-  auto& task = static_cast<models::GptTask&>(*training.task);
-  training.sync->wait_params();
-  for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) {
-    models::GptModel& model = task.chunk(chunk);
-    const auto parameters = model.named_parameters();
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      const at::Tensor own = wants_gradients ? gradient_of(parameters[i], training) : parameters[i].tensor->detach().to(at::kFloat);
-      out[parameters[i].name] = whole_of(own, model.param_specs()[i], model);
-    }
-  }
-  return out;
-}
-
 Counts counts_of(comm::Recorder& recorder) {
   Counts counts;
   for (const comm::RecorderEntry& entry : recorder.snapshot())
@@ -145,18 +129,6 @@ std::string compare_numbers(const std::vector<double>& got, const std::vector<do
   return text;
 }
 
-std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, const std::string& what, double tolerance) {
-  std::string text;
-  for (const auto& [name, tensor] : got) {
-    const at::Tensor& reference = want.at(name);
-    const double largest = reference.abs().max().item<double>();
-    if (largest < 1e-6) text += fmt::format("{} of {}: the reference proves nothing\n", what, name);
-    const double error = tensor.sizes() == reference.sizes() ? (tensor - reference).abs().max().item<double>() / largest : NAN;
-    if (!(error <= tolerance)) text += fmt::format("{} of {}: relative difference {:.3g}\n", what, name, error);
-  }
-  return text;
-}
-
 /// By their norm: in 16 bits the largest value of a table says nothing about an update, and single elements with gradients near 0 go either way.
 std::string compare_changes(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, double tolerance) {
   std::string text;
@@ -194,6 +166,33 @@ std::vector<Pair> pairs_of(const MeshCase& mesh) {
 }
 
 }  // namespace
+
+std::map<std::string, at::Tensor> whole_tensors(const train::Training& training, bool wants_gradients) {
+  std::map<std::string, at::Tensor> out;
+  auto& task = static_cast<models::GptTask&>(*training.task);
+  training.sync->wait_params();
+  for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) {
+    models::GptModel& model = task.chunk(chunk);
+    const auto parameters = model.named_parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const at::Tensor own = wants_gradients ? gradient_of(parameters[i], training) : parameters[i].tensor->detach().to(at::kFloat);
+      out[parameters[i].name] = whole_of(own, model.param_specs()[i], model);
+    }
+  }
+  return out;
+}
+
+std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, const std::string& what, double tolerance) {
+  std::string text;
+  for (const auto& [name, tensor] : got) {
+    const at::Tensor& reference = want.at(name);
+    const double largest = reference.abs().max().item<double>();
+    if (largest < 1e-6) text += fmt::format("{} of {}: the reference proves nothing\n", what, name);
+    const double error = tensor.sizes() == reference.sizes() ? (tensor - reference).abs().max().item<double>() / largest : NAN;
+    if (!(error <= tolerance)) text += fmt::format("{} of {}: relative difference {:.3g}\n", what, name, error);
+  }
+  return text;
+}
 
 std::string MeshCase::name() const {
   return fmt::format("tp{}_pp{}_dp{}_v{}_m{}{}_{}_{}{}{}{}", tp, pp, dp, chunks, micro, splits_tokens ? "_sp" : "", is_gpipe ? "gpipe" : "1f1b", is_tied ? "tied" : "untied",

@@ -8,6 +8,7 @@
 #include "comm/run_ranks.h"
 #include "plan/gpt_layout.h"
 #include "spec/gpt_options.h"
+#include "train/training.h"
 
 namespace lockstep::tests {
 
@@ -45,5 +46,12 @@ struct MeshTrace {
 /// Three steps of `mesh` on ranks that are threads against the same on one rank: losses, norms, gradients, parameters, and the collectives of a step
 /// against plan::predict_gpt_traffic. "" where all agree, else what does not.
 std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend backend = comm::ThreadBackend::kLocal);
+
+/// Gradients, as the optimiser takes them, or parameters of all chunks of a stage: whole, vocabulary tables without padding. Collective over the tensor and
+/// data axes.
+std::map<std::string, at::Tensor> whole_tensors(const train::Training& training, bool wants_gradients);
+
+/// "" where each tensor equals that of the same name in `want`, relative to its largest value; else a line for each that does not.
+std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, const std::string& what, double tolerance);
 
 }  // namespace lockstep::tests
