@@ -200,8 +200,8 @@ void declare_logging(core::OptionSet& set, GptOptions& o) {
                       {"deterministic", {"deterministic-mode"}}, {"check-replicas", {"check-weight-hash-across-dp-replicas-interval"}}});
   set.group("Logging and evaluation");
   borrow_train_flags(set, o.run, {"logs", "name", "log-local", {"log-every-n-steps", {"log-interval"}}, "report-to", "debug"});
-  set.add("log-params-norm", &o.log_params_norm, {.help = "Log the norm of the parameters, too."});
-  set.add("log-num-zeros-in-grad", &o.log_num_zeros_in_grad, {.help = "Log the number of zeros in the gradient, too."});
+  set.add("log-params-norm", &o.log_params_norm, {.help = "Log the norm of all parameters, too, as it is after the update; padding of the vocabulary is left out."});
+  set.add("log-num-zeros-in-grad", &o.log_num_zeros_in_grad, {.help = "Log the number of elements of the gradient that are 0, too; padding of the vocabulary is left out."});
   set.add("eval-iters", &o.eval_iters, {.help = "Global batches of one evaluation.", .unit = "steps", .min = 0});
   set.add("eval-interval", &o.eval_interval, {.help = "Evaluate every N steps.", .unit = "steps", .unset_text = "never", .min = 1});
   set.group("Profile");

@@ -1,5 +1,6 @@
 #include "train/gpt_training.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -94,13 +95,22 @@ parallel::Holding in_order(const parallel::Holding& holding, const std::vector<c
   return out;
 }
 
+/// Elements of this rank's part of a parameter that are of the model: padding of a vocabulary lies behind them.
+int64_t num_elements(const plan::GptLayout& layout, const plan::MeshPoint& point, const spec::ParamSpec& spec) {
+  const int64_t own = spec.numel() / (spec.split_dim ? layout.tp() : 1);
+  if (!spec::is_vocab_table(spec)) return own;
+  const int64_t width = spec.shape.at(1), num_rows = own / width;
+  return std::clamp<int64_t>(layout.shape.vocab - (spec.split_dim ? point.tp * num_rows : 0), 0, num_rows) * width;
+}
+
 /// Every element of the model counts on one rank, that which owns_parameter() names; of copies over the data axis the first.
-NormShare make_norm_share(const plan::MeshPoint& point, const std::vector<optim::Segment>& segments, const std::vector<spec::ParamSpec>& specs, bool is_sharded,
-                          comm::Comm& world) {
-  std::map<std::string, bool> owns;
-  for (const spec::ParamSpec& spec : specs) owns[spec.name] = owns_parameter(point, spec);
+NormShare make_norm_share(const plan::GptLayout& layout, const plan::MeshPoint& point, const std::vector<optim::Segment>& segments,
+                          const std::vector<spec::ParamSpec>& specs, comm::Comm& world) {
+  std::map<std::string, int64_t> owned;
+  for (const spec::ParamSpec& spec : specs) owned[spec.name] = owns_parameter(point, spec) ? num_elements(layout, point, spec) : 0;
   NormShare norm{.ranks = &world};
-  for (const optim::Segment& segment : segments) norm.counts.push_back((is_sharded || point.dp == 0) && owns.at(segment.name));
+  for (const optim::Segment& segment : segments)
+    norm.counted.push_back(layout.is_optimizer_sharded || point.dp == 0 ? std::clamp<int64_t>(owned.at(segment.name) - segment.offset, 0, segment.parameter.numel()) : 0);
   return norm;
 }
 
@@ -196,8 +206,6 @@ void refuse_unbuilt_gpt_options(const spec::GptOptions& o) {
   refuse_if(o.dataloader_type == "cyclic", "--dataloader-type cyclic", "leave it out: samples are shuffled once for the whole run");
   refuse_if(o.no_load_optim, "--no-load-optim", "--finetune takes the weights alone");
   refuse_if(o.no_save_optim, "--no-save-optim", "leave it out");
-  refuse_if(o.log_params_norm, "--log-params-norm", "leave it out");
-  refuse_if(o.log_num_zeros_in_grad, "--log-num-zeros-in-grad", "leave it out");
 }
 
 Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups, at::Device device, const TrainingHooks& hooks) {
@@ -220,7 +228,7 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
   training.sync = build_sync(options, layout, parameters, specs, groups);
   training.optimizer = build_optimizer({.beta1 = options.adam_beta1, .beta2 = options.adam_beta2, .epsilon = options.adam_eps, .weight_decay = options.weight_decay},
                                        in_order(training.sync->holding(), parameters), specs);
-  training.norm = make_norm_share(point, training.optimizer->segments(), specs, layout.is_optimizer_sharded, groups.world);
+  training.norm = make_norm_share(layout, point, training.optimizer->segments(), specs, groups.world);
   training.scaler = make_scaler(options, device);
   const StepRunnerParts parts{.task = stage,
                               .sync = *training.sync,

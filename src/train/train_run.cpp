@@ -200,6 +200,8 @@ TrainerConfig TrainRun::trainer_config() const {
   config.save_every_n_steps = options_.save_every_n_steps;
   config.check_replicas_steps = options_.check_replicas_steps;
   config.seed = static_cast<uint64_t>(options_.seed);
+  config.logs_params_norm = command_.gpt && command_.gpt->log_params_norm;
+  config.logs_num_zeros = command_.gpt && command_.gpt->log_num_zeros_in_grad;
   return config;
 }
 

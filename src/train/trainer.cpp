@@ -55,17 +55,20 @@ ExitCode Trainer::run() {
 void Trainer::step() {
   RECORD_USER_SCOPE("step");
   auto micro_batches = next_micro_batches();
-  const StepOutcome outcome = parts_.runner.run(micro_batches, core::stream_key({config_.seed, static_cast<uint64_t>(position_.step)}));
+  StepOutcome outcome = parts_.runner.run(micro_batches, core::stream_key({config_.seed, static_cast<uint64_t>(position_.step)}));
   const double lr = config_.lr(position_.step, position_.samples_seen);
-  const auto gradients = update(lr);
+  const auto gradients = update(lr, outcome);
   ++position_.step;
   position_.samples_seen += config_.samples_per_step;
   push_telemetry(outcome, gradients, lr);
 }
 
-optim::GradSummary Trainer::update(double lr) {
+optim::GradSummary Trainer::update(double lr, StepOutcome& outcome) {
   RECORD_USER_SCOPE("optimizer");
+  const bool is_logged = (position_.step + 1) % config_.log_every_n_steps == 0 || position_.step + 1 == config_.last_step();
+  if (is_logged && config_.logs_num_zeros) outcome.scalars.emplace_back("num_zeros", num_zeros_in_gradient(parts_.optimizer, parts_.norm));
   auto gradients = update_parameters(parts_.sync, parts_.optimizer, parts_.scaler, lr, config_.grad_clip_norm, parts_.norm);
+  if (is_logged && config_.logs_params_norm) outcome.scalars.emplace_back("params_norm", params_norm(parts_.optimizer, parts_.norm));
   parts_.phases.mark(Phase::kOptimizer);
   return gradients;
 }

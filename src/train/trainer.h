@@ -33,6 +33,7 @@ struct TrainerConfig {
   LearningRate lr;
   double grad_clip_norm = 0;              ///< 0: none.
   int64_t log_every_n_steps = 100;
+  bool logs_params_norm = false, logs_num_zeros = false;  ///< Of the steps that log_every_n_steps divides, and the last.
   int64_t save_frequency_epochs = 1;      ///< 0: only at the end.
   int64_t save_every_n_steps = 0;         ///< 0: off.
   int64_t check_replicas_steps = 500;     ///< 0: never.
@@ -90,7 +91,8 @@ class Trainer {
  private:
   void step();
   std::vector<models::Batch> next_micro_batches();
-  optim::GradSummary update(double lr);
+  /// Adds to the outcome what is logged of some steps only.
+  optim::GradSummary update(double lr, StepOutcome& outcome);
   void push_telemetry(const StepOutcome& outcome, const optim::GradSummary& gradients, double lr);
   void digest(const std::vector<StepValues>& values);
   void at_boundaries();

@@ -178,6 +178,38 @@ TEST_F(TrainGpt, EndsWhenItsTimeIsUpAndGoesOn) {
   }
 }
 
+/// In Megatron's line, the record and TensorBoard's file; of the steps that are logged alone.
+TEST_F(TrainGpt, LogsTheNormOfParametersAndZerosInTheGradientOnEveryMesh) {
+  const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--train-iters", "5", "--global-batch-size", "8", "--log-params-norm", "--log-num-zeros-in-grad", "--untie-embeddings-and-output-weights", "--squared-relu",
+                             "--disable-bias-linear", "--report-to", "tensorboard"});
+    const auto done = train_on(ranks, name, on_mock(more));
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return done.err;
+  };
+  const std::string text = run(1, "alone", {});
+  run(2, "tensor", {"--tensor-model-parallel-size", "2"});
+  run(2, "sharded", {"--use-distributed-optimizer"});
+  const auto want = record::read_steps(logs_.path() / "alone").steps;
+  ASSERT_EQ(want.size(), 5u);
+  for (const auto& step : want) {
+    EXPECT_EQ(step.params_norm.has_value(), step.step % 2 == 1 || step.step == 4) << step.step;
+    EXPECT_EQ(step.num_zeros.has_value(), step.params_norm.has_value()) << step.step;
+  }
+  EXPECT_NE(text.find(fmt::format("| num zeros: {:.1f} | params norm: {:.3f} |", static_cast<double>(want[4].num_zeros.value_or(0)), want[4].params_norm.value_or(0))), std::string::npos) << text;
+  EXPECT_GT(want[1].num_zeros, 0);
+  EXPECT_NE(want[1].params_norm, want[3].params_norm);
+  for (const char* name : {"tensor", "sharded"}) {
+    const auto got = record::read_steps(logs_.path() / name).steps;
+    ASSERT_EQ(got.size(), 5u) << name;
+    EXPECT_EQ(got[1].num_zeros, want[1].num_zeros) << name;
+    EXPECT_NEAR(got[1].params_norm.value_or(0), *want[1].params_norm, 1e-5 * *want[1].params_norm) << name;
+  }
+  std::string events;
+  for (const auto& entry : fs::directory_iterator(logs_.path() / "alone" / "tensorboard")) events += core::read_file(entry.path());
+  for (const char* tag : {"params-norm", "num-zeros"}) EXPECT_NE(events.find(tag), std::string::npos) << tag;
+}
+
 /// Ends of documents, which do not count, are spread unevenly over micro-batches.
 TEST_F(TrainGpt, TheLossPerTokenDoesNotDependOnMicroBatches) {
   const auto run = [&](int ranks, const std::string& name, const std::string& micro_batch_size) {

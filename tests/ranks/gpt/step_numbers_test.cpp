@@ -1,5 +1,5 @@
-// --calculate-per-token-loss with masks that leave every micro-batch another number of tokens: on every kind of mesh loss and gradients are those of one
-// rank that sees the whole batch at once, whose mean is over all of its tokens.
+// What a step computes on every kind of mesh is what one rank computes that sees the whole batch at once: with --calculate-per-token-loss loss and gradients
+// under masks that leave every micro-batch another number of tokens; the norm of the parameters; the number of zeros in the gradient.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -29,10 +29,10 @@ models::Batch sequences(int64_t begin, int64_t count, bool is_masked) {
   return batch;
 }
 
-/// What one step finds out, before the update.
+/// What one step finds out; parameters and their norm after the update.
 struct Found {
-  double loss = NAN, evaluated = NAN;
-  std::map<std::string, at::Tensor> gradients;
+  double loss = NAN, evaluated = NAN, num_zeros = NAN, params_norm = NAN;
+  std::map<std::string, at::Tensor> gradients, parameters;
 };
 
 Found run_step(const spec::GptOptions& options, comm::MeshGroups& groups, bool is_masked) {
@@ -46,12 +46,18 @@ Found run_step(const spec::GptOptions& options, comm::MeshGroups& groups, bool i
   found.gradients = whole_tensors(training, true);
   const auto pipeline = train::gpt_pipeline_parts(*training.task, layout, groups, {at::kCPU, at::kFloat}, options.calculate_per_token_loss);
   found.evaluated = train::pipeline_loss(pipeline, *training.precision, batches).mean();
+  found.num_zeros = train::num_zeros_in_gradient(*training.optimizer, training.norm).item<double>();
+  training.update(1e-2, 0.5);
+  found.params_norm = train::params_norm(*training.optimizer, training.norm).item<double>();
+  found.parameters = whole_tensors(training, false);
   return found;
 }
 
 spec::GptOptions options_for(const MeshCase& mesh, bool is_per_token) {
   spec::GptOptions options = options_of(mesh);
   options.hidden_dropout = options.attention_dropout = 0;  // drawn by micro-batch
+  options.disable_bias_linear = true;  // gradients of the biases of keys are all rounding
+  options.squared_relu = true;  // whose gradient has zeros
   options.calculate_per_token_loss = is_per_token;
   return options;
 }
@@ -80,9 +86,9 @@ void on_every_rank(const MeshCase& mesh, bool is_per_token, bool is_masked, cons
   EXPECT_EQ(num_ranks, mesh.num_ranks());
 }
 
-class PerTokenLoss : public ::testing::TestWithParam<MeshCase> {};
+class StepNumbers : public ::testing::TestWithParam<MeshCase> {};
 
-TEST_P(PerTokenLoss, IsThatOfTheWholeBatchAtOnce) {
+TEST_P(StepNumbers, LossPerTokenIsThatOfTheWholeBatchAtOnce) {
   const Found want = one_micro_batch(GetParam());
   ASSERT_GT(want.loss, 1);
   size_t num_gradients = 0;
@@ -101,7 +107,7 @@ TEST_P(PerTokenLoss, IsThatOfTheWholeBatchAtOnce) {
 }
 
 /// Numbers of tokens are powers of 2, so that both ways to divide are exact.
-TEST_P(PerTokenLoss, IsTheMeanOfMeansWithoutAMask) {
+TEST_P(StepNumbers, LossPerTokenIsTheMeanOfMeansWithoutAMask) {
   std::vector<Found> usual;
   on_every_rank(GetParam(), false, false, [&](const Found& found) { usual.push_back(found); });
   on_every_rank(GetParam(), true, false, [&](const Found& found) {
@@ -113,9 +119,24 @@ TEST_P(PerTokenLoss, IsTheMeanOfMeansWithoutAMask) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, PerTokenLoss,
+/// Padding, of which every tensor-parallel size has another amount, is no part of them.
+TEST_P(StepNumbers, ZerosAndNormAreThoseOfTheModel) {
+  const Found want = one_micro_batch(GetParam());
+  double num_zeros = 0, squared = 0;
+  for (const auto& [name, gradient] : want.gradients) num_zeros += gradient.eq(0).sum().item<double>();
+  for (const auto& [name, parameter] : want.parameters) squared += parameter.to(at::kDouble).square().sum().item<double>();
+  ASSERT_GT(num_zeros, 10);
+  EXPECT_EQ(want.num_zeros, num_zeros);
+  EXPECT_NEAR(want.params_norm, std::sqrt(squared), 1e-6 * std::sqrt(squared));
+  on_every_rank(GetParam(), true, true, [&](const Found& found) {
+    EXPECT_EQ(found.num_zeros, num_zeros);
+    EXPECT_NEAR(found.params_norm, want.params_norm, 1e-5 * want.params_norm);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, StepNumbers,
                          ::testing::Values(MeshCase{.micro = 4}, MeshCase{.dp = 2, .micro = 1}, MeshCase{.dp = 2, .micro = 2}, MeshCase{.dp = 2, .micro = 4, .is_sharded = true},
-                                           MeshCase{.tp = 2, .micro = 2}, MeshCase{.pp = 2, .micro = 4}, MeshCase{.pp = 2, .micro = 2, .is_gpipe = true},
+                                           MeshCase{.tp = 2, .micro = 2}, MeshCase{.tp = 8, .micro = 2, .is_tied = false}, MeshCase{.pp = 2, .micro = 4}, MeshCase{.pp = 2, .micro = 2, .is_gpipe = true},
                                            MeshCase{.pp = 2, .chunks = 2, .micro = 4}, MeshCase{.tp = 2, .pp = 2, .dp = 2, .micro = 2, .splits_tokens = true, .is_sharded = true},
                                            MeshCase{.tp = 2, .dp = 2, .micro = 2, .is_tied = false}),
                          [](const auto& chosen) { return chosen.param.name(); });
