@@ -186,8 +186,8 @@ void declare_data(core::OptionSet& set, GptOptions& o) {
   set.add("vocab-file", &o.vocab_file, {.help = "vocab.json of GPT-2.", .metavar = "FILE"});
   set.add("merge-file", &o.merge_file, {.help = "merges.txt of GPT-2.", .metavar = "FILE"});
   set.add("dataloader-type", &o.dataloader_type,
-          {.help = "single: in the order of the shuffle index. cyclic: shuffled again each epoch.", .choices = {"single", "cyclic"},
-           .refused_choices = {{"external", "use single"}}});
+          {.help = "In the order of the shuffle index.", .choices = {"single"},
+           .refused_choices = {{"cyclic", "use single: samples are shuffled once for the whole run"}, {"external", "use single"}}});
   set.add("reset-position-ids", &o.reset_position_ids, {.help = "Positions begin again behind the end of a document."});
   set.add("reset-attention-mask", &o.reset_attention_mask, {.help = "Tokens do not see what stands before the end of a document."});
   set.add("eod-mask-loss", &o.eod_mask_loss, {.help = "No loss where the input is the end of a document. Gradients and the printed loss are then a mean over micro-batches of their means over tokens that count; see --calculate-per-token-loss."});
@@ -215,8 +215,7 @@ void declare_checkpoints(core::OptionSet& set, GptOptions& o) {
   borrow_train_flags(set, o.run, {{"save-every-n-steps", {"save-interval"}}, "keep", "resume"});
   set.add("ckpt-step", &o.ckpt_step, {.help = "Step of --load to start from.", .unset_text = "the newest", .min = 0});
   set.add("finetune", &o.finetune, {.help = "Take weights alone from --load, and begin at step 0."});
-  for (const auto& [name, field, help] : {std::tuple("no-load-optim", &o.no_load_optim, "Leave the optimiser's state of --load."),
-                                          std::tuple("no-save-optim", &o.no_save_optim, "Save no state of the optimiser."),
+  for (const auto& [name, field, help] : {std::tuple("no-load-optim", &o.no_load_optim, "Take weights and position from --load, and begin with moments and loss scale of a new run."),
                                           std::tuple("async-save", &o.async_save, "Save while training goes on."),
                                           std::tuple("exit-on-missing-checkpoint", &o.exit_on_missing_checkpoint, "End with exit code 5 where --resume latest, or --load of the folder of --save, would begin the run because there is no checkpoint. --load of another folder always ends so.")})
     set.add(name, field, {.help = help});

@@ -77,7 +77,7 @@ class GptKit final : public TaskKit {
   LearningRate learning_rate(int64_t) const override {
     return [schedule = make_schedule(options_, num_steps(), layout_.batch.global_batch)](int64_t, int64_t samples_seen) { return schedule.lr(samples_seen); };
   }
-  std::filesystem::path find_snapshot() override { return options_.finetune ? std::filesystem::path() : find_gpt_snapshot(options_, world_.comm()); }
+  Snapshot find_snapshot() override { return find_gpt_snapshot(options_, world_.comm()); }
 
   bool has_epochs() const override { return false; }
   data::EpochSize epoch_size() override {
@@ -120,7 +120,6 @@ class GptKit final : public TaskKit {
 }  // namespace
 
 spec::TrainOptions gpt_run_options(const spec::GptOptions& options) {
-  refuse_unbuilt_gpt_options(options);
   if (options.train_samples && (!options.global_batch_size || options.decrease_batch_size_if_needed))
     throw UsageError("train: --train-samples needs --global-batch-size as it will be", "give it without --decrease-batch-size-if-needed, or the length in --train-iters");
   const int64_t steps = gpt_train_steps(options, options.global_batch_size.value_or(1)), epoch = steps_per_epoch(options, steps);

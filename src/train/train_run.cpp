@@ -77,6 +77,7 @@ class TrainRun {
   void open_folder();
   TrainerConfig trainer_config() const;
   TrainerPosition restore();
+  /// From a snapshot of another run, which may have had another global batch, or from nothing.
   TrainerPosition start();
   core::Json describe_attempt() const;
   core::Json resume_facts() const;
@@ -109,6 +110,7 @@ class TrainRun {
   plan::BatchPlan batch_;
   std::optional<PhaseClock> phases_;
   std::unique_ptr<TaskKit> kit_;
+  Snapshot snapshot_;
   Training training_;
   TaskFacts facts_;
   data::EpochSize epoch_;  // 0 steps: nothing to train on
@@ -132,7 +134,9 @@ TrainRun::TrainRun(const spec::ParsedCommand& command, const SoftwareVersions& v
   kit_ = command.gpt ? make_gpt_kit(*command.gpt, world(), device_) : make_contrastive_kit(options_, world(), device_, batch_);
   kit_->open_data();  // bad data are told before memory of devices is taken
   startup_.finish("loader");
-  training_ = kit_->build_training({.phases = &*phases_, .fault = parse_fault(core::env("LOCKSTEP_FAULT").value_or(""))});
+  if (!folder_.has_checkpoint) snapshot_ = kit_->find_snapshot();
+  training_ = kit_->build_training({.phases = &*phases_, .fault = parse_fault(core::env("LOCKSTEP_FAULT").value_or("")),
+                                    .is_restored = folder_.has_checkpoint, .snapshot = snapshot_});
   startup_.finish("weights");
   facts_ = kit_->facts();
   epoch_ = kit_->epoch_size();
@@ -281,11 +285,9 @@ void TrainRun::require_same(const core::Json& facts, const core::Json& written, 
       throw UsageError(fmt::format("train: the checkpoint was written with {}={}, this run has {}={}", key, written.at(key).dump(), key, value.dump()), hint);
 }
 
-/// From a snapshot of another run, which may have had another global batch, or from nothing.
 TrainerPosition TrainRun::start() {
-  const auto snapshot = kit_->find_snapshot();
-  if (snapshot.empty()) return {};
-  const auto restored = checkpointer_->restore(snapshot);
+  if (snapshot_.folder.empty() || snapshot_.use == SnapshotUse::kWeights) return {};
+  const auto restored = snapshot_.use == SnapshotUse::kAll ? checkpointer_->load(snapshot_.folder) : checkpointer_->read_position(snapshot_.folder);
   require_same(kit_->model_facts(), restored.position.extra, "--load takes runs of the same model");
   if (is_first_rank())
     core::log_info("starting from {}, after step {} and {} samples", restored.folder.string(), restored.position.step, restored.position.samples_seen);

@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -64,10 +65,21 @@ struct Training {
 /// All that a checkpoint of it holds. `training` outlives the result.
 CheckpointState checkpoint_state(const Training& training);
 
+/// What a new run takes of a checkpoint of another one.
+enum class SnapshotUse { kAll, kWeightsAndPosition, kWeights };
+
+/// The checkpoint of another run that a new one begins with.
+struct Snapshot {
+  std::filesystem::path folder = {};  ///< Its files are as its manifest says. Empty: there is none.
+  SnapshotUse use = SnapshotUse::kAll;
+};
+
 /// What a run adds to the steps it builds.
 struct TrainingHooks {
   PhaseClock* phases = nullptr;  ///< Outlives the training.
   std::optional<Fault> fault = std::nullopt;
+  bool is_restored = false;  ///< A checkpoint of this run will fill everything: no other weights are read.
+  Snapshot snapshot = {};    ///< Else: where weights alone come from, unless it is restored, too.
 };
 
 /// Gradients, AdamW and steps around `task`, whose parameters have `specs`. Collective over `data_axis`, which must outlive it. UsageError for
