@@ -62,7 +62,7 @@ void declare_model_parts(core::OptionSet& set, GptOptions& o) {
            .min = 0, .is_min_excluded = true});
   set.add("embedding-init-method-std", &o.embedding_init_method_std,
           {.help = "The same of embeddings, which then have no weight decay.", .unset_text = "--init-method-std", .min = 0, .is_min_excluded = true});
-  set.add("vocab-size", &o.vocab_size, {.help = "Token ids there are.", .unset_text = "by the model, else 50257", .min = 2, .max = 1 << 24});
+  set.add("vocab-size", &o.vocab_size, {.help = "Token ids there are.", .unset_text = "by --model, else as many as the tokenizer of --tokenizer-model or --vocab-file has, else 50257", .min = 2, .max = 1 << 24});
   set.add("make-vocab-size-divisible-by", &o.make_vocab_size_divisible_by,
           {.help = "The embedding has a multiple of this x --tensor-model-parallel-size rows.", .unset_text = "by the model, else 128", .min = 1, .max = 1 << 20});
   set.add("padded-vocab-size", &o.padded_vocab_size,

@@ -7,6 +7,7 @@
 
 #include "comm/mesh_groups.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "models/gpt/gpt_task.h"
 #include "models/gpt/gpt_weights.h"
 #include "optim/megatron_schedule.h"
@@ -50,6 +51,7 @@ class GptKit final : public TaskKit {
 
   void open_data() override {
     succeed_together(world_.comm(), [&] { data_.emplace(options_, layout_, groups_.mesh.point().dp, device_); });
+    if (world_.rank() == 0) core::log_info("vocabulary: {} tokens in {} rows", layout_.shape.vocab, layout_.shape.padded_vocab(layout_.tp()));
   }
 
   TaskFacts facts() const override {

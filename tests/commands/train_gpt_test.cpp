@@ -385,6 +385,39 @@ TEST_F(TrainGpt, SaveAndLoadOfOneFolderBeginAndGoOn) {
   EXPECT_EQ(record::read_steps(folder).steps.size(), 5u);
 }
 
+/// Where neither --model nor --vocab-size says how many tokens there are.
+TEST_F(TrainGpt, TheVocabularyIsTheTokenizers) {
+  const auto dry_run = [&](const std::string& tokenizer) {
+    const auto done = run_lockstep({"train", "gpt", "--dry-run", "--json", "--num-layers", "1", "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length", "16", "--tokenizer-model", tokenizer});
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return core::parse_json(done.out, "dry run");
+  };
+  const auto planned = dry_run(path("bpe")), elsewhere = dry_run("/nonexistent/tokenizer.json");
+  EXPECT_EQ(planned.at("options").at("vocab_size"), 300);
+  EXPECT_EQ(planned.at("padded_vocab"), 384);
+  EXPECT_EQ(elsewhere.at("padded_vocab"), 50304);
+  EXPECT_NE(elsewhere.at("warnings").dump().find("'/nonexistent/tokenizer.json' is not here"), std::string::npos) << elsewhere.at("warnings");
+
+  const std::vector<std::string> data = {"--data-path", path("corpus_text_document"), "--tokenizer-model", path("bpe"), "--train-iters", "4"};
+  const auto run = [&](const std::vector<std::string>& more) {
+    auto flags = data;
+    flags.insert(flags.end(), more.begin(), more.end());
+    return train_on(1, "speaks", flags);
+  };
+  const auto refused = run({"--vocab-size", "200"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("the tokenizer has 300 tokens, the model 200"), std::string::npos) << refused.err;
+  fs::remove_all(logs_.path() / "speaks");
+  const auto first = run({"--exit-interval", "2"}), rest = run({"--resume", "latest"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_NE(first.err.find("vocabulary: 300 tokens in 384 rows"), std::string::npos) << first.err;
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(losses("speaks").size(), 4u);
+  EXPECT_EQ(record::read_run(logs_.path() / "speaks").attempts.at(0).at("options").at("vocab_size"), 300);
+  const auto text = run_lockstep({"infer", "generate", "--device", "cpu", "--threads", "1", "--pretrained", (logs_.path() / "speaks").string(), "--prompt", "the small cat", "--max-new-tokens", "4"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+}
+
 TEST_F(TrainGpt, RefusesWhatItCannotLayOutOrHasNoEngineFor) {
   const auto expect_refused = [&](int ranks, const std::vector<std::string>& flags, const std::string& text) {
     std::vector<std::string> more = {"--train-iters", "2"};
