@@ -33,16 +33,36 @@ at::Tensor squared_norm_on_cpu(const std::vector<at::Tensor>& tensors) {
   return sum;
 }
 
+/// Those that have elements.
+std::vector<at::Tensor> present_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> present;
+  for (const auto& tensor : tensors)
+    if (tensor.defined() && tensor.numel() > 0) present.push_back(tensor.detach());
+  return present;
+}
+
+/// A sum of nothing so far, where the tensors lie, though they be without elements.
+at::Tensor zero_beside(const std::vector<at::Tensor>& tensors) {
+  for (const auto& tensor : tensors)
+    if (tensor.defined()) return at::zeros({}, tensor.options().dtype(at::kDouble));
+  return at::zeros({}, at::kDouble);
+}
+
 }  // namespace
 
 at::Tensor squared_norm(const std::vector<at::Tensor>& tensors) {
   const c10::NoGradGuard no_grad;
-  std::vector<at::Tensor> present;
-  for (const auto& tensor : tensors)
-    if (tensor.defined() && tensor.numel() > 0) present.push_back(tensor.detach());
-  if (present.empty()) return at::zeros({}, at::kDouble);
+  const std::vector<at::Tensor> present = present_of(tensors);
+  if (present.empty()) return zero_beside(tensors);
   if (present.front().is_cpu()) return squared_norm_on_cpu(present);
   return at::stack(at::_foreach_norm(present, 2, at::kDouble)).square_().sum();
+}
+
+at::Tensor count_zeros(const std::vector<at::Tensor>& tensors) {
+  const c10::NoGradGuard no_grad;
+  at::Tensor sum = zero_beside(tensors);
+  for (const auto& tensor : present_of(tensors)) sum.add_(static_cast<double>(tensor.numel())).sub_(tensor.count_nonzero());
+  return sum;
 }
 
 GradSummary summarise_gradients(const std::vector<at::Tensor>& gradients, double max_norm, const at::Tensor& loss_scale,

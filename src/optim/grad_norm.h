@@ -11,6 +11,9 @@ namespace lockstep::optim {
 /// 1e8 equal elements on the CPU). Not finite where the square of an fp32 element is not. Undefined tensors count as zero; an empty list gives 0 on the CPU. No host synchronisation.
 at::Tensor squared_norm(const std::vector<at::Tensor>& tensors);
 
+/// Elements of all tensors together that are 0: 0-dim fp64 on their device. Undefined tensors have none; an empty list gives 0 on the CPU. No host synchronisation.
+at::Tensor count_zeros(const std::vector<at::Tensor>& tensors);
+
 /// What the update must know of the gradients; everything stays on the device.
 struct GradSummary {
   at::Tensor norm;          ///< 0-dim fp32: L2 norm over all parameters, before clipping, loss scale taken out.

@@ -170,6 +170,7 @@ std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const 
     if (layout.is_sequence_parallel) add_partial_gradients(layout, layout.params_of(stage), buckets, input, data_rank, counts);
   }
   if (layout.dp() > 1) add_gradients(layout, buckets, input, counts);
+  counts.add(kData, kAllReduce, kDoubleBytes, input.counts_tokens && layout.dp() > 1 && stage == layout.pp() - 1 ? 1 : 0, "tokens of the loss");
   add_tied_embedding(layout, stage, layout.params_of(stage), buckets, counts);
   add_scales(layout, stage, input, counts);
   if (layout.pp() > 1) add_messages(layout, schedule, stage, input, counts);

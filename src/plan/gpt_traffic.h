@@ -33,6 +33,7 @@ struct GptTrafficInput {
   bool early_loss_gradients = true;  ///< Else the logits are made twice.
   int64_t bucket_elements = 0;       ///< Of a gradient bucket; 0: 40 million, or 1 million per data rank where that is more.
   Fp8Scaling fp8 = Fp8Scaling::kNone;
+  bool counts_tokens = false;        ///< The data ranks add up the tokens that count in the loss.
   bool fp8_spares_ends = false;      ///< The model's first and last layer stay in the type of the activations.
 };
 

@@ -73,6 +73,7 @@ GptTrafficInput train_gpt_traffic(const spec::GptOptions& o) {
           .early_loss_gradients = has_early_loss_gradients(o),
           .bucket_elements = o.ddp_bucket_size.value_or(0),
           .fp8 = fp8_of(o),
+          .counts_tokens = o.calculate_per_token_loss,
           .fp8_spares_ends = o.first_last_layers_bf16};
 }
 

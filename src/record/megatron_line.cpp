@@ -30,6 +30,8 @@ std::string format_megatron_line(const MegatronLine& line) {
   if (std::isfinite(line.loss)) text += fmt::format(" lm loss: {:.6E} |", line.loss);
   if (line.loss_scale) text += fmt::format(" loss scale: {:.1f} |", *line.loss_scale);
   if (line.grad_norm) text += fmt::format(" grad norm: {:.3f} |", *line.grad_norm);
+  if (line.num_zeros) text += fmt::format(" num zeros: {:.1f} |", *line.num_zeros);
+  if (line.params_norm) text += fmt::format(" params norm: {:.3f} |", *line.params_norm);
   return text + fmt::format(" number of skipped iterations: {:3} | number of nan iterations: {:3} |", line.num_skipped, line.num_nan);
 }
 

@@ -19,6 +19,8 @@ struct MegatronLine {
   double loss = 0;
   std::optional<double> loss_scale{};
   std::optional<double> grad_norm{};
+  std::optional<double> num_zeros{};    ///< In the gradient.
+  std::optional<double> params_norm{};
   int64_t num_skipped = 0, num_nan = 0; ///< Iterations in the interval.
 };
 std::string format_megatron_line(const MegatronLine& line);

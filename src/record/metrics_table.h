@@ -22,6 +22,8 @@ inline constexpr MetricDef kRecordedMetrics[] = {
     {"losses", "", kSteps, kLast, "", "Parts of the loss by name."},
     {"lr", "", kSteps, kLast, "", "Learning rate of the first parameter group."},
     {"grad_norm", "", kSteps, kLast, "", "Norm of all gradients before clipping."},
+    {"num_zeros", "", kSteps, kLast, "", "Elements of all gradients that are 0, padding left out; of logged steps, with --log-num-zeros-in-grad."},
+    {"params_norm", "", kSteps, kLast, "", "Norm of all parameters after the update, padding left out; of logged steps, with --log-params-norm."},
     {"scale", "", kSteps, kLast, "", "Logit scale of contrastive tasks, exponentiated."},
     {"loss_scale", "", kSteps, kLast, "", "Factor of the fp16 loss scaler."},
     {"skipped", "", kSteps, kSum, "", "The gradients were not finite and the parameters stayed as they were."},

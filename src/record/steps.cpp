@@ -92,6 +92,8 @@ Json to_json(const StepRecord& record) {
   put_numbers(object, "losses", record.losses);
   put_number(object, "lr", record.lr);
   put_if(object, "grad_norm", record.grad_norm);
+  put_if(object, "num_zeros", record.num_zeros);
+  put_if(object, "params_norm", record.params_norm);
   put_if(object, "scale", record.scale);
   put_if(object, "loss_scale", record.loss_scale);
   if (record.is_skipped) object["skipped"] = true;
@@ -180,6 +182,8 @@ StepRecord step_from_json(const Json& object, std::string_view where) {
   record.losses = get_numbers(object, "losses");
   record.lr = need_number("lr");
   record.grad_norm = get_number(object, "grad_norm");
+  record.num_zeros = get_integer(object, "num_zeros");
+  record.params_norm = get_number(object, "params_norm");
   record.scale = get_number(object, "scale");
   record.loss_scale = get_number(object, "loss_scale");
   record.is_skipped = object.contains("skipped") && object["skipped"] == true;

@@ -32,6 +32,8 @@ struct StepRecord {
   NamedNumbers losses{};        ///< Parts of the loss.
   double lr = 0;
   std::optional<double> grad_norm{};
+  std::optional<int64_t> num_zeros{};   ///< Elements of all gradients that are 0.
+  std::optional<double> params_norm{};  ///< After the update.
   std::optional<double> scale{};       ///< Logit scale of contrastive tasks, exponentiated.
   std::optional<double> loss_scale{};  ///< Of the fp16 scaler.
   bool is_skipped = false;             ///< The optimiser left the parameters alone (gradients not finite).

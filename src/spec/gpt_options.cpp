@@ -62,7 +62,7 @@ void declare_model_parts(core::OptionSet& set, GptOptions& o) {
            .min = 0, .is_min_excluded = true});
   set.add("embedding-init-method-std", &o.embedding_init_method_std,
           {.help = "The same of embeddings, which then have no weight decay.", .unset_text = "--init-method-std", .min = 0, .is_min_excluded = true});
-  set.add("vocab-size", &o.vocab_size, {.help = "Token ids there are.", .unset_text = "by the model, else 50257", .min = 2, .max = 1 << 24});
+  set.add("vocab-size", &o.vocab_size, {.help = "Token ids there are.", .unset_text = "by --model, else as many as the tokenizer of --tokenizer-model or --vocab-file has, else 50257", .min = 2, .max = 1 << 24});
   set.add("make-vocab-size-divisible-by", &o.make_vocab_size_divisible_by,
           {.help = "The embedding has a multiple of this x --tensor-model-parallel-size rows.", .unset_text = "by the model, else 128", .min = 1, .max = 1 << 20});
   set.add("padded-vocab-size", &o.padded_vocab_size,
@@ -82,8 +82,8 @@ void declare_batch(core::OptionSet& set, GptOptions& o) {
   set.add("decrease-batch-size-if-needed", &o.decrease_batch_size_if_needed, {.help = "A global batch that does not divide becomes the next smaller that does."});
   set.add("train-iters", &o.train_iters, {.help = "Steps to train.", .unit = "steps", .unset_text = "by --train-samples", .min = 1, .max = 1e9});
   set.add("train-samples", &o.train_samples, {.help = "Sequences to train on.", .unit = "sequences", .unset_text = "by --train-iters", .min = 1, .max = 1e15});
-  set.add("exit-interval", &o.exit_interval, {.help = "Save and exit after a step that this divides.", .unit = "steps", .min = 1});
-  set.add("exit-duration-in-mins", &o.exit_duration_in_mins, {.help = "Save and exit after this time.", .unit = "minutes", .min = 0, .is_min_excluded = true});
+  set.add("exit-interval", &o.exit_interval, {.help = "Save and exit, with code 0, after a step that this divides.", .unit = "steps", .min = 1});
+  set.add("exit-duration-in-mins", &o.exit_duration_in_mins, {.help = "Save and exit, with code 0, two steps after this time since the start of the process of rank 0 is over; nothing is evaluated then.", .unit = "minutes", .min = 0, .is_min_excluded = true});
   borrow_train_flags(set, o.run, {"seed"});
 }
 
@@ -108,7 +108,7 @@ void declare_optimiser(core::OptionSet& set, GptOptions& o) {
   set.add("adam-eps", &o.adam_eps, {.help = "AdamW: added to the root of the second moment.", .min = 0, .is_min_excluded = true});
   set.add("clip-grad", &o.clip_grad, {.help = "Largest global L2 norm of the gradient; 0: no clipping.", .min = 0});
   set.add("calculate-per-token-loss", &o.calculate_per_token_loss,
-          {.help = "Mean over all tokens of a step, instead of the mean over micro-batches of their means; the same at every layout under a loss mask."});
+          {.help = "The loss is the mean over all tokens of a step that count, not over micro-batches and data ranks of their means: under a loss mask, too, the same at every layout and micro-batch size."});
 }
 
 void declare_parallelism(core::OptionSet& set, GptOptions& o) {
@@ -186,11 +186,11 @@ void declare_data(core::OptionSet& set, GptOptions& o) {
   set.add("vocab-file", &o.vocab_file, {.help = "vocab.json of GPT-2.", .metavar = "FILE"});
   set.add("merge-file", &o.merge_file, {.help = "merges.txt of GPT-2.", .metavar = "FILE"});
   set.add("dataloader-type", &o.dataloader_type,
-          {.help = "single: in the order of the shuffle index. cyclic: shuffled again each epoch.", .choices = {"single", "cyclic"},
-           .refused_choices = {{"external", "use single"}}});
+          {.help = "In the order of the shuffle index.", .choices = {"single"},
+           .refused_choices = {{"cyclic", "use single: samples are shuffled once for the whole run"}, {"external", "use single"}}});
   set.add("reset-position-ids", &o.reset_position_ids, {.help = "Positions begin again behind the end of a document."});
   set.add("reset-attention-mask", &o.reset_attention_mask, {.help = "Tokens do not see what stands before the end of a document."});
-  set.add("eod-mask-loss", &o.eod_mask_loss, {.help = "No loss where the input is the end of a document. Gradients and the printed loss are then a mean over micro-batches of their means over tokens that count."});
+  set.add("eod-mask-loss", &o.eod_mask_loss, {.help = "No loss where the input is the end of a document. Gradients and the printed loss are then a mean over micro-batches of their means over tokens that count; see --calculate-per-token-loss."});
 }
 
 void declare_logging(core::OptionSet& set, GptOptions& o) {
@@ -200,8 +200,8 @@ void declare_logging(core::OptionSet& set, GptOptions& o) {
                       {"deterministic", {"deterministic-mode"}}, {"check-replicas", {"check-weight-hash-across-dp-replicas-interval"}}});
   set.group("Logging and evaluation");
   borrow_train_flags(set, o.run, {"logs", "name", "log-local", {"log-every-n-steps", {"log-interval"}}, "report-to", "debug"});
-  set.add("log-params-norm", &o.log_params_norm, {.help = "Log the norm of the parameters, too."});
-  set.add("log-num-zeros-in-grad", &o.log_num_zeros_in_grad, {.help = "Log the number of zeros in the gradient, too."});
+  set.add("log-params-norm", &o.log_params_norm, {.help = "Log the norm of all parameters, too, as it is after the update; padding of the vocabulary is left out."});
+  set.add("log-num-zeros-in-grad", &o.log_num_zeros_in_grad, {.help = "Log the number of elements of the gradient that are 0, too; padding of the vocabulary is left out."});
   set.add("eval-iters", &o.eval_iters, {.help = "Global batches of one evaluation.", .unit = "steps", .min = 0});
   set.add("eval-interval", &o.eval_interval, {.help = "Evaluate every N steps.", .unit = "steps", .unset_text = "never", .min = 1});
   set.group("Profile");
@@ -215,10 +215,9 @@ void declare_checkpoints(core::OptionSet& set, GptOptions& o) {
   borrow_train_flags(set, o.run, {{"save-every-n-steps", {"save-interval"}}, "keep", "resume"});
   set.add("ckpt-step", &o.ckpt_step, {.help = "Step of --load to start from.", .unset_text = "the newest", .min = 0});
   set.add("finetune", &o.finetune, {.help = "Take weights alone from --load, and begin at step 0."});
-  for (const auto& [name, field, help] : {std::tuple("no-load-optim", &o.no_load_optim, "Leave the optimiser's state of --load."),
-                                          std::tuple("no-save-optim", &o.no_save_optim, "Save no state of the optimiser."),
+  for (const auto& [name, field, help] : {std::tuple("no-load-optim", &o.no_load_optim, "Take weights and position from --load, and begin with moments and loss scale of a new run."),
                                           std::tuple("async-save", &o.async_save, "Save while training goes on."),
-                                          std::tuple("exit-on-missing-checkpoint", &o.exit_on_missing_checkpoint, "End where --load holds no checkpoint. Always so here, but for --load of the folder of --save, which begins the run.")})
+                                          std::tuple("exit-on-missing-checkpoint", &o.exit_on_missing_checkpoint, "End with exit code 5 where --resume latest, or --load of the folder of --save, would begin the run because there is no checkpoint. --load of another folder always ends so.")})
     set.add(name, field, {.help = help});
 }
 

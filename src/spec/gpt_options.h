@@ -99,7 +99,7 @@ struct GptOptions {
   std::optional<std::string> split;
   bool mock_data = false;
   std::string tokenizer_type, tokenizer_model, vocab_file, merge_file;
-  std::string dataloader_type = "single";                                  // {single,cyclic}
+  std::string dataloader_type = "single";                                  // {single}
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
 
   // Evaluation
@@ -110,7 +110,7 @@ struct GptOptions {
   // Checkpoints
   std::string save, load;                                                  // --save, --load: checkpoint root
   std::optional<int64_t> ckpt_step;
-  bool finetune = false, no_load_optim = false, no_save_optim = false;
+  bool finetune = false, no_load_optim = false;
   bool async_save = false, exit_on_missing_checkpoint = false;
 
   // Dry run

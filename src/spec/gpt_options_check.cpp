@@ -100,6 +100,7 @@ std::vector<RefusedGroup> refused_groups() {
       {"messages always travel while passes run", "drop it", {"no-overlap-p2p-communication"}},
       {"checkpoints have one format, which loads at any layout", "drop it; `lockstep ckpt export` writes for other programs",
        {"ckpt-format", "dist-ckpt-format", "use-dist-ckpt", "ckpt-fully-parallel-save", "ckpt-fully-parallel-load"}},
+      {"a checkpoint is what a run goes on with", "drop it; `lockstep ckpt export` writes the weights alone", {"no-save-optim"}},
       {"tests are not evaluated", "drop it; --valid-data-path is evaluated", {"test-data-path"}},
       {"the schedule is that of the flags", "give the flags of the schedule again", {"use-checkpoint-opt-param-scheduler"}},
       {"options come from the command line and --config", "use --resume, which checks them against the run", {"use-checkpoint-args"}},
@@ -161,9 +162,8 @@ std::vector<std::string> check_gpt_options(const GptOptions& options, const core
   check_run_options(options.run, set);
   refuse_if(!options.target_device.empty() && !options.run.dry_run, "--target-device belongs to --dry-run", "add --dry-run");
   refuse_if(options.overlap_param_gather && !options.use_distributed_optimizer, "--overlap-param-gather belongs to --use-distributed-optimizer", "add it, or drop this flag");
-  refuse_if(options.exit_on_missing_checkpoint && options.run.resume == "latest",
-            "--exit-on-missing-checkpoint contradicts --resume latest, as --load of the folder of --save is: it begins the run where there is no checkpoint",
-            "drop the flag, or name the checkpoint with --resume PATH");
+  refuse_if(options.no_load_optim && options.load.empty(), "--no-load-optim belongs to --load of another run", "name it; a run that goes on with its own checkpoints goes on with its optimiser");
+  refuse_if(options.no_load_optim && options.finetune, "--no-load-optim and --finetune contradict each other", "--finetune takes the weights alone, --no-load-optim the position, too: drop one of the two");
   refuse_if(options.ckpt_step && options.load.empty(), "--ckpt-step belongs to --load", "name the folder of checkpoints");
   const double attention_dropout = gpt_shape_of(options).attention_dropout;
   refuse_if(options.attention_backend == "flash" && attention_dropout > 0,

@@ -83,6 +83,13 @@ std::vector<std::string> files_named(const record::CheckpointManifest& manifest,
 
 }  // namespace
 
+void require_whole(const std::filesystem::path& folder, bool with_optimizer, const std::string& hint) {
+  record::CheckpointManifest manifest = record::read_manifest(folder);
+  if (!with_optimizer) std::erase_if(manifest.files, [](const record::CheckpointFile& file) { return !core::starts_with(file.name, "model"); });
+  const auto damage = record::verify_files(folder, manifest, record::VerifyDepth::kHashes);
+  if (!damage.empty()) throw CheckpointError(fmt::format("train: checkpoint '{}' is damaged: {}", folder.string(), core::join(damage, "; ")), hint);
+}
+
 bool is_in_parts(const CheckpointState& state) { return state.shards != nullptr || state.holds_part; }
 std::vector<std::string> model_files(const record::CheckpointManifest& manifest) { return files_named(manifest, "model"); }
 std::vector<std::string> optimizer_files(const record::CheckpointManifest& manifest) { return files_named(manifest, "optimizer"); }

@@ -31,6 +31,21 @@ std::vector<at::Tensor> model_tensors(const CheckpointState& state) {
   return out;
 }
 
+/// What all ranks must know of a checkpoint.
+core::Json head_of(const record::CheckpointManifest& manifest) {
+  return {{"step", manifest.step}, {"epoch", manifest.epoch}, {"samples_seen", manifest.samples_seen}, {"data", manifest.data_position},
+          {"extra", manifest.extra}, {"model_files", model_files(manifest)}, {"optimizer_files", optimizer_files(manifest)}};
+}
+
+RestoredCheckpoint restored_from(const fs::path& folder, const core::Json& head) {
+  return {.folder = folder,
+          .position = {.step = head.at("step"),
+                       .epoch = head.at("epoch"),
+                       .samples_seen = head.at("samples_seen"),
+                       .data = head.at("data"),
+                       .extra = head.at("extra").value("caller", core::Json::object())}};
+}
+
 double unix_time_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
@@ -122,11 +137,7 @@ RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
       throw CheckpointError(fmt::format("train: '{}' is no checkpoint: {}", folder.string(),
                                         fs::exists(folder) ? fmt::format("it has no {}", record::kManifestName) : "it does not exist"),
                             "name a folder <logs>/<name>/checkpoints/step-*, or go on with --name NAME --resume latest");
-    const auto manifest = record::read_manifest(folder);
-    const auto damage = record::verify_files(folder, manifest, record::VerifyDepth::kHashes);
-    if (!damage.empty())
-      throw CheckpointError(fmt::format("train: checkpoint '{}' is damaged: {}", folder.string(), core::join(damage, "; ")),
-                            "use --resume latest to take the newest whole one");
+    require_whole(folder, /*with_optimizer=*/true, "use --resume latest to take the newest whole one");
     return "";
   });
   return load(folder);
@@ -137,9 +148,7 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
     const auto manifest = record::read_manifest(folder);
     if (!state_.holds_part) read_model(folder, model_files(manifest), state_);
     if (!is_in_parts(state_)) read_optimizer(folder, optimizer_files(manifest), state_);
-    return core::Json{{"step", manifest.step}, {"epoch", manifest.epoch}, {"samples_seen", manifest.samples_seen}, {"data", manifest.data_position},
-                      {"extra", manifest.extra}, {"model_files", model_files(manifest)}, {"optimizer_files", optimizer_files(manifest)}}
-        .dump();
+    return head_of(manifest).dump();
   });
   const auto parsed = core::parse_json(head, folder.string());
   if (!state_.holds_part) broadcast_all(model_tensors(state_), world_);
@@ -150,12 +159,12 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
     const auto& scaler = parsed.at("extra").at("loss_scaler");
     state_.scaler->load_state({.scale = scaler.at("scale"), .growth_tracker = scaler.at("growth_tracker"), .hysteresis_tracker = scaler.value("hysteresis_tracker", int64_t{1})});
   }
-  return {.folder = folder,
-          .position = {.step = parsed.at("step"),
-                       .epoch = parsed.at("epoch"),
-                       .samples_seen = parsed.at("samples_seen"),
-                       .data = parsed.at("data"),
-                       .extra = parsed.at("extra").value("caller", core::Json::object())}};
+  return restored_from(folder, parsed);
+}
+
+RestoredCheckpoint Checkpointer::read_position(const fs::path& folder) {
+  const auto head = decide_on_rank_zero(world_, [&] { return head_of(record::read_manifest(folder)).dump(); });
+  return restored_from(folder, core::parse_json(head, folder.string()));
 }
 
 }  // namespace lockstep::train

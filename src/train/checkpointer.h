@@ -76,11 +76,14 @@ class Checkpointer {
   std::optional<RestoredCheckpoint> restore_latest();
   /// A particular checkpoint folder; CheckpointError when it is damaged or of another model.
   RestoredCheckpoint restore(const std::filesystem::path& folder);
+  /// The same of one whose files have just been verified.
+  RestoredCheckpoint load(const std::filesystem::path& folder);
+  /// Where the run stood, and nothing of its state.
+  RestoredCheckpoint read_position(const std::filesystem::path& folder);
 
   int attempt() const { return attempt_; }
 
  private:
-  RestoredCheckpoint load(const std::filesystem::path& folder);
   void check_shared_folder() const;
   std::vector<std::string> files_of_others() const;
 

@@ -63,7 +63,7 @@ int32_t eod_of(const spec::GptOptions& o, int64_t vocab) {
   if (o.tokenizer_model.empty() && o.vocab_file.empty()) return -1;
   const auto tokenizer = data::open_text_tokenizer({.model = o.tokenizer_model, .vocab_file = o.vocab_file, .merge_file = o.merge_file});
   if (tokenizer->vocab_size() > vocab)
-    throw UsageError(fmt::format("train: the tokenizer has {} tokens, the model {}", tokenizer->vocab_size(), vocab), fmt::format("use --vocab-size {}", tokenizer->vocab_size()));
+    throw UsageError(fmt::format("train: the tokenizer has {} tokens, the model {}", tokenizer->vocab_size(), vocab), fmt::format("{}use --vocab-size {}", o.model.empty() ? "leave --vocab-size out, or " : "", tokenizer->vocab_size()));
   return tokenizer->eod().value_or(-1);
 }
 

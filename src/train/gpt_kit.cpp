@@ -7,6 +7,7 @@
 
 #include "comm/mesh_groups.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "models/gpt/gpt_task.h"
 #include "models/gpt/gpt_weights.h"
 #include "optim/megatron_schedule.h"
@@ -50,6 +51,7 @@ class GptKit final : public TaskKit {
 
   void open_data() override {
     succeed_together(world_.comm(), [&] { data_.emplace(options_, layout_, groups_.mesh.point().dp, device_); });
+    if (world_.rank() == 0) core::log_info("vocabulary: {} tokens in {} rows", layout_.shape.vocab, layout_.shape.padded_vocab(layout_.tp()));
   }
 
   TaskFacts facts() const override {
@@ -77,7 +79,7 @@ class GptKit final : public TaskKit {
   LearningRate learning_rate(int64_t) const override {
     return [schedule = make_schedule(options_, num_steps(), layout_.batch.global_batch)](int64_t, int64_t samples_seen) { return schedule.lr(samples_seen); };
   }
-  std::filesystem::path find_snapshot() override { return options_.finetune ? std::filesystem::path() : find_gpt_snapshot(options_, world_.comm()); }
+  Snapshot find_snapshot() override { return find_gpt_snapshot(options_, world_.comm()); }
 
   bool has_epochs() const override { return false; }
   data::EpochSize epoch_size() override {
@@ -92,16 +94,16 @@ class GptKit final : public TaskKit {
   Metrics evaluate(Training& training, int64_t epochs_done) override {
     const auto source = data_->open_validation(epochs_done - 1);
     if (!source) return {};
-    const PipelineParts pipeline = gpt_pipeline_parts(*training.task, layout_, groups_, {device_, training.precision->input_type()});
+    const PipelineParts pipeline = gpt_pipeline_parts(*training.task, layout_, groups_, {device_, training.precision->input_type()}, options_.calculate_per_token_loss);
     training.task->network().set_training(false);
-    double sum = 0;
+    LossSum total;
     for (int64_t i = 0; i < options_.eval_iters; ++i) {
       std::vector<models::Batch> batches;
       for (int64_t micro = 0; micro < layout_.batch.num_micro; ++micro) batches.push_back(source->next(*phases_));
-      sum += pipeline_loss(pipeline, *training.precision, batches).item<double>();  // sync: evaluation is a pause by nature
+      total += pipeline_loss(pipeline, *training.precision, batches);
     }
     training.task->network().set_training(true);
-    const double loss = sum / static_cast<double>(options_.eval_iters);
+    const double loss = total.mean();
     return {{"lm loss", loss}, {"lm loss PPL", record::perplexity(loss)}};
   }
 
@@ -120,7 +122,6 @@ class GptKit final : public TaskKit {
 }  // namespace
 
 spec::TrainOptions gpt_run_options(const spec::GptOptions& options) {
-  refuse_unbuilt_gpt_options(options);
   if (options.train_samples && (!options.global_batch_size || options.decrease_batch_size_if_needed))
     throw UsageError("train: --train-samples needs --global-batch-size as it will be", "give it without --decrease-batch-size-if-needed, or the length in --train-iters");
   const int64_t steps = gpt_train_steps(options, options.global_batch_size.value_or(1)), epoch = steps_per_epoch(options, steps);

@@ -1,11 +1,13 @@
 #include "train/gpt_training.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "models/gpt/gpt_task.h"
 #include "models/gpt/gpt_weights.h"
@@ -94,13 +96,22 @@ parallel::Holding in_order(const parallel::Holding& holding, const std::vector<c
   return out;
 }
 
+/// Elements of this rank's part of a parameter that are of the model: padding of a vocabulary lies behind them.
+int64_t num_elements(const plan::GptLayout& layout, const plan::MeshPoint& point, const spec::ParamSpec& spec) {
+  const int64_t own = spec.numel() / (spec.split_dim ? layout.tp() : 1);
+  if (!spec::is_vocab_table(spec)) return own;
+  const int64_t width = spec.shape.at(1), num_rows = own / width;
+  return std::clamp<int64_t>(layout.shape.vocab - (spec.split_dim ? point.tp * num_rows : 0), 0, num_rows) * width;
+}
+
 /// Every element of the model counts on one rank, that which owns_parameter() names; of copies over the data axis the first.
-NormShare make_norm_share(const plan::MeshPoint& point, const std::vector<optim::Segment>& segments, const std::vector<spec::ParamSpec>& specs, bool is_sharded,
-                          comm::Comm& world) {
-  std::map<std::string, bool> owns;
-  for (const spec::ParamSpec& spec : specs) owns[spec.name] = owns_parameter(point, spec);
+NormShare make_norm_share(const plan::GptLayout& layout, const plan::MeshPoint& point, const std::vector<optim::Segment>& segments,
+                          const std::vector<spec::ParamSpec>& specs, comm::Comm& world) {
+  std::map<std::string, int64_t> owned;
+  for (const spec::ParamSpec& spec : specs) owned[spec.name] = owns_parameter(point, spec) ? num_elements(layout, point, spec) : 0;
   NormShare norm{.ranks = &world};
-  for (const optim::Segment& segment : segments) norm.counts.push_back((is_sharded || point.dp == 0) && owns.at(segment.name));
+  for (const optim::Segment& segment : segments)
+    norm.counted.push_back(layout.is_optimizer_sharded || point.dp == 0 ? std::clamp<int64_t>(owned.at(segment.name) - segment.offset, 0, segment.parameter.numel()) : 0);
   return norm;
 }
 
@@ -154,33 +165,42 @@ void load_foreign_weights(models::GptTask& task, const std::filesystem::path& lo
 }
 
 /// --load, as far as it is weights alone. Collective.
-void load_weights(const spec::GptOptions& options, const Training& training, comm::Comm& world) {
-  if (options.load.empty()) return;
-  const std::filesystem::path snapshot = find_gpt_snapshot(options, world);
-  if (!snapshot.empty() && !options.finetune) return;  // the Checkpointer restores all of it
+void load_weights(const spec::GptOptions& options, const TrainingHooks& hooks, const Training& training, comm::Comm& world) {
+  const Snapshot& snapshot = hooks.snapshot;
+  if (options.load.empty() || hooks.is_restored || (!snapshot.folder.empty() && snapshot.use == SnapshotUse::kAll)) return;  // the Checkpointer restores all of it
   succeed_together(world, [&] {
-    if (snapshot.empty()) return load_foreign_weights(static_cast<models::GptTask&>(*training.task), options.load);
-    read_model(snapshot, model_files(record::read_manifest(snapshot)), {.tensors = training.task->network().named_parameters(), .holds_part = training.holds_part, .places = training.places, .all_names = training.all_names});
+    if (snapshot.folder.empty()) return load_foreign_weights(static_cast<models::GptTask&>(*training.task), options.load);
+    read_model(snapshot.folder, model_files(record::read_manifest(snapshot.folder)),
+               {.tensors = training.task->network().named_parameters(), .holds_part = training.holds_part, .places = training.places, .all_names = training.all_names});
   });
+}
+
+/// The folder of a checkpoint; "" where --load is no such thing.
+std::string choose_snapshot(const spec::GptOptions& options) {
+  const std::filesystem::path load = options.load;
+  const bool is_checkpoint = std::filesystem::exists(load / record::kManifestName);
+  if (load.empty() || (!is_checkpoint && !std::filesystem::exists(load / "checkpoints"))) return "";
+  const auto whole = [&](const std::filesystem::path& folder) {
+    require_whole(folder, /*with_optimizer=*/!options.finetune && !options.no_load_optim, "copy it again, or begin with another checkpoint");
+    return folder.string();
+  };
+  if (is_checkpoint) return whole(load);
+  if (options.ckpt_step) {
+    for (const auto& entry : record::list_checkpoints(load))
+      if (entry.step == *options.ckpt_step && entry.problem.empty()) return whole(entry.folder);
+    throw CheckpointError(fmt::format("train: '{}' has no usable checkpoint of --ckpt-step {}", load.string(), *options.ckpt_step), "leave --ckpt-step out for the newest");
+  }
+  const auto choice = record::choose_latest(load, record::VerifyDepth::kHashes);
+  for (const auto& reason : choice.skipped) core::log_warning("train: checkpoint of --load passed over: {}", reason);
+  if (!choice.chosen) throw CheckpointError(fmt::format("train: --load '{}' has no whole checkpoint{}", load.string(), choice.skipped.empty() ? "" : ": " + choice.skipped.front()));
+  return choice.chosen->folder.string();
 }
 
 }  // namespace
 
-std::filesystem::path find_gpt_snapshot(const spec::GptOptions& options, comm::Comm& world) {
-  return decide_on_rank_zero(world, [&]() -> std::string {
-    const std::filesystem::path load = options.load;
-    if (load.empty()) return "";
-    if (std::filesystem::exists(load / record::kManifestName)) return load.string();
-    if (!std::filesystem::exists(load / "checkpoints")) return "";
-    if (options.ckpt_step) {
-      for (const auto& entry : record::list_checkpoints(load))
-        if (entry.step == *options.ckpt_step && entry.problem.empty()) return entry.folder.string();
-      throw CheckpointError(fmt::format("train: '{}' has no usable checkpoint of --ckpt-step {}", load.string(), *options.ckpt_step), "leave --ckpt-step out for the newest");
-    }
-    const auto choice = record::choose_latest(load, record::VerifyDepth::kSizes);
-    if (!choice.chosen) throw CheckpointError(fmt::format("train: --load '{}' has no usable checkpoint{}", load.string(), choice.skipped.empty() ? "" : ": " + choice.skipped.front()));
-    return choice.chosen->folder.string();
-  });
+Snapshot find_gpt_snapshot(const spec::GptOptions& options, comm::Comm& world) {
+  return {.folder = decide_on_rank_zero(world, [&] { return choose_snapshot(options); }),
+          .use = options.finetune ? SnapshotUse::kWeights : options.no_load_optim ? SnapshotUse::kWeightsAndPosition : SnapshotUse::kAll};
 }
 
 std::string gpt_precision(const spec::GptOptions& options) { return options.precision == "fp32" ? options.precision : options.precision + "_master"; }
@@ -189,21 +209,7 @@ bool owns_parameter(const plan::MeshPoint& point, const spec::ParamSpec& paramet
   return !parameter.is_tied_copy && (parameter.split_dim.has_value() || point.tp == 0);
 }
 
-void refuse_unbuilt_gpt_options(const spec::GptOptions& o) {
-  const auto refuse_if = [](bool condition, const std::string& flag, const std::string& hint) {
-    if (condition) throw UsageError(fmt::format("train: {} is not in this version yet", flag), hint);
-  };
-  refuse_if(o.calculate_per_token_loss, "--calculate-per-token-loss", "leave it out: without --eod-mask-loss both losses are the same, with it a mean over micro-batches of their means is what there is");
-  refuse_if(o.dataloader_type == "cyclic", "--dataloader-type cyclic", "leave it out: samples are shuffled once for the whole run");
-  refuse_if(o.exit_duration_in_mins.has_value(), "--exit-duration-in-mins", "use --exit-interval, or stop the run with SIGTERM");
-  refuse_if(o.no_load_optim, "--no-load-optim", "--finetune takes the weights alone");
-  refuse_if(o.no_save_optim, "--no-save-optim", "leave it out");
-  refuse_if(o.log_params_norm, "--log-params-norm", "leave it out");
-  refuse_if(o.log_num_zeros_in_grad, "--log-num-zeros-in-grad", "leave it out");
-}
-
 Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups, at::Device device, const TrainingHooks& hooks) {
-  refuse_unbuilt_gpt_options(options);
   if (hooks.fault) throw UsageError("train: LOCKSTEP_FAULT knows no stages of a pipeline", "unset it for `train gpt`");
   comm::Mesh& mesh = groups.mesh;
   const plan::MeshPoint point = mesh.point();
@@ -216,14 +222,14 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
   training.holds_part = layout.tp() * layout.pp() > 1;
   training.places = make_places(layout, point, stage, specs);
   training.all_names = names_of_all(training.task->network(), groups.world);
-  load_weights(options, training, groups.world);  // before copies are made of the parameters
+  load_weights(options, hooks, training, groups.world);  // before copies are made of the parameters
   const auto parameters = training.task->network().named_parameters();
   LOCKSTEP_CHECK(parameters.size() == specs.size(), "{} parameters, {} specs", parameters.size(), specs.size());
   training.sync = build_sync(options, layout, parameters, specs, groups);
   wait_where_used(training.task->network(), *training.sync);
   training.optimizer = build_optimizer({.beta1 = options.adam_beta1, .beta2 = options.adam_beta2, .epsilon = options.adam_eps, .weight_decay = options.weight_decay},
                                        in_order(training.sync->holding(), parameters), specs);
-  training.norm = make_norm_share(point, training.optimizer->segments(), specs, layout.is_optimizer_sharded, groups.world);
+  training.norm = make_norm_share(layout, point, training.optimizer->segments(), specs, groups.world);
   training.scaler = make_scaler(options, device);
   const StepRunnerParts parts{.task = stage,
                               .sync = *training.sync,
@@ -231,18 +237,19 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
                               .scaler = training.scaler.get(),
                               .data_rank = point.dp,
                               .phases = hooks.phases};
-  training.runner = make_pipeline_step(parts, gpt_pipeline_parts(stage, layout, groups, {device, training.precision->input_type()}));
+  training.runner = make_pipeline_step(parts, gpt_pipeline_parts(stage, layout, groups, {device, training.precision->input_type()}, options.calculate_per_token_loss));
   return training;
 }
 
-PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, const GptTensors& tensors) {
+PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, const GptTensors& tensors, bool is_mean_over_tokens) {
   return {.stage = static_cast<models::GptTask&>(task),
           .stages = groups.mesh.pp(),
           .schedule = plan::make_pipe_schedule(layout.pipe),
           .boundary = at::TensorOptions(tensors.device).dtype(tensors.type),
-          .num_data_ranks = groups.mesh.dp().size(),
+          .data_axis = groups.mesh.dp(),
           .world = groups.world,
-          .reports_loss = groups.mesh.point().tp == 0};
+          .reports_loss = groups.mesh.point().tp == 0,
+          .is_mean_over_tokens = is_mean_over_tokens};
 }
 
 }  // namespace lockstep::train

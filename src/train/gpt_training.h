@@ -11,7 +11,7 @@
 namespace lockstep::train {
 
 /// Model, gradients, AdamW and steps of one rank of `train gpt`. `layout` is that of the options (plan::train_gpt_layout) of `groups`, which
-/// outlive the result. UsageError for what has no engine yet, by name. Collective.
+/// outlive the result. Collective.
 Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups, at::Device device,
                             const TrainingHooks& hooks = {});
 
@@ -22,7 +22,7 @@ struct GptTensors {
 };
 
 /// The stage of `task` (of build_gpt_training) in the pipeline.
-PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, const GptTensors& tensors);
+PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, const GptTensors& tensors, bool is_mean_over_tokens = false);
 
 /// The Precision that --bf16 or --fp16 mean: 16-bit weights with fp32 copies.
 std::string gpt_precision(const spec::GptOptions& options);
@@ -31,11 +31,8 @@ std::string gpt_precision(const spec::GptOptions& options);
 /// parameter the first tensor rank, of an embedding on two stages the first. Ranks of the data axis are not told apart.
 bool owns_parameter(const plan::MeshPoint& point, const spec::ParamSpec& parameter);
 
-/// The checkpoint of lockstep that --load names: the folder itself, or the newest of a run's or that of --ckpt-step; empty where it is no such thing but
-/// weights of another program. CheckpointError where there is none or it is damaged. Collective.
-std::filesystem::path find_gpt_snapshot(const spec::GptOptions& options, comm::Comm& world);
-
-/// UsageError that names options that no engine exists for yet.
-void refuse_unbuilt_gpt_options(const spec::GptOptions& options);
+/// The checkpoint of lockstep that --load names: the folder itself, or the newest whole one of a run, damaged ones passed over with warnings, or that of
+/// --ckpt-step; none where it is no such thing but weights of another program. CheckpointError where there is none or it is damaged. Collective.
+Snapshot find_gpt_snapshot(const spec::GptOptions& options, comm::Comm& world);
 
 }  // namespace lockstep::train

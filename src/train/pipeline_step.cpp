@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
@@ -20,10 +22,16 @@
 namespace lockstep::train {
 namespace {
 
+/// Those that count in the loss, 0-dim fp64.
+at::Tensor num_tokens_of(const models::Batch& batch) {
+  if (batch.loss_weight_BT.defined()) return batch.loss_weight_BT.sum(at::kDouble);
+  return at::full({}, static_cast<double>(batch.target_BT.numel()), batch.target_BT.options().dtype(at::kDouble));
+}
+
 /// Mean over the data axis, for every rank. `loss` is undefined where the last part is not.
 at::Tensor loss_of_all(const PipelineParts& pipeline, const at::Tensor& loss) {
   const c10::NoGradGuard no_grad;
-  const at::Tensor value = loss.defined() && pipeline.reports_loss ? loss.to(at::kDouble).div(pipeline.num_data_ranks)
+  const at::Tensor value = loss.defined() && pipeline.reports_loss ? loss.to(at::kDouble).div(pipeline.data_axis.size())
                                                                    : at::zeros({}, pipeline.boundary.dtype(at::kDouble));
   pipeline.world.all_reduce(value).wait();
   return value;
@@ -43,11 +51,12 @@ class PipelineStep final : public StepRunner {
     loss_ = at::Tensor();
     for (int64_t micro = 0; micro < num_micro(); ++micro) {
       auto& batch = micro_batches[static_cast<size_t>(micro)];
-      const int64_t place = micro * pipeline_.num_data_ranks + parts_.data_rank;
+      const int64_t place = micro * pipeline_.data_axis.size() + parts_.data_rank;
       batch.context = {.random_key = core::stream_key({step_key, 0, static_cast<uint64_t>(place)})};
       outcome.num_samples += batch.num_samples;
     }
     parts_.sync.begin_step();
+    count_tokens();
     for (const plan::PipeAction& action : pipeline_.schedule.stages.at(static_cast<size_t>(stage()))) {
       if (action.is_exchange) exchange(action.transfers);
       else if (action.pass.is_forward) forward(action.pass);
@@ -76,6 +85,23 @@ class PipelineStep final : public StepRunner {
   int stage() const { return pipeline_.stages.rank(); }
   int64_t num_micro() const { return pipeline_.schedule.shape.num_micro; }
   const models::Batch& batch_of(int64_t micro) const { return batches_[static_cast<size_t>(micro)]; }
+
+  /// Begins to add up the tokens of all data ranks, on the stage with the loss.
+  void count_tokens() {
+    if (!pipeline_.is_mean_over_tokens || stage() + 1 != pipeline_.stages.size()) return;
+    num_tokens_ = at::zeros({}, pipeline_.boundary.dtype(at::kDouble));
+    for (const models::Batch& batch : batches_) num_tokens_.add_(num_tokens_of(batch));
+    num_tokens_arrives_ = pipeline_.data_axis.all_reduce(num_tokens_);
+    token_weight_ = at::Tensor();
+  }
+
+  /// Weight of a token in this rank's loss: the mean of the data ranks' losses is that over all tokens.
+  const at::Tensor& token_weight() {
+    if (token_weight_.defined()) return token_weight_;
+    num_tokens_arrives_.wait();
+    token_weight_ = num_tokens_.clamp_min(1).reciprocal().mul(pipeline_.data_axis.size()).to(at::kFloat);
+    return token_weight_;
+  }
 
   at::Tensor make_boundary(int64_t micro) const { return at::empty(pipeline_.stage.boundary_shape(batch_of(micro).num_samples), pipeline_.boundary); }
 
@@ -114,7 +140,7 @@ class PipelineStep final : public StepRunner {
     const auto autocast = parts_.precision.autocast();
     const models::Outputs outputs = pipeline_.stage.forward_chunk(pass.chunk, flight.input_TBD, batch_of(pass.micro));
     const bool is_last_part = !outputs.boundary_TBD.defined();
-    const at::Tensor root = is_last_part ? loss_of(parts_.task.loss(outputs)) : outputs.boundary_TBD;
+    const at::Tensor root = is_last_part ? loss_of(outputs) : outputs.boundary_TBD;
     flight.root = torch::autograd::impl::gradient_edge(root);
     LOCKSTEP_CHECK(flight.root.is_valid(), "chunk {} of stage {} has nothing to train", pass.chunk, stage());
     if (is_last_part) flight.gradient_TBD = at::ones_like(root);
@@ -122,10 +148,9 @@ class PipelineStep final : public StepRunner {
     parts_.mark(Phase::kForward);
   }
 
-  at::Tensor loss_of(const models::LossReport& report) {
-    const at::Tensor share = report.loss.detach().div(static_cast<double>(num_micro()));
-    loss_ = loss_.defined() ? loss_.add(share) : share;
-    const at::Tensor loss = report.loss.div(static_cast<double>(num_micro()));
+  at::Tensor loss_of(const models::Outputs& outputs) {
+    const at::Tensor loss = pipeline_.is_mean_over_tokens ? outputs.loss_sum.mul(token_weight()) : parts_.task.loss(outputs).loss.div(static_cast<double>(num_micro()));
+    loss_ = loss_.defined() ? loss_.add(loss.detach()) : loss.detach();
     return parts_.scaler != nullptr ? parts_.scaler->scaled(loss) : loss;
   }
 
@@ -150,16 +175,18 @@ class PipelineStep final : public StepRunner {
   std::map<Key, at::Tensor> activations_, gradients_;  // made, not yet sent
   std::deque<comm::Work> sends_;
   at::Tensor loss_;  // of the micro-batches so far; only where the last part is
+  at::Tensor num_tokens_, token_weight_;  // of a mean over tokens; likewise
+  comm::Work num_tokens_arrives_;
 };
 
 }  // namespace
 
-at::Tensor pipeline_loss(const PipelineParts& pipeline, const Precision& precision, std::span<models::Batch> micro_batches) {
+LossSum pipeline_loss(const PipelineParts& pipeline, const Precision& precision, std::span<models::Batch> micro_batches) {
   const c10::NoGradGuard no_grad;
   const auto autocast = precision.autocast();
   const int stage = pipeline.stages.rank(), num_stages = pipeline.stages.size(), num_chunks = pipeline.schedule.shape.num_chunks;
   std::vector<comm::Work> sends;
-  at::Tensor loss;
+  at::Tensor sum = at::zeros({}, pipeline.boundary.dtype(at::kDouble)), weight = sum.clone();
   for (const models::Batch& batch : micro_batches)
     for (int chunk = 0; chunk < num_chunks; ++chunk) {
       at::Tensor input_TBD;
@@ -171,12 +198,15 @@ at::Tensor pipeline_loss(const PipelineParts& pipeline, const Precision& precisi
       if (outputs.boundary_TBD.defined()) {
         sends.push_back(pipeline.stages.send(outputs.boundary_TBD.contiguous(), (stage + 1) % num_stages));
       } else {
-        const at::Tensor share = pipeline.stage.loss(outputs).loss.div(static_cast<double>(micro_batches.size()));
-        loss = loss.defined() ? loss.add(share) : share;
+        sum.add_(pipeline.is_mean_over_tokens ? outputs.loss_sum : pipeline.stage.loss(outputs).loss);
+        weight.add_(pipeline.is_mean_over_tokens ? num_tokens_of(batch) : at::ones_like(weight));
       }
     }
   for (comm::Work& work : sends) work.wait();
-  return loss_of_all(pipeline, loss);
+  const at::Tensor both = pipeline.reports_loss ? at::stack({sum, weight}) : at::zeros({2}, sum.options());  // zeros on all stages but the last, too
+  pipeline.world.all_reduce(both).wait();
+  const at::Tensor host = both.cpu();  // sync: an evaluation waits for each of its batches
+  return {.sum = host.const_data_ptr<double>()[0], .weight = host.const_data_ptr<double>()[1]};
 }
 
 std::unique_ptr<StepRunner> make_pipeline_step(const StepRunnerParts& parts, PipelineParts pipeline) {

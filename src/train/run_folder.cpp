@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/strings.h"
+#include "record/checkpoint_manifest.h"
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
@@ -19,6 +20,7 @@ RunFolder choose_run_folder(const spec::TrainOptions& options, const std::string
   folder.is_resume = options.resume.has_value() || is_latest;
   folder.resume_latest = is_latest;
   if (options.resume && !is_latest) folder.resume_path = *options.resume;
+  folder.has_checkpoint = folder.is_resume && (!is_latest || !record::list_checkpoints(folder.path).empty());
   if (fs::exists(folder.path / "run.json") && !folder.is_resume)
     throw UsageError(fmt::format("train: run '{}' already exists in '{}'", folder.name, options.logs),
                      "continue it with --resume latest, or choose another --name");
@@ -35,7 +37,8 @@ std::string to_text(const RunFolder& folder) {
                     {"name", folder.name},
                     {"is_resume", folder.is_resume},
                     {"resume_latest", folder.resume_latest},
-                    {"resume_path", folder.resume_path.string()}}
+                    {"resume_path", folder.resume_path.string()},
+                    {"has_checkpoint", folder.has_checkpoint}}
       .dump();
 }
 
@@ -45,7 +48,8 @@ RunFolder run_folder_from_text(const std::string& text) {
           .name = json.at("name"),
           .is_resume = json.at("is_resume"),
           .resume_latest = json.at("resume_latest"),
-          .resume_path = json.at("resume_path").get<std::string>()};
+          .resume_path = json.at("resume_path").get<std::string>(),
+          .has_checkpoint = json.at("has_checkpoint")};
 }
 
 std::string time_text_now() {

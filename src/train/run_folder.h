@@ -14,6 +14,7 @@ struct RunFolder {
   bool is_resume = false;              ///< --resume was given, or implied by a requeued SLURM job.
   bool resume_latest = false;          ///< The newest whole checkpoint of this run, or a fresh start where there is none.
   std::filesystem::path resume_path;   ///< A particular checkpoint, else empty.
+  bool has_checkpoint = false;         ///< With is_resume: there is something to go on from, be it whole or not.
 
   std::filesystem::path checkpoints() const { return path / "checkpoints"; }
 };

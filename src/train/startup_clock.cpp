@@ -26,7 +26,12 @@ double process_age_ms() {
 
 }  // namespace
 
-StartupClock::StartupClock() : phases_ms_{{"start", process_age_ms()}}, last_(std::chrono::steady_clock::now()) {}
+StartupClock::StartupClock() : phases_ms_{{"start", process_age_ms()}}, constructed_(std::chrono::steady_clock::now()), last_(constructed_) {}
+
+double StartupClock::age_minutes() const {
+  using Minutes = std::chrono::duration<double, std::ratio<60>>;
+  return phases_ms_.front().second / 60000 + Minutes(std::chrono::steady_clock::now() - constructed_).count();
+}
 
 void StartupClock::add(const std::string& phase, double ms) {
   for (auto& [name, sum_ms] : phases_ms_)

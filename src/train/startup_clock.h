@@ -17,9 +17,12 @@ class StartupClock {
   void split(const std::string& from, const std::string& phase, double ms);
   void add(const std::string& phase, double ms);
   const record::NamedNumbers& phases_ms() const { return phases_ms_; }
+  /// Since the start of this process.
+  double age_minutes() const;
 
  private:
   record::NamedNumbers phases_ms_;
+  std::chrono::steady_clock::time_point constructed_;
   std::chrono::steady_clock::time_point last_;
 };
 

@@ -2,11 +2,12 @@
 
 namespace lockstep::train {
 
-/// What the outside asked of this process by a signal; larger wishes win, so ranks agree by their maximum.
+/// What was asked of this process, by a signal or by its clock; larger wishes win, so ranks agree by their maximum.
 enum class StopRequest : int {
   kNone = 0,
   kSaveAndGoOn = 1,  ///< SIGUSR2
-  kSaveAndStop = 2,  ///< SIGTERM, SIGINT, SIGUSR1: save and end with exit code 75
+  kSaveAndFinish = 2,  ///< --exit-duration-in-mins: save and end with exit code 0
+  kSaveAndStop = 3,  ///< SIGTERM, SIGINT, SIGUSR1: save and end with exit code 75
 };
 
 /// From now on SIGTERM, SIGINT and SIGUSR1 end this process at once with exit code 75: nothing has begun that would have to be saved.

@@ -43,8 +43,8 @@ class TaskKit {
   virtual comm::Comm& data_axis() = 0;
   /// Learning rate of every step of a run of so many.
   virtual LearningRate learning_rate(int64_t total_steps) const = 0;
-  /// The checkpoint of another run, whose state and position a new run begins with; empty: none. Collective.
-  virtual std::filesystem::path find_snapshot() { return {}; }
+  /// What a new run begins with, where it begins with another one's checkpoint: found and verified. Collective.
+  virtual Snapshot find_snapshot() { return {}; }
   /// Epochs are passes over the data, whose length a resumed run must keep; else they only say when to evaluate.
   virtual bool has_epochs() const { return true; }
   /// Steps of one epoch; 0 steps: there are no training data, the run only evaluates.

@@ -75,6 +75,8 @@ void TrainLog::record_step(const StepValues& values, bool is_skipped) {
   step.loss = values.find("loss").value_or(NAN);
   step.lr = values.lr;
   step.grad_norm = values.find("grad_norm");
+  if (const auto zeros = values.find("num_zeros"); zeros && !is_skipped) step.num_zeros = static_cast<int64_t>(*zeros);
+  step.params_norm = values.find("params_norm");
   step.scale = values.find("logit_scale");
   step.loss_scale = values.find("loss_scale");
   step.is_skipped = is_skipped;
@@ -112,6 +114,7 @@ void TrainLog::log_line(const StepValues& values) {
 
 void TrainLog::log_megatron_line(const StepValues& values) {
   const double step_s = std::max(batch_s_.average(), 1e-9), devices = config_.world_size;
+  const bool is_skipped = values.find("found_inf").value_or(0) != 0;
   core::log_info("{}", record::format_megatron_line({.time_s = values.time_s,
                                                      .iteration = values.step + 1,
                                                      .num_iterations = config_.total_steps,
@@ -124,10 +127,16 @@ void TrainLog::log_megatron_line(const StepValues& values) {
                                                      .loss = loss_.last(),
                                                      .loss_scale = values.find("loss_scale").value_or(1.0),
                                                      .grad_norm = finite(values.find("grad_norm")),
+                                                     .num_zeros = is_skipped ? std::nullopt : values.find("num_zeros"),
+                                                     .params_norm = values.find("params_norm"),
                                                      .num_skipped = num_skipped_in_window_,
                                                      .num_nan = num_nan_in_window_}));
-  if (tensorboard_)
-    tensorboard_->add_scalars(values.step, {{"lm loss", loss_.last()}, {"learning-rate", values.lr}, {"iteration-time", step_s}, {"grad-norm", values.find("grad_norm").value_or(NAN)}});
+  if (tensorboard_) {
+    record::NamedNumbers scalars = {{"lm loss", loss_.last()}, {"learning-rate", values.lr}, {"iteration-time", step_s}, {"grad-norm", values.find("grad_norm").value_or(NAN)}};
+    for (const auto& [name, tag] : {std::pair("num_zeros", "num-zeros"), std::pair("params_norm", "params-norm")})
+      if (const auto value = values.find(name)) scalars.emplace_back(tag, *value);
+    tensorboard_->add_scalars(values.step, scalars);
+  }
   batch_s_.reset(), data_s_.reset();
   num_skipped_in_window_ = num_nan_in_window_ = 0;
 }

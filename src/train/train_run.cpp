@@ -77,6 +77,7 @@ class TrainRun {
   void open_folder();
   TrainerConfig trainer_config() const;
   TrainerPosition restore();
+  /// From a snapshot of another run, which may have had another global batch, or from nothing.
   TrainerPosition start();
   core::Json describe_attempt() const;
   core::Json resume_facts() const;
@@ -85,6 +86,8 @@ class TrainRun {
   void save(const TrainerPosition& position);
   void finish_saving();
   void record_first_step(const PhaseTimes& first_step);
+  /// Of rank 0 with --exit-duration-in-mins; else empty.
+  std::function<bool()> time_limit() const;
   std::string model_name() const;
   core::Json describe_setup() const;
   void open_profiler();
@@ -107,6 +110,7 @@ class TrainRun {
   plan::BatchPlan batch_;
   std::optional<PhaseClock> phases_;
   std::unique_ptr<TaskKit> kit_;
+  Snapshot snapshot_;
   Training training_;
   TaskFacts facts_;
   data::EpochSize epoch_;  // 0 steps: nothing to train on
@@ -130,7 +134,9 @@ TrainRun::TrainRun(const spec::ParsedCommand& command, const SoftwareVersions& v
   kit_ = command.gpt ? make_gpt_kit(*command.gpt, world(), device_) : make_contrastive_kit(options_, world(), device_, batch_);
   kit_->open_data();  // bad data are told before memory of devices is taken
   startup_.finish("loader");
-  training_ = kit_->build_training({.phases = &*phases_, .fault = parse_fault(core::env("LOCKSTEP_FAULT").value_or(""))});
+  if (!folder_.has_checkpoint) snapshot_ = kit_->find_snapshot();
+  training_ = kit_->build_training({.phases = &*phases_, .fault = parse_fault(core::env("LOCKSTEP_FAULT").value_or("")),
+                                    .is_restored = folder_.has_checkpoint, .snapshot = snapshot_});
   startup_.finish("weights");
   facts_ = kit_->facts();
   epoch_ = kit_->epoch_size();
@@ -175,6 +181,9 @@ void TrainRun::join_ranks() {
 void TrainRun::open_folder() {
   folder_ = run_folder_from_text(decide_on_rank_zero(
       world().comm(), [&] { return to_text(choose_run_folder(options_, time_text_now(), ranks_.slurm_restart_count)); }));
+  if (folder_.is_resume && !folder_.has_checkpoint && command_.gpt && command_.gpt->exit_on_missing_checkpoint)
+    throw CheckpointError(fmt::format("train: '{}' holds no checkpoint, and --exit-on-missing-checkpoint is given", folder_.checkpoints().string()),
+                          "name the run to go on with, or drop the flag to begin it");
   if (is_first_rank() || options_.log_local)
     core::open_log_file((folder_.path / (options_.log_local ? fmt::format("out-{}", ranks_.rank) : "out.log")).string());
   if (is_first_rank())
@@ -195,6 +204,8 @@ TrainerConfig TrainRun::trainer_config() const {
   config.save_every_n_steps = options_.save_every_n_steps;
   config.check_replicas_steps = options_.check_replicas_steps;
   config.seed = static_cast<uint64_t>(options_.seed);
+  config.logs_params_norm = command_.gpt && command_.gpt->log_params_norm;
+  config.logs_num_zeros = command_.gpt && command_.gpt->log_num_zeros_in_grad;
   return config;
 }
 
@@ -258,7 +269,7 @@ TrainerPosition TrainRun::restore() {
   config.who = {{"host", core::host_name()}, {"job", ranks_.job_id}, {"pid", ::getpid()}};
   checkpointer_ = std::make_unique<Checkpointer>(config, checkpoint_state(training_), world().comm());
   std::optional<RestoredCheckpoint> restored;
-  if (folder_.is_resume) restored = folder_.resume_latest ? checkpointer_->restore_latest() : checkpointer_->restore(folder_.resume_path);
+  if (folder_.has_checkpoint) restored = folder_.resume_latest ? checkpointer_->restore_latest() : checkpointer_->restore(folder_.resume_path);
   if (!restored) {
     if (folder_.is_resume && is_first_rank()) core::log_info("no checkpoint in {} yet: starting from the beginning", folder_.path.string());
     return start();
@@ -274,11 +285,9 @@ void TrainRun::require_same(const core::Json& facts, const core::Json& written, 
       throw UsageError(fmt::format("train: the checkpoint was written with {}={}, this run has {}={}", key, written.at(key).dump(), key, value.dump()), hint);
 }
 
-/// From a snapshot of another run, which may have had another global batch, or from nothing.
 TrainerPosition TrainRun::start() {
-  const auto snapshot = kit_->find_snapshot();
-  if (snapshot.empty()) return {};
-  const auto restored = checkpointer_->restore(snapshot);
+  if (snapshot_.folder.empty() || snapshot_.use == SnapshotUse::kWeights) return {};
+  const auto restored = snapshot_.use == SnapshotUse::kAll ? checkpointer_->load(snapshot_.folder) : checkpointer_->read_position(snapshot_.folder);
   require_same(kit_->model_facts(), restored.position.extra, "--load takes runs of the same model");
   if (is_first_rank())
     core::log_info("starting from {}, after step {} and {} samples", restored.folder.string(), restored.position.step, restored.position.samples_seen);
@@ -309,6 +318,11 @@ void TrainRun::record_first_step(const PhaseTimes& first_step) {
   startup_.add("loader", first_step[Phase::kDataWait]);
   startup_.add("first_step", first_step.sum() - first_step[Phase::kDataWait]);
   if (record_) record_->append_startup({.phases_ms = startup_.phases_ms()});
+}
+
+std::function<bool()> TrainRun::time_limit() const {
+  if (!is_first_rank() || !command_.gpt || !command_.gpt->exit_duration_in_mins) return {};
+  return [this, minutes = *command_.gpt->exit_duration_in_mins] { return startup_.age_minutes() >= minutes; };
 }
 
 void TrainRun::finish_saving() {
@@ -368,7 +382,8 @@ ExitCode TrainRun::run() {
                      .evaluate = [this](int64_t epochs, int64_t steps) { evaluate(epochs, steps); },
                      .record_interval = [this](const IntervalTimes& times) { intervals_->record(times); },
                      .record_first_step = [this](const PhaseTimes& times) { record_first_step(times); },
-                     .before_step = {}};
+                     .before_step = {},
+                     .is_time_up = time_limit()};
   if (options_.profile) {
     open_profiler();
     parts.before_step = [this](int64_t step) { profiler_->before_step(step); };

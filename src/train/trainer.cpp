@@ -26,7 +26,7 @@ Trainer::Trainer(const TrainerConfig& config, const TrainerParts& parts, const T
 ExitCode Trainer::run() {
   if (position_.step >= config_.last_step()) core::log_warning("train: {} steps are done already, the run is to have {}: nothing to train", position_.step, config_.last_step());
   parts_.phases.restart();
-  while (position_.step < config_.last_step() && wish_ != StopRequest::kSaveAndStop) {
+  while (position_.step < config_.last_step() && wish_ < StopRequest::kSaveAndFinish) {
     if (parts_.before_step) parts_.before_step(position_.step);
     step();
     digest(telemetry_.take(kReadDelaySteps));
@@ -47,24 +47,28 @@ ExitCode Trainer::run() {
     core::log_info("finished after {} steps{}", position_.step, position_.step < config_.total_steps() ? fmt::format(" of {}", config_.total_steps()) : "");
     return ExitCode::kOk;
   }
-  core::log_info("stopped on request after {} steps; continue with --resume latest", position_.step);
-  return ExitCode::kRequeue;
+  const bool is_time_up = wish_ == StopRequest::kSaveAndFinish;
+  core::log_info("stopped {} after {} steps; continue with --resume latest", is_time_up ? "because the time is up" : "on request", position_.step);
+  return is_time_up ? ExitCode::kOk : ExitCode::kRequeue;
 }
 
 void Trainer::step() {
   RECORD_USER_SCOPE("step");
   auto micro_batches = next_micro_batches();
-  const StepOutcome outcome = parts_.runner.run(micro_batches, core::stream_key({config_.seed, static_cast<uint64_t>(position_.step)}));
+  StepOutcome outcome = parts_.runner.run(micro_batches, core::stream_key({config_.seed, static_cast<uint64_t>(position_.step)}));
   const double lr = config_.lr(position_.step, position_.samples_seen);
-  const auto gradients = update(lr);
+  const auto gradients = update(lr, outcome);
   ++position_.step;
   position_.samples_seen += config_.samples_per_step;
   push_telemetry(outcome, gradients, lr);
 }
 
-optim::GradSummary Trainer::update(double lr) {
+optim::GradSummary Trainer::update(double lr, StepOutcome& outcome) {
   RECORD_USER_SCOPE("optimizer");
+  const bool is_logged = (position_.step + 1) % config_.log_every_n_steps == 0 || position_.step + 1 == config_.last_step();
+  if (is_logged && config_.logs_num_zeros) outcome.scalars.emplace_back("num_zeros", num_zeros_in_gradient(parts_.optimizer, parts_.norm));
   auto gradients = update_parameters(parts_.sync, parts_.optimizer, parts_.scaler, lr, config_.grad_clip_norm, parts_.norm);
+  if (is_logged && config_.logs_params_norm) outcome.scalars.emplace_back("params_norm", params_norm(parts_.optimizer, parts_.norm));
   parts_.phases.mark(Phase::kOptimizer);
   return gradients;
 }
@@ -84,7 +88,7 @@ void Trainer::push_telemetry(const StepOutcome& outcome, const optim::GradSummar
   sample.lr = lr;
   sample.phases = parts_.phases.finish_step();
   sample.time_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  sample.wish = take_stop_request();
+  sample.wish = std::max(take_stop_request(), parts_.is_time_up && parts_.is_time_up() ? StopRequest::kSaveAndFinish : StopRequest::kNone);
   sample.scalars = outcome.scalars;
   sample.scalars.emplace_back("grad_norm", gradients.norm);
   sample.scalars.emplace_back("found_inf", gradients.found_inf);
@@ -111,7 +115,7 @@ void Trainer::at_boundaries() {
   if (step % config_.log_every_n_steps == 0 || ends_epoch) end_interval();
   parts_.phases.mark(Phase::kTelemetry);
   const bool checks_replicas = config_.check_replicas_steps > 0 && step % config_.check_replicas_steps == 0;
-  const bool evaluates = ends_epoch && (wish_ != StopRequest::kSaveAndStop || step == config_.last_step());
+  const bool evaluates = ends_epoch && (wish_ < StopRequest::kSaveAndFinish || step == config_.last_step());
   if (checks_replicas || evaluates) parts_.sync.wait_params();
   if (checks_replicas) parallel::check_replicas(parts_.task.network().named_parameters(), parts_.data_axis);
   const bool saves_epoch = ends_epoch && config_.save_frequency_epochs > 0 && step / config_.steps_per_epoch % config_.save_frequency_epochs == 0;

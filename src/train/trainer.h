@@ -33,6 +33,7 @@ struct TrainerConfig {
   LearningRate lr;
   double grad_clip_norm = 0;              ///< 0: none.
   int64_t log_every_n_steps = 100;
+  bool logs_params_norm = false, logs_num_zeros = false;  ///< Of the steps that log_every_n_steps divides, and the last.
   int64_t save_frequency_epochs = 1;      ///< 0: only at the end.
   int64_t save_every_n_steps = 0;         ///< 0: off.
   int64_t check_replicas_steps = 500;     ///< 0: never.
@@ -77,19 +78,21 @@ struct TrainerParts {
   std::function<void(const IntervalTimes&)> record_interval;                      ///< Collective; once per log interval.
   std::function<void(const PhaseTimes&)> record_first_step;
   std::function<void(int64_t step)> before_step;                                  ///< Also after the last, with the number of steps.
+  std::function<bool()> is_time_up = {};                                          ///< Asked after each step, where it is given: one rank is enough.
 };
 
 /// The training loop of every task.
 class Trainer {
  public:
   Trainer(const TrainerConfig& config, const TrainerParts& parts, const TrainerPosition& start);
-  /// kOk when the run is complete, kRequeue when it was asked to stop (saved before).
+  /// kOk when the run is complete or its time is up, kRequeue when it was asked to stop (saved before).
   ExitCode run();
 
  private:
   void step();
   std::vector<models::Batch> next_micro_batches();
-  optim::GradSummary update(double lr);
+  /// Adds to the outcome what is logged of some steps only.
+  optim::GradSummary update(double lr, StepOutcome& outcome);
   void push_telemetry(const StepOutcome& outcome, const optim::GradSummary& gradients, double lr);
   void digest(const std::vector<StepValues>& values);
   void at_boundaries();

@@ -1,6 +1,7 @@
 #include "train/training.h"
 
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
 
 #include <map>
 
@@ -25,15 +26,14 @@ std::unique_ptr<parallel::GradSync> build_sync(const spec::TrainOptions& options
   return parallel::make_grad_sync_none(parameters);
 }
 
-/// Of all gradients of the model, where ranks hold different parameters.
-optim::GradSummary summarise_shared(const std::vector<at::Tensor>& gradients, double grad_clip_norm, const at::Tensor& loss_scale,
-                                    const NormShare& norm) {
-  LOCKSTEP_CHECK(norm.counts.size() == gradients.size(), "{} gradients, {} known", gradients.size(), norm.counts.size());
-  std::vector<at::Tensor> counted;
-  for (size_t i = 0; i < gradients.size(); ++i)
-    if (norm.counts[i]) counted.push_back(gradients[i]);
-  if (counted.empty() && !gradients.empty()) counted.push_back(at::zeros({1}, gradients.front().options()));  // so that the sum lies on the device
-  return optim::summarise_gradients(counted, grad_clip_norm, loss_scale, norm.ranks);
+/// Of gradients or parameters of the optimiser's segments what counts on this rank.
+std::vector<at::Tensor> counted_of(const std::vector<at::Tensor>& tensors, const NormShare& norm) {
+  LOCKSTEP_CHECK(norm.ranks != nullptr && norm.counted.size() == tensors.size(), "{} tensors, {} known", tensors.size(), norm.counted.size());
+  std::vector<at::Tensor> counted = tensors;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (at::Tensor& tensor = counted[i]; tensor.defined() && norm.counted[i] < tensor.numel())
+      tensor = norm.counted[i] == 0 ? at::empty({0}, tensor.options()) : tensor.detach().reshape({-1}).narrow(0, 0, norm.counted[i]);
+  return counted;
 }
 
 }  // namespace
@@ -57,12 +57,27 @@ void wait_where_used(nn::Module& network, parallel::GradSync& sync) {
 optim::GradSummary update_parameters(parallel::GradSync& sync, optim::AdamW& optimizer, optim::LossScaler* scaler, double lr, double grad_clip_norm,
                                      const NormShare& norm) {
   const at::Tensor loss_scale = scaler != nullptr ? scaler->scale() : at::Tensor();
-  const auto gradients = norm.ranks != nullptr ? summarise_shared(optimizer.gradients(), grad_clip_norm, loss_scale, norm)
+  const auto gradients = norm.ranks != nullptr ? optim::summarise_gradients(counted_of(optimizer.gradients(), norm), grad_clip_norm, loss_scale, norm.ranks)
                                                : optim::summarise_gradients(optimizer.gradients(), grad_clip_norm, loss_scale, sync.holding().shards);
   optimizer.step(lr, gradients.grad_divisor, gradients.found_inf);
   if (scaler != nullptr) scaler->update(gradients.found_inf);
   sync.publish_params();
   return gradients;
+}
+
+at::Tensor params_norm(const optim::AdamW& optimizer, const NormShare& norm) {
+  const c10::NoGradGuard no_grad;
+  std::vector<at::Tensor> parameters;
+  for (const optim::Segment& segment : optimizer.segments()) parameters.push_back(segment.parameter);
+  const at::Tensor squared = optim::squared_norm(counted_of(parameters, norm));
+  norm.ranks->all_reduce(squared).wait();
+  return squared.sqrt();
+}
+
+at::Tensor num_zeros_in_gradient(const optim::AdamW& optimizer, const NormShare& norm) {
+  const at::Tensor count = optim::count_zeros(counted_of(optimizer.gradients(), norm));
+  norm.ranks->all_reduce(count).wait();
+  return count;
 }
 
 CheckpointState checkpoint_state(const Training& training) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,16 +25,21 @@ namespace lockstep::train {
 /// Of the step with this number, from 0, before which the run saw so many samples.
 using LearningRate = std::function<double(int64_t step, int64_t samples_seen)>;
 
-/// Where ranks hold different parameters: over whom squared norms add up, and which of this rank's gradients count (copies count on one rank).
+/// Where ranks hold different parameters: over whom squared norms add up, and what of this rank's counts (copies count on one rank, padding on none).
 struct NormShare {
-  comm::Comm* ranks = nullptr;    ///< nullptr: every rank holds all, or the part that GradSync::holding() says, and all count.
-  std::vector<bool> counts = {};  ///< In the order of the optimiser's segments.
+  comm::Comm* ranks = nullptr;        ///< nullptr: every rank holds all, or the part that GradSync::holding() says, and all count.
+  std::vector<int64_t> counted = {};  ///< Of each of the optimiser's segments, in their order, so many elements, the first.
 };
 
 /// Norm of the gradients, clipping, AdamW, loss scale, parameters on their way to all ranks. Nothing waits for the device. `scaler` may be
 /// nullptr.
 optim::GradSummary update_parameters(parallel::GradSync& sync, optim::AdamW& optimizer, optim::LossScaler* scaler, double lr, double grad_clip_norm,
                                      const NormShare& norm = {});
+
+/// L2 norm of all parameters of the model (of fp32 copies, where there are some), and number of elements of its gradient that are 0, of a model that
+/// ranks share as `norm` says: 0-dim fp64, on every rank. Nothing waits for the device. Collective over norm.ranks.
+at::Tensor params_norm(const optim::AdamW& optimizer, const NormShare& norm);
+at::Tensor num_zeros_in_gradient(const optim::AdamW& optimizer, const NormShare& norm);
 
 /// AdamW for what a rank holds; decay groups and bounds by `specs`, which name every segment.
 std::unique_ptr<optim::AdamW> build_optimizer(const optim::AdamWConfig& config, const parallel::Holding& holding, const std::vector<spec::ParamSpec>& specs);
@@ -62,10 +68,21 @@ void wait_where_used(nn::Module& network, parallel::GradSync& sync);
 /// All that a checkpoint of it holds. `training` outlives the result.
 CheckpointState checkpoint_state(const Training& training);
 
+/// What a new run takes of a checkpoint of another one.
+enum class SnapshotUse { kAll, kWeightsAndPosition, kWeights };
+
+/// The checkpoint of another run that a new one begins with.
+struct Snapshot {
+  std::filesystem::path folder = {};  ///< Its files are as its manifest says. Empty: there is none.
+  SnapshotUse use = SnapshotUse::kAll;
+};
+
 /// What a run adds to the steps it builds.
 struct TrainingHooks {
   PhaseClock* phases = nullptr;  ///< Outlives the training.
   std::optional<Fault> fault = std::nullopt;
+  bool is_restored = false;  ///< A checkpoint of this run will fill everything: no other weights are read.
+  Snapshot snapshot = {};    ///< Else: where weights alone come from, unless it is restored, too.
 };
 
 /// Gradients, AdamW and steps around `task`, whose parameters have `specs`. Collective over `data_axis`, which must outlive it. UsageError for

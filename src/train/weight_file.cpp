@@ -2,16 +2,20 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "train/checkpoint_files.h"
 #include "train/checkpointer_writer.h"
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
 
 fs::path checkpoint_folder(const fs::path& named) {
-  if (fs::exists(named / record::kManifestName)) return named;
+  if (fs::exists(named / record::kManifestName)) {
+    require_whole(named, /*with_optimizer=*/false, "copy it again, or name another checkpoint of the run");
+    return named;
+  }
   const auto choice = record::choose_latest(named, record::VerifyDepth::kHashes);
   if (!choice.chosen)
-    throw CheckpointError(fmt::format("checkpoints: '{}' holds no whole checkpoint", named.string()),
+    throw CheckpointError(fmt::format("checkpoints: '{}' holds no whole checkpoint{}", named.string(), choice.skipped.empty() ? "" : ": " + choice.skipped.front()),
                           "give a file of weights, a checkpoint, or the folder of a run (<logs>/<name>); `lockstep ckpt verify` says what is wrong");
   for (const auto& reason : choice.skipped) core::log_warning("checkpoints: passed over: {}", reason);
   return choice.chosen->folder;

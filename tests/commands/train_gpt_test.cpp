@@ -177,6 +177,81 @@ TEST_F(TrainGpt, StopsAndResumesBitForBit) {
   }
 }
 
+/// The time is up before the first step ends: all ranks learn of it two steps later, in the same one.
+TEST_F(TrainGpt, EndsWhenItsTimeIsUpAndGoesOn) {
+  const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--train-iters", "6", "--eval-interval", "6", "--eval-iters", "1"});
+    if (ranks > 1) more.insert(more.end(), {"--pipeline-model-parallel-size", "2"});
+    return train_on(ranks, name, on_mock(more));
+  };
+  for (const int ranks : {1, 2}) {
+    const std::string name = fmt::format("hurried{}", ranks);
+    const auto hurried = run(ranks, name, {"--exit-duration-in-mins", "0.0001"});
+    ASSERT_EQ(hurried.exit_code, 0) << hurried.err;
+    EXPECT_NE(hurried.err.find("stopped because the time is up after 3 steps"), std::string::npos) << hurried.err;
+    EXPECT_EQ(hurried.err.find("validation loss"), std::string::npos) << hurried.err;
+    EXPECT_EQ(losses(name).size(), 3u);
+    EXPECT_EQ(record::list_checkpoints(logs_.path() / name).at(0).step, 3);
+    EXPECT_EQ(record::read_status(logs_.path() / name).state, "finished");
+    const auto rest = run(ranks, name, {"--exit-duration-in-mins", "10000", "--resume", "latest"});
+    ASSERT_EQ(rest.exit_code, 0) << rest.err;
+    EXPECT_NE(rest.err.find("finished after 6 steps"), std::string::npos) << rest.err;
+    EXPECT_EQ(losses(name).size(), 6u);
+  }
+}
+
+/// In Megatron's line, the record and TensorBoard's file; of the steps that are logged alone.
+TEST_F(TrainGpt, LogsTheNormOfParametersAndZerosInTheGradientOnEveryMesh) {
+  const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--train-iters", "5", "--global-batch-size", "8", "--log-params-norm", "--log-num-zeros-in-grad", "--untie-embeddings-and-output-weights", "--squared-relu",
+                             "--disable-bias-linear", "--report-to", "tensorboard"});
+    const auto done = train_on(ranks, name, on_mock(more));
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return done.err;
+  };
+  const std::string text = run(1, "alone", {});
+  run(2, "tensor", {"--tensor-model-parallel-size", "2"});
+  run(2, "sharded", {"--use-distributed-optimizer"});
+  const auto want = record::read_steps(logs_.path() / "alone").steps;
+  ASSERT_EQ(want.size(), 5u);
+  for (const auto& step : want) {
+    EXPECT_EQ(step.params_norm.has_value(), step.step % 2 == 1 || step.step == 4) << step.step;
+    EXPECT_EQ(step.num_zeros.has_value(), step.params_norm.has_value()) << step.step;
+  }
+  EXPECT_NE(text.find(fmt::format("| num zeros: {:.1f} | params norm: {:.3f} |", static_cast<double>(want[4].num_zeros.value_or(0)), want[4].params_norm.value_or(0))), std::string::npos) << text;
+  EXPECT_GT(want[1].num_zeros, 0);
+  EXPECT_NE(want[1].params_norm, want[3].params_norm);
+  for (const char* name : {"tensor", "sharded"}) {
+    const auto got = record::read_steps(logs_.path() / name).steps;
+    ASSERT_EQ(got.size(), 5u) << name;
+    EXPECT_EQ(got[1].num_zeros, want[1].num_zeros) << name;
+    EXPECT_NEAR(got[1].params_norm.value_or(0), *want[1].params_norm, 1e-5 * *want[1].params_norm) << name;
+  }
+  std::string events;
+  for (const auto& entry : fs::directory_iterator(logs_.path() / "alone" / "tensorboard")) events += core::read_file(entry.path());
+  for (const char* tag : {"params-norm", "num-zeros"}) EXPECT_NE(events.find(tag), std::string::npos) << tag;
+}
+
+/// Ends of documents, which do not count, are spread unevenly over micro-batches.
+TEST_F(TrainGpt, TheLossPerTokenDoesNotDependOnMicroBatches) {
+  const auto run = [&](int ranks, const std::string& name, const std::string& micro_batch_size) {
+    const auto done = train_on(ranks, name, on_corpus({"--eod-mask-loss", "--calculate-per-token-loss", "--train-iters", "4", "--global-batch-size", "16", "--micro-batch-size", micro_batch_size,
+                                                       "--eval-interval", "4", "--eval-iters", "2"}));
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+  };
+  const auto validation = [&](const std::string& name) {
+    return record::read_json_lines(logs_.path() / name / "results.jsonl").lines.at(0).at("metrics").at("lm loss").get<double>();
+  };
+  run(1, "coarse", "16");
+  run(2, "fine", "2");
+  const auto want = losses("coarse"), got = losses("fine");
+  ASSERT_EQ(want.size(), 4u);
+  ASSERT_EQ(got.size(), 4u);
+  EXPECT_LT(want.back(), want.front() - 0.1);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4 * want[i]) << "step " << i;
+  EXPECT_NEAR(validation("fine"), validation("coarse"), 1e-4 * validation("coarse"));
+}
+
 TEST_F(TrainGpt, LearnsInFp8AsInFp32) {
   const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), {"--train-iters", "40", "--global-batch-size", "16", "--num-layers", "3"});
@@ -315,15 +390,54 @@ TEST_F(TrainGpt, ASnapshotOnASmallCorpusStartsALongerRun) {
 /// The way of scripts for Megatron-LM.
 TEST_F(TrainGpt, SaveAndLoadOfOneFolderBeginAndGoOn) {
   const std::string folder = (logs_.path() / "deep" / "checkpoints-of-mine").string();
-  const auto run = [&](const std::string& iters) {
-    return run_lockstep({"train", "gpt", "--num-layers", "1", "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length", "16", "--mock-data", "--vocab-size", "96", "--lr", "1e-2",
-                         "--lr-decay-style", "constant", "--train-iters", iters, "--save", folder, "--load", folder, "--device", "cpu", "--threads", "1"});
+  const auto run = [&](const std::string& iters, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> args = {"train", "gpt", "--num-layers", "1", "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length", "16", "--mock-data", "--vocab-size", "96", "--lr", "1e-2",
+                                     "--lr-decay-style", "constant", "--train-iters", iters, "--save", folder, "--load", folder, "--device", "cpu", "--threads", "1"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_lockstep(args);
   };
-  const auto first = run("2"), second = run("5");
+  const auto missing = run("2", {"--exit-on-missing-checkpoint"});
+  EXPECT_EQ(missing.exit_code, 5) << missing.err;
+  EXPECT_NE(missing.err.find("checkpoints-of-mine/checkpoints' holds no checkpoint"), std::string::npos) << missing.err;
+  EXPECT_FALSE(fs::exists(fs::path(folder) / "run.json"));
+  const auto first = run("2"), second = run("5", {"--exit-on-missing-checkpoint"});
   ASSERT_EQ(first.exit_code, 0) << first.err;
   ASSERT_EQ(second.exit_code, 0) << second.err;
   EXPECT_NE(second.err.find("continuing after step 2"), std::string::npos) << second.err;
   EXPECT_EQ(record::read_steps(folder).steps.size(), 5u);
+}
+
+/// Where neither --model nor --vocab-size says how many tokens there are.
+TEST_F(TrainGpt, TheVocabularyIsTheTokenizers) {
+  const auto dry_run = [&](const std::string& tokenizer) {
+    const auto done = run_lockstep({"train", "gpt", "--dry-run", "--json", "--num-layers", "1", "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length", "16", "--tokenizer-model", tokenizer});
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return core::parse_json(done.out, "dry run");
+  };
+  const auto planned = dry_run(path("bpe")), elsewhere = dry_run("/nonexistent/tokenizer.json");
+  EXPECT_EQ(planned.at("options").at("vocab_size"), 300);
+  EXPECT_EQ(planned.at("padded_vocab"), 384);
+  EXPECT_EQ(elsewhere.at("padded_vocab"), 50304);
+  EXPECT_NE(elsewhere.at("warnings").dump().find("'/nonexistent/tokenizer.json' is not here"), std::string::npos) << elsewhere.at("warnings");
+
+  const std::vector<std::string> data = {"--data-path", path("corpus_text_document"), "--tokenizer-model", path("bpe"), "--train-iters", "4"};
+  const auto run = [&](const std::vector<std::string>& more) {
+    auto flags = data;
+    flags.insert(flags.end(), more.begin(), more.end());
+    return train_on(1, "speaks", flags);
+  };
+  const auto refused = run({"--vocab-size", "200"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("the tokenizer has 300 tokens, the model 200"), std::string::npos) << refused.err;
+  fs::remove_all(logs_.path() / "speaks");
+  const auto first = run({"--exit-interval", "2"}), rest = run({"--resume", "latest"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_NE(first.err.find("vocabulary: 300 tokens in 384 rows"), std::string::npos) << first.err;
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(losses("speaks").size(), 4u);
+  EXPECT_EQ(record::read_run(logs_.path() / "speaks").attempts.at(0).at("options").at("vocab_size"), 300);
+  const auto text = run_lockstep({"infer", "generate", "--device", "cpu", "--threads", "1", "--pretrained", (logs_.path() / "speaks").string(), "--prompt", "the small cat", "--max-new-tokens", "4"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
 }
 
 TEST_F(TrainGpt, RefusesWhatItCannotLayOutOrHasNoEngineFor) {
@@ -337,7 +451,6 @@ TEST_F(TrainGpt, RefusesWhatItCannotLayOutOrHasNoEngineFor) {
   expect_refused(1, {"--tensor-model-parallel-size", "2"}, "one copy of the model takes 2 ranks");
   expect_refused(2, {"--pipeline-model-parallel-size", "2", "--num-layers", "3"}, "do not divide among 2 pipeline stages");
   expect_refused(1, {"--global-batch-size", "6"}, "--global-batch-size");
-  expect_refused(1, {"--calculate-per-token-loss"}, "--calculate-per-token-loss is not in this version yet");
   const auto nowhere = train_on(1, "nowhere", {"--train-iters", "2", "--vocab-size", "300", "--data-path", "/nonexistent/corpus"});
   EXPECT_EQ(nowhere.exit_code, 2) << nowhere.err;
   EXPECT_NE(nowhere.err.find("/nonexistent/corpus"), std::string::npos) << nowhere.err;

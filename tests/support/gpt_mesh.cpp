@@ -69,19 +69,6 @@ std::map<std::string, at::Tensor> whole_tensors(const train::Training& training,
   return out;
 }
 
-std::map<std::string, at::Tensor> whole_parameters(const train::Training& training) {
-  return whole_tensors(training, [](const comm::NamedTensor& parameter) { return parameter.tensor->detach().to(at::kFloat); });
-}
-
-std::map<std::string, at::Tensor> whole_gradients(const train::Training& training) {
-  return whole_tensors(training, [&](const comm::NamedTensor& parameter) {
-    return assembled(parameter, training, [&](size_t i) {
-      const optim::Segment& segment = training.optimizer->segments()[i];
-      return segment.gradient.defined() ? segment.gradient : segment.parameter.grad();
-    });
-  });
-}
-
 /// Roots of the means of squares: their errors are as large as those of gradients.
 std::map<std::string, at::Tensor> whole_moments(const train::Training& training) {
   std::map<std::string, at::Tensor> out;
@@ -170,18 +157,6 @@ std::string compare_numbers(const std::vector<double>& got, const std::vector<do
   return text;
 }
 
-std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, const std::string& what, double tolerance) {
-  std::string text;
-  for (const auto& [name, tensor] : got) {
-    const at::Tensor& reference = want.at(name);
-    const double largest = reference.abs().max().item<double>();
-    if (largest < 1e-6) text += fmt::format("{} of {}: the reference proves nothing\n", what, name);
-    const double error = tensor.sizes() == reference.sizes() ? (tensor - reference).abs().max().item<double>() / largest : NAN;
-    if (!(error <= tolerance)) text += fmt::format("{} of {}: relative difference {:.3g}\n", what, name, error);
-  }
-  return text;
-}
-
 /// By their norm: in 16 bits the largest value of a table says nothing about an update, and single elements with gradients near 0 go either way.
 std::string compare_changes(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, double tolerance) {
   std::string text;
@@ -199,6 +174,7 @@ const MeshTrace& one_rank(const MeshCase& mesh) {
   alone.precision = mesh.precision;
   alone.fp8 = mesh.fp8;
   alone.model = mesh.model;
+  alone.is_per_token = mesh.is_per_token;
   alone.chunks = mesh.num_layers();
   const auto [place, is_new] = known.try_emplace(alone.name());
   if (is_new)
@@ -221,6 +197,31 @@ std::vector<Pair> pairs_of(const MeshCase& mesh) {
 
 }  // namespace
 
+std::map<std::string, at::Tensor> whole_parameters(const train::Training& training) {
+  return whole_tensors(training, [](const comm::NamedTensor& parameter) { return parameter.tensor->detach().to(at::kFloat); });
+}
+
+std::map<std::string, at::Tensor> whole_gradients(const train::Training& training) {
+  return whole_tensors(training, [&](const comm::NamedTensor& parameter) {
+    return assembled(parameter, training, [&](size_t i) {
+      const optim::Segment& segment = training.optimizer->segments()[i];
+      return segment.gradient.defined() ? segment.gradient : segment.parameter.grad();
+    });
+  });
+}
+
+std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, const std::string& what, double tolerance) {
+  std::string text;
+  for (const auto& [name, tensor] : got) {
+    const at::Tensor& reference = want.at(name);
+    const double largest = reference.abs().max().item<double>();
+    if (largest < 1e-6) text += fmt::format("{} of {}: the reference proves nothing\n", what, name);
+    const double error = tensor.sizes() == reference.sizes() ? (tensor - reference).abs().max().item<double>() / largest : NAN;
+    if (!(error <= tolerance)) text += fmt::format("{} of {}: relative difference {:.3g}\n", what, name, error);
+  }
+  return text;
+}
+
 std::string MeshCase::name() const {
   std::string text = fmt::format("tp{}_pp{}_dp{}_v{}_m{}{}_{}_{}{}", tp, pp, dp, chunks, micro, splits_tokens ? "_sp" : "", is_gpipe ? "gpipe" : "1f1b",
                                  is_tied ? "tied" : "untied", is_sharded ? "_zero1" : "");
@@ -229,7 +230,7 @@ std::string MeshCase::name() const {
   for (const std::string& part : {model, recompute, stages})
     if (!part.empty()) text += "_" + part;
   std::replace(text.begin(), text.end(), '|', '_');  // names of tests are words
-  return text + (is_tp_pp_dp ? "_tp_pp_dp" : "");
+  return text + (is_tp_pp_dp ? "_tp_pp_dp" : "") + (is_per_token ? "_per_token" : "");
 }
 
 int MeshCase::num_layers() const { return stages.empty() ? pp * chunks : static_cast<int>(std::count(stages.begin(), stages.end(), 't')); }
@@ -274,6 +275,7 @@ spec::GptOptions options_of(const MeshCase& mesh) {
   if (!mesh.stages.empty()) o.pipeline_model_parallel_layout = mesh.stages;
   else if (mesh.chunks > 1 && mesh.pp > 1) o.num_virtual_stages_per_pipeline_rank = mesh.chunks;
   o.use_tp_pp_dp_mapping = mesh.is_tp_pp_dp;
+  o.calculate_per_token_loss = mesh.is_per_token;
   if (!mesh.model.empty()) set_model_parts(mesh.model, o);
   if (!mesh.recompute.empty()) set_recompute(mesh.recompute, o);
   o.sequence_parallel = mesh.splits_tokens;

@@ -8,6 +8,7 @@
 #include "comm/run_ranks.h"
 #include "plan/gpt_layout.h"
 #include "spec/gpt_options.h"
+#include "train/training.h"
 
 namespace lockstep::tests {
 
@@ -26,6 +27,7 @@ struct MeshCase {
   std::string recompute = {};      ///< "", "selective", "uniform", "block".
   std::string stages = {};         ///< "", or a --pipeline-model-parallel-layout.
   bool is_tp_pp_dp = false;        ///< The other order of ranks.
+  bool is_per_token = false;       ///< --calculate-per-token-loss.
   /// One per stage and virtual stage where `stages` says nothing.
   int num_layers() const;
   int num_ranks() const { return tp * pp * dp; }
@@ -52,5 +54,13 @@ struct MeshTrace {
 /// Three steps of `mesh` on ranks that are threads against the same on one rank: losses, norms, gradients, moments, parameters, and the collectives of a
 /// step against plan::predict_gpt_traffic. Copies of a parameter on several ranks must be equal bit for bit. "" where all agree, else what does not.
 std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend backend = comm::ThreadBackend::kLocal);
+
+/// Parameters, or gradients as the optimiser takes them, of all chunks of a stage: whole, vocabulary tables without padding. Collective over the tensor and
+/// data axes.
+std::map<std::string, at::Tensor> whole_parameters(const train::Training& training);
+std::map<std::string, at::Tensor> whole_gradients(const train::Training& training);
+
+/// "" where each tensor equals that of the same name in `want`, relative to its largest value; else a line for each that does not.
+std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, const std::string& what, double tolerance);
 
 }  // namespace lockstep::tests

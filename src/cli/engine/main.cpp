@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/common/gpt_vocabulary.h"
 #include "cli/common/guarded_main.h"
 #include "cli/engine/commands.h"
 #include "core/error.h"
@@ -12,9 +13,10 @@ namespace lockstep::cli {
 namespace {
 
 int run_command(const std::vector<std::string>& args) {
-  const spec::ParsedCommand command = spec::parse_command(args);
+  spec::ParsedCommand command = spec::parse_command(args);
   if (command.info == nullptr || command.info->half != spec::Half::kEngine || command.wants_help)
     throw UsageError("lockstep-engine runs engine commands only", "start the program lockstep that lies beside it");
+  take_vocabulary(command);
   if (command.train || command.gpt) return cmd_train(command);
   if (command.infer || command.generate) return cmd_infer(command);
   if (command.ckpt) return cmd_ckpt_convert(command);

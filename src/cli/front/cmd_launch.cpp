@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/common/gpt_vocabulary.h"
 #include "cli/front/commands.h"
 #include "cli/front/dry_run.h"
 #include "cli/front/engine_exec.h"
@@ -223,9 +224,10 @@ std::vector<std::string> command_line(const LaunchOptions& values, std::vector<s
 /// --dry-run need no ranks.
 bool answer_without_ranks(const std::vector<std::string>& command, int num_ranks, int num_local_ranks) {
   if (core::starts_with(command.front(), "-")) return false;  // --version and the like are no commands
-  const spec::ParsedCommand parsed = spec::parse_command(command);
+  spec::ParsedCommand parsed = spec::parse_command(command);
   if (parsed.wants_help) std::fputs(parsed.set->help_text().c_str(), stdout);
   const bool is_dry_run = parsed.run_options() != nullptr && parsed.run_options()->dry_run;
+  if (is_dry_run) take_vocabulary(parsed);
   if (is_dry_run) print_dry_run(parsed, WorldGuess{.num_ranks = num_ranks, .source = "launch", .num_local_ranks = num_local_ranks});
   return parsed.wants_help || is_dry_run;
 }

@@ -189,7 +189,7 @@ void print_dry_run(const spec::ParsedCommand& command, const std::optional<World
     fmt::print("{}\n", json.dump(2));
     return;
   }
-  fmt::print("Dry run: nothing is read, computed or written.\n\n");
+  fmt::print("Dry run: no data are read, nothing is computed or written.\n\n");
   for (const DryRunFact& fact : page.facts)
     if (!fact.label.empty()) fmt::print("  {:<20}{}\n", fact.label, fact.text);
   fmt::print("{}\nOptions that differ from their defaults\n", page.tables);

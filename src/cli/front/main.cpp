@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/common/gpt_vocabulary.h"
 #include "cli/common/guarded_main.h"
 #include "cli/front/cmd_ckpt.h"
 #include "cli/front/commands.h"
@@ -38,12 +39,13 @@ constexpr FrontCommand kFrontCommands[] = {
 
 bool asks_for_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
 
-int run_engine_command(const spec::ParsedCommand& command, const Args& args) {
+int run_engine_command(spec::ParsedCommand& command, const Args& args) {
   if (command.wants_help) {
     fmt::print("{}", command.set->help_text());
     return 0;
   }
   if (const auto* run = command.run_options(); run != nullptr && run->dry_run) {
+    take_vocabulary(command);
     print_dry_run(command);
     return 0;
   }
@@ -65,7 +67,7 @@ int run(const Args& args) {
       return 0;
     }
   }
-  const spec::ParsedCommand command = spec::parse_command(args);
+  spec::ParsedCommand command = spec::parse_command(args);
   if (command.info->half == spec::Half::kEngine) return run_engine_command(command, args);
   for (const FrontCommand& front : kFrontCommands)
     if (command.info->name == front.name) return front.run(std::span(args).subspan(front.num_own_words));

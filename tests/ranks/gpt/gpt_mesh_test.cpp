@@ -65,7 +65,8 @@ INSTANTIATE_TEST_SUITE_P(Stages, GptMesh,
                          ::testing::Values(MeshCase{.pp = 2, .micro = 2, .stages = "Et|ttL"}, MeshCase{.tp = 2, .pp = 3, .micro = 4, .stages = "E|ttt|tL"},
                                            MeshCase{.pp = 2, .dp = 2, .micro = 4, .is_sharded = true, .stages = "Et|t|tt|tL"},
                                            MeshCase{.tp = 2, .pp = 2, .dp = 2, .micro = 2, .splits_tokens = true, .is_sharded = true, .is_tp_pp_dp = true},
-                                           MeshCase{.pp = 2, .dp = 4, .chunks = 2, .micro = 2, .is_tied = false, .is_tp_pp_dp = true}),
+                                           MeshCase{.pp = 2, .dp = 4, .chunks = 2, .micro = 2, .is_tied = false, .is_tp_pp_dp = true},
+                                           MeshCase{.tp = 2, .pp = 2, .dp = 2, .micro = 3, .splits_tokens = true, .is_sharded = true, .is_per_token = true}),
                          [](const auto& chosen) { return chosen.param.name(); });
 
 /// Infinity in one gradient that one rank alone holds.

@@ -148,6 +148,11 @@ TEST(GradNorm, IsRightForManyEqualElements) {
   EXPECT_NEAR(squared_norm({at::full({1 << 20}, 0.5, at::kBFloat16)}).item<double>(), (1 << 20) * 0.25, 1e-6 * (1 << 18));
 }
 
+TEST(GradNorm, ZerosAreCounted) {
+  EXPECT_EQ(count_zeros({at::arange(6).remainder(3).to(at::kFloat).view({2, 3}), at::Tensor(), at::empty({0}), at::zeros({5}, at::kBFloat16)}).item<double>(), 2 + 5);
+  EXPECT_EQ(count_zeros({}).item<double>(), 0);
+}
+
 TEST(GradNorm, EmptyListIsZero) { EXPECT_EQ(summarise_gradients({}, 1.0, {}).norm.item<float>(), 0.0f); }
 
 }  // namespace

@@ -25,6 +25,8 @@ MegatronLine line(int64_t iteration) {
           .loss = 9.125,
           .loss_scale = 1.0,
           .grad_norm = 1.2345,
+          .num_zeros = 4096,
+          .params_norm = 98.7654,
           .num_skipped = 0};
 }
 
@@ -38,6 +40,13 @@ TEST(MegatronLine, IsReadAgainByTheReaderOfMegatronLogs) {
   EXPECT_DOUBLE_EQ(run.steps.logged_tflops_per_device[0], 181.2);
   EXPECT_DOUBLE_EQ(run.steps.loss[0], 9.125);
   EXPECT_EQ(run.steps.samples[0], 64);
+}
+
+TEST(MegatronLine, NormsAndZerosStandWhereAskedFor) {
+  EXPECT_NE(format_megatron_line(line(1)).find("| grad norm: 1.234 | num zeros: 4096.0 | params norm: 98.765 | number of skipped"), std::string::npos) << format_megatron_line(line(1));
+  MegatronLine plain = line(1);
+  plain.num_zeros = plain.params_norm = std::nullopt;
+  EXPECT_NE(format_megatron_line(plain).find("| grad norm: 1.234 | number of skipped"), std::string::npos) << format_megatron_line(plain);
 }
 
 TEST(MegatronLine, LeavesOutALossThatIsNone) {

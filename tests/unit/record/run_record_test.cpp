@@ -45,7 +45,7 @@ TEST(RunRecord, LeavesTheFilesOfARun) {
     EXPECT_EQ(record.attempt(), 1);
     EXPECT_EQ(read_status(run).state, "running");
     StepRecord full = step_record(0);
-    full.epoch = 2, full.tokens = 4928, full.exposed_comm_ms = 0.125, full.grad_norm = 0.75, full.scale = 14.3,
+    full.epoch = 2, full.tokens = 4928, full.exposed_comm_ms = 0.125, full.grad_norm = 0.75, full.num_zeros = int64_t{1} << 36, full.params_norm = 12.5, full.scale = 14.3,
     full.loss_scale = 65536;
     full.is_skipped = true, full.device_memory_bytes = int64_t{1} << 34, full.host_memory_bytes = 12345,
     full.time_s = 1700000000.5;
@@ -75,6 +75,8 @@ TEST(RunRecord, LeavesTheFilesOfARun) {
   EXPECT_EQ(first.loss, 1.5);
   EXPECT_EQ(first.lr, 5e-4);
   EXPECT_EQ(first.grad_norm, 0.75);
+  EXPECT_EQ(first.num_zeros, int64_t{1} << 36);
+  EXPECT_EQ(first.params_norm, 12.5);
   EXPECT_EQ(first.scale, 14.3);
   EXPECT_EQ(first.loss_scale, 65536);
   EXPECT_TRUE(first.is_skipped);

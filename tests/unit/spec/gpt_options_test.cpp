@@ -105,9 +105,13 @@ TEST(GptOptions, ContradictionsAreRefused) {
            {"--attention-backend local", "use auto"},
            {"--test-data-path /d", "tests are not evaluated"},
            {"--use-checkpoint-opt-param-scheduler", "give the flags of the schedule again"},
-           {"--exit-on-missing-checkpoint --resume latest", "--resume PATH"},
-           {"--exit-on-missing-checkpoint --save /c/run --load /c/run", "begins the run where there is no checkpoint"},
            {"--ckpt-step 4", "belongs to --load"},
+           {"--no-load-optim", "belongs to --load of another run"},
+           {"--no-load-optim --save /c/run --load /c/run", "belongs to --load of another run"},
+           {"--no-load-optim --load /c/run --finetune", "contradict each other"},
+           {"--no-save-optim", "`lockstep ckpt export` writes the weights alone"},
+           {"--dataloader-type cyclic", "shuffled once for the whole run"},
+           {"--exit-duration-in-mins 0", "--exit-duration-in-mins"},
            {"--seq-length 4096", "longer than its 1024 positions"},
            {"--model-parallel-size 8", "use --tensor-model-parallel-size"},
            {"--rampup-batch-size 16 16 100", "use --global-batch-size"},
@@ -120,6 +124,14 @@ TEST(GptOptions, ContradictionsAreRefused) {
   EXPECT_EQ(message_of("--model gpt2 --mock-data --lr 1e-4 --train-iters 5"), "no error");
   EXPECT_EQ(message_of("--dry-run --model gpt2 --attention-backend flash --attention-dropout 0"), "no error");
   EXPECT_EQ(message_of("--dry-run --model nemotron4-15b --attention-backend flash"), "no error") << "a model without dropout";
+}
+
+TEST(GptOptions, AMissingCheckpointMayEndWhatWouldBeginTheRun) {
+  for (const char* flags : {"--resume latest", "--save /c/run --load /c/run"}) {
+    const ParsedCommand command = parse(fmt::format("--dry-run --model gpt2 --exit-on-missing-checkpoint {}", flags));
+    EXPECT_TRUE(command.gpt->exit_on_missing_checkpoint) << flags;
+    EXPECT_EQ(command.gpt->run.resume, "latest") << flags;
+  }
 }
 
 TEST(GptOptions, FlagsWithoutEffectSayWhy) {

@@ -1,0 +1,105 @@
+// `train gpt --load`: what a run takes of a checkpoint of another one, what it does not read, and what it says of damage.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "commands/run_program.h"
+#include "core/files.h"
+#include "record/checkpoint_manifest.h"
+#include "record/reader.h"
+
+namespace lockstep::testing {
+namespace {
+namespace fs = std::filesystem;
+
+class TrainGptLoad : public ::testing::Test {
+ protected:
+  ProgramResult train_on(int ranks, const std::string& name, const std::vector<std::string>& more) const {
+    std::vector<std::string> args = {"train", "gpt", "--num-layers", "2", "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length", "16", "--mock-data", "--vocab-size", "96",
+                                     "--hidden-dropout", "0", "--attention-dropout", "0", "--global-batch-size", "4", "--lr", "1e-2", "--lr-decay-style", "constant", "--train-iters", "6",
+                                     "--threads", "1", "--device", "cpu", "--logs", logs_.path().string(), "--name", name};
+    args.insert(args.end(), more.begin(), more.end());
+    if (ranks > 1) args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
+    return run_lockstep(args);
+  }
+  ProgramResult train(const std::string& name, const std::vector<std::string>& more) const { return train_on(1, name, more); }
+  std::vector<double> losses(const std::string& name) const {
+    std::vector<double> values;
+    for (const auto& step : record::read_steps(logs_.path() / name).steps) values.push_back(step.loss);
+    return values;
+  }
+  /// Newest first.
+  std::vector<record::CheckpointEntry> checkpoints(const std::string& name) const { return record::list_checkpoints(logs_.path() / name); }
+  std::string run(const std::string& name) const { return (logs_.path() / name).string(); }
+
+  /// One bit, so that sizes stay.
+  static void damage(const fs::path& file) {
+    std::string bytes = core::read_file(file);
+    bytes[bytes.size() - 5] ^= 1;
+    std::ofstream(file, std::ios::binary) << bytes;
+  }
+
+  core::TempDir logs_{"lockstep_gpt_load"};
+};
+
+void expect_damage(const ProgramResult& result, const std::string& file) {
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_NE(result.err.find(file + "' was altered"), std::string::npos) << result.err;
+}
+
+TEST_F(TrainGptLoad, WithoutTheOptimiserWeightsAndPositionGoOnAndMomentsBeginAnew) {
+  ASSERT_EQ(train("base", {"--exit-interval", "3"}).exit_code, 0);
+  ASSERT_EQ(train("whole", {"--load", run("base")}).exit_code, 0);
+  const auto fresh = train("fresh", {"--load", run("base"), "--no-load-optim"});
+  ASSERT_EQ(fresh.exit_code, 0) << fresh.err;
+  EXPECT_NE(fresh.err.find("after step 3 and 12 samples"), std::string::npos) << fresh.err;
+  const auto whole = losses("whole"), anew = losses("fresh");
+  ASSERT_EQ(whole.size(), 3u);
+  ASSERT_EQ(anew.size(), 3u);
+  EXPECT_EQ(anew[0], whole[0]) << "the same weights see the same samples";
+  EXPECT_NE(anew[1], whole[1]);
+  ASSERT_EQ(train_on(2, "sharded", {"--load", run("base"), "--no-load-optim", "--tensor-model-parallel-size", "2"}).exit_code, 0);
+  const auto sharded = losses("sharded");
+  ASSERT_EQ(sharded.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(sharded[i], anew[i], 1e-4 * anew[i]) << i;  // sums in another order
+}
+
+TEST_F(TrainGptLoad, ARunThatGoesOnNeedsItsSnapshotNoMore) {
+  ASSERT_EQ(train("base", {"--exit-interval", "3"}).exit_code, 0);
+  for (const char* mode : {"--finetune", "--no-load-optim"}) {
+    ASSERT_EQ(train(mode + 2, {"--load", run("base"), mode, "--exit-interval", "2"}).exit_code, 0);
+  }
+  fs::remove_all(run("base"));
+  for (const char* mode : {"--finetune", "--no-load-optim"}) {
+    const auto rest = train(mode + 2, {"--load", run("base"), mode, "--resume", "latest"});
+    ASSERT_EQ(rest.exit_code, 0) << rest.err;
+    EXPECT_NE(rest.err.find("finished after 6 steps"), std::string::npos) << rest.err;
+  }
+  EXPECT_EQ(train("late", {"--load", run("base"), "--finetune"}).exit_code, 5);
+}
+
+TEST_F(TrainGptLoad, DamageIsFoundByHashesAndTheFileNamed) {
+  ASSERT_EQ(train("base", {"--save-interval", "3"}).exit_code, 0);
+  ASSERT_EQ(checkpoints("base").size(), 2u);
+  const fs::path newest = checkpoints("base")[0].folder, older = checkpoints("base")[1].folder;
+  damage(newest / "model.safetensors");
+  for (const char* mode : {"--finetune", "--no-load-optim"}) expect_damage(train("of-folder", {"--load", newest.string(), mode}), "model.safetensors");
+  expect_damage(train("of-folder", {"--load", newest.string()}), "model.safetensors");
+  expect_damage(train("of-step", {"--load", run("base"), "--ckpt-step", "6"}), "model.safetensors");
+  expect_damage(run_lockstep({"infer", "generate", "--device", "cpu", "--threads", "1", "--pretrained", newest.string(), "--prompt", "5"}), "model.safetensors");
+
+  const auto back = train("back", {"--load", run("base"), "--train-iters", "4"});
+  ASSERT_EQ(back.exit_code, 0) << back.err;
+  EXPECT_NE(back.err.find("passed over: "), std::string::npos) << back.err;
+  EXPECT_NE(back.err.find("after step 3"), std::string::npos) << back.err;
+
+  damage(older / "optimizer.safetensors");
+  expect_damage(train("of-older", {"--load", older.string()}), "optimizer.safetensors");
+  ASSERT_EQ(train("tuned", {"--load", older.string(), "--finetune", "--train-iters", "2"}).exit_code, 0) << "the optimiser's files are not read";
+  expect_damage(train("of-run", {"--load", run("base")}), "model.safetensors");
+  expect_damage(run_lockstep({"infer", "generate", "--device", "cpu", "--threads", "1", "--pretrained", run("base"), "--prompt", "5"}), "model.safetensors");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
