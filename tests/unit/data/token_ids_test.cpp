@@ -64,6 +64,8 @@ TEST(TokenIds, WhatIsNoIdIsRefusedWithItsPlace) {
   put<int32_t>(prefix, 4 * 40 + 3, 5000);  // sequences 0 | 1 2 | 3 4 5 | ...
   EXPECT_TRUE(holds(check_text(prefix, 5000), "token 3 of sequence 4 in document 2 is 5000, expected 0 to 4999")) << check_text(prefix, 5000);
   EXPECT_EQ(check_text(prefix, 5001), "good");
+  std::vector<int32_t> tokens(10);
+  EXPECT_TRUE(holds(testing::message_of<DataError>([&] { IndexedDataset(prefix).read(4, 0, tokens, 5000); }), "token 3 of sequence 4 in document 2 is 5000")) << "a sample";
   put<int32_t>(prefix, 8 * 40, -7);
   EXPECT_TRUE(holds(check_text(prefix, 5001), "token 0 of sequence 8 in document 4 is -7")) << check_text(prefix, 5001);
 }
