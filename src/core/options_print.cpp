@@ -19,10 +19,19 @@ std::string flag_text(const Option& option) {
   return option.is_flag() ? text : text + " " + option.metavar();
 }
 
-/// "(steps; default 100)"; flags are off unless said otherwise.
+/// "--log-interval, --print-freq": other long names.
+std::string other_names(const Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& alias : option.spec.aliases)
+    if (alias.size() > 1) names.push_back("--" + alias);
+  return join(names, ", ");
+}
+
+/// "(also --log-interval; steps; default 100)"; flags are off unless said otherwise.
 std::string facts_text(const Option& option) {
   if (option.is_positional) return "";
   std::vector<std::string> facts;
+  if (const std::string names = other_names(option); !names.empty()) facts.push_back("also " + names);
   if (!option.spec.unit.empty()) facts.push_back(option.spec.unit);
   if (!option.is_flag() || option.default_text != "off") facts.push_back("default " + option.default_text);
   return facts.empty() ? "" : fmt::format(" ({})", fmt::join(facts, "; "));
@@ -112,8 +121,8 @@ std::string OptionSet::markdown() const {
     text += fmt::format("\n### {}\n\n| flag | default | unit | meaning |\n|---|---|---|---|\n", group);
     for (const Option& option : options_)
       if (!option.is_positional && option.spec.group == group)
-        text += fmt::format("| `{}` | {} | {} | {} |\n", cell(flag_text(option)), cell(option.default_text),
-                            cell(option.spec.unit), cell(option.spec.help));
+        text += fmt::format("| `{}` | {} | {} | {}{} |\n", cell(flag_text(option)), cell(option.default_text), cell(option.spec.unit), cell(option.spec.help),
+                            other_names(option).empty() ? "" : fmt::format(" Also `{}`.", replace_all(other_names(option), ", ", "`, `")));
   }
   if (refused_.empty()) return text;
   text += "\n### Known and refused\n\n| flag | why | instead |\n|---|---|---|\n";

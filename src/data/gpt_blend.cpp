@@ -1,9 +1,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
+#include <numeric>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/strings.h"
 #include "data/gpt_dataset.h"
 
@@ -53,64 +54,81 @@ std::vector<double> normalised_weights(std::span<const double> weights) {
   return parts;
 }
 
-void BlendIndex::add(size_t set) {
-  if (sets_.size() % kMarkEvery == 0) marks_.insert(marks_.end(), counts_.begin(), counts_.end());
-  sets_.push_back(static_cast<uint16_t>(set));
-  ++counts_[set];
-}
+namespace {
 
-BlendIndex BlendIndex::weighted(std::span<const double> weights, int64_t num_samples) {
-  LOCKSTEP_CHECK(!weights.empty() && weights.size() <= kMaxSets, "{} sets", weights.size());
-  BlendIndex blend;
-  blend.counts_.resize(weights.size());
-  blend.sets_.reserve(static_cast<size_t>(num_samples));
-  for (int64_t i = 0; i < num_samples; ++i) {
-    const auto drawn = static_cast<double>(std::max<int64_t>(i, 1));
-    size_t neediest = 0;
-    double most = -std::numeric_limits<double>::infinity();
-    for (size_t set = 0; set < weights.size(); ++set) {
-      const double lag = weights[set] * drawn - static_cast<double>(blend.counts_[set]);
-      if (lag > most) {
-        most = lag;
-        neediest = set;
+/// Draws the set of each sample: that of the greatest lag behind its share of all draws so far.
+struct BlendMemory {
+  explicit BlendMemory(size_t num_sets) : counts(num_sets) {}
+
+  void draw(std::span<const double> weights, int64_t num_samples, std::span<const int64_t> sizes) {
+    sets.reserve(static_cast<size_t>(num_samples));
+    for (int64_t i = 0; i < num_samples; ++i) {
+      const auto drawn = static_cast<double>(std::max<int64_t>(i, 1));
+      size_t neediest = 0;
+      double most = -std::numeric_limits<double>::infinity();
+      for (size_t set = 0; set < weights.size(); ++set) {
+        if (!sizes.empty() && counts[set] == sizes[set]) continue;
+        const double lag = weights[set] * drawn - static_cast<double>(counts[set]);
+        if (lag > most) {
+          most = lag;
+          neediest = set;
+        }
       }
+      if (i % kMarkEvery == 0) marks.insert(marks.end(), counts.begin(), counts.end());
+      sets.push_back(static_cast<uint16_t>(neediest));
+      ++counts[neediest];
     }
-    blend.add(neediest);
   }
-  return blend;
+
+  std::vector<int64_t> counts;
+  std::vector<uint16_t> sets;
+  std::vector<int64_t> marks;
+};
+
+/// Sizes: after so many draws a set is exhausted; none: never.
+Arrays blend_arrays(std::span<const double> weights, int64_t num_samples, std::span<const int64_t> sizes, ArrayCache* cache) {
+  LOCKSTEP_CHECK(weights.size() >= 2 && weights.size() <= kMaxSets, "{} sets", weights.size());
+  const auto make = [&] {
+    auto memory = std::make_shared<BlendMemory>(weights.size());
+    memory->draw(weights, num_samples, sizes);
+    return Arrays{.parts = {std::as_bytes(std::span(memory->counts)), std::as_bytes(std::span(memory->sets)), std::as_bytes(std::span(memory->marks))}, .memory = memory};
+  };
+  if (cache == nullptr) return make();
+  return cache->get("blend", fmt::format("{} samples={} sizes={}", core::xxh3_hex(std::as_bytes(weights)), num_samples, core::xxh3_hex(std::as_bytes(sizes))), make);
 }
 
-BlendIndex BlendIndex::exhaustive(std::span<const int64_t> sizes) {
-  LOCKSTEP_CHECK(!sizes.empty() && sizes.size() <= kMaxSets, "{} sets", sizes.size());
-  BlendIndex blend;
-  blend.counts_.resize(sizes.size());
+}  // namespace
+
+BlendIndex::BlendIndex(const Arrays& arrays) : sets_(arrays.part_as<uint16_t>(1)), marks_(arrays.part_as<int64_t>(2)), memory_(arrays.memory) {
+  const auto counts = arrays.part_as<int64_t>(0);
+  counts_.assign(counts.begin(), counts.end());
+  num_samples_ = std::ssize(sets_);
+}
+
+BlendIndex BlendIndex::weighted(std::span<const double> weights, int64_t num_samples, ArrayCache* cache) {
+  return weights.size() == 1 ? BlendIndex(num_samples) : BlendIndex(blend_arrays(weights, num_samples, {}, cache));
+}
+
+BlendIndex BlendIndex::exhaustive(std::span<const int64_t> sizes, ArrayCache* cache) {
   int64_t num_samples = 0;
   for (const int64_t size : sizes) num_samples += size;
-  for (int64_t i = 0; i < num_samples; ++i) {
-    const auto drawn = static_cast<double>(std::max<int64_t>(i, 1));
-    size_t neediest = 0;
-    double most = -std::numeric_limits<double>::infinity();
-    for (size_t set = 0; set < sizes.size(); ++set) {
-      if (blend.counts_[set] == sizes[set]) continue;
-      const double weight = static_cast<double>(sizes[set]) / static_cast<double>(num_samples);
-      const double lag = weight * drawn - static_cast<double>(blend.counts_[set]);
-      if (lag > most) {
-        most = lag;
-        neediest = set;
-      }
-    }
-    blend.add(neediest);
-  }
-  return blend;
+  if (sizes.size() == 1) return BlendIndex(num_samples);
+  std::vector<double> weights;
+  for (const int64_t size : sizes) weights.push_back(static_cast<double>(size) / static_cast<double>(num_samples));
+  return BlendIndex(blend_arrays(weights, num_samples, sizes, cache));
 }
 
 BlendIndex::Place BlendIndex::operator[](int64_t sample) const {
   LOCKSTEP_CHECK(sample >= 0 && sample < num_samples(), "sample {} of {}", sample, num_samples());
+  if (sets_.empty()) return {0, sample};
   const uint16_t set = sets_[static_cast<size_t>(sample)];
   const int64_t mark = sample / kMarkEvery;
+  const auto place = static_cast<size_t>(mark) * counts_.size() + set;
+  if (set >= counts_.size() || place >= marks_.size())
+    throw DataError(fmt::format("data: the blend takes sample {} from set {} of {}", sample, set, counts_.size()),
+                    "its file in the cache of indices is damaged: remove it; the next start makes it again");
   const auto from = sets_.begin() + mark * kMarkEvery;
-  const int64_t before = marks_[static_cast<size_t>(mark) * counts_.size() + set];
-  return {set, before + std::count(from, sets_.begin() + sample, set)};
+  return {set, marks_[place] + std::count(from, sets_.begin() + sample, set)};
 }
 
 const char* split_name(Split split) {
@@ -160,7 +178,14 @@ namespace {
 GptDataset open_set(const GptDataConfig& config, const SplitBounds& bounds, std::shared_ptr<const TokenCorpus> corpus, Split split,
                     int64_t num_samples) {
   const GptIndexConfig index = index_config(config, bounds, *corpus, split, num_samples);
-  return GptDataset(std::move(corpus), index);
+  return GptDataset(std::move(corpus), index, config.cache.get());
+}
+
+std::unique_ptr<TokenCorpus> open_corpus(const GptDataConfig& config, const Blend& blend, size_t i, Split split) {
+  std::optional<TokenIdCheck> check;
+  if (split == Split::kTrain || config.data_path.empty())  // else the training split has tested the same files
+    check = TokenIdCheck{.cache = config.cache, .seconds = config.check_seconds / static_cast<double>(blend.prefixes.size()), .is_first_rank = config.is_first_rank};
+  return open_indexed_corpus(blend.prefixes[i], config.vocab_size, check);
 }
 
 /// Several corpora, or one with a weight.
@@ -180,26 +205,22 @@ std::unique_ptr<GptSamples> open_blend(const GptDataConfig& config, const Blend&
       total += static_cast<int64_t>(share);
       needed = static_cast<int64_t>(std::ceil(share * (1 + config.surplus)));
     }
-    sets.push_back(open_set(config, bounds, open_indexed_corpus(blend.prefixes[i], config.vocab_size), split, needed));
+    sets.push_back(open_set(config, bounds, open_corpus(config, blend, i, split), split, needed));
     sizes.push_back(sets.back().num_samples());
   }
-  BlendIndex index;
-  if (!weights.empty()) {
-    index = BlendIndex::weighted(normalised_weights(weights), total);  // normalised twice, as in the reference
-  } else if (wanted == 0) {
-    index = BlendIndex::exhaustive(sizes);
-  } else {
-    int64_t all = 0;
-    for (const int64_t size : sizes) all += size;
-    index = BlendIndex::weighted(normalised_weights(std::vector<double>(sizes.begin(), sizes.end())), std::min(wanted, all));
-  }
+  const BlendIndex index = [&] {
+    if (!weights.empty()) return BlendIndex::weighted(normalised_weights(weights), total, config.cache.get());  // normalised twice, as in the reference
+    if (wanted == 0) return BlendIndex::exhaustive(sizes, config.cache.get());
+    const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+    return BlendIndex::weighted(normalised_weights(std::vector<double>(sizes.begin(), sizes.end())), std::min(wanted, all), config.cache.get());
+  }();
   for (size_t i = 0; i < sets.size(); ++i) {
     if (index.count_of(static_cast<int64_t>(i)) > sizes[i])
       throw DataError(fmt::format("data: the blend takes {} {} samples from '{}', which has {}", index.count_of(static_cast<int64_t>(i)),
                                   split_name(split), blend.prefixes[i], sizes[i]),
                       "raise --mid-level-dataset-surplus");
   }
-  return std::make_unique<GptSamples>(std::move(sets), std::move(index));
+  return std::make_unique<GptSamples>(std::move(sets), index);
 }
 
 }  // namespace
@@ -217,11 +238,19 @@ std::unique_ptr<GptSamples> open_gpt_samples(const GptDataConfig& config, Split 
   const Blend blend = parse_blend(paths);
   if (blend.prefixes.size() > 1 || !blend.weights.empty()) return open_blend(config, blend, bounds, split);
   std::shared_ptr<const TokenCorpus> corpus =
-      is_mock ? make_mock_corpus(config.vocab_size, config.eod) : open_indexed_corpus(blend.prefixes[0], config.vocab_size);
+      is_mock ? make_mock_corpus(config.vocab_size, config.eod) : open_corpus(config, blend, 0, split);
   std::vector<GptDataset> sets;
   sets.push_back(open_set(config, bounds, std::move(corpus), split, config.num_samples[number]));
   const int64_t one[] = {sets[0].num_samples()};
   return std::make_unique<GptSamples>(std::move(sets), BlendIndex::exhaustive(one));
+}
+
+std::filesystem::path default_index_folder(const GptDataConfig& config) {
+  std::vector<std::string> paths = config.data_path;
+  for (const auto& of_split : config.path_of_split)
+    if (paths.empty()) paths = of_split;
+  const Blend blend = parse_blend(paths);
+  return blend.prefixes.empty() ? std::filesystem::path() : std::filesystem::path(blend.prefixes.front()).parent_path() / "cache" / "lockstep";
 }
 
 }  // namespace lockstep::data

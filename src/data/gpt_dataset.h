@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,7 +17,8 @@ inline constexpr int32_t kPaddingToken = -1;
 /// Samples of one corpus. All members are const and thread safe.
 class GptDataset {
  public:
-  GptDataset(std::shared_ptr<const TokenCorpus> corpus, const GptIndexConfig& config);
+  /// The index is taken from `cache`, or made there; without one in memory.
+  GptDataset(std::shared_ptr<const TokenCorpus> corpus, const GptIndexConfig& config, ArrayCache* cache = nullptr);
 
   int64_t num_samples() const { return index_.num_samples(); }
   const GptIndex& index() const { return index_; }
@@ -34,26 +36,30 @@ class GptDataset {
 /// Which of several data sets each sample comes from.
 ///
 /// Sample i is taken from the set that lags most behind its weight; the counts are those of Megatron's blending index. Two bytes per
-/// sample: the number within a set is counted from the nearest mark.
+/// sample, none for one set: the number within a set is counted from the nearest mark.
 class BlendIndex {
  public:
   struct Place {
     int64_t set = 0, sample = 0;
   };
   /// `num_samples` draws in proportion to `weights` (which sum to 1).
-  static BlendIndex weighted(std::span<const double> weights, int64_t num_samples);
+  static BlendIndex weighted(std::span<const double> weights, int64_t num_samples, ArrayCache* cache = nullptr);
   /// Each set as often as its size says, spread evenly.
-  static BlendIndex exhaustive(std::span<const int64_t> sizes);
+  static BlendIndex exhaustive(std::span<const int64_t> sizes, ArrayCache* cache = nullptr);
 
-  int64_t num_samples() const { return static_cast<int64_t>(sets_.size()); }
+  int64_t num_samples() const { return num_samples_; }
+  /// DataError where the file of the index is damaged.
   Place operator[](int64_t sample) const;
   int64_t count_of(int64_t set) const { return counts_[static_cast<size_t>(set)]; }
 
  private:
-  void add(size_t set);
-  std::vector<uint16_t> sets_;
-  std::vector<int64_t> counts_;  ///< Per set, all samples.
-  std::vector<int64_t> marks_;   ///< Per set, before every kMarkEvery-th sample.
+  explicit BlendIndex(int64_t num_samples) : num_samples_(num_samples), counts_{num_samples} {}
+  explicit BlendIndex(const Arrays& arrays);
+  int64_t num_samples_ = 0;
+  std::vector<int64_t> counts_;        ///< Per set, all samples.
+  std::span<const uint16_t> sets_;     ///< Empty where there is one set.
+  std::span<const int64_t> marks_;     ///< Per set, before every kMarkEvery-th sample.
+  std::shared_ptr<const void> memory_;
 };
 
 enum class Split { kTrain = 0, kValid = 1, kTest = 2 };
@@ -72,7 +78,13 @@ struct GptDataConfig {
   int32_t eod = 0;
   double surplus = 0.005;       ///< A blended set is built larger by this part.
   bool keeps_partial_validation = false;
+  std::shared_ptr<ArrayCache> cache = nullptr;  ///< Of indices and of what check_token_ids finds; null: nothing is kept in files.
+  double check_seconds = 20;                    ///< See TokenIdCheck; of all corpora together.
+  bool is_first_rank = true;
 };
+
+/// Where indices lie unless the user says otherwise: cache/lockstep beside the first prefix; empty for mock data.
+std::filesystem::path default_index_folder(const GptDataConfig& config);
 
 /// Prefixes and, where given, weights. UsageError for a weight that is no number > 0.
 struct Blend {

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <numeric>
+#include <vector>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -65,6 +66,20 @@ std::vector<SampleStart> cut_samples(const GptIndexConfig& config, const EpochPl
   return starts;
 }
 
+struct IndexMemory {
+  std::vector<int32_t> sequences;
+  std::vector<SampleStart> starts;
+  std::vector<uint32_t> shuffle;
+};
+
+std::string hash_of(const IndexMemory& memory) {
+  core::Xxh3 hash;
+  hash.update(std::as_bytes(std::span(memory.sequences)));
+  hash.update(std::as_bytes(std::span(memory.starts)));
+  hash.update(std::as_bytes(std::span(memory.shuffle)));
+  return hash.hex();
+}
+
 std::vector<uint32_t> order_samples(const EpochPlan& plan, NumpyRandomState& random) {
   std::vector<uint32_t> order(static_cast<size_t>(plan.num_samples));
   std::iota(order.begin(), order.end(), 0u);
@@ -77,12 +92,19 @@ std::vector<uint32_t> order_samples(const EpochPlan& plan, NumpyRandomState& ran
 
 }  // namespace
 
-std::string GptIndex::hash() const {
-  core::Xxh3 hash;
-  hash.update(std::as_bytes(std::span(sequences)));
-  hash.update(std::as_bytes(std::span(starts)));
-  hash.update(std::as_bytes(std::span(shuffle)));
-  return hash.hex();
+Arrays GptIndex::arrays() const {
+  return {.facts = {{"epochs", num_epochs}, {"hash", hash}}, .parts = {std::as_bytes(sequences), std::as_bytes(starts), std::as_bytes(shuffle)}, .memory = memory};
+}
+
+GptIndex GptIndex::of(const Arrays& arrays) {
+  GptIndex index{.num_epochs = arrays.facts.at("epochs").get<int64_t>(),
+                 .sequences = arrays.part_as<int32_t>(0),
+                 .starts = arrays.part_as<SampleStart>(1),
+                 .shuffle = arrays.part_as<uint32_t>(2),
+                 .hash = arrays.facts.at("hash").get<std::string>(),
+                 .memory = arrays.memory};
+  LOCKSTEP_CHECK(index.starts.size() == index.shuffle.size() + 1, "{} starts of {} samples", index.starts.size(), index.shuffle.size());
+  return index;
 }
 
 GptIndex build_gpt_index(const GptIndexConfig& config, const std::function<int32_t(int64_t)>& length_of) {
@@ -102,10 +124,16 @@ GptIndex build_gpt_index(const GptIndexConfig& config, const std::function<int32
                                 config.last - config.first, plan.num_epochs, kMost),
                     "split the run, or join short documents");
   NumpyRandomState random(config.seed);
-  GptIndex index{.num_epochs = plan.num_epochs, .sequences = order_sequences(config, plan, random), .starts = {}, .shuffle = {}};
-  index.starts = cut_samples(config, plan, index.sequences, length_of);
-  index.shuffle = order_samples(plan, random);
-  return index;
+  const auto memory = std::make_shared<IndexMemory>();
+  memory->sequences = order_sequences(config, plan, random);
+  memory->starts = cut_samples(config, plan, memory->sequences, length_of);
+  memory->shuffle = order_samples(plan, random);
+  return {.num_epochs = plan.num_epochs,
+          .sequences = memory->sequences,
+          .starts = memory->starts,
+          .shuffle = memory->shuffle,
+          .hash = hash_of(*memory),
+          .memory = memory};
 }
 
 }  // namespace lockstep::data

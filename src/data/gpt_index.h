@@ -1,9 +1,11 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
-#include <vector>
+
+#include "data/array_cache.h"
 
 namespace lockstep::data {
 
@@ -27,13 +29,16 @@ struct SampleStart {
 /// The order of sequences, the cuts and the order of samples, equal to Megatron's document, sample and shuffle index.
 struct GptIndex {
   int64_t num_epochs = 1;
-  std::vector<int32_t> sequences;     ///< All epochs.
-  std::vector<SampleStart> starts;    ///< num_samples() + 1: where sample i ends (its last label) is where sample i + 1 begins.
-  std::vector<uint32_t> shuffle;      ///< Sample k is the cut number shuffle[k].
+  std::span<const int32_t> sequences{};     ///< All epochs.
+  std::span<const SampleStart> starts{};    ///< num_samples() + 1: where sample i ends (its last label) is where sample i + 1 begins.
+  std::span<const uint32_t> shuffle{};      ///< Sample k is the cut number shuffle[k].
+  std::string hash{};                       ///< Equal on two machines when the indices are: for comparing ranks.
+  std::shared_ptr<const void> memory{};     ///< Keeps the arrays.
 
   int64_t num_samples() const { return static_cast<int64_t>(starts.size()) - 1; }
-  /// Equal on two machines when the indices are: for comparing ranks.
-  std::string hash() const;
+  Arrays arrays() const;
+  /// The index that arrays() gave.
+  static GptIndex of(const Arrays& arrays);
 };
 
 /// Builds the index; `length_of` gives the tokens of a sequence. DataError when the split holds too few tokens for one sample.

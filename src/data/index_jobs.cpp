@@ -131,6 +131,10 @@ VerifyResult verify_shard(const std::string& shard, const std::string& index_dir
   result.shard = shard;
   std::error_code missing_code;
   result.is_missing = !is_pipe(shard) && !fs::exists(shard, missing_code) && !missing_code;
+  if (result.is_missing && !fs::path(shard).has_extension()) {  // perhaps the prefix of a tokenized corpus
+    result.error = fmt::format("data: '{0}' does not exist, nor are there token files '{0}.idx' and .bin", shard);
+    return result;
+  }
   try {
     const auto expected = is_pipe(shard) ? std::nullopt : read_index_header(side_car_path(shard, index_dir));
     result.has_index = expected.has_value();

@@ -1,8 +1,10 @@
 #include "data/indexed_dataset.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
+#include <ranges>
 
 #include "core/error.h"
 #include "core/named_file.h"
@@ -177,10 +179,22 @@ void IndexedDataset::read(int64_t sequence, int64_t offset, std::span<int32_t> o
   const std::byte* const from = tokens_.bytes().data() + pointer(sequence) + offset * token_bytes(type_);
   const int64_t limit = std::min<int64_t>(vocab_size, int64_t{1} << 31);
   const size_t good = copy_tokens(type_, from, out, limit);
-  if (good == out.size()) return;
-  throw DataError(fmt::format("data: token file '{}': token {} of sequence {} is {}, expected 0 to {}", tokens_path(prefix_).string(),
-                              offset + static_cast<int64_t>(good), sequence,
-                              value_text(type_, from + good * static_cast<size_t>(token_bytes(type_))), limit - 1),
+  if (good != out.size()) refuse_token(pointer(sequence) / token_bytes(type_) + offset + static_cast<int64_t>(good), vocab_size);
+}
+
+void IndexedDataset::refuse_token(int64_t token, int64_t vocab_size) const {
+  const int64_t at = token * token_bytes(type_);
+  // The last that begins at or before: the only one there that is not empty.
+  const auto last_from = [](int64_t count, auto begin_of, int64_t place) {
+    const auto numbers = std::views::iota(int64_t{0}, count);
+    return *(std::ranges::upper_bound(numbers, place, {}, begin_of) - 1);
+  };
+  const int64_t sequence = last_from(num_sequences_, [this](int64_t i) { return pointer(i); }, at);
+  const int64_t document = last_from(num_documents_, [this](int64_t i) { return document_begin(i); }, sequence);
+  const std::string where = fmt::format("token {} of sequence {}{}", (at - pointer(sequence)) / token_bytes(type_), sequence,
+                                        num_documents_ == num_sequences_ ? " (a document)" : fmt::format(" in document {}", document));
+  throw DataError(fmt::format("data: token file '{}': {} is {}, expected 0 to {}", tokens_path(prefix_).string(), where,
+                              value_text(type_, tokens_.bytes().data() + at), std::min<int64_t>(vocab_size, int64_t{1} << 31) - 1),
                   "was the text tokenized with this tokenizer, and is the vocabulary size right?");
 }
 

@@ -43,6 +43,10 @@ class IndexedDataset {
   /// Copies out.size() tokens of a sequence from `offset` on, which must lie inside it. Values that are no int32 >= 0 throw DataError,
   /// as do those from `vocab_size` on.
   void read(int64_t sequence, int64_t offset, std::span<int32_t> out, int64_t vocab_size) const;
+  /// All tokens as they lie in the .bin file.
+  std::span<const std::byte> token_data() const { return tokens_.bytes(); }
+  /// DataError for a token of the .bin file, counted from its begin: names its document, place and value.
+  [[noreturn]] void refuse_token(int64_t token, int64_t vocab_size) const;
 
  private:
   void check_header();

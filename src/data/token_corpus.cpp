@@ -7,7 +7,9 @@ namespace {
 
 class IndexedCorpus final : public TokenCorpus {
  public:
-  IndexedCorpus(const std::filesystem::path& prefix, int64_t vocab_size) : files_(prefix), vocab_size_(vocab_size) {}
+  IndexedCorpus(const std::filesystem::path& prefix, int64_t vocab_size, const std::optional<TokenIdCheck>& check) : files_(prefix), vocab_size_(vocab_size) {
+    if (check) check_token_ids(files_, vocab_size, *check);
+  }
   int64_t num_sequences() const override { return files_.num_sequences(); }
   int32_t length(int64_t sequence) const override { return files_.length(sequence); }
   void read(int64_t sequence, int64_t offset, std::span<int32_t> out) const override { files_.read(sequence, offset, out, vocab_size_); }
@@ -39,8 +41,8 @@ class MockCorpus final : public TokenCorpus {
 
 }  // namespace
 
-std::unique_ptr<TokenCorpus> open_indexed_corpus(const std::filesystem::path& prefix, int64_t vocab_size) {
-  return std::make_unique<IndexedCorpus>(prefix, vocab_size);
+std::unique_ptr<TokenCorpus> open_indexed_corpus(const std::filesystem::path& prefix, int64_t vocab_size, const std::optional<TokenIdCheck>& check) {
+  return std::make_unique<IndexedCorpus>(prefix, vocab_size, check);
 }
 
 std::unique_ptr<TokenCorpus> make_mock_corpus(int64_t vocab_size, int32_t eod) {

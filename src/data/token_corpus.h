@@ -2,11 +2,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "data/indexed_dataset.h"
+#include "data/token_ids.h"
 
 namespace lockstep::data {
 
@@ -21,8 +22,8 @@ class TokenCorpus {
   virtual std::string name() const = 0;  ///< For messages.
 };
 
-/// A .bin/.idx pair.
-std::unique_ptr<TokenCorpus> open_indexed_corpus(const std::filesystem::path& prefix, int64_t vocab_size);
+/// A .bin/.idx pair, its ids tested if `check` says how.
+std::unique_ptr<TokenCorpus> open_indexed_corpus(const std::filesystem::path& prefix, int64_t vocab_size, const std::optional<TokenIdCheck>& check = std::nullopt);
 
 /// Megatron's mock data: 100,000 sequences of 1 to 4,095 tokens that count 1, 2, 3, ... (modulo the vocabulary) and end with `eod`.
 std::unique_ptr<TokenCorpus> make_mock_corpus(int64_t vocab_size, int32_t eod);

@@ -19,13 +19,14 @@ std::vector<std::pair<std::string, int64_t>> divided_sizes(const spec::GptShape&
 
 void check_tensor_axis(const spec::GptShape& shape, const GptLayoutWish& wish) {
   const auto sizes = divided_sizes(shape, wish.is_sequence_parallel);
-  const auto divides_all = [&](int64_t tp) { return std::all_of(sizes.begin(), sizes.end(), [&](const auto& size) { return size.second % tp == 0; }); };
+  const int64_t ranks = wish.world_size % wish.pp == 0 ? wish.world_size / wish.pp : wish.world_size;
+  const auto is_legal = [&](int64_t tp) { return ranks % tp == 0 && std::all_of(sizes.begin(), sizes.end(), [&](const auto& size) { return size.second % tp == 0; }); };
   for (const auto& [what, size] : sizes) {
     if (size % wish.tp == 0) continue;
     std::vector<std::string> legal;
     int64_t below = std::min(wish.tp, size), above = wish.tp;
-    while (!divides_all(below)) --below;
-    while (above <= size && !divides_all(above)) ++above;
+    while (!is_legal(below)) --below;
+    while (above <= size && !is_legal(above)) ++above;
     legal.push_back(fmt::format("{}", below));
     if (above <= size) legal.push_back(fmt::format("{}", above));
     throw UsageError(fmt::format("plan: --tensor-model-parallel-size {} does not divide the {} {} of '{}'", wish.tp, size, what, shape.name),
@@ -33,17 +34,49 @@ void check_tensor_axis(const spec::GptShape& shape, const GptLayoutWish& wish) {
   }
 }
 
-MeshLayout make_mesh(const GptLayoutWish& wish) {
-  constexpr int64_t kMostRanks = 1 << 24;
+/// Whether the model's layers divide among so many stages.
+bool splits(const spec::GptShape& shape, const GptLayoutWish& wish, int64_t num_stages) {
+  SplitWish split = wish.split;
+  split.num_stages = static_cast<int>(num_stages);
+  try {
+    const auto parts = split_layers(shape, split);
+    return num_stages > 1 || parts.size() == 1;
+  } catch (const UsageError&) {
+    return false;
+  }
+}
+
+/// "start 4 or 8 ranks, or use --pipeline-model-parallel-size 1 or 3": what would fit with one of the two numbers changed.
+std::string mesh_hint(const spec::GptShape& shape, const GptLayoutWish& wish) {
+  const int64_t model_ranks = wish.tp * wish.pp, below = wish.world_size / model_ranks * model_ranks;
+  std::string hint = below == 0 ? fmt::format("start {} ranks, or a multiple", model_ranks) : fmt::format("start {} or {} ranks", below, below + model_ranks);
+  if (wish.world_size % wish.tp != 0) return hint;
+  std::vector<std::string> stages;
+  const int64_t places = wish.world_size / wish.tp, most = std::min(places, shape.layers + 2);
+  const auto is_legal = [&](int64_t pp) { return places % pp == 0 && splits(shape, wish, pp); };
+  int64_t less = std::min(wish.pp - 1, most), more = wish.pp + 1;
+  while (less >= 1 && !is_legal(less)) --less;
+  while (more <= most && !is_legal(more)) ++more;
+  if (less >= 1) stages.push_back(fmt::format("{}", less));
+  if (more <= most) stages.push_back(fmt::format("{}", more));
+  return stages.empty() ? hint : fmt::format("{}, or use --pipeline-model-parallel-size {}", hint, core::join_or(stages));
+}
+
+constexpr int64_t kMostRanks = 1 << 24;
+
+void check_sizes(const GptLayoutWish& wish) {
   for (const auto& [flag, value] : {std::pair("--world-size", wish.world_size), std::pair("--tensor-model-parallel-size", wish.tp),
                                     std::pair("--pipeline-model-parallel-size", wish.pp)})
     if (value < 1 || value > kMostRanks) throw UsageError(fmt::format("plan: {} is {}, expected 1 to {}", flag, value, kMostRanks));
-  if (wish.tp * wish.pp > wish.world_size) {
-    const std::string start = fmt::format("start {} ranks, or a multiple", wish.tp * wish.pp);
-    throw UsageError(fmt::format("plan: one copy of the model takes {} ranks (--tensor-model-parallel-size {} x --pipeline-model-parallel-size {}), there are {}",
-                                 wish.tp * wish.pp, wish.tp, wish.pp, wish.world_size),
-                     wish.tp <= wish.world_size ? fmt::format("{}, or use --pipeline-model-parallel-size {}", start, wish.world_size / wish.tp) : start);
-  }
+}
+
+MeshLayout make_mesh(const spec::GptShape& shape, const GptLayoutWish& wish) {
+  const int64_t model_ranks = wish.tp * wish.pp;
+  if (wish.world_size % model_ranks != 0)
+    throw UsageError(fmt::format("plan: one copy of the model takes {} ranks (--tensor-model-parallel-size {} x --pipeline-model-parallel-size {}), which do not divide the {} "
+                                 "that there are",
+                                 model_ranks, wish.tp, wish.pp, wish.world_size),
+                     mesh_hint(shape, wish));
   return MeshLayout::with_data_axis_filled(static_cast<int>(wish.world_size), static_cast<int>(wish.pp), static_cast<int>(wish.tp), wish.order);
 }
 
@@ -55,7 +88,7 @@ BatchPlan make_batch(const GptLayoutWish& wish, int64_t dp) {
   return make_batch_plan(dp, batch, flags);
 }
 
-PipeShape make_pipe(const spec::GptShape& shape, const GptLayoutWish& wish, int64_t num_micro) {
+PipeShape make_pipe(const spec::GptShape& shape, const GptLayoutWish& wish, const BatchPlan& batch) {
   SplitWish split = wish.split;
   split.num_stages = static_cast<int>(wish.pp);
   const int64_t num_chunks = num_chunks_of(shape, split);
@@ -69,9 +102,9 @@ PipeShape make_pipe(const spec::GptShape& shape, const GptLayoutWish& wish, int6
   PipeShape pipe{.kind = wish.is_gpipe ? ScheduleKind::kGpipe : num_chunks > 1 ? ScheduleKind::kInterleaved : ScheduleKind::kOneForwardOneBackward,
                  .num_stages = static_cast<int>(wish.pp),
                  .num_chunks = static_cast<int>(num_chunks),
-                 .num_micro = num_micro,
+                 .num_micro = batch.num_micro,
                  .group = num_chunks > 1 ? wish.group : 0};
-  check_pipe_shape(pipe);
+  check_pipe_shape(pipe, batch.global_batch / batch.num_micro);
   return pipe;
 }
 
@@ -92,17 +125,19 @@ int64_t loss_chunk_tokens(const GptLayout& layout, int64_t asked) {
 
 GptLayout make_gpt_layout(const spec::GptShape& shape, const GptLayoutWish& wish) {
   spec::check_gpt_shape(shape);
+  check_sizes(wish);
   check_tensor_axis(shape, wish);
-  const MeshLayout mesh = make_mesh(wish);
+  const MeshLayout mesh = make_mesh(shape, wish);
   SplitWish split = wish.split;
   split.num_stages = static_cast<int>(wish.pp);
+  split.num_ranks = wish.world_size / wish.tp;
   auto parts = split_layers(shape, split);
   const BatchPlan batch = make_batch(wish, mesh.size(Axis::kData));
   return {.shape = shape,
           .mesh = mesh,
           .is_sequence_parallel = wish.is_sequence_parallel && wish.tp > 1,
           .is_optimizer_sharded = wish.is_optimizer_sharded,
-          .pipe = make_pipe(shape, wish, batch.num_micro),
+          .pipe = make_pipe(shape, wish, batch),
           .parts = std::move(parts),
           .batch = batch};
 }

@@ -123,10 +123,9 @@ double head_bytes(const GptLayout& layout, const GptMemoryInput& input) {
 
 }  // namespace
 
-StateBytes state_bytes(GptPrecision precision, bool has_fp32_gradients) {
-  if (precision == GptPrecision::kFp32) return {};
-  const int64_t unscaled = precision == GptPrecision::kFp16 && !has_fp32_gradients ? 4 : 0;
-  return {.weight = 2, .gradient = has_fp32_gradients ? 4 : 2, .optimizer = 12 + unscaled, .compute = 2};
+StateBytes state_bytes(bool is_16bit, bool has_fp32_gradients) {
+  if (!is_16bit) return {};
+  return {.weight = 2, .gradient = has_fp32_gradients ? 4 : 2, .optimizer = 12, .compute = 2};
 }
 
 double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& input) {

@@ -11,12 +11,12 @@ namespace lockstep::plan {
 struct StateBytes {
   int64_t weight = 4;
   int64_t gradient = 4;   ///< As accumulated and reduced.
-  int64_t optimizer = 8;  ///< Both moments; under 16-bit training also the fp32 master and, for fp16, a copy of the gradients to unscale.
+  int64_t optimizer = 8;  ///< Both moments; under 16-bit training also the fp32 master.
   int64_t compute = 4;    ///< Of activations.
 };
-enum class GptPrecision { kFp32, kBf16, kFp16 };
-/// 16-bit weights with fp32 master copies, as Megatron keeps them: 18 bytes a parameter with fp32 gradients, 16 with bf16 ones, 20 with fp16 ones.
-StateBytes state_bytes(GptPrecision precision, bool has_fp32_gradients);
+/// 16-bit weights have fp32 master copies: 18 bytes a parameter with fp32 gradients, 16 with 16-bit ones, which the update widens (and unscales) a few at a time.
+/// In fp32 16 bytes.
+StateBytes state_bytes(bool is_16bit, bool has_fp32_gradients);
 
 enum class RecomputeKind {
   kNone,

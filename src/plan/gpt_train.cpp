@@ -1,14 +1,13 @@
 #include "plan/gpt_train.h"
 
+#include "core/error.h"
+#include "core/units.h"
 #include "spec/attention_kernel.h"
 
 namespace lockstep::plan {
 namespace {
 
-StateBytes bytes_of(const spec::GptOptions& o) {
-  const GptPrecision precision = o.precision == "fp16" ? GptPrecision::kFp16 : o.precision == "bf16" ? GptPrecision::kBf16 : GptPrecision::kFp32;
-  return state_bytes(precision, o.accumulate_allreduce_grads_in_fp32);
-}
+StateBytes bytes_of(const spec::GptOptions& o) { return state_bytes(o.precision != "fp32", o.accumulate_allreduce_grads_in_fp32); }
 
 RecomputeKind recompute_of(const spec::GptOptions& o) {
   if (!o.recompute_granularity) return RecomputeKind::kNone;
@@ -24,7 +23,7 @@ Fp8Scaling fp8_of(const spec::GptOptions& o) {
 /// Under fp16 gradients are scaled before they are rounded, under GPipe many heads are in flight: the logits are made twice.
 bool has_early_loss_gradients(const spec::GptOptions& o) { return o.precision != "fp16" && o.pipeline_schedule != "gpipe"; }
 
-/// Whether attention is products and a softmax, whose results backward needs: nn::attention's choice. --device auto counts as a GPU, which a plan is about.
+/// Whether attention is products and a softmax, whose results backward needs: nn::attention's choice.
 bool keeps_scores(const spec::GptOptions& o) {
   const spec::GptShape shape = spec::gpt_shape_of(o);
   if (shape.attention_dropout > 0) return true;
@@ -75,6 +74,13 @@ GptTrafficInput train_gpt_traffic(const spec::GptOptions& o) {
           .fp8 = fp8_of(o),
           .counts_tokens = o.calculate_per_token_loss,
           .fp8_spares_ends = o.first_last_layers_bf16};
+}
+
+void refuse_beyond_memory(const spec::GptShape& shape, double planned_bytes, double bytes, const std::string& device) {
+  if (planned_bytes <= kPlanMargin * bytes) return;
+  throw EnvironmentError(fmt::format("plan: model '{}' laid out so takes {} of memory, {} has {}", shape.name, core::format_bytes(planned_bytes), device, core::format_bytes(bytes)),
+                         "share it among more ranks (--tensor-model-parallel-size, --pipeline-model-parallel-size, --use-distributed-optimizer), keep less "
+                         "(--recompute-activations, --micro-batch-size), or use --bf16; --dry-run shows what takes how much");
 }
 
 }  // namespace lockstep::plan

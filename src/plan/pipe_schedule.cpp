@@ -148,7 +148,8 @@ std::vector<PipeAction> merge(const std::vector<PipePass>& order, const std::vec
   return actions;
 }
 
-std::string nearest_counts(const PipeShape& shape) {
+/// Legal numbers of micro-batches next to that at hand, times `factor`.
+std::string nearest_counts(const PipeShape& shape, int64_t factor = 1) {
   const auto is_legal = [&](int64_t micro) {
     const int64_t rest = micro % shape.group_size();
     return micro >= shape.group_size() && (rest == 0 || rest >= shape.num_stages);
@@ -156,7 +157,7 @@ std::string nearest_counts(const PipeShape& shape) {
   int64_t below = shape.num_micro, above = shape.num_micro;
   while (below > 0 && !is_legal(below)) --below;
   while (!is_legal(above)) ++above;
-  return below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above);
+  return below > 0 ? fmt::format("{} or {}", below * factor, above * factor) : fmt::format("{}", above * factor);
 }
 
 }  // namespace
@@ -172,7 +173,7 @@ std::vector<PipePass> PipeSchedule::passes_of(int stage) const {
   return passes;
 }
 
-void check_pipe_shape(const PipeShape& shape) {
+void check_pipe_shape(const PipeShape& shape, int64_t samples_per_micro) {
   LOCKSTEP_CHECK(shape.num_stages >= 1 && shape.num_chunks >= 1 && shape.num_micro >= 1 && shape.group >= 0, "stages={} chunks={} micro={} group={}",
                  shape.num_stages, shape.num_chunks, shape.num_micro, shape.group);
   LOCKSTEP_CHECK(shape.num_chunks == 1 || shape.kind == ScheduleKind::kInterleaved, "{} chunks need the interleaved schedule", shape.num_chunks);
@@ -188,7 +189,7 @@ void check_pipe_shape(const PipeShape& shape) {
   if (shape.num_micro >= shape.group_size() && (rest == 0 || rest >= shape.num_stages)) return;
   throw UsageError(fmt::format("plan: {} micro-batches per step do not fit the interleaved schedule: expected groups of {}, the last with at least {}",
                                shape.num_micro, shape.group_size(), shape.num_stages),
-                   fmt::format("choose --global-batch-size so that there are {} micro-batches, or leave out virtual stages", nearest_counts(shape)));
+                   fmt::format("use --global-batch-size {}, which is {} micro-batches, or leave out virtual stages", nearest_counts(shape, samples_per_micro), nearest_counts(shape)));
 }
 
 PipeSchedule make_pipe_schedule(const PipeShape& shape) {

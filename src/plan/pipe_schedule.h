@@ -62,8 +62,8 @@ struct PipeSchedule {
 };
 
 /// UsageError for a shape that is no schedule: interleaved with fewer micro-batches than stages, or with a last group smaller than the number of
-/// stages (it would only wait), with the nearest legal numbers of micro-batches; more than 20 million passes.
-void check_pipe_shape(const PipeShape& shape);
+/// stages (it would only wait), with the nearest legal numbers of micro-batches, each of so many samples over all ranks; more than 20 million passes.
+void check_pipe_shape(const PipeShape& shape, int64_t samples_per_micro = 1);
 
 /// The passes in the order of GPipe (Huang et al. 2018), 1F1B and interleaved 1F1B (Narayanan et al. 2021), with the messages between them. The
 /// messages are placed by a time table in which every pass takes one slot and starts as early as its order and its input allow: both sides exchange

@@ -11,13 +11,16 @@ namespace {
 constexpr const char* kLayoutFlag = "--pipeline-model-parallel-layout";
 constexpr int64_t kMostParts = 100'000;
 
-/// The divisors of `whole` on both sides of `value`: "6 or 8".
-std::string near_divisors(int64_t whole, int64_t value) {
+/// The divisors of `whole` on both sides of `value`, from `least` on, that divide `ranks`, too (0: any): "6 or 8"; "": there is none.
+std::string near_divisors(int64_t whole, int64_t value, int64_t ranks = 0, int64_t least = 1) {
+  const auto is_legal = [&](int64_t number) { return whole % number == 0 && (ranks == 0 || ranks % number == 0); };
+  std::vector<std::string> legal;
   int64_t below = std::min(value, whole), above = value;
-  while (below > 1 && whole % below != 0) --below;
-  while (above < whole && whole % above != 0) ++above;
-  if (above > whole || below == above) return fmt::format("{}", below);
-  return fmt::format("{} or {}", below, above);
+  while (below >= least && !is_legal(below)) --below;
+  while (above <= whole && (above < least || !is_legal(above))) ++above;
+  if (below >= least) legal.push_back(fmt::format("{}", below));
+  if (above <= whole && above != below) legal.push_back(fmt::format("{}", above));
+  return core::join_or(legal);
 }
 
 /// Reads the text of a layout: E embedding, t a layer, L the head, | a border, (...)*n a repetition, xN as well as x*N.
@@ -100,7 +103,7 @@ std::vector<spec::GptPart> parts_of_text(const spec::GptShape& shape, const Spli
   if (num_heads != 1 || !core::ends_with(items.back(), "L")) refuse("must end with its only L", "the head belongs to the last stage");
   if (std::ssize(parts) % wish.num_stages != 0)
     refuse(fmt::format("has {} stages, expected a multiple of --pipeline-model-parallel-size {}", parts.size(), wish.num_stages),
-           fmt::format("use --pipeline-model-parallel-size {}", near_divisors(std::ssize(parts), wish.num_stages)));
+           fmt::format("use --pipeline-model-parallel-size {}", near_divisors(std::ssize(parts), wish.num_stages, wish.num_ranks)));
   return parts;
 }
 
@@ -153,11 +156,15 @@ std::vector<spec::GptPart> even_parts(const spec::GptShape& shape, const SplitWi
     const std::string what = extra > 0 ? fmt::format("{} layers and {} for the ends", shape.layers, extra) : fmt::format("{} layers", shape.layers);
     const std::string how = num_chunks > 1 ? fmt::format(" x {} virtual stages", num_chunks) : "";
     // Both numbers that the user may change, each for the other one as it is.
-    std::string hint = fmt::format("use --pipeline-model-parallel-size {}", near_divisors(places, wish.num_stages));
-    if (num_chunks > 1 && places % num_chunks == 0) hint = fmt::format("use --pipeline-model-parallel-size {}", near_divisors(places / num_chunks, wish.num_stages));
-    if (num_chunks > 1 && places % wish.num_stages == 0)
-      hint += fmt::format(", or --num-virtual-stages-per-pipeline-rank {}", near_divisors(places / wish.num_stages, num_chunks));
-    if (num_chunks == 1) hint += ", or set --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers";
+    std::vector<std::string> hints;
+    const auto add = [&](const char* flag, const std::string& numbers) {
+      if (!numbers.empty()) hints.push_back(fmt::format("{} {}", flag, numbers));
+    };
+    if (places % num_chunks == 0) add("--pipeline-model-parallel-size", near_divisors(places / num_chunks, wish.num_stages, wish.num_ranks, num_chunks > 1 ? 2 : 1));
+    if (num_chunks > 1 && places % wish.num_stages == 0) add("--num-virtual-stages-per-pipeline-rank", near_divisors(places / wish.num_stages, num_chunks));
+    if (num_chunks > 1 && hints.empty()) add("no virtual stages and --pipeline-model-parallel-size", near_divisors(places, wish.num_stages, wish.num_ranks));
+    if (num_chunks == 1) hints.emplace_back("set --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers");
+    const std::string hint = "use " + core::join(hints, ", or ");
     throw UsageError(fmt::format("plan: {} do not divide among {} pipeline stages{}", what, wish.num_stages, how), hint);
   }
   std::vector<spec::GptPart> parts;
@@ -183,7 +190,7 @@ int64_t num_chunks_of(const spec::GptShape& shape, const SplitWish& wish) {
     throw UsageError(fmt::format("plan: {} layers do not divide among {} pipeline stages with virtual stages of {} layers", shape.layers, wish.num_stages,
                                  *wish.layers_per_chunk),
                      shape.layers % wish.num_stages != 0
-                         ? fmt::format("use --pipeline-model-parallel-size {}", near_divisors(shape.layers, wish.num_stages))
+                         ? fmt::format("use --pipeline-model-parallel-size {}", near_divisors(shape.layers, wish.num_stages, wish.num_ranks))
                          : fmt::format("use --num-layers-per-virtual-pipeline-stage {}", near_divisors(per_stage, *wish.layers_per_chunk)));
   return per_stage / *wish.layers_per_chunk;
 }

@@ -16,6 +16,7 @@ struct SplitWish {
   std::optional<int64_t> first_layers{}, last_layers{};  ///< Of the first and the last stage, all chunks together.
   bool counts_embedding = false, counts_head = false;    ///< The embedding or the head takes the place of a layer.
   std::string text{};                                    ///< --pipeline-model-parallel-layout, "Et|(tt|)*3L"; "": none.
+  int64_t num_ranks = 0;                                 ///< Which numbers of stages that errors name must divide; 0: not known.
 };
 
 /// The parts of the model in forward order: number c x num_stages + r is chunk c of stage r. Every layer lies in one part, the embedding in the

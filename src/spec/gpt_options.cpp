@@ -176,6 +176,9 @@ void declare_data(core::OptionSet& set, GptOptions& o) {
   for (const auto& [name, field] : {std::pair("train-data-path", &o.train_data_path), std::pair("valid-data-path", &o.valid_data_path)})
     set.add(name, field, {.help = "The same for this split alone.", .metavar = "[WEIGHT] PREFIX"});
   set.add("split", &o.split, {.help = "Parts of the documents for training, validation and test.", .metavar = "N,N,N", .unset_text = "969,30,1"});
+  set.add("data-cache-path", &o.data_cache_path,
+          {.help = "Folder of the orders of samples, made once and mapped by all ranks.", .metavar = "DIR",
+           .unset_text = "cache/lockstep beside the first prefix where that can be written, else in the memory of each rank"});
   set.add("mock-data", &o.mock_data, {.help = "Made-up documents, the same on every layout."});
   set.add("tokenizer-type", &o.tokenizer_type,
           {.help = "Tokenizer that made the data; tells where documents end.", .unset_text = "by --vocab-file or --tokenizer-model",
@@ -232,7 +235,6 @@ void declare_without_effect(core::OptionSet& set, GptOptions& o) {
       {"manual-gc", kNothing}, {"no-load-rng", kRandom}, {"no-save-rng", kRandom},
       {"override-opt-param-scheduler", "Changes nothing: the schedule is always that of the flags."}}};
   for (size_t i = 0; i < kFlags.size(); ++i) set.add(kFlags[i].first, &o.without_effect[i], {.help = kFlags[i].second});
-  set.add("data-cache-path", &o.data_cache_path, {.help = "Changes nothing: indices are made in memory at each start, no file of them is written.", .metavar = "DIR"});
   set.add("num-workers", &o.num_workers, {.help = "Changes nothing: each rank's training thread reads its tokens itself, from mapped files.", .unit = "threads per rank", .min = 0, .max = 1024});
 }
 

@@ -97,6 +97,7 @@ struct GptOptions {
   // Data
   std::vector<std::string> data_path, train_data_path, valid_data_path;
   std::optional<std::string> split;
+  std::string data_cache_path;                                             // folder of sample indices
   bool mock_data = false;
   std::string tokenizer_type, tokenizer_model, vocab_file, merge_file;
   std::string dataloader_type = "single";                                  // {single}
@@ -118,7 +119,6 @@ struct GptOptions {
 
   // Accepted without effect, because scripts have them
   std::array<bool, 15> without_effect{};
-  std::string data_cache_path;
   int64_t num_workers = 2;
 };
 

@@ -171,6 +171,9 @@ std::vector<std::string> check_gpt_options(const GptOptions& options, const core
   std::vector<std::string> warnings;
   if (options.sequence_parallel && options.tensor_model_parallel_size == 1)
     warnings.emplace_back("--sequence-parallel changes nothing with one tensor rank");
+  if (!options.global_batch_size && options.pipeline_model_parallel_size > 1)
+    warnings.push_back(fmt::format("--global-batch-size is not given: a step is one micro-batch of each data rank, for which {0} pipeline stages take turns and each waits {1}/{0} of the time",
+                                   options.pipeline_model_parallel_size, options.pipeline_model_parallel_size - 1));
   return warnings;
 }
 

@@ -156,7 +156,38 @@ std::optional<GptShape> find_named(std::string_view name) {
   return found;
 }
 
+struct Stranger {
+  std::string_view begin, near;
+};
+
+constexpr std::string_view kLlama2 =
+    "llama3-8b and llama3-70b are the models of about that size; flags change their shapes (--num-layers, --ffn-hidden-size, --num-query-groups)";
+
+// Common names that stand for no model here, by how they begin, with what is near.
+constexpr std::array kStrangers{
+    Stranger{"mixtral", "mixtures of experts are not in this version; llama3-8b is a dense model of the size of one expert"},
+    Stranger{"mistral", "llama3-8b with --vocab-size 32000 --rotary-base 10000 has the shape of Mistral 7B, but attends to all tokens"},
+    Stranger{"deepseek", "mixtures of experts are not in this version; llama3-70b is a dense model of such widths"},
+    Stranger{"llama2", kLlama2},
+    Stranger{"llama-2", kLlama2},
+    Stranger{"qwen", "llama3-8b with --add-qkv-bias and --vocab-size 151936 is of that kind"},
+    Stranger{"gemma", "llama3-8b is of that kind, but with SiLU instead of GELU in its gates"},
+    Stranger{"phi", "llama3-8b is of that kind; flags change its shape (--num-layers, --hidden-size, --num-attention-heads)"},
+    Stranger{"falcon", "gpt3-6.7b and gpt3-40b with --position-embedding-type rope are of about that kind and size"},
+    Stranger{"opt", "gpt3-125m to gpt3-175b have the shapes of OPT, but GELU instead of ReLU"},
+    Stranger{"bloom", "gpt3-175b is of that size, with learned positions instead of ALiBi"},
+    Stranger{"pythia", "gpt3-1.3b, gpt3-2.7b and gpt3-6.7b with --position-embedding-type rope --rotary-percent 0.25 are of about that kind and size"},
+    Stranger{"gpt-neo", "gpt3-2.7b and gpt3-20b are of about that kind and size"},
+    Stranger{"gpt-j", "gpt3-6.7b with --position-embedding-type rope is of about that kind and size"},
+    Stranger{"megatron", "gpt2-medium is the usual model of 345 M parameters; give other shapes with --num-layers, --hidden-size and --num-attention-heads"},
+};
+
 [[noreturn]] void throw_unknown_model(std::string_view model) {
+  const std::string lower = core::to_lower_ascii(model);
+  for (const Stranger& stranger : kStrangers)
+    if (core::starts_with(lower, stranger.begin))
+      throw UsageError(fmt::format("gpt: '{}' is no model here", model),
+                       fmt::format("{}; a config.json of Hugging Face is taken, too, if it is of GPT-2, Llama or Nemotron", stranger.near));
   std::vector<std::string> names = gpt_model_names();
   const std::string known = core::join(names, ", ");
   visit_rows([&](const auto& row, auto) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <numeric>
 
 #include "core/error.h"
@@ -218,11 +219,17 @@ class Planner {
       throw UsageError(fmt::format("sweep: {}: environment variable '{}' has a name or a value that a shell cannot set", file_.path, name),
                        "names hold letters, digits and '_'; values are one line");
   }
+  /// A recipe is looked for beside the sweep file, then in the working folder.
+  std::string recipe_path(const std::string& name) const {
+    const std::filesystem::path beside = (std::filesystem::path(file_.path).parent_path() / name).lexically_normal();
+    std::error_code ignored;
+    return std::filesystem::exists(beside, ignored) ? beside.string() : name;
+  }
   void add_flag(const std::string& key, const std::vector<Scalar>& values, bool is_list, std::vector<std::string>& flags) const {
     if (const auto* flag = std::get_if<bool>(&values[0]); flag != nullptr && !is_list) {
       flags.push_back((*flag ? "--" : "--no-") + key);
     } else if (!is_list) {
-      flags.push_back(fmt::format("--{}={}", key, to_text(values[0])));
+      flags.push_back(fmt::format("--{}={}", key, key == "config" ? recipe_path(to_text(values[0])) : to_text(values[0])));
     } else {
       flags.push_back("--" + key);
       for (const Scalar& value : values) flags.push_back(to_text(value));

@@ -73,10 +73,10 @@ int64_t gpt_train_steps(const spec::GptOptions& options, int64_t global_batch) {
   return options.train_iters ? *options.train_iters : std::max<int64_t>(1, options.train_samples.value_or(0) / global_batch);
 }
 
-GptData::GptData(const spec::GptOptions& o, const plan::GptLayout& layout, int data_rank, at::Device device)
+GptData::GptData(const spec::GptOptions& o, const plan::GptLayout& layout, const plan::MeshPoint& place, at::Device device)
     : config_{.sequence_length = layout.shape.sequence,
               .samples_per_rank = layout.batch.samples_per_micro,
-              .data_rank = data_rank,
+              .data_rank = place.dp,
               .data_size = layout.dp(),
               .rules = {.eod = eod_of(o, layout.shape.vocab),
                         .reset_position_ids = o.reset_position_ids,
@@ -98,6 +98,10 @@ GptData::GptData(const spec::GptOptions& o, const plan::GptLayout& layout, int d
                              .eod = config_.rules.eod};
   config.path_of_split[static_cast<size_t>(data::Split::kTrain)] = o.train_data_path;
   config.path_of_split[static_cast<size_t>(data::Split::kValid)] = o.valid_data_path;
+  const bool is_first_rank = place.dp == 0 && place.tp == 0 && place.pp == 0;
+  const std::filesystem::path folder = o.data_cache_path.empty() ? data::default_index_folder(config) : std::filesystem::path(o.data_cache_path);
+  if (!folder.empty()) config.cache = std::make_shared<data::ArrayCache>(folder, /*is_required=*/!o.data_cache_path.empty(), /*warns=*/is_first_rank);
+  config.is_first_rank = is_first_rank;
   train_ = data::open_gpt_samples(config, data::Split::kTrain);
   if (train_ == nullptr) throw UsageError("train: the training split holds no documents", "give it a share in --split");
   if (evaluations == 0) return;

@@ -15,6 +15,7 @@
 #include "record/megatron_line.h"
 #include "train/agree.h"
 #include "train/gpt_data.h"
+#include "train/gpt_fit.h"
 #include "train/gpt_training.h"
 
 namespace lockstep::train {
@@ -42,7 +43,9 @@ class GptKit final : public TaskKit {
         world_(world),
         device_(device),
         layout_(plan::train_gpt_layout(options, world.size())),
-        groups_(comm::make_mesh_groups(layout_.mesh, world.comm(), [&world](const std::string& axis, const std::vector<int>& ranks) { return world.group(axis, ranks); })) {}
+        groups_(comm::make_mesh_groups(layout_.mesh, world.comm(), [&world](const std::string& axis, const std::vector<int>& ranks) { return world.group(axis, ranks); })) {
+    check_gpt_fits(options_, layout_, groups_, device_);
+  }
 
   Training build_training(const TrainingHooks& hooks) override {
     phases_ = hooks.phases;
@@ -50,7 +53,7 @@ class GptKit final : public TaskKit {
   }
 
   void open_data() override {
-    succeed_together(world_.comm(), [&] { data_.emplace(options_, layout_, groups_.mesh.point().dp, device_); });
+    succeed_together(world_.comm(), [&] { data_.emplace(options_, layout_, groups_.mesh.point(), device_); });
     if (world_.rank() == 0) core::log_info("vocabulary: {} tokens in {} rows", layout_.shape.vocab, layout_.shape.padded_vocab(layout_.tp()));
   }
 

@@ -58,6 +58,14 @@ TEST_F(TextCommands, TrainTokenizeInspectAndVerify) {
   EXPECT_EQ(report.at("first_ids").back(), 0);  // <|endoftext|>
   EXPECT_NE(run_lockstep({"data", "inspect", path("one_text_document.idx")}).out.find("700 documents, 700 sequences (0 empty)"), std::string::npos);
   EXPECT_EQ(run_lockstep({"data", "verify", path("one_text_document.idx"), path("three_text_document.idx"), "--vocab-size", "400"}).exit_code, 0);
+  EXPECT_EQ(run_lockstep({"data", "verify", path("one_text_document"), "--vocab-size", "400"}).exit_code, 0) << "a prefix";
+  std::filesystem::remove(path("three_text_document.idx"));
+  const ProgramResult halved = run_lockstep({"data", "verify", path("three_text_document")});
+  EXPECT_NE(halved.exit_code, 0);
+  EXPECT_NE(halved.err.find("token index '" + path("three_text_document.idx") + "' does not exist"), std::string::npos) << halved.err << halved.out;
+  const ProgramResult neither = run_lockstep({"data", "verify", path("four")});
+  EXPECT_EQ(neither.exit_code, 4);
+  EXPECT_NE((neither.out + neither.err).find("nor are there token files '" + path("four") + ".idx' and .bin"), std::string::npos) << neither.err << neither.out;
 
   const ProgramResult small = run_lockstep({"data", "verify", path("one_text_document.idx"), "--vocab-size", "100"});
   EXPECT_EQ(small.exit_code, 4);

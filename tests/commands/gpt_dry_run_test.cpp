@@ -1,6 +1,9 @@
 // `lockstep train gpt --dry-run` and the recipes of GPT models, as users type them.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "core/files.h"
 #include "core/json.h"
 #include "core/process.h"
 #include "core/strings.h"
@@ -57,10 +60,10 @@ TEST(GptDryRun, StudyOfThe175B) {
     const Json& first = json.at("stages").at(0);
     // The softmax of one layer's attention, its mask and what is left of it come again during backward.
     EXPECT_EQ(first.at("bytes").at("recomputed").get<double>(), 96 * 2048.0 * 2048 * (3 * 2) / 8);
-    // fp16: 4 bytes and 16 / dp; 16 micro-batches of 6 layers of 36 s h / 8 (32, and two masks of 2 bytes), and the mask of the embedding's dropout.
+    // fp16: 4 bytes and 12 / dp; 16 micro-batches of 6 layers of 36 s h / 8 (32, and two masks of 2 bytes), and the mask of the embedding's dropout.
     const double parameters = 6 * (12.0 * 12288 * 12288 / 8 + 7.0 * 12288 / 8 + 6 * 12288) + 51200.0 * 12288 / 8 + 2048.0 * 12288;
     EXPECT_EQ(first.at("parameters_per_rank").get<double>(), parameters);
-    const double expected = parameters * (4 + 16.0 / (gpus / 128)) + 16 * (6 * 36 + 2) * 2048.0 * 12288 / 8 + 96 * 2048.0 * 2048 * (3 * 2) / 8;
+    const double expected = parameters * (4 + 12.0 / (gpus / 128)) + 16 * (6 * 36 + 2) * 2048.0 * 12288 / 8 + 96 * 2048.0 * 2048 * (3 * 2) / 8;
     EXPECT_NEAR(first.at("bytes").at("total").get<double>() / expected, 1, 1e-12);
   }
   const Json small = dry_json({"--model", "857m", "--world-size", "4", "--fp16", "--global-batch-size", "64"});
@@ -68,16 +71,71 @@ TEST(GptDryRun, StudyOfThe175B) {
   EXPECT_TRUE(holds(small.at("model_note"), "355.9 M"));
 }
 
-TEST(GptDryRun, PageFitsTheTerminal) {
+/// The words of a page with single spaces between them, wherever its lines end.
+std::string words_of(const std::string& page) {
+  std::string words;
+  for (const std::string& line : core::split(page, "\n"))
+    for (const std::string& word : core::split(line, " "))
+      if (!word.empty()) words += word + " ";
+  return words;
+}
+
+TEST(GptDryRun, PageSaysWhatWouldRun) {
   const ProgramResult page = dry_run({"--model", "gpt2", "--world-size", "8", "--tp=2", "--pp", "2", "--num_virtual_stages_per_pipeline_rank", "3", "--global-batch-size", "8",
                                       "--bf16", "--sequence-parallel", "--use-distributed-optimizer"});
   ASSERT_EQ(page.exit_code, 0) << page.err;
   for (const char* part : {"tp 2 x dp 2 x pp 2", "interleaved, 2 stages x 3 virtual stages", "embedding, layers 0, 1, 4, 5, 8, 9", "gradient of the tied embedding",
-                           "bubble              8.33 %", "[from --bf16]", "fits devices of 16 GB and more"})
-    EXPECT_TRUE(holds(page.out, part)) << part << "\n" << page.out;
-  const size_t begin = page.out.find("Schedule, one cell a pass"), end = page.out.find("\nOptions");
-  ASSERT_NE(begin, std::string::npos);
-  for (const std::string& line : core::split(page.out.substr(begin, end - begin), "\n")) EXPECT_LE(line.size(), 80u) << line;
+                           "bubble 8.33 %", "[from --bf16]", "fits devices of 16 GB and more", "Schedule, one cell a pass"})
+    EXPECT_TRUE(holds(words_of(page.out), part)) << part << "\n" << page.out;
+}
+
+TEST(GptDryRun, PagesFitTheTerminal) {
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{"--model", "gpt2", "--world-size", "8", "--tp", "2", "--pp", "2", "--num-virtual-stages-per-pipeline-rank", "3", "--global-batch-size", "8"},
+                                             {"--model", "gpt2", "--world-size", "4", "--pp", "4"},
+                                             {"--config", kRecipes + "gpt_nemotron4_340b_h100.toml", "--world-size", "2048", "--global-batch-size", "512", "--target-device", "H100 SXM 80GB",
+                                              "--fp8-format", "hybrid", "--first-last-layers-bf16"},
+                                             {"--config", kRecipes + "gpt_175b_epicure.toml", "--world-size", "4096", "--global-batch-size", "1536"},
+                                             {"--model", "857m", "--world-size", "1"}}) {
+    const ProgramResult page = dry_run(args);
+    ASSERT_EQ(page.exit_code, 0) << page.err;
+    for (const std::string& line : core::split(page.out, "\n")) {
+      const bool is_one_word = line.find(' ', line.find_first_not_of(' ')) == std::string::npos;  // a path
+      EXPECT_TRUE(line.size() <= 80 || is_one_word) << line;
+    }
+  }
+}
+
+TEST(GptDryRun, PipelineWithoutAGlobalBatchIsWarnedOf) {
+  const ProgramResult page = dry_run({"--config", kRecipes + "gpt_175b_epicure.toml", "--world-size", "128"});
+  EXPECT_EQ(page.exit_code, 0) << page.err;
+  EXPECT_TRUE(holds(words_of(page.out), "--global-batch-size is not given")) << page.out;
+}
+
+TEST(GptDryRun, EndsInBf16TakeMoreMemoryThanFp8) {
+  const auto first_stage = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"--model", "nemotron4-15b", "--world-size", "8", "--tp", "4", "--pp", "2", "--bf16", "--global-batch-size", "8"});
+    return dry_json(flags).at("stages").at(0).at("bytes");
+  };
+  const Json bf16 = first_stage({}), spared = first_stage({"--fp8-format", "hybrid", "--first-last-layers-bf16"}), fp8 = first_stage({"--fp8-format", "hybrid"});
+  const double layer = (6144.0 * 128 * (48 + 2 * 8) + 6144.0 * 6144 + 2 * 6144.0 * 24576) / 4;  // elements of the matrices on a rank; each has two copies of a byte
+  EXPECT_EQ(fp8.at("parameters").get<double>() - bf16.at("parameters").get<double>(), 16 * 2 * layer);
+  EXPECT_EQ(spared.at("parameters").get<double>() - bf16.at("parameters").get<double>(), 15 * 2 * layer);
+  EXPECT_LT(fp8.at("activations"), spared.at("activations"));
+  EXPECT_LT(spared.at("activations"), bf16.at("activations"));
+}
+
+TEST(GptDryRun, OnThisMachineTheProcessorIsPlannedWhereThereIsNoGpu) {
+  const auto bytes = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"--model", "gpt2", "--seq-length", "128", "--attention-dropout", "0"});
+    return dry_json(flags).at("stages").at(0).at("bytes").at("activations").get<double>();
+  };
+  EXPECT_GT(bytes({"--device", "cpu"}), bytes({"--device", "cuda"})) << "the CPU keeps probabilities of short sequences";
+  EXPECT_EQ(bytes({"--device", "auto", "--world-size", "8"}), bytes({"--device", "cuda", "--world-size", "8"})) << "a size that is not here is of GPUs";
+  if (!std::filesystem::exists("/proc/driver/nvidia/gpus")) {
+    EXPECT_EQ(bytes({}), bytes({"--device", "cpu"}));
+    EXPECT_TRUE(holds(dry_json({"--model", "gpt2"}).at("fit"), "this machine")) << dry_json({"--model", "gpt2"}).at("fit");
+  }
 }
 
 TEST(GptDryRun, MisfitsAreUsageErrorsWithTheNearest) {
@@ -85,11 +143,12 @@ TEST(GptDryRun, MisfitsAreUsageErrorsWithTheNearest) {
     std::vector<std::string> args;
     const char* part;
   };
-  for (const Case& bad : std::vector<Case>{{{"--model", "gpt2", "--world-size", "5", "--pp", "5"}, "use --pipeline-model-parallel-size 4 or 6"},
-                                           {{"--model", "gpt2", "--world-size", "8", "--tp", "8"}, "use --tensor-model-parallel-size 6 or 12"},
-                                           {{"--model", "gpt2", "--world-size", "6", "--tp", "2", "--pp", "2"}, "start 4 or 8 ranks"},
+  for (const Case& bad : std::vector<Case>{{{"--model", "gpt2", "--world-size", "5", "--pp", "5"}, "use --pipeline-model-parallel-size 1, or set"},
+                                           {{"--model", "gpt2", "--world-size", "8", "--tp", "8"}, "use --tensor-model-parallel-size 4"},
+                                           {{"--model", "gpt2", "--world-size", "6", "--tp", "2", "--pp", "2"}, "start 4 or 8 ranks, or use --pipeline-model-parallel-size 1 or 3"},
                                            {{"--model", "gpt2", "--world-size", "8", "--global-batch-size", "12"}, "use --global-batch-size 8 or 16"},
                                            {{"--model", "gpt5", "--world-size", "1"}, "unknown model 'gpt5'"},
+                                           {{"--model", "mistral", "--world-size", "1"}, "llama3-8b with --vocab-size 32000"},
                                            {{"--world-size", "1"}, "--num-layers, --hidden-size"},
                                            {{"--model", "gpt2", "--bf16", "--fp16"}, "contradict"},
                                            {{"--model", "gpt2", "--context-parallel-size", "2"}, "use --sequence-parallel"},
@@ -130,6 +189,21 @@ TEST(GptDryRun, ShippedSweepsExpand) {
     EXPECT_EQ(point.at("global_batch"), 2 * point.at("nodes").get<int64_t>());
     EXPECT_EQ(point.at("samples_per_rank"), 16);
   }
+}
+
+TEST(GptDryRun, SweepFindsItsRecipeBesideItself) {
+  const core::TempDir elsewhere;
+  const std::string file = kRecipes + "sweeps/gpt_nemotron.toml";
+  const std::vector<std::string> args = {lockstep_program(), "sweep", file, "--dry-run", "--json", "--set", "ACCOUNT=a", "PARTITION=p", "SCRATCH=/s"};
+  const auto result = core::run_command({.argv = args, .working_folder = elsewhere.path().string()}, std::chrono::seconds(60));
+  EXPECT_EQ(result.status.code, 0) << result.err;
+  EXPECT_EQ(core::parse_json(result.out, "sweep").at("points").size(), 10u);
+}
+
+TEST(GptHelp, NamesOtherSpellings) {
+  const ProgramResult help = run({"train", "gpt", "--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* name : {"also --log-interval", "also --tp", "also --layernorm-epsilon"}) EXPECT_TRUE(holds(words_of(help.out), name)) << name;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -89,6 +90,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// A .idx or .bin file, or the prefix of one that is here.
+bool is_token_file(const std::string& path) {
+  std::error_code ignored;
+  const auto exists = [&](const std::string& name) { return std::filesystem::exists(name, ignored); };
+  return core::ends_with(path, ".idx") || core::ends_with(path, ".bin") || (!exists(path) && (exists(path + ".idx") || exists(path + ".bin")));
+}
+
 }  // namespace
 
 int run_tokenize(std::span<const std::string> args) {
@@ -144,7 +152,7 @@ void visit_text_options(const OptionVisitor& visit) {
 
 bool are_token_files(std::span<const std::string> paths) {
   size_t num_token_files = 0;
-  for (const std::string& path : paths) num_token_files += core::ends_with(path, ".idx") || core::ends_with(path, ".bin") ? 1 : 0;
+  for (const std::string& path : paths) num_token_files += is_token_file(path) ? 1 : 0;
   if (num_token_files != 0 && num_token_files != paths.size())
     throw UsageError("data: token files (.idx, .bin) and shards in one command", "give them to two commands");
   return num_token_files != 0;

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/front/dry_run_memory.h"
 #include "cli/front/gpt_dry_run.h"
+#include "core/options.h"
 #include "core/units.h"
 #include "data/shard_list.h"
 #include "hw/ranks.h"
@@ -17,6 +19,8 @@
 namespace lockstep::cli {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr size_t kPageWidth = 80, kLeastTextWidth = 20;
 
 /// --world-size, or what `lockstep launch`, explicit flags, another launcher or SLURM say.
 WorldGuess guess_world(const spec::TrainOptions& options, const std::optional<WorldGuess>& launched) {
@@ -175,7 +179,22 @@ DryRunPage make_page(const spec::ParsedCommand& command, const std::optional<Wor
   return page;
 }
 
+/// Name, value and in brackets where it comes from, below each other where they are long.
+std::string option_entry(const core::Option& option) {
+  const std::string label = fmt::format("  {:<26} ", "--" + option.name), origin = fmt::format("[{}]", option.origin.text());
+  const std::string line = fmt::format("{}{}  {}\n", label, option.value_text(), origin);
+  if (line.size() <= kPageWidth + 1) return line;
+  return dry_run_entry(label, option.value_text()) + dry_run_entry(std::string(6, ' '), origin);
+}
+
 }  // namespace
+
+std::string dry_run_entry(const std::string& label, const std::string& text) {
+  std::string entry;
+  for (const std::string& line : core::wrap_text(text, kPageWidth - std::min(label.size(), kPageWidth - kLeastTextWidth)))
+    entry += (entry.empty() ? label : std::string(label.size(), ' ')) + line + "\n";
+  return entry;
+}
 
 void print_dry_run(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
   const DryRunPage page = make_page(command, launched);
@@ -191,12 +210,12 @@ void print_dry_run(const spec::ParsedCommand& command, const std::optional<World
   }
   fmt::print("Dry run: no data are read, nothing is computed or written.\n\n");
   for (const DryRunFact& fact : page.facts)
-    if (!fact.label.empty()) fmt::print("  {:<20}{}\n", fact.label, fact.text);
+    if (!fact.label.empty()) fmt::print("{}", dry_run_entry(fmt::format("  {:<20}", fact.label), fact.text));
   fmt::print("{}\nOptions that differ from their defaults\n", page.tables);
   for (const core::Option& option : command.set->options())
     if (option.origin.kind != core::Origin::Kind::kDefault)
-      fmt::print("  {:<26} {}  [{}]\n", "--" + option.name, option.value_text(), option.origin.text());
-  for (const std::string& warning : page.warnings) fmt::print("\nwarning: {}\n", warning);
+      fmt::print("{}", option_entry(option));
+  for (const std::string& warning : page.warnings) fmt::print("\n{}", dry_run_entry("warning: ", warning));
 }
 
 }  // namespace lockstep::cli

@@ -7,10 +7,13 @@
 #include <map>
 #include <set>
 
+#include "cli/front/dry_run_memory.h"
 #include "core/error.h"
+#include "core/options.h"
 #include "core/strings.h"
 #include "core/units.h"
 #include "hw/device_specs.h"
+#include "hw/machine_memory.h"
 #include "plan/gpt_train.h"
 #include "spec/flops.h"
 
@@ -67,14 +70,27 @@ const hw::DeviceSpec& target_device(const std::string& name) {
                    nearest ? fmt::format("did you mean '{}'?", *nearest) : "known: " + core::join(names, ", "));
 }
 
+std::string fit_text(double most_bytes, double usable_bytes, const std::string& device) {
+  const std::string difference = gib(std::abs(usable_bytes - most_bytes));
+  return most_bytes <= usable_bytes ? fmt::format("fits {} ({} GiB left for kernels, messages and libraries)", device, difference)
+                                    : fmt::format("does not fit {} ({} GiB too much)", device, difference);
+}
+
+/// The device that is asked about is this machine's processor: nobody names another one, and there is no GPU here.
+bool is_of_this_cpu(const spec::GptOptions& options, const WorldGuess& world) {
+  if (!options.target_device.empty() || world.num_local_ranks == 0 || options.run.device == "cuda") return false;
+  return options.run.device == "cpu" || hw::gpu_names().empty();
+}
+
 /// Which memory sizes hold the fullest stage.
-std::string fit_text(double most_bytes, const std::string& target) {
-  if (!target.empty()) {
-    const hw::DeviceSpec& device = target_device(target);
-    const double usable = device.memory_gbytes * kUsableGibPerGbyte * kGiB;
-    const std::string difference = gib(std::abs(usable - most_bytes));
-    return most_bytes <= usable ? fmt::format("fits {} ({} GiB left for kernels, messages and libraries)", device.name, difference)
-                                : fmt::format("does not fit {} ({} GiB too much)", device.name, difference);
+std::string fit_text(double most_bytes, const spec::GptOptions& options, const WorldGuess& world) {
+  if (!options.target_device.empty()) {
+    const hw::DeviceSpec& device = target_device(options.target_device);
+    return fit_text(most_bytes, device.memory_gbytes * kUsableGibPerGbyte * kGiB, std::string(device.name));
+  }
+  if (is_of_this_cpu(options, world)) {
+    const RankMemory memory = *rank_memory(options.run, world);
+    return fit_text(most_bytes, memory.bytes, memory.source);
   }
   std::set<double> sizes;
   for (const hw::DeviceSpec& device : hw::device_specs()) sizes.insert(device.memory_gbytes);
@@ -95,7 +111,8 @@ void add_model_facts(const spec::GptOptions& options, const GptLayout& layout, s
                                core::format_count(static_cast<double>(cost.embedding_parameters)))});
   facts.push_back({"padded_vocab", "vocabulary", s.padded_vocab(layout.tp()), fmt::format("{} rows for {} tokens", s.padded_vocab(layout.tp()), s.vocab)});
   facts.push_back({"precision", "precision", options.precision,
-                   fmt::format("{}{}, gradients in {}", options.precision, options.fp8_format ? " with fp8 products" : "",
+                   fmt::format("{}{}{}, gradients in {}", options.precision, options.fp8_format ? " with fp8 products" : "",
+                               options.first_last_layers_bf16 ? " but for the first and the last layer" : "",
                                plan::train_gpt_memory(options).bytes.gradient == 4 ? "fp32" : options.precision)});
 }
 
@@ -159,7 +176,7 @@ std::string memory_table(const GptLayout& layout, const std::vector<StagePlan>& 
                         gib(m.activations + m.recomputed), gib(m.logits), gib(m.total()));
   }
   text += "\nWho holds what\n";
-  for (size_t i = 0; i < stages.size(); ++i) text += fmt::format("  stage {:>3}  {}\n", i, holdings(layout, static_cast<int>(i)));
+  for (size_t i = 0; i < stages.size(); ++i) text += dry_run_entry(fmt::format("  stage {:>3}  ", i), holdings(layout, static_cast<int>(i)));
   return text;
 }
 
@@ -167,7 +184,7 @@ std::string traffic_table(const GptLayout& layout, int stage, const std::vector<
   if (traffic.empty()) return "";
   std::string text = fmt::format("\nMessages of a rank of stage {} in one step\n  axis       kind              count  bytes of one  for\n", stage);
   for (const plan::CollectiveCount& entry : traffic)
-    text += fmt::format("  {:<9}  {:<14}  {:>7}  {:>12}  {}\n", entry.axis, entry.kind, entry.count, core::format_bytes(static_cast<double>(entry.bytes)), entry.what);
+    text += dry_run_entry(fmt::format("  {:<9}  {:<14}  {:>7}  {:>12}  ", entry.axis, entry.kind, entry.count, core::format_bytes(static_cast<double>(entry.bytes))), entry.what);
   for (const auto& [axis, size] : {std::pair("tp", layout.tp()), std::pair("dp", layout.dp()), std::pair("pp", layout.pp())})
     if (size > 1) text += fmt::format("  {} in all: {} through a ring\n", axis, core::format_bytes(plan::ring_bytes(traffic, axis, size)));
   return text;
@@ -176,7 +193,8 @@ std::string traffic_table(const GptLayout& layout, int stage, const std::vector<
 }  // namespace
 
 GptDryRun gpt_dry_run(const spec::ParsedCommand& command, const WorldGuess& world) {
-  const spec::GptOptions& options = *command.gpt;
+  spec::GptOptions options = *command.gpt;
+  if (is_of_this_cpu(options, world)) options.run.device = "cpu";  // as --device auto will find out
   const GptLayout layout = plan::train_gpt_layout(options, world.num_ranks);
   const plan::PipeSchedule schedule = plan::make_pipe_schedule(layout.pipe);
   GptDryRun run{.facts = {{"command", "command", command.info->name, command.info->name}}, .stages = core::Json::array(), .tables = "", .warnings = {}};
@@ -191,7 +209,7 @@ GptDryRun gpt_dry_run(const spec::ParsedCommand& command, const WorldGuess& worl
     most_bytes = std::max(most_bytes, stages.back().memory.total());
     run.stages.push_back(stage_json(layout, stage, stages.back()));
   }
-  const std::string fit = fit_text(most_bytes, options.target_device);
+  const std::string fit = fit_text(most_bytes, options, world);
   run.facts.push_back({"memory_bytes", "memory", most_bytes, fmt::format("{} GiB on the fullest rank: {}", gib(most_bytes), fit)});
   run.facts.push_back({"fit", "", fit, ""});
   run.tables = memory_table(layout, stages) + traffic_table(layout, 0, stages.front().traffic);

@@ -135,22 +135,29 @@ TEST(GptLayout, MisfitsNameTheNearestLegalLayout) {
   const auto error = [](const char* model, GptLayoutWish wish) { return message_of<UsageError>([&] { make_gpt_layout(named(model), wish); }); };
   EXPECT_TRUE(holds(error("nemotron4-340b", {.world_size = 48, .tp = 12}), "does not divide the 8 query groups of 'nemotron4-340b'\n  hint: use "
                                                                           "--tensor-model-parallel-size 8"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 8, .tp = 8}), "12 attention heads of 'gpt2'\n  hint: use --tensor-model-parallel-size 6 or 12"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 8, .tp = 8}), "12 attention heads of 'gpt2'\n  hint: use --tensor-model-parallel-size 4"));
   spec::GptShape odd = named("gpt2");
   odd.sequence = 1023;
   EXPECT_TRUE(holds(message_of<UsageError>([&] { make_gpt_layout(odd, {.world_size = 2, .tp = 2, .is_sequence_parallel = true}); }), "1023 tokens of a sequence"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 5, .pp = 5}), "12 layers do not divide among 5 pipeline stages\n  hint: use --pipeline-model-parallel-size 4 or 6"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 12, .tp = 5}), "hint: use --tensor-model-parallel-size 4 or 6"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 12, .tp = 5, .pp = 3}), "hint: use --tensor-model-parallel-size 4")) << "6 x 3 does not divide 12";
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 5, .pp = 5}), "12 layers do not divide among 5 pipeline stages\n  hint: use --pipeline-model-parallel-size 1, or set --decoder-first"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 60, .pp = 5}), "hint: use --pipeline-model-parallel-size 4 or 6"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 4, .pp = 4, .split = {.num_chunks = 2}}), "among 4 pipeline stages x 2 virtual stages\n  hint: use "
-                                                                                         "--pipeline-model-parallel-size 3 or 6, or --num-virtual-stages-per-pipeline-rank 1 or 3"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 6, .tp = 2, .pp = 2}), "start 4 or 8 ranks"));
+                                                                                         "--pipeline-model-parallel-size 2, or --num-virtual-stages-per-pipeline-rank 1 or 3"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 6, .tp = 2, .pp = 2}), "do not divide the 6 that there are\n  hint: start 4 or 8 ranks, or use --pipeline-model-parallel-size 1 or 3"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 7, .tp = 2, .pp = 2}), "hint: start 4 or 8 ranks")) << "no number of stages helps";
   EXPECT_TRUE(holds(error("175b", {.world_size = 64, .tp = 8, .pp = 16}), "one copy of the model takes 128 ranks"));
+  EXPECT_TRUE(holds(error("175b", {.world_size = 64, .tp = 8, .pp = 16}), "start 128 ranks, or a multiple, or use --pipeline-model-parallel-size 8"));
+  EXPECT_TRUE(holds(error("nemotron4-340b", {.world_size = 64, .tp = 8, .pp = 6, .split = {.layers_per_chunk = 3}}), "or use --pipeline-model-parallel-size 4 or 8"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 8, .tp = 2, .global_batch = 10}), "--global-batch-size=10, expected a multiple of 4"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 4, .pp = 4, .split = {.num_chunks = 3}, .global_batch = 6}), "there are 4 or 8 micro-batches"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 4, .pp = 4, .split = {.num_chunks = 3}, .global_batch = 6}), "use --global-batch-size 4 or 8, which is 4 or 8 micro-batches"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 1, .split = {.num_chunks = 2}}), "need several pipeline stages"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 2, .pp = 2, .is_gpipe = true, .split = {.num_chunks = 2}, .global_batch = 4}), "gpipe has no virtual stages"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 2, .pp = 2, .split = {.layers_per_chunk = 4}}), "use --num-layers-per-virtual-pipeline-stage 3 or 6"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 2, .pp = 2, .split = {.layers_per_chunk = 3, .num_chunks = 2}}), "at most one of"));
-  EXPECT_TRUE(holds(error("175b", {.world_size = 3, .tp = 3}), "use --tensor-model-parallel-size 2 or 4")) << "the padded vocabulary is fixed";
+  EXPECT_TRUE(holds(error("175b", {.world_size = 3, .tp = 3}), "51200 rows of the padded vocabulary of 'gpt3-175b'\n  hint: use --tensor-model-parallel-size 1"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 8, .pp = 2, .split = {.num_chunks = 2}, .samples_per_micro = 3, .global_batch = 12}), "use --global-batch-size 24, which is 2 micro-batches"));
   GptLayoutWish lowered{.world_size = 4, .global_batch = 10, .lowers_batch = true};
   EXPECT_EQ(make_gpt_layout(named("gpt2"), lowered).batch.global_batch, 8);
 }
@@ -163,7 +170,7 @@ TEST(GptLayout, SequenceParallelismNeedsTensorRanks) {
 constexpr double kMiB = 1024.0 * 1024, kGiB = 1024 * kMiB;
 
 TEST(GptMemory, FormulasOfThePaper) {
-  const GptMemoryInput flash{.bytes = state_bytes(GptPrecision::kBf16, true)};
+  const GptMemoryInput flash{.bytes = state_bytes(/*is_16bit=*/true, true)};
   GptMemoryInput plain = flash;
   plain.keeps_scores = true;
   const double s = 2048, h = 12288, a = 96;
@@ -186,7 +193,7 @@ TEST(GptMemory, FormulasOfThePaper) {
 TEST(GptMemory, NemotronOfSeed004) {
   const GptLayout layout = make_gpt_layout(named("nemotron4-340b"), nemotron_wish(128));
   const PipeSchedule schedule = make_pipe_schedule(layout.pipe);
-  GptMemoryInput input{.bytes = state_bytes(GptPrecision::kBf16, true), .recompute = RecomputeKind::kSelective};
+  GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/true, true), .recompute = RecomputeKind::kSelective};
   EXPECT_NEAR(layer_activation_bytes(layout, input) / kMiB, 255, 0.6);
   const GptMemory wide = plan_gpt_memory(layout, schedule, 0, input);
   // By hand: 12 layers of (18432 x (112 x 192) + 18432 x 18432 + 2 x 18432 x 73728) / 8 + 4 x 18432, and 256000 x 18432 / 8 of the embedding.
@@ -194,7 +201,7 @@ TEST(GptMemory, NemotronOfSeed004) {
   EXPECT_NEAR(wide.activations / kGiB, 103 * 255 / 1024.0, 0.06) << "103 chunks";
   EXPECT_NEAR((wide.parameters + wide.gradients + wide.optimizer) / static_cast<double>(wide.num_parameters), 12, 1e-9) << "2 + 4 + 12 / dp";
   EXPECT_GT(wide.total() / 1e9, 80);
-  input.bytes = state_bytes(GptPrecision::kBf16, false);
+  input.bytes = state_bytes(/*is_16bit=*/true, false);
   const GptMemory narrow = plan_gpt_memory(layout, schedule, 0, input);
   EXPECT_NEAR((narrow.parameters + narrow.gradients + narrow.optimizer) / static_cast<double>(narrow.num_parameters), 10, 1e-9);
   EXPECT_LT(narrow.total() / kGiB, 80) << "the smallest size fits with bf16 gradients alone";
@@ -216,7 +223,7 @@ TEST(GptMemory, NemotronOfSeed004) {
 TEST(GptMemory, EndsThatFp8Spares) {
   const GptLayout layout = make_gpt_layout(named("gpt2"), {.world_size = 2, .pp = 2, .global_batch = 2});
   const PipeSchedule schedule = make_pipe_schedule(layout.pipe);
-  GptMemoryInput wide{.bytes = state_bytes(GptPrecision::kBf16, true)}, narrow = wide;
+  GptMemoryInput wide{.bytes = state_bytes(/*is_16bit=*/true, true)}, narrow = wide;
   narrow.has_fp8 = true;
   GptMemoryInput spared = narrow;
   spared.fp8_spares_ends = true;
@@ -244,9 +251,9 @@ TEST(GptMemory, EndsThatFp8Spares) {
 TEST(GptMemory, Gpt3OfSeed003) {
   const GptLayout layout = make_gpt_layout(named("175b"), gpt3_wish(1024, 1536));
   const PipeSchedule schedule = make_pipe_schedule(layout.pipe);
-  const GptMemoryInput input{.bytes = state_bytes(GptPrecision::kFp16, false), .early_loss_gradients = false};
+  const GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/true, false), .early_loss_gradients = false};
   const GptMemory first = plan_gpt_memory(layout, schedule, 0, input), last = plan_gpt_memory(layout, schedule, 15, input);
-  EXPECT_NEAR((first.parameters + first.gradients + first.optimizer) / static_cast<double>(first.num_parameters), 4 + 16 / 8.0, 1e-9);
+  EXPECT_NEAR((first.parameters + first.gradients + first.optimizer) / static_cast<double>(first.num_parameters), 4 + 12 / 8.0, 1e-9);
   const double mask = 16.0 * 2048 * 12288 * 2 / 8;  // the embedding's dropout, 16 micro-batches
   EXPECT_NEAR((first.activations - mask) / kGiB, 10.1, 0.05) << "a whole model's worth of layers on the first stage";
   EXPECT_NEAR(last.activations / layer_activation_bytes(layout, input), 6, 1e-9) << "one micro-batch, six layers";
@@ -257,7 +264,7 @@ TEST(GptMemory, Gpt3OfSeed003) {
 TEST(GptMemory, RecomputationKeepsInputs) {
   const GptLayout layout = make_gpt_layout(named("gpt2"), {.world_size = 2, .pp = 2, .samples_per_micro = 4, .global_batch = 16});
   const PipeSchedule schedule = make_pipe_schedule(layout.pipe);
-  GptMemoryInput input{.bytes = state_bytes(GptPrecision::kFp32, true), .keeps_scores = true};
+  GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/false, true), .keeps_scores = true};
   const double layer = layer_activation_bytes(layout, input), inputs = 4.0 * 1024 * 768 * 4, mask = inputs;
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).activations, 2 * (6 * layer + mask), 1);
   input.recompute = RecomputeKind::kUniform;
@@ -274,6 +281,15 @@ TEST(GptMemory, RecomputationKeepsInputs) {
   EXPECT_EQ(plan_gpt_memory(layout, schedule, 1, input).activations, plan_gpt_memory(layout, schedule, 1, flash).activations);
   EXPECT_EQ(plan_gpt_memory(layout, schedule, 1, flash).recomputed, 0);
   EXPECT_EQ(plan_gpt_memory(layout, schedule, 1, input).recomputed, 4.0 * 12 * 1024 * 1024 * (3 * 4)) << "softmax, mask and result of one layer, made again";
+}
+
+TEST(GptMemory, PlansFarBeyondTheMemoryAreRefused) {
+  const auto error = [](double planned, double bytes) {
+    return message_of<EnvironmentError>([&] { refuse_beyond_memory(named("gpt2"), planned, bytes, "device 'cuda:1'"); });
+  };
+  EXPECT_EQ(error(80 * kGiB, 80 * kGiB), "no error");
+  EXPECT_EQ(error(87.9 * kGiB, 80 * kGiB), "no error") << "within the margin";
+  EXPECT_TRUE(holds(error(89 * kGiB, 80 * kGiB), "model 'gpt2' laid out so takes 89.0 GiB of memory, device 'cuda:1' has 80.0 GiB\n  hint: share it")) << error(89 * kGiB, 80 * kGiB);
 }
 
 TEST(GptMemory, ScoresAreKeptAsAttentionChooses) {
@@ -306,7 +322,7 @@ TEST(GptMemory, LogitsInChunksAndGpipe) {
   const GptLayout gpipe = make_gpt_layout(named("gpt2"), wish);
   wish.is_gpipe = false;
   const GptLayout plain = make_gpt_layout(named("gpt2"), wish);
-  GptMemoryInput input{.bytes = state_bytes(GptPrecision::kBf16, true), .early_loss_gradients = false};
+  GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/true, true), .early_loss_gradients = false};
   const auto logits = [&](const GptLayout& layout) { return plan_gpt_memory(layout, make_pipe_schedule(layout.pipe), 1, input).logits; };
   const double norm = 4.0 * 4 * 1024 * 768;
   EXPECT_NEAR(logits(plain), norm + 4.0 * 1334 * 50304, 1) << "2^26 logits by default";

@@ -82,7 +82,7 @@ TEST(GptTraffic, Fp8GathersBytesAndAgreesOnScales) {
 
 TEST(GptTraffic, DataRanks) {
   GptLayoutWish wish{.world_size = 4, .global_batch = 8};
-  GptTrafficInput input{.bytes = state_bytes(GptPrecision::kBf16, true), .bucket_elements = 20'000};
+  GptTrafficInput input{.bytes = state_bytes(/*is_16bit=*/true, true), .bucket_elements = 20'000};
   const auto plain = traffic_of(make_gpt_layout(small(), wish), 0, input);
   wish.is_optimizer_sharded = true;
   const GptLayout sharded = make_gpt_layout(small(), wish);
@@ -152,7 +152,7 @@ TEST(GptTraffic, NemotronOfSeed004) {
   const GptLayout layout = make_gpt_layout(spec::resolve_gpt_shape("nemotron4-340b"),
                                            {.world_size = 256, .tp = 8, .pp = 8, .is_sequence_parallel = true, .is_optimizer_sharded = true,
                                             .split = {.layers_per_chunk = 1}, .global_batch = 64});
-  const GptTrafficInput input{.bytes = state_bytes(GptPrecision::kBf16, false), .recompute = RecomputeKind::kSelective};
+  const GptTrafficInput input{.bytes = state_bytes(/*is_16bit=*/true, false), .recompute = RecomputeKind::kSelective};
   const auto traffic = traffic_of(layout, 3, input);
   const auto counts = merged(traffic);
   const int64_t hidden = 4096LL * 18432 * 2;

@@ -135,12 +135,12 @@ TEST(GptOptions, AMissingCheckpointMayEndWhatWouldBeginTheRun) {
 }
 
 TEST(GptOptions, FlagsWithoutEffectSayWhy) {
-  EXPECT_EQ(message_of("--dry-run --model gpt2 --data-cache-path /c --num-workers 4 --no-load-rng --no-save-rng --override-opt-param-scheduler --load /a --save /b/c "
+  EXPECT_EQ(message_of("--dry-run --model gpt2 --num-workers 4 --no-load-rng --no-save-rng --override-opt-param-scheduler --load /a --save /b/c "
                        "--exit-on-missing-checkpoint"),
             "no error");
   GptOptions options;
   const core::OptionSet set = declare_gpt_options(options);
-  for (const char* name : {"data-cache-path", "num-workers", "no-load-rng", "no-save-rng", "override-opt-param-scheduler"}) {
+  for (const char* name : {"num-workers", "no-load-rng", "no-save-rng", "override-opt-param-scheduler"}) {
     ASSERT_NE(set.find(name), nullptr) << name;
     EXPECT_EQ(set.find(name)->spec.group, "Accepted without effect") << name;
     EXPECT_TRUE(holds(set.find(name)->spec.help, "Changes nothing: ")) << name;
@@ -150,6 +150,10 @@ TEST(GptOptions, FlagsWithoutEffectSayWhy) {
 TEST(GptOptions, OddWishesAreWarnedOf) {
   EXPECT_EQ(parse("--dry-run --model gpt2 --sequence-parallel").warnings.size(), 1u);
   EXPECT_TRUE(parse("--dry-run --model gpt2 --sequence-parallel --tp 2").warnings.empty());
+  const auto idle = parse("--dry-run --model gpt2 --pp 4").warnings;
+  ASSERT_EQ(idle.size(), 1u);
+  EXPECT_TRUE(holds(idle[0], "4 pipeline stages take turns and each waits 3/4 of the time")) << idle[0];
+  EXPECT_TRUE(parse("--dry-run --model gpt2 --pp 4 --global-batch-size 8").warnings.empty());
 }
 
 TEST(GptOptions, EveryGroupedFlagHasHelp) {

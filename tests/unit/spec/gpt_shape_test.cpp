@@ -37,6 +37,15 @@ TEST(GptShape, ParameterCountsArePublished) {
   EXPECT_NEAR(static_cast<double>(padded("nemotron4-15b", 4)) / 1e9, 15.63, 0.01);
 }
 
+TEST(GptShape, StrangersAreRefusedWithWhatIsNear) {
+  const auto text = [](const char* name) { return message_of<UsageError>([&] { resolve_gpt_shape(name); }); };
+  for (const auto& [name, part] : {std::pair("mistral", "llama3-8b with --vocab-size 32000"), {"Mistral-7B-v0.1", "llama3-8b"}, {"mixtral-8x7b", "mixtures of experts"},
+                                   {"llama2-7b", "llama3-8b and llama3-70b"}, {"Llama-2-70b", "--num-query-groups"}, {"qwen2.5-7b", "--add-qkv-bias"}, {"opt-125m", "gpt3-125m"},
+                                   {"llama-3-8b", "did you mean 'llama3-8b'?"}, {"gpt9000", "unknown model 'gpt9000'"}})
+    EXPECT_TRUE(holds(text(name), part)) << text(name);
+  EXPECT_TRUE(holds(text("mistral"), "a config.json of Hugging Face is taken, too, if it is of GPT-2, Llama or Nemotron"));
+}
+
 TEST(GptShape, EveryNamedSizeIsWhatItsNameSays) {
   const std::map<std::string, double> billions = {{"gpt3-126m", 0.126}, {"gpt3-350m", 0.356}, {"gpt3-760m", 0.76}, {"gpt3-1.3b", 1.3}, {"gpt3-2.7b", 2.7},
                                                   {"gpt3-5b", 5},       {"gpt3-6.7b", 6.7},   {"gpt3-13b", 13},    {"gpt3-20b", 20},   {"gpt3-40b", 40}};

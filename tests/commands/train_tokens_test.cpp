@@ -1,0 +1,119 @@
+// `lockstep train gpt` and its files: indices of samples that ranks and runs share, ids that the model does not have, a model that no machine holds.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "commands/run_program.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "record/reader.h"
+#include "support/error_text.h"
+
+namespace lockstep::testing {
+namespace {
+namespace fs = std::filesystem;
+
+class TrainTokens : public ::testing::Test {
+ protected:
+  TrainTokens() {
+    std::string lines;
+    for (int i = 0; i < 300; ++i) lines += core::Json{{"text", "line " + std::to_string(i * 7919 % 1000) + " of a small text about " + std::to_string(i % 13) + " things"}}.dump() + "\n";
+    core::write_file_atomic(path("corpus.jsonl"), lines);
+    EXPECT_EQ(run_lockstep({"data", "train-bpe", path("corpus.jsonl"), "--output", path("bpe"), "--vocab-size", "280"}).exit_code, 0);
+    EXPECT_EQ(run_lockstep({"data", "tokenize", path("corpus.jsonl"), "--output-prefix", path("data"), "--tokenizer-model", path("bpe"), "--append-eod"}).exit_code, 0);
+  }
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  ProgramResult train_on(int ranks, const std::string& name, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> args = {"train", "gpt", "--num-layers", "1", "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length", "16", "--global-batch-size", "4",
+                                     "--hidden-dropout", "0", "--attention-dropout", "0", "--lr", "1e-2", "--train-iters", "3", "--threads", "1", "--device", "cpu", "--log-interval", "1",
+                                     "--logs", path("logs"), "--name", name, "--data-path", path("data_text_document"), "--vocab-size", "280", "--eval-interval", "3", "--eval-iters", "1"};
+    args.insert(args.end(), more.begin(), more.end());
+    if (ranks > 1) args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
+    return run_lockstep(args, {}, std::chrono::seconds(120));
+  }
+  std::vector<double> losses(const std::string& name) const {
+    std::vector<double> values;
+    for (const auto& step : record::read_steps(fs::path(path("logs")) / name).steps) values.push_back(step.loss);
+    return values;
+  }
+  /// Names and times of change of the files of a kind.
+  static std::vector<std::pair<std::string, fs::file_time_type>> files_of(const fs::path& folder, const std::string& kind) {
+    std::vector<std::pair<std::string, fs::file_time_type>> files;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+      if (entry.path().filename().string().starts_with(kind)) files.emplace_back(entry.path().filename(), entry.last_write_time());
+    std::sort(files.begin(), files.end());
+    return files;
+  }
+  static size_t count_of(const std::string& text, const std::string& part) {
+    size_t count = 0;
+    for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+    return count;
+  }
+
+  core::TempDir folder_{"lockstep_tokens"};
+};
+
+TEST_F(TrainTokens, RanksAndRunsShareTheIndex) {
+  const auto first = train_on(2, "first");
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const fs::path cache = folder_.path() / "cache" / "lockstep";
+  const auto samples = files_of(cache, "samples-"), ids = files_of(cache, "ids-");
+  EXPECT_EQ(samples.size(), 2u) << "training and validation";
+  EXPECT_EQ(ids.size(), 1u);
+  const auto second = train_on(1, "second");
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_EQ(files_of(cache, "samples-"), samples) << "made again";
+  EXPECT_EQ(files_of(cache, "ids-"), ids);
+  EXPECT_EQ(fs::file_size(cache / samples[0].first) % 4096, 0u);
+  fs::resize_file(cache / samples[0].first, 5000);
+  fs::resize_file(cache / samples[1].first, 5000);
+  const auto third = train_on(2, "third");
+  ASSERT_EQ(third.exit_code, 0) << third.err;
+  EXPECT_EQ(count_of(third.err, "it is made again"), 2u) << third.err;
+  const auto elsewhere = train_on(1, "elsewhere", {"--data-cache-path", path("indices")});
+  ASSERT_EQ(elsewhere.exit_code, 0) << elsewhere.err;
+  EXPECT_EQ(files_of(path("indices"), "samples-").size(), 2u);
+  const auto want = losses("first");
+  ASSERT_EQ(want.size(), 3u);
+  for (const char* name : {"second", "third", "elsewhere"}) {
+    const auto got = losses(name);
+    ASSERT_EQ(got.size(), want.size()) << name;
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5 * want[i]) << name << " step " << i;
+  }
+}
+
+TEST_F(TrainTokens, AFolderThatCannotBeWritten) {
+  core::write_file_atomic(path("cache"), "in the place of the folder");
+  const auto in_memory = train_on(2, "memory");
+  EXPECT_EQ(in_memory.exit_code, 0) << in_memory.err;
+  EXPECT_EQ(count_of(in_memory.err, "made in the memory of every rank"), 1u) << in_memory.err;
+  const auto asked = train_on(2, "asked", {"--data-cache-path", path("cache/here")});
+  EXPECT_EQ(asked.exit_code, 6) << asked.err;
+  EXPECT_TRUE(holds(asked.err, "--data-cache-path names a folder")) << asked.err;
+}
+
+TEST_F(TrainTokens, IdsThatTheModelDoesNotHaveEndTheRunBeforeItBegins) {
+  std::fstream file(path("data_text_document.bin"), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(2 * 700);
+  file.write("\x2c\x01", 2);  // 300
+  file.close();
+  const auto refused = train_on(2, "refused");
+  EXPECT_EQ(refused.exit_code, 4) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "data_text_document.bin': token ")) << refused.err;
+  EXPECT_TRUE(holds(refused.err, " is 300, expected 0 to 279")) << refused.err;
+  EXPECT_FALSE(fs::exists(path("logs/refused/steps.jsonl")));
+}
+
+TEST_F(TrainTokens, AModelThatTheMachineCannotHoldIsRefused) {
+  const auto refused = run_lockstep({"launch", "--nproc-per-node", "2", "--", "train", "gpt", "--model", "gpt3-175b", "--mock-data", "--lr", "1e-4", "--train-iters", "2", "--device", "cpu",
+                                     "--tensor-model-parallel-size", "2", "--logs", path("logs"), "--name", "large"});
+  EXPECT_EQ(refused.exit_code, 6) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "model 'gpt3-175b' laid out so takes ")) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "TiB of memory, machine '")) << refused.err;
+}
+
+}  // namespace
+}  // namespace lockstep::testing
