@@ -142,7 +142,7 @@ TEST(GptOptions, FlagsWithoutEffectSayWhy) {
   const core::OptionSet set = declare_gpt_options(options);
   for (const char* name : {"data-cache-path", "num-workers", "no-load-rng", "no-save-rng", "override-opt-param-scheduler"}) {
     ASSERT_NE(set.find(name), nullptr) << name;
-    EXPECT_EQ(set.find(name)->group, "Accepted without effect") << name;
+    EXPECT_EQ(set.find(name)->spec.group, "Accepted without effect") << name;
     EXPECT_TRUE(holds(set.find(name)->spec.help, "Changes nothing: ")) << name;
   }
 }
