@@ -259,7 +259,7 @@ TEST(GptParallel, SendsWhatThePlanPredicts) {
                                                                     : plan::RecomputeKind::kNone;
           Counts want;
           for (const plan::CollectiveCount& entry : plan::predict_gpt_traffic(layout, plan::make_pipe_schedule(layout.pipe), 0, input))
-            want[{entry.axis, entry.kind, entry.bytes}] += entry.count;
+            if (entry.axis != "world") want[{entry.axis, entry.kind, entry.bytes}] += entry.count;  // there are no optimiser and no report of the loss here
           comm::run_mesh(layout.mesh, [&](comm::Mesh& mesh) {
             const GptModelOptions options{.recompute = recompute, .loss_chunk_tokens = 7, .early_loss_gradients = early, .fp8 = fp8_of(param)};
             const auto task = make_task(shape, {&mesh.tp(), splits}, options);

@@ -27,6 +27,9 @@ std::map<Key, int64_t> merged(const std::vector<CollectiveCount>& traffic) {
   return counts;
 }
 
+constexpr int64_t kLossAndNorm = 2;  // of 8 bytes each, over all ranks
+Key world_key() { return {"world", "all_reduce", 8}; }
+
 TEST(GptTraffic, OneRankSendsNothing) {
   EXPECT_TRUE(traffic_of(make_gpt_layout(small(), {.world_size = 1, .global_batch = 4}), 0).empty());
 }
@@ -35,7 +38,7 @@ TEST(GptTraffic, TensorRanks) {
   const GptLayout layout = make_gpt_layout(small(), {.world_size = 2, .tp = 2, .samples_per_micro = 3, .global_batch = 6});
   const int64_t hidden = 32 * 3 * 64 * 4, loss = 2 * 3 * 32 * 3 * 4;
   // Two micro-batches; each layer 2 + 2, embedding 1, head 1; one gather for the loss.
-  EXPECT_EQ(merged(traffic_of(layout, 0)), (std::map<Key, int64_t>{{{"tp", "all_reduce", hidden}, 2 * (4 * 4 + 2)}, {{"tp", "all_gather", loss}, 2}}));
+  EXPECT_EQ(merged(traffic_of(layout, 0)), (std::map<Key, int64_t>{{{"tp", "all_reduce", hidden}, 2 * (4 * 4 + 2)}, {{"tp", "all_gather", loss}, 2}, {world_key(), kLossAndNorm}}));
   GptTrafficInput chunked{.loss_chunk_tokens = 40, .early_loss_gradients = false};
   const auto again = merged(traffic_of(layout, 0, chunked));
   EXPECT_EQ(again.at({"tp", "all_gather", 2 * 3 * 40 * 4}), 2 * 2 * 2) << "two whole chunks, two micro-batches, twice";
@@ -50,7 +53,7 @@ TEST(GptTraffic, SequenceParallelism) {
   EXPECT_EQ(merged(traffic_of(layout, 0)), (std::map<Key, int64_t>{{{"tp", "all_gather", hidden}, 4 * 6 + 1 + 1},
                                                                    {{"tp", "reduce_scatter", hidden}, 4 * 4 + 1 + 1},
                                                                    {{"tp", "all_gather", loss}, 1},
-                                                                   {{"tp", "all_reduce", replicated * 4}, 1}}));
+                                                                   {{"tp", "all_reduce", replicated * 4}, 1}, {world_key(), kLossAndNorm}}));
   GptTrafficInput full{.recompute = RecomputeKind::kUniform};
   EXPECT_EQ(merged(traffic_of(layout, 0, full)).at({"tp", "reduce_scatter", hidden}), 4 * 6 + 2);
   full.recompute = RecomputeKind::kBlock;
@@ -89,15 +92,19 @@ TEST(GptTraffic, DataRanks) {
   int64_t reduced = 0, scattered = 0, gathered = 0;
   for (const CollectiveCount& entry : plain) {
     EXPECT_EQ(entry.kind, "all_reduce");
+    if (entry.axis != "dp") continue;
     reduced += entry.bytes * entry.count;
   }
-  for (const CollectiveCount& entry : traffic_of(sharded, 0, input)) (entry.kind == "all_gather" ? gathered : scattered) += entry.bytes * entry.count;
+  for (const CollectiveCount& entry : traffic_of(sharded, 0, input))
+    if (entry.axis == "dp") (entry.kind == "all_gather" ? gathered : scattered) += entry.bytes * entry.count;
   const int64_t parameters = spec::gpt_cost(small()).parameters;
   EXPECT_GE(reduced, 4 * parameters);
   EXPECT_LT(reduced, 4 * parameters + 64 * 60) << "gaps of less than 64 bytes a parameter";
   EXPECT_GE(scattered, reduced);
   EXPECT_EQ(gathered * 2, scattered) << "bf16 parameters, fp32 gradients";
   EXPECT_EQ(ring_bytes(plain, "dp", 4), static_cast<double>(reduced) * 1.5);
+  input.counts_tokens = true;
+  EXPECT_EQ(merged(traffic_of(sharded, 0, input)).at({"dp", "all_reduce", 8}), 1) << "tokens that count in the loss";
 }
 
 TEST(GptTraffic, PipelineMessagesAndTiedEmbedding) {
