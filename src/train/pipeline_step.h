@@ -27,8 +27,9 @@ struct PipelineParts {
 /// Forward and backward in the order of a schedule: activations go to the next part, their gradients come back.
 ///
 /// The loss is the mean over the micro-batches and, once gradients are averaged, over the data axis; with is_mean_over_tokens it is that over all tokens of
-/// the step that count, of all micro-batches and data ranks together, whatever their masks. The outcome holds "loss", that mean, on every rank. A micro-batch's random numbers depend on its place among the micro-batches of all data ranks, so that they do not
-/// depend on the layout; with one part on one stage the step is PlainStep.
+/// the step that count, of all micro-batches and data ranks together, whatever their masks. The outcome holds "loss", that mean, on every rank. A
+/// micro-batch's random numbers depend on its place among the micro-batches of all data ranks, so that they do not depend on the layout; with one part on
+/// one stage the step is PlainStep.
 std::unique_ptr<StepRunner> make_pipeline_step(const StepRunnerParts& parts, PipelineParts pipeline);
 
 /// What adds up to a mean loss.
