@@ -56,6 +56,7 @@ TEST_F(ProfileCommand, LeavesTracesTablesAndAMark) {
   EXPECT_NE(collectives.find(",3,"), std::string::npos) << collectives;  // three steps
   EXPECT_NE(done.out.find("backward"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("mean of 3 steps"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("ms/call is the time in flight"), std::string::npos) << done.out;
   EXPECT_TRUE(record::load_run(run_folder()).setup.is_profiled);
   EXPECT_EQ(record::read_steps(run_folder()).steps.size(), 5u);  // the run ends with the profile
 }
