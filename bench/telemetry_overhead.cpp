@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "cli/common/version.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -169,6 +170,8 @@ int main(int argc, char** argv) {
     const auto options = lockstep::parse(args);
     lockstep::core::Json result = lockstep::run(options);
     if (result.is_null()) return 0;  // rank 0 speaks
+    const auto version = lockstep::cli::version_info();
+    result["versions"] = {{"lockstep", version.version}, {"commit", version.commit}, {"libtorch", version.libtorch}};
     result["command"] = "bench_telemetry_overhead " + lockstep::core::join(args, " ");
     if (!options.out.empty()) std::ofstream(options.out) << result.dump(1) << "\n";
     for (const char* key : {"block_step_ms_with", "block_step_ms_without"}) result.erase(key);

@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <ctime>
 #include <deque>
 #include <memory>
@@ -152,7 +151,6 @@ void write_log(LogLevel level, std::string_view text) {
 }
 
 bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
-bool colour_allowed() { return stderr_is_terminal() && std::getenv("NO_COLOR") == nullptr; }
 
 void show_progress(std::string_view text) {
   if (!stderr_is_terminal()) return;

@@ -27,7 +27,6 @@ void write_log(LogLevel level, std::string_view text);
 void show_progress(std::string_view text);
 void end_progress();
 bool stderr_is_terminal();
-bool colour_allowed();  ///< A terminal, and NO_COLOR not set.
 
 template <typename... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {
@@ -36,10 +35,6 @@ void log_info(fmt::format_string<Args...> format, Args&&... args) {
 template <typename... Args>
 void log_warning(fmt::format_string<Args...> format, Args&&... args) {
   write_log(LogLevel::kWarning, fmt::format(format, std::forward<Args>(args)...));
-}
-template <typename... Args>
-void log_error(fmt::format_string<Args...> format, Args&&... args) {
-  write_log(LogLevel::kError, fmt::format(format, std::forward<Args>(args)...));
 }
 
 }  // namespace lockstep::core

@@ -92,7 +92,6 @@ class OptionSet {
   /// The same for the text of a recipe; `path` names it in errors and origins.
   void apply_recipe(std::string_view text, const std::string& path);
   bool wants_help() const { return wants_help_; }
-  const std::string& config_path() const { return *config_path_; }  ///< "" without --config.
 
   const std::string& command() const { return command_; }
   const std::string& summary() const { return summary_; }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <iterator>
 #include <vector>
@@ -38,12 +37,6 @@ std::span<const MetricDef> metric_catalogue() {
     return all;
   }();
   return catalogue;
-}
-
-const MetricDef* find_metric(MetricSource source, std::string_view name) {
-  const auto catalogue = metric_catalogue();
-  const auto found = std::find_if(catalogue.begin(), catalogue.end(), [&](const MetricDef& metric) { return metric.source == source && metric.name == name; });
-  return found == catalogue.end() ? nullptr : &*found;
 }
 
 std::string metrics_markdown() {

@@ -36,8 +36,6 @@ struct MetricDef {
 
 /// Every metric, by source and then in the order of reading.
 std::span<const MetricDef> metric_catalogue();
-/// nullptr when unknown.
-const MetricDef* find_metric(MetricSource source, std::string_view name);
 
 /// docs/metrics.md.
 std::string metrics_markdown();

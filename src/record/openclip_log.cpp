@@ -62,10 +62,6 @@ std::string format_train_line(const OpenClipTrainLine& line) {
   return text;
 }
 
-std::string format_eval_progress(int64_t epoch, int64_t samples_done, int64_t samples_total, double loss) {
-  return fmt::format("Eval Epoch: {} [{} / {}]\tClip Loss: {}\t", epoch, samples_done, samples_total, fixed(loss, 6));
-}
-
 std::string format_eval_summary(int64_t epoch, const NamedNumbers& metrics) {
   std::vector<std::string> parts;
   for (const auto& [name, value] : metrics) parts.push_back(fmt::format("{}: {}", name, fixed(value, 4)));

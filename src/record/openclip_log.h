@@ -42,9 +42,6 @@ struct OpenClipTrainLine {
 /// ..."
 std::string format_train_line(const OpenClipTrainLine& line);
 
-/// "Eval Epoch: 1 [512 / 1000]\tClip Loss: 1.234560\t" (the trailing tab is OpenCLIP's)
-std::string format_eval_progress(int64_t epoch, int64_t samples_done, int64_t samples_total, double loss);
-
 /// "Eval Epoch: 1 imagenet-zeroshot-val-top1: 0.1234\t..."
 std::string format_eval_summary(int64_t epoch, const NamedNumbers& metrics);
 

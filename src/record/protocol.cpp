@@ -24,7 +24,6 @@ constexpr Named kNames[] = {{Protocol::kLockstep, "lockstep"},
                             {Protocol::kNemotron, "nemotron"},
                             {Protocol::kEpicureVision, "epicure-vision"},
                             {Protocol::kEpicureLanguage, "epicure-language"}};
-constexpr Protocol kAll[] = {Protocol::kLockstep, Protocol::kClap, Protocol::kNemotron, Protocol::kEpicureVision, Protocol::kEpicureLanguage};
 
 double at_or_nan(const std::vector<double>& column, size_t row) { return row < column.size() ? column[row] : std::nan(""); }
 
@@ -178,8 +177,6 @@ Protocol parse_protocol(std::string_view name) {
   }
   throw UsageError(fmt::format("unknown protocol '{}', expected {}", name, core::join_or(known)));
 }
-
-std::span<const Protocol> all_protocols() { return kAll; }
 
 ProtocolResult apply_protocol(Protocol protocol, const StepColumns& steps, const SeriesOptions& options) {
   ProtocolResult result{.protocol = protocol};

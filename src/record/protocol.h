@@ -24,7 +24,6 @@ enum class Protocol {
 std::string_view protocol_name(Protocol protocol);
 /// UsageError with the known names.
 Protocol parse_protocol(std::string_view name);
-std::span<const Protocol> all_protocols();
 
 /// What a protocol prints of a run. Absent: the protocol or the record does not give it.
 struct ProtocolResult {

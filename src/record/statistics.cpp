@@ -62,6 +62,5 @@ double robust_stddev(std::span<const double> values, double centre) {
   return middle > 0 ? 1.4826 * middle : 1.2533 * mean(distances);
 }
 
-double interquartile_range(std::span<const double> values) { return percentile(values, 75) - percentile(values, 25); }
 
 }  // namespace lockstep::record

@@ -19,7 +19,5 @@ double sample_stddev(std::span<const double> values);
 /// 1.4826 x median of |value - centre|: estimates the standard deviation of normal data, unmoved by outliers. Where more than half of the
 /// values equal the centre, 1.2533 x mean of |value - centre|.
 double robust_stddev(std::span<const double> values, double centre);
-/// Difference of the 75th and the 25th percentile.
-double interquartile_range(std::span<const double> values);
 
 }  // namespace lockstep::record

@@ -27,7 +27,8 @@ double Table::number(size_t row, std::string_view name) const {
   const std::string& field = text(row, name);
   const auto value = core::parse_double(field);
   if (!value || !std::isfinite(*value))
-    throw DataError(fmt::format("record: '{}' line {}, column '{}': '{}' is no finite number", source.string(), lines.at(row), name, field));
+    throw DataError(fmt::format("record: '{}' line {}, column '{}': '{}' is no finite number", source.string(), lines.at(row), name, field),
+                    has_ambiguous_comma(field) ? kCommaHint : "write a number only; its unit belongs into the name of the column");
   return *value;
 }
 
@@ -52,20 +53,54 @@ std::optional<std::vector<std::string>> split_csv_line(std::string_view line, ch
   return fields;
 }
 
+char separator_of(std::string_view header) {
+  const auto count = [&](char sign) { return std::count(header.begin(), header.end(), sign); };
+  char most = ',';
+  for (const char sign : {';', '\t'})
+    if (count(sign) > count(most)) most = sign;
+  return most;
+}
+
+bool has_ambiguous_comma(std::string_view field) {
+  const size_t comma = field.find(',');
+  if (comma == std::string_view::npos || field.find('.') != std::string_view::npos || field.find(',', comma + 1) != std::string_view::npos) return false;
+  return core::parse_double(core::replace_all(std::string(field), ",", ".")).has_value();
+}
+
+namespace {
+/// A line of a table without what is no field: nothing for comments and empty lines.
+std::string_view table_line(std::string_view line, int64_t number) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (number == 1 && core::starts_with(line, kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);  // a tab may end an empty last field
+  while (!line.empty() && line.front() == ' ') line.remove_prefix(1);
+  return core::trim(line).empty() ? std::string_view() : line;
+}
+}  // namespace
+
+std::optional<std::vector<std::string>> read_table_header(const std::filesystem::path& path) {
+  LineReader reader(path);
+  for (std::string_view line; reader.next(line);) {
+    line = table_line(line, reader.line_number());
+    if (!line.empty() && line.front() != '#') return split_csv_line(line, separator_of(line));
+  }
+  return std::nullopt;
+}
+
 Table read_table(const std::filesystem::path& path) {
   Table table{.source = path};
+  char separator = ',';
   LineReader reader(path);
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   for (std::string_view line; reader.next(line);) {
-    if (reader.line_number() == 1 && core::starts_with(line, kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
-    line = core::trim(line);
+    line = table_line(line, reader.line_number());
     if (line.empty()) continue;
     if (line.front() == '#') {
       table.comments.emplace_back(core::trim(line.substr(1)));
       continue;
     }
     const auto where = [&] { return fmt::format("record: '{}' line {}", path.string(), reader.line_number()); };
-    auto fields = split_csv_line(line);
+    if (table.columns.empty()) separator = separator_of(line);
+    auto fields = split_csv_line(line, separator);
     if (!fields) throw DataError(where() + ": a quote that is never closed", "double the quotes inside a field");
     if (table.columns.empty()) {
       table.columns = std::move(*fields);
@@ -75,7 +110,7 @@ Table read_table(const std::filesystem::path& path) {
     }
     if (fields->size() != table.columns.size())
       throw DataError(fmt::format("{}: {} fields, but the header names {}", where(), fields->size(), table.columns.size()),
-                      "put fields that contain a comma in quotes");
+                      fmt::format("put fields that contain '{}' in quotes", separator == '\t' ? std::string("\\t") : std::string(1, separator)));
     table.rows.push_back(std::move(*fields));
     table.lines.push_back(static_cast<size_t>(reader.line_number()));
   }

@@ -16,7 +16,7 @@
 namespace lockstep::report {
 namespace {
 constexpr double kMinEffectiveSteps = 30, kMinMeasuredS = 60;
-constexpr double kMaxHalfWidth = 0.02, kMaxEfficiency = 1.02, kMinElbow = 0.5;
+constexpr double kMaxHalfWidth = 0.02, kMinElbow = 0.5;
 constexpr double kMaxBilledRatio = 1.03, kMaxDataStall = 0.02;
 constexpr double kMaxSlowestShare = 0.3, kMinStragglerExcess = 0.01;
 constexpr double kMaxUnexplained = 0.1, kMinLoss = 0.01;
@@ -231,7 +231,7 @@ void check_flops(const Adder& add) {
         fmt::format("the model runs at {:.1f} % of what a matrix product reached on this device", 100 * point.mfu_measured),
         "measure the ceiling again");
   if (point.efficiency.value > kMaxEfficiency && (add.curve.kind == ScalingKind::kWeak || add.curve.kind == ScalingKind::kStrong))
-    add("M09", "impossible", fmt::format("efficiency is {:.1f} %, above 102 %", 100 * point.efficiency.value),
+    add("M09", "impossible", fmt::format("efficiency is {:.1f} %, above {:.0f} %", 100 * point.efficiency.value, 100 * kMaxEfficiency),
         "the base point is too slow, or the work differs; repeat the base");
 }
 

@@ -67,6 +67,9 @@ struct Point {
 
 enum class ScalingKind { kSingle, kWeak, kStrong, kMixed, kUnknown };
 
+/// Efficiency above which the base is too slow or the work differs (M09); what lies below may be noise.
+inline constexpr double kMaxEfficiency = 1.02;
+
 /// Points of one configuration, ascending in size.
 struct Curve {
   std::string id{}, name{};

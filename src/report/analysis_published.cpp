@@ -11,7 +11,9 @@
 #include "core/strings.h"
 #include "report/analysis_cells.h"
 #include "report/analysis_charts.h"
+#include "report/analysis_curve.h"
 #include "report/analysis_document.h"
+#include "report/published_columns.h"
 #include "report/published_formulas.h"
 
 namespace lockstep::report {
@@ -148,13 +150,12 @@ Table difference_table(const record::Table& source, const std::vector<CheckedCel
 
 /// M09 of each printed, recomputed and added efficiency and MFU.
 std::vector<std::string> impossible_values(const FormulaContext& context, const Table& recomputed) {
-  constexpr double kMaxPercent[] = {102, 100};  // as of measured points
   std::vector<std::string> found;
   for (size_t index = 0; index < recomputed.columns.size(); ++index) {
     const std::string& key = recomputed.columns[index].key;
     const bool is_efficiency = core::starts_with(key, "efficiency_pct"), is_mfu = core::starts_with(key, "mfu_pct");
     if (!is_efficiency && !is_mfu) continue;
-    const double most = kMaxPercent[is_mfu];
+    const double most = is_mfu ? 100 : 100 * kMaxEfficiency;
     for (size_t row = 0; row < recomputed.rows.size(); ++row)
       if (const auto& value = recomputed.rows[row][index].value; value && *value > most)
         found.push_back(fmt::format("M09 impossible: {} (line {}), {}: {:.1f} % is above {:.0f} %: {}", row_name(context, row), context.table.lines.at(row),
@@ -172,8 +173,8 @@ int64_t count_of(double value) {
 
 /// The rows as runs of one step each, so that the page draws them as it draws measurements.
 std::vector<Chart> table_charts(const FormulaContext& context) {
-  const char* rate = context.has("samples_per_s") ? "samples_per_s" : context.has("tokens_per_s") ? "tokens_per_s" : nullptr;
-  if (rate == nullptr || context.size_column() == nullptr) return {};
+  const auto rate = rate_of(context);
+  if (!rate || context.size_column() == nullptr) return {};
   std::vector<RunSummary> runs;
   AnalysisOptions options;
   for (size_t row = 0; row < context.table.rows.size(); ++row) {
@@ -185,17 +186,13 @@ std::vector<Chart> table_charts(const FormulaContext& context) {
     setup.precision = context.has("precision") ? context.table.text(row, "precision") : context.facts.precision;
     if (const char* devices = context.device_column()) setup.devices = count_of(context.at(row, devices).value);
     if (context.has("nodes")) setup.nodes = count_of(context.at(row, "nodes").value);
-    const double per_s = context.at(row, rate).value;
+    const double per_s = rate->at(context, row).value;
     double samples = per_s;  // one second's work where the batch is unknown
-    if (context.facts.samples_per_device && setup.devices && !context.has("global_batch")) {
-      setup.samples_per_device = count_of(*context.facts.samples_per_device);
-      samples = *context.facts.samples_per_device * static_cast<double>(*setup.devices);
-    } else if (context.facts.samples_per_device) {
-      setup.samples_per_device = count_of(*context.facts.samples_per_device);
-    }
-    if (context.has("global_batch")) setup.global_batch = count_of(context.at(row, "global_batch").value), samples = static_cast<double>(*setup.global_batch);
-    setup.sample_unit = std::string(rate) == "tokens_per_s" ? "tokens" : "samples";
-    if (std::string(rate) == "samples_per_s") setup.forward_gflops_per_sample = context.facts.forward_gflops;
+    if (const auto local = local_batch(context, row)) setup.samples_per_device = count_of(local->value);
+    if (const auto global = global_batch(context, row)) samples = global->value;
+    if (context.has("global_batch")) setup.global_batch = count_of(samples);
+    setup.sample_unit = rate->unit;
+    if (rate->unit == "samples") setup.forward_gflops_per_sample = context.facts.forward_gflops;
     if (const auto peak = context.peak(row)) setup.peak_tflops_per_device = *peak;
     setup.peak_source = "as the table says";
     run.steps.step = {0};
@@ -214,16 +211,19 @@ std::vector<Chart> table_charts(const FormulaContext& context) {
 }  // namespace
 
 bool is_published_table(const fs::path& path) {
-  if (path.extension() != ".csv" || !fs::is_regular_file(path)) return false;
+  if ((path.extension() != ".csv" && path.extension() != ".tsv") || !fs::is_regular_file(path)) return false;
   try {
-    const record::Table table = record::read_table(path);
+    const auto columns = record::read_table_header(path);
+    if (!columns) return false;
     const auto has = [&](std::initializer_list<const char*> names) {
-      return std::any_of(names.begin(), names.end(), [&](const char* name) { return table.find(name).has_value(); });
+      return std::any_of(columns->begin(), columns->end(), [&](const std::string& column) {
+        return std::find(names.begin(), names.end(), known_column(column)) != names.end();
+      });
     };
     if (has({"step", "iteration", "iter", "global_step"})) return false;
     if (has({"nodes", "gpus", "devices", "global_batch"})) return true;
     // Steps without a number have nothing but their times.
-    return std::none_of(table.columns.begin(), table.columns.end(), [](const std::string& name) {
+    return columns->size() > 1 && std::none_of(columns->begin(), columns->end(), [](const std::string& name) {
       const std::string lower = core::to_lower_ascii(name);
       return lower.find("time") != std::string::npos || core::starts_with(lower, "step");
     });
@@ -233,12 +233,13 @@ bool is_published_table(const fs::path& path) {
 }
 
 PublishedTable check_published(const fs::path& path, const PublishedOptions& options) {
-  const record::Table source = record::read_table(path);
+  const auto [source, notes] = read_result_table(path);
   if (source.rows.empty())
     throw DataError(fmt::format("report: '{}' has a header and no rows", path.string()),
                     "give a table with at least one row of results");
   check_positive(source);
   const FormulaContext context = make_context(source, options);
+  check_units(context);
   PublishedTable table{.source = path, .printed = source};
   const std::vector<Formula> formulas = formulas_of(context), additions = additions_to(context);
   for (const Formula& formula : formulas)
@@ -252,6 +253,7 @@ PublishedTable check_published(const fs::path& path, const PublishedOptions& opt
   if (formulas.empty())
     table.recomputed.notes.push_back("No column of this table follows from the others by a formula we know: it is shown as it is.");
   table.doubts = impossible_values(context, table.recomputed);
+  table.recomputed.notes.insert(table.recomputed.notes.begin(), notes.begin(), notes.end());
   table.missing = missing_in(context);
   if (!table.missing.empty()) table.recomputed.notes.push_back("The table does not tell " + core::join(table.missing, "; ") + ".");
   table.differences = difference_table(source, table.cells);

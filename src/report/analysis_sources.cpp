@@ -28,7 +28,7 @@ bool is_record(const fs::path& folder) { return fs::exists(folder / "run.json") 
 bool is_sweep(const fs::path& folder) { return fs::exists(folder / "sweep.json"); }
 
 bool looks_like_log(const fs::path& file) {
-  static const std::set<std::string> kEndings = {".log", ".out", ".txt", ".csv", ".err"};
+  static const std::set<std::string> kEndings = {".log", ".out", ".txt", ".csv", ".tsv", ".err"};
   return kEndings.contains(file.extension().string());
 }
 
@@ -45,9 +45,34 @@ bool is_part_of_report(const fs::path& folder) {
 }
 
 struct Found {
-  std::vector<fs::path> records{}, logs{};
+  std::vector<fs::path> records{}, logs{}, unstarted{};
   std::set<fs::path> reports{};  ///< Whose tables and figures were passed over.
 };
+
+/// A folder with the log that a run opens first, and neither a record nor a line of measurement: the run ended before either began.
+bool is_unstarted_run(const fs::path& folder) {
+  std::error_code failure;
+  const fs::path log = folder / "out.log";
+  return fs::is_regular_file(log, failure) && !is_record(folder) && !record::guess_format(log);
+}
+
+std::string unstarted_text(const fs::path& folder) {
+  return fmt::format("'{}' holds out.log and neither run.json nor a line of measurement: the run ended before its record began; its out.log, or the job's log, says why",
+                     folder.string());
+}
+
+void search(const fs::path& folder, int depth, Found& found);
+
+/// A folder with nothing to read in it may be a run that never came to its record.
+void search_below(const fs::path& folder, int depth, Found& found) {
+  const size_t num_runs = found.records.size() + found.unstarted.size(), num_logs = found.logs.size();
+  search(folder, depth, found);
+  if (found.records.size() + found.unstarted.size() > num_runs || !is_unstarted_run(folder)) return;
+  const auto first_log = found.logs.begin() + static_cast<ptrdiff_t>(num_logs);
+  if (std::any_of(first_log, found.logs.end(), [](const fs::path& log) { return record::guess_format(log).has_value(); })) return;
+  found.logs.resize(num_logs);
+  found.unstarted.push_back(folder);
+}
 
 /// Records and sweeps below a folder; a record is not searched further, tables and figures of reports not at all.
 void search(const fs::path& folder, int depth, Found& found) {
@@ -64,7 +89,7 @@ void search(const fs::path& folder, int depth, Found& found) {
       else if (is_part_of_report(path))
         found.reports.insert(folder);
       else if (depth < kMaxDepth)
-        search(path, depth + 1, found);
+        search_below(path, depth + 1, found);
     } else if (looks_like_log(path) || (path.extension() == ".json" && record::is_benchmark_result(path))) {
       found.logs.push_back(path);
     }
@@ -98,16 +123,25 @@ Source sweep_source(const fs::path& folder, const core::Json& point, bool is_loc
   return source;
 }
 
-/// The points that sweep.json tells; DataError when it is damaged.
+/// The points that sweep.json tells; DataError with the place when it is damaged.
 std::vector<Source> read_sweep(const fs::path& folder, const core::Json& sweep) {
   std::vector<Source> points;
   try {
     const bool is_local = sweep.value("mode", "") == "local";  // all its ranks ran on this machine, whatever the axis says
     for (const core::Json& point : sweep.at("points")) points.push_back(sweep_source(folder, point, is_local));
-  } catch (const core::Json::exception&) {
-    throw DataError(fmt::format("report: '{}' lacks facts of its points", (folder / "sweep.json").string()), "");
+  } catch (const core::Json::exception& error) {
+    const std::string words = error.what();
+    throw DataError(fmt::format("report: '{}', entry {} of its points: {}", (folder / "sweep.json").string(), points.size() + 1,
+                                words.substr(words.find("] ") == std::string::npos ? 0 : words.find("] ") + 2)));
   }
   return points;
+}
+
+/// How a sweep.json comes back.
+std::string sweep_hint(const fs::path& folder) {
+  return fmt::format("move it away and call `lockstep sweep {} --output {}` (with the --set of the first time): it writes sweep.json anew from the sweep's file and "
+                     "takes the runs for what their records say; then `lockstep sweep collect {}` and the report tell the axes again",
+                     (folder / "sweep.toml").string(), fs::absolute(folder).lexically_normal().parent_path().string(), folder.string());
 }
 
 /// Points of a sweep (docs/sweep.md); those that left no record stay in the list, so that they are told. Of a damaged sweep.json the
@@ -123,25 +157,37 @@ void add_sweep(const fs::path& folder, std::vector<Source>& sources) {
       sources.insert(sources.end(), points.begin(), points.end());
       return;
     }
-  } catch (const DataError&) {
+  } catch (const DataError& damage) {
     Found found;
     search(folder, 0, found);
     std::vector<fs::path>& records = found.records;
     std::erase_if(records, [](const fs::path& record) { return !is_record(record); });
     if (records.empty())
-      throw DataError(fmt::format("report: '{}' is damaged (cut off or changed by hand), and no run lies below its folder", file.string()),
-                      "name the run folders instead");
+      throw DataError(fmt::format("report: '{}' is damaged (cut off or changed by hand), and no run lies below its folder: {}", file.string(), damage.what()),
+                      sweep_hint(folder));
     for (const fs::path& record : records) sources.push_back({.path = record});
     sources.push_back({.path = file,
                        .damage = fmt::format("'{}' is damaged (cut off or changed by hand): the {} runs below its folder are reported, "
-                                             "without the sweep's axes and without the points that left no record",
-                                             file.string(), records.size())});
+                                             "without the sweep's axes and without the points that left no record ({}). To mend it, {}",
+                                             file.string(), records.size(), damage.what(), sweep_hint(folder))});
     return;
   }
   throw DataError(fmt::format("report: '{}' has sweep_version {}, this lockstep knows {}", file.string(), version, kSweepVersion),
                   "use a newer lockstep");
 }
 
+[[noreturn]] void throw_nothing_found(const fs::path& folder, const Found& found) {
+  if (!found.reports.empty())
+    throw EnvironmentError(fmt::format("report: nothing to report in '{}': it holds reports ({}) and no runs", folder.string(), reports_text(found.reports)),
+                           "give the runs or logs that the report was made from");
+  const bool is_run = is_unstarted_run(folder);
+  if (is_run || !found.unstarted.empty())
+    throw EnvironmentError("report: nothing to report: " + unstarted_text(is_run ? folder : found.unstarted.front()), "mend what ended the run and start it again");
+  throw EnvironmentError(fmt::format("report: nothing to report in '{}': no run.json, no sweep.json and no log of a known program below it", folder.string()),
+                         "give the folder of a run, or name log files and their format (--from)");
+}
+
+/// Whatever lies below a folder; EnvironmentError when that is nothing.
 void add_folder(const fs::path& folder, std::vector<Source>& sources) {
   if (is_sweep(folder)) return add_sweep(folder, sources);
   if (is_record(folder)) {
@@ -160,10 +206,9 @@ void add_folder(const fs::path& folder, std::vector<Source>& sources) {
   const size_t num_before = sources.size();
   for (const fs::path& log : found.logs)
     if (!found.records.empty() ? record::is_benchmark_result(log) : record::guess_format(log) || is_published_table(log)) sources.push_back({.path = log});
+  if (found.records.empty() && sources.size() == num_before) throw_nothing_found(folder, found);
+  for (const fs::path& run : found.unstarted) sources.push_back({.path = run, .damage = unstarted_text(run)});
   if (found.reports.empty()) return;
-  if (found.records.empty() && sources.size() == num_before)
-    throw EnvironmentError(fmt::format("report: nothing to report in '{}': it holds reports ({}) and no runs", folder.string(), reports_text(found.reports)),
-                           "give the runs or logs that the report was made from");
   core::log_info("report: tables and figures of reports were passed over: {}", reports_text(found.reports));
 }
 
@@ -229,14 +274,26 @@ void leave_out_copies(const std::vector<std::string>& digests, std::vector<RunSu
   }
 }
 
+/// The sweep knows of starts that ended before they could write to the record, in the rendezvous say.
+void take_outcome_of_sweep(const Source& source, record::RunData& run) {
+  const bool has_failed_since = (source.state == "failed" || source.state == "died") && run.state == "stopped";
+  if (run.state.empty() || has_failed_since) {
+    run.state = source.state;
+    if (!source.message.empty()) run.message = source.message;
+  } else if (run.message.empty()) {
+    run.message = source.message;
+  } else if (source.state == run.state && run.message.find(source.message) == std::string::npos) {
+    run.message += fmt::format("; of its last start the sweep says: {}", source.message);
+  }
+}
+
 RunSummary load_one(const Source& source, const LoadOptions& options, std::string& digest) {
   if (!source.damage.empty()) throw DataError(source.damage, "");
   record::RunData run = record::read_log(source.path, options.format, {.meta = options.meta});
   run.name = source.name;
   for (const auto& [axis, value] : source.tags) run.setup.tags.emplace(axis, value);
   take_facts_from_tags(run.setup);
-  if (run.state.empty()) run.state = source.state;
-  if (run.message.empty()) run.message = source.message;
+  take_outcome_of_sweep(source, run);
   if (run.allocation.empty()) run.allocation = source.job;
   if (!run.setup.nodes) run.setup.nodes = source.nodes;
   if (!run.setup.devices) run.setup.devices = source.devices;
@@ -254,7 +311,7 @@ RunSummary unreadable(const Source& source, const Error& error) {
   run.setup.tags = source.tags;
   run.setup.nodes = source.nodes;
   run.setup.devices = source.devices;
-  const bool has_no_record = !source.state.empty() && !fs::exists(source.path);
+  const bool has_no_record = !source.state.empty() && !is_record(source.path);
   const std::string why = source.message.empty() ? "" : fmt::format(" ({})", source.message);
   run.unusable = has_no_record ? fmt::format("it left no record; the sweep says it is {}{}", source.state, why) : error.what();
   return run;
@@ -262,23 +319,26 @@ RunSummary unreadable(const Source& source, const Error& error) {
 }  // namespace
 
 std::vector<Source> find_sources(const std::vector<std::string>& inputs) {
-  std::vector<Source> sources;
+  std::vector<Source> sources, empty;
+  std::exception_ptr first_failure;
   for (const std::string& input : inputs) {
     const fs::path path(input);
     if (!fs::exists(path))
       throw EnvironmentError(fmt::format("report: '{}' does not exist", input),
                              "give run folders (<logs>/<name>), sweep folders, logs or CSV tables");
-    const size_t before = sources.size();
-    if (fs::is_directory(path))
-      add_folder(path, sources);
-    else
+    if (!fs::is_directory(path)) {
       sources.push_back({.path = path});
-    if (sources.size() == before)
-      throw EnvironmentError(
-          fmt::format("report: nothing to report in '{}': no run.json, no sweep.json and no log of a known program below it",
-                      input),
-          "give the folder of a run, or name log files and their format (--from)");
+      continue;
+    }
+    try {
+      add_folder(path, sources);
+    } catch (const Error& error) {
+      if (!first_failure) first_failure = std::current_exception();
+      empty.push_back({.path = path, .damage = error.what()});
+    }
   }
+  if (sources.empty() && first_failure) std::rethrow_exception(first_failure);
+  sources.insert(sources.end(), empty.begin(), empty.end());
   std::set<fs::path> seen;
   std::erase_if(sources, [&](const Source& source) { return !seen.insert(fs::weakly_canonical(source.path)).second; });
   name_sources(sources);

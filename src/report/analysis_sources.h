@@ -18,11 +18,11 @@ struct Source {
   std::map<std::string, std::string> tags{};  ///< Axes of a sweep that are no facts of their own.
   std::string state{}, message{}, job{};      ///< As the sweep knows them, where the run itself does not tell.
   std::optional<int64_t> nodes{}, devices{};  ///< Likewise; of a local sweep one node.
-  std::string damage{};                       ///< Why it is not read at all: a sweep.json that is damaged.
+  std::string damage{};                       ///< Why it is not read at all: a damaged sweep.json, a run that ended before its record began.
 };
 
-/// Expands what the user named: a record, a log, a sweep folder (sweep.json), or a folder with any of these below it.
-/// EnvironmentError for what does not exist and for folders in which nothing is found.
+/// Expands what the user named: a record, a log, a sweep folder (sweep.json), or a folder with any of these below it. A folder in which nothing is found
+/// becomes a source that says so; EnvironmentError for what does not exist, and when nothing is found in any.
 std::vector<Source> find_sources(const std::vector<std::string>& inputs);
 
 struct LoadOptions {

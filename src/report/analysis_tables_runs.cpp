@@ -58,6 +58,55 @@ std::string distinct_text(const std::vector<RunSummary>& runs, Get get) {
   }
   return core::join(parts, "; ");
 }
+
+using ProtocolNumber = std::optional<double> record::ProtocolResult::*;
+
+/// Median over a point's runs of what one protocol says; NaN where it says nothing of any.
+double protocol_median(const Point& point, const std::vector<RunSummary>& runs, size_t protocol, ProtocolNumber number) {
+  std::vector<double> values;
+  for (const size_t index : point.runs)
+    if (const auto value = runs[index].protocols[protocol].*number) values.push_back(*value);
+  return values.empty() ? std::nan("") : record::median(values);
+}
+
+/// Share of the peak by the TFLOP/s that a protocol takes from the log, else by its rate; NaN without FLOPs, peak or either.
+double protocol_mfu(const Point& point, const std::vector<RunSummary>& runs, size_t protocol) {
+  const double logged = protocol_median(point, runs, protocol, &record::ProtocolResult::tflops_per_device) / point.peak_tflops;
+  if (std::isfinite(logged)) return logged;
+  return point.mfu * protocol_median(point, runs, protocol, &record::ProtocolResult::samples_per_s) / point.samples_per_s.value;
+}
+
+/// A protocol's number per size over that of the curve's base, by the same protocol; NaN without a base.
+double protocol_efficiency(const Curve& curve, const Point& point, const std::vector<RunSummary>& runs, size_t protocol) {
+  if (!curve.base) return std::nan("");
+  const auto ratio = [&](ProtocolNumber number) {
+    return protocol_median(point, runs, protocol, number) / protocol_median(curve.points[*curve.base], runs, protocol, number);
+  };
+  const double logged = ratio(&record::ProtocolResult::tflops_per_device);
+  if (std::isfinite(logged)) return logged;
+  return ratio(&record::ProtocolResult::samples_per_s) * static_cast<double>(curve.points[*curve.base].size) / static_cast<double>(point.size);
+}
+
+std::vector<Cell> protocol_row(const Curve& curve, const Point& point, const std::vector<RunSummary>& runs, size_t protocol) {
+  std::vector<double> ours, ratios;
+  for (const size_t index : point.runs)
+    if (const auto step_ms = runs[index].protocols[protocol].step_ms) {
+      ours.push_back(runs[index].series->median_ms);
+      ratios.push_back(*step_ms / ours.back());
+    }
+  const record::ProtocolResult& first = runs[point.runs.front()].protocols[protocol];
+  const bool wants_note = point.runs.size() == 1 || ratios.empty();
+  std::vector<Cell> row = {size_cell(point), text_cell(std::string(record::protocol_name(first.protocol)), wants_note ? first.sentence : ""),
+                           count_cell(static_cast<int64_t>(point.runs.size()))};
+  for (const ProtocolNumber number : {&record::ProtocolResult::step_ms, &record::ProtocolResult::samples_per_s, &record::ProtocolResult::tokens_per_s,
+                                      &record::ProtocolResult::tflops_per_device})
+    row.push_back(figure_cell(protocol_median(point, runs, protocol, number)));
+  row.push_back(ours.empty() ? Cell{} : figure_cell(record::median(ours)));
+  row.push_back(ratios.empty() ? Cell{} : fixed_cell(100 * (record::median(ratios) - 1), 2));
+  for (const double share : {protocol_mfu(point, runs, protocol), point.mfu, protocol_efficiency(curve, point, runs, protocol), point.efficiency.value})
+    row.push_back(percent_cell(share));
+  return row;
+}
 }  // namespace
 
 Table distribution_table(const Curve& curve, const std::vector<RunSummary>& runs) {
@@ -259,35 +308,14 @@ Table protocol_table(const Curve& curve, const std::vector<RunSummary>& runs) {
               .title = "Other ways of measuring: " + curve.name,
               .caption =
                   "What named estimators of published benchmarks say of the same runs, beside ours: medians over the runs of a size; the difference is theirs over "
-                  "ours in the same runs, minus 1. Of a size with one run, or where no run has a value, the note says what the estimator used or lacks."};
+                  "ours in the same runs, minus 1. Their MFU and efficiency follow from the logged TFLOP/s where they take those, else from their rate and our FLOPs; peak and base are ours. "
+                  "Of a size with one run, or where no run has a value, the note says what the estimator used or lacks."};
   table.columns = {size_column(curve), text_column("protocol", "protocol"), column("runs", "runs"), column("step (ms)", "step_ms"), column("samples/s", "samples_per_s"),
                    column("tokens/s", "tokens_per_s"), column("TFLOP/s per device", "tflops_per_device"), column("our step (ms)", "our_step_ms"),
-                   column("difference (%)", "difference_pct")};
-  using Number = std::optional<double> record::ProtocolResult::*;
-  for (const Point& point : curve.points) {
-    const size_t num_protocols = runs[point.runs.front()].protocols.size();
-    for (size_t at = 0; at < num_protocols; ++at) {
-      std::vector<double> ours, ratios;
-      const auto median_of = [&](Number number) {
-        std::vector<double> values;
-        for (const size_t index : point.runs)
-          if (const auto value = runs[index].protocols[at].*number) values.push_back(*value);
-        return values.empty() ? Cell{} : figure_cell(record::median(values));
-      };
-      for (const size_t index : point.runs)
-        if (const auto step_ms = runs[index].protocols[at].step_ms) {
-          ours.push_back(runs[index].series->median_ms);
-          ratios.push_back(*step_ms / ours.back());
-        }
-      const record::ProtocolResult& first = runs[point.runs.front()].protocols[at];
-      const bool wants_note = point.runs.size() == 1 || ratios.empty();
-      table.rows.push_back({size_cell(point), text_cell(std::string(record::protocol_name(first.protocol)), wants_note ? first.sentence : ""),
-                            count_cell(static_cast<int64_t>(point.runs.size())), median_of(&record::ProtocolResult::step_ms),
-                            median_of(&record::ProtocolResult::samples_per_s), median_of(&record::ProtocolResult::tokens_per_s),
-                            median_of(&record::ProtocolResult::tflops_per_device), ours.empty() ? Cell{} : figure_cell(record::median(ours)),
-                            ratios.empty() ? Cell{} : fixed_cell(100 * (record::median(ratios) - 1), 2)});
-    }
-  }
+                   column("difference (%)", "difference_pct"), column("MFU (%)", "mfu_pct"), column("our MFU (%)", "our_mfu_pct"),
+                   column("efficiency (%)", "efficiency_pct"), column("our efficiency (%)", "our_efficiency_pct")};
+  for (const Point& point : curve.points)
+    for (size_t protocol = 0; protocol < runs[point.runs.front()].protocols.size(); ++protocol) table.rows.push_back(protocol_row(curve, point, runs, protocol));
   return table;
 }
 

@@ -149,14 +149,17 @@ std::vector<std::string> limits_of(const Curve& curve) {
                     "work; tell the batch (--fact devices=..., samples_per_device=...).",
                     curve.kind_reason));
   if (!curve.base && curve.points.size() > 1) limits.push_back(curve.base_reason + ".");
-  std::vector<std::string> single, unnamed, no_interval, failed;
+  std::vector<std::string> single, unnamed, no_interval, failed, failures;
   for (const Point& point : curve.points) {
     const std::string size = size_text(curve, point.size);
     if (!point.num_allocations) unnamed.push_back(size);
     else if (*point.num_allocations < 2) single.push_back(size);
     if (!point.estimate.median_interval) no_interval.push_back(size);
     for (const Flag& flag : point.flags)
-      if (flag.name == "failed-run") failed.push_back(size);
+      if (flag.name == "failed-run") {
+        if (failed.empty() || failed.back() != size) failed.push_back(size);
+        failures.push_back(flag.sentence);
+      }
   }
   if (!single.empty())
     limits.push_back(
@@ -171,8 +174,8 @@ std::vector<std::string> limits_of(const Curve& curve) {
         fmt::format("Too few steps for an interval at {}: take the values as examples.", core::join(no_interval, ", ")));
   if (!failed.empty())
     limits.push_back(
-        fmt::format("At {} every run failed: the steps before the failure were measured, whether the size can be used is open.",
-                    core::join(failed, ", ")));
+        fmt::format("At {} every run failed: the steps before the failure were measured, whether the size can be used is open ({}).",
+                    core::join(failed, ", "), core::join(failures, "; ")));
   return limits;
 }
 

@@ -102,11 +102,15 @@ std::vector<size_t> FormulaContext::base_rows(size_t row) const {
 }
 
 Printed FormulaContext::at_base(size_t row, const char* column) const {
+  return at_base(row, [column](const FormulaContext& context, size_t base) { return context.at(base, column); });
+}
+
+Printed FormulaContext::at_base(size_t row, const std::function<Printed(const FormulaContext&, size_t row)>& compute) const {
   const std::vector<size_t> rows = base_rows(row);
-  if (rows.size() == 1) return at(rows.front(), column);
+  if (rows.size() == 1) return compute(*this, rows.front());
   Printed logs;
   for (const size_t base : rows) {
-    const Printed value = at(base, column);
+    const Printed value = compute(*this, base);
     logs.low += std::log(value.low), logs.value += std::log(value.value), logs.high += std::log(value.high);
   }
   const double count = static_cast<double>(rows.size());
@@ -143,6 +147,67 @@ void check_positive(const record::Table& table) {
                                   table.rows[row][column]),
                       "counts, rates and times are above zero; leave out a row that was not measured");
     }
+}
+
+std::optional<Printed> local_batch(const FormulaContext& context, size_t row) {
+  if (context.has("local_batch")) return context.at(row, "local_batch");
+  return context.facts.samples_per_device ? std::optional(exact(*context.facts.samples_per_device)) : std::nullopt;
+}
+
+std::optional<Printed> global_batch(const FormulaContext& context, size_t row) {
+  if (context.has("global_batch")) return context.at(row, "global_batch");
+  const auto local = local_batch(context, row);
+  return local && context.device_column() != nullptr ? std::optional(*local * context.at(row, context.device_column())) : std::nullopt;
+}
+
+std::optional<Rate> rate_of(const FormulaContext& context) {
+  for (const auto& [column, unit] : {std::pair{"samples_per_s", "samples"}, {"tokens_per_s", "tokens"}})
+    if (context.has(column))
+      return Rate{std::string(unit) + "/s", unit, "", [column = column](const FormulaContext& c, size_t row) { return c.at(row, column); }};
+  if (context.has("samples_per_s_per_gpu") && context.device_column() != nullptr)
+    return Rate{"samples/s", "samples", "samples/s/GPU x devices",
+                [](const FormulaContext& c, size_t row) { return c.at(row, "samples_per_s_per_gpu") * c.at(row, c.device_column()); }};
+  if (context.table.rows.empty() || !context.has("step_time_s") || !global_batch(context, 0)) return std::nullopt;
+  return Rate{"samples/s", "samples", context.has("global_batch") ? "global batch / step time" : "local batch x devices / step time",
+              [](const FormulaContext& c, size_t row) { return *global_batch(c, row) / c.at(row, "step_time_s"); }};
+}
+
+namespace {
+/// Two rows between which the values of a group jump.
+struct Jump {
+  size_t low = 0, high = 0;   ///< The rows at the jump.
+  std::set<size_t> below{};   ///< All rows on the lower side.
+};
+std::optional<Jump> find_jump(const std::vector<size_t>& rows, const std::function<double(size_t row)>& value) {
+  constexpr double kMinJump = 300, kMaxJump = 1e6;  // no two units of the same thing lie farther apart
+  std::vector<size_t> sorted = rows;
+  std::stable_sort(sorted.begin(), sorted.end(), [&](size_t a, size_t b) { return value(a) < value(b); });
+  for (size_t at = 1; at < sorted.size(); ++at)
+    if (const double ratio = value(sorted[at]) / value(sorted[at - 1]); ratio > kMinJump && ratio < kMaxJump)
+      return Jump{sorted[at - 1], sorted[at], std::set(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(at))};
+  return std::nullopt;
+}
+}  // namespace
+
+void check_units(const FormulaContext& context) {
+  const char* size = context.size_column();
+  if (size == nullptr) return;
+  std::map<std::string, std::vector<size_t>> groups;
+  for (size_t row = 0; row < context.table.rows.size(); ++row) groups[context.groups[row]].push_back(row);
+  for (const char* column : {"samples_per_s", "tokens_per_s", "samples_per_s_per_gpu", "step_time_s"}) {
+    if (!context.has(column) || !has_numbers(context.table, column) || !has_numbers(context.table, size)) continue;
+    const bool is_time = std::string(column) == "step_time_s";
+    for (const auto& [group, rows] : groups) {
+      // Rates grow with the size. Times may shrink with it, as in strong scaling over a thousand nodes, or stay: two units jump either way.
+      const auto jump = find_jump(rows, [&](size_t row) { return context.at(row, column).value * std::pow(context.at(row, size).value, is_time ? 1 : -1); });
+      const auto plain = is_time ? find_jump(rows, [&](size_t row) { return context.at(row, column).value; }) : jump;
+      if (!jump || !plain || plain->below != jump->below) continue;
+      const record::Table& table = context.table;
+      throw DataError(fmt::format("report: '{}' line {}, column '{}': {} stands beside {} (line {}), hundreds of times as much at like sizes: two units in one column",
+                                  table.source.string(), table.lines[jump->high], column, table.text(jump->high, column), table.text(jump->low, column), table.lines[jump->low]),
+                      "write one unit in the whole column");
+    }
+  }
 }
 
 }  // namespace lockstep::report

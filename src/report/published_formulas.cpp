@@ -14,7 +14,7 @@ namespace {
 constexpr double kSecondsPerDay = 86400;
 
 bool is_count_column(const std::string& column) {
-  static const std::set<std::string> kCounts = {"nodes",  "gpus",   "devices",  "global_batch", "micro_batch", "batch",
+  static const std::set<std::string> kCounts = {"nodes",  "gpus",   "devices",  "global_batch", "micro_batch", "local_batch", "batch",
                                                 "layers", "hidden", "sequence", "vocab",        "heads",       "query_groups"};
   return kCounts.contains(column);
 }
@@ -199,30 +199,35 @@ std::vector<Formula> formulas_of(const FormulaContext& context) {
   return formulas;
 }
 
+namespace {
+/// Rate, speed-up and efficiency where the table has none of its own.
+void add_relative_formulas(const FormulaContext& context, const Rate& rate, const char* size, std::vector<Formula>& formulas) {
+  if (!rate.formula.empty() && !context.has("samples_per_s_per_gpu")) formulas.push_back({"samples_per_s", rate.formula, rate.at});
+  const bool has_efficiency = context.has("efficiency_pct");
+  if (!context.has("speedup") && !has_efficiency)
+    formulas.push_back({"speedup", "rate over that of the base", [at = rate.at](const FormulaContext& c, size_t row) { return at(c, row) / c.at_base(row, at); }, true});
+  if (has_efficiency) return;
+  const std::string unit = std::string(size) == "nodes" ? "node" : std::string(size) == "gpus" ? "GPU" : "device";
+  formulas.push_back({"efficiency_pct", fmt::format("{} per {} over that of the base x 100", rate.name, unit), [at = rate.at, size](const FormulaContext& c, size_t row) {
+                        return exact(100) * (at(c, row) / c.at(row, size)) / (c.at_base(row, at) / c.at_base(row, size));
+                      }, true});
+}
+}  // namespace
+
 std::vector<Formula> additions_to(const FormulaContext& context) {
   std::vector<Formula> formulas;
   const char* size = context.size_column();
   if (size == nullptr) return formulas;
-  const bool is_of_machines = context.has("global_batches_per_s_a100");
-  const std::string unit = std::string(size) == "nodes" ? "node" : std::string(size) == "gpus" ? "GPU" : "device";
-  for (const char* rate : {"samples_per_s", "tokens_per_s"}) {
-    if (!context.has(rate) || is_of_machines) continue;
-    const std::string name = std::string(rate) == "samples_per_s" ? "samples/s" : "tokens/s";
-    if (!context.has("speedup") && !context.has("efficiency_pct")) formulas.push_back(ratio_to_base("speedup", rate, "rate over that of the base", 1));
-    if (!context.has("efficiency_pct"))
-      formulas.push_back({"efficiency_pct", fmt::format("{} per {} over that of the base x 100", name, unit), [rate, size](const FormulaContext& c, size_t row) {
-                            return exact(100) * (c.at(row, rate) / c.at(row, size)) / (c.at_base(row, rate) / c.at_base(row, size));
-                          }, true});
-    break;  // both say the same
-  }
-  if (const char* devices = context.device_column();
-      devices != nullptr && context.has("samples_per_s") && !context.has("mfu_pct") && context.facts.forward_gflops && context.facts.given_peak_tflops)
-    formulas.push_back({"mfu_pct", "3 x forward GFLOP x samples/s / devices / (1000 x peak TFLOP/s) x 100", [devices](const FormulaContext& c, size_t row) {
-                          return exact(3 * *c.facts.forward_gflops / (1e3 * *c.peak(row)) * 100) * c.at(row, "samples_per_s") / c.at(row, devices);
+  const auto rate = context.has("global_batches_per_s_a100") ? std::nullopt : rate_of(context);
+  if (rate) add_relative_formulas(context, *rate, size, formulas);
+  const char* devices = context.device_column();
+  if (devices != nullptr && rate && rate->unit == "samples" && !context.has("mfu_pct") && context.facts.forward_gflops && context.facts.given_peak_tflops)
+    formulas.push_back({"mfu_pct", "3 x forward GFLOP x samples/s / devices / (1000 x peak TFLOP/s) x 100", [devices, at = rate->at](const FormulaContext& c, size_t row) {
+                          return exact(3 * *c.facts.forward_gflops / (1e3 * *c.peak(row)) * 100) * at(c, row) / c.at(row, devices);
                         }});
-  if (context.has("nodes") && context.has("samples_per_s"))
-    formulas.push_back({"node_hours_per_million", "nodes / (3600 x samples/s) x 10^6", [](const FormulaContext& c, size_t row) {
-                          return exact(1e6 / 3600) * c.at(row, "nodes") / c.at(row, "samples_per_s");
+  if (context.has("nodes") && rate && rate->unit == "samples")
+    formulas.push_back({"node_hours_per_million", "nodes / (3600 x samples/s) x 10^6", [at = rate->at](const FormulaContext& c, size_t row) {
+                          return exact(1e6 / 3600) * c.at(row, "nodes") / at(c, row);
                         }});
   if (context.has("global_batches_per_s_h100") && context.has("global_batch"))
     for (const char* device : {"a100", "h100"})
@@ -235,13 +240,16 @@ std::vector<Formula> additions_to(const FormulaContext& context) {
 
 std::vector<std::string> missing_in(const FormulaContext& context) {
   std::vector<std::string> missing;
-  const bool has_rate = context.has("samples_per_s") || context.has("tokens_per_s");
-  if (!has_rate || context.size_column() == nullptr || context.has("global_batches_per_s_a100")) return missing;
-  const bool has_mfu = context.has("mfu_pct");
+  if (context.size_column() == nullptr || context.has("global_batches_per_s_a100")) return missing;
+  const auto rate = rate_of(context);
+  if (!rate && context.has("step_time_s"))
+    missing.emplace_back("the batch of all devices (a column global_batch, or local_batch and gpus): a step time alone is no rate, and neither speed-up nor efficiency follow");
+  if (!rate) return missing;
+  const bool has_mfu = context.has("mfu_pct"), is_samples = rate->unit == "samples";
   if (context.device_column() == nullptr) missing.emplace_back("the devices (a column gpus): no rate per device and no MFU");
-  if (context.has("samples_per_s") && !has_mfu && !context.facts.forward_gflops) missing.emplace_back("the FLOPs of a sample (--fwd-gflops): no MFU");
-  if (context.has("samples_per_s") && !has_mfu && !context.peak(0)) missing.emplace_back("the peak of a device (--peak-tflops): no MFU");
-  if (!context.has("global_batch") && !context.facts.samples_per_device)
+  if (is_samples && !has_mfu && !context.facts.forward_gflops) missing.emplace_back("the FLOPs of a sample (--fwd-gflops): no MFU");
+  if (is_samples && !has_mfu && !context.peak(0)) missing.emplace_back("the peak of a device (--peak-tflops): no MFU");
+  if (!context.has("global_batch") && !context.has("local_batch") && !context.facts.samples_per_device)
     missing.emplace_back("the batch (a column global_batch): weak and strong scaling cannot be told apart, and the efficiency may mix the change of size with one of work");
   missing.emplace_back("single runs or their spread: there is no interval, and differences of a few percent may be chance");
   return missing;

@@ -45,6 +45,7 @@ struct FormulaContext {
   std::vector<size_t> base_rows(size_t row) const;
   /// A number of the base: over repeats the geometric mean, as for runs.
   Printed at_base(size_t row, const char* column) const;
+  Printed at_base(size_t row, const std::function<Printed(const FormulaContext&, size_t row)>& compute) const;
   std::optional<double> peak(size_t row) const;  ///< Of the row's compute type, TFLOP/s.
 };
 
@@ -55,6 +56,19 @@ FormulaContext make_context(const record::Table& table, const PublishedOptions& 
 std::string base_text(const FormulaContext& context, const std::function<std::string(size_t row)>& row_name);
 /// DataError for the first count or rate that is not above zero.
 void check_positive(const record::Table& table);
+/// DataError where times or rates of one group stand a factor of hundreds apart at the same work: two units in one column.
+void check_units(const FormulaContext& context);
+
+/// Samples of a step on one device, and on all: as the table or its comments tell.
+std::optional<Printed> local_batch(const FormulaContext& context, size_t row);
+std::optional<Printed> global_batch(const FormulaContext& context, size_t row);
+
+/// The throughput of a row: printed, or of its batch and step time.
+struct Rate {
+  std::string name{}, unit{}, formula{};  ///< "samples/s", "samples"; the formula is empty for a printed one.
+  std::function<Printed(const FormulaContext&, size_t row)> at{};
+};
+std::optional<Rate> rate_of(const FormulaContext& context);
 
 /// How a column follows from others.
 struct Formula {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <span>
 
 #include "core/strings.h"
@@ -49,18 +50,34 @@ int total_width(std::span<const TextColumn* const> columns) {
   return width;
 }
 
+/// How narrow a text column may become: words of titles stay whole, those of cells as long as every column has room beside the first.
+int least_width(const TextColumn& column, bool keeps_words) {
+  int least = std::max(kMinTextColumn, longest_word(column.title));
+  if (keeps_words)
+    for (const std::string& cell : column.cells) least = std::max(least, longest_word(cell));
+  return least;
+}
+
 /// Narrows text columns, the widest first, until `width` suffices or all are at their least.
-void narrow(std::vector<TextColumn>& columns, int width) {
-  std::vector<const TextColumn*> all;
-  for (const TextColumn& column : columns) all.push_back(&column);
-  for (int excess = total_width(all) - width; excess > 0; --excess) {
+void narrow(std::span<TextColumn* const> columns, int width, bool keeps_words) {
+  std::vector<int> least;
+  for (const TextColumn* column : columns) least.push_back(least_width(*column, keeps_words));
+  for (int excess = total_width(std::vector<const TextColumn*>(columns.begin(), columns.end())) - width; excess > 0; --excess) {
     TextColumn* widest = nullptr;
-    for (TextColumn& column : columns)
-      if (column.is_text && column.width > std::max(kMinTextColumn, longest_word(column.title)) && (widest == nullptr || column.width > widest->width))
-        widest = &column;
+    for (size_t index = 0; index < columns.size(); ++index)
+      if (columns[index]->is_text && columns[index]->width > least[index] && (widest == nullptr || columns[index]->width > widest->width)) widest = columns[index];
     if (widest == nullptr) return;
     --widest->width;
   }
+}
+
+/// First at spaces only; then, where a column does not fit beside the first one, inside words.
+void narrow_all(std::vector<TextColumn>& columns, int width) {
+  std::vector<TextColumn*> all;
+  for (TextColumn& column : columns) all.push_back(&column);
+  narrow(all, width, true);
+  for (size_t index = 1; index < all.size(); ++index) narrow(std::array{all.front(), all[index]}, width, false);
+  if (all.size() == 1) narrow(all, width, false);
 }
 
 /// Groups of columns that fit side by side; the first column leads each.
@@ -127,7 +144,7 @@ std::string to_text(const Table& table, int width) {
   if (const std::string title = one_line(table.title); !title.empty()) text += wrapped("", title, width) + "\n";
   std::vector<TextColumn> columns = read_columns(table, notes);
   for (TextColumn& column : columns) column.width = std::min(column.width, width - (columns.size() > 1 ? kMinTextColumn + kGap : 0));
-  narrow(columns, width);
+  narrow_all(columns, width);
   const std::vector<std::vector<const TextColumn*>> groups = fit(columns, width);
   for (size_t group = 0; group < groups.size(); ++group) text += (group > 0 ? "\n" : "") + group_text(groups[group], table.rows.size(), width);
   if (table.rows.empty()) text += "(no rows)\n";

@@ -68,18 +68,22 @@ double advance(char32_t point) {
 
 using Measure = std::function<double(std::string_view)>;
 
-/// Splits one word into pieces of at most `max`.
+/// Splits one word into pieces of at most `max`: behind a sign that parts names ("runs/", "max_"), else anywhere.
 std::vector<std::string> break_word(std::string_view word, double max, const Measure& measure) {
   std::vector<std::string> pieces(1);
   for (const char32_t point : code_points(word)) {
     std::string longer = pieces.back();
     append_utf8(longer, point);
-    if (!pieces.back().empty() && measure(longer) > max) {
-      pieces.emplace_back();
-      append_utf8(pieces.back(), point);
-    } else {
+    if (pieces.back().empty() || measure(longer) <= max) {
       pieces.back() = longer;
+      continue;
     }
+    const size_t sign = pieces.back().find_last_of("/_-,;=)");
+    const bool has_sign = sign != std::string::npos && sign + 1 < pieces.back().size() && sign > 0;
+    std::string rest = has_sign ? pieces.back().substr(sign + 1) : "";
+    if (has_sign) pieces.back().resize(sign + 1);
+    append_utf8(rest, point);
+    pieces.push_back(std::move(rest));
   }
   return pieces;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
 #include "sweep/plan_table.h"
@@ -30,6 +31,15 @@ std::string history_state(const SlurmView& slurm, const std::string& id) {
 /// Of a job that SLURM no longer runs: from the run's own words, the exit code its script noted, and SLURM's state, in this order.
 void settle_ended(const fs::path& folder, PointRecord& point, const RunOutcome& outcome, const std::vector<JobSpan>& spans, const std::string& slurm_state) {
   const JobRef& job = point.jobs.back();
+  const bool has_own_span = !spans.empty() && spans.back().job == job.id;
+  const auto code = has_own_span ? spans.back().exit_code : std::nullopt;
+  // A start that ends before the record is opened, in the rendezvous say, leaves the words of the start before it.
+  const bool is_earlier = has_own_span && outcome.heartbeat_s && *outcome.heartbeat_s < spans.back().start_s;
+  if (is_earlier && code && *code != 0 && *code != static_cast<int>(ExitCode::kRequeue) && outcome.status != PointStatus::kFinished) {
+    point.status = PointStatus::kFailed;
+    point.message = failure_message(folder, job.log, fmt::format("exit code {}", *code));
+    return;
+  }
   point.message = outcome.message;
   if (outcome.status == PointStatus::kFinished || outcome.status == PointStatus::kFailed) {
     point.status = outcome.status;
@@ -43,8 +53,6 @@ void settle_ended(const fs::path& folder, PointRecord& point, const RunOutcome& 
     point.status = PointStatus::kStopped;
     return;
   }
-  const bool has_own_span = !spans.empty() && spans.back().job == job.id;
-  const auto code = has_own_span ? spans.back().exit_code : std::nullopt;
   if (code && *code != 0) {
     point.status = PointStatus::kFailed;
     point.message = failure_message(folder, job.log, fmt::format("exit code {}", *code));
@@ -59,9 +67,13 @@ void settle_ended(const fs::path& folder, PointRecord& point, const RunOutcome& 
 }
 
 void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* slurm, double now_s) {
-  if (point.jobs.empty() || has_ended(point.status)) return;
-  const JobRef& job = point.jobs.back();
+  if (has_ended(point.status)) return;
   const RunOutcome outcome = read_outcome(folder / point.run, now_s);
+  if (point.jobs.empty()) {  // of a sweep.json that was written anew: its runs were made before
+    if (point.status == PointStatus::kPlanned && has_ended(outcome.status)) point.status = outcome.status, point.message = outcome.message;
+    return;
+  }
+  const JobRef& job = point.jobs.back();
   const std::vector<JobSpan> spans = read_spans(folder / point.events);
   if (is_local(job)) {
     if (!is_local_alive(job)) settle_ended(folder, point, outcome, spans, "");

@@ -123,9 +123,12 @@ SweepState read_state(const fs::path& folder) {
   const fs::path file = state_file(folder);
   if (!fs::exists(file))
     throw UsageError(fmt::format("sweep: '{}' is no sweep: it has no sweep.json", folder.string()), "give the folder that `lockstep sweep FILE.toml` wrote");
-  const core::Json json = core::read_json_file(file);
-  const std::string hint = "the scripts under jobs/ and the runs are whole; a copy of sweep.json from a backup brings the sweep back";
+  const std::string hint = fmt::format(
+      "the scripts under jobs/ and the runs are whole: move sweep.json away and call `lockstep sweep {} --output {}` (with the --set of the first time); it writes "
+      "sweep.json anew and takes the runs for what their records say",
+      (folder / "sweep.toml").string(), fs::absolute(folder).lexically_normal().parent_path().string());
   try {
+    const core::Json json = core::read_json_file(file);
     const int version = json.at("sweep_version");
     if (version > kSweepVersion)
       throw DataError(fmt::format("sweep: '{}' has sweep_version {}, this lockstep knows {}", file.string(), version, kSweepVersion), "use a newer lockstep");

@@ -39,7 +39,8 @@ std::string host_table(const std::vector<comm::RecorderEntry>& collectives, bool
   }
   return text + (is_cuda ? "host ms is what the host saw from the call to the end of its wait: queueing on CUDA, not the time of the transfer; blocked is the part in which the host "
                            "stood still\n"
-                         : "ms/call runs from the call to the end of its wait; blocked is the part in which the host stood still\n");
+                         : "ms/call is the time in flight, from the call to the end of its wait: computing beneath it and waiting for slower ranks are in it, and calls that overlap add\n"
+                           "up to more than they took; blocked is the part in which the host stood still\n");
 }
 
 /// The kernels of the collectives, as the first traced rank ran them.

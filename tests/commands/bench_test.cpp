@@ -1,10 +1,11 @@
 // `lockstep bench` over real ranks, at sizes that take no time.
 #include <gtest/gtest.h>
 
+#include "commands/engine_test.h"
+#include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/strings.h"
-#include "run_program.h"
 
 namespace lockstep::testing {
 namespace {
@@ -25,7 +26,8 @@ ProgramResult bench(std::vector<std::string> args) {
   return run_lockstep(args, kNoJob, 300s);
 }
 
-class BenchCollective : public ::testing::TestWithParam<int> {};
+class Bench : public EngineTest {};
+class BenchCollective : public EngineTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(BenchCollective, EveryCollectiveOverGlooIsRightAndTimed) {
   const int n = GetParam();
@@ -49,7 +51,7 @@ TEST_P(BenchCollective, EveryCollectiveOverGlooIsRightAndTimed) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, BenchCollective, ::testing::Values(2, 3));
 
-TEST(Bench, TableAndCsvOfOneCollective) {
+TEST_F(Bench, TableAndCsvOfOneCollective) {
   const auto table = launch_bench(2, {"collective", "-b", "8", "-e", "64", "-n", "2", "--device", "cpu"});
   ASSERT_EQ(table.exit_code, 0) << table.err;
   EXPECT_NE(table.out.find("#wrong"), std::string::npos);
@@ -77,7 +79,7 @@ core::Json document_of(std::vector<std::string> args, const std::string& name, s
   return core::read_json_file(path);
 }
 
-TEST(Bench, OperatorsAreRightAndGiveThePeakOfEachType) {
+TEST_F(Bench, OperatorsAreRightAndGiveThePeakOfEachType) {
   const auto json = document_of({"op", "--min-dim", "32", "--max-dim", "64", "--array-bytes", "64K", "--batch-size", "1", "-n", "3", "-w", "1",
                                  "--device", "cpu", "--model", demo_model()}, "bench_op");
   EXPECT_EQ(json.at("summary").at("num_wrong"), 0);
@@ -93,7 +95,7 @@ TEST(Bench, OperatorsAreRightAndGiveThePeakOfEachType) {
   EXPECT_GE(num_rows["layer-norm"], 2);
 }
 
-TEST(Bench, StepWithTheMeasuredPeakHasAnMfu) {
+TEST_F(Bench, StepWithTheMeasuredPeakHasAnMfu) {
   const core::TempDir folder;
   const std::string peak = (folder.path() / "peak.json").string();
   core::write_file_atomic(peak, R"({"summary": {"measured_peak_tflops": {"fp32": 0.5}}})");
@@ -115,7 +117,7 @@ TEST(Bench, StepWithTheMeasuredPeakHasAnMfu) {
   EXPECT_NE(missing.err.find("/summary/measured_peak_tflops/bf16"), std::string::npos) << missing.err;
 }
 
-TEST(Bench, StepOverTwoRanksGivesBothTheSameLoss) {
+TEST_F(Bench, StepOverTwoRanksGivesBothTheSameLoss) {
   const auto result = launch_bench(2, {"step", "--model", demo_model(), "--batch-size", "4", "--precision", "fp32", "-n", "2", "-w", "0",
                                        "--device", "cpu", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -124,7 +126,7 @@ TEST(Bench, StepOverTwoRanksGivesBothTheSameLoss) {
   EXPECT_EQ(row.at("wrong"), 0);
 }
 
-TEST(Bench, TheLargestBatchThatFitsIsFoundAndNotTheNext) {
+TEST_F(Bench, TheLargestBatchThatFitsIsFoundAndNotTheNext) {
   const auto one = document_of({"step", "--model", demo_model(), "--batch-size", "16", "--precision", "fp32", "-n", "1", "-w", "1", "--device",
                                 "cpu"}, "bench_one");
   const auto limit = one.at("rows").at(0).at("peak_memory_bytes").get<int64_t>() + (int64_t{96} << 20);  // pages of libraries come and go
@@ -148,7 +150,7 @@ TEST(Bench, TheLargestBatchThatFitsIsFoundAndNotTheNext) {
   EXPECT_NE(none.err.find("not even 16 samples fit"), std::string::npos) << none.err;
 }
 
-TEST(Bench, LoaderHandsOutTheSameBatchesTwiceAndReportsRates) {
+TEST_F(Bench, LoaderHandsOutTheSameBatchesTwiceAndReportsRates) {
   const auto json = document_of({"loader", "--dataset-type", "synthetic", "--train-num-samples", "64", "--model", demo_model(), "--batch-size", "4",
                                  "--workers", "1", "2", "--think-ms", "5", "-n", "4", "-w", "1"}, "bench_loader");
   ASSERT_EQ(json.at("rows").size(), 2u);
@@ -166,7 +168,7 @@ TEST(Bench, LoaderHandsOutTheSameBatchesTwiceAndReportsRates) {
   EXPECT_EQ(bench({"loader"}).exit_code, 2);
 }
 
-TEST(Bench, CheckpointsComeBackBitByBitAndLeaveNothingBehind) {
+TEST_F(Bench, CheckpointsComeBackBitByBitAndLeaveNothingBehind) {
   const core::TempDir temporary;
   const std::string folder = temporary.path().string();
   const auto json = document_of({"checkpoint", "--model", demo_model(), "--precision", "fp32", "--dir", folder, "-n", "2", "-w", "0", "--device", "cpu"},
@@ -181,7 +183,7 @@ TEST(Bench, CheckpointsComeBackBitByBitAndLeaveNothingBehind) {
   EXPECT_EQ(bench({"checkpoint"}).exit_code, 2);
 }
 
-TEST(Bench, ListNamesThePointsAndMeasuresNothing) {
+TEST_F(Bench, ListNamesThePointsAndMeasuresNothing) {
   const auto result = bench({"collective", "--mode", "list", "-b", "1K", "-e", "4K", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto points = core::parse_json(result.out, "output");
@@ -190,7 +192,7 @@ TEST(Bench, ListNamesThePointsAndMeasuresNothing) {
   EXPECT_FALSE(points[2].contains("time_us"));
 }
 
-TEST(Bench, BadInputIsAUsageError) {
+TEST_F(Bench, BadInputIsAUsageError) {
   const auto alone = bench({"collective", "--device", "cpu"});
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_NE(alone.err.find("one rank alone sends nothing"), std::string::npos) << alone.err;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "commands/engine_test.h"
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -31,7 +32,7 @@ std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-class CkptExportGpt : public ::testing::Test {
+class CkptExportGpt : public EngineTest {
  protected:
   static void SetUpTestSuite() {
     shared_ = new core::TempDir("lockstep_export");

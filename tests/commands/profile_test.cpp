@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "commands/engine_test.h"
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -20,7 +21,7 @@ constexpr const char* kTinyModel = R"({"embed_dim": 32,
   "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8},
   "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}})";
 
-class ProfileCommand : public ::testing::Test {
+class ProfileCommand : public EngineTest {
  protected:
   ProfileCommand() { std::ofstream(folder_.path() / "tiny.json") << kTinyModel; }
   ProgramResult run(std::vector<std::string> words, const std::vector<std::string>& flags, const EnvChanges& changes = {}) const {
@@ -56,6 +57,7 @@ TEST_F(ProfileCommand, LeavesTracesTablesAndAMark) {
   EXPECT_NE(collectives.find(",3,"), std::string::npos) << collectives;  // three steps
   EXPECT_NE(done.out.find("backward"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("mean of 3 steps"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("ms/call is the time in flight"), std::string::npos) << done.out;
   EXPECT_TRUE(record::load_run(run_folder()).setup.is_profiled);
   EXPECT_EQ(record::read_steps(run_folder()).steps.size(), 5u);  // the run ends with the profile
 }

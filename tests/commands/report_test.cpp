@@ -158,6 +158,37 @@ TEST(ReportCommand, BadInputIsExplainedAndNothingIsLeftOutSilently) {
   for (const char* word : {"failed", "profiled", "broken"}) EXPECT_NE(text.out.find(word), std::string::npos) << text.out;
 }
 
+TEST(ReportCommand, RunsThatEndedBeforeTheirRecordBeganAreLeftOutInWords) {
+  core::TempDir folder;
+  const fs::path logs = folder.path() / "logs";
+  write_record(logs, {.name = "n1", .nodes = 1});
+  write_record(logs, {.name = "n2", .nodes = 2, .step_ms = 104});
+  fs::create_directories(logs / "n4" / "checkpoints");
+  core::write_file_atomic(logs / "n4" / "out.log", "2026-01-31,12:00:00 | WARNING | train: no index\n");
+  fs::create_directories(logs / "n8");
+  const std::string out = (folder.path() / "out").string();
+  // Each folder by its name, as the shell expands logs/*, and all by one name.
+  const ProgramResult each = run_lockstep({"report", (logs / "n1").string(), (logs / "n2").string(), (logs / "n4").string(), (logs / "n8").string(), "-o", out});
+  ASSERT_EQ(each.exit_code, 0) << each.err;
+  EXPECT_NE(each.out.find("left out: n4: "), std::string::npos) << each.out;
+  EXPECT_NE(each.out.find("the run ended before its record began"), std::string::npos) << each.out;
+  EXPECT_NE(each.out.find("left out: n8: "), std::string::npos) << each.out;
+  EXPECT_NE(each.out.find("weak scaling"), std::string::npos) << "the others are reported";
+  const ProgramResult all = run_lockstep({"report", logs.string(), "-o", out});
+  ASSERT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_NE(all.out.find("left out: n4: "), std::string::npos) << all.out;
+  const ProgramResult none = run_lockstep({"report", (logs / "n4").string(), (logs / "n8").string(), "-o", out});
+  EXPECT_EQ(none.exit_code, 6) << none.out;
+  EXPECT_NE(none.err.find("the run ended before its record began"), std::string::npos) << none.err;
+  // A report among the folders is passed over, too; a CSV table beside an empty folder stays a table.
+  ASSERT_TRUE(fs::exists(folder.path() / "out" / "tables"));
+  EXPECT_EQ(run_lockstep({"report", (logs / "n1").string(), out, "-o", out}).exit_code, 0);
+  const std::string table = std::string(LOCKSTEP_GOLDEN_DIR) + "/published/clap_htsat_base_jupiter.csv";
+  const ProgramResult tables = run_lockstep({"report", table, (logs / "n8").string(), "-o", out});
+  EXPECT_EQ(tables.exit_code, 0) << tables.err;
+  EXPECT_NE(tables.err.find("left out"), std::string::npos) << tables.err;
+}
+
 TEST(ReportCommand, ADamagedRecordIsToldOnTheTerminalWithFileAndReason) {
   core::TempDir folder;
   const fs::path logs = folder.path() / "logs";
@@ -324,10 +355,34 @@ TEST(ReportCommand, ASweepFolderBringsItsAxesAndItsUnstartedPoints) {
   EXPECT_EQ(analysis.at("curves").at(0).at("scaling"), "weak scaling");
   ASSERT_EQ(analysis.at("left_out").size(), 1u);
   EXPECT_NE(analysis.at("left_out").at(0).at("reason").get<std::string>().find("node 3 did not boot"), std::string::npos);
+  // The words of a start that failed before the record was opened stand in the sentences about failed runs.
+  const std::string words = "comm: 3 of 4 ranks met at n1:29500 within 60 s";
+  for (Json& point : points) {
+    if (point.at("nodes") == 1) continue;
+    point["state"] = "failed", point["message"] = words;
+    Json status = core::read_json_file(folder.path() / "runs" / "n2" / "status.json");
+    status["state"] = "stopped";
+    core::write_file_atomic(folder.path() / "runs" / "n2" / "status.json", status.dump());
+  }
+  fs::create_directories(folder.path() / "runs" / "n4");  // it came no further
+  core::write_file_atomic(folder.path() / "sweep.json", Json{{"sweep_version", 1}, {"points", points}}.dump());
+  const ProgramResult failed = run_lockstep({"report", folder.path().string(), "-o", (folder.path() / "out").string()});
+  ASSERT_EQ(failed.exit_code, 0) << failed.err;
+  EXPECT_NE(failed.out.find(fmt::format("it left no record; the sweep says it is failed ({})", words)), std::string::npos) << failed.out;
+  EXPECT_NE(failed.out.find("At 2 nodes every run failed"), std::string::npos) << failed.out;
+  EXPECT_NE(failed.out.find(fmt::format("n2 failed ({})", words)), std::string::npos) << failed.out;
+
   core::write_file_atomic(folder.path() / "sweep.json", "{\"sweep_version\": 1, \"points\": [{}]}");
   const ProgramResult damaged = run_lockstep({"report", folder.path().string(), "-o", (folder.path() / "out").string()});
   EXPECT_EQ(damaged.exit_code, 0) << damaged.err;
-  EXPECT_NE(damaged.out.find("is damaged"), std::string::npos) << damaged.out;
+  for (const std::string& part : {std::string("is damaged"), std::string("entry 1 of its points: key 'run' not found"), fmt::format("`lockstep sweep {}", (folder.path() / "sweep.toml").string())})
+    EXPECT_NE(damaged.out.find(part), std::string::npos) << damaged.out;
+  core::write_file_atomic(folder.path() / "sweep.json", "{\"sweep_version\": 1,\n \"poi");
+  fs::remove_all(folder.path() / "runs");
+  fs::remove_all(folder.path() / "out");
+  const ProgramResult lost = run_lockstep({"report", folder.path().string()});
+  EXPECT_EQ(lost.exit_code, 4) << lost.out;
+  for (const char* part : {"sweep.json", "parse error at line 2", "sweep.toml"}) EXPECT_NE(lost.err.find(part), std::string::npos) << lost.err;
 }
 
 TEST(ReportCommand, BenchmarksBesideRunsAreShownOrSaidToBeLeftOut) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "commands/engine_test.h"
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -21,7 +22,7 @@ inline constexpr const char* kTinyModel = R"({"embed_dim": 32,
   "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}})";
 
 /// 96 training pictures in 4 shards and 48 held-out ones, made once for all tests of a file, and a tiny model.
-class TrainFixture : public ::testing::Test {
+class TrainFixture : public EngineTest {
  protected:
   static void SetUpTestSuite() {
     shared_ = new core::TempDir("lockstep_train");

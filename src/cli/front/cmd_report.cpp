@@ -103,10 +103,12 @@ void print_result(const report::Analysis& analysis) {
 }
 
 bool is_table(const report::Source& source) { return report::is_published_table(source.path); }
+bool is_damaged(const report::Source& source) { return !source.damage.empty(); }
 
 /// Names the first of either kind, so that the one too many is found.
 [[noreturn]] void refuse_mixture(const std::vector<report::Source>& sources) {
-  const auto table = std::find_if(sources.begin(), sources.end(), is_table), run = std::find_if_not(sources.begin(), sources.end(), is_table);
+  const auto table = std::find_if(sources.begin(), sources.end(), is_table);
+  const auto run = std::find_if(sources.begin(), sources.end(), [](const report::Source& source) { return !is_table(source) && !is_damaged(source); });
   throw UsageError(fmt::format("report: tables of results and runs cannot be put into one report: '{}' is a table, '{}' is a run", table->path.string(),
                                run->path.string()),
                    "give the CSV tables in a call of their own");
@@ -114,9 +116,14 @@ bool is_table(const report::Source& source) { return report::is_published_table(
 
 int report_tables(const std::vector<report::Source>& sources, const ReportOptions& options) {
   std::vector<report::PublishedTable> tables;
-  for (const report::Source& source : sources)
+  for (const report::Source& source : sources) {
+    if (is_damaged(source)) {
+      core::log_warning("report: left out: {}", source.damage);
+      continue;
+    }
     tables.push_back(report::check_published(
         source.path, report::PublishedOptions{options.fwd_gflops, options.peak_tflops, options.budget_tokens}));
+  }
   if (options.json) {
     fmt::print("{}\n", report::published_json(tables));
     return 0;
@@ -146,7 +153,8 @@ int cmd_report(std::span<const std::string> args) {
   const size_t num_tables = options.from.empty() || options.from == "csv"
                                 ? static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_table))
                                 : 0;
-  if (num_tables == sources.size()) return report_tables(sources, options);
+  const auto num_damaged = static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_damaged));
+  if (num_tables > 0 && num_tables + num_damaged == sources.size()) return report_tables(sources, options);
   if (num_tables > 0) refuse_mixture(sources);
   const report::Analysis analysis =
       report::analyse(report::load_sources(sources, load_options(options, set)), analysis_options(options, set));

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -40,7 +42,14 @@ constexpr std::array kAliases = std::to_array<Alias>({{"step", Field::kStep}, {"
 struct Column {
   Field field = Field::kNone;
   double unit_ms = 1000;  // of times
+  bool is_unit_told = false;
+  std::string name{};
 };
+
+/// Whole numbers, in which a comma can only part thousands.
+bool is_count(Field field) {
+  return field == Field::kStep || field == Field::kEpoch || field == Field::kNumSteps || field == Field::kSamples || field == Field::kTokens || field == Field::kSamplesSeen;
+}
 
 bool is_duration(Field field) { return field == Field::kStepTime || field == Field::kDataWait; }
 
@@ -62,17 +71,17 @@ Column column_of(std::string_view header) {
     if (!core::ends_with(name, unit.suffix)) continue;
     const std::string_view stem = std::string_view(name).substr(0, name.size() - unit.suffix.size());
     for (const Alias& alias : kAliases)
-      if (alias.name == stem && is_duration(alias.field)) return {alias.field, unit.ms};
-    if (stem == "time") return {Field::kStepTime, unit.ms};
+      if (alias.name == stem && is_duration(alias.field)) return {alias.field, unit.ms, true, std::string(header)};
+    if (stem == "time") return {Field::kStepTime, unit.ms, true, std::string(header)};
   }
   for (const Alias& alias : kAliases)
-    if (alias.name == name) return {alias.field, 1000};
-  return {};
+    if (alias.name == name) return {.field = alias.field, .name = std::string(header)};
+  return {.name = std::string(header)};
 }
 
 std::vector<Column> columns_of(std::string_view line) {
   std::vector<Column> columns;
-  if (const auto names = split_csv_line(line))
+  if (const auto names = split_csv_line(line, separator_of(line)))
     for (const std::string& name : *names) columns.push_back(column_of(name));
   return columns;
 }
@@ -83,6 +92,43 @@ bool has_field(const std::vector<Column>& columns, Field field) {
 
 bool are_steps(const std::vector<Column>& columns) {
   return has_field(columns, Field::kStepTime) && (has_field(columns, Field::kStep) || !has_field(columns, Field::kSize));
+}
+
+/// A time in a cell, with its unit where the cell tells one: "512 ms".
+struct CellTime {
+  double value = 0;
+  std::optional<double> unit_ms{};
+};
+std::optional<CellTime> read_cell_time(const std::string& text) {
+  std::string_view rest;
+  const auto number = read_number(text, &rest);
+  rest = core::trim(rest);
+  if (!number || *number < 0) return std::nullopt;
+  if (rest.empty()) return CellTime{*number};
+  for (const auto& [unit, ms] : {std::pair{"ms", 1.0}, {"us", 1e-3}, {"s", 1000.0}, {"sec", 1000.0}, {"seconds", 1000.0}})
+    if (rest == unit) return CellTime{*number, ms};
+  return std::nullopt;
+}
+
+/// A step time and where it stands.
+struct PlacedTime {
+  double ms = 0;
+  int64_t line = 0;
+};
+
+/// Do times without a unit of their own fall into two groups of about a thousand, as seconds among milliseconds do? Then one of either.
+std::optional<std::pair<PlacedTime, PlacedTime>> find_two_units(std::vector<PlacedTime> times) {
+  constexpr size_t kFewest = 10;
+  constexpr double kMinGap = 100, kMinShare = 0.2, kMinRatio = 300, kMaxRatio = 3000;  // rarer ones may be stalls, which are shown as such
+  if (times.size() < kFewest) return std::nullopt;
+  std::stable_sort(times.begin(), times.end(), [](const PlacedTime& a, const PlacedTime& b) { return a.ms < b.ms; });
+  size_t split = 1;
+  for (size_t at = 1; at < times.size(); ++at)
+    if (times[at].ms / times[at - 1].ms > times[split].ms / times[split - 1].ms) split = at;
+  const double share = static_cast<double>(std::min(split, times.size() - split)) / static_cast<double>(times.size());
+  const double ratio = times[(split + times.size()) / 2].ms / times[split / 2].ms;
+  if (times[split].ms / times[split - 1].ms < kMinGap || share < kMinShare || ratio < kMinRatio || ratio > kMaxRatio) return std::nullopt;
+  return std::pair(times.front(), times[split]);
 }
 
 class CsvParser : public LogParser {
@@ -100,7 +146,7 @@ class CsvParser : public LogParser {
       num_rows_ = 0;
       return LineUse::kOther;
     }
-    const auto fields = split_csv_line(line.text);
+    const auto fields = split_csv_line(line.text, separator_);
     if (!fields || fields->size() != columns_.size()) return LineUse::kRejected;
     LogRow row{.step = num_rows_};
     LogLine stamped = line;
@@ -110,21 +156,78 @@ class CsvParser : public LogParser {
     ++num_rows_;
     if (!has_step_) row.num_steps = 1;
     if (const auto batch = known_batch(); batch && std::isnan(row.samples)) row.samples = static_cast<double>(*batch);
+    if (row.step_ms > 0 && std::isfinite(row.step_ms) && row.unit_ms == 0) bare_times_.push_back({row.step_ms, line.number});
     return add(stamped, row);
   }
 
+  void finish() override {
+    for (const auto& [words, odd] : odd_units_)
+      builder_.count_problem(fmt::format("{}; {} such {} left out (the first is line {})", words, odd.count, odd.count == 1 ? "line was" : "lines were", odd.first_line));
+    if (const auto two = find_two_units(std::move(bare_times_)))
+      throw DataError(fmt::format("record: '{}': the step times fall into two groups a factor of a thousand apart, {:g} ms (line {}) and {:g} ms (line {}): seconds and milliseconds in "
+                                  "one column", builder_.run().source.string(), two->first.ms, two->first.line, two->second.ms, two->second.line),
+                      "write one unit in the whole column, or the unit behind each number (512 ms, 0.498 s)");
+  }
+
  private:
+  struct OddUnit {
+    int64_t count = 0, first_line = 0;
+  };
+
   void read_header(std::string_view text) {
     header_ = text;
+    separator_ = separator_of(text);
     columns_ = columns_of(text);
     has_step_ = has_field(columns_, Field::kStep);
+    check_doubles();
     if (are_steps(columns_)) return;
     throw DataError(fmt::format("record: '{}' is no table of steps with their times; its first line is '{}'", builder_.run().source.string(), text),
                     "name one step_time_s, step_time_ms, batch_time_s or iteration_time_ms; a table of points (nodes, samples_per_s) is no log of steps");
   }
 
-  static bool set_field(const Column& column, const std::string& text, LogRow& row, LogLine& line) {
+  /// Of two columns that mean the same the first is read; two step times are refused, since the report hangs on them.
+  void check_doubles() {
+    std::map<Field, std::string> first;
+    for (Column& column : columns_) {
+      if (column.field == Field::kNone) continue;
+      const auto [place, is_new] = first.emplace(column.field, column.name);
+      if (is_new) continue;
+      if (column.field == Field::kStepTime)
+        throw DataError(fmt::format("record: '{}': the columns '{}' and '{}' both tell the step time", builder_.run().source.string(), place->second, column.name),
+                        "keep one of them, or name the other something else");
+      builder_.count_problem(fmt::format("the columns '{}' and '{}' mean the same: the first is read", place->second, column.name));
+      column.field = Field::kNone;
+    }
+  }
+
+  bool refuse_unit(const LogLine& line, const std::string& words) {
+    OddUnit& odd = odd_units_[words];
+    if (odd.count++ == 0) odd.first_line = line.number;
+    return false;
+  }
+
+  /// A step time or data wait in ms; NaN after a refusal.
+  bool set_duration(const Column& column, const std::string& text, LogRow& row, const LogLine& line) {
+    const auto time = read_cell_time(text);
+    if (!time) return false;
+    if (time->unit_ms && column.is_unit_told && *time->unit_ms != column.unit_ms)
+      return refuse_unit(line, fmt::format("a number in the column '{}' has another unit than the column's name tells", column.name));
+    bool& has_units = (column.field == Field::kStepTime ? step_units_ : wait_units_);
+    if (!column.is_unit_told && !time->unit_ms && has_units)
+      return refuse_unit(line, fmt::format("numbers in the column '{}' have their unit behind them, some have none", column.name));
+    has_units = has_units || time->unit_ms;
+    const double ms = time->value * time->unit_ms.value_or(column.unit_ms);
+    (column.field == Field::kStepTime ? row.step_ms : row.data_wait_ms) = ms;
+    if (column.field == Field::kStepTime) row.unit_ms = time->unit_ms.value_or(0);
+    return true;
+  }
+
+  bool set_field(const Column& column, const std::string& text, LogRow& row, LogLine& line) {
     if (column.field == Field::kNone || column.field == Field::kSize) return true;
+    const bool is_thousands = is_count(column.field) && text.find(',') + 4 == text.size();
+    if (has_ambiguous_comma(text) && !is_thousands)
+      throw DataError(fmt::format("record: '{}' line {}, column '{}': '{}' is a number with a comma", builder_.run().source.string(), line.number, column.name, text), kCommaHint);
+    if (is_duration(column.field)) return set_duration(column, text, row, line);
     if (column.field == Field::kTime)
       if (const auto stamp = read_time_stamp(text)) {
         line.time_s = stamp;
@@ -137,37 +240,44 @@ class CsvParser : public LogParser {
       return true;
     }
     if (!number || !core::trim(rest).empty() || *number < 0) return false;
+    set_number(column.field, *number, row, line);
+    return true;
+  }
+
+  static void set_number(Field field, double number, LogRow& row, LogLine& line) {
     constexpr double kMaxCount = 1e14, kMaxSmall = 1e9;
-    switch (column.field) {
-      case Field::kStep: row.step = static_cast<int64_t>(std::min(*number, kMaxCount)); break;
-      case Field::kEpoch: row.epoch = static_cast<int32_t>(std::min(*number, kMaxSmall)); break;
-      case Field::kNumSteps: row.num_steps = static_cast<int32_t>(std::min(*number, kMaxSmall)); break;
-      case Field::kRank: line.rank = static_cast<int>(std::min(*number, kMaxSmall)); break;
-      case Field::kStepTime: row.step_ms = *number * column.unit_ms; break;
-      case Field::kDataWait: row.data_wait_ms = *number * column.unit_ms; break;
-      case Field::kSamples: row.samples = *number; break;
-      case Field::kTokens: row.tokens = *number; break;
-      case Field::kSamplesSeen: row.samples_seen = *number; break;
-      case Field::kRate: row.samples_per_s = *number; break;
-      case Field::kTflops: row.tflops_per_device = *number; break;
-      case Field::kTime: line.time_s = *number; break;
+    switch (field) {
+      case Field::kStep: row.step = static_cast<int64_t>(std::min(number, kMaxCount)); break;
+      case Field::kEpoch: row.epoch = static_cast<int32_t>(std::min(number, kMaxSmall)); break;
+      case Field::kNumSteps: row.num_steps = static_cast<int32_t>(std::min(number, kMaxSmall)); break;
+      case Field::kRank: line.rank = static_cast<int>(std::min(number, kMaxSmall)); break;
+      case Field::kSamples: row.samples = number; break;
+      case Field::kTokens: row.tokens = number; break;
+      case Field::kSamplesSeen: row.samples_seen = number; break;
+      case Field::kRate: row.samples_per_s = number; break;
+      case Field::kTflops: row.tflops_per_device = number; break;
+      case Field::kTime: line.time_s = number; break;
+      case Field::kStepTime:
+      case Field::kDataWait:
       case Field::kSize:
       case Field::kLoss:
       case Field::kNone: break;
     }
-    return true;
   }
 
   std::string header_{};
+  char separator_ = ',';
   std::vector<Column> columns_{};
-  bool has_step_ = false;
+  bool has_step_ = false, step_units_ = false, wait_units_ = false;  // units stand behind the numbers
   int64_t num_rows_ = 0;
+  std::map<std::string, OddUnit> odd_units_{};
+  std::vector<PlacedTime> bare_times_{};
 };
 
 }  // namespace
 
 LogReader csv_reader() {
-  return {.is_own_line = [](std::string_view line) { return line.find(',') != std::string_view::npos && are_steps(columns_of(line)); },
+  return {.is_own_line = [](std::string_view line) { return line.find_first_of(",;\t") != std::string_view::npos && are_steps(columns_of(line)); },
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<CsvParser>(builder); }};
 }
 

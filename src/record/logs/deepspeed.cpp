@@ -87,6 +87,7 @@ class DeepSpeedParser : public LogParser {
 
 LogReader deepspeed_reader() {
   return {.is_own_line = [](std::string_view line) { return line.find(kRate) != std::string_view::npos || line.find(kComm) != std::string_view::npos; },
+          .shape = {.begin = "epoch=", .keys = {"epoch=", "global_step=", kRate, "MaxMemAllocated="}, .end = "B"},
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<DeepSpeedParser>(builder); }};
 }
 

@@ -106,6 +106,7 @@ class ImageNetParser : public LogParser {
 
 LogReader imagenet_reader() {
   return {.is_own_line = ImageNetParser::is_step_line,
+          .shape = {.begin = kMark, .keys = {kMark, "Data", "Acc@5"}, .end = ")"},
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<ImageNetParser>(builder); }};
 }
 

@@ -10,6 +10,7 @@ namespace lockstep::record {
 struct LogLine {
   std::string_view text{};        ///< Without colour codes, rank prefixes and white space around it.
   std::optional<int> rank{};      ///< Of its prefix: "3: ", "[rank3]: ", "[default3]:".
+  int64_t number = 0;             ///< In the file, from 1; 0: not known.
   std::optional<double> time_s{};  ///< Of the time stamp in front, as if it were UTC: logs do not name their zone.
 };
 

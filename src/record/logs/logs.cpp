@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 #include "core/error.h"
 #include "core/strings.h"
 #include "record/line_reader.h"
 #include "record/logs/bench.h"
 #include "record/logs/failure.h"
+#include "record/logs/merged.h"
 #include "record/logs/parser.h"
 
 namespace lockstep::record {
@@ -83,19 +85,43 @@ std::string allocation_of(const fs::path& file) {
 struct Rejects {
   int64_t count = 0, first_line = 0;
   bool is_last_cut = false;
+  int64_t num_merged = 0, first_merged = 0, num_taken_apart = 0;  // lines into which several ranks wrote
 
   void add(int64_t line, bool is_cut) {
     if (count++ == 0) first_line = line;
     is_last_cut = is_cut;
   }
   void tell(RunData& run) const {
+    tell_merged(run);
     run.num_rejected_lines += count;
     if (count == 0) return;
     if (is_last_cut) run.problems.push_back("the last line is cut off and was left out");
     if (const int64_t others = count - (is_last_cut ? 1 : 0); others > 0)
       run.problems.push_back(fmt::format("{} {} like a measurement and could not be read (the first is line {})", others, others == 1 ? "line looks" : "lines look", first_line));
   }
+
+ private:
+  void tell_merged(RunData& run) const {
+    if (num_merged == 0) return;
+    run.num_rejected_lines += num_merged - num_taken_apart;
+    run.problems.push_back(fmt::format("in {} {} (the first is line {}) several ranks wrote into each other's text; {} whole, one measurement after the other, and {} used; of the rest nobody "
+                                       "can tell which number is whose, and it was left out",
+                                       num_merged, num_merged == 1 ? "line" : "lines", first_merged,
+                                       num_taken_apart == 1 ? "one of them was" : fmt::format("{} of them were", num_taken_apart), num_taken_apart == 1 ? "is" : "are"));
+  }
 };
+
+/// Reads what is surely whole in a line of several ranks; false when that is not the entire line.
+bool read_merged(const MergedLine& merged, const LogLine& line, LogParser& parser, int64_t& num_used) {
+  bool is_first = true;
+  for (const std::string_view text : merged.whole) {
+    LogLine piece{.text = text};
+    if (std::exchange(is_first, false)) piece.rank = line.rank, piece.time_s = line.time_s;  // prefixes of the others lie somewhere before them
+    if (parser.read(piece) != LineUse::kUsed) return false;
+    ++num_used;
+  }
+  return !merged.has_rest;
+}
 
 void read_lines(const fs::path& file, LogFormat format, const RunSetup& told, RunData& run) {
   const LogReader reader = reader_of(format);
@@ -107,12 +133,19 @@ void read_lines(const fs::path& file, LogFormat format, const RunSetup& told, Ru
   int64_t num_used = 0;
   std::string buffer;
   for (std::string_view raw; lines.next(raw);) {
-    const LogLine line = clean_line(raw, buffer);
+    LogLine line = clean_line(raw, buffer);
+    line.number = lines.line_number();
     if (line.text.empty()) continue;
     const bool is_row_of_table = line.text.front() >= '0' && line.text.front() <= '9';
     // The last number of a cut line may lack digits. A CSV file without a last line end is usual, and its rows tell their length.
     const bool is_untrusted = lines.is_cut() && format != LogFormat::kCsv && (reader.is_own_line(line.text) || is_row_of_table);
-    const LineUse use = is_untrusted ? LineUse::kRejected : parser->read(line);
+    if (const auto merged = is_untrusted ? std::nullopt : take_merged_apart(reader.shape, line.text)) {
+      if (rejects.num_merged++ == 0) rejects.first_merged = lines.line_number();
+      if (read_merged(*merged, line, *parser, num_used)) ++rejects.num_taken_apart;
+      continue;
+    }
+    LineUse use = is_untrusted ? LineUse::kRejected : parser->read(line);
+    if (use == LineUse::kOther && is_fragment(reader.shape, line.text)) use = LineUse::kRejected;
     if (use == LineUse::kRejected) rejects.add(lines.line_number(), lines.is_cut());
     if (use == LineUse::kUsed) ++num_used;
   }

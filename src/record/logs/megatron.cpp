@@ -111,6 +111,7 @@ class MegatronParser : public LogParser {
 
 LogReader megatron_reader() {
   return {.is_own_line = [](std::string_view line) { return line.find("iteration ") != std::string_view::npos && line.find(kTime) != std::string_view::npos; },
+          .shape = {.begin = "] iteration ", .keys = {"consumed samples:", kTime, "global batch size:", "number of nan iterations:"}, .end = "|"},
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<MegatronParser>(builder); }};
 }
 

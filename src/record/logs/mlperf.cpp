@@ -144,6 +144,7 @@ class MlperfParser : public LogParser {
 
 LogReader mlperf_reader() {
   return {.is_own_line = [](std::string_view line) { return line.find(kMark) != std::string_view::npos; },
+          .shape = {.begin = kMark, .keys = {kMark}, .end = "}"},
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<MlperfParser>(builder); }};
 }
 

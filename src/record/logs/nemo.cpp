@@ -62,6 +62,7 @@ class NemoParser : public LogParser {
 
 LogReader nemo_reader() {
   return {.is_own_line = [](std::string_view line) { return line.find(kMark) != std::string_view::npos && line.find(":::MLLOG") == std::string_view::npos; },
+          .shape = {.begin = "Epoch ", .keys = {"reduced_train_loss", "global_step", kMark}, .end = "]"},
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<NemoParser>(builder); }};
 }
 

@@ -185,6 +185,7 @@ class OpenClipParser : public LogParser {
 
 LogReader openclip_reader() {
   return {.is_own_line = [](std::string_view line) { return line.find(kMark) != std::string_view::npos && line.find("Batch (t):") != std::string_view::npos; },
+          .shape = {.begin = kMark, .keys = {kMark, "Data (t):", "Batch (t):", " Loss:"}, .end = ")"},
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<OpenClipParser>(builder); }};
 }
 

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "record/logs/builder.h"
 #include "record/logs/line.h"
@@ -31,9 +32,17 @@ class LogParser {
   LogBuilder& builder_;
 };
 
-/// A format: whether a (cleaned) line is surely its own, and its parser. One file of this folder each.
+/// How a program prints a measurement, as far as it is needed to see that ranks wrote into each other's lines. Without keys that is not looked for.
+struct LineShape {
+  std::string_view begin{};              ///< Where a measurement begins; empty: a line of several cannot be taken apart.
+  std::vector<std::string_view> keys{};  ///< Texts that each line has exactly once, in order.
+  std::string_view end{};                ///< Closes the value of the last key.
+};
+
+/// A format: whether a (cleaned) line is surely its own, its shape, and its parser. One file of this folder each.
 struct LogReader {
   bool (*is_own_line)(std::string_view line) = nullptr;
+  LineShape shape{};
   std::unique_ptr<LogParser> (*make)(LogBuilder& builder) = nullptr;
 };
 

@@ -89,6 +89,7 @@ class TfCnnParser : public LogParser {
 
 LogReader tf_cnn_reader() {
   return {.is_own_line = TfCnnParser::is_own_line,
+          .shape = {.begin = {}, .keys = {kMark, "jitter ="}, .end = ")"},
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<TfCnnParser>(builder); }};
 }
 

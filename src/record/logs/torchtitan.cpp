@@ -86,6 +86,7 @@ class TorchTitanParser : public LogParser {
 
 LogReader torchtitan_reader() {
   return {.is_own_line = TorchTitanParser::is_step_line,
+          .shape = {.begin = "step:", .keys = {"step:", "memory:", "tflops:", "mfu:"}, .end = "%"},
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<TorchTitanParser>(builder); }};
 }
 

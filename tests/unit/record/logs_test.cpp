@@ -455,6 +455,114 @@ TEST(LogTraps, InterleavedRanksCountAsOneAndTheSlowestRules) {
   has_problem(bare_in_order, "1 lines tell a step again with another time");
 }
 
+/// An OpenCLIP line of a step.
+std::string clip_line(int step, const std::string& batch_s) {
+  return fmt::format("2026-01-31,12:00:{:02} | INFO | Train Epoch: 0 [ {}/102400 (1%)] Data (t): 0.031 Batch (t): {}, 3401.9/s, 106.31/s/gpu LR: 0.000012 Logit Scale: 14.286 Loss: 8.3 (8.4)",
+                     step, 64 * step, batch_s);
+}
+
+TEST(LogTraps, LinesOfTwoRanksInOneAreUsedOnlyWhereNothingIsInDoubt) {
+  const std::string usual = clip_line(1, "1.000") + "\n" + clip_line(2, "1.000") + "\n";
+  // Two whole lines without a break: both are used.
+  const RunData joined = LogText(usual + clip_line(3, "1.100") + clip_line(4, "1.200") + "\n" + clip_line(5, "1.000") + "\n").read();
+  EXPECT_EQ(joined.steps.step, (Steps{0, 1, 2, 3, 4}));
+  EXPECT_DOUBLE_EQ(joined.steps.step_ms[2], 1100);
+  EXPECT_DOUBLE_EQ(joined.steps.step_ms[3], 1200);
+  EXPECT_EQ(joined.num_rejected_lines, 0);
+  EXPECT_TRUE(has_problem(joined, "in 1 line (the first is line 3) several ranks wrote into each other's text; one of them was whole"));
+  // One line cut by another: the rest of the first may lie anywhere behind it, inside the second one's numbers too.
+  const std::string third = clip_line(3, "1.100");
+  for (const size_t cut : {third.find("/102400"), third.find("100, 3401"), third.find(" Loss")}) {
+    const RunData run = LogText(usual + third.substr(0, cut) + clip_line(4, "9.900") + third.substr(cut) + "\n" + clip_line(5, "1.000") + "\n").read();
+    EXPECT_EQ(run.steps.step, (Steps{0, 1, 4})) << cut;
+    EXPECT_EQ(run.num_rejected_lines, 1) << cut;
+    EXPECT_TRUE(has_problem(run, "of the rest nobody can tell which number is whose"));
+  }
+  // The first is whole, the second cut; its rest comes in a line of its own.
+  const std::string fourth = clip_line(4, "1.200");
+  const size_t cut = fourth.find("Batch (t)") - 12;
+  const RunData behind = LogText(usual + third + fourth.substr(0, cut) + "\n" + fourth.substr(cut) + "\n" + clip_line(5, "1.000") + "\n").read();
+  EXPECT_EQ(behind.steps.step, (Steps{0, 1, 2, 4}));
+  EXPECT_EQ(behind.num_rejected_lines, 2) << "the line and the fragment";
+  EXPECT_TRUE(has_problem(behind, "1 line looks like a measurement and could not be read (the first is line 4)"));
+}
+
+TEST(LogTraps, EveryFormatSeesLinesOfTwoRanksInOne) {
+  for (const Golden& file : kGolden) {
+    if (file.format == LogFormat::kNcclTests || file.format == LogFormat::kCsv) continue;  // a row has as many fields as its header
+    const std::string text = core::read_file(golden(file.file));
+    const RunData whole = read_log(golden(file.file));
+    // A line in the middle of another one: neither is used, nothing else changes.
+    std::vector<std::string> lines = core::split(core::replace_all(text, "\r", "\n"), "\n");
+    const std::string key = file.format == LogFormat::kMlperf ? "tracked_stats" : file.format == LogFormat::kTfCnn ? "+/-" : file.format == LogFormat::kNemo ? "train_step_timing"
+                            : file.format == LogFormat::kOpenClip ? "Batch (t):" : file.format == LogFormat::kMegatron ? "elapsed time per iteration"
+                            : file.format == LogFormat::kTorchTitan ? "tps:" : file.format == LogFormat::kDeepSpeed ? "CurrSamplesPerSec" : "Time ";
+    std::vector<size_t> steps;
+    for (size_t at = 0; at < lines.size(); ++at)
+      if (lines[at].find(key) != std::string::npos) steps.push_back(at);
+    if (file.format == LogFormat::kMlperf && steps.size() < 4) continue;  // the log of blocks has no lines of steps
+    ASSERT_GT(steps.size(), 4u) << file.file;
+    const size_t first = steps[2], second = steps[3];
+    std::string& line = lines[first];
+    line.insert(line.find(key) + key.size() / 2, lines[second]);
+    lines.erase(lines.begin() + static_cast<ptrdiff_t>(second));
+    const RunData run = LogText(core::join(lines, "\n"), file.file).read();
+    EXPECT_GE(run.num_rejected_lines, 1) << file.file;
+    EXPECT_TRUE(has_problem(run, "wrote into each other's text")) << file.file;
+    EXPECT_LT(run.steps.size(), whole.steps.size()) << file.file;
+    EXPECT_GE(run.steps.size() + 3, whole.steps.size()) << file.file;
+  }
+}
+
+TEST(LogTraps, UnitsOfACsvColumnAreNeverMixedSilently) {
+  const auto error_of = [](const std::string& text) -> std::string {
+    try {
+      LogText(text, "steps.csv").read(LogFormat::kCsv);
+    } catch (const DataError& error) {
+      return error.text();
+    }
+    return "";
+  };
+  // Two columns of step times.
+  EXPECT_NE(error_of("step,step_time_s,step_time_ms\n0,0.5,500\n").find("the columns 'step_time_s' and 'step_time_ms' both tell the step time"), std::string::npos);
+  // Seconds among milliseconds.
+  std::string mixed = "step,step_time,samples\n";
+  for (int i = 0; i < 20; ++i) mixed += fmt::format("{},{},64\n", i, i < 12 ? 512 + i : 0.5 + 0.001 * i);
+  const std::string error = error_of(mixed);
+  EXPECT_NE(error.find("seconds and milliseconds in one column"), std::string::npos) << error;
+  EXPECT_NE(error.find("(line 14)"), std::string::npos) << error;
+  EXPECT_NE(error.find("(line 2)"), std::string::npos) << error;
+  std::string stalls = "step,step_time,samples\n";  // a stall of minutes now and then is none of it
+  for (int i = 0; i < 40; ++i) stalls += fmt::format("{},{},64\n", i, i % 10 == 9 ? 512 : 0.5);
+  EXPECT_EQ(error_of(stalls), "");
+  // Numbers with their units.
+  const RunData told = LogText("step,step_time\n0,512 ms\n1,0.5 s\n2,0.7\n3,0.6 s\n", "steps.csv").read(LogFormat::kCsv);
+  EXPECT_EQ(told.steps.step_ms, (std::vector<double>{512, 500, 600}));
+  EXPECT_EQ(told.num_rejected_lines, 1);
+  EXPECT_TRUE(has_problem(told, "numbers in the column 'step_time' have their unit behind them, some have none; 1 such line was left out (the first is line 4)"));
+  EXPECT_TRUE(has_problem(told, "the unit of the step times changes within the log"));
+  const RunData other = LogText("step,step_time_s\n0,0.5\n1,512 ms\n2,0.6\n", "steps.csv").read(LogFormat::kCsv);
+  EXPECT_EQ(other.steps.step_ms, (std::vector<double>{500, 600}));
+  EXPECT_TRUE(has_problem(other, "a number in the column 'step_time_s' has another unit than the column's name tells; 1 such line was left out (the first is line 3)"));
+}
+
+TEST(LogTraps, CsvFilesOfOtherLandsAreReadOrRefusedInWords) {
+  const RunData semicolons = LogText("step;step_time_s;samples\n0;0.5;64\n1;0.6;64\n", "steps.csv").read();
+  EXPECT_EQ(semicolons.steps.step_ms, (std::vector<double>{500, 600}));
+  const RunData tabs = LogText("step\tstep_ms\tsamples\n0\t500\t1,024\n1\t600\t1,024\n", "steps.tsv").read();
+  EXPECT_EQ(tabs.steps.step_ms, (std::vector<double>{500, 600}));
+  EXPECT_EQ(tabs.steps.samples[0], 1024) << "of counts a comma can only part thousands";
+  for (const char* number : {"0,512", "1,5", "1,234"}) {
+    try {
+      LogText(fmt::format("step;step_time_s\n0;0.5\n1;{}\n", number), "steps.csv").read();
+      ADD_FAILURE() << number << " was taken";
+    } catch (const DataError& error) {
+      EXPECT_NE(error.text().find(fmt::format("line 3, column 'step_time_s': '{}' is a number with a comma", number)), std::string::npos) << error.text();
+      EXPECT_NE(error.text().find("write a decimal point"), std::string::npos) << error.text();
+    }
+  }
+}
+
 TEST(LogTraps, SeveralRestartsInOneFile) {
   std::string text;
   const auto add = [&](int from, int to, double ms) {

@@ -22,9 +22,10 @@ void add_step(StepColumns& steps, double step_ms, int32_t epoch = -1, double sam
     column->push_back(std::nan(""));
 }
 
+constexpr Protocol kAll[] = {Protocol::kLockstep, Protocol::kClap, Protocol::kNemotron, Protocol::kEpicureVision, Protocol::kEpicureLanguage};
+
 TEST(Protocol, NamesAreReadAndPrinted) {
-  for (const Protocol protocol : all_protocols()) EXPECT_EQ(parse_protocol(protocol_name(protocol)), protocol);
-  EXPECT_EQ(all_protocols().size(), 5u);
+  for (const Protocol protocol : kAll) EXPECT_EQ(parse_protocol(protocol_name(protocol)), protocol);
   try {
     parse_protocol("epicure");
     FAIL();
@@ -96,7 +97,7 @@ TEST(Protocol, EpicureLanguageReportsWhatWasLogged) {
 }
 
 TEST(Protocol, EmptyRecordsAreExplained) {
-  for (const Protocol protocol : all_protocols()) {
+  for (const Protocol protocol : kAll) {
     const ProtocolResult result = apply_protocol(protocol, {});
     EXPECT_FALSE(result.is_given());
     EXPECT_NE(result.sentence.find("needs"), std::string::npos);

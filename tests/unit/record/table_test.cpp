@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/strings.h"
 #include "unit/record/fuzz.h"
 
 namespace lockstep::record {
@@ -62,6 +63,33 @@ TEST(Table, MistakesNameFileLineAndColumn) {
   EXPECT_NE(TableFile("a,b\n1,\"2\n").error().find("line 2: a quote"), std::string::npos);
   EXPECT_NE(TableFile("a,a\n").error().find("same name"), std::string::npos);
   EXPECT_THROW(read_table("/nonexistent.csv"), EnvironmentError);
+}
+
+TEST(Table, TheHeaderTellsTheSeparator) {
+  for (const char sign : {',', ';', '\t'}) {
+    const std::string parted = core::replace_all("nodes|rate|note\n1|100.5|\"a|b\"\n2|190|\n", "|", std::string(1, sign));
+    const Table table = TableFile(parted).read();
+    EXPECT_EQ(table.columns, (Fields{"nodes", "rate", "note"}));
+    EXPECT_EQ(table.numbers("rate"), (std::vector<double>{100.5, 190})) << sign;
+    EXPECT_EQ(table.text(0, "note"), std::string("a") + sign + "b");
+    EXPECT_EQ(table.text(1, "note"), "") << "a separator may end a line";
+  }
+  EXPECT_EQ(separator_of("nodes"), ',');
+  EXPECT_EQ(separator_of("a;b,c"), ',');
+}
+
+TEST(Table, CommasInNumbersAreInDoubt) {
+  for (const char* text : {"0,5", "1,234", "-2,25", "1,5e3"}) EXPECT_TRUE(has_ambiguous_comma(text)) << text;
+  for (const char* text : {"1,234.5", "1,234,567", "a,b", "12", "", "0.5", "ranks 0,1"}) EXPECT_FALSE(has_ambiguous_comma(text)) << text;
+  const Table table = TableFile("nodes;rate\n1;100,5\n2;95 %\n").read();
+  for (size_t row = 0; row < 2; ++row) {
+    try {
+      table.number(row, "rate");
+      FAIL() << table.text(row, "rate");
+    } catch (const DataError& error) {
+      EXPECT_NE(error.text().find(row == 0 ? "write a decimal point" : "its unit belongs into the name of the column"), std::string::npos) << error.text();
+    }
+  }
 }
 
 TEST(Table, DamagedTablesAreReadOrRefusedNeverMisshapen) {

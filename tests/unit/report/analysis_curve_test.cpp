@@ -126,6 +126,39 @@ TEST(Curve, ProtocolsHaveOneRowForEachSize) {
   EXPECT_NEAR(*table.rows[0].at(7).value, 100, 1);
 }
 
+/// The value in a column of a table's row; NaN for an empty cell.
+double value_in(const Table& table, const std::string& key, size_t row) {
+  for (size_t i = 0; i < table.columns.size(); ++i)
+    if (table.columns[i].key == key) return table.rows.at(row).at(i).value.value_or(std::nan(""));
+  ADD_FAILURE() << "no column " << key;
+  return std::nan("");
+}
+
+TEST(Curve, ProtocolsHaveTheirMfuAndEfficiencyBesideOurs) {
+  std::vector<record::RunData> runs;
+  for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {4, 125.0}}) {
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = ms, .job = fmt::format("slurm {}", nodes)}));
+    runs.back().steps.step_ms.back() = nodes == 1 ? 80 : 160;  // the only step that this estimator looks at
+    for (double& tflops : runs.back().steps.logged_tflops_per_device) tflops = nodes == 1 ? 400 : 300;
+  }
+  const Analysis analysis = analysis_of(runs, {.protocols = {record::Protocol::kNemotron, record::Protocol::kEpicureLanguage}});
+  const Table table = protocol_table(analysis.curves.at(0), analysis.runs);
+  ASSERT_EQ(table.rows.size(), 4u);
+  // 32 samples in 80 ms on 4 devices, 128 in 160 ms on 16.
+  EXPECT_NEAR(value_in(table, "mfu_pct", 0), 100 * 3 * 14.78e9 * 400 / 4 / 989e12, 1e-9);
+  EXPECT_NEAR(value_in(table, "mfu_pct", 2), 100 * 3 * 14.78e9 * 800 / 16 / 989e12, 1e-9);
+  EXPECT_NEAR(value_in(table, "efficiency_pct", 0), 100, 1e-9);
+  EXPECT_NEAR(value_in(table, "efficiency_pct", 2), 50, 1e-9);
+  EXPECT_NEAR(value_in(table, "our_efficiency_pct", 2), 80, 1);
+  EXPECT_NEAR(value_in(table, "our_mfu_pct", 0), 100 * 3 * 14.78e9 * 320 / 4 / 989e12, 0.001);
+  EXPECT_NEAR(value_in(table, "mfu_pct", 3), 100 * 300 / 989.0, 1e-9) << "by the logged TFLOP/s";
+  EXPECT_NEAR(value_in(table, "efficiency_pct", 3), 75, 1e-9);
+  record::RunData without = make_run({.name = "no-flops"});
+  without.setup.forward_gflops_per_sample.reset();
+  const Analysis unknown = analysis_of({without}, {.protocols = {record::Protocol::kNemotron}});
+  EXPECT_TRUE(std::isnan(value_in(protocol_table(unknown.curves.at(0), unknown.runs), "mfu_pct", 0)));
+}
+
 /// 1, 2 and 4 ranks of one machine.
 std::vector<record::RunData> one_machine(bool is_on_cpu) {
   std::vector<record::RunData> runs;

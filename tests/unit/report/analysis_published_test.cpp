@@ -255,6 +255,62 @@ TEST(Published, ValuesThatCannotBeAreDoubted) {
   EXPECT_TRUE(golden("nemo_clip_g14.csv").doubts.empty());
 }
 
+/// Text of the error of a table, or "".
+std::string error_of(const std::string& text, const std::string& name = "mine.csv") {
+  core::TempDir folder;
+  core::write_file_atomic(folder.path() / name, text);
+  EXPECT_TRUE(is_published_table(folder.path() / name)) << text;
+  try {
+    check_published(folder.path() / name);
+  } catch (const DataError& error) {
+    return error.text();
+  }
+  return "";
+}
+
+TEST(Published, ColumnsAreKnownByTheNamesThatPeopleWrite) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.tsv";
+  for (const char* text : {"n_nodes,num_gpus,global_batch_size,step_ms\n1,4,256,500\n2,8,512,512\n", "Number of nodes;GPUs;GBS;time_s\n1;4;256;0.500\n2;8;512;0.512\n",
+                           "nnodes\tngpus\tbatch per GPU\tstep time (ms)\n1\t4\t64\t500\n2\t8\t64\t512\n", "nodes,gpus,throughput\n1,4,512\n2,8,1000\n",
+                           "nodes,gpus,Throughput (samples/s)\n1,4,512\n2,8,1000\n", "nodes,gpus,throughput,unit\n1,4,512,images/s\n2,8,1000,images/s\n",
+                           "nodes,gpus,samples/s/GPU\n1,4,128\n2,8,125\n"}) {
+    core::write_file_atomic(path, text);
+    ASSERT_TRUE(is_published_table(path)) << text;
+    const PublishedTable table = check_published(path);
+    EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 100 * 1000.0 / 1024, 1e-9) << text;
+    EXPECT_NEAR(number_of(table, "node_hours_per_million", 1), 2e6 / 3600 / 1000, 1e-9) << text;
+    EXPECT_NE(core::join(table.recomputed.notes, " ").find(" was read as "), std::string::npos) << text;
+    EXPECT_FALSE(table.charts.empty()) << text;
+  }
+  core::write_file_atomic(path, "nodes,step_ms,global_batch\n1,512,256\n");
+  EXPECT_EQ(check_published(path).printed.text(0, "step_time_s"), "0.512") << "as many digits as were printed";
+  core::write_file_atomic(path, "nodes,samples_per_s,efficiency,mfu\n1,100,1.00,0.412\n2,190,0.95,0.39\n");
+  const PublishedTable shares = check_published(path);
+  EXPECT_EQ(shares.printed.text(1, "efficiency_pct"), "95");
+  EXPECT_EQ(shares.printed.text(0, "mfu_pct"), "41.2");
+  // A step time without the batch is no rate, and a batch of nobody knows whom is none.
+  core::write_file_atomic(path, "nodes,gpus,batch,time_s\n1,4,64,0.5\n2,8,64,0.51\n");
+  const PublishedTable bare = check_published(path);
+  EXPECT_NE(core::join(bare.missing, " ").find("a step time alone is no rate"), std::string::npos) << core::join(bare.missing, " ");
+  EXPECT_TRUE(bare.charts.empty());
+}
+
+TEST(Published, TwoUnitsInOneColumnAreRefusedWithTheirPlace) {
+  const std::string times = error_of("nodes,global_batch,step_time_s\n1,256,0.500\n2,512,512\n4,1024,0.52\n");
+  for (const char* words : {"line 3, column 'step_time_s': 512 stands beside", "two units in one column", "write one unit"}) EXPECT_NE(times.find(words), std::string::npos) << times;
+  EXPECT_NE(error_of("nodes,samples_per_s\n1,100000\n2,190\n4,370\n").find("line 2, column 'samples_per_s'"), std::string::npos);
+  EXPECT_EQ(error_of("nodes,global_batch,step_time_s\n1,65536,600\n1024,65536,0.7\n"), "") << "strong scaling over a thousand nodes";
+  EXPECT_EQ(error_of("nodes,samples_per_s\n1,100\n1024,90000\n"), "") << "weak scaling over a thousand nodes";
+  const std::string units = error_of("nodes,throughput,unit\n1,100,samples/s\n2,400000,tokens/s\n");
+  for (const char* words : {"line 3, column 'unit': 'tokens/s' stands beside 'samples/s' (line 2)", "a column or a table of its own"}) EXPECT_NE(units.find(words), std::string::npos) << units;
+  EXPECT_NE(error_of("nodes,global_batch,step_ms,step_time_s\n1,256,500,0.5\n").find("the columns 'step_time_s' and 'step_ms' both tell step_time_s"), std::string::npos);
+  EXPECT_NE(error_of("nodes,samples_per_s\n1,100 samples/s\n").find("line 2, column 'samples_per_s': '100 samples/s' is no finite number"), std::string::npos);
+  const std::string comma = error_of("nodes;samples_per_s\n1;100\n2;190,5\n");
+  for (const char* words : {"line 3, column 'samples_per_s': '190,5' is a number with a comma", "write a decimal point"}) EXPECT_NE(comma.find(words), std::string::npos) << comma;
+  EXPECT_NE(error_of("nodes,samples_per_s\n1,100\n2,190,7\n").find("line 3: 3 fields"), std::string::npos) << "a table all the same";
+}
+
 TEST(Published, DocumentAndJsonNameEveryDifference) {
   const std::vector<PublishedTable> tables = {golden("clap_htsat_base_jupiter.csv"), golden("nemo_clip_g14.csv")};
   EXPECT_EQ(published_document(tables).sections.size(), 2u);

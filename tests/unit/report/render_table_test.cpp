@@ -110,6 +110,31 @@ TEST(RenderText, WrapsLongTextsAndSplitsWideTables) {
   for (int column = 0; column < 30; ++column) EXPECT_NE(split.find(std::to_string(1000 + column)), std::string::npos);
 }
 
+/// Every word of `words` stands in one piece somewhere.
+void expect_whole(const std::string& text, const std::vector<std::string>& words) {
+  for (const std::string& word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " in\n" << text;
+}
+
+TEST(RenderText, WordsAreWrappedAtSpacesAndBrokenOnlyBehindSigns) {
+  Table table{.id = "t", .columns = {{"run", "run", true}, {"configuration", "configuration", true}, {"verdict", "verdict", true}, {"formula", "formula", true}},
+              .rows = {{{.text = "clap-n128-repeat1"}, {.text = "gradient_accumulation"}, {.text = "follows only from values before rounding"},
+                        {.text = "samples/s/GPU over that of the base, in the unrounded numbers"}}}};
+  const std::string text = to_text(table, 80);
+  for (const std::string& line : core::split(text, "\n")) EXPECT_LE(terminal_columns(line), 80) << line;
+  expect_whole(text, {"clap-n128-repeat1", "configuration", "gradient_accumulation", "rounding", "samples/s/GPU", "unrounded"});
+  // Two names that have no room beside each other are broken where a reader would break them.
+  const Table pair{.columns = {{"run", "run", true}, {"option", "option", true}},
+                   .rows = {{{.text = "/scratch/project_465/sweeps/clap-scaling/runs/0003-nodes-4-batch-616"}, {.text = "gradient_accumulation_fusion_with_overlapping_reduce_scatter"}}}};
+  const std::string narrow = to_text(pair, 80);
+  const std::vector<std::string> lines = core::split(narrow, "\n");
+  ASSERT_GT(lines.size(), 4u) << "a head, a rule and more than one line:\n" << narrow;
+  for (size_t line = 2; line < lines.size(); ++line) {
+    EXPECT_LE(terminal_columns(lines[line]), 80) << narrow;
+    for (const std::string& word : core::split(lines[line], " "))
+      EXPECT_TRUE(word.empty() || word.find_last_of("/_-") == word.size() - 1 || word.ends_with("616") || word.ends_with("scatter")) << word << " in\n" << narrow;
+  }
+}
+
 TEST(RenderText, OddTablesNeverFail) {
   EXPECT_EQ(to_text(Table{}), "(no rows)\n");
   EXPECT_NE(to_text(Table{.columns = {{"a", "a"}}}).find("(no rows)"), std::string::npos);

@@ -1,5 +1,6 @@
 #include "sweep/follow.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -85,6 +86,29 @@ TEST_F(FollowTest, WithoutARecordTheLogSaysWhy) {
   core::write_file_atomic(sweep.folder / "logs/11.out", std::string(100'000, 'x') + "\n1: lockstep: error: data: cannot open 'x.tar'\n  hint: h\nlockstep: error: comm: rank 3 left\nend\n");
   EXPECT_EQ(look().message, "data: cannot open 'x.tar' (exit code 4; see logs/11.out)");
   EXPECT_EQ(failure_message(sweep.folder, "logs/none.out", "exit code 9"), "exit code 9; see logs/none.out");
+}
+
+TEST_F(FollowTest, ALaterStartThatFailsInTheRendezvousIsNotTheStartBefore) {
+  sweep.record(0, "stopped", "", 1150);
+  sweep.note(0, "start", "10", 0, 1100, "null");
+  sweep.note(0, "end", "10", 0, 1160, "75");
+  sweep.note(0, "start", "11", 0, 1200, "null");
+  sweep.note(0, "end", "11", 0, 1300, "3");
+  core::write_file_atomic(sweep.folder / "logs/11.out", "0: lockstep: error: comm: 3 of 4 ranks met at node1:29500 within 60 s\n");
+  EXPECT_EQ(look().status, PointStatus::kFailed);
+  EXPECT_EQ(look().message, "comm: 3 of 4 ranks met at node1:29500 within 60 s (exit code 3; see logs/11.out)");
+}
+
+TEST_F(FollowTest, ASweepWrittenAnewTakesItsRunsForWhatTheirRecordsSay) {
+  sweep.record(1, "finished", "", 1500);
+  sweep.record(2, "failed", "data: cannot open 'x.tar'", 1500);
+  std::filesystem::remove(state_file(sweep.folder));
+  sweep.state = write_sweep(sweep.file, sweep.plan, sweep.folder, "/bin/true");
+  look();
+  EXPECT_EQ(sweep.point(0).status, PointStatus::kPlanned);
+  EXPECT_EQ(sweep.point(1).status, PointStatus::kFinished);
+  EXPECT_EQ(sweep.point(2).status, PointStatus::kFailed);
+  EXPECT_EQ(sweep.point(2).message, "data: cannot open 'x.tar'");
 }
 
 TEST_F(FollowTest, AJobThatNobodyKnowsHasDied) {
@@ -239,7 +263,9 @@ TEST(SweepState, DamageIsRefusedWithTheFile) {
   };
   const std::string good = core::read_file(state_file(sweep.folder));
   EXPECT_EQ(error_with(good), "");
-  EXPECT_NE(error_with(good.substr(0, good.size() / 2)).find("sweep.json"), std::string::npos);
+  const std::string cut = error_with(good.substr(0, good.size() / 2));
+  for (const std::string& words : {std::string("sweep.json"), std::string("is damaged"), std::string("at line "), fmt::format("`lockstep sweep {} --output {}`", (sweep.folder / "sweep.toml").string(), sweep.top.path().string())})
+    EXPECT_NE(cut.find(words), std::string::npos) << cut;
   EXPECT_NE(error_with("{}").find("sweep_version"), std::string::npos);
   EXPECT_NE(error_with(core::replace_all(good, "\"state\": \"planned\"", "\"state\": \"odd\"")).find("'odd' is none of"), std::string::npos);
   EXPECT_NE(error_with(core::replace_all(good, "\"sweep_version\": 1", "\"sweep_version\": 9")).find("use a newer lockstep"), std::string::npos);

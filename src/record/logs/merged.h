@@ -1,0 +1,23 @@
+#pragma once
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "record/logs/parser.h"
+
+namespace lockstep::record {
+
+/// What a line holds into which several ranks wrote at once.
+struct MergedLine {
+  std::vector<std::string_view> whole{};  ///< Measurements that surely come from one rank each.
+  bool has_rest = false;                  ///< There is more, of which nobody can tell which number is whose.
+};
+
+/// Nothing for a line of one rank, as far as it shows: no text occurs twice that the format has once per line. Measurements count as whole from the left, each
+/// complete before the next one begins; behind the first that is cut its rest may lie anywhere, so nothing behind it is used.
+std::optional<MergedLine> take_merged_apart(const LineShape& shape, std::string_view line);
+
+/// Part of a measurement that began in another line.
+bool is_fragment(const LineShape& shape, std::string_view line);
+
+}  // namespace lockstep::record

@@ -1,0 +1,180 @@
+#include "report/published_columns.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "report/published_formulas.h"
+
+namespace lockstep::report {
+namespace {
+
+struct Alias {
+  std::string_view name, known;
+};
+/// Names in lower case, with "_" for what is no letter or digit.
+constexpr std::array kAliases = std::to_array<Alias>(
+    {{"n_nodes", "nodes"}, {"num_nodes", "nodes"}, {"nnodes", "nodes"}, {"node_count", "nodes"}, {"number_of_nodes", "nodes"},
+     {"n_gpus", "gpus"}, {"num_gpus", "gpus"}, {"ngpus", "gpus"}, {"gpu_count", "gpus"}, {"number_of_gpus", "gpus"},
+     {"n_devices", "devices"}, {"num_devices", "devices"}, {"device_count", "devices"}, {"world_size", "devices"}, {"ranks", "devices"}, {"n_ranks", "devices"}, {"num_ranks", "devices"},
+     {"accelerators", "devices"}, {"gcds", "devices"},
+     {"global_batch_size", "global_batch"}, {"gbs", "global_batch"}, {"total_batch", "global_batch"}, {"total_batch_size", "global_batch"},
+     {"local_batch_size", "local_batch"}, {"batch_per_gpu", "local_batch"}, {"batch_per_device", "local_batch"}, {"batch_size_per_gpu", "local_batch"},
+     {"batch_size_per_device", "local_batch"}, {"per_gpu_batch_size", "local_batch"}, {"per_device_batch_size", "local_batch"}, {"samples_per_device", "local_batch"},
+     {"throughput", "samples_per_s"}, {"samples_s", "samples_per_s"}, {"samples_per_sec", "samples_per_s"}, {"samples_per_second", "samples_per_s"}, {"samples_sec", "samples_per_s"},
+     {"images_s", "samples_per_s"}, {"images_per_s", "samples_per_s"}, {"images_per_sec", "samples_per_s"}, {"images_per_second", "samples_per_s"}, {"images_sec", "samples_per_s"},
+     {"img_s", "samples_per_s"}, {"img_per_s", "samples_per_s"}, {"imgs_s", "samples_per_s"}, {"sequences_per_s", "samples_per_s"}, {"sequences_s", "samples_per_s"},
+     {"tokens_s", "tokens_per_s"}, {"tokens_per_sec", "tokens_per_s"}, {"tokens_per_second", "tokens_per_s"}, {"tokens_sec", "tokens_per_s"}, {"tok_s", "tokens_per_s"},
+     {"tok_per_s", "tokens_per_s"},
+     {"samples_s_gpu", "samples_per_s_per_gpu"}, {"samples_per_s_gpu", "samples_per_s_per_gpu"}, {"samples_per_second_per_gpu", "samples_per_s_per_gpu"},
+     {"images_s_gpu", "samples_per_s_per_gpu"}, {"images_per_s_per_gpu", "samples_per_s_per_gpu"}, {"throughput_per_gpu", "samples_per_s_per_gpu"},
+     {"efficiency", "efficiency_pct"}, {"eff", "efficiency_pct"}, {"scaling_efficiency", "efficiency_pct"}, {"parallel_efficiency", "efficiency_pct"},
+     {"efficiency_percent", "efficiency_pct"}, {"mfu", "mfu_pct"}, {"mfu_percent", "mfu_pct"}, {"speed_up", "speedup"}, {"dtype", "precision"}});
+
+/// Stems of names of step times; a unit follows.
+constexpr std::array<std::string_view, 8> kTimeStems = {"step", "step_time", "time", "time_per_step", "iteration_time", "iter_time", "batch_time", "train_step_time"};
+/// How many decimals a time moves when it is told in seconds.
+struct TimeUnit {
+  std::string_view suffix;
+  int decimals;
+};
+constexpr std::array kTimeUnits = std::to_array<TimeUnit>({{"_s", 0}, {"_sec", 0}, {"_seconds", 0}, {"_ms", 3}, {"_milliseconds", 3}, {"_us", 6}});
+constexpr std::string_view kStepTime = "step_time_s";
+
+std::string plain_name(const std::string& header) {
+  std::string name;
+  for (const char c : core::to_lower_ascii(header)) {
+    const bool is_word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    if (is_word) name += c;
+    else if (!name.empty() && name.back() != '_') name += '_';
+  }
+  while (!name.empty() && name.back() == '_') name.pop_back();
+  return name;
+}
+
+/// Decimals by which a column of step times is finer than seconds; nothing for other columns.
+std::optional<int> time_decimals(const std::string& name) {
+  for (const TimeUnit& unit : kTimeUnits) {
+    if (!core::ends_with(name, unit.suffix)) continue;
+    const std::string_view stem = std::string_view(name).substr(0, name.size() - unit.suffix.size());
+    if (std::find(kTimeStems.begin(), kTimeStems.end(), stem) != kTimeStems.end()) return unit.decimals;
+  }
+  if (name == "ms_per_step") return 3;
+  return name == "s_per_step" || name == "seconds_per_step" ? std::optional(0) : std::nullopt;
+}
+
+/// Are all fields of a column numbers, whatever their commas, and some there?
+bool is_numeric(const record::Table& table, size_t column) {
+  return !table.rows.empty() && std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+    return core::parse_double(row[column]) || record::has_ambiguous_comma(row[column]);
+  });
+}
+
+void refuse_commas(const record::Table& table) {
+  for (size_t column = 0; column < table.columns.size(); ++column)
+    for (size_t row = 0; row < table.rows.size() && is_numeric(table, column); ++row)
+      if (record::has_ambiguous_comma(table.rows[row][column]))
+        throw DataError(fmt::format("report: '{}' line {}, column '{}': '{}' is a number with a comma", table.source.string(), table.lines[row], table.columns[column],
+                                    table.rows[row][column]),
+                        record::kCommaHint);
+}
+
+/// What the column "unit" says of a column "throughput": "" without either.
+std::string throughput_unit(const record::Table& table) {
+  const auto column = table.find("unit");
+  const bool has_throughput = std::any_of(table.columns.begin(), table.columns.end(), [](const std::string& name) { return plain_name(name) == "throughput"; });
+  if (!column || !has_throughput || table.rows.empty()) return "";
+  for (size_t row = 1; row < table.rows.size(); ++row)
+    if (known_column(table.rows[row][*column]) != known_column(table.rows[0][*column]))
+      throw DataError(fmt::format("report: '{}' line {}, column 'unit': '{}' stands beside '{}' (line {}): rates in different units cannot be compared", table.source.string(),
+                                  table.lines[row], table.rows[row][*column], table.rows[0][*column], table.lines[0]),
+                      "convert them to one unit, or give each unit a column or a table of its own");
+  return known_column(table.rows[0][*column]);
+}
+
+/// "512" in ms -> "0.512": as many digits as were printed.
+std::string in_seconds(const std::string& text, int decimals) {
+  const auto value = core::parse_double(text);
+  return value ? fmt::format("{:.{}f}", *value / (decimals == 3 ? 1e3 : 1e6), num_decimals(text) + decimals) : text;
+}
+
+/// Shares instead of percent, told by a plain name ("efficiency") and values that are all small.
+bool are_shares(const record::Table& table, size_t column, const std::string& plain) {
+  constexpr double kMostShare = 1.1;
+  if (plain.find("pct") != std::string::npos || plain.find("percent") != std::string::npos || table.columns[column].find('%') != std::string::npos) return false;
+  return !table.rows.empty() && std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+    const auto value = core::parse_double(row[column]);
+    return value && *value <= kMostShare;
+  });
+}
+
+/// Gives one column its known name and unit, and says so.
+void rename_column(ResultTable& result, size_t column, const std::string& known) {
+  record::Table& table = result.table;
+  const std::string given = table.columns[column], plain = plain_name(given);
+  std::string how;
+  if (known == kStepTime) {
+    if (const int decimals = time_decimals(plain).value_or(0); decimals > 0) {
+      for (auto& row : table.rows) row[column] = in_seconds(row[column], decimals);
+      how = fmt::format(", divided by {}", decimals == 3 ? "1,000" : "1,000,000");
+    }
+  } else if (core::ends_with(known, "_pct") && are_shares(table, column, plain)) {
+    for (auto& row : table.rows)
+      if (const auto value = core::parse_double(row[column])) row[column] = fmt::format("{:.{}f}", 100 * *value, std::max(0, num_decimals(row[column]) - 2));
+    how = ", times 100";
+  } else if (plain == "throughput" && known == "samples_per_s") {
+    how = ", since it names no unit";
+  }
+  table.columns[column] = known;
+  result.notes.push_back(fmt::format("Column '{}' was read as {}{}.", given, known, how));
+}
+
+/// Step times and rates decide everything: two columns of one are refused. Of others the one with the very name is meant.
+bool is_vital(const std::string& known) { return known == kStepTime || known.find("per_s") != std::string::npos; }
+}  // namespace
+
+std::string known_column(const std::string& header) {
+  std::string name = plain_name(header);
+  if (time_decimals(name)) return std::string(kStepTime);
+  constexpr std::string_view kRate = "throughput_";
+  for (const Alias& alias : kAliases)
+    if (alias.name == name) return std::string(alias.known);
+  if (core::starts_with(name, kRate)) {
+    const std::string rest = name.substr(kRate.size()), known = known_column(rest);
+    if (known.find("per_s") != std::string::npos) return known;
+  }
+  for (const char* known : {"nodes", "gpus", "devices", "global_batch", "local_batch", "samples_per_s", "tokens_per_s", "samples_per_s_per_gpu", "mfu_pct", "efficiency_pct", "speedup",
+                            "precision", "model", "system"})
+    if (name == known) return name;
+  return header;
+}
+
+ResultTable read_result_table(const std::filesystem::path& path) {
+  ResultTable result{.table = record::read_table(path)};
+  record::Table& table = result.table;
+  refuse_commas(table);
+  const std::string unit = throughput_unit(table);
+  std::map<std::string, std::string> taken;  // known name -> as given
+  for (const std::string& name : table.columns)
+    if (known_column(name) == name) taken[name] = name;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    const std::string given = table.columns[column];
+    std::string known = known_column(given);
+    if (plain_name(given) == "throughput" && unit.find("per_s") != std::string::npos) known = unit;
+    if (known == given) continue;
+    const auto [other, is_new] = taken.emplace(known, given);
+    if (!is_new && is_vital(known))
+      throw DataError(fmt::format("report: '{}': the columns '{}' and '{}' both tell {}", path.string(), other->second, given, known),
+                      "keep one of them, or name the other so that it is not taken for the same");
+    if (is_new) rename_column(result, column, known);
+  }
+  return result;
+}
+
+}  // namespace lockstep::report
