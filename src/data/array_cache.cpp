@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <utility>
 
 #include "core/files.h"
 #include "core/hash.h"
@@ -128,16 +129,20 @@ void write_array_file(const fs::path& path, std::string_view kind, const std::st
   if (error) core::throw_errno("cannot rename to", path);
 }
 
-ArrayCache::ArrayCache(fs::path folder, bool is_required, bool warns) : folder_(std::move(folder)), is_required_(is_required), warns_(warns) {
+ArrayCache::ArrayCache(fs::path folder, bool is_required, bool warns) : folder_(std::move(folder)), is_required_(is_required), warns_(warns) {}
+
+bool ArrayCache::is_writable() {
+  if (std::exchange(is_tried_, true)) return unwritable_.empty();
   try {
     make_folder(folder_);
     open_lock_file(folder_);
   } catch (const EnvironmentError& error) {
     unwritable_ = error.what();
   }
+  return unwritable_.empty();
 }
 
-std::optional<Arrays> ArrayCache::find(const fs::path& path, std::string_view kind, const std::string& key, bool tells) const {
+std::optional<Arrays> ArrayCache::find(const fs::path& path, std::string_view kind, const std::string& key, bool tells) {
   std::error_code error;
   if (!fs::exists(path, error)) return std::nullopt;
   try {
@@ -157,7 +162,7 @@ Arrays ArrayCache::make_in_memory(const std::function<Arrays()>& make) {
 
 Arrays ArrayCache::get(std::string_view kind, const std::string& key, const std::function<Arrays()>& make) {
   const fs::path path = folder_ / fmt::format("{}-{}.arrays", kind, core::xxh3_hex(key));
-  if (auto found = find(path, kind, key, !is_writable() && warns_)) return std::move(*found);
+  if (auto found = find(path, kind, key, false)) return std::move(*found);
   if (!is_writable()) return make_in_memory(make);
   const FolderLock lock(folder_);
   if (auto found = find(path, kind, key, true)) return std::move(*found);

@@ -39,17 +39,17 @@ class ArrayCache {
   ArrayCache(std::filesystem::path folder, bool is_required, bool warns = true);
 
   const std::filesystem::path& folder() const { return folder_; }
-  /// False: what is not there yet will be made in memory.
-  bool is_writable() const { return unwritable_.empty(); }
+  /// False: what is not there yet will be made in memory. The first call makes the folder.
+  bool is_writable();
   /// The arrays of this kind and key (which must name all that they depend on), from a file or from `make`.
   Arrays get(std::string_view kind, const std::string& key, const std::function<Arrays()>& make);
 
  private:
-  std::optional<Arrays> find(const std::filesystem::path& path, std::string_view kind, const std::string& key, bool tells) const;
+  static std::optional<Arrays> find(const std::filesystem::path& path, std::string_view kind, const std::string& key, bool tells);
   Arrays make_in_memory(const std::function<Arrays()>& make);
 
   std::filesystem::path folder_;
-  bool is_required_, warns_;
+  bool is_required_, warns_, is_tried_ = false;
   std::string unwritable_;  ///< Why nothing can be written.
 };
 

@@ -95,6 +95,14 @@ TEST_F(TrainTokens, AFolderThatCannotBeWritten) {
   EXPECT_TRUE(holds(asked.err, "--data-cache-path names a folder")) << asked.err;
 }
 
+TEST_F(TrainTokens, AWrongPathMakesNoFolders) {
+  const auto wrong = run_lockstep({"train", "gpt", "--model", "gpt2", "--seq-length", "16", "--lr", "1e-3", "--train-iters", "1", "--device", "cpu", "--logs", path("logs"), "--name", "wrong",
+                                   "--data-path", path("typo/data")});
+  EXPECT_EQ(wrong.exit_code, 2) << wrong.err;
+  EXPECT_TRUE(holds(wrong.err, "typo/data.idx' does not exist")) << wrong.err;
+  EXPECT_FALSE(fs::exists(path("typo")));
+}
+
 TEST_F(TrainTokens, IdsThatTheModelDoesNotHaveEndTheRunBeforeItBegins) {
   std::fstream file(path("data_text_document.bin"), std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(2 * 700);

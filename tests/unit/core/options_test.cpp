@@ -267,7 +267,7 @@ TEST(Options, HelpIsGroupedAndNarrow) {
   for (const std::string& line : split(help, "\n")) EXPECT_LE(line.size(), 60u) << line;
   EXPECT_LT(help.find("\nFirst\n"), help.find("\nSecond\n"));
   EXPECT_TRUE(holds(help, "-b, --batch-size N"));
-  EXPECT_TRUE(holds(help, "Samples. (samples per rank;"));
+  EXPECT_TRUE(holds(help, "Samples. (also --per-rank;"));
   EXPECT_TRUE(holds(help, "Samples of an epoch. (default\n                          counted)"));
   EXPECT_TRUE(holds(help, "  --local-loss            Local.\n"));
   EXPECT_FALSE(holds(help, "horovod"));
@@ -276,7 +276,7 @@ TEST(Options, HelpIsGroupedAndNarrow) {
 TEST(Options, MarkdownListsOptionsAndRefusals) {
   Fields fields;
   const std::string text = declare(fields).markdown();
-  EXPECT_TRUE(holds(text, "| `-b, --batch-size N` | 64 | samples per rank | Samples. |"));
+  EXPECT_TRUE(holds(text, "| `-b, --batch-size N` | 64 | samples per rank | Samples. Also `--per-rank`. |"));
   EXPECT_TRUE(holds(text, "| `--horovod` | one runtime is built in | use lockstep launch |"));
 }
 

@@ -134,6 +134,8 @@ TEST(ArrayCache, WithoutAFolderToWriteArraysAreMadeInMemory) {
   const core::TempDir folder;
   core::write_file_atomic(folder.path() / "file", "");
   const fs::path below_file = folder.path() / "file" / "cache";  // cannot be made, by root neither
+  const ArrayCache unused(folder.path() / "unused", true);
+  EXPECT_FALSE(fs::exists(folder.path() / "unused")) << "a folder for nothing";
   ArrayCache optional(below_file, false);
   EXPECT_FALSE(optional.is_writable());
   EXPECT_TRUE(is_counting(optional.get("numbers", "key", [] { return counting(10); }), 10));
