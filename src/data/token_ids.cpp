@@ -128,6 +128,9 @@ void check_token_ids(const IndexedDataset& files, int64_t vocab_size, const Toke
   const bool is_shared = check.cache != nullptr && check.cache->is_writable();
   if (!is_shared && !check.is_first_rank) return;
   const core::Json facts = (check.cache != nullptr ? check.cache->get("ids", file_key(files.prefix().string() + ".bin"), scan) : scan()).facts;
+  if (const auto num_read = facts.at("num_read").get<int64_t>(); num_read < files.num_tokens() && check.is_first_rank)
+    core::log_warning("data: ids of '{}' were tested in {} of {} tokens before the start, the others when they are used; `lockstep data verify` reads all", files.prefix().string(),
+                      num_read, files.num_tokens());
   if (facts.at("most").get<int64_t>() >= vocab_size) files.refuse_token(facts.at("most_at"), vocab_size);
   if (facts.at("least").get<int64_t>() < 0) files.refuse_token(facts.at("least_at"), vocab_size);
 }

@@ -120,8 +120,11 @@ struct VocabCrossEntropy : torch::autograd::Function<VocabCrossEntropy> {
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
     const auto plan = c10::static_intrusive_pointer_cast<LossPlan>(context->saved_data[kPlanKey].toCapsule());
     const auto saved = context->get_saved_variables();
-    if (plan->early_gradients)
-      return {saved[0].mul(upstream[0].to(saved[0].scalar_type())), saved[1].mul(upstream[0]), {}, {}, {}};
+    if (plan->early_gradients) {
+      at::Tensor x_gradient_ND = at::empty_like(saved[0]);  // one rounding: the factor, 1 / tokens, keeps its digits
+      at::mul_out(x_gradient_ND, saved[0], upstream[0].view({1, 1}));
+      return {x_gradient_ND, saved[1].mul(upstream[0]), {}, {}, {}};
+    }
     const at::Tensor x_ND = saved[0].to(plan->compute_type), table_VD = saved[1].to(plan->compute_type);
     const at::Tensor weight_N = saved[3].mul(upstream[0]);
     GradientSum gradients(*plan, x_ND, table_VD);

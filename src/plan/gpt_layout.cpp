@@ -1,6 +1,7 @@
 #include "plan/gpt_layout.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -17,49 +18,66 @@ std::vector<std::pair<std::string, int64_t>> divided_sizes(const spec::GptShape&
   return sizes;
 }
 
-void check_tensor_axis(const spec::GptShape& shape, const GptLayoutWish& wish) {
-  const auto sizes = divided_sizes(shape, wish.is_sequence_parallel);
-  const int64_t ranks = wish.world_size % wish.pp == 0 ? wish.world_size / wish.pp : wish.world_size;
-  const auto is_legal = [&](int64_t tp) { return ranks % tp == 0 && std::all_of(sizes.begin(), sizes.end(), [&](const auto& size) { return size.second % tp == 0; }); };
-  for (const auto& [what, size] : sizes) {
-    if (size % wish.tp == 0) continue;
-    std::vector<std::string> legal;
-    int64_t below = std::min(wish.tp, size), above = wish.tp;
-    while (!is_legal(below)) --below;
-    while (above <= size && !is_legal(above)) ++above;
-    legal.push_back(fmt::format("{}", below));
-    if (above <= size) legal.push_back(fmt::format("{}", above));
-    throw UsageError(fmt::format("plan: --tensor-model-parallel-size {} does not divide the {} {} of '{}'", wish.tp, size, what, shape.name),
-                     fmt::format("use --tensor-model-parallel-size {}", core::join_or(legal)));
-  }
-}
+GptLayout build_layout(const spec::GptShape& shape, const GptLayoutWish& wish, bool gives_hints);
 
-/// Whether the model's layers divide among so many stages.
-bool splits(const spec::GptShape& shape, const GptLayoutWish& wish, int64_t num_stages) {
-  SplitWish split = wish.split;
-  split.num_stages = static_cast<int>(num_stages);
+/// With the global batch of the wish, or where it has none, with some.
+bool is_legal(const spec::GptShape& shape, GptLayoutWish wish) {
+  if (wish.world_size % (wish.tp * wish.pp) != 0) return false;
+  if (!wish.global_batch) wish.global_batch = wish.samples_per_micro * (wish.world_size / wish.tp);  // as many micro-batches as stages
   try {
-    const auto parts = split_layers(shape, split);
-    return num_stages > 1 || parts.size() == 1;
+    build_layout(shape, wish, /*gives_hints=*/false);
+    return true;
   } catch (const UsageError&) {
     return false;
   }
 }
 
-/// "start 4 or 8 ranks, or use --pipeline-model-parallel-size 1 or 3": what would fit with one of the two numbers changed.
+/// The nearest legal values of a number of the wish, below and above what it has: "2 or 4"; "" where there are none.
+std::string nearest_legal(const spec::GptShape& shape, const GptLayoutWish& wish, int64_t GptLayoutWish::* number, int64_t step, int64_t most) {
+  std::vector<std::string> legal;
+  for (const int64_t direction : {-1, 1}) {
+    GptLayoutWish other = wish;
+    int64_t& value = other.*number;
+    value = direction > 0 ? value / step * step + step : std::min(most, (value - 1) / step * step);
+    while (value >= step && value <= most && !is_legal(shape, other)) value += direction * step;
+    if (value >= step && value <= most) legal.push_back(fmt::format("{}", value));
+  }
+  return core::join_or(legal);
+}
+
+/// Hints for the wish, or where its global batch leaves none, for what it asks besides.
+std::string with_or_without_batch(GptLayoutWish wish, const std::function<std::string(const GptLayoutWish&)>& hint) {
+  std::string text = hint(wish);
+  if (!text.empty() || !wish.global_batch) return text;
+  wish.global_batch.reset();
+  text = hint(wish);
+  return text.empty() ? text : text + ", with another --global-batch-size";
+}
+
+void check_tensor_axis(const spec::GptShape& shape, const GptLayoutWish& wish, bool gives_hints) {
+  for (const auto& [what, size] : divided_sizes(shape, wish.is_sequence_parallel)) {
+    if (size % wish.tp == 0) continue;
+    const auto hint = [&](const GptLayoutWish& base) {
+      const std::string sizes = nearest_legal(shape, base, &GptLayoutWish::tp, 1, std::min(size, wish.world_size));
+      return sizes.empty() ? "" : "use --tensor-model-parallel-size " + sizes;
+    };
+    throw UsageError(fmt::format("plan: --tensor-model-parallel-size {} does not divide the {} {} of '{}'", wish.tp, size, what, shape.name),
+                     gives_hints ? with_or_without_batch(wish, hint) : "");
+  }
+}
+
+/// "start 4 or 8 ranks; or use --pipeline-model-parallel-size 1 or 3": what would fit with one of the numbers changed.
 std::string mesh_hint(const spec::GptShape& shape, const GptLayoutWish& wish) {
-  const int64_t model_ranks = wish.tp * wish.pp, below = wish.world_size / model_ranks * model_ranks;
-  std::string hint = below == 0 ? fmt::format("start {} ranks, or a multiple", model_ranks) : fmt::format("start {} or {} ranks", below, below + model_ranks);
-  if (wish.world_size % wish.tp != 0) return hint;
-  std::vector<std::string> stages;
-  const int64_t places = wish.world_size / wish.tp, most = std::min(places, shape.layers + 2);
-  const auto is_legal = [&](int64_t pp) { return places % pp == 0 && splits(shape, wish, pp); };
-  int64_t less = std::min(wish.pp - 1, most), more = wish.pp + 1;
-  while (less >= 1 && !is_legal(less)) --less;
-  while (more <= most && !is_legal(more)) ++more;
-  if (less >= 1) stages.push_back(fmt::format("{}", less));
-  if (more <= most) stages.push_back(fmt::format("{}", more));
-  return stages.empty() ? hint : fmt::format("{}, or use --pipeline-model-parallel-size {}", hint, core::join_or(stages));
+  constexpr int64_t kMultiples = 64;  // of one copy of the model
+  const int64_t model_ranks = wish.tp * wish.pp;
+  const std::string worlds = nearest_legal(shape, wish, &GptLayoutWish::world_size, model_ranks, wish.world_size + kMultiples * model_ranks);
+  const std::string stages = nearest_legal(shape, wish, &GptLayoutWish::pp, 1, std::min(wish.world_size, shape.layers + 2));
+  const std::string tensor = nearest_legal(shape, wish, &GptLayoutWish::tp, 1, std::min(wish.world_size, shape.heads));
+  std::vector<std::string> hints;
+  if (!worlds.empty()) hints.push_back(fmt::format("start {} ranks", worlds));
+  if (wish.pp > 1 && !stages.empty()) hints.push_back(fmt::format("use --pipeline-model-parallel-size {}", stages));
+  if (wish.tp > 1 && !tensor.empty()) hints.push_back(fmt::format("use --tensor-model-parallel-size {}", tensor));
+  return core::join(hints, "; or ");
 }
 
 constexpr int64_t kMostRanks = 1 << 24;
@@ -70,13 +88,13 @@ void check_sizes(const GptLayoutWish& wish) {
     if (value < 1 || value > kMostRanks) throw UsageError(fmt::format("plan: {} is {}, expected 1 to {}", flag, value, kMostRanks));
 }
 
-MeshLayout make_mesh(const spec::GptShape& shape, const GptLayoutWish& wish) {
+MeshLayout make_mesh(const spec::GptShape& shape, const GptLayoutWish& wish, bool gives_hints) {
   const int64_t model_ranks = wish.tp * wish.pp;
   if (wish.world_size % model_ranks != 0)
     throw UsageError(fmt::format("plan: one copy of the model takes {} ranks (--tensor-model-parallel-size {} x --pipeline-model-parallel-size {}), which do not divide the {} "
                                  "that there are",
                                  model_ranks, wish.tp, wish.pp, wish.world_size),
-                     mesh_hint(shape, wish));
+                     gives_hints ? with_or_without_batch(wish, [&](const GptLayoutWish& base) { return mesh_hint(shape, base); }) : "");
   return MeshLayout::with_data_axis_filled(static_cast<int>(wish.world_size), static_cast<int>(wish.pp), static_cast<int>(wish.tp), wish.order);
 }
 
@@ -108,6 +126,25 @@ PipeShape make_pipe(const spec::GptShape& shape, const GptLayoutWish& wish, cons
   return pipe;
 }
 
+GptLayout build_layout(const spec::GptShape& shape, const GptLayoutWish& wish, bool gives_hints) {
+  spec::check_gpt_shape(shape);
+  check_sizes(wish);
+  check_tensor_axis(shape, wish, gives_hints);
+  const MeshLayout mesh = make_mesh(shape, wish, gives_hints);
+  SplitWish split = wish.split;
+  split.num_stages = static_cast<int>(wish.pp);
+  split.num_ranks = wish.world_size / wish.tp;
+  auto parts = split_layers(shape, split);
+  const BatchPlan batch = make_batch(wish, mesh.size(Axis::kData));
+  return {.shape = shape,
+          .mesh = mesh,
+          .is_sequence_parallel = wish.is_sequence_parallel && wish.tp > 1,
+          .is_optimizer_sharded = wish.is_optimizer_sharded,
+          .pipe = make_pipe(shape, wish, batch),
+          .parts = std::move(parts),
+          .batch = batch};
+}
+
 }  // namespace
 
 std::vector<spec::ParamSpec> GptLayout::params_of(int stage) const {
@@ -123,23 +160,6 @@ int64_t loss_chunk_tokens(const GptLayout& layout, int64_t asked) {
   return std::min(tokens, asked > 0 ? asked : std::max<int64_t>(1, kChunkLogits / rows));
 }
 
-GptLayout make_gpt_layout(const spec::GptShape& shape, const GptLayoutWish& wish) {
-  spec::check_gpt_shape(shape);
-  check_sizes(wish);
-  check_tensor_axis(shape, wish);
-  const MeshLayout mesh = make_mesh(shape, wish);
-  SplitWish split = wish.split;
-  split.num_stages = static_cast<int>(wish.pp);
-  split.num_ranks = wish.world_size / wish.tp;
-  auto parts = split_layers(shape, split);
-  const BatchPlan batch = make_batch(wish, mesh.size(Axis::kData));
-  return {.shape = shape,
-          .mesh = mesh,
-          .is_sequence_parallel = wish.is_sequence_parallel && wish.tp > 1,
-          .is_optimizer_sharded = wish.is_optimizer_sharded,
-          .pipe = make_pipe(shape, wish, batch),
-          .parts = std::move(parts),
-          .batch = batch};
-}
+GptLayout make_gpt_layout(const spec::GptShape& shape, const GptLayoutWish& wish) { return build_layout(shape, wish, /*gives_hints=*/true); }
 
 }  // namespace lockstep::plan

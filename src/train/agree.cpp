@@ -29,8 +29,9 @@ std::string text_or_throw(const std::string& outcome, const std::string& who) {
 
 }  // namespace
 
-std::string decide_on_rank_zero(comm::Comm& world, const std::function<std::string()>& decide) {
+std::string decide_on_rank_zero(comm::Comm& world, const std::function<std::string()>& decide, const std::function<void()>& wait_for_it) {
   const std::string mine = world.rank() == 0 ? outcome_of(decide) : "";
+  if (wait_for_it) wait_for_it();
   return text_or_throw(world.broadcast_string(mine, 0), "");
 }
 

@@ -126,7 +126,7 @@ std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
     if (choice.chosen && !choice.skipped.empty())
       core::log_warning("train: falling back to '{}'", choice.chosen->folder.string());
     return choice.chosen ? choice.chosen->folder.string() : "";
-  });
+  }, config_.wait_for_rank_zero);
   if (chosen.empty()) return std::nullopt;
   return load(chosen);
 }
@@ -139,7 +139,7 @@ RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
                             "name a folder <logs>/<name>/checkpoints/step-*, or go on with --name NAME --resume latest");
     require_whole(folder, /*with_optimizer=*/true, "use --resume latest to take the newest whole one");
     return "";
-  });
+  }, config_.wait_for_rank_zero);
   return load(folder);
 }
 

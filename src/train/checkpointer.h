@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <map>
 #include <optional>
@@ -24,6 +25,7 @@ struct CheckpointerConfig {
   int64_t num_kept = 0;        ///< Newest checkpoints that stay; 0: all.
   std::string code_version;
   core::Json who;  ///< Who claims the checkpoints (host, job), for humans.
+  std::function<void()> wait_for_rank_zero = {};  ///< While it reads whole checkpoints to test their hashes; see decide_on_rank_zero.
 };
 
 /// What a checkpoint holds beside the position. Where all ranks hold equal copies of tensors (data parallel; running statistics are those of

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/host_name.h"
+#include "core/units.h"
 #include "hw/machine_memory.h"
 #include "plan/gpt_train.h"
 #include "train/agree.h"
@@ -40,7 +41,8 @@ void check_gpt_fits(const spec::GptOptions& options, const plan::GptLayout& layo
   if (device.is_cpu()) return check_machine(of_stages, layout, groups);
   succeed_together(groups.world, [&] {
     const auto [left, all] = at::accelerator::getMemoryInfo(device.index());
-    plan::refuse_beyond_memory(layout.shape, of_stages[static_cast<size_t>(groups.mesh.point().pp)], static_cast<double>(all), fmt::format("device '{}'", device.str()));
+    plan::refuse_beyond_memory(layout.shape, of_stages[static_cast<size_t>(groups.mesh.point().pp)], static_cast<double>(left),
+                               fmt::format("device '{}', of whose {} other programs may hold some,", device.str(), core::format_bytes(static_cast<double>(all))));
   });
 }
 

@@ -70,19 +70,13 @@ class GptKit final : public TaskKit {
             .layout = fmt::format("dp={} tp={} pp={}", layout_.dp(), layout_.tp(), layout_.pp())};
   }
 
-  core::Json model_facts() const override {
-    const spec::GptShape& shape = layout_.shape;
-    core::Json facts{{"heads", shape.heads}, {"query_groups", shape.query_groups}, {"positions", spec::gpt_positions_name(shape.positions)},
-                     {"activation", spec::gpt_activation_name(shape.activation)}, {"norm", spec::gpt_norm_name(shape.norm)}, {"norm_eps", shape.norm_eps}};
-    if (shape.positions == spec::GptPositions::kRotary) facts.update({{"rotary_fraction", shape.rotary_fraction}, {"rotary_base", shape.rotary_base}, {"rotary_scaling", shape.rotary_scaling.has_value()}});
-    return facts;
-  }
+  core::Json model_facts() const override { return gpt_model_facts(layout_.shape); }
   comm::Comm& data_axis() override { return groups_.mesh.dp(); }
 
   LearningRate learning_rate(int64_t) const override {
     return [schedule = make_schedule(options_, num_steps(), layout_.batch.global_batch)](int64_t, int64_t samples_seen) { return schedule.lr(samples_seen); };
   }
-  Snapshot find_snapshot() override { return find_gpt_snapshot(options_, world_.comm()); }
+  Snapshot find_snapshot() override { return find_gpt_snapshot(options_, world_); }
 
   bool has_epochs() const override { return false; }
   data::EpochSize epoch_size() override {

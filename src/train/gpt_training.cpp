@@ -1,6 +1,7 @@
 #include "train/gpt_training.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -82,7 +83,8 @@ std::unique_ptr<parallel::GradSync> build_sync(const spec::GptOptions& options, 
     if (layout.is_sequence_parallel && specs[i].is_partial_over_tokens) partial.insert(specs[i].name);
   }
   std::vector<std::unique_ptr<parallel::GradSync>> data;
-  for (const auto* share : {&own, &tied})
+  const bool uses_tied_first = groups.mesh.point().pp == 0;  // parameters are gathered in the order of use: here it is the embedding, on the last stage the head
+  for (const auto* share : uses_tied_first ? std::array{&tied, &own} : std::array{&own, &tied})
     if (!share->empty()) data.push_back(build_data_sync(options, *share, groups.mesh.dp()));
   return parallel::make_grad_sync_summed(std::move(data), {{std::move(partial), &groups.mesh.tp()}, {std::move(tied_names), &groups.ends}});
 }
@@ -156,10 +158,21 @@ std::set<std::string> names_of_all(nn::Module& network, comm::Comm& world) {
   return all;
 }
 
+/// Where a folder has a configuration it must be that of this model: equal tensors are not enough.
+void check_foreign_model(const spec::GptShape& shape, const std::filesystem::path& config) {
+  if (!std::filesystem::exists(config)) return;
+  const core::Json own = gpt_model_facts(shape), other = gpt_model_facts(spec::resolve_gpt_shape(config.string()));
+  for (const auto& [key, value] : own.items())
+    if (other.value(key, core::Json(nullptr)) != value)
+      throw CheckpointError(fmt::format("train: --load '{}' is of another model: it has {}={}, this run {}", config.string(), key, other.value(key, core::Json(nullptr)).dump(), value.dump()),
+                            fmt::format("train it with --model {}", config.string()));
+}
+
 /// A folder or file of Hugging Face's or Megatron's names.
 void load_foreign_weights(models::GptTask& task, const std::filesystem::path& load) {
   if (!std::filesystem::exists(load))
     throw CheckpointError(fmt::format("train: --load '{}' does not exist", load.string()), "name a run of lockstep or one of its checkpoints, or a folder of Hugging Face");
+  check_foreign_model(task.chunk(0).shape(), load / "config.json");
   const models::WeightFile weights = std::filesystem::is_directory(load) ? models::read_weight_folder(load) : models::read_weights(load);
   for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) models::load_gpt_weights(task.chunk(chunk), weights);
 }
@@ -198,8 +211,17 @@ std::string choose_snapshot(const spec::GptOptions& options) {
 
 }  // namespace
 
-Snapshot find_gpt_snapshot(const spec::GptOptions& options, comm::Comm& world) {
-  return {.folder = decide_on_rank_zero(world, [&] { return choose_snapshot(options); }),
+core::Json gpt_model_facts(const spec::GptShape& shape) {
+  core::Json facts{{"heads", shape.heads}, {"query_groups", shape.query_groups}, {"positions", spec::gpt_positions_name(shape.positions)},
+                   {"activation", spec::gpt_activation_name(shape.activation)}, {"norm", spec::gpt_norm_name(shape.norm)}, {"norm_eps", shape.norm_eps}};
+  if (shape.positions == spec::GptPositions::kRotary)
+    facts.update({{"rotary_fraction", shape.rotary_fraction}, {"rotary_base", shape.rotary_base}, {"rotary_scaling", shape.rotary_scaling.has_value()}});
+  return facts;
+}
+
+Snapshot find_gpt_snapshot(const spec::GptOptions& options, comm::World& world) {
+  const auto wait_for_it = [&] { world.wait_for_rank_zero("it tests the files of --load"); };
+  return {.folder = decide_on_rank_zero(world.comm(), [&] { return choose_snapshot(options); }, wait_for_it),
           .use = options.finetune ? SnapshotUse::kWeights : options.no_load_optim ? SnapshotUse::kWeightsAndPosition : SnapshotUse::kAll};
 }
 

@@ -3,6 +3,8 @@
 #include <string>
 
 #include "comm/mesh_groups.h"
+#include "comm/world.h"
+#include "core/json.h"
 #include "plan/gpt_layout.h"
 #include "spec/gpt_options.h"
 #include "train/pipeline_step.h"
@@ -33,6 +35,9 @@ bool owns_parameter(const plan::MeshPoint& point, const spec::ParamSpec& paramet
 
 /// The checkpoint of lockstep that --load names: the folder itself, or the newest whole one of a run, damaged ones passed over with warnings, or that of
 /// --ckpt-step; none where it is no such thing but weights of another program. CheckpointError where there is none or it is damaged. Collective.
-Snapshot find_gpt_snapshot(const spec::GptOptions& options, comm::Comm& world);
+Snapshot find_gpt_snapshot(const spec::GptOptions& options, comm::World& world);
+
+/// What tells models of equal tensors apart: heads, positions, activation, norm.
+core::Json gpt_model_facts(const spec::GptShape& shape);
 
 }  // namespace lockstep::train

@@ -1,7 +1,9 @@
 #include "train/stop_request.h"
 
-#include <csignal>
 #include <unistd.h>
+
+#include <csignal>
+#include <cstring>
 
 #include <atomic>
 
@@ -13,10 +15,20 @@ namespace {
 // A signal handler has no argument to carry state: the one place where a process-wide variable cannot be avoided.
 std::atomic<int> noted_request{0};
 std::atomic<int> num_interrupts{0};
+std::atomic<bool> tells_user{false};
 static_assert(std::atomic<int>::is_always_lock_free);
 
+/// Safe in a signal handler.
+void tell(const char* text) {
+  if (tells_user) [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
+}
+
 void note_signal(int signal) {
-  if (signal == SIGINT && num_interrupts.fetch_add(1) > 0) ::_exit(130);
+  if (signal == SIGINT && num_interrupts.fetch_add(1) > 0) {
+    tell("\nlockstep: interrupted again: ending at once, nothing more is saved\n");
+    ::_exit(130);
+  }
+  if (signal == SIGINT) tell("\nlockstep: saving after this step or the next, then ending; interrupt again to end at once without saving\n");
   const int wish = static_cast<int>(signal == SIGUSR2 ? StopRequest::kSaveAndGoOn : StopRequest::kSaveAndStop);
   int seen = noted_request.load();
   while (seen < wish && !noted_request.compare_exchange_weak(seen, wish)) {
@@ -35,7 +47,10 @@ void set_handler(void (*handler)(int), std::initializer_list<int> signals) {
 void leave_on_stop_signals() {
   set_handler([](int) { ::_exit(static_cast<int>(ExitCode::kRequeue)); }, {SIGTERM, SIGINT, SIGUSR1});
 }
-void install_signal_handlers() { set_handler(note_signal, {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}); }
+void install_signal_handlers(bool tells) {
+  tells_user = tells;
+  set_handler(note_signal, {SIGTERM, SIGINT, SIGUSR1, SIGUSR2});
+}
 StopRequest take_stop_request() { return static_cast<StopRequest>(noted_request.exchange(0)); }
 void ignore_stop_signals() { set_handler(SIG_IGN, {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}); }
 

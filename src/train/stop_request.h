@@ -12,8 +12,9 @@ enum class StopRequest : int {
 
 /// From now on SIGTERM, SIGINT and SIGUSR1 end this process at once with exit code 75: nothing has begun that would have to be saved.
 void leave_on_stop_signals();
-/// From now on the signals above are noted; a second SIGINT ends the process at once with exit code 130. Once per process.
-void install_signal_handlers();
+/// From now on the signals above are noted; a second SIGINT ends the process at once with exit code 130. `tells`: say on standard
+/// error what an interrupt does. Once per process.
+void install_signal_handlers(bool tells);
 /// The largest wish noted since the last call.
 StopRequest take_stop_request();
 /// Once the exit code is decided: further SIGTERM, SIGINT and SIGUSR1 are ignored, so that srun reports that code.

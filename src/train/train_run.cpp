@@ -126,7 +126,7 @@ TrainRun::TrainRun(const spec::ParsedCommand& command, const SoftwareVersions& v
     : command_(command), options_(command.gpt ? gpt_run_options(*command.gpt) : *command.train), versions_(versions) {
   leave_on_stop_signals();
   join_ranks();
-  install_signal_handlers();  // from here on ranks stop together, after a step
+  install_signal_handlers(is_first_rank());  // from here on ranks stop together, after a step
   open_folder();
   startup_.finish("communicator");
   startup_.split("communicator", "rendezvous", world().join_times().rendezvous_ms);
@@ -267,6 +267,7 @@ TrainerPosition TrainRun::restore() {
   config.num_kept = options_.keep.value_or(options_.delete_previous_checkpoint ? 1 : 0);
   config.code_version = versions_.lockstep;
   config.who = {{"host", core::host_name()}, {"job", ranks_.job_id}, {"pid", ::getpid()}};
+  config.wait_for_rank_zero = [this] { world().wait_for_rank_zero("it tests the files of a checkpoint"); };
   checkpointer_ = std::make_unique<Checkpointer>(config, checkpoint_state(training_), world().comm());
   std::optional<RestoredCheckpoint> restored;
   if (folder_.has_checkpoint) restored = folder_.resume_latest ? checkpointer_->restore_latest() : checkpointer_->restore(folder_.resume_path);
@@ -286,9 +287,10 @@ void TrainRun::require_same(const core::Json& facts, const core::Json& written, 
 }
 
 TrainerPosition TrainRun::start() {
-  if (snapshot_.folder.empty() || snapshot_.use == SnapshotUse::kWeights) return {};
+  if (snapshot_.folder.empty()) return {};
   const auto restored = snapshot_.use == SnapshotUse::kAll ? checkpointer_->load(snapshot_.folder) : checkpointer_->read_position(snapshot_.folder);
   require_same(kit_->model_facts(), restored.position.extra, "--load takes runs of the same model");
+  if (snapshot_.use == SnapshotUse::kWeights) return {};
   if (is_first_rank())
     core::log_info("starting from {}, after step {} and {} samples", restored.folder.string(), restored.position.step, restored.position.samples_seen);
   return {.step = restored.position.step, .samples_seen = restored.position.samples_seen, .data = restored.position.data};
@@ -357,14 +359,14 @@ void TrainRun::open_record(const TrainerConfig& config) {
 ExitCode TrainRun::run() {
   kit_->check_evaluation();
   if (epoch_.num_batches == 0) {
-    open_record({});
     if (folder_.is_resume) restore();
+    open_record({});
     evaluate(options_.epochs, 0);
     return finish(ExitCode::kOk);
   }
   TrainerConfig config = trainer_config();
-  open_record(config);
   const TrainerPosition start = restore();
+  open_record(config);  // a start that is refused leaves no trace in a record
   if (command_.gpt && command_.gpt->exit_interval) {
     const int64_t interval = *command_.gpt->exit_interval;
     config.max_steps = std::min(config.last_step(), (start.step / interval + 1) * interval);

@@ -48,6 +48,30 @@ void expect_damage(const ProgramResult& result, const std::string& file) {
   EXPECT_NE(result.err.find(file + "' was altered"), std::string::npos) << result.err;
 }
 
+/// Equal tensors, other heads: refused on every way in, and what was there stays as it was.
+TEST_F(TrainGptLoad, ModelsOfEqualTensorsAreToldApart) {
+  ASSERT_EQ(train("base", {"--exit-interval", "3"}).exit_code, 0);
+  const std::string record = core::read_file(logs_.path() / "base" / "run.json"), params = core::read_file(logs_.path() / "base" / "params.txt");
+  const auto resumed = train("base", {"--resume", "latest", "--num-attention-heads", "4"});
+  EXPECT_NE(resumed.exit_code, 0);
+  EXPECT_NE(resumed.err.find("heads=2, this run has heads=4"), std::string::npos) << resumed.err;
+  EXPECT_EQ(core::read_file(logs_.path() / "base" / "run.json"), record) << "a refused start is no attempt";
+  EXPECT_EQ(core::read_file(logs_.path() / "base" / "params.txt"), params);
+
+  for (const char* how : {"--finetune", "--no-load-optim"}) {
+    const auto refused = train("new", {"--load", run("base"), how, "--num-attention-heads", "4"});
+    EXPECT_NE(refused.exit_code, 0) << how;
+    EXPECT_NE(refused.err.find("heads=2, this run has heads=4"), std::string::npos) << refused.err;
+  }
+  const std::string exported = (logs_.path() / "exported").string();
+  ASSERT_EQ(run_lockstep({"ckpt", "export", run("base"), exported, "--names", "huggingface"}).exit_code, 0);
+  const auto foreign = train("new", {"--load", exported, "--num-attention-heads", "4"});
+  EXPECT_EQ(foreign.exit_code, 5) << foreign.err;
+  EXPECT_NE(foreign.err.find("config.json' is of another model: it has heads=2, this run 4"), std::string::npos) << foreign.err;
+  const auto taken = train("new", {"--load", exported});
+  EXPECT_EQ(taken.exit_code, 0) << "a refused start does not occupy the name: " << taken.err;
+}
+
 TEST_F(TrainGptLoad, WithoutTheOptimiserWeightsAndPositionGoOnAndMomentsBeginAnew) {
   ASSERT_EQ(train("base", {"--exit-interval", "3"}).exit_code, 0);
   ASSERT_EQ(train("whole", {"--load", run("base")}).exit_code, 0);

@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "comm/recorder.h"
 #include "comm/run_ranks.h"
@@ -206,6 +207,27 @@ TEST(Zero1Shards, ParametersAreWaitedForWhereTheyAreUsed) {
       require(name == "frozen" || tensor->eq(7.0).all().item<bool>(), name + ", which nobody used, was not waited for");
     use_others();
   });
+}
+
+/// Parameters that nobody waits for later, alone or with others in one bucket, are there when begin_step() returns.
+TEST(Zero1Shards, BeginStepWaitsForTheRest) {
+  for (const int64_t bucket_bytes : {int64_t{1}, int64_t{1} << 20})
+    comm::run_ranks(2, [&](Comm& data) {
+      Model model;
+      const auto sync = make_grad_sync_zero1(model.all(), data, bucket_bytes);
+      const auto use_head = sync->wait_where_used({{"head", &model.head}});
+      const c10::NoGradGuard no_grad;
+      for (const optim::Segment& segment : sync->holding().segments) segment.parameter.fill_(7.0);
+      if (data.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));  // without the wait rank 0 is long past its checks
+      sync->publish_params();
+      sync->begin_step();
+      for (const auto& [name, tensor] : model.all())
+        require(name == "frozen" || name == "head" || tensor->eq(7.0).all().item<bool>(), name + " was not waited for");
+      use_head();
+      require(model.head.eq(7.0).all().item<bool>(), "the head was not waited for");
+      sync->begin_micro(true);
+      sync->finish();
+    });
 }
 
 struct MasterCase {

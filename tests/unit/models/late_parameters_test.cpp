@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <functional>
@@ -26,15 +27,26 @@ size_t count_named(nn::Module& network, const std::vector<std::string>& parts) {
   return count;
 }
 
-/// `forward` gives the same when the units' `num_late` parameters arrive only when they are asked for.
+/// What `forward` gives, and all gradients of its sum.
+at::Tensor run_pass(nn::Module& network, const std::function<at::Tensor()>& forward) {
+  for (const auto& [name, tensor] : network.named_parameters()) tensor->mutable_grad() = at::Tensor();
+  const at::Tensor out = forward();
+  torch::autograd::backward({out.sum()}, {});
+  std::vector<at::Tensor> all = {out.detach().flatten()};
+  for (const auto& [name, tensor] : network.named_parameters())
+    if (tensor->grad().defined()) all.push_back(tensor->grad().flatten());
+  return at::cat(all);
+}
+
+/// `forward` and its gradients are the same when the units' `num_late` parameters arrive only when they are asked for.
 void expect_no_early_reads(nn::Module& network, size_t num_late, const std::function<at::Tensor()>& forward) {
-  const at::Tensor want = forward();
-  const c10::NoGradGuard no_grad;
+  const at::Tensor want = run_pass(network, forward);
   size_t found = 0;
   std::vector<int> num_asked(network.units().size(), 0);
   for (size_t i = 0; i < num_asked.size(); ++i) {
     nn::Module* unit = network.units()[i];
     std::vector<std::pair<at::Tensor, at::Tensor>> late;
+    const c10::NoGradGuard no_grad;
     for (const auto& [name, tensor] : unit->named_parameters()) {
       late.emplace_back(*tensor, tensor->clone());
       tensor->fill_(std::numeric_limits<double>::quiet_NaN());
@@ -46,7 +58,7 @@ void expect_no_early_reads(nn::Module& network, size_t num_late, const std::func
         for (auto [parameter, value] : late) parameter.copy_(value);
     });
   }
-  const at::Tensor got = forward();
+  const at::Tensor got = run_pass(network, forward);
   EXPECT_TRUE(want.isfinite().all().item<bool>());
   EXPECT_TRUE(got.equal(want));
   for (size_t i = 0; i < num_asked.size(); ++i) EXPECT_GE(num_asked[i], 1) << "unit " << i;

@@ -145,11 +145,11 @@ TEST(GptLayout, MisfitsNameTheNearestLegalLayout) {
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 60, .pp = 5}), "hint: use --pipeline-model-parallel-size 4 or 6"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 4, .pp = 4, .split = {.num_chunks = 2}}), "among 4 pipeline stages x 2 virtual stages\n  hint: use "
                                                                                          "--pipeline-model-parallel-size 2, or --num-virtual-stages-per-pipeline-rank 1 or 3"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 6, .tp = 2, .pp = 2}), "do not divide the 6 that there are\n  hint: start 4 or 8 ranks, or use --pipeline-model-parallel-size 1 or 3"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 6, .tp = 2, .pp = 2}), "do not divide the 6 that there are\n  hint: start 4 or 8 ranks; or use --pipeline-model-parallel-size 1 or 3; or use --tensor-model-parallel-size 1 or 3"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 7, .tp = 2, .pp = 2}), "hint: start 4 or 8 ranks")) << "no number of stages helps";
   EXPECT_TRUE(holds(error("175b", {.world_size = 64, .tp = 8, .pp = 16}), "one copy of the model takes 128 ranks"));
-  EXPECT_TRUE(holds(error("175b", {.world_size = 64, .tp = 8, .pp = 16}), "start 128 ranks, or a multiple, or use --pipeline-model-parallel-size 8"));
-  EXPECT_TRUE(holds(error("nemotron4-340b", {.world_size = 64, .tp = 8, .pp = 6, .split = {.layers_per_chunk = 3}}), "or use --pipeline-model-parallel-size 4 or 8"));
+  EXPECT_TRUE(holds(error("175b", {.world_size = 64, .tp = 8, .pp = 16}), "start 128 ranks; or use --pipeline-model-parallel-size 8; or use --tensor-model-parallel-size 4"));
+  EXPECT_TRUE(holds(error("nemotron4-340b", {.world_size = 64, .tp = 8, .pp = 6, .split = {.layers_per_chunk = 3}}), "hint: use --pipeline-model-parallel-size 4 or 8"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 8, .tp = 2, .global_batch = 10}), "--global-batch-size=10, expected a multiple of 4"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 4, .pp = 4, .split = {.num_chunks = 3}, .global_batch = 6}), "use --global-batch-size 4 or 8, which is 4 or 8 micro-batches"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 1, .split = {.num_chunks = 2}}), "need several pipeline stages"));
@@ -158,6 +158,12 @@ TEST(GptLayout, MisfitsNameTheNearestLegalLayout) {
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 2, .pp = 2, .split = {.layers_per_chunk = 3, .num_chunks = 2}}), "at most one of"));
   EXPECT_TRUE(holds(error("175b", {.world_size = 3, .tp = 3}), "51200 rows of the padded vocabulary of 'gpt3-175b'\n  hint: use --tensor-model-parallel-size 1"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 8, .pp = 2, .split = {.num_chunks = 2}, .samples_per_micro = 3, .global_batch = 12}), "use --global-batch-size 24, which is 2 micro-batches"));
+  spec::GptShape eight = named("gpt2");
+  eight.layers = 8;
+  const auto error_of_eight = [&](const GptLayoutWish& wish) { return message_of<UsageError>([&] { make_gpt_layout(eight, wish); }); };
+  EXPECT_TRUE(holds(error_of_eight({.world_size = 8, .tp = 2, .pp = 3}), "hint: use --pipeline-model-parallel-size 2 or 4")) << "8 layers fit no number of ranks with 3 stages";
+  EXPECT_TRUE(holds(error_of_eight({.world_size = 8, .tp = 3, .global_batch = 2}), "hint: start 6 ranks; or use --tensor-model-parallel-size 4")) << "2 would leave 4 data ranks";
+  EXPECT_TRUE(holds(error_of_eight({.world_size = 8, .tp = 3, .global_batch = 3}), "hint: start 3 or 9 ranks")) << "no tensor size fits the batch";
   GptLayoutWish lowered{.world_size = 4, .global_batch = 10, .lowers_batch = true};
   EXPECT_EQ(make_gpt_layout(named("gpt2"), lowered).batch.global_batch, 8);
 }
