@@ -5,10 +5,12 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 
+#include "cli/common/version.h"
 #include "core/json.h"
 #include "core/strings.h"
 #include "support/gpt_mesh.h"
@@ -25,15 +27,21 @@ int main(int argc, char** argv) {
   const auto start = std::chrono::steady_clock::now();
   const auto all = tests::legal_meshes(static_cast<int>(*max_ranks));
   int64_t num_failed = 0;
+  tests::MeshDeviation worst;
+  const auto describe = [](const tests::MeshDeviation& deviation) {
+    return core::Json{{"loss", deviation.loss}, {"tensor", deviation.tensor}, {"change", deviation.change}};
+  };
   for (size_t i = 0; i < all.size(); ++i) {
-    const std::string difference = tests::compare_with_one_rank(all[i]);
+    tests::MeshDeviation largest;
+    const std::string difference = tests::compare_with_one_rank(all[i], comm::ThreadBackend::kLocal, &largest);
+    worst = {std::max(worst.loss, largest.loss), std::max(worst.tensor, largest.tensor), std::max(worst.change, largest.change)};
     num_failed += difference.empty() ? 0 : 1;
-    file << core::Json{{"mesh", all[i].name()}, {"ranks", all[i].num_ranks()}, {"difference", difference}}.dump() << std::endl;
+    file << core::Json{{"mesh", all[i].name()}, {"ranks", all[i].num_ranks()}, {"difference", difference}, {"largest", describe(largest)}}.dump() << std::endl;
     if (!difference.empty()) fmt::print(stderr, "{}:\n{}\n", all[i].name(), difference);
     if (i % 100 == 99) fmt::print(stderr, "{} of {} meshes, {} differ\n", i + 1, all.size(), num_failed);
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  file << core::Json{{"meshes", all.size()}, {"differ", num_failed}, {"max_ranks", *max_ranks}, {"seconds", seconds.count()}, {"command", fmt::format("bench_gpt_meshes {} {}", argv[1], argv[2])}}.dump()
+  file << core::Json{{"meshes", all.size()}, {"differ", num_failed}, {"largest", describe(worst)}, {"max_ranks", *max_ranks}, {"lockstep", cli::version_info().version}, {"commit", cli::version_info().commit}, {"seconds", seconds.count()}, {"command", fmt::format("bench_gpt_meshes {} {}", argv[1], argv[2])}}.dump()
        << "\n";
   if (!file.flush()) {
     fmt::print(stderr, "bench_gpt_meshes: '{}' cannot be written\n", argv[2]);

@@ -140,7 +140,7 @@ void declare_parallelism(core::OptionSet& set, GptOptions& o) {
 
 void declare_precision(core::OptionSet& set, GptOptions& o) {
   set.group("Precision and memory");
-  set.add("precision", &o.precision, {.help = "Type of weights and activations; under bf16 and fp16 the optimiser keeps fp32 masters.", .choices = {"fp32", "bf16", "fp16"}});
+  set.add("precision", &o.precision, {.help = "Type of weights and activations; under bf16 and fp16 the optimiser keeps fp32 masters.", .choices = {"fp32", "bf16", "fp16"}, .refused_choices = {{"fp8", "use --bf16 --fp8-format hybrid"}}});
   set.add("bf16", &o.bf16, {.help = "The same as --precision bf16."});
   set.add("fp16", &o.fp16, {.help = "The same as --precision fp16."});
   set.add("loss-scale", &o.loss_scale, {.help = "fp16: constant loss scale.", .unset_text = "adapted", .min = 0, .is_min_excluded = true});

@@ -390,10 +390,11 @@ ExitCode TrainRun::run() {
     open_profiler();
     parts.before_step = [this](int64_t step) { profiler_->before_step(step); };
   }
-  core::log_info("{}: {:.1f} M parameters, {} on {} x {} ({}), {} {} a step, {} buckets", options_.model,
+  const int64_t buckets = training_.sync->num_buckets();
+  core::log_info("{}: {:.1f} M parameters, {} on {} x {} ({}), {} {} a step{}", options_.model,
                  static_cast<double>(facts_.num_parameters) / 1e6,
                  options_.precision, ranks_.world_size, device_.str(), facts_.layout, config.samples_per_step, facts_.sample_unit,
-                 training_.sync->num_buckets());
+                 buckets > 0 ? fmt::format(", {} gradient buckets", buckets) : "");
   return finish(Trainer(config, parts, start).run());
 }
 

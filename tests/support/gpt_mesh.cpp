@@ -149,19 +149,21 @@ Tolerance tolerance_of(const std::string& precision) {
   return precision == "bf16" ? Tolerance{8e-3, 0.1, 0.3} : Tolerance{1e-3, 0.0125, 0.1};
 }
 
-std::string compare_numbers(const std::vector<double>& got, const std::vector<double>& want, const std::string& what, double tolerance) {
+std::string compare_numbers(const std::vector<double>& got, const std::vector<double>& want, const std::string& what, double tolerance, double& largest) {
   std::string text;
   if (got.size() != want.size()) return fmt::format("{} of {} steps, expected {}\n", what, got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) largest = std::max(largest, std::abs(got[i] - want[i]) / std::abs(want[i]));
   for (size_t i = 0; i < want.size(); ++i)
     if (!(std::abs(got[i] - want[i]) <= tolerance * std::abs(want[i]))) text += fmt::format("{} of step {}: {:.8g}, one rank {:.8g}\n", what, i, got[i], want[i]);
   return text;
 }
 
 /// By their norm: in 16 bits the largest value of a table says nothing about an update, and single elements with gradients near 0 go either way.
-std::string compare_changes(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, double tolerance) {
+std::string compare_changes(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, double tolerance, double& largest) {
   std::string text;
   for (const auto& [name, change] : got) {
     const double error = (change - want.at(name)).norm().item<double>() / want.at(name).norm().item<double>();
+    largest = std::max(largest, error);
     if (!(error <= tolerance)) text += fmt::format("change of {}: relative difference {:.3g}\n", name, error);
   }
   return text;
@@ -210,13 +212,15 @@ std::map<std::string, at::Tensor> whole_gradients(const train::Training& trainin
   });
 }
 
-std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, const std::string& what, double tolerance) {
+std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, const std::string& what, double tolerance,
+                            double* largest) {
   std::string text;
   for (const auto& [name, tensor] : got) {
     const at::Tensor& reference = want.at(name);
-    const double largest = reference.abs().max().item<double>();
-    if (largest < 1e-6) text += fmt::format("{} of {}: the reference proves nothing\n", what, name);
-    const double error = tensor.sizes() == reference.sizes() ? (tensor - reference).abs().max().item<double>() / largest : NAN;
+    const double scale = reference.abs().max().item<double>();
+    if (scale < 1e-6) text += fmt::format("{} of {}: the reference proves nothing\n", what, name);
+    const double error = tensor.sizes() == reference.sizes() ? (tensor - reference).abs().max().item<double>() / scale : NAN;
+    if (largest != nullptr) *largest = std::max(*largest, error);
     if (!(error <= tolerance)) text += fmt::format("{} of {}: relative difference {:.3g}\n", what, name, error);
   }
   return text;
@@ -340,7 +344,8 @@ std::vector<MeshCase> pairwise_cover(const std::vector<MeshCase>& all) {
   return cover;
 }
 
-std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend backend) {
+std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend backend, MeshDeviation* largest) {
+  MeshDeviation found;
   const MeshTrace& want = one_rank(mesh);
   if (want.losses.at(0) == want.losses.at(2)) return "nothing was trained";
   const plan::GptLayout layout = plan::train_gpt_layout(options_of(mesh), mesh.num_ranks());
@@ -356,15 +361,19 @@ std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend back
           const std::lock_guard lock(mutex);
           for (const auto& [name, parameter] : got.parameters)
             if (!seen.try_emplace(name, parameter).first->second.equal(parameter)) text += fmt::format("rank {}: its copy of {} is not that of another rank\n", groups.world.rank(), name);
-          const std::string here = compare_numbers(got.losses, want.losses, "loss", loss) + compare_numbers(got.norms, want.norms, "norm of the gradient", tensor) +
-                                   compare_tensors(got.gradients, want.gradients, "gradient", tensor) + compare_tensors(got.moments, want.moments, "moment", tensor) +
-                                   compare_tensors(got.parameters, want.parameters, "parameter", tensor) + compare_changes(got.changes, want.changes, change);
+          const std::string here = compare_numbers(got.losses, want.losses, "loss", loss, found.loss) +
+                                   compare_numbers(got.norms, want.norms, "norm of the gradient", tensor, found.tensor) +
+                                   compare_tensors(got.gradients, want.gradients, "gradient", tensor, &found.tensor) +
+                                   compare_tensors(got.moments, want.moments, "moment", tensor, &found.tensor) +
+                                   compare_tensors(got.parameters, want.parameters, "parameter", tensor, &found.tensor) +
+                                   compare_changes(got.changes, want.changes, change, found.change);
           if (!here.empty()) text += fmt::format("rank {}:\n{}", groups.world.rank(), here);
         },
         backend);
   } catch (const std::exception& error) {
     return text + error.what();
   }
+  if (largest != nullptr) *largest = found;
   if (seen.size() != want.parameters.size()) text += fmt::format("{} parameters on all ranks, one rank has {}\n", seen.size(), want.parameters.size());
   return text;
 }

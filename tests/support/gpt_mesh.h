@@ -51,16 +51,22 @@ struct MeshTrace {
   std::map<std::string, at::Tensor> moments;                         ///< Means of gradients and roots of means of squares.
 };
 
+/// Largest relative differences over all ranks.
+struct MeshDeviation {
+  double loss = 0, tensor = 0, change = 0;  ///< tensor: norms, gradients, moments, parameters; change: of parameters, by norm.
+};
+
 /// Three steps of `mesh` on ranks that are threads against the same on one rank: losses, norms, gradients, moments, parameters, and the collectives of a
 /// step against plan::predict_gpt_traffic. Copies of a parameter on several ranks must be equal bit for bit. "" where all agree, else what does not.
-std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend backend = comm::ThreadBackend::kLocal);
+std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend backend = comm::ThreadBackend::kLocal, MeshDeviation* largest = nullptr);
 
 /// Parameters, or gradients as the optimiser takes them, of all chunks of a stage: whole, vocabulary tables without padding. Collective over the tensor and
 /// data axes.
 std::map<std::string, at::Tensor> whole_parameters(const train::Training& training);
 std::map<std::string, at::Tensor> whole_gradients(const train::Training& training);
 
-/// "" where each tensor equals that of the same name in `want`, relative to its largest value; else a line for each that does not.
-std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, const std::string& what, double tolerance);
+/// "" where each tensor equals that of the same name in `want`, relative to its largest value; else a line for each that does not. Raises `largest`.
+std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, const std::string& what, double tolerance,
+                            double* largest = nullptr);
 
 }  // namespace lockstep::tests
