@@ -46,8 +46,20 @@ void read_value(const std::string& label, const std::string& typed, const Option
   value = *number;
 }
 
+bool is_utf8(const std::string& text) {
+  try {
+    [[maybe_unused]] const std::string dumped = Json(text).dump();
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
+
 void read_value(const std::string& label, const std::string& typed, const Option& option, std::string& value) {
   const OptionSpec& spec = option.spec;
+  if (!is_utf8(typed))  // records hold every option
+    throw UsageError(fmt::format("options: the value of {} is no UTF-8: {}", label, Json(typed).dump(-1, ' ', true, Json::error_handler_t::replace)),
+                     "a path of other bytes can be reached through a link with another name");
   for (const auto& [refused, instead] : spec.refused_choices)
     if (typed == refused) throw UsageError(fmt::format("options: {} '{}' is not supported", label, typed), instead);
   const auto alias = std::find_if(spec.choice_aliases.begin(), spec.choice_aliases.end(),

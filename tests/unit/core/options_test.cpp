@@ -123,6 +123,11 @@ TEST(Options, BadValuesNameFlagValueRangeAndUnit) {
   EXPECT_TRUE(holds(error_of({"--model", "--local-loss"}), "needs a value, got the flag '--local-loss'"));
 }
 
+TEST(Options, OtherBytesThanUtf8AreRefused) {
+  EXPECT_TRUE(holds(error_of({"--model", "caf\xe9"}), "the value of --model is no UTF-8: \"caf\\ufffd\""));
+  EXPECT_EQ(parsed({"--model", "caf\xc3\xa9"}).model, "caf\xc3\xa9");
+}
+
 TEST(Options, UnknownFlagsNameTheNearest) {
   EXPECT_TRUE(holds(error_of({"--bacth-size", "8"}), "--bacth-size is unknown to 'demo'\n  hint: did you mean --batch-size?"));
   EXPECT_TRUE(holds(error_of({"--train"}), "did you mean --train-num-samples?"));
