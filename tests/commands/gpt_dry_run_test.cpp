@@ -145,7 +145,7 @@ TEST(GptDryRun, MisfitsAreUsageErrorsWithTheNearest) {
   };
   for (const Case& bad : std::vector<Case>{{{"--model", "gpt2", "--world-size", "5", "--pp", "5"}, "use --pipeline-model-parallel-size 1, or set"},
                                            {{"--model", "gpt2", "--world-size", "8", "--tp", "8"}, "use --tensor-model-parallel-size 4"},
-                                           {{"--model", "gpt2", "--world-size", "6", "--tp", "2", "--pp", "2"}, "start 4 or 8 ranks, or use --pipeline-model-parallel-size 1 or 3"},
+                                           {{"--model", "gpt2", "--world-size", "6", "--tp", "2", "--pp", "2"}, "start 4 or 8 ranks; or use --pipeline-model-parallel-size 1 or 3; or use --tensor-model-parallel-size 1 or 3"},
                                            {{"--model", "gpt2", "--world-size", "8", "--global-batch-size", "12"}, "use --global-batch-size 8 or 16"},
                                            {{"--model", "gpt5", "--world-size", "1"}, "unknown model 'gpt5'"},
                                            {{"--model", "mistral", "--world-size", "1"}, "llama3-8b with --vocab-size 32000"},
