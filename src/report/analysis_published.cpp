@@ -249,10 +249,11 @@ PublishedTable check_published(const fs::path& path, const PublishedOptions& opt
   table.recomputed = recomputed_table(context, formulas, additions, table.cells);
   const auto has_base = [](const Formula& formula) { return formula.has_base; };
   if (std::any_of(formulas.begin(), formulas.end(), has_base) || std::any_of(additions.begin(), additions.end(), has_base))
-    table.recomputed.caption += (table.recomputed.caption.empty() ? "" : " ") + base_text(context, [&](size_t row) { return row_name(context, row); });
+    table.recomputed.notes.push_back(base_text(context, [&](size_t row) { return row_name(context, row); }));
   if (formulas.empty())
     table.recomputed.notes.push_back("No column of this table follows from the others by a formula we know: it is shown as it is.");
   table.doubts = impossible_values(context, table.recomputed);
+  table.recomputed.notes.insert(table.recomputed.notes.begin(), context.notes.begin(), context.notes.end());
   table.recomputed.notes.insert(table.recomputed.notes.begin(), notes.begin(), notes.end());
   table.missing = missing_in(context);
   if (!table.missing.empty()) table.recomputed.notes.push_back("The table does not tell " + core::join(table.missing, "; ") + ".");

@@ -20,8 +20,10 @@ bool is_repeat_column(const std::string& name) {
   return kNames.contains(core::to_lower_ascii(name));
 }
 
+bool is_named_configuration(const std::string& name) { return name == "system" || name == "precision" || name == "model"; }
+
 bool is_configuration_column(const record::Table& table, const std::string& name) {
-  if (name == "system" || name == "precision" || name == "model") return true;
+  if (is_named_configuration(name)) return true;
   if (is_repeat_column(name)) return false;
   const size_t index = table.column(name);
   return std::none_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return core::parse_double(row[index]).has_value(); });
@@ -54,6 +56,24 @@ size_t rows_above_base(const std::vector<std::string>& keys, const std::vector<d
   return count;
 }
 
+/// Do the parts of the groups stay curves: rows above a base where there were any, and none that stood alone at its size turned into a base of its own?
+/// A list of nodes or a remark takes every row, or single ones, out of its curve; a setting comes back at other sizes.
+bool keeps_curves(const std::vector<std::string>& groups, const std::vector<std::string>& parted, const std::vector<double>& sizes) {
+  if (rows_above_base(groups, sizes) == 0) return true;
+  if (rows_above_base(parted, sizes) == 0) return false;
+  std::map<std::string, double> least;
+  std::map<std::string, std::set<double>> part_sizes;
+  std::map<std::pair<std::string, double>, size_t> num_at;
+  for (size_t row = 0; row < groups.size(); ++row) {
+    least[groups[row]] = std::min(least.try_emplace(groups[row], sizes[row]).first->second, sizes[row]);
+    part_sizes[parted[row]].insert(sizes[row]);
+    ++num_at[{groups[row], sizes[row]}];
+  }
+  for (size_t row = 0; row < groups.size(); ++row)
+    if (part_sizes[parted[row]].size() == 1 && sizes[row] > least[groups[row]] && num_at[{groups[row], sizes[row]}] == 1) return false;
+  return true;
+}
+
 /// Groups parted by a batch, where one size of a group has several.
 std::vector<std::string> parted_by(const std::vector<std::string>& keys, const std::vector<double>& sizes, const std::vector<double>& batches) {
   std::map<std::pair<std::string, double>, std::set<double>> values;
@@ -79,10 +99,18 @@ FormulaContext make_context(const record::Table& table, const PublishedOptions& 
   FormulaContext context{table, read_facts(table, options), std::vector<std::string>(table.rows.size())};
   const char* size = context.size_column();
   if (size == nullptr || !has_numbers(table, size)) return context;
-  for (size_t column = 0; column < table.columns.size(); ++column)
-    if (is_configuration_column(table, table.columns[column]))
-      for (size_t row = 0; row < table.rows.size(); ++row) context.groups[row] += table.rows[row][column] + "\n";
   const std::vector<double> sizes = table.numbers(size);
+  for (const bool is_named : {true, false})  // the columns whose names say what they are first
+    for (size_t column = 0; column < table.columns.size(); ++column) {
+      const std::string& name = table.columns[column];
+      if (!is_configuration_column(table, name) || is_named_configuration(name) != is_named) continue;
+      std::vector<std::string> parts;
+      for (const auto& row : table.rows) parts.push_back(row[column]);
+      std::vector<std::string> parted = joined(context.groups, parts);
+      if (is_named || keeps_curves(context.groups, parted, sizes)) context.groups = std::move(parted);
+      else
+        context.notes.push_back(fmt::format("Column '{}' has values that do not come back at other sizes: rows are compared without regard to it.", name));
+    }
   for (const std::string& name : table.columns)
     if (is_batch_column(name) && has_numbers(table, name)) context.groups = parted_by(context.groups, sizes, table.numbers(name));
   return context;

@@ -35,6 +35,7 @@ struct FormulaContext {
   const record::Table& table;
   TableFacts facts;
   std::vector<std::string> groups{};  ///< By row: rows with the same text are one curve over sizes.
+  std::vector<std::string> notes{};   ///< What was left out of account, in sentences.
 
   bool has(const char* column) const { return table.find(column).has_value(); }
   const char* device_column() const { return has("gpus") ? "gpus" : has("devices") ? "devices" : nullptr; }
@@ -49,7 +50,7 @@ struct FormulaContext {
   std::optional<double> peak(size_t row) const;  ///< Of the row's compute type, TFLOP/s.
 };
 
-/// The context with its rows grouped: by every text column that says what ran (not which repeat it was), and by each column of a batch that has several
+/// The context with its rows grouped: by every text column that says what ran (not which repeat it was) and whose values come back over sizes, and by each column of a batch that has several
 /// values at one size: by the batch itself or its share of a size, whichever puts more rows above a base.
 FormulaContext make_context(const record::Table& table, const PublishedOptions& options);
 /// "Base: nodes 1 (line 3); ...", with repeats; empty where the table has no sizes.

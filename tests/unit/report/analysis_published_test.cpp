@@ -194,6 +194,25 @@ double number_of(const PublishedTable& table, const std::string& key, size_t row
   return 0;
 }
 
+std::string notes_of(const PublishedTable& table) { return core::join(table.recomputed.notes, " "); }
+
+/// The table of a text.
+PublishedTable table_of(const std::string& text, const PublishedOptions& options = {}) {
+  core::TempDir folder;
+  core::write_file_atomic(folder.path() / "mine.csv", text);
+  return check_published(folder.path() / "mine.csv", options);
+}
+
+TEST(Published, TextsThatDoNotComeBackAtOtherSizesPartNothing) {
+  for (const char* text : {"nodes,samples_per_s,nodelist\n1,100,n1\n2,150,n[1-2]\n4,210,n[1-4]\n", "nodes,samples_per_s,comments\n1,100,\n2,150,\n4,210,slow disk\n"}) {
+    const PublishedTable table = table_of(text);
+    EXPECT_NE(notes_of(table).find("rows are compared without regard to it"), std::string::npos) << notes_of(table);
+    EXPECT_NE(notes_of(table).find("Base: nodes 1 (line 2)."), std::string::npos) << notes_of(table);
+    EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 75, 1e-9) << text;
+    EXPECT_NEAR(number_of(table, "efficiency_pct", 2), 52.5, 1e-9) << text;
+  }
+}
+
 TEST(Published, RepeatsOfTheBaseAreOneBaseThatIsNamed) {
   core::TempDir folder;
   const auto path = folder.path() / "mine.csv";
@@ -202,7 +221,7 @@ TEST(Published, RepeatsOfTheBaseAreOneBaseThatIsNamed) {
   EXPECT_NEAR(number_of(table, "efficiency_pct", 0), 75, 1e-9) << "a repeat of the base is no base of its own";
   EXPECT_NEAR(number_of(table, "efficiency_pct", 2), 75, 1e-9);
   EXPECT_NEAR(number_of(table, "speedup", 3), 1.8, 1e-9) << "of the geometric mean, 120";
-  EXPECT_NE(table.recomputed.caption.find("Base: nodes 1 (geometric mean of 2 repeats, lines 2, 3)."), std::string::npos) << table.recomputed.caption;
+  EXPECT_NE(notes_of(table).find("Base: nodes 1 (geometric mean of 2 repeats, lines 2, 3)."), std::string::npos) << notes_of(table);
 }
 
 TEST(Published, TextsAndBatchesHaveBasesOfTheirOwn) {
@@ -212,7 +231,7 @@ TEST(Published, TextsAndBatchesHaveBasesOfTheirOwn) {
   const PublishedTable texts = check_published(path);
   EXPECT_NEAR(number_of(texts, "efficiency_pct", 2), 75, 1e-9);
   EXPECT_NEAR(number_of(texts, "efficiency_pct", 3), 95, 1e-9);
-  EXPECT_NE(texts.recomputed.caption.find("(line 2); nodes 1 (line 3)."), std::string::npos) << texts.recomputed.caption;
+  EXPECT_NE(notes_of(texts).find("(line 2); nodes 1 (line 3)."), std::string::npos) << notes_of(texts);
   // Weak: 32 and 64 a node. The local batch and the global one part the rows alike.
   for (const char* text : {"nodes,micro_batch,samples_per_s\n1,32,100\n1,64,200\n2,32,150\n2,64,380\n", "nodes,global_batch,samples_per_s\n1,32,100\n1,64,200\n2,64,150\n2,128,380\n4,128,300\n4,256,720\n"}) {
     core::write_file_atomic(path, text);
