@@ -95,8 +95,9 @@ bool is_positive_column(const std::string& name) {
 }
 }  // namespace
 
-FormulaContext make_context(const record::Table& table, const PublishedOptions& options) {
-  FormulaContext context{table, read_facts(table, options), std::vector<std::string>(table.rows.size())};
+FormulaContext make_context(const ResultTable& result, const PublishedOptions& options) {
+  const record::Table& table = result.table;
+  FormulaContext context{.table = table, .facts = read_facts(table, options), .groups = std::vector<std::string>(table.rows.size()), .given = result.given};
   const char* size = context.size_column();
   if (size == nullptr || !has_numbers(table, size)) return context;
   const std::vector<double> sizes = table.numbers(size);
@@ -109,7 +110,7 @@ FormulaContext make_context(const record::Table& table, const PublishedOptions& 
       std::vector<std::string> parted = joined(context.groups, parts);
       if (is_named || keeps_curves(context.groups, parted, sizes)) context.groups = std::move(parted);
       else
-        context.notes.push_back(fmt::format("Column '{}' has values that do not come back at other sizes: rows are compared without regard to it.", name));
+        context.notes.push_back(fmt::format("Column '{}' has values that do not come back at other sizes: rows are compared without regard to it.", result.given[column]));
     }
   for (const std::string& name : table.columns)
     if (is_batch_column(name) && has_numbers(table, name)) context.groups = parted_by(context.groups, sizes, table.numbers(name));
@@ -166,12 +167,13 @@ std::string base_text(const FormulaContext& context, const std::function<std::st
   return "Base: " + core::join(bases, "; ") + ".";
 }
 
-void check_positive(const record::Table& table) {
+void check_positive(const ResultTable& result) {
+  const record::Table& table = result.table;
   for (size_t row = 0; row < table.rows.size(); ++row)
     for (size_t column = 0; column < table.columns.size(); ++column) {
       const auto value = core::parse_double(table.rows[row][column]);
       if (!value || *value > 0 || !is_positive_column(table.columns[column])) continue;
-      throw DataError(fmt::format("report: '{}' line {}, column '{}': '{}' is not above zero", table.source.string(), table.lines.at(row), table.columns[column],
+      throw DataError(fmt::format("report: '{}' line {}, column '{}': '{}' is not above zero", table.source.string(), table.lines.at(row), result.given[column],
                                   table.rows[row][column]),
                       "counts, rates and times are above zero; leave out a row that was not measured");
     }
@@ -232,7 +234,7 @@ void check_units(const FormulaContext& context) {
       if (!jump || !plain || plain->below != jump->below) continue;
       const record::Table& table = context.table;
       throw DataError(fmt::format("report: '{}' line {}, column '{}': {} stands beside {} (line {}), hundreds of times as much at like sizes: two units in one column",
-                                  table.source.string(), table.lines[jump->high], column, table.text(jump->high, column), table.text(jump->low, column), table.lines[jump->low]),
+                                  table.source.string(), table.lines[jump->high], context.given_name(column), table.text(jump->high, column), table.text(jump->low, column), table.lines[jump->low]),
                       "write one unit in the whole column");
     }
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -72,7 +73,7 @@ std::optional<int> time_decimals(const std::string& name) {
 /// Are all fields of a column numbers, whatever their commas, and some there?
 bool is_numeric(const record::Table& table, size_t column) {
   return !table.rows.empty() && std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
-    return core::parse_double(row[column]) || record::has_ambiguous_comma(row[column]);
+    return core::parse_double(row[column]) || record::has_ambiguous_comma(row[column]) || is_absent(row[column]);
   });
 }
 
@@ -110,7 +111,7 @@ bool are_shares(const record::Table& table, size_t column, const std::string& pl
   if (plain.find("pct") != std::string::npos || plain.find("percent") != std::string::npos || table.columns[column].find('%') != std::string::npos) return false;
   return !table.rows.empty() && std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
     const auto value = core::parse_double(row[column]);
-    return value && *value <= kMostShare;
+    return value ? *value <= kMostShare : is_absent(row[column]);
   });
 }
 
@@ -137,7 +138,50 @@ void rename_column(ResultTable& result, size_t column, const std::string& known)
 
 /// Step times and rates decide everything: two columns of one are refused. Of others the one with the very name is meant.
 bool is_vital(const std::string& known) { return known == kStepTime || known.find("per_s") != std::string::npos; }
+
+/// What follows from other columns may be missing in a row; sizes, batches, rates and times may not.
+bool is_needed(const std::string& known) {
+  return known == "nodes" || known == "gpus" || known == "devices" || known == "global_batch" || known == "local_batch" || known == "samples_per_s" || known == "tokens_per_s" ||
+         known == "samples_per_s_per_gpu" || known == kStepTime;
+}
+
+/// Leaves out the rows that lack what all else follows from, and refuses words in columns of numbers.
+void drop_incomplete_rows(ResultTable& result) {
+  record::Table& table = result.table;
+  const record::Table whole = table;
+  table.rows.clear(), table.lines.clear();
+  const auto place = [&](size_t row, size_t column) {
+    return fmt::format("'{}' line {}, column '{}': '{}'", whole.source.string(), whole.lines[row], result.given[column], whole.rows[row][column]);
+  };
+  std::string first;
+  for (size_t row = 0; row < whole.rows.size(); ++row) {
+    bool is_whole = true;
+    for (size_t column = 0; column < whole.columns.size() && is_whole; ++column) {
+      const std::string& text = whole.rows[row][column];
+      const bool is_derived = core::ends_with(whole.columns[column], "_pct") || whole.columns[column] == "speedup";
+      if (!is_needed(whole.columns[column]) && !is_derived) continue;
+      if (const auto value = core::parse_double(text); value && std::isfinite(*value)) continue;
+      if (!is_absent(text))
+        throw DataError(fmt::format("report: {} is no finite number", place(row, column)), "write a number only; its unit belongs into the name of the column");
+      if (is_derived) continue;
+      is_whole = false;
+      result.notes.push_back(fmt::format("Left out: {} is no value.", place(row, column)));
+      if (first.empty()) first = place(row, column);
+    }
+    if (!is_whole) continue;
+    table.rows.push_back(whole.rows[row]);
+    table.lines.push_back(whole.lines[row]);
+  }
+  if (table.rows.empty() && !first.empty())
+    throw DataError(fmt::format("report: {} is no value, and no other row of the table is whole", first), "give at least one row with its size and its rate or step time");
+}
 }  // namespace
+
+bool is_absent(const std::string& text) {
+  constexpr std::array<std::string_view, 17> kWords = {"", "-", "--", "---", "?", "x", "n/a", "na", "nan", "none", "null", "fail", "failed", "oom", "error", "timeout", "missing"};
+  const std::string lower = core::to_lower_ascii(text);
+  return std::find(kWords.begin(), kWords.end(), lower) != kWords.end();
+}
 
 std::string known_column(const std::string& header) {
   std::string name = plain_name(header);
@@ -158,6 +202,7 @@ std::string known_column(const std::string& header) {
 ResultTable read_result_table(const std::filesystem::path& path) {
   ResultTable result{.table = record::read_table(path)};
   record::Table& table = result.table;
+  result.given = table.columns;
   refuse_commas(table);
   const std::string unit = throughput_unit(table);
   std::map<std::string, std::string> taken;  // known name -> as given
@@ -174,6 +219,7 @@ ResultTable read_result_table(const std::filesystem::path& path) {
                       "keep one of them, or name the other so that it is not taken for the same");
     if (is_new) rename_column(result, column, known);
   }
+  drop_incomplete_rows(result);
   return result;
 }
 

@@ -7,6 +7,7 @@
 
 #include "record/table.h"
 #include "report/analysis_published.h"
+#include "report/published_columns.h"
 
 namespace lockstep::report {
 
@@ -35,8 +36,10 @@ struct FormulaContext {
   const record::Table& table;
   TableFacts facts;
   std::vector<std::string> groups{};  ///< By row: rows with the same text are one curve over sizes.
+  std::vector<std::string> given{};   ///< By column: its name as it was written.
   std::vector<std::string> notes{};   ///< What was left out of account, in sentences.
 
+  const std::string& given_name(const char* column) const { return given.at(table.column(column)); }
   bool has(const char* column) const { return table.find(column).has_value(); }
   const char* device_column() const { return has("gpus") ? "gpus" : has("devices") ? "devices" : nullptr; }
   /// Devices, else nodes; nullptr: no sizes.
@@ -52,11 +55,11 @@ struct FormulaContext {
 
 /// The context with its rows grouped: by every text column that says what ran (not which repeat it was) and whose values come back over sizes, and by each column of a batch that has several
 /// values at one size: by the batch itself or its share of a size, whichever puts more rows above a base.
-FormulaContext make_context(const record::Table& table, const PublishedOptions& options);
+FormulaContext make_context(const ResultTable& result, const PublishedOptions& options);
 /// "Base: nodes 1 (line 3); ...", with repeats; empty where the table has no sizes.
 std::string base_text(const FormulaContext& context, const std::function<std::string(size_t row)>& row_name);
 /// DataError for the first count or rate that is not above zero.
-void check_positive(const record::Table& table);
+void check_positive(const ResultTable& result);
 /// DataError where times or rates of one group stand a factor of hundreds apart at the same work: two units in one column.
 void check_units(const FormulaContext& context);
 

@@ -330,6 +330,19 @@ TEST(Published, TwoUnitsInOneColumnAreRefusedWithTheirPlace) {
   EXPECT_NE(error_of("nodes,samples_per_s\n1,100\n2,190,7\n").find("line 3: 3 fields"), std::string::npos) << "a table all the same";
 }
 
+TEST(Published, ARowThatWasNotMeasuredIsLeftOutAndNamed) {
+  const PublishedTable table = table_of("nodes,images/s,status,eff\n1,100,ok,-\n2,,failed,\n4,370,ok,92.5\n8,OOM,failed,\n");
+  ASSERT_EQ(table.printed.rows.size(), 2u);
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
+  EXPECT_EQ(table.printed.text(1, "efficiency_pct"), "92.5") << "percent, whatever its base lacks";
+  for (const char* words : {"line 3, column 'images/s': '' is no value", "line 5, column 'images/s': 'OOM' is no value"})
+    EXPECT_NE(notes_of(table).find(words), std::string::npos) << notes_of(table);
+  for (const auto& row : table.recomputed.rows) EXPECT_EQ(row.size(), table.recomputed.columns.size());
+  EXPECT_NE(error_of("nodes,images/s\n1,\n2,-\n").find("line 2, column 'images/s': '' is no value"), std::string::npos);
+  EXPECT_NE(error_of("n_nodes,images/s\n1,100\n2,many\n").find("line 3, column 'images/s': 'many' is no finite number"), std::string::npos);
+  EXPECT_NE(error_of("n_nodes,images/s\n1,100\n0,190\n").find("line 3, column 'n_nodes': '0' is not above zero"), std::string::npos);
+}
+
 TEST(Published, DocumentAndJsonNameEveryDifference) {
   const std::vector<PublishedTable> tables = {golden("clap_htsat_base_jupiter.csv"), golden("nemo_clip_g14.csv")};
   EXPECT_EQ(published_document(tables).sections.size(), 2u);
