@@ -343,6 +343,15 @@ TEST(Published, ARowThatWasNotMeasuredIsLeftOutAndNamed) {
   EXPECT_NE(error_of("n_nodes,images/s\n1,100\n0,190\n").find("line 3, column 'n_nodes': '0' is not above zero"), std::string::npos);
 }
 
+TEST(Published, EfficiencyAndMfuAreCheckedAgainstTheTotalRateToo) {
+  const PublishedTable table = table_of("nodes,gpus,samples_per_s,efficiency_pct,mfu_pct\n1,4,100,100.0,50\n2,8,190,99.9,50\n", {.forward_gflops = 10, .peak_tflops = 989});
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot), (Cells{"nodes 2 efficiency_pct 99.9 95.0", "nodes 1 mfu_pct 50 0", "nodes 2 mfu_pct 50 0"}));
+  EXPECT_EQ(cells_with(table, CellVerdict::kExact), Cells{"nodes 1 efficiency_pct 100.0 100.0"});
+  const PublishedTable right = table_of("nodes,samples_per_s,started,efficiency_pct\n1,100,9:00 today,100\n2,150,9:10 today,75\n4,210,9:20 today,52\n");
+  EXPECT_EQ(cells_with(right, CellVerdict::kNot), Cells{}) << "no text accuses a right column";
+  EXPECT_EQ(cells_with(right, CellVerdict::kExact).size(), 3u);
+}
+
 TEST(Published, DocumentAndJsonNameEveryDifference) {
   const std::vector<PublishedTable> tables = {golden("clap_htsat_base_jupiter.csv"), golden("nemo_clip_g14.csv")};
   EXPECT_EQ(published_document(tables).sections.size(), 2u);
