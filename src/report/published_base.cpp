@@ -205,8 +205,7 @@ std::optional<Rate> rate_of(const FormulaContext& context) {
 namespace {
 /// Two rows between which the values of a group jump.
 struct Jump {
-  size_t low = 0, high = 0;   ///< The rows at the jump.
-  std::set<size_t> below{};   ///< All rows on the lower side.
+  size_t low = 0, high = 0;  ///< The rows at the jump.
 };
 std::optional<Jump> find_jump(const std::vector<size_t>& rows, const std::function<double(size_t row)>& value) {
   constexpr double kMinJump = 300, kMaxJump = 1e6;  // no two units of the same thing lie farther apart
@@ -214,8 +213,37 @@ std::optional<Jump> find_jump(const std::vector<size_t>& rows, const std::functi
   std::stable_sort(sorted.begin(), sorted.end(), [&](size_t a, size_t b) { return value(a) < value(b); });
   for (size_t at = 1; at < sorted.size(); ++at)
     if (const double ratio = value(sorted[at]) / value(sorted[at - 1]); ratio > kMinJump && ratio < kMaxJump)
-      return Jump{sorted[at - 1], sorted[at], std::set(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(at))};
+      return Jump{sorted[at - 1], sorted[at]};
   return std::nullopt;
+}
+/// Do the times fall as the sizes grow, never by much more than the sizes: strong scaling?
+bool fall_steadily(const FormulaContext& context, const std::vector<size_t>& rows, const char* column, const char* size) {
+  constexpr double kMostGain = 2;  // more than a caching effect
+  std::vector<size_t> sorted = rows;
+  std::stable_sort(sorted.begin(), sorted.end(), [&](size_t a, size_t b) { return context.at(a, size).value < context.at(b, size).value; });
+  for (size_t at = 1; at < sorted.size(); ++at) {
+    const double gain = context.at(sorted[at - 1], column).value / context.at(sorted[at], column).value;
+    if (gain < 1 || gain > kMostGain * context.at(sorted[at], size).value / context.at(sorted[at - 1], size).value) return false;
+  }
+  return true;
+}
+
+/// A jump among the values of one group that two units explain and the work does not.
+std::optional<Jump> find_unit_jump(const FormulaContext& context, const std::vector<size_t>& rows, const char* column, const char* size) {
+  constexpr double kMinPlainJump = 10;  // values that lie close together are in one unit, however the work differs
+  const auto value = [&](size_t row) { return context.at(row, column).value; };
+  if (std::string(column) == "samples_per_s_per_gpu") return find_jump(rows, value);
+  if (std::string(column) != "step_time_s") return find_jump(rows, [&](size_t row) { return value(row) / context.at(row, size).value; });
+  const bool is_batch_known = std::all_of(rows.begin(), rows.end(), [&](size_t row) { return local_batch(context, row) || global_batch(context, row); });
+  if (!is_batch_known) {
+    const auto jump = find_jump(rows, value);
+    return jump && !fall_steadily(context, rows, column, size) ? jump : std::nullopt;
+  }
+  const auto jump = find_jump(rows, [&](size_t row) {
+    const auto all = global_batch(context, row);
+    return value(row) / (all ? all->value / context.at(row, size).value : local_batch(context, row)->value);
+  });
+  return jump && value(jump->high) / value(jump->low) > kMinPlainJump ? jump : std::nullopt;
 }
 }  // namespace
 
@@ -226,15 +254,13 @@ void check_units(const FormulaContext& context) {
   for (size_t row = 0; row < context.table.rows.size(); ++row) groups[context.groups[row]].push_back(row);
   for (const char* column : {"samples_per_s", "tokens_per_s", "samples_per_s_per_gpu", "step_time_s"}) {
     if (!context.has(column) || !has_numbers(context.table, column) || !has_numbers(context.table, size)) continue;
-    const bool is_time = std::string(column) == "step_time_s";
     for (const auto& [group, rows] : groups) {
-      // Rates grow with the size. Times may shrink with it, as in strong scaling over a thousand nodes, or stay: two units jump either way.
-      const auto jump = find_jump(rows, [&](size_t row) { return context.at(row, column).value * std::pow(context.at(row, size).value, is_time ? 1 : -1); });
-      const auto plain = is_time ? find_jump(rows, [&](size_t row) { return context.at(row, column).value; }) : jump;
-      if (!jump || !plain || plain->below != jump->below) continue;
+      const auto jump = find_unit_jump(context, rows, column, size);
+      if (!jump) continue;
       const record::Table& table = context.table;
-      throw DataError(fmt::format("report: '{}' line {}, column '{}': {} stands beside {} (line {}), hundreds of times as much at like sizes: two units in one column",
-                                  table.source.string(), table.lines[jump->high], context.given_name(column), table.text(jump->high, column), table.text(jump->low, column), table.lines[jump->low]),
+      throw DataError(fmt::format("report: '{}' line {}, column '{}': {} stands beside {} (line {}), hundreds of times as much at like work: two units in one column",
+                                  table.source.string(), table.lines[jump->high], context.given_name(column), table.text(jump->high, column), table.text(jump->low, column),
+                                  table.lines[jump->low]),
                       "write one unit in the whole column");
     }
   }

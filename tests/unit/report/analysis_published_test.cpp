@@ -321,6 +321,9 @@ TEST(Published, TwoUnitsInOneColumnAreRefusedWithTheirPlace) {
   EXPECT_NE(error_of("nodes,samples_per_s\n1,100000\n2,190\n4,370\n").find("line 2, column 'samples_per_s'"), std::string::npos);
   EXPECT_EQ(error_of("nodes,global_batch,step_time_s\n1,65536,600\n1024,65536,0.7\n"), "") << "strong scaling over a thousand nodes";
   EXPECT_EQ(error_of("nodes,samples_per_s\n1,100\n1024,90000\n"), "") << "weak scaling over a thousand nodes";
+  EXPECT_NE(error_of("nodes,gpus,time (ms),global batch size\n1,8,512,256\n2,16,520,512\n4,32,0.530,1024\n").find("column 'time (ms)': "), std::string::npos) << "the batch grows as well";
+  EXPECT_NE(error_of("nodes,step_ms\n1,512\n2,300\n4,0.2\n").find("two units in one column"), std::string::npos) << "no strong scaling gains a thousandfold in one step";
+  EXPECT_EQ(error_of("nodes,step_ms\n1,600000\n32,20000\n1024,700\n"), "") << "strong scaling falls steadily";
   const std::string units = error_of("nodes,throughput,unit\n1,100,samples/s\n2,400000,tokens/s\n");
   for (const char* words : {"line 3, column 'unit': 'tokens/s' stands beside 'samples/s' (line 2)", "a column or a table of its own"}) EXPECT_NE(units.find(words), std::string::npos) << units;
   EXPECT_NE(error_of("nodes,global_batch,step_ms,step_time_s\n1,256,500,0.5\n").find("the columns 'step_time_s' and 'step_ms' both tell step_time_s"), std::string::npos);
