@@ -105,6 +105,19 @@ std::string in_seconds(const std::string& text, int decimals) {
   return value ? fmt::format("{:.{}f}", *value / (decimals == 3 ? 1e3 : 1e6), num_decimals(text) + decimals) : text;
 }
 
+/// Takes the sign off fields like "95%" of a column of efficiencies or MFU; false where it has none.
+bool take_percent_signs(record::Table& table, size_t column) {
+  bool has_sign = false;
+  for (auto& row : table.rows) {
+    if (!core::ends_with(row[column], "%")) continue;
+    const std::string number(core::trim(std::string_view(row[column]).substr(0, row[column].size() - 1)));
+    if (!core::parse_double(number)) continue;
+    row[column] = number;
+    has_sign = true;
+  }
+  return has_sign;
+}
+
 /// Shares instead of percent, told by a plain name ("efficiency") and values that are all small.
 bool are_shares(const record::Table& table, size_t column, const std::string& plain) {
   constexpr double kMostShare = 1.1;
@@ -115,8 +128,8 @@ bool are_shares(const record::Table& table, size_t column, const std::string& pl
   });
 }
 
-/// Gives one column its known name and unit, and says so.
-void rename_column(ResultTable& result, size_t column, const std::string& known) {
+/// Gives one column its known name and unit, and says so. Fields that had a percent sign are no shares.
+void rename_column(ResultTable& result, size_t column, const std::string& known, bool has_percent) {
   record::Table& table = result.table;
   const std::string given = table.columns[column], plain = plain_name(given);
   std::string how;
@@ -125,7 +138,7 @@ void rename_column(ResultTable& result, size_t column, const std::string& known)
       for (auto& row : table.rows) row[column] = in_seconds(row[column], decimals);
       how = fmt::format(", divided by {}", decimals == 3 ? "1,000" : "1,000,000");
     }
-  } else if (core::ends_with(known, "_pct") && are_shares(table, column, plain)) {
+  } else if (!has_percent && core::ends_with(known, "_pct") && are_shares(table, column, plain)) {
     for (auto& row : table.rows)
       if (const auto value = core::parse_double(row[column])) row[column] = fmt::format("{:.{}f}", 100 * *value, std::max(0, num_decimals(row[column]) - 2));
     how = ", times 100";
@@ -212,12 +225,13 @@ ResultTable read_result_table(const std::filesystem::path& path) {
     const std::string given = table.columns[column];
     std::string known = known_column(given);
     if (plain_name(given) == "throughput" && unit.find("per_s") != std::string::npos) known = unit;
+    const bool has_percent = core::ends_with(known, "_pct") && take_percent_signs(table, column);
     if (known == given) continue;
     const auto [other, is_new] = taken.emplace(known, given);
     if (!is_new && is_vital(known))
       throw DataError(fmt::format("report: '{}': the columns '{}' and '{}' both tell {}", path.string(), other->second, given, known),
                       "keep one of them, or name the other so that it is not taken for the same");
-    if (is_new) rename_column(result, column, known);
+    if (is_new) rename_column(result, column, known, has_percent);
   }
   drop_incomplete_rows(result);
   return result;

@@ -308,6 +308,10 @@ TEST(Published, ColumnsAreKnownByTheNamesThatPeopleWrite) {
   const PublishedTable shares = check_published(path);
   EXPECT_EQ(shares.printed.text(1, "efficiency_pct"), "95");
   EXPECT_EQ(shares.printed.text(0, "mfu_pct"), "41.2");
+  core::write_file_atomic(path, "nodes,samples_per_s,efficiency\n1,100,100%\n2,190,95 %\n4,3.6,0.9%\n");
+  const PublishedTable percent = check_published(path);
+  EXPECT_EQ(percent.printed.text(1, "efficiency_pct"), "95");
+  EXPECT_EQ(cells_with(percent, CellVerdict::kExact).size(), 3u);
   // A step time without the batch is no rate, and a batch of nobody knows whom is none.
   core::write_file_atomic(path, "nodes,gpus,batch,time_s\n1,4,64,0.5\n2,8,64,0.51\n");
   const PublishedTable bare = check_published(path);
