@@ -90,7 +90,7 @@ std::vector<std::string> parted_by(const std::vector<std::string>& keys, const s
 }
 
 bool is_positive_column(const std::string& name) {
-  static const std::set<std::string> kNames = {"nodes", "gpus", "devices", "layers", "hidden", "sequence", "vocab", "heads", "query_groups", "step_time_s", "framework_fp16_s", "trt_fp16_s"};
+  static const std::set<std::string> kNames = {"nodes", "gpus", "devices", "layers", "hidden", "sequence", "vocab", "heads", "query_groups", "step_time_s", "framework_fp16_s", "trt_fp16_s", "tflops_per_gpu"};
   return kNames.contains(name) || is_batch_column(name) || name.find("per_s") != std::string::npos;
 }
 }  // namespace
@@ -190,16 +190,25 @@ std::optional<Printed> global_batch(const FormulaContext& context, size_t row) {
   return local && context.device_column() != nullptr ? std::optional(*local * context.at(row, context.device_column())) : std::nullopt;
 }
 
+namespace {
+/// The rate of all devices from that of one.
+Rate total_of(const char* column, const std::string& unit) {
+  return {unit + "/s", unit, unit + "/s/GPU x devices", [column](const FormulaContext& c, size_t row) { return c.at(row, column) * c.at(row, c.device_column()); }};
+}
+}  // namespace
+
 std::optional<Rate> rate_of(const FormulaContext& context) {
   for (const auto& [column, unit] : {std::pair{"samples_per_s", "samples"}, {"tokens_per_s", "tokens"}})
     if (context.has(column))
       return Rate{std::string(unit) + "/s", unit, "", [column = column](const FormulaContext& c, size_t row) { return c.at(row, column); }};
-  if (context.has("samples_per_s_per_gpu") && context.device_column() != nullptr)
-    return Rate{"samples/s", "samples", "samples/s/GPU x devices",
-                [](const FormulaContext& c, size_t row) { return c.at(row, "samples_per_s_per_gpu") * c.at(row, c.device_column()); }};
-  if (context.table.rows.empty() || !context.has("step_time_s") || !global_batch(context, 0)) return std::nullopt;
-  return Rate{"samples/s", "samples", context.has("global_batch") ? "global batch / step time" : "local batch x devices / step time",
-              [](const FormulaContext& c, size_t row) { return *global_batch(c, row) / c.at(row, "step_time_s"); }};
+  if (context.has("samples_per_s_per_gpu") && context.device_column() != nullptr) return total_of("samples_per_s_per_gpu", "samples");
+  if (context.has("tokens_per_s_per_gpu") && context.device_column() != nullptr) return total_of("tokens_per_s_per_gpu", "tokens");
+  if (!context.table.rows.empty() && context.has("step_time_s") && global_batch(context, 0))
+    return Rate{"samples/s", "samples", context.has("global_batch") ? "global batch / step time" : "local batch x devices / step time",
+                [](const FormulaContext& c, size_t row) { return *global_batch(c, row) / c.at(row, "step_time_s"); }};
+  if (context.has("tflops_per_gpu") && context.device_column() != nullptr)
+    return Rate{"TFLOP/s", "TFLOP", "TFLOP/s/GPU x devices", [](const FormulaContext& c, size_t row) { return c.at(row, "tflops_per_gpu") * c.at(row, c.device_column()); }};
+  return std::nullopt;
 }
 
 namespace {
@@ -232,7 +241,7 @@ bool fall_steadily(const FormulaContext& context, const std::vector<size_t>& row
 std::optional<Jump> find_unit_jump(const FormulaContext& context, const std::vector<size_t>& rows, const char* column, const char* size) {
   constexpr double kMinPlainJump = 10;  // values that lie close together are in one unit, however the work differs
   const auto value = [&](size_t row) { return context.at(row, column).value; };
-  if (std::string(column) == "samples_per_s_per_gpu") return find_jump(rows, value);
+  if (std::string(column).ends_with("per_gpu")) return find_jump(rows, value);
   if (std::string(column) != "step_time_s") return find_jump(rows, [&](size_t row) { return value(row) / context.at(row, size).value; });
   const bool is_batch_known = std::all_of(rows.begin(), rows.end(), [&](size_t row) { return local_batch(context, row) || global_batch(context, row); });
   if (!is_batch_known) {
@@ -252,7 +261,7 @@ void check_units(const FormulaContext& context) {
   if (size == nullptr) return;
   std::map<std::string, std::vector<size_t>> groups;
   for (size_t row = 0; row < context.table.rows.size(); ++row) groups[context.groups[row]].push_back(row);
-  for (const char* column : {"samples_per_s", "tokens_per_s", "samples_per_s_per_gpu", "step_time_s"}) {
+  for (const char* column : {"samples_per_s", "tokens_per_s", "samples_per_s_per_gpu", "tokens_per_s_per_gpu", "step_time_s"}) {
     if (!context.has(column) || !has_numbers(context.table, column) || !has_numbers(context.table, size)) continue;
     for (const auto& [group, rows] : groups) {
       const auto jump = find_unit_jump(context, rows, column, size);

@@ -35,6 +35,11 @@ constexpr std::array kAliases = std::to_array<Alias>(
      {"tok_per_s", "tokens_per_s"},
      {"samples_s_gpu", "samples_per_s_per_gpu"}, {"samples_per_s_gpu", "samples_per_s_per_gpu"}, {"samples_per_second_per_gpu", "samples_per_s_per_gpu"},
      {"images_s_gpu", "samples_per_s_per_gpu"}, {"images_per_s_per_gpu", "samples_per_s_per_gpu"}, {"throughput_per_gpu", "samples_per_s_per_gpu"},
+     {"tokens_s_gpu", "tokens_per_s_per_gpu"}, {"tokens_per_s_gpu", "tokens_per_s_per_gpu"}, {"tokens_per_sec_per_gpu", "tokens_per_s_per_gpu"},
+     {"tokens_per_second_per_gpu", "tokens_per_s_per_gpu"}, {"tok_s_gpu", "tokens_per_s_per_gpu"}, {"tokens_s_device", "tokens_per_s_per_gpu"},
+     {"tokens_per_gpu_per_s", "tokens_per_s_per_gpu"}, {"tokens_per_gpu_per_second", "tokens_per_s_per_gpu"},
+     {"tflop_s_gpu", "tflops_per_gpu"}, {"tflops_gpu", "tflops_per_gpu"}, {"tflops_s_gpu", "tflops_per_gpu"}, {"tflop_s_per_gpu", "tflops_per_gpu"}, {"tflop_per_s_per_gpu", "tflops_per_gpu"},
+     {"tflops_per_s_per_gpu", "tflops_per_gpu"}, {"tflops_per_device", "tflops_per_gpu"}, {"tflop_s_device", "tflops_per_gpu"}, {"throughput_per_gpu_tflop_s_gpu", "tflops_per_gpu"},
      {"efficiency", "efficiency_pct"}, {"eff", "efficiency_pct"}, {"scaling_efficiency", "efficiency_pct"}, {"parallel_efficiency", "efficiency_pct"},
      {"efficiency_percent", "efficiency_pct"}, {"mfu", "mfu_pct"}, {"mfu_percent", "mfu_pct"}, {"speed_up", "speedup"}, {"dtype", "precision"}});
 
@@ -150,12 +155,12 @@ void rename_column(ResultTable& result, size_t column, const std::string& known,
 }
 
 /// Step times and rates decide everything: two columns of one are refused. Of others the one with the very name is meant.
-bool is_vital(const std::string& known) { return known == kStepTime || known.find("per_s") != std::string::npos; }
+bool is_vital(const std::string& known) { return known == kStepTime || known == "tflops_per_gpu" || known.find("per_s") != std::string::npos; }
 
 /// What follows from other columns may be missing in a row; sizes, batches, rates and times may not.
 bool is_needed(const std::string& known) {
   return known == "nodes" || known == "gpus" || known == "devices" || known == "global_batch" || known == "local_batch" || known == "samples_per_s" || known == "tokens_per_s" ||
-         known == "samples_per_s_per_gpu" || known == kStepTime;
+         known == "samples_per_s_per_gpu" || known == "tokens_per_s_per_gpu" || known == "tflops_per_gpu" || known == kStepTime;
 }
 
 /// Leaves out the rows that lack what all else follows from, and refuses words in columns of numbers.
@@ -206,7 +211,7 @@ std::string known_column(const std::string& header) {
     const std::string rest = name.substr(kRate.size()), known = known_column(rest);
     if (known.find("per_s") != std::string::npos) return known;
   }
-  for (const char* known : {"nodes", "gpus", "devices", "global_batch", "local_batch", "samples_per_s", "tokens_per_s", "samples_per_s_per_gpu", "mfu_pct", "efficiency_pct", "speedup",
+  for (const char* known : {"nodes", "gpus", "devices", "global_batch", "local_batch", "samples_per_s", "tokens_per_s", "samples_per_s_per_gpu", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "efficiency_pct", "speedup",
                             "precision", "model", "system"})
     if (name == known) return name;
   return header;

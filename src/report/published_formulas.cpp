@@ -51,6 +51,8 @@ bool has_peaks(const FormulaContext& context) {
 
 std::optional<Formula> mfu_formula(const FormulaContext& context, const Rate& rate) {
   const char* devices = context.device_column();
+  if (devices != nullptr && context.has("tflops_per_gpu") && has_peaks(context))
+    return Formula{"mfu_pct", "TFLOP/s/GPU / peak TFLOP/s x 100", [](const FormulaContext& c, size_t row) { return c.at(row, "tflops_per_gpu") * exact(100 / *c.peak(row)); }};
   if (devices == nullptr || rate.unit != "samples" || !context.facts.forward_gflops || !has_peaks(context)) return std::nullopt;
   return Formula{"mfu_pct", "3 x forward GFLOP x samples/s / devices / (1000 x peak TFLOP/s) x 100", [devices, at = rate.at](const FormulaContext& c, size_t row) {
                    return exact(3 * *c.facts.forward_gflops / (1e3 * *c.peak(row)) * 100) * at(c, row) / c.at(row, devices);
@@ -274,11 +276,13 @@ std::vector<std::string> missing_in(const FormulaContext& context) {
   const auto rate = rate_of(context);
   if (!rate && context.has("step_time_s"))
     missing.emplace_back("the batch of all devices (a column global_batch, or local_batch and gpus): a step time alone is no rate, and neither speed-up nor efficiency follow");
+  if (!rate && !context.has("step_time_s"))
+    missing.emplace_back("a rate (a column samples_per_s or tokens_per_s; samples/s/GPU, tokens/s/GPU or TFLOP/s/GPU with gpus; step_time_s with global_batch): neither speed-up nor efficiency follow");
   if (!rate) return missing;
   const bool has_mfu = context.has("mfu_pct"), is_samples = rate->unit == "samples";
   if (context.device_column() == nullptr) missing.emplace_back("the devices (a column gpus): no rate per device and no MFU");
   if (is_samples && !has_mfu && !context.facts.forward_gflops) missing.emplace_back("the FLOPs of a sample (--fwd-gflops): no MFU");
-  if (is_samples && !has_mfu && !context.peak(0)) missing.emplace_back("the peak of a device (--peak-tflops): no MFU");
+  if ((is_samples || context.has("tflops_per_gpu")) && !has_mfu && !context.peak(0)) missing.emplace_back("the peak of a device (--peak-tflops): no MFU");
   if (!context.has("global_batch") && !context.has("local_batch") && !context.facts.samples_per_device)
     missing.emplace_back("the batch (a column global_batch): weak and strong scaling cannot be told apart, and the efficiency may mix the change of size with one of work");
   missing.emplace_back("single runs or their spread: there is no interval, and differences of a few percent may be chance");

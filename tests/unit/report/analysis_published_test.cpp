@@ -359,6 +359,19 @@ TEST(Published, EfficiencyAndMfuAreCheckedAgainstTheTotalRateToo) {
   EXPECT_EQ(cells_with(right, CellVerdict::kExact).size(), 3u);
 }
 
+TEST(Published, RatesOfOneDeviceOfGptTablesAreRates) {
+  for (const char* column : {"TFLOP/s/GPU", "tokens/s/GPU"}) {
+    const PublishedTable table = table_of(std::string("gpus,") + column + "\n8,400\n16,380\n", {.peak_tflops = 1000});
+    EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 95, 1e-9) << column;
+    EXPECT_NEAR(number_of(table, "speedup", 1), 1.9, 1e-9) << column;
+    EXPECT_FALSE(table.charts.empty()) << column;
+    if (std::string(column) == "TFLOP/s/GPU") {
+      EXPECT_NEAR(number_of(table, "mfu_pct", 1), 38, 1e-9);
+    }
+  }
+  EXPECT_NE(core::join(table_of("nodes,loss\n1,2.5\n2,2.4\n").missing, " ").find("a rate (a column samples_per_s"), std::string::npos);
+}
+
 TEST(Published, DocumentAndJsonNameEveryDifference) {
   const std::vector<PublishedTable> tables = {golden("clap_htsat_base_jupiter.csv"), golden("nemo_clip_g14.csv")};
   EXPECT_EQ(published_document(tables).sections.size(), 2u);
