@@ -119,7 +119,8 @@ Table recomputed_table(const FormulaContext& context, const std::vector<Formula>
                          .value = cell.value,
                          .note = has_remark ? verdict_text(CellVerdict::kOtherMeaning) : cell.verdict == CellVerdict::kExact ? "" : verdict_text(cell.verdict)});
     }
-    for (const Formula& formula : additions) out.push_back(figure_cell(formula.compute(context, row).value));
+    for (const Formula& formula : additions)
+      out.push_back(formula.has_base && context.is_mixed[row] ? missing_cell("the work changes with the size, or its batches contradict each other") : figure_cell(formula.compute(context, row).value));
     table.rows.push_back(std::move(out));
   }
   return table;
@@ -176,7 +177,7 @@ int64_t count_of(double value) {
 /// The rows as runs of one step each, so that the page draws them as it draws measurements.
 std::vector<Chart> table_charts(const FormulaContext& context) {
   const auto rate = rate_of(context);
-  if (!rate || context.size_column() == nullptr) return {};
+  if (!rate || context.size_column() == nullptr || context.has_contradiction) return {};
   std::vector<RunSummary> runs;
   AnalysisOptions options;
   for (size_t row = 0; row < context.table.rows.size(); ++row) {

@@ -97,7 +97,7 @@ bool is_positive_column(const std::string& name) {
 
 FormulaContext make_context(const ResultTable& result, const PublishedOptions& options) {
   const record::Table& table = result.table;
-  FormulaContext context{.table = table, .facts = read_facts(table, options), .groups = std::vector<std::string>(table.rows.size()), .given = result.given};
+  FormulaContext context{.table = table, .facts = read_facts(table, options), .groups = std::vector<std::string>(table.rows.size()), .is_mixed = std::vector<bool>(table.rows.size()), .given = result.given};
   const char* size = context.size_column();
   if (size == nullptr || !has_numbers(table, size)) return context;
   const std::vector<double> sizes = table.numbers(size);
@@ -114,6 +114,7 @@ FormulaContext make_context(const ResultTable& result, const PublishedOptions& o
     }
   for (const std::string& name : table.columns)
     if (is_batch_column(name) && has_numbers(table, name)) context.groups = parted_by(context.groups, sizes, table.numbers(name));
+  mark_mixed_batches(context);
   return context;
 }
 

@@ -36,6 +36,8 @@ struct FormulaContext {
   const record::Table& table;
   TableFacts facts;
   std::vector<std::string> groups{};  ///< By row: rows with the same text are one curve over sizes.
+  std::vector<bool> is_mixed{};       ///< By row: the batches of its group are neither those of weak nor of strong scaling, so that no efficiency follows.
+  bool has_contradiction = false;     ///< Local and global batches of a row exclude each other.
   std::vector<std::string> given{};   ///< By column: its name as it was written.
   std::vector<std::string> notes{};   ///< What was left out of account, in sentences.
 
@@ -62,6 +64,9 @@ std::string base_text(const FormulaContext& context, const std::function<std::st
 void check_positive(const ResultTable& result);
 /// DataError where times or rates of one group stand a factor of hundreds apart at the same work: two units in one column.
 void check_units(const FormulaContext& context);
+
+/// Marks groups whose batches are neither weak nor strong scaling, or contradict each other, and says so in the notes.
+void mark_mixed_batches(FormulaContext& context);
 
 /// Samples of a step on one device, and on all: as the table or its comments tell.
 std::optional<Printed> local_batch(const FormulaContext& context, size_t row);

@@ -372,6 +372,22 @@ TEST(Published, RatesOfOneDeviceOfGptTablesAreRates) {
   EXPECT_NE(core::join(table_of("nodes,loss\n1,2.5\n2,2.4\n").missing, " ").find("a rate (a column samples_per_s"), std::string::npos);
 }
 
+TEST(Published, BatchesThatContradictOrChangeGiveNoEfficiency) {
+  const auto has_value = [](const PublishedTable& table, const std::string& key, size_t row) {
+    for (size_t i = 0; i < table.recomputed.columns.size(); ++i)
+      if (table.recomputed.columns[i].key == key) return table.recomputed.rows.at(row).at(i).value.has_value();
+    return false;
+  };
+  const PublishedTable against = table_of("gpus,step_time_s,local_batch,gbs\n8,1.0,4,32\n16,1.1,4,999\n");
+  EXPECT_NE(notes_of(against).find("Line 3: the batches contradict each other, local_batch 4 x gpus 16 is not gbs 999"), std::string::npos) << notes_of(against);
+  const PublishedTable mixed = table_of("nodes,samples_per_s,global_batch\n1,100,256\n2,190,1024\n4,370,512\n");
+  EXPECT_NE(notes_of(mixed).find("256 at nodes 1, 1024 at nodes 2, 512 at nodes 4: neither weak nor strong"), std::string::npos) << notes_of(mixed);
+  for (const PublishedTable* table : {&against, &mixed})
+    for (const char* key : {"efficiency_pct", "speedup"}) EXPECT_FALSE(has_value(*table, key, 1)) << key;
+  const PublishedTable accumulated = table_of("gpus,step_time_s,local_batch,gbs\n8,1.0,4,64\n16,0.6,4,64\n");
+  EXPECT_TRUE(has_value(accumulated, "efficiency_pct", 1)) << "two micro-batches at the smaller size: strong scaling";
+}
+
 TEST(Published, DocumentAndJsonNameEveryDifference) {
   const std::vector<PublishedTable> tables = {golden("clap_htsat_base_jupiter.csv"), golden("nemo_clip_g14.csv")};
   EXPECT_EQ(published_document(tables).sections.size(), 2u);
