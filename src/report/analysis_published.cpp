@@ -82,7 +82,7 @@ Cell printed_cell(const FormulaContext& context, size_t row, const std::string& 
 
 bool is_text_column(const record::Table& table, const std::string& column) {
   return std::any_of(table.rows.begin(), table.rows.end(),
-                     [&](const auto& row) { return !core::parse_double(row[table.column(column)]); });
+                     [&](const auto& row) { return !core::parse_double(row[table.column(column)]) && !is_absent(row[table.column(column)]); });
 }
 
 /// The printed table; after each derived column what its formula gives; at the end what the table lacks.
@@ -111,13 +111,16 @@ Table recomputed_table(const FormulaContext& context, const std::vector<Formula>
       const bool has_remark = std::any_of(cells.begin(), cells.end(), [&](const CheckedCell& cell) {
         return cell.row == row && cell.column == name && cell.verdict == CellVerdict::kOtherMeaning;
       });
+      const bool is_formula = std::any_of(formulas.begin(), formulas.end(), [&](const Formula& formula) { return formula.column == name; });
+      if (is_formula && is_absent(source.text(row, name))) out.emplace_back();
       for (const CheckedCell& cell : cells)
         if (cell.row == row && cell.column == name && cell.remark.empty())
           out.push_back({.text = cell.recomputed,
                          .value = cell.value,
                          .note = has_remark ? verdict_text(CellVerdict::kOtherMeaning) : cell.verdict == CellVerdict::kExact ? "" : verdict_text(cell.verdict)});
     }
-    for (const Formula& formula : additions) out.push_back(figure_cell(formula.compute(context, row).value));
+    for (const Formula& formula : additions)
+      out.push_back(formula.has_base && context.is_mixed[row] ? missing_cell("the work changes with the size, or its batches contradict each other") : figure_cell(formula.compute(context, row).value));
     table.rows.push_back(std::move(out));
   }
   return table;
@@ -174,7 +177,7 @@ int64_t count_of(double value) {
 /// The rows as runs of one step each, so that the page draws them as it draws measurements.
 std::vector<Chart> table_charts(const FormulaContext& context) {
   const auto rate = rate_of(context);
-  if (!rate || context.size_column() == nullptr) return {};
+  if (!rate || context.size_column() == nullptr || context.has_contradiction) return {};
   std::vector<RunSummary> runs;
   AnalysisOptions options;
   for (size_t row = 0; row < context.table.rows.size(); ++row) {
@@ -233,27 +236,30 @@ bool is_published_table(const fs::path& path) {
 }
 
 PublishedTable check_published(const fs::path& path, const PublishedOptions& options) {
-  const auto [source, notes] = read_result_table(path);
+  const ResultTable result = read_result_table(path);
+  const record::Table& source = result.table;
   if (source.rows.empty())
     throw DataError(fmt::format("report: '{}' has a header and no rows", path.string()),
                     "give a table with at least one row of results");
-  check_positive(source);
-  const FormulaContext context = make_context(source, options);
+  check_positive(result);
+  const FormulaContext context = make_context(result, options);
   check_units(context);
   PublishedTable table{.source = path, .printed = source};
   const std::vector<Formula> formulas = formulas_of(context), additions = additions_to(context);
   for (const Formula& formula : formulas)
-    for (size_t row = 0; row < source.rows.size(); ++row) table.cells.push_back(check_cell(context, formula, row));
+    for (size_t row = 0; row < source.rows.size(); ++row)
+      if (!is_absent(source.text(row, formula.column))) table.cells.push_back(check_cell(context, formula, row));
   const std::vector<CheckedCell> meanings = meaning_checks(context);
   table.cells.insert(table.cells.end(), meanings.begin(), meanings.end());
   table.recomputed = recomputed_table(context, formulas, additions, table.cells);
   const auto has_base = [](const Formula& formula) { return formula.has_base; };
   if (std::any_of(formulas.begin(), formulas.end(), has_base) || std::any_of(additions.begin(), additions.end(), has_base))
-    table.recomputed.caption += (table.recomputed.caption.empty() ? "" : " ") + base_text(context, [&](size_t row) { return row_name(context, row); });
+    table.recomputed.notes.push_back(base_text(context, [&](size_t row) { return row_name(context, row); }));
   if (formulas.empty())
     table.recomputed.notes.push_back("No column of this table follows from the others by a formula we know: it is shown as it is.");
   table.doubts = impossible_values(context, table.recomputed);
-  table.recomputed.notes.insert(table.recomputed.notes.begin(), notes.begin(), notes.end());
+  table.recomputed.notes.insert(table.recomputed.notes.begin(), context.notes.begin(), context.notes.end());
+  table.recomputed.notes.insert(table.recomputed.notes.begin(), result.notes.begin(), result.notes.end());
   table.missing = missing_in(context);
   if (!table.missing.empty()) table.recomputed.notes.push_back("The table does not tell " + core::join(table.missing, "; ") + ".");
   table.differences = difference_table(source, table.cells);

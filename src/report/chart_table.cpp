@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "report/axis_scale.h"
 #include "report/chart_svg.h"
@@ -9,7 +10,8 @@
 namespace lockstep::report {
 namespace {
 
-Cell number_cell(double value) { return {.text = short_number(value), .value = value}; }
+/// A dash where there is no value, as of an interval that does not exist.
+Cell number_cell(double value) { return std::isfinite(value) ? Cell{.text = short_number(value), .value = value} : Cell{}; }
 
 std::optional<double> at(const std::vector<double>& values, size_t index) {
   return index < values.size() ? std::optional<double>(values[index]) : std::nullopt;

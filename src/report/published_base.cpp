@@ -20,8 +20,10 @@ bool is_repeat_column(const std::string& name) {
   return kNames.contains(core::to_lower_ascii(name));
 }
 
+bool is_named_configuration(const std::string& name) { return name == "system" || name == "precision" || name == "model"; }
+
 bool is_configuration_column(const record::Table& table, const std::string& name) {
-  if (name == "system" || name == "precision" || name == "model") return true;
+  if (is_named_configuration(name)) return true;
   if (is_repeat_column(name)) return false;
   const size_t index = table.column(name);
   return std::none_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return core::parse_double(row[index]).has_value(); });
@@ -54,6 +56,24 @@ size_t rows_above_base(const std::vector<std::string>& keys, const std::vector<d
   return count;
 }
 
+/// Do the parts of the groups stay curves: rows above a base where there were any, and none that stood alone at its size turned into a base of its own?
+/// A list of nodes or a remark takes every row, or single ones, out of its curve; a setting comes back at other sizes.
+bool keeps_curves(const std::vector<std::string>& groups, const std::vector<std::string>& parted, const std::vector<double>& sizes) {
+  if (rows_above_base(groups, sizes) == 0) return true;
+  if (rows_above_base(parted, sizes) == 0) return false;
+  std::map<std::string, double> least;
+  std::map<std::string, std::set<double>> part_sizes;
+  std::map<std::pair<std::string, double>, size_t> num_at;
+  for (size_t row = 0; row < groups.size(); ++row) {
+    least[groups[row]] = std::min(least.try_emplace(groups[row], sizes[row]).first->second, sizes[row]);
+    part_sizes[parted[row]].insert(sizes[row]);
+    ++num_at[{groups[row], sizes[row]}];
+  }
+  for (size_t row = 0; row < groups.size(); ++row)
+    if (part_sizes[parted[row]].size() == 1 && sizes[row] > least[groups[row]] && num_at[{groups[row], sizes[row]}] == 1) return false;
+  return true;
+}
+
 /// Groups parted by a batch, where one size of a group has several.
 std::vector<std::string> parted_by(const std::vector<std::string>& keys, const std::vector<double>& sizes, const std::vector<double>& batches) {
   std::map<std::pair<std::string, double>, std::set<double>> values;
@@ -70,21 +90,31 @@ std::vector<std::string> parted_by(const std::vector<std::string>& keys, const s
 }
 
 bool is_positive_column(const std::string& name) {
-  static const std::set<std::string> kNames = {"nodes", "gpus", "devices", "layers", "hidden", "sequence", "vocab", "heads", "query_groups", "step_time_s", "framework_fp16_s", "trt_fp16_s"};
+  static const std::set<std::string> kNames = {"nodes", "gpus", "devices", "layers", "hidden", "sequence", "vocab", "heads", "query_groups", "step_time_s", "framework_fp16_s", "trt_fp16_s", "tflops_per_gpu"};
   return kNames.contains(name) || is_batch_column(name) || name.find("per_s") != std::string::npos;
 }
 }  // namespace
 
-FormulaContext make_context(const record::Table& table, const PublishedOptions& options) {
-  FormulaContext context{table, read_facts(table, options), std::vector<std::string>(table.rows.size())};
+FormulaContext make_context(const ResultTable& result, const PublishedOptions& options) {
+  const record::Table& table = result.table;
+  FormulaContext context{.table = table, .facts = read_facts(table, options), .groups = std::vector<std::string>(table.rows.size()), .is_mixed = std::vector<bool>(table.rows.size()), .given = result.given};
   const char* size = context.size_column();
   if (size == nullptr || !has_numbers(table, size)) return context;
-  for (size_t column = 0; column < table.columns.size(); ++column)
-    if (is_configuration_column(table, table.columns[column]))
-      for (size_t row = 0; row < table.rows.size(); ++row) context.groups[row] += table.rows[row][column] + "\n";
   const std::vector<double> sizes = table.numbers(size);
+  for (const bool is_named : {true, false})  // the columns whose names say what they are first
+    for (size_t column = 0; column < table.columns.size(); ++column) {
+      const std::string& name = table.columns[column];
+      if (!is_configuration_column(table, name) || is_named_configuration(name) != is_named) continue;
+      std::vector<std::string> parts;
+      for (const auto& row : table.rows) parts.push_back(row[column]);
+      std::vector<std::string> parted = joined(context.groups, parts);
+      if (is_named || keeps_curves(context.groups, parted, sizes)) context.groups = std::move(parted);
+      else
+        context.notes.push_back(fmt::format("Column '{}' has values that do not come back at other sizes: rows are compared without regard to it.", result.given[column]));
+    }
   for (const std::string& name : table.columns)
     if (is_batch_column(name) && has_numbers(table, name)) context.groups = parted_by(context.groups, sizes, table.numbers(name));
+  mark_mixed_batches(context);
   return context;
 }
 
@@ -138,12 +168,13 @@ std::string base_text(const FormulaContext& context, const std::function<std::st
   return "Base: " + core::join(bases, "; ") + ".";
 }
 
-void check_positive(const record::Table& table) {
+void check_positive(const ResultTable& result) {
+  const record::Table& table = result.table;
   for (size_t row = 0; row < table.rows.size(); ++row)
     for (size_t column = 0; column < table.columns.size(); ++column) {
       const auto value = core::parse_double(table.rows[row][column]);
       if (!value || *value > 0 || !is_positive_column(table.columns[column])) continue;
-      throw DataError(fmt::format("report: '{}' line {}, column '{}': '{}' is not above zero", table.source.string(), table.lines.at(row), table.columns[column],
+      throw DataError(fmt::format("report: '{}' line {}, column '{}': '{}' is not above zero", table.source.string(), table.lines.at(row), result.given[column],
                                   table.rows[row][column]),
                       "counts, rates and times are above zero; leave out a row that was not measured");
     }
@@ -160,23 +191,31 @@ std::optional<Printed> global_batch(const FormulaContext& context, size_t row) {
   return local && context.device_column() != nullptr ? std::optional(*local * context.at(row, context.device_column())) : std::nullopt;
 }
 
+namespace {
+/// The rate of all devices from that of one.
+Rate total_of(const char* column, const std::string& unit) {
+  return {unit + "/s", unit, unit + "/s/GPU x devices", [column](const FormulaContext& c, size_t row) { return c.at(row, column) * c.at(row, c.device_column()); }};
+}
+}  // namespace
+
 std::optional<Rate> rate_of(const FormulaContext& context) {
   for (const auto& [column, unit] : {std::pair{"samples_per_s", "samples"}, {"tokens_per_s", "tokens"}})
     if (context.has(column))
       return Rate{std::string(unit) + "/s", unit, "", [column = column](const FormulaContext& c, size_t row) { return c.at(row, column); }};
-  if (context.has("samples_per_s_per_gpu") && context.device_column() != nullptr)
-    return Rate{"samples/s", "samples", "samples/s/GPU x devices",
-                [](const FormulaContext& c, size_t row) { return c.at(row, "samples_per_s_per_gpu") * c.at(row, c.device_column()); }};
-  if (context.table.rows.empty() || !context.has("step_time_s") || !global_batch(context, 0)) return std::nullopt;
-  return Rate{"samples/s", "samples", context.has("global_batch") ? "global batch / step time" : "local batch x devices / step time",
-              [](const FormulaContext& c, size_t row) { return *global_batch(c, row) / c.at(row, "step_time_s"); }};
+  if (context.has("samples_per_s_per_gpu") && context.device_column() != nullptr) return total_of("samples_per_s_per_gpu", "samples");
+  if (context.has("tokens_per_s_per_gpu") && context.device_column() != nullptr) return total_of("tokens_per_s_per_gpu", "tokens");
+  if (!context.table.rows.empty() && context.has("step_time_s") && global_batch(context, 0))
+    return Rate{"samples/s", "samples", context.has("global_batch") ? "global batch / step time" : "local batch x devices / step time",
+                [](const FormulaContext& c, size_t row) { return *global_batch(c, row) / c.at(row, "step_time_s"); }};
+  if (context.has("tflops_per_gpu") && context.device_column() != nullptr)
+    return Rate{"TFLOP/s", "TFLOP", "TFLOP/s/GPU x devices", [](const FormulaContext& c, size_t row) { return c.at(row, "tflops_per_gpu") * c.at(row, c.device_column()); }};
+  return std::nullopt;
 }
 
 namespace {
 /// Two rows between which the values of a group jump.
 struct Jump {
-  size_t low = 0, high = 0;   ///< The rows at the jump.
-  std::set<size_t> below{};   ///< All rows on the lower side.
+  size_t low = 0, high = 0;  ///< The rows at the jump.
 };
 std::optional<Jump> find_jump(const std::vector<size_t>& rows, const std::function<double(size_t row)>& value) {
   constexpr double kMinJump = 300, kMaxJump = 1e6;  // no two units of the same thing lie farther apart
@@ -184,8 +223,37 @@ std::optional<Jump> find_jump(const std::vector<size_t>& rows, const std::functi
   std::stable_sort(sorted.begin(), sorted.end(), [&](size_t a, size_t b) { return value(a) < value(b); });
   for (size_t at = 1; at < sorted.size(); ++at)
     if (const double ratio = value(sorted[at]) / value(sorted[at - 1]); ratio > kMinJump && ratio < kMaxJump)
-      return Jump{sorted[at - 1], sorted[at], std::set(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(at))};
+      return Jump{sorted[at - 1], sorted[at]};
   return std::nullopt;
+}
+/// Do the times fall as the sizes grow, never by much more than the sizes: strong scaling?
+bool fall_steadily(const FormulaContext& context, const std::vector<size_t>& rows, const char* column, const char* size) {
+  constexpr double kMostGain = 2;  // more than a caching effect
+  std::vector<size_t> sorted = rows;
+  std::stable_sort(sorted.begin(), sorted.end(), [&](size_t a, size_t b) { return context.at(a, size).value < context.at(b, size).value; });
+  for (size_t at = 1; at < sorted.size(); ++at) {
+    const double gain = context.at(sorted[at - 1], column).value / context.at(sorted[at], column).value;
+    if (gain < 1 || gain > kMostGain * context.at(sorted[at], size).value / context.at(sorted[at - 1], size).value) return false;
+  }
+  return true;
+}
+
+/// A jump among the values of one group that two units explain and the work does not.
+std::optional<Jump> find_unit_jump(const FormulaContext& context, const std::vector<size_t>& rows, const char* column, const char* size) {
+  constexpr double kMinPlainJump = 10;  // values that lie close together are in one unit, however the work differs
+  const auto value = [&](size_t row) { return context.at(row, column).value; };
+  if (std::string(column).ends_with("per_gpu")) return find_jump(rows, value);
+  if (std::string(column) != "step_time_s") return find_jump(rows, [&](size_t row) { return value(row) / context.at(row, size).value; });
+  const bool is_batch_known = std::all_of(rows.begin(), rows.end(), [&](size_t row) { return local_batch(context, row) || global_batch(context, row); });
+  if (!is_batch_known) {
+    const auto jump = find_jump(rows, value);
+    return jump && !fall_steadily(context, rows, column, size) ? jump : std::nullopt;
+  }
+  const auto jump = find_jump(rows, [&](size_t row) {
+    const auto all = global_batch(context, row);
+    return value(row) / (all ? all->value / context.at(row, size).value : local_batch(context, row)->value);
+  });
+  return jump && value(jump->high) / value(jump->low) > kMinPlainJump ? jump : std::nullopt;
 }
 }  // namespace
 
@@ -194,17 +262,15 @@ void check_units(const FormulaContext& context) {
   if (size == nullptr) return;
   std::map<std::string, std::vector<size_t>> groups;
   for (size_t row = 0; row < context.table.rows.size(); ++row) groups[context.groups[row]].push_back(row);
-  for (const char* column : {"samples_per_s", "tokens_per_s", "samples_per_s_per_gpu", "step_time_s"}) {
+  for (const char* column : {"samples_per_s", "tokens_per_s", "samples_per_s_per_gpu", "tokens_per_s_per_gpu", "step_time_s"}) {
     if (!context.has(column) || !has_numbers(context.table, column) || !has_numbers(context.table, size)) continue;
-    const bool is_time = std::string(column) == "step_time_s";
     for (const auto& [group, rows] : groups) {
-      // Rates grow with the size. Times may shrink with it, as in strong scaling over a thousand nodes, or stay: two units jump either way.
-      const auto jump = find_jump(rows, [&](size_t row) { return context.at(row, column).value * std::pow(context.at(row, size).value, is_time ? 1 : -1); });
-      const auto plain = is_time ? find_jump(rows, [&](size_t row) { return context.at(row, column).value; }) : jump;
-      if (!jump || !plain || plain->below != jump->below) continue;
+      const auto jump = find_unit_jump(context, rows, column, size);
+      if (!jump) continue;
       const record::Table& table = context.table;
-      throw DataError(fmt::format("report: '{}' line {}, column '{}': {} stands beside {} (line {}), hundreds of times as much at like sizes: two units in one column",
-                                  table.source.string(), table.lines[jump->high], column, table.text(jump->high, column), table.text(jump->low, column), table.lines[jump->low]),
+      throw DataError(fmt::format("report: '{}' line {}, column '{}': {} stands beside {} (line {}), hundreds of times as much at like work: two units in one column",
+                                  table.source.string(), table.lines[jump->high], context.given_name(column), table.text(jump->high, column), table.text(jump->low, column),
+                                  table.lines[jump->low]),
                       "write one unit in the whole column");
     }
   }

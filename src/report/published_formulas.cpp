@@ -31,12 +31,51 @@ Formula ratio_to_base(const char* column, const char* of, const char* text, doub
           }, true};
 }
 
+Formula speedup_formula(const Rate& rate) {
+  return {"speedup", "rate over that of the base", [at = rate.at](const FormulaContext& c, size_t row) { return at(c, row) / c.at_base(row, at); }, true};
+}
+
+Formula efficiency_formula(const Rate& rate, const char* size) {
+  const std::string unit = std::string(size) == "nodes" ? "node" : std::string(size) == "gpus" ? "GPU" : "device";
+  return {"efficiency_pct", fmt::format("{} per {} over that of the base x 100", rate.name, unit), [at = rate.at, size](const FormulaContext& c, size_t row) {
+            return exact(100) * (at(c, row) / c.at(row, size)) / (c.at_base(row, at) / c.at_base(row, size));
+          }, true};
+}
+
+/// Is the peak of every row known?
+bool has_peaks(const FormulaContext& context) {
+  for (size_t row = 0; row < context.table.rows.size(); ++row)
+    if (!context.peak(row)) return false;
+  return true;
+}
+
+std::optional<Formula> mfu_formula(const FormulaContext& context, const Rate& rate) {
+  const char* devices = context.device_column();
+  if (devices != nullptr && context.has("tflops_per_gpu") && has_peaks(context))
+    return Formula{"mfu_pct", "TFLOP/s/GPU / peak TFLOP/s x 100", [](const FormulaContext& c, size_t row) { return c.at(row, "tflops_per_gpu") * exact(100 / *c.peak(row)); }};
+  if (devices == nullptr || rate.unit != "samples" || !context.facts.forward_gflops || !has_peaks(context)) return std::nullopt;
+  return Formula{"mfu_pct", "3 x forward GFLOP x samples/s / devices / (1000 x peak TFLOP/s) x 100", [devices, at = rate.at](const FormulaContext& c, size_t row) {
+                   return exact(3 * *c.facts.forward_gflops / (1e3 * *c.peak(row)) * 100) * at(c, row) / c.at(row, devices);
+                 }};
+}
+
+/// Efficiency and MFU of tables whose rate is one of all devices, where no formula stands for them yet.
+void add_total_formulas(const FormulaContext& context, std::vector<Formula>& formulas) {
+  const auto rate = rate_of(context);
+  const char* size = context.size_column();
+  if (!rate || size == nullptr) return;
+  const auto lacks = [&](const char* column) { return std::none_of(formulas.begin(), formulas.end(), [&](const Formula& formula) { return formula.column == column; }); };
+  if (lacks("speedup")) formulas.push_back(speedup_formula(*rate));
+  if (lacks("efficiency_pct")) formulas.push_back(efficiency_formula(*rate, size));
+  if (const auto mfu = mfu_formula(context, *rate); mfu && lacks("mfu_pct")) formulas.push_back(*mfu);
+}
+
 void add_rate_formulas(const FormulaContext& context, std::vector<Formula>& formulas) {
   if (context.has("samples_per_s_per_gpu") && context.has("gpus"))
     formulas.push_back({"samples_per_s", "samples/s/GPU x GPUs", [](const FormulaContext& c, size_t row) {
                           return c.at(row, "samples_per_s_per_gpu") * c.at(row, "gpus");
                         }});
-  if (context.has("samples_per_s_per_gpu") && context.facts.forward_gflops && context.peak(0))
+  if (context.has("samples_per_s_per_gpu") && context.facts.forward_gflops && has_peaks(context))
     formulas.push_back(
         {"mfu_pct", "3 x forward GFLOP x samples/s/GPU / (1000 x peak TFLOP/s) x 100", [](const FormulaContext& c, size_t row) {
            return exact(3 * *c.facts.forward_gflops / (1e3 * *c.peak(row)) * 100) * c.at(row, "samples_per_s_per_gpu");
@@ -56,7 +95,7 @@ void add_token_formulas(const FormulaContext& context, std::vector<Formula>& for
     formulas.push_back({"tokens_per_s", "sequence length x global batch / step time", [](const FormulaContext& c, size_t row) {
                           return exact(*c.facts.sequence_length) * c.at(row, "global_batch") / c.at(row, "step_time_s");
                         }});
-  if (has_steps && context.has("gpus") && context.facts.sequence_flops && context.peak(0))
+  if (has_steps && context.has("gpus") && context.facts.sequence_flops && has_peaks(context))
     formulas.push_back(
         {"mfu_pct", "global batch x model FLOPs / step time / GPUs / peak x 100", [](const FormulaContext& c, size_t row) {
            return exact(100 * *c.facts.sequence_flops / (1e12 * *c.peak(row))) * c.at(row, "global_batch") /
@@ -195,6 +234,7 @@ std::vector<Formula> formulas_of(const FormulaContext& context) {
   add_token_formulas(context, formulas);
   add_speedup_formulas(context, formulas);
   add_flops_formula(context, formulas);
+  if (!context.has("global_batches_per_s_a100")) add_total_formulas(context, formulas);
   std::erase_if(formulas, [&](const Formula& formula) { return !context.has(formula.column.c_str()); });
   return formulas;
 }
@@ -204,13 +244,8 @@ namespace {
 void add_relative_formulas(const FormulaContext& context, const Rate& rate, const char* size, std::vector<Formula>& formulas) {
   if (!rate.formula.empty() && !context.has("samples_per_s_per_gpu")) formulas.push_back({"samples_per_s", rate.formula, rate.at});
   const bool has_efficiency = context.has("efficiency_pct");
-  if (!context.has("speedup") && !has_efficiency)
-    formulas.push_back({"speedup", "rate over that of the base", [at = rate.at](const FormulaContext& c, size_t row) { return at(c, row) / c.at_base(row, at); }, true});
-  if (has_efficiency) return;
-  const std::string unit = std::string(size) == "nodes" ? "node" : std::string(size) == "gpus" ? "GPU" : "device";
-  formulas.push_back({"efficiency_pct", fmt::format("{} per {} over that of the base x 100", rate.name, unit), [at = rate.at, size](const FormulaContext& c, size_t row) {
-                        return exact(100) * (at(c, row) / c.at(row, size)) / (c.at_base(row, at) / c.at_base(row, size));
-                      }, true});
+  if (!context.has("speedup") && !has_efficiency) formulas.push_back(speedup_formula(rate));
+  if (!has_efficiency) formulas.push_back(efficiency_formula(rate, size));
 }
 }  // namespace
 
@@ -220,11 +255,8 @@ std::vector<Formula> additions_to(const FormulaContext& context) {
   if (size == nullptr) return formulas;
   const auto rate = context.has("global_batches_per_s_a100") ? std::nullopt : rate_of(context);
   if (rate) add_relative_formulas(context, *rate, size, formulas);
-  const char* devices = context.device_column();
-  if (devices != nullptr && rate && rate->unit == "samples" && !context.has("mfu_pct") && context.facts.forward_gflops && context.facts.given_peak_tflops)
-    formulas.push_back({"mfu_pct", "3 x forward GFLOP x samples/s / devices / (1000 x peak TFLOP/s) x 100", [devices, at = rate->at](const FormulaContext& c, size_t row) {
-                          return exact(3 * *c.facts.forward_gflops / (1e3 * *c.peak(row)) * 100) * at(c, row) / c.at(row, devices);
-                        }});
+  if (rate && !context.has("mfu_pct") && context.facts.given_peak_tflops)
+    if (const auto mfu = mfu_formula(context, *rate)) formulas.push_back(*mfu);
   if (context.has("nodes") && rate && rate->unit == "samples")
     formulas.push_back({"node_hours_per_million", "nodes / (3600 x samples/s) x 10^6", [at = rate->at](const FormulaContext& c, size_t row) {
                           return exact(1e6 / 3600) * c.at(row, "nodes") / at(c, row);
@@ -244,11 +276,13 @@ std::vector<std::string> missing_in(const FormulaContext& context) {
   const auto rate = rate_of(context);
   if (!rate && context.has("step_time_s"))
     missing.emplace_back("the batch of all devices (a column global_batch, or local_batch and gpus): a step time alone is no rate, and neither speed-up nor efficiency follow");
+  if (!rate && !context.has("step_time_s"))
+    missing.emplace_back("a rate (a column samples_per_s or tokens_per_s; samples/s/GPU, tokens/s/GPU or TFLOP/s/GPU with gpus; step_time_s with global_batch): neither speed-up nor efficiency follow");
   if (!rate) return missing;
   const bool has_mfu = context.has("mfu_pct"), is_samples = rate->unit == "samples";
   if (context.device_column() == nullptr) missing.emplace_back("the devices (a column gpus): no rate per device and no MFU");
   if (is_samples && !has_mfu && !context.facts.forward_gflops) missing.emplace_back("the FLOPs of a sample (--fwd-gflops): no MFU");
-  if (is_samples && !has_mfu && !context.peak(0)) missing.emplace_back("the peak of a device (--peak-tflops): no MFU");
+  if ((is_samples || context.has("tflops_per_gpu")) && !has_mfu && !context.peak(0)) missing.emplace_back("the peak of a device (--peak-tflops): no MFU");
   if (!context.has("global_batch") && !context.has("local_batch") && !context.facts.samples_per_device)
     missing.emplace_back("the batch (a column global_batch): weak and strong scaling cannot be told apart, and the efficiency may mix the change of size with one of work");
   missing.emplace_back("single runs or their spread: there is no interval, and differences of a few percent may be chance");

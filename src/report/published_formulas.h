@@ -7,6 +7,7 @@
 
 #include "record/table.h"
 #include "report/analysis_published.h"
+#include "report/published_columns.h"
 
 namespace lockstep::report {
 
@@ -35,7 +36,12 @@ struct FormulaContext {
   const record::Table& table;
   TableFacts facts;
   std::vector<std::string> groups{};  ///< By row: rows with the same text are one curve over sizes.
+  std::vector<bool> is_mixed{};       ///< By row: the batches of its group are neither those of weak nor of strong scaling, so that no efficiency follows.
+  bool has_contradiction = false;     ///< Local and global batches of a row exclude each other.
+  std::vector<std::string> given{};   ///< By column: its name as it was written.
+  std::vector<std::string> notes{};   ///< What was left out of account, in sentences.
 
+  const std::string& given_name(const char* column) const { return given.at(table.column(column)); }
   bool has(const char* column) const { return table.find(column).has_value(); }
   const char* device_column() const { return has("gpus") ? "gpus" : has("devices") ? "devices" : nullptr; }
   /// Devices, else nodes; nullptr: no sizes.
@@ -49,15 +55,18 @@ struct FormulaContext {
   std::optional<double> peak(size_t row) const;  ///< Of the row's compute type, TFLOP/s.
 };
 
-/// The context with its rows grouped: by every text column that says what ran (not which repeat it was), and by each column of a batch that has several
+/// The context with its rows grouped: by every text column that says what ran (not which repeat it was) and whose values come back over sizes, and by each column of a batch that has several
 /// values at one size: by the batch itself or its share of a size, whichever puts more rows above a base.
-FormulaContext make_context(const record::Table& table, const PublishedOptions& options);
+FormulaContext make_context(const ResultTable& result, const PublishedOptions& options);
 /// "Base: nodes 1 (line 3); ...", with repeats; empty where the table has no sizes.
 std::string base_text(const FormulaContext& context, const std::function<std::string(size_t row)>& row_name);
 /// DataError for the first count or rate that is not above zero.
-void check_positive(const record::Table& table);
+void check_positive(const ResultTable& result);
 /// DataError where times or rates of one group stand a factor of hundreds apart at the same work: two units in one column.
 void check_units(const FormulaContext& context);
+
+/// Marks groups whose batches are neither weak nor strong scaling, or contradict each other, and says so in the notes.
+void mark_mixed_batches(FormulaContext& context);
 
 /// Samples of a step on one device, and on all: as the table or its comments tell.
 std::optional<Printed> local_batch(const FormulaContext& context, size_t row);

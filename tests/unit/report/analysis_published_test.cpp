@@ -194,6 +194,25 @@ double number_of(const PublishedTable& table, const std::string& key, size_t row
   return 0;
 }
 
+std::string notes_of(const PublishedTable& table) { return core::join(table.recomputed.notes, " "); }
+
+/// The table of a text.
+PublishedTable table_of(const std::string& text, const PublishedOptions& options = {}) {
+  core::TempDir folder;
+  core::write_file_atomic(folder.path() / "mine.csv", text);
+  return check_published(folder.path() / "mine.csv", options);
+}
+
+TEST(Published, TextsThatDoNotComeBackAtOtherSizesPartNothing) {
+  for (const char* text : {"nodes,samples_per_s,nodelist\n1,100,n1\n2,150,n[1-2]\n4,210,n[1-4]\n", "nodes,samples_per_s,comments\n1,100,\n2,150,\n4,210,slow disk\n"}) {
+    const PublishedTable table = table_of(text);
+    EXPECT_NE(notes_of(table).find("rows are compared without regard to it"), std::string::npos) << notes_of(table);
+    EXPECT_NE(notes_of(table).find("Base: nodes 1 (line 2)."), std::string::npos) << notes_of(table);
+    EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 75, 1e-9) << text;
+    EXPECT_NEAR(number_of(table, "efficiency_pct", 2), 52.5, 1e-9) << text;
+  }
+}
+
 TEST(Published, RepeatsOfTheBaseAreOneBaseThatIsNamed) {
   core::TempDir folder;
   const auto path = folder.path() / "mine.csv";
@@ -202,7 +221,7 @@ TEST(Published, RepeatsOfTheBaseAreOneBaseThatIsNamed) {
   EXPECT_NEAR(number_of(table, "efficiency_pct", 0), 75, 1e-9) << "a repeat of the base is no base of its own";
   EXPECT_NEAR(number_of(table, "efficiency_pct", 2), 75, 1e-9);
   EXPECT_NEAR(number_of(table, "speedup", 3), 1.8, 1e-9) << "of the geometric mean, 120";
-  EXPECT_NE(table.recomputed.caption.find("Base: nodes 1 (geometric mean of 2 repeats, lines 2, 3)."), std::string::npos) << table.recomputed.caption;
+  EXPECT_NE(notes_of(table).find("Base: nodes 1 (geometric mean of 2 repeats, lines 2, 3)."), std::string::npos) << notes_of(table);
 }
 
 TEST(Published, TextsAndBatchesHaveBasesOfTheirOwn) {
@@ -212,7 +231,7 @@ TEST(Published, TextsAndBatchesHaveBasesOfTheirOwn) {
   const PublishedTable texts = check_published(path);
   EXPECT_NEAR(number_of(texts, "efficiency_pct", 2), 75, 1e-9);
   EXPECT_NEAR(number_of(texts, "efficiency_pct", 3), 95, 1e-9);
-  EXPECT_NE(texts.recomputed.caption.find("(line 2); nodes 1 (line 3)."), std::string::npos) << texts.recomputed.caption;
+  EXPECT_NE(notes_of(texts).find("(line 2); nodes 1 (line 3)."), std::string::npos) << notes_of(texts);
   // Weak: 32 and 64 a node. The local batch and the global one part the rows alike.
   for (const char* text : {"nodes,micro_batch,samples_per_s\n1,32,100\n1,64,200\n2,32,150\n2,64,380\n", "nodes,global_batch,samples_per_s\n1,32,100\n1,64,200\n2,64,150\n2,128,380\n4,128,300\n4,256,720\n"}) {
     core::write_file_atomic(path, text);
@@ -289,6 +308,10 @@ TEST(Published, ColumnsAreKnownByTheNamesThatPeopleWrite) {
   const PublishedTable shares = check_published(path);
   EXPECT_EQ(shares.printed.text(1, "efficiency_pct"), "95");
   EXPECT_EQ(shares.printed.text(0, "mfu_pct"), "41.2");
+  core::write_file_atomic(path, "nodes,samples_per_s,efficiency\n1,100,100%\n2,190,95 %\n4,3.6,0.9%\n");
+  const PublishedTable percent = check_published(path);
+  EXPECT_EQ(percent.printed.text(1, "efficiency_pct"), "95");
+  EXPECT_EQ(cells_with(percent, CellVerdict::kExact).size(), 3u);
   // A step time without the batch is no rate, and a batch of nobody knows whom is none.
   core::write_file_atomic(path, "nodes,gpus,batch,time_s\n1,4,64,0.5\n2,8,64,0.51\n");
   const PublishedTable bare = check_published(path);
@@ -302,6 +325,9 @@ TEST(Published, TwoUnitsInOneColumnAreRefusedWithTheirPlace) {
   EXPECT_NE(error_of("nodes,samples_per_s\n1,100000\n2,190\n4,370\n").find("line 2, column 'samples_per_s'"), std::string::npos);
   EXPECT_EQ(error_of("nodes,global_batch,step_time_s\n1,65536,600\n1024,65536,0.7\n"), "") << "strong scaling over a thousand nodes";
   EXPECT_EQ(error_of("nodes,samples_per_s\n1,100\n1024,90000\n"), "") << "weak scaling over a thousand nodes";
+  EXPECT_NE(error_of("nodes,gpus,time (ms),global batch size\n1,8,512,256\n2,16,520,512\n4,32,0.530,1024\n").find("column 'time (ms)': "), std::string::npos) << "the batch grows as well";
+  EXPECT_NE(error_of("nodes,step_ms\n1,512\n2,300\n4,0.2\n").find("two units in one column"), std::string::npos) << "no strong scaling gains a thousandfold in one step";
+  EXPECT_EQ(error_of("nodes,step_ms\n1,600000\n32,20000\n1024,700\n"), "") << "strong scaling falls steadily";
   const std::string units = error_of("nodes,throughput,unit\n1,100,samples/s\n2,400000,tokens/s\n");
   for (const char* words : {"line 3, column 'unit': 'tokens/s' stands beside 'samples/s' (line 2)", "a column or a table of its own"}) EXPECT_NE(units.find(words), std::string::npos) << units;
   EXPECT_NE(error_of("nodes,global_batch,step_ms,step_time_s\n1,256,500,0.5\n").find("the columns 'step_time_s' and 'step_ms' both tell step_time_s"), std::string::npos);
@@ -309,6 +335,57 @@ TEST(Published, TwoUnitsInOneColumnAreRefusedWithTheirPlace) {
   const std::string comma = error_of("nodes;samples_per_s\n1;100\n2;190,5\n");
   for (const char* words : {"line 3, column 'samples_per_s': '190,5' is a number with a comma", "write a decimal point"}) EXPECT_NE(comma.find(words), std::string::npos) << comma;
   EXPECT_NE(error_of("nodes,samples_per_s\n1,100\n2,190,7\n").find("line 3: 3 fields"), std::string::npos) << "a table all the same";
+}
+
+TEST(Published, ARowThatWasNotMeasuredIsLeftOutAndNamed) {
+  const PublishedTable table = table_of("nodes,images/s,status,eff\n1,100,ok,-\n2,,failed,\n4,370,ok,92.5\n8,OOM,failed,\n");
+  ASSERT_EQ(table.printed.rows.size(), 2u);
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
+  EXPECT_EQ(table.printed.text(1, "efficiency_pct"), "92.5") << "percent, whatever its base lacks";
+  for (const char* words : {"line 3, column 'images/s': '' is no value", "line 5, column 'images/s': 'OOM' is no value"})
+    EXPECT_NE(notes_of(table).find(words), std::string::npos) << notes_of(table);
+  for (const auto& row : table.recomputed.rows) EXPECT_EQ(row.size(), table.recomputed.columns.size());
+  EXPECT_NE(error_of("nodes,images/s\n1,\n2,-\n").find("line 2, column 'images/s': '' is no value"), std::string::npos);
+  EXPECT_NE(error_of("n_nodes,images/s\n1,100\n2,many\n").find("line 3, column 'images/s': 'many' is no finite number"), std::string::npos);
+  EXPECT_NE(error_of("n_nodes,images/s\n1,100\n0,190\n").find("line 3, column 'n_nodes': '0' is not above zero"), std::string::npos);
+}
+
+TEST(Published, EfficiencyAndMfuAreCheckedAgainstTheTotalRateToo) {
+  const PublishedTable table = table_of("nodes,gpus,samples_per_s,efficiency_pct,mfu_pct\n1,4,100,100.0,50\n2,8,190,99.9,50\n", {.forward_gflops = 10, .peak_tflops = 989});
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot), (Cells{"nodes 2 efficiency_pct 99.9 95.0", "nodes 1 mfu_pct 50 0", "nodes 2 mfu_pct 50 0"}));
+  EXPECT_EQ(cells_with(table, CellVerdict::kExact), Cells{"nodes 1 efficiency_pct 100.0 100.0"});
+  const PublishedTable right = table_of("nodes,samples_per_s,started,efficiency_pct\n1,100,9:00 today,100\n2,150,9:10 today,75\n4,210,9:20 today,52\n");
+  EXPECT_EQ(cells_with(right, CellVerdict::kNot), Cells{}) << "no text accuses a right column";
+  EXPECT_EQ(cells_with(right, CellVerdict::kExact).size(), 3u);
+}
+
+TEST(Published, RatesOfOneDeviceOfGptTablesAreRates) {
+  for (const char* column : {"TFLOP/s/GPU", "tokens/s/GPU"}) {
+    const PublishedTable table = table_of(std::string("gpus,") + column + "\n8,400\n16,380\n", {.peak_tflops = 1000});
+    EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 95, 1e-9) << column;
+    EXPECT_NEAR(number_of(table, "speedup", 1), 1.9, 1e-9) << column;
+    EXPECT_FALSE(table.charts.empty()) << column;
+    if (std::string(column) == "TFLOP/s/GPU") {
+      EXPECT_NEAR(number_of(table, "mfu_pct", 1), 38, 1e-9);
+    }
+  }
+  EXPECT_NE(core::join(table_of("nodes,loss\n1,2.5\n2,2.4\n").missing, " ").find("a rate (a column samples_per_s"), std::string::npos);
+}
+
+TEST(Published, BatchesThatContradictOrChangeGiveNoEfficiency) {
+  const auto has_value = [](const PublishedTable& table, const std::string& key, size_t row) {
+    for (size_t i = 0; i < table.recomputed.columns.size(); ++i)
+      if (table.recomputed.columns[i].key == key) return table.recomputed.rows.at(row).at(i).value.has_value();
+    return false;
+  };
+  const PublishedTable against = table_of("gpus,step_time_s,local_batch,gbs\n8,1.0,4,32\n16,1.1,4,999\n");
+  EXPECT_NE(notes_of(against).find("Line 3: the batches contradict each other, local_batch 4 x gpus 16 is not gbs 999"), std::string::npos) << notes_of(against);
+  const PublishedTable mixed = table_of("nodes,samples_per_s,global_batch\n1,100,256\n2,190,1024\n4,370,512\n");
+  EXPECT_NE(notes_of(mixed).find("256 at nodes 1, 1024 at nodes 2, 512 at nodes 4: neither weak nor strong"), std::string::npos) << notes_of(mixed);
+  for (const PublishedTable* table : {&against, &mixed})
+    for (const char* key : {"efficiency_pct", "speedup"}) EXPECT_FALSE(has_value(*table, key, 1)) << key;
+  const PublishedTable accumulated = table_of("gpus,step_time_s,local_batch,gbs\n8,1.0,4,64\n16,0.6,4,64\n");
+  EXPECT_TRUE(has_value(accumulated, "efficiency_pct", 1)) << "two micro-batches at the smaller size: strong scaling";
 }
 
 TEST(Published, DocumentAndJsonNameEveryDifference) {

@@ -178,6 +178,15 @@ TEST(RenderMarkdown, DocumentHasHeadingsPicturesDataAndCode) {
   EXPECT_NE(text.find("\n````\ncode with ``` inside\n````\n"), std::string::npos);
 }
 
+TEST(RenderMarkdown, AnIntervalThatDoesNotExistIsADash) {
+  const double nan = std::nan("");
+  Chart chart{.id = "efficiency", .title = "Efficiency"};
+  chart.series.push_back({.name = "a", .x = {1, 2}, .y = {100, 95}, .low = {nan, 94}, .high = {nan, 96}});
+  const std::string text = to_markdown(Document{.title = "T", .sections = {{.id = "s", .title = "S", .blocks = {chart}}}});
+  EXPECT_EQ(text.find("nan"), std::string::npos) << text;
+  EXPECT_NE(text.find("| 1 | 100 | - | - |"), std::string::npos) << text;
+}
+
 TEST(RenderLatex, IsABooktabsTable) {
   const std::string text = to_latex(small_table());
   for (const char* part : {"\\begin{tabular}{lrr}\n\\toprule\n", "model & nodes & efficiency (\\%) \\\\\n\\midrule\n", "ViT-B-32 & 8 & 93.7 $\\pm$ 0.4\\textsuperscript{1} \\\\\n",
