@@ -11,6 +11,7 @@
 
 #include "core/files.h"
 #include "core/strings.h"
+#include "record/logs/merged.h"
 #include "record/logs/parser.h"
 
 namespace lockstep::record {
@@ -181,11 +182,37 @@ class OpenClipParser : public LogParser {
   bool is_start_ = false;
 };
 
+/// "0 [ 40960/3200000 (1%)]": the counters of a line.
+bool are_counters_closed(std::string_view line) {
+  const size_t bracket = line.find('['), slash = line.find('/');
+  return is_number_closed(line, kMark, {"["}) && bracket < slash && slash != std::string_view::npos && is_number_closed(line.substr(bracket), "[", {"/"}) &&
+         is_number_closed(line.substr(slash), "/", {"("});
+}
+
+/// Losses come last; before version 2.0 they came first and the logit scale last.
+bool has_end(std::string_view behind_time) {
+  const size_t loss = behind_time.find(" Loss:");
+  return loss == std::string_view::npos ? behind_time.find("Logit Scale:") != std::string_view::npos : behind_time.find(')', loss) != std::string_view::npos;
+}
+
+bool is_torn(std::string_view line) {
+  const size_t begin = line.find(kMark);
+  if (begin == std::string_view::npos) return false;
+  line = line.substr(begin);
+  std::string_view behind_time, behind_rate;
+  if (!number_after(line, "Batch (t)", &behind_time)) return false;
+  const bool has_rate = core::starts_with(behind_time, ",");
+  if (has_rate && !(read_number(behind_time.substr(1), &behind_rate) && core::starts_with(behind_rate, "/s"))) return true;
+  return !are_counters_closed(line) || !is_number_closed(line, "Data (t)", {"Batch (t)"}) || !is_number_closed(line, "Batch (t)", {",", "LR:"}) ||
+         !is_number_closed(line, " Loss", {"("}) || !has_end(behind_time);
+}
+
 }  // namespace
 
 LogReader openclip_reader() {
   return {.is_own_line = [](std::string_view line) { return line.find(kMark) != std::string_view::npos && line.find("Batch (t):") != std::string_view::npos; },
           .shape = {.begin = kMark, .keys = {kMark, "Data (t):", "Batch (t):", " Loss:"}, .end = ")"},
+          .is_torn = is_torn,
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<OpenClipParser>(builder); }};
 }
 
