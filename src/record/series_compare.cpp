@@ -77,13 +77,7 @@ Interval difference_interval(const LogEstimate& a, const LogEstimate& b) {
 
 /// Two-sided p-value of the Mann-Whitney test: exact for small samples without ties, else normal with the dependence of the samples.
 double mann_whitney_p(std::span<const double> a, std::span<const double> b, double time_a, double time_b) {
-  double wins = 0;
-  bool has_ties = false;
-  for (const double x : a)
-    for (const double y : b) {
-      wins += x > y ? 1 : x == y ? 0.5 : 0;
-      has_ties = has_ties || x == y;
-    }
+  const auto [wins, has_ties] = count_rank_wins(a, b);
   const size_t n = a.size(), m = b.size(), products = n * m;
   if (!has_ties && std::max(n, m) < kMinIntervalValues) {
     // ways[i][u]: orders of i values of a and the values of b so far in which a wins u times.
@@ -162,6 +156,19 @@ void set_estimate(std::span<const SeriesSummary> runs, std::span<const double> v
 }
 
 }  // namespace
+
+RankWins count_rank_wins(std::span<const double> a, std::span<const double> b) {
+  std::vector<double> sorted(b.begin(), b.end());
+  std::sort(sorted.begin(), sorted.end());
+  RankWins result;
+  for (const double x : a) {
+    const auto [first, behind] = std::equal_range(sorted.begin(), sorted.end(), x);
+    const auto num_lower = first - sorted.begin(), num_ties = behind - first;
+    result.wins += static_cast<double>(num_lower) + static_cast<double>(num_ties) / 2;  // exact: halves, far below 2^53
+    result.has_ties = result.has_ties || num_ties > 0;
+  }
+  return result;
+}
 
 std::vector<double> values_by_allocation(std::span<const double> values, std::span<const std::string> allocations) {
   LOCKSTEP_CHECK(values.size() == allocations.size(), "values={} allocations={}", values.size(), allocations.size());

@@ -28,4 +28,11 @@ double side_centre(std::span<const double> values, size_t least_count);
 /// Interval of the mean with the same dependence.
 std::optional<Interval> mean_interval(std::span<const double> values, const Dependence& dependence);
 
+/// How often a value of `a` lies above one of `b`, ties as halves, in O(n log n).
+struct RankWins {
+  double wins = 0;
+  bool has_ties = false;
+};
+RankWins count_rank_wins(std::span<const double> a, std::span<const double> b);
+
 }  // namespace lockstep::record

@@ -16,6 +16,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "record/logs/failure.h"
 #include "report/analysis_published.h"
 
 namespace lockstep::report {
@@ -30,6 +31,12 @@ bool is_sweep(const fs::path& folder) { return fs::exists(folder / "sweep.json")
 bool looks_like_log(const fs::path& file) {
   static const std::set<std::string> kEndings = {".log", ".out", ".txt", ".csv", ".tsv", ".err"};
   return kEndings.contains(file.extension().string());
+}
+
+/// Endings of what a job prints, in which a failed one leaves its last words.
+bool is_output_of_job(const fs::path& file) {
+  static const std::set<std::string> kEndings = {".log", ".out", ".txt", ".err"};
+  return kEndings.contains(file.extension().string()) && file.filename() != "params.txt";
 }
 
 /// What `lockstep report` left: its page beside the folder of its tables.
@@ -187,6 +194,43 @@ void add_sweep(const fs::path& folder, std::vector<Source>& sources) {
                          "give the folder of a run, or name log files and their format (--from)");
 }
 
+/// A log without a measurement whose end tells of a failure, as a source that says so; nothing for any other file.
+std::optional<Source> failed_log(const fs::path& log) {
+  record::RunData run;
+  if (is_output_of_job(log)) record::note_failure_of_log(log, run);
+  if (run.state.empty()) return std::nullopt;
+  return Source{.path = log, .damage = fmt::format("'{}' holds no line of measurement; it ends as that of a run that {}: {}", log.string(),
+                                                   run.state == "stopped" ? "was stopped" : "failed", run.message)};
+}
+
+/// Adds what the logs of a folder hold: measurements, or beside records the word that they were left out; last words of failed jobs; of the rest the names are told.
+void add_logs(const Found& found, std::vector<Source>& sources) {
+  std::vector<std::string> passed_over;
+  const size_t num_before = sources.size();
+  std::vector<Source> failed;
+  for (const fs::path& log : found.logs) {
+    const bool is_benchmark = record::is_benchmark_result(log);
+    const auto format = is_benchmark ? std::nullopt : record::guess_format(log);
+    if (is_benchmark || (found.records.empty() && (format || is_published_table(log)))) {
+      sources.push_back({.path = log});
+    } else if (format) {
+      failed.push_back({.path = log, .damage = fmt::format("'{}' holds measurements ({}) and lies beside records of runs: it is taken for the output of one of them; to have it reported "
+                                                           "name the file itself", log.string(), record::to_text(*format))});
+    } else if (auto source = failed_log(log)) {
+      failed.push_back(std::move(*source));
+    } else if (is_output_of_job(log)) {
+      passed_over.push_back(fmt::format("'{}'", log.string()));
+    }
+  }
+  const bool is_told_otherwise = found.records.empty() && sources.size() == num_before && (!found.unstarted.empty() || !found.reports.empty());
+  if (!is_told_otherwise) sources.insert(sources.end(), failed.begin(), failed.end());
+  if (passed_over.empty()) return;
+  constexpr size_t kMaxNames = 5;
+  const size_t num_more = passed_over.size() - std::min(passed_over.size(), kMaxNames);
+  passed_over.resize(passed_over.size() - num_more);
+  core::log_info("report: no line of measurement and no sign of a failure, passed over: {}{}", core::join(passed_over, ", "), num_more > 0 ? fmt::format(" and {} more", num_more) : "");
+}
+
 /// Whatever lies below a folder; EnvironmentError when that is nothing.
 void add_folder(const fs::path& folder, std::vector<Source>& sources) {
   if (is_sweep(folder)) return add_sweep(folder, sources);
@@ -202,10 +246,8 @@ void add_folder(const fs::path& folder, std::vector<Source>& sources) {
     else
       sources.push_back({.path = record});
   }
-  // Beside records other logs are those of the same runs, results of benchmarks are not.
   const size_t num_before = sources.size();
-  for (const fs::path& log : found.logs)
-    if (!found.records.empty() ? record::is_benchmark_result(log) : record::guess_format(log) || is_published_table(log)) sources.push_back({.path = log});
+  if (!is_unstarted_run(folder) || !found.records.empty()) add_logs(found, sources);
   if (found.records.empty() && sources.size() == num_before) throw_nothing_found(folder, found);
   for (const fs::path& run : found.unstarted) sources.push_back({.path = run, .damage = unstarted_text(run)});
   if (found.reports.empty()) return;

@@ -3,6 +3,8 @@
 //
 // A time column is needed; units are taken from its name. Lines that begin with '#' are comments. A table with nodes or devices and without steps is one of
 // points (record/table.h), whatever times it has.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -44,6 +46,7 @@ struct Column {
   double unit_ms = 1000;  // of times
   bool is_unit_told = false;
   std::string name{};
+  bool may_be_elapsed = false;  // "time_s": of a step, or since the start
 };
 
 /// Whole numbers, in which a comma can only part thousands.
@@ -72,7 +75,7 @@ Column column_of(std::string_view header) {
     const std::string_view stem = std::string_view(name).substr(0, name.size() - unit.suffix.size());
     for (const Alias& alias : kAliases)
       if (alias.name == stem && is_duration(alias.field)) return {alias.field, unit.ms, true, std::string(header)};
-    if (stem == "time") return {Field::kStepTime, unit.ms, true, std::string(header)};
+    if (stem == "time") return {Field::kStepTime, unit.ms, true, std::string(header), true};
   }
   for (const Alias& alias : kAliases)
     if (alias.name == name) return {.field = alias.field, .name = std::string(header)};
@@ -119,16 +122,36 @@ struct PlacedTime {
 /// Do times without a unit of their own fall into two groups of about a thousand, as seconds among milliseconds do? Then one of either.
 std::optional<std::pair<PlacedTime, PlacedTime>> find_two_units(std::vector<PlacedTime> times) {
   constexpr size_t kFewest = 10;
-  constexpr double kMinGap = 100, kMinShare = 0.2, kMinRatio = 300, kMaxRatio = 3000;  // rarer ones may be stalls, which are shown as such
+  // Rarer long ones may be stalls, which are shown as such; no step takes a thousandth of the others, so the short ones may be few.
+  constexpr double kMinGap = 100, kMinLongShare = 0.2, kMinRatio = 300, kMaxRatio = 3000;
   if (times.size() < kFewest) return std::nullopt;
   std::stable_sort(times.begin(), times.end(), [](const PlacedTime& a, const PlacedTime& b) { return a.ms < b.ms; });
   size_t split = 1;
   for (size_t at = 1; at < times.size(); ++at)
     if (times[at].ms / times[at - 1].ms > times[split].ms / times[split - 1].ms) split = at;
-  const double share = static_cast<double>(std::min(split, times.size() - split)) / static_cast<double>(times.size());
+  const double long_share = static_cast<double>(times.size() - split) / static_cast<double>(times.size());
   const double ratio = times[(split + times.size()) / 2].ms / times[split / 2].ms;
-  if (times[split].ms / times[split - 1].ms < kMinGap || share < kMinShare || ratio < kMinRatio || ratio > kMaxRatio) return std::nullopt;
+  if (times[split].ms / times[split - 1].ms < kMinGap || long_share < kMinLongShare || ratio < kMinRatio || ratio > kMaxRatio) return std::nullopt;
   return std::pair(times.front(), times[split]);
+}
+
+/// A row that waits for the end of its column, by which step time and elapsed time are told apart.
+struct HeldRow {
+  LogLine line{};
+  LogRow row{};
+  bool is_start = false;
+};
+
+/// For each row the one before it of the same rank and start; nothing for a rank's first.
+std::vector<std::optional<size_t>> rows_before(const std::vector<HeldRow>& rows) {
+  std::vector<std::optional<size_t>> before(rows.size());
+  std::map<int, size_t> last;
+  for (size_t at = 0; at < rows.size(); ++at) {
+    if (rows[at].is_start) last.clear();
+    const auto [place, is_new] = last.try_emplace(rows[at].line.rank.value_or(-1), at);
+    if (!is_new) before[at] = std::exchange(place->second, at);
+  }
+  return before;
 }
 
 class CsvParser : public LogParser {
@@ -142,7 +165,7 @@ class CsvParser : public LogParser {
       return LineUse::kOther;
     }
     if (line.text == header_) {  // the program started again and appended
-      builder_.start_attempt();
+      is_start_ = true;
       num_rows_ = 0;
       return LineUse::kOther;
     }
@@ -156,11 +179,15 @@ class CsvParser : public LogParser {
     ++num_rows_;
     if (!has_step_) row.num_steps = 1;
     if (const auto batch = known_batch(); batch && std::isnan(row.samples)) row.samples = static_cast<double>(*batch);
-    if (row.step_ms > 0 && std::isfinite(row.step_ms) && row.unit_ms == 0) bare_times_.push_back({row.step_ms, line.number});
-    return add(stamped, row);
+    stamped.text = {};
+    HeldRow held{.line = stamped, .row = row, .is_start = std::exchange(is_start_, false)};
+    if (!may_be_elapsed_) return take(held);
+    held_.push_back(held);
+    return LineUse::kUsed;
   }
 
   void finish() override {
+    take_held();
     for (const auto& [words, odd] : odd_units_)
       builder_.count_problem(fmt::format("{}; {} such {} left out (the first is line {})", words, odd.count, odd.count == 1 ? "line was" : "lines were", odd.first_line));
     if (const auto two = find_two_units(std::move(bare_times_)))
@@ -170,6 +197,43 @@ class CsvParser : public LogParser {
   }
 
  private:
+  LineUse take(const HeldRow& held) {
+    if (held.is_start) builder_.start_attempt();
+    if (held.row.step_ms > 0 && std::isfinite(held.row.step_ms) && held.row.unit_ms == 0) bare_times_.push_back({held.row.step_ms, held.line.number});
+    return add(held.line, held.row);
+  }
+
+  /// A column "time_s" that rises at every row is time since the start; the rows get their differences.
+  void take_held() {
+    constexpr size_t kFewest = 8;  // step times that rise so often by chance: one file in 40,000
+    const auto before = rows_before(held_);
+    size_t num_pairs = 0, num_rises = 0;
+    for (size_t at = 0; at < held_.size(); ++at)
+      if (before[at]) ++num_pairs, num_rises += held_[at].row.step_ms > held_[*before[at]].row.step_ms ? 1 : 0;
+    if (num_pairs + 1 < kFewest || num_rises < num_pairs) {
+      for (const HeldRow& held : held_)
+        if (take(held) != LineUse::kUsed) {
+          ++builder_.run().num_rejected_lines;
+          builder_.count_problem("a row was left out: its step time is no time above zero");
+        }
+      return;
+    }
+    builder_.count_problem(fmt::format("the column '{}' rises at every row, so it is time since the start: the steps' times are the differences of the rows, and the first row has none",
+                                       elapsed_name_));
+    bool is_start = false;
+    for (size_t at = 0; at < held_.size(); ++at) {
+      is_start = is_start || held_[at].is_start;
+      if (!before[at]) continue;
+      HeldRow held = held_[at];
+      const HeldRow& last = held_[*before[at]];
+      const int64_t num_steps = has_step_ ? std::max<int64_t>(held.row.step - last.row.step, 1) : 1;
+      held.row.step_ms = (held.row.step_ms - last.row.step_ms) / static_cast<double>(num_steps);
+      held.row.num_steps = static_cast<int32_t>(std::min<int64_t>(num_steps, 1'000'000'000));
+      held.is_start = std::exchange(is_start, false);
+      take(held);
+    }
+  }
+
   struct OddUnit {
     int64_t count = 0, first_line = 0;
   };
@@ -180,6 +244,8 @@ class CsvParser : public LogParser {
     columns_ = columns_of(text);
     has_step_ = has_field(columns_, Field::kStep);
     check_doubles();
+    for (const Column& column : columns_)
+      if (column.field == Field::kStepTime && column.may_be_elapsed) may_be_elapsed_ = true, elapsed_name_ = column.name;
     if (are_steps(columns_)) return;
     throw DataError(fmt::format("record: '{}' is no table of steps with their times; its first line is '{}'", builder_.run().source.string(), text),
                     "name one step_time_s, step_time_ms, batch_time_s or iteration_time_ms; a table of points (nodes, samples_per_s) is no log of steps");
@@ -270,6 +336,9 @@ class CsvParser : public LogParser {
   std::vector<Column> columns_{};
   bool has_step_ = false, step_units_ = false, wait_units_ = false;  // units stand behind the numbers
   int64_t num_rows_ = 0;
+  bool may_be_elapsed_ = false, is_start_ = false;
+  std::string elapsed_name_{};
+  std::vector<HeldRow> held_{};
   std::map<std::string, OddUnit> odd_units_{};
   std::vector<PlacedTime> bare_times_{};
 };

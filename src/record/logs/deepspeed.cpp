@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/strings.h"
+#include "record/logs/merged.h"
 #include "record/logs/parser.h"
 
 namespace lockstep::record {
@@ -83,11 +84,17 @@ class DeepSpeedParser : public LogParser {
   std::map<std::pair<std::string, double>, CollectiveTotal> totals_{};
 };
 
+bool is_torn(std::string_view line) {
+  if (line.find(kComm) != std::string_view::npos) return !is_number_closed(line, "time (ms)", {"|"}) || !is_number_closed(line, "msg size", {"B", "KB", "MB", "GB"});
+  return !is_number_closed(line, "global_step=", {","}) || !is_number_closed(line, kRate, {","});
+}
+
 }  // namespace
 
 LogReader deepspeed_reader() {
   return {.is_own_line = [](std::string_view line) { return line.find(kRate) != std::string_view::npos || line.find(kComm) != std::string_view::npos; },
           .shape = {.begin = "epoch=", .keys = {"epoch=", "global_step=", kRate, "MaxMemAllocated="}, .end = "B"},
+          .is_torn = is_torn,
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<DeepSpeedParser>(builder); }};
 }
 

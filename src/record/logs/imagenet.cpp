@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "core/strings.h"
+#include "record/logs/merged.h"
 #include "record/logs/parser.h"
 
 namespace lockstep::record {
@@ -102,11 +103,27 @@ class ImageNetParser : public LogParser {
   double first_ms_ = 0, sum_ms_ = 0, mean_ms_ = 0;
 };
 
+/// Each value has its mean behind it: "Time  0.412 ( 0.455)".
+bool is_torn(std::string_view line) {
+  if (!ImageNetParser::is_step_line(line)) return false;
+  const size_t brackets = line.find("]["), slash = line.find('/');
+  if (!is_number_closed(line, kMark, {"]["}) || brackets == std::string_view::npos || slash == std::string_view::npos) return true;
+  if (!is_number_closed(line.substr(brackets), "][", {"/"}) || !is_number_closed(line.substr(slash), "/", {"]"})) return true;
+  for (const std::string_view key : {"Time", "Data", "Loss"}) {
+    std::string_view rest;
+    if (!number_after(line, key, &rest)) continue;
+    rest = core::trim(rest);
+    if (!core::starts_with(rest, "(") || !is_number_closed(rest, "(", {")"})) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 LogReader imagenet_reader() {
   return {.is_own_line = ImageNetParser::is_step_line,
           .shape = {.begin = kMark, .keys = {kMark, "Data", "Acc@5"}, .end = ")"},
+          .is_torn = is_torn,
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<ImageNetParser>(builder); }};
 }
 

@@ -91,6 +91,9 @@ struct Rejects {
     if (count++ == 0) first_line = line;
     is_last_cut = is_cut;
   }
+  void add_merged(int64_t line) {
+    if (num_merged++ == 0) first_merged = line;
+  }
   void tell(RunData& run) const {
     tell_merged(run);
     run.num_rejected_lines += count;
@@ -123,6 +126,11 @@ bool read_merged(const MergedLine& merged, const LogLine& line, LogParser& parse
   return !merged.has_rest;
 }
 
+/// A measurement that another writer cut. Lines with a text that a measurement has once may hold several: those are taken apart instead.
+bool is_torn(const LogReader& reader, std::string_view line) {
+  return reader.is_torn != nullptr && !take_merged_apart(reader.shape, line) && reader.is_torn(line);
+}
+
 void read_lines(const fs::path& file, LogFormat format, const RunSetup& told, RunData& run) {
   const LogReader reader = reader_of(format);
   LogBuilder builder(run, told);
@@ -139,8 +147,12 @@ void read_lines(const fs::path& file, LogFormat format, const RunSetup& told, Ru
     const bool is_row_of_table = line.text.front() >= '0' && line.text.front() <= '9';
     // The last number of a cut line may lack digits. A CSV file without a last line end is usual, and its rows tell their length.
     const bool is_untrusted = lines.is_cut() && format != LogFormat::kCsv && (reader.is_own_line(line.text) || is_row_of_table);
+    if (!is_untrusted && is_torn(reader, line.text)) {
+      rejects.add_merged(lines.line_number());
+      continue;
+    }
     if (const auto merged = is_untrusted ? std::nullopt : take_merged_apart(reader.shape, line.text)) {
-      if (rejects.num_merged++ == 0) rejects.first_merged = lines.line_number();
+      rejects.add_merged(lines.line_number());
       if (read_merged(*merged, line, *parser, num_used)) ++rejects.num_taken_apart;
       continue;
     }

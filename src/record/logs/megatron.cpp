@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "core/strings.h"
+#include "record/logs/merged.h"
 #include "record/logs/parser.h"
 
 namespace lockstep::record {
@@ -107,11 +108,21 @@ class MegatronParser : public LogParser {
   int64_t data_ = 0, tensor_ = 0, pipeline_ = 0, context_ = 1;
 };
 
+bool is_torn(std::string_view line) {
+  if (line.find(kTime) == std::string_view::npos) return false;
+  constexpr std::string_view kLast = "number of nan iterations:";
+  const bool has_end = line.find(kLast) != std::string_view::npos || core::ends_with(line, "|");
+  return !has_end || !is_number_closed(line, "iteration ", {"/"}) || !is_number_closed(line, kLast, {"|"}) ||
+         !are_numbers_closed(line, {"per iteration (ms)", "per iteration (s)", "consumed samples", "global batch size", "lm loss", "samples per second"}, {"|"}) ||
+         !are_numbers_closed(line, {"(TFLOP/s/GPU)", "MODEL_TFLOP/s/GPU", "TFLOPs", "number of skipped iterations"}, {"|"});
+}
+
 }  // namespace
 
 LogReader megatron_reader() {
   return {.is_own_line = [](std::string_view line) { return line.find("iteration ") != std::string_view::npos && line.find(kTime) != std::string_view::npos; },
           .shape = {.begin = "] iteration ", .keys = {"consumed samples:", kTime, "global batch size:", "number of nan iterations:"}, .end = "|"},
+          .is_torn = is_torn,
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<MegatronParser>(builder); }};
 }
 

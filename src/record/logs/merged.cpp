@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/strings.h"
+
 namespace lockstep::record {
 namespace {
 
@@ -37,6 +39,17 @@ std::optional<MergedLine> take_merged_apart(const LineShape& shape, std::string_
   }
   merged.has_rest = merged.whole.empty();
   return merged;
+}
+
+bool is_number_closed(std::string_view line, std::string_view key, std::initializer_list<std::string_view> ends) {
+  std::string_view rest;
+  if (!number_after(line, key, &rest)) return true;
+  rest = core::trim(rest);
+  return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return end.empty() ? rest.empty() : core::starts_with(rest, end); });
+}
+
+bool are_numbers_closed(std::string_view line, std::initializer_list<std::string_view> keys, std::initializer_list<std::string_view> ends) {
+  return std::all_of(keys.begin(), keys.end(), [&](std::string_view key) { return is_number_closed(line, key, ends); });
 }
 
 bool is_fragment(const LineShape& shape, std::string_view line) {

@@ -3,6 +3,7 @@
 //
 // The timing is that of one step (the last). A bar is drawn again and again: of lines with one step the slowest counts. global_step is from 0.
 #include "core/strings.h"
+#include "record/logs/merged.h"
 #include "record/logs/parser.h"
 
 namespace lockstep::record {
@@ -58,11 +59,23 @@ class NemoParser : public LogParser {
   }
 };
 
+/// The number of a bar ends at a comma or at the bar's bracket, that of a line of fields at a bar or with the line.
+bool is_torn(std::string_view line) {
+  if (line.find(kMark) == std::string_view::npos) return false;
+  const bool is_bar = line.find("%|") != std::string_view::npos || steps_of_bar(line);
+  if (is_bar && line.find(']', line.find(kMark)) == std::string_view::npos) return true;
+  for (const std::string_view key : {"reduced_train_loss", "global_step", "consumed_samples", "global_batch_size", "TFLOPS_per_GPU", "train_step_timing in s",
+                                     "train_step_timing in ms"})
+    if (!(is_bar ? is_number_closed(line, key, {",", "]"}) : is_number_closed(line, key, {",", "|", kLineEnd}))) return true;
+  return !is_number_closed(line, kMark, {",", "]", "|", "s", "ms", kLineEnd});
+}
+
 }  // namespace
 
 LogReader nemo_reader() {
   return {.is_own_line = [](std::string_view line) { return line.find(kMark) != std::string_view::npos && line.find(":::MLLOG") == std::string_view::npos; },
           .shape = {.begin = "Epoch ", .keys = {"reduced_train_loss", "global_step", kMark}, .end = "]"},
+          .is_torn = is_torn,
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<NemoParser>(builder); }};
 }
 

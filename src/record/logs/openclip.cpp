@@ -11,6 +11,7 @@
 
 #include "core/files.h"
 #include "core/strings.h"
+#include "record/logs/merged.h"
 #include "record/logs/parser.h"
 
 namespace lockstep::record {
@@ -95,7 +96,7 @@ class OpenClipParser : public LogParser {
   }
 
   void finish() override {
-    const int64_t counted = counted_batch();
+    const int64_t counted = inferred_batch(counted_batch());
     for (const TrainLine& line : lines_) {
       const bool fits = line.batch > 0 && line.samples % line.batch == 0;
       if (line.batch > 0 && !fits) builder_.count_problem("the sample count of a line is no multiple of the batch that the options tell");
@@ -107,7 +108,10 @@ class OpenClipParser : public LogParser {
     }
     if (lines_.empty()) return;
     const int64_t batch = lines_.back().batch > 0 ? lines_.back().batch : counted;
-    if (lines_.back().batch == 0) builder_.count_problem(fmt::format("the global batch, {}, was inferred from the sample counts of the lines", batch));
+    if (lines_.back().batch == 0 && is_batch_by_rate_)
+      builder_.count_problem(fmt::format("the global batch, {}, was inferred from the printed rates and Batch (t): the sample counts of the lines, all multiples of {}, contradict "
+                                         "them; --fact global_batch=N tells it", batch, counted_batch()));
+    else if (lines_.back().batch == 0) builder_.count_problem(fmt::format("the global batch, {}, was inferred from the sample counts of the lines", batch));
     if (!setup().global_batch) setup().global_batch = batch;
     if (!setup().accum && accum_ > 0) setup().accum = accum_;
     const auto devices = known(&RunSetup::devices);
@@ -147,6 +151,33 @@ class OpenClipParser : public LogParser {
     return std::max<int64_t>(batch, 1);
   }
 
+  /// The batch as the user told it, or the counted one where the printed rates times Batch (t) agree with it, else the divisor of the counted one next to them.
+  int64_t inferred_batch(int64_t counted) {
+    if (const auto told = known_batch()) return *told;
+    std::vector<double> printed;
+    for (const TrainLine& line : lines_)
+      if (line.batch == 0 && line.row.samples_per_s > 0) printed.push_back(line.row.samples_per_s * line.row.step_ms / 1000);
+    if (printed.empty()) return counted;
+    const auto middle = printed.begin() + static_cast<std::ptrdiff_t>(printed.size() / 2);
+    std::nth_element(printed.begin(), middle, printed.end());
+    const auto ratio_to = [&](int64_t batch) { return std::abs(std::log(static_cast<double>(batch) / *middle)); };
+    // The rate is that of one step and the time a mean, so they differ by some per cent; a wrong count is off by a whole factor.
+    constexpr double kFar = 1.5, kNear = 1.05, kMaxBatch = 1e12;
+    if (ratio_to(counted) < std::log(kFar) || *middle < 1 || *middle > kMaxBatch) return counted;
+    if (static_cast<double>(counted) < *middle) {  // no batch that the counts are no multiples of
+      builder_.count_problem(fmt::format("the printed rates and Batch (t) tell a global batch of {:.0f}, the sample counts of the lines {}, which was taken; --fact global_batch=N tells it",
+                                         *middle, counted));
+      return counted;
+    }
+    is_batch_by_rate_ = true;
+    int64_t best = std::llround(*middle);
+    double nearest = std::log(kNear);
+    const auto first = static_cast<int64_t>(*middle / kNear), last = std::min(static_cast<int64_t>(*middle * kNear), first + 1'000'000);
+    for (int64_t batch = std::max<int64_t>(first, 1); batch <= last; ++batch)
+      if (counted % batch == 0 && ratio_to(batch) < nearest) best = batch, nearest = ratio_to(batch);
+    return best;
+  }
+
   /// "Eval Epoch: 1 clip_val_loss: 2.66\timagenet-zeroshot-val-top1: 0.1234"; progress lines ("[512 / 1000]") say nothing final.
   LineUse read_result(std::string_view text) {
     std::string_view rest;
@@ -178,14 +209,40 @@ class OpenClipParser : public LogParser {
   std::vector<int64_t> steps_done_{};                         // after each of them
   std::vector<std::pair<size_t, ResultRecord>> results_{};  // with the number of training lines before
   int64_t batch_size_ = 0, world_size_ = 0, accum_ = 0;
-  bool is_start_ = false;
+  bool is_start_ = false, is_batch_by_rate_ = false;
 };
+
+/// "0 [ 40960/3200000 (1%)]": the counters of a line.
+bool are_counters_closed(std::string_view line) {
+  const size_t bracket = line.find('['), slash = line.find('/');
+  return is_number_closed(line, kMark, {"["}) && bracket < slash && slash != std::string_view::npos && is_number_closed(line.substr(bracket), "[", {"/"}) &&
+         is_number_closed(line.substr(slash), "/", {"("});
+}
+
+/// Losses come last; before version 2.0 they came first and the logit scale last.
+bool has_end(std::string_view behind_time) {
+  const size_t loss = behind_time.find(" Loss:");
+  return loss == std::string_view::npos ? behind_time.find("Logit Scale:") != std::string_view::npos : behind_time.find(')', loss) != std::string_view::npos;
+}
+
+bool is_torn(std::string_view line) {
+  const size_t begin = line.find(kMark);
+  if (begin == std::string_view::npos) return false;
+  line = line.substr(begin);
+  std::string_view behind_time, behind_rate;
+  if (!number_after(line, "Batch (t)", &behind_time)) return false;
+  const bool has_rate = core::starts_with(behind_time, ",");
+  if (has_rate && !(read_number(behind_time.substr(1), &behind_rate) && core::starts_with(behind_rate, "/s"))) return true;
+  return !are_counters_closed(line) || !is_number_closed(line, "Data (t)", {"Batch (t)"}) || !is_number_closed(line, "Batch (t)", {",", "LR:"}) ||
+         !is_number_closed(line, " Loss", {"("}) || !has_end(behind_time);
+}
 
 }  // namespace
 
 LogReader openclip_reader() {
   return {.is_own_line = [](std::string_view line) { return line.find(kMark) != std::string_view::npos && line.find("Batch (t):") != std::string_view::npos; },
           .shape = {.begin = kMark, .keys = {kMark, "Data (t):", "Batch (t):", " Loss:"}, .end = ")"},
+          .is_torn = is_torn,
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<OpenClipParser>(builder); }};
 }
 

@@ -43,6 +43,7 @@ struct LineShape {
 struct LogReader {
   bool (*is_own_line)(std::string_view line) = nullptr;
   LineShape shape{};
+  bool (*is_torn)(std::string_view line) = nullptr;  ///< Is it a measurement that another writer cut: a number does not end as the program ends it, or the line's end is missing?
   std::unique_ptr<LogParser> (*make)(LogBuilder& builder) = nullptr;
 };
 

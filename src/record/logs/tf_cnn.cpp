@@ -4,6 +4,7 @@
 // The rate is a mean over all steps since the warm-up, so the steps between two lines took batch x (k2 / rate2 - k1 / rate1). The batch stands at the top
 // ("Batch size:  256 global") or must be told. Steps count from 1.
 #include "core/strings.h"
+#include "record/logs/merged.h"
 #include "record/logs/parser.h"
 
 namespace lockstep::record {
@@ -85,11 +86,18 @@ class TfCnnParser : public LogParser {
   std::map<int, Progress> progress_{};  // by rank; -1: lines without a label
 };
 
+bool is_torn(std::string_view line) {
+  std::string_view rest;
+  if (line.find(kMark) == std::string_view::npos || core::starts_with(line, "total") || !read_number(line, &rest)) return false;
+  return !core::starts_with(core::trim(rest), kMark) || !is_number_closed(line, kMark, {"+/-"});
+}
+
 }  // namespace
 
 LogReader tf_cnn_reader() {
   return {.is_own_line = TfCnnParser::is_own_line,
           .shape = {.begin = {}, .keys = {kMark, "jitter ="}, .end = ")"},
+          .is_torn = is_torn,
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<TfCnnParser>(builder); }};
 }
 

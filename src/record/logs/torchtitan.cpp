@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/strings.h"
+#include "record/logs/merged.h"
 #include "record/logs/parser.h"
 
 namespace lockstep::record {
@@ -82,11 +83,19 @@ class TorchTitanParser : public LogParser {
   std::optional<double> last_time_s_{};
 };
 
+/// Behind a number the next name comes; only the TFLOP/s may end the line.
+bool is_torn(std::string_view line) {
+  if (!TorchTitanParser::is_step_line(line)) return false;
+  return !is_number_closed(line, "step:", {"loss:"}) || !is_number_closed(line, "loss:", {"grad_norm:", "global_", "memory:", "tps:", "wps:"}) ||
+         !are_numbers_closed(line, {" tps:", " wps:"}, {"tflops:", "mfu:"}) || !is_number_closed(line, "tflops:", {"mfu:", kLineEnd});
+}
+
 }  // namespace
 
 LogReader torchtitan_reader() {
   return {.is_own_line = TorchTitanParser::is_step_line,
           .shape = {.begin = "step:", .keys = {"step:", "memory:", "tflops:", "mfu:"}, .end = "%"},
+          .is_torn = is_torn,
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<TorchTitanParser>(builder); }};
 }
 

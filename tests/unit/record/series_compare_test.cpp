@@ -260,6 +260,30 @@ TEST(Comparisons, LongSeriesKeepTheirAutocorrelation) {
   EXPECT_LE(num_rejected, 70u);
 }
 
+TEST(Comparisons, RankWinsAreThoseOfThePlainLoop) {
+  core::CounterRng random(11, 1);
+  for (size_t trial = 0; trial < 200; ++trial) {
+    std::vector<double> a(1 + random.below(40)), b(1 + random.below(40));
+    const uint64_t num_values = trial % 2 == 0 ? 12 : 1'000'000'000;  // with ties and without
+    for (std::vector<double>* side : {&a, &b})
+      for (double& value : *side) value = 1 + static_cast<double>(random.below(num_values));
+    double wins = 0;
+    bool has_ties = false;
+    for (const double x : a)
+      for (const double y : b) {
+        wins += x > y ? 1 : x == y ? 0.5 : 0;
+        has_ties = has_ties || x == y;
+      }
+    const RankWins counted = count_rank_wins(a, b);
+    EXPECT_EQ(counted.wins, wins) << trial;
+    EXPECT_EQ(counted.has_ties, has_ties) << trial;
+  }
+  // 10^10 pairs: out of reach for a loop over them.
+  std::vector<double> low(100'000, 1), high(100'000, 2);
+  EXPECT_EQ(count_rank_wins(high, low).wins, 1e10);
+  EXPECT_EQ(count_rank_wins(low, low).wins, 0.5e10);
+}
+
 TEST(Comparisons, VerdictsArePlain) {
   const std::vector<double> fast{100, 101, 99, 100.5}, slow{110, 111, 109.5, 110.2};
   const Comparison clear = compare_samples(fast, slow, false);

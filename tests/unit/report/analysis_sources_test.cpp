@@ -1,0 +1,54 @@
+// What a folder's search tells of files that it does not report.
+#include "report/analysis_sources.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "report/analysis_curve.h"
+#include "unit/report/synthetic_runs.h"
+
+namespace lockstep::report {
+namespace {
+
+const std::string kClipLine =
+    "2026-01-01,12:00:00 | INFO | Train Epoch: 0 [1024/10240000 (9%)] Data (t): 0.031 Batch (t): 1.217, 841.3/s, 105.2/s/gpu LR: 0.000012 Logit Scale: 14.286 Loss: 8.3 (8.4)\n";
+const std::string kOutOfMemory =
+    "Traceback (most recent call last):\n  File \"train.py\", line 1\ntorch.OutOfMemoryError: CUDA out of memory\nsrun: error: n1: task 0: Out Of Memory\n";
+
+TEST(FoundLogs, AFailedRunWithoutAStepIsToldBesideTheOthers) {
+  core::TempDir folder;
+  core::write_file_atomic(folder.path() / "n8_r1.log", kClipLine);
+  core::write_file_atomic(folder.path() / "n16_r1.log", kOutOfMemory);
+  core::write_file_atomic(folder.path() / "notes.txt", "nothing of a run\n");
+  const std::vector<Source> sources = find_sources({folder.path().string()});
+  ASSERT_EQ(sources.size(), 2u);
+  EXPECT_EQ(sources[0].name, "n8_r1.log");
+  EXPECT_EQ(sources[1].name, "n16_r1.log");
+  EXPECT_NE(sources[1].damage.find("it ends as that of a run that failed: srun: error"), std::string::npos) << sources[1].damage;
+}
+
+TEST(FoundLogs, ALogWithMeasurementsBesideARecordIsTold) {
+  core::TempDir folder;
+  std::filesystem::create_directories(folder.path() / "ours");
+  core::write_file_atomic(folder.path() / "ours" / "run.json", "{}");
+  core::write_file_atomic(folder.path() / "theirs.log", kClipLine);
+  const std::vector<Source> sources = find_sources({folder.path().string()});
+  ASSERT_EQ(sources.size(), 2u);
+  EXPECT_EQ(sources[1].name, "theirs.log");
+  EXPECT_NE(sources[1].damage.find("holds measurements (openclip) and lies beside records of runs"), std::string::npos) << sources[1].damage;
+}
+
+TEST(FoundLogs, RunsOfOneSizeAThousandfoldApartAreNotPooled) {
+  const auto run = [](const char* name, double ms) { return summarise_run(testing::make_run({.name = name, .step_ms = ms}), {}); };
+  try {
+    analyse({run("a", 500), run("b", 0.5)}, {});
+    FAIL() << "seconds and milliseconds were pooled";
+  } catch (const DataError& error) {
+    EXPECT_NE(error.text().find("no repeats and are not pooled"), std::string::npos) << error.text();
+  }
+  EXPECT_NO_THROW(analyse({run("a", 500), run("b", 50)}, {}));
+}
+
+}  // namespace
+}  // namespace lockstep::report
