@@ -111,6 +111,23 @@ TEST_F(FollowTest, ASweepWrittenAnewTakesItsRunsForWhatTheirRecordsSay) {
   EXPECT_EQ(sweep.point(2).message, "data: cannot open 'x.tar'");
 }
 
+TEST_F(FollowTest, AnAliveRunWithoutAKnownJobIsHeldBackUntilItEnds) {
+  std::filesystem::remove(state_file(sweep.folder));
+  sweep.state = write_sweep(sweep.file, sweep.plan, sweep.folder, "/bin/true");
+  EXPECT_EQ(started_mode(sweep.folder, sweep.state), "");
+  sweep.record(1, "running", "", kNow - 1);
+  sweep.note(1, "start", "12", 0, 1100, "null");
+  look();
+  EXPECT_EQ(started_mode(sweep.folder, sweep.state), "slurm");
+  EXPECT_EQ(sweep.point(1).status, PointStatus::kRunning);
+  EXPECT_EQ(held_back(sweep.state), (std::vector<int64_t>{2}));
+  EXPECT_EQ(resumable(sweep.state), (std::vector<int64_t>{1, 3}));
+  sweep.record(1, "stopped", "", kNow);
+  look();
+  EXPECT_EQ(sweep.point(1).status, PointStatus::kStopped);
+  EXPECT_EQ(held_back(sweep.state), std::vector<int64_t>{});
+}
+
 TEST_F(FollowTest, AJobThatNobodyKnowsHasDied) {
   EXPECT_EQ(look().status, PointStatus::kDied);
   EXPECT_NE(look().message.find("SLURM no longer knows job 11"), std::string::npos) << look().message;
