@@ -1,26 +1,20 @@
 #include "sweep/follow.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/host_name.h"
 #include "core/strings.h"
 #include "core/units.h"
+#include "sweep/local_job.h"
 #include "sweep/plan_table.h"
 
 namespace lockstep::sweep {
 namespace fs = std::filesystem;
 namespace {
-bool is_local_job(const std::string& id) { return core::starts_with(id, "local-"); }
 bool is_local(const JobRef& job) { return is_local_job(job.id); }
-
-/// Is the `lockstep sweep --local` of this job still alive?
-bool is_local_alive(const JobRef& job) {
-  const auto pid = core::parse_int(job.id.substr(std::string_view("local-").size()));
-  return pid && *pid > 0 && ::kill(static_cast<pid_t>(*pid), 0) == 0;
-}
 
 std::string history_state(const SlurmView& slurm, const std::string& id) {
   if (const auto queued = slurm.queue.find(id); queued != slurm.queue.end()) return queued->second.state;
@@ -79,7 +73,8 @@ void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* 
   const JobRef& job = point.jobs.back();
   const std::vector<JobSpan> spans = read_spans(folder / point.events);
   if (is_local(job)) {
-    if (!is_local_alive(job)) settle_ended(folder, point, outcome, spans, "");
+    if (!is_local_alive(job, outcome)) settle_ended(folder, point, outcome, spans, "");
+    else if (!job.host.empty() && job.host != core::host_name()) point.message = "on " + job.host;
     return;
   }
   if (slurm == nullptr) return;

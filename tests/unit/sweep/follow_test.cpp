@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "sweep/collect.h"
+#include "sweep/local_job.h"
 #include "unit/sweep/fake_slurm.h"
 
 namespace lockstep::sweep {
@@ -151,6 +152,31 @@ TEST_F(FollowTest, LocalRunsDieWithTheirProcess) {
   sweep.point(1).status = PointStatus::kRunning;
   refresh(sweep.folder, sweep.state, nullptr, kNow);
   EXPECT_EQ(sweep.point(1).status, PointStatus::kRunning);
+}
+
+TEST_F(FollowTest, AProcessThatGotTheNumberOfALocalJobLaterIsAnother) {
+  const JobRef own = own_local_job("logs/1.out");
+  ASSERT_GT(own.process_start, 0);
+  EXPECT_TRUE(is_local_alive(own, {}));
+  JobRef reused = own;
+  reused.process_start -= 1;
+  sweep.state.mode = "local";
+  sweep.point(1).jobs.push_back(reused);
+  sweep.point(1).status = PointStatus::kRunning;
+  write_state(sweep.folder, sweep.state);
+  SweepState read = read_state(sweep.folder);
+  refresh(sweep.folder, read, nullptr, kNow);
+  EXPECT_EQ(read.points[1].status, PointStatus::kDied);
+  EXPECT_EQ(resumable(read), (std::vector<int64_t>{2, 3}));
+}
+
+TEST_F(FollowTest, ALocalJobOfAnotherHostIsJudgedByItsRecord) {
+  JobRef elsewhere{.id = "local-999999999", .submitted_s = 1000, .log = "logs/1.out", .host = "another.host", .process_start = 5};
+  EXPECT_TRUE(is_local_alive(elsewhere, {})) << "its run has not opened the record yet";
+  EXPECT_TRUE(is_local_alive(elsewhere, {.status = PointStatus::kStopped, .heartbeat_s = 900})) << "the record is of the start before";
+  EXPECT_TRUE(is_local_alive(elsewhere, {.status = PointStatus::kRunning, .heartbeat_s = 1900}));
+  EXPECT_FALSE(is_local_alive(elsewhere, {.status = PointStatus::kDied, .heartbeat_s = 1100}));
+  EXPECT_FALSE(is_local_alive(elsewhere, {.status = PointStatus::kFinished, .heartbeat_s = 1100}));
 }
 
 TEST_F(FollowTest, WaitsCountFromTheEndOfTheJobBefore) {
