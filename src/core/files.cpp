@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/host_name.h"
 
 namespace lockstep::core {
 namespace fs = std::filesystem;
@@ -83,7 +84,8 @@ void fsync_directory(const fs::path& directory) {
   if (::fsync(folder.get()) != 0 && errno != EINVAL) throw_errno("cannot fsync folder", directory);
 }
 
-AtomicFile::AtomicFile(const fs::path& path) : path_(path), temporary_(path.string() + fmt::format(".tmp{}", ::getpid())) {
+// The machine is in the name: another node of a shared file system may have the same process number.
+AtomicFile::AtomicFile(const fs::path& path) : path_(path), temporary_(path.string() + fmt::format(".tmp{}-{}", host_name(), ::getpid())) {
   file_ = Fd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file_.valid()) throw_errno("cannot create", temporary_);
 }

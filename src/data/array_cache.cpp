@@ -11,7 +11,6 @@
 
 #include "core/files.h"
 #include "core/hash.h"
-#include "core/host_name.h"
 #include "core/log.h"
 
 namespace lockstep::data {
@@ -113,9 +112,7 @@ Arrays read_array_file(const fs::path& path, std::string_view kind, const std::s
 
 void write_array_file(const fs::path& path, std::string_view kind, const std::string& key, const Arrays& arrays) {
   constexpr std::byte kZeros[kPage]{};
-  // AtomicFile's temporary name has the process in it, this one the machine: another node may have the same process number.
-  const fs::path own = fmt::format("{}.{}", path.string(), core::host_name());
-  core::AtomicFile file(own);
+  core::AtomicFile file(path);
   const std::string header = header_text(kind, key, arrays);
   file.write(std::as_bytes(std::span(header)));
   for (const auto& part : arrays.parts) {
@@ -123,10 +120,6 @@ void write_array_file(const fs::path& path, std::string_view kind, const std::st
     file.write(std::span(kZeros).first(round_up(part.size()) - part.size()));
   }
   file.commit();
-  std::error_code error;
-  fs::rename(own, path, error);
-  errno = error.value();
-  if (error) core::throw_errno("cannot rename to", path);
 }
 
 ArrayCache::ArrayCache(fs::path folder, bool is_required, bool warns) : folder_(std::move(folder)), is_required_(is_required), warns_(warns) {}

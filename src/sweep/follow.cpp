@@ -1,26 +1,20 @@
 #include "sweep/follow.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/host_name.h"
 #include "core/strings.h"
 #include "core/units.h"
+#include "sweep/local_job.h"
 #include "sweep/plan_table.h"
 
 namespace lockstep::sweep {
 namespace fs = std::filesystem;
 namespace {
-bool is_local_job(const std::string& id) { return core::starts_with(id, "local-"); }
 bool is_local(const JobRef& job) { return is_local_job(job.id); }
-
-/// Is the `lockstep sweep --local` of this job still alive?
-bool is_local_alive(const JobRef& job) {
-  const auto pid = core::parse_int(job.id.substr(std::string_view("local-").size()));
-  return pid && *pid > 0 && ::kill(static_cast<pid_t>(*pid), 0) == 0;
-}
 
 std::string history_state(const SlurmView& slurm, const std::string& id) {
   if (const auto queued = slurm.queue.find(id); queued != slurm.queue.end()) return queued->second.state;
@@ -68,15 +62,19 @@ void settle_ended(const fs::path& folder, PointRecord& point, const RunOutcome& 
 
 void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* slurm, double now_s) {
   if (has_ended(point.status)) return;
+  if (point.jobs.empty() && point.status == PointStatus::kSubmitting) return;
   const RunOutcome outcome = read_outcome(folder / point.run, now_s);
   if (point.jobs.empty()) {  // of a sweep.json that was written anew: its runs were made before
-    if (point.status == PointStatus::kPlanned && has_ended(outcome.status)) point.status = outcome.status, point.message = outcome.message;
+    const bool is_alive = outcome.status == PointStatus::kRunning;
+    point.status = outcome.status;
+    point.message = is_alive ? "its heartbeat is alive, no job of it is known" : outcome.message;
     return;
   }
   const JobRef& job = point.jobs.back();
   const std::vector<JobSpan> spans = read_spans(folder / point.events);
   if (is_local(job)) {
-    if (!is_local_alive(job)) settle_ended(folder, point, outcome, spans, "");
+    if (!is_local_alive(job, outcome)) settle_ended(folder, point, outcome, spans, "");
+    else if (!job.host.empty() && job.host != core::host_name()) point.message = "on " + job.host;
     return;
   }
   if (slurm == nullptr) return;
@@ -151,11 +149,28 @@ std::vector<PointView> view_points(const fs::path& folder, const SweepState& sta
     const PointRecord& point = state.points[i];
     if (views[i].spans.empty() || point.jobs.empty()) continue;
     const JobRef& job = point.jobs[0];
+    if (job.submitted_s <= 0) continue;  // taken over from the queue: nobody noted when
     const auto before = ends.find(job.after);
     const double ready_s = before == ends.end() ? job.submitted_s : std::max(job.submitted_s, before->second);
     views[i].queue_wait_s = std::max(0.0, views[i].spans[0].start_s - ready_s);
   }
   return views;
+}
+
+std::vector<int64_t> held_back(const SweepState& state) {
+  std::vector<int64_t> indexes;
+  for (const PointRecord& point : state.points)
+    if (point.status == PointStatus::kRunning && point.jobs.empty()) indexes.push_back(point.index);
+  return indexes;
+}
+
+std::string started_mode(const fs::path& folder, const SweepState& state) {
+  for (const PointRecord& point : state.points)
+    for (const JobSpan& span : read_spans(folder / point.events)) {
+      if (span.job == "none") continue;  // somebody ran the script by hand
+      return is_local_job(span.job) ? "local" : "slurm";
+    }
+  return "";
 }
 
 std::vector<int64_t> resumable(const SweepState& state) {

@@ -42,6 +42,12 @@ std::vector<PointView> view_points(const std::filesystem::path& folder, const Sw
 std::string status_table(const std::filesystem::path& folder, const SweepState& state, const SlurmView* slurm, double now_s);
 core::Json status_json(const std::filesystem::path& folder, const SweepState& state, const SlurmView* slurm, double now_s);
 
+/// Points that nobody may start though they have no job: their heartbeat is alive, so a job that was lost with an older sweep.json writes there.
+std::vector<int64_t> held_back(const SweepState& state);
+
+/// `mode` of a sweep whose state was written anew, by the lines of its job scripts; empty when none has begun.
+std::string started_mode(const std::filesystem::path& folder, const SweepState& state);
+
 /// Points that `resume` starts again: everything that has neither finished nor a job, in the order of submission.
 std::vector<int64_t> resumable(const SweepState& state);
 

@@ -1,7 +1,6 @@
 #include "sweep/local.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +12,7 @@
 #include "core/log.h"
 #include "core/process.h"
 #include "core/units.h"
+#include "sweep/local_job.h"
 #include "sweep/run_outcome.h"
 #include "sweep/stop_wish.h"
 
@@ -78,8 +78,9 @@ int run_local(const fs::path& folder, SweepState& state, const std::vector<int64
   state.mode = "local";
   for (size_t at = 0; at < indexes.size() && wish.count() == 0; ++at) {
     PointRecord& point = state.point(indexes[at]);
-    const std::string log = fmt::format("logs/{:04}.out", point.index), job = fmt::format("local-{}", ::getpid());
-    point.jobs.push_back({.id = job, .submitted_s = now_unix_s(), .log = log});
+    const std::string log = fmt::format("logs/{:04}.out", point.index);
+    point.jobs.push_back(own_local_job(log));
+    const std::string job = point.jobs.back().id;
     point.status = PointStatus::kRunning;
     write_state(folder, state);
     append_event(folder / point.events, "start", job, std::nullopt);

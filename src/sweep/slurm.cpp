@@ -9,6 +9,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "core/env.h"
 #include "core/error.h"
 #include "core/process.h"
 #include "core/strings.h"
@@ -64,6 +65,12 @@ bool QueueEntry::is_waiting() const {
 bool QueueEntry::is_running() const {
   constexpr std::array kRunning{"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"};
   return std::count(kRunning.begin(), kRunning.end(), state) > 0;
+}
+
+bool Slurm::is_installed() {
+  for (const std::string& folder : core::split(core::env("PATH").value_or(""), ":"))
+    if (::access((folder + "/squeue").c_str(), X_OK) == 0) return true;
+  return false;
 }
 
 std::string Slurm::submit(const std::string& script, const std::vector<std::string>& options) const {

@@ -28,6 +28,8 @@ struct PastJob {
 /// Calls SLURM's commands. EnvironmentError when one is missing, fails or hangs, with what it said.
 class Slurm {
  public:
+  /// Is there a squeue to ask?
+  static bool is_installed();
   /// sbatch with these options; the job's id.
   std::string submit(const std::string& script, const std::vector<std::string>& options) const;
   /// All jobs of this user that the controller knows, by id; tasks of arrays as "ARRAY_TASK".

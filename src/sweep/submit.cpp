@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -18,7 +19,8 @@ namespace fs = std::filesystem;
 namespace {
 /// Ties a job to its point across a crash between sbatch and the note in sweep.json.
 std::string comment_of(const fs::path& folder, const std::string& what) {
-  return fmt::format("lockstep-sweep:{}:{}", core::xxh3_hex(folder.string()).substr(0, 12), what);
+  const fs::path plain = (folder / "").parent_path();  // "DIR/" is the same sweep
+  return fmt::format("lockstep-sweep:{}:{}", core::xxh3_hex(plain.string()).substr(0, 12), what);
 }
 
 bool is_active(const PointRecord& point) { return point.status == PointStatus::kQueued || point.status == PointStatus::kRunning; }
@@ -154,6 +156,24 @@ std::string script_of_task(const fs::path& folder, const std::string& array, con
   }
   return "";
 }
+
+/// Jobs in the queue that carry the comment of the point and are not noted yet: ended ones first, then by their numbers. Of a point without any,
+/// only jobs that wait or run: an ended one may be of a folder of this name that was removed.
+std::vector<std::string> jobs_of(const fs::path& folder, const PointRecord& point, const std::map<std::string, QueueEntry>& queue) {
+  const std::string prefix = comment_of(folder, "");
+  std::vector<std::string> ids;
+  for (const auto& [id, entry] : queue) {
+    const bool is_known = std::any_of(point.jobs.begin(), point.jobs.end(), [&, &job_id = id](const JobRef& job) { return job.id == job_id; });
+    const bool is_left_out = point.jobs.empty() && point.status != PointStatus::kSubmitting && entry.has_ended();
+    if (is_known || is_left_out || !core::starts_with(entry.comment, prefix)) continue;
+    const std::string what = entry.comment.substr(prefix.size());
+    const bool is_own_task = core::starts_with(what, "array-") && script_of_task(folder, what, id) == point.script;
+    if (what == fmt::format("{}", point.index) || is_own_task) ids.push_back(id);
+  }
+  const auto rank = [&](const std::string& id) { return std::tuple(!queue.at(id).has_ended(), core::parse_int(id.substr(0, id.find('_'))), id); };
+  std::sort(ids.begin(), ids.end(), [&](const std::string& a, const std::string& b) { return rank(a) < rank(b); });
+  return ids;
+}
 }  // namespace
 
 size_t submit_points(const fs::path& folder, SweepState& state, const std::vector<int64_t>& indexes, const Slurm& slurm) {
@@ -171,20 +191,17 @@ size_t cancel_points(const fs::path& folder, SweepState& state, const Slurm& slu
 }
 
 void recover_submissions(const fs::path& folder, SweepState& state, const std::map<std::string, QueueEntry>& queue) {
-  const std::string prefix = comment_of(folder, "");
   for (PointRecord& point : state.points) {
-    if (point.status != PointStatus::kSubmitting) continue;
-    point.status = PointStatus::kPlanned;
-    for (const auto& [id, entry] : queue) {
-      const bool is_known = std::any_of(point.jobs.begin(), point.jobs.end(), [&, &job_id = id](const JobRef& job) { return job.id == job_id; });
-      if (is_known || !core::starts_with(entry.comment, prefix)) continue;
-      const std::string what = entry.comment.substr(prefix.size());
-      const bool is_own_job = what == fmt::format("{}", point.index);
-      const bool is_own_task = core::starts_with(what, "array-") && script_of_task(folder, what, id) == point.script;
-      if (!is_own_job && !is_own_task) continue;
-      point.jobs.push_back({.id = id, .submitted_s = now_unix_s(),
-                            .log = is_own_task ? fmt::format("logs/array-{}.out", id) : fmt::format("logs/{:04}-{}.out", point.index, id)});
+    const bool is_cut_off = point.status == PointStatus::kSubmitting;
+    if (!is_cut_off && !point.jobs.empty()) continue;
+    const std::vector<std::string> ids = jobs_of(folder, point, queue);
+    if (is_cut_off) point.status = PointStatus::kPlanned;
+    for (const std::string& id : ids) {
+      const bool is_task = id.find('_') != std::string::npos;
+      point.jobs.push_back({.id = id, .submitted_s = is_cut_off ? now_unix_s() : 0,
+                            .log = is_task ? fmt::format("logs/array-{}.out", id) : fmt::format("logs/{:04}-{}.out", point.index, id)});
       point.status = PointStatus::kQueued;
+      state.mode = "slurm";
     }
   }
 }

@@ -20,7 +20,8 @@ size_t submit_points(const std::filesystem::path& folder, SweepState& state, con
 /// Cancels the jobs of points that wait or run, and notes it; returns how many. A cancelled job is not requeued.
 size_t cancel_points(const std::filesystem::path& folder, SweepState& state, const Slurm& slurm);
 
-/// Settles points whose submission was cut off: a job that carries the point's comment is theirs, else they count as planned.
+/// Gives points whose submission was cut off, and points without any job (sweep.json was written anew), the jobs that carry their comment.
+/// A cut-off point without one counts as planned. When a taken job was submitted is not known: 0 for a point that had none.
 void recover_submissions(const std::filesystem::path& folder, SweepState& state, const std::map<std::string, QueueEntry>& queue);
 
 }  // namespace lockstep::sweep

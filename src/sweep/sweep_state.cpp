@@ -37,7 +37,10 @@ core::Json point_json(const PointRecord& point) {
   for (const auto& [key, value] : point.axes) axes[key] = to_json(value);
   for (const auto& [name, value] : point.env) env[name] = value;
   for (const auto& [name, value] : point.tags) tags[name] = value;
-  for (const JobRef& job : point.jobs) jobs.push_back({{"id", job.id}, {"submitted_s", job.submitted_s}, {"log", job.log}, {"after", job.after}});
+  for (const JobRef& job : point.jobs) {
+    jobs.push_back({{"id", job.id}, {"submitted_s", job.submitted_s}, {"log", job.log}, {"after", job.after}});
+    if (!job.host.empty()) jobs.back().update({{"host", job.host}, {"process_start", job.process_start}});
+  }
   return {{"index", point.index}, {"name", point.name}, {"axes", axes}, {"repeat", point.repeat}, {"tags", tags}, {"nodes", point.nodes},
           {"ranks_per_node", point.ranks_per_node}, {"samples_per_rank", or_null(point.samples_per_rank)},
           {"global_batch", or_null(point.global_batch)}, {"time_limit_s", point.time_limit_s}, {"run", point.run}, {"script", point.script},
@@ -55,7 +58,8 @@ PointRecord point_from_json(const core::Json& json) {
   for (const auto& [key, value] : json.at("env").items()) point.env.emplace_back(key, value.get<std::string>());
   for (const auto& [key, value] : json.at("tags").items()) point.tags[key] = value.get<std::string>();
   for (const auto& job : json.at("jobs"))
-    point.jobs.push_back({.id = job.at("id"), .submitted_s = job.at("submitted_s"), .log = job.at("log"), .after = job.at("after")});
+    point.jobs.push_back({.id = job.at("id"), .submitted_s = job.at("submitted_s"), .log = job.at("log"), .after = job.at("after"),
+                          .host = job.value("host", ""), .process_start = job.value("process_start", int64_t{0})});
   return point;
 }
 

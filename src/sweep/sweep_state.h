@@ -33,6 +33,8 @@ struct JobRef {
   double submitted_s = 0;
   std::string log{};  ///< Below the sweep folder.
   std::string after{};  ///< Job it had to wait for, by the limit of jobs in flight; empty: none.
+  std::string host{};   ///< Of a local job: where its process runs, and when that began (ticks since the machine started; 0: not known).
+  int64_t process_start = 0;
 };
 
 /// A point as sweep.json keeps it. Paths are relative to the sweep folder.

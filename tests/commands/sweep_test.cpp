@@ -262,6 +262,47 @@ TEST_F(SweepCommand, ADamagedStateIsADataError) {
   EXPECT_NE(refused.err.find("sweep.json"), std::string::npos) << refused.err;
 }
 
+TEST_F(SweepCommand, ALostStateNeverSubmitsAJobThatRuns) {
+  // A SLURM of two scripts: sbatch counts up from 101 and squeue shows what was submitted, with its comment.
+  const auto program = [&](const std::string& name, const std::string& text) {
+    core::write_file_atomic(path(name), "#!/bin/bash\n" + text);
+    ::chmod(path(name).c_str(), 0755);
+  };
+  core::write_file_atomic(path("queue"), "");
+  program("sbatch", "n=$((101 + $(wc -l <'" + path("queue") + "')))\nfor word; do case $word in --comment=*) echo \"$n|RUNNING|None|node1|${word#*=}\" >>'" + path("queue") +
+                        "';; esac; done\necho $n\n");
+  program("squeue", "cat '" + path("queue") + "'\n");
+  program("sacct", "exit 1\n");
+  program("scontrol", "exit 1\n");
+  const auto sweep = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> args{"sweep"};
+    args.insert(args.end(), words.begin(), words.end());
+    return run_lockstep(args, {{"PATH", top_.path().string() + ":" + std::getenv("PATH")}});
+  };
+  ASSERT_EQ(sweep({sweep_file(), "--submit"}).exit_code, 0);
+  const std::string queue = core::read_file(path("queue"));
+  ASSERT_EQ(core::split(queue, "\n").size(), 4u) << queue;
+  fs::remove(folder() + "/sweep.json");
+  ASSERT_EQ(sweep({folder() + "/sweep.toml", "--output", path("out")}).exit_code, 0);
+  const auto status = sweep({"status", folder() + "/"});
+  EXPECT_NE(status.out.find("s: 3 points: 3 running"), std::string::npos) << status.out << status.err;
+  EXPECT_EQ(sweep({folder() + "/sweep.toml", "--output", path("out"), "--submit"}).exit_code, 0);
+  EXPECT_EQ(sweep({"resume", folder()}).exit_code, 0);
+  EXPECT_EQ(core::read_file(path("queue")), queue);
+  // Nobody knows the job of the second point any more, but its run is alive.
+  fs::remove(folder() + "/sweep.json");
+  core::write_file_atomic(path("queue"), core::split(queue, "\n")[0] + "\n" + core::split(queue, "\n")[2] + "\n");
+  const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  fs::create_directories(folder() + "/runs/0002-nodes_2");
+  core::write_file_atomic(folder() + "/runs/0002-nodes_2/status.json",
+                          core::Json{{"record_version", 1}, {"state", "running"}, {"attempt", 1}, {"started_s", now_s}, {"heartbeat_s", now_s}, {"heartbeat_every_s", 100},
+                                     {"last_step", 7}, {"exit_code", nullptr}, {"first_failing_rank", nullptr}, {"message", ""}, {"dropped_lines", 0}}.dump());
+  const auto held = sweep({folder() + "/sweep.toml", "--output", path("out"), "--submit"});
+  EXPECT_EQ(held.exit_code, 0) << held.err;
+  EXPECT_NE(held.err.find("not started again: 0002: the heartbeat of the run is alive"), std::string::npos) << held.err;
+  EXPECT_EQ(core::split(core::read_file(path("queue")), "\n").size(), 3u);
+}
+
 TEST_F(SweepCommand, SubmitWithoutSlurmSaysWhatToDo) {
   const auto refused = run_lockstep({"sweep", sweep_file(), "--submit"}, {{"PATH", "/nonexistent"}});
   EXPECT_EQ(refused.exit_code, 6);

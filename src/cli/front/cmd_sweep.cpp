@@ -114,15 +114,32 @@ std::vector<int64_t> not_done(const sweep::SweepState& state, bool is_local) {
 
 bool uses_slurm(const sweep::SweepState& state) { return state.mode == "slurm"; }
 
-/// Brings states up to date; what SLURM says is kept for the tables.
-std::optional<sweep::SlurmView> update(const fs::path& folder, sweep::SweepState& state) {
+/// Brings states up to date; what SLURM says is kept for the tables. A state that knows of no start may have been written anew beside jobs that
+/// wait or run, so SLURM is asked then too; unless it `must_know` them, as before a submission, it makes do without an answer.
+std::optional<sweep::SlurmView> update(const fs::path& folder, sweep::SweepState& state, bool must_know = false) {
   std::optional<sweep::SlurmView> view;
-  if (uses_slurm(state)) {
-    view = sweep::look_at_slurm(folder, state, sweep::Slurm());
-    sweep::recover_submissions(folder, state, view->queue);
+  const bool is_new = state.mode.empty();
+  if (is_new) state.mode = sweep::started_mode(folder, state);
+  if (uses_slurm(state) || (is_new && sweep::Slurm::is_installed())) {
+    try {
+      view = sweep::look_at_slurm(folder, state, sweep::Slurm());
+      sweep::recover_submissions(folder, state, view->queue);
+    } catch (const EnvironmentError& error) {
+      if (must_know || !is_new) throw;
+      core::log_warning("{}; jobs of this sweep that SLURM may still have are not seen", error.what());
+    }
   }
   sweep::refresh(folder, state, view ? &*view : nullptr, sweep::now_unix_s());
   return view;
+}
+
+/// Says which points are left alone because somebody else's job is at work on them.
+void tell_held_back(const sweep::SweepState& state) {
+  std::vector<std::string> names;
+  for (const int64_t index : sweep::held_back(state)) names.push_back(fmt::format("{:04}", index));
+  if (!names.empty())
+    core::log_warning("sweep: not started again: {}: the heartbeat of the run is alive, so a job that this sweep.json does not know is writing it; try again when it has ended",
+                      core::join(names, ", "));
 }
 
 int submit(const fs::path& folder, sweep::SweepState& state, const std::vector<int64_t>& indexes) {
@@ -167,7 +184,9 @@ int run_sweep(std::span<const std::string> args) {
     fmt::print("{} job scripts in {}\n", state.points.size(), (folder / "jobs").string());
     return 0;
   }
-  update(folder, state);
+  update(folder, state, flags.submit);
+  sweep::write_state(folder, state);
+  tell_held_back(state);
   const std::vector<int64_t> indexes = not_done(state, flags.local);
   if (indexes.empty()) {
     fmt::print("nothing is left to start in {}; `lockstep sweep resume` starts failed points again\n", folder.string());
@@ -231,6 +250,7 @@ int run_resume(std::span<const std::string> args) {
   sweep::write_state(folder, state);
   if (state.mode.empty())
     throw UsageError(fmt::format("sweep: nothing of '{}' was started yet", folder.string()), "`lockstep sweep FILE.toml --submit` or --local starts it");
+  tell_held_back(state);
   const std::vector<int64_t> indexes = sweep::resumable(state);
   if (indexes.empty()) {
     fmt::print("every point has finished or has a job\n");

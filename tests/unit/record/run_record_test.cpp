@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/host_name.h"
 #include "core/rng.h"
 #include "record/reader.h"
 
@@ -330,7 +331,7 @@ TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
 TEST(RunRecord, AStalledHeartbeatNeverDelaysAStep) {
   const core::TempDir folder;
   RunRecord record(folder.path(), Json::object(), {.flush_every = 1ms, .heartbeat_every = 1ms, .max_queued_bytes = 1000});
-  const fs::path temporary = folder.path() / fmt::format("status.json.tmp{}", ::getpid());
+  const fs::path temporary = folder.path() / fmt::format("status.json.tmp{}-{}", core::host_name(), ::getpid());
   // A heartbeat that writes the file right now is waited for: its name is taken.
   ASSERT_TRUE(comes_true([&] { return ::mkfifo(temporary.c_str(), 0600) == 0; }));
   // The thread is stalled when the queue overflows and stays so: nothing takes the lines.

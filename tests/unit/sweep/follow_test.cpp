@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "sweep/collect.h"
+#include "sweep/local_job.h"
 #include "unit/sweep/fake_slurm.h"
 
 namespace lockstep::sweep {
@@ -111,6 +112,23 @@ TEST_F(FollowTest, ASweepWrittenAnewTakesItsRunsForWhatTheirRecordsSay) {
   EXPECT_EQ(sweep.point(2).message, "data: cannot open 'x.tar'");
 }
 
+TEST_F(FollowTest, AnAliveRunWithoutAKnownJobIsHeldBackUntilItEnds) {
+  std::filesystem::remove(state_file(sweep.folder));
+  sweep.state = write_sweep(sweep.file, sweep.plan, sweep.folder, "/bin/true");
+  EXPECT_EQ(started_mode(sweep.folder, sweep.state), "");
+  sweep.record(1, "running", "", kNow - 1);
+  sweep.note(1, "start", "12", 0, 1100, "null");
+  look();
+  EXPECT_EQ(started_mode(sweep.folder, sweep.state), "slurm");
+  EXPECT_EQ(sweep.point(1).status, PointStatus::kRunning);
+  EXPECT_EQ(held_back(sweep.state), (std::vector<int64_t>{2}));
+  EXPECT_EQ(resumable(sweep.state), (std::vector<int64_t>{1, 3}));
+  sweep.record(1, "stopped", "", kNow);
+  look();
+  EXPECT_EQ(sweep.point(1).status, PointStatus::kStopped);
+  EXPECT_EQ(held_back(sweep.state), std::vector<int64_t>{});
+}
+
 TEST_F(FollowTest, AJobThatNobodyKnowsHasDied) {
   EXPECT_EQ(look().status, PointStatus::kDied);
   EXPECT_NE(look().message.find("SLURM no longer knows job 11"), std::string::npos) << look().message;
@@ -134,6 +152,31 @@ TEST_F(FollowTest, LocalRunsDieWithTheirProcess) {
   sweep.point(1).status = PointStatus::kRunning;
   refresh(sweep.folder, sweep.state, nullptr, kNow);
   EXPECT_EQ(sweep.point(1).status, PointStatus::kRunning);
+}
+
+TEST_F(FollowTest, AProcessThatGotTheNumberOfALocalJobLaterIsAnother) {
+  const JobRef own = own_local_job("logs/1.out");
+  ASSERT_GT(own.process_start, 0);
+  EXPECT_TRUE(is_local_alive(own, {}));
+  JobRef reused = own;
+  reused.process_start -= 1;
+  sweep.state.mode = "local";
+  sweep.point(1).jobs.push_back(reused);
+  sweep.point(1).status = PointStatus::kRunning;
+  write_state(sweep.folder, sweep.state);
+  SweepState read = read_state(sweep.folder);
+  refresh(sweep.folder, read, nullptr, kNow);
+  EXPECT_EQ(read.points[1].status, PointStatus::kDied);
+  EXPECT_EQ(resumable(read), (std::vector<int64_t>{2, 3}));
+}
+
+TEST_F(FollowTest, ALocalJobOfAnotherHostIsJudgedByItsRecord) {
+  JobRef elsewhere{.id = "local-999999999", .submitted_s = 1000, .log = "logs/1.out", .host = "another.host", .process_start = 5};
+  EXPECT_TRUE(is_local_alive(elsewhere, {})) << "its run has not opened the record yet";
+  EXPECT_TRUE(is_local_alive(elsewhere, {.status = PointStatus::kStopped, .heartbeat_s = 900})) << "the record is of the start before";
+  EXPECT_TRUE(is_local_alive(elsewhere, {.status = PointStatus::kRunning, .heartbeat_s = 1900}));
+  EXPECT_FALSE(is_local_alive(elsewhere, {.status = PointStatus::kDied, .heartbeat_s = 1100}));
+  EXPECT_FALSE(is_local_alive(elsewhere, {.status = PointStatus::kFinished, .heartbeat_s = 1100}));
 }
 
 TEST_F(FollowTest, WaitsCountFromTheEndOfTheJobBefore) {

@@ -136,6 +136,37 @@ TEST(Submit, ACutOffSubmissionIsFoundAgainByItsComment) {
   EXPECT_EQ(sweep.point(2).status, PointStatus::kPlanned);
 }
 
+/// What sbatch was given as the comment of the job that was submitted at this position.
+std::string comment_in(const std::string& log, size_t position) {
+  const std::string line = lines_of(log).at(position);
+  const size_t start = line.find("--comment=") + 10;
+  return line.substr(start, line.find(' ', start) - start);
+}
+
+TEST(Submit, AStateWrittenAnewTakesOverTheJobsThatWaitOrRun) {
+  const FakePrograms fake;
+  fake.add_sbatch();
+  SweepFixture sweep;
+  submit_points(sweep.folder, sweep.state, {1, 2, 3}, Slurm());
+  const std::string log = fake.read("sbatch.log");
+  std::filesystem::remove(state_file(sweep.folder));
+  sweep.state = write_sweep(sweep.file, sweep.plan, sweep.folder, "/bin/true");
+  const SlurmView view{.queue = {{"99", {.state = "FAILED", .comment = comment_in(log, 0)}},
+                                 {"101", {.state = "RUNNING", .comment = comment_in(log, 0)}},
+                                 {"102", {.state = "PENDING", .reason = "Priority", .comment = comment_in(log, 1)}},
+                                 {"103", {.state = "COMPLETED", .comment = comment_in(log, 2)}}}};
+  recover_submissions(sweep.folder / "", sweep.state, view.queue);  // typed with a slash at the end
+  refresh(sweep.folder, sweep.state, &view, now_unix_s());
+  EXPECT_EQ(sweep.state.mode, "slurm");
+  ASSERT_EQ(sweep.point(0).jobs.size(), 1u);
+  EXPECT_EQ(sweep.point(0).jobs[0].id, "101");
+  EXPECT_EQ(sweep.point(0).jobs[0].log, "logs/0001-101.out");
+  EXPECT_EQ(sweep.point(0).status, PointStatus::kRunning);
+  EXPECT_EQ(sweep.point(1).status, PointStatus::kQueued);
+  EXPECT_EQ(sweep.point(2).status, PointStatus::kPlanned) << "an ended job may be of a removed folder of the same name";
+  EXPECT_EQ(resumable(sweep.state), (std::vector<int64_t>{3}));
+}
+
 TEST(Submit, ACutOffArrayIsFoundAgainByItsScript) {
   const FakePrograms fake;
   fake.add_sbatch();
