@@ -31,10 +31,12 @@ std::vector<at::Tensor> model_tensors(const CheckpointState& state) {
   return out;
 }
 
+constexpr const char* kCaller = "caller";  // beside what the Checkpointer itself keeps
+
 /// What all ranks must know of a checkpoint.
 core::Json head_of(const record::CheckpointManifest& manifest) {
   return {{"step", manifest.step}, {"epoch", manifest.epoch}, {"samples_seen", manifest.samples_seen}, {"data", manifest.data_position},
-          {"extra", manifest.extra}, {"model_files", model_files(manifest)}, {"optimizer_files", optimizer_files(manifest)}};
+          {"extra", manifest.extra}, {"caller", callers_extra(manifest)}, {"model_files", model_files(manifest)}, {"optimizer_files", optimizer_files(manifest)}};
 }
 
 RestoredCheckpoint restored_from(const fs::path& folder, const core::Json& head) {
@@ -43,7 +45,7 @@ RestoredCheckpoint restored_from(const fs::path& folder, const core::Json& head)
                        .epoch = head.at("epoch"),
                        .samples_seen = head.at("samples_seen"),
                        .data = head.at("data"),
-                       .extra = head.at("extra").value("caller", core::Json::object())}};
+                       .extra = head.at("caller")}};
 }
 
 double unix_time_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
@@ -105,7 +107,7 @@ void Checkpointer::save(const CheckpointPosition& position) {
   manifest.created_s = unix_time_s();
   manifest.code_version = config_.code_version;
   manifest.data_position = position.data;
-  manifest.extra = {{"caller", position.extra}};
+  manifest.extra = {{kCaller, position.extra}};
   if (state_.scaler != nullptr) {
     const auto scaler = state_.scaler->state();
     manifest.extra["loss_scaler"] = {{"scale", scaler.scale}, {"growth_tracker", scaler.growth_tracker}, {"hysteresis_tracker", scaler.hysteresis_tracker}};
@@ -114,6 +116,8 @@ void Checkpointer::save(const CheckpointPosition& position) {
 }
 
 bool Checkpointer::wait() { return !writer_ || writer_->wait(); }
+
+core::Json callers_extra(const record::CheckpointManifest& manifest) { return manifest.extra.value(kCaller, core::Json::object()); }
 
 std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
   const auto chosen = decide_on_rank_zero(world_, [&]() -> std::string {

@@ -14,6 +14,7 @@
 #include "core/json.h"
 #include "optim/adamw.h"
 #include "optim/loss_scaler.h"
+#include "record/checkpoint_manifest.h"
 #include "train/stored_tensors.h"
 
 namespace lockstep::train {
@@ -49,6 +50,9 @@ struct CheckpointPosition {
   core::Json data;   ///< Of the loader, joined over the ranks.
   core::Json extra;  ///< Whatever else the caller wants back.
 };
+
+/// CheckpointPosition::extra of a checkpoint.
+core::Json callers_extra(const record::CheckpointManifest& manifest);
 
 struct RestoredCheckpoint {
   std::filesystem::path folder;

@@ -212,7 +212,7 @@ std::string choose_snapshot(const spec::GptOptions& options) {
 }  // namespace
 
 core::Json gpt_model_facts(const spec::GptShape& shape) {
-  core::Json facts{{"heads", shape.heads}, {"query_groups", shape.query_groups}, {"positions", spec::gpt_positions_name(shape.positions)},
+  core::Json facts{{"layers", shape.layers}, {"hidden", shape.hidden}, {"ffn", shape.ffn}, {"heads", shape.heads}, {"query_groups", shape.query_groups}, {"positions", spec::gpt_positions_name(shape.positions)},
                    {"activation", spec::gpt_activation_name(shape.activation)}, {"norm", spec::gpt_norm_name(shape.norm)}, {"norm_eps", shape.norm_eps}};
   if (shape.positions == spec::GptPositions::kRotary)
     facts.update({{"rotary_fraction", shape.rotary_fraction}, {"rotary_base", shape.rotary_base}, {"rotary_scaling", shape.rotary_scaling.has_value()}});

@@ -37,7 +37,7 @@ bool owns_parameter(const plan::MeshPoint& point, const spec::ParamSpec& paramet
 /// --ckpt-step; none where it is no such thing but weights of another program. CheckpointError where there is none or it is damaged. Collective.
 Snapshot find_gpt_snapshot(const spec::GptOptions& options, comm::World& world);
 
-/// What tells models of equal tensors apart: heads, positions, activation, norm.
+/// What a model is: sizes, and what tells models of equal tensors apart (heads, positions, activation, norm).
 core::Json gpt_model_facts(const spec::GptShape& shape);
 
 }  // namespace lockstep::train

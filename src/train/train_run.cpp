@@ -80,6 +80,8 @@ class TrainRun {
   /// From a snapshot of another run, which may have had another global batch, or from nothing.
   TrainerPosition start();
   core::Json describe_attempt() const;
+  std::optional<record::CheckpointManifest> starting_manifest() const;
+  void check_model();
   core::Json resume_facts() const;
   /// UsageError for a fact that a checkpoint was written with another value of.
   static void require_same(const core::Json& facts, const core::Json& written, const std::string& hint);
@@ -135,6 +137,7 @@ TrainRun::TrainRun(const spec::ParsedCommand& command, const SoftwareVersions& v
   kit_->open_data();  // bad data are told before memory of devices is taken
   startup_.finish("loader");
   if (!folder_.has_checkpoint) snapshot_ = kit_->find_snapshot();
+  check_model();
   training_ = kit_->build_training({.phases = &*phases_, .fault = parse_fault(core::env("LOCKSTEP_FAULT").value_or("")),
                                     .is_restored = folder_.has_checkpoint, .snapshot = snapshot_});
   startup_.finish("weights");
@@ -259,6 +262,30 @@ core::Json TrainRun::describe_setup() const {
     setup["peak_source"] = fmt::format("{}, dense {}: {}", match.spec->name, hw::compute_type_name(*type), match.spec->source);
   }
   return setup;
+}
+
+/// Of what the run will start from, as far as it can be told without reading files of tensors.
+std::optional<record::CheckpointManifest> TrainRun::starting_manifest() const {
+  if (!snapshot_.folder.empty()) return record::read_manifest(snapshot_.folder);
+  if (!folder_.has_checkpoint) return std::nullopt;
+  if (!folder_.resume_latest) {
+    if (!std::filesystem::exists(folder_.resume_path / record::kManifestName)) return std::nullopt;  // restore() says so
+    return record::read_manifest(folder_.resume_path);
+  }
+  for (const auto& entry : record::list_checkpoints(folder_.path))
+    if (entry.problem.empty()) return entry.manifest;
+  return std::nullopt;
+}
+
+/// A checkpoint of another model is told before memory of devices is taken.
+void TrainRun::check_model() {
+  decide_on_rank_zero(world().comm(), [this] {
+    core::Json facts = kit_->model_facts();
+    if (folder_.has_checkpoint) facts["precision"] = options_.precision;
+    if (const auto manifest = starting_manifest())
+      require_same(facts, callers_extra(*manifest), folder_.has_checkpoint ? "resume with the options of the run's params.txt" : "--load takes runs of the same model");
+    return std::string();
+  });
 }
 
 TrainerPosition TrainRun::restore() {

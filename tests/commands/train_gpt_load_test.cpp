@@ -58,6 +58,10 @@ TEST_F(TrainGptLoad, ModelsOfEqualTensorsAreToldApart) {
   EXPECT_EQ(core::read_file(logs_.path() / "base" / "run.json"), record) << "a refused start is no attempt";
   EXPECT_EQ(core::read_file(logs_.path() / "base" / "params.txt"), params);
 
+  const auto wider = train("base", {"--resume", "latest", "--hidden-size", "32"});
+  EXPECT_NE(wider.exit_code, 0);
+  EXPECT_NE(wider.err.find("hidden=16, this run has hidden=32"), std::string::npos) << "and nothing about tensors: " << wider.err;
+
   for (const char* how : {"--finetune", "--no-load-optim"}) {
     const auto refused = train("new", {"--load", run("base"), how, "--num-attention-heads", "4"});
     EXPECT_NE(refused.exit_code, 0) << how;
