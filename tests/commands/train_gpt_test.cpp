@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/safetensors.h"
 #include "record/checkpoint_manifest.h"
 #include "record/reader.h"
 
@@ -92,6 +94,34 @@ class TrainGpt : public ::testing::Test {
     return values;
   }
 
+  /// Largest values of the newest checkpoints' parameters, put together from all ranks, differ by 1e-4 at most.
+  void expect_equal_parameters(const std::string& name, const std::string& want) const {
+    const auto whole = [&](const std::string& run) {
+      const std::string file = (logs_.path() / (run + ".safetensors")).string();
+      if (!fs::exists(file)) {
+        const auto done = run_lockstep({"ckpt", "export", (logs_.path() / run).string(), file, "--names", "megatron"});
+        EXPECT_EQ(done.exit_code, 0) << done.err;
+      }
+      return core::SafetensorsFile(file);
+    };
+    const core::SafetensorsFile got = whole(name), reference = whole(want);
+    ASSERT_GT(got.entries().size(), 20u);
+    ASSERT_EQ(got.entries().size(), reference.entries().size());
+    for (const core::SafetensorsEntry& entry : got.entries()) {
+      const auto a = floats_of(entry), b = floats_of(reference.at(entry.name));
+      ASSERT_EQ(a.size(), b.size()) << entry.name;
+      float largest = 0, difference = 0;
+      for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(b[i])), difference = std::max(difference, std::abs(a[i] - b[i]));
+      EXPECT_LE(difference, 1e-4f * largest) << name << " " << entry.name;
+    }
+  }
+  static std::vector<float> floats_of(const core::SafetensorsEntry& entry) {
+    EXPECT_EQ(entry.dtype, "F32");
+    std::vector<float> values(entry.bytes.size() / sizeof(float));
+    std::memcpy(values.data(), entry.bytes.data(), entry.bytes.size());
+    return values;
+  }
+
   core::TempDir logs_{"lockstep_gpt_logs"};
   inline static core::TempDir* shared_ = nullptr;
 };
@@ -151,6 +181,7 @@ TEST_F(TrainGpt, ProcessesOfEveryModeComputeWhatOneComputes) {
       EXPECT_NEAR(steps[i].grad_norm.value(), steps_alone[i].grad_norm.value(), 1e-4 * steps_alone[i].grad_norm.value()) << name << " step " << i;
       EXPECT_GT(steps[i].lr, 0);
     }
+    expect_equal_parameters(name, want);
   }
 }
 
