@@ -181,7 +181,8 @@ void declare_data(core::OptionSet& set, GptOptions& o) {
            .unset_text = "cache/lockstep beside the first prefix where that can be written, else in the memory of each rank"});
   set.add("mock-data", &o.mock_data, {.help = "Made-up documents, the same on every layout."});
   set.add("tokenizer-type", &o.tokenizer_type,
-          {.help = "Tokenizer that made the data; tells where documents end.", .unset_text = "by --vocab-file or --tokenizer-model",
+          {.help = "Tokenizer that made the data, which tells where documents end: GPT2BPETokenizer, HuggingFaceTokenizer, SentencePieceTokenizer or NullTokenizer.",
+           .metavar = "TYPE", .unset_text = "by --vocab-file or --tokenizer-model",
            .choices = {"", "GPT2BPETokenizer", "HuggingFaceTokenizer", "SentencePieceTokenizer", "NullTokenizer"},
            .choice_aliases = {{"GPTSentencePieceTokenizer", "SentencePieceTokenizer"}, {"Llama2Tokenizer", "SentencePieceTokenizer"}},
            .refused_choices = {{"TikTokenizer", "convert it to a tokenizer.json and use HuggingFaceTokenizer"}}});

@@ -51,7 +51,7 @@ constexpr const char* kUsage =
     "  make-shapes   write a demo data set of captioned pictures\n"
     "  make-sounds   write a demo data set of captioned sounds\n"
     "  index         count and hash shards: exact epochs, quick resume, verification\n"
-    "  verify        read shards or token files whole and list every missing or damaged one\n"
+    "  verify        read shards or token files whole and list what is damaged\n"
     "  inspect       show what shards or token files hold\n"
     "  tokenize      turn JSON Lines into token files (.bin and .idx)\n"
     "  train-bpe     train a byte-level BPE vocabulary\n"
