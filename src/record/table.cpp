@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -51,6 +52,24 @@ std::optional<std::vector<std::string>> split_csv_line(std::string_view line, ch
   if (is_quoted) return std::nullopt;
   for (std::string& field : fields) field = core::trim(field);
   return fields;
+}
+
+std::string plain_name(std::string_view header) {
+  std::string name;
+  for (const char c : core::to_lower_ascii(header)) {
+    const bool is_word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    if (is_word) name += c;
+    else if (!name.empty() && name.back() != '_') name += '_';
+  }
+  while (!name.empty() && name.back() == '_') name.pop_back();
+  return name;
+}
+
+std::optional<TimeUnit> find_time_unit(std::string_view plain_name) {
+  static constexpr std::pair<std::string_view, int> kUnits[] = {{"_s", 0}, {"_sec", 0}, {"_seconds", 0}, {"_ms", 3}, {"_milliseconds", 3}, {"_us", 6}};
+  for (const auto& [suffix, decimals] : kUnits)
+    if (core::ends_with(plain_name, suffix)) return TimeUnit{plain_name.substr(0, plain_name.size() - suffix.size()), decimals};
+  return std::nullopt;
 }
 
 char separator_of(std::string_view header) {

@@ -31,6 +31,15 @@ Table read_table(const std::filesystem::path& path);
 /// The names of a table's columns; nothing for a file without any.
 std::optional<std::vector<std::string>> read_table_header(const std::filesystem::path& path);
 
+/// A name in lower case, with one '_' for whatever is neither letter nor digit: "Step time (ms)" -> "step_time_ms".
+std::string plain_name(std::string_view header);
+/// The unit at the end of a plain name: stem "step_time" and 3 decimals more than seconds have; nothing without one.
+struct TimeUnit {
+  std::string_view stem;  ///< Of the name that was asked about.
+  int decimals = 0;
+};
+std::optional<TimeUnit> find_time_unit(std::string_view plain_name);
+
 /// The sign that parts the fields of a header: ',', ';' or a tab, whichever occurs most (the first of equal ones).
 char separator_of(std::string_view header);
 /// Is this a number with a comma that may be a decimal or a thousands separator ("0,5", "1,234")? Not "1,234.5" nor "1,234,567".

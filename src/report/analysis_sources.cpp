@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <initializer_list>
 #include <map>
 #include <mutex>
 #include <set>
@@ -28,16 +29,13 @@ constexpr unsigned kMaxThreads = 8;
 bool is_record(const fs::path& folder) { return fs::exists(folder / "run.json") || fs::exists(folder / "steps.jsonl"); }
 bool is_sweep(const fs::path& folder) { return fs::exists(folder / "sweep.json"); }
 
-bool looks_like_log(const fs::path& file) {
-  static const std::set<std::string> kEndings = {".log", ".out", ".txt", ".csv", ".tsv", ".err"};
-  return kEndings.contains(file.extension().string());
+bool has_ending(const fs::path& file, std::initializer_list<const char*> endings) {
+  return std::find(endings.begin(), endings.end(), file.extension()) != endings.end();
 }
-
-/// Endings of what a job prints, in which a failed one leaves its last words.
-bool is_output_of_job(const fs::path& file) {
-  static const std::set<std::string> kEndings = {".log", ".out", ".txt", ".err"};
-  return kEndings.contains(file.extension().string()) && file.filename() != "params.txt";
-}
+bool ends_like_output(const fs::path& file) { return has_ending(file, {".log", ".out", ".txt", ".err"}); }
+bool looks_like_log(const fs::path& file) { return ends_like_output(file) || has_ending(file, {".csv", ".tsv"}); }
+/// What a job prints, in which a failed one leaves its last words.
+bool is_output_of_job(const fs::path& file) { return ends_like_output(file) && file.filename() != "params.txt"; }
 
 /// What `lockstep report` left: its page beside the folder of its tables.
 bool is_report(const fs::path& folder) {

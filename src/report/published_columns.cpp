@@ -45,32 +45,12 @@ constexpr std::array kAliases = std::to_array<Alias>(
 
 /// Stems of names of step times; a unit follows.
 constexpr std::array<std::string_view, 8> kTimeStems = {"step", "step_time", "time", "time_per_step", "iteration_time", "iter_time", "batch_time", "train_step_time"};
-/// How many decimals a time moves when it is told in seconds.
-struct TimeUnit {
-  std::string_view suffix;
-  int decimals;
-};
-constexpr std::array kTimeUnits = std::to_array<TimeUnit>({{"_s", 0}, {"_sec", 0}, {"_seconds", 0}, {"_ms", 3}, {"_milliseconds", 3}, {"_us", 6}});
 constexpr std::string_view kStepTime = "step_time_s";
-
-std::string plain_name(const std::string& header) {
-  std::string name;
-  for (const char c : core::to_lower_ascii(header)) {
-    const bool is_word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-    if (is_word) name += c;
-    else if (!name.empty() && name.back() != '_') name += '_';
-  }
-  while (!name.empty() && name.back() == '_') name.pop_back();
-  return name;
-}
 
 /// Decimals by which a column of step times is finer than seconds; nothing for other columns.
 std::optional<int> time_decimals(const std::string& name) {
-  for (const TimeUnit& unit : kTimeUnits) {
-    if (!core::ends_with(name, unit.suffix)) continue;
-    const std::string_view stem = std::string_view(name).substr(0, name.size() - unit.suffix.size());
-    if (std::find(kTimeStems.begin(), kTimeStems.end(), stem) != kTimeStems.end()) return unit.decimals;
-  }
+  const auto unit = record::find_time_unit(name);
+  if (unit && std::find(kTimeStems.begin(), kTimeStems.end(), unit->stem) != kTimeStems.end()) return unit->decimals;
   if (name == "ms_per_step") return 3;
   return name == "s_per_step" || name == "seconds_per_step" ? std::optional(0) : std::nullopt;
 }
@@ -83,18 +63,20 @@ bool is_numeric(const record::Table& table, size_t column) {
 }
 
 void refuse_commas(const record::Table& table) {
-  for (size_t column = 0; column < table.columns.size(); ++column)
-    for (size_t row = 0; row < table.rows.size() && is_numeric(table, column); ++row)
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    if (!is_numeric(table, column)) continue;
+    for (size_t row = 0; row < table.rows.size(); ++row)
       if (record::has_ambiguous_comma(table.rows[row][column]))
         throw DataError(fmt::format("report: '{}' line {}, column '{}': '{}' is a number with a comma", table.source.string(), table.lines[row], table.columns[column],
                                     table.rows[row][column]),
                         record::kCommaHint);
+  }
 }
 
 /// What the column "unit" says of a column "throughput": "" without either.
 std::string throughput_unit(const record::Table& table) {
   const auto column = table.find("unit");
-  const bool has_throughput = std::any_of(table.columns.begin(), table.columns.end(), [](const std::string& name) { return plain_name(name) == "throughput"; });
+  const bool has_throughput = std::any_of(table.columns.begin(), table.columns.end(), [](const std::string& name) { return record::plain_name(name) == "throughput"; });
   if (!column || !has_throughput || table.rows.empty()) return "";
   for (size_t row = 1; row < table.rows.size(); ++row)
     if (known_column(table.rows[row][*column]) != known_column(table.rows[0][*column]))
@@ -136,7 +118,7 @@ bool are_shares(const record::Table& table, size_t column, const std::string& pl
 /// Gives one column its known name and unit, and says so. Fields that had a percent sign are no shares.
 void rename_column(ResultTable& result, size_t column, const std::string& known, bool has_percent) {
   record::Table& table = result.table;
-  const std::string given = table.columns[column], plain = plain_name(given);
+  const std::string given = table.columns[column], plain = record::plain_name(given);
   std::string how;
   if (known == kStepTime) {
     if (const int decimals = time_decimals(plain).value_or(0); decimals > 0) {
@@ -202,7 +184,7 @@ bool is_absent(const std::string& text) {
 }
 
 std::string known_column(const std::string& header) {
-  std::string name = plain_name(header);
+  std::string name = record::plain_name(header);
   if (time_decimals(name)) return std::string(kStepTime);
   constexpr std::string_view kRate = "throughput_";
   for (const Alias& alias : kAliases)
@@ -229,7 +211,7 @@ ResultTable read_result_table(const std::filesystem::path& path) {
   for (size_t column = 0; column < table.columns.size(); ++column) {
     const std::string given = table.columns[column];
     std::string known = known_column(given);
-    if (plain_name(given) == "throughput" && unit.find("per_s") != std::string::npos) known = unit;
+    if (record::plain_name(given) == "throughput" && unit.find("per_s") != std::string::npos) known = unit;
     const bool has_percent = core::ends_with(known, "_pct") && take_percent_signs(table, column);
     if (known == given) continue;
     const auto [other, is_new] = taken.emplace(known, given);

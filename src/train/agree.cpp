@@ -1,9 +1,6 @@
 #include "train/agree.h"
 
-#include <optional>
-
 #include "core/error.h"
-#include "core/json.h"
 
 namespace lockstep::train {
 namespace {
@@ -33,6 +30,12 @@ std::string decide_on_rank_zero(comm::Comm& world, const std::function<std::stri
   const std::string mine = world.rank() == 0 ? outcome_of(decide) : "";
   if (wait_for_it) wait_for_it();
   return text_or_throw(world.broadcast_string(mine, 0), "");
+}
+
+std::optional<std::string> differing_fact(const core::Json& own, const core::Json& other) {
+  for (const auto& [name, value] : own.items())
+    if (other.contains(name) && other.at(name) != value) return name;
+  return std::nullopt;
 }
 
 void succeed_together(comm::Comm& world, const std::function<void()>& body) {

@@ -162,10 +162,9 @@ std::set<std::string> names_of_all(nn::Module& network, comm::Comm& world) {
 void check_foreign_model(const spec::GptShape& shape, const std::filesystem::path& config) {
   if (!std::filesystem::exists(config)) return;
   const core::Json own = gpt_model_facts(shape), other = gpt_model_facts(spec::resolve_gpt_shape(config.string()));
-  for (const auto& [key, value] : own.items())
-    if (other.value(key, core::Json(nullptr)) != value)
-      throw CheckpointError(fmt::format("train: --load '{}' is of another model: it has {}={}, this run {}", config.string(), key, other.value(key, core::Json(nullptr)).dump(), value.dump()),
-                            fmt::format("train it with --model {}", config.string()));
+  if (const auto key = differing_fact(own, other))
+    throw CheckpointError(fmt::format("train: --load '{}' is of another model: it has {}={}, this run {}", config.string(), *key, other.at(*key).dump(), own.at(*key).dump()),
+                          fmt::format("train it with --model {}", config.string()));
 }
 
 /// A folder or file of Hugging Face's or Megatron's names.

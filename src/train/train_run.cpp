@@ -308,16 +308,13 @@ TrainerPosition TrainRun::restore() {
 }
 
 void TrainRun::require_same(const core::Json& facts, const core::Json& written, const std::string& hint) {
-  for (const auto& [key, value] : facts.items())
-    if (written.contains(key) && written.at(key) != value)
-      throw UsageError(fmt::format("train: the checkpoint was written with {}={}, this run has {}={}", key, written.at(key).dump(), key, value.dump()), hint);
+  if (const auto key = differing_fact(facts, written))
+    throw UsageError(fmt::format("train: the checkpoint was written with {}={}, this run has {}={}", *key, written.at(*key).dump(), *key, facts.at(*key).dump()), hint);
 }
 
 TrainerPosition TrainRun::start() {
-  if (snapshot_.folder.empty()) return {};
+  if (snapshot_.folder.empty() || snapshot_.use == SnapshotUse::kWeights) return {};
   const auto restored = snapshot_.use == SnapshotUse::kAll ? checkpointer_->load(snapshot_.folder) : checkpointer_->read_position(snapshot_.folder);
-  require_same(kit_->model_facts(), restored.position.extra, "--load takes runs of the same model");
-  if (snapshot_.use == SnapshotUse::kWeights) return {};
   if (is_first_rank())
     core::log_info("starting from {}, after step {} and {} samples", restored.folder.string(), restored.position.step, restored.position.samples_seen);
   return {.step = restored.position.step, .samples_seen = restored.position.samples_seen, .data = restored.position.data};

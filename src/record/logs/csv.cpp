@@ -58,24 +58,12 @@ bool is_duration(Field field) { return field == Field::kStepTime || field == Fie
 
 /// "Step time (ms)" -> step time in ms. "step_ms" is a time, "step" a number.
 Column column_of(std::string_view header) {
-  std::string name;
-  for (const char c : core::to_lower_ascii(header)) {
-    const bool is_word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-    if (is_word) name += c;
-    else if (!name.empty() && name.back() != '_') name += '_';
-  }
-  while (!name.empty() && name.back() == '_') name.pop_back();
-  struct Unit {
-    std::string_view suffix;
-    double ms;
-  };
-  static constexpr Unit kUnits[] = {{"_ms", 1}, {"_milliseconds", 1}, {"_us", 1e-3}, {"_s", 1000}, {"_sec", 1000}, {"_seconds", 1000}};
-  for (const Unit& unit : kUnits) {
-    if (!core::ends_with(name, unit.suffix)) continue;
-    const std::string_view stem = std::string_view(name).substr(0, name.size() - unit.suffix.size());
+  const std::string name = plain_name(header);
+  if (const auto unit = find_time_unit(name)) {
+    const double ms = std::pow(10, 3 - unit->decimals);
     for (const Alias& alias : kAliases)
-      if (alias.name == stem && is_duration(alias.field)) return {alias.field, unit.ms, true, std::string(header)};
-    if (stem == "time") return {Field::kStepTime, unit.ms, true, std::string(header), true};
+      if (alias.name == unit->stem && is_duration(alias.field)) return {alias.field, ms, true, std::string(header)};
+    if (unit->stem == "time") return {Field::kStepTime, ms, true, std::string(header), true};
   }
   for (const Alias& alias : kAliases)
     if (alias.name == name) return {.field = alias.field, .name = std::string(header)};
