@@ -133,6 +133,22 @@ void check_repeats(const Adder& add, const std::vector<RunSummary>& runs) {
   }
 }
 
+/// Of rows of a table, which tell neither steps nor what happened in them.
+void check_rows(const Adder& add) {
+  const Point& point = add.point;
+  if (point.runs.size() < 2) {
+    add("M04", "single-run", "one value: how much a repeat would differ is unknown", "repeat in at least two more jobs, a row for each");
+    return;
+  }
+  if (!point.num_allocations)
+    add("M04", "single-run", fmt::format("the {} rows do not all name their job: the interval takes them for independent", point.runs.size()),
+        "repeat in several jobs, named in a column job");
+  if (const auto& interval = point.estimate.median_interval) {
+    const double half = (interval->high - interval->low) / 2 / point.estimate.median_ms;
+    if (half > kMaxHalfWidth) add("M03", "wide-interval", fmt::format("the 95 % interval of {} rows is +-{:.1f} %", point.runs.size(), 100 * half), "more repeats");
+  }
+}
+
 void check_work(const Adder& add) {
   const Point& point = add.point;
   if (point.setup.is_synthetic.value_or(false))
@@ -312,6 +328,11 @@ std::vector<Flag> check_whole(const Curve& curve, const std::vector<RunSummary>&
 std::vector<Flag> check_curve(Curve& curve, const std::vector<RunSummary>& runs) {
   for (Point& point : curve.points) {
     const Adder add{curve, point};
+    if (point.is_of_table) {
+      check_rows(add);
+      check_flops(add);
+      continue;
+    }
     check_length(add, runs);
     check_runs(add, runs);
     check_repeats(add, runs);

@@ -61,6 +61,13 @@ void fill_times(Point& point, const std::vector<RunSummary>& runs) {
   const std::set<std::string> distinct(allocations.begin(), allocations.end());
   if (allocations.size() == 1 || !distinct.contains("")) point.num_allocations = distinct.size();
   point.estimate = record::combine_runs(series, allocations);
+  point.is_of_table = runs[point.runs.front()].format == kTableRow;
+  for (const size_t index : point.runs) point.has_step_time = point.has_step_time && runs[index].has_step_time;
+  if (point.is_of_table) {
+    point.num_steps = 0;
+    point.p50_ms = point.p95_ms = point.p99_ms = kNaN;
+    return;
+  }
   fill_distribution(point, runs);
 }
 
@@ -84,8 +91,8 @@ void fill_rates(Point& point, const std::vector<RunSummary>& runs) {
     mean_samples += runs[index].measured_samples;
     mean_s += runs[index].measured_s;
   }
-  point.billed_samples_per_s = billed_s > 0 ? samples / billed_s : kNaN;
-  point.mean_samples_per_s = mean_s > 0 ? mean_samples / mean_s : kNaN;
+  point.billed_samples_per_s = billed_s > 0 && !point.is_of_table ? samples / billed_s : kNaN;
+  point.mean_samples_per_s = mean_s > 0 && !point.is_of_table ? mean_samples / mean_s : kNaN;
   point.tokens_per_s = 1e3 * point.tokens_per_step / point.estimate.median_ms;
 }
 
@@ -235,6 +242,7 @@ Estimate inverse(double value, const Estimate& to) {
 
 Estimate step_estimate(const Point& point) {
   const auto& interval = point.estimate.median_interval;
+  if (!point.has_step_time) return {.value = kNaN};
   if (!interval || !(interval->low > 0) || !std::isfinite(interval->high)) return {.value = point.estimate.median_ms};
   return {.value = point.estimate.median_ms, .low = interval->low, .high = interval->high, .has_range = true};
 }
@@ -273,7 +281,7 @@ std::string size_text(const Curve& curve, int64_t size) {
 }
 
 bool is_token_task(const Point& point) {
-  return std::isfinite(point.tokens_per_step) && (point.setup.task == "gpt" || point.setup.sample_unit == "sequences");
+  return std::isfinite(point.tokens_per_step) && (point.setup.task == "gpt" || point.setup.sample_unit == "sequences" || point.setup.sample_unit == "tokens");
 }
 
 std::string point_name(const Curve& curve, const Point& point) {

@@ -40,7 +40,7 @@ bool same_work(const record::RunSetup& a, const record::RunSetup& b) {
 
 void add_run(std::vector<Group>& groups, const RunSummary& run, size_t index, const Configuration& configuration, bool is_by_devices) {
   record::RunSetup setup = run.setup;
-  complete_batches(setup, run.samples_per_step);
+  complete_batches(setup, run.has_step_time ? run.samples_per_step : NAN);
   auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& one) { return one.configuration == configuration; });
   if (group == groups.end()) group = groups.insert(groups.end(), Group{.configuration = configuration});
   const int64_t nodes = setup.nodes.value_or(0), devices = setup.devices.value_or(0);
@@ -100,6 +100,10 @@ void label_curve(Curve& curve, const std::vector<std::string>& differing) {
   const auto local = [](const Point& point) { return point.setup.samples_per_device; };
   const auto global = [](const Point& point) { return point.setup.global_batch; };
   const auto accum = [](const Point& point) { return std::optional<int64_t>(point.setup.accum.value_or(1)); };
+  const auto of_node = [](const Point& point) -> std::optional<double> {
+    if (!point.setup.global_batch || point.nodes == 0) return std::nullopt;
+    return static_cast<double>(*point.setup.global_batch) / static_cast<double>(point.nodes);
+  };
   if (sizes_of(curve.points).size() < 2) {
     curve.kind = ScalingKind::kSingle;
     curve.kind_reason = "one size only: nothing is said about scaling";
@@ -113,6 +117,9 @@ void label_curve(Curve& curve, const std::vector<std::string>& differing) {
     curve.kind = ScalingKind::kStrong;
     curve.kind_reason =
         fmt::format("the global batch is {} at every size, the local batch shrinks with it", *global(curve.points[0]));
+  } else if (!is_known(curve.points, local) && all_equal(curve.points, of_node) && all_equal(curve.points, accum)) {
+    curve.kind = ScalingKind::kWeak;
+    curve.kind_reason = fmt::format("the batch of a node is {:g} at every size, the global batch grows with it", *of_node(curve.points[0]));
   } else if (!is_known(curve.points, local)) {
     curve.kind = ScalingKind::kUnknown;
     curve.kind_reason = is_known(curve.points, global) ? "the global batch changes, the local batch is not known at every size"
@@ -201,7 +208,7 @@ void add_remarks(Curve& curve, const std::vector<RunSummary>& runs, bool has_kno
   std::vector<size_t> members;
   for (const Point& point : curve.points) members.insert(members.end(), point.runs.begin(), point.runs.end());
   add_stopped(curve, runs, members);
-  const auto num_unknown = std::count_if(members.begin(), members.end(), [&](size_t index) { return runs[index].options.empty(); });
+  const auto num_unknown = std::count_if(members.begin(), members.end(), [&](size_t index) { return runs[index].options.empty() && runs[index].format != kTableRow; });
   if (num_unknown > 1)
     curve.remarks.push_back(fmt::format("{} runs here do not tell their options: that they ran one configuration is taken on trust, from what "
                                         "their logs and --meta say.", num_unknown));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 
 #include "report/analysis_peak.h"
@@ -16,7 +17,7 @@ std::vector<std::string> missing_facts_of(const Analysis& analysis) {
   std::map<std::string, Asked> facts;
   for (const RunSummary& run : analysis.runs) {
     record::RunSetup known = run.setup;
-    complete_batches(known, run.samples_per_step);
+    complete_batches(known, run.has_step_time ? run.samples_per_step : NAN);
     for (const record::MissingFact& fact : run.missing) {
       const bool is_given = (fact.name == "samples_per_device" && known.samples_per_device) ||
                             (fact.name == "forward_gflops" && run.setup.forward_gflops_per_sample) ||

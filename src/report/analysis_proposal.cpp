@@ -39,7 +39,11 @@ bool is_one_machine(const Curve& curve) { return curve.is_by_devices && curve.sh
 bool is_in_device_hours(const Curve& curve) { return curve.is_by_devices && !is_one_machine(curve); }
 const char* hours_of(const Curve& curve) { return is_in_device_hours(curve) ? "device-hours" : "node-hours"; }
 
-double pauses_of(const Point& point) { return std::max(0.0, point.mean_samples_per_s / point.billed_samples_per_s - 1); }
+/// How much less the second rate is, never below 0; NaN: unknown.
+double lost_share(double rate, double lower) {
+  const double share = rate / lower - 1;
+  return std::isfinite(share) ? std::max(0.0, share) : NAN;
+}
 
 double rate_of(const Point& point) { return is_token_task(point) ? point.tokens_per_s : point.samples_per_s.value; }
 
@@ -60,7 +64,7 @@ void fill_extrapolation(const Curve& curve, ResourceEstimate& estimate) {
 
 void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEstimate& estimate) {
   const Point& point = *estimate.measured_at;
-  estimate.slow_share = std::max(0.0, point.samples_per_s.value / point.mean_samples_per_s - 1);
+  estimate.slow_share = lost_share(point.samples_per_s.value, point.mean_samples_per_s);
   estimate.slow_source = fmt::format("measured: total step time over that of median steps, in the runs at {}", size_text(curve, point.size));
   if (!std::isfinite(estimate.slow_share)) {
     estimate.slow_share = 0;
@@ -71,7 +75,7 @@ void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEs
     estimate.pause_source = fmt::format("given: evaluation {:g} %, checkpoints {:g} %", options.eval_share.value_or(0),
                                         options.checkpoint_share.value_or(0));
   } else {
-    estimate.pause_share = pauses_of(point);
+    estimate.pause_share = lost_share(point.mean_samples_per_s, point.billed_samples_per_s);
     estimate.pause_source = std::isfinite(estimate.pause_share)
                                 ? fmt::format("measured: wall clock between steps over step time, in the runs at {}",
                                               size_text(curve, point.size))
@@ -126,7 +130,7 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
     table.rows.push_back({text_cell(std::move(item)), value, text_cell(std::move(unit)), text_cell(std::move(source))});
   };
   const bool is_extrapolated = !estimate.kept_source.empty();
-  const std::string measured = fmt::format("median step over {} at {}", count_text(point.runs.size(), "run"), size_text(curve, point.size));
+  const std::string measured = fmt::format("{} at {}", point.is_of_table ? count_text(point.runs.size(), "row") + " of the table" : "median step over " + count_text(point.runs.size(), "run"), size_text(curve, point.size));
   add("job size", count_cell(estimate.size), unit_of(curve), is_extrapolated ? "extrapolated, not measured (M15)" : estimate.is_prediction ? "not measured: a prediction (M15)" : "measured");
   add("work", figure_cell(is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples, 3),
       is_token_task(point) ? "tokens" : point.setup.sample_unit, is_budget_given(point, analysis) ? fmt::format("given with --budget-{}", is_token_task(point) ? "tokens" : "samples")
@@ -191,9 +195,12 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
     num_steps += point.num_steps;
   }
   const record::RunSetup& setup = curve.points.front().setup;
+  const std::string jobs = has_all_jobs ? " of " + count_text(num_jobs, "job") : " (how many jobs is not known)";
   std::string first =
-      fmt::format("Scaling of {} was measured {}in {}{}, {} after warm-up in all.", curve.name,
-                  setup.device.empty() ? "" : fmt::format("on {} ", setup.device), count_text(num_runs, "run"), has_all_jobs ? " of " + count_text(num_jobs, "job") : " (how many jobs is not known)", count_text(static_cast<size_t>(num_steps), "optimiser step"));
+      curve.points.front().is_of_table
+          ? fmt::format("Scaling of {} is taken from {} of a table of results, which does not tell how they were measured.", curve.name, count_text(num_runs, "row"))
+          : fmt::format("Scaling of {} was measured {}in {}{}, {} after warm-up in all.", curve.name, setup.device.empty() ? "" : fmt::format("on {} ", setup.device),
+                        count_text(num_runs, "run"), jobs, count_text(static_cast<size_t>(num_steps), "optimiser step"));
   if (setup.is_synthetic)
     first += *setup.is_synthetic ? " The input was synthetic: the cost of reading and decoding data is not in the numbers."
                                  : " The input was real data.";

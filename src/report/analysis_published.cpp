@@ -4,17 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/strings.h"
 #include "report/analysis_cells.h"
-#include "report/analysis_charts.h"
 #include "report/analysis_curve.h"
 #include "report/analysis_document.h"
+#include "report/analysis_tables.h"
+#include "report/analysis_text.h"
 #include "report/published_columns.h"
 #include "report/published_formulas.h"
+#include "report/published_runs.h"
 
 namespace lockstep::report {
 namespace {
@@ -35,21 +36,8 @@ const char* verdict_text(CellVerdict verdict) {
   return "";
 }
 
-/// Texts of the row up to its first number, and its size: "bf16, 128 gpus".
-std::string row_name(const FormulaContext& context, size_t row) {
-  std::vector<std::string> parts;
-  for (const char* column : {"system", "precision", "model", "term"})
-    if (context.has(column)) parts.push_back(context.table.text(row, column));
-  for (const char* column : {"nodes", "gpus", "devices", "batch"})
-    if (context.has(column)) {
-      parts.push_back(fmt::format("{} {}", column, context.table.text(row, column)));
-      break;
-    }
-  return core::join(parts, ", ");
-}
-
 CheckedCell check_cell(const FormulaContext& context, const Formula& formula, size_t row) {
-  CheckedCell cell{.row = row, .row_name = row_name(context, row), .column = formula.column, .formula = formula.text};
+  CheckedCell cell{.row = row, .row_name = context.row_name(row), .column = formula.column, .formula = formula.text};
   cell.printed = context.table.text(row, formula.column);
   const double printed_value = context.table.number(row, formula.column);
   const Printed computed = formula.compute(context, row);
@@ -111,16 +99,21 @@ Table recomputed_table(const FormulaContext& context, const std::vector<Formula>
       const bool has_remark = std::any_of(cells.begin(), cells.end(), [&](const CheckedCell& cell) {
         return cell.row == row && cell.column == name && cell.verdict == CellVerdict::kOtherMeaning;
       });
-      const bool is_formula = std::any_of(formulas.begin(), formulas.end(), [&](const Formula& formula) { return formula.column == name; });
-      if (is_formula && is_absent(source.text(row, name))) out.emplace_back();
-      for (const CheckedCell& cell : cells)
-        if (cell.row == row && cell.column == name && cell.remark.empty())
-          out.push_back({.text = cell.recomputed,
-                         .value = cell.value,
-                         .note = has_remark ? verdict_text(CellVerdict::kOtherMeaning) : cell.verdict == CellVerdict::kExact ? "" : verdict_text(cell.verdict)});
+      const auto formula = std::find_if(formulas.begin(), formulas.end(), [&](const Formula& one) { return one.column == name; });
+      if (formula == formulas.end()) continue;
+      const auto cell = std::find_if(cells.begin(), cells.end(), [&](const CheckedCell& one) { return one.row == row && one.column == name && one.remark.empty(); });
+      if (cell == cells.end()) {
+        out.push_back(is_absent(source.text(row, name)) ? Cell{} : missing_cell(missing_base(context, row)));
+        continue;
+      }
+      out.push_back({.text = cell->recomputed,
+                     .value = cell->value,
+                     .note = has_remark ? verdict_text(CellVerdict::kOtherMeaning) : cell->verdict == CellVerdict::kExact ? "" : verdict_text(cell->verdict)});
     }
-    for (const Formula& formula : additions)
-      out.push_back(formula.has_base && context.is_mixed[row] ? missing_cell("the work changes with the size, or its batches contradict each other") : figure_cell(formula.compute(context, row).value));
+    for (const Formula& formula : additions) {
+      const std::string missing = formula.has_base ? missing_base(context, row) : "";
+      out.push_back(missing.empty() ? figure_cell(formula.compute(context, row).value) : missing_cell(missing));
+    }
     table.rows.push_back(std::move(out));
   }
   return table;
@@ -151,65 +144,29 @@ Table difference_table(const record::Table& source, const std::vector<CheckedCel
   return table;
 }
 
-/// M09 of each printed, recomputed and added efficiency and MFU.
-std::vector<std::string> impossible_values(const FormulaContext& context, const Table& recomputed) {
+/// M09 of each printed and recomputed efficiency and MFU; added ones of rows that have no repeats, since of those their mean counts.
+std::vector<std::string> impossible_values(const FormulaContext& context, const PublishedTable& table) {
   std::vector<std::string> found;
-  for (size_t index = 0; index < recomputed.columns.size(); ++index) {
-    const std::string& key = recomputed.columns[index].key;
+  const bool has_repeats = !curves_with_repeats(table.rows).empty();
+  const std::vector<Column>& columns = table.recomputed.columns;
+  for (size_t index = 0; index < columns.size(); ++index) {
+    const std::string& key = columns[index].key;
     const bool is_efficiency = core::starts_with(key, "efficiency_pct"), is_mfu = core::starts_with(key, "mfu_pct");
-    if (!is_efficiency && !is_mfu) continue;
+    const bool is_added = (key == "efficiency_pct" || key == "mfu_pct") && !context.has(key.c_str());
+    if ((!is_efficiency && !is_mfu) || (is_added && has_repeats)) continue;
     const double most = is_mfu ? 100 : 100 * kMaxEfficiency;
-    for (size_t row = 0; row < recomputed.rows.size(); ++row)
-      if (const auto& value = recomputed.rows[row][index].value; value && *value > most)
-        found.push_back(fmt::format("M09 impossible: {} (line {}), {}: {:.1f} % is above {:.0f} %: {}", row_name(context, row), context.table.lines.at(row),
-                                    recomputed.columns[index].title, *value, most,
+    for (size_t row = 0; row < table.recomputed.rows.size(); ++row)
+      if (const auto& value = table.recomputed.rows[row][index].value; value && *value > most)
+        found.push_back(fmt::format("M09 impossible: {} (line {}), {}: {:.1f} % is above {:.0f} %: {}", context.row_name(row), context.table.lines.at(row),
+                                    columns[index].title, *value, most,
                                     is_mfu ? "check the FLOPs, the peak and the number of devices" : "the base is too slow, or the work differs; repeat the base"));
   }
+  if (!has_repeats) return found;
+  for (const Curve& curve : table.rows.curves)
+    for (const Point& point : curve.points)
+      for (const Flag& flag : point.flags)
+        if (flag.code == "M09") found.push_back(fmt::format("M09 impossible: {}, {}: {}: {}", flag.subject, count_text(point.runs.size(), "row"), flag.sentence, flag.fix));
   return found;
-}
-
-/// A count of a table, bounded to what any run has.
-int64_t count_of(double value) {
-  constexpr double kMost = 1e15;
-  return static_cast<int64_t>(std::clamp(value, 0.0, kMost));
-}
-
-/// The rows as runs of one step each, so that the page draws them as it draws measurements.
-std::vector<Chart> table_charts(const FormulaContext& context) {
-  const auto rate = rate_of(context);
-  if (!rate || context.size_column() == nullptr || context.has_contradiction) return {};
-  std::vector<RunSummary> runs;
-  AnalysisOptions options;
-  for (size_t row = 0; row < context.table.rows.size(); ++row) {
-    record::RunData run;
-    run.name = row_name(context, row);
-    run.format = "table";
-    record::RunSetup& setup = run.setup;
-    setup.model = context.has("system") ? context.table.text(row, "system") : context.table.source.stem().string();
-    setup.precision = context.has("precision") ? context.table.text(row, "precision") : context.facts.precision;
-    if (const char* devices = context.device_column()) setup.devices = count_of(context.at(row, devices).value);
-    if (context.has("nodes")) setup.nodes = count_of(context.at(row, "nodes").value);
-    const double per_s = rate->at(context, row).value;
-    double samples = per_s;  // one second's work where the batch is unknown
-    if (const auto local = local_batch(context, row)) setup.samples_per_device = count_of(local->value);
-    if (const auto global = global_batch(context, row)) samples = global->value;
-    if (context.has("global_batch")) setup.global_batch = count_of(samples);
-    setup.sample_unit = rate->unit;
-    if (rate->unit == "samples") setup.forward_gflops_per_sample = context.facts.forward_gflops;
-    if (const auto peak = context.peak(row)) setup.peak_tflops_per_device = *peak;
-    setup.peak_source = "as the table says";
-    run.steps.step = {0};
-    run.steps.num_steps = {1};
-    run.steps.step_ms = {1e3 * samples / per_s};
-    run.steps.samples = {samples};
-    runs.push_back(summarise_run(run, options));
-  }
-  const Analysis analysis = analyse(std::move(runs), options);
-  std::vector<Chart> charts = efficiency_charts(analysis.curves);
-  for (auto& more : {throughput_charts(analysis.curves), utilisation_charts(analysis.curves), speedup_charts(analysis.curves)})
-    charts.insert(charts.end(), more.begin(), more.end());
-  for (Chart& chart : charts) chart.id += "-" + context.table.source.stem().string();
-  return charts;
 }
 }  // namespace
 
@@ -235,7 +192,7 @@ bool is_published_table(const fs::path& path) {
   }
 }
 
-PublishedTable check_published(const fs::path& path, const PublishedOptions& options) {
+PublishedTable check_published(const fs::path& path, const AnalysisOptions& options) {
   const ResultTable result = read_result_table(path);
   const record::Table& source = result.table;
   if (source.rows.empty())
@@ -248,23 +205,29 @@ PublishedTable check_published(const fs::path& path, const PublishedOptions& opt
   const std::vector<Formula> formulas = formulas_of(context), additions = additions_to(context);
   for (const Formula& formula : formulas)
     for (size_t row = 0; row < source.rows.size(); ++row)
-      if (!is_absent(source.text(row, formula.column))) table.cells.push_back(check_cell(context, formula, row));
+      if (!is_absent(source.text(row, formula.column)) && !(formula.has_base && context.base_rows(row).empty())) table.cells.push_back(check_cell(context, formula, row));
   const std::vector<CheckedCell> meanings = meaning_checks(context);
   table.cells.insert(table.cells.end(), meanings.begin(), meanings.end());
   table.recomputed = recomputed_table(context, formulas, additions, table.cells);
   const auto has_base = [](const Formula& formula) { return formula.has_base; };
   if (std::any_of(formulas.begin(), formulas.end(), has_base) || std::any_of(additions.begin(), additions.end(), has_base))
-    table.recomputed.notes.push_back(base_text(context, [&](size_t row) { return row_name(context, row); }));
+    table.recomputed.notes.push_back(base_text(context));
   if (formulas.empty())
     table.recomputed.notes.push_back("No column of this table follows from the others by a formula we know: it is shown as it is.");
-  table.doubts = impossible_values(context, table.recomputed);
+  table.rows = analyse(rows_as_runs(context, options), options);
+  table.doubts = impossible_values(context, table);
   table.recomputed.notes.insert(table.recomputed.notes.begin(), context.notes.begin(), context.notes.end());
   table.recomputed.notes.insert(table.recomputed.notes.begin(), result.notes.begin(), result.notes.end());
   table.missing = missing_in(context);
   if (!table.missing.empty()) table.recomputed.notes.push_back("The table does not tell " + core::join(table.missing, "; ") + ".");
   table.differences = difference_table(source, table.cells);
-  table.charts = table_charts(context);
   return table;
+}
+
+Analysis rows_of(const std::vector<PublishedTable>& tables, const AnalysisOptions& options) {
+  std::vector<RunSummary> rows;
+  for (const PublishedTable& table : tables) rows.insert(rows.end(), table.rows.runs.begin(), table.rows.runs.end());
+  return analyse(std::move(rows), options);
 }
 
 std::vector<std::string> contradictions(const std::vector<PublishedTable>& tables) {
@@ -298,6 +261,30 @@ std::string difference_text(const CheckedCell& cell) {
                      range, verdict_text(cell.verdict), cell.remark.empty() ? "" : "; " + cell.remark);
 }
 
+namespace {
+/// Ids of tables differ between the sections of one page.
+void add_table(Section& section, Table table, const std::string& suffix) {
+  table.id += suffix;
+  add_block(section, std::move(table));
+}
+
+bool is_cost_asked(const AnalysisOptions& options) { return options.is_samples_budget_given || options.is_tokens_budget_given || options.price_per_node_hour.has_value(); }
+
+/// Every row with its columns by key: the number, else the text.
+core::Json rows_json(const Table& table) {
+  core::Json rows = core::Json::array();
+  for (const auto& row : table.rows) {
+    core::Json one = core::Json::object();
+    for (size_t column = 0; column < table.columns.size(); ++column) {
+      const Cell& cell = row[column];
+      one[table.columns[column].key] = cell.value ? core::Json(*cell.value) : cell.text.empty() ? core::Json(nullptr) : core::Json(cell.text);
+    }
+    rows.push_back(std::move(one));
+  }
+  return rows;
+}
+}  // namespace
+
 Document published_document(const std::vector<PublishedTable>& tables) {
   Document document{.title = "Published tables, recomputed", .subtitle = {}};
   size_t num_cells = 0, num_exact = 0, num_not = 0, num_remarks = 0;
@@ -316,7 +303,15 @@ Document published_document(const std::vector<PublishedTable>& tables) {
                                      remarks == 1 ? "it" : "them")}, Paragraph::Kind::kNote);
     if (!table.missing.empty()) add_text(section, {"The table does not tell " + core::join(table.missing, "; ") + "."}, Paragraph::Kind::kNote);
     if (!table.doubts.empty()) add_text(section, table.doubts, Paragraph::Kind::kWarning);
-    add_block(section, table.charts);
+    for (const Curve& curve : table.rows.curves) {
+      if (curve.points.size() > 1) add_text(section, conclusions_of(curve, table.rows.options));
+      add_text(section, limits_of(curve), Paragraph::Kind::kNote);
+    }
+    const std::string suffix = "-" + table.source.stem().string();
+    add_block(section, row_charts(table.rows, suffix));
+    for (const Curve* curve : curves_with_repeats(table.rows)) add_table(section, scaling_table(*curve), suffix);
+    if (is_cost_asked(table.rows.options))
+      for (const Curve& curve : table.rows.curves) add_table(section, cost_table(curve, table.rows.options), suffix);
     add_block(section, table.differences);
     add_block(section, table.recomputed);
     document.sections.push_back(std::move(section));
@@ -348,7 +343,8 @@ std::string published_json(const std::vector<PublishedTable>& tables) {
                        {"high", cell.high},
                        {"verdict", verdict_text(cell.verdict)},
                        {"remark", cell.remark}});
-    json.push_back({{"source", table.source.string()}, {"comments", table.printed.comments}, {"cells", std::move(cells)}, {"doubts", table.doubts}});
+    json.push_back({{"source", table.source.string()}, {"comments", table.printed.comments}, {"cells", std::move(cells)}, {"rows", rows_json(table.recomputed)},
+                    {"sizes", core::parse_json(analysis_json(table.rows), "analysis").at("curves")}, {"notes", table.recomputed.notes}, {"doubts", table.doubts}});
   }
   return core::Json{{"tables", std::move(json)}}.dump(-1, ' ', false, core::Json::error_handler_t::replace);
 }

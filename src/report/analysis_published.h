@@ -5,15 +5,11 @@
 #include <vector>
 
 #include "record/table.h"
+#include "report/analysis_curve.h"
+#include "report/analysis_options.h"
 #include "report/document.h"
 
 namespace lockstep::report {
-
-/// Facts that win over those in a table's comments.
-struct PublishedOptions {
-  std::optional<double> forward_gflops{}, peak_tflops{};
-  double budget_tokens = 1e12;
-};
 
 /// How a printed cell stands to the formula of its column.
 enum class CellVerdict {
@@ -39,16 +35,19 @@ struct PublishedTable {
   std::vector<CheckedCell> cells{};  ///< Every cell of a derived column.
   Table recomputed{};                ///< As printed, with the recomputed value beside each derived one, and what lockstep adds.
   Table differences{};               ///< Cells that do not follow from their formula.
-  std::vector<Chart> charts{};
-  std::vector<std::string> doubts{};   ///< M09: efficiency or MFU that cannot be, as printed or recomputed, in sentences.
+  Analysis rows{};                     ///< The rows as runs; no curves where the table has no rate over sizes.
+  std::vector<std::string> doubts{};   ///< M09: efficiency or MFU that cannot be, as printed, recomputed or combined, in sentences.
   std::vector<std::string> missing{};  ///< What it lacks and what could be told with it: "the devices (a column gpus): ...".
 };
 
 /// Is this a CSV of results over sizes, rather than of steps? False for what cannot be read.
 bool is_published_table(const std::filesystem::path& path);
 
-/// Recomputes a table. DataError with file, line and column for what cannot be read.
-PublishedTable check_published(const std::filesystem::path& path, const PublishedOptions& options = {});
+/// Recomputes a table; FLOPs and peak of the options win over those in its comments. DataError with file, line and column for what cannot be read.
+PublishedTable check_published(const std::filesystem::path& path, const AnalysisOptions& options = {});
+
+/// The rows of all tables as one analysis, for an application.
+Analysis rows_of(const std::vector<PublishedTable>& tables, const AnalysisOptions& options);
 
 /// One line: "nodes 8, efficiency_pct: printed 96.9, the formula gives 97.0 (96.953 to 96.9897): does not follow".
 std::string difference_text(const CheckedCell& cell);

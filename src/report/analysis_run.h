@@ -45,6 +45,9 @@ struct EnergyUse {
   std::string scope{};  ///< Meters that were added up: "nvml, rapl-package".
 };
 
+/// The format of a run that is a row of a table of results: one value, whatever steps are behind it.
+inline constexpr const char* kTableRow = "table";
+
 /// A run without its raw columns: what points, tables and charts need, of bounded size whatever the number of steps.
 struct RunSummary {
   std::string name{};
@@ -64,6 +67,7 @@ struct RunSummary {
   std::string unusable{};
   double samples_per_step = 0, tokens_per_step = 0;  ///< NaN: unknown.
   double steps_per_row = 1;                          ///< Above 1: the source logs means over so many steps.
+  bool has_step_time = true;                         ///< False: a row of a table that tells a rate only; its step is one sample.
   int64_t num_steps = 0;                             ///< Optimiser steps, of all attempts.
   int64_t num_measured_steps = 0;                    ///< Of the measured attempt after its warm-up, as all below.
   double measured_s = 0, measured_samples = 0;       ///< Sum of step times after warm-up and what was done in it.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "core/strings.h"
 #include "record/series_interval.h"
@@ -125,13 +126,29 @@ std::string processed_note(const Curve& curve) {
 }
 }  // namespace
 
+namespace {
+/// Columns of which a table of results tells nothing, in the table over its rows.
+void drop_columns(Table& table, const std::set<std::string>& keys) {
+  for (size_t index = table.columns.size(); index-- > 0;) {
+    if (!keys.contains(table.columns[index].key)) continue;
+    table.columns.erase(table.columns.begin() + static_cast<ptrdiff_t>(index));
+    for (auto& row : table.rows) row.erase(row.begin() + static_cast<ptrdiff_t>(index));
+  }
+}
+
+/// What the numbers of a curve's sizes are, in sentences.
+std::string values_text(const Curve& curve) {
+  const bool is_of_table = !curve.points.empty() && curve.points.front().is_of_table;
+  return fmt::format("{}; efficiency is the rate per {} over that of the base. {} +- is half of a 95 % interval; where its arms differ by more than a fifth, both ends are shown.",
+                     is_of_table ? "Rates are those of the table" : "Rates are those of the median step", unit_name(curve),
+                     is_of_table ? "Several rows of one size have their geometric mean." : "A step of several runs is the geometric mean of their medians.");
+}
+}  // namespace
+
 Table scaling_table(const Curve& curve) {
   const std::string unit = curve.points.empty() ? "samples/s" : rate_unit(curve.points.front());
   Table table{.id = "scaling-" + curve.id, .title = fmt::format("{}: {}", curve.name, scaling_name(curve.kind)), .caption = {}};
-  table.caption = fmt::format(
-      "{}: {}. {} Rates are those of the median step; efficiency is the rate per {} over that of the base. A step of several "
-      "runs is the geometric mean of their medians. +- is half of a 95 % interval; where its arms differ by more than a fifth, both ends are shown.",
-      scaling_name(curve.kind), curve.kind_reason, base_rate_text(curve), unit_name(curve));
+  table.caption = fmt::format("{}: {}. {} {}", scaling_name(curve.kind), curve.kind_reason, base_rate_text(curve), values_text(curve));
   if (curve.shares_cores) table.caption += " The ranks shared the cores of one machine: this is the efficiency of shared cores.";
   table.caption += peaks_text(curve);
   add_size_columns(table, curve);
@@ -167,6 +184,14 @@ Table scaling_table(const Curve& curve) {
     row.push_back(count_cell(point.num_steps));
     row.push_back(text_cell(flag_codes(point)));
     table.rows.push_back(std::move(row));
+  }
+  if (!curve.points.empty() && curve.points.front().is_of_table) {
+    drop_columns(table, {"step_p95_ms", "step_p99_ms", "steps"});
+    if (std::none_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return point.has_step_time; })) drop_columns(table, {"step_p50_ms"});
+    for (Column& one : table.columns) {
+      if (one.key == "runs") one.title = "rows";
+      if (one.key == "step_p50_ms") one.title = "step (ms)";
+    }
   }
   return table;
 }

@@ -333,8 +333,8 @@ Table run_table(const Analysis& analysis) {
     table.rows.push_back({text_cell(run.name), text_cell(run.format), text_cell(run.setup.model), number(run.setup.nodes),
                           number(run.setup.devices), number(run.setup.global_batch),
                           text_cell(run.state.empty() ? "unknown" : run.state, run.message), text_cell(run.allocation),
-                          count_cell(run.num_attempts), count_cell(run.num_steps),
-                          run.series ? figure_cell(run.series->median_ms) : missing_cell(run.unusable),
+                          count_cell(run.num_attempts), run.format == kTableRow ? missing_cell("a row of a table") : count_cell(run.num_steps),
+                          !run.has_step_time ? missing_cell("a rate only") : run.series ? figure_cell(run.series->median_ms) : missing_cell(run.unusable),
                           count_cell(run.num_rejected_lines), text_cell(run.source.string())});
   return table;
 }

@@ -28,7 +28,7 @@ std::string main_loss(const Curve& curve, const Point& point) {
   if (!ideal) return "";
   const Point& base = curve.points[*curve.base];
   const double ideal_ms = ideal->share * base.estimate.mean_ms, lost = point.estimate.mean_ms - ideal_ms;
-  if (lost < 0.01 * ideal_ms) return "";
+  if (lost < 0.01 * ideal_ms || !point.has_step_time) return "";
   const std::string beginning = fmt::format(" A step takes {} ms {};", figure_text(lost, 3), ideal->comparison);
   if (point.phases_ms.empty() || base.phases_ms.empty())
     return beginning + " no phases were recorded to say why.";
@@ -60,10 +60,12 @@ std::string measured_text(const Point& point) {
 
 std::string single_text(const Curve& curve) {
   const Point& point = curve.points.front();
-  std::string text =
-      fmt::format("{}: {}, a step takes {} ms ({} of {} in {})", curve.name, size_text(curve, point.size),
-                  figure_text(point.estimate.median_ms), point.runs.size() > 1 ? "geometric mean of the medians" : "median", measured_text(point),
-                  count_text(point.runs.size(), "run"));
+  std::string text = fmt::format("{}: {}", curve.name, size_text(curve, point.size));
+  if (point.is_of_table)
+    text += fmt::format(" ({})", count_text(point.runs.size(), "row"));
+  else
+    text += fmt::format(", a step takes {} ms ({} of {} in {})", figure_text(point.estimate.median_ms), point.runs.size() > 1 ? "geometric mean of the medians" : "median",
+                        measured_text(point), count_text(point.runs.size(), "run"));
   if (std::isfinite(point.samples_per_s.value))
     text += fmt::format(", {} {}", figure_text(point.samples_per_s.value), rate_unit(point));
   if (std::isfinite(point.mfu)) text += fmt::format(", MFU {}", percent(point.mfu));
@@ -136,6 +138,7 @@ std::vector<std::string> conclusions_of(const Curve& curve, const AnalysisOption
 
 std::vector<std::string> limits_of(const Curve& curve) {
   std::vector<std::string> limits = curve.remarks;
+  const bool is_of_table = !curve.points.empty() && curve.points.front().is_of_table;
   if (curve.points.size() < 2)
     limits.push_back("With one size nothing can be said about scaling; times and rates at this size can be used.");
   if (curve.kind == ScalingKind::kMixed)
@@ -146,15 +149,15 @@ std::vector<std::string> limits_of(const Curve& curve) {
   if (curve.kind == ScalingKind::kUnknown)
     limits.push_back(
         fmt::format("Whether this is weak or strong scaling is not known: {}. Efficiency may mix the change of size with a change of "
-                    "work; tell the batch (--fact devices=..., samples_per_device=...).",
-                    curve.kind_reason));
+                    "work; tell the batch ({}).",
+                    curve.kind_reason, is_of_table ? "a column global_batch or local_batch" : "--fact devices=..., samples_per_device=..."));
   if (!curve.base && curve.points.size() > 1) limits.push_back(curve.base_reason + ".");
-  std::vector<std::string> single, unnamed, no_interval, failed, failures;
+  std::vector<std::string> single, single_rows, unnamed, no_interval, failed, failures;
   for (const Point& point : curve.points) {
     const std::string size = size_text(curve, point.size);
     if (!point.num_allocations) unnamed.push_back(size);
-    else if (*point.num_allocations < 2) single.push_back(size);
-    if (!point.estimate.median_interval) no_interval.push_back(size);
+    else if (*point.num_allocations < 2) (point.is_of_table ? single_rows : single).push_back(size);
+    if (!point.estimate.median_interval && !point.is_of_table) no_interval.push_back(size);
     for (const Flag& flag : point.flags)
       if (flag.name == "failed-run") {
         if (failed.empty() || failed.back() != size) failed.push_back(size);
@@ -166,9 +169,12 @@ std::vector<std::string> limits_of(const Curve& curve) {
         fmt::format("One job only at {}: its numbers hold for that allocation and hour; how much another job would differ is "
                     "unknown, and differences of a few percent between sizes prove nothing.",
                     core::join(single, ", ")));
+  if (!single_rows.empty())
+    limits.push_back(fmt::format("One value only at {}: how much a repeat would differ is unknown, and differences of a few percent between sizes prove nothing.",
+                                 single_rows.size() == curve.points.size() && single_rows.size() > 1 ? "each size" : core::join(single_rows, ", ")));
   if (!unnamed.empty())
-    limits.push_back(
-        fmt::format("The runs at {} do not all name their job: if they shared one, the interval holds for that allocation only.", core::join(unnamed, ", ")));
+    limits.push_back(fmt::format("The {} at {} do not all name their job: if they shared one, the interval holds for that allocation only.",
+                                 is_of_table ? "rows" : "runs", core::join(unnamed, ", ")));
   if (!no_interval.empty())
     limits.push_back(
         fmt::format("Too few steps for an interval at {}: take the values as examples.", core::join(no_interval, ", ")));
@@ -213,7 +219,9 @@ std::vector<std::string> left_out_lines(const Analysis& analysis) {
   return lines;
 }
 
-std::vector<std::string> method_of(const Analysis& analysis) {
+namespace {
+/// How runs were measured and combined.
+std::vector<std::string> method_of_runs(const Analysis& analysis) {
   std::vector<std::string> texts;
   texts.push_back(
       fmt::format("{} (formats: {}); in no point, for the reasons listed: {}. Times are those of the "
@@ -234,6 +242,20 @@ std::vector<std::string> method_of(const Analysis& analysis) {
                   "samples per step over that time: seconds are aggregated first, rates are never averaged. Outliers are marked and "
                   "counted, never removed.",
                   record::kMedianIntervalMethod));
+  return texts;
+}
+
+std::vector<std::string> method_of_rows(const Analysis& analysis) {
+  return {fmt::format("{} of tables {} read; each is one value, as printed. How it was measured, over how many steps and after what warm-up, the tables do not tell.",
+                      count_text(analysis.runs.size(), "row"), analysis.runs.size() == 1 ? "was" : "were"),
+          "Rows of one configuration and size are repeats: their geometric mean is the value of the size, with a 95 % interval by Student's t on their logarithms, never narrower "
+          "than the printed digit. Rows of one job (a column job) count once."};
+}
+}  // namespace
+
+std::vector<std::string> method_of(const Analysis& analysis) {
+  const bool is_of_tables = !analysis.runs.empty() && std::all_of(analysis.runs.begin(), analysis.runs.end(), [](const RunSummary& run) { return run.format == kTableRow; });
+  std::vector<std::string> texts = is_of_tables ? method_of_rows(analysis) : method_of_runs(analysis);
   texts.push_back(
       "Efficiency is the rate per node (per device where the sizes are devices) over that of the base; its interval adds the relative uncertainties of both "
       "sizes in quadrature. It compares sizes of one machine only: "

@@ -95,9 +95,10 @@ bool is_positive_column(const std::string& name) {
 }
 }  // namespace
 
-FormulaContext make_context(const ResultTable& result, const PublishedOptions& options) {
+FormulaContext make_context(const ResultTable& result, const AnalysisOptions& options) {
   const record::Table& table = result.table;
-  FormulaContext context{.table = table, .facts = read_facts(table, options), .groups = std::vector<std::string>(table.rows.size()), .is_mixed = std::vector<bool>(table.rows.size()), .given = result.given};
+  FormulaContext context{.table = table, .facts = read_facts(table, options), .groups = std::vector<std::string>(table.rows.size()), .is_mixed = std::vector<bool>(table.rows.size()), .given = result.given,
+                         .base_nodes = options.base_nodes};
   const char* size = context.size_column();
   if (size == nullptr || !has_numbers(table, size)) return context;
   const std::vector<double> sizes = table.numbers(size);
@@ -108,8 +109,10 @@ FormulaContext make_context(const ResultTable& result, const PublishedOptions& o
       std::vector<std::string> parts;
       for (const auto& row : table.rows) parts.push_back(row[column]);
       std::vector<std::string> parted = joined(context.groups, parts);
-      if (is_named || keeps_curves(context.groups, parted, sizes)) context.groups = std::move(parted);
-      else
+      if (is_named || keeps_curves(context.groups, parted, sizes)) {
+        context.groups = std::move(parted);
+        if (!is_named) context.parting.push_back(name);
+      } else
         context.notes.push_back(fmt::format("Column '{}' has values that do not come back at other sizes: rows are compared without regard to it.", result.given[column]));
     }
   for (const std::string& name : table.columns)
@@ -119,16 +122,35 @@ FormulaContext make_context(const ResultTable& result, const PublishedOptions& o
 }
 
 std::vector<size_t> FormulaContext::base_rows(size_t row) const {
-  const char* size = size_column();
+  const char* size = base_nodes && has("nodes") ? "nodes" : size_column();
   if (size == nullptr) return {row};
   std::vector<size_t> rows;
   for (size_t other = 0; other < table.rows.size(); ++other) {
     if (groups.at(other) != groups.at(row)) continue;
+    if (base_nodes && at(other, size).value != static_cast<double>(*base_nodes)) continue;
     const double gap = rows.empty() ? 0 : at(other, size).value - at(rows.front(), size).value;
     if (gap < 0) rows.clear();
     if (gap <= 0) rows.push_back(other);
   }
   return rows;
+}
+
+std::string FormulaContext::row_name(size_t row) const {
+  std::vector<std::string> parts;
+  for (const char* column : {"system", "precision", "model", "term"})
+    if (has(column)) parts.push_back(table.text(row, column));
+  for (const char* column : {"nodes", "gpus", "devices", "batch"})
+    if (has(column)) {
+      parts.push_back(fmt::format("{} {}", column, table.text(row, column)));
+      break;
+    }
+  return core::join(parts, ", ");
+}
+
+std::string missing_base(const FormulaContext& context, size_t row) {
+  if (context.is_mixed[row]) return "the work changes with the size, or its batches contradict each other";
+  if (context.base_rows(row).empty()) return fmt::format("the base asked for, {} {}, is not among the rows that this one is compared with", *context.base_nodes, context.has("nodes") ? "nodes" : "devices");
+  return "";
 }
 
 Printed FormulaContext::at_base(size_t row, const char* column) const {
@@ -137,6 +159,7 @@ Printed FormulaContext::at_base(size_t row, const char* column) const {
 
 Printed FormulaContext::at_base(size_t row, const std::function<Printed(const FormulaContext&, size_t row)>& compute) const {
   const std::vector<size_t> rows = base_rows(row);
+  LOCKSTEP_CHECK(!rows.empty(), "row={}", row);
   if (rows.size() == 1) return compute(*this, rows.front());
   Printed logs;
   for (const size_t base : rows) {
@@ -147,7 +170,7 @@ Printed FormulaContext::at_base(size_t row, const std::function<Printed(const Fo
   return {std::exp(logs.low / count), std::exp(logs.value / count), std::exp(logs.high / count)};
 }
 
-std::string base_text(const FormulaContext& context, const std::function<std::string(size_t row)>& row_name) {
+std::string base_text(const FormulaContext& context) {
   if (context.size_column() == nullptr) return "";
   std::set<std::string> seen;
   std::vector<std::string> bases;
@@ -159,12 +182,14 @@ std::string base_text(const FormulaContext& context, const std::function<std::st
       continue;
     }
     const std::vector<size_t> rows = context.base_rows(row);
+    if (rows.empty()) continue;
     std::vector<std::string> lines;
     for (const size_t base : rows) lines.push_back(fmt::format("{}", context.table.lines.at(base)));
-    bases.push_back(rows.size() == 1 ? fmt::format("{} (line {})", row_name(rows.front()), lines.front())
-                                     : fmt::format("{} (geometric mean of {} repeats, lines {})", row_name(rows.front()), rows.size(), core::join(lines, ", ")));
+    bases.push_back(rows.size() == 1 ? fmt::format("{} (line {})", context.row_name(rows.front()), lines.front())
+                                     : fmt::format("{} (geometric mean of {} repeats, lines {})", context.row_name(rows.front()), rows.size(), core::join(lines, ", ")));
   }
-  if (num_more > 0) bases.push_back(fmt::format("and {} more, each the smallest of its group", num_more));
+  if (num_more > 0) bases.push_back(fmt::format("and {} more, each {} of its group", num_more, context.base_nodes ? "that size" : "the smallest"));
+  if (bases.empty()) return fmt::format("There is no base: no row has {} {}.", *context.base_nodes, context.has("nodes") ? "nodes" : "devices");
   return "Base: " + core::join(bases, "; ") + ".";
 }
 

@@ -199,7 +199,7 @@ Printed parse_printed(const std::string& text, double value, bool is_count) {
   return {value - half, value, value + half};
 }
 
-TableFacts read_facts(const record::Table& table, const PublishedOptions& options) {
+TableFacts read_facts(const record::Table& table, const AnalysisOptions& options) {
   TableFacts facts;
   const std::string text = core::join(table.comments, " ");
   facts.forward_gflops = options.forward_gflops ? options.forward_gflops : find_number(text, "forward ([0-9.]+) GFLOP");
@@ -285,7 +285,6 @@ std::vector<std::string> missing_in(const FormulaContext& context) {
   if ((is_samples || context.has("tflops_per_gpu")) && !has_mfu && !context.peak(0)) missing.emplace_back("the peak of a device (--peak-tflops): no MFU");
   if (!context.has("global_batch") && !context.has("local_batch") && !context.facts.samples_per_device)
     missing.emplace_back("the batch (a column global_batch): weak and strong scaling cannot be told apart, and the efficiency may mix the change of size with one of work");
-  missing.emplace_back("single runs or their spread: there is no interval, and differences of a few percent may be chance");
   return missing;
 }
 

@@ -29,7 +29,7 @@ struct TableFacts {
   std::string precision{};                       ///< The only one, where the table has no column of it.
   std::optional<double> given_peak_tflops{};     ///< By the user; wins.
 };
-TableFacts read_facts(const record::Table& table, const PublishedOptions& options);
+TableFacts read_facts(const record::Table& table, const AnalysisOptions& options);
 
 /// A table with what its formulas need.
 struct FormulaContext {
@@ -39,6 +39,8 @@ struct FormulaContext {
   std::vector<bool> is_mixed{};       ///< By row: the batches of its group are neither those of weak nor of strong scaling, so that no efficiency follows.
   bool has_contradiction = false;     ///< Local and global batches of a row exclude each other.
   std::vector<std::string> given{};   ///< By column: its name as it was written.
+  std::vector<std::string> parting{};      ///< Text columns that part the rows, beside model, system and precision.
+  std::optional<int64_t> base_nodes{};     ///< The base asked for, of the column nodes where there is one; else the smallest size.
   std::vector<std::string> notes{};   ///< What was left out of account, in sentences.
 
   const std::string& given_name(const char* column) const { return given.at(table.column(column)); }
@@ -47,9 +49,12 @@ struct FormulaContext {
   /// Devices, else nodes; nullptr: no sizes.
   const char* size_column() const { return device_column() != nullptr ? device_column() : has("nodes") ? "nodes" : nullptr; }
   Printed at(size_t row, const char* column) const;
-  /// Rows of the smallest size in the row's group (without sizes the row itself): several are repeats of one base.
+  /// Rows of the base in the row's group, the smallest size or the one asked for (without sizes the row itself): several are repeats of one base. Empty where the group
+  /// lacks the size asked for.
   std::vector<size_t> base_rows(size_t row) const;
-  /// A number of the base: over repeats the geometric mean, as for runs.
+  /// What the row is called: the texts up to its size, and that: "bf16, gpus 128".
+  std::string row_name(size_t row) const;
+  /// A number of the base, which the row must have: over repeats the geometric mean, as for runs.
   Printed at_base(size_t row, const char* column) const;
   Printed at_base(size_t row, const std::function<Printed(const FormulaContext&, size_t row)>& compute) const;
   std::optional<double> peak(size_t row) const;  ///< Of the row's compute type, TFLOP/s.
@@ -57,9 +62,11 @@ struct FormulaContext {
 
 /// The context with its rows grouped: by every text column that says what ran (not which repeat it was) and whose values come back over sizes, and by each column of a batch that has several
 /// values at one size: by the batch itself or its share of a size, whichever puts more rows above a base.
-FormulaContext make_context(const ResultTable& result, const PublishedOptions& options);
+FormulaContext make_context(const ResultTable& result, const AnalysisOptions& options);
 /// "Base: nodes 1 (line 3); ...", with repeats; empty where the table has no sizes.
-std::string base_text(const FormulaContext& context, const std::function<std::string(size_t row)>& row_name);
+std::string base_text(const FormulaContext& context);
+/// Why a formula with a base has no value in a row; "" where it has one.
+std::string missing_base(const FormulaContext& context, size_t row);
 /// DataError for the first count or rate that is not above zero.
 void check_positive(const ResultTable& result);
 /// DataError where times or rates of one group stand a factor of hundreds apart at the same work: two units in one column.

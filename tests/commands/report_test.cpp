@@ -267,6 +267,31 @@ TEST(ReportCommand, PublishedTablesAreRecomputedAndTheirDifferencesListed) {
   EXPECT_EQ(run_lockstep({"report", table, (folder.path() / "run").string()}).exit_code, 2);
 }
 
+TEST(ReportCommand, OwnTablesAreAppliedWithAndRefuseWhatTheyCannotTell) {
+  core::TempDir folder;
+  const fs::path table = folder.path() / "mine.csv", out = folder.path() / "out";
+  core::write_file_atomic(table, "nodes,gpus,global_batch,samples_per_s\n1,4,64,100\n1,4,64,104\n2,8,128,180\n2,8,128,184\n");
+  const ProgramResult result = run_lockstep({"report", table.string(), "-o", out.string(), "--proposal", "--budget-samples", "1e9", "--target-efficiency", "95"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("No larger size"), std::string::npos) << result.out;
+  EXPECT_NE(run_lockstep({"report", table.string(), "-o", out.string(), "--target-efficiency", "50"}).out.find("The largest measured size that keeps 50 % is 2 nodes"), std::string::npos);
+  const std::string text = read_or_empty(out / "proposal" / "report.md");
+  for (const char* words : {"Resource estimate", "4 rows of a table of results", "not measured", "Student's t"}) EXPECT_NE(text.find(words), std::string::npos) << text;
+  for (const char* words : {"nan", "optimiser step", "Warm-up was detected"}) EXPECT_EQ(text.find(words), std::string::npos) << words << "\n" << text;
+  EXPECT_TRUE(fs::exists(out / "report.html"));
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{"--protocol", "clap"}, {"--warmup-steps", "3"}, {"--model", "x"}, {"--fact", "nodes=1"}, {"--flops-set", "seed-000"}}) {
+    std::vector<std::string> args = {"report", table.string(), "-o", out.string()};
+    args.insert(args.end(), flags.begin(), flags.end());
+    const ProgramResult refused = run_lockstep(args);
+    EXPECT_EQ(refused.exit_code, 2) << flags[0];
+    EXPECT_NE(refused.err.find(flags[0]), std::string::npos) << refused.err;
+  }
+  core::write_file_atomic(table, "nodes,loss\n1,2.5\n2,2.4\n");
+  const ProgramResult no_rate = run_lockstep({"report", table.string(), "-o", out.string(), "--proposal"});
+  EXPECT_EQ(no_rate.exit_code, 2);
+  EXPECT_NE(no_rate.err.find("--proposal needs rates"), std::string::npos) << no_rate.err;
+}
+
 TEST(ReportCommand, TheProposalIsAFolderOfItsOwn) {
   core::TempDir folder;
   const fs::path logs = folder.path() / "logs", out = folder.path() / "out";

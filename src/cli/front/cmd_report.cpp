@@ -18,6 +18,7 @@
 #include "report/analysis_sources.h"
 #include "report/analysis_tables.h"
 #include "report/analysis_text.h"
+#include "report/published_runs.h"
 #include "report/render.h"
 #include "spec/report_options.h"
 
@@ -114,29 +115,65 @@ bool is_damaged(const report::Source& source) { return !source.damage.empty(); }
                    "give the CSV tables in a call of their own");
 }
 
-int report_tables(const std::vector<report::Source>& sources, const ReportOptions& options) {
+/// Facts and estimators of runs, which a table has in columns or not at all.
+void refuse_options_of_runs(const core::OptionSet& set) {
+  for (const char* name : {"meta", "meta-file", "fact", "nodes", "devices", "devices-per-node", "global-batch", "samples-per-device", "accum", "sequence-length", "model", "precision",
+                           "system", "device", "synthetic-data", "real-data"})
+    if (set.is_given(name))
+      throw UsageError(fmt::format("report: --{} is for runs and logs; the inputs are tables of results", name), "write it into a column of the table, for example nodes, gpus, global_batch, model");
+  for (const char* name : {"protocol", "warmup-steps", "measured-peak-tflops", "flops-set"})
+    if (set.is_given(name))
+      throw UsageError(fmt::format("report: --{} needs runs or logs with their steps; the inputs are tables of results", name),
+                       std::string_view(name) == "flops-set" ? "give the FLOPs with --fwd-gflops" : "give the runs or their logs");
+}
+
+/// The evidence pack beside the report; prints what it lacks and where it is.
+void write_proposal(const report::Analysis& analysis, const ReportOptions& options, std::span<const std::string> args) {
+  for (const std::string& fact : report::missing_for_proposal(analysis)) fmt::print("missing: {}\n", fact);
+  const report::ProposalOptions of_job{options.job_nodes,        options.restart_share, options.eval_share, options.checkpoint_share,
+                                       options.sweep_node_hours, report_command(args),  version_info().version};
+  const auto pack = write_formats(report::make_proposal(analysis, of_job), fs::path(options.output) / "proposal", spec::report_formats(options));
+  if (!pack.empty()) fmt::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());
+}
+
+void print_table(const report::PublishedTable& table) {
+  fmt::print("{}\n", report::to_text(table.recomputed));
+  for (const report::Curve* curve : report::curves_with_repeats(table.rows)) fmt::print("{}\n", report::to_text(report::scaling_table(*curve)));
+  for (const report::Curve& curve : table.rows.curves) {
+    if (curve.points.size() > 1)
+      for (const std::string& text : report::conclusions_of(curve, table.rows.options)) fmt::print("{}\n", text);
+    for (const std::string& text : report::limits_of(curve)) fmt::print("note: {}\n", text);
+  }
+  for (const report::CheckedCell& cell : table.cells)
+    if (cell.verdict != report::CellVerdict::kExact) fmt::print("{}\n", report::difference_text(cell));
+  for (const std::string& doubt : table.doubts) fmt::print("{}\n", doubt);
+}
+
+int report_tables(const std::vector<report::Source>& sources, const ReportOptions& options, const core::OptionSet& set, std::span<const std::string> args) {
+  refuse_options_of_runs(set);
+  const report::AnalysisOptions analysis = analysis_options(options, set);
   std::vector<report::PublishedTable> tables;
   for (const report::Source& source : sources) {
     if (is_damaged(source)) {
       core::log_warning("report: left out: {}", source.damage);
       continue;
     }
-    tables.push_back(report::check_published(
-        source.path, report::PublishedOptions{options.fwd_gflops, options.peak_tflops, options.budget_tokens}));
+    tables.push_back(report::check_published(source.path, analysis));
   }
   if (options.json) {
     fmt::print("{}\n", report::published_json(tables));
     return 0;
   }
-  for (const report::PublishedTable& table : tables) {
-    fmt::print("{}\n", report::to_text(table.recomputed));
-    for (const report::CheckedCell& cell : table.cells)
-      if (cell.verdict != report::CellVerdict::kExact) fmt::print("{}\n", report::difference_text(cell));
-    for (const std::string& doubt : table.doubts) fmt::print("{}\n", doubt);
-  }
+  for (const report::PublishedTable& table : tables) print_table(table);
   for (const std::string& contradiction : report::contradictions(tables)) fmt::print("{}\n", contradiction);
   const auto files = write_formats(report::published_document(tables), options.output, spec::report_formats(options));
-  fmt::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
+  if (options.proposal) {
+    const report::Analysis rows = report::rows_of(tables, analysis);
+    if (rows.runs.empty())
+      throw UsageError("report: --proposal needs rates over sizes; no table here tells any", "give tables with columns nodes (or gpus) and samples_per_s (or a batch and a step time)");
+    write_proposal(rows, options, args);
+  }
+  if (!files.empty()) fmt::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
   return 0;
 }
 }  // namespace
@@ -154,7 +191,7 @@ int cmd_report(std::span<const std::string> args) {
                                 ? static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_table))
                                 : 0;
   const auto num_damaged = static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_damaged));
-  if (num_tables > 0 && num_tables + num_damaged == sources.size()) return report_tables(sources, options);
+  if (num_tables > 0 && num_tables + num_damaged == sources.size()) return report_tables(sources, options, set, args);
   if (num_tables > 0) refuse_mixture(sources);
   const report::Analysis analysis =
       report::analyse(report::load_sources(sources, load_options(options, set)), analysis_options(options, set));
@@ -164,17 +201,8 @@ int cmd_report(std::span<const std::string> args) {
     return 0;
   }
   print_result(analysis);
-  const std::vector<std::string> formats = spec::report_formats(options);
-  const auto files = write_formats(report::make_document(analysis), options.output, formats);
-  if (options.proposal) {
-    for (const std::string& fact : report::missing_for_proposal(analysis)) fmt::print("missing: {}\n", fact);
-    const auto pack = write_formats(
-        report::make_proposal(analysis, report::ProposalOptions{options.job_nodes, options.restart_share, options.eval_share,
-                                                                options.checkpoint_share, options.sweep_node_hours,
-                                                                report_command(args), version_info().version}),
-        fs::path(options.output) / "proposal", formats);
-    fmt::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());
-  }
+  const auto files = write_formats(report::make_document(analysis), options.output, spec::report_formats(options));
+  if (options.proposal) write_proposal(analysis, options, args);
   if (!files.empty()) fmt::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
   return 0;
 }

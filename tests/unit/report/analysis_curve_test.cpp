@@ -320,6 +320,10 @@ TEST(Curve, AnUnknownLocalBatchIsNotSaidToDiffer) {
     runs.back().setup.devices.reset();
     runs.back().setup.samples_per_device.reset();
   }
+  const Analysis of_nodes = analysis_of(runs);
+  EXPECT_EQ(of_nodes.curves.at(0).kind, ScalingKind::kWeak);
+  EXPECT_EQ(of_nodes.curves.at(0).kind_reason, "the batch of a node is 32 at every size, the global batch grows with it");
+  runs.back().setup.global_batch = 96;
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(analysis.curves.size(), 1u);
   const Curve& curve = analysis.curves[0];

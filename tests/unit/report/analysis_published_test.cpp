@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/strings.h"
+#include "report/analysis_text.h"
+#include "report/published_runs.h"
 
 namespace lockstep::report {
 namespace {
@@ -125,10 +128,11 @@ TEST(Published, EveryRowHasACellForEveryColumn) {
 
 TEST(Published, ChartsOfAWeakTableSayWeak) {
   const PublishedTable table = golden("clap_htsat_base_jupiter.csv");
-  ASSERT_FALSE(table.charts.empty());
-  EXPECT_NE(table.charts[0].id.find("efficiency"), std::string::npos);
-  EXPECT_NE(table.charts[0].caption.find("weak scaling"), std::string::npos) << table.charts[0].caption;
-  EXPECT_NEAR(table.charts[0].series[0].y.back(), 84.5, 0.06);
+  const std::vector<Chart> charts = row_charts(table.rows, "-base");
+  ASSERT_FALSE(charts.empty());
+  EXPECT_EQ(charts[0].id, "efficiency-base");
+  EXPECT_NE(charts[0].caption.find("weak scaling"), std::string::npos) << charts[0].caption;
+  EXPECT_NEAR(charts[0].series[0].y.back(), 84.5, 0.06);
 }
 
 TEST(Published, RatesOverNodesAloneGiveSpeedUpAndEfficiencyAndSayWhatIsMissing) {
@@ -146,11 +150,11 @@ TEST(Published, RatesOverNodesAloneGiveSpeedUpAndEfficiencyAndSayWhatIsMissing) 
   EXPECT_DOUBLE_EQ(number("efficiency_pct", 1), 95);
   EXPECT_DOUBLE_EQ(number("efficiency_pct", 2), 85);
   const std::string missing = core::join(table.missing, "; ");
-  for (const char* words : {"the devices (a column gpus)", "--fwd-gflops", "--peak-tflops", "the batch", "no interval"})
+  for (const char* words : {"the devices (a column gpus)", "--fwd-gflops", "--peak-tflops", "the batch"})
     EXPECT_NE(missing.find(words), std::string::npos) << missing;
   EXPECT_EQ(table.recomputed.notes.back(), "The table does not tell " + missing + ".");
-  ASSERT_FALSE(table.charts.empty());
-  EXPECT_NEAR(table.charts[0].series[0].y.back(), 85, 1e-9);
+  ASSERT_FALSE(row_charts(table.rows, "").empty());
+  EXPECT_NEAR(row_charts(table.rows, "")[0].series[0].y.back(), 85, 1e-9);
   core::write_file_atomic(path, "nodes,gpus,samples_per_s\n1,4,2495\n2,8,4966\n");
   const PublishedTable more = check_published(path, {.forward_gflops = 111.2, .peak_tflops = 989});
   EXPECT_EQ(more.recomputed.columns.at(5).key, "mfu_pct");
@@ -197,7 +201,7 @@ double number_of(const PublishedTable& table, const std::string& key, size_t row
 std::string notes_of(const PublishedTable& table) { return core::join(table.recomputed.notes, " "); }
 
 /// The table of a text.
-PublishedTable table_of(const std::string& text, const PublishedOptions& options = {}) {
+PublishedTable table_of(const std::string& text, const AnalysisOptions& options = {}) {
   core::TempDir folder;
   core::write_file_atomic(folder.path() / "mine.csv", text);
   return check_published(folder.path() / "mine.csv", options);
@@ -222,6 +226,82 @@ TEST(Published, RepeatsOfTheBaseAreOneBaseThatIsNamed) {
   EXPECT_NEAR(number_of(table, "efficiency_pct", 2), 75, 1e-9);
   EXPECT_NEAR(number_of(table, "speedup", 3), 1.8, 1e-9) << "of the geometric mean, 120";
   EXPECT_NE(notes_of(table).find("Base: nodes 1 (geometric mean of 2 repeats, lines 2, 3)."), std::string::npos) << notes_of(table);
+}
+
+TEST(Published, RepeatsAreOneSizeWithAnInterval) {
+  const PublishedTable table = table_of("nodes,gpus,run,samples_per_s\n1,4,a,98\n1,4,b,100\n1,4,c,103\n2,8,a,186\n2,8,b,190\n2,8,c,195\n4,16,a,340\n");
+  ASSERT_EQ(curves_with_repeats(table.rows).size(), 1u);
+  const Curve& curve = *curves_with_repeats(table.rows).front();
+  ASSERT_EQ(curve.points.size(), 3u);
+  const auto logs = [](std::initializer_list<double> rates) {  // mean and half of the interval, Student's t of 2 degrees of freedom
+    double mean = 0, squares = 0;
+    for (const double rate : rates) mean += std::log(rate) / 3;
+    for (const double rate : rates) squares += std::pow(std::log(rate) - mean, 2);
+    return std::pair(mean, 4.302652729911275 * std::sqrt(squares / 2 / 3));
+  };
+  const auto [base, base_half] = logs({98, 100, 103});
+  const auto [twice, twice_half] = logs({186, 190, 195});
+  EXPECT_NEAR(curve.points[1].samples_per_s.value, std::exp(twice), 1e-9);
+  EXPECT_NEAR(curve.points[1].samples_per_s.low, std::exp(twice - twice_half), 1e-6);
+  EXPECT_NEAR(curve.points[1].samples_per_s.high, std::exp(twice + twice_half), 1e-6);
+  EXPECT_NEAR(curve.points[1].efficiency.value, std::exp(twice - base) / 2, 1e-9);
+  EXPECT_NEAR(curve.points[1].efficiency.low, std::exp(twice - base - std::hypot(base_half, twice_half)) / 2, 1e-6);
+  EXPECT_FALSE(curve.points[2].efficiency.has_range) << "one value";
+  EXPECT_EQ(curve.points[0].setup.global_batch, std::nullopt) << "a rate is no batch";
+  const std::string limits = core::join(limits_of(curve), "\n");
+  for (const char* words : {"One value only at 4 nodes", "The rows at 1 node, 2 nodes do not all name their job", "a column global_batch"}) EXPECT_NE(limits.find(words), std::string::npos) << limits;
+  // Rows of one job are no independent repeats, and equal rows are known to their printed digit only.
+  const PublishedTable jobs = table_of("nodes,job,samples_per_s\n1,7,100\n1,7,100\n1,8,100\n2,9,190\n");
+  const Point& point = jobs.rows.curves.at(0).points.at(0);
+  EXPECT_EQ(point.num_allocations, 2u);
+  ASSERT_TRUE(point.samples_per_s.has_range);
+  EXPECT_LT(point.samples_per_s.low, 99.51);
+  EXPECT_GT(point.samples_per_s.high, 100.49);
+  // A column that parts the rows parts the repeats, too.
+  const PublishedTable parted = table_of("nodes,network,samples_per_s\n1,slow,100\n1,fast,200\n2,slow,150\n2,fast,380\n");
+  EXPECT_EQ(parted.rows.curves.size(), 2u);
+  EXPECT_TRUE(curves_with_repeats(parted.rows).empty());
+}
+
+TEST(Published, TheMeanOfRepeatsIsDoubtedNotOneOfThem) {
+  const PublishedTable one_high = table_of("nodes,global_batch,samples_per_s\n1,64,100\n1,64,100\n2,128,180\n2,128,210\n");
+  EXPECT_TRUE(one_high.doubts.empty()) << core::join(one_high.doubts, "\n");
+  const PublishedTable high = table_of("nodes,global_batch,samples_per_s\n1,64,100\n1,64,100\n2,128,230\n2,128,240\n");
+  ASSERT_EQ(high.doubts.size(), 1u);
+  EXPECT_NE(high.doubts[0].find("2 rows: efficiency is 117.5 %"), std::string::npos) << high.doubts[0];
+}
+
+TEST(Published, TheBaseMayBeAskedFor) {
+  const std::string text = "nodes,gpus,samples_per_s,efficiency_pct\n1,4,100,100\n2,8,190,95\n4,16,361,90.25\n";
+  const PublishedTable table = table_of(text, {.base_nodes = 2});
+  EXPECT_NEAR(number_of(table, "efficiency_pct_recomputed", 2), 95, 1e-9);
+  EXPECT_NEAR(number_of(table, "efficiency_pct_recomputed", 0), 105.3, 0.1);
+  EXPECT_NE(notes_of(table).find("Base: nodes 2 (line 3)."), std::string::npos) << notes_of(table);
+  EXPECT_EQ(table.rows.curves.at(0).base, 1u);
+  const PublishedTable without = table_of("nodes,samples_per_s\n1,100\n2,190\n", {.base_nodes = 3});
+  ASSERT_EQ(without.recomputed.columns.at(3).key, "efficiency_pct");
+  const Cell& efficiency = without.recomputed.rows.at(1).at(3);
+  EXPECT_FALSE(efficiency.value.has_value());
+  EXPECT_NE(efficiency.note.find("the base asked for, 3 nodes"), std::string::npos) << efficiency.note;
+  EXPECT_NE(notes_of(without).find("There is no base: no row has 3 nodes."), std::string::npos) << notes_of(without);
+  EXPECT_TRUE(table_of(text, {.base_nodes = 3}).cells.empty()) << "without a base no cell of it can be checked";
+}
+
+TEST(Published, JsonHasTheRecomputedRowsAndTheSizes) {
+  const core::Json json = core::Json::parse(published_json({table_of("nodes,samples_per_s,note\n1,100,\n1,102,\n2,190,x\n")})).at("tables").at(0);
+  EXPECT_NEAR(json.at("rows").at(2).at("efficiency_pct").get<double>(), 95 / std::sqrt(1.02), 1e-9);
+  EXPECT_EQ(json.at("rows").at(2).at("note"), "x");
+  const core::Json& points = json.at("sizes").at(0).at("points");
+  EXPECT_EQ(points.at(0).at("runs").size(), 2u);
+  EXPECT_TRUE(points.at(0).at("samples_per_s").contains("low"));
+  EXPECT_TRUE(points.at(0).at("step_p50_ms").is_null()) << "a table of rates tells no step time";
+}
+
+TEST(Published, TokensPerSecondAreAppliedForInTokens) {
+  const PublishedTable table = table_of("nodes,gpus,tokens_per_s\n1,8,1e5\n2,16,190000\n");
+  const Point& point = table.rows.curves.at(0).points.at(1);
+  EXPECT_TRUE(is_token_task(point));
+  EXPECT_NEAR(point.budget_days, 1e12 / 190000 / 86400, 1e-9);
 }
 
 TEST(Published, TextsAndBatchesHaveBasesOfTheirOwn) {
@@ -300,7 +380,7 @@ TEST(Published, ColumnsAreKnownByTheNamesThatPeopleWrite) {
     EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 100 * 1000.0 / 1024, 1e-9) << text;
     EXPECT_NEAR(number_of(table, "node_hours_per_million", 1), 2e6 / 3600 / 1000, 1e-9) << text;
     EXPECT_NE(core::join(table.recomputed.notes, " ").find(" was read as "), std::string::npos) << text;
-    EXPECT_FALSE(table.charts.empty()) << text;
+    EXPECT_FALSE(row_charts(table.rows, "").empty()) << text;
   }
   core::write_file_atomic(path, "nodes,step_ms,global_batch\n1,512,256\n");
   EXPECT_EQ(check_published(path).printed.text(0, "step_time_s"), "0.512") << "as many digits as were printed";
@@ -316,7 +396,7 @@ TEST(Published, ColumnsAreKnownByTheNamesThatPeopleWrite) {
   core::write_file_atomic(path, "nodes,gpus,batch,time_s\n1,4,64,0.5\n2,8,64,0.51\n");
   const PublishedTable bare = check_published(path);
   EXPECT_NE(core::join(bare.missing, " ").find("a step time alone is no rate"), std::string::npos) << core::join(bare.missing, " ");
-  EXPECT_TRUE(bare.charts.empty());
+  EXPECT_TRUE(bare.rows.curves.empty());
 }
 
 TEST(Published, TwoUnitsInOneColumnAreRefusedWithTheirPlace) {
@@ -364,7 +444,7 @@ TEST(Published, RatesOfOneDeviceOfGptTablesAreRates) {
     const PublishedTable table = table_of(std::string("gpus,") + column + "\n8,400\n16,380\n", {.peak_tflops = 1000});
     EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 95, 1e-9) << column;
     EXPECT_NEAR(number_of(table, "speedup", 1), 1.9, 1e-9) << column;
-    EXPECT_FALSE(table.charts.empty()) << column;
+    EXPECT_FALSE(row_charts(table.rows, "").empty()) << column;
     if (std::string(column) == "TFLOP/s/GPU") {
       EXPECT_NEAR(number_of(table, "mfu_pct", 1), 38, 1e-9);
     }
