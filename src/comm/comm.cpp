@@ -187,7 +187,7 @@ Work Comm::start(Call call, int64_t bytes) {
   at::RecordFunction scope(at::RecordScope::USER_SCOPE);
   if (scope.isActive()) scope.before(fmt::format("{} {} {} bytes", kind, shared->axis, bytes));
   const auto begin = Clock::now();
-  shared->recorder->add_call(mark.axis, mark.kind, bytes);
+  shared->recorder->add_call(mark.axis, static_cast<int>(shared->global_ranks.size()), mark.kind, bytes);
   if (shared->progress) shared->progress->begin(mark);
   if (shared->progress) {
     call.give_up_check = [progress = shared->progress] {
@@ -212,7 +212,7 @@ Work Comm::start(Call call, int64_t bytes) {
       rethrow(shared->progress, shared->global_ranks, mark, ms_since(begin));
     }
     if (shared->progress) shared->progress->end(mark);
-    shared->recorder->add_time(mark.axis, mark.kind, mark.bytes, ms_since(begin), start_ms + ms_since(wait_begin));
+    shared->recorder->add_time(mark.axis, static_cast<int>(shared->global_ranks.size()), mark.kind, mark.bytes, ms_since(begin), start_ms + ms_since(wait_begin));
   });
 }
 

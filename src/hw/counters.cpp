@@ -108,9 +108,12 @@ CounterReader::~CounterReader() = default;
 void CounterReader::find_rapl_meters() {
   for (const auto& folder : entries_of(sys_ / "class/powercap")) {
     const std::string zone = folder.filename();
-    if (std::count(zone.begin(), zone.end(), ':') != 1) continue;  // packages only: their parts are counted in them
+    const auto depth = std::count(zone.begin(), zone.end(), ':');
+    std::string name = first_line(folder / "name");
+    if (depth == 2 && name == "dram") name += "-" + zone.substr(zone.find(':') + 1, zone.rfind(':') - zone.find(':') - 1);  // memory of a package, which does not count it
+    else if (depth != 1) continue;  // the other parts of a package are counted in it
     if (number_in(folder / "energy_uj"))
-      rapl_.push_back({.name = "rapl-" + first_line(folder / "name"), .file = folder / "energy_uj",
+      rapl_.push_back({.name = "rapl-" + name, .file = folder / "energy_uj",
                        .range_j = number_in(folder / "max_energy_range_uj").value_or(0) / 1e6});
   }
 }

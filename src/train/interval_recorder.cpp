@@ -44,13 +44,13 @@ void IntervalRecorder::write(const IntervalTimes& times, const std::vector<std::
     ranks.compute_ms.push_back(json.at("compute_ms"));
     ranks.comm_wait_ms.push_back(json.at("comm_wait_ms"));
     if (!json.contains("energy_j")) continue;
-    record_->append_system({.step = times.step, .num_steps = times.num_steps, .host = hosts_[rank], .received_bytes = json.at("received_bytes"),
+    record_->append_system({.step = times.last_run_step, .num_steps = times.num_run_steps, .host = hosts_[rank], .received_bytes = json.at("received_bytes"),
                             .sent_bytes = json.at("sent_bytes"), .energy_j = json.at("energy_j"), .seconds = json.at("seconds").get<double>()});
   }
   record_->append_rank_times(std::move(ranks));
   const bool is_timed = device_.is_cpu();  // on CUDA the host sees how long queueing took, not the transfer
   for (const auto& entry : world_.recorder().snapshot())
-    record_->append_comm({.step = times.step, .kind = entry.kind, .axis = entry.axis, .group_size = world_.size(), .bytes = entry.bytes,
+    record_->append_comm({.step = times.last_run_step, .kind = entry.kind, .axis = entry.axis, .group_size = entry.group_size, .bytes = entry.bytes,
                           .count = entry.count, .time_ms = is_timed ? entry.total_ms : NAN, .blocked_ms = entry.blocked_ms});
 }
 

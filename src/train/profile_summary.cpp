@@ -27,12 +27,12 @@ std::string phase_table(const std::vector<record::StepRecord>& steps, std::ofstr
   return text + fmt::format("{:<14}{:>12.3f}   mean of {} steps, rank 0\n", "step", mean.sum(), steps.size());
 }
 
-std::string host_table(const std::vector<comm::RecorderEntry>& collectives, bool is_cuda, int group_size, int64_t num_steps, std::ofstream& csv) {
+std::string host_table(const std::vector<comm::RecorderEntry>& collectives, bool is_cuda, int64_t num_steps, std::ofstream& csv) {
   csv << "type,axis,group_size,bytes,count,time_ms,blocked_ms\n";
   if (collectives.empty()) return "no collectives: one rank\n";
   std::string text = fmt::format("{:<16}{:<8}{:>12}{:>8}{:>12}{:>12}{:>12}\n", "collective", "axis", "bytes", "calls", "per step", is_cuda ? "host ms" : "ms/call", "blocked ms");
   for (const auto& entry : collectives) {
-    csv << fmt::format("{},{},{},{},{},{},{}\n", entry.kind, entry.axis, group_size, entry.bytes, entry.count, entry.total_ms, entry.blocked_ms);
+    csv << fmt::format("{},{},{},{},{},{},{}\n", entry.kind, entry.axis, entry.group_size, entry.bytes, entry.count, entry.total_ms, entry.blocked_ms);
     text += fmt::format("{:<16}{:<8}{:>12}{:>8}{:>12.1f}{:>12.3f}{:>12.3f}\n", entry.kind, entry.axis, entry.bytes, entry.count,
                         static_cast<double>(entry.count) / static_cast<double>(std::max<int64_t>(1, num_steps)),
                         entry.total_ms / static_cast<double>(entry.count), entry.blocked_ms / static_cast<double>(entry.count));
@@ -60,7 +60,7 @@ std::string device_table(const std::vector<record::DeviceCollective>& collective
 
 }  // namespace
 
-std::string write_profile_summary(const std::filesystem::path& run_folder, int64_t first_step, int64_t end_step, int group_size,
+std::string write_profile_summary(const std::filesystem::path& run_folder, int64_t first_step, int64_t end_step,
                                   const ProfiledCollectives& collectives) {
   std::vector<record::StepRecord> steps;
   for (auto& step : record::read_steps(run_folder).steps)
@@ -68,7 +68,7 @@ std::string write_profile_summary(const std::filesystem::path& run_folder, int64
   std::filesystem::create_directories(run_folder / "profile");
   std::ofstream phases(run_folder / "profile/phases.csv"), calls(run_folder / "profile/collectives.csv");
   const auto num_steps = static_cast<int64_t>(steps.size());
-  std::string text = phase_table(steps, phases) + "\n" + host_table(collectives.on_host, collectives.is_cuda, group_size, num_steps, calls);
+  std::string text = phase_table(steps, phases) + "\n" + host_table(collectives.on_host, collectives.is_cuda, num_steps, calls);
   if (collectives.is_cuda && !collectives.on_host.empty()) text += "\n" + device_table(collectives.on_device, num_steps, run_folder / "profile/collectives_device.csv");
   return text;
 }

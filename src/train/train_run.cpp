@@ -446,7 +446,7 @@ void TrainRun::finish_profile() {
       if (std::filesystem::exists(trace_of_rank(rank))) traces.emplace_back(rank, trace_of_rank(rank));
     ProfiledCollectives collectives{.on_host = profiler_->collectives(), .is_cuda = device_.is_cuda()};
     if (device_.is_cuda() && !traces.empty()) collectives.on_device = record::device_collectives(traces.front().second);
-    fmt::print("{}", write_profile_summary(folder_.path, options_.profile_step_start, options_.profile_step_end, ranks_.world_size, collectives));
+    fmt::print("{}", write_profile_summary(folder_.path, options_.profile_step_start, options_.profile_step_end, collectives));
     if (options_.profile_tool != "kineto") return;
     if (traces.empty()) throw UsageError("profile: the run ended before the first step of the profile", "choose an earlier --profile-step-start");
     const auto merged = folder_.path / "profile" / "trace.json";

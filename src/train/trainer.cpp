@@ -21,7 +21,7 @@ constexpr int64_t kReadDelaySteps = 2;
 }  // namespace
 
 Trainer::Trainer(const TrainerConfig& config, const TrainerParts& parts, const TrainerPosition& start)
-    : config_(config), parts_(parts), position_(start), telemetry_(parts.world, parts.device), last_saved_step_(start.step) {}
+    : config_(config), parts_(parts), position_(start), telemetry_(parts.world, parts.device), interval_begin_(start.step), last_saved_step_(start.step) {}
 
 ExitCode Trainer::run() {
   if (position_.step >= config_.last_step()) core::log_warning("train: {} steps are done already, the run is to have {}: nothing to train", position_.step, config_.last_step());
@@ -128,6 +128,8 @@ void Trainer::at_boundaries() {
 void Trainer::end_interval() {
   if (interval_.num_steps == 0) return;
   IntervalTimes means = std::exchange(interval_, {});
+  means.last_run_step = position_.step - 1;
+  means.num_run_steps = position_.step - std::exchange(interval_begin_, position_.step);
   means.step_ms /= static_cast<double>(means.num_steps);
   means.phases /= static_cast<double>(means.num_steps);
   if (parts_.record_interval) parts_.record_interval(means);

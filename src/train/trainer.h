@@ -56,6 +56,8 @@ struct IntervalTimes {
   int64_t num_steps = 0;
   double step_ms = 0;
   PhaseTimes phases;
+  int64_t last_run_step = 0;  ///< Times are read some steps late: what the machine counted since the interval before is of the steps up to here,
+  int64_t num_run_steps = 0;  ///< and of so many.
 };
 
 /// What the trainer works with. Owned by the caller, outlives the trainer.
@@ -106,6 +108,7 @@ class Trainer {
   Telemetry telemetry_;
   int64_t num_digested_ = 0;  // steps whose values have been read
   IntervalTimes interval_;  // sums since the last end_interval
+  int64_t interval_begin_;  // first step that ran since then
   int64_t last_saved_step_ = -1;
 };
 

@@ -94,6 +94,9 @@ class TrainGpt : public ::testing::Test {
     return values;
   }
 
+  /// Lines of one of the record's files.
+  std::vector<core::Json> lines_of(const std::string& name, const char* file) const { return record::read_json_lines(logs_.path() / name / file).lines; }
+
   /// Largest values of the newest checkpoints' parameters, put together from all ranks, differ by 1e-4 at most.
   void expect_equal_parameters(const std::string& name, const std::string& want) const {
     const auto whole = [&](const std::string& run) {
@@ -155,6 +158,16 @@ TEST_F(TrainGpt, LearnsALanguageOnOneRankAndOnTensorAndPipelineRanks) {
   ASSERT_FALSE(results.empty());
   EXPECT_LT(results.back().at("metrics").at("lm loss").get<double>(), entropy - 1);
   EXPECT_EQ(record::read_run(logs_.path() / "tensor").attempts.back().at("setup").at("layout"), "dp=1 tp=2 pp=1");
+  // Counters of the machine belong to the steps that ran between two readings, though times of steps are read later.
+  int64_t begin = 0;
+  const auto intervals = lines_of("tensor", "system.jsonl");
+  for (const core::Json& line : intervals) {
+    EXPECT_EQ(line.at("step").get<int64_t>() + 1 - line.at("num_steps").get<int64_t>(), begin);
+    begin = line.at("step").get<int64_t>() + 1;
+  }
+  EXPECT_EQ(begin, 80);
+  ASSERT_GT(intervals.size(), 30u);
+  EXPECT_EQ(intervals.back().at("num_steps"), 2) << "no interval of two steps is told to hold those before it";
 }
 
 TEST_F(TrainGpt, ProcessesOfEveryModeComputeWhatOneComputes) {
@@ -183,6 +196,10 @@ TEST_F(TrainGpt, ProcessesOfEveryModeComputeWhatOneComputes) {
     }
     expect_equal_parameters(name, want);
   }
+  std::map<std::string, std::set<int>> group_sizes;
+  for (const core::Json& line : lines_of("all", "comm.jsonl")) group_sizes[line.at("axis")].insert(line.at("group_size").get<int>());
+  for (const char* axis : {"tp", "dp", "pp"}) EXPECT_EQ(group_sizes[axis], std::set<int>{2}) << axis;
+  EXPECT_EQ(group_sizes["world"], std::set<int>{8});
 }
 
 TEST_F(TrainGpt, StopsAndResumesBitForBit) {

@@ -91,13 +91,15 @@ TEST(LocalAddress, IsNoLoopbackAddress) {
 
 TEST(Recorder, AddsUpByAxisKindAndSize) {
   Recorder recorder;
-  recorder.add_call("dp", "all_reduce", 100);
-  recorder.add_call("dp", "all_reduce", 100);
-  recorder.add_call("tp", "all_gather", 50);
-  recorder.add_time("dp", "all_reduce", 100, 3.0, 1.0);
+  recorder.add_call("dp", 4, "all_reduce", 100);
+  recorder.add_call("dp", 4, "all_reduce", 100);
+  recorder.add_call("tp", 2, "all_gather", 50);
+  recorder.add_time("dp", 4, "all_reduce", 100, 3.0, 1.0);
   const auto entries = recorder.snapshot();
   ASSERT_EQ(entries.size(), 2u);
   EXPECT_EQ(entries[0].axis, "dp");
+  EXPECT_EQ(entries[0].group_size, 4);
+  EXPECT_EQ(entries[1].group_size, 2);
   EXPECT_EQ(entries[0].count, 2);
   EXPECT_EQ(entries[0].num_waited, 1);
   EXPECT_EQ(entries[0].total_ms, 3.0);

@@ -26,6 +26,8 @@ void write_machine(const fs::path& root, int received, int words, int energy_uj)
   write(root / "sys/class/powercap/intel-rapl:0/max_energy_range_uj", "10000000");
   write(root / "sys/class/powercap/intel-rapl:0:0/name", "core\n");
   write(root / "sys/class/powercap/intel-rapl:0:0/energy_uj", "1");
+  write(root / "sys/class/powercap/intel-rapl:0:1/name", "dram\n");
+  write(root / "sys/class/powercap/intel-rapl:0:1/energy_uj", "500000");
 }
 
 TEST(Counters, ReadsInterfacesPortsAndMeters) {
@@ -37,6 +39,7 @@ TEST(Counters, ReadsInterfacesPortsAndMeters) {
   EXPECT_EQ(counters.sent_bytes.at("ib0"), 70);
   EXPECT_EQ(counters.received_bytes.at("mlx5_0/1"), 400);  // words of 4 bytes
   EXPECT_DOUBLE_EQ(counters.energy_j.at("rapl-package-0"), 2);
+  EXPECT_DOUBLE_EQ(counters.energy_j.at("rapl-dram-0"), 0.5) << "the package does not count it";
   EXPECT_FALSE(counters.energy_j.contains("rapl-core"));  // part of the package
 }
 

@@ -41,10 +41,10 @@ TEST(PhaseClock, BlockingInCollectivesIsExposedCommunicationWhereverItHappens) {
   comm::Recorder recorder;
   PhaseClock clock(at::kCPU, recorder);
   sleep_ms(10);
-  recorder.add_time("dp", "all_gather", 4, 9.0, 6.0);
+  recorder.add_time("dp", 2, "all_gather", 4, 9.0, 6.0);
   clock.mark(Phase::kForward);
   sleep_ms(3);
-  recorder.add_time("world", "all_reduce", 24, 2.0, 2.0);
+  recorder.add_time("world", 4, "all_reduce", 24, 2.0, 2.0);
   clock.mark(Phase::kTelemetry);  // pays for its own collectives
   const PhaseTimes times = clock.finish_step().read();
   EXPECT_DOUBLE_EQ(times[Phase::kExposedComm], 6.0);
@@ -57,7 +57,7 @@ TEST(PhaseClock, WhatBelongsToNoPhaseIsOther) {
   comm::Recorder recorder;
   PhaseClock clock(at::kCPU, recorder);
   sleep_ms(8);
-  recorder.add_time("dp", "all_reduce", 4, 3.0, 3.0);
+  recorder.add_time("dp", 2, "all_reduce", 4, 3.0, 3.0);
   clock.mark(Phase::kExposedComm);  // the end of a wait of which 3 ms were waiting
   sleep_ms(2);
   clock.mark(Phase::kOther);
