@@ -1,16 +1,19 @@
 #include "core/log.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <ctime>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "core/files.h"
 
@@ -36,7 +39,8 @@ void write_once(int fd, std::string_view text) {
   }
 }
 
-/// Writes the log file from a thread of its own: a stalled file system must not hold up whoever logs. What does not fit into the queue then is lost.
+/// Writes the log file from a thread of its own: a stalled file system must not hold up whoever logs. What does not fit into the queue then is
+/// lost, and counted in the log itself.
 class LogWriter {
  public:
   explicit LogWriter(Fd file) : shared_(std::make_shared<Shared>()) {
@@ -55,7 +59,11 @@ class LogWriter {
   }
   void append(std::string line) {
     const std::scoped_lock lock(shared_->mutex);
-    if (shared_->queued_bytes + line.size() > kMaxQueuedBytes) return;
+    if (shared_->queued_bytes + line.size() > kMaxQueuedBytes) {
+      ++shared_->num_lost;
+      return;
+    }
+    if (shared_->num_lost > 0) line.insert(0, lost_text(std::exchange(shared_->num_lost, 0)));
     shared_->queued_bytes += line.size();
     shared_->lines.push_back(std::move(line));
     shared_->changed.notify_all();
@@ -67,11 +75,14 @@ class LogWriter {
     std::condition_variable changed;
     std::deque<std::string> lines;
     size_t queued_bytes = 0;
+    int64_t num_lost = 0;  // since the last line that was taken
     bool is_closing = false, is_done = false;
     Fd file;
   };
   static constexpr size_t kMaxQueuedBytes = size_t{8} << 20;
   static constexpr std::chrono::seconds kPatience{5};
+
+  static std::string lost_text(int64_t num_lost) { return fmt::format("({} lines are missing here: the file system did not take them in time)\n", num_lost); }
 
   static void run(Shared& shared) {
     std::unique_lock lock(shared.mutex);
@@ -85,6 +96,7 @@ class LogWriter {
       lock.lock();
       shared.queued_bytes -= line.size();
     }
+    if (shared.num_lost > 0) write_once(shared.file.get(), lost_text(shared.num_lost));
     shared.is_done = true;
     shared.changed.notify_all();
   }

@@ -12,6 +12,7 @@
 #include "report/analysis_curve.h"
 #include "report/analysis_peak.h"
 #include "report/analysis_settings.h"
+#include "report/analysis_text.h"
 
 namespace lockstep::report {
 namespace {
@@ -113,7 +114,7 @@ void check_own_intervals(const Adder& add, const std::vector<RunSummary>& runs, 
 void check_repeats(const Adder& add, const std::vector<RunSummary>& runs) {
   const Point& point = add.point;
   if (!point.num_allocations)
-    add("M04", "single-run",
+    add("M19", "unnamed-jobs",
         fmt::format("the {} runs do not all name their job: whether they are independent repeats or shared one cannot be known, and the interval takes "
                     "them for independent", point.runs.size()),
         "repeat in several jobs, with records that name them");
@@ -141,7 +142,7 @@ void check_rows(const Adder& add) {
     return;
   }
   if (!point.num_allocations)
-    add("M04", "single-run", fmt::format("the {} rows do not all name their job: the interval takes them for independent", point.runs.size()),
+    add("M19", "unnamed-jobs", fmt::format("the {} rows do not all name their job: the interval takes them for independent", point.runs.size()),
         "repeat in several jobs, named in a column job");
   if (const auto& interval = point.estimate.median_interval) {
     const double half = (interval->high - interval->low) / 2 / point.estimate.median_ms;
@@ -178,12 +179,13 @@ void check_telemetry(const Adder& add) {
 
 void check_ranks(const Adder& add, const RunSummary& run) {
   const double max_share = max_slowest_share(1 / static_cast<double>(run.ranks.size()));
+  const bool has_one_host = std::all_of(run.ranks.begin(), run.ranks.end(), [&](const RankShare& rank) { return rank.host == run.ranks.front().host; });
   for (const RankShare& rank : run.ranks) {
     if (rank.slowest_share <= max_share || rank.excess < kMinStragglerExcess) continue;
     add("M12", "straggler",
         fmt::format("rank {}{} of {} was the slowest in {:.0f} % of the intervals, {:.1f} % above the median rank", rank.rank,
                     rank.host.empty() ? "" : " on " + rank.host, run.name, 100 * rank.slowest_share, 100 * rank.excess),
-        "check that node, and exclude it");
+        has_one_host ? "look at what else ran on this machine, and at the cores that the ranks were bound to" : "check that node, and exclude it");
   }
 }
 
@@ -314,6 +316,11 @@ std::vector<Flag> check_whole(const Curve& curve, const std::vector<RunSummary>&
     flags.push_back({"M14", "base", curve.name,
                      fmt::format("the base has {}: what is lost below it is not seen", size_text(curve, base.size)),
                      "run one node too, or state that the model does not fit there"});
+  if (const Point* doubted = superlinear_point(curve))
+    flags.push_back({"M14", "base", curve.name,
+                     fmt::format("the efficiency of {:.1f} % at {} is more than there can be: the base is too slow, or the work differs", 100 * doubted->efficiency.value,
+                                 size_text(curve, doubted->size)),
+                     "repeat the base"});
   static const std::set<std::string> kSerious = {"M02", "M07", "M10", "M11", "M12", "M17"};
   for (const Flag& flag : base.flags)
     if (kSerious.contains(flag.code) && curve.points.size() > 1)

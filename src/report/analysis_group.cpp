@@ -211,7 +211,7 @@ void add_remarks(Curve& curve, const std::vector<RunSummary>& runs, bool has_kno
   const auto num_unknown = std::count_if(members.begin(), members.end(), [&](size_t index) { return runs[index].options.empty() && runs[index].format != kTableRow; });
   if (num_unknown > 1)
     curve.remarks.push_back(fmt::format("{} runs here do not tell their options: that they ran one configuration is taken on trust, from what "
-                                        "their logs and --meta say.", num_unknown));
+                                        "their logs and names say.", num_unknown));
   if (num_unknown > 0 && has_known_beside)
     curve.remarks.emplace_back("Runs whose options are not known were not counted as repeats of those whose options are recorded.");
   std::vector<std::string> following;

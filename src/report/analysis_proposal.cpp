@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "core/strings.h"
+#include "record/statistics.h"
 #include "report/analysis_cells.h"
 #include "report/analysis_charts.h"
 #include "report/analysis_document.h"
@@ -83,13 +85,31 @@ void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEs
     if (!std::isfinite(estimate.pause_share)) estimate.pause_share = 0;
   }
   estimate.restart_share = options.restart_share.value_or(0) / 100;
-  estimate.restart_source = options.restart_share ? "given with --restart-share" : "none allowed for: give --restart-share";
+  estimate.restart_source = options.restart_share ? "given with --restart-share" : "none allowed for";
 }
 
-std::optional<ResourceEstimate> estimate_at(const Curve& curve, const AnalysisOptions& analysis,
-                                                   const ProposalOptions& options) {
+/// Seconds to the first step, the median over the runs of a size; NaN where no record tells.
+double startup_of(const Point& point, const std::vector<RunSummary>& runs) {
+  std::vector<double> seconds;
+  for (const size_t index : point.runs)
+    for (const record::StartupTimes& times : runs[index].startup) {
+      double sum_ms = 0;
+      for (const auto& [phase, ms] : times.phases_ms) sum_ms += ms;
+      seconds.push_back(sum_ms / 1e3);
+    }
+  return seconds.empty() ? NAN : record::median(seconds);
+}
+
+/// Jobs of a given wall time, each of which starts up before it trains.
+void fill_startup(const ProposalOptions& options, double training_hours, ResourceEstimate& estimate) {
+  const double startup_hours = estimate.startup_s / 3600;
+  if (!options.job_hours || !std::isfinite(startup_hours) || !(startup_hours < *options.job_hours)) return;
+  estimate.num_jobs = std::ceil(training_hours / (*options.job_hours - startup_hours));
+}
+
+std::optional<ResourceEstimate> estimate_at(const Curve& curve, const Analysis& analysis, const ProposalOptions& options) {
   if (curve.points.empty() || !curve.base) return std::nullopt;
-  const Point* chosen = recommended_point(curve, analysis.efficiency_target);
+  const Point* chosen = recommended_point(curve, analysis.options.efficiency_target);
   ResourceEstimate estimate;
   estimate.size = options.job_size ? *options.job_size : chosen != nullptr ? chosen->size : curve.points[*curve.base].size;
   estimate.measured_at = nearest_point(curve, estimate.size);
@@ -103,13 +123,16 @@ std::optional<ResourceEstimate> estimate_at(const Curve& curve, const AnalysisOp
   estimate.rate_per_s = estimate.optimistic_rate_per_s;
   if (!estimate.kept_source.empty() && std::isfinite(estimate.kept_per_doubling))
     estimate.rate_per_s *= std::pow(estimate.kept_per_doubling, doublings);
-  const double hours = (is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples) / estimate.rate_per_s / 3600;
+  const double hours = (is_token_task(point) ? analysis.options.budget_tokens : analysis.options.budget_samples) / estimate.rate_per_s / 3600;
   estimate.days = hours / 24;
   estimate.node_hours = (is_one_machine(curve) ? 1 : nodes) * hours;
   fill_factors(curve, options, estimate);
-  const double training = estimate.node_hours * (1 + estimate.slow_share) * (1 + estimate.pause_share) * (1 + estimate.restart_share);
-  estimate.total_node_hours = training + options.sweep_node_hours;
-  estimate.optimistic_total_node_hours = training * estimate.rate_per_s / estimate.optimistic_rate_per_s + options.sweep_node_hours;
+  const double factors = (1 + estimate.slow_share) * (1 + estimate.pause_share) * (1 + estimate.restart_share), training = estimate.node_hours * factors;
+  estimate.startup_s = startup_of(point, analysis.runs);
+  fill_startup(options, hours * factors, estimate);
+  const double startup = estimate.num_jobs > 0 ? estimate.num_jobs * estimate.startup_s / 3600 * (is_one_machine(curve) ? 1 : nodes) : 0;
+  estimate.total_node_hours = training + startup + options.sweep_node_hours;
+  estimate.optimistic_total_node_hours = training * estimate.rate_per_s / estimate.optimistic_rate_per_s + startup + options.sweep_node_hours;
   return estimate;
 }
 
@@ -117,7 +140,7 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
                      const ProposalOptions& options) {
   const Point& point = *estimate.measured_at;
   Table table{.id = "estimate-" + curve.id, .title = "Resource estimate: " + curve.name};
-  table.caption = std::string(hours_of(curve)) + " = N x (budget / X(N) / 3600) x (1 + slow steps) x (1 + pauses) x (1 + restarts) + tests; every factor with its source.";
+  table.caption = std::string(hours_of(curve)) + " = N x (budget / X(N) / 3600) x (1 + slow steps) x (1 + pauses) x (1 + restarts) + jobs x N x start-up + tests; every factor with its source.";
   if (is_one_machine(curve))
     table.caption += " N is 1: the ranks of every size shared the cores of one machine. Sizes are its ranks, so --job-nodes is not counted.";
   else if (curve.is_by_devices)
@@ -146,9 +169,19 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
   add("slow steps", fixed_cell(100 * estimate.slow_share, 2), "%", estimate.slow_source);
   add("pauses between steps", fixed_cell(100 * estimate.pause_share, 2), "%", estimate.pause_source);
   add("restarts", fixed_cell(100 * estimate.restart_share, 2), "%", estimate.restart_source);
+  if (std::isfinite(estimate.startup_s))
+    add("start-up of a job", figure_cell(estimate.startup_s, 3), "s", fmt::format("measured: to the first step, median of the runs at {}", size_text(curve, point.size)));
+  else
+    add("start-up of a job", missing_cell("no record tells it"), "s", "not measured");
+  if (estimate.num_jobs > 0)
+    add("jobs", figure_cell(estimate.num_jobs, 3), "jobs", fmt::format("of {:g} h each, given with --job-hours", *options.job_hours));
+  else
+    add("jobs", missing_cell("the wall time of a job is not given, or shorter than its start-up"), "jobs", "start-up is not in the total");
   add("scaling tests and tuning", figure_cell(is_in_device_hours(curve) ? 0 : options.sweep_node_hours), hours_of(curve),
       options.sweep_node_hours <= 0 ? "none" : is_in_device_hours(curve) ? "given in node-hours: not counted" : "given with --sweep-node-hours");
   add("total", figure_cell(estimate.total_node_hours), hours_of(curve), is_extrapolated ? "extrapolated, not measured" : "");
+  if (analysis.price_per_node_hour && !is_in_device_hours(curve))
+    add("price", figure_cell(estimate.total_node_hours * *analysis.price_per_node_hour), "", fmt::format("{:g} per node-hour, given with --price-per-node-hour", *analysis.price_per_node_hour));
   if (is_extrapolated)
     add("total, optimistic", figure_cell(estimate.optimistic_total_node_hours), hours_of(curve),
         "if the rate per node did not fall any further");
@@ -162,21 +195,24 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
   return table;
 }
 
-Table alternatives_table(const Curve& curve, const AnalysisOptions& analysis, const ProposalOptions& options) {
+Table alternatives_table(const Curve& curve, const Analysis& analysis, const ProposalOptions& options) {
   Table table{.id = "alternatives-" + curve.id,
               .title = "Alternatives: " + curve.name,
-              .caption = "The same work at every measured size, with the same factors."};
+              .caption = "The same work at every measured size and the one applied for, with the same factors."};
   table.columns = {column(unit_of(curve), unit_of(curve)), column("days", "days"),
                    column(hours_of(curve), is_in_device_hours(curve) ? "device_hours" : "node_hours"),
                    column("efficiency (%)", "efficiency_pct")};
-  for (const Point& point : curve.points) {
+  std::map<int64_t, const Point*> sizes;
+  if (options.job_size && !curve.is_by_devices) sizes[*options.job_size] = nullptr;
+  for (const Point& point : curve.points) sizes[point.size] = &point;
+  for (const auto& [size, point] : sizes) {
     ProposalOptions at = options;
-    at.job_size = point.size;
+    at.job_size = size;
     if (is_in_device_hours(curve)) at.sweep_node_hours = 0;
     if (const auto estimate = estimate_at(curve, analysis, at))
-      table.rows.push_back({count_cell(point.size),
+      table.rows.push_back({count_cell(size),
                             figure_cell(estimate->days * (1 + estimate->slow_share) * (1 + estimate->pause_share) * (1 + estimate->restart_share)),
-                            figure_cell(estimate->total_node_hours), percent_cell(point.efficiency)});
+                            figure_cell(estimate->total_node_hours), point != nullptr ? percent_cell(point->efficiency) : missing_cell("not measured: a prediction")});
   }
   return table;
 }
@@ -186,12 +222,12 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
                                        const Analysis& analysis) {
   std::vector<std::string> texts;
   size_t num_runs = 0, num_jobs = 0;
-  bool has_all_jobs = true;
+  bool has_all_jobs = true;  // told by name
   int64_t num_steps = 0;
   for (const Point& point : curve.points) {
     num_runs += point.runs.size();
     num_jobs += point.num_allocations.value_or(0);
-    has_all_jobs = has_all_jobs && point.num_allocations.has_value();
+    for (const size_t index : point.runs) has_all_jobs = has_all_jobs && !analysis.runs[index].allocation.empty();
     num_steps += point.num_steps;
   }
   const record::RunSetup& setup = curve.points.front().setup;
@@ -224,7 +260,7 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
 
 Section curve_section(const Curve& curve, const Analysis& analysis, const ProposalOptions& options) {
   Section section{.id = curve.id, .title = curve.name, .blocks = {}};
-  const auto estimate = estimate_resources(curve, analysis.options, options);
+  const auto estimate = estimate_resources(curve, analysis, options);
   std::vector<std::string> texts = proposal_text(curve, estimate, analysis);
   std::erase(texts, "");
   add_text(section, texts);
@@ -244,7 +280,7 @@ Section curve_section(const Curve& curve, const Analysis& analysis, const Propos
   if (auto chart = breakdown_chart(curve)) add_block(section, std::vector<Chart>{*chart});
   if (!estimate) add_text(section, {"No resource estimate: " + missing_estimate(curve) + "."}, Kind::kWarning);
   if (estimate) add_block(section, estimate_table(curve, *estimate, analysis.options, options));
-  add_block(section, alternatives_table(curve, analysis.options, options));
+  add_block(section, alternatives_table(curve, analysis, options));
   return section;
 }
 
@@ -258,7 +294,7 @@ void make_ids_unique(Document& document) {
 }
 }  // namespace
 
-std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const AnalysisOptions& analysis, const ProposalOptions& options) {
+std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const Analysis& analysis, const ProposalOptions& options) {
   ProposalOptions usable = options;
   if (curve.is_by_devices) usable.job_size.reset();  // given in nodes
   if (is_in_device_hours(curve)) usable.sweep_node_hours = 0;
@@ -271,8 +307,14 @@ std::string missing_estimate(const Curve& curve) {
   return "the samples of a step are unknown, and with them the rate; give --global-batch";
 }
 
-std::vector<std::string> missing_for_proposal(const Analysis& analysis) {
+std::vector<std::string> missing_for_proposal(const Analysis& analysis, const ProposalOptions& options) {
   std::set<std::string> missing;
+  if (!options.restart_share) missing.insert("a margin for restarts (the proposal allows for none): give --restart-share");
+  const bool has_startup = std::any_of(analysis.runs.begin(), analysis.runs.end(), [](const RunSummary& run) { return !run.startup.empty(); });
+  if (has_startup && !options.job_hours) missing.insert("the wall time of a job (its start-up is not in the total): give --job-hours");
+  for (const Curve& curve : analysis.curves)
+    if (curve.is_by_devices && options.job_size && !curve.shares_cores)
+      missing.insert(fmt::format("nodes of the runs of {} (its sizes are devices, so --job-nodes {} does not apply): give --devices-per-node", curve.name, *options.job_size));
   for (const Curve& curve : analysis.curves)
     for (const Point& point : curve.points)
       if (!is_budget_given(point, analysis.options))

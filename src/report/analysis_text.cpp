@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "core/strings.h"
@@ -14,6 +15,8 @@
 
 namespace lockstep::report {
 namespace {
+constexpr double kMaxMeanGap = 0.1;  // of the median, above which means and medians tell different things
+
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 std::string range_text(const Estimate& share) {
@@ -87,16 +90,22 @@ std::string scaling_text(const Curve& curve) {
 }
 
 std::string recommendation_text(const Curve& curve, const AnalysisOptions& options) {
-  const Point* best = recommended_point(curve, options.efficiency_target);
   const std::string target = fmt::format("{:.0f} %", 100 * options.efficiency_target);
+  if (const Point* doubted = superlinear_point(curve))
+    return fmt::format("No size is recommended: an efficiency of {} at {} is more than there can be, so the base is too slow or the work differs; repeat the base.",
+                       range_text(doubted->efficiency), size_text(curve, doubted->size));
+  const Point* best = recommended_point(curve, options.efficiency_target);
   if (best == nullptr) return fmt::format("No measured size keeps the target of {}.", target);
   const std::string where = curve.shares_cores ? " That holds for ranks on the cores of this one machine only." : "";
   const Point& base = curve.points[*curve.base];
   if (best->size <= base.size && best != &curve.points.back()) {
-    const bool is_in_doubt = std::any_of(curve.points.begin(), curve.points.end(),
-                                         [&](const Point& point) { return point.size > base.size && point.efficiency.value >= options.efficiency_target; });
-    return fmt::format("No larger size {} {}; the base is {}.{}", is_in_doubt ? "is shown by the lower end of its interval to keep" : "keeps", target,
-                       size_text(curve, base.size), where);
+    for (const Point& point : curve.points) {
+      const Estimate& efficiency = point.efficiency;
+      if (point.size <= base.size || (efficiency.has_range ? efficiency.high : efficiency.value) < options.efficiency_target) continue;
+      return fmt::format("Whether a larger size keeps {} cannot be decided from these runs: at {} it is {}. The base is {}.{}", target, size_text(curve, point.size),
+                         efficiency.has_range ? range_text(efficiency) : percent(efficiency.value) + " without a usable interval", size_text(curve, base.size), where);
+    }
+    return fmt::format("No larger size keeps {}; the base is {}.{}", target, size_text(curve, base.size), where);
   }
   std::string text = fmt::format("The largest measured size that keeps {} is {}", target, size_text(curve, best->size));
   text += best->efficiency.has_range ? ", at the lower end of its interval."
@@ -113,9 +122,16 @@ std::vector<std::string> formats_of(const Analysis& analysis) {
 }
 }  // namespace
 
+const Point* superlinear_point(const Curve& curve) {
+  if (!curve.base || (curve.kind != ScalingKind::kWeak && curve.kind != ScalingKind::kStrong)) return nullptr;
+  for (const Point& point : curve.points)
+    if (point.size > curve.points[*curve.base].size && (point.efficiency.has_range ? point.efficiency.low : point.efficiency.value) > kMaxEfficiency) return &point;
+  return nullptr;
+}
+
 const Point* recommended_point(const Curve& curve, double target) {
   const Point* best = nullptr;
-  if (!curve.base) return best;
+  if (!curve.base || superlinear_point(curve) != nullptr) return best;
   const Point& base = curve.points[*curve.base];
   for (const Point& point : curve.points) {
     // Intervals that give no range are unbounded: the value alone proves nothing then, unlike where there is no interval at all.
@@ -149,8 +165,8 @@ std::vector<std::string> limits_of(const Curve& curve) {
   if (curve.kind == ScalingKind::kUnknown)
     limits.push_back(
         fmt::format("Whether this is weak or strong scaling is not known: {}. Efficiency may mix the change of size with a change of "
-                    "work; tell the batch ({}).",
-                    curve.kind_reason, is_of_table ? "a column global_batch or local_batch" : "--fact devices=..., samples_per_device=..."));
+                    "work.",
+                    curve.kind_reason));
   if (!curve.base && curve.points.size() > 1) limits.push_back(curve.base_reason + ".");
   std::vector<std::string> single, single_rows, unnamed, no_interval, failed, failures;
   for (const Point& point : curve.points) {
@@ -166,8 +182,8 @@ std::vector<std::string> limits_of(const Curve& curve) {
   }
   if (!single.empty())
     limits.push_back(
-        fmt::format("One job only at {}: its numbers hold for that allocation and hour; how much another job would differ is "
-                    "unknown, and differences of a few percent between sizes prove nothing.",
+        fmt::format("One job only at {}: its numbers and intervals hold for that allocation and hour; another job may differ by more than the interval, so differences of a few "
+                    "percent between sizes prove nothing.",
                     core::join(single, ", ")));
   if (!single_rows.empty())
     limits.push_back(fmt::format("One value only at {}: how much a repeat would differ is unknown, and differences of a few percent between sizes prove nothing.",
@@ -178,6 +194,12 @@ std::vector<std::string> limits_of(const Curve& curve) {
   if (!no_interval.empty())
     limits.push_back(
         fmt::format("Too few steps for an interval at {}: take the values as examples.", core::join(no_interval, ", ")));
+  for (const Point& point : curve.points) {
+    if (point.is_of_table || !(std::abs(point.estimate.mean_ms / point.estimate.median_ms - 1) > kMaxMeanGap)) continue;
+    limits.push_back(fmt::format("At {} the mean step, {} ms, is far from the median one, {} ms: single steps were slow. Rates and efficiency are of medians, phases and billed rates of "
+                                 "means; they do not agree here, and the runs are better repeated.",
+                                 size_text(curve, point.size), figure_text(point.estimate.mean_ms, 3), figure_text(point.estimate.median_ms, 3)));
+  }
   if (!failed.empty())
     limits.push_back(
         fmt::format("At {} every run failed: the steps before the failure were measured, whether the size can be used is open ({}).",
@@ -202,6 +224,15 @@ std::vector<std::string> source_problems(const std::vector<RunSummary>& runs, si
     const std::string others = sources.size() > 1 ? fmt::format(" and {} more", sources.size() - 1) : "";
     lines.push_back(fmt::format("{}{}: {}", *sources.begin(), others, problem));
   }
+  return lines;
+}
+
+std::vector<std::string> check_lines(const Analysis& analysis) {
+  std::map<std::string, std::vector<const Flag*>> kinds;
+  for (const Flag& flag : analysis.flags) kinds[flag.code + " " + flag.name].push_back(&flag);
+  std::vector<std::string> lines;
+  for (const auto& [kind, flags] : kinds)
+    lines.push_back(fmt::format("{}{}: {}: {}", kind, flags.size() > 1 ? fmt::format(" ({} times)", flags.size()) : "", flags.front()->subject, flags.front()->sentence));
   return lines;
 }
 

@@ -10,6 +10,7 @@
 
 namespace lockstep::spec {
 namespace {
+constexpr double kLeastShare = 0.1;  // percent; below it somebody means a fraction
 const std::vector<std::string> kFormats = {"html", "csv", "md", "latex", "svg", "gnuplot", "png", "pdf"};
 
 void declare_facts(core::OptionSet& set, ReportOptions& options) {
@@ -51,21 +52,22 @@ void declare_analysis(core::OptionSet& set, ReportOptions& options) {
           {.help = "FLOPs of one forward pass of one sample; training counts three.",
            .unit = "GFLOP",
            .min = 0,
+           .max = 1e9,
            .is_min_excluded = true});
   set.add("flops-set", &options.flops_set,
           {.help = "Nominal FLOPs of published benchmarks by the model's name, so that their MFU columns can be repeated: the CLAP benchmark (seed-000), the Nemotron "
                    "recipe (seed-004), OpenCLIP's profile; lockstep computes them for CLIP.",
            .choices = flops_sets()});
   set.add("peak-tflops", &options.peak_tflops,
-          {.help = "Dense peak of a device, of the compute type.", .unit = "TFLOP/s", .min = 0, .is_min_excluded = true});
+          {.help = "Dense peak of a device, of the compute type.", .unit = "TFLOP/s", .min = 0, .max = 1e5, .is_min_excluded = true});
   set.add("measured-peak-tflops", &options.measured_peak_tflops,
-          {.help = "What a matrix product reached on the device.", .unit = "TFLOP/s", .min = 0, .is_min_excluded = true});
+          {.help = "What a matrix product reached on the device.", .unit = "TFLOP/s", .min = 0, .max = 1e5, .is_min_excluded = true});
   set.add("base-nodes", &options.base_nodes,
           {.help = "Size that efficiency and speed-up refer to.", .unset_text = "the smallest", .min = 1});
   set.add("warmup-steps", &options.warmup_steps,
           {.help = "Rows left out at the start of each run.", .unset_text = "detected", .min = 0});
   set.add("target-efficiency", &options.target_efficiency,
-          {.help = "Efficiency that a recommended size keeps.", .unit = "percent", .min = 0, .max = 100});
+          {.help = "Efficiency that a recommended size keeps.", .unit = "percent", .min = 1, .max = 100, .is_min_excluded = true});
   set.add("budget-samples", &options.budget_samples,
           {.help = "Work that days and node-hours are told for.", .unit = "samples", .min = 0, .is_min_excluded = true});
   set.add("budget-tokens", &options.budget_tokens,
@@ -87,6 +89,8 @@ void declare_proposal(core::OptionSet& set, ReportOptions& options) {
           {.help = "Time for evaluation.", .unit = "percent", .unset_text = "measured", .min = 0});
   set.add("checkpoint-share", &options.checkpoint_share,
           {.help = "Time for checkpoints.", .unit = "percent", .unset_text = "measured", .min = 0});
+  set.add("job-hours", &options.job_hours,
+          {.help = "Wall time of a job; each job starts up anew.", .unit = "hours", .unset_text = "start-up is not counted", .min = 0, .is_min_excluded = true});
   set.add("sweep-node-hours", &options.sweep_node_hours, {.help = "Node-hours for scaling tests and tuning.", .min = 0});
 }
 }  // namespace
@@ -166,6 +170,9 @@ void check_report_options(const ReportOptions& options) {
                      "put repeats of one side into one folder");
   report_formats(options);
   report_facts(options);
+  for (const auto& [name, share] : {std::pair{"restart-share", options.restart_share}, {"eval-share", options.eval_share}, {"checkpoint-share", options.checkpoint_share}})
+    if (share && *share > 0 && *share < kLeastShare)
+      throw UsageError(fmt::format("options: --{} {:g} is {:g} %, less than such a share can be known", name, *share, *share), fmt::format("give percent: {:g} for {:g} %", 100 * *share, 100 * *share));
 }
 
 }  // namespace lockstep::spec

@@ -36,6 +36,7 @@ struct ReportOptions {
   bool proposal = false;
   std::optional<int64_t> job_nodes;  // size applied for; default: the largest that keeps the target
   std::optional<double> restart_share, eval_share, checkpoint_share;  // percent; measured where not given
+  std::optional<double> job_hours;  // wall time of one job
   double sweep_node_hours = 0;
 
   bool paired = false;  // compare

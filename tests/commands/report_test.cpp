@@ -273,7 +273,7 @@ TEST(ReportCommand, OwnTablesAreAppliedWithAndRefuseWhatTheyCannotTell) {
   core::write_file_atomic(table, "nodes,gpus,global_batch,samples_per_s\n1,4,64,100\n1,4,64,104\n2,8,128,180\n2,8,128,184\n");
   const ProgramResult result = run_lockstep({"report", table.string(), "-o", out.string(), "--proposal", "--budget-samples", "1e9", "--target-efficiency", "95"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find("No larger size"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("Whether a larger size keeps 95 % cannot be decided"), std::string::npos) << result.out;
   EXPECT_NE(run_lockstep({"report", table.string(), "-o", out.string(), "--target-efficiency", "50"}).out.find("The largest measured size that keeps 50 % is 2 nodes"), std::string::npos);
   const std::string text = read_or_empty(out / "proposal" / "report.md");
   for (const char* words : {"Resource estimate", "4 rows of a table of results", "not measured", "Student's t"}) EXPECT_NE(text.find(words), std::string::npos) << text;
@@ -512,6 +512,11 @@ TEST(ReportCommand, RefusesWrongUse) {
   write_record(folder.path(), {});
   EXPECT_EQ(run_lockstep({"report", (folder.path() / "run").string(), "--fact", "nodes"}).exit_code, 2);
   EXPECT_EQ(run_lockstep({"report", (folder.path() / "run").string(), "--protocol", "clapp"}).exit_code, 2);
+  for (const auto& [flag, value, words] : {std::tuple("--target-efficiency", "0.8", "> 1 and <= 100"), {"--restart-share", "0.05", "5 for 5 %"}, {"--peak-tflops", "989e12", "100000"}, {"--fwd-gflops", "14.78e9", "<= 1000000000"}}) {
+    const ProgramResult slip = run_lockstep({"report", (folder.path() / "run").string(), flag, value});
+    EXPECT_EQ(slip.exit_code, 2) << flag;
+    EXPECT_NE(slip.err.find(words), std::string::npos) << slip.err;
+  }
   const ProgramResult help = run_lockstep({"report", "--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_NE(help.out.find("--proposal"), std::string::npos);

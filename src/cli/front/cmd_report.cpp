@@ -100,7 +100,8 @@ void print_result(const report::Analysis& analysis) {
   for (const std::string& problem : report::source_problems(analysis.runs)) fmt::print("problem: {}\n", problem);
   for (const std::string& line : report::left_out_lines(analysis)) fmt::print("left out: {}\n", line);
   for (const std::string& fact : analysis.missing) fmt::print("missing: {}\n", fact);
-  if (!analysis.flags.empty()) fmt::print("{} honesty checks fired; the page says which and what to do\n", analysis.flags.size());
+  for (const std::string& line : report::check_lines(analysis)) fmt::print("check: {}\n", line);
+  if (!analysis.flags.empty()) fmt::print("The page says what to do about each check.\n");
 }
 
 bool is_table(const report::Source& source) { return report::is_published_table(source.path); }
@@ -129,9 +130,9 @@ void refuse_options_of_runs(const core::OptionSet& set) {
 
 /// The evidence pack beside the report; prints what it lacks and where it is.
 void write_proposal(const report::Analysis& analysis, const ReportOptions& options, std::span<const std::string> args) {
-  for (const std::string& fact : report::missing_for_proposal(analysis)) fmt::print("missing: {}\n", fact);
-  const report::ProposalOptions of_job{options.job_nodes,        options.restart_share, options.eval_share, options.checkpoint_share,
-                                       options.sweep_node_hours, report_command(args),  version_info().version};
+  const report::ProposalOptions of_job{options.job_nodes, options.restart_share,    options.eval_share,   options.checkpoint_share,
+                                       options.job_hours, options.sweep_node_hours, report_command(args), version_info().version};
+  for (const std::string& fact : report::missing_for_proposal(analysis, of_job)) fmt::print("missing: {}\n", fact);
   const auto pack = write_formats(report::make_proposal(analysis, of_job), fs::path(options.output) / "proposal", spec::report_formats(options));
   if (!pack.empty()) fmt::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());
 }

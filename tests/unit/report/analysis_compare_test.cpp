@@ -199,7 +199,7 @@ Analysis sweep() {
 
 TEST(Proposal, TheEstimateFollowsItsFormula) {
   const Analysis analysis = sweep();
-  const auto estimate = estimate_resources(analysis.curves.at(0), analysis.options,
+  const auto estimate = estimate_resources(analysis.curves.at(0), analysis,
                                            {.restart_share = 10, .eval_share = 3, .checkpoint_share = 2, .sweep_node_hours = 50});
   ASSERT_TRUE(estimate);
   EXPECT_EQ(estimate->size, 4) << "the largest size that keeps 80 %";
@@ -231,11 +231,11 @@ TEST(Proposal, EnergyOfATokenTaskCountsItsTokens) {
 
 TEST(Proposal, ASizeThatWasNotMeasuredIsAPrediction) {
   const Analysis analysis = sweep();
-  const auto larger = estimate_resources(analysis.curves.at(0), analysis.options, {.job_size = 16});
+  const auto larger = estimate_resources(analysis.curves.at(0), analysis, {.job_size = 16});
   ASSERT_TRUE(larger);
   EXPECT_TRUE(larger->is_prediction);
   EXPECT_EQ(larger->measured_at->nodes, 8);
-  const auto between = estimate_resources(analysis.curves.at(0), analysis.options, {.job_size = 3});
+  const auto between = estimate_resources(analysis.curves.at(0), analysis, {.job_size = 3});
   EXPECT_EQ(between->measured_at->nodes, 4) << "the lower efficiency of the next larger size";
   const Document document = make_proposal(analysis, {.job_size = 16});
   std::string text;
@@ -266,7 +266,7 @@ std::string text_of(const Document& document) {
 TEST(Proposal, BeyondTheLargestSizeTheLossGoesOn) {
   const Analysis analysis = sweep();
   const ProposalOptions options{.job_size = 64};
-  const auto estimate = estimate_resources(analysis.curves.at(0), analysis.options, options);
+  const auto estimate = estimate_resources(analysis.curves.at(0), analysis, options);
   ASSERT_TRUE(estimate);
   const double kept = 110.0 / 140.0, perfect = 64 * 32 / 0.140;
   EXPECT_NEAR(estimate->kept_per_doubling, kept, 0.005);
@@ -292,7 +292,7 @@ TEST(Proposal, SlowStepsAndPausesLeadToTheBilledRate) {
   std::vector<RunSummary> runs;
   runs.push_back(summarise_run(run, {}));
   const Analysis analysis = analyse(std::move(runs), {.budget_samples = 3.6e9});
-  const auto estimate = estimate_resources(analysis.curves.at(0), analysis.options, {});
+  const auto estimate = estimate_resources(analysis.curves.at(0), analysis, {});
   ASSERT_TRUE(estimate);
   const Point& point = analysis.curves[0].points[0];
   EXPECT_GT(estimate->slow_share, 0.3);
@@ -300,14 +300,32 @@ TEST(Proposal, SlowStepsAndPausesLeadToTheBilledRate) {
   EXPECT_NEAR(estimate->total_node_hours, 2 * 3.6e9 / point.billed_samples_per_s / 3600, 1e-6 * estimate->total_node_hours);
 }
 
+TEST(Proposal, EveryJobStartsUpAndThePriceIsToldWithThePlannedSize) {
+  Analysis analysis = sweep();
+  const ProposalOptions options{.job_size = 64, .job_hours = 10};
+  const auto without = estimate_resources(analysis.curves.at(0), analysis, options);
+  EXPECT_EQ(without->num_jobs, 0) << "no record tells the start-up";
+  for (RunSummary& run : analysis.runs) run.startup.push_back({.attempt = 1, .phases_ms = {{"start", 60e3}, {"rendezvous", 1200e3}}});
+  analysis.options.price_per_node_hour = 2.5;
+  const auto estimate = estimate_resources(analysis.curves.at(0), analysis, options);
+  EXPECT_DOUBLE_EQ(estimate->startup_s, 1260);
+  const double hours = without->total_node_hours / 64;
+  EXPECT_EQ(estimate->num_jobs, std::ceil(hours / (10 - 0.35)));
+  EXPECT_NEAR(estimate->total_node_hours, without->total_node_hours + 64 * 0.35 * estimate->num_jobs, 1e-6 * estimate->total_node_hours);
+  const std::string text = text_of(make_proposal(analysis, options));
+  for (const char* words : {"2.5 per node-hour", "of 10 h each", "\n64 | "}) EXPECT_NE(text.find(words), std::string::npos) << text;
+  EXPECT_EQ(estimate_resources(analysis.curves.at(0), analysis, {.job_hours = 0.3})->num_jobs, 0) << "a job that ends before its first step";
+}
+
 TEST(Proposal, ABudgetThatNobodyGaveIsNotThePlan) {
   Analysis analysis = sweep();
-  const std::vector<std::string> missing = missing_for_proposal(analysis);
+  const std::vector<std::string> missing = missing_for_proposal(analysis, {.restart_share = 5});
   ASSERT_EQ(missing.size(), 1u);
   EXPECT_NE(missing[0].find("--budget-samples"), std::string::npos) << missing[0];
   EXPECT_NE(text_of(make_proposal(analysis, {})).find("default; give --budget-samples / --budget-tokens"), std::string::npos);
   analysis.options.is_samples_budget_given = true;
-  EXPECT_TRUE(missing_for_proposal(analysis).empty());
+  EXPECT_TRUE(missing_for_proposal(analysis, {.restart_share = 5}).empty());
+  EXPECT_EQ(missing_for_proposal(analysis, {}).size(), 1u) << "restarts";
   EXPECT_NE(text_of(make_proposal(analysis, {})).find("given with --budget-samples"), std::string::npos);
 }
 
@@ -369,7 +387,7 @@ TEST(Proposal, SizesInDevicesGiveDeviceHours) {
   ASSERT_EQ(analysis.curves.size(), 1u);
   ASSERT_TRUE(analysis.curves[0].is_by_devices);
   const ProposalOptions options{.job_size = 64, .sweep_node_hours = 50};
-  const auto estimate = estimate_resources(analysis.curves[0], analysis.options, options);
+  const auto estimate = estimate_resources(analysis.curves[0], analysis, options);
   ASSERT_TRUE(estimate);
   EXPECT_EQ(estimate->size, 4) << "64 nodes are no number of devices";
   EXPECT_NEAR(estimate->total_node_hours / (4 * 3.6e9 / (32 / 0.110) / 3600), 1, 0.01);
@@ -391,7 +409,7 @@ TEST(Proposal, SharedCoresCostTheHoursOfOneMachine) {
   const Analysis analysis = analyse(std::move(runs), {.budget_samples = 3.6e9});
   ASSERT_TRUE(analysis.curves.at(0).is_by_devices && analysis.curves[0].shares_cores);
   const ProposalOptions options{.sweep_node_hours = 50};
-  const auto estimate = estimate_resources(analysis.curves[0], analysis.options, options);
+  const auto estimate = estimate_resources(analysis.curves[0], analysis, options);
   ASSERT_TRUE(estimate);
   EXPECT_EQ(estimate->size, 4);
   EXPECT_NEAR(estimate->node_hours / (3.6e9 / (32 / 0.110) / 3600), 1, 0.01) << "of one machine, not of four";

@@ -287,6 +287,33 @@ TEST(Curve, WhereOnlyTheBaseIsLeftNoSizeIsRecommended) {
   EXPECT_NE(said(150, 0.8).find("No larger size keeps 80 %; the base is 1 node."), std::string::npos) << said(150, 0.8);
   EXPECT_EQ(said(150, 0.8).find("judged by the value alone"), std::string::npos);
   EXPECT_NE(said(105, 0.8).find("The largest measured size that keeps 80 % is 2 nodes"), std::string::npos) << said(105, 0.8);
+  EXPECT_NE(said(60, 0.8).find("No size is recommended: an efficiency of 166.7 %"), std::string::npos) << said(60, 0.8);
+  EXPECT_EQ(said(60, 0.8).find("The largest measured size"), std::string::npos) << said(60, 0.8);
+}
+
+TEST(Curve, IntervalsAroundTheTargetDecideNothing) {
+  std::vector<record::RunData> runs;
+  for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {2, 120.0}})
+    for (int repeat = 0; repeat < 2; ++repeat)
+      runs.push_back(make_run({.name = fmt::format("n{}_r{}", nodes, repeat), .nodes = nodes, .step_ms = ms + 20 * nodes * repeat, .job = fmt::format("{}{}", nodes, repeat)}));
+  const Analysis analysis = analysis_of(runs, {.efficiency_target = 0.9});
+  const std::string text = core::join(conclusions_of(analysis.curves.at(0), analysis.options), " ");
+  EXPECT_NE(text.find("Whether a larger size keeps 90 % cannot be decided from these runs: at 2 nodes it is"), std::string::npos) << text;
+}
+
+TEST(Curve, MeansFarFromMediansAreTold) {
+  record::RunData run = make_run({.num_steps = 300});
+  for (size_t i = 40; i < 300; i += 20) run.steps.step_ms[i] *= 10;
+  const Curve curve = analysis_of({run}).curves.at(0);
+  EXPECT_NE(core::join(limits_of(curve), " ").find("At 1 node the mean step, 1"), std::string::npos) << core::join(limits_of(curve), " ");
+  EXPECT_EQ(core::join(limits_of(analysis_of({make_run({})}).curves.at(0)), " ").find("the mean step"), std::string::npos);
+}
+
+TEST(Curve, AnImpossibleEfficiencyDoubtsTheBase) {
+  const Analysis analysis = analysis_of({make_run({.name = "a", .nodes = 1, .step_ms = 130}), make_run({.name = "b", .nodes = 2, .step_ms = 104})});
+  EXPECT_TRUE(has_flag(analysis, "M09"));
+  EXPECT_TRUE(has_flag(analysis, "M14"));
+  EXPECT_EQ(recommended_point(analysis.curves.at(0), 0.8), nullptr);
 }
 
 TEST(Curve, MixedWorkIsNotCalledWeak) {
@@ -336,7 +363,6 @@ TEST(Curve, AnUnknownLocalBatchIsNotSaidToDiffer) {
     for (const std::string& text : texts) said += text + "\n";
   EXPECT_EQ(said.find("neither"), std::string::npos) << said;
   EXPECT_NE(said.find("is not known"), std::string::npos) << said;
-  EXPECT_NE(said.find("--fact"), std::string::npos) << said;
   EXPECT_EQ(said.find("keeps"), std::string::npos) << "no size is recommended: " << said;
 }
 
