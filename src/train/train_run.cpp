@@ -235,10 +235,12 @@ core::Json TrainRun::describe_attempt() const {
   return attempt;
 }
 
-/// Without the folder and the ending of a file of the user's own.
+/// Of a file of the user's own without folders and ending; of "demo/model.json", whose name says nothing, the folder's.
 std::string TrainRun::model_name() const {
   const std::filesystem::path path = options_.model;
-  return path.extension() == ".json" ? path.stem().string() : options_.model;
+  if (path.extension() != ".json") return options_.model;
+  const std::string stem = path.stem().string(), folder = std::filesystem::absolute(path).parent_path().filename().string();
+  return (stem == "model" || stem == "config") && !folder.empty() ? folder : stem;
 }
 
 /// What reports need to know (docs/record.md).

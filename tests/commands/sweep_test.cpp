@@ -134,6 +134,9 @@ TEST_F(SweepCommand, LocalRunsEveryPointAndResumeOnlyWhatFailed) {
   EXPECT_NE(status.out.find("s: 3 points: 1 failed, 2 finished"), std::string::npos) << status.out;
   // --local again leaves failed points alone; resume does not.
   EXPECT_NE(run_lockstep({"sweep", sweep_file(), "--local"}).out.find("nothing is left to start"), std::string::npos);
+  const auto mixed = run_lockstep({"sweep", sweep_file(), "--submit"});
+  EXPECT_EQ(mixed.exit_code, 2) << "one sweep runs in one way";
+  EXPECT_NE(mixed.err.find("ran on this machine"), std::string::npos) << mixed.err;
   point_does("0002", "exit 0\n");
   EXPECT_EQ(run_lockstep({"sweep", "resume", folder()}).exit_code, 0);
   EXPECT_EQ(states(), "finished finished finished ");

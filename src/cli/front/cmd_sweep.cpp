@@ -126,7 +126,8 @@ std::optional<sweep::SlurmView> update(const fs::path& folder, sweep::SweepState
       sweep::recover_submissions(folder, state, view->queue);
     } catch (const EnvironmentError& error) {
       if (must_know || !is_new) throw;
-      core::log_warning("{}; jobs of this sweep that SLURM may still have are not seen", error.what());
+      const std::string what = error.what();
+      core::log_warning("{}; jobs of this sweep that SLURM may still have are not seen", what.substr(0, what.find('\n')));
     }
   }
   sweep::refresh(folder, state, view ? &*view : nullptr, sweep::now_unix_s());
@@ -140,6 +141,13 @@ void tell_held_back(const sweep::SweepState& state) {
   if (!names.empty())
     core::log_warning("sweep: not started again: {}: the heartbeat of the run is alive, so a job that this sweep.json does not know is writing it; try again when it has ended",
                       core::join(names, ", "));
+}
+
+/// One sweep runs in one way: what its nodes are, and so every number over them, depends on it.
+void refuse_other_mode(const fs::path& folder, const sweep::SweepState& state, bool is_local) {
+  if (state.mode.empty() || state.mode == (is_local ? "local" : "slurm")) return;
+  throw UsageError(fmt::format("sweep: points of '{}' {}", folder.string(), is_local ? "were submitted to SLURM" : "ran on this machine (--local)"),
+                   fmt::format("go on with {}, or give another folder with --out", is_local ? "--submit" : "--local"));
 }
 
 int submit(const fs::path& folder, sweep::SweepState& state, const std::vector<int64_t>& indexes) {
@@ -176,7 +184,7 @@ int run_sweep(std::span<const std::string> args) {
     return 0;
   }
   const fs::path folder = sweep::sweep_folder(plan, flags.out);
-  fs::create_directories(folder);
+  const bool is_new_folder = fs::create_directories(folder);
   const auto lock = sweep::SweepLock::take(folder);
   sweep::SweepState state = sweep::write_sweep(file, plan, folder, plan.program.empty() ? own_program().string() : plan.program);
   for (const std::string& warning : plan.warnings) core::log_warning("{}", warning);
@@ -184,7 +192,8 @@ int run_sweep(std::span<const std::string> args) {
     fmt::print("{} job scripts in {}\n", state.points.size(), (folder / "jobs").string());
     return 0;
   }
-  update(folder, state, flags.submit);
+  if (flags.submit || !is_new_folder) update(folder, state, flags.submit);
+  refuse_other_mode(folder, state, flags.local);
   sweep::write_state(folder, state);
   tell_held_back(state);
   const std::vector<int64_t> indexes = not_done(state, flags.local);

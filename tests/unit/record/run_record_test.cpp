@@ -17,6 +17,7 @@
 #include "core/host_name.h"
 #include "core/rng.h"
 #include "record/reader.h"
+#include "support/stalled_pipe.h"
 
 namespace lockstep::record {
 namespace {
@@ -277,15 +278,11 @@ bool comes_true(const Condition& condition) {
   return false;
 }
 
-/// A pipe that nobody empties stands for the stalled file system: once it is full, write() blocks for as long as the test likes.
 TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
   const core::TempDir folder;
-  const fs::path pipe = folder.path() / "steps.jsonl";
-  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const core::Fd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  ASSERT_TRUE(reader.valid());
+  testing::StalledPipe pipe(folder.path() / "steps.jsonl");
   RunRecord record(folder.path(), Json::object(), {.attempt = 1, .flush_every = 1ms, .max_queued_bytes = size_t{1} << 18});
-  const int capacity = ::fcntl(reader.get(), F_GETPIPE_SZ);
+  const int capacity = ::fcntl(pipe.fd(), F_GETPIPE_SZ);
   ASSERT_GT(capacity, 0);
   constexpr int64_t kSteps = 20'000;  // some megabytes: many times what the pipe and the queue hold
   std::promise<void> all_appended;
@@ -296,20 +293,11 @@ TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
   // The trainer gets through all its steps although nothing is written any more; the time only guards against a hang.
   const bool is_through = all_appended.get_future().wait_for(60s) == std::future_status::ready;
   if (is_through) {
-    EXPECT_GT(bytes_in_pipe(reader.get()), capacity - 4096) << "the writer was not stalled: the test shows nothing";
+    EXPECT_GT(bytes_in_pipe(pipe.fd()), capacity - 4096) << "the writer was not stalled: the test shows nothing";
     EXPECT_GT(record.health().dropped, 0);
     EXPECT_EQ(read_status(folder.path()).state, "running");
   }
-  std::string written;  // the file system comes back: what was queued arrives whole, what was dropped is counted
-  std::jthread drain([&](const std::stop_token& stop) {
-    char block[1 << 16];
-    for (;;) {
-      const ssize_t got = ::read(reader.get(), block, sizeof block);
-      if (got > 0) written.append(block, static_cast<size_t>(got));
-      else if (stop.stop_requested()) return;
-      else std::this_thread::sleep_for(1ms);
-    }
-  });
+  pipe.drain();  // what was queued arrives whole, what was dropped is counted
   if (!is_through) {  // the trainer waits for the file system: it gets it back, so that the test ends instead of hanging
     trainer.join();
     record.finish({});
@@ -317,10 +305,8 @@ TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
   }
   record.append_step(step_record(kSteps));  // a last line, unless the queue is still full
   record.flush();
-  EXPECT_TRUE(comes_true([&] { return bytes_in_pipe(reader.get()) == 0; }));
-  drain.request_stop();
-  drain.join();
-  const StepsRead read = parse_steps(written, "pipe");
+  EXPECT_TRUE(comes_true([&] { return bytes_in_pipe(pipe.fd()) == 0; }));
+  const StepsRead read = parse_steps(pipe.take(), "pipe");
   EXPECT_EQ(read.num_damaged, 0);
   EXPECT_EQ(static_cast<int64_t>(read.steps.size()), kSteps + 1 - record.health().dropped);
   record.finish({});
