@@ -3,6 +3,7 @@
 // Prints the paired ratio with its interval beside the time that the run spent inside telemetry by its own clock.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 
 #include <chrono>
 #include <cstdio>
@@ -172,7 +173,7 @@ int main(int argc, char** argv) {
     if (result.is_null()) return 0;  // rank 0 speaks
     const auto version = lockstep::cli::version_info();
     result["versions"] = {{"lockstep", version.version}, {"commit", version.commit}, {"libtorch", version.libtorch}};
-    result["command"] = "bench_telemetry_overhead " + lockstep::core::join(args, " ");
+    result["command"] = fmt::format("lockstep launch --nproc-per-node {} --program build/bench_telemetry_overhead -- {}", result.at("ranks").get<int>(), lockstep::core::join(args, " "));
     if (!options.out.empty()) std::ofstream(options.out) << result.dump(1) << "\n";
     for (const char* key : {"block_step_ms_with", "block_step_ms_without"}) result.erase(key);
     std::printf("%s\n", result.dump(1).c_str());

@@ -286,7 +286,7 @@ core::Json rows_json(const Table& table) {
 }  // namespace
 
 Document published_document(const std::vector<PublishedTable>& tables) {
-  Document document{.title = "Published tables, recomputed", .subtitle = {}};
+  Document document{.title = "Tables of results", .subtitle = {}};
   size_t num_cells = 0, num_exact = 0, num_not = 0, num_remarks = 0;
   for (const PublishedTable& table : tables) {
     Section section{.id = table.source.stem().string(), .title = table.source.filename().string(), .blocks = {}};
@@ -295,6 +295,8 @@ Document published_document(const std::vector<PublishedTable>& tables) {
     };
     const size_t remarks = count(CellVerdict::kOtherMeaning), derived = table.cells.size() - remarks, exact = count(CellVerdict::kExact);
     num_cells += derived, num_exact += exact, num_not += count(CellVerdict::kNot), num_remarks += remarks;
+    for (const Curve& curve : table.rows.curves)
+      if (curve.points.size() > 1) add_text(section, conclusions_of(curve, table.rows.options));
     if (derived > 0)
       add_text(section,
                {fmt::format("{} of {} derived cells follow from the printed numbers to the printed digit; the rest are listed.", exact, derived)});
@@ -303,10 +305,7 @@ Document published_document(const std::vector<PublishedTable>& tables) {
                                      remarks == 1 ? "it" : "them")}, Paragraph::Kind::kNote);
     if (!table.missing.empty()) add_text(section, {"The table does not tell " + core::join(table.missing, "; ") + "."}, Paragraph::Kind::kNote);
     if (!table.doubts.empty()) add_text(section, table.doubts, Paragraph::Kind::kWarning);
-    for (const Curve& curve : table.rows.curves) {
-      if (curve.points.size() > 1) add_text(section, conclusions_of(curve, table.rows.options));
-      add_text(section, limits_of(curve), Paragraph::Kind::kNote);
-    }
+    for (const Curve& curve : table.rows.curves) add_text(section, limits_of(curve), Paragraph::Kind::kNote);
     const std::string suffix = "-" + table.source.stem().string();
     add_block(section, row_charts(table.rows, suffix));
     for (const Curve* curve : curves_with_repeats(table.rows)) add_table(section, scaling_table(*curve), suffix);
@@ -316,9 +315,10 @@ Document published_document(const std::vector<PublishedTable>& tables) {
     add_block(section, table.recomputed);
     document.sections.push_back(std::move(section));
   }
-  document.subtitle =
-      fmt::format("{} {}; of {} derived cells {} follow to the printed digit, {} only from values before rounding, {} do not; {} have a remark on what they mean",
-                  tables.size(), tables.size() == 1 ? "table" : "tables", num_cells, num_exact, num_cells - num_exact - num_not, num_not, num_remarks);
+  document.subtitle = count_text(tables.size(), "table");
+  if (num_cells > 0)
+    document.subtitle += fmt::format(", recomputed; of {} derived cells {} follow to the printed digit, {} only from values before rounding, {} do not; {} have a remark on what they mean",
+                                     num_cells, num_exact, num_cells - num_exact - num_not, num_not, num_remarks);
   if (const auto sentences = contradictions(tables); !sentences.empty()) {
     Section section{.id = "contradictions", .title = "Tables that contradict each other", .blocks = {}};
     add_text(section, sentences, Paragraph::Kind::kWarning);
