@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Time and memory of `lockstep report` over many runs.
 
-Writes run records with known step times (runs of 1 to 128 nodes, several jobs each), reports on them and checks the efficiency it prints
+Writes whole run records with known step times (runs of 1 to 128 nodes of 4 devices, several jobs each), reports on them and checks the efficiency it prints
 before any time counts. Usage: bench/report_many.py build-front/lockstep [--runs 1000] [--steps 1000] [--out bench/results/report_many.json]
 """
 import argparse
@@ -17,6 +17,7 @@ import time
 
 NODES = [1, 2, 4, 8, 16, 32, 64, 128]
 LOSS_PER_DOUBLING = 0.02
+INTERVAL = 100  # steps
 
 
 def write_run(folder: pathlib.Path, nodes: int, steps: int, seed: int) -> None:
@@ -38,6 +39,28 @@ def write_run(folder: pathlib.Path, nodes: int, steps: int, seed: int) -> None:
                                      samples_per_s=round(1e3 * batch / ms, 2), loss=round(5 / (1 + 0.01 * step), 5), lr=0.001, time_s=round(now, 4),
                                      phases_ms=dict(data_wait=0.2, h2d=0.5, forward=30, backward=60, exposed_comm=5, optimizer=3, other=1.3))))
     (folder / "steps.jsonl").write_text("\n".join(lines) + "\n")
+    write_intervals(folder, nodes, steps, step_ms, rng)
+
+
+def write_intervals(folder: pathlib.Path, nodes: int, steps: int, step_ms: float, rng: random.Random) -> None:
+    """What a run records every hundred steps: times of all its ranks, collectives, counters of each node."""
+    devices, hosts = 4 * nodes, [f"n{node}" for node in range(nodes)]
+    ranks, comm, system = [], [], []
+    for end in range(INTERVAL, steps + 1, INTERVAL):
+        head = dict(attempt=1, step=end - 1)
+        compute = [round(step_ms * (0.9 + 0.002 * rng.gauss(0, 1)), 3) for _ in range(devices)]
+        ranks.append(json.dumps(dict(head, num_steps=INTERVAL, step_ms=[round(step_ms, 3)] * devices, data_wait_ms=[0.2] * devices, compute_ms=compute,
+                                     comm_wait_ms=[round(step_ms - ms - 0.2, 3) for ms in compute], hosts=[hosts[rank // 4] for rank in range(devices)])))
+        for kind, size in (("all_reduce", 26214400), ("all_gather", 1048576), ("all_reduce", 24)):
+            comm.append(json.dumps(dict(head, kind=kind, axis="dp", group_size=devices, bytes=size, count=6 * end, time_ms=2.5 * end, blocked_ms=0.5 * end)))
+        for host in hosts:
+            system.append(json.dumps(dict(head, num_steps=INTERVAL, host=host, received_bytes={"mlx5_0/1": 6e8, "lo": 1e5}, sent_bytes={"mlx5_0/1": 6e8, "lo": 1e5},
+                                          energy_j={"nvml-0": 5e3, "nvml-1": 5e3, "nvml-2": 5e3, "nvml-3": 5e3}, seconds=step_ms * INTERVAL / 1e3)))
+    (folder / "ranks.jsonl").write_text("\n".join(ranks) + "\n")
+    (folder / "comm.jsonl").write_text("\n".join(comm) + "\n")
+    (folder / "system.jsonl").write_text("\n".join(system) + "\n")
+    phases = dict(start=800, rendezvous=1200, communicator=9000, weights=3000, loader=15000, first_step=20000)
+    (folder / "startup.jsonl").write_text(json.dumps(dict(attempt=1, phases_ms=phases)) + "\n")
 
 
 def measure(program: str, logs: pathlib.Path, out: pathlib.Path, extra: list) -> dict:
@@ -67,7 +90,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--out")
     args = parser.parse_args()
-    cases = []
+    cases, load_before = [], os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as scratch:
         for runs in (args.runs // 10, args.runs):
             logs = pathlib.Path(scratch) / f"logs{runs}"
@@ -82,7 +105,7 @@ def main() -> None:
             print(json.dumps(cases[-1]), flush=True)
     version = json.loads(subprocess.run([args.program, "--version", "--json"], capture_output=True, text=True, check=True).stdout)
     result = dict(command=f"bench/report_many.py {args.program} --runs {args.runs} --steps {args.steps}", version=version, cpu=platform.processor() or platform.machine(), cores=os.cpu_count(),
-                  system=platform.platform(), load_before=os.getloadavg()[0], cases=cases)
+                  system=platform.platform(), load_before=load_before, cases=cases)
     if args.out:
         pathlib.Path(args.out).write_text(json.dumps(result, indent=1) + "\n")
 
