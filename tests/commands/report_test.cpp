@@ -513,6 +513,43 @@ TEST(ReportCommand, OneFileOfStepsMayHoldSeveralSizesAndRepeats) {
   }
 }
 
+TEST(ReportCommand, ARunFarSlowerThanItsRepeatIsLeftOutAndTheReportGoesOn) {
+  core::TempDir folder;
+  write_record(folder.path(), {.name = "n1", .nodes = 1, .step_ms = 100});
+  write_record(folder.path(), {.name = "n4a", .nodes = 4, .step_ms = 110});
+  write_record(folder.path(), {.name = "n4b", .nodes = 4, .step_ms = 16500});
+  const ProgramResult result = run_lockstep({"report", folder.path().string(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json analysis = Json::parse(result.out);
+  ASSERT_EQ(analysis.at("curves").size(), 1u);
+  ASSERT_EQ(analysis.at("curves")[0].at("points").size(), 2u);
+  EXPECT_NEAR(analysis.at("curves")[0].at("points")[1].at("efficiency").at("value").get<double>(), 100.0 / 110, 0.01);
+  EXPECT_EQ(analysis.at("curves")[0].at("points")[1].at("runs"), Json{"n4a"});
+  const std::string left = analysis.at("left_out").dump();
+  EXPECT_NE(left.find("n4b"), std::string::npos) << left;
+  EXPECT_NE(left.find("those of n4a, a run of the same size"), std::string::npos) << left;
+  EXPECT_EQ(left.find("milliseconds"), std::string::npos) << "own records tell their unit: " << left;
+
+  const fs::path logs = folder.path() / "logs";
+  fs::create_directories(logs);
+  for (const auto& [name, size, ms] : {std::tuple{"one", 1, 500.0}, {"two_a", 2, 520.0}, {"two_b", 2, 0.52}}) {
+    std::string text = "step,iteration_time,nodes,global_batch\n";  // no unit
+    for (int step = 0; step < 60; ++step) text += fmt::format("{},{:.6f},{},{}\n", step, ms * (1 + 0.001 * (step * 7919 % 13)), size, 256 * size);
+    core::write_file_atomic(logs / fmt::format("{}.csv", name), text);
+  }
+  const ProgramResult guessed = run_lockstep({"report", logs.string(), "--json"});
+  ASSERT_EQ(guessed.exit_code, 0) << guessed.err;
+  const Json of_logs = Json::parse(guessed.out);
+  ASSERT_EQ(of_logs.at("curves").size(), 1u);
+  EXPECT_EQ(of_logs.at("curves")[0].at("points").size(), 1u) << "which of the two at 2 nodes is right nobody can tell";
+  EXPECT_EQ(of_logs.at("left_out").size(), 2u);
+  EXPECT_NE(of_logs.at("left_out").dump().find("some are seconds and some milliseconds"), std::string::npos) << of_logs.at("left_out");
+  fs::remove(logs / "one.csv");
+  const ProgramResult refused = run_lockstep({"report", logs.string(), "--json"});
+  EXPECT_EQ(refused.exit_code, 4) << refused.err;
+  EXPECT_NE(refused.err.find("no repeats and are not pooled"), std::string::npos) << refused.err;
+}
+
 TEST(ReportCommand, ACopyOfALogIsNoRepeat) {
   const core::TempDir folder;
   const std::string golden = std::string(LOCKSTEP_GOLDEN_DIR) + "/logs/openclip.log";
