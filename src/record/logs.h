@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "record/meta.h"
 #include "record/run_data.h"
@@ -36,8 +37,9 @@ struct LogOptions {
   MetaOptions meta{};  ///< Facts that logs lack; they help reading (the batch turns rates into times) and win over what the log says.
 };
 
-/// Reads the log of any of these programs (a lockstep record through load_run). Lines that look like steps and cannot be read are counted and told in
-/// `problems`, like everything else that a reader of the numbers must know. DataError when the format cannot be guessed or nothing in the file fits it.
-RunData read_log(const std::filesystem::path& path, std::optional<LogFormat> format = std::nullopt, const LogOptions& options = {});
+/// Reads the runs in the log of any of these programs (a lockstep record through load_run). Lines that look like steps and cannot be read are counted and told in
+/// `problems`, like everything else that a reader of the numbers must know. Most logs hold one run; of several (RunData::part tells which) the first tells the
+/// problems of the file as a whole. Never empty: DataError when the format cannot be guessed or nothing in the file fits it.
+std::vector<RunData> read_log(const std::filesystem::path& path, std::optional<LogFormat> format = std::nullopt, const LogOptions& options = {});
 
 }  // namespace lockstep::record

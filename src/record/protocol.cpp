@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 #include <set>
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "record/measured_steps.h"
 #include "record/series_outliers.h"
 #include "record/statistics.h"
 
@@ -53,6 +55,31 @@ std::optional<double> median_of(const std::vector<double>& column, std::span<con
   return median(values);
 }
 
+/// Rows of a log in words: of what they are, where each is one ("steps"), else of how many each is the mean.
+struct RowsText {
+  const StepColumns& steps;
+  bool are_means = false;
+
+  RowsText(const StepColumns& of, std::span<const size_t> rows) : steps(of), are_means(std::any_of(rows.begin(), rows.end(), [&](size_t row) { return num_steps_of(of, row) > 1; })) {}
+
+  double num_steps(std::span<const size_t> rows) const {
+    return std::accumulate(rows.begin(), rows.end(), 0.0, [&](double sum, size_t row) { return sum + num_steps_of(steps, row); });
+  }
+  /// "190 steps", or "19 log lines (means over 10 steps each, 190 steps in all)".
+  std::string full(std::span<const size_t> rows, const char* unit) const {
+    if (!are_means || rows.empty()) return fmt::format("{} {}", rows.size(), unit);
+    const auto count = [&](size_t a, size_t b) { return num_steps_of(steps, a) < num_steps_of(steps, b); };
+    const auto [least, most] = std::minmax_element(rows.begin(), rows.end(), count);
+    const double from = num_steps_of(steps, *least), to = num_steps_of(steps, *most);
+    return fmt::format("{} log {} (means over {} {} each, {:.0f} in all)", rows.size(), rows.size() == 1 ? "line" : "lines", from == to ? fmt::format("{:.0f}", from) : fmt::format("{:.0f} to {:.0f}", from, to),
+                       unit, num_steps(rows));
+  }
+  /// "40", or "4 lines, 40 steps".
+  std::string brief(std::span<const size_t> rows) const {
+    return are_means ? fmt::format("{} {}, {:.0f} steps", rows.size(), rows.size() == 1 ? "line" : "lines", num_steps(rows)) : fmt::format("{}", rows.size());
+  }
+};
+
 /// Samples and tokens of a step over its time.
 void set_rates(const StepColumns& steps, std::span<const size_t> rows, ProtocolResult& result) {
   if (const auto samples = median_of(steps.samples, rows)) result.samples_per_s = 1000 * *samples / *result.step_ms;
@@ -62,11 +89,13 @@ void set_rates(const StepColumns& steps, std::span<const size_t> rows, ProtocolR
 void apply_lockstep(const StepColumns& steps, const std::vector<size_t>& rows, const SeriesOptions& options, ProtocolResult& result) {
   const SeriesSummary summary = summarise_series(step_times(steps, rows), options);
   const auto used = std::span(rows).subspan(summary.num_warmup_steps);
+  const RowsText text(steps, used);
+  result.is_of_means = text.are_means;
   result.step_ms = summary.median_ms;
-  result.elbow = summary.elbow;
+  if (!text.are_means) result.elbow = summary.elbow;
   result.num_rows = used.size();
   set_rates(steps, used, result);
-  result.sentence = fmt::format("median of {} steps after a warm-up of {}", summary.num_measured_steps, summary.num_warmup_steps);
+  result.sentence = fmt::format("median of {} after a warm-up of {}", text.full(used, "steps"), text.brief(std::span(rows).first(summary.num_warmup_steps)));
 }
 
 /// The program's own rate of a row, or samples over time where it printed none.
@@ -105,7 +134,10 @@ void apply_nemotron(const StepColumns& steps, const std::vector<size_t>& rows, P
   result.step_ms = steps.step_ms[last];
   result.num_rows = 1;
   set_rates(steps, std::span(&last, 1), result);
-  result.sentence = fmt::format("time of the last logged step ({}), as the recipe does because the first ones fluctuate; one sample, no spread", steps.step[last]);
+  result.is_of_means = num_steps_of(steps, last) > 1;
+  const std::string what = result.is_of_means ? fmt::format("mean time of the {:.0f} steps of the last log line (up to step {}), where the recipe takes that of the last step,", num_steps_of(steps, last), steps.step[last])
+                                              : fmt::format("time of the last logged step ({}), as the recipe does", steps.step[last]);
+  result.sentence = fmt::format("{} because the first ones fluctuate; one sample, no spread", what);
 }
 
 void apply_epicure_vision(const StepColumns& steps, const std::vector<size_t>& rows, ProtocolResult& result) {
@@ -123,10 +155,12 @@ void apply_epicure_vision(const StepColumns& steps, const std::vector<size_t>& r
   for (const size_t row : rows) {
     if (row >= steps.epoch.size() || steps.epoch[row] != epoch) continue;
     used.push_back(row);
-    total_ms += steps.step_ms[row] * (row < steps.num_steps.size() ? steps.num_steps[row] : 1);
+    total_ms += steps.step_ms[row] * num_steps_of(steps, row);
   }
+  const RowsText text(steps, used);
+  const char* const row_word = text.are_means ? "log lines" : "batches";
   if (used.size() < 3) {
-    result.sentence = fmt::format("needs three batches in the fourth epoch, it has {}", used.size());
+    result.sentence = fmt::format("needs three {} in the fourth epoch, it has {}", row_word, used.size());
     return;
   }
   used.erase(used.begin());
@@ -136,13 +170,16 @@ void apply_epicure_vision(const StepColumns& steps, const std::vector<size_t>& r
     if (const double rate = 1000 * at_or_nan(steps.samples, row) / steps.step_ms[row]; is_positive(rate)) rates.push_back(rate);
   std::sort(times.begin(), times.end());
   result.step_ms = percentile_of_sorted(times, 50);
-  result.elbow = find_elbow(times);
+  if (!text.are_means) result.elbow = find_elbow(times);
+  result.is_of_means = text.are_means;
   result.epoch_train_s = total_ms / 1000;
   result.num_rows = used.size();
   if (!rates.empty()) result.samples_per_s = median(rates);
-  result.sentence = fmt::format("median over {} batches of the fourth epoch{}, its first and last batch dropped; the elbow lies at {:.0f} %{}", used.size(),
-                                epochs.size() < kEpochs ? fmt::format(" (the source runs five, this run {})", epochs.size()) : "", 100 * *result.elbow,
-                                *result.elbow < 0.5 ? ", so the median itself is slowed down" : "");
+  const std::string ends = text.are_means ? "its first and last line dropped where the source drops a batch at either end; means over several batches have no elbow"
+                                          : fmt::format("its first and last batch dropped; the elbow lies at {:.0f} %{}", 100 * *result.elbow,
+                                                        *result.elbow < 0.5 ? ", so the median itself is slowed down" : "");
+  result.sentence = fmt::format("median over {} of the fourth epoch{}, {}", text.full(used, "batches"),
+                                epochs.size() < kEpochs ? fmt::format(" (the source runs five, this run {})", epochs.size()) : "", ends);
 }
 
 void apply_epicure_language(const StepColumns& steps, const std::vector<size_t>& rows, const SeriesOptions& options, ProtocolResult& result) {
@@ -153,12 +190,13 @@ void apply_epicure_language(const StepColumns& steps, const std::vector<size_t>&
     result.sentence = "needs TFLOP/s per GPU in the log (Megatron prints them with --log-throughput)";
     return;
   }
+  const RowsText text(steps, stable);
+  result.is_of_means = text.are_means;
   result.step_ms = summary.median_ms;
   result.num_rows = stable.size();
   set_rates(steps, stable, result);
-  result.sentence = fmt::format(
-      "median of the TFLOP/s per GPU that the program logged in {} steps, once the throughput had become stable ({} left out); how it counts FLOPs is its own",
-      stable.size(), summary.num_warmup_steps);
+  result.sentence = fmt::format("median of the TFLOP/s per GPU that the program logged in {}, once the throughput had become stable ({} left out); how it counts FLOPs is its own",
+                                text.full(stable, "steps"), text.brief(std::span(rows).first(summary.num_warmup_steps)));
 }
 
 }  // namespace

@@ -31,9 +31,10 @@ struct ProtocolResult {
   std::optional<double> step_ms{};
   std::optional<double> samples_per_s{}, tokens_per_s{};  ///< Over all ranks.
   std::optional<double> tflops_per_device{};              ///< As logged, never computed.
-  std::optional<double> elbow{};                          ///< Share of undisturbed steps among those used.
+  std::optional<double> elbow{};                          ///< Share of undisturbed steps among those used; of means over several there is none.
   std::optional<double> epoch_train_s{};                  ///< Sum of all steps of the epoch that was used.
   size_t num_rows = 0;                                    ///< Rows of the log that went into it.
+  bool is_of_means = false;                               ///< Some of these rows are means over several steps, where the protocol's own were single ones.
   std::string sentence{};                                 ///< What was done, or why it could not be.
 
   bool is_given() const { return num_rows > 0; }

@@ -85,6 +85,7 @@ struct CollectivePoint {
 /// One run as reports, sweeps and calibrations see it, whatever program wrote it.
 struct RunData {
   std::string name{};              ///< Folder or file name, made unique by the caller where needed.
+  std::string part{};              ///< Which of several runs in one file: "nodes=2, run=b". Empty: the only one.
   std::filesystem::path source{};
   std::string format{};            ///< "lockstep", "openclip", "megatron", ...
   RunSetup setup{};
@@ -95,6 +96,7 @@ struct RunData {
   std::optional<double> started_s{}, ended_s{};  ///< Unix time.
   int num_attempts = 1;
   int measured_attempt = 0;        ///< The longest, from 1: setup, options, job, software, ranks, counters and collectives are of this one. 0: unknown.
+  bool is_unit_guessed = false;    ///< The source does not tell the unit of its step times.
   StepColumns steps{};
   std::vector<RankTimesRecord> rank_times{};
   std::vector<CollectiveTotal> collectives{};

@@ -154,7 +154,9 @@ bool read_or_tell(const fs::path& path, RunData& run, const Read& read) {
 }
 
 void read_how_it_stands(const fs::path& folder, RunData& run) {
-  read_or_tell(folder / "status.json", run, [&] {
+  constexpr const char* kUnknownEnd = "how the run ended is not known: it may have finished, been stopped or died, and the steps that are there may not be all";
+  const size_t num_problems = run.problems.size();
+  const bool is_told = read_or_tell(folder / "status.json", run, [&] {
     const StatusRead status = read_status(folder);
     const double now_s = unix_seconds_now();
     run.state = status.is_dead(now_s) ? "died" : status.state;
@@ -168,6 +170,9 @@ void read_how_it_stands(const fs::path& folder, RunData& run) {
     if (status.dropped_lines > 0)
       run.problems.push_back(fmt::format("{} lines of the record were lost while the run wrote it (disk or queue full)", status.dropped_lines));
   });
+  if (is_told) return;
+  if (run.problems.size() == num_problems) run.problems.push_back(fmt::format("status.json is missing: {}", kUnknownEnd));
+  else run.problems.back() += fmt::format("; {}", kUnknownEnd);
 }
 
 /// Facts that the lines know when run.json does not.

@@ -7,7 +7,6 @@
 #include <limits>
 #include <set>
 
-#include "core/error.h"
 #include "record/statistics.h"
 #include "report/analysis_missing.h"
 #include "report/analysis_peak.h"
@@ -218,16 +217,6 @@ void fill_point_relative(Point& point, const Point& base) {
   fill_epoch_efficiency(point, base);
   point.karp_flatt = p > 1 ? (1 / point.speedup - 1 / p) / (1 - 1 / p) : kNaN;
 }
-/// Runs of one size whose steps differ a hundredfold are no repeats of one another: most likely one of them is read in the wrong unit.
-void refuse_two_units(const Point& point, const std::vector<RunSummary>& runs) {
-  constexpr double kMaxRatio = 100;
-  const auto median_of = [&](size_t index) { return runs[index].series->median_ms; };
-  const auto [fast, slow] = std::minmax_element(point.runs.begin(), point.runs.end(), [&](size_t a, size_t b) { return median_of(a) < median_of(b); });
-  if (point.runs.empty() || median_of(*slow) <= kMaxRatio * median_of(*fast)) return;
-  throw DataError(fmt::format("report: the steps of {} take {:g} ms and those of {}, a run of the same size, {:g} ms: more than {:g}-fold apart they are no repeats and are not pooled",
-                              runs[*fast].name, median_of(*fast), runs[*slow].name, median_of(*slow), kMaxRatio),
-                  "most likely one holds seconds and the other milliseconds: write the unit into the column's name (step_time_s, step_time_ms), or give one of the two only");
-}
 }  // namespace
 
 Estimate proportional(double value, const Estimate& to) {
@@ -313,7 +302,6 @@ Analysis analyse(std::vector<RunSummary> runs, const AnalysisOptions& options) {
   Analysis analysis{.options = options, .runs = std::move(runs)};
   analysis.curves = group_runs(analysis.runs, analysis.left_out);
   for (Curve& curve : analysis.curves) {
-    for (const Point& point : curve.points) refuse_two_units(point, analysis.runs);
     for (Point& point : curve.points) fill_point(point, analysis.runs, options);
     fill_relative(curve, options);
     std::vector<Flag> of_curve = check_curve(curve, analysis.runs);

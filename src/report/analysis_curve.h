@@ -128,7 +128,9 @@ std::string stopped_text(const RunSummary& run);  ///< "a: stopped after 11 of 4
 
 /// Fills in what follows from the rest: global batch, local batch.
 void complete_batches(record::RunSetup& setup, double samples_per_step);
-/// Splits runs to curves whose points hold setup, nodes, devices and run indices; fills Analysis::left_out. First step of analyse.
+/// Splits runs to curves whose points hold setup, nodes, devices and run indices; fills Analysis::left_out. First step of analyse. Runs of one size that differ
+/// a hundredfold are never pooled: the larger set that agrees stays, of equal ones the faster. Where the source does not tell the unit of its times the point is left out
+/// instead; DataError when nothing else is there.
 std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out);
 /// Rates, MFU, costs of one point from its runs.
 void fill_point(Point& point, const std::vector<RunSummary>& runs, const AnalysisOptions& options);

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/error.h"
 #include "core/strings.h"
 #include "record/logs.h"
 #include "report/analysis_cells.h"
@@ -225,9 +226,83 @@ void add_remarks(Curve& curve, const std::vector<RunSummary>& runs, bool has_kno
     curve.remarks.push_back(fmt::format("These options follow the size without changing the work of a step: {}.", core::join(following, "; ")));
 }
 
-std::vector<Curve> curves_of_identity(const std::vector<RunSummary>& runs, const std::vector<size_t>& members, bool is_by_devices) {
+/// Failed runs give way to whole ones of the same point.
+void drop_failed(Point& point, const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out) {
+  std::vector<size_t> whole;
+  for (const size_t index : point.runs)
+    if (!has_failed(runs[index])) whole.push_back(index);
+  if (whole.empty() || whole.size() == point.runs.size()) return;
+  for (const size_t index : point.runs)
+    if (has_failed(runs[index]))
+      left_out.push_back({index, fmt::format("{} after {}", failure_text(runs[index]), count_text(static_cast<size_t>(runs[index].num_steps), "step")),
+                          "the point stands on its other runs; the failed one only shows that this size does not always finish"});
+  point.runs = whole;
+}
+
+/// Median steps of runs further apart than this are no repeats of one another.
+constexpr double kMaxRatio = 100;
+
+/// The most of these runs whose medians lie within kMaxRatio of one another, of equally many the fastest; ascending in time.
+std::vector<size_t> agreeing_runs(std::vector<size_t> members, const std::vector<RunSummary>& runs) {
+  const auto median_of = [&](size_t index) { return runs[index].series->median_ms; };
+  std::stable_sort(members.begin(), members.end(), [&](size_t a, size_t b) { return median_of(a) < median_of(b); });
+  size_t best = 0, best_size = 0;
+  for (size_t first = 0, end = 0; first < members.size(); ++first) {
+    while (end < members.size() && median_of(members[end]) <= kMaxRatio * median_of(members[first])) ++end;
+    if (end - first > best_size) best = first, best_size = end - first;
+  }
+  return {members.begin() + static_cast<ptrdiff_t>(best), members.begin() + static_cast<ptrdiff_t>(best + best_size)};
+}
+
+/// What was left out because runs of one size do not agree, and whether nobody can say which of them to believe.
+struct Disagreements {
+  std::vector<LeftOut>& left_out;
+  std::string first_undecided{};  ///< The words on the first point that was left out as a whole.
+};
+constexpr const char* kUnitHint = "write the unit into the column's name (step_time_s, step_time_ms)";
+
+/// Runs of one size whose steps differ a hundredfold are not pooled: those that agree stay. Where the unit was guessed most likely that is why, and none stays.
+void drop_disagreeing(Point& point, const std::vector<RunSummary>& runs, Disagreements& told) {
+  std::vector<size_t> kept = agreeing_runs(point.runs, runs), rest = point.runs;
+  std::erase_if(rest, [&](size_t index) { return std::find(kept.begin(), kept.end(), index) != kept.end(); });
+  if (rest.empty()) return;
+  const auto numbers_of = [&](size_t index, size_t other) {
+    return fmt::format("its steps take {:g} ms and those of {}, a run of the same size, {:g} ms: more than {:g}-fold apart they are no repeats and are not pooled",
+                       runs[index].series->median_ms, runs[other].name, runs[other].series->median_ms, kMaxRatio);
+  };
+  const bool is_guessed = std::any_of(point.runs.begin(), point.runs.end(), [&](size_t index) { return runs[index].is_unit_guessed; });
+  if (!is_guessed) {
+    const char* const conclusion = agreeing_runs(rest, runs).size() < kept.size()
+                                       ? "the point stands on the runs that agree; what was different in this one must be found out before it counts"
+                                       : "no more runs agree with the one than with the other: the point stands on the faster, and a repeat would tell which is the rule";
+    for (const size_t index : rest) told.left_out.push_back({index, numbers_of(index, kept.front()), conclusion});
+    point.runs = std::move(kept);
+    return;
+  }
+  if (told.first_undecided.empty()) told.first_undecided = fmt::format("{}: {}", runs[rest.front()].name, numbers_of(rest.front(), kept.front()));
+  for (const auto& [part, other] : {std::pair(&kept, rest.front()), std::pair(&rest, kept.front())})
+    for (const size_t index : *part)
+      told.left_out.push_back({index, numbers_of(index, other) + "; the unit of the times is not told, and most likely some are seconds and some milliseconds",
+                               fmt::format("nothing can be said about this size: {}", kUnitHint)});
+  point.runs.clear();
+}
+
+/// Settles which runs each point stands on; points without any are gone.
+void settle_points(std::vector<Group>& groups, const std::vector<RunSummary>& runs, Disagreements& told) {
+  for (Group& group : groups) {
+    for (Point& point : group.points) {
+      drop_failed(point, runs, told.left_out);
+      drop_disagreeing(point, runs, told);
+    }
+    std::erase_if(group.points, [](const Point& point) { return point.runs.empty(); });
+  }
+  std::erase_if(groups, [](const Group& group) { return group.points.empty(); });
+}
+
+std::vector<Curve> curves_of_identity(const std::vector<RunSummary>& runs, const std::vector<size_t>& members, bool is_by_devices, Disagreements& told) {
   std::vector<Group> groups = make_groups(runs, members, is_by_devices, {});
   if (const auto parting = parting_names(runs, groups); !parting.empty()) groups = make_groups(runs, members, is_by_devices, parting);
+  settle_points(groups, runs, told);
   std::vector<Point> all;
   std::vector<const Configuration*> configurations;
   for (const Group& group : groups) {
@@ -267,24 +342,11 @@ bool is_sized_by_devices(const std::vector<RunSummary>& runs, const std::vector<
 }
 
 /// A run of unknown size stands alone: without a size nobody knows what it repeats.
-Curve unsized_curve(const std::vector<RunSummary>& runs, size_t index) {
-  Curve curve = std::move(curves_of_identity(runs, {index}, false).front());
+Curve unsized_curve(const std::vector<RunSummary>& runs, size_t index, Disagreements& told) {
+  Curve curve = std::move(curves_of_identity(runs, {index}, false, told).front());
   curve.kind_reason = "the source does not tell how many nodes it ran on (--nodes or --meta gives it)";
   curve.name += fmt::format(" ({})", runs[index].name);
   return curve;
-}
-
-/// Failed runs give way to whole ones of the same point.
-void drop_failed(Point& point, const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out) {
-  std::vector<size_t> whole;
-  for (const size_t index : point.runs)
-    if (!has_failed(runs[index])) whole.push_back(index);
-  if (whole.empty() || whole.size() == point.runs.size()) return;
-  for (const size_t index : point.runs)
-    if (has_failed(runs[index]))
-      left_out.push_back({index, fmt::format("{} after {}", failure_text(runs[index]), count_text(static_cast<size_t>(runs[index].num_steps), "step")),
-                          "the point stands on its other runs; the failed one only shows that this size does not always finish"});
-  point.runs = whole;
 }
 
 std::string curve_title(const Curve& curve, const RunSummary& run) {
@@ -342,28 +404,30 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
       identities[identity_of(run)].push_back(index);
   }
   std::vector<Curve> curves;
+  Disagreements told{.left_out = left_out};
   for (auto& [identity, members] : identities) {
     const bool is_by_devices = is_sized_by_devices(runs, members);
     std::vector<size_t> sized, unsized;
     for (const size_t index : members)
       (is_by_devices || runs[index].setup.nodes.value_or(0) > 0 ? sized : unsized).push_back(index);
     std::vector<Curve> found;
-    if (!sized.empty()) found = curves_of_identity(runs, sized, is_by_devices);
+    if (!sized.empty()) found = curves_of_identity(runs, sized, is_by_devices, told);
     for (const size_t index : unsized) {
       if (unsized.size() <= kMaxUnsized) {
-        found.push_back(unsized_curve(runs, index));
+        found.push_back(unsized_curve(runs, index, told));
         continue;
       }
       left_out.push_back({index, "the source does not tell how many nodes it ran on",
                           "its step times are in the table of runs; it joins a curve once --nodes or --meta gives the number"});
     }
     for (Curve& curve : found) {
-      for (Point& point : curve.points) drop_failed(point, runs, left_out);
       curve.name = curve_title(curve, runs[curve.points.front().runs.front()]);
       curve.id = fmt::format("curve-{}", curves.size() + 1);
       curves.push_back(std::move(curve));
     }
   }
+  if (curves.empty() && !told.first_undecided.empty())
+    throw DataError(fmt::format("report: {}", told.first_undecided), fmt::format("most likely one holds seconds and the other milliseconds: {}, or give one of the two only", kUnitHint));
   return curves;
 }
 

@@ -141,6 +141,7 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.name = run.name;
   summary.source = run.source;
   summary.format = run.format;
+  summary.is_unit_guessed = run.is_unit_guessed;
   summary.setup = run.setup;
   summary.options = run.options;
   if (!options.flops_set.empty()) {

@@ -67,6 +67,7 @@ struct RunSummary {
   std::string unusable{};
   double samples_per_step = 0, tokens_per_step = 0;  ///< NaN: unknown.
   double steps_per_row = 1;                          ///< Above 1: the source logs means over so many steps.
+  bool is_unit_guessed = false;                      ///< The source does not tell the unit of its step times.
   bool has_step_time = true;                         ///< False: a row of a table that tells a rate only; its step is one sample.
   int64_t num_steps = 0;                             ///< Optimiser steps, of all attempts.
   int64_t num_measured_steps = 0;                    ///< Of the measured attempt after its warm-up, as all below.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <exception>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
@@ -327,18 +328,28 @@ void take_outcome_of_sweep(const Source& source, record::RunData& run) {
   }
 }
 
-RunSummary load_one(const Source& source, const LoadOptions& options, std::string& digest) {
+/// What a source holds: most often one run.
+struct Loaded {
+  std::vector<RunSummary> runs{};
+  std::vector<std::string> digests{};
+};
+
+/// The runs of a source, summarised; the raw steps of each are dropped before the next one is.
+Loaded load_one(const Source& source, const LoadOptions& options) {
   if (!source.damage.empty()) throw DataError(source.damage, "");
-  record::RunData run = record::read_log(source.path, options.format, {.meta = options.meta});
-  run.name = source.name;
-  for (const auto& [axis, value] : source.tags) run.setup.tags.emplace(axis, value);
-  take_facts_from_tags(run.setup);
-  take_outcome_of_sweep(source, run);
-  if (run.allocation.empty()) run.allocation = source.job;
-  if (!run.setup.nodes) run.setup.nodes = source.nodes;
-  if (!run.setup.devices) run.setup.devices = source.devices;
-  digest = digest_of(run);
-  return summarise_run(std::move(run), options.analysis);
+  Loaded loaded;
+  for (record::RunData& run : record::read_log(source.path, options.format, {.meta = options.meta})) {
+    run.name = run.part.empty() ? source.name : fmt::format("{} [{}]", source.name, run.part);
+    for (const auto& [axis, value] : source.tags) run.setup.tags.emplace(axis, value);
+    take_facts_from_tags(run.setup);
+    take_outcome_of_sweep(source, run);
+    if (run.allocation.empty()) run.allocation = source.job;
+    if (!run.setup.nodes) run.setup.nodes = source.nodes;
+    if (!run.setup.devices) run.setup.devices = source.devices;
+    loaded.digests.push_back(digest_of(run));
+    loaded.runs.push_back(summarise_run(std::move(run), options.analysis));
+  }
+  return loaded;
 }
 
 /// A source that could not be read, as a run that says so.
@@ -399,9 +410,8 @@ void warn_of_useless_meta(const std::vector<Source>& sources, const std::string&
 }  // namespace
 
 std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const LoadOptions& options) {
-  std::vector<RunSummary> runs(sources.size());
+  std::vector<Loaded> loaded(sources.size());
   std::vector<std::exception_ptr> unread(sources.size());
-  std::vector<std::string> digests(sources.size());
   std::exception_ptr fatal;  // wrong flags and our own mistakes: no source is to blame
   std::atomic<size_t> next = 0, done = 0;
   std::mutex mutex;
@@ -409,11 +419,11 @@ std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const L
     for (size_t i = next++; i < sources.size(); i = next++) {
       std::exception_ptr mistake;
       try {
-        runs[i] = load_one(sources[i], options, digests[i]);
+        loaded[i] = load_one(sources[i], options);
       } catch (const Error& error) {
         if (error.code() == ExitCode::kUsage || error.code() == ExitCode::kInternal) mistake = std::current_exception();
         unread[i] = std::current_exception();
-        runs[i] = unreadable(sources[i], error);
+        loaded[i] = {.runs = {unreadable(sources[i], error)}, .digests = {""}};
       } catch (...) {
         mistake = std::current_exception();
       }
@@ -430,11 +440,16 @@ std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const L
   }
   if (fatal) std::rethrow_exception(fatal);
   warn_of_useless_meta(sources, options.meta.path_pattern);
-  leave_out_copies(digests, runs);
+  Loaded all;
+  for (Loaded& one : loaded) {
+    std::move(one.runs.begin(), one.runs.end(), std::back_inserter(all.runs));
+    std::move(one.digests.begin(), one.digests.end(), std::back_inserter(all.digests));
+  }
+  leave_out_copies(all.digests, all.runs);
   const bool none_read =
       std::all_of(unread.begin(), unread.end(), [](const std::exception_ptr& error) { return error != nullptr; });
-  if (none_read && !unread.empty() && runs.front().state.empty()) std::rethrow_exception(unread.front());
-  return runs;
+  if (none_read && !unread.empty() && all.runs.front().state.empty()) std::rethrow_exception(unread.front());
+  return std::move(all.runs);
 }
 
 }  // namespace lockstep::report

@@ -32,8 +32,8 @@ struct LoadOptions {
   std::function<void(size_t done, size_t total)> on_progress{};
 };
 
-/// Reads and summarises every source, several at a time; raw columns are dropped run by run, so memory does not grow with the
-/// steps. A source that cannot be read becomes a run that says why; when none can be read the first error is thrown, and usage
+/// Reads and summarises the runs of every source, several sources at a time; raw columns are dropped run by run, so memory is bounded by the largest
+/// sources that are read at one time. A source that cannot be read becomes a run that says why; when none can be read the first error is thrown, and usage
 /// errors always are.
 std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const LoadOptions& options);
 

@@ -95,8 +95,10 @@ std::vector<Cell> protocol_row(const Curve& curve, const Point& point, const std
       ratios.push_back(*step_ms / ours.back());
     }
   const record::ProtocolResult& first = runs[point.runs.front()].protocols[protocol];
-  const bool wants_note = point.runs.size() == 1 || ratios.empty();
-  std::vector<Cell> row = {size_cell(point), text_cell(std::string(record::protocol_name(first.protocol)), wants_note ? first.sentence : ""),
+  const bool wants_sentence = point.runs.size() == 1 || ratios.empty();
+  const bool are_means = std::any_of(point.runs.begin(), point.runs.end(), [&](size_t index) { return runs[index].protocols[protocol].is_of_means; });
+  const std::string note = wants_sentence ? first.sentence : are_means ? "rows of these logs are means over several steps, where the protocol has single ones" : "";
+  std::vector<Cell> row = {size_cell(point), text_cell(std::string(record::protocol_name(first.protocol)), note),
                            count_cell(static_cast<int64_t>(point.runs.size()))};
   for (const ProtocolNumber number : {&record::ProtocolResult::step_ms, &record::ProtocolResult::samples_per_s, &record::ProtocolResult::tokens_per_s,
                                       &record::ProtocolResult::tflops_per_device})

@@ -467,6 +467,89 @@ TEST_F(ReportPage, OfThePublishedTablesHasNoProblemInABrowser) {
   check(folder_.path() / "out" / "report.html");
 }
 
+TEST(ReportCommand, OneFileOfStepsMayHoldSeveralSizesAndRepeats) {
+  core::TempDir folder;
+  const auto write_steps = [&](const char* name, double factor) {
+    std::string text = "step,step_time_ms,global_batch,nodes,gpus,run\n";
+    for (int step = 0; step < 100; ++step)  // all runs side by side, as a program writes that joins its logs
+      for (const int nodes : {4, 1, 2})
+        for (const char* run : {"a", "b"})
+          text += fmt::format("{},{:.3f},{},{},{},{}\n", step, factor * (100 + 4 * nodes + 0.1 * (step * 7919 % 13) + (*run == 'b' ? 0.3 : 0.0)), 256 * nodes, nodes, 4 * nodes, run);
+    core::write_file_atomic(folder.path() / name, text);
+    return (folder.path() / name).string();
+  };
+  const std::string file = write_steps("mine.csv", 1);
+  const ProgramResult result = run_lockstep({"report", file, "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json analysis = Json::parse(result.out);
+  ASSERT_EQ(analysis.at("curves").size(), 1u);
+  EXPECT_EQ(analysis.at("curves")[0].at("scaling"), "weak scaling");
+  const Json& points = analysis.at("curves")[0].at("points");
+  ASSERT_EQ(points.size(), 3u);
+  double base_ms = 0;
+  for (size_t at = 0; at < 3; ++at) {
+    const int nodes = 1 << at;
+    EXPECT_EQ(points[at].at("nodes"), nodes);
+    EXPECT_EQ(points[at].at("devices"), 4 * nodes);
+    EXPECT_EQ(points[at].at("samples_per_device"), 64);
+    EXPECT_EQ(points[at].at("runs"), (Json{fmt::format("mine.csv [nodes={}, gpus={}, run=a]", nodes, 4 * nodes), fmt::format("mine.csv [nodes={}, gpus={}, run=b]", nodes, 4 * nodes)}));
+    const double ms = points[at].at("step_p50_ms");
+    EXPECT_NEAR(ms, 100.75 + 4 * nodes, 0.2);
+    if (at == 0) base_ms = ms;
+    EXPECT_NEAR(points[at].at("efficiency").at("value").get<double>(), base_ms / ms, 0.002);
+  }
+  EXPECT_EQ(analysis.at("left_out").size(), 0u) << analysis.at("left_out");
+  ASSERT_EQ(analysis.at("runs").size(), 6u);
+  for (const Json& run : analysis.at("runs")) EXPECT_EQ(run.at("problems").size(), 0u) << run.at("problems");
+
+  const ProgramResult compared = run_lockstep({"report", "compare", file, write_steps("slower.csv", 1.25), "--json"});
+  ASSERT_EQ(compared.exit_code, 0) << compared.err;
+  const Json sizes = Json::parse(compared.out).at("sizes");
+  ASSERT_EQ(sizes.size(), 3u);
+  for (const Json& size : sizes) {
+    EXPECT_EQ(size.at("runs_a"), 2) << size;
+    EXPECT_EQ(size.at("conclusion"), "a_faster") << size;
+    EXPECT_NEAR(size.at("ratio").get<double>(), 0.8, 1e-4) << size;
+  }
+}
+
+TEST(ReportCommand, ARunFarSlowerThanItsRepeatIsLeftOutAndTheReportGoesOn) {
+  core::TempDir folder;
+  write_record(folder.path(), {.name = "n1", .nodes = 1, .step_ms = 100});
+  write_record(folder.path(), {.name = "n4a", .nodes = 4, .step_ms = 110});
+  write_record(folder.path(), {.name = "n4b", .nodes = 4, .step_ms = 16500});
+  const ProgramResult result = run_lockstep({"report", folder.path().string(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json analysis = Json::parse(result.out);
+  ASSERT_EQ(analysis.at("curves").size(), 1u);
+  ASSERT_EQ(analysis.at("curves")[0].at("points").size(), 2u);
+  EXPECT_NEAR(analysis.at("curves")[0].at("points")[1].at("efficiency").at("value").get<double>(), 100.0 / 110, 0.01);
+  EXPECT_EQ(analysis.at("curves")[0].at("points")[1].at("runs"), Json{"n4a"});
+  const std::string left = analysis.at("left_out").dump();
+  EXPECT_NE(left.find("n4b"), std::string::npos) << left;
+  EXPECT_NE(left.find("those of n4a, a run of the same size"), std::string::npos) << left;
+  EXPECT_EQ(left.find("milliseconds"), std::string::npos) << "own records tell their unit: " << left;
+
+  const fs::path logs = folder.path() / "logs";
+  fs::create_directories(logs);
+  for (const auto& [name, size, ms] : {std::tuple{"one", 1, 500.0}, {"two_a", 2, 520.0}, {"two_b", 2, 0.52}}) {
+    std::string text = "step,iteration_time,nodes,global_batch\n";  // no unit
+    for (int step = 0; step < 60; ++step) text += fmt::format("{},{:.6f},{},{}\n", step, ms * (1 + 0.001 * (step * 7919 % 13)), size, 256 * size);
+    core::write_file_atomic(logs / fmt::format("{}.csv", name), text);
+  }
+  const ProgramResult guessed = run_lockstep({"report", logs.string(), "--json"});
+  ASSERT_EQ(guessed.exit_code, 0) << guessed.err;
+  const Json of_logs = Json::parse(guessed.out);
+  ASSERT_EQ(of_logs.at("curves").size(), 1u);
+  EXPECT_EQ(of_logs.at("curves")[0].at("points").size(), 1u) << "which of the two at 2 nodes is right nobody can tell";
+  EXPECT_EQ(of_logs.at("left_out").size(), 2u);
+  EXPECT_NE(of_logs.at("left_out").dump().find("some are seconds and some milliseconds"), std::string::npos) << of_logs.at("left_out");
+  fs::remove(logs / "one.csv");
+  const ProgramResult refused = run_lockstep({"report", logs.string(), "--json"});
+  EXPECT_EQ(refused.exit_code, 4) << refused.err;
+  EXPECT_NE(refused.err.find("no repeats and are not pooled"), std::string::npos) << refused.err;
+}
+
 TEST(ReportCommand, ACopyOfALogIsNoRepeat) {
   const core::TempDir folder;
   const std::string golden = std::string(LOCKSTEP_GOLDEN_DIR) + "/logs/openclip.log";

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "record/step_columns.h"
 
@@ -152,7 +153,29 @@ void LogBuilder::tell_ranks() {
                                         "slowest counts, which rank was slow cannot be concluded", num_retold_));
 }
 
-void LogBuilder::finish() {
+void LogBuilder::begin_run(const std::string& part) {
+  if (has_rows() || !run_.part.empty()) {
+    finish_run();
+    done_.push_back(std::exchange(run_, blank_));
+    ranks_.clear();
+    rows_.clear();
+    counted_.clear();
+    labels_.clear();
+    num_attempts_ = 1;
+    is_start_told_ = false;
+    unit_ms_ = 0;
+    num_late_ = num_retold_ = 0;
+  }
+  run_.part = part;
+}
+
+std::vector<RunData> LogBuilder::finish() {
+  finish_run();
+  done_.push_back(std::move(run_));
+  return std::move(done_);
+}
+
+void LogBuilder::finish_run() {
   fill_intervals();
   run_.num_attempts = num_attempts_;
   for (const double time_s : run_.steps.time_s) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "record/logs/line.h"
 #include "record/run_data.h"
@@ -27,14 +28,17 @@ struct LogRow {
   double samples_per_s = kUnknown, tflops_per_device = kUnknown;
 };
 
-/// Makes a RunData of the rows of a log: tells restarts (steps go back) from ranks that print into one file, merges the ranks (the slowest
-/// counts), keeps of each step the last attempt.
+/// Makes the runs of a log of its rows, one after the other: tells restarts (steps go back) from ranks that print into one file, merges the ranks (the slowest
+/// counts), keeps of each step the last attempt. Most logs hold one run.
 class LogBuilder {
  public:
-  /// `told`: facts from outside the log.
-  LogBuilder(RunData& run, const RunSetup& told) : run_(run), told_(told) {}
+  /// `blank`: what all runs of the log share; `told`: facts from outside the log.
+  LogBuilder(const RunData& blank, const RunSetup& told) : blank_(blank), run_(blank), told_(told) {}
 
+  /// The run that rows go to.
   RunData& run() { return run_; }
+  /// What comes now belongs to another run, the `part` of the log: "nodes=2". The first one takes what was told of the log before.
+  void begin_run(const std::string& part);
   /// What the log itself says.
   RunSetup& setup() { return run_.setup; }
   /// A count as the user told it, else as the log says.
@@ -47,8 +51,8 @@ class LogBuilder {
   bool has_rows() const { return run_.steps.size() > 0; }
   /// Told once however often it happens, with the number of times.
   void count_problem(const std::string& words);
-  /// Once, at the end.
-  void finish();
+  /// Once, at the end: all runs, at least one.
+  std::vector<RunData> finish();
 
  private:
   struct RankState {
@@ -56,12 +60,15 @@ class LogBuilder {
     int attempt = 1;
     std::optional<double> last_time_s{};
   };
+  void finish_run();
   void merge(size_t row, const LogRow& values);
   void tell_ranks();
   void append(const LogLine& line, const LogRow& values, int attempt);
   void fill_intervals();
 
-  RunData& run_;
+  const RunData blank_;
+  RunData run_;
+  std::vector<RunData> done_{};
   const RunSetup& told_;
   std::map<int, RankState> ranks_{};               // by label; -1: lines without one
   std::map<std::pair<int, int64_t>, size_t> rows_{};  // (attempt, step) -> row

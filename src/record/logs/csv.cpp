@@ -1,105 +1,27 @@
 // step,step_time_s,loss          one line per step (or interval), columns in any order, known by name
 // 0,0.512,7.1
 //
-// A time column is needed; units are taken from its name. Lines that begin with '#' are comments. A table with nodes or devices and without steps is one of
-// points (record/table.h), whatever times it has.
+// A time column is needed; units are taken from its name. Lines that begin with '#' are comments. Columns that tell of the run (nodes, model, repeat: csv_columns.h)
+// part the rows into runs, one for each combination of their values, in whatever order the rows come.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <deque>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "record/logs/csv_columns.h"
 #include "record/logs/parser.h"
 #include "record/table.h"
 
 namespace lockstep::record {
 namespace {
 
-enum class Field { kStep, kEpoch, kNumSteps, kRank, kStepTime, kDataWait, kSamples, kTokens, kLoss, kSamplesSeen, kRate, kTflops, kTime, kSize, kNone };
-
-struct Alias {
-  std::string_view name;
-  Field field;
-};
-/// Names in lower case without units, with "_" for what is no letter or digit.
-constexpr std::array kAliases = std::to_array<Alias>({{"step", Field::kStep}, {"iteration", Field::kStep}, {"iter", Field::kStep}, {"global_step", Field::kStep},
-                                                      {"epoch", Field::kEpoch}, {"num_steps", Field::kNumSteps}, {"rank", Field::kRank},
-                                                      {"step_time", Field::kStepTime}, {"step", Field::kStepTime}, {"time_per_step", Field::kStepTime},
-                                                      {"iteration_time", Field::kStepTime}, {"iter_time", Field::kStepTime}, {"batch_time", Field::kStepTime},
-                                                      {"elapsed_time_per_iteration", Field::kStepTime}, {"train_step_time", Field::kStepTime},
-                                                      {"train_step_timing", Field::kStepTime}, {"train_step_timing_in", Field::kStepTime},
-                                                      {"data_time", Field::kDataWait}, {"data_wait", Field::kDataWait}, {"data", Field::kDataWait},
-                                                      {"samples", Field::kSamples}, {"images", Field::kSamples}, {"global_batch", Field::kSamples},
-                                                      {"global_batch_size", Field::kSamples}, {"tokens", Field::kTokens}, {"loss", Field::kLoss},
-                                                      {"train_loss", Field::kLoss}, {"samples_seen", Field::kSamplesSeen}, {"consumed_samples", Field::kSamplesSeen},
-                                                      {"samples_per_s", Field::kRate}, {"samples_per_second", Field::kRate}, {"images_per_s", Field::kRate},
-                                                      {"images_per_second", Field::kRate}, {"tflops_per_device", Field::kTflops}, {"tflops_per_gpu", Field::kTflops},
-                                                      {"tflops", Field::kTflops}, {"timestamp", Field::kTime}, {"time", Field::kTime}, {"unix_time", Field::kTime},
-                                                      {"nodes", Field::kSize}, {"devices", Field::kSize}, {"gpus", Field::kSize}});
-
-struct Column {
-  Field field = Field::kNone;
-  double unit_ms = 1000;  // of times
-  bool is_unit_told = false;
-  std::string name{};
-  bool may_be_elapsed = false;  // "time_s": of a step, or since the start
-};
-
-/// Whole numbers, in which a comma can only part thousands.
-bool is_count(Field field) {
-  return field == Field::kStep || field == Field::kEpoch || field == Field::kNumSteps || field == Field::kSamples || field == Field::kTokens || field == Field::kSamplesSeen;
-}
-
-bool is_duration(Field field) { return field == Field::kStepTime || field == Field::kDataWait; }
-
-/// "Step time (ms)" -> step time in ms. "step_ms" is a time, "step" a number.
-Column column_of(std::string_view header) {
-  const std::string name = plain_name(header);
-  if (const auto unit = find_time_unit(name)) {
-    const double ms = std::pow(10, 3 - unit->decimals);
-    for (const Alias& alias : kAliases)
-      if (alias.name == unit->stem && is_duration(alias.field)) return {alias.field, ms, true, std::string(header)};
-    if (unit->stem == "time") return {Field::kStepTime, ms, true, std::string(header), true};
-  }
-  for (const Alias& alias : kAliases)
-    if (alias.name == name) return {.field = alias.field, .name = std::string(header)};
-  return {.name = std::string(header)};
-}
-
-std::vector<Column> columns_of(std::string_view line) {
-  std::vector<Column> columns;
-  if (const auto names = split_csv_line(line, separator_of(line)))
-    for (const std::string& name : *names) columns.push_back(column_of(name));
-  return columns;
-}
-
-bool has_field(const std::vector<Column>& columns, Field field) {
-  return std::any_of(columns.begin(), columns.end(), [&](const Column& column) { return column.field == field; });
-}
-
-bool are_steps(const std::vector<Column>& columns) {
-  return has_field(columns, Field::kStepTime) && (has_field(columns, Field::kStep) || !has_field(columns, Field::kSize));
-}
-
-/// A time in a cell, with its unit where the cell tells one: "512 ms".
-struct CellTime {
-  double value = 0;
-  std::optional<double> unit_ms{};
-};
-std::optional<CellTime> read_cell_time(const std::string& text) {
-  std::string_view rest;
-  const auto number = read_number(text, &rest);
-  rest = core::trim(rest);
-  if (!number || *number < 0) return std::nullopt;
-  if (rest.empty()) return CellTime{*number};
-  for (const auto& [unit, ms] : {std::pair{"ms", 1.0}, {"us", 1e-3}, {"s", 1000.0}, {"sec", 1000.0}, {"seconds", 1000.0}})
-    if (rest == unit) return CellTime{*number, ms};
-  return std::nullopt;
-}
+using Field = CsvField;
 
 /// A step time and where it stands.
 struct PlacedTime {
@@ -123,15 +45,24 @@ std::optional<std::pair<PlacedTime, PlacedTime>> find_two_units(std::vector<Plac
   return std::pair(times.front(), times[split]);
 }
 
-/// A row that waits for the end of its column, by which step time and elapsed time are told apart.
+/// A row that waits for the end of the file, by which step time and elapsed time, and runs, are told apart.
 struct HeldRow {
   LogLine line{};
   LogRow row{};
+  double global_batch = kUnknown;
   bool is_start = false;
 };
 
+/// The rows of one run: of one combination of what the columns of facts hold.
+struct CsvRun {
+  std::vector<std::string> facts{};  // by column of facts; empty: not told
+  std::string batch{};               // where its global batch tells it apart, too
+  std::deque<HeldRow> rows{};
+  int64_t num_rows_of_start = 0, num_headers = 0;
+};
+
 /// For each row the one before it of the same rank and start; nothing for a rank's first.
-std::vector<std::optional<size_t>> rows_before(const std::vector<HeldRow>& rows) {
+std::vector<std::optional<size_t>> rows_before(const std::deque<HeldRow>& rows) {
   std::vector<std::optional<size_t>> before(rows.size());
   std::map<int, size_t> last;
   for (size_t at = 0; at < rows.size(); ++at) {
@@ -140,6 +71,38 @@ std::vector<std::optional<size_t>> rows_before(const std::vector<HeldRow>& rows)
     if (!is_new) before[at] = std::exchange(place->second, at);
   }
   return before;
+}
+
+/// Does a rank tell a step twice within one start?
+bool repeats_steps(const std::deque<HeldRow>& rows) {
+  std::set<std::pair<int, int64_t>> seen;
+  for (const HeldRow& held : rows) {
+    if (held.is_start) seen.clear();
+    if (!seen.emplace(held.line.rank.value_or(-1), held.row.step).second) return true;
+  }
+  return false;
+}
+
+/// Rows of a run whose steps come again with another global batch are those of several runs; a batch that changes on the way, at the end of an epoch say, parts nothing.
+std::vector<CsvRun> split_by_batch(CsvRun run) {
+  std::map<double, CsvRun> by_batch;
+  const bool is_told = std::none_of(run.rows.begin(), run.rows.end(), [](const HeldRow& held) { return std::isnan(held.global_batch); });
+  if (is_told)
+    for (const HeldRow& held : run.rows) by_batch[held.global_batch];
+  std::vector<CsvRun> parts;
+  if (by_batch.size() > 1 && repeats_steps(run.rows)) {
+    for (const HeldRow& held : run.rows) by_batch[held.global_batch].rows.push_back(held);
+    if (std::none_of(by_batch.begin(), by_batch.end(), [](const auto& part) { return repeats_steps(part.second.rows); }))
+      for (auto& [batch, part] : by_batch) parts.push_back({.facts = run.facts, .batch = fmt::format("{:g}", batch), .rows = std::move(part.rows)});
+  }
+  if (parts.empty()) parts.push_back(std::move(run));
+  return parts;
+}
+
+/// Rows in any order: where no step comes twice, none was done again, and the order of the steps is theirs.
+void order_by_step(std::deque<HeldRow>& rows) {
+  const bool has_starts = std::any_of(rows.begin(), rows.end(), [](const HeldRow& held) { return held.is_start; });
+  if (!has_starts && !repeats_steps(rows)) std::stable_sort(rows.begin(), rows.end(), [](const HeldRow& a, const HeldRow& b) { return a.row.step < b.row.step; });
 }
 
 class CsvParser : public LogParser {
@@ -153,67 +116,200 @@ class CsvParser : public LogParser {
       return LineUse::kOther;
     }
     if (line.text == header_) {  // the program started again and appended
-      is_start_ = true;
-      num_rows_ = 0;
+      ++num_headers_;
       return LineUse::kOther;
     }
     const auto fields = split_csv_line(line.text, separator_);
     if (!fields || fields->size() != columns_.size()) return LineUse::kRejected;
-    LogRow row{.step = num_rows_};
-    LogLine stamped = line;
-    stamped.time_s.reset();
-    for (size_t at = 0; at < columns_.size(); ++at)
-      if (!(*fields)[at].empty() && !set_field(columns_[at], (*fields)[at], row, stamped)) return LineUse::kRejected;
-    ++num_rows_;
-    if (!has_step_) row.num_steps = 1;
-    if (const auto batch = known_batch(); batch && std::isnan(row.samples)) row.samples = static_cast<double>(*batch);
-    stamped.text = {};
-    HeldRow held{.line = stamped, .row = row, .is_start = std::exchange(is_start_, false)};
-    if (!may_be_elapsed_) return take(held);
-    held_.push_back(held);
+    HeldRow held{.line = line};
+    held.line.text = {};
+    held.line.time_s.reset();
+    std::vector<std::string> facts;
+    for (size_t at = 0; at < columns_.size(); ++at) {
+      if (!set_cell(columns_[at], (*fields)[at], held, facts)) return LineUse::kRejected;
+      if (auto& values = unread_[at]; columns_[at].field == Field::kNone && values.size() <= kMaxUnread) values.insert((*fields)[at]);
+    }
+    if (!may_be_elapsed_ && !is_step_time(held.row.step_ms)) return LineUse::kRejected;
+    hold(std::move(held), std::move(facts));
     return LineUse::kUsed;
   }
 
   void finish() override {
-    take_held();
-    for (const auto& [words, odd] : odd_units_)
+    for (const auto& [words, odd] : odd_lines_)
       builder_.count_problem(fmt::format("{}; {} such {} left out (the first is line {})", words, odd.count, odd.count == 1 ? "line was" : "lines were", odd.first_line));
-    if (const auto two = find_two_units(std::move(bare_times_)))
-      throw DataError(fmt::format("record: '{}': the step times fall into two groups a factor of a thousand apart, {:g} ms (line {}) and {:g} ms (line {}): seconds and milliseconds in "
-                                  "one column", builder_.run().source.string(), two->first.ms, two->first.line, two->second.ms, two->second.line),
-                      "write one unit in the whole column, or the unit behind each number (512 ms, 0.498 s)");
+    leave_out_unnamed();
+    std::vector<CsvRun> runs;
+    for (CsvRun& run : runs_)
+      for (CsvRun& part : split_by_batch(std::move(run))) runs.push_back(std::move(part));
+    for (CsvRun& run : runs)
+      if (has_step_) order_by_step(run.rows);
+    explain_columns(runs);
+    const bool is_elapsed = are_elapsed(runs);
+    for (CsvRun& run : runs) {
+      if (runs.size() > 1) builder_.begin_run(part_of(run, runs));
+      set_facts(run);
+      if (is_elapsed) take_differences(run.rows);
+      else take_times(run.rows);
+    }
+    refuse_two_units();
   }
 
  private:
-  LineUse take(const HeldRow& held) {
-    if (held.is_start) builder_.start_attempt();
-    if (held.row.step_ms > 0 && std::isfinite(held.row.step_ms) && held.row.unit_ms == 0) bare_times_.push_back({held.row.step_ms, held.line.number});
-    return add(held.line, held.row);
+  static bool is_step_time(double ms) { return std::isfinite(ms) && ms > 0; }
+
+  /// Puts a row to its run.
+  void hold(HeldRow held, std::vector<std::string> facts) {
+    constexpr size_t kMaxRuns = 10'000;
+    const auto [place, is_new] = run_of_.try_emplace(facts, runs_.size());
+    if (is_new) runs_.push_back({.facts = std::move(facts), .num_headers = num_headers_});
+    if (runs_.size() > kMaxRuns)
+      throw DataError(fmt::format("record: '{}': the columns {} tell more than {} runs apart", source(), names_of_facts(), kMaxRuns), "name a column that does not tell runs apart something else");
+    CsvRun& run = runs_[place->second];
+    held.is_start = std::exchange(run.num_headers, num_headers_) != num_headers_;
+    if (held.is_start) run.num_rows_of_start = 0;
+    if (!has_step_) held.row.step = run.num_rows_of_start, held.row.num_steps = 1;
+    ++run.num_rows_of_start;
+    run.rows.push_back(std::move(held));
   }
 
-  /// A column "time_s" that rises at every row is time since the start; the rows get their differences.
-  void take_held() {
-    constexpr size_t kFewest = 8;  // step times that rise so often by chance: one file in 40,000
-    const auto before = rows_before(held_);
-    size_t num_pairs = 0, num_rises = 0;
-    for (size_t at = 0; at < held_.size(); ++at)
-      if (before[at]) ++num_pairs, num_rises += held_[at].row.step_ms > held_[*before[at]].row.step_ms ? 1 : 0;
-    if (num_pairs + 1 < kFewest || num_rises < num_pairs) {
-      for (const HeldRow& held : held_)
-        if (take(held) != LineUse::kUsed) {
-          ++builder_.run().num_rejected_lines;
-          builder_.count_problem("a row was left out: its step time is no time above zero");
-        }
-      return;
+  /// "'nodes', 'run'"
+  std::string names_of_facts() const {
+    std::vector<std::string> names;
+    for (const CsvColumn* column : fact_columns_) names.push_back(fmt::format("'{}'", column->name));
+    return core::join(names, ", ");
+  }
+
+  /// Rows with an empty cell where others tell which run they are of.
+  void leave_out_unnamed() {
+    for (size_t at = 0; at < fact_columns_.size(); ++at) {
+      const auto is_unnamed = [&](const CsvRun& run) { return run.facts[at].empty(); };
+      if (std::all_of(runs_.begin(), runs_.end(), is_unnamed)) continue;
+      size_t num_rows = 0;
+      for (const CsvRun& run : runs_) num_rows += is_unnamed(run) ? run.rows.size() : 0;
+      if (num_rows == 0) continue;
+      std::erase_if(runs_, is_unnamed);
+      builder_.run().num_rejected_lines += static_cast<int64_t>(num_rows);
+      builder_.count_problem(fmt::format("{} without a value in the column '{}', so nobody can tell which run they are of: left out", num_rows == 1 ? "one row is" : fmt::format("{} rows are", num_rows),
+                                         fact_columns_[at]->name));
     }
+  }
+
+  /// Which values of a column some runs have.
+  static std::set<std::string> values_of(const std::vector<CsvRun>& runs, size_t fact_column) {
+    std::set<std::string> values;
+    for (const CsvRun& run : runs) values.insert(run.facts[fact_column]);
+    return values;
+  }
+
+  /// What of the columns a reader may have meant otherwise.
+  void explain_columns(const std::vector<CsvRun>& runs) {
+    const CsvColumn* devices = nullptr;
+    bool has_sizes = false, has_one_count = false;
+    for (size_t at = 0; at < fact_columns_.size(); ++at) {
+      const size_t num_values = values_of(runs, at).size();
+      if (fact_columns_[at]->fact == "nodes") has_sizes = num_values > 1;
+      if (fact_columns_[at]->fact == "devices") devices = fact_columns_[at], has_one_count = num_values == 1;
+    }
+    if (has_sizes && has_one_count)
+      builder_.count_problem(fmt::format("the column '{}' is the same at every number of nodes and was read as all devices of a run; if it counts those of a node, name it devices_per_node",
+                                         devices->name));
+    if (!has_step_ || std::none_of(runs.begin(), runs.end(), [](const CsvRun& run) { return repeats_steps(run.rows); })) return;
+    std::vector<std::string> names;
+    for (size_t at = 0; at < columns_.size(); ++at)
+      if (unread_[at].size() > 1 && unread_[at].size() <= kMaxUnread) names.push_back(fmt::format("'{}'", columns_[at].name));
+    if (!names.empty())
+      builder_.count_problem(fmt::format("steps come again with the same number, and the {} {}, of several values, {} not read: where the values tell runs apart, name that column 'run'",
+                                         names.size() == 1 ? "column" : "columns", core::join(names, ", "), names.size() == 1 ? "is" : "are"));
+  }
+
+  /// "nodes=2, run=b": what differs between the runs of the file.
+  std::string part_of(const CsvRun& run, const std::vector<CsvRun>& runs) const {
+    std::vector<std::string> words;
+    for (size_t at = 0; at < fact_columns_.size(); ++at)
+      if (values_of(runs, at).size() > 1) words.push_back(fmt::format("{}={}", fact_columns_[at]->name, run.facts[at]));
+    if (!run.batch.empty()) words.push_back("global_batch=" + run.batch);
+    return core::join(words, ", ");
+  }
+
+  void set_facts(const CsvRun& run) {
+    std::map<std::string_view, std::string> facts;
+    for (size_t at = 0; at < fact_columns_.size(); ++at)
+      if (!run.facts[at].empty()) facts[fact_columns_[at]->fact] = run.facts[at];
+    const auto count = [&](std::string_view fact) { return facts.contains(fact) ? positive_count(facts[fact]) : std::nullopt; };
+    RunSetup& known = setup();
+    known.nodes = count("nodes");
+    known.devices = count("devices");
+    if (const auto per_node = count("devices_per_node"); per_node && known.nodes && !known.devices) known.devices = *known.nodes * *per_node;
+    known.samples_per_device = count("samples_per_device");
+    known.accum = count("accum");
+    known.sequence_length = count("sequence_length");
+    known.model = facts["model"];
+    known.precision = facts["precision"];
+    known.task = facts["task"];
+    known.system = facts["system"];
+    known.layout = facts["layout"];
+    if (facts.contains("job")) builder_.run().allocation = "slurm " + facts["job"];
+    if (run.rows.empty()) return;
+    const double batch = run.rows.front().global_batch;
+    const bool is_one = std::all_of(run.rows.begin(), run.rows.end(), [&](const HeldRow& held) { return held.global_batch == batch; });
+    if (is_one) known.global_batch = positive_count(fmt::format("{:.0f}", batch));
+  }
+
+  void take(const HeldRow& held) {
+    if (held.is_start) builder_.start_attempt();
+    LogRow row = held.row;
+    if (std::isnan(row.samples)) row.samples = held.global_batch;
+    add(held.line, row);
+  }
+
+  /// What makes the steps of two runs comparable in size: all but the number of nodes and devices, the batch and the names of repeats.
+  std::string work_of() const {
+    const RunSetup& known = builder_.run().setup;
+    return fmt::format("{}\n{}\n{}\n{}", known.model, known.precision, known.task, known.system);
+  }
+
+  /// Adds rows with their times; they are freed on the way.
+  void take_times(std::deque<HeldRow>& rows) {
+    std::vector<PlacedTime>& bare_times = bare_times_[work_of()];
+    for (; !rows.empty(); rows.pop_front()) {
+      const HeldRow& held = rows.front();
+      if (!is_step_time(held.row.step_ms)) {
+        ++builder_.run().num_rejected_lines;
+        builder_.count_problem("a row was left out: its step time is no time above zero");
+        continue;
+      }
+      if (held.row.unit_ms == 0) {
+        bare_times.push_back({held.row.step_ms, held.line.number});
+        builder_.run().is_unit_guessed = !is_unit_told_;
+      }
+      take(held);
+    }
+  }
+
+  /// A column "time_s" that rises at every row is time since the start.
+  bool are_elapsed(const std::vector<CsvRun>& runs) const {
+    constexpr size_t kFewestPairs = 7;  // step times that rise so often by chance: one file in 40,000
+    if (!may_be_elapsed_) return false;
+    size_t num_pairs = 0, num_rises = 0;
+    for (const CsvRun& run : runs) {
+      const auto before = rows_before(run.rows);
+      for (size_t at = 0; at < run.rows.size(); ++at)
+        if (before[at]) ++num_pairs, num_rises += run.rows[at].row.step_ms > run.rows[*before[at]].row.step_ms ? 1 : 0;
+    }
+    return num_pairs >= kFewestPairs && num_rises == num_pairs;
+  }
+
+  /// Rows of elapsed times get their differences.
+  void take_differences(const std::deque<HeldRow>& rows) {
     builder_.count_problem(fmt::format("the column '{}' rises at every row, so it is time since the start: the steps' times are the differences of the rows, and the first row has none",
                                        elapsed_name_));
+    const auto before = rows_before(rows);
     bool is_start = false;
-    for (size_t at = 0; at < held_.size(); ++at) {
-      is_start = is_start || held_[at].is_start;
+    for (size_t at = 0; at < rows.size(); ++at) {
+      is_start = is_start || rows[at].is_start;
       if (!before[at]) continue;
-      HeldRow held = held_[at];
-      const HeldRow& last = held_[*before[at]];
+      HeldRow held = rows[at];
+      const HeldRow& last = rows[*before[at]];
       const int64_t num_steps = has_step_ ? std::max<int64_t>(held.row.step - last.row.step, 1) : 1;
       held.row.step_ms = (held.row.step_ms - last.row.step_ms) / static_cast<double>(num_steps);
       held.row.num_steps = static_cast<int32_t>(std::min<int64_t>(num_steps, 1'000'000'000));
@@ -222,53 +318,80 @@ class CsvParser : public LogParser {
     }
   }
 
-  struct OddUnit {
+  void refuse_two_units() {
+    for (auto& [work, times] : bare_times_)
+      if (const auto two = find_two_units(std::move(times)))
+        throw DataError(fmt::format("record: '{}': the step times fall into two groups a factor of a thousand apart, {:g} ms (line {}) and {:g} ms (line {}): seconds and milliseconds in "
+                                    "one column", source(), two->first.ms, two->first.line, two->second.ms, two->second.line),
+                        "write one unit in the whole column, or the unit behind each number (512 ms, 0.498 s)");
+  }
+
+  struct OddLines {
     int64_t count = 0, first_line = 0;
   };
+
+  std::string source() const { return builder_.run().source.string(); }
 
   void read_header(std::string_view text) {
     header_ = text;
     separator_ = separator_of(text);
-    columns_ = columns_of(text);
-    has_step_ = has_field(columns_, Field::kStep);
+    columns_ = csv_columns_of(text);
+    unread_.resize(columns_.size());
+    has_step_ = has_csv_field(columns_, Field::kStep);
     check_doubles();
-    for (const Column& column : columns_)
-      if (column.field == Field::kStepTime && column.may_be_elapsed) may_be_elapsed_ = true, elapsed_name_ = column.name;
-    if (are_steps(columns_)) return;
-    throw DataError(fmt::format("record: '{}' is no table of steps with their times; its first line is '{}'", builder_.run().source.string(), text),
+    for (const CsvColumn& column : columns_) {
+      if (column.field == Field::kFact) fact_columns_.push_back(&column);
+      if (column.field != Field::kStepTime) continue;
+      is_unit_told_ = column.is_unit_told;
+      if (column.may_be_elapsed) may_be_elapsed_ = true, elapsed_name_ = column.name;
+    }
+    if (are_csv_steps(columns_)) return;
+    throw DataError(fmt::format("record: '{}' is no table of steps with their times; its first line is '{}'", source(), text),
                     "name one step_time_s, step_time_ms, batch_time_s or iteration_time_ms; a table of points (nodes, samples_per_s) is no log of steps");
   }
 
-  /// Of two columns that mean the same the first is read; two step times are refused, since the report hangs on them.
+  /// Of two columns that mean the same the first is read; two step times are refused, since the report hangs on them. Names of repeats may be of several parts.
   void check_doubles() {
-    std::map<Field, std::string> first;
-    for (Column& column : columns_) {
-      if (column.field == Field::kNone) continue;
-      const auto [place, is_new] = first.emplace(column.field, column.name);
+    std::map<std::pair<Field, std::string_view>, std::string> first;
+    for (CsvColumn& column : columns_) {
+      if (column.field == Field::kNone || column.fact == "run") continue;
+      const auto [place, is_new] = first.emplace(std::pair(column.field, column.fact), column.name);
       if (is_new) continue;
       if (column.field == Field::kStepTime)
-        throw DataError(fmt::format("record: '{}': the columns '{}' and '{}' both tell the step time", builder_.run().source.string(), place->second, column.name),
+        throw DataError(fmt::format("record: '{}': the columns '{}' and '{}' both tell the step time", source(), place->second, column.name),
                         "keep one of them, or name the other something else");
       builder_.count_problem(fmt::format("the columns '{}' and '{}' mean the same: the first is read", place->second, column.name));
       column.field = Field::kNone;
     }
   }
 
-  bool refuse_unit(const LogLine& line, const std::string& words) {
-    OddUnit& odd = odd_units_[words];
+  bool refuse(const LogLine& line, const std::string& words) {
+    OddLines& odd = odd_lines_[words];
     if (odd.count++ == 0) odd.first_line = line.number;
     return false;
   }
 
+  /// A fact as it tells runs apart: "2" and "2.0" nodes are the same. False after a refusal.
+  bool set_fact(const CsvColumn& column, const std::string& text, const LogLine& line, std::vector<std::string>& facts) {
+    facts.push_back(text);
+    if (text.empty() || !is_count_fact(column.fact)) return true;
+    constexpr double kMaxCount = 1e9;
+    const auto number = core::parse_double(text);
+    if (!number || !(*number >= 1) || *number > kMaxCount || std::trunc(*number) != *number)
+      return refuse(line, fmt::format("the column '{}' holds something else than a whole number above 0", column.name));
+    facts.back() = fmt::format("{:.0f}", *number);
+    return true;
+  }
+
   /// A step time or data wait in ms; NaN after a refusal.
-  bool set_duration(const Column& column, const std::string& text, LogRow& row, const LogLine& line) {
-    const auto time = read_cell_time(text);
+  bool set_duration(const CsvColumn& column, const std::string& text, LogRow& row, const LogLine& line) {
+    const auto time = read_csv_time(text);
     if (!time) return false;
     if (time->unit_ms && column.is_unit_told && *time->unit_ms != column.unit_ms)
-      return refuse_unit(line, fmt::format("a number in the column '{}' has another unit than the column's name tells", column.name));
+      return refuse(line, fmt::format("a number in the column '{}' has another unit than the column's name tells", column.name));
     bool& has_units = (column.field == Field::kStepTime ? step_units_ : wait_units_);
     if (!column.is_unit_told && !time->unit_ms && has_units)
-      return refuse_unit(line, fmt::format("numbers in the column '{}' have their unit behind them, some have none", column.name));
+      return refuse(line, fmt::format("numbers in the column '{}' have their unit behind them, some have none", column.name));
     has_units = has_units || time->unit_ms;
     const double ms = time->value * time->unit_ms.value_or(column.unit_ms);
     (column.field == Field::kStepTime ? row.step_ms : row.data_wait_ms) = ms;
@@ -276,12 +399,14 @@ class CsvParser : public LogParser {
     return true;
   }
 
-  bool set_field(const Column& column, const std::string& text, LogRow& row, LogLine& line) {
-    if (column.field == Field::kNone || column.field == Field::kSize) return true;
-    const bool is_thousands = is_count(column.field) && text.find(',') + 4 == text.size();
+  bool set_cell(const CsvColumn& column, const std::string& text, HeldRow& held, std::vector<std::string>& facts) {
+    if (column.field == Field::kFact) return set_fact(column, text, held.line, facts);
+    if (column.field == Field::kNone || text.empty()) return true;
+    LogLine& line = held.line;
+    const bool is_thousands = is_csv_count(column.field) && text.find(',') + 4 == text.size();
     if (has_ambiguous_comma(text) && !is_thousands)
-      throw DataError(fmt::format("record: '{}' line {}, column '{}': '{}' is a number with a comma", builder_.run().source.string(), line.number, column.name, text), kCommaHint);
-    if (is_duration(column.field)) return set_duration(column, text, row, line);
+      throw DataError(fmt::format("record: '{}' line {}, column '{}': '{}' is a number with a comma", source(), line.number, column.name, text), kCommaHint);
+    if (is_csv_duration(column.field)) return set_duration(column, text, held.row, line);
     if (column.field == Field::kTime)
       if (const auto stamp = read_time_stamp(text)) {
         line.time_s = stamp;
@@ -290,51 +415,57 @@ class CsvParser : public LogParser {
     std::string_view rest;
     const auto number = read_number(text, &rest);
     if (column.field == Field::kLoss) {  // a loss may be "nan"
-      row.loss = number.value_or(kUnknown);
+      held.row.loss = number.value_or(kUnknown);
       return true;
     }
     if (!number || !core::trim(rest).empty() || *number < 0) return false;
-    set_number(column.field, *number, row, line);
+    set_number(column.field, *number, held);
     return true;
   }
 
-  static void set_number(Field field, double number, LogRow& row, LogLine& line) {
+  static void set_number(Field field, double number, HeldRow& held) {
     constexpr double kMaxCount = 1e14, kMaxSmall = 1e9;
+    LogRow& row = held.row;
     switch (field) {
       case Field::kStep: row.step = static_cast<int64_t>(std::min(number, kMaxCount)); break;
       case Field::kEpoch: row.epoch = static_cast<int32_t>(std::min(number, kMaxSmall)); break;
       case Field::kNumSteps: row.num_steps = static_cast<int32_t>(std::min(number, kMaxSmall)); break;
-      case Field::kRank: line.rank = static_cast<int>(std::min(number, kMaxSmall)); break;
+      case Field::kRank: held.line.rank = static_cast<int>(std::min(number, kMaxSmall)); break;
       case Field::kSamples: row.samples = number; break;
+      case Field::kGlobalBatch: held.global_batch = number; break;
       case Field::kTokens: row.tokens = number; break;
       case Field::kSamplesSeen: row.samples_seen = number; break;
       case Field::kRate: row.samples_per_s = number; break;
       case Field::kTflops: row.tflops_per_device = number; break;
-      case Field::kTime: line.time_s = number; break;
+      case Field::kTime: held.line.time_s = number; break;
       case Field::kStepTime:
       case Field::kDataWait:
-      case Field::kSize:
+      case Field::kFact:
       case Field::kLoss:
       case Field::kNone: break;
     }
   }
 
+  static constexpr size_t kMaxUnread = 16;  // a column of more values is a measurement or a remark
   std::string header_{};
   char separator_ = ',';
-  std::vector<Column> columns_{};
+  std::vector<CsvColumn> columns_{};
+  std::vector<const CsvColumn*> fact_columns_{};
+  std::vector<std::set<std::string>> unread_{};  // values of columns of unknown names, up to one more than kMaxUnread
   bool has_step_ = false, step_units_ = false, wait_units_ = false;  // units stand behind the numbers
-  int64_t num_rows_ = 0;
-  bool may_be_elapsed_ = false, is_start_ = false;
+  bool may_be_elapsed_ = false, is_unit_told_ = false;
   std::string elapsed_name_{};
-  std::vector<HeldRow> held_{};
-  std::map<std::string, OddUnit> odd_units_{};
-  std::vector<PlacedTime> bare_times_{};
+  int64_t num_headers_ = 1;
+  std::vector<CsvRun> runs_{};
+  std::map<std::vector<std::string>, size_t> run_of_{};
+  std::map<std::string, OddLines> odd_lines_{};
+  std::map<std::string, std::vector<PlacedTime>> bare_times_{};  // by work
 };
 
 }  // namespace
 
 LogReader csv_reader() {
-  return {.is_own_line = [](std::string_view line) { return line.find_first_of(",;\t") != std::string_view::npos && are_steps(columns_of(line)); },
+  return {.is_own_line = [](std::string_view line) { return line.find_first_of(",;\t") != std::string_view::npos && are_csv_steps(csv_columns_of(line)); },
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<CsvParser>(builder); }};
 }
 

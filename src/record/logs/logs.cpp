@@ -131,9 +131,9 @@ bool is_torn(const LogReader& reader, std::string_view line) {
   return reader.is_torn != nullptr && !take_merged_apart(reader.shape, line) && reader.is_torn(line);
 }
 
-void read_lines(const fs::path& file, LogFormat format, const RunSetup& told, RunData& run) {
+std::vector<RunData> read_lines(const fs::path& file, LogFormat format, const RunSetup& told, const RunData& blank) {
   const LogReader reader = reader_of(format);
-  LogBuilder builder(run, told);
+  LogBuilder builder(blank, told);
   const auto parser = reader.make(builder);
   constexpr bool kEndsAtReturn = true;
   LineReader lines(file, kEndsAtReturn);
@@ -162,10 +162,11 @@ void read_lines(const fs::path& file, LogFormat format, const RunSetup& told, Ru
     if (use == LineUse::kUsed) ++num_used;
   }
   parser->finish();
-  builder.finish();
-  rejects.tell(run);
-  if (num_used == 0 && run.steps.size() == 0)
-    run.problems.push_back(fmt::format("no step was found: nothing in the file is a line of {} that can be used", to_text(format)));
+  std::vector<RunData> runs = builder.finish();
+  rejects.tell(runs.front());
+  if (num_used == 0 && runs.front().steps.size() == 0)
+    runs.front().problems.push_back(fmt::format("no step was found: nothing in the file is a line of {} that can be used", to_text(format)));
+  return runs;
 }
 
 }  // namespace
@@ -232,29 +233,29 @@ bool is_benchmark_result(const fs::path& file) {
   return false;
 }
 
-RunData read_log(const fs::path& path, std::optional<LogFormat> format, const LogOptions& options) {
+std::vector<RunData> read_log(const fs::path& path, std::optional<LogFormat> format, const LogOptions& options) {
   if (!format) format = guess_format(path);
   if (!format)
     throw DataError(fmt::format("record: '{}' is no log that is known: no line of it is recognised", path.string()),
                     fmt::format("say what it is with --from: {}", names_of_formats()));
+  std::vector<RunData> runs(1);
   if (*format == LogFormat::kLockstep) {
-    RunData run = load_run(path);
-    apply_meta(run, options.meta);
-    return run;
+    runs.front() = load_run(path);
+  } else {
+    const fs::path file = log_file_of(path);
+    RunData& run = runs.front();
+    run.source = file;
+    run.name = name_of_run(file);
+    run.format = to_text(*format);
+    run.allocation = allocation_of(file);
+    RunData told = run;
+    apply_meta(told, options.meta);
+    if (*format == LogFormat::kBench && is_bench_document(file)) read_bench_document(file, run);
+    else runs = read_lines(file, *format, told.setup, RunData(run));
+    if (runs.back().state.empty()) note_failure_of_log(file, runs.back());
   }
-  const fs::path file = log_file_of(path);
-  RunData run;
-  run.source = file;
-  run.name = name_of_run(file);
-  run.format = to_text(*format);
-  run.allocation = allocation_of(file);
-  RunData told = run;
-  apply_meta(told, options.meta);
-  if (*format == LogFormat::kBench && is_bench_document(file)) read_bench_document(file, run);
-  else read_lines(file, *format, told.setup, run);
-  if (run.state.empty()) note_failure_of_log(file, run);
-  apply_meta(run, options.meta);
-  return run;
+  for (RunData& run : runs) apply_meta(run, options.meta);
+  return runs;
 }
 
 }  // namespace lockstep::record

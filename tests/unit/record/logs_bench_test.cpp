@@ -8,6 +8,7 @@
 #include "core/strings.h"
 #include "record/logs.h"
 #include "unit/record/fuzz.h"
+#include "unit/record/read_one.h"
 
 namespace lockstep::record {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 RunData read(const std::string& text, std::optional<LogFormat> format = std::nullopt) {
   const core::TempDir folder;
   core::write_file_atomic(folder.path() / "net.json", text);
-  return read_log(folder.path() / "net.json", format);
+  return read_one(folder.path() / "net.json", format);
 }
 
 constexpr const char* kBenchDocument = R"({"format": "lockstep-bench-1", "case": "collective", "command": "lockstep bench collective", "mode": "time",

@@ -9,6 +9,7 @@
 #include "core/files.h"
 #include "core/strings.h"
 #include "record/logs.h"
+#include "unit/record/read_one.h"
 
 namespace lockstep::record {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 RunData read_text(const std::string& text, const std::string& name, const MetaOptions& meta = {}) {
   const core::TempDir folder;
   std::ofstream(folder.path() / name, std::ios::binary) << text;
-  return read_log(folder.path() / name, std::nullopt, {.meta = meta});
+  return read_one(folder.path() / name, std::nullopt, {.meta = meta});
 }
 
 bool tells(const RunData& run, const std::string& words) {

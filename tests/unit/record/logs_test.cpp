@@ -9,6 +9,7 @@
 #include "core/files.h"
 #include "core/strings.h"
 #include "unit/record/fuzz.h"
+#include "unit/record/read_one.h"
 
 namespace lockstep::record {
 namespace {
@@ -30,7 +31,7 @@ constexpr Golden kGolden[] = {{"openclip.log", LogFormat::kOpenClip},     {"nemo
 class LogText {
  public:
   explicit LogText(const std::string& text, const std::string& name = "run.log") : path_(folder_.path() / name) { std::ofstream(path_, std::ios::binary) << text; }
-  RunData read(std::optional<LogFormat> format = std::nullopt, const MetaOptions& meta = {}) const { return read_log(path_, format, {.meta = meta}); }
+  RunData read(std::optional<LogFormat> format = std::nullopt, const MetaOptions& meta = {}) const { return read_one(path_, format, {.meta = meta}); }
   const fs::path& path() const { return path_; }
 
  private:
@@ -58,7 +59,7 @@ using Lengths = std::vector<int32_t>;
 TEST(Logs, EveryGoldenFileIsGuessedAndReadWithoutComplaint) {
   for (const Golden& file : kGolden) {
     EXPECT_EQ(guess_format(golden(file.file)), file.format) << file.file;
-    const RunData run = read_log(golden(file.file));
+    const RunData run = read_one(golden(file.file));
     EXPECT_EQ(run.format, to_text(file.format));
     EXPECT_EQ(run.num_rejected_lines, 0) << file.file;
     EXPECT_GT(run.steps.size() + run.collective_points.size(), 5u) << file.file;
@@ -66,7 +67,7 @@ TEST(Logs, EveryGoldenFileIsGuessedAndReadWithoutComplaint) {
 }
 
 TEST(Logs, OpenClipTakesMeanTimesAndCountsStepsBySamples) {
-  const RunData run = read_log(golden("openclip.log"));
+  const RunData run = read_one(golden("openclip.log"));
   EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
   EXPECT_EQ(run.setup.model, "ViT-B-32");
   EXPECT_EQ(run.setup.precision, "amp_bf16");
@@ -113,7 +114,7 @@ TEST(Logs, OpenClipFindsItsOptionsBesideAnOutLog) {
   std::ofstream(run_folder / "params.txt") << "accum_freq: 1\nbatch_size: 616\nmodel: HTSAT-tiny-Roberta-base\nworld_size: 8\ndataset_type: synthetic-audio\n";
   std::ofstream(run_folder / "out.log") << "2026-01-31,12:00:00 | INFO | Train Epoch: 0 [   4928/1000384 (0%)] Data (t): 0.1 Batch (t): 9.000, 547.5/s, 68.4/s/gpu LR: 0.0003 Logit Scale: 14.3 Loss: 8.3 (8.3)\n"
                                         << "2026-01-31,12:01:40 | INFO | Train Epoch: 0 [ 497728/1000384 (50%)] Data (t): 0.001 Batch (t): 0.990, 4977.7/s, 622.2/s/gpu LR: 0.0003 Logit Scale: 14.3 Loss: 8.1 (8.2)\n";
-  const RunData run = read_log(run_folder, std::nullopt, {.meta = {.path_pattern = "bs(?<batch>\\d+)_af(?<accum>\\d+)_n(?<nodes>\\d+)"}});
+  const RunData run = read_one(run_folder, std::nullopt, {.meta = {.path_pattern = "bs(?<batch>\\d+)_af(?<accum>\\d+)_n(?<nodes>\\d+)"}});
   EXPECT_EQ(run.name, "htsat_tiny_bs616_af1_n2");
   EXPECT_EQ(run.setup.model, "HTSAT-tiny-Roberta-base");
   EXPECT_EQ(run.setup.nodes, 2);
@@ -126,7 +127,7 @@ TEST(Logs, OpenClipFindsItsOptionsBesideAnOutLog) {
 }
 
 TEST(Logs, NemoBarsAndLines) {
-  const RunData bar = read_log(golden("nemo_bar.out"));
+  const RunData bar = read_one(golden("nemo_bar.out"));
   ASSERT_EQ(bar.steps.size(), 12u);
   EXPECT_EQ(bar.steps.step_ms[0], 28500);
   EXPECT_EQ(bar.steps.step_ms[1], 3590);
@@ -134,7 +135,7 @@ TEST(Logs, NemoBarsAndLines) {
   EXPECT_EQ(bar.setup.global_batch, 256);
   EXPECT_EQ(bar.steps.samples_seen[11], 12 * 256);
   EXPECT_NEAR(bar.steps.loss[11], 7.7, 1e-9);
-  const RunData lines = read_log(golden("nemo_lines.out"));
+  const RunData lines = read_one(golden("nemo_lines.out"));
   ASSERT_EQ(lines.steps.size(), 20u);
   EXPECT_EQ(lines.setup.global_batch, 128);
   EXPECT_DOUBLE_EQ(lines.steps.step_ms[5], 4510);
@@ -147,7 +148,7 @@ TEST(Logs, NemoBarsAndLines) {
 }
 
 TEST(Logs, MegatronWithARestartAndASwitchOfUnits) {
-  const RunData run = read_log(golden("megatron.log"));
+  const RunData run = read_one(golden("megatron.log"));
   EXPECT_EQ(run.steps.step, (Steps{9, 19, 29, 39, 49, 59, 69, 79}));
   EXPECT_EQ(run.steps.attempt, (Lengths{1, 1, 1, 1, 2, 2, 2, 2}));
   EXPECT_EQ(run.steps.num_steps, Lengths(8, 10));
@@ -188,7 +189,7 @@ TEST(Logs, MegatronTellsItsSizesInItsFirstLineInEverySpelling) {
 }
 
 TEST(Logs, TorchTitanTimesFromTokenRatesOrElseFromTimeStamps) {
-  const RunData run = read_log(golden("torchtitan.log"));
+  const RunData run = read_one(golden("torchtitan.log"));
   EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
   EXPECT_EQ(run.setup.devices, 8);
   EXPECT_EQ(run.setup.global_batch, 16);
@@ -211,7 +212,7 @@ TEST(Logs, TorchTitanTimesFromTokenRatesOrElseFromTimeStamps) {
 }
 
 TEST(Logs, DeepSpeedRatesNeedTheBatchAndCollectivesAddUp) {
-  const RunData run = read_log(golden("deepspeed.log"));
+  const RunData run = read_one(golden("deepspeed.log"));
   EXPECT_EQ(run.setup.global_batch, 256);
   EXPECT_EQ(run.setup.devices, 16);
   ASSERT_EQ(run.steps.size(), 10u);
@@ -231,7 +232,7 @@ TEST(Logs, DeepSpeedRatesNeedTheBatchAndCollectivesAddUp) {
 }
 
 TEST(Logs, ImageNetTakesTheStepNotTheRunningMean) {
-  const RunData run = read_log(golden("imagenet.log"), std::nullopt, {.meta = {.values = {{"global_batch", "1024"}}}});
+  const RunData run = read_one(golden("imagenet.log"), std::nullopt, {.meta = {.values = {{"global_batch", "1024"}}}});
   EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
   ASSERT_EQ(run.steps.size(), 26u);
   EXPECT_EQ(run.steps.step[0], 0);
@@ -253,7 +254,7 @@ TEST(Logs, ImageNetTakesTheStepNotTheRunningMean) {
 }
 
 TEST(Logs, MlperfStatsUnderThreeSpellingsAndBlocks) {
-  const RunData run = read_log(golden("mlperf.log"));
+  const RunData run = read_one(golden("mlperf.log"));
   ASSERT_EQ(run.steps.size(), 20u);
   EXPECT_EQ(run.steps.step[0], 10);
   for (size_t row = 0; row < 20; ++row) EXPECT_NEAR(run.steps.step_ms[row], 9800 + 10.0 * static_cast<double>(row + 1), 1e-6);
@@ -265,7 +266,7 @@ TEST(Logs, MlperfStatsUnderThreeSpellingsAndBlocks) {
   EXPECT_EQ(run.state, "finished");
   ASSERT_EQ(run.results.size(), 1u);
   EXPECT_EQ(run.results[0].step, 199);
-  const RunData blocks = read_log(golden("mlperf_blocks.log"));
+  const RunData blocks = read_one(golden("mlperf_blocks.log"));
   EXPECT_EQ(blocks.steps.step, (Steps{9, 19, 29, 39, 49, 59}));
   EXPECT_EQ(blocks.steps.num_steps, Lengths(6, 10));
   EXPECT_NEAR(blocks.steps.step_ms[3], 503, 1e-4);  // of two Unix times in double precision
@@ -273,7 +274,7 @@ TEST(Logs, MlperfStatsUnderThreeSpellingsAndBlocks) {
 }
 
 TEST(Logs, TfCnnMeansBecomeIntervals) {
-  const RunData run = read_log(golden("tf_cnn.log"));
+  const RunData run = read_one(golden("tf_cnn.log"));
   EXPECT_EQ(run.setup.model, "resnet50");
   EXPECT_EQ(run.setup.global_batch, 256);
   EXPECT_EQ(run.setup.samples_per_device, 32);
@@ -299,7 +300,7 @@ TEST(Logs, NcclTestsRowsMayHaveOneHalfOnly) {
 }
 
 TEST(Logs, NcclTestsBandwidthsFollowFromSizeAndTime) {
-  const RunData run = read_log(golden("all_reduce_perf.txt"));
+  const RunData run = read_one(golden("all_reduce_perf.txt"));
   EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
   EXPECT_EQ(run.setup.devices, 8);
   EXPECT_EQ(run.setup.nodes, 2);
@@ -347,7 +348,7 @@ TEST(Logs, CollectivesWithoutAListOfRanksTellTheirNumberOtherwise) {
 }
 
 TEST(Logs, CsvColumnsAreKnownByTheirNames) {
-  const RunData run = read_log(golden("steps.csv"));
+  const RunData run = read_one(golden("steps.csv"));
   ASSERT_EQ(run.steps.size(), 30u);
   EXPECT_EQ(run.steps.step_ms[0], 512.5);
   EXPECT_EQ(run.steps.step_ms[4], 102.25);
@@ -357,7 +358,7 @@ TEST(Logs, CsvColumnsAreKnownByTheirNames) {
   EXPECT_TRUE(std::isnan(run.steps.loss[29]));
   const RunData seconds = LogText("iteration,time_s,rank\n0,0.5,0\n0,0.7,1\n1,0.4,1\n1,0.3,0").read();
   EXPECT_EQ(seconds.steps.step_ms, (std::vector<double>{700, 400}));  // the slowest rank; a last line without an end counts
-  EXPECT_THROW(read_log(fs::path(LOCKSTEP_GOLDEN_DIR) / "logs" / "steps.csv", LogFormat::kLockstep), EnvironmentError);
+  EXPECT_THROW(read_one(fs::path(LOCKSTEP_GOLDEN_DIR) / "logs" / "steps.csv", LogFormat::kLockstep), EnvironmentError);
   EXPECT_THROW(LogText("nodes,gpus,samples_per_s\n1,4,2495\n").read(LogFormat::kCsv), DataError);
   EXPECT_THROW(LogText("precision,gpus,step_time_s\nbf16,128,4.61\n").read(LogFormat::kCsv), DataError);  // times of points, not of steps
   EXPECT_FALSE(guess_format(LogText("precision,gpus,step_time_s\nbf16,128,4.61\n").path()));
@@ -408,7 +409,7 @@ TEST(LogTraps, EveryFormatBearsTwoRanksThatPrintTheSame) {
         for (const std::string& piece : core::split(line, "\r"))
           if (!piece.empty()) text += prefix[0] + piece + "\n" + prefix[1] + piece + "\n";
       const RunData run = LogText(text, file.file).read();
-      const RunData expected = read_log(golden(file.file));
+      const RunData expected = read_one(golden(file.file));
       expect_same_steps(run, expected, fmt::format("{} with '{}'", file.file, prefixes));
       EXPECT_EQ(run.num_attempts, expected.num_attempts) << file.file;
       EXPECT_EQ(run.num_rejected_lines, 0) << file.file;
@@ -421,7 +422,7 @@ TEST(LogTraps, EveryFormatBearsASecondStartInTheSameFile) {
     if (file.format == LogFormat::kNcclTests) continue;
     const std::string text = core::read_file(golden(file.file));
     const RunData run = LogText(text + text, file.file).read();
-    const RunData expected = read_log(golden(file.file));
+    const RunData expected = read_one(golden(file.file));
     expect_same_steps(run, expected, file.file);
     EXPECT_EQ(run.num_attempts, 2 * expected.num_attempts) << file.file;
     EXPECT_EQ(run.steps.attempt.front(), expected.num_attempts + 1) << file.file;
@@ -491,7 +492,7 @@ TEST(LogTraps, EveryFormatSeesLinesOfTwoRanksInOne) {
   for (const Golden& file : kGolden) {
     if (file.format == LogFormat::kNcclTests || file.format == LogFormat::kCsv) continue;  // a row has as many fields as its header
     const std::string text = core::read_file(golden(file.file));
-    const RunData whole = read_log(golden(file.file));
+    const RunData whole = read_one(golden(file.file));
     // A line in the middle of another one: neither is used, nothing else changes.
     std::vector<std::string> lines = core::split(core::replace_all(text, "\r", "\n"), "\n");
     const std::string key = file.format == LogFormat::kMlperf ? "tracked_stats" : file.format == LogFormat::kTfCnn ? "+/-" : file.format == LogFormat::kNemo ? "train_step_timing"
@@ -610,7 +611,7 @@ TEST(LogTraps, UnknownFilesAndFormatsAreRefusedWithAHint) {
   } catch (const DataError& error) {
     EXPECT_NE(error.hint().find("openclip"), std::string::npos);
   }
-  EXPECT_THROW(read_log("/nonexistent/x.log"), EnvironmentError);
+  EXPECT_THROW(read_one("/nonexistent/x.log"), EnvironmentError);
   try {
     parse_log_format("megatrom");
     FAIL();
@@ -639,7 +640,7 @@ TEST(LogFuzz, DamagedLogsNeverCrashAndNeverYieldImpossibleTimes) {
       std::ofstream(path, std::ios::binary) << testing::damage(text, rng);
       try {
         const auto format = rng.below(4) == 0 ? std::optional<LogFormat>() : std::optional(file.format);
-        const RunData run = read_log(path, format, {.meta = {.values = {{"global_batch", "64"}, {"sequence_length", "128"}, {"devices", "8"}}}});
+        const RunData run = read_one(path, format, {.meta = {.values = {{"global_batch", "64"}, {"sequence_length", "128"}, {"devices", "8"}}}});
         ++num_read;
         num_steps += run.steps.size();
         for (size_t row = 0; row < run.steps.size(); ++row) {

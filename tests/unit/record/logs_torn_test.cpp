@@ -8,6 +8,7 @@
 #include "core/files.h"
 #include "core/strings.h"
 #include "record/logs.h"
+#include "unit/record/read_one.h"
 
 namespace lockstep::record {
 namespace {
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 RunData read_text(const std::string& text, const std::string& name = "run.log") {
   const core::TempDir folder;
   std::ofstream(folder.path() / name, std::ios::binary) << text;
-  return read_log(folder.path() / name);
+  return read_one(folder.path() / name);
 }
 
 bool tells_torn_lines(const RunData& run) {
@@ -57,7 +58,7 @@ TEST(TornLogs, ANumberThatAnotherWriterCutIsNoMeasurementInAnyFormat) {
       if (torn.is_end_open && other == "\n") continue;
       int num_torn = 0;
       const std::string where = fmt::format("{} with '{}'", torn.file, core::replace_all(other, "\n", "<line end>"));
-      const RunData run = read_text(tear(torn, other, num_torn), torn.file), whole = read_log(fs::path(LOCKSTEP_GOLDEN_DIR) / "logs" / torn.file);
+      const RunData run = read_text(tear(torn, other, num_torn), torn.file), whole = read_one(fs::path(LOCKSTEP_GOLDEN_DIR) / "logs" / torn.file);
       ASSERT_GT(num_torn, 1) << where;
       EXPECT_GE(run.num_rejected_lines, num_torn) << where;
       EXPECT_TRUE(tells_torn_lines(run)) << where << ": " << core::join(run.problems, " | ");

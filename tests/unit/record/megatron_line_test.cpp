@@ -8,6 +8,7 @@
 
 #include "core/files.h"
 #include "record/logs.h"
+#include "unit/record/read_one.h"
 
 namespace lockstep::record {
 namespace {
@@ -33,7 +34,7 @@ MegatronLine line(int64_t iteration) {
 TEST(MegatronLine, IsReadAgainByTheReaderOfMegatronLogs) {
   const core::TempDir folder;
   std::ofstream(folder.path() / "run.log") << format_megatron_line(line(10)) << "\n" << format_megatron_validation(10, 9.0) << "\n" << format_megatron_line(line(20)) << "\n";
-  const RunData run = read_log(folder.path() / "run.log");
+  const RunData run = read_one(folder.path() / "run.log");
   ASSERT_EQ(run.steps.size(), 2u);
   EXPECT_EQ(run.steps.step[1], 19);
   EXPECT_NEAR(run.steps.step_ms[0], 812.4, 1e-9);

@@ -8,6 +8,7 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "record/logs.h"
+#include "unit/record/read_one.h"
 
 namespace lockstep::record {
 namespace {
@@ -60,9 +61,9 @@ TEST(OpenClipLog, ProgressOfAnEvaluationIsNoResult) {
   const core::TempDir folder;
   const auto path = folder.path() / "run.log";
   core::write_file_atomic(path, text);
-  EXPECT_TRUE(read_log(path, LogFormat::kOpenClip).results.empty());
+  EXPECT_TRUE(read_one(path, LogFormat::kOpenClip).results.empty());
   core::write_file_atomic(path, text + "2026-01-31,12:00:02 | INFO | " + golden().at("summary").at(0).at("line").get<std::string>() + "\n");
-  EXPECT_EQ(read_log(path, LogFormat::kOpenClip).results.size(), 1u);
+  EXPECT_EQ(read_one(path, LogFormat::kOpenClip).results.size(), 1u);
 }
 
 TEST(OpenClipLog, MeterIsAWeightedMean) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
@@ -94,6 +95,41 @@ TEST(Protocol, EpicureLanguageReportsWhatWasLogged) {
   const ProtocolResult result = apply_protocol(Protocol::kEpicureLanguage, steps);
   EXPECT_EQ(*result.tflops_per_device, 384);
   EXPECT_NEAR(*result.samples_per_s, 192 / 8.501, 0.01);
+}
+
+TEST(Protocol, LogLinesThatAreMeansOverSeveralStepsAreNotCalledSteps) {
+  StepColumns vision;  // as OpenCLIP logs: the first line of an epoch is of one step, the others of ten
+  for (int32_t epoch = 0; epoch < 5; ++epoch)
+    for (int i = 0; i < 21; ++i) {
+      add_step(vision, 100 + 0.01 * i, epoch);
+      vision.num_steps.back() = i == 0 ? 1 : 10;
+    }
+  const ProtocolResult fourth = apply_protocol(Protocol::kEpicureVision, vision);
+  EXPECT_EQ(fourth.num_rows, 19u);
+  EXPECT_TRUE(fourth.is_of_means);
+  EXPECT_FALSE(fourth.elbow) << "95 % of means are not 95 % of steps";
+  EXPECT_NE(fourth.sentence.find("19 log lines (means over 10 batches each, 190 in all) of the fourth epoch, its first and last line dropped"), std::string::npos) << fourth.sentence;
+  EXPECT_NE(fourth.sentence.find("means over several batches have no elbow"), std::string::npos) << fourth.sentence;
+
+  StepColumns language;  // as Megatron logs with --log-interval 10
+  for (int i = 0; i < 200; ++i) {
+    add_step(language, i < 4 ? 9000 : 8500 + i % 3, 0, 192);
+    language.num_steps.back() = 10;
+    language.logged_tflops_per_device.back() = 384;
+  }
+  const SeriesOptions four{.warmup_steps = 4};
+  const ProtocolResult logged = apply_protocol(Protocol::kEpicureLanguage, language, four);
+  EXPECT_NE(logged.sentence.find("in 196 log lines (means over 10 steps each, 1960 in all), once the throughput had become stable (4 lines, 40 steps left out)"), std::string::npos)
+      << logged.sentence;
+  const ProtocolResult ours = apply_protocol(Protocol::kLockstep, language, four);
+  EXPECT_FALSE(ours.elbow);
+  EXPECT_EQ(ours.sentence, "median of 196 log lines (means over 10 steps each, 1960 in all) after a warm-up of 4 lines, 40 steps");
+  EXPECT_NE(apply_protocol(Protocol::kNemotron, language).sentence.find("mean time of the 10 steps of the last log line (up to step 199)"), std::string::npos);
+  std::fill(language.num_steps.begin(), language.num_steps.end(), 1);
+  const ProtocolResult single = apply_protocol(Protocol::kLockstep, language, four);
+  EXPECT_EQ(single.sentence, "median of 196 steps after a warm-up of 4");
+  EXPECT_FALSE(single.is_of_means);
+  EXPECT_TRUE(single.elbow);
 }
 
 TEST(Protocol, EmptyRecordsAreExplained) {

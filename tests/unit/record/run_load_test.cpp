@@ -251,6 +251,31 @@ TEST(LoadRun, ADamagedRunFileLeavesTheStepsReadable) {
   has_problem(load_run(folder.path()), "run.json is missing");
 }
 
+TEST(LoadRun, AnEndThatNobodyToldIsSaidToBeUnknown) {
+  const core::TempDir folder;
+  {
+    RunRecord record(folder.path(), Json::object());
+    for (int step = 0; step < 3; ++step) record.append_step(step_record(step));
+    record.finish({});
+  }
+  EXPECT_TRUE(load_run(folder.path()).problems.empty()) << "a whole record";
+  const auto told = [&] {
+    const RunData run = load_run(folder.path());
+    EXPECT_EQ(run.state, "");
+    EXPECT_EQ(run.steps.size(), 3u);
+    EXPECT_EQ(run.problems.size(), 1u) << "one sentence";
+    return run;
+  };
+  for (const char* text : {"{\"record_version\": 1, \"sta", "", "{\"record_version\": 1, \"heartbeat_s\": 5}", "[]"}) {
+    std::ofstream(folder.path() / "status.json") << text;
+    const RunData run = told();
+    has_problem(run, "status.json: ");
+    has_problem(run, "how the run ended is not known");
+  }
+  fs::remove(folder.path() / "status.json");
+  has_problem(told(), "status.json is missing: how the run ended is not known");
+}
+
 TEST(LoadRun, FoldersWithoutARecordAndNewerLayoutsAreRefused) {
   const core::TempDir folder;
   EXPECT_THROW(load_run(folder.path()), EnvironmentError);

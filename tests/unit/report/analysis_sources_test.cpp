@@ -39,15 +39,60 @@ TEST(FoundLogs, ALogWithMeasurementsBesideARecordIsTold) {
   EXPECT_NE(sources[1].damage.find("holds measurements (openclip) and lies beside records of runs"), std::string::npos) << sources[1].damage;
 }
 
-TEST(FoundLogs, RunsOfOneSizeAThousandfoldApartAreNotPooled) {
-  const auto run = [](const char* name, double ms) { return summarise_run(testing::make_run({.name = name, .step_ms = ms}), {}); };
+/// A run by its size and step; of a guessed unit where asked.
+RunSummary run_of(const char* name, int nodes, double ms, bool is_unit_guessed = false) {
+  record::RunData run = testing::make_run({.name = name, .nodes = nodes, .step_ms = ms});
+  run.is_unit_guessed = is_unit_guessed;
+  return summarise_run(std::move(run), {});
+}
+
+std::vector<std::string> names_of(const Analysis& analysis, const std::vector<size_t>& runs) {
+  std::vector<std::string> names;
+  for (const size_t index : runs) names.push_back(analysis.runs[index].name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(Disagreement, ARunFarFromItsRepeatsIsLeftOutInWordsAndTheRestIsReported) {
+  const Analysis analysis = analyse({run_of("n1", 1, 100), run_of("n4a", 4, 110), run_of("n4b", 4, 16500)}, {});
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  ASSERT_EQ(analysis.curves[0].points.size(), 2u);
+  EXPECT_EQ(names_of(analysis, analysis.curves[0].points[1].runs), Names{"n4a"}) << "of two the faster";
+  EXPECT_NEAR(analysis.curves[0].points[1].efficiency.value, 100.0 / 110, 0.01);
+  ASSERT_EQ(analysis.left_out.size(), 1u);
+  EXPECT_EQ(analysis.runs[analysis.left_out[0].run].name, "n4b");
+  const std::string& reason = analysis.left_out[0].reason;
+  EXPECT_NE(reason.find("those of n4a, a run of the same size"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("its steps take 16494 ms"), std::string::npos) << reason;
+  EXPECT_EQ(reason.find("seconds and"), std::string::npos) << "own records tell their unit";
+  EXPECT_NE(analysis.left_out[0].conclusion.find("the point stands on the faster"), std::string::npos) << analysis.left_out[0].conclusion;
+
+  const Analysis majority = analyse({run_of("n4c", 4, 16500), run_of("n4a", 4, 110), run_of("n4b", 4, 16600)}, {});
+  EXPECT_EQ(names_of(majority, majority.curves.at(0).points.at(0).runs), (Names{"n4c", "n4b"})) << "the larger set";
+  ASSERT_EQ(majority.left_out.size(), 1u);
+  EXPECT_NE(majority.left_out[0].conclusion.find("stands on the runs that agree"), std::string::npos);
+  EXPECT_EQ(analyse({run_of("a", 1, 500), run_of("b", 1, 50)}, {}).left_out.size(), 0u) << "tenfold apart are repeats";
+}
+
+TEST(Disagreement, WhereTheUnitWasGuessedThePointGoesAndOnlyItUnlessItIsAllThereIs) {
+  constexpr bool kGuessed = true;
+  const Analysis analysis = analyse({run_of("n1", 1, 100), run_of("n4a", 4, 110, kGuessed), run_of("n4b", 4, 0.11, kGuessed), run_of("n2", 2, 105)}, {});
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  ASSERT_EQ(analysis.curves[0].points.size(), 2u);
+  EXPECT_EQ(analysis.curves[0].points[1].size, 2);
+  ASSERT_EQ(analysis.left_out.size(), 2u);
+  for (const LeftOut& left : analysis.left_out) {
+    EXPECT_NE(left.reason.find("most likely some are seconds and some milliseconds"), std::string::npos) << left.reason;
+    EXPECT_NE(left.conclusion.find("step_time_ms"), std::string::npos) << left.conclusion;
+  }
   try {
-    analyse({run("a", 500), run("b", 0.5)}, {});
+    analyse({run_of("a", 1, 500, kGuessed), run_of("b", 1, 0.5, kGuessed)}, {});
     FAIL() << "seconds and milliseconds were pooled";
   } catch (const DataError& error) {
     EXPECT_NE(error.text().find("no repeats and are not pooled"), std::string::npos) << error.text();
+    EXPECT_NE(error.text().find("seconds and the other milliseconds"), std::string::npos) << error.text();
   }
-  EXPECT_NO_THROW(analyse({run("a", 500), run("b", 50)}, {}));
 }
 
 }  // namespace
