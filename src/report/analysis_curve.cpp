@@ -316,6 +316,7 @@ Analysis analyse(std::vector<RunSummary> runs, const AnalysisOptions& options) {
     for (const Point& point : curve.points) refuse_two_units(point, analysis.runs);
     for (Point& point : curve.points) fill_point(point, analysis.runs, options);
     fill_relative(curve, options);
+    fill_losses(curve, analysis.runs);
     std::vector<Flag> of_curve = check_curve(curve, analysis.runs);
     for (const Point& point : curve.points) analysis.flags.insert(analysis.flags.end(), point.flags.begin(), point.flags.end());
     analysis.flags.insert(analysis.flags.end(), of_curve.begin(), of_curve.end());

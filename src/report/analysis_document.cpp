@@ -105,7 +105,7 @@ Section collective_section(const Analysis& analysis) {
 Section training_section(const Analysis& analysis) {
   Section section{.id = "training", .title = "Training efficiency", .blocks = {}};
   if (auto chart = loss_chart(analysis)) add_block(section, std::vector<Chart>{*chart});
-  add_block(section, loss_table(analysis));
+  for (const Curve& curve : analysis.curves) add_block(section, loss_table(curve));
   return section;
 }
 

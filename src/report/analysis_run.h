@@ -10,6 +10,7 @@
 #include "record/run_data.h"
 #include "record/series.h"
 #include "report/analysis_options.h"
+#include "report/loss_crossing.h"
 
 namespace lockstep::report {
 
@@ -31,10 +32,6 @@ struct RankShare {
   double work_ms = 0;        ///< Computing and waiting for data, which no other rank can delay; the whole step where unknown.
   double excess = 0;         ///< Work above the median rank's, as a share of the step.
   double slowest_share = 0;  ///< Of the intervals in which this rank had the most work.
-};
-
-struct LossPoint {
-  double samples_seen = 0, loss = 0;
 };
 
 /// Energy of all metered hosts over the intervals that were metered.
@@ -79,7 +76,7 @@ struct RunSummary {
   std::vector<double> trace_step{}, trace_ms{};      ///< Thinned: medians of short blocks and every outlier.
   double trace_warmup_end = 0;                       ///< Step at which measuring begins.
   std::vector<EpochTimes> epochs{};
-  std::vector<LossPoint> losses{};  ///< Of all attempts, thinned to block means.
+  std::vector<LossPoint> losses{};  ///< Of all attempts, as loss_points gives them.
   int64_t num_nonfinite_losses = 0;
   int64_t num_skipped_steps = 0, first_skipped_step = 0;  ///< Gradients were not finite; where the source logs means, the step that ends the first such row.
   std::vector<RankShare> ranks{};

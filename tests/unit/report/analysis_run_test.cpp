@@ -57,7 +57,7 @@ TEST(RunSummary, LossesAreOfAllAttemptsButThoseNotFiniteOfTheMeasuredOne) {
   EXPECT_EQ(summary.num_nonfinite_losses, 1);
   EXPECT_EQ(summary.num_steps, 700);
   EXPECT_LE(summary.losses.front().samples_seen, 32 * 3);
-  EXPECT_EQ(summary.losses.back().samples_seen, 32 * 700);
+  EXPECT_NEAR(summary.losses.back().samples_seen, 32 * 700, 32 * 7);
   ASSERT_EQ(summary.problems.size(), 1u);
   EXPECT_NE(summary.problems[0].find("300 rows of other attempts"), std::string::npos) << summary.problems[0];
 }
