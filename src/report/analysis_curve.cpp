@@ -132,6 +132,24 @@ void fill_epochs(Point& point, const std::vector<RunSummary>& runs) {
   point.epoch_samples = samples.empty() ? kNaN : record::median(samples);
 }
 
+void fill_memory_and_network(Point& point, const std::vector<RunSummary>& runs) {
+  std::set<std::string> interfaces;
+  for (const size_t index : point.runs) {
+    for (const auto& [name, use] : runs[index].network_per_step) interfaces.insert(name);
+    point.memory.device_bytes = std::max(point.memory.device_bytes, runs[index].memory.device_bytes);  // nothing is less than any number
+    point.memory.host_bytes = std::max(point.memory.host_bytes, runs[index].memory.host_bytes);
+  }
+  for (const std::string& name : interfaces) {
+    const auto mean_of = [&](double NetworkUse::*bytes) {
+      return mean_over_runs(point, runs, [&](const RunSummary& run) {
+        const auto found = run.network_per_step.find(name);
+        return found == run.network_per_step.end() ? kNaN : found->second.*bytes;
+      });
+    };
+    point.network_per_step[name] = {.received_bytes = mean_of(&NetworkUse::received_bytes), .sent_bytes = mean_of(&NetworkUse::sent_bytes)};
+  }
+}
+
 void fill_parts(Point& point, const std::vector<RunSummary>& runs) {
   point.data_wait_share = mean_over_runs(point, runs, [](const RunSummary& run) { return run.data_wait_share; });
   std::set<std::string> phases;
@@ -295,6 +313,7 @@ void fill_point(Point& point, const std::vector<RunSummary>& runs, const Analysi
   fill_cost(point, options);
   fill_epochs(point, runs);
   fill_parts(point, runs);
+  fill_memory_and_network(point, runs);
 }
 
 void fill_relative(Curve& curve, const AnalysisOptions& options) {

@@ -64,6 +64,8 @@ struct Point {
   double data_wait_share = 0;
   std::map<std::string, double> phases_ms{};
   std::optional<EnergyUse> energy{};
+  std::map<std::string, NetworkUse> network_per_step{};  ///< By interface, mean over the runs that tell, by their steps.
+  record::MemoryPeaks memory{};                          ///< Of rank 0, the largest of the runs.
   size_t num_loss_values = 0;  ///< Jobs, or runs of the only job, that cross the curve's target loss.
   std::optional<Estimate> samples_to_loss{}, samples_to_loss_ratio{};  ///< The ratio is over the base's; both absent where they cannot be told.
   std::string loss_verdict{}, loss_refusal{};  ///< What the ratio says, or why it cannot be told.

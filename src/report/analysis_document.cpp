@@ -89,6 +89,7 @@ Section cause_section(const Analysis& analysis) {
     add_block(section, host_table(curve, analysis.runs));
     if (has_pictures) add_block(section, collective_charts(curve, analysis.runs));
     add_block(section, collective_table(curve, analysis.runs));
+    add_block(section, resource_table(curve));
     add_block(section, startup_table(curve, analysis.runs));
     add_block(section, evaluation_table(curve, analysis.runs));
   }

@@ -133,6 +133,11 @@ Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
             {"budget_node_hours", number(point.budget_node_hours)},
             {"data_wait_share", number(point.data_wait_share)},
             {"checks", std::move(codes)}};
+  json["host_memory_bytes"] = optional_json(point.memory.host_bytes);
+  json["device_memory_bytes"] = optional_json(point.memory.device_bytes);
+  Json network = Json::object();
+  for (const auto& [name, use] : point.network_per_step) network[name] = {{"received", number(use.received_bytes)}, {"sent", number(use.sent_bytes)}};
+  json["network_bytes_per_step"] = std::move(network);
   if (!point.loss_verdict.empty()) {
     const auto or_null = [](const std::optional<Estimate>& estimate) { return estimate ? to_json(*estimate) : Json(nullptr); };
     json["samples_to_loss"] = or_null(point.samples_to_loss);

@@ -103,16 +103,20 @@ void fill_trace(const record::RunData& run, const Rows& rows, RunSummary& summar
 }
 
 void fill_network(const record::RunData& run, int64_t first_step, RunSummary& summary) {
-  std::map<std::string, std::pair<double, double>> totals;  // interface: bytes, host steps
-  for (const record::SystemInterval* interval : measured_intervals(run, first_step))
-    for (const auto* counters : {&interval->received_bytes, &interval->sent_bytes})
-      for (const auto& [name, bytes] : *counters) {
-        auto& total = totals[(counters == &interval->received_bytes ? "received " : "sent ") + name];
-        total.first += bytes;
-        total.second += static_cast<double>(interval->num_steps);
-      }
-  for (const auto& [name, total] : totals)
-    if (total.second > 0) summary.network_bytes_per_step[name] = total.first / total.second;
+  struct Total {
+    double bytes = 0, steps = 0;
+    double per_step() const { return steps > 0 ? bytes / steps : 0; }
+  };
+  std::map<std::string, std::pair<Total, Total>> totals;  // received and sent over the steps of all hosts
+  const auto add = [](Total& total, double bytes, int64_t num_steps) {
+    total.bytes += bytes;
+    total.steps += static_cast<double>(num_steps);
+  };
+  for (const record::SystemInterval* interval : measured_intervals(run, first_step)) {
+    for (const auto& [name, bytes] : interval->received_bytes) add(totals[name].first, bytes, interval->num_steps);
+    for (const auto& [name, bytes] : interval->sent_bytes) add(totals[name].second, bytes, interval->num_steps);
+  }
+  for (const auto& [name, total] : totals) summary.network_per_step[name] = {.received_bytes = total.first.per_step(), .sent_bytes = total.second.per_step()};
 }
 
 RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options) {
@@ -158,7 +162,9 @@ void take_measured_attempt(record::RunData& run, RunSummary& summary) {
   for (size_t row = 0; row < run.steps.size(); ++row) summary.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
   summary.losses = loss_points(run);
   const size_t num_rows = run.steps.size();
-  record::keep_attempt(run.steps, record::longest_attempt(run.steps));
+  const int attempt = record::longest_attempt(run.steps);
+  record::keep_attempt(run.steps, attempt);
+  if (const auto peaks = run.memory_peaks.find(attempt); peaks != run.memory_peaks.end()) summary.memory = peaks->second;
   if (const size_t num_other = num_rows - run.steps.size(); num_other > 0)
     summary.problems.push_back(
         fmt::format("the run was restarted: only its longest attempt was measured, {} rows of other attempts were left out", num_other));

@@ -42,6 +42,11 @@ struct EnergyUse {
   std::string scope{};  ///< Meters that were added up: "nvml, rapl-package".
 };
 
+/// Bytes over one network interface in a step: mean over the hosts that have it.
+struct NetworkUse {
+  double received_bytes = 0, sent_bytes = 0;
+};
+
 /// The format of a run that is a row of a table of results: one value, whatever steps are behind it.
 inline constexpr const char* kTableRow = "table";
 
@@ -86,7 +91,8 @@ struct RunSummary {
   std::vector<record::StartupTimes> startup{};
   std::vector<record::ResultRecord> results{};
   std::optional<EnergyUse> energy{};
-  std::map<std::string, double> network_bytes_per_step{};  ///< Received and sent, by interface, mean over hosts.
+  std::map<std::string, NetworkUse> network_per_step{};    ///< By interface.
+  record::MemoryPeaks memory{};                            ///< Of rank 0.
   std::vector<record::ProtocolResult> protocols{};         ///< What the estimators asked for say.
 };
 

@@ -100,7 +100,7 @@ TEST(RunSummary, EnergyAndNetworkAreOfTheIntervalsBehindTheWarmUpAndPowerOfTheir
     EXPECT_LT(summary.energy->samples, 32 * 691) << "the first interval is left out";
     const double num_steps = summary.energy->samples / 32;
     EXPECT_NEAR(summary.energy->joules, 1000 * (0.1 * num_steps + 50), 0.01 * summary.energy->joules) << has_seconds;
-    EXPECT_DOUBLE_EQ(summary.network_bytes_per_step.at("received ib0"), 1e6);
+    EXPECT_DOUBLE_EQ(summary.network_per_step.at("ib0").received_bytes, 1e6);
   }
 }
 
