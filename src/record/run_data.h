@@ -57,6 +57,12 @@ struct StepColumns {
   size_t size() const { return step.size(); }
 };
 
+/// Largest memory that rank 0 had, as its steps tell.
+struct MemoryPeaks {
+  std::optional<double> device_bytes{};  ///< Tensors on its device.
+  std::optional<double> host_bytes{};    ///< Resident size of its process.
+};
+
 /// Collectives of one kind, axis and size: the last totals of the measured attempt.
 struct CollectiveTotal {
   std::string kind{}, axis{};
@@ -102,6 +108,7 @@ struct RunData {
   std::vector<CollectiveTotal> collectives{};
   std::vector<CollectivePoint> collective_points{};  ///< Of a benchmark of collectives instead of steps.
   std::vector<SystemInterval> system{};
+  std::map<int, MemoryPeaks> memory_peaks{};  ///< By attempt.
   std::vector<StartupTimes> startup{};
   std::vector<ResultRecord> results{};
   std::map<std::string, std::string> software{};  ///< "lockstep", "libtorch", "cuda", "nccl", "host", environment variables that matter.

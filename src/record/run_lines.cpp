@@ -98,7 +98,11 @@ struct StepOddities {
   int64_t first_skipped = 0, first_nonfinite = 0;
 };
 
-void set_field(StepColumns& columns, std::string_view key, const element& value, StepOddities& odd) {
+void keep_peak(std::optional<double>& peak, const element& value) {
+  if (const double bytes = as_time(value); bytes > peak.value_or(0)) peak = bytes;
+}
+
+void set_field(StepColumns& columns, std::string_view key, const element& value, StepOddities& odd, MemoryPeaks& memory) {
   const auto last = [](auto& column) -> auto& { return column.back(); };
   if (key == "attempt") last(columns.attempt) = as_attempt(value);
   else if (key == "epoch") last(columns.epoch) = as_small(value, -1);
@@ -110,6 +114,8 @@ void set_field(StepColumns& columns, std::string_view key, const element& value,
   else if (key == "samples_per_s") last(columns.logged_samples_per_s) = as_time(value);
   else if (key == "loss") last(columns.loss) = as_number(value);
   else if (key == "time_s") last(columns.time_s) = as_time(value);
+  else if (key == "device_memory_bytes") keep_peak(memory.device_bytes, value);
+  else if (key == "host_memory_bytes") keep_peak(memory.host_bytes, value);
   else if (key == "phases_ms")
     for_each_number(value, [&](std::string_view phase, double ms) {
       if (ms >= 0 && std::isfinite(ms)) set_phase(columns, phase, static_cast<float>(ms));
@@ -169,10 +175,16 @@ void load_steps(const fs::path& folder, RunData& run) {
     int64_t step = -1;
     if (row["step"].get(step) != simdjson::SUCCESS || step < 0) return false;
     add_row(columns, step);
-    for (const auto field : row) set_field(columns, field.key, field.value, odd);
-    if (columns.step_ms.back() > 0) return true;
-    drop_last_row(columns);
-    return false;
+    MemoryPeaks memory;
+    for (const auto field : row) set_field(columns, field.key, field.value, odd, memory);
+    if (!(columns.step_ms.back() > 0)) {
+      drop_last_row(columns);
+      return false;
+    }
+    MemoryPeaks& peaks = run.memory_peaks[columns.attempt.back()];
+    peaks.device_bytes = std::max(peaks.device_bytes, memory.device_bytes);  // nothing is less than any number
+    peaks.host_bytes = std::max(peaks.host_bytes, memory.host_bytes);
+    return true;
   });
   tell_oddities(odd, run);
   if (const int64_t num_again = keep_last_attempts(columns); num_again > 0)

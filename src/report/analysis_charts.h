@@ -26,7 +26,5 @@ std::vector<Chart> collective_charts(const Curve& curve, const std::vector<RunSu
 
 /// Loss against samples seen, all runs of all sizes overlaid.
 std::optional<Chart> loss_chart(const Analysis& analysis);
-/// Samples until a loss that every size reaches, against the base's.
-Table loss_table(const Analysis& analysis);
 
 }  // namespace lockstep::report

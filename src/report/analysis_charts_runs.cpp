@@ -11,7 +11,7 @@
 
 namespace lockstep::report {
 namespace {
-constexpr size_t kMaxCdfPerChart = 6, kMaxTraces = 4, kMaxLossSeries = 12;
+constexpr size_t kMaxCdfPerChart = 6, kMaxTraces = 4, kMaxLossSeries = 12, kMaxLossWindows = 300;
 constexpr double kCdfTailPercentile = 99.5, kMinCdfRise = 0.004;  // at most 250 points a line
 
 Series cdf_series(const Curve& curve, const Point& point) {
@@ -39,26 +39,6 @@ const Point* point_of_run(const Analysis& analysis, size_t index, const Curve*& 
         return &point;
       }
   return nullptr;
-}
-
-/// Samples seen when the running loss first falls to `target`; NaN when it never does.
-double samples_to_loss(const RunSummary& run, double target) {
-  for (const LossPoint& point : run.losses)
-    if (point.loss <= target) return point.samples_seen;
-  return NAN;
-}
-
-/// The highest of the lowest losses: the target that every run of the curve reaches.
-double common_target(const Curve& curve, const std::vector<RunSummary>& runs) {
-  double target = -INFINITY;
-  for (const Point& point : curve.points)
-    for (const size_t index : point.runs) {
-      if (runs[index].losses.size() < 3) return NAN;
-      double lowest = INFINITY;
-      for (const LossPoint& loss : runs[index].losses) lowest = std::min(lowest, loss.loss);
-      target = std::max(target, lowest);
-    }
-  return target;
 }
 }  // namespace
 
@@ -198,45 +178,16 @@ std::optional<Chart> loss_chart(const Analysis& analysis) {
       continue;
     }
     Series series{.name = fmt::format("{} ({})", run.name, size_text(*curve, point->size)), .mark = Mark::kLine};
-    for (const LossPoint& loss : run.losses) {
+    for (const LossPoint& loss : window_means(run.losses, kMaxLossWindows)) {
       series.x.push_back(loss.samples_seen);
       series.y.push_back(loss.loss);
     }
     chart.series.push_back(std::move(series));
   }
   if (chart.series.empty()) return std::nullopt;
-  chart.caption = "Means over blocks of steps.";
+  chart.caption = "Means over windows of samples.";
   if (num_hidden > 0) chart.caption += fmt::format(" {} further runs are not drawn; the table has them all.", num_hidden);
   return chart;
-}
-
-Table loss_table(const Analysis& analysis) {
-  Table table{.id = "samples-to-loss", .title = "Training efficiency: samples to the same loss", .caption = {}};
-  table.caption =
-      "Target: the lowest training loss that every run of a curve reaches. Ratio: samples needed over the median of the base; "
-      "above 1, scaling out costs samples that no "
-      "throughput number shows. Training loss of few steps is noisy; use validation results for a decision.";
-  table.columns = {text_column("curve", "curve"),
-                   text_column("run", "run"),
-                   column("size", "size"),
-                   column("global batch", "global_batch"),
-                   column("target loss", "target_loss"),
-                   column("samples to it", "samples"),
-                   column("ratio to base", "ratio")};
-  for (const Curve& curve : analysis.curves) {
-    const double target = common_target(curve, analysis.runs);
-    if (!std::isfinite(target) || !curve.base || curve.points.size() < 2) continue;
-    std::vector<double> base;
-    for (const size_t index : curve.points[*curve.base].runs) base.push_back(samples_to_loss(analysis.runs[index], target));
-    for (const Point& point : curve.points)
-      for (const size_t index : point.runs) {
-        const double samples = samples_to_loss(analysis.runs[index], target);
-        table.rows.push_back({text_cell(curve.name), text_cell(analysis.runs[index].name), count_cell(point.size),
-                              point.setup.global_batch ? count_cell(*point.setup.global_batch) : Cell{}, figure_cell(target),
-                              fixed_cell(samples, 0), fixed_cell(samples / record::median(base), 3)});
-      }
-  }
-  return table;
 }
 
 }  // namespace lockstep::report

@@ -131,6 +131,24 @@ void fill_epochs(Point& point, const std::vector<RunSummary>& runs) {
   point.epoch_samples = samples.empty() ? kNaN : record::median(samples);
 }
 
+void fill_memory_and_network(Point& point, const std::vector<RunSummary>& runs) {
+  std::set<std::string> interfaces;
+  for (const size_t index : point.runs) {
+    for (const auto& [name, use] : runs[index].network_per_step) interfaces.insert(name);
+    point.memory.device_bytes = std::max(point.memory.device_bytes, runs[index].memory.device_bytes);  // nothing is less than any number
+    point.memory.host_bytes = std::max(point.memory.host_bytes, runs[index].memory.host_bytes);
+  }
+  for (const std::string& name : interfaces) {
+    const auto mean_of = [&](double NetworkUse::*bytes) {
+      return mean_over_runs(point, runs, [&](const RunSummary& run) {
+        const auto found = run.network_per_step.find(name);
+        return found == run.network_per_step.end() ? kNaN : found->second.*bytes;
+      });
+    };
+    point.network_per_step[name] = {.received_bytes = mean_of(&NetworkUse::received_bytes), .sent_bytes = mean_of(&NetworkUse::sent_bytes)};
+  }
+}
+
 void fill_parts(Point& point, const std::vector<RunSummary>& runs) {
   point.data_wait_share = mean_over_runs(point, runs, [](const RunSummary& run) { return run.data_wait_share; });
   std::set<std::string> phases;
@@ -284,6 +302,7 @@ void fill_point(Point& point, const std::vector<RunSummary>& runs, const Analysi
   fill_cost(point, options);
   fill_epochs(point, runs);
   fill_parts(point, runs);
+  fill_memory_and_network(point, runs);
 }
 
 void fill_relative(Curve& curve, const AnalysisOptions& options) {
@@ -304,6 +323,7 @@ Analysis analyse(std::vector<RunSummary> runs, const AnalysisOptions& options) {
   for (Curve& curve : analysis.curves) {
     for (Point& point : curve.points) fill_point(point, analysis.runs, options);
     fill_relative(curve, options);
+    fill_losses(curve, analysis.runs);
     std::vector<Flag> of_curve = check_curve(curve, analysis.runs);
     for (const Point& point : curve.points) analysis.flags.insert(analysis.flags.end(), point.flags.begin(), point.flags.end());
     analysis.flags.insert(analysis.flags.end(), of_curve.begin(), of_curve.end());

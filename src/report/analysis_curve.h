@@ -64,7 +64,18 @@ struct Point {
   double data_wait_share = 0;
   std::map<std::string, double> phases_ms{};
   std::optional<EnergyUse> energy{};
+  std::map<std::string, NetworkUse> network_per_step{};  ///< By interface, mean over the runs that tell, by their steps.
+  record::MemoryPeaks memory{};                          ///< Of rank 0, the largest of the runs.
+  size_t num_loss_values = 0;  ///< Jobs, or runs of the only job, that cross the curve's target loss.
+  std::optional<Estimate> samples_to_loss{}, samples_to_loss_ratio{};  ///< The ratio is over the base's; both absent where they cannot be told.
+  std::string loss_verdict{}, loss_refusal{};  ///< What the ratio says, or why it cannot be told.
   std::vector<Flag> flags{};
+};
+
+/// Where the losses of a curve's sizes are compared.
+struct LossComparison {
+  double target = 0;          ///< NaN: there is none.
+  double left = 1, right = 1;  ///< Losses from crossing / left to crossing x right are looked at.
 };
 
 enum class ScalingKind { kSingle, kWeak, kStrong, kMixed, kUnknown };
@@ -83,6 +94,7 @@ struct Curve {
   std::vector<Point> points{};
   std::optional<size_t> base{};  ///< Index of the N0 point.
   std::string base_reason{};
+  std::optional<LossComparison> losses{};  ///< Absent with one size, without a base and without losses.
 };
 
 /// A run that is in no point, and why: nothing is left out silently.
@@ -136,6 +148,8 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
 void fill_point(Point& point, const std::vector<RunSummary>& runs, const AnalysisOptions& options);
 /// Base and everything relative to it.
 void fill_relative(Curve& curve, const AnalysisOptions& options);
+/// Samples to one loss at every size; after fill_relative.
+void fill_losses(Curve& curve, const std::vector<RunSummary>& runs);
 /// All checks of a curve, into its points' flags and, for those of the curve, the result.
 std::vector<Flag> check_curve(Curve& curve, const std::vector<RunSummary>& runs);
 

@@ -89,6 +89,7 @@ Section cause_section(const Analysis& analysis) {
     add_block(section, host_table(curve, analysis.runs));
     if (has_pictures) add_block(section, collective_charts(curve, analysis.runs));
     add_block(section, collective_table(curve, analysis.runs));
+    add_block(section, resource_table(curve));
     add_block(section, startup_table(curve, analysis.runs));
     add_block(section, evaluation_table(curve, analysis.runs));
   }
@@ -105,7 +106,7 @@ Section collective_section(const Analysis& analysis) {
 Section training_section(const Analysis& analysis) {
   Section section{.id = "training", .title = "Training efficiency", .blocks = {}};
   if (auto chart = loss_chart(analysis)) add_block(section, std::vector<Chart>{*chart});
-  add_block(section, loss_table(analysis));
+  for (const Curve& curve : analysis.curves) add_block(section, loss_table(curve));
   return section;
 }
 

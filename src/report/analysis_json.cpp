@@ -133,6 +133,17 @@ Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
             {"budget_node_hours", number(point.budget_node_hours)},
             {"data_wait_share", number(point.data_wait_share)},
             {"checks", std::move(codes)}};
+  json["host_memory_bytes"] = optional_json(point.memory.host_bytes);
+  json["device_memory_bytes"] = optional_json(point.memory.device_bytes);
+  Json network = Json::object();
+  for (const auto& [name, use] : point.network_per_step) network[name] = {{"received", number(use.received_bytes)}, {"sent", number(use.sent_bytes)}};
+  json["network_bytes_per_step"] = std::move(network);
+  if (!point.loss_verdict.empty()) {
+    const auto or_null = [](const std::optional<Estimate>& estimate) { return estimate ? to_json(*estimate) : Json(nullptr); };
+    json["samples_to_loss"] = or_null(point.samples_to_loss);
+    json["samples_to_loss_ratio"] = or_null(point.samples_to_loss_ratio);
+    json["samples_to_loss_verdict"] = point.loss_verdict;
+  }
   Json phases = Json::object();
   for (const auto& [phase, ms] : point.phases_ms) phases[phase] = number(ms);
   json["phases_ms"] = std::move(phases);
@@ -153,6 +164,7 @@ std::string analysis_json(const Analysis& analysis) {
                       {"sizes_are", curve.is_by_devices ? "devices" : "nodes"},
                       {"shares_cores", curve.shares_cores},
                       {"base", curve.base ? Json(curve.points[*curve.base].size) : Json(nullptr)},
+                      {"target_loss", curve.losses ? number(curve.losses->target) : Json(nullptr)},
                       {"points", std::move(points)}});
   }
   for (const RunSummary& run : analysis.runs) runs.push_back(to_json(run));

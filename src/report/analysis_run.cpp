@@ -15,7 +15,7 @@
 namespace lockstep::report {
 namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr size_t kMaxTracePoints = 400, kMaxLossPoints = 300;
+constexpr size_t kMaxTracePoints = 400;
 
 using record::num_steps_of;
 using Rows = record::UsableRows;
@@ -102,38 +102,21 @@ void fill_trace(const record::RunData& run, const Rows& rows, RunSummary& summar
   summary.trace_warmup_end = row < run.steps.step.size() ? static_cast<double>(run.steps.step[row]) : static_cast<double>(warmup);
 }
 
-std::vector<LossPoint> loss_curve(const record::RunData& run) {
-  std::vector<LossPoint> all;
-  double seen = 0, per_step = run.setup.global_batch ? static_cast<double>(*run.setup.global_batch) : kNaN;
-  for (size_t row = 0; row < run.steps.size(); ++row) {
-    if (const double samples = at(run.steps.samples, row); std::isfinite(samples)) per_step = samples;
-    seen += per_step * num_steps_of(run.steps, row);
-    const double recorded = at(run.steps.samples_seen, row), loss = at(run.steps.loss, row);
-    const double x = std::isfinite(recorded) ? recorded : seen;
-    if (std::isfinite(loss) && std::isfinite(x)) all.push_back({x, loss});
-  }
-  std::vector<LossPoint> thinned;
-  const size_t block = (all.size() + kMaxLossPoints - 1) / kMaxLossPoints;
-  for (size_t begin = 0; begin < all.size(); begin += block) {
-    const size_t end = std::min(begin + block, all.size());
-    double loss = 0;
-    for (size_t i = begin; i < end; ++i) loss += all[i].loss;
-    thinned.push_back({all[end - 1].samples_seen, loss / static_cast<double>(end - begin)});
-  }
-  return thinned;
-}
-
 void fill_network(const record::RunData& run, int64_t first_step, RunSummary& summary) {
-  std::map<std::string, std::pair<double, double>> totals;  // interface: bytes, host steps
-  for (const record::SystemInterval* interval : measured_intervals(run, first_step))
-    for (const auto* counters : {&interval->received_bytes, &interval->sent_bytes})
-      for (const auto& [name, bytes] : *counters) {
-        auto& total = totals[(counters == &interval->received_bytes ? "received " : "sent ") + name];
-        total.first += bytes;
-        total.second += static_cast<double>(interval->num_steps);
-      }
-  for (const auto& [name, total] : totals)
-    if (total.second > 0) summary.network_bytes_per_step[name] = total.first / total.second;
+  struct Total {
+    double bytes = 0, steps = 0;
+    double per_step() const { return steps > 0 ? bytes / steps : 0; }
+  };
+  std::map<std::string, std::pair<Total, Total>> totals;  // received and sent over the steps of all hosts
+  const auto add = [](Total& total, double bytes, int64_t num_steps) {
+    total.bytes += bytes;
+    total.steps += static_cast<double>(num_steps);
+  };
+  for (const record::SystemInterval* interval : measured_intervals(run, first_step)) {
+    for (const auto& [name, bytes] : interval->received_bytes) add(totals[name].first, bytes, interval->num_steps);
+    for (const auto& [name, bytes] : interval->sent_bytes) add(totals[name].second, bytes, interval->num_steps);
+  }
+  for (const auto& [name, total] : totals) summary.network_per_step[name] = {.received_bytes = total.first.per_step(), .sent_bytes = total.second.per_step()};
 }
 
 RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options) {
@@ -178,9 +161,11 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
 /// What is counted over whole attempts, then leaves only the measured one in `run`.
 void take_measured_attempt(record::RunData& run, RunSummary& summary) {
   for (size_t row = 0; row < run.steps.size(); ++row) summary.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
-  summary.losses = loss_curve(run);
+  summary.losses = loss_points(run);
   const size_t num_rows = run.steps.size();
-  record::keep_attempt(run.steps, record::longest_attempt(run.steps));
+  const int attempt = record::longest_attempt(run.steps);
+  record::keep_attempt(run.steps, attempt);
+  if (const auto peaks = run.memory_peaks.find(attempt); peaks != run.memory_peaks.end()) summary.memory = peaks->second;
   if (const size_t num_other = num_rows - run.steps.size(); num_other > 0)
     summary.problems.push_back(
         fmt::format("the run was restarted: only its longest attempt was measured, {} rows of other attempts were left out", num_other));

@@ -10,6 +10,7 @@
 #include "record/run_data.h"
 #include "record/series.h"
 #include "report/analysis_options.h"
+#include "report/loss_crossing.h"
 
 namespace lockstep::report {
 
@@ -33,16 +34,17 @@ struct RankShare {
   double slowest_share = 0;  ///< Of the intervals in which this rank had the most work.
 };
 
-struct LossPoint {
-  double samples_seen = 0, loss = 0;
-};
-
 /// Energy of all metered hosts over the intervals that were metered.
 struct EnergyUse {
   double joules = 0, samples = 0;
   double seconds = 0;  ///< Wall clock of one host, evaluations and checkpoints in these intervals included as in the energy; NaN: unknown.
   size_t num_hosts = 0;
   std::string scope{};  ///< Meters that were added up: "nvml, rapl-package".
+};
+
+/// Bytes over one network interface in a step: mean over the hosts that have it.
+struct NetworkUse {
+  double received_bytes = 0, sent_bytes = 0;
 };
 
 /// The format of a run that is a row of a table of results: one value, whatever steps are behind it.
@@ -80,7 +82,7 @@ struct RunSummary {
   std::vector<double> trace_step{}, trace_ms{};      ///< Thinned: medians of short blocks and every outlier.
   double trace_warmup_end = 0;                       ///< Step at which measuring begins.
   std::vector<EpochTimes> epochs{};
-  std::vector<LossPoint> losses{};  ///< Of all attempts, thinned to block means.
+  std::vector<LossPoint> losses{};  ///< Of all attempts, as loss_points gives them.
   int64_t num_nonfinite_losses = 0;
   int64_t num_skipped_steps = 0, first_skipped_step = 0;  ///< Gradients were not finite; where the source logs means, the step that ends the first such row.
   std::vector<RankShare> ranks{};
@@ -90,7 +92,8 @@ struct RunSummary {
   std::vector<record::StartupTimes> startup{};
   std::vector<record::ResultRecord> results{};
   std::optional<EnergyUse> energy{};
-  std::map<std::string, double> network_bytes_per_step{};  ///< Received and sent, by interface, mean over hosts.
+  std::map<std::string, NetworkUse> network_per_step{};    ///< By interface.
+  record::MemoryPeaks memory{};                            ///< Of rank 0.
   std::vector<record::ProtocolResult> protocols{};         ///< What the estimators asked for say.
 };
 

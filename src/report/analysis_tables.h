@@ -19,6 +19,8 @@ Table straggler_table(const Curve& curve, const std::vector<RunSummary>& runs);
 Table host_table(const Curve& curve, const std::vector<RunSummary>& runs);
 Table evaluation_table(const Curve& curve, const std::vector<RunSummary>& runs);  ///< What evaluating costs; empty where no record tells.
 Table startup_table(const Curve& curve, const std::vector<RunSummary>& runs);
+Table resource_table(const Curve& curve);  ///< Memory peaks and traffic by interface; empty where no record tells.
+Table loss_table(const Curve& curve);  ///< Samples to one loss against the base's; empty where nothing is compared.
 Table protocol_table(const Curve& curve, const std::vector<RunSummary>& runs);
 
 /// Tables of the whole.

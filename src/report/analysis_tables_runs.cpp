@@ -16,7 +16,7 @@
 
 namespace lockstep::report {
 namespace {
-constexpr size_t kMaxRanksShown = 16, kMaxDistinct = 12;
+constexpr size_t kMaxRanksShown = 16, kMaxDistinct = 12, kMaxInterfaces = 8;
 
 Column size_column(const Curve& curve) { return curve.is_by_devices ? column("devices", "devices") : column("nodes", "nodes"); }
 Cell size_cell(const Point& point) { return point.size > 0 ? count_cell(point.size) : missing_cell("the source does not tell"); }
@@ -253,6 +253,42 @@ Table host_table(const Curve& curve, const std::vector<RunSummary>& runs) {
     table.rows.push_back({text_cell(name), count_cell(static_cast<int64_t>(host.runs.size())),
                           count_cell(static_cast<int64_t>(host.ranks)), fixed_cell(100 * host.excess / host.ranks, 2),
                           fixed_cell(100 * host.slowest / static_cast<double>(host.runs.size()), 1)});
+  return table;
+}
+
+Table resource_table(const Curve& curve) {
+  Table table{.id = "memory-network-" + curve.id, .title = "Memory and network: " + curve.name, .caption = {}};
+  table.caption = fmt::format(
+      "Memory: the largest that rank 0 had in the measured attempts, other ranks are not recorded; of the host the resident size of its process, of its device all tensors. Network: "
+      "growth of the counters of a host's interfaces behind the warm-up over its steps, mean over hosts; whatever else runs on the host is in it, and what lies between steps. Rate: over the "
+      "mean step, in 10^9 bytes a second (a link's rate is told in Gbit/s, 8 times that). Ports of InfiniBand also count what passes as an IP interface. At most {} interfaces of a size are "
+      "shown, the busiest first.",
+      kMaxInterfaces);
+  table.columns = {size_column(curve), column("peak host memory of rank 0 (GiB)", "host_memory_gib"), column("peak device memory of rank 0 (GiB)", "device_memory_gib"),
+                   text_column("interface", "interface"), column("received per step (MB)", "received_mbytes_per_step"), column("sent per step (MB)", "sent_mbytes_per_step"),
+                   column("received (GB/s)", "received_gbytes_per_s"), column("sent (GB/s)", "sent_gbytes_per_s")};
+  const auto gib_cell = [](const std::optional<double>& bytes) { return bytes ? figure_cell(*bytes / (1 << 30), 3) : missing_cell("no record tells"); };
+  for (const Point& point : curve.points) {
+    std::vector<std::pair<std::string, NetworkUse>> busiest;
+    for (const auto& [name, use] : point.network_per_step)
+      if (use.received_bytes + use.sent_bytes > 0) busiest.emplace_back(name, use);
+    std::stable_sort(busiest.begin(), busiest.end(), [](const auto& a, const auto& b) {
+      return a.second.received_bytes + a.second.sent_bytes > b.second.received_bytes + b.second.sent_bytes;
+    });
+    if (busiest.size() > kMaxInterfaces) {
+      table.notes.push_back(fmt::format("{}: {} interfaces with less traffic are not shown", size_text(curve, point.size), busiest.size() - kMaxInterfaces));
+      busiest.resize(kMaxInterfaces);
+    }
+    if (busiest.empty() && (point.memory.host_bytes || point.memory.device_bytes)) busiest.emplace_back();
+    const double step_s = point.has_step_time ? point.estimate.mean_ms / 1e3 : std::nan("");
+    for (const auto& [name, use] : busiest) {
+      std::vector<Cell> row = {size_cell(point), gib_cell(point.memory.host_bytes), gib_cell(point.memory.device_bytes)};
+      if (name.empty()) row.insert(row.end(), {missing_cell("no record tells"), {}, {}, {}, {}});
+      else row.insert(row.end(), {text_cell(name), figure_cell(use.received_bytes / 1e6, 3), figure_cell(use.sent_bytes / 1e6, 3),
+                                  figure_cell(use.received_bytes / 1e9 / step_s, 3), figure_cell(use.sent_bytes / 1e9 / step_s, 3)});
+      table.rows.push_back(std::move(row));
+    }
+  }
   return table;
 }
 

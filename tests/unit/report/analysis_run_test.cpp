@@ -57,7 +57,7 @@ TEST(RunSummary, LossesAreOfAllAttemptsButThoseNotFiniteOfTheMeasuredOne) {
   EXPECT_EQ(summary.num_nonfinite_losses, 1);
   EXPECT_EQ(summary.num_steps, 700);
   EXPECT_LE(summary.losses.front().samples_seen, 32 * 3);
-  EXPECT_EQ(summary.losses.back().samples_seen, 32 * 700);
+  EXPECT_NEAR(summary.losses.back().samples_seen, 32 * 700, 32 * 7);
   ASSERT_EQ(summary.problems.size(), 1u);
   EXPECT_NE(summary.problems[0].find("300 rows of other attempts"), std::string::npos) << summary.problems[0];
 }
@@ -100,7 +100,7 @@ TEST(RunSummary, EnergyAndNetworkAreOfTheIntervalsBehindTheWarmUpAndPowerOfTheir
     EXPECT_LT(summary.energy->samples, 32 * 691) << "the first interval is left out";
     const double num_steps = summary.energy->samples / 32;
     EXPECT_NEAR(summary.energy->joules, 1000 * (0.1 * num_steps + 50), 0.01 * summary.energy->joules) << has_seconds;
-    EXPECT_DOUBLE_EQ(summary.network_bytes_per_step.at("received ib0"), 1e6);
+    EXPECT_DOUBLE_EQ(summary.network_per_step.at("ib0").received_bytes, 1e6);
   }
 }
 
