@@ -11,7 +11,7 @@ std::string to_html(const Document& document);
 std::string to_markdown(const Document& document);
 std::string to_text(const Table& table, int width = 80);  ///< For terminals.
 std::string to_markdown(const Table& table);
-std::string to_latex(const Table& table);  ///< A booktabs table that compiles on its own inside any document.
+std::string to_latex(const Table& table);  ///< A booktabs table that compiles on its own inside any document and fits the lines of an article on A4: wide ones come in parts.
 std::string to_csv(const Table& table);    ///< Unrounded numbers.
 std::string to_svg(const Chart& chart);    ///< Stands alone.
 std::string to_gnuplot(const Chart& chart);  ///< A script with its data inside.

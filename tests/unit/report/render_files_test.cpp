@@ -110,16 +110,38 @@ TEST(RenderFiles, GnuplotAcceptsEveryScript) {
   EXPECT_EQ(num_scripts, 10u);
 }
 
-TEST(RenderFiles, LatexCompilesWithAndWithoutBooktabs) {
+/// Points by which the worst line of a LaTeX run is too wide, and whether a table is too high for its page.
+std::string latex_complaints(const std::string& log) {
+  constexpr double kMaxOverfullPt = 5;
+  std::string complaints;
+  for (const std::string& line : core::split(log, "\n")) {
+    const std::string begin = "Overfull \\hbox (";
+    if (const size_t at = line.find(begin); at != std::string::npos && core::parse_double(line.substr(at + begin.size(), line.find("pt too wide") - at - begin.size())).value_or(1e9) > kMaxOverfullPt)
+      complaints += line + "\n";
+    if (line.find("Float too large") != std::string::npos) complaints += line + "\n";
+  }
+  return complaints;
+}
+
+TEST(RenderFiles, LatexCompilesAndFitsA4WithAndWithoutBooktabs) {
   if (!has_program("pdflatex")) GTEST_SKIP() << "pdflatex is missing (package texlive-latex-base)";
   const core::TempDir folder("report_files");
   Table hostile = testing::demo::scaling_table();
   for (const char* text : {"50% & $x_1$ #2 \\input{x} ~ ^ <>| \"q\" [1] {b}", "gr\xc3\xbc\xc3\x9f \xc2\xb5 \xe2\x89\xa5 \xe4\xb8\xad \x01\xff"}) hostile.rows.push_back({{.text = text, .note = text}});
-  for (const char* package : {"", "\\usepackage{booktabs}"}) {
-    core::write_file_atomic(folder.path() / "a.tex", fmt::format("\\documentclass{{article}}{}\\begin{{document}}\n{}\n\\end{{document}}\n", package, to_latex(hostile)));
-    const auto result = core::run_command({.argv = {"pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"}, .working_folder = folder.path()}, std::chrono::seconds(60));
-    EXPECT_TRUE(result.status.ok()) << result.out;
+  Table wide{.id = "wide", .title = "Wide", .caption = "A path in prose: /scratch/project_465/sweeps/clap-scaling/runs/0003-nodes-4-batch-616/out.log, and --budget-samples.",
+             .columns = {{"host", "host", true}, {"nodes", "nodes"}, {"remark", "remark", true}}, .rows = {}};
+  for (int column = 0; column < 14; ++column) wide.columns.push_back({fmt::format("samples/s of column {}", column), fmt::format("c{}", column)});
+  for (int row = 0; row < 60; ++row) {
+    wide.rows.push_back({{.text = "DGX-A100-80GB"}, {.text = std::to_string(row)}, {.text = "measured: total step time over that of median steps, in /scratch/project_465/runs/0003-nodes-4-batch-616"}});
+    for (int column = 0; column < 14; ++column) wide.rows.back().push_back({.text = "27,025 (26,947 to 27,126)", .note = column == 3 ? "a note in each part" : ""});
   }
+  for (const Table& table : {hostile, wide})
+    for (const char* package : {"", "\\usepackage{booktabs}"}) {
+      core::write_file_atomic(folder.path() / "a.tex", fmt::format("\\documentclass[a4paper]{{article}}{}\\begin{{document}}\n{}\n\\end{{document}}\n", package, to_latex(table)));
+      const auto result = core::run_command({.argv = {"pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"}, .working_folder = folder.path()}, std::chrono::seconds(60));
+      EXPECT_TRUE(result.status.ok()) << result.out;
+      EXPECT_EQ(latex_complaints(core::read_file(folder.path() / "a.log")), "") << package;
+    }
 }
 
 }  // namespace
