@@ -99,6 +99,7 @@ Section cause_section(const Analysis& analysis) {
 Section collective_section(const Analysis& analysis) {
   Section section{.id = "collectives", .title = "Collectives", .blocks = {}};
   add_block(section, collective_benchmark_charts(analysis.runs));
+  add_block(section, collective_summary_table(analysis.runs));
   add_block(section, collective_benchmark_table(analysis.runs));
   return section;
 }

@@ -95,7 +95,7 @@ void print_result(const report::Analysis& analysis) {
     if (const report::Table others = report::protocol_table(curve, analysis.runs); !others.rows.empty()) fmt::print("{}\n", report::to_text(others));
     for (const std::string& text : report::limits_of(curve)) fmt::print("note: {}\n", text);
   }
-  if (const report::Table collectives = report::collective_benchmark_table(analysis.runs); !collectives.rows.empty())
+  if (const report::Table collectives = report::collective_summary_table(analysis.runs); !collectives.rows.empty())
     fmt::print("{}\n", report::to_text(collectives));
   for (const std::string& problem : report::source_problems(analysis.runs)) fmt::print("problem: {}\n", problem);
   for (const std::string& line : report::left_out_lines(analysis)) fmt::print("left out: {}\n", line);

@@ -153,5 +153,71 @@ TEST(Page, ARateThatIsUnknownIsLeftOutAndSaidToBe) {
   EXPECT_EQ(table.rows[1].at(7).note, "needs the batch: the rate is unknown");
 }
 
+/// A run whose log tells means over ten steps, with one of them far off.
+record::RunData run_of_means(int64_t nodes, double outlier) {
+  record::RunData run = make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .ripple = 0.03, .num_steps = 60, .num_slow = 0});
+  for (auto& steps : run.steps.num_steps) steps = 10;
+  for (double& samples : run.steps.samples) samples *= 10;
+  run.steps.step_ms.at(40) *= outlier;
+  return run;
+}
+
+TEST(Page, OneSlowIntervalDoesNotStretchTheDistribution) {
+  const Analysis analysis = analysis_of({run_of_means(1, 1), run_of_means(2, 2.3)});
+  const std::vector<Chart> charts = cdf_charts(analysis.curves.at(0), analysis.runs);
+  ASSERT_EQ(charts.size(), 1u);
+  const Chart& chart = charts[0];
+  ASSERT_TRUE(chart.x.min && chart.x.max);
+  EXPECT_GT(*chart.x.min, 0.9) << "steps lie within 3 %";
+  EXPECT_LT(*chart.x.max, 1.1);
+  for (const Series& series : chart.series) {
+    size_t num_inside = 0;
+    for (const double x : series.x) num_inside += x >= *chart.x.min && x <= *chart.x.max ? 1 : 0;
+    EXPECT_GE(num_inside + 1, series.x.size()) << series.name;
+  }
+  EXPECT_NE(chart.caption.find("2 nodes: 1 of "), std::string::npos) << chart.caption;
+  EXPECT_NE(chart.caption.find("right of the axis, up to 2.3"), std::string::npos) << chart.caption;
+  EXPECT_EQ(chart.caption.find("1 node: "), std::string::npos) << chart.caption;
+  for (const std::string& text : {chart.title, chart.x.title, chart.y.title}) EXPECT_NE(text.find("mean"), std::string::npos) << text;
+  for (const Chart& trace : trace_charts(analysis.curves[0], analysis.runs)) {
+    EXPECT_EQ(trace.caption.find("Thinned"), std::string::npos) << "60 rows are all there";
+    EXPECT_NE(trace.title.find("means over 10 steps"), std::string::npos) << trace.title;
+  }
+}
+
+TEST(Page, ASecondModeIsDrawnNotCutOff) {
+  record::RunData run = make_run({.num_slow = 0});
+  for (size_t i = 0; i < run.steps.step_ms.size(); i += 8) run.steps.step_ms[i] *= 1.5;
+  const Analysis analysis = analysis_of({run});
+  const std::vector<Chart> charts = cdf_charts(analysis.curves.at(0), analysis.runs);
+  ASSERT_EQ(charts.size(), 1u);
+  EXPECT_GT(*charts[0].x.max, 1.45);
+  EXPECT_EQ(charts[0].caption.find("of the axis, up to"), std::string::npos) << charts[0].caption;
+  EXPECT_EQ(charts[0].title.find("mean"), std::string::npos);
+}
+
+TEST(Page, StepsThatAreAllAlikeHaveNoChartOrAnAxisOfTheirOwn) {
+  record::RunData run = make_run({.ripple = 0, .num_slow = 0});
+  run.steps.step_ms.back() += 0.001;
+  const Analysis analysis = analysis_of({run});
+  for (const Chart& chart : cdf_charts(analysis.curves.at(0), analysis.runs)) EXPECT_LT(*chart.x.min, *chart.x.max);
+}
+
+TEST(Page, ABenchmarkOfCollectivesHasOneLineForEachBuffer) {
+  record::RunData run;
+  run.name = "all_reduce_perf.txt";
+  run.format = "nccl-tests";
+  for (const bool is_in_place : {false, true})
+    for (const double bytes : {8.0, 1048576.0, 2097152.0})
+      run.collective_points.push_back({.kind = "all_reduce", .num_ranks = 4, .bytes = bytes, .is_in_place = is_in_place, .time_us = 10 + bytes / 1e4, .algbw_gbytes_per_s = bytes / 50e3,
+                                       .busbw_gbytes_per_s = is_in_place && bytes > 2e6 ? 1 : bytes / 50e3, .num_wrong = 1});
+  const Table table = collective_summary_table({summarise_run(run, {})});
+  ASSERT_EQ(table.rows.size(), 2u);
+  std::string row;
+  for (const Cell& cell : table.rows[1]) row += cell.text + "|";
+  EXPECT_EQ(row, "all_reduce_perf.txt|all_reduce|in place|4|21.0|1.00 MiB|10.00|8 B|3|3|");
+  EXPECT_EQ(*table.rows[0].at(5).value, 2097152);
+}
+
 }  // namespace
 }  // namespace lockstep::report
