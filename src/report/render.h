@@ -22,4 +22,14 @@ struct ExportOptions {
 /// Writes report.html, report.md, tables/<id>.{csv,md,tex}, figures/<id>.{svg,csv,gp}[.png|.pdf] into `folder`. Ids become unique, safe file names. Returns the files, report.html first.
 std::vector<std::filesystem::path> write_document(const Document& document, const std::filesystem::path& folder, const ExportOptions& options = {});
 
+/// The list of what a report wrote into its folder.
+inline constexpr const char* kFileList = "report.files";
+
+struct ReplacedFiles {
+  std::vector<std::filesystem::path> removed{};
+  std::vector<std::filesystem::path> kept{};  ///< Of the report before, but changed since.
+};
+/// Removes what the report before wrote into `folder` and this one, which wrote `files`, did not; lists `files` for the next. Nothing else is touched.
+ReplacedFiles replace_report(const std::filesystem::path& folder, const std::vector<std::filesystem::path>& files);
+
 }  // namespace lockstep::report

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/hash.h"
 #include "core/process.h"
 #include "core/strings.h"
 #include "report/block_names.h"
@@ -40,6 +41,37 @@ TEST(RenderFiles, WritesPageTablesAndFiguresAndReturnsThem) {
   EXPECT_EQ(core::read_file(files[0]), to_html(testing::demo_document()));
   EXPECT_EQ(core::read_file(folder.path() / "new/out/tables/scaling.csv"), to_csv(testing::demo::scaling_table()));
   EXPECT_EQ(core::read_file(folder.path() / "new/out/figures/mfu.svg"), to_svg(testing::demo::mfu_chart()));
+}
+
+TEST(RenderFiles, TheNextReportRemovesWhatItDoesNotWriteAndNothingElse) {
+  const core::TempDir folder("report_files");
+  const fs::path out = folder.path() / "out";
+  const auto table = [](const char* id, const char* text) { return Table{.id = id, .columns = {{"c", "c"}}, .rows = {{{.text = text}}}}; };
+  const auto write = [&](const std::vector<Block>& blocks) { return replace_report(out, write_document(Document{.sections = {{.id = "s", .blocks = blocks}}}, out)); };
+  EXPECT_TRUE(write({table("old", "1"), table("edited", "1"), table("both", "1"), testing::demo::mfu_chart()}).removed.empty());
+  core::write_file_atomic(out / "tables/mine.csv", "a file of the user");
+  core::write_file_atomic(out / "tables/edited.md", "changed by the user");
+  core::write_file_atomic(folder.path() / "precious.txt", "outside");
+  const ReplacedFiles replaced = write({table("both", "2"), table("new", "1")});
+  EXPECT_EQ(replaced.removed.size(), 3u + 2u + 3u) << "old in three formats, edited in two, the figure in three";
+  ASSERT_EQ(replaced.kept.size(), 1u);
+  EXPECT_EQ(replaced.kept[0], out / "tables/edited.md");
+  for (const char* gone : {"tables/old.tex", "tables/edited.csv", "figures/mfu.svg"}) EXPECT_FALSE(fs::exists(out / gone)) << gone;
+  for (const char* there : {"tables/mine.csv", "tables/edited.md", "tables/both.tex", "tables/new.csv", "report.html"}) EXPECT_TRUE(fs::exists(out / there)) << there;
+  EXPECT_TRUE(write({table("both", "2"), table("new", "1")}).removed.empty()) << "the same again";
+
+  // A list that leads elsewhere, and a foreign file of its name.
+  std::string list = core::read_file(out / kFileList);
+  for (const char* elsewhere : {"../precious.txt", "tables/../../precious.txt", "tables/mine.csv"})
+    list += fmt::format("{} {}\n", core::xxh3_hex(std::string_view(std::string(elsewhere) == "tables/mine.csv" ? "other content" : "outside")), elsewhere);
+  core::write_file_atomic(out / kFileList, list + fmt::format("{} {}\n", core::xxh3_hex(std::string_view("outside")), (folder.path() / "precious.txt").string()));
+  write({table("new", "1")});
+  EXPECT_TRUE(fs::exists(folder.path() / "precious.txt"));
+  EXPECT_TRUE(fs::exists(out / "tables/mine.csv")) << "its content is not that of the list";
+  EXPECT_FALSE(fs::exists(out / "tables/both.csv"));
+  core::write_file_atomic(out / kFileList, "notes of the user\n");
+  EXPECT_TRUE(write({table("new", "1")}).removed.empty());
+  EXPECT_EQ(core::read_file(out / kFileList), "notes of the user\n");
 }
 
 TEST(RenderFiles, NamesAreSafeAndUnique) {
