@@ -12,6 +12,7 @@
 #include "report/analysis_published.h"
 #include "report/analysis_tables.h"
 #include "report/block_names.h"
+#include "report/render.h"
 #include "unit/report/synthetic_runs.h"
 
 namespace lockstep::report {
@@ -151,6 +152,19 @@ TEST(Page, ARateThatIsUnknownIsLeftOutAndSaidToBe) {
   const Table table = scaling_table(analysis.curves[0]);
   EXPECT_NE(table.caption.find("Base: the smallest size with a valid point, 1 node."), std::string::npos) << table.caption;
   EXPECT_EQ(table.rows[1].at(7).note, "needs the batch: the rate is unknown");
+}
+
+TEST(Page, SizesOfLettersFollowTheWidthOfTheTable) {
+  const auto classes = [](size_t num_columns, const std::string& text) {
+    Table table{.id = "t", .title = "t", .columns = {}, .rows = {{}}};
+    for (size_t column = 0; column < num_columns; ++column) table.columns.push_back({fmt::format("c{}", column), fmt::format("c{}", column)}), table.rows[0].push_back({.text = text});
+    const std::string html = to_html(Document{.sections = {{.id = "s", .title = "s", .blocks = {table}}}});
+    const size_t begin = html.find("<table") + 6;
+    return html.substr(begin, html.find('>', begin) - begin);
+  };
+  EXPECT_EQ(classes(3, "1,234"), "");
+  EXPECT_EQ(classes(12, "27,025 (26,947 to 27,126)"), " class=\"most fine split\"");
+  EXPECT_EQ(classes(60, "1,234,567.8"), " class=\"most finest split tight\"") << "nothing fits: words may break, nothing is cut";
 }
 
 /// A run whose log tells means over ten steps, with one of them far off.
