@@ -101,6 +101,15 @@ Column text_column(std::string title, std::string key) {
   return {.title = std::move(title), .key = std::move(key), .is_text = true};
 }
 
+std::string work_text(const Point& point, const AnalysisOptions& options) {
+  return is_token_task(point) ? fmt::format("{} tokens", power_text(options.budget_tokens)) : fmt::format("{} {}", power_text(options.budget_samples), point.setup.sample_unit);
+}
+
+std::string work_note(const Point& point, const AnalysisOptions& options) {
+  const bool is_given = is_token_task(point) ? options.is_tokens_budget_given : options.is_samples_budget_given;
+  return is_given ? "" : fmt::format(" The amount is the default; --budget-{} changes it.", is_token_task(point) ? "tokens" : "samples");
+}
+
 std::string rate_unit(const Point& point) { return point.setup.sample_unit + "/s"; }
 
 }  // namespace lockstep::report

@@ -34,6 +34,11 @@ Cell missing_cell(std::string note);
 Column column(std::string title, std::string key);
 Column text_column(std::string title, std::string key);
 
+/// The work that days and node-hours are told for: "10^12 tokens", "1.3 x 10^10 samples".
+std::string work_text(const Point& point, const AnalysisOptions& options);
+/// " The amount is the default; --budget-samples changes it."; nothing where it was given.
+std::string work_note(const Point& point, const AnalysisOptions& options);
+
 /// "samples/s" or the sample unit of the point.
 std::string rate_unit(const Point& point);
 

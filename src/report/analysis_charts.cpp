@@ -70,21 +70,49 @@ Series series_of(const Curve& curve, const Value& value) {
 
 Estimate times(const Estimate& estimate, double factor) { return proportional(factor * estimate.value, estimate); }
 
-constexpr const char* kBars = "Bars are 95 % intervals where steps and repeats allow one.";
+bool is_of_table(const Curve& curve) { return !curve.points.empty() && curve.points.front().is_of_table; }
+
+/// What the rates of a group's curves come from.
+const char* rates_of(const Curves& curves) {
+  const auto count = static_cast<size_t>(std::count_if(curves.begin(), curves.end(), [](const Curve* curve) { return is_of_table(*curve); }));
+  return count == curves.size() ? "the table" : count == 0 ? "the median step" : "the median step or the table";
+}
+
+/// What is drawn in one of several charts of a kind: its only curve, else unit and sizes.
+std::string group_name(const Curves& group) {
+  if (group.size() == 1) return group.front()->name;
+  return fmt::format("{} over {}", rate_unit(group.front()->points.front()), group.front()->is_by_devices ? "devices" : "nodes");
+}
+
+/// Titles of several charts of a kind tell what is in each; where that is the same in two, they are counted.
+void name_groups(const std::vector<std::string>& names, std::vector<Chart>& charts) {
+  std::map<std::string, size_t> seen;
+  for (size_t i = 0; i < charts.size(); ++i) {
+    const auto count = std::count(names.begin(), names.end(), names[i]);
+    charts[i].title += ": " + names[i] + (count > 1 ? fmt::format(" ({} of {})", ++seen[names[i]], count) : "");
+  }
+}
 
 /// One chart per group, with a suffix in the id from the second on; charts without a single point are left out.
 std::vector<Chart> charts_of(const std::vector<Curve>& curves, const char* id,
                              const std::function<void(const Curves&, Chart&)>& fill) {
   std::vector<Chart> charts;
-  for (const Curves& group : chart_groups(curves)) {
+  std::vector<std::string> names;
+  const std::vector<Curves> groups = chart_groups(curves);
+  for (const Curves& group : groups) {
     Chart chart;
     chart.id = charts.empty() ? id : fmt::format("{}-{}", id, charts.size() + 1);
     chart.x = size_axis(group);
     fill(group, chart);
     const bool has_points = std::any_of(chart.series.begin(), chart.series.end(),
                                         [](const Series& series) { return !series.is_reference && !series.x.empty(); });
-    if (has_points) charts.push_back(std::move(chart));
+    if (!has_points) continue;
+    if (std::any_of(chart.series.begin(), chart.series.end(), [](const Series& series) { return !series.low.empty(); }))
+      chart.caption += std::string(chart.caption.empty() || chart.caption.back() == ' ' ? "" : " ") + "Bars are 95 % intervals where steps and repeats allow one.";
+    names.push_back(group_name(group));
+    charts.push_back(std::move(chart));
   }
+  if (groups.size() > 1) name_groups(names, charts);
   return charts;
 }
 
@@ -179,7 +207,7 @@ std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves) {
   return charts_of(curves, "efficiency", [](const Curves& group, Chart& chart) {
     chart.title = "Scaling efficiency";
     chart.summary = efficiency_summary(group);
-    chart.caption = fmt::format("Rate per {} over that of the base, median steps. {} ", unit_name(*group.front()), kBars);
+    chart.caption = fmt::format("Rate per {} over that of the base, at the rates of {}. ", unit_name(*group.front()), rates_of(group));
     for (const Curve* curve : group) chart.caption += fmt::format("{}: {}{}. ", curve->name, scaling_name(curve->kind), curve->shares_cores ? "; the ranks shared the cores of one machine" : "");
     chart.y = {.title = "efficiency (%)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
     for (const Curve* curve : group) add_efficiency(*curve, chart);
@@ -196,7 +224,7 @@ std::vector<Chart> throughput_charts(const std::vector<Curve>& curves) {
     chart.summary = fmt::format(
         "Rate against the number of {}; the number at each marker is the efficiency, since a double logarithmic plot hides losses.",
         group.front()->is_by_devices ? "devices" : "nodes");
-    chart.caption = fmt::format("Dashed: ideal from each base. Numbers: efficiency in %. {}", kBars);
+    chart.caption = "Grey lines: ideal from each base. Numbers: efficiency in %.";
     chart.y = {.title = unit, .scale = Scale::kLog10};
     for (const Curve* curve : group) {
       Series series = series_of(*curve, [](const Point& point) { return point.samples_per_s; });
@@ -224,7 +252,7 @@ std::vector<Chart> utilisation_charts(const std::vector<Curve>& curves) {
   std::vector<Chart> charts = charts_of(curves, "mfu", [&](const Curves& group, Chart& chart) {
     chart.title = "Model FLOPs utilisation";
     chart.y = {.title = "MFU (%)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
-    chart.caption = "MFU = model FLOPs per step / (seconds x devices x peak), training = 3 x forward. " + std::string(kBars);
+    chart.caption = "MFU = model FLOPs per step / (seconds x devices x peak), training = 3 x forward.";
     for (const Curve* curve : group) {
       if (!has_mfu(curve)) continue;
       const Point& first = curve->points.front();
@@ -238,7 +266,6 @@ std::vector<Chart> utilisation_charts(const std::vector<Curve>& curves) {
   const auto rates = charts_of(curves, "per-device", [](const Curves& group, Chart& chart) {
     chart.title = "Rate per device";
     chart.summary = "A flat line is ideal.";
-    chart.caption = kBars;
     chart.y = {.title = rate_unit(group.front()->points.front()) + " per device",
                .scale = Scale::kLinear,
                .min = 0,
@@ -256,11 +283,11 @@ std::vector<Chart> speedup_charts(const std::vector<Curve>& curves) {
   return charts_of(curves, "speedup", [](const Curves& group, Chart& chart) {
     chart.title = "Speed-up";
     chart.y = {.title = "speed-up", .scale = Scale::kLog2};
-    chart.caption = std::string(kBars) + " ";
     for (const Curve* curve : group) {
       if (!curve->base) continue;
       const Point& base = curve->points[*curve->base];
       chart.series.push_back(series_of(*curve, speedup_estimate));
+      if (!std::isfinite(base.samples_per_s.value)) continue;
       chart.caption += fmt::format("{}: base {} with {} {}. ", curve->name, size_text(*curve, base.size),
                                    figure_text(base.samples_per_s.value), rate_unit(base));
       chart.summary += fmt::format("{}: {:.2f} times the base at {}. ", curve->name, curve->points.back().speedup,
@@ -271,21 +298,24 @@ std::vector<Chart> speedup_charts(const std::vector<Curve>& curves) {
   });
 }
 
-std::vector<Chart> time_charts(const std::vector<Curve>& curves) {
-  std::vector<Chart> charts = charts_of(curves, "time", [](const Curves& group, Chart& chart) {
-    chart.title = "Time to solution";
-    chart.summary = "Days that the budget takes at the rate of the median step.";
+std::vector<Chart> time_charts(const std::vector<Curve>& curves, const AnalysisOptions& options) {
+  const auto add_work = [&](const Curves& group, const char* title, Chart& chart) {
+    const Point& point = group.front()->points.front();
+    chart.title = fmt::format("{} for {}", title, work_text(point, options));
+    chart.caption = fmt::format("At the rate of {}.{}", rates_of(group), work_note(point, options));
+  };
+  std::vector<Chart> charts = charts_of(curves, "time", [&](const Curves& group, Chart& chart) {
+    add_work(group, "Time to solution", chart);
+    chart.summary = "Days that this work takes.";
     chart.y = {.title = "days", .scale = Scale::kLog10};
-    chart.caption = kBars;
     for (const Curve* curve : group)
       chart.series.push_back(series_of(*curve, [](const Point& point) { return inverse(point.budget_days, point.samples_per_s); }));
   });
-  const auto costs = charts_of(curves, "node-hours", [](const Curves& group, Chart& chart) {
-    chart.title = "Node-hours for the same work";
+  const auto costs = charts_of(curves, "node-hours", [&](const Curves& group, Chart& chart) {
+    add_work(group, "Node-hours", chart);
     chart.summary = group.front()->is_by_devices ? "Hours of the one node that holds all devices: the lower, the better they fill it."
                                                  : "A flat line is ideal: more nodes then cost nothing extra.";
     chart.y = {.title = "node-hours", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
-    chart.caption = kBars;
     for (const Curve* curve : group)
       chart.series.push_back(series_of(*curve, [](const Point& point) { return inverse(point.budget_node_hours, point.samples_per_s); }));
   });

@@ -16,7 +16,7 @@ std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves);
 std::vector<Chart> throughput_charts(const std::vector<Curve>& curves);
 std::vector<Chart> utilisation_charts(const std::vector<Curve>& curves);  ///< MFU, or the rate per device where FLOPs are unknown.
 std::vector<Chart> speedup_charts(const std::vector<Curve>& curves);
-std::vector<Chart> time_charts(const std::vector<Curve>& curves);  ///< Days of the budget, and its node-hours.
+std::vector<Chart> time_charts(const std::vector<Curve>& curves, const AnalysisOptions& options);  ///< Days of the budget, and its node-hours.
 
 /// Charts of one curve.
 std::vector<Chart> cdf_charts(const Curve& curve, const std::vector<RunSummary>& runs);  ///< Small multiples above six sizes.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "record/statistics.h"
 #include "report/analysis_cells.h"
@@ -12,7 +13,7 @@
 namespace lockstep::report {
 namespace {
 constexpr size_t kMaxCdfPerChart = 6, kMaxTraces = 4, kMaxLossSeries = 12, kMaxLossWindows = 300;
-constexpr double kCdfTailPercentile = 99.5, kMinCdfRise = 0.004;  // at most 250 points a line
+constexpr double kMinCdfRise = 0.004;  // at most 250 points a line
 
 Series cdf_series(const Curve& curve, const Point& point) {
   Series series{.name = size_text(curve, point.size), .mark = Mark::kStep};
@@ -29,6 +30,54 @@ Series cdf_series(const Curve& curve, const Point& point) {
     drawn = seen;
   }
   return series;
+}
+
+double weight_where(const std::vector<record::WeightedValue>& values, const std::function<bool(double)>& matches) {
+  double sum = 0;
+  for (const record::WeightedValue& one : values) sum += matches(one.value) ? one.weight : 0;
+  return sum;
+}
+
+/// Between which step times, over the median, a distribution is worth drawing: all but single values far from the others. Where more than a twentieth lies out
+/// there it is no outlier but a second mode, and is drawn up to the percentile 99.5 (0.5 on the other side).
+struct CdfRange {
+  double low = 1, high = 1;
+};
+
+CdfRange cdf_range(const Point& point) {
+  constexpr double kTailPercentile = 0.5, kMaxOutliers = 0.05, kFence = 5 * 1.4826, kLeastFence = 0.01;
+  std::vector<record::WeightedValue> deviations;
+  for (const auto& [value, weight] : point.distribution) deviations.push_back({std::abs(value - point.p50_ms), weight});
+  std::sort(deviations.begin(), deviations.end(), [](const auto& a, const auto& b) { return a.value < b.value; });
+  const double fence = std::max(kFence * record::weighted_percentile(deviations, 50), kLeastFence * point.p50_ms);
+  const double total = weight_where(point.distribution, [](double) { return true; });
+  double bottom = point.p50_ms - fence, top = point.p50_ms + fence;
+  if (weight_where(point.distribution, [&](double value) { return value < bottom; }) > kMaxOutliers * total) bottom = record::weighted_percentile(point.distribution, kTailPercentile);
+  if (weight_where(point.distribution, [&](double value) { return value > top; }) > kMaxOutliers * total) top = record::weighted_percentile(point.distribution, 100 - kTailPercentile);
+  // Up to the value that is drawn, not to the fence beyond it.
+  double last = point.p50_ms, first = point.p50_ms;
+  for (const auto& [value, weight] : point.distribution) {
+    if (value <= top) last = std::max(last, value);
+    if (value >= bottom) first = std::min(first, value);
+  }
+  return {first / point.p50_ms, last / point.p50_ms};
+}
+
+/// "step" or what a row of the log is the mean of.
+bool tells_means(const Point& point) { return point.steps_per_row > 1; }
+std::string means_text(const Point& point) { return fmt::format("means over {:.0f} steps", point.steps_per_row); }
+
+/// What the x axis leaves out, and how far it goes: "8 nodes: 1 of 38 values lies right of the axis, up to 2.30 times the median. "
+std::string beyond_text(const Curve& curve, const Point& point, double low, double high) {
+  std::string text;
+  const double total = weight_where(point.distribution, [](double) { return true; });
+  const auto add = [&](double count, const char* side, double ratio, const char* how_far) {
+    if (count > 0)
+      text += fmt::format("{}: {:.0f} of {:.0f} values {} {} of the axis, {} {:.2f} times the median. ", size_text(curve, point.size), count, total, count < 1.5 ? "lies" : "lie", side, how_far, ratio);
+  };
+  add(weight_where(point.distribution, [&](double value) { return value > high * point.p50_ms; }), "right", point.distribution.back().value / point.p50_ms, "up to");
+  add(weight_where(point.distribution, [&](double value) { return value < low * point.p50_ms; }), "left", point.distribution.front().value / point.p50_ms, "down to");
+  return text;
 }
 
 const Point* point_of_run(const Analysis& analysis, size_t index, const Curve*& curve) {
@@ -51,24 +100,34 @@ std::vector<Chart> cdf_charts(const Curve& curve, const std::vector<RunSummary>&
   const size_t num_charts = (curve.points.size() + kMaxCdfPerChart - 1) / kMaxCdfPerChart;
   for (size_t i = 0; i < num_charts; ++i) {
     Chart chart{.id = fmt::format("cdf-{}{}", curve.id, i == 0 ? "" : fmt::format("-{}", i + 1)),
-                .title = "Distribution of step times: " + curve.name};
+                .title = fmt::format("Distribution of step times: {}{}", curve.name, num_charts > 1 ? fmt::format(" ({} of {})", i + 1, num_charts) : "")};
+    std::vector<const Point*> drawn;
+    for (size_t p = i * kMaxCdfPerChart; p < std::min((i + 1) * kMaxCdfPerChart, curve.points.size()); ++p)
+      if (curve.points[p].distribution.size() > 1) drawn.push_back(&curve.points[p]);
+    if (drawn.empty()) continue;
+    const auto of_means = std::find_if(drawn.begin(), drawn.end(), [](const Point* point) { return tells_means(*point); });
+    const bool has_means = of_means != drawn.end();
+    if (has_means) chart.title += fmt::format(" ({})", means_text(**of_means));
     chart.is_sequential = true;
-    chart.x.title = "step time / median of its size";
-    chart.y = {.title = "share of steps that took at most this long", .scale = Scale::kLinear, .min = 0, .max = 1, .ticks = {}};
-    chart.caption =
-        "A steep rise and a flat top is a quiet machine; where a curve bends, slow steps begin. The x axis ends a little above the "
-        "99.5th percentile.";
-    double right = 1.05;
-    for (size_t p = i * kMaxCdfPerChart; p < std::min((i + 1) * kMaxCdfPerChart, curve.points.size()); ++p) {
-      const Point& point = curve.points[p];
-      if (point.distribution.size() < 2) continue;
-      chart.series.push_back(cdf_series(curve, point));
-      right = std::max(right, 1.02 * record::weighted_percentile(point.distribution, kCdfTailPercentile) / point.p50_ms);
-      chart.summary += fmt::format("{}: p95 is {:.3f}{} times the median. ", size_text(curve, point.size), point.p95_ms / point.p50_ms,
-                                   std::isfinite(point.p99_ms) ? fmt::format(" and p99 {:.3f}", point.p99_ms / point.p50_ms) : "");
+    chart.x.title = fmt::format("{} / median of its size", has_means ? fmt::format("mean of {:.0f} steps", (*of_means)->steps_per_row) : "step time");
+    chart.y = {.title = fmt::format("share of {} that took at most this long", has_means ? "such means" : "steps"), .scale = Scale::kLinear, .min = 0, .max = 1, .ticks = {}};
+    CdfRange range;
+    for (const Point* point : drawn) {
+      const CdfRange one = cdf_range(*point);
+      range = {std::min(range.low, one.low), std::max(range.high, one.high)};
     }
-    chart.x.max = right;
-    if (!chart.series.empty()) charts.push_back(std::move(chart));
+    constexpr double kMargin = 0.05, kLeastMargin = 0.001;
+    const double margin = std::max(kMargin * (range.high - range.low), kLeastMargin);
+    chart.x.min = std::max(0.0, range.low - margin), chart.x.max = range.high + margin;
+    chart.caption = "A steep rise and a flat top is a quiet machine; where a curve bends, slow steps begin. ";
+    if (has_means) chart.caption += "The log tells means, which hide single slow steps. ";
+    for (const Point* point : drawn) {
+      chart.series.push_back(cdf_series(curve, *point));
+      chart.caption += beyond_text(curve, *point, *chart.x.min, *chart.x.max);
+      chart.summary += fmt::format("{}: p95 is {:.3f}{} times the median. ", size_text(curve, point->size), point->p95_ms / point->p50_ms,
+                                   std::isfinite(point->p99_ms) ? fmt::format(" and p99 {:.3f}", point->p99_ms / point->p50_ms) : "");
+    }
+    charts.push_back(std::move(chart));
   }
   return charts;
 }
@@ -85,15 +144,15 @@ std::vector<Chart> trace_charts(const Curve& curve, const std::vector<RunSummary
     const Point& point = curve.points[place];
     const RunSummary& run = runs[point.runs.front()];
     Chart chart{.id = fmt::format("trace-{}-{}", curve.id, point.size),
-                .title = fmt::format("Step times of {}, {}", run.name, size_text(curve, point.size))};
+                .title = fmt::format("Step times of {}, {}{}", run.name, size_text(curve, point.size), tells_means(point) ? fmt::format(" ({})", means_text(point)) : "")};
     const record::SeriesSummary& series = *run.series;
     chart.summary = fmt::format("{} rows of warm-up, then a median of {} ms; {} outliers.", series.num_warmup_steps,
                                 figure_text(series.median_ms), series.outliers.size());
-    chart.caption = run.num_steps > static_cast<int64_t>(run.trace_ms.size())
+    chart.caption = series.num_steps > run.trace_ms.size()
                         ? "Thinned: medians of short blocks, and every block's slowest outlier."
                         : "";
     chart.x.title = "step";
-    chart.y = {.title = "step time (ms)"};
+    chart.y = {.title = tells_means(point) ? fmt::format("step time, mean of {:.0f} (ms)", point.steps_per_row) : "step time (ms)"};
     if (series.num_warmup_steps > 0)
       chart.regions.push_back({.from = run.trace_step.front(), .to = run.trace_warmup_end, .label = "warm-up"});
     chart.series.push_back({.name = "step time", .mark = Mark::kLine, .x = run.trace_step, .y = run.trace_ms});

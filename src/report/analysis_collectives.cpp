@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
+#include <optional>
 #include <tuple>
 
 #include "core/strings.h"
+#include "core/units.h"
 #include "record/bus_factor.h"
 #include "report/analysis_cells.h"
 
@@ -46,9 +49,50 @@ std::vector<CollectiveRow> collective_rows(const Point& point, const std::vector
   return rows;
 }
 
+namespace {
+/// Sizes of one operation that a benchmark measured.
+struct Measured {
+  std::vector<const record::CollectivePoint*> sizes;
+};
+
+Cell known_text(const std::string& text) { return text.empty() ? missing_cell("the source does not tell") : text_cell(text); }
+Cell known_count(int count) { return count > 0 ? count_cell(count) : missing_cell("the source does not tell"); }
+Cell bytes_cell(double bytes) { return {.text = core::format_bytes(bytes), .value = bytes}; }
+const char* buffer_name(const record::CollectivePoint& point) { return point.is_in_place ? "in place" : "out of place"; }
+
+std::vector<Cell> summary_row(const RunSummary& run, const Measured& measured) {
+  const record::CollectivePoint &first = *measured.sizes.front(), *smallest = nullptr, *fastest = nullptr;
+  std::optional<int64_t> num_wrong;
+  for (const record::CollectivePoint* point : measured.sizes) {
+    if (point->bytes > 0 && (smallest == nullptr || point->bytes < smallest->bytes)) smallest = point;
+    if (std::isfinite(point->busbw_gbytes_per_s) && (fastest == nullptr || point->busbw_gbytes_per_s > fastest->busbw_gbytes_per_s)) fastest = point;
+    if (point->num_wrong) num_wrong = num_wrong.value_or(0) + *point->num_wrong;
+  }
+  return {text_cell(run.name), known_text(first.kind), text_cell(buffer_name(first)), known_count(first.num_ranks),
+          fastest != nullptr ? figure_cell(fastest->busbw_gbytes_per_s, 3) : Cell{}, fastest != nullptr ? bytes_cell(fastest->bytes) : Cell{},
+          smallest != nullptr ? figure_cell(smallest->time_us) : Cell{}, smallest != nullptr ? bytes_cell(smallest->bytes) : Cell{},
+          count_cell(static_cast<int64_t>(measured.sizes.size())), num_wrong ? count_cell(*num_wrong) : missing_cell("not checked")};
+}
+}  // namespace
+
+Table collective_summary_table(const std::vector<RunSummary>& runs) {
+  Table table{.id = "collective-summary",
+              .title = "Collectives: best bandwidth and least time",
+              .caption = "One row for each file, operation and buffer: the largest bus bandwidth and the size that reached it, and the time of the smallest message."};
+  table.columns = {text_column("run", "run"), text_column("operation", "operation"), text_column("buffer", "buffer"), column("ranks", "ranks"),
+                   column("largest busbw (GB/s)", "busbw_gbytes_per_s"), column("reached at", "busbw_bytes"), column("least time (us)", "time_us"), column("taken by", "time_bytes"),
+                   column("sizes", "sizes"), column("wrong", "num_wrong")};
+  for (const RunSummary& run : runs) {
+    std::map<std::tuple<std::string, int, bool>, Measured> parts;
+    for (const record::CollectivePoint& point : run.collective_points) parts[{point.kind, point.num_ranks, point.is_in_place}].sizes.push_back(&point);
+    for (const auto& [key, measured] : parts) table.rows.push_back(summary_row(run, measured));
+  }
+  return table;
+}
+
 Table collective_benchmark_table(const std::vector<RunSummary>& runs) {
   Table table{.id = "collective-benchmarks",
-              .title = "Collectives",
+              .title = "Collectives by size",
               .caption = "Measured by nccl-tests or `lockstep bench collective`: algbw = bytes / time; busbw = algbw x 2(n-1)/n for all-reduce, "
                          "(n-1)/n for all-gather, reduce-scatter and all-to-all, 1 for the rest. Both in GB/s (10^9)."};
   table.columns = {text_column("run", "run"),       text_column("operation", "operation"),       text_column("buffer", "buffer"),
@@ -56,9 +100,7 @@ Table collective_benchmark_table(const std::vector<RunSummary>& runs) {
                    column("algbw (GB/s)", "algbw_gbytes_per_s"), column("busbw (GB/s)", "busbw_gbytes_per_s"), column("wrong", "num_wrong")};
   for (const RunSummary& run : runs)
     for (const record::CollectivePoint& point : run.collective_points)
-      table.rows.push_back({text_cell(run.name), point.kind.empty() ? missing_cell("the source does not tell") : text_cell(point.kind),
-                            text_cell(point.is_in_place ? "in place" : "out of place"),
-                            point.num_ranks > 0 ? count_cell(point.num_ranks) : missing_cell("the source does not tell"),
+      table.rows.push_back({text_cell(run.name), known_text(point.kind), text_cell(buffer_name(point)), known_count(point.num_ranks),
                             fixed_cell(point.bytes, 0), figure_cell(point.time_us), figure_cell(point.algbw_gbytes_per_s, 3),
                             figure_cell(point.busbw_gbytes_per_s, 3),
                             point.num_wrong ? count_cell(*point.num_wrong) : missing_cell("not checked")});
@@ -73,7 +115,7 @@ std::vector<Chart> collective_benchmark_charts(const std::vector<RunSummary>& ru
   for (const RunSummary& run : runs)
     for (const record::CollectivePoint& point : run.collective_points) {
       if (point.bytes < 1 || !std::isfinite(point.busbw_gbytes_per_s) || point.busbw_gbytes_per_s <= 0) continue;
-      std::string name = fmt::format("{}, {}", point.kind.empty() ? "unknown" : point.kind, point.is_in_place ? "in place" : "out of place");
+      std::string name = fmt::format("{}, {}", point.kind.empty() ? "unknown" : point.kind, buffer_name(point));
       if (num_sources > 1) name += fmt::format(" ({})", run.name);
       Series& series = by_name[name];
       series.x.push_back(point.bytes);

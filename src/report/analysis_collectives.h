@@ -23,6 +23,8 @@ std::vector<CollectiveRow> collective_rows(const Point& point, const std::vector
 
 /// Measured sizes of collective benchmarks, of all runs.
 Table collective_benchmark_table(const std::vector<RunSummary>& runs);
+/// One row for each run, operation and buffer: the best bandwidth with its size, the time of the smallest message.
+Table collective_summary_table(const std::vector<RunSummary>& runs);
 std::vector<Chart> collective_benchmark_charts(const std::vector<RunSummary>& runs);
 
 }  // namespace lockstep::report

@@ -55,7 +55,7 @@ Section rate_section(const Analysis& analysis) {
 
 Section cost_section(const Analysis& analysis) {
   Section section{.id = "cost", .title = "Time to solution and cost", .blocks = {}};
-  add_block(section, time_charts(analysis.curves));
+  add_block(section, time_charts(analysis.curves, analysis.options));
   for (const Curve& curve : analysis.curves) add_block(section, cost_table(curve, analysis.options));
   return section;
 }
@@ -68,6 +68,7 @@ Section step_section(const Analysis& analysis) {
       add_block(section, cdf_charts(curve, analysis.runs));
       add_block(section, trace_charts(curve, analysis.runs));
     }
+    add_block(section, quantile_table(curve));
     add_block(section, distribution_table(curve, analysis.runs));
   }
   if (shown > kMaxDetailedCurves)
@@ -99,6 +100,7 @@ Section cause_section(const Analysis& analysis) {
 Section collective_section(const Analysis& analysis) {
   Section section{.id = "collectives", .title = "Collectives", .blocks = {}};
   add_block(section, collective_benchmark_charts(analysis.runs));
+  add_block(section, collective_summary_table(analysis.runs));
   add_block(section, collective_benchmark_table(analysis.runs));
   return section;
 }
@@ -133,6 +135,17 @@ Section method_section(const Analysis& analysis) {
   return section;
 }
 
+/// Names the models where these are all, else how many configurations there are.
+std::string title_of(const Analysis& analysis) {
+  constexpr size_t kMaxModels = 3;
+  std::set<std::string> models;
+  for (const RunSummary& run : analysis.runs)
+    if (run.collective_points.empty()) models.insert(run.setup.model);
+  if (!models.empty() && models.size() <= kMaxModels && !models.contains(""))
+    return "Scaling report: " + core::join(std::vector<std::string>(models.begin(), models.end()), ", ");
+  return analysis.curves.size() > 1 ? fmt::format("Scaling report: {} configurations", analysis.curves.size()) : "Scaling report";
+}
+
 std::string subtitle_of(const Analysis& analysis) {
   size_t num_points = 0;
   for (const Curve& curve : analysis.curves) num_points += curve.points.size();
@@ -155,12 +168,7 @@ void add_text(Section& section, const std::vector<std::string>& texts, Paragraph
 
 Document make_document(const Analysis& analysis) {
   Document document;
-  std::set<std::string> models;
-  for (const RunSummary& run : analysis.runs)
-    if (!run.setup.model.empty()) models.insert(run.setup.model);
-  document.title = "Scaling report";
-  if (!models.empty() && models.size() <= 3)
-    document.title += ": " + core::join(std::vector<std::string>(models.begin(), models.end()), ", ");
+  document.title = title_of(analysis);
   document.subtitle = subtitle_of(analysis);
   for (Section (*section)(const Analysis&) :
        {result_section, rate_section, cost_section, step_section, cause_section, collective_section, training_section, trust_section, method_section}) {

@@ -32,12 +32,35 @@ Cell optional_count(const std::optional<int64_t>& value) {
 
 double per_device(const Point& point, double rate) { return point.devices > 0 ? rate / static_cast<double>(point.devices) : NAN; }
 
-std::string base_rate_text(const Curve& curve) {
-  if (!curve.base) return curve.base_reason;
-  const Point& base = curve.points[*curve.base];
-  return fmt::format("Base: {} ({}), {} {}.", size_text(curve, base.size), curve.base_reason, figure_text(base.samples_per_s.value),
-                     rate_unit(base));
+/// "one size only" -> "One size only."
+std::string sentence(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text + ".";
 }
+
+std::string base_rate_text(const Curve& curve) {
+  if (!curve.base) return sentence(curve.base_reason);
+  const Point& base = curve.points[*curve.base];
+  const bool is_known = std::isfinite(base.samples_per_s.value);
+  return fmt::format("Base: {}{}.", curve.base_reason, is_known ? fmt::format(", with {} {}", figure_text(base.samples_per_s.value), rate_unit(base)) : "");
+}
+
+constexpr const char* kUnknownRate = "needs the batch: the rate is unknown";
+
+Cell rate_cell(const Point& point, const Estimate& rate) {
+  return std::isfinite(point.samples_per_s.value) ? figure_cell(rate) : missing_cell(kUnknownRate);
+}
+
+Cell efficiency_cell(const Curve& curve, const Point& point) {
+  if (std::isfinite(point.efficiency.value)) return percent_cell(point.efficiency);
+  const bool lacks_rate = curve.base && !(std::isfinite(point.samples_per_s.value) && std::isfinite(curve.points[*curve.base].samples_per_s.value));
+  return missing_cell(lacks_rate ? kUnknownRate : curve.base_reason);
+}
+
+bool is_of_table(const Curve& curve) { return !curve.points.empty() && curve.points.front().is_of_table; }
+
+/// What rates, and all that follows from them, come from.
+const char* rate_source(const Curve& curve) { return is_of_table(curve) ? "the table" : "the median step"; }
 
 std::string flag_codes(const Point& point) {
   std::string codes;
@@ -138,17 +161,19 @@ void drop_columns(Table& table, const std::set<std::string>& keys) {
 
 /// What the numbers of a curve's sizes are, in sentences.
 std::string values_text(const Curve& curve) {
-  const bool is_of_table = !curve.points.empty() && curve.points.front().is_of_table;
-  return fmt::format("{}; efficiency is the rate per {} over that of the base. {} +- is half of a 95 % interval; where its arms differ by more than a fifth, both ends are shown.",
-                     is_of_table ? "Rates are those of the table" : "Rates are those of the median step", unit_name(curve),
-                     is_of_table ? "Several rows of one size have their geometric mean." : "A step of several runs is the geometric mean of their medians.");
+  const bool has_range = std::any_of(curve.points.begin(), curve.points.end(), [](const Point& point) {
+    return point.samples_per_s.has_range || point.efficiency.has_range || step_estimate(point).has_range;
+  });
+  return fmt::format("Rates are those of {}; efficiency is the rate per {} over that of the base. {}{}", rate_source(curve), unit_name(curve),
+                     is_of_table(curve) ? "Several rows of one size have their geometric mean." : "A step of several runs is the geometric mean of their medians.",
+                     has_range ? " +- is half of a 95 % interval; where its arms differ by more than a fifth, both ends are shown." : "");
 }
 }  // namespace
 
 Table scaling_table(const Curve& curve) {
   const std::string unit = curve.points.empty() ? "samples/s" : rate_unit(curve.points.front());
   Table table{.id = "scaling-" + curve.id, .title = fmt::format("{}: {}", curve.name, scaling_name(curve.kind)), .caption = {}};
-  table.caption = fmt::format("{}: {}. {} {}", scaling_name(curve.kind), curve.kind_reason, base_rate_text(curve), values_text(curve));
+  table.caption = fmt::format("{} {} {}", sentence(curve.kind_reason), base_rate_text(curve), values_text(curve));
   if (curve.shares_cores) table.caption += " The ranks shared the cores of one machine: this is the efficiency of shared cores.";
   table.caption += peaks_text(curve);
   add_size_columns(table, curve);
@@ -160,33 +185,25 @@ Table scaling_table(const Curve& curve) {
                                    {"efficiency (%)", "efficiency_pct"},
                                    {"MFU (%)", "mfu_pct"},
                                    {"step p50 (ms)", "step_p50_ms"},
-                                   {"p95 (ms)", "step_p95_ms"},
-                                   {"p99 (ms)", "step_p99_ms"},
-                                   {"runs", "runs"},
-                                   {"jobs", "jobs"},
-                                   {"steps", "steps"}})
+                                   {"runs", "runs"}})
     table.columns.push_back(column(title, key));
   table.columns.push_back(text_column("checks", "checks"));
   for (const Point& point : curve.points) {
     std::vector<Cell> row = size_cells(curve, point);
     row.push_back(optional_count(point.setup.global_batch));
     row.push_back(optional_count(point.setup.samples_per_device));
-    row.push_back(figure_cell(point.samples_per_s));
-    row.push_back(figure_cell(per_device(point, point.samples_per_s.value)));
+    row.push_back(rate_cell(point, point.samples_per_s));
+    row.push_back(rate_cell(point, {.value = per_device(point, point.samples_per_s.value)}));
     row.push_back(fixed_cell(speedup_estimate(point), 2));
-    row.push_back(std::isfinite(point.efficiency.value) ? percent_cell(point.efficiency) : missing_cell(curve.base_reason));
+    row.push_back(efficiency_cell(curve, point));
     row.push_back(std::isfinite(point.mfu) ? percent_cell(proportional(point.mfu, point.samples_per_s))
                                            : missing_cell("needs FLOPs per sample, a peak and the number of devices"));
     row.push_back(figure_cell(step_estimate(point)));
-    for (const double ms : {point.p95_ms, point.p99_ms}) row.push_back(figure_cell(ms));
     row.push_back(count_cell(static_cast<int64_t>(point.runs.size())));
-    row.push_back(point.num_allocations ? count_cell(static_cast<int64_t>(*point.num_allocations)) : missing_cell("the runs do not all name their job"));
-    row.push_back(count_cell(point.num_steps));
     row.push_back(text_cell(flag_codes(point)));
     table.rows.push_back(std::move(row));
   }
-  if (!curve.points.empty() && curve.points.front().is_of_table) {
-    drop_columns(table, {"step_p95_ms", "step_p99_ms", "steps"});
+  if (is_of_table(curve)) {
     if (std::none_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return point.has_step_time; })) drop_columns(table, {"step_p50_ms"});
     for (Column& one : table.columns) {
       if (one.key == "runs") one.title = "rows";
@@ -196,9 +213,32 @@ Table scaling_table(const Curve& curve) {
   return table;
 }
 
+Table quantile_table(const Curve& curve) {
+  Table table{.id = "quantiles-" + curve.id, .title = "Step times by size: " + curve.name, .caption = {}};
+  if (is_of_table(curve)) return table;
+  table.caption = "Quantiles over the steps of all runs of a size, warm-up left out; p99 from 100 of them on.";
+  for (const Point& point : curve.points)
+    if (point.steps_per_row > 1) {
+      table.caption += fmt::format(" The logs tell means over {:.0f} steps: the quantiles are those of such means.", point.steps_per_row);
+      break;
+    }
+  add_size_columns(table, curve);
+  for (const auto& [title, key] : {std::pair{"p50 (ms)", "step_p50_ms"}, {"p95 (ms)", "step_p95_ms"}, {"p99 (ms)", "step_p99_ms"}, {"runs", "runs"}, {"jobs", "jobs"}, {"steps", "steps"}})
+    table.columns.push_back(column(title, key));
+  for (const Point& point : curve.points) {
+    std::vector<Cell> row = size_cells(curve, point);
+    for (const double ms : {point.p50_ms, point.p95_ms, point.p99_ms}) row.push_back(figure_cell(ms));
+    row.push_back(count_cell(static_cast<int64_t>(point.runs.size())));
+    row.push_back(point.num_allocations ? count_cell(static_cast<int64_t>(*point.num_allocations)) : missing_cell("the runs do not all name their job"));
+    row.push_back(count_cell(point.num_steps));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
 Table efficiency_table(const Curve& curve) {
   Table table{.id = "efficiency-" + curve.id, .title = "Efficiency by each definition: " + curve.name, .caption = {}};
-  table.caption = fmt::format("E = rate per {0} / rate per {0} of the base, median steps. ", unit_name(curve));
+  table.caption = fmt::format("E = rate per {0} / rate per {0} of the base, at the rates of {1}. ", unit_name(curve), rate_source(curve));
   table.caption +=
       "eff_epoch = T_ep(N0) N0 / (n T_ep(n)) and eff_train the same "
       "for the training part "
@@ -230,6 +270,8 @@ Table efficiency_table(const Curve& curve) {
     row.push_back(figure_cell(point.karp_flatt, 3));
     table.rows.push_back(std::move(row));
   }
+  if (std::none_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return point.efficiency.has_range; }))
+    drop_columns(table, {"efficiency_low_pct", "efficiency_high_pct"});
   return table;
 }
 
@@ -293,14 +335,12 @@ Table rate_table(const Curve& curve) {
 
 Table cost_table(const Curve& curve, const AnalysisOptions& options) {
   Table table{.id = "cost-" + curve.id, .title = "Cost: " + curve.name, .caption = {}};
-  const bool is_tokens = !curve.points.empty() && is_token_task(curve.points[0]);
-  const std::string budget = is_tokens ? fmt::format("{} tokens", power_text(options.budget_tokens))
-                                       : fmt::format("{} {}", power_text(options.budget_samples),
-                                                     curve.points.empty() ? "samples" : curve.points[0].setup.sample_unit);
+  const std::string budget = curve.points.empty() ? "" : work_text(curve.points[0], options);
   table.caption = fmt::format(
-      "Days and node-hours are those of {} at the rate of the median step, without start-up, evaluation, checkpoints and restarts. "
+      "Days and node-hours are those of {} at the rate of {}, without start-up, evaluation, checkpoints and restarts. "
       "Node-hours per million samples = N / (3600 X) x 10^6.",
-      budget);
+      budget, rate_source(curve));
+  if (!curve.points.empty()) table.caption += work_note(curve.points[0], options);
   if (curve.is_by_devices && !curve.points.empty() && curve.points[0].nodes == 1) table.caption += " N is 1 at every size: all devices are of one node.";
   add_size_columns(table, curve);
   table.columns.push_back(column("node-h per 10^6 samples", "node_hours_per_million"));

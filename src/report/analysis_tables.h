@@ -8,6 +8,7 @@ namespace lockstep::report {
 
 /// Tables of one curve; a table without rows has nothing to tell and is left out of the page.
 Table scaling_table(const Curve& curve);  ///< What a reviewer reads: sizes, batches, rates, speed-up, efficiency, MFU, step times.
+Table quantile_table(const Curve& curve);  ///< Step times, runs, jobs and steps of each size; no rows for rows of a table.
 Table efficiency_table(const Curve& curve);  ///< All definitions of efficiency beside each other.
 Table interval_table(const Curve& curve);    ///< Both ends of every interval, for CSV; empty where no size has one.
 Table rate_table(const Curve& curve);        ///< Median, mean and billed rates, tokens, TFLOP/s, MFU of both peaks.

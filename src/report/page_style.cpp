@@ -51,7 +51,8 @@ caption{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(5
 th,td{padding:.36rem .55rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--grid);vertical-align:baseline}
 tbody tr:last-child>*{border-bottom:0}
 thead th{font-weight:600;border-bottom:1px solid var(--axis);vertical-align:bottom;white-space:normal;overflow-wrap:normal;word-break:normal;hyphens:none;min-width:2.6rem}
-@media screen{.many{font-size:.78rem}.many th,.many td{padding:.32rem .38rem}}
+@media screen{.many{font-size:.78rem}.many th,.many td{padding:.32rem .38rem}.most{font-size:.72rem}.most th,.most td{padding:.3rem .28rem}}
+.r{white-space:normal}.i{white-space:nowrap}
 tbody th{font-weight:500}
 .t{text-align:left}
 tbody .p{white-space:normal;min-width:14rem;max-width:26rem;overflow-wrap:anywhere}
@@ -100,8 +101,12 @@ header{padding-top:0}
 figure,.table,.note,.warning,pre{break-inside:avoid}
 h2,h3{break-after:avoid}
 .scroll{overflow:visible;border-radius:0}
-table{font-size:7.5pt}.many{font-size:6.2pt}
-th,td,tbody .p,thead th{padding:.15rem .25rem;white-space:normal;min-width:0;overflow-wrap:anywhere}
+table{font-size:7.5pt}.fine{font-size:6.6pt}.finer{font-size:5.8pt}.finest{font-size:5.4pt}
+th,td,thead th{padding:.15rem .25rem;min-width:0}
+:is(.fine,.finer,.finest) :is(th,td){padding:.12rem .15rem}
+tbody .p{min-width:11em;max-width:none}
+.split .i{white-space:normal}
+.tight th,.tight td,.tight .p{white-space:normal;min-width:0;overflow-wrap:anywhere}
 a{color:inherit;text-decoration:none}
 pre{white-space:pre-wrap;overflow-wrap:anywhere}
 }

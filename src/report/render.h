@@ -11,7 +11,7 @@ std::string to_html(const Document& document);
 std::string to_markdown(const Document& document);
 std::string to_text(const Table& table, int width = 80);  ///< For terminals.
 std::string to_markdown(const Table& table);
-std::string to_latex(const Table& table);  ///< A booktabs table that compiles on its own inside any document.
+std::string to_latex(const Table& table);  ///< A booktabs table that compiles on its own inside any document and fits the lines of an article on A4: wide ones come in parts.
 std::string to_csv(const Table& table);    ///< Unrounded numbers.
 std::string to_svg(const Chart& chart);    ///< Stands alone.
 std::string to_gnuplot(const Chart& chart);  ///< A script with its data inside.
@@ -21,5 +21,15 @@ struct ExportOptions {
 };
 /// Writes report.html, report.md, tables/<id>.{csv,md,tex}, figures/<id>.{svg,csv,gp}[.png|.pdf] into `folder`. Ids become unique, safe file names. Returns the files, report.html first.
 std::vector<std::filesystem::path> write_document(const Document& document, const std::filesystem::path& folder, const ExportOptions& options = {});
+
+/// The list of what a report wrote into its folder.
+inline constexpr const char* kFileList = "report.files";
+
+struct ReplacedFiles {
+  std::vector<std::filesystem::path> removed{};
+  std::vector<std::filesystem::path> kept{};  ///< Of the report before, but changed since.
+};
+/// Removes what the report before wrote into `folder` and this one, which wrote `files`, did not; lists `files` for the next. Nothing else is touched.
+ReplacedFiles replace_report(const std::filesystem::path& folder, const std::vector<std::filesystem::path>& files);
 
 }  // namespace lockstep::report

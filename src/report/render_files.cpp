@@ -1,7 +1,11 @@
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <set>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/hash.h"
 #include "core/process.h"
 #include "core/strings.h"
 #include "report/block_names.h"
@@ -93,6 +97,64 @@ std::vector<fs::path> write_document(const Document& document, const fs::path& f
       }
     }
   return files.take();
+}
+
+namespace {
+
+constexpr const char* kListHead = "# Written by lockstep report: checksum and name of its files. The next report into this folder removes those that it does not write.";
+
+/// Only what a report may have written: a list that someone edited must not lead elsewhere.
+bool is_of_report(const fs::path& relative) {
+  if (relative.empty() || relative.is_absolute() || relative != relative.lexically_normal()) return false;
+  const std::string first = relative.begin()->string();
+  const auto depth = std::distance(relative.begin(), relative.end());
+  return depth == 1 ? first == "report.html" || first == "report.md" : depth == 2 && (first == "tables" || first == "figures");
+}
+
+struct ListedFile {
+  std::string checksum{};
+  fs::path relative{};
+};
+
+/// What the list in a folder names; nothing where there is none, or one that no report wrote.
+std::vector<ListedFile> listed_files(const fs::path& list) {
+  if (!fs::is_regular_file(fs::symlink_status(list))) return {};
+  const std::vector<std::string> lines = core::split(core::read_file(list), "\n");
+  if (lines.front() != kListHead) return {};
+  std::vector<ListedFile> files;
+  for (size_t line = 1; line < lines.size(); ++line) {
+    const size_t space = lines[line].find(' ');
+    if (space == std::string::npos) continue;
+    ListedFile file{.checksum = lines[line].substr(0, space), .relative = lines[line].substr(space + 1)};
+    if (is_of_report(file.relative)) files.push_back(std::move(file));
+  }
+  return files;
+}
+
+}  // namespace
+
+ReplacedFiles replace_report(const fs::path& folder, const std::vector<fs::path>& files) {
+  std::set<fs::path> written;
+  std::string list = std::string(kListHead) + "\n";
+  for (const fs::path& file : files) {
+    const fs::path relative = file.lexically_relative(folder);
+    written.insert(relative);
+    list += fmt::format("{} {}\n", core::xxh3_hex(core::read_file(file)), relative.generic_string());
+  }
+  ReplacedFiles replaced;
+  for (const ListedFile& old : listed_files(folder / kFileList)) {
+    const fs::path path = folder / old.relative;
+    if (written.contains(old.relative) || !fs::is_regular_file(fs::symlink_status(path))) continue;
+    if (core::xxh3_hex(core::read_file(path)) != old.checksum) {
+      replaced.kept.push_back(path);
+      continue;
+    }
+    fs::remove(path);
+    replaced.removed.push_back(path);
+  }
+  const fs::path target = folder / kFileList;
+  if (!fs::exists(target) || core::starts_with(core::read_file(target), kListHead)) core::write_file_atomic(target, list);
+  return replaced;
 }
 
 }  // namespace lockstep::report

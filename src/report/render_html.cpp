@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "core/json.h"
 #include "core/strings.h"
 #include "report/block_names.h"
@@ -12,7 +15,6 @@ namespace lockstep::report {
 namespace {
 
 constexpr double kWidePx = 840, kNarrowPx = 360, kWidePlotPx = 330, kNarrowPlotPx = 240;
-constexpr size_t kManyColumns = 10;    ///< Printed smaller.
 constexpr size_t kMaxDataRows = 3000;  ///< Of a chart's data inside the page.
 
 std::string head_html(const Document& document, const std::string& style) {
@@ -53,6 +55,12 @@ std::string cell_html(const Cell& cell, bool is_text, bool is_row_head, size_t n
   const std::string text = cell_text(cell);
   std::string css = !is_text ? "" : text.size() <= kOneLineLength ? "t" : "t p";
   std::string content = escape_xml(text);
+  if (const size_t range = is_text ? std::string::npos : text.find(" ("); range != std::string::npos) {  // on a line of its own where room is short
+    css += "r";
+    content = fmt::format("{} <span class=\"i\">{}</span>", escape_xml(text.substr(0, range)), escape_xml(text.substr(range + 1)));
+  } else if (is_text && text.size() > kOneLineLength) {
+    content = core::replace_all(content, "/", "/<wbr>");
+  }
   if (is_blank(cell)) {
     css += css.empty() ? "none" : " none";
     content = "<span aria-label=\"no value\">&ndash;</span>";
@@ -84,13 +92,64 @@ std::string notes_html(const TableNotes& notes, const std::string& name) {
   return html;
 }
 
+/// Letters across (in em) that a table needs without a break inside a word or number.
+struct LeastWidth {
+  double whole_em = 0;  ///< Ranges stay on one line, too.
+  double split_em = 0;
+};
+
+LeastWidth least_width(const Table& table) {
+  constexpr double kProseEm = 11, kOtherFonts = 1.12;  // text_width knows narrower fonts than some systems have
+  const auto em = [](std::string_view text) { return kOtherFonts * text_width(text, 1); };
+  LeastWidth all;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    LeastWidth one;
+    for (const std::string& word : core::split(one_line(table.columns[column].title), " ")) one.whole_em = std::max(one.whole_em, em(word));
+    one.split_em = one.whole_em;
+    for (size_t row = 0; row < table.rows.size(); ++row) {
+      const std::string text = cell_text(cell_at(table, row, column));
+      const bool is_prose = table.columns[column].is_text && text.size() > kOneLineLength;
+      const size_t range = table.columns[column].is_text ? std::string::npos : text.find(" (");
+      const double whole = is_prose ? kProseEm : em(text);
+      one.whole_em = std::max(one.whole_em, range == std::string::npos ? whole : em(text.substr(range + 1)));
+      if (range == std::string::npos) one.split_em = std::max(one.split_em, whole);
+      else
+        for (const std::string& word : core::split(text, " ")) one.split_em = std::max(one.split_em, em(word));
+    }
+    all.whole_em += one.whole_em, all.split_em += one.split_em;
+  }
+  return all;
+}
+
+/// Sizes of letters and of the space around cells in page_style, by class: the largest that lets the table fit.
+std::string size_classes(const Table& table) {
+  struct Size {
+    double letter, padding;
+    const char* css;
+  };
+  constexpr std::array<Size, 3> kScreenPx = {{{13.44, 17.6, ""}, {12.48, 12.2, "many"}, {11.52, 9, "most"}}};
+  constexpr std::array<Size, 3> kPaperPt = {{{7.5, 6, ""}, {6.6, 3.8, "fine"}, {5.8, 3.8, "finer"}}};
+  constexpr std::array<Size, 3> kSplitPt = {{{6.6, 3.8, "fine split"}, {5.4, 3.8, "finest split"}, {5.4, 3.8, "finest split tight"}}};  // tight: words may break, nothing is cut
+  constexpr double kScreenWidthPx = 1010, kPaperWidthPt = 500;
+  const LeastWidth least = least_width(table);
+  const auto fits = [&](const Size& size, double em, double width) { return size.letter * em + size.padding * static_cast<double>(table.columns.size()) <= width; };
+  const auto choose = [&](const auto& sizes, double em, double width) {
+    return *std::find_if(sizes.begin(), sizes.end() - 1, [&](const Size& size) { return fits(size, em, width); });
+  };
+  const std::string screen = choose(kScreenPx, least.whole_em, kScreenWidthPx).css;
+  const bool is_whole = fits(kPaperPt.back(), least.whole_em, kPaperWidthPt);
+  const std::string paper = is_whole ? choose(kPaperPt, least.whole_em, kPaperWidthPt).css : choose(kSplitPt, least.split_em, kPaperWidthPt).css;
+  const std::string css = screen + (screen.empty() || paper.empty() ? "" : " ") + paper;
+  return css.empty() ? "" : fmt::format(" class=\"{}\"", css);
+}
+
 /// The table in its own scrolling box, and the notes under it.
 std::string table_html(const Table& table, const std::string& name) {
   if (table.columns.empty()) return "<p class=\"cap\">This table has no columns.</p>";
   const TableNotes notes = collect_notes(table);
   const std::string title = one_line(table.title).empty() ? name : one_line(table.title);
   std::string html = fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table{1}><caption>{0}</caption>\n<thead><tr>", escape_xml(title),
-                                 table.columns.size() > kManyColumns ? " class=\"many\"" : "");
+                                 size_classes(table));
   for (const Column& column : table.columns)
     html += fmt::format("<th scope=\"col\"{}>{}</th>", column.is_text ? " class=\"t\"" : "", escape_xml(one_line(column.title)));
   html += "</tr></thead>\n<tbody>\n";

@@ -6,7 +6,7 @@ usage: check_page.py [--quick] PAGE [SCREENSHOT_FOLDER]      exit 0 no problem, 
 With --quick it is loaded twice only, narrow and light, wide and dark; the other theme is then looked at without loading it again.
 The page is loaded as it is, at two widths, light and dark, with and without scripts, and as printed. Problems: script errors and refused resources,
 requests to anything but the page itself, text of a chart that overlaps other text or leaves its drawing, a page wider than its window, scripted
-controls that do nothing, text with too little contrast, and content that only scripts would show.
+controls that do nothing, tables cut or broken inside a word, text with too little contrast, and content that only scripts would show.
 """
 import base64
 import json
@@ -45,6 +45,34 @@ LAYOUT = r"""
   if (document.documentElement.scrollWidth > innerWidth + 1) problems.push(`the page is ${document.documentElement.scrollWidth} px wide in a window of ${innerWidth}`);
   const clipped = [...document.querySelectorAll('h1,h2,h3,p,figcaption,li,button')].filter(shown).filter((each) => each.getBoundingClientRect().right > innerWidth + 1);
   for (const each of clipped) problems.push(`past the window's edge: '${each.textContent.slice(0, 60)}'`);
+  return problems;
+})()
+"""
+
+# Tables: no line ends inside a word or number (behind a sign of it it may), on paper nothing is cut, and a wide window shows the whole scaling table.
+TABLES = r"""
+(() => {
+  const problems = [], paper = matchMedia('print').matches;
+  for (const table of document.querySelectorAll('table')) {
+    const box = table.getBoundingClientRect(), scroll = table.closest('.scroll'), place = table.closest('[id]').id;
+    if (!box.width) continue;
+    if (paper && box.right > innerWidth + 1) problems.push(`table ${place} is cut at the edge of the paper: ${Math.round(box.right)} of ${innerWidth} px`);
+    if (!paper && innerWidth >= 1280 && place.startsWith('scaling') && scroll.scrollWidth > scroll.clientWidth + 1) problems.push(`table ${place} needs ${scroll.scrollWidth} px of ${scroll.clientWidth}`);
+    if (table.classList.contains('tight')) continue;
+    for (const cell of table.querySelectorAll('th,td')) {
+      if (cell.getClientRects()[0].height < 1.6 * parseFloat(getComputedStyle(cell).fontSize) || cell.classList.contains('p')) continue;
+      const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+      for (let node = walker.nextNode(); node; node = walker.nextNode())
+        for (let at = 1; at < node.length; ++at) {
+          if (/[\s\/_-]/.test(node.data[at - 1]) || /\s/.test(node.data[at])) continue;
+          const range = document.createRange();
+          range.setStart(node, at - 1), range.setEnd(node, at);
+          const above = range.getBoundingClientRect();
+          range.setStart(node, at), range.setEnd(node, at + 1);
+          if (range.getBoundingClientRect().top > above.bottom - 1) problems.push(`broken inside a word: '${node.data}' in table ${place}`);
+        }
+    }
+  }
   return problems;
 })()
 """
@@ -247,7 +275,7 @@ def check_variant(browser, url, width, theme, has_scripts, folder):
     browser.call("Emulation.setEmulatedMedia", {"media": "screen", "features": [{"name": "prefers-color-scheme", "value": theme}]})
     browser.call("Emulation.setScriptExecutionDisabled", {"value": not has_scripts})
     browser.load(url)
-    checks = [LAYOUT, CONTRAST, CONTENT] + ([CONTROLS, LAYOUT] if has_scripts else [])
+    checks = [LAYOUT, TABLES, CONTRAST, CONTENT] + ([CONTROLS, LAYOUT] if has_scripts else [])
     problems = []
     for check in checks:  # first as it opens; with every data table open after that
         problems += browser.evaluate(check)
@@ -283,7 +311,7 @@ def check_print(browser, url, folder):
         (folder / "print.pdf").write_bytes(page)
     browser.call("Emulation.setEmulatedMedia", {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]})
     browser.call("Emulation.setDeviceMetricsOverride", {"width": 673, "height": 1000, "deviceScaleFactor": 1, "mobile": False})  # A4 less its margins
-    problems = browser.evaluate(LAYOUT)
+    problems = browser.evaluate(LAYOUT) + browser.evaluate(TABLES)
     if browser.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)":
         problems.append("the paper is not white")
     if not page.startswith(b"%PDF"):

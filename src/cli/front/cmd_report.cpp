@@ -56,7 +56,17 @@ report::LoadOptions load_options(const ReportOptions& options, const core::Optio
   return load;
 }
 
-/// The renderer writes every text format; what was not asked for goes again.
+/// What became of the files of the report before, in one line.
+void print_replaced(const report::ReplacedFiles& replaced, const fs::path& folder) {
+  if (replaced.removed.empty() && replaced.kept.empty()) return;
+  const auto of_before = [&](size_t count) { return fmt::format("{} {} of the report before in '{}'", count, count == 1 ? "file" : "files", folder.string()); };
+  std::string line = replaced.removed.empty() ? "" : of_before(replaced.removed.size()) + " removed";
+  if (!replaced.kept.empty())
+    line += (line.empty() ? of_before(replaced.kept.size()) : fmt::format("; {} more", replaced.kept.size())) + fmt::format(" kept, changed since, '{}' first", replaced.kept.front().string());
+  fmt::print("{}\n", line);
+}
+
+/// The renderer writes every text format; what was not asked for goes again, and what the report before wrote here.
 std::vector<fs::path> write_formats(const report::Document& document, const fs::path& folder,
                                     const std::vector<std::string>& formats) {
   const auto wants = [&](const char* format) { return std::find(formats.begin(), formats.end(), format) != formats.end(); };
@@ -71,6 +81,7 @@ std::vector<fs::path> write_formats(const report::Document& document, const fs::
     else
       kept.push_back(file);
   }
+  print_replaced(report::replace_report(folder, kept), folder);
   return kept;
 }
 
@@ -95,7 +106,7 @@ void print_result(const report::Analysis& analysis) {
     if (const report::Table others = report::protocol_table(curve, analysis.runs); !others.rows.empty()) fmt::print("{}\n", report::to_text(others));
     for (const std::string& text : report::limits_of(curve)) fmt::print("note: {}\n", text);
   }
-  if (const report::Table collectives = report::collective_benchmark_table(analysis.runs); !collectives.rows.empty())
+  if (const report::Table collectives = report::collective_summary_table(analysis.runs); !collectives.rows.empty())
     fmt::print("{}\n", report::to_text(collectives));
   for (const std::string& problem : report::source_problems(analysis.runs)) fmt::print("problem: {}\n", problem);
   for (const std::string& line : report::left_out_lines(analysis)) fmt::print("left out: {}\n", line);
@@ -126,6 +137,12 @@ void refuse_options_of_runs(const core::OptionSet& set) {
     if (set.is_given(name))
       throw UsageError(fmt::format("report: --{} needs runs or logs with their steps; the inputs are tables of results", name),
                        std::string_view(name) == "flops-set" ? "give the FLOPs with --fwd-gflops" : "give the runs or their logs");
+}
+
+/// A pack of other runs beside this report would be taken for its own.
+void warn_of_old_proposal(const ReportOptions& options) {
+  const fs::path pack = fs::path(options.output) / "proposal";
+  if (fs::exists(pack / report::kFileList)) fmt::print("note: '{}' is of an earlier report; --proposal makes it anew\n", pack.string());
 }
 
 /// The evidence pack beside the report; prints what it lacks and where it is.
@@ -173,6 +190,8 @@ int report_tables(const std::vector<report::Source>& sources, const ReportOption
     if (rows.runs.empty())
       throw UsageError("report: --proposal needs rates over sizes; no table here tells any", "give tables with columns nodes (or gpus) and samples_per_s (or a batch and a step time)");
     write_proposal(rows, options, args);
+  } else {
+    warn_of_old_proposal(options);
   }
   if (!files.empty()) fmt::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
   return 0;
@@ -204,6 +223,7 @@ int cmd_report(std::span<const std::string> args) {
   print_result(analysis);
   const auto files = write_formats(report::make_document(analysis), options.output, spec::report_formats(options));
   if (options.proposal) write_proposal(analysis, options, args);
+  else warn_of_old_proposal(options);
   if (!files.empty()) fmt::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
   return 0;
 }

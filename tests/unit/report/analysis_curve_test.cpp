@@ -86,7 +86,7 @@ TEST(Curve, EveryQuantityOfTheMedianStepHasItsInterval) {
   EXPECT_NEAR(speedup.high / speedup.value, four.efficiency.high / four.efficiency.value, 1e-12);
   const Estimate days = inverse(four.budget_days, four.samples_per_s);
   EXPECT_NEAR(days.high / days.value, four.samples_per_s.value / four.samples_per_s.low, 1e-12);
-  for (const auto& charts : {throughput_charts({curve}), utilisation_charts({curve}), speedup_charts({curve}), time_charts({curve})})
+  for (const auto& charts : {throughput_charts({curve}), utilisation_charts({curve}), speedup_charts({curve}), time_charts({curve}, {})})
     for (const Chart& chart : charts) {
       ASSERT_EQ(chart.series.at(0).low.size(), 3u) << chart.id;
       EXPECT_LT(chart.series[0].low[2], chart.series[0].y[2]) << chart.id;

@@ -156,13 +156,16 @@ TEST(RenderPage, BrowserCheckNoticesWhatIsBroken) {
   const size_t first = html.find("chart broken"), end = html.find("</svg>", first);
   html.insert(end, "<text x=\"820\" y=\"100\" class=\"ink\">leaves the drawing</text><text x=\"300\" y=\"100\" class=\"ink\">over</text><text x=\"304\" y=\"102\" class=\"ink\">each other</text>");
   html = core::replace_all(html, "--muted:#57606a", "--muted:#c8c8c8");
+  html = core::replace_all(html, "<footer>", "<div class=\"table\" id=\"scaling-broken\"><div class=\"scroll\"><table style=\"width:40px;min-width:0;table-layout:fixed\"><caption>x</caption><thead><tr>"
+                                             "<th scope=\"col\">x</th></tr></thead><tbody><tr><td style=\"white-space:normal;overflow-wrap:anywhere\">13,000,000,000</td></tr></tbody></table>"
+                                             "<div style=\"width:3000px\">x</div></div></div><footer>");
   html = core::replace_all(html, "content=\"default-src 'none';", "content=\"default-src *; img-src *; script-src 'unsafe-inline'; style-src 'unsafe-inline'; x-rest");
   html = core::replace_all(html, "<footer>", "<img src=\"missing.png\"><script>throw new Error('broken on purpose');</script><p id=\"main\"><a href=\"#nowhere\">x</a></p><footer>");
   const core::TempDir folder("report_page");
   const core::CommandResult result = check_page(html, folder.path());
   if (result.status.code == kNoBrowser) GTEST_SKIP() << result.out;
   EXPECT_EQ(result.status.code, 1) << result.err;
-  for (const char* problem : {"cut: 'leaves the drawing'", "overlap: 'over' and 'each other'", "contrast 1.67", "broken on purpose", "missing.png", "id 'main' occurs twice", "link to nowhere: #nowhere"})
+  for (const char* problem : {"cut: 'leaves the drawing'", "overlap: 'over' and 'each other'", "contrast 1.67", "broken inside a word: '13,000,000,000'", "table scaling-broken needs", "broken on purpose", "missing.png", "id 'main' occurs twice", "link to nowhere: #nowhere"})
     EXPECT_NE(result.out.find(problem), std::string::npos) << problem << " in\n" << result.out;
 }
 

@@ -2,9 +2,12 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <set>
 
 #include "core/strings.h"
 #include "report/render.h"
+#include "report/table_layout.h"
 #include "report/text_metrics.h"
 #include "support/demo_document.h"
 
@@ -135,6 +138,51 @@ TEST(RenderText, WordsAreWrappedAtSpacesAndBrokenOnlyBehindSigns) {
   }
 }
 
+/// Rows that differ in three of five columns only, with more numbers than a line holds.
+Table keyed_table() {
+  Table table{.id = "t", .columns = {{"run", "run", true}, {"operation", "operation", true}, {"buffer", "buffer", true}, {"ranks", "ranks"}, {"bytes", "bytes"}}, .rows = {}};
+  for (int column = 0; column < 9; ++column) table.columns.push_back({fmt::format("value {}", column), fmt::format("v{}", column)});
+  for (const char* run : {"all_reduce_1n.txt", "all_reduce_2n.txt"})
+    for (const char* buffer : {"out of place", "in place"})
+      for (const char* bytes : {"8", "16,384"}) {
+        table.rows.push_back({{.text = run}, {.text = "all_reduce"}, {.text = buffer}, {.text = run[11] == '1' ? "4" : "8"}, {.text = bytes}});
+        for (int column = 0; column < 9; ++column) table.rows.back().push_back({.text = "1,234,567.8"});
+      }
+  return table;
+}
+
+TEST(RenderText, EveryPartOfASplitTableTellsItsRowsApart) {
+  EXPECT_EQ(key_columns(keyed_table()), (std::vector<size_t>{0, 2, 4})) << "the operation is always the same, and the run tells the ranks";
+  const std::string text = to_text(keyed_table(), 80);
+  size_t num_parts = 0;
+  for (const std::string& part : core::split(text, "\n\n")) {
+    if (part.find("---") == std::string::npos) continue;
+    ++num_parts;
+    std::set<std::string> rows;
+    const std::vector<std::string> lines = core::split(part, "\n");
+    for (const std::string& line : lines) {
+      EXPECT_LE(terminal_columns(line), 80) << line;
+      if (core::starts_with(line, "all_reduce_")) rows.insert(line);
+    }
+    EXPECT_EQ(rows.size(), keyed_table().rows.size()) << "every row differs from all others:\n" << part;
+  }
+  EXPECT_GT(num_parts, 2u) << text;
+  Table same = keyed_table();
+  same.rows.push_back(same.rows.back());
+  EXPECT_EQ(key_columns(same), std::vector<size_t>{0}) << "two equal rows: nothing tells them apart";
+  EXPECT_EQ(key_columns(Table{}), std::vector<size_t>{});
+}
+
+TEST(RenderText, KeysThatLeaveNoRoomGiveWay) {
+  const double wide = 50;
+  const std::vector<TablePart> parts = lay_out_table({{wide, wide, wide}, {wide, wide, wide}, {20, 20, 20}, {20, 20, 20}}, {0, 1}, 2, 80);
+  ASSERT_EQ(parts.size(), 3u) << "the second key stands like any column";
+  for (const TablePart& part : parts) {
+    EXPECT_EQ(part.front().column, 0u);
+    EXPECT_EQ(part.size(), 2u);
+  }
+}
+
 TEST(RenderText, OddTablesNeverFail) {
   EXPECT_EQ(to_text(Table{}), "(no rows)\n");
   EXPECT_NE(to_text(Table{.columns = {{"a", "a"}}}).find("(no rows)"), std::string::npos);
@@ -189,7 +237,7 @@ TEST(RenderMarkdown, AnIntervalThatDoesNotExistIsADash) {
 
 TEST(RenderLatex, IsABooktabsTable) {
   const std::string text = to_latex(small_table());
-  for (const char* part : {"\\begin{tabular}{lrr}\n\\toprule\n", "model & nodes & efficiency (\\%) \\\\\n\\midrule\n", "ViT-B-32 & 8 & 93.7 $\\pm$ 0.4\\textsuperscript{1} \\\\\n",
+  for (const char* part : {"\\begin{tabular}{@{}lrr@{}}\n\\toprule\n", "model & nodes & \\begin{tabular}[b]{@{}r@{}}efficiency\\\\(\\%)\\end{tabular} \\\\\n\\midrule\n", "ViT-B-32 & 8 & 93.7 $\\pm$ 0.4\\textsuperscript{1} \\\\\n",
                            "ViT-B-32 & 16 & --\\textsuperscript{2} \\\\\n", "\\bottomrule\n\\end{tabular}\n", "\\caption{Scaling}\n\\label{tab:t}", "Base: one node.\\par"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
@@ -198,7 +246,82 @@ TEST(RenderLatex, EscapesWhatIsSpecial) {
   const std::string text = to_latex(one_cell({.text = "50% & $x_1$ #2 \\input{/etc/passwd} ~ ^ <>|"}, true));
   EXPECT_NE(text.find("50\\% \\& \\$x\\_1\\$ \\#2 \\textbackslash{}input\\{/etc/passwd\\} \\textasciitilde{} \\textasciicircum{} $<$$>$$|$ \\\\"), std::string::npos) << text;
   EXPECT_NE(to_latex(one_cell({.text = "\xc3\xbc \xc2\xb5s \xe2\x89\xa5 \xe4\xb8\xad"}, true)).find("\xc3\xbc $\\mu$s $\\ge$ \\texttt{U+4E2D}"), std::string::npos);
+  const std::string signs = to_latex(Table{.id = "t", .caption = "+- is half; --budget-samples", .columns = {{"c", "c"}}, .rows = {{{.text = "5 +- 1"}}}});
+  for (const char* part : {"\\caption{$\\pm$ is half; -{}-budget-samples}", "5 $\\pm$ 1"}) EXPECT_NE(signs.find(part), std::string::npos) << signs;
   EXPECT_NE(to_latex(one_cell({.text = "-3.5", .value = -3.5})).find("$-$3.5"), std::string::npos);
+}
+
+/// Width in points in Computer Modern of 8 pt, from the characters: most take no more than a digit, signs of punctuation and spaces little more than half of it.
+double latex_width(const std::string& text) {
+  double width = 0;
+  for (const char c : text) width += 8 * (std::string_view(" .,:;()li|-").find(c) != std::string_view::npos ? 0.354 : 0.531);
+  return width;
+}
+
+/// Width in points of the widest line of a LaTeX table in a size of 8 pt, from its characters.
+double widest_latex_line(const std::string& latex) {
+  constexpr double kGapPt = 6;
+  double widest = 0;
+  std::vector<std::string> tabulars = core::split(latex, "\\begin{tabular}{@{}");
+  tabulars.erase(tabulars.begin());
+  for (const std::string& tabular : tabulars) {
+    std::map<size_t, double> widths;
+    const std::string body = tabular.substr(tabular.find("\\midrule\n") + 9);
+    size_t column = 0;
+    const std::string layout = tabular.substr(0, tabular.find("@{}}"));
+    std::vector<double> paragraphs;
+    for (size_t at = 0; at < layout.size(); ++at) {
+      paragraphs.push_back(layout[at] == 'p' ? core::parse_double(layout.substr(at + 2, layout.find("pt", at) - at - 2)).value() : 0);
+      if (layout[at] == 'p') at = layout.find('}', at);
+    }
+    for (const std::string& row : core::split(body.substr(0, body.find("\\bottomrule")), "\n")) {
+      column = 0;
+      for (std::string cell : core::split(row, " & ")) {
+        for (const char* command : {" \\\\", "$", "\\pm", "\\textsuperscript", "\\", "{", "}"}) cell = core::replace_all(cell, command, std::string(command) == "\\pm" ? "-" : "");
+        const bool is_paragraph = column < paragraphs.size() && paragraphs[column] > 0;
+        widths[column] = std::max(widths[column], is_paragraph ? paragraphs[column] : latex_width(cell));
+        ++column;
+      }
+    }
+    double width = -kGapPt;
+    for (const auto& [index, each] : widths) width += each + kGapPt;
+    widest = std::max(widest, width);
+  }
+  return widest;
+}
+
+TEST(RenderLatex, FitsTheLinesOfA4AndRepeatsTheKeys) {
+  constexpr double kA4LinePt = 345;
+  for (const Table& table : {keyed_table(), testing::demo::scaling_table()}) {
+    const std::string text = to_latex(table);
+    EXPECT_LE(widest_latex_line(text), kA4LinePt + 5) << text;
+    EXPECT_GT(widest_latex_line(text), kA4LinePt / 3) << "the line is used:\n" << text;
+  }
+  const std::string text = to_latex(keyed_table());
+  const size_t num_parts = core::split(text, "\\midrule").size() - 2;  // one is its definition
+  EXPECT_GT(num_parts, 1u) << text;
+  EXPECT_EQ(core::split(text, "16,384").size() - 1, 4 * num_parts) << "the size of a message stands in each part:\n" << text;
+}
+
+TEST(RenderLatex, LongTextsAreParagraphsThatBreakAtSigns) {
+  const std::string path = "/scratch/project_465/sweeps/clap-scaling/runs/0003-nodes-4-batch-616/out.log/and/even/more/folders/to/come";
+  const Table table{.id = "t", .columns = {{"item", "item", true}, {"value", "value"}, {"source", "source", true}},
+                    .rows = {{{.text = "work"}, {.text = "10,000"}, {.text = "default; give --budget-samples for other amounts of work than this one, or --budget-tokens"}},
+                             {{.text = "log"}, {.text = "1"}, {.text = path}}}};
+  const std::string text = to_latex(table);
+  for (const char* part : {"p{", "\\raggedright default; give -{}-budget-samples for", "/\\allowbreak{}", "\\tabularnewline\n"}) EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  EXPECT_LE(widest_latex_line(text), 350) << text;
+}
+
+TEST(RenderLatex, LongTablesComePageByPage) {
+  Table table = small_table();
+  for (int row = 0; row < 120; ++row) table.rows.push_back({{.text = fmt::format("model-{}", row)}, {.text = "1"}, {.text = "2"}});
+  const std::string text = to_latex(table);
+  const size_t num_pages = core::split(text, "\\begin{table}").size() - 1;
+  EXPECT_GE(num_pages, 3u);
+  EXPECT_NE(text.find(fmt::format("\\caption{{Scaling ({0} of {0})}}", num_pages)), std::string::npos) << text;
+  for (int row = 0; row < 120; ++row) EXPECT_EQ(core::split(text, fmt::format("model-{} &", row)).size(), 2u) << row;
+  EXPECT_EQ(core::split(text, "Base: one node.").size(), 2u) << "notes stand once";
 }
 
 TEST(RenderGnuplot, CarriesItsData) {
