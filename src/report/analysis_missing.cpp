@@ -73,6 +73,20 @@ std::string advice_for_sizes(const std::string& fact, const Asked& asked) {
 
 bool follows_size(const std::string& fact) { return fact == "nodes" || fact == "devices" || fact == "global_batch" || fact == "samples_per_device"; }
 
+/// Programs that print their TFLOP/s leave nothing unknown but our own count.
+void say_what_logs_tell(AskedFacts& facts) {
+  const auto asked = facts.find("forward_gflops");
+  if (asked == facts.end()) return;
+  const auto& runs = asked->second.runs;
+  const auto num_logged = std::count_if(runs.begin(), runs.end(), [](const RunSummary* run) { return std::isfinite(run->logged_tflops_per_device); });
+  if (num_logged == 0) return;
+  asked->second.needed_for = "MFU by a count that is the same for all programs";
+  const bool is_some = num_logged < static_cast<ptrdiff_t>(runs.size());
+  asked->second.how = fmt::format("the TFLOP/s per device that the program itself printed{}, and their share of the peak, stand in the table of rates; --fwd-gflops 14.78 (say) adds those that follow "
+                                  "from the step times",
+                                  is_some ? fmt::format(" in {} of them", num_logged) : "");
+}
+
 /// The batch of a device gives the global one: where runs lack both, one question is enough.
 void join_batches(AskedFacts& facts) {
   const auto local = facts.find("samples_per_device"), global = facts.find("global_batch");
@@ -86,6 +100,7 @@ void join_batches(AskedFacts& facts) {
 std::vector<std::string> missing_facts_of(const Analysis& analysis) {
   AskedFacts facts = facts_asked_for(analysis);
   join_batches(facts);
+  say_what_logs_tell(facts);
   std::vector<std::string> missing;
   for (const auto& [name, asked] : facts)
     missing.push_back(fmt::format("{} ({} of {} runs do not tell it; needed for {}): {}", name, asked.runs.size(), analysis.runs.size(), asked.needed_for,

@@ -6,6 +6,7 @@
 
 #include "core/strings.h"
 #include "report/analysis_path_pattern.h"
+#include "report/analysis_tables.h"
 #include "unit/report/synthetic_runs.h"
 
 namespace lockstep::report {
@@ -88,6 +89,34 @@ TEST(Missing, NoPatternIsMadeWhereOneWouldBeAGuess) {
   EXPECT_FALSE(pattern_of_paths("nodes", {"/n3/x/n3a/n1.log", "/n3/x/n3a/n2.log"}));        // the expression would find the folder's number first
   EXPECT_FALSE(pattern_of_paths("global_batch", {"/a/n1", "/a/n2"}));
   EXPECT_FALSE(pattern_of_paths("nodes", {}));
+}
+
+TEST(LoggedRates, TheProgramsOwnTflopsStandBesideOurs) {
+  const auto analysis_with = [](double logged, bool has_flops) {
+    std::vector<RunSummary> runs;
+    for (const int64_t nodes : {1, 2}) {
+      record::RunData run = make_run({.name = fmt::format("n{}", nodes), .nodes = nodes});
+      for (size_t row = 0; row < run.steps.size(); ++row) run.steps.logged_tflops_per_device[row] = row < 300 && row > 20 ? logged : logged + static_cast<double>(nodes);
+      if (!has_flops) run.setup.forward_gflops_per_sample.reset();
+      runs.push_back(summarise_run(run, {}));
+    }
+    return analyse(std::move(runs), {.peak_tflops = 312});
+  };
+  const Analysis analysis = analysis_with(180, false);
+  const Table table = rate_table(analysis.curves.at(0));
+  ASSERT_EQ(table.columns.back().key, "logged_mfu_pct");
+  EXPECT_EQ(table.columns[table.columns.size() - 2].key, "logged_tflops_per_device");
+  EXPECT_TRUE(std::isnan(analysis.curves[0].points[0].mfu));
+  EXPECT_DOUBLE_EQ(analysis.curves[0].points[0].logged_tflops_per_device, 181);
+  EXPECT_DOUBLE_EQ(analysis.curves[0].points[1].logged_tflops_per_device, 182);
+  EXPECT_DOUBLE_EQ(analysis.curves[0].points[1].logged_mfu, 182. / 312);
+  const std::string asked = line_of(analysis.missing, "forward_gflops");
+  EXPECT_TRUE(holds(asked, "that the program itself printed, and their share")) << asked;
+  EXPECT_FALSE(holds(asked, "--fact forward_gflops")) << asked;
+  const Point both = analysis_with(180, true).curves.at(0).points.at(0);
+  EXPECT_TRUE(std::isfinite(both.mfu) && std::abs(both.mfu - both.logged_mfu) > 0.01);
+  EXPECT_NE(rate_table(analysis_with(NAN, true).curves.at(0)).columns.back().key, "logged_mfu_pct");
+  EXPECT_TRUE(holds(line_of(analysis_with(NAN, false).missing, "forward_gflops"), "--fact forward_gflops"));
 }
 
 }  // namespace
