@@ -61,7 +61,16 @@ bool is_unstarted_run(const fs::path& folder) {
   return fs::is_regular_file(log, failure) && !is_record(folder) && !record::guess_format(log);
 }
 
+/// "failed: CUDA out of memory", from the end of a log; empty where nothing there tells of a failure.
+std::string end_of_log(const fs::path& log) {
+  record::RunData run;
+  record::note_failure_of_log(log, run);
+  return run.state.empty() ? "" : fmt::format("{}: {}", run.state == "stopped" ? "was stopped" : "failed", run.message);
+}
+
 std::string unstarted_text(const fs::path& folder) {
+  if (const std::string end = end_of_log(folder / "out.log"); !end.empty())
+    return fmt::format("'{}' holds no line of measurement; its out.log ends as that of a run that {}", folder.string(), end);
   return fmt::format("'{}' holds out.log and neither run.json nor a line of measurement: the run ended before its record began; its out.log, or the job's log, says why",
                      folder.string());
 }
@@ -194,11 +203,9 @@ void add_sweep(const fs::path& folder, std::vector<Source>& sources) {
 
 /// A log without a measurement whose end tells of a failure, as a source that says so; nothing for any other file.
 std::optional<Source> failed_log(const fs::path& log) {
-  record::RunData run;
-  if (is_output_of_job(log)) record::note_failure_of_log(log, run);
-  if (run.state.empty()) return std::nullopt;
-  return Source{.path = log, .damage = fmt::format("'{}' holds no line of measurement; it ends as that of a run that {}: {}", log.string(),
-                                                   run.state == "stopped" ? "was stopped" : "failed", run.message)};
+  const std::string end = is_output_of_job(log) ? end_of_log(log) : "";
+  if (end.empty()) return std::nullopt;
+  return Source{.path = log, .damage = fmt::format("'{}' holds no line of measurement; it ends as that of a run that {}", log.string(), end)};
 }
 
 /// Adds what the logs of a folder hold: measurements, or beside records the word that they were left out; last words of failed jobs; of the rest the names are told.

@@ -28,6 +28,24 @@ TEST(FoundLogs, AFailedRunWithoutAStepIsToldBesideTheOthers) {
   EXPECT_NE(sources[1].damage.find("it ends as that of a run that failed: srun: error"), std::string::npos) << sources[1].damage;
 }
 
+TEST(FoundLogs, AFailedRunInAFolderOfItsOwnIsToldWithItsLastWords) {
+  core::TempDir folder;
+  for (const char* name : {"n8", "n16", "n32"}) std::filesystem::create_directories(folder.path() / name);
+  core::write_file_atomic(folder.path() / "n8" / "out.log", kClipLine);
+  core::write_file_atomic(folder.path() / "n16" / "out.log", kOutOfMemory);
+  core::write_file_atomic(folder.path() / "n32" / "out.log", "nothing of a failure\n");
+  const std::vector<Source> sources = find_sources({folder.path().string()});
+  ASSERT_EQ(sources.size(), 3u);
+  EXPECT_NE(sources[1].damage.find("its out.log ends as that of a run that failed: srun: error"), std::string::npos) << sources[1].damage;
+  EXPECT_NE(sources[2].damage.find("the run ended before its record began"), std::string::npos) << sources[2].damage;
+  EXPECT_THROW(
+      try { find_sources({(folder.path() / "n16").string()}); } catch (const EnvironmentError& error) {
+        EXPECT_NE(error.text().find("a run that failed: srun: error"), std::string::npos) << error.text();
+        throw;
+      },
+      EnvironmentError);
+}
+
 TEST(FoundLogs, ALogWithMeasurementsBesideARecordIsTold) {
   core::TempDir folder;
   std::filesystem::create_directories(folder.path() / "ours");
