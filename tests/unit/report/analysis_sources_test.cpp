@@ -46,6 +46,25 @@ TEST(FoundLogs, AFailedRunInAFolderOfItsOwnIsToldWithItsLastWords) {
       EnvironmentError);
 }
 
+TEST(FoundLogs, CompressedLogsAndOwnTablesAreToldNotPassedOver) {
+  core::TempDir folder;
+  std::filesystem::create_directories(folder.path() / "n8");
+  core::write_file_atomic(folder.path() / "n8" / "out.log.gz", "\x1f\x8b\x08");
+  core::write_file_atomic(folder.path() / "n4.log", kClipLine);
+  core::write_file_atomic(folder.path() / "weights.tar.gz", "\x1f\x8b\x08");
+  const std::vector<RunSummary> runs = load_sources(find_sources({folder.path().string()}), {});
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_NE(runs[1].unusable.find("is compressed"), std::string::npos) << runs[1].unusable;
+  core::TempDir tables;
+  core::write_file_atomic(tables.path() / "steps.csv", "step,time,loss\n0,0.5,7\n");
+  try {
+    find_sources({tables.path().string()});
+    FAIL() << "a table without step times was taken";
+  } catch (const DataError& error) {
+    EXPECT_NE(error.text().find("its first line is 'step,time,loss'"), std::string::npos) << error.text();
+  }
+}
+
 TEST(FoundLogs, ALogWithMeasurementsBesideARecordIsTold) {
   core::TempDir folder;
   std::filesystem::create_directories(folder.path() / "ours");
