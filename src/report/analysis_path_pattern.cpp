@@ -79,46 +79,100 @@ std::string context_behind(const std::string& text) {
   return text.substr(0, end);
 }
 
-/// The number that the expression finds first in a path; "" where it finds none.
-std::string first_match(const std::string& path, const std::string& before, const std::string& behind) {
-  for (size_t at = path.find(before); at != std::string::npos; at = path.find(before, at + 1)) {
-    size_t end = at + before.size();
+/// A number in a path by what stands around it.
+struct Place {
+  std::string before{}, behind{};
+
+  bool operator==(const Place&) const = default;
+};
+
+struct Match {
+  size_t at = std::string::npos;  // npos: none
+  std::string number{};
+};
+
+/// What an expression of this place finds first in a path.
+Match first_match(const std::string& path, const Place& place) {
+  for (size_t at = path.find(place.before); at != std::string::npos; at = path.find(place.before, at + 1)) {
+    const size_t begin = at + place.before.size();
+    size_t end = begin;
     while (end < path.size() && is_digit(path[end])) ++end;
-    const std::string number = path.substr(at + before.size(), end - at - before.size());
-    if (!number.empty() && path.compare(end, behind.size(), behind) == 0) return number;
+    if (end > begin && path.compare(end, place.behind.size(), place.behind) == 0) return {at, path.substr(begin, end - begin)};
   }
-  return "";
+  return {};
+}
+
+/// Paths that differ in their numbers only.
+struct PathForm {
+  std::vector<PartedPath> paths{};
+  std::vector<std::string> texts{};
+
+  /// The one number beside a word and, of several paths, not the same in all; nothing where none or several are.
+  std::optional<size_t> find_number(Words words) const {
+    const std::vector<std::string>& around = paths.front().texts;
+    std::optional<size_t> found;
+    for (size_t place = 0; place + 1 < around.size(); ++place) {
+      const std::string &before = around[place], &behind = around[place + 1];
+      const bool is_of_next = place + 2 < around.size() && !is_letter(behind[0]) && ends_in_word(behind, words);  // "1_gpus4"
+      if (!ends_in_word(before, words) && (is_of_next || !begins_with_word(behind, words))) continue;
+      const bool is_same = std::all_of(paths.begin(), paths.end(), [&](const PartedPath& path) { return path.numbers[place] == paths.front().numbers[place]; });
+      if (is_same && paths.size() > 1) continue;
+      if (found) return std::nullopt;
+      found = place;
+    }
+    return found;
+  }
+};
+
+std::vector<PathForm> forms_of(const std::vector<std::filesystem::path>& paths) {
+  std::vector<PathForm> forms;
+  for (const auto& path : paths) {
+    const std::string text = std::filesystem::absolute(path).lexically_normal().string();
+    PartedPath parted = part_at_numbers(text);
+    auto form = std::find_if(forms.begin(), forms.end(), [&](const PathForm& one) { return one.paths.front().texts == parted.texts; });
+    if (form == forms.end()) form = forms.insert(forms.end(), PathForm{});
+    form->paths.push_back(std::move(parted));
+    form->texts.push_back(text);
+  }
+  return forms;
+}
+
+/// Does an expression of all places find in this path the number that is meant?
+bool finds(const std::vector<Place>& places, const std::string& path, const std::string& number) {
+  Match first;
+  for (const Place& place : places)
+    if (const Match match = first_match(path, place); match.at < first.at) first = match;
+  return first.number == number;
 }
 
 }  // namespace
 
 std::optional<PathPattern> pattern_of_paths(const std::string& fact, const std::vector<std::filesystem::path>& paths) {
-  const Words words = words_for(fact);
-  std::vector<std::string> texts;
-  std::vector<PartedPath> parted;
-  for (const auto& path : paths) {
-    texts.push_back(std::filesystem::absolute(path).lexically_normal().string());
-    parted.push_back(part_at_numbers(texts.back()));
-    if (parted.back().texts != parted.front().texts) return std::nullopt;
+  constexpr size_t kMaxForms = 3;
+  const std::vector<PathForm> forms = forms_of(paths);
+  if (forms.size() > kMaxForms) return std::nullopt;
+  std::vector<Place> places;
+  std::vector<size_t> numbers;
+  for (const PathForm& form : forms) {
+    const auto number = form.find_number(words_for(fact));
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+    const std::vector<std::string>& around = form.paths.front().texts;
+    const Place place{context_before(around[*number]), context_behind(around[*number + 1])};
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
   }
-  std::optional<PathPattern> pattern;
-  for (size_t place = 0; !parted.empty() && place < parted.front().numbers.size(); ++place) {
-    const std::string &before = parted.front().texts[place], &behind = parted.front().texts[place + 1];
-    const bool is_of_next = place + 2 < parted.front().texts.size() && !is_letter(behind[0]) && ends_in_word(behind, words);  // "1_gpus4"
-    if (!ends_in_word(before, words) && (is_of_next || !begins_with_word(behind, words))) continue;
-    const std::string head = context_before(before), tail = context_behind(behind);
-    std::set<int64_t> values;
-    bool is_found = true;
-    for (size_t i = 0; i < parted.size(); ++i) {
-      const auto value = core::parse_int(parted[i].numbers[place]);
-      is_found = is_found && value && *value > 0 && first_match(texts[i], head, tail) == parted[i].numbers[place];
-      values.insert(value.value_or(0));
+  std::set<int64_t> values;
+  for (size_t form = 0; form < forms.size(); ++form)
+    for (size_t i = 0; i < forms[form].paths.size(); ++i) {
+      const std::string& number = forms[form].paths[i].numbers[numbers[form]];
+      const auto value = core::parse_int(number);
+      if (!value || *value < 1 || !finds(places, forms[form].texts[i], number)) return std::nullopt;
+      values.insert(*value);
     }
-    if (values.size() < 2) continue;
-    if (!is_found || pattern) return std::nullopt;
-    pattern = PathPattern{fmt::format("{}(?<{}>[0-9]+){}", head, fact, tail), {values.begin(), values.end()}};
-  }
-  return pattern;
+  if (values.size() < 2) return std::nullopt;
+  std::vector<std::string> expressions;
+  for (const Place& place : places) expressions.push_back(fmt::format("{}(?<{}>[0-9]+){}", place.before, fact, place.behind));
+  return PathPattern{core::join(expressions, "|"), {values.begin(), values.end()}};
 }
 
 }  // namespace lockstep::report

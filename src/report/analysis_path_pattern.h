@@ -13,7 +13,8 @@ struct PathPattern {
   std::vector<int64_t> values{};   ///< Ascending, each once.
 };
 
-/// The number in which the paths differ and beside which `fact` ("nodes", "devices") stands by one of its usual names; nothing where there is none, or several.
+/// The number in which the paths differ and beside which `fact` ("nodes", "devices") stands by one of its usual names, with an alternative for each form of
+/// paths; nothing where there is none, several, or more than a few forms.
 std::optional<PathPattern> pattern_of_paths(const std::string& fact, const std::vector<std::filesystem::path>& paths);
 
 }  // namespace lockstep::report

@@ -80,10 +80,25 @@ TEST(Missing, APatternIsMadeOfTheNumberThatTellsTheNodes) {
   EXPECT_EQ(devices->values, (Counts{4, 8}));
 }
 
+TEST(Missing, PathsOfTwoFormsGetAnAlternativeEach) {
+  const Paths paths{"/a/clip_n1/out.log", "/a/clip_n16/out.log", "/a/gpt_2nodes/slurm-4713.out", "/a/gpt_4nodes/slurm-4715.out"};
+  const auto pattern = pattern_of_paths("nodes", paths);
+  ASSERT_TRUE(pattern);
+  EXPECT_EQ(pattern->expression, "clip_n(?<nodes>[0-9]+)/|gpt_(?<nodes>[0-9]+)nodes");
+  EXPECT_EQ(pattern->values, (Counts{1, 2, 4, 16}));
+  for (const auto& [path, nodes] : {std::pair{paths[1], 16}, {paths[3], 4}}) {
+    record::RunData run;
+    run.source = path;
+    record::apply_meta(run, {.path_pattern = pattern->expression});
+    EXPECT_EQ(run.setup.nodes, nodes) << path;
+  }
+}
+
 TEST(Missing, NoPatternIsMadeWhereOneWouldBeAGuess) {
   EXPECT_FALSE(pattern_of_paths("nodes", {"/a/run_1.log", "/a/run_2.log"}));                // of what?
   EXPECT_FALSE(pattern_of_paths("nodes", {"/a/slurm-4711.out", "/a/slurm-4712.out"}));      // jobs
-  EXPECT_FALSE(pattern_of_paths("nodes", {"/a/clip_n1.log", "/a/gpt_n2.log"}));             // not of one form
+  EXPECT_FALSE(pattern_of_paths("nodes", {"/a/clip_n1.log", "/a/gpt_2.log"}));              // one of them tells none
+  EXPECT_FALSE(pattern_of_paths("nodes", {"/a/w_n1.log", "/a/x_n2.log", "/a/y_n4.log", "/a/z_n8.log"}));  // an expression that nobody reads
   EXPECT_FALSE(pattern_of_paths("nodes", {"/a/n1_4nodes.log", "/a/n2_8nodes.log"}));        // two numbers
   EXPECT_FALSE(pattern_of_paths("nodes", {"/a_n1/b/x_n1.log", "/a_n1/b/x_n0.log"}));        // no count
   EXPECT_FALSE(pattern_of_paths("nodes", {"/n3/x/n3a/n1.log", "/n3/x/n3a/n2.log"}));        // the expression would find the folder's number first
