@@ -63,7 +63,8 @@ std::string advice_for_sizes(const std::string& fact, const Asked& asked) {
     if (!all_know(asked, &record::RunSetup::devices)) return from_paths + only;
     return fmt::format("--devices-per-node 4 (say), the same at every size, gives each run's from its devices; or {}{}", from_paths, only);
   }
-  if (fact == "devices") return fmt::format("--devices-per-node 4 (say), the same at every size, gives them with the nodes; or {}; --devices only where all of them ran on as many", from_paths);
+  if (fact == "devices")
+    return fmt::format("--devices-per-node 4 (say), the same at every size, gives them with the nodes; or {}; --devices only where all of them ran on as many", from_paths);
   if (fact == "samples_per_device")
     return fmt::format("it follows from the global batch and the devices; --samples-per-device 256 (say) where it is the same at every size; or {}", from_paths);
   return fmt::format("--samples-per-device 256 (say) where the batch of a device is the same at every size (weak scaling), --global-batch 4096 only where that of all devices is "
@@ -82,8 +83,8 @@ void say_what_logs_tell(AskedFacts& facts) {
   if (num_logged == 0) return;
   asked->second.needed_for = "MFU by a count that is the same for all programs";
   const bool is_some = num_logged < static_cast<ptrdiff_t>(runs.size());
-  asked->second.how = fmt::format("the TFLOP/s per device that the program itself printed{}, and their share of the peak, stand in the table of rates; --fwd-gflops 14.78 (say) adds those that follow "
-                                  "from the step times",
+  asked->second.how = fmt::format("the TFLOP/s per device that the program itself printed{}, and their share of the peak, stand in the table of rates; --fwd-gflops 14.78 (say) "
+                                  "adds those that follow from the step times",
                                   is_some ? fmt::format(" in {} of them", num_logged) : "");
 }
 

@@ -39,12 +39,12 @@ bool is_outside_of_others(const std::string& option) {
       "rank", "local-rank", "distributed", "no-set-device-rank", "log-path", "log-level", "checkpoint-path", "report-to", "save-logs", "url", "port",
       "copy-codebase", "remote-sync",
       // Megatron-LM
-      "save", "load", "pretrained-checkpoint", "train-iters", "train-samples", "iteration", "curr-iteration", "exit-interval", "exit-duration-in-mins",
-      "data-cache-path", "data-parallel-size", "consumed-train-samples", "consumed-valid-samples", "encoder-world-size", "decoder-world-size",
-      "rampup-batch-size", "seq-length", "bf16", "fp16", "params-dtype", "tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size",
-      "transformer-pipeline-model-parallel-size"};
-  const auto begins = [&](const char* start) { return core::starts_with(option, start); };
-  return kNames.contains(option) || begins("wandb") || begins("tensorboard") || core::ends_with(option, "-port");
+      "save", "load", "ckpt-step", "pretrained-checkpoint", "train-iters", "train-samples", "train-tokens", "iteration", "data-cache-path", "data-parallel-size",
+      "encoder-world-size", "rampup-batch-size", "seq-length", "bf16", "fp16", "params-dtype", "tensor-model-parallel-size", "pipeline-model-parallel-size",
+      "transformer-pipeline-model-parallel-size", "context-parallel-size", "distributed-timeout-minutes"};
+  static const std::vector<std::string> kBegins = {"wandb", "tensorboard", "one-logger", "exit-", "consumed-"};
+  return kNames.contains(option) || core::ends_with(option, "-port") ||
+         std::any_of(kBegins.begin(), kBegins.end(), [&](const std::string& begin) { return core::starts_with(option, begin); });
 }
 
 bool is_schedule(const std::string& option) {
