@@ -30,6 +30,9 @@ LogFormat parse_log_format(std::string_view name);
 /// a lockstep record, any other folder is judged by its out.log. EnvironmentError when the file cannot be read.
 std::optional<LogFormat> guess_format(const std::filesystem::path& path);
 
+/// Does the file's name end as gzip, bzip2, xz or zstd leave it?
+bool is_packed_by_name(const std::filesystem::path& file);
+
 /// Is the file a result of `lockstep bench` or of nccl-tests (not of training), by its beginning? Files that cannot be read are none.
 bool is_benchmark_result(const std::filesystem::path& file);
 
@@ -39,7 +42,8 @@ struct LogOptions {
 
 /// Reads the runs in the log of any of these programs (a lockstep record through load_run). Lines that look like steps and cannot be read are counted and told in
 /// `problems`, like everything else that a reader of the numbers must know. Most logs hold one run; of several (RunData::part tells which) the first tells the
-/// problems of the file as a whole. Never empty: DataError when the format cannot be guessed or nothing in the file fits it.
+/// problems of the file as a whole. Never empty: DataError when the file is compressed, when the format cannot be guessed (of a .csv with what its first line lacks) or
+/// nothing in the file fits it.
 std::vector<RunData> read_log(const std::filesystem::path& path, std::optional<LogFormat> format = std::nullopt, const LogOptions& options = {});
 
 }  // namespace lockstep::record

@@ -176,6 +176,12 @@ void put(RunData& run, std::string_view name, Place& place, const Value& value) 
   place = value;
 }
 
+/// Nodes of a run whose devices are known: as many as these fill, or the one that they fill in part.
+void put_nodes(RunData& run, int64_t devices, int64_t devices_per_node) {
+  if (devices < devices_per_node || devices % devices_per_node == 0) run.setup.nodes = std::max<int64_t>(1, devices / devices_per_node);
+  else run.problems.push_back(fmt::format("devices_per_node: {} devices fill no whole number of nodes of {}; its nodes stay unknown", devices, devices_per_node));
+}
+
 void put_facts(RunData& run, const Facts& facts) {
   RunSetup& setup = run.setup;
   for (const auto& [name, text] : facts.values) {
@@ -195,6 +201,8 @@ void put_facts(RunData& run, const Facts& facts) {
   if (find("forward_gflops") != end && find("flops_formula") == end) setup.flops_formula = "given by the user";
   if (const auto per_node = find("devices_per_node"); per_node != end && setup.nodes && find("devices") == end)
     put(run, "devices", setup.devices, product("devices", *setup.nodes, to_count("devices_per_node", per_node->second)));
+  if (const auto per_node = find("devices_per_node"); per_node != end && !setup.nodes && setup.devices)
+    put_nodes(run, *setup.devices, to_count("devices_per_node", per_node->second));
   if (const auto batch = find("batch"); batch != end && find("samples_per_device") == end)
     put(run, "samples_per_device", setup.samples_per_device, product("samples_per_device", to_count("batch", batch->second), setup.accum.value_or(1)));
 }

@@ -95,15 +95,18 @@ void fill_rates(Point& point, const std::vector<RunSummary>& runs) {
   point.tokens_per_s = 1e3 * point.tokens_per_step / point.estimate.median_ms;
 }
 
-void fill_flops(Point& point, const AnalysisOptions& options) {
-  point.tflops_per_device = point.mfu = point.mfu_measured = point.peak_tflops = kNaN;
-  if (!point.setup.forward_gflops_per_sample || point.devices == 0) return;
-  point.tflops_per_device =
-      3 * *point.setup.forward_gflops_per_sample * point.samples_per_s.value / static_cast<double>(point.devices) / 1e3;
+void fill_flops(Point& point, const std::vector<RunSummary>& runs, const AnalysisOptions& options) {
+  point.tflops_per_device = point.mfu = point.mfu_measured = point.peak_tflops = point.logged_mfu = kNaN;
+  point.logged_tflops_per_device = mean_over_runs(point, runs, [](const RunSummary& run) { return run.logged_tflops_per_device; });
+  if (point.setup.forward_gflops_per_sample && point.devices > 0)
+    point.tflops_per_device =
+        3 * *point.setup.forward_gflops_per_sample * point.samples_per_s.value / static_cast<double>(point.devices) / 1e3;
+  if (!std::isfinite(point.tflops_per_device) && !std::isfinite(point.logged_tflops_per_device)) return;
   if (const auto peak = peak_of(point.setup, options)) {
     point.peak_tflops = peak->tflops;
     point.peak_text = peak->text;
     point.mfu = point.tflops_per_device / peak->tflops;
+    point.logged_mfu = point.logged_tflops_per_device / peak->tflops;
   }
   if (const auto peak = measured_peak_of(point.setup, options)) point.mfu_measured = point.tflops_per_device / peak->tflops;
 }
@@ -298,7 +301,7 @@ std::string point_name(const Curve& curve, const Point& point) {
 void fill_point(Point& point, const std::vector<RunSummary>& runs, const AnalysisOptions& options) {
   fill_times(point, runs);
   fill_rates(point, runs);
-  fill_flops(point, options);
+  fill_flops(point, runs, options);
   fill_cost(point, options);
   fill_epochs(point, runs);
   fill_parts(point, runs);

@@ -51,6 +51,7 @@ struct Point {
   double tokens_per_s = 0;
   double tflops_per_device = 0;      ///< Model FLOPs; NaN: unknown.
   double mfu = 0, mfu_measured = 0;  ///< Against the table or given peak, and the measured one; NaN: unknown.
+  double logged_tflops_per_device = 0, logged_mfu = 0;  ///< As the program itself printed it, by its own count of FLOPs, and its share of the peak; NaN: unknown.
   double peak_tflops = 0;
   std::string peak_text{};
 

@@ -121,6 +121,8 @@ Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
             {"peak_tflops", number(point.peak_tflops)},
             {"mfu", number(point.mfu)},
             {"mfu_measured_peak", number(point.mfu_measured)},
+            {"logged_tflops_per_device", number(point.logged_tflops_per_device)},
+            {"logged_mfu", number(point.logged_mfu)},
             {"speedup", number(point.speedup)},
             {"efficiency", to_json(point.efficiency)},
             {"eff_epoch", number(point.eff_epoch)},

@@ -35,6 +35,7 @@ void fill_work(const record::RunData& run, std::span<const size_t> rows, RunSumm
   summary.tokens_per_step = record::median_of_rows(run.steps.tokens, rows);
   if (!std::isfinite(summary.tokens_per_step) && run.setup.sequence_length)
     summary.tokens_per_step = summary.samples_per_step * static_cast<double>(*run.setup.sequence_length);
+  summary.logged_tflops_per_device = record::median_of_rows(run.steps.logged_tflops_per_device, rows);
 }
 
 /// Seconds, samples and data wait of the measured rows; time on the wall where steps carry their clock.

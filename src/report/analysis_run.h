@@ -1,4 +1,5 @@
 #pragma once
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -68,6 +69,7 @@ struct RunSummary {
   std::optional<record::SeriesSummary> series{};  ///< Absent: `unusable` says why there is no step time.
   std::string unusable{};
   double samples_per_step = 0, tokens_per_step = 0;  ///< NaN: unknown.
+  double logged_tflops_per_device = NAN;             ///< Median of what the program itself printed; NaN: nothing.
   double steps_per_row = 1;                          ///< Above 1: the source logs means over so many steps.
   bool is_unit_guessed = false;                      ///< The source does not tell the unit of its step times.
   bool has_step_time = true;                         ///< False: a row of a table that tells a rate only; its step is one sample.

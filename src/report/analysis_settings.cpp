@@ -1,4 +1,4 @@
-// Which runs have the same configuration: settings that every source may tell, tags, and the options of lockstep's own records.
+// Which runs have the same configuration: settings that every source may tell, tags, and the options of lockstep's own records and of logs that hold them.
 #include "report/analysis_settings.h"
 
 #include <fmt/format.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/strings.h"
+#include "record/logs.h"
 #include "report/analysis_cells.h"
 
 namespace lockstep::report {
@@ -21,7 +22,7 @@ bool is_repeat_tag(const std::string& tag) {
   return kTags.contains(core::to_lower_ascii(tag));
 }
 
-/// Options that name the run, say how long it lasts and how it joined, or that settings, size and batch hold in a form of their own.
+/// Options that name the run, say how long it lasts, how it joined and where it writes, or that settings, size and batch hold in a form of their own.
 bool is_outside(const std::string& option) {
   static const std::set<std::string> kNames = {
       "name",       "logs",        "log-local",   "resume",          "seed",      "config",           "dry-run",    "json",
@@ -31,12 +32,40 @@ bool is_outside(const std::string& option) {
   return kNames.contains(option);
 }
 
+/// The same of other programs, whose names may mean something else in ours.
+bool is_outside_of_others(const std::string& option) {
+  static const std::set<std::string> kNames = {
+      // OpenCLIP; what it adds to its options when it starts
+      "rank", "local-rank", "distributed", "no-set-device-rank", "log-path", "log-level", "checkpoint-path", "report-to", "save-logs", "url", "port",
+      "copy-codebase", "remote-sync",
+      // Megatron-LM
+      "save", "load", "ckpt-step", "pretrained-checkpoint", "train-iters", "train-samples", "train-tokens", "iteration", "data-cache-path", "data-parallel-size",
+      "encoder-world-size", "rampup-batch-size", "seq-length", "bf16", "fp16", "params-dtype", "tensor-model-parallel-size", "pipeline-model-parallel-size",
+      "transformer-pipeline-model-parallel-size", "context-parallel-size", "distributed-timeout-minutes"};
+  static const std::vector<std::string> kBegins = {"wandb", "tensorboard", "one-logger", "exit-", "consumed-"};
+  return kNames.contains(option) || core::ends_with(option, "-port") ||
+         std::any_of(kBegins.begin(), kBegins.end(), [&](const std::string& begin) { return core::starts_with(option, begin); });
+}
+
 bool is_schedule(const std::string& option) {
   static const std::set<std::string> kNames = {"lr",   "lr-scheduler",   "lr-cooldown-end", "lr-cooldown-power", "epochs-cooldown",
                                                "wd",   "warmup",         "skip-scheduler",  "beta1",             "beta2",
                                                "eps",  "momentum"};
   return kNames.contains(option);
 }
+
+/// Likewise of Megatron-LM.
+bool is_schedule_of_others(const std::string& option) {
+  static const std::set<std::string> kNames = {"min-lr", "weight-decay", "start-weight-decay", "end-weight-decay", "weight-decay-incr-style",
+                                               "adam-beta1", "adam-beta2", "adam-eps", "sgd-momentum"};
+  return kNames.contains(option) || core::starts_with(option, "lr-");
+}
+
+/// Does the run hold lockstep's own options, not those of another program?
+bool is_ours(const RunSummary& run) { return run.format == record::to_text(record::LogFormat::kLockstep); }
+
+bool is_outside(const RunSummary& run, const std::string& option) { return is_outside(option) || (!is_ours(run) && is_outside_of_others(option)); }
+bool is_schedule(const RunSummary& run, const std::string& option) { return is_schedule(option) || (!is_ours(run) && is_schedule_of_others(option)); }
 
 std::string flag_name(const std::string& key) { return core::replace_all(key, "_", "-"); }
 
@@ -110,7 +139,7 @@ std::string model_parallel_layout(const std::string& layout) {
 std::map<std::string, std::string> schedule_options(const RunSummary& run) {
   Texts schedule;
   for (const auto& [key, value] : run.options)
-    if (is_schedule(flag_name(key))) schedule[flag_name(key)] = value;
+    if (is_schedule(run, flag_name(key))) schedule[flag_name(key)] = value;
   return schedule;
 }
 
@@ -153,12 +182,12 @@ Configuration configuration_of(const RunSummary& run, bool is_by_devices, const 
   }
   for (const auto& [key, value] : run.options) {
     const std::string flag = flag_name(key);
-    if (axes.contains(flag) || is_outside(flag) || (is_schedule(flag) && !parting.contains(flag))) continue;
+    if (axes.contains(flag) || is_outside(run, flag) || (is_schedule(run, flag) && !parting.contains(flag))) continue;
     configuration.options[flag] = value;
   }
   if (const Texts facts = software_facts(run); !facts.empty())
     for (const std::string& name : parting)
-      if (!is_schedule(name)) settings[name] = facts.contains(name) ? facts.at(name) : kUnset;
+      if (!is_schedule(run, name)) settings[name] = facts.contains(name) ? facts.at(name) : kUnset;
   return configuration;
 }
 

@@ -35,6 +35,8 @@ bool has_ending(const fs::path& file, std::initializer_list<const char*> endings
 }
 bool ends_like_output(const fs::path& file) { return has_ending(file, {".log", ".out", ".txt", ".err"}); }
 bool looks_like_log(const fs::path& file) { return ends_like_output(file) || has_ending(file, {".csv", ".tsv"}); }
+/// Not read, but told.
+bool is_packed_log(const fs::path& file) { return record::is_packed_by_name(file) && looks_like_log(file.stem()); }
 /// What a job prints, in which a failed one leaves its last words.
 bool is_output_of_job(const fs::path& file) { return ends_like_output(file) && file.filename() != "params.txt"; }
 
@@ -62,7 +64,16 @@ bool is_unstarted_run(const fs::path& folder) {
   return fs::is_regular_file(log, failure) && !is_record(folder) && !record::guess_format(log);
 }
 
+/// "failed: CUDA out of memory", from the end of a log; empty where nothing there tells of a failure.
+std::string end_of_log(const fs::path& log) {
+  record::RunData run;
+  record::note_failure_of_log(log, run);
+  return run.state.empty() ? "" : fmt::format("{}: {}", run.state == "stopped" ? "was stopped" : "failed", run.message);
+}
+
 std::string unstarted_text(const fs::path& folder) {
+  if (const std::string end = end_of_log(folder / "out.log"); !end.empty())
+    return fmt::format("'{}' holds no line of measurement; its out.log ends as that of a run that {}", folder.string(), end);
   return fmt::format("'{}' holds out.log and neither run.json nor a line of measurement: the run ended before its record began; its out.log, or the job's log, says why",
                      folder.string());
 }
@@ -96,7 +107,7 @@ void search(const fs::path& folder, int depth, Found& found) {
         found.reports.insert(folder);
       else if (depth < kMaxDepth)
         search_below(path, depth + 1, found);
-    } else if (looks_like_log(path) || (path.extension() == ".json" && record::is_benchmark_result(path))) {
+    } else if (looks_like_log(path) || is_packed_log(path) || (path.extension() == ".json" && record::is_benchmark_result(path))) {
       found.logs.push_back(path);
     }
   }
@@ -186,6 +197,8 @@ void add_sweep(const fs::path& folder, std::vector<Source>& sources) {
   if (!found.reports.empty())
     throw EnvironmentError(fmt::format("report: nothing to report in '{}': it holds reports ({}) and no runs", folder.string(), reports_text(found.reports)),
                            "give the runs or logs that the report was made from");
+  for (const fs::path& log : found.logs)
+    if (has_ending(log, {".csv", ".tsv"})) record::read_log(log);  // throws with what a table of steps lacks
   const bool is_run = is_unstarted_run(folder);
   if (is_run || !found.unstarted.empty())
     throw EnvironmentError("report: nothing to report: " + unstarted_text(is_run ? folder : found.unstarted.front()), "mend what ended the run and start it again");
@@ -195,11 +208,9 @@ void add_sweep(const fs::path& folder, std::vector<Source>& sources) {
 
 /// A log without a measurement whose end tells of a failure, as a source that says so; nothing for any other file.
 std::optional<Source> failed_log(const fs::path& log) {
-  record::RunData run;
-  if (is_output_of_job(log)) record::note_failure_of_log(log, run);
-  if (run.state.empty()) return std::nullopt;
-  return Source{.path = log, .damage = fmt::format("'{}' holds no line of measurement; it ends as that of a run that {}: {}", log.string(),
-                                                   run.state == "stopped" ? "was stopped" : "failed", run.message)};
+  const std::string end = is_output_of_job(log) ? end_of_log(log) : "";
+  if (end.empty()) return std::nullopt;
+  return Source{.path = log, .damage = fmt::format("'{}' holds no line of measurement; it ends as that of a run that {}", log.string(), end)};
 }
 
 /// Adds what the logs of a folder hold: measurements, or beside records the word that they were left out; last words of failed jobs; of the rest the names are told.
@@ -210,7 +221,7 @@ void add_logs(const Found& found, std::vector<Source>& sources) {
   for (const fs::path& log : found.logs) {
     const bool is_benchmark = record::is_benchmark_result(log);
     const auto format = is_benchmark ? std::nullopt : record::guess_format(log);
-    if (is_benchmark || (found.records.empty() && (format || is_published_table(log)))) {
+    if (is_benchmark || (found.records.empty() && (format || is_packed_log(log) || is_published_table(log)))) {
       sources.push_back({.path = log});
     } else if (format) {
       failed.push_back({.path = log, .damage = fmt::format("'{}' holds measurements ({}) and lies beside records of runs: it is taken for the output of one of them; to have it reported "

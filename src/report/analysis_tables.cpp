@@ -196,8 +196,9 @@ Table scaling_table(const Curve& curve) {
     row.push_back(rate_cell(point, {.value = per_device(point, point.samples_per_s.value)}));
     row.push_back(fixed_cell(speedup_estimate(point), 2));
     row.push_back(efficiency_cell(curve, point));
-    row.push_back(std::isfinite(point.mfu) ? percent_cell(proportional(point.mfu, point.samples_per_s))
-                                           : missing_cell("needs FLOPs per sample, a peak and the number of devices"));
+    const char* no_mfu = std::isfinite(point.logged_mfu) ? "needs FLOPs per sample; the table of rates has the MFU by the TFLOP/s that the program itself printed"
+                                                          : "needs FLOPs per sample, a peak and the number of devices";
+    row.push_back(std::isfinite(point.mfu) ? percent_cell(proportional(point.mfu, point.samples_per_s)) : missing_cell(no_mfu));
     row.push_back(figure_cell(step_estimate(point)));
     row.push_back(count_cell(static_cast<int64_t>(point.runs.size())));
     row.push_back(text_cell(flag_codes(point)));
@@ -320,6 +321,12 @@ Table rate_table(const Curve& curve) {
   table.columns.push_back(column("MFU, measured peak (%)", "mfu_measured_pct"));
   const bool has_processed = std::any_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return has_other_count(point.setup); });
   if (has_processed) table.columns.push_back(column("MFU, computed FLOPs (%)", "mfu_processed_pct"));
+  const bool has_logged = std::any_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return std::isfinite(point.logged_tflops_per_device); });
+  if (has_logged) {
+    table.caption += " Logged TFLOP/s are those that the program itself printed, by its own count of FLOPs (median of the measured lines), and the MFU by them is their share of the peak.";
+    table.columns.push_back(column("logged TFLOP/s per device", "logged_tflops_per_device"));
+    table.columns.push_back(column("MFU by logged (%)", "logged_mfu_pct"));
+  }
   for (const Point& point : curve.points) {
     std::vector<Cell> row = size_cells(curve, point);
     for (const double rate : {point.samples_per_s.value, point.mean_samples_per_s, point.billed_samples_per_s, point.tokens_per_s,
@@ -328,6 +335,7 @@ Table rate_table(const Curve& curve) {
     row.push_back(percent_cell(point.mfu));
     row.push_back(percent_cell(point.mfu_measured));
     if (has_processed) row.push_back(percent_cell(processed_mfu(point)));
+    if (has_logged) row.insert(row.end(), {figure_cell(point.logged_tflops_per_device), percent_cell(point.logged_mfu)});
     table.rows.push_back(std::move(row));
   }
   return table;

@@ -6,6 +6,7 @@
 #include "core/strings.h"
 #include "core/units.h"
 #include "spec/gpt_options.h"
+#include "spec/train_options_refused.h"
 
 namespace lockstep::spec {
 namespace {
@@ -115,6 +116,7 @@ std::vector<RefusedGroup> refused_groups() {
 }  // namespace
 
 void refuse_megatron_flags(core::OptionSet& set) {
+  refuse_guessed_flags(set);
   for (const RefusedGroup& group : refused_groups())
     for (const char* name : group.names) set.refuse(name, group.reason, group.instead);
 }

@@ -25,7 +25,7 @@ void declare_facts(core::OptionSet& set, ReportOptions& options) {
           {.help = "Facts by name, as name=value; see docs/logs.md for the names.", .metavar = "NAME=VALUE"});
   set.add("nodes", &options.nodes, {.help = "Nodes of every run.", .min = 1});
   set.add("devices", &options.devices, {.help = "Devices of every run.", .min = 1});
-  set.add("devices-per-node", &options.devices_per_node, {.help = "Devices of a node.", .min = 1});
+  set.add("devices-per-node", &options.devices_per_node, {.help = "Devices of a node: of nodes and devices it gives the one that a log lacks.", .min = 1, .aliases = {"gpus-per-node"}});
   set.add("global-batch", &options.global_batch, {.help = "Samples of a step over all devices.", .min = 1});
   set.add("samples-per-device", &options.samples_per_device,
           {.help = "Samples of a step and device, accumulation included.", .min = 1});
@@ -107,7 +107,7 @@ core::OptionSet declare_report_options(ReportOptions& options) {
     set.add("paired", &options.paired,
             {.help = "Runs of A and B were taken in turn: compare the first of A with the first of B, and so on."});
   } else {
-    set.add("output", &options.output, {.help = "Folder to write.", .metavar = "DIR", .aliases = {"o", "out"}});
+    set.add("output", &options.output, {.help = "Folder to write.", .metavar = "DIR", .aliases = {"o", "out", "out-dir", "outdir", "output-dir"}});
     set.add("format", &options.formats, {.help = "Files to write: html, csv, md, latex, svg, gnuplot, png, pdf.", .metavar = "LIST"});
   }
   set.add("json", &options.json, {.help = "Machine-readable output on standard output."});

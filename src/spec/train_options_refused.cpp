@@ -86,7 +86,15 @@ std::vector<RefusedGroup> development_flags() {
 }
 }  // namespace
 
+void refuse_guessed_flags(core::OptionSet& set) {
+  for (const char* name : {"outdir", "out-dir", "output-dir"}) set.refuse(name, "runs lie side by side in one folder", "use --logs DIR --name NAME: the run lands in DIR/NAME");
+  for (const char* name : {"gpus-per-node", "devices-per-node"})
+    set.refuse(name, "ranks are started from outside", "start them with `lockstep launch --nproc-per-node N -- train ...`, torchrun or srun");
+}
+
 void refuse_openclip_flags(core::OptionSet& set, bool is_clap) {
+  refuse_guessed_flags(set);
+  set.refuse("mock-data", "made-up input has another name here", "use --dataset-type synthetic --train-num-samples N");
   const std::vector<const char*> foreign = is_clap ? std::vector{"image-key", "csv-separator", "csv-img-key", "csv-caption-key", "max-image-pixels", "aug-cfg",
                                                                  "image-mean", "image-std", "image-interpolation", "image-resize-mode", "resize-order",
                                                                  "force-image-size", "force-quick-gelu", "force-patch-dropout", "imagenet-val"}

@@ -7,4 +7,7 @@ namespace lockstep::spec {
 /// instead, and the flags of the other of the two.
 void refuse_openclip_flags(core::OptionSet& set, bool is_clap);
 
+/// Names that other programs have for what the trainers of all tasks here call otherwise.
+void refuse_guessed_flags(core::OptionSet& set);
+
 }  // namespace lockstep::spec

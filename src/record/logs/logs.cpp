@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <fstream>
 #include <utility>
 
 #include "core/error.h"
@@ -80,6 +81,8 @@ std::string allocation_of(const fs::path& file) {
   const std::string job = stem.substr(kPrefix.size());
   return !job.empty() && job.find_first_not_of("0123456789_") == std::string::npos ? "slurm " + job : "";
 }
+
+bool is_table_by_name(const fs::path& file) { return file.extension() == ".csv" || file.extension() == ".tsv"; }
 
 /// How many lines of a log could not be read.
 struct Rejects {
@@ -169,7 +172,36 @@ std::vector<RunData> read_lines(const fs::path& file, LogFormat format, const Ru
   return runs;
 }
 
+/// What unpacks a file that a usual packer wrote, by its first bytes; empty for any other.
+std::string unpacker_of(const fs::path& file) {
+  constexpr std::array kPackers = std::to_array<std::pair<std::string_view, std::string_view>>(
+      {{"\x1f\x8b", "gunzip"}, {"BZh", "bunzip2"}, {"\xfd" "7zXZ", "unxz"}, {"\x28\xb5\x2f\xfd", "unzstd"}});
+  std::error_code failure;
+  if (!fs::is_regular_file(file, failure)) return "";
+  std::array<char, 8> bytes{};
+  std::ifstream in(file, std::ios::binary);
+  in.read(bytes.data(), bytes.size());
+  for (const auto& [mark, program] : kPackers)
+    if (core::starts_with(std::string_view(bytes.data(), static_cast<size_t>(in.gcount())), mark)) return std::string(program);
+  return "";
+}
+
+[[noreturn]] void throw_unknown(const fs::path& path) {
+  if (is_table_by_name(path)) {  // its first line says what a table of steps lacks
+    RunData run;
+    run.source = path;
+    read_lines(path, LogFormat::kCsv, run.setup, run);
+  }
+  throw DataError(fmt::format("record: '{}' is no log that is known: no line of it is recognised", path.string()),
+                  fmt::format("say what it is with --from: {}", names_of_formats()));
+}
+
 }  // namespace
+
+bool is_packed_by_name(const fs::path& file) {
+  const std::string ending = file.extension().string();
+  return ending == ".gz" || ending == ".bz2" || ending == ".xz" || ending == ".zst";
+}
 
 std::optional<int64_t> positive_count(std::string_view text) {
   const auto count = core::parse_int(core::trim(text));
@@ -234,10 +266,10 @@ bool is_benchmark_result(const fs::path& file) {
 }
 
 std::vector<RunData> read_log(const fs::path& path, std::optional<LogFormat> format, const LogOptions& options) {
+  if (const std::string unpacker = unpacker_of(path); !unpacker.empty())
+    throw DataError(fmt::format("record: '{}' is compressed, and compressed files are not read", path.string()), fmt::format("unpack it: {} {}", unpacker, path.string()));
   if (!format) format = guess_format(path);
-  if (!format)
-    throw DataError(fmt::format("record: '{}' is no log that is known: no line of it is recognised", path.string()),
-                    fmt::format("say what it is with --from: {}", names_of_formats()));
+  if (!format) throw_unknown(path);
   std::vector<RunData> runs(1);
   if (*format == LogFormat::kLockstep) {
     runs.front() = load_run(path);

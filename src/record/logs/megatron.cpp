@@ -1,6 +1,7 @@
 // [2026-05-01 10:11:12] iteration 10/ 500 | consumed samples: 640 | elapsed time per iteration (ms): 812.4 | throughput per GPU (TFLOP/s/GPU): 181.2 |
 // learning rate: 1.0E-05 | global batch size: 64 | lm loss: 9.1E+00 | loss scale: 1.0 | grad norm: 1.2 | number of skipped iterations: 0 |
 // number of nan iterations: 0 |
+//   seq_length ...................................... 4096      between "---- arguments ----" and "---- end of arguments ----"
 // using world size: 64, data-parallel size: 2, context-parallel size: 1, tensor-model-parallel size: 8, pipeline-model-parallel size: 4
 //
 // All values are means over the log interval. Iterations count from 1. Variants: "(s)", "samples per second:", "TFLOPs:", "MODEL_TFLOP/s/GPU:".
@@ -10,6 +11,7 @@
 
 #include "core/strings.h"
 #include "record/logs/merged.h"
+#include "record/logs/option_dumps.h"
 #include "record/logs/parser.h"
 
 namespace lockstep::record {
@@ -27,6 +29,7 @@ class MegatronParser : public LogParser {
         read_sizes(line.text.substr(at));
       else
         read_option(line.text);
+      read_list(line.text);
       return LineUse::kOther;
     }
     const auto iteration = count_after(line.text, "iteration ");
@@ -48,13 +51,15 @@ class MegatronParser : public LogParser {
     constexpr int64_t kMaxSkipped = 1'000'000'000;
     row.num_skipped = static_cast<int32_t>(std::clamp<int64_t>(count_after(line.text, "number of skipped iterations").value_or(0), 0, kMaxSkipped));
     const LineUse use = add(line, row);
-    if (use == LineUse::kUsed) count_bad_iterations(line.text);
+    if (use == LineUse::kUsed) count_bad_iterations(line.text), dumps_.count_line();
+    is_in_list_ = false;
     return use;
   }
 
   void finish() override {
     if (setup().sample_unit == "samples") setup().sample_unit = "sequences";
     if (setup().task.empty()) setup().task = "gpt";
+    builder_.run().options = dumps_.measured();
     const bool is_model_split_known = tensor_ > 0 && pipeline_ > 0;
     if (is_model_split_known && setup().layout.empty())
       setup().layout = fmt::format("{}tp={} pp={}{}", data_ > 0 ? fmt::format("dp={} ", data_) : "", tensor_, pipeline_,
@@ -89,6 +94,18 @@ class MegatronParser : public LogParser {
     }
   }
 
+  /// All options, between the heading of their list and its end.
+  void read_list(std::string_view text) {
+    if (text.find("- end of arguments -") != std::string_view::npos) {
+      is_in_list_ = false;
+    } else if (text.find("- arguments -") != std::string_view::npos) {
+      is_in_list_ = true;
+      dumps_.begin();
+    } else if (is_in_list_) {
+      if (const auto option = read_dotted_option(text)) dumps_.add(option->name, option->value);
+    }
+  }
+
   void read_option(std::string_view text) {
     if (text.find("....") == std::string_view::npos) return;
     const auto take = [&](std::string_view name, std::optional<int64_t>& place) {
@@ -106,6 +123,8 @@ class MegatronParser : public LogParser {
   }
 
   int64_t data_ = 0, tensor_ = 0, pipeline_ = 0, context_ = 1;
+  OptionDumps dumps_{};
+  bool is_in_list_ = false;
 };
 
 bool is_torn(std::string_view line) {

@@ -12,6 +12,7 @@
 #include "core/files.h"
 #include "core/strings.h"
 #include "record/logs/merged.h"
+#include "record/logs/option_dumps.h"
 #include "record/logs/parser.h"
 
 namespace lockstep::record {
@@ -75,7 +76,10 @@ class OpenClipParser : public LogParser {
     if (source.filename() != "out.log") return;  // OpenCLIP leaves its options beside the log
     std::error_code failure;
     if (const auto params = source.parent_path() / "params.txt"; std::filesystem::is_regular_file(params, failure))
-      for (const std::string& line : core::split(core::read_file(params), "\n")) read_option(line);
+      for (const std::string& line : core::split(core::read_file(params), "\n")) {
+        read_option(line);
+        if (const auto option = read_colon_option(line)) beside_[std::string(option->name)] = option->value;
+      }
   }
 
   LineUse read(const LogLine& line) override {
@@ -85,13 +89,17 @@ class OpenClipParser : public LogParser {
       read.batch = options_batch();
       read.is_start = std::exchange(is_start_, false);
       lines_.push_back(read);
+      dumps_.count_line();
       if (!setup().devices) setup().devices = devices_of(line.text);
       return LineUse::kUsed;
     }
     if (const size_t at = line.text.find(kEvalMark); at != std::string_view::npos) return read_result(line.text.substr(at));
-    if (core::ends_with(line.text, "Params:")) is_start_ = true, batch_size_ = world_size_ = accum_ = 0;
+    if (core::ends_with(line.text, "Params:")) is_start_ = true, batch_size_ = world_size_ = accum_ = 0, dumps_.begin();
     constexpr std::string_view kOption = "|   ";  // behind the logger's own prefix, "2026-01-31,12:00:00 | INFO |"
-    if (const size_t at = line.text.find(kOption); at != std::string_view::npos) read_option(line.text.substr(at + 1));
+    if (const size_t at = line.text.find(kOption); at != std::string_view::npos) {
+      read_option(line.text.substr(at + 1));
+      if (const auto option = read_colon_option(line.text.substr(at + 1))) dumps_.add(option->name, option->value);
+    }
     return LineUse::kOther;
   }
 
@@ -106,6 +114,8 @@ class OpenClipParser : public LogParser {
       result.step = num_lines == 0 ? 0 : steps_done_[num_lines - 1];
       builder_.run().results.push_back(std::move(result));
     }
+    builder_.run().options = dumps_.measured();
+    if (builder_.run().options.empty()) builder_.run().options = std::move(beside_);
     if (lines_.empty()) return;
     const int64_t batch = lines_.back().batch > 0 ? lines_.back().batch : counted;
     if (lines_.back().batch == 0 && is_batch_by_rate_)
@@ -209,6 +219,8 @@ class OpenClipParser : public LogParser {
   std::vector<int64_t> steps_done_{};                         // after each of them
   std::vector<std::pair<size_t, ResultRecord>> results_{};  // with the number of training lines before
   int64_t batch_size_ = 0, world_size_ = 0, accum_ = 0;
+  OptionDumps dumps_{};
+  std::map<std::string, std::string> beside_{};  // options of params.txt
   bool is_start_ = false, is_batch_by_rate_ = false;
 };
 

@@ -72,5 +72,35 @@ TEST(LogDoubts, AColumnThatRisesAtEveryRowIsElapsedTime) {
   EXPECT_FALSE(tells(single, "rises at every row"));
 }
 
+Error refusal_of(const std::string& text, const std::string& name) {
+  try {
+    read_text(text, name);
+  } catch (const DataError& error) {
+    return error;
+  }
+  ADD_FAILURE() << name << " was read";
+  return DataError("", "");
+}
+
+TEST(LogDoubts, ATableThatIsNotRecognisedSaysWhatItLacks) {
+  const Error table = refusal_of("step,time,loss\n0,0.512,7\n1,0.513,7\n", "steps.csv");
+  EXPECT_NE(table.text().find("its first line is 'step,time,loss'"), std::string::npos) << table.text();
+  EXPECT_NE(table.hint().find("step_time_s"), std::string::npos) << table.hint();
+  EXPECT_NE(refusal_of("step,time,loss\n0,0.512,7\n", "steps.log").hint().find("--from"), std::string::npos) << "by its name it may be anything";
+  EXPECT_NE(refusal_of("# nothing\n", "steps.csv").text().find("no line of it is recognised"), std::string::npos);
+}
+
+TEST(LogDoubts, CompressedFilesAreNamedWithWhatUnpacksThem) {
+  using namespace std::string_literals;
+  for (const auto& [bytes, name, program] : {std::tuple{"\x1f\x8b\x08\0\0"s, "out.log.gz", "gunzip "}, {"BZh91AY"s, "out.log.bz2", "bunzip2 "}, {"\xfd" "7zXZ\0"s, "out.log.xz", "unxz "},
+                                             {"\x28\xb5\x2f\xfd\x04"s, "out.log.zst", "unzstd "}, {"\x1f\x8b\x08\0\0"s, "out.log", "gunzip "}}) {
+    const Error refusal = refusal_of(bytes, name);
+    EXPECT_NE(refusal.text().find("compressed files are not read"), std::string::npos) << refusal.text();
+    EXPECT_NE(refusal.hint().find(program), std::string::npos) << refusal.hint();
+    EXPECT_EQ(is_packed_by_name(name), std::string(name) != "out.log");
+  }
+  EXPECT_EQ(read_text(clip_line(1024, "841.3"), "out.log.gz").steps.size(), 1u) << "whatever its name says";
+}
+
 }  // namespace
 }  // namespace lockstep::record

@@ -111,6 +111,24 @@ TEST(Meta, ModelParallelLayoutsHaveFewerReplicasThanDevices) {
   EXPECT_FALSE(unknown.setup.global_batch);
 }
 
+TEST(Meta, NodesFollowFromDevicesAndDevicesFromNodes) {
+  const auto told = [](std::optional<int64_t> nodes, std::optional<int64_t> devices) {
+    RunData run = run_at("/logs/a/out.log");
+    run.setup.nodes = nodes, run.setup.devices = devices;
+    apply_meta(run, {.values = {{"devices_per_node", "4"}}});
+    return run;
+  };
+  EXPECT_EQ(told({}, 16).setup.nodes, 4);
+  EXPECT_EQ(told({}, 2).setup.nodes, 1);
+  EXPECT_EQ(told(3, {}).setup.devices, 12);
+  EXPECT_TRUE(told({}, 16).problems.empty());
+  const RunData odd = told({}, 6);
+  EXPECT_FALSE(odd.setup.nodes);
+  ASSERT_EQ(odd.problems.size(), 1u);
+  EXPECT_NE(odd.problems[0].find("6 devices fill no whole number of nodes of 4"), std::string::npos) << odd.problems[0];
+  EXPECT_FALSE(told({}, {}).setup.nodes);
+}
+
 TEST(Meta, MistakesAreUsageErrorsWithAHint) {
   EXPECT_NE(usage_error({.path_pattern = "(?<nodes>\\d+"}).find("at character"), std::string::npos);
   EXPECT_NE(usage_error({.path_pattern = "n\\d+"}).find("no named group"), std::string::npos);

@@ -227,6 +227,24 @@ TEST(LoadRun, DamagedLinesAreCountedAndToldAndTheRestIsRead) {
   has_problem(run, "the loss of 1 steps is not finite (the first is step 9)");
 }
 
+TEST(LoadRun, AnEndOfTheStepsThatIsLostIsTold) {
+  const core::TempDir folder;
+  {
+    RunRecord record(folder.path(), Json::object());
+    for (int64_t step = 0; step < 40; ++step) record.append_step(step_record(step));
+    record.finish({.state = RunState::kFinished, .exit_code = 0});
+  }
+  EXPECT_TRUE(load_run(folder.path()).problems.empty()) << core::join(load_run(folder.path()).problems, " | ");
+  const fs::path steps = folder.path() / "steps.jsonl";
+  const auto lines = core::split(core::read_file(steps), "\n");
+  std::ofstream(steps) << core::join(std::span(lines).first(5), "\n") << "\n{\"step\": 5, \"ste";
+  const RunData run = load_run(folder.path());
+  EXPECT_EQ(run.steps.size(), 5u);
+  has_problem(run, "5 of 40 steps are there: steps.jsonl ends before step 39, which status.json names as the last");
+  std::ofstream(steps) << core::join(std::span(lines).subspan(10, 5), "\n") << "\n";  // went on from another run's checkpoint
+  has_problem(load_run(folder.path()), "5 of 30 steps are there");
+}
+
 TEST(LoadRun, ADeadRunIsSaidToHaveDied) {
   const core::TempDir folder;
   std::ofstream(folder.path() / "run.json") << R"({"record_version": 1, "attempts": []})";

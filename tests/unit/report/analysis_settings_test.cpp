@@ -110,6 +110,41 @@ TEST(Settings, AnAxisOfASweepIsACurveOfItsOwnAndNamedOnce) {
   }
 }
 
+/// A run of another program whose log holds its options.
+record::RunData run_of(const std::string& format, const std::string& name, const Options& options, int64_t nodes) {
+  record::RunData run = make_run({.name = name, .nodes = nodes, .num_steps = 200, .job = "slurm " + name});
+  run.format = format;
+  run.options = options;
+  return run;
+}
+
+TEST(Settings, OptionsInLogsOfOtherPrograms) {
+  const auto clip = [](const std::string& name, int64_t nodes, const std::string& checkpointing) {
+    return run_of("openclip", name, {{"grad_checkpointing", checkpointing}, {"name", name}, {"log_path", "/logs/" + name}, {"checkpoint_path", "/logs/" + name}, {"rank", name}, {"local_rank", "0"},
+                                     {"distributed", nodes > 1 ? "True" : "False"}, {"world_size", std::to_string(nodes)}, {"tensorboard_path", name}, {"wandb", name},
+                                     {"train_num_samples", std::to_string(nodes * 1000)}, {"dist_url", name}, {"device", "cuda:" + name}, {"workers", "8"}}, nodes);
+  };
+  const Analysis same = analysis_of({clip("1", 1, "False"), clip("2", 2, "False"), clip("3", 4, "False")});
+  ASSERT_EQ(same.curves.size(), 1u);
+  EXPECT_EQ(same.curves[0].kind, ScalingKind::kWeak) << same.curves[0].kind_reason;
+  EXPECT_EQ(words_of(same).find("do not tell their options"), std::string::npos);
+  const Analysis parted = analysis_of({clip("1", 1, "False"), clip("2", 2, "False"), clip("3", 4, "True")});
+  ASSERT_EQ(parted.curves.size(), 2u);
+  EXPECT_NE(parted.curves[1].name.find("grad-checkpointing True"), std::string::npos) << parted.curves[1].name;
+}
+
+TEST(Settings, OptionsOfMegatronThatFollowTheSizeDoNotPartACurve) {
+  const auto gpt = [](int64_t nodes, const std::string& recompute) {
+    const std::string size = std::to_string(nodes);
+    return run_of("megatron", "n" + size, {{"recompute_granularity", recompute}, {"world_size", size}, {"data_parallel_size", size}, {"global_batch_size", size}, {"save", "/save/" + size},
+                                           {"lr_decay_iters", size}, {"rank", "0"}, {"tensorboard_dir", size}, {"train_iters", size}, {"micro_batch_size", "1"}}, nodes);
+  };
+  const Analysis same = analysis_of({gpt(1, "None"), gpt(2, "None"), gpt(4, "None")});
+  ASSERT_EQ(same.curves.size(), 1u);
+  EXPECT_EQ(same.curves[0].kind, ScalingKind::kWeak) << same.curves[0].kind_reason;
+  EXPECT_EQ(analysis_of({gpt(1, "None"), gpt(2, "None"), gpt(4, "full")}).curves.size(), 2u);
+}
+
 TEST(Settings, UnknownOptionsAreNeverPooledWithKnownOnesAndPoolingThemIsSaid) {
   const record::RunData known = run_with("known", {});
   record::RunData unknown = run_with("old", {}), other = run_with("older", {});

@@ -28,6 +28,43 @@ TEST(FoundLogs, AFailedRunWithoutAStepIsToldBesideTheOthers) {
   EXPECT_NE(sources[1].damage.find("it ends as that of a run that failed: srun: error"), std::string::npos) << sources[1].damage;
 }
 
+TEST(FoundLogs, AFailedRunInAFolderOfItsOwnIsToldWithItsLastWords) {
+  core::TempDir folder;
+  for (const char* name : {"n8", "n16", "n32"}) std::filesystem::create_directories(folder.path() / name);
+  core::write_file_atomic(folder.path() / "n8" / "out.log", kClipLine);
+  core::write_file_atomic(folder.path() / "n16" / "out.log", kOutOfMemory);
+  core::write_file_atomic(folder.path() / "n32" / "out.log", "nothing of a failure\n");
+  const std::vector<Source> sources = find_sources({folder.path().string()});
+  ASSERT_EQ(sources.size(), 3u);
+  EXPECT_NE(sources[1].damage.find("its out.log ends as that of a run that failed: srun: error"), std::string::npos) << sources[1].damage;
+  EXPECT_NE(sources[2].damage.find("the run ended before its record began"), std::string::npos) << sources[2].damage;
+  EXPECT_THROW(
+      try { find_sources({(folder.path() / "n16").string()}); } catch (const EnvironmentError& error) {
+        EXPECT_NE(error.text().find("a run that failed: srun: error"), std::string::npos) << error.text();
+        throw;
+      },
+      EnvironmentError);
+}
+
+TEST(FoundLogs, CompressedLogsAndOwnTablesAreToldNotPassedOver) {
+  core::TempDir folder;
+  std::filesystem::create_directories(folder.path() / "n8");
+  core::write_file_atomic(folder.path() / "n8" / "out.log.gz", "\x1f\x8b\x08");
+  core::write_file_atomic(folder.path() / "n4.log", kClipLine);
+  core::write_file_atomic(folder.path() / "weights.tar.gz", "\x1f\x8b\x08");
+  const std::vector<RunSummary> runs = load_sources(find_sources({folder.path().string()}), {});
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_NE(runs[1].unusable.find("is compressed"), std::string::npos) << runs[1].unusable;
+  core::TempDir tables;
+  core::write_file_atomic(tables.path() / "steps.csv", "step,time,loss\n0,0.5,7\n");
+  try {
+    find_sources({tables.path().string()});
+    FAIL() << "a table without step times was taken";
+  } catch (const DataError& error) {
+    EXPECT_NE(error.text().find("its first line is 'step,time,loss'"), std::string::npos) << error.text();
+  }
+}
+
 TEST(FoundLogs, ALogWithMeasurementsBesideARecordIsTold) {
   core::TempDir folder;
   std::filesystem::create_directories(folder.path() / "ours");

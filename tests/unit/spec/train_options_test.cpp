@@ -97,6 +97,12 @@ TEST(TrainOptions, EveryOpenClipFlagIsTakenOrRefusedByName) {
   EXPECT_EQ(num_refused, 30u);
 }
 
+TEST(TrainOptions, NamesThatOtherProgramsHaveAreAnsweredWithOurs) {
+  for (const auto& [flag, hint] : {std::pair{"--mock-data", "--dataset-type synthetic --train-num-samples N"}, {"--outdir", "--logs DIR --name NAME"}, {"--out-dir", "--logs DIR --name NAME"},
+                                   {"--output_dir", "--logs DIR --name NAME"}, {"--gpus-per-node", "lockstep launch --nproc-per-node N"}})
+    EXPECT_TRUE(holds(error_of({flag, "1"}), hint)) << error_of({flag, "1"});
+}
+
 TEST(TrainOptions, DefaultsAreOpenClips) {
   TrainOptions options;
   const core::OptionSet set = declare_train_options(options);
