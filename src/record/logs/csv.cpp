@@ -145,8 +145,11 @@ class CsvParser : public LogParser {
       if (has_step_) order_by_step(run.rows);
     explain_columns(runs);
     const bool is_elapsed = are_elapsed(runs);
+    std::vector<size_t> varying;
+    for (size_t at = 0; at < fact_columns_.size(); ++at)
+      if (values_of(runs, at).size() > 1) varying.push_back(at);
     for (CsvRun& run : runs) {
-      if (runs.size() > 1) builder_.begin_run(part_of(run, runs));
+      if (runs.size() > 1) builder_.begin_run(part_of(run, varying));
       set_facts(run);
       if (is_elapsed) take_differences(run.rows);
       else take_times(run.rows);
@@ -222,11 +225,10 @@ class CsvParser : public LogParser {
                                          names.size() == 1 ? "column" : "columns", core::join(names, ", "), names.size() == 1 ? "is" : "are"));
   }
 
-  /// "nodes=2, run=b": what differs between the runs of the file.
-  std::string part_of(const CsvRun& run, const std::vector<CsvRun>& runs) const {
+  /// "nodes=2, run=b": what differs between the runs of the file, the facts in columns `varying`.
+  std::string part_of(const CsvRun& run, const std::vector<size_t>& varying) const {
     std::vector<std::string> words;
-    for (size_t at = 0; at < fact_columns_.size(); ++at)
-      if (values_of(runs, at).size() > 1) words.push_back(fmt::format("{}={}", fact_columns_[at]->name, run.facts[at]));
+    for (const size_t at : varying) words.push_back(fmt::format("{}={}", fact_columns_[at]->name, run.facts[at]));
     if (!run.batch.empty()) words.push_back("global_batch=" + run.batch);
     return core::join(words, ", ");
   }

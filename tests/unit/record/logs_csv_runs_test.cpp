@@ -9,8 +9,10 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/rng.h"
 #include "core/strings.h"
 #include "record/logs.h"
+#include "unit/record/fuzz.h"
 
 namespace lockstep::record {
 namespace {
@@ -152,6 +154,32 @@ TEST(CsvRuns, UnitsAreOfTheFileWhereTheWorkIsTheSame) {
   const std::vector<RunData> models = read_text(text_of("model", "small", "large"));
   ASSERT_EQ(models.size(), 2u) << "two models may be a thousandfold apart";
   EXPECT_TRUE(models[0].is_unit_guessed);
+}
+
+TEST(CsvRunsFuzz, DamagedFilesAreReadOrRefusedAndNeverYieldImpossibleTimes) {
+  std::string good = "step,step_time_ms,global_batch,nodes,run,rank,time\n";
+  for (int step = 0; step < 6; ++step)
+    for (const char* run : {"256,1,a,0", "256,1,a,1", "512,2,a,0", "512,2,b,0"}) good += fmt::format("{},{},{},{}\n", step, 100 + step, run, step);
+  const uint64_t rounds = testing::fuzz_rounds(300);
+  uint64_t num_read = 0, num_of_several = 0;
+  for (uint64_t seed = 0; seed < rounds; ++seed) {
+    core::CounterRng rng(seed);
+    const std::string damaged = testing::damage(good, rng);
+    try {
+      const std::vector<RunData> runs = read_text(damaged);
+      ASSERT_FALSE(runs.empty());
+      for (const RunData& run : runs)
+        for (size_t row = 0; row < run.steps.size(); ++row) {
+          ASSERT_TRUE(std::isfinite(run.steps.step_ms[row]) && run.steps.step_ms[row] > 0) << "seed " << seed;
+          ASSERT_GE(run.steps.num_steps[row], 1) << "seed " << seed;
+        }
+      ++num_read;
+      num_of_several += runs.size() > 1 ? 1 : 0;
+    } catch (const DataError&) {
+    }
+  }
+  EXPECT_GT(num_of_several, rounds / 4);
+  EXPECT_GT(rounds, num_read) << "some files were beyond reading";
 }
 
 }  // namespace
