@@ -113,6 +113,21 @@ TEST(CsvRuns, RestartsAndRanksAreToldApartWithinEachRun) {
   EXPECT_EQ(runs[1].num_attempts, 1) << "only the other run started again";
 }
 
+TEST(CsvRuns, StepsThatBeginAgainWithEachEpochAreNumberedThrough) {
+  std::string text = "epoch,step,step_time_ms,nodes\n";
+  for (const int nodes : {1, 2})
+    for (int epoch = 1; epoch <= 3; ++epoch)
+      for (int step = 0; step < 4; ++step) text += fmt::format("{},{},{},{}\n", epoch, step, 100 * nodes + 10 * epoch + step, nodes);
+  const std::vector<RunData> runs = read_text(text);
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[1].num_attempts, 1);
+  EXPECT_EQ(runs[1].steps.step, (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(runs[1].steps.step_ms, (std::vector<double>{210, 211, 212, 213, 220, 221, 222, 223, 230, 231, 232, 233}));
+  EXPECT_EQ(problems_of(runs), "the steps begin again with each epoch: they were numbered through");
+  const std::vector<RunData> again = read_text("epoch,step,step_time_ms\n0,0,10\n0,1,10\n1,2,10\n1,2,30\n1,3,30\n");
+  EXPECT_EQ(again.at(0).steps.step, (std::vector<int64_t>{0, 1, 2, 3})) << "a step that comes twice in one epoch";
+}
+
 TEST(CsvRuns, TimesSinceTheStartAreThoseOfEachRun) {
   std::string text = "step,time_s,nodes\n";
   for (int step = 0; step < 10; ++step) text += fmt::format("{},{},1\n{},{},2\n", step, 0.5 * step + 1, step, 0.7 * step + 1);
@@ -135,6 +150,9 @@ TEST(CsvRuns, WhatCannotBeToldApartIsExplainedByItsColumn) {
   ASSERT_EQ(unknown.size(), 1u);
   EXPECT_NE(problems_of(unknown).find("the column 'algo', of several values, is not read: where the values tell runs apart, name that column 'run'"), std::string::npos)
       << problems_of(unknown);
+  const std::vector<RunData> batch = read_text("step,step_time_ms,batch_size\n0,10,32\n0,19,64\n");
+  EXPECT_NE(problems_of(batch).find("the column 'batch_size' may be of a device or of all and was not read: name it local_batch or global_batch"), std::string::npos) << problems_of(batch);
+  EXPECT_EQ(problems_of(batch).find("name that column 'run'"), std::string::npos) << problems_of(batch);
 
   const std::vector<RunData> per_node = read_text("step,step_time_ms,nodes,gpus\n0,10,1,4\n0,11,2,4\n");
   EXPECT_NE(problems_of(per_node).find("the column 'gpus' is the same at every number of nodes"), std::string::npos) << problems_of(per_node);
