@@ -353,7 +353,7 @@ std::string curve_title(const Curve& curve, const RunSummary& run) {
   const record::RunSetup& setup = curve.points.front().setup;
   size_t num_runs = 0;
   for (const Point& point : curve.points) num_runs += point.runs.size();
-  const std::string unknown = num_runs > 1 ? fmt::format("{} logs (model not told)", num_runs) : run.name;  // one file's name would stand for all
+  const std::string unknown = num_runs > 1 ? fmt::format("{} runs (model not told)", num_runs) : run.name;  // one file's name would stand for all
   std::string name = !setup.model.empty() ? setup.model : !setup.task.empty() ? setup.task : unknown;
   if (!setup.precision.empty() && curve.name.find("precision") == std::string::npos) name += ", " + setup.precision;
   if (!setup.system.empty()) name += " on " + setup.system;

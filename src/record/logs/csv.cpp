@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "core/error.h"
@@ -73,14 +74,32 @@ std::vector<std::optional<size_t>> rows_before(const std::deque<HeldRow>& rows) 
   return before;
 }
 
-/// Does a rank tell a step twice within one start?
-bool repeats_steps(const std::deque<HeldRow>& rows) {
-  std::set<std::pair<int, int64_t>> seen;
+/// Does a rank tell a step twice within one start? With `by_epoch` a step is one of its epoch.
+bool repeats_steps(const std::deque<HeldRow>& rows, bool by_epoch = false) {
+  std::set<std::tuple<int, int32_t, int64_t>> seen;
   for (const HeldRow& held : rows) {
     if (held.is_start) seen.clear();
-    if (!seen.emplace(held.line.rank.value_or(-1), held.row.step).second) return true;
+    if (!seen.emplace(held.line.rank.value_or(-1), by_epoch ? held.row.epoch : 0, held.row.step).second) return true;
   }
   return false;
+}
+
+bool has_starts(const std::deque<HeldRow>& rows) {
+  return std::any_of(rows.begin(), rows.end(), [](const HeldRow& held) { return held.is_start; });
+}
+
+/// Steps that begin again with each epoch and come once in each are numbered through; false where they do not.
+bool number_through_epochs(std::deque<HeldRow>& rows) {
+  constexpr bool kByEpoch = true;
+  if (has_starts(rows) || !repeats_steps(rows) || repeats_steps(rows, kByEpoch)) return false;
+  std::stable_sort(rows.begin(), rows.end(), [](const HeldRow& a, const HeldRow& b) { return std::pair(a.row.epoch, a.row.step) < std::pair(b.row.epoch, b.row.step); });
+  int32_t epoch = rows.front().row.epoch;
+  int64_t offset = 0, last = -1;
+  for (HeldRow& held : rows) {
+    if (std::exchange(epoch, held.row.epoch) != held.row.epoch) offset = last + 1 - held.row.step;  // the least of its epoch
+    last = held.row.step += offset;
+  }
+  return true;
 }
 
 /// Rows of a run whose steps come again with another global batch are those of several runs; a batch that changes on the way, at the end of an epoch say, parts nothing.
@@ -101,8 +120,7 @@ std::vector<CsvRun> split_by_batch(CsvRun run) {
 
 /// Rows in any order: where no step comes twice, none was done again, and the order of the steps is theirs.
 void order_by_step(std::deque<HeldRow>& rows) {
-  const bool has_starts = std::any_of(rows.begin(), rows.end(), [](const HeldRow& held) { return held.is_start; });
-  if (!has_starts && !repeats_steps(rows)) std::stable_sort(rows.begin(), rows.end(), [](const HeldRow& a, const HeldRow& b) { return a.row.step < b.row.step; });
+  if (!has_starts(rows) && !repeats_steps(rows)) std::stable_sort(rows.begin(), rows.end(), [](const HeldRow& a, const HeldRow& b) { return a.row.step < b.row.step; });
 }
 
 class CsvParser : public LogParser {
@@ -141,12 +159,17 @@ class CsvParser : public LogParser {
     std::vector<CsvRun> runs;
     for (CsvRun& run : runs_)
       for (CsvRun& part : split_by_batch(std::move(run))) runs.push_back(std::move(part));
-    for (CsvRun& run : runs)
+    for (CsvRun& run : runs) {
+      if (has_step_ && number_through_epochs(run.rows)) is_by_epoch_ = true;
       if (has_step_) order_by_step(run.rows);
+    }
     explain_columns(runs);
     const bool is_elapsed = are_elapsed(runs);
+    std::vector<size_t> varying;
+    for (size_t at = 0; at < fact_columns_.size(); ++at)
+      if (values_of(runs, at).size() > 1) varying.push_back(at);
     for (CsvRun& run : runs) {
-      if (runs.size() > 1) builder_.begin_run(part_of(run, runs));
+      if (runs.size() > 1) builder_.begin_run(part_of(run, varying));
       set_facts(run);
       if (is_elapsed) take_differences(run.rows);
       else take_times(run.rows);
@@ -201,6 +224,11 @@ class CsvParser : public LogParser {
     return values;
   }
 
+  static bool is_unclear_batch(const CsvColumn& column) {
+    const std::string name = plain_name(column.name);
+    return column.field == Field::kNone && (name == "batch" || name == "batch_size" || name == "bs");
+  }
+
   /// What of the columns a reader may have meant otherwise.
   void explain_columns(const std::vector<CsvRun>& runs) {
     const CsvColumn* devices = nullptr;
@@ -213,20 +241,23 @@ class CsvParser : public LogParser {
     if (has_sizes && has_one_count)
       builder_.count_problem(fmt::format("the column '{}' is the same at every number of nodes and was read as all devices of a run; if it counts those of a node, name it devices_per_node",
                                          devices->name));
+    if (is_by_epoch_) builder_.count_problem("the steps begin again with each epoch: they were numbered through");
+    for (const CsvColumn& column : columns_)
+      if (is_unclear_batch(column))
+        builder_.count_problem(fmt::format("the column '{}' may be of a device or of all and was not read: name it local_batch or global_batch", column.name));
     if (!has_step_ || std::none_of(runs.begin(), runs.end(), [](const CsvRun& run) { return repeats_steps(run.rows); })) return;
     std::vector<std::string> names;
     for (size_t at = 0; at < columns_.size(); ++at)
-      if (unread_[at].size() > 1 && unread_[at].size() <= kMaxUnread) names.push_back(fmt::format("'{}'", columns_[at].name));
+      if (unread_[at].size() > 1 && unread_[at].size() <= kMaxUnread && !is_unclear_batch(columns_[at])) names.push_back(fmt::format("'{}'", columns_[at].name));
     if (!names.empty())
-      builder_.count_problem(fmt::format("steps come again with the same number, and the {} {}, of several values, {} not read: where the values tell runs apart, name that column 'run'",
+      builder_.count_problem(fmt::format("steps come again with the same number, and the {} {}, of several values, {} not read: where the values tell runs apart, name that column 'run', and where they are ranks of one run, 'rank'",
                                          names.size() == 1 ? "column" : "columns", core::join(names, ", "), names.size() == 1 ? "is" : "are"));
   }
 
-  /// "nodes=2, run=b": what differs between the runs of the file.
-  std::string part_of(const CsvRun& run, const std::vector<CsvRun>& runs) const {
+  /// "nodes=2, run=b": what differs between the runs of the file, the facts in columns `varying`.
+  std::string part_of(const CsvRun& run, const std::vector<size_t>& varying) const {
     std::vector<std::string> words;
-    for (size_t at = 0; at < fact_columns_.size(); ++at)
-      if (values_of(runs, at).size() > 1) words.push_back(fmt::format("{}={}", fact_columns_[at]->name, run.facts[at]));
+    for (const size_t at : varying) words.push_back(fmt::format("{}={}", fact_columns_[at]->name, run.facts[at]));
     if (!run.batch.empty()) words.push_back("global_batch=" + run.batch);
     return core::join(words, ", ");
   }
@@ -453,7 +484,7 @@ class CsvParser : public LogParser {
   std::vector<const CsvColumn*> fact_columns_{};
   std::vector<std::set<std::string>> unread_{};  // values of columns of unknown names, up to one more than kMaxUnread
   bool has_step_ = false, step_units_ = false, wait_units_ = false;  // units stand behind the numbers
-  bool may_be_elapsed_ = false, is_unit_told_ = false;
+  bool may_be_elapsed_ = false, is_unit_told_ = false, is_by_epoch_ = false;
   std::string elapsed_name_{};
   int64_t num_headers_ = 1;
   std::vector<CsvRun> runs_{};

@@ -9,8 +9,10 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/rng.h"
 #include "core/strings.h"
 #include "record/logs.h"
+#include "unit/record/fuzz.h"
 
 namespace lockstep::record {
 namespace {
@@ -111,6 +113,21 @@ TEST(CsvRuns, RestartsAndRanksAreToldApartWithinEachRun) {
   EXPECT_EQ(runs[1].num_attempts, 1) << "only the other run started again";
 }
 
+TEST(CsvRuns, StepsThatBeginAgainWithEachEpochAreNumberedThrough) {
+  std::string text = "epoch,step,step_time_ms,nodes\n";
+  for (const int nodes : {1, 2})
+    for (int epoch = 1; epoch <= 3; ++epoch)
+      for (int step = 0; step < 4; ++step) text += fmt::format("{},{},{},{}\n", epoch, step, 100 * nodes + 10 * epoch + step, nodes);
+  const std::vector<RunData> runs = read_text(text);
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[1].num_attempts, 1);
+  EXPECT_EQ(runs[1].steps.step, (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(runs[1].steps.step_ms, (std::vector<double>{210, 211, 212, 213, 220, 221, 222, 223, 230, 231, 232, 233}));
+  EXPECT_EQ(problems_of(runs), "the steps begin again with each epoch: they were numbered through");
+  const std::vector<RunData> again = read_text("epoch,step,step_time_ms\n0,0,10\n0,1,10\n1,2,10\n1,2,30\n1,3,30\n");
+  EXPECT_EQ(again.at(0).steps.step, (std::vector<int64_t>{0, 1, 2, 3})) << "a step that comes twice in one epoch";
+}
+
 TEST(CsvRuns, TimesSinceTheStartAreThoseOfEachRun) {
   std::string text = "step,time_s,nodes\n";
   for (int step = 0; step < 10; ++step) text += fmt::format("{},{},1\n{},{},2\n", step, 0.5 * step + 1, step, 0.7 * step + 1);
@@ -133,6 +150,9 @@ TEST(CsvRuns, WhatCannotBeToldApartIsExplainedByItsColumn) {
   ASSERT_EQ(unknown.size(), 1u);
   EXPECT_NE(problems_of(unknown).find("the column 'algo', of several values, is not read: where the values tell runs apart, name that column 'run'"), std::string::npos)
       << problems_of(unknown);
+  const std::vector<RunData> batch = read_text("step,step_time_ms,batch_size\n0,10,32\n0,19,64\n");
+  EXPECT_NE(problems_of(batch).find("the column 'batch_size' may be of a device or of all and was not read: name it local_batch or global_batch"), std::string::npos) << problems_of(batch);
+  EXPECT_EQ(problems_of(batch).find("name that column 'run'"), std::string::npos) << problems_of(batch);
 
   const std::vector<RunData> per_node = read_text("step,step_time_ms,nodes,gpus\n0,10,1,4\n0,11,2,4\n");
   EXPECT_NE(problems_of(per_node).find("the column 'gpus' is the same at every number of nodes"), std::string::npos) << problems_of(per_node);
@@ -152,6 +172,32 @@ TEST(CsvRuns, UnitsAreOfTheFileWhereTheWorkIsTheSame) {
   const std::vector<RunData> models = read_text(text_of("model", "small", "large"));
   ASSERT_EQ(models.size(), 2u) << "two models may be a thousandfold apart";
   EXPECT_TRUE(models[0].is_unit_guessed);
+}
+
+TEST(CsvRunsFuzz, DamagedFilesAreReadOrRefusedAndNeverYieldImpossibleTimes) {
+  std::string good = "step,step_time_ms,global_batch,nodes,run,rank,time\n";
+  for (int step = 0; step < 6; ++step)
+    for (const char* run : {"256,1,a,0", "256,1,a,1", "512,2,a,0", "512,2,b,0"}) good += fmt::format("{},{},{},{}\n", step, 100 + step, run, step);
+  const uint64_t rounds = testing::fuzz_rounds(300);
+  uint64_t num_read = 0, num_of_several = 0;
+  for (uint64_t seed = 0; seed < rounds; ++seed) {
+    core::CounterRng rng(seed);
+    const std::string damaged = testing::damage(good, rng);
+    try {
+      const std::vector<RunData> runs = read_text(damaged);
+      ASSERT_FALSE(runs.empty());
+      for (const RunData& run : runs)
+        for (size_t row = 0; row < run.steps.size(); ++row) {
+          ASSERT_TRUE(std::isfinite(run.steps.step_ms[row]) && run.steps.step_ms[row] > 0) << "seed " << seed;
+          ASSERT_GE(run.steps.num_steps[row], 1) << "seed " << seed;
+        }
+      ++num_read;
+      num_of_several += runs.size() > 1 ? 1 : 0;
+    } catch (const DataError&) {
+    }
+  }
+  EXPECT_GT(num_of_several, rounds / 4);
+  EXPECT_GT(rounds, num_read) << "some files were beyond reading";
 }
 
 }  // namespace
