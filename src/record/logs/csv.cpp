@@ -10,12 +10,12 @@
 #include <deque>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "core/error.h"
 #include "core/strings.h"
 #include "record/logs/csv_columns.h"
+#include "record/logs/csv_runs.h"
 #include "record/logs/parser.h"
 #include "record/table.h"
 
@@ -44,83 +44,6 @@ std::optional<std::pair<PlacedTime, PlacedTime>> find_two_units(std::vector<Plac
   const double ratio = times[(split + times.size()) / 2].ms / times[split / 2].ms;
   if (times[split].ms / times[split - 1].ms < kMinGap || long_share < kMinLongShare || ratio < kMinRatio || ratio > kMaxRatio) return std::nullopt;
   return std::pair(times.front(), times[split]);
-}
-
-/// A row that waits for the end of the file, by which step time and elapsed time, and runs, are told apart.
-struct HeldRow {
-  LogLine line{};
-  LogRow row{};
-  double global_batch = kUnknown;
-  bool is_start = false;
-};
-
-/// The rows of one run: of one combination of what the columns of facts hold.
-struct CsvRun {
-  std::vector<std::string> facts{};  // by column of facts; empty: not told
-  std::string batch{};               // where its global batch tells it apart, too
-  std::deque<HeldRow> rows{};
-  int64_t num_rows_of_start = 0, num_headers = 0;
-};
-
-/// For each row the one before it of the same rank and start; nothing for a rank's first.
-std::vector<std::optional<size_t>> rows_before(const std::deque<HeldRow>& rows) {
-  std::vector<std::optional<size_t>> before(rows.size());
-  std::map<int, size_t> last;
-  for (size_t at = 0; at < rows.size(); ++at) {
-    if (rows[at].is_start) last.clear();
-    const auto [place, is_new] = last.try_emplace(rows[at].line.rank.value_or(-1), at);
-    if (!is_new) before[at] = std::exchange(place->second, at);
-  }
-  return before;
-}
-
-/// Does a rank tell a step twice within one start? With `by_epoch` a step is one of its epoch.
-bool repeats_steps(const std::deque<HeldRow>& rows, bool by_epoch = false) {
-  std::set<std::tuple<int, int32_t, int64_t>> seen;
-  for (const HeldRow& held : rows) {
-    if (held.is_start) seen.clear();
-    if (!seen.emplace(held.line.rank.value_or(-1), by_epoch ? held.row.epoch : 0, held.row.step).second) return true;
-  }
-  return false;
-}
-
-bool has_starts(const std::deque<HeldRow>& rows) {
-  return std::any_of(rows.begin(), rows.end(), [](const HeldRow& held) { return held.is_start; });
-}
-
-/// Steps that begin again with each epoch and come once in each are numbered through; false where they do not.
-bool number_through_epochs(std::deque<HeldRow>& rows) {
-  constexpr bool kByEpoch = true;
-  if (has_starts(rows) || !repeats_steps(rows) || repeats_steps(rows, kByEpoch)) return false;
-  std::stable_sort(rows.begin(), rows.end(), [](const HeldRow& a, const HeldRow& b) { return std::pair(a.row.epoch, a.row.step) < std::pair(b.row.epoch, b.row.step); });
-  int32_t epoch = rows.front().row.epoch;
-  int64_t offset = 0, last = -1;
-  for (HeldRow& held : rows) {
-    if (std::exchange(epoch, held.row.epoch) != held.row.epoch) offset = last + 1 - held.row.step;  // the least of its epoch
-    last = held.row.step += offset;
-  }
-  return true;
-}
-
-/// Rows of a run whose steps come again with another global batch are those of several runs; a batch that changes on the way, at the end of an epoch say, parts nothing.
-std::vector<CsvRun> split_by_batch(CsvRun run) {
-  std::map<double, CsvRun> by_batch;
-  const bool is_told = std::none_of(run.rows.begin(), run.rows.end(), [](const HeldRow& held) { return std::isnan(held.global_batch); });
-  if (is_told)
-    for (const HeldRow& held : run.rows) by_batch[held.global_batch];
-  std::vector<CsvRun> parts;
-  if (by_batch.size() > 1 && repeats_steps(run.rows)) {
-    for (const HeldRow& held : run.rows) by_batch[held.global_batch].rows.push_back(held);
-    if (std::none_of(by_batch.begin(), by_batch.end(), [](const auto& part) { return repeats_steps(part.second.rows); }))
-      for (auto& [batch, part] : by_batch) parts.push_back({.facts = run.facts, .batch = fmt::format("{:g}", batch), .rows = std::move(part.rows)});
-  }
-  if (parts.empty()) parts.push_back(std::move(run));
-  return parts;
-}
-
-/// Rows in any order: where no step comes twice, none was done again, and the order of the steps is theirs.
-void order_by_step(std::deque<HeldRow>& rows) {
-  if (!has_starts(rows) && !repeats_steps(rows)) std::stable_sort(rows.begin(), rows.end(), [](const HeldRow& a, const HeldRow& b) { return a.row.step < b.row.step; });
 }
 
 class CsvParser : public LogParser {
@@ -290,7 +213,9 @@ class CsvParser : public LogParser {
     if (held.is_start) builder_.start_attempt();
     LogRow row = held.row;
     if (std::isnan(row.samples)) row.samples = held.global_batch;
-    add(held.line, row);
+    if (add(held.line, row) == LineUse::kUsed) return;
+    ++builder_.run().num_rejected_lines;
+    builder_.count_problem("a row was left out: its step is beyond counting");
   }
 
   /// What makes the steps of two runs comparable in size: all but the number of nodes and devices, the batch and the names of repeats.
