@@ -30,9 +30,6 @@ LogFormat parse_log_format(std::string_view name);
 /// a lockstep record, any other folder is judged by its out.log. EnvironmentError when the file cannot be read.
 std::optional<LogFormat> guess_format(const std::filesystem::path& path);
 
-/// Does the file's name end as gzip, bzip2, xz or zstd leave it?
-bool is_packed_by_name(const std::filesystem::path& file);
-
 /// Is the file a result of `lockstep bench` or of nccl-tests (not of training), by its beginning? Files that cannot be read are none.
 bool is_benchmark_result(const std::filesystem::path& file);
 

@@ -344,7 +344,7 @@ bool is_sized_by_devices(const std::vector<RunSummary>& runs, const std::vector<
 /// A run of unknown size stands alone: without a size nobody knows what it repeats.
 Curve unsized_curve(const std::vector<RunSummary>& runs, size_t index, Disagreements& told) {
   Curve curve = std::move(curves_of_identity(runs, {index}, false, told).front());
-  curve.kind_reason = "the source does not tell how many nodes it ran on (--nodes or --meta gives it)";
+  curve.kind_reason = "the source does not tell how many nodes it ran on (--meta gives it by the path, --devices-per-node by the devices)";
   curve.name += fmt::format(" ({})", runs[index].name);
   return curve;
 }
@@ -418,7 +418,7 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
         continue;
       }
       left_out.push_back({index, "the source does not tell how many nodes it ran on",
-                          "its step times are in the table of runs; it joins a curve once --nodes or --meta gives the number"});
+                          "its step times are in the table of runs; it joins a curve once --meta (by the path) or --devices-per-node gives the number"});
     }
     for (Curve& curve : found) {
       curve.name = curve_title(curve, runs[curve.points.front().runs.front()]);

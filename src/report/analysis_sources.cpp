@@ -36,7 +36,7 @@ bool has_ending(const fs::path& file, std::initializer_list<const char*> endings
 bool ends_like_output(const fs::path& file) { return has_ending(file, {".log", ".out", ".txt", ".err"}); }
 bool looks_like_log(const fs::path& file) { return ends_like_output(file) || has_ending(file, {".csv", ".tsv"}); }
 /// Not read, but told.
-bool is_packed_log(const fs::path& file) { return record::is_packed_by_name(file) && looks_like_log(file.stem()); }
+bool is_packed_log(const fs::path& file) { return has_ending(file, {".gz", ".bz2", ".xz", ".zst"}) && looks_like_log(file.stem()); }
 /// What a job prints, in which a failed one leaves its last words.
 bool is_output_of_job(const fs::path& file) { return ends_like_output(file) && file.filename() != "params.txt"; }
 

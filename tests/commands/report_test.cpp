@@ -424,7 +424,7 @@ TEST(ReportCommand, BenchmarksBesideRunsAreShownOrSaidToBeLeftOut) {
   core::write_file_atomic(folder.path() / "other.json", "{}");
   const ProgramResult result = run_lockstep({"report", folder.path().string(), "-o", (folder.path() / "out").string()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find("net.json  all_reduce  in place      2   4000"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("net.json  all_reduce  in place      2    0.400"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("left out: op.json: it is a result of `lockstep bench op`, not of training"), std::string::npos) << result.out;
   EXPECT_EQ(result.out.find("other.json"), std::string::npos);
   const std::string page = core::read_file(folder.path() / "out" / "report.html");

@@ -198,11 +198,6 @@ std::string unpacker_of(const fs::path& file) {
 
 }  // namespace
 
-bool is_packed_by_name(const fs::path& file) {
-  const std::string ending = file.extension().string();
-  return ending == ".gz" || ending == ".bz2" || ending == ".xz" || ending == ".zst";
-}
-
 std::optional<int64_t> positive_count(std::string_view text) {
   const auto count = core::parse_int(core::trim(text));
   constexpr int64_t kMaxCount = 1'000'000'000'000;

@@ -23,6 +23,7 @@ void OptionDumps::begin() {
 
 void OptionDumps::add(std::string_view name, std::string_view value) {
   if (dumps_.empty()) dumps_.emplace_back();
+  if (dumps_.back().num_lines > 0) return;
   dumps_.back().options[std::string(name)] = value;
 }
 

@@ -15,6 +15,7 @@ class OptionDumps {
  public:
   /// A list begins: what follows belongs to another start.
   void begin();
+  /// An option of the list; behind the first measurement of a start nothing is one.
   void add(std::string_view name, std::string_view value);
   /// A measurement of the latest start was read.
   void count_line() { ++(dumps_.empty() ? dumps_.emplace_back() : dumps_.back()).num_lines; }

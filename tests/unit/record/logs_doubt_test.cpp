@@ -97,7 +97,6 @@ TEST(LogDoubts, CompressedFilesAreNamedWithWhatUnpacksThem) {
     const Error refusal = refusal_of(bytes, name);
     EXPECT_NE(refusal.text().find("compressed files are not read"), std::string::npos) << refusal.text();
     EXPECT_NE(refusal.hint().find(program), std::string::npos) << refusal.hint();
-    EXPECT_EQ(is_packed_by_name(name), std::string(name) != "out.log");
   }
   EXPECT_EQ(read_text(clip_line(1024, "841.3"), "out.log.gz").steps.size(), 1u) << "whatever its name says";
 }

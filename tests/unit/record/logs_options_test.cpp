@@ -37,7 +37,7 @@ class LogFolder {
 TEST(LoggedOptions, OpenClipPrintsAllOfThem) {
   const std::string heading = "2026-09-01,10:00:03 | INFO | Params:\n";
   const RunData run = LogFolder().file("out.log", clip_option("chatter: before the list") + heading + clip_option("grad_checkpointing: False") + clip_option("train_data: s3://a/{0..9}.tar") +
-                                                      clip_option("beta1: None") + clip_option("world_size: 8") + clip_option("batch_size: 128") + "2026-09-01,10:00:04 | INFO | Start epoch 0\n" + clip_lines(1, 3))
+                                                      clip_option("beta1: None") + clip_option("world_size: 8") + clip_option("batch_size: 128") + "2026-09-01,10:00:04 | INFO | Start epoch 0\n" + clip_lines(1, 3) + clip_option("chatter: behind the list"))
                           .file("params.txt", "grad_checkpointing: True\n")
                           .read();
   EXPECT_EQ(run.options, (Options{{"grad_checkpointing", "False"}, {"train_data", "s3://a/{0..9}.tar"}, {"beta1", "None"}, {"world_size", "8"}, {"batch_size", "128"}}));
