@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "core/strings.h"
@@ -28,6 +29,19 @@ std::string safe_name(const std::string& wanted, const char* otherwise) {
   return name;
 }
 
+std::vector<std::vector<std::string>> headings_of(const Document& document) {
+  std::map<std::string, std::set<size_t>> sections_of;
+  for (size_t section = 0; section < document.sections.size(); ++section)
+    for (const Block& block : document.sections[section].blocks) sections_of[block_title(block)].insert(section);
+  std::vector<std::vector<std::string>> headings(document.sections.size());
+  for (size_t section = 0; section < document.sections.size(); ++section)
+    for (const Block& block : document.sections[section].blocks) {
+      const std::string title = block_title(block), of = one_line(document.sections[section].title);
+      headings[section].push_back(title.empty() || of.empty() || sections_of[title].size() < 2 ? title : title + ": " + of);
+    }
+  return headings;
+}
+
 }  // namespace
 
 BlockNames name_blocks(const Document& document) {
@@ -48,6 +62,7 @@ BlockNames name_blocks(const Document& document) {
       names.blocks[section].push_back(table != nullptr ? unique(table->id, "table") : chart != nullptr ? unique(chart->id, "chart") : "");
     }
   for (const Section& section : document.sections) names.sections.push_back(unique(section.id.empty() ? section.title : section.id, "section"));
+  names.headings = headings_of(document);
   return names;
 }
 

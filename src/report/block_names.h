@@ -10,6 +10,7 @@ namespace lockstep::report {
 struct BlockNames {
   std::vector<std::string> sections{};
   std::vector<std::vector<std::string>> blocks{};  ///< blocks[section][block]; empty for paragraphs.
+  std::vector<std::vector<std::string>> headings{};  ///< Titles likewise; what is called the same in two sections is followed by that of its section.
 };
 BlockNames name_blocks(const Document& document);
 

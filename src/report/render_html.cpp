@@ -39,7 +39,7 @@ std::string contents_html(const Document& document, const BlockNames& names) {
     html += fmt::format("<li><a href=\"#{}\">{}</a>", names.sections[section], escape_xml(one_line(document.sections[section].title)));
     std::string inner;
     for (size_t block = 0; block < document.sections[section].blocks.size(); ++block)
-      if (const std::string title = block_title(document.sections[section].blocks[block]); !title.empty())
+      if (const std::string& title = names.headings[section][block]; !title.empty())
         inner += fmt::format("<li><a href=\"#{}\">{}</a></li>", names.blocks[section][block], escape_xml(title));
     if (!inner.empty()) html += "<ul>" + inner + "</ul>";
     html += "</li>\n";
@@ -197,22 +197,22 @@ Table page_data(const Chart& chart, const std::string& name) {
   return data;
 }
 
-std::string chart_html(const Chart& chart, const std::string& name) {
+std::string chart_html(const Chart& chart, const std::string& name, const std::string& heading) {
   const ChartFrame wide{.width = kWidePx, .plot_height = kWidePlotPx, .has_title = false, .id = name + "-w"};
   const ChartFrame narrow{.width = kNarrowPx, .plot_height = kNarrowPlotPx, .has_title = false, .id = name + "-s"};
   std::string html = fmt::format("<figure id=\"{}\" data-names=\"{}\">", name, escape_xml(series_names(chart).dump()));
-  if (!one_line(chart.title).empty()) html += "<h3>" + escape_xml(one_line(chart.title)) + "</h3>\n";
+  if (!heading.empty()) html += "<h3>" + escape_xml(heading) + "</h3>\n";
   html += fmt::format("<div class=\"plot\"><div class=\"wide\">{}</div>\n<div class=\"narrow\">{}</div></div>\n", draw_chart(chart, wide), draw_chart(chart, narrow));
   if (!one_line(chart.caption).empty()) html += "<figcaption>" + escape_xml(one_line(chart.caption)) + "</figcaption>\n";
   return html + "<details><summary>Data of this chart</summary>\n" + table_html(page_data(chart, name), name + "-data") + "</details></figure>\n";
 }
 
-std::string block_html(const Block& block, const std::string& name) {
+std::string block_html(const Block& block, const std::string& name, const std::string& heading) {
   if (const Paragraph* paragraph = std::get_if<Paragraph>(&block)) return paragraph_html(*paragraph);
-  if (const Chart* chart = std::get_if<Chart>(&block)) return chart_html(*chart, name);
+  if (const Chart* chart = std::get_if<Chart>(&block)) return chart_html(*chart, name, heading);
   const Table& table = std::get<Table>(block);
   std::string html = fmt::format("<div class=\"table\" id=\"{}\">", name);
-  if (!one_line(table.title).empty()) html += "<h3>" + escape_xml(one_line(table.title)) + "</h3>\n";
+  if (!heading.empty()) html += "<h3>" + escape_xml(heading) + "</h3>\n";
   if (!one_line(table.caption).empty()) html += "<p class=\"cap\">" + escape_xml(one_line(table.caption)) + "</p>\n";
   return html + table_html(table, name) + "</div>\n";
 }
@@ -228,7 +228,7 @@ std::string to_html(const Document& document) {
   for (size_t section = 0; section < document.sections.size(); ++section) {
     const Section& each = document.sections[section];
     html += fmt::format("<section aria-labelledby=\"{0}\"><h2 id=\"{0}\">{1}</h2>\n", names.sections[section], escape_xml(one_line(each.title)));
-    for (size_t block = 0; block < each.blocks.size(); ++block) html += block_html(each.blocks[block], names.blocks[section][block]);
+    for (size_t block = 0; block < each.blocks.size(); ++block) html += block_html(each.blocks[block], names.blocks[section][block], names.headings[section][block]);
     html += "</section>\n";
   }
   html += "</main>\n</div>\n<footer>Written by lockstep. This file is complete: it loads nothing and works without scripts.</footer>\n</div>\n";

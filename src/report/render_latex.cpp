@@ -14,8 +14,26 @@
 namespace lockstep::report {
 namespace {
 
-/// Lines of the class article on A4, at its 10 pt. Computer Modern is narrower at these sizes than the letters that text_width knows.
+/// Lines of the class article on A4, at its 10 pt.
 constexpr double kLinePt = 345, kMinTextPt = 45;
+constexpr double kMaxWordPt = 90;  ///< Longer ones, as paths are, may break behind signs.
+/// Advance widths of Computer Modern Roman from the space to the tilde, thousandths of its size at 10 pt; smaller sizes are wider by up to 7 %.
+constexpr std::array<int, 95> kComputerModern = {
+    333, 278, 500, 833, 500, 833, 778, 278, 389, 389, 500, 778, 278, 333, 278, 500,
+    500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 278, 278, 778, 778, 778, 472,
+    778, 750, 708, 722, 764, 681, 653, 785, 750, 361, 514, 778, 625, 917, 750, 778,
+    681, 778, 736, 556, 722, 750, 750, 1028, 750, 750, 611, 278, 500, 278, 500, 360,
+    278, 500, 556, 444, 556, 444, 306, 500, 556, 278, 306, 528, 278, 833, 556, 500,
+    556, 528, 392, 394, 389, 556, 528, 722, 528, 528, 444, 500, 278, 500, 500,
+};
+constexpr double kSmallSizes = 1.07;
+
+double width_pt(std::string_view text, double font_pt) {
+  constexpr int kOther = 600, kWide = 3200;  // "U+4E2D" in typewriter letters
+  int width = 0;
+  for (const char32_t point : code_points(text)) width += point >= ' ' && point < 127 ? kComputerModern[point - ' '] : point < 0x180 ? kOther : kWide;
+  return kSmallSizes * font_pt * width / 1000;
+}
 /// What of a page's 598 pt the lines of a table may take beside its caption and notes; LaTeX does not break a table, so longer ones come in several.
 constexpr double kPagePt = 470;
 constexpr double kLineHeight = 1.2;
@@ -50,11 +68,12 @@ std::string escape_latex(std::string_view text) {
 }
 
 /// Prose: words wider than the line may break behind signs, as in paths.
-std::string prose_latex(const std::string& text, double width_pt, double font_pt) {
+std::string prose_latex(const std::string& text, double line_pt, double font_pt) {
+  constexpr double kNarrower = 0.8;  // the letters that wrap_text knows are narrower than Computer Modern's in the worst words
   std::string prose;
   for (const std::string& word : core::split(one_line(text), " ")) {
     prose += prose.empty() ? "" : " ";
-    const std::vector<std::string> pieces = wrap_text(word, width_pt, font_pt);
+    const std::vector<std::string> pieces = width_pt(word, font_pt) <= line_pt ? std::vector{word} : wrap_text(word, kNarrower * line_pt, font_pt);
     for (size_t piece = 0; piece < pieces.size(); ++piece) prose += (piece > 0 ? "\\allowbreak{}" : "") + escape_latex(pieces[piece]);
   }
   return core::replace_all(prose, "+- ", "$\\pm$ ");
@@ -73,7 +92,7 @@ std::string note_mark(size_t number) { return number == 0 ? "" : fmt::format("\\
 
 double widest_word(const std::string& text, double font_pt) {
   double widest = 0;
-  for (const std::string& word : core::split(text, " ")) widest = std::max(widest, text_width(word, font_pt));
+  for (const std::string& word : core::split(text, " ")) widest = std::max(widest, width_pt(word, font_pt));
   return widest;
 }
 
@@ -109,19 +128,23 @@ class LatexTable {
     double natural = title, words = title;
     for (size_t row = 0; row < table_.rows.size(); ++row) {
       const Cell& cell = cell_at(table_, row, column);
-      const double mark = notes_.number(cell) > 0 ? text_width(std::to_string(notes_.number(cell)), font_.pt) : 0;
-      natural = std::max(natural, text_width(cell_text(cell), font_.pt) + mark);
+      const double mark = notes_.number(cell) > 0 ? width_pt(std::to_string(notes_.number(cell)), font_.pt) : 0;
+      natural = std::max(natural, width_pt(cell_text(cell), font_.pt) + mark);
       words = std::max(words, widest_word(cell_text(cell), font_.pt) + mark);
     }
     if (!table_.columns[column].is_text) return {.natural = natural, .least = natural, .hard = natural};
-    return {.natural = natural, .least = std::min(std::max(words, kMinTextPt), natural), .hard = std::min(std::max(title, kMinTextPt), natural)};
+    return {.natural = natural, .least = std::min(std::max({std::min(words, kMaxWordPt), title, kMinTextPt}), natural), .hard = std::min(std::max(title, kMinTextPt), natural)};
   }
 
   std::string head_latex(const PlacedColumn& placed) const {
     const Column& column = table_.columns[placed.column];
     if (is_prose_[placed.column]) return "\\raggedright " + prose_latex(column.title, placed.width, font_.pt);
     std::string head;
-    const std::vector<std::string> lines = wrap_text(one_line(column.title), placed.width, font_.pt);
+    std::vector<std::string> lines;
+    for (const std::string& word : core::split(one_line(column.title), " ")) {
+      if (lines.empty() || width_pt(lines.back() + " " + word, font_.pt) > placed.width) lines.push_back(word);
+      else lines.back() += " " + word;
+    }
     for (const std::string& line : lines) head += (head.empty() ? "" : "\\\\") + escape_latex(line);
     return lines.size() == 1 ? head : fmt::format("\\begin{{tabular}}[b]{{@{{}}{}@{{}}}}{}\\end{{tabular}}", column.is_text ? 'l' : 'r', head);
   }

@@ -114,6 +114,13 @@ TEST(Page, HeadingsOfSeveralConfigurationsDiffer) {
   EXPECT_EQ(make_document(analysis_of(sweep_of("ViT-B-32"))).title, "Scaling report: ViT-B-32");
 }
 
+TEST(Page, HeadingsOfSeveralSectionsNameTheirs) {
+  const Document document{.sections = {{.title = "A", .blocks = {Chart{.id = "c", .title = "Speed-up"}, Table{.id = "t", .title = "Runs"}, Paragraph{}}}, {.title = "B", .blocks = {Chart{.id = "c", .title = "Speed-up"}}}}};
+  EXPECT_EQ(name_blocks(document).headings, (std::vector<std::vector<std::string>>{{"Speed-up: A", "Runs", ""}, {"Speed-up: B"}}));
+  const std::string html = to_html(document);
+  EXPECT_EQ(core::split(html, ">Speed-up: B</").size(), 3u) << "in the contents and as a heading";
+}
+
 TEST(Page, EightConfigurationsComeInCountedCharts) {
   std::vector<record::RunData> runs;
   for (int model = 0; model < 8; ++model)

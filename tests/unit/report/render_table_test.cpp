@@ -237,7 +237,7 @@ TEST(RenderMarkdown, AnIntervalThatDoesNotExistIsADash) {
 
 TEST(RenderLatex, IsABooktabsTable) {
   const std::string text = to_latex(small_table());
-  for (const char* part : {"\\begin{tabular}{@{}lrr@{}}\n\\toprule\n", "model & nodes & \\begin{tabular}[b]{@{}r@{}}efficiency\\\\(\\%)\\end{tabular} \\\\\n\\midrule\n", "ViT-B-32 & 8 & 93.7 $\\pm$ 0.4\\textsuperscript{1} \\\\\n",
+  for (const char* part : {"\\begin{tabular}{@{}lrr@{}}\n\\toprule\n", "model & nodes & efficiency (\\%) \\\\\n\\midrule\n", "ViT-B-32 & 8 & 93.7 $\\pm$ 0.4\\textsuperscript{1} \\\\\n",
                            "ViT-B-32 & 16 & --\\textsuperscript{2} \\\\\n", "\\bottomrule\n\\end{tabular}\n", "\\caption{Scaling}\n\\label{tab:t}", "Base: one node.\\par"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
@@ -309,7 +309,7 @@ TEST(RenderLatex, LongTextsAreParagraphsThatBreakAtSigns) {
                     .rows = {{{.text = "work"}, {.text = "10,000"}, {.text = "default; give --budget-samples for other amounts of work than this one, or --budget-tokens"}},
                              {{.text = "log"}, {.text = "1"}, {.text = path}}}};
   const std::string text = to_latex(table);
-  for (const char* part : {"p{", "\\raggedright default; give -{}-budget-samples for", "/\\allowbreak{}", "\\tabularnewline\n"}) EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  for (const char* part : {"p{", "\\raggedright default; give -{}-budget-samples for", "\\allowbreak{}", "\\tabularnewline\n"}) EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   EXPECT_LE(widest_latex_line(text), 350) << text;
 }
 
