@@ -82,9 +82,9 @@ std::string rows_markdown(const Table& table, const TableNotes& notes) {
   return text;
 }
 
-std::string chart_markdown(const Chart& chart, const std::string& name) {
+std::string chart_markdown(const Chart& chart, const std::string& name, const std::string& heading) {
   std::string text;
-  if (const std::string title = one_line(chart.title); !title.empty()) text += "### " + escape_markdown(title) + "\n\n";
+  if (!heading.empty()) text += "### " + escape_markdown(heading) + "\n\n";
   const std::string summary = one_line(chart.summary).empty() ? one_line(chart.title) : one_line(chart.summary);
   text += fmt::format("![{}](figures/{}.svg)\n", escape_markdown(summary), name);
   if (const std::string caption = one_line(chart.caption); !caption.empty()) text += "\n" + escape_lines(caption) + "\n";
@@ -93,12 +93,10 @@ std::string chart_markdown(const Chart& chart, const std::string& name) {
   return text + fmt::format("\nData: [figures/{0}.csv](figures/{0}.csv), {1} rows.\n", name, data.rows.size());
 }
 
-}  // namespace
-
-std::string to_markdown(const Table& table) {
+std::string table_markdown(const Table& table, const std::string& heading) {
   const TableNotes notes = collect_notes(table);
   std::string text;
-  if (const std::string title = one_line(table.title); !title.empty()) text += "### " + escape_markdown(title) + "\n\n";
+  if (!heading.empty()) text += "### " + escape_markdown(heading) + "\n\n";
   if (const std::string caption = one_line(table.caption); !caption.empty()) text += escape_lines(caption) + "\n\n";
   text += rows_markdown(table, notes);
   if (!notes.cell_notes.empty() || !notes.table_notes.empty()) text += "\n";
@@ -107,6 +105,10 @@ std::string to_markdown(const Table& table) {
   for (const std::string& note : notes.table_notes) text += "- " + escape_markdown(note) + "\n";
   return text;
 }
+
+}  // namespace
+
+std::string to_markdown(const Table& table) { return table_markdown(table, one_line(table.title)); }
 
 std::string to_markdown(const Document& document) {
   const BlockNames names = name_blocks(document);
@@ -118,8 +120,8 @@ std::string to_markdown(const Document& document) {
       const Block& each = document.sections[section].blocks[block];
       text += "\n";
       if (const Paragraph* paragraph = std::get_if<Paragraph>(&each)) text += paragraph_markdown(*paragraph);
-      else if (const Table* table = std::get_if<Table>(&each)) text += to_markdown(*table);
-      else text += chart_markdown(std::get<Chart>(each), names.blocks[section][block]);
+      else if (const Table* table = std::get_if<Table>(&each)) text += table_markdown(*table, names.headings[section][block]);
+      else text += chart_markdown(std::get<Chart>(each), names.blocks[section][block], names.headings[section][block]);
     }
   }
   return text;

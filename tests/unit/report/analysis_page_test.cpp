@@ -119,6 +119,7 @@ TEST(Page, HeadingsOfSeveralSectionsNameTheirs) {
   EXPECT_EQ(name_blocks(document).headings, (std::vector<std::vector<std::string>>{{"Speed-up: A", "Runs", ""}, {"Speed-up: B"}}));
   const std::string html = to_html(document);
   EXPECT_EQ(core::split(html, ">Speed-up: B</").size(), 3u) << "in the contents and as a heading";
+  EXPECT_NE(to_markdown(document).find("### Speed-up: B\n"), std::string::npos);
 }
 
 TEST(Page, EightConfigurationsComeInCountedCharts) {
