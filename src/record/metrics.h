@@ -7,9 +7,9 @@
 
 namespace lockstep::record {
 
-/// Where a metric comes from: a file of the run record, or computed from those.
-enum class MetricSource { kSteps, kRanks, kComm, kSystem, kStartup, kResults, kDerived };
-/// "steps.jsonl", ..., "computed".
+/// Where a metric comes from: a file of the run record, or computed from those by reports or by `sweep collect`.
+enum class MetricSource { kSteps, kRanks, kComm, kSystem, kStartup, kResults, kDerived, kSweep };
+/// "steps.jsonl", ..., "computed", "sweep collect".
 std::string_view source_name(MetricSource source);
 
 /// How many values (of steps, ranks, intervals) become the one that a report shows.

@@ -245,7 +245,7 @@ std::optional<Chart> loss_chart(const Analysis& analysis) {
   }
   if (chart.series.empty()) return std::nullopt;
   chart.caption = "Means over windows of samples.";
-  if (num_hidden > 0) chart.caption += fmt::format(" {} further runs are not drawn; the table has them all.", num_hidden);
+  if (num_hidden > 0) chart.caption += fmt::format(" {} further runs are not drawn; the table counts them all the same.", num_hidden);
   return chart;
 }
 

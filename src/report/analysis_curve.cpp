@@ -162,6 +162,11 @@ void fill_parts(Point& point, const std::vector<RunSummary>& runs) {
       const auto found = run.phases_ms.find(phase);
       return found == run.phases_ms.end() ? kNaN : found->second;
     });
+  const auto skew_of = [&](auto get) { return mean_over_runs(point, runs, [&](const RunSummary& run) { return run.skew ? get(*run.skew) : kNaN; }); };
+  const double skew_step_ms = skew_of([](const RankSkew& skew) { return skew.step_ms; });
+  point.skew_ms = skew_of([](const RankSkew& skew) { return skew.over_mean_ms; });
+  point.skew_share = point.skew_ms / skew_step_ms;
+  point.straggler_share = skew_of([](const RankSkew& skew) { return skew.over_median_ms; }) / skew_step_ms;
   for (const size_t index : point.runs) {
     const auto& energy = runs[index].energy;
     if (!energy) continue;

@@ -64,6 +64,7 @@ struct Point {
   double node_hours_per_sample = 0, budget_days = 0, budget_node_hours = 0;
   double data_wait_share = 0;
   std::map<std::string, double> phases_ms{};
+  double skew_ms = 0, skew_share = 0, straggler_share = 0;  ///< NaN: ranks unknown.
   std::optional<EnergyUse> energy{};
   std::map<std::string, NetworkUse> network_per_step{};  ///< By interface, mean over the runs that tell, by their steps.
   record::MemoryPeaks memory{};                          ///< Of rank 0, the largest of the runs.

@@ -57,10 +57,14 @@ Json to_json(const record::SeriesSummary& series) {
             {"effective_steps", number(series.effective_steps)},
             {"median_ms", number(series.median_ms)},
             {"mean_ms", number(series.mean_ms)},
+            {"trimmed_mean_ms", number(series.trimmed_mean_ms)},
+            {"p90_ms", number(series.p90_ms)},
             {"p95_ms", number(series.p95_ms)},
             {"p99_ms", optional_json(series.p99_ms)},
             {"cv", number(series.coefficient_of_variation)},
             {"elbow", number(series.elbow)},
+            {"tail_cost", number(series.tail_cost)},
+            {"drift_per_1000_steps", optional_json(series.drift_per_1000_steps)},
             {"outliers", series.outliers.size()},
             {"is_steady", series.is_steady}};
   if (series.median_interval)
@@ -98,6 +102,17 @@ Json to_json(const RunSummary& run) {
   return json;
 }
 
+/// NaN where the count is unknown.
+double per(double rate, int64_t count) { return count > 0 ? rate / static_cast<double>(count) : NAN; }
+
+/// Of rank 0's step; NaN where the phase is unknown.
+double phase_share(const Point& point, const char* name) {
+  const auto found = point.phases_ms.find(name);
+  double sum = 0;
+  for (const auto& [phase, ms] : point.phases_ms) sum += std::isfinite(ms) ? ms : 0;
+  return found != point.phases_ms.end() && sum > 0 ? found->second / sum : NAN;
+}
+
 Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
   Json names = Json::array(), codes = Json::array();
   for (const size_t index : point.runs) names.push_back(runs[index].name);
@@ -113,10 +128,15 @@ Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
             {"step_mean_ms", number(point.has_step_time ? point.estimate.mean_ms : NAN)},
             {"step_p95_ms", number(point.p95_ms)},
             {"step_p99_ms", number(point.p99_ms)},
+            {"olympic_mean_ms", optional_json(point.estimate.olympic_mean_ms)},
             {"samples_per_s", to_json(point.samples_per_s)},
             {"mean_samples_per_s", number(point.mean_samples_per_s)},
             {"billed_samples_per_s", number(point.billed_samples_per_s)},
+            {"stall_ratio", number(point.samples_per_s.value / point.billed_samples_per_s)},
+            {"samples_per_s_per_device", number(per(point.samples_per_s.value, point.devices))},
+            {"samples_per_s_per_node", number(per(point.samples_per_s.value, point.nodes))},
             {"tokens_per_s", number(point.tokens_per_s)},
+            {"tokens_per_s_per_device", number(per(point.tokens_per_s, point.devices))},
             {"tflops_per_device", number(point.tflops_per_device)},
             {"peak_tflops", number(point.peak_tflops)},
             {"mfu", number(point.mfu)},
@@ -134,6 +154,12 @@ Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
             {"budget_days", number(point.budget_days)},
             {"budget_node_hours", number(point.budget_node_hours)},
             {"data_wait_share", number(point.data_wait_share)},
+            {"exposed_comm_share", number(phase_share(point, "exposed_comm"))},
+            {"optimizer_share", number(phase_share(point, "optimizer"))},
+            {"telemetry_share", number(phase_share(point, "telemetry"))},
+            {"skew_ms", number(point.skew_ms)},
+            {"skew_share", number(point.skew_share)},
+            {"straggler_share", number(point.straggler_share)},
             {"checks", std::move(codes)}};
   json["host_memory_bytes"] = optional_json(point.memory.host_bytes);
   json["device_memory_bytes"] = optional_json(point.memory.device_bytes);

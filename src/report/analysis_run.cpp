@@ -217,6 +217,7 @@ RunSummary summarise_run(record::RunData run, const AnalysisOptions& options) {
   const int64_t first_step = measured.front() < run.steps.step.size() ? run.steps.step[measured.front()] : 0;
   fill_network(run, first_step, summary);
   summary.ranks = rank_shares(run, first_step, summary.num_rank_intervals);
+  summary.skew = rank_skew(run, first_step);
   summary.energy = energy_use(run, first_step, summary.samples_per_step);
   for (const record::Protocol protocol : options.protocols)
     summary.protocols.push_back(record::apply_protocol(protocol, run.steps, steps.options));

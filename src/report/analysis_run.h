@@ -35,6 +35,12 @@ struct RankShare {
   double slowest_share = 0;  ///< Of the intervals in which this rank had the most work.
 };
 
+/// What ranks of different speed cost: own work of the slowest above that of the others, means per step over the intervals.
+struct RankSkew {
+  double over_mean_ms = 0, over_median_ms = 0;
+  double step_ms = 0;
+};
+
 /// Energy of all metered hosts over the intervals that were metered.
 struct EnergyUse {
   double joules = 0, samples = 0;
@@ -89,6 +95,7 @@ struct RunSummary {
   int64_t num_skipped_steps = 0, first_skipped_step = 0;  ///< Gradients were not finite; where the source logs means, the step that ends the first such row.
   std::vector<RankShare> ranks{};
   size_t num_rank_intervals = 0;
+  std::optional<RankSkew> skew{};
   std::vector<record::CollectiveTotal> collectives{};
   std::vector<record::CollectivePoint> collective_points{};  ///< Of a benchmark of collectives; it has no steps.
   std::vector<record::StartupTimes> startup{};
@@ -108,6 +115,8 @@ std::vector<const record::SystemInterval*> measured_intervals(const record::RunD
 std::optional<EnergyUse> energy_use(const record::RunData& run, int64_t first_step, double samples_per_step);
 /// Complete epochs of a run of one attempt (the first one left out, since start-up lies in it).
 std::vector<EpochTimes> epoch_times(const record::RunData& run);
+/// Skew of the same intervals as rank_shares; nothing with fewer than two ranks.
+std::optional<RankSkew> rank_skew(const record::RunData& run, int64_t first_step);
 /// Means per rank over all intervals after `first_step`; empty with fewer than two ranks.
 std::vector<RankShare> rank_shares(const record::RunData& run, int64_t first_step, size_t& num_intervals);
 

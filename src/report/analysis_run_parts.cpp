@@ -33,6 +33,15 @@ std::vector<double> work_of(const record::RankTimesRecord& record) {
   return work;
 }
 
+/// Own work of every rank in an interval that counts: from `first_step` on, of as many ranks as `num_ranks` (0: any), all known. Else empty.
+std::vector<double> counted_work(const record::RankTimesRecord& record, int64_t first_step, size_t num_ranks) {
+  if (record.step < first_step || record.step_ms.size() < 2) return {};
+  if (num_ranks > 0 && record.step_ms.size() != num_ranks) return {};  // another attempt at another size
+  std::vector<double> work = work_of(record);
+  if (!std::all_of(work.begin(), work.end(), [](double ms) { return std::isfinite(ms) && ms >= 0; })) return {};
+  return work;
+}
+
 /// "nvml (8 GPUs, of which the run used 4)" where meters of GPUs that others may have used were added, too.
 std::string gpu_scope(const record::RunSetup& setup, const std::map<std::string, std::set<std::string>>& gpus_by_host) {
   size_t num_metered = 0;
@@ -136,16 +145,32 @@ std::vector<EpochTimes> epoch_times(const record::RunData& run) {
   return epochs;
 }
 
+std::optional<RankSkew> rank_skew(const record::RunData& run, int64_t first_step) {
+  RankSkew sum;
+  double total = 0;
+  size_t num_ranks = 0;
+  for (const record::RankTimesRecord& record : run.rank_times) {
+    const std::vector<double> work = counted_work(record, first_step, num_ranks);
+    if (work.empty()) continue;
+    num_ranks = work.size();
+    const double count = static_cast<double>(std::max<int64_t>(1, record.num_steps)), most = *std::max_element(work.begin(), work.end());
+    sum.over_mean_ms += (most - record::mean(work)) * count;
+    sum.over_median_ms += (most - record::median(work)) * count;
+    sum.step_ms += record::median(record.step_ms) * count;
+    total += count;
+  }
+  if (total == 0) return std::nullopt;
+  return RankSkew{.over_mean_ms = sum.over_mean_ms / total, .over_median_ms = sum.over_median_ms / total, .step_ms = sum.step_ms / total};
+}
+
 std::vector<RankShare> rank_shares(const record::RunData& run, int64_t first_step, size_t& num_intervals) {
   std::vector<RankShare> ranks;
   double total = 0;
   num_intervals = 0;
   for (const record::RankTimesRecord& record : run.rank_times) {
-    if (record.step < first_step || record.step_ms.size() < 2) continue;
-    if (ranks.empty()) ranks.resize(record.step_ms.size());
-    if (record.step_ms.size() != ranks.size()) continue;  // another attempt at another size
-    const std::vector<double> work = work_of(record);
-    if (!std::all_of(work.begin(), work.end(), [](double ms) { return std::isfinite(ms) && ms >= 0; })) continue;
+    const std::vector<double> work = counted_work(record, first_step, ranks.size());
+    if (work.empty()) continue;
+    if (ranks.empty()) ranks.resize(work.size());
     const double count = static_cast<double>(std::max<int64_t>(1, record.num_steps));
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       ranks[rank].step_ms += record.step_ms[rank] * count;

@@ -206,6 +206,9 @@ Table straggler_table(const Curve& curve, const std::vector<RunSummary>& runs) {
   for (const Point& point : curve.points)
     for (const size_t index : point.runs) {
       std::vector<RankShare> ranks = runs[index].ranks;
+      if (const auto& skew = runs[index].skew)
+        table.notes.push_back(fmt::format("{}: in the mean step the slowest rank's own work lies {} ms ({:.1f} % of the step) above the mean and {} ms above the median of all ranks",
+                                          runs[index].name, figure_text(skew->over_mean_ms, 3), 100 * skew->over_mean_ms / skew->step_ms, figure_text(skew->over_median_ms, 3)));
       std::stable_sort(ranks.begin(), ranks.end(), [](const RankShare& a, const RankShare& b) { return a.work_ms > b.work_ms; });
       if (ranks.size() > kMaxRanksShown) {
         table.notes.push_back(fmt::format("{}: {} faster ranks are not shown", runs[index].name, ranks.size() - kMaxRanksShown));
@@ -305,7 +308,7 @@ Table startup_table(const Curve& curve, const std::vector<RunSummary>& runs) {
           if (std::find(phases.begin(), phases.end(), phase) == phases.end()) phases.push_back(phase);
   if (phases.empty()) return table;
   for (const std::string& phase : phases) table.columns.push_back(column(phase + " (s)", phase + "_s"));
-  table.columns.push_back(column("sum (s)", "sum_s"));
+  table.columns.push_back(column("sum (s)", "time_to_first_step_s"));
   for (const Point& point : curve.points) {
     std::vector<Cell> row = {size_cell(point)};
     double sum = 0;

@@ -48,7 +48,7 @@ TEST(Metrics, EachIsDeclaredOnceAndExplained) {
     EXPECT_TRUE(seen.insert({metric.source, metric.name}).second) << metric.name;
     EXPECT_TRUE(metric.help.size() > 3 && metric.help.back() == '.') << metric.name;
     if (metric.source != MetricSource::kDerived) continue;
-    EXPECT_TRUE(!metric.formula.empty() || metric.name == "warmup_steps") << metric.name;
+    EXPECT_TRUE(!metric.formula.empty() || metric.name == "series.warmup_steps") << metric.name;
     const bool is_rate = metric.unit.find("/s") != std::string_view::npos;
     EXPECT_TRUE(!is_rate || metric.reduction == Reduction::kRatio) << metric.name << ": a rate must not be averaged";
   }
