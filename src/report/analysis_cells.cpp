@@ -16,7 +16,10 @@ bool is_lopsided(const Estimate& estimate) {
   return longer > kMaxArmRatio * shorter && longer > kLeastShare * std::abs(estimate.value);
 }
 
-std::string range_text(const std::string& low, const std::string& high) { return fmt::format(" ({} to {})", low, high); }
+/// Both ends of a lopsided range behind `text`; nothing where they print as the value and would say less than half of their distance.
+std::string range_text(const Estimate& estimate, const std::string& text, const std::string& low, const std::string& high) {
+  return is_lopsided(estimate) && !(low == text && high == text) ? fmt::format(" ({} to {})", low, high) : "";
+}
 }  // namespace
 
 std::string fixed_text(double value, int decimals) {
@@ -72,7 +75,7 @@ Cell percent_cell(const Estimate& share, int decimals) {
   if (!cell.value || !share.has_range) return cell;
   const auto ends_text = [&](double end) { return fixed_text(100 * end, decimals); };
   const double half = 50 * (share.high - share.low);
-  if (is_lopsided(share)) cell.text += range_text(ends_text(share.low), ends_text(share.high));
+  if (const std::string range = range_text(share, cell.text, ends_text(share.low), ends_text(share.high)); !range.empty()) cell.text += range;
   else cell.text += half < 0.01 ? " +- " + figure_text(half, 1) : fmt::format(" +- {:.{}f}", half, half < 0.1 ? decimals + 1 : decimals);
   return cell;
 }
@@ -81,7 +84,7 @@ Cell fixed_cell(const Estimate& estimate, int decimals) {
   Cell cell = fixed_cell(estimate.value, decimals);
   if (!cell.value || !estimate.has_range) return cell;
   const double half = (estimate.high - estimate.low) / 2;
-  if (is_lopsided(estimate)) cell.text += range_text(fixed_text(estimate.low, decimals), fixed_text(estimate.high, decimals));
+  if (const std::string range = range_text(estimate, cell.text, fixed_text(estimate.low, decimals), fixed_text(estimate.high, decimals)); !range.empty()) cell.text += range;
   else cell.text += half < 0.5 * std::pow(10, -decimals) ? " +- " + figure_text(half, 1) : " +- " + fixed_text(half, decimals);
   return cell;
 }
@@ -89,7 +92,7 @@ Cell fixed_cell(const Estimate& estimate, int decimals) {
 Cell figure_cell(const Estimate& estimate, int digits) {
   Cell cell = figure_cell(estimate.value, digits);
   if (!cell.value || !estimate.has_range) return cell;
-  if (is_lopsided(estimate)) cell.text += range_text(figure_text(estimate.low, digits), figure_text(estimate.high, digits));
+  if (const std::string range = range_text(estimate, cell.text, figure_text(estimate.low, digits), figure_text(estimate.high, digits)); !range.empty()) cell.text += range;
   else cell.text += " +- " + figure_text((estimate.high - estimate.low) / 2, 2);
   return cell;
 }

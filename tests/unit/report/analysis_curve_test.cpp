@@ -109,6 +109,7 @@ TEST(Curve, LopsidedIntervalsShowBothEnds) {
   EXPECT_EQ(figure_cell(Estimate{105.2, 104.8, 105.6, true}).text, "105.2 +- 0.40") << "arms alike";
   EXPECT_EQ(figure_cell(Estimate{100, 95, 105.9, true}).text, "100.0 +- 5.5") << "arms alike but for a fifth";
   EXPECT_EQ(figure_cell(Estimate{100, 99.99, 100.05, true}).text, "100.0 +- 0.030") << "both ends would print as the value";
+  EXPECT_EQ(percent_cell(Estimate{0.0221, 0.02205, 0.0222, true}).text, "2.2 +- 0.008") << "not 2.2 (2.2 to 2.2)";
 }
 
 TEST(Curve, IntervalsSayHowTheyAreMade) {
