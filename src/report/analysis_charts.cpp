@@ -155,9 +155,9 @@ void add_serial_line(const Curve& curve, Chart& chart) {
   const auto fraction = serial_fraction_of(curve);
   if (!fraction || !curve.base) return;
   const auto base = static_cast<double>(curve.points[*curve.base].size);
-  chart.series.push_back(reference_line(fmt::format("serial {} %", figure_text(100 * *fraction, 2)), chart.x,
+  chart.series.push_back(reference_line(fmt::format("{} % serial part", figure_text(100 * *fraction, 2)), chart.x,
                                         [&](double size) { return 100 / (1 + *fraction * (size / base - 1)); }));
-  chart.caption += fmt::format("The line serial {} % is what a constant serial fraction (Karp and Flatt, median of the sizes) would give. ",
+  chart.caption += fmt::format("The line '{} % serial part' is what a constant serial fraction (Karp and Flatt, median of the sizes) would give. ",
                                figure_text(100 * *fraction, 2));
 }
 
@@ -203,8 +203,8 @@ std::optional<size_t> knee_of(const Curve& curve) {
   return knee;
 }
 
-std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves) {
-  return charts_of(curves, "efficiency", [](const Curves& group, Chart& chart) {
+std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves, const AnalysisOptions& options) {
+  return charts_of(curves, "efficiency", [&options](const Curves& group, Chart& chart) {
     chart.title = "Scaling efficiency";
     chart.summary = efficiency_summary(group);
     chart.caption = fmt::format("Rate per {} over that of the base, at the rates of {}. ", unit_name(*group.front()), rates_of(group));
@@ -212,7 +212,8 @@ std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves) {
     chart.y = {.title = "efficiency (%)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
     for (const Curve* curve : group) add_efficiency(*curve, chart);
     chart.series.push_back(reference_line("ideal", chart.x, [](double) { return 100.0; }));
-    chart.series.push_back(reference_line("80 %", chart.x, [](double) { return 80.0; }));
+    const double target = 100 * options.efficiency_target;
+    chart.series.push_back(reference_line(fmt::format("target {:.0f} %", target), chart.x, [target](double) { return target; }));
     if (group.size() == 1) add_serial_line(*group.front(), chart);
   });
 }

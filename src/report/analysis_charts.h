@@ -12,7 +12,7 @@ namespace lockstep::report {
 std::optional<size_t> knee_of(const Curve& curve);
 
 /// Charts over sizes, all curves in one (in groups of at most six); empty where no curve has two sizes or the numbers are missing.
-std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves);
+std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves, const AnalysisOptions& options = {});  ///< With the target as a line.
 std::vector<Chart> throughput_charts(const std::vector<Curve>& curves);
 std::vector<Chart> utilisation_charts(const std::vector<Curve>& curves);  ///< MFU, or the rate per device where FLOPs are unknown.
 std::vector<Chart> speedup_charts(const std::vector<Curve>& curves);

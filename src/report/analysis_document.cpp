@@ -26,7 +26,7 @@ Section result_section(const Analysis& analysis) {
   if (analysis.curves.empty() && !has_benchmarks)
     add_text(section, {"No run here holds a usable measurement. What was read, and why it could not be used, is listed below."},
              Kind::kWarning);
-  add_block(section, efficiency_charts(analysis.curves));
+  add_block(section, efficiency_charts(analysis.curves, analysis.options));
   for (const Curve& curve : analysis.curves) {
     add_text(section, conclusions_of(curve, analysis.options));
     add_text(section, limits_of(curve), Kind::kNote);

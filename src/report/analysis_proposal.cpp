@@ -273,7 +273,7 @@ Section curve_section(const Curve& curve, const Analysis& analysis, const Propos
                               ? fmt::format("a prediction from the rate per node of {}", size_text(curve, estimate->measured_at->size))
                               : estimate->kept_source)},
              Kind::kWarning);
-  add_block(section, efficiency_charts({curve}));
+  add_block(section, efficiency_charts({curve}, analysis.options));
   add_block(section, scaling_table(curve));
   add_block(section, throughput_charts({curve}));
   add_block(section, cdf_charts(curve, analysis.runs));

@@ -78,7 +78,7 @@ std::vector<RunSummary> rows_as_runs(const FormulaContext& context, const Analys
 }
 
 std::vector<Chart> row_charts(const Analysis& rows, const std::string& suffix) {
-  std::vector<Chart> charts = efficiency_charts(rows.curves);
+  std::vector<Chart> charts = efficiency_charts(rows.curves, rows.options);
   for (auto& more : {throughput_charts(rows.curves), utilisation_charts(rows.curves), speedup_charts(rows.curves)}) charts.insert(charts.end(), more.begin(), more.end());
   for (Chart& chart : charts) chart.id += suffix;
   return charts;
