@@ -115,7 +115,7 @@ inline constexpr MetricDef kDerivedMetrics[] = {
     {"tokens_per_s", "tokens/s", kDerived, kRatio, "tokens of a step / step_p50_ms", "Token throughput over all devices."},
     {"tokens_per_s_per_device", "tokens/s", kDerived, kRatio, "tokens_per_s / n", "Token throughput of one device."},
     {"tflops_per_device", "TFLOP/s", kDerived, kRatio, "3 x forward FLOPs of a sample x samples_per_s / n", "Useful arithmetic of one device; training is three forward passes."},
-    {"logged_tflops_per_device", "TFLOP/s", kDerived, kMedian, "median over the rows of a log, mean over runs", "The program's own figure, by its own count of FLOPs (Megatron prints one)."},
+    {"logged_tflops_per_device", "TFLOP/s", kDerived, kRatio, "steps of all runs / sum over runs of (steps / median over the rows of the log)", "The program's own figure, by its own count of FLOPs (Megatron prints one)."},
     {"logged_mfu", "", kDerived, kRatio, "logged_tflops_per_device / peak_tflops", "What follows from it; stands beside mfu, never for it."},
     {"peak_tflops", "TFLOP/s", kDerived, kRatio, "dense peak of one device: given, recorded, or of the table of devices", "What MFU is a share of; its source stands beside it."},
     {"mfu", "", kDerived, kRatio, "tflops_per_device / peak_tflops", "Model FLOPs utilisation; print the formula and the peak beside it."},

@@ -97,7 +97,7 @@ void fill_rates(Point& point, const std::vector<RunSummary>& runs) {
 
 void fill_flops(Point& point, const std::vector<RunSummary>& runs, const AnalysisOptions& options) {
   point.tflops_per_device = point.mfu = point.mfu_measured = point.peak_tflops = point.logged_mfu = kNaN;
-  point.logged_tflops_per_device = mean_over_runs(point, runs, [](const RunSummary& run) { return run.logged_tflops_per_device; });
+  point.logged_tflops_per_device = 1 / mean_over_runs(point, runs, [](const RunSummary& run) { return 1 / run.logged_tflops_per_device; });  // equal work: times add up
   if (point.setup.forward_gflops_per_sample && point.devices > 0)
     point.tflops_per_device =
         3 * *point.setup.forward_gflops_per_sample * point.samples_per_s.value / static_cast<double>(point.devices) / 1e3;
