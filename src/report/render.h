@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,13 @@ std::string to_csv(const Table& table);    ///< Unrounded numbers.
 std::string to_svg(const Chart& chart);    ///< Stands alone.
 std::string to_gnuplot(const Chart& chart);  ///< A script with its data inside.
 
-struct ExportOptions {
-  bool wants_png = false, wants_pdf = false;  ///< Through rsvg-convert; EnvironmentError with the package name when it is missing.
-};
-/// Writes report.html, report.md, tables/<id>.{csv,md,tex}, figures/<id>.{svg,csv,gp}[.png|.pdf] into `folder`. Ids become unique, safe file names. Returns the files, report.html first.
-std::vector<std::filesystem::path> write_document(const Document& document, const std::filesystem::path& folder, const ExportOptions& options = {});
+/// What a report is written as. "png" and "pdf" go through rsvg-convert: EnvironmentError with the package name when it is missing.
+using Formats = std::set<std::string>;
+inline const Formats kTextFormats = {"html", "md", "csv", "latex", "svg", "gnuplot"};
+
+/// Writes of report.html, report.md, tables/<id>.{csv,md,tex}, figures/<id>.{svg,csv,gp,png,pdf} into `folder` those that are wanted, and no others. Ids become unique, safe
+/// file names. Returns the files, report.html first.
+std::vector<std::filesystem::path> write_document(const Document& document, const std::filesystem::path& folder, const Formats& formats = kTextFormats);
 
 /// The list of what a report wrote into its folder.
 inline constexpr const char* kFileList = "report.files";

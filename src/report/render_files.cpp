@@ -18,8 +18,11 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kConverterTimeout{60};
 
-/// Runs rsvg-convert with an SVG file; its output goes to `target`.
-void convert(const fs::path& svg, const fs::path& target, const std::string& format) {
+/// Runs rsvg-convert; its output goes to `target`.
+void convert(const std::string& svg_text, const fs::path& target, const std::string& format) {
+  const core::TempDir scratch;
+  const fs::path svg = scratch.path() / target.filename().replace_extension("svg");
+  core::write_file_atomic(svg, svg_text);
   std::vector<std::string> argv = {"rsvg-convert", "--format", format, "--output", target.string(), svg.string()};
   if (format == "png") argv.insert(argv.begin() + 1, {"--zoom", "2"});
   core::CommandResult result;
@@ -27,12 +30,12 @@ void convert(const fs::path& svg, const fs::path& target, const std::string& for
     result = core::run_command({.argv = argv}, kConverterTimeout);
   } catch (const EnvironmentError& error) {
     throw EnvironmentError(fmt::format("report: cannot make {} files: {}", format, error.what()),
-                           "install the package librsvg2-bin (program rsvg-convert), or leave PNG and PDF out: the SVG files are complete");
+                           "install the package librsvg2-bin (program rsvg-convert), or leave PNG and PDF out: SVG files need no converter");
   }
   if (result.is_timed_out || !result.status.ok())
-    throw EnvironmentError(fmt::format("report: rsvg-convert could not convert '{}' to {}: {}{}", svg.string(), format,
+    throw EnvironmentError(fmt::format("report: rsvg-convert could not make '{}': {}{}", target.string(),
                                        result.is_timed_out ? "timed out" : result.status.text(), result.err.empty() ? "" : ": " + std::string(core::trim(result.err))),
-                           "the SVG file is complete; any program that reads SVG can convert it");
+                           "write SVG files (--format svg); any program that reads SVG can convert them");
 }
 
 void make_folder(const fs::path& folder) {
@@ -53,7 +56,11 @@ class FileSet {
     files_.push_back(path);
     return path;
   }
-  void add(const fs::path& path) { files_.push_back(path); }
+  /// A file that another program writes.
+  fs::path add(const fs::path& relative) {
+    files_.push_back(folder_ / relative);
+    return files_.back();
+  }
   std::vector<fs::path> take() { return std::move(files_); }
 
  private:
@@ -61,40 +68,37 @@ class FileSet {
   std::vector<fs::path> files_{};
 };
 
-void write_chart(const Chart& chart, const std::string& name, const ExportOptions& options, FileSet& files) {
-  const fs::path stem = fs::path("figures") / name;
-  const fs::path svg = files.write(stem.string() + ".svg", to_svg(chart));
-  files.write(stem.string() + ".csv", to_csv(chart_table(chart)));
-  files.write(stem.string() + ".gp", to_gnuplot(chart));
-  for (const auto& [is_wanted, format] : {std::pair{options.wants_png, "png"}, std::pair{options.wants_pdf, "pdf"}}) {
-    if (!is_wanted) continue;
-    const fs::path target = fs::path(svg).replace_extension(format);
-    convert(svg, target, format);
-    files.add(target);
-  }
+void write_table(const Table& table, const std::string& name, const Formats& formats, FileSet& files) {
+  const std::string stem = "tables/" + name;
+  if (formats.contains("csv")) files.write(stem + ".csv", to_csv(table));
+  if (formats.contains("md")) files.write(stem + ".md", to_markdown(table));
+  if (formats.contains("latex")) files.write(stem + ".tex", to_latex(table));
+}
+
+void write_chart(const Chart& chart, const std::string& name, const Formats& formats, FileSet& files) {
+  const std::string stem = "figures/" + name;
+  if (formats.contains("svg")) files.write(stem + ".svg", to_svg(chart));
+  if (formats.contains("csv")) files.write(stem + ".csv", to_csv(chart_table(chart)));
+  if (formats.contains("gnuplot")) files.write(stem + ".gp", to_gnuplot(chart));
+  for (const char* format : {"png", "pdf"})
+    if (formats.contains(format)) convert(to_svg(chart), files.add(stem + "." + format), format);
 }
 
 }  // namespace
 
-std::vector<fs::path> write_document(const Document& document, const fs::path& folder, const ExportOptions& options) {
+std::vector<fs::path> write_document(const Document& document, const fs::path& folder, const Formats& formats) {
   const BlockNames names = name_blocks(document);
   make_folder(folder / "tables");
   make_folder(folder / "figures");
   FileSet files(folder);
-  files.write("report.html", to_html(document));
-  files.write("report.md", to_markdown(document));
+  if (formats.contains("html")) files.write("report.html", to_html(document));
+  if (formats.contains("md")) files.write("report.md", to_markdown(document));
   for (size_t section = 0; section < document.sections.size(); ++section)
     for (size_t block = 0; block < document.sections[section].blocks.size(); ++block) {
       const Block& each = document.sections[section].blocks[block];
       const std::string& name = names.blocks[section][block];
-      if (const Table* table = std::get_if<Table>(&each)) {
-        const fs::path stem = fs::path("tables") / name;
-        files.write(stem.string() + ".csv", to_csv(*table));
-        files.write(stem.string() + ".md", to_markdown(*table));
-        files.write(stem.string() + ".tex", to_latex(*table));
-      } else if (const Chart* chart = std::get_if<Chart>(&each)) {
-        write_chart(*chart, name, options, files);
-      }
+      if (const Table* table = std::get_if<Table>(&each)) write_table(*table, name, formats, files);
+      else if (const Chart* chart = std::get_if<Chart>(&each)) write_chart(*chart, name, formats, files);
     }
   return files.take();
 }

@@ -185,7 +185,7 @@ class LatexTable {
     if (!title.empty() || !caption.empty())
       text += fmt::format("\\caption{{{}{}{}}}\n", escape_latex(title), title.empty() || caption.empty() ? "" : ". ", prose_latex(caption, kLinePt / 4, kNormal.pt));
     Document alone;
-    alone.sections = {{.blocks = {table_}}};
+    alone.sections = {{.blocks = {Table{.id = table_.id, .title = table_.title}}}};  // all that names it
     text += fmt::format("\\label{{tab:{}{}}}\n{}", name_blocks(alone).blocks[0][0], page == 0 ? "" : fmt::format("-{}", page + 1), font_.command);
     for (size_t part = 0; part < parts_.size(); ++part) text += (part > 0 ? "\\par\\medskip\n" : "\\par\\smallskip\n") + part_text(parts_[part], from, to);
     return text + (page + 1 == num_pages ? notes_text() : "") + "\\end{table}\n";

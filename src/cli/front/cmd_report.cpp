@@ -66,21 +66,9 @@ void print_replaced(const report::ReplacedFiles& replaced, const fs::path& folde
   fmt::print("{}\n", line);
 }
 
-/// The renderer writes every text format; what was not asked for goes again, and what the report before wrote here.
-std::vector<fs::path> write_formats(const report::Document& document, const fs::path& folder,
-                                    const std::vector<std::string>& formats) {
-  const auto wants = [&](const char* format) { return std::find(formats.begin(), formats.end(), format) != formats.end(); };
-  std::vector<fs::path> kept;
-  for (const fs::path& file : report::write_document(document, folder, {.wants_png = wants("png"), .wants_pdf = wants("pdf")})) {
-    const std::string ending = file.extension().string();
-    const bool is_unwanted = (ending == ".html" && !wants("html")) || (ending == ".csv" && !wants("csv")) ||
-                             (ending == ".md" && !wants("md")) || (ending == ".tex" && !wants("latex")) ||
-                             (ending == ".svg" && !wants("svg")) || (ending == ".gp" && !wants("gnuplot"));
-    if (is_unwanted)
-      fs::remove(file);
-    else
-      kept.push_back(file);
-  }
+/// Writes the report as what was asked for; what the report before wrote here goes.
+std::vector<fs::path> write_formats(const report::Document& document, const fs::path& folder, const std::vector<std::string>& formats) {
+  const std::vector<fs::path> kept = report::write_document(document, folder, report::Formats(formats.begin(), formats.end()));
   print_replaced(report::replace_report(folder, kept), folder);
   return kept;
 }

@@ -86,12 +86,21 @@ TEST(RenderFiles, NamesAreSafeAndUnique) {
     EXPECT_TRUE(core::starts_with(fs::weakly_canonical(file).string(), (fs::weakly_canonical(folder.path()) / "out").string())) << file;
 }
 
+TEST(RenderFiles, WritesNothingThatWasNotAskedFor) {
+  const core::TempDir folder("report_files");
+  core::write_file_atomic(folder.path() / "report.md", "of the user");
+  const Document document{.title = "d", .sections = {{.blocks = {testing::demo::efficiency_chart()}}}};
+  const std::vector<fs::path> files = write_document(document, folder.path(), {"html", "svg"});
+  EXPECT_EQ(files.size(), 2u);
+  EXPECT_EQ(core::read_file(folder.path() / "report.md"), "of the user");
+}
+
 TEST(RenderFiles, ConvertsToPngAndPdf) {
   if (!has_program("rsvg-convert")) GTEST_SKIP() << "rsvg-convert is missing (package librsvg2-bin)";
   const core::TempDir folder("report_files");
   const Document document{.title = "d", .sections = {{.blocks = {testing::demo::breakdown_chart(), testing::demo::efficiency_chart()}}}};
-  const std::vector<fs::path> files = write_document(document, folder.path(), {.wants_png = true, .wants_pdf = true});
-  EXPECT_EQ(files.size(), 2u + 2u * 5u);
+  const std::vector<fs::path> files = write_document(document, folder.path(), {"svg", "png", "pdf"});
+  EXPECT_EQ(files.size(), 2u * 3u) << "nothing that was not asked for";
   const std::string png = core::read_file(folder.path() / "figures/breakdown.png");
   EXPECT_EQ(png.substr(1, 3), "PNG");
   EXPECT_EQ(static_cast<unsigned char>(png[18]) * 256 + static_cast<unsigned char>(png[19]), 1488) << "twice the width of the drawing with its margin";
@@ -103,7 +112,7 @@ TEST(RenderFiles, MissingConverterIsExplained) {
   const Document document{.sections = {{.blocks = {testing::demo::mfu_chart()}}}};
   const EmptyPath path;
   try {
-    write_document(document, folder.path(), {.wants_png = true});
+    write_document(document, folder.path(), {"html", "png"});
     FAIL() << "nothing thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kEnvironment);
