@@ -11,14 +11,12 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kMinWarmupSteps = 10, kMinWarmupS = 30, kMaxWarmupShare = 0.1;
 
-double at(const std::vector<double>& column, size_t row) { return row < column.size() ? column[row] : kNaN; }
-
 double row_step_ms(const RunData& run, size_t row) {
-  const double direct = at(run.steps.step_ms, row);
+  const double direct = value_or_nan(run.steps.step_ms, row);
   if (std::isfinite(direct) && direct > 0) return direct;
-  double samples = at(run.steps.samples, row);
+  double samples = value_or_nan(run.steps.samples, row);
   if (!std::isfinite(samples) && run.setup.global_batch) samples = static_cast<double>(*run.setup.global_batch);
-  const double rate = at(run.steps.logged_samples_per_s, row);
+  const double rate = value_or_nan(run.steps.logged_samples_per_s, row);
   return rate > 0 && samples > 0 ? 1e3 * samples / rate : kNaN;
 }
 
@@ -98,7 +96,7 @@ double num_steps_of(const StepColumns& steps, size_t row) {
 double median_of_rows(const std::vector<double>& column, std::span<const size_t> rows) {
   std::vector<double> values;
   for (const size_t row : rows)
-    if (const double value = at(column, row); std::isfinite(value) && value > 0) values.push_back(value);
+    if (const double value = value_or_nan(column, row); std::isfinite(value) && value > 0) values.push_back(value);
   return values.empty() ? kNaN : median(values);
 }
 

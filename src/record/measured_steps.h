@@ -1,4 +1,5 @@
 #pragma once
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -14,6 +15,8 @@ int longest_attempt(const StepColumns& steps);
 
 /// Optimiser steps that a row stands for.
 double num_steps_of(const StepColumns& steps, size_t row);
+/// A column that a source did not tell is empty, one that it began late is short: NaN then.
+inline double value_or_nan(const std::vector<double>& column, size_t row) { return row < column.size() ? column[row] : std::numeric_limits<double>::quiet_NaN(); }
 
 /// Rows that have a usable step time, all of one attempt.
 struct UsableRows {

@@ -27,15 +27,13 @@ constexpr Named kNames[] = {{Protocol::kLockstep, "lockstep"},
                             {Protocol::kEpicureVision, "epicure-vision"},
                             {Protocol::kEpicureLanguage, "epicure-language"}};
 
-double at_or_nan(const std::vector<double>& column, size_t row) { return row < column.size() ? column[row] : std::nan(""); }
-
 bool is_positive(double value) { return std::isfinite(value) && value > 0; }
 
 /// Rows with a step time, in order.
 std::vector<size_t> timed_rows(const StepColumns& steps) {
   std::vector<size_t> rows;
   for (size_t row = 0; row < steps.size(); ++row)
-    if (is_positive(at_or_nan(steps.step_ms, row))) rows.push_back(row);
+    if (is_positive(value_or_nan(steps.step_ms, row))) rows.push_back(row);
   return rows;
 }
 
@@ -50,7 +48,7 @@ std::vector<double> step_times(const StepColumns& steps, std::span<const size_t>
 std::optional<double> median_of(const std::vector<double>& column, std::span<const size_t> rows) {
   std::vector<double> values;
   for (const size_t row : rows)
-    if (const double value = at_or_nan(column, row); is_positive(value)) values.push_back(value);
+    if (const double value = value_or_nan(column, row); is_positive(value)) values.push_back(value);
   if (values.empty()) return std::nullopt;
   return median(values);
 }
@@ -100,8 +98,8 @@ void apply_lockstep(const StepColumns& steps, const std::vector<size_t>& rows, c
 
 /// The program's own rate of a row, or samples over time where it printed none.
 double rate_of(const StepColumns& steps, size_t row) {
-  const double logged = at_or_nan(steps.logged_samples_per_s, row);
-  return is_positive(logged) ? logged : 1000 * at_or_nan(steps.samples, row) / steps.step_ms[row];
+  const double logged = value_or_nan(steps.logged_samples_per_s, row);
+  return is_positive(logged) ? logged : 1000 * value_or_nan(steps.samples, row) / steps.step_ms[row];
 }
 
 void apply_clap(const StepColumns& steps, ProtocolResult& result) {
@@ -109,11 +107,11 @@ void apply_clap(const StepColumns& steps, ProtocolResult& result) {
   std::vector<size_t> rows;
   bool is_logged = true;
   for (size_t row = 0; row < steps.size(); ++row) {
-    const double rate = is_positive(at_or_nan(steps.step_ms, row)) || is_positive(at_or_nan(steps.logged_samples_per_s, row)) ? rate_of(steps, row) : 0;
+    const double rate = is_positive(value_or_nan(steps.step_ms, row)) || is_positive(value_or_nan(steps.logged_samples_per_s, row)) ? rate_of(steps, row) : 0;
     if (!is_positive(rate)) continue;
     rates.push_back(rate);
     rows.push_back(row);
-    is_logged = is_logged && is_positive(at_or_nan(steps.logged_samples_per_s, row));
+    is_logged = is_logged && is_positive(value_or_nan(steps.logged_samples_per_s, row));
   }
   if (rates.size() < 2) {
     result.sentence = "needs at least two log lines with a rate";
@@ -167,7 +165,7 @@ void apply_epicure_vision(const StepColumns& steps, const std::vector<size_t>& r
   used.pop_back();
   std::vector<double> times = step_times(steps, used), rates;
   for (const size_t row : used)
-    if (const double rate = 1000 * at_or_nan(steps.samples, row) / steps.step_ms[row]; is_positive(rate)) rates.push_back(rate);
+    if (const double rate = 1000 * value_or_nan(steps.samples, row) / steps.step_ms[row]; is_positive(rate)) rates.push_back(rate);
   std::sort(times.begin(), times.end());
   result.step_ms = percentile_of_sorted(times, 50);
   if (!text.are_means) result.elbow = find_elbow(times);

@@ -20,8 +20,6 @@ constexpr size_t kMaxTracePoints = 400;
 using record::num_steps_of;
 using Rows = record::UsableRows;
 
-double at(const std::vector<double>& column, size_t row) { return row < column.size() ? column[row] : kNaN; }
-
 std::string unusable_reason(const record::RunData& run, const Rows& rows) {
   const std::string end = run.message.empty() ? "" : fmt::format(": {}", run.message);
   if (run.format == record::to_text(record::LogFormat::kBench) && !run.message.empty()) return run.message;
@@ -44,10 +42,10 @@ void fill_window(const record::RunData& run, const Rows& rows, size_t first, Run
   bool has_wait = false;
   for (size_t i = first; i < rows.index.size(); ++i) {
     const size_t row = rows.index[i];
-    const double steps = num_steps_of(run.steps, row), samples = at(run.steps.samples, row);
+    const double steps = num_steps_of(run.steps, row), samples = record::value_or_nan(run.steps.samples, row);
     summary.measured_s += rows.step_ms[i] * steps / 1e3;
     summary.measured_samples += (std::isfinite(samples) ? samples : summary.samples_per_step) * steps;
-    if (const double wait = at(run.steps.data_wait_ms, row); std::isfinite(wait)) {
+    if (const double wait = record::value_or_nan(run.steps.data_wait_ms, row); std::isfinite(wait)) {
       wait_ms += wait * steps;
       has_wait = true;
     }
@@ -56,7 +54,7 @@ void fill_window(const record::RunData& run, const Rows& rows, size_t first, Run
   summary.billed_s = summary.measured_s;
   summary.billed_samples = summary.measured_samples;
   if (first >= rows.index.size()) return;
-  const double begin = at(run.steps.time_s, rows.index[first]), end = at(run.steps.time_s, rows.index.back());
+  const double begin = record::value_or_nan(run.steps.time_s, rows.index[first]), end = record::value_or_nan(run.steps.time_s, rows.index.back());
   const double first_row_s = rows.step_ms[first] * num_steps_of(run.steps, rows.index[first]) / 1e3;
   const double wall = end - begin + first_row_s;
   if (std::isfinite(wall) && wall > summary.measured_s) summary.billed_s = wall;
@@ -172,7 +170,7 @@ void take_measured_attempt(record::RunData& run, RunSummary& summary) {
         fmt::format("the run was restarted: only its longest attempt was measured, {} rows of other attempts were left out", num_other));
   for (size_t row = 0; row < run.steps.size(); ++row) {
     // Records of lockstep always hold a loss; other logs may not print one in each line.
-    const double loss = at(run.steps.loss, row);
+    const double loss = record::value_or_nan(run.steps.loss, row);
     if (std::isinf(loss) || (std::isnan(loss) && run.format == "lockstep")) ++summary.num_nonfinite_losses;
     const int32_t num_skipped = row < run.steps.num_skipped.size() ? run.steps.num_skipped[row] : 0;
     if (num_skipped > 0 && summary.num_skipped_steps == 0) summary.first_skipped_step = run.steps.step[row];

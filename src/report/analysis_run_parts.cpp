@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/strings.h"
+#include "record/measured_steps.h"
 #include "record/statistics.h"
 #include "report/analysis_run.h"
 
@@ -22,14 +23,12 @@ std::string meter_kind(const std::string& meter) {
   return has_number ? meter.substr(0, dash) : meter;
 }
 
-double value_of(const std::vector<double>& values, size_t rank) { return rank < values.size() ? values[rank] : NAN; }
-
 /// What a rank does by itself; its whole step where the record does not tell the parts.
 std::vector<double> work_of(const record::RankTimesRecord& record) {
   if (record.compute_ms.size() != record.step_ms.size()) return record.step_ms;
   std::vector<double> work = record.compute_ms;
   for (size_t rank = 0; rank < work.size(); ++rank)
-    if (const double wait = value_of(record.data_wait_ms, rank); std::isfinite(wait)) work[rank] += wait;
+    if (const double wait = record::value_or_nan(record.data_wait_ms, rank); std::isfinite(wait)) work[rank] += wait;
   return work;
 }
 
@@ -60,7 +59,7 @@ double seconds_of(const record::SystemInterval& interval, const record::StepColu
   const auto row_of = [&](int64_t step) { return static_cast<size_t>(std::lower_bound(steps.step.begin(), steps.step.end(), step) - steps.step.begin()); };
   const size_t first = row_of(interval.step - interval.num_steps + 1), last = row_of(interval.step);
   if (last >= steps.size() || steps.step[last] != interval.step) return NAN;
-  const double begin = first > 0 ? steps.time_s[first - 1] : steps.time_s[first] - value_of(steps.step_ms, first) / 1e3;
+  const double begin = first > 0 ? steps.time_s[first - 1] : steps.time_s[first] - record::value_or_nan(steps.step_ms, first) / 1e3;
   return steps.time_s[last] - begin;
 }
 
@@ -174,9 +173,9 @@ std::vector<RankShare> rank_shares(const record::RunData& run, int64_t first_ste
     const double count = static_cast<double>(std::max<int64_t>(1, record.num_steps));
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       ranks[rank].step_ms += record.step_ms[rank] * count;
-      ranks[rank].data_wait_ms += value_of(record.data_wait_ms, rank) * count;
-      ranks[rank].compute_ms += value_of(record.compute_ms, rank) * count;
-      ranks[rank].comm_wait_ms += value_of(record.comm_wait_ms, rank) * count;
+      ranks[rank].data_wait_ms += record::value_or_nan(record.data_wait_ms, rank) * count;
+      ranks[rank].compute_ms += record::value_or_nan(record.compute_ms, rank) * count;
+      ranks[rank].comm_wait_ms += record::value_or_nan(record.comm_wait_ms, rank) * count;
       ranks[rank].work_ms += work[rank] * count;
       if (rank < record.hosts.size()) ranks[rank].host = record.hosts[rank];
     }

@@ -17,15 +17,13 @@ constexpr double kMinStartRows = 3, kEndShare = 0.25;
 constexpr int kMaxRounds = 8;
 constexpr double kSettled = 1e-3;
 
-double value_at(const std::vector<double>& column, size_t row) { return row < column.size() ? column[row] : NAN; }
-
 std::vector<LossPoint> finite_losses(const record::RunData& run) {
   std::vector<LossPoint> rows;
   double seen = 0, per_step = run.setup.global_batch ? static_cast<double>(*run.setup.global_batch) : NAN;
   for (size_t row = 0; row < run.steps.size(); ++row) {
-    if (const double samples = value_at(run.steps.samples, row); std::isfinite(samples)) per_step = samples;
+    if (const double samples = record::value_or_nan(run.steps.samples, row); std::isfinite(samples)) per_step = samples;
     seen += per_step * record::num_steps_of(run.steps, row);
-    const double recorded = value_at(run.steps.samples_seen, row), loss = value_at(run.steps.loss, row);
+    const double recorded = record::value_or_nan(run.steps.samples_seen, row), loss = record::value_or_nan(run.steps.loss, row);
     const double at = std::isfinite(recorded) ? recorded : seen;
     if (std::isfinite(loss) && std::isfinite(at) && at > 0) rows.push_back({.samples_seen = at, .loss = loss});
   }

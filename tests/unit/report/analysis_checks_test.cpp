@@ -13,13 +13,8 @@
 namespace lockstep::report {
 namespace {
 
+using testing::analysis_of;
 using testing::make_run;
-
-Analysis analysis_of(const std::vector<record::RunData>& runs, const AnalysisOptions& options = {}) {
-  std::vector<RunSummary> all;
-  for (const record::RunData& run : runs) all.push_back(summarise_run(run, options));
-  return analyse(std::move(all), options);
-}
 
 size_t count_flags(const Analysis& analysis, const std::string& code) {
   return static_cast<size_t>(

@@ -17,18 +17,9 @@
 namespace lockstep::report {
 namespace {
 
+using testing::analysis_of;
 using testing::make_run;
 using testing::RunPlan;
-
-std::vector<RunSummary> summaries(const std::vector<record::RunData>& runs, const AnalysisOptions& options = {}) {
-  std::vector<RunSummary> all;
-  for (const record::RunData& run : runs) all.push_back(summarise_run(run, options));
-  return all;
-}
-
-Analysis analysis_of(const std::vector<record::RunData>& runs, const AnalysisOptions& options = {}) {
-  return analyse(summaries(runs, options), options);
-}
 
 bool has_flag(const Analysis& analysis, const std::string& code, const std::string& name = "") {
   return std::any_of(analysis.flags.begin(), analysis.flags.end(),

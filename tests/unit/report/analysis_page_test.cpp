@@ -18,13 +18,8 @@
 namespace lockstep::report {
 namespace {
 
+using testing::analysis_of;
 using testing::make_run;
-
-Analysis analysis_of(const std::vector<record::RunData>& runs, const AnalysisOptions& options = {}) {
-  std::vector<RunSummary> all;
-  for (const record::RunData& run : runs) all.push_back(summarise_run(run, options));
-  return analyse(std::move(all), options);
-}
 
 std::vector<record::RunData> sweep_of(const std::string& model) {
   std::vector<record::RunData> runs;

@@ -11,6 +11,7 @@
 namespace lockstep::report {
 namespace {
 
+using testing::analysis_of;
 using testing::make_run;
 
 using Options = std::map<std::string, std::string>;
@@ -22,12 +23,6 @@ record::RunData run_with(const std::string& name, const Options& options, int64_
                  {"workers", "4"}, {"seed", "0"}, {"lr", "0.001"}, {"batch_size", "8"}, {"max_steps", "200"}};
   for (const auto& [key, value] : options) run.options[key] = value;
   return run;
-}
-
-Analysis analysis_of(const std::vector<record::RunData>& runs) {
-  std::vector<RunSummary> all;
-  for (const record::RunData& run : runs) all.push_back(summarise_run(run, {}));
-  return analyse(all, {});
 }
 
 std::string words_of(const Analysis& analysis) {

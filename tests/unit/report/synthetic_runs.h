@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "record/run_data.h"
+#include "report/analysis_curve.h"
 
 namespace lockstep::testing {
 
@@ -69,6 +71,13 @@ inline record::RunData make_run(const RunPlan& plan) {
     run.steps.logged_tflops_per_device.push_back(std::nan(""));
   }
   return run;
+}
+
+/// The runs, summarised and analysed with one set of options.
+inline report::Analysis analysis_of(const std::vector<record::RunData>& runs, const report::AnalysisOptions& options = {}) {
+  std::vector<report::RunSummary> all;
+  for (const record::RunData& run : runs) all.push_back(report::summarise_run(run, options));
+  return report::analyse(std::move(all), options);
 }
 
 }  // namespace lockstep::testing
