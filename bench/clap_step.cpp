@@ -1,4 +1,5 @@
-// One CLAP training step on given weights and batches; the other side of bench/peers/clap_step.py. Options as bench_clip_step.
+// One CLAP training step on given weights and batches; the other side of bench/peers/clap_step.py. Options as
+// bench_clip_step.
 #include <ATen/ATen.h>
 
 #include "contrastive_step.h"
@@ -8,7 +9,8 @@
 int main(int argc, char** argv) {
   using namespace lockstep;
   const auto build = [](const bench::StepOptions& options, const train::Precision& precision) {
-    auto model = std::make_unique<models::ClapModel>(spec::resolve_clap_shape(options.model), models::ClapModelOptions{});
+    auto model =
+        std::make_unique<models::ClapModel>(spec::resolve_clap_shape(options.model), models::ClapModelOptions{});
     auto specs = model->param_specs();
     nn::initialize(*model, specs, 0);
     models::load_clap_weights(*model, models::read_weights(options.weights()));

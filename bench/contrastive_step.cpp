@@ -15,8 +15,8 @@
 namespace lockstep::bench {
 namespace {
 
-std::vector<models::Batch> read_batches(const std::string& path,
-                                        const std::function<models::Batch(const std::map<std::string, at::Tensor>&)>& read_batch) {
+std::vector<models::Batch> read_batches(
+    const std::string& path, const std::function<models::Batch(const std::map<std::string, at::Tensor>&)>& read_batch) {
   const auto file = models::read_weights(path);
   std::map<std::string, std::map<std::string, at::Tensor>> by_index;
   for (const auto& [name, tensor] : file.tensors) {
@@ -28,17 +28,21 @@ std::vector<models::Batch> read_batches(const std::string& path,
   return batches;
 }
 
-core::Json run(const StepOptions& options, StepNetwork network, const train::Precision& precision, std::vector<models::Batch> batches) {
+core::Json run(const StepOptions& options, StepNetwork network, const train::Precision& precision,
+               std::vector<models::Batch> batches) {
   const auto sync = parallel::make_grad_sync_none(network.towers->named_parameters());
-  const auto optimizer = train::build_optimizer({.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = options.eps, .weight_decay = 0.2},
-                                                sync->holding(), network.specs);
+  const auto optimizer = train::build_optimizer(
+      {.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = options.eps, .weight_decay = 0.2}, sync->holding(),
+      network.specs);
   comm::Comm one_rank;
   models::ContrastiveTask task(std::move(network.towers), one_rank, {});
   const auto runner = train::make_plain_step({.task = task, .sync = *sync, .precision = precision});
   return time_steps(options, [&](int64_t step) {
-    const auto outcome = runner->run(std::span(&batches[static_cast<size_t>(step) % batches.size()], 1), static_cast<uint64_t>(step));
+    const auto outcome =
+        runner->run(std::span(&batches[static_cast<size_t>(step) % batches.size()], 1), static_cast<uint64_t>(step));
     train::update_parameters(*sync, *optimizer, nullptr, options.lr, 0);
-    const auto loss = std::find_if(outcome.scalars.begin(), outcome.scalars.end(), [](const auto& scalar) { return scalar.first == "loss"; });
+    const auto loss = std::find_if(outcome.scalars.begin(), outcome.scalars.end(),
+                                   [](const auto& scalar) { return scalar.first == "loss"; });
     return loss->second.item<double>();
   });
 }

@@ -1,5 +1,5 @@
-// Training steps of a GPT on given weights and token ids; the other side of bench/peers/gpt_step.py. --precision bf16 is `train gpt --bf16`: 16-bit
-// weights and products, gradients added up in fp32, fp32 copies for the update.
+// Training steps of a GPT on given weights and token ids; the other side of bench/peers/gpt_step.py. --precision bf16
+// is `train gpt --bf16`: 16-bit weights and products, gradients added up in fp32, fp32 copies for the update.
 #include <ATen/ATen.h>
 
 #include <cstdio>
@@ -17,9 +17,27 @@ namespace {
 spec::GptOptions train_options(const StepOptions& options, const models::Batch& batch) {
   spec::GptOptions out;
   core::OptionSet set = spec::declare_gpt_options(out);
-  std::vector<std::string> flags = {"--model", options.model, "--seq-length", std::to_string(batch.text_BT.size(1)), "--micro-batch-size", std::to_string(batch.num_samples),
-                                    "--hidden-dropout", "0", "--attention-dropout", "0", "--train-iters", "1", "--lr", "1e-4", "--mock-data",
-                                    "--device", "cpu", "--load", options.weights(), "--make-vocab-size-divisible-by", "1"};
+  std::vector<std::string> flags = {"--model",
+                                    options.model,
+                                    "--seq-length",
+                                    std::to_string(batch.text_BT.size(1)),
+                                    "--micro-batch-size",
+                                    std::to_string(batch.num_samples),
+                                    "--hidden-dropout",
+                                    "0",
+                                    "--attention-dropout",
+                                    "0",
+                                    "--train-iters",
+                                    "1",
+                                    "--lr",
+                                    "1e-4",
+                                    "--mock-data",
+                                    "--device",
+                                    "cpu",
+                                    "--load",
+                                    options.weights(),
+                                    "--make-vocab-size-divisible-by",
+                                    "1"};
   if (options.precision == "bf16") flags.push_back("--bf16");
   set.parse(flags);
   spec::fill_gpt_defaults(out, set);
@@ -44,10 +62,12 @@ core::Json run(const StepOptions& options) {
   const spec::GptOptions gpt = train_options(options, batches.at(0));
   const plan::GptLayout layout = plan::train_gpt_layout(gpt, 1);
   comm::Comm world;
-  comm::MeshGroups groups = comm::make_mesh_groups(layout.mesh, world, [](const std::string&, const std::vector<int>&) { return comm::Comm(); });
+  comm::MeshGroups groups = comm::make_mesh_groups(
+      layout.mesh, world, [](const std::string&, const std::vector<int>&) { return comm::Comm(); });
   train::Training training = train::build_gpt_training(gpt, layout, groups, at::kCPU);
   return time_steps(options, [&](int64_t step) {
-    const auto outcome = training.runner->run(std::span(&batches[static_cast<size_t>(step) % batches.size()], 1), static_cast<uint64_t>(step));
+    const auto outcome = training.runner->run(std::span(&batches[static_cast<size_t>(step) % batches.size()], 1),
+                                              static_cast<uint64_t>(step));
     training.update(options.lr, 1.0);
     return outcome.scalars.at(0).second.item<double>();
   });

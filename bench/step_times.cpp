@@ -39,7 +39,10 @@ core::Json time_steps(const StepOptions& options, const std::function<double(int
   }
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  return {{"step_ms", step_ms}, {"cpu_ms", cpu_ms}, {"losses", losses}, {"peak_bytes", static_cast<int64_t>(usage.ru_maxrss) * 1024}};
+  return {{"step_ms", step_ms},
+          {"cpu_ms", cpu_ms},
+          {"losses", losses},
+          {"peak_bytes", static_cast<int64_t>(usage.ru_maxrss) * 1024}};
 }
 
 int run_program(const std::function<core::Json()>& body) {

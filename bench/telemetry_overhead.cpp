@@ -1,5 +1,7 @@
-// What measuring costs a training run: the same short steps with and without phases, telemetry and record, in alternating blocks of one process.
-//   lockstep launch --nproc-per-node 2 --program build/bench_telemetry_overhead -- --blocks N --block-steps N --out RESULT.json
+// What measuring costs a training run: the same short steps with and without phases, telemetry and record, in
+// alternating blocks of one process.
+//   lockstep launch --nproc-per-node 2 --program build/bench_telemetry_overhead -- --blocks N --block-steps N --out
+//   RESULT.json
 // Prints the paired ratio with its interval beside the time that the run spent inside telemetry by its own clock.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -21,10 +23,10 @@
 #include "parallel/grad_sync.h"
 #include "record/series.h"
 #include "record/statistics.h"
-#include "train/towers_build.h"
 #include "train/interval_recorder.h"
 #include "train/step_runner.h"
 #include "train/telemetry.h"
+#include "train/towers_build.h"
 #include "train/train_log.h"
 #include "train/training.h"
 
@@ -53,33 +55,35 @@ BenchOptions parse(const std::vector<std::string>& args) {
 class Sides {
  public:
   Sides(const BenchOptions& options, const std::filesystem::path& folder)
-      : precision_("fp32", at::kCPU),
-        shape_(spec::resolve_clip_shape(options.model)),
-        world_(comm::World::join(hw::discover_ranks({}, hw::process_env()), {})),
-        clock_(at::kCPU, world_.recorder()),
-        telemetry_(world_.comm(), at::kCPU),
-        record_(folder, {}),
-        log_({.steps_per_epoch = 1 << 30, .samples_per_step = options.samples, .total_steps = 1 << 30, .log_every_n_steps = 100}, record_),
-        intervals_(world_, std::vector<std::string>(static_cast<size_t>(world_.size()), "host"), at::kCPU, world_.rank() == 0 ? &record_ : nullptr) {
+      : precision_("fp32", at::kCPU), shape_(spec::resolve_clip_shape(options.model)),
+        world_(comm::World::join(hw::discover_ranks({}, hw::process_env()), {})), clock_(at::kCPU, world_.recorder()),
+        telemetry_(world_.comm(), at::kCPU), record_(folder, {}), log_({.steps_per_epoch = 1 << 30,
+                                                                        .samples_per_step = options.samples,
+                                                                        .total_steps = 1 << 30,
+                                                                        .log_every_n_steps = 100},
+                                                                       record_),
+        intervals_(world_, std::vector<std::string>(static_cast<size_t>(world_.size()), "host"), at::kCPU,
+                   world_.rank() == 0 ? &record_ : nullptr) {
     auto model = train::build_towers({shape_}, {.precision = &precision_, .pretrained = {}});
-    sync_ = world_.size() > 1 ? parallel::make_grad_sync_ddp(model->named_parameters(), world_.comm(), int64_t{25} << 20)
-                              : parallel::make_grad_sync_none(model->named_parameters());
+    sync_ = world_.size() > 1
+                ? parallel::make_grad_sync_ddp(model->named_parameters(), world_.comm(), int64_t{25} << 20)
+                : parallel::make_grad_sync_none(model->named_parameters());
     optimizer_ = train::build_optimizer({}, sync_->holding(), spec::clip_param_specs(shape_));
-    task_.emplace(std::move(model), world_.comm(), models::ContrastiveLossOptions{.local_loss = true, .gather_with_grad = true});
+    task_.emplace(std::move(model), world_.comm(),
+                  models::ContrastiveLossOptions{.local_loss = true, .gather_with_grad = true});
     train::StepRunnerParts parts{.task = *task_, .sync = *sync_, .precision = precision_};
     bare_ = train::make_plain_step(parts);
     parts.phases = &clock_;
     measured_ = train::make_plain_step(parts);
-    batch_.image_BCYX = at::sin(at::arange(options.samples * 3 * shape_.vision.image_size * shape_.vision.image_size, at::kFloat))
-                            .view({options.samples, 3, shape_.vision.image_size, shape_.vision.image_size});
+    batch_.image_BCYX =
+        at::sin(at::arange(options.samples * 3 * shape_.vision.image_size * shape_.vision.image_size, at::kFloat))
+            .view({options.samples, 3, shape_.vision.image_size, shape_.vision.image_size});
     batch_.text_BT = at::ones({options.samples, shape_.text.context_length}, at::kLong);
     batch_.text_BT.select(1, -1).fill_(shape_.text.vocab_size - 1);
     batch_.num_samples = options.samples;
   }
 
-  void bare_step() {
-    update(bare_->run(std::span(&batch_, 1), static_cast<uint64_t>(step_++)));
-  }
+  void bare_step() { update(bare_->run(std::span(&batch_, 1), static_cast<uint64_t>(step_++))); }
 
   /// As Trainer does it.
   void measured_step() {
@@ -89,7 +93,12 @@ class Sides {
     const auto outcome = measured_->run(std::span(&batch_, 1), static_cast<uint64_t>(step_));
     const auto gradients = update(outcome);
     clock_.mark(train::Phase::kOptimizer);
-    train::StepSample sample{.step = step_++, .samples_seen = 0, .lr = 1e-4, .phases = clock_.finish_step(), .wish = {}, .scalars = outcome.scalars};
+    train::StepSample sample{.step = step_++,
+                             .samples_seen = 0,
+                             .lr = 1e-4,
+                             .phases = clock_.finish_step(),
+                             .wish = {},
+                             .scalars = outcome.scalars};
     sample.scalars.emplace_back("grad_norm", gradients.norm);
     sample.scalars.emplace_back("found_inf", gradients.found_inf);
     telemetry_.push(std::move(sample));
@@ -135,7 +144,8 @@ core::Json run(const BenchOptions& options) {
   const auto block = [&](auto&& step) {
     const auto began = Clock::now();
     for (int64_t i = 0; i < options.block_steps; ++i) step();
-    return std::chrono::duration<double, std::milli>(Clock::now() - began).count() / static_cast<double>(options.block_steps);
+    return std::chrono::duration<double, std::milli>(Clock::now() - began).count() /
+           static_cast<double>(options.block_steps);
   };
   std::vector<double> with, without;
   for (int64_t i = -1; i < options.blocks; ++i) {  // the first pair warms up
@@ -147,17 +157,26 @@ core::Json run(const BenchOptions& options) {
     if (i % 2 == 0) measured();
     without_ms = block([&] { sides.bare_step(); });
     if (i % 2 != 0) measured();
-    if (i < 0) sides.telemetry_ms_.clear(), sides.step_ms_.clear();
-    else with.push_back(with_ms), without.push_back(without_ms);
+    if (i < 0)
+      sides.telemetry_ms_.clear(), sides.step_ms_.clear();
+    else
+      with.push_back(with_ms), without.push_back(without_ms);
   }
   const auto comparison = record::compare_samples(with, without, true);
   if (sides.rank() != 0) return {};
-  core::Json result{{"hardware", hw::cpu_name()}, {"ranks", sides.num_ranks()}, {"model", options.model}, {"samples_per_step", options.samples}, {"threads", options.threads},
-                    {"steps_per_side", options.blocks * options.block_steps}, {"median_step_ms_without", record::median(without)},
-                    {"median_step_ms_with", record::median(with)}, {"ratio_with_over_without", comparison.ratio},
+  core::Json result{{"hardware", hw::cpu_name()},
+                    {"ranks", sides.num_ranks()},
+                    {"model", options.model},
+                    {"samples_per_step", options.samples},
+                    {"threads", options.threads},
+                    {"steps_per_side", options.blocks * options.block_steps},
+                    {"median_step_ms_without", record::median(without)},
+                    {"median_step_ms_with", record::median(with)},
+                    {"ratio_with_over_without", comparison.ratio},
                     {"time_inside_telemetry_ms", record::median(sides.telemetry_ms_)},
                     {"share_inside_telemetry", record::mean(sides.telemetry_ms_) / record::mean(sides.step_ms_)},
-                    {"block_step_ms_with", with}, {"block_step_ms_without", without}};
+                    {"block_step_ms_with", with},
+                    {"block_step_ms_without", without}};
   if (comparison.interval) result["ratio_95"] = {comparison.interval->low, comparison.interval->high};
   return result;
 }
@@ -173,7 +192,9 @@ int main(int argc, char** argv) {
     if (result.is_null()) return 0;  // rank 0 speaks
     const auto version = lockstep::cli::version_info();
     result["versions"] = {{"lockstep", version.version}, {"commit", version.commit}, {"libtorch", version.libtorch}};
-    result["command"] = fmt::format("lockstep launch --nproc-per-node {} --program build/bench_telemetry_overhead -- {}", result.at("ranks").get<int>(), lockstep::core::join(args, " "));
+    result["command"] =
+        fmt::format("lockstep launch --nproc-per-node {} --program build/bench_telemetry_overhead -- {}",
+                    result.at("ranks").get<int>(), lockstep::core::join(args, " "));
     if (!options.out.empty()) std::ofstream(options.out) << result.dump(1) << "\n";
     for (const char* key : {"block_step_ms_with", "block_step_ms_without"}) result.erase(key);
     std::printf("%s\n", result.dump(1).c_str());

@@ -18,7 +18,8 @@ struct BenchContext {
   const spec::BenchOptions& options;
   comm::Comm& world;
   at::Device device;
-  comm::World* processes = nullptr;       ///< Behind `world`; nullptr where ranks are threads, which the loader case cannot use.
+  comm::World* processes =
+      nullptr;  ///< Behind `world`; nullptr where ranks are threads, which the loader case cannot use.
   std::vector<std::string> command = {};  ///< As typed, the program's name first.
 };
 
@@ -30,8 +31,9 @@ struct SummaryItem {
   std::string text = {};  ///< As shown; default: the value.
 };
 
-/// One kind of measurement. A row is a JSON object that begins as a point (its parameters), gets the results of the check, then those
-/// of the timing, and is printed. All ranks call the same functions with equal points; only rank 0's rows are read.
+/// One kind of measurement. A row is a JSON object that begins as a point (its parameters), gets the results of the
+/// check, then those of the timing, and is printed. All ranks call the same functions with equal points; only rank 0's
+/// rows are read.
 class BenchCase {
  public:
   virtual ~BenchCase() = default;
@@ -40,7 +42,8 @@ class BenchCase {
   /// Comment lines above the table.
   virtual std::vector<std::string> preamble() = 0;
   virtual std::vector<TableColumn> columns() = 0;
-  /// Checks the results of one point and adds what it found to the row. Returns the number of wrong values over all ranks.
+  /// Checks the results of one point and adds what it found to the row. Returns the number of wrong values over all
+  /// ranks.
   virtual int64_t verify(core::Json& row) = 0;
   /// Adds statistics and raw samples to the row.
   virtual void time(core::Json& row) = 0;

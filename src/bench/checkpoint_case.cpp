@@ -24,7 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-double ms_since(Clock::time_point begin) { return std::chrono::duration<double, std::milli>(Clock::now() - begin).count(); }
+double ms_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
 
 /// A new folder below `above`, the same on all ranks; rank 0 removes it at the end.
 class ScratchFolder {
@@ -35,7 +37,8 @@ class ScratchFolder {
       fs::create_directories(above, error);
       std::string name = (fs::path(above) / "lockstep-bench-XXXXXX").string();
       if (error || ::mkdtemp(name.data()) == nullptr)
-        throw EnvironmentError(fmt::format("bench: cannot make a folder in '{}'", above), "choose a --dir that can be written");
+        throw EnvironmentError(fmt::format("bench: cannot make a folder in '{}'", above),
+                               "choose a --dir that can be written");
       return name;
     });
   }
@@ -77,7 +80,8 @@ class CheckpointCase final : public BenchCase {
 
   std::vector<std::string> preamble() override {
     return {fmt::format("lockstep bench checkpoint: {} ranks, below '{}'", world().size(), context_.options.directory),
-            fmt::format("warmup iters: {} iters: {}; medians. staging: what the training loop waits for. save: until all is on the storage "
+            fmt::format("warmup iters: {} iters: {}; medians. staging: what the training loop waits for. save: until "
+                        "all is on the storage "
                         "(fsync). load: with the check of all hashes, after the kernel was asked to forget the files",
                         context_.options.num_warmup, context_.options.num_iterations),
             ""};
@@ -139,10 +143,12 @@ class CheckpointCase final : public BenchCase {
   void prepare() {
     if (checkpointer_) return;
     const auto& options = context_.options.train;
-    training_ = train::build_contrastive_training(options, spec::resolve_contrastive_shape(options), world(), context_.device, /*num_micro=*/1);
+    training_ = train::build_contrastive_training(options, spec::resolve_contrastive_shape(options), world(),
+                                                  context_.device, /*num_micro=*/1);
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(options.seed));
     for (const auto& state : training_.optimizer->state())  // zeros would compress on some file systems
-      for (const at::Tensor& moment : {state.exp_avg, state.exp_avg_sq}) moment.copy_(at::randn(moment.sizes(), generator, at::TensorOptions().dtype(at::kFloat)));
+      for (const at::Tensor& moment : {state.exp_avg, state.exp_avg_sq})
+        moment.copy_(at::randn(moment.sizes(), generator, at::TensorOptions().dtype(at::kFloat)));
     state_ = train::checkpoint_state(training_);
     folder_.emplace(context_.options.directory, world());
     train::CheckpointerConfig config;
@@ -156,7 +162,8 @@ class CheckpointCase final : public BenchCase {
     for (const auto& [name, tensor] : state_.tensors) tensors.push_back(tensor->detach());
     for (const auto& state : training_.optimizer->state())
       for (const at::Tensor& moment : {state.exp_avg, state.exp_avg_sq}) tensors.push_back(moment);
-    for (const auto& segment : training_.optimizer->segments()) tensors.push_back(segment.parameter.detach());  // master copies, or again parameters
+    for (const auto& segment : training_.optimizer->segments())
+      tensors.push_back(segment.parameter.detach());  // master copies, or again parameters
     return tensors;
   }
 
@@ -170,8 +177,10 @@ class CheckpointCase final : public BenchCase {
     const double staging = ms_since(begin);
     train::succeed_together(world(), [&] {
       if (!checkpointer_->wait())
-        throw CheckpointError(fmt::format("bench: the checkpoint could not be written below '{}'; the warning above says why", folder_->path().string()),
-                              "choose another --dir");
+        throw CheckpointError(
+            fmt::format("bench: the checkpoint could not be written below '{}'; the warning above says why",
+                        folder_->path().string()),
+            "choose another --dir");
     });
     const double save = ms_since(begin);
     if (world().rank() == 0) bytes_ = bytes_below(folder_->path());
@@ -190,7 +199,8 @@ class CheckpointCase final : public BenchCase {
     const auto samples = combine_ranks(world(), mine_ms, "max");
     const auto statistics = statistics_of(samples);
     row[what + "_ms"] = statistics["median"];
-    if (what != "staging") row[what + "_gbytes_per_s"] = static_cast<double>(bytes_) / statistics["median"].get<double>() / 1e6;
+    if (what != "staging")
+      row[what + "_gbytes_per_s"] = static_cast<double>(bytes_) / statistics["median"].get<double>() / 1e6;
     row[what + "_statistics_ms"] = statistics;
     row[what + "_samples_ms"] = samples;
   }
@@ -205,6 +215,8 @@ class CheckpointCase final : public BenchCase {
 
 }  // namespace
 
-std::unique_ptr<BenchCase> make_checkpoint_case(const BenchContext& context) { return std::make_unique<CheckpointCase>(context); }
+std::unique_ptr<BenchCase> make_checkpoint_case(const BenchContext& context) {
+  return std::make_unique<CheckpointCase>(context);
+}
 
 }  // namespace lockstep::bench

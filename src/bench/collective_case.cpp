@@ -31,13 +31,15 @@ comm::ReduceOp parse_op(const std::string& name) {
 
 class CollectiveCase final : public BenchCase {
  public:
-  explicit CollectiveCase(const BenchContext& context) : context_(context), type_(parse_type(context.options.data_type)) {
+  explicit CollectiveCase(const BenchContext& context)
+      : context_(context), type_(parse_type(context.options.data_type)) {
     if (options().mode == "list") return;
     if (world().size() == 1)
       throw UsageError("bench: one rank alone sends nothing",
                        "start two or more: lockstep launch --nproc-per-node 2 -- bench collective ...");
     if (options().root >= world().size())
-      throw UsageError(fmt::format("bench: --root {} is none of the {} ranks", options().root, world().size()), "ranks count from 0");
+      throw UsageError(fmt::format("bench: --root {} is none of the {} ranks", options().root, world().size()),
+                       "ranks count from 0");
   }
 
   std::vector<core::Json> points() override {
@@ -53,7 +55,10 @@ class CollectiveCase final : public BenchCase {
         if (count == last_count) continue;  // small sizes are rounded to whole elements of each rank
         last_count = count;
         const int64_t size = size_in_elements({.kind = kind, .count = count}, world().size()) * element_bytes;
-        out.push_back({{"part", name}, {"bytes", size}, {"count", count}, {"type", options().data_type},
+        out.push_back({{"part", name},
+                       {"bytes", size},
+                       {"count", count},
+                       {"type", options().data_type},
                        {"redop", has_reduction(kind) ? options().reduce_op : "none"},
                        {"root", kind == CollectiveKind::kBroadcast ? options().root : -1}});
       }
@@ -65,9 +70,11 @@ class CollectiveCase final : public BenchCase {
     const auto& o = options();
     return {fmt::format("lockstep bench collective: {} ranks on {}", world().size(), context_.device.str()),
             fmt::format("minBytes {} maxBytes {} step: {}(factor) warmup iters: {} iters: {} validation: {}",
-                        spec::parse_bench_bytes(o.min_bytes, "--minbytes"), spec::parse_bench_bytes(o.max_bytes, "--maxbytes"),
-                        o.step_factor, o.num_warmup, o.num_iterations, o.num_checks),
-            fmt::format("time: median of the iterations; of one iteration: {} over the ranks. algbw = size / time, busbw = algbw x factor",
+                        spec::parse_bench_bytes(o.min_bytes, "--minbytes"),
+                        spec::parse_bench_bytes(o.max_bytes, "--maxbytes"), o.step_factor, o.num_warmup,
+                        o.num_iterations, o.num_checks),
+            fmt::format("time: median of the iterations; of one iteration: {} over the ranks. algbw = size / time, "
+                        "busbw = algbw x factor",
                         o.average == "rank0" ? "rank 0's, not" : o.average),
             ""};
   }
@@ -82,8 +89,10 @@ class CollectiveCase final : public BenchCase {
       const std::string prefix = is_in_place ? "in_place_" : "";
       const std::string group = is_in_place ? "in-place" : "out-of-place";
       columns.push_back({.key = prefix + "time_us", .title = "time", .unit = "us", .width = 9, .group = group});
-      columns.push_back({.key = prefix + "algbw_gbytes_per_s", .title = "algbw", .unit = "GB/s", .width = 7, .group = group});
-      columns.push_back({.key = prefix + "busbw_gbytes_per_s", .title = "busbw", .unit = "GB/s", .width = 7, .group = group});
+      columns.push_back(
+          {.key = prefix + "algbw_gbytes_per_s", .title = "algbw", .unit = "GB/s", .width = 7, .group = group});
+      columns.push_back(
+          {.key = prefix + "busbw_gbytes_per_s", .title = "busbw", .unit = "GB/s", .width = 7, .group = group});
       columns.push_back({.key = prefix + "wrong", .title = "#wrong", .width = 7, .group = group});
     }
     return columns;
@@ -108,7 +117,8 @@ class CollectiveCase final : public BenchCase {
   void time(core::Json& row) override {
     for_each_place(row, [&](const CollectiveCall& call, const CollectiveBuffers& buffers, const std::string& prefix) {
       fill_buffers(call, world(), buffers, 0);
-      if (call.op == comm::ReduceOp::kSum && at::isFloatingType(call.type)) buffers.send.zero_();  // repeated sums in place would overflow
+      if (call.op == comm::ReduceOp::kSum && at::isFloatingType(call.type))
+        buffers.send.zero_();  // repeated sums in place would overflow
       world().barrier();
       const auto mine_us = time_samples(context_.device, options().num_warmup, options().num_iterations,
                                         [&] { run_collective(call, world(), buffers); });
@@ -136,7 +146,9 @@ class CollectiveCase final : public BenchCase {
           }
       if (count == 0) continue;
       const std::string suffix = options().collectives.size() > 1 ? " " + name : "";
-      items.push_back({.key = "average_busbw_gbytes_per_s" + suffix, .label = "Avg bus bandwidth" + suffix, .value = total / count,
+      items.push_back({.key = "average_busbw_gbytes_per_s" + suffix,
+                       .label = "Avg bus bandwidth" + suffix,
+                       .value = total / count,
                        .text = fmt::format("{:.6g}", total / count)});
     }
     return items;
@@ -147,10 +159,12 @@ class CollectiveCase final : public BenchCase {
   comm::Comm& world() const { return context_.world; }
 
   /// Runs `body` out of place and in place, where the collective of the row has these forms.
-  template <typename Body>
-  void for_each_place(const core::Json& row, const Body& body) {
-    CollectiveCall call{.kind = parse_collective(row["part"]), .op = parse_op(options().reduce_op),
-                        .root = static_cast<int>(options().root), .count = row["count"], .type = type_};
+  template <typename Body> void for_each_place(const core::Json& row, const Body& body) {
+    CollectiveCall call{.kind = parse_collective(row["part"]),
+                        .op = parse_op(options().reduce_op),
+                        .root = static_cast<int>(options().root),
+                        .count = row["count"],
+                        .type = type_};
     if (!has_reduction(call.kind)) call.op = comm::ReduceOp::kSum;
     for (const bool is_in_place : {false, true}) {
       if (!(is_in_place ? has_in_place(call.kind) : has_out_of_place(call.kind))) continue;
@@ -162,7 +176,8 @@ class CollectiveCase final : public BenchCase {
     try {
       return make_buffers(call, world(), context_.device, is_in_place);
     } catch (const c10::Error&) {  // LibTorch's way to say that memory is short
-      throw EnvironmentError(fmt::format("bench: no memory for buffers of {} elements on {}", size_in_elements(call, world().size()), context_.device.str()),
+      throw EnvironmentError(fmt::format("bench: no memory for buffers of {} elements on {}",
+                                         size_in_elements(call, world().size()), context_.device.str()),
                              "choose a smaller --maxbytes");
     }
   }
@@ -173,6 +188,8 @@ class CollectiveCase final : public BenchCase {
 
 }  // namespace
 
-std::unique_ptr<BenchCase> make_collective_case(const BenchContext& context) { return std::make_unique<CollectiveCase>(context); }
+std::unique_ptr<BenchCase> make_collective_case(const BenchContext& context) {
+  return std::make_unique<CollectiveCase>(context);
+}
 
 }  // namespace lockstep::bench

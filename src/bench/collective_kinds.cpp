@@ -15,19 +15,22 @@ constexpr double kNeverSent = 77;
 
 /// Are blocks for (or from) each rank counted together?
 bool has_blocks(CollectiveKind kind) {
-  return kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kAllToAll;
+  return kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter ||
+         kind == CollectiveKind::kAllToAll;
 }
 
 int64_t send_elements(const CollectiveCall& call, int num_ranks) {
-  return call.kind == CollectiveKind::kReduceScatter || call.kind == CollectiveKind::kAllToAll ? call.count * num_ranks : call.count;
+  return call.kind == CollectiveKind::kReduceScatter || call.kind == CollectiveKind::kAllToAll ? call.count * num_ranks
+                                                                                               : call.count;
 }
 
 int64_t receive_elements(const CollectiveCall& call, int num_ranks) {
-  return call.kind == CollectiveKind::kAllGather || call.kind == CollectiveKind::kAllToAll ? call.count * num_ranks : call.count;
+  return call.kind == CollectiveKind::kAllGather || call.kind == CollectiveKind::kAllToAll ? call.count * num_ranks
+                                                                                           : call.count;
 }
 
-/// Each rank sends to the next one and receives from the one before. Even ranks send first: where transfers of one rank run one after
-/// the other (NCCL outside a group) a ring of senders would wait for ever.
+/// Each rank sends to the next one and receives from the one before. Even ranks send first: where transfers of one rank
+/// run one after the other (NCCL outside a group) a ring of senders would wait for ever.
 void pass_on(comm::Comm& comm, const CollectiveBuffers& buffers) {
   const int next = (comm.rank() + 1) % comm.size(), before = (comm.rank() + comm.size() - 1) % comm.size();
   comm::Work sent, received;
@@ -47,11 +50,17 @@ CollectiveKind parse_collective(const std::string& name) {
   return static_cast<CollectiveKind>(found - names.begin());
 }
 
-bool has_reduction(CollectiveKind kind) { return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter; }
+bool has_reduction(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter;
+}
 
-bool has_out_of_place(CollectiveKind kind) { return kind != CollectiveKind::kAllReduce && kind != CollectiveKind::kBroadcast; }
+bool has_out_of_place(CollectiveKind kind) {
+  return kind != CollectiveKind::kAllReduce && kind != CollectiveKind::kBroadcast;
+}
 
-bool has_in_place(CollectiveKind kind) { return kind != CollectiveKind::kAllToAll && kind != CollectiveKind::kSendReceive; }
+bool has_in_place(CollectiveKind kind) {
+  return kind != CollectiveKind::kAllToAll && kind != CollectiveKind::kSendReceive;
+}
 
 int64_t size_in_elements(const CollectiveCall& call, int num_ranks) {
   return has_blocks(call.kind) ? call.count * num_ranks : call.count;
@@ -65,18 +74,23 @@ double bus_factor(CollectiveKind kind, int num_ranks) {
   return record::bus_factor(spec::bench_collective_names()[static_cast<size_t>(kind)], num_ranks).value();
 }
 
-CollectiveBuffers make_buffers(const CollectiveCall& call, const comm::Comm& comm, at::Device device, bool is_in_place) {
+CollectiveBuffers make_buffers(const CollectiveCall& call, const comm::Comm& comm, at::Device device,
+                               bool is_in_place) {
   const auto make = [&](int64_t count) { return at::empty({count}, at::TensorOptions(device).dtype(call.type)); };
   const int64_t sent = send_elements(call, comm.size()), received = receive_elements(call, comm.size());
   if (!is_in_place) return {.send = make(sent), .receive = make(received)};
   const at::Tensor all = make(std::max(sent, received));
-  const auto part = [&](int64_t count) { return count == all.numel() ? all : all.narrow(0, comm.rank() * count, count); };
+  const auto part = [&](int64_t count) {
+    return count == all.numel() ? all : all.narrow(0, comm.rank() * count, count);
+  };
   return {.send = part(sent), .receive = part(received)};
 }
 
-void fill_buffers(const CollectiveCall& call, const comm::Comm& comm, const CollectiveBuffers& buffers, int64_t call_number) {
+void fill_buffers(const CollectiveCall& call, const comm::Comm& comm, const CollectiveBuffers& buffers,
+                  int64_t call_number) {
   buffers.receive.fill_(kNeverSent);
-  if (call.kind != CollectiveKind::kBroadcast || comm.rank() == call.root) fill_values(buffers.send, comm.rank(), 0, call_number);
+  if (call.kind != CollectiveKind::kBroadcast || comm.rank() == call.root)
+    fill_values(buffers.send, comm.rank(), 0, call_number);
 }
 
 std::vector<ExpectedRun> expected_runs(const CollectiveCall& call, const comm::Comm& comm) {
@@ -84,13 +98,16 @@ std::vector<ExpectedRun> expected_runs(const CollectiveCall& call, const comm::C
   std::vector<ExpectedRun> runs;
   switch (call.kind) {
     case CollectiveKind::kAllReduce: return {{.count = call.count, .num_ranks = size}};
-    case CollectiveKind::kReduceScatter: return {{.count = call.count, .num_ranks = size, .source_index = rank * call.count}};
+    case CollectiveKind::kReduceScatter:
+      return {{.count = call.count, .num_ranks = size, .source_index = rank * call.count}};
     case CollectiveKind::kBroadcast: return {{.count = call.count, .first_rank = call.root}};
     case CollectiveKind::kSendReceive: return {{.count = call.count, .first_rank = (rank + size - 1) % size}};
     case CollectiveKind::kAllGather:
     case CollectiveKind::kAllToAll:
       for (int from = 0; from < size; ++from)
-        runs.push_back({.offset = from * call.count, .count = call.count, .first_rank = from,
+        runs.push_back({.offset = from * call.count,
+                        .count = call.count,
+                        .first_rank = from,
                         .source_index = call.kind == CollectiveKind::kAllToAll ? rank * call.count : 0});
   }
   return runs;

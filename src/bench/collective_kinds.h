@@ -21,7 +21,8 @@ struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   comm::ReduceOp op = comm::ReduceOp::kSum;
   int root = 0;
-  int64_t count = 0;  ///< Elements of what one rank gives to one other: of gathers, scatters and exchanges the n-th part.
+  int64_t count =
+      0;  ///< Elements of what one rank gives to one other: of gathers, scatters and exchanges the n-th part.
   at::ScalarType type = at::kFloat;
 };
 
@@ -44,7 +45,8 @@ double bus_factor(CollectiveKind kind, int num_ranks);
 
 CollectiveBuffers make_buffers(const CollectiveCall& call, const comm::Comm& comm, at::Device device, bool is_in_place);
 /// Writes what this rank sends in call number `call_number`, and what no rank sends where results will come.
-void fill_buffers(const CollectiveCall& call, const comm::Comm& comm, const CollectiveBuffers& buffers, int64_t call_number);
+void fill_buffers(const CollectiveCall& call, const comm::Comm& comm, const CollectiveBuffers& buffers,
+                  int64_t call_number);
 /// What must then be received.
 std::vector<ExpectedRun> expected_runs(const CollectiveCall& call, const comm::Comm& comm);
 /// Runs the collective to its end (on an accelerator: until its stream is ordered after it).

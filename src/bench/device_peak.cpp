@@ -23,8 +23,10 @@ DevicePeak read_measured_peak(const std::string& path, const std::string& type) 
   const core::Json document = core::read_json_file(path);
   const auto place = core::Json::json_pointer("/summary/measured_peak_tflops/" + type);
   if (!document.contains(place) || !document.at(place).is_number())
-    throw DataError(fmt::format("bench: '{}' has no number at {}", path, place.to_string()),
-                    fmt::format("write it with `lockstep bench op --ops gemm --precisions {} --output {}` on this device", type, path));
+    throw DataError(
+        fmt::format("bench: '{}' has no number at {}", path, place.to_string()),
+        fmt::format("write it with `lockstep bench op --ops gemm --precisions {} --output {}` on this device", type,
+                    path));
   return {.tflops = document.at(place), .source = fmt::format("measured: {}", path)};
 }
 
@@ -33,7 +35,9 @@ DevicePeak read_measured_peak(const std::string& path, const std::string& type) 
 std::string device_name(at::Device device) {
   if (!device.is_cuda()) return hw::cpu_name();
   const auto gpus = hw::CounterReader().gpu_names();
-  return gpus.empty() ? "CUDA device" : gpus.at(std::min<size_t>(gpus.size() - 1, static_cast<size_t>(std::max<int>(0, device.index()))));
+  return gpus.empty()
+             ? "CUDA device"
+             : gpus.at(std::min<size_t>(gpus.size() - 1, static_cast<size_t>(std::max<int>(0, device.index()))));
 }
 
 std::optional<DevicePeak> find_device_peak(const spec::BenchOptions& options, at::Device device) {
@@ -45,7 +49,9 @@ std::optional<DevicePeak> find_device_peak(const spec::BenchOptions& options, at
   if (match.spec == nullptr || !type) return std::nullopt;
   const auto tflops = hw::peak_tflops(*match.spec, *type);
   if (!tflops) return std::nullopt;
-  return DevicePeak{.tflops = *tflops, .source = fmt::format("{}, dense {}: {}", match.spec->name, hw::compute_type_name(*type), match.spec->source)};
+  return DevicePeak{
+      .tflops = *tflops,
+      .source = fmt::format("{}, dense {}: {}", match.spec->name, hw::compute_type_name(*type), match.spec->source)};
 }
 
 }  // namespace lockstep::bench

@@ -17,8 +17,8 @@ struct DevicePeak {
   std::string source;
 };
 
-/// --peak-tflops, else the measurement in --peak-from (DataError when it has none for this precision), else the table of devices; nothing where
-/// none of them knows.
+/// --peak-tflops, else the measurement in --peak-from (DataError when it has none for this precision), else the table
+/// of devices; nothing where none of them knows.
 std::optional<DevicePeak> find_device_peak(const spec::BenchOptions& options, at::Device device);
 
 }  // namespace lockstep::bench

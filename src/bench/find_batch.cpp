@@ -63,7 +63,8 @@ bool tells_of_memory(const ChildEnd& end) {
 
 }  // namespace
 
-BatchSearch find_largest_batch(int64_t multiple, int64_t most, const std::function<BatchProbe(int64_t samples)>& probe) {
+BatchSearch find_largest_batch(int64_t multiple, int64_t most,
+                               const std::function<BatchProbe(int64_t samples)>& probe) {
   LOCKSTEP_CHECK(multiple >= 1, "multiple={}", multiple);
   BatchSearch search;
   const auto fits = [&](int64_t count) {
@@ -88,7 +89,9 @@ BatchSearch find_largest_batch(int64_t multiple, int64_t most, const std::functi
 }
 
 BatchProbe probe_in_child(const std::vector<std::string>& args, int64_t samples, const ProbeLimits& limits) {
-  core::ProcessOptions options{.argv = {"/proc/self/exe"}, .out = core::ProcessOptions::Stream::kPipe, .err = core::ProcessOptions::Stream::kPipe};
+  core::ProcessOptions options{.argv = {"/proc/self/exe"},
+                               .out = core::ProcessOptions::Stream::kPipe,
+                               .err = core::ProcessOptions::Stream::kPipe};
   options.argv.insert(options.argv.end(), args.begin(), args.end());
   auto child = core::Process::spawn(options);
   const ChildEnd end = watch(child, limits);
@@ -101,11 +104,14 @@ BatchProbe probe_in_child(const std::vector<std::string>& args, int64_t samples,
     const auto row = core::parse_json(end.out, "result of a probe").at("rows").at(0);
     probe.peak_bytes = row.at("peak_memory_bytes");
     probe.fits = limits.memory_bytes == 0 || probe.peak_bytes <= limits.memory_bytes;
-    if (!probe.fits) probe.reason = fmt::format("peak {} is above the limit", core::format_bytes(static_cast<double>(probe.peak_bytes)));
+    if (!probe.fits)
+      probe.reason =
+          fmt::format("peak {} is above the limit", core::format_bytes(static_cast<double>(probe.peak_bytes)));
     return probe;
   }
   if (!tells_of_memory(end))
-    throw Error(ExitCode::kInternal, fmt::format("bench: the attempt with {} samples ended with {}: {}", samples, end.status.text(), end.err));
+    throw Error(ExitCode::kInternal, fmt::format("bench: the attempt with {} samples ended with {}: {}", samples,
+                                                 end.status.text(), end.err));
   probe.reason = "out of memory";
   return probe;
 }

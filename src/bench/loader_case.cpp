@@ -19,21 +19,24 @@ std::string digest(const data::HostBatch& batch) {
   const auto bytes_of = [](const auto& values) {
     return std::string_view(reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]);
   };
-  return fmt::format("{} {} {} {}", batch.num_samples, core::xxh3_hex(bytes_of(batch.image_BYXC)) + core::xxh3_hex(bytes_of(batch.audio_BS)),
-                     core::xxh3_hex(bytes_of(batch.text_BT)),
-                     core::join(batch.keys, " "));
+  return fmt::format("{} {} {} {}", batch.num_samples,
+                     core::xxh3_hex(bytes_of(batch.image_BYXC)) + core::xxh3_hex(bytes_of(batch.audio_BS)),
+                     core::xxh3_hex(bytes_of(batch.text_BT)), core::join(batch.keys, " "));
 }
 
 class LoaderCase final : public BenchCase {
  public:
-  explicit LoaderCase(const BenchContext& context) : context_(context), shape_(spec::resolve_contrastive_shape(context.options.train)) {
+  explicit LoaderCase(const BenchContext& context)
+      : context_(context), shape_(spec::resolve_contrastive_shape(context.options.train)) {
     plan_ = plan::make_batch_plan(world().size(), {.samples_per_micro = context.options.train.samples_per_rank});
   }
 
   std::vector<core::Json> points() override {
     std::vector<core::Json> out;
     for (const int64_t workers : context_.options.loader_workers)
-      out.push_back({{"part", "loader"}, {"workers", workers}, {"samples_per_rank", plan_.samples_per_micro},
+      out.push_back({{"part", "loader"},
+                     {"workers", workers},
+                     {"samples_per_rank", plan_.samples_per_micro},
                      {"think_ms", context_.options.think_ms}});
     return out;
   }
@@ -42,12 +45,15 @@ class LoaderCase final : public BenchCase {
     const auto& o = context_.options;
     return {fmt::format("lockstep bench loader: {} ranks, {}, {}", world().size(),
                         o.train.train_data.empty() ? "synthetic data" : o.train.train_data, what_text()),
-            fmt::format("warmup batches: {} batches: {}; batch: median, p90 and p99 of the time until the next batch is there, each that of the "
+            fmt::format("warmup batches: {} batches: {}; batch: median, p90 and p99 of the time until the next batch "
+                        "is there, each that of the "
                         "slowest rank",
                         o.num_warmup, o.num_iterations),
-            "rates: of all ranks together; per core: samples per second of processor time; busy: share of time that a device with this "
+            "rates: of all ranks together; per core: samples per second of processor time; busy: share of time that a "
+            "device with this "
             "think time would work",
-            "the timed part begins when a batch was not ready; ahead: share of its batches that were ready all the same when it began",
+            "the timed part begins when a batch was not ready; ahead: share of its batches that were ready all the "
+            "same when it began",
             ""};
   }
 
@@ -92,24 +98,28 @@ class LoaderCase final : public BenchCase {
     LoaderTally tally;
     prepare(row);
     train::succeed_together(world(), [&] {
-      tally = drive_loader(*data_->open_train(), {.num_warmup = o.num_warmup, .num_batches = o.num_iterations,
+      tally = drive_loader(*data_->open_train(), {.num_warmup = o.num_warmup,
+                                                  .num_batches = o.num_iterations,
                                                   .think = std::chrono::duration<double, std::milli>(o.think_ms)});
     });
     const auto samples_ms = combine_ranks(world(), tally.wait_ms, "max");
     const auto statistics = statistics_of(samples_ms);
     const auto of_all = [&](double mine) {
       double total = 0;
-      for (const auto& text : world().gather_strings(core::Json(mine).dump())) total += core::parse_json(text, "number of a rank").get<double>();
+      for (const auto& text : world().gather_strings(core::Json(mine).dump()))
+        total += core::parse_json(text, "number of a rank").get<double>();
       return total;
     };
-    const double seconds = of_all(tally.seconds) / world().size(), samples = of_all(static_cast<double>(tally.num_samples));
+    const double seconds = of_all(tally.seconds) / world().size(),
+                 samples = of_all(static_cast<double>(tally.num_samples));
     row["batch_ms"] = statistics["median"];
     row["p90_ms"] = statistics["p90"];
     if (statistics.contains("p99")) row["p99_ms"] = statistics["p99"];
     row["samples_per_s"] = samples / seconds;
     row["mbytes_per_s"] = of_all(tally.bytes) / seconds / 1e6;
     row["samples_per_cpu_s"] = samples / of_all(tally.cpu_seconds);
-    row["ahead_percent"] = 100 * of_all(static_cast<double>(tally.num_ahead)) / world().size() / static_cast<double>(o.num_iterations);
+    row["ahead_percent"] =
+        100 * of_all(static_cast<double>(tally.num_ahead)) / world().size() / static_cast<double>(o.num_iterations);
     const double think_s = o.think_ms / 1e3 * static_cast<double>(tally.wait_ms.size());
     if (think_s > 0) row["busy_percent"] = 100 * think_s / seconds;
     row["statistics_ms"] = statistics;
@@ -120,7 +130,10 @@ class LoaderCase final : public BenchCase {
     double best = 0;
     for (const auto& row : rows) best = std::max(best, row.value("samples_per_s", 0.0));
     if (best == 0) return {};
-    return {{.key = "best_samples_per_s", .label = "Highest rate", .value = best, .text = fmt::format("{:.1f} samples/s", best)}};
+    return {{.key = "best_samples_per_s",
+             .label = "Highest rate",
+             .value = best,
+             .text = fmt::format("{:.1f} samples/s", best)}};
   }
 
  private:
@@ -148,6 +161,8 @@ class LoaderCase final : public BenchCase {
 
 }  // namespace
 
-std::unique_ptr<BenchCase> make_loader_case(const BenchContext& context) { return std::make_unique<LoaderCase>(context); }
+std::unique_ptr<BenchCase> make_loader_case(const BenchContext& context) {
+  return std::make_unique<LoaderCase>(context);
+}
 
 }  // namespace lockstep::bench

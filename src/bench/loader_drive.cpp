@@ -15,13 +15,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int64_t kMostDrained = 200;
 
-double ms_since(Clock::time_point begin) { return std::chrono::duration<double, std::milli>(Clock::now() - begin).count(); }
+double ms_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
 
 /// Processor time of all threads of this process.
 double cpu_seconds() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; };
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -54,7 +58,8 @@ Taken take(data::Loader& loader) {
 LoaderTally drive_loader(data::Loader& loader, const LoaderDrive& drive) {
   for (int64_t i = 0; i < drive.num_warmup; ++i) take(loader);
   LoaderTally tally;
-  for (bool was_ready = true; was_ready && tally.num_drained < kMostDrained; ++tally.num_drained) was_ready = take(loader).num_ready > 0;
+  for (bool was_ready = true; was_ready && tally.num_drained < kMostDrained; ++tally.num_drained)
+    was_ready = take(loader).num_ready > 0;
   const double cpu_before = cpu_seconds(), bytes_before = bytes_read();
   const auto begin = Clock::now();
   for (int64_t i = 0; i < drive.num_batches; ++i) {

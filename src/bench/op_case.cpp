@@ -27,29 +27,37 @@ class OpCase final : public BenchCase {
   explicit OpCase(const BenchContext& context) : context_(context) {
     for (const std::string& precision : options().precisions)
       for (const OpShape& shape : all_shapes(type_of(precision)))
-        if (std::count(options().ops.begin(), options().ops.end(), op_name(shape.kind)) > 0) runs_.push_back({shape, precision});
-    std::stable_sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.shape.kind < b.shape.kind; });
+        if (std::count(options().ops.begin(), options().ops.end(), op_name(shape.kind)) > 0)
+          runs_.push_back({shape, precision});
+    std::stable_sort(runs_.begin(), runs_.end(),
+                     [](const Run& a, const Run& b) { return a.shape.kind < b.shape.kind; });
   }
 
   std::vector<core::Json> points() override {
     std::vector<core::Json> out;
     for (size_t i = 0; i < runs_.size(); ++i)
-      out.push_back({{"part", op_name(runs_[i].shape.kind)}, {"index", i}, {"label", runs_[i].shape.label},
-                     {"shape", runs_[i].shape.text()}, {"precision", runs_[i].precision}});
+      out.push_back({{"part", op_name(runs_[i].shape.kind)},
+                     {"index", i},
+                     {"label", runs_[i].shape.label},
+                     {"shape", runs_[i].shape.text()},
+                     {"precision", runs_[i].precision}});
     return out;
   }
 
   std::vector<std::string> preamble() override {
-    return {fmt::format("lockstep bench op: {} ranks at the same time on {}, {} threads each", context_.world.size(), context_.device.str(),
-                        at::get_num_threads()),
-            fmt::format("warmup iters: {} iters: {}; time: median of the iterations, each that of the slowest rank; rates of one rank",
+    return {fmt::format("lockstep bench op: {} ranks at the same time on {}, {} threads each", context_.world.size(),
+                        context_.device.str(), at::get_num_threads()),
+            fmt::format("warmup iters: {} iters: {}; time: median of the iterations, each that of the slowest rank; "
+                        "rates of one rank",
                         options().num_warmup, options().num_iterations),
             "shapes: gemm m x n x k, attention batch x heads x tokens x width, layer-norm rows x width", ""};
   }
 
   std::vector<TableColumn> columns() override {
-    return {{.key = "part", .title = "op", .width = 11},          {.key = "label", .title = "of", .width = 20},
-            {.key = "shape", .title = "shape", .width = 18},      {.key = "precision", .title = "type", .width = 6},
+    return {{.key = "part", .title = "op", .width = 11},
+            {.key = "label", .title = "of", .width = 20},
+            {.key = "shape", .title = "shape", .width = 18},
+            {.key = "precision", .title = "type", .width = 6},
             {.key = "time_us", .title = "time", .unit = "us", .width = 11},
             {.key = "p90_us", .title = "p90", .unit = "us", .width = 11},
             {.key = "tflops_per_s", .title = "rate", .unit = "TFLOP/s", .width = 10, .decimals = 4},
@@ -59,7 +67,8 @@ class OpCase final : public BenchCase {
 
   int64_t verify(core::Json& row) override {
     const c10::NoGradGuard no_grad;
-    const at::Tensor wrong = at::full({1}, kernel_of(row).count_wrong(), at::TensorOptions(context_.device).dtype(at::kLong));
+    const at::Tensor wrong =
+        at::full({1}, kernel_of(row).count_wrong(), at::TensorOptions(context_.device).dtype(at::kLong));
     context_.world.all_reduce(wrong).wait();
     row["wrong"] = wrong.item<int64_t>();  // sync: a check, nothing is timed
     return row["wrong"];
@@ -71,7 +80,8 @@ class OpCase final : public BenchCase {
     OpKernel& kernel = kernel_of(row);
     context_.world.barrier();
     const auto samples_us = combine_ranks(
-        context_.world, time_samples(context_.device, options().num_warmup, options().num_iterations, [&] { kernel.run(); }), "max");
+        context_.world,
+        time_samples(context_.device, options().num_warmup, options().num_iterations, [&] { kernel.run(); }), "max");
     const auto statistics = statistics_of(samples_us);
     const double us = statistics["median"];
     row["time_us"] = us;
@@ -94,10 +104,13 @@ class OpCase final : public BenchCase {
       return of_precision;
     };
     std::vector<SummaryItem> items;
-    const auto add = [&](const char* key, const char* label, const std::map<std::string, double>& values, const char* unit) {
+    const auto add = [&](const char* key, const char* label, const std::map<std::string, double>& values,
+                         const char* unit) {
       std::vector<std::string> texts;
-      for (const auto& [precision, value] : values) texts.push_back(fmt::format("{} {:.4g} {}", precision, value, unit));
-      if (!values.empty()) items.push_back({.key = key, .label = label, .value = values, .text = core::join(texts, ", ")});
+      for (const auto& [precision, value] : values)
+        texts.push_back(fmt::format("{} {:.4g} {}", precision, value, unit));
+      if (!values.empty())
+        items.push_back({.key = key, .label = label, .value = values, .text = core::join(texts, ", ")});
     };
     add("measured_peak_tflops", "Measured peak", best("gemm", "tflops_per_s"), "TFLOP/s");
     add("measured_memory_gbytes_per_s", "Measured memory rate", best("triad", "gbytes_per_s"), "GB/s");

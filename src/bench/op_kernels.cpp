@@ -14,7 +14,8 @@ namespace {
 
 /// Normal numbers; drawn on the host so that every device gets the same.
 at::Tensor random(at::IntArrayRef sizes, at::ScalarType type, at::Device device, uint64_t seed) {
-  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::TensorOptions().dtype(at::kFloat)).to(device, type);
+  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::TensorOptions().dtype(at::kFloat))
+      .to(device, type);
 }
 
 /// At most `count` indices spread over [0, size).
@@ -34,13 +35,15 @@ int64_t count_off(const at::Tensor& got, const at::Tensor& truth, at::ScalarType
 class Gemm final : public OpKernel {
  public:
   Gemm(const OpShape& shape, at::ScalarType type, at::Device device)
-      : a_(random({shape.sizes[0], shape.sizes[2]}, type, device, 1)), b_(random({shape.sizes[2], shape.sizes[1]}, type, device, 2)),
+      : a_(random({shape.sizes[0], shape.sizes[2]}, type, device, 1)),
+        b_(random({shape.sizes[2], shape.sizes[1]}, type, device, 2)),
         out_(at::empty({shape.sizes[0], shape.sizes[1]}, a_.options())) {}
   void run() override { at::mm_out(out_, a_, b_); }
   int64_t count_wrong() override {
     run();
     const at::Tensor rows = spread(a_.size(0), 8, a_.device()), columns = spread(b_.size(1), 64, a_.device());
-    const at::Tensor truth = at::mm(a_.index_select(0, rows).to(at::kDouble), b_.index_select(1, columns).to(at::kDouble));
+    const at::Tensor truth =
+        at::mm(a_.index_select(0, rows).to(at::kDouble), b_.index_select(1, columns).to(at::kDouble));
     return count_off(out_.index_select(0, rows).index_select(1, columns), truth, out_.scalar_type());
   }
 
@@ -56,8 +59,10 @@ class Stream final : public OpKernel {
     if (shape.kind == OpKind::kTriad) b_ = random({shape.sizes[0]}, type, device, 4);
   }
   void run() override {
-    if (b_.defined()) at::add_out(out_, a_, b_, 3);
-    else out_.copy_(a_);
+    if (b_.defined())
+      at::add_out(out_, a_, b_, 3);
+    else
+      out_.copy_(a_);
   }
   int64_t count_wrong() override {
     run();
@@ -81,8 +86,10 @@ class Attention final : public OpKernel {
     run();
     const auto last = [](const at::Tensor& x_BHTK) { return x_BHTK.select(0, -1).select(0, -1).to(at::kDouble); };
     const at::Tensor rows = spread(q_BHTK_.size(2), 16, q_BHTK_.device());
-    const at::Tensor scores = at::mm(last(q_BHTK_).index_select(0, rows), last(k_BHTK_).t()) / std::sqrt(static_cast<double>(q_BHTK_.size(3)));
-    return count_off(last(out_BHTK_).index_select(0, rows), at::mm(scores.softmax(1), last(v_BHTK_)), q_BHTK_.scalar_type());
+    const at::Tensor scores = at::mm(last(q_BHTK_).index_select(0, rows), last(k_BHTK_).t()) /
+                              std::sqrt(static_cast<double>(q_BHTK_.size(3)));
+    return count_off(last(out_BHTK_).index_select(0, rows), at::mm(scores.softmax(1), last(v_BHTK_)),
+                     q_BHTK_.scalar_type());
   }
 
  private:
@@ -101,7 +108,8 @@ class LayerNorm final : public OpKernel {
     const at::Tensor x = x_BD_.index_select(0, rows).to(at::kDouble);
     const at::Tensor centred = x - x.mean(1, true);
     const at::Tensor scaled = centred / (centred.square().mean(1, true) + kEpsilon).sqrt();
-    return count_off(out_BD_.index_select(0, rows), scaled * gain_D_.to(at::kDouble) + bias_D_.to(at::kDouble), x_BD_.scalar_type());
+    return count_off(out_BD_.index_select(0, rows), scaled * gain_D_.to(at::kDouble) + bias_D_.to(at::kDouble),
+                     x_BD_.scalar_type());
   }
 
  private:
@@ -109,7 +117,8 @@ class LayerNorm final : public OpKernel {
   at::Tensor x_BD_, gain_D_, bias_D_, out_BD_;
 };
 
-void add_tower(std::vector<OpShape>& ops, const std::string& tower, int64_t batch, int64_t tokens, int64_t width, int64_t heads, int64_t mlp_width) {
+void add_tower(std::vector<OpShape>& ops, const std::string& tower, int64_t batch, int64_t tokens, int64_t width,
+               int64_t heads, int64_t mlp_width) {
   const int64_t rows = batch * tokens;
   for (const OpShape& op : {OpShape{OpKind::kGemm, tower + " qkv", {rows, 3 * width, width}},
                             OpShape{OpKind::kGemm, tower + " attention out", {rows, width, width}},
@@ -157,7 +166,8 @@ std::vector<OpShape> square_gemms(int64_t min_dim, int64_t max_dim, double facto
 std::vector<OpShape> model_ops(const spec::ClipShape& shape, int64_t batch) {
   std::vector<OpShape> ops;
   const auto& vision = shape.vision;
-  if (!vision.is_resnet()) add_tower(ops, "image", batch, vision.tokens(), vision.width, vision.heads(), vision.mlp_width());
+  if (!vision.is_resnet())
+    add_tower(ops, "image", batch, vision.tokens(), vision.width, vision.heads(), vision.mlp_width());
   const auto& text = shape.text;
   add_tower(ops, "text", batch, text.context_length, text.width, text.heads, text.mlp_width());
   return ops;

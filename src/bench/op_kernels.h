@@ -18,8 +18,8 @@ struct OpShape {
   std::string label;           ///< What it is in a model ("image mlp up"), or "square".
   std::vector<int64_t> sizes;  ///< GEMM: m n k. Copy, triad: elements. Attention: B H T K. Layer norm: rows, width.
 
-  std::string text() const;         ///< "4096x4096x4096"
-  double flops() const;             ///< 2 x multiply-adds; 0 for copy, triad and layer norm.
+  std::string text() const;                   ///< "4096x4096x4096"
+  double flops() const;                       ///< 2 x multiply-adds; 0 for copy, triad and layer norm.
   double bytes(int64_t element_bytes) const;  ///< Read and written once each; 0 for GEMM and attention.
 };
 
@@ -27,8 +27,8 @@ std::string op_name(OpKind kind);  ///< "gemm", ...
 
 /// Square matrix products with m = n = k from `min_dim` to `max_dim`.
 std::vector<OpShape> square_gemms(int64_t min_dim, int64_t max_dim, double factor);
-/// Matrix products, attention and layer norms of the transformer towers of a model for `batch` samples, equal shapes once. A convolutional
-/// image tower has none.
+/// Matrix products, attention and layer norms of the transformer towers of a model for `batch` samples, equal shapes
+/// once. A convolutional image tower has none.
 std::vector<OpShape> model_ops(const spec::ClipShape& shape, int64_t batch);
 
 /// An operator with its input and output memory, ready to run again and again.
@@ -36,8 +36,8 @@ class OpKernel {
  public:
   virtual ~OpKernel() = default;
   virtual void run() = 0;
-  /// Runs once and compares with a computation in double precision of a part of the result (rows and columns spread over it); the number
-  /// of elements that are off by more than the type explains.
+  /// Runs once and compares with a computation in double precision of a part of the result (rows and columns spread
+  /// over it); the number of elements that are off by more than the type explains.
   virtual int64_t count_wrong() = 0;
 };
 

@@ -17,8 +17,10 @@ struct CaseEntry {
 };
 
 constexpr CaseEntry kCases[] = {
-    {spec::BenchCaseName::kCollective, "collective", make_collective_case}, {spec::BenchCaseName::kLoader, "loader", make_loader_case},
-    {spec::BenchCaseName::kOp, "op", make_op_case},                         {spec::BenchCaseName::kStep, "step", make_step_case},
+    {spec::BenchCaseName::kCollective, "collective", make_collective_case},
+    {spec::BenchCaseName::kLoader, "loader", make_loader_case},
+    {spec::BenchCaseName::kOp, "op", make_op_case},
+    {spec::BenchCaseName::kStep, "step", make_step_case},
     {spec::BenchCaseName::kCheckpoint, "checkpoint", make_checkpoint_case},
 };
 
@@ -30,7 +32,9 @@ const CaseEntry& entry_of(spec::BenchCaseName which) {
 
 }  // namespace
 
-std::unique_ptr<BenchCase> make_case(const BenchContext& context) { return entry_of(context.options.which).make(context); }
+std::unique_ptr<BenchCase> make_case(const BenchContext& context) {
+  return entry_of(context.options.which).make(context);
+}
 
 std::string case_name(spec::BenchCaseName which) { return entry_of(which).name; }
 

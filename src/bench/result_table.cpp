@@ -34,7 +34,8 @@ std::string group_line(std::span<const TableColumn> columns) {
   std::string line;
   for (size_t begin = 0; begin < columns.size();) {
     size_t end = begin, width = 0;
-    while (end < columns.size() && columns[end].group == columns[begin].group) width += static_cast<size_t>(columns[end++].width) + 1;
+    while (end < columns.size() && columns[end].group == columns[begin].group)
+      width += static_cast<size_t>(columns[end++].width) + 1;
     line += fmt::format("{:^{}}", columns[begin].group, width);
     begin = end;
   }
@@ -59,7 +60,8 @@ std::vector<std::string> table_header(std::span<const TableColumn> columns) {
 
 std::string table_line(std::span<const TableColumn> columns, const core::Json& row) {
   std::string line;
-  for (const TableColumn& column : columns) line += fmt::format(" {:>{}}", cell_text(find(row, column.key), column.decimals), column.width);
+  for (const TableColumn& column : columns)
+    line += fmt::format(" {:>{}}", cell_text(find(row, column.key), column.decimals), column.width);
   return line;
 }
 
@@ -73,8 +75,11 @@ std::string csv_line(std::span<const TableColumn> columns, const core::Json& row
   std::vector<std::string> cells;
   for (const TableColumn& column : columns) {
     const core::Json* value = find(row, column.key);
-    if (value == nullptr) cells.emplace_back();
-    else cells.push_back(csv_quoted(value->is_number_float() ? core::format_double(value->get<double>()) : cell_text(value, 0)));
+    if (value == nullptr)
+      cells.emplace_back();
+    else
+      cells.push_back(
+          csv_quoted(value->is_number_float() ? core::format_double(value->get<double>()) : cell_text(value, 0)));
   }
   return core::join(cells, ",");
 }

@@ -8,8 +8,8 @@
 namespace lockstep::bench {
 
 struct TableColumn {
-  std::string key;    ///< Of the row; also the title in CSV.
-  std::string title;  ///< First header line.
+  std::string key;        ///< Of the row; also the title in CSV.
+  std::string title;      ///< First header line.
   std::string unit = {};  ///< Second header line, in brackets.
   int width = 8;
   int decimals = 2;        ///< Of numbers that are no integers.

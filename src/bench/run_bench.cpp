@@ -50,9 +50,11 @@ class ResultPrinter {
     document["rows"] = rows_;
     document["summary"] = core::Json::object();
     for (const auto& item : summary) document["summary"][item.key] = item.value;
-    if (options_.json) print(document.dump(2));
+    if (options_.json)
+      print(document.dump(2));
     else if (!options_.csv)
-      for (const auto& item : summary) print(fmt::format("# {:<22}: {}", item.label, item.text.empty() ? item.value.dump() : item.text));
+      for (const auto& item : summary)
+        print(fmt::format("# {:<22}: {}", item.label, item.text.empty() ? item.value.dump() : item.text));
     if (is_printing_ && !options_.out.empty()) core::write_file_atomic(options_.out, document.dump(2) + "\n");
   }
 
@@ -93,8 +95,9 @@ ExitCode run_case(const BenchContext& context, const BenchFacts& facts) {
     return ExitCode::kOk;
   }
   const bool is_checked = options.which != spec::BenchCaseName::kCollective || options.num_checks > 0;
-  core::Json document = {{"format", "lockstep-bench-1"}, {"case", case_name(options.which)}, {"mode", options.mode},
-                         {"command", train::command_line()}, {"versions", facts.versions},       {"machine", machine_facts(context)}};
+  core::Json document = {{"format", "lockstep-bench-1"}, {"case", case_name(options.which)},
+                         {"mode", options.mode},         {"command", train::command_line()},
+                         {"versions", facts.versions},   {"machine", machine_facts(context)}};
   ResultPrinter printer(options, is_first, bench_case->columns());
   printer.begin(bench_case->preamble());
   int64_t num_wrong = 0;
@@ -105,7 +108,9 @@ ExitCode run_case(const BenchContext& context, const BenchFacts& facts) {
   }
   auto summary = bench_case->summary(printer.rows());
   if (is_checked)
-    summary.insert(summary.begin(), {.key = "num_wrong", .label = "Wrong values", .value = num_wrong,
+    summary.insert(summary.begin(), {.key = "num_wrong",
+                                     .label = "Wrong values",
+                                     .value = num_wrong,
                                      .text = fmt::format("{} {}", num_wrong, num_wrong == 0 ? "OK" : "FAILED")});
   printer.end(summary, std::move(document));
   if (num_wrong == 0) return ExitCode::kOk;
@@ -119,13 +124,18 @@ ExitCode run_bench(const spec::BenchOptions& options, const BenchFacts& facts) {
   core::configure_log({.host = "", .rank = ranks.rank});
   for (const auto& warning : ranks.warnings) core::log_warning("{}", warning);
   const at::Device device = train::pick_device(options.train.device, ranks.local_rank, ranks.local_world_size);
-  train::set_compute_threads(options.train.threads, ranks.local_world_size);  // no kept memory: --find-batch watches what a process holds
+  train::set_compute_threads(options.train.threads,
+                             ranks.local_world_size);  // no kept memory: --find-batch watches what a process holds
   const std::string backend =
       options.train.dist_backend == "auto" ? (device.is_cuda() ? "nccl" : "gloo") : options.train.dist_backend;
-  auto world = comm::World::join(ranks, {.backend = backend, .device = device,
-                                         .timeout = std::chrono::milliseconds(static_cast<int64_t>(options.train.dist_timeout_s * 1000))});
+  auto world = comm::World::join(
+      ranks, {.backend = backend,
+              .device = device,
+              .timeout = std::chrono::milliseconds(static_cast<int64_t>(options.train.dist_timeout_s * 1000))});
   try {
-    return run_case({.options = options, .world = world.comm(), .device = device, .processes = &world, .command = facts.command}, facts);
+    return run_case(
+        {.options = options, .world = world.comm(), .device = device, .processes = &world, .command = facts.command},
+        facts);
   } catch (const std::exception& error) {
     world.report_failure(error.what());
     throw;

@@ -14,8 +14,8 @@ struct BenchFacts {
   core::Json versions;
 };
 
-/// Runs `bench CASE` on this rank; rank 0 prints. After wrong values, which the table shows, the result is kCommunication for
-/// collectives and kInternal elsewhere; errors are thrown.
+/// Runs `bench CASE` on this rank; rank 0 prints. After wrong values, which the table shows, the result is
+/// kCommunication for collectives and kInternal elsewhere; errors are thrown.
 ExitCode run_bench(const spec::BenchOptions& options, const BenchFacts& facts);
 
 }  // namespace lockstep::bench

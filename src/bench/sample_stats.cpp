@@ -16,10 +16,14 @@ std::vector<double> combine_ranks(comm::Comm& world, const std::vector<double>& 
   for (size_t i = 0; i < samples.size(); ++i) {
     std::vector<double> times;
     for (const auto& rank : by_rank) times.push_back(rank.at(i));
-    if (how == "rank0") combined.push_back(times[0]);
-    else if (how == "min") combined.push_back(*std::min_element(times.begin(), times.end()));
-    else if (how == "max") combined.push_back(*std::max_element(times.begin(), times.end()));
-    else combined.push_back(record::mean(times));
+    if (how == "rank0")
+      combined.push_back(times[0]);
+    else if (how == "min")
+      combined.push_back(*std::min_element(times.begin(), times.end()));
+    else if (how == "max")
+      combined.push_back(*std::max_element(times.begin(), times.end()));
+    else
+      combined.push_back(record::mean(times));
   }
   return combined;
 }
@@ -27,7 +31,8 @@ std::vector<double> combine_ranks(comm::Comm& world, const std::vector<double>& 
 core::Json statistics_of(std::span<const double> samples) {
   LOCKSTEP_CHECK(!samples.empty(), "no samples");
   const auto series = record::summarise_series(samples, {.min_warmup_steps = 0, .warmup_steps = 0});
-  core::Json out = {{"num_samples", samples.size()}, {"median", record::median(samples)}, {"p90", record::percentile(samples, 90)}};
+  core::Json out = {
+      {"num_samples", samples.size()}, {"median", record::median(samples)}, {"p90", record::percentile(samples, 90)}};
   constexpr size_t kEnoughForP99 = 100;
   if (samples.size() >= kEnoughForP99) out["p99"] = record::percentile(samples, 99);
   out["min"] = *std::min_element(samples.begin(), samples.end());
@@ -35,7 +40,9 @@ core::Json statistics_of(std::span<const double> samples) {
   out["mean"] = record::mean(samples);
   constexpr size_t kSingle = 1;  // else the interval is that of block means
   if (series.median_interval && series.block_steps == kSingle)
-    out["median_95"] = {{"low", series.median_interval->low}, {"high", series.median_interval->high}, {"method", series.median_interval->method}};
+    out["median_95"] = {{"low", series.median_interval->low},
+                        {"high", series.median_interval->high},
+                        {"method", series.median_interval->method}};
   out["notes"] = series.notes;
   return out;
 }

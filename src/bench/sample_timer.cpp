@@ -40,7 +40,8 @@ void synchronize(at::Device device) {
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
-std::vector<double> time_samples(at::Device device, int64_t num_warmup, int64_t num_samples, const std::function<void()>& body) {
+std::vector<double> time_samples(at::Device device, int64_t num_warmup, int64_t num_samples,
+                                 const std::function<void()>& body) {
   for (int64_t i = 0; i < num_warmup; ++i) body();
   synchronize(device);
   return device.is_cpu() ? time_on_host(num_samples, body) : time_on_stream(device, num_samples, body);

@@ -28,9 +28,12 @@ namespace lockstep::bench {
 namespace {
 
 /// Random pictures or sounds, and texts that use every position.
-models::Batch make_batch(const spec::ContrastiveShape& shape, const train::Precision& precision, at::Device device, int64_t samples, uint64_t seed) {
+models::Batch make_batch(const spec::ContrastiveShape& shape, const train::Precision& precision, at::Device device,
+                         int64_t samples, uint64_t seed) {
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  const auto ids = [&](int64_t end, int64_t tokens) { return at::randint(0, end, {samples, tokens}, generator, at::TensorOptions().dtype(at::kLong)); };
+  const auto ids = [&](int64_t end, int64_t tokens) {
+    return at::randint(0, end, {samples, tokens}, generator, at::TensorOptions().dtype(at::kLong));
+  };
   models::Batch batch;
   batch.num_samples = samples;
   if (const auto* clip = shape.clip()) {
@@ -44,7 +47,10 @@ models::Batch make_batch(const spec::ContrastiveShape& shape, const train::Preci
     batch.text_BT = text_BT.to(device);
   } else {
     const auto& clap = *shape.clap();
-    batch.audio_BS = at::rand({samples, clap.audio.clip_samples}, generator, at::TensorOptions().dtype(at::kFloat)).mul_(2).sub_(1).to(device);
+    batch.audio_BS = at::rand({samples, clap.audio.clip_samples}, generator, at::TensorOptions().dtype(at::kFloat))
+                         .mul_(2)
+                         .sub_(1)
+                         .to(device);
     const at::Tensor text_BT = ids(clap.text.vocab_size - 1, clap.text.context_length);
     batch.text_BT = (text_BT + text_BT.ge(clap.text.pad_id)).to(device);  // any id but the padding
   }
@@ -57,21 +63,27 @@ std::vector<models::Batch> read_batches(const std::string& path, const train::Pr
   const std::map<std::string, at::Tensor> tensors(file.tensors.begin(), file.tensors.end());
   std::vector<models::Batch> batches;
   for (size_t index = 0;; ++index) {
-    const auto image = tensors.find(fmt::format("image.{}", index)), audio = tensors.find(fmt::format("audio.{}", index)),
-               text = tensors.find(fmt::format("text.{}", index));
+    const auto image = tensors.find(fmt::format("image.{}", index)),
+               audio = tensors.find(fmt::format("audio.{}", index)), text = tensors.find(fmt::format("text.{}", index));
     if ((image == tensors.end()) == (audio == tensors.end()) || text == tensors.end()) break;
     models::Batch batch;
-    if (image != tensors.end()) batch.image_BCYX = image->second.to(device, precision.input_type()).contiguous(at::MemoryFormat::ChannelsLast);
+    if (image != tensors.end())
+      batch.image_BCYX = image->second.to(device, precision.input_type()).contiguous(at::MemoryFormat::ChannelsLast);
     if (audio != tensors.end()) batch.audio_BS = audio->second.to(device, at::kFloat);
     batch.text_BT = text->second.to(device, at::kLong);
     batch.num_samples = batch.text_BT.size(0);
     batches.push_back(batch);
   }
-  if (batches.empty()) throw DataError(fmt::format("bench: '{}' holds no text.0 with either image.0 or audio.0", path), "see --batches in the help");
-  const auto other = [](const models::Batch& batch) { return batch.image_BCYX.defined() ? batch.image_BCYX : batch.audio_BS; };
+  if (batches.empty())
+    throw DataError(fmt::format("bench: '{}' holds no text.0 with either image.0 or audio.0", path),
+                    "see --batches in the help");
+  const auto other = [](const models::Batch& batch) {
+    return batch.image_BCYX.defined() ? batch.image_BCYX : batch.audio_BS;
+  };
   for (const auto& batch : batches)
     if (batch.num_samples != batches[0].num_samples || other(batch).size(0) != batch.num_samples)
-      throw DataError(fmt::format("bench: the batches in '{}' have {} and {} samples", path, batches[0].num_samples, batch.num_samples),
+      throw DataError(fmt::format("bench: the batches in '{}' have {} and {} samples", path, batches[0].num_samples,
+                                  batch.num_samples),
                       "all of them, pictures or sounds and texts, must have one size");
   return batches;
 }
@@ -82,10 +94,12 @@ class StepCase final : public BenchCase {
     shape_ = spec::resolve_contrastive_shape(train_options());
     forward_ = spec::contrastive_cost(shape_).forward;
     if (!options().batches.empty())
-      batches_ = read_batches(options().batches, train::Precision(train_options().precision, context_.device.type()), context_.device);
+      batches_ = read_batches(options().batches, train::Precision(train_options().precision, context_.device.type()),
+                              context_.device);
     plan_ = plan_of(batches_.empty() ? train_options().samples_per_rank : batches_[0].num_samples);
     if (!batches_.empty() && static_cast<int64_t>(batches_.size()) % plan_.num_micro != 0)
-      throw UsageError(fmt::format("bench: --accum-freq {} does not divide the {} batches of '{}'", plan_.num_micro, batches_.size(), options().batches));
+      throw UsageError(fmt::format("bench: --accum-freq {} does not divide the {} batches of '{}'", plan_.num_micro,
+                                   batches_.size(), options().batches));
     if (options().mode == "list") return;
     peak_ = find_device_peak(options(), context_.device);
     if (options().find_multiple > 0) find_batch();
@@ -100,8 +114,14 @@ class StepCase final : public BenchCase {
              {"num_micro", plan_.num_micro},
              {"global_batch", plan_.global_batch},
              {"planned_memory_bytes", memory.total()},
-             {"memory_plan", {{"parameters", memory.parameters}, {"gradients", memory.gradients}, {"optimizer", memory.optimizer}, {"masters", memory.masters},
-                              {"activations", memory.activations}, {"batch", memory.batch}, {"logits", memory.logits}}}}};
+             {"memory_plan",
+              {{"parameters", memory.parameters},
+               {"gradients", memory.gradients},
+               {"optimizer", memory.optimizer},
+               {"masters", memory.masters},
+               {"activations", memory.activations},
+               {"batch", memory.batch},
+               {"logits", memory.logits}}}}};
   }
 
   std::vector<std::string> preamble() override {
@@ -109,15 +129,17 @@ class StepCase final : public BenchCase {
         fmt::format("lockstep bench step: {} on {} ranks, {}, {} threads each", train_options().model, world().size(),
                     context_.device.str(), at::get_num_threads()),
         fmt::format("{} parameters, {}FLOP a sample and forward pass, a training step counts three: {}",
-                    core::format_count(static_cast<double>(spec::contrastive_cost(shape_).parameters)), core::format_count(forward_.flops),
-                    forward_.formula),
+                    core::format_count(static_cast<double>(spec::contrastive_cost(shape_).parameters)),
+                    core::format_count(forward_.flops), forward_.formula),
         peak_ ? fmt::format("peak of a device: {:.4g} TFLOP/s ({})", peak_->tflops, peak_->source)
               : "peak of a device: not known; --peak-from or --peak-tflops gives it",
-        fmt::format("warmup iters: {} iters: {}; time: median of the steps, each that of the slowest rank", options().num_warmup,
-                    options().num_iterations)};
+        fmt::format("warmup iters: {} iters: {}; time: median of the steps, each that of the slowest rank",
+                    options().num_warmup, options().num_iterations)};
     for (const auto& probe : search_.probes)
-      lines.push_back(fmt::format("batch {:>6}: {} (peak {}, planned {})", probe.samples, probe.fits ? "fits" : "does not fit: " + probe.reason,
-                                  core::format_bytes(static_cast<double>(probe.peak_bytes)), core::format_bytes(memory_plan(probe.samples).total())));
+      lines.push_back(fmt::format("batch {:>6}: {} (peak {}, planned {})", probe.samples,
+                                  probe.fits ? "fits" : "does not fit: " + probe.reason,
+                                  core::format_bytes(static_cast<double>(probe.peak_bytes)),
+                                  core::format_bytes(memory_plan(probe.samples).total())));
     lines.emplace_back();
     return lines;
   }
@@ -149,8 +171,9 @@ class StepCase final : public BenchCase {
         const auto loss = core::parse_json(text, "loss of a rank");  // null: not finite
         losses.push_back(loss.is_null() ? std::nan("") : loss.get<double>());
       }
-      for (const double loss : losses) wrong += !(std::isfinite(loss) && loss == losses[0]);  // the loss is that of the global batch
-      const double norm = report.grad_norm.item<double>();  // sync: as above
+      for (const double loss : losses)
+        wrong += !(std::isfinite(loss) && loss == losses[0]);  // the loss is that of the global batch
+      const double norm = report.grad_norm.item<double>();     // sync: as above
       const bool may_overflow = training_->scaler != nullptr;  // the loss scale starts too high on purpose
       wrong += !(norm > 0) || (!std::isfinite(norm) && !may_overflow);
     }
@@ -161,7 +184,8 @@ class StepCase final : public BenchCase {
   void time(core::Json& row) override {
     build();
     const auto samples_us = combine_ranks(
-        world(), time_samples(context_.device, options().num_warmup, options().num_iterations, [&] { one_step(); }), "max");
+        world(), time_samples(context_.device, options().num_warmup, options().num_iterations, [&] { one_step(); }),
+        "max");
     add_times(row, samples_us);
     std::vector<double> losses;
     for (const auto& loss : losses_) losses.push_back(loss.item<double>());  // sync: after the timing
@@ -178,8 +202,10 @@ class StepCase final : public BenchCase {
     std::vector<SummaryItem> items = search_summary();
     constexpr double kAll = 100;
     if (rows.at(0).value("mfu_percent", 0.0) > kAll)
-      items.push_back({.key = "warning", .label = "Warning",
-                       .value = "more than 100 % of the peak: it is not this device's at this precision and thread count, or was measured on a busy machine"});
+      items.push_back({.key = "warning",
+                       .label = "Warning",
+                       .value = "more than 100 % of the peak: it is not this device's at this precision and thread "
+                                "count, or was measured on a busy machine"});
     return items;
   }
 
@@ -196,35 +222,45 @@ class StepCase final : public BenchCase {
     if (search_.probes.empty()) return {};
     core::Json probes = core::Json::array();
     for (const auto& probe : search_.probes)
-      probes.push_back({{"samples", probe.samples}, {"fits", probe.fits}, {"peak_memory_bytes", probe.peak_bytes},
-                        {"planned_memory_bytes", memory_plan(probe.samples).total()}, {"reason", probe.reason}});
+      probes.push_back({{"samples", probe.samples},
+                        {"fits", probe.fits},
+                        {"peak_memory_bytes", probe.peak_bytes},
+                        {"planned_memory_bytes", memory_plan(probe.samples).total()},
+                        {"reason", probe.reason}});
     const bool is_cut = search_.best >= context_.options.find_most;
-    return {{.key = "largest_batch", .label = is_cut ? "Largest batch allowed by --find-most fits" : "Largest batch that fits", .value = search_.best},
-            {.key = "memory_limit_bytes", .label = "Memory limit", .value = limit_bytes_,
+    return {{.key = "largest_batch",
+             .label = is_cut ? "Largest batch allowed by --find-most fits" : "Largest batch that fits",
+             .value = search_.best},
+            {.key = "memory_limit_bytes",
+             .label = "Memory limit",
+             .value = limit_bytes_,
              .text = limit_bytes_ > 0 ? core::format_bytes(static_cast<double>(limit_bytes_)) : "the device"},
             {.key = "probes", .label = "Attempts", .value = probes, .text = std::to_string(search_.probes.size())}};
   }
 
   plan::BatchPlan plan_of(int64_t samples_per_micro) const {
-    return plan::make_batch_plan(world().size(), {.samples_per_micro = samples_per_micro, .num_micro = train_options().accum_freq});
+    return plan::make_batch_plan(world().size(),
+                                 {.samples_per_micro = samples_per_micro, .num_micro = train_options().accum_freq});
   }
 
   plan::MemoryPlan memory_plan(int64_t samples_per_micro) const {
     const auto& o = train_options();
     const bool is_zero1 = spec::grad_sync_kind(o, plan_.num_data_ranks) == spec::GradSyncKind::kZero1;
-    return plan::plan_contrastive_memory(shape_, {.precision = o.precision,
-                                                  .optimizer_shards = is_zero1 ? plan_.num_data_ranks : 1,
-                                                  .has_fp32_gradients = o.fp32_gradients,
-                                                  .samples_per_micro = samples_per_micro,
-                                                  .global_batch = samples_per_micro * plan_.num_micro * plan_.num_data_ranks,
-                                                  .grad_checkpointing = o.grad_checkpointing,
-                                                  .keeps_attention = context_.device.is_cpu()});
+    return plan::plan_contrastive_memory(shape_,
+                                         {.precision = o.precision,
+                                          .optimizer_shards = is_zero1 ? plan_.num_data_ranks : 1,
+                                          .has_fp32_gradients = o.fp32_gradients,
+                                          .samples_per_micro = samples_per_micro,
+                                          .global_batch = samples_per_micro * plan_.num_micro * plan_.num_data_ranks,
+                                          .grad_checkpointing = o.grad_checkpointing,
+                                          .keeps_attention = context_.device.is_cpu()});
   }
 
   void build() {
     if (training_) return;
     try {
-      training_.emplace(train::build_contrastive_training(train_options(), shape_, world(), context_.device, plan_.num_micro));
+      training_.emplace(
+          train::build_contrastive_training(train_options(), shape_, world(), context_.device, plan_.num_micro));
       const auto seed = static_cast<uint64_t>(train_options().seed), rank = static_cast<uint64_t>(world().rank());
       for (auto micro = static_cast<int64_t>(batches_.size()); micro < plan_.num_micro; ++micro)
         batches_.push_back(make_batch(shape_, *training_->precision, context_.device, plan_.samples_per_micro,
@@ -236,7 +272,8 @@ class StepCase final : public BenchCase {
 
   StepReport one_step() {
     const auto count = static_cast<size_t>(plan_.num_micro);
-    const std::span<models::Batch> micro_batches = std::span(batches_).subspan(static_cast<size_t>(num_steps_) * count % batches_.size(), count);
+    const std::span<models::Batch> micro_batches =
+        std::span(batches_).subspan(static_cast<size_t>(num_steps_) * count % batches_.size(), count);
     try {
       const auto outcome = training_->runner->run(micro_batches, static_cast<uint64_t>(num_steps_++));
       const auto gradients = training_->update(*train_options().lr, train_options().grad_clip_norm.value_or(0));
@@ -249,8 +286,9 @@ class StepCase final : public BenchCase {
   }
 
   [[noreturn]] void throw_out_of_memory() const {
-    throw EnvironmentError(fmt::format("bench: out of memory on {} with {} samples", context_.device.str(), plan_.samples_per_micro),
-                           "lower --batch-size, or let --find-batch multiple=8 find the largest");
+    throw EnvironmentError(
+        fmt::format("bench: out of memory on {} with {} samples", context_.device.str(), plan_.samples_per_micro),
+        "lower --batch-size, or let --find-batch multiple=8 find the largest");
   }
 
   void add_times(core::Json& row, std::vector<double> samples) const {
@@ -276,20 +314,24 @@ class StepCase final : public BenchCase {
 
   void find_batch() {
     if (world().size() > 1)
-      throw UsageError("bench: --find-batch works on one rank", "leave the launcher away; the batch that fits is per device");
-    limit_bytes_ = options().memory_limit.empty() ? 0 : spec::parse_bench_bytes(options().memory_limit, "--memory-limit");
+      throw UsageError("bench: --find-batch works on one rank",
+                       "leave the launcher away; the batch that fits is per device");
+    limit_bytes_ =
+        options().memory_limit.empty() ? 0 : spec::parse_bench_bytes(options().memory_limit, "--memory-limit");
     if (limit_bytes_ == 0 && context_.device.is_cpu()) limit_bytes_ = hw::available_memory_bytes();
     search_ = find_largest_batch(options().find_multiple, options().find_most, [&](int64_t samples) {
       std::vector<std::string> args = context_.command;
       args.erase(args.begin());
-      for (const char* word : {"--find-batch", "", "--output", "", "--no-csv", "--json", "--mode", "time", "-w", "1", "-n", "1", "--batch-size"})
+      for (const char* word : {"--find-batch", "", "--output", "", "--no-csv", "--json", "--mode", "time", "-w", "1",
+                               "-n", "1", "--batch-size"})
         args.emplace_back(word);  // the last of a repeated flag counts
       args.push_back(std::to_string(samples));
       return probe_in_child(args, samples, {.memory_bytes = limit_bytes_});
     });
     if (search_.best == 0)
-      throw EnvironmentError(fmt::format("bench: not even {} samples fit: {}", options().find_multiple, search_.probes.front().reason),
-                             "try a smaller multiple, --grad-checkpointing or a narrower --precision");
+      throw EnvironmentError(
+          fmt::format("bench: not even {} samples fit: {}", options().find_multiple, search_.probes.front().reason),
+          "try a smaller multiple, --grad-checkpointing or a narrower --precision");
     plan_ = plan_of(search_.best);
   }
 

@@ -13,8 +13,8 @@ using torch::autograd::variable_list;
 
 constexpr const char* kCommKey = "comm";
 
-/// Autograd's saved values hold no foreign pointers, so the group travels as an integer; the caller keeps it alive through
-/// backward.
+/// Autograd's saved values hold no foreign pointers, so the group travels as an integer; the caller keeps it alive
+/// through backward.
 int64_t as_integer(Comm& comm) { return static_cast<int64_t>(reinterpret_cast<intptr_t>(&comm)); }
 
 Comm& comm_of(AutogradContext* context) {

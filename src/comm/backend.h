@@ -14,17 +14,19 @@ namespace lockstep::comm {
 enum class OpKind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kAllToAll, kSend, kReceive, kBarrier };
 inline constexpr int kNumOpKinds = 8;
 
-std::string_view op_name(OpKind kind);     ///< "all_reduce", ...
+std::string_view op_name(OpKind kind);      ///< "all_reduce", ...
 std::string_view reduce_name(ReduceOp op);  ///< "sum", ...
 
-/// One collective or transfer as a transport sees it. Tensors are flat (one dimension, stride 1), without gradient, not empty,
-/// and of a type that every transport moves: reductions have a numeric type, other calls may have been turned into bytes.
+/// One collective or transfer as a transport sees it. Tensors are flat (one dimension, stride 1), without gradient, not
+/// empty, and of a type that every transport moves: reductions have a numeric type, other calls may have been turned
+/// into bytes.
 struct Call {
   OpKind kind = OpKind::kAllReduce;
-  at::Tensor tensor{};          ///< Reduced or broadcast in place, sent, received, or the output of a gather, a scatter or an exchange.
-  at::Tensor input{};           ///< Of a gather, a scatter or an exchange; else undefined.
+  at::Tensor tensor{};  ///< Reduced or broadcast in place, sent, received, or the output of a gather, a scatter or an
+                        ///< exchange.
+  at::Tensor input{};   ///< Of a gather, a scatter or an exchange; else undefined.
   ReduceOp op = ReduceOp::kSum;
-  int peer = -1;                ///< Root, destination or source, as rank of the group.
+  int peer = -1;                          ///< Root, destination or source, as rank of the group.
   std::function<void()> give_up_check{};  ///< Where set: called now and then while the host waits; throws to give up.
   std::vector<int64_t> layout{};  ///< Strides of the caller's tensor where it is dense but not row-major; else empty.
 };
@@ -44,8 +46,8 @@ class Backend {
   int size() const { return size_; }
   at::Device device() const { return device_; }  ///< Where tensors must lie.
 
-  /// Starts a call and returns what waits for it, with the meaning of Work::wait(). Both may throw any std::exception; the wait
-  /// function may be called again after a success. All ranks start the same calls in the same order.
+  /// Starts a call and returns what waits for it, with the meaning of Work::wait(). Both may throw any std::exception;
+  /// the wait function may be called again after a success. All ranks start the same calls in the same order.
   virtual std::function<void()> start(Call call) = 0;
 
  private:

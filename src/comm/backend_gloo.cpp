@@ -67,10 +67,8 @@ void wait_and_look_around(c10d::Work& work, const std::function<void()>& give_up
 }  // namespace
 
 C10dBackend::C10dBackend(c10::intrusive_ptr<c10d::Backend> backend, at::Device device, bool abandon_on_failure)
-    : Backend(backend->getRank(), backend->getSize(), device),
-      backend_(std::move(backend)),
-      abandon_on_failure_(abandon_on_failure),
-      exceptions_at_start_(std::uncaught_exceptions()) {}
+    : Backend(backend->getRank(), backend->getSize(), device), backend_(std::move(backend)),
+      abandon_on_failure_(abandon_on_failure), exceptions_at_start_(std::uncaught_exceptions()) {}
 
 C10dBackend::~C10dBackend() {
   if (abandon_on_failure_ && std::uncaught_exceptions() > exceptions_at_start_) {
@@ -90,8 +88,8 @@ std::function<void()> C10dBackend::start(Call call) {
   kept->second.push_back(kept->first.tensor);
   const OpKind call_kind = kept->first.kind;
   auto work = start_call(*backend_, kept->first, kept->second);
-  const bool can_poll =
-      call_kind != OpKind::kSend && call_kind != OpKind::kReceive;  // there Gloo drops the connection when a wait times out
+  const bool can_poll = call_kind != OpKind::kSend &&
+                        call_kind != OpKind::kReceive;  // there Gloo drops the connection when a wait times out
   if (!can_poll || !kept->first.give_up_check || !device().is_cpu()) return [kept, work] { work->wait(); };
   return [kept, work] { wait_and_look_around(*work, kept->first.give_up_check); };
 }

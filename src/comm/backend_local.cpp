@@ -18,17 +18,17 @@ namespace lockstep::comm {
 struct LocalHub::Op {
   Group* group = nullptr;
   int64_t sequence = 0;
-  std::vector<int> members;                 // group ranks that take part, in order
-  std::vector<std::optional<Call>> calls;   // in the order of members
+  std::vector<int> members;                // group ranks that take part, in order
+  std::vector<std::optional<Call>> calls;  // in the order of members
   size_t num_arrived = 0;
   bool is_done = false;
 };
 
 struct LocalHub::Group {
   std::string name;
-  std::vector<int> ranks;                                   // global rank of each group rank
-  std::vector<int64_t> num_calls;                           // collectives begun by each group rank
-  std::map<std::array<int, 3>, int64_t> num_transfers;      // {from, to, who calls} -> begun
+  std::vector<int> ranks;                               // global rank of each group rank
+  std::vector<int64_t> num_calls;                       // collectives begun by each group rank
+  std::map<std::array<int, 3>, int64_t> num_transfers;  // {from, to, who calls} -> begun
   std::map<int64_t, std::shared_ptr<Op>> pending;
   std::map<std::array<int64_t, 3>, std::shared_ptr<Op>> pending_transfers;  // {from, to, number}
 };
@@ -148,28 +148,34 @@ std::shared_ptr<LocalHub::Op> LocalHub::enter(Group& group, int group_rank, Call
     slot = std::make_shared<Op>();
     slot->group = &group;
     slot->sequence = number;
-    if (is_transfer) slot->members = {from, to};
-    else for (int i = 0; i < static_cast<int>(group.ranks.size()); ++i) slot->members.push_back(i);
+    if (is_transfer)
+      slot->members = {from, to};
+    else
+      for (int i = 0; i < static_cast<int>(group.ranks.size()); ++i) slot->members.push_back(i);
     slot->calls.resize(slot->members.size());
   }
   const auto op = slot;
-  const auto first = std::find_if(op->calls.begin(), op->calls.end(), [](const auto& other) { return other.has_value(); });
+  const auto first =
+      std::find_if(op->calls.begin(), op->calls.end(), [](const auto& other) { return other.has_value(); });
   if (first != op->calls.end()) {
     const std::string why = mismatch(**first, call);
     if (!why.empty()) {
       const int other = group.ranks[static_cast<size_t>(op->members[static_cast<size_t>(first - op->calls.begin())])];
-      state_->set_failure(fmt::format("comm: ranks disagree in call #{} of group '{}' ({}): rank {} calls {}, rank {} calls {}",
-                                      number, group.name, why, other, describe(**first),
-                                      group.ranks[static_cast<size_t>(group_rank)], describe(call)));
+      state_->set_failure(fmt::format(
+          "comm: ranks disagree in call #{} of group '{}' ({}): rank {} calls {}, rank {} calls {}", number, group.name,
+          why, other, describe(**first), group.ranks[static_cast<size_t>(group_rank)], describe(call)));
       throw CommError(*state_->failure);
     }
   }
-  const auto place = static_cast<size_t>(std::find(op->members.begin(), op->members.end(), group_rank) - op->members.begin());
+  const auto place =
+      static_cast<size_t>(std::find(op->members.begin(), op->members.end(), group_rank) - op->members.begin());
   op->calls[place] = std::move(call);
   if (++op->num_arrived < op->members.size()) return op;
 
-  if (is_transfer) group.pending_transfers.erase({from, to, number});
-  else group.pending.erase(number);
+  if (is_transfer)
+    group.pending_transfers.erase({from, to, number});
+  else
+    group.pending.erase(number);
   lock.unlock();
   std::vector<Call> calls;
   for (auto& entry : op->calls) calls.push_back(std::move(*entry));
@@ -195,7 +201,8 @@ void LocalHub::wait(const std::shared_ptr<Op>& op, int group_rank) {
   while (!op->is_done && !state_->failure) {
     if (const auto why = state_->find_hopeless_wait()) {
       state_->set_failure(*why);
-    } else if (state_->changed.wait_until(lock, deadline) == std::cv_status::timeout && !op->is_done && !state_->failure) {
+    } else if (state_->changed.wait_until(lock, deadline) == std::cv_status::timeout && !op->is_done &&
+               !state_->failure) {
       state_->set_failure(fmt::format("comm: {} timed out after {} ms: ranks {} did not come", State::name_of(*op),
                                       state_->timeout.count(), fmt::join(State::missing(*op), ",")));
     }

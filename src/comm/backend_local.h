@@ -9,10 +9,10 @@
 
 namespace lockstep::comm {
 
-/// Where ranks that are threads of one process meet. A call is carried out once, by the thread that comes last, in rank order, so
-/// results do not depend on timing; 16-bit floats are added in fp32. Refused with a CommError on every rank: calls that differ in
-/// operation, element count, type or memory layout; waiting for a rank that has ended; all ranks waiting for each other; a wait
-/// longer than the time limit.
+/// Where ranks that are threads of one process meet. A call is carried out once, by the thread that comes last, in rank
+/// order, so results do not depend on timing; 16-bit floats are added in fp32. Refused with a CommError on every rank:
+/// calls that differ in operation, element count, type or memory layout; waiting for a rank that has ended; all ranks
+/// waiting for each other; a wait longer than the time limit.
 class LocalHub : public std::enable_shared_from_this<LocalHub> {
  public:
   static constexpr std::chrono::seconds kDefaultTimeout{300};

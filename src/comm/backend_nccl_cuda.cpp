@@ -7,7 +7,8 @@
 
 namespace lockstep::comm {
 
-// ProcessGroupNCCL::Options holds an ncclConfig_t by value: its layout must be that of the NCCL that LibTorch was built with.
+// ProcessGroupNCCL::Options holds an ncclConfig_t by value: its layout must be that of the NCCL that LibTorch was built
+// with.
 static_assert(NCCL_VERSION_CODE == NCCL_VERSION(2, 28, 9));
 
 std::unique_ptr<Backend> make_nccl_backend(const Store& store, int rank, int size, const NcclOptions& options) {

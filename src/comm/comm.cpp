@@ -1,7 +1,7 @@
 #include "comm/comm.h"
 
-#include <ATen/record_function.h>
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -19,7 +19,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double ms_since(Clock::time_point begin) { return std::chrono::duration<double, std::milli>(Clock::now() - begin).count(); }
+double ms_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
 
 bool is_reduction(OpKind kind) { return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter; }
 
@@ -33,22 +35,21 @@ bool can_reduce(at::ScalarType type) {
     case at::kDouble:
     case at::kLong:
     case at::kInt:
-    case at::kByte:
-      return true;
+    case at::kByte: return true;
     default: return false;
   }
 }
 
 void check_tensor(const at::Tensor& tensor, OpKind kind, at::Device device, const char* what) {
   LOCKSTEP_CHECK(tensor.defined(), "comm: {} of an undefined {} tensor", op_name(kind), what);
-  LOCKSTEP_CHECK(tensor.is_non_overlapping_and_dense(), "comm: {} needs a dense {} tensor (clone a slice with gaps first)",
-                 op_name(kind), what);
-  LOCKSTEP_CHECK(tensor.device().type() == device.type(), "comm: {} tensor of {} lies on {}, expected={}", what, op_name(kind),
-                 tensor.device().str(), device.str());
+  LOCKSTEP_CHECK(tensor.is_non_overlapping_and_dense(),
+                 "comm: {} needs a dense {} tensor (clone a slice with gaps first)", op_name(kind), what);
+  LOCKSTEP_CHECK(tensor.device().type() == device.type(), "comm: {} tensor of {} lies on {}, expected={}", what,
+                 op_name(kind), tensor.device().str(), device.str());
 }
 
-/// The memory of a dense tensor as one row, cut off from autograd; types that not every transport knows become bytes where
-/// nothing is added.
+/// The memory of a dense tensor as one row, cut off from autograd; types that not every transport knows become bytes
+/// where nothing is added.
 at::Tensor flatten(const at::Tensor& tensor, OpKind kind) {
   const at::Tensor flat = tensor.detach().as_strided({tensor.numel()}, {1}, tensor.storage_offset());
   if (is_reduction(kind) || can_reduce(tensor.scalar_type())) return flat;
@@ -72,8 +73,8 @@ std::string list_of(const std::vector<int>& ranks) {
 }  // namespace
 
 std::string_view op_name(OpKind kind) {
-  constexpr std::array<std::string_view, kNumOpKinds> kNames = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                                "all_to_all", "send",       "receive",        "barrier"};
+  constexpr std::array<std::string_view, kNumOpKinds> kNames = {
+      "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send", "receive", "barrier"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -90,8 +91,8 @@ std::string describe(const Call& call) {
   if (call.kind == OpKind::kReceive) detail = fmt::format("(from {})", call.peer);
   const at::Tensor& counted = call.input.defined() ? call.input : call.tensor;
   const std::string layout = call.layout.empty() ? "" : fmt::format(" with strides [{}]", fmt::join(call.layout, ","));
-  return fmt::format("{}{} of {} x {}{}", op_name(call.kind), detail, counted.numel(), c10::toString(counted.scalar_type()),
-                     layout);
+  return fmt::format("{}{} of {} x {}{}", op_name(call.kind), detail, counted.numel(),
+                     c10::toString(counted.scalar_type()), layout);
 }
 
 void Work::wait() {
@@ -118,8 +119,8 @@ struct Comm::State {
 namespace {
 
 /// Rethrows what a transport threw as a CommError that says where the job stands.
-[[noreturn]] void rethrow(const std::shared_ptr<Progress>& progress, const std::vector<int>& ranks, const CallMark& mark,
-                          double waited_ms) {
+[[noreturn]] void rethrow(const std::shared_ptr<Progress>& progress, const std::vector<int>& ranks,
+                          const CallMark& mark, double waited_ms) {
   std::string reason;
   std::string hint = "look for the first rank that reports another error: this one is often its consequence";
   try {
@@ -135,9 +136,10 @@ namespace {
   std::string who = progress == nullptr ? "" : progress->diagnose(mark, ranks);
   if (!who.empty()) who = "; " + who;
   const std::string number = mark.sequence > 0 ? fmt::format(" #{}", mark.sequence) : "";
-  throw CommError(fmt::format("comm: {}{} of {} on axis '{}' ({}) failed after {:.1f} s{} [transport: {}]", mark.kind, number,
-                              bytes_text(mark.bytes), mark.axis, list_of(ranks), waited_ms / 1000.0, who, reason),
-                  hint);
+  throw CommError(
+      fmt::format("comm: {}{} of {} on axis '{}' ({}) failed after {:.1f} s{} [transport: {}]", mark.kind, number,
+                  bytes_text(mark.bytes), mark.axis, list_of(ranks), waited_ms / 1000.0, who, reason),
+      hint);
 }
 
 }  // namespace
@@ -159,7 +161,8 @@ Comm::Comm(std::unique_ptr<Backend> backend, std::shared_ptr<Recorder> recorder,
   shared.global_ranks = std::move(global_ranks);
   if (shared.global_ranks.empty())
     for (int i = 0; i < size(); ++i) shared.global_ranks.push_back(i);
-  LOCKSTEP_CHECK(static_cast<int>(shared.global_ranks.size()) == size(), "ranks={} size={}", shared.global_ranks.size(), size());
+  LOCKSTEP_CHECK(static_cast<int>(shared.global_ranks.size()) == size(), "ranks={} size={}", shared.global_ranks.size(),
+                 size());
 }
 
 Comm::Comm(Comm&&) noexcept = default;
@@ -212,7 +215,8 @@ Work Comm::start(Call call, int64_t bytes) {
       rethrow(shared->progress, shared->global_ranks, mark, ms_since(begin));
     }
     if (shared->progress) shared->progress->end(mark);
-    shared->recorder->add_time(mark.axis, static_cast<int>(shared->global_ranks.size()), mark.kind, mark.bytes, ms_since(begin), start_ms + ms_since(wait_begin));
+    shared->recorder->add_time(mark.axis, static_cast<int>(shared->global_ranks.size()), mark.kind, mark.bytes,
+                               ms_since(begin), start_ms + ms_since(wait_begin));
   });
 }
 
@@ -228,7 +232,9 @@ Work Comm::all_reduce(at::Tensor tensor, ReduceOp op) {
   LOCKSTEP_CHECK(can_reduce(tensor.scalar_type()), "comm: all_reduce of {}", c10::toString(tensor.scalar_type()));
   LOCKSTEP_CHECK(op != ReduceOp::kAverage || tensor.is_floating_point(), "comm: average of {}",
                  c10::toString(tensor.scalar_type()));
-  return start_unless_alone({.kind = OpKind::kAllReduce, .tensor = flatten(tensor, OpKind::kAllReduce), .op = op,
+  return start_unless_alone({.kind = OpKind::kAllReduce,
+                             .tensor = flatten(tensor, OpKind::kAllReduce),
+                             .op = op,
                              .layout = layout_of(tensor)},
                             static_cast<int64_t>(tensor.nbytes()));
 }
@@ -239,8 +245,8 @@ Work Comm::all_gather_into(at::Tensor output, const at::Tensor& input) {
   check_tensor(output, OpKind::kAllGather, device, "output");
   LOCKSTEP_CHECK(input.is_contiguous() && output.is_contiguous(), "comm: all_gather needs row-major tensors");
   LOCKSTEP_CHECK(output.scalar_type() == input.scalar_type() && output.numel() == size() * input.numel(),
-                 "comm: all_gather output {} x {}, expected={} x {}", output.numel(), c10::toString(output.scalar_type()),
-                 size() * input.numel(), c10::toString(input.scalar_type()));
+                 "comm: all_gather output {} x {}, expected={} x {}", output.numel(),
+                 c10::toString(output.scalar_type()), size() * input.numel(), c10::toString(input.scalar_type()));
   const at::Tensor flat_output = flatten(output, OpKind::kAllGather);
   const at::Tensor flat_input = flatten(input, OpKind::kAllGather);
   if (size() == 1 && flat_output.data_ptr() != flat_input.data_ptr()) flat_output.copy_(flat_input);
@@ -257,8 +263,8 @@ Work Comm::reduce_scatter_into(at::Tensor output, const at::Tensor& input, Reduc
   LOCKSTEP_CHECK(op != ReduceOp::kAverage || input.is_floating_point(), "comm: average of {}",
                  c10::toString(input.scalar_type()));
   LOCKSTEP_CHECK(output.scalar_type() == input.scalar_type() && input.numel() == size() * output.numel(),
-                 "comm: reduce_scatter input {} x {}, expected={} x {}", input.numel(), c10::toString(input.scalar_type()),
-                 size() * output.numel(), c10::toString(output.scalar_type()));
+                 "comm: reduce_scatter input {} x {}, expected={} x {}", input.numel(),
+                 c10::toString(input.scalar_type()), size() * output.numel(), c10::toString(output.scalar_type()));
   const at::Tensor flat_output = flatten(output, OpKind::kReduceScatter);
   const at::Tensor flat_input = flatten(input, OpKind::kReduceScatter);
   if (size() == 1 && flat_output.data_ptr() != flat_input.data_ptr()) flat_output.copy_(flat_input);
@@ -270,7 +276,9 @@ Work Comm::broadcast(at::Tensor tensor, int root) {
   const at::Device device = state_->backend ? state_->backend->device() : tensor.device();
   check_tensor(tensor, OpKind::kBroadcast, device, "broadcast");
   LOCKSTEP_CHECK(root >= 0 && root < size(), "comm: broadcast root={} size={}", root, size());
-  return start_unless_alone({.kind = OpKind::kBroadcast, .tensor = flatten(tensor, OpKind::kBroadcast), .peer = root,
+  return start_unless_alone({.kind = OpKind::kBroadcast,
+                             .tensor = flatten(tensor, OpKind::kBroadcast),
+                             .peer = root,
                              .layout = layout_of(tensor)},
                             static_cast<int64_t>(tensor.nbytes()));
 }
@@ -280,9 +288,10 @@ Work Comm::all_to_all_into(at::Tensor output, const at::Tensor& input) {
   check_tensor(input, OpKind::kAllToAll, device, "input");
   check_tensor(output, OpKind::kAllToAll, device, "output");
   LOCKSTEP_CHECK(input.is_contiguous() && output.is_contiguous(), "comm: all_to_all needs row-major tensors");
-  LOCKSTEP_CHECK(output.scalar_type() == input.scalar_type() && output.numel() == input.numel() && input.numel() % size() == 0,
-                 "comm: all_to_all output {} x {}, input {} x {}, ranks={}", output.numel(), c10::toString(output.scalar_type()),
-                 input.numel(), c10::toString(input.scalar_type()), size());
+  LOCKSTEP_CHECK(
+      output.scalar_type() == input.scalar_type() && output.numel() == input.numel() && input.numel() % size() == 0,
+      "comm: all_to_all output {} x {}, input {} x {}, ranks={}", output.numel(), c10::toString(output.scalar_type()),
+      input.numel(), c10::toString(input.scalar_type()), size());
   LOCKSTEP_CHECK(input.numel() == 0 || output.data_ptr() != input.data_ptr(), "comm: all_to_all in place");
   const at::Tensor flat_output = flatten(output, OpKind::kAllToAll);
   const at::Tensor flat_input = flatten(input, OpKind::kAllToAll);
@@ -300,9 +309,12 @@ Work Comm::send(const at::Tensor& tensor, int to) {
 }
 
 Work Comm::receive(at::Tensor tensor, int from) {
-  LOCKSTEP_CHECK(from >= 0 && from < size() && from != rank(), "comm: rank {} of {} receives from {}", rank(), size(), from);
+  LOCKSTEP_CHECK(from >= 0 && from < size() && from != rank(), "comm: rank {} of {} receives from {}", rank(), size(),
+                 from);
   check_tensor(tensor, OpKind::kReceive, state_->backend->device(), "received");
-  return start_unless_alone({.kind = OpKind::kReceive, .tensor = flatten(tensor, OpKind::kReceive), .peer = from,
+  return start_unless_alone({.kind = OpKind::kReceive,
+                             .tensor = flatten(tensor, OpKind::kReceive),
+                             .peer = from,
                              .layout = layout_of(tensor)},
                             static_cast<int64_t>(tensor.nbytes()));
 }
@@ -337,7 +349,8 @@ std::vector<std::string> Comm::gather_strings(const std::string& mine) {
   const auto count_type = at::TensorOptions(state_->backend->device()).dtype(at::kLong);
   const at::Tensor my_length = at::full({1}, static_cast<int64_t>(mine.size()), count_type);
   at::Tensor lengths = at::empty({size()}, count_type);
-  start({.kind = OpKind::kAllGather, .tensor = lengths, .input = my_length}, static_cast<int64_t>(lengths.nbytes())).wait();
+  start({.kind = OpKind::kAllGather, .tensor = lengths, .input = my_length}, static_cast<int64_t>(lengths.nbytes()))
+      .wait();
   lengths = lengths.cpu();  // sync: the lengths size the next call
   const auto* length = lengths.const_data_ptr<int64_t>();
   const int64_t longest = *std::max_element(length, length + size());
@@ -348,7 +361,8 @@ std::vector<std::string> Comm::gather_strings(const std::string& mine) {
   start({.kind = OpKind::kAllGather, .tensor = all, .input = input}, static_cast<int64_t>(all.nbytes())).wait();
   all = all.cpu();  // sync: strings live on the host
   const auto* text = reinterpret_cast<const char*>(all.const_data_ptr<uint8_t>());
-  for (int i = 0; i < size(); ++i) out[static_cast<size_t>(i)].assign(text + i * longest, static_cast<size_t>(length[i]));
+  for (int i = 0; i < size(); ++i)
+    out[static_cast<size_t>(i)].assign(text + i * longest, static_cast<size_t>(length[i]));
   return out;
 }
 

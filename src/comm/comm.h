@@ -19,8 +19,9 @@ class Work {
   Work() = default;
   /// `wait` is dropped after its first success.
   explicit Work(std::function<void()> wait) : wait_(std::move(wait)) {}
-  /// On the CPU blocks the host until the collective is done; on CUDA makes the current stream wait and returns. Throws CommError
-  /// that names the collective, the group and, on a timeout, the ranks that are missing. May be called once or more.
+  /// On the CPU blocks the host until the collective is done; on CUDA makes the current stream wait and returns. Throws
+  /// CommError that names the collective, the group and, on a timeout, the ranks that are missing. May be called once
+  /// or more.
   void wait();
 
  private:
@@ -35,8 +36,8 @@ struct Call;     // one collective as a transport sees it (comm/backend.h)
 /// One group of ranks and its collectives. A group of one sends nothing: every call copies or returns at once.
 ///
 /// All ranks of a group call the same collectives in the same order with equal element count and dtype; tensors must be
-/// non-overlapping and dense. Calls return before the collective is done: until Work::wait() nobody may read or write the
-/// tensors. Not thread safe: one thread at a time uses a group.
+/// non-overlapping and dense. Calls return before the collective is done: until Work::wait() nobody may read or write
+/// the tensors. Not thread safe: one thread at a time uses a group.
 class Comm {
  public:
   Comm();  ///< A group of one.
@@ -47,17 +48,18 @@ class Comm {
   Comm& operator=(Comm&&) noexcept;
   ~Comm();
 
-  int rank() const;                   ///< Within this group.
+  int rank() const;  ///< Within this group.
   int size() const;
-  const std::string& axis() const;    ///< "world", "dp", "tp", "pp": for messages.
+  const std::string& axis() const;               ///< "world", "dp", "tp", "pp": for messages.
   const std::vector<int>& global_ranks() const;  ///< Of this group's ranks in order, within the job.
 
-  Work all_reduce(at::Tensor tensor, ReduceOp op = ReduceOp::kSum);                          ///< In place.
+  Work all_reduce(at::Tensor tensor, ReduceOp op = ReduceOp::kSum);  ///< In place.
   Work all_gather_into(at::Tensor output, const at::Tensor& input);  ///< output dim 0 = size() x input dim 0.
   /// input dim 0 = size() x output dim 0.
   Work reduce_scatter_into(at::Tensor output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum);
   Work broadcast(at::Tensor tensor, int root);
-  /// Row block r of `input` (dim 0 split evenly) goes to rank r; row block r of `output` comes from rank r. Not in place.
+  /// Row block r of `input` (dim 0 split evenly) goes to rank r; row block r of `output` comes from rank r. Not in
+  /// place.
   Work all_to_all_into(at::Tensor output, const at::Tensor& input);
   Work send(const at::Tensor& tensor, int to);
   Work receive(at::Tensor tensor, int from);
@@ -81,8 +83,8 @@ class Comm {
   std::unique_ptr<State> state_;
 };
 
-/// Concatenation of `input` over the ranks along dim 0, with gradient: backward reduce-scatters (sums) the gradient, so every
-/// rank's own slice receives what all ranks' losses say about it. `comm` must outlive the backward pass.
+/// Concatenation of `input` over the ranks along dim 0, with gradient: backward reduce-scatters (sums) the gradient, so
+/// every rank's own slice receives what all ranks' losses say about it. `comm` must outlive the backward pass.
 at::Tensor all_gather_with_grad(const at::Tensor& input, Comm& comm);
 /// Sum over ranks with gradient: backward sums the gradients over the ranks, too.
 at::Tensor all_reduce_with_grad(const at::Tensor& input, Comm& comm);

@@ -37,8 +37,8 @@ std::optional<std::string> source_address(const addrinfo& target) {
   if (fd < 0) return std::nullopt;
   sockaddr_storage own{};
   socklen_t size = sizeof own;
-  const bool is_known =
-      connect(fd, target.ai_addr, target.ai_addrlen) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
+  const bool is_known = connect(fd, target.ai_addr, target.ai_addrlen) == 0 &&
+                        getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
   close(fd);
   return is_known ? text_unless_loopback(reinterpret_cast<const sockaddr*>(&own)) : std::nullopt;
 }

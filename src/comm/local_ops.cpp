@@ -16,9 +16,12 @@ at::Tensor reduce(const std::vector<at::Tensor>& parts, ReduceOp op) {
   const at::ScalarType type = is_sum && is_half(parts[0].scalar_type()) ? at::kFloat : parts[0].scalar_type();
   at::Tensor total = parts[0].to(type, /*non_blocking=*/false, /*copy=*/true);
   for (size_t i = 1; i < parts.size(); ++i) {
-    if (is_sum) total.add_(parts[i]);
-    else if (op == ReduceOp::kMax) at::maximum_out(total, total, parts[i]);
-    else at::minimum_out(total, total, parts[i]);
+    if (is_sum)
+      total.add_(parts[i]);
+    else if (op == ReduceOp::kMax)
+      at::maximum_out(total, total, parts[i]);
+    else
+      at::minimum_out(total, total, parts[i]);
   }
   if (op == ReduceOp::kAverage) total.div_(static_cast<double>(parts.size()));
   return total;
@@ -54,7 +57,8 @@ void all_to_all(const std::vector<Call>& calls) {
   const int64_t n = calls[0].tensor.numel() / static_cast<int64_t>(calls.size());
   for (size_t to = 0; to < calls.size(); ++to)
     for (size_t from = 0; from < calls.size(); ++from)
-      calls[to].tensor.narrow(0, static_cast<int64_t>(from) * n, n)
+      calls[to]
+          .tensor.narrow(0, static_cast<int64_t>(from) * n, n)
           .copy_(calls[from].input.narrow(0, static_cast<int64_t>(to) * n, n));
 }
 

@@ -5,10 +5,12 @@
 
 namespace lockstep::comm {
 
-/// Why the calls of two ranks cannot belong together ("" when they can): operation, element count, type, memory layout, root.
+/// Why the calls of two ranks cannot belong together ("" when they can): operation, element count, type, memory layout,
+/// root.
 std::string mismatch(const Call& a, const Call& b);
 
-/// Carries out one collective of all ranks at once; `calls` in rank order (of a transfer: the sender's, then the receiver's).
+/// Carries out one collective of all ranks at once; `calls` in rank order (of a transfer: the sender's, then the
+/// receiver's).
 void execute(const std::vector<Call>& calls);
 
 }  // namespace lockstep::comm

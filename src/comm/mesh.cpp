@@ -11,8 +11,8 @@ Mesh::Mesh(const plan::MeshLayout& layout, int rank, const MakeGroup& make_group
     Comm& group = axes_[static_cast<size_t>(axis)];
     group = make_group(std::string(plan::axis_name(axis)), layout.group_of(rank, axis));
     LOCKSTEP_CHECK(group.size() == layout.size(axis) && group.rank() == point_.at(axis),
-                   "comm: axis {} has rank {} of {}, expected={} of {}", plan::axis_name(axis), group.rank(), group.size(),
-                   point_.at(axis), layout.size(axis));
+                   "comm: axis {} has rank {} of {}, expected={} of {}", plan::axis_name(axis), group.rank(),
+                   group.size(), point_.at(axis), layout.size(axis));
   }
 }
 

@@ -12,8 +12,8 @@ namespace lockstep::comm {
 /// One group per axis, as this rank sees them. An axis of size 1 has a group of one.
 class Mesh {
  public:
-  /// Builds the group of a name and a list of global ranks, of which this rank is one; every rank of the list calls it in the
-  /// same order.
+  /// Builds the group of a name and a list of global ranks, of which this rank is one; every rank of the list calls it
+  /// in the same order.
   using MakeGroup = std::function<Comm(const std::string& axis, const std::vector<int>& global_ranks)>;
 
   /// Collective over all ranks of the layout.

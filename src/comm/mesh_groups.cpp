@@ -6,7 +6,8 @@ MeshGroups make_mesh_groups(const plan::MeshLayout& layout, Comm& world, const M
   const int rank = world.rank();
   MeshGroups groups{world, Mesh(layout, rank, make_group), Comm()};
   const std::vector<int> stages = layout.group_of(rank, plan::Axis::kPipeline);
-  if (stages.size() > 1 && (rank == stages.front() || rank == stages.back())) groups.ends = make_group("embedding", {stages.front(), stages.back()});
+  if (stages.size() > 1 && (rank == stages.front() || rank == stages.back()))
+    groups.ends = make_group("embedding", {stages.front(), stages.back()});
   return groups;
 }
 

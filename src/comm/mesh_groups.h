@@ -8,7 +8,8 @@ namespace lockstep::comm {
 struct MeshGroups {
   Comm& world;  ///< All ranks; outlives the groups.
   Mesh mesh;
-  Comm ends;    ///< "embedding": first and last stage of the rank's pipeline, which may hold copies of one embedding; a group of one on other stages.
+  Comm ends;  ///< "embedding": first and last stage of the rank's pipeline, which may hold copies of one embedding; a
+              ///< group of one on other stages.
 };
 
 /// Collective over all ranks of the layout.

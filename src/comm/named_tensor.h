@@ -5,8 +5,8 @@
 
 namespace lockstep::comm {
 
-/// A named tensor of a module; `tensor` points at the module's own handle, so that it can be replaced (dtype, device, bucket
-/// views).
+/// A named tensor of a module; `tensor` points at the module's own handle, so that it can be replaced (dtype, device,
+/// bucket views).
 struct NamedTensor {
   std::string name;
   at::Tensor* tensor;

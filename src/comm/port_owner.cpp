@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Inode of the socket that listens on `port`, from one of the kernel's tables; columns: sl local remote st tx:rx tr:tm retr uid
-/// timeout inode.
+/// Inode of the socket that listens on `port`, from one of the kernel's tables; columns: sl local remote st tx:rx tr:tm
+/// retr uid timeout inode.
 std::optional<std::string> listening_inode(const char* table, uint16_t port) {
   std::ifstream lines(table);
   std::string line;

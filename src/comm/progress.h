@@ -22,8 +22,8 @@ class Progress {
   virtual void end(const CallMark& mark) = 0;
   /// "rank 3 failed: ..." as soon as any rank of the job is known to have failed, else "". Cheap.
   virtual std::string failure_elsewhere() const = 0;
-  /// Which of `global_ranks` are behind `mark`, silent or gone, in words ("" when nothing is known). May take a few seconds,
-  /// never for ever. The answer is published as the reason why this rank gives up.
+  /// Which of `global_ranks` are behind `mark`, silent or gone, in words ("" when nothing is known). May take a few
+  /// seconds, never for ever. The answer is published as the reason why this rank gives up.
   virtual std::string diagnose(const CallMark& mark, const std::vector<int>& global_ranks) = 0;
 };
 

@@ -36,8 +36,10 @@ RankReport RankReport::from_json(const std::string& text) {
     report.failure = json.at("failure").get<std::string>();
     report.gave_up_in = json.at("gave_up_in").get<std::string>();
     for (const auto& place : json.at("places"))
-      report.places.push_back({.axis = place.at("axis").get<std::string>(), .kind = place.at("kind").get<std::string>(),
-                               .sequence = place.at("seq").get<int64_t>(), .is_finished = place.at("finished").get<bool>()});
+      report.places.push_back({.axis = place.at("axis").get<std::string>(),
+                               .kind = place.at("kind").get<std::string>(),
+                               .sequence = place.at("seq").get<int64_t>(),
+                               .is_finished = place.at("finished").get<bool>()});
     return report;
   } catch (const core::Json::exception& error) {
     throw CommError(fmt::format("comm: the store holds a report of a rank that makes no sense: {}", error.what()));
@@ -67,7 +69,8 @@ std::string name_of(int rank, const RankReport& report) {
 
 std::string join_some(const std::vector<std::string>& parts) {
   const size_t shown = std::min(parts.size(), kMaxNamed);
-  std::string text = fmt::format("{}", fmt::join(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(shown), "; "));
+  std::string text =
+      fmt::format("{}", fmt::join(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(shown), "; "));
   if (parts.size() > shown) text += fmt::format("; and {} more", parts.size() - shown);
   return text;
 }
@@ -83,9 +86,12 @@ std::string name_missing_ranks(const CallMark& mark, int own_rank, const std::ve
     if (rank == own_rank) continue;
     const std::string name = name_of(rank, report);
     const auto* place = place_on(report, mark.axis);
-    if (!report.gave_up_in.empty()) gave_up.push_back(report.describe_failure(rank));
-    else if (report.state == "failed") failed.push_back(report.describe_failure(rank));
-    else if (report.state == "left") left.push_back(fmt::format("{} has left the job ({})", name, last_call(report, mark.axis)));
+    if (!report.gave_up_in.empty())
+      gave_up.push_back(report.describe_failure(rank));
+    else if (report.state == "failed")
+      failed.push_back(report.describe_failure(rank));
+    else if (report.state == "left")
+      left.push_back(fmt::format("{} has left the job ({})", name, last_call(report, mark.axis)));
     else if (report.beat == earlier[i].beat)
       silent.push_back(fmt::format("{} does not answer any more ({})", name, last_call(report, mark.axis)));
     else if (mark.sequence > 0 && (place == nullptr || place->sequence < mark.sequence))

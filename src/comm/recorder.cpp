@@ -4,7 +4,8 @@ namespace lockstep::comm {
 
 RecorderEntry& Recorder::entry(std::string_view axis, int group_size, std::string_view kind, int64_t bytes) {
   auto [it, is_new] = entries_.try_emplace(Key(axis, kind, bytes, group_size));
-  if (is_new) it->second = {.axis = std::string(axis), .kind = std::string(kind), .group_size = group_size, .bytes = bytes};
+  if (is_new)
+    it->second = {.axis = std::string(axis), .kind = std::string(kind), .group_size = group_size, .bytes = bytes};
   return it->second;
 }
 
@@ -13,7 +14,8 @@ void Recorder::add_call(std::string_view axis, int group_size, std::string_view 
   ++entry(axis, group_size, kind, bytes).count;
 }
 
-void Recorder::add_time(std::string_view axis, int group_size, std::string_view kind, int64_t bytes, double total_ms, double blocked_ms) {
+void Recorder::add_time(std::string_view axis, int group_size, std::string_view kind, int64_t bytes, double total_ms,
+                        double blocked_ms) {
   const std::lock_guard lock(mutex_);
   RecorderEntry& it = entry(axis, group_size, kind, bytes);
   ++it.num_waited;

@@ -13,8 +13,8 @@ namespace lockstep::comm {
 struct RecorderEntry {
   std::string axis;
   std::string kind;
-  int group_size = 1;       ///< Ranks of the group that called.
-  int64_t bytes = 0;        ///< Of one call on one rank: of a gather the output, of a scatter the input.
+  int group_size = 1;  ///< Ranks of the group that called.
+  int64_t bytes = 0;   ///< Of one call on one rank: of a gather the output, of a scatter the input.
   int64_t count = 0;
   int64_t num_waited = 0;   ///< Calls whose Work was waited for; the times below are theirs.
   double total_ms = 0.0;    ///< Host time from the call to the end of its wait. On CUDA this is queueing, not transfer.
@@ -25,9 +25,10 @@ struct RecorderEntry {
 class Recorder {
  public:
   void add_call(std::string_view axis, int group_size, std::string_view kind, int64_t bytes);
-  void add_time(std::string_view axis, int group_size, std::string_view kind, int64_t bytes, double total_ms, double blocked_ms);
+  void add_time(std::string_view axis, int group_size, std::string_view kind, int64_t bytes, double total_ms,
+                double blocked_ms);
   std::vector<RecorderEntry> snapshot() const;  ///< Ordered by axis, kind, bytes, group size.
-  double blocked_ms() const;  ///< Of all entries since the last clear().
+  double blocked_ms() const;                    ///< Of all entries since the last clear().
   void clear();
 
  private:

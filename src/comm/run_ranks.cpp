@@ -20,7 +20,8 @@
 namespace lockstep::comm {
 namespace {
 
-/// A new thread takes the thread count that any other thread set last, unless it asks for its own first (LibTorch facts, 0.5).
+/// A new thread takes the thread count that any other thread set last, unless it asks for its own first (LibTorch
+/// facts, 0.5).
 void compute_with_one_thread() {
   at::get_num_threads();
   at::set_num_threads(1);
@@ -41,13 +42,13 @@ class FirstFailure {
   std::exception_ptr error_;
 };
 
-template <typename Body>
-void run_threads(int num_ranks, const Body& body) {
+template <typename Body> void run_threads(int num_ranks, const Body& body) {
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < num_ranks; ++rank) threads.emplace_back([&body, rank] {
-    compute_with_one_thread();
-    body(rank);
-  });
+  for (int rank = 0; rank < num_ranks; ++rank)
+    threads.emplace_back([&body, rank] {
+      compute_with_one_thread();
+      body(rank);
+    });
   for (auto& thread : threads) thread.join();
 }
 
@@ -58,8 +59,7 @@ std::vector<int> all_ranks(int num_ranks) {
 }
 
 /// Runs one rank's body and tells the hub how it ended.
-template <typename Body>
-void run_guarded(LocalHub& hub, int rank, FirstFailure& failure, const Body& body) {
+template <typename Body> void run_guarded(LocalHub& hub, int rank, FirstFailure& failure, const Body& body) {
   try {
     body();
     hub.end_rank(rank);
@@ -73,8 +73,7 @@ void run_guarded(LocalHub& hub, int rank, FirstFailure& failure, const Body& bod
 }
 
 /// `body(hub, rank)` on one thread for each rank.
-template <typename Body>
-void run_local(int num_ranks, const Body& body) {
+template <typename Body> void run_local(int num_ranks, const Body& body) {
   const auto hub = std::make_shared<LocalHub>(num_ranks);
   FirstFailure failure;
   run_threads(num_ranks, [&](int rank) { run_guarded(*hub, rank, failure, [&] { body(*hub, rank); }); });
@@ -82,12 +81,11 @@ void run_local(int num_ranks, const Body& body) {
 }
 
 /// `make(store, rank)` gives a rank its groups, `body(groups)` works with them.
-template <typename Make, typename Body>
-void run_gloo(int num_ranks, const Make& make, const Body& body) {
+template <typename Make, typename Body> void run_gloo(int num_ranks, const Make& make, const Body& body) {
   const Store store = Store::in_process();
   FirstFailure failure;
-  // Connections outlive the threads, since a rank that ends early must not cut off those that are not through yet. Those of a
-  // rank that fails are closed at once, which makes the others fail.
+  // Connections outlive the threads, since a rank that ends early must not cut off those that are not through yet.
+  // Those of a rank that fails are closed at once, which makes the others fail.
   std::vector<std::optional<decltype(make(store, 0))>> groups(static_cast<size_t>(num_ranks));
   run_threads(num_ranks, [&](int rank) {
     auto& mine = groups[static_cast<size_t>(rank)];
@@ -103,23 +101,31 @@ void run_gloo(int num_ranks, const Make& make, const Body& body) {
   failure.rethrow();
 }
 
-Comm make_gloo_group(const Store& store, const std::string& axis, const std::vector<int>& ranks, int rank, const std::shared_ptr<Recorder>& recorder) {
+Comm make_gloo_group(const Store& store, const std::string& axis, const std::vector<int>& ranks, int rank,
+                     const std::shared_ptr<Recorder>& recorder) {
   constexpr std::chrono::seconds kTimeout{30};
   if (ranks.size() == 1) return {};
   const auto place = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
   const Store own = store.under(fmt::format("{}/{}", axis, ranks.front()));
-  return Comm(make_gloo_backend(own, place, static_cast<int>(ranks.size()), {.timeout = kTimeout}), recorder, axis, nullptr, ranks);
+  return Comm(make_gloo_backend(own, place, static_cast<int>(ranks.size()), {.timeout = kTimeout}), recorder, axis,
+              nullptr, ranks);
 }
 
 }  // namespace
 
 void run_ranks(int num_ranks, const std::function<void(Comm&)>& body, ThreadBackend backend) {
   LOCKSTEP_CHECK(num_ranks >= 1, "num_ranks={}", num_ranks);
-  // c10d's flight recorder is not safe when ranks are threads (LibTorch facts, 0.1); it reads this before its first group.
+  // c10d's flight recorder is not safe when ranks are threads (LibTorch facts, 0.1); it reads this before its first
+  // group.
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
   const auto everyone = all_ranks(num_ranks);
   if (backend == ThreadBackend::kGloo && num_ranks > 1)
-    return run_gloo(num_ranks, [&](const Store& store, int rank) { return make_gloo_group(store, "world", everyone, rank, std::make_shared<Recorder>()); }, body);
+    return run_gloo(
+        num_ranks,
+        [&](const Store& store, int rank) {
+          return make_gloo_group(store, "world", everyone, rank, std::make_shared<Recorder>());
+        },
+        body);
   run_local(num_ranks, [&](LocalHub& hub, int rank) {
     Comm comm(hub.join("world", everyone, rank), std::make_shared<Recorder>(), "world");
     body(comm);
@@ -142,20 +148,24 @@ WorldAndGroups make_groups(const plan::MeshLayout& layout, const Mesh::MakeGroup
 
 }  // namespace
 
-void run_mesh_groups(const plan::MeshLayout& layout, const std::function<void(MeshGroups&)>& body, ThreadBackend backend) {
+void run_mesh_groups(const plan::MeshLayout& layout, const std::function<void(MeshGroups&)>& body,
+                     ThreadBackend backend) {
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // see run_ranks
   if (backend == ThreadBackend::kGloo && layout.world_size() > 1)
     return run_gloo(
         layout.world_size(),
         [&](const Store& store, int rank) {
           const auto recorder = std::make_shared<Recorder>();
-          return make_groups(layout, [&](const std::string& axis, const std::vector<int>& ranks) { return make_gloo_group(store, axis, ranks, rank, recorder); });
+          return make_groups(layout, [&](const std::string& axis, const std::vector<int>& ranks) {
+            return make_gloo_group(store, axis, ranks, rank, recorder);
+          });
         },
         [&](WorldAndGroups& mine) { body(mine.groups); });
   run_local(layout.world_size(), [&](LocalHub& hub, int rank) {
     const auto recorder = std::make_shared<Recorder>();
     WorldAndGroups mine = make_groups(layout, [&](const std::string& axis, const std::vector<int>& ranks) {
-      return Comm(hub.join(fmt::format("{} from rank {}", axis, ranks.front()), ranks, rank), recorder, axis, nullptr, ranks);
+      return Comm(hub.join(fmt::format("{} from rank {}", axis, ranks.front()), ranks, rank), recorder, axis, nullptr,
+                  ranks);
     });
     body(mine.groups);
   });

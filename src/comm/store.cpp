@@ -43,13 +43,15 @@ Store Store::serve(uint16_t port, std::chrono::milliseconds timeout) {
   } catch (const std::exception& error) {
     const std::string reason = error.what();
     if (reason.find("EADDRINUSE") == std::string::npos)
-      throw EnvironmentError(fmt::format("comm: rank 0 cannot open port {} for the job's store: {}", port, error_text(error)),
-                             "choose another port with --master-port (or MASTER_PORT)");
+      throw EnvironmentError(
+          fmt::format("comm: rank 0 cannot open port {} for the job's store: {}", port, error_text(error)),
+          "choose another port with --master-port (or MASTER_PORT)");
     const std::string owner = port_owner(port);
-    throw EnvironmentError(fmt::format("comm: rank 0 cannot open port {} for the job's store: it is in use by {}", port,
-                                       owner.empty() ? "another process, perhaps another user's" : owner),
-                           "end that process if it is left over from an earlier run, or choose another port with --master-port "
-                           "(or MASTER_PORT)");
+    throw EnvironmentError(
+        fmt::format("comm: rank 0 cannot open port {} for the job's store: it is in use by {}", port,
+                    owner.empty() ? "another process, perhaps another user's" : owner),
+        "end that process if it is left over from an earlier run, or choose another port with --master-port "
+        "(or MASTER_PORT)");
   }
 }
 

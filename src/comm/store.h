@@ -22,16 +22,17 @@ class Store {
   Store& operator=(Store&&) noexcept;
   ~Store();
 
-  static Store in_process();  ///< For ranks that are threads; copies made by `under` and `another_connection` see the same names.
-  /// Serves a TCP store on `port` (0: any free one) and connects to it. A port in use throws EnvironmentError that says who has
-  /// it.
+  static Store
+  in_process();  ///< For ranks that are threads; copies made by `under` and `another_connection` see the same names.
+  /// Serves a TCP store on `port` (0: any free one) and connects to it. A port in use throws EnvironmentError that says
+  /// who has it.
   static Store serve(uint16_t port, std::chrono::milliseconds timeout);
   /// Connects to a store that someone else serves.
   static Store connect(const StoreAddress& address, std::chrono::milliseconds timeout);
 
   Store under(const std::string& prefix) const;  ///< The same store, every name with a prefix.
-  Store another_connection() const;              ///< For another thread: a blocked call holds up only its own connection.
-  uint16_t port() const;                         ///< Of a TCP store; 0 else.
+  Store another_connection() const;  ///< For another thread: a blocked call holds up only its own connection.
+  uint16_t port() const;             ///< Of a TCP store; 0 else.
 
   void set(const std::string& name, const std::string& text);
   std::string get(const std::string& name, std::chrono::milliseconds timeout);  ///< Waits for the name.
@@ -45,7 +46,8 @@ class Store {
   std::unique_ptr<Impl> impl_;
 };
 
-/// "pid 123 (python3)" for the process of this machine that listens on a TCP port, as far as this user may see; "" when unknown.
+/// "pid 123 (python3)" for the process of this machine that listens on a TCP port, as far as this user may see; "" when
+/// unknown.
 std::string port_owner(uint16_t port);
 
 }  // namespace lockstep::comm

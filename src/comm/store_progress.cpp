@@ -121,11 +121,14 @@ std::string StoreProgress::Impl::read_and_name(const CallMark& mark, const std::
   return name_missing_ranks(mark, config.rank, global_ranks, earlier, later);
 }
 
-StoreProgress::StoreProgress(Store store, Config config) : impl_(std::make_shared<Impl>(std::move(store), std::move(config))) {
+StoreProgress::StoreProgress(Store store, Config config)
+    : impl_(std::make_shared<Impl>(std::move(store), std::move(config))) {
   impl_->publish();
   std::promise<void> ended;
   impl_->beat_ended = ended.get_future();
-  std::thread([impl = impl_, ended = std::move(ended)]() mutable { impl->beat_until_closed(std::move(ended)); }).detach();
+  std::thread([impl = impl_, ended = std::move(ended)]() mutable {
+    impl->beat_until_closed(std::move(ended));
+  }).detach();
 }
 
 std::string StoreProgress::report_name(int rank) { return fmt::format("report/{}", rank); }
@@ -160,8 +163,8 @@ std::string StoreProgress::diagnose(const CallMark& mark, const std::vector<int>
     const std::lock_guard lock(impl_->mutex);
     impl_->report.gave_up_in = fmt::format("{} on axis '{}'", mark.kind, mark.axis);
   }
-  const std::string no_answer = fmt::format("the job's store at {} does not answer, so its process or node is probably gone",
-                                            impl_->config.store_name);
+  const std::string no_answer = fmt::format(
+      "the job's store at {} does not answer, so its process or node is probably gone", impl_->config.store_name);
   std::promise<std::string> promise;
   auto answer = promise.get_future();
   std::thread([impl = impl_, mark, global_ranks, promise = std::move(promise)]() mutable {

@@ -31,8 +31,9 @@ struct RankReport {
   static RankReport from_json(const std::string& text);
 };
 
-/// Says in words who is to blame when `mark` does not get done: ranks that failed, do not answer (their beat stands still between
-/// the two reports), have left, or are behind. `own_rank` is left out. "" when all others are where they should be.
+/// Says in words who is to blame when `mark` does not get done: ranks that failed, do not answer (their beat stands
+/// still between the two reports), have left, or are behind. `own_rank` is left out. "" when all others are where they
+/// should be.
 std::string name_missing_ranks(const CallMark& mark, int own_rank, const std::vector<int>& global_ranks,
                                const std::vector<RankReport>& earlier, const std::vector<RankReport>& later);
 
@@ -56,8 +57,8 @@ class StoreProgress final : public Progress {
   /// The name in the store under which a rank publishes its reports.
   static std::string report_name(int rank);
 
-  /// Publishes at once how this process ends ("left" or "failed" with its error) and stops publishing. False when the store does
-  /// not answer.
+  /// Publishes at once how this process ends ("left" or "failed" with its error) and stops publishing. False when the
+  /// store does not answer.
   bool close(const std::string& state, const std::string& failure);
 
  private:

@@ -54,10 +54,10 @@ Store open_store(const hw::RankInfo& info, milliseconds timeout) {
   try {
     return Store::connect({.host = info.master_addr, .port = port}, timeout);
   } catch (const std::exception& error) {
-    throw CommError(
-        fmt::format("comm: rank {} cannot reach the job's store at {}, within {} s: {}", info.rank, store_name(info),
-                    timeout.count() / 1000, error_text(error)),
-        "check that rank 0 was started and has not ended, and that its address (MASTER_ADDR) and port can be reached from here");
+    throw CommError(fmt::format("comm: rank {} cannot reach the job's store at {}, within {} s: {}", info.rank,
+                                store_name(info), timeout.count() / 1000, error_text(error)),
+                    "check that rank 0 was started and has not ended, and that its address (MASTER_ADDR) and port can "
+                    "be reached from here");
   }
 }
 
@@ -72,8 +72,9 @@ void register_rank(Store& store, const hw::RankInfo& info, milliseconds timeout)
   }
   const std::string expected = store.get("world_size", timeout);
   if (expected != std::to_string(info.world_size))
-    throw CommError(fmt::format("comm: rank {} was told of {} ranks, rank 0 of {}", info.rank, info.world_size, expected),
-                    "start all ranks with the same world size; is the port shared with another job?");
+    throw CommError(
+        fmt::format("comm: rank {} was told of {} ranks, rank 0 of {}", info.rank, info.world_size, expected),
+        "start all ranks with the same world size; is the port shared with another job?");
 }
 
 [[noreturn]] void throw_missing(Store& store, const hw::RankInfo& info, milliseconds waited) {
@@ -83,9 +84,10 @@ void register_rank(Store& store, const hw::RankInfo& info, milliseconds timeout)
     if (!store.has(fmt::format("here/{}", rank))) missing.push_back(rank);
   const bool is_cut = missing.size() > kMaxNamed;
   if (is_cut) missing.pop_back();
-  throw CommError(fmt::format("comm: not all {} ranks came within {} s: missing rank {}{}", info.world_size,
-                              waited.count() / 1000, fmt::join(missing, ","), is_cut ? " and more" : ""),
-                  "look at the output of the missing ranks; were they all started, and with the same address and port?");
+  throw CommError(
+      fmt::format("comm: not all {} ranks came within {} s: missing rank {}{}", info.world_size, waited.count() / 1000,
+                  fmt::join(missing, ","), is_cut ? " and more" : ""),
+      "look at the output of the missing ranks; were they all started, and with the same address and port?");
 }
 
 /// Returns when all ranks have come.
@@ -138,7 +140,9 @@ struct World::State {
   std::unique_ptr<Backend> make_backend(const std::string& name, int rank, int size) const;
   Comm make_group(const std::string& axis, const std::vector<int>& global_ranks) const;
   /// Between two signs of life in the store.
-  milliseconds report_interval() const { return std::max(options.report_interval, milliseconds(1000 * info.world_size / kMaxReportsPerSecond)); }
+  milliseconds report_interval() const {
+    return std::max(options.report_interval, milliseconds(1000 * info.world_size / kMaxReportsPerSecond));
+  }
   void poll_for(const std::string& name, const std::string& what) const;
   void end(const std::string& state, const std::string& failure, milliseconds stay);
 };
@@ -149,13 +153,17 @@ std::unique_ptr<Backend> World::State::make_backend(const std::string& name, int
     return make_nccl_backend(own, rank, size,
                              {.device_index = options.device.index(), .group_name = name, .timeout = options.timeout});
   try {
-    return make_gloo_backend(own, rank, size, {.address = address, .interface = interface, .timeout = options.timeout,
-                                               .check_collectives = options.check_collectives, .abandon_on_failure = true});
+    return make_gloo_backend(own, rank, size,
+                             {.address = address,
+                              .interface = interface,
+                              .timeout = options.timeout,
+                              .check_collectives = options.check_collectives,
+                              .abandon_on_failure = true});
   } catch (const std::exception& error) {
-    throw CommError(
-        fmt::format("comm: rank {} cannot connect to the other ranks of group '{}' from {}: {}", info.rank, name,
-                    interface.empty() ? address : "interface " + interface, error_text(error)),
-        "look at the output of the other ranks; on several nodes name the cluster's network interface in GLOO_SOCKET_IFNAME");
+    throw CommError(fmt::format("comm: rank {} cannot connect to the other ranks of group '{}' from {}: {}", info.rank,
+                                name, interface.empty() ? address : "interface " + interface, error_text(error)),
+                    "look at the output of the other ranks; on several nodes name the cluster's network interface in "
+                    "GLOO_SOCKET_IFNAME");
   }
 }
 
@@ -164,7 +172,8 @@ Comm World::State::make_group(const std::string& axis, const std::vector<int>& g
   LOCKSTEP_CHECK(place != global_ranks.end(), "comm: rank {} makes group '{}' without being in it", info.rank, axis);
   if (global_ranks.size() == 1) return Comm(nullptr, recorder, axis, nullptr, global_ranks);
   const std::string name = fmt::format("{}_{}", axis, global_ranks.front());
-  auto backend = make_backend(name, static_cast<int>(place - global_ranks.begin()), static_cast<int>(global_ranks.size()));
+  auto backend =
+      make_backend(name, static_cast<int>(place - global_ranks.begin()), static_cast<int>(global_ranks.size()));
   return Comm(std::move(backend), recorder, axis, progress, global_ranks);
 }
 
@@ -205,14 +214,16 @@ void World::State::poll_for(const std::string& name, const std::string& what) co
   for (milliseconds pause = kPollInterval; !store->has(name); pause = std::min(2 * pause, report_interval())) {
     std::this_thread::sleep_for(pause);
     if (const std::string failure = progress->failure_elsewhere(); !failure.empty())
-      throw CommError(fmt::format("comm: rank {} waited for rank 0 ({}): {}", info.rank, what, failure), "the first failing rank tells the cause");
+      throw CommError(fmt::format("comm: rank {} waited for rank 0 ({}): {}", info.rank, what, failure),
+                      "the first failing rank tells the cause");
     const std::string report = store->get_all({report_name}).front();
     if (report != last_report) {
       last_report = report;
       last_heard = Clock::now();
     } else if (Clock::now() - last_heard > kSilentReports * report_interval()) {
-      throw CommError(fmt::format("comm: rank {} waits for rank 0 ({}), which does not answer any more", info.rank, what),
-                      "look at the output of rank 0; its process or node is probably gone");
+      throw CommError(
+          fmt::format("comm: rank {} waits for rank 0 ({}), which does not answer any more", info.rank, what),
+          "look at the output of rank 0; its process or node is probably gone");
     }
   }
 }
@@ -222,8 +233,10 @@ World::World(World&&) noexcept = default;
 
 World::~World() {
   if (!state_) return;
-  if (std::uncaught_exceptions() > state_->exceptions_at_start) report_failure("it ended with an error");
-  else leave();
+  if (std::uncaught_exceptions() > state_->exceptions_at_start)
+    report_failure("it ended with an error");
+  else
+    leave();
 }
 
 World World::join(const hw::RankInfo& info, const WorldOptions& options) {
@@ -239,12 +252,15 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   const bool is_one_node = info.local_world_size == info.world_size;
   state->interface = core::env("GLOO_SOCKET_IFNAME").value_or("");
   if (!is_one_node && state->interface.empty()) state->address = address_towards(info.master_addr, info.master_port);
-  state->store = std::make_shared<Store>(open_store(info, options.join_timeout).under(fmt::format("attempt_{}", info.attempt)));
+  state->store =
+      std::make_shared<Store>(open_store(info, options.join_timeout).under(fmt::format("attempt_{}", info.attempt)));
   meet(*state->store, info, options.join_timeout);
   const auto met = Clock::now();
-  state->progress = std::make_shared<StoreProgress>(
-      state->store->another_connection(),
-      StoreProgress::Config{.rank = info.rank, .host = core::host_name(), .store_name = store_name(info), .interval = state->report_interval()});
+  state->progress = std::make_shared<StoreProgress>(state->store->another_connection(),
+                                                    StoreProgress::Config{.rank = info.rank,
+                                                                          .host = core::host_name(),
+                                                                          .store_name = store_name(info),
+                                                                          .interval = state->report_interval()});
   std::vector<int> all(static_cast<size_t>(info.world_size));
   std::iota(all.begin(), all.end(), 0);
   state->comm = state->make_group("world", all);
@@ -265,15 +281,18 @@ Comm World::group(const std::string& axis, const std::vector<int>& global_ranks)
 
 Mesh World::mesh(const plan::MeshLayout& layout) {
   LOCKSTEP_CHECK(layout.world_size() == size(), "comm: mesh of {} ranks in a world of {}", layout.world_size(), size());
-  return Mesh(layout, rank(), [this](const std::string& axis, const std::vector<int>& ranks) { return group(axis, ranks); });
+  return Mesh(layout, rank(),
+              [this](const std::string& axis, const std::vector<int>& ranks) { return group(axis, ranks); });
 }
 
 void World::wait_for_rank_zero(const std::string& what) {
   if (!state_->store) return;
   const std::string name = fmt::format("rank_zero_done/{}", state_->num_waits++);
   try {
-    if (rank() == 0) state_->store->set(name, "1");
-    else state_->poll_for(name, what);
+    if (rank() == 0)
+      state_->store->set(name, "1");
+    else
+      state_->poll_for(name, what);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -284,7 +303,8 @@ void World::wait_for_rank_zero(const std::string& what) {
 }
 
 void World::report_failure(const std::string& text) {
-  // This process's exit code is decided. srun --kill-on-bad-exit signals the ranks that are still leaving and would put 143 in its place.
+  // This process's exit code is decided. srun --kill-on-bad-exit signals the ranks that are still leaving and would put
+  // 143 in its place.
   std::signal(SIGTERM, SIG_IGN);
   state_->end("failed", text, kStayAfterFailure);
 }

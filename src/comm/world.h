@@ -13,23 +13,24 @@
 namespace lockstep::comm {
 
 struct WorldOptions {
-  std::string backend = "gloo";  ///< "gloo" or "nccl"; anything else is a UsageError.
-  at::Device device = at::Device(at::kCPU);                            ///< NCCL: the GPU of this rank.
-  std::chrono::milliseconds timeout{std::chrono::minutes(10)};         ///< Of one collective.
-  std::chrono::milliseconds join_timeout{std::chrono::minutes(5)};     ///< Until all ranks have come.
+  std::string backend = "gloo";                                 ///< "gloo" or "nccl"; anything else is a UsageError.
+  at::Device device = at::Device(at::kCPU);                     ///< NCCL: the GPU of this rank.
+  std::chrono::milliseconds timeout{std::chrono::minutes(10)};  ///< Of one collective.
+  std::chrono::milliseconds join_timeout{std::chrono::minutes(5)};  ///< Until all ranks have come.
   std::chrono::milliseconds report_interval{500};  ///< Between two signs of life in the store; longer in big jobs.
-  bool check_collectives = false;  ///< Gloo: compare operation, size and type on all ranks before each collective (slow).
+  bool check_collectives =
+      false;  ///< Gloo: compare operation, size and type on all ranks before each collective (slow).
 };
 
 /// The processes of one job, this one among them.
 ///
-/// Groups made here must end before the World does. Errors of a group name the collective, the axis and, as far as they can be
-/// found out, the ranks that are missing: each process publishes its progress to the job's store.
+/// Groups made here must end before the World does. Errors of a group name the collective, the axis and, as far as they
+/// can be found out, the ranks that are missing: each process publishes its progress to the job's store.
 class World {
  public:
   /// Meets the other ranks. Collective. One rank meets nobody and opens no port.
-  /// CommError: ranks that did not come (named), a store that cannot be reached, two processes with one rank. EnvironmentError: a
-  /// port in use.
+  /// CommError: ranks that did not come (named), a store that cannot be reached, two processes with one rank.
+  /// EnvironmentError: a port in use.
   static World join(const hw::RankInfo& info, const WorldOptions& options);
   World(World&&) noexcept;
   ~World();  ///< As leave(); after an exception as report_failure() with no text.
@@ -40,15 +41,16 @@ class World {
   /// The group of `global_ranks`, of which this rank is one. Collective over them; (axis, first rank) must be new.
   Comm group(const std::string& axis, const std::vector<int>& global_ranks);
   Mesh mesh(const plan::MeshLayout& layout);  ///< Collective over all ranks.
-  Recorder& recorder();  ///< Of all groups made here.
+  Recorder& recorder();                       ///< Of all groups made here.
   /// How long join() took: until all ranks had met, and from there until the group of all was connected.
   struct JoinTimes {
     double rendezvous_ms = 0, communicator_ms = 0;
   };
   const JoinTimes& join_times() const;
 
-  /// For long work of rank 0 alone: the others wait in it until rank 0 calls it, beyond the time limit of collectives, as long as
-  /// rank 0 lives. CommError that names `what` when rank 0 has failed or gives no sign of life. Every rank calls it.
+  /// For long work of rank 0 alone: the others wait in it until rank 0 calls it, beyond the time limit of collectives,
+  /// as long as rank 0 lives. CommError that names `what` when rank 0 has failed or gives no sign of life. Every rank
+  /// calls it.
   void wait_for_rank_zero(const std::string& what);
 
   /// Tells the others why this process ends; call it where an error of this rank is caught.

@@ -25,7 +25,8 @@ class ElfReader {
       fail("is no 64-bit ELF file of this machine");
     const auto header = at<Elf64_Ehdr>(0);
     if (header.e_shnum > 0 && header.e_shentsize != sizeof(Elf64_Shdr)) fail("has section headers of an unknown size");
-    for (size_t i = 0; i < header.e_shnum; ++i) sections_.push_back(at<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr)));
+    for (size_t i = 0; i < header.e_shnum; ++i)
+      sections_.push_back(at<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr)));
   }
 
   ElfFacts facts() const {
@@ -42,8 +43,7 @@ class ElfReader {
     throw EnvironmentError(fmt::format("core: '{}' {}", path_.string(), what), "build or unpack the program again");
   }
 
-  template <typename T>
-  T at(uint64_t offset) const {
+  template <typename T> T at(uint64_t offset) const {
     if (offset > bytes_.size() || bytes_.size() - offset < sizeof(T))
       fail(fmt::format("ends inside a table: bytes={}", bytes_.size()));
     T value;
@@ -54,7 +54,8 @@ class ElfReader {
   std::string text_at(uint32_t string_section, uint64_t offset) const {
     if (string_section >= sections_.size()) fail("names a section that it does not have");
     const Elf64_Shdr& strings = sections_[string_section];
-    if (strings.sh_offset > bytes_.size() || offset > bytes_.size() - strings.sh_offset) fail("names a text outside the file");
+    if (strings.sh_offset > bytes_.size() || offset > bytes_.size() - strings.sh_offset)
+      fail("names a text outside the file");
     const char* begin = reinterpret_cast<const char*>(bytes_.data()) + strings.sh_offset + offset;
     const size_t limit = bytes_.size() - strings.sh_offset - offset;
     const size_t length = strnlen(begin, limit);
@@ -103,7 +104,9 @@ class ElfReader {
 };
 }  // namespace
 
-ElfFacts parse_elf(std::span<const std::byte> bytes, const std::filesystem::path& path) { return ElfReader(bytes, path).facts(); }
+ElfFacts parse_elf(std::span<const std::byte> bytes, const std::filesystem::path& path) {
+  return ElfReader(bytes, path).facts();
+}
 
 ElfFacts read_elf(const std::filesystem::path& path) {
   const MappedFile file(path);

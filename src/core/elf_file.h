@@ -9,9 +9,10 @@ namespace lockstep::core {
 
 /// What a program or shared library asks of the dynamic loader.
 struct ElfFacts {
-  std::vector<std::string> needed;    ///< Names of the libraries it links.
-  std::vector<std::string> run_path;  ///< Folders of DT_RPATH and DT_RUNPATH; "$ORIGIN" is replaced by the file's own folder.
-  std::string oldest_glibc;           ///< "2.34": newest GLIBC_ symbol version it asks for; "" if none.
+  std::vector<std::string> needed;  ///< Names of the libraries it links.
+  std::vector<std::string>
+      run_path;              ///< Folders of DT_RPATH and DT_RUNPATH; "$ORIGIN" is replaced by the file's own folder.
+  std::string oldest_glibc;  ///< "2.34": newest GLIBC_ symbol version it asks for; "" if none.
 };
 
 /// Reads a 64-bit ELF file of this machine's byte order. EnvironmentError when it is not one, or is damaged.

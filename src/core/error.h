@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-/// Exit codes of both programs. srun reports the highest code of all ranks, so causes (4, 5, 6) rank above their consequence (3).
+/// Exit codes of both programs. srun reports the highest code of all ranks, so causes (4, 5, 6) rank above their
+/// consequence (3).
 enum class ExitCode : int {
   kOk = 0,
   kInternal = 1,
@@ -18,8 +19,8 @@ enum class ExitCode : int {
   kRequeue = 75,  // stopped on request; run again with --resume latest
 };
 
-/// An error that ends the command: what happened (module, value seen, value expected), what to do about it, and the exit code.
-/// Only the two mains print errors and exit.
+/// An error that ends the command: what happened (module, value seen, value expected), what to do about it, and the
+/// exit code. Only the two mains print errors and exit.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message, std::string hint = "")
@@ -37,7 +38,8 @@ class Error : public std::runtime_error {
 
 class UsageError : public Error {
  public:
-  explicit UsageError(const std::string& message, std::string hint = "") : Error(ExitCode::kUsage, message, std::move(hint)) {}
+  explicit UsageError(const std::string& message, std::string hint = "")
+      : Error(ExitCode::kUsage, message, std::move(hint)) {}
 };
 class CommError : public Error {
  public:
@@ -46,7 +48,8 @@ class CommError : public Error {
 };
 class DataError : public Error {
  public:
-  explicit DataError(const std::string& message, std::string hint = "") : Error(ExitCode::kData, message, std::move(hint)) {}
+  explicit DataError(const std::string& message, std::string hint = "")
+      : Error(ExitCode::kData, message, std::move(hint)) {}
 };
 class CheckpointError : public Error {
  public:
@@ -69,8 +72,8 @@ namespace core {
 }  // namespace lockstep
 
 /// For invariants only, never for user input: LOCKSTEP_CHECK(n > 0, "n={}", n).
-#define LOCKSTEP_CHECK(condition, ...)                                                                          \
-  do {                                                                                                          \
-    if (!(condition)) [[unlikely]]                                                                              \
+#define LOCKSTEP_CHECK(condition, ...)                                                                              \
+  do {                                                                                                              \
+    if (!(condition)) [[unlikely]]                                                                                  \
       ::lockstep::core::throw_check_failure(__FILE__, __LINE__, #condition, std::string(fmt::format(__VA_ARGS__))); \
   } while (false)

@@ -50,7 +50,8 @@ Fd open_for_reading(const fs::path& path) {
 size_t read_at(const Fd& file, std::span<std::byte> buffer, uint64_t offset, const fs::path& path) {
   size_t done = 0;
   while (done < buffer.size()) {
-    const ssize_t got = ::pread(file.get(), buffer.data() + done, buffer.size() - done, static_cast<off_t>(offset + done));
+    const ssize_t got =
+        ::pread(file.get(), buffer.data() + done, buffer.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw_errno("cannot read", path);
     if (got == 0) break;
@@ -85,7 +86,8 @@ void fsync_directory(const fs::path& directory) {
 }
 
 // The machine is in the name: another node of a shared file system may have the same process number.
-AtomicFile::AtomicFile(const fs::path& path) : path_(path), temporary_(path.string() + fmt::format(".tmp{}-{}", host_name(), ::getpid())) {
+AtomicFile::AtomicFile(const fs::path& path)
+    : path_(path), temporary_(path.string() + fmt::format(".tmp{}-{}", host_name(), ::getpid())) {
   file_ = Fd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file_.valid()) throw_errno("cannot create", temporary_);
 }

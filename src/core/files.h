@@ -32,9 +32,9 @@ Fd open_for_reading(const std::filesystem::path& path);
 size_t read_at(const Fd& file, std::span<std::byte> buffer, uint64_t offset, const std::filesystem::path& path);
 uint64_t file_bytes(const Fd& file, const std::filesystem::path& path);
 
-/// A file under construction: written beside `path` under a temporary name; commit() fsyncs it, renames it over `path` and fsyncs the
-/// folder, so that after a crash either the old or the new content is there. Without commit() the temporary file is removed.
-/// A failing write (disk full among others) throws EnvironmentError.
+/// A file under construction: written beside `path` under a temporary name; commit() fsyncs it, renames it over `path`
+/// and fsyncs the folder, so that after a crash either the old or the new content is there. Without commit() the
+/// temporary file is removed. A failing write (disk full among others) throws EnvironmentError.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);

@@ -29,7 +29,8 @@ Json parse_json(std::string_view text, std::string_view where) {
   };
   try {
     Json parsed = Json::parse(text, watch);
-    if (!duplicate.empty()) throw DataError(fmt::format("json: key '{}' occurs twice in one object of '{}'", duplicate, where));
+    if (!duplicate.empty())
+      throw DataError(fmt::format("json: key '{}' occurs twice in one object of '{}'", duplicate, where));
     return parsed;
   } catch (const Json::exception& error) {
     throw DataError(fmt::format("json: cannot parse '{}': {}", where, plain_words(error)));

@@ -39,8 +39,8 @@ void write_once(int fd, std::string_view text) {
   }
 }
 
-/// Writes the log file from a thread of its own: a stalled file system must not hold up whoever logs. What does not fit into the queue then is
-/// lost, and counted in the log itself.
+/// Writes the log file from a thread of its own: a stalled file system must not hold up whoever logs. What does not fit
+/// into the queue then is lost, and counted in the log itself.
 class LogWriter {
  public:
   explicit LogWriter(Fd file) : shared_(std::make_shared<Shared>()) {
@@ -54,8 +54,10 @@ class LogWriter {
     shared_->changed.notify_all();
     const bool is_done = shared_->changed.wait_for(lock, kPatience, [&] { return shared_->is_done; });
     lock.unlock();
-    if (is_done) thread_.join();
-    else thread_.detach();
+    if (is_done)
+      thread_.join();
+    else
+      thread_.detach();
   }
   void append(std::string line) {
     const std::scoped_lock lock(shared_->mutex);
@@ -82,7 +84,9 @@ class LogWriter {
   static constexpr size_t kMaxQueuedBytes = size_t{8} << 20;
   static constexpr std::chrono::seconds kPatience{5};
 
-  static std::string lost_text(int64_t num_lost) { return fmt::format("({} lines are missing here: the file system did not take them in time)\n", num_lost); }
+  static std::string lost_text(int64_t num_lost) {
+    return fmt::format("({} lines are missing here: the file system did not take them in time)\n", num_lost);
+  }
 
   static void run(Shared& shared) {
     std::unique_lock lock(shared.mutex);
@@ -167,7 +171,8 @@ bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
 void show_progress(std::string_view text) {
   if (!stderr_is_terminal()) return;
   winsize window{};
-  const size_t columns = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col - 1u : 79u;
+  const size_t columns =
+      ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col - 1u : 79u;
   LogState& log = state();
   const std::scoped_lock lock(log.mutex);
   write_once(STDERR_FILENO, fmt::format("\r\033[K{}", text.substr(0, columns)));

@@ -8,12 +8,12 @@ namespace lockstep::core {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-/// Where and how log lines go. Lines go to standard error as "2026-01-31,12:00:00 | INFO | text" (OpenCLIP's form), in one write(2) each so
-/// that ranks that share a terminal do not mix, and also to `file` where one is open.
+/// Where and how log lines go. Lines go to standard error as "2026-01-31,12:00:00 | INFO | text" (OpenCLIP's form), in
+/// one write(2) each so that ranks that share a terminal do not mix, and also to `file` where one is open.
 struct LogConfig {
   LogLevel level = LogLevel::kInfo;
-  std::string host;             ///< Non-empty: "| host |" is put into each line (--log-local).
-  bool to_stderr = true;        ///< Ranks other than 0 log warnings and errors only, whatever this says.
+  std::string host;       ///< Non-empty: "| host |" is put into each line (--log-local).
+  bool to_stderr = true;  ///< Ranks other than 0 log warnings and errors only, whatever this says.
   int rank = 0;
 };
 
@@ -23,17 +23,16 @@ void configure_log(const LogConfig& config);
 void open_log_file(const std::string& path);
 void write_log(LogLevel level, std::string_view text);
 
-/// A line that the next one overwrites (progress on a terminal); log lines clear it first. No-op when standard error is no terminal.
+/// A line that the next one overwrites (progress on a terminal); log lines clear it first. No-op when standard error is
+/// no terminal.
 void show_progress(std::string_view text);
 void end_progress();
 bool stderr_is_terminal();
 
-template <typename... Args>
-void log_info(fmt::format_string<Args...> format, Args&&... args) {
+template <typename... Args> void log_info(fmt::format_string<Args...> format, Args&&... args) {
   write_log(LogLevel::kInfo, fmt::format(format, std::forward<Args>(args)...));
 }
-template <typename... Args>
-void log_warning(fmt::format_string<Args...> format, Args&&... args) {
+template <typename... Args> void log_warning(fmt::format_string<Args...> format, Args&&... args) {
   write_log(LogLevel::kWarning, fmt::format(format, std::forward<Args>(args)...));
 }
 

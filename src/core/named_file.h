@@ -6,7 +6,8 @@
 namespace lockstep::core {
 
 /// UsageError "<what> '<path>' does not exist" (or is a folder) unless the user named a file that can be opened.
-void require_file(const std::filesystem::path& path, std::string_view what, std::string_view hint = "check the path; it must be visible on every node");
+void require_file(const std::filesystem::path& path, std::string_view what,
+                  std::string_view hint = "check the path; it must be visible on every node");
 
 /// Its content.
 std::string read_named_file(const std::filesystem::path& path, std::string_view what);

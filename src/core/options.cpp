@@ -23,8 +23,7 @@ std::string python_text(int64_t value) { return std::to_string(value); }
 std::string python_text(double value) { return format_double(value); }
 std::string python_text(const std::string& value) { return value; }
 
-template <typename T>
-std::string list_text(const std::vector<T>& values) {
+template <typename T> std::string list_text(const std::vector<T>& values) {
   std::vector<std::string> parts;
   for (const T& value : values) {
     if constexpr (std::is_same_v<T, std::string>)
@@ -54,8 +53,8 @@ std::string type_text(const Option& option) {
 std::string range_text(const OptionSpec& spec) {
   const auto number = [](double value) { return fmt::format("{}", value); };
   if (spec.min && spec.max)
-    return fmt::format("{} {} and {} {}", spec.is_min_excluded ? ">" : ">=", number(*spec.min), spec.is_max_excluded ? "<" : "<=",
-                       number(*spec.max));
+    return fmt::format("{} {} and {} {}", spec.is_min_excluded ? ">" : ">=", number(*spec.min),
+                       spec.is_max_excluded ? "<" : "<=", number(*spec.max));
   if (spec.min) return fmt::format("{} {}", spec.is_min_excluded ? ">" : ">=", number(*spec.min));
   if (spec.max) return fmt::format("{} {}", spec.is_max_excluded ? "<" : "<=", number(*spec.max));
   return "";
@@ -125,7 +124,8 @@ std::string Option::metavar() const {
   return takes_list() ? text + "..." : text;
 }
 
-OptionSet::OptionSet(std::string command, std::string summary) : command_(std::move(command)), summary_(std::move(summary)) {}
+OptionSet::OptionSet(std::string command, std::string summary)
+    : command_(std::move(command)), summary_(std::move(summary)) {}
 
 void OptionSet::index_name(const std::string& name, size_t index) {
   const bool is_new = !refused_.contains(name) && index_.emplace(name, index).second;
@@ -159,8 +159,9 @@ void OptionSet::add(std::string name, Option::Target target, OptionSpec spec) {
 void OptionSet::add_positional(std::string name, Option::Target target, OptionSpec spec) {
   Option option{.name = std::move(name), .target = target, .spec = std::move(spec), .is_positional = true};
   check_declaration(option);
-  LOCKSTEP_CHECK(std::holds_alternative<std::string*>(target) || std::holds_alternative<std::vector<std::string>*>(target),
-                 "argument {} must be a text or a list of texts", option.name);
+  LOCKSTEP_CHECK(
+      std::holds_alternative<std::string*>(target) || std::holds_alternative<std::vector<std::string>*>(target),
+      "argument {} must be a text or a list of texts", option.name);
   if (const std::string value = option.value_text(); value != "[]") option.default_text = value;
   options_.push_back(std::move(option));
 }
@@ -171,7 +172,8 @@ void OptionSet::add_config_option() {
 }
 
 void OptionSet::refuse(std::string name, std::string reason, std::string instead) {
-  const bool is_new = !index_.contains(name) && refused_.emplace(name, Refusal{std::move(reason), std::move(instead)}).second;
+  const bool is_new =
+      !index_.contains(name) && refused_.emplace(name, Refusal{std::move(reason), std::move(instead)}).second;
   LOCKSTEP_CHECK(is_new, "option --{} of '{}' is declared twice", name, command_);
 }
 

@@ -43,9 +43,9 @@ struct OptionSpec {
 
 /// One declared option. Its field lives in a plain struct of the caller.
 struct Option {
-  using Target = std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*,
-                              std::optional<std::string>*, std::vector<std::string>*, std::vector<int64_t>*,
-                              std::vector<double>*>;
+  using Target =
+      std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*,
+                   std::optional<std::string>*, std::vector<std::string>*, std::vector<int64_t>*, std::vector<double>*>;
   std::string name;  ///< Flag without dashes, words joined by '-'.
   Target target;
   OptionSpec spec;
@@ -63,11 +63,11 @@ struct Option {
 
 /// The options of one command, declared once; gives parsing, recipe files, help, listings and the reference.
 ///
-/// Command line: --flag-name and --flag_name are the same, values as "--flag value" or "--flag=value", the last of a repeated
-/// flag wins, list options take every value up to the next flag, "--no-x" clears flag x, "--" ends the flags. Empty optional
-/// numbers are written "none", empty optional texts ''. Recipes (--config FILE) are flat TOML whose keys are flag names; the
-/// command line wins over them. Every refused input throws UsageError that names the flag or file:line, the value seen and what
-/// was expected.
+/// Command line: --flag-name and --flag_name are the same, values as "--flag value" or "--flag=value", the last of a
+/// repeated flag wins, list options take every value up to the next flag, "--no-x" clears flag x, "--" ends the flags.
+/// Empty optional numbers are written "none", empty optional texts ''. Recipes (--config FILE) are flat TOML whose keys
+/// are flag names; the command line wins over them. Every refused input throws UsageError that names the flag or
+/// file:line, the value seen and what was expected.
 class OptionSet {
  public:
   /// `command` as typed after the program ("train clip"), `summary`: one sentence for help.
@@ -77,8 +77,8 @@ class OptionSet {
   void group(std::string title) { group_ = std::move(title); }
   /// Declares --name for a field, which must outlive the set; the field's present value is the default.
   void add(std::string name, Option::Target target, OptionSpec spec);
-  /// Arguments without a flag, taken in the order of declaration. A text is required unless its default is non-empty; a list
-  /// takes all that is left and needs at least one.
+  /// Arguments without a flag, taken in the order of declaration. A text is required unless its default is non-empty; a
+  /// list takes all that is left and needs at least one.
   void add_positional(std::string name, Option::Target target, OptionSpec spec);
   /// Declares --config FILE.
   void add_config_option();
@@ -104,10 +104,10 @@ class OptionSet {
   void mark_derived(std::string_view name, std::string from_what);
 
   std::string help_text(size_t width = 80) const;
-  std::string params_text() const;     ///< Lines "key: value", keys in snake_case and sorted (OpenCLIP's params.txt).
-  Json values_json() const;            ///< {"batch_size": 64, ...} in the order of declaration.
-  std::string markdown() const;        ///< One table per group.
-  Json reference_json() const;         ///< Every option with type, default, unit, range, choices, help.
+  std::string params_text() const;  ///< Lines "key: value", keys in snake_case and sorted (OpenCLIP's params.txt).
+  Json values_json() const;         ///< {"batch_size": 64, ...} in the order of declaration.
+  std::string markdown() const;     ///< One table per group.
+  Json reference_json() const;      ///< Every option with type, default, unit, range, choices, help.
 
  private:
   struct Refusal {

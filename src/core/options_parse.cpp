@@ -1,5 +1,6 @@
-// Own parser: CLI11 2.1 drops underscores instead of reading them as dashes, knows neither nearest names nor refused flags nor
-// where a value came from, and would need every option declared a second time; what is left for it is the loop below.
+// Own parser: CLI11 2.1 drops underscores instead of reading them as dashes, knows neither nearest names nor refused
+// flags nor where a value came from, and would need every option declared a second time; what is left for it is the
+// loop below.
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
@@ -58,7 +59,8 @@ bool is_utf8(const std::string& text) {
 void read_value(const std::string& label, const std::string& typed, const Option& option, std::string& value) {
   const OptionSpec& spec = option.spec;
   if (!is_utf8(typed))  // records hold every option
-    throw UsageError(fmt::format("options: the value of {} is no UTF-8: {}", label, Json(typed).dump(-1, ' ', true, Json::error_handler_t::replace)),
+    throw UsageError(fmt::format("options: the value of {} is no UTF-8: {}", label,
+                                 Json(typed).dump(-1, ' ', true, Json::error_handler_t::replace)),
                      "a path of other bytes can be reached through a link with another name");
   for (const auto& [refused, instead] : spec.refused_choices)
     if (typed == refused) throw UsageError(fmt::format("options: {} '{}' is not supported", label, typed), instead);
@@ -80,8 +82,8 @@ std::optional<std::string> toml_text(const toml::node& node, const Option& optio
         using T = std::remove_const_t<std::remove_pointer_t<decltype(field)>>;
         constexpr bool is_integer = std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>> ||
                                     std::is_same_v<T, std::vector<int64_t>>;
-        constexpr bool is_number = is_integer || std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>> ||
-                                   std::is_same_v<T, std::vector<double>>;
+        constexpr bool is_number = is_integer || std::is_same_v<T, double> ||
+                                   std::is_same_v<T, std::optional<double>> || std::is_same_v<T, std::vector<double>>;
         if constexpr (std::is_same_v<T, bool>) {
           if (const auto value = node.value_exact<bool>()) return *value ? "true" : "false";
         } else if constexpr (is_number) {
@@ -107,7 +109,9 @@ std::string toml_value_text(const toml::node& node) {
 bool is_pair_list(const Option& option) { return option.takes_list() && option.spec.metavar == "NAME=VALUE"; }
 
 /// Lists whose parts are whole by themselves (pairs, texts) add up when the flag is repeated.
-bool adds_up(const Option& option) { return is_pair_list(option) || (option.takes_list() && option.spec.metavar == "TEXT"); }
+bool adds_up(const Option& option) {
+  return is_pair_list(option) || (option.takes_list() && option.spec.metavar == "TEXT");
+}
 
 bool looks_like_pair(const std::string& word) {
   const size_t equals = word.find('=');
@@ -127,7 +131,8 @@ toml::table parse_recipe(std::string_view text, const std::string& path) {
 
 void OptionSet::throw_if_refused(const std::string& name, const std::string& label) const {
   if (const auto refused = refused_.find(name); refused != refused_.end())
-    throw UsageError(fmt::format("options: {} is not supported: {}", label, refused->second.reason), refused->second.instead);
+    throw UsageError(fmt::format("options: {} is not supported: {}", label, refused->second.reason),
+                     refused->second.instead);
 }
 
 void OptionSet::throw_unknown(const std::string& label, const std::string& name) const {
@@ -174,15 +179,17 @@ OptionSet::Occurrence OptionSet::take_flag(std::span<const std::string> args, si
   }
   if (found.values.empty()) {
     const std::string seen = at < args.size() ? fmt::format("the flag '{}'", args[at]) : "the end of the command line";
-    throw UsageError(fmt::format("options: {} needs a value, got {}; expected {}", label, seen, option->expected_text()),
-                     fmt::format("a value that begins with '-' is written {}=VALUE", label));
+    throw UsageError(
+        fmt::format("options: {} needs a value, got {}; expected {}", label, seen, option->expected_text()),
+        fmt::format("a value that begins with '-' is written {}=VALUE", label));
   }
   return found;
 }
 
 void OptionSet::parse(std::span<const std::string> args) {
   const auto flags_end = std::find(args.begin(), args.end(), "--");
-  wants_help_ = std::any_of(args.begin(), flags_end, [](const std::string& arg) { return arg == "--help" || arg == "-h"; });
+  wants_help_ =
+      std::any_of(args.begin(), flags_end, [](const std::string& arg) { return arg == "--help" || arg == "-h"; });
   if (wants_help_) return;
   std::vector<Occurrence> occurrences;
   std::vector<std::string> positionals;
@@ -193,7 +200,8 @@ void OptionSet::parse(std::span<const std::string> args) {
     }
     if (looks_like_flag(args[at])) {
       Occurrence found = take_flag(args, at);
-      const auto same = std::find_if(occurrences.begin(), occurrences.end(), [&](const Occurrence& one) { return one.option == found.option; });
+      const auto same = std::find_if(occurrences.begin(), occurrences.end(),
+                                     [&](const Occurrence& one) { return one.option == found.option; });
       if (same != occurrences.end() && adds_up(*found.option))
         same->values.insert(same->values.end(), found.values.begin(), found.values.end());
       else
@@ -208,18 +216,21 @@ void OptionSet::parse(std::span<const std::string> args) {
     if (is_config(found)) set_values(*found.option, found.values, origin, found.label);
   if (!config_path_->empty()) read_recipe(*config_path_);
   for (const Occurrence& found : occurrences) set_values(*found.option, found.values, origin, found.label);
-  const bool needs_argument = std::any_of(options_.begin(), options_.end(),
-                                          [](const Option& option) { return option.is_positional && option.default_text.empty(); });
-  const auto greedy = std::find_if(occurrences.begin(), occurrences.end(),
-                                   [](const Occurrence& found) { return found.option->takes_list() && found.values.size() > 1; });
+  const bool needs_argument = std::any_of(options_.begin(), options_.end(), [](const Option& option) {
+    return option.is_positional && option.default_text.empty();
+  });
+  const auto greedy = std::find_if(occurrences.begin(), occurrences.end(), [](const Occurrence& found) {
+    return found.option->takes_list() && found.values.size() > 1;
+  });
   if (needs_argument && positionals.empty() && greedy != occurrences.end())
-    throw UsageError(fmt::format("options: '{}' lacks its argument: {} took all words behind it, '{}' among them", command_, greedy->label,
-                                 greedy->values.back()),
+    throw UsageError(fmt::format("options: '{}' lacks its argument: {} took all words behind it, '{}' among them",
+                                 command_, greedy->label, greedy->values.back()),
                      "put the argument before the flags");
   set_positionals(std::move(positionals));
 }
 
-void OptionSet::set_values(Option& option, std::span<const std::string> values, const Origin& origin, const std::string& label) {
+void OptionSet::set_values(Option& option, std::span<const std::string> values, const Origin& origin,
+                           const std::string& label) {
   std::visit(
       [&](auto* field) {
         using T = std::remove_pointer_t<decltype(field)>;
@@ -233,7 +244,8 @@ void OptionSet::set_values(Option& option, std::span<const std::string> values, 
           typename T::value_type value{};
           if (!is_none(values[0])) read_value(label, values[0], option, value);
           *field = is_none(values[0]) ? std::nullopt : std::optional(value);
-        } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> || std::is_same_v<T, std::string>) {
+        } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> ||
+                             std::is_same_v<T, std::string>) {
           read_value(label, values[0], option, *field);
         } else {
           T list(values.size());
@@ -259,13 +271,15 @@ void OptionSet::set_positionals(std::vector<std::string> values) {
     at += taken;
   }
   if (at < values.size())
-    throw UsageError(fmt::format("options: '{}' does not take the argument '{}'", command_, values[at]),
-                     "flags begin with '--'; quote patterns such as '{000..099}.tar' so that the shell does not expand them");
+    throw UsageError(
+        fmt::format("options: '{}' does not take the argument '{}'", command_, values[at]),
+        "flags begin with '--'; quote patterns such as '{000..099}.tar' so that the shell does not expand them");
 }
 
 void OptionSet::read_recipe(const std::string& path) {
   if (!std::filesystem::exists(path))
-    throw UsageError(fmt::format("options: recipe '{}' does not exist", path), "--config takes the path of a TOML file");
+    throw UsageError(fmt::format("options: recipe '{}' does not exist", path),
+                     "--config takes the path of a TOML file");
   apply_recipe(read_file(path), path);
 }
 
@@ -280,8 +294,9 @@ void OptionSet::apply_recipe(std::string_view text, const std::string& path) {
     Option* option = find_mutable(name);
     if (option == nullptr || name == "config") throw_unknown(label, name);
     if (const auto [other, is_new] = seen.emplace(option->name, line); !is_new)
-      throw UsageError(fmt::format("options: {} repeats the option --{} of line {}", label, option->name, other->second),
-                       "keep one of the two lines");
+      throw UsageError(
+          fmt::format("options: {} repeats the option --{} of line {}", label, option->name, other->second),
+          "keep one of the two lines");
     std::vector<std::string> values;
     const toml::array* array = node.as_array();
     const size_t count = array == nullptr ? 1 : array->size();

@@ -121,8 +121,11 @@ std::string OptionSet::markdown() const {
     text += fmt::format("\n### {}\n\n| flag | default | unit | meaning |\n|---|---|---|---|\n", group);
     for (const Option& option : options_)
       if (!option.is_positional && option.spec.group == group)
-        text += fmt::format("| `{}` | {} | {} | {}{} |\n", cell(flag_text(option)), cell(option.default_text), cell(option.spec.unit), cell(option.spec.help),
-                            other_names(option).empty() ? "" : fmt::format(" Also `{}`.", replace_all(other_names(option), ", ", "`, `")));
+        text += fmt::format("| `{}` | {} | {} | {}{} |\n", cell(flag_text(option)), cell(option.default_text),
+                            cell(option.spec.unit), cell(option.spec.help),
+                            other_names(option).empty()
+                                ? ""
+                                : fmt::format(" Also `{}`.", replace_all(other_names(option), ", ", "`, `")));
   }
   if (refused_.empty()) return text;
   text += "\n### Known and refused\n\n| flag | why | instead |\n|---|---|---|\n";
@@ -132,11 +135,17 @@ std::string OptionSet::markdown() const {
 }
 
 Json OptionSet::reference_json() const {
-  Json reference = {{"command", command_}, {"summary", summary_}, {"options", Json::array()}, {"refused", Json::array()}};
+  Json reference = {
+      {"command", command_}, {"summary", summary_}, {"options", Json::array()}, {"refused", Json::array()}};
   for (const Option& option : options_) {
-    Json entry = {{"name", option.name}, {"positional", option.is_positional}, {"group", option.spec.group},
-                  {"takes", option.is_flag() ? "nothing" : option.expected_text()}, {"default", option.default_text},
-                  {"unit", option.spec.unit}, {"help", option.spec.help}, {"aliases", option.spec.aliases},
+    Json entry = {{"name", option.name},
+                  {"positional", option.is_positional},
+                  {"group", option.spec.group},
+                  {"takes", option.is_flag() ? "nothing" : option.expected_text()},
+                  {"default", option.default_text},
+                  {"unit", option.spec.unit},
+                  {"help", option.spec.help},
+                  {"aliases", option.spec.aliases},
                   {"choices", option.spec.choices}};
     if (option.spec.min) entry["min"] = *option.spec.min;
     if (option.spec.max) entry["max"] = *option.spec.max;

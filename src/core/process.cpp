@@ -44,8 +44,10 @@ std::vector<std::string> merged_environment(const ProcessOptions& options) {
     if (equals != std::string_view::npos) variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
   }
   for (const auto& [name, value] : options.env_changes) {
-    if (value) variables[name] = *value;
-    else variables.erase(name);
+    if (value)
+      variables[name] = *value;
+    else
+      variables.erase(name);
   }
   std::vector<std::string> environment;
   for (const auto& [name, value] : variables) environment.push_back(name + "=" + value);
@@ -77,7 +79,8 @@ Channel open_pty(const std::string& program) {
   if (::ptsname_r(channel.parent.get(), name, sizeof name) != 0) fail(program, "open a terminal for", errno);
   channel.child = Fd(::open(name, O_RDWR | O_NOCTTY | O_CLOEXEC));
   termios mode{};
-  if (!channel.child.valid() || ::tcgetattr(channel.child.get(), &mode) != 0) fail(program, "open a terminal for", errno);
+  if (!channel.child.valid() || ::tcgetattr(channel.child.get(), &mode) != 0)
+    fail(program, "open a terminal for", errno);
   ::cfmakeraw(&mode);
   ::tcsetattr(channel.child.get(), TCSANOW, &mode);
   winsize size{};
@@ -116,7 +119,8 @@ struct ChildPlan {
 void reset_signals() {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &action, nullptr);  // SIGKILL and SIGSTOP refuse, rightly
+  for (int signal = 1; signal < NSIG; ++signal)
+    ::sigaction(signal, &action, nullptr);  // SIGKILL and SIGSTOP refuse, rightly
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -166,10 +170,17 @@ Process Process::spawn(const ProcessOptions& options) {
   if (::pipe2(failure_ends, O_CLOEXEC) != 0) fail(program, "open a pipe for", errno);
   Fd failure_read(failure_ends[0]), failure_write(failure_ends[1]);
   const std::string folder = options.working_folder.string();
-  const ChildPlan plan{.program = program.c_str(), .argv = argv.data(), .envp = envp.data(),
-                       .folder = folder.empty() ? nullptr : folder.c_str(), .in = in.child.get(), .out = out.child.get(),
-                       .err = err.child.get(), .failure = failure_write.get(), .parent = ::getpid(),
-                       .has_own_group = options.has_own_group, .dies_with_parent = options.dies_with_parent};
+  const ChildPlan plan{.program = program.c_str(),
+                       .argv = argv.data(),
+                       .envp = envp.data(),
+                       .folder = folder.empty() ? nullptr : folder.c_str(),
+                       .in = in.child.get(),
+                       .out = out.child.get(),
+                       .err = err.child.get(),
+                       .failure = failure_write.get(),
+                       .parent = ::getpid(),
+                       .has_own_group = options.has_own_group,
+                       .dies_with_parent = options.dies_with_parent};
   const pid_t pid = ::fork();
   if (pid < 0) fail(program, "start", errno);
   if (pid == 0) run_child(plan);
@@ -192,11 +203,8 @@ Process Process::spawn(const ProcessOptions& options) {
 }
 
 Process::Process(Process&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)),
-      has_own_group_(other.has_own_group_),
-      status_(other.status_),
-      out_(std::move(other.out_)),
-      err_(std::move(other.err_)) {}
+    : pid_(std::exchange(other.pid_, -1)), has_own_group_(other.has_own_group_), status_(other.status_),
+      out_(std::move(other.out_)), err_(std::move(other.err_)) {}
 
 Process::~Process() {
   if (pid_ < 0 || status_) return;
@@ -208,8 +216,10 @@ Process::~Process() {
 std::optional<ExitStatus> Process::poll() {
   if (status_ || pid_ < 0) return status_;
   siginfo_t info{};
-  // WNOWAIT: while the leader is a zombie its id cannot be given away, so the group can be killed safely before it is reaped.
-  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return std::nullopt;
+  // WNOWAIT: while the leader is a zombie its id cannot be given away, so the group can be killed safely before it is
+  // reaped.
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+    return std::nullopt;
   if (has_own_group_) ::kill(-pid_, SIGKILL);
   int status = 0;
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -259,8 +269,10 @@ CommandResult run_command(ProcessOptions options, std::chrono::milliseconds time
       if (fds[index].fd < 0 || fds[index].revents == 0) continue;
       char buffer[65536];
       const ssize_t count = ::read(fds[index].fd, buffer, sizeof buffer);
-      if (count > 0) (index == 0 ? result.out : result.err).append(buffer, static_cast<size_t>(count));
-      else if (count == 0 || errno != EINTR) (index == 0 ? process.out() : process.err()).reset();
+      if (count > 0)
+        (index == 0 ? result.out : result.err).append(buffer, static_cast<size_t>(count));
+      else if (count == 0 || errno != EINTR)
+        (index == 0 ? process.out() : process.err()).reset();
     }
     if (!drained_by && process.poll()) drained_by = Clock::now() + kDrain;
     if (drained_by && Clock::now() > *drained_by) break;
@@ -269,8 +281,8 @@ CommandResult run_command(ProcessOptions options, std::chrono::milliseconds time
       process.kill_group();
     }
   }
-  while (!process.wait_for(
-      std::max(std::chrono::milliseconds(0), std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now())))) {
+  while (!process.wait_for(std::max(std::chrono::milliseconds(0),
+                                    std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now())))) {
     result.is_timed_out = true;
     process.kill_group();
     process.wait();

@@ -19,7 +19,7 @@ struct ExitStatus {
 
   bool ok() const { return code == 0 && signal == 0; }
   int shell_code() const { return signal != 0 ? 128 + signal : code; }  ///< As shells and srun report it.
-  std::string text() const;                                              ///< "exit code 3", "signal 9 (Killed)"
+  std::string text() const;                                             ///< "exit code 3", "signal 9 (Killed)"
 };
 
 struct ProcessOptions {
@@ -80,8 +80,8 @@ struct CommandResult {
   std::string out{}, err{};
 };
 
-/// Runs a command to its end and collects both streams (which are piped whatever `options` says). Past `timeout` it is killed
-/// with its group.
+/// Runs a command to its end and collects both streams (which are piped whatever `options` says). Past `timeout` it is
+/// killed with its group.
 CommandResult run_command(ProcessOptions options, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::core

@@ -12,8 +12,8 @@
 #include "core/json.h"
 #include "core/strings.h"
 
-// Format: u64 little-endian header bytes, JSON header {name: {dtype, shape, data_offsets: [begin, end]}, "__metadata__": {..}}, data.
-// https://github.com/huggingface/safetensors (format description in its README).
+// Format: u64 little-endian header bytes, JSON header {name: {dtype, shape, data_offsets: [begin, end]},
+// "__metadata__": {..}}, data. https://github.com/huggingface/safetensors (format description in its README).
 static_assert(std::endian::native == std::endian::little, "safetensors data are little endian");
 
 namespace lockstep::core {
@@ -26,9 +26,10 @@ struct ElementType {
   std::string_view name;
   size_t bytes;
 };
-constexpr std::array kElementTypes{ElementType{"F64", 8}, ElementType{"F32", 4},  ElementType{"F16", 2},     ElementType{"BF16", 2},
-                                   ElementType{"I64", 8}, ElementType{"I32", 4},  ElementType{"I16", 2},     ElementType{"I8", 1},
-                                   ElementType{"U8", 1},  ElementType{"BOOL", 1}, ElementType{"F8_E4M3", 1}, ElementType{"F8_E5M2", 1}};
+constexpr std::array kElementTypes{ElementType{"F64", 8},  ElementType{"F32", 4},     ElementType{"F16", 2},
+                                   ElementType{"BF16", 2}, ElementType{"I64", 8},     ElementType{"I32", 4},
+                                   ElementType{"I16", 2},  ElementType{"I8", 1},      ElementType{"U8", 1},
+                                   ElementType{"BOOL", 1}, ElementType{"F8_E4M3", 1}, ElementType{"F8_E5M2", 1}};
 
 [[noreturn]] void damaged(const fs::path& path, const std::string& what) {
   throw DataError(fmt::format("safetensors: '{}' is damaged: {}", path.string(), what),
@@ -79,8 +80,8 @@ void SafetensorsFile::parse_header() {
       if (!element) damaged(path_, fmt::format("tensor '{}' has unknown dtype '{}'", name, entry.dtype));
       const auto expected = tensor_bytes(entry.shape, *element);
       if (!expected || offsets[0] > offsets[1] || offsets[1] > data.size() || offsets[1] - offsets[0] != *expected)
-        damaged(path_, fmt::format("tensor '{}' has data_offsets=[{}, {}], expected {} bytes inside {} data bytes", name, offsets[0],
-                                   offsets[1], expected.value_or(0), data.size()));
+        damaged(path_, fmt::format("tensor '{}' has data_offsets=[{}, {}], expected {} bytes inside {} data bytes",
+                                   name, offsets[0], offsets[1], expected.value_or(0), data.size()));
       entry.bytes = data.subspan(offsets[0], offsets[1] - offsets[0]);
       entries_.push_back(std::move(entry));
     } catch (const Json::exception& error) {
@@ -97,7 +98,8 @@ void SafetensorsFile::check_layout() {
     return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
   });
   for (const auto& entry : entries_) {
-    if (entry.bytes.data() != next) damaged(path_, fmt::format("tensor '{}' overlaps another one or follows a hole", entry.name));
+    if (entry.bytes.data() != next)
+      damaged(path_, fmt::format("tensor '{}' overlaps another one or follows a hole", entry.name));
     next = entry.bytes.data() + entry.bytes.size();
   }
   const auto file = file_->bytes();
@@ -106,7 +108,8 @@ void SafetensorsFile::check_layout() {
 }
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) { return entry.name == name; });
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) { return entry.name == name; });
   return found == entries_.end() ? nullptr : &*found;
 }
 
@@ -126,10 +129,11 @@ std::string header_text(std::span<const SafetensorsEntry> entries, const std::ma
   uint64_t offset = 0;
   for (const auto& entry : entries) {
     const auto element = safetensors_element_bytes(entry.dtype);
-    LOCKSTEP_CHECK(element && tensor_bytes(entry.shape, *element) == entry.bytes.size(), "tensor '{}' dtype={} bytes={}", entry.name,
-                   entry.dtype, entry.bytes.size());
+    LOCKSTEP_CHECK(element && tensor_bytes(entry.shape, *element) == entry.bytes.size(),
+                   "tensor '{}' dtype={} bytes={}", entry.name, entry.dtype, entry.bytes.size());
     LOCKSTEP_CHECK(!header.contains(entry.name), "tensor '{}' twice", entry.name);
-    header[entry.name] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {offset, offset + entry.bytes.size()}}};
+    header[entry.name] = {
+        {"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {offset, offset + entry.bytes.size()}}};
     offset += entry.bytes.size();
   }
   std::string text = header.dump();

@@ -13,7 +13,8 @@
 
 namespace lockstep::core {
 
-/// One tensor of a safetensors file. `dtype` is the format's own name: F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL F8_E4M3 F8_E5M2.
+/// One tensor of a safetensors file. `dtype` is the format's own name: F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL F8_E4M3
+/// F8_E5M2.
 struct SafetensorsEntry {
   std::string name;
   std::string dtype;
@@ -24,14 +25,15 @@ struct SafetensorsEntry {
 /// Bytes of one element of a safetensors dtype; nothing for a name the format does not know.
 std::optional<size_t> safetensors_element_bytes(std::string_view dtype);
 
-/// A mapped safetensors file. The header is checked before anything is handed out: sizes within the file, no overlap, no hole, no
-/// duplicate name, bytes = shape x element. A damaged file throws DataError with the path, the tensor and both numbers.
+/// A mapped safetensors file. The header is checked before anything is handed out: sizes within the file, no overlap,
+/// no hole, no duplicate name, bytes = shape x element. A damaged file throws DataError with the path, the tensor and
+/// both numbers.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }  ///< In file order.
   const SafetensorsEntry* find(std::string_view name) const;                 ///< nullptr when absent.
-  const SafetensorsEntry& at(std::string_view name) const;                   ///< DataError names the nearest tensor when absent.
+  const SafetensorsEntry& at(std::string_view name) const;  ///< DataError names the nearest tensor when absent.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:

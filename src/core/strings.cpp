@@ -39,7 +39,8 @@ bool ends_with(std::string_view text, std::string_view suffix) {
 }
 
 std::string replace_all(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
   return text;
 }
 
@@ -48,8 +49,7 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 }
 
 namespace {
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
+template <typename Number> std::optional<Number> parse_number(std::string_view text) {
   Number value{};
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;

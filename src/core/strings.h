@@ -9,7 +9,8 @@
 namespace lockstep::core {
 
 std::string_view trim(std::string_view text);  ///< ASCII white space off both ends.
-std::vector<std::string> split(std::string_view text, std::string_view separator);  ///< Keeps empty fields; "" gives {""}.
+std::vector<std::string> split(std::string_view text,
+                               std::string_view separator);  ///< Keeps empty fields; "" gives {""}.
 std::string to_lower_ascii(std::string_view text);
 bool starts_with(std::string_view text, std::string_view prefix);
 bool ends_with(std::string_view text, std::string_view suffix);

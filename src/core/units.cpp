@@ -15,7 +15,8 @@ std::string three_digits(double value) {
 }
 
 template <size_t n>
-std::string with_unit(double value, double base, const std::array<std::string_view, n>& units, std::string_view unscaled) {
+std::string with_unit(double value, double base, const std::array<std::string_view, n>& units,
+                      std::string_view unscaled) {
   if (std::abs(value) < base) {
     const bool is_whole = value == std::floor(value);
     const std::string number = is_whole ? fmt::format("{:.0f}", value) : three_digits(value);
@@ -31,9 +32,7 @@ std::string with_unit(double value, double base, const std::array<std::string_vi
 }
 }  // namespace
 
-std::string format_bytes(double bytes) {
-  return with_unit<5>(bytes, 1024.0, {"KiB", "MiB", "GiB", "TiB", "PiB"}, "B");
-}
+std::string format_bytes(double bytes) { return with_unit<5>(bytes, 1024.0, {"KiB", "MiB", "GiB", "TiB", "PiB"}, "B"); }
 
 std::string format_count(double count) { return with_unit<5>(count, 1000.0, {"k", "M", "G", "T", "P"}, ""); }
 
@@ -43,7 +42,8 @@ std::string format_duration(double seconds) {
   if (seconds < 9.9995) return fmt::format("{:.3f} s", seconds);
   if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
   const double rounded_s = std::round(seconds);
-  if (rounded_s < 3600) return fmt::format("{:.0f} min {:02.0f} s", std::floor(rounded_s / 60), std::fmod(rounded_s, 60));
+  if (rounded_s < 3600)
+    return fmt::format("{:.0f} min {:02.0f} s", std::floor(rounded_s / 60), std::fmod(rounded_s, 60));
   const double minutes = std::round(seconds / 60);
   if (minutes < 48 * 60) return fmt::format("{:.0f} h {:02.0f} min", std::floor(minutes / 60), std::fmod(minutes, 60));
   const double hours = std::round(seconds / 3600);

@@ -60,8 +60,10 @@ size_t strip_right(std::string_view text, size_t end) {
 }  // namespace
 
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-  std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) { return a.content.size() > b.content.size(); });
-  for (size_t i = 0; i < tokens_.size(); ++i) by_first_byte_[static_cast<unsigned char>(tokens_[i].content[0])].push_back(i);
+  std::stable_sort(tokens_.begin(), tokens_.end(),
+                   [](const AddedToken& a, const AddedToken& b) { return a.content.size() > b.content.size(); });
+  for (size_t i = 0; i < tokens_.size(); ++i)
+    by_first_byte_[static_cast<unsigned char>(tokens_[i].content[0])].push_back(i);
 }
 
 const AddedToken* AddedTokenFinder::longest_at(std::string_view text, size_t at) const {

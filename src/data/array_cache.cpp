@@ -1,5 +1,5 @@
-// A file: the header's JSON on one line, its XXH3 on the next, spaces up to kPage bytes; then each array from a multiple of kPage on. Numbers lie as
-// this kind of machine has them (little endian).
+// A file: the header's JSON on one line, its XXH3 on the next, spaces up to kPage bytes; then each array from a
+// multiple of kPage on. Numbers lie as this kind of machine has them (little endian).
 #include "data/array_cache.h"
 
 #include <fcntl.h>
@@ -27,13 +27,16 @@ constexpr std::chrono::hours kLeftOver{24};  // a temporary file as old as that 
 size_t round_up(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& what) {
-  throw DataError(fmt::format("data: array file '{}': {}", path.string(), what), "remove it; the next start makes it again");
+  throw DataError(fmt::format("data: array file '{}': {}", path.string(), what),
+                  "remove it; the next start makes it again");
 }
 
 std::string header_text(std::string_view kind, const std::string& key, const Arrays& arrays) {
   std::vector<size_t> bytes;
   for (const auto& part : arrays.parts) bytes.push_back(part.size());
-  const std::string line = Json{{"format", kFormat}, {"version", kVersion}, {"kind", kind}, {"key", key}, {"bytes", bytes}, {"facts", arrays.facts}}.dump();
+  const std::string line = Json{{"format", kFormat}, {"version", kVersion}, {"kind", kind},
+                                {"key", key},        {"bytes", bytes},      {"facts", arrays.facts}}
+                               .dump();
   std::string text = fmt::format("{}\n{}\n", line, core::xxh3_hex(line));
   LOCKSTEP_CHECK(text.size() <= kPage, "header of {} bytes", text.size());
   text.resize(kPage, ' ');
@@ -44,7 +47,8 @@ Json read_header(const fs::path& path, std::span<const std::byte> bytes) {
   if (bytes.size() < kPage) refuse(path, fmt::format("cut: bytes={}, expected at least {}", bytes.size(), kPage));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), kPage);
   const size_t end = text.find('\n');
-  if (end == text.npos || text.substr(end + 1, 33) != core::xxh3_hex(text.substr(0, end)) + "\n") refuse(path, "its header does not have the checksum it should");
+  if (end == text.npos || text.substr(end + 1, 33) != core::xxh3_hex(text.substr(0, end)) + "\n")
+    refuse(path, "its header does not have the checksum it should");
   return core::parse_json(text.substr(0, end), path.string());
 }
 
@@ -62,7 +66,8 @@ core::Fd open_lock_file(const fs::path& folder) {
   return file;
 }
 
-/// Held by the one process that makes something. Where the file system knows no locks nobody waits, and several make the same.
+/// Held by the one process that makes something. Where the file system knows no locks nobody waits, and several make
+/// the same.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder) : file_(open_lock_file(folder)) {
@@ -80,7 +85,8 @@ void remove_left_over(const fs::path& folder) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const bool is_temporary = entry.path().filename().string().find(".arrays.") != std::string::npos;
-    if (is_temporary && fs::file_time_type::clock::now() - entry.last_write_time(error) > kLeftOver) fs::remove(entry.path(), error);
+    if (is_temporary && fs::file_time_type::clock::now() - entry.last_write_time(error) > kLeftOver)
+      fs::remove(entry.path(), error);
   }
 }
 
@@ -92,12 +98,14 @@ Arrays read_array_file(const fs::path& path, std::string_view kind, const std::s
   Arrays arrays;
   try {
     const Json header = read_header(path, bytes);
-    if (header.at("format") != kFormat || header.at("version") != kVersion) refuse(path, fmt::format("no array file of version {}", kVersion));
+    if (header.at("format") != kFormat || header.at("version") != kVersion)
+      refuse(path, fmt::format("no array file of version {}", kVersion));
     if (header.at("kind") != kind || header.at("key") != key) refuse(path, "it is of something else");
     size_t begin = kPage;
     for (const Json& size : header.at("bytes")) {
       const auto part = size.get<size_t>();
-      if (begin > bytes.size() || part > bytes.size() - begin) refuse(path, fmt::format("cut: bytes={}, expected at least {}", bytes.size(), begin + part));
+      if (begin > bytes.size() || part > bytes.size() - begin)
+        refuse(path, fmt::format("cut: bytes={}, expected at least {}", bytes.size(), begin + part));
       arrays.parts.push_back(bytes.subspan(begin, part));
       begin += round_up(part);
     }
@@ -122,7 +130,8 @@ void write_array_file(const fs::path& path, std::string_view kind, const std::st
   file.commit();
 }
 
-ArrayCache::ArrayCache(fs::path folder, bool is_required, bool warns) : folder_(std::move(folder)), is_required_(is_required), warns_(warns) {}
+ArrayCache::ArrayCache(fs::path folder, bool is_required, bool warns)
+    : folder_(std::move(folder)), is_required_(is_required), warns_(warns) {}
 
 bool ArrayCache::is_writable() {
   if (std::exchange(is_tried_, true)) return unwritable_.empty();
@@ -135,7 +144,8 @@ bool ArrayCache::is_writable() {
   return unwritable_.empty();
 }
 
-std::optional<Arrays> ArrayCache::find(const fs::path& path, std::string_view kind, const std::string& key, bool tells) {
+std::optional<Arrays> ArrayCache::find(const fs::path& path, std::string_view kind, const std::string& key,
+                                       bool tells) {
   std::error_code error;
   if (!fs::exists(path, error)) return std::nullopt;
   try {
@@ -147,8 +157,13 @@ std::optional<Arrays> ArrayCache::find(const fs::path& path, std::string_view ki
 }
 
 Arrays ArrayCache::make_in_memory(const std::function<Arrays()>& make) {
-  if (is_required_) throw EnvironmentError(unwritable_, "--data-cache-path names a folder that this user may write, and where there is room");
-  if (warns_) core::log_warning("{}: indices of samples are made in the memory of every rank; --data-cache-path DIR names another folder", unwritable_);
+  if (is_required_)
+    throw EnvironmentError(unwritable_,
+                           "--data-cache-path names a folder that this user may write, and where there is room");
+  if (warns_)
+    core::log_warning(
+        "{}: indices of samples are made in the memory of every rank; --data-cache-path DIR names another folder",
+        unwritable_);
   warns_ = false;
   return make();
 }

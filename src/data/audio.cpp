@@ -18,12 +18,9 @@ constexpr int64_t kBlockValues = 1 << 16;  // decoded at a time, over all channe
 
 int major_format(AudioContainer container) {
   switch (container) {
-    case AudioContainer::kWav:
-      return SF_FORMAT_WAV;
-    case AudioContainer::kFlac:
-      return SF_FORMAT_FLAC;
-    case AudioContainer::kOgg:
-      return SF_FORMAT_OGG;
+    case AudioContainer::kWav: return SF_FORMAT_WAV;
+    case AudioContainer::kFlac: return SF_FORMAT_FLAC;
+    case AudioContainer::kOgg: return SF_FORMAT_OGG;
   }
   LOCKSTEP_CHECK(false, "container={}", static_cast<int>(container));
 }
@@ -66,21 +63,23 @@ AudioReader::State::State(std::span<const std::byte> bytes, std::string_view nam
   info.num_frames = is_counted ? header.frames : count_frames(max_frames);
   if (info.num_frames == 0) throw empty_audio(name, memory.size());
   if (info.num_frames > max_frames)
-    throw DataError(fmt::format("data: recording in {} announces {} frames, {:.0f} s, more than the {:.0f} s allowed", name, info.num_frames,
-                                info.seconds(), limits.max_seconds),
+    throw DataError(fmt::format("data: recording in {} announces {} frames, {:.0f} s, more than the {:.0f} s allowed",
+                                name, info.num_frames, info.seconds(), limits.max_seconds),
                     "cut it into pieces");
 }
 
 void AudioReader::State::check_header(const SF_INFO& header, const AudioLimits& limits) {
   if ((header.format & SF_FORMAT_TYPEMASK) != major_format(container) &&
       !(container == AudioContainer::kWav && (header.format & SF_FORMAT_TYPEMASK) == SF_FORMAT_WAVEX))
-    throw_damaged(fmt::format("its content is of another kind (format={:#x}) than its first bytes", static_cast<unsigned>(header.format)));
+    throw_damaged(fmt::format("its content is of another kind (format={:#x}) than its first bytes",
+                              static_cast<unsigned>(header.format)));
   can_seek = (header.format & SF_FORMAT_SUBMASK) != SF_FORMAT_VORBIS;
   info = {.num_frames = 0, .num_channels = header.channels, .sample_rate = header.samplerate};
   const auto check = [&](const char* what, int64_t seen, int64_t low, int64_t high) {
     if (seen >= low && seen <= high) return;
-    throw DataError(fmt::format("data: recording in {} announces {}={}, expected {} to {}", name, what, seen, low, high),
-                    "convert it, or leave it out");
+    throw DataError(
+        fmt::format("data: recording in {} announces {}={}, expected {} to {}", name, what, seen, low, high),
+        "convert it, or leave it out");
   };
   check("channels", info.num_channels, 1, limits.max_channels);
   check("sample_rate", info.sample_rate, limits.min_rate, limits.max_rate);
@@ -109,7 +108,8 @@ int64_t AudioReader::State::read_block(int64_t count) {
 
 void AudioReader::State::seek_to(int64_t frame) {
   if (can_seek && frame != at) {
-    if (sf_seek(file.get(), frame, SEEK_SET) != frame) throw_damaged(fmt::format("frame {} of {} cannot be reached", frame, info.num_frames));
+    if (sf_seek(file.get(), frame, SEEK_SET) != frame)
+      throw_damaged(fmt::format("frame {} of {} cannot be reached", frame, info.num_frames));
     at = frame;
   }
   if (frame < at) {
@@ -121,7 +121,8 @@ void AudioReader::State::seek_to(int64_t frame) {
 }
 
 void AudioReader::State::append_mono(int64_t num_frames, std::vector<float>& out) const {
-  const auto num = static_cast<size_t>(num_frames), channels = static_cast<size_t>(info.num_channels), begin = out.size();
+  const auto num = static_cast<size_t>(num_frames), channels = static_cast<size_t>(info.num_channels),
+             begin = out.size();
   out.resize(begin + num);
   if (channels == 1) {
     std::copy_n(block.begin(), num, out.begin() + static_cast<ptrdiff_t>(begin));
@@ -137,7 +138,8 @@ void AudioReader::State::append_mono(int64_t num_frames, std::vector<float>& out
 void AudioReader::State::check_values(const std::vector<float>& mono, int64_t first) const {
   const auto bad = std::find_if(mono.begin(), mono.end(), [](float value) { return !(std::abs(value) <= FLT_MAX); });
   if (bad == mono.end()) return;
-  throw DataError(fmt::format("data: recording in {} holds {} at frame {}, expected finite numbers", name, *bad, first + (bad - mono.begin())),
+  throw DataError(fmt::format("data: recording in {} holds {} at frame {}, expected finite numbers", name, *bad,
+                              first + (bad - mono.begin())),
                   "repair it, or leave it out");
 }
 
@@ -156,8 +158,8 @@ AudioReader::~AudioReader() = default;
 const AudioInfo& AudioReader::info() const { return state_->info; }
 
 void AudioReader::read_mono(int64_t first, int64_t count, std::vector<float>& out) {
-  LOCKSTEP_CHECK(first >= 0 && count >= 0 && first + count <= info().num_frames, "first={} count={} frames={}", first, count,
-                 info().num_frames);
+  LOCKSTEP_CHECK(first >= 0 && count >= 0 && first + count <= info().num_frames, "first={} count={} frames={}", first,
+                 count, info().num_frames);
   out.clear();
   out.reserve(static_cast<size_t>(count));
   state_->seek_to(first);

@@ -25,8 +25,9 @@ struct AudioInfo {
 
 /// One recording in memory: WAV, FLAC or OGG (Vorbis, Opus), told by its first bytes, never by the name.
 ///
-/// The constructor parses the header and counts the frames where the header does not tell; `bytes` must outlive the reader.
-/// A recording without a frame, one that is damaged or cut short, and a header beyond the limits throw DataError with `name`.
+/// The constructor parses the header and counts the frames where the header does not tell; `bytes` must outlive the
+/// reader. A recording without a frame, one that is damaged or cut short, and a header beyond the limits throw
+/// DataError with `name`.
 class AudioReader {
  public:
   AudioReader(std::span<const std::byte> bytes, std::string_view name, const AudioLimits& limits = {});
@@ -36,9 +37,9 @@ class AudioReader {
 
   const AudioInfo& info() const;
 
-  /// Frames [first, first + count) as the mean of their channels; whole numbers become [-1, 1). Only this part is decoded, but
-  /// that the recording is not cut short is checked at its end, too. Fewer frames than announced, and values that are no
-  /// numbers, throw DataError.
+  /// Frames [first, first + count) as the mean of their channels; whole numbers become [-1, 1). Only this part is
+  /// decoded, but that the recording is not cut short is checked at its end, too. Fewer frames than announced, and
+  /// values that are no numbers, throw DataError.
   void read_mono(int64_t first, int64_t count, std::vector<float>& out);
 
  private:

@@ -11,9 +11,13 @@ namespace {
 
 constexpr size_t kId3Header = 10, kOggHeader = 27;
 
-std::string_view as_text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
-bool holds(std::string_view text, size_t at, std::string_view part) { return at <= text.size() && text.substr(at).starts_with(part); }
+bool holds(std::string_view text, size_t at, std::string_view part) {
+  return at <= text.size() && text.substr(at).starts_with(part);
+}
 
 uint64_t little_endian(std::string_view text, size_t at, size_t num_bytes) {
   uint64_t value = 0;
@@ -36,8 +40,10 @@ void check_wav(std::string_view text, std::string_view name) {
     const bool is_data = holds(text, at, "data");
     if (is_data && size == kUnknown) return;
     if (size > text.size() - at - 8)
-      throw damaged_audio(name, fmt::format("its '{}' chunk at byte {} announces {} bytes, {} are there",
-                                            is_data ? "data" : "header", at, size, text.size() - at - 8), text.size());
+      throw damaged_audio(name,
+                          fmt::format("its '{}' chunk at byte {} announces {} bytes, {} are there",
+                                      is_data ? "data" : "header", at, size, text.size() - at - 8),
+                          text.size());
     if (is_data && size == 0) throw empty_audio(name, text.size());
     if (is_data) return;
     at += 8 + size + size % 2;
@@ -80,9 +86,12 @@ void check_ogg(std::string_view text, std::string_view name) {
     }
     if (!is_whole_header || size > text.size() - at)
       throw damaged_audio(name, fmt::format("its page at byte {} goes on behind the end", at), text.size());
-    const auto expected = static_cast<uint32_t>(little_endian(text, at + 22, 4)), seen = ogg_checksum(text.substr(at, size));
+    const auto expected = static_cast<uint32_t>(little_endian(text, at + 22, 4)),
+               seen = ogg_checksum(text.substr(at, size));
     if (seen != expected)
-      throw damaged_audio(name, fmt::format("its page at byte {} has checksum {:08x}, expected {:08x}", at, seen, expected), text.size());
+      throw damaged_audio(name,
+                          fmt::format("its page at byte {} has checksum {:08x}, expected {:08x}", at, seen, expected),
+                          text.size());
     is_last = (static_cast<uint8_t>(text[at + 5]) & 4) != 0;
     at += size;
   }
@@ -98,8 +107,8 @@ AudioContainer detect_audio_container(std::span<const std::byte> bytes, std::str
   if (holds(text, id3_bytes(text), "fLaC")) return AudioContainer::kFlac;
   std::string seen;
   for (const char c : text.substr(0, 12)) seen += fmt::format("{:02x} ", static_cast<uint8_t>(c));
-  throw DataError(fmt::format("data: recording in {} is no FLAC, WAV or OGG: bytes={}, the first are {}", name, text.size(),
-                              seen.empty() ? "none" : seen.substr(0, seen.size() - 1)),
+  throw DataError(fmt::format("data: recording in {} is no FLAC, WAV or OGG: bytes={}, the first are {}", name,
+                              text.size(), seen.empty() ? "none" : seen.substr(0, seen.size() - 1)),
                   "convert it to FLAC, or leave it out");
 }
 
@@ -109,7 +118,8 @@ void check_audio_container(AudioContainer container, std::span<const std::byte> 
 }
 
 DataError empty_audio(std::string_view name, size_t num_bytes) {
-  return DataError(fmt::format("data: recording in {} holds no sound: frames=0 (bytes={})", name, num_bytes), "leave it out");
+  return DataError(fmt::format("data: recording in {} holds no sound: frames=0 (bytes={})", name, num_bytes),
+                   "leave it out");
 }
 
 DataError damaged_audio(std::string_view name, std::string_view reason, size_t num_bytes) {

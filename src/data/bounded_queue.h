@@ -8,8 +8,7 @@
 namespace lockstep::data {
 
 /// First-in first-out queue between threads that holds at most `capacity` items.
-template <typename T>
-class BoundedQueue {
+template <typename T> class BoundedQueue {
  public:
   explicit BoundedQueue(size_t capacity) : capacity_(capacity) {}
 

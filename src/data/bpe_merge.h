@@ -17,10 +17,9 @@ inline uint64_t bpe_pair_key(int32_t left, int32_t right) {
   return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
 }
 
-/// Merges neighbours until no pair of them has a merge: the smallest rank first, equal ranks from the left. `merge_of(left,
-/// right)` gives std::optional<BpeMerge>. Time grows as n log n.
-template <typename MergeOf>
-void merge_symbols(std::vector<int32_t>& symbols, const MergeOf& merge_of) {
+/// Merges neighbours until no pair of them has a merge: the smallest rank first, equal ranks from the left.
+/// `merge_of(left, right)` gives std::optional<BpeMerge>. Time grows as n log n.
+template <typename MergeOf> void merge_symbols(std::vector<int32_t>& symbols, const MergeOf& merge_of) {
   constexpr int32_t kGone = -1;
   const size_t size = symbols.size();
   std::vector<size_t> next(size), previous(size);
@@ -36,7 +35,8 @@ void merge_symbols(std::vector<int32_t>& symbols, const MergeOf& merge_of) {
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto propose = [&](size_t at) {
     if (next[at] >= size) return;
-    if (const std::optional<BpeMerge> merge = merge_of(symbols[at], symbols[next[at]])) queue.push({merge->rank, merge->id, at});
+    if (const std::optional<BpeMerge> merge = merge_of(symbols[at], symbols[next[at]]))
+      queue.push({merge->rank, merge->id, at});
   };
   for (size_t i = 0; i < size; ++i) propose(i);
   while (!queue.empty()) {

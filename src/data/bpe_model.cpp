@@ -12,8 +12,8 @@
 namespace lockstep::data {
 namespace {
 
-// nlohmann's sorted objects, not core::Json: looking for a key of an ordered object takes time linear in its size, and a vocabulary
-// has hundreds of thousands.
+// nlohmann's sorted objects, not core::Json: looking for a key of an ordered object takes time linear in its size, and
+// a vocabulary has hundreds of thousands.
 using Object = nlohmann::json;
 
 constexpr int32_t kMaxIds = 1 << 22;
@@ -36,8 +36,10 @@ class Builder {
   Builder(BpeModel& model, std::filesystem::path path) : model_(model), path_(std::move(path)) {}
 
   void read_vocabulary(const Object& vocab) {
-    if (!vocab.is_object() || vocab.empty()) refuse(path_, "the vocabulary is no object of tokens, expected {\"token\": id, ...}");
-    for (const auto& [name, id] : vocab.items()) set_token(checked_id(id, name), name, unspell_bytes(name).value_or(name));
+    if (!vocab.is_object() || vocab.empty())
+      refuse(path_, "the vocabulary is no object of tokens, expected {\"token\": id, ...}");
+    for (const auto& [name, id] : vocab.items())
+      set_token(checked_id(id, name), name, unspell_bytes(name).value_or(name));
     model_.ids_by_bytes.reserve(vocab.size());
     for (const auto& [name, id] : vocab.items())
       model_.ids_by_bytes.emplace(model_.tokens[static_cast<size_t>(id.get<int32_t>())], id.get<int32_t>());
@@ -52,7 +54,8 @@ class Builder {
     const auto find = [&](const std::string& name) {
       const auto found = model_.ids_by_name.find(name);
       if (found == model_.ids_by_name.end())
-        refuse(path_, fmt::format("{}: '{}' is not in the vocabulary", place, name), "vocabulary and merges must come from one model");
+        refuse(path_, fmt::format("{}: '{}' is not in the vocabulary", place, name),
+               "vocabulary and merges must come from one model");
       return found->second;
     };
     const int32_t left_id = find(left), right_id = find(right), merged_id = find(left + right);
@@ -63,7 +66,8 @@ class Builder {
     if (token.content.empty()) refuse(path_, "an added token is empty");
     const auto known = model_.ids_by_name.find(token.content);
     if (known != model_.ids_by_name.end() && known->second != token.id)
-      refuse(path_, fmt::format("the added token '{}' has id {}, but the vocabulary gives it {}", token.content, token.id, known->second));
+      refuse(path_, fmt::format("the added token '{}' has id {}, but the vocabulary gives it {}", token.content,
+                                token.id, known->second));
     if (known == model_.ids_by_name.end() && token.id < static_cast<int32_t>(model_.tokens.size()) &&
         !model_.tokens[static_cast<size_t>(token.id)].empty())
       refuse(path_, fmt::format("the added token '{}' takes id {}, which another token has", token.content, token.id));
@@ -74,7 +78,8 @@ class Builder {
 
   int32_t checked_id(const Object& id, const std::string& name) const {
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= kMaxIds)
-      refuse(path_, fmt::format("token '{}' has id {}, expected a whole number from 0 to {}", name, id.dump(), kMaxIds - 1));
+      refuse(path_,
+             fmt::format("token '{}' has id {}, expected a whole number from 0 to {}", name, id.dump(), kMaxIds - 1));
     return id.get<int32_t>();
   }
 
@@ -103,7 +108,8 @@ class PipelineReader {
       const std::string type = step.at("type");
       if (type != "NFC" && type != "NFKC")
         refuse(path_, fmt::format("normalizer '{}' is not supported, expected none, NFC or NFKC", type), kOtherModels);
-      if (type == "NFKC" || model_.form == TextForm::kAsIs) model_.form = type == "NFC" ? TextForm::kNfc : TextForm::kNfkc;
+      if (type == "NFKC" || model_.form == TextForm::kAsIs)
+        model_.form = type == "NFC" ? TextForm::kNfc : TextForm::kNfkc;
     });
   }
 
@@ -111,19 +117,25 @@ class PipelineReader {
     bool has_byte_level = false;
     for_each_step(json, "pretokenizers", [&](const Object& step) {
       const std::string type = step.at("type");
-      if (has_byte_level) refuse(path_, fmt::format("pre-tokenizer '{}' comes behind ByteLevel, expected ByteLevel last", type), kOtherModels);
+      if (has_byte_level)
+        refuse(path_, fmt::format("pre-tokenizer '{}' comes behind ByteLevel, expected ByteLevel last", type),
+               kOtherModels);
       if (type == "Split") {
         add_split(step);
       } else if (type == "Digits") {
-        model_.splits.push_back({pattern_from_oniguruma(step.at("individual_digits").get<bool>() ? "\\p{N}" : "\\p{N}+")});
+        model_.splits.push_back(
+            {pattern_from_oniguruma(step.at("individual_digits").get<bool>() ? "\\p{N}" : "\\p{N}+")});
       } else if (type == "ByteLevel") {
         has_byte_level = true;
         model_.adds_prefix_space = step.at("add_prefix_space").get<bool>();
         if (model_.adds_prefix_space && !model_.splits.empty())
-          refuse(path_, "ByteLevel behind another split adds a space to each piece (add_prefix_space=true), which is not supported");
+          refuse(path_,
+                 "ByteLevel behind another split adds a space to each piece (add_prefix_space=true), which is not "
+                 "supported");
         if (step.value("use_regex", true)) model_.splits.push_back({pattern_from_oniguruma(kGpt2Pattern)});
       } else {
-        refuse(path_, fmt::format("pre-tokenizer '{}' is not supported, expected Split, Digits or ByteLevel", type), kOtherModels);
+        refuse(path_, fmt::format("pre-tokenizer '{}' is not supported, expected Split, Digits or ByteLevel", type),
+               kOtherModels);
       }
     });
     if (!has_byte_level) refuse(path_, "it has no ByteLevel pre-tokenizer, so it is no byte-level BPE", kOtherModels);
@@ -131,11 +143,11 @@ class PipelineReader {
 
  private:
   static constexpr const char* kOtherModels =
-      "byte-level BPE (GPT-2, RoBERTa, Llama 3, Qwen and the like) is read from tokenizer.json; SentencePiece models from their .model file";
+      "byte-level BPE (GPT-2, RoBERTa, Llama 3, Qwen and the like) is read from tokenizer.json; SentencePiece models "
+      "from their .model file";
 
   /// Calls `use` for the step, or for each step of a sequence; null is none.
-  template <typename Use>
-  void for_each_step(const Object& json, const char* list, const Use& use) {
+  template <typename Use> void for_each_step(const Object& json, const char* list, const Use& use) {
     if (json.is_null()) return;
     if (json.at("type") == "Sequence") {
       for (const Object& step : json.at(list)) for_each_step(step, list, use);
@@ -205,7 +217,8 @@ BpeModel read_tokenizer(const Object& json, const std::filesystem::path& path) {
   }
   if (const auto unknown = inner.find("unk_token"); unknown != inner.end() && !unknown->is_null()) {
     const auto found = model.ids_by_name.find(unknown->get<std::string>());
-    if (found == model.ids_by_name.end()) refuse(path, fmt::format("unk_token {} is not in the vocabulary", unknown->dump()));
+    if (found == model.ids_by_name.end())
+      refuse(path, fmt::format("unk_token {} is not in the vocabulary", unknown->dump()));
     model.unknown_id = found->second;
   }
   model.fuses_unknown = inner.value("fuse_unk", false);
@@ -234,7 +247,8 @@ BpeModel read_bpe_files(const std::filesystem::path& vocab_json, const std::file
     if (core::starts_with(line, "#version") || (line.empty() && start >= text.size())) continue;
     const size_t gap = line.find(' ');
     if (gap == std::string::npos || line.find(' ', gap + 1) != std::string::npos)
-      refuse(merges_txt, fmt::format("line {}: two symbols and one space expected, bytes={}", line_number, line.size()));
+      refuse(merges_txt,
+             fmt::format("line {}: two symbols and one space expected, bytes={}", line_number, line.size()));
     builder.add_merge(line.substr(0, gap), line.substr(gap + 1), fmt::format("line {}", line_number));
   }
   for (const std::string& name : special_tokens) {
@@ -258,9 +272,11 @@ BpeModel read_tokenizer_json(const std::filesystem::path& path) {
 BpeModel open_bpe_model(const std::filesystem::path& path, const std::vector<std::string>& special_tokens) {
   if (!std::filesystem::is_directory(path)) return read_tokenizer_json(path);
   if (std::filesystem::exists(path / "tokenizer.json")) return read_tokenizer_json(path / "tokenizer.json");
-  if (std::filesystem::exists(path / "vocab.json")) return read_bpe_files(path / "vocab.json", path / "merges.txt", special_tokens);
-  throw UsageError(fmt::format("data: folder '{}' holds no tokenizer: neither tokenizer.json nor vocab.json", path.string()),
-                   "name a folder as Hugging Face's save_pretrained writes it, or a tokenizer.json");
+  if (std::filesystem::exists(path / "vocab.json"))
+    return read_bpe_files(path / "vocab.json", path / "merges.txt", special_tokens);
+  throw UsageError(
+      fmt::format("data: folder '{}' holds no tokenizer: neither tokenizer.json nor vocab.json", path.string()),
+      "name a folder as Hugging Face's save_pretrained writes it, or a tokenizer.json");
 }
 
 }  // namespace lockstep::data

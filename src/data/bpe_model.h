@@ -12,7 +12,8 @@
 
 namespace lockstep::data {
 
-/// The printable spelling that byte-level vocabularies use: printable Latin-1 bytes stand for themselves, the other 68 for U+0100 on.
+/// The printable spelling that byte-level vocabularies use: printable Latin-1 bytes stand for themselves, the other 68
+/// for U+0100 on.
 std::string spell_bytes(std::string_view bytes);
 /// The bytes behind a spelling; nothing when a character stands for no byte.
 std::optional<std::string> unspell_bytes(std::string_view spelling);
@@ -21,11 +22,11 @@ std::optional<std::string> unspell_bytes(std::string_view spelling);
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  ///< Only between characters that belong to no word.
-  bool lstrip = false;       ///< Takes the white space before it.
-  bool rstrip = false;       ///< Takes the white space behind it.
+  bool single_word = false;    ///< Only between characters that belong to no word.
+  bool lstrip = false;         ///< Takes the white space before it.
+  bool rstrip = false;         ///< Takes the white space behind it.
   bool is_normalized = false;  ///< Looked for in the normalised text, else in the text as given.
-  bool is_special = false;   ///< Left out by decode() when asked.
+  bool is_special = false;     ///< Left out by decode() when asked.
 };
 
 enum class TextForm { kAsIs, kNfc, kNfkc };
@@ -43,9 +44,9 @@ struct BpeModel {
   };
   using TokenIds = std::unordered_map<std::string, int32_t, Hash, std::equal_to<>>;
 
-  std::vector<std::string> tokens;  ///< Bytes of each id; of an added token its content; "": the id is not used.
-  TokenIds ids_by_bytes;            ///< Tokens of the vocabulary.
-  TokenIds ids_by_name;             ///< Every token as its file spells it.
+  std::vector<std::string> tokens;      ///< Bytes of each id; of an added token its content; "": the id is not used.
+  TokenIds ids_by_bytes;                ///< Tokens of the vocabulary.
+  TokenIds ids_by_name;                 ///< Every token as its file spells it.
   std::array<int32_t, 256> byte_ids{};  ///< -1: no token.
   std::unordered_map<uint64_t, BpeMerge> merges;  ///< By bpe_pair_key.
   std::vector<AddedToken> added;
@@ -58,16 +59,17 @@ struct BpeModel {
 };
 
 /// GPT-2's rule for cutting text into words, as Hugging Face writes it.
-inline constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+inline constexpr const char* kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// The pair of files of GPT-2 and RoBERTa. Of `special_tokens` each that the vocabulary holds becomes a special added token. Damaged
-/// files throw DataError with file and place.
+/// The pair of files of GPT-2 and RoBERTa. Of `special_tokens` each that the vocabulary holds becomes a special added
+/// token. Damaged files throw DataError with file and place.
 BpeModel read_bpe_files(const std::filesystem::path& vocab_json, const std::filesystem::path& merges_txt,
                         const std::vector<std::string>& special_tokens);
 /// A tokenizer.json of Hugging Face that holds a byte-level BPE model; what it asks for beyond that is refused by name.
 BpeModel read_tokenizer_json(const std::filesystem::path& path);
-/// `path`: a tokenizer.json (any name that ends in .json), or a folder that holds tokenizer.json or else vocab.json and merges.txt.
-/// UsageError where there is none of them.
+/// `path`: a tokenizer.json (any name that ends in .json), or a folder that holds tokenizer.json or else vocab.json and
+/// merges.txt. UsageError where there is none of them.
 BpeModel open_bpe_model(const std::filesystem::path& path, const std::vector<std::string>& special_tokens);
 
 }  // namespace lockstep::data

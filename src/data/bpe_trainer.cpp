@@ -28,18 +28,19 @@ struct Candidate {
   }
 };
 
-/// Merging over word counts. The order of merges follows Hugging Face's trainer also where a token can be made in two ways: then
-/// a pair may be proposed twice, each proposal with its own words, and its later rank counts.
+/// Merging over word counts. The order of merges follows Hugging Face's trainer also where a token can be made in two
+/// ways: then a pair may be proposed twice, each proposal with its own words, and its later rank counts.
 class Trainer {
  public:
   explicit Trainer(const WordCounter::Counts& words, const BpeTrainConfig& config) : config_(config) {
     for (const std::string& token : config.special_tokens) {
-      if (token.empty() || !add_token(token)) throw UsageError(fmt::format("data: special token '{}' is empty or given twice", token));
+      if (token.empty() || !add_token(token))
+        throw UsageError(fmt::format("data: special token '{}' is empty or given twice", token));
     }
     add_bytes();
     if (num_tokens() > config.vocab_size)
-      throw UsageError(fmt::format("data: a vocabulary of {} has no place for {} special tokens and 256 bytes", config.vocab_size,
-                                   config.special_tokens.size()),
+      throw UsageError(fmt::format("data: a vocabulary of {} has no place for {} special tokens and 256 bytes",
+                                   config.vocab_size, config.special_tokens.size()),
                        fmt::format("ask for at least {}", num_tokens()));
     take_words(words);
   }
@@ -73,7 +74,8 @@ class Trainer {
   /// In the order of their spellings.
   void add_bytes() {
     std::vector<std::pair<std::string, int>> spellings;
-    for (int byte = 0; byte < 256; ++byte) spellings.emplace_back(spell_bytes(std::string(1, static_cast<char>(byte))), byte);
+    for (int byte = 0; byte < 256; ++byte)
+      spellings.emplace_back(spell_bytes(std::string(1, static_cast<char>(byte))), byte);
     std::sort(spellings.begin(), spellings.end());
     for (const auto& [spelling, byte] : spellings) {
       add_token(spelling);
@@ -107,7 +109,8 @@ class Trainer {
   void propose(std::unordered_map<uint64_t, std::vector<uint32_t>> places) {
     for (auto& [key, words] : places) {
       const int64_t count = pair_counts_[key];
-      if (count > 0) queue_.push({count, static_cast<int32_t>(key >> 32), static_cast<int32_t>(key & 0xFFFFFFFF), std::move(words)});
+      if (count > 0)
+        queue_.push({count, static_cast<int32_t>(key >> 32), static_cast<int32_t>(key & 0xFFFFFFFF), std::move(words)});
     }
   }
 
@@ -125,7 +128,8 @@ class Trainer {
   void change(int32_t left, int32_t right, int64_t by) { pair_counts_[bpe_pair_key(left, right)] += by; }
 
   /// Merges the pair in one word and keeps the counts of its neighbours; `grown` collects the pairs that came up.
-  void merge_in(uint32_t w, const Candidate& pair, int32_t merged, std::unordered_map<uint64_t, std::vector<uint32_t>>& grown) {
+  void merge_in(uint32_t w, const Candidate& pair, int32_t merged,
+                std::unordered_map<uint64_t, std::vector<uint32_t>>& grown) {
     std::vector<int32_t>& symbols = words_[w].symbols;
     const int64_t count = words_[w].count;
     const auto grow = [&](int32_t left, int32_t right) {
@@ -159,7 +163,8 @@ class Trainer {
     std::set<std::pair<int32_t, int32_t>> seen;  // of a pair that was merged twice the later rank counts
     for (auto merge = merges_.rbegin(); merge != merges_.rend(); ++merge) {
       if (!seen.insert(*merge).second) continue;
-      trained.merges.emplace_back(names_[static_cast<size_t>(merge->first)], names_[static_cast<size_t>(merge->second)]);
+      trained.merges.emplace_back(names_[static_cast<size_t>(merge->first)],
+                                  names_[static_cast<size_t>(merge->second)]);
     }
     std::reverse(trained.merges.begin(), trained.merges.end());
     return trained;
@@ -182,19 +187,39 @@ core::Json byte_level(bool uses_regex) {
 core::Json tokenizer_json(const TrainedBpe& trained, const std::string& pattern) {
   core::Json added = core::Json::array(), merges = core::Json::array();
   for (size_t id = 0; id < trained.special_tokens.size(); ++id) {
-    added.push_back({{"id", id}, {"content", trained.special_tokens[id]}, {"single_word", false}, {"lstrip", false},
-                     {"rstrip", false}, {"normalized", false}, {"special", true}});
+    added.push_back({{"id", id},
+                     {"content", trained.special_tokens[id]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
   }
   for (const auto& [left, right] : trained.merges) merges.push_back({left, right});
-  const core::Json split = {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const core::Json split = {
+      {"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
   const core::Json pre_tokenizer =
       pattern == kGpt2Pattern ? byte_level(true)
                               : core::Json{{"type", "Sequence"}, {"pretokenizers", {split, byte_level(false)}}};
-  return {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", added}, {"normalizer", nullptr},
-          {"pre_tokenizer", pre_tokenizer}, {"post_processor", nullptr}, {"decoder", byte_level(true)},
-          {"model", {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr}, {"continuing_subword_prefix", nullptr},
-                     {"end_of_word_suffix", nullptr}, {"fuse_unk", false}, {"byte_fallback", false}, {"ignore_merges", false},
-                     {"vocab", nullptr}, {"merges", merges}}}};
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", added},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", pre_tokenizer},
+          {"post_processor", nullptr},
+          {"decoder", byte_level(true)},
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"ignore_merges", false},
+            {"vocab", nullptr},
+            {"merges", merges}}}};
 }
 
 /// {"token": id, ...} in the order of ids; an ordered JSON object would take time quadratic in the vocabulary.
@@ -233,7 +258,9 @@ void WordCounter::merge(const WordCounter& other) {
   for (const auto& [word, count] : other.counts_) add_word(word, count);
 }
 
-TrainedBpe train_bpe(const WordCounter::Counts& words, const BpeTrainConfig& config) { return Trainer(words, config).train(); }
+TrainedBpe train_bpe(const WordCounter::Counts& words, const BpeTrainConfig& config) {
+  return Trainer(words, config).train();
+}
 
 void write_trained_bpe(const TrainedBpe& trained, const std::string& pattern, const std::filesystem::path& folder) {
   std::error_code ignored;  // what fails here fails with its reason below

@@ -12,7 +12,8 @@
 
 namespace lockstep::data {
 
-/// Counts the words of text, cut as a byte-level tokenizer will cut it. One thread; join the counters of several with merge().
+/// Counts the words of text, cut as a byte-level tokenizer will cut it. One thread; join the counters of several with
+/// merge().
 class WordCounter {
  public:
   /// `pattern` as Hugging Face writes it.
@@ -30,8 +31,8 @@ class WordCounter {
 };
 
 struct BpeTrainConfig {
-  int64_t vocab_size = 32000;   ///< Special tokens and the 256 bytes included.
-  int64_t min_frequency = 2;    ///< A pair that occurs less often is not merged.
+  int64_t vocab_size = 32000;                    ///< Special tokens and the 256 bytes included.
+  int64_t min_frequency = 2;                     ///< A pair that occurs less often is not merged.
   std::vector<std::string> special_tokens = {};  ///< Get the first ids.
   std::function<void(int64_t num_tokens)> on_progress = {};
 };
@@ -43,9 +44,9 @@ struct TrainedBpe {
   std::vector<std::pair<std::string, std::string>> merges;
 };
 
-/// Finds the merges that Hugging Face's trainer finds on these words: again and again the pair that occurs most often, of equals the
-/// one with the smaller ids. May end below vocab_size when no pair is frequent enough. UsageError when vocab_size leaves no
-/// place for the bytes and special tokens.
+/// Finds the merges that Hugging Face's trainer finds on these words: again and again the pair that occurs most often,
+/// of equals the one with the smaller ids. May end below vocab_size when no pair is frequent enough. UsageError when
+/// vocab_size leaves no place for the bytes and special tokens.
 TrainedBpe train_bpe(const WordCounter::Counts& words, const BpeTrainConfig& config);
 
 /// Writes tokenizer.json, vocab.json and merges.txt; `pattern` is the one that the words were counted with.

@@ -70,8 +70,9 @@ struct ByteBpe::State {
     for (const char c : word) {
       const int32_t id = model.byte_ids[static_cast<unsigned char>(c)];
       if (id < 0 && !model.unknown_id)
-        throw DataError(fmt::format("data: the tokenizer has no token for byte 0x{:02x}", static_cast<unsigned char>(c)),
-                        "a byte-level vocabulary holds all 256 bytes; use another, or train one with `lockstep data train-bpe`");
+        throw DataError(
+            fmt::format("data: the tokenizer has no token for byte 0x{:02x}", static_cast<unsigned char>(c)),
+            "a byte-level vocabulary holds all 256 bytes; use another, or train one with `lockstep data train-bpe`");
       const bool is_unknown = id < 0;
       if (!is_unknown) symbols.push_back(id);
       if (is_unknown && !(was_unknown && model.fuses_unknown)) symbols.push_back(*model.unknown_id);
@@ -123,7 +124,8 @@ struct ByteBpe::State {
         continue;
       }
       const std::string normal = model.form == TextForm::kAsIs ? std::string() : normalise(outer.text, model.form);
-      for (const AddedTokenFinder::Piece& piece : normal_tokens.split(model.form == TextForm::kAsIs ? outer.text : normal)) {
+      for (const AddedTokenFinder::Piece& piece :
+           normal_tokens.split(model.form == TextForm::kAsIs ? outer.text : normal)) {
         if (ids.size() >= enough) return;
         if (piece.id >= 0) ids.push_back(piece.id);
         if (piece.id < 0) append_plain(piece.text, ids, enough);
@@ -158,8 +160,10 @@ std::string ByteBpe::decode(std::span<const int32_t> ids, bool skips_special) co
   std::string bytes;
   for (const int32_t id : ids) {
     if (id < 0 || id >= vocab_size() || state_->model.tokens[static_cast<size_t>(id)].empty())
-      throw DataError(fmt::format("data: token id {} is not in the vocabulary, expected 0 to {}", id, vocab_size() - 1));
-    if (!(skips_special && state_->is_special[static_cast<size_t>(id)])) bytes += state_->model.tokens[static_cast<size_t>(id)];
+      throw DataError(
+          fmt::format("data: token id {} is not in the vocabulary, expected 0 to {}", id, vocab_size() - 1));
+    if (!(skips_special && state_->is_special[static_cast<size_t>(id)]))
+      bytes += state_->model.tokens[static_cast<size_t>(id)];
   }
   return bytes;
 }

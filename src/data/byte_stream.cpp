@@ -34,15 +34,18 @@ class FileStream : public ByteStream {
       : path_(path), offset_(offset), stop_(stop) {
     file_ = core::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!file_.valid())
-      throw DataError(fmt::format("data: cannot open shard '{}': {}", path, std::strerror(errno)),
-                      errno == ENOENT ? "it is missing: check the range in the braces of the list, and that the folder is visible on every node"
-                                      : "check the permissions of the file and of the folders above it");
+      throw DataError(
+          fmt::format("data: cannot open shard '{}': {}", path, std::strerror(errno)),
+          errno == ENOENT
+              ? "it is missing: check the range in the braces of the list, and that the folder is visible on every node"
+              : "check the permissions of the file and of the folders above it");
     struct stat info {};
     if (::fstat(file_.get(), &info) != 0 || S_ISDIR(info.st_mode))
       throw DataError(fmt::format("data: shard '{}' is not a file", path),
                       "name the .tar files, for example 'folder/{000..099}.tar'");
     if (S_ISREG(info.st_mode)) size_ = static_cast<uint64_t>(info.st_size);
-    if (!size_ && offset > 0) throw DataError(fmt::format("data: shard '{}' is no regular file and has no random access", path));
+    if (!size_ && offset > 0)
+      throw DataError(fmt::format("data: shard '{}' is no regular file and has no random access", path));
   }
 
   size_t read(std::span<std::byte> buffer) override {
@@ -52,7 +55,8 @@ class FileStream : public ByteStream {
                                 : ::read(file_.get(), buffer.data(), buffer.size());
       if (got < 0 && errno == EINTR) continue;
       if (got < 0)
-        throw DataError(fmt::format("data: cannot read shard '{}' at offset {}: {}", path_, offset_, std::strerror(errno)));
+        throw DataError(
+            fmt::format("data: cannot read shard '{}' at offset {}: {}", path_, offset_, std::strerror(errno)));
       offset_ += static_cast<uint64_t>(got);
       if (size_ && got > 0)
         ::posix_fadvise(file_.get(), static_cast<off_t>(offset_), static_cast<off_t>(buffer.size()),
@@ -181,8 +185,8 @@ std::unique_ptr<ByteStream> open_byte_stream(const std::string& shard, uint64_t 
     const size_t got = stream->read(std::span(scratch).first(std::min<uint64_t>(scratch.size(), offset)));
     if (got == 0) {
       stream->finish();
-      throw DataError(fmt::format("data: shard '{}' is shorter than before: {} bytes are missing up to the place to continue",
-                                  shard, offset));
+      throw DataError(fmt::format(
+          "data: shard '{}' is shorter than before: {} bytes are missing up to the place to continue", shard, offset));
     }
     offset -= got;
   }

@@ -13,8 +13,8 @@
 namespace lockstep::data {
 namespace {
 
-/// Random values of a normal distribution, drawn once; a synthetic sample is one of 65,536 stretches of them. Drawing anew for each
-/// sample, as the reference does, costs a hundred times as much and shows the model nothing else.
+/// Random values of a normal distribution, drawn once; a synthetic sample is one of 65,536 stretches of them. Drawing
+/// anew for each sample, as the reference does, costs a hundred times as much and shows the model nothing else.
 class NoiseBank {
  public:
   explicit NoiseBank(int64_t clip_samples) : clip_samples_(static_cast<size_t>(clip_samples)) {}
@@ -36,7 +36,8 @@ class NoiseBank {
   std::vector<float> values_;
 };
 
-/// A file named by a table or found in a folder is a recording whatever its extension; only members of shards are chosen by it.
+/// A file named by a table or found in a folder is a recording whatever its extension; only members of shards are
+/// chosen by it.
 const Member& recording_of(const RawSample& sample, const std::vector<std::string>& keys) {
   if (!sample.file.empty())
     for (const Member& member : sample.members)
@@ -66,7 +67,8 @@ SampleDecoder make_clap_decoder(const ClapDecoderConfig& config, TextEncoder enc
     }
     const Member& audio = recording_of(sample, config.audio_keys);
     const uint64_t crop_key = core::stream_key({config.seed, core::stable_hash("crop"), sample.id});
-    slot.audio_samples = read_waveform(std::as_bytes(std::span(audio.bytes)), sample.place(), config.waveform, crop_key, slot.audio_S, scratch);
+    slot.audio_samples = read_waveform(std::as_bytes(std::span(audio.bytes)), sample.place(), config.waveform, crop_key,
+                                       slot.audio_S, scratch);
   };
   const auto read_text = [config, encoder = std::move(encoder)](const RawSample& sample, SampleSlot& slot) {
     const uint64_t caption_key = core::stream_key({config.seed, core::stable_hash("caption"), sample.id});

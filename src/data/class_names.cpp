@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::string_view kPlace = "{}";
 
-[[noreturn]] void refuse(const std::filesystem::path& path, size_t line, const std::string& what, const std::string& hint) {
+[[noreturn]] void refuse(const std::filesystem::path& path, size_t line, const std::string& what,
+                         const std::string& hint) {
   throw DataError(fmt::format("data: '{}' line {}: {}", path.string(), line, what), hint);
 }
 
@@ -45,7 +46,8 @@ std::vector<std::string> read_templates(const std::filesystem::path& path) {
     templates[i] = core::replace_all(std::move(templates[i]), "{c}", kPlace);
     const size_t places = core::split(templates[i], kPlace).size() - 1;
     if (places != 1) {
-      refuse(path, i + 1, fmt::format("places for the class name={}, expected one {{}} in '{}'", places, templates[i]), hint);
+      refuse(path, i + 1, fmt::format("places for the class name={}, expected one {{}} in '{}'", places, templates[i]),
+             hint);
     }
   }
   return templates;

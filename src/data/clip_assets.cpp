@@ -40,9 +40,10 @@ ClipAssets find_clip_assets(const std::filesystem::path& explicit_folder) {
     if (std::filesystem::is_regular_file(assets.vocabulary(), error)) return assets;
     places += fmt::format("{}'{}'", places.empty() ? "" : ", ", folder.string());
   }
-  throw EnvironmentError(fmt::format("data: bpe_simple_vocab_16e6.txt.gz (CLIP's vocabulary) not found; looked in {}", places),
-                         "fetch it once with `python3 tools/fetch_clip_assets.py` (into the user's cache folder), "
-                         "set LOCKSTEP_ASSETS_DIR, or name a file with --tokenizer-vocab");
+  throw EnvironmentError(
+      fmt::format("data: bpe_simple_vocab_16e6.txt.gz (CLIP's vocabulary) not found; looked in {}", places),
+      "fetch it once with `python3 tools/fetch_clip_assets.py` (into the user's cache folder), "
+      "set LOCKSTEP_ASSETS_DIR, or name a file with --tokenizer-vocab");
 }
 
 }  // namespace lockstep::data

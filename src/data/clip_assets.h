@@ -11,7 +11,8 @@ struct ClipAssets {
   std::filesystem::path openai_templates() const { return folder / "openai_templates.txt"; }
 };
 
-/// The first of these folders that holds the vocabulary: `explicit_folder` (alone, when not empty), LOCKSTEP_ASSETS_DIR,
+/// The first of these folders that holds the vocabulary: `explicit_folder` (alone, when not empty),
+/// LOCKSTEP_ASSETS_DIR,
 /// ../share/lockstep and share/lockstep beside the program, lockstep/clip-assets-3.3.0 in the user's cache folder
 /// ($XDG_CACHE_HOME or ~/.cache). None: EnvironmentError that names every place and the command that fetches them.
 ClipAssets find_clip_assets(const std::filesystem::path& explicit_folder = {});

@@ -17,8 +17,9 @@ struct ClipDecoderConfig {
   uint64_t seed = 0;  ///< With the sample's position in the stream it keys the random crop.
 };
 
-/// Picture -> crop and resize, caption -> token ids, as OpenCLIP's pipeline does. A slot without image or text space leaves that part out.
-/// A sample without the member, an undecodable picture or text throws DataError with shard, offset and key.
+/// Picture -> crop and resize, caption -> token ids, as OpenCLIP's pipeline does. A slot without image or text space
+/// leaves that part out. A sample without the member, an undecodable picture or text throws DataError with shard,
+/// offset and key.
 SampleDecoder make_clip_decoder(const ClipDecoderConfig& config, TextEncoder encoder);
 
 }  // namespace lockstep::data

@@ -11,7 +11,8 @@ namespace {
 /// Splits text into records of fields.
 class CsvReader {
  public:
-  CsvReader(std::string_view text, char separator, std::string_view file) : text_(text), separator_(separator), file_(file) {}
+  CsvReader(std::string_view text, char separator, std::string_view file)
+      : text_(text), separator_(separator), file_(file) {}
 
   size_t line() const { return record_line_; }
 
@@ -83,8 +84,9 @@ class CsvReader {
 size_t CsvTable::column(std::string_view name, std::string_view file) const {
   const auto found = std::find(columns.begin(), columns.end(), name);
   if (found != columns.end()) return static_cast<size_t>(found - columns.begin());
-  throw DataError(fmt::format("data: '{}' has no column '{}'; its columns are '{}'", file, name, core::join(columns, "', '")),
-                  "name the columns with --csv-img-key and --csv-caption-key, and the separator with --csv-separator");
+  throw DataError(
+      fmt::format("data: '{}' has no column '{}'; its columns are '{}'", file, name, core::join(columns, "', '")),
+      "name the columns with --csv-img-key and --csv-caption-key, and the separator with --csv-separator");
 }
 
 CsvTable parse_csv(std::string_view text, char separator, const std::vector<std::string>& keep, std::string_view file) {
@@ -102,8 +104,8 @@ CsvTable parse_csv(std::string_view text, char separator, const std::vector<std:
   for (const size_t i : kept) table.columns.push_back(all.columns[i]);
   while (reader.next(fields)) {
     if (fields.size() > all.columns.size())
-      throw DataError(fmt::format("data: '{}' line {}: {} fields, but the header names {}", file, reader.line(), fields.size(),
-                                  all.columns.size()),
+      throw DataError(fmt::format("data: '{}' line {}: {} fields, but the header names {}", file, reader.line(),
+                                  fields.size(), all.columns.size()),
                       "put fields that contain the separator in quotes, or choose another --csv-separator");
     fields.resize(all.columns.size());
     std::vector<std::string> row;

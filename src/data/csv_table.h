@@ -13,10 +13,11 @@ struct CsvTable {
   size_t column(std::string_view name, std::string_view file) const;
 };
 
-/// Reads text the way pandas.read_csv does by default: a field that starts with a quote runs to the closing one (doubled quotes
-/// stand for one, line ends may be inside), lines end with LF, CR LF or CR, empty lines are left out, missing fields at the end
-/// of a row are empty, a byte-order mark is passed over. Rows with too many fields, and a quote that is never closed, throw
-/// DataError with the line. Only the columns in `keep` are stored (all if empty), in the order of the file.
+/// Reads text the way pandas.read_csv does by default: a field that starts with a quote runs to the closing one
+/// (doubled quotes stand for one, line ends may be inside), lines end with LF, CR LF or CR, empty lines are left out,
+/// missing fields at the end of a row are empty, a byte-order mark is passed over. Rows with too many fields, and a
+/// quote that is never closed, throw DataError with the line. Only the columns in `keep` are stored (all if empty), in
+/// the order of the file.
 CsvTable parse_csv(std::string_view text, char separator, const std::vector<std::string>& keep, std::string_view file);
 
 /// "," or "\t" (also spelled with a backslash) as a character; UsageError for anything longer.

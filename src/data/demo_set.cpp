@@ -41,8 +41,10 @@ void write_heldout(const DemoSet& set, const DemoSampleMaker& make, const Piece&
   for (int64_t i = piece.first; i < piece.first + piece.count; ++i) {
     const DemoSample sample = make(piece.split, i);
     const Member& media = sample.members.front();
-    const auto path = piece.path / class_folder(set.class_names[static_cast<size_t>(sample.label)]) / (key_of(i) + "." + media.extension);
-    // Not AtomicFile: thousands of fsyncs would take longer than the drawing, and dataset.json tells whether all was written.
+    const auto path = piece.path / class_folder(set.class_names[static_cast<size_t>(sample.label)]) /
+                      (key_of(i) + "." + media.extension);
+    // Not AtomicFile: thousands of fsyncs would take longer than the drawing, and dataset.json tells whether all was
+    // written.
     std::ofstream file(path, std::ios::binary);
     file.write(media.bytes.data(), static_cast<std::streamsize>(media.bytes.size()));
     file.close();
@@ -59,8 +61,10 @@ void run_pieces(const DemoSet& set, const std::vector<Piece>& pieces) {
     try {
       const DemoSampleMaker make = set.open_maker();
       for (size_t i = next++; i < pieces.size(); i = next++) {
-        if (pieces[i].split == DemoSplit::kHeldout) write_heldout(set, make, pieces[i]);
-        else write_shard(make, pieces[i]);
+        if (pieces[i].split == DemoSplit::kHeldout)
+          write_heldout(set, make, pieces[i]);
+        else
+          write_shard(make, pieces[i]);
       }
     } catch (...) {
       next = pieces.size();
@@ -80,9 +84,10 @@ std::vector<Piece> plan_pieces(const DemoSet& set) {
   std::vector<Piece> pieces;
   const auto add = [&](DemoSplit split, std::string_view prefix, int64_t num_samples) {
     for (int64_t first = 0; first < num_samples; first += set.options.samples_per_shard) {
-      const auto path = split == DemoSplit::kHeldout
-                            ? set.options.output / "heldout"
-                            : set.options.output / fmt::format("{}-{:06}.tar", prefix, first / set.options.samples_per_shard);
+      const auto path =
+          split == DemoSplit::kHeldout
+              ? set.options.output / "heldout"
+              : set.options.output / fmt::format("{}-{:06}.tar", prefix, first / set.options.samples_per_shard);
       pieces.push_back({split, path, first, std::min(set.options.samples_per_shard, num_samples - first)});
     }
   };
@@ -104,11 +109,14 @@ core::Json settings_json(const DemoSet& set) {
 }
 
 void check_settings(const DemoSet& set) {
-  const auto check = [&](std::string_view what, int64_t seen, int64_t low, int64_t high) { check_demo_setting(set, what, seen, low, high); };
-  if (set.options.output.empty()) throw UsageError(fmt::format("data: make-{}: no output folder is given", set.kind), "name one");
+  const auto check = [&](std::string_view what, int64_t seen, int64_t low, int64_t high) {
+    check_demo_setting(set, what, seen, low, high);
+  };
+  if (set.options.output.empty())
+    throw UsageError(fmt::format("data: make-{}: no output folder is given", set.kind), "name one");
   check("the number of training samples", set.options.num_train, 1, 1'000'000'000);
-  check("the number of held-out samples (at least one per class)", set.options.num_val, static_cast<int64_t>(set.class_names.size()),
-        1'000'000'000);
+  check("the number of held-out samples (at least one per class)", set.options.num_val,
+        static_cast<int64_t>(set.class_names.size()), 1'000'000'000);
   check("the number of samples per shard", set.options.samples_per_shard, 1, 10'000'000);
   check("the number of training shards", (set.options.num_train - 1) / set.options.samples_per_shard + 1, 1, 1'000'000);
   check("the number of held-out shards", (set.options.num_val - 1) / set.options.samples_per_shard + 1, 1, 1'000'000);
@@ -132,22 +140,24 @@ bool prepare_folder(const DemoSet& set) {
     return seen.is_object() && seen.contains(key) && seen[key] == value;
   };
   if (!holds("kind", set.kind)) {
-    throw UsageError(
-        fmt::format("data: make-{0}: the folder '{1}' is not empty and no data set of make-{0}", set.kind, set.options.output.string()),
-        "choose another folder");
+    throw UsageError(fmt::format("data: make-{0}: the folder '{1}' is not empty and no data set of make-{0}", set.kind,
+                                 set.options.output.string()),
+                     "choose another folder");
   }
   const bool is_complete = holds("is_complete", true);
   seen.erase("is_complete");
   const core::Json wanted = settings_json(set);
   if (is_complete && seen == wanted) return true;
   if (is_complete) {
-    throw UsageError(fmt::format("data: make-{}: the folder '{}' holds a data set made with other settings: {}, expected {}",
-                                 set.kind, set.options.output.string(), seen.dump(), wanted.dump()),
-                     "choose another one, or delete it");
+    throw UsageError(
+        fmt::format("data: make-{}: the folder '{}' holds a data set made with other settings: {}, expected {}",
+                    set.kind, set.options.output.string(), seen.dump(), wanted.dump()),
+        "choose another one, or delete it");
   }
   for (const auto& entry : fs::directory_iterator(set.options.output)) {
     const std::string name = entry.path().filename().string();
-    if (name == "heldout" || core::starts_with(name, "train-") || core::starts_with(name, "val-")) fs::remove_all(entry.path());
+    if (name == "heldout" || core::starts_with(name, "train-") || core::starts_with(name, "val-"))
+      fs::remove_all(entry.path());
   }
   return false;
 }
@@ -160,17 +170,18 @@ void write_marker(const DemoSet& set, bool is_complete) {
 
 DemoSetResult describe_result(const DemoSet& set, const std::vector<Piece>& pieces) {
   DemoSetResult result{.num_classes = static_cast<int64_t>(set.class_names.size()),
-                          .num_train = set.options.num_train,
-                          .num_val = set.options.num_val,
-                          .num_heldout = set.options.num_val};
+                       .num_train = set.options.num_train,
+                       .num_val = set.options.num_val,
+                       .num_heldout = set.options.num_val};
   for (const Piece& piece : pieces) {
     result.num_train_shards += piece.split == DemoSplit::kTrain;
     result.num_val_shards += piece.split == DemoSplit::kVal;
-    if (piece.split != DemoSplit::kHeldout) result.num_bytes += static_cast<int64_t>(std::filesystem::file_size(piece.path));
+    if (piece.split != DemoSplit::kHeldout)
+      result.num_bytes += static_cast<int64_t>(std::filesystem::file_size(piece.path));
   }
   const auto pattern = [&](std::string_view prefix, int64_t num_shards) {
-    const std::string name =
-        num_shards == 1 ? fmt::format("{}-000000.tar", prefix) : fmt::format("{}-{{000000..{:06}}}.tar", prefix, num_shards - 1);
+    const std::string name = num_shards == 1 ? fmt::format("{}-000000.tar", prefix)
+                                             : fmt::format("{}-{{000000..{:06}}}.tar", prefix, num_shards - 1);
     return (set.options.output / name).string();
   };
   result.train_shards = pattern("train", result.num_train_shards);
@@ -210,7 +221,8 @@ core::Json to_json(const DemoSetResult& result) {
 }
 
 DemoClassOrder::DemoClassOrder(const DemoSet& set, size_t num_classes)
-    : seed_(set.options.seed), num_classes_(num_classes), num_train_(set.options.num_train), num_val_(set.options.num_val) {}
+    : seed_(set.options.seed), num_classes_(num_classes), num_train_(set.options.num_train),
+      num_val_(set.options.num_val) {}
 
 int64_t DemoClassOrder::label(DemoSplit split, int64_t index) const {
   const auto num_samples = static_cast<uint64_t>(split == DemoSplit::kTrain ? num_train_ : num_val_);
@@ -233,7 +245,8 @@ DemoSetResult make_demo_set(const DemoSet& set) {
   const bool was_there = prepare_folder(set);
   if (!was_there) {
     write_marker(set, false);
-    for (const std::string& name : set.class_names) std::filesystem::create_directories(set.options.output / "heldout" / class_folder(name));
+    for (const std::string& name : set.class_names)
+      std::filesystem::create_directories(set.options.output / "heldout" / class_folder(name));
     run_pieces(set, pieces);
     write_side_files(set, pieces);
     if (set.write_more) set.write_more();

@@ -13,19 +13,22 @@ namespace lockstep::data {
 
 enum class DemoSplit : uint64_t { kTrain = 1, kVal = 2, kHeldout = 3 };
 
-/// One sample of a demo set. Its first member is the picture or recording; class folders of the held-out split hold only that.
+/// One sample of a demo set. Its first member is the picture or recording; class folders of the held-out split hold
+/// only that.
 struct DemoSample {
   int64_t label = 0;
   std::vector<Member> members;  ///< Of the shards.
 };
 
-/// Makes the sample of a split with a given number, as a function of the settings alone. Each thread has one of its own.
+/// Makes the sample of a split with a given number, as a function of the settings alone. Each thread has one of its
+/// own.
 using DemoSampleMaker = std::function<DemoSample(DemoSplit split, int64_t index)>;
 
 /// What every kind of demo set is asked for.
 struct DemoSetOptions {
-  std::filesystem::path output = {};   ///< Folder; made when missing.
-  int64_t num_train = 0, num_val = 0;  ///< Samples in train-*.tar and in val-*.tar, and again num_val others in heldout/.
+  std::filesystem::path output = {};  ///< Folder; made when missing.
+  int64_t num_train = 0,
+          num_val = 0;  ///< Samples in train-*.tar and in val-*.tar, and again num_val others in heldout/.
   int64_t samples_per_shard = 1000;
   uint64_t seed = 0;
   int num_workers = 2;  ///< Threads; the files do not depend on it.
@@ -38,9 +41,9 @@ struct DemoSet {
   DemoSetOptions options = {};
   core::Json settings = core::Json::object();  ///< What else the samples depend on.
   std::vector<std::string> class_names = {};
-  std::string templates = {};                    ///< Content of templates.txt.
+  std::string templates = {};  ///< Content of templates.txt.
   std::function<DemoSampleMaker()> open_maker = {};
-  std::function<void()> write_more = {};         ///< Writes further files to `output` at the end; may be empty.
+  std::function<void()> write_more = {};  ///< Writes further files to `output` at the end; may be empty.
 };
 
 /// What lies in the folder afterwards.
@@ -50,7 +53,8 @@ struct DemoSetResult {
   int64_t num_train_shards = 0, num_val_shards = 0;
   int64_t num_bytes = 0;   ///< Of all shards.
   bool was_there = false;  ///< Found complete from an earlier call with the same settings; nothing was written.
-  std::string train_shards = {}, val_shards = {};  ///< Paths with {first..last}, as --train-data and --val-data take them.
+  std::string train_shards = {},
+              val_shards = {};  ///< Paths with {first..last}, as --train-data and --val-data take them.
   std::filesystem::path heldout = {}, class_names = {}, templates = {};
 };
 
@@ -74,10 +78,11 @@ uint64_t demo_sample_key(const DemoSet& set, DemoSplit split, int64_t index);
 /// UsageError that names the setting ("data: make-<kind>: <what> is <seen>, expected ...") unless low <= seen <= high.
 void check_demo_setting(const DemoSet& set, std::string_view what, int64_t seen, int64_t low, int64_t high);
 
-/// Writes train-NNNNNN.tar and val-NNNNNN.tar (WebDataset), sizes.json (samples of each shard), heldout/<class>/KEY.<extension>,
-/// classnames.txt, templates.txt, and dataset.json, which tells a finished data set from a broken-off one. Every byte is a function
-/// of the settings without num_workers. Settings out of range, and a folder that holds anything else, throw UsageError; a
-/// broken-off earlier call with the same folder is cleaned up and begun again.
+/// Writes train-NNNNNN.tar and val-NNNNNN.tar (WebDataset), sizes.json (samples of each shard),
+/// heldout/<class>/KEY.<extension>, classnames.txt, templates.txt, and dataset.json, which tells a finished data set
+/// from a broken-off one. Every byte is a function of the settings without num_workers. Settings out of range, and a
+/// folder that holds anything else, throw UsageError; a broken-off earlier call with the same folder is cleaned up and
+/// begun again.
 DemoSetResult make_demo_set(const DemoSet& set);
 
 }  // namespace lockstep::data

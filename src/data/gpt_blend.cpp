@@ -14,7 +14,8 @@ namespace {
 constexpr int64_t kMarkEvery = 1024;
 constexpr size_t kMaxSets = 32767;  // set numbers have 16 bits in the reference, too
 
-/// NumPy's order of adding: eight partial sums in blocks of 128, halves above. Weights must come out equal to the last bit.
+/// NumPy's order of adding: eight partial sums in blocks of 128, halves above. Weights must come out equal to the last
+/// bit.
 double numpy_sum(std::span<const double> values) {
   if (values.size() < 8) {
     double sum = 0;
@@ -35,7 +36,8 @@ double numpy_sum(std::span<const double> values) {
   return sum;
 }
 
-GptIndexConfig index_config(const GptDataConfig& config, const SplitBounds& bounds, const TokenCorpus& corpus, Split split, int64_t num_samples) {
+GptIndexConfig index_config(const GptDataConfig& config, const SplitBounds& bounds, const TokenCorpus& corpus,
+                            Split split, int64_t num_samples) {
   const auto sequences = static_cast<double>(corpus.num_sequences());
   return {.first = static_cast<int64_t>(std::nearbyint(bounds.begin * sequences)),  // half to even
           .last = static_cast<int64_t>(std::nearbyint(bounds.end * sequences)),
@@ -86,20 +88,27 @@ struct BlendMemory {
 };
 
 /// Sizes: after so many draws a set is exhausted; none: never.
-Arrays blend_arrays(std::span<const double> weights, int64_t num_samples, std::span<const int64_t> sizes, ArrayCache* cache) {
+Arrays blend_arrays(std::span<const double> weights, int64_t num_samples, std::span<const int64_t> sizes,
+                    ArrayCache* cache) {
   LOCKSTEP_CHECK(weights.size() >= 2 && weights.size() <= kMaxSets, "{} sets", weights.size());
   const auto make = [&] {
     auto memory = std::make_shared<BlendMemory>(weights.size());
     memory->draw(weights, num_samples, sizes);
-    return Arrays{.parts = {std::as_bytes(std::span(memory->counts)), std::as_bytes(std::span(memory->sets)), std::as_bytes(std::span(memory->marks))}, .memory = memory};
+    return Arrays{.parts = {std::as_bytes(std::span(memory->counts)), std::as_bytes(std::span(memory->sets)),
+                            std::as_bytes(std::span(memory->marks))},
+                  .memory = memory};
   };
   if (cache == nullptr) return make();
-  return cache->get("blend", fmt::format("{} samples={} sizes={}", core::xxh3_hex(std::as_bytes(weights)), num_samples, core::xxh3_hex(std::as_bytes(sizes))), make);
+  return cache->get("blend",
+                    fmt::format("{} samples={} sizes={}", core::xxh3_hex(std::as_bytes(weights)), num_samples,
+                                core::xxh3_hex(std::as_bytes(sizes))),
+                    make);
 }
 
 }  // namespace
 
-BlendIndex::BlendIndex(const Arrays& arrays) : sets_(arrays.part_as<uint16_t>(1)), marks_(arrays.part_as<int64_t>(2)), memory_(arrays.memory) {
+BlendIndex::BlendIndex(const Arrays& arrays)
+    : sets_(arrays.part_as<uint16_t>(1)), marks_(arrays.part_as<int64_t>(2)), memory_(arrays.memory) {
   const auto counts = arrays.part_as<int64_t>(0);
   counts_.assign(counts.begin(), counts.end());
   num_samples_ = std::ssize(sets_);
@@ -143,8 +152,9 @@ Blend parse_blend(std::span<const std::string> data_path) {
     const std::optional<double> weight = core::parse_double(data_path[i]);
     if (!weight && i == 0) break;  // a list of prefixes
     if (!weight || !(*weight > 0) || !std::isfinite(*weight))
-      throw UsageError(fmt::format("--data-path: weight '{}' of '{}', expected a number > 0", data_path[i], data_path[i + 1]),
-                       "give prefixes alone, or a weight before each");
+      throw UsageError(
+          fmt::format("--data-path: weight '{}' of '{}', expected a number > 0", data_path[i], data_path[i + 1]),
+          "give prefixes alone, or a weight before each");
     blend.weights.push_back(*weight);
     blend.prefixes.push_back(data_path[i + 1]);
   }
@@ -157,11 +167,13 @@ std::vector<SplitBounds> parse_splits(const std::string& text) {
   for (const std::string& field : core::split(text, ",")) {
     const std::optional<double> share = core::parse_double(core::trim(field));
     if (!share || !(*share >= 0) || !std::isfinite(*share))
-      throw UsageError(fmt::format("--split '{}': '{}' is no share of the data", text, field), "expected up to three numbers, such as 969,30,1");
+      throw UsageError(fmt::format("--split '{}': '{}' is no share of the data", text, field),
+                       "expected up to three numbers, such as 969,30,1");
     shares.push_back(*share);
   }
   if (shares.size() > kNumSplits || !(numpy_sum(shares) > 0))
-    throw UsageError(fmt::format("--split '{}': expected one to three shares that are not all 0", text), "such as 969,30,1");
+    throw UsageError(fmt::format("--split '{}': expected one to three shares that are not all 0", text),
+                     "such as 969,30,1");
   shares.resize(kNumSplits, 0.0);
   shares = normalised_weights(shares);
   std::vector<SplitBounds> bounds;
@@ -175,8 +187,8 @@ std::vector<SplitBounds> parse_splits(const std::string& text) {
 
 namespace {
 
-GptDataset open_set(const GptDataConfig& config, const SplitBounds& bounds, std::shared_ptr<const TokenCorpus> corpus, Split split,
-                    int64_t num_samples) {
+GptDataset open_set(const GptDataConfig& config, const SplitBounds& bounds, std::shared_ptr<const TokenCorpus> corpus,
+                    Split split, int64_t num_samples) {
   const GptIndexConfig index = index_config(config, bounds, *corpus, split, num_samples);
   return GptDataset(std::move(corpus), index, config.cache.get());
 }
@@ -184,12 +196,15 @@ GptDataset open_set(const GptDataConfig& config, const SplitBounds& bounds, std:
 std::unique_ptr<TokenCorpus> open_corpus(const GptDataConfig& config, const Blend& blend, size_t i, Split split) {
   std::optional<TokenIdCheck> check;
   if (split == Split::kTrain || config.data_path.empty())  // else the training split has tested the same files
-    check = TokenIdCheck{.cache = config.cache, .seconds = config.check_seconds / static_cast<double>(blend.prefixes.size()), .is_first_rank = config.is_first_rank};
+    check = TokenIdCheck{.cache = config.cache,
+                         .seconds = config.check_seconds / static_cast<double>(blend.prefixes.size()),
+                         .is_first_rank = config.is_first_rank};
   return open_indexed_corpus(blend.prefixes[i], config.vocab_size, check);
 }
 
 /// Several corpora, or one with a weight.
-std::unique_ptr<GptSamples> open_blend(const GptDataConfig& config, const Blend& blend, const SplitBounds& bounds, Split split) {
+std::unique_ptr<GptSamples> open_blend(const GptDataConfig& config, const Blend& blend, const SplitBounds& bounds,
+                                       Split split) {
   const int64_t wanted = config.num_samples[static_cast<size_t>(split)];
   const std::vector<double> weights = normalised_weights(blend.weights);
   if (!weights.empty() && wanted == 0)
@@ -209,16 +224,20 @@ std::unique_ptr<GptSamples> open_blend(const GptDataConfig& config, const Blend&
     sizes.push_back(sets.back().num_samples());
   }
   const BlendIndex index = [&] {
-    if (!weights.empty()) return BlendIndex::weighted(normalised_weights(weights), total, config.cache.get());  // normalised twice, as in the reference
+    if (!weights.empty())
+      return BlendIndex::weighted(normalised_weights(weights), total,
+                                  config.cache.get());  // normalised twice, as in the reference
     if (wanted == 0) return BlendIndex::exhaustive(sizes, config.cache.get());
     const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-    return BlendIndex::weighted(normalised_weights(std::vector<double>(sizes.begin(), sizes.end())), std::min(wanted, all), config.cache.get());
+    return BlendIndex::weighted(normalised_weights(std::vector<double>(sizes.begin(), sizes.end())),
+                                std::min(wanted, all), config.cache.get());
   }();
   for (size_t i = 0; i < sets.size(); ++i) {
     if (index.count_of(static_cast<int64_t>(i)) > sizes[i])
-      throw DataError(fmt::format("data: the blend takes {} {} samples from '{}', which has {}", index.count_of(static_cast<int64_t>(i)),
-                                  split_name(split), blend.prefixes[i], sizes[i]),
-                      "raise --mid-level-dataset-surplus");
+      throw DataError(
+          fmt::format("data: the blend takes {} {} samples from '{}', which has {}",
+                      index.count_of(static_cast<int64_t>(i)), split_name(split), blend.prefixes[i], sizes[i]),
+          "raise --mid-level-dataset-surplus");
   }
   return std::make_unique<GptSamples>(std::move(sets), index);
 }
@@ -227,7 +246,8 @@ std::unique_ptr<GptSamples> open_blend(const GptDataConfig& config, const Blend&
 
 std::unique_ptr<GptSamples> open_gpt_samples(const GptDataConfig& config, Split split) {
   const auto number = static_cast<size_t>(split);
-  const bool has_own_paths = std::any_of(std::begin(config.path_of_split), std::end(config.path_of_split), [](const auto& paths) { return !paths.empty(); });
+  const bool has_own_paths = std::any_of(std::begin(config.path_of_split), std::end(config.path_of_split),
+                                         [](const auto& paths) { return !paths.empty(); });
   if (has_own_paths && !config.data_path.empty())
     throw UsageError("--data-path excludes --train-data-path and --valid-data-path", "give one or the other");
   const bool is_mock = !has_own_paths && config.data_path.empty();
@@ -250,7 +270,8 @@ std::filesystem::path default_index_folder(const GptDataConfig& config) {
   for (const auto& of_split : config.path_of_split)
     if (paths.empty()) paths = of_split;
   const Blend blend = parse_blend(paths);
-  return blend.prefixes.empty() ? std::filesystem::path() : std::filesystem::path(blend.prefixes.front()).parent_path() / "cache" / "lockstep";
+  return blend.prefixes.empty() ? std::filesystem::path()
+                                : std::filesystem::path(blend.prefixes.front()).parent_path() / "cache" / "lockstep";
 }
 
 }  // namespace lockstep::data

@@ -24,7 +24,8 @@ class GptDataset {
   const GptIndex& index() const { return index_; }
   /// Equal for the same sequences, cut alike, however many samples are made of them.
   const std::string& source_hash() const { return source_hash_; }
-  /// Fills `out` (sequence_length + 1 tokens) with sample `k`; `piece_begins` gets the places in it where a sequence begins anew.
+  /// Fills `out` (sequence_length + 1 tokens) with sample `k`; `piece_begins` gets the places in it where a sequence
+  /// begins anew.
   void read(int64_t k, std::span<int32_t> out, std::vector<int32_t>& piece_begins) const;
 
  private:
@@ -35,8 +36,8 @@ class GptDataset {
 
 /// Which of several data sets each sample comes from.
 ///
-/// Sample i is taken from the set that lags most behind its weight; the counts are those of Megatron's blending index. Two bytes per
-/// sample, none for one set: the number within a set is counted from the nearest mark.
+/// Sample i is taken from the set that lags most behind its weight; the counts are those of Megatron's blending index.
+/// Two bytes per sample, none for one set: the number within a set is counted from the nearest mark.
 class BlendIndex {
  public:
   struct Place {
@@ -56,9 +57,9 @@ class BlendIndex {
   explicit BlendIndex(int64_t num_samples) : num_samples_(num_samples), counts_{num_samples} {}
   explicit BlendIndex(const Arrays& arrays);
   int64_t num_samples_ = 0;
-  std::vector<int64_t> counts_;        ///< Per set, all samples.
-  std::span<const uint16_t> sets_;     ///< Empty where there is one set.
-  std::span<const int64_t> marks_;     ///< Per set, before every kMarkEvery-th sample.
+  std::vector<int64_t> counts_;     ///< Per set, all samples.
+  std::span<const uint16_t> sets_;  ///< Empty where there is one set.
+  std::span<const int64_t> marks_;  ///< Per set, before every kMarkEvery-th sample.
   std::shared_ptr<const void> memory_;
 };
 
@@ -76,10 +77,11 @@ struct GptDataConfig {
   uint32_t seed = 1234;
   int64_t vocab_size = 0;
   int32_t eod = 0;
-  double surplus = 0.005;       ///< A blended set is built larger by this part.
+  double surplus = 0.005;  ///< A blended set is built larger by this part.
   bool keeps_partial_validation = false;
-  std::shared_ptr<ArrayCache> cache = nullptr;  ///< Of indices and of what check_token_ids finds; null: nothing is kept in files.
-  double check_seconds = 20;                    ///< See TokenIdCheck; of all corpora together.
+  std::shared_ptr<ArrayCache> cache =
+      nullptr;                ///< Of indices and of what check_token_ids finds; null: nothing is kept in files.
+  double check_seconds = 20;  ///< See TokenIdCheck; of all corpora together.
   bool is_first_rank = true;
 };
 

@@ -38,7 +38,8 @@ EpochPlan plan_epochs(const GptIndexConfig& config, int64_t epoch_tokens) {
 std::vector<int32_t> order_sequences(const GptIndexConfig& config, const EpochPlan& plan, NumpyRandomState& random) {
   const int64_t epoch_size = config.last - config.first;
   std::vector<int32_t> order(static_cast<size_t>(epoch_size * plan.num_epochs));
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(config.first + static_cast<int64_t>(i) % epoch_size);
+  for (size_t i = 0; i < order.size(); ++i)
+    order[i] = static_cast<int32_t>(config.first + static_cast<int64_t>(i) % epoch_size);
   const auto all = std::span(order);
   const size_t apart = plan.is_last_apart ? static_cast<size_t>(epoch_size) : 0;
   random.shuffle(all.first(all.size() - apart));
@@ -47,7 +48,8 @@ std::vector<int32_t> order_sequences(const GptIndexConfig& config, const EpochPl
 }
 
 /// Sample i begins at token i * T of the sequences laid end to end.
-std::vector<SampleStart> cut_samples(const GptIndexConfig& config, const EpochPlan& plan, const std::vector<int32_t>& order,
+std::vector<SampleStart> cut_samples(const GptIndexConfig& config, const EpochPlan& plan,
+                                     const std::vector<int32_t>& order,
                                      const std::function<int32_t(int64_t)>& length_of) {
   std::vector<SampleStart> starts(static_cast<size_t>(plan.num_samples) + 1);
   const int64_t last_token = plan.num_epochs * plan.epoch_tokens - 1;
@@ -93,7 +95,9 @@ std::vector<uint32_t> order_samples(const EpochPlan& plan, NumpyRandomState& ran
 }  // namespace
 
 Arrays GptIndex::arrays() const {
-  return {.facts = {{"epochs", num_epochs}, {"hash", hash}}, .parts = {std::as_bytes(sequences), std::as_bytes(starts), std::as_bytes(shuffle)}, .memory = memory};
+  return {.facts = {{"epochs", num_epochs}, {"hash", hash}},
+          .parts = {std::as_bytes(sequences), std::as_bytes(starts), std::as_bytes(shuffle)},
+          .memory = memory};
 }
 
 GptIndex GptIndex::of(const Arrays& arrays) {
@@ -103,13 +107,15 @@ GptIndex GptIndex::of(const Arrays& arrays) {
                  .shuffle = arrays.part_as<uint32_t>(2),
                  .hash = arrays.facts.at("hash").get<std::string>(),
                  .memory = arrays.memory};
-  LOCKSTEP_CHECK(index.starts.size() == index.shuffle.size() + 1, "{} starts of {} samples", index.starts.size(), index.shuffle.size());
+  LOCKSTEP_CHECK(index.starts.size() == index.shuffle.size() + 1, "{} starts of {} samples", index.starts.size(),
+                 index.shuffle.size());
   return index;
 }
 
 GptIndex build_gpt_index(const GptIndexConfig& config, const std::function<int32_t(int64_t)>& length_of) {
-  LOCKSTEP_CHECK(config.sequence_length >= 1 && config.num_samples >= 0 && config.first >= 0 && config.first <= config.last,
-                 "T={} samples={} sequences [{}, {})", config.sequence_length, config.num_samples, config.first, config.last);
+  LOCKSTEP_CHECK(
+      config.sequence_length >= 1 && config.num_samples >= 0 && config.first >= 0 && config.first <= config.last,
+      "T={} samples={} sequences [{}, {})", config.sequence_length, config.num_samples, config.first, config.last);
   int64_t epoch_tokens = 0;
   for (int64_t i = config.first; i < config.last; ++i) epoch_tokens += length_of(i);
   const int64_t least_tokens = config.keeps_partial || config.num_samples > 0 ? 2 : config.sequence_length + 1;
@@ -120,8 +126,8 @@ GptIndex build_gpt_index(const GptIndexConfig& config, const std::function<int32
   const EpochPlan plan = plan_epochs(config, epoch_tokens);
   constexpr int64_t kMost = std::numeric_limits<uint32_t>::max() - 1;
   if (plan.num_samples > kMost || (config.last - config.first) > kMost / plan.num_epochs)
-    throw DataError(fmt::format("data: {} samples from {} sequences in {} epochs, expected at most {} of each", plan.num_samples,
-                                config.last - config.first, plan.num_epochs, kMost),
+    throw DataError(fmt::format("data: {} samples from {} sequences in {} epochs, expected at most {} of each",
+                                plan.num_samples, config.last - config.first, plan.num_epochs, kMost),
                     "split the run, or join short documents");
   NumpyRandomState random(config.seed);
   const auto memory = std::make_shared<IndexMemory>();

@@ -8,10 +8,11 @@ namespace lockstep::data {
 
 GptStream::GptStream(std::shared_ptr<const GptSamples> samples, const GptStreamConfig& config)
     : samples_(std::move(samples)), config_(config), hash_(samples_->hash()) {
-  LOCKSTEP_CHECK(config.samples_per_rank >= 1 && config.data_rank >= 0 && config.data_rank < config.data_size, "B={} data rank {} of {}",
-                 config.samples_per_rank, config.data_rank, config.data_size);
+  LOCKSTEP_CHECK(config.samples_per_rank >= 1 && config.data_rank >= 0 && config.data_rank < config.data_size,
+                 "B={} data rank {} of {}", config.samples_per_rank, config.data_rank, config.data_size);
   const DocumentRules& rules = config.rules;
-  LOCKSTEP_CHECK(rules.eod >= 0 || !(rules.reset_position_ids || rules.reset_attention_mask || rules.eod_mask_loss), "eod={}", rules.eod);
+  LOCKSTEP_CHECK(rules.eod >= 0 || !(rules.reset_position_ids || rules.reset_attention_mask || rules.eod_mask_loss),
+                 "eod={}", rules.eod);
   tokens_.resize(static_cast<size_t>(config.sequence_length) + 1);
 }
 
@@ -28,18 +29,26 @@ void GptStream::next(TokenBatch& batch) {
 }
 
 core::Json GptStream::position() const {
-  return {{"kind", "gpt"}, {"consumed_samples", consumed_samples_}, {"num_samples", samples_->num_samples()}, {"hash", hash_}, {"source", samples_->source_hash()}};
+  return {{"kind", "gpt"},
+          {"consumed_samples", consumed_samples_},
+          {"num_samples", samples_->num_samples()},
+          {"hash", hash_},
+          {"source", samples_->source_hash()}};
 }
 
 void GptStream::seek(const core::Json& position) {
   const PositionReader reader(position, "gpt");
-  reader.expect("source", samples_->source_hash(), "the samples are other ones: data, split, seed or sequence length have changed");
+  reader.expect("source", samples_->source_hash(),
+                "the samples are other ones: data, split, seed or sequence length have changed");
   if (reader.number<std::string>("hash") != hash_ && config_.data_rank == 0)
-    core::log_warning("data: {} samples instead of {} are made of the same data now, which puts them into another order: going on behind as many of them as were taken",
-                      samples_->num_samples(), reader.number<int64_t>("num_samples"));
+    core::log_warning(
+        "data: {} samples instead of {} are made of the same data now, which puts them into another order: going on "
+        "behind as many of them as were taken",
+        samples_->num_samples(), reader.number<int64_t>("num_samples"));
   const auto consumed = reader.number<int64_t>("consumed_samples");
   if (consumed < 0 || consumed > samples_->num_samples())
-    throw DataError(fmt::format("data: cannot continue this stream: consumed_samples={}, expected 0 to {}", consumed, samples_->num_samples()));
+    throw DataError(fmt::format("data: cannot continue this stream: consumed_samples={}, expected 0 to {}", consumed,
+                                samples_->num_samples()));
   consumed_samples_ = consumed;
 }
 

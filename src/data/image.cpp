@@ -12,8 +12,9 @@ namespace {
 
 bool begins_with(std::span<const std::byte> bytes, size_t offset, std::string_view magic) {
   if (bytes.size() < offset + magic.size()) return false;
-  return std::equal(magic.begin(), magic.end(), bytes.begin() + static_cast<ptrdiff_t>(offset),
-                    [](char c, std::byte b) { return static_cast<unsigned char>(c) == std::to_integer<unsigned char>(b); });
+  return std::equal(
+      magic.begin(), magic.end(), bytes.begin() + static_cast<ptrdiff_t>(offset),
+      [](char c, std::byte b) { return static_cast<unsigned char>(c) == std::to_integer<unsigned char>(b); });
 }
 
 /// A guess at what foreign bytes are, for the message.
@@ -35,7 +36,8 @@ std::string describe(std::span<const std::byte> bytes) {
   }
   if (bytes.empty()) return "an empty file";
   std::string hex;
-  for (const std::byte b : bytes.first(std::min<size_t>(bytes.size(), 8))) hex += fmt::format("{:02x} ", std::to_integer<int>(b));
+  for (const std::byte b : bytes.first(std::min<size_t>(bytes.size(), 8)))
+    hex += fmt::format("{:02x} ", std::to_integer<int>(b));
   return fmt::format("{} bytes that begin {}", bytes.size(), hex.substr(0, hex.size() - 1));
 }
 
@@ -51,9 +53,11 @@ ImageFormat detect_image_format(std::span<const std::byte> bytes, std::string_vi
 
 void check_image_size(int64_t width, int64_t height, std::string_view name, const DecodeLimits& limits) {
   if (width > 0 && height > 0 && width <= limits.max_pixels / height) return;
-  throw DataError(fmt::format("data: picture in {} announces {} x {} pixels, expected at least 1 x 1 and at most {} pixels in all",
-                              name, width, height, limits.max_pixels),
-                  "the file is damaged or made to exhaust memory; leave it out or scale it down beforehand, or set the limit with --max-image-pixels");
+  throw DataError(
+      fmt::format("data: picture in {} announces {} x {} pixels, expected at least 1 x 1 and at most {} pixels in all",
+                  name, width, height, limits.max_pixels),
+      "the file is damaged or made to exhaust memory; leave it out or scale it down beforehand, or set the limit with "
+      "--max-image-pixels");
 }
 
 DataError damaged_image(std::string_view name, std::string_view format, std::string_view reason, size_t num_bytes) {
@@ -67,7 +71,8 @@ void allocate_image(int width, int height, Image& out) {
   out.rgb_YXC.resize(static_cast<size_t>(width) * static_cast<size_t>(height) * 3);
 }
 
-void decode_image_into(std::span<const std::byte> bytes, std::string_view name, const DecodeLimits& limits, Image& out) {
+void decode_image_into(std::span<const std::byte> bytes, std::string_view name, const DecodeLimits& limits,
+                       Image& out) {
   switch (detect_image_format(bytes, name)) {
     case ImageFormat::kJpeg: JpegReader(bytes, name, limits).read_all(out); return;
     case ImageFormat::kPng: decode_png(bytes, name, limits, out); return;

@@ -12,8 +12,8 @@
 
 namespace lockstep::data {
 
-/// One JPEG: the constructor parses the header and checks the size, then exactly one of the read functions may be called.
-/// `bytes` must outlive the reader. All throw DataError.
+/// One JPEG: the constructor parses the header and checks the size, then exactly one of the read functions may be
+/// called. `bytes` must outlive the reader. All throw DataError.
 class JpegReader {
  public:
   JpegReader(std::span<const std::byte> bytes, std::string_view name, const DecodeLimits& limits);
@@ -22,14 +22,15 @@ class JpegReader {
   int width() const;
   int height() const;
 
-  /// True where read_region gives the very pixels of the whole picture: baseline, grey or 4:4:4, 4:2:2, 4:2:0, and complete at
-  /// its end.
+  /// True where read_region gives the very pixels of the whole picture: baseline, grey or 4:4:4, 4:2:2, 4:2:0, and
+  /// complete at its end.
   bool can_read_region() const;
 
   void read_all(Image& out);
 
-  /// Decodes a part that covers `wanted` and returns which; `out` then holds that part. The neighbours that chroma upsampling
-  /// looks at are decoded too and left out. Data after the last row needed is not looked at. Call only where can_read_region().
+  /// Decodes a part that covers `wanted` and returns which; `out` then holds that part. The neighbours that chroma
+  /// upsampling looks at are decoded too and left out. Data after the last row needed is not looked at. Call only where
+  /// can_read_region().
   Region read_region(const Region& wanted, Image& out);
 
  private:

@@ -46,7 +46,8 @@ struct Encoder {
     jpeg_set_quality(&encoder, quality, TRUE);
     jpeg_start_compress(&encoder, TRUE);
     while (encoder.next_scanline < encoder.image_height) {
-      JSAMPROW row = const_cast<uint8_t*>(rgb) + static_cast<size_t>(encoder.next_scanline) * static_cast<size_t>(width) * 3;
+      JSAMPROW row =
+          const_cast<uint8_t*>(rgb) + static_cast<size_t>(encoder.next_scanline) * static_cast<size_t>(width) * 3;
       jpeg_write_scanlines(&encoder, &row, 1);
     }
     jpeg_finish_compress(&encoder);
@@ -62,9 +63,9 @@ std::vector<std::byte> encode_jpeg(const Image& image, int quality) {
                  "{} bytes for {} x {}", image.rgb_YXC.size(), image.width, image.height);
   const auto encoder = std::make_unique<Encoder>();
   if (!encoder->run(image.rgb_YXC.data(), image.width, image.height, quality)) {
-    throw DataError(
-        fmt::format("data: a picture of {} x {} cannot be written as JPEG: {}", image.width, image.height, encoder->message),
-        "JPEG takes 1 to 65500 pixels on each side");
+    throw DataError(fmt::format("data: a picture of {} x {} cannot be written as JPEG: {}", image.width, image.height,
+                                encoder->message),
+                    "JPEG takes 1 to 65500 pixels on each side");
   }
   const auto* begin = reinterpret_cast<const std::byte*>(encoder->buffer);
   return {begin, begin + encoder->num_bytes};

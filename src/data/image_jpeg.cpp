@@ -11,13 +11,13 @@ namespace lockstep::data {
 namespace {
 
 constexpr int kMaxScans = 200;  // a real progressive file has about 10; thousands of empty scans are an attack on time
-constexpr int kMarginX = 16;    // chroma upsampling looks one chroma sample to each side, and crops snap to whole blocks
-constexpr int kMarginY = 2;     // ... and one chroma row up
+constexpr int kMarginX = 16;  // chroma upsampling looks one chroma sample to each side, and crops snap to whole blocks
+constexpr int kMarginY = 2;   // ... and one chroma row up
 
 }  // namespace
 
-/// libjpeg reports through callbacks and leaves by longjmp: functions between setjmp and the library hold trivially destructible
-/// data only.
+/// libjpeg reports through callbacks and leaves by longjmp: functions between setjmp and the library hold trivially
+/// destructible data only.
 struct JpegReader::State {
   jpeg_decompress_struct decoder;
   jpeg_error_mgr errors;
@@ -89,7 +89,8 @@ bool JpegReader::State::read_rows(int first_row, int num_rows, uint8_t* out, siz
   while (decoder.output_scanline < end) {
     JSAMPROW rows[4];
     const JDIMENSION here = decoder.output_scanline, wanted = std::min<JDIMENSION>(4, end - here);
-    for (JDIMENSION i = 0; i < wanted; ++i) rows[i] = out + (here - static_cast<JDIMENSION>(first_row) + i) * stride_bytes;
+    for (JDIMENSION i = 0; i < wanted; ++i)
+      rows[i] = out + (here - static_cast<JDIMENSION>(first_row) + i) * stride_bytes;
     jpeg_read_scanlines(&decoder, rows, wanted);
   }
   return true;
@@ -114,7 +115,8 @@ JpegReader::JpegReader(std::span<const std::byte> bytes, std::string_view name, 
     check_image_size(state_->decoder.image_width, state_->decoder.image_height, name, limits);
     const int channels = state_->decoder.num_components;
     if (channels != 1 && channels != 3 && channels != 4) {
-      throw damaged_image(name, "JPEG", fmt::format("{} colour components, expected 1, 3 or 4", channels), bytes.size());
+      throw damaged_image(name, "JPEG", fmt::format("{} colour components, expected 1, 3 or 4", channels),
+                          bytes.size());
     }
   } catch (...) {
     jpeg_destroy_decompress(&state_->decoder);
@@ -191,7 +193,8 @@ Region JpegReader::read_region(const Region& wanted, Image& out) {
   const int first_row = std::max(0, wanted.y - kMarginY);
   const Region held{static_cast<int>(x), first_row, static_cast<int>(columns), wanted.y + wanted.height - first_row};
   allocate_image(held.width, held.height, out);
-  if (!state.read_rows(first_row, held.height, out.rgb_YXC.data(), static_cast<size_t>(held.width) * 3)) throw state.damage();
+  if (!state.read_rows(first_row, held.height, out.rgb_YXC.data(), static_cast<size_t>(held.width) * 3))
+    throw state.damage();
   return held;
 }
 

@@ -45,7 +45,8 @@ struct PngReader {
     if (png == nullptr || (info = png_create_info_struct(png)) == nullptr) return false;
     if (setjmp(png_jmpbuf(png))) return false;
     png_set_read_fn(png, this, on_read);
-    png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // our own limit, with both numbers in its message, comes next
+    png_set_user_limits(png, PNG_UINT_31_MAX,
+                        PNG_UINT_31_MAX);  // our own limit, with both numbers in its message, comes next
     // Colour profiles, gamma and texts change no pixel here; unread they cannot hurt either.
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png, info);
@@ -116,7 +117,8 @@ void decode_png(std::span<const std::byte> bytes, std::string_view name, const D
   PngReader reader;
   reader.bytes = bytes;
   if (!reader.open()) throw damaged_image(name, "PNG", reader.message, bytes.size());
-  const int64_t width = png_get_image_width(reader.png, reader.info), height = png_get_image_height(reader.png, reader.info);
+  const int64_t width = png_get_image_width(reader.png, reader.info),
+                height = png_get_image_height(reader.png, reader.info);
   check_image_size(width, height, name, limits);
   if (!reader.start()) throw damaged_image(name, "PNG", reader.message, bytes.size());
   const size_t row_bytes = png_get_rowbytes(reader.png, reader.info), num_rows = static_cast<size_t>(height);

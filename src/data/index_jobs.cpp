@@ -141,15 +141,15 @@ VerifyResult verify_shard(const std::string& shard, const std::string& index_dir
     std::error_code code;
     const uint64_t bytes = is_pipe(shard) ? 0 : fs::file_size(shard, code);
     if (expected && !code && bytes != expected->bytes)
-      throw DataError(fmt::format("data: shard '{}' has another size than its index says: bytes={}, expected={}", shard, bytes,
-                                  expected->bytes),
+      throw DataError(fmt::format("data: shard '{}' has another size than its index says: bytes={}, expected={}", shard,
+                                  bytes, expected->bytes),
                       "copy the shard again, or index it again if it was replaced on purpose");
     const ShardIndex found = build_shard_index(shard);
     result.num_samples = found.num_samples;
     result.bytes = found.bytes;
     if (expected && found.xxh3_128 != expected->xxh3_128)
-      throw DataError(fmt::format("data: shard '{}' has another content than its index says: xxh3_128={}, expected={}", shard,
-                                  found.xxh3_128, expected->xxh3_128));
+      throw DataError(fmt::format("data: shard '{}' has another content than its index says: xxh3_128={}, expected={}",
+                                  shard, found.xxh3_128, expected->xxh3_128));
   } catch (const Error& error) {
     result.error = error.what();
   }
@@ -160,7 +160,8 @@ VerifyResult verify_shard(const std::string& shard, const std::string& index_dir
 
 IndexSummary build_indexes(const IndexJob& job) {
   for (const std::string& shard : job.shards)
-    if (is_pipe(shard)) throw UsageError(fmt::format("data: '{}' cannot be indexed: it is a command, not a file", shard));
+    if (is_pipe(shard))
+      throw UsageError(fmt::format("data: '{}' cannot be indexed: it is a command, not a file", shard));
   std::error_code code;
   if (!job.index_dir.empty()) fs::create_directories(job.index_dir, code);
   if (code) throw EnvironmentError(fmt::format("data: cannot make the folder '{}': {}", job.index_dir, code.message()));

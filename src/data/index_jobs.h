@@ -25,13 +25,15 @@ struct IndexSummary {
   int64_t num_built = 0, num_reused = 0;
   int64_t num_samples = 0;  ///< In all shards, usable or not.
   uint64_t bytes = 0;
-  std::vector<std::pair<std::string, DataError>> damaged;  ///< Shards that are missing or damaged, in the order of the list.
+  std::vector<std::pair<std::string, DataError>>
+      damaged;  ///< Shards that are missing or damaged, in the order of the list.
 };
-/// Writes the missing side-cars, several shards at a time, and at the end one summary per folder of side-cars. Whatever was
-/// finished stays when it is stopped, so that a second run goes on.
+/// Writes the missing side-cars, several shards at a time, and at the end one summary per folder of side-cars. Whatever
+/// was finished stays when it is stopped, so that a second run goes on.
 IndexSummary build_indexes(const IndexJob& job);
 
-/// Headers of side-cars. A summary ("shards.index": the header lines of all side-cars of a folder) saves opening each one.
+/// Headers of side-cars. A summary ("shards.index": the header lines of all side-cars of a folder) saves opening each
+/// one.
 class IndexHeaders {
  public:
   explicit IndexHeaders(std::string index_dir) : index_dir_(std::move(index_dir)) {}
@@ -45,9 +47,9 @@ class IndexHeaders {
 
 struct VerifyResult {
   std::string shard;
-  std::string error;       ///< "" when whole.
+  std::string error;        ///< "" when whole.
   bool is_missing = false;  ///< There is no such file.
-  bool has_index = false;  ///< Compared with a side-car; else only its structure was checked.
+  bool has_index = false;   ///< Compared with a side-car; else only its structure was checked.
   int64_t num_samples = 0;
   uint64_t bytes = 0;
 };

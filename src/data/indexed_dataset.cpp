@@ -15,14 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Header: 9 bytes of magic, u64 version, u8 type, u64 sequences, u64 document bounds; then i32 lengths, i64 byte offsets, i64 bounds and
-// perhaps i8 modes. All little endian; the arrays of 8-byte numbers are not aligned.
+// Header: 9 bytes of magic, u64 version, u8 type, u64 sequences, u64 document bounds; then i32 lengths, i64 byte
+// offsets, i64 bounds and perhaps i8 modes. All little endian; the arrays of 8-byte numbers are not aligned.
 constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
 constexpr size_t kHeaderBytes = 34;
 constexpr uint64_t kVersion = 1;
 
-template <typename T>
-T load(std::span<const std::byte> bytes, size_t offset) {
+template <typename T> T load(std::span<const std::byte> bytes, size_t offset) {
   T value;
   std::memcpy(&value, bytes.data() + offset, sizeof value);
   return value;
@@ -32,15 +31,15 @@ fs::path index_path(const fs::path& prefix) { return prefix.string() + ".idx"; }
 fs::path tokens_path(const fs::path& prefix) { return prefix.string() + ".bin"; }
 
 fs::path require_both(fs::path prefix) {
-  constexpr const char* kHint = "a tokenized corpus is a pair PREFIX.idx and PREFIX.bin; `lockstep data tokenize` writes one";
+  constexpr const char* kHint =
+      "a tokenized corpus is a pair PREFIX.idx and PREFIX.bin; `lockstep data tokenize` writes one";
   core::require_file(index_path(prefix), "token index", kHint);
   core::require_file(tokens_path(prefix), "token file", kHint);
   return prefix;
 }
 
 /// Copies tokens of type T; returns the place of the first that is outside [0, limit), or out.size().
-template <typename T>
-size_t copy_tokens(const std::byte* from, std::span<int32_t> out, int64_t limit) {
+template <typename T> size_t copy_tokens(const std::byte* from, std::span<int32_t> out, int64_t limit) {
   for (size_t i = 0; i < out.size(); ++i) {
     T value;
     std::memcpy(&value, from + i * sizeof(T), sizeof(T));
@@ -105,17 +104,21 @@ IndexedDataset::IndexedDataset(const fs::path& path)
 }
 
 void IndexedDataset::refuse(std::string_view what, std::string_view hint) const {
-  throw DataError(fmt::format("data: token index '{}': {}", index_path(prefix_).string(), what),
-                  hint.empty() ? "copy both files again, or write them anew with `lockstep data tokenize`" : std::string(hint));
+  throw DataError(
+      fmt::format("data: token index '{}': {}", index_path(prefix_).string(), what),
+      hint.empty() ? "copy both files again, or write them anew with `lockstep data tokenize`" : std::string(hint));
 }
 
 void IndexedDataset::check_header() {
   const std::span<const std::byte> bytes = index_.bytes();
-  if (bytes.size() < kHeaderBytes) refuse(fmt::format("cut: bytes={}, expected at least {}", bytes.size(), kHeaderBytes));
+  if (bytes.size() < kHeaderBytes)
+    refuse(fmt::format("cut: bytes={}, expected at least {}", bytes.size(), kHeaderBytes));
   const std::string_view magic(reinterpret_cast<const char*>(bytes.data()), kMagic.size());
   if (core::starts_with(magic, "TNTIDX"))
-    refuse("it has the old format TNTIDX, expected MMIDIDX", "tokenize the text again; Megatron has dropped that format, too");
-  if (magic != kMagic) refuse("it does not begin with MMIDIDX, so it is no token index", "is it another program's .idx file?");
+    refuse("it has the old format TNTIDX, expected MMIDIDX",
+           "tokenize the text again; Megatron has dropped that format, too");
+  if (magic != kMagic)
+    refuse("it does not begin with MMIDIDX, so it is no token index", "is it another program's .idx file?");
   const auto version = load<uint64_t>(bytes, 9);
   if (version != kVersion) refuse(fmt::format("version={}, expected {}", version, kVersion));
   const auto code = load<uint8_t>(bytes, 17);
@@ -126,8 +129,10 @@ void IndexedDataset::check_header() {
   if (sequences > most || bounds > most || bounds < 1)
     refuse(fmt::format("it promises {} sequences and {} document bounds in {} bytes", sequences, bounds, bytes.size()));
   const uint64_t implied = kHeaderBytes + 12 * sequences + 8 * bounds;
-  if (bytes.size() != implied && bytes.size() != implied + sequences)  // multimodal: one more byte per sequence, not interpreted
-    refuse(fmt::format("bytes={}, expected {} for {} sequences and {} documents", bytes.size(), implied, sequences, bounds - 1));
+  if (bytes.size() != implied &&
+      bytes.size() != implied + sequences)  // multimodal: one more byte per sequence, not interpreted
+    refuse(fmt::format("bytes={}, expected {} for {} sequences and {} documents", bytes.size(), implied, sequences,
+                       bounds - 1));
   num_sequences_ = static_cast<int64_t>(sequences);
   num_documents_ = static_cast<int64_t>(bounds) - 1;
 }
@@ -137,11 +142,13 @@ int32_t IndexedDataset::length(int64_t sequence) const {
 }
 
 int64_t IndexedDataset::pointer(int64_t sequence) const {
-  return load<int64_t>(index_.bytes(), kHeaderBytes + 4 * static_cast<size_t>(num_sequences_) + 8 * static_cast<size_t>(sequence));
+  return load<int64_t>(index_.bytes(),
+                       kHeaderBytes + 4 * static_cast<size_t>(num_sequences_) + 8 * static_cast<size_t>(sequence));
 }
 
 int64_t IndexedDataset::document_begin(int64_t document) const {
-  return load<int64_t>(index_.bytes(), kHeaderBytes + 12 * static_cast<size_t>(num_sequences_) + 8 * static_cast<size_t>(document));
+  return load<int64_t>(index_.bytes(),
+                       kHeaderBytes + 12 * static_cast<size_t>(num_sequences_) + 8 * static_cast<size_t>(document));
 }
 
 void IndexedDataset::check_sequences() {
@@ -150,15 +157,17 @@ void IndexedDataset::check_sequences() {
   for (int64_t i = 0; i < num_sequences_; ++i) {
     const int32_t tokens = length(i);
     if (tokens < 0) refuse(fmt::format("sequence {} has length={}, expected 0 or more", i, tokens));
-    if (pointer(i) != expected) refuse(fmt::format("sequence {} begins at byte {} of the .bin file, expected {}", i, pointer(i), expected));
+    if (pointer(i) != expected)
+      refuse(fmt::format("sequence {} begins at byte {} of the .bin file, expected {}", i, pointer(i), expected));
     expected += item_bytes * tokens;
   }
   num_tokens_ = expected / item_bytes;
   const auto size = static_cast<int64_t>(tokens_.bytes().size());
   if (size != expected)
-    throw DataError(fmt::format("data: token file '{}' does not fit its index: bytes={}, expected {} for {} tokens of type {}",
-                                tokens_path(prefix_).string(), size, expected, num_tokens_, token_type_name(type_)),
-                    size < expected ? "the file is cut; copy it again" : "do both files come from the same corpus?");
+    throw DataError(
+        fmt::format("data: token file '{}' does not fit its index: bytes={}, expected {} for {} tokens of type {}",
+                    tokens_path(prefix_).string(), size, expected, num_tokens_, token_type_name(type_)),
+        size < expected ? "the file is cut; copy it again" : "do both files come from the same corpus?");
 }
 
 void IndexedDataset::check_documents() const {
@@ -166,7 +175,8 @@ void IndexedDataset::check_documents() const {
   for (int64_t i = 0; i <= num_documents_; ++i) {
     const int64_t begin = document_begin(i);
     if (begin < previous || begin > num_sequences_ || (i == 0 && begin != 0))
-      refuse(fmt::format("document {} begins at sequence {}, expected {} to {}", i, begin, previous, i == 0 ? 0 : num_sequences_));
+      refuse(fmt::format("document {} begins at sequence {}, expected {} to {}", i, begin, previous,
+                         i == 0 ? 0 : num_sequences_));
     previous = begin;
   }
   if (previous != num_sequences_)
@@ -174,12 +184,14 @@ void IndexedDataset::check_documents() const {
 }
 
 void IndexedDataset::read(int64_t sequence, int64_t offset, std::span<int32_t> out, int64_t vocab_size) const {
-  LOCKSTEP_CHECK(sequence >= 0 && sequence < num_sequences_ && offset >= 0 && offset + static_cast<int64_t>(out.size()) <= length(sequence),
+  LOCKSTEP_CHECK(sequence >= 0 && sequence < num_sequences_ && offset >= 0 &&
+                     offset + static_cast<int64_t>(out.size()) <= length(sequence),
                  "sequence {} offset {} tokens {}", sequence, offset, out.size());
   const std::byte* const from = tokens_.bytes().data() + pointer(sequence) + offset * token_bytes(type_);
   const int64_t limit = std::min<int64_t>(vocab_size, int64_t{1} << 31);
   const size_t good = copy_tokens(type_, from, out, limit);
-  if (good != out.size()) refuse_token(pointer(sequence) / token_bytes(type_) + offset + static_cast<int64_t>(good), vocab_size);
+  if (good != out.size())
+    refuse_token(pointer(sequence) / token_bytes(type_) + offset + static_cast<int64_t>(good), vocab_size);
 }
 
 void IndexedDataset::refuse_token(int64_t token, int64_t vocab_size) const {
@@ -189,13 +201,17 @@ void IndexedDataset::refuse_token(int64_t token, int64_t vocab_size) const {
     const auto numbers = std::views::iota(int64_t{0}, count);
     return *(std::ranges::upper_bound(numbers, place, {}, begin_of) - 1);
   };
-  const int64_t sequence = last_from(num_sequences_, [this](int64_t i) { return pointer(i); }, at);
-  const int64_t document = last_from(num_documents_, [this](int64_t i) { return document_begin(i); }, sequence);
-  const std::string where = fmt::format("token {} of sequence {}{}", (at - pointer(sequence)) / token_bytes(type_), sequence,
-                                        num_documents_ == num_sequences_ ? " (a document)" : fmt::format(" in document {}", document));
-  throw DataError(fmt::format("data: token file '{}': {} is {}, expected 0 to {}", tokens_path(prefix_).string(), where,
-                              value_text(type_, tokens_.bytes().data() + at), std::min<int64_t>(vocab_size, int64_t{1} << 31) - 1),
-                  "was the text tokenized with this tokenizer, and is the vocabulary size right?");
+  const int64_t sequence = last_from(
+      num_sequences_, [this](int64_t i) { return pointer(i); }, at);
+  const int64_t document = last_from(
+      num_documents_, [this](int64_t i) { return document_begin(i); }, sequence);
+  const std::string where =
+      fmt::format("token {} of sequence {}{}", (at - pointer(sequence)) / token_bytes(type_), sequence,
+                  num_documents_ == num_sequences_ ? " (a document)" : fmt::format(" in document {}", document));
+  throw DataError(
+      fmt::format("data: token file '{}': {} is {}, expected 0 to {}", tokens_path(prefix_).string(), where,
+                  value_text(type_, tokens_.bytes().data() + at), std::min<int64_t>(vocab_size, int64_t{1} << 31) - 1),
+      "was the text tokenized with this tokenizer, and is the vocabulary size right?");
 }
 
 }  // namespace lockstep::data

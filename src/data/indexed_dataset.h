@@ -24,9 +24,9 @@ TokenType token_type_for(int64_t vocab_size);
 /// "x/data" of "x/data", "x/data.idx" and "x/data.bin".
 std::filesystem::path indexed_prefix(const std::filesystem::path& path);
 
-/// A tokenized corpus in Megatron's format, PREFIX.idx and PREFIX.bin, memory-mapped. Opening checks every field of the index and
-/// the size of both files; whatever does not fit throws DataError with the file, the field, the value seen and the value expected.
-/// A document is one or more sequences. All members are const and thread safe.
+/// A tokenized corpus in Megatron's format, PREFIX.idx and PREFIX.bin, memory-mapped. Opening checks every field of the
+/// index and the size of both files; whatever does not fit throws DataError with the file, the field, the value seen
+/// and the value expected. A document is one or more sequences. All members are const and thread safe.
 class IndexedDataset {
  public:
   explicit IndexedDataset(const std::filesystem::path& path);
@@ -40,8 +40,8 @@ class IndexedDataset {
   int32_t length(int64_t sequence) const;
   /// First sequence of a document; of num_documents(): the number of sequences.
   int64_t document_begin(int64_t document) const;
-  /// Copies out.size() tokens of a sequence from `offset` on, which must lie inside it. Values that are no int32 >= 0 throw DataError,
-  /// as do those from `vocab_size` on.
+  /// Copies out.size() tokens of a sequence from `offset` on, which must lie inside it. Values that are no int32 >= 0
+  /// throw DataError, as do those from `vocab_size` on.
   void read(int64_t sequence, int64_t offset, std::span<int32_t> out, int64_t vocab_size) const;
   /// All tokens as they lie in the .bin file.
   std::span<const std::byte> token_data() const { return tokens_.bytes(); }

@@ -23,8 +23,7 @@ TokenRange range_of(TokenType type) {
   }
 }
 
-template <typename T>
-void append_bytes(std::vector<std::byte>& buffer, T value) {
+template <typename T> void append_bytes(std::vector<std::byte>& buffer, T value) {
   const size_t at = buffer.size();
   buffer.resize(at + sizeof value);
   std::memcpy(buffer.data() + at, &value, sizeof value);
@@ -34,8 +33,7 @@ void append_bytes(std::vector<std::byte>& buffer, T value) {
 class BufferedFile {
  public:
   explicit BufferedFile(const std::filesystem::path& path) : file_(path) {}
-  template <typename T>
-  void put(T value) {
+  template <typename T> void put(T value) {
     append_bytes(buffer_, value);
     if (buffer_.size() >= kBufferBytes) flush();
   }
@@ -102,21 +100,26 @@ IndexedDatasetWriter::~IndexedDatasetWriter() = default;
 void IndexedDatasetWriter::add_sequence(std::span<const int32_t> ids) {
   const auto [lowest, highest] = range_of(state_->type);
   if (ids.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
-    throw DataError(fmt::format("data: a sequence of {} tokens, expected at most {}", ids.size(), std::numeric_limits<int32_t>::max()),
+    throw DataError(fmt::format("data: a sequence of {} tokens, expected at most {}", ids.size(),
+                                std::numeric_limits<int32_t>::max()),
                     "cut the text into shorter documents");
   for (const int32_t id : ids) {
     if (id < lowest || id > highest)
-      throw DataError(fmt::format("data: token id {} does not fit type {} ({} to {})", id, token_type_name(state_->type), lowest, highest));
+      throw DataError(fmt::format("data: token id {} does not fit type {} ({} to {})", id,
+                                  token_type_name(state_->type), lowest, highest));
     state_->put_token(id);
   }
   state_->lengths.push_back(static_cast<int32_t>(ids.size()));
   state_->num_tokens += static_cast<int64_t>(ids.size());
 }
 
-void IndexedDatasetWriter::end_document() { state_->document_bounds.push_back(static_cast<int64_t>(state_->lengths.size())); }
+void IndexedDatasetWriter::end_document() {
+  state_->document_bounds.push_back(static_cast<int64_t>(state_->lengths.size()));
+}
 
 void IndexedDatasetWriter::finish() {
-  LOCKSTEP_CHECK(state_->document_bounds.back() == static_cast<int64_t>(state_->lengths.size()), "a document has not ended");
+  LOCKSTEP_CHECK(state_->document_bounds.back() == static_cast<int64_t>(state_->lengths.size()),
+                 "a document has not ended");
   state_->tokens.commit();
   state_->write_index();
 }

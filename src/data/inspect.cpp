@@ -48,7 +48,8 @@ void add_recording(InspectReport::Sounds& sounds, AudioReader& reader) {
 /// At most kShownBytes, whole letters.
 std::string shortened(const std::string& utf8) {
   size_t end = 0;
-  while (end < utf8.size() && end + decode_utf8_step(utf8, end).num_bytes <= kShownBytes) end += decode_utf8_step(utf8, end).num_bytes;
+  while (end < utf8.size() && end + decode_utf8_step(utf8, end).num_bytes <= kShownBytes)
+    end += decode_utf8_step(utf8, end).num_bytes;
   return utf8.substr(0, end);
 }
 
@@ -56,8 +57,7 @@ std::string shortened(const std::string& utf8) {
 class Inspector {
  public:
   explicit Inspector(const InspectConfig& config)
-      : config_(config),
-        pictures_{.image_keys = config.image_keys, .text_keys = config.text_keys},
+      : config_(config), pictures_{.image_keys = config.image_keys, .text_keys = config.text_keys},
         sounds_{.image_keys = {}, .audio_keys = config.audio_keys, .text_keys = config.text_keys} {
     if (config.text_keys.empty()) {
       pictures_.text_keys = {"txt"};
@@ -77,7 +77,8 @@ class Inspector {
 
   InspectReport finish() && {
     // Samples with neither picture nor recording lack what their neighbours have.
-    for (const auto& [reason, count] : num_sound_samples_ > num_picture_samples_ ? neither_as_sounds_ : neither_as_pictures_)
+    for (const auto& [reason, count] :
+         num_sound_samples_ > num_picture_samples_ ? neither_as_sounds_ : neither_as_pictures_)
       report_.skipped[reason] += count;
     return std::move(report_);
   }
@@ -157,7 +158,8 @@ void Inspector::read_caption(const RawSample& sample, bool is_sound) try {
     check_caption_bytes(text.bytes, text.extension);
     caption = text.bytes;
   }
-  if (static_cast<int64_t>(report_.captions.size()) < config_.max_shown) report_.captions.push_back({sample.key, shortened(caption)});
+  if (static_cast<int64_t>(report_.captions.size()) < config_.max_shown)
+    report_.captions.push_back({sample.key, shortened(caption)});
 } catch (const DataError& error) {
   rethrow_with_place(error, sample);
 }
@@ -189,7 +191,9 @@ bool Inspector::can_decode(const RawSample& sample, bool is_sound) {
 
 InspectReport inspect_shards(const InspectConfig& config) {
   Inspector inspector(config);
-  const size_t num_read = config.max_shards == 0 ? config.shards.size() : std::min(config.shards.size(), static_cast<size_t>(config.max_shards));
+  const size_t num_read = config.max_shards == 0
+                              ? config.shards.size()
+                              : std::min(config.shards.size(), static_cast<size_t>(config.max_shards));
   for (size_t i = 0; i < num_read; ++i) inspector.read(config.shards[i]);
   return std::move(inspector).finish();
 }
@@ -197,22 +201,24 @@ InspectReport inspect_shards(const InspectConfig& config) {
 core::Json InspectReport::to_json() const {
   core::Json json{{"shards", num_shards}, {"shards_read", num_read}, {"samples", num_samples}, {"usable", num_usable}};
   json["extensions"] = core::Json::object();
-  for (const auto& [name, entry] : extensions) json["extensions"][name] = {{"count", entry.count}, {"bytes", entry.bytes}};
+  for (const auto& [name, entry] : extensions)
+    json["extensions"][name] = {{"count", entry.count}, {"bytes", entry.bytes}};
   json["skipped"] = core::Json(skipped);
   json["captions"] = core::Json::array();
   for (const Caption& caption : captions) json["captions"].push_back({{"key", caption.key}, {"text", caption.text}});
   json["bad_captions"] = {{"count", num_bad_captions}, {"first", bad_captions}};
-  json["pictures"] = {{"seen", num_pictures},         {"decoded", num_decoded},   {"min_width", min_width}, {"max_width", max_width},
-                      {"min_height", min_height}, {"max_height", max_height}, {"bad", bad_pictures}};
+  json["pictures"] = {{"seen", num_pictures},   {"decoded", num_decoded},   {"min_width", min_width},
+                      {"max_width", max_width}, {"min_height", min_height}, {"max_height", max_height},
+                      {"bad", bad_pictures}};
   const auto counts = [](const std::map<int64_t, int64_t>& map) {
     core::Json object = core::Json::object();
     for (const auto& [value, count] : map) object[std::to_string(value)] = count;
     return object;
   };
-  json["recordings"] = {{"seen", sounds.num_recordings},       {"decoded", sounds.num_decoded},       {"silent", sounds.num_silent},
-                        {"min_seconds", sounds.min_seconds},   {"max_seconds", sounds.max_seconds},
-                        {"sample_rates", counts(sounds.rates)}, {"channels", counts(sounds.channels)},
-                        {"bad", sounds.bad}};
+  json["recordings"] = {{"seen", sounds.num_recordings},       {"decoded", sounds.num_decoded},
+                        {"silent", sounds.num_silent},         {"min_seconds", sounds.min_seconds},
+                        {"max_seconds", sounds.max_seconds},   {"sample_rates", counts(sounds.rates)},
+                        {"channels", counts(sounds.channels)}, {"bad", sounds.bad}};
   return json;
 }
 

@@ -15,7 +15,8 @@ struct InspectConfig {
   int64_t max_decoded = 64;  ///< Pictures decoded for their sizes, and recordings for their lengths.
   std::vector<std::string> image_keys = {"jpg", "png", "jpeg", "webp"};
   std::vector<std::string> audio_keys = {"flac", "wav", "ogg"};
-  std::vector<std::string> text_keys = {};  ///< Empty: those of training, {"txt"} beside pictures, {"json", "txt"} beside recordings.
+  std::vector<std::string> text_keys =
+      {};  ///< Empty: those of training, {"txt"} beside pictures, {"json", "txt"} beside recordings.
 };
 
 /// What some shards hold.
@@ -23,7 +24,8 @@ struct InspectReport {
   int64_t num_shards = 0;  ///< In the list.
   int64_t num_read = 0;
   int64_t num_samples = 0;  ///< In the shards read.
-  int64_t num_usable = 0;   ///< With a picture or a recording and a caption, as training asks for; of these none was found bad below.
+  int64_t num_usable =
+      0;  ///< With a picture or a recording and a caption, as training asks for; of these none was found bad below.
   struct Extension {
     int64_t count = 0;
     uint64_t bytes = 0;
@@ -33,10 +35,10 @@ struct InspectReport {
   struct Caption {
     std::string key, text;
   };
-  std::vector<Caption> captions;              ///< As training reads them.
-  int64_t num_bad_captions = 0;               ///< Every caption is read.
-  std::vector<std::string> bad_captions;      ///< Messages, the first 100.
-  int64_t num_pictures = 0, num_decoded = 0;  ///< In complete samples, and of these decoded.
+  std::vector<Caption> captions;                                     ///< As training reads them.
+  int64_t num_bad_captions = 0;                                      ///< Every caption is read.
+  std::vector<std::string> bad_captions;                             ///< Messages, the first 100.
+  int64_t num_pictures = 0, num_decoded = 0;                         ///< In complete samples, and of these decoded.
   int min_width = 0, max_width = 0, min_height = 0, max_height = 0;  ///< Pixels; of the pictures decoded.
   std::vector<std::string> bad_pictures;                             ///< Messages.
 
@@ -55,8 +57,8 @@ struct InspectReport {
   core::Json to_json() const;
 };
 
-/// Judges samples by the rules of training with sounds where shards hold recordings and no pictures, else by those with pictures.
-/// Reads shards in order; a damaged one throws DataError.
+/// Judges samples by the rules of training with sounds where shards hold recordings and no pictures, else by those with
+/// pictures. Reads shards in order; a damaged one throws DataError.
 InspectReport inspect_shards(const InspectConfig& config);
 
 }  // namespace lockstep::data

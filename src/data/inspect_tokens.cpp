@@ -43,7 +43,7 @@ TokenReport inspect_tokens(const std::filesystem::path& prefix, int64_t vocab_si
 }
 
 core::Json TokenReport::to_json() const {
-  return {{"prefix", prefix},         {"type", type},
+  return {{"prefix", prefix},           {"type", type},
           {"documents", num_documents}, {"sequences", num_sequences},
           {"tokens", num_tokens},       {"empty_sequences", num_empty},
           {"min_length", min_length},   {"median_length", median_length},

@@ -11,7 +11,8 @@
 namespace lockstep::data {
 namespace {
 
-constexpr const char* kHint = "each line must be one JSON object, for example {\"text\": \"...\"}; --json-keys names the field";
+constexpr const char* kHint =
+    "each line must be one JSON object, for example {\"text\": \"...\"}; --json-keys names the field";
 
 std::filesystem::path required(const std::filesystem::path& path) {
   core::require_file(path, "JSON lines file");
@@ -44,7 +45,8 @@ struct JsonFieldReader::State {
 JsonFieldReader::JsonFieldReader() : state_(std::make_unique<State>()) {}
 JsonFieldReader::~JsonFieldReader() = default;
 
-const std::vector<std::string_view>& JsonFieldReader::read(const JsonLines::Line& line, const std::filesystem::path& path, std::string_view key) {
+const std::vector<std::string_view>& JsonFieldReader::read(const JsonLines::Line& line,
+                                                           const std::filesystem::path& path, std::string_view key) {
   const auto refuse = [&](const std::string& what) {
     throw DataError(fmt::format("data: {}:{}: {}", path.string(), line.number, what), kHint);
   };
@@ -61,7 +63,8 @@ const std::vector<std::string_view>& JsonFieldReader::read(const JsonLines::Line
     value = field.value;
     found = &value;
   }
-  if (found == nullptr) refuse(fmt::format("no key '{}', the keys are {}", key, keys.empty() ? "none" : core::join(keys, ", ")));
+  if (found == nullptr)
+    refuse(fmt::format("no key '{}', the keys are {}", key, keys.empty() ? "none" : core::join(keys, ", ")));
   state_->texts.clear();
   std::string_view text;
   simdjson::dom::array list;
@@ -69,7 +72,8 @@ const std::vector<std::string_view>& JsonFieldReader::read(const JsonLines::Line
     state_->texts.push_back(text);
   } else if (value.get(list) == simdjson::SUCCESS) {
     for (const auto part : list) {
-      if (part.get(text) != simdjson::SUCCESS) refuse(fmt::format("'{}' is a list that holds something other than texts", key));
+      if (part.get(text) != simdjson::SUCCESS)
+        refuse(fmt::format("'{}' is a list that holds something other than texts", key));
       state_->texts.push_back(text);
     }
   } else {

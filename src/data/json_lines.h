@@ -36,9 +36,10 @@ class JsonFieldReader {
  public:
   JsonFieldReader();
   ~JsonFieldReader();
-  /// The texts of `key`, valid until the next call. What is no JSON object, lacks the key, has it twice or holds something else there
-  /// throws DataError with file:line.
-  const std::vector<std::string_view>& read(const JsonLines::Line& line, const std::filesystem::path& path, std::string_view key);
+  /// The texts of `key`, valid until the next call. What is no JSON object, lacks the key, has it twice or holds
+  /// something else there throws DataError with file:line.
+  const std::vector<std::string_view>& read(const JsonLines::Line& line, const std::filesystem::path& path,
+                                            std::string_view key);
 
  private:
   struct State;

@@ -23,7 +23,8 @@ std::vector<int64_t> shard_sequence(int64_t num_shards, const LaneOrder& order, 
   std::vector<int64_t> sequence(static_cast<size_t>(num_shards));
   std::iota(sequence.begin(), sequence.end(), int64_t{0});
   if (!order.shuffle) return sequence;
-  const core::Permutation permutation(static_cast<uint64_t>(num_shards), core::stream_key({order.seed, kPurposeShards, pass}));
+  const core::Permutation permutation(static_cast<uint64_t>(num_shards),
+                                      core::stream_key({order.seed, kPurposeShards, pass}));
   for (size_t j = 0; j < sequence.size(); ++j) sequence[j] = static_cast<int64_t>(permutation(j));
   return sequence;
 }
@@ -69,7 +70,8 @@ std::string ShardSet::fingerprint() const {
     add(is_pipe(shards[i]) ? shards[i] : std::filesystem::path(shards[i]).filename().string());
     add(has_index() ? fmt::format(":{}\n", samples[i]) : "\n");
   }
-  add(fmt::format("{}|{}|{}", core::join(filter.image_keys, ","), core::join(filter.text_keys, ","), filter.need_label));
+  add(fmt::format("{}|{}|{}", core::join(filter.image_keys, ","), core::join(filter.text_keys, ","),
+                  filter.need_label));
   return hash.hex();
 }
 
@@ -82,17 +84,19 @@ int64_t LaneOrder::window_samples(int64_t lane, uint64_t number) const {
   return std::max<int64_t>(1, window - window * lane / (2 * num_lanes));
 }
 
-int64_t choose_num_lanes(int64_t requested, int64_t num_shards, int64_t pass_samples, bool resampled, int64_t world_size) {
-  LOCKSTEP_CHECK(requested > 0 && num_shards > 0 && world_size > 0, "lanes={} shards={} world={}", requested, num_shards,
-                 world_size);
+int64_t choose_num_lanes(int64_t requested, int64_t num_shards, int64_t pass_samples, bool resampled,
+                         int64_t world_size) {
+  LOCKSTEP_CHECK(requested > 0 && num_shards > 0 && world_size > 0, "lanes={} shards={} world={}", requested,
+                 num_shards, world_size);
   const bool can_cut = pass_samples > 0;
-  const int64_t limit =
-      can_cut ? std::min(requested, std::max<int64_t>(1, pass_samples / kMinLaneSamples)) : std::min(requested, num_shards);
+  const int64_t limit = can_cut ? std::min(requested, std::max<int64_t>(1, pass_samples / kMinLaneSamples))
+                                : std::min(requested, num_shards);
   if (limit >= world_size) return limit / world_size * world_size;
   if (can_cut || resampled || num_shards >= world_size) return world_size;
-  throw DataError(fmt::format("data: {} shards for {} ranks: without an index every rank needs at least one shard of its own",
-                              num_shards, world_size),
-                  "run `lockstep data index SHARDS` once (ranks then share shards), write more shards, or use fewer ranks");
+  throw DataError(
+      fmt::format("data: {} shards for {} ranks: without an index every rank needs at least one shard of its own",
+                  num_shards, world_size),
+      "run `lockstep data index SHARDS` once (ranks then share shards), write more shards, or use fewer ranks");
 }
 
 void check_world_size(int64_t num_lanes, int64_t world_size) {
@@ -100,9 +104,9 @@ void check_world_size(int64_t num_lanes, int64_t world_size) {
   std::vector<std::string> legal;
   for (int64_t size = 1; size <= num_lanes; ++size)
     if (num_lanes % size == 0) legal.push_back(std::to_string(size));
-  throw DataError(
-      fmt::format("data: the order of this run has {} lanes, which {} ranks cannot share equally", num_lanes, world_size),
-      fmt::format("continue on {} ranks, or start a new run", core::join_or(legal)));
+  throw DataError(fmt::format("data: the order of this run has {} lanes, which {} ranks cannot share equally",
+                              num_lanes, world_size),
+                  fmt::format("continue on {} ranks, or start a new run", core::join_or(legal)));
 }
 
 std::vector<ShardPiece> lane_pieces(const ShardSet& set, const LaneOrder& order, uint64_t pass, int64_t lane) {

@@ -45,23 +45,24 @@ struct LaneOrder {
 
   /// Samples of a lane per pass where pass_samples is known.
   int64_t lane_samples(int64_t lane) const;
-  /// Size of the n-th shuffle window of a lane within a pass. Windows of different lanes are staggered, so that not all lanes
-  /// read at once.
+  /// Size of the n-th shuffle window of a lane within a pass. Windows of different lanes are staggered, so that not all
+  /// lanes read at once.
   int64_t window_samples(int64_t lane, uint64_t number) const;
 };
 
-/// Number of lanes for a run: `requested` (or fewer), adjusted to a multiple of `world_size`. Without an index every lane needs a
-/// shard of its own: fewer shards than ranks throw DataError with the legal choices.
-int64_t choose_num_lanes(int64_t requested, int64_t num_shards, int64_t pass_samples, bool resampled, int64_t world_size);
+/// Number of lanes for a run: `requested` (or fewer), adjusted to a multiple of `world_size`. Without an index every
+/// lane needs a shard of its own: fewer shards than ranks throw DataError with the legal choices.
+int64_t choose_num_lanes(int64_t requested, int64_t num_shards, int64_t pass_samples, bool resampled,
+                         int64_t world_size);
 
-/// Lane of a global position and world sizes: ranks share out whole lanes. DataError names the legal world sizes when they do not
-/// fit.
+/// Lane of a global position and world sizes: ranks share out whole lanes. DataError names the legal world sizes when
+/// they do not fit.
 void check_world_size(int64_t num_lanes, int64_t world_size);
 
 /// Pieces that `lane` reads in `pass`, in order.
-/// With an index the shuffled sequence of all samples is cut into equal lanes, so a shard may be shared by neighbouring lanes and
-/// the last pass_samples mod total samples of the sequence are left out (others in each pass). Without one whole shards are dealt
-/// out. Resampled: draw k = slot * num_lanes + lane picks a shard from (seed, k) alone.
+/// With an index the shuffled sequence of all samples is cut into equal lanes, so a shard may be shared by neighbouring
+/// lanes and the last pass_samples mod total samples of the sequence are left out (others in each pass). Without one
+/// whole shards are dealt out. Resampled: draw k = slot * num_lanes + lane picks a shard from (seed, k) alone.
 std::vector<ShardPiece> lane_pieces(const ShardSet& set, const LaneOrder& order, uint64_t pass, int64_t lane);
 
 }  // namespace lockstep::data

@@ -64,11 +64,10 @@ void PieceWalker::throw_unusable() const {
   std::string reasons;
   for (const auto& [reason, count] : barren_reasons_)
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : ", ", reason, count);
-  throw DataError(
-      fmt::format("data: no usable sample in {} shards in a row, the last was '{}' ({})", num_barren_,
-                  context_.set->shards[static_cast<size_t>(pieces_[place_.piece].shard)],
-                  reasons.empty() ? "they are empty" : reasons),
-      context_.set->filter.hint());
+  throw DataError(fmt::format("data: no usable sample in {} shards in a row, the last was '{}' ({})", num_barren_,
+                              context_.set->shards[static_cast<size_t>(pieces_[place_.piece].shard)],
+                              reasons.empty() ? "they are empty" : reasons),
+                  context_.set->filter.hint());
 }
 
 /// The present piece held no usable sample.
@@ -141,7 +140,8 @@ std::optional<RawSample> PieceWalker::next(bool with_data) {
       }
       const std::string& shard = context_.set->shards[static_cast<size_t>(piece.shard)];
       if (piece.count >= 0)
-        throw_stale(shard, fmt::format("it ends after {} of {} samples", piece.first + place_.taken, piece.first + piece.count));
+        throw_stale(shard, fmt::format("it ends after {} of {} samples", piece.first + place_.taken,
+                                       piece.first + piece.count));
       context_.known_samples[static_cast<size_t>(piece.shard)] = place_.taken;
       if (place_.taken == 0) count_barren();
     } else if (piece.count == 0) {
@@ -189,11 +189,13 @@ LaneMark LaneMark::from_json(const core::Json& json) {
     mark.taken = json.at(1).get<int64_t>();
     mark.pass = json.at(2).get<uint64_t>();
     mark.window = json.at(3).get<uint64_t>();
-    mark.place = {.piece = json.at(4).get<uint64_t>(), .taken = json.at(5).get<int64_t>(), .offset = json.at(6).get<uint64_t>()};
+    mark.place = {
+        .piece = json.at(4).get<uint64_t>(), .taken = json.at(5).get<int64_t>(), .offset = json.at(6).get<uint64_t>()};
   } catch (const core::Json::exception& error) {
     throw DataError(fmt::format("data: malformed lane mark: {}", error.what()));
   }
-  if (mark.lane < 0 || mark.taken < 0 || mark.place.taken < 0) throw DataError("data: a lane mark with a negative number");
+  if (mark.lane < 0 || mark.taken < 0 || mark.place.taken < 0)
+    throw DataError("data: a lane mark with a negative number");
   return mark;
 }
 
@@ -240,7 +242,8 @@ bool LaneStream::fill(bool with_data) {
   previous_mark_ = window_mark_;
   window_ = std::move(window);
   window_mark_ = mark;
-  window_key_ = core::stream_key({context_.order.seed, kPurposeWindow, static_cast<uint64_t>(lane_), pass_, next_window_});
+  window_key_ =
+      core::stream_key({context_.order.seed, kPurposeWindow, static_cast<uint64_t>(lane_), pass_, next_window_});
   taken_ += count;
   ++next_window_;
   cursor_ = 0;
@@ -256,12 +259,13 @@ RawSample LaneStream::next(uint64_t id) {
   ++cursor_;
   RawSample sample = (*window_)[own];  // a copy: the window's samples stay as substitutes for each other
   sample.id = id;
-  sample.substitute = [window = std::shared_ptr<const Window>(window_), previous = std::shared_ptr<const Window>(previous_), own,
-                       id, seed = context_.order.seed](int attempt) {
+  sample.substitute = [window = std::shared_ptr<const Window>(window_),
+                       previous = std::shared_ptr<const Window>(previous_), own, id,
+                       seed = context_.order.seed](int attempt) {
     const uint64_t num_others = window->size() - 1 + (previous ? previous->size() : 0);
     if (num_others == 0) return (*window)[own];
-    uint64_t pick =
-        core::CounterRng(core::stream_key({seed, kPurposeSubstitute, id, static_cast<uint64_t>(attempt)})).below(num_others);
+    uint64_t pick = core::CounterRng(core::stream_key({seed, kPurposeSubstitute, id, static_cast<uint64_t>(attempt)}))
+                        .below(num_others);
     if (pick >= own) ++pick;
     return pick < window->size() ? (*window)[pick] : (*previous)[pick - window->size()];
   };
@@ -296,8 +300,8 @@ void LaneStream::seek(int64_t taken, const LaneMark* mark) {
     restore(start_of_known(taken));
   } else if (mark != nullptr) {
     if (mark->taken > taken || mark->lane != lane_)
-      throw DataError(
-          fmt::format("data: the mark of lane {} lies at sample {}, behind the position {}", mark->lane, mark->taken, taken));
+      throw DataError(fmt::format("data: the mark of lane {} lies at sample {}, behind the position {}", mark->lane,
+                                  mark->taken, taken));
     restore(*mark);
   } else {
     restore({.lane = lane_, .taken = 0, .pass = 0, .window = 0, .place = {}});
@@ -312,8 +316,8 @@ void LaneStream::seek(int64_t taken, const LaneMark* mark) {
 
 LaneMark LaneStream::mark() const {
   if (!window_) return mark_here();
-  const bool has_previous =
-      window_mark_.window > 0 && previous_mark_.pass == window_mark_.pass && previous_mark_.window + 1 == window_mark_.window;
+  const bool has_previous = window_mark_.window > 0 && previous_mark_.pass == window_mark_.pass &&
+                            previous_mark_.window + 1 == window_mark_.window;
   return has_previous ? previous_mark_ : window_mark_;
 }
 

@@ -15,7 +15,8 @@ namespace lockstep::data {
 struct LaneContext {
   std::shared_ptr<const ShardSet> set;
   LaneOrder order;
-  std::vector<int64_t> known_samples;  ///< Usable samples per shard as far as known (-1), from the index or from reading.
+  std::vector<int64_t>
+      known_samples;  ///< Usable samples per shard as far as known (-1), from the index or from reading.
   SourceReport report;
   std::atomic<bool> is_interrupted{false};
 };
@@ -23,7 +24,8 @@ struct LaneContext {
 /// Walks a list of pieces and returns their usable samples.
 class PieceWalker {
  public:
-  /// A place between two samples. `offset` is the byte in the shard where the next sample begins, 0 when it is not known.
+  /// A place between two samples. `offset` is the byte in the shard where the next sample begins, 0 when it is not
+  /// known.
   struct Place {
     uint64_t piece = 0;
     int64_t taken = 0;  ///< Of this piece.
@@ -73,8 +75,8 @@ class LaneStream {
 
   /// The next sample; `id` becomes RawSample::id and keys its substitutes.
   RawSample next(uint64_t id);
-  /// Continues behind the first `taken` samples. With an index this reads at most two windows; else from `mark` on (which must
-  /// not lie behind `taken`), or, without one, everything from the beginning.
+  /// Continues behind the first `taken` samples. With an index this reads at most two windows; else from `mark` on
+  /// (which must not lie behind `taken`), or, without one, everything from the beginning.
   void seek(int64_t taken, const LaneMark* mark);
   /// For seek(): begins early enough to fill the present window and the one its substitutes come from.
   LaneMark mark() const;

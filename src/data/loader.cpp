@@ -22,8 +22,8 @@ double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// A batch under way. Slots are written by workers without a lock, each by one of them; the rest is guarded by the loader's
-/// mutex.
+/// A batch under way. Slots are written by workers without a lock, each by one of them; the rest is guarded by the
+/// loader's mutex.
 struct PendingBatch {
   HostBatch host;
   core::Json position_after;
@@ -60,10 +60,7 @@ void check_config(const LoaderConfig& config) {
 /// Threads and everything they share. The reader owns the source while it runs.
 struct Loader::State {
   State(std::unique_ptr<SampleSource> source, SampleDecoder decoder, const LoaderConfig& config)
-      : config_(config),
-        source_(std::move(source)),
-        decoder_(std::move(decoder)),
-        last_position_(source_->position()),
+      : config_(config), source_(std::move(source)), decoder_(std::move(decoder)), last_position_(source_->position()),
         last_report_(source_->report()) {}
   ~State() { stop(); }
 
@@ -131,7 +128,8 @@ std::shared_ptr<PendingBatch> Loader::State::begin_batch() {
   auto batch = std::make_shared<PendingBatch>();
   {
     std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return is_stopping_ || static_cast<int64_t>(batches_.size()) < config_.prefetch_batches + 1; });
+    room_.wait(lock,
+               [&] { return is_stopping_ || static_cast<int64_t>(batches_.size()) < config_.prefetch_batches + 1; });
     if (is_stopping_) return nullptr;
     if (!spare_.empty()) {
       batch->host = std::move(spare_.back());
@@ -223,7 +221,8 @@ void Loader::State::decode_sample(HostBatch& host, int64_t slot, const RawSample
 void Loader::State::decode_substitute(Task& task, const DataError& reason) {
   BadSample bad{task.sample.shard, task.sample.offset, task.sample.key, reason.what()};
   if (!task.sample.substitute)
-    throw DataError(fmt::format("{}; this source has no substitutes", reason.what()), "evaluation data must be whole: remove the sample");
+    throw DataError(fmt::format("{}; this source has no substitutes", reason.what()),
+                    "evaluation data must be whole: remove the sample");
   for (int64_t attempt = 1; attempt <= config_.max_attempts; ++attempt) {
     try {
       RawSample other = task.sample.substitute(static_cast<int>(attempt));
@@ -236,8 +235,9 @@ void Loader::State::decode_substitute(Task& task, const DataError& reason) {
     } catch (const DataError&) {  // counted when its own turn comes
     }
   }
-  throw DataError(fmt::format("{}; {} substitutes of its neighbourhood are bad, too", reason.what(), config_.max_attempts),
-                  "run `lockstep data inspect` on the shard; most of it seems unusable");
+  throw DataError(
+      fmt::format("{}; {} substitutes of its neighbourhood are bad, too", reason.what(), config_.max_attempts),
+      "run `lockstep data inspect` on the shard; most of it seems unusable");
 }
 
 void Loader::State::decode_task(Task& task) {
@@ -277,9 +277,9 @@ void Loader::State::account(PendingBatch& batch) {
   if (num_bad_ <= config_.max_bad_samples) return;
   std::string list;
   for (size_t i = 0; i < std::min<size_t>(bad_.size(), 3); ++i) list += fmt::format("\n    {}", bad_[i].reason);
-  throw DataError(
-      fmt::format("data: {} bad samples are more than the {} allowed; the first:{}", num_bad_, config_.max_bad_samples, list),
-      "repair the data (`lockstep data verify`), or allow more with --max-bad-samples");
+  throw DataError(fmt::format("data: {} bad samples are more than the {} allowed; the first:{}", num_bad_,
+                              config_.max_bad_samples, list),
+                  "repair the data (`lockstep data verify`), or allow more with --max-bad-samples");
 }
 
 HostBatch Loader::State::trim(HostBatch host) const {
@@ -292,7 +292,8 @@ HostBatch Loader::State::trim(HostBatch host) const {
     host.label_B.resize(num);
     host.keys.resize(num);
   }
-  if (std::all_of(host.label_B.begin(), host.label_B.end(), [](int64_t label) { return label < 0; })) host.label_B.clear();
+  if (std::all_of(host.label_B.begin(), host.label_B.end(), [](int64_t label) { return label < 0; }))
+    host.label_B.clear();
   return host;
 }
 
@@ -302,8 +303,8 @@ HostBatch Loader::State::next() {
   std::shared_ptr<PendingBatch> batch;
   {
     std::unique_lock lock(mutex_);
-    depth_sum_ +=
-        static_cast<double>(std::count_if(batches_.begin(), batches_.end(), [](const auto& b) { return b->num_open == 0; }));
+    depth_sum_ += static_cast<double>(
+        std::count_if(batches_.begin(), batches_.end(), [](const auto& b) { return b->num_open == 0; }));
     ready_.wait(lock, [&] { return batches_.empty() ? is_at_end_ : batches_.front()->num_open == 0; });
     if (!batches_.empty()) {
       batch = std::move(batches_.front());

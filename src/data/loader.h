@@ -34,9 +34,9 @@ struct LoaderStats {
 
 /// Reads, decodes and batches ahead of the caller in threads of its own.
 ///
-/// Batches come in exact stream order whatever the order of decoding. An error in any thread comes out of the next() that would
-/// have returned the batch it belongs to, and of every later one; next() never hangs on it. Prefetch crosses epochs. The
-/// destructor stops promptly, also with full queues or an input that hangs. One caller thread.
+/// Batches come in exact stream order whatever the order of decoding. An error in any thread comes out of the next()
+/// that would have returned the batch it belongs to, and of every later one; next() never hangs on it. Prefetch crosses
+/// epochs. The destructor stops promptly, also with full queues or an input that hangs. One caller thread.
 class Loader {
  public:
   Loader(std::unique_ptr<SampleSource> source, SampleDecoder decoder, const LoaderConfig& config);
@@ -48,8 +48,8 @@ class Loader {
   HostBatch next();
   /// Gives a batch's memory back for reuse; optional.
   void recycle(HostBatch&& batch);
-  /// Position of the stream right after the last batch handed out: a loader that seeks there hands out exactly the following
-  /// batch.
+  /// Position of the stream right after the last batch handed out: a loader that seeks there hands out exactly the
+  /// following batch.
   core::Json position() const;
   /// Throws prefetched batches away and continues from `position`.
   void seek(const core::Json& position);

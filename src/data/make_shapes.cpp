@@ -21,7 +21,8 @@ core::Json scene_json(const Scene& scene) {
           {"background_colour", ground_colour_name(scene.ground_colour)}};
 }
 
-DemoSample make_sample(const DemoSet& set, const DemoClassOrder& order, int image_pixels, Image& image, DemoSplit split, int64_t index) {
+DemoSample make_sample(const DemoSet& set, const DemoClassOrder& order, int image_pixels, Image& image, DemoSplit split,
+                       int64_t index) {
   core::CounterRng rng(demo_sample_key(set, split, index));
   const Scene scene = draw_scene(static_cast<int>(order.label(split, index)), rng);
   const std::string caption = describe_scene(scene, rng);
@@ -43,7 +44,8 @@ DemoSetResult make_shapes(const MakeShapesConfig& config) {
               .class_names = shape_class_names(),
               .templates = kTemplates};
   check_demo_setting(set, "the image size in pixels", config.image_pixels, 16, 4096);
-  set.open_maker = [&set, order = DemoClassOrder(set, set.class_names.size()), pixels = static_cast<int>(config.image_pixels)] {
+  set.open_maker = [&set, order = DemoClassOrder(set, set.class_names.size()),
+                    pixels = static_cast<int>(config.image_pixels)] {
     return [&set, order, pixels, image = Image()](DemoSplit split, int64_t index) mutable {
       return make_sample(set, order, pixels, image, split, index);
     };

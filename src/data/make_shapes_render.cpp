@@ -7,8 +7,8 @@
 namespace lockstep::data {
 namespace {
 
-/// Distance to the edge of an axis-aligned box, negative inside (exact but for the outside of corners, which antialiasing does
-/// not see).
+/// Distance to the edge of an axis-aligned box, negative inside (exact but for the outside of corners, which
+/// antialiasing does not see).
 float box_distance(float x, float y, float half_width, float half_height) {
   return std::max(std::abs(x) - half_width, std::abs(y) - half_height);
 }
@@ -82,8 +82,8 @@ void render_shape(const Scene& scene, int image_pixels, Image& out) {
       if (cover <= 0.0f) continue;
       // An outline darkens the outer 6 % of the radius.
       const float outline = scene.has_outline ? std::clamp(0.5f + distance_px + 0.06f * radius, 0.0f, 1.0f) : 0.0f;
-      uint8_t* pixel =
-          out.rgb_YXC.data() + (static_cast<size_t>(y) * static_cast<size_t>(image_pixels) + static_cast<size_t>(x)) * 3;
+      uint8_t* pixel = out.rgb_YXC.data() +
+                       (static_cast<size_t>(y) * static_cast<size_t>(image_pixels) + static_cast<size_t>(x)) * 3;
       for (size_t c = 0; c < 3; ++c) {
         const float ink = scene.colour[c] * (1.0f - 0.5f * outline);
         pixel[c] = to_byte(static_cast<float>(pixel[c]) + cover * (ink - static_cast<float>(pixel[c])));

@@ -38,8 +38,7 @@ Rgb jitter(const Rgb& colour, float amount, core::CounterRng& rng) {
   return out;
 }
 
-template <size_t N>
-std::string_view choose(const std::array<std::string_view, N>& words, core::CounterRng& rng) {
+template <size_t N> std::string_view choose(const std::array<std::string_view, N>& words, core::CounterRng& rng) {
   return words[rng.below(N)];
 }
 
@@ -120,7 +119,8 @@ std::string describe_scene(const Scene& scene, core::CounterRng& rng) {
   const std::string& name = shape_class_names()[static_cast<size_t>(scene.label)];
   const std::string_view size = size_word(scene);
   const std::string where = where_words(scene), ground = ground_words(scene);
-  constexpr std::array<std::string_view, 5> kLead{"a photo of a", "a picture of a", "an image of a", "a drawing of a", "a"};
+  constexpr std::array<std::string_view, 5> kLead{"a photo of a", "a picture of a", "an image of a", "a drawing of a",
+                                                  "a"};
   const std::string lead(choose(kLead, rng));
   switch (rng.below(10)) {
     case 0:

@@ -46,25 +46,27 @@ void write_tokenizer(const DemoSet& set, int64_t vocab_size) {
   WordCounter words(kGpt2Pattern);
   for (int64_t i = 0; i < std::min(set.options.num_train, kMaxCaptions); ++i)
     for (const std::string& caption : describe(set, order, DemoSplit::kTrain, i).captions) words.add(caption);
-  const TrainedBpe trained =
-      train_bpe(words.counts(), {.vocab_size = vocab_size, .special_tokens = {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}});
+  const TrainedBpe trained = train_bpe(
+      words.counts(), {.vocab_size = vocab_size, .special_tokens = {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}});
   const std::filesystem::path folder = set.options.output / kTokenizerFolder;
   std::filesystem::create_directories(folder);
   write_trained_bpe(trained, kGpt2Pattern, folder);
 }
 
 DemoSet plan_set(const MakeSoundsConfig& config) {
-  return {.kind = "sounds",
-          .options = config.set,
-          .settings = {{"sample_rate", config.sample_rate}, {"seconds", config.seconds}, {"vocab_size", config.vocab_size}},
-          .class_names = sound_class_names(),
-          .templates = kTemplates};
+  return {
+      .kind = "sounds",
+      .options = config.set,
+      .settings = {{"sample_rate", config.sample_rate}, {"seconds", config.seconds}, {"vocab_size", config.vocab_size}},
+      .class_names = sound_class_names(),
+      .templates = kTemplates};
 }
 
 void check_sounds(const DemoSet& set, const MakeSoundsConfig& config) {
   check_demo_setting(set, "the sample rate in Hz", config.sample_rate, 8000, 192'000);
   if (!(config.seconds >= 0.25 && config.seconds <= 60))
-    throw UsageError(fmt::format("data: make-sounds: the length in seconds is {}, expected 0.25 to 60", config.seconds));
+    throw UsageError(
+        fmt::format("data: make-sounds: the length in seconds is {}, expected 0.25 to 60", config.seconds));
   check_demo_setting(set, "the number of tokens", config.vocab_size, 300, 50'000);
 }
 
@@ -83,8 +85,10 @@ MakeSoundsResult make_sounds(const MakeSoundsConfig& config) {
   DemoSet set = plan_set(config);
   check_sounds(set, config);
   const int64_t clip_samples = std::llround(config.seconds * static_cast<double>(config.sample_rate));
-  set.open_maker = [&set, order = DemoClassOrder(set, set.class_names.size()), rate = config.sample_rate, clip_samples] {
-    return [&set, order, rate, values = std::vector<float>(static_cast<size_t>(clip_samples))](DemoSplit split, int64_t index) mutable {
+  set.open_maker = [&set, order = DemoClassOrder(set, set.class_names.size()), rate = config.sample_rate,
+                    clip_samples] {
+    return [&set, order, rate, values = std::vector<float>(static_cast<size_t>(clip_samples))](DemoSplit split,
+                                                                                               int64_t index) mutable {
       const Described sound = describe(set, order, split, index);
       render_sound(sound.scene, rate, values);
       return DemoSample{.label = sound.scene.label,

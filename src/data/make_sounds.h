@@ -24,9 +24,10 @@ struct MakeSoundsResult {
 
 core::Json to_json(const MakeSoundsResult& result);
 
-/// make_demo_set with members KEY.flac, KEY.json ("text": a full and a short caption; the class; what was drawn), KEY.cls, and
-/// held-out recordings KEY.flac; and tokenizer/: a byte-level BPE with RoBERTa's special tokens, trained on the captions of the
-/// training samples, so that nothing needs to be downloaded. Settings out of range throw UsageError.
+/// make_demo_set with members KEY.flac, KEY.json ("text": a full and a short caption; the class; what was drawn),
+/// KEY.cls, and held-out recordings KEY.flac; and tokenizer/: a byte-level BPE with RoBERTa's special tokens, trained
+/// on the captions of the training samples, so that nothing needs to be downloaded. Settings out of range throw
+/// UsageError.
 MakeSoundsResult make_sounds(const MakeSoundsConfig& config);
 
 }  // namespace lockstep::data

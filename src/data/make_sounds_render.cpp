@@ -31,7 +31,8 @@ class Oscillator {
 /// White noise through a one-pole low pass; what is left of the white noise is the high part.
 class NoiseFilter {
  public:
-  NoiseFilter(uint64_t key, double rate, double cutoff_hz) : rng_(key), share_(1 - std::exp(-kTurn * cutoff_hz / rate)) {}
+  NoiseFilter(uint64_t key, double rate, double cutoff_hz)
+      : rng_(key), share_(1 - std::exp(-kTurn * cutoff_hz / rate)) {}
   struct Parts {
     double low, high;
   };
@@ -53,8 +54,8 @@ double since_beat(const SoundScene& scene, double t) {
 }
 
 /// Partials of given ratios and weights at one pitch.
-void add_partials(const SoundScene& scene, double rate, double pitch_hz, std::span<const double> ratios, std::span<const double> weights,
-                  std::span<float> out) {
+void add_partials(const SoundScene& scene, double rate, double pitch_hz, std::span<const double> ratios,
+                  std::span<const double> weights, std::span<float> out) {
   for (size_t k = 0; k < ratios.size(); ++k) {
     const double hz = pitch_hz * ratios[k];
     if (hz > 0.45 * rate) continue;
@@ -101,12 +102,14 @@ void render_pulse(const SoundScene& scene, double rate, std::span<float> out) {
 }
 
 void render_bell(const SoundScene& scene, double rate, std::span<float> out) {
-  constexpr std::array<double, 6> kRatios{0.5, 1, 1.19, 1.5, 2, 2.74}, kWeights{0.4, 1, 0.7, 0.5, 0.8, 0.5}, kDecays{1.2, 1, 0.8, 0.6, 0.45, 0.3};
+  constexpr std::array<double, 6> kRatios{0.5, 1, 1.19, 1.5, 2, 2.74}, kWeights{0.4, 1, 0.7, 0.5, 0.8, 0.5},
+      kDecays{1.2, 1, 0.8, 0.6, 0.45, 0.3};
   for (size_t k = 0; k < kRatios.size(); ++k) {
     Oscillator tone(rate, 0);
     for (size_t i = 0; i < out.size(); ++i) {
       const double t = static_cast<double>(i) / rate;
-      out[i] += static_cast<float>(kWeights[k] * std::exp(-t / kDecays[k] * 3) * tone.next(scene.pitch_hz * kRatios[k]));
+      out[i] +=
+          static_cast<float>(kWeights[k] * std::exp(-t / kDecays[k] * 3) * tone.next(scene.pitch_hz * kRatios[k]));
     }
   }
 }
@@ -128,7 +131,8 @@ void render_clicks(const SoundScene& scene, double rate, std::span<float> out) {
   core::CounterRng rng(scene.noise_key);
   for (size_t i = 0; i < out.size(); ++i) {
     const double s = since_beat(scene, static_cast<double>(i) / rate);
-    out[i] = static_cast<float>(std::exp(-s / 0.004) * (std::sin(kTurn * scene.pitch_hz * s) + 0.5 * rng.uniform(-1, 1)));
+    out[i] =
+        static_cast<float>(std::exp(-s / 0.004) * (std::sin(kTurn * scene.pitch_hz * s) + 0.5 * rng.uniform(-1, 1)));
   }
 }
 
@@ -138,7 +142,8 @@ void render_drum(const SoundScene& scene, double rate, std::span<float> out) {
     const double s = since_beat(scene, static_cast<double>(i) / rate);
     // The pitch falls to pitch_hz while the skin settles; the phase is its integral.
     const double turns = scene.pitch_hz * s + scene.pitch_hz * 0.03 * 1.5 * (1 - std::exp(-s / 0.03));
-    out[i] = static_cast<float>(std::exp(-s / 0.07) * std::sin(kTurn * turns) + 0.3 * std::exp(-s / 0.01) * rng.uniform(-1, 1));
+    out[i] = static_cast<float>(std::exp(-s / 0.07) * std::sin(kTurn * turns) +
+                                0.3 * std::exp(-s / 0.01) * rng.uniform(-1, 1));
   }
 }
 
@@ -150,7 +155,8 @@ void render_melody(const SoundScene& scene, double rate, std::span<float> out) {
     const auto number = std::min(static_cast<size_t>(notes), kScale.size() - 1);
     const double hz = scene.pitch_hz * kScale[scene.is_rising ? number : kScale.size() - 1 - number];
     const double age = notes - static_cast<double>(number);
-    out[i] = static_cast<float>(std::min(1.0, 20 * age) * std::exp(-1.2 * age) * (tone.next(hz) + 0.25 * second.next(2 * hz)));
+    out[i] = static_cast<float>(std::min(1.0, 20 * age) * std::exp(-1.2 * age) *
+                                (tone.next(hz) + 0.25 * second.next(2 * hz)));
   }
 }
 
@@ -163,7 +169,8 @@ void render_noise(const SoundScene& scene, double rate, std::span<float> out) {
       const double t = static_cast<double>(&value - out.data()) / rate;
       const double hz = scene.pitch_hz * std::exp2(0.5 * std::sin(kTurn * 0.9 * t + scene.phase));
       constexpr double kRadius = 0.99;
-      const double now = rng.uniform(-1, 1) + 2 * kRadius * std::cos(kTurn * hz / rate) * last - kRadius * kRadius * before;
+      const double now =
+          rng.uniform(-1, 1) + 2 * kRadius * std::cos(kTurn * hz / rate) * last - kRadius * kRadius * before;
       before = last;
       last = now;
       value = static_cast<float>(now);
@@ -222,7 +229,8 @@ void add_ground(const SoundScene& scene, double rate, std::span<float> out) {
   Oscillator hum(rate, scene.phase), octave(rate, 0);
   core::CounterRng rng(scene.noise_key ^ 0x67726f756e64);
   for (float& value : out) {
-    const double ground = scene.ground == SoundGround::kHum ? 0.7 * hum.next(100) + 0.3 * octave.next(200) : rng.uniform(-1, 1);
+    const double ground =
+        scene.ground == SoundGround::kHum ? 0.7 * hum.next(100) + 0.3 * octave.next(200) : rng.uniform(-1, 1);
     value += static_cast<float>(kGroundPeak * ground);
   }
 }

@@ -50,7 +50,9 @@ constexpr std::array<SoundClass, 24> kClasses{{{"bell strike", SoundKind::kBell,
                                                {"warbling tone", SoundKind::kWarble, {500, 1000}, {6, 9}},
                                                {"whistling wind", SoundKind::kWind, {700, 1300}, {}}}};
 
-std::string_view choose(std::span<const std::string_view> words, core::CounterRng& rng) { return words[rng.below(words.size())]; }
+std::string_view choose(std::span<const std::string_view> words, core::CounterRng& rng) {
+  return words[rng.below(words.size())];
+}
 
 bool draws_course(SoundKind kind) { return kind != SoundKind::kBell && kind != SoundKind::kPluck; }
 
@@ -80,13 +82,16 @@ std::string full_caption(const SoundScene& scene, core::CounterRng& rng) {
   switch (rng.below(4)) {
     case 0: return fmt::format("{} {} {}{}, over {}.", choose(kSubjects, rng), loudness, name, course, ground);
     case 1: return fmt::format("over {} one can hear a {} {}{}", ground, loudness, name, course);
-    case 2: return fmt::format("{} {} {}, {}, with {} behind it", choose(kSubjects, rng), loudness, name, course_name(scene.course), ground);
+    case 2:
+      return fmt::format("{} {} {}, {}, with {} behind it", choose(kSubjects, rng), loudness, name,
+                         course_name(scene.course), ground);
     default: return fmt::format("there is a {} {}{} and {} in the background.", loudness, name, course, ground);
   }
 }
 
 std::string short_caption(const SoundScene& scene, core::CounterRng& rng) {
-  constexpr std::array<std::string_view, 5> kFrames{"the sound of a {}", "a recording of a {}.", "a {}", "a {} can be heard.", "somewhere there is a {}"};
+  constexpr std::array<std::string_view, 5> kFrames{"the sound of a {}", "a recording of a {}.", "a {}",
+                                                    "a {} can be heard.", "somewhere there is a {}"};
   const std::string_view loudness = rng.below(3) > 0 ? "" : scene.is_loud ? "loud " : "quiet ";
   return fmt::format(fmt::runtime(choose(kFrames, rng)), std::string(loudness) + named(scene));
 }

@@ -8,7 +8,23 @@
 
 namespace lockstep::data {
 
-enum class SoundKind { kTone, kBuzz, kChord, kSweep, kSiren, kWarble, kPulse, kBell, kPluck, kClicks, kDrum, kMelody, kRumble, kHiss, kWind };
+enum class SoundKind {
+  kTone,
+  kBuzz,
+  kChord,
+  kSweep,
+  kSiren,
+  kWarble,
+  kPulse,
+  kBell,
+  kPluck,
+  kClicks,
+  kDrum,
+  kMelody,
+  kRumble,
+  kHiss,
+  kWind
+};
 enum class SoundCourse { kSteady, kFadesIn, kFadesOut };
 enum class SoundGround { kSilence, kHiss, kHum };
 
@@ -16,15 +32,15 @@ enum class SoundGround { kSilence, kHiss, kHum };
 struct SoundScene {
   int label = 0;
   SoundKind kind = SoundKind::kTone;
-  bool is_rising = false;   ///< Sweeps and melodies.
-  bool is_minor = false;    ///< Chords.
-  double pitch_hz = 440;    ///< Of tones; the lowest note of chords and melodies; the middle of winds and sirens.
-  double beats_per_s = 0;   ///< Of clicks, drums, pulses, warbles, sirens.
-  double phase = 0;         ///< Radians; also shifts the first beat.
+  bool is_rising = false;  ///< Sweeps and melodies.
+  bool is_minor = false;   ///< Chords.
+  double pitch_hz = 440;   ///< Of tones; the lowest note of chords and melodies; the middle of winds and sirens.
+  double beats_per_s = 0;  ///< Of clicks, drums, pulses, warbles, sirens.
+  double phase = 0;        ///< Radians; also shifts the first beat.
   SoundCourse course = SoundCourse::kSteady;
   SoundGround ground = SoundGround::kSilence;
   bool is_loud = true;
-  double peak = 0.8;        ///< Largest absolute value, of 1.
+  double peak = 0.8;  ///< Largest absolute value, of 1.
   uint64_t noise_key = 0;
 };
 
@@ -34,7 +50,8 @@ const std::vector<std::string>& sound_class_names();
 /// A sound of class `label`, every other property drawn from `rng`.
 SoundScene draw_sound(int label, core::CounterRng& rng);
 
-/// Two natural captions with varied wording, true of the sound and naming its class: one that says everything, one in brief.
+/// Two natural captions with varied wording, true of the sound and naming its class: one that says everything, one in
+/// brief.
 std::vector<std::string> describe_sound(const SoundScene& scene, core::CounterRng& rng);
 
 /// "steady", "fading in", "fading out"; "silence", "a faint hiss", "a soft hum".

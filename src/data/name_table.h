@@ -11,8 +11,7 @@
 namespace lockstep::data {
 
 /// Names of the values of an option.
-template <typename T, size_t N>
-using NameTable = std::array<std::pair<const char*, T>, N>;
+template <typename T, size_t N> using NameTable = std::array<std::pair<const char*, T>, N>;
 
 /// The value of `name`; UsageError ("unknown <what> ...") with the known names.
 template <typename T, size_t N>

@@ -11,7 +11,8 @@ using Wide = unsigned __int128;
 
 constexpr Wide wide(uint64_t high, uint64_t low) { return Wide{high} << 64 | low; }
 
-/// PCG64 (O'Neill 2014: a linear congruential generator of 128 bits, XSL-RR output), seeded as NumPy's SeedSequence(0) does.
+/// PCG64 (O'Neill 2014: a linear congruential generator of 128 bits, XSL-RR output), seeded as NumPy's SeedSequence(0)
+/// does.
 class Pcg64 {
  public:
   Pcg64() {
@@ -33,7 +34,8 @@ class Pcg64 {
 
  private:
   // SeedSequence(0).generate_state(4, uint64)
-  static constexpr uint64_t kSeedWords[4] = {0xDB2CD7E7B0F478BE, 0xABF4641A2C71BA49, 0x20C6ED6D9D7B8D41, 0x2C4099DE223C39D4};
+  static constexpr uint64_t kSeedWords[4] = {0xDB2CD7E7B0F478BE, 0xABF4641A2C71BA49, 0x20C6ED6D9D7B8D41,
+                                             0x2C4099DE223C39D4};
   static constexpr Wide kMultiplier = wide(0x2360ED051FC65DA4, 0x4385DF649FCCF645);
   static constexpr Wide kIncrement = wide(kSeedWords[2], kSeedWords[3]) << 1 | 1;
 
@@ -63,7 +65,8 @@ uint64_t NumpyRandomState::interval(uint64_t highest) {
 std::vector<int32_t> numpy_default_integers(int32_t low, int32_t high, int64_t count) {
   LOCKSTEP_CHECK(low < high, "low={} high={}", low, high);
   const auto range = static_cast<uint32_t>(int64_t{high} - low);
-  const uint32_t biased = (0xFFFFFFFF - (range - 1)) % range;  // low products below it would come up too often (Lemire 2019)
+  const uint32_t biased =
+      (0xFFFFFFFF - (range - 1)) % range;  // low products below it would come up too often (Lemire 2019)
   Pcg64 generator;
   std::vector<int32_t> numbers(static_cast<size_t>(count));
   for (int32_t& number : numbers) {

@@ -14,8 +14,7 @@ class PositionReader {
     expect("kind", std::string(kind), "the position belongs to another kind of data or order");
   }
 
-  template <typename T>
-  void expect(const char* key, const T& wanted, std::string_view complaint) const {
+  template <typename T> void expect(const char* key, const T& wanted, std::string_view complaint) const {
     if (number<T>(key) != wanted)
       throw DataError(fmt::format("data: cannot continue this stream: {} ({}={}, expected {})", complaint, key,
                                   json_.at(key).dump(), core::Json(wanted).dump()),
@@ -23,13 +22,13 @@ class PositionReader {
   }
 
   /// The field as T (also text or a truth value).
-  template <typename T>
-  T number(const char* key) const {
+  template <typename T> T number(const char* key) const {
     try {
       const core::Json& value = json_.at(key);
       if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
         if (!value.is_number_integer() || (std::is_unsigned_v<T> && !value.is_number_unsigned()))
-          throw DataError(fmt::format("data: field '{}' of a stream position is {}, expected a whole number", key, value.dump()));
+          throw DataError(
+              fmt::format("data: field '{}' of a stream position is {}, expected a whole number", key, value.dump()));
       }
       return value.get<T>();
     } catch (const core::Json::exception& error) {

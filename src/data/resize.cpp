@@ -32,7 +32,8 @@ int32_t to_fixed(double weight) {
 
 bool goes_vertical_first(const ResizeSpec& spec) {
   if (spec.order == PassOrder::kHorizontalFirst) return false;
-  return int64_t{spec.source.height} - spec.height > std::max<int64_t>(0, 2 * (int64_t{spec.source.width} - spec.width));
+  return int64_t{spec.source.height} - spec.height >
+         std::max<int64_t>(0, 2 * (int64_t{spec.source.width} - spec.width));
 }
 
 /// Source coordinates that outputs of one axis depend on, as first and number.
@@ -88,14 +89,16 @@ Resizer::Resizer(const ResizeSpec& spec) : spec_(spec), is_vertical_first_(goes_
   needed_ = {spec.source.x + x, spec.source.y + y, columns, rows};
 }
 
-void Resizer::run(const Image& part, const Region& held, uint8_t* out, size_t out_stride_bytes, ResizeScratch& scratch) const {
+void Resizer::run(const Image& part, const Region& held, uint8_t* out, size_t out_stride_bytes,
+                  ResizeScratch& scratch) const {
   LOCKSTEP_CHECK(held.x <= needed_.x && held.y <= needed_.y && held.x + held.width >= needed_.x + needed_.width &&
-                     held.y + held.height >= needed_.y + needed_.height && part.width == held.width && part.height == held.height,
-                 "held {}+{} x {}+{}, needed {}+{} x {}+{}", held.x, held.width, held.y, held.height, needed_.x, needed_.width,
-                 needed_.y, needed_.height);
+                     held.y + held.height >= needed_.y + needed_.height && part.width == held.width &&
+                     part.height == held.height,
+                 "held {}+{} x {}+{}, needed {}+{} x {}+{}", held.x, held.width, held.y, held.height, needed_.x,
+                 needed_.width, needed_.y, needed_.height);
   const size_t in_stride = static_cast<size_t>(part.width) * 3;
-  const uint8_t* in =
-      part.rgb_YXC.data() + static_cast<size_t>(needed_.y - held.y) * in_stride + static_cast<size_t>(needed_.x - held.x) * 3;
+  const uint8_t* in = part.rgb_YXC.data() + static_cast<size_t>(needed_.y - held.y) * in_stride +
+                      static_cast<size_t>(needed_.x - held.x) * 3;
   const int first_column = needed_.x - spec_.source.x, first_row = needed_.y - spec_.source.y;
   const int columns = spec_.window.width, rows = spec_.window.height;
   const size_t out_row_bytes = static_cast<size_t>(columns) * 3;
@@ -110,12 +113,12 @@ void Resizer::run(const Image& part, const Region& held, uint8_t* out, size_t ou
     const size_t stride = static_cast<size_t>(needed_.width) * 3;
     scratch.between.resize(stride * static_cast<size_t>(rows));
     resize_rows(in, in_stride, first_row, stride, vertical_, scratch.between.data(), stride);
-    resize_columns(scratch.between.data(), stride, rows, first_column, needed_.width, horizontal_, out, out_stride_bytes,
-                   scratch.tile);
+    resize_columns(scratch.between.data(), stride, rows, first_column, needed_.width, horizontal_, out,
+                   out_stride_bytes, scratch.tile);
   } else {
     scratch.between.resize(out_row_bytes * static_cast<size_t>(needed_.height));
-    resize_columns(in, in_stride, needed_.height, first_column, needed_.width, horizontal_, scratch.between.data(), out_row_bytes,
-                   scratch.tile);
+    resize_columns(in, in_stride, needed_.height, first_column, needed_.width, horizontal_, scratch.between.data(),
+                   out_row_bytes, scratch.tile);
     resize_rows(scratch.between.data(), out_row_bytes, first_row, out_row_bytes, vertical_, out, out_stride_bytes);
   }
 }

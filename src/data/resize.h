@@ -14,7 +14,7 @@ enum class ResizeFilter {
 
 /// Which of the two passes comes first; their results are rounded to bytes in between, so it changes pixels.
 enum class PassOrder {
-  kPillow13,         ///< Pillow 13.0: vertical first if h - H > max(0, 2 * (w - W)) for w x h -> W x H, else horizontal.
+  kPillow13,  ///< Pillow 13.0: vertical first if h - H > max(0, 2 * (w - W)) for w x h -> W x H, else horizontal.
   kHorizontalFirst,  ///< Pillow up to 12.
 };
 
@@ -45,8 +45,8 @@ struct ResizeScratch {
   std::vector<uint8_t> tile;     // 16 rows, transposed
 };
 
-/// Pillow's 8-bit antialiased resampling, bit for bit: double weights normalised to sum 1 and rounded half away from zero to 22
-/// bits, 32-bit sums, clipped to bytes after each pass, a pass without change of size left out.
+/// Pillow's 8-bit antialiased resampling, bit for bit: double weights normalised to sum 1 and rounded half away from
+/// zero to 22 bits, 32-bit sums, clipped to bytes after each pass, a pass without change of size left out.
 class Resizer {
  public:
   explicit Resizer(const ResizeSpec& spec);
@@ -54,8 +54,8 @@ class Resizer {
   /// The pixels of the whole picture that the window depends on.
   const Region& needed() const { return needed_; }
 
-  /// `part` holds the pixels `held` of the picture, which must cover needed(). Writes window.height rows of window.width pixels,
-  /// rows out_stride_bytes apart.
+  /// `part` holds the pixels `held` of the picture, which must cover needed(). Writes window.height rows of
+  /// window.width pixels, rows out_stride_bytes apart.
   void run(const Image& part, const Region& held, uint8_t* out, size_t out_stride_bytes, ResizeScratch& scratch) const;
 
  private:

@@ -1,5 +1,5 @@
-// Both passes, compiled by Google Highway once per instruction set (SSE4 to AVX-512 on x86-64, NEON on aarch64) and chosen at run
-// time.
+// Both passes, compiled by Google Highway once per instruction set (SSE4 to AVX-512 on x86-64, NEON on aarch64) and
+// chosen at run time.
 #include "data/resize_kernels.h"
 
 #include <algorithm>
@@ -21,21 +21,19 @@ constexpr int kFractionBits = 22;
 constexpr size_t kTileRows = 16;               // rows that the horizontal pass takes at once
 constexpr size_t kPixelBytes = 3 * kTileRows;  // one transposed pixel: red of 16 rows, green, blue
 
-template <class D32>
-HWY_INLINE auto load_wide(D32 d32, const uint8_t* from) {
+template <class D32> HWY_INLINE auto load_wide(D32 d32, const uint8_t* from) {
   const hn::Rebind<uint8_t, D32> d8;
   return hn::PromoteTo(d32, hn::LoadU(d8, from));
 }
 
-template <class D32, class V>
-HWY_INLINE void store_bytes(D32, V sum, uint8_t* to) {
+template <class D32, class V> HWY_INLINE void store_bytes(D32, V sum, uint8_t* to) {
   const hn::Rebind<uint8_t, D32> d8;
   hn::StoreU(hn::DemoteTo(d8, hn::ShiftRight<kFractionBits>(sum)), d8, to);  // saturates to 0..255
 }
 
 /// One output row: sums of `count` rows weighted by `taps`, over row_bytes bytes. Reads and writes nothing beyond them.
-HWY_INLINE void weigh_rows(const uint8_t* HWY_RESTRICT rows, size_t stride, size_t row_bytes, const int32_t* HWY_RESTRICT taps,
-                           size_t count, uint8_t* HWY_RESTRICT out) {
+HWY_INLINE void weigh_rows(const uint8_t* HWY_RESTRICT rows, size_t stride, size_t row_bytes,
+                           const int32_t* HWY_RESTRICT taps, size_t count, uint8_t* HWY_RESTRICT out) {
   const hn::CappedTag<int32_t, 16> d32;
   const size_t lanes = hn::Lanes(d32);
   const auto half = hn::Set(d32, 1 << (kFractionBits - 1));
@@ -55,7 +53,8 @@ HWY_INLINE void weigh_rows(const uint8_t* HWY_RESTRICT rows, size_t stride, size
   }
   for (; x + lanes <= row_bytes; x += lanes) {
     auto sum = half;
-    for (size_t t = 0; t < count; ++t) sum = hn::Add(sum, hn::Mul(load_wide(d32, rows + t * stride + x), hn::Set(d32, taps[t])));
+    for (size_t t = 0; t < count; ++t)
+      sum = hn::Add(sum, hn::Mul(load_wide(d32, rows + t * stride + x), hn::Set(d32, taps[t])));
     store_bytes(d32, sum, out + x);
   }
   for (; x < row_bytes; ++x) {
@@ -65,16 +64,17 @@ HWY_INLINE void weigh_rows(const uint8_t* HWY_RESTRICT rows, size_t stride, size
   }
 }
 
-void vertical_pass(const uint8_t* in, size_t in_stride_bytes, int first_row, size_t row_bytes, const AxisWeights& weights,
-                   uint8_t* out, size_t out_stride_bytes) {
+void vertical_pass(const uint8_t* in, size_t in_stride_bytes, int first_row, size_t row_bytes,
+                   const AxisWeights& weights, uint8_t* out, size_t out_stride_bytes) {
   for (size_t y = 0; y < weights.begin.size(); ++y) {
     weigh_rows(in + static_cast<size_t>(weights.begin[y] - first_row) * in_stride_bytes, in_stride_bytes, row_bytes,
-               weights.weights.data() + y * static_cast<size_t>(weights.num_taps), static_cast<size_t>(weights.count[y]),
-               out + y * out_stride_bytes);
+               weights.weights.data() + y * static_cast<size_t>(weights.num_taps),
+               static_cast<size_t>(weights.count[y]), out + y * out_stride_bytes);
   }
 }
 
-/// to[c][r] = from[r][c] for a 16 x 16 block of bytes: four rounds of interleaving the upper with the lower half of the rows.
+/// to[c][r] = from[r][c] for a 16 x 16 block of bytes: four rounds of interleaving the upper with the lower half of the
+/// rows.
 HWY_INLINE void transpose_block(const uint8_t* from, size_t from_stride, uint8_t* to, size_t to_stride) {
 #if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE  // no vectors of 16 bytes, or none that can lie in an array
   for (size_t r = 0; r < 16; ++r) {
@@ -99,8 +99,8 @@ HWY_INLINE void transpose_block(const uint8_t* from, size_t from_stride, uint8_t
 #endif
 }
 
-/// Rows of row_bytes bytes <-> the transposed tile [row_bytes][16], through a bounce block where fewer than 16 rows or bytes are
-/// left.
+/// Rows of row_bytes bytes <-> the transposed tile [row_bytes][16], through a bounce block where fewer than 16 rows or
+/// bytes are left.
 void rows_to_tile(const uint8_t* rows, size_t stride, size_t num_rows, size_t row_bytes, uint8_t* tile) {
   alignas(16) std::array<uint8_t, 256> bounce{};
   for (size_t x = 0; x < row_bytes; x += 16) {

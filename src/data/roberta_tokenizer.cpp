@@ -15,8 +15,10 @@ namespace fs = std::filesystem;
 int32_t require_token(const ByteBpe& bpe, const char* name, const fs::path& path) {
   const auto id = bpe.token_id(name);
   if (!id)
-    throw DataError(fmt::format("data: tokenizer '{}' has no token {}, expected the tokens <s>, </s> and <pad> of RoBERTa", path.string(), name),
-                    "is it the tokenizer of another model?");
+    throw DataError(
+        fmt::format("data: tokenizer '{}' has no token {}, expected the tokens <s>, </s> and <pad> of RoBERTa",
+                    path.string(), name),
+        "is it the tokenizer of another model?");
   return *id;
 }
 

@@ -10,7 +10,8 @@
 
 namespace lockstep::data {
 
-/// What is done to a text before it is tokenized: nothing (Hugging Face, LAION CLAP) or OpenCLIP's cleaning "whitespace".
+/// What is done to a text before it is tokenized: nothing (Hugging Face, LAION CLAP) or OpenCLIP's cleaning
+/// "whitespace".
 enum class RobertaCleaning { kNone, kWhiteSpace };
 
 /// RoBERTa's tokenizer as the text towers of CLAP use it; ids equal those of Hugging Face's RobertaTokenizer with
@@ -19,12 +20,12 @@ class RobertaTokenizer {
  public:
   static constexpr size_t kDefaultContextLength = 77;
 
-  /// `path`: a tokenizer.json, or a folder that holds one, or else vocab.json and merges.txt. Throws UsageError where there is none,
-  /// DataError when it is damaged or lacks <s>, </s> or <pad>.
+  /// `path`: a tokenizer.json, or a folder that holds one, or else vocab.json and merges.txt. Throws UsageError where
+  /// there is none, DataError when it is damaged or lacks <s>, </s> or <pad>.
   explicit RobertaTokenizer(const std::filesystem::path& path, RobertaCleaning cleaning = RobertaCleaning::kNone);
 
-  /// Fills `out` (the context length, at least 2): <s>, ids, </s>, padding. Too many ids are cut at the end; </s> stays. Returns how
-  /// many places are no padding.
+  /// Fills `out` (the context length, at least 2): <s>, ids, </s>, padding. Too many ids are cut at the end; </s>
+  /// stays. Returns how many places are no padding.
   size_t encode(std::string_view text, std::span<int32_t> out) const;
   /// Ids of the text without start and end, uncut.
   std::vector<int32_t> ids(std::string_view text) const;

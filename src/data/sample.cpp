@@ -15,7 +15,9 @@ namespace {
 constexpr auto kPictures = std::to_array<std::string_view>({"jpg", "jpeg", "png", "webp"});
 constexpr auto kRecordings = std::to_array<std::string_view>({"flac", "wav", "ogg", "oga", "opus"});
 
-bool contains(std::span<const std::string_view> list, std::string_view item) { return std::find(list.begin(), list.end(), item) != list.end(); }
+bool contains(std::span<const std::string_view> list, std::string_view item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
 
 }  // namespace
 
@@ -39,7 +41,8 @@ const Member* RawSample::find(std::string_view extension) const {
 
 const Member& RawSample::require(std::span<const std::string> extensions, const char* what, const char* flag) const {
   if (const Member* member = find(extensions)) return *member;
-  throw DataError(fmt::format("data: {} has no {}: expected a member that ends in .{}", place(), what, fmt::join(extensions, ", .")),
+  throw DataError(fmt::format("data: {} has no {}: expected a member that ends in .{}", place(), what,
+                              fmt::join(extensions, ", .")),
                   fmt::format("name the members with {}, or leave such samples out with --on-bad-sample skip", flag));
 }
 
@@ -64,13 +67,16 @@ void load_deferred(RawSample& sample) {
 void rethrow_with_place(const DataError& error, const RawSample& sample) {
   if (std::string_view(error.what()).find(sample.place()) != std::string_view::npos) throw DataError(error);
   const std::string_view what = error.what(), module = "data: ";
-  throw DataError(fmt::format("data: {}: {}", sample.place(), core::starts_with(what, module) ? what.substr(module.size()) : what), error.hint());
+  throw DataError(
+      fmt::format("data: {}: {}", sample.place(), core::starts_with(what, module) ? what.substr(module.size()) : what),
+      error.hint());
 }
 
 void append_bad_samples(const std::filesystem::path& file, int64_t rank, std::span<const BadSample> samples) {
   std::string lines = std::filesystem::exists(file) ? core::read_file(file) : "";
   for (const BadSample& bad : samples) {
-    const core::Json line{{"rank", rank}, {"shard", bad.shard}, {"offset", bad.offset}, {"key", bad.key}, {"reason", bad.reason}};
+    const core::Json line{
+        {"rank", rank}, {"shard", bad.shard}, {"offset", bad.offset}, {"key", bad.key}, {"reason", bad.reason}};
     lines += line.dump(-1, ' ', false, core::Json::error_handler_t::replace) + "\n";
   }
   core::write_file_atomic(file, lines);

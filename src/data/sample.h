@@ -22,13 +22,15 @@ struct RawSample {
   std::string key;      ///< Name inside the shard without the extension, row number of a CSV, or path of a file.
   std::string shard;    ///< Shard, CSV file or folder; "synthetic" for generated samples.
   uint64_t offset = 0;  ///< Byte of the first member's header in the shard; row for a CSV; 0 elsewhere.
-  uint64_t id = 0;      ///< Position in the stream over all ranks and epochs; equal on any world size. Keys random augmentation.
-  int64_t label = -1;   ///< Class, where the source has classes.
+  uint64_t id =
+      0;  ///< Position in the stream over all ranks and epochs; equal on any world size. Keys random augmentation.
+  int64_t label = -1;  ///< Class, where the source has classes.
   std::vector<Member> members;
-  /// Non-empty: the image lies in this file; load_deferred reads it into `members` (done by a worker thread, not by the reader).
+  /// Non-empty: the image lies in this file; load_deferred reads it into `members` (done by a worker thread, not by the
+  /// reader).
   std::string file;
-  /// Another sample to use instead when this one is bad: a pure function of (seed, epoch, position, attempt), attempt from 1.
-  /// Thread safe; owns what it needs. Empty: the source has no substitutes.
+  /// Another sample to use instead when this one is bad: a pure function of (seed, epoch, position, attempt), attempt
+  /// from 1. Thread safe; owns what it needs. Empty: the source has no substitutes.
   std::function<RawSample(int attempt)> substitute;
 
   /// The first member whose extension is in `extensions` (tried in that order), or nullptr.
@@ -49,8 +51,9 @@ std::span<const std::string_view> audio_extensions();
 bool is_picture_extension(std::string_view extension);
 bool is_audio_extension(std::string_view extension);
 
-/// Reads sample.file into a member named after its extension, or "jpg" where that is no picture's or recording's (formats are
-/// told by content, not by name); DataError when it cannot be read. No-op where `file` is empty or was read before.
+/// Reads sample.file into a member named after its extension, or "jpg" where that is no picture's or recording's
+/// (formats are told by content, not by name); DataError when it cannot be read. No-op where `file` is empty or was
+/// read before.
 void load_deferred(RawSample& sample);
 
 /// Where a decoder writes one sample of a batch.
@@ -62,10 +65,12 @@ struct SampleSlot {
   int64_t label = -1;            ///< RawSample::label; the decoder may change it.
 };
 
-/// Turns a raw sample into pixels, sound and tokens. Runs in several threads at once; throws DataError for a bad sample.
+/// Turns a raw sample into pixels, sound and tokens. Runs in several threads at once; throws DataError for a bad
+/// sample.
 using SampleDecoder = std::function<void(const RawSample&, SampleSlot&)>;
 
-/// Throws `error` again, with the sample's place in front of its message unless it is there; the module and the place stand once.
+/// Throws `error` again, with the sample's place in front of its message unless it is there; the module and the place
+/// stand once.
 [[noreturn]] void rethrow_with_place(const DataError& error, const RawSample& sample);
 
 /// A sample that could not be used.
@@ -76,8 +81,8 @@ struct BadSample {
   std::string reason;  ///< Names the place, too.
 };
 
-/// Adds one line of JSON per sample (rank, shard, offset, key, reason) to `file`; made when missing. Bytes that are no UTF-8 become U+FFFD.
-/// EnvironmentError when it cannot be written.
+/// Adds one line of JSON per sample (rank, shard, offset, key, reason) to `file`; made when missing. Bytes that are no
+/// UTF-8 become U+FFFD. EnvironmentError when it cannot be written.
 void append_bad_samples(const std::filesystem::path& file, int64_t rank, std::span<const BadSample> samples);
 
 }  // namespace lockstep::data

@@ -67,11 +67,13 @@ ShardIndex parse_header(std::string_view line, const std::string& where, std::st
   }
   int64_t in_sets = 0;
   for (const auto& [extensions, count] : index.extension_sets) {
-    if (count < 0 || count > INT64_MAX - in_sets) throw DataError(fmt::format("data: '{}': a count of {} samples", where, count));
+    if (count < 0 || count > INT64_MAX - in_sets)
+      throw DataError(fmt::format("data: '{}': a count of {} samples", where, count));
     in_sets += count;
   }
   if (index.num_samples != in_sets)
-    throw DataError(fmt::format("data: '{}': samples={} but its extension sets hold {}", where, index.num_samples, in_sets));
+    throw DataError(
+        fmt::format("data: '{}': samples={} but its extension sets hold {}", where, index.num_samples, in_sets));
   return index;
 }
 
@@ -115,15 +117,17 @@ fs::path side_car_path(const std::string& shard, const std::string& index_dir) {
 ShardIndex build_shard_index(const std::string& shard, const std::atomic<bool>* stop) {
   ShardIndex index;
   core::Xxh3 hash;
-  TarSampleReader reader(std::make_unique<HashingStream>(open_byte_stream(shard, 0, stop), hash, index.bytes), shard, 0, nullptr);
+  TarSampleReader reader(std::make_unique<HashingStream>(open_byte_stream(shard, 0, stop), hash, index.bytes), shard, 0,
+                         nullptr);
   std::map<std::vector<std::string>, int64_t> sets;
   while (auto sample = reader.next(false)) {
     ++sets[extensions_of(sample->places)];
     index.samples.push_back({sample->offset, std::move(sample->places)});
   }
   if (reader.has_global_overrides())
-    throw DataError(fmt::format("data: shard '{}' has a pax global header with a path or size, so it cannot be indexed", shard),
-                    "write the archive again without global pax records");
+    throw DataError(
+        fmt::format("data: shard '{}' has a pax global header with a path or size, so it cannot be indexed", shard),
+        "write the archive again without global pax records");
   index.num_samples = static_cast<int64_t>(index.samples.size());
   index.extension_sets.assign(sets.begin(), sets.end());
   index.skipped = reader.skipped();
@@ -158,7 +162,8 @@ std::string format_shard_index(const std::string& shard, const ShardIndex& index
   std::string table;
   for (const ShardIndex::Sample& sample : index.samples) {
     Json row = Json::array({sample.offset});
-    for (const MemberPlace& place : sample.places) row.push_back(Json::array({place.extension, place.offset, place.size}));
+    for (const MemberPlace& place : sample.places)
+      row.push_back(Json::array({place.extension, place.offset, place.size}));
     table += dump(row) + "\n";
   }
   return format_index_header(fs::path(shard).filename().string(), index, core::xxh3_hex(table)) + "\n" + table;
@@ -181,8 +186,8 @@ ShardIndex parse_shard_index(std::string_view text, const std::string& where) {
     table.remove_prefix(end + 1);
   }
   if (static_cast<int64_t>(index.samples.size()) != index.num_samples)
-    throw DataError(fmt::format("data: shard index '{}' lists {} samples, its header says {}", where, index.samples.size(),
-                                index.num_samples));
+    throw DataError(fmt::format("data: shard index '{}' lists {} samples, its header says {}", where,
+                                index.samples.size(), index.num_samples));
   return index;
 }
 

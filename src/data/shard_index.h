@@ -39,7 +39,8 @@ std::filesystem::path side_car_path(const std::string& shard, const std::string&
 ShardIndex build_shard_index(const std::string& shard, const std::atomic<bool>* stop = nullptr);
 /// As text: one line of JSON for the header, then one JSON array per sample: [offset, [extension, offset, size], ...].
 std::string format_shard_index(const std::string& shard, const ShardIndex& index);
-/// The opposite; DataError (naming `where`) unless every line is well formed and the table fits the header's checksum and count.
+/// The opposite; DataError (naming `where`) unless every line is well formed and the table fits the header's checksum
+/// and count.
 ShardIndex parse_shard_index(std::string_view text, const std::string& where);
 /// One header line, also as the summary of a folder holds it, and the opposite (name, header).
 std::string format_index_header(const std::string& name, const ShardIndex& index, const std::string& table_hash);

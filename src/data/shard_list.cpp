@@ -42,15 +42,17 @@ class Expander {
 
  private:
   [[noreturn]] void unbalanced(size_t at, std::string_view what) const {
-    throw UsageError(fmt::format("data: unbalanced braces in shard list '{}': the brace at character {} {}",
-                                 pattern_.substr(0, 300), at + 1, what),
-                     "write a list like 'shard-{000..099}.tar' in single quotes; a literal brace is written \\{ or \\}");
+    throw UsageError(
+        fmt::format("data: unbalanced braces in shard list '{}': the brace at character {} {}", pattern_.substr(0, 300),
+                    at + 1, what),
+        "write a list like 'shard-{000..099}.tar' in single quotes; a literal brace is written \\{ or \\}");
   }
 
   [[noreturn]] void too_long(uint64_t count) const {
     throw UsageError(
-        fmt::format("data: shard list '{}' expands to more than is allowed: count={} (at most {}), or more than {} bytes",
-                    pattern_.substr(0, 300), count, limits_.max_count, limits_.max_bytes),
+        fmt::format(
+            "data: shard list '{}' expands to more than is allowed: count={} (at most {}), or more than {} bytes",
+            pattern_.substr(0, 300), count, limits_.max_count, limits_.max_bytes),
         "check the range; is a digit too many in it?");
   }
 
@@ -90,7 +92,8 @@ class Expander {
 
   /// The alternatives of what stands between a pair of braces.
   std::vector<std::string> group(size_t begin, size_t end, int depth) {
-    if (depth > kMaxDepth) throw UsageError(fmt::format("data: braces nested deeper than {} levels in a shard list", kMaxDepth));
+    if (depth > kMaxDepth)
+      throw UsageError(fmt::format("data: braces nested deeper than {} levels in a shard list", kMaxDepth));
     if (const auto range = try_range(pattern_.substr(begin, end - begin))) return *range;
     std::vector<std::string> all;
     size_t bytes = 0, start = begin;
@@ -182,7 +185,8 @@ std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_
   std::vector<ShardSource> sources;
   for (const std::string& part : core::split(spec, "::")) {
     if (core::trim(part).empty())
-      throw UsageError(fmt::format("data: empty source in '{}'", spec), "join sources as 'A/{000..099}.tar::B/{000..049}.tar'");
+      throw UsageError(fmt::format("data: empty source in '{}'", spec),
+                       "join sources as 'A/{000..099}.tar::B/{000..049}.tar'");
     sources.push_back({.spec = part, .shards = expand_braces(part), .factor = 1});
   }
   if (factors.empty()) return sources;

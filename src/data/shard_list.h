@@ -12,9 +12,9 @@ struct ExpandLimits {
   size_t max_bytes = size_t{1} << 30;
 };
 
-/// Expands shell-like braces: {a,b,c}, {000..041} (keeps zero padding), {0..10..2}, {a..e}, nested, several (the left one
-/// slowest). A brace pair without comma or range is literal text; a backslash takes the next character literally. Unbalanced
-/// braces and lists beyond the limits throw UsageError with the place.
+/// Expands shell-like braces: {a,b,c}, {000..041} (keeps zero padding), {0..10..2}, {a..e}, nested, several (the left
+/// one slowest). A brace pair without comma or range is literal text; a backslash takes the next character literally.
+/// Unbalanced braces and lists beyond the limits throw UsageError with the place.
 std::vector<std::string> expand_braces(std::string_view pattern, const ExpandLimits& limits = {});
 
 /// One of the sources that "::" joins.
@@ -24,7 +24,8 @@ struct ShardSource {
   double factor = 1;  ///< Up-sampling factor; a shard of this source is drawn factor times as often as one of factor 1.
 };
 
-/// Splits at "::", expands each part, and attaches the "::"-joined factors ("" for none; else one positive number per source).
+/// Splits at "::", expands each part, and attaches the "::"-joined factors ("" for none; else one positive number per
+/// source).
 std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_view factors);
 
 /// True for "pipe:COMMAND".

@@ -21,14 +21,10 @@ bool is_archive_note(std::string_view name) {
 
 std::string type_reason(char type) {
   switch (type) {
-    case '1':
-      return "hard link (holds no data of its own)";
-    case '2':
-      return "symbolic link";
-    case '5':
-      return "folder";
-    default:
-      return "special file";
+    case '1': return "hard link (holds no data of its own)";
+    case '2': return "symbolic link";
+    case '5': return "folder";
+    default: return "special file";
   }
 }
 
@@ -42,8 +38,8 @@ std::optional<std::pair<std::string, std::string>> split_member_name(std::string
   return std::pair(std::string(name.substr(0, dot)), core::to_lower_ascii(name.substr(dot + 1)));
 }
 
-TarSampleReader::TarSampleReader(const std::string& shard, uint64_t start_offset, const std::vector<std::string>* wanted,
-                                 const std::atomic<bool>* stop)
+TarSampleReader::TarSampleReader(const std::string& shard, uint64_t start_offset,
+                                 const std::vector<std::string>* wanted, const std::atomic<bool>* stop)
     : TarSampleReader(open_byte_stream(shard, start_offset, stop), shard, start_offset, wanted) {}
 
 TarSampleReader::TarSampleReader(std::unique_ptr<ByteStream> stream, const std::string& shard, uint64_t start_offset,
@@ -116,8 +112,8 @@ std::string SampleFilter::hint() const {
   if (!image_keys.empty()) flags.emplace_back("--image-key");
   if (!audio_keys.empty()) flags.emplace_back("--audio-ext");
   if (!text_keys.empty()) flags.emplace_back("--text-key");
-  return fmt::format("`lockstep data inspect SHARDS` shows what the samples have{}{}", flags.empty() ? "" : "; name their members with ",
-                     core::join(flags, " and "));
+  return fmt::format("`lockstep data inspect SHARDS` shows what the samples have{}{}",
+                     flags.empty() ? "" : "; name their members with ", core::join(flags, " and "));
 }
 
 }  // namespace lockstep::data

@@ -13,8 +13,8 @@
 
 namespace lockstep::data {
 
-/// Key and extension of a member name by the WebDataset rule: split at the first dot of the base name, the folder stays in the
-/// key, the extension is lower-cased. Nothing when the name has no extension or is a hidden file.
+/// Key and extension of a member name by the WebDataset rule: split at the first dot of the base name, the folder stays
+/// in the key, the extension is lower-cased. Nothing when the name has no extension or is a hidden file.
 std::optional<std::pair<std::string, std::string>> split_member_name(std::string_view name);
 
 /// Where a member of a sample lies in its shard.
@@ -32,8 +32,8 @@ struct TarSample {
   std::vector<Member> members;  ///< Data of the wanted members.
 };
 
-/// Reads the samples of one shard: groups consecutive regular files by key; a repeated extension starts a new sample. Members
-/// that cannot belong to a sample are counted by reason.
+/// Reads the samples of one shard: groups consecutive regular files by key; a repeated extension starts a new sample.
+/// Members that cannot belong to a sample are counted by reason.
 class TarSampleReader {
  public:
   /// `wanted`: extensions whose data next() returns; nullptr: all of them.
@@ -67,9 +67,9 @@ class TarSampleReader {
 
 /// Which samples a run can use.
 struct SampleFilter {
-  std::vector<std::string> image_keys;  ///< Empty: no image needed.
+  std::vector<std::string> image_keys;       ///< Empty: no image needed.
   std::vector<std::string> audio_keys = {};  ///< Empty: no audio needed.
-  std::vector<std::string> text_keys;   ///< Empty: no text needed.
+  std::vector<std::string> text_keys;        ///< Empty: no text needed.
   bool need_label = false;
   /// Extensions whose data is read: all of the above and "cls".
   std::vector<std::string> wanted() const;

@@ -10,8 +10,9 @@ namespace lockstep::data {
 namespace {
 
 [[noreturn]] void throw_no_caption(const std::string& what) {
-  throw DataError(fmt::format("data: no caption in its .json: {}", what),
-                  "it must hold \"text\" (or \"caption\"): a string or a list of them; or name other members with --text-key");
+  throw DataError(
+      fmt::format("data: no caption in its .json: {}", what),
+      "it must hold \"text\" (or \"caption\"): a string or a list of them; or name other members with --text-key");
 }
 
 const std::string& text_of(const core::Json& value, std::string_view where) {
@@ -51,17 +52,19 @@ bool shows_nothing(std::string_view utf8) {
 void check_caption_bytes(const std::string& text, const std::string& extension) {
   const size_t at = find_invalid_utf8(text);
   if (at == std::string_view::npos) return;
-  throw DataError(fmt::format("data: the caption in its .{} is no UTF-8 text: byte {:#04x} at offset {} of {}", extension,
-                              static_cast<unsigned char>(text[at]), at, text.size()),
+  throw DataError(fmt::format("data: the caption in its .{} is no UTF-8 text: byte {:#04x} at offset {} of {}",
+                              extension, static_cast<unsigned char>(text[at]), at, text.size()),
                   "write captions as UTF-8, or leave such samples out with --on-bad-sample skip");
 }
 
-std::string sound_caption(const RawSample& sample, const std::vector<std::string>& text_keys, uint64_t caption_key, bool is_train) {
+std::string sound_caption(const RawSample& sample, const std::vector<std::string>& text_keys, uint64_t caption_key,
+                          bool is_train) {
   const Member& member = sample.require(text_keys, "caption", "--text-key");
   std::string text = member.extension == "json" ? caption_of_json(member.bytes, caption_key, is_train) : member.bytes;
   check_caption_bytes(text, member.extension);
   if (shows_nothing(text))
-    throw DataError(fmt::format("data: the caption in its .{} is empty: {} bytes, none of them shows", member.extension, text.size()),
+    throw DataError(fmt::format("data: the caption in its .{} is empty: {} bytes, none of them shows", member.extension,
+                                text.size()),
                     "give the sound a caption, or leave such samples out with --on-bad-sample skip");
   return text;
 }

@@ -22,11 +22,8 @@ constexpr int64_t kShardBuffer = 2000, kShardInitial = 500;  // OpenCLIP's
 class WorkerStream {
  public:
   WorkerStream(LaneContext& context, std::vector<int64_t> shards, int64_t window, uint64_t key, bool resampled)
-      : context_(context),
-        shards_(std::move(shards)),
-        draw_key_(core::stream_key({key, kPurposeDraw})),
-        resampled_(resampled),
-        walker_(context),
+      : context_(context), shards_(std::move(shards)), draw_key_(core::stream_key({key, kPurposeDraw})),
+        resampled_(resampled), walker_(context),
         shuffle_([this] { return read(); }, window, std::min<int64_t>(window, std::max<int64_t>(1, window / 5)), key) {}
   WorkerStream(const WorkerStream&) = delete;
   WorkerStream& operator=(const WorkerStream&) = delete;
@@ -84,7 +81,8 @@ class OpenClipSource : public SampleSource {
           fmt::format("data: --data-order openclip needs a micro-batch and workers (samples_per_rank={}, workers={})",
                       config.samples_per_rank, config.num_workers));
     context_.set = load_shard_set(config);
-    const auto num_shards = static_cast<int64_t>(context_.set->shards.size()), streams = config.num_workers * config.world_size;
+    const auto num_shards = static_cast<int64_t>(context_.set->shards.size()),
+               streams = config.num_workers * config.world_size;
     if (!config.resampled && num_shards < streams)
       throw DataError(fmt::format("data: {} shards for {} ranks x {} workers: OpenCLIP's order needs a shard for each",
                                   num_shards, config.world_size, config.num_workers),
@@ -104,8 +102,8 @@ class OpenClipSource : public SampleSource {
     const int64_t batch = taken_ / config_.samples_per_rank;
     RawSample sample = workers_[static_cast<size_t>(batch % config_.num_workers)]->next();
     const auto world = static_cast<uint64_t>(config_.world_size);
-    sample.id =
-        (epoch_ * static_cast<uint64_t>(per_epoch) + static_cast<uint64_t>(taken_)) * world + static_cast<uint64_t>(config_.rank);
+    sample.id = (epoch_ * static_cast<uint64_t>(per_epoch) + static_cast<uint64_t>(taken_)) * world +
+                static_cast<uint64_t>(config_.rank);
     ++taken_;
     ++context_.report.num_samples;
     sample.substitute = [history = history_](int attempt) {
@@ -172,10 +170,11 @@ class OpenClipSource : public SampleSource {
       if (place % config_.world_size == config_.rank)
         dealt[static_cast<size_t>(place / config_.world_size % config_.num_workers)].push_back(*shard);
     for (int64_t worker = 0; worker < config_.num_workers; ++worker) {
-      const uint64_t key =
-          core::stream_key({seed_, epoch, kPurposeSamples, static_cast<uint64_t>(config_.rank), static_cast<uint64_t>(worker)});
+      const uint64_t key = core::stream_key(
+          {seed_, epoch, kPurposeSamples, static_cast<uint64_t>(config_.rank), static_cast<uint64_t>(worker)});
       workers_.push_back(std::make_unique<WorkerStream>(context_, std::move(dealt[static_cast<size_t>(worker)]),
-                                                        config_.shuffle ? config_.shuffle_window : 1, key, config_.resampled));
+                                                        config_.shuffle ? config_.shuffle_window : 1, key,
+                                                        config_.resampled));
     }
   }
 

@@ -11,13 +11,13 @@
 
 namespace lockstep::data {
 
-/// WebDataset's shuffle: a buffer that first grows to `initial` items, then by two per item handed out up to `capacity`; each
-/// item handed out is drawn from all of it.
-template <typename T>
-class RollingShuffle {
+/// WebDataset's shuffle: a buffer that first grows to `initial` items, then by two per item handed out up to
+/// `capacity`; each item handed out is drawn from all of it.
+template <typename T> class RollingShuffle {
  public:
   RollingShuffle(std::function<std::optional<T>()> source, int64_t capacity, int64_t initial, uint64_t key)
-      : source_(std::move(source)), capacity_(static_cast<size_t>(capacity)), initial_(static_cast<size_t>(initial)), rng_(key) {}
+      : source_(std::move(source)), capacity_(static_cast<size_t>(capacity)), initial_(static_cast<size_t>(initial)),
+        rng_(key) {}
 
   std::optional<T> next() {
     while (auto item = source_()) {
@@ -44,11 +44,11 @@ class RollingShuffle {
   std::vector<T> buffer_;
 };
 
-/// DataOrder::kOpenClip: num_workers streams per rank as OpenCLIP's data loader has them. Every epoch begins anew with shards
-/// shuffled by seed + epoch, dealt out to ranks, then to workers; each worker shuffles samples in a buffer of its own and gives
-/// whole micro-batches in turn, as many as the epoch asks of it (its shards again when they run dry). The order depends on the
-/// world size, the workers and the micro-batch; a position fits only the same ones and is reached by reading the epoch up to
-/// there again.
+/// DataOrder::kOpenClip: num_workers streams per rank as OpenCLIP's data loader has them. Every epoch begins anew with
+/// shards shuffled by seed + epoch, dealt out to ranks, then to workers; each worker shuffles samples in a buffer of
+/// its own and gives whole micro-batches in turn, as many as the epoch asks of it (its shards again when they run dry).
+/// The order depends on the world size, the workers and the micro-batch; a position fits only the same ones and is
+/// reached by reading the epoch up to there again.
 std::unique_ptr<SampleSource> open_openclip_source(const SourceConfig& config);
 
 }  // namespace lockstep::data

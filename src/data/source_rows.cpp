@@ -17,15 +17,12 @@ constexpr uint64_t kPurposeSubstitute = 0x535542ull;
 class RowTrainSource : public SampleSource {
  public:
   RowTrainSource(RowTable table, const SourceConfig& config)
-      : table_(std::make_shared<const RowTable>(std::move(table))),
-        rank_(static_cast<uint64_t>(config.rank)),
-        world_size_(static_cast<uint64_t>(config.world_size)),
-        shuffle_(config.shuffle),
-        seed_(config.seed),
+      : table_(std::make_shared<const RowTable>(std::move(table))), rank_(static_cast<uint64_t>(config.rank)),
+        world_size_(static_cast<uint64_t>(config.world_size)), shuffle_(config.shuffle), seed_(config.seed),
         epoch_samples_(static_cast<uint64_t>(table_->num_rows / config.global_batch * config.global_batch)) {
     if (epoch_samples_ == 0)
-      throw DataError(fmt::format("data: '{}' holds {} samples, fewer than one global batch of {}", config.spec, table_->num_rows,
-                                  config.global_batch),
+      throw DataError(fmt::format("data: '{}' holds {} samples, fewer than one global batch of {}", config.spec,
+                                  table_->num_rows, config.global_batch),
                       kTooFewSamplesHint);
   }
 
@@ -33,7 +30,8 @@ class RowTrainSource : public SampleSource {
     if (is_interrupted_.load()) throw DataError("data: reading was interrupted");
     const uint64_t at = consumed_ + rank_, id = epoch_ * epoch_samples_ + at;
     const auto num_rows = static_cast<uint64_t>(table_->num_rows);
-    const uint64_t row = shuffle_ ? core::Permutation(num_rows, core::stream_key({seed_, kPurposeRows, epoch_}))(at) : at;
+    const uint64_t row =
+        shuffle_ ? core::Permutation(num_rows, core::stream_key({seed_, kPurposeRows, epoch_}))(at) : at;
     RawSample sample = table_->row(static_cast<int64_t>(row));
     sample.id = id;
     sample.substitute = [table = table_, row, id, seed = seed_](int attempt) {
@@ -65,9 +63,10 @@ class RowTrainSource : public SampleSource {
     const auto samples = position.number<uint64_t>("epoch_samples"), consumed = position.number<uint64_t>("consumed");
     if (samples == 0 || samples > static_cast<uint64_t>(table_->num_rows) || samples % world_size_ != 0 ||
         consumed % world_size_ != 0 || consumed >= samples)
-      throw DataError(fmt::format("data: a position after {} samples (epochs of {}) cannot be shared equally by {} ranks",
-                                  consumed, samples, world_size_),
-                      "continue on a number of ranks that divides both");
+      throw DataError(
+          fmt::format("data: a position after {} samples (epochs of {}) cannot be shared equally by {} ranks", consumed,
+                      samples, world_size_),
+          "continue on a number of ranks that divides both");
     seed_ = position.number<uint64_t>("seed");
     epoch_ = position.number<uint64_t>("epoch");
     epoch_samples_ = samples;
@@ -103,7 +102,9 @@ class RowEvalSource : public SampleSource {
     return sample;
   }
 
-  Json position() const override { return {{"kind", "rows_once"}, {"data", table_.fingerprint}, {"consumed", consumed_}}; }
+  Json position() const override {
+    return {{"kind", "rows_once"}, {"data", table_.fingerprint}, {"consumed", consumed_}};
+  }
 
   void seek(const Json& json) override {
     const PositionReader position(json, "rows_once");

@@ -60,8 +60,8 @@ std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind&
     std::vector<FolderFile> files;
     collect_files(fs::path(root) / name, kind, 1, files);
     if (files.empty())
-      throw DataError(
-          fmt::format("data: class folder '{}' holds no {} (.{})", (fs::path(root) / name).string(), kind.name, fmt::join(kind.extensions(), ", .")));
+      throw DataError(fmt::format("data: class folder '{}' holds no {} (.{})", (fs::path(root) / name).string(),
+                                  kind.name, fmt::join(kind.extensions(), ", .")));
     std::sort(files.begin(), files.end());
     for (const FolderFile& file : files) list.push_back({(fs::path(file.folder) / file.name).string(), label});
     ++label;
@@ -89,13 +89,14 @@ class CsvColumns {
     const std::vector<std::string>& fields = table_.rows[number];
     CsvRow row{.path = fields[path_], .caption = std::nullopt};
     if (row.path.empty())
-      throw DataError(fmt::format("data: '{}' row {}: the column '{}' is empty", config_.spec, number, config_.csv_image_key));
+      throw DataError(
+          fmt::format("data: '{}' row {}: the column '{}' is empty", config_.spec, number, config_.csv_image_key));
     if (caption_) row.caption = fields[*caption_];
     if (!label_) return row;
     const auto label = core::parse_int(core::trim(fields[*label_]));
     if (!label || *label < 0)
-      throw DataError(fmt::format("data: '{}' row {}: the class in column '{}' is '{}', expected a number from 0", config_.spec, number,
-                                  config_.csv_label_key, fields[*label_].substr(0, 40)));
+      throw DataError(fmt::format("data: '{}' row {}: the class in column '{}' is '{}', expected a number from 0",
+                                  config_.spec, number, config_.csv_label_key, fields[*label_].substr(0, 40)));
     row.label = *label;
     return row;
   }
@@ -178,7 +179,8 @@ std::vector<std::string> image_folder_classes(const std::string& folder) {
 
 RowTable open_class_folders(const SourceConfig& config) {
   const std::string root = config.spec;
-  auto files = std::make_shared<const std::vector<LabelledFile>>(list_labelled(root, config.need_audio ? kRecordings : kPictures));
+  auto files = std::make_shared<const std::vector<LabelledFile>>(
+      list_labelled(root, config.need_audio ? kRecordings : kPictures));
   core::Xxh3 hash;
   for (const LabelledFile& file : *files) {
     const std::string line = fmt::format("{}\n", fs::path(file.path).lexically_relative(root).string());
@@ -204,7 +206,8 @@ RowTable open_synthetic(const SourceConfig& config) {
   const auto pixels = static_cast<int>(config.synthetic_pixels);
   if (pixels < 1 || pixels > 16384)
     throw UsageError(fmt::format("data: a synthetic image of {} pixels, expected 1 to 16384", pixels));
-  const Image black{.width = pixels, .height = pixels, .rgb_YXC = std::vector<uint8_t>(static_cast<size_t>(pixels) * pixels * 3)};
+  const Image black{
+      .width = pixels, .height = pixels, .rgb_YXC = std::vector<uint8_t>(static_cast<size_t>(pixels) * pixels * 3)};
   const std::vector<std::byte> encoded = encode_jpeg(black, 95);
   const auto jpeg = std::make_shared<const std::string>(reinterpret_cast<const char*>(encoded.data()), encoded.size());
   RowTable result;

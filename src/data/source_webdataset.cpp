@@ -5,9 +5,9 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/index_jobs.h"
 #include "data/lane_stream.h"
 #include "data/position.h"
-#include "data/index_jobs.h"
 #include "data/shard_list.h"
 
 namespace lockstep::data {
@@ -60,7 +60,8 @@ class LaneSource : public SampleSource {
                     .window = kPlainWindow};
     if (config.shuffle) {
       const auto num_shards = static_cast<int64_t>(context_.set->shards.size());
-      order.num_lanes = choose_num_lanes(config.num_lanes, num_shards, order.pass_samples, config.resampled, world_size_);
+      order.num_lanes =
+          choose_num_lanes(config.num_lanes, num_shards, order.pass_samples, config.resampled, world_size_);
       order.window = std::max<int64_t>(1, (config.shuffle_window + order.num_lanes - 1) / order.num_lanes);
     }
     rebuild(order);
@@ -116,8 +117,8 @@ class LaneSource : public SampleSource {
                       "use the same --index-dir and the same index as before");
     if (samples < 0 || samples > context_.set->num_samples() + (order.pass_samples == 0 ? 1 : 0) ||
         (samples > 0 && samples < order.num_lanes))
-      throw DataError(
-          fmt::format("data: a position with epoch_samples={} does not fit {} samples", samples, context_.set->num_samples()));
+      throw DataError(fmt::format("data: a position with epoch_samples={} does not fit {} samples", samples,
+                                  context_.set->num_samples()));
     order.pass_samples = samples;
     if (!is_strided_) check_world_size(order.num_lanes, world_size_);
     const auto consumed = position.number<uint64_t>("consumed"), pass = position.number<uint64_t>("epoch");
@@ -125,9 +126,10 @@ class LaneSource : public SampleSource {
     if (consumed % world != 0 ||
         (samples > 0 && (static_cast<uint64_t>(samples) % world != 0 || consumed >= static_cast<uint64_t>(samples))) ||
         consumed > (uint64_t{1} << 60) || pass > (uint64_t{1} << 40))
-      throw DataError(fmt::format("data: a position after {} samples (epochs of {}) cannot be shared equally by {} ranks",
-                                  consumed, samples, world_size_),
-                      "continue on a number of ranks that divides both");
+      throw DataError(
+          fmt::format("data: a position after {} samples (epochs of {}) cannot be shared equally by {} ranks", consumed,
+                      samples, world_size_),
+          "continue on a number of ranks that divides both");
     context_.is_interrupted = false;
     rebuild(order);
     pass_ = pass;
@@ -148,7 +150,8 @@ class LaneSource : public SampleSource {
     pass_ = consumed_ = 0;
     lanes_.clear();
     const int64_t step = is_strided_ ? 1 : world_size_;
-    for (int64_t lane = is_strided_ ? 0 : rank_; lane < order.num_lanes; lane += step) lanes_.emplace_back(context_, lane);
+    for (int64_t lane = is_strided_ ? 0 : rank_; lane < order.num_lanes; lane += step)
+      lanes_.emplace_back(context_, lane);
   }
 
   RawSample take_from_lane(uint64_t first) {
@@ -201,7 +204,8 @@ class LaneSource : public SampleSource {
 
 class SequentialSource : public SampleSource {
  public:
-  explicit SequentialSource(const SourceConfig& config) : rank_(config.rank), world_size_(config.world_size), walker_(context_) {
+  explicit SequentialSource(const SourceConfig& config)
+      : rank_(config.rank), world_size_(config.world_size), walker_(context_) {
     context_.set = load_shard_set(config);
     fingerprint_ = context_.set->fingerprint();
     rewind();
@@ -260,7 +264,8 @@ class SequentialSource : public SampleSource {
 std::vector<std::string> expand_shards(const SourceConfig& config) {
   std::vector<std::string> shards;
   for (ShardSource& source : parse_shard_sources(config.spec, config.upsampling_factors))
-    shards.insert(shards.end(), std::make_move_iterator(source.shards.begin()), std::make_move_iterator(source.shards.end()));
+    shards.insert(shards.end(), std::make_move_iterator(source.shards.begin()),
+                  std::make_move_iterator(source.shards.end()));
   return shards;
 }
 
@@ -288,14 +293,15 @@ int64_t pass_samples(const ShardSet& set, const SourceConfig& config) {
   if (!set.has_index() || config.resampled) return 0;
   const int64_t total = set.num_samples(), batches = total / config.global_batch;
   if (batches == 0)
-    throw DataError(
-        fmt::format("data: '{}' holds {} usable samples, fewer than one global batch of {}", config.spec, total,
-                    config.global_batch),
-        total == 0 ? set.filter.hint() : kTooFewSamplesHint);
+    throw DataError(fmt::format("data: '{}' holds {} usable samples, fewer than one global batch of {}", config.spec,
+                                total, config.global_batch),
+                    total == 0 ? set.filter.hint() : kTooFewSamplesHint);
   return batches * config.global_batch;
 }
 
-std::unique_ptr<SampleSource> open_lane_source(const SourceConfig& config) { return std::make_unique<LaneSource>(config); }
+std::unique_ptr<SampleSource> open_lane_source(const SourceConfig& config) {
+  return std::make_unique<LaneSource>(config);
+}
 std::unique_ptr<SampleSource> open_sequential_source(const SourceConfig& config) {
   return std::make_unique<SequentialSource>(config);
 }

@@ -239,24 +239,17 @@ void TarReader::check_header(const std::byte* block, uint64_t at) const {
 /// A header that describes the member behind it, or all later ones ('g'); false for any other header.
 bool TarReader::take_extension(char type, uint64_t size, Overrides& overrides) {
   switch (type) {
-    case 'L':
-      overrides.path = read_extension(size).c_str();
-      return true;
-    case 'K':
-      read_extension(size);
-      return true;
+    case 'L': overrides.path = read_extension(size).c_str(); return true;
+    case 'K': read_extension(size); return true;
     case 'x':
-    case 'X':
-      apply_pax(read_extension(size), overrides);
-      return true;
+    case 'X': apply_pax(read_extension(size), overrides); return true;
     case 'g':
       apply_pax(read_extension(size), global_);
       has_global_overrides_ = global_.path || global_.size;
       if (!overrides.path) overrides.path = global_.path;
       if (!overrides.size) overrides.size = global_.size;
       return true;
-    default:
-      return false;
+    default: return false;
   }
 }
 
@@ -297,7 +290,8 @@ TarEntry TarReader::make_entry(std::string name, char type, uint64_t data_bytes)
   TarEntry entry;
   entry.type = type == '\0' || type == '7' ? '0' : type;
   if (entry.type == '0' && core::ends_with(name, "/")) entry.type = '5';
-  if (entry.type >= '1' && entry.type <= '6') data_bytes = 0;  // links, folders and devices have none, whatever their size says
+  if (entry.type >= '1' && entry.type <= '6')
+    data_bytes = 0;  // links, folders and devices have none, whatever their size says
   last_name_ = name;
   entry.name = std::move(name);
   entry.data_offset = offset_;

@@ -9,8 +9,8 @@
 
 namespace lockstep::data {
 
-/// One archive member. `header_offset` is the byte of its first header block (the long-name or pax block where it has one): a
-/// reader opened there sees the same members from here on.
+/// One archive member. `header_offset` is the byte of its first header block (the long-name or pax block where it has
+/// one): a reader opened there sees the same members from here on.
 struct TarEntry {
   std::string name;
   char type = '0';  ///< '0' regular file; '1' hard link, '2' symbolic link, '5' folder, ...
@@ -21,13 +21,14 @@ struct TarEntry {
 
 /// Streaming reader of POSIX tar: ustar (with prefix), pax (path, size), GNU long names, base-256 sizes, V7.
 ///
-/// Nothing ends silently: a wrong checksum, a cut file, a missing end mark (two zero blocks), data behind the end mark, sparse or
-/// multi-volume members throw DataError with shard and offset.
+/// Nothing ends silently: a wrong checksum, a cut file, a missing end mark (two zero blocks), data behind the end mark,
+/// sparse or multi-volume members throw DataError with shard and offset.
 class TarReader {
  public:
   TarReader(std::unique_ptr<ByteStream> stream, std::string shard, uint64_t start_offset = 0);
 
-  /// The next member, of any type, or nothing behind the end mark. Data of the member before that was not read is passed over.
+  /// The next member, of any type, or nothing behind the end mark. Data of the member before that was not read is
+  /// passed over.
   std::optional<TarEntry> next();
   /// The data of the member that next() returned last; once per member.
   std::string read_data();

@@ -12,14 +12,13 @@ constexpr size_t kBlockBytes = 512, kRecordBytes = 10240, kBufferBytes = size_t{
 constexpr uint64_t kMaxContentBytes = uint64_t{1} << 33;  // 11 octal digits
 
 struct Header {
-  char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, link_name[100], magic[6], version[2], user[32],
-      group[32], device_major[8], device_minor[8], prefix[155], padding[12];
+  char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, link_name[100], magic[6], version[2],
+      user[32], group[32], device_major[8], device_minor[8], prefix[155], padding[12];
 };
 static_assert(sizeof(Header) == kBlockBytes);
 
 /// Octal digits and a closing zero byte fill the field.
-template <size_t N>
-void put_octal(char (&field)[N], uint64_t value) {
+template <size_t N> void put_octal(char (&field)[N], uint64_t value) {
   for (size_t i = N - 1; i-- > 0; value /= 8) field[i] = static_cast<char>('0' + value % 8);
   field[N - 1] = '\0';
 }
@@ -34,11 +33,11 @@ void put_name(std::string_view name, Header& header) {
     const size_t slash = name.substr(0, sizeof header.prefix + 1).rfind('/');
     if (slash == std::string_view::npos || slash == 0 || slash + 1 == name.size() ||
         name.size() - slash - 1 > sizeof header.name) {
-      throw DataError(
-          fmt::format("data: the name '{}' of {} bytes does not fit into a tar header, expected at most 100, or 255 with '/' in "
-                      "the right place",
-                      name, name.size()),
-          "shorten the name");
+      throw DataError(fmt::format("data: the name '{}' of {} bytes does not fit into a tar header, expected at most "
+                                  "100, or 255 with '/' in "
+                                  "the right place",
+                                  name, name.size()),
+                      "shorten the name");
     }
     std::memcpy(header.prefix, name.data(), slash);
     name.remove_prefix(slash + 1);
@@ -48,8 +47,8 @@ void put_name(std::string_view name, Header& header) {
 
 Header make_header(std::string_view name, uint64_t num_bytes) {
   if (num_bytes >= kMaxContentBytes) {
-    throw DataError(
-        fmt::format("data: '{}' has {} bytes, expected less than {} for a tar archive", name, num_bytes, kMaxContentBytes));
+    throw DataError(fmt::format("data: '{}' has {} bytes, expected less than {} for a tar archive", name, num_bytes,
+                                kMaxContentBytes));
   }
   Header header{};
   put_name(name, header);
@@ -83,8 +82,10 @@ void TarWriter::append(std::span<const std::byte> bytes) {
     file_.write(std::as_bytes(std::span(buffer_)));
     buffer_.clear();
   }
-  if (bytes.size() >= kBufferBytes) file_.write(bytes);
-  else buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (bytes.size() >= kBufferBytes)
+    file_.write(bytes);
+  else
+    buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
 void TarWriter::add(std::string_view name, std::span<const std::byte> content) {

@@ -16,12 +16,13 @@ class TarWriter {
  public:
   explicit TarWriter(const std::filesystem::path& path);
 
-  /// Adds a regular file. Names take up to 100 bytes, or 255 where a '/' splits them; DataError otherwise, and from 8 GiB on.
+  /// Adds a regular file. Names take up to 100 bytes, or 255 where a '/' splits them; DataError otherwise, and from 8
+  /// GiB on.
   void add(std::string_view name, std::span<const std::byte> content);
   void add(std::string_view name, std::string_view content);
 
-  /// Ends the archive with two zero blocks, fills it up to a multiple of 10,240 bytes, commits it and returns its size. Call
-  /// once.
+  /// Ends the archive with two zero blocks, fills it up to a multiple of 10,240 bytes, commits it and returns its size.
+  /// Call once.
   uint64_t finish();
 
  private:

@@ -22,11 +22,11 @@ using Expansions = std::unordered_map<char32_t, std::u32string>;
 /// Latin ligatures and digraphs taken apart, characters of unusual width in their usual one (U+3000 included).
 Expansions make_expansions() {
   Expansions map = {
-      {0x0132, U"IJ"},       {0x0133, U"ij"},       {0x0149, U"\u02BCn"}, {0x01C4, U"D\u017D"}, {0x01C5, U"D\u017E"},
-      {0x01C6, U"d\u017E"},  {0x01C7, U"LJ"},       {0x01C8, U"Lj"},      {0x01C9, U"lj"},      {0x01CA, U"NJ"},
-      {0x01CB, U"Nj"},       {0x01CC, U"nj"},       {0x01F1, U"DZ"},      {0x01F2, U"Dz"},      {0x01F3, U"dz"},
-      {0xFB00, U"ff"},       {0xFB01, U"fi"},       {0xFB02, U"fl"},      {0xFB03, U"ffi"},     {0xFB04, U"ffl"},
-      {0xFB05, U"\u017Ft"},  {0xFB06, U"st"},       {0x3000, U" "},
+      {0x0132, U"IJ"},      {0x0133, U"ij"}, {0x0149, U"\u02BCn"}, {0x01C4, U"D\u017D"}, {0x01C5, U"D\u017E"},
+      {0x01C6, U"d\u017E"}, {0x01C7, U"LJ"}, {0x01C8, U"Lj"},      {0x01C9, U"lj"},      {0x01CA, U"NJ"},
+      {0x01CB, U"Nj"},      {0x01CC, U"nj"}, {0x01F1, U"DZ"},      {0x01F2, U"Dz"},      {0x01F3, U"dz"},
+      {0xFB00, U"ff"},      {0xFB01, U"fi"}, {0xFB02, U"fl"},      {0xFB03, U"ffi"},     {0xFB04, U"ffl"},
+      {0xFB05, U"\u017Ft"}, {0xFB06, U"st"}, {0x3000, U" "},
   };
   for (char32_t c = 0xFF01; c < 0xFFF0; ++c) {
     const std::u32string whole(1, c);
@@ -106,15 +106,15 @@ std::u32string fix_segment(std::u32string text, bool unescape) {
     if (fixed == text) return text;
     text = std::move(fixed);
   }
-  throw DataError(fmt::format("data: a text of {} characters still changes after {} rounds of repair", text.size(), kMaxRounds),
-                  "HTML references are probably escaped over and over again; unescape the captions before training");
+  throw DataError(
+      fmt::format("data: a text of {} characters still changes after {} rounds of repair", text.size(), kMaxRounds),
+      "HTML references are probably escaped over and over again; unescape the captions before training");
 }
 
 /// Printable ASCII and its white space, without '&': fix_text and unescaping leave it as it is.
 bool is_plain(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 0x20 && c < 0x7F && c != '&') || c == '\t' || c == '\n' || c == '\f';
-  });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return (c >= 0x20 && c < 0x7F && c != '&') || c == '\t' || c == '\n' || c == '\f'; });
 }
 
 std::string collapse_plain(std::string_view text, LetterCase letters) {
@@ -153,7 +153,8 @@ std::u32string fix_text(std::u32string_view text) {
   bool unescape = true;  // until the text shows that it is HTML itself
   while (!text.empty()) {
     const size_t line_end = text.find(U'\n');
-    const size_t length = std::min(line_end == std::u32string_view::npos ? text.size() : line_end + 1, kMaxSegmentChars);
+    const size_t length =
+        std::min(line_end == std::u32string_view::npos ? text.size() : line_end + 1, kMaxSegmentChars);
     const std::u32string_view segment = text.substr(0, length);
     if (segment.find(U'<') != std::u32string_view::npos) unescape = false;
     out += fix_segment(std::u32string(segment), unescape);

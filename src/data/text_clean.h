@@ -6,9 +6,10 @@ namespace lockstep::data {
 
 enum class LetterCase { kLower, kKept };
 
-/// Cleans a caption as OpenCLIP 3.3.0 does by default (its cleaning "lower"; with kKept its "whitespace"): the repairs of ftfy.fix_text 6.3.1, HTML
-/// character references resolved twice, white space runs to one space, none at the ends, lower case (docs/tokenizer.md). Throws
-/// DataError when the bytes are not UTF-8 (OpenCLIP skips such a sample) or when repairs do not come to an end. Thread safe.
+/// Cleans a caption as OpenCLIP 3.3.0 does by default (its cleaning "lower"; with kKept its "whitespace"): the repairs
+/// of ftfy.fix_text 6.3.1, HTML character references resolved twice, white space runs to one space, none at the ends,
+/// lower case (docs/tokenizer.md). Throws DataError when the bytes are not UTF-8 (OpenCLIP skips such a sample) or when
+/// repairs do not come to an end. Thread safe.
 std::string clean_text(std::string_view utf8, LetterCase letters = LetterCase::kLower);
 
 /// ftfy.fix_text with its default configuration.

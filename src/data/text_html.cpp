@@ -29,7 +29,8 @@ std::u32string parse_code_points(std::string_view hex_joined) {
   for (const std::string& hex : core::split(hex_joined, "+")) {
     uint32_t value = 0;
     const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), value, 16);
-    LOCKSTEP_CHECK(error == std::errc{} && end == hex.data() + hex.size(), "table of character references: '{}'", hex_joined);
+    LOCKSTEP_CHECK(error == std::errc{} && end == hex.data() + hex.size(), "table of character references: '{}'",
+                   hex_joined);
     text.push_back(value);
   }
   return text;
@@ -88,7 +89,8 @@ std::optional<std::string> to_ascii(std::u32string_view text) {
 }
 
 std::u32string to_upper(const std::u32string& text) {
-  auto upper = icu::UnicodeString::fromUTF32(reinterpret_cast<const UChar32*>(text.data()), static_cast<int32_t>(text.size()));
+  auto upper =
+      icu::UnicodeString::fromUTF32(reinterpret_cast<const UChar32*>(text.data()), static_cast<int32_t>(text.size()));
   upper.toUpper(icu::Locale::getRoot());
   std::u32string out(static_cast<size_t>(upper.countChar32()), U'\0');
   UErrorCode status = U_ZERO_ERROR;
@@ -96,7 +98,8 @@ std::u32string to_upper(const std::u32string& text) {
   return out;
 }
 
-/// Names that ftfy adds: references in lower case, written in capitals, unless HTML itself would resolve that (or a part of it).
+/// Names that ftfy adds: references in lower case, written in capitals, unless HTML itself would resolve that (or a
+/// part of it).
 std::unordered_map<std::string, std::u32string> make_capital_references() {
   std::unordered_map<std::string, std::u32string> capitals;
   for (const auto& [name, reference] : references()) {
@@ -104,7 +107,8 @@ std::unordered_map<std::string, std::u32string> make_capital_references() {
     std::string upper = name;
     for (char& c : upper) c = (c >= 'a' && c <= 'z') ? static_cast<char>(c - 'a' + 'A') : c;
     const std::u32string wide(upper.begin(), upper.end());
-    if (!references().contains(upper) && find_bare_prefix(wide) == nullptr) capitals.emplace(upper, to_upper(reference.text));
+    if (!references().contains(upper) && find_bare_prefix(wide) == nullptr)
+      capitals.emplace(upper, to_upper(reference.text));
   }
   return capitals;
 }
@@ -172,7 +176,8 @@ bool append_certain(std::u32string_view text, size_t& at, std::u32string& out) {
   const bool is_number = at + 1 < text.size() && text[at + 1] == U'#';
   const size_t first = at + (is_number ? 2 : 1);
   size_t end = first;
-  while (end < text.size() && end - first < kMaxCertainChars && (is_digit(text[end]) || is_ascii_letter(text[end]))) ++end;
+  while (end < text.size() && end - first < kMaxCertainChars && (is_digit(text[end]) || is_ascii_letter(text[end])))
+    ++end;
   if (end == first || end >= text.size() || text[end] != U';') return false;
   if (is_number) {
     const std::u32string resolved = unescape_html(text.substr(at, end + 1 - at));
@@ -192,8 +197,7 @@ bool append_certain(std::u32string_view text, size_t& at, std::u32string& out) {
   return true;
 }
 
-template <typename Resolve>
-std::u32string replace_references(std::u32string_view text, Resolve resolve) {
+template <typename Resolve> std::u32string replace_references(std::u32string_view text, Resolve resolve) {
   std::u32string out;
   out.reserve(text.size());
   for (size_t i = 0; i < text.size();) {

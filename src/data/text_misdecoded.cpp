@@ -34,9 +34,10 @@ struct Rule {
   std::array<Place, 7> places;
   bool only_at_start = false;
   size_t size() const {
-    return static_cast<size_t>(std::find_if(places.begin(), places.end(), [](const Place& place) {
-                                 return place.classes == 0 && place.characters.empty();
-                               }) - places.begin());
+    return static_cast<size_t>(
+        std::find_if(places.begin(), places.end(),
+                     [](const Place& place) { return place.classes == 0 && place.characters.empty(); }) -
+        places.begin());
   }
 };
 
@@ -44,7 +45,8 @@ constexpr std::u16string_view kArabicLeads = u"\u00D8\u00D9", kArabicTails = u"\
 constexpr std::u16string_view kWesternTails =
     u"\u20AC\u0153\u0160\u0161\u00A2\u00A3\u0178\u017E\u00A0\u00AD\u00AE\u00A9\u00B0\u00B7\u00BB\u2013\u2014\u00B4";
 constexpr std::u16string_view kCyrillicLeads = u"\u0412\u0413\u0420\u0421", kGreekLeads = u"\u0392\u0393\u039E\u039F";
-constexpr std::u16string_view kA = u"\u00C3\u00C2";  // capital A with tilde, with circumflex: what C3 and C2 are in Latin-1
+constexpr std::u16string_view kA =
+    u"\u00C3\u00C2";  // capital A with tilde, with circumflex: what C3 and C2 are in Latin-1
 
 const Rule kRules[] = {
     {{{{kC1}}}},
@@ -68,8 +70,7 @@ const Rule kRules[] = {
     // Windows 1252.
     {{{{0, u"\u0152\u0153"}, {kNoLetter}}}},
     {{{{kUpperAccented}, {0, u"\u00B0"}}}},
-    {{{{0, u"\u00C2\u00C3\u00CE\u00D0"},
-       {kOpening | kClosing, kWesternTails}}}},
+    {{{{0, u"\u00C2\u00C3\u00CE\u00D0"}, {kOpening | kClosing, kWesternTails}}}},
     {{{{0, u"\u00D7"}, {0, u"\u00B2\u00B3"}}}},
     {{{{0, kArabicLeads}, {kAfterArabic, kArabicTails}, {0, kArabicLeads}, {kAfterArabic, kArabicTails}}}},
     {{{{0, u"\u00E0"}, {0, u"\u00B2\u00B5\u00B9\u00BC\u00BD\u00BE"}}}},
@@ -81,7 +82,9 @@ const Rule kRules[] = {
     // Mac Roman.
     {{{{0, u"\u221A"}, {0, u"\u00B1\u2202\u2020\u2260\u00AE\u2122\u00B4\u2264\u2265\u00A5\u00B5\u00F8"}}}},
     {{{{0, u"\u2248"}, {0, u"\u00B0\u00A2"}}}},
-    {{{{0, u"\u201A"}, {0, u"\u00C4"}, {0, u"\u00EC\u00EE\u00EF\u00F2\u00F4\u00FA\u00F9\u00FB\u2020\u00B0\u00A2\u03C0"}}}},
+    {{{{0, u"\u201A"},
+       {0, u"\u00C4"},
+       {0, u"\u00EC\u00EE\u00EF\u00F2\u00F4\u00FA\u00F9\u00FB\u2020\u00B0\u00A2\u03C0"}}}},
     {{{{0, u"\u201A"}, {0, u"\u00E2\u00F3"}, {0, u"\u00E0\u00E4\u00B0\u00EA"}}}},
     // Windows 1251.
     {{{{0, u"\u0432"}, {0, u"\u0402"}}}},

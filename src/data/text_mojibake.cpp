@@ -48,8 +48,8 @@ std::optional<std::string> encode_bytes(std::u32string_view text, size_t encodin
   return bytes;
 }
 
-/// Length of a UTF-8 sequence at `at` in which exactly one 0xa0 has become a space, if it is one of those worth repairing; else
-/// 0.
+/// Length of a UTF-8 sequence at `at` in which exactly one 0xa0 has become a space, if it is one of those worth
+/// repairing; else 0.
 size_t altered_sequence(std::string_view bytes, size_t at) {
   const unsigned char lead = byte_at(bytes, at);
   const auto next = [&](size_t i) { return at + i < bytes.size() ? byte_at(bytes, at + i) : kNone; };
@@ -73,8 +73,8 @@ size_t altered_sequence(std::string_view bytes, size_t at) {
   return spaces == 1 ? 4 : 0;
 }
 
-/// An "a" with grave accent that was a word of its own, or ended one: its lost 0xa0 comes back and the space stays. Not before
-/// the Portuguese words that begin with it.
+/// An "a" with grave accent that was a word of its own, or ended one: its lost 0xa0 comes back and the space stays. Not
+/// before the Portuguese words that begin with it.
 std::string restore_grave_words(std::string_view bytes) {
   constexpr std::string_view kJoined[] = {" ", "quele", "quela", "quilo", "s "};
   std::string out;
@@ -99,7 +99,8 @@ std::string restore_nonbreaking_spaces(std::string_view bytes) {
   return out;
 }
 
-/// Length of a UTF-8 or CESU-8 sequence at `at` some of whose later bytes are lost (written 0x1a, or at most once '?'); else 0.
+/// Length of a UTF-8 or CESU-8 sequence at `at` some of whose later bytes are lost (written 0x1a, or at most once '?');
+/// else 0.
 size_t lossy_sequence(std::string_view bytes, size_t at) {
   const unsigned char lead = byte_at(bytes, at);
   const auto next = [&](size_t i) { return at + i < bytes.size() ? byte_at(bytes, at + i) : kNone; };
@@ -141,15 +142,15 @@ std::string replace_lossy_sequences(std::string_view bytes) {
   return out;
 }
 
-/// Length of a variant sequence at `at`: Java's zero (2) or a CESU-8 pair (6); else 0. ftfy also takes a final line feed for
-/// the last byte of either.
+/// Length of a variant sequence at `at`: Java's zero (2) or a CESU-8 pair (6); else 0. ftfy also takes a final line
+/// feed for the last byte of either.
 size_t variant_sequence(std::string_view bytes, size_t at) {
   const size_t left = bytes.size() - at;
   const auto next = [&](size_t i) { return byte_at(bytes, at + i); };
   const auto is_final_line_feed = [&](size_t i) { return i + 1 == left && next(i) == '\n'; };
   if (left >= 2 && next(0) == 0xC0 && (next(1) == 0x80 || is_final_line_feed(1))) return 2;
-  const bool pair = left >= 6 && next(0) == 0xED && is_between(next(1), 0xA0, 0xAF) && is_tail(next(2)) && next(3) == 0xED &&
-                    is_between(next(4), 0xB0, 0xBF) && (is_tail(next(5)) || is_final_line_feed(5));
+  const bool pair = left >= 6 && next(0) == 0xED && is_between(next(1), 0xA0, 0xAF) && is_tail(next(2)) &&
+                    next(3) == 0xED && is_between(next(4), 0xB0, 0xBF) && (is_tail(next(5)) || is_final_line_feed(5));
   return pair ? 6 : 0;
 }
 
@@ -183,7 +184,8 @@ std::optional<std::u32string> decode_as_utf8(std::string bytes, size_t encoding)
   return decode_utf8_variants(bytes);
 }
 
-/// Length of the run of characters at `at` that look like UTF-8 sequences, in one code page or another; 0 where none begins.
+/// Length of the run of characters at `at` that look like UTF-8 sequences, in one code page or another; 0 where none
+/// begins.
 size_t embedded_run(std::u32string_view text, size_t at) {
   if (at > 0 && (text_classes(text[at - 1]) & kStrictTail) != 0) return 0;
   size_t end = at;
@@ -208,7 +210,8 @@ std::u32string repair_embedded_runs(std::u32string_view text) {
       continue;
     }
     const std::u32string_view run = text.substr(i, length);
-    const bool repair = length < text.size() && looks_misdecoded(run);  // a shorter text each time: this comes to an end
+    const bool repair =
+        length < text.size() && looks_misdecoded(run);  // a shorter text each time: this comes to an end
     out += repair ? repair_encoding(std::u32string(run)) : std::u32string(run);
     i += length;
   }

@@ -27,16 +27,21 @@ std::string error_text(int status) {
 // Members of a class that stand for Unicode's White_Space. PCRE2's own \s also holds U+180E.
 constexpr std::string_view kSpaceMembers = "\\t-\\r\\x{85}\\p{Z}";
 
-// What became a letter or number between PCRE2's Unicode (14 in version 10.42) and that of the reference (16); found with
-// ref/make_bpe_goldens.py (classes.jsonl.gz).
+// What became a letter or number between PCRE2's Unicode (14 in version 10.42) and that of the reference (16); found
+// with ref/make_bpe_goldens.py (classes.jsonl.gz).
 constexpr std::string_view kNewLetters =
-    "\\x{1c89}-\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}\\x{10d4a}-\\x{10d65}\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}"
-    "\\x{1123f}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}\\x{113d3}\\x{11bc0}-\\x{11be0}"
-    "\\x{11f02}\\x{11f04}-\\x{11f10}\\x{11f12}-\\x{11f33}\\x{1342f}\\x{13441}-\\x{13446}\\x{13460}-\\x{143fa}\\x{16100}-\\x{1611d}"
-    "\\x{16d40}-\\x{16d6c}\\x{18cff}\\x{1b132}\\x{1b155}\\x{1df25}-\\x{1df2a}\\x{1e030}-\\x{1e06d}\\x{1e4d0}-\\x{1e4eb}\\x{1e5d0}-\\x{1e5ed}"
+    "\\x{1c89}-\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}\\x{10d4a}-\\x{10d65}\\x{10d6f}-\\x{"
+    "10d85}\\x{10ec2}-\\x{10ec4}"
+    "\\x{1123f}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}\\x{113d3}"
+    "\\x{11bc0}-\\x{11be0}"
+    "\\x{11f02}\\x{11f04}-\\x{11f10}\\x{11f12}-\\x{11f33}\\x{1342f}\\x{13441}-\\x{13446}\\x{13460}-\\x{143fa}\\x{16100}"
+    "-\\x{1611d}"
+    "\\x{16d40}-\\x{16d6c}\\x{18cff}\\x{1b132}\\x{1b155}\\x{1df25}-\\x{1df2a}\\x{1e030}-\\x{1e06d}\\x{1e4d0}-\\x{1e4eb}"
+    "\\x{1e5d0}-\\x{1e5ed}"
     "\\x{1e5f0}\\x{2b739}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}";
 constexpr std::string_view kNewNumbers =
-    "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}\\x{11f50}-\\x{11f59}\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}"
+    "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}\\x{11f50}-\\x{11f59}\\x{16130}-\\x{16139}\\x{"
+    "16d70}-\\x{16d79}"
     "\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}";
 
 }  // namespace
@@ -56,10 +61,11 @@ TextPattern::TextPattern(const std::string& pattern, Case letters, Input input) 
   if (input == Input::kUtf8) state_->match_flags = PCRE2_NO_UTF_CHECK;
   int status = 0;
   PCRE2_SIZE offset = 0;
-  state_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), flags, &status, &offset,
-                                   context.get()));
+  state_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), flags, &status,
+                                   &offset, context.get()));
   if (state_->code == nullptr)
-    throw DataError(fmt::format("data: the pattern '{}' cannot be used: {} at byte {}", pattern, error_text(status), offset));
+    throw DataError(
+        fmt::format("data: the pattern '{}' cannot be used: {} at byte {}", pattern, error_text(status), offset));
   pcre2_jit_compile(state_->code.get(), PCRE2_JIT_COMPLETE);  // where there is no JIT, pcre2_match interprets
 }
 
@@ -80,13 +86,13 @@ TextPattern::Scan::~Scan() = default;
 
 bool TextPattern::Scan::next(Match& match) {
   while (at_ < text_.size()) {
-    const int status = pcre2_match(pattern_.state_->code.get(), reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(), at_,
-                                   pattern_.state_->match_flags, state_->match.get(), nullptr);
+    const int status = pcre2_match(pattern_.state_->code.get(), reinterpret_cast<PCRE2_SPTR>(text_.data()),
+                                   text_.size(), at_, pattern_.state_->match_flags, state_->match.get(), nullptr);
     if (status == PCRE2_ERROR_NOMATCH) break;
     if (status == PCRE2_ERROR_MATCHLIMIT || status == PCRE2_ERROR_DEPTHLIMIT || status == PCRE2_ERROR_HEAPLIMIT ||
         status == PCRE2_ERROR_JIT_STACKLIMIT)
-      throw DataError(fmt::format("data: a text of {} bytes is too much for the tokenizer's pattern at byte {}: {}", text_.size(),
-                                  at_, error_text(status)),
+      throw DataError(fmt::format("data: a text of {} bytes is too much for the tokenizer's pattern at byte {}: {}",
+                                  text_.size(), at_, error_text(status)),
                       "cut the text into shorter documents");
     LOCKSTEP_CHECK(status >= 0, "pcre2 error {} at byte {}: {}", status, at_, error_text(status));
     const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(state_->match.get());
@@ -103,8 +109,9 @@ std::string pattern_from_oniguruma(std::string_view pattern) {
   std::string out;
   bool in_class = false;
   const auto refuse = [&](std::string_view what, size_t at) {
-    throw DataError(fmt::format("data: the tokenizer's pattern '{}' uses {} at byte {}, which is not supported", pattern, what, at),
-                    "Unicode classes (\\p{..}), \\s, \\d, \\r, \\n, groups, look-ahead and repetition are");
+    throw DataError(
+        fmt::format("data: the tokenizer's pattern '{}' uses {} at byte {}, which is not supported", pattern, what, at),
+        "Unicode classes (\\p{..}), \\s, \\d, \\r, \\n, groups, look-ahead and repetition are");
   };
   for (size_t i = 0; i < pattern.size(); ++i) {
     const char c = pattern[i];

@@ -9,8 +9,8 @@ namespace lockstep::data {
 class TextPattern {
  public:
   enum class Case { kSensitive, kIgnored };
-  /// What a pattern may meet: text known to be UTF-8, or any bytes, where a broken sequence matches nothing and ends the text for
-  /// what looks ahead of it.
+  /// What a pattern may meet: text known to be UTF-8, or any bytes, where a broken sequence matches nothing and ends
+  /// the text for what looks ahead of it.
   enum class Input { kUtf8, kBytes };
 
   /// A pattern that does not compile throws DataError with the place.
@@ -45,9 +45,9 @@ class TextPattern {
   std::unique_ptr<State> state_;
 };
 
-/// Rewrites a tokenizer's pattern (as Hugging Face writes it, for Oniguruma) so that PCRE2 means the same by it: \s and \S are
-/// spelled out by Unicode's White_Space, \p{L} and \p{N} know Unicode 16. What the two libraries understand differently (\w, \b, possessive {n,m}+ and the
-/// like) throws DataError that names it.
+/// Rewrites a tokenizer's pattern (as Hugging Face writes it, for Oniguruma) so that PCRE2 means the same by it: \s and
+/// \S are spelled out by Unicode's White_Space, \p{L} and \p{N} know Unicode 16. What the two libraries understand
+/// differently (\w, \b, possessive {n,m}+ and the like) throws DataError that names it.
 std::string pattern_from_oniguruma(std::string_view pattern);
 /// A pattern that matches this text and nothing else.
 std::string quote_pattern(std::string_view text);

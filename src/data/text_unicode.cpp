@@ -15,7 +15,8 @@ namespace lockstep::data {
 namespace {
 
 void check_icu(UErrorCode status) {
-  if (U_FAILURE(status)) throw EnvironmentError(fmt::format("data: the Unicode library (ICU) failed: {}", u_errorName(status)));
+  if (U_FAILURE(status))
+    throw EnvironmentError(fmt::format("data: the Unicode library (ICU) failed: {}", u_errorName(status)));
 }
 
 std::u32string normalise(const icu::Normalizer2* form, std::u32string_view text) {
@@ -34,9 +35,8 @@ std::u32string normalise(const icu::Normalizer2* form, std::u32string_view text)
 
 uint32_t text_classes(char32_t c) {
   const auto ranges = text_class_ranges();
-  const auto after = std::upper_bound(ranges.begin(), ranges.end(), c, [](char32_t value, const TextClassRange& range) {
-    return value < range.first;
-  });
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), c,
+                                      [](char32_t value, const TextClassRange& range) { return value < range.first; });
   if (after == ranges.begin()) return 0;
   const TextClassRange& range = *(after - 1);
   return c <= range.last ? range.classes : 0;
@@ -68,7 +68,8 @@ std::string to_lower_utf8(std::string_view utf8) {
   std::string lower;
   icu::StringByteSink<std::string> sink(&lower, static_cast<int32_t>(utf8.size()));
   UErrorCode status = U_ZERO_ERROR;
-  icu::CaseMap::utf8ToLower("", 0, icu::StringPiece(utf8.data(), static_cast<int32_t>(utf8.size())), sink, nullptr, status);
+  icu::CaseMap::utf8ToLower("", 0, icu::StringPiece(utf8.data(), static_cast<int32_t>(utf8.size())), sink, nullptr,
+                            status);
   check_icu(status);
   return lower;
 }

@@ -16,8 +16,10 @@ void TokenBatch::clear(int64_t length) {
   sample_ids.clear();
 }
 
-void TokenBatch::add(std::span<const int32_t> tokens, std::span<const int32_t> piece_begins, const DocumentRules& rules, int64_t sample_id) {
-  LOCKSTEP_CHECK(static_cast<int64_t>(tokens.size()) == sequence_length + 1, "{} tokens for T={}", tokens.size(), sequence_length);
+void TokenBatch::add(std::span<const int32_t> tokens, std::span<const int32_t> piece_begins, const DocumentRules& rules,
+                     int64_t sample_id) {
+  LOCKSTEP_CHECK(static_cast<int64_t>(tokens.size()) == sequence_length + 1, "{} tokens for T={}", tokens.size(),
+                 sequence_length);
   const auto inputs = tokens.first(tokens.size() - 1), labels = tokens.subspan(1);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool is_padding = labels[i] == kPaddingToken;
@@ -30,7 +32,8 @@ void TokenBatch::add(std::span<const int32_t> tokens, std::span<const int32_t> p
   ++num_samples;
 }
 
-void TokenBatch::add_positions(std::span<const int32_t> inputs, std::span<const int32_t> piece_begins, const DocumentRules& rules) {
+void TokenBatch::add_positions(std::span<const int32_t> inputs, std::span<const int32_t> piece_begins,
+                               const DocumentRules& rules) {
   const auto sample_begin = static_cast<int32_t>(num_samples * sequence_length);
   int32_t position = 0;
   size_t next_piece = 1;  // the sample itself begins the first

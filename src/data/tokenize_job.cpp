@@ -18,8 +18,7 @@ struct Document {
 };
 
 /// Walks through all inputs in blocks of lines; `use(lines, path)` takes one block.
-template <typename Use>
-void for_each_block(const TokenizeJob& job, const Use& use) {
+template <typename Use> void for_each_block(const TokenizeJob& job, const Use& use) {
   if (job.inputs.empty()) throw UsageError("data: no input files", "name one or more JSON lines files");
   double total_bytes = 0, done_bytes = 0;
   for (const std::string& input : job.inputs) {
@@ -39,7 +38,8 @@ void for_each_block(const TokenizeJob& job, const Use& use) {
   }
 }
 
-Document tokenize(const std::vector<std::string_view>& texts, const TextTokenizer& tokenizer, std::optional<int32_t> eod) {
+Document tokenize(const std::vector<std::string_view>& texts, const TextTokenizer& tokenizer,
+                  std::optional<int32_t> eod) {
   Document document;
   for (const std::string_view text : texts) {
     std::vector<int32_t> ids = tokenizer.encode(text);
@@ -54,12 +54,14 @@ Document tokenize(const std::vector<std::string_view>& texts, const TextTokenize
 std::vector<TokenizedFile> tokenize_json_lines(const TokenizeJob& job, const TextTokenizer& tokenizer) {
   const std::optional<int32_t> eod = job.append_eod ? tokenizer.eod() : std::nullopt;
   if (job.append_eod && !eod)
-    throw UsageError("data: --append-eod: the tokenizer has no end-of-document token that we know", "name it with --eod-token");
+    throw UsageError("data: --append-eod: the tokenizer has no end-of-document token that we know",
+                     "name it with --eod-token");
   std::vector<std::unique_ptr<IndexedDatasetWriter>> writers;
   std::vector<TokenizedFile> results;
   for (const std::string& key : job.keys) {
     results.push_back({.prefix = fmt::format("{}_{}_document", job.output_prefix, key)});
-    writers.push_back(std::make_unique<IndexedDatasetWriter>(results.back().prefix, token_type_for(tokenizer.vocab_size())));
+    writers.push_back(
+        std::make_unique<IndexedDatasetWriter>(results.back().prefix, token_type_for(tokenizer.vocab_size())));
   }
   std::vector<JsonFieldReader> readers(static_cast<size_t>(job.num_threads));
   for_each_block(job, [&](const std::vector<JsonLines::Line>& lines, const std::filesystem::path& path) {

@@ -27,8 +27,9 @@ struct TokenizedFile {
   int64_t num_tokens = 0;
 };
 
-/// Documents keep the order of lines and files, whatever the number of threads. A damaged line throws DataError with file:line, and
-/// nothing is written then. UsageError when an end-of-document token is wanted and the tokenizer has none.
+/// Documents keep the order of lines and files, whatever the number of threads. A damaged line throws DataError with
+/// file:line, and nothing is written then. UsageError when an end-of-document token is wanted and the tokenizer has
+/// none.
 std::vector<TokenizedFile> tokenize_json_lines(const TokenizeJob& job, const TextTokenizer& tokenizer);
 
 /// Counts the words of all texts of the inputs' keys; output_prefix and append_eod do not matter.

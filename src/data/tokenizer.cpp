@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::string_view kStartText = "<start_of_text>", kEndText = "<end_of_text>";
 
-/// A word: a marker, an English contraction, letters, one number, or anything else up to white space. White space is spelled
-/// out because PCRE2's \s also holds U+180E. U+0345 belongs to no word, as in the reference, where ignoring case makes it a
-/// letter's equal.
+/// A word: a marker, an English contraction, letters, one number, or anything else up to white space. White space is
+/// spelled out because PCRE2's \s also holds U+180E. U+0345 belongs to no word, as in the reference, where ignoring
+/// case makes it a letter's equal.
 constexpr const char* kWordPattern =
     "<start_of_text>|<end_of_text>|'(?:[stmd]|re|ve|ll)|\\p{L}++|\\p{N}|[^\\t-\\r\\x{85}\\x{345}\\p{Z}\\p{L}\\p{N}]++";
 
@@ -75,7 +75,8 @@ std::string ClipTokenizer::decode(std::span<const int32_t> ids) const {
   std::string bytes;
   for (const int32_t id : ids) {
     if (id < 0 || id >= kVocabularySize) {
-      throw DataError(fmt::format("data: token id {} is outside the vocabulary, expected 0 to {}", id, kVocabularySize - 1));
+      throw DataError(
+          fmt::format("data: token id {} is outside the vocabulary, expected 0 to {}", id, kVocabularySize - 1));
     }
     bytes += state_->vocabulary.token(id);
   }

@@ -19,15 +19,15 @@ class ClipTokenizer {
   static constexpr int32_t kPadding = 0;
   static constexpr size_t kDefaultContextLength = 77;
 
-  /// Reads bpe_simple_vocab_16e6.txt, gzipped or plain. A damaged file throws DataError with the line, an unreadable one
-  /// EnvironmentError.
+  /// Reads bpe_simple_vocab_16e6.txt, gzipped or plain. A damaged file throws DataError with the line, an unreadable
+  /// one EnvironmentError.
   explicit ClipTokenizer(const std::filesystem::path& vocabulary);
   ~ClipTokenizer();
   ClipTokenizer(const ClipTokenizer&) = delete;
   ClipTokenizer& operator=(const ClipTokenizer&) = delete;
 
-  /// Fills `out` (the context length, at least 2): start, ids, end, padding. Too many ids are cut, and the last place is then
-  /// the end. Text that is not UTF-8 throws DataError.
+  /// Fills `out` (the context length, at least 2): start, ids, end, padding. Too many ids are cut, and the last place
+  /// is then the end. Text that is not UTF-8 throws DataError.
   void encode(std::string_view utf8, std::span<int32_t> out) const;
   /// Ids of the cleaned text, without start and end, uncut.
   std::vector<int32_t> ids(std::string_view utf8) const;

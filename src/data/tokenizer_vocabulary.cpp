@@ -13,7 +13,8 @@ namespace {
 
 constexpr size_t kMaxVocabularyBytes = size_t{64} << 20;
 constexpr std::string_view kWordEnd = "</w>";
-const char* const kHint = "fetch the files again with tools/fetch_clip_assets.py, or name another with --tokenizer-vocab";
+const char* const kHint =
+    "fetch the files again with tools/fetch_clip_assets.py, or name another with --tokenizer-vocab";
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& what) {
   throw DataError(fmt::format("data: vocabulary '{}' is damaged: {}", path.string(), what), kHint);
@@ -34,9 +35,11 @@ std::string gunzip(const std::string& packed, const std::filesystem::path& path)
     text.append(block.data(), block.size() - stream.avail_out);
   }
   inflateEnd(&stream);
-  if (text.size() > kMaxVocabularyBytes) refuse(path, fmt::format("more than {} bytes when unpacked", kMaxVocabularyBytes));
+  if (text.size() > kMaxVocabularyBytes)
+    refuse(path, fmt::format("more than {} bytes when unpacked", kMaxVocabularyBytes));
   if (status != Z_STREAM_END) {
-    refuse(path, fmt::format("gzip data broken or cut after {} of its bytes and {} unpacked", stream.total_in, text.size()));
+    refuse(path,
+           fmt::format("gzip data broken or cut after {} of its bytes and {} unpacked", stream.total_in, text.size()));
   }
   return text;
 }
@@ -110,13 +113,15 @@ void BpeVocabulary::add_merge(std::string_view line) {
   const std::string left_spelling(line.substr(0, gap)), right_spelling(line.substr(gap + 1));
   const auto left = symbols_.find(left_spelling), right = symbols_.find(right_spelling);
   if (left == symbols_.end() || right == symbols_.end()) {
-    throw DataError(fmt::format("the {} symbol is made by no line before", left == symbols_.end() ? "first" : "second"));
+    throw DataError(
+        fmt::format("the {} symbol is made by no line before", left == symbols_.end() ? "first" : "second"));
   }
   const auto id = static_cast<int32_t>(tokens_.size());
   std::string bytes = tokens_[static_cast<size_t>(left->second)];
   bytes += tokens_[static_cast<size_t>(right->second)];
   merges_.emplace(bpe_pair_key(left->second, right->second), id);
-  if (!symbols_.emplace(left_spelling + right_spelling, id).second) throw DataError("a line before makes the same symbol");
+  if (!symbols_.emplace(left_spelling + right_spelling, id).second)
+    throw DataError("a line before makes the same symbol");
   tokens_.push_back(std::move(bytes));
 }
 

@@ -9,15 +9,16 @@
 
 namespace lockstep::data {
 
-/// The symbols and merges of CLIP's byte-pair encoding. Ids: 256 bytes, the same 256 ending a word, one per merge in the order
-/// of their rank (so the smaller id merges first), start and end of text.
+/// The symbols and merges of CLIP's byte-pair encoding. Ids: 256 bytes, the same 256 ending a word, one per merge in
+/// the order of their rank (so the smaller id merges first), start and end of text.
 class BpeVocabulary {
  public:
   static constexpr int32_t kNumBytes = 256;
   static constexpr int32_t kNumMerges = 48894;
   static constexpr int32_t kNumIds = 2 * kNumBytes + kNumMerges + 2;
 
-  /// Throws DataError with the line of the first fault: missing or broken lines, unknown parts, a merge that is there twice.
+  /// Throws DataError with the line of the first fault: missing or broken lines, unknown parts, a merge that is there
+  /// twice.
   explicit BpeVocabulary(const std::filesystem::path& path);
 
   /// Appends the ids of one word (its bytes, not empty). Time grows as n log n.

@@ -29,7 +29,8 @@ DatasetType resolved_type(const SourceConfig& config) {
   if (config.type != DatasetType::kAuto) return config.type;
   std::error_code code;
   if (config.spec.empty())
-    throw UsageError("data: no data set given", "--train-data 'folder/{000..099}.tar', a .csv file, or --dataset-type synthetic");
+    throw UsageError("data: no data set given",
+                     "--train-data 'folder/{000..099}.tar', a .csv file, or --dataset-type synthetic");
   if (fs::is_directory(config.spec, code)) return DatasetType::kImageFolder;
   const std::string lower = core::to_lower_ascii(config.spec);
   if (core::ends_with(lower, ".csv") || core::ends_with(lower, ".tsv")) return DatasetType::kCsv;
@@ -37,18 +38,21 @@ DatasetType resolved_type(const SourceConfig& config) {
     return DatasetType::kWebDataset;
   if (!fs::exists(config.spec, code))
     throw DataError(fmt::format("data: '{}' does not exist", config.spec),
-                    "give .tar shards ('folder/{000..099}.tar'), a .csv or .tsv file, or for pictures of classes a folder of folders");
-  throw UsageError(fmt::format("data: cannot tell what kind of data '{}' is", config.spec),
-                   "a .tar list is WebDataset, .csv and .tsv are tables, a folder is an ImageFolder; else say --dataset-type");
+                    "give .tar shards ('folder/{000..099}.tar'), a .csv or .tsv file, or for pictures of classes a "
+                    "folder of folders");
+  throw UsageError(
+      fmt::format("data: cannot tell what kind of data '{}' is", config.spec),
+      "a .tar list is WebDataset, .csv and .tsv are tables, a folder is an ImageFolder; else say --dataset-type");
 }
 
 void check_config(const SourceConfig& config) {
-  LOCKSTEP_CHECK(config.world_size > 0 && config.rank >= 0 && config.rank < config.world_size, "rank={} world={}", config.rank,
-                 config.world_size);
+  LOCKSTEP_CHECK(config.world_size > 0 && config.rank >= 0 && config.rank < config.world_size, "rank={} world={}",
+                 config.rank, config.world_size);
   if (config.global_batch < 1 || config.global_batch % config.world_size != 0)
     throw UsageError(
         fmt::format("data: global batch {} is no multiple of {} ranks", config.global_batch, config.world_size),
-        fmt::format("nearest: {} or {}", std::max<int64_t>(1, config.global_batch / config.world_size) * config.world_size,
+        fmt::format("nearest: {} or {}",
+                    std::max<int64_t>(1, config.global_batch / config.world_size) * config.world_size,
                     (config.global_batch / config.world_size + 1) * config.world_size));
   if (config.num_lanes < 1) throw UsageError(fmt::format("data: lanes is {}, expected at least 1", config.num_lanes));
   if (config.shuffle_window < 1)
@@ -90,7 +94,8 @@ std::optional<std::pair<int64_t, std::string>> size_beside_shards(const std::vec
     int64_t total = 0;
     for (const std::string& shard : shards) {
       const std::string name = fs::path(shard).filename().string();
-      if (!sizes.is_object() || !sizes.contains(name) || !sizes.at(name).is_number_integer() || sizes.at(name).get<int64_t>() < 0)
+      if (!sizes.is_object() || !sizes.contains(name) || !sizes.at(name).is_number_integer() ||
+          sizes.at(name).get<int64_t>() < 0)
         throw DataError(fmt::format("data: '{}' has no count for shard '{}'", file.string(), name),
                         "give --train-num-samples, or correct the file");
       total += sizes.at(name).get<int64_t>();
@@ -113,7 +118,8 @@ EpochSize webdataset_size(const SourceConfig& config) {
     return rounded_down(set->num_samples(), config.global_batch, "index");
   }
   if (set->has_index()) return rounded_up(set->num_samples(), config.global_batch, "index");
-  if (const auto found = size_beside_shards(set->shards)) return rounded_up(found->first, config.global_batch, found->second);
+  if (const auto found = size_beside_shards(set->shards))
+    return rounded_up(found->first, config.global_batch, found->second);
   throw DataError(fmt::format("data: the number of samples in '{}' is not known", config.spec),
                   "give --train-num-samples N, or run `lockstep data index SHARDS` once");
 }
@@ -132,20 +138,17 @@ std::function<void(int64_t, const std::string&)> progress_lines(size_t num_shard
   const DataError& first = summary.damaged.front().second;
   const size_t count = summary.damaged.size();
   const std::string others = count > 1 ? fmt::format("; {} of {} shards cannot be read", count, num_shards) : "";
-  throw DataError(first.what() + others, first.hint().empty() ? "run `lockstep data verify SHARDS` to list every damaged shard"
-                                                              : first.hint() + "; `lockstep data verify SHARDS` lists every such shard");
+  throw DataError(first.what() + others, first.hint().empty()
+                                             ? "run `lockstep data verify SHARDS` to list every damaged shard"
+                                             : first.hint() + "; `lockstep data verify SHARDS` lists every such shard");
 }
 
 RowTable open_rows(const SourceConfig& config, DatasetType type) {
   switch (type) {
-    case DatasetType::kCsv:
-      return open_csv(config);
-    case DatasetType::kImageFolder:
-      return open_class_folders(config);
-    case DatasetType::kSyntheticAudio:
-      return open_synthetic_audio(config);
-    default:
-      return open_synthetic(config);
+    case DatasetType::kCsv: return open_csv(config);
+    case DatasetType::kImageFolder: return open_class_folders(config);
+    case DatasetType::kSyntheticAudio: return open_synthetic_audio(config);
+    default: return open_synthetic(config);
   }
 }
 
@@ -153,12 +156,12 @@ RowTable open_rows(const SourceConfig& config, DatasetType type) {
 
 DatasetType parse_dataset_type(const std::string& name) {
   static constexpr NameTable<DatasetType, 7> kNames{{{"auto", DatasetType::kAuto},
-                                                                              {"webdataset", DatasetType::kWebDataset},
-                                                                              {"webdataset-audio", DatasetType::kWebDataset},
-                                                                              {"csv", DatasetType::kCsv},
-                                                                              {"synthetic", DatasetType::kSynthetic},
-                                                                              {"synthetic-audio", DatasetType::kSyntheticAudio},
-                                                                              {"imagefolder", DatasetType::kImageFolder}}};
+                                                     {"webdataset", DatasetType::kWebDataset},
+                                                     {"webdataset-audio", DatasetType::kWebDataset},
+                                                     {"csv", DatasetType::kCsv},
+                                                     {"synthetic", DatasetType::kSynthetic},
+                                                     {"synthetic-audio", DatasetType::kSyntheticAudio},
+                                                     {"imagefolder", DatasetType::kImageFolder}}};
   return parse_name(name, kNames, "data set type");
 }
 
@@ -179,11 +182,12 @@ EpochSize epoch_size(const SourceConfig& config) {
   } else if (type == DatasetType::kSynthetic || type == DatasetType::kSyntheticAudio) {
     throw UsageError("data: synthetic data has no size of its own", "give --train-num-samples N");
   } else {
-    size = rounded_down(open_rows(config, type).num_rows, config.global_batch, type == DatasetType::kCsv ? "csv" : "imagefolder");
+    size = rounded_down(open_rows(config, type).num_rows, config.global_batch,
+                        type == DatasetType::kCsv ? "csv" : "imagefolder");
   }
   if (size.num_batches == 0)
-    throw DataError(fmt::format("data: '{}' holds {} samples, fewer than one global batch of {}", config.spec, size.num_known,
-                                config.global_batch),
+    throw DataError(fmt::format("data: '{}' holds {} samples, fewer than one global batch of {}", config.spec,
+                                size.num_known, config.global_batch),
                     kTooFewSamplesHint);
   return size;
 }
@@ -201,8 +205,8 @@ std::unique_ptr<SampleSource> open_train_source(const SourceConfig& config) {
 }
 
 std::unique_ptr<SampleSource> open_eval_source(const SourceConfig& config) {
-  LOCKSTEP_CHECK(config.world_size > 0 && config.rank >= 0 && config.rank < config.world_size, "rank={} world={}", config.rank,
-                 config.world_size);
+  LOCKSTEP_CHECK(config.world_size > 0 && config.rank >= 0 && config.rank < config.world_size, "rank={} world={}",
+                 config.rank, config.world_size);
   const DatasetType type = resolved_type(config);
   if (type == DatasetType::kWebDataset) return open_sequential_source(config);
   return make_row_eval_source(open_rows(config, type), config);
@@ -211,18 +215,23 @@ std::unique_ptr<SampleSource> open_eval_source(const SourceConfig& config) {
 bool prepare_index(const SourceConfig& config, int64_t num_threads) {
   if (resolved_type(config) != DatasetType::kWebDataset || config.index == IndexUse::kOff) return false;
   const std::vector<std::string> shards = expand_shards(config);
-  const bool has_pipe = std::any_of(shards.begin(), shards.end(), [](const std::string& shard) { return is_pipe(shard); });
+  const bool has_pipe =
+      std::any_of(shards.begin(), shards.end(), [](const std::string& shard) { return is_pipe(shard); });
   if (!has_pipe && shards.size() < kMaxAutomaticIndex) {
     IndexSummary summary;
     try {
-      summary = build_indexes({.shards = shards, .index_dir = config.index_dir, .num_threads = num_threads, .force = false,
+      summary = build_indexes({.shards = shards,
+                               .index_dir = config.index_dir,
+                               .num_threads = num_threads,
+                               .force = false,
                                .on_progress = progress_lines(shards.size())});
     } catch (const EnvironmentError& error) {  // a read-only folder: go on without an index, unless one was asked for
       if (config.index == IndexUse::kRequire) throw;
       core::log_warning("data: no index ({}); give --index-dir a folder that can be written", error.what());
     }
     if (!summary.damaged.empty()) throw_unreadable(summary, shards.size());
-    if (summary.num_built > 0) core::log_info("data: indexed {} shards, {} samples", summary.num_built, summary.num_samples);
+    if (summary.num_built > 0)
+      core::log_info("data: indexed {} shards, {} samples", summary.num_built, summary.num_samples);
   }
   return load_shard_set(config)->has_index();
 }
@@ -233,7 +242,8 @@ Json merge_positions(std::span<const Json> positions) {
   if (!merged.contains("marks")) {
     for (const Json& position : positions)
       if (position != merged)
-        throw DataError(fmt::format("data: ranks stand at different positions: {} and {}", merged.dump(), position.dump()));
+        throw DataError(
+            fmt::format("data: ranks stand at different positions: {} and {}", merged.dump(), position.dump()));
     return merged;
   }
   std::map<int64_t, Json> marks;

@@ -12,17 +12,19 @@ enum class DatasetType { kAuto, kWebDataset, kCsv, kSynthetic, kSyntheticAudio, 
 enum class DataOrder { kLockstep, kOpenClip };
 enum class IndexUse { kAuto, kOff, kRequire };  ///< kAuto: used where every shard has a fresh side-car.
 
-/// "auto", "webdataset", ...; UsageError with the known names. "webdataset-audio" is WebDataset: what a sample needs is said apart.
+/// "auto", "webdataset", ...; UsageError with the known names. "webdataset-audio" is WebDataset: what a sample needs is
+/// said apart.
 DatasetType parse_dataset_type(const std::string& name);
 DataOrder parse_data_order(const std::string& name);
 
 /// All that decides which samples a rank sees, and in which order.
 struct SourceConfig {
   std::string spec;  ///< Brace list of shards, several joined with "::"; path of a CSV; class folders; "" synthetic.
-  DatasetType type = DatasetType::kAuto;  ///< kAuto: .csv/.tsv -> CSV, .tar or "pipe:" -> WebDataset, a folder -> ImageFolder.
-  std::string upsampling_factors;         ///< "::"-joined, one per source of `spec`; needs `resampled`.
-  bool resampled = false;                 ///< Shards are drawn with replacement.
-  int64_t num_samples = 0;                ///< --train-num-samples; 0: not given.
+  DatasetType type =
+      DatasetType::kAuto;          ///< kAuto: .csv/.tsv -> CSV, .tar or "pipe:" -> WebDataset, a folder -> ImageFolder.
+  std::string upsampling_factors;  ///< "::"-joined, one per source of `spec`; needs `resampled`.
+  bool resampled = false;          ///< Shards are drawn with replacement.
+  int64_t num_samples = 0;         ///< --train-num-samples; 0: not given.
   uint64_t seed = 0;
   int64_t rank = 0;
   int64_t world_size = 1;
@@ -51,7 +53,8 @@ struct SourceConfig {
 };
 
 /// What to do about a data set that does not fill one global batch.
-inline constexpr const char* kTooFewSamplesHint = "use a smaller --batch-size, --global-batch-size or --accum-freq, or more data";
+inline constexpr const char* kTooFewSamplesHint =
+    "use a smaller --batch-size, --global-batch-size or --accum-freq, or more data";
 
 /// Length of an epoch.
 struct EpochSize {
@@ -63,21 +66,22 @@ struct EpochSize {
   std::string origin;       ///< Where num_known comes from: "--train-num-samples", "sizes.json", "index", ...
 };
 
-/// The size of an epoch. OpenCLIP's rule: --train-num-samples, else the index, else sizes.json or __len__ beside the first shard,
-/// rounded up to whole global batches. Where the exact number is known by index or by the kind of source and no number was asked
-/// for, the epoch is rounded down instead, so that no sample appears twice. DataError when the size cannot be found.
+/// The size of an epoch. OpenCLIP's rule: --train-num-samples, else the index, else sizes.json or __len__ beside the
+/// first shard, rounded up to whole global batches. Where the exact number is known by index or by the kind of source
+/// and no number was asked for, the epoch is rounded down instead, so that no sample appears twice. DataError when the
+/// size cannot be found.
 EpochSize epoch_size(const SourceConfig& config);
 
 /// Endless stream of one rank for training.
 std::unique_ptr<SampleSource> open_train_source(const SourceConfig& config);
 
-/// Each sample exactly once over all ranks, in the order given, then the end: rank r gets samples r, r + world_size, ...
-/// (RawSample::id is the sample's number). The numbers of samples per rank differ by one at most.
+/// Each sample exactly once over all ranks, in the order given, then the end: rank r gets samples r, r + world_size,
+/// ... (RawSample::id is the sample's number). The numbers of samples per rank differ by one at most.
 std::unique_ptr<SampleSource> open_eval_source(const SourceConfig& config);
 
-/// Makes the missing side-cars where that is allowed without being asked (fewer than 1,000 shards, all local, folder writable).
-/// One process calls it before any rank opens the source. Returns whether the data has a complete index afterwards.
-/// A damaged shard throws DataError.
+/// Makes the missing side-cars where that is allowed without being asked (fewer than 1,000 shards, all local, folder
+/// writable). One process calls it before any rank opens the source. Returns whether the data has a complete index
+/// afterwards. A damaged shard throws DataError.
 bool prepare_index(const SourceConfig& config, int64_t num_threads);
 
 }  // namespace lockstep::data

@@ -13,7 +13,8 @@ namespace lockstep::data {
 namespace {
 
 constexpr int kCropAttempts = 10;
-/// Above this share of the picture's pixels there is too little to save; below it the partial decode never was the slower one.
+/// Above this share of the picture's pixels there is too little to save; below it the partial decode never was the
+/// slower one.
 constexpr double kPartialDecodeShare = 0.9;
 
 /// Half to even, as Python's round().
@@ -52,7 +53,9 @@ CentreFit fit_centre(int size, int wanted) {
 }
 
 /// Python's int(pixels * a / b): one correctly rounded division, then truncation.
-int64_t scaled_side(int pixels, int a, int b) { return static_cast<int64_t>(static_cast<double>(int64_t{pixels} * a) / b); }
+int64_t scaled_side(int pixels, int a, int b) {
+  return static_cast<int64_t>(static_cast<double>(int64_t{pixels} * a) / b);
+}
 
 TransformPlan plan_evaluation(int width, int height, const TransformConfig& config) {
   const int pixels = config.image_pixels;
@@ -66,8 +69,10 @@ TransformPlan plan_evaluation(int width, int height, const TransformConfig& conf
   if (config.resize_mode == ResizeMode::kSquash) return plan;
   int64_t new_width = pixels, new_height = pixels;
   if (config.resize_mode == ResizeMode::kShortest) {
-    if (width <= height) new_height = scaled_side(pixels, height, width);
-    else new_width = scaled_side(pixels, width, height);
+    if (width <= height)
+      new_height = scaled_side(pixels, height, width);
+    else
+      new_width = scaled_side(pixels, width, height);
   } else {
     const double ratio = std::max(static_cast<double>(height) / pixels, static_cast<double>(width) / pixels);
     // A side below half a pixel would vanish; Pillow refuses it, one row or column is the nearest picture.
@@ -161,8 +166,8 @@ void apply(const Image& image, const TransformConfig& config, uint64_t rng_key, 
   apply(image, config, rng_key, out_YXC, scratch);
 }
 
-void apply_encoded(std::span<const std::byte> bytes, std::string_view name, const TransformConfig& config, uint64_t rng_key,
-                   std::span<uint8_t> out_YXC, TransformScratch& scratch) {
+void apply_encoded(std::span<const std::byte> bytes, std::string_view name, const TransformConfig& config,
+                   uint64_t rng_key, std::span<uint8_t> out_YXC, TransformScratch& scratch) {
   if (detect_image_format(bytes, name) != ImageFormat::kJpeg) {
     decode_image_into(bytes, name, config.limits, scratch.image);
     apply(scratch.image, config, rng_key, out_YXC, scratch);
@@ -175,8 +180,10 @@ void apply_encoded(std::span<const std::byte> bytes, std::string_view name, cons
   const double share =
       static_cast<double>(needed.width) * needed.height / (static_cast<double>(reader.width()) * reader.height());
   Region held{0, 0, reader.width(), reader.height()};
-  if (share < kPartialDecodeShare && reader.can_read_region()) held = reader.read_region(needed, scratch.image);
-  else reader.read_all(scratch.image);
+  if (share < kPartialDecodeShare && reader.can_read_region())
+    held = reader.read_region(needed, scratch.image);
+  else
+    reader.read_all(scratch.image);
   run_plan(plan, resizer, scratch.image, held, config, out_YXC, scratch);
 }
 

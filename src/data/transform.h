@@ -39,17 +39,18 @@ struct TransformConfig {
 /// Throws UsageError that names the member, its value and the range.
 void check_transform(const TransformConfig& config);
 
-/// Everything about one application that depends on the picture's size and the key: which pixels are resized to what, which part
-/// of that is kept, and where it lies in the result.
+/// Everything about one application that depends on the picture's size and the key: which pixels are resized to what,
+/// which part of that is kept, and where it lies in the result.
 struct TransformPlan {
   ResizeSpec resize;
   int offset_x = 0, offset_y = 0;  ///< Of resize.window in the result; what is outside has fill_color.
   bool is_flipped = false;
 };
 
-/// Train: RandomResizedCrop as torchvision computes it (10 attempts, area uniform, ratio log-uniform, then the central crop), the
-/// draws a function of rng_key alone, so that callers make it from (seed, epoch, sample, purpose) with core::stream_key.
-/// Evaluation: torchvision's Resize + CenterCrop, or OpenCLIP's squash and longest, with their rounding; rng_key is not used.
+/// Train: RandomResizedCrop as torchvision computes it (10 attempts, area uniform, ratio log-uniform, then the central
+/// crop), the draws a function of rng_key alone, so that callers make it from (seed, epoch, sample, purpose) with
+/// core::stream_key. Evaluation: torchvision's Resize + CenterCrop, or OpenCLIP's squash and longest, with their
+/// rounding; rng_key is not used.
 TransformPlan plan_transform(int width, int height, const TransformConfig& config, uint64_t rng_key);
 
 /// Memory kept between calls of one thread.
@@ -63,9 +64,10 @@ void apply(const Image& image, const TransformConfig& config, uint64_t rng_key, 
            TransformScratch& scratch);
 void apply(const Image& image, const TransformConfig& config, uint64_t rng_key, std::span<uint8_t> out_YXC);
 
-/// Decode and apply in one go, with the same bytes as the two steps. Of a JPEG only the part the result needs is decoded where
-/// that is exact and saves enough; damage in the part left out is then not noticed (a file cut short always is).
-void apply_encoded(std::span<const std::byte> bytes, std::string_view name, const TransformConfig& config, uint64_t rng_key,
-                   std::span<uint8_t> out_YXC, TransformScratch& scratch);
+/// Decode and apply in one go, with the same bytes as the two steps. Of a JPEG only the part the result needs is
+/// decoded where that is exact and saves enough; damage in the part left out is then not noticed (a file cut short
+/// always is).
+void apply_encoded(std::span<const std::byte> bytes, std::string_view name, const TransformConfig& config,
+                   uint64_t rng_key, std::span<uint8_t> out_YXC, TransformScratch& scratch);
 
 }  // namespace lockstep::data

@@ -19,17 +19,16 @@ int64_t crop_start(AudioCrop crop, int64_t surplus, uint64_t rng_key) {
   switch (crop) {
     case AudioCrop::kRandom:
       return static_cast<int64_t>(core::CounterRng(rng_key).below(static_cast<uint64_t>(surplus) + 1));
-    case AudioCrop::kFront:
-      return 0;
-    case AudioCrop::kCentre:
-      return surplus / 2;
+    case AudioCrop::kFront: return 0;
+    case AudioCrop::kCentre: return surplus / 2;
   }
   LOCKSTEP_CHECK(false, "crop={}", static_cast<int>(crop));
 }
 
-/// Values [start, start + count) of the resampled recording. The piece that is decoded begins where a value of both rates
-/// coincides, so that the result falls on the same moments as if everything had been resampled.
-std::span<const float> read_resampled(AudioReader& reader, int64_t rate, int64_t start, int64_t count, WaveformScratch& scratch) {
+/// Values [start, start + count) of the resampled recording. The piece that is decoded begins where a value of both
+/// rates coincides, so that the result falls on the same moments as if everything had been resampled.
+std::span<const float> read_resampled(AudioReader& reader, int64_t rate, int64_t start, int64_t count,
+                                      WaveformScratch& scratch) {
   const AudioInfo& info = reader.info();
   if (info.sample_rate == rate) {
     reader.read_mono(start, count, scratch.mono);
@@ -41,7 +40,8 @@ std::span<const float> read_resampled(AudioReader& reader, int64_t rate, int64_t
   const int64_t first = block * down, last = std::min(info.num_frames, (start + count) * down / up + margin);
   reader.read_mono(first, last - first, scratch.mono);
   resample_audio(scratch.mono, info.sample_rate, rate, scratch.resampled);
-  return std::span<const float>(scratch.resampled).subspan(static_cast<size_t>(start - block * up), static_cast<size_t>(count));
+  return std::span<const float>(scratch.resampled)
+      .subspan(static_cast<size_t>(start - block * up), static_cast<size_t>(count));
 }
 
 void fill_clip(std::span<const float> values, AudioFill fill, std::span<float> out_S) {
@@ -81,12 +81,14 @@ void check_waveform(const WaveformConfig& config) {
 }
 
 void round_to_int16(std::span<float> values) {
-  for (float& value : values) value = static_cast<float>(static_cast<int32_t>(std::clamp(value, -1.0f, 1.0f) * 32767.0f)) / 32767.0f;
+  for (float& value : values)
+    value = static_cast<float>(static_cast<int32_t>(std::clamp(value, -1.0f, 1.0f) * 32767.0f)) / 32767.0f;
 }
 
-int64_t read_waveform(std::span<const std::byte> bytes, std::string_view name, const WaveformConfig& config, uint64_t rng_key,
-                      std::span<float> out_S, WaveformScratch& scratch) {
-  LOCKSTEP_CHECK(static_cast<int64_t>(out_S.size()) == config.clip_samples, "size={} expected={}", out_S.size(), config.clip_samples);
+int64_t read_waveform(std::span<const std::byte> bytes, std::string_view name, const WaveformConfig& config,
+                      uint64_t rng_key, std::span<float> out_S, WaveformScratch& scratch) {
+  LOCKSTEP_CHECK(static_cast<int64_t>(out_S.size()) == config.clip_samples, "size={} expected={}", out_S.size(),
+                 config.clip_samples);
   AudioReader reader(bytes, name, config.limits);
   const int64_t length = resampled_length(reader.info().num_frames, reader.info().sample_rate, config.sample_rate);
   const int64_t surplus = length - config.clip_samples;

@@ -47,11 +47,12 @@ struct WaveformScratch {
   std::vector<float> mono, resampled;
 };
 
-/// Writes clip_samples values to out_S (exactly that size) and returns how many the recording has at config.sample_rate: more
-/// than clip_samples where a part was taken, fewer where the rest was filled. Of a long recording only that part is decoded; the
-/// values are those of resampling the whole and cutting then. Throws DataError as AudioReader does.
-int64_t read_waveform(std::span<const std::byte> bytes, std::string_view name, const WaveformConfig& config, uint64_t rng_key,
-                      std::span<float> out_S, WaveformScratch& scratch);
+/// Writes clip_samples values to out_S (exactly that size) and returns how many the recording has at
+/// config.sample_rate: more than clip_samples where a part was taken, fewer where the rest was filled. Of a long
+/// recording only that part is decoded; the values are those of resampling the whole and cutting then. Throws DataError
+/// as AudioReader does.
+int64_t read_waveform(std::span<const std::byte> bytes, std::string_view name, const WaveformConfig& config,
+                      uint64_t rng_key, std::span<float> out_S, WaveformScratch& scratch);
 
 /// LAION-CLAP's int16 round trip, in place: x -> trunc(clamp(x, -1, 1) * 32767) / 32767.
 void round_to_int16(std::span<float> values);

@@ -27,7 +27,8 @@ std::string first_line(const fs::path& file) {
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) entries.push_back(it->path());
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    entries.push_back(it->path());
   std::sort(entries.begin(), entries.end());
   return entries;
 }
@@ -48,7 +49,8 @@ void read_interfaces(const fs::path& table, Counters& counters) {
   }
 }
 
-void add_growth(const std::map<std::string, double>& before, const std::map<std::string, double>& after, std::map<std::string, double>& growth) {
+void add_growth(const std::map<std::string, double>& before, const std::map<std::string, double>& after,
+                std::map<std::string, double>& growth) {
   for (const auto& [name, value] : after) {
     const auto start = before.find(name);
     if (start != before.end() && value >= start->second) growth[name] = value - start->second;
@@ -74,8 +76,10 @@ struct CounterReader::Nvml {
     int (*count)(unsigned*) = nullptr;
     int (*handle)(unsigned, Device*) = nullptr;
     const bool has_all = nvml->find("nvmlInit_v2", init) && nvml->find("nvmlShutdown", nvml->shutdown) &&
-                         nvml->find("nvmlDeviceGetCount_v2", count) && nvml->find("nvmlDeviceGetHandleByIndex_v2", handle) &&
-                         nvml->find("nvmlDeviceGetTotalEnergyConsumption", nvml->energy_mj) && nvml->find("nvmlDeviceGetName", nvml->name);
+                         nvml->find("nvmlDeviceGetCount_v2", count) &&
+                         nvml->find("nvmlDeviceGetHandleByIndex_v2", handle) &&
+                         nvml->find("nvmlDeviceGetTotalEnergyConsumption", nvml->energy_mj) &&
+                         nvml->find("nvmlDeviceGetName", nvml->name);
     unsigned num_devices = 0;
     if (!has_all || init() != 0) {
       nvml->shutdown = nullptr;
@@ -88,8 +92,7 @@ struct CounterReader::Nvml {
     }
     return nvml;
   }
-  template <typename Function>
-  bool find(const char* symbol, Function& function) {
+  template <typename Function> bool find(const char* symbol, Function& function) {
     function = reinterpret_cast<Function>(::dlsym(library, symbol));
     return function != nullptr;
   }
@@ -99,7 +102,8 @@ struct CounterReader::Nvml {
   }
 };
 
-CounterReader::CounterReader(fs::path proc, fs::path sys) : proc_(std::move(proc)), sys_(std::move(sys)), nvml_(Nvml::open()) {
+CounterReader::CounterReader(fs::path proc, fs::path sys)
+    : proc_(std::move(proc)), sys_(std::move(sys)), nvml_(Nvml::open()) {
   find_rapl_meters();
 }
 
@@ -110,10 +114,14 @@ void CounterReader::find_rapl_meters() {
     const std::string zone = folder.filename();
     const auto depth = std::count(zone.begin(), zone.end(), ':');
     std::string name = first_line(folder / "name");
-    if (depth == 2 && name == "dram") name += "-" + zone.substr(zone.find(':') + 1, zone.rfind(':') - zone.find(':') - 1);  // memory of a package, which does not count it
-    else if (depth != 1) continue;  // the other parts of a package are counted in it
+    if (depth == 2 && name == "dram")
+      name += "-" + zone.substr(zone.find(':') + 1,
+                                zone.rfind(':') - zone.find(':') - 1);  // memory of a package, which does not count it
+    else if (depth != 1)
+      continue;  // the other parts of a package are counted in it
     if (number_in(folder / "energy_uj"))
-      rapl_.push_back({.name = "rapl-" + name, .file = folder / "energy_uj",
+      rapl_.push_back({.name = "rapl-" + name,
+                       .file = folder / "energy_uj",
                        .range_j = number_in(folder / "max_energy_range_uj").value_or(0) / 1e6});
   }
 }
@@ -122,8 +130,11 @@ void CounterReader::read_infiniband(Counters& counters) const {
   for (const auto& device : entries_of(sys_ / "class/infiniband"))
     for (const auto& port : entries_of(device / "ports")) {
       const std::string name = device.filename().string() + "/" + port.filename().string();
-      const auto received = number_in(port / "counters/port_rcv_data"), sent = number_in(port / "counters/port_xmit_data");
-      if (received && sent) counters.received_bytes[name] = 4 * *received, counters.sent_bytes[name] = 4 * *sent;  // counted in words of 4 bytes
+      const auto received = number_in(port / "counters/port_rcv_data"),
+                 sent = number_in(port / "counters/port_xmit_data");
+      if (received && sent)
+        counters.received_bytes[name] = 4 * *received,
+        counters.sent_bytes[name] = 4 * *sent;  // counted in words of 4 bytes
     }
 }
 
@@ -136,7 +147,8 @@ Counters CounterReader::read() const {
   if (nvml_)
     for (size_t i = 0; i < nvml_->devices.size(); ++i) {
       unsigned long long energy_mj = 0;
-      if (nvml_->energy_mj(nvml_->devices[i], &energy_mj) == 0) counters.energy_j["nvml-" + std::to_string(i)] = static_cast<double>(energy_mj) / 1e3;
+      if (nvml_->energy_mj(nvml_->devices[i], &energy_mj) == 0)
+        counters.energy_j["nvml-" + std::to_string(i)] = static_cast<double>(energy_mj) / 1e3;
     }
   return counters;
 }
@@ -146,7 +158,8 @@ Counters CounterReader::growth(const Counters& before, const Counters& after) co
   for (const auto& meter : rapl_) {
     const auto start = before.energy_j.find(meter.name);
     const auto end = unwrapped.energy_j.find(meter.name);
-    if (start != before.energy_j.end() && end != unwrapped.energy_j.end() && end->second < start->second) end->second += meter.range_j;
+    if (start != before.energy_j.end() && end != unwrapped.energy_j.end() && end->second < start->second)
+      end->second += meter.range_j;
   }
   Counters growth;
   add_growth(before.received_bytes, after.received_bytes, growth.received_bytes);

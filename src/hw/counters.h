@@ -9,12 +9,13 @@ namespace lockstep::hw {
 
 /// Readings of this machine's counters, or their growth over an interval.
 struct Counters {
-  std::map<std::string, double> received_bytes{}, sent_bytes{};  ///< By network interface; InfiniBand ports as "mlx5_0/1".
-  std::map<std::string, double> energy_j{};                      ///< By meter: "rapl-package-0", "nvml-0".
+  std::map<std::string, double> received_bytes{},
+      sent_bytes{};                          ///< By network interface; InfiniBand ports as "mlx5_0/1".
+  std::map<std::string, double> energy_j{};  ///< By meter: "rapl-package-0", "nvml-0".
 };
 
-/// Reads network counters (/proc/self/net/dev: the interfaces of this network namespace; sysfs: InfiniBand) and energy counters (sysfs: RAPL where this user may
-/// read it; NVML where a driver is installed). What is not there is left out.
+/// Reads network counters (/proc/self/net/dev: the interfaces of this network namespace; sysfs: InfiniBand) and energy
+/// counters (sysfs: RAPL where this user may read it; NVML where a driver is installed). What is not there is left out.
 class CounterReader {
  public:
   /// The roots are for tests.
@@ -24,7 +25,8 @@ class CounterReader {
   CounterReader& operator=(const CounterReader&) = delete;
 
   Counters read() const;
-  /// Growth from `before` to `after`; a meter that wrapped around is unwrapped, one that went back or is new is left out.
+  /// Growth from `before` to `after`; a meter that wrapped around is unwrapped, one that went back or is new is left
+  /// out.
   Counters growth(const Counters& before, const Counters& after) const;
   /// Names of the GPUs as the driver gives them; empty without NVML.
   std::vector<std::string> gpu_names() const;

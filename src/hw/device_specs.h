@@ -11,8 +11,8 @@ namespace lockstep::hw {
 /// Number format of the matrix products.
 enum class ComputeType { kFp32, kTf32, kFp16, kBf16, kFp8 };
 std::string_view compute_type_name(ComputeType type);
-/// From the name of a precision option, ours or another program's ("amp_bf16", "bf16-mixed", "fp8", "amp"); "amp" is fp16 on a GPU. Nothing for
-/// other names. fp32 means fp32, not tf32: name "tf32" where it was switched on.
+/// From the name of a precision option, ours or another program's ("amp_bf16", "bf16-mixed", "fp8", "amp"); "amp" is
+/// fp16 on a GPU. Nothing for other names. fp32 means fp32, not tf32: name "tf32" where it was switched on.
 std::optional<ComputeType> compute_type_of_precision(std::string_view precision);
 
 /// Dense peak of one number format: never the one with structured sparsity.
@@ -27,12 +27,12 @@ struct DeviceSpec {
   std::string_view words{};  ///< Words that the printed name must hold, all of them; "|" between alternatives.
   double memory_gbytes = 0;  ///< As sold (GB).
   std::optional<double> memory_tbytes_per_s{};
-  std::vector<Peak> peaks{};  ///< Dense.
+  std::vector<Peak> peaks{};                  ///< Dense.
   std::optional<double> link_gbytes_per_s{};  ///< To the other devices of the node, per direction.
   std::optional<double> board_watts{};        ///< Power limit that the peaks belong to.
   std::string_view source{};
-  std::string_view trap{};        ///< What goes wrong with this device's peak; may be empty.
-  bool is_certain = true;         ///< False: published figures differ; calibrate with a matrix product.
+  std::string_view trap{};  ///< What goes wrong with this device's peak; may be empty.
+  bool is_certain = true;   ///< False: published figures differ; calibrate with a matrix product.
 };
 
 std::span<const DeviceSpec> device_specs();
@@ -48,8 +48,8 @@ DeviceMatch find_device(std::string_view printed_name, std::optional<double> mem
 /// Dense peak, or nothing where the device lacks the type or the figure is not known.
 std::optional<double> peak_tflops(const DeviceSpec& spec, ComputeType type);
 
-/// Why this peak does not fit the device: it is the sparse one, the one of the whole module, of another type, or just another number. Empty when
-/// it is within 2 % of the table, or the table has none.
+/// Why this peak does not fit the device: it is the sparse one, the one of the whole module, of another type, or just
+/// another number. Empty when it is within 2 % of the table, or the table has none.
 std::string explain_peak_mismatch(const DeviceSpec& spec, ComputeType type, double tflops);
 
 /// A system whose nodes are known.

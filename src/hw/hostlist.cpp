@@ -15,9 +15,10 @@ constexpr size_t kMaxDigits = 18;  // fits int64_t
 
 [[noreturn]] void fail(std::string_view text, size_t position, std::string_view reason) {
   constexpr size_t kShown = 120;
-  throw EnvironmentError(fmt::format("hw: cannot read the host list '{}{}': {} at character {}", text.substr(0, kShown),
-                                     text.size() > kShown ? "..." : "", reason, position + 1),
-                         "expected names like node[01-04,7],gpu1; `scontrol show hostnames LIST` shows what SLURM makes of it");
+  throw EnvironmentError(
+      fmt::format("hw: cannot read the host list '{}{}': {} at character {}", text.substr(0, kShown),
+                  text.size() > kShown ? "..." : "", reason, position + 1),
+      "expected names like node[01-04,7],gpu1; `scontrol show hostnames LIST` shows what SLURM makes of it");
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -58,7 +59,8 @@ class HostlistReader {
         fail(text_, at_, "white space or control character");
       const size_t end = std::min(text_.find_first_of("[],", at_), text_.size());
       const size_t blank = std::find_if(text_.begin() + at_, text_.begin() + end,
-                                        [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == 0x7f; }) - text_.begin();
+                                        [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == 0x7f; }) -
+                           text_.begin();
       const std::string_view literal = text_.substr(at_, blank - at_);
       for (std::string& name : names) name += literal;
       at_ = blank;
@@ -67,7 +69,8 @@ class HostlistReader {
     return names;
   }
 
-  std::vector<std::string> append_each(const std::vector<std::string>& names, const std::vector<std::string>& endings) const {
+  std::vector<std::string> append_each(const std::vector<std::string>& names,
+                                       const std::vector<std::string>& endings) const {
     check_count(names.size() * endings.size());  // both at most max_hosts_
     std::vector<std::string> product;
     product.reserve(names.size() * endings.size());
@@ -99,9 +102,11 @@ class HostlistReader {
       high = *core::parse_int(read_digits());
     }
     if (high < low) fail(text_, start, "descending range");
-    if (static_cast<uint64_t>(high - low) >= max_hosts_) fail(text_, start, fmt::format("more than {} hosts", max_hosts_));
+    if (static_cast<uint64_t>(high - low) >= max_hosts_)
+      fail(text_, start, fmt::format("more than {} hosts", max_hosts_));
     check_count(numbers.size() + static_cast<size_t>(high - low) + 1);
-    for (int64_t number = low; number <= high; ++number) numbers.push_back(fmt::format("{:0{}}", number, low_text.size()));
+    for (int64_t number = low; number <= high; ++number)
+      numbers.push_back(fmt::format("{:0{}}", number, low_text.size()));
   }
 
   std::string_view read_digits() {
@@ -135,11 +140,12 @@ std::vector<int> parse_task_counts(std::string_view text, size_t max_nodes) {
     const bool repeats = open != std::string::npos;
     if (repeats && !core::ends_with(part, ")")) fail_counts(part);
     const auto tasks = core::parse_int(std::string_view(part).substr(0, open));
-    const auto nodes =
-        repeats ? core::parse_int(std::string_view(part).substr(open + 2, part.size() - open - 3)) : std::optional<int64_t>(1);
+    const auto nodes = repeats ? core::parse_int(std::string_view(part).substr(open + 2, part.size() - open - 3))
+                               : std::optional<int64_t>(1);
     if (!tasks || !nodes || *tasks < 0 || *tasks > 1'000'000 || *nodes < 1) fail_counts(part);
     if (static_cast<uint64_t>(*nodes) > max_nodes - counts.size())
-      throw EnvironmentError(fmt::format("hw: the task counts '{}' name more than {} nodes", text.substr(0, 120), max_nodes));
+      throw EnvironmentError(
+          fmt::format("hw: the task counts '{}' name more than {} nodes", text.substr(0, 120), max_nodes));
     counts.insert(counts.end(), static_cast<size_t>(*nodes), static_cast<int>(*tasks));
   }
   return counts;

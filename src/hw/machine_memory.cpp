@@ -44,11 +44,14 @@ std::optional<int64_t> left_in_control_groups(const fs::path& membership, const 
     const auto controllers = core::split(line.substr(first + 1, second - first - 1), ",");
     const bool is_v1 = std::find(controllers.begin(), controllers.end(), "memory") != controllers.end();
     if (!is_v1 && first + 1 != second) continue;  // another hierarchy of version 1
-    // Where the group is not to be seen (a container's own mount), one of the folders above it is the limit we live under.
+    // Where the group is not to be seen (a container's own mount), one of the folders above it is the limit we live
+    // under.
     for (fs::path group = fs::path("/" + line.substr(second + 1)).lexically_normal();; group = group.parent_path()) {
       const fs::path folder = (is_v1 ? mount / "memory" : mount) / group.relative_path();
-      if (is_v1) take(folder, "memory.limit_in_bytes", "memory.usage_in_bytes");
-      else take(folder, "memory.max", "memory.current");
+      if (is_v1)
+        take(folder, "memory.limit_in_bytes", "memory.usage_in_bytes");
+      else
+        take(folder, "memory.max", "memory.current");
       if (group == group.parent_path()) break;
     }
   }
@@ -57,7 +60,8 @@ std::optional<int64_t> left_in_control_groups(const fs::path& membership, const 
 
 int64_t available_memory_bytes() {
   const int64_t bytes = kilobyte_field("/proc/meminfo", "MemAvailable");
-  return std::max<int64_t>(std::min(bytes, left_in_control_groups("/proc/self/cgroup", "/sys/fs/cgroup").value_or(bytes)), 0);
+  return std::max<int64_t>(
+      std::min(bytes, left_in_control_groups("/proc/self/cgroup", "/sys/fs/cgroup").value_or(bytes)), 0);
 }
 
 std::vector<std::string> gpu_names(const fs::path& driver) {

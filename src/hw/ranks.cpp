@@ -55,8 +55,9 @@ class Variables {
 
   int required(const std::string& name, const std::string& because) const {
     const auto value = count(name);
-    if (!value) throw EnvironmentError(fmt::format("hw: {} is not set although {}", name, because),
-                                       fmt::format("set {} too, or unset the other", name));
+    if (!value)
+      throw EnvironmentError(fmt::format("hw: {} is not set although {}", name, because),
+                             fmt::format("set {} too, or unset the other", name));
     return *value;
   }
 
@@ -66,18 +67,19 @@ class Variables {
 };
 
 /// What every source must fulfil. `rank_name` and `world_name` are variables or flags.
-template <typename ErrorType>
-void check_range(int rank, int world, const char* rank_name, const char* world_name) {
+template <typename ErrorType> void check_range(int rank, int world, const char* rank_name, const char* world_name) {
   if (world < 1) throw ErrorType(fmt::format("hw: {}={} must be at least 1", world_name, world));
   if (rank < 0 || rank >= world)
-    throw ErrorType(fmt::format("hw: {}={} does not lie in [0, {}), as {}={} demands", rank_name, rank, world, world_name, world),
-                    "ranks count from 0");
+    throw ErrorType(
+        fmt::format("hw: {}={} does not lie in [0, {}), as {}={} demands", rank_name, rank, world, world_name, world),
+        "ranks count from 0");
 }
 
 void set_local(RankInfo& info, std::optional<int> local_rank, std::optional<int> local_size, const char* rank_name,
                const char* size_name) {
   if (!local_rank && info.world_size > 1)
-    info.warnings.push_back(fmt::format("hw: {} is not set; this rank takes device 0, as if alone on its node", rank_name));
+    info.warnings.push_back(
+        fmt::format("hw: {} is not set; this rank takes device 0, as if alone on its node", rank_name));
   info.local_rank = local_rank.value_or(0);
   info.local_world_size = local_size.value_or(info.local_rank + 1);
   check_range<EnvironmentError>(info.local_rank, info.local_world_size, rank_name, size_name);
@@ -112,7 +114,8 @@ std::optional<RankInfo> from_flags(const RankFlags& flags, const Variables& env)
   RankInfo info{.rank = *flags.rank, .world_size = *flags.world_size, .source = "flags"};
   check_range<UsageError>(info.rank, info.world_size, "--dist-rank", "--dist-world-size");
   set_local(info, flags.local_rank ? flags.local_rank : env.count("LOCAL_RANK"),
-            flags.local_world_size ? flags.local_world_size : env.count("LOCAL_WORLD_SIZE"), "LOCAL_RANK", "LOCAL_WORLD_SIZE");
+            flags.local_world_size ? flags.local_world_size : env.count("LOCAL_WORLD_SIZE"), "LOCAL_RANK",
+            "LOCAL_WORLD_SIZE");
   info.node_rank = info.world_size == 1 ? 0 : -1;
   return info;
 }
@@ -139,9 +142,11 @@ std::optional<RankInfo> from_torchrun(const Variables& env) {
 
 std::optional<RankInfo> from_slurm(const Variables& env) {
   if (!in_slurm_step(env)) return std::nullopt;
-  const std::string because = fmt::format("SLURM_STEP_ID={} says that this is a task of srun", *env.text("SLURM_STEP_ID"));
+  const std::string because =
+      fmt::format("SLURM_STEP_ID={} says that this is a task of srun", *env.text("SLURM_STEP_ID"));
   const char* size_name = env.text("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
-  RankInfo info{.rank = env.required("SLURM_PROCID", because), .world_size = env.required(size_name, because), .source = "slurm"};
+  RankInfo info{
+      .rank = env.required("SLURM_PROCID", because), .world_size = env.required(size_name, because), .source = "slurm"};
   check_range<EnvironmentError>(info.rank, info.world_size, "SLURM_PROCID", size_name);
   info.node_rank = env.count("SLURM_NODEID").value_or(info.world_size == 1 ? 0 : -1);
   set_local(info, env.count("SLURM_LOCALID"), slurm_local_size(env, info.node_rank), "SLURM_LOCALID",
@@ -155,8 +160,8 @@ std::optional<RankInfo> from_openmpi(const Variables& env) {
   RankInfo info{.rank = env.required("OMPI_COMM_WORLD_RANK", ""), .source = "openmpi"};
   info.world_size = env.required("OMPI_COMM_WORLD_SIZE", fmt::format("OMPI_COMM_WORLD_RANK={} is", info.rank));
   check_range<EnvironmentError>(info.rank, info.world_size, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
-  set_local(info, env.count("OMPI_COMM_WORLD_LOCAL_RANK"), env.count("OMPI_COMM_WORLD_LOCAL_SIZE"), "OMPI_COMM_WORLD_LOCAL_RANK",
-            "OMPI_COMM_WORLD_LOCAL_SIZE");
+  set_local(info, env.count("OMPI_COMM_WORLD_LOCAL_RANK"), env.count("OMPI_COMM_WORLD_LOCAL_SIZE"),
+            "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
   info.node_rank = info.world_size == info.local_world_size ? 0 : -1;
   return info;
 }
@@ -172,19 +177,21 @@ std::optional<RankInfo> from_pmi(const Variables& env) {
   }
   if (!env.text(size_name))
     throw EnvironmentError(
-        fmt::format("hw: {}={} is set, but neither PMI_SIZE nor PMIX_SIZE says how many ranks there are", rank_name, info.rank),
+        fmt::format("hw: {}={} is set, but neither PMI_SIZE nor PMIX_SIZE says how many ranks there are", rank_name,
+                    info.rank),
         "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or unset it for a single process");
   info.world_size = env.required(size_name, "");
   check_range<EnvironmentError>(info.rank, info.world_size, rank_name, size_name);
   set_local(info, env.first_count({"MPI_LOCALRANKID", "PMI_LOCAL_RANK", "PALS_LOCAL_RANKID", "PMIX_LOCAL_RANK"}),
-            env.first_count({"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE", "PALS_LOCAL_SIZE", "PMIX_LOCAL_SIZE"}), "MPI_LOCALRANKID",
-            "MPI_LOCALNRANKS");
+            env.first_count({"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE", "PALS_LOCAL_SIZE", "PMIX_LOCAL_SIZE"}),
+            "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
   info.node_rank = info.world_size == info.local_world_size ? 0 : -1;
   return info;
 }
 
-/// Ranks that mpirun or mpiexec started inside an allocation inherit SLURM's variables of the launcher's own step; where the two
-/// disagree, the launcher nearer to the process is right. (srun sets no OMPI_ variables, and its PMI_ ones agree with its own.)
+/// Ranks that mpirun or mpiexec started inside an allocation inherit SLURM's variables of the launcher's own step;
+/// where the two disagree, the launcher nearer to the process is right. (srun sets no OMPI_ variables, and its PMI_
+/// ones agree with its own.)
 std::optional<RankInfo> from_slurm_or_inner_mpi(const Variables& env) {
   std::optional<RankInfo> slurm = from_slurm(env);
   if (!slurm) return std::nullopt;
@@ -227,9 +234,9 @@ std::string find_address(const RankInfo& info, const RankFlags& flags, const Var
   if (info.source != "flags" && (in_slurm_step(env) || started_by_mpi(info))) {
     if (const auto host = first_slurm_host(info, env)) return *host;
   }
-  throw EnvironmentError(
-      fmt::format("hw: MASTER_ADDR is not set, and nothing else says where the {} ranks ({}) meet", info.world_size, info.source),
-      "give --dist-url tcp://HOST:PORT, or export MASTER_ADDR with the host name of rank 0");
+  throw EnvironmentError(fmt::format("hw: MASTER_ADDR is not set, and nothing else says where the {} ranks ({}) meet",
+                                     info.world_size, info.source),
+                         "give --dist-url tcp://HOST:PORT, or export MASTER_ADDR with the host name of rank 0");
 }
 
 int find_port(const RankInfo& info, const RankFlags& flags, const Variables& env) {
@@ -244,12 +251,13 @@ int find_port(const RankInfo& info, const RankFlags& flags, const Variables& env
   const bool hashable = info.source == "slurm" || by_mpi ||
                         (info.source == "torchrun" && in_slurm_step(env) && !info.store_is_hosted_by_launcher);
   if (!hashable)
-    throw EnvironmentError(fmt::format("hw: MASTER_PORT is not set, and nothing else says where the {} ranks ({}) meet",
-                                       info.world_size, info.source),
-                           "give --dist-url tcp://HOST:PORT, or export MASTER_PORT with a free port of the host of rank 0");
-  const auto job = by_mpi
-                       ? env.first_text({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID", "PMI_JOBID", "SLURM_JOB_ID"})
-                       : env.text("SLURM_JOB_ID");
+    throw EnvironmentError(
+        fmt::format("hw: MASTER_PORT is not set, and nothing else says where the {} ranks ({}) meet", info.world_size,
+                    info.source),
+        "give --dist-url tcp://HOST:PORT, or export MASTER_PORT with a free port of the host of rank 0");
+  const auto job =
+      by_mpi ? env.first_text({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID", "PMI_JOBID", "SLURM_JOB_ID"})
+             : env.text("SLURM_JOB_ID");
   const std::string step = by_mpi ? "" : env.text("SLURM_STEP_ID").value_or("");
   return hashed_port(job.value_or(fmt::format("{}/{}", env.text("USER").value_or(""), info.world_size)), step,
                      info.slurm_restart_count);

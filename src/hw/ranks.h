@@ -12,8 +12,8 @@ using EnvLookup = std::function<std::optional<std::string>(const std::string& na
 /// The environment of this process.
 EnvLookup process_env();
 
-/// Identity given on the command line (--dist-rank, --dist-world-size, --dist-local-rank, --dist-url). `rank` and `world_size`
-/// come together; the rest completes them, or overrides what is discovered.
+/// Identity given on the command line (--dist-rank, --dist-world-size, --dist-local-rank, --dist-url). `rank` and
+/// `world_size` come together; the rest completes them, or overrides what is discovered.
 struct RankFlags {
   std::optional<int> rank{};
   std::optional<int> world_size{};
@@ -31,23 +31,26 @@ struct RankInfo {
   int local_world_size = 1;  ///< Ranks of this node; where nobody says, a lower bound (local_rank + 1).
   int node_rank = 0;         ///< Index of this node; -1 where nobody says (nodes may hold unequal numbers of ranks).
   std::string master_addr = "127.0.0.1";
-  int master_port = 0;       ///< 0 only for one rank, which meets nobody.
+  int master_port = 0;                       ///< 0 only for one rank, which meets nobody.
   bool store_is_hosted_by_launcher = false;  ///< torchrun's agent store: every rank, rank 0 too, connects as a client.
-  int attempt = 0;              ///< Restarts so far (torchrun's or SLURM's count): prefix keys of the store with it.
-  int slurm_restart_count = 0;  ///< Above 0 for a requeued SLURM job, whoever started the ranks: implies --resume latest.
-  std::string job_id{};          ///< SLURM's, empty elsewhere.
+  int attempt = 0;  ///< Restarts so far (torchrun's or SLURM's count): prefix keys of the store with it.
+  int slurm_restart_count =
+      0;                 ///< Above 0 for a requeued SLURM job, whoever started the ranks: implies --resume latest.
+  std::string job_id{};  ///< SLURM's, empty elsewhere.
   std::string step_id{};
-  std::string source = "single";  ///< "flags", "torchrun", "slurm", "openmpi", "pmi" or "single".
-  std::vector<std::string> warnings{}; ///< For the log of the run.
+  std::string source = "single";        ///< "flags", "torchrun", "slurm", "openmpi", "pmi" or "single".
+  std::vector<std::string> warnings{};  ///< For the log of the run.
 };
 
-/// Finds the identity of this process: flags, torchrun (RANK, WORLD_SIZE, ...), SLURM (inside a step only), Open MPI, PMI, one
-/// rank. MASTER_ADDR and MASTER_PORT without RANK override address and port of whatever is found. Without MASTER_PORT the port is
-/// a hash of (job, step, restart) in [20000, 32000). Values that are missing, no numbers or contradict each other throw
-/// EnvironmentError (UsageError for flags) that names variable and value. Reads nothing but `env`.
+/// Finds the identity of this process: flags, torchrun (RANK, WORLD_SIZE, ...), SLURM (inside a step only), Open MPI,
+/// PMI, one rank. MASTER_ADDR and MASTER_PORT without RANK override address and port of whatever is found. Without
+/// MASTER_PORT the port is a hash of (job, step, restart) in [20000, 32000). Values that are missing, no numbers or
+/// contradict each other throw EnvironmentError (UsageError for flags) that names variable and value. Reads nothing but
+/// `env`.
 RankInfo discover_ranks(const RankFlags& flags, const EnvLookup& env);
 
-/// The port that all ranks of (job, step, restart) agree on without talking: in [20000, 32000), below the ephemeral ports.
+/// The port that all ranks of (job, step, restart) agree on without talking: in [20000, 32000), below the ephemeral
+/// ports.
 int hashed_port(const std::string& job, const std::string& step, int restart);
 
 }  // namespace lockstep::hw

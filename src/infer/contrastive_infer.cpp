@@ -12,14 +12,14 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/safetensors.h"
+#include "data/clap_decoder.h"
 #include "data/class_names.h"
 #include "data/clip_assets.h"
-#include "data/clap_decoder.h"
 #include "data/clip_decoder.h"
 #include "infer/file_list.h"
 #include "train/contrastive_data.h"
-#include "train/evaluator.h"
 #include "train/device.h"
+#include "train/evaluator.h"
 #include "train/towers_build.h"
 
 namespace lockstep::infer {
@@ -29,15 +29,15 @@ namespace {
 class Encoder {
  public:
   explicit Encoder(const spec::InferOptions& options)
-      : options_(options),
-        device_(train::pick_device(options.device, /*local_rank=*/0, /*local_world_size=*/1)),
+      : options_(options), device_(train::pick_device(options.device, /*local_rank=*/0, /*local_world_size=*/1)),
         precision_(options.precision, device_.type()) {
     if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
     shape_ = spec::resolve_contrastive_shape(
         options.model, spec::is_clap_model(options.model),
         spec::forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu));
     encoder_ = train::load_text_encoder(options.tokenizer_vocab, shape_);
-    model_ = train::build_towers(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
+    model_ =
+        train::build_towers(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
     const auto transform = make_transform();
     mover_.emplace(device_, precision_.input_type(), transform.mean, transform.std);
   }
@@ -47,18 +47,22 @@ class Encoder {
 
   at::Tensor files(const std::vector<std::filesystem::path>& files) {
     data::LoaderConfig config{.samples_per_rank = options_.samples_per_batch};
-    if (is_audio()) config.clip_samples = shape_.clap()->audio.clip_samples;
-    else config.image_pixels = shape_.clip()->vision.image_size;
+    if (is_audio())
+      config.clip_samples = shape_.clap()->audio.clip_samples;
+    else
+      config.image_pixels = shape_.clip()->vision.image_size;
     config.num_workers = std::max<int64_t>(1, options_.workers);
     data::Loader loader(file_list_source(files), make_decoder(), config);
     return train::encode_all(context(what(), static_cast<int64_t>(files.size())), loader).image_NE;
   }
   at::Tensor texts(const std::vector<std::string>& lines) {
-    return train::encode_texts(context("texts", static_cast<int64_t>(lines.size())), encoder_, shape_.context_length(), lines, options_.samples_per_batch);
+    return train::encode_texts(context("texts", static_cast<int64_t>(lines.size())), encoder_, shape_.context_length(),
+                               lines, options_.samples_per_batch);
   }
   at::Tensor classes(const std::vector<std::string>& names, const std::vector<std::string>& templates) {
-    return train::zero_shot_classifier(context("prompts of classes", static_cast<int64_t>(names.size() * templates.size())), encoder_,
-                                       shape_.context_length(), names, templates, options_.samples_per_batch);
+    return train::zero_shot_classifier(
+        context("prompts of classes", static_cast<int64_t>(names.size() * templates.size())), encoder_,
+        shape_.context_length(), names, templates, options_.samples_per_batch);
   }
   double scale() { return model_->logit_scale().detach().to(at::kDouble).exp().item<double>(); }
 
@@ -67,8 +71,8 @@ class Encoder {
     data::TransformConfig transform;
     if (is_audio()) return transform;
     transform.image_pixels = static_cast<int>(shape_.clip()->vision.image_size);
-    train::apply_preparation({options_.image_interpolation, options_.image_resize_mode, options_.resize_order, options_.image_mean,
-                              options_.image_std, options_.max_image_pixels},
+    train::apply_preparation({options_.image_interpolation, options_.image_resize_mode, options_.resize_order,
+                              options_.image_mean, options_.image_std, options_.max_image_pixels},
                              transform);
     return transform;
   }
@@ -104,10 +108,11 @@ class Encoder {
 };
 
 core::SafetensorsEntry entry(const std::string& name, const at::Tensor& feature_NE) {
-  return {.name = name,
-          .dtype = "F32",
-          .shape = feature_NE.sizes().vec(),
-          .bytes = std::as_bytes(std::span(feature_NE.const_data_ptr<float>(), static_cast<size_t>(feature_NE.numel())))};
+  return {
+      .name = name,
+      .dtype = "F32",
+      .shape = feature_NE.sizes().vec(),
+      .bytes = std::as_bytes(std::span(feature_NE.const_data_ptr<float>(), static_cast<size_t>(feature_NE.numel())))};
 }
 
 }  // namespace
@@ -126,7 +131,9 @@ void embed(const spec::InferOptions& options) {
   }
   core::end_progress();
   core::write_safetensors(options.output, entries, {{"model", options.model}, {"pretrained", options.pretrained}});
-  for (const auto& written : entries) core::log_info("{}: {} embeddings of width {} -> {}", written.name, written.shape[0], written.shape[1], options.output);
+  for (const auto& written : entries)
+    core::log_info("{}: {} embeddings of width {} -> {}", written.name, written.shape[0], written.shape[1],
+                   options.output);
 }
 
 void classify(const spec::InferOptions& options) {
@@ -140,14 +147,18 @@ void classify(const spec::InferOptions& options) {
   const auto other_NE = encoder.files(files);
   core::end_progress();
   const auto probability_NK = (encoder.scale() * other_NE.matmul(class_KE.t())).softmax(1);
-  const auto [value, index] = probability_NK.topk(std::min<int64_t>(options.top_k, static_cast<int64_t>(names.size())), 1);
+  const auto [value, index] =
+      probability_NK.topk(std::min<int64_t>(options.top_k, static_cast<int64_t>(names.size())), 1);
   std::string lines;
   for (size_t file = 0; file < files.size(); ++file) {
     core::Json classes = core::Json::array();
     for (int64_t k = 0; k < index.size(1); ++k)
       classes.push_back({{"name", names[static_cast<size_t>(index[static_cast<int64_t>(file)][k].item<int64_t>())]},
                          {"probability", value[static_cast<int64_t>(file)][k].item<double>()}});
-    lines += core::Json{{"file", std::filesystem::relative(files[file], options.input()).string()}, {"classes", classes}}.dump() + "\n";
+    lines +=
+        core::Json{{"file", std::filesystem::relative(files[file], options.input()).string()}, {"classes", classes}}
+            .dump() +
+        "\n";
   }
   if (options.output.empty()) {
     if (std::fwrite(lines.data(), 1, lines.size(), stdout) != lines.size() || std::fflush(stdout) != 0)
@@ -155,7 +166,8 @@ void classify(const spec::InferOptions& options) {
   } else {
     core::write_file_atomic(options.output, lines);
   }
-  core::log_info("{} {}, {} classes{}", files.size(), encoder.what(), names.size(), options.output.empty() ? "" : " -> " + options.output);
+  core::log_info("{} {}, {} classes{}", files.size(), encoder.what(), names.size(),
+                 options.output.empty() ? "" : " -> " + options.output);
 }
 
 }  // namespace lockstep::infer

@@ -7,8 +7,8 @@ namespace lockstep::infer {
 /// their names, E] and key "text" [lines, E].
 void embed(const spec::InferOptions& options);
 
-/// `infer classify`: one JSON object per picture or sound {"file", "classes": [{"name", "probability"}, ...]} to --output or standard output; probabilities are the
-/// softmax of scale x cosine over all classes.
+/// `infer classify`: one JSON object per picture or sound {"file", "classes": [{"name", "probability"}, ...]} to
+/// --output or standard output; probabilities are the softmax of scale x cosine over all classes.
 void classify(const spec::InferOptions& options);
 
 }  // namespace lockstep::infer

@@ -17,13 +17,15 @@ std::vector<fs::path> list_files(const fs::path& folder, bool is_audio) {
   for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
     const std::string extension = core::to_lower_ascii(entry.path().extension().string());
     if (extension.empty()) continue;
-    if (is_audio ? data::is_audio_extension(extension.substr(1)) : data::is_picture_extension(extension.substr(1))) files.push_back(entry.path());
+    if (is_audio ? data::is_audio_extension(extension.substr(1)) : data::is_picture_extension(extension.substr(1)))
+      files.push_back(entry.path());
   }
   if (error)
     throw DataError(fmt::format("infer: cannot list the folder '{}': {}", folder.string(), error.message()),
                     is_audio ? "give a folder of sounds with --sounds" : "give a folder of pictures with --images");
   if (files.empty())
-    throw DataError(fmt::format("infer: no {} in '{}': expected files that end in .{}", is_audio ? "sound" : "picture", folder.string(),
+    throw DataError(fmt::format("infer: no {} in '{}': expected files that end in .{}", is_audio ? "sound" : "picture",
+                                folder.string(),
                                 fmt::join(is_audio ? data::audio_extensions() : data::picture_extensions(), ", .")));
   std::sort(files.begin(), files.end());
   return files;

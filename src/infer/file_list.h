@@ -8,8 +8,8 @@
 
 namespace lockstep::infer {
 
-/// Pictures or sounds (data::picture_extensions, data::audio_extensions) of a folder and its sub-folders, sorted by path.
-/// DataError when there is none.
+/// Pictures or sounds (data::picture_extensions, data::audio_extensions) of a folder and its sub-folders, sorted by
+/// path. DataError when there is none.
 std::vector<std::filesystem::path> list_files(const std::filesystem::path& folder, bool is_audio);
 /// The lines of a text file (a line end at the end of the file makes no further line). DataError when there is none.
 std::vector<std::string> read_lines(const std::filesystem::path& path);

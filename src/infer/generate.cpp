@@ -30,16 +30,23 @@ struct Prompt {
   size_t num_leading = 0;  ///< Of ids: those put before the text.
 };
 
-std::string shown(const std::string& text) { return text.size() <= kShownCharacters ? text : data::repair_utf8(text.substr(0, kShownCharacters)) + "..."; }
+std::string shown(const std::string& text) {
+  return text.size() <= kShownCharacters ? text : data::repair_utf8(text.substr(0, kShownCharacters)) + "...";
+}
 
 /// Between texts and ids, as the model's tokenizer does it, or, without one, as numbers.
 class Texts {
  public:
   /// `source` becomes what open_tokenizer makes of it.
   Texts(GptSource& source, const spec::GenerateOptions& options)
-      : shape_(source.shape), tokenizer_(open_tokenizer(source)), bos_(options.add_bos ? source.bos_id : std::nullopt), eod_ids_(source.eod_ids) {
-    if (!tokenizer_ && !source.tokenizer.eod_token.empty()) throw UsageError("infer: --eod-token without a tokenizer", "give --tokenizer-model, or --vocab-file and --merge-file");
-    if (options.add_bos && !bos_) throw UsageError("infer: --add-bos, but no bos_token_id is known", "it stands in the config.json beside the weights; leave --add-bos out for other models");
+      : shape_(source.shape), tokenizer_(open_tokenizer(source)), bos_(options.add_bos ? source.bos_id : std::nullopt),
+        eod_ids_(source.eod_ids) {
+    if (!tokenizer_ && !source.tokenizer.eod_token.empty())
+      throw UsageError("infer: --eod-token without a tokenizer",
+                       "give --tokenizer-model, or --vocab-file and --merge-file");
+    if (options.add_bos && !bos_)
+      throw UsageError("infer: --add-bos, but no bos_token_id is known",
+                       "it stands in the config.json beside the weights; leave --add-bos out for other models");
   }
 
   const std::vector<int32_t>& eod_ids() const { return eod_ids_; }
@@ -48,15 +55,24 @@ class Texts {
   /// `number`: of the prompt, from 1, for messages.
   Prompt read(const std::string& text, size_t number) const {
     Prompt prompt{.text = text, .ids = tokenizer_ ? tokenizer_->encode(text) : parse_ids(text, number)};
-    const std::optional<int32_t> leading = bos_ ? bos_ : prompt.ids.empty() && !eod_ids_.empty() ? std::optional(eod_ids_.front()) : std::nullopt;
+    const std::optional<int32_t> leading = bos_                                      ? bos_
+                                           : prompt.ids.empty() && !eod_ids_.empty() ? std::optional(eod_ids_.front())
+                                                                                     : std::nullopt;
     if (leading) prompt.ids.insert(prompt.ids.begin(), *leading);
     prompt.num_leading = leading ? 1 : 0;
-    if (prompt.ids.empty()) throw UsageError(fmt::format("infer: prompt {} is empty, and no end-of-document token is known to begin with", number), "give --eod-token, or a text");
+    if (prompt.ids.empty())
+      throw UsageError(
+          fmt::format("infer: prompt {} is empty, and no end-of-document token is known to begin with", number),
+          "give --eod-token, or a text");
     for (const int32_t id : prompt.ids)
       if (id < 0 || id >= shape_.vocab)
-        throw DataError(fmt::format("infer: prompt {} '{}' has the token id {}, expected 0 to {}", number, shown(text), id, shape_.vocab - 1), "the model has no such token");
+        throw DataError(fmt::format("infer: prompt {} '{}' has the token id {}, expected 0 to {}", number, shown(text),
+                                    id, shape_.vocab - 1),
+                        "the model has no such token");
     if (std::ssize(prompt.ids) > shape_.max_positions)
-      throw DataError(fmt::format("infer: prompt {} '{}' has {} tokens, the model {} positions", number, shown(text), prompt.ids.size(), shape_.max_positions), "shorten the prompt");
+      throw DataError(fmt::format("infer: prompt {} '{}' has {} tokens, the model {} positions", number, shown(text),
+                                  prompt.ids.size(), shape_.max_positions),
+                      "shorten the prompt");
     return prompt;
   }
 
@@ -74,8 +90,10 @@ class Texts {
       if (word.empty()) continue;
       const auto id = core::parse_int(word);
       if (!id || *id < INT32_MIN || *id > INT32_MAX)
-        throw UsageError(fmt::format("infer: prompt {} '{}' has the word '{}', expected token ids: the model has no tokenizer", number, shown(text), shown(word)),
-                         "give --tokenizer-model, or --vocab-file and --merge-file");
+        throw UsageError(
+            fmt::format("infer: prompt {} '{}' has the word '{}', expected token ids: the model has no tokenizer",
+                        number, shown(text), shown(word)),
+            "give --tokenizer-model, or --vocab-file and --merge-file");
       ids.push_back(static_cast<int32_t>(*id));
     }
     return ids;
@@ -97,7 +115,10 @@ std::vector<Prompt> read_prompts(const spec::GenerateOptions& options, const Tex
 }
 
 GenerationConfig generation_config(const spec::GenerateOptions& options, const Texts& texts) {
-  return {.choice = {.is_greedy = !options.is_sampled(), .temperature = options.temperature.value_or(1.0), .top_k = options.top_k.value_or(0), .top_p = options.top_p.value_or(1.0)},
+  return {.choice = {.is_greedy = !options.is_sampled(),
+                     .temperature = options.temperature.value_or(1.0),
+                     .top_k = options.top_k.value_or(0),
+                     .top_p = options.top_p.value_or(1.0)},
           .seed = static_cast<uint64_t>(options.seed),
           .max_new_tokens = options.max_new_tokens,
           .num_ids = texts.num_ids(),
@@ -115,13 +136,17 @@ std::string result_text(const Prompt& prompt, const Continuation& continuation, 
   if (!as_json) return all + "\n";
   const std::string before = texts.write(prompt, {});
   const std::string added = core::starts_with(all, before) ? all.substr(before.size()) : all;
-  return core::Json{{"prompt", data::repair_utf8(prompt.text)}, {"text", data::repair_utf8(added)}, {"ids", continuation.ids}, {"stopped", stop_reason_name(continuation.reason)}}
+  return core::Json{{"prompt", data::repair_utf8(prompt.text)},
+                    {"text", data::repair_utf8(added)},
+                    {"ids", continuation.ids},
+                    {"stopped", stop_reason_name(continuation.reason)}}
              .dump() +
          "\n";
 }
 
 void write_out(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) throw EnvironmentError("infer: cannot write to standard output");
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw EnvironmentError("infer: cannot write to standard output");
 }
 
 }  // namespace
@@ -132,7 +157,8 @@ void generate(const spec::GenerateOptions& options) {
   const Texts texts(source, options);
   const std::vector<Prompt> prompts = read_prompts(options, texts);  // before the weights, which take longer
   const at::Device device = train::pick_device(options.device, /*local_rank=*/0, /*local_world_size=*/1);
-  const auto model = load_gpt(source, at::TensorOptions(device).dtype(options.precision == "bf16" ? at::kBFloat16 : at::kFloat));
+  const auto model =
+      load_gpt(source, at::TensorOptions(device).dtype(options.precision == "bf16" ? at::kBFloat16 : at::kFloat));
   const GenerationConfig config = generation_config(options, texts);
   const auto start = std::chrono::steady_clock::now();
   const auto batch = static_cast<size_t>(options.prompts_per_batch);
@@ -149,15 +175,18 @@ void generate(const spec::GenerateOptions& options) {
       num_read += ids[i].size();
       num_added += continuations[i].ids.size();
     }
-    if (options.output.empty()) write_out(lines);
-    else results += lines;
+    if (options.output.empty())
+      write_out(lines);
+    else
+      results += lines;
     core::show_progress(fmt::format("{} of {} prompts", first + ids.size(), prompts.size()));
   }
   core::end_progress();
   if (!options.output.empty()) core::write_file_atomic(options.output, results);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  core::log_info("{} prompts of {} tokens, {} tokens added in {:.2f} s: {:.1f} tokens/s{}", prompts.size(), num_read, num_added, seconds,
-                 static_cast<double>(num_added) / seconds, options.output.empty() ? "" : " -> " + options.output);
+  core::log_info("{} prompts of {} tokens, {} tokens added in {:.2f} s: {:.1f} tokens/s{}", prompts.size(), num_read,
+                 num_added, seconds, static_cast<double>(num_added) / seconds,
+                 options.output.empty() ? "" : " -> " + options.output);
 }
 
 }  // namespace lockstep::infer

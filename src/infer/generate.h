@@ -3,7 +3,8 @@
 
 namespace lockstep::infer {
 
-/// `infer generate`: each prompt with its continuation, or one JSON object {"prompt", "text", "ids", "stopped"} per prompt, to --output or standard output.
+/// `infer generate`: each prompt with its continuation, or one JSON object {"prompt", "text", "ids", "stopped"} per
+/// prompt, to --output or standard output.
 void generate(const spec::GenerateOptions& options);
 
 }  // namespace lockstep::infer

@@ -23,14 +23,16 @@ struct Row {
 
 class Generation {
  public:
-  Generation(models::GptModel& model, std::span<const std::vector<int32_t>> prompts, uint64_t first_number, const GenerationConfig& config)
+  Generation(models::GptModel& model, std::span<const std::vector<int32_t>> prompts, uint64_t first_number,
+             const GenerationConfig& config)
       : model_(model), prompts_(prompts), config_(config), done_(prompts.size()) {
     for (const auto& prompt : prompts) {
       LOCKSTEP_CHECK(!prompt.empty() && std::ssize(prompt) <= positions(), "a prompt of {} tokens", prompt.size());
       longest_ = std::max(longest_, std::ssize(prompt));
     }
     for (size_t i = 0; i < prompts.size(); ++i)
-      rows_.push_back({i, std::min(config.max_new_tokens, room_behind(i)), core::CounterRng(core::stream_key({config.seed, kDrawStream, first_number + i}))});
+      rows_.push_back({i, std::min(config.max_new_tokens, room_behind(i)),
+                       core::CounterRng(core::stream_key({config.seed, kDrawStream, first_number + i}))});
   }
 
   std::vector<Continuation> run() {
@@ -39,7 +41,8 @@ class Generation {
     std::vector<int64_t> first_slots;
     for (const auto& prompt : prompts_) first_slots.push_back(longest_ - std::ssize(prompt));
     const at::TensorOptions tensors = model_.named_parameters().front().tensor->options().requires_grad(false);
-    models::GptCache cache(model_.shape(), model_.shard(), first_slots, {.capacity = longest_ + most_tokens - 1, .tensors = tensors});
+    models::GptCache cache(model_.shape(), model_.shard(), first_slots,
+                           {.capacity = longest_ + most_tokens - 1, .tensors = tensors});
     at::Tensor ids_BL = prompt_ids();
     while (true) {
       const std::vector<int64_t> growing = choose(next_logits(ids_BL.to(tensors.device()), cache));
@@ -60,14 +63,20 @@ class Generation {
   at::Tensor prompt_ids() const {
     const at::Tensor ids_BL = at::full({std::ssize(prompts_), longest_}, 0, at::kLong);
     for (size_t i = 0; i < prompts_.size(); ++i)
-      std::copy(prompts_[i].begin(), prompts_[i].end(), ids_BL.data_ptr<int64_t>() + (static_cast<int64_t>(i) + 1) * longest_ - std::ssize(prompts_[i]));
+      std::copy(prompts_[i].begin(), prompts_[i].end(),
+                ids_BL.data_ptr<int64_t>() + (static_cast<int64_t>(i) + 1) * longest_ - std::ssize(prompts_[i]));
     return ids_BL;
   }
 
   /// Of the token behind the last one: [B, V], on the CPU.
   at::Tensor next_logits(const at::Tensor& ids_BL, models::GptCache& cache) const {
     const at::Tensor last_1BD = model_.forward_next(ids_BL, cache).narrow(0, ids_BL.size(1) - 1, 1);
-    return model_.logits(last_1BD).squeeze(0).narrow(1, 0, config_.num_ids).to(at::kFloat).cpu().contiguous();  // sync: the next token depends on it
+    return model_.logits(last_1BD)
+        .squeeze(0)
+        .narrow(1, 0, config_.num_ids)
+        .to(at::kFloat)
+        .cpu()
+        .contiguous();  // sync: the next token depends on it
   }
 
   /// Adds a token to each row; the rows that go on.
@@ -78,9 +87,12 @@ class Generation {
       Continuation& text = done_[row.prompt];
       const float* logits = logits_BV.const_data_ptr<float>() + static_cast<int64_t>(i) * config_.num_ids;
       text.ids.push_back(choose_token({logits, static_cast<size_t>(config_.num_ids)}, config_.choice, row.rng));
-      if (std::count(config_.stop_ids.begin(), config_.stop_ids.end(), text.ids.back()) > 0) text.reason = StopReason::kEod;
-      else if (std::ssize(text.ids) < row.max_tokens) growing.push_back(static_cast<int64_t>(i));
-      else text.reason = row.max_tokens < config_.max_new_tokens ? StopReason::kPositions : StopReason::kLength;
+      if (std::count(config_.stop_ids.begin(), config_.stop_ids.end(), text.ids.back()) > 0)
+        text.reason = StopReason::kEod;
+      else if (std::ssize(text.ids) < row.max_tokens)
+        growing.push_back(static_cast<int64_t>(i));
+      else
+        text.reason = row.max_tokens < config_.max_new_tokens ? StopReason::kPositions : StopReason::kLength;
     }
     return growing;
   }
@@ -102,10 +114,14 @@ class Generation {
 
 }  // namespace
 
-const char* stop_reason_name(StopReason reason) { return reason == StopReason::kEod ? "eod" : reason == StopReason::kLength ? "length" : "positions"; }
+const char* stop_reason_name(StopReason reason) {
+  return reason == StopReason::kEod ? "eod" : reason == StopReason::kLength ? "length" : "positions";
+}
 
-std::vector<Continuation> generate_tokens(models::GptModel& model, std::span<const std::vector<int32_t>> prompts, uint64_t first_number, const GenerationConfig& config) {
-  LOCKSTEP_CHECK(config.num_ids > 0 && config.num_ids <= model.shape().vocab && config.max_new_tokens > 0, "{} ids", config.num_ids);
+std::vector<Continuation> generate_tokens(models::GptModel& model, std::span<const std::vector<int32_t>> prompts,
+                                          uint64_t first_number, const GenerationConfig& config) {
+  LOCKSTEP_CHECK(config.num_ids > 0 && config.num_ids <= model.shape().vocab && config.max_new_tokens > 0, "{} ids",
+                 config.num_ids);
   return prompts.empty() ? std::vector<Continuation>() : Generation(model, prompts, first_number, config).run();
 }
 

@@ -12,8 +12,8 @@ struct GenerationConfig {
   TokenChoice choice;
   uint64_t seed = 0;
   int64_t max_new_tokens = 128;
-  int64_t num_ids = 0;             ///< Only ids below are chosen: what the tokenizer and the model both have.
-  std::vector<int32_t> stop_ids;   ///< Each ends a text, and is its last token.
+  int64_t num_ids = 0;            ///< Only ids below are chosen: what the tokenizer and the model both have.
+  std::vector<int32_t> stop_ids;  ///< Each ends a text, and is its last token.
 };
 
 /// Why a text ended.
@@ -30,8 +30,10 @@ struct Continuation {
   StopReason reason = StopReason::kLength;
 };
 
-/// Continues prompts of any lengths together, with keys and values of past tokens kept. Prompt i draws from a stream of (seed, first_number + i), so that its
-/// text does not depend on the others. `model`: whole, on one rank, not training; prompts have 1 to max_positions ids of its vocabulary.
-std::vector<Continuation> generate_tokens(models::GptModel& model, std::span<const std::vector<int32_t>> prompts, uint64_t first_number, const GenerationConfig& config);
+/// Continues prompts of any lengths together, with keys and values of past tokens kept. Prompt i draws from a stream of
+/// (seed, first_number + i), so that its text does not depend on the others. `model`: whole, on one rank, not training;
+/// prompts have 1 to max_positions ids of its vocabulary.
+std::vector<Continuation> generate_tokens(models::GptModel& model, std::span<const std::vector<int32_t>> prompts,
+                                          uint64_t first_number, const GenerationConfig& config);
 
 }  // namespace lockstep::infer

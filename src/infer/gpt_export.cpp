@@ -23,13 +23,16 @@ namespace fs = std::filesystem;
 namespace {
 
 void require_done(const std::error_code& failure, std::string_view what, const fs::path& path) {
-  if (failure) throw EnvironmentError(fmt::format("infer: cannot {} '{}': {}", what, path.string(), failure.message()), "is the disk full, or the folder not yours to write in?");
+  if (failure)
+    throw EnvironmentError(fmt::format("infer: cannot {} '{}': {}", what, path.string(), failure.message()),
+                           "is the disk full, or the folder not yours to write in?");
 }
 
 /// A folder under construction beside the one that commit() makes of it; removed without.
 class StagedFolder {
  public:
-  explicit StagedFolder(const fs::path& folder) : folder_(folder), staged_(folder.string() + fmt::format(".partial-{}", getpid())) {
+  explicit StagedFolder(const fs::path& folder)
+      : folder_(folder), staged_(folder.string() + fmt::format(".partial-{}", getpid())) {
     std::error_code failure;
     fs::create_directories(staged_, failure);
     require_done(failure, "make the folder", staged_);
@@ -59,7 +62,9 @@ GptSource find_source(const spec::CkptOptions& options) {
   return find_gpt(wanted);
 }
 
-std::unique_ptr<models::GptModel> load_as_stored(const GptSource& source) { return load_gpt(source, at::TensorOptions().dtype(stored_type(source))); }
+std::unique_ptr<models::GptModel> load_as_stored(const GptSource& source) {
+  return load_gpt(source, at::TensorOptions().dtype(stored_type(source)));
+}
 
 /// As PyTorch calls it.
 std::string dtype_name(at::ScalarType type) {
@@ -68,7 +73,9 @@ std::string dtype_name(at::ScalarType type) {
     case at::kBFloat16: return "bfloat16";
     case at::kHalf: return "float16";
     case at::kDouble: return "float64";
-    default: throw DataError(fmt::format("infer: weights of type {} have no class at Hugging Face", c10::toString(type)), "expected floating-point numbers of 16, 32 or 64 bits");
+    default:
+      throw DataError(fmt::format("infer: weights of type {} have no class at Hugging Face", c10::toString(type)),
+                      "expected floating-point numbers of 16, 32 or 64 bits");
   }
 }
 
@@ -85,8 +92,10 @@ TokenizerFolder tokenizer_folder(const data::TokenizerFiles& files) {
   if (core::ends_with(files.model, ".model")) return {{{model, "tokenizer.model"}}, "LlamaTokenizer"};
   const bool is_folder = fs::is_directory(model);
   if (!files.model.empty() && !is_folder) return {{{model, "tokenizer.json"}}, kJsonClass};
-  if (is_folder && fs::exists(model / "tokenizer.json")) return {{{model / "tokenizer.json", "tokenizer.json"}}, kJsonClass};
-  const fs::path vocab = is_folder ? model / "vocab.json" : fs::path(files.vocab_file), merges = is_folder ? model / "merges.txt" : fs::path(files.merge_file);
+  if (is_folder && fs::exists(model / "tokenizer.json"))
+    return {{{model / "tokenizer.json", "tokenizer.json"}}, kJsonClass};
+  const fs::path vocab = is_folder ? model / "vocab.json" : fs::path(files.vocab_file),
+                 merges = is_folder ? model / "merges.txt" : fs::path(files.merge_file);
   return {{{vocab, "vocab.json"}, {merges, "merges.txt"}}, "GPT2Tokenizer"};
 }
 
@@ -101,22 +110,30 @@ void write_tokenizer(const GptSource& source, const data::TextTokenizer& tokeniz
   for (const char* name : {kConfig, "special_tokens_map.json"})
     if (fs::exists(origin / name)) copy_whole(origin / name, folder / name);
   if (tokens.class_name != kJsonClass && spec::hugging_face_dialect(source.shape) == spec::GptDialect::kHfNemotron)
-    core::log_warning("AutoTokenizer of transformers 5 knows tokenizer.json alone beside Nemotron models: open {} with {}.from_pretrained", tokens.files.front().second, tokens.class_name);
+    core::log_warning(
+        "AutoTokenizer of transformers 5 knows tokenizer.json alone beside Nemotron models: open {} with "
+        "{}.from_pretrained",
+        tokens.files.front().second, tokens.class_name);
   if (fs::exists(folder / kConfig)) return;
   const auto eod = tokenizer.eod();
   const std::string eod_text = eod ? tokenizer.decode(std::vector<int32_t>{*eod}) : "";
-  core::Json config = {{"tokenizer_class", tokens.class_name}, {"model_max_length", source.shape.max_positions}, {"clean_up_tokenization_spaces", false}};
+  core::Json config = {{"tokenizer_class", tokens.class_name},
+                       {"model_max_length", source.shape.max_positions},
+                       {"clean_up_tokenization_spaces", false}};
   if (tokens.class_name == "LlamaTokenizer") {
-    config["add_bos_token"] = config["add_eos_token"] = config["legacy"] = false;  // as the texts were encoded for training
+    config["add_bos_token"] = config["add_eos_token"] = config["legacy"] =
+        false;  // as the texts were encoded for training
   } else {
-    for (const char* key : {"bos_token", "eos_token", "unk_token"}) config[key] = eod_text.empty() ? core::Json(nullptr) : core::Json(eod_text);
+    for (const char* key : {"bos_token", "eos_token", "unk_token"})
+      config[key] = eod_text.empty() ? core::Json(nullptr) : core::Json(eod_text);
   }
   core::write_file_atomic(folder / kConfig, config.dump(2) + "\n");
 }
 
 void require_new(const fs::path& folder) {
   if (fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder)))
-    throw UsageError(fmt::format("infer: '{}' is there already", folder.string()), "name a folder that is not there, or an empty one");
+    throw UsageError(fmt::format("infer: '{}' is there already", folder.string()),
+                     "name a folder that is not there, or an empty one");
 }
 
 /// Returns the number of tensors.
@@ -128,8 +145,11 @@ size_t write_hugging_face(GptSource& source, const fs::path& output) {
   const models::NamedValues values = models::take_gpt_values(load_as_stored(source), dialect);
   const StagedFolder staged(output.has_filename() ? output : output.parent_path());
   models::write_weights_safetensors(staged.path() / models::kWeightsName, values, {{"format", "pt"}});
-  const std::optional<int32_t> bos = source.bos_id || source.eod_ids.empty() ? source.bos_id : std::optional(source.eod_ids.front());  // what texts began behind
-  const core::Json config = spec::hugging_face_config(source.shape, {.eos_ids = source.eod_ids, .bos_id = bos, .dtype = dtype});
+  const std::optional<int32_t> bos = source.bos_id || source.eod_ids.empty()
+                                         ? source.bos_id
+                                         : std::optional(source.eod_ids.front());  // what texts began behind
+  const core::Json config =
+      spec::hugging_face_config(source.shape, {.eos_ids = source.eod_ids, .bos_id = bos, .dtype = dtype});
   core::write_file_atomic(staged.path() / "config.json", config.dump(2) + "\n");
   if (tokenizer) write_tokenizer(source, *tokenizer, staged.path());
   staged.commit();
@@ -148,7 +168,8 @@ void export_gpt(const spec::CkptOptions& options) {
   const bool is_megatron = options.names == "megatron";
   if (!is_megatron) require_new(options.output);  // before checkpoints are read
   GptSource source = find_source(options);
-  const size_t num_tensors = is_megatron ? write_megatron(source, options.output) : write_hugging_face(source, options.output);
+  const size_t num_tensors =
+      is_megatron ? write_megatron(source, options.output) : write_hugging_face(source, options.output);
   core::log_info("{} tensors of '{}' -> {}", num_tensors, source.weights.string(), options.output);
 }
 

@@ -25,7 +25,9 @@ bool is_run(const fs::path& folder) { return fs::exists(folder / "run.json") || 
 bool is_checkpoint(const fs::path& folder) { return fs::exists(folder / record::kManifestName); }
 
 /// The folder of the run that a checkpoint belongs to: <run>/checkpoints/step-*.
-fs::path run_of(const fs::path& checkpoint) { return fs::absolute(checkpoint / "").parent_path().parent_path().parent_path(); }
+fs::path run_of(const fs::path& checkpoint) {
+  return fs::absolute(checkpoint / "").parent_path().parent_path().parent_path();
+}
 
 /// A token id, or several, of a configuration of Hugging Face; none where it is null or absent.
 std::vector<int32_t> read_ids(const core::Json& config, const char* key, const fs::path& path) {
@@ -34,19 +36,22 @@ std::vector<int32_t> read_ids(const core::Json& config, const char* key, const f
   if (value.is_null()) return ids;
   for (const core::Json& id : value.is_array() ? value : core::Json::array({value})) {
     if (!id.is_number_integer() || id < 0 || id > INT32_MAX)
-      throw DataError(fmt::format("infer: '{}': {} is {}, expected token ids", path.string(), key, value.dump()), "null or nothing where there is no such token");
+      throw DataError(fmt::format("infer: '{}': {} is {}, expected token ids", path.string(), key, value.dump()),
+                      "null or nothing where there is no such token");
     ids.push_back(id.get<int32_t>());
   }
   return ids;
 }
 
-/// What config.json says of the shape and of special tokens; generation_config.json, which is about this very use, goes before it.
+/// What config.json says of the shape and of special tokens; generation_config.json, which is about this very use, goes
+/// before it.
 void read_config(const fs::path& path, bool with_shape, GptSource& source) {
   if (with_shape) source.shape = spec::resolve_gpt_shape(path.string());
   for (const fs::path& file : {path.parent_path() / "generation_config.json", path}) {
     if (!fs::exists(file)) continue;
     const core::Json config = core::read_json_file(file);
-    if (!config.is_object()) throw DataError(fmt::format("infer: '{}' is no JSON object", file.string()), "copy the file again");
+    if (!config.is_object())
+      throw DataError(fmt::format("infer: '{}' is no JSON object", file.string()), "copy the file again");
     if (source.eod_ids.empty()) source.eod_ids = read_ids(config, "eos_token_id", file);
     const auto bos = read_ids(config, "bos_token_id", file);
     if (!source.bos_id && !bos.empty()) source.bos_id = bos.front();
@@ -59,11 +64,14 @@ void read_run_options(const fs::path& run, bool with_shape, GptSource& source) {
   const std::string where = (run / "run.json").string();
   const core::Json task = attempts.empty() ? core::Json("nothing") : attempts.back().value("task", core::Json(nullptr));
   if (task != "gpt")
-    throw CheckpointError(fmt::format("infer: '{}' is the record of the task {}, expected \"gpt\"", where, task.dump()),
-                          "`infer embed` and `infer classify` take CLIP and CLAP models, `ckpt export --names` CLAP's with --model");
-  const spec::GptOptions options = spec::recorded_gpt_options(attempts.back().value("options", core::Json::object()), where);
+    throw CheckpointError(
+        fmt::format("infer: '{}' is the record of the task {}, expected \"gpt\"", where, task.dump()),
+        "`infer embed` and `infer classify` take CLIP and CLAP models, `ckpt export --names` CLAP's with --model");
+  const spec::GptOptions options =
+      spec::recorded_gpt_options(attempts.back().value("options", core::Json::object()), where);
   if (with_shape) source.shape = spec::gpt_shape_of(options);
-  source.tokenizer = {.model = options.tokenizer_model, .vocab_file = options.vocab_file, .merge_file = options.merge_file};
+  source.tokenizer = {
+      .model = options.tokenizer_model, .vocab_file = options.vocab_file, .merge_file = options.merge_file};
   const bool is_null_tokenizer = options.mock_data || options.tokenizer_type == "NullTokenizer";
   if (is_null_tokenizer) source.eod_ids = {static_cast<int32_t>(source.shape.vocab - 1)};
 }
@@ -76,10 +84,13 @@ data::TokenizerFiles tokenizer_beside(const fs::path& folder) {
   return {};
 }
 
-bool has_tokenizer(const data::TokenizerFiles& files) { return !files.model.empty() || !files.vocab_file.empty() || !files.merge_file.empty(); }
+bool has_tokenizer(const data::TokenizerFiles& files) {
+  return !files.model.empty() || !files.vocab_file.empty() || !files.merge_file.empty();
+}
 
 std::vector<fs::path> files_of(const fs::path& weights) {
-  if (!is_checkpoint(weights)) return fs::is_directory(weights) ? models::weight_files(weights) : std::vector<fs::path>{weights};
+  if (!is_checkpoint(weights))
+    return fs::is_directory(weights) ? models::weight_files(weights) : std::vector<fs::path>{weights};
   std::vector<fs::path> files;
   for (const std::string& name : train::model_files(record::read_manifest(weights))) files.push_back(weights / name);
   return files;
@@ -100,16 +111,24 @@ std::vector<at::ScalarType> types_in(const fs::path& path) {
 void load_checkpoint(models::GptModel& model, const fs::path& folder) {
   train::CheckpointState state{.tensors = model.named_parameters()};
   for (const spec::ParamSpec& parameter : model.param_specs()) {
-    state.places.emplace(parameter.name, train::TensorPlace{.whole = parameter.shape, .num_rows = spec::is_vocab_table(parameter) ? std::optional(model.shape().vocab) : std::nullopt});
+    state.places.emplace(parameter.name, train::TensorPlace{.whole = parameter.shape,
+                                                            .num_rows = spec::is_vocab_table(parameter)
+                                                                            ? std::optional(model.shape().vocab)
+                                                                            : std::nullopt});
   }
   train::read_model(folder, train::model_files(record::read_manifest(folder)), state);
 }
 
 void load_file_or_folder(models::GptModel& model, const fs::path& path) {
-  const models::WeightFile weights = fs::is_directory(path) ? models::read_weight_folder(path) : models::read_weights(path);
-  const bool is_own = std::any_of(weights.tensors.begin(), weights.tensors.end(), [](const auto& entry) { return entry.first == spec::kGptWordEmbedding; });  // under this name in checkpoints, under no other program's
-  if (is_own) models::load_weights(model, weights);
-  else models::load_gpt_weights(model, weights);
+  const models::WeightFile weights =
+      fs::is_directory(path) ? models::read_weight_folder(path) : models::read_weights(path);
+  const bool is_own = std::any_of(weights.tensors.begin(), weights.tensors.end(), [](const auto& entry) {
+    return entry.first == spec::kGptWordEmbedding;
+  });  // under this name in checkpoints, under no other program's
+  if (is_own)
+    models::load_weights(model, weights);
+  else
+    models::load_gpt_weights(model, weights);
 }
 
 }  // namespace
@@ -117,8 +136,9 @@ void load_file_or_folder(models::GptModel& model, const fs::path& path) {
 GptSource find_gpt(const spec::GenerateOptions& options) {
   const fs::path named = options.pretrained;
   if (!fs::exists(named))
-    throw CheckpointError(fmt::format("infer: --pretrained '{}' does not exist", options.pretrained),
-                          "name a folder of Hugging Face, the folder of a run of `train gpt` (<logs>/<name>), or a file of weights");
+    throw CheckpointError(
+        fmt::format("infer: --pretrained '{}' does not exist", options.pretrained),
+        "name a folder of Hugging Face, the folder of a run of `train gpt` (<logs>/<name>), or a file of weights");
   const bool is_folder = fs::is_directory(named), is_of_run = is_folder && (is_checkpoint(named) || is_run(named));
   GptSource source;
   source.weights = is_of_run ? train::checkpoint_folder(named) : named;
@@ -126,22 +146,29 @@ GptSource find_gpt(const spec::GenerateOptions& options) {
   const fs::path run = is_checkpoint(folder) ? run_of(folder) : fs::path();
   const bool with_shape = options.model.empty();
   if (!with_shape) source.shape = spec::resolve_gpt_shape(options.model);
-  if (!run.empty() && fs::exists(run / "run.json")) read_run_options(run, with_shape, source);
-  else if (fs::exists(folder / kConfigName)) read_config(folder / kConfigName, with_shape, source);
+  if (!run.empty() && fs::exists(run / "run.json"))
+    read_run_options(run, with_shape, source);
+  else if (fs::exists(folder / kConfigName))
+    read_config(folder / kConfigName, with_shape, source);
   else if (with_shape)
-    throw UsageError(fmt::format("infer: the shape of the model in '{}' is not known: {} is not there", options.pretrained, run.empty() ? kConfigName : "the run's run.json"),
+    throw UsageError(fmt::format("infer: the shape of the model in '{}' is not known: {} is not there",
+                                 options.pretrained, run.empty() ? kConfigName : "the run's run.json"),
                      "give it with --model NAME or --model config.json");
   if (!has_tokenizer(source.tokenizer)) source.tokenizer = tokenizer_beside(folder);
-  const data::TokenizerFiles given{.model = options.tokenizer_model, .vocab_file = options.vocab_file, .merge_file = options.merge_file};
+  const data::TokenizerFiles given{
+      .model = options.tokenizer_model, .vocab_file = options.vocab_file, .merge_file = options.merge_file};
   if (has_tokenizer(given)) source.tokenizer = given;
   source.tokenizer.eod_token = options.eod_token;
   return source;
 }
 
 std::unique_ptr<models::GptModel> load_gpt(const GptSource& source, const at::TensorOptions& tensors) {
-  auto model = std::make_unique<models::GptModel>(source.shape, spec::whole_gpt(source.shape), nn::ShardCtx{}, models::GptModelOptions{.tensors = tensors});
-  if (is_checkpoint(source.weights)) load_checkpoint(*model, source.weights);
-  else load_file_or_folder(*model, source.weights);
+  auto model = std::make_unique<models::GptModel>(source.shape, spec::whole_gpt(source.shape), nn::ShardCtx{},
+                                                  models::GptModelOptions{.tensors = tensors});
+  if (is_checkpoint(source.weights))
+    load_checkpoint(*model, source.weights);
+  else
+    load_file_or_folder(*model, source.weights);
   model->set_training(false);
   return model;
 }
@@ -159,8 +186,11 @@ std::unique_ptr<data::TextTokenizer> open_tokenizer(GptSource& source) {
   if (!has_tokenizer(source.tokenizer)) return nullptr;
   auto tokenizer = data::open_text_tokenizer(source.tokenizer);
   if (tokenizer->vocab_size() > source.shape.vocab)
-    throw UsageError(fmt::format("infer: the tokenizer has {} tokens, the model {}", tokenizer->vocab_size(), source.shape.vocab), "give the tokenizer that the model was trained with");
-  if (const auto eod = tokenizer->eod(); eod && std::count(source.eod_ids.begin(), source.eod_ids.end(), *eod) == 0) source.eod_ids.insert(source.eod_ids.begin(), *eod);
+    throw UsageError(
+        fmt::format("infer: the tokenizer has {} tokens, the model {}", tokenizer->vocab_size(), source.shape.vocab),
+        "give the tokenizer that the model was trained with");
+  if (const auto eod = tokenizer->eod(); eod && std::count(source.eod_ids.begin(), source.eod_ids.end(), *eod) == 0)
+    source.eod_ids.insert(source.eod_ids.begin(), *eod);
   return tokenizer;
 }
 

@@ -15,7 +15,8 @@ size_t find_best(std::span<const float> logits) {
   size_t best = 0;
   for (size_t i = 0; i < logits.size(); ++i) {
     if (std::isnan(logits[i]) || logits[i] == INFINITY)
-      throw DataError(fmt::format("infer: the model gives token {} the logit {}", i, logits[i]), "the weights are damaged, or the training run diverged");
+      throw DataError(fmt::format("infer: the model gives token {} the logit {}", i, logits[i]),
+                      "the weights are damaged, or the training run diverged");
     if (logits[i] > logits[best]) best = i;
   }
   return best;
@@ -37,7 +38,8 @@ size_t draw(std::span<const double> weights, double total, double uniform) {
 }
 
 /// Tokens from the most probable one down, as many as a choice with top_k or top_p leaves; their weights go to `kept`.
-std::vector<size_t> most_probable(std::span<const double> weights, const TokenChoice& choice, std::vector<double>& kept) {
+std::vector<size_t> most_probable(std::span<const double> weights, const TokenChoice& choice,
+                                  std::vector<double>& kept) {
   std::vector<size_t> heap(weights.size()), taken;
   std::iota(heap.begin(), heap.end(), size_t{0});
   const auto is_less = [&](size_t a, size_t b) { return weights[a] != weights[b] ? weights[a] < weights[b] : a > b; };
@@ -68,7 +70,8 @@ int32_t choose_token(std::span<const float> logits, const TokenChoice& choice, c
   const size_t best = find_best(logits);
   if (choice.is_greedy) return static_cast<int32_t>(best);
   std::vector<double> weights(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) weights[i] = std::exp((static_cast<double>(logits[i]) - static_cast<double>(logits[best])) / choice.temperature);
+  for (size_t i = 0; i < logits.size(); ++i)
+    weights[i] = std::exp((static_cast<double>(logits[i]) - static_cast<double>(logits[best])) / choice.temperature);
   if (choice.top_k == 0 && choice.top_p >= 1.0)
     return static_cast<int32_t>(draw(weights, sum_of(weights), rng.uniform()));
   std::vector<double> kept;

@@ -10,12 +10,13 @@
 
 #include "core/error.h"
 
-// Gradient, with l_ij = s <I_i, T_j>, row softmax P_ij = exp(l_ij - a_i) (image to text) and column softmax Q_ij = exp(l_ij -
-// c_j) (text to image):
+// Gradient, with l_ij = s <I_i, T_j>, row softmax P_ij = exp(l_ij - a_i) (image to text) and column softmax Q_ij =
+// exp(l_ij - c_j) (text to image):
 //   dL/dI_i = s/2N sum_j (P_ij + Q_ij - 2 [i=j]) T_j,   dL/dT_j = s/2N sum_i (P_ij + Q_ij - 2 [i=j]) I_i,
 //   dL/ds = 1/s sum_i <I_i, dL/dI_i>, since L depends on the product s I alone.
-// A rank that knows a of all images and c of all texts therefore computes the gradient of its own rows without hearing from
-// others. Tiles over the keys with online log-sum-exp: Inf-CL (Cheng et al. 2024), FlashAttention (Dao et al. 2022).
+// A rank that knows a of all images and c of all texts therefore computes the gradient of its own rows without hearing
+// from others. Tiles over the keys with online log-sum-exp: Inf-CL (Cheng et al. 2024), FlashAttention (Dao et al.
+// 2022).
 
 namespace lockstep::models {
 namespace {
@@ -50,14 +51,17 @@ struct DiagonalPart {
     size = std::max<int64_t>(0, std::min(num_rows, end - first) - row);
     column = first + row - begin;
   }
-  at::Tensor of(const at::Tensor& tile_RK) const { return tile_RK.narrow(0, row, size).narrow(1, column, size).diagonal(); }
+  at::Tensor of(const at::Tensor& tile_RK) const {
+    return tile_RK.narrow(0, row, size).narrow(1, column, size).diagonal();
+  }
 };
 
 /// Log-sum-exp of each row and the logit of its own pair, column blocks coming one by one.
 class OnlineRows {
  public:
   OnlineRows(int64_t num_rows, const at::TensorOptions& options)
-      : max_R_(at::full({num_rows}, -std::numeric_limits<float>::infinity(), options)), sum_R_(at::zeros({num_rows}, options)) {}
+      : max_R_(at::full({num_rows}, -std::numeric_limits<float>::infinity(), options)),
+        sum_R_(at::zeros({num_rows}, options)) {}
 
   void add(const at::Tensor& tile_RK) {
     const auto max_R = at::maximum(max_R_, tile_RK.amax(1));
@@ -81,8 +85,7 @@ struct Direction {
   at::Tensor logits_RK(int64_t begin, int64_t end) const {
     return products(rows_RE, keys_NE.narrow(0, begin, end - begin)).mul_(scale);
   }
-  template <typename Body>
-  void for_each_tile(Body&& body) const {
+  template <typename Body> void for_each_tile(Body&& body) const {
     for (int64_t begin = 0; begin < num_columns(); begin += tile_columns)
       body(begin, std::min(begin + tile_columns, num_columns()));
   }
@@ -118,10 +121,10 @@ struct DirectionGradient {
   at::Tensor rows_RE, keys_NE;
 };
 
-/// `column_lse_N` undefined: only the rows' own softmax counts (keys carry no gradient), else both softmaxes. `kept_RN` is left
-/// as it is.
-DirectionGradient direction_gradient(const Direction& direction, const at::Tensor& row_lse_R, const at::Tensor& column_lse_N,
-                                     at::Tensor kept_RN, bool wants_keys) {
+/// `column_lse_N` undefined: only the rows' own softmax counts (keys carry no gradient), else both softmaxes. `kept_RN`
+/// is left as it is.
+DirectionGradient direction_gradient(const Direction& direction, const at::Tensor& row_lse_R,
+                                     const at::Tensor& column_lse_N, at::Tensor kept_RN, bool wants_keys) {
   const auto options = direction.rows_RE.options().dtype(at::kFloat);
   DirectionGradient out{.rows_RE = at::zeros(direction.rows_RE.sizes(), options), .keys_NE = {}};
   if (wants_keys) out.keys_NE = at::empty(direction.keys_NE.sizes(), options);
@@ -129,7 +132,8 @@ DirectionGradient direction_gradient(const Direction& direction, const at::Tenso
     auto tile_RK = kept_RN.defined() ? kept_RN : direction.logits_RK(begin, end);
     at::Tensor column_softmax_RK;
     if (column_lse_N.defined()) column_softmax_RK = (tile_RK - column_lse_N.narrow(0, begin, end - begin)).exp_();
-    auto weights_RK = kept_RN.defined() ? (tile_RK - row_lse_R.unsqueeze(1)).exp_() : tile_RK.sub_(row_lse_R.unsqueeze(1)).exp_();
+    auto weights_RK =
+        kept_RN.defined() ? (tile_RK - row_lse_R.unsqueeze(1)).exp_() : tile_RK.sub_(row_lse_R.unsqueeze(1)).exp_();
     if (column_softmax_RK.defined()) weights_RK.add_(column_softmax_RK);
     const DiagonalPart diagonal(direction.num_rows(), direction.first_column, begin, end);
     if (diagonal.size > 0) diagonal.of(weights_RK).sub_(column_lse_N.defined() ? 2.0 : 1.0);
@@ -157,11 +161,13 @@ Geometry plan_tiles(int64_t num_rows, int num_ranks, int rank, const Contrastive
   const int64_t row_bytes = num_rows * static_cast<int64_t>(sizeof(float)) * (geometry.is_symmetric ? 1 : 2);
   const int64_t columns = options.logit_bytes / std::max<int64_t>(1, row_bytes);
   geometry.keeps_logits = columns >= geometry.num_columns;
-  geometry.tile_columns = std::clamp<int64_t>(columns, std::min(kMinTileColumns, geometry.num_columns), geometry.num_columns);
+  geometry.tile_columns =
+      std::clamp<int64_t>(columns, std::min(kMinTileColumns, geometry.num_columns), geometry.num_columns);
   return geometry;
 }
 
-Direction direction_of(const at::Tensor& rows_RE, const at::Tensor& keys_NE, const at::Tensor& scale, const Geometry& geometry) {
+Direction direction_of(const at::Tensor& rows_RE, const at::Tensor& keys_NE, const at::Tensor& scale,
+                       const Geometry& geometry) {
   return {.rows_RE = rows_RE,
           .keys_NE = keys_NE,
           .scale = scale,
@@ -191,8 +197,10 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
       images_NE = all_NE.narrow(1, 0, image_BE.size(1));
       texts_NE = all_NE.narrow(1, image_BE.size(1), text_BE.size(1));
     }
-    const bool keep = geometry.keeps_logits && (image_BE.requires_grad() || text_BE.requires_grad() || scale.requires_grad());
-    const auto by_image = row_statistics(direction_of(image_BE, texts_NE, scale, geometry), geometry.is_symmetric, keep);
+    const bool keep =
+        geometry.keeps_logits && (image_BE.requires_grad() || text_BE.requires_grad() || scale.requires_grad());
+    const auto by_image =
+        row_statistics(direction_of(image_BE, texts_NE, scale, geometry), geometry.is_symmetric, keep);
     RowStatistics by_text;
     if (geometry.is_symmetric) {
       by_text.log_sum_exp_R = by_image.log_sum_exp_columns_N;
@@ -201,7 +209,8 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
       by_text = row_statistics(direction_of(text_BE, images_NE, scale, geometry), false, keep);
     }
     const auto loss =
-        ((by_image.log_sum_exp_R - by_image.own_pair_R).mean() + (by_text.log_sum_exp_R - by_text.own_pair_R).mean()) * 0.5;
+        ((by_image.log_sum_exp_R - by_image.own_pair_R).mean() + (by_text.log_sum_exp_R - by_text.own_pair_R).mean()) *
+        0.5;
 
     // One message carries what the backward pass needs of the other ranks and the loss to report.
     const auto mine = at::cat({by_image.log_sum_exp_R, by_text.log_sum_exp_R, loss.reshape({1})});
@@ -234,15 +243,15 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
 
     at::Tensor image_gradient_BE, text_gradient_BE;  // of s x features, summed over the rows
     if (geometry.is_symmetric || wants_image || wants_scale) {
-      auto gradient = direction_gradient(direction_of(image_BE, saved[4], scale, geometry), own_image_lse_B, all_text_lse_N,
-                                         saved[6], geometry.is_symmetric && wants_text);
+      auto gradient = direction_gradient(direction_of(image_BE, saved[4], scale, geometry), own_image_lse_B,
+                                         all_text_lse_N, saved[6], geometry.is_symmetric && wants_text);
       image_gradient_BE = gradient.rows_RE;
       text_gradient_BE = gradient.keys_NE;
     }
     if (!geometry.is_symmetric && (wants_text || (wants_scale && geometry.is_biased)))
-      text_gradient_BE =
-          direction_gradient(direction_of(text_BE, saved[3], scale, geometry), own_text_lse_B, all_image_lse_N, saved[7], false)
-              .rows_RE;
+      text_gradient_BE = direction_gradient(direction_of(text_BE, saved[3], scale, geometry), own_text_lse_B,
+                                            all_image_lse_N, saved[7], false)
+                             .rows_RE;
 
     const auto factor = upstream[0] / static_cast<double>(2 * B);
     variable_list out(5);
@@ -278,7 +287,8 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
 }  // namespace
 
 ContrastiveLoss contrastive_loss(const at::Tensor& image_BE, const at::Tensor& text_BE, const at::Tensor& logit_scale,
-                                 const at::Tensor& logit_bias, comm::Comm& data_axis, const ContrastiveLossOptions& options) {
+                                 const at::Tensor& logit_bias, comm::Comm& data_axis,
+                                 const ContrastiveLossOptions& options) {
   LOCKSTEP_CHECK(image_BE.dim() == 2 && image_BE.sizes() == text_BE.sizes() && image_BE.size(0) > 0,
                  "image dims={}, text dims={}, rows={}", image_BE.dim(), text_BE.dim(),
                  image_BE.dim() > 0 ? image_BE.size(0) : 0);
@@ -287,7 +297,8 @@ ContrastiveLoss contrastive_loss(const at::Tensor& image_BE, const at::Tensor& t
   const auto scale = logit_scale.reshape({}).to(at::kFloat);
   auto parts = LossFunction::apply(image_BE.to(type), text_BE.to(type), scale, &data_axis, options);
   ContrastiveLoss out{.loss = parts[0], .global_loss = parts[1]};
-  if (logit_bias.defined() && logit_bias.requires_grad()) out.loss = out.loss + logit_bias.reshape({}).to(at::kFloat) * 0.0;
+  if (logit_bias.defined() && logit_bias.requires_grad())
+    out.loss = out.loss + logit_bias.reshape({}).to(at::kFloat) * 0.0;
   return out;
 }
 

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
-
 #include "core/error.h"
 
 namespace lockstep::models {
@@ -13,7 +12,8 @@ at::Tensor normalise_rows(const at::Tensor& features_BE) {
   return wide_BE / at::linalg_vector_norm(wide_BE, 2, at::OptionalIntArrayRef({1}), /*keepdim=*/true).clamp_min(1e-12);
 }
 
-ContrastiveTask::ContrastiveTask(std::unique_ptr<TwoTowers> towers, comm::Comm& data_axis, const ContrastiveLossOptions& options)
+ContrastiveTask::ContrastiveTask(std::unique_ptr<TwoTowers> towers, comm::Comm& data_axis,
+                                 const ContrastiveLossOptions& options)
     : towers_(std::move(towers)), data_axis_(data_axis), options_(options) {}
 
 Outputs ContrastiveTask::forward(const Batch& batch) {
@@ -24,7 +24,8 @@ Outputs ContrastiveTask::forward(const Batch& batch) {
                     "check that the data source has both images (or sounds) and captions");
   towers_->set_context(batch.context);
   Outputs out;
-  out.image_BE = normalise_rows(has_audio ? towers_->encode_audio(batch.audio_BS) : towers_->encode_image(batch.image_BCYX));
+  out.image_BE =
+      normalise_rows(has_audio ? towers_->encode_audio(batch.audio_BS) : towers_->encode_image(batch.image_BCYX));
   out.text_BE = normalise_rows(towers_->encode_text(batch.text_BT));
   out.logit_scale = towers_->logit_scale().reshape({}).to(at::kFloat).exp();
   if (at::Tensor* bias = towers_->logit_bias()) out.logit_bias = bias->reshape({});
@@ -32,8 +33,8 @@ Outputs ContrastiveTask::forward(const Batch& batch) {
 }
 
 LossReport ContrastiveTask::loss(const Outputs& outputs) {
-  const auto result =
-      contrastive_loss(outputs.image_BE, outputs.text_BE, outputs.logit_scale, outputs.logit_bias, data_axis_, options_);
+  const auto result = contrastive_loss(outputs.image_BE, outputs.text_BE, outputs.logit_scale, outputs.logit_bias,
+                                       data_axis_, options_);
   return {.loss = result.loss, .parts = {{"contrastive_loss", result.global_loss.detach()}}};
 }
 

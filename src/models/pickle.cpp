@@ -13,8 +13,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-template <typename T>
-T from_little_endian(std::span<const std::byte> bytes) {
+template <typename T> T from_little_endian(std::span<const std::byte> bytes) {
   static_assert(std::endian::native == std::endian::little, "pickles are little endian");
   T value{};
   std::memcpy(&value, bytes.data(), sizeof value);
@@ -32,7 +31,8 @@ const PickleValue* PickleValue::find(std::string_view key) const {
   return nullptr;
 }
 
-/// The stack machine of the format. Each opcode makes at most a few values, so memory is bounded by the length of the input.
+/// The stack machine of the format. Each opcode makes at most a few values, so memory is bounded by the length of the
+/// input.
 class PickleMachine {
  public:
   PickleMachine(PickleDocument& document, std::span<const std::byte> bytes, const std::string& where)
@@ -42,26 +42,26 @@ class PickleMachine {
     while (step(take(1)[0])) {
     }
     if (stack_.size() != 1 || !marks_.empty())
-      refuse(fmt::format("stack has {} values and {} marks at the end, expected one value", stack_.size(), marks_.size()));
+      refuse(
+          fmt::format("stack has {} values and {} marks at the end, expected one value", stack_.size(), marks_.size()));
     document_.root_ = stack_.back();
   }
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw DataError(fmt::format("models: '{}': pickle is damaged or of an unknown kind at byte {}: {}", where_, position_, what),
-                    "expected a file written by torch.save or by safetensors");
+    throw DataError(
+        fmt::format("models: '{}': pickle is damaged or of an unknown kind at byte {}: {}", where_, position_, what),
+        "expected a file written by torch.save or by safetensors");
   }
 
   std::span<const std::byte> take(uint64_t count) {
-    if (count > bytes_.size() - position_) refuse(fmt::format("{} bytes wanted, {} left", count, bytes_.size() - position_));
+    if (count > bytes_.size() - position_)
+      refuse(fmt::format("{} bytes wanted, {} left", count, bytes_.size() - position_));
     const auto out = bytes_.subspan(position_, count);
     position_ += count;
     return out;
   }
-  template <typename T>
-  T number() {
-    return from_little_endian<T>(take(sizeof(T)));
-  }
+  template <typename T> T number() { return from_little_endian<T>(take(sizeof(T))); }
   std::string text(uint64_t count) {
     const auto bytes = take(count);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -256,7 +256,9 @@ bool PickleMachine::step_references(char opcode) {
   }
 }
 
-PickleDocument::PickleDocument(std::span<const std::byte> bytes, std::string where) { PickleMachine(*this, bytes, where).run(); }
+PickleDocument::PickleDocument(std::span<const std::byte> bytes, std::string where) {
+  PickleMachine(*this, bytes, where).run();
+}
 
 PickleWriter::PickleWriter() : bytes_("\x80\x02") {}
 
@@ -288,7 +290,9 @@ void PickleWriter::string(std::string_view text) {
   put_bytes(text.data(), text.size());
 }
 
-void PickleWriter::global(std::string_view module, std::string_view name) { bytes_ += fmt::format("c{}\n{}\n", module, name); }
+void PickleWriter::global(std::string_view module, std::string_view name) {
+  bytes_ += fmt::format("c{}\n{}\n", module, name);
+}
 
 void PickleWriter::begin_list() {
   put(']');

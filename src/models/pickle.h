@@ -40,11 +40,12 @@ struct PickleValue {
   const PickleValue* find(std::string_view key) const;
 };
 
-/// A pickle (protocols 2 to 5) read into values. Nothing is imported or called: a foreign file is harmless. The document owns its
-/// values, which may refer to each other in circles.
+/// A pickle (protocols 2 to 5) read into values. Nothing is imported or called: a foreign file is harmless. The
+/// document owns its values, which may refer to each other in circles.
 class PickleDocument {
  public:
-  /// Throws DataError with `where`, the byte position and the reason for anything malformed or outside the known opcodes.
+  /// Throws DataError with `where`, the byte position and the reason for anything malformed or outside the known
+  /// opcodes.
   PickleDocument(std::span<const std::byte> bytes, std::string where);
   const PickleValue& root() const { return *root_; }
 

@@ -13,36 +13,37 @@ namespace lockstep::models {
 
 /// One micro-batch on the device. Absent parts are undefined tensors.
 struct Batch {
-  at::Tensor image_BCYX;  ///< float or the compute type, normalised; channels_last memory.
-  at::Tensor audio_BS;    ///< float samples at the model's rate, in [-1, 1].
-  at::Tensor text_BT;     ///< int64 token ids.
-  at::Tensor label_B;     ///< int64 class index.
+  at::Tensor image_BCYX;      ///< float or the compute type, normalised; channels_last memory.
+  at::Tensor audio_BS;        ///< float samples at the model's rate, in [-1, 1].
+  at::Tensor text_BT;         ///< int64 token ids.
+  at::Tensor label_B;         ///< int64 class index.
   at::Tensor target_BT;       ///< int64: the token that follows each one.
   at::Tensor loss_weight_BT;  ///< float loss mask; undefined: ones.
   at::Tensor position_BT;     ///< int64 positions; undefined: 0, 1, ...
-  at::Tensor document_BT;     ///< int64 number of each token's document, which alone it may see; undefined: all before it.
+  at::Tensor document_BT;  ///< int64 number of each token's document, which alone it may see; undefined: all before it.
   int64_t num_samples = 0;
   ForwardContext context;  ///< Set by the StepRunner.
 };
 
-/// What the network computes for a micro-batch. Contrastive: L2-normalised features and the two scalars of the loss. Language models:
-/// the loss itself, since logits exist only in pieces.
+/// What the network computes for a micro-batch. Contrastive: L2-normalised features and the two scalars of the loss.
+/// Language models: the loss itself, since logits exist only in pieces.
 struct Outputs {
   at::Tensor image_BE;  ///< Of the tower beside the text: images or audio.
   at::Tensor text_BE;
-  at::Tensor logit_scale;  ///< exp of the parameter, 0-dim.
-  at::Tensor logit_bias;   ///< undefined unless the model has one.
-  at::Tensor boundary_TBD;  ///< Between two chunks of a StagedTask.
-  at::Tensor loss_sum;      ///< 0-dim: weight x loss, summed over the tokens.
-  at::Tensor weight_sum;    ///< 0-dim: sum of the weights.
-  at::Tensor token_loss_BT; ///< Detached, without weights.
+  at::Tensor logit_scale;    ///< exp of the parameter, 0-dim.
+  at::Tensor logit_bias;     ///< undefined unless the model has one.
+  at::Tensor boundary_TBD;   ///< Between two chunks of a StagedTask.
+  at::Tensor loss_sum;       ///< 0-dim: weight x loss, summed over the tokens.
+  at::Tensor weight_sum;     ///< 0-dim: sum of the weights.
+  at::Tensor token_loss_BT;  ///< Detached, without weights.
 };
 
-/// A scalar to differentiate (already shaped so that averaging gradients over the data axis gives the gradient of the global loss), and scalars
-/// to report. All stay on the device; the values to report are detached.
+/// A scalar to differentiate (already shaped so that averaging gradients over the data axis gives the gradient of the
+/// global loss), and scalars to report. All stay on the device; the values to report are detached.
 struct LossReport {
   at::Tensor loss;
-  std::vector<std::pair<std::string, at::Tensor>> parts;  ///< For example {"contrastive_loss", ...}; the total is "loss".
+  std::vector<std::pair<std::string, at::Tensor>>
+      parts;  ///< For example {"contrastive_loss", ...}; the total is "loss".
 };
 
 /// Network + loss.

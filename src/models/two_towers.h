@@ -9,8 +9,8 @@ namespace lockstep::models {
 /// Two encoders into one embedding space and the scalars of their loss: CLIP and CLAP derive from it.
 class TwoTowers : public nn::Module {
  public:
-  /// Features [B, E] before L2 normalisation (ContrastiveTask and infer normalise). The tower beside the text reads images or
-  /// audio; the other kind is a DataError.
+  /// Features [B, E] before L2 normalisation (ContrastiveTask and infer normalise). The tower beside the text reads
+  /// images or audio; the other kind is a DataError.
   virtual at::Tensor encode_image(const at::Tensor& image_BCYX);
   virtual at::Tensor encode_audio(const at::Tensor& audio_BS);
   virtual at::Tensor encode_text(const at::Tensor& text_BT) = 0;

@@ -43,15 +43,17 @@ WeightFormat format_of(const fs::path& path) {
   if (size == start.size() && start.back() == '{') return WeightFormat::kSafetensors;
   const bool is_old_pt = core::starts_with(text, "\x80\x02");
   throw DataError(fmt::format("models: '{}' is no file of weights{}", path.string(),
-                              size == 0 ? ": it is empty" : is_old_pt ? " of a known form: it is a pickle as PyTorch wrote them before release 1.6" : ""),
+                              size == 0   ? ": it is empty"
+                              : is_old_pt ? " of a known form: it is a pickle as PyTorch wrote them before release 1.6"
+                                          : ""),
                   is_old_pt ? "load it in Python with torch.load and save it again with torch.save"
                             : "expected a .safetensors file, or a .pt file written by torch.save");
 }
 
 /// Every name starts so (DistributedDataParallel's and the compiler's wrappers).
 bool all_start_with(const NamedValues& tensors, std::string_view prefix) {
-  return !tensors.empty() &&
-         std::all_of(tensors.begin(), tensors.end(), [&](const auto& entry) { return core::starts_with(entry.first, prefix); });
+  return !tensors.empty() && std::all_of(tensors.begin(), tensors.end(),
+                                         [&](const auto& entry) { return core::starts_with(entry.first, prefix); });
 }
 
 void take_off_prefixes(NamedValues& tensors) {
@@ -60,10 +62,11 @@ void take_off_prefixes(NamedValues& tensors) {
       for (auto& [name, tensor] : tensors) name = name.substr(prefix.size());
 }
 
-/// "text.transformer.x" -> "transformer.x": the text tower of OpenCLIP's CustomTextCLIP is the native one under a prefix.
+/// "text.transformer.x" -> "transformer.x": the text tower of OpenCLIP's CustomTextCLIP is the native one under a
+/// prefix.
 void flatten_text_tower(NamedValues& tensors) {
-  const bool is_custom_text =
-      std::any_of(tensors.begin(), tensors.end(), [](const auto& entry) { return entry.first == "text.token_embedding.weight"; });
+  const bool is_custom_text = std::any_of(
+      tensors.begin(), tensors.end(), [](const auto& entry) { return entry.first == "text.token_embedding.weight"; });
   if (!is_custom_text) return;
   for (auto& [name, tensor] : tensors)
     if (core::starts_with(name, "text.")) name = name.substr(5);
@@ -72,7 +75,9 @@ void flatten_text_tower(NamedValues& tensors) {
 bool is_no_weight(const std::string& name) { return name == "position_ids" || core::ends_with(name, ".position_ids"); }
 
 /// Names of a module that a file may lack.
-bool may_be_missing(const std::string& name) { return name == "logit_bias" || core::ends_with(name, "num_batches_tracked"); }
+bool may_be_missing(const std::string& name) {
+  return name == "logit_bias" || core::ends_with(name, "num_batches_tracked");
+}
 
 std::string list_names(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kMostNamesShown);
@@ -81,7 +86,9 @@ std::string list_names(const std::vector<std::string>& names) {
                      names.size() > shown ? ", ..." : "");
 }
 
-std::string shape_text(at::IntArrayRef shape) { return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", ")); }
+std::string shape_text(at::IntArrayRef shape) {
+  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
+}
 
 struct Match {
   std::vector<std::pair<at::Tensor, at::Tensor>> pairs;  // handle, value
@@ -119,10 +126,10 @@ Match match_names(const NamedValues& targets, const NamedValues& values) {
 
 void require_fit(const Match& match, const WeightFile& weights) {
   if (match.missing.empty() && match.unexpected.empty() && match.misshaped.empty()) return;
-  throw DataError(
-      fmt::format("models: weights '{}' do not fit the model: missing {}; unexpected {}; other shape {}", weights.path.string(),
-                  list_names(match.missing), list_names(match.unexpected), list_names(match.misshaped)),
-      "check that --model names the architecture that the weights were made for");
+  throw DataError(fmt::format("models: weights '{}' do not fit the model: missing {}; unexpected {}; other shape {}",
+                              weights.path.string(), list_names(match.missing), list_names(match.unexpected),
+                              list_names(match.misshaped)),
+                  "check that --model names the architecture that the weights were made for");
 }
 
 }  // namespace
@@ -153,7 +160,9 @@ NamedValues named_values(nn::Module& module) {
   return out;
 }
 
-void require_fit(const NamedValues& targets, const WeightFile& weights) { require_fit(match_names(targets, weights.tensors), weights); }
+void require_fit(const NamedValues& targets, const WeightFile& weights) {
+  require_fit(match_names(targets, weights.tensors), weights);
+}
 
 void load_weights(nn::Module& module, const WeightFile& weights) {
   const auto match = match_names(named_values(module), weights.tensors);

@@ -24,18 +24,19 @@ struct WeightFile {
   std::optional<int64_t> epoch;      ///< Of an OpenCLIP training checkpoint.
 };
 
-/// Reads safetensors, or .pt files of torch.save (the format is told by content): a state dict, or a dictionary that holds one
-/// under "state_dict". A leading "module." is taken off, keys of a custom text tower ("text.transformer...") become the flat
-/// ones. Nothing in a file is executed. Anything that cannot be read is a DataError with the path and the reason.
+/// Reads safetensors, or .pt files of torch.save (the format is told by content): a state dict, or a dictionary that
+/// holds one under "state_dict". A leading "module." is taken off, keys of a custom text tower ("text.transformer...")
+/// become the flat ones. Nothing in a file is executed. Anything that cannot be read is a DataError with the path and
+/// the reason.
 WeightFile read_weights(const std::filesystem::path& path);
 
-/// Copies weights into the module's parameters and buffers, converting types. All names and shapes must fit, but for: one-element
-/// tensors of shape [] and [1]; a missing logit_bias (becomes 0) and num_batches_tracked. Otherwise a DataError lists missing,
-/// unexpected and mis-shaped names, and nothing was changed.
+/// Copies weights into the module's parameters and buffers, converting types. All names and shapes must fit, but for:
+/// one-element tensors of shape [] and [1]; a missing logit_bias (becomes 0) and num_batches_tracked. Otherwise a
+/// DataError lists missing, unexpected and mis-shaped names, and nothing was changed.
 void load_weights(nn::Module& module, const WeightFile& weights);
 
-/// DataError as of load_weights unless the file holds just the tensors of `targets`, of which names and shapes count alone (they may lie
-/// on the meta device).
+/// DataError as of load_weights unless the file holds just the tensors of `targets`, of which names and shapes count
+/// alone (they may lie on the meta device).
 void require_fit(const NamedValues& targets, const WeightFile& weights);
 
 /// Parameters and buffers of `root` to all ranks. Collective.
@@ -52,8 +53,8 @@ struct CheckpointHead {
   int64_t epoch = 0;
   std::string name;
 };
-/// A file that torch.load(weights_only=True) reads: a state dict, or, with `head`, {"epoch", "name", "state_dict"} as OpenCLIP
-/// saves it. Written as write_file_atomic does.
+/// A file that torch.load(weights_only=True) reads: a state dict, or, with `head`, {"epoch", "name", "state_dict"} as
+/// OpenCLIP saves it. Written as write_file_atomic does.
 void write_weights_pt(const std::filesystem::path& path, const NamedValues& tensors,
                       const std::optional<CheckpointHead>& head = std::nullopt);
 

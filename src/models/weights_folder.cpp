@@ -15,13 +15,17 @@ namespace {
 /// Names of tensors by the file that holds them.
 std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {
   const core::Json index = core::read_json_file(path);
-  const auto bad = [&](const std::string& what) { return DataError(fmt::format("models: '{}': {}", path.string(), what), "copy the file again"); };
-  if (!index.is_object() || !index.contains("weight_map") || !index.at("weight_map").is_object()) throw bad("no object 'weight_map', which gives each tensor its file");
+  const auto bad = [&](const std::string& what) {
+    return DataError(fmt::format("models: '{}': {}", path.string(), what), "copy the file again");
+  };
+  if (!index.is_object() || !index.contains("weight_map") || !index.at("weight_map").is_object())
+    throw bad("no object 'weight_map', which gives each tensor its file");
   std::map<std::string, std::vector<std::string>> names;
   for (const auto& [name, file] : index.at("weight_map").items()) {
     if (!file.is_string()) throw bad(fmt::format("tensor '{}' has the file {}, expected a name", name, file.dump()));
     const fs::path file_name = file.get<std::string>();
-    if (file_name.empty() || file_name != file_name.filename()) throw bad(fmt::format("tensor '{}' has the file '{}', expected a name without folder", name, file_name.string()));
+    if (file_name.empty() || file_name != file_name.filename())
+      throw bad(fmt::format("tensor '{}' has the file '{}', expected a name without folder", name, file_name.string()));
     names[file_name.string()].push_back(name);
   }
   if (names.empty()) throw bad("'weight_map' names no tensor");
@@ -31,7 +35,8 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
 fs::path find_index(const fs::path& folder) {
   fs::path index = folder / kWeightsIndexName;
   if (!fs::exists(index))
-    throw CheckpointError(fmt::format("models: '{}' holds no weights: neither {} nor {} is there", folder.string(), kWeightsName, kWeightsIndexName),
+    throw CheckpointError(fmt::format("models: '{}' holds no weights: neither {} nor {} is there", folder.string(),
+                                      kWeightsName, kWeightsIndexName),
                           "name a folder that Hugging Face's save_pretrained wrote");
   return index;
 }
@@ -50,13 +55,16 @@ WeightFile read_weight_folder(const fs::path& folder) {
   const fs::path index = find_index(folder);
   WeightFile all{.path = index, .tensors = {}, .ignored = {}, .epoch = {}};
   for (const auto& [file, names] : read_index(index)) {
-    if (!fs::exists(folder / file)) throw DataError(fmt::format("models: '{}' names the file '{}', which is not there", index.string(), file), "copy the whole folder");
+    if (!fs::exists(folder / file))
+      throw DataError(fmt::format("models: '{}' names the file '{}', which is not there", index.string(), file),
+                      "copy the whole folder");
     WeightFile part = read_weights(folder / file);
     std::unordered_map<std::string, at::Tensor> values(part.tensors.begin(), part.tensors.end());
     for (const std::string& name : names) {
       const auto found = values.find(name);
       if (found == values.end())
-        throw DataError(fmt::format("models: '{}' lacks the tensor '{}', which {} says it holds", (folder / file).string(), name, kWeightsIndexName),
+        throw DataError(fmt::format("models: '{}' lacks the tensor '{}', which {} says it holds",
+                                    (folder / file).string(), name, kWeightsIndexName),
                         "the files of the folder belong to different models: copy all of them again");
       all.tensors.emplace_back(name, found->second);
     }

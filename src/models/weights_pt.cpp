@@ -1,8 +1,8 @@
 #include "models/weights_pt.h"
 
 #include <ATen/ATen.h>
-#include <caffe2/serialize/inline_container.h>
 #include <c10/core/GradMode.h>
+#include <caffe2/serialize/inline_container.h>
 
 #include <algorithm>
 #include <array>
@@ -25,13 +25,15 @@ struct StorageClass {
   std::string_view name;  // in Python's module torch
   at::ScalarType type;
 };
-constexpr std::array kStorageClasses{StorageClass{"FloatStorage", at::kFloat}, StorageClass{"BFloat16Storage", at::kBFloat16},
-                                     StorageClass{"HalfStorage", at::kHalf},   StorageClass{"DoubleStorage", at::kDouble},
-                                     StorageClass{"LongStorage", at::kLong},   StorageClass{"IntStorage", at::kInt},
-                                     StorageClass{"ShortStorage", at::kShort}, StorageClass{"CharStorage", at::kChar},
-                                     StorageClass{"ByteStorage", at::kByte},   StorageClass{"BoolStorage", at::kBool}};
+constexpr std::array kStorageClasses{
+    StorageClass{"FloatStorage", at::kFloat}, StorageClass{"BFloat16Storage", at::kBFloat16},
+    StorageClass{"HalfStorage", at::kHalf},   StorageClass{"DoubleStorage", at::kDouble},
+    StorageClass{"LongStorage", at::kLong},   StorageClass{"IntStorage", at::kInt},
+    StorageClass{"ShortStorage", at::kShort}, StorageClass{"CharStorage", at::kChar},
+    StorageClass{"ByteStorage", at::kByte},   StorageClass{"BoolStorage", at::kBool}};
 
-constexpr uint64_t kMaxPickleBytes = uint64_t{256} << 20;  // names and shapes only; the largest published model needs 1 MB
+constexpr uint64_t kMaxPickleBytes = uint64_t{256}
+                                     << 20;  // names and shapes only; the largest published model needs 1 MB
 constexpr size_t kMaxDims = 16;
 
 /// One file while it is read.
@@ -110,7 +112,8 @@ class PtReader {
     for (const auto* item : value.items) out.push_back(integer_of(*item));
     return out;
   }
-  void check_extent(int64_t numel, int64_t offset, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) const {
+  void check_extent(int64_t numel, int64_t offset, const std::vector<int64_t>& sizes,
+                    const std::vector<int64_t>& strides) const {
     if (sizes.size() != strides.size() || offset < 0)
       refuse("a tensor with a negative offset, or strides that do not fit its shape");
     int64_t last = offset, count = 1;
@@ -173,8 +176,9 @@ class PtReader {
 std::string_view storage_class_of(at::ScalarType type, const std::string& name) {
   for (const StorageClass& entry : kStorageClasses)
     if (entry.type == type) return entry.name;
-  throw DataError(fmt::format("models: .pt files of ours have no storage class for {} (tensor '{}')", c10::toString(type), name),
-                  "write safetensors instead");
+  throw DataError(
+      fmt::format("models: .pt files of ours have no storage class for {} (tensor '{}')", c10::toString(type), name),
+      "write safetensors instead");
 }
 
 void write_tensor_reference(PickleWriter& pickle, const std::string& name, const at::Tensor& tensor, size_t key) {
@@ -221,8 +225,8 @@ std::string pickle_of(const NamedValues& tensors, const std::optional<Checkpoint
   return pickle.finish();
 }
 
-/// The zip records of torch.save. A failing write must not reach the archive, whose destructor would throw on it: the rest is swallowed, and the failure
-/// thrown at the end.
+/// The zip records of torch.save. A failing write must not reach the archive, whose destructor would throw on it: the
+/// rest is swallowed, and the failure thrown at the end.
 void write_archive(core::AtomicFile& file, const std::string& pickle, const NamedValues& tensors) {
   std::exception_ptr failure;
   const auto write = [&](const void* data, size_t size) -> size_t {
@@ -248,9 +252,9 @@ PtStateDict read_pt_state_dict(const fs::path& path) {
   try {
     return PtReader(path).read();
   } catch (const c10::Error& error) {
-    throw DataError(
-        fmt::format("models: '{}' is no weight file that can be read: {}", path.string(), error.what_without_backtrace()),
-        "copy or download the file again; files from before PyTorch 1.6 must be saved anew");
+    throw DataError(fmt::format("models: '{}' is no weight file that can be read: {}", path.string(),
+                                error.what_without_backtrace()),
+                    "copy or download the file again; files from before PyTorch 1.6 must be saved anew");
   }
 }
 

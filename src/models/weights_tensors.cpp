@@ -44,9 +44,11 @@ std::optional<at::ScalarType> scalar_type_of(std::string_view safetensors_name) 
 at::Tensor borrow_tensor(const core::SafetensorsEntry& entry, const std::string& where) {
   const auto type = scalar_type_of(entry.dtype);
   if (!type)
-    throw DataError(fmt::format("models: '{}': tensor '{}' has type {}, which is not supported", where, entry.name, entry.dtype));
+    throw DataError(
+        fmt::format("models: '{}': tensor '{}' has type {}, which is not supported", where, entry.name, entry.dtype));
   if (entry.bytes.empty()) return at::empty(entry.shape, *type);
-  // The mapping is read-only; nobody writes through the tensor. Unaligned data are copied: kernels may assume alignment.
+  // The mapping is read-only; nobody writes through the tensor. Unaligned data are copied: kernels may assume
+  // alignment.
   auto* bytes = const_cast<std::byte*>(entry.bytes.data());
   const bool is_aligned = reinterpret_cast<uintptr_t>(bytes) % c10::elementSize(*type) == 0;
   if (is_aligned) return at::from_blob(bytes, entry.shape, at::TensorOptions(*type));

@@ -28,15 +28,18 @@ int64_t plain_limit(at::ScalarType type, bool is_causal) {
 at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
                            const Dropout& dropped) {
   const int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2), keys = k.size(2), width = q.size(3);
-  const int64_t products = batch * k.size(1), rows = heads / k.size(1) * queries;  // queries that share keys lie in one product
+  const int64_t products = batch * k.size(1),
+                rows = heads / k.size(1) * queries;  // queries that share keys lie in one product
   const double scale = 1.0 / std::sqrt(static_cast<double>(width));
   const at::Tensor q3 = q.reshape({products, rows, width}), k3 = k.reshape({products, keys, width});
   // One product scales and masks as well; with beta 0 the first argument is not read.
   at::Tensor start = mask;
   if (mask.defined()) start = mask.expand({batch, heads, queries, keys}).reshape({products, rows, keys});
-  const at::Tensor scores = mask.defined() ? at::baddbmm(start, q3, k3.transpose(1, 2), 1.0, scale)
-                                           : at::baddbmm(at::empty({1, 1, 1}, q3.options()), q3, k3.transpose(1, 2), 0.0, scale);
-  return at::bmm(dropout(at::softmax(scores, -1), dropped), v.reshape({products, keys, width})).view({batch, heads, queries, width});
+  const at::Tensor scores = mask.defined()
+                                ? at::baddbmm(start, q3, k3.transpose(1, 2), 1.0, scale)
+                                : at::baddbmm(at::empty({1, 1, 1}, q3.options()), q3, k3.transpose(1, 2), 0.0, scale);
+  return at::bmm(dropout(at::softmax(scores, -1), dropped), v.reshape({products, keys, width}))
+      .view({batch, heads, queries, width});
 }
 
 }  // namespace
@@ -45,26 +48,26 @@ at::Tensor causal_mask(int64_t length, const at::TensorOptions& options) {
   return at::full({length, length}, -std::numeric_limits<double>::infinity(), options).triu_(1);
 }
 
-at::Tensor attention(const at::Tensor& q_BHLK, const at::Tensor& k_BHTK, const at::Tensor& v_BHTK, const at::Tensor& mask,
-                     bool is_causal, const Dropout& dropout) {
-  LOCKSTEP_CHECK(!is_causal || (!mask.defined() && q_BHLK.size(2) == k_BHTK.size(2)), "queries={} keys={}", q_BHLK.size(2),
-                 k_BHTK.size(2));
-  // The fused kernels draw their dropout from the global generator, not from a key. plan::train_gpt_memory counts by the same rule.
+at::Tensor attention(const at::Tensor& q_BHLK, const at::Tensor& k_BHTK, const at::Tensor& v_BHTK,
+                     const at::Tensor& mask, bool is_causal, const Dropout& dropout) {
+  LOCKSTEP_CHECK(!is_causal || (!mask.defined() && q_BHLK.size(2) == k_BHTK.size(2)), "queries={} keys={}",
+                 q_BHLK.size(2), k_BHTK.size(2));
+  // The fused kernels draw their dropout from the global generator, not from a key. plan::train_gpt_memory counts by
+  // the same rule.
   const bool prefers_fused = !q_BHLK.is_cpu() || k_BHTK.size(2) > plain_limit(q_BHLK.scalar_type(), is_causal);
   if (prefers_fused && dropout.probability <= 0.0) {
     const auto optional_mask = mask.defined() ? std::optional<at::Tensor>(mask) : std::nullopt;
     const bool is_grouped = q_BHLK.size(1) != k_BHTK.size(1);
-    return at::scaled_dot_product_attention(q_BHLK, k_BHTK, v_BHTK, optional_mask, 0.0, is_causal, std::nullopt, is_grouped);
+    return at::scaled_dot_product_attention(q_BHLK, k_BHTK, v_BHTK, optional_mask, 0.0, is_causal, std::nullopt,
+                                            is_grouped);
   }
   return plain_attention(q_BHLK, k_BHTK, v_BHTK, is_causal ? causal_mask(k_BHTK.size(2), q_BHLK.options()) : mask,
                          dropout);
 }
 
 MultiHeadAttention::MultiHeadAttention(int64_t width, int64_t heads, const at::TensorOptions& options)
-    : in_proj_weight_(make_parameter({3 * width, width}, options)),
-      in_proj_bias_(make_parameter({3 * width}, options)),
-      out_proj_(width, width, options),
-      heads_(heads) {
+    : in_proj_weight_(make_parameter({3 * width, width}, options)), in_proj_bias_(make_parameter({3 * width}, options)),
+      out_proj_(width, width, options), heads_(heads) {
   register_parameter("in_proj_weight", in_proj_weight_);
   register_parameter("in_proj_bias", in_proj_bias_);
   register_child("out_proj", out_proj_);
@@ -72,7 +75,8 @@ MultiHeadAttention::MultiHeadAttention(int64_t width, int64_t heads, const at::T
 
 at::Tensor MultiHeadAttention::forward(const at::Tensor& x_BTD, bool is_causal) const {
   const int64_t batch = x_BTD.size(0), length = x_BTD.size(1), width = x_BTD.size(2);
-  const at::Tensor qkv = at::linear(x_BTD, in_proj_weight_, in_proj_bias_).view({batch, length, 3, heads_, width / heads_});
+  const at::Tensor qkv =
+      at::linear(x_BTD, in_proj_weight_, in_proj_bias_).view({batch, length, 3, heads_, width / heads_});
   const std::vector<at::Tensor> parts = qkv.permute({2, 0, 3, 1, 4}).unbind(0);
   const at::Tensor y_BHTK = attention(parts[0], parts[1], parts[2], {}, is_causal);
   return out_proj_.forward(y_BHTK.transpose(1, 2).reshape({batch, length, width}));
@@ -82,8 +86,10 @@ at::Tensor MultiHeadAttention::forward_one_query(const at::Tensor& query_x_B1D, 
                                                  const at::Tensor& position_B, bool is_causal) const {
   const int64_t batch = x_BTD.size(0), length = x_BTD.size(1), width = x_BTD.size(2);
   const at::Tensor q = at::linear(query_x_B1D, in_proj_weight_.narrow(0, 0, width), in_proj_bias_.narrow(0, 0, width));
-  const at::Tensor kv = at::linear(x_BTD, in_proj_weight_.narrow(0, width, 2 * width), in_proj_bias_.narrow(0, width, 2 * width));
-  const std::vector<at::Tensor> parts = kv.view({batch, length, 2, heads_, width / heads_}).permute({2, 0, 3, 1, 4}).unbind(0);
+  const at::Tensor kv =
+      at::linear(x_BTD, in_proj_weight_.narrow(0, width, 2 * width), in_proj_bias_.narrow(0, width, 2 * width));
+  const std::vector<at::Tensor> parts =
+      kv.view({batch, length, 2, heads_, width / heads_}).permute({2, 0, 3, 1, 4}).unbind(0);
   at::Tensor mask;
   if (is_causal) {
     const at::Tensor is_later = at::arange(length, position_B.options()).unsqueeze(0).gt(position_B.unsqueeze(1));

@@ -24,8 +24,8 @@ AutocastState autocast_state(c10::DeviceType device) {
   return {at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device)};
 }
 
-/// Sets the autocast state of a device type and takes the cache of weight casts out of use: a cast made while gradients are off
-/// must not be found later by a call that needs its gradient.
+/// Sets the autocast state of a device type and takes the cache of weight casts out of use: a cast made while gradients
+/// are off must not be found later by a call that needs its gradient.
 class AutocastScope {
  public:
   AutocastScope(c10::DeviceType device, const AutocastState& state)
@@ -87,8 +87,8 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
       wanted.push_back(i == 0 ? x : inputs[i]);
       places.push_back(i);
     }
-    variable_list found =
-        torch::autograd::grad({y}, wanted, {gradients[0]}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
+    variable_list found = torch::autograd::grad({y}, wanted, {gradients[0]}, /*retain_graph=*/false,
+                                                /*create_graph=*/false, /*allow_unused=*/true);
     variable_list result(inputs.size() + 1);  // the last one belongs to `recompute`
     for (size_t i = 0; i < places.size(); ++i) result[places[i]] = std::move(found[i]);
     return result;

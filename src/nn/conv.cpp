@@ -14,7 +14,8 @@ namespace {
 constexpr double kEpsilon = 1e-5, kMomentum = 0.1;
 }
 
-Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, const at::TensorOptions& options, int64_t stride, int64_t padding)
+Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, const at::TensorOptions& options, int64_t stride,
+               int64_t padding)
     : weight_(make_parameter({out, in, kernel, kernel}, options)), stride_(stride), padding_(padding) {
   register_parameter("weight", weight_);
 }
@@ -24,10 +25,8 @@ at::Tensor Conv2d::forward(const at::Tensor& x_BCYX) const {
 }
 
 BatchNorm2d::BatchNorm2d(int64_t channels, const at::TensorOptions& options)
-    : weight_(make_parameter({channels}, options)),
-      bias_(make_parameter({channels}, options)),
-      running_mean_(at::empty({channels}, options)),
-      running_var_(at::empty({channels}, options)),
+    : weight_(make_parameter({channels}, options)), bias_(make_parameter({channels}, options)),
+      running_mean_(at::empty({channels}, options)), running_var_(at::empty({channels}, options)),
       num_batches_tracked_(at::zeros({}, options.dtype(at::kLong))) {
   register_parameter("weight", weight_);
   register_parameter("bias", bias_);
@@ -40,13 +39,15 @@ at::Tensor BatchNorm2d::forward(const at::Tensor& x_BCYX) {
   const bool updates = is_training() && updates_statistics_;
   if (updates) num_batches_tracked_.add_(1);
   if (is_training() && comm_ != nullptr && comm_->size() > 1) {
-    const RunningStatistics running{updates ? running_mean_ : at::Tensor(), updates ? running_var_ : at::Tensor(), kMomentum};
+    const RunningStatistics running{updates ? running_mean_ : at::Tensor(), updates ? running_var_ : at::Tensor(),
+                                    kMomentum};
     return sync_batch_norm(x_BCYX, weight_, bias_, running, kEpsilon, *comm_);
   }
   const bool reads_running = !is_training() || updates;
   const at::Tensor none;
-  return at::batch_norm(x_BCYX, weight_, bias_, reads_running ? running_mean_ : none, reads_running ? running_var_ : none,
-                        is_training(), kMomentum, kEpsilon, /*cudnn_enabled=*/true);
+  return at::batch_norm(x_BCYX, weight_, bias_, reads_running ? running_mean_ : none,
+                        reads_running ? running_var_ : none, is_training(), kMomentum, kEpsilon,
+                        /*cudnn_enabled=*/true);
 }
 
 }  // namespace lockstep::nn

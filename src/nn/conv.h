@@ -9,7 +9,8 @@ namespace lockstep::nn {
 /// Square 2-D convolution without bias.
 class Conv2d : public Module {
  public:
-  Conv2d(int64_t in, int64_t out, int64_t kernel, const at::TensorOptions& options, int64_t stride = 1, int64_t padding = 0);
+  Conv2d(int64_t in, int64_t out, int64_t kernel, const at::TensorOptions& options, int64_t stride = 1,
+         int64_t padding = 0);
   at::Tensor forward(const at::Tensor& x_BCYX) const;
 
  private:
@@ -17,16 +18,16 @@ class Conv2d : public Module {
   int64_t stride_, padding_;
 };
 
-/// Batch norm over [B, C, Y, X], epsilon 1e-5, momentum 0.1. In training the statistics are those of the micro-batch, or of the
-/// micro-batches of all ranks of a group once synchronize() named one: then input gradients are those of the sum of all ranks'
-/// losses, as if one rank had the joined batch. In evaluation the running statistics are used.
+/// Batch norm over [B, C, Y, X], epsilon 1e-5, momentum 0.1. In training the statistics are those of the micro-batch,
+/// or of the micro-batches of all ranks of a group once synchronize() named one: then input gradients are those of the
+/// sum of all ranks' losses, as if one rank had the joined batch. In evaluation the running statistics are used.
 class BatchNorm2d : public Module {
  public:
   BatchNorm2d(int64_t channels, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x_BCYX);
 
-  /// All ranks of `comm` must run forward and backward in the same order: one all-gather forward, one all-reduce backward, each
-  /// blocking the caller. `comm` must outlive the backward pass. nullptr: local statistics.
+  /// All ranks of `comm` must run forward and backward in the same order: one all-gather forward, one all-reduce
+  /// backward, each blocking the caller. `comm` must outlive the backward pass. nullptr: local statistics.
   void synchronize(comm::Comm* comm) { comm_ = comm; }
   /// False: training mode leaves the running statistics alone.
   void set_updates_statistics(bool updates) { updates_statistics_ = updates; }

@@ -5,12 +5,14 @@
 
 namespace lockstep::nn {
 
-/// Which elements to drop: a function of the key (and of shape and device), so that a second forward pass draws the same ones.
+/// Which elements to drop: a function of the key (and of shape and device), so that a second forward pass draws the
+/// same ones.
 struct Dropout {
   double probability = 0.0;  ///< 0: does nothing.
   uint64_t key = 0;
-  /// int64, as many as x has rows (of its last dim), where defined: each row's number in a count that does not depend on how rows are
-  /// shared out. Draws are then a function of (key, number, column), the same on every device and in every layout.
+  /// int64, as many as x has rows (of its last dim), where defined: each row's number in a count that does not depend
+  /// on how rows are shared out. Draws are then a function of (key, number, column), the same on every device and in
+  /// every layout.
   at::Tensor rows = {};
 };
 

@@ -37,7 +37,8 @@ at::Tensor fp8_amax(const at::Tensor& x) {
 }
 
 at::Tensor fp8_scale(const at::Tensor& amax, const at::Tensor& max, int64_t margin, const at::Tensor& otherwise) {
-  const at::Tensor scale = max.div(amax).mul(std::ldexp(1.0, -static_cast<int>(margin))).clamp_max(std::numeric_limits<float>::max());
+  const at::Tensor scale =
+      max.div(amax).mul(std::ldexp(1.0, -static_cast<int>(margin))).clamp_max(std::numeric_limits<float>::max());
   return at::where(amax.gt(0).logical_and(amax.isfinite()), scale, otherwise);
 }
 
@@ -46,15 +47,21 @@ Fp8Tensor fp8_quantize(const at::Tensor& x, at::ScalarType type, const at::Tenso
   return {x.detach().to(wide_type(x.scalar_type())).mul(scale).clamp_(-max, max).to(type), scale.reciprocal()};
 }
 
-at::Tensor fp8_dequantize(const Fp8Tensor& x, at::ScalarType type) { return x.bits.to(wide_type(type)).mul(x.inverse_scale).to(type); }
+at::Tensor fp8_dequantize(const Fp8Tensor& x, at::ScalarType type) {
+  return x.bits.to(wide_type(type)).mul(x.inverse_scale).to(type);
+}
 
-at::Tensor fp8_product(const Fp8Tensor& a_MK, const Fp8Tensor& b_NK, at::ScalarType type, Fp8Engine engine, bool is_fast) {
+at::Tensor fp8_product(const Fp8Tensor& a_MK, const Fp8Tensor& b_NK, at::ScalarType type, Fp8Engine engine,
+                       bool is_fast) {
   if (engine == Fp8Engine::kScaledMm && suits_scaled_mm(a_MK, b_NK))
-    return at::_scaled_mm(a_MK.bits.contiguous(), b_NK.bits.contiguous().t(), a_MK.inverse_scale, b_NK.inverse_scale, /*bias=*/{}, /*scale_result=*/{}, type, is_fast);
+    return at::_scaled_mm(a_MK.bits.contiguous(), b_NK.bits.contiguous().t(), a_MK.inverse_scale, b_NK.inverse_scale,
+                          /*bias=*/{}, /*scale_result=*/{}, type, is_fast);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const at::ScalarType wide = wide_type(type);
   const at::Tensor product = a_MK.bits.to(wide).mm(b_NK.bits.to(wide).t());
-  return product.mul_(a_MK.inverse_scale).mul_(b_NK.inverse_scale).to(type);  // one after the other: their product may be too small for fp32
+  return product.mul_(a_MK.inverse_scale)
+      .mul_(b_NK.inverse_scale)
+      .to(type);  // one after the other: their product may be too small for fp32
 }
 
 }  // namespace lockstep::nn

@@ -5,12 +5,14 @@
 
 namespace lockstep::nn {
 
-// Numbers of 8 bits and products of them. E4M3 (at::kFloat8_e4m3fn): 4 bits of exponent, 3 of mantissa, largest value 448, no infinity. E5M2
-// (at::kFloat8_e5m2): 5 and 2 bits, largest value 57344. See Micikevicius et al. 2022, "FP8 formats for deep learning".
+// Numbers of 8 bits and products of them. E4M3 (at::kFloat8_e4m3fn): 4 bits of exponent, 3 of mantissa, largest value
+// 448, no infinity. E5M2 (at::kFloat8_e5m2): 5 and 2 bits, largest value 57344. See Micikevicius et al. 2022, "FP8
+// formats for deep learning".
 
 /// Who multiplies.
 enum class Fp8Engine {
-  kEmulated,  ///< fp32 (fp64 where the result is fp64) after widening: the products are exact, the sums those of an fp32 product.
+  kEmulated,  ///< fp32 (fp64 where the result is fp64) after widening: the products are exact, the sums those of an
+              ///< fp32 product.
   kScaledMm,  ///< at::_scaled_mm, matrix units for 8 bits.
 };
 
@@ -29,16 +31,18 @@ double fp8_max(at::ScalarType type);
 /// Largest absolute value, fp32, 0-dim; NaN where there is one.
 at::Tensor fp8_amax(const at::Tensor& x);
 
-/// Scales that lay `amax` 2^margin below the largest number `max` of a type: max / amax / 2^margin, never infinite. Where amax is zero or not
-/// finite, the scale `otherwise`. All fp32, of one shape or 0-dim.
+/// Scales that lay `amax` 2^margin below the largest number `max` of a type: max / amax / 2^margin, never infinite.
+/// Where amax is zero or not finite, the scale `otherwise`. All fp32, of one shape or 0-dim.
 at::Tensor fp8_scale(const at::Tensor& amax, const at::Tensor& max, int64_t margin, const at::Tensor& otherwise);
 
-/// x times `scale` (fp32, 0-dim), rounded to nearest, ties to even; beyond the largest finite number it is that. NaN stays NaN.
+/// x times `scale` (fp32, 0-dim), rounded to nearest, ties to even; beyond the largest finite number it is that. NaN
+/// stays NaN.
 Fp8Tensor fp8_quantize(const at::Tensor& x, at::ScalarType type, const at::Tensor& scale);
 at::Tensor fp8_dequantize(const Fp8Tensor& x, at::ScalarType type);
 
-/// a b^t, [M, K] and [N, K] of any strides -> [M, N] of `type`. `is_fast`: kScaledMm may keep sums in fewer bits. kScaledMm wants K and N
-/// to be multiples of 16: other products are emulated.
-at::Tensor fp8_product(const Fp8Tensor& a_MK, const Fp8Tensor& b_NK, at::ScalarType type, Fp8Engine engine, bool is_fast);
+/// a b^t, [M, K] and [N, K] of any strides -> [M, N] of `type`. `is_fast`: kScaledMm may keep sums in fewer bits.
+/// kScaledMm wants K and N to be multiples of 16: other products are emulated.
+at::Tensor fp8_product(const Fp8Tensor& a_MK, const Fp8Tensor& b_NK, at::ScalarType type, Fp8Engine engine,
+                       bool is_fast);
 
 }  // namespace lockstep::nn

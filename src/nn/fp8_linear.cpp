@@ -23,9 +23,11 @@ struct Context : torch::CustomClassHolder {
 
   bool gathers_input() const { return split == Fp8Split::kColumn && shard.splits_tokens(); }
   bool gathers_gradient() const { return split == Fp8Split::kRow && shard.splits_tokens(); }
-  /// Who holds the other parts of an operand: of the input in a column layer and of the gradient in a row layer only where tokens are split.
+  /// Who holds the other parts of an operand: of the input in a column layer and of the gradient in a row layer only
+  /// where tokens are split.
   comm::Comm* sharers(Fp8Operand operand) const {
-    const bool is_whole = operand == (split == Fp8Split::kColumn ? Fp8Operand::kInput : Fp8Operand::kGradient) && !shard.splits_tokens();
+    const bool is_whole =
+        operand == (split == Fp8Split::kColumn ? Fp8Operand::kInput : Fp8Operand::kGradient) && !shard.splits_tokens();
     return is_whole || shard.is_alone() ? nullptr : shard.tp;
   }
 
@@ -56,16 +58,20 @@ at::Tensor with_rows_of(const at::Tensor& rows, const at::Tensor& like, int64_t 
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  static at::Tensor forward(AutogradContext* autograd, const at::Tensor& x, const at::Tensor& weight, c10::intrusive_ptr<Context> context) {
+  static at::Tensor forward(AutogradContext* autograd, const at::Tensor& x, const at::Tensor& weight,
+                            c10::intrusive_ptr<Context> context) {
     const bool gathers = context->gathers_input();
     const Fp8Tensor own = context->layer.quantize(x, Fp8Operand::kInput, context->sharers(Fp8Operand::kInput));
     PendingFp8 input = start_gather(own, gathers, context->shard);
     const Fp8Tensor& narrow_weight = context->layer.weight(weight, context->sharers(Fp8Operand::kWeight));
-    const at::Tensor rows = fp8_product(input.wait_rows(), narrow_weight, x.scalar_type(), context->layer.engine(), /*is_fast=*/true);
+    const at::Tensor rows =
+        fp8_product(input.wait_rows(), narrow_weight, x.scalar_type(), context->layer.engine(), /*is_fast=*/true);
     autograd->save_for_backward({own.bits, own.inverse_scale, weight});
     autograd->saved_data["context"] = c10::IValue::make_capsule(context);
     const at::Tensor y = with_rows_of(rows, x, gathers ? context->shard.size() : 1);
-    return context->split == Fp8Split::kRow && !context->shard.is_alone() ? internal::start_reduction(y, context->shard).wait() : y;
+    return context->split == Fp8Split::kRow && !context->shard.is_alone()
+               ? internal::start_reduction(y, context->shard).wait()
+               : y;
   }
 
   static variable_list backward(AutogradContext* autograd, const variable_list& gradients) {
@@ -75,23 +81,28 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::ScalarType type = gradients[0].scalar_type();
     const Fp8Engine engine = context->layer.engine();
     const bool gathers = context->gathers_gradient();
-    const Fp8Tensor own = context->layer.quantize(gradients[0], Fp8Operand::kGradient, context->sharers(Fp8Operand::kGradient));
+    const Fp8Tensor own =
+        context->layer.quantize(gradients[0], Fp8Operand::kGradient, context->sharers(Fp8Operand::kGradient));
     PendingFp8 input = start_gather({saved[0], saved[1]}, context->gathers_input(), context->shard);
     const Fp8Tensor gradient = start_gather(own, gathers, context->shard).wait_rows();
-    const at::Tensor rows = fp8_product(gradient, context->layer.transposed_weight(weight, context->sharers(Fp8Operand::kWeight)), type, engine, /*is_fast=*/false);
+    const at::Tensor rows =
+        fp8_product(gradient, context->layer.transposed_weight(weight, context->sharers(Fp8Operand::kWeight)), type,
+                    engine, /*is_fast=*/false);
     const bool reduces = context->split == Fp8Split::kColumn && !context->shard.is_alone();
     Pending x_gradient{with_rows_of(rows, gradients[0], gathers ? context->shard.size() : 1)};
     if (reduces) x_gradient = internal::start_reduction(x_gradient.result, context->shard);
     const Fp8Tensor x = input.wait_rows();
     const at::Tensor weight_gradient =
-        fp8_product({gradient.bits.t(), gradient.inverse_scale}, {x.bits.t(), x.inverse_scale}, weight.scalar_type(), engine, /*is_fast=*/false);
+        fp8_product({gradient.bits.t(), gradient.inverse_scale}, {x.bits.t(), x.inverse_scale}, weight.scalar_type(),
+                    engine, /*is_fast=*/false);
     return {x_gradient.wait(), weight_gradient, at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor fp8_linear(const at::Tensor& x, const at::Tensor& weight, Fp8Linear& layer, const ShardCtx& shard, Fp8Split split) {
+at::Tensor fp8_linear(const at::Tensor& x, const at::Tensor& weight, Fp8Linear& layer, const ShardCtx& shard,
+                      Fp8Split split) {
   return LinearFunction::apply(in_compute_type(x), weight, c10::make_intrusive<Context>(layer, shard, split));
 }
 

@@ -53,7 +53,8 @@ const Fp8Tensor& Fp8Linear::weight(const at::Tensor& weight, comm::Comm* sharers
   if (weight_step_ != state_.num_steps_ || weight_version_ != version) {
     weight_ = quantize(weight, Fp8Operand::kWeight, sharers);
     transposed_weight_ = {};
-    weight_step_ = is_training() ? state_.num_steps_ : -1;  // evaluation notes no largest value: training must round again
+    weight_step_ =
+        is_training() ? state_.num_steps_ : -1;  // evaluation notes no largest value: training must round again
     weight_version_ = version;
   }
   return weight_;
@@ -70,7 +71,8 @@ const Fp8Tensor& Fp8Linear::transposed_weight(const at::Tensor& weight, comm::Co
 
 Fp8State::Fp8State(const Fp8Options& options, int64_t num_linears, const at::Device& device)
     : options_(options), engine_(fp8_engine_of(device)), num_linears_(num_linears) {
-  LOCKSTEP_CHECK(options.history_len >= 1 && options.margin >= 0, "history_len={} margin={}", options.history_len, options.margin);
+  LOCKSTEP_CHECK(options.history_len >= 1 && options.margin >= 0, "history_len={} margin={}", options.history_len,
+                 options.margin);
   if (options.recipe == Fp8Recipe::kTensorwise) return;
   const auto floats = at::TensorOptions(at::kFloat).device(device);
   const int64_t count = num_linears * kNumFp8Operands;

@@ -16,14 +16,15 @@ enum class Fp8Recipe {
   kTensorwise,  ///< Of the largest value of the tensor itself, all ranks' parts of it.
 };
 
-/// How linear layers compute in 8 bits. Names and meaning of Transformer Engine's recipes, but that scales change once per step, not once per
-/// micro-batch: results then do not depend on the order of a pipeline's micro-batches.
+/// How linear layers compute in 8 bits. Names and meaning of Transformer Engine's recipes, but that scales change once
+/// per step, not once per micro-batch: results then do not depend on the order of a pipeline's micro-batches.
 struct Fp8Options {
   Fp8Recipe recipe = Fp8Recipe::kDelayed;
-  at::ScalarType gradient_type = at::kFloat8_e5m2;  ///< "hybrid"; "e4m3" has kFloat8_e4m3fn. Inputs and weights are always E4M3.
-  int64_t margin = 0;                               ///< Powers of two between the largest value and the type's.
-  int64_t history_len = 1;                          ///< kDelayed: steps that are remembered.
-  bool uses_max = false;                            ///< kDelayed: the largest of them counts, else that of the last step.
+  at::ScalarType gradient_type =
+      at::kFloat8_e5m2;     ///< "hybrid"; "e4m3" has kFloat8_e4m3fn. Inputs and weights are always E4M3.
+  int64_t margin = 0;       ///< Powers of two between the largest value and the type's.
+  int64_t history_len = 1;  ///< kDelayed: steps that are remembered.
+  bool uses_max = false;    ///< kDelayed: the largest of them counts, else that of the last step.
 };
 
 enum class Fp8Operand { kInput, kWeight, kGradient };
@@ -31,12 +32,12 @@ inline constexpr int64_t kNumFp8Operands = 3;
 
 class Fp8State;
 
-/// The operands of one linear layer: scales, and what they will be made of. Under kDelayed its buffers are "amax_history" [operand, step],
-/// newest step first, and "scale" [operand]. Largest values are noted in training only.
+/// The operands of one linear layer: scales, and what they will be made of. Under kDelayed its buffers are
+/// "amax_history" [operand, step], newest step first, and "scale" [operand]. Largest values are noted in training only.
 class Fp8Linear : public Module {
  public:
-  /// x in 8 bits. `sharers`: ranks that hold the other parts of it (nullptr: x is whole). Under kTensorwise collective over them, one all-reduce,
-  /// so that results do not depend on how many they are.
+  /// x in 8 bits. `sharers`: ranks that hold the other parts of it (nullptr: x is whole). Under kTensorwise collective
+  /// over them, one all-reduce, so that results do not depend on how many they are.
   Fp8Tensor quantize(const at::Tensor& x, Fp8Operand operand, comm::Comm* sharers = nullptr);
   /// The weight, kept until it changes or the step ends.
   const Fp8Tensor& weight(const at::Tensor& weight, comm::Comm* sharers = nullptr);
@@ -78,11 +79,13 @@ class Fp8State {
   Fp8Options options_;
   Fp8Engine engine_;
   int64_t num_linears_, num_added_ = 0, num_steps_ = 0;
-  at::Tensor amax_, history_, scale_, max_;  // [linear operand], history [linear operand, step]; undefined unless kDelayed
+  at::Tensor amax_, history_, scale_,
+      max_;  // [linear operand], history [linear operand, step]; undefined unless kDelayed
 };
 
-/// After the last pass of a training step, for all parts of a rank: scales for the next step. Collective over the axes under kDelayed, one
-/// all-reduce each: those who share the layers and those who see other samples must agree on scales.
+/// After the last pass of a training step, for all parts of a rank: scales for the next step. Collective over the axes
+/// under kDelayed, one all-reduce each: those who share the layers and those who see other samples must agree on
+/// scales.
 void finish_fp8_step(std::span<Fp8State* const> states, std::span<comm::Comm* const> axes);
 
 }  // namespace lockstep::nn

@@ -5,7 +5,8 @@
 
 namespace lockstep::nn {
 
-/// What lies between the two matrices of a feed-forward layer. SwiGLU takes twice as many columns as it gives: gates, then values.
+/// What lies between the two matrices of a feed-forward layer. SwiGLU takes twice as many columns as it gives: gates,
+/// then values.
 at::Tensor activate(const at::Tensor& x, spec::GptActivation activation);
 
 }  // namespace lockstep::nn

@@ -40,7 +40,8 @@ std::array<float, kLanes> draw_block(const InitLaw& law, uint64_t key, uint64_t 
   }
   const auto mean = static_cast<float>(law.mean), deviation = static_cast<float>(law.deviation);
   const auto first = normal_pair(words[0], words[1]), second = normal_pair(words[2], words[3]);
-  return {mean + deviation * first[0], mean + deviation * first[1], mean + deviation * second[0], mean + deviation * second[1]};
+  return {mean + deviation * first[0], mean + deviation * first[1], mean + deviation * second[0],
+          mean + deviation * second[1]};
 }
 
 void fill_serial(std::span<float> out, const InitLaw& law, uint64_t key, int64_t first_index) {
@@ -61,7 +62,8 @@ std::unordered_map<std::string, const ParamSpec*> by_name(const std::vector<Para
 }
 
 /// Parameters, and the buffers that have a spec.
-std::vector<NamedTensor> tensors_to_fill(Module& module, const std::unordered_map<std::string, const ParamSpec*>& specs) {
+std::vector<NamedTensor> tensors_to_fill(Module& module,
+                                         const std::unordered_map<std::string, const ParamSpec*>& specs) {
   std::vector<NamedTensor> tensors = module.named_parameters();
   for (NamedTensor& buffer : module.named_buffers())
     if (specs.contains(buffer.name)) tensors.push_back(std::move(buffer));
@@ -92,8 +94,9 @@ void fill_range(std::span<float> out, const InitLaw& law, uint64_t seed, std::st
 }
 
 void initialize_slice(at::Tensor& tensor, const ParamSpec& spec, uint64_t seed, int64_t dim, int64_t begin) {
-  LOCKSTEP_CHECK(dim >= 0 && dim < tensor.dim() && begin >= 0 && begin + tensor.size(dim) <= spec.shape[static_cast<size_t>(dim)],
-                 "{}: dim={} begin={}", spec.name, dim, begin);
+  LOCKSTEP_CHECK(
+      dim >= 0 && dim < tensor.dim() && begin >= 0 && begin + tensor.size(dim) <= spec.shape[static_cast<size_t>(dim)],
+      "{}: dim={} begin={}", spec.name, dim, begin);
   int64_t outer = 1, inner = 1;
   for (int64_t i = 0; i < dim; ++i) outer *= tensor.size(i);
   for (int64_t i = dim + 1; i < tensor.dim(); ++i) inner *= tensor.size(i);
@@ -106,8 +109,8 @@ void initialize_slice(at::Tensor& tensor, const ParamSpec& spec, uint64_t seed, 
 }
 
 void initialize(at::Tensor& tensor, const ParamSpec& spec, uint64_t seed) {
-  LOCKSTEP_CHECK(tensor.sizes() == at::IntArrayRef(spec.shape), "{}: {} elements, expected {}", spec.name, tensor.numel(),
-                 spec.numel());
+  LOCKSTEP_CHECK(tensor.sizes() == at::IntArrayRef(spec.shape), "{}: {} elements, expected {}", spec.name,
+                 tensor.numel(), spec.numel());
   const auto count = static_cast<size_t>(tensor.numel());
   if (tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous())
     return fill_range({tensor.mutable_data_ptr<float>(), count}, spec.init, seed, spec.name, 0);
@@ -116,7 +119,9 @@ void initialize(at::Tensor& tensor, const ParamSpec& spec, uint64_t seed) {
   tensor.detach().copy_(host);
 }
 
-void initialize(Module& module, const std::vector<ParamSpec>& specs, uint64_t seed) { initialize_shard(module, specs, seed, {}); }
+void initialize(Module& module, const std::vector<ParamSpec>& specs, uint64_t seed) {
+  initialize_shard(module, specs, seed, {});
+}
 
 void initialize_shard(Module& module, const std::vector<ParamSpec>& specs, uint64_t seed, const ShardCtx& shard) {
   const auto found = by_name(specs);
@@ -126,8 +131,10 @@ void initialize_shard(Module& module, const std::vector<ParamSpec>& specs, uint6
     const auto spec = found.find(entry.name);
     LOCKSTEP_CHECK(spec != found.end(), "no spec of '{}'", entry.name);
     const auto& split_dim = spec->second->split_dim;
-    if (shard.is_alone() || !split_dim) initialize(*entry.tensor, *spec->second, seed);
-    else initialize_slice(*entry.tensor, *spec->second, seed, *split_dim, shard.rank() * entry.tensor->size(*split_dim));
+    if (shard.is_alone() || !split_dim)
+      initialize(*entry.tensor, *spec->second, seed);
+    else
+      initialize_slice(*entry.tensor, *spec->second, seed, *split_dim, shard.rank() * entry.tensor->size(*split_dim));
   }
 }
 

@@ -33,7 +33,8 @@ LayerNorm::LayerNorm(int64_t width, const at::TensorOptions& options)
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
   // The CPU kernel takes mixed types and computes in fp32 either way; the CUDA kernel wants one type.
   const bool mixed = x.scalar_type() != weight_.scalar_type() && !x.is_cpu();
-  return at::layer_norm(mixed ? x.to(weight_.scalar_type()) : x, weight_.sizes(), weight_, bias_, 1e-5).to(x.scalar_type());
+  return at::layer_norm(mixed ? x.to(weight_.scalar_type()) : x, weight_.sizes(), weight_, bias_, 1e-5)
+      .to(x.scalar_type());
 }
 
 Embedding::Embedding(int64_t rows, int64_t width, const at::TensorOptions& options)

@@ -20,8 +20,8 @@ class Linear : public Module {
   at::Tensor weight_, bias_;
 };
 
-/// Layer norm over the last dim, epsilon 1e-5. Statistics in fp32 whatever the types of input and weights; the result has the
-/// input's type.
+/// Layer norm over the last dim, epsilon 1e-5. Statistics in fp32 whatever the types of input and weights; the result
+/// has the input's type.
 class LayerNorm : public Module {
  public:
   LayerNorm(int64_t width, const at::TensorOptions& options);

@@ -13,8 +13,8 @@ namespace lockstep::nn {
 
 using comm::NamedTensor;
 
-/// Base of all layers and networks: a tree of children, parameters and buffers in registration order = forward-execution order.
-/// Children are members of the derived class; they are registered by reference and never move.
+/// Base of all layers and networks: a tree of children, parameters and buffers in registration order =
+/// forward-execution order. Children are members of the derived class; they are registered by reference and never move.
 class Module {
  public:
   Module() = default;
@@ -29,7 +29,8 @@ class Module {
   void set_training(bool training);
   bool is_training() const { return training_; }
 
-  /// A unit is a module whose parameters, its children's included, are read by nobody before about_to_run() was called. So they may arrive late.
+  /// A unit is a module whose parameters, its children's included, are read by nobody before about_to_run() was called.
+  /// So they may arrive late.
   void declare_unit() { is_unit_ = true; }
   /// From this module down, in registration order. Units lie side by side, not within each other.
   std::vector<Module*> units();

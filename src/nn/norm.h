@@ -6,8 +6,8 @@
 
 namespace lockstep::nn {
 
-/// The norm of a language model over the last dim: LayerNorm, LayerNorm whose gain is stored minus 1, or RMSNorm. Statistics in fp32
-/// whatever the types of input and weights; the result has the input's type.
+/// The norm of a language model over the last dim: LayerNorm, LayerNorm whose gain is stored minus 1, or RMSNorm.
+/// Statistics in fp32 whatever the types of input and weights; the result has the input's type.
 class Norm : public Module {
  public:
   Norm(spec::GptNorm kind, int64_t width, double epsilon, const at::TensorOptions& options);

@@ -12,7 +12,9 @@
 namespace lockstep::nn {
 namespace {
 
-at::Tensor plus_bias(const at::Tensor& y, const at::Tensor& bias) { return bias.defined() ? y.add(in_compute_type(bias)) : y; }
+at::Tensor plus_bias(const at::Tensor& y, const at::Tensor& bias) {
+  return bias.defined() ? y.add(in_compute_type(bias)) : y;
+}
 
 }  // namespace
 
@@ -21,12 +23,14 @@ int64_t share_of(int64_t size, const ShardCtx& shard) {
   return size / shard.size();
 }
 
-ColumnParallelLinear::ColumnParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options,
-                                           bool with_bias, int64_t parts, Fp8State* fp8)
+ColumnParallelLinear::ColumnParallelLinear(int64_t in, int64_t out, const ShardCtx& shard,
+                                           const at::TensorOptions& options, bool with_bias, int64_t parts,
+                                           Fp8State* fp8)
     : shard_(shard) {
   if (fp8 != nullptr) register_child("fp8", *(fp8_ = fp8->add_linear()));
   const int64_t rows = share_of(out / parts, shard);
-  weight_ = make_parameter(parts == 1 ? std::vector<int64_t>{rows, in} : std::vector<int64_t>{parts, rows, in}, options);
+  weight_ =
+      make_parameter(parts == 1 ? std::vector<int64_t>{rows, in} : std::vector<int64_t>{parts, rows, in}, options);
   register_parameter("weight", weight_);
   if (!with_bias) return;
   bias_ = make_parameter(parts == 1 ? std::vector<int64_t>{rows} : std::vector<int64_t>{parts, rows}, options);
@@ -35,11 +39,12 @@ ColumnParallelLinear::ColumnParallelLinear(int64_t in, int64_t out, const ShardC
 
 at::Tensor ColumnParallelLinear::forward(const at::Tensor& x) const {
   const at::Tensor weight = weight_.flatten(0, -2), bias = bias_.defined() ? bias_.flatten() : bias_;
-  return fp8_ ? plus_bias(fp8_linear(x, weight, *fp8_, shard_, Fp8Split::kColumn), bias) : column_linear(x, weight, bias, shard_);
+  return fp8_ ? plus_bias(fp8_linear(x, weight, *fp8_, shard_, Fp8Split::kColumn), bias)
+              : column_linear(x, weight, bias, shard_);
 }
 
-RowParallelLinear::RowParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias,
-                                     Fp8State* fp8)
+RowParallelLinear::RowParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options,
+                                     bool with_bias, Fp8State* fp8)
     : shard_(shard), weight_(make_parameter({out, share_of(in, shard)}, options)) {
   if (fp8 != nullptr) register_child("fp8", *(fp8_ = fp8->add_linear()));
   register_parameter("weight", weight_);
@@ -54,7 +59,8 @@ at::Tensor RowParallelLinear::forward(const at::Tensor& x) const {
   return plus_bias(leave_shared(at::linear(x, weight_), shard_), bias_);
 }
 
-VocabParallelEmbedding::VocabParallelEmbedding(int64_t rows, int64_t width, const ShardCtx& shard, const at::TensorOptions& options)
+VocabParallelEmbedding::VocabParallelEmbedding(int64_t rows, int64_t width, const ShardCtx& shard,
+                                               const at::TensorOptions& options)
     : shard_(shard), weight_(make_parameter({share_of(rows, shard), width}, options)) {
   register_parameter("weight", weight_);
 }
@@ -64,7 +70,8 @@ at::Tensor VocabParallelEmbedding::forward(const at::Tensor& ids) const {
   const int64_t rows = weight_.size(0);
   const at::Tensor own_ids = ids.sub(shard_.rank() * rows);
   const at::Tensor is_elsewhere = own_ids.lt(0).logical_or_(own_ids.ge(rows));
-  const at::Tensor found = at::embedding(weight_, own_ids.masked_fill(is_elsewhere, 0)).masked_fill(is_elsewhere.unsqueeze(-1), 0);
+  const at::Tensor found =
+      at::embedding(weight_, own_ids.masked_fill(is_elsewhere, 0)).masked_fill(is_elsewhere.unsqueeze(-1), 0);
   return leave_shared(found, shard_);
 }
 

@@ -9,14 +9,14 @@
 
 namespace lockstep::nn {
 
-/// y = x W^t + b where each rank holds some rows of W: all tokens of the rank's own outputs, from x as it is outside the shared part
-/// (see tensor_parallel.h). On one rank a plain linear layer.
+/// y = x W^t + b where each rank holds some rows of W: all tokens of the rank's own outputs, from x as it is outside
+/// the shared part (see tensor_parallel.h). On one rank a plain linear layer.
 class ColumnParallelLinear : public Module {
  public:
-  /// `parts` > 1: W is [parts, out / parts, in] and every rank has its rows of each part (a gated layer's two halves); the output
-  /// has the rank's rows of part 0, then those of part 1, ... `fp8`: products in 8 bits; outlives the layer.
-  ColumnParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias, int64_t parts = 1,
-                       Fp8State* fp8 = nullptr);
+  /// `parts` > 1: W is [parts, out / parts, in] and every rank has its rows of each part (a gated layer's two halves);
+  /// the output has the rank's rows of part 0, then those of part 1, ... `fp8`: products in 8 bits; outlives the layer.
+  ColumnParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias,
+                       int64_t parts = 1, Fp8State* fp8 = nullptr);
   at::Tensor forward(const at::Tensor& x) const;
   const at::Tensor& weight() const { return weight_; }
 
@@ -26,10 +26,12 @@ class ColumnParallelLinear : public Module {
   std::unique_ptr<Fp8Linear> fp8_;  // nullptr: in the type of x
 };
 
-/// y = x W^t + b where each rank holds some columns of W and the inputs that belong to them; b is added once, to the sum.
+/// y = x W^t + b where each rank holds some columns of W and the inputs that belong to them; b is added once, to the
+/// sum.
 class RowParallelLinear : public Module {
  public:
-  RowParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias, Fp8State* fp8 = nullptr);
+  RowParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias,
+                    Fp8State* fp8 = nullptr);
   /// Of the rank's own tokens, under token splitting.
   at::Tensor forward(const at::Tensor& x) const;
 
@@ -43,8 +45,8 @@ class RowParallelLinear : public Module {
 class VocabParallelEmbedding : public Module {
  public:
   VocabParallelEmbedding(int64_t rows, int64_t width, const ShardCtx& shard, const at::TensorOptions& options);
-  /// [tokens, ...] -> [tokens, ..., width]; of the rank's own tokens, under token splitting. On several ranks an id beyond the table
-  /// gives zeros, on one rank an error of the tensor library: check ids before.
+  /// [tokens, ...] -> [tokens, ..., width]; of the rank's own tokens, under token splitting. On several ranks an id
+  /// beyond the table gives zeros, on one rank an error of the tensor library: check ids before.
   at::Tensor forward(const at::Tensor& ids) const;
   const at::Tensor& weight() const { return weight_; }
 

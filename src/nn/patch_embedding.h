@@ -5,7 +5,8 @@
 
 namespace lockstep::nn {
 
-/// Convolution of 3 colours whose stride is its kernel, without bias: one product per patch. Parameter `weight` [D, 3, p, p].
+/// Convolution of 3 colours whose stride is its kernel, without bias: one product per patch. Parameter `weight` [D, 3,
+/// p, p].
 class PatchEmbedding : public Module {
  public:
   PatchEmbedding(int64_t width, int64_t patch_size, const at::TensorOptions& options);

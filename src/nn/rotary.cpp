@@ -12,7 +12,8 @@ namespace {
 
 /// Llama 3.1: long waves are stretched by `factor`, short ones stay, a line in between.
 double stretched(double frequency, const spec::RotaryScaling& scaling) {
-  const double turns = static_cast<double>(scaling.original_positions) * frequency / (2 * std::numbers::pi);  // over the original length
+  const double turns =
+      static_cast<double>(scaling.original_positions) * frequency / (2 * std::numbers::pi);  // over the original length
   if (turns < scaling.low_factor) return frequency / scaling.factor;
   if (turns > scaling.high_factor) return frequency;
   const double kept = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor);
@@ -32,7 +33,8 @@ std::vector<double> rotary_frequencies(int64_t width, double base, const std::op
 
 RotaryTable make_rotary_table(const std::vector<double>& frequencies, const at::Tensor& position_TB) {
   const at::Tensor rates = at::tensor(frequencies, at::TensorOptions(at::kDouble)).to(position_TB.device());
-  const at::Tensor angles = position_TB.to(at::kDouble).view({position_TB.size(0), position_TB.size(1), 1, 1, 1}).mul(rates);
+  const at::Tensor angles =
+      position_TB.to(at::kDouble).view({position_TB.size(0), position_TB.size(1), 1, 1, 1}).mul(rates);
   return {angles.cos(), angles.sin()};
 }
 

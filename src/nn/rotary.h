@@ -9,7 +9,8 @@
 
 namespace lockstep::nn {
 
-/// Angle per position of each pair of turned elements (Su et al. 2021): base^(-2 i / width), stretched where the shape says so.
+/// Angle per position of each pair of turned elements (Su et al. 2021): base^(-2 i / width), stretched where the shape
+/// says so.
 std::vector<double> rotary_frequencies(int64_t width, double base, const std::optional<spec::RotaryScaling>& scaling);
 
 /// Cosine and sine of position x frequency, each [T, B or 1, 1, 1, width / 2].
@@ -21,7 +22,8 @@ struct RotaryTable {
 /// `position_TB`: integers, [T, B] or [T, 1]. Angles and table in fp64.
 RotaryTable make_rotary_table(const std::vector<double>& frequencies, const at::Tensor& position_TB);
 
-/// Turns the first `width` elements of the last dim of x [T, B, groups, heads, K], element i with element i + width / 2; in x's type.
+/// Turns the first `width` elements of the last dim of x [T, B, groups, heads, K], element i with element i + width /
+/// 2; in x's type.
 at::Tensor rotate(const at::Tensor& x_TBGHK, const RotaryTable& table);
 
 }  // namespace lockstep::nn

@@ -38,8 +38,9 @@ void update_running(const RunningStatistics& running, const JoinedStatistics& jo
 }
 
 struct SyncBatchNorm : torch::autograd::Function<SyncBatchNorm> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                            const RunningStatistics* running, double epsilon, int64_t comm_address) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& bias, const RunningStatistics* running, double epsilon,
+                            int64_t comm_address) {
     auto& comm = *reinterpret_cast<comm::Comm*>(comm_address);
     const JoinedStatistics joined = join_statistics(x, comm);
     update_running(*running, joined);
@@ -65,8 +66,12 @@ struct SyncBatchNorm : torch::autograd::Function<SyncBatchNorm> {
                      mean_dyn = per_channel(sums.narrow(0, channels, channels));
     const at::Tensor dx = (dy - mean_dy - normalized * mean_dyn) * per_channel(weight.to(at::kFloat) * inverse);
     const at::Tensor none;
-    return {
-        dx.to(x.scalar_type()), sum_dy_normalized.to(weight.scalar_type()), sum_dy.to(weight.scalar_type()), none, none, none};
+    return {dx.to(x.scalar_type()),
+            sum_dy_normalized.to(weight.scalar_type()),
+            sum_dy.to(weight.scalar_type()),
+            none,
+            none,
+            none};
   }
 };
 

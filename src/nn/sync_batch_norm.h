@@ -11,9 +11,9 @@ struct RunningStatistics {
   double momentum = 0.1;
 };
 
-/// Batch norm whose statistics are those of the ranks' inputs joined; ranks may hold different numbers of samples. One all-gather
-/// of 2C + 1 numbers forward, one all-reduce of 2C backward. Gradients: of the input, of the sum over ranks of their losses; of
-/// weight and bias, this rank's part (the data axis adds them up).
+/// Batch norm whose statistics are those of the ranks' inputs joined; ranks may hold different numbers of samples. One
+/// all-gather of 2C + 1 numbers forward, one all-reduce of 2C backward. Gradients: of the input, of the sum over ranks
+/// of their losses; of weight and bias, this rank's part (the data axis adds them up).
 at::Tensor sync_batch_norm(const at::Tensor& x_BCYX, const at::Tensor& weight_C, const at::Tensor& bias_C,
                            const RunningStatistics& running, double epsilon, comm::Comm& comm);
 

@@ -122,7 +122,9 @@ struct ColumnLinear : torch::autograd::Function<ColumnLinear> {
 
 }  // namespace
 
-at::Tensor enter_shared(const at::Tensor& x, const ShardCtx& shard) { return shard.is_alone() ? x : Enter::apply(x, shard); }
+at::Tensor enter_shared(const at::Tensor& x, const ShardCtx& shard) {
+  return shard.is_alone() ? x : Enter::apply(x, shard);
+}
 
 at::Tensor leave_shared(const at::Tensor& partial, const ShardCtx& shard) {
   return shard.is_alone() ? partial : Leave::apply(partial, shard);

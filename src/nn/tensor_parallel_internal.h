@@ -19,7 +19,8 @@ struct Pending {
 
 /// All ranks' parts, along dim 0.
 Pending start_gather(const at::Tensor& part, const ShardCtx& shard);
-/// The sum of all ranks', or under token splitting this rank's tokens of it. May overwrite `own_partial`, which must be nobody else's.
+/// The sum of all ranks', or under token splitting this rank's tokens of it. May overwrite `own_partial`, which must be
+/// nobody else's.
 Pending start_reduction(const at::Tensor& own_partial, const ShardCtx& shard);
 
 /// [..., n] -> [rows, n].

@@ -18,9 +18,7 @@ Mlp::Mlp(int64_t width, int64_t hidden, Activation activation, const at::TensorO
 at::Tensor Mlp::forward(const at::Tensor& x) const { return c_proj_.forward(activate(c_fc_.forward(x), activation_)); }
 
 ResidualBlock::ResidualBlock(const BlockShape& shape, const at::TensorOptions& options)
-    : ln_1_(shape.width, options),
-      attn_(shape.width, shape.heads, options),
-      ln_2_(shape.width, options),
+    : ln_1_(shape.width, options), attn_(shape.width, shape.heads, options), ln_2_(shape.width, options),
       mlp_(shape.width, shape.mlp_width, shape.activation, options) {
   register_child("ln_1", ln_1_);
   register_child("attn", attn_);
@@ -42,7 +40,8 @@ at::Tensor ResidualBlock::forward(const at::Tensor& x_BTD, bool is_causal) const
   return finish(x_BTD, attn_.forward(ln_1_.forward(x_BTD), is_causal));
 }
 
-at::Tensor ResidualBlock::forward_one_position(const at::Tensor& x_BTD, const at::Tensor& position_B, bool is_causal) const {
+at::Tensor ResidualBlock::forward_one_position(const at::Tensor& x_BTD, const at::Tensor& position_B,
+                                               bool is_causal) const {
   about_to_run();
   const at::Tensor normed_BTD = ln_1_.forward(x_BTD);
   const at::Tensor query_B1D = take_rows(normed_BTD, position_B).unsqueeze(1);
@@ -60,7 +59,8 @@ Transformer::Transformer(int64_t num_layers, const BlockShape& shape, bool is_ca
 
 at::Tensor Transformer::run_block(ResidualBlock& block, const at::Tensor& x_BTD) {
   if (!checkpointing_) return block.forward(x_BTD, is_causal_);
-  return checkpoint(block, x_BTD, [&block, is_causal = is_causal_](const at::Tensor& x) { return block.forward(x, is_causal); });
+  return checkpoint(block, x_BTD,
+                    [&block, is_causal = is_causal_](const at::Tensor& x) { return block.forward(x, is_causal); });
 }
 
 at::Tensor Transformer::forward(const at::Tensor& x_BTD) {

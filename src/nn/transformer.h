@@ -56,8 +56,8 @@ class Transformer : public Module {
   void set_checkpointing(bool checkpointing) { checkpointing_ = checkpointing; }
 
   at::Tensor forward(const at::Tensor& x_BTD);
-  /// Row position_B (int64) of forward() of each sample, [B, D]. With `exact_shortcut` the last block computes nothing but those
-  /// rows; the result and all gradients are the same up to rounding.
+  /// Row position_B (int64) of forward() of each sample, [B, D]. With `exact_shortcut` the last block computes nothing
+  /// but those rows; the result and all gradients are the same up to rounding.
   at::Tensor forward_pooled(const at::Tensor& x_BTD, const at::Tensor& position_B, bool exact_shortcut);
 
  private:

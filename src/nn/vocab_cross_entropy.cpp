@@ -31,14 +31,15 @@ struct LossPlan : torch::CustomClassHolder {
 
 /// Softmax of one chunk before normalisation, and what it takes to finish it.
 struct Chunk {
-  at::Tensor exp_nV;             ///< exp(logit - the rank's own largest).
-  at::Tensor factor_n;           ///< Times this it is the softmax.
+  at::Tensor exp_nV;    ///< exp(logit - the rank's own largest).
+  at::Tensor factor_n;  ///< Times this it is the softmax.
   at::Tensor loss_n;
-  at::Tensor own_target_n1;      ///< Column of the target, where it is the rank's own ...
-  at::Tensor is_own_target_n;    ///< ... 1, else 0.
+  at::Tensor own_target_n1;    ///< Column of the target, where it is the rank's own ...
+  at::Tensor is_own_target_n;  ///< ... 1, else 0.
 };
 
-Chunk compute_chunk(const LossPlan& plan, const at::Tensor& x_nD, const at::Tensor& table_VD, const at::Tensor& target_n) {
+Chunk compute_chunk(const LossPlan& plan, const at::Tensor& x_nD, const at::Tensor& table_VD,
+                    const at::Tensor& target_n) {
   Chunk chunk;
   at::Tensor logits_nV = x_nD.mm(table_VD.t()).to(plan.wide_type);
   const int64_t rows = table_VD.size(0), padding = rows - plan.num_tokens_here;
@@ -47,7 +48,8 @@ Chunk compute_chunk(const LossPlan& plan, const at::Tensor& x_nD, const at::Tens
   const at::Tensor is_own_n = column_n.ge(0).logical_and_(column_n.lt(rows));
   chunk.is_own_target_n = is_own_n.to(plan.wide_type);
   chunk.own_target_n1 = column_n.masked_fill(is_own_n.logical_not(), 0).unsqueeze(1);
-  const at::Tensor target_logit_n = logits_nV.gather(1, chunk.own_target_n1).squeeze(1).masked_fill_(is_own_n.logical_not(), 0);
+  const at::Tensor target_logit_n =
+      logits_nV.gather(1, chunk.own_target_n1).squeeze(1).masked_fill_(is_own_n.logical_not(), 0);
   // A rank that holds nothing but padding has no largest logit; any finite number will do.
   const at::Tensor top_n = logits_nV.amax(1).clamp_min_(std::numeric_limits<float>::lowest());
   chunk.exp_nV = logits_nV.sub_(top_n.unsqueeze(1)).exp_();
@@ -67,7 +69,8 @@ Chunk compute_chunk(const LossPlan& plan, const at::Tensor& x_nD, const at::Tens
 /// Adds up gradients over chunks; consumes their softmax.
 class GradientSum {
  public:
-  GradientSum(const LossPlan& plan, const at::Tensor& x_ND, const at::Tensor& table_VD) : plan_(plan), x_ND_(x_ND), table_VD_(table_VD) {
+  GradientSum(const LossPlan& plan, const at::Tensor& x_ND, const at::Tensor& table_VD)
+      : plan_(plan), x_ND_(x_ND), table_VD_(table_VD) {
     x_gradient_ND = at::empty_like(x_ND, at::MemoryFormat::Contiguous);
   }
 
@@ -80,10 +83,14 @@ class GradientSum {
     at::Tensor part_nD = x_gradient_ND.narrow(0, begin, count);
     at::mm_out(part_nD, low_nV, table_VD_);
     const at::Tensor x_nD = x_ND_.narrow(0, begin, count);
-    if (count == x_ND_.size(0)) table_gradient_VD = low_nV.t().mm(x_nD);  // one chunk: nothing is added up
-    else if (!table_gradient_VD.defined()) table_gradient_VD = low_nV.t().mm(x_nD).to(plan_.wide_type);
-    else if (plan_.compute_type == plan_.wide_type) table_gradient_VD.addmm_(low_nV.t(), x_nD);
-    else table_gradient_VD.add_(low_nV.t().mm(x_nD));
+    if (count == x_ND_.size(0))
+      table_gradient_VD = low_nV.t().mm(x_nD);  // one chunk: nothing is added up
+    else if (!table_gradient_VD.defined())
+      table_gradient_VD = low_nV.t().mm(x_nD).to(plan_.wide_type);
+    else if (plan_.compute_type == plan_.wide_type)
+      table_gradient_VD.addmm_(low_nV.t(), x_nD);
+    else
+      table_gradient_VD.add_(low_nV.t().mm(x_nD));
   }
 
   at::Tensor x_gradient_ND, table_gradient_VD;
@@ -94,14 +101,15 @@ class GradientSum {
 };
 
 /// Calls visit(begin, count) for each chunk.
-template <typename Visit>
-void for_chunks(const LossPlan& plan, int64_t num_tokens, Visit&& visit) {
-  for (int64_t begin = 0; begin < num_tokens; begin += plan.chunk) visit(begin, std::min(plan.chunk, num_tokens - begin));
+template <typename Visit> void for_chunks(const LossPlan& plan, int64_t num_tokens, Visit&& visit) {
+  for (int64_t begin = 0; begin < num_tokens; begin += plan.chunk)
+    visit(begin, std::min(plan.chunk, num_tokens - begin));
 }
 
 struct VocabCrossEntropy : torch::autograd::Function<VocabCrossEntropy> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& table, const at::Tensor& target_N,
-                               const at::Tensor& weight_N, const c10::intrusive_ptr<LossPlan>& plan) {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& table,
+                               const at::Tensor& target_N, const at::Tensor& weight_N,
+                               const c10::intrusive_ptr<LossPlan>& plan) {
     const at::Tensor x_ND = x.to(plan->compute_type), table_VD = table.to(plan->compute_type);
     GradientSum gradients(*plan, x_ND, table_VD);
     const at::Tensor loss_N = at::empty({x.size(0)}, x.options().dtype(plan->wide_type));
@@ -111,8 +119,10 @@ struct VocabCrossEntropy : torch::autograd::Function<VocabCrossEntropy> {
       if (plan->early_gradients) gradients.add(chunk, begin, weight_N.narrow(0, begin, count));
     });
     context->saved_data[kPlanKey] = c10::IValue::make_capsule(plan);
-    if (plan->early_gradients) context->save_for_backward({gradients.x_gradient_ND, gradients.table_gradient_VD});
-    else context->save_for_backward({x, table, target_N, weight_N});
+    if (plan->early_gradients)
+      context->save_for_backward({gradients.x_gradient_ND, gradients.table_gradient_VD});
+    else
+      context->save_for_backward({x, table, target_N, weight_N});
     context->mark_non_differentiable({loss_N});
     return {loss_N.mul(weight_N).sum(), loss_N};
   }
@@ -138,11 +148,11 @@ struct VocabCrossEntropy : torch::autograd::Function<VocabCrossEntropy> {
 
 }  // namespace
 
-VocabLoss vocab_cross_entropy(const at::Tensor& x_ND, const at::Tensor& table_VD, const at::Tensor& target_N, const at::Tensor& weight_N,
-                              const VocabLossOptions& options, const ShardCtx& shard) {
+VocabLoss vocab_cross_entropy(const at::Tensor& x_ND, const at::Tensor& table_VD, const at::Tensor& target_N,
+                              const at::Tensor& weight_N, const VocabLossOptions& options, const ShardCtx& shard) {
   const int64_t rows = table_VD.size(0);
-  LOCKSTEP_CHECK(x_ND.dim() == 2 && x_ND.size(1) == table_VD.size(1) && target_N.numel() == x_ND.size(0), "tokens={} targets={}",
-                 x_ND.size(0), target_N.numel());
+  LOCKSTEP_CHECK(x_ND.dim() == 2 && x_ND.size(1) == table_VD.size(1) && target_N.numel() == x_ND.size(0),
+                 "tokens={} targets={}", x_ND.size(0), target_N.numel());
   LOCKSTEP_CHECK(0 < options.vocab && options.vocab <= rows * shard.size(), "vocab={} rows={}", options.vocab, rows);
   const auto device = x_ND.device().type();
   auto plan = c10::make_intrusive<LossPlan>();
@@ -150,11 +160,13 @@ VocabLoss vocab_cross_entropy(const at::Tensor& x_ND, const at::Tensor& table_VD
   plan->first_row = shard.rank() * rows;
   plan->num_tokens_here = std::clamp<int64_t>(options.vocab - plan->first_row, 0, rows);
   plan->chunk = options.chunk_tokens > 0 ? options.chunk_tokens : std::max<int64_t>(1, kChunkElements / rows);
-  plan->compute_type = at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device) : x_ND.scalar_type();
+  plan->compute_type =
+      at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device) : x_ND.scalar_type();
   plan->wide_type = at::isReducedFloatingType(plan->compute_type) ? at::kFloat : plan->compute_type;
   const bool needs_gradient = at::GradMode::is_enabled() && (x_ND.requires_grad() || table_VD.requires_grad());
   plan->early_gradients = options.early_gradients && needs_gradient && plan->compute_type != at::kHalf;
-  const at::Tensor mask_N = weight_N.defined() ? weight_N.to(plan->wide_type) : at::ones({x_ND.size(0)}, x_ND.options().dtype(plan->wide_type));
+  const at::Tensor mask_N = weight_N.defined() ? weight_N.to(plan->wide_type)
+                                               : at::ones({x_ND.size(0)}, x_ND.options().dtype(plan->wide_type));
   auto result = VocabCrossEntropy::apply(x_ND, table_VD, target_N, mask_N, std::move(plan));
   return {result[0], result[1]};
 }

@@ -24,7 +24,9 @@ at::Tensor matched(const at::Tensor& gradient, const at::Tensor& parameter) {
   return copy.copy_(gradient);
 }
 
-std::optional<at::Tensor> optional(const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; }
+std::optional<at::Tensor> optional(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
 
 }  // namespace
 
@@ -35,9 +37,11 @@ struct AdamW::Group {
   std::vector<size_t> segments = {};
 };
 
-AdamW::AdamW(std::vector<Segment> segments, const AdamWConfig& config) : segments_(std::move(segments)), config_(config) {
+AdamW::AdamW(std::vector<Segment> segments, const AdamWConfig& config)
+    : segments_(std::move(segments)), config_(config) {
   for (const auto& segment : segments_) {
-    LOCKSTEP_CHECK(segment.parameter.defined() && segment.parameter.is_non_overlapping_and_dense(), "segment '{}'", segment.name);
+    LOCKSTEP_CHECK(segment.parameter.defined() && segment.parameter.is_non_overlapping_and_dense(), "segment '{}'",
+                   segment.name);
     const auto parameter = segment.parameter.detach();
     exp_avgs_.push_back(at::zeros_like(parameter));
     exp_avg_sqs_.push_back(at::zeros_like(parameter));
@@ -51,13 +55,16 @@ std::vector<AdamW::Group> AdamW::groups_with_gradients() const {
     const auto& segment = segments_[i];
     const auto gradient = gradient_of(segment);
     if (!gradient.defined()) continue;
-    LOCKSTEP_CHECK(gradient.sizes() == segment.parameter.sizes(), "gradient of '{}' has another shape than its parameter",
-                   segment.name);
+    LOCKSTEP_CHECK(gradient.sizes() == segment.parameter.sizes(),
+                   "gradient of '{}' has another shape than its parameter", segment.name);
     const auto type = segment.parameter.scalar_type();
     const auto device = segment.parameter.device();
-    const auto is_alike = [&](const Group& group) { return group.decays == segment.decays && group.type == type && group.device == device; };
+    const auto is_alike = [&](const Group& group) {
+      return group.decays == segment.decays && group.type == type && group.device == device;
+    };
     auto group = std::find_if(groups.begin(), groups.end(), is_alike);
-    if (group == groups.end()) group = groups.insert(groups.end(), Group{.decays = segment.decays, .type = type, .device = device});
+    if (group == groups.end())
+      group = groups.insert(groups.end(), Group{.decays = segment.decays, .type = type, .device = device});
     group->segments.push_back(i);
   }
   return groups;
@@ -79,9 +86,9 @@ void AdamW::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& fo
         steps.push_back(steps_[i]);
       }
       at::_foreach_add_(steps, 1);
-      at::_fused_adamw_(parameters, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, config_.beta1, config_.beta2,
-                        group.decays ? config_.weight_decay : 0.0, config_.epsilon, /*amsgrad=*/false, /*maximize=*/false,
-                        optional(grad_divisor), optional(found_inf));
+      at::_fused_adamw_(parameters, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, config_.beta1,
+                        config_.beta2, group.decays ? config_.weight_decay : 0.0, config_.epsilon, /*amsgrad=*/false,
+                        /*maximize=*/false, optional(grad_divisor), optional(found_inf));
       if (found_inf.defined()) at::_foreach_sub_(steps, std::vector<at::Tensor>(steps.size(), found_inf));
     }
   }
@@ -97,7 +104,8 @@ std::vector<at::Tensor> AdamW::gradients() const {
 
 std::vector<AdamWState> AdamW::state() const {
   std::vector<AdamWState> out;
-  for (size_t i = 0; i < segments_.size(); ++i) out.push_back({segments_[i].name, exp_avgs_[i], exp_avg_sqs_[i], steps_[i]});
+  for (size_t i = 0; i < segments_.size(); ++i)
+    out.push_back({segments_[i].name, exp_avgs_[i], exp_avg_sqs_[i], steps_[i]});
   return out;
 }
 

@@ -40,7 +40,8 @@ double Schedule::lr(int64_t step) const {
     case ScheduleKind::kConstCooldown: {
       const int64_t start = total_steps - cooldown_steps;
       if (step < start) return base_lr;
-      return std::pow(1.0 - progress(step, start, total_steps), cooldown_power) * (base_lr - cooldown_end_lr) + cooldown_end_lr;
+      return std::pow(1.0 - progress(step, start, total_steps), cooldown_power) * (base_lr - cooldown_end_lr) +
+             cooldown_end_lr;
     }
   }
   LOCKSTEP_CHECK(false, "schedule kind={}", static_cast<int>(kind));

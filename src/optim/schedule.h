@@ -20,9 +20,9 @@ struct Schedule {
   double cooldown_end_lr = 0.0;
   bool is_skipped = false;  ///< --skip-scheduler: `base_lr` throughout, without warm-up.
 
-  /// Rate of step `step` (from 0). Warm-up: base_lr (step + 1) / warmup_steps; then half a cosine to 0 at total_steps, or
-  /// base_lr, or base_lr and at the end (1 - progress)^power (base_lr - end_lr) + end_lr. From total_steps on the rate stays at
-  /// its final value.
+  /// Rate of step `step` (from 0). Warm-up: base_lr (step + 1) / warmup_steps; then half a cosine to 0 at total_steps,
+  /// or base_lr, or base_lr and at the end (1 - progress)^power (base_lr - end_lr) + end_lr. From total_steps on the
+  /// rate stays at its final value.
   double lr(int64_t step) const;
 };
 

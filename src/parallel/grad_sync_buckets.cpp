@@ -20,11 +20,12 @@ at::Tensor part_of(const at::Tensor& flat, int64_t num_parts, int64_t part) {
   return flat.narrow(0, part * count, count);
 }
 
-/// ddp and zero1: gradients in flat buckets. Parameters lie in flat memory of the same layout where they are gathered or have masters.
+/// ddp and zero1: gradients in flat buckets. Parameters lie in flat memory of the same layout where they are gathered
+/// or have masters.
 class BucketGradSync final : public GradSync {
  public:
-  BucketGradSync(const std::vector<comm::NamedTensor>& parameters, comm::Comm& data_axis, int64_t bucket_bytes, bool is_sharded,
-                 const MasterOptions& masters);
+  BucketGradSync(const std::vector<comm::NamedTensor>& parameters, comm::Comm& data_axis, int64_t bucket_bytes,
+                 bool is_sharded, const MasterOptions& masters);
   ~BucketGradSync() override;
   void begin_step() override;
   void begin_micro(bool is_last) override;
@@ -39,7 +40,8 @@ class BucketGradSync final : public GradSync {
   struct Parameter {
     std::string name;
     at::Tensor tensor;
-    at::Tensor gradient = {};  // its view into the bucket: param.grad() itself, or the fp32 sum that param.grad() is added to
+    at::Tensor gradient =
+        {};  // its view into the bucket: param.grad() itself, or the fp32 sum that param.grad() is added to
     bool is_summed_apart = false;
     size_t bucket = 0;
     bool has_gradient = false;  // summed apart: `gradient` is of this step
@@ -63,7 +65,9 @@ class BucketGradSync final : public GradSync {
   };
 
   int64_t num_shards() const { return is_sharded_ ? data_axis_.size() : 1; }
-  at::Tensor own_shard(const at::Tensor& flat) const { return part_of(flat, num_shards(), is_sharded_ ? data_axis_.rank() : 0); }
+  at::Tensor own_shard(const at::Tensor& flat) const {
+    return part_of(flat, num_shards(), is_sharded_ ? data_axis_.rank() : 0);
+  }
   void make_buckets(int64_t bucket_bytes);
   void place_gradients(Bucket& bucket, size_t index);
   void place_parameters(Bucket& bucket);
@@ -82,8 +86,8 @@ class BucketGradSync final : public GradSync {
   size_t next_bucket_ = 0;  // buckets leave in this order on every rank, whatever order backward takes
 };
 
-BucketGradSync::BucketGradSync(const std::vector<comm::NamedTensor>& parameters, comm::Comm& data_axis, int64_t bucket_bytes,
-                               bool is_sharded, const MasterOptions& masters)
+BucketGradSync::BucketGradSync(const std::vector<comm::NamedTensor>& parameters, comm::Comm& data_axis,
+                               int64_t bucket_bytes, bool is_sharded, const MasterOptions& masters)
     : data_axis_(data_axis), is_sharded_(is_sharded), masters_(masters) {
   for (const auto& named : parameters) {
     if (!named.tensor->requires_grad()) continue;
@@ -107,13 +111,16 @@ void BucketGradSync::make_buckets(int64_t bucket_bytes) {
   const c10::NoGradGuard no_grad;
   std::vector<plan::BucketItem> items;
   for (const auto& parameter : parameters_)
-    items.push_back({.name = parameter.name, .num_elements = parameter.tensor.numel(),
+    items.push_back({.name = parameter.name,
+                     .num_elements = parameter.tensor.numel(),
                      .dtype = c10::toString(parameter.tensor.scalar_type()),
-                     .element_bytes = static_cast<int64_t>(parameter.is_summed_apart ? at::elementSize(at::kFloat) : parameter.tensor.element_size())});
+                     .element_bytes = static_cast<int64_t>(
+                         parameter.is_summed_apart ? at::elementSize(at::kFloat) : parameter.tensor.element_size())});
   for (auto& planned : plan::plan_buckets(items, bucket_bytes, num_shards())) {
     Bucket& bucket = buckets_.emplace_back(Bucket{.planned = std::move(planned), .gradients = {}});
     place_gradients(bucket, buckets_.size() - 1);
-    const bool has_masters = masters_.has_masters && is_narrow(parameters_[static_cast<size_t>(bucket.planned.slots.front().item)].tensor);
+    const bool has_masters =
+        masters_.has_masters && is_narrow(parameters_[static_cast<size_t>(bucket.planned.slots.front().item)].tensor);
     if (is_sharded_ || has_masters) place_parameters(bucket);
     if (has_masters) bucket.masters = own_shard(bucket.parameters).to(at::kFloat);
   }
@@ -125,8 +132,9 @@ void BucketGradSync::place_gradients(Bucket& bucket, size_t index) {
   bucket.gradients = at::zeros({bucket.planned.num_elements}, at::TensorOptions(first.tensor.device()).dtype(type));
   for (const plan::BucketSlot& slot : bucket.planned.slots) {
     Parameter& parameter = parameters_[static_cast<size_t>(slot.item)];
-    LOCKSTEP_CHECK(parameter.tensor.device() == first.tensor.device(), "parallel: parameter '{}' lies on {}, its bucket on {}",
-                   parameter.name, parameter.tensor.device().str(), first.tensor.device().str());
+    LOCKSTEP_CHECK(parameter.tensor.device() == first.tensor.device(),
+                   "parallel: parameter '{}' lies on {}, its bucket on {}", parameter.name,
+                   parameter.tensor.device().str(), first.tensor.device().str());
     // The parameter's own strides: fused optimisers pair memory, not indices.
     parameter.gradient = bucket.gradients.as_strided(parameter.tensor.sizes(), parameter.tensor.strides(), slot.offset);
     if (!parameter.is_summed_apart) parameter.tensor.mutable_grad() = parameter.gradient;
@@ -136,7 +144,8 @@ void BucketGradSync::place_gradients(Bucket& bucket, size_t index) {
 
 void BucketGradSync::place_parameters(Bucket& bucket) {
   const Parameter& first = parameters_[static_cast<size_t>(bucket.planned.slots.front().item)];
-  bucket.parameters = at::zeros({bucket.planned.num_elements}, at::TensorOptions(first.tensor.device()).dtype(first.tensor.scalar_type()));
+  bucket.parameters = at::zeros({bucket.planned.num_elements},
+                                at::TensorOptions(first.tensor.device()).dtype(first.tensor.scalar_type()));
   for (const plan::BucketSlot& slot : bucket.planned.slots) {
     at::Tensor& tensor = parameters_[static_cast<size_t>(slot.item)].tensor;
     const auto view = bucket.parameters.as_strided(tensor.sizes(), tensor.strides(), slot.offset);
@@ -152,7 +161,8 @@ void BucketGradSync::make_holding() {
     if (!bucket.parameters.defined()) {  // whole parameters with their own shapes
       for (const plan::BucketSlot& slot : bucket.planned.slots) {
         const Parameter& parameter = parameters_[static_cast<size_t>(slot.item)];
-        holding_.segments.push_back({.name = parameter.name, .parameter = parameter.tensor, .gradient = parameter.gradient});
+        holding_.segments.push_back(
+            {.name = parameter.name, .parameter = parameter.tensor, .gradient = parameter.gradient});
       }
       continue;
     }
@@ -160,9 +170,9 @@ void BucketGradSync::make_holding() {
     const auto gradients = own_shard(bucket.gradients);
     for (const auto& part : plan::shard_segments(bucket.planned, num_shards(), is_sharded_ ? data_axis_.rank() : 0))
       holding_.segments.push_back({.name = parameters_[static_cast<size_t>(part.item)].name,
-                              .parameter = updated.narrow(0, part.shard_offset, part.num_elements),
-                              .gradient = gradients.narrow(0, part.shard_offset, part.num_elements),
-                              .offset = part.item_offset});
+                                   .parameter = updated.narrow(0, part.shard_offset, part.num_elements),
+                                   .gradient = gradients.narrow(0, part.shard_offset, part.num_elements),
+                                   .offset = part.item_offset});
   }
   std::reverse(holding_.segments.begin(), holding_.segments.end());  // buckets begin with the last parameter
 }
@@ -172,7 +182,8 @@ void BucketGradSync::begin_step() {
     if (!bucket.is_waited_where_used) bucket.gathering.wait();
   for (auto& parameter : parameters_) parameter.has_arrived = parameter.has_gradient = false;
   for (auto& bucket : buckets_) {
-    if (!parameters_[static_cast<size_t>(bucket.planned.slots.front().item)].is_summed_apart) bucket.gradients.zero_();  // else see gradient_is_final
+    if (!parameters_[static_cast<size_t>(bucket.planned.slots.front().item)].is_summed_apart)
+      bucket.gradients.zero_();  // else see gradient_is_final
     bucket.num_missing = bucket.planned.slots.size();
     bucket.is_sent = false;
     bucket.reduction = {};
@@ -186,12 +197,14 @@ void BucketGradSync::begin_micro(bool is_last) { is_last_micro_ = is_last; }
 void BucketGradSync::gradient_is_final(size_t index) {
   Parameter& parameter = parameters_[index];
   Bucket& bucket = buckets_[parameter.bucket];
-  LOCKSTEP_CHECK(!is_last_micro_ || !bucket.is_sent, "parallel: parameter '{}' received a second gradient after its bucket was sent",
-                 parameter.name);
+  LOCKSTEP_CHECK(!is_last_micro_ || !bucket.is_sent,
+                 "parallel: parameter '{}' received a second gradient after its bucket was sent", parameter.name);
   if (parameter.is_summed_apart) {
     const c10::NoGradGuard no_grad;
-    if (parameter.has_gradient) parameter.gradient.add_(parameter.tensor.grad());
-    else parameter.gradient.copy_(parameter.tensor.grad());  // a pass over memory less than zero and sum
+    if (parameter.has_gradient)
+      parameter.gradient.add_(parameter.tensor.grad());
+    else
+      parameter.gradient.copy_(parameter.tensor.grad());  // a pass over memory less than zero and sum
     parameter.has_gradient = true;
     parameter.tensor.mutable_grad() = at::Tensor();
   }
@@ -205,7 +218,8 @@ void BucketGradSync::send_ready_buckets(bool all) {
     Bucket& bucket = buckets_[next_bucket_];
     if (!all && bucket.num_missing > 0) return;
     bucket.is_sent = true;
-    bucket.reduction = is_sharded_ ? data_axis_.reduce_scatter_into(own_shard(bucket.gradients), bucket.gradients, comm::ReduceOp::kAverage)
+    bucket.reduction = is_sharded_ ? data_axis_.reduce_scatter_into(own_shard(bucket.gradients), bucket.gradients,
+                                                                    comm::ReduceOp::kAverage)
                                    : data_axis_.all_reduce(bucket.gradients, comm::ReduceOp::kAverage);
   }
 }
@@ -213,9 +227,11 @@ void BucketGradSync::send_ready_buckets(bool all) {
 void BucketGradSync::check_views() const {
   for (const auto& parameter : parameters_) {
     const at::Tensor& gradient = parameter.tensor.grad();
-    const bool is_in_place = parameter.is_summed_apart ? !gradient.defined()
-                                                       : gradient.defined() && gradient.data_ptr() == parameter.gradient.data_ptr();
-    LOCKSTEP_CHECK(is_in_place, "parallel: the gradient of '{}' has left its bucket (somebody replaced param.grad())", parameter.name);
+    const bool is_in_place = parameter.is_summed_apart
+                                 ? !gradient.defined()
+                                 : gradient.defined() && gradient.data_ptr() == parameter.gradient.data_ptr();
+    LOCKSTEP_CHECK(is_in_place, "parallel: the gradient of '{}' has left its bucket (somebody replaced param.grad())",
+                   parameter.name);
   }
 }
 
@@ -232,7 +248,8 @@ void BucketGradSync::finish() {
 
 void BucketGradSync::publish_params() {
   const c10::NoGradGuard no_grad;
-  for (size_t i = buckets_.size(); i-- > 0;) {  // in the order of the forward pass: buckets begin with the last parameter
+  for (size_t i = buckets_.size();
+       i-- > 0;) {  // in the order of the forward pass: buckets begin with the last parameter
     Bucket& bucket = buckets_[i];
     if (bucket.masters.defined()) own_shard(bucket.parameters).copy_(bucket.masters);
     if (is_sharded_) bucket.gathering = data_axis_.all_gather_into(bucket.parameters, own_shard(bucket.parameters));
@@ -247,13 +264,15 @@ std::function<void()> BucketGradSync::wait_where_used(const std::vector<comm::Na
   if (!is_sharded_) return {};
   std::set<size_t> used;
   for (Parameter& parameter : parameters_) {
-    const bool is_named = std::any_of(parameters.begin(), parameters.end(), [&](const auto& named) { return named.tensor->is_same(parameter.tensor); });
+    const bool is_named = std::any_of(parameters.begin(), parameters.end(),
+                                      [&](const auto& named) { return named.tensor->is_same(parameter.tensor); });
     if (is_named) used.insert(parameter.bucket);
     parameter.is_waited_where_used |= is_named;
   }
   for (Bucket& bucket : buckets_)
-    bucket.is_waited_where_used = std::all_of(bucket.planned.slots.begin(), bucket.planned.slots.end(),
-                                              [&](const auto& slot) { return parameters_[static_cast<size_t>(slot.item)].is_waited_where_used; });
+    bucket.is_waited_where_used =
+        std::all_of(bucket.planned.slots.begin(), bucket.planned.slots.end(),
+                    [&](const auto& slot) { return parameters_[static_cast<size_t>(slot.item)].is_waited_where_used; });
   if (used.empty()) return {};
   return [this, used = std::vector<size_t>(used.begin(), used.end())] {
     for (const size_t index : used) buckets_[index].gathering.wait();
@@ -262,13 +281,13 @@ std::function<void()> BucketGradSync::wait_where_used(const std::vector<comm::Na
 
 }  // namespace
 
-std::unique_ptr<GradSync> make_grad_sync_ddp(std::vector<comm::NamedTensor> parameters, comm::Comm& data_axis, int64_t bucket_bytes,
-                                             const MasterOptions& masters) {
+std::unique_ptr<GradSync> make_grad_sync_ddp(std::vector<comm::NamedTensor> parameters, comm::Comm& data_axis,
+                                             int64_t bucket_bytes, const MasterOptions& masters) {
   return std::make_unique<BucketGradSync>(parameters, data_axis, bucket_bytes, /*is_sharded=*/false, masters);
 }
 
-std::unique_ptr<GradSync> make_grad_sync_zero1(std::vector<comm::NamedTensor> parameters, comm::Comm& data_axis, int64_t bucket_bytes,
-                                               const MasterOptions& masters) {
+std::unique_ptr<GradSync> make_grad_sync_zero1(std::vector<comm::NamedTensor> parameters, comm::Comm& data_axis,
+                                               int64_t bucket_bytes, const MasterOptions& masters) {
   return std::make_unique<BucketGradSync>(parameters, data_axis, bucket_bytes, /*is_sharded=*/true, masters);
 }
 

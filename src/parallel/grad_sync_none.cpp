@@ -6,7 +6,8 @@ namespace {
 class NoneGradSync final : public GradSync {
  public:
   explicit NoneGradSync(std::vector<comm::NamedTensor> parameters) : parameters_(std::move(parameters)) {
-    for (const auto& parameter : parameters_) holding_.segments.push_back({.name = parameter.name, .parameter = *parameter.tensor});
+    for (const auto& parameter : parameters_)
+      holding_.segments.push_back({.name = parameter.name, .parameter = *parameter.tensor});
   }
   void begin_step() override {
     for (auto& parameter : parameters_) parameter.tensor->mutable_grad() = at::Tensor();

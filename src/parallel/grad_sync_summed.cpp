@@ -12,7 +12,8 @@ namespace {
 
 class SummedGradSync final : public GradSync {
  public:
-  SummedGradSync(std::vector<std::unique_ptr<GradSync>> data, std::vector<PartialGradients> partial) : data_(std::move(data)), partial_(std::move(partial)) {
+  SummedGradSync(std::vector<std::unique_ptr<GradSync>> data, std::vector<PartialGradients> partial)
+      : data_(std::move(data)), partial_(std::move(partial)) {
     for (const auto& sync : data_) {
       const Holding& held = sync->holding();
       holding_.shards = held.shards;
@@ -31,7 +32,8 @@ class SummedGradSync final : public GradSync {
     for (const PartialGradients& entry : partial_) {
       std::vector<at::Tensor> gradients;
       for (const optim::Segment& segment : holding_.segments)
-        if (entry.parameters.contains(segment.name)) gradients.push_back(segment.gradient.defined() ? segment.gradient : segment.parameter.grad());
+        if (entry.parameters.contains(segment.name))
+          gradients.push_back(segment.gradient.defined() ? segment.gradient : segment.parameter.grad());
       sum_gradients(gradients, *entry.group);
     }
   }
@@ -52,7 +54,8 @@ class SummedGradSync final : public GradSync {
   }
   const Holding& holding() const override { return holding_; }
   int64_t num_buckets() const override {
-    return std::accumulate(data_.begin(), data_.end(), int64_t{0}, [](int64_t sum, const auto& sync) { return sum + sync->num_buckets(); });
+    return std::accumulate(data_.begin(), data_.end(), int64_t{0},
+                           [](int64_t sum, const auto& sync) { return sum + sync->num_buckets(); });
   }
 
  private:
@@ -63,7 +66,8 @@ class SummedGradSync final : public GradSync {
 
 }  // namespace
 
-std::unique_ptr<GradSync> make_grad_sync_summed(std::vector<std::unique_ptr<GradSync>> data, std::vector<PartialGradients> partial) {
+std::unique_ptr<GradSync> make_grad_sync_summed(std::vector<std::unique_ptr<GradSync>> data,
+                                                std::vector<PartialGradients> partial) {
   return std::make_unique<SummedGradSync>(std::move(data), std::move(partial));
 }
 

@@ -32,16 +32,18 @@ std::vector<int> minority(const std::vector<std::string>& texts) {
   return out;
 }
 
-[[noreturn]] void throw_difference(const std::vector<comm::NamedTensor>& parameters, comm::Comm& data_axis, size_t index,
-                                   const std::vector<int>& odd) {
+[[noreturn]] void throw_difference(const std::vector<comm::NamedTensor>& parameters, comm::Comm& data_axis,
+                                   size_t index, const std::vector<int>& odd) {
   std::vector<int> odd_ranks;
   for (const int rank : odd) odd_ranks.push_back(data_axis.global_ranks()[static_cast<size_t>(rank)]);
   const bool is_tie = odd.size() * 2 >= static_cast<size_t>(data_axis.size());
   throw CommError(
-      fmt::format("parallel: copies of the parameters differ along axis '{}': rank {} is not like the other {} in '{}'{}",
-                  data_axis.axis(), fmt::join(odd_ranks, ","), data_axis.size() - static_cast<int>(odd.size()),
-                  parameters[index].name, is_tie ? " (no majority: either side may be the wrong one)" : ""),
-      "a step was not the same on all ranks (faulty hardware, or an update that depends on the rank); resume from the last "
+      fmt::format(
+          "parallel: copies of the parameters differ along axis '{}': rank {} is not like the other {} in '{}'{}",
+          data_axis.axis(), fmt::join(odd_ranks, ","), data_axis.size() - static_cast<int>(odd.size()),
+          parameters[index].name, is_tie ? " (no majority: either side may be the wrong one)" : ""),
+      "a step was not the same on all ranks (faulty hardware, or an update that depends on the rank); resume from the "
+      "last "
       "checkpoint, without the node of that rank if it happens again");
 }
 
@@ -55,7 +57,8 @@ void check_replicas(const std::vector<comm::NamedTensor>& parameters, comm::Comm
   const auto all = data_axis.gather_strings(hashes);
   for (size_t i = 0; i < parameters.size(); ++i) {
     std::vector<std::string> of_ranks;
-    for (const auto& text : all) of_ranks.push_back(i * kHexDigits < text.size() ? text.substr(i * kHexDigits, kHexDigits) : "");
+    for (const auto& text : all)
+      of_ranks.push_back(i * kHexDigits < text.size() ? text.substr(i * kHexDigits, kHexDigits) : "");
     const auto odd = minority(of_ranks);
     if (!odd.empty()) throw_difference(parameters, data_axis, i, odd);
   }

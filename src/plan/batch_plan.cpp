@@ -17,7 +17,9 @@ int64_t multiply(int64_t a, int64_t b) {
   return a * b;
 }
 
-std::string ranks_text(int64_t num_data_ranks) { return num_data_ranks == 1 ? "1 rank" : fmt::format("{} data ranks", num_data_ranks); }
+std::string ranks_text(int64_t num_data_ranks) {
+  return num_data_ranks == 1 ? "1 rank" : fmt::format("{} data ranks", num_data_ranks);
+}
 
 /// "96 or 128": the multiples of `quantum` next to `value`.
 std::string neighbours(int64_t value, int64_t quantum) {
@@ -27,7 +29,8 @@ std::string neighbours(int64_t value, int64_t quantum) {
   return fmt::format("{} or {}", below, below + quantum);
 }
 
-[[noreturn]] void throw_misfit(int64_t global_batch, int64_t quantum, const std::string& factors, const BatchFlags& flags) {
+[[noreturn]] void throw_misfit(int64_t global_batch, int64_t quantum, const std::string& factors,
+                               const BatchFlags& flags) {
   throw UsageError(fmt::format("plan: the global batch does not divide evenly: {}={}, expected a multiple of {} ({})",
                                flags.global_batch, global_batch, quantum, factors),
                    fmt::format("use {} {}", flags.global_batch, neighbours(global_batch, quantum)));
@@ -38,15 +41,18 @@ BatchPlan from_global(int64_t num_data_ranks, int64_t global_batch, const BatchW
     const int64_t num_micro = wish.num_micro.value_or(1);
     const int64_t quantum = multiply(num_data_ranks, num_micro);
     if (global_batch % quantum != 0)
-      throw_misfit(global_batch, quantum, fmt::format("{} x {} {}", ranks_text(num_data_ranks), flags.num_micro, num_micro), flags);
+      throw_misfit(global_batch, quantum,
+                   fmt::format("{} x {} {}", ranks_text(num_data_ranks), flags.num_micro, num_micro), flags);
     return {num_data_ranks, global_batch / quantum, num_micro, global_batch};
   }
   const int64_t quantum = multiply(num_data_ranks, *wish.samples_per_micro);
   const std::string factors =
       fmt::format("{} x {} {}", ranks_text(num_data_ranks), flags.samples_per_micro, *wish.samples_per_micro);
   if (wish.num_micro && global_batch != multiply(quantum, *wish.num_micro))
-    throw UsageError(fmt::format("plan: {}={} contradicts {} x {} {}", flags.global_batch, global_batch, factors, flags.num_micro, *wish.num_micro),
-                     fmt::format("leave out one of the three flags, or use {} {}", flags.global_batch, multiply(quantum, *wish.num_micro)));
+    throw UsageError(fmt::format("plan: {}={} contradicts {} x {} {}", flags.global_batch, global_batch, factors,
+                                 flags.num_micro, *wish.num_micro),
+                     fmt::format("leave out one of the three flags, or use {} {}", flags.global_batch,
+                                 multiply(quantum, *wish.num_micro)));
   if (global_batch % quantum != 0) throw_misfit(global_batch, quantum, factors, flags);
   const int64_t num_micro = global_batch / quantum;
   return {num_data_ranks, *wish.samples_per_micro, num_micro, global_batch};

@@ -29,8 +29,8 @@ struct BatchWish {
 };
 
 /// Completes a wish: a missing num_micro is 1, or with a global batch and samples_per_micro what they leave; a missing
-/// samples_per_micro is the global batch's share. A misfit throws UsageError that names the nearest legal values and the flags to
-/// set.
+/// samples_per_micro is the global batch's share. A misfit throws UsageError that names the nearest legal values and
+/// the flags to set.
 BatchPlan make_batch_plan(int64_t num_data_ranks, const BatchWish& wish, const BatchFlags& flags = {});
 
 }  // namespace lockstep::plan

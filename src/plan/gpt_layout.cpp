@@ -11,8 +11,9 @@ namespace {
 
 /// What the tensor axis must divide, with its name.
 std::vector<std::pair<std::string, int64_t>> divided_sizes(const spec::GptShape& shape, bool is_sequence_parallel) {
-  std::vector<std::pair<std::string, int64_t>> sizes = {
-      {"attention heads", shape.heads}, {"query groups", shape.query_groups}, {"columns of the feed-forward layer", shape.ffn}};
+  std::vector<std::pair<std::string, int64_t>> sizes = {{"attention heads", shape.heads},
+                                                        {"query groups", shape.query_groups},
+                                                        {"columns of the feed-forward layer", shape.ffn}};
   if (shape.fixed_vocab) sizes.emplace_back("rows of the padded vocabulary", *shape.fixed_vocab);
   if (is_sequence_parallel) sizes.emplace_back("tokens of a sequence", shape.sequence);
   return sizes;
@@ -23,7 +24,8 @@ GptLayout build_layout(const spec::GptShape& shape, const GptLayoutWish& wish, b
 /// With the global batch of the wish, or where it has none, with some.
 bool is_legal(const spec::GptShape& shape, GptLayoutWish wish) {
   if (wish.world_size % (wish.tp * wish.pp) != 0) return false;
-  if (!wish.global_batch) wish.global_batch = wish.samples_per_micro * (wish.world_size / wish.tp);  // as many micro-batches as stages
+  if (!wish.global_batch)
+    wish.global_batch = wish.samples_per_micro * (wish.world_size / wish.tp);  // as many micro-batches as stages
   try {
     build_layout(shape, wish, /*gives_hints=*/false);
     return true;
@@ -33,7 +35,8 @@ bool is_legal(const spec::GptShape& shape, GptLayoutWish wish) {
 }
 
 /// The nearest legal values of a number of the wish, below and above what it has: "2 or 4"; "" where there are none.
-std::string nearest_legal(const spec::GptShape& shape, const GptLayoutWish& wish, int64_t GptLayoutWish::* number, int64_t step, int64_t most) {
+std::string nearest_legal(const spec::GptShape& shape, const GptLayoutWish& wish, int64_t GptLayoutWish::*number,
+                          int64_t step, int64_t most) {
   std::vector<std::string> legal;
   for (const int64_t direction : {-1, 1}) {
     GptLayoutWish other = wish;
@@ -61,7 +64,8 @@ void check_tensor_axis(const spec::GptShape& shape, const GptLayoutWish& wish, b
       const std::string sizes = nearest_legal(shape, base, &GptLayoutWish::tp, 1, std::min(size, wish.world_size));
       return sizes.empty() ? "" : "use --tensor-model-parallel-size " + sizes;
     };
-    throw UsageError(fmt::format("plan: --tensor-model-parallel-size {} does not divide the {} {} of '{}'", wish.tp, size, what, shape.name),
+    throw UsageError(fmt::format("plan: --tensor-model-parallel-size {} does not divide the {} {} of '{}'", wish.tp,
+                                 size, what, shape.name),
                      gives_hints ? with_or_without_batch(wish, hint) : "");
   }
 }
@@ -70,8 +74,10 @@ void check_tensor_axis(const spec::GptShape& shape, const GptLayoutWish& wish, b
 std::string mesh_hint(const spec::GptShape& shape, const GptLayoutWish& wish) {
   constexpr int64_t kMultiples = 64;  // of one copy of the model
   const int64_t model_ranks = wish.tp * wish.pp;
-  const std::string worlds = nearest_legal(shape, wish, &GptLayoutWish::world_size, model_ranks, wish.world_size + kMultiples * model_ranks);
-  const std::string stages = nearest_legal(shape, wish, &GptLayoutWish::pp, 1, std::min(wish.world_size, shape.layers + 2));
+  const std::string worlds =
+      nearest_legal(shape, wish, &GptLayoutWish::world_size, model_ranks, wish.world_size + kMultiples * model_ranks);
+  const std::string stages =
+      nearest_legal(shape, wish, &GptLayoutWish::pp, 1, std::min(wish.world_size, shape.layers + 2));
   const std::string tensor = nearest_legal(shape, wish, &GptLayoutWish::tp, 1, std::min(wish.world_size, shape.heads));
   std::vector<std::string> hints;
   if (!worlds.empty()) hints.push_back(fmt::format("start {} ranks", worlds));
@@ -83,26 +89,35 @@ std::string mesh_hint(const spec::GptShape& shape, const GptLayoutWish& wish) {
 constexpr int64_t kMostRanks = 1 << 24;
 
 void check_sizes(const GptLayoutWish& wish) {
-  for (const auto& [flag, value] : {std::pair("--world-size", wish.world_size), std::pair("--tensor-model-parallel-size", wish.tp),
-                                    std::pair("--pipeline-model-parallel-size", wish.pp)})
-    if (value < 1 || value > kMostRanks) throw UsageError(fmt::format("plan: {} is {}, expected 1 to {}", flag, value, kMostRanks));
+  for (const auto& [flag, value] :
+       {std::pair("--world-size", wish.world_size), std::pair("--tensor-model-parallel-size", wish.tp),
+        std::pair("--pipeline-model-parallel-size", wish.pp)})
+    if (value < 1 || value > kMostRanks)
+      throw UsageError(fmt::format("plan: {} is {}, expected 1 to {}", flag, value, kMostRanks));
 }
 
 MeshLayout make_mesh(const spec::GptShape& shape, const GptLayoutWish& wish, bool gives_hints) {
   const int64_t model_ranks = wish.tp * wish.pp;
   if (wish.world_size % model_ranks != 0)
-    throw UsageError(fmt::format("plan: one copy of the model takes {} ranks (--tensor-model-parallel-size {} x --pipeline-model-parallel-size {}), which do not divide the {} "
-                                 "that there are",
-                                 model_ranks, wish.tp, wish.pp, wish.world_size),
-                     gives_hints ? with_or_without_batch(wish, [&](const GptLayoutWish& base) { return mesh_hint(shape, base); }) : "");
-  return MeshLayout::with_data_axis_filled(static_cast<int>(wish.world_size), static_cast<int>(wish.pp), static_cast<int>(wish.tp), wish.order);
+    throw UsageError(
+        fmt::format("plan: one copy of the model takes {} ranks (--tensor-model-parallel-size {} x "
+                    "--pipeline-model-parallel-size {}), which do not divide the {} "
+                    "that there are",
+                    model_ranks, wish.tp, wish.pp, wish.world_size),
+        gives_hints ? with_or_without_batch(wish, [&](const GptLayoutWish& base) { return mesh_hint(shape, base); })
+                    : "");
+  return MeshLayout::with_data_axis_filled(static_cast<int>(wish.world_size), static_cast<int>(wish.pp),
+                                           static_cast<int>(wish.tp), wish.order);
 }
 
 BatchPlan make_batch(const GptLayoutWish& wish, int64_t dp) {
-  const BatchFlags flags{.samples_per_micro = "--micro-batch-size", .num_micro = "micro-batches per step", .global_batch = "--global-batch-size"};
+  const BatchFlags flags{.samples_per_micro = "--micro-batch-size",
+                         .num_micro = "micro-batches per step",
+                         .global_batch = "--global-batch-size"};
   BatchWish batch{.samples_per_micro = wish.samples_per_micro, .global_batch = wish.global_batch};
   const int64_t quantum = wish.samples_per_micro * dp;
-  if (wish.lowers_batch && wish.global_batch && *wish.global_batch >= quantum) batch.global_batch = *wish.global_batch / quantum * quantum;
+  if (wish.lowers_batch && wish.global_batch && *wish.global_batch >= quantum)
+    batch.global_batch = *wish.global_batch / quantum * quantum;
   return make_batch_plan(dp, batch, flags);
 }
 
@@ -112,12 +127,18 @@ PipeShape make_pipe(const spec::GptShape& shape, const GptLayoutWish& wish, cons
   const int64_t num_chunks = num_chunks_of(shape, split);
   if (num_chunks < 1) throw UsageError("plan: --num-virtual-stages-per-pipeline-rank must be at least 1");
   if (num_chunks > 1 && wish.pp == 1)
-    throw UsageError(fmt::format("plan: {} virtual stages need several pipeline stages", num_chunks), "set --pipeline-model-parallel-size, or leave out virtual stages");
+    throw UsageError(fmt::format("plan: {} virtual stages need several pipeline stages", num_chunks),
+                     "set --pipeline-model-parallel-size, or leave out virtual stages");
   if (num_chunks > 1 && wish.is_gpipe)
-    throw UsageError("plan: --pipeline-schedule gpipe has no virtual stages", "use --pipeline-schedule 1f1b, or leave out virtual stages");
+    throw UsageError("plan: --pipeline-schedule gpipe has no virtual stages",
+                     "use --pipeline-schedule 1f1b, or leave out virtual stages");
   if (num_chunks * wish.pp > 4 * shape.layers + 4)
-    throw UsageError(fmt::format("plan: {} pipeline stages with {} virtual stages each for {} layers", wish.pp, num_chunks, shape.layers), "use fewer stages");
-  PipeShape pipe{.kind = wish.is_gpipe ? ScheduleKind::kGpipe : num_chunks > 1 ? ScheduleKind::kInterleaved : ScheduleKind::kOneForwardOneBackward,
+    throw UsageError(fmt::format("plan: {} pipeline stages with {} virtual stages each for {} layers", wish.pp,
+                                 num_chunks, shape.layers),
+                     "use fewer stages");
+  PipeShape pipe{.kind = wish.is_gpipe    ? ScheduleKind::kGpipe
+                         : num_chunks > 1 ? ScheduleKind::kInterleaved
+                                          : ScheduleKind::kOneForwardOneBackward,
                  .num_stages = static_cast<int>(wish.pp),
                  .num_chunks = static_cast<int>(num_chunks),
                  .num_micro = batch.num_micro,
@@ -150,16 +171,20 @@ GptLayout build_layout(const spec::GptShape& shape, const GptLayoutWish& wish, b
 std::vector<spec::ParamSpec> GptLayout::params_of(int stage) const {
   std::vector<spec::ParamSpec> params;
   for (int chunk = 0; chunk < pipe.num_chunks; ++chunk)
-    for (spec::ParamSpec& param : spec::gpt_param_specs(shape, part(stage, chunk), tp())) params.push_back(std::move(param));
+    for (spec::ParamSpec& param : spec::gpt_param_specs(shape, part(stage, chunk), tp()))
+      params.push_back(std::move(param));
   return params;
 }
 
 int64_t loss_chunk_tokens(const GptLayout& layout, int64_t asked) {
   constexpr int64_t kChunkLogits = int64_t{1} << 26;
-  const int64_t tokens = layout.shape.sequence * layout.batch.samples_per_micro, rows = layout.shape.padded_vocab(layout.tp()) / layout.tp();
+  const int64_t tokens = layout.shape.sequence * layout.batch.samples_per_micro,
+                rows = layout.shape.padded_vocab(layout.tp()) / layout.tp();
   return std::min(tokens, asked > 0 ? asked : std::max<int64_t>(1, kChunkLogits / rows));
 }
 
-GptLayout make_gpt_layout(const spec::GptShape& shape, const GptLayoutWish& wish) { return build_layout(shape, wish, /*gives_hints=*/true); }
+GptLayout make_gpt_layout(const spec::GptShape& shape, const GptLayoutWish& wish) {
+  return build_layout(shape, wish, /*gives_hints=*/true);
+}
 
 }  // namespace lockstep::plan

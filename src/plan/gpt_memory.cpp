@@ -1,4 +1,5 @@
-// Letters: s tokens of a sequence, b sequences of a micro-batch, h width, q width of all queries, k width of all keys, f feed-forward width, t tensor ranks.
+// Letters: s tokens of a sequence, b sequences of a micro-batch, h width, q width of all queries, k width of all keys,
+// f feed-forward width, t tensor ranks.
 #include "plan/gpt_memory.h"
 
 #include <algorithm>
@@ -10,7 +11,8 @@ namespace lockstep::plan {
 namespace {
 
 struct Sizes {
-  double tokens, hidden, query, key, ffn, heads, sequence, ranks, split;  ///< split: by which sequence parallelism divides tokens.
+  double tokens, hidden, query, key, ffn, heads, sequence, ranks,
+      split;  ///< split: by which sequence parallelism divides tokens.
 };
 
 Sizes sizes_of(const GptLayout& layout) {
@@ -30,7 +32,8 @@ Sizes sizes_of(const GptLayout& layout) {
 constexpr double kNarrowCopies = 2;  // a weight and its transpose, one byte each
 
 bool is_linear_weight(const spec::ParamSpec& param) {
-  return core::ends_with(param.name, ".weight") && (param.name.find(".attention.") != std::string::npos || param.name.find(".mlp.") != std::string::npos);
+  return core::ends_with(param.name, ".weight") &&
+         (param.name.find(".attention.") != std::string::npos || param.name.find(".mlp.") != std::string::npos);
 }
 
 /// Input of a layer, all that recomputing it needs.
@@ -47,7 +50,8 @@ int64_t num_narrow(const GptLayout& layout, const spec::GptPart& part, const Gpt
   int64_t count = 0;
   for (int64_t layer = part.first_layer; layer < part.first_layer + part.num_layers; ++layer) {
     if (!has_fp8(layout, layer, input)) continue;
-    for (const spec::ParamSpec& param : spec::gpt_param_specs(layout.shape, {.first_layer = layer, .num_layers = 1}, layout.tp()))
+    for (const spec::ParamSpec& param :
+         spec::gpt_param_specs(layout.shape, {.first_layer = layer, .num_layers = 1}, layout.tp()))
       if (is_linear_weight(param)) count += spec::local_numel(param, layout.tp());
   }
   return count;
@@ -67,12 +71,14 @@ double bytes_of_layers(const GptLayout& layout, int64_t begin, int64_t end, cons
 /// Probabilities of a layer: the softmax and, with dropout, the mask and what it leaves.
 double score_bytes(const GptLayout& layout, const StateBytes& bytes) {
   const Sizes z = sizes_of(layout);
-  return z.tokens * z.heads * z.sequence * static_cast<double>((layout.shape.attention_dropout > 0 ? 3 : 1) * bytes.compute) / z.ranks;
+  return z.tokens * z.heads * z.sequence *
+         static_cast<double>((layout.shape.attention_dropout > 0 ? 3 : 1) * bytes.compute) / z.ranks;
 }
 
 /// The largest unit of a chunk that is computed again at a time.
 double recomputed_bytes(const GptLayout& layout, const spec::GptPart& part, const GptMemoryInput& input) {
-  if (input.recompute == RecomputeKind::kSelective) return input.keeps_scores && part.num_layers > 0 ? score_bytes(layout, input.bytes) : 0;
+  if (input.recompute == RecomputeKind::kSelective)
+    return input.keeps_scores && part.num_layers > 0 ? score_bytes(layout, input.bytes) : 0;
   const bool is_uniform = input.recompute == RecomputeKind::kUniform;
   if (!is_uniform && input.recompute != RecomputeKind::kBlock) return 0;
   const int64_t unit = is_uniform ? input.recompute_layers : 1, end = part.first_layer + part.num_layers;
@@ -91,8 +97,10 @@ double chunk_bytes(const GptLayout& layout, const spec::GptPart& part, const Gpt
   if (input.recompute == RecomputeKind::kUniform) {
     kept = static_cast<double>((part.num_layers + input.recompute_layers - 1) / input.recompute_layers) * inputs;
   } else {
-    const int64_t num_again = input.recompute == RecomputeKind::kBlock ? std::min(part.num_layers, input.recompute_layers) : 0;
-    kept = static_cast<double>(num_again) * inputs + bytes_of_layers(layout, part.first_layer + num_again, part.first_layer + part.num_layers, input);
+    const int64_t num_again =
+        input.recompute == RecomputeKind::kBlock ? std::min(part.num_layers, input.recompute_layers) : 0;
+    kept = static_cast<double>(num_again) * inputs +
+           bytes_of_layers(layout, part.first_layer + num_again, part.first_layer + part.num_layers, input);
   }
   if (part.has_embedding && layout.shape.hidden_dropout > 0) kept += inputs;  // mask
   return kept;
@@ -110,8 +118,8 @@ double peak_bytes(const PipeSchedule& schedule, int stage, const std::vector<dou
   return peak;
 }
 
-/// Input and output of the last norm, and the logits of a chunk of tokens, in which the softmax is computed in place in fp32. Backward follows at once,
-/// but for GPipe.
+/// Input and output of the last norm, and the logits of a chunk of tokens, in which the softmax is computed in place in
+/// fp32. Backward follows at once, but for GPipe.
 double head_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   const Sizes sizes = sizes_of(layout);
   const double rows = static_cast<double>(layout.shape.padded_vocab(layout.tp())) / sizes.ranks;
@@ -131,11 +139,13 @@ StateBytes state_bytes(bool is_16bit, bool has_fp32_gradients) {
 double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   const Sizes z = sizes_of(layout);
   const double e = static_cast<double>(input.bytes.compute);
-  const double masks = layout.shape.hidden_dropout > 0 ? 2 * e * z.hidden : 0;  // in the type of what they are multiplied with
-  const double input_bytes = input.has_fp8 ? 1 : e;  // of what linear layers keep
+  const double masks =
+      layout.shape.hidden_dropout > 0 ? 2 * e * z.hidden : 0;  // in the type of what they are multiplied with
+  const double input_bytes = input.has_fp8 ? 1 : e;            // of what linear layers keep
   // Inputs of both norms and of both column layers; with sequence parallelism each rank has those of its own tokens.
   const double replicated = z.tokens * (2 * (e + input_bytes) * z.hidden + masks) / z.split;
-  // Queries and the attention's result, keys and values; the input of the activation function, with a gate two, and its result.
+  // Queries and the attention's result, keys and values; the input of the activation function, with a gate two, and its
+  // result.
   const double gates = layout.shape.is_gated() ? 2 : 1;
   double divided = z.tokens * (e * (2 * z.query + 2 * z.key + gates * z.ffn) + input_bytes * z.ffn);
   if (input.has_fp8) divided += z.tokens * z.query;  // beside the attention's result, which its gradient needs
@@ -143,14 +153,17 @@ double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& inp
   return replicated + divided / z.ranks + (has_scores ? score_bytes(layout, input.bytes) : 0);
 }
 
-GptMemory plan_gpt_memory(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptMemoryInput& input) {
+GptMemory plan_gpt_memory(const GptLayout& layout, const PipeSchedule& schedule, int stage,
+                          const GptMemoryInput& input) {
   LOCKSTEP_CHECK(input.recompute_layers >= 1, "recompute_layers={}", input.recompute_layers);
   GptMemory memory;
-  for (const spec::ParamSpec& param : layout.params_of(stage)) memory.num_parameters += spec::local_numel(param, layout.tp());
+  for (const spec::ParamSpec& param : layout.params_of(stage))
+    memory.num_parameters += spec::local_numel(param, layout.tp());
   const double parameters = static_cast<double>(memory.num_parameters);
   memory.parameters = parameters * static_cast<double>(input.bytes.weight);
   memory.gradients = parameters * static_cast<double>(input.bytes.gradient);
-  memory.optimizer = parameters * static_cast<double>(input.bytes.optimizer) / (layout.is_optimizer_sharded ? static_cast<double>(layout.dp()) : 1);
+  memory.optimizer = parameters * static_cast<double>(input.bytes.optimizer) /
+                     (layout.is_optimizer_sharded ? static_cast<double>(layout.dp()) : 1);
   std::vector<double> kept;
   for (int chunk = 0; chunk < layout.pipe.num_chunks; ++chunk) {
     const spec::GptPart& part = layout.part(stage, chunk);

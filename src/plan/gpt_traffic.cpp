@@ -56,14 +56,16 @@ void add_layers(const GptLayout& layout, const spec::GptPart& part, const GptTra
   const int64_t bytes = hidden_bytes(layout, input), micro = layout.batch.num_micro;
   const auto add_pass = [&](int64_t layer, int64_t num_gathers, const std::string& what) {
     const bool has_fp8 = is_fp8(layout, layer, input);
-    if (has_fp8 && input.fp8 == Fp8Scaling::kTensorwise) counts.add(kTensor, kAllReduce, kAmaxBytes, (layout.is_sequence_parallel ? 4 : 2) * micro, "scales");
+    if (has_fp8 && input.fp8 == Fp8Scaling::kTensorwise)
+      counts.add(kTensor, kAllReduce, kAmaxBytes, (layout.is_sequence_parallel ? 4 : 2) * micro, "scales");
     if (!layout.is_sequence_parallel) return counts.add(kTensor, kAllReduce, bytes, 2 * micro, what);
     counts.add(kTensor, kAllGather, has_fp8 ? bytes / input.bytes.compute : bytes, num_gathers * micro, what);
     counts.add(kTensor, kReduceScatter, bytes, 2 * micro, what);
   };
   for (int64_t i = 0; i < part.num_layers; ++i) {
     const int64_t layer = part.first_layer + i;
-    if (is_fp8(layout, layer, input) && input.fp8 == Fp8Scaling::kTensorwise) counts.add(kTensor, kAllReduce, kAmaxBytes, kLinearsPerLayer, "scales");  // of weights
+    if (is_fp8(layout, layer, input) && input.fp8 == Fp8Scaling::kTensorwise)
+      counts.add(kTensor, kAllReduce, kAmaxBytes, kLinearsPerLayer, "scales");  // of weights
     add_pass(layer, 2, "layers forward");
     if (i < num_recomputed(part, input)) add_pass(layer, 2, "layers forward again");
     add_pass(layer, 4, "layers backward");  // two for gradients, two to have the inputs of the column layers again
@@ -93,24 +95,28 @@ void add_ends(const GptLayout& layout, const spec::GptPart& part, const GptTraff
   if (layout.is_sequence_parallel) counts.add(kTensor, kAllGather, bytes, micro, "head forward");
   counts.add(kTensor, layout.is_sequence_parallel ? kReduceScatter : kAllReduce, bytes, micro, "head backward");
   // Of each token and rank: largest logit, sum of exponentials, logit of the target; in fp32.
-  const int64_t tokens = layout.shape.sequence * layout.batch.samples_per_micro, chunk = loss_chunk_tokens(layout, input.loss_chunk_tokens);
+  const int64_t tokens = layout.shape.sequence * layout.batch.samples_per_micro,
+                chunk = loss_chunk_tokens(layout, input.loss_chunk_tokens);
   const int64_t times = micro * (input.early_loss_gradients ? 1 : 2), per_token = layout.tp() * 3 * 4;
   counts.add(kTensor, kAllGather, chunk * per_token, times * (tokens / chunk), "loss");
   counts.add(kTensor, kAllGather, tokens % chunk * per_token, tokens % chunk > 0 ? times : 0, "loss");
 }
 
 /// Replicated parameters saw only their rank's tokens: one sum of all of their gradients, or of those in the own shard.
-void add_partial_gradients(const GptLayout& layout, const std::vector<spec::ParamSpec>& params, const std::vector<Bucket>& buckets, const GptTrafficInput& input,
-                           int64_t data_rank, Counts& counts) {
+void add_partial_gradients(const GptLayout& layout, const std::vector<spec::ParamSpec>& params,
+                           const std::vector<Bucket>& buckets, const GptTrafficInput& input, int64_t data_rank,
+                           Counts& counts) {
   const int64_t shards = layout.is_optimizer_sharded ? layout.dp() : 1;
   int64_t elements = 0;
   for (const Bucket& bucket : buckets)
     for (const ShardSegment& segment : shard_segments(bucket, shards, data_rank % shards))
       if (params.at(static_cast<size_t>(segment.item)).is_partial_over_tokens) elements += segment.num_elements;
-  counts.add(kTensor, kAllReduce, elements * input.bytes.gradient, elements > 0 ? 1 : 0, "gradients of replicated parameters");
+  counts.add(kTensor, kAllReduce, elements * input.bytes.gradient, elements > 0 ? 1 : 0,
+             "gradients of replicated parameters");
 }
 
-void add_gradients(const GptLayout& layout, const std::vector<Bucket>& buckets, const GptTrafficInput& input, Counts& counts) {
+void add_gradients(const GptLayout& layout, const std::vector<Bucket>& buckets, const GptTrafficInput& input,
+                   Counts& counts) {
   for (const Bucket& bucket : buckets) {
     if (!layout.is_optimizer_sharded) {
       counts.add(kData, kAllReduce, bucket.num_elements * bucket.element_bytes, 1, "gradients");
@@ -122,22 +128,26 @@ void add_gradients(const GptLayout& layout, const std::vector<Bucket>& buckets, 
 }
 
 /// Both end stages sum the gradients of their copies: of the own shard, where there are shards.
-void add_tied_embedding(const GptLayout& layout, int stage, const std::vector<spec::ParamSpec>& params, const std::vector<Bucket>& buckets, Counts& counts) {
+void add_tied_embedding(const GptLayout& layout, int stage, const std::vector<spec::ParamSpec>& params,
+                        const std::vector<Bucket>& buckets, Counts& counts) {
   if (!layout.has_split_embedding() || (stage != 0 && stage != layout.pp() - 1)) return;
   for (const Bucket& bucket : buckets) {
     if (params.at(static_cast<size_t>(bucket.slots.front().item)).name != spec::kGptWordEmbedding) continue;
     const int64_t shards = layout.is_optimizer_sharded ? layout.dp() : 1;
-    counts.add(kEmbedding, kAllReduce, bucket.num_elements / shards * bucket.element_bytes, 1, "gradient of the tied embedding");
+    counts.add(kEmbedding, kAllReduce, bucket.num_elements / shards * bucket.element_bytes, 1,
+               "gradient of the tied embedding");
   }
 }
 
-void add_messages(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptTrafficInput& input, Counts& counts) {
+void add_messages(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptTrafficInput& input,
+                  Counts& counts) {
   const int64_t bytes = hidden_bytes(layout, input) / (layout.is_sequence_parallel ? layout.tp() : 1);
   std::map<std::pair<bool, bool>, int64_t> messages;
   for (const PipeAction& action : schedule.stages.at(static_cast<size_t>(stage)))
     for (const PipeTransfer& transfer : action.transfers) ++messages[{transfer.is_activation, transfer.is_send}];
   for (const auto& [message, count] : messages)
-    counts.add(kPipe, message.second ? "send" : "receive", bytes, count, message.first ? "activations" : "gradients of activations");
+    counts.add(kPipe, message.second ? "send" : "receive", bytes, count,
+               message.first ? "activations" : "gradients of activations");
 }
 
 }  // namespace
@@ -159,7 +169,8 @@ std::vector<Bucket> gpt_buckets(const GptLayout& layout, int stage, const GptTra
   return plan_buckets(items, elements * input.bytes.gradient, layout.is_optimizer_sharded ? layout.dp() : 1);
 }
 
-std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const PipeSchedule& schedule, int stage, const GptTrafficInput& input, int64_t data_rank) {
+std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const PipeSchedule& schedule, int stage,
+                                                 const GptTrafficInput& input, int64_t data_rank) {
   Counts counts;
   const std::vector<Bucket> buckets = gpt_buckets(layout, stage, input);
   if (layout.tp() > 1) {
@@ -167,10 +178,12 @@ std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const 
       add_layers(layout, layout.part(stage, chunk), input, counts);
       add_ends(layout, layout.part(stage, chunk), input, counts);
     }
-    if (layout.is_sequence_parallel) add_partial_gradients(layout, layout.params_of(stage), buckets, input, data_rank, counts);
+    if (layout.is_sequence_parallel)
+      add_partial_gradients(layout, layout.params_of(stage), buckets, input, data_rank, counts);
   }
   if (layout.dp() > 1) add_gradients(layout, buckets, input, counts);
-  counts.add(kData, kAllReduce, kDoubleBytes, input.counts_tokens && layout.dp() > 1 && stage == layout.pp() - 1 ? 1 : 0, "tokens of the loss");
+  counts.add(kData, kAllReduce, kDoubleBytes,
+             input.counts_tokens && layout.dp() > 1 && stage == layout.pp() - 1 ? 1 : 0, "tokens of the loss");
   add_tied_embedding(layout, stage, layout.params_of(stage), buckets, counts);
   add_scales(layout, stage, input, counts);
   if (layout.pp() > 1) add_messages(layout, schedule, stage, input, counts);
@@ -184,7 +197,10 @@ double ring_bytes(const std::vector<CollectiveCount>& traffic, const std::string
   for (const CollectiveCount& entry : traffic) {
     if (entry.axis != axis) continue;
     const bool is_message = entry.kind == "send" || entry.kind == "receive";
-    total += static_cast<double>(entry.bytes) * static_cast<double>(entry.count) * (is_message ? 1 : entry.kind == kAllReduce ? 2 * part : part);
+    total += static_cast<double>(entry.bytes) * static_cast<double>(entry.count) *
+             (is_message                 ? 1
+              : entry.kind == kAllReduce ? 2 * part
+                                         : part);
   }
   return total;
 }

@@ -13,7 +13,8 @@ GptLayout train_gpt_layout(const spec::GptOptions& options, int64_t world_size);
 GptMemoryInput train_gpt_memory(const spec::GptOptions& options);
 GptTrafficInput train_gpt_traffic(const spec::GptOptions& options);
 
-/// By how much a plan may be above the memory that is there before a run is refused: some of what is counted together never exists together.
+/// By how much a plan may be above the memory that is there before a run is refused: some of what is counted together
+/// never exists together.
 inline constexpr double kPlanMargin = 1.1;
 
 /// EnvironmentError with both sizes when a plan is beyond the memory of a device (or machine) and the margin.

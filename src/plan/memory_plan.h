@@ -18,17 +18,18 @@ struct MemoryPlan {
 };
 
 struct MemoryPlanInput {
-  std::string precision = "fp32";  ///< Name of --precision.
-  int64_t optimizer_shards = 1;    ///< Ranks that share moments and masters (zero1); padding is left out.
-  bool has_fp32_gradients = false; ///< --accumulate-allreduce-grads-in-fp32.
+  std::string precision = "fp32";   ///< Name of --precision.
+  int64_t optimizer_shards = 1;     ///< Ranks that share moments and masters (zero1); padding is left out.
+  bool has_fp32_gradients = false;  ///< --accumulate-allreduce-grads-in-fp32.
   int64_t samples_per_micro = 1;
-  int64_t global_batch = 1;        ///< Pairs that the loss compares with.
+  int64_t global_batch = 1;  ///< Pairs that the loss compares with.
   bool grad_checkpointing = false;
-  bool keeps_attention = true;     ///< Attention probabilities are kept (CPU); false: recomputed by a fused kernel (CUDA).
+  bool keeps_attention = true;  ///< Attention probabilities are kept (CPU); false: recomputed by a fused kernel (CUDA).
 };
 
-/// Estimate from shapes alone, data parallel, AdamW. Activations count what the layers of nn/ and models/ keep for the backward pass, texts at their
-/// nominal length; temporaries of kernels, the allocator's rounding and libraries come on top.
+/// Estimate from shapes alone, data parallel, AdamW. Activations count what the layers of nn/ and models/ keep for the
+/// backward pass, texts at their nominal length; temporaries of kernels, the allocator's rounding and libraries come on
+/// top.
 MemoryPlan plan_contrastive_memory(const spec::ContrastiveShape& shape, const MemoryPlanInput& input);
 
 }  // namespace lockstep::plan

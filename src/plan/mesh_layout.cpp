@@ -30,8 +30,8 @@ MeshLayout::MeshLayout(int world_size, MeshPoint sizes, MeshOrder order) : sizes
   const int64_t product = int64_t{sizes.pp} * sizes.dp * sizes.tp;
   if (product == world_size) return;
   const int64_t model_ranks = int64_t{sizes.pp} * sizes.tp;
-  throw UsageError(fmt::format("plan: mesh of pp={} x dp={} x tp={} has {} ranks, expected={}", sizes.pp, sizes.dp, sizes.tp,
-                               product, world_size),
+  throw UsageError(fmt::format("plan: mesh of pp={} x dp={} x tp={} has {} ranks, expected={}", sizes.pp, sizes.dp,
+                               sizes.tp, product, world_size),
                    world_size % model_ranks == 0 ? fmt::format("use dp={}", world_size / model_ranks)
                                                  : fmt::format("start {} ranks", product));
 }
@@ -41,9 +41,10 @@ MeshLayout MeshLayout::with_data_axis_filled(int world_size, int pp, int tp, Mes
   const int64_t model_ranks = int64_t{pp} * tp;
   if (world_size % model_ranks != 0) {
     const int64_t below = world_size / model_ranks * model_ranks;
-    const std::string choices = below == 0 ? fmt::format("{}", model_ranks) : fmt::format("{} or {}", below, below + model_ranks);
-    throw UsageError(fmt::format("plan: {} ranks do not divide into copies of the model of {} ranks (pp={} x tp={})", world_size,
-                                 model_ranks, pp, tp),
+    const std::string choices =
+        below == 0 ? fmt::format("{}", model_ranks) : fmt::format("{} or {}", below, below + model_ranks);
+    throw UsageError(fmt::format("plan: {} ranks do not divide into copies of the model of {} ranks (pp={} x tp={})",
+                                 world_size, model_ranks, pp, tp),
                      fmt::format("start {} ranks", choices));
   }
   return MeshLayout(world_size, {.pp = pp, .dp = static_cast<int>(world_size / model_ranks), .tp = tp}, order);

@@ -20,8 +20,8 @@ struct MeshPoint {
   friend bool operator==(const MeshPoint&, const MeshPoint&) = default;
 };
 
-/// Order of the axes from the slowest varying to the fastest. The default keeps a tensor group on neighbouring ranks (one node)
-/// and spreads pipeline stages farthest, as Megatron-LM does; the other is its --use-tp-pp-dp-mapping.
+/// Order of the axes from the slowest varying to the fastest. The default keeps a tensor group on neighbouring ranks
+/// (one node) and spreads pipeline stages farthest, as Megatron-LM does; the other is its --use-tp-pp-dp-mapping.
 enum class MeshOrder { kPpDpTp, kDpPpTp };
 
 /// Ranks as a grid of (pp, dp, tp).

@@ -33,13 +33,16 @@ std::vector<PipePass> interleaved_table(const PipeShape& shape) {
 }
 
 int64_t interleaved_warmup(const PipeShape& shape, int stage) {
-  return std::min(2 * int64_t{shape.num_stages - stage - 1} + (shape.num_chunks - 1) * shape.group_size(), shape.num_micro * shape.num_chunks);
+  return std::min(2 * int64_t{shape.num_stages - stage - 1} + (shape.num_chunks - 1) * shape.group_size(),
+                  shape.num_micro * shape.num_chunks);
 }
 
 std::vector<PipePass> interleaved(const PipeShape& shape, int stage) {
   const std::vector<PipePass> table = interleaved_table(shape);
   const size_t count = table.size(), warmup = static_cast<size_t>(interleaved_warmup(shape, stage));
-  const auto backward = [&](size_t k) { return PipePass{false, table[k].micro, shape.num_chunks - 1 - table[k].chunk}; };
+  const auto backward = [&](size_t k) {
+    return PipePass{false, table[k].micro, shape.num_chunks - 1 - table[k].chunk};
+  };
   std::vector<PipePass> passes(table.begin(), table.begin() + static_cast<ptrdiff_t>(warmup));
   for (size_t k = 0; k + warmup < count; ++k) {
     passes.push_back(table[k + warmup]);
@@ -67,7 +70,8 @@ std::vector<PipePass> pass_order(const PipeShape& shape, int stage) {
 class PassEnds {
  public:
   explicit PassEnds(const PipeShape& shape)
-      : shape_(shape), parts_(int64_t{shape.num_stages} * shape.num_chunks), ends_(static_cast<size_t>(2 * parts_ * shape.num_micro), -1.0) {}
+      : shape_(shape), parts_(int64_t{shape.num_stages} * shape.num_chunks),
+        ends_(static_cast<size_t>(2 * parts_ * shape.num_micro), -1.0) {}
 
   double& end(int stage, const PipePass& pass) { return at(part(stage, pass), pass); }
   /// When the input of a pass is there; negative: not yet.
@@ -91,7 +95,8 @@ class PassEnds {
 };
 
 /// Runs the passes of all stages in order, each as early as possible.
-PipeTimes time_orders(const PipeShape& shape, const std::vector<std::vector<PipePass>>& orders, double forward_time, double backward_time) {
+PipeTimes time_orders(const PipeShape& shape, const std::vector<std::vector<PipePass>>& orders, double forward_time,
+                      double backward_time) {
   PassEnds ends(shape);
   PipeTimes times{.start = std::vector<std::vector<double>>(orders.size())};
   std::vector<double> free_at(orders.size(), 0.0);
@@ -106,11 +111,13 @@ PipeTimes time_orders(const PipeShape& shape, const std::vector<std::vector<Pipe
         if (input < 0) break;
         const double start = std::max(input, free_at[stage]);
         times.start[stage].push_back(start);
-        free_at[stage] = ends.end(static_cast<int>(stage), pass) = start + (pass.is_forward ? forward_time : backward_time);
+        free_at[stage] = ends.end(static_cast<int>(stage), pass) =
+            start + (pass.is_forward ? forward_time : backward_time);
         times.total = std::max(times.total, free_at[stage]);
         --num_left;
       }
-    LOCKSTEP_CHECK(num_left < before, "schedule {} of {} stages waits for itself", schedule_name(shape.kind), shape.num_stages);
+    LOCKSTEP_CHECK(num_left < before, "schedule {} of {} stages waits for itself", schedule_name(shape.kind),
+                   shape.num_stages);
   }
   return times;
 }
@@ -124,16 +131,19 @@ std::vector<std::vector<PipePass>> all_orders(const PipeShape& shape) {
 using SlotTransfers = std::map<int64_t, std::vector<PipeTransfer>>;
 
 /// Adds the message that a pass ends with, if another stage needs it, to both sides at slot `slot`.
-void add_message(const PipeShape& shape, int stage, const PipePass& pass, int64_t slot, std::vector<SlotTransfers>& slots) {
+void add_message(const PipeShape& shape, int stage, const PipePass& pass, int64_t slot,
+                 std::vector<SlotTransfers>& slots) {
   const int64_t part = int64_t{pass.chunk} * shape.num_stages + stage, target = pass.is_forward ? part + 1 : part - 1;
   if (target < 0 || target >= int64_t{shape.num_stages} * shape.num_chunks || shape.num_stages == 1) return;
-  const int peer = static_cast<int>(target % shape.num_stages), peer_chunk = static_cast<int>(target / shape.num_stages);
+  const int peer = static_cast<int>(target % shape.num_stages),
+            peer_chunk = static_cast<int>(target / shape.num_stages);
   slots[static_cast<size_t>(stage)][slot].push_back({true, pass.is_forward, peer, pass.micro, pass.chunk});
   slots[static_cast<size_t>(peer)][slot].push_back({false, pass.is_forward, stage, pass.micro, peer_chunk});
 }
 
 /// The passes of a stage, each behind the exchanges of the slots before it.
-std::vector<PipeAction> merge(const std::vector<PipePass>& order, const std::vector<double>& start, const SlotTransfers& slots) {
+std::vector<PipeAction> merge(const std::vector<PipePass>& order, const std::vector<double>& start,
+                              const SlotTransfers& slots) {
   std::vector<PipeAction> actions;
   auto slot = slots.begin();
   const auto add_exchanges = [&](double until) {
@@ -174,22 +184,29 @@ std::vector<PipePass> PipeSchedule::passes_of(int stage) const {
 }
 
 void check_pipe_shape(const PipeShape& shape, int64_t samples_per_micro) {
-  LOCKSTEP_CHECK(shape.num_stages >= 1 && shape.num_chunks >= 1 && shape.num_micro >= 1 && shape.group >= 0, "stages={} chunks={} micro={} group={}",
-                 shape.num_stages, shape.num_chunks, shape.num_micro, shape.group);
-  LOCKSTEP_CHECK(shape.num_chunks == 1 || shape.kind == ScheduleKind::kInterleaved, "{} chunks need the interleaved schedule", shape.num_chunks);
+  LOCKSTEP_CHECK(shape.num_stages >= 1 && shape.num_chunks >= 1 && shape.num_micro >= 1 && shape.group >= 0,
+                 "stages={} chunks={} micro={} group={}", shape.num_stages, shape.num_chunks, shape.num_micro,
+                 shape.group);
+  LOCKSTEP_CHECK(shape.num_chunks == 1 || shape.kind == ScheduleKind::kInterleaved,
+                 "{} chunks need the interleaved schedule", shape.num_chunks);
   if (shape.num_micro > kMostPasses / (2 * int64_t{shape.num_stages} * shape.num_chunks))
-    throw UsageError(fmt::format("plan: a step of {} micro-batches through {} stages with {} chunks has more than {} passes", shape.num_micro,
-                                 shape.num_stages, shape.num_chunks, kMostPasses),
-                     "lower --global-batch-size, or raise --micro-batch-size");
+    throw UsageError(
+        fmt::format("plan: a step of {} micro-batches through {} stages with {} chunks has more than {} passes",
+                    shape.num_micro, shape.num_stages, shape.num_chunks, kMostPasses),
+        "lower --global-batch-size, or raise --micro-batch-size");
   if (shape.kind != ScheduleKind::kInterleaved) return;
   if (shape.group_size() < shape.num_stages)
-    throw UsageError(fmt::format("plan: groups of {} micro-batches are smaller than the number of stages, {}", shape.group_size(), shape.num_stages),
-                     fmt::format("use --microbatch-group-size-per-virtual-pipeline-stage {} or more", shape.num_stages));
+    throw UsageError(
+        fmt::format("plan: groups of {} micro-batches are smaller than the number of stages, {}", shape.group_size(),
+                    shape.num_stages),
+        fmt::format("use --microbatch-group-size-per-virtual-pipeline-stage {} or more", shape.num_stages));
   const int64_t rest = shape.num_micro % shape.group_size();
   if (shape.num_micro >= shape.group_size() && (rest == 0 || rest >= shape.num_stages)) return;
-  throw UsageError(fmt::format("plan: {} micro-batches per step do not fit the interleaved schedule: expected groups of {}, the last with at least {}",
+  throw UsageError(fmt::format("plan: {} micro-batches per step do not fit the interleaved schedule: expected groups "
+                               "of {}, the last with at least {}",
                                shape.num_micro, shape.group_size(), shape.num_stages),
-                   fmt::format("use --global-batch-size {}, which is {} micro-batches, or leave out virtual stages", nearest_counts(shape, samples_per_micro), nearest_counts(shape)));
+                   fmt::format("use --global-batch-size {}, which is {} micro-batches, or leave out virtual stages",
+                               nearest_counts(shape, samples_per_micro), nearest_counts(shape)));
 }
 
 PipeSchedule make_pipe_schedule(const PipeShape& shape) {
@@ -199,9 +216,11 @@ PipeSchedule make_pipe_schedule(const PipeShape& shape) {
   std::vector<SlotTransfers> slots(orders.size());
   for (size_t stage = 0; stage < orders.size(); ++stage)
     for (size_t i = 0; i < orders[stage].size(); ++i)
-      add_message(shape, static_cast<int>(stage), orders[stage][i], static_cast<int64_t>(times.start[stage][i]) + 1, slots);
+      add_message(shape, static_cast<int>(stage), orders[stage][i], static_cast<int64_t>(times.start[stage][i]) + 1,
+                  slots);
   PipeSchedule schedule{.shape = shape, .stages = {}};
-  for (size_t stage = 0; stage < orders.size(); ++stage) schedule.stages.push_back(merge(orders[stage], times.start[stage], slots[stage]));
+  for (size_t stage = 0; stage < orders.size(); ++stage)
+    schedule.stages.push_back(merge(orders[stage], times.start[stage], slots[stage]));
   return schedule;
 }
 
@@ -215,13 +234,15 @@ int64_t peak_in_flight(const PipeShape& shape, int stage) {
   switch (shape.kind) {
     case ScheduleKind::kGpipe: return shape.num_micro;
     case ScheduleKind::kOneForwardOneBackward: return std::min<int64_t>(shape.num_stages - stage, shape.num_micro);
-    case ScheduleKind::kInterleaved: return std::min(interleaved_warmup(shape, stage) + 1, shape.num_micro * shape.num_chunks);
+    case ScheduleKind::kInterleaved:
+      return std::min(interleaved_warmup(shape, stage) + 1, shape.num_micro * shape.num_chunks);
   }
   LOCKSTEP_CHECK(false, "kind {}", static_cast<int>(shape.kind));
 }
 
 double bubble_over_ideal(const PipeShape& shape) {
-  return static_cast<double>(shape.num_stages - 1) / (static_cast<double>(shape.num_chunks) * static_cast<double>(shape.num_micro));
+  return static_cast<double>(shape.num_stages - 1) /
+         (static_cast<double>(shape.num_chunks) * static_cast<double>(shape.num_micro));
 }
 
 }  // namespace lockstep::plan

@@ -11,7 +11,8 @@ namespace {
 constexpr const char* kLayoutFlag = "--pipeline-model-parallel-layout";
 constexpr int64_t kMostParts = 100'000;
 
-/// The divisors of `whole` on both sides of `value`, from `least` on, that divide `ranks`, too (0: any): "6 or 8"; "": there is none.
+/// The divisors of `whole` on both sides of `value`, from `least` on, that divide `ranks`, too (0: any): "6 or 8"; "":
+/// there is none.
 std::string near_divisors(int64_t whole, int64_t value, int64_t ranks = 0, int64_t least = 1) {
   const auto is_legal = [&](int64_t number) { return whole % number == 0 && (ranks == 0 || ranks % number == 0); };
   std::vector<std::string> legal;
@@ -98,36 +99,46 @@ std::vector<spec::GptPart> parts_of_text(const spec::GptShape& shape, const Spli
     num_embeddings += std::count(part.begin(), part.end(), 'E');
     num_heads += std::count(part.begin(), part.end(), 'L');
   }
-  if (layer != shape.layers) refuse(fmt::format("has {} layers, expected {} as the model", layer, shape.layers), "write one t for each layer");
-  if (num_embeddings != 1 || items.front().find('E') != 0) refuse("must begin with its only E", "the embedding belongs to the first stage");
-  if (num_heads != 1 || !core::ends_with(items.back(), "L")) refuse("must end with its only L", "the head belongs to the last stage");
+  if (layer != shape.layers)
+    refuse(fmt::format("has {} layers, expected {} as the model", layer, shape.layers), "write one t for each layer");
+  if (num_embeddings != 1 || items.front().find('E') != 0)
+    refuse("must begin with its only E", "the embedding belongs to the first stage");
+  if (num_heads != 1 || !core::ends_with(items.back(), "L"))
+    refuse("must end with its only L", "the head belongs to the last stage");
   if (std::ssize(parts) % wish.num_stages != 0)
-    refuse(fmt::format("has {} stages, expected a multiple of --pipeline-model-parallel-size {}", parts.size(), wish.num_stages),
-           fmt::format("use --pipeline-model-parallel-size {}", near_divisors(std::ssize(parts), wish.num_stages, wish.num_ranks)));
+    refuse(fmt::format("has {} stages, expected a multiple of --pipeline-model-parallel-size {}", parts.size(),
+                       wish.num_stages),
+           fmt::format("use --pipeline-model-parallel-size {}",
+                       near_divisors(std::ssize(parts), wish.num_stages, wish.num_ranks)));
   return parts;
 }
 
 void check_one_wish(const SplitWish& wish) {
   const int num_wishes = wish.layers_per_chunk.has_value() + wish.num_chunks.has_value() + !wish.text.empty();
   if (num_wishes > 1)
-    throw UsageError(fmt::format("plan: at most one of --num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank and {} can be given",
+    throw UsageError(fmt::format("plan: at most one of --num-layers-per-virtual-pipeline-stage, "
+                                 "--num-virtual-stages-per-pipeline-rank and {} can be given",
                                  kLayoutFlag),
                      "each of them says how many virtual stages there are");
   const bool is_uneven = wish.first_layers || wish.last_layers, counts = wish.counts_embedding || wish.counts_head;
   if ((is_uneven && counts) || (!wish.text.empty() && (is_uneven || counts)))
-    throw UsageError("plan: contradictory flags say how many layers the ends of the pipeline have",
-                     "use one of --decoder-first/last-pipeline-num-layers, --account-for-embedding/loss-in-pipeline-split and " + std::string(kLayoutFlag));
+    throw UsageError(
+        "plan: contradictory flags say how many layers the ends of the pipeline have",
+        "use one of --decoder-first/last-pipeline-num-layers, --account-for-embedding/loss-in-pipeline-split and " +
+            std::string(kLayoutFlag));
 }
 
 /// Layers of the first and the last stage given, the others share the rest.
 std::vector<int64_t> uneven_layers(const spec::GptShape& shape, const SplitWish& wish) {
   const int64_t given = wish.first_layers.value_or(0) + wish.last_layers.value_or(0);
-  const int64_t num_given = wish.first_layers.has_value() + wish.last_layers.has_value(), num_others = wish.num_stages - num_given;
+  const int64_t num_given = wish.first_layers.has_value() + wish.last_layers.has_value(),
+                num_others = wish.num_stages - num_given;
   const int64_t rest = shape.layers - given;
   if (num_others < 0 || rest < 0 || (num_others == 0 ? rest != 0 : rest % num_others != 0))
-    throw UsageError(fmt::format("plan: {} layers without the {} of the ends do not divide among the other {} of {} pipeline stages", shape.layers, given,
-                                 std::max<int64_t>(num_others, 0), wish.num_stages),
-                     "change --decoder-first-pipeline-num-layers or --decoder-last-pipeline-num-layers");
+    throw UsageError(
+        fmt::format("plan: {} layers without the {} of the ends do not divide among the other {} of {} pipeline stages",
+                    shape.layers, given, std::max<int64_t>(num_others, 0), wish.num_stages),
+        "change --decoder-first-pipeline-num-layers or --decoder-last-pipeline-num-layers");
   std::vector<int64_t> layers(static_cast<size_t>(wish.num_stages), num_others > 0 ? rest / num_others : 0);
   if (wish.first_layers) layers.front() = *wish.first_layers;
   if (wish.last_layers) layers.back() = *wish.last_layers;
@@ -138,8 +149,9 @@ std::vector<int64_t> uneven_layers(const spec::GptShape& shape, const SplitWish&
 std::vector<spec::GptPart> parts_of_stages(const std::vector<int64_t>& layers_of_stage, int64_t num_chunks) {
   for (const int64_t layers : layers_of_stage)
     if (layers % num_chunks != 0)
-      throw UsageError(fmt::format("plan: a pipeline stage of {} layers does not divide into {} virtual stages", layers, num_chunks),
-                       "choose numbers of layers at the ends that are multiples of the virtual stages");
+      throw UsageError(
+          fmt::format("plan: a pipeline stage of {} layers does not divide into {} virtual stages", layers, num_chunks),
+          "choose numbers of layers at the ends that are multiples of the virtual stages");
   std::vector<spec::GptPart> parts;
   int64_t layer = 0;
   for (int64_t chunk = 0; chunk < num_chunks; ++chunk)
@@ -151,21 +163,30 @@ std::vector<spec::GptPart> parts_of_stages(const std::vector<int64_t>& layers_of
 }
 
 std::vector<spec::GptPart> even_parts(const spec::GptShape& shape, const SplitWish& wish, int64_t num_chunks) {
-  const int64_t num_parts = wish.num_stages * num_chunks, extra = wish.counts_embedding + wish.counts_head, places = shape.layers + extra;
+  const int64_t num_parts = wish.num_stages * num_chunks, extra = wish.counts_embedding + wish.counts_head,
+                places = shape.layers + extra;
   if (places % num_parts != 0) {
-    const std::string what = extra > 0 ? fmt::format("{} layers and {} for the ends", shape.layers, extra) : fmt::format("{} layers", shape.layers);
+    const std::string what = extra > 0 ? fmt::format("{} layers and {} for the ends", shape.layers, extra)
+                                       : fmt::format("{} layers", shape.layers);
     const std::string how = num_chunks > 1 ? fmt::format(" x {} virtual stages", num_chunks) : "";
     // Both numbers that the user may change, each for the other one as it is.
     std::vector<std::string> hints;
     const auto add = [&](const char* flag, const std::string& numbers) {
       if (!numbers.empty()) hints.push_back(fmt::format("{} {}", flag, numbers));
     };
-    if (places % num_chunks == 0) add("--pipeline-model-parallel-size", near_divisors(places / num_chunks, wish.num_stages, wish.num_ranks, num_chunks > 1 ? 2 : 1));
-    if (num_chunks > 1 && places % wish.num_stages == 0) add("--num-virtual-stages-per-pipeline-rank", near_divisors(places / wish.num_stages, num_chunks));
-    if (num_chunks > 1 && hints.empty()) add("no virtual stages and --pipeline-model-parallel-size", near_divisors(places, wish.num_stages, wish.num_ranks));
-    if (num_chunks == 1) hints.emplace_back("set --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers");
+    if (places % num_chunks == 0)
+      add("--pipeline-model-parallel-size",
+          near_divisors(places / num_chunks, wish.num_stages, wish.num_ranks, num_chunks > 1 ? 2 : 1));
+    if (num_chunks > 1 && places % wish.num_stages == 0)
+      add("--num-virtual-stages-per-pipeline-rank", near_divisors(places / wish.num_stages, num_chunks));
+    if (num_chunks > 1 && hints.empty())
+      add("no virtual stages and --pipeline-model-parallel-size",
+          near_divisors(places, wish.num_stages, wish.num_ranks));
+    if (num_chunks == 1)
+      hints.emplace_back("set --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers");
     const std::string hint = "use " + core::join(hints, ", or ");
-    throw UsageError(fmt::format("plan: {} do not divide among {} pipeline stages{}", what, wish.num_stages, how), hint);
+    throw UsageError(fmt::format("plan: {} do not divide among {} pipeline stages{}", what, wish.num_stages, how),
+                     hint);
   }
   std::vector<spec::GptPart> parts;
   int64_t layer = 0;
@@ -187,11 +208,13 @@ int64_t num_chunks_of(const spec::GptShape& shape, const SplitWish& wish) {
   if (!wish.layers_per_chunk) return 1;
   const int64_t per_stage = shape.layers / wish.num_stages;
   if (shape.layers % wish.num_stages != 0 || per_stage % *wish.layers_per_chunk != 0)
-    throw UsageError(fmt::format("plan: {} layers do not divide among {} pipeline stages with virtual stages of {} layers", shape.layers, wish.num_stages,
-                                 *wish.layers_per_chunk),
-                     shape.layers % wish.num_stages != 0
-                         ? fmt::format("use --pipeline-model-parallel-size {}", near_divisors(shape.layers, wish.num_stages, wish.num_ranks))
-                         : fmt::format("use --num-layers-per-virtual-pipeline-stage {}", near_divisors(per_stage, *wish.layers_per_chunk)));
+    throw UsageError(
+        fmt::format("plan: {} layers do not divide among {} pipeline stages with virtual stages of {} layers",
+                    shape.layers, wish.num_stages, *wish.layers_per_chunk),
+        shape.layers % wish.num_stages != 0 ? fmt::format("use --pipeline-model-parallel-size {}",
+                                                          near_divisors(shape.layers, wish.num_stages, wish.num_ranks))
+                                            : fmt::format("use --num-layers-per-virtual-pipeline-stage {}",
+                                                          near_divisors(per_stage, *wish.layers_per_chunk)));
   return per_stage / *wish.layers_per_chunk;
 }
 
@@ -200,7 +223,8 @@ std::vector<spec::GptPart> split_layers(const spec::GptShape& shape, const Split
   const int64_t num_chunks = num_chunks_of(shape, wish);
   if (!wish.text.empty()) return parts_of_text(shape, wish);
   const bool is_uneven = wish.first_layers || wish.last_layers;
-  auto parts = is_uneven ? parts_of_stages(uneven_layers(shape, wish), num_chunks) : even_parts(shape, wish, num_chunks);
+  auto parts =
+      is_uneven ? parts_of_stages(uneven_layers(shape, wish), num_chunks) : even_parts(shape, wish, num_chunks);
   parts.front().has_embedding = true;
   parts.back().has_head = true;
   return parts;

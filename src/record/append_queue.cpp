@@ -104,7 +104,8 @@ void AppendQueue::write_pieces(const std::deque<Piece>& pieces) {
       const std::scoped_lock lock(mutex_);
       file = &files_[static_cast<size_t>(piece.file)];
     }
-    if (!write_piece(*file, piece.bytes)) count_drop(fmt::format("'{}': {}", file->path.string(), std::strerror(errno)));
+    if (!write_piece(*file, piece.bytes))
+      count_drop(fmt::format("'{}': {}", file->path.string(), std::strerror(errno)));
   }
 }
 
@@ -136,7 +137,8 @@ void AppendQueue::count_drop(const std::string& error) {
     ++health_.write_errors;
     health_.last_error = error;
   }
-  if (is_first) core::log_warning("record: cannot write {}; the run goes on, what is lost is counted in status.json", error);
+  if (is_first)
+    core::log_warning("record: cannot write {}; the run goes on, what is lost is counted in status.json", error);
 }
 
 }  // namespace lockstep::record

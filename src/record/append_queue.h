@@ -16,8 +16,9 @@ namespace lockstep::record {
 
 /// Appends to files from one background thread, so that a stalled or full file system never delays the caller.
 ///
-/// append() only queues. What does not fit into the bounded queue is dropped and counted; a piece that cannot be written whole is
-/// taken back (the file is cut to its length before), dropped and counted. Nothing throws after open_file(). Thread safe.
+/// append() only queues. What does not fit into the bounded queue is dropped and counted; a piece that cannot be
+/// written whole is taken back (the file is cut to its length before), dropped and counted. Nothing throws after
+/// open_file(). Thread safe.
 class AppendQueue {
  public:
   struct Config {
@@ -25,7 +26,7 @@ class AppendQueue {
     size_t max_queued_bytes = size_t{32} << 20;
   };
   struct Health {
-    int64_t dropped = 0;       ///< Pieces lost: queue full, or not writable.
+    int64_t dropped = 0;  ///< Pieces lost: queue full, or not writable.
     int64_t write_errors = 0;
     std::string last_error;
   };
@@ -36,8 +37,9 @@ class AppendQueue {
   AppendQueue& operator=(const AppendQueue&) = delete;
   ~AppendQueue();  ///< Writes what is queued, then ends the thread.
 
-  /// Opens (creates) a file for appending; returns its number. `ends_cut_line`: a last line without its end gets one first, so
-  /// that what a crash left does not swallow the next line. Throws EnvironmentError when the file cannot be opened.
+  /// Opens (creates) a file for appending; returns its number. `ends_cut_line`: a last line without its end gets one
+  /// first, so that what a crash left does not swallow the next line. Throws EnvironmentError when the file cannot be
+  /// opened.
   int open_file(const std::filesystem::path& path, bool ends_cut_line);
   void append(int file, std::string bytes);
   /// Called by the background thread after each flush, and never while another call of it runs.

@@ -13,12 +13,15 @@ namespace lockstep::record {
 namespace {
 
 constexpr double kMaxPersistence = 0.98;
-// Short independent series seem less than independent half of the time; to take all of those as independent would widen their intervals too much.
+// Short independent series seem less than independent half of the time; to take all of those as independent would widen
+// their intervals too much.
 constexpr double kMinTime = 0.75;
 
-/// Grows with the length, so that slow noise under fast noise is seen in long series; an order chosen by AICc missed it, and the intervals of 300 such steps
-/// covered 0.89 instead of 0.95.
-size_t choose_order(size_t count) { return std::min(static_cast<size_t>(std::lround(std::cbrt(static_cast<double>(count)))), count / 10 + 1); }
+/// Grows with the length, so that slow noise under fast noise is seen in long series; an order chosen by AICc missed
+/// it, and the intervals of 300 such steps covered 0.89 instead of 0.95.
+size_t choose_order(size_t count) {
+  return std::min(static_cast<size_t>(std::lround(std::cbrt(static_cast<double>(count)))), count / 10 + 1);
+}
 
 /// Coefficients of an autoregressive model by Burg's recursion; of a lower order where that leaves nothing.
 std::vector<double> fit_burg(std::span<const double> values, size_t max_order) {
@@ -45,7 +48,8 @@ std::vector<double> fit_burg(std::span<const double> values, size_t max_order) {
   return coefficients;
 }
 
-/// Solves a system of linear equations; each row ends with its right side. A singular one gives values that are not finite.
+/// Solves a system of linear equations; each row ends with its right side. A singular one gives values that are not
+/// finite.
 std::vector<double> solve(std::vector<std::vector<double>> rows) {
   const size_t count = rows.size();
   for (size_t column = 0; column < count; ++column) {
@@ -73,12 +77,15 @@ std::vector<double> model_autocorrelations(std::span<const double> coefficients,
     rows[k - 1][k - 1] += 1;
     for (size_t j = 1; j <= order; ++j) {
       const size_t lag = k > j ? k - j : j - k;
-      if (lag == 0) rows[k - 1][order] += coefficients[j - 1];
-      else rows[k - 1][lag - 1] -= coefficients[j - 1];
+      if (lag == 0)
+        rows[k - 1][order] += coefficients[j - 1];
+      else
+        rows[k - 1][lag - 1] -= coefficients[j - 1];
     }
   }
   std::vector<double> rho{1};
-  for (const double value : solve(std::move(rows))) rho.push_back(std::isfinite(value) ? std::clamp(value, -1.0, 1.0) : 1.0);
+  for (const double value : solve(std::move(rows)))
+    rho.push_back(std::isfinite(value) ? std::clamp(value, -1.0, 1.0) : 1.0);
   for (size_t num_small = 0; order > 0 && rho.size() <= max_lag && num_small <= order;) {
     double next = 0;
     for (size_t j = 1; j <= order; ++j) next += coefficients[j - 1] * rho[rho.size() - j];
@@ -88,7 +95,8 @@ std::vector<double> model_autocorrelations(std::span<const double> coefficients,
   return rho;
 }
 
-/// Variance of the sum of the estimated coefficients, times the number of values: sigma^2 1' G^-1 1 with the autocorrelation matrix G.
+/// Variance of the sum of the estimated coefficients, times the number of values: sigma^2 1' G^-1 1 with the
+/// autocorrelation matrix G.
 double variance_of_sum(std::span<const double> coefficients, std::span<const double> rho) {
   const size_t order = coefficients.size();
   std::vector<std::vector<double>> rows(order, std::vector<double>(order + 1, 1));
@@ -142,7 +150,8 @@ Dependence estimate_dependence(std::span<const double> scores, size_t num_fitted
   std::vector<double> phi = fit_burg(centred, choose_order(scores.size()));
   const double raw = std::accumulate(phi.begin(), phi.end(), 0.0);
   const double extra = static_cast<double>(num_fitted);
-  // Removing the mean biases the estimated persistence of an AR(1) by -(1 + 3 phi) / n (Kendall), each further fitted level or slope by about
+  // Removing the mean biases the estimated persistence of an AR(1) by -(1 + 3 phi) / n (Kendall), each further fitted
+  // level or slope by about
   // -(1 + phi) / n; models of higher order can bend after what was fitted, in proportion to their coefficients.
   const double bending = static_cast<double>(phi.size() + 1) / 2;
   const double bias = phi.empty() ? 0 : (1 + 3 * raw + extra * bending * (1 + raw)) / n;
@@ -156,8 +165,8 @@ Dependence estimate_dependence(std::span<const double> scores, size_t num_fitted
   }
   result.time_mean = std::max(kMinTime, 1 + 2 * sum_mean);
   result.time_median = std::max(kMinTime, 1 + 2 * sum_median);
-  // log of the long-run variance = log of the residual variance - 2 log(1 - persistence): its variance gives the degrees of freedom. Where the least time
-  // is taken instead, only the residual variance is uncertain.
+  // log of the long-run variance = log of the residual variance - 2 log(1 - persistence): its variance gives the
+  // degrees of freedom. Where the least time is taken instead, only the residual variance is uncertain.
   const double gap = 1 - result.persistence;
   const double of_sum = 1 + 2 * sum_mean > kMinTime ? variance_of_sum(phi, rho) : 0;
   result.dof = std::max(1.0, 2 / (2 / (n - 1 - extra) + 4 * of_sum / n / (gap * gap)));

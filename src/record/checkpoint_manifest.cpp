@@ -100,10 +100,12 @@ std::vector<CheckpointFile> files_from_json(const Fields& fields, const std::str
   std::set<std::string> names;
   for (const Json& item : list) {
     const Fields file(item, where);
-    files.push_back({file.text("name"), file.integer("bytes", 0, std::numeric_limits<int64_t>::max()), file.text("xxh3")});
+    files.push_back(
+        {file.text("name"), file.integer("bytes", 0, std::numeric_limits<int64_t>::max()), file.text("xxh3")});
     if (!is_plain_name(files.back().name))
       fields.fail(fmt::format("names the file '{}', which is no plain file name", files.back().name));
-    if (!names.insert(files.back().name).second) fields.fail(fmt::format("names the file '{}' twice", files.back().name));
+    if (!names.insert(files.back().name).second)
+      fields.fail(fmt::format("names the file '{}' twice", files.back().name));
   }
   return files;
 }
@@ -160,14 +162,15 @@ std::vector<int> owner_attempts(const fs::path& checkpoints) {
   for (const std::string& name : names_in(checkpoints)) {
     if (!core::starts_with(name, kPrefix)) continue;
     const auto number = core::parse_int(std::string_view(name).substr(kPrefix.size()));
-    if (number && *number > 0 && *number < std::numeric_limits<int>::max()) attempts.push_back(static_cast<int>(*number));
+    if (number && *number > 0 && *number < std::numeric_limits<int>::max())
+      attempts.push_back(static_cast<int>(*number));
   }
   std::sort(attempts.begin(), attempts.end());
   return attempts;
 }
 
-/// Who claimed the checkpoints when, and what was usable then. A claim without a readable list (its process died first) judges
-/// nothing.
+/// Who claimed the checkpoints when, and what was usable then. A claim without a readable list (its process died first)
+/// judges nothing.
 struct Claim {
   int attempt;
   std::set<std::string> usable;
@@ -204,12 +207,14 @@ CheckpointEntry read_entry(const fs::path& folder, int64_t step, int attempt, co
     return entry;
   }
   if (entry.manifest->step != step || entry.manifest->attempt != attempt) {
-    entry.problem = fmt::format("says step={} attempt={} inside, unlike its name", entry.manifest->step, entry.manifest->attempt);
+    entry.problem =
+        fmt::format("says step={} attempt={} inside, unlike its name", entry.manifest->step, entry.manifest->attempt);
     return entry;
   }
   for (const Claim& claim : claims) {
     if (claim.attempt > attempt && !claim.usable.contains(folder.filename().string())) {
-      entry.problem = fmt::format("was committed by attempt {} after attempt {} had taken over", attempt, claim.attempt);
+      entry.problem =
+          fmt::format("was committed by attempt {} after attempt {} had taken over", attempt, claim.attempt);
       return entry;
     }
   }
@@ -282,12 +287,14 @@ std::vector<std::string> verify_files(const fs::path& folder, const CheckpointMa
     if (failure) {
       problems.push_back(fmt::format("'{}' cannot be read: {}", path.string(), failure.message()));
     } else if (static_cast<int64_t>(bytes) != file.bytes) {
-      problems.push_back(fmt::format("'{}' has the wrong size: bytes={}, expected={}", path.string(), bytes, file.bytes));
+      problems.push_back(
+          fmt::format("'{}' has the wrong size: bytes={}, expected={}", path.string(), bytes, file.bytes));
     } else if (depth == VerifyDepth::kHashes) {
       try {
         const CheckpointFile seen = describe_file(folder, file.name);
         if (seen.xxh3 != file.xxh3)
-          problems.push_back(fmt::format("'{}' was altered: xxh3={}, expected={}", path.string(), seen.xxh3, file.xxh3));
+          problems.push_back(
+              fmt::format("'{}' was altered: xxh3={}, expected={}", path.string(), seen.xxh3, file.xxh3));
       } catch (const Error& error) {
         problems.push_back(error.what());
       }
@@ -350,8 +357,11 @@ OwnerClaim claim_checkpoints(const fs::path& run_folder, const Json& who, int lo
   for (const CheckpointEntry& entry : list_checkpoints(run_folder)) {
     if (entry.problem.empty() && entry.attempt < claim.attempt) usable.push_back(entry.folder.filename().string());
   }
-  const Json json{
-      {"attempt", claim.attempt}, {"token", claim.token}, {"claimed_s", unix_seconds()}, {"who", who}, {"usable", usable}};
+  const Json json{{"attempt", claim.attempt},
+                  {"token", claim.token},
+                  {"claimed_s", unix_seconds()},
+                  {"who", who},
+                  {"usable", usable}};
   core::write_file_atomic(path, json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n");
   return claim;
 }

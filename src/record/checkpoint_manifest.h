@@ -18,18 +18,18 @@ struct CheckpointFile {
   std::string xxh3{};  ///< core::xxh3_hex of the whole file.
 };
 
-/// What manifest.json says. A valid manifest is what makes a folder a checkpoint: it is written last, after every file is
-/// durable.
+/// What manifest.json says. A valid manifest is what makes a folder a checkpoint: it is written last, after every file
+/// is durable.
 struct CheckpointManifest {
   int64_t step = 0;  ///< Optimiser steps done.
   int attempt = 1;
   int world_size = 1;
   int64_t epoch = 0;  ///< Epochs completed.
   int64_t samples_seen = 0;
-  double created_s = 0;          ///< Unix time.
+  double created_s = 0;  ///< Unix time.
   std::string code_version{};
-  core::Json data_position{};    ///< Whatever the loader wants back.
-  core::Json extra{};            ///< Whatever else the trainer wants back (scaler, random state, layout).
+  core::Json data_position{};  ///< Whatever the loader wants back.
+  core::Json extra{};          ///< Whatever else the trainer wants back (scaler, random state, layout).
   std::vector<CheckpointFile> files{};
 };
 
@@ -52,9 +52,10 @@ CheckpointManifest parse_manifest(std::string_view text, const std::string& wher
 CheckpointFile describe_file(const std::filesystem::path& folder, const std::string& name);
 
 enum class VerifyDepth { kSizes, kHashes };
-/// Differences between the files and the manifest, one sentence each with file, value seen and value expected; empty when all is
-/// well.
-std::vector<std::string> verify_files(const std::filesystem::path& folder, const CheckpointManifest& manifest, VerifyDepth depth);
+/// Differences between the files and the manifest, one sentence each with file, value seen and value expected; empty
+/// when all is well.
+std::vector<std::string> verify_files(const std::filesystem::path& folder, const CheckpointManifest& manifest,
+                                      VerifyDepth depth);
 
 /// One folder step-* of a run.
 struct CheckpointEntry {
@@ -62,29 +63,31 @@ struct CheckpointEntry {
   int64_t step = 0;
   int attempt = 0;
   std::optional<CheckpointManifest> manifest{};  ///< Empty when it cannot be read.
-  std::string
-      problem{};  ///< Why it must not be used (no manifest yet, damaged, written by a superseded attempt); empty when usable.
+  std::string problem{};  ///< Why it must not be used (no manifest yet, damaged, written by a superseded attempt);
+                          ///< empty when usable.
 };
 
-/// All of <run>/checkpoints, newest (attempt, then step) first; manifests are read, files are not. An absent folder gives none.
+/// All of <run>/checkpoints, newest (attempt, then step) first; manifests are read, files are not. An absent folder
+/// gives none.
 std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& run_folder);
 
-/// The checkpoint that `--resume latest` takes: the newest usable one whose files pass. Those passed over are named with reasons,
-/// so that falling back is never silent. Nothing chosen and nothing skipped: there is no checkpoint.
+/// The checkpoint that `--resume latest` takes: the newest usable one whose files pass. Those passed over are named
+/// with reasons, so that falling back is never silent. Nothing chosen and nothing skipped: there is no checkpoint.
 struct LatestChoice {
   std::optional<CheckpointEntry> chosen{};
   std::vector<std::string> skipped{};
 };
 LatestChoice choose_latest(const std::filesystem::path& run_folder, VerifyDepth depth);
 
-/// Claim of one attempt on the checkpoints of a run (owner.<attempt>), so that a superseded writer that lives on cannot harm.
+/// Claim of one attempt on the checkpoints of a run (owner.<attempt>), so that a superseded writer that lives on cannot
+/// harm.
 struct OwnerClaim {
   int attempt = 1;
   std::string token{};  ///< Random.
 };
-/// Claims the next attempt number: creates <run>/checkpoints/owner.<n> exclusively (n = highest seen + 1, at least `lowest`),
-/// then writes into it which checkpoints were usable at that moment. Later manifests of lower attempts are void. `who` is kept
-/// for humans.
+/// Claims the next attempt number: creates <run>/checkpoints/owner.<n> exclusively (n = highest seen + 1, at least
+/// `lowest`), then writes into it which checkpoints were usable at that moment. Later manifests of lower attempts are
+/// void. `who` is kept for humans.
 OwnerClaim claim_checkpoints(const std::filesystem::path& run_folder, const core::Json& who, int lowest = 1);
 /// True when a later attempt has claimed the checkpoints: the caller must not commit any more.
 bool is_superseded(const std::filesystem::path& run_folder, int attempt);

@@ -9,8 +9,8 @@
 namespace lockstep::record {
 namespace {
 
-/// Continued fraction of the incomplete beta function (DLMF 8.17.22), evaluated from the front with Lentz's method. Converges fast for
-/// x < (a + 1) / (a + b + 2).
+/// Continued fraction of the incomplete beta function (DLMF 8.17.22), evaluated from the front with Lentz's method.
+/// Converges fast for x < (a + 1) / (a + b + 2).
 double beta_fraction(double a, double b, double x) {
   constexpr double kTiny = 1e-300;
   const auto away_from_zero = [](double value) { return std::fabs(value) < kTiny ? kTiny : value; };
@@ -33,7 +33,8 @@ double beta_fraction(double a, double b, double x) {
 double incomplete_beta(double a, double b, double x, double rest) {
   if (x <= 0) return 0;
   if (rest <= 0) return 1;
-  const double scale = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log(rest));
+  const double scale =
+      std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log(rest));
   return x < (a + 1) / (a + b + 2) ? scale * beta_fraction(a, b, x) / a : 1 - scale * beta_fraction(b, a, rest) / b;
 }
 

@@ -11,15 +11,17 @@ namespace lockstep::record {
 /// Reads the lines of a file of any size in bounded memory.
 class LineReader {
  public:
-  static constexpr size_t kPadding = 64;         ///< Bytes behind a line that may be read (not used): simdjson wants them.
+  static constexpr size_t kPadding = 64;  ///< Bytes behind a line that may be read (not used): simdjson wants them.
   static constexpr size_t kMaxLine = 16u << 20;  ///< A longer line comes in pieces: no log has one, garbage may.
 
-  /// EnvironmentError when the file cannot be opened. `ends_at_return`: a carriage return ends a line too (progress bars).
+  /// EnvironmentError when the file cannot be opened. `ends_at_return`: a carriage return ends a line too (progress
+  /// bars).
   explicit LineReader(const std::filesystem::path& path, bool ends_at_return = false);
 
   /// The next line without its end; valid until the next call. False at the end of the file.
   bool next(std::string_view& line);
-  /// Number of the line handed out last, from 1, as an editor counts: pieces between carriage returns belong to one line.
+  /// Number of the line handed out last, from 1, as an editor counts: pieces between carriage returns belong to one
+  /// line.
   int64_t line_number() const { return line_number_; }
   /// The line handed out last had no end: its writer died or still writes.
   bool is_cut() const { return is_cut_; }

@@ -20,8 +20,9 @@ double row_step_ms(const RunData& run, size_t row) {
   return rate > 0 && samples > 0 ? 1e3 * samples / rate : kNaN;
 }
 
-/// Rows that stand for far fewer steps than the others (the first line of an epoch is one step among hundreds) weigh like the others in every figure:
-/// they are joined with the row behind them, or the last with the one before, into the mean over the steps of both.
+/// Rows that stand for far fewer steps than the others (the first line of an epoch is one step among hundreds) weigh
+/// like the others in every figure: they are joined with the row behind them, or the last with the one before, into the
+/// mean over the steps of both.
 void join_short_rows(UsableRows& rows, std::vector<double> intervals) {
   constexpr double kShort = 0.5;
   UsableRows joined = rows;
@@ -36,8 +37,10 @@ void join_short_rows(UsableRows& rows, std::vector<double> intervals) {
     add(rows.step_ms[row], intervals[row]);
     const bool is_last = row + 1 == rows.index.size();
     if (held_steps < kShort * rows.steps_per_row && !is_last) continue;
-    if (held_steps < kShort * rows.steps_per_row && !joined.step_ms.empty()) {  // nothing is left to join the last row with
-      joined.step_ms.back() = (joined.step_ms.back() * rows.steps_per_row + held_ms) / (rows.steps_per_row + held_steps);
+    if (held_steps < kShort * rows.steps_per_row &&
+        !joined.step_ms.empty()) {  // nothing is left to join the last row with
+      joined.step_ms.back() =
+          (joined.step_ms.back() * rows.steps_per_row + held_ms) / (rows.steps_per_row + held_steps);
       joined.index.back() = rows.index[row];
     } else {
       joined.step_ms.push_back(held_ms / held_steps);

@@ -10,20 +10,23 @@
 
 namespace lockstep::record {
 
-/// The attempt with the most rows: start-up comes again with each restart, so attempts are not strung together. 0 without rows.
+/// The attempt with the most rows: start-up comes again with each restart, so attempts are not strung together. 0
+/// without rows.
 int longest_attempt(const StepColumns& steps);
 
 /// Optimiser steps that a row stands for.
 double num_steps_of(const StepColumns& steps, size_t row);
 /// A column that a source did not tell is empty, one that it began late is short: NaN then.
-inline double value_or_nan(const std::vector<double>& column, size_t row) { return row < column.size() ? column[row] : std::numeric_limits<double>::quiet_NaN(); }
+inline double value_or_nan(const std::vector<double>& column, size_t row) {
+  return row < column.size() ? column[row] : std::numeric_limits<double>::quiet_NaN();
+}
 
 /// Rows that have a usable step time, all of one attempt.
 struct UsableRows {
-  std::vector<size_t> index{};      ///< Into the columns of the run.
-  std::vector<double> step_ms{};    ///< As recorded, else from the printed rate.
-  double steps_per_row = 1;         ///< Median; above 1 the source logs means over so many steps.
-  size_t num_unusable = 0;          ///< Rows whose time is missing, not finite or not positive.
+  std::vector<size_t> index{};    ///< Into the columns of the run.
+  std::vector<double> step_ms{};  ///< As recorded, else from the printed rate.
+  double steps_per_row = 1;       ///< Median; above 1 the source logs means over so many steps.
+  size_t num_unusable = 0;        ///< Rows whose time is missing, not finite or not positive.
 };
 
 /// The one measurement of a run, the same for every command that tells its step time.
@@ -36,7 +39,8 @@ struct MeasuredSteps {
   double samples_per_step = 0;            ///< Over all ranks; NaN: unknown.
 };
 
-/// Warm-up lasts at least 10 steps and 30 s, but in short runs no more than a tenth of them in time; `warmup_steps` (rows) replaces its detection.
+/// Warm-up lasts at least 10 steps and 30 s, but in short runs no more than a tenth of them in time; `warmup_steps`
+/// (rows) replaces its detection.
 MeasuredSteps measure_steps(const RunData& run, const std::optional<size_t>& warmup_steps = {});
 
 /// Median of the finite values above zero among these rows; NaN without any.

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 #include <pcre2.h>
 
+#include <toml++/toml.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
-#include <toml++/toml.h>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -25,15 +25,27 @@ struct Facts {
   std::map<std::string, std::string> tags{};
 };
 
-constexpr std::array kTexts = std::to_array<std::pair<std::string_view, std::string RunSetup::*>>(
-    {{"task", &RunSetup::task}, {"model", &RunSetup::model}, {"precision", &RunSetup::precision}, {"system", &RunSetup::system}, {"device", &RunSetup::device},
-     {"layout", &RunSetup::layout}, {"sample_unit", &RunSetup::sample_unit}, {"flops_formula", &RunSetup::flops_formula}, {"peak_source", &RunSetup::peak_source}});
+constexpr std::array kTexts =
+    std::to_array<std::pair<std::string_view, std::string RunSetup::*>>({{"task", &RunSetup::task},
+                                                                         {"model", &RunSetup::model},
+                                                                         {"precision", &RunSetup::precision},
+                                                                         {"system", &RunSetup::system},
+                                                                         {"device", &RunSetup::device},
+                                                                         {"layout", &RunSetup::layout},
+                                                                         {"sample_unit", &RunSetup::sample_unit},
+                                                                         {"flops_formula", &RunSetup::flops_formula},
+                                                                         {"peak_source", &RunSetup::peak_source}});
 constexpr std::array kCounts = std::to_array<std::pair<std::string_view, std::optional<int64_t> RunSetup::*>>(
-    {{"nodes", &RunSetup::nodes}, {"devices", &RunSetup::devices}, {"global_batch", &RunSetup::global_batch}, {"samples_per_device", &RunSetup::samples_per_device},
-     {"accum", &RunSetup::accum}, {"sequence_length", &RunSetup::sequence_length}});
+    {{"nodes", &RunSetup::nodes},
+     {"devices", &RunSetup::devices},
+     {"global_batch", &RunSetup::global_batch},
+     {"samples_per_device", &RunSetup::samples_per_device},
+     {"accum", &RunSetup::accum},
+     {"sequence_length", &RunSetup::sequence_length}});
 constexpr std::array kNumbers = std::to_array<std::pair<std::string_view, std::optional<double> RunSetup::*>>(
     {{"forward_gflops", &RunSetup::forward_gflops_per_sample}, {"peak_tflops", &RunSetup::peak_tflops_per_device}});
-constexpr std::array<std::string_view, 4> kDerived = {"devices_per_node", "batch", "synthetic", "job"};  // no members of RunSetup of their own
+constexpr std::array<std::string_view, 4> kDerived = {"devices_per_node", "batch", "synthetic",
+                                                      "job"};  // no members of RunSetup of their own
 
 std::vector<std::string> names_of_facts() {
   std::vector<std::string> names;
@@ -53,14 +65,16 @@ int64_t to_count(const std::string& name, const std::string& text) {
   const auto count = core::parse_int(text);
   constexpr int64_t kMaxCount = 1'000'000'000'000;
   if (!count || *count < 1 || *count > kMaxCount)
-    throw UsageError(fmt::format("record: fact '{}' is '{}', expected a whole number above 0", name, text), "correct --meta, its file or the flag that gives it");
+    throw UsageError(fmt::format("record: fact '{}' is '{}', expected a whole number above 0", name, text),
+                     "correct --meta, its file or the flag that gives it");
   return *count;
 }
 
 double to_positive(const std::string& name, const std::string& text) {
   const auto number = core::parse_double(text);
   if (!number || !std::isfinite(*number) || *number <= 0)
-    throw UsageError(fmt::format("record: fact '{}' is '{}', expected a number above 0", name, text), "correct --meta, its file or the flag that gives it");
+    throw UsageError(fmt::format("record: fact '{}' is '{}', expected a number above 0", name, text),
+                     "correct --meta, its file or the flag that gives it");
   return *number;
 }
 
@@ -79,7 +93,8 @@ bool is_possible_product(int64_t a, int64_t b) {
 /// a x b of two facts that the user told.
 int64_t product(const char* name, int64_t a, int64_t b) {
   if (!is_possible_product(a, b))
-    throw UsageError(fmt::format("record: fact '{}' would be {} x {}, more than any run has", name, a, b), "correct --meta, its file or the flag that gives it");
+    throw UsageError(fmt::format("record: fact '{}' would be {} x {}, more than any run has", name, a, b),
+                     "correct --meta, its file or the flag that gives it");
   return a * b;
 }
 
@@ -93,12 +108,13 @@ struct FreeMatch {
 std::unique_ptr<pcre2_code, FreeCode> compile(const std::string& pattern) {
   int status = 0;
   PCRE2_SIZE offset = 0;
-  std::unique_ptr<pcre2_code, FreeCode> code(
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_DUPNAMES, &status, &offset, nullptr));
+  std::unique_ptr<pcre2_code, FreeCode> code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                                           PCRE2_DUPNAMES, &status, &offset, nullptr));
   if (code != nullptr) return code;
   std::array<PCRE2_UCHAR, 256> words{};
   pcre2_get_error_message(status, words.data(), words.size());
-  throw UsageError(fmt::format("record: --meta '{}' is no valid expression: {} at character {}", pattern, reinterpret_cast<const char*>(words.data()), offset),
+  throw UsageError(fmt::format("record: --meta '{}' is no valid expression: {} at character {}", pattern,
+                               reinterpret_cast<const char*>(words.data()), offset),
                    "name groups like this: 'bs(?<batch>\\d+)_n(?<nodes>\\d+)'");
 }
 
@@ -107,21 +123,27 @@ template <typename Visit>
 bool match_groups(const std::string& pattern, const std::string& subject, const Visit& visit) {
   const auto code = compile(pattern);
   const std::unique_ptr<pcre2_match_data, FreeMatch> match(pcre2_match_data_create_from_pattern(code.get(), nullptr));
-  const int status = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(subject.data()), subject.size(), 0, 0, match.get(), nullptr);
+  const int status =
+      pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(subject.data()), subject.size(), 0, 0, match.get(), nullptr);
   if (status == PCRE2_ERROR_NOMATCH) return false;
-  if (status < 0) throw UsageError(fmt::format("record: --meta '{}' gives up on '{}' (error {})", pattern, subject, status), "use a simpler expression");
+  if (status < 0)
+    throw UsageError(fmt::format("record: --meta '{}' gives up on '{}' (error {})", pattern, subject, status),
+                     "use a simpler expression");
   uint32_t num_names = 0, entry_bytes = 0;
   PCRE2_SPTR table = nullptr;
   pcre2_pattern_info(code.get(), PCRE2_INFO_NAMECOUNT, &num_names);
   pcre2_pattern_info(code.get(), PCRE2_INFO_NAMEENTRYSIZE, &entry_bytes);
   pcre2_pattern_info(code.get(), PCRE2_INFO_NAMETABLE, &table);
   const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(match.get());
-  if (num_names == 0) throw UsageError(fmt::format("record: --meta '{}' has no named group", pattern), "name groups like this: 'bs(?<batch>\\d+)_n(?<nodes>\\d+)'");
+  if (num_names == 0)
+    throw UsageError(fmt::format("record: --meta '{}' has no named group", pattern),
+                     "name groups like this: 'bs(?<batch>\\d+)_n(?<nodes>\\d+)'");
   for (uint32_t at = 0; at < num_names; ++at) {
     const PCRE2_SPTR entry = table + static_cast<size_t>(at) * entry_bytes;
     const auto group = static_cast<size_t>(entry[0] << 8 | entry[1]);
     if (group >= static_cast<size_t>(status) || bounds[2 * group] == PCRE2_UNSET) continue;
-    visit(std::string(reinterpret_cast<const char*>(entry + 2)), subject.substr(bounds[2 * group], bounds[2 * group + 1] - bounds[2 * group]));
+    visit(std::string(reinterpret_cast<const char*>(entry + 2)),
+          subject.substr(bounds[2 * group], bounds[2 * group + 1] - bounds[2 * group]));
   }
   return true;
 }
@@ -131,7 +153,9 @@ void read_file(const fs::path& path, Facts& facts) {
   try {
     table = toml::parse(core::read_file(path), path.string());
   } catch (const toml::parse_error& error) {
-    throw UsageError(fmt::format("record: '{}' line {}: {}", path.string(), error.source().begin.line, error.description()), "write `name = value` lines");
+    throw UsageError(
+        fmt::format("record: '{}' line {}: {}", path.string(), error.source().begin.line, error.description()),
+        "write `name = value` lines");
   }
   const auto text_of = [&](const toml::node& node, std::string_view name) -> std::string {
     if (const auto text = node.value_exact<std::string>()) return *text;
@@ -155,7 +179,8 @@ void check_names(const Facts& facts) {
     if (is_fact(name)) continue;
     const auto nearest = core::nearest_name(name, names);
     throw UsageError(fmt::format("record: unknown fact '{}', expected {}", name, core::join_or(names)),
-                     nearest ? fmt::format("did you mean '{}'?", *nearest) : "other names belong into the table [tags] of the file or a group of --meta");
+                     nearest ? fmt::format("did you mean '{}'?", *nearest)
+                             : "other names belong into the table [tags] of the file or a group of --meta");
   }
 }
 
@@ -163,13 +188,17 @@ void check_names(const Facts& facts) {
 template <typename Place, typename Value>
 void put(RunData& run, std::string_view name, Place& place, const Value& value) {
   const bool is_known = [&] {
-    if constexpr (std::is_same_v<Place, std::string>) return !place.empty();
-    else return place.has_value();
+    if constexpr (std::is_same_v<Place, std::string>)
+      return !place.empty();
+    else
+      return place.has_value();
   }();
   if (is_known && place != value && name != "sample_unit") {
     const auto plain = [](const auto& known) {
-      if constexpr (std::is_same_v<Place, std::string>) return known;
-      else return *known;
+      if constexpr (std::is_same_v<Place, std::string>)
+        return known;
+      else
+        return *known;
     };
     run.problems.push_back(fmt::format("{}: the log says {}, you say {}; yours is used", name, plain(place), value));
   }
@@ -178,8 +207,12 @@ void put(RunData& run, std::string_view name, Place& place, const Value& value) 
 
 /// Nodes of a run whose devices are known: as many as these fill, or the one that they fill in part.
 void put_nodes(RunData& run, int64_t devices, int64_t devices_per_node) {
-  if (devices < devices_per_node || devices % devices_per_node == 0) run.setup.nodes = std::max<int64_t>(1, devices / devices_per_node);
-  else run.problems.push_back(fmt::format("devices_per_node: {} devices fill no whole number of nodes of {}; its nodes stay unknown", devices, devices_per_node));
+  if (devices < devices_per_node || devices % devices_per_node == 0)
+    run.setup.nodes = std::max<int64_t>(1, devices / devices_per_node);
+  else
+    run.problems.push_back(
+        fmt::format("devices_per_node: {} devices fill no whole number of nodes of {}; its nodes stay unknown", devices,
+                    devices_per_node));
 }
 
 void put_facts(RunData& run, const Facts& facts) {
@@ -200,11 +233,13 @@ void put_facts(RunData& run, const Facts& facts) {
   if (find("peak_tflops") != end && find("peak_source") == end) setup.peak_source = "given by the user";
   if (find("forward_gflops") != end && find("flops_formula") == end) setup.flops_formula = "given by the user";
   if (const auto per_node = find("devices_per_node"); per_node != end && setup.nodes && find("devices") == end)
-    put(run, "devices", setup.devices, product("devices", *setup.nodes, to_count("devices_per_node", per_node->second)));
+    put(run, "devices", setup.devices,
+        product("devices", *setup.nodes, to_count("devices_per_node", per_node->second)));
   if (const auto per_node = find("devices_per_node"); per_node != end && !setup.nodes && setup.devices)
     put_nodes(run, *setup.devices, to_count("devices_per_node", per_node->second));
   if (const auto batch = find("batch"); batch != end && find("samples_per_device") == end)
-    put(run, "samples_per_device", setup.samples_per_device, product("samples_per_device", to_count("batch", batch->second), setup.accum.value_or(1)));
+    put(run, "samples_per_device", setup.samples_per_device,
+        product("samples_per_device", to_count("batch", batch->second), setup.accum.value_or(1)));
 }
 
 /// Data-parallel replicas: dp of the layout, else the devices when the layout names no other axis.
@@ -216,8 +251,10 @@ std::optional<int64_t> replicas_of(const RunSetup& setup) {
     if (equals == std::string::npos) continue;
     const auto size = core::parse_int(std::string_view(part).substr(equals + 1));
     if (!size || *size < 1) continue;
-    if (part.substr(0, equals) == "dp") dp = *size;
-    else if (*size > 1) has_other = true;
+    if (part.substr(0, equals) == "dp")
+      dp = *size;
+    else if (*size > 1)
+      has_other = true;
   }
   if (dp > 0) return dp;
   return has_other ? std::nullopt : setup.devices;
@@ -227,14 +264,17 @@ std::optional<int64_t> replicas_of(const RunSetup& setup) {
 void complete(RunData& run) {
   RunSetup& setup = run.setup;
   const auto replicas = replicas_of(setup);
-  if (!setup.global_batch && setup.samples_per_device && replicas && is_possible_product(*setup.samples_per_device, *replicas))
+  if (!setup.global_batch && setup.samples_per_device && replicas &&
+      is_possible_product(*setup.samples_per_device, *replicas))
     setup.global_batch = *setup.samples_per_device * *replicas;
   if (!setup.samples_per_device && setup.global_batch && replicas && *setup.global_batch % *replicas == 0)
     setup.samples_per_device = *setup.global_batch / *replicas;
   StepColumns& steps = run.steps;
   for (size_t row = 0; row < steps.size(); ++row) {
-    if (std::isnan(steps.samples[row]) && setup.global_batch) steps.samples[row] = static_cast<double>(*setup.global_batch);
-    if (std::isnan(steps.tokens[row]) && setup.sequence_length) steps.tokens[row] = steps.samples[row] * static_cast<double>(*setup.sequence_length);
+    if (std::isnan(steps.samples[row]) && setup.global_batch)
+      steps.samples[row] = static_cast<double>(*setup.global_batch);
+    if (std::isnan(steps.tokens[row]) && setup.sequence_length)
+      steps.tokens[row] = steps.samples[row] * static_cast<double>(*setup.sequence_length);
   }
 }
 
@@ -254,7 +294,10 @@ void apply_meta(RunData& run, const MetaOptions& options) {
     const std::string path = fs::absolute(run.source).lexically_normal().string();
     const bool is_matched = match_groups(options.path_pattern, path, [&](std::string name, std::string text) {
       if (const auto meant = is_fact(name) ? std::nullopt : meant_fact(name))
-        run.problems.push_back(fmt::format("--meta: the group '{}' is no fact and was taken for a tag that tells configurations apart; did you mean '{}'?", name, *meant));
+        run.problems.push_back(
+            fmt::format("--meta: the group '{}' is no fact and was taken for a tag that tells configurations apart; "
+                        "did you mean '{}'?",
+                        name, *meant));
       (is_fact(name) ? facts.values : facts.tags)[name] = std::move(text);
     });
     if (!is_matched) run.problems.push_back(fmt::format("--meta '{}' does not match its path", options.path_pattern));
@@ -267,7 +310,8 @@ void apply_meta(RunData& run, const MetaOptions& options) {
 }
 
 bool matches_path(const std::string& path_pattern, const fs::path& source) {
-  return match_groups(path_pattern, fs::absolute(source).lexically_normal().string(), [](const std::string&, const std::string&) {});
+  return match_groups(path_pattern, fs::absolute(source).lexically_normal().string(),
+                      [](const std::string&, const std::string&) {});
 }
 
 std::vector<MissingFact> missing_facts(const RunData& run) {
@@ -276,11 +320,15 @@ std::vector<MissingFact> missing_facts(const RunData& run) {
   const auto ask = [&](bool is_missing, const char* name, const char* needed_for, const char* example) {
     if (is_missing)
       missing.push_back({name, needed_for,
-                         fmt::format("--fact {0}={1}, or a group (?<{0}>...) of --meta where the path tells it, or a line `{0} = ...` in the file of --meta-file", name, example)});
+                         fmt::format("--fact {0}={1}, or a group (?<{0}>...) of --meta where the path tells it, or a "
+                                     "line `{0} = ...` in the file of --meta-file",
+                                     name, example)});
   };
   const bool has_steps = run.steps.size() > 0;
-  const bool has_samples = has_steps && std::any_of(run.steps.samples.begin(), run.steps.samples.end(), [](double samples) { return samples > 0; });
-  const bool has_tokens = has_steps && std::any_of(run.steps.tokens.begin(), run.steps.tokens.end(), [](double tokens) { return tokens > 0; });
+  const bool has_samples = has_steps && std::any_of(run.steps.samples.begin(), run.steps.samples.end(),
+                                                    [](double samples) { return samples > 0; });
+  const bool has_tokens = has_steps && std::any_of(run.steps.tokens.begin(), run.steps.tokens.end(),
+                                                   [](double tokens) { return tokens > 0; });
   ask(!setup.nodes, "nodes", "the node axis, efficiency and node-hours", "4");
   ask(!setup.devices, "devices", "rates per device and MFU", "16");
   if (!has_steps) return missing;

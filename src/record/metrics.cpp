@@ -15,7 +15,8 @@ namespace {
 constexpr MetricSource kSources[] = {kSteps, kRanks, kComm, kSystem, kStartup, kResults, kDerived, kSweep};
 
 constexpr const char* kDerivedNames =
-    "Names are those of `report --json`: of a size (`curves[].points[]`) or of a column of its tables, with `series.` before them of a run (`runs[].series`). N nodes (devices\n"
+    "Names are those of `report --json`: of a size (`curves[].points[]`) or of a column of its tables, with `series.` "
+    "before them of a run (`runs[].series`). N nodes (devices\n"
     "where sizes are those), n devices, N0 the base of a curve.\n\n";
 
 /// A text in a cell of a Markdown table.
@@ -48,15 +49,19 @@ std::string metrics_markdown() {
   std::string text =
       "# Metrics\n\n"
       "Written by `lockstep config reference --metrics --format markdown`; do not edit.\n\n"
-      "`one number` says how the values of steps, ranks or intervals become the one that a report shows: costs are averaged or summed, rates and shares are\n"
+      "`one number` says how the values of steps, ranks or intervals become the one that a report shows: costs are "
+      "averaged or summed, rates and shares are\n"
       "totals over totals, never means of ratios. The files are described in docs/record.md.\n";
   for (const MetricSource source : kSources) {
-    const std::string title = source == kDerived ? "Computed by reports" : source == kSweep ? "Computed by sweep collect" : std::string(source_name(source));
-    text += fmt::format("\n## {}\n\n{}| name | unit | one number | formula | meaning |\n|---|---|---|---|---|\n",
-                        title, source == kDerived ? kDerivedNames : "");
+    const std::string title = source == kDerived ? "Computed by reports"
+                              : source == kSweep ? "Computed by sweep collect"
+                                                 : std::string(source_name(source));
+    text += fmt::format("\n## {}\n\n{}| name | unit | one number | formula | meaning |\n|---|---|---|---|---|\n", title,
+                        source == kDerived ? kDerivedNames : "");
     for (const MetricDef& metric : metric_catalogue())
       if (metric.source == source)
-        text += fmt::format("| `{}` | {} | {} | {} | {} |\n", metric.name, metric.unit, reduction_name(metric.reduction), cell(metric.formula), cell(metric.help));
+        text += fmt::format("| `{}` | {} | {} | {} | {} |\n", metric.name, metric.unit,
+                            reduction_name(metric.reduction), cell(metric.formula), cell(metric.help));
   }
   return text;
 }

@@ -14,8 +14,8 @@ std::string_view source_name(MetricSource source);
 
 /// How many values (of steps, ranks, intervals) become the one that a report shows.
 enum class Reduction {
-  kNone,    ///< Tells rows apart; not reduced.
-  kLast,    ///< The newest value.
+  kNone,  ///< Tells rows apart; not reduced.
+  kLast,  ///< The newest value.
   kSum,
   kMax,
   kMean,    ///< Arithmetic: costs only, never rates.
@@ -26,8 +26,8 @@ std::string_view reduction_name(Reduction reduction);
 
 /// One metric, declared once for readers, reports and docs/metrics.md.
 struct MetricDef {
-  std::string_view name{};     ///< Key in files, CSV and JSON; members of an object after a dot.
-  std::string_view unit{};     ///< Empty: a plain number or text.
+  std::string_view name{};  ///< Key in files, CSV and JSON; members of an object after a dot.
+  std::string_view unit{};  ///< Empty: a plain number or text.
   MetricSource source = MetricSource::kSteps;
   Reduction reduction = Reduction::kNone;
   std::string_view formula{};  ///< Of computed metrics, in names of others; empty: measured.

@@ -17,8 +17,8 @@ std::string capitalize(const std::string& text) {
   return result;
 }
 
-/// Python's '#g' with `precision` digits: trailing zeros stay, NaN has no sign. By its definition, since fmt 9 writes "41907.0"
-/// for "41907." and glibc's printf "1.e+06" for "1.00000e+06" (its bug 23432).
+/// Python's '#g' with `precision` digits: trailing zeros stay, NaN has no sign. By its definition, since fmt 9 writes
+/// "41907.0" for "41907." and glibc's printf "1.e+06" for "1.00000e+06" (its bug 23432).
 std::string general(double value, int precision) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   std::string text = fmt::format("{:.{}e}", value, precision - 1);
@@ -50,10 +50,11 @@ void AverageMeter::update(double value, double weight) {
 std::string format_train_line(const OpenClipTrainLine& line) {
   constexpr int kDefaultPrecision = 6;
   std::string text = fmt::format(
-      "Train Epoch: {} [{:>{}}/{} ({}%)] Data (t): {} Batch (t): {}, {}/s, {}/s/gpu LR: {:>5} Logit Scale: {} ", line.epoch,
-      line.samples_in_epoch, sample_digits(line.samples_per_epoch), line.samples_per_epoch, fixed(line.percent_of_epoch, 0),
-      fixed(line.data_s, 3), fixed(line.batch_s, 3), general(line.samples_per_s, kDefaultPrecision),
-      general(line.samples_per_s_per_rank, kDefaultPrecision), fixed(line.lr, 6), fixed(line.logit_scale, 3));
+      "Train Epoch: {} [{:>{}}/{} ({}%)] Data (t): {} Batch (t): {}, {}/s, {}/s/gpu LR: {:>5} Logit Scale: {} ",
+      line.epoch, line.samples_in_epoch, sample_digits(line.samples_per_epoch), line.samples_per_epoch,
+      fixed(line.percent_of_epoch, 0), fixed(line.data_s, 3), fixed(line.batch_s, 3),
+      general(line.samples_per_s, kDefaultPrecision), general(line.samples_per_s_per_rank, kDefaultPrecision),
+      fixed(line.lr, 6), fixed(line.logit_scale, 3));
   for (size_t index = 0; index < line.losses.size(); ++index) {
     const OpenClipTrainLine::Loss& loss = line.losses[index];
     text += fmt::format("{}{}: {} ({})", index == 0 ? "" : " ", capitalize(loss.name), general(loss.last, 5),

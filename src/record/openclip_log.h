@@ -38,7 +38,8 @@ struct OpenClipTrainLine {
   std::vector<Loss> losses{};
 };
 
-/// "Train Epoch: 0 [  512/10000 (5%)] Data (t): 0.012 Batch (t): 0.340, 1505.88/s, 1505.88/s/gpu LR: 0.000100 Logit Scale: 14.286
+/// "Train Epoch: 0 [  512/10000 (5%)] Data (t): 0.012 Batch (t): 0.340, 1505.88/s, 1505.88/s/gpu LR: 0.000100 Logit
+/// Scale: 14.286
 /// ..."
 std::string format_train_line(const OpenClipTrainLine& line);
 

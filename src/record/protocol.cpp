@@ -58,10 +58,13 @@ struct RowsText {
   const StepColumns& steps;
   bool are_means = false;
 
-  RowsText(const StepColumns& of, std::span<const size_t> rows) : steps(of), are_means(std::any_of(rows.begin(), rows.end(), [&](size_t row) { return num_steps_of(of, row) > 1; })) {}
+  RowsText(const StepColumns& of, std::span<const size_t> rows)
+      : steps(of),
+        are_means(std::any_of(rows.begin(), rows.end(), [&](size_t row) { return num_steps_of(of, row) > 1; })) {}
 
   double num_steps(std::span<const size_t> rows) const {
-    return std::accumulate(rows.begin(), rows.end(), 0.0, [&](double sum, size_t row) { return sum + num_steps_of(steps, row); });
+    return std::accumulate(rows.begin(), rows.end(), 0.0,
+                           [&](double sum, size_t row) { return sum + num_steps_of(steps, row); });
   }
   /// "190 steps", or "19 log lines (means over 10 steps each, 190 steps in all)".
   std::string full(std::span<const size_t> rows, const char* unit) const {
@@ -69,12 +72,15 @@ struct RowsText {
     const auto count = [&](size_t a, size_t b) { return num_steps_of(steps, a) < num_steps_of(steps, b); };
     const auto [least, most] = std::minmax_element(rows.begin(), rows.end(), count);
     const double from = num_steps_of(steps, *least), to = num_steps_of(steps, *most);
-    return fmt::format("{} log {} (means over {} {} each, {:.0f} in all)", rows.size(), rows.size() == 1 ? "line" : "lines", from == to ? fmt::format("{:.0f}", from) : fmt::format("{:.0f} to {:.0f}", from, to),
-                       unit, num_steps(rows));
+    return fmt::format(
+        "{} log {} (means over {} {} each, {:.0f} in all)", rows.size(), rows.size() == 1 ? "line" : "lines",
+        from == to ? fmt::format("{:.0f}", from) : fmt::format("{:.0f} to {:.0f}", from, to), unit, num_steps(rows));
   }
   /// "40", or "4 lines, 40 steps".
   std::string brief(std::span<const size_t> rows) const {
-    return are_means ? fmt::format("{} {}, {:.0f} steps", rows.size(), rows.size() == 1 ? "line" : "lines", num_steps(rows)) : fmt::format("{}", rows.size());
+    return are_means
+               ? fmt::format("{} {}, {:.0f} steps", rows.size(), rows.size() == 1 ? "line" : "lines", num_steps(rows))
+               : fmt::format("{}", rows.size());
   }
 };
 
@@ -84,7 +90,8 @@ void set_rates(const StepColumns& steps, std::span<const size_t> rows, ProtocolR
   if (const auto tokens = median_of(steps.tokens, rows)) result.tokens_per_s = 1000 * *tokens / *result.step_ms;
 }
 
-void apply_lockstep(const StepColumns& steps, const std::vector<size_t>& rows, const SeriesOptions& options, ProtocolResult& result) {
+void apply_lockstep(const StepColumns& steps, const std::vector<size_t>& rows, const SeriesOptions& options,
+                    ProtocolResult& result) {
   const SeriesSummary summary = summarise_series(step_times(steps, rows), options);
   const auto used = std::span(rows).subspan(summary.num_warmup_steps);
   const RowsText text(steps, used);
@@ -93,7 +100,8 @@ void apply_lockstep(const StepColumns& steps, const std::vector<size_t>& rows, c
   if (!text.are_means) result.elbow = summary.elbow;
   result.num_rows = used.size();
   set_rates(steps, used, result);
-  result.sentence = fmt::format("median of {} after a warm-up of {}", text.full(used, "steps"), text.brief(std::span(rows).first(summary.num_warmup_steps)));
+  result.sentence = fmt::format("median of {} after a warm-up of {}", text.full(used, "steps"),
+                                text.brief(std::span(rows).first(summary.num_warmup_steps)));
 }
 
 /// The program's own rate of a row, or samples over time where it printed none.
@@ -107,7 +115,10 @@ void apply_clap(const StepColumns& steps, ProtocolResult& result) {
   std::vector<size_t> rows;
   bool is_logged = true;
   for (size_t row = 0; row < steps.size(); ++row) {
-    const double rate = is_positive(value_or_nan(steps.step_ms, row)) || is_positive(value_or_nan(steps.logged_samples_per_s, row)) ? rate_of(steps, row) : 0;
+    const double rate =
+        is_positive(value_or_nan(steps.step_ms, row)) || is_positive(value_or_nan(steps.logged_samples_per_s, row))
+            ? rate_of(steps, row)
+            : 0;
     if (!is_positive(rate)) continue;
     rates.push_back(rate);
     rows.push_back(row);
@@ -122,7 +133,8 @@ void apply_clap(const StepColumns& steps, ProtocolResult& result) {
   result.num_rows = used.size();
   if (const auto samples = median_of(steps.samples, rows)) result.step_ms = 1000 * *samples / *result.samples_per_s;
   result.sentence = fmt::format(
-      "arithmetic mean of the {} rates of {} log lines, the first line left out (the source names its log parser but not how it averages; a mean of "
+      "arithmetic mean of the {} rates of {} log lines, the first line left out (the source names its log parser but "
+      "not how it averages; a mean of "
       "rates overstates throughput)",
       is_logged ? "printed" : "computed", used.size());
 }
@@ -133,8 +145,12 @@ void apply_nemotron(const StepColumns& steps, const std::vector<size_t>& rows, P
   result.num_rows = 1;
   set_rates(steps, std::span(&last, 1), result);
   result.is_of_means = num_steps_of(steps, last) > 1;
-  const std::string what = result.is_of_means ? fmt::format("mean time of the {:.0f} steps of the last log line (up to step {}), where the recipe takes that of the last step,", num_steps_of(steps, last), steps.step[last])
-                                              : fmt::format("time of the last logged step ({}), as the recipe does", steps.step[last]);
+  const std::string what = result.is_of_means
+                               ? fmt::format(
+                                     "mean time of the {:.0f} steps of the last log line (up to step {}), where the "
+                                     "recipe takes that of the last step,",
+                                     num_steps_of(steps, last), steps.step[last])
+                               : fmt::format("time of the last logged step ({}), as the recipe does", steps.step[last]);
   result.sentence = fmt::format("{} because the first ones fluctuate; one sample, no spread", what);
 }
 
@@ -165,7 +181,8 @@ void apply_epicure_vision(const StepColumns& steps, const std::vector<size_t>& r
   used.pop_back();
   std::vector<double> times = step_times(steps, used), rates;
   for (const size_t row : used)
-    if (const double rate = 1000 * value_or_nan(steps.samples, row) / steps.step_ms[row]; is_positive(rate)) rates.push_back(rate);
+    if (const double rate = 1000 * value_or_nan(steps.samples, row) / steps.step_ms[row]; is_positive(rate))
+      rates.push_back(rate);
   std::sort(times.begin(), times.end());
   result.step_ms = percentile_of_sorted(times, 50);
   if (!text.are_means) result.elbow = find_elbow(times);
@@ -173,14 +190,19 @@ void apply_epicure_vision(const StepColumns& steps, const std::vector<size_t>& r
   result.epoch_train_s = total_ms / 1000;
   result.num_rows = used.size();
   if (!rates.empty()) result.samples_per_s = median(rates);
-  const std::string ends = text.are_means ? "its first and last line dropped where the source drops a batch at either end; means over several batches have no elbow"
-                                          : fmt::format("its first and last batch dropped; the elbow lies at {:.0f} %{}", 100 * *result.elbow,
-                                                        *result.elbow < 0.5 ? ", so the median itself is slowed down" : "");
-  result.sentence = fmt::format("median over {} of the fourth epoch{}, {}", text.full(used, "batches"),
-                                epochs.size() < kEpochs ? fmt::format(" (the source runs five, this run {})", epochs.size()) : "", ends);
+  const std::string ends =
+      text.are_means
+          ? "its first and last line dropped where the source drops a batch at either end; means over several batches "
+            "have no elbow"
+          : fmt::format("its first and last batch dropped; the elbow lies at {:.0f} %{}", 100 * *result.elbow,
+                        *result.elbow < 0.5 ? ", so the median itself is slowed down" : "");
+  result.sentence = fmt::format(
+      "median over {} of the fourth epoch{}, {}", text.full(used, "batches"),
+      epochs.size() < kEpochs ? fmt::format(" (the source runs five, this run {})", epochs.size()) : "", ends);
 }
 
-void apply_epicure_language(const StepColumns& steps, const std::vector<size_t>& rows, const SeriesOptions& options, ProtocolResult& result) {
+void apply_epicure_language(const StepColumns& steps, const std::vector<size_t>& rows, const SeriesOptions& options,
+                            ProtocolResult& result) {
   const SeriesSummary summary = summarise_series(step_times(steps, rows), options);
   const auto stable = std::span(rows).subspan(summary.num_warmup_steps);
   result.tflops_per_device = median_of(steps.logged_tflops_per_device, stable);
@@ -193,14 +215,17 @@ void apply_epicure_language(const StepColumns& steps, const std::vector<size_t>&
   result.step_ms = summary.median_ms;
   result.num_rows = stable.size();
   set_rates(steps, stable, result);
-  result.sentence = fmt::format("median of the TFLOP/s per GPU that the program logged in {}, once the throughput had become stable ({} left out); how it counts FLOPs is its own",
-                                text.full(stable, "steps"), text.brief(std::span(rows).first(summary.num_warmup_steps)));
+  result.sentence = fmt::format(
+      "median of the TFLOP/s per GPU that the program logged in {}, once the throughput had become stable ({} left "
+      "out); how it counts FLOPs is its own",
+      text.full(stable, "steps"), text.brief(std::span(rows).first(summary.num_warmup_steps)));
 }
 
 }  // namespace
 
 std::string_view protocol_name(Protocol protocol) {
-  const auto found = std::find_if(std::begin(kNames), std::end(kNames), [&](const Named& entry) { return entry.protocol == protocol; });
+  const auto found = std::find_if(std::begin(kNames), std::end(kNames),
+                                  [&](const Named& entry) { return entry.protocol == protocol; });
   LOCKSTEP_CHECK(found != std::end(kNames), "protocol={}", static_cast<int>(protocol));
   return found->name;
 }

@@ -10,8 +10,8 @@
 
 namespace lockstep::record {
 
-/// How one number is made of a run's steps: our way, and the ways of published benchmarks, so that their tables can be repeated and the
-/// difference seen.
+/// How one number is made of a run's steps: our way, and the ways of published benchmarks, so that their tables can be
+/// repeated and the difference seen.
 enum class Protocol {
   kLockstep,         ///< Median of the steps after the warm-up.
   kClap,             ///< CLAP scaling benchmark on JUPITER: mean of the rates in the log lines.
@@ -31,11 +31,12 @@ struct ProtocolResult {
   std::optional<double> step_ms{};
   std::optional<double> samples_per_s{}, tokens_per_s{};  ///< Over all ranks.
   std::optional<double> tflops_per_device{};              ///< As logged, never computed.
-  std::optional<double> elbow{};                          ///< Share of undisturbed steps among those used; of means over several there is none.
-  std::optional<double> epoch_train_s{};                  ///< Sum of all steps of the epoch that was used.
-  size_t num_rows = 0;                                    ///< Rows of the log that went into it.
-  bool is_of_means = false;                               ///< Some of these rows are means over several steps, where the protocol's own were single ones.
-  std::string sentence{};                                 ///< What was done, or why it could not be.
+  std::optional<double> elbow{};  ///< Share of undisturbed steps among those used; of means over several there is none.
+  std::optional<double> epoch_train_s{};  ///< Sum of all steps of the epoch that was used.
+  size_t num_rows = 0;                    ///< Rows of the log that went into it.
+  bool is_of_means =
+      false;  ///< Some of these rows are means over several steps, where the protocol's own were single ones.
+  std::string sentence{};  ///< What was done, or why it could not be.
 
   bool is_given() const { return num_rows > 0; }
 };

@@ -12,8 +12,7 @@ namespace {
 using core::Json;
 namespace fs = std::filesystem;
 
-template <typename Number>
-std::optional<Number> number_at(const Json& object, const char* key) {
+template <typename Number> std::optional<Number> number_at(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number()) return std::nullopt;
   return found->get<Number>();
@@ -26,7 +25,8 @@ std::string text_at(const Json& object, const char* key) {
 
 void check_version(const Json& object, const fs::path& path) {
   const auto version = object.is_object() ? number_at<int64_t>(object, "record_version") : std::nullopt;
-  if (!version) throw DataError(fmt::format("record: '{}' has no record_version", path.string()), "is this the folder of a run?");
+  if (!version)
+    throw DataError(fmt::format("record: '{}' has no record_version", path.string()), "is this the folder of a run?");
   if (*version > kRecordVersion)
     throw NewerRecordError(
         fmt::format("record: '{}' has record_version={}, expected at most {}", path.string(), *version, kRecordVersion),
@@ -63,7 +63,8 @@ StepsRead read_steps(const fs::path& folder) {
 
 StepsRead parse_steps(std::string_view content, std::string_view where) {
   const LinesRead lines = parse_json_lines(content, where);
-  StepsRead read{.steps = {}, .num_superseded = 0, .num_damaged = lines.num_damaged, .is_last_line_cut = lines.is_last_line_cut};
+  StepsRead read{
+      .steps = {}, .num_superseded = 0, .num_damaged = lines.num_damaged, .is_last_line_cut = lines.is_last_line_cut};
   std::map<int64_t, StepRecord> by_step;
   for (const Json& line : lines.lines) {
     try {
@@ -87,7 +88,8 @@ RunRead read_run(const fs::path& folder) {
   check_version(run, path);
   if (!run.contains("attempts") || !run["attempts"].is_array())
     throw DataError(fmt::format("record: '{}' has no list 'attempts'", path.string()));
-  return {.record_version = static_cast<int>(run["record_version"].get<int64_t>()), .attempts = std::move(run["attempts"])};
+  return {.record_version = static_cast<int>(run["record_version"].get<int64_t>()),
+          .attempts = std::move(run["attempts"])};
 }
 
 bool StatusRead::is_dead(double now_unix_s) const {

@@ -14,19 +14,20 @@ namespace lockstep::record {
 /// The steps of a run, ordered by step, each from the last attempt that did it.
 struct StepsRead {
   std::vector<StepRecord> steps{};
-  int64_t num_superseded = 0;  ///< Lines of earlier attempts (or repeated ones) that a later line replaced.
-  int64_t num_damaged = 0;     ///< Lines that could not be read.
-  bool is_last_line_cut = false;  ///< The file does not end with a line end: the writer died or still writes. Counted in
-                                  ///< num_damaged too, unless the line is whole.
+  int64_t num_superseded = 0;     ///< Lines of earlier attempts (or repeated ones) that a later line replaced.
+  int64_t num_damaged = 0;        ///< Lines that could not be read.
+  bool is_last_line_cut = false;  ///< The file does not end with a line end: the writer died or still writes. Counted
+                                  ///< in num_damaged too, unless the line is whole.
 };
 
 /// The same from the text of a steps.jsonl; `where` is for messages.
 StepsRead parse_steps(std::string_view content, std::string_view where);
-/// Reads steps.jsonl of a run folder. Damaged lines are skipped and counted. EnvironmentError when there is no such file.
+/// Reads steps.jsonl of a run folder. Damaged lines are skipped and counted. EnvironmentError when there is no such
+/// file.
 StepsRead read_steps(const std::filesystem::path& folder);
 
-/// Objects of any other JSON Lines file of a record (ranks.jsonl, comm.jsonl, results.jsonl), in file order; damaged lines are
-/// counted.
+/// Objects of any other JSON Lines file of a record (ranks.jsonl, comm.jsonl, results.jsonl), in file order; damaged
+/// lines are counted.
 struct LinesRead {
   std::vector<core::Json> lines;
   int64_t num_damaged = 0;

@@ -19,39 +19,43 @@ struct RunSetup {
   std::string device{};     ///< "NVIDIA GH200", "cpu"
   std::string layout{};     ///< Parallel layout, "dp=8 tp=2 pp=4".
   std::optional<int64_t> nodes{}, devices{};
-  std::optional<int64_t> global_batch{};        ///< Samples per optimiser step over all ranks.
-  std::optional<int64_t> samples_per_device{};  ///< Local batch: samples per step and data-parallel replica, accumulation included.
+  std::optional<int64_t> global_batch{};  ///< Samples per optimiser step over all ranks.
+  std::optional<int64_t>
+      samples_per_device{};  ///< Local batch: samples per step and data-parallel replica, accumulation included.
   std::optional<int64_t> accum{};
-  std::optional<int64_t> sequence_length{};     ///< Tokens per sample.
-  std::string sample_unit = "samples";          ///< Plural noun of what `samples` counts: "samples", "images", "sequences".
+  std::optional<int64_t> sequence_length{};  ///< Tokens per sample.
+  std::string sample_unit = "samples";  ///< Plural noun of what `samples` counts: "samples", "images", "sequences".
   std::optional<double> forward_gflops_per_sample{};  ///< One forward pass of one sample; training is three of them.
   std::string flops_formula{};                        ///< Where that number is from.
-  std::optional<double> processed_gflops_per_sample{};  ///< Likewise, of what was computed, where that is less (patch dropout).
+  std::optional<double>
+      processed_gflops_per_sample{};  ///< Likewise, of what was computed, where that is less (patch dropout).
   std::string processed_formula{};
-  std::optional<double> peak_tflops_per_device{};     ///< Dense, of the compute type.
+  std::optional<double> peak_tflops_per_device{};  ///< Dense, of the compute type.
   std::string peak_source{};
-  std::optional<bool> is_synthetic{};                 ///< Made-up input data.
-  std::optional<bool> is_on_cpu{};                    ///< Ranks computed on processor cores, not on accelerators.
-  bool is_profiled = false;                           ///< A profiler ran: no measurement.
-  std::map<std::string, std::string> tags{};          ///< Anything else that tells points apart (sweep axes, named groups of --meta).
+  std::optional<bool> is_synthetic{};  ///< Made-up input data.
+  std::optional<bool> is_on_cpu{};     ///< Ranks computed on processor cores, not on accelerators.
+  bool is_profiled = false;            ///< A profiler ran: no measurement.
+  std::map<std::string, std::string>
+      tags{};  ///< Anything else that tells points apart (sweep axes, named groups of --meta).
 };
 
 /// Steps in columns of equal length. NaN where the source does not tell.
 struct StepColumns {
   std::vector<int64_t> step{};       ///< Optimiser step, from 0; of an interval its last.
   std::vector<int32_t> num_steps{};  ///< Steps that the row stands for: 1, or the log interval whose mean step_ms is.
-  std::vector<int32_t> num_skipped{};  ///< Of these, steps that left the parameters alone because gradients were not finite.
-  std::vector<int32_t> epoch{};      ///< -1: unknown.
-  std::vector<int32_t> attempt{};    ///< From 1.
-  std::vector<double> step_ms{};     ///< Largest over the ranks; mean over the interval.
+  std::vector<int32_t>
+      num_skipped{};             ///< Of these, steps that left the parameters alone because gradients were not finite.
+  std::vector<int32_t> epoch{};  ///< -1: unknown.
+  std::vector<int32_t> attempt{};  ///< From 1.
+  std::vector<double> step_ms{};   ///< Largest over the ranks; mean over the interval.
   std::vector<double> data_wait_ms{};
-  std::vector<double> samples{};     ///< Of one step, over all ranks.
-  std::vector<double> tokens{};      ///< Likewise.
+  std::vector<double> samples{};  ///< Of one step, over all ranks.
+  std::vector<double> tokens{};   ///< Likewise.
   std::vector<double> loss{};
-  std::vector<double> samples_seen{};  ///< Since the start of the run, this step included.
-  std::vector<double> time_s{};        ///< Unix time at the end of the step.
-  std::vector<double> logged_samples_per_s{};        ///< Over all ranks, as the program itself printed it.
-  std::vector<double> logged_tflops_per_device{};    ///< Likewise.
+  std::vector<double> samples_seen{};                     ///< Since the start of the run, this step included.
+  std::vector<double> time_s{};                           ///< Unix time at the end of the step.
+  std::vector<double> logged_samples_per_s{};             ///< Over all ranks, as the program itself printed it.
+  std::vector<double> logged_tflops_per_device{};         ///< Likewise.
   std::map<std::string, std::vector<float>> phases_ms{};  ///< By phase (docs/record.md); mean over the interval.
 
   size_t size() const { return step.size(); }
@@ -90,19 +94,21 @@ struct CollectivePoint {
 
 /// One run as reports, sweeps and calibrations see it, whatever program wrote it.
 struct RunData {
-  std::string name{};              ///< Folder or file name, made unique by the caller where needed.
-  std::string part{};              ///< Which of several runs in one file: "nodes=2, run=b". Empty: the only one.
+  std::string name{};  ///< Folder or file name, made unique by the caller where needed.
+  std::string part{};  ///< Which of several runs in one file: "nodes=2, run=b". Empty: the only one.
   std::filesystem::path source{};
-  std::string format{};            ///< "lockstep", "openclip", "megatron", ...
+  std::string format{};  ///< "lockstep", "openclip", "megatron", ...
   RunSetup setup{};
-  std::map<std::string, std::string> options{};  ///< Resolved options of the program by name ("grad_checkpointing"); empty: the source does not tell.
-  std::string allocation{};        ///< The job it ran in ("slurm 4711"); runs with the same one shared nodes. Empty: unknown.
-  std::string state{};             ///< "finished", "running", "stopped", "failed", "died"; empty: unknown.
-  std::string message{};           ///< Of a failed run.
+  std::map<std::string, std::string>
+      options{};  ///< Resolved options of the program by name ("grad_checkpointing"); empty: the source does not tell.
+  std::string allocation{};  ///< The job it ran in ("slurm 4711"); runs with the same one shared nodes. Empty: unknown.
+  std::string state{};       ///< "finished", "running", "stopped", "failed", "died"; empty: unknown.
+  std::string message{};     ///< Of a failed run.
   std::optional<double> started_s{}, ended_s{};  ///< Unix time.
   int num_attempts = 1;
-  int measured_attempt = 0;        ///< The longest, from 1: setup, options, job, software, ranks, counters and collectives are of this one. 0: unknown.
-  bool is_unit_guessed = false;    ///< The source does not tell the unit of its step times.
+  int measured_attempt = 0;  ///< The longest, from 1: setup, options, job, software, ranks, counters and collectives
+                             ///< are of this one. 0: unknown.
+  bool is_unit_guessed = false;  ///< The source does not tell the unit of its step times.
   StepColumns steps{};
   std::vector<RankTimesRecord> rank_times{};
   std::vector<CollectiveTotal> collectives{};
@@ -111,14 +117,15 @@ struct RunData {
   std::map<int, MemoryPeaks> memory_peaks{};  ///< By attempt.
   std::vector<StartupTimes> startup{};
   std::vector<ResultRecord> results{};
-  std::map<std::string, std::string> software{};  ///< "lockstep", "libtorch", "cuda", "nccl", "host", environment variables that matter.
-  std::string command{};           ///< Command line, where known.
-  int64_t num_rejected_lines = 0;  ///< Lines that could not be read; `problems` says which.
+  std::map<std::string, std::string>
+      software{};         ///< "lockstep", "libtorch", "cuda", "nccl", "host", environment variables that matter.
+  std::string command{};  ///< Command line, where known.
+  int64_t num_rejected_lines = 0;       ///< Lines that could not be read; `problems` says which.
   std::vector<std::string> problems{};  ///< In words: half-written files, mixed units, steps that went back, ...
 };
 
-/// Reads the record of a lockstep run (a folder with run.json). What is damaged is skipped, counted and told in `problems`; EnvironmentError only when
-/// there is no record at all.
+/// Reads the record of a lockstep run (a folder with run.json). What is damaged is skipped, counted and told in
+/// `problems`; EnvironmentError only when there is no record at all.
 RunData load_run(const std::filesystem::path& folder);
 
 }  // namespace lockstep::record

@@ -50,8 +50,7 @@ double as_time(const element& value) {
   return std::isfinite(number) && number >= 0 ? number : kUnknown;
 }
 
-template <typename Visit>
-void for_each_number(const element& value, const Visit& visit) {
+template <typename Visit> void for_each_number(const element& value, const Visit& visit) {
   object inner;
   if (value.get(inner) != simdjson::SUCCESS) return;
   for (const auto field : inner)
@@ -87,9 +86,10 @@ void read_lines(const fs::path& path, RunData& run, const std::function<bool(con
     run.problems.push_back(fmt::format("{}: the last line is cut off and was left out", path.filename().string()));
     return;
   }
-  run.problems.push_back(fmt::format("{}: {} {} not be read and {} left out (the first is line {}{})", path.filename().string(), num_rejected,
-                                     num_rejected == 1 ? "line could" : "lines could", num_rejected == 1 ? "was" : "were", first_rejected,
-                                     is_cut ? ", the last one is cut off" : ""));
+  run.problems.push_back(
+      fmt::format("{}: {} {} not be read and {} left out (the first is line {}{})", path.filename().string(),
+                  num_rejected, num_rejected == 1 ? "line could" : "lines could", num_rejected == 1 ? "was" : "were",
+                  first_rejected, is_cut ? ", the last one is cut off" : ""));
 }
 
 /// What the columns have no place for.
@@ -102,20 +102,33 @@ void keep_peak(std::optional<double>& peak, const element& value) {
   if (const double bytes = as_time(value); bytes > peak.value_or(0)) peak = bytes;
 }
 
-void set_field(StepColumns& columns, std::string_view key, const element& value, StepOddities& odd, MemoryPeaks& memory) {
+void set_field(StepColumns& columns, std::string_view key, const element& value, StepOddities& odd,
+               MemoryPeaks& memory) {
   const auto last = [](auto& column) -> auto& { return column.back(); };
-  if (key == "attempt") last(columns.attempt) = as_attempt(value);
-  else if (key == "epoch") last(columns.epoch) = as_small(value, -1);
-  else if (key == "samples") last(columns.samples) = as_time(value);
-  else if (key == "samples_seen") last(columns.samples_seen) = as_time(value);
-  else if (key == "tokens") last(columns.tokens) = as_time(value);
-  else if (key == "step_ms") last(columns.step_ms) = as_time(value);
-  else if (key == "data_wait_ms") last(columns.data_wait_ms) = as_time(value);
-  else if (key == "samples_per_s") last(columns.logged_samples_per_s) = as_time(value);
-  else if (key == "loss") last(columns.loss) = as_number(value);
-  else if (key == "time_s") last(columns.time_s) = as_time(value);
-  else if (key == "device_memory_bytes") keep_peak(memory.device_bytes, value);
-  else if (key == "host_memory_bytes") keep_peak(memory.host_bytes, value);
+  if (key == "attempt")
+    last(columns.attempt) = as_attempt(value);
+  else if (key == "epoch")
+    last(columns.epoch) = as_small(value, -1);
+  else if (key == "samples")
+    last(columns.samples) = as_time(value);
+  else if (key == "samples_seen")
+    last(columns.samples_seen) = as_time(value);
+  else if (key == "tokens")
+    last(columns.tokens) = as_time(value);
+  else if (key == "step_ms")
+    last(columns.step_ms) = as_time(value);
+  else if (key == "data_wait_ms")
+    last(columns.data_wait_ms) = as_time(value);
+  else if (key == "samples_per_s")
+    last(columns.logged_samples_per_s) = as_time(value);
+  else if (key == "loss")
+    last(columns.loss) = as_number(value);
+  else if (key == "time_s")
+    last(columns.time_s) = as_time(value);
+  else if (key == "device_memory_bytes")
+    keep_peak(memory.device_bytes, value);
+  else if (key == "host_memory_bytes")
+    keep_peak(memory.host_bytes, value);
   else if (key == "phases_ms")
     for_each_number(value, [&](std::string_view phase, double ms) {
       if (ms >= 0 && std::isfinite(ms)) set_phase(columns, phase, static_cast<float>(ms));
@@ -128,17 +141,20 @@ void set_field(StepColumns& columns, std::string_view key, const element& value,
   } else if (key == "nonfinite") {
     element kind;
     object kinds;
-    if (value.get(kinds) == simdjson::SUCCESS && kinds["loss"].get(kind) == simdjson::SUCCESS && odd.num_nonfinite_losses++ == 0)
+    if (value.get(kinds) == simdjson::SUCCESS && kinds["loss"].get(kind) == simdjson::SUCCESS &&
+        odd.num_nonfinite_losses++ == 0)
       odd.first_nonfinite = columns.step.back();
   }
 }
 
 void tell_oddities(const StepOddities& odd, RunData& run) {
   if (odd.num_skipped > 0)
-    run.problems.push_back(fmt::format("{} steps were skipped because their gradients were not finite (the first is step {})", odd.num_skipped,
-                                       odd.first_skipped));
+    run.problems.push_back(
+        fmt::format("{} steps were skipped because their gradients were not finite (the first is step {})",
+                    odd.num_skipped, odd.first_skipped));
   if (odd.num_nonfinite_losses > 0)
-    run.problems.push_back(fmt::format("the loss of {} steps is not finite (the first is step {})", odd.num_nonfinite_losses, odd.first_nonfinite));
+    run.problems.push_back(fmt::format("the loss of {} steps is not finite (the first is step {})",
+                                       odd.num_nonfinite_losses, odd.first_nonfinite));
 }
 
 /// The record of an interval that every line of ranks.jsonl and system.jsonl begins with.
@@ -148,9 +164,12 @@ struct Interval {
   int64_t num_steps = 1;
 
   void set(std::string_view key, const element& value) {
-    if (key == "attempt") attempt = as_attempt(value);
-    else if (key == "step") step = as_integer(value);
-    else if (key == "num_steps") num_steps = as_integer(value).value_or(0);
+    if (key == "attempt")
+      attempt = as_attempt(value);
+    else if (key == "step")
+      step = as_integer(value);
+    else if (key == "num_steps")
+      num_steps = as_integer(value).value_or(0);
   }
   bool is_valid() const { return step && *step >= 0 && num_steps >= 1; }
 };
@@ -188,7 +207,8 @@ void load_steps(const fs::path& folder, RunData& run) {
   });
   tell_oddities(odd, run);
   if (const int64_t num_again = keep_last_attempts(columns); num_again > 0)
-    run.problems.push_back(fmt::format("{} steps were done more than once after a restart; of each the last attempt counts", num_again));
+    run.problems.push_back(
+        fmt::format("{} steps were done more than once after a restart; of each the last attempt counts", num_again));
 }
 
 void load_rank_times(const fs::path& folder, RunData& run) {
@@ -223,18 +243,28 @@ void load_collectives(const fs::path& folder, RunData& run) {
     int attempt = 0;
     bool has_time = false;
     for (const auto field : row) {
-      if (field.key == "attempt") attempt = as_attempt(field.value);
-      else if (field.key == "step") total.num_steps = std::max<int64_t>(0, as_integer(field.value).value_or(-1) + 1 - first_step);
-      else if (field.key == "kind") total.kind = as_text(field.value);
-      else if (field.key == "axis") total.axis = as_text(field.value);
-      else if (field.key == "group_size") total.group_size = std::max(as_small(field.value, 1), 1);
-      else if (field.key == "bytes") total.bytes = as_time(field.value);
-      else if (field.key == "count") total.count = as_integer(field.value).value_or(0);
-      else if (field.key == "blocked_ms") total.blocked_ms = as_time(field.value);
-      else if (field.key == "time_ms") total.time_ms = as_time(field.value), has_time = true;  // null: nobody timed it
+      if (field.key == "attempt")
+        attempt = as_attempt(field.value);
+      else if (field.key == "step")
+        total.num_steps = std::max<int64_t>(0, as_integer(field.value).value_or(-1) + 1 - first_step);
+      else if (field.key == "kind")
+        total.kind = as_text(field.value);
+      else if (field.key == "axis")
+        total.axis = as_text(field.value);
+      else if (field.key == "group_size")
+        total.group_size = std::max(as_small(field.value, 1), 1);
+      else if (field.key == "bytes")
+        total.bytes = as_time(field.value);
+      else if (field.key == "count")
+        total.count = as_integer(field.value).value_or(0);
+      else if (field.key == "blocked_ms")
+        total.blocked_ms = as_time(field.value);
+      else if (field.key == "time_ms")
+        total.time_ms = as_time(field.value), has_time = true;  // null: nobody timed it
     }
     if (total.kind.empty() || total.count <= 0 || !has_time || !std::isfinite(total.bytes)) return false;
-    if (is_of_measured_attempt(attempt, run)) totals[{total.kind, total.axis, total.group_size, total.bytes}] = std::move(total);
+    if (is_of_measured_attempt(attempt, run))
+      totals[{total.kind, total.axis, total.group_size, total.bytes}] = std::move(total);
     return true;
   });
   for (auto& [key, total] : totals) run.collectives.push_back(std::move(total));
@@ -277,24 +307,32 @@ void load_startup(const fs::path& folder, RunData& run) {
 }
 
 void load_results(const fs::path& folder, RunData& run) {
-  std::map<std::pair<std::string, int64_t>, size_t> places;  // an evaluation done again after a restart replaces the first
+  std::map<std::pair<std::string, int64_t>, size_t>
+      places;  // an evaluation done again after a restart replaces the first
   read_lines(folder / "results.jsonl", run, [&](const object& row) {
     ResultRecord result;
     result.step = -1;
     for (const auto field : row) {
-      if (field.key == "attempt") result.attempt = as_attempt(field.value);
-      else if (field.key == "step") result.step = as_integer(field.value).value_or(-1);
-      else if (field.key == "epoch") result.epoch = as_integer(field.value);
-      else if (field.key == "name") result.name = as_text(field.value);
+      if (field.key == "attempt")
+        result.attempt = as_attempt(field.value);
+      else if (field.key == "step")
+        result.step = as_integer(field.value).value_or(-1);
+      else if (field.key == "epoch")
+        result.epoch = as_integer(field.value);
+      else if (field.key == "name")
+        result.name = as_text(field.value);
       else if (field.key == "seconds") {
         if (const double seconds = as_time(field.value); std::isfinite(seconds)) result.seconds = seconds;
       } else if (field.key == "metrics")
-        for_each_number(field.value, [&](std::string_view name, double number) { result.metrics.emplace_back(name, number); });
+        for_each_number(field.value,
+                        [&](std::string_view name, double number) { result.metrics.emplace_back(name, number); });
     }
     if (result.step < 0 || result.name.empty()) return false;
     const auto [place, is_new] = places.try_emplace({result.name, result.step}, run.results.size());
-    if (is_new) run.results.push_back(std::move(result));
-    else run.results[place->second] = std::move(result);
+    if (is_new)
+      run.results.push_back(std::move(result));
+    else
+      run.results[place->second] = std::move(result);
     return true;
   });
 }

@@ -62,7 +62,8 @@ std::string command_of(const Json& attempt) {
   return line;
 }
 
-/// The command of rank 0 with what starts all ranks before it, where the attempt says how they came and it can be told in one line.
+/// The command of rank 0 with what starts all ranks before it, where the attempt says how they came and it can be told
+/// in one line.
 std::string start_command(const Json& attempt, const RunSetup& setup) {
   constexpr std::string_view kProgram = "lockstep ";
   const std::string command = command_of(attempt), from = text_at(attempt, "ranks_from");
@@ -72,7 +73,8 @@ std::string start_command(const Json& attempt, const RunSetup& setup) {
   if ((from == "torchrun" || from == "launch") && setup.nodes == 1)
     return fmt::format("lockstep launch --nproc-per-node {} -- {}", num_ranks, command.substr(kProgram.size()));
   if (from == "slurm")
-    return fmt::format("srun {}--ntasks={} {}", setup.nodes ? fmt::format("--nodes={} ", *setup.nodes) : "", num_ranks, command);
+    return fmt::format("srun {}--ntasks={} {}", setup.nodes ? fmt::format("--nodes={} ", *setup.nodes) : "", num_ranks,
+                       command);
   return command;
 }
 
@@ -84,7 +86,8 @@ AttemptFacts facts_of(const Json& attempt, int place) {
   facts.options = options_of_attempt(attempt);
   facts.started_s = time_at(attempt, "started_s");
   if (const std::string job = text_at(attempt, "slurm_job_id"); !job.empty()) facts.allocation = "slurm " + job;
-  if (const std::string version = text_at(attempt, "code_version"); !version.empty()) facts.software["lockstep"] = version;
+  if (const std::string version = text_at(attempt, "code_version"); !version.empty())
+    facts.software["lockstep"] = version;
   if (const std::string host = text_at(attempt, "host"); !host.empty()) facts.software["host"] = host;
   add_texts(attempt, "software", facts.software);
   add_texts(attempt, "environment", facts.software);
@@ -98,8 +101,10 @@ std::vector<AttemptFacts> read_attempts(const Json& attempts, RunData& run) {
   int place = 0;
   for (const Json& attempt : attempts) {
     ++place;
-    if (attempt.is_object()) all.push_back(facts_of(attempt, place));
-    else run.problems.push_back(fmt::format("run.json: attempt {} is no object and was left out", place));
+    if (attempt.is_object())
+      all.push_back(facts_of(attempt, place));
+    else
+      run.problems.push_back(fmt::format("run.json: attempt {} is no object and was left out", place));
   }
   for (const AttemptFacts& facts : all)
     if (!run.started_s) run.started_s = facts.started_s;
@@ -110,8 +115,8 @@ std::vector<AttemptFacts> read_attempts(const Json& attempts, RunData& run) {
 void compare_attempts(const AttemptFacts& measured, const AttemptFacts& other, RunData& run) {
   const auto tell = [&](const char* what, const auto& a, const auto& b) {
     if (a != b)
-      run.problems.push_back(
-          fmt::format("attempt {} ran with {} {}, the measured attempt {} with {}", other.number, what, b, measured.number, a));
+      run.problems.push_back(fmt::format("attempt {} ran with {} {}, the measured attempt {} with {}", other.number,
+                                         what, b, measured.number, a));
   };
   tell("devices =", measured.setup.devices.value_or(0), other.setup.devices.value_or(0));
   tell("global batch =", measured.setup.global_batch.value_or(0), other.setup.global_batch.value_or(0));
@@ -122,12 +127,14 @@ void compare_attempts(const AttemptFacts& measured, const AttemptFacts& other, R
 void take_measured_attempt(std::vector<AttemptFacts> all, RunData& run) {
   if (run.steps.size() > 0) run.measured_attempt = longest_attempt(run.steps);
   if (all.empty()) return;
-  auto measured = std::find_if(all.begin(), all.end(), [&](const AttemptFacts& facts) { return facts.number == run.measured_attempt; });
+  auto measured = std::find_if(all.begin(), all.end(),
+                               [&](const AttemptFacts& facts) { return facts.number == run.measured_attempt; });
   if (measured == all.end()) {
     measured = std::prev(all.end());
     if (run.measured_attempt > 0)
-      run.problems.push_back(fmt::format("run.json does not tell of attempt {}, which was measured: the setup shown is that of attempt {}",
-                                         run.measured_attempt, measured->number));
+      run.problems.push_back(
+          fmt::format("run.json does not tell of attempt {}, which was measured: the setup shown is that of attempt {}",
+                      run.measured_attempt, measured->number));
   }
   for (const AttemptFacts& facts : all)
     if (&facts != &*measured) compare_attempts(*measured, facts, run);
@@ -139,8 +146,7 @@ void take_measured_attempt(std::vector<AttemptFacts> all, RunData& run) {
 }
 
 /// Reads one file of a record; damage is told, a layout newer than ours is not worked around.
-template <typename Read>
-bool read_or_tell(const fs::path& path, RunData& run, const Read& read) {
+template <typename Read> bool read_or_tell(const fs::path& path, RunData& run, const Read& read) {
   if (std::error_code failure; !fs::exists(path, failure)) return false;
   try {
     read();
@@ -155,7 +161,9 @@ bool read_or_tell(const fs::path& path, RunData& run, const Read& read) {
 
 /// The last step that the run says it did, where it has ended.
 std::optional<int64_t> read_how_it_stands(const fs::path& folder, RunData& run) {
-  constexpr const char* kUnknownEnd = "how the run ended is not known: it may have finished, been stopped or died, and the steps that are there may not be all";
+  constexpr const char* kUnknownEnd =
+      "how the run ended is not known: it may have finished, been stopped or died, and the steps that are there may "
+      "not be all";
   std::optional<int64_t> last_step;
   const size_t num_problems = run.problems.size();
   const bool is_told = read_or_tell(folder / "status.json", run, [&] {
@@ -163,19 +171,24 @@ std::optional<int64_t> read_how_it_stands(const fs::path& folder, RunData& run) 
     const double now_s = unix_seconds_now();
     run.state = status.is_dead(now_s) ? "died" : status.state;
     run.message = status.message;
-    if (status.first_failing_rank) run.message = fmt::format("rank {} failed first: {}", *status.first_failing_rank, status.message);
+    if (status.first_failing_rank)
+      run.message = fmt::format("rank {} failed first: {}", *status.first_failing_rank, status.message);
     run.ended_s = status.ended_s;
     if (run.state == "died") {
       if (status.heartbeat_s > 0) run.ended_s = status.heartbeat_s;
-      run.message = fmt::format("the run says that it is running, but its last sign of life is {:.0f} s old", now_s - status.heartbeat_s);
+      run.message = fmt::format("the run says that it is running, but its last sign of life is {:.0f} s old",
+                                now_s - status.heartbeat_s);
     }
     if (status.dropped_lines > 0)
-      run.problems.push_back(fmt::format("{} lines of the record were lost while the run wrote it (disk or queue full)", status.dropped_lines));
+      run.problems.push_back(fmt::format("{} lines of the record were lost while the run wrote it (disk or queue full)",
+                                         status.dropped_lines));
     if (run.state != "running" && run.state != "died") last_step = status.last_step;
   });
   if (is_told) return last_step;
-  if (run.problems.size() == num_problems) run.problems.push_back(fmt::format("status.json is missing: {}", kUnknownEnd));
-  else run.problems.back() += fmt::format("; {}", kUnknownEnd);
+  if (run.problems.size() == num_problems)
+    run.problems.push_back(fmt::format("status.json is missing: {}", kUnknownEnd));
+  else
+    run.problems.back() += fmt::format("; {}", kUnknownEnd);
   return last_step;
 }
 
@@ -184,8 +197,9 @@ void tell_lost_steps(int64_t last_step, RunData& run) {
   const auto& steps = run.steps.step;
   const auto [first, last] = std::minmax_element(steps.begin(), steps.end());
   if (last != steps.end() && *last >= last_step) return;
-  run.problems.push_back(fmt::format("{} of {} steps are there: steps.jsonl ends before step {}, which status.json names as the last", steps.size(),
-                                     last_step + 1 - (steps.empty() ? 0 : *first), last_step));
+  run.problems.push_back(
+      fmt::format("{} of {} steps are there: steps.jsonl ends before step {}, which status.json names as the last",
+                  steps.size(), last_step + 1 - (steps.empty() ? 0 : *first), last_step));
 }
 
 /// Facts that the lines know when run.json does not.
@@ -193,7 +207,8 @@ void complete_setup(RunData& run) {
   std::set<std::string> hosts;
   for (const RankTimesRecord& times : run.rank_times) hosts.insert(times.hosts.begin(), times.hosts.end());
   if (!run.setup.nodes && !hosts.empty()) run.setup.nodes = static_cast<int64_t>(hosts.size());
-  if (!run.setup.devices && !run.rank_times.empty()) run.setup.devices = static_cast<int64_t>(run.rank_times.back().step_ms.size());
+  if (!run.setup.devices && !run.rank_times.empty())
+    run.setup.devices = static_cast<int64_t>(run.rank_times.back().step_ms.size());
   size_t row = run.steps.size();
   while (row > 0 && run.steps.attempt[row - 1] != run.measured_attempt) --row;
   if (row == 0) return;
@@ -215,13 +230,18 @@ RunData load_run(const fs::path& folder) {
   run.format = "lockstep";
   std::error_code failure;
   if (!fs::exists(folder / "run.json", failure) && !fs::exists(folder / "steps.jsonl", failure))
-    throw EnvironmentError(fmt::format("record: '{}' holds no run record: neither run.json nor steps.jsonl", folder.string()),
-                           fs::exists(folder, failure) ? "name the folder of a run, <logs>/<name>" : "there is no such folder; check the path");
-  if (!fs::exists(folder / "run.json", failure)) run.problems.push_back("run.json is missing: what was run where is not known");
+    throw EnvironmentError(
+        fmt::format("record: '{}' holds no run record: neither run.json nor steps.jsonl", folder.string()),
+        fs::exists(folder, failure) ? "name the folder of a run, <logs>/<name>"
+                                    : "there is no such folder; check the path");
+  if (!fs::exists(folder / "run.json", failure))
+    run.problems.push_back("run.json is missing: what was run where is not known");
   std::vector<AttemptFacts> attempts;
   read_or_tell(folder / "run.json", run, [&] { attempts = read_attempts(read_run(folder).attempts, run); });
   const auto last_step = read_how_it_stands(folder, run);
-  const auto load = [&](const char* file, auto reads) { read_or_tell(folder / file, run, [&] { reads(folder, run); }); };
+  const auto load = [&](const char* file, auto reads) {
+    read_or_tell(folder / file, run, [&] { reads(folder, run); });
+  };
   load("steps.jsonl", load_steps);
   take_measured_attempt(std::move(attempts), run);
   load("ranks.jsonl", load_rank_times);

@@ -70,7 +70,8 @@ std::string to_text(RunState state) {
   return "failed";
 }
 
-RunRecord::RunRecord(const fs::path& folder, Json attempt, const RunRecordConfig& config) : folder_(folder), config_(config) {
+RunRecord::RunRecord(const fs::path& folder, Json attempt, const RunRecordConfig& config)
+    : folder_(folder), config_(config) {
   make_folder(folder_);
   add_attempt(std::move(attempt));
   status_ = Json{{"record_version", kRecordVersion},
@@ -119,7 +120,9 @@ void note_first_failure(const fs::path& folder, const FirstFailure& failure) {
   }
 }
 
-RunRecord::~RunRecord() { finish({.state = RunState::kFailed, .exit_code = 1, .message = "the run ended without saying how"}); }
+RunRecord::~RunRecord() {
+  finish({.state = RunState::kFailed, .exit_code = 1, .message = "the run ended without saying how"});
+}
 
 void RunRecord::add_attempt(Json attempt) {
   Json attempts = load_attempts(folder_ / "run.json");
@@ -135,8 +138,7 @@ void RunRecord::append(int file, const Json& line) {
   queue_->append(file, line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-template <typename Record>
-void RunRecord::append_numbered(int file, Record record) {
+template <typename Record> void RunRecord::append_numbered(int file, Record record) {
   if (record.attempt == 0) record.attempt = attempt_;
   append(file, to_json(record));
 }

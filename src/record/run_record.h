@@ -33,12 +33,14 @@ struct FirstFailure {
   std::string text{};  ///< "exit code 4, data error", "signal 9"
 };
 
-/// Adds to status.json which rank failed first; a run that still says it is running (its rank 0 died without a word) becomes a failed one. Only after
-/// all ranks have ended. Nothing happens where there is no status.json that can be read.
+/// Adds to status.json which rank failed first; a run that still says it is running (its rank 0 died without a word)
+/// becomes a failed one. Only after all ranks have ended. Nothing happens where there is no status.json that can be
+/// read.
 void note_first_failure(const std::filesystem::path& folder, const FirstFailure& failure);
 
 struct RunRecordConfig {
-  std::optional<int> attempt{};  ///< Number of this attempt; default: one more than the highest in the folder (the first is 1).
+  std::optional<int>
+      attempt{};  ///< Number of this attempt; default: one more than the highest in the folder (the first is 1).
   std::chrono::milliseconds flush_every{1000};
   std::chrono::milliseconds heartbeat_every{10000};
   size_t max_queued_bytes = size_t{32} << 20;
@@ -46,13 +48,13 @@ struct RunRecordConfig {
 
 /// Writes the record of one run into its folder (docs/record.md). One process of the run (rank 0) holds it.
 ///
-/// append_*() queue one line each and return; a background thread writes, flushes and keeps the heartbeat of status.json. Lines
-/// that had to be dropped (full queue, full disk) are counted in status.json. Thread safe.
+/// append_*() queue one line each and return; a background thread writes, flushes and keeps the heartbeat of
+/// status.json. Lines that had to be dropped (full queue, full disk) are counted in status.json. Thread safe.
 class RunRecord {
  public:
-  /// Creates the folder where needed, adds `attempt` (resolved options, model shape, plan, hardware, versions, ...) to run.json
-  /// and writes the first status.json. A run.json that cannot be read is kept as run.json.damaged. EnvironmentError when the
-  /// folder cannot be written.
+  /// Creates the folder where needed, adds `attempt` (resolved options, model shape, plan, hardware, versions, ...) to
+  /// run.json and writes the first status.json. A run.json that cannot be read is kept as run.json.damaged.
+  /// EnvironmentError when the folder cannot be written.
   RunRecord(const std::filesystem::path& folder, core::Json attempt, const RunRecordConfig& config = {});
   RunRecord(const RunRecord&) = delete;
   RunRecord& operator=(const RunRecord&) = delete;
@@ -82,8 +84,7 @@ class RunRecord {
  private:
   void add_attempt(core::Json attempt);
   void append(int file, const core::Json& line);
-  template <typename Record>
-  void append_numbered(int file, Record record);
+  template <typename Record> void append_numbered(int file, Record record);
   void write_status();
   void heartbeat();
 

@@ -10,15 +10,17 @@ namespace {
 using core::Json;
 
 /// One key of `setup`: where it lies in RunSetup.
-template <typename Visit>
-void for_each_key(auto& setup, const Visit& visit) {
-  visit("task", setup.task), visit("model", setup.model), visit("precision", setup.precision), visit("system", setup.system);
+template <typename Visit> void for_each_key(auto& setup, const Visit& visit) {
+  visit("task", setup.task), visit("model", setup.model), visit("precision", setup.precision),
+      visit("system", setup.system);
   visit("device", setup.device), visit("layout", setup.layout);
   visit("nodes", setup.nodes), visit("devices", setup.devices), visit("global_batch", setup.global_batch);
-  visit("samples_per_device", setup.samples_per_device), visit("accum", setup.accum), visit("sequence_length", setup.sequence_length);
+  visit("samples_per_device", setup.samples_per_device), visit("accum", setup.accum),
+      visit("sequence_length", setup.sequence_length);
   visit("sample_unit", setup.sample_unit);
   visit("forward_gflops_per_sample", setup.forward_gflops_per_sample), visit("flops_formula", setup.flops_formula);
-  visit("processed_gflops_per_sample", setup.processed_gflops_per_sample), visit("processed_formula", setup.processed_formula);
+  visit("processed_gflops_per_sample", setup.processed_gflops_per_sample),
+      visit("processed_formula", setup.processed_formula);
   visit("peak_tflops_per_device", setup.peak_tflops_per_device), visit("peak_source", setup.peak_source);
   visit("is_synthetic", setup.is_synthetic), visit("is_profiled", setup.is_profiled);
 }
@@ -41,19 +43,10 @@ void read_value(const Json& value, std::optional<double>& place) {
 
 bool is_known(const std::string& value) { return !value.empty(); }
 bool is_known(bool value) { return value; }
-template <typename Value>
-bool is_known(const std::optional<Value>& value) {
-  return value.has_value();
-}
+template <typename Value> bool is_known(const std::optional<Value>& value) { return value.has_value(); }
 
-template <typename Value>
-const Value& plain(const Value& value) {
-  return value;
-}
-template <typename Value>
-const Value& plain(const std::optional<Value>& value) {
-  return *value;
-}
+template <typename Value> const Value& plain(const Value& value) { return value; }
+template <typename Value> const Value& plain(const std::optional<Value>& value) { return *value; }
 
 const Json& member(const Json& object, const char* key) {
   static const Json kNothing;
@@ -63,8 +56,7 @@ const Json& member(const Json& object, const char* key) {
 }
 
 /// Fills `place` where the newer `setup` did not.
-template <typename Value>
-void read_if_unknown(const Json& value, Value& place) {
+template <typename Value> void read_if_unknown(const Json& value, Value& place) {
   if (!is_known(place)) read_value(value, place);
 }
 
@@ -109,11 +101,13 @@ RunSetup setup_of_attempt(const Json& attempt) {
   read_if_unknown(member(options, "precision"), setup.precision);
   read_if_unknown(member(attempt, "device"), setup.device);
   read_if_unknown(member(attempt, "world_size"), setup.devices);
-  if (const Json& device = member(attempt, "device"); !setup.is_on_cpu && device.is_string()) setup.is_on_cpu = device.get<std::string>() == "cpu";
+  if (const Json& device = member(attempt, "device"); !setup.is_on_cpu && device.is_string())
+    setup.is_on_cpu = device.get<std::string>() == "cpu";
   if (setup.devices == 1) read_if_unknown(Json(1), setup.nodes);
   read_if_unknown(member(plan, "global_batch"), setup.global_batch);
   read_if_unknown(member(plan, "accum_freq"), setup.accum);
-  if (!setup.samples_per_device && setup.global_batch && setup.devices && setup.layout.empty() && *setup.global_batch % *setup.devices == 0)
+  if (!setup.samples_per_device && setup.global_batch && setup.devices && setup.layout.empty() &&
+      *setup.global_batch % *setup.devices == 0)
     setup.samples_per_device = *setup.global_batch / *setup.devices;
   if (setup.layout.empty() && setup.devices) setup.layout = fmt::format("dp={}", *setup.devices);
   if (!setup.is_synthetic && member(options, "dataset_type").is_string())
@@ -126,7 +120,8 @@ std::map<std::string, std::string> options_of_attempt(const Json& attempt) {
   std::map<std::string, std::string> texts;
   const Json& options = member(attempt, "options");
   if (!options.is_object()) return texts;
-  for (const auto& [name, value] : options.items()) texts[name] = value.is_string() ? value.get<std::string>() : value.dump();
+  for (const auto& [name, value] : options.items())
+    texts[name] = value.is_string() ? value.get<std::string>() : value.dump();
   return texts;
 }
 

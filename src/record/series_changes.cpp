@@ -13,8 +13,8 @@ namespace {
 constexpr size_t kMinValues = 40;
 constexpr size_t kMinLevelSteps = 10;
 constexpr size_t kMaxLevels = 10;
-// 99 % point of the largest standardised difference over all positions of a Brownian bridge within [0.05, 0.95] (Andrews 2003, table 1, one
-// parameter: 13.01 for its square), and the chance that one normal value lies above it.
+// 99 % point of the largest standardised difference over all positions of a Brownian bridge within [0.05, 0.95]
+// (Andrews 2003, table 1, one parameter: 13.01 for its square), and the chance that one normal value lies above it.
 constexpr double kShiftQuantile = 3.61;
 constexpr double kStretchQuantile = 4.5;  // likewise for two positions, by simulation
 constexpr double kDriftLevel = 0.01;
@@ -39,7 +39,8 @@ double sum_of_squares(std::span<const double> values) {
 double standardised_gap(std::span<const double> sums, size_t begin, size_t end) {
   const double inside = static_cast<double>(end - begin), outside = static_cast<double>(sums.size() - 1) - inside;
   const double sum_inside = sums[end] - sums[begin];
-  return (sum_inside / inside - (sums.back() - sum_inside) / outside) * std::sqrt(inside * outside / (inside + outside));
+  return (sum_inside / inside - (sums.back() - sum_inside) / outside) *
+         std::sqrt(inside * outside / (inside + outside));
 }
 
 std::vector<double> running_sums(std::span<const double> values) {
@@ -50,12 +51,15 @@ std::vector<double> running_sums(std::span<const double> values) {
 }
 
 /// Takes [begin, end) as another level and compares the largest standardised difference with the noise that is left.
-Candidate judge(std::span<const double> scores, std::span<const double> sums, size_t begin, size_t end, double quantile, size_t num_fitted) {
+Candidate judge(std::span<const double> scores, std::span<const double> sums, size_t begin, size_t end, double quantile,
+                size_t num_fitted) {
   const double n = static_cast<double>(scores.size()), inside = static_cast<double>(end - begin);
-  const double sum_inside = sums[end] - sums[begin], level_inside = sum_inside / inside, level_outside = (sums.back() - sum_inside) / (n - inside);
+  const double sum_inside = sums[end] - sums[begin], level_inside = sum_inside / inside,
+               level_outside = (sums.back() - sum_inside) / (n - inside);
   std::vector<double> residuals;
   residuals.reserve(scores.size());
-  for (size_t i = 0; i < scores.size(); ++i) residuals.push_back(scores[i] - (i >= begin && i < end ? level_inside : level_outside));
+  for (size_t i = 0; i < scores.size(); ++i)
+    residuals.push_back(scores[i] - (i >= begin && i < end ? level_inside : level_outside));
   Candidate result{.squares = sum_of_squares(residuals), .begin = begin, .end = end};
   const Dependence dependence = estimate_dependence(residuals, num_fitted);
   const double variance = result.squares / (n - 1 - static_cast<double>(num_fitted)) * variance_factor(dependence);
@@ -77,7 +81,8 @@ Candidate test_shift(std::span<const double> scores) {
   return judge(scores, sums, best, count, kShiftQuantile, 2);  // fitted: the other level, and where it begins
 }
 
-/// The stretch inside the series whose level differs most from the level before and after it: which a single shift hardly shows.
+/// The stretch inside the series whose level differs most from the level before and after it: which a single shift
+/// hardly shows.
 Candidate test_stretch(std::span<const double> scores) {
   const size_t count = scores.size(), margin = min_level_steps(count), stride = std::max<size_t>(1, count / 60);
   const std::vector<double> sums = running_sums(scores);
@@ -85,7 +90,8 @@ Candidate test_stretch(std::span<const double> scores) {
   double largest = -1;
   const auto consider = [&](size_t begin, size_t end) {
     if (begin < margin || end < begin + margin || end + margin > count) return;
-    if (const double gap = std::fabs(standardised_gap(sums, begin, end)); gap > largest) largest = gap, best_begin = begin, best_end = end;
+    if (const double gap = std::fabs(standardised_gap(sums, begin, end)); gap > largest)
+      largest = gap, best_begin = begin, best_end = end;
   };
   for (size_t begin = margin; begin < count; begin += stride)
     for (size_t end = begin + margin; end < count; end += stride) consider(begin, end);
@@ -102,7 +108,8 @@ Candidate test_drift(std::span<const double> scores) {
   const double times_squares = n * (n * n - 1) / 12, slope = cross / times_squares;
   std::vector<double> residuals;
   residuals.reserve(scores.size());
-  for (size_t i = 0; i < scores.size(); ++i) residuals.push_back(scores[i] - total / n - slope * (static_cast<double>(i) - centre));
+  for (size_t i = 0; i < scores.size(); ++i)
+    residuals.push_back(scores[i] - total / n - slope * (static_cast<double>(i) - centre));
   Candidate result{.squares = sum_of_squares(residuals)};
   const Dependence dependence = estimate_dependence(residuals, 1);
   const double error = std::sqrt(result.squares / (n - 2) * variance_factor(dependence) / times_squares);
@@ -147,11 +154,14 @@ SeriesChanges find_changes(std::span<const double> values) {
   const std::vector<double> scores = normal_scores(values);
   const Candidate drift = test_drift(scores), shift = test_shift(scores);
   const double n = static_cast<double>(values.size());
-  // Both explain a part of each other: the one that leaves less counts; the place of a shift is one parameter more (BIC).
-  const bool is_drift = drift.is_significant && (!shift.is_significant || drift.squares < shift.squares * std::exp(std::log(n) / n));
+  // Both explain a part of each other: the one that leaves less counts; the place of a shift is one parameter more
+  // (BIC).
+  const bool is_drift =
+      drift.is_significant && (!shift.is_significant || drift.squares < shift.squares * std::exp(std::log(n) / n));
   if (is_drift) {
     const double centre = median(values);
-    if (const double slope = theil_sen_slope(values); slope != 0 && centre > 0) changes.drift_per_1000 = 1000 * slope / centre;
+    if (const double slope = theil_sen_slope(values); slope != 0 && centre > 0)
+      changes.drift_per_1000 = 1000 * slope / centre;
   } else {
     split_levels(values, 0, changes.shifts);
   }

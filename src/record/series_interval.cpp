@@ -18,10 +18,13 @@ bool is_enough(size_t count, const Dependence& dependence) {
 }
 
 /// A short correlated series wanders less around its own mean than around the true one.
-double short_series_factor(const Dependence& dependence) { return 1 / std::sqrt(1 - 1 / dependence.effective_values()); }
+double short_series_factor(const Dependence& dependence) {
+  return 1 / std::sqrt(1 - 1 / dependence.effective_values());
+}
 
 std::string method_text(const char* what, const Dependence& dependence) {
-  return fmt::format("Student t with {:.0f} degrees of freedom on {}, autocorrelation time {:.1f}", dependence.dof, what, dependence.time_mean);
+  return fmt::format("Student t with {:.0f} degrees of freedom on {}, autocorrelation time {:.1f}", dependence.dof,
+                     what, dependence.time_mean);
 }
 
 }  // namespace
@@ -32,7 +35,8 @@ std::optional<Interval> median_interval(std::span<const double> sorted, const De
   if (!is_enough(sorted.size(), dependence)) return std::nullopt;
   const double error = std::sqrt(std::numbers::pi / 2 * dependence.time_median / static_cast<double>(sorted.size()));
   const double percent = 100 * normal_cdf(-t_factor(dependence.dof) * error * short_series_factor(dependence));
-  return Interval{percentile_of_sorted(sorted, percent), percentile_of_sorted(sorted, 100 - percent), method_text("ranks", dependence)};
+  return Interval{percentile_of_sorted(sorted, percent), percentile_of_sorted(sorted, 100 - percent),
+                  method_text("ranks", dependence)};
 }
 
 double side_centre(std::span<const double> values, size_t least_count) {
@@ -43,7 +47,8 @@ double side_centre(std::span<const double> values, size_t least_count) {
 
 std::optional<Interval> mean_interval(std::span<const double> values, const Dependence& dependence) {
   if (!is_enough(values.size(), dependence)) return std::nullopt;
-  const double error = sample_stddev(values) / std::sqrt(dependence.effective_values()) * short_series_factor(dependence);
+  const double error =
+      sample_stddev(values) / std::sqrt(dependence.effective_values()) * short_series_factor(dependence);
   const double centre = mean(values), half = t_factor(dependence.dof) * error;
   return Interval{centre - half, centre + half, method_text("the mean", dependence)};
 }

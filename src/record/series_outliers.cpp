@@ -25,8 +25,8 @@ void mark_regimes(std::vector<Outlier>& outliers) {
   }
 }
 
-/// Outliers on the grid first + m x period (one step of slack, 2 % for long periods), and the number of grid places between the first and the
-/// last of them.
+/// Outliers on the grid first + m x period (one step of slack, 2 % for long periods), and the number of grid places
+/// between the first and the last of them.
 struct Grid {
   std::vector<size_t> members{};
   size_t num_places = 0;
@@ -38,8 +38,10 @@ Grid fit_grid(std::span<const Outlier> outliers, size_t first, size_t period) {
   size_t last_place = std::numeric_limits<size_t>::max();
   for (size_t i = first; i < outliers.size(); ++i) {
     if (outliers[i].kind != OutlierKind::kIsolated) continue;
-    const double distance = static_cast<double>(outliers[i].index - outliers[first].index), place = std::round(distance / static_cast<double>(period));
-    if (std::fabs(distance - place * static_cast<double>(period)) > slack || static_cast<size_t>(place) == last_place) continue;
+    const double distance = static_cast<double>(outliers[i].index - outliers[first].index),
+                 place = std::round(distance / static_cast<double>(period));
+    if (std::fabs(distance - place * static_cast<double>(period)) > slack || static_cast<size_t>(place) == last_place)
+      continue;
     last_place = static_cast<size_t>(place);
     grid.members.push_back(i);
   }
@@ -59,7 +61,8 @@ void mark_periodic(std::vector<Outlier>& outliers) {
         const size_t period = outliers[candidates[b]].index - outliers[candidates[a]].index;
         if (period < 4) continue;
         Grid grid = fit_grid(outliers, candidates[a], period);
-        const bool is_filled = static_cast<double>(grid.members.size()) >= kPeriodicShare * static_cast<double>(grid.num_places);
+        const bool is_filled =
+            static_cast<double>(grid.members.size()) >= kPeriodicShare * static_cast<double>(grid.num_places);
         if (is_filled && grid.members.size() > best.members.size()) best = std::move(grid);
       }
     }
@@ -90,16 +93,19 @@ double find_elbow(std::span<const double> sorted) {
   const double centre = (sorted[begin] + sorted[begin + window - 1]) / 2;
   const size_t num_below = static_cast<size_t>(std::upper_bound(sorted.begin(), sorted.end(), centre) - sorted.begin());
   const double deviation = robust_stddev(sorted.first(std::max<size_t>(1, num_below)), centre);
-  // The shortest 30 % of a normal law are 0.77 deviations wide; of a law whose peak is its minimum only this width is a measure.
+  // The shortest 30 % of a normal law are 0.77 deviations wide; of a law whose peak is its minimum only this width is a
+  // measure.
   const double width = (sorted[begin + window - 1] - sorted[begin]) / 0.77;
   const double limit = centre + kFence * std::max({deviation, width, 1e-4 * std::fabs(centre)});
-  return static_cast<double>(std::upper_bound(sorted.begin(), sorted.end(), limit) - sorted.begin()) / static_cast<double>(count);
+  return static_cast<double>(std::upper_bound(sorted.begin(), sorted.end(), limit) - sorted.begin()) /
+         static_cast<double>(count);
 }
 
 std::vector<double> block_means(std::span<const double> values, size_t block) {
   std::vector<double> means;
   means.reserve(values.size() / block);
-  for (size_t begin = 0; begin + block <= values.size(); begin += block) means.push_back(mean(values.subspan(begin, block)));
+  for (size_t begin = 0; begin + block <= values.size(); begin += block)
+    means.push_back(mean(values.subspan(begin, block)));
   return means;
 }
 

@@ -25,14 +25,17 @@ size_t find_warmup_end(std::span<const double> step_ms) {
   if (step_ms.size() < 4 * kWindow) return 0;
   std::vector<double> rolling;
   rolling.reserve(step_ms.size());
-  for (size_t begin = 0; begin + kWindow <= step_ms.size(); ++begin) rolling.push_back(median_of_window(step_ms, begin));
+  for (size_t begin = 0; begin + kWindow <= step_ms.size(); ++begin)
+    rolling.push_back(median_of_window(step_ms, begin));
   const size_t half = step_ms.size() / 2;
   const std::span<const double> steady = std::span(rolling).subspan(half);
   const double level = median(steady), limit = level + kDeviations * robust_stddev(steady, level);
   size_t end = 0;
   while (end < half && rolling[end] > limit) ++end;
-  // A median of five hides two slow steps: up to two of the last window, or of the first one, may still belong to the warm-up.
-  const double step_level = median(step_ms.subspan(half)), step_limit = step_level + kStepDeviations * robust_stddev(step_ms.subspan(half), step_level);
+  // A median of five hides two slow steps: up to two of the last window, or of the first one, may still belong to the
+  // warm-up.
+  const double step_level = median(step_ms.subspan(half)),
+               step_limit = step_level + kStepDeviations * robust_stddev(step_ms.subspan(half), step_level);
   for (size_t i = 0; i < kWindow / 2; ++i)
     if (end < half && step_ms[end] > step_limit) ++end;
   return end;

@@ -62,5 +62,4 @@ double robust_stddev(std::span<const double> values, double centre) {
   return middle > 0 ? 1.4826 * middle : 1.2533 * mean(distances);
 }
 
-
 }  // namespace lockstep::record

@@ -16,8 +16,8 @@ double percentile_of_sorted(std::span<const double> sorted, double p);
 double trimmed_mean_of_sorted(std::span<const double> sorted, double share);
 /// Square root of the sum of squared deviations over (count - 1); 0 for one value.
 double sample_stddev(std::span<const double> values);
-/// 1.4826 x median of |value - centre|: estimates the standard deviation of normal data, unmoved by outliers. Where more than half of the
-/// values equal the centre, 1.2533 x mean of |value - centre|.
+/// 1.4826 x median of |value - centre|: estimates the standard deviation of normal data, unmoved by outliers. Where
+/// more than half of the values equal the centre, 1.2533 x mean of |value - centre|.
 double robust_stddev(std::span<const double> values, double centre);
 
 }  // namespace lockstep::record

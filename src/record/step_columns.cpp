@@ -10,11 +10,12 @@
 namespace lockstep::record {
 namespace {
 
-template <typename Visit>
-void for_each_column(StepColumns& columns, const Visit& visit) {
-  visit(columns.step), visit(columns.num_steps), visit(columns.num_skipped), visit(columns.epoch), visit(columns.attempt);
-  for (auto* column : {&columns.step_ms, &columns.data_wait_ms, &columns.samples, &columns.tokens, &columns.loss, &columns.samples_seen, &columns.time_s,
-                       &columns.logged_samples_per_s, &columns.logged_tflops_per_device})
+template <typename Visit> void for_each_column(StepColumns& columns, const Visit& visit) {
+  visit(columns.step), visit(columns.num_steps), visit(columns.num_skipped), visit(columns.epoch),
+      visit(columns.attempt);
+  for (auto* column :
+       {&columns.step_ms, &columns.data_wait_ms, &columns.samples, &columns.tokens, &columns.loss,
+        &columns.samples_seen, &columns.time_s, &columns.logged_samples_per_s, &columns.logged_tflops_per_device})
     visit(*column);
   for (auto& [phase, column] : columns.phases_ms) visit(column);
 }
@@ -24,8 +25,10 @@ void for_each_column(StepColumns& columns, const Visit& visit) {
 void add_row(StepColumns& columns, int64_t step) {
   for_each_column(columns, [](auto& column) {
     using Value = typename std::remove_reference_t<decltype(column)>::value_type;
-    if constexpr (std::is_floating_point_v<Value>) column.push_back(std::numeric_limits<Value>::quiet_NaN());
-    else column.push_back(0);
+    if constexpr (std::is_floating_point_v<Value>)
+      column.push_back(std::numeric_limits<Value>::quiet_NaN());
+    else
+      column.push_back(0);
   });
   columns.step.back() = step;
   columns.num_steps.back() = 1;
@@ -62,7 +65,8 @@ void keep_attempt(StepColumns& columns, int attempt) {
 
 int64_t keep_last_attempts(StepColumns& columns) {
   const size_t num_rows = columns.size();
-  const bool is_ascending = std::adjacent_find(columns.step.begin(), columns.step.end(), std::greater_equal<>()) == columns.step.end();
+  const bool is_ascending =
+      std::adjacent_find(columns.step.begin(), columns.step.end(), std::greater_equal<>()) == columns.step.end();
   if (is_ascending) return 0;
   std::vector<size_t> order(num_rows);
   std::iota(order.begin(), order.end(), size_t{0});

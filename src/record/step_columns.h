@@ -15,7 +15,8 @@ void set_phase(StepColumns& columns, std::string_view phase, float value);
 void select_rows(StepColumns& columns, std::span<const size_t> rows);
 /// The rows of one attempt and no others.
 void keep_attempt(StepColumns& columns, int attempt);
-/// Sorts by step and keeps of each step the row of the highest attempt, of equal ones the last. Returns how many rows went.
+/// Sorts by step and keeps of each step the row of the highest attempt, of equal ones the last. Returns how many rows
+/// went.
 int64_t keep_last_attempts(StepColumns& columns);
 
 }  // namespace lockstep::record

@@ -12,11 +12,12 @@ using core::Json;
 
 constexpr const char* kNonfinite = "nonfinite";
 
-template <typename Value>
-void put_if(Json& object, const char* key, const std::optional<Value>& value) {
+template <typename Value> void put_if(Json& object, const char* key, const std::optional<Value>& value) {
   if (!value) return;
-  if constexpr (std::is_same_v<Value, double>) put_number(object, key, *value);
-  else object[key] = *value;
+  if constexpr (std::is_same_v<Value, double>)
+    put_number(object, key, *value);
+  else
+    object[key] = *value;
 }
 
 void put_numbers(Json& object, const char* key, const NamedNumbers& numbers) {
@@ -36,7 +37,8 @@ void put_list(Json& object, const char* key, const std::vector<double>& values) 
 std::optional<int64_t> get_integer(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number_integer()) return std::nullopt;
-  if (found->is_number_unsigned() && found->get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+  if (found->is_number_unsigned() &&
+      found->get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
     return std::nullopt;
   return found->get<int64_t>();
 }
@@ -115,7 +117,7 @@ Json to_json(const RankTimesRecord& record) {
 }
 
 Json to_json(const CommRecord& record) {
-  Json object{{"attempt", record.attempt}, {"step", record.step}, {"kind", record.kind}, {"axis", record.axis},
+  Json object{{"attempt", record.attempt},       {"step", record.step},   {"kind", record.kind},  {"axis", record.axis},
               {"group_size", record.group_size}, {"bytes", record.bytes}, {"count", record.count}};
   put_number(object, "time_ms", record.time_ms);
   put_number(object, "blocked_ms", record.blocked_ms);
@@ -132,7 +134,8 @@ Json to_json(const ResultRecord& record) {
 }
 
 Json to_json(const SystemInterval& record) {
-  Json object{{"attempt", record.attempt}, {"step", record.step}, {"num_steps", record.num_steps}, {"host", record.host}};
+  Json object{
+      {"attempt", record.attempt}, {"step", record.step}, {"num_steps", record.num_steps}, {"host", record.host}};
   const auto put = [&](const char* key, const std::map<std::string, double>& amounts) {
     put_numbers(object, key, NamedNumbers(amounts.begin(), amounts.end()));
   };

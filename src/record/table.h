@@ -25,8 +25,9 @@ struct Table {
   std::vector<double> numbers(std::string_view column) const;
 };
 
-/// Reads a CSV file, its fields parted by the sign that parts its header: fields in quotes may hold that sign and doubled quotes, empty lines are passed over.
-/// DataError with the line for a row of another length than the header, a quote that is not closed, two columns of one name, or a file without a header.
+/// Reads a CSV file, its fields parted by the sign that parts its header: fields in quotes may hold that sign and
+/// doubled quotes, empty lines are passed over. DataError with the line for a row of another length than the header, a
+/// quote that is not closed, two columns of one name, or a file without a header.
 Table read_table(const std::filesystem::path& path);
 /// The names of a table's columns; nothing for a file without any.
 std::optional<std::vector<std::string>> read_table_header(const std::filesystem::path& path);
@@ -42,10 +43,12 @@ std::optional<TimeUnit> find_time_unit(std::string_view plain_name);
 
 /// The sign that parts the fields of a header: ',', ';' or a tab, whichever occurs most (the first of equal ones).
 char separator_of(std::string_view header);
-/// Is this a number with a comma that may be a decimal or a thousands separator ("0,5", "1,234")? Not "1,234.5" nor "1,234,567".
+/// Is this a number with a comma that may be a decimal or a thousands separator ("0,5", "1,234")? Not "1,234.5" nor
+/// "1,234,567".
 bool has_ambiguous_comma(std::string_view field);
 /// What to do about such a comma.
-inline constexpr const char* kCommaHint = "write a decimal point and no thousands separators: a comma inside a number may be either";
+inline constexpr const char* kCommaHint =
+    "write a decimal point and no thousands separators: a comma inside a number may be either";
 
 /// Fields of one CSV line; nothing when a quote is not closed. White space around fields is taken off.
 std::optional<std::vector<std::string>> split_csv_line(std::string_view line, char separator = ',');

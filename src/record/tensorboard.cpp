@@ -29,8 +29,7 @@ constexpr std::array<uint32_t, 256> make_crc_table() {
 
 constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
 
-template <typename Unsigned>
-void put_little_endian(std::string& out, Unsigned value) {
+template <typename Unsigned> void put_little_endian(std::string& out, Unsigned value) {
   for (size_t byte = 0; byte < sizeof value; ++byte) out.push_back(static_cast<char>(value >> (8 * byte) & 0xff));
 }
 
@@ -60,7 +59,9 @@ std::string event_with_time(double wall_time_s) {
   return event;
 }
 
-double unix_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace
 
@@ -114,7 +115,8 @@ TensorBoardWriter::TensorBoardWriter(const fs::path& folder, AppendQueue& queue)
   }
   const double now_s = unix_seconds();
   for (int serial = 0; path_.empty() || fs::exists(path_); ++serial)
-    path_ = folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<int64_t>(now_s), core::host_name(), ::getpid(), serial);
+    path_ = folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<int64_t>(now_s), core::host_name(),
+                                 ::getpid(), serial);
   file_ = queue_.open_file(path_, /*ends_cut_line=*/false);
   queue_.append(file_, tfrecord(encode_version_event(now_s)));
 }

@@ -22,8 +22,8 @@ std::string encode_version_event(double wall_time_s);
 /// Serialised protobuf Event with scalars of one step (Summary.Value.simple_value, a float).
 std::string encode_scalar_event(double wall_time_s, int64_t step, const NamedNumbers& scalars);
 
-/// Writes scalars to a TensorBoard event file of its own in `folder` (created where needed). Writing happens on `queue`'s thread;
-/// the queue must outlive the writer. EnvironmentError when the file cannot be created.
+/// Writes scalars to a TensorBoard event file of its own in `folder` (created where needed). Writing happens on
+/// `queue`'s thread; the queue must outlive the writer. EnvironmentError when the file cannot be created.
 class TensorBoardWriter {
  public:
   TensorBoardWriter(const std::filesystem::path& folder, AppendQueue& queue);

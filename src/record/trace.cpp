@@ -26,7 +26,8 @@ Trace read_trace(int rank, const std::filesystem::path& path) {
   Trace trace{.rank = rank, .json = core::parse_json(core::read_file(path), path.string())};
   const auto events = trace.json.find("traceEvents");
   if (!trace.json.is_object() || events == trace.json.end() || !events->is_array())
-    throw DataError(fmt::format("record: '{}' is no Chrome trace: it has no list traceEvents", path.string()), "give a file that `lockstep profile` wrote");
+    throw DataError(fmt::format("record: '{}' is no Chrome trace: it has no list traceEvents", path.string()),
+                    "give a file that `lockstep profile` wrote");
   const auto base = trace.json.find("baseTimeNanoseconds");
   if (base != trace.json.end() && base->is_number()) trace.base_us = base->get<double>() / 1000;
   return trace;
@@ -42,7 +43,8 @@ core::Json moved(core::Json event, int rank, double shift_us) {
   const std::string process = pid == event.end() ? "" : pid->is_string() ? pid->get<std::string>() : pid->dump();
   event["pid"] = fmt::format("rank {}: {}", rank, process);
   if (const auto ts = event.find("ts"); ts != event.end() && ts->is_number()) *ts = ts->get<double>() + shift_us;
-  if (const auto id = event.find("id"); id != event.end()) *id = fmt::format("{}.{}", rank, id->is_string() ? id->get<std::string>() : id->dump());
+  if (const auto id = event.find("id"); id != event.end())
+    *id = fmt::format("{}.{}", rank, id->is_string() ? id->get<std::string>() : id->dump());
   return event;
 }
 
@@ -61,12 +63,17 @@ double amount_at(const core::Json& object, const char* key) {
   return value > 0 && value <= kMost ? value : 0;
 }
 
-/// "allreduce", "_allgather_base" and "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" alike to one name; empty: no collective.
+/// "allreduce", "_allgather_base" and "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" alike to one name; empty: no
+/// collective.
 std::string collective_of(const std::string& text) {
   const std::string plain = core::replace_all(core::to_lower_ascii(text), "_", "");
-  constexpr std::pair<std::string_view, const char*> kKinds[] = {{"allreduce", "all_reduce"},   {"reducescatter", "reduce_scatter"}, {"allgather", "all_gather"}, {"alltoall", "all_to_all"},
-                                                                 {"broadcast", "broadcast"},    {"sendrecv", "send_recv"},           {"send", "send_recv"},       {"recv", "send_recv"},
-                                                                 {"reduce", "reduce"},          {"gather", "gather"},                {"scatter", "scatter"}};
+  constexpr std::pair<std::string_view, const char*> kKinds[] = {
+      {"allreduce", "all_reduce"}, {"reducescatter", "reduce_scatter"},
+      {"allgather", "all_gather"}, {"alltoall", "all_to_all"},
+      {"broadcast", "broadcast"},  {"sendrecv", "send_recv"},
+      {"send", "send_recv"},       {"recv", "send_recv"},
+      {"reduce", "reduce"},        {"gather", "gather"},
+      {"scatter", "scatter"}};
   for (const auto& [part, kind] : kKinds)
     if (plain.find(part) != std::string::npos) return kind;
   return "";
@@ -84,7 +91,8 @@ DeviceCollective read_kernel(const core::Json& event) {
   DeviceCollective call{.kind = collective_of(text_at(args, "Collective name")), .type = text_at(args, "dtype")};
   if (call.kind.empty()) call.kind = collective_of(name);
   if (call.kind.empty()) call.kind = name.substr(0, name.find('('));
-  call.num_elements = static_cast<int64_t>(std::max(amount_at(args, "In msg nelems"), amount_at(args, "Out msg nelems")));
+  call.num_elements =
+      static_cast<int64_t>(std::max(amount_at(args, "In msg nelems"), amount_at(args, "Out msg nelems")));
   call.group_size = static_cast<int>(std::min(amount_at(args, "Group size"), 1e7));
   call.count = 1;
   call.total_ms = duration_us / 1000;
@@ -104,12 +112,15 @@ std::vector<DeviceCollective> device_collectives(const std::filesystem::path& tr
   }
   std::vector<DeviceCollective> all;
   for (auto& [key, sum] : sums) all.push_back(std::move(sum));
-  std::stable_sort(all.begin(), all.end(), [](const DeviceCollective& a, const DeviceCollective& b) { return a.total_ms > b.total_ms; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const DeviceCollective& a, const DeviceCollective& b) { return a.total_ms > b.total_ms; });
   return all;
 }
 
-int64_t merge_traces(const std::vector<std::pair<int, std::filesystem::path>>& traces_by_rank, const std::filesystem::path& output) {
-  // Every file is read twice, so that only one at a time is in memory: as JSON it takes many times its size, and there is one of every rank.
+int64_t merge_traces(const std::vector<std::pair<int, std::filesystem::path>>& traces_by_rank,
+                     const std::filesystem::path& output) {
+  // Every file is read twice, so that only one at a time is in memory: as JSON it takes many times its size, and there
+  // is one of every rank.
   double base_us = std::numeric_limits<double>::infinity();
   for (const auto& [rank, path] : traces_by_rank) base_us = std::min(base_us, read_base_us(path));
   core::AtomicFile file(output);

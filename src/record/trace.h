@@ -7,9 +7,11 @@
 
 namespace lockstep::record {
 
-/// Joins Chrome traces of several ranks (as Kineto writes them) into one on a common clock: the processes of rank 3 are named "rank 3: ...". One trace at a time
-/// is in memory. Returns the number of events. DataError names a file that is no trace; EnvironmentError when `output` cannot be written.
-int64_t merge_traces(const std::vector<std::pair<int, std::filesystem::path>>& traces_by_rank, const std::filesystem::path& output);
+/// Joins Chrome traces of several ranks (as Kineto writes them) into one on a common clock: the processes of rank 3 are
+/// named "rank 3: ...". One trace at a time is in memory. Returns the number of events. DataError names a file that is
+/// no trace; EnvironmentError when `output` cannot be written.
+int64_t merge_traces(const std::vector<std::pair<int, std::filesystem::path>>& traces_by_rank,
+                     const std::filesystem::path& output);
 
 /// Kernels of one kind of collective and size in the trace of one rank.
 struct DeviceCollective {
@@ -18,10 +20,10 @@ struct DeviceCollective {
   int64_t num_elements = 0;  ///< Of the larger of both buffers; 0: not told.
   int group_size = 0;        ///< 0: not told.
   int64_t count = 0;
-  double total_ms = 0;       ///< On the device. A kernel that waits for a slower rank counts its waiting, too.
+  double total_ms = 0;  ///< On the device. A kernel that waits for a slower rank counts its waiting, too.
 };
-/// Communication kernels by kind, type and size, the longest in total first. Empty where the trace holds no kernels: one of processors, or of a device whose kernels were not
-/// traced. DataError when the file is no trace.
+/// Communication kernels by kind, type and size, the longest in total first. Empty where the trace holds no kernels:
+/// one of processors, or of a device whose kernels were not traced. DataError when the file is no trace.
 std::vector<DeviceCollective> device_collectives(const std::filesystem::path& trace);
 
 }  // namespace lockstep::record

@@ -16,15 +16,18 @@ bool is_lopsided(const Estimate& estimate) {
   return longer > kMaxArmRatio * shorter && longer > kLeastShare * std::abs(estimate.value);
 }
 
-/// Both ends of a lopsided range behind `text`; nothing where they print as the value and would say less than half of their distance.
-std::string range_text(const Estimate& estimate, const std::string& text, const std::string& low, const std::string& high) {
+/// Both ends of a lopsided range behind `text`; nothing where they print as the value and would say less than half of
+/// their distance.
+std::string range_text(const Estimate& estimate, const std::string& text, const std::string& low,
+                       const std::string& high) {
   return is_lopsided(estimate) && !(low == text && high == text) ? fmt::format(" ({} to {})", low, high) : "";
 }
 }  // namespace
 
 std::string fixed_text(double value, int decimals) {
   std::string text = fmt::format("{:.{}f}", value, decimals);
-  if (text[0] == '-' && text.find_first_not_of("-0.") == std::string::npos) text.erase(0, 1);  // rounded to nothing: no sign
+  if (text[0] == '-' && text.find_first_not_of("-0.") == std::string::npos)
+    text.erase(0, 1);  // rounded to nothing: no sign
   const size_t begin = text[0] == '-' ? 1 : 0;
   size_t point = std::min(text.find('.'), text.size());
   if (point - begin <= 4) return text;  // "2495" needs no comma
@@ -46,7 +49,9 @@ std::string power_text(double value) {
   return mantissa == "1" ? fmt::format("10^{}", exponent) : fmt::format("{} x 10^{}", mantissa, exponent);
 }
 
-std::string count_text(size_t count, const char* singular) { return fmt::format("{} {}{}", count, singular, count == 1 ? "" : "s"); }
+std::string count_text(size_t count, const char* singular) {
+  return fmt::format("{} {}{}", count, singular, count == 1 ? "" : "s");
+}
 
 std::string setting_text(const std::string& value) {
   constexpr size_t kMaxPlain = 8;  // "0.001414"
@@ -55,8 +60,12 @@ std::string setting_text(const std::string& value) {
   return number ? fmt::format("{:.6g}", *number) : value;
 }
 
-Cell text_cell(std::string text, std::string note) { return {.text = std::move(text), .value = {}, .note = std::move(note)}; }
-Cell count_cell(int64_t value) { return {.text = fixed_text(static_cast<double>(value), 0), .value = static_cast<double>(value)}; }
+Cell text_cell(std::string text, std::string note) {
+  return {.text = std::move(text), .value = {}, .note = std::move(note)};
+}
+Cell count_cell(int64_t value) {
+  return {.text = fixed_text(static_cast<double>(value), 0), .value = static_cast<double>(value)};
+}
 
 Cell fixed_cell(double value, int decimals) {
   if (!std::isfinite(value)) return {};
@@ -75,8 +84,12 @@ Cell percent_cell(const Estimate& share, int decimals) {
   if (!cell.value || !share.has_range) return cell;
   const auto ends_text = [&](double end) { return fixed_text(100 * end, decimals); };
   const double half = 50 * (share.high - share.low);
-  if (const std::string range = range_text(share, cell.text, ends_text(share.low), ends_text(share.high)); !range.empty()) cell.text += range;
-  else cell.text += half < 0.01 ? " +- " + figure_text(half, 1) : fmt::format(" +- {:.{}f}", half, half < 0.1 ? decimals + 1 : decimals);
+  if (const std::string range = range_text(share, cell.text, ends_text(share.low), ends_text(share.high));
+      !range.empty())
+    cell.text += range;
+  else
+    cell.text += half < 0.01 ? " +- " + figure_text(half, 1)
+                             : fmt::format(" +- {:.{}f}", half, half < 0.1 ? decimals + 1 : decimals);
   return cell;
 }
 
@@ -84,16 +97,25 @@ Cell fixed_cell(const Estimate& estimate, int decimals) {
   Cell cell = fixed_cell(estimate.value, decimals);
   if (!cell.value || !estimate.has_range) return cell;
   const double half = (estimate.high - estimate.low) / 2;
-  if (const std::string range = range_text(estimate, cell.text, fixed_text(estimate.low, decimals), fixed_text(estimate.high, decimals)); !range.empty()) cell.text += range;
-  else cell.text += half < 0.5 * std::pow(10, -decimals) ? " +- " + figure_text(half, 1) : " +- " + fixed_text(half, decimals);
+  if (const std::string range =
+          range_text(estimate, cell.text, fixed_text(estimate.low, decimals), fixed_text(estimate.high, decimals));
+      !range.empty())
+    cell.text += range;
+  else
+    cell.text +=
+        half < 0.5 * std::pow(10, -decimals) ? " +- " + figure_text(half, 1) : " +- " + fixed_text(half, decimals);
   return cell;
 }
 
 Cell figure_cell(const Estimate& estimate, int digits) {
   Cell cell = figure_cell(estimate.value, digits);
   if (!cell.value || !estimate.has_range) return cell;
-  if (const std::string range = range_text(estimate, cell.text, figure_text(estimate.low, digits), figure_text(estimate.high, digits)); !range.empty()) cell.text += range;
-  else cell.text += " +- " + figure_text((estimate.high - estimate.low) / 2, 2);
+  if (const std::string range =
+          range_text(estimate, cell.text, figure_text(estimate.low, digits), figure_text(estimate.high, digits));
+      !range.empty())
+    cell.text += range;
+  else
+    cell.text += " +- " + figure_text((estimate.high - estimate.low) / 2, 2);
   return cell;
 }
 
@@ -105,12 +127,15 @@ Column text_column(std::string title, std::string key) {
 }
 
 std::string work_text(const Point& point, const AnalysisOptions& options) {
-  return is_token_task(point) ? fmt::format("{} tokens", power_text(options.budget_tokens)) : fmt::format("{} {}", power_text(options.budget_samples), point.setup.sample_unit);
+  return is_token_task(point) ? fmt::format("{} tokens", power_text(options.budget_tokens))
+                              : fmt::format("{} {}", power_text(options.budget_samples), point.setup.sample_unit);
 }
 
 std::string work_note(const Point& point, const AnalysisOptions& options) {
   const bool is_given = is_token_task(point) ? options.is_tokens_budget_given : options.is_samples_budget_given;
-  return is_given ? "" : fmt::format(" The amount is the default; --budget-{} changes it.", is_token_task(point) ? "tokens" : "samples");
+  return is_given ? ""
+                  : fmt::format(" The amount is the default; --budget-{} changes it.",
+                                is_token_task(point) ? "tokens" : "samples");
 }
 
 std::string rate_unit(const Point& point) { return point.setup.sample_unit + "/s"; }

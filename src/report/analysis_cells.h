@@ -21,9 +21,10 @@ std::string setting_text(const std::string& value);
 
 Cell text_cell(std::string text, std::string note = "");
 Cell count_cell(int64_t value);
-Cell fixed_cell(double value, int decimals);     ///< A dash where the value is not finite.
-Cell figure_cell(double value, int digits = 4);  ///< Likewise.
-Cell fixed_cell(const Estimate& estimate, int decimals);  ///< "3.57 +- 0.02", as many decimals for both; where the arms differ by more than a fifth "60.76 (56.95 to 79.02)".
+Cell fixed_cell(double value, int decimals);              ///< A dash where the value is not finite.
+Cell figure_cell(double value, int digits = 4);           ///< Likewise.
+Cell fixed_cell(const Estimate& estimate, int decimals);  ///< "3.57 +- 0.02", as many decimals for both; where the arms
+                                                          ///< differ by more than a fifth "60.76 (56.95 to 79.02)".
 Cell percent_cell(double share, int decimals = 1);
 /// "87.3 +- 0.4" in percent; likewise.
 Cell percent_cell(const Estimate& share, int decimals = 1);

@@ -27,8 +27,9 @@ std::vector<Curves> chart_groups(const std::vector<Curve>& curves) {
   std::vector<Curves> groups;
   for (const auto& [key, members] : by_axis)
     for (size_t begin = 0; begin < members.size(); begin += kMaxCurvesPerChart)
-      groups.emplace_back(members.begin() + static_cast<ptrdiff_t>(begin),
-                          members.begin() + static_cast<ptrdiff_t>(std::min(begin + kMaxCurvesPerChart, members.size())));
+      groups.emplace_back(
+          members.begin() + static_cast<ptrdiff_t>(begin),
+          members.begin() + static_cast<ptrdiff_t>(std::min(begin + kMaxCurvesPerChart, members.size())));
   return groups;
 }
 
@@ -74,14 +75,16 @@ bool is_of_table(const Curve& curve) { return !curve.points.empty() && curve.poi
 
 /// What the rates of a group's curves come from.
 const char* rates_of(const Curves& curves) {
-  const auto count = static_cast<size_t>(std::count_if(curves.begin(), curves.end(), [](const Curve* curve) { return is_of_table(*curve); }));
+  const auto count = static_cast<size_t>(
+      std::count_if(curves.begin(), curves.end(), [](const Curve* curve) { return is_of_table(*curve); }));
   return count == curves.size() ? "the table" : count == 0 ? "the median step" : "the median step or the table";
 }
 
 /// What is drawn in one of several charts of a kind: its only curve, else unit and sizes.
 std::string group_name(const Curves& group) {
   if (group.size() == 1) return group.front()->name;
-  return fmt::format("{} over {}", rate_unit(group.front()->points.front()), group.front()->is_by_devices ? "devices" : "nodes");
+  return fmt::format("{} over {}", rate_unit(group.front()->points.front()),
+                     group.front()->is_by_devices ? "devices" : "nodes");
 }
 
 /// Titles of several charts of a kind tell what is in each; where that is the same in two, they are counted.
@@ -108,7 +111,8 @@ std::vector<Chart> charts_of(const std::vector<Curve>& curves, const char* id,
                                         [](const Series& series) { return !series.is_reference && !series.x.empty(); });
     if (!has_points) continue;
     if (std::any_of(chart.series.begin(), chart.series.end(), [](const Series& series) { return !series.low.empty(); }))
-      chart.caption += std::string(chart.caption.empty() || chart.caption.back() == ' ' ? "" : " ") + "Bars are 95 % intervals where steps and repeats allow one.";
+      chart.caption += std::string(chart.caption.empty() || chart.caption.back() == ' ' ? "" : " ") +
+                       "Bars are 95 % intervals where steps and repeats allow one.";
     names.push_back(group_name(group));
     charts.push_back(std::move(chart));
   }
@@ -139,7 +143,8 @@ std::string efficiency_summary(const Curves& curves) {
   return text;
 }
 
-/// Median of the serial fractions after Karp and Flatt; nothing where fewer than two sizes tell one or where it is no share of the work.
+/// Median of the serial fractions after Karp and Flatt; nothing where fewer than two sizes tell one or where it is no
+/// share of the work.
 std::optional<double> serial_fraction_of(const Curve& curve) {
   constexpr size_t kLeastSizes = 2;
   std::vector<double> fractions;
@@ -150,15 +155,18 @@ std::optional<double> serial_fraction_of(const Curve& curve) {
   return middle > 0 && middle < 1 ? std::optional(middle) : std::nullopt;
 }
 
-/// What a constant serial fraction would make of the efficiency: above it at small and below it at large sizes, the lost part grows with the size.
+/// What a constant serial fraction would make of the efficiency: above it at small and below it at large sizes, the
+/// lost part grows with the size.
 void add_serial_line(const Curve& curve, Chart& chart) {
   const auto fraction = serial_fraction_of(curve);
   if (!fraction || !curve.base) return;
   const auto base = static_cast<double>(curve.points[*curve.base].size);
   chart.series.push_back(reference_line(fmt::format("{} % serial part", figure_text(100 * *fraction, 2)), chart.x,
                                         [&](double size) { return 100 / (1 + *fraction * (size / base - 1)); }));
-  chart.caption += fmt::format("The line '{} % serial part' is what a constant serial fraction (Karp and Flatt, median of the sizes) would give. ",
-                               figure_text(100 * *fraction, 2));
+  chart.caption += fmt::format(
+      "The line '{} % serial part' is what a constant serial fraction (Karp and Flatt, median of the sizes) would "
+      "give. ",
+      figure_text(100 * *fraction, 2));
 }
 
 void mark_knee(const Curve& curve, Series& series, Chart& chart) {
@@ -167,8 +175,10 @@ void mark_knee(const Curve& curve, Series& series, Chart& chart) {
   series.labels.assign(series.x.size(), "");
   for (size_t i = 0; i < series.x.size(); ++i)
     if (series.x[i] == static_cast<double>(curve.points[*knee].size)) series.labels[i] = "knee";
-  chart.caption += fmt::format("{}: the curve bends most at {} (knee: farthest above what one constant serial fraction would draw to the last size). ", curve.name,
-                               size_text(curve, curve.points[*knee].size));
+  chart.caption += fmt::format(
+      "{}: the curve bends most at {} (knee: farthest above what one constant serial fraction would draw to the last "
+      "size). ",
+      curve.name, size_text(curve, curve.points[*knee].size));
 }
 
 void add_efficiency(const Curve& curve, Chart& chart) {
@@ -178,8 +188,8 @@ void add_efficiency(const Curve& curve, Chart& chart) {
 }
 }  // namespace
 
-/// Measured against 1 / (1 + f (p - 1)) through the first and the last size: the line from first to last is no measure, since a constant serial fraction
-/// f bows above it by up to 0.56 of the loss over large ranges.
+/// Measured against 1 / (1 + f (p - 1)) through the first and the last size: the line from first to last is no measure,
+/// since a constant serial fraction f bows above it by up to 0.56 of the loss over large ranges.
 std::optional<size_t> knee_of(const Curve& curve) {
   constexpr size_t kLeastSizes = 4;
   constexpr double kLeastLoss = 0.05, kLeastBend = 0.02, kLeastBendOfLoss = 0.15;
@@ -190,7 +200,9 @@ std::optional<size_t> knee_of(const Curve& curve) {
   const Point &first = curve.points[known.front()], &last = curve.points[known.back()];
   const double loss = first.efficiency.value - last.efficiency.value;
   if (loss < kLeastLoss || last.size <= first.size || last.efficiency.value <= 0) return std::nullopt;
-  const auto growth = [&](const Point& point) { return static_cast<double>(point.size) / static_cast<double>(first.size) - 1; };
+  const auto growth = [&](const Point& point) {
+    return static_cast<double>(point.size) / static_cast<double>(first.size) - 1;
+  };
   const double fraction = (first.efficiency.value / last.efficiency.value - 1) / growth(last);
   std::optional<size_t> knee;
   double most = std::max(kLeastBend, kLeastBendOfLoss * loss);
@@ -207,13 +219,17 @@ std::vector<Chart> efficiency_charts(const std::vector<Curve>& curves, const Ana
   return charts_of(curves, "efficiency", [&options](const Curves& group, Chart& chart) {
     chart.title = "Scaling efficiency";
     chart.summary = efficiency_summary(group);
-    chart.caption = fmt::format("Rate per {} over that of the base, at the rates of {}. ", unit_name(*group.front()), rates_of(group));
-    for (const Curve* curve : group) chart.caption += fmt::format("{}: {}{}. ", curve->name, scaling_name(curve->kind), curve->shares_cores ? "; the ranks shared the cores of one machine" : "");
+    chart.caption = fmt::format("Rate per {} over that of the base, at the rates of {}. ", unit_name(*group.front()),
+                                rates_of(group));
+    for (const Curve* curve : group)
+      chart.caption += fmt::format("{}: {}{}. ", curve->name, scaling_name(curve->kind),
+                                   curve->shares_cores ? "; the ranks shared the cores of one machine" : "");
     chart.y = {.title = "efficiency (%)", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
     for (const Curve* curve : group) add_efficiency(*curve, chart);
     chart.series.push_back(reference_line("ideal", chart.x, [](double) { return 100.0; }));
     const double target = 100 * options.efficiency_target;
-    chart.series.push_back(reference_line(fmt::format("target {:.0f} %", target), chart.x, [target](double) { return target; }));
+    chart.series.push_back(
+        reference_line(fmt::format("target {:.0f} %", target), chart.x, [target](double) { return target; }));
     if (group.size() == 1) add_serial_line(*group.front(), chart);
   });
 }
@@ -223,7 +239,8 @@ std::vector<Chart> throughput_charts(const std::vector<Curve>& curves) {
     const std::string unit = rate_unit(group.front()->points.front());
     chart.title = "Throughput";
     chart.summary = fmt::format(
-        "Rate against the number of {}; the number at each marker is the efficiency, since a double logarithmic plot hides losses.",
+        "Rate against the number of {}; the number at each marker is the efficiency, since a double logarithmic plot "
+        "hides losses.",
         group.front()->is_by_devices ? "devices" : "nodes");
     chart.caption = "Grey lines: ideal from each base. Numbers: efficiency in %.";
     chart.y = {.title = unit, .scale = Scale::kLog10};
@@ -231,7 +248,8 @@ std::vector<Chart> throughput_charts(const std::vector<Curve>& curves) {
       Series series = series_of(*curve, [](const Point& point) { return point.samples_per_s; });
       for (const Point& point : curve->points)
         if (std::isfinite(point.samples_per_s.value))
-          series.labels.push_back(std::isfinite(point.efficiency.value) ? fmt::format("{:.0f}", 100 * point.efficiency.value) : "");
+          series.labels.push_back(
+              std::isfinite(point.efficiency.value) ? fmt::format("{:.0f}", 100 * point.efficiency.value) : "");
       chart.series.push_back(std::move(series));
       if (!curve->base) continue;
       const Point& base = curve->points[*curve->base];
@@ -248,7 +266,8 @@ std::vector<Chart> throughput_charts(const std::vector<Curve>& curves) {
 
 std::vector<Chart> utilisation_charts(const std::vector<Curve>& curves) {
   const auto has_mfu = [](const Curve* curve) {
-    return std::all_of(curve->points.begin(), curve->points.end(), [](const Point& point) { return std::isfinite(point.mfu); });
+    return std::all_of(curve->points.begin(), curve->points.end(),
+                       [](const Point& point) { return std::isfinite(point.mfu); });
   };
   std::vector<Chart> charts = charts_of(curves, "mfu", [&](const Curves& group, Chart& chart) {
     chart.title = "Model FLOPs utilisation";
@@ -257,11 +276,13 @@ std::vector<Chart> utilisation_charts(const std::vector<Curve>& curves) {
     for (const Curve* curve : group) {
       if (!has_mfu(curve)) continue;
       const Point& first = curve->points.front();
-      chart.series.push_back(series_of(*curve, [](const Point& point) { return proportional(100 * point.mfu, point.samples_per_s); }));
+      chart.series.push_back(
+          series_of(*curve, [](const Point& point) { return proportional(100 * point.mfu, point.samples_per_s); }));
       chart.caption += fmt::format(" {}: {:g} GFLOP forward per sample, peak {}.", curve->name,
                                    *first.setup.forward_gflops_per_sample, first.peak_text);
-      chart.summary += fmt::format("{}: {} at {}, {} at {}. ", curve->name, percent_text(first.mfu), size_text(*curve, first.size),
-                                   percent_text(curve->points.back().mfu), size_text(*curve, curve->points.back().size));
+      chart.summary +=
+          fmt::format("{}: {} at {}, {} at {}. ", curve->name, percent_text(first.mfu), size_text(*curve, first.size),
+                      percent_text(curve->points.back().mfu), size_text(*curve, curve->points.back().size));
     }
   });
   const auto rates = charts_of(curves, "per-device", [](const Curves& group, Chart& chart) {
@@ -273,8 +294,9 @@ std::vector<Chart> utilisation_charts(const std::vector<Curve>& curves) {
                .max = {},
                .ticks = {}};
     for (const Curve* curve : group)
-      chart.series.push_back(
-          series_of(*curve, [](const Point& point) { return times(point.samples_per_s, point.devices > 0 ? 1 / static_cast<double>(point.devices) : NAN); }));
+      chart.series.push_back(series_of(*curve, [](const Point& point) {
+        return times(point.samples_per_s, point.devices > 0 ? 1 / static_cast<double>(point.devices) : NAN);
+      }));
   });
   charts.insert(charts.end(), rates.begin(), rates.end());
   return charts;
@@ -310,15 +332,18 @@ std::vector<Chart> time_charts(const std::vector<Curve>& curves, const AnalysisO
     chart.summary = "Days that this work takes.";
     chart.y = {.title = "days", .scale = Scale::kLog10};
     for (const Curve* curve : group)
-      chart.series.push_back(series_of(*curve, [](const Point& point) { return inverse(point.budget_days, point.samples_per_s); }));
+      chart.series.push_back(
+          series_of(*curve, [](const Point& point) { return inverse(point.budget_days, point.samples_per_s); }));
   });
   const auto costs = charts_of(curves, "node-hours", [&](const Curves& group, Chart& chart) {
     add_work(group, "Node-hours", chart);
-    chart.summary = group.front()->is_by_devices ? "Hours of the one node that holds all devices: the lower, the better they fill it."
-                                                 : "A flat line is ideal: more nodes then cost nothing extra.";
+    chart.summary = group.front()->is_by_devices
+                        ? "Hours of the one node that holds all devices: the lower, the better they fill it."
+                        : "A flat line is ideal: more nodes then cost nothing extra.";
     chart.y = {.title = "node-hours", .scale = Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
     for (const Curve* curve : group)
-      chart.series.push_back(series_of(*curve, [](const Point& point) { return inverse(point.budget_node_hours, point.samples_per_s); }));
+      chart.series.push_back(
+          series_of(*curve, [](const Point& point) { return inverse(point.budget_node_hours, point.samples_per_s); }));
   });
   charts.insert(charts.end(), costs.begin(), costs.end());
   return charts;

@@ -23,7 +23,8 @@ Series cdf_series(const Curve& curve, const Point& point) {
     const auto& [value, weight] = point.distribution[i];
     seen += weight;
     const bool is_last = i + 1 == point.distribution.size();
-    if (!is_last && point.distribution[i + 1].value == value) continue;  // equal steps share the highest of their shares
+    if (!is_last && point.distribution[i + 1].value == value)
+      continue;  // equal steps share the highest of their shares
     if (!is_last && !series.x.empty() && seen - drawn < kMinCdfRise * total) continue;
     series.x.push_back(value / point.p50_ms);
     series.y.push_back(seen / total);
@@ -38,8 +39,9 @@ double weight_where(const std::vector<record::WeightedValue>& values, const std:
   return sum;
 }
 
-/// Between which step times, over the median, a distribution is worth drawing: all but single values far from the others. Where more than a twentieth lies out
-/// there it is no outlier but a second mode, and is drawn up to the percentile 99.5 (0.5 on the other side).
+/// Between which step times, over the median, a distribution is worth drawing: all but single values far from the
+/// others. Where more than a twentieth lies out there it is no outlier but a second mode, and is drawn up to the
+/// percentile 99.5 (0.5 on the other side).
 struct CdfRange {
   double low = 1, high = 1;
 };
@@ -52,8 +54,10 @@ CdfRange cdf_range(const Point& point) {
   const double fence = std::max(kFence * record::weighted_percentile(deviations, 50), kLeastFence * point.p50_ms);
   const double total = weight_where(point.distribution, [](double) { return true; });
   double bottom = point.p50_ms - fence, top = point.p50_ms + fence;
-  if (weight_where(point.distribution, [&](double value) { return value < bottom; }) > kMaxOutliers * total) bottom = record::weighted_percentile(point.distribution, kTailPercentile);
-  if (weight_where(point.distribution, [&](double value) { return value > top; }) > kMaxOutliers * total) top = record::weighted_percentile(point.distribution, 100 - kTailPercentile);
+  if (weight_where(point.distribution, [&](double value) { return value < bottom; }) > kMaxOutliers * total)
+    bottom = record::weighted_percentile(point.distribution, kTailPercentile);
+  if (weight_where(point.distribution, [&](double value) { return value > top; }) > kMaxOutliers * total)
+    top = record::weighted_percentile(point.distribution, 100 - kTailPercentile);
   // Up to the value that is drawn, not to the fence beyond it.
   double last = point.p50_ms, first = point.p50_ms;
   for (const auto& [value, weight] : point.distribution) {
@@ -67,16 +71,21 @@ CdfRange cdf_range(const Point& point) {
 bool tells_means(const Point& point) { return point.steps_per_row > 1; }
 std::string means_text(const Point& point) { return fmt::format("means over {:.0f} steps", point.steps_per_row); }
 
-/// What the x axis leaves out, and how far it goes: "8 nodes: 1 of 38 values lies right of the axis, up to 2.30 times the median. "
+/// What the x axis leaves out, and how far it goes: "8 nodes: 1 of 38 values lies right of the axis, up to 2.30 times
+/// the median. "
 std::string beyond_text(const Curve& curve, const Point& point, double low, double high) {
   std::string text;
   const double total = weight_where(point.distribution, [](double) { return true; });
   const auto add = [&](double count, const char* side, double ratio, const char* how_far) {
     if (count > 0)
-      text += fmt::format("{}: {:.0f} of {:.0f} values {} {} of the axis, {} {:.2f} times the median. ", size_text(curve, point.size), count, total, count < 1.5 ? "lies" : "lie", side, how_far, ratio);
+      text +=
+          fmt::format("{}: {:.0f} of {:.0f} values {} {} of the axis, {} {:.2f} times the median. ",
+                      size_text(curve, point.size), count, total, count < 1.5 ? "lies" : "lie", side, how_far, ratio);
   };
-  add(weight_where(point.distribution, [&](double value) { return value > high * point.p50_ms; }), "right", point.distribution.back().value / point.p50_ms, "up to");
-  add(weight_where(point.distribution, [&](double value) { return value < low * point.p50_ms; }), "left", point.distribution.front().value / point.p50_ms, "down to");
+  add(weight_where(point.distribution, [&](double value) { return value > high * point.p50_ms; }), "right",
+      point.distribution.back().value / point.p50_ms, "up to");
+  add(weight_where(point.distribution, [&](double value) { return value < low * point.p50_ms; }), "left",
+      point.distribution.front().value / point.p50_ms, "down to");
   return text;
 }
 
@@ -100,17 +109,25 @@ std::vector<Chart> cdf_charts(const Curve& curve, const std::vector<RunSummary>&
   const size_t num_charts = (curve.points.size() + kMaxCdfPerChart - 1) / kMaxCdfPerChart;
   for (size_t i = 0; i < num_charts; ++i) {
     Chart chart{.id = fmt::format("cdf-{}{}", curve.id, i == 0 ? "" : fmt::format("-{}", i + 1)),
-                .title = fmt::format("Distribution of step times: {}{}", curve.name, num_charts > 1 ? fmt::format(" ({} of {})", i + 1, num_charts) : "")};
+                .title = fmt::format("Distribution of step times: {}{}", curve.name,
+                                     num_charts > 1 ? fmt::format(" ({} of {})", i + 1, num_charts) : "")};
     std::vector<const Point*> drawn;
     for (size_t p = i * kMaxCdfPerChart; p < std::min((i + 1) * kMaxCdfPerChart, curve.points.size()); ++p)
       if (curve.points[p].distribution.size() > 1) drawn.push_back(&curve.points[p]);
     if (drawn.empty()) continue;
-    const auto of_means = std::find_if(drawn.begin(), drawn.end(), [](const Point* point) { return tells_means(*point); });
+    const auto of_means =
+        std::find_if(drawn.begin(), drawn.end(), [](const Point* point) { return tells_means(*point); });
     const bool has_means = of_means != drawn.end();
     if (has_means) chart.title += fmt::format(" ({})", means_text(**of_means));
     chart.is_sequential = true;
-    chart.x.title = fmt::format("{} / median of its size", has_means ? fmt::format("mean of {:.0f} steps", (*of_means)->steps_per_row) : "step time");
-    chart.y = {.title = fmt::format("share of {} that took at most this long", has_means ? "such means" : "steps"), .scale = Scale::kLinear, .min = 0, .max = 1, .ticks = {}};
+    chart.x.title =
+        fmt::format("{} / median of its size",
+                    has_means ? fmt::format("mean of {:.0f} steps", (*of_means)->steps_per_row) : "step time");
+    chart.y = {.title = fmt::format("share of {} that took at most this long", has_means ? "such means" : "steps"),
+               .scale = Scale::kLinear,
+               .min = 0,
+               .max = 1,
+               .ticks = {}};
     CdfRange range;
     for (const Point* point : drawn) {
       const CdfRange one = cdf_range(*point);
@@ -124,8 +141,9 @@ std::vector<Chart> cdf_charts(const Curve& curve, const std::vector<RunSummary>&
     for (const Point* point : drawn) {
       chart.series.push_back(cdf_series(curve, *point));
       chart.caption += beyond_text(curve, *point, *chart.x.min, *chart.x.max);
-      chart.summary += fmt::format("{}: p95 is {:.3f}{} times the median. ", size_text(curve, point->size), point->p95_ms / point->p50_ms,
-                                   std::isfinite(point->p99_ms) ? fmt::format(" and p99 {:.3f}", point->p99_ms / point->p50_ms) : "");
+      chart.summary += fmt::format(
+          "{}: p95 is {:.3f}{} times the median. ", size_text(curve, point->size), point->p95_ms / point->p50_ms,
+          std::isfinite(point->p99_ms) ? fmt::format(" and p99 {:.3f}", point->p99_ms / point->p50_ms) : "");
     }
     charts.push_back(std::move(chart));
   }
@@ -144,7 +162,8 @@ std::vector<Chart> trace_charts(const Curve& curve, const std::vector<RunSummary
     const Point& point = curve.points[place];
     const RunSummary& run = runs[point.runs.front()];
     Chart chart{.id = fmt::format("trace-{}-{}", curve.id, point.size),
-                .title = fmt::format("Step times of {}, {}{}", run.name, size_text(curve, point.size), tells_means(point) ? fmt::format(" ({})", means_text(point)) : "")};
+                .title = fmt::format("Step times of {}, {}{}", run.name, size_text(curve, point.size),
+                                     tells_means(point) ? fmt::format(" ({})", means_text(point)) : "")};
     const record::SeriesSummary& series = *run.series;
     chart.summary = fmt::format("{} rows of warm-up, then a median of {} ms; {} outliers.", series.num_warmup_steps,
                                 figure_text(series.median_ms), series.outliers.size());
@@ -152,7 +171,8 @@ std::vector<Chart> trace_charts(const Curve& curve, const std::vector<RunSummary
                         ? "Thinned: medians of short blocks, and every block's slowest outlier."
                         : "";
     chart.x.title = "step";
-    chart.y = {.title = tells_means(point) ? fmt::format("step time, mean of {:.0f} (ms)", point.steps_per_row) : "step time (ms)"};
+    chart.y = {.title = tells_means(point) ? fmt::format("step time, mean of {:.0f} (ms)", point.steps_per_row)
+                                           : "step time (ms)"};
     if (series.num_warmup_steps > 0)
       chart.regions.push_back({.from = run.trace_step.front(), .to = run.trace_warmup_end, .label = "warm-up"});
     chart.series.push_back({.name = "step time", .mark = Mark::kLine, .x = run.trace_step, .y = run.trace_ms});
@@ -223,7 +243,8 @@ std::vector<Chart> collective_charts(const Curve& curve, const std::vector<RunSu
 
 std::optional<Chart> loss_chart(const Analysis& analysis) {
   Chart chart{.id = "loss", .title = "Loss against samples seen"};
-  chart.summary = "All sizes overlaid: where a larger batch needs more samples for the same loss, its curve lies to the right.";
+  chart.summary =
+      "All sizes overlaid: where a larger batch needs more samples for the same loss, its curve lies to the right.";
   chart.x.title = "samples seen";
   chart.y.title = "training loss";
   size_t num_hidden = 0;
@@ -245,7 +266,8 @@ std::optional<Chart> loss_chart(const Analysis& analysis) {
   }
   if (chart.series.empty()) return std::nullopt;
   chart.caption = "Means over windows of samples.";
-  if (num_hidden > 0) chart.caption += fmt::format(" {} further runs are not drawn; the table counts them all the same.", num_hidden);
+  if (num_hidden > 0)
+    chart.caption += fmt::format(" {} further runs are not drawn; the table counts them all the same.", num_hidden);
   return chart;
 }
 

@@ -45,7 +45,8 @@ Runs usable(const std::vector<RunSummary>& all, const char* side, std::vector<st
 
 std::map<Size, Runs> by_size(const Runs& runs) {
   std::map<Size, Runs> sizes;
-  for (const RunSummary* run : runs) sizes[{run->setup.nodes.value_or(0), run->setup.devices.value_or(0)}].push_back(run);
+  for (const RunSummary* run : runs)
+    sizes[{run->setup.nodes.value_or(0), run->setup.devices.value_or(0)}].push_back(run);
   return sizes;
 }
 
@@ -60,9 +61,16 @@ Attributes attributes_of(const RunSummary& run) {
   add(configuration.options);
   add(schedule_options(run));
   const bool knows_samples = std::isfinite(run.samples_per_step) && run.samples_per_step > 0;
-  add({{"task", setup.task}, {"model", setup.model}, {"system", setup.system}, {"device", setup.device}, {"program", run.format},
-       {"options", configuration.has_options ? "recorded" : "not recorded"}, {"accumulation", std::to_string(setup.accum.value_or(1))},
-       {"global batch", setup.global_batch ? std::to_string(*setup.global_batch) : knows_samples ? fmt::format("{:.0f}", run.samples_per_step) : ""}});
+  add({{"task", setup.task},
+       {"model", setup.model},
+       {"system", setup.system},
+       {"device", setup.device},
+       {"program", run.format},
+       {"options", configuration.has_options ? "recorded" : "not recorded"},
+       {"accumulation", std::to_string(setup.accum.value_or(1))},
+       {"global batch", setup.global_batch ? std::to_string(*setup.global_batch)
+                        : knows_samples    ? fmt::format("{:.0f}", run.samples_per_step)
+                                           : ""}});
   return all;
 }
 
@@ -100,8 +108,9 @@ std::string place_text(const std::string& size, const Attributes& key) {
 
 void note_failed(const RunSummary& run, const char* side, bool is_left_out, std::vector<std::string>& notes) {
   const std::string what = fmt::format("{} after {} steps", failure_text(run), run.num_steps);
-  notes.push_back(is_left_out ? fmt::format("{} of {} is left out: {}, and whole runs stand beside it", run.name, side, what)
-                              : fmt::format("{} of {} is used although {}: no whole run stands beside it", run.name, side, what));
+  notes.push_back(
+      is_left_out ? fmt::format("{} of {} is left out: {}, and whole runs stand beside it", run.name, side, what)
+                  : fmt::format("{} of {} is used although {}: no whole run stands beside it", run.name, side, what));
 }
 
 /// Failed runs give way to whole ones where there are any; of pairs, both runs go.
@@ -124,7 +133,8 @@ void drop_failed(Runs& a, Runs& b, bool is_paired, std::vector<std::string>& not
     if (!is_whole(b[i])) note_failed(*b[i], "B", !left.empty(), notes);
     if (!left.empty() && is_whole(a[i]) != is_whole(b[i])) {
       const bool is_a = is_whole(a[i]);
-      notes.push_back(fmt::format("{} of {} is left out: the run it is paired with failed", is_a ? a[i]->name : b[i]->name, is_a ? "A" : "B"));
+      notes.push_back(fmt::format("{} of {} is left out: the run it is paired with failed",
+                                  is_a ? a[i]->name : b[i]->name, is_a ? "A" : "B"));
     }
   }
   if (!left.empty()) a = left, b = right;
@@ -132,7 +142,9 @@ void drop_failed(Runs& a, Runs& b, bool is_paired, std::vector<std::string>& not
 
 std::string size_text(const Size& size) {
   if (size.first == 0 && size.second == 0) return "unknown size";
-  const auto counted = [](int64_t count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); };
+  const auto counted = [](int64_t count, const char* noun) {
+    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  };
   if (size.second == 0) return counted(size.first, "node");
   if (size.first == 0) return counted(size.second, "device");
   return counted(size.first, "node") + ", " + counted(size.second, "device");
@@ -140,7 +152,10 @@ std::string size_text(const Size& size) {
 
 /// What the user named; where that is not told, the run or the folder of the repeats.
 fs::path path_of(const Runs& runs, const std::string& given) {
-  const fs::path path = (!given.empty() ? fs::absolute(given) : runs.size() == 1 ? runs[0]->source : runs[0]->source.parent_path()).lexically_normal();
+  const fs::path path = (!given.empty()     ? fs::absolute(given)
+                         : runs.size() == 1 ? runs[0]->source
+                                            : runs[0]->source.parent_path())
+                            .lexically_normal();
   return path.has_filename() ? path : path.parent_path();
 }
 
@@ -158,7 +173,8 @@ std::pair<std::string, std::string> side_names(fs::path path_a, fs::path path_b)
 std::string distinct(const Runs& runs, const std::function<std::string(const RunSummary&)>& get) {
   std::vector<std::string> values;
   for (const RunSummary* run : runs)
-    if (const std::string value = get(*run); !value.empty() && std::find(values.begin(), values.end(), value) == values.end())
+    if (const std::string value = get(*run);
+        !value.empty() && std::find(values.begin(), values.end(), value) == values.end())
       values.push_back(value);
   return core::join(values, ", ");
 }
@@ -168,14 +184,18 @@ void note_options(const Runs& a, const Runs& b, std::vector<std::string>& notes)
   std::vector<Configuration> made;
   std::vector<const Configuration*> all;
   for (const Runs* side : {&a, &b})
-    for (const RunSummary* run : *side) made.push_back({.options = configuration_of(*run, true, {}).options, .has_options = !run->options.empty()});
+    for (const RunSummary* run : *side)
+      made.push_back({.options = configuration_of(*run, true, {}).options, .has_options = !run->options.empty()});
   for (const Configuration& one : made) all.push_back(&one);
-  if (const auto differing = differences(all); !differing.empty()) notes.push_back(fmt::format("these options are not the same in all runs: {}", core::join(differing, "; ")));
+  if (const auto differing = differences(all); !differing.empty())
+    notes.push_back(fmt::format("these options are not the same in all runs: {}", core::join(differing, "; ")));
 }
 
 /// Settings in which the sides differ: a comparison is of all of them together.
 void note_differences(const Runs& a, const Runs& b, std::vector<std::string>& notes) {
-  const auto number = [](const std::optional<int64_t>& value) { return value ? std::to_string(*value) : std::string(); };
+  const auto number = [](const std::optional<int64_t>& value) {
+    return value ? std::to_string(*value) : std::string();
+  };
   const std::vector<std::pair<const char*, std::function<std::string(const RunSummary&)>>> settings = {
       {"model", [](const RunSummary& run) { return run.setup.model; }},
       {"precision", [](const RunSummary& run) { return run.setup.precision; }},
@@ -190,8 +210,8 @@ void note_differences(const Runs& a, const Runs& b, std::vector<std::string>& no
   for (const auto& [name, get] : settings) {
     const std::string left = distinct(a, get), right = distinct(b, get);
     if (left != right)
-      notes.push_back(
-          fmt::format("{} differs: A {}, B {}", name, left.empty() ? "unknown" : left, right.empty() ? "unknown" : right));
+      notes.push_back(fmt::format("{} differs: A {}, B {}", name, left.empty() ? "unknown" : left,
+                                  right.empty() ? "unknown" : right));
   }
   note_options(a, b, notes);
 }
@@ -222,15 +242,20 @@ std::vector<double> steps_of(const RunSummary& run, bool is_per_sample) {
 std::string verdict_of(const SizeComparison& one, bool is_per_sample) {
   const auto& interval = one.comparison.interval;
   if (one.is_across_sizes)
-    return is_per_sample
-               ? fmt::format("The sizes differ ({}): a sample takes {} ms in A and {} ms in B (A/B {:.4f}). That follows from the size "
-                             "too and says nothing about which setting is faster.",
-                             one.size, figure_text(one.a_ms), figure_text(one.b_ms), one.comparison.ratio)
-               : fmt::format("The sizes differ ({}) and the samples of a step are unknown: their step times cannot be compared.", one.size);
+    return is_per_sample ? fmt::format(
+                               "The sizes differ ({}): a sample takes {} ms in A and {} ms in B (A/B {:.4f}). That "
+                               "follows from the size "
+                               "too and says nothing about which setting is faster.",
+                               one.size, figure_text(one.a_ms), figure_text(one.b_ms), one.comparison.ratio)
+                         : fmt::format(
+                               "The sizes differ ({}) and the samples of a step are unknown: their step times cannot "
+                               "be compared.",
+                               one.size);
   const double percent = 100 * std::abs(one.comparison.ratio - 1);
   if (!interval)
-    return fmt::format("At {} A took {:.2f} % {} time than B, but there are too few values to tell noise from a difference.",
-                       one.size, percent, one.comparison.ratio < 1 ? "less" : "more");
+    return fmt::format(
+        "At {} A took {:.2f} % {} time than B, but there are too few values to tell noise from a difference.", one.size,
+        percent, one.comparison.ratio < 1 ? "less" : "more");
   const std::string range =
       fmt::format("A/B {:.4f}, 95 % interval {:.4f} to {:.4f}", one.comparison.ratio, interval->low, interval->high);
   const bool is_slower = interval->low > 1, is_faster = interval->high < 1;
@@ -240,9 +265,11 @@ std::string verdict_of(const SizeComparison& one, bool is_per_sample) {
     return fmt::format("At {} no difference between A and B can be shown ({}).", one.size, range);
   }
   const std::string found = is_slower || is_faster
-                                ? fmt::format("these two {} differ: that of A took {:.2f} % {} time", one.only_about, percent, is_slower ? "more" : "less")
+                                ? fmt::format("these two {} differ: that of A took {:.2f} % {} time", one.only_about,
+                                              percent, is_slower ? "more" : "less")
                                 : fmt::format("no difference between these two {} can be shown", one.only_about);
-  return fmt::format("At {} {} ({}). Nothing is concluded about A and B themselves: repeats may differ by more.", one.size, found, range);
+  return fmt::format("At {} {} ({}). Nothing is concluded about A and B themselves: repeats may differ by more.",
+                     one.size, found, range);
 }
 
 std::string conclusion_of(const SizeComparison& one) {
@@ -268,7 +295,8 @@ std::vector<std::string> jobs_of(const Runs& runs, const Runs* partners) {
   return jobs;
 }
 
-/// What is compared: one value for each job (of pairs: for each pair of jobs), or where that leaves one of each, what these two hold inside.
+/// What is compared: one value for each job (of pairs: for each pair of jobs), or where that leaves one of each, what
+/// these two hold inside.
 struct Sides {
   std::vector<double> a{}, b{};
   std::string basis{}, only_about{};
@@ -283,41 +311,57 @@ Sides sides_of(const Runs& a, const Runs& b, bool is_paired, bool is_per_sample)
   if (std::max(sides.a.size(), sides.b.size()) >= 2) return sides;
   if (std::min(a.size(), b.size()) >= 2)
     return {.a = runs_a, .b = runs_b, .basis = "medians of the runs of one job each", .only_about = "jobs"};
-  return {.a = steps_of(middle_run(a), is_per_sample), .b = steps_of(middle_run(b), is_per_sample), .basis = "steps of one run each", .only_about = "runs"};
+  return {.a = steps_of(middle_run(a), is_per_sample),
+          .b = steps_of(middle_run(b), is_per_sample),
+          .basis = "steps of one run each",
+          .only_about = "runs"};
 }
 
-void note_repeats(const SizeComparison& one, const Runs& a, const Runs& b, const Sides& sides, std::vector<std::string>& notes) {
+void note_repeats(const SizeComparison& one, const Runs& a, const Runs& b, const Sides& sides,
+                  std::vector<std::string>& notes) {
   if (one.only_about == "runs") {
     const RunSummary &run_a = middle_run(a), &run_b = middle_run(b);
     const bool is_same_name = run_a.name == run_b.name;
-    notes.push_back(fmt::format("{}: a single run of each side counts ({} against {}): the interval holds for these two runs and says nothing about how much a "
-                                "repeat would differ", one.size, is_same_name ? run_a.source.string() : run_a.name, is_same_name ? run_b.source.string() : run_b.name));
+    notes.push_back(
+        fmt::format("{}: a single run of each side counts ({} against {}): the interval holds for these two runs and "
+                    "says nothing about how much a "
+                    "repeat would differ",
+                    one.size, is_same_name ? run_a.source.string() : run_a.name,
+                    is_same_name ? run_b.source.string() : run_b.name));
     return;
   }
   if (one.only_about == "jobs") {
-    notes.push_back(fmt::format("{}: all runs of a side shared one job: the interval says nothing about how much another job would differ", one.size));
+    notes.push_back(fmt::format(
+        "{}: all runs of a side shared one job: the interval says nothing about how much another job would differ",
+        one.size));
     return;
   }
   for (const auto& [runs, values, side] : {std::tuple(&a, &sides.a, "A"), std::tuple(&b, &sides.b, "B")}) {
     if (values->size() < runs->size())
-      notes.push_back(fmt::format("{}: the {} runs of {} shared jobs and count as {} values", one.size, runs->size(), side, values->size()));
-    if (values->size() == 1) notes.push_back(fmt::format("{}: {} has a single value, which is given the spread of the other side", one.size, side));
+      notes.push_back(fmt::format("{}: the {} runs of {} shared jobs and count as {} values", one.size, runs->size(),
+                                  side, values->size()));
+    if (values->size() == 1)
+      notes.push_back(
+          fmt::format("{}: {} has a single value, which is given the spread of the other side", one.size, side));
   }
   const auto is_unnamed = [](const RunSummary* run) { return run->allocation.empty(); };
   if (std::any_of(a.begin(), a.end(), is_unnamed) || std::any_of(b.begin(), b.end(), is_unnamed))
-    notes.push_back(fmt::format("{}: not all runs name their job: whether they are independent repeats cannot be known", one.size));
+    notes.push_back(
+        fmt::format("{}: not all runs name their job: whether they are independent repeats cannot be known", one.size));
 }
 
-SizeComparison compare_size(const std::string& size, bool is_across_sizes, const Runs& a, const Runs& b, bool is_paired, bool is_per_sample,
-                            std::vector<std::string>& notes) {
+SizeComparison compare_size(const std::string& size, bool is_across_sizes, const Runs& a, const Runs& b, bool is_paired,
+                            bool is_per_sample, std::vector<std::string>& notes) {
   SizeComparison one{.size = size, .is_across_sizes = is_across_sizes, .num_a = a.size(), .num_b = b.size()};
   if (is_paired && a.size() != b.size())
-    throw UsageError(fmt::format("report: --paired needs as many runs of A as of B at {}, got {} and {}", size, a.size(), b.size()),
-                     "leave --paired out, or give the same number of repeats");
+    throw UsageError(
+        fmt::format("report: --paired needs as many runs of A as of B at {}, got {} and {}", size, a.size(), b.size()),
+        "leave --paired out, or give the same number of repeats");
   const Sides sides = sides_of(a, b, is_paired, is_per_sample);
   one.basis = sides.basis;
   one.only_about = sides.only_about;
-  one.comparison = record::compare_samples(sides.a, sides.b, is_paired && one.only_about != "runs", std::hypot(rounding_of(a), rounding_of(b)));
+  one.comparison = record::compare_samples(sides.a, sides.b, is_paired && one.only_about != "runs",
+                                           std::hypot(rounding_of(a), rounding_of(b)));
   note_repeats(one, a, b, sides, notes);
   const size_t least_count = std::min(sides.a.size(), sides.b.size());
   one.a_ms = record::side_centre(sides.a, least_count);
@@ -328,7 +372,8 @@ SizeComparison compare_size(const std::string& size, bool is_across_sizes, const
 }
 
 /// Compares what both sides have at one size; where a side has several configurations, each with its own kind.
-void compare_configurations(const std::string& size, bool is_across_sizes, const Runs& a, const Runs& b, bool is_paired, SideComparison& sides) {
+void compare_configurations(const std::string& size, bool is_across_sizes, const Runs& a, const Runs& b, bool is_paired,
+                            SideComparison& sides) {
   std::set<std::string> names;
   add_varying(a, names);
   add_varying(b, names);
@@ -341,35 +386,45 @@ void compare_configurations(const std::string& size, bool is_across_sizes, const
       continue;
     }
     drop_failed(runs, other->second, is_paired, sides.notes);
-    sides.sizes.push_back(compare_size(place, is_across_sizes, runs, other->second, is_paired, sides.is_per_sample, sides.notes));
+    sides.sizes.push_back(
+        compare_size(place, is_across_sizes, runs, other->second, is_paired, sides.is_per_sample, sides.notes));
   }
   for (const auto& [key, runs] : of_b)
-    if (!of_a.contains(key)) sides.notes.push_back(fmt::format("{}: only B has it ({} runs)", place_text(size, key), runs.size()));
+    if (!of_a.contains(key))
+      sides.notes.push_back(fmt::format("{}: only B has it ({} runs)", place_text(size, key), runs.size()));
 }
 
 Table comparison_table(const SideComparison& sides) {
-  Table table{.id = "comparison",
-              .title = fmt::format("A = {}, B = {}", sides.name_a, sides.name_b),
-              .caption = std::string(sides.is_per_sample ? "Milliseconds per sample" : "Milliseconds per step") +
-                         ": the geometric mean of what is compared, of long series of steps the median; the interval is of the same."};
+  Table table{
+      .id = "comparison",
+      .title = fmt::format("A = {}, B = {}", sides.name_a, sides.name_b),
+      .caption =
+          std::string(sides.is_per_sample ? "Milliseconds per sample" : "Milliseconds per step") +
+          ": the geometric mean of what is compared, of long series of steps the median; the interval is of the same."};
   const std::string unit = sides.is_per_sample ? "ms per sample" : "ms per step";
-  table.columns = {text_column("size", "size"), column("runs A", "runs_a"),   column("runs B", "runs_b"),
-                   column(fmt::format("A ({})", unit), "a_ms"), column(fmt::format("B ({})", unit), "b_ms"), column("A/B", "ratio"),
-                   column("low", "ratio_low"),  column("high", "ratio_high"), text_column("compared", "basis")};
+  table.columns = {text_column("size", "size"),
+                   column("runs A", "runs_a"),
+                   column("runs B", "runs_b"),
+                   column(fmt::format("A ({})", unit), "a_ms"),
+                   column(fmt::format("B ({})", unit), "b_ms"),
+                   column("A/B", "ratio"),
+                   column("low", "ratio_low"),
+                   column("high", "ratio_high"),
+                   text_column("compared", "basis")};
   for (const SizeComparison& one : sides.sizes) {
     const auto& interval = one.comparison.interval;
-    table.rows.push_back({text_cell(one.size), count_cell(static_cast<int64_t>(one.num_a)),
-                          count_cell(static_cast<int64_t>(one.num_b)), figure_cell(one.a_ms), figure_cell(one.b_ms),
-                          fixed_cell(one.comparison.ratio, 4),
-                          interval ? fixed_cell(interval->low, 4) : missing_cell("too few values"),
-                          interval ? fixed_cell(interval->high, 4) : missing_cell("too few values"), text_cell(one.basis)});
+    table.rows.push_back(
+        {text_cell(one.size), count_cell(static_cast<int64_t>(one.num_a)), count_cell(static_cast<int64_t>(one.num_b)),
+         figure_cell(one.a_ms), figure_cell(one.b_ms), fixed_cell(one.comparison.ratio, 4),
+         interval ? fixed_cell(interval->low, 4) : missing_cell("too few values"),
+         interval ? fixed_cell(interval->high, 4) : missing_cell("too few values"), text_cell(one.basis)});
   }
   return table;
 }
 }  // namespace
 
-SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::vector<RunSummary>& all_b, bool is_paired, const std::string& given_a,
-                             const std::string& given_b) {
+SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::vector<RunSummary>& all_b, bool is_paired,
+                             const std::string& given_a, const std::string& given_b) {
   SideComparison sides;
   const Runs a = usable(all_a, "A", sides.notes), b = usable(all_b, "B", sides.notes);
   std::tie(sides.name_a, sides.name_b) = side_names(path_of(a, given_a), path_of(b, given_b));
@@ -377,7 +432,8 @@ SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::ve
   const auto knows_samples = [](const RunSummary* run) {
     return std::isfinite(run->samples_per_step) && run->samples_per_step > 0;
   };
-  sides.is_per_sample = std::all_of(a.begin(), a.end(), knows_samples) && std::all_of(b.begin(), b.end(), knows_samples);
+  sides.is_per_sample =
+      std::all_of(a.begin(), a.end(), knows_samples) && std::all_of(b.begin(), b.end(), knows_samples);
   const auto sizes_a = by_size(a), sizes_b = by_size(b);
   if (sizes_a.size() == 1 && sizes_b.size() == 1) {
     const Size size_a = sizes_a.begin()->first, size_b = sizes_b.begin()->first;
@@ -394,8 +450,10 @@ SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::ve
     for (const auto& [size, runs] : sizes_b)
       if (!sizes_a.contains(size)) sides.notes.push_back(fmt::format("{}: only B has it", size_text(size)));
   }
-  if (sides.sizes.empty()) throw DataError(fmt::format("report: A and B have no size and configuration in common ({})", core::join(sides.notes, "; ")),
-                    "give runs of the same number of nodes, and on each side one configuration or the same ones");
+  if (sides.sizes.empty())
+    throw DataError(
+        fmt::format("report: A and B have no size and configuration in common ({})", core::join(sides.notes, "; ")),
+        "give runs of the same number of nodes, and on each side one configuration or the same ones");
   std::vector<std::string> verdicts;
   for (const SizeComparison& one : sides.sizes) verdicts.push_back(one.verdict);
   sides.verdict = core::join(verdicts, "\n");
@@ -406,9 +464,16 @@ SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::ve
 std::string comparison_json(const SideComparison& sides) {
   core::Json sizes = core::Json::array();
   for (const SizeComparison& one : sides.sizes) {
-    core::Json json{{"size", one.size}, {"runs_a", one.num_a}, {"runs_b", one.num_b},           {"basis", one.basis},
-                    {"a_ms", one.a_ms}, {"b_ms", one.b_ms},    {"ratio", one.comparison.ratio}, {"verdict", one.verdict},
-                    {"sizes_differ", one.is_across_sizes}, {"conclusion", one.conclusion}};
+    core::Json json{{"size", one.size},
+                    {"runs_a", one.num_a},
+                    {"runs_b", one.num_b},
+                    {"basis", one.basis},
+                    {"a_ms", one.a_ms},
+                    {"b_ms", one.b_ms},
+                    {"ratio", one.comparison.ratio},
+                    {"verdict", one.verdict},
+                    {"sizes_differ", one.is_across_sizes},
+                    {"conclusion", one.conclusion}};
     if (const auto& interval = one.comparison.interval)
       json["interval"] = {interval->low, interval->high}, json["method"] = interval->method;
     sizes.push_back(std::move(json));

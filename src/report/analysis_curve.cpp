@@ -17,8 +17,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kSecondsPerDay = 86400;
 
 /// Mean over runs that know the value, weighted with their measured steps.
-template <typename Get>
-double mean_over_runs(const Point& point, const std::vector<RunSummary>& runs, Get get) {
+template <typename Get> double mean_over_runs(const Point& point, const std::vector<RunSummary>& runs, Get get) {
   double sum = 0, weight = 0;
   for (const size_t index : point.runs) {
     const double value = get(runs[index]);
@@ -29,7 +28,8 @@ double mean_over_runs(const Point& point, const std::vector<RunSummary>& runs, G
   return weight > 0 ? sum / weight : kNaN;
 }
 
-/// Steps of all runs together: a run weighs as much as it has steps, whether its rows are single ones or means over an interval.
+/// Steps of all runs together: a run weighs as much as it has steps, whether its rows are single ones or means over an
+/// interval.
 void fill_distribution(Point& point, const std::vector<RunSummary>& runs) {
   double num_values = 0, least_per_row = std::numeric_limits<double>::infinity();
   for (const size_t index : point.runs) least_per_row = std::min(least_per_row, runs[index].steps_per_row);
@@ -78,7 +78,8 @@ void fill_rates(Point& point, const std::vector<RunSummary>& runs) {
   point.tokens_per_step = work.tokens_per_step;
   const auto rate = [&](double ms) { return 1e3 * point.samples_per_step / ms; };
   point.samples_per_s.value = rate(point.estimate.median_ms);
-  if (const auto& interval = point.estimate.median_interval; interval && interval->low > 0 && std::isfinite(interval->high)) {
+  if (const auto& interval = point.estimate.median_interval;
+      interval && interval->low > 0 && std::isfinite(interval->high)) {
     point.samples_per_s.low = rate(interval->high);
     point.samples_per_s.high = rate(interval->low);
     point.samples_per_s.has_range = true;
@@ -97,10 +98,12 @@ void fill_rates(Point& point, const std::vector<RunSummary>& runs) {
 
 void fill_flops(Point& point, const std::vector<RunSummary>& runs, const AnalysisOptions& options) {
   point.tflops_per_device = point.mfu = point.mfu_measured = point.peak_tflops = point.logged_mfu = kNaN;
-  point.logged_tflops_per_device = 1 / mean_over_runs(point, runs, [](const RunSummary& run) { return 1 / run.logged_tflops_per_device; });  // equal work: times add up
+  point.logged_tflops_per_device = 1 / mean_over_runs(point, runs, [](const RunSummary& run) {
+                                     return 1 / run.logged_tflops_per_device;
+                                   });  // equal work: times add up
   if (point.setup.forward_gflops_per_sample && point.devices > 0)
-    point.tflops_per_device =
-        3 * *point.setup.forward_gflops_per_sample * point.samples_per_s.value / static_cast<double>(point.devices) / 1e3;
+    point.tflops_per_device = 3 * *point.setup.forward_gflops_per_sample * point.samples_per_s.value /
+                              static_cast<double>(point.devices) / 1e3;
   if (!std::isfinite(point.tflops_per_device) && !std::isfinite(point.logged_tflops_per_device)) return;
   if (const auto peak = peak_of(point.setup, options)) {
     point.peak_tflops = peak->tflops;
@@ -108,7 +111,8 @@ void fill_flops(Point& point, const std::vector<RunSummary>& runs, const Analysi
     point.mfu = point.tflops_per_device / peak->tflops;
     point.logged_mfu = point.logged_tflops_per_device / peak->tflops;
   }
-  if (const auto peak = measured_peak_of(point.setup, options)) point.mfu_measured = point.tflops_per_device / peak->tflops;
+  if (const auto peak = measured_peak_of(point.setup, options))
+    point.mfu_measured = point.tflops_per_device / peak->tflops;
 }
 
 void fill_cost(Point& point, const AnalysisOptions& options) {
@@ -138,7 +142,8 @@ void fill_memory_and_network(Point& point, const std::vector<RunSummary>& runs) 
   std::set<std::string> interfaces;
   for (const size_t index : point.runs) {
     for (const auto& [name, use] : runs[index].network_per_step) interfaces.insert(name);
-    point.memory.device_bytes = std::max(point.memory.device_bytes, runs[index].memory.device_bytes);  // nothing is less than any number
+    point.memory.device_bytes =
+        std::max(point.memory.device_bytes, runs[index].memory.device_bytes);  // nothing is less than any number
     point.memory.host_bytes = std::max(point.memory.host_bytes, runs[index].memory.host_bytes);
   }
   for (const std::string& name : interfaces) {
@@ -148,7 +153,8 @@ void fill_memory_and_network(Point& point, const std::vector<RunSummary>& runs) 
         return found == run.network_per_step.end() ? kNaN : found->second.*bytes;
       });
     };
-    point.network_per_step[name] = {.received_bytes = mean_of(&NetworkUse::received_bytes), .sent_bytes = mean_of(&NetworkUse::sent_bytes)};
+    point.network_per_step[name] = {.received_bytes = mean_of(&NetworkUse::received_bytes),
+                                    .sent_bytes = mean_of(&NetworkUse::sent_bytes)};
   }
 }
 
@@ -162,7 +168,9 @@ void fill_parts(Point& point, const std::vector<RunSummary>& runs) {
       const auto found = run.phases_ms.find(phase);
       return found == run.phases_ms.end() ? kNaN : found->second;
     });
-  const auto skew_of = [&](auto get) { return mean_over_runs(point, runs, [&](const RunSummary& run) { return run.skew ? get(*run.skew) : kNaN; }); };
+  const auto skew_of = [&](auto get) {
+    return mean_over_runs(point, runs, [&](const RunSummary& run) { return run.skew ? get(*run.skew) : kNaN; });
+  };
   const double skew_step_ms = skew_of([](const RankSkew& skew) { return skew.step_ms; });
   point.skew_ms = skew_of([](const RankSkew& skew) { return skew.over_mean_ms; });
   point.skew_share = point.skew_ms / skew_step_ms;
@@ -186,7 +194,8 @@ void choose_base(Curve& curve, const AnalysisOptions& options) {
   }
   if (!options.base_nodes) {
     curve.base = 0;
-    curve.base_reason = fmt::format("the smallest size with a valid point, {}", size_text(curve, curve.points.front().size));
+    curve.base_reason =
+        fmt::format("the smallest size with a valid point, {}", size_text(curve, curve.points.front().size));
     return;
   }
   for (size_t i = 0; i < curve.points.size(); ++i)
@@ -195,12 +204,13 @@ void choose_base(Curve& curve, const AnalysisOptions& options) {
       curve.base_reason = fmt::format("{}, as asked for", size_text(curve, *options.base_nodes));
       return;
     }
-  curve.base_reason =
-      fmt::format("the base asked for, {}, has no valid point here: efficiency and speed-up cannot be told, rates and times can",
-                  size_text(curve, *options.base_nodes));
+  curve.base_reason = fmt::format(
+      "the base asked for, {}, has no valid point here: efficiency and speed-up cannot be told, rates and times can",
+      size_text(curve, *options.base_nodes));
 }
 
-/// Efficiency with its range: relative half widths of point and base added in quadrature (on the log scale, both sides apart).
+/// Efficiency with its range: relative half widths of point and base added in quadrature (on the log scale, both sides
+/// apart).
 Estimate efficiency_of(const Point& point, const Point& base) {
   const double per_size = point.samples_per_s.value / static_cast<double>(point.size);
   const double base_per_size = base.samples_per_s.value / static_cast<double>(base.size);
@@ -266,16 +276,11 @@ Estimate speedup_estimate(const Point& point) { return proportional(point.speedu
 
 const char* scaling_name(ScalingKind kind) {
   switch (kind) {
-    case ScalingKind::kSingle:
-      return "one size";
-    case ScalingKind::kWeak:
-      return "weak scaling";
-    case ScalingKind::kStrong:
-      return "strong scaling";
-    case ScalingKind::kMixed:
-      return "mixed, neither weak nor strong scaling";
-    case ScalingKind::kUnknown:
-      return "weak or strong not known";
+    case ScalingKind::kSingle: return "one size";
+    case ScalingKind::kWeak: return "weak scaling";
+    case ScalingKind::kStrong: return "strong scaling";
+    case ScalingKind::kMixed: return "mixed, neither weak nor strong scaling";
+    case ScalingKind::kUnknown: return "weak or strong not known";
   }
   return "";
 }
@@ -296,7 +301,8 @@ std::string size_text(const Curve& curve, int64_t size) {
 }
 
 bool is_token_task(const Point& point) {
-  return std::isfinite(point.tokens_per_step) && (point.setup.task == "gpt" || point.setup.sample_unit == "sequences" || point.setup.sample_unit == "tokens");
+  return std::isfinite(point.tokens_per_step) &&
+         (point.setup.task == "gpt" || point.setup.sample_unit == "sequences" || point.setup.sample_unit == "tokens");
 }
 
 std::string point_name(const Curve& curve, const Point& point) {
@@ -333,7 +339,8 @@ Analysis analyse(std::vector<RunSummary> runs, const AnalysisOptions& options) {
     fill_relative(curve, options);
     fill_losses(curve, analysis.runs);
     std::vector<Flag> of_curve = check_curve(curve, analysis.runs);
-    for (const Point& point : curve.points) analysis.flags.insert(analysis.flags.end(), point.flags.begin(), point.flags.end());
+    for (const Point& point : curve.points)
+      analysis.flags.insert(analysis.flags.end(), point.flags.begin(), point.flags.end());
     analysis.flags.insert(analysis.flags.end(), of_curve.begin(), of_curve.end());
   }
   for (const RunSummary& run : analysis.runs)

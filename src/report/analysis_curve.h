@@ -35,14 +35,15 @@ struct Point {
   int64_t devices = 0;         ///< 0: unknown.
   int64_t size = 0;            ///< Place on the x axis: nodes, or devices where all runs are of one node.
   std::vector<size_t> runs{};  ///< Used, by index into Analysis::runs.
-  std::optional<size_t> num_allocations{};  ///< Different jobs; nothing where one of several runs does not name its own.
+  std::optional<size_t>
+      num_allocations{};  ///< Different jobs; nothing where one of several runs does not name its own.
   record::PointEstimate estimate{};
-  int64_t num_steps = 0;     ///< Optimiser steps behind the estimate, of all runs.
-  double steps_per_row = 1;  ///< Above 1: `estimate` is of means over so many steps each.
-  bool is_of_table = false;    ///< Its runs are rows of a table: values without steps, quantiles and pauses.
-  bool has_step_time = true;   ///< False: the table tells rates only.
-  double samples_per_step = 0, tokens_per_step = 0;  ///< NaN: unknown.
-  double p50_ms = 0, p95_ms = 0, p99_ms = 0;         ///< Over the steps of all runs; p99 is NaN below 100 of them.
+  int64_t num_steps = 0;      ///< Optimiser steps behind the estimate, of all runs.
+  double steps_per_row = 1;   ///< Above 1: `estimate` is of means over so many steps each.
+  bool is_of_table = false;   ///< Its runs are rows of a table: values without steps, quantiles and pauses.
+  bool has_step_time = true;  ///< False: the table tells rates only.
+  double samples_per_step = 0, tokens_per_step = 0;   ///< NaN: unknown.
+  double p50_ms = 0, p95_ms = 0, p99_ms = 0;          ///< Over the steps of all runs; p99 is NaN below 100 of them.
   std::vector<record::WeightedValue> distribution{};  ///< The same steps, ascending, each run by its number of steps.
 
   Estimate samples_per_s{};         ///< Capability: from the median step. NaN: samples per step unknown.
@@ -51,7 +52,8 @@ struct Point {
   double tokens_per_s = 0;
   double tflops_per_device = 0;      ///< Model FLOPs; NaN: unknown.
   double mfu = 0, mfu_measured = 0;  ///< Against the table or given peak, and the measured one; NaN: unknown.
-  double logged_tflops_per_device = 0, logged_mfu = 0;  ///< As the program itself printed it, by its own count of FLOPs, and its share of the peak; NaN: unknown.
+  double logged_tflops_per_device = 0, logged_mfu = 0;  ///< As the program itself printed it, by its own count of
+                                                        ///< FLOPs, and its share of the peak; NaN: unknown.
   double peak_tflops = 0;
   std::string peak_text{};
 
@@ -66,17 +68,19 @@ struct Point {
   std::map<std::string, double> phases_ms{};
   double skew_ms = 0, skew_share = 0, straggler_share = 0;  ///< NaN: ranks unknown.
   std::optional<EnergyUse> energy{};
-  std::map<std::string, NetworkUse> network_per_step{};  ///< By interface, mean over the runs that tell, by their steps.
-  record::MemoryPeaks memory{};                          ///< Of rank 0, the largest of the runs.
-  size_t num_loss_values = 0;  ///< Jobs, or runs of the only job, that cross the curve's target loss.
-  std::optional<Estimate> samples_to_loss{}, samples_to_loss_ratio{};  ///< The ratio is over the base's; both absent where they cannot be told.
+  std::map<std::string, NetworkUse>
+      network_per_step{};        ///< By interface, mean over the runs that tell, by their steps.
+  record::MemoryPeaks memory{};  ///< Of rank 0, the largest of the runs.
+  size_t num_loss_values = 0;    ///< Jobs, or runs of the only job, that cross the curve's target loss.
+  std::optional<Estimate> samples_to_loss{},
+      samples_to_loss_ratio{};                 ///< The ratio is over the base's; both absent where they cannot be told.
   std::string loss_verdict{}, loss_refusal{};  ///< What the ratio says, or why it cannot be told.
   std::vector<Flag> flags{};
 };
 
 /// Where the losses of a curve's sizes are compared.
 struct LossComparison {
-  double target = 0;          ///< NaN: there is none.
+  double target = 0;           ///< NaN: there is none.
   double left = 1, right = 1;  ///< Losses from crossing / left to crossing x right are looked at.
 };
 
@@ -89,9 +93,10 @@ inline constexpr double kMaxEfficiency = 1.02;
 struct Curve {
   std::string id{}, name{};
   bool is_by_devices = false;  ///< Sizes are devices, not nodes.
-  bool shares_cores = false;   ///< Several ranks on the processor cores of one machine: efficiency is that of a machine divided up.
+  bool shares_cores =
+      false;  ///< Several ranks on the processor cores of one machine: efficiency is that of a machine divided up.
   ScalingKind kind = ScalingKind::kSingle;
-  std::string kind_reason{};  ///< Which quantities stayed the same, or which changed.
+  std::string kind_reason{};           ///< Which quantities stayed the same, or which changed.
   std::vector<std::string> remarks{};  ///< On the configuration of its runs, in sentences.
   std::vector<Point> points{};
   std::optional<size_t> base{};  ///< Index of the N0 point.
@@ -116,7 +121,7 @@ struct Analysis {
 
 /// What a step would take at a size if nothing were lost against the base.
 struct IdealStep {
-  double share = 1;             ///< Of the base's step and of each of its phases: 1 in weak scaling, N0/N in strong scaling.
+  double share = 1;  ///< Of the base's step and of each of its phases: 1 in weak scaling, N0/N in strong scaling.
   const char* comparison = "";  ///< "longer than at the base"
 };
 /// Median step of a point, ms, with its interval where that is finite.
@@ -138,13 +143,15 @@ std::string point_name(const Curve& curve, const Point& point);  ///< "ViT-B-32,
 
 bool has_failed(const RunSummary& run);
 std::string failure_text(const RunSummary& run);  ///< "it failed (out of memory)"
-std::string stopped_text(const RunSummary& run);  ///< "a: stopped after 11 of 40 steps"; what was planned where its options tell.
+std::string stopped_text(
+    const RunSummary& run);  ///< "a: stopped after 11 of 40 steps"; what was planned where its options tell.
 
 /// Fills in what follows from the rest: global batch, local batch.
 void complete_batches(record::RunSetup& setup, double samples_per_step);
-/// Splits runs to curves whose points hold setup, nodes, devices and run indices; fills Analysis::left_out. First step of analyse. Runs of one size that differ
-/// a hundredfold are never pooled: the larger set that agrees stays, of equal ones the faster. Where the source does not tell the unit of its times the point is left out
-/// instead; DataError when nothing else is there.
+/// Splits runs to curves whose points hold setup, nodes, devices and run indices; fills Analysis::left_out. First step
+/// of analyse. Runs of one size that differ a hundredfold are never pooled: the larger set that agrees stays, of equal
+/// ones the faster. Where the source does not tell the unit of its times the point is left out instead; DataError when
+/// nothing else is there.
 std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<LeftOut>& left_out);
 /// Rates, MFU, costs of one point from its runs.
 void fill_point(Point& point, const std::vector<RunSummary>& runs, const AnalysisOptions& options);

@@ -24,7 +24,8 @@ Section result_section(const Analysis& analysis) {
   const bool has_benchmarks = std::any_of(analysis.runs.begin(), analysis.runs.end(),
                                           [](const RunSummary& run) { return !run.collective_points.empty(); });
   if (analysis.curves.empty() && !has_benchmarks)
-    add_text(section, {"No run here holds a usable measurement. What was read, and why it could not be used, is listed below."},
+    add_text(section,
+             {"No run here holds a usable measurement. What was read, and why it could not be used, is listed below."},
              Kind::kWarning);
   add_block(section, efficiency_charts(analysis.curves, analysis.options));
   for (const Curve& curve : analysis.curves) {
@@ -73,8 +74,8 @@ Section step_section(const Analysis& analysis) {
   }
   if (shown > kMaxDetailedCurves)
     add_text(section,
-             {fmt::format("Pictures are drawn for the first {} of {} configurations; the tables have them all.", kMaxDetailedCurves,
-                          shown)},
+             {fmt::format("Pictures are drawn for the first {} of {} configurations; the tables have them all.",
+                          kMaxDetailedCurves, shown)},
              Kind::kNote);
   return section;
 }
@@ -84,7 +85,8 @@ Section cause_section(const Analysis& analysis) {
   size_t shown = 0;
   for (const Curve& curve : analysis.curves) {
     const bool has_pictures = shown++ < kMaxDetailedCurves;
-    if (const auto chart = breakdown_chart(curve); chart && has_pictures) add_block(section, std::vector<Chart>{*chart});
+    if (const auto chart = breakdown_chart(curve); chart && has_pictures)
+      add_block(section, std::vector<Chart>{*chart});
     add_block(section, phase_table(curve));
     add_block(section, straggler_table(curve, analysis.runs));
     add_block(section, host_table(curve, analysis.runs));
@@ -143,7 +145,8 @@ std::string title_of(const Analysis& analysis) {
     if (run.collective_points.empty()) models.insert(run.setup.model);
   if (!models.empty() && models.size() <= kMaxModels && !models.contains(""))
     return "Scaling report: " + core::join(std::vector<std::string>(models.begin(), models.end()), ", ");
-  return analysis.curves.size() > 1 ? fmt::format("Scaling report: {} configurations", analysis.curves.size()) : "Scaling report";
+  return analysis.curves.size() > 1 ? fmt::format("Scaling report: {} configurations", analysis.curves.size())
+                                    : "Scaling report";
 }
 
 std::string subtitle_of(const Analysis& analysis) {
@@ -170,8 +173,8 @@ Document make_document(const Analysis& analysis) {
   Document document;
   document.title = title_of(analysis);
   document.subtitle = subtitle_of(analysis);
-  for (Section (*section)(const Analysis&) :
-       {result_section, rate_section, cost_section, step_section, cause_section, collective_section, training_section, trust_section, method_section}) {
+  for (Section (*section)(const Analysis&) : {result_section, rate_section, cost_section, step_section, cause_section,
+                                              collective_section, training_section, trust_section, method_section}) {
     Section made = section(analysis);
     if (!made.blocks.empty()) document.sections.push_back(std::move(made));
   }

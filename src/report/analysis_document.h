@@ -4,7 +4,8 @@
 
 namespace lockstep::report {
 
-/// The report page: result first, the efficiency plot before all others; every table and chart that has something to tell.
+/// The report page: result first, the efficiency plot before all others; every table and chart that has something to
+/// tell.
 Document make_document(const Analysis& analysis);
 
 /// The analysis as JSON: every number of the page, so that each can be recomputed or read by a program.

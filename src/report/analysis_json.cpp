@@ -11,13 +11,14 @@ using core::Json;
 /// JSON has no NaN: what is unknown is null.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-template <typename T>
-Json optional_json(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
+template <typename T> Json optional_json(const std::optional<T>& value) { return value ? Json(*value) : Json(nullptr); }
 
 Json to_json(const Flag& flag) {
-  return {{"code", flag.code}, {"check", flag.name}, {"subject", flag.subject}, {"sentence", flag.sentence}, {"fix", flag.fix}};
+  return {{"code", flag.code},
+          {"check", flag.name},
+          {"subject", flag.subject},
+          {"sentence", flag.sentence},
+          {"fix", flag.fix}};
 }
 
 Json to_json(const Estimate& estimate) {
@@ -164,10 +165,13 @@ Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
   json["host_memory_bytes"] = optional_json(point.memory.host_bytes);
   json["device_memory_bytes"] = optional_json(point.memory.device_bytes);
   Json network = Json::object();
-  for (const auto& [name, use] : point.network_per_step) network[name] = {{"received", number(use.received_bytes)}, {"sent", number(use.sent_bytes)}};
+  for (const auto& [name, use] : point.network_per_step)
+    network[name] = {{"received", number(use.received_bytes)}, {"sent", number(use.sent_bytes)}};
   json["network_bytes_per_step"] = std::move(network);
   if (!point.loss_verdict.empty()) {
-    const auto or_null = [](const std::optional<Estimate>& estimate) { return estimate ? to_json(*estimate) : Json(nullptr); };
+    const auto or_null = [](const std::optional<Estimate>& estimate) {
+      return estimate ? to_json(*estimate) : Json(nullptr);
+    };
     json["samples_to_loss"] = or_null(point.samples_to_loss);
     json["samples_to_loss_ratio"] = or_null(point.samples_to_loss_ratio);
     json["samples_to_loss_verdict"] = point.loss_verdict;

@@ -47,51 +47,71 @@ std::string path_advice(const std::string& fact, const Asked& asked) {
   if (!pattern) return fmt::format("a group (?<{}>[0-9]+) of --meta takes them from paths that tell them", fact);
   constexpr size_t kMaxShown = 6;
   const size_t num_shown = std::min(pattern->values.size(), kMaxShown);
-  const std::vector<int64_t> shown(pattern->values.begin(), pattern->values.begin() + static_cast<ptrdiff_t>(num_shown));
-  return fmt::format("--meta '{}' takes them from the paths ({}{})", pattern->expression, fmt::join(shown, ", "), num_shown < pattern->values.size() ? ", ..." : "");
+  const std::vector<int64_t> shown(pattern->values.begin(),
+                                   pattern->values.begin() + static_cast<ptrdiff_t>(num_shown));
+  return fmt::format("--meta '{}' takes them from the paths ({}{})", pattern->expression, fmt::join(shown, ", "),
+                     num_shown < pattern->values.size() ? ", ..." : "");
 }
 
 bool all_know(const Asked& asked, std::optional<int64_t> record::RunSetup::*count) {
-  return std::all_of(asked.runs.begin(), asked.runs.end(), [&](const RunSummary* run) { return (run->setup.*count).has_value(); });
+  return std::all_of(asked.runs.begin(), asked.runs.end(),
+                     [&](const RunSummary* run) { return (run->setup.*count).has_value(); });
 }
 
-/// How several runs get a fact that follows their size: one value for all of them would make every size the same, or weak scaling strong.
+/// How several runs get a fact that follows their size: one value for all of them would make every size the same, or
+/// weak scaling strong.
 std::string advice_for_sizes(const std::string& fact, const Asked& asked) {
   const std::string from_paths = path_advice(fact, asked);
   if (fact == "nodes") {
     const std::string only = "; --nodes only where all of them ran on as many";
     if (!all_know(asked, &record::RunSetup::devices)) return from_paths + only;
-    return fmt::format("--devices-per-node 4 (say), the same at every size, gives each run's from its devices; or {}{}", from_paths, only);
+    return fmt::format("--devices-per-node 4 (say), the same at every size, gives each run's from its devices; or {}{}",
+                       from_paths, only);
   }
   if (fact == "devices")
-    return fmt::format("--devices-per-node 4 (say), the same at every size, gives them with the nodes; or {}; --devices only where all of them ran on as many", from_paths);
+    return fmt::format(
+        "--devices-per-node 4 (say), the same at every size, gives them with the nodes; or {}; --devices only where "
+        "all of them ran on as many",
+        from_paths);
   if (fact == "samples_per_device")
-    return fmt::format("it follows from the global batch and the devices; --samples-per-device 256 (say) where it is the same at every size; or {}", from_paths);
-  return fmt::format("--samples-per-device 256 (say) where the batch of a device is the same at every size (weak scaling), --global-batch 4096 only where that of all devices is "
-                     "(strong scaling); or {}",
-                     from_paths);
+    return fmt::format(
+        "it follows from the global batch and the devices; --samples-per-device 256 (say) where it is the same at "
+        "every size; or {}",
+        from_paths);
+  return fmt::format(
+      "--samples-per-device 256 (say) where the batch of a device is the same at every size (weak scaling), "
+      "--global-batch 4096 only where that of all devices is "
+      "(strong scaling); or {}",
+      from_paths);
 }
 
-bool follows_size(const std::string& fact) { return fact == "nodes" || fact == "devices" || fact == "global_batch" || fact == "samples_per_device"; }
+bool follows_size(const std::string& fact) {
+  return fact == "nodes" || fact == "devices" || fact == "global_batch" || fact == "samples_per_device";
+}
 
 /// Programs that print their TFLOP/s leave nothing unknown but our own count.
 void say_what_logs_tell(AskedFacts& facts) {
   const auto asked = facts.find("forward_gflops");
   if (asked == facts.end()) return;
   const auto& runs = asked->second.runs;
-  const auto num_logged = std::count_if(runs.begin(), runs.end(), [](const RunSummary* run) { return std::isfinite(run->logged_tflops_per_device); });
+  const auto num_logged = std::count_if(
+      runs.begin(), runs.end(), [](const RunSummary* run) { return std::isfinite(run->logged_tflops_per_device); });
   if (num_logged == 0) return;
   asked->second.needed_for = "MFU by a count that is the same for all programs";
   const bool is_some = num_logged < static_cast<ptrdiff_t>(runs.size());
-  asked->second.how = fmt::format("the TFLOP/s per device that the program itself printed{}, and their share of the peak, stand in the table of rates; --fwd-gflops 14.78 (say) "
-                                  "adds those that follow from the step times",
-                                  is_some ? fmt::format(" in {} of them", num_logged) : "");
+  asked->second.how = fmt::format(
+      "the TFLOP/s per device that the program itself printed{}, and their share of the peak, stand in the table of "
+      "rates; --fwd-gflops 14.78 (say) "
+      "adds those that follow from the step times",
+      is_some ? fmt::format(" in {} of them", num_logged) : "");
 }
 
 /// The batch of a device gives the global one: where runs lack both, one question is enough.
 void join_batches(AskedFacts& facts) {
   const auto local = facts.find("samples_per_device"), global = facts.find("global_batch");
-  if (local == facts.end() || global == facts.end() || local->second.runs != global->second.runs || global->second.runs.size() < 2) return;
+  if (local == facts.end() || global == facts.end() || local->second.runs != global->second.runs ||
+      global->second.runs.size() < 2)
+    return;
   global->second.needed_for += " and " + local->second.needed_for;
   facts.erase(local);
 }
@@ -104,8 +124,9 @@ std::vector<std::string> missing_facts_of(const Analysis& analysis) {
   say_what_logs_tell(facts);
   std::vector<std::string> missing;
   for (const auto& [name, asked] : facts)
-    missing.push_back(fmt::format("{} ({} of {} runs do not tell it; needed for {}): {}", name, asked.runs.size(), analysis.runs.size(), asked.needed_for,
-                                  asked.runs.size() > 1 && follows_size(name) ? advice_for_sizes(name, asked) : asked.how));
+    missing.push_back(fmt::format(
+        "{} ({} of {} runs do not tell it; needed for {}): {}", name, asked.runs.size(), analysis.runs.size(),
+        asked.needed_for, asked.runs.size() > 1 && follows_size(name) ? advice_for_sizes(name, asked) : asked.how));
   return missing;
 }
 

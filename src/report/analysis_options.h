@@ -10,7 +10,7 @@ namespace lockstep::report {
 
 /// What the user may say about an analysis; every default is printed in the method text.
 struct AnalysisOptions {
-  std::string flops_set{};                        ///< Nominal FLOPs by model (spec::find_nominal) instead of what the runs say.
+  std::string flops_set{};  ///< Nominal FLOPs by model (spec::find_nominal) instead of what the runs say.
   std::optional<double> forward_gflops{};        ///< Per sample, instead of what the runs say.
   std::optional<double> peak_tflops{};           ///< Dense, per device, instead of table and record.
   std::optional<double> measured_peak_tflops{};  ///< What a matrix product reached on the same device.
@@ -20,7 +20,7 @@ struct AnalysisOptions {
   double budget_samples = 1e9, budget_tokens = 1e12;  ///< For days and node-hours of a budget.
   bool is_samples_budget_given = false, is_tokens_budget_given = false;
   std::optional<double> price_per_node_hour{};
-  bool keeps_steps = false;                   ///< Measured step times stay in the summaries (comparisons of single runs need them).
+  bool keeps_steps = false;  ///< Measured step times stay in the summaries (comparisons of single runs need them).
   std::vector<record::Protocol> protocols{};  ///< Named estimators shown beside ours.
 };
 

@@ -51,7 +51,8 @@ bool ends_in_word(std::string text, Words words) {
   text = core::to_lower_ascii(text);
   while (!text.empty() && (text.back() == '_' || text.back() == '-' || text.back() == '=')) text.pop_back();
   return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
-    return core::ends_with(text, word) && (text.size() == word.size() || !is_letter(text[text.size() - word.size() - 1]));
+    return core::ends_with(text, word) &&
+           (text.size() == word.size() || !is_letter(text[text.size() - word.size() - 1]));
   });
 }
 
@@ -60,8 +61,9 @@ bool begins_with_word(std::string text, Words words) {
   const size_t begin = text.find_first_not_of("_-");
   if (begin == std::string::npos) return false;
   text = text.substr(begin);
-  return std::any_of(words.begin(), words.end(),
-                     [&](std::string_view word) { return core::starts_with(text, word) && (text.size() == word.size() || !is_letter(text[word.size()])); });
+  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+    return core::starts_with(text, word) && (text.size() == word.size() || !is_letter(text[word.size()]));
+  });
 }
 
 /// What stands before the number, from the start of its part of the path.
@@ -97,7 +99,8 @@ Match first_match(const std::string& path, const Place& place) {
     const size_t begin = at + place.before.size();
     size_t end = begin;
     while (end < path.size() && is_digit(path[end])) ++end;
-    if (end > begin && path.compare(end, place.behind.size(), place.behind) == 0) return {at, path.substr(begin, end - begin)};
+    if (end > begin && path.compare(end, place.behind.size(), place.behind) == 0)
+      return {at, path.substr(begin, end - begin)};
   }
   return {};
 }
@@ -113,9 +116,12 @@ struct PathForm {
     std::optional<size_t> found;
     for (size_t place = 0; place + 1 < around.size(); ++place) {
       const std::string &before = around[place], &behind = around[place + 1];
-      const bool is_of_next = place + 2 < around.size() && !is_letter(behind[0]) && ends_in_word(behind, words);  // "1_gpus4"
+      const bool is_of_next =
+          place + 2 < around.size() && !is_letter(behind[0]) && ends_in_word(behind, words);  // "1_gpus4"
       if (!ends_in_word(before, words) && (is_of_next || !begins_with_word(behind, words))) continue;
-      const bool is_same = std::all_of(paths.begin(), paths.end(), [&](const PartedPath& path) { return path.numbers[place] == paths.front().numbers[place]; });
+      const bool is_same = std::all_of(paths.begin(), paths.end(), [&](const PartedPath& path) {
+        return path.numbers[place] == paths.front().numbers[place];
+      });
       if (is_same && paths.size() > 1) continue;
       if (found) return std::nullopt;
       found = place;
@@ -129,7 +135,8 @@ std::vector<PathForm> forms_of(const std::vector<std::filesystem::path>& paths) 
   for (const auto& path : paths) {
     const std::string text = std::filesystem::absolute(path).lexically_normal().string();
     PartedPath parted = part_at_numbers(text);
-    auto form = std::find_if(forms.begin(), forms.end(), [&](const PathForm& one) { return one.paths.front().texts == parted.texts; });
+    auto form = std::find_if(forms.begin(), forms.end(),
+                             [&](const PathForm& one) { return one.paths.front().texts == parted.texts; });
     if (form == forms.end()) form = forms.insert(forms.end(), PathForm{});
     form->paths.push_back(std::move(parted));
     form->texts.push_back(text);
@@ -171,7 +178,8 @@ std::optional<PathPattern> pattern_of_paths(const std::string& fact, const std::
     }
   if (values.size() < 2) return std::nullopt;
   std::vector<std::string> expressions;
-  for (const Place& place : places) expressions.push_back(fmt::format("{}(?<{}>[0-9]+){}", place.before, fact, place.behind));
+  for (const Place& place : places)
+    expressions.push_back(fmt::format("{}(?<{}>[0-9]+){}", place.before, fact, place.behind));
   return PathPattern{core::join(expressions, "|"), {values.begin(), values.end()}};
 }
 

@@ -54,20 +54,23 @@ void fill_extrapolation(const Curve& curve, ResourceEstimate& estimate) {
   if (estimate.size <= curve.points.back().size) return;
   if (curve.points.size() < 2) {
     estimate.kept_per_doubling = NAN;
-    estimate.kept_source = "extrapolated, not measured: one size only was measured, so the rate per node is taken without any loss";
+    estimate.kept_source =
+        "extrapolated, not measured: one size only was measured, so the rate per node is taken without any loss";
     return;
   }
   const Point &last = curve.points.back(), &before = curve.points[curve.points.size() - 2];
   const double sizes = static_cast<double>(last.size) / static_cast<double>(before.size);
   estimate.kept_per_doubling = std::min(1.0, std::pow(rate_of(last) / rate_of(before) / sizes, 1 / std::log2(sizes)));
-  estimate.kept_source = fmt::format("extrapolated, not measured: each doubling keeps {:.1f} % of the rate per node, as from {} to {}",
-                                     100 * estimate.kept_per_doubling, size_text(curve, before.size), size_text(curve, last.size));
+  estimate.kept_source =
+      fmt::format("extrapolated, not measured: each doubling keeps {:.1f} % of the rate per node, as from {} to {}",
+                  100 * estimate.kept_per_doubling, size_text(curve, before.size), size_text(curve, last.size));
 }
 
 void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEstimate& estimate) {
   const Point& point = *estimate.measured_at;
   estimate.slow_share = lost_share(point.samples_per_s.value, point.mean_samples_per_s);
-  estimate.slow_source = fmt::format("measured: total step time over that of median steps, in the runs at {}", size_text(curve, point.size));
+  estimate.slow_source = fmt::format("measured: total step time over that of median steps, in the runs at {}",
+                                     size_text(curve, point.size));
   if (!std::isfinite(estimate.slow_share)) {
     estimate.slow_share = 0;
     estimate.slow_source = "not measured";
@@ -107,11 +110,14 @@ void fill_startup(const ProposalOptions& options, double training_hours, Resourc
   estimate.num_jobs = std::ceil(training_hours / (*options.job_hours - startup_hours));
 }
 
-std::optional<ResourceEstimate> estimate_at(const Curve& curve, const Analysis& analysis, const ProposalOptions& options) {
+std::optional<ResourceEstimate> estimate_at(const Curve& curve, const Analysis& analysis,
+                                            const ProposalOptions& options) {
   if (curve.points.empty() || !curve.base) return std::nullopt;
   const Point* chosen = recommended_point(curve, analysis.options.efficiency_target);
   ResourceEstimate estimate;
-  estimate.size = options.job_size ? *options.job_size : chosen != nullptr ? chosen->size : curve.points[*curve.base].size;
+  estimate.size = options.job_size    ? *options.job_size
+                  : chosen != nullptr ? chosen->size
+                                      : curve.points[*curve.base].size;
   estimate.measured_at = nearest_point(curve, estimate.size);
   const Point& point = *estimate.measured_at;
   estimate.is_prediction = point.size != estimate.size;
@@ -123,16 +129,20 @@ std::optional<ResourceEstimate> estimate_at(const Curve& curve, const Analysis& 
   estimate.rate_per_s = estimate.optimistic_rate_per_s;
   if (!estimate.kept_source.empty() && std::isfinite(estimate.kept_per_doubling))
     estimate.rate_per_s *= std::pow(estimate.kept_per_doubling, doublings);
-  const double hours = (is_token_task(point) ? analysis.options.budget_tokens : analysis.options.budget_samples) / estimate.rate_per_s / 3600;
+  const double hours = (is_token_task(point) ? analysis.options.budget_tokens : analysis.options.budget_samples) /
+                       estimate.rate_per_s / 3600;
   estimate.days = hours / 24;
   estimate.node_hours = (is_one_machine(curve) ? 1 : nodes) * hours;
   fill_factors(curve, options, estimate);
-  const double factors = (1 + estimate.slow_share) * (1 + estimate.pause_share) * (1 + estimate.restart_share), training = estimate.node_hours * factors;
+  const double factors = (1 + estimate.slow_share) * (1 + estimate.pause_share) * (1 + estimate.restart_share),
+               training = estimate.node_hours * factors;
   estimate.startup_s = startup_of(point, analysis.runs);
   fill_startup(options, hours * factors, estimate);
-  const double startup = estimate.num_jobs > 0 ? estimate.num_jobs * estimate.startup_s / 3600 * (is_one_machine(curve) ? 1 : nodes) : 0;
+  const double startup =
+      estimate.num_jobs > 0 ? estimate.num_jobs * estimate.startup_s / 3600 * (is_one_machine(curve) ? 1 : nodes) : 0;
   estimate.total_node_hours = training + startup + options.sweep_node_hours;
-  estimate.optimistic_total_node_hours = training * estimate.rate_per_s / estimate.optimistic_rate_per_s + startup + options.sweep_node_hours;
+  estimate.optimistic_total_node_hours =
+      training * estimate.rate_per_s / estimate.optimistic_rate_per_s + startup + options.sweep_node_hours;
   return estimate;
 }
 
@@ -140,12 +150,17 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
                      const ProposalOptions& options) {
   const Point& point = *estimate.measured_at;
   Table table{.id = "estimate-" + curve.id, .title = "Resource estimate: " + curve.name};
-  table.caption = std::string(hours_of(curve)) + " = N x (budget / X(N) / 3600) x (1 + slow steps) x (1 + pauses) x (1 + restarts) + jobs x N x start-up + tests; every factor with its source.";
+  table.caption = std::string(hours_of(curve)) +
+                  " = N x (budget / X(N) / 3600) x (1 + slow steps) x (1 + pauses) x (1 + restarts) + jobs x N x "
+                  "start-up + tests; every factor with its source.";
   if (is_one_machine(curve))
-    table.caption += " N is 1: the ranks of every size shared the cores of one machine. Sizes are its ranks, so --job-nodes is not counted.";
+    table.caption +=
+        " N is 1: the ranks of every size shared the cores of one machine. Sizes are its ranks, so --job-nodes is not "
+        "counted.";
   else if (curve.is_by_devices)
     table.caption +=
-        " Sizes are devices, since all runs are of one node or do not tell their nodes: --job-nodes and --sweep-node-hours are not "
+        " Sizes are devices, since all runs are of one node or do not tell their nodes: --job-nodes and "
+        "--sweep-node-hours are not "
         "counted.";
   table.columns = {text_column("item", "item"), column("value", "value"), text_column("unit", "unit"),
                    text_column("source", "source")};
@@ -153,35 +168,54 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
     table.rows.push_back({text_cell(std::move(item)), value, text_cell(std::move(unit)), text_cell(std::move(source))});
   };
   const bool is_extrapolated = !estimate.kept_source.empty();
-  const std::string measured = fmt::format("{} at {}", point.is_of_table ? count_text(point.runs.size(), "row") + " of the table" : "median step over " + count_text(point.runs.size(), "run"), size_text(curve, point.size));
-  add("job size", count_cell(estimate.size), unit_of(curve), is_extrapolated ? "extrapolated, not measured (M15)" : estimate.is_prediction ? "not measured: a prediction (M15)" : "measured");
+  const std::string measured =
+      fmt::format("{} at {}",
+                  point.is_of_table ? count_text(point.runs.size(), "row") + " of the table"
+                                    : "median step over " + count_text(point.runs.size(), "run"),
+                  size_text(curve, point.size));
+  add("job size", count_cell(estimate.size), unit_of(curve),
+      is_extrapolated          ? "extrapolated, not measured (M15)"
+      : estimate.is_prediction ? "not measured: a prediction (M15)"
+                               : "measured");
   add("work", figure_cell(is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples, 3),
-      is_token_task(point) ? "tokens" : point.setup.sample_unit, is_budget_given(point, analysis) ? fmt::format("given with --budget-{}", is_token_task(point) ? "tokens" : "samples")
-                                       : "default; give --budget-samples / --budget-tokens");
+      is_token_task(point) ? "tokens" : point.setup.sample_unit,
+      is_budget_given(point, analysis)
+          ? fmt::format("given with --budget-{}", is_token_task(point) ? "tokens" : "samples")
+          : "default; give --budget-samples / --budget-tokens");
   add("rate", figure_cell(estimate.rate_per_s), is_token_task(point) ? "tokens/s" : rate_unit(point),
-      is_extrapolated           ? estimate.kept_source
+      is_extrapolated          ? estimate.kept_source
       : estimate.is_prediction ? measured + ", the same rate per node assumed"
                                : measured);
   if (is_extrapolated)
-    add("rate, optimistic", figure_cell(estimate.optimistic_rate_per_s), is_token_task(point) ? "tokens/s" : rate_unit(point),
+    add("rate, optimistic", figure_cell(estimate.optimistic_rate_per_s),
+        is_token_task(point) ? "tokens/s" : rate_unit(point),
         measured + ", the same rate per node assumed: no loss beyond the evidence");
-  add("pure training", figure_cell(estimate.node_hours), hours_of(curve), fmt::format("{} days", figure_text(estimate.days, 3)));
+  add("pure training", figure_cell(estimate.node_hours), hours_of(curve),
+      fmt::format("{} days", figure_text(estimate.days, 3)));
   add("slow steps", fixed_cell(100 * estimate.slow_share, 2), "%", estimate.slow_source);
   add("pauses between steps", fixed_cell(100 * estimate.pause_share, 2), "%", estimate.pause_source);
   add("restarts", fixed_cell(100 * estimate.restart_share, 2), "%", estimate.restart_source);
   if (std::isfinite(estimate.startup_s))
-    add("start-up of a job", figure_cell(estimate.startup_s, 3), "s", fmt::format("measured: to the first step, median of the runs at {}", size_text(curve, point.size)));
+    add("start-up of a job", figure_cell(estimate.startup_s, 3), "s",
+        fmt::format("measured: to the first step, median of the runs at {}", size_text(curve, point.size)));
   else
     add("start-up of a job", missing_cell("no record tells it"), "s", "not measured");
   if (estimate.num_jobs > 0)
-    add("jobs", figure_cell(estimate.num_jobs, 3), "jobs", fmt::format("of {:g} h each, given with --job-hours", *options.job_hours));
+    add("jobs", figure_cell(estimate.num_jobs, 3), "jobs",
+        fmt::format("of {:g} h each, given with --job-hours", *options.job_hours));
   else
-    add("jobs", missing_cell("the wall time of a job is not given, or shorter than its start-up"), "jobs", "start-up is not in the total");
-  add("scaling tests and tuning", figure_cell(is_in_device_hours(curve) ? 0 : options.sweep_node_hours), hours_of(curve),
-      options.sweep_node_hours <= 0 ? "none" : is_in_device_hours(curve) ? "given in node-hours: not counted" : "given with --sweep-node-hours");
-  add("total", figure_cell(estimate.total_node_hours), hours_of(curve), is_extrapolated ? "extrapolated, not measured" : "");
+    add("jobs", missing_cell("the wall time of a job is not given, or shorter than its start-up"), "jobs",
+        "start-up is not in the total");
+  add("scaling tests and tuning", figure_cell(is_in_device_hours(curve) ? 0 : options.sweep_node_hours),
+      hours_of(curve),
+      options.sweep_node_hours <= 0 ? "none"
+      : is_in_device_hours(curve)   ? "given in node-hours: not counted"
+                                    : "given with --sweep-node-hours");
+  add("total", figure_cell(estimate.total_node_hours), hours_of(curve),
+      is_extrapolated ? "extrapolated, not measured" : "");
   if (analysis.price_per_node_hour && !is_in_device_hours(curve))
-    add("price", figure_cell(estimate.total_node_hours * *analysis.price_per_node_hour), "", fmt::format("{:g} per node-hour, given with --price-per-node-hour", *analysis.price_per_node_hour));
+    add("price", figure_cell(estimate.total_node_hours * *analysis.price_per_node_hour), "",
+        fmt::format("{:g} per node-hour, given with --price-per-node-hour", *analysis.price_per_node_hour));
   if (is_extrapolated)
     add("total, optimistic", figure_cell(estimate.optimistic_total_node_hours), hours_of(curve),
         "if the rate per node did not fall any further");
@@ -189,8 +223,10 @@ Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const
     const bool is_tokens = is_token_task(point);
     const double per_sample = point.energy->joules / point.energy->samples;
     const double joules = is_tokens ? per_sample * point.samples_per_step / point.tokens_per_step : per_sample;
-    add("energy of the training", figure_cell(joules * (is_tokens ? analysis.budget_tokens : analysis.budget_samples) / 3.6e6, 3), "kWh",
-        fmt::format("{} J per {}, meters: {}", figure_text(joules, 3), is_tokens ? "token" : "sample", point.energy->scope));
+    add("energy of the training",
+        figure_cell(joules * (is_tokens ? analysis.budget_tokens : analysis.budget_samples) / 3.6e6, 3), "kWh",
+        fmt::format("{} J per {}, meters: {}", figure_text(joules, 3), is_tokens ? "token" : "sample",
+                    point.energy->scope));
   }
   return table;
 }
@@ -210,9 +246,12 @@ Table alternatives_table(const Curve& curve, const Analysis& analysis, const Pro
     at.job_size = size;
     if (is_in_device_hours(curve)) at.sweep_node_hours = 0;
     if (const auto estimate = estimate_at(curve, analysis, at))
-      table.rows.push_back({count_cell(size),
-                            figure_cell(estimate->days * (1 + estimate->slow_share) * (1 + estimate->pause_share) * (1 + estimate->restart_share)),
-                            figure_cell(estimate->total_node_hours), point != nullptr ? percent_cell(point->efficiency) : missing_cell("not measured: a prediction")});
+      table.rows.push_back(
+          {count_cell(size),
+           figure_cell(estimate->days * (1 + estimate->slow_share) * (1 + estimate->pause_share) *
+                       (1 + estimate->restart_share)),
+           figure_cell(estimate->total_node_hours),
+           point != nullptr ? percent_cell(point->efficiency) : missing_cell("not measured: a prediction")});
   }
   return table;
 }
@@ -234,25 +273,32 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
   const std::string jobs = has_all_jobs ? " of " + count_text(num_jobs, "job") : " (how many jobs is not known)";
   std::string first =
       curve.points.front().is_of_table
-          ? fmt::format("Scaling of {} is taken from {} of a table of results, which does not tell how they were measured.", curve.name, count_text(num_runs, "row"))
-          : fmt::format("Scaling of {} was measured {}in {}{}, {} after warm-up in all.", curve.name, setup.device.empty() ? "" : fmt::format("on {} ", setup.device),
-                        count_text(num_runs, "run"), jobs, count_text(static_cast<size_t>(num_steps), "optimiser step"));
+          ? fmt::format(
+                "Scaling of {} is taken from {} of a table of results, which does not tell how they were measured.",
+                curve.name, count_text(num_runs, "row"))
+          : fmt::format("Scaling of {} was measured {}in {}{}, {} after warm-up in all.", curve.name,
+                        setup.device.empty() ? "" : fmt::format("on {} ", setup.device), count_text(num_runs, "run"),
+                        jobs, count_text(static_cast<size_t>(num_steps), "optimiser step"));
   if (setup.is_synthetic)
-    first += *setup.is_synthetic ? " The input was synthetic: the cost of reading and decoding data is not in the numbers."
-                                 : " The input was real data.";
+    first += *setup.is_synthetic
+                 ? " The input was synthetic: the cost of reading and decoding data is not in the numbers."
+                 : " The input was real data.";
   texts.push_back(first + " " + core::join(conclusions_of(curve, analysis.options), " "));
   std::string second = core::join(limits_of(curve), " ");
   if (estimate) {
     const Point& point = *estimate->measured_at;
     second += fmt::format(
-        "{}For {} at {} the estimate is {} {} in all: {} of pure training, {:.1f} % for slow steps, {:.1f} % for pauses ({}), {:.1f} % "
+        "{}For {} at {} the estimate is {} {} in all: {} of pure training, {:.1f} % for slow steps, {:.1f} % for "
+        "pauses ({}), {:.1f} % "
         "for restarts ({}).",
         second.empty() ? "" : " ", budget_text(point, analysis.options), size_text(curve, estimate->size),
-        figure_text(estimate->total_node_hours, 4), hours_of(curve), figure_text(estimate->node_hours, 4), 100 * estimate->slow_share, 100 * estimate->pause_share,
-        estimate->pause_source, 100 * estimate->restart_share, estimate->restart_source);
+        figure_text(estimate->total_node_hours, 4), hours_of(curve), figure_text(estimate->node_hours, 4),
+        100 * estimate->slow_share, 100 * estimate->pause_share, estimate->pause_source, 100 * estimate->restart_share,
+        estimate->restart_source);
     if (!estimate->kept_source.empty())
-      second += fmt::format(" This size is {}; with the rate per node of {} kept it would be {} {}.", estimate->kept_source,
-                            size_text(curve, point.size), figure_text(estimate->optimistic_total_node_hours, 4), hours_of(curve));
+      second += fmt::format(" This size is {}; with the rate per node of {} kept it would be {} {}.",
+                            estimate->kept_source, size_text(curve, point.size),
+                            figure_text(estimate->optimistic_total_node_hours, 4), hours_of(curve));
   }
   texts.push_back(second);
   return texts;
@@ -266,12 +312,13 @@ Section curve_section(const Curve& curve, const Analysis& analysis, const Propos
   add_text(section, texts);
   if (estimate && estimate->is_prediction)
     add_text(section,
-             {fmt::format("M15 beyond-evidence: {} was not measured; the estimate is {}. Measure that size, or ask for no more "
-                          "than what was measured.",
-                          size_text(curve, estimate->size),
-                          estimate->kept_source.empty()
-                              ? fmt::format("a prediction from the rate per node of {}", size_text(curve, estimate->measured_at->size))
-                              : estimate->kept_source)},
+             {fmt::format(
+                 "M15 beyond-evidence: {} was not measured; the estimate is {}. Measure that size, or ask for no more "
+                 "than what was measured.",
+                 size_text(curve, estimate->size),
+                 estimate->kept_source.empty() ? fmt::format("a prediction from the rate per node of {}",
+                                                             size_text(curve, estimate->measured_at->size))
+                                               : estimate->kept_source)},
              Kind::kWarning);
   add_block(section, efficiency_charts({curve}, analysis.options));
   add_block(section, scaling_table(curve));
@@ -288,13 +335,14 @@ Section curve_section(const Curve& curve, const Analysis& analysis, const Propos
 void make_ids_unique(Document& document) {
   for (Section& section : document.sections)
     for (Block& block : section.blocks)
-      if (auto* chart = std::get_if<Chart>(&block);
-          chart != nullptr && !core::ends_with(chart->id, section.id) && chart->id.find(section.id) == std::string::npos)
+      if (auto* chart = std::get_if<Chart>(&block); chart != nullptr && !core::ends_with(chart->id, section.id) &&
+                                                    chart->id.find(section.id) == std::string::npos)
         chart->id += "-" + section.id;
 }
 }  // namespace
 
-std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const Analysis& analysis, const ProposalOptions& options) {
+std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const Analysis& analysis,
+                                                   const ProposalOptions& options) {
   ProposalOptions usable = options;
   if (curve.is_by_devices) usable.job_size.reset();  // given in nodes
   if (is_in_device_hours(curve)) usable.sweep_node_hours = 0;
@@ -309,23 +357,29 @@ std::string missing_estimate(const Curve& curve) {
 
 std::vector<std::string> missing_for_proposal(const Analysis& analysis, const ProposalOptions& options) {
   std::set<std::string> missing;
-  if (!options.restart_share) missing.insert("a margin for restarts (the proposal allows for none): give --restart-share");
-  const bool has_startup = std::any_of(analysis.runs.begin(), analysis.runs.end(), [](const RunSummary& run) { return !run.startup.empty(); });
-  if (has_startup && !options.job_hours) missing.insert("the wall time of a job (its start-up is not in the total): give --job-hours");
+  if (!options.restart_share)
+    missing.insert("a margin for restarts (the proposal allows for none): give --restart-share");
+  const bool has_startup = std::any_of(analysis.runs.begin(), analysis.runs.end(),
+                                       [](const RunSummary& run) { return !run.startup.empty(); });
+  if (has_startup && !options.job_hours)
+    missing.insert("the wall time of a job (its start-up is not in the total): give --job-hours");
   for (const Curve& curve : analysis.curves)
     if (curve.is_by_devices && options.job_size && !curve.shares_cores)
-      missing.insert(fmt::format("nodes of the runs of {} (its sizes are devices, so --job-nodes {} does not apply): give --devices-per-node", curve.name, *options.job_size));
+      missing.insert(fmt::format(
+          "nodes of the runs of {} (its sizes are devices, so --job-nodes {} does not apply): give --devices-per-node",
+          curve.name, *options.job_size));
   for (const Curve& curve : analysis.curves)
     for (const Point& point : curve.points)
       if (!is_budget_given(point, analysis.options))
-        missing.insert(fmt::format("the budget (the proposal takes the default, {}): give --budget-{}", budget_text(point, analysis.options),
-                                   is_token_task(point) ? "tokens" : "samples"));
+        missing.insert(fmt::format("the budget (the proposal takes the default, {}): give --budget-{}",
+                                   budget_text(point, analysis.options), is_token_task(point) ? "tokens" : "samples"));
   return {missing.begin(), missing.end()};
 }
 
 Document make_proposal(const Analysis& analysis, const ProposalOptions& options) {
   Document document{.title = "Evidence for an application for computing time", .subtitle = {}};
-  document.subtitle = fmt::format("{} in {}", count_text(analysis.runs.size(), "run"), count_text(analysis.curves.size(), "configuration"));
+  document.subtitle = fmt::format("{} in {}", count_text(analysis.runs.size(), "run"),
+                                  count_text(analysis.curves.size(), "configuration"));
   for (const Curve& curve : analysis.curves) document.sections.push_back(curve_section(curve, analysis, options));
   Section method{.id = "method", .title = "Method and reproduction", .blocks = {}};
   add_text(method, method_of(analysis));

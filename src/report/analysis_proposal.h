@@ -12,7 +12,7 @@ namespace lockstep::report {
 struct ProposalOptions {
   std::optional<int64_t> job_size{};  ///< Default: the largest that keeps the target efficiency, else the base.
   std::optional<double> restart_share{}, eval_share{}, checkpoint_share{};
-  std::optional<double> job_hours{};            ///< Wall time of one job: each starts up anew.
+  std::optional<double> job_hours{};  ///< Wall time of one job: each starts up anew.
   double sweep_node_hours = 0;
   std::string report_command{}, version{};  ///< Of the call that makes the report, and of lockstep.
 };
@@ -20,13 +20,16 @@ struct ProposalOptions {
 /// Node-hours asked for, factor by factor.
 struct ResourceEstimate {
   int64_t size = 0;
-  const Point* measured_at = nullptr;               ///< The point whose rate per node was used.
-  bool is_prediction = false;                       ///< The size was not measured: M15.
-  double kept_per_doubling = 1;                     ///< Rate per node after a doubling over that before, beyond the largest measured size; NaN: unknown.
-  std::string kept_source{};                        ///< Where that is from.
-  double rate_per_s = 0, days = 0, node_hours = 0;  ///< Of the budget, pure training; of an extrapolation its pessimistic end.
-  double optimistic_rate_per_s = 0;                 ///< With the measured rate per node kept.
-  double slow_share = 0;  ///< Total step time over that of median steps, less 1: with the pauses it leads to the billed rate.
+  const Point* measured_at = nullptr;  ///< The point whose rate per node was used.
+  bool is_prediction = false;          ///< The size was not measured: M15.
+  double kept_per_doubling =
+      1;  ///< Rate per node after a doubling over that before, beyond the largest measured size; NaN: unknown.
+  std::string kept_source{};  ///< Where that is from.
+  double rate_per_s = 0, days = 0,
+         node_hours = 0;             ///< Of the budget, pure training; of an extrapolation its pessimistic end.
+  double optimistic_rate_per_s = 0;  ///< With the measured rate per node kept.
+  double slow_share =
+      0;  ///< Total step time over that of median steps, less 1: with the pauses it leads to the billed rate.
   double pause_share = 0, restart_share = 0;
   std::string slow_source{};
   std::string pause_source{}, restart_source{};
@@ -36,10 +39,11 @@ struct ResourceEstimate {
   double optimistic_total_node_hours = 0;  ///< The same with the measured rate per node kept.
 };
 
-/// Nothing when the curve has no rate or no size (missing_estimate says which). Of a curve over devices every "node" is a device, and
-/// job size and node-hours for tests, which are given in nodes, do not apply. Ranks on shared cores cost the hours of their one machine, to which
-/// the node-hours for tests are added.
-std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const Analysis& analysis, const ProposalOptions& options);
+/// Nothing when the curve has no rate or no size (missing_estimate says which). Of a curve over devices every "node" is
+/// a device, and job size and node-hours for tests, which are given in nodes, do not apply. Ranks on shared cores cost
+/// the hours of their one machine, to which the node-hours for tests are added.
+std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const Analysis& analysis,
+                                                   const ProposalOptions& options);
 
 /// Why there is no estimate of a curve for which estimate_resources gives nothing.
 std::string missing_estimate(const Curve& curve);
@@ -47,7 +51,8 @@ std::string missing_estimate(const Curve& curve);
 /// What an estimate needs and the user has not said, with the flag that says it.
 std::vector<std::string> missing_for_proposal(const Analysis& analysis, const ProposalOptions& options);
 
-/// The evidence pack for computing-time applications: scaling table, plots, estimate, alternatives, method text, manifest.
+/// The evidence pack for computing-time applications: scaling table, plots, estimate, alternatives, method text,
+/// manifest.
 Document make_proposal(const Analysis& analysis, const ProposalOptions& options);
 
 }  // namespace lockstep::report

@@ -24,14 +24,10 @@ constexpr double kMaxContradiction = 0.02;
 
 const char* verdict_text(CellVerdict verdict) {
   switch (verdict) {
-    case CellVerdict::kExact:
-      return "follows";
-    case CellVerdict::kUnroundedOnly:
-      return "follows only from values before rounding";
-    case CellVerdict::kNot:
-      return "does not follow";
-    case CellVerdict::kOtherMeaning:
-      return "follows from its formula, which does not fit what it is called";
+    case CellVerdict::kExact: return "follows";
+    case CellVerdict::kUnroundedOnly: return "follows only from values before rounding";
+    case CellVerdict::kNot: return "does not follow";
+    case CellVerdict::kOtherMeaning: return "follows from its formula, which does not fit what it is called";
   }
   return "";
 }
@@ -58,8 +54,8 @@ CheckedCell check_cell(const FormulaContext& context, const Formula& formula, si
   if (cell.recomputed == cell.printed)
     cell.verdict = CellVerdict::kExact;
   else
-    cell.verdict =
-        cell.high >= printed_value - half && cell.low <= printed_value + half ? CellVerdict::kUnroundedOnly : CellVerdict::kNot;
+    cell.verdict = cell.high >= printed_value - half && cell.low <= printed_value + half ? CellVerdict::kUnroundedOnly
+                                                                                         : CellVerdict::kNot;
   return cell;
 }
 
@@ -69,13 +65,14 @@ Cell printed_cell(const FormulaContext& context, size_t row, const std::string& 
 }
 
 bool is_text_column(const record::Table& table, const std::string& column) {
-  return std::any_of(table.rows.begin(), table.rows.end(),
-                     [&](const auto& row) { return !core::parse_double(row[table.column(column)]) && !is_absent(row[table.column(column)]); });
+  return std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+    return !core::parse_double(row[table.column(column)]) && !is_absent(row[table.column(column)]);
+  });
 }
 
 /// The printed table; after each derived column what its formula gives; at the end what the table lacks.
-Table recomputed_table(const FormulaContext& context, const std::vector<Formula>& formulas, const std::vector<Formula>& additions,
-                       const std::vector<CheckedCell>& cells) {
+Table recomputed_table(const FormulaContext& context, const std::vector<Formula>& formulas,
+                       const std::vector<Formula>& additions, const std::vector<CheckedCell>& cells) {
   const record::Table& source = context.table;
   Table table{.id = "recomputed-" + source.source.stem().string(),
               .title = "Recomputed: " + source.source.filename().string(),
@@ -99,16 +96,21 @@ Table recomputed_table(const FormulaContext& context, const std::vector<Formula>
       const bool has_remark = std::any_of(cells.begin(), cells.end(), [&](const CheckedCell& cell) {
         return cell.row == row && cell.column == name && cell.verdict == CellVerdict::kOtherMeaning;
       });
-      const auto formula = std::find_if(formulas.begin(), formulas.end(), [&](const Formula& one) { return one.column == name; });
+      const auto formula =
+          std::find_if(formulas.begin(), formulas.end(), [&](const Formula& one) { return one.column == name; });
       if (formula == formulas.end()) continue;
-      const auto cell = std::find_if(cells.begin(), cells.end(), [&](const CheckedCell& one) { return one.row == row && one.column == name && one.remark.empty(); });
+      const auto cell = std::find_if(cells.begin(), cells.end(), [&](const CheckedCell& one) {
+        return one.row == row && one.column == name && one.remark.empty();
+      });
       if (cell == cells.end()) {
         out.push_back(is_absent(source.text(row, name)) ? Cell{} : missing_cell(missing_base(context, row)));
         continue;
       }
       out.push_back({.text = cell->recomputed,
                      .value = cell->value,
-                     .note = has_remark ? verdict_text(CellVerdict::kOtherMeaning) : cell->verdict == CellVerdict::kExact ? "" : verdict_text(cell->verdict)});
+                     .note = has_remark                             ? verdict_text(CellVerdict::kOtherMeaning)
+                             : cell->verdict == CellVerdict::kExact ? ""
+                                                                    : verdict_text(cell->verdict)});
     }
     for (const Formula& formula : additions) {
       const std::string missing = formula.has_base ? missing_base(context, row) : "";
@@ -123,11 +125,13 @@ Table difference_table(const record::Table& source, const std::vector<CheckedCel
   Table table{.id = "differences-" + source.source.stem().string(),
               .title = "Cells that do not follow: " + source.source.filename().string()};
   table.caption =
-      "Range: what the formula gives for all inputs that round to the printed ones. A cell inside it needs the source's values "
+      "Range: what the formula gives for all inputs that round to the printed ones. A cell inside it needs the "
+      "source's values "
       "before rounding; one outside it cannot come from this formula.";
-  table.columns = {text_column("row", "row"),          text_column("column", "column"), column("printed", "printed"),
-                   column("recomputed", "recomputed"), text_column("range", "range"),   text_column("verdict", "verdict"),
-                   text_column("formula", "formula"),  text_column("remark", "remark")};
+  table.columns = {text_column("row", "row"),         text_column("column", "column"),
+                   column("printed", "printed"),      column("recomputed", "recomputed"),
+                   text_column("range", "range"),     text_column("verdict", "verdict"),
+                   text_column("formula", "formula"), text_column("remark", "remark")};
   for (const CheckedCell& cell : cells) {
     if (cell.verdict == CellVerdict::kExact) continue;
     const std::string range =
@@ -144,7 +148,8 @@ Table difference_table(const record::Table& source, const std::vector<CheckedCel
   return table;
 }
 
-/// M09 of each printed and recomputed efficiency and MFU; added ones of rows that have no repeats, since of those their mean counts.
+/// M09 of each printed and recomputed efficiency and MFU; added ones of rows that have no repeats, since of those their
+/// mean counts.
 std::vector<std::string> impossible_values(const FormulaContext& context, const PublishedTable& table) {
   std::vector<std::string> found;
   const bool has_repeats = !curves_with_repeats(table.rows).empty();
@@ -157,15 +162,19 @@ std::vector<std::string> impossible_values(const FormulaContext& context, const 
     const double most = is_mfu ? 100 : 100 * kMaxEfficiency;
     for (size_t row = 0; row < table.recomputed.rows.size(); ++row)
       if (const auto& value = table.recomputed.rows[row][index].value; value && *value > most)
-        found.push_back(fmt::format("M09 impossible: {} (line {}), {}: {:.1f} % is above {:.0f} %: {}", context.row_name(row), context.table.lines.at(row),
-                                    columns[index].title, *value, most,
-                                    is_mfu ? "check the FLOPs, the peak and the number of devices" : "the base is too slow, or the work differs; repeat the base"));
+        found.push_back(fmt::format("M09 impossible: {} (line {}), {}: {:.1f} % is above {:.0f} %: {}",
+                                    context.row_name(row), context.table.lines.at(row), columns[index].title, *value,
+                                    most,
+                                    is_mfu ? "check the FLOPs, the peak and the number of devices"
+                                           : "the base is too slow, or the work differs; repeat the base"));
   }
   if (!has_repeats) return found;
   for (const Curve& curve : table.rows.curves)
     for (const Point& point : curve.points)
       for (const Flag& flag : point.flags)
-        if (flag.code == "M09") found.push_back(fmt::format("M09 impossible: {}, {}: {}: {}", flag.subject, count_text(point.runs.size(), "row"), flag.sentence, flag.fix));
+        if (flag.code == "M09")
+          found.push_back(fmt::format("M09 impossible: {}, {}: {}: {}", flag.subject,
+                                      count_text(point.runs.size(), "row"), flag.sentence, flag.fix));
   return found;
 }
 }  // namespace
@@ -184,9 +193,9 @@ bool is_published_table(const fs::path& path) {
     if (has({"nodes", "gpus", "devices", "global_batch"})) return true;
     // Steps without a number have nothing but their times.
     return columns->size() > 1 && std::none_of(columns->begin(), columns->end(), [](const std::string& name) {
-      const std::string lower = core::to_lower_ascii(name);
-      return lower.find("time") != std::string::npos || core::starts_with(lower, "step");
-    });
+             const std::string lower = core::to_lower_ascii(name);
+             return lower.find("time") != std::string::npos || core::starts_with(lower, "step");
+           });
   } catch (const DataError&) {
     return false;
   }
@@ -205,21 +214,25 @@ PublishedTable check_published(const fs::path& path, const AnalysisOptions& opti
   const std::vector<Formula> formulas = formulas_of(context), additions = additions_to(context);
   for (const Formula& formula : formulas)
     for (size_t row = 0; row < source.rows.size(); ++row)
-      if (!is_absent(source.text(row, formula.column)) && !(formula.has_base && context.base_rows(row).empty())) table.cells.push_back(check_cell(context, formula, row));
+      if (!is_absent(source.text(row, formula.column)) && !(formula.has_base && context.base_rows(row).empty()))
+        table.cells.push_back(check_cell(context, formula, row));
   const std::vector<CheckedCell> meanings = meaning_checks(context);
   table.cells.insert(table.cells.end(), meanings.begin(), meanings.end());
   table.recomputed = recomputed_table(context, formulas, additions, table.cells);
   const auto has_base = [](const Formula& formula) { return formula.has_base; };
-  if (std::any_of(formulas.begin(), formulas.end(), has_base) || std::any_of(additions.begin(), additions.end(), has_base))
+  if (std::any_of(formulas.begin(), formulas.end(), has_base) ||
+      std::any_of(additions.begin(), additions.end(), has_base))
     table.recomputed.notes.push_back(base_text(context));
   if (formulas.empty())
-    table.recomputed.notes.push_back("No column of this table follows from the others by a formula we know: it is shown as it is.");
+    table.recomputed.notes.push_back(
+        "No column of this table follows from the others by a formula we know: it is shown as it is.");
   table.rows = analyse(rows_as_runs(context, options), options);
   table.doubts = impossible_values(context, table);
   table.recomputed.notes.insert(table.recomputed.notes.begin(), context.notes.begin(), context.notes.end());
   table.recomputed.notes.insert(table.recomputed.notes.begin(), result.notes.begin(), result.notes.end());
   table.missing = missing_in(context);
-  if (!table.missing.empty()) table.recomputed.notes.push_back("The table does not tell " + core::join(table.missing, "; ") + ".");
+  if (!table.missing.empty())
+    table.recomputed.notes.push_back("The table does not tell " + core::join(table.missing, "; ") + ".");
   table.differences = difference_table(source, table.cells);
   return table;
 }
@@ -235,14 +248,15 @@ std::vector<std::string> contradictions(const std::vector<PublishedTable>& table
   for (const PublishedTable& machines : tables)
     for (const PublishedTable& scaling : tables) {
       const record::Table &a = machines.printed, &b = scaling.printed;
-      if (!a.find("model") || !a.find("global_batches_per_s_h100") || !b.find("system") || !b.find("samples_per_s")) continue;
+      if (!a.find("model") || !a.find("global_batches_per_s_h100") || !b.find("system") || !b.find("samples_per_s"))
+        continue;
       for (size_t i = 0; i < a.rows.size(); ++i)
         for (size_t j = 0; j < b.rows.size(); ++j) {
           const bool is_h100 = b.text(j, "system").find("H100") != std::string::npos;
           const bool is_model = core::join(b.comments, " ").find(a.text(i, "model") + " ") != std::string::npos;
           if (!is_model || a.number(i, "nodes") != b.number(j, "nodes")) continue;
-          const double implied =
-              a.number(i, is_h100 ? "global_batches_per_s_h100" : "global_batches_per_s_a100") * a.number(i, "global_batch");
+          const double implied = a.number(i, is_h100 ? "global_batches_per_s_h100" : "global_batches_per_s_a100") *
+                                 a.number(i, "global_batch");
           const double printed = b.number(j, "samples_per_s");
           if (std::abs(implied / printed - 1) < kMaxContradiction) continue;
           found.push_back(fmt::format("{}, {}, {} nodes: {} implies {} samples/s, {} prints {}: never mix the two",
@@ -257,8 +271,8 @@ std::vector<std::string> contradictions(const std::vector<PublishedTable>& table
 std::string difference_text(const CheckedCell& cell) {
   const std::string range =
       cell.low == cell.high ? "" : fmt::format(" ({} to {})", figure_text(cell.low, 6), figure_text(cell.high, 6));
-  return fmt::format("{}, {}: printed {}, the formula gives {}{}: {}{}", cell.row_name, cell.column, cell.printed, cell.recomputed,
-                     range, verdict_text(cell.verdict), cell.remark.empty() ? "" : "; " + cell.remark);
+  return fmt::format("{}, {}: printed {}, the formula gives {}{}: {}{}", cell.row_name, cell.column, cell.printed,
+                     cell.recomputed, range, verdict_text(cell.verdict), cell.remark.empty() ? "" : "; " + cell.remark);
 }
 
 namespace {
@@ -268,7 +282,9 @@ void add_table(Section& section, Table table, const std::string& suffix) {
   add_block(section, std::move(table));
 }
 
-bool is_cost_asked(const AnalysisOptions& options) { return options.is_samples_budget_given || options.is_tokens_budget_given || options.price_per_node_hour.has_value(); }
+bool is_cost_asked(const AnalysisOptions& options) {
+  return options.is_samples_budget_given || options.is_tokens_budget_given || options.price_per_node_hour.has_value();
+}
 
 /// Every row with its columns by key: the number, else the text.
 core::Json rows_json(const Table& table) {
@@ -277,7 +293,9 @@ core::Json rows_json(const Table& table) {
     core::Json one = core::Json::object();
     for (size_t column = 0; column < table.columns.size(); ++column) {
       const Cell& cell = row[column];
-      one[table.columns[column].key] = cell.value ? core::Json(*cell.value) : cell.text.empty() ? core::Json(nullptr) : core::Json(cell.text);
+      one[table.columns[column].key] = cell.value          ? core::Json(*cell.value)
+                                       : cell.text.empty() ? core::Json(nullptr)
+                                                           : core::Json(cell.text);
     }
     rows.push_back(std::move(one));
   }
@@ -291,19 +309,26 @@ Document published_document(const std::vector<PublishedTable>& tables) {
   for (const PublishedTable& table : tables) {
     Section section{.id = table.source.stem().string(), .title = table.source.filename().string(), .blocks = {}};
     const auto count = [&](CellVerdict verdict) {
-      return static_cast<size_t>(std::count_if(table.cells.begin(), table.cells.end(), [&](const CheckedCell& cell) { return cell.verdict == verdict; }));
+      return static_cast<size_t>(std::count_if(table.cells.begin(), table.cells.end(),
+                                               [&](const CheckedCell& cell) { return cell.verdict == verdict; }));
     };
-    const size_t remarks = count(CellVerdict::kOtherMeaning), derived = table.cells.size() - remarks, exact = count(CellVerdict::kExact);
+    const size_t remarks = count(CellVerdict::kOtherMeaning), derived = table.cells.size() - remarks,
+                 exact = count(CellVerdict::kExact);
     num_cells += derived, num_exact += exact, num_not += count(CellVerdict::kNot), num_remarks += remarks;
     for (const Curve& curve : table.rows.curves)
       if (curve.points.size() > 1) add_text(section, conclusions_of(curve, table.rows.options));
     if (derived > 0)
       add_text(section,
-               {fmt::format("{} of {} derived cells follow from the printed numbers to the printed digit; the rest are listed.", exact, derived)});
+               {fmt::format(
+                   "{} of {} derived cells follow from the printed numbers to the printed digit; the rest are listed.",
+                   exact, derived)});
     if (remarks > 0)
-      add_text(section, {fmt::format("{} {} what the text calls {}, whatever its arithmetic; the remarks say why.", remarks, remarks == 1 ? "cell is not" : "cells are not",
-                                     remarks == 1 ? "it" : "them")}, Paragraph::Kind::kNote);
-    if (!table.missing.empty()) add_text(section, {"The table does not tell " + core::join(table.missing, "; ") + "."}, Paragraph::Kind::kNote);
+      add_text(section,
+               {fmt::format("{} {} what the text calls {}, whatever its arithmetic; the remarks say why.", remarks,
+                            remarks == 1 ? "cell is not" : "cells are not", remarks == 1 ? "it" : "them")},
+               Paragraph::Kind::kNote);
+    if (!table.missing.empty())
+      add_text(section, {"The table does not tell " + core::join(table.missing, "; ") + "."}, Paragraph::Kind::kNote);
     if (!table.doubts.empty()) add_text(section, table.doubts, Paragraph::Kind::kWarning);
     for (const Curve& curve : table.rows.curves) add_text(section, limits_of(curve), Paragraph::Kind::kNote);
     const std::string suffix = "-" + table.source.stem().string();
@@ -317,8 +342,10 @@ Document published_document(const std::vector<PublishedTable>& tables) {
   }
   document.subtitle = count_text(tables.size(), "table");
   if (num_cells > 0)
-    document.subtitle += fmt::format(", recomputed; of {} derived cells {} follow to the printed digit, {} only from values before rounding, {} do not; {} have a remark on what they mean",
-                                     num_cells, num_exact, num_cells - num_exact - num_not, num_not, num_remarks);
+    document.subtitle += fmt::format(
+        ", recomputed; of {} derived cells {} follow to the printed digit, {} only from values before rounding, {} do "
+        "not; {} have a remark on what they mean",
+        num_cells, num_exact, num_cells - num_exact - num_not, num_not, num_remarks);
   if (const auto sentences = contradictions(tables); !sentences.empty()) {
     Section section{.id = "contradictions", .title = "Tables that contradict each other", .blocks = {}};
     add_text(section, sentences, Paragraph::Kind::kWarning);
@@ -343,8 +370,13 @@ std::string published_json(const std::vector<PublishedTable>& tables) {
                        {"high", cell.high},
                        {"verdict", verdict_text(cell.verdict)},
                        {"remark", cell.remark}});
-    json.push_back({{"source", table.source.string()}, {"comments", table.printed.comments}, {"cells", std::move(cells)}, {"rows", rows_json(table.recomputed)},
-                    {"sizes", core::parse_json(analysis_json(table.rows), "analysis").at("curves")}, {"notes", table.recomputed.notes}, {"doubts", table.doubts}});
+    json.push_back({{"source", table.source.string()},
+                    {"comments", table.printed.comments},
+                    {"cells", std::move(cells)},
+                    {"rows", rows_json(table.recomputed)},
+                    {"sizes", core::parse_json(analysis_json(table.rows), "analysis").at("curves")},
+                    {"notes", table.recomputed.notes},
+                    {"doubts", table.doubts}});
   }
   return core::Json{{"tables", std::move(json)}}.dump(-1, ' ', false, core::Json::error_handler_t::replace);
 }

@@ -33,17 +33,20 @@ struct PublishedTable {
   std::filesystem::path source{};
   record::Table printed{};
   std::vector<CheckedCell> cells{};  ///< Every cell of a derived column.
-  Table recomputed{};                ///< As printed, with the recomputed value beside each derived one, and what lockstep adds.
-  Table differences{};               ///< Cells that do not follow from their formula.
-  Analysis rows{};                     ///< The rows as runs; no curves where the table has no rate over sizes.
-  std::vector<std::string> doubts{};   ///< M09: efficiency or MFU that cannot be, as printed, recomputed or combined, in sentences.
-  std::vector<std::string> missing{};  ///< What it lacks and what could be told with it: "the devices (a column gpus): ...".
+  Table recomputed{};   ///< As printed, with the recomputed value beside each derived one, and what lockstep adds.
+  Table differences{};  ///< Cells that do not follow from their formula.
+  Analysis rows{};      ///< The rows as runs; no curves where the table has no rate over sizes.
+  std::vector<std::string>
+      doubts{};  ///< M09: efficiency or MFU that cannot be, as printed, recomputed or combined, in sentences.
+  std::vector<std::string>
+      missing{};  ///< What it lacks and what could be told with it: "the devices (a column gpus): ...".
 };
 
 /// Is this a CSV of results over sizes, rather than of steps? False for what cannot be read.
 bool is_published_table(const std::filesystem::path& path);
 
-/// Recomputes a table; FLOPs and peak of the options win over those in its comments. DataError with file, line and column for what cannot be read.
+/// Recomputes a table; FLOPs and peak of the options win over those in its comments. DataError with file, line and
+/// column for what cannot be read.
 PublishedTable check_published(const std::filesystem::path& path, const AnalysisOptions& options = {});
 
 /// The rows of all tables as one analysis, for an application.

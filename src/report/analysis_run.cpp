@@ -24,7 +24,8 @@ std::string unusable_reason(const record::RunData& run, const Rows& rows) {
   const std::string end = run.message.empty() ? "" : fmt::format(": {}", run.message);
   if (run.format == record::to_text(record::LogFormat::kBench) && !run.message.empty()) return run.message;
   if (rows.num_unusable > 0) return fmt::format("none of its {} rows has a step time above zero", rows.num_unusable);
-  if (run.state == "failed" || run.state == "died") return fmt::format("it {} before its first recorded step{}", run.state, end);
+  if (run.state == "failed" || run.state == "died")
+    return fmt::format("it {} before its first recorded step{}", run.state, end);
   if (run.state == "running") return "it has not recorded a step yet";
   return fmt::format("it holds no step{}", end);
 }
@@ -54,7 +55,8 @@ void fill_window(const record::RunData& run, const Rows& rows, size_t first, Run
   summary.billed_s = summary.measured_s;
   summary.billed_samples = summary.measured_samples;
   if (first >= rows.index.size()) return;
-  const double begin = record::value_or_nan(run.steps.time_s, rows.index[first]), end = record::value_or_nan(run.steps.time_s, rows.index.back());
+  const double begin = record::value_or_nan(run.steps.time_s, rows.index[first]),
+               end = record::value_or_nan(run.steps.time_s, rows.index.back());
   const double first_row_s = rows.step_ms[first] * num_steps_of(run.steps, rows.index[first]) / 1e3;
   const double wall = end - begin + first_row_s;
   if (std::isfinite(wall) && wall > summary.measured_s) summary.billed_s = wall;
@@ -90,7 +92,8 @@ void fill_trace(const record::RunData& run, const Rows& rows, RunSummary& summar
       }
     const auto put = [&](size_t i, double ms) {
       const size_t row = rows.index[i];
-      summary.trace_step.push_back(row < run.steps.step.size() ? static_cast<double>(run.steps.step[row]) : static_cast<double>(i));
+      summary.trace_step.push_back(row < run.steps.step.size() ? static_cast<double>(run.steps.step[row])
+                                                               : static_cast<double>(i));
       summary.trace_ms.push_back(ms);
     };
     put(begin, block == 1 ? rows.step_ms[begin] : record::median(values));
@@ -98,7 +101,8 @@ void fill_trace(const record::RunData& run, const Rows& rows, RunSummary& summar
   }
   const size_t warmup = std::min(summary.series->num_warmup_steps, rows.index.size() - 1);
   const size_t row = rows.index[warmup];
-  summary.trace_warmup_end = row < run.steps.step.size() ? static_cast<double>(run.steps.step[row]) : static_cast<double>(warmup);
+  summary.trace_warmup_end =
+      row < run.steps.step.size() ? static_cast<double>(run.steps.step[row]) : static_cast<double>(warmup);
 }
 
 void fill_network(const record::RunData& run, int64_t first_step, RunSummary& summary) {
@@ -115,7 +119,8 @@ void fill_network(const record::RunData& run, int64_t first_step, RunSummary& su
     for (const auto& [name, bytes] : interval->received_bytes) add(totals[name].first, bytes, interval->num_steps);
     for (const auto& [name, bytes] : interval->sent_bytes) add(totals[name].second, bytes, interval->num_steps);
   }
-  for (const auto& [name, total] : totals) summary.network_per_step[name] = {.received_bytes = total.first.per_step(), .sent_bytes = total.second.per_step()};
+  for (const auto& [name, total] : totals)
+    summary.network_per_step[name] = {.received_bytes = total.first.per_step(), .sent_bytes = total.second.per_step()};
 }
 
 RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options) {
@@ -128,7 +133,8 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.options = run.options;
   if (!options.flops_set.empty()) {
     const auto nominal = spec::find_nominal(options.flops_set, run.setup.model);
-    if (run.setup.forward_gflops_per_sample && !run.setup.processed_gflops_per_sample) {  // what the run itself counted stands beside it
+    if (run.setup.forward_gflops_per_sample &&
+        !run.setup.processed_gflops_per_sample) {  // what the run itself counted stands beside it
       summary.setup.processed_gflops_per_sample = run.setup.forward_gflops_per_sample;
       summary.setup.processed_formula = run.setup.flops_formula;
     }
@@ -153,21 +159,25 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.collective_points = run.collective_points;
   summary.startup = run.startup;
   summary.results = run.results;
-  if (run.collective_points.empty() && run.format != record::to_text(record::LogFormat::kBench)) summary.missing = record::missing_facts(run);
+  if (run.collective_points.empty() && run.format != record::to_text(record::LogFormat::kBench))
+    summary.missing = record::missing_facts(run);
   return summary;
 }
 
 /// What is counted over whole attempts, then leaves only the measured one in `run`.
 void take_measured_attempt(record::RunData& run, RunSummary& summary) {
-  for (size_t row = 0; row < run.steps.size(); ++row) summary.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
+  for (size_t row = 0; row < run.steps.size(); ++row)
+    summary.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
   summary.losses = loss_points(run);
   const size_t num_rows = run.steps.size();
   const int attempt = record::longest_attempt(run.steps);
   record::keep_attempt(run.steps, attempt);
-  if (const auto peaks = run.memory_peaks.find(attempt); peaks != run.memory_peaks.end()) summary.memory = peaks->second;
+  if (const auto peaks = run.memory_peaks.find(attempt); peaks != run.memory_peaks.end())
+    summary.memory = peaks->second;
   if (const size_t num_other = num_rows - run.steps.size(); num_other > 0)
-    summary.problems.push_back(
-        fmt::format("the run was restarted: only its longest attempt was measured, {} rows of other attempts were left out", num_other));
+    summary.problems.push_back(fmt::format(
+        "the run was restarted: only its longest attempt was measured, {} rows of other attempts were left out",
+        num_other));
   for (size_t row = 0; row < run.steps.size(); ++row) {
     // Records of lockstep always hold a loss; other logs may not print one in each line.
     const double loss = record::value_or_nan(run.steps.loss, row);
@@ -180,11 +190,12 @@ void take_measured_attempt(record::RunData& run, RunSummary& summary) {
 
 void fill_notes(const Rows& rows, RunSummary& summary) {
   if (rows.num_unusable > 0)
-    summary.problems.push_back(fmt::format("{} rows have no step time above zero and were left out", rows.num_unusable));
-  if (summary.steps_per_row > 1)
     summary.problems.push_back(
-        fmt::format("the log gives means over {:.0f} steps: percentiles are those of such means and hide single slow steps",
-                    summary.steps_per_row));
+        fmt::format("{} rows have no step time above zero and were left out", rows.num_unusable));
+  if (summary.steps_per_row > 1)
+    summary.problems.push_back(fmt::format(
+        "the log gives means over {:.0f} steps: percentiles are those of such means and hide single slow steps",
+        summary.steps_per_row));
 }
 }  // namespace
 
@@ -210,7 +221,8 @@ RunSummary summarise_run(record::RunData run, const AnalysisOptions& options) {
   fill_trace(run, rows, summary);
   fill_notes(rows, summary);
   summary.distribution = record::weighted_values(std::span(rows.step_ms).subspan(first));
-  if (options.keeps_steps) summary.measured_ms.assign(rows.step_ms.begin() + static_cast<ptrdiff_t>(first), rows.step_ms.end());
+  if (options.keeps_steps)
+    summary.measured_ms.assign(rows.step_ms.begin() + static_cast<ptrdiff_t>(first), rows.step_ms.end());
   summary.epochs = epoch_times(run);
   const int64_t first_step = measured.front() < run.steps.step.size() ? run.steps.step[measured.front()] : 0;
   fill_network(run, first_step, summary);

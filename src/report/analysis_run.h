@@ -18,8 +18,8 @@ namespace lockstep::report {
 /// One complete epoch of a run.
 struct EpochTimes {
   int epoch = 0;
-  double total_s =
-      0;  ///< From the end of the epoch before to the end of this one's last step: validation of the epoch before counts here.
+  double total_s = 0;  ///< From the end of the epoch before to the end of this one's last step: validation of the epoch
+                       ///< before counts here.
   double train_s = 0;  ///< From the start of its first step to the end of its last.
   double samples = 0;
 };
@@ -30,12 +30,13 @@ struct RankShare {
   std::string host{};
   double step_ms = 0;                                         ///< Means per step.
   double data_wait_ms = 0, compute_ms = 0, comm_wait_ms = 0;  ///< NaN: unknown.
-  double work_ms = 0;        ///< Computing and waiting for data, which no other rank can delay; the whole step where unknown.
-  double excess = 0;         ///< Work above the median rank's, as a share of the step.
+  double work_ms = 0;  ///< Computing and waiting for data, which no other rank can delay; the whole step where unknown.
+  double excess = 0;   ///< Work above the median rank's, as a share of the step.
   double slowest_share = 0;  ///< Of the intervals in which this rank had the most work.
 };
 
-/// What ranks of different speed cost: own work of the slowest above that of the others, means per step over the intervals.
+/// What ranks of different speed cost: own work of the slowest above that of the others, means per step over the
+/// intervals.
 struct RankSkew {
   double over_mean_ms = 0, over_median_ms = 0;
   double step_ms = 0;
@@ -44,7 +45,8 @@ struct RankSkew {
 /// Energy of all metered hosts over the intervals that were metered.
 struct EnergyUse {
   double joules = 0, samples = 0;
-  double seconds = 0;  ///< Wall clock of one host, evaluations and checkpoints in these intervals included as in the energy; NaN: unknown.
+  double seconds = 0;  ///< Wall clock of one host, evaluations and checkpoints in these intervals included as in the
+                       ///< energy; NaN: unknown.
   size_t num_hosts = 0;
   std::string scope{};  ///< Meters that were added up: "nvml, rapl-package".
 };
@@ -78,21 +80,23 @@ struct RunSummary {
   double logged_tflops_per_device = NAN;             ///< Median of what the program itself printed; NaN: nothing.
   double steps_per_row = 1;                          ///< Above 1: the source logs means over so many steps.
   bool is_unit_guessed = false;                      ///< The source does not tell the unit of its step times.
-  bool has_step_time = true;                         ///< False: a row of a table that tells a rate only; its step is one sample.
-  int64_t num_steps = 0;                             ///< Optimiser steps, of all attempts.
-  int64_t num_measured_steps = 0;                    ///< Of the measured attempt after its warm-up, as all below.
-  double measured_s = 0, measured_samples = 0;       ///< Sum of step times after warm-up and what was done in it.
-  double billed_s = 0, billed_samples = 0;           ///< Wall clock over the same window, pauses between steps included.
-  double data_wait_share = 0;                        ///< Of the measured time; NaN: unknown.
-  std::map<std::string, double> phases_ms{};         ///< Means per step over the measured window.
-  std::vector<double> measured_ms{};                 ///< Only with AnalysisOptions::keeps_steps.
+  bool has_step_time = true;       ///< False: a row of a table that tells a rate only; its step is one sample.
+  int64_t num_steps = 0;           ///< Optimiser steps, of all attempts.
+  int64_t num_measured_steps = 0;  ///< Of the measured attempt after its warm-up, as all below.
+  double measured_s = 0, measured_samples = 0;  ///< Sum of step times after warm-up and what was done in it.
+  double billed_s = 0, billed_samples = 0;      ///< Wall clock over the same window, pauses between steps included.
+  double data_wait_share = 0;                   ///< Of the measured time; NaN: unknown.
+  std::map<std::string, double> phases_ms{};    ///< Means per step over the measured window.
+  std::vector<double> measured_ms{};            ///< Only with AnalysisOptions::keeps_steps.
   std::vector<record::WeightedValue> distribution{};  ///< Of measured step times, ms; a weight is a number of rows.
-  std::vector<double> trace_step{}, trace_ms{};      ///< Thinned: medians of short blocks and every outlier.
-  double trace_warmup_end = 0;                       ///< Step at which measuring begins.
+  std::vector<double> trace_step{}, trace_ms{};       ///< Thinned: medians of short blocks and every outlier.
+  double trace_warmup_end = 0;                        ///< Step at which measuring begins.
   std::vector<EpochTimes> epochs{};
   std::vector<LossPoint> losses{};  ///< Of all attempts, as loss_points gives them.
   int64_t num_nonfinite_losses = 0;
-  int64_t num_skipped_steps = 0, first_skipped_step = 0;  ///< Gradients were not finite; where the source logs means, the step that ends the first such row.
+  int64_t num_skipped_steps = 0,
+          first_skipped_step =
+              0;  ///< Gradients were not finite; where the source logs means, the step that ends the first such row.
   std::vector<RankShare> ranks{};
   size_t num_rank_intervals = 0;
   std::optional<RankSkew> skew{};
@@ -101,12 +105,13 @@ struct RunSummary {
   std::vector<record::StartupTimes> startup{};
   std::vector<record::ResultRecord> results{};
   std::optional<EnergyUse> energy{};
-  std::map<std::string, NetworkUse> network_per_step{};    ///< By interface.
-  record::MemoryPeaks memory{};                            ///< Of rank 0.
-  std::vector<record::ProtocolResult> protocols{};         ///< What the estimators asked for say.
+  std::map<std::string, NetworkUse> network_per_step{};  ///< By interface.
+  record::MemoryPeaks memory{};                          ///< Of rank 0.
+  std::vector<record::ProtocolResult> protocols{};       ///< What the estimators asked for say.
 };
 
-/// Summarises one run: its measured attempt, but of all of them the losses. Never throws for what is in it: a run without usable steps says so in `unusable`.
+/// Summarises one run: its measured attempt, but of all of them the losses. Never throws for what is in it: a run
+/// without usable steps says so in `unusable`.
 RunSummary summarise_run(record::RunData run, const AnalysisOptions& options);
 
 /// Intervals of counters that begin at `first_step` or later; where none does, those that reach beyond it.

@@ -14,7 +14,8 @@ namespace lockstep::report {
 namespace {
 /// Meters that do not contain one another: the whole of a device or of a processor package, and its memory.
 bool counts_towards_energy(const std::string& meter) {
-  return core::starts_with(meter, "nvml") || core::starts_with(meter, "rapl-package") || core::starts_with(meter, "rapl-dram");
+  return core::starts_with(meter, "nvml") || core::starts_with(meter, "rapl-package") ||
+         core::starts_with(meter, "rapl-dram");
 }
 
 std::string meter_kind(const std::string& meter) {
@@ -32,7 +33,8 @@ std::vector<double> work_of(const record::RankTimesRecord& record) {
   return work;
 }
 
-/// Own work of every rank in an interval that counts: from `first_step` on, of as many ranks as `num_ranks` (0: any), all known. Else empty.
+/// Own work of every rank in an interval that counts: from `first_step` on, of as many ranks as `num_ranks` (0: any),
+/// all known. Else empty.
 std::vector<double> counted_work(const record::RankTimesRecord& record, int64_t first_step, size_t num_ranks) {
   if (record.step < first_step || record.step_ms.size() < 2) return {};
   if (num_ranks > 0 && record.step_ms.size() != num_ranks) return {};  // another attempt at another size
@@ -48,7 +50,8 @@ std::string gpu_scope(const record::RunSetup& setup, const std::map<std::string,
   const bool is_known = setup.devices && setup.nodes && static_cast<size_t>(*setup.nodes) == gpus_by_host.size();
   if (is_known && static_cast<size_t>(*setup.devices) == num_metered) return "nvml";
   if (is_known && static_cast<size_t>(*setup.devices) < num_metered)
-    return fmt::format("nvml ({} GPUs, of which the run used {}: the energy of all is counted)", num_metered, *setup.devices);
+    return fmt::format("nvml ({} GPUs, of which the run used {}: the energy of all is counted)", num_metered,
+                       *setup.devices);
   return fmt::format("nvml ({} GPUs)", num_metered);
 }
 
@@ -56,10 +59,13 @@ std::string gpu_scope(const record::RunSetup& setup, const std::map<std::string,
 double seconds_of(const record::SystemInterval& interval, const record::StepColumns& steps) {
   if (interval.seconds) return *interval.seconds;
   if (steps.time_s.size() != steps.size()) return NAN;
-  const auto row_of = [&](int64_t step) { return static_cast<size_t>(std::lower_bound(steps.step.begin(), steps.step.end(), step) - steps.step.begin()); };
+  const auto row_of = [&](int64_t step) {
+    return static_cast<size_t>(std::lower_bound(steps.step.begin(), steps.step.end(), step) - steps.step.begin());
+  };
   const size_t first = row_of(interval.step - interval.num_steps + 1), last = row_of(interval.step);
   if (last >= steps.size() || steps.step[last] != interval.step) return NAN;
-  const double begin = first > 0 ? steps.time_s[first - 1] : steps.time_s[first] - record::value_or_nan(steps.step_ms, first) / 1e3;
+  const double begin =
+      first > 0 ? steps.time_s[first - 1] : steps.time_s[first] - record::value_or_nan(steps.step_ms, first) / 1e3;
   return steps.time_s[last] - begin;
 }
 
@@ -107,8 +113,10 @@ std::optional<EnergyUse> energy_use(const record::RunData& run, int64_t first_st
     for (const auto& [meter, joules] : interval->energy_j) {
       if (!counts_towards_energy(meter) || !std::isfinite(joules) || joules < 0) continue;
       use.joules += joules;
-      if (core::starts_with(meter, "nvml")) gpus_by_host[interval->host].insert(meter);
-      else kinds.insert(meter_kind(meter));
+      if (core::starts_with(meter, "nvml"))
+        gpus_by_host[interval->host].insert(meter);
+      else
+        kinds.insert(meter_kind(meter));
       is_metered = true;
     }
     if (!is_metered) continue;
@@ -137,7 +145,8 @@ std::vector<EpochTimes> epoch_times(const record::RunData& run) {
     if (i + 1 == spans.size() && span.samples < 0.999 * before.samples) continue;
     const double end = run.steps.time_s[span.last];
     const double first_s = run.steps.step_ms[span.first] * std::max(1, run.steps.num_steps[span.first]) / 1e3;
-    EpochTimes times{.epoch = epoch, .total_s = end - run.steps.time_s[before.last], .train_s = 0, .samples = span.samples};
+    EpochTimes times{
+        .epoch = epoch, .total_s = end - run.steps.time_s[before.last], .train_s = 0, .samples = span.samples};
     times.train_s = std::min(times.total_s, end - run.steps.time_s[span.first] + first_s);
     if (times.total_s > 0 && times.train_s > 0) epochs.push_back(times);
   }
@@ -152,14 +161,17 @@ std::optional<RankSkew> rank_skew(const record::RunData& run, int64_t first_step
     const std::vector<double> work = counted_work(record, first_step, num_ranks);
     if (work.empty()) continue;
     num_ranks = work.size();
-    const double count = static_cast<double>(std::max<int64_t>(1, record.num_steps)), most = *std::max_element(work.begin(), work.end());
+    const double count = static_cast<double>(std::max<int64_t>(1, record.num_steps)),
+                 most = *std::max_element(work.begin(), work.end());
     sum.over_mean_ms += (most - record::mean(work)) * count;
     sum.over_median_ms += (most - record::median(work)) * count;
     sum.step_ms += record::median(record.step_ms) * count;
     total += count;
   }
   if (total == 0) return std::nullopt;
-  return RankSkew{.over_mean_ms = sum.over_mean_ms / total, .over_median_ms = sum.over_median_ms / total, .step_ms = sum.step_ms / total};
+  return RankSkew{.over_mean_ms = sum.over_mean_ms / total,
+                  .over_median_ms = sum.over_median_ms / total,
+                  .step_ms = sum.step_ms / total};
 }
 
 std::vector<RankShare> rank_shares(const record::RunData& run, int64_t first_step, size_t& num_intervals) {
@@ -188,7 +200,8 @@ std::vector<RankShare> rank_shares(const record::RunData& run, int64_t first_ste
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     RankShare& share = ranks[rank];
     share.rank = static_cast<int>(rank);
-    for (double* sum : {&share.step_ms, &share.data_wait_ms, &share.compute_ms, &share.comm_wait_ms, &share.work_ms}) *sum /= total;
+    for (double* sum : {&share.step_ms, &share.data_wait_ms, &share.compute_ms, &share.comm_wait_ms, &share.work_ms})
+      *sum /= total;
     share.slowest_share /= static_cast<double>(num_intervals);
     works.push_back(share.work_ms);
     steps.push_back(share.step_ms);

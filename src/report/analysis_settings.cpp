@@ -1,4 +1,5 @@
-// Which runs have the same configuration: settings that every source may tell, tags, and the options of lockstep's own records and of logs that hold them.
+// Which runs have the same configuration: settings that every source may tell, tags, and the options of lockstep's own
+// records and of logs that hold them.
 #include "report/analysis_settings.h"
 
 #include <fmt/format.h>
@@ -22,13 +23,15 @@ bool is_repeat_tag(const std::string& tag) {
   return kTags.contains(core::to_lower_ascii(tag));
 }
 
-/// Options that name the run, say how long it lasts, how it joined and where it writes, or that settings, size and batch hold in a form of their own.
+/// Options that name the run, say how long it lasts, how it joined and where it writes, or that settings, size and
+/// batch hold in a form of their own.
 bool is_outside(const std::string& option) {
   static const std::set<std::string> kNames = {
-      "name",       "logs",        "log-local",   "resume",          "seed",      "config",           "dry-run",    "json",
-      "max-steps",  "epochs",      "index-dir",   "keep",            "dist-url",  "dist-rank",        "dist-local-rank",
-      "dist-world-size", "dist-timeout", "train-num-samples", "world-size", "model", "precision",     "device",     "batch-size", "global-batch-size",
-      "accum-freq", "profile",     "profile-step-start", "profile-step-end", "profile-ranks", "profile-tool"};
+      "name",       "logs",      "log-local",          "resume",           "seed",          "config",
+      "dry-run",    "json",      "max-steps",          "epochs",           "index-dir",     "keep",
+      "dist-url",   "dist-rank", "dist-local-rank",    "dist-world-size",  "dist-timeout",  "train-num-samples",
+      "world-size", "model",     "precision",          "device",           "batch-size",    "global-batch-size",
+      "accum-freq", "profile",   "profile-step-start", "profile-step-end", "profile-ranks", "profile-tool"};
   return kNames.contains(option);
 }
 
@@ -36,36 +39,52 @@ bool is_outside(const std::string& option) {
 bool is_outside_of_others(const std::string& option) {
   static const std::set<std::string> kNames = {
       // OpenCLIP; what it adds to its options when it starts
-      "rank", "local-rank", "distributed", "no-set-device-rank", "log-path", "log-level", "checkpoint-path", "report-to", "save-logs", "url", "port",
-      "copy-codebase", "remote-sync",
+      "rank", "local-rank", "distributed", "no-set-device-rank", "log-path", "log-level", "checkpoint-path",
+      "report-to", "save-logs", "url", "port", "copy-codebase", "remote-sync",
       // Megatron-LM
-      "save", "load", "ckpt-step", "pretrained-checkpoint", "train-iters", "train-samples", "train-tokens", "iteration", "data-cache-path", "data-parallel-size",
-      "encoder-world-size", "rampup-batch-size", "seq-length", "bf16", "fp16", "params-dtype", "tensor-model-parallel-size", "pipeline-model-parallel-size",
+      "save", "load", "ckpt-step", "pretrained-checkpoint", "train-iters", "train-samples", "train-tokens", "iteration",
+      "data-cache-path", "data-parallel-size", "encoder-world-size", "rampup-batch-size", "seq-length", "bf16", "fp16",
+      "params-dtype", "tensor-model-parallel-size", "pipeline-model-parallel-size",
       "transformer-pipeline-model-parallel-size", "context-parallel-size", "distributed-timeout-minutes"};
   static const std::vector<std::string> kBegins = {"wandb", "tensorboard", "one-logger", "exit-", "consumed-"};
   return kNames.contains(option) || core::ends_with(option, "-port") ||
-         std::any_of(kBegins.begin(), kBegins.end(), [&](const std::string& begin) { return core::starts_with(option, begin); });
+         std::any_of(kBegins.begin(), kBegins.end(),
+                     [&](const std::string& begin) { return core::starts_with(option, begin); });
 }
 
 bool is_schedule(const std::string& option) {
-  static const std::set<std::string> kNames = {"lr",   "lr-scheduler",   "lr-cooldown-end", "lr-cooldown-power", "epochs-cooldown",
-                                               "wd",   "warmup",         "skip-scheduler",  "beta1",             "beta2",
-                                               "eps",  "momentum"};
+  static const std::set<std::string> kNames = {"lr",
+                                               "lr-scheduler",
+                                               "lr-cooldown-end",
+                                               "lr-cooldown-power",
+                                               "epochs-cooldown",
+                                               "wd",
+                                               "warmup",
+                                               "skip-scheduler",
+                                               "beta1",
+                                               "beta2",
+                                               "eps",
+                                               "momentum"};
   return kNames.contains(option);
 }
 
 /// Likewise of Megatron-LM.
 bool is_schedule_of_others(const std::string& option) {
-  static const std::set<std::string> kNames = {"min-lr", "weight-decay", "start-weight-decay", "end-weight-decay", "weight-decay-incr-style",
-                                               "adam-beta1", "adam-beta2", "adam-eps", "sgd-momentum"};
+  static const std::set<std::string> kNames = {
+      "min-lr",     "weight-decay", "start-weight-decay", "end-weight-decay", "weight-decay-incr-style",
+      "adam-beta1", "adam-beta2",   "adam-eps",           "sgd-momentum"};
   return kNames.contains(option) || core::starts_with(option, "lr-");
 }
 
 /// Does the run hold lockstep's own options, not those of another program?
 bool is_ours(const RunSummary& run) { return run.format == record::to_text(record::LogFormat::kLockstep); }
 
-bool is_outside(const RunSummary& run, const std::string& option) { return is_outside(option) || (!is_ours(run) && is_outside_of_others(option)); }
-bool is_schedule(const RunSummary& run, const std::string& option) { return is_schedule(option) || (!is_ours(run) && is_schedule_of_others(option)); }
+bool is_outside(const RunSummary& run, const std::string& option) {
+  return is_outside(option) || (!is_ours(run) && is_outside_of_others(option));
+}
+bool is_schedule(const RunSummary& run, const std::string& option) {
+  return is_schedule(option) || (!is_ours(run) && is_schedule_of_others(option));
+}
 
 std::string flag_name(const std::string& key) { return core::replace_all(key, "_", "-"); }
 
@@ -115,7 +134,8 @@ void add_differences(const std::vector<const Texts*>& all, std::vector<std::stri
     if (values.size() < 2) continue;
     std::set<std::string> texts;
     for (const std::string& value : without_common_folder(values)) texts.insert(shown(value));
-    differing.push_back(fmt::format("{} ({})", name, core::join(std::vector<std::string>(texts.begin(), texts.end()), ", ")));
+    differing.push_back(
+        fmt::format("{} ({})", name, core::join(std::vector<std::string>(texts.begin(), texts.end()), ", ")));
   }
 }
 
@@ -151,7 +171,8 @@ std::map<std::string, std::string> software_facts(const RunSummary& run) {
   return facts;
 }
 
-std::map<std::string, std::set<std::string>> software_values(const std::vector<RunSummary>& runs, const std::vector<size_t>& members) {
+std::map<std::string, std::set<std::string>> software_values(const std::vector<RunSummary>& runs,
+                                                             const std::vector<size_t>& members) {
   std::vector<Texts> all;
   for (const size_t index : members)
     if (Texts facts = software_facts(runs[index]); !facts.empty()) all.push_back(std::move(facts));
@@ -166,15 +187,17 @@ std::map<std::string, std::set<std::string>> software_values(const std::vector<R
 
 Configuration configuration_of(const RunSummary& run, bool is_by_devices, const std::set<std::string>& parting) {
   const record::RunSetup& setup = run.setup;
-  Configuration configuration{.settings = {{"precision", setup.precision},
-                                           {"parallel layout", model_parallel_layout(setup.layout)},
-                                           {"sequence length", number_text(setup.sequence_length)},
-                                           {"synthetic data", setup.is_synthetic ? (*setup.is_synthetic ? "yes" : "no") : ""}},
-                              .options = {},
-                              .has_options = !run.options.empty()};
+  Configuration configuration{
+      .settings = {{"precision", setup.precision},
+                   {"parallel layout", model_parallel_layout(setup.layout)},
+                   {"sequence length", number_text(setup.sequence_length)},
+                   {"synthetic data", setup.is_synthetic ? (*setup.is_synthetic ? "yes" : "no") : ""}},
+      .options = {},
+      .has_options = !run.options.empty()};
   Texts& settings = configuration.settings;
   if (!is_by_devices && setup.nodes && setup.devices && *setup.nodes > 0)
-    settings["devices per node"] = fmt::format("{:g}", static_cast<double>(*setup.devices) / static_cast<double>(*setup.nodes));
+    settings["devices per node"] =
+        fmt::format("{:g}", static_cast<double>(*setup.devices) / static_cast<double>(*setup.nodes));
   std::set<std::string> axes;
   for (const auto& [tag, value] : setup.tags) {
     if (!is_repeat_tag(tag)) settings[tag] = value;

@@ -12,20 +12,22 @@ namespace lockstep::report {
 struct Configuration {
   std::map<std::string, std::string> settings{};  ///< What every source may tell, "precision"; and tags.
   std::map<std::string, std::string> options{};   ///< Recorded options that change the work of a step, by flag name.
-  bool has_options = false;                       ///< Otherwise the source does not hold them: never equal to a run whose options are known.
+  bool has_options = false;  ///< Otherwise the source does not hold them: never equal to a run whose options are known.
 
   bool operator==(const Configuration&) const = default;
 };
 
-/// Options that say how training proceeds and not what a step has to do, by flag name: they may follow the size ("lr"). They part runs only where they
-/// differ at one size.
+/// Options that say how training proceeds and not what a step has to do, by flag name: they may follow the size ("lr").
+/// They part runs only where they differ at one size.
 std::map<std::string, std::string> schedule_options(const RunSummary& run);
 
-/// Versions and variables of the environment that may change what a run measures: all that it recorded but what tells which job it was and how large.
+/// Versions and variables of the environment that may change what a run measures: all that it recorded but what tells
+/// which job it was and how large.
 std::map<std::string, std::string> software_facts(const RunSummary& run);
 
 /// Values of each software fact over some runs, "unset" for one that lacks it; runs that recorded no facts say nothing.
-std::map<std::string, std::set<std::string>> software_values(const std::vector<RunSummary>& runs, const std::vector<size_t>& members);
+std::map<std::string, std::set<std::string>> software_values(const std::vector<RunSummary>& runs,
+                                                             const std::vector<size_t>& members);
 
 /// `parting` names the schedule options and software facts that count too.
 Configuration configuration_of(const RunSummary& run, bool is_by_devices, const std::set<std::string>& parting);

@@ -36,14 +36,17 @@ bool has_ending(const fs::path& file, std::initializer_list<const char*> endings
 bool ends_like_output(const fs::path& file) { return has_ending(file, {".log", ".out", ".txt", ".err"}); }
 bool looks_like_log(const fs::path& file) { return ends_like_output(file) || has_ending(file, {".csv", ".tsv"}); }
 /// Not read, but told.
-bool is_packed_log(const fs::path& file) { return has_ending(file, {".gz", ".bz2", ".xz", ".zst"}) && looks_like_log(file.stem()); }
+bool is_packed_log(const fs::path& file) {
+  return has_ending(file, {".gz", ".bz2", ".xz", ".zst"}) && looks_like_log(file.stem());
+}
 /// What a job prints, in which a failed one leaves its last words.
 bool is_output_of_job(const fs::path& file) { return ends_like_output(file) && file.filename() != "params.txt"; }
 
 /// What `lockstep report` left: its page beside the folder of its tables.
 bool is_report(const fs::path& folder) {
   std::error_code failure;
-  return (fs::exists(folder / "report.html", failure) || fs::exists(folder / "report.md", failure)) && fs::is_directory(folder / "tables", failure);
+  return (fs::exists(folder / "report.html", failure) || fs::exists(folder / "report.md", failure)) &&
+         fs::is_directory(folder / "tables", failure);
 }
 
 /// Tables and figures of a report are results, no runs; logs beside them still count.
@@ -57,7 +60,8 @@ struct Found {
   std::set<fs::path> reports{};  ///< Whose tables and figures were passed over.
 };
 
-/// A folder with the log that a run opens first, and neither a record nor a line of measurement: the run ended before either began.
+/// A folder with the log that a run opens first, and neither a record nor a line of measurement: the run ended before
+/// either began.
 bool is_unstarted_run(const fs::path& folder) {
   std::error_code failure;
   const fs::path log = folder / "out.log";
@@ -73,9 +77,12 @@ std::string end_of_log(const fs::path& log) {
 
 std::string unstarted_text(const fs::path& folder) {
   if (const std::string end = end_of_log(folder / "out.log"); !end.empty())
-    return fmt::format("'{}' holds no line of measurement; its out.log ends as that of a run that {}", folder.string(), end);
-  return fmt::format("'{}' holds out.log and neither run.json nor a line of measurement: the run ended before its record began; its out.log, or the job's log, says why",
-                     folder.string());
+    return fmt::format("'{}' holds no line of measurement; its out.log ends as that of a run that {}", folder.string(),
+                       end);
+  return fmt::format(
+      "'{}' holds out.log and neither run.json nor a line of measurement: the run ended before its record began; its "
+      "out.log, or the job's log, says why",
+      folder.string());
 }
 
 void search(const fs::path& folder, int depth, Found& found);
@@ -86,7 +93,9 @@ void search_below(const fs::path& folder, int depth, Found& found) {
   search(folder, depth, found);
   if (found.records.size() + found.unstarted.size() > num_runs || !is_unstarted_run(folder)) return;
   const auto first_log = found.logs.begin() + static_cast<ptrdiff_t>(num_logs);
-  if (std::any_of(first_log, found.logs.end(), [](const fs::path& log) { return record::guess_format(log).has_value(); })) return;
+  if (std::any_of(first_log, found.logs.end(),
+                  [](const fs::path& log) { return record::guess_format(log).has_value(); }))
+    return;
   found.logs.resize(num_logs);
   found.unstarted.push_back(folder);
 }
@@ -95,7 +104,8 @@ void search_below(const fs::path& folder, int depth, Found& found) {
 void search(const fs::path& folder, int depth, Found& found) {
   std::vector<fs::path> entries;
   std::error_code failure;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, failure))
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, failure))
     entries.push_back(entry.path());
   std::sort(entries.begin(), entries.end(),
             [](const fs::path& a, const fs::path& b) { return core::natural_less(a.string(), b.string()); });
@@ -107,7 +117,8 @@ void search(const fs::path& folder, int depth, Found& found) {
         found.reports.insert(folder);
       else if (depth < kMaxDepth)
         search_below(path, depth + 1, found);
-    } else if (looks_like_log(path) || is_packed_log(path) || (path.extension() == ".json" && record::is_benchmark_result(path))) {
+    } else if (looks_like_log(path) || is_packed_log(path) ||
+               (path.extension() == ".json" && record::is_benchmark_result(path))) {
       found.logs.push_back(path);
     }
   }
@@ -115,7 +126,8 @@ void search(const fs::path& folder, int depth, Found& found) {
 
 /// "'a' and 2 more"
 std::string reports_text(const std::set<fs::path>& reports) {
-  return fmt::format("'{}'{}", reports.begin()->string(), reports.size() > 1 ? fmt::format(" and {} more", reports.size() - 1) : "");
+  return fmt::format("'{}'{}", reports.begin()->string(),
+                     reports.size() > 1 ? fmt::format(" and {} more", reports.size() - 1) : "");
 }
 
 /// Axes that the record tells by itself: they are the size and the batch of a point, not its configuration.
@@ -126,7 +138,9 @@ bool is_size_axis(const std::string& axis) {
 }
 
 Source sweep_source(const fs::path& folder, const core::Json& point, bool is_local) {
-  const auto plain = [](const core::Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
+  const auto plain = [](const core::Json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+  };
   Source source{.path = folder / point.at("run").get<std::string>()};
   for (const char* key : {"axes", "tags"})
     for (const auto& [axis, value] : point.at(key).items())
@@ -144,11 +158,13 @@ Source sweep_source(const fs::path& folder, const core::Json& point, bool is_loc
 std::vector<Source> read_sweep(const fs::path& folder, const core::Json& sweep) {
   std::vector<Source> points;
   try {
-    const bool is_local = sweep.value("mode", "") == "local";  // all its ranks ran on this machine, whatever the axis says
+    const bool is_local =
+        sweep.value("mode", "") == "local";  // all its ranks ran on this machine, whatever the axis says
     for (const core::Json& point : sweep.at("points")) points.push_back(sweep_source(folder, point, is_local));
   } catch (const core::Json::exception& error) {
     const std::string words = error.what();
-    throw DataError(fmt::format("report: '{}', entry {} of its points: {}", (folder / "sweep.json").string(), points.size() + 1,
+    throw DataError(fmt::format("report: '{}', entry {} of its points: {}", (folder / "sweep.json").string(),
+                                points.size() + 1,
                                 words.substr(words.find("] ") == std::string::npos ? 0 : words.find("] ") + 2)));
   }
   return points;
@@ -156,19 +172,23 @@ std::vector<Source> read_sweep(const fs::path& folder, const core::Json& sweep) 
 
 /// How a sweep.json comes back.
 std::string sweep_hint(const fs::path& folder) {
-  return fmt::format("move it away and call `lockstep sweep {} --output {}` (with the --set of the first time): it writes sweep.json anew from the sweep's file and "
-                     "takes the runs for what their records say; then `lockstep sweep collect {}` and the report tell the axes again",
-                     (folder / "sweep.toml").string(), fs::absolute(folder).lexically_normal().parent_path().string(), folder.string());
+  return fmt::format(
+      "move it away and call `lockstep sweep {} --output {}` (with the --set of the first time): it writes sweep.json "
+      "anew from the sweep's file and "
+      "takes the runs for what their records say; then `lockstep sweep collect {}` and the report tell the axes again",
+      (folder / "sweep.toml").string(), fs::absolute(folder).lexically_normal().parent_path().string(),
+      folder.string());
 }
 
-/// Points of a sweep (docs/sweep.md); those that left no record stay in the list, so that they are told. Of a damaged sweep.json the
-/// damage is told and the runs below the folder are taken as they are.
+/// Points of a sweep (docs/sweep.md); those that left no record stay in the list, so that they are told. Of a damaged
+/// sweep.json the damage is told and the runs below the folder are taken as they are.
 void add_sweep(const fs::path& folder, std::vector<Source>& sources) {
   const fs::path file = folder / "sweep.json";
   int64_t version = 0;
   try {
     const core::Json sweep = core::read_json_file(file);
-    if (sweep.is_object() && sweep.contains("sweep_version") && sweep["sweep_version"].is_number_integer()) version = sweep["sweep_version"];
+    if (sweep.is_object() && sweep.contains("sweep_version") && sweep["sweep_version"].is_number_integer())
+      version = sweep["sweep_version"];
     if (version <= kSweepVersion) {
       const std::vector<Source> points = read_sweep(folder, sweep);
       sources.insert(sources.end(), points.begin(), points.end());
@@ -180,40 +200,52 @@ void add_sweep(const fs::path& folder, std::vector<Source>& sources) {
     std::vector<fs::path>& records = found.records;
     std::erase_if(records, [](const fs::path& record) { return !is_record(record); });
     if (records.empty())
-      throw DataError(fmt::format("report: '{}' is damaged (cut off or changed by hand), and no run lies below its folder: {}", file.string(), damage.what()),
-                      sweep_hint(folder));
+      throw DataError(
+          fmt::format("report: '{}' is damaged (cut off or changed by hand), and no run lies below its folder: {}",
+                      file.string(), damage.what()),
+          sweep_hint(folder));
     for (const fs::path& record : records) sources.push_back({.path = record});
     sources.push_back({.path = file,
-                       .damage = fmt::format("'{}' is damaged (cut off or changed by hand): the {} runs below its folder are reported, "
-                                             "without the sweep's axes and without the points that left no record ({}). To mend it, {}",
-                                             file.string(), records.size(), damage.what(), sweep_hint(folder))});
+                       .damage = fmt::format(
+                           "'{}' is damaged (cut off or changed by hand): the {} runs below its folder are reported, "
+                           "without the sweep's axes and without the points that left no record ({}). To mend it, {}",
+                           file.string(), records.size(), damage.what(), sweep_hint(folder))});
     return;
   }
-  throw DataError(fmt::format("report: '{}' has sweep_version {}, this lockstep knows {}", file.string(), version, kSweepVersion),
-                  "use a newer lockstep");
+  throw DataError(
+      fmt::format("report: '{}' has sweep_version {}, this lockstep knows {}", file.string(), version, kSweepVersion),
+      "use a newer lockstep");
 }
 
 [[noreturn]] void throw_nothing_found(const fs::path& folder, const Found& found) {
   if (!found.reports.empty())
-    throw EnvironmentError(fmt::format("report: nothing to report in '{}': it holds reports ({}) and no runs", folder.string(), reports_text(found.reports)),
+    throw EnvironmentError(fmt::format("report: nothing to report in '{}': it holds reports ({}) and no runs",
+                                       folder.string(), reports_text(found.reports)),
                            "give the runs or logs that the report was made from");
   for (const fs::path& log : found.logs)
     if (has_ending(log, {".csv", ".tsv"})) record::read_log(log);  // throws with what a table of steps lacks
   const bool is_run = is_unstarted_run(folder);
   if (is_run || !found.unstarted.empty())
-    throw EnvironmentError("report: nothing to report: " + unstarted_text(is_run ? folder : found.unstarted.front()), "mend what ended the run and start it again");
-  throw EnvironmentError(fmt::format("report: nothing to report in '{}': no run.json, no sweep.json and no log of a known program below it", folder.string()),
-                         "give the folder of a run, or name log files and their format (--from)");
+    throw EnvironmentError("report: nothing to report: " + unstarted_text(is_run ? folder : found.unstarted.front()),
+                           "mend what ended the run and start it again");
+  throw EnvironmentError(
+      fmt::format(
+          "report: nothing to report in '{}': no run.json, no sweep.json and no log of a known program below it",
+          folder.string()),
+      "give the folder of a run, or name log files and their format (--from)");
 }
 
 /// A log without a measurement whose end tells of a failure, as a source that says so; nothing for any other file.
 std::optional<Source> failed_log(const fs::path& log) {
   const std::string end = is_output_of_job(log) ? end_of_log(log) : "";
   if (end.empty()) return std::nullopt;
-  return Source{.path = log, .damage = fmt::format("'{}' holds no line of measurement; it ends as that of a run that {}", log.string(), end)};
+  return Source{
+      .path = log,
+      .damage = fmt::format("'{}' holds no line of measurement; it ends as that of a run that {}", log.string(), end)};
 }
 
-/// Adds what the logs of a folder hold: measurements, or beside records the word that they were left out; last words of failed jobs; of the rest the names are told.
+/// Adds what the logs of a folder hold: measurements, or beside records the word that they were left out; last words of
+/// failed jobs; of the rest the names are told.
 void add_logs(const Found& found, std::vector<Source>& sources) {
   std::vector<std::string> passed_over;
   const size_t num_before = sources.size();
@@ -224,21 +256,26 @@ void add_logs(const Found& found, std::vector<Source>& sources) {
     if (is_benchmark || (found.records.empty() && (format || is_packed_log(log) || is_published_table(log)))) {
       sources.push_back({.path = log});
     } else if (format) {
-      failed.push_back({.path = log, .damage = fmt::format("'{}' holds measurements ({}) and lies beside records of runs: it is taken for the output of one of them; to have it reported "
-                                                           "name the file itself", log.string(), record::to_text(*format))});
+      failed.push_back({.path = log,
+                        .damage = fmt::format("'{}' holds measurements ({}) and lies beside records of runs: it is "
+                                              "taken for the output of one of them; to have it reported "
+                                              "name the file itself",
+                                              log.string(), record::to_text(*format))});
     } else if (auto source = failed_log(log)) {
       failed.push_back(std::move(*source));
     } else if (is_output_of_job(log)) {
       passed_over.push_back(fmt::format("'{}'", log.string()));
     }
   }
-  const bool is_told_otherwise = found.records.empty() && sources.size() == num_before && (!found.unstarted.empty() || !found.reports.empty());
+  const bool is_told_otherwise =
+      found.records.empty() && sources.size() == num_before && (!found.unstarted.empty() || !found.reports.empty());
   if (!is_told_otherwise) sources.insert(sources.end(), failed.begin(), failed.end());
   if (passed_over.empty()) return;
   constexpr size_t kMaxNames = 5;
   const size_t num_more = passed_over.size() - std::min(passed_over.size(), kMaxNames);
   passed_over.resize(passed_over.size() - num_more);
-  core::log_info("report: no line of measurement and no sign of a failure, passed over: {}{}", core::join(passed_over, ", "), num_more > 0 ? fmt::format(" and {} more", num_more) : "");
+  core::log_info("report: no line of measurement and no sign of a failure, passed over: {}{}",
+                 core::join(passed_over, ", "), num_more > 0 ? fmt::format(" and {} more", num_more) : "");
 }
 
 /// Whatever lies below a folder; EnvironmentError when that is nothing.
@@ -283,7 +320,8 @@ void name_sources(std::vector<Source>& sources) {
   }
 }
 
-/// What a sweep says of its points by the tags fwd-gflops and peak-tflops, in place of what the run counted, which stays beside it.
+/// What a sweep says of its points by the tags fwd-gflops and peak-tflops, in place of what the run counted, which
+/// stays beside it.
 void take_facts_from_tags(record::RunSetup& setup) {
   const auto number = [&](const char* name) {
     const auto tag = setup.tags.find(name);
@@ -310,8 +348,8 @@ std::string digest_of(const record::RunData& run) {
   const record::StepColumns& steps = run.steps;
   if (steps.step_ms.size() < kFewest) return "";
   const auto bytes = [](const std::vector<double>& column) { return std::as_bytes(std::span(column)); };
-  return fmt::format("{} {} {} {}", core::xxh3_hex(bytes(steps.step_ms)), core::xxh3_hex(bytes(steps.loss)), run.setup.nodes.value_or(0),
-                     run.setup.devices.value_or(0));
+  return fmt::format("{} {} {} {}", core::xxh3_hex(bytes(steps.step_ms)), core::xxh3_hex(bytes(steps.loss)),
+                     run.setup.nodes.value_or(0), run.setup.devices.value_or(0));
 }
 
 /// A copy of a run, in a backup folder say, is no repeat of it.
@@ -322,7 +360,8 @@ void leave_out_copies(const std::vector<std::string>& digests, std::vector<RunSu
     const auto [at, is_new] = first.emplace(digests[i], i);
     if (is_new) continue;
     runs[i].series.reset();
-    runs[i].unusable = fmt::format("its steps are those of {}, time for time: a copy, no repeat", runs[at->second].name);
+    runs[i].unusable =
+        fmt::format("its steps are those of {}, time for time: a copy, no repeat", runs[at->second].name);
   }
 }
 
@@ -375,7 +414,8 @@ RunSummary unreadable(const Source& source, const Error& error) {
   run.setup.devices = source.devices;
   const bool has_no_record = !source.state.empty() && !is_record(source.path);
   const std::string why = source.message.empty() ? "" : fmt::format(" ({})", source.message);
-  run.unusable = has_no_record ? fmt::format("it left no record; the sweep says it is {}{}", source.state, why) : error.what();
+  run.unusable =
+      has_no_record ? fmt::format("it left no record; the sweep says it is {}{}", source.state, why) : error.what();
   return run;
 }
 }  // namespace
@@ -415,8 +455,10 @@ void warn_of_useless_meta(const std::vector<Source>& sources, const std::string&
   for (const Source& source : sources)
     if (!record::matches_path(pattern, source.path)) without.push_back(&source);
   if (without.empty()) return;
-  core::log_warning("report: --meta '{}' is found in {} of {} paths and gives no fact for the others; the first of them: '{}'", pattern,
-                    sources.size() - without.size(), sources.size(), fs::absolute(without.front()->path).lexically_normal().string());
+  core::log_warning(
+      "report: --meta '{}' is found in {} of {} paths and gives no fact for the others; the first of them: '{}'",
+      pattern, sources.size() - without.size(), sources.size(),
+      fs::absolute(without.front()->path).lexically_normal().string());
 }
 }  // namespace
 
@@ -445,7 +487,8 @@ std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const L
   };
   {
     std::vector<std::jthread> threads;
-    const size_t num_threads = std::min<size_t>({std::max(1u, std::thread::hardware_concurrency()), kMaxThreads, sources.size()});
+    const size_t num_threads =
+        std::min<size_t>({std::max(1u, std::thread::hardware_concurrency()), kMaxThreads, sources.size()});
     for (size_t i = 1; i < num_threads; ++i) threads.emplace_back(work);
     work();
   }

@@ -7,8 +7,10 @@
 namespace lockstep::report {
 
 /// Tables of one curve; a table without rows has nothing to tell and is left out of the page.
-Table scaling_table(const Curve& curve);  ///< What a reviewer reads: sizes, batches, rates, speed-up, efficiency, MFU, step times.
-Table quantile_table(const Curve& curve);  ///< Step times, runs, jobs and steps of each size; no rows for rows of a table.
+Table scaling_table(
+    const Curve& curve);  ///< What a reviewer reads: sizes, batches, rates, speed-up, efficiency, MFU, step times.
+Table quantile_table(
+    const Curve& curve);  ///< Step times, runs, jobs and steps of each size; no rows for rows of a table.
 Table efficiency_table(const Curve& curve);  ///< All definitions of efficiency beside each other.
 Table interval_table(const Curve& curve);    ///< Both ends of every interval, for CSV; empty where no size has one.
 Table rate_table(const Curve& curve);        ///< Median, mean and billed rates, tokens, TFLOP/s, MFU of both peaks.
@@ -18,10 +20,11 @@ Table phase_table(const Curve& curve);
 Table collective_table(const Curve& curve, const std::vector<RunSummary>& runs);
 Table straggler_table(const Curve& curve, const std::vector<RunSummary>& runs);
 Table host_table(const Curve& curve, const std::vector<RunSummary>& runs);
-Table evaluation_table(const Curve& curve, const std::vector<RunSummary>& runs);  ///< What evaluating costs; empty where no record tells.
+Table evaluation_table(const Curve& curve,
+                       const std::vector<RunSummary>& runs);  ///< What evaluating costs; empty where no record tells.
 Table startup_table(const Curve& curve, const std::vector<RunSummary>& runs);
 Table resource_table(const Curve& curve);  ///< Memory peaks and traffic by interface; empty where no record tells.
-Table loss_table(const Curve& curve);  ///< Samples to one loss against the base's; empty where nothing is compared.
+Table loss_table(const Curve& curve);      ///< Samples to one loss against the base's; empty where nothing is compared.
 Table protocol_table(const Curve& curve, const std::vector<RunSummary>& runs);
 
 /// Tables of the whole.

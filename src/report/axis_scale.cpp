@@ -20,7 +20,8 @@ struct Suffix {
   const char* text;
 };
 constexpr std::array<Suffix, 5> kDecimal = {{{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}}};
-constexpr std::array<Suffix, 5> kBinary = {{{0x1p50, " PiB"}, {0x1p40, " TiB"}, {0x1p30, " GiB"}, {0x1p20, " MiB"}, {0x1p10, " KiB"}}};
+constexpr std::array<Suffix, 5> kBinary = {
+    {{0x1p50, " PiB"}, {0x1p40, " TiB"}, {0x1p30, " GiB"}, {0x1p20, " MiB"}, {0x1p10, " KiB"}}};
 
 /// Labels of equally spaced ticks: all with the same decimals and suffix.
 std::vector<std::string> label_linear(const std::vector<double>& values, double step) {
@@ -33,10 +34,12 @@ std::vector<std::string> label_linear(const std::vector<double>& values, double 
   }
   Suffix suffix{1, ""};
   if (largest >= 1e4)
-    suffix = *std::find_if(kDecimal.begin(), kDecimal.end(), [&](const Suffix& each) { return each.factor <= largest; });
+    suffix =
+        *std::find_if(kDecimal.begin(), kDecimal.end(), [&](const Suffix& each) { return each.factor <= largest; });
   const double scaled_step = step / suffix.factor;
   int decimals = 0;
-  while (decimals < 9 && std::abs(std::round(scaled_step * std::pow(10, decimals)) / std::pow(10, decimals) - scaled_step) > scaled_step * 1e-6)
+  while (decimals < 9 && std::abs(std::round(scaled_step * std::pow(10, decimals)) / std::pow(10, decimals) -
+                                  scaled_step) > scaled_step * 1e-6)
     ++decimals;
   for (const double value : values) {
     const double shown = std::abs(value) < step * 1e-9 ? 0 : value / suffix.factor;
@@ -50,7 +53,8 @@ std::string label_single(double value, bool is_bytes, double high) {
   const double magnitude = std::abs(value);
   if (is_bytes) {
     for (const Suffix& suffix : kBinary)
-      if (magnitude >= suffix.factor && magnitude < 0x1p60) return fmt::format("{:.4g}{}", value / suffix.factor, suffix.text);
+      if (magnitude >= suffix.factor && magnitude < 0x1p60)
+        return fmt::format("{:.4g}{}", value / suffix.factor, suffix.text);
     if (magnitude < 1024) return fmt::format("{:.4g} B", value);
   }
   if (magnitude == 0) return "0";
@@ -65,7 +69,8 @@ std::string label_single(double value, bool is_bytes, double high) {
 
 std::string short_number(double value) { return fmt::format("{:.6g}", value); }
 
-AxisScale::AxisScale(const Axis& axis, std::span<const double> values, size_t max_ticks, bool wants_zero) : scale_(axis.scale) {
+AxisScale::AxisScale(const Axis& axis, std::span<const double> values, size_t max_ticks, bool wants_zero)
+    : scale_(axis.scale) {
   set_range(axis, values, wants_zero);
   max_ticks = std::max<size_t>(2, max_ticks);
   const std::string title = core::to_lower_ascii(axis.title);
@@ -75,10 +80,14 @@ AxisScale::AxisScale(const Axis& axis, std::span<const double> values, size_t ma
       ticks_.push_back({axis.ticks[index], label_single(axis.ticks[index], is_bytes, high_),
                         index < axis.tick_notes.size() ? one_line(axis.tick_notes[index]) : ""});
   std::sort(ticks_.begin(), ticks_.end(), [](const Tick& a, const Tick& b) { return a.value < b.value; });
-  ticks_.erase(std::unique(ticks_.begin(), ticks_.end(), [](const Tick& a, const Tick& b) { return a.value == b.value; }), ticks_.end());
+  ticks_.erase(
+      std::unique(ticks_.begin(), ticks_.end(), [](const Tick& a, const Tick& b) { return a.value == b.value; }),
+      ticks_.end());
   if (!ticks_.empty()) return;
-  if (is_log()) choose_log_ticks(max_ticks, is_bytes);
-  else choose_linear_ticks(max_ticks);
+  if (is_log())
+    choose_log_ticks(max_ticks, is_bytes);
+  else
+    choose_linear_ticks(max_ticks);
 }
 
 bool AxisScale::has_place(double value) const { return std::isfinite(value) && (!is_log() || value > 0); }
@@ -90,7 +99,8 @@ bool AxisScale::is_inside(double value) const {
 
 double AxisScale::share(double value) const {
   value = std::clamp(value, -kLargest * 1e6, kLargest * 1e6);
-  if (is_log()) return (std::log2(std::max(value, kSmallest * 1e-6)) - std::log2(low_)) / (std::log2(high_) - std::log2(low_));
+  if (is_log())
+    return (std::log2(std::max(value, kSmallest * 1e-6)) - std::log2(low_)) / (std::log2(high_) - std::log2(low_));
   return (value / 2 - low_ / 2) / (high_ / 2 - low_ / 2);
 }
 
@@ -116,12 +126,16 @@ void AxisScale::set_range(const Axis& axis, std::span<const double> values, bool
     low -= margin, high += margin;
     if (data_low >= 0 && (wants_zero || low <= high * 0.4)) low = 0;
   }
-  const auto usable = [&](const std::optional<double>& bound) { return bound && has_place(*bound) && std::abs(*bound) <= kLargest * 10; };
+  const auto usable = [&](const std::optional<double>& bound) {
+    return bound && has_place(*bound) && std::abs(*bound) <= kLargest * 10;
+  };
   if (usable(axis.min)) low = *axis.min;
   if (usable(axis.max)) high = *axis.max;
   if (!(low < high)) {  // contradictory bounds
-    if (usable(axis.min)) high = is_log() ? low * 10 : low + std::max(1.0, std::abs(low));
-    else low = is_log() ? high / 10 : high - std::max(1.0, std::abs(high));
+    if (usable(axis.min))
+      high = is_log() ? low * 10 : low + std::max(1.0, std::abs(low));
+    else
+      low = is_log() ? high / 10 : high - std::max(1.0, std::abs(high));
   }
   low_ = low, high_ = high;
 }
@@ -137,7 +151,8 @@ void AxisScale::choose_linear_ticks(size_t max_ticks) {
     }
   std::vector<double> values;
   const double slack = step * 1e-6;
-  for (double index = std::ceil((low_ - slack) / step); index * step <= high_ + slack && values.size() <= max_ticks + 1; ++index)
+  for (double index = std::ceil((low_ - slack) / step); index * step <= high_ + slack && values.size() <= max_ticks + 1;
+       ++index)
     values.push_back(index * step);
   if (!(step > 0) || values.empty()) values = {low_, high_};
   const std::vector<std::string> labels = label_linear(values, step);
@@ -162,12 +177,14 @@ void AxisScale::choose_log_ticks(size_t max_ticks, bool is_bytes) {
     ticks_.push_back({value, power % stride == 0 ? label_single(value, is_bytes, high_) : ""});
   }
   if (is_binary && num_powers >= 3) return;
-  // Fewer powers: 1, 2, 5, 10, ... where three or more of them fit, else equal steps. Bytes stay with halves of their powers.
+  // Fewer powers: 1, 2, 5, 10, ... where three or more of them fit, else equal steps. Bytes stay with halves of their
+  // powers.
   constexpr size_t kFewest = 3;
   std::vector<double> values;
   const std::vector<double> factors = is_bytes ? std::vector<double>{1, 1.5} : std::vector<double>{1, 2, 5};
   const double ten = is_bytes ? 2 : 10;
-  const int from = static_cast<int>(std::floor(std::log2(low_) / std::log2(ten))), to = static_cast<int>(std::ceil(std::log2(high_) / std::log2(ten)));
+  const int from = static_cast<int>(std::floor(std::log2(low_) / std::log2(ten))),
+            to = static_cast<int>(std::ceil(std::log2(high_) / std::log2(ten)));
   for (int power = from; power <= to; ++power)
     for (const double factor : factors)
       if (const double value = factor * std::pow(ten, power); is_inside(value)) values.push_back(value);
@@ -175,8 +192,10 @@ void AxisScale::choose_log_ticks(size_t max_ticks, bool is_bytes) {
   if (values.size() > max_ticks + 1 || values.size() < kFewest) {
     const Axis linear{.min = low_, .max = high_};
     auto equal_steps = AxisScale(linear, {}, max_ticks).ticks_;
-    const bool is_whole = std::all_of(equal_steps.begin(), equal_steps.end(), [](const Tick& tick) { return tick.value == std::floor(tick.value); });
-    if (scale_ != Scale::kLog2 || is_whole || num_powers < 2) ticks_ = std::move(equal_steps);  // there is no axis with 1.25 nodes
+    const bool is_whole = std::all_of(equal_steps.begin(), equal_steps.end(),
+                                      [](const Tick& tick) { return tick.value == std::floor(tick.value); });
+    if (scale_ != Scale::kLog2 || is_whole || num_powers < 2)
+      ticks_ = std::move(equal_steps);  // there is no axis with 1.25 nodes
     return;
   }
   ticks_.clear();

@@ -17,10 +17,12 @@ struct Tick {
   std::string note{};   ///< Second line.
 };
 
-/// One axis: which values are shown, where, and with which ticks. Never fails: without usable data it spans 0 to 1 (1 to 10 on a log axis).
+/// One axis: which values are shown, where, and with which ticks. Never fails: without usable data it spans 0 to 1 (1
+/// to 10 on a log axis).
 class AxisScale {
  public:
-  /// `values`: everything that must be visible; not finite ones, and on a log axis those up to zero, do not count. `max_ticks`: labels that have room.
+  /// `values`: everything that must be visible; not finite ones, and on a log axis those up to zero, do not count.
+  /// `max_ticks`: labels that have room.
   AxisScale(const Axis& axis, std::span<const double> values, size_t max_ticks, bool wants_zero = false);
 
   /// Share of the axis from its low end, 0 to 1 inside.

@@ -19,9 +19,12 @@ constexpr size_t kMaxNameLength = 80;
 std::string safe_name(const std::string& wanted, const char* otherwise) {
   std::string name;
   for (const char c : wanted) {
-    const bool is_safe = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
-    if (is_safe) name += c;
-    else if (!name.empty() && name.back() != '-') name += '-';
+    const bool is_safe =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+    if (is_safe)
+      name += c;
+    else if (!name.empty() && name.back() != '-')
+      name += '-';
   }
   const size_t first = name.find_first_not_of("-.");
   name = first == std::string::npos ? otherwise : name.substr(first, kMaxNameLength);
@@ -37,7 +40,8 @@ std::vector<std::vector<std::string>> headings_of(const Document& document) {
   for (size_t section = 0; section < document.sections.size(); ++section)
     for (const Block& block : document.sections[section].blocks) {
       const std::string title = block_title(block), of = one_line(document.sections[section].title);
-      headings[section].push_back(title.empty() || of.empty() || sections_of[title].size() < 2 ? title : title + ": " + of);
+      headings[section].push_back(title.empty() || of.empty() || sections_of[title].size() < 2 ? title
+                                                                                               : title + ": " + of);
     }
   return headings;
 }
@@ -49,7 +53,8 @@ BlockNames name_blocks(const Document& document) {
   const auto unique = [&](const std::string& wanted, const char* otherwise) {
     const std::string name = safe_name(wanted, otherwise);
     std::string candidate = name;
-    for (int count = 2; !taken.insert(core::to_lower_ascii(candidate)).second; ++count) candidate = fmt::format("{}-{}", name, count);
+    for (int count = 2; !taken.insert(core::to_lower_ascii(candidate)).second; ++count)
+      candidate = fmt::format("{}-{}", name, count);
     return candidate;
   };
   BlockNames names;
@@ -59,9 +64,12 @@ BlockNames name_blocks(const Document& document) {
     for (const Block& block : document.sections[section].blocks) {
       const Table* table = std::get_if<Table>(&block);
       const Chart* chart = std::get_if<Chart>(&block);
-      names.blocks[section].push_back(table != nullptr ? unique(table->id, "table") : chart != nullptr ? unique(chart->id, "chart") : "");
+      names.blocks[section].push_back(table != nullptr   ? unique(table->id, "table")
+                                      : chart != nullptr ? unique(chart->id, "chart")
+                                                         : "");
     }
-  for (const Section& section : document.sections) names.sections.push_back(unique(section.id.empty() ? section.title : section.id, "section"));
+  for (const Section& section : document.sections)
+    names.sections.push_back(unique(section.id.empty() ? section.title : section.id, "section"));
   names.headings = headings_of(document);
   return names;
 }
@@ -83,7 +91,8 @@ TableNotes collect_notes(const Table& table) {
   std::set<std::string> seen;
   for (const auto& row : table.rows)
     for (const Cell& cell : row)
-      if (const std::string note = one_line(cell.note); !cell.note.empty() && seen.insert(note).second) notes.cell_notes.push_back(note);
+      if (const std::string note = one_line(cell.note); !cell.note.empty() && seen.insert(note).second)
+        notes.cell_notes.push_back(note);
   for (const std::string& note : table.notes) notes.table_notes.push_back(one_line(note));
   return notes;
 }

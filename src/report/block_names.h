@@ -6,18 +6,21 @@
 
 namespace lockstep::report {
 
-/// Names of a document's parts, unique in it and safe as file stems and anchors (letters, digits, '-', '_', '.'; never hidden, at most 80 long).
+/// Names of a document's parts, unique in it and safe as file stems and anchors (letters, digits, '-', '_', '.'; never
+/// hidden, at most 80 long).
 struct BlockNames {
   std::vector<std::string> sections{};
   std::vector<std::vector<std::string>> blocks{};  ///< blocks[section][block]; empty for paragraphs.
-  std::vector<std::vector<std::string>> headings{};  ///< Titles likewise; what is called the same in two sections is followed by that of its section.
+  std::vector<std::vector<std::string>>
+      headings{};  ///< Titles likewise; what is called the same in two sections is followed by that of its section.
 };
 BlockNames name_blocks(const Document& document);
 
 /// Title of a table or chart in one line; empty for a paragraph.
 std::string block_title(const Block& block);
 
-/// What belongs under a table: one line per distinct cell note, numbered in order of appearance, then the notes of the table.
+/// What belongs under a table: one line per distinct cell note, numbered in order of appearance, then the notes of the
+/// table.
 struct TableNotes {
   std::vector<std::string> cell_notes{};
   std::vector<std::string> table_notes{};

@@ -20,14 +20,17 @@ void ChartPainter::paint_lines(const std::vector<std::string>& lines, Point at, 
 
 void ChartPainter::paint_axes() {
   paint_y_axis();
-  if (x_) paint_x_axis();
-  else paint_bar_names();
+  if (x_)
+    paint_x_axis();
+  else
+    paint_bar_names();
   const Theme& theme = light_theme();
   out_.line({plot_.x, plot_.bottom()}, {plot_.right(), plot_.bottom()}, "axis", theme.axis, 1);
   double widest = 0;
   for (const std::string& line : x_title_) widest = std::max(widest, text_width(line, kTickPx));
   const double centre = std::min(plot_.x + plot_.width / 2, frame_.width - widest / 2 - 1);
-  paint_lines(x_title_, {std::max(centre, widest / 2 + 1), x_title_top_ + kTickPx}, {.anchor = SvgWriter::Anchor::kMiddle, .is_muted = true});
+  paint_lines(x_title_, {std::max(centre, widest / 2 + 1), x_title_top_ + kTickPx},
+              {.anchor = SvgWriter::Anchor::kMiddle, .is_muted = true});
   paint_lines(y_title_, {2, y_title_top_ + kTickPx}, {.is_muted = true});
 }
 
@@ -36,13 +39,16 @@ void ChartPainter::paint_y_axis() {
   for (const Tick& tick : y_->ticks()) {
     const double y = y_of(tick.value);
     out_.line({plot_.x, y}, {plot_.right(), y}, "grid", theme.grid, 1);
-    if (!tick.label.empty()) out_.text({plot_.x - 8, y + kTickPx * kBaseLine}, tick.label, {.anchor = SvgWriter::Anchor::kEnd, .is_muted = true});
+    if (!tick.label.empty())
+      out_.text({plot_.x - 8, y + kTickPx * kBaseLine}, tick.label,
+                {.anchor = SvgWriter::Anchor::kEnd, .is_muted = true});
   }
   if (y_->is_log() || y_->low() <= 0) return;
   // The axis does not begin at zero: say so with a break at its foot.
   const double x = plot_.x, y = plot_.bottom();
-  out_.raw(fmt::format(R"(<path class="axis" d="M{0} {1}v-6l-4 -3l8 -4l-4 -3v-6" fill="none" stroke="{2}" stroke-width="1.25"><title>This axis does not begin at zero.</title></path>)",
-                       svg_number(x), svg_number(y), theme.axis.hex()));
+  out_.raw(fmt::format(
+      R"(<path class="axis" d="M{0} {1}v-6l-4 -3l8 -4l-4 -3v-6" fill="none" stroke="{2}" stroke-width="1.25"><title>This axis does not begin at zero.</title></path>)",
+      svg_number(x), svg_number(y), theme.axis.hex()));
 }
 
 double ChartPainter::tick_centre(double value, double width) const {
@@ -57,8 +63,10 @@ void ChartPainter::thin_ticks(std::vector<Tick>& ticks) const {
     for (auto tick = ticks.rbegin(); tick != ticks.rend(); ++tick) {
       if (((*tick).*text).empty()) continue;
       const double width = text_width((*tick).*text, px), centre = tick_centre(tick->value, width);
-      if (centre + width / 2 > edge - kGap || width > frame_.width / 2) ((*tick).*text).clear();
-      else edge = centre - width / 2;
+      if (centre + width / 2 > edge - kGap || width > frame_.width / 2)
+        ((*tick).*text).clear();
+      else
+        edge = centre - width / 2;
     }
   };
   if (!chart_.x.ticks.empty()) {
@@ -108,17 +116,19 @@ void ChartPainter::paint_regions() {
     if (!x_->has_place(region.from) || !x_->has_place(region.to)) continue;
     const double from = std::clamp(x_of(std::min(region.from, region.to)), plot_.x, plot_.right());
     const double to = std::clamp(x_of(std::max(region.from, region.to)), plot_.x, plot_.right());
-    out_.raw(fmt::format(R"(<rect class="region" x="{}" y="{}" width="{}" height="{}" fill="{}"/>)", svg_number(from), svg_number(plot_.y),
-                         svg_number(to - from), svg_number(plot_.height), theme.region.hex()));
+    out_.raw(fmt::format(R"(<rect class="region" x="{}" y="{}" width="{}" height="{}" fill="{}"/>)", svg_number(from),
+                         svg_number(plot_.y), svg_number(to - from), svg_number(plot_.height), theme.region.hex()));
     for (const double edge : {from, to})
-      if (edge > plot_.x && edge < plot_.right()) out_.line({edge, plot_.y}, {edge, plot_.bottom()}, "axis", theme.axis, 1, "2 3");
+      if (edge > plot_.x && edge < plot_.right())
+        out_.line({edge, plot_.y}, {edge, plot_.bottom()}, "axis", theme.axis, 1, "2 3");
   }
 }
 
 void ChartPainter::paint_key_entry(const KeyEntry& entry, Point at) {
   const double middle = at.y + kTickPx * kLineHeight / 2;
   const auto rect = [&](std::string_view fill) {
-    return fmt::format(R"(<rect x="{}" y="{}" width="18" height="10"{}/>)", svg_number(at.x + 1), svg_number(middle - 5), fill);
+    return fmt::format(R"(<rect x="{}" y="{}" width="18" height="10"{}/>)", svg_number(at.x + 1),
+                       svg_number(middle - 5), fill);
   };
   out_.raw(fmt::format(R"(<g class="key" data-series="{}">)", entry.index));
   out_.open_series(entry.style);
@@ -131,7 +141,8 @@ void ChartPainter::paint_key_entry(const KeyEntry& entry, Point at) {
     const bool has_line = entry.symbol != KeyEntry::Symbol::kMarker;
     const bool has_dash = entry.symbol == KeyEntry::Symbol::kLine;
     if (has_line)
-      out_.stroke_path(fmt::format("M{} {}h20", svg_number(at.x), svg_number(middle)), 2, has_dash ? std::string_view(entry.style.dash) : "");
+      out_.stroke_path(fmt::format("M{} {}h20", svg_number(at.x), svg_number(middle)), 2,
+                       has_dash ? std::string_view(entry.style.dash) : "");
     if (entry.symbol != KeyEntry::Symbol::kLine) out_.marker(entry.style.marker, {at.x + 10, middle});
   }
   out_.close();
@@ -165,9 +176,12 @@ void ChartPainter::paint_direct_labels() {
     const double left = plot_.right() + 10;
     if (entry.from) {
       const bool is_far = plot_.right() - entry.from->x > 3 || std::abs(placed[index] - entry.from->y) > 4;
-      if (is_far) out_.line({std::min(entry.from->x + 6, plot_.right()), entry.from->y}, {left - 2, placed[index]}, "axis", theme.axis, 0.75, "1 2");
+      if (is_far)
+        out_.line({std::min(entry.from->x + 6, plot_.right()), entry.from->y}, {left - 2, placed[index]}, "axis",
+                  theme.axis, 0.75, "1 2");
     }
-    paint_key_entry(entry, {left, placed[index] - kTickPx * kLineHeight / 2 - (entry.height() - kTickPx * kLineHeight) / 2});
+    paint_key_entry(entry,
+                    {left, placed[index] - kTickPx * kLineHeight / 2 - (entry.height() - kTickPx * kLineHeight) / 2});
   }
 }
 

@@ -11,7 +11,8 @@ namespace lockstep::report {
 namespace {
 
 constexpr double kSymbolWidth = 26, kDirectLabelGap = 10, kLegendGap = 18;
-constexpr double kMaxShiftPx = 30;      ///< Of a direct label from the end of its line; lines that end together get a legend.
+constexpr double kMaxShiftPx =
+    30;  ///< Of a direct label from the end of its line; lines that end together get a legend.
 constexpr size_t kMaxDirectLabels = 5;  ///< Of series; reference lines come on top.
 
 bool fits_scale(Scale scale, double value) { return std::isfinite(value) && (scale == Scale::kLinear || value > 0); }
@@ -32,32 +33,41 @@ KeyEntry::Symbol symbol_of(Mark mark) {
 }  // namespace
 
 ChartPainter::ChartPainter(const Chart& chart, const ChartFrame& frame) : chart_(chart), frame_(frame) {
-  if (chart_.bars) collect_bar_values();
-  else collect_series();
+  if (chart_.bars)
+    collect_bar_values();
+  else
+    collect_series();
   lay_out();
 }
 
 PlotPoint ChartPainter::take_point(const Series& series, size_t index) const {
-  const auto at = [&](const std::vector<double>& values) { return index < values.size() ? values[index] : std::nan(""); };
+  const auto at = [&](const std::vector<double>& values) {
+    return index < values.size() ? values[index] : std::nan("");
+  };
   const auto bound = [&](const std::vector<double>& values) {
     return std::isfinite(at(values)) ? std::optional<double>(at(values)) : std::nullopt;
   };
   PlotPoint point{.x = at(series.x), .y = at(series.y), .low = bound(series.low), .high = bound(series.high)};
   if (series.mark == Mark::kBand && !series.is_reference) {
-    if (!point.low || !point.high || !fits_scale(chart_.y.scale, *point.high)) point.y = std::nan("");
-    else if (!fits_scale(chart_.y.scale, point.y)) point.y = *point.high;
+    if (!point.low || !point.high || !fits_scale(chart_.y.scale, *point.high))
+      point.y = std::nan("");
+    else if (!fits_scale(chart_.y.scale, point.y))
+      point.y = *point.high;
   }
   if (index < series.labels.size()) point.label = one_line(series.labels[index]);
   return point;
 }
 
 void ChartPainter::collect_series() {
-  const size_t num_coloured = static_cast<size_t>(
-      std::count_if(chart_.series.begin(), chart_.series.end(), [](const Series& series) { return !series.is_reference; }));
+  const size_t num_coloured = static_cast<size_t>(std::count_if(
+      chart_.series.begin(), chart_.series.end(), [](const Series& series) { return !series.is_reference; }));
   size_t coloured = 0, num_references = 0, num_missing = 0, num_not_positive = 0;
   for (const Series& series : chart_.series) {
-    PlotSeries plot{.source = &series, .index = series_.size(), .name = one_line(series.name),
-                    .style = series.is_reference ? reference_style(num_references++) : series_style(coloured++, num_coloured, chart_.is_sequential)};
+    PlotSeries plot{.source = &series,
+                    .index = series_.size(),
+                    .name = one_line(series.name),
+                    .style = series.is_reference ? reference_style(num_references++)
+                                                 : series_style(coloured++, num_coloured, chart_.is_sequential)};
     bool has_gap = false;
     for (size_t index = 0; index < std::max(series.x.size(), series.y.size()); ++index) {
       PlotPoint point = take_point(series, index);
@@ -72,9 +82,11 @@ void ChartPainter::collect_series() {
     }
     series_.push_back(std::move(plot));
   }
-  if (num_missing > 0) add_note(points_are(num_missing, "has no value and is not drawn.", "have no value and are not drawn."));
+  if (num_missing > 0)
+    add_note(points_are(num_missing, "has no value and is not drawn.", "have no value and are not drawn."));
   if (num_not_positive > 0)
-    add_note(points_are(num_not_positive, "is zero or negative and has no place on a logarithmic axis; the table has it.",
+    add_note(points_are(num_not_positive,
+                        "is zero or negative and has no place on a logarithmic axis; the table has it.",
                         "are zero or negative and have no place on a logarithmic axis; the table has them."));
 }
 
@@ -123,19 +135,22 @@ void ChartPainter::choose_key() {
   const auto add = [&](const std::string& name, KeyEntry entry) {
     if (name.empty()) return;
     entry.lines = wrap_text(name, max_text, kTickPx);
-    for (const std::string& line : entry.lines) entry.width = std::max(entry.width, kSymbolWidth + text_width(line, kTickPx));
+    for (const std::string& line : entry.lines)
+      entry.width = std::max(entry.width, kSymbolWidth + text_width(line, kTickPx));
     key_.push_back(std::move(entry));
   };
   for (size_t index = 0; index < series_.size(); ++index) {
     const PlotSeries& series = series_[index];
-    add(series.name, {.symbol = series.source->is_reference ? KeyEntry::Symbol::kLine : symbol_of(series.source->mark), .style = series.style,
+    add(series.name, {.symbol = series.source->is_reference ? KeyEntry::Symbol::kLine : symbol_of(series.source->mark),
+                      .style = series.style,
                       .index = index});
   }
   if (chart_.bars)
     for (size_t part = 0; part < chart_.bars->parts.size(); ++part)
-      add(one_line(chart_.bars->parts[part]), {.symbol = KeyEntry::Symbol::kBar,
-                                               .style = series_style(part, chart_.bars->parts.size(), chart_.is_sequential),
-                                               .index = part});
+      add(one_line(chart_.bars->parts[part]),
+          {.symbol = KeyEntry::Symbol::kBar,
+           .style = series_style(part, chart_.bars->parts.size(), chart_.is_sequential),
+           .index = part});
 }
 
 double ChartPainter::lay_out_legend(double top) {
@@ -159,7 +174,9 @@ double ChartPainter::lay_out_legend(double top) {
 
 void ChartPainter::lay_out() {
   double top = 2;
-  const auto lines_height = [](const std::vector<std::string>& lines, double px) { return static_cast<double>(lines.size()) * px * kLineHeight; };
+  const auto lines_height = [](const std::vector<std::string>& lines, double px) {
+    return static_cast<double>(lines.size()) * px * kLineHeight;
+  };
   if (frame_.has_title && !one_line(chart_.title).empty()) {
     title_ = wrap_text(one_line(chart_.title), frame_.width - 4, kTitlePx, true);
     top += lines_height(title_, kTitlePx) + 8;
@@ -167,8 +184,10 @@ void ChartPainter::lay_out() {
   y_.emplace(chart_.y, shown_values(false), static_cast<size_t>(frame_.plot_height / 42), chart_.bars.has_value());
   choose_key();
   const bool is_direct = can_label_directly();
-  if (is_direct) direct_labels_ = key_;
-  else top = lay_out_legend(top);
+  if (is_direct)
+    direct_labels_ = key_;
+  else
+    top = lay_out_legend(top);
   if (!one_line(chart_.y.title).empty()) {
     y_title_ = wrap_text(one_line(chart_.y.title), frame_.width - 4, kTickPx);
     y_title_top_ = top;
@@ -183,11 +202,13 @@ void ChartPainter::lay_out() {
     lay_out_bar_names();
     double name_height = 0;
     for (const auto& lines : bar_names_)
-      name_height = std::max(name_height, has_vertical_bar_names_ ? text_width(lines[0], kTickPx) : lines_height(lines, kTickPx));
+      name_height =
+          std::max(name_height, has_vertical_bar_names_ ? text_width(lines[0], kTickPx) : lines_height(lines, kTickPx));
     bottom += name_height + 2;
   } else {
     x_.emplace(chart_.x, shown_values(true), static_cast<size_t>(plot_.width / 58));
-    const bool has_notes = std::any_of(x_->ticks().begin(), x_->ticks().end(), [](const Tick& tick) { return !tick.note.empty(); });
+    const bool has_notes =
+        std::any_of(x_->ticks().begin(), x_->ticks().end(), [](const Tick& tick) { return !tick.note.empty(); });
     bottom += kTickPx * kLineHeight * (has_notes ? 2 : 1);
   }
   place_points();
@@ -202,7 +223,8 @@ void ChartPainter::lay_out() {
 
 double ChartPainter::region_room(const Region& region) const {
   if (!x_->has_place(region.from) || !x_->has_place(region.to)) return 0;
-  const double from = std::max(x_of(std::min(region.from, region.to)), plot_.x), to = std::min(x_of(std::max(region.from, region.to)), plot_.right());
+  const double from = std::max(x_of(std::min(region.from, region.to)), plot_.x),
+               to = std::min(x_of(std::max(region.from, region.to)), plot_.right());
   return std::max(0.0, to - from);
 }
 
@@ -223,11 +245,13 @@ void ChartPainter::place_points() {
         entry.anchor_y = last != nullptr ? last->at.y : plot_.y;
         if (last != nullptr) entry.from = last->at;
       }
-    has_steps = has_steps || (series.source->mark == Mark::kStep && !series.source->is_reference && !series.points.empty());
+    has_steps =
+        has_steps || (series.source->mark == Mark::kStep && !series.source->is_reference && !series.points.empty());
   }
   if (has_steps) add_note("Markers: shares of 50, 95 and 99 %.");
   if (num_outside > 0)
-    add_note(points_are(num_outside, "lies outside these axes; the table has it.", "lie outside these axes; the table has them."));
+    add_note(points_are(num_outside, "lies outside these axes; the table has it.",
+                        "lie outside these axes; the table has them."));
   if (chart_.bars && !chart_.bars->bars.empty())
     for (KeyEntry& entry : direct_labels_) {  // beside the last bar's parts
       const size_t bar = chart_.bars->bars.size() - 1;

@@ -36,8 +36,8 @@ struct KeyEntry {
   SeriesStyle style{};
   size_t index = 0;  ///< Of its series or part.
   std::vector<std::string> lines{};
-  double width = 0;        ///< With symbol.
-  double anchor_y = 0;     ///< Wished height, of a direct label.
+  double width = 0;             ///< With symbol.
+  double anchor_y = 0;          ///< Wished height, of a direct label.
   std::optional<Point> from{};  ///< End of the line that it names.
 
   double height() const { return static_cast<double>(lines.size()) * kTickPx * kLineHeight; }
@@ -66,7 +66,8 @@ class ChartPainter {
   void paint_axes();
   void paint_y_axis();
   void paint_x_axis();
-  double tick_centre(double value, double width) const;  ///< Of a tick's text of that width: over the tick, but never past the drawing's edge.
+  double tick_centre(double value, double width)
+      const;  ///< Of a tick's text of that width: over the tick, but never past the drawing's edge.
   void thin_ticks(std::vector<Tick>& ticks) const;
   void paint_regions();
   void paint_key_entry(const KeyEntry& entry, Point at);

@@ -24,7 +24,9 @@ std::vector<const PlotPoint*> thinned(const std::vector<PlotPoint>& points, doub
   }
   for (size_t from = 0, to = 0; from < points.size(); from = to) {
     size_t lowest = from, highest = from;
-    for (to = from; to < points.size() && std::floor(points[to].at.x) == std::floor(points[from].at.x) && (to == from || !points[to].follows_gap); ++to) {
+    for (to = from; to < points.size() && std::floor(points[to].at.x) == std::floor(points[from].at.x) &&
+                    (to == from || !points[to].follows_gap);
+         ++to) {
       if (points[to].at.y > points[lowest].at.y) lowest = to;
       if (points[to].at.y < points[highest].at.y) highest = to;
     }
@@ -40,8 +42,10 @@ std::string coordinates(Point at) { return svg_number(at.x) + " " + svg_number(a
 }  // namespace
 
 void ChartPainter::paint_series() {
-  out_.raw(fmt::format(R"svg(<clipPath id="{}-c"><rect x="{}" y="{}" width="{}" height="{}"/></clipPath><g clip-path="url(#{}-c)">)svg", frame_.id,
-                       svg_number(plot_.x - 1), svg_number(plot_.y - 1), svg_number(plot_.width + 2), svg_number(plot_.height + 2), frame_.id));
+  out_.raw(fmt::format(
+      R"svg(<clipPath id="{}-c"><rect x="{}" y="{}" width="{}" height="{}"/></clipPath><g clip-path="url(#{}-c)">)svg",
+      frame_.id, svg_number(plot_.x - 1), svg_number(plot_.y - 1), svg_number(plot_.width + 2),
+      svg_number(plot_.height + 2), frame_.id));
   for (const PlotSeries& series : series_)
     if (series.source->mark == Mark::kBand && !series.source->is_reference) paint_band(series);
   for (const bool wants_reference : {true, false})
@@ -56,7 +60,9 @@ void ChartPainter::paint_series() {
 }
 
 void ChartPainter::paint_band(const PlotSeries& series) {
-  const auto low_of = [&](const PlotPoint& point) { return Point{point.at.x, y_of(y_->has_place(*point.low) ? *point.low : y_->low())}; };
+  const auto low_of = [&](const PlotPoint& point) {
+    return Point{point.at.x, y_of(y_->has_place(*point.low) ? *point.low : y_->low())};
+  };
   std::string area, edges;
   for (size_t from = 0, to = 0; from < series.points.size(); from = to) {
     std::string upper, lower, back;
@@ -81,19 +87,29 @@ void ChartPainter::paint_band(const PlotSeries& series) {
 void ChartPainter::paint_line(const PlotSeries& series) {
   const Mark mark = series.source->mark;
   const bool is_reference = series.source->is_reference, is_step = mark == Mark::kStep && !is_reference;
-  if (series.points.empty() || (mark == Mark::kMarkers && !is_reference) || (mark == Mark::kBand && series.source->y.empty())) return;
+  if (series.points.empty() || (mark == Mark::kMarkers && !is_reference) ||
+      (mark == Mark::kBand && series.source->y.empty()))
+    return;
   std::string path;
   for (const PlotPoint* point : thinned(series.points, plot_.width)) {
     const bool is_start = path.empty() || point->follows_gap;
-    if (is_step && path.empty() && !y_->is_log()) path += fmt::format("M{} {}V{}", svg_number(point->at.x), svg_number(y_of(0)), svg_number(point->at.y));
-    else if (is_start) path += "M" + coordinates(point->at);
-    else if (is_step) path += fmt::format("H{}V{}", svg_number(point->at.x), svg_number(point->at.y));
-    else path += "L" + coordinates(point->at);
+    if (is_step && path.empty() && !y_->is_log())
+      path += fmt::format("M{} {}V{}", svg_number(point->at.x), svg_number(y_of(0)), svg_number(point->at.y));
+    else if (is_start)
+      path += "M" + coordinates(point->at);
+    else if (is_step)
+      path += fmt::format("H{}V{}", svg_number(point->at.x), svg_number(point->at.y));
+    else
+      path += "L" + coordinates(point->at);
   }
   out_.open_series(series.style, series.index);
   const bool has_dash = is_reference || mark == Mark::kLine || mark == Mark::kBand;
   const bool is_long = series.points.size() > 200;
-  out_.stroke_path(path, is_reference ? 1.5 : is_long && !is_step ? 1.25 : 2, has_dash ? std::string_view(series.style.dash) : "");
+  out_.stroke_path(path,
+                   is_reference          ? 1.5
+                   : is_long && !is_step ? 1.25
+                                         : 2,
+                   has_dash ? std::string_view(series.style.dash) : "");
   out_.close();
 }
 
@@ -119,7 +135,8 @@ std::string ChartPainter::point_text(const PlotSeries& series, const PlotPoint& 
     return (name.empty() ? "" : name + " ") + short_number(value);
   };
   text += named(chart_.x.title, point.x) + ", " + named(chart_.y.title, point.y);
-  if (point.low && point.high) text += fmt::format(", interval {} to {}", short_number(*point.low), short_number(*point.high));
+  if (point.low && point.high)
+    text += fmt::format(", interval {} to {}", short_number(*point.low), short_number(*point.high));
   if (!point.label.empty()) text += " (" + point.label + ")";
   return text;
 }
@@ -159,7 +176,8 @@ void ChartPainter::paint_points(const PlotSeries& series) {
   }
   if (marked.empty() || series.source->mark == Mark::kStep) {
     const size_t num_hidden = std::min(count, kMaxHiddenPoints);
-    for (size_t each = 0; each < num_hidden; ++each) hidden.push_back(num_hidden < 2 ? 0 : each * (count - 1) / (num_hidden - 1));
+    for (size_t each = 0; each < num_hidden; ++each)
+      hidden.push_back(num_hidden < 2 ? 0 : each * (count - 1) / (num_hidden - 1));
   }
   bool is_first = true;  // the others are reached from it by arrow keys
   const auto paint = [&](size_t index, bool is_visible) {
@@ -167,9 +185,12 @@ void ChartPainter::paint_points(const PlotSeries& series) {
     if (!is_shown(point)) return;
     const std::string title = "<title>" + escape_xml(point_text(series, point)) + "</title>";
     const std::string attributes = std::exchange(is_first, false) ? " tabindex=\"0\"" : " tabindex=\"-1\"";
-    if (is_visible) out_.marker(series.style.marker, point.at, " pt", attributes, title);
-    else out_.raw(fmt::format(R"(<circle class="pt" cx="{}" cy="{}" r="4" fill-opacity="0" stroke-opacity="0"{}>{}</circle>)",
-                              svg_number(point.at.x), svg_number(point.at.y), attributes, title));
+    if (is_visible)
+      out_.marker(series.style.marker, point.at, " pt", attributes, title);
+    else
+      out_.raw(
+          fmt::format(R"(<circle class="pt" cx="{}" cy="{}" r="4" fill-opacity="0" stroke-opacity="0"{}>{}</circle>)",
+                      svg_number(point.at.x), svg_number(point.at.y), attributes, title));
   };
   for (const size_t index : hidden) paint(index, false);
   for (const size_t index : marked) paint(index, true);
@@ -179,7 +200,8 @@ void ChartPainter::paint_points(const PlotSeries& series) {
 LabelPlacer ChartPainter::make_placer() const {
   LabelPlacer placer(plot_);
   for (const PlotSeries& series : series_) {
-    const bool has_markers = series.source->mark != Mark::kBand && !series.source->is_reference && series.source->mark != Mark::kLine;
+    const bool has_markers =
+        series.source->mark != Mark::kBand && !series.source->is_reference && series.source->mark != Mark::kLine;
     const std::vector<const PlotPoint*> points = thinned(series.points, plot_.width);
     for (size_t index = 0; index < points.size(); ++index) {
       const PlotPoint& point = *points[index];
@@ -195,7 +217,8 @@ void ChartPainter::paint_region_labels(LabelPlacer& placer) {
   for (const Region& region : chart_.regions) {
     const std::string label = one_line(region.label);
     if (label.empty()) continue;
-    const Box box{std::max(x_of(std::min(region.from, region.to)), plot_.x) + 2, plot_.y, text_width(label, kSmallPx) + 4, 18};
+    const Box box{std::max(x_of(std::min(region.from, region.to)), plot_.x) + 2, plot_.y,
+                  text_width(label, kSmallPx) + 4, 18};
     if (box.width + 4 > region_room(region) || !placer.is_free(box)) {
       add_note(fmt::format("Shaded from {} to {}: {}.", short_number(region.from), short_number(region.to), label));
       continue;
@@ -205,20 +228,24 @@ void ChartPainter::paint_region_labels(LabelPlacer& placer) {
   }
 }
 
-/// Where the legend stands apart, near the right end of each reference line: grey dashes alone are hard to tell from each other.
+/// Where the legend stands apart, near the right end of each reference line: grey dashes alone are hard to tell from
+/// each other.
 void ChartPainter::paint_reference_names(LabelPlacer& placer) {
   if (!direct_labels_.empty()) return;
   for (const PlotSeries& series : series_) {
     if (!series.source->is_reference || series.name.empty() || series.points.size() < 2) continue;
-    const double width = text_width(series.name, kSmallPx) + 2, height = kSmallPx * 1.25, x = plot_.right() - width / 2 - 2;
-    const auto after = std::find_if(series.points.begin() + 1, series.points.end(), [&](const PlotPoint& point) { return point.at.x >= x; });
+    const double width = text_width(series.name, kSmallPx) + 2, height = kSmallPx * 1.25,
+                 x = plot_.right() - width / 2 - 2;
+    const auto after = std::find_if(series.points.begin() + 1, series.points.end(),
+                                    [&](const PlotPoint& point) { return point.at.x >= x; });
     if (after == series.points.end() || after->at.x <= std::prev(after)->at.x) continue;
     const Point from = std::prev(after)->at, to = after->at;
     const Point on_line{x, from.y + (to.y - from.y) * (x - from.x) / (to.x - from.x)};
     const std::optional<Box> box = placer.place(on_line, width, height);
     if (!box) continue;
     out_.raw(fmt::format(R"(<g data-series="{}">)", series.index));
-    out_.text({box->x + box->width / 2, box->y + height * 0.8}, series.name, {.font_px = kSmallPx, .anchor = SvgWriter::Anchor::kMiddle, .is_muted = true, .has_halo = true});
+    out_.text({box->x + box->width / 2, box->y + height * 0.8}, series.name,
+              {.font_px = kSmallPx, .anchor = SvgWriter::Anchor::kMiddle, .is_muted = true, .has_halo = true});
     out_.close();
   }
 }
@@ -233,14 +260,18 @@ void ChartPainter::paint_point_labels() {
       if (point.label.empty() || !is_shown(point)) continue;
       const double width = text_width(point.label, kSmallPx) + 2, height = kSmallPx * 1.25;
       const std::optional<Box> box = placer.place(point.at, width, height);
-      if (!box) ++num_left_out;
-      else out_.text({box->x + box->width / 2, box->y + height * 0.8}, point.label, {.font_px = kSmallPx, .anchor = SvgWriter::Anchor::kMiddle, .has_halo = true});
+      if (!box)
+        ++num_left_out;
+      else
+        out_.text({box->x + box->width / 2, box->y + height * 0.8}, point.label,
+                  {.font_px = kSmallPx, .anchor = SvgWriter::Anchor::kMiddle, .has_halo = true});
     }
     out_.close();
   }
   paint_reference_names(placer);
   if (num_left_out == 1) add_note("1 label had no room beside its point; the table has it.");
-  if (num_left_out > 1) add_note(fmt::format("{} labels had no room beside their points; the table has them.", num_left_out));
+  if (num_left_out > 1)
+    add_note(fmt::format("{} labels had no room beside their points; the table has them.", num_left_out));
 }
 
 }  // namespace lockstep::report

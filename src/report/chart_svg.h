@@ -12,7 +12,8 @@ struct ChartFrame {
   std::string id{};       ///< Unique in the page; ids inside the drawing begin with it.
 };
 
-/// The `svg` element. Text never overlaps other text and never leaves the drawing; what cannot be shown is said below the axes.
+/// The `svg` element. Text never overlaps other text and never leaves the drawing; what cannot be shown is said below
+/// the axes.
 std::string draw_chart(const Chart& chart, const ChartFrame& frame);
 
 /// The data of a chart, reference lines left out: one row per x where the series share them, else one per point.

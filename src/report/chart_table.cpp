@@ -11,7 +11,9 @@ namespace lockstep::report {
 namespace {
 
 /// A dash where there is no value, as of an interval that does not exist.
-Cell number_cell(double value) { return std::isfinite(value) ? Cell{.text = short_number(value), .value = value} : Cell{}; }
+Cell number_cell(double value) {
+  return std::isfinite(value) ? Cell{.text = short_number(value), .value = value} : Cell{};
+}
 
 std::optional<double> at(const std::vector<double>& values, size_t index) {
   return index < values.size() ? std::optional<double>(values[index]) : std::nullopt;
@@ -40,7 +42,8 @@ Table bars_table(const Chart& chart) {
 
 bool has_interval(const Series& series) { return !series.low.empty() || !series.high.empty(); }
 bool has_labels(const Series& series) {
-  return std::any_of(series.labels.begin(), series.labels.end(), [](const std::string& label) { return !label.empty(); });
+  return std::any_of(series.labels.begin(), series.labels.end(),
+                     [](const std::string& label) { return !label.empty(); });
 }
 
 /// Column groups of one series: value, interval, label, those that it has.
@@ -66,7 +69,8 @@ void add_cells(const Series& series, size_t index, std::vector<Cell>& row) {
 Table wide_table(const Chart& chart, const std::vector<const Series*>& series, const std::vector<double>& all_x) {
   Table table;
   table.columns.push_back({.title = chart.x.title.empty() ? "x" : chart.x.title, .key = "x"});
-  for (size_t index = 0; index < series.size(); ++index) add_columns(*series[index], name_of(*series[index], index), table);
+  for (size_t index = 0; index < series.size(); ++index)
+    add_columns(*series[index], name_of(*series[index], index), table);
   for (const double x : all_x) {
     std::vector<Cell> row = {number_cell(x)};
     for (const Series* each : series) {
@@ -83,14 +87,17 @@ Table long_table(const Chart& chart, const std::vector<const Series*>& series) {
   table.columns = {{.title = "series", .key = "series", .is_text = true},
                    {.title = chart.x.title.empty() ? "x" : chart.x.title, .key = "x"},
                    {.title = chart.y.title.empty() ? "y" : chart.y.title, .key = "y"}};
-  const bool has_bounds = std::any_of(series.begin(), series.end(), [](const Series* each) { return has_interval(*each); });
+  const bool has_bounds =
+      std::any_of(series.begin(), series.end(), [](const Series* each) { return has_interval(*each); });
   const bool has_text = std::any_of(series.begin(), series.end(), [](const Series* each) { return has_labels(*each); });
-  if (has_bounds) table.columns.insert(table.columns.end(), {{.title = "low", .key = "low"}, {.title = "high", .key = "high"}});
+  if (has_bounds)
+    table.columns.insert(table.columns.end(), {{.title = "low", .key = "low"}, {.title = "high", .key = "high"}});
   if (has_text) table.columns.push_back({.title = "label", .key = "label", .is_text = true});
   for (size_t which = 0; which < series.size(); ++which) {
     const Series& each = *series[which];
     for (size_t index = 0; index < std::max(each.x.size(), each.y.size()); ++index) {
-      std::vector<Cell> row = {{.text = name_of(each, which)}, optional_cell(at(each.x, index)), optional_cell(at(each.y, index))};
+      std::vector<Cell> row = {
+          {.text = name_of(each, which)}, optional_cell(at(each.x, index)), optional_cell(at(each.y, index))};
       if (has_bounds) row.insert(row.end(), {optional_cell(at(each.low, index)), optional_cell(at(each.high, index))});
       if (has_text) row.push_back({.text = index < each.labels.size() ? each.labels[index] : ""});
       table.rows.push_back(std::move(row));
@@ -117,7 +124,8 @@ Table chart_table(const Chart& chart) {
       if (!is_wide) continue;
       std::vector<double> sorted = each.x;
       std::sort(sorted.begin(), sorted.end());
-      is_wide = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end() && std::none_of(sorted.begin(), sorted.end(), [](double x) { return x != x; });
+      is_wide = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end() &&
+                std::none_of(sorted.begin(), sorted.end(), [](double x) { return x != x; });
       for (const double x : each.x)
         if (std::find(all_x.begin(), all_x.end(), x) == all_x.end()) all_x.push_back(x);
     }

@@ -8,19 +8,19 @@ namespace lockstep::report {
 
 /// One cell: what is shown, and the number behind it (for CSV, JSON, sorting). A cell with neither is shown as a dash.
 struct Cell {
-  std::string text{};               ///< As printed, e.g. "87.3" or "5.2 +- 0.3".
-  std::optional<double> value{};    ///< Unrounded.
-  std::string note{};               ///< Why it is missing, flagged or not what it seems; shown on focus and below the table.
+  std::string text{};             ///< As printed, e.g. "87.3" or "5.2 +- 0.3".
+  std::optional<double> value{};  ///< Unrounded.
+  std::string note{};  ///< Why it is missing, flagged or not what it seems; shown on focus and below the table.
 };
 
 struct Column {
-  std::string title{};  ///< With unit: "step p50 (ms)".
-  std::string key{};    ///< Machine name for CSV and JSON: "step_p50_ms".
-  bool is_text = false; ///< Left-aligned.
+  std::string title{};   ///< With unit: "step p50 (ms)".
+  std::string key{};     ///< Machine name for CSV and JSON: "step_p50_ms".
+  bool is_text = false;  ///< Left-aligned.
 };
 
 struct Table {
-  std::string id{};       ///< File name stem and anchor: "scaling".
+  std::string id{};  ///< File name stem and anchor: "scaling".
   std::string title{}, caption{};
   std::vector<Column> columns{};
   std::vector<std::vector<Cell>> rows{};
@@ -34,7 +34,8 @@ struct Axis {
   Scale scale = Scale::kLinear;
   std::optional<double> min{}, max{};  ///< Default: from the data.
   std::vector<double> ticks{};         ///< Default: chosen. Log2 axes over nodes: the values of the data.
-  std::vector<std::string> tick_notes{};  ///< Second line under each of `ticks` on an x axis ("16 GPUs"); empty or as long as they.
+  std::vector<std::string>
+      tick_notes{};  ///< Second line under each of `ticks` on an x axis ("16 GPUs"); empty or as long as they.
 };
 
 enum class Mark { kMarkers, kLine, kLineMarkers, kStep, kBand };
@@ -49,8 +50,8 @@ struct Series {
 };
 
 struct StackedBars {
-  std::vector<std::string> bars{};   ///< Names along x.
-  std::vector<std::string> parts{};  ///< From the bottom, constant order.
+  std::vector<std::string> bars{};            ///< Names along x.
+  std::vector<std::string> parts{};           ///< From the bottom, constant order.
   std::vector<std::vector<double>> values{};  ///< values[part][bar]
 };
 
@@ -62,7 +63,7 @@ struct Region {
 
 /// One drawing; the renderer chooses colours, dashes, markers, legend or direct labels, and adds the data as a table.
 struct Chart {
-  std::string id{};      ///< File name stem and anchor: "efficiency".
+  std::string id{};  ///< File name stem and anchor: "efficiency".
   std::string title{};
   std::string summary{};  ///< One or two sentences for readers who cannot see it.
   std::string caption{};
@@ -75,7 +76,13 @@ struct Chart {
 
 struct Paragraph {
   std::string text{};
-  enum class Kind { kText, kNote, kWarning, kCode, kList } kind = Kind::kText;  ///< Of a list each line of the text is an item.
+  enum class Kind {
+    kText,
+    kNote,
+    kWarning,
+    kCode,
+    kList
+  } kind = Kind::kText;  ///< Of a list each line of the text is an item.
 };
 
 using Block = std::variant<Paragraph, Table, Chart>;

@@ -31,17 +31,20 @@ bool crosses(const Box& box, Point from, Point to) {
 }  // namespace
 
 size_t LabelPlacer::num_crossed(const Box& box) const {
-  return static_cast<size_t>(
-      std::count_if(segments_.begin(), segments_.end(), [&](const Segment& segment) { return crosses(box, segment.from, segment.to); }));
+  return static_cast<size_t>(std::count_if(segments_.begin(), segments_.end(), [&](const Segment& segment) {
+    return crosses(box, segment.from, segment.to);
+  }));
 }
 
 bool LabelPlacer::is_free(const Box& box) const {
-  return frame_.holds(box) && std::none_of(boxes_.begin(), boxes_.end(), [&](const Box& taken) { return taken.meets(box); });
+  return frame_.holds(box) &&
+         std::none_of(boxes_.begin(), boxes_.end(), [&](const Box& taken) { return taken.meets(box); });
 }
 
 std::optional<Box> LabelPlacer::place(Point at, double width, double height) {
   // Above, below, right, left, the corners; then the same farther away.
-  static constexpr std::array<Point, 8> kDirections = {{{0, -1}, {0, 1}, {1, 0}, {-1, 0}, {1, -1}, {-1, -1}, {1, 1}, {-1, 1}}};
+  static constexpr std::array<Point, 8> kDirections = {
+      {{0, -1}, {0, 1}, {1, 0}, {-1, 0}, {1, -1}, {-1, -1}, {1, 1}, {-1, 1}}};
   constexpr std::array<double, 4> kDistances = {7, 12, 18, 25};
   constexpr double kNear = 12;
   std::optional<Box> best;
@@ -50,7 +53,8 @@ std::optional<Box> LabelPlacer::place(Point at, double width, double height) {
     for (const Point direction : kDirections) {
       const bool is_corner = direction.x != 0 && direction.y != 0;
       const double gap = is_corner ? distance * 0.6 : distance;
-      const Box box{at.x - width / 2 + direction.x * (width / 2 + gap), at.y - height / 2 + direction.y * (height / 2 + gap), width, height};
+      const Box box{at.x - width / 2 + direction.x * (width / 2 + gap),
+                    at.y - height / 2 + direction.y * (height / 2 + gap), width, height};
       if (!is_free(box)) continue;
       const size_t crossed = num_crossed(box);
       if (crossed > 0 && distance > kNear) continue;  // far away behind a line nobody knows whose label it is
@@ -61,14 +65,16 @@ std::optional<Box> LabelPlacer::place(Point at, double width, double height) {
   return best;
 }
 
-std::vector<double> spread(std::span<const double> centres, std::span<const double> heights, double top, double bottom, double gap) {
+std::vector<double> spread(std::span<const double> centres, std::span<const double> heights, double top, double bottom,
+                           double gap) {
   std::vector<size_t> order(centres.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return centres[a] < centres[b]; });
   std::vector<double> placed(centres.begin(), centres.end());
   double total = order.empty() ? 0 : gap * static_cast<double>(order.size() - 1);
   for (const double height : heights) total += height;
-  if (total > bottom - top) gap -= (total - (bottom - top)) / static_cast<double>(std::max<size_t>(1, order.size() - 1));
+  if (total > bottom - top)
+    gap -= (total - (bottom - top)) / static_cast<double>(std::max<size_t>(1, order.size() - 1));
   double edge = top;
   for (const size_t index : order) {  // down: nobody above its predecessor
     placed[index] = std::max(placed[index], edge + heights[index] / 2);

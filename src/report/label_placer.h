@@ -17,7 +17,8 @@ struct Box {
   bool holds(const Box& other) const;
 };
 
-/// Finds room for labels beside points: never over another label or a marker, inside the frame, and off the lines where that is possible.
+/// Finds room for labels beside points: never over another label or a marker, inside the frame, and off the lines where
+/// that is possible.
 class LabelPlacer {
  public:
   explicit LabelPlacer(Box frame) : frame_(frame) {}
@@ -40,8 +41,10 @@ class LabelPlacer {
   std::vector<Segment> segments_{};
 };
 
-/// Shifts boxes of the given heights, wished at `centres`, as little as needed so that they lie between `top` and `bottom` with `gap` between them. Returns
-/// the new centres; when they do not fit, they are spread over the whole height.
-std::vector<double> spread(std::span<const double> centres, std::span<const double> heights, double top, double bottom, double gap);
+/// Shifts boxes of the given heights, wished at `centres`, as little as needed so that they lie between `top` and
+/// `bottom` with `gap` between them. Returns the new centres; when they do not fit, they are spread over the whole
+/// height.
+std::vector<double> spread(std::span<const double> centres, std::span<const double> heights, double top, double bottom,
+                           double gap);
 
 }  // namespace lockstep::report

@@ -23,11 +23,13 @@ std::vector<LossPoint> finite_losses(const record::RunData& run) {
   for (size_t row = 0; row < run.steps.size(); ++row) {
     if (const double samples = record::value_or_nan(run.steps.samples, row); std::isfinite(samples)) per_step = samples;
     seen += per_step * record::num_steps_of(run.steps, row);
-    const double recorded = record::value_or_nan(run.steps.samples_seen, row), loss = record::value_or_nan(run.steps.loss, row);
+    const double recorded = record::value_or_nan(run.steps.samples_seen, row),
+                 loss = record::value_or_nan(run.steps.loss, row);
     const double at = std::isfinite(recorded) ? recorded : seen;
     if (std::isfinite(loss) && std::isfinite(at) && at > 0) rows.push_back({.samples_seen = at, .loss = loss});
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const LossPoint& a, const LossPoint& b) { return a.samples_seen < b.samples_seen; });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const LossPoint& a, const LossPoint& b) { return a.samples_seen < b.samples_seen; });
   return rows;
 }
 
@@ -44,7 +46,8 @@ LossPoint mean_point(std::span<const LossPoint> points) {
 /// A parabola in u, fitted with weights.
 struct Parabola {
   std::array<double, 3> coefficients{};
-  std::array<std::array<double, 3>, 3> inverse{};  ///< Of the normal equations: the coefficients' covariance over the variance of a row.
+  std::array<std::array<double, 3>, 3>
+      inverse{};  ///< Of the normal equations: the coefficients' covariance over the variance of a row.
 
   double at(double u) const { return coefficients[0] + u * (coefficients[1] + u * coefficients[2]); }
   double slope(double u) const { return coefficients[1] + 2 * u * coefficients[2]; }
@@ -79,7 +82,9 @@ std::optional<Parabola> fit_parabola(std::span<const LossPoint> points, double c
   const auto m = [&](size_t i, size_t j) { return moments[i % 3 + j % 3]; };
   Parabola parabola;
   for (size_t i = 0; i < 3; ++i)
-    for (size_t j = 0; j < 3; ++j) parabola.inverse[i][j] = m(i + 1, j + 1) * m(i + 2, j + 2) - m(i + 1, j + 2) * m(i + 2, j + 1);  // cofactors of a symmetric matrix
+    for (size_t j = 0; j < 3; ++j)
+      parabola.inverse[i][j] =
+          m(i + 1, j + 1) * m(i + 2, j + 2) - m(i + 1, j + 2) * m(i + 2, j + 1);  // cofactors of a symmetric matrix
   double determinant = 0;
   for (size_t j = 0; j < 3; ++j) determinant += m(0, j) * parabola.inverse[0][j];
   if (!(determinant > 1e-12 * moments[0] * moments[2] * moments[4])) return std::nullopt;
@@ -93,12 +98,14 @@ std::optional<Parabola> fit_parabola(std::span<const LossPoint> points, double c
 
 std::span<const LossPoint> points_between(std::span<const LossPoint> points, double low, double high) {
   const auto before = [](const LossPoint& point, double samples) { return point.samples_seen < samples; };
-  const auto begin = std::lower_bound(points.begin(), points.end(), low, before), end = std::lower_bound(begin, points.end(), high, before);
+  const auto begin = std::lower_bound(points.begin(), points.end(), low, before),
+             end = std::lower_bound(begin, points.end(), high, before);
   return points.subspan(static_cast<size_t>(begin - points.begin()), static_cast<size_t>(end - begin));
 }
 
 /// Variance of the parabola's crossing at `u`, from what its points are off it.
-void fill_variance(std::span<const LossPoint> points, const Parabola& parabola, double centre, double u, LossCrossing& crossing) {
+void fill_variance(std::span<const LossPoint> points, const Parabola& parabola, double centre, double u,
+                   LossCrossing& crossing) {
   std::vector<double> residuals;
   double squares = 0;
   for (const LossPoint& point : points) {
@@ -107,8 +114,10 @@ void fill_variance(std::span<const LossPoint> points, const Parabola& parabola, 
     squares += residuals.back() * residuals.back();
   }
   const record::Dependence dependence = record::estimate_dependence(record::normal_scores(residuals), 2);
-  const double time = std::max(1.0, dependence.time_mean), count = static_cast<double>(points.size()), slope = parabola.slope(u);
-  const double of_row = squares / std::max(1.0, count - 3 * time);  // each coefficient takes as many values with it as are worth one
+  const double time = std::max(1.0, dependence.time_mean), count = static_cast<double>(points.size()),
+               slope = parabola.slope(u);
+  const double of_row =
+      squares / std::max(1.0, count - 3 * time);  // each coefficient takes as many values with it as are worth one
   crossing.variance = of_row * parabola.relative_variance(u) * time / (slope * slope);
   crossing.dof = dependence.dof;
 }
@@ -138,9 +147,12 @@ std::vector<LossPoint> window_means(std::span<const LossPoint> points, size_t co
 
 LossLevels loss_levels(std::span<const LossPoint> points, double start_samples) {
   size_t num_start = 0, first_end = points.size() - 1;
-  for (double rows = 0; num_start < points.size() && (points[num_start].samples_seen <= start_samples || rows < kMinStartRows); ++num_start)
+  for (double rows = 0;
+       num_start < points.size() && (points[num_start].samples_seen <= start_samples || rows < kMinStartRows);
+       ++num_start)
     rows += points[num_start].num_rows;
-  while (first_end > 0 && points[first_end - 1].samples_seen > (1 - kEndShare) * points.back().samples_seen) --first_end;
+  while (first_end > 0 && points[first_end - 1].samples_seen > (1 - kEndShare) * points.back().samples_seen)
+    --first_end;
   const LossPoint start = mean_point(points.first(num_start)), end = mean_point(points.subspan(first_end));
   double squares = 0;
   for (size_t i = 1; i < points.size(); ++i) {
@@ -162,20 +174,23 @@ double first_crossing(std::span<const LossPoint> points, double target) {
     }
     pools.push_back(pool);
   }
-  const auto below = std::find_if(pools.begin(), pools.end(), [&](const LossPoint& pool) { return pool.loss <= target; });
+  const auto below =
+      std::find_if(pools.begin(), pools.end(), [&](const LossPoint& pool) { return pool.loss <= target; });
   if (below == pools.begin() || below == pools.end()) return NAN;
   const LossPoint& above = *std::prev(below);
   const double share = (above.loss - target) / (above.loss - below->loss);
   return std::exp(std::lerp(std::log(above.samples_seen), std::log(below->samples_seen), share));
 }
 
-LossCrossing loss_crossing(std::span<const LossPoint> points, double target, double first_guess, double left, double right) {
+LossCrossing loss_crossing(std::span<const LossPoint> points, double target, double first_guess, double left,
+                           double right) {
   LossCrossing crossing{.log_samples = std::log(first_guess)};
   for (int round = 0; round < kMaxRounds; ++round) {
     const double centre = crossing.log_samples;
     const auto near = points_between(points, std::exp(centre) / left, std::exp(centre) * right);
     if (near.size() < kMinLosses) {
-      crossing.refusal = fmt::format("only {} losses were logged around the target, {} are needed", near.size(), kMinLosses);
+      crossing.refusal =
+          fmt::format("only {} losses were logged around the target, {} are needed", near.size(), kMinLosses);
       return crossing;
     }
     const auto parabola = fit_parabola(near, centre);

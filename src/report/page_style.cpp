@@ -113,12 +113,15 @@ pre{white-space:pre-wrap;overflow-wrap:anywhere}
 )css";
 
 std::string variables(const Theme& theme) {
-  std::string text = fmt::format("--paper:{};--raised:{};--ink:{};--muted:{};--link:{};--axis:{};--grid:{};--region:{};--note:{};--warning:{};--edge:{}33;--hover:{}14;",
-                                 theme.paper.hex(), theme.raised.hex(), theme.ink.hex(), theme.muted.hex(), theme.link.hex(), theme.axis.hex(),
-                                 theme.grid.hex(), theme.region.hex(), theme.note.hex(), theme.warning.hex(), theme.ink.hex(), theme.ink.hex());
+  std::string text = fmt::format(
+      "--paper:{};--raised:{};--ink:{};--muted:{};--link:{};--axis:{};--grid:{};--region:{};--note:{};--warning:{};--"
+      "edge:{}33;--hover:{}14;",
+      theme.paper.hex(), theme.raised.hex(), theme.ink.hex(), theme.muted.hex(), theme.link.hex(), theme.axis.hex(),
+      theme.grid.hex(), theme.region.hex(), theme.note.hex(), theme.warning.hex(), theme.ink.hex(), theme.ink.hex());
   const auto add = [&](char letter, const std::vector<Rgb>& colours) {
     for (size_t index = 0; index < colours.size(); ++index)
-      text += fmt::format("--{0}{1}:{2};--o{0}{1}:{3};", letter, index, colours[index].hex(), text_on(colours[index]).hex());
+      text += fmt::format("--{0}{1}:{2};--o{0}{1}:{3};", letter, index, colours[index].hex(),
+                          text_on(colours[index]).hex());
   };
   add('s', theme.categorical);
   add('q', theme.sequential);
@@ -129,9 +132,11 @@ std::string variables(const Theme& theme) {
 
 std::string page_style() {
   const std::string light = variables(light_theme()), dark = variables(dark_theme());
-  std::string style = fmt::format(":root{{color-scheme:light;{}}}\n@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{color-scheme:dark;{}}}}}\n"
-                                  "@media screen{{:root[data-theme=dark]{{color-scheme:dark;{}}}}}\n",
-                                  light, dark, dark);
+  std::string style = fmt::format(
+      ":root{{color-scheme:light;{}}}\n@media screen and "
+      "(prefers-color-scheme:dark){{:root:not([data-theme=light]){{color-scheme:dark;{}}}}}\n"
+      "@media screen{{:root[data-theme=dark]{{color-scheme:dark;{}}}}}\n",
+      light, dark, dark);
   const auto add = [&](char letter, size_t count) {
     for (size_t index = 0; index < count; ++index)
       style += fmt::format(".{0}{1}{{--c:var(--{0}{1})}}.chart .on-{0}{1}{{fill:var(--o{0}{1})}}", letter, index);

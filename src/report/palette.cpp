@@ -56,20 +56,36 @@ Rgb text_on(Rgb fill) {
 }
 
 const Theme& light_theme() {
-  static const Theme theme{
-      .paper = rgb(0xffffff), .raised = rgb(0xf5f6f8), .ink = rgb(0x1a1d21), .muted = rgb(0x57606a), .link = rgb(0x0b5cad),
-      .axis = rgb(0x6e7781), .grid = rgb(0xe3e6ea), .region = rgb(0xeceff3), .note = rgb(0x0072b2), .warning = rgb(0xb35900),
-      .categorical = {rgb(0x0072b2), rgb(0xd55e00), rgb(0x009e73), rgb(0xcc79a7), rgb(0xb97f00), rgb(0x3395cd), rgb(0x1a1d21)},
-      .sequential = viridis_between(0, 0.58)};
+  static const Theme theme{.paper = rgb(0xffffff),
+                           .raised = rgb(0xf5f6f8),
+                           .ink = rgb(0x1a1d21),
+                           .muted = rgb(0x57606a),
+                           .link = rgb(0x0b5cad),
+                           .axis = rgb(0x6e7781),
+                           .grid = rgb(0xe3e6ea),
+                           .region = rgb(0xeceff3),
+                           .note = rgb(0x0072b2),
+                           .warning = rgb(0xb35900),
+                           .categorical = {rgb(0x0072b2), rgb(0xd55e00), rgb(0x009e73), rgb(0xcc79a7), rgb(0xb97f00),
+                                           rgb(0x3395cd), rgb(0x1a1d21)},
+                           .sequential = viridis_between(0, 0.58)};
   return theme;
 }
 
 const Theme& dark_theme() {
-  static const Theme theme{
-      .paper = rgb(0x14171c), .raised = rgb(0x1f242b), .ink = rgb(0xe8eaed), .muted = rgb(0xa4adb8), .link = rgb(0x7cbcf5),
-      .axis = rgb(0x818b96), .grid = rgb(0x2c323a), .region = rgb(0x232931), .note = rgb(0x56b4e9), .warning = rgb(0xe69f00),
-      .categorical = {rgb(0x3d9fe0), rgb(0xe8762c), rgb(0x1fb58a), rgb(0xd993ba), rgb(0xe69f00), rgb(0x8fcdf2), rgb(0xf0f2f4)},
-      .sequential = viridis_between(0.36, 1)};
+  static const Theme theme{.paper = rgb(0x14171c),
+                           .raised = rgb(0x1f242b),
+                           .ink = rgb(0xe8eaed),
+                           .muted = rgb(0xa4adb8),
+                           .link = rgb(0x7cbcf5),
+                           .axis = rgb(0x818b96),
+                           .grid = rgb(0x2c323a),
+                           .region = rgb(0x232931),
+                           .note = rgb(0x56b4e9),
+                           .warning = rgb(0xe69f00),
+                           .categorical = {rgb(0x3d9fe0), rgb(0xe8762c), rgb(0x1fb58a), rgb(0xd993ba), rgb(0xe69f00),
+                                           rgb(0x8fcdf2), rgb(0xf0f2f4)},
+                           .sequential = viridis_between(0.36, 1)};
   return theme;
 }
 

@@ -17,7 +17,8 @@ bool are_alike(const std::vector<double>& values) {
   return *most <= *least * (1 + kSame);
 }
 
-/// Is the global batch a whole multiple of local batch x devices (accumulation), or a whole part of it (devices that share a sample)?
+/// Is the global batch a whole multiple of local batch x devices (accumulation), or a whole part of it (devices that
+/// share a sample)?
 bool fit_together(double local, double devices, double global) {
   const double ratio = global / (local * devices), factor = std::max(ratio, 1 / ratio);
   return std::abs(factor - std::round(factor)) <= kSame;
@@ -27,14 +28,18 @@ void mark_contradictions(FormulaContext& context) {
   const char* devices = context.device_column();
   if (devices == nullptr || !context.has("local_batch") || !context.has("global_batch")) return;
   for (size_t row = 0; row < context.table.rows.size(); ++row) {
-    const double local = context.at(row, "local_batch").value, count = context.at(row, devices).value, global = context.at(row, "global_batch").value;
+    const double local = context.at(row, "local_batch").value, count = context.at(row, devices).value,
+                 global = context.at(row, "global_batch").value;
     if (fit_together(local, count, global)) continue;
     context.has_contradiction = true;
     for (size_t other = 0; other < context.table.rows.size(); ++other)
       if (context.groups[other] == context.groups[row]) context.is_mixed[other] = true;
-    context.notes.push_back(fmt::format("Line {}: the batches contradict each other, {} {} x {} {} is not {} {}: the curve of this row has no efficiency.", context.table.lines[row],
-                                        context.given_name("local_batch"), context.table.text(row, "local_batch"), context.given_name(devices), context.table.text(row, devices),
-                                        context.given_name("global_batch"), context.table.text(row, "global_batch")));
+    context.notes.push_back(
+        fmt::format("Line {}: the batches contradict each other, {} {} x {} {} is not {} {}: the curve of this row has "
+                    "no efficiency.",
+                    context.table.lines[row], context.given_name("local_batch"), context.table.text(row, "local_batch"),
+                    context.given_name(devices), context.table.text(row, devices), context.given_name("global_batch"),
+                    context.table.text(row, "global_batch")));
   }
 }
 }  // namespace
@@ -60,7 +65,10 @@ void mark_mixed_batches(FormulaContext& context) {
     }
     if (are_alike(all) || are_alike(shares)) continue;
     for (const size_t row : rows) context.is_mixed[row] = true;
-    context.notes.push_back(fmt::format("The global batch is {}: neither weak nor strong scaling, so speed-up and efficiency would mix size and work, and are left out.", core::join(told, ", ")));
+    context.notes.push_back(
+        fmt::format("The global batch is {}: neither weak nor strong scaling, so speed-up and efficiency would mix "
+                    "size and work, and are left out.",
+                    core::join(told, ", ")));
   }
 }
 

@@ -20,31 +20,94 @@ struct Alias {
   std::string_view name, known;
 };
 /// Names in lower case, with "_" for what is no letter or digit.
-constexpr std::array kAliases = std::to_array<Alias>(
-    {{"n_nodes", "nodes"}, {"num_nodes", "nodes"}, {"nnodes", "nodes"}, {"node_count", "nodes"}, {"number_of_nodes", "nodes"},
-     {"n_gpus", "gpus"}, {"num_gpus", "gpus"}, {"ngpus", "gpus"}, {"gpu_count", "gpus"}, {"number_of_gpus", "gpus"},
-     {"n_devices", "devices"}, {"num_devices", "devices"}, {"device_count", "devices"}, {"world_size", "devices"}, {"ranks", "devices"}, {"n_ranks", "devices"}, {"num_ranks", "devices"},
-     {"accelerators", "devices"}, {"gcds", "devices"},
-     {"global_batch_size", "global_batch"}, {"gbs", "global_batch"}, {"total_batch", "global_batch"}, {"total_batch_size", "global_batch"},
-     {"local_batch_size", "local_batch"}, {"batch_per_gpu", "local_batch"}, {"batch_per_device", "local_batch"}, {"batch_size_per_gpu", "local_batch"},
-     {"batch_size_per_device", "local_batch"}, {"per_gpu_batch_size", "local_batch"}, {"per_device_batch_size", "local_batch"}, {"samples_per_device", "local_batch"},
-     {"throughput", "samples_per_s"}, {"samples_s", "samples_per_s"}, {"samples_per_sec", "samples_per_s"}, {"samples_per_second", "samples_per_s"}, {"samples_sec", "samples_per_s"},
-     {"images_s", "samples_per_s"}, {"images_per_s", "samples_per_s"}, {"images_per_sec", "samples_per_s"}, {"images_per_second", "samples_per_s"}, {"images_sec", "samples_per_s"},
-     {"img_s", "samples_per_s"}, {"img_per_s", "samples_per_s"}, {"imgs_s", "samples_per_s"}, {"sequences_per_s", "samples_per_s"}, {"sequences_s", "samples_per_s"},
-     {"tokens_s", "tokens_per_s"}, {"tokens_per_sec", "tokens_per_s"}, {"tokens_per_second", "tokens_per_s"}, {"tokens_sec", "tokens_per_s"}, {"tok_s", "tokens_per_s"},
-     {"tok_per_s", "tokens_per_s"},
-     {"samples_s_gpu", "samples_per_s_per_gpu"}, {"samples_per_s_gpu", "samples_per_s_per_gpu"}, {"samples_per_second_per_gpu", "samples_per_s_per_gpu"},
-     {"images_s_gpu", "samples_per_s_per_gpu"}, {"images_per_s_per_gpu", "samples_per_s_per_gpu"}, {"throughput_per_gpu", "samples_per_s_per_gpu"},
-     {"tokens_s_gpu", "tokens_per_s_per_gpu"}, {"tokens_per_s_gpu", "tokens_per_s_per_gpu"}, {"tokens_per_sec_per_gpu", "tokens_per_s_per_gpu"},
-     {"tokens_per_second_per_gpu", "tokens_per_s_per_gpu"}, {"tok_s_gpu", "tokens_per_s_per_gpu"}, {"tokens_s_device", "tokens_per_s_per_gpu"},
-     {"tokens_per_gpu_per_s", "tokens_per_s_per_gpu"}, {"tokens_per_gpu_per_second", "tokens_per_s_per_gpu"},
-     {"tflop_s_gpu", "tflops_per_gpu"}, {"tflops_gpu", "tflops_per_gpu"}, {"tflops_s_gpu", "tflops_per_gpu"}, {"tflop_s_per_gpu", "tflops_per_gpu"}, {"tflop_per_s_per_gpu", "tflops_per_gpu"},
-     {"tflops_per_s_per_gpu", "tflops_per_gpu"}, {"tflops_per_device", "tflops_per_gpu"}, {"tflop_s_device", "tflops_per_gpu"}, {"throughput_per_gpu_tflop_s_gpu", "tflops_per_gpu"},
-     {"efficiency", "efficiency_pct"}, {"eff", "efficiency_pct"}, {"scaling_efficiency", "efficiency_pct"}, {"parallel_efficiency", "efficiency_pct"},
-     {"efficiency_percent", "efficiency_pct"}, {"mfu", "mfu_pct"}, {"mfu_percent", "mfu_pct"}, {"speed_up", "speedup"}, {"dtype", "precision"}});
+constexpr std::array kAliases = std::to_array<Alias>({{"n_nodes", "nodes"},
+                                                      {"num_nodes", "nodes"},
+                                                      {"nnodes", "nodes"},
+                                                      {"node_count", "nodes"},
+                                                      {"number_of_nodes", "nodes"},
+                                                      {"n_gpus", "gpus"},
+                                                      {"num_gpus", "gpus"},
+                                                      {"ngpus", "gpus"},
+                                                      {"gpu_count", "gpus"},
+                                                      {"number_of_gpus", "gpus"},
+                                                      {"n_devices", "devices"},
+                                                      {"num_devices", "devices"},
+                                                      {"device_count", "devices"},
+                                                      {"world_size", "devices"},
+                                                      {"ranks", "devices"},
+                                                      {"n_ranks", "devices"},
+                                                      {"num_ranks", "devices"},
+                                                      {"accelerators", "devices"},
+                                                      {"gcds", "devices"},
+                                                      {"global_batch_size", "global_batch"},
+                                                      {"gbs", "global_batch"},
+                                                      {"total_batch", "global_batch"},
+                                                      {"total_batch_size", "global_batch"},
+                                                      {"local_batch_size", "local_batch"},
+                                                      {"batch_per_gpu", "local_batch"},
+                                                      {"batch_per_device", "local_batch"},
+                                                      {"batch_size_per_gpu", "local_batch"},
+                                                      {"batch_size_per_device", "local_batch"},
+                                                      {"per_gpu_batch_size", "local_batch"},
+                                                      {"per_device_batch_size", "local_batch"},
+                                                      {"samples_per_device", "local_batch"},
+                                                      {"throughput", "samples_per_s"},
+                                                      {"samples_s", "samples_per_s"},
+                                                      {"samples_per_sec", "samples_per_s"},
+                                                      {"samples_per_second", "samples_per_s"},
+                                                      {"samples_sec", "samples_per_s"},
+                                                      {"images_s", "samples_per_s"},
+                                                      {"images_per_s", "samples_per_s"},
+                                                      {"images_per_sec", "samples_per_s"},
+                                                      {"images_per_second", "samples_per_s"},
+                                                      {"images_sec", "samples_per_s"},
+                                                      {"img_s", "samples_per_s"},
+                                                      {"img_per_s", "samples_per_s"},
+                                                      {"imgs_s", "samples_per_s"},
+                                                      {"sequences_per_s", "samples_per_s"},
+                                                      {"sequences_s", "samples_per_s"},
+                                                      {"tokens_s", "tokens_per_s"},
+                                                      {"tokens_per_sec", "tokens_per_s"},
+                                                      {"tokens_per_second", "tokens_per_s"},
+                                                      {"tokens_sec", "tokens_per_s"},
+                                                      {"tok_s", "tokens_per_s"},
+                                                      {"tok_per_s", "tokens_per_s"},
+                                                      {"samples_s_gpu", "samples_per_s_per_gpu"},
+                                                      {"samples_per_s_gpu", "samples_per_s_per_gpu"},
+                                                      {"samples_per_second_per_gpu", "samples_per_s_per_gpu"},
+                                                      {"images_s_gpu", "samples_per_s_per_gpu"},
+                                                      {"images_per_s_per_gpu", "samples_per_s_per_gpu"},
+                                                      {"throughput_per_gpu", "samples_per_s_per_gpu"},
+                                                      {"tokens_s_gpu", "tokens_per_s_per_gpu"},
+                                                      {"tokens_per_s_gpu", "tokens_per_s_per_gpu"},
+                                                      {"tokens_per_sec_per_gpu", "tokens_per_s_per_gpu"},
+                                                      {"tokens_per_second_per_gpu", "tokens_per_s_per_gpu"},
+                                                      {"tok_s_gpu", "tokens_per_s_per_gpu"},
+                                                      {"tokens_s_device", "tokens_per_s_per_gpu"},
+                                                      {"tokens_per_gpu_per_s", "tokens_per_s_per_gpu"},
+                                                      {"tokens_per_gpu_per_second", "tokens_per_s_per_gpu"},
+                                                      {"tflop_s_gpu", "tflops_per_gpu"},
+                                                      {"tflops_gpu", "tflops_per_gpu"},
+                                                      {"tflops_s_gpu", "tflops_per_gpu"},
+                                                      {"tflop_s_per_gpu", "tflops_per_gpu"},
+                                                      {"tflop_per_s_per_gpu", "tflops_per_gpu"},
+                                                      {"tflops_per_s_per_gpu", "tflops_per_gpu"},
+                                                      {"tflops_per_device", "tflops_per_gpu"},
+                                                      {"tflop_s_device", "tflops_per_gpu"},
+                                                      {"throughput_per_gpu_tflop_s_gpu", "tflops_per_gpu"},
+                                                      {"efficiency", "efficiency_pct"},
+                                                      {"eff", "efficiency_pct"},
+                                                      {"scaling_efficiency", "efficiency_pct"},
+                                                      {"parallel_efficiency", "efficiency_pct"},
+                                                      {"efficiency_percent", "efficiency_pct"},
+                                                      {"mfu", "mfu_pct"},
+                                                      {"mfu_percent", "mfu_pct"},
+                                                      {"speed_up", "speedup"},
+                                                      {"dtype", "precision"}});
 
 /// Stems of names of step times; a unit follows.
-constexpr std::array<std::string_view, 8> kTimeStems = {"step", "step_time", "time", "time_per_step", "iteration_time", "iter_time", "batch_time", "train_step_time"};
+constexpr std::array<std::string_view, 8> kTimeStems = {"step",           "step_time", "time",       "time_per_step",
+                                                        "iteration_time", "iter_time", "batch_time", "train_step_time"};
 constexpr std::string_view kStepTime = "step_time_s";
 
 /// Decimals by which a column of step times is finer than seconds; nothing for other columns.
@@ -67,21 +130,26 @@ void refuse_commas(const record::Table& table) {
     if (!is_numeric(table, column)) continue;
     for (size_t row = 0; row < table.rows.size(); ++row)
       if (record::has_ambiguous_comma(table.rows[row][column]))
-        throw DataError(fmt::format("report: '{}' line {}, column '{}': '{}' is a number with a comma", table.source.string(), table.lines[row], table.columns[column],
-                                    table.rows[row][column]),
-                        record::kCommaHint);
+        throw DataError(
+            fmt::format("report: '{}' line {}, column '{}': '{}' is a number with a comma", table.source.string(),
+                        table.lines[row], table.columns[column], table.rows[row][column]),
+            record::kCommaHint);
   }
 }
 
 /// What the column "unit" says of a column "throughput": "" without either.
 std::string throughput_unit(const record::Table& table) {
   const auto column = table.find("unit");
-  const bool has_throughput = std::any_of(table.columns.begin(), table.columns.end(), [](const std::string& name) { return record::plain_name(name) == "throughput"; });
+  const bool has_throughput = std::any_of(table.columns.begin(), table.columns.end(), [](const std::string& name) {
+    return record::plain_name(name) == "throughput";
+  });
   if (!column || !has_throughput || table.rows.empty()) return "";
   for (size_t row = 1; row < table.rows.size(); ++row)
     if (known_column(table.rows[row][*column]) != known_column(table.rows[0][*column]))
-      throw DataError(fmt::format("report: '{}' line {}, column 'unit': '{}' stands beside '{}' (line {}): rates in different units cannot be compared", table.source.string(),
-                                  table.lines[row], table.rows[row][*column], table.rows[0][*column], table.lines[0]),
+      throw DataError(fmt::format("report: '{}' line {}, column 'unit': '{}' stands beside '{}' (line {}): rates in "
+                                  "different units cannot be compared",
+                                  table.source.string(), table.lines[row], table.rows[row][*column],
+                                  table.rows[0][*column], table.lines[0]),
                       "convert them to one unit, or give each unit a column or a table of its own");
   return known_column(table.rows[0][*column]);
 }
@@ -108,7 +176,9 @@ bool take_percent_signs(record::Table& table, size_t column) {
 /// Shares instead of percent, told by a plain name ("efficiency") and values that are all small.
 bool are_shares(const record::Table& table, size_t column, const std::string& plain) {
   constexpr double kMostShare = 1.1;
-  if (plain.find("pct") != std::string::npos || plain.find("percent") != std::string::npos || table.columns[column].find('%') != std::string::npos) return false;
+  if (plain.find("pct") != std::string::npos || plain.find("percent") != std::string::npos ||
+      table.columns[column].find('%') != std::string::npos)
+    return false;
   return !table.rows.empty() && std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
     const auto value = core::parse_double(row[column]);
     return value ? *value <= kMostShare : is_absent(row[column]);
@@ -127,7 +197,8 @@ void rename_column(ResultTable& result, size_t column, const std::string& known,
     }
   } else if (!has_percent && core::ends_with(known, "_pct") && are_shares(table, column, plain)) {
     for (auto& row : table.rows)
-      if (const auto value = core::parse_double(row[column])) row[column] = fmt::format("{:.{}f}", 100 * *value, std::max(0, num_decimals(row[column]) - 2));
+      if (const auto value = core::parse_double(row[column]))
+        row[column] = fmt::format("{:.{}f}", 100 * *value, std::max(0, num_decimals(row[column]) - 2));
     how = ", times 100";
   } else if (plain == "throughput" && known == "samples_per_s") {
     how = ", since it names no unit";
@@ -136,13 +207,18 @@ void rename_column(ResultTable& result, size_t column, const std::string& known,
   result.notes.push_back(fmt::format("Column '{}' was read as {}{}.", given, known, how));
 }
 
-/// Step times and rates decide everything: two columns of one are refused. Of others the one with the very name is meant.
-bool is_vital(const std::string& known) { return known == kStepTime || known == "tflops_per_gpu" || known.find("per_s") != std::string::npos; }
+/// Step times and rates decide everything: two columns of one are refused. Of others the one with the very name is
+/// meant.
+bool is_vital(const std::string& known) {
+  return known == kStepTime || known == "tflops_per_gpu" || known.find("per_s") != std::string::npos;
+}
 
 /// What follows from other columns may be missing in a row; sizes, batches, rates and times may not.
 bool is_needed(const std::string& known) {
-  return known == "nodes" || known == "gpus" || known == "devices" || known == "global_batch" || known == "local_batch" || known == "samples_per_s" || known == "tokens_per_s" ||
-         known == "samples_per_s_per_gpu" || known == "tokens_per_s_per_gpu" || known == "tflops_per_gpu" || known == kStepTime;
+  return known == "nodes" || known == "gpus" || known == "devices" || known == "global_batch" ||
+         known == "local_batch" || known == "samples_per_s" || known == "tokens_per_s" ||
+         known == "samples_per_s_per_gpu" || known == "tokens_per_s_per_gpu" || known == "tflops_per_gpu" ||
+         known == kStepTime;
 }
 
 /// Leaves out the rows that lack what all else follows from, and refuses words in columns of numbers.
@@ -151,7 +227,8 @@ void drop_incomplete_rows(ResultTable& result) {
   const record::Table whole = table;
   table.rows.clear(), table.lines.clear();
   const auto place = [&](size_t row, size_t column) {
-    return fmt::format("'{}' line {}, column '{}': '{}'", whole.source.string(), whole.lines[row], result.given[column], whole.rows[row][column]);
+    return fmt::format("'{}' line {}, column '{}': '{}'", whole.source.string(), whole.lines[row], result.given[column],
+                       whole.rows[row][column]);
   };
   std::string first;
   for (size_t row = 0; row < whole.rows.size(); ++row) {
@@ -162,7 +239,8 @@ void drop_incomplete_rows(ResultTable& result) {
       if (!is_needed(whole.columns[column]) && !is_derived) continue;
       if (const auto value = core::parse_double(text); value && std::isfinite(*value)) continue;
       if (!is_absent(text))
-        throw DataError(fmt::format("report: {} is no finite number", place(row, column)), "write a number only; its unit belongs into the name of the column");
+        throw DataError(fmt::format("report: {} is no finite number", place(row, column)),
+                        "write a number only; its unit belongs into the name of the column");
       if (is_derived) continue;
       is_whole = false;
       result.notes.push_back(fmt::format("Left out: {} is no value.", place(row, column)));
@@ -173,12 +251,15 @@ void drop_incomplete_rows(ResultTable& result) {
     table.lines.push_back(whole.lines[row]);
   }
   if (table.rows.empty() && !first.empty())
-    throw DataError(fmt::format("report: {} is no value, and no other row of the table is whole", first), "give at least one row with its size and its rate or step time");
+    throw DataError(fmt::format("report: {} is no value, and no other row of the table is whole", first),
+                    "give at least one row with its size and its rate or step time");
 }
 }  // namespace
 
 bool is_absent(const std::string& text) {
-  constexpr std::array<std::string_view, 17> kWords = {"", "-", "--", "---", "?", "x", "n/a", "na", "nan", "none", "null", "fail", "failed", "oom", "error", "timeout", "missing"};
+  constexpr std::array<std::string_view, 17> kWords = {"",       "-",   "--",    "---",     "?",      "x",
+                                                       "n/a",    "na",  "nan",   "none",    "null",   "fail",
+                                                       "failed", "oom", "error", "timeout", "missing"};
   const std::string lower = core::to_lower_ascii(text);
   return std::find(kWords.begin(), kWords.end(), lower) != kWords.end();
 }
@@ -193,8 +274,9 @@ std::string known_column(const std::string& header) {
     const std::string rest = name.substr(kRate.size()), known = known_column(rest);
     if (known.find("per_s") != std::string::npos) return known;
   }
-  for (const char* known : {"nodes", "gpus", "devices", "global_batch", "local_batch", "samples_per_s", "tokens_per_s", "samples_per_s_per_gpu", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "efficiency_pct", "speedup",
-                            "precision", "model", "system"})
+  for (const char* known : {"nodes", "gpus", "devices", "global_batch", "local_batch", "samples_per_s", "tokens_per_s",
+                            "samples_per_s_per_gpu", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct",
+                            "efficiency_pct", "speedup", "precision", "model", "system"})
     if (name == known) return name;
   return header;
 }
@@ -216,7 +298,8 @@ ResultTable read_result_table(const std::filesystem::path& path) {
     if (known == given) continue;
     const auto [other, is_new] = taken.emplace(known, given);
     if (!is_new && is_vital(known))
-      throw DataError(fmt::format("report: '{}': the columns '{}' and '{}' both tell {}", path.string(), other->second, given, known),
+      throw DataError(fmt::format("report: '{}': the columns '{}' and '{}' both tell {}", path.string(), other->second,
+                                  given, known),
                       "keep one of them, or name the other so that it is not taken for the same");
     if (is_new) rename_column(result, column, known, has_percent);
   }

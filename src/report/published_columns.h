@@ -7,8 +7,8 @@
 
 namespace lockstep::report {
 
-/// The name under which formulas know a column: "n_nodes" and "Number of nodes" -> "nodes", "throughput (tokens/s)" -> "tokens_per_s". A name that
-/// stands for nothing known is kept.
+/// The name under which formulas know a column: "n_nodes" and "Number of nodes" -> "nodes", "throughput (tokens/s)" ->
+/// "tokens_per_s". A name that stands for nothing known is kept.
 std::string known_column(const std::string& header);
 
 /// A table of results with the columns that formulas know under their names and in their units.
@@ -18,9 +18,9 @@ struct ResultTable {
   std::vector<std::string> notes{};  ///< What was read as what and what was left out, in sentences.
 };
 
-/// Reads a table that somebody wrote by hand. Rows without a size, batch, rate or step time are left out with a note; an empty cell is "", "-", "n/a", "failed" and
-/// the like. DataError with line, column as written and value where no row is left, for a word or a number with a comma, and for two units in one column or two columns
-/// of one meaning.
+/// Reads a table that somebody wrote by hand. Rows without a size, batch, rate or step time are left out with a note;
+/// an empty cell is "", "-", "n/a", "failed" and the like. DataError with line, column as written and value where no
+/// row is left, for a word or a number with a comma, and for two units in one column or two columns of one meaning.
 ResultTable read_result_table(const std::filesystem::path& path);
 
 /// Is this what people write for a value that does not exist: "", "-", "n/a", "failed", "OOM"?

@@ -14,8 +14,9 @@ namespace {
 constexpr double kSecondsPerDay = 86400;
 
 bool is_count_column(const std::string& column) {
-  static const std::set<std::string> kCounts = {"nodes",  "gpus",   "devices",  "global_batch", "micro_batch", "local_batch", "batch",
-                                                "layers", "hidden", "sequence", "vocab",        "heads",       "query_groups"};
+  static const std::set<std::string> kCounts = {"nodes",       "gpus",  "devices",     "global_batch", "micro_batch",
+                                                "local_batch", "batch", "layers",      "hidden",       "sequence",
+                                                "vocab",       "heads", "query_groups"};
   return kCounts.contains(column);
 }
 
@@ -26,20 +27,25 @@ std::optional<double> find_number(const std::string& text, const char* pattern) 
 }
 
 Formula ratio_to_base(const char* column, const char* of, const char* text, double scale) {
-  return {column, text, [of, scale](const FormulaContext& context, size_t row) {
+  return {column, text,
+          [of, scale](const FormulaContext& context, size_t row) {
             return exact(scale) * context.at(row, of) / context.at_base(row, of);
-          }, true};
+          },
+          true};
 }
 
 Formula speedup_formula(const Rate& rate) {
-  return {"speedup", "rate over that of the base", [at = rate.at](const FormulaContext& c, size_t row) { return at(c, row) / c.at_base(row, at); }, true};
+  return {"speedup", "rate over that of the base",
+          [at = rate.at](const FormulaContext& c, size_t row) { return at(c, row) / c.at_base(row, at); }, true};
 }
 
 Formula efficiency_formula(const Rate& rate, const char* size) {
   const std::string unit = std::string(size) == "nodes" ? "node" : std::string(size) == "gpus" ? "GPU" : "device";
-  return {"efficiency_pct", fmt::format("{} per {} over that of the base x 100", rate.name, unit), [at = rate.at, size](const FormulaContext& c, size_t row) {
+  return {"efficiency_pct", fmt::format("{} per {} over that of the base x 100", rate.name, unit),
+          [at = rate.at, size](const FormulaContext& c, size_t row) {
             return exact(100) * (at(c, row) / c.at(row, size)) / (c.at_base(row, at) / c.at_base(row, size));
-          }, true};
+          },
+          true};
 }
 
 /// Is the peak of every row known?
@@ -52,10 +58,15 @@ bool has_peaks(const FormulaContext& context) {
 std::optional<Formula> mfu_formula(const FormulaContext& context, const Rate& rate) {
   const char* devices = context.device_column();
   if (devices != nullptr && context.has("tflops_per_gpu") && has_peaks(context))
-    return Formula{"mfu_pct", "TFLOP/s/GPU / peak TFLOP/s x 100", [](const FormulaContext& c, size_t row) { return c.at(row, "tflops_per_gpu") * exact(100 / *c.peak(row)); }};
-  if (devices == nullptr || rate.unit != "samples" || !context.facts.forward_gflops || !has_peaks(context)) return std::nullopt;
-  return Formula{"mfu_pct", "3 x forward GFLOP x samples/s / devices / (1000 x peak TFLOP/s) x 100", [devices, at = rate.at](const FormulaContext& c, size_t row) {
-                   return exact(3 * *c.facts.forward_gflops / (1e3 * *c.peak(row)) * 100) * at(c, row) / c.at(row, devices);
+    return Formula{"mfu_pct", "TFLOP/s/GPU / peak TFLOP/s x 100", [](const FormulaContext& c, size_t row) {
+                     return c.at(row, "tflops_per_gpu") * exact(100 / *c.peak(row));
+                   }};
+  if (devices == nullptr || rate.unit != "samples" || !context.facts.forward_gflops || !has_peaks(context))
+    return std::nullopt;
+  return Formula{"mfu_pct", "3 x forward GFLOP x samples/s / devices / (1000 x peak TFLOP/s) x 100",
+                 [devices, at = rate.at](const FormulaContext& c, size_t row) {
+                   return exact(3 * *c.facts.forward_gflops / (1e3 * *c.peak(row)) * 100) * at(c, row) /
+                          c.at(row, devices);
                  }};
 }
 
@@ -64,7 +75,10 @@ void add_total_formulas(const FormulaContext& context, std::vector<Formula>& for
   const auto rate = rate_of(context);
   const char* size = context.size_column();
   if (!rate || size == nullptr) return;
-  const auto lacks = [&](const char* column) { return std::none_of(formulas.begin(), formulas.end(), [&](const Formula& formula) { return formula.column == column; }); };
+  const auto lacks = [&](const char* column) {
+    return std::none_of(formulas.begin(), formulas.end(),
+                        [&](const Formula& formula) { return formula.column == column; });
+  };
   if (lacks("speedup")) formulas.push_back(speedup_formula(*rate));
   if (lacks("efficiency_pct")) formulas.push_back(efficiency_formula(*rate, size));
   if (const auto mfu = mfu_formula(context, *rate); mfu && lacks("mfu_pct")) formulas.push_back(*mfu);
@@ -76,31 +90,35 @@ void add_rate_formulas(const FormulaContext& context, std::vector<Formula>& form
                           return c.at(row, "samples_per_s_per_gpu") * c.at(row, "gpus");
                         }});
   if (context.has("samples_per_s_per_gpu") && context.facts.forward_gflops && has_peaks(context))
-    formulas.push_back(
-        {"mfu_pct", "3 x forward GFLOP x samples/s/GPU / (1000 x peak TFLOP/s) x 100", [](const FormulaContext& c, size_t row) {
-           return exact(3 * *c.facts.forward_gflops / (1e3 * *c.peak(row)) * 100) * c.at(row, "samples_per_s_per_gpu");
-         }});
+    formulas.push_back({"mfu_pct", "3 x forward GFLOP x samples/s/GPU / (1000 x peak TFLOP/s) x 100",
+                        [](const FormulaContext& c, size_t row) {
+                          return exact(3 * *c.facts.forward_gflops / (1e3 * *c.peak(row)) * 100) *
+                                 c.at(row, "samples_per_s_per_gpu");
+                        }});
   if (context.has("samples_per_s_per_gpu"))
-    formulas.push_back(ratio_to_base("efficiency_pct", "samples_per_s_per_gpu", "samples/s/GPU over that of the base x 100", 100));
+    formulas.push_back(
+        ratio_to_base("efficiency_pct", "samples_per_s_per_gpu", "samples/s/GPU over that of the base x 100", 100));
   if (context.has("samples_per_s") && context.has("gpus"))
     formulas.push_back({"perfect_linear_samples_per_s", "samples/s of the base x GPUs / GPUs of the base",
                         [](const FormulaContext& c, size_t row) {
                           return c.at_base(row, "samples_per_s") * c.at(row, "gpus") / c.at_base(row, "gpus");
-                        }, true});
+                        },
+                        true});
 }
 
 void add_token_formulas(const FormulaContext& context, std::vector<Formula>& formulas) {
   const bool has_steps = context.has("global_batch") && context.has("step_time_s");
   if (has_steps && context.facts.sequence_length)
-    formulas.push_back({"tokens_per_s", "sequence length x global batch / step time", [](const FormulaContext& c, size_t row) {
-                          return exact(*c.facts.sequence_length) * c.at(row, "global_batch") / c.at(row, "step_time_s");
-                        }});
-  if (has_steps && context.has("gpus") && context.facts.sequence_flops && has_peaks(context))
     formulas.push_back(
-        {"mfu_pct", "global batch x model FLOPs / step time / GPUs / peak x 100", [](const FormulaContext& c, size_t row) {
-           return exact(100 * *c.facts.sequence_flops / (1e12 * *c.peak(row))) * c.at(row, "global_batch") /
-                  c.at(row, "step_time_s") / c.at(row, "gpus");
+        {"tokens_per_s", "sequence length x global batch / step time", [](const FormulaContext& c, size_t row) {
+           return exact(*c.facts.sequence_length) * c.at(row, "global_batch") / c.at(row, "step_time_s");
          }});
+  if (has_steps && context.has("gpus") && context.facts.sequence_flops && has_peaks(context))
+    formulas.push_back({"mfu_pct", "global batch x model FLOPs / step time / GPUs / peak x 100",
+                        [](const FormulaContext& c, size_t row) {
+                          return exact(100 * *c.facts.sequence_flops / (1e12 * *c.peak(row))) *
+                                 c.at(row, "global_batch") / c.at(row, "step_time_s") / c.at(row, "gpus");
+                        }});
   if (context.has("tokens_per_s"))
     formulas.push_back({"days_per_1t_tokens", "10^12 / tokens/s / 86,400", [](const FormulaContext& c, size_t row) {
                           return exact(1e12 / kSecondsPerDay) / c.at(row, "tokens_per_s");
@@ -125,11 +143,13 @@ void add_flops_formula(const FormulaContext& context, std::vector<Formula>& form
   for (const char* column : {"term", "layers", "hidden", "sequence", "vocab"})
     if (!context.has(column)) return;
   formulas.push_back(
-      {"flops", "attention 24 L h^2 + 12 L h s, feed-forward 48 L h^2, embedding 6 V h per token; model = s x their sum",
+      {"flops",
+       "attention 24 L h^2 + 12 L h s, feed-forward 48 L h^2, embedding 6 V h per token; model = s x their sum",
        [](const FormulaContext& c, size_t row) {
-         const double layers = c.at(row, "layers").value, h = c.at(row, "hidden").value, s = c.at(row, "sequence").value,
-                      v = c.at(row, "vocab").value;
-         const double attention = 24 * layers * h * h + 12 * layers * h * s, mlp = 48 * layers * h * h, embedding = 6 * v * h;
+         const double layers = c.at(row, "layers").value, h = c.at(row, "hidden").value,
+                      s = c.at(row, "sequence").value, v = c.at(row, "vocab").value;
+         const double attention = 24 * layers * h * h + 12 * layers * h * s, mlp = 48 * layers * h * h,
+                      embedding = 6 * v * h;
          const std::string& term = c.table.text(row, "term");
          if (term == "attention") return exact(attention);
          if (term == "mlp") return exact(mlp);
@@ -143,43 +163,50 @@ std::optional<CheckedCell> grouped_attention(const FormulaContext& c, size_t row
   const double layers = c.at(row, "layers").value, h = c.at(row, "hidden").value, s = c.at(row, "sequence").value;
   const double groups = c.at(row, "query_groups").value, heads = c.at(row, "heads").value;
   if (groups >= heads) return std::nullopt;
-  const double flops = (12 + 12 * groups / heads) * layers * h * h + 12 * layers * h * s, printed = c.at(row, "flops").value;
-  CheckedCell cell{.row = row, .row_name = "attention", .column = "flops", .formula = "(12 + 12 groups / heads) L h^2 + 12 L h s"};
+  const double flops = (12 + 12 * groups / heads) * layers * h * h + 12 * layers * h * s,
+               printed = c.at(row, "flops").value;
+  CheckedCell cell{
+      .row = row, .row_name = "attention", .column = "flops", .formula = "(12 + 12 groups / heads) L h^2 + 12 L h s"};
   cell.printed = c.table.text(row, "flops");
   cell.recomputed = fmt::format("{:.0f}", flops);
   cell.value = cell.low = cell.high = flops;
   cell.verdict = CellVerdict::kOtherMeaning;
   cell.remark = fmt::format(
-      "the arithmetic follows, the formula does not fit the model: it counts {:.0f} key and value heads, the model has {:.0f} "
+      "the arithmetic follows, the formula does not fit the model: it counts {:.0f} key and value heads, the model has "
+      "{:.0f} "
       "query groups; its attention needs {:.1f} % less",
       heads, groups, 100 * (1 - flops / printed));
   return cell;
 }
 
 /// An efficiency below 1 that a text defines as run time at n over run time at 1.
-std::optional<CheckedCell> inverted_efficiency(const FormulaContext& c, size_t row, const std::string& printed_formula) {
+std::optional<CheckedCell> inverted_efficiency(const FormulaContext& c, size_t row,
+                                               const std::string& printed_formula) {
   const std::string& setting = c.table.text(row, "setting");
   const bool is_batch = setting.find("per-batch efficiency") != std::string::npos,
              is_epoch = setting.find("per-epoch efficiency") != std::string::npos;
   if (!is_batch && !is_epoch) return std::nullopt;
   const double value = c.at(row, "value").value, nodes = find_number(setting, "at ([0-9]+) nodes").value_or(1);
-  CheckedCell cell{.row = row,
-                   .row_name = fmt::format("{} {}, {}", c.table.text(row, "system"), c.table.text(row, "benchmark"), setting),
-                   .column = "value"};
+  CheckedCell cell{
+      .row = row,
+      .row_name = fmt::format("{} {}, {}", c.table.text(row, "system"), c.table.text(row, "benchmark"), setting),
+      .column = "value"};
   cell.formula = printed_formula;
   cell.printed = c.table.text(row, "value");
   cell.value = cell.low = cell.high = is_batch ? 1 / value : 1 / (nodes * value);
   cell.recomputed = fmt::format("{:.3f}", cell.value);
   cell.verdict = CellVerdict::kOtherMeaning;
-  cell.remark = is_batch
-                    ? fmt::format(
-                          "by the printed formula batches would take {} of the one-node time at larger sizes, faster than ideal; "
-                          "an efficiency of {} means {:.3f} times the one-node time: the formula is printed upside down",
-                          cell.printed, cell.printed, cell.value)
-                    : fmt::format(
-                          "by the printed formula an epoch at {:.0f} nodes would take {} of the one-node time; an efficiency of {} "
-                          "means {:.4f} of it: the formula is printed upside down and leaves out the number of nodes",
-                          nodes, cell.printed, cell.printed, cell.value);
+  cell.remark =
+      is_batch
+          ? fmt::format(
+                "by the printed formula batches would take {} of the one-node time at larger sizes, faster than ideal; "
+                "an efficiency of {} means {:.3f} times the one-node time: the formula is printed upside down",
+                cell.printed, cell.printed, cell.value)
+          : fmt::format(
+                "by the printed formula an epoch at {:.0f} nodes would take {} of the one-node time; an efficiency of "
+                "{} "
+                "means {:.4f} of it: the formula is printed upside down and leaves out the number of nodes",
+                nodes, cell.printed, cell.printed, cell.value);
   return cell;
 }
 }  // namespace
@@ -241,8 +268,10 @@ std::vector<Formula> formulas_of(const FormulaContext& context) {
 
 namespace {
 /// Rate, speed-up and efficiency where the table has none of its own.
-void add_relative_formulas(const FormulaContext& context, const Rate& rate, const char* size, std::vector<Formula>& formulas) {
-  if (!rate.formula.empty() && !context.has("samples_per_s_per_gpu")) formulas.push_back({"samples_per_s", rate.formula, rate.at});
+void add_relative_formulas(const FormulaContext& context, const Rate& rate, const char* size,
+                           std::vector<Formula>& formulas) {
+  if (!rate.formula.empty() && !context.has("samples_per_s_per_gpu"))
+    formulas.push_back({"samples_per_s", rate.formula, rate.at});
   const bool has_efficiency = context.has("efficiency_pct");
   if (!context.has("speedup") && !has_efficiency) formulas.push_back(speedup_formula(rate));
   if (!has_efficiency) formulas.push_back(efficiency_formula(rate, size));
@@ -258,14 +287,16 @@ std::vector<Formula> additions_to(const FormulaContext& context) {
   if (rate && !context.has("mfu_pct") && context.facts.given_peak_tflops)
     if (const auto mfu = mfu_formula(context, *rate)) formulas.push_back(*mfu);
   if (context.has("nodes") && rate && rate->unit == "samples")
-    formulas.push_back({"node_hours_per_million", "nodes / (3600 x samples/s) x 10^6", [at = rate->at](const FormulaContext& c, size_t row) {
+    formulas.push_back({"node_hours_per_million", "nodes / (3600 x samples/s) x 10^6",
+                        [at = rate->at](const FormulaContext& c, size_t row) {
                           return exact(1e6 / 3600) * c.at(row, "nodes") / at(c, row);
                         }});
   if (context.has("global_batches_per_s_h100") && context.has("global_batch"))
     for (const char* device : {"a100", "h100"})
       formulas.push_back({std::string("samples_per_s_") + device, "global batches/s x global batch",
                           [device](const FormulaContext& c, size_t row) {
-                            return c.at(row, (std::string("global_batches_per_s_") + device).c_str()) * c.at(row, "global_batch");
+                            return c.at(row, (std::string("global_batches_per_s_") + device).c_str()) *
+                                   c.at(row, "global_batch");
                           }});
   return formulas;
 }
@@ -275,16 +306,25 @@ std::vector<std::string> missing_in(const FormulaContext& context) {
   if (context.size_column() == nullptr || context.has("global_batches_per_s_a100")) return missing;
   const auto rate = rate_of(context);
   if (!rate && context.has("step_time_s"))
-    missing.emplace_back("the batch of all devices (a column global_batch, or local_batch and gpus): a step time alone is no rate, and neither speed-up nor efficiency follow");
+    missing.emplace_back(
+        "the batch of all devices (a column global_batch, or local_batch and gpus): a step time alone is no rate, and "
+        "neither speed-up nor efficiency follow");
   if (!rate && !context.has("step_time_s"))
-    missing.emplace_back("a rate (a column samples_per_s or tokens_per_s; samples/s/GPU, tokens/s/GPU or TFLOP/s/GPU with gpus; step_time_s with global_batch): neither speed-up nor efficiency follow");
+    missing.emplace_back(
+        "a rate (a column samples_per_s or tokens_per_s; samples/s/GPU, tokens/s/GPU or TFLOP/s/GPU with gpus; "
+        "step_time_s with global_batch): neither speed-up nor efficiency follow");
   if (!rate) return missing;
   const bool has_mfu = context.has("mfu_pct"), is_samples = rate->unit == "samples";
-  if (context.device_column() == nullptr) missing.emplace_back("the devices (a column gpus): no rate per device and no MFU");
-  if (is_samples && !has_mfu && !context.facts.forward_gflops) missing.emplace_back("the FLOPs of a sample (--fwd-gflops): no MFU");
-  if ((is_samples || context.has("tflops_per_gpu")) && !has_mfu && !context.peak(0)) missing.emplace_back("the peak of a device (--peak-tflops): no MFU");
+  if (context.device_column() == nullptr)
+    missing.emplace_back("the devices (a column gpus): no rate per device and no MFU");
+  if (is_samples && !has_mfu && !context.facts.forward_gflops)
+    missing.emplace_back("the FLOPs of a sample (--fwd-gflops): no MFU");
+  if ((is_samples || context.has("tflops_per_gpu")) && !has_mfu && !context.peak(0))
+    missing.emplace_back("the peak of a device (--peak-tflops): no MFU");
   if (!context.has("global_batch") && !context.has("local_batch") && !context.facts.samples_per_device)
-    missing.emplace_back("the batch (a column global_batch): weak and strong scaling cannot be told apart, and the efficiency may mix the change of size with one of work");
+    missing.emplace_back(
+        "the batch (a column global_batch): weak and strong scaling cannot be told apart, and the efficiency may mix "
+        "the change of size with one of work");
   return missing;
 }
 

@@ -36,21 +36,25 @@ struct FormulaContext {
   const record::Table& table;
   TableFacts facts;
   std::vector<std::string> groups{};  ///< By row: rows with the same text are one curve over sizes.
-  std::vector<bool> is_mixed{};       ///< By row: the batches of its group are neither those of weak nor of strong scaling, so that no efficiency follows.
-  bool has_contradiction = false;     ///< Local and global batches of a row exclude each other.
-  std::vector<std::string> given{};   ///< By column: its name as it was written.
-  std::vector<std::string> parting{};      ///< Text columns that part the rows, beside model, system and precision.
-  std::optional<int64_t> base_nodes{};     ///< The base asked for, of the column nodes where there is one; else the smallest size.
-  std::vector<std::string> notes{};   ///< What was left out of account, in sentences.
+  std::vector<bool> is_mixed{};  ///< By row: the batches of its group are neither those of weak nor of strong scaling,
+                                 ///< so that no efficiency follows.
+  bool has_contradiction = false;      ///< Local and global batches of a row exclude each other.
+  std::vector<std::string> given{};    ///< By column: its name as it was written.
+  std::vector<std::string> parting{};  ///< Text columns that part the rows, beside model, system and precision.
+  std::optional<int64_t>
+      base_nodes{};  ///< The base asked for, of the column nodes where there is one; else the smallest size.
+  std::vector<std::string> notes{};  ///< What was left out of account, in sentences.
 
   const std::string& given_name(const char* column) const { return given.at(table.column(column)); }
   bool has(const char* column) const { return table.find(column).has_value(); }
   const char* device_column() const { return has("gpus") ? "gpus" : has("devices") ? "devices" : nullptr; }
   /// Devices, else nodes; nullptr: no sizes.
-  const char* size_column() const { return device_column() != nullptr ? device_column() : has("nodes") ? "nodes" : nullptr; }
+  const char* size_column() const {
+    return device_column() != nullptr ? device_column() : has("nodes") ? "nodes" : nullptr;
+  }
   Printed at(size_t row, const char* column) const;
-  /// Rows of the base in the row's group, the smallest size or the one asked for (without sizes the row itself): several are repeats of one base. Empty where the group
-  /// lacks the size asked for.
+  /// Rows of the base in the row's group, the smallest size or the one asked for (without sizes the row itself):
+  /// several are repeats of one base. Empty where the group lacks the size asked for.
   std::vector<size_t> base_rows(size_t row) const;
   /// What the row is called: the texts up to its size, and that: "bf16, gpus 128".
   std::string row_name(size_t row) const;
@@ -60,8 +64,9 @@ struct FormulaContext {
   std::optional<double> peak(size_t row) const;  ///< Of the row's compute type, TFLOP/s.
 };
 
-/// The context with its rows grouped: by every text column that says what ran (not which repeat it was) and whose values come back over sizes, and by each column of a batch that has several
-/// values at one size: by the batch itself or its share of a size, whichever puts more rows above a base.
+/// The context with its rows grouped: by every text column that says what ran (not which repeat it was) and whose
+/// values come back over sizes, and by each column of a batch that has several values at one size: by the batch itself
+/// or its share of a size, whichever puts more rows above a base.
 FormulaContext make_context(const ResultTable& result, const AnalysisOptions& options);
 /// "Base: nodes 1 (line 3); ...", with repeats; empty where the table has no sizes.
 std::string base_text(const FormulaContext& context);
@@ -69,7 +74,8 @@ std::string base_text(const FormulaContext& context);
 std::string missing_base(const FormulaContext& context, size_t row);
 /// DataError for the first count or rate that is not above zero.
 void check_positive(const ResultTable& result);
-/// DataError where times or rates of one group stand a factor of hundreds apart at the same work: two units in one column.
+/// DataError where times or rates of one group stand a factor of hundreds apart at the same work: two units in one
+/// column.
 void check_units(const FormulaContext& context);
 
 /// Marks groups whose batches are neither weak nor strong scaling, or contradict each other, and says so in the notes.
@@ -99,11 +105,12 @@ std::vector<Formula> formulas_of(const FormulaContext& context);
 /// What can be told beyond the printed columns (efficiency, node-hours): column names that the table lacks.
 std::vector<Formula> additions_to(const FormulaContext& context);
 
-/// What a table of rates over sizes does not tell, each with what is lost by it and how to give it. Empty for other tables.
+/// What a table of rates over sizes does not tell, each with what is lost by it and how to give it. Empty for other
+/// tables.
 std::vector<std::string> missing_in(const FormulaContext& context);
 
-/// Remarks on single cells whose arithmetic is right and whose meaning is not: the formula does not fit the model or the
-/// definition.
+/// Remarks on single cells whose arithmetic is right and whose meaning is not: the formula does not fit the model or
+/// the definition.
 std::vector<CheckedCell> meaning_checks(const FormulaContext& context);
 
 }  // namespace lockstep::report

@@ -19,7 +19,8 @@ int64_t count_of(double value) {
 std::string job_of(const FormulaContext& context, size_t row) {
   for (size_t column = 0; column < context.table.columns.size(); ++column)
     for (const char* name : {"job", "job_id", "jobid", "slurm_job_id"})
-      if (record::plain_name(context.table.columns[column]) == name && !is_absent(context.table.rows[row][column])) return context.table.rows[row][column];
+      if (record::plain_name(context.table.columns[column]) == name && !is_absent(context.table.rows[row][column]))
+        return context.table.rows[row][column];
   return "";
 }
 
@@ -36,7 +37,8 @@ record::RunSetup setup_of(const FormulaContext& context, size_t row, const Rate&
   setup.sample_unit = rate.unit;
   const TableFacts& facts = context.facts;
   if (rate.unit == "samples") setup.forward_gflops_per_sample = facts.forward_gflops;
-  if (rate.unit == "tokens" && facts.sequence_flops && facts.sequence_length) setup.forward_gflops_per_sample = *facts.sequence_flops / *facts.sequence_length / 3e9;
+  if (rate.unit == "tokens" && facts.sequence_flops && facts.sequence_length)
+    setup.forward_gflops_per_sample = *facts.sequence_flops / *facts.sequence_length / 3e9;
   if (rate.unit == "TFLOP") setup.forward_gflops_per_sample = 1e3 / 3;  // the unit itself
   if (const auto peak = context.peak(row)) setup.peak_tflops_per_device = *peak;
   setup.peak_source = "as the table says";
@@ -60,7 +62,8 @@ std::vector<RunSummary> rows_as_runs(const FormulaContext& context, const Analys
     run.setup = setup_of(context, row, *rate);
     const Printed per_s = rate->at(context, row);
     const bool has_batch = rate->unit == "samples" && run.setup.global_batch.value_or(0) > 0;
-    const double samples = has_batch ? static_cast<double>(*run.setup.global_batch) : 1, step_ms = 1e3 * samples / per_s.value;
+    const double samples = has_batch ? static_cast<double>(*run.setup.global_batch) : 1,
+                 step_ms = 1e3 * samples / per_s.value;
     run.steps.step = {0};
     run.steps.num_steps = {1};
     run.steps.step_ms = {step_ms};
@@ -79,7 +82,8 @@ std::vector<RunSummary> rows_as_runs(const FormulaContext& context, const Analys
 
 std::vector<Chart> row_charts(const Analysis& rows, const std::string& suffix) {
   std::vector<Chart> charts = efficiency_charts(rows.curves, rows.options);
-  for (auto& more : {throughput_charts(rows.curves), utilisation_charts(rows.curves), speedup_charts(rows.curves)}) charts.insert(charts.end(), more.begin(), more.end());
+  for (auto& more : {throughput_charts(rows.curves), utilisation_charts(rows.curves), speedup_charts(rows.curves)})
+    charts.insert(charts.end(), more.begin(), more.end());
   for (Chart& chart : charts) chart.id += suffix;
   return charts;
 }
@@ -87,7 +91,8 @@ std::vector<Chart> row_charts(const Analysis& rows, const std::string& suffix) {
 std::vector<const Curve*> curves_with_repeats(const Analysis& rows) {
   std::vector<const Curve*> curves;
   for (const Curve& curve : rows.curves)
-    if (std::any_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return point.runs.size() > 1; })) curves.push_back(&curve);
+    if (std::any_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return point.runs.size() > 1; }))
+      curves.push_back(&curve);
   return curves;
 }
 

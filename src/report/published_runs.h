@@ -7,8 +7,8 @@
 
 namespace lockstep::report {
 
-/// The rows of a table as runs of one value each, so that repeats are combined, drawn and applied with as measurements are. Empty where the table has no rate over
-/// sizes, or its batches contradict each other.
+/// The rows of a table as runs of one value each, so that repeats are combined, drawn and applied with as measurements
+/// are. Empty where the table has no rate over sizes, or its batches contradict each other.
 std::vector<RunSummary> rows_as_runs(const FormulaContext& context, const AnalysisOptions& options);
 
 /// Efficiency, rates, utilisation and speed-up over sizes; the ids end in `suffix`.

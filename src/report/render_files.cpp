@@ -30,11 +30,13 @@ void convert(const std::string& svg_text, const fs::path& target, const std::str
     result = core::run_command({.argv = argv}, kConverterTimeout);
   } catch (const EnvironmentError& error) {
     throw EnvironmentError(fmt::format("report: cannot make {} files: {}", format, error.what()),
-                           "install the package librsvg2-bin (program rsvg-convert), or leave PNG and PDF out: SVG files need no converter");
+                           "install the package librsvg2-bin (program rsvg-convert), or leave PNG and PDF out: SVG "
+                           "files need no converter");
   }
   if (result.is_timed_out || !result.status.ok())
     throw EnvironmentError(fmt::format("report: rsvg-convert could not make '{}': {}{}", target.string(),
-                                       result.is_timed_out ? "timed out" : result.status.text(), result.err.empty() ? "" : ": " + std::string(core::trim(result.err))),
+                                       result.is_timed_out ? "timed out" : result.status.text(),
+                                       result.err.empty() ? "" : ": " + std::string(core::trim(result.err))),
                            "write SVG files (--format svg); any program that reads SVG can convert them");
 }
 
@@ -42,7 +44,8 @@ void make_folder(const fs::path& folder) {
   std::error_code code;
   fs::create_directories(folder, code);
   if (code)
-    throw EnvironmentError(fmt::format("report: cannot make folder '{}': {}", folder.string(), code.message()), "check the path and its permissions");
+    throw EnvironmentError(fmt::format("report: cannot make folder '{}': {}", folder.string(), code.message()),
+                           "check the path and its permissions");
 }
 
 /// Writes files of one report below a folder and remembers them.
@@ -97,22 +100,27 @@ std::vector<fs::path> write_document(const Document& document, const fs::path& f
     for (size_t block = 0; block < document.sections[section].blocks.size(); ++block) {
       const Block& each = document.sections[section].blocks[block];
       const std::string& name = names.blocks[section][block];
-      if (const Table* table = std::get_if<Table>(&each)) write_table(*table, name, formats, files);
-      else if (const Chart* chart = std::get_if<Chart>(&each)) write_chart(*chart, name, formats, files);
+      if (const Table* table = std::get_if<Table>(&each))
+        write_table(*table, name, formats, files);
+      else if (const Chart* chart = std::get_if<Chart>(&each))
+        write_chart(*chart, name, formats, files);
     }
   return files.take();
 }
 
 namespace {
 
-constexpr const char* kListHead = "# Written by lockstep report: checksum and name of its files. The next report into this folder removes those that it does not write.";
+constexpr const char* kListHead =
+    "# Written by lockstep report: checksum and name of its files. The next report into this folder removes those that "
+    "it does not write.";
 
 /// Only what a report may have written: a list that someone edited must not lead elsewhere.
 bool is_of_report(const fs::path& relative) {
   if (relative.empty() || relative.is_absolute() || relative != relative.lexically_normal()) return false;
   const std::string first = relative.begin()->string();
   const auto depth = std::distance(relative.begin(), relative.end());
-  return depth == 1 ? first == "report.html" || first == "report.md" : depth == 2 && (first == "tables" || first == "figures");
+  return depth == 1 ? first == "report.html" || first == "report.md"
+                    : depth == 2 && (first == "tables" || first == "figures");
 }
 
 struct ListedFile {
@@ -157,7 +165,8 @@ ReplacedFiles replace_report(const fs::path& folder, const std::vector<fs::path>
     replaced.removed.push_back(path);
   }
   const fs::path target = folder / kFileList;
-  if (!fs::exists(target) || core::starts_with(core::read_file(target), kListHead)) core::write_file_atomic(target, list);
+  if (!fs::exists(target) || core::starts_with(core::read_file(target), kListHead))
+    core::write_file_atomic(target, list);
   return replaced;
 }
 

@@ -17,24 +17,26 @@ namespace {
 /// Lines of the class article on A4, at its 10 pt.
 constexpr double kLinePt = 345, kMinTextPt = 45;
 constexpr double kMaxWordPt = 90;  ///< Longer ones, as paths are, may break behind signs.
-/// Advance widths of Computer Modern Roman from the space to the tilde, thousandths of its size at 10 pt; smaller sizes are wider by up to 7 %.
+/// Advance widths of Computer Modern Roman from the space to the tilde, thousandths of its size at 10 pt; smaller sizes
+/// are wider by up to 7 %.
 constexpr std::array<int, 95> kComputerModern = {
-    333, 278, 500, 833, 500, 833, 778, 278, 389, 389, 500, 778, 278, 333, 278, 500,
-    500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 278, 278, 778, 778, 778, 472,
-    778, 750, 708, 722, 764, 681, 653, 785, 750, 361, 514, 778, 625, 917, 750, 778,
-    681, 778, 736, 556, 722, 750, 750, 1028, 750, 750, 611, 278, 500, 278, 500, 360,
-    278, 500, 556, 444, 556, 444, 306, 500, 556, 278, 306, 528, 278, 833, 556, 500,
-    556, 528, 392, 394, 389, 556, 528, 722, 528, 528, 444, 500, 278, 500, 500,
+    333, 278, 500, 833, 500, 833, 778, 278, 389, 389, 500, 778, 278, 333, 278, 500, 500, 500,  500,
+    500, 500, 500, 500, 500, 500, 500, 278, 278, 778, 778, 778, 472, 778, 750, 708, 722, 764,  681,
+    653, 785, 750, 361, 514, 778, 625, 917, 750, 778, 681, 778, 736, 556, 722, 750, 750, 1028, 750,
+    750, 611, 278, 500, 278, 500, 360, 278, 500, 556, 444, 556, 444, 306, 500, 556, 278, 306,  528,
+    278, 833, 556, 500, 556, 528, 392, 394, 389, 556, 528, 722, 528, 528, 444, 500, 278, 500,  500,
 };
 constexpr double kSmallSizes = 1.07;
 
 double width_pt(std::string_view text, double font_pt) {
   constexpr int kOther = 600, kWide = 3200;  // "U+4E2D" in typewriter letters
   int width = 0;
-  for (const char32_t point : code_points(text)) width += point >= ' ' && point < 127 ? kComputerModern[point - ' '] : point < 0x180 ? kOther : kWide;
+  for (const char32_t point : code_points(text))
+    width += point >= ' ' && point < 127 ? kComputerModern[point - ' '] : point < 0x180 ? kOther : kWide;
   return kSmallSizes * font_pt * width / 1000;
 }
-/// What of a page's 598 pt the lines of a table may take beside its caption and notes; LaTeX does not break a table, so longer ones come in several.
+/// What of a page's 598 pt the lines of a table may take beside its caption and notes; LaTeX does not break a table, so
+/// longer ones come in several.
 constexpr double kPagePt = 470;
 constexpr double kLineHeight = 1.2;
 
@@ -46,35 +48,71 @@ constexpr FontSize kNormal{.pt = 10, .gap_pt = 12, .command = ""};
 constexpr FontSize kSmall{.pt = 8, .gap_pt = 6, .command = "\\footnotesize\\setlength{\\tabcolsep}{3pt}\n"};
 
 constexpr std::array<std::pair<char32_t, const char*>, 30> kSymbols = {{
-    {'\\', "\\textbackslash{}"}, {'{', "\\{"}, {'}', "\\}"}, {'$', "\\$"}, {'&', "\\&"}, {'#', "\\#"}, {'_', "\\_"}, {'%', "\\%"},
-    {'^', "\\textasciicircum{}"}, {'~', "\\textasciitilde{}"}, {'<', "$<$"}, {'>', "$>$"}, {'|', "$|$"}, {'"', "''"}, {'[', "{[}"}, {']', "{]}"},
-    {'\n', " "}, {0xA0, "~"}, {0xB0, "$^\\circ$"}, {0xB1, "$\\pm$"}, {0xB2, "$^2$"}, {0xB3, "$^3$"}, {0xB5, "$\\mu$"}, {0xB7, "$\\cdot$"},
-    {0xD7, "$\\times$"}, {0x2013, "--"}, {0x2014, "---"}, {0x2192, "$\\to$"}, {0x2264, "$\\le$"}, {0x2265, "$\\ge$"},
+    {'\\', "\\textbackslash{}"},
+    {'{', "\\{"},
+    {'}', "\\}"},
+    {'$', "\\$"},
+    {'&', "\\&"},
+    {'#', "\\#"},
+    {'_', "\\_"},
+    {'%', "\\%"},
+    {'^', "\\textasciicircum{}"},
+    {'~', "\\textasciitilde{}"},
+    {'<', "$<$"},
+    {'>', "$>$"},
+    {'|', "$|$"},
+    {'"', "''"},
+    {'[', "{[}"},
+    {']', "{]}"},
+    {'\n', " "},
+    {0xA0, "~"},
+    {0xB0, "$^\\circ$"},
+    {0xB1, "$\\pm$"},
+    {0xB2, "$^2$"},
+    {0xB3, "$^3$"},
+    {0xB5, "$\\mu$"},
+    {0xB7, "$\\cdot$"},
+    {0xD7, "$\\times$"},
+    {0x2013, "--"},
+    {0x2014, "---"},
+    {0x2192, "$\\to$"},
+    {0x2264, "$\\le$"},
+    {0x2265, "$\\ge$"},
 }};
 
-/// Text for LaTeX without packages: what is special is escaped, letters that the engine may lack become their code point, and no signs join to others.
+/// Text for LaTeX without packages: what is special is escaped, letters that the engine may lack become their code
+/// point, and no signs join to others.
 std::string escape_latex(std::string_view text) {
   std::string escaped;
   const std::string clean = clean_text(text);
   for (const char32_t point : code_points(clean)) {
-    const auto found = std::find_if(kSymbols.begin(), kSymbols.end(), [&](const auto& each) { return each.first == point; });
-    if (point == '-' && escaped.ends_with('-')) escaped += "{}-";
-    else if (found != kSymbols.end()) escaped += found->second;
-    else if (point < 0x7F) escaped += static_cast<char>(point);
-    else if (point >= 0xC0 && point < 0x180) escaped += {static_cast<char>(0xC0 | (point >> 6)), static_cast<char>(0x80 | (point & 0x3F))};
-    else escaped += fmt::format("\\texttt{{U+{:04X}}}", static_cast<uint32_t>(point));
+    const auto found =
+        std::find_if(kSymbols.begin(), kSymbols.end(), [&](const auto& each) { return each.first == point; });
+    if (point == '-' && escaped.ends_with('-'))
+      escaped += "{}-";
+    else if (found != kSymbols.end())
+      escaped += found->second;
+    else if (point < 0x7F)
+      escaped += static_cast<char>(point);
+    else if (point >= 0xC0 && point < 0x180)
+      escaped += {static_cast<char>(0xC0 | (point >> 6)), static_cast<char>(0x80 | (point & 0x3F))};
+    else
+      escaped += fmt::format("\\texttt{{U+{:04X}}}", static_cast<uint32_t>(point));
   }
   return core::replace_all(escaped, "+- ", "$\\pm$ ");
 }
 
 /// Prose: words wider than the line may break behind signs, as in paths.
 std::string prose_latex(const std::string& text, double line_pt, double font_pt) {
-  constexpr double kNarrower = 0.8;  // the letters that wrap_text knows are narrower than Computer Modern's in the worst words
+  constexpr double kNarrower =
+      0.8;  // the letters that wrap_text knows are narrower than Computer Modern's in the worst words
   std::string prose;
   for (const std::string& word : core::split(one_line(text), " ")) {
     prose += prose.empty() ? "" : " ";
-    const std::vector<std::string> pieces = width_pt(word, font_pt) <= line_pt ? std::vector{word} : wrap_text(word, kNarrower * line_pt, font_pt);
-    for (size_t piece = 0; piece < pieces.size(); ++piece) prose += (piece > 0 ? "\\allowbreak{}" : "") + escape_latex(pieces[piece]);
+    const std::vector<std::string> pieces =
+        width_pt(word, font_pt) <= line_pt ? std::vector{word} : wrap_text(word, kNarrower * line_pt, font_pt);
+    for (size_t piece = 0; piece < pieces.size(); ++piece)
+      prose += (piece > 0 ? "\\allowbreak{}" : "") + escape_latex(pieces[piece]);
   }
   return core::replace_all(prose, "+- ", "$\\pm$ ");
 }
@@ -115,10 +153,13 @@ class LatexTable {
   }
 
   std::string text() const {
-    std::string text = "% The rules of booktabs; plain lines where that package is not loaded.\n"
-                       "\\providecommand{\\toprule}{\\hline}\\providecommand{\\midrule}{\\hline}\\providecommand{\\bottomrule}{\\hline}\n";
+    std::string text =
+        "% The rules of booktabs; plain lines where that package is not loaded.\n"
+        "\\providecommand{\\toprule}{\\hline}\\providecommand{\\midrule}{\\hline}\\providecommand{\\bottomrule}{"
+        "\\hline}\n";
     const std::vector<size_t> ends = page_ends();
-    for (size_t page = 0, from = 0; page < ends.size(); from = ends[page++]) text += page_text(page, ends.size(), from, ends[page]);
+    for (size_t page = 0, from = 0; page < ends.size(); from = ends[page++])
+      text += page_text(page, ends.size(), from, ends[page]);
     return text;
   }
 
@@ -133,7 +174,9 @@ class LatexTable {
       words = std::max(words, widest_word(cell_text(cell), font_.pt) + mark);
     }
     if (!table_.columns[column].is_text) return {.natural = natural, .least = natural, .hard = natural};
-    return {.natural = natural, .least = std::min(std::max({std::min(words, kMaxWordPt), title, kMinTextPt}), natural), .hard = std::min(std::max(title, kMinTextPt), natural)};
+    return {.natural = natural,
+            .least = std::min(std::max({std::min(words, kMaxWordPt), title, kMinTextPt}), natural),
+            .hard = std::min(std::max(title, kMinTextPt), natural)};
   }
 
   std::string head_latex(const PlacedColumn& placed) const {
@@ -142,18 +185,24 @@ class LatexTable {
     std::string head;
     std::vector<std::string> lines;
     for (const std::string& word : core::split(one_line(column.title), " ")) {
-      if (lines.empty() || width_pt(lines.back() + " " + word, font_.pt) > placed.width) lines.push_back(word);
-      else lines.back() += " " + word;
+      if (lines.empty() || width_pt(lines.back() + " " + word, font_.pt) > placed.width)
+        lines.push_back(word);
+      else
+        lines.back() += " " + word;
     }
     for (const std::string& line : lines) head += (head.empty() ? "" : "\\\\") + escape_latex(line);
-    return lines.size() == 1 ? head : fmt::format("\\begin{{tabular}}[b]{{@{{}}{}@{{}}}}{}\\end{{tabular}}", column.is_text ? 'l' : 'r', head);
+    return lines.size() == 1 ? head
+                             : fmt::format("\\begin{{tabular}}[b]{{@{{}}{}@{{}}}}{}\\end{{tabular}}",
+                                           column.is_text ? 'l' : 'r', head);
   }
 
   /// Height of a row in a part, after the paragraph with the most lines.
   double row_height(const TablePart& part, size_t row) const {
     size_t num_lines = 1;
     for (const PlacedColumn& placed : part)
-      if (is_prose_[placed.column]) num_lines = std::max(num_lines, wrap_text(cell_text(cell_at(table_, row, placed.column)), placed.width, font_.pt).size());
+      if (is_prose_[placed.column])
+        num_lines = std::max(num_lines,
+                             wrap_text(cell_text(cell_at(table_, row, placed.column)), placed.width, font_.pt).size());
     return static_cast<double>(num_lines) * kLineHeight * font_.pt;
   }
 
@@ -183,18 +232,23 @@ class LatexTable {
     const std::string caption = page == 0 ? one_line(table_.caption) : "";
     if (num_pages > 1) title += fmt::format("{}({} of {})", title.empty() ? "" : " ", page + 1, num_pages);
     if (!title.empty() || !caption.empty())
-      text += fmt::format("\\caption{{{}{}{}}}\n", escape_latex(title), title.empty() || caption.empty() ? "" : ". ", prose_latex(caption, kLinePt / 4, kNormal.pt));
+      text += fmt::format("\\caption{{{}{}{}}}\n", escape_latex(title), title.empty() || caption.empty() ? "" : ". ",
+                          prose_latex(caption, kLinePt / 4, kNormal.pt));
     Document alone;
     alone.sections = {{.blocks = {Table{.id = table_.id, .title = table_.title}}}};  // all that names it
-    text += fmt::format("\\label{{tab:{}{}}}\n{}", name_blocks(alone).blocks[0][0], page == 0 ? "" : fmt::format("-{}", page + 1), font_.command);
-    for (size_t part = 0; part < parts_.size(); ++part) text += (part > 0 ? "\\par\\medskip\n" : "\\par\\smallskip\n") + part_text(parts_[part], from, to);
+    text += fmt::format("\\label{{tab:{}{}}}\n{}", name_blocks(alone).blocks[0][0],
+                        page == 0 ? "" : fmt::format("-{}", page + 1), font_.command);
+    for (size_t part = 0; part < parts_.size(); ++part)
+      text += (part > 0 ? "\\par\\medskip\n" : "\\par\\smallskip\n") + part_text(parts_[part], from, to);
     return text + (page + 1 == num_pages ? notes_text() : "") + "\\end{table}\n";
   }
 
   std::string part_text(const TablePart& part, size_t from, size_t to) const {
     std::string layout;
     for (const PlacedColumn& placed : part)
-      layout += is_prose_[placed.column] ? fmt::format("p{{{:.0f}pt}}", std::floor(placed.width)) : table_.columns[placed.column].is_text ? "l" : "r";
+      layout += is_prose_[placed.column]                ? fmt::format("p{{{:.0f}pt}}", std::floor(placed.width))
+                : table_.columns[placed.column].is_text ? "l"
+                                                        : "r";
     // A paragraph has its own meaning of \\.
     const char* end = !part.empty() && is_prose_[part.back().column] ? " \\tabularnewline\n" : " \\\\\n";
     std::string text = fmt::format("\\begin{{tabular}}{{@{{}}{}@{{}}}}\n\\toprule\n", layout.empty() ? "l" : layout);
@@ -205,7 +259,9 @@ class LatexTable {
         const size_t column = part[index].column;
         const Cell& cell = cell_at(table_, row, column);
         text += (index > 0 ? " & " : "");
-        text += is_prose_[column] && !is_blank(cell) ? "\\raggedright " + prose_latex(cell_text(cell), part[index].width, font_.pt) : cell_latex(cell, table_.columns[column].is_text);
+        text += is_prose_[column] && !is_blank(cell)
+                    ? "\\raggedright " + prose_latex(cell_text(cell), part[index].width, font_.pt)
+                    : cell_latex(cell, table_.columns[column].is_text);
         text += note_mark(notes_.number(cell));
       }
       text += end;
@@ -217,7 +273,8 @@ class LatexTable {
     if (notes_.cell_notes.empty() && notes_.table_notes.empty()) return "";
     constexpr double kWidthPt = 0.95 * kLinePt;
     std::string text = "\\par\\smallskip\n\\begin{minipage}{0.95\\linewidth}\\footnotesize\\raggedright\n";
-    for (size_t index = 0; index < notes_.cell_notes.size(); ++index) text += note_mark(index + 1) + " " + prose_latex(notes_.cell_notes[index], kWidthPt, kSmall.pt) + "\\par\n";
+    for (size_t index = 0; index < notes_.cell_notes.size(); ++index)
+      text += note_mark(index + 1) + " " + prose_latex(notes_.cell_notes[index], kWidthPt, kSmall.pt) + "\\par\n";
     for (const std::string& note : notes_.table_notes) text += prose_latex(note, kWidthPt, kSmall.pt) + "\\par\n";
     return text + "\\end{minipage}\n";
   }

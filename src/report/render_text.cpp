@@ -49,12 +49,18 @@ ColumnWidth width_of(const TextColumn& column, int max_width) {
     words = std::max(words, longest_word(cell));
   }
   natural = std::min(natural, max_width);
-  if (!column.is_text) return {.natural = static_cast<double>(natural), .least = static_cast<double>(natural), .hard = static_cast<double>(natural)};
-  return {.natural = static_cast<double>(natural), .least = static_cast<double>(std::min(words, natural)), .hard = static_cast<double>(std::min(hard, natural))};
+  if (!column.is_text)
+    return {.natural = static_cast<double>(natural),
+            .least = static_cast<double>(natural),
+            .hard = static_cast<double>(natural)};
+  return {.natural = static_cast<double>(natural),
+          .least = static_cast<double>(std::min(words, natural)),
+          .hard = static_cast<double>(std::min(hard, natural))};
 }
 
 /// One row of cells, each wrapped to its column; heads stand on the lowest line, cells begin on the highest.
-std::string row_text(const std::vector<TextColumn>& columns, const TablePart& part, const std::vector<std::string>& texts, bool is_head) {
+std::string row_text(const std::vector<TextColumn>& columns, const TablePart& part,
+                     const std::vector<std::string>& texts, bool is_head) {
   std::vector<std::vector<std::string>> cells;
   size_t height = 1;
   for (size_t index = 0; index < part.size(); ++index) {
@@ -66,9 +72,12 @@ std::string row_text(const std::vector<TextColumn>& columns, const TablePart& pa
     std::string printed;
     for (size_t index = 0; index < part.size(); ++index) {
       const size_t skipped = is_head ? height - cells[index].size() : 0;
-      const std::string piece = line >= skipped && line - skipped < cells[index].size() ? cells[index][line - skipped] : "";
-      const std::string padding(static_cast<size_t>(std::max(0, static_cast<int>(part[index].width) - terminal_columns(piece))), ' ');
-      printed += (index > 0 ? std::string(kGap, ' ') : "") + (columns[part[index].column].is_text ? piece + padding : padding + piece);
+      const std::string piece =
+          line >= skipped && line - skipped < cells[index].size() ? cells[index][line - skipped] : "";
+      const std::string padding(
+          static_cast<size_t>(std::max(0, static_cast<int>(part[index].width) - terminal_columns(piece))), ' ');
+      printed += (index > 0 ? std::string(kGap, ' ') : "") +
+                 (columns[part[index].column].is_text ? piece + padding : padding + piece);
     }
     printed.erase(printed.find_last_not_of(' ') + 1);
     text += printed + "\n";
@@ -83,7 +92,8 @@ std::string part_text(const std::vector<TextColumn>& columns, const TablePart& p
     texts.push_back(columns[placed.column].title);
     used += static_cast<int>(placed.width) + kGap;
   }
-  std::string text = row_text(columns, part, texts, true) + std::string(static_cast<size_t>(std::clamp(used, 1, width)), '-') + "\n";
+  std::string text =
+      row_text(columns, part, texts, true) + std::string(static_cast<size_t>(std::clamp(used, 1, width)), '-') + "\n";
   for (size_t row = 0; row < num_rows; ++row) {
     for (size_t index = 0; index < part.size(); ++index) texts[index] = columns[part[index].column].cells[row];
     text += row_text(columns, part, texts, false);
@@ -108,14 +118,17 @@ std::string to_text(const Table& table, int width) {
   if (const std::string title = one_line(table.title); !title.empty()) text += wrapped("", title, width) + "\n";
   const std::vector<TextColumn> columns = read_columns(table, notes);
   std::vector<ColumnWidth> widths;
-  for (const TextColumn& column : columns) widths.push_back(width_of(column, width - (columns.size() > 1 ? kMinTextColumn + kGap : 0)));
+  for (const TextColumn& column : columns)
+    widths.push_back(width_of(column, width - (columns.size() > 1 ? kMinTextColumn + kGap : 0)));
   if (!columns.empty()) {
     const std::vector<TablePart> parts = lay_out_table(widths, key_columns(table), kGap, width);
-    for (size_t part = 0; part < parts.size(); ++part) text += (part > 0 ? "\n" : "") + part_text(columns, parts[part], table.rows.size(), width);
+    for (size_t part = 0; part < parts.size(); ++part)
+      text += (part > 0 ? "\n" : "") + part_text(columns, parts[part], table.rows.size(), width);
   }
   if (table.rows.empty()) text += "(no rows)\n";
   if (!notes.cell_notes.empty() || !notes.table_notes.empty()) text += "\n";
-  for (size_t index = 0; index < notes.cell_notes.size(); ++index) text += wrapped(fmt::format("[{}] ", index + 1), notes.cell_notes[index], width);
+  for (size_t index = 0; index < notes.cell_notes.size(); ++index)
+    text += wrapped(fmt::format("[{}] ", index + 1), notes.cell_notes[index], width);
   for (const std::string& note : notes.table_notes) text += wrapped("* ", note, width);
   return text;
 }

@@ -10,13 +10,15 @@
 namespace lockstep::report {
 namespace {
 
-/// A closed polygon with corners at `radius` (every second one at `inner` of it), the first at `turn` of a full circle from the top.
+/// A closed polygon with corners at `radius` (every second one at `inner` of it), the first at `turn` of a full circle
+/// from the top.
 std::string polygon(Point at, int corners, double radius, double inner, double turn) {
   std::string path;
   for (int corner = 0; corner < corners; ++corner) {
     const double angle = 2 * std::numbers::pi * (static_cast<double>(corner) / corners + turn) - std::numbers::pi / 2;
     const double reach = corner % 2 == 1 ? radius * inner : radius;
-    path += fmt::format("{}{} {}", corner == 0 ? "M" : "L", svg_number(at.x + reach * std::cos(angle)), svg_number(at.y + reach * std::sin(angle)));
+    path += fmt::format("{}{} {}", corner == 0 ? "M" : "L", svg_number(at.x + reach * std::cos(angle)),
+                        svg_number(at.y + reach * std::sin(angle)));
   }
   return path + "Z";
 }
@@ -42,22 +44,29 @@ std::string svg_number(double value) {
 
 void SvgWriter::text(Point at, std::string_view content, const TextStyle& style) {
   const Theme& theme = light_theme();
-  const char* anchor = style.anchor == Anchor::kMiddle ? " text-anchor=\"middle\"" : style.anchor == Anchor::kEnd ? " text-anchor=\"end\"" : "";
+  const char* anchor = style.anchor == Anchor::kMiddle ? " text-anchor=\"middle\""
+                       : style.anchor == Anchor::kEnd  ? " text-anchor=\"end\""
+                                                       : "";
   const std::string turned =
       style.is_vertical ? fmt::format(" transform=\"rotate(-90 {} {})\"", svg_number(at.x), svg_number(at.y)) : "";
   const Rgb fill = style.fill != nullptr ? *style.fill : style.is_muted ? theme.muted : theme.ink;
   const std::string css_class = style.fill != nullptr ? style.fill_class : style.is_muted ? "muted" : "ink";
   const std::string halo =
-      style.has_halo ? fmt::format(" paint-order=\"stroke\" stroke=\"{}\" stroke-width=\"3\" stroke-linejoin=\"round\"", theme.paper.hex()) : "";
-  out_ += fmt::format(R"(<text class="{}{}" x="{}" y="{}" font-size="{}"{}{} fill="{}"{}{}>{}</text>)", css_class, style.has_halo ? " halo" : "",
-                      svg_number(at.x), svg_number(at.y), svg_number(style.font_px), anchor, style.is_bold ? " font-weight=\"600\"" : "", fill.hex(),
-                      halo, turned, escape_xml(content));
+      style.has_halo ? fmt::format(" paint-order=\"stroke\" stroke=\"{}\" stroke-width=\"3\" stroke-linejoin=\"round\"",
+                                   theme.paper.hex())
+                     : "";
+  out_ +=
+      fmt::format(R"(<text class="{}{}" x="{}" y="{}" font-size="{}"{}{} fill="{}"{}{}>{}</text>)", css_class,
+                  style.has_halo ? " halo" : "", svg_number(at.x), svg_number(at.y), svg_number(style.font_px), anchor,
+                  style.is_bold ? " font-weight=\"600\"" : "", fill.hex(), halo, turned, escape_xml(content));
 }
 
-void SvgWriter::line(Point from, Point to, std::string_view css_class, Rgb colour, double width, std::string_view dash) {
-  out_ += fmt::format(R"(<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}" stroke="{}" stroke-width="{}"{}/>)", css_class, svg_number(from.x),
-                      svg_number(from.y), svg_number(to.x), svg_number(to.y), colour.hex(), svg_number(width),
-                      dash.empty() ? "" : fmt::format(" stroke-dasharray=\"{}\"", dash));
+void SvgWriter::line(Point from, Point to, std::string_view css_class, Rgb colour, double width,
+                     std::string_view dash) {
+  out_ +=
+      fmt::format(R"(<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}" stroke="{}" stroke-width="{}"{}/>)", css_class,
+                  svg_number(from.x), svg_number(from.y), svg_number(to.x), svg_number(to.y), colour.hex(),
+                  svg_number(width), dash.empty() ? "" : fmt::format(" stroke-dasharray=\"{}\"", dash));
 }
 
 void SvgWriter::open_series(const SeriesStyle& style, std::optional<size_t> index) {
@@ -66,17 +75,18 @@ void SvgWriter::open_series(const SeriesStyle& style, std::optional<size_t> inde
 }
 
 void SvgWriter::stroke_path(std::string_view path, double width, std::string_view dash) {
-  out_ += fmt::format(R"(<path d="{}" fill="none" stroke-width="{}" stroke-linejoin="round"{}/>)", path, svg_number(width),
-                      dash.empty() ? "" : fmt::format(" stroke-dasharray=\"{}\"", dash));
+  out_ += fmt::format(R"(<path d="{}" fill="none" stroke-width="{}" stroke-linejoin="round"{}/>)", path,
+                      svg_number(width), dash.empty() ? "" : fmt::format(" stroke-dasharray=\"{}\"", dash));
 }
 
-void SvgWriter::marker(int shape, Point at, std::string_view css_class, std::string_view attributes, std::string_view content) {
+void SvgWriter::marker(int shape, Point at, std::string_view css_class, std::string_view attributes,
+                       std::string_view content) {
   const bool is_circle = shape == 0;
   const std::string geometry = is_circle ? fmt::format(R"(cx="{}" cy="{}" r="4.5")", svg_number(at.x), svg_number(at.y))
                                          : fmt::format(R"(d="{}")", marker_path(shape, at));
   const char* tag = is_circle ? "circle" : "path";
-  out_ += fmt::format(R"(<{} class="rim{}" {} stroke="{}" stroke-width="1"{}>{}</{}>)", tag, css_class, geometry, light_theme().paper.hex(), attributes,
-                      content, tag);
+  out_ += fmt::format(R"(<{} class="rim{}" {} stroke="{}" stroke-width="1"{}>{}</{}>)", tag, css_class, geometry,
+                      light_theme().paper.hex(), attributes, content, tag);
 }
 
 }  // namespace lockstep::report

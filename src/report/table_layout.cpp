@@ -28,23 +28,27 @@ double total_width(const std::vector<size_t>& columns, const std::vector<double>
 }
 
 /// Narrows columns, the widest first, until they fit or all are at their least.
-void narrow(const std::vector<size_t>& columns, const std::vector<double>& least, double gap, double width, std::vector<double>& widths) {
+void narrow(const std::vector<size_t>& columns, const std::vector<double>& least, double gap, double width,
+            std::vector<double>& widths) {
   while (total_width(columns, widths, gap) > width) {
     size_t widest = widths.size();
     for (const size_t column : columns)
-      if (widths[column] > least[column] && (widest == widths.size() || widths[column] > widths[widest])) widest = column;
+      if (widths[column] > least[column] && (widest == widths.size() || widths[column] > widths[widest]))
+        widest = column;
     if (widest == widths.size()) return;
     widths[widest] = std::max(least[widest], widths[widest] - kStep);
   }
 }
 
 /// Gives the room that a part leaves to its narrowed columns, the narrowest first.
-TablePart widened(std::vector<size_t> columns, const std::vector<ColumnWidth>& all, double gap, double width, std::vector<double> widths) {
+TablePart widened(std::vector<size_t> columns, const std::vector<ColumnWidth>& all, double gap, double width,
+                  std::vector<double> widths) {
   std::sort(columns.begin(), columns.end());
   while (total_width(columns, widths, gap) + kStep <= width) {
     size_t narrowest = widths.size();
     for (const size_t column : columns)
-      if (widths[column] < all[column].natural && (narrowest == widths.size() || widths[column] < widths[narrowest])) narrowest = column;
+      if (widths[column] < all[column].natural && (narrowest == widths.size() || widths[column] < widths[narrowest]))
+        narrowest = column;
     if (narrowest == widths.size()) break;
     widths[narrowest] = std::min(all[narrowest].natural, widths[narrowest] + kStep);
   }
@@ -81,7 +85,8 @@ std::vector<size_t> key_columns(const Table& table) {
   return table.columns.empty() ? std::vector<size_t>{} : std::vector<size_t>{0};
 }
 
-std::vector<TablePart> lay_out_table(const std::vector<ColumnWidth>& columns, std::vector<size_t> keys, double gap, double width) {
+std::vector<TablePart> lay_out_table(const std::vector<ColumnWidth>& columns, std::vector<size_t> keys, double gap,
+                                     double width) {
   std::vector<double> widths, least, hard;
   for (const ColumnWidth& column : columns) {
     widths.push_back(column.natural);
@@ -102,8 +107,10 @@ std::vector<TablePart> lay_out_table(const std::vector<ColumnWidth>& columns, st
     narrow(led, hard, gap, width, widths);
     std::vector<size_t> longer = parts.empty() ? keys : parts.back();
     longer.push_back(column);
-    if (!parts.empty() && total_width(longer, widths, gap) <= width) parts.back() = std::move(longer);
-    else parts.push_back(std::move(led));
+    if (!parts.empty() && total_width(longer, widths, gap) <= width)
+      parts.back() = std::move(longer);
+    else
+      parts.push_back(std::move(led));
   }
   std::vector<TablePart> placed;
   for (std::vector<size_t>& part : parts) placed.push_back(widened(std::move(part), columns, gap, width, widths));

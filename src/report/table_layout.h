@@ -18,11 +18,13 @@ struct PlacedColumn {
 };
 using TablePart = std::vector<PlacedColumn>;
 
-/// The columns that tell rows apart, which every part of a split table repeats: of the shortest prefix whose texts differ in every row those that it needs; the
-/// first column where there is none.
+/// The columns that tell rows apart, which every part of a split table repeats: of the shortest prefix whose texts
+/// differ in every row those that it needs; the first column where there is none.
 std::vector<size_t> key_columns(const Table& table);
 
-/// Parts of a table that fit into `width`, each with the key columns: one part where narrow columns suffice, else as many as needed. Never empty for a table with columns.
-std::vector<TablePart> lay_out_table(const std::vector<ColumnWidth>& columns, std::vector<size_t> keys, double gap, double width);
+/// Parts of a table that fit into `width`, each with the key columns: one part where narrow columns suffice, else as
+/// many as needed. Never empty for a table with columns.
+std::vector<TablePart> lay_out_table(const std::vector<ColumnWidth>& columns, std::vector<size_t> keys, double gap,
+                                     double width);
 
 }  // namespace lockstep::report

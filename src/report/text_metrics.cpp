@@ -13,17 +13,21 @@ constexpr char32_t kReplacement = 0xFFFD;
 
 /// Advance widths of Helvetica for ASCII 32 to 126, in thousandths of the font size.
 constexpr std::array<int, 95> kHelvetica = {
-    278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556, 556, 556, 556,
-    556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667, 556, 833, 722, 778,
-    667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469, 556, 333, 556, 556, 500, 556, 556, 278, 556,
-    556, 222, 222, 500, 222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584};
+    278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333,  278, 278, 556, 556, 556,
+    556, 556, 556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667,
+    611, 778, 722, 278, 500, 667, 556, 833, 722, 778, 667, 778, 722, 667,  611, 722, 667, 944, 667,
+    667, 611, 278, 278, 278, 469, 556, 333, 556, 556, 500, 556, 556, 278,  556, 556, 222, 222, 500,
+    222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722, 500, 500,  500, 334, 260, 334, 584};
 
 /// Takes one code point off the front; a broken sequence costs one byte and gives U+FFFD.
 char32_t take_code_point(std::string_view& text) {
   const auto byte = [&](size_t at) { return static_cast<unsigned char>(text[at]); };
   const unsigned char first = byte(0);
-  const size_t length = first < 0x80 ? 1 : first >= 0xC2 && first < 0xE0 ? 2 : first >= 0xE0 && first < 0xF0 ? 3
-                        : first >= 0xF0 && first < 0xF5 ? 4 : 0;
+  const size_t length = first < 0x80                    ? 1
+                        : first >= 0xC2 && first < 0xE0 ? 2
+                        : first >= 0xE0 && first < 0xF0 ? 3
+                        : first >= 0xF0 && first < 0xF5 ? 4
+                                                        : 0;
   char32_t point = length == 1 ? first : length == 0 ? kReplacement : first & (0xFFu >> (length + 1));
   bool is_good = length > 0 && length <= text.size();
   for (size_t at = 1; is_good && at < length; ++at) {
@@ -52,11 +56,16 @@ void append_utf8(std::string& text, char32_t point) {
   }
 }
 
-bool is_control(char32_t point) { return point < 0x20 || (point >= 0x7F && point < 0xA0) || (point >= 0x202A && point <= 0x202E); }
-bool is_combining(char32_t point) { return (point >= 0x300 && point < 0x370) || (point >= 0x200B && point < 0x2010) || point == 0xFE0F; }
+bool is_control(char32_t point) {
+  return point < 0x20 || (point >= 0x7F && point < 0xA0) || (point >= 0x202A && point <= 0x202E);
+}
+bool is_combining(char32_t point) {
+  return (point >= 0x300 && point < 0x370) || (point >= 0x200B && point < 0x2010) || point == 0xFE0F;
+}
 bool is_wide(char32_t point) {
-  return (point >= 0x1100 && point < 0x1160) || (point >= 0x2E80 && point < 0xA4D0) || (point >= 0xAC00 && point < 0xD7A4) ||
-         (point >= 0xF900 && point < 0xFB00) || (point >= 0xFE30 && point < 0xFE70) || (point >= 0xFF00 && point < 0xFF61) ||
+  return (point >= 0x1100 && point < 0x1160) || (point >= 0x2E80 && point < 0xA4D0) ||
+         (point >= 0xAC00 && point < 0xD7A4) || (point >= 0xF900 && point < 0xFB00) ||
+         (point >= 0xFE30 && point < 0xFE70) || (point >= 0xFF00 && point < 0xFF61) ||
          (point >= 0x1F300 && point < 0x1FB00) || point >= 0x20000;
 }
 
@@ -119,9 +128,12 @@ std::string clean_text(std::string_view text) {
   while (!text.empty()) {
     if (text.starts_with("\r\n")) text.remove_prefix(1);
     const char32_t point = take_code_point(text);
-    if (point == '\n' || point == '\r') clean += '\n';
-    else if (point == '\t') clean += ' ';
-    else append_utf8(clean, is_control(point) ? kReplacement : point);
+    if (point == '\n' || point == '\r')
+      clean += '\n';
+    else if (point == '\t')
+      clean += ' ';
+    else
+      append_utf8(clean, is_control(point) ? kReplacement : point);
   }
   return clean;
 }
@@ -135,19 +147,26 @@ std::vector<char32_t> code_points(std::string_view text) {
 std::string one_line(std::string_view text) {
   std::string line;
   for (const std::string& part : core::split(clean_text(text), "\n"))
-    if (const std::string_view piece = core::trim(part); !piece.empty()) line += (line.empty() ? "" : " ") + std::string(piece);
+    if (const std::string_view piece = core::trim(part); !piece.empty())
+      line += (line.empty() ? "" : " ") + std::string(piece);
   return line;
 }
 
 std::string escape_xml(std::string_view text) {
   std::string escaped;
   for (const char c : clean_text(text)) {
-    if (c == '&') escaped += "&amp;";
-    else if (c == '<') escaped += "&lt;";
-    else if (c == '>') escaped += "&gt;";
-    else if (c == '"') escaped += "&quot;";
-    else if (c == '\'') escaped += "&#39;";
-    else escaped += c;
+    if (c == '&')
+      escaped += "&amp;";
+    else if (c == '<')
+      escaped += "&lt;";
+    else if (c == '>')
+      escaped += "&gt;";
+    else if (c == '"')
+      escaped += "&quot;";
+    else if (c == '\'')
+      escaped += "&#39;";
+    else
+      escaped += c;
   }
   return escaped;
 }

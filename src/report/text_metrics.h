@@ -17,9 +17,11 @@ std::string escape_xml(std::string_view text);
 /// Columns that a terminal needs.
 int terminal_columns(std::string_view text);
 
-/// Width in pixels in a sans serif font with the advance widths of Helvetica (those of Arial and Liberation Sans), with a margin of 4 % for others.
+/// Width in pixels in a sans serif font with the advance widths of Helvetica (those of Arial and Liberation Sans), with
+/// a margin of 4 % for others.
 double text_width(std::string_view text, double font_px, bool is_bold = false);
-/// Lines of at most `max_px`, broken at spaces and hard line ends; a word that is too long is broken anywhere. At least one line.
+/// Lines of at most `max_px`, broken at spaces and hard line ends; a word that is too long is broken anywhere. At least
+/// one line.
 std::vector<std::string> wrap_text(std::string_view text, double max_px, double font_px, bool is_bold = false);
 /// The text, or its beginning and end with dots between them, at most `max_px` wide.
 std::string shorten_text(std::string_view text, double max_px, double font_px);

@@ -10,7 +10,8 @@ namespace lockstep::spec {
 
 /// A flag of `train clip`, and names that another dialect has for it.
 struct BorrowedFlag {
-  BorrowedFlag(const char* flag, std::vector<std::string> other_names = {}) : name(flag), aliases(std::move(other_names)) {}
+  BorrowedFlag(const char* flag, std::vector<std::string> other_names = {})
+      : name(flag), aliases(std::move(other_names)) {}
   const char* name;
   std::vector<std::string> aliases;
 };

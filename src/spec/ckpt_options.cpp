@@ -17,12 +17,16 @@ JobText job_text(CkptJob job) {
   switch (job) {
     case CkptJob::kList: return {"ckpt list", "List the checkpoints of a run.", "Run folder or folder of checkpoints."};
     case CkptJob::kVerify:
-      return {"ckpt verify", "Check every checksum of checkpoints.", "Checkpoint, run folder or folder of checkpoints."};
+      return {"ckpt verify", "Check every checksum of checkpoints.",
+              "Checkpoint, run folder or folder of checkpoints."};
     case CkptJob::kConvert:
-      return {"ckpt convert", "Rewrite weights in another format.", "Weights: .safetensors, OpenCLIP .pt, or of a GPT a folder of Hugging Face."};
+      return {"ckpt convert", "Rewrite weights in another format.",
+              "Weights: .safetensors, OpenCLIP .pt, or of a GPT a folder of Hugging Face."};
     case CkptJob::kExport:
-      return {"ckpt export", "Write the weights of a checkpoint for other programs: as one file, or a GPT as a folder of Hugging Face.",
-              "Run of `lockstep train` (its newest checkpoint) or one of its checkpoints."};
+      return {
+          "ckpt export",
+          "Write the weights of a checkpoint for other programs: as one file, or a GPT as a folder of Hugging Face.",
+          "Run of `lockstep train` (its newest checkpoint) or one of its checkpoints."};
   }
   return {};
 }
@@ -33,17 +37,23 @@ void check_gpt_export(const CkptOptions& options) {
   const auto refuse = [&](const std::string& flag, const std::string& hint) {
     throw UsageError(fmt::format("options: --names {} of a GPT contradicts {}", options.names, flag), hint);
   };
-  if (options.format == "openclip-pt") refuse("--format openclip-pt", "leave --format out: the weights go into safetensors");
+  if (options.format == "openclip-pt")
+    refuse("--format openclip-pt", "leave --format out: the weights go into safetensors");
   if (options.prefix != "none") refuse("--prefix " + options.prefix, "leave --prefix out: it is for OpenCLIP's files");
   const std::string ending = std::filesystem::path(options.output).extension();
-  const bool is_file = ending == ".safetensors" || ending == ".pt" || ending == ".pth" || ending == ".bin" || ending == ".json";
-  if (options.names == "huggingface" && is_file) refuse(fmt::format("the file name '{}'", options.output), "name a folder, which gets weights, config.json and tokenizer");
-  if (options.names == "megatron" && ending != ".safetensors") refuse(fmt::format("the file name '{}'", options.output), "name a file that ends in .safetensors");
+  const bool is_file =
+      ending == ".safetensors" || ending == ".pt" || ending == ".pth" || ending == ".bin" || ending == ".json";
+  if (options.names == "huggingface" && is_file)
+    refuse(fmt::format("the file name '{}'", options.output),
+           "name a folder, which gets weights, config.json and tokenizer");
+  if (options.names == "megatron" && ending != ".safetensors")
+    refuse(fmt::format("the file name '{}'", options.output), "name a file that ends in .safetensors");
 }
 }  // namespace
 
 bool is_gpt_export(const CkptOptions& options) {
-  return options.names == "megatron" || (options.names == "huggingface" && (options.model.empty() || !is_clap_model(options.model)));
+  return options.names == "megatron" ||
+         (options.names == "huggingface" && (options.model.empty() || !is_clap_model(options.model)));
 }
 
 core::OptionSet declare_ckpt_options(CkptOptions& options) {
@@ -51,22 +61,30 @@ core::OptionSet declare_ckpt_options(CkptOptions& options) {
   core::OptionSet set(text.command, text.summary);
   if (writes_file(options.job)) {
     set.add_positional("in", &options.path, {.help = text.path_help, .metavar = "IN"});
-    set.add_positional("out", &options.output, {.help = "File to write; with --names huggingface of a GPT the folder.", .metavar = "OUT"});
+    set.add_positional("out", &options.output,
+                       {.help = "File to write; with --names huggingface of a GPT the folder.", .metavar = "OUT"});
     set.add("format", &options.format,
-            {.help = "auto: by the ending of OUT (.pt, .pth and .bin are openclip-pt). openclip-pt: a PyTorch file as OpenCLIP writes it, readable by "
+            {.help = "auto: by the ending of OUT (.pt, .pth and .bin are openclip-pt). openclip-pt: a PyTorch file as "
+                     "OpenCLIP writes it, readable by "
                      "torch.load(weights_only=True).",
              .choices = {"auto", "safetensors", "openclip-pt"}});
     set.add("prefix", &options.prefix,
             {.help = "module: put 'module.' before every name, as OpenCLIP 3 does when it saves from several ranks.",
              .choices = {"none", "module"}});
     set.add("names", &options.names,
-            {.help = "Whose names the weights get, whatever they have. CLAP's, with --model: those of LAION's CLAP, OpenCLIP's development version or Hugging Face's ClapModel. "
-                     "A GPT's: Hugging Face's (GPT-2, Llama or Nemotron, as a folder with config.json and tokenizer) or Megatron's (one .safetensors).",
+            {.help = "Whose names the weights get, whatever they have. CLAP's, with --model: those of LAION's CLAP, "
+                     "OpenCLIP's development version or Hugging Face's ClapModel. "
+                     "A GPT's: Hugging Face's (GPT-2, Llama or Nemotron, as a folder with config.json and tokenizer) "
+                     "or Megatron's (one .safetensors).",
              .choices = {"as-is", "laion", "openclip", "huggingface", "megatron"}});
     set.add("model", &options.model,
-            {.help = "Model that the weights belong to, with --names: of CLAP always, of a GPT where neither a run nor a config.json beside the weights says it.", .metavar = "NAME|FILE.json"});
+            {.help = "Model that the weights belong to, with --names: of CLAP always, of a GPT where neither a run nor "
+                     "a config.json beside the weights says it.",
+             .metavar = "NAME|FILE.json"});
     set.add("tokenizer-model", &options.tokenizer_model,
-            {.help = "Tokenizer of a GPT's folder: tokenizer.json, a folder with one (or with vocab.json and merges.txt), or a SentencePiece .model.", .metavar = "PATH",
+            {.help = "Tokenizer of a GPT's folder: tokenizer.json, a folder with one (or with vocab.json and "
+                     "merges.txt), or a SentencePiece .model.",
+             .metavar = "PATH",
              .unset_text = "that of the run, or beside the weights"});
   } else {
     set.add_positional("dir", &options.path, {.help = text.path_help, .metavar = "DIR"});

@@ -11,14 +11,15 @@ enum class CkptJob { kList, kVerify, kConvert, kExport };
 /// Options of `ckpt list`, `ckpt verify`, `ckpt convert` and `ckpt export`.
 struct CkptOptions {
   CkptJob job = CkptJob::kList;
-  std::string path;                    // first argument: folder of checkpoints, run folder or file
-  std::string output;                  // second argument of convert and export
+  std::string path;             // first argument: folder of checkpoints, run folder or file
+  std::string output;           // second argument of convert and export
   std::string format = "auto";  // --format {auto,safetensors,openclip-pt}
-  std::string prefix = "none";         // --prefix {none,module}: "module." before every name, as OpenCLIP 3 writes it
-  std::string names = "as-is";         // --names {as-is,laion,openclip,huggingface,megatron}: weights under the names of that program
-  std::string model;                   // --model NAME or FILE.json, with --names
-  std::string tokenizer_model;         // --tokenizer-model PATH, with --names huggingface of a GPT
-  bool json = false;                   // --json, list and verify
+  std::string prefix = "none";  // --prefix {none,module}: "module." before every name, as OpenCLIP 3 writes it
+  std::string names =
+      "as-is";        // --names {as-is,laion,openclip,huggingface,megatron}: weights under the names of that program
+  std::string model;  // --model NAME or FILE.json, with --names
+  std::string tokenizer_model;  // --tokenizer-model PATH, with --names huggingface of a GPT
+  bool json = false;            // --json, list and verify
 };
 
 core::OptionSet declare_ckpt_options(CkptOptions& options);

@@ -1,4 +1,5 @@
-// Reads model configurations in the form of LAION's CLAP and of OpenCLIP's development version (their model_configs folders).
+// Reads model configurations in the form of LAION's CLAP and of OpenCLIP's development version (their model_configs
+// folders).
 #include "core/error.h"
 #include "core/json.h"
 #include "core/strings.h"
@@ -29,7 +30,8 @@ void read_audio_model(JsonSection& section, const std::string& where, AudioShape
   section.read("model_type", type);
   section.read("model_name", size);
   if (type != "HTSAT")
-    refuse(where, fmt::format("the audio tower '{}' is not supported", type), "the audio tower must be HTSAT (\"model_type\": \"HTSAT\")");
+    refuse(where, fmt::format("the audio tower '{}' is not supported", type),
+           "the audio tower must be HTSAT (\"model_type\": \"HTSAT\")");
   if (!set_htsat(audio, size)) section.fail("model_name", "\"tiny\", \"base\" or \"large\"", Json(size));
 }
 
@@ -44,7 +46,8 @@ void read_sizes(JsonSection& section, const std::string& key, std::vector<int64_
   sizes = read;
 }
 
-/// Sizes that no named HTSAT has, under the names of HTSAT's own constructor. Neither LAION nor OpenCLIP has such a section.
+/// Sizes that no named HTSAT has, under the names of HTSAT's own constructor. Neither LAION nor OpenCLIP has such a
+/// section.
 void read_htsat(const Json& object, const std::string& where, AudioShape& audio) {
   JsonSection section(object, where, "audio_cfg.htsat_config", kFormat);
   section.read("embed_dim", audio.width);
@@ -98,7 +101,8 @@ ProjectionShape read_text_projection(JsonSection& section, int64_t width, int64_
   section.read("hf_proj_type", name);
   using Kind = ProjectionShape::Kind;
   if (name == "clap_mlp") return {.kind = Kind::kMlp, .hidden = embed_dim, .has_bias = true, .is_relu = true};
-  if (name == "mlp") return {.kind = Kind::kMlp, .hidden = (width + embed_dim) / 2, .has_bias = false, .is_relu = false};
+  if (name == "mlp")
+    return {.kind = Kind::kMlp, .hidden = (width + embed_dim) / 2, .has_bias = false, .is_relu = false};
   if (name == "linear") return {.kind = Kind::kLinear, .has_bias = false};
   if (name == "none" || name.empty()) return {.kind = Kind::kNone};
   section.fail("hf_proj_type", "clap_mlp, mlp, linear or none", Json(name));
@@ -124,9 +128,11 @@ void read_hf_config(const Json& object, const std::string& where, RobertaShape& 
 void read_hf_text(JsonSection& section, const std::string& where, ClapShape& shape) {
   std::string name;
   section.read("hf_model_name", name);
-  const std::string_view bare = core::starts_with(name, "FacebookAI/") ? std::string_view(name).substr(11) : std::string_view(name);
+  const std::string_view bare =
+      core::starts_with(name, "FacebookAI/") ? std::string_view(name).substr(11) : std::string_view(name);
   if (!set_roberta(shape.text, bare))
-    refuse(where, fmt::format("the text tower '{}' is not supported", name), "the text tower must be roberta-base or roberta-large");
+    refuse(where, fmt::format("the text tower '{}' is not supported", name),
+           "the text tower must be roberta-base or roberta-large");
   for (const char* key : {"hf_tokenizer_name", "hf_model_pretrained", "tokenizer_kwargs"}) section.find(key);
   if (const Json* config = section.find("hf_model_config")) read_hf_config(*config, where, shape.text);
   shape.text.pooler = read_pooler(section);
@@ -173,8 +179,10 @@ ClapShape parse_clap_shape(std::string_view json, std::string_view where) {
     section.only("custom_text", true, "the text tower is a Hugging Face model");
   } else {
     if (embed_dim != shape.audio.feature_width())
-      refuse(place, fmt::format("'embed_dim' is {}, but the audio tower's width is {}", embed_dim, shape.audio.feature_width()),
-             "in LAION's files embed_dim is the width of the audio tower; the shared space is joint_embed_shape");
+      refuse(
+          place,
+          fmt::format("'embed_dim' is {}, but the audio tower's width is {}", embed_dim, shape.audio.feature_width()),
+          "in LAION's files embed_dim is the width of the audio tower; the shared space is joint_embed_shape");
     section.read("joint_embed_shape", shape.embed_dim);
     shape.audio_projection.is_relu = reads_relu(section, "mlp_act", /*is_relu=*/true);
     shape.audio_projection.hidden = shape.embed_dim;

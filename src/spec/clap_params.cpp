@@ -20,7 +20,8 @@ void add_swin_block(ParamList& list, const std::string& name, const AudioShape& 
   const int64_t width = audio.stage_width(stage), window = std::min(audio.window, audio.stage_side(stage));
   list.add_layer_norm(name + ".norm1", width);
   list.add(name + ".attn.relative_position_bias_table",
-           {(2 * window - 1) * (2 * window - 1), audio.heads[static_cast<size_t>(stage)]}, normal(kSwinDeviation), false);
+           {(2 * window - 1) * (2 * window - 1), audio.heads[static_cast<size_t>(stage)]}, normal(kSwinDeviation),
+           false);
   add_swin_linear(list, name + ".attn.qkv", width, 3 * width);
   add_swin_linear(list, name + ".attn.proj", width, width);
   list.add_layer_norm(name + ".norm2", width);
@@ -69,7 +70,8 @@ void add_text(ParamList& list, const RobertaShape& text) {
     list.add_linear(layer + ".output.dense", text.mlp_width, text.width, law, zeros());
     list.add_layer_norm(layer + ".output.LayerNorm", text.width);
   }
-  if (text.pooler == TextPooler::kClass) list.add_linear("text_branch.pooler.dense", text.width, text.width, law, zeros());
+  if (text.pooler == TextPooler::kClass)
+    list.add_linear("text_branch.pooler.dense", text.width, text.width, law, zeros());
 }
 
 void add_layer(ParamList& list, const std::string& name, int64_t in, int64_t out, bool has_bias) {
@@ -104,10 +106,13 @@ double projection_flops(int64_t in, int64_t out, const ProjectionShape& shape) {
 }
 
 double swin_flops(const AudioShape& audio) {
-  double total = product({2, audio.stage_side(0), audio.stage_side(0), audio.patch_size, audio.patch_size, audio.width});
+  double total =
+      product({2, audio.stage_side(0), audio.stage_side(0), audio.patch_size, audio.patch_size, audio.width});
   for (int64_t stage = 0; stage < audio.stages(); ++stage) {
-    const int64_t width = audio.stage_width(stage), side = audio.stage_side(stage), window = std::min(audio.window, side);
-    const double block = product({2, side, side, width, 4 * width}) + product({2, side, side, width, 2 * audio.mlp_width(stage)}) +
+    const int64_t width = audio.stage_width(stage), side = audio.stage_side(stage),
+                  window = std::min(audio.window, side);
+    const double block = product({2, side, side, width, 4 * width}) +
+                         product({2, side, side, width, 2 * audio.mlp_width(stage)}) +
                          product({4, side, side, window * window, width});
     total += static_cast<double>(audio.depths[static_cast<size_t>(stage)]) * block;
     if (stage + 1 < audio.stages()) total += product({2, side, side, width, 2 * width});
@@ -145,9 +150,11 @@ std::vector<ParamSpec> clap_param_specs(const ClapShape& shape) {
 
 double clap_text_forward_flops(const ClapShape& shape, int64_t tokens) {
   const RobertaShape& text = shape.text;
-  const double layer = product({2, tokens, text.width, 4 * text.width + 2 * text.mlp_width}) + product({4, tokens, tokens, text.width});
+  const double layer =
+      product({2, tokens, text.width, 4 * text.width + 2 * text.mlp_width}) + product({4, tokens, tokens, text.width});
   const double pooler = text.pooler == TextPooler::kClass ? product({2, text.width, text.width}) : 0.0;
-  return static_cast<double>(text.layers) * layer + pooler + projection_flops(text.width, shape.embed_dim, shape.text_projection);
+  return static_cast<double>(text.layers) * layer + pooler +
+         projection_flops(text.width, shape.embed_dim, shape.text_projection);
 }
 
 ClapCost clap_cost(const ClapShape& shape) {

@@ -25,17 +25,22 @@ struct RobertaRow {
   std::string_view name;
   int64_t width, heads, layers, mlp_width;
 };
-constexpr std::array kRobertas{RobertaRow{"roberta-base", 768, 12, 12, 3072}, RobertaRow{"roberta-large", 1024, 16, 24, 4096}};
+constexpr std::array kRobertas{RobertaRow{"roberta-base", 768, 12, 12, 3072},
+                               RobertaRow{"roberta-large", 1024, 16, 24, 4096}};
 
 struct ModelRow {
   std::string_view name, htsat, roberta;
 };
 constexpr std::array kModels{
-    ModelRow{"HTSAT-tiny-Roberta-base", "tiny", "roberta-base"},   ModelRow{"HTSAT-base-Roberta-base", "base", "roberta-base"},
-    ModelRow{"HTSAT-large-Roberta-base", "large", "roberta-base"}, ModelRow{"HTSAT-tiny-Roberta-large", "tiny", "roberta-large"},
-    ModelRow{"HTSAT-base-Roberta-large", "base", "roberta-large"}, ModelRow{"HTSAT-large-Roberta-large", "large", "roberta-large"},
+    ModelRow{"HTSAT-tiny-Roberta-base", "tiny", "roberta-base"},
+    ModelRow{"HTSAT-base-Roberta-base", "base", "roberta-base"},
+    ModelRow{"HTSAT-large-Roberta-base", "large", "roberta-base"},
+    ModelRow{"HTSAT-tiny-Roberta-large", "tiny", "roberta-large"},
+    ModelRow{"HTSAT-base-Roberta-large", "base", "roberta-large"},
+    ModelRow{"HTSAT-large-Roberta-large", "large", "roberta-large"},
 };
-constexpr std::string_view kOpenClipTiny = "CLAP-HTSAT-tiny-Roberta-base", kOpenClipBase = "CLAP-HTSAT-base-Roberta-base";
+constexpr std::string_view kOpenClipTiny = "CLAP-HTSAT-tiny-Roberta-base",
+                           kOpenClipBase = "CLAP-HTSAT-base-Roberta-base";
 
 /// Why a model that LAION or OpenCLIP ships cannot be expressed here. The first pattern that the name contains counts.
 struct Refusal {
@@ -83,9 +88,11 @@ std::optional<ClapShape> find_named(std::string_view name) {
       throw UsageError(fmt::format("clap: model '{}' is not supported: {}", model, refusal.reason), known);
   for (const HtsatRow& row : kHtsats)
     if (model == fmt::format("HTSAT-{}", row.size) || model == fmt::format("CLAP-HTSAT-{}", row.size))
-      throw UsageError(fmt::format("clap: model '{}' is not supported: its text tower is CLIP's transformer", model), known);
+      throw UsageError(fmt::format("clap: model '{}' is not supported: its text tower is CLIP's transformer", model),
+                       known);
   const auto nearest = core::nearest_name(model, names);
-  throw UsageError(fmt::format("clap: unknown model '{}'", model), nearest ? fmt::format("did you mean '{}'?", *nearest) : known);
+  throw UsageError(fmt::format("clap: unknown model '{}'", model),
+                   nearest ? fmt::format("did you mean '{}'?", *nearest) : known);
 }
 
 void require(bool condition, const ClapShape& shape, const std::string& what) {
@@ -93,29 +100,34 @@ void require(bool condition, const ClapShape& shape, const std::string& what) {
 }
 
 void require_between(const ClapShape& shape, std::string_view what, int64_t value, int64_t low, int64_t high) {
-  require(low <= value && value <= high, shape, fmt::format("{}={} is out of range, expected {} to {}", what, value, low, high));
+  require(low <= value && value <= high, shape,
+          fmt::format("{}={} is out of range, expected {} to {}", what, value, low, high));
 }
 
 void require_fraction(const ClapShape& shape, std::string_view what, double value) {
-  require(value >= 0.0 && value < 1.0, shape, fmt::format("{}={} is out of range, expected 0 <= value < 1", what, value));
+  require(value >= 0.0 && value < 1.0, shape,
+          fmt::format("{}={} is out of range, expected 0 <= value < 1", what, value));
 }
 
 void check_spectrogram(const ClapShape& shape) {
   const AudioShape& audio = shape.audio;
   require_between(shape, "sample_rate", audio.sample_rate, 1000, 768000);
   require_between(shape, "window_size", audio.fft_size, 16, 65536);
-  require((audio.fft_size & (audio.fft_size - 1)) == 0, shape, fmt::format("window_size={} must be a power of two", audio.fft_size));
+  require((audio.fft_size & (audio.fft_size - 1)) == 0, shape,
+          fmt::format("window_size={} must be a power of two", audio.fft_size));
   require_between(shape, "hop_size", audio.hop_samples, 1, audio.fft_size);
   require_between(shape, "mel_bins", audio.mel_bins, 1, audio.image_size);
-  require(audio.low_hz >= 0.0 && audio.low_hz < audio.high_hz && audio.high_hz <= static_cast<double>(audio.sample_rate) / 2, shape,
-          fmt::format("fmin={} and fmax={} do not fit, expected 0 <= fmin < fmax <= {} (half the sample rate)", audio.low_hz,
-                      audio.high_hz, static_cast<double>(audio.sample_rate) / 2));
+  require(audio.low_hz >= 0.0 && audio.low_hz < audio.high_hz &&
+              audio.high_hz <= static_cast<double>(audio.sample_rate) / 2,
+          shape,
+          fmt::format("fmin={} and fmax={} do not fit, expected 0 <= fmin < fmax <= {} (half the sample rate)",
+                      audio.low_hz, audio.high_hz, static_cast<double>(audio.sample_rate) / 2));
   require(audio.image_size % audio.mel_bins == 0, shape,
           fmt::format("mel_bins={} must divide the image size {}", audio.mel_bins, audio.image_size));
   require_between(shape, "clip_samples", audio.clip_samples, audio.fft_size, int64_t{1} << 32);
   require(audio.frames(audio.clip_samples) <= audio.image_frames(), shape,
-          fmt::format("clip_samples={} with hop_size={} gives {} frames, the audio tower takes at most {}", audio.clip_samples,
-                      audio.hop_samples, audio.frames(audio.clip_samples), audio.image_frames()));
+          fmt::format("clip_samples={} with hop_size={} gives {} frames, the audio tower takes at most {}",
+                      audio.clip_samples, audio.hop_samples, audio.frames(audio.clip_samples), audio.image_frames()));
 }
 
 void check_swin(const ClapShape& shape) {
@@ -130,8 +142,8 @@ void check_swin(const ClapShape& shape) {
   require(audio.heads.size() == audio.depths.size(), shape, "depths and heads of the audio tower differ in length");
   require(audio.image_size % audio.patch_size == 0, shape,
           fmt::format("audio patch_size={} must divide the image size {}", audio.patch_size, audio.image_size));
-  require(std::isfinite(audio.mlp_ratio) && audio.mlp_ratio > 0.0 && audio.mlp_ratio <= 64.0 && audio.mlp_width(0) >= 1, shape,
-          fmt::format("audio mlp_ratio={} is out of range, expected above 0, at most 64", audio.mlp_ratio));
+  require(std::isfinite(audio.mlp_ratio) && audio.mlp_ratio > 0.0 && audio.mlp_ratio <= 64.0 && audio.mlp_width(0) >= 1,
+          shape, fmt::format("audio mlp_ratio={} is out of range, expected above 0, at most 64", audio.mlp_ratio));
   for (int64_t stage = 0; stage < audio.stages(); ++stage) {
     const auto index = static_cast<size_t>(stage);
     require_between(shape, "audio depths", audio.depths[index], 1, 1000);
@@ -142,12 +154,13 @@ void check_swin(const ClapShape& shape) {
     require(side >= 1 && side << stage == audio.image_size / audio.patch_size, shape,
             fmt::format("stage {} of the audio tower would have no whole number of tokens per side", stage + 1));
     require(side <= audio.window || side % audio.window == 0, shape,
-            fmt::format("audio window={} does not divide the {} tokens per side of stage {}", audio.window, side, stage + 1));
+            fmt::format("audio window={} does not divide the {} tokens per side of stage {}", audio.window, side,
+                        stage + 1));
   }
   const int64_t last_side = audio.stage_side(audio.stages() - 1);
   require(last_side % audio.time_pieces() == 0, shape,
-          fmt::format("the last audio stage has {} tokens per side, which {} pieces of the time axis do not divide", last_side,
-                      audio.time_pieces()));
+          fmt::format("the last audio stage has {} tokens per side, which {} pieces of the time axis do not divide",
+                      last_side, audio.time_pieces()));
 }
 
 void check_roberta(const ClapShape& shape) {
@@ -161,7 +174,8 @@ void check_roberta(const ClapShape& shape) {
   require_between(shape, "text heads", text.heads, 1, text.width);
   require_between(shape, "text layers", text.layers, 1, 1000);
   require_between(shape, "text mlp_width", text.mlp_width, 1, 1 << 20);
-  require(text.width % text.heads == 0, shape, fmt::format("text heads={} does not divide the width {}", text.heads, text.width));
+  require(text.width % text.heads == 0, shape,
+          fmt::format("text heads={} does not divide the width {}", text.heads, text.width));
   require_fraction(shape, "text dropout", text.dropout);
   require_fraction(shape, "text attention_dropout", text.attention_dropout);
 }
@@ -204,9 +218,11 @@ void check_clap_shape(const ClapShape& shape) {
   check_swin(shape);
   check_spectrogram(shape);
   check_roberta(shape);
-  const bool needs_projection = shape.text.width != shape.embed_dim && shape.text_projection.kind == ProjectionShape::Kind::kNone;
+  const bool needs_projection =
+      shape.text.width != shape.embed_dim && shape.text_projection.kind == ProjectionShape::Kind::kNone;
   require(!needs_projection, shape,
-          fmt::format("the text width {} is not embed_dim={}, so a projection is needed", shape.text.width, shape.embed_dim));
+          fmt::format("the text width {} is not embed_dim={}, so a projection is needed", shape.text.width,
+                      shape.embed_dim));
 }
 
 ClapShape resolve_clap_shape(std::string_view model) {

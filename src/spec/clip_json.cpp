@@ -32,7 +32,8 @@ void read_layers(JsonSection& section, VisionShape& vision) {
   if (!layers->is_array()) return section.read("layers", vision.layers);
   vision.layers = 0;
   for (const Json& entry : *layers) {
-    if (!entry.is_number_integer()) section.fail("layers", "an integer (ViT) or four integers (ModifiedResNet)", *layers);
+    if (!entry.is_number_integer())
+      section.fail("layers", "an integer (ViT) or four integers (ModifiedResNet)", *layers);
     vision.stages.push_back(entry.get<int64_t>());
   }
   if (vision.stages.size() != 4) section.fail("layers", "an integer (ViT) or four integers (ModifiedResNet)", *layers);
@@ -50,7 +51,8 @@ VisionShape read_vision(const Json& object, const std::string& where) {
   JsonSection section(object, where, "vision_cfg", kFormat);
   VisionShape vision;
   section.only("timm_model_name", nullptr, kTimm);
-  for (const char* key : {"timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop", "timm_drop_path"})
+  for (const char* key :
+       {"timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop", "timm_drop_path"})
     section.find(key);
   read_layers(section, vision);
   read_image_size(section, vision);
@@ -78,7 +80,8 @@ TextShape read_text(const Json& object, const std::string& where) {
   TextShape text;
   for (const char* key : {"hf_model_name", "hf_model_pretrained", "hf_proj_type", "hf_pooler_type"})
     section.only(key, nullptr, kHuggingFace);
-  for (const char* key : {"hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs"}) section.only(key, nullptr, kTokenizer);
+  for (const char* key : {"hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs"})
+    section.only(key, nullptr, kTokenizer);
   section.read("context_length", text.context_length);
   section.read("vocab_size", text.vocab_size);
   section.read("width", text.width);
@@ -108,8 +111,9 @@ ClipShape parse_clip_shape(std::string_view json, std::string_view where) {
   shape.name = place;
   const Json *vision = section.find("vision_cfg"), *text = section.find("text_cfg");
   if (section.find("embed_dim") == nullptr || vision == nullptr || text == nullptr)
-    throw UsageError(fmt::format("clip: '{}': a model configuration needs 'embed_dim', 'vision_cfg' and 'text_cfg'", where),
-                     "the format is that of OpenCLIP's model_configs/*.json");
+    throw UsageError(
+        fmt::format("clip: '{}': a model configuration needs 'embed_dim', 'vision_cfg' and 'text_cfg'", where),
+        "the format is that of OpenCLIP's model_configs/*.json");
   section.read("embed_dim", shape.embed_dim);
   section.read("quick_gelu", shape.quick_gelu);
   section.read("init_logit_scale", shape.init_logit_scale);

@@ -37,19 +37,20 @@ void add_vit(ParamList& list, const VisionShape& vision, int64_t embed_dim) {
   const BlockLaws laws{uniform(std::sqrt(6.0 / static_cast<double>(4 * width))), fan_in(width), fan_in(width),
                        fan_in(vision.mlp_width())};
   for (int64_t i = 0; i < vision.layers; ++i)
-    add_block(list, fmt::format("visual.transformer.resblocks.{}", i), width, vision.mlp_width(), laws, vision.layer_scale);
+    add_block(list, fmt::format("visual.transformer.resblocks.{}", i), width, vision.mlp_width(), laws,
+              vision.layer_scale);
   list.add_layer_norm("visual.ln_post", width);
   list.add("visual.proj", {width, embed_dim}, scaled, true);
 }
 
 /// Bottlenecks of a ModifiedResNet: calls visit(name, inputs, planes, stride) in forward order.
-template <typename Visit>
-void visit_bottlenecks(const VisionShape& vision, Visit&& visit) {
+template <typename Visit> void visit_bottlenecks(const VisionShape& vision, Visit&& visit) {
   int64_t inputs = vision.width;
   for (size_t stage = 0; stage < vision.stages.size(); ++stage) {
     const int64_t planes = vision.width << stage;
     for (int64_t block = 0; block < vision.stages[stage]; ++block) {
-      visit(fmt::format("visual.layer{}.{}", stage + 1, block), inputs, planes, int64_t{stage > 0 && block == 0 ? 2 : 1});
+      visit(fmt::format("visual.layer{}.{}", stage + 1, block), inputs, planes,
+            int64_t{stage > 0 && block == 0 ? 2 : 1});
       inputs = planes * 4;
     }
   }
@@ -101,7 +102,8 @@ double block_flops(int64_t tokens, int64_t width, int64_t mlp_width) {
 double resnet_flops(const VisionShape& vision, int64_t embed_dim) {
   double total = 0.0;
   const auto conv = [&](int64_t in, int64_t out, int64_t kernel, int64_t side) {
-    total += 2.0 * static_cast<double>(in * kernel * kernel) * static_cast<double>(out) * static_cast<double>(side * side);
+    total +=
+        2.0 * static_cast<double>(in * kernel * kernel) * static_cast<double>(out) * static_cast<double>(side * side);
   };
   const int64_t half = vision.width / 2;
   int64_t side = vision.image_size / 2;
@@ -140,14 +142,14 @@ std::vector<ParamSpec> clip_param_specs(const ClipShape& shape) {
 std::vector<std::string> openclip_state_dict_order(const ClipShape& shape) {
   // PyTorch lists a module's own parameters before those of its children; both in the order of their creation.
   const auto rank = [](const std::string& name) {
-    constexpr std::string_view kOwn[] = {"positional_embedding", "text_projection",        "logit_scale",
-                                         "logit_bias",           "visual.class_embedding", "visual.positional_embedding",
-                                         "visual.proj"};
+    constexpr std::string_view kOwn[] = {
+        "positional_embedding",        "text_projection", "logit_scale", "logit_bias", "visual.class_embedding",
+        "visual.positional_embedding", "visual.proj"};
     constexpr std::string_view kChildren[] = {"visual.", "transformer.", "token_embedding.", "ln_final."};
     const auto own = std::find(std::begin(kOwn), std::end(kOwn), name);
     if (own != std::end(kOwn)) return own - std::begin(kOwn);
-    const auto child =
-        std::find_if(std::begin(kChildren), std::end(kChildren), [&](auto prefix) { return core::starts_with(name, prefix); });
+    const auto child = std::find_if(std::begin(kChildren), std::end(kChildren),
+                                    [&](auto prefix) { return core::starts_with(name, prefix); });
     LOCKSTEP_CHECK(child != std::end(kChildren), "name={}", name);
     return std::ssize(kOwn) + (child - std::begin(kChildren));
   };

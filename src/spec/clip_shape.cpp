@@ -32,9 +32,11 @@ struct ResnetRow {
   TextRow text;
 };
 
-constexpr TextRow kTextS{384, 6, 12}, kTextM{512, 8, 12}, kTextPlus{640, 10, 12}, kTextL{768, 12, 12}, kTextH{1024, 16, 24};
+constexpr TextRow kTextS{384, 6, 12}, kTextM{512, 8, 12}, kTextPlus{640, 10, 12}, kTextL{768, 12, 12},
+    kTextH{1024, 16, 24};
 
-// The sizes are those of the JSON files in OpenCLIP 3.3.0's model_configs; a test compares parameter counts of all of them.
+// The sizes are those of the JSON files in OpenCLIP 3.3.0's model_configs; a test compares parameter counts of all of
+// them.
 constexpr std::array kViTs{
     Row{"ViT-S-32", 384, 224, 12, 384, 32, kTextS},
     Row{"ViT-S-32-alt", 256, 224, 12, 384, 32, {256, 4, 10}},
@@ -94,7 +96,9 @@ constexpr std::array kRefusals{
 
 constexpr std::string_view kQuick = "-quickgelu";
 
-TextShape text_shape(const TextRow& row) { return TextShape{.width = row.width, .heads = row.heads, .layers = row.layers}; }
+TextShape text_shape(const TextRow& row) {
+  return TextShape{.width = row.width, .heads = row.heads, .layers = row.layers};
+}
 
 std::optional<ClipShape> find_named(std::string_view name) {
   const bool quick = core::ends_with(name, kQuick);
@@ -116,8 +120,10 @@ std::optional<ClipShape> find_named(std::string_view name) {
   }
   for (const ResnetRow& row : kResnets) {
     if (row.name != base) continue;
-    const VisionShape vision{
-        .image_size = row.image_size, .stages = {row.stages.begin(), row.stages.end()}, .layers = 0, .width = row.width};
+    const VisionShape vision{.image_size = row.image_size,
+                             .stages = {row.stages.begin(), row.stages.end()},
+                             .layers = 0,
+                             .width = row.width};
     return ClipShape{.name = std::string(name),
                      .embed_dim = row.embed_dim,
                      .vision = vision,
@@ -144,7 +150,8 @@ void require(bool condition, const ClipShape& shape, const std::string& what) {
 }
 
 void require_between(const ClipShape& shape, std::string_view what, int64_t value, int64_t low, int64_t high) {
-  require(low <= value && value <= high, shape, fmt::format("{}={} is out of range, expected {} to {}", what, value, low, high));
+  require(low <= value && value <= high, shape,
+          fmt::format("{}={} is out of range, expected {} to {}", what, value, low, high));
 }
 
 void check_vision(const ClipShape& shape) {
@@ -157,19 +164,22 @@ void check_vision(const ClipShape& shape) {
   require(vision.feature_width() % vision.head_width == 0, shape,
           fmt::format("vision head_width={} does not divide the width {}", vision.head_width, vision.feature_width()));
   if (vision.is_resnet()) {
-    require(vision.stages.size() == 4, shape, fmt::format("vision layers has {} entries, expected 4", vision.stages.size()));
+    require(vision.stages.size() == 4, shape,
+            fmt::format("vision layers has {} entries, expected 4", vision.stages.size()));
     for (const int64_t blocks : vision.stages) require_between(shape, "vision layers", blocks, 1, 1000);
     require(vision.width % 2 == 0, shape, fmt::format("vision width={} must be even", vision.width));
     require(vision.image_size % 32 == 0, shape,
-            fmt::format("image_size={} must be a multiple of 32 for a ModifiedResNet, nearest are {} and {}", vision.image_size,
-                        std::max<int64_t>(1, vision.image_size / 32) * 32, (vision.image_size / 32 + 1) * 32));
+            fmt::format("image_size={} must be a multiple of 32 for a ModifiedResNet, nearest are {} and {}",
+                        vision.image_size, std::max<int64_t>(1, vision.image_size / 32) * 32,
+                        (vision.image_size / 32 + 1) * 32));
     require(vision.patch_dropout == 0.0, shape, "patch_dropout needs a vision transformer, this is a ModifiedResNet");
     return;
   }
   require_between(shape, "vision layers", vision.layers, 1, 1000);
   require_between(shape, "vision patch_size", vision.patch_size, 1, vision.image_size);
-  require(std::isfinite(vision.mlp_ratio) && vision.mlp_ratio > 0.0 && vision.mlp_ratio <= 64.0 && vision.mlp_width() >= 1, shape,
-          fmt::format("vision mlp_ratio={} is out of range, expected above 0, at most 64", vision.mlp_ratio));
+  require(
+      std::isfinite(vision.mlp_ratio) && vision.mlp_ratio > 0.0 && vision.mlp_ratio <= 64.0 && vision.mlp_width() >= 1,
+      shape, fmt::format("vision mlp_ratio={} is out of range, expected above 0, at most 64", vision.mlp_ratio));
 }
 
 void check_text(const ClipShape& shape) {
@@ -179,9 +189,10 @@ void check_text(const ClipShape& shape) {
   require_between(shape, "text width", text.width, 1, 65536);
   require_between(shape, "text heads", text.heads, 1, text.width);
   require_between(shape, "text layers", text.layers, 1, 1000);
-  require(text.width % text.heads == 0, shape, fmt::format("text heads={} does not divide the width {}", text.heads, text.width));
-  require(std::isfinite(text.mlp_ratio) && text.mlp_ratio > 0.0 && text.mlp_ratio <= 64.0 && text.mlp_width() >= 1, shape,
-          fmt::format("text mlp_ratio={} is out of range, expected above 0, at most 64", text.mlp_ratio));
+  require(text.width % text.heads == 0, shape,
+          fmt::format("text heads={} does not divide the width {}", text.heads, text.width));
+  require(std::isfinite(text.mlp_ratio) && text.mlp_ratio > 0.0 && text.mlp_ratio <= 64.0 && text.mlp_width() >= 1,
+          shape, fmt::format("text mlp_ratio={} is out of range, expected above 0, at most 64", text.mlp_ratio));
 }
 
 void apply_overrides(ClipShape& shape, const ClipOverrides& overrides) {
@@ -214,8 +225,8 @@ void check_clip_shape(const ClipShape& shape) {
   check_text(shape);
 }
 
-ClipOverrides forced_overrides(const std::vector<int64_t>& image_size, const std::optional<int64_t>& context_length, bool quick_gelu,
-                               const std::optional<double>& patch_dropout) {
+ClipOverrides forced_overrides(const std::vector<int64_t>& image_size, const std::optional<int64_t>& context_length,
+                               bool quick_gelu, const std::optional<double>& patch_dropout) {
   ClipOverrides overrides{.context_length = context_length, .quick_gelu = quick_gelu, .patch_dropout = patch_dropout};
   if (!image_size.empty()) overrides.image_size = image_size.front();
   return overrides;

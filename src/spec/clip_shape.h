@@ -23,10 +23,14 @@ struct VisionShape {
   std::optional<double> layer_scale = std::nullopt;  ///< Initial value of LayerScale, where the blocks have it.
 
   bool is_resnet() const { return !stages.empty(); }
-  int64_t feature_width() const { return is_resnet() ? width * 32 : width; }  ///< Width in front of the last projection.
+  int64_t feature_width() const {
+    return is_resnet() ? width * 32 : width;
+  }  ///< Width in front of the last projection.
   int64_t heads() const { return feature_width() / head_width; }
   int64_t mlp_width() const { return static_cast<int64_t>(static_cast<double>(width) * mlp_ratio); }
-  int64_t grid() const { return is_resnet() ? image_size / 32 : image_size / patch_size; }  ///< Patches (or cells) per side.
+  int64_t grid() const {
+    return is_resnet() ? image_size / 32 : image_size / patch_size;
+  }                                                       ///< Patches (or cells) per side.
   int64_t tokens() const { return grid() * grid() + 1; }  ///< With the class token (ModifiedResNet: the mean token).
 };
 
@@ -55,7 +59,8 @@ struct ClipShape {
   bool nonscalar_logit_scale = false;  ///< logit_scale and logit_bias have shape [1] instead of [].
 };
 
-/// Names of the built-in models, in table order: every native configuration of OpenCLIP 3.3.0 that these towers can express.
+/// Names of the built-in models, in table order: every native configuration of OpenCLIP 3.3.0 that these towers can
+/// express.
 std::vector<std::string> clip_model_names();
 
 /// Changes that the command line may make to a named shape.
@@ -67,18 +72,19 @@ struct ClipOverrides {
                         init_logit_bias = std::nullopt;  ///< As --siglip sets them: ln 10 and -10.
 };
 
-/// The overrides that --force-image-size (none, one value or two equal ones), --force-context-length, --force-quick-gelu and
+/// The overrides that --force-image-size (none, one value or two equal ones), --force-context-length,
+/// --force-quick-gelu and
 /// --force-patch-dropout ask for.
-ClipOverrides forced_overrides(const std::vector<int64_t>& image_size, const std::optional<int64_t>& context_length, bool quick_gelu,
-                               const std::optional<double>& patch_dropout = std::nullopt);
+ClipOverrides forced_overrides(const std::vector<int64_t>& image_size, const std::optional<int64_t>& context_length,
+                               bool quick_gelu, const std::optional<double>& patch_dropout = std::nullopt);
 
-/// Shape of a built-in name, or of an OpenCLIP-format JSON file when `model` ends in ".json"; then the overrides. UsageError for
-/// an unknown name (with the nearest one), for an OpenCLIP configuration that these towers cannot express (with the reason), and
-/// for sizes that do not fit.
+/// Shape of a built-in name, or of an OpenCLIP-format JSON file when `model` ends in ".json"; then the overrides.
+/// UsageError for an unknown name (with the nearest one), for an OpenCLIP configuration that these towers cannot
+/// express (with the reason), and for sizes that do not fit.
 ClipShape resolve_clip_shape(std::string_view model, const ClipOverrides& overrides = {});
 
-/// Shape from the text of an OpenCLIP model configuration. `where` names it in errors. Unknown keys, known keys that are not
-/// supported and values of a wrong type or range are UsageErrors that name the key.
+/// Shape from the text of an OpenCLIP model configuration. `where` names it in errors. Unknown keys, known keys that
+/// are not supported and values of a wrong type or range are UsageErrors that name the key.
 ClipShape parse_clip_shape(std::string_view json, std::string_view where);
 
 /// UsageError unless all sizes fit together (heads divide widths, the patch fits into the image, ...).
@@ -87,9 +93,9 @@ void check_clip_shape(const ClipShape& shape);
 /// Parameters and buffers in forward-execution order (image tower, text tower, scalars) under OpenCLIP's names.
 std::vector<ParamSpec> clip_param_specs(const ClipShape& shape);
 
-/// All names of `clip_param_specs` in the order of OpenCLIP's state_dict. Without the buffers this is also the order of its
-/// named_parameters(), hence of the indices in its saved optimizer state (group 0 without decay first, then group 1; this order
-/// inside each).
+/// All names of `clip_param_specs` in the order of OpenCLIP's state_dict. Without the buffers this is also the order of
+/// its named_parameters(), hence of the indices in its saved optimizer state (group 0 without decay first, then group
+/// 1; this order inside each).
 std::vector<std::string> openclip_state_dict_order(const ClipShape& shape);
 
 /// Sizes and work of a model, without a tensor.
@@ -103,10 +109,11 @@ struct ClipCost {
 };
 ClipCost clip_cost(const ClipShape& shape);
 
-/// Forward work of one text of which `tokens` positions are computed (24 T W^2 + 4 T^2 W a block at MLP ratio 4, one token
-/// projected).
+/// Forward work of one text of which `tokens` positions are computed (24 T W^2 + 4 T^2 W a block at MLP ratio 4, one
+/// token projected).
 double clip_text_forward_flops(const ClipShape& shape, int64_t tokens);
-/// Forward work of one image with `tokens` tokens in the blocks (patch dropout shortens them). ModifiedResNet ignores `tokens`.
+/// Forward work of one image with `tokens` tokens in the blocks (patch dropout shortens them). ModifiedResNet ignores
+/// `tokens`.
 double clip_image_forward_flops(const ClipShape& shape, int64_t tokens);
 
 }  // namespace lockstep::spec

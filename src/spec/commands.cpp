@@ -69,7 +69,8 @@ bool is_first_word(const std::string& word) {
   const bool is_word_missing = has_task && (args.size() == 1 || core::starts_with(args[1], "-"));
   const std::string typed = has_task && !is_word_missing ? args[1] : args[0];
   const auto nearest = is_word_missing ? std::nullopt : core::nearest_name(typed, words);
-  const std::string list = fmt::format("`lockstep {}` followed by {}", has_task ? args[0] : "COMMAND", core::join_or(words));
+  const std::string list =
+      fmt::format("`lockstep {}` followed by {}", has_task ? args[0] : "COMMAND", core::join_or(words));
   if (is_word_missing) throw UsageError(fmt::format("options: '{}' needs another word", args[0]), "write " + list);
   throw UsageError(fmt::format("options: '{}{}' is no command", before, typed),
                    nearest ? fmt::format("did you mean `lockstep {}{}`? `lockstep --help` lists all", before, *nearest)
@@ -166,7 +167,9 @@ static std::vector<std::string> profiled(std::span<const std::string> args) {
   const bool has_task = out.size() > 1 && !core::starts_with(out[1], "-");
   const bool asks_for_help = out.size() > 1 && (out[1] == "--help" || out[1] == "-h");
   if (asks_for_help) out.insert(out.begin() + 1, "clip");
-  if (!has_task && !asks_for_help) throw UsageError("options: `profile train` needs a task", "write `lockstep profile train clip` and the flags of `train clip`");
+  if (!has_task && !asks_for_help)
+    throw UsageError("options: `profile train` needs a task",
+                     "write `lockstep profile train clip` and the flags of `train clip`");
   out.insert(out.begin() + 2, "--profile");
   return out;
 }

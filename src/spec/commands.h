@@ -29,8 +29,9 @@ struct CommandInfo {
 /// All commands in the order of the overview.
 std::span<const CommandInfo> commands();
 
-/// A command line, parsed. Of train, infer, bench, ckpt and report the member of that task is set (of `train gpt` gpt, of `infer generate` generate); the arguments of other
-/// commands are left in `rest` for the command itself. The set reads and prints the member's present values.
+/// A command line, parsed. Of train, infer, bench, ckpt and report the member of that task is set (of `train gpt` gpt,
+/// of `infer generate` generate); the arguments of other commands are left in `rest` for the command itself. The set
+/// reads and prints the member's present values.
 struct ParsedCommand {
   const CommandInfo* info = nullptr;
   std::vector<std::string> rest;
@@ -49,12 +50,13 @@ struct ParsedCommand {
   const TrainOptions* run_options() const { return gpt ? &gpt->run : train.get(); }
 };
 
-/// Parses "train clip --batch-size 64 ..." (without the program name) and checks all that can be checked without devices and
-/// files of data. UsageError for unknown commands and flags, bad values, contradictions, and commands that are not in this
-/// version yet.
+/// Parses "train clip --batch-size 64 ..." (without the program name) and checks all that can be checked without
+/// devices and files of data. UsageError for unknown commands and flags, bad values, contradictions, and commands that
+/// are not in this version yet.
 ParsedCommand parse_command(std::span<const std::string> args);
 
-/// The same without the check for missing flags and contradictions; for `config`, which looks at parts of command lines.
+/// The same without the check for missing flags and contradictions; for `config`, which looks at parts of command
+/// lines.
 ParsedCommand parse_flags(std::span<const std::string> args);
 
 /// A command with its options at their defaults, nothing parsed. UsageError when it is not in this version.

@@ -56,8 +56,8 @@ ContrastiveShape resolve_contrastive_shape(const std::string& model, bool is_cla
 
 ContrastiveShape resolve_contrastive_shape(const TrainOptions& options) {
   return resolve_contrastive_shape(options.model, options.is_clap(),
-                                   forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu,
-                                                    options.force_patch_dropout));
+                                   forced_overrides(options.force_image_size, options.force_context_length,
+                                                    options.force_quick_gelu, options.force_patch_dropout));
 }
 
 bool is_clap_model(const std::string& model) {

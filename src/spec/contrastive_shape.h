@@ -32,7 +32,8 @@ struct ContrastiveCost {
 };
 ContrastiveCost contrastive_cost(const ContrastiveShape& shape);
 
-/// Shape of a model with the overrides, of which CLAP knows only the context length. UsageError as resolve_clip_shape and resolve_clap_shape throw.
+/// Shape of a model with the overrides, of which CLAP knows only the context length. UsageError as resolve_clip_shape
+/// and resolve_clap_shape throw.
 ContrastiveShape resolve_contrastive_shape(const std::string& model, bool is_clap, const ClipOverrides& overrides);
 /// The same for --model and the --force-* flags.
 ContrastiveShape resolve_contrastive_shape(const TrainOptions& options);

@@ -19,7 +19,9 @@ std::string activation_name(const GptShape& shape) {
   LOCKSTEP_CHECK(false, "activation {}", static_cast<int>(shape.activation));
 }
 
-Json ids_json(const std::vector<int32_t>& ids) { return ids.empty() ? Json(nullptr) : ids.size() == 1 ? Json(ids.front()) : Json(ids); }
+Json ids_json(const std::vector<int32_t>& ids) {
+  return ids.empty() ? Json(nullptr) : ids.size() == 1 ? Json(ids.front()) : Json(ids);
+}
 
 void add_gpt2(const GptShape& shape, Json& config) {
   config["n_layer"] = shape.layers;
@@ -64,16 +66,22 @@ void add_sizes(const GptShape& shape, Json& config) {
 Json hugging_face_config(const GptShape& shape, const GptConfigNotes& notes) {
   const GptDialect dialect = hugging_face_dialect(shape);
   const bool is_gpt2 = dialect == GptDialect::kHfGpt2, is_llama = dialect == GptDialect::kHfLlama;
-  Json config = {{"architectures", {is_gpt2 ? "GPT2LMHeadModel" : is_llama ? "LlamaForCausalLM" : "NemotronForCausalLM"}},
-                 {"model_type", is_gpt2 ? "gpt2" : is_llama ? "llama" : "nemotron"},
-                 {"torch_dtype", notes.dtype},
-                 {"vocab_size", shape.vocab},
-                 {"bos_token_id", notes.bos_id ? Json(*notes.bos_id) : Json(nullptr)},  // null: absent keys mean GPT-2's ids
-                 {"eos_token_id", ids_json(notes.eos_ids)},
-                 {"pad_token_id", nullptr},
-                 {"tie_word_embeddings", shape.is_head_tied},
-                 {"initializer_range", shape.init_std},
-                 {"use_cache", true}};
+  Json config = {
+      {"architectures",
+       {is_gpt2    ? "GPT2LMHeadModel"
+        : is_llama ? "LlamaForCausalLM"
+                   : "NemotronForCausalLM"}},
+      {"model_type", is_gpt2    ? "gpt2"
+                     : is_llama ? "llama"
+                                : "nemotron"},
+      {"torch_dtype", notes.dtype},
+      {"vocab_size", shape.vocab},
+      {"bos_token_id", notes.bos_id ? Json(*notes.bos_id) : Json(nullptr)},  // null: absent keys mean GPT-2's ids
+      {"eos_token_id", ids_json(notes.eos_ids)},
+      {"pad_token_id", nullptr},
+      {"tie_word_embeddings", shape.is_head_tied},
+      {"initializer_range", shape.init_std},
+      {"use_cache", true}};
   if (is_gpt2) {
     add_gpt2(shape, config);
   } else {

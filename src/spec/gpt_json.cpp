@@ -13,11 +13,30 @@ constexpr JsonFormat kFormat{"gpt", "keys of GPT-2, Llama and Nemotron configura
 
 /// What says nothing about the parameters or the computation of training.
 void skip_bookkeeping(JsonSection& section) {
-  for (const char* key : {"architectures", "bos_token_id", "eos_token_id", "pad_token_id", "torch_dtype", "dtype", "transformers_version", "use_cache",
-                          "_name_or_path", "task_specific_params", "output_attentions", "output_hidden_states", "return_dict", "gradient_checkpointing",
-                          "pretraining_tp", "_attn_implementation", "chunk_size_feed_forward", "id2label", "label2id", "is_encoder_decoder"})
+  for (const char* key : {"architectures",
+                          "bos_token_id",
+                          "eos_token_id",
+                          "pad_token_id",
+                          "torch_dtype",
+                          "dtype",
+                          "transformers_version",
+                          "use_cache",
+                          "_name_or_path",
+                          "task_specific_params",
+                          "output_attentions",
+                          "output_hidden_states",
+                          "return_dict",
+                          "gradient_checkpointing",
+                          "pretraining_tp",
+                          "_attn_implementation",
+                          "chunk_size_feed_forward",
+                          "id2label",
+                          "label2id",
+                          "is_encoder_decoder"})
     section.find(key);
-  for (const char* key : {"summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"}) section.find(key);
+  for (const char* key :
+       {"summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"})
+    section.find(key);
 }
 
 GptActivation activation_of(JsonSection& section, const std::string& key, const std::string& default_name) {
@@ -148,8 +167,11 @@ GptShape parse_gpt_shape(std::string_view json, std::string_view where) {
   std::string type;
   section.read("model_type", type);
   skip_bookkeeping(section);
-  if (type != "gpt2" && type != "llama" && type != "nemotron") section.fail("model_type", "gpt2, llama or nemotron", type);
-  GptShape shape = type == "gpt2" ? read_gpt2(section) : type == "llama" ? read_llama(section, place) : read_nemotron(section, place);
+  if (type != "gpt2" && type != "llama" && type != "nemotron")
+    section.fail("model_type", "gpt2, llama or nemotron", type);
+  GptShape shape = type == "gpt2"    ? read_gpt2(section)
+                   : type == "llama" ? read_llama(section, place)
+                                     : read_nemotron(section, place);
   section.finish();
   shape.name = place;
   shape.vocab_multiple = 1;  // as in the file, so that the softmax runs over the same rows

@@ -10,7 +10,7 @@ namespace lockstep::spec {
 namespace {
 
 struct NameRow {
-  std::string_view own;  ///< Without "layers.I." and without ".weight" or ".bias".
+  std::string_view own;                    ///< Without "layers.I." and without ".weight" or ".bias".
   std::string_view gpt2, llama, megatron;  ///< Nemotron has Llama's, but for fc1.
 };
 
@@ -57,7 +57,8 @@ OwnName split_name(const std::string& name) {
 
 /// Why GPT-2's classes cannot hold the shape, or "".
 std::string gpt2_misfit(const GptShape& shape) {
-  if (shape.positions != GptPositions::kLearned) return fmt::format("its positions are {}", gpt_positions_name(shape.positions));
+  if (shape.positions != GptPositions::kLearned)
+    return fmt::format("its positions are {}", gpt_positions_name(shape.positions));
   if (shape.norm != GptNorm::kLayerNorm) return fmt::format("its norm is {}", gpt_norm_name(shape.norm));
   if (shape.is_gated()) return "its feed-forward layer is gated";
   if (!shape.has_bias) return "its layers have no biases";
@@ -67,16 +68,19 @@ std::string gpt2_misfit(const GptShape& shape) {
 }
 
 std::string llama_misfit(const GptShape& shape) {
-  if (shape.positions != GptPositions::kRotary || shape.rotary_fraction != 1) return "its positions are not rotary over whole heads";
+  if (shape.positions != GptPositions::kRotary || shape.rotary_fraction != 1)
+    return "its positions are not rotary over whole heads";
   if (shape.norm != GptNorm::kRmsNorm) return fmt::format("its norm is {}", gpt_norm_name(shape.norm));
   if (!shape.is_gated()) return fmt::format("its activation is {}", gpt_activation_name(shape.activation));
   return shape.has_bias || shape.has_qkv_bias ? "it has biases" : "";
 }
 
 std::string nemotron_misfit(const GptShape& shape) {
-  if (shape.positions != GptPositions::kRotary || shape.rotary_scaling) return "its positions are not plain rotary ones";
+  if (shape.positions != GptPositions::kRotary || shape.rotary_scaling)
+    return "its positions are not plain rotary ones";
   if (shape.norm != GptNorm::kLayerNorm1p) return fmt::format("its norm is {}", gpt_norm_name(shape.norm));
-  if (shape.activation != GptActivation::kSquaredRelu) return fmt::format("its activation is {}", gpt_activation_name(shape.activation));
+  if (shape.activation != GptActivation::kSquaredRelu)
+    return fmt::format("its activation is {}", gpt_activation_name(shape.activation));
   return shape.has_bias || shape.has_qkv_bias ? "it has biases" : "";
 }
 
@@ -95,18 +99,23 @@ void check_dialect(const GptShape& shape, GptDialect dialect) {
   for (const HuggingFaceModel& model : kHuggingFaceModels) {
     const std::string misfit = model.dialect == dialect ? model.misfit(shape) : "";
     if (!misfit.empty())
-      throw UsageError(fmt::format("gpt: model '{}' is no {} model of Hugging Face: {}", shape.name, model.name, misfit), "Megatron's names can hold it");
+      throw UsageError(
+          fmt::format("gpt: model '{}' is no {} model of Hugging Face: {}", shape.name, model.name, misfit),
+          "Megatron's names can hold it");
   }
 }
 
 /// Elements of a row: the inputs of a matrix, 1 for vectors (a gated layer's bias is a vector in two halves).
-int64_t row_width(const ParamSpec& spec) { return spec.shape.size() > 1 && !spec.name.ends_with(".bias") ? spec.shape.back() : 1; }
+int64_t row_width(const ParamSpec& spec) {
+  return spec.shape.size() > 1 && !spec.name.ends_with(".bias") ? spec.shape.back() : 1;
+}
 
 /// Queries, keys or values of all groups; our rows are [group][heads of the group, key, value][head width].
 void append_heads(const GptShape& shape, int64_t first, int64_t count, std::vector<int64_t>& rows) {
   const int64_t per_group = shape.heads_per_group() + 2;
   for (int64_t group = 0; group < shape.query_groups; ++group)
-    for (int64_t i = 0; i < count * shape.head_width; ++i) rows.push_back((group * per_group + first) * shape.head_width + i);
+    for (int64_t i = 0; i < count * shape.head_width; ++i)
+      rows.push_back((group * per_group + first) * shape.head_width + i);
 }
 
 std::vector<int64_t> range(int64_t begin, int64_t end) {
@@ -124,7 +133,9 @@ GptDialect hugging_face_dialect(const GptShape& shape) {
     if (misfit.empty()) return model.dialect;
     reasons.push_back(fmt::format("{} ({})", model.name, misfit));
   }
-  throw UsageError(fmt::format("gpt: no class of Hugging Face holds model '{}': not {}", shape.name, core::join(reasons, ", ")), "Megatron's names can hold it");
+  throw UsageError(
+      fmt::format("gpt: no class of Hugging Face holds model '{}': not {}", shape.name, core::join(reasons, ", ")),
+      "Megatron's names can hold it");
 }
 
 std::vector<int64_t> own_rows(const GptShape& shape, const ParamSpec& spec, GptRows rows) {
@@ -155,7 +166,8 @@ std::vector<ForeignTensor> foreign_tensors(const GptShape& shape, const ParamSpe
       if (row.own == own.module) return std::string(dialect_name(row, dialect));
     LOCKSTEP_CHECK(false, "parameter '{}' has no name in dialect {}", spec.name, static_cast<int>(dialect));
   };
-  const std::string module = own.layer.empty() ? find(kModelNames) : layer_prefix(own.layer, dialect) + find(kLayerNames);
+  const std::string module =
+      own.layer.empty() ? find(kModelNames) : layer_prefix(own.layer, dialect) + find(kLayerNames);
   const auto tensor = [&](const std::string& name, GptRows rows) {
     std::vector<int64_t> sizes = {static_cast<int64_t>(own_rows(shape, spec, rows).size())};
     if (row_width(spec) > 1) sizes.push_back(row_width(spec));
@@ -167,10 +179,12 @@ std::vector<ForeignTensor> foreign_tensors(const GptShape& shape, const ParamSpe
     return {tensor(module, dialect == GptDialect::kMegatron ? GptRows::kAll : GptRows::kTokens)};
   const bool has_llama_names = dialect == GptDialect::kHfLlama || dialect == GptDialect::kHfNemotron;
   if (has_llama_names && own.module == "attention.qkv")
-    return {tensor(module + ".q_proj", GptRows::kQuery), tensor(module + ".k_proj", GptRows::kKey), tensor(module + ".v_proj", GptRows::kValue)};
+    return {tensor(module + ".q_proj", GptRows::kQuery), tensor(module + ".k_proj", GptRows::kKey),
+            tensor(module + ".v_proj", GptRows::kValue)};
   if (dialect == GptDialect::kHfLlama && own.module == "mlp.fc1")
     return {tensor(module + ".gate_proj", GptRows::kGate), tensor(module + ".up_proj", GptRows::kUp)};
-  if (dialect == GptDialect::kHfNemotron && own.module == "mlp.fc1") return {tensor(module + ".up_proj", GptRows::kAll)};
+  if (dialect == GptDialect::kHfNemotron && own.module == "mlp.fc1")
+    return {tensor(module + ".up_proj", GptRows::kAll)};
   if (dialect == GptDialect::kHfGpt2 && own.module == "attention.qkv") return {tensor(module, GptRows::kQueryKeyValue)};
   return {tensor(module, GptRows::kAll)};
 }

@@ -20,13 +20,17 @@ enum class GptDialect {
 /// The dialect of Hugging Face that can express a shape; UsageError that says which property none can.
 GptDialect hugging_face_dialect(const GptShape& shape);
 
-/// Which rows (of the first dimension, a gated fc1 taken as [2 ffn, hidden]) of our tensor a foreign one holds, in which order.
+/// Which rows (of the first dimension, a gated fc1 taken as [2 ffn, hidden]) of our tensor a foreign one holds, in
+/// which order.
 enum class GptRows {
-  kAll,           ///< The same ones.
-  kTokens,        ///< The first `vocab` of the padded vocabulary.
-  kQueryKeyValue, ///< All queries, then all keys, then all values.
-  kQuery, kKey, kValue,
-  kGate, kUp,
+  kAll,            ///< The same ones.
+  kTokens,         ///< The first `vocab` of the padded vocabulary.
+  kQueryKeyValue,  ///< All queries, then all keys, then all values.
+  kQuery,
+  kKey,
+  kValue,
+  kGate,
+  kUp,
 };
 
 /// One tensor of a foreign file that one of our parameters is made of.

@@ -7,8 +7,7 @@
 namespace lockstep::spec {
 namespace {
 
-template <typename Field, typename Value>
-void take(const std::optional<Value>& given, Field& field) {
+template <typename Field, typename Value> void take(const std::optional<Value>& given, Field& field) {
   if (given) field = static_cast<Field>(*given);
 }
 
@@ -22,12 +21,15 @@ void set_sizes(const GptOptions& o, GptShape& shape) {
   if (o.group_query_attention) shape.query_groups = o.num_query_groups.value_or(1);
   if (o.hidden_size || o.num_attention_heads) shape.head_width = shape.hidden / std::max<int64_t>(1, shape.heads);
   take(o.kv_channels, shape.head_width);
-  if (o.swiglu && !o.ffn_hidden_size) shape.ffn = swiglu_ffn(shape.hidden);
-  else if (o.hidden_size && was_plain) shape.ffn = 4 * shape.hidden;
+  if (o.swiglu && !o.ffn_hidden_size)
+    shape.ffn = swiglu_ffn(shape.hidden);
+  else if (o.hidden_size && was_plain)
+    shape.ffn = 4 * shape.hidden;
   take(o.ffn_hidden_size, shape.ffn);
   if (o.seq_length) {
     shape.sequence = *o.seq_length;
-    if (!o.max_position_embeddings && shape.positions != GptPositions::kLearned) shape.max_positions = std::max(shape.max_positions, shape.sequence);
+    if (!o.max_position_embeddings && shape.positions != GptPositions::kLearned)
+      shape.max_positions = std::max(shape.max_positions, shape.sequence);
   }
   take(o.max_position_embeddings, shape.max_positions);
   if (o.model.empty() && !o.max_position_embeddings) shape.max_positions = shape.sequence;

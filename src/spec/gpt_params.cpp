@@ -8,7 +8,8 @@
 namespace lockstep::spec {
 namespace {
 
-/// Collects the parameters; decay is Megatron's rule: matrices, and not embeddings that have their own initial deviation.
+/// Collects the parameters; decay is Megatron's rule: matrices, and not embeddings that have their own initial
+/// deviation.
 class GptList {
  public:
   GptList(const GptShape& shape, int64_t tp) : shape_(shape), vocab_rows_(shape.padded_vocab(tp)) {}
@@ -20,14 +21,17 @@ class GptList {
   }
 
   void add_positions() {
-    ParamSpec& spec = add("embedding.position.weight", {shape_.max_positions, shape_.hidden}, embedding_law(), std::nullopt);
+    ParamSpec& spec =
+        add("embedding.position.weight", {shape_.max_positions, shape_.hidden}, embedding_law(), std::nullopt);
     spec.weight_decay = !shape_.embedding_init_std;
     spec.is_partial_over_tokens = true;
   }
 
   void add_norm(const std::string& name) {
-    add(name + ".weight", {shape_.hidden}, shape_.norm == GptNorm::kLayerNorm1p ? zeros() : ones(), std::nullopt).is_partial_over_tokens = true;
-    if (shape_.has_norm_bias()) add(name + ".bias", {shape_.hidden}, zeros(), std::nullopt).is_partial_over_tokens = true;
+    add(name + ".weight", {shape_.hidden}, shape_.norm == GptNorm::kLayerNorm1p ? zeros() : ones(), std::nullopt)
+        .is_partial_over_tokens = true;
+    if (shape_.has_norm_bias())
+      add(name + ".bias", {shape_.hidden}, zeros(), std::nullopt).is_partial_over_tokens = true;
   }
 
   void add_layer(int64_t layer) {
@@ -47,7 +51,8 @@ class GptList {
  private:
   ParamSpec& add(const std::string& name, std::vector<int64_t> shape, InitLaw init, std::optional<int> split_dim) {
     const bool is_vector = shape.size() < 2 || name.ends_with(".bias");
-    specs_.push_back({.name = name, .shape = std::move(shape), .init = init, .weight_decay = !is_vector, .split_dim = split_dim});
+    specs_.push_back(
+        {.name = name, .shape = std::move(shape), .init = init, .weight_decay = !is_vector, .split_dim = split_dim});
     return specs_.back();
   }
 
@@ -81,11 +86,14 @@ int64_t count(const std::vector<ParamSpec>& specs) {
 
 }  // namespace
 
-GptPart whole_gpt(const GptShape& shape) { return {.num_layers = shape.layers, .has_embedding = true, .has_head = true}; }
+GptPart whole_gpt(const GptShape& shape) {
+  return {.num_layers = shape.layers, .has_embedding = true, .has_head = true};
+}
 
 std::vector<ParamSpec> gpt_param_specs(const GptShape& shape, const GptPart& part, int64_t tp) {
-  LOCKSTEP_CHECK(part.first_layer >= 0 && part.num_layers >= 0 && part.first_layer + part.num_layers <= shape.layers && tp >= 1,
-                 "first_layer={} num_layers={} layers={} tp={}", part.first_layer, part.num_layers, shape.layers, tp);
+  LOCKSTEP_CHECK(
+      part.first_layer >= 0 && part.num_layers >= 0 && part.first_layer + part.num_layers <= shape.layers && tp >= 1,
+      "first_layer={} num_layers={} layers={} tp={}", part.first_layer, part.num_layers, shape.layers, tp);
   GptList list(shape, tp);
   if (part.has_embedding) {
     list.add_word_embedding(kGptWordEmbedding, false);

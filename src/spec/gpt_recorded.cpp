@@ -9,10 +9,12 @@
 namespace lockstep::spec {
 namespace {
 
-constexpr std::array<std::string_view, 5> kDataFlags = {"mock-data", "tokenizer-type", "tokenizer-model", "vocab-file", "merge-file"};
+constexpr std::array<std::string_view, 5> kDataFlags = {"mock-data", "tokenizer-type", "tokenizer-model", "vocab-file",
+                                                        "merge-file"};
 
 bool is_wanted(const core::Option& option) {
-  return option.spec.group == "Model" || std::find(kDataFlags.begin(), kDataFlags.end(), option.name) != kDataFlags.end();
+  return option.spec.group == "Model" ||
+         std::find(kDataFlags.begin(), kDataFlags.end(), option.name) != kDataFlags.end();
 }
 
 /// The flag as it would be typed; "" where nothing would.
@@ -36,7 +38,8 @@ GptOptions recorded_gpt_options(const core::Json& values, const std::string& whe
   try {
     set.parse(args);
   } catch (const UsageError& error) {
-    throw DataError(fmt::format("spec: the options recorded in '{}' cannot be taken: {}", where, error.what()), "was the file edited?");
+    throw DataError(fmt::format("spec: the options recorded in '{}' cannot be taken: {}", where, error.what()),
+                    "was the file edited?");
   }
   return options;
 }

@@ -19,18 +19,21 @@ struct Row {
 };
 
 constexpr std::string_view kLabelNote =
-    "the EPICURE language study calls its small model 857M; the example it was added to lists this shape under that name, which has 355.9 M parameters. "
+    "the EPICURE language study calls its small model 857M; the example it was added to lists this shape under that "
+    "name, which has 355.9 M parameters. "
     "gpt-854m is a model of the size that the name says";
 
-// GPT-2: Radford et al. 2019. gpt3-*: Brown et al. 2020, table 2.1, but for 16 heads of 128 at 1.3b, where the printed 24 do not fit the width,
-// and 5120 instead of 5140 at 13b. 126m, 5b, 20b, 40b, the labels and 854m: see the facts of issue 6.
+// GPT-2: Radford et al. 2019. gpt3-*: Brown et al. 2020, table 2.1, but for 16 heads of 128 at 1.3b, where the printed
+// 24 do not fit the width, and 5120 instead of 5140 at 13b. 126m, 5b, 20b, 40b, the labels and 854m: see the facts of
+// issue 6.
 constexpr std::array kPlain{
     Row{"gpt2", "gpt2-small 124m", 12, 768, 12, 1024},
     Row{"gpt2-medium", "", 24, 1024, 16, 1024},
     Row{"gpt2-large", "", 36, 1280, 20, 1024},
     Row{"gpt2-xl", "", 48, 1600, 25, 1024},
     Row{"gpt3-126m", "126m 125m gpt3-125m", 12, 768, 12, 2048},
-    Row{"gpt-345m-label", "345m", 12, 512, 8, 1024, "the label of an example's shape that has 64.1 M parameters; gpt2-medium is the usual model of that size"},
+    Row{"gpt-345m-label", "345m", 12, 512, 8, 1024,
+        "the label of an example's shape that has 64.1 M parameters; gpt2-medium is the usual model of that size"},
     Row{"gpt-857m-label", "857m gpt-857m", 24, 1024, 16, 2048, kLabelNote},
     Row{"gpt-854m", "854m", 40, 1280, 20, 2048},
     Row{"gpt3-350m", "350m", 24, 1024, 16, 2048},
@@ -129,8 +132,7 @@ GptShape llama_shape(const LlamaRow& row) {
 }
 
 /// Calls visit(row, make) for every named model until it returns true.
-template <typename Visit>
-bool visit_rows(Visit&& visit) {
+template <typename Visit> bool visit_rows(Visit&& visit) {
   for (const Row& row : kPlain)
     if (visit(row, plain_shape)) return true;
   for (const NemotronRow& row : kNemotrons)
@@ -140,8 +142,7 @@ bool visit_rows(Visit&& visit) {
   return false;
 }
 
-template <typename AnyRow>
-bool goes_by(const AnyRow& row, const std::string& lower) {
+template <typename AnyRow> bool goes_by(const AnyRow& row, const std::string& lower) {
   const auto aliases = core::split(row.aliases, " ");
   return row.name == lower || (!lower.empty() && std::count(aliases.begin(), aliases.end(), lower) > 0);
 }
@@ -161,33 +162,44 @@ struct Stranger {
 };
 
 constexpr std::string_view kLlama2 =
-    "llama3-8b and llama3-70b are the models of about that size; flags change their shapes (--num-layers, --ffn-hidden-size, --num-query-groups)";
+    "llama3-8b and llama3-70b are the models of about that size; flags change their shapes (--num-layers, "
+    "--ffn-hidden-size, --num-query-groups)";
 
 // Common names that stand for no model here, by how they begin, with what is near.
 constexpr std::array kStrangers{
-    Stranger{"mixtral", "mixtures of experts are not in this version; llama3-8b is a dense model of the size of one expert"},
-    Stranger{"mistral", "llama3-8b with --vocab-size 32000 --rotary-base 10000 has the shape of Mistral 7B, but attends to all tokens"},
+    Stranger{"mixtral",
+             "mixtures of experts are not in this version; llama3-8b is a dense model of the size of one expert"},
+    Stranger{
+        "mistral",
+        "llama3-8b with --vocab-size 32000 --rotary-base 10000 has the shape of Mistral 7B, but attends to all tokens"},
     Stranger{"deepseek", "mixtures of experts are not in this version; llama3-70b is a dense model of such widths"},
     Stranger{"llama2", kLlama2},
     Stranger{"llama-2", kLlama2},
     Stranger{"qwen", "llama3-8b with --add-qkv-bias and --vocab-size 151936 is of that kind"},
     Stranger{"gemma", "llama3-8b is of that kind, but with SiLU instead of GELU in its gates"},
-    Stranger{"phi", "llama3-8b is of that kind; flags change its shape (--num-layers, --hidden-size, --num-attention-heads)"},
+    Stranger{"phi",
+             "llama3-8b is of that kind; flags change its shape (--num-layers, --hidden-size, --num-attention-heads)"},
     Stranger{"falcon", "gpt3-6.7b and gpt3-40b with --position-embedding-type rope are of about that kind and size"},
     Stranger{"opt", "gpt3-125m to gpt3-175b have the shapes of OPT, but GELU instead of ReLU"},
     Stranger{"bloom", "gpt3-175b is of that size, with learned positions instead of ALiBi"},
-    Stranger{"pythia", "gpt3-1.3b, gpt3-2.7b and gpt3-6.7b with --position-embedding-type rope --rotary-percent 0.25 are of about that kind and size"},
+    Stranger{"pythia",
+             "gpt3-1.3b, gpt3-2.7b and gpt3-6.7b with --position-embedding-type rope --rotary-percent 0.25 are of "
+             "about that kind and size"},
     Stranger{"gpt-neo", "gpt3-2.7b and gpt3-20b are of about that kind and size"},
     Stranger{"gpt-j", "gpt3-6.7b with --position-embedding-type rope is of about that kind and size"},
-    Stranger{"megatron", "gpt2-medium is the usual model of 345 M parameters; give other shapes with --num-layers, --hidden-size and --num-attention-heads"},
+    Stranger{"megatron",
+             "gpt2-medium is the usual model of 345 M parameters; give other shapes with --num-layers, --hidden-size "
+             "and --num-attention-heads"},
 };
 
 [[noreturn]] void throw_unknown_model(std::string_view model) {
   const std::string lower = core::to_lower_ascii(model);
   for (const Stranger& stranger : kStrangers)
     if (core::starts_with(lower, stranger.begin))
-      throw UsageError(fmt::format("gpt: '{}' is no model here", model),
-                       fmt::format("{}; a config.json of Hugging Face is taken, too, if it is of GPT-2, Llama or Nemotron", stranger.near));
+      throw UsageError(
+          fmt::format("gpt: '{}' is no model here", model),
+          fmt::format("{}; a config.json of Hugging Face is taken, too, if it is of GPT-2, Llama or Nemotron",
+                      stranger.near));
   std::vector<std::string> names = gpt_model_names();
   const std::string known = core::join(names, ", ");
   visit_rows([&](const auto& row, auto) {
@@ -196,8 +208,9 @@ constexpr std::array kStrangers{
     return false;
   });
   const auto nearest = core::nearest_name(model, names);
-  throw UsageError(fmt::format("gpt: unknown model '{}'", model), nearest ? fmt::format("did you mean '{}'?", *nearest)
-                                                                        : fmt::format("known: {}; or a config.json of Hugging Face", known));
+  throw UsageError(fmt::format("gpt: unknown model '{}'", model),
+                   nearest ? fmt::format("did you mean '{}'?", *nearest)
+                           : fmt::format("known: {}; or a config.json of Hugging Face", known));
 }
 
 void require(bool condition, const GptShape& shape, const std::string& what, const std::string& hint = "") {
@@ -205,7 +218,8 @@ void require(bool condition, const GptShape& shape, const std::string& what, con
 }
 
 void require_between(const GptShape& shape, std::string_view what, int64_t value, int64_t low, int64_t high) {
-  require(low <= value && value <= high, shape, fmt::format("{}={} is out of range, expected {} to {}", what, value, low, high));
+  require(low <= value && value <= high, shape,
+          fmt::format("{}={} is out of range, expected {} to {}", what, value, low, high));
 }
 
 /// "--num-query-groups 4 or 8": the divisors of `whole` next to `value`.
@@ -233,19 +247,23 @@ void check_positions(const GptShape& shape) {
           fmt::format("lower --seq-length, or set --max-position-embeddings {}", shape.sequence));
   if (shape.positions != GptPositions::kRotary) return;
   require(shape.rotary_fraction > 0 && shape.rotary_fraction <= 1, shape,
-          fmt::format("rotary part {} of a head is out of range, expected above 0, at most 1", shape.rotary_fraction), "set --rotary-percent");
-  require(std::isfinite(shape.rotary_base) && shape.rotary_base > 1, shape, fmt::format("rotary base {} must be above 1", shape.rotary_base));
+          fmt::format("rotary part {} of a head is out of range, expected above 0, at most 1", shape.rotary_fraction),
+          "set --rotary-percent");
+  require(std::isfinite(shape.rotary_base) && shape.rotary_base > 1, shape,
+          fmt::format("rotary base {} must be above 1", shape.rotary_base));
   const double turned = shape.rotary_fraction * static_cast<double>(shape.head_width);
   require(shape.rotary_width() > 0 && turned == static_cast<double>(shape.rotary_width()), shape,
-          fmt::format("{} of the head width {} is no even number of elements, which rotary positions turn in pairs", shape.rotary_fraction,
-                      shape.head_width),
+          fmt::format("{} of the head width {} is no even number of elements, which rotary positions turn in pairs",
+                      shape.rotary_fraction, shape.head_width),
           "set --rotary-percent or --kv-channels so that their product is even");
 }
 
 }  // namespace
 
 std::string_view gpt_positions_name(GptPositions positions) {
-  return positions == GptPositions::kLearned ? "learned_absolute" : positions == GptPositions::kRotary ? "rope" : "none";
+  return positions == GptPositions::kLearned  ? "learned_absolute"
+         : positions == GptPositions::kRotary ? "rope"
+                                              : "none";
 }
 
 std::string_view gpt_activation_name(GptActivation activation) {
@@ -295,11 +313,14 @@ void check_gpt_shape(const GptShape& shape) {
   require_between(shape, "vocabulary", shape.vocab, 2, 1 << 24);
   require_between(shape, "vocabulary multiple", shape.vocab_multiple, 1, 1 << 20);
   require(!shape.fixed_vocab || *shape.fixed_vocab >= shape.vocab, shape,
-          fmt::format("a padded vocabulary of {} is below the vocabulary of {}", shape.fixed_vocab.value_or(0), shape.vocab),
+          fmt::format("a padded vocabulary of {} is below the vocabulary of {}", shape.fixed_vocab.value_or(0),
+                      shape.vocab),
           "raise --padded-vocab-size");
   check_positions(shape);
-  require(std::isfinite(shape.norm_eps) && shape.norm_eps > 0, shape, fmt::format("norm epsilon {} must be above 0", shape.norm_eps));
-  require(std::isfinite(shape.init_std) && shape.init_std > 0, shape, fmt::format("initial deviation {} must be above 0", shape.init_std));
+  require(std::isfinite(shape.norm_eps) && shape.norm_eps > 0, shape,
+          fmt::format("norm epsilon {} must be above 0", shape.norm_eps));
+  require(std::isfinite(shape.init_std) && shape.init_std > 0, shape,
+          fmt::format("initial deviation {} must be above 0", shape.init_std));
   for (const double rate : {shape.hidden_dropout, shape.attention_dropout})
     require(rate >= 0 && rate < 1, shape, fmt::format("dropout {} is out of range, expected 0 <= rate < 1", rate));
 }

@@ -31,8 +31,8 @@ std::string_view gpt_positions_name(GptPositions positions);
 std::string_view gpt_activation_name(GptActivation activation);
 std::string_view gpt_norm_name(GptNorm norm);
 
-/// Llama 3.1's stretching of rotary frequencies: wave lengths beyond original_positions / low_factor are divided by `factor`, those
-/// below original_positions / high_factor stay, between them a line.
+/// Llama 3.1's stretching of rotary frequencies: wave lengths beyond original_positions / low_factor are divided by
+/// `factor`, those below original_positions / high_factor stay, between them a line.
 struct RotaryScaling {
   double factor = 8, low_factor = 1, high_factor = 4;
   int64_t original_positions = 8192;
@@ -44,12 +44,12 @@ struct GptShape {
   int64_t layers = 12, hidden = 768, heads = 12;
   int64_t query_groups = 12;  ///< Key and value heads; equal to heads: multi-head attention.
   int64_t head_width = 64;
-  int64_t ffn = 3072;  ///< Width inside the feed-forward layer (of each half, where gated).
-  int64_t vocab = 50257;                               ///< Token ids that occur.
-  int64_t vocab_multiple = 128;                        ///< The table has a multiple of this x tensor-parallel size rows ...
-  std::optional<int64_t> fixed_vocab = std::nullopt;   ///< ... or this many at any size.
-  int64_t sequence = 1024;                             ///< Tokens of a training sequence.
-  int64_t max_positions = 1024;                        ///< Longest sequence; rows of the learned table.
+  int64_t ffn = 3072;            ///< Width inside the feed-forward layer (of each half, where gated).
+  int64_t vocab = 50257;         ///< Token ids that occur.
+  int64_t vocab_multiple = 128;  ///< The table has a multiple of this x tensor-parallel size rows ...
+  std::optional<int64_t> fixed_vocab = std::nullopt;  ///< ... or this many at any size.
+  int64_t sequence = 1024;                            ///< Tokens of a training sequence.
+  int64_t max_positions = 1024;                       ///< Longest sequence; rows of the learned table.
   GptPositions positions = GptPositions::kLearned;
   double rotary_fraction = 1.0;  ///< Part of each head that is turned, (0, 1].
   double rotary_base = 10000.0;
@@ -74,14 +74,17 @@ struct GptShape {
   int64_t padded_vocab(int64_t tp) const;
 };
 
-/// Names of the built-in models in table order; each also goes by the aliases that resolve_gpt_shape knows ("175b", "857m").
+/// Names of the built-in models in table order; each also goes by the aliases that resolve_gpt_shape knows ("175b",
+/// "857m").
 std::vector<std::string> gpt_model_names();
 
-/// What is odd about a named model; empty for most. "gpt-857m-label" is what a scaling study calls 857M, and has 356 M parameters.
+/// What is odd about a named model; empty for most. "gpt-857m-label" is what a scaling study calls 857M, and has 356 M
+/// parameters.
 std::string gpt_model_note(std::string_view name);
 
-/// Shape of a built-in name or alias, or of a Hugging Face config.json (GPT-2, Llama or Nemotron) when `model` ends in ".json". UsageError for
-/// an unknown name (with the nearest one), for a configuration that cannot be expressed, and for sizes that do not fit.
+/// Shape of a built-in name or alias, or of a Hugging Face config.json (GPT-2, Llama or Nemotron) when `model` ends in
+/// ".json". UsageError for an unknown name (with the nearest one), for a configuration that cannot be expressed, and
+/// for sizes that do not fit.
 GptShape resolve_gpt_shape(std::string_view model);
 
 /// Shape from the text of a Hugging Face configuration; `where` names it in errors.

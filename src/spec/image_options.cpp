@@ -14,22 +14,32 @@ void declare_image_options(core::OptionSet& set, const ImageFields& fields) {
            .min = 0,
            .is_min_excluded = true});
   set.add("image-interpolation", fields.interpolation,
-          {.help = "Filter of the resize, always with antialias.", .unset_text = "bicubic", .choices = {"bicubic", "bilinear"},
+          {.help = "Filter of the resize, always with antialias.",
+           .unset_text = "bicubic",
+           .choices = {"bicubic", "bilinear"},
            .refused_choices = {{"random", "choose bicubic or bilinear"}}});
   set.add("image-resize-mode", fields.resize_mode,
           {.help = "Evaluation: shortest side to size and cut out the centre, longest side to size and pad, or squash.",
-           .unset_text = "shortest", .choices = {"shortest", "longest", "squash"}});
-  set.add("resize-order", fields.resize_order,
-          {.help = "Order of the two resize passes: as Pillow 13 chooses it, or horizontal first as older versions do. Pixels "
-                   "may differ by one "
-                   "level.",
-           .choices = {"pillow13", "horizontal"}});
+           .unset_text = "shortest",
+           .choices = {"shortest", "longest", "squash"}});
+  set.add(
+      "resize-order", fields.resize_order,
+      {.help =
+           "Order of the two resize passes: as Pillow 13 chooses it, or horizontal first as older versions do. Pixels "
+           "may differ by one "
+           "level.",
+       .choices = {"pillow13", "horizontal"}});
 }
 
 void declare_shape_overrides(core::OptionSet& set, const ShapeFields& fields) {
   set.add("force-image-size", fields.image_size,
-          {.help = "Side of the square input picture.", .unit = "pixels", .unset_text = "by the model", .min = 1, .max = 16384});
-  set.add("force-quick-gelu", fields.quick_gelu, {.help = "x * sigmoid(1.702 x) in place of GELU, as OpenAI's weights want it."});
+          {.help = "Side of the square input picture.",
+           .unit = "pixels",
+           .unset_text = "by the model",
+           .min = 1,
+           .max = 16384});
+  set.add("force-quick-gelu", fields.quick_gelu,
+          {.help = "x * sigmoid(1.702 x) in place of GELU, as OpenAI's weights want it."});
 }
 
 void check_image_options(const std::vector<double>& mean, const std::vector<double>& std,

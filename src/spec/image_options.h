@@ -26,6 +26,7 @@ void declare_image_options(core::OptionSet& set, const ImageFields& fields);
 void declare_shape_overrides(core::OptionSet& set, const ShapeFields& fields);
 
 /// UsageError unless mean and std have no, one or three values, and the image size no value, one, or two equal ones.
-void check_image_options(const std::vector<double>& mean, const std::vector<double>& std, const std::vector<int64_t>& image_size);
+void check_image_options(const std::vector<double>& mean, const std::vector<double>& std,
+                         const std::vector<int64_t>& image_size);
 
 }  // namespace lockstep::spec

@@ -68,8 +68,10 @@ void JsonSection::only(const std::string& key, const Json& default_value, std::s
   const Json* found = find(key);
   if (found == nullptr || *found == default_value) return;
   if (found->is_object() && found->empty()) return;
-  throw UsageError(fmt::format("{}: '{}': {} is {}, which is not supported: {}", format_.kind, where_, path(key), brief(*found), reason),
-                   default_value.is_null() ? "remove the key" : fmt::format("remove the key, or set it to {}", default_value.dump()));
+  throw UsageError(fmt::format("{}: '{}': {} is {}, which is not supported: {}", format_.kind, where_, path(key),
+                               brief(*found), reason),
+                   default_value.is_null() ? "remove the key"
+                                           : fmt::format("remove the key, or set it to {}", default_value.dump()));
 }
 
 void JsonSection::finish() const {
@@ -83,7 +85,8 @@ void JsonSection::finish() const {
 }
 
 void JsonSection::fail(const std::string& key, std::string_view expected, const Json& seen) const {
-  throw UsageError(fmt::format("{}: '{}': {} must be {}, found {}", format_.kind, where_, path(key), expected, brief(seen)));
+  throw UsageError(
+      fmt::format("{}: '{}': {} must be {}, found {}", format_.kind, where_, path(key), expected, brief(seen)));
 }
 
 std::string JsonSection::path(const std::string& key) const {

@@ -15,8 +15,8 @@ struct JsonFormat {
   std::string_view unknown_key_hint;  ///< Where no known key is near.
 };
 
-/// One JSON object of a model configuration whose keys are read one by one; finish() refuses whatever was not read. Every misfit
-/// is a UsageError that names file, key and value. `object` must outlive the section.
+/// One JSON object of a model configuration whose keys are read one by one; finish() refuses whatever was not read.
+/// Every misfit is a UsageError that names file, key and value. `object` must outlive the section.
 class JsonSection {
  public:
   JsonSection(const core::Json& object, std::string where, std::string label, const JsonFormat& format);

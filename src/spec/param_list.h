@@ -24,8 +24,8 @@ inline constexpr double kLowestLogitScale = 0.0, kHighestLogitScale = 4.60517018
 /// Collects the parameters of a model in forward order, with OpenCLIP 3.3.0's rule of weight decay.
 class ParamList {
  public:
-  /// `low_precision`: OpenCLIP converts it under --precision bf16 (weights of convolutions, linear layers and attention,
-  /// projections).
+  /// `low_precision`: OpenCLIP converts it under --precision bf16 (weights of convolutions, linear layers and
+  /// attention, projections).
   void add(const std::string& name, std::vector<int64_t> shape, InitLaw init, bool low_precision);
   /// What was added last is clamped to [low, high] after each update.
   void bound_last(double low, double high) { specs_.back().bounds = {low, high}; }

@@ -1,5 +1,5 @@
-#include "spec/flops.h"
 #include "spec/report_options.h"
+#include "spec/flops.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,8 @@ const std::vector<std::string> kFormats = {"html", "csv", "md", "latex", "svg", 
 void declare_facts(core::OptionSet& set, ReportOptions& options) {
   set.group("Facts that logs lack");
   set.add("meta", &options.meta,
-          {.help = "Expression with named groups, searched in each path: '(?<nodes>[0-9]+)n_(?<model>[^/]+)'. Groups that are no "
+          {.help = "Expression with named groups, searched in each path: '(?<nodes>[0-9]+)n_(?<model>[^/]+)'. Groups "
+                   "that are no "
                    "known fact become tags.",
            .metavar = "REGEX"});
   set.add("meta-file", &options.meta_file,
@@ -25,7 +26,10 @@ void declare_facts(core::OptionSet& set, ReportOptions& options) {
           {.help = "Facts by name, as name=value; see docs/logs.md for the names.", .metavar = "NAME=VALUE"});
   set.add("nodes", &options.nodes, {.help = "Nodes of every run.", .min = 1});
   set.add("devices", &options.devices, {.help = "Devices of every run.", .min = 1});
-  set.add("devices-per-node", &options.devices_per_node, {.help = "Devices of a node: of nodes and devices it gives the one that a log lacks.", .min = 1, .aliases = {"gpus-per-node"}});
+  set.add("devices-per-node", &options.devices_per_node,
+          {.help = "Devices of a node: of nodes and devices it gives the one that a log lacks.",
+           .min = 1,
+           .aliases = {"gpus-per-node"}});
   set.add("global-batch", &options.global_batch, {.help = "Samples of a step over all devices.", .min = 1});
   set.add("samples-per-device", &options.samples_per_device,
           {.help = "Samples of a step and device, accumulation included.", .min = 1});
@@ -55,32 +59,49 @@ void declare_analysis(core::OptionSet& set, ReportOptions& options) {
            .max = 1e9,
            .is_min_excluded = true});
   set.add("flops-set", &options.flops_set,
-          {.help = "Nominal FLOPs of published benchmarks by the model's name, so that their MFU columns can be repeated: the CLAP benchmark (seed-000), the Nemotron "
+          {.help = "Nominal FLOPs of published benchmarks by the model's name, so that their MFU columns can be "
+                   "repeated: the CLAP benchmark (seed-000), the Nemotron "
                    "recipe (seed-004), OpenCLIP's profile; lockstep computes them for CLIP.",
            .choices = flops_sets()});
   set.add("peak-tflops", &options.peak_tflops,
-          {.help = "Dense peak of a device, of the compute type.", .unit = "TFLOP/s", .min = 0, .max = 1e5, .is_min_excluded = true});
+          {.help = "Dense peak of a device, of the compute type.",
+           .unit = "TFLOP/s",
+           .min = 0,
+           .max = 1e5,
+           .is_min_excluded = true});
   set.add("measured-peak-tflops", &options.measured_peak_tflops,
-          {.help = "What a matrix product reached on the device.", .unit = "TFLOP/s", .min = 0, .max = 1e5, .is_min_excluded = true});
+          {.help = "What a matrix product reached on the device.",
+           .unit = "TFLOP/s",
+           .min = 0,
+           .max = 1e5,
+           .is_min_excluded = true});
   set.add("base-nodes", &options.base_nodes,
           {.help = "Size that efficiency and speed-up refer to.", .unset_text = "the smallest", .min = 1});
   set.add("warmup-steps", &options.warmup_steps,
           {.help = "Rows left out at the start of each run.", .unset_text = "detected", .min = 0});
   set.add("target-efficiency", &options.target_efficiency,
-          {.help = "Efficiency that a recommended size keeps.", .unit = "percent", .min = 1, .max = 100, .is_min_excluded = true});
-  set.add("budget-samples", &options.budget_samples,
-          {.help = "Work that days and node-hours are told for.", .unit = "samples", .min = 0, .is_min_excluded = true});
+          {.help = "Efficiency that a recommended size keeps.",
+           .unit = "percent",
+           .min = 1,
+           .max = 100,
+           .is_min_excluded = true});
+  set.add(
+      "budget-samples", &options.budget_samples,
+      {.help = "Work that days and node-hours are told for.", .unit = "samples", .min = 0, .is_min_excluded = true});
   set.add("budget-tokens", &options.budget_tokens,
           {.help = "The same for language models.", .unit = "tokens", .min = 0, .is_min_excluded = true});
   set.add("price-per-node-hour", &options.price_per_node_hour, {.help = "Adds a column of prices.", .min = 0});
-  set.add("protocol", &options.protocols,
-          {.help = "Estimators of published benchmarks shown beside ours: clap, nemotron, epicure-vision, epicure-language.",
-           .metavar = "NAME"});
+  set.add(
+      "protocol", &options.protocols,
+      {.help =
+           "Estimators of published benchmarks shown beside ours: clap, nemotron, epicure-vision, epicure-language.",
+       .metavar = "NAME"});
 }
 
 void declare_proposal(core::OptionSet& set, ReportOptions& options) {
   set.group("Application for computing time");
-  set.add("proposal", &options.proposal, {.help = "Write the evidence pack too, into the folder proposal/ of the output."});
+  set.add("proposal", &options.proposal,
+          {.help = "Write the evidence pack too, into the folder proposal/ of the output."});
   set.add("job-nodes", &options.job_nodes,
           {.help = "Size that is applied for.", .unset_text = "the largest that keeps the target", .min = 1});
   set.add("restart-share", &options.restart_share,
@@ -90,8 +111,13 @@ void declare_proposal(core::OptionSet& set, ReportOptions& options) {
   set.add("checkpoint-share", &options.checkpoint_share,
           {.help = "Time for checkpoints.", .unit = "percent", .unset_text = "measured", .min = 0});
   set.add("job-hours", &options.job_hours,
-          {.help = "Wall time of a job; each job starts up anew.", .unit = "hours", .unset_text = "start-up is not counted", .min = 0, .is_min_excluded = true});
-  set.add("sweep-node-hours", &options.sweep_node_hours, {.help = "Node-hours for scaling tests and tuning.", .min = 0});
+          {.help = "Wall time of a job; each job starts up anew.",
+           .unit = "hours",
+           .unset_text = "start-up is not counted",
+           .min = 0,
+           .is_min_excluded = true});
+  set.add("sweep-node-hours", &options.sweep_node_hours,
+          {.help = "Node-hours for scaling tests and tuning.", .min = 0});
 }
 }  // namespace
 
@@ -107,8 +133,10 @@ core::OptionSet declare_report_options(ReportOptions& options) {
     set.add("paired", &options.paired,
             {.help = "Runs of A and B were taken in turn: compare the first of A with the first of B, and so on."});
   } else {
-    set.add("output", &options.output, {.help = "Folder to write.", .metavar = "DIR", .aliases = {"o", "out", "out-dir", "outdir", "output-dir"}});
-    set.add("format", &options.formats, {.help = "Files to write: html, csv, md, latex, svg, gnuplot, png, pdf.", .metavar = "LIST"});
+    set.add("output", &options.output,
+            {.help = "Folder to write.", .metavar = "DIR", .aliases = {"o", "out", "out-dir", "outdir", "output-dir"}});
+    set.add("format", &options.formats,
+            {.help = "Files to write: html, csv, md, latex, svg, gnuplot, png, pdf.", .metavar = "LIST"});
   }
   set.add("json", &options.json, {.help = "Machine-readable output on standard output."});
   set.add("from", &options.from, {.help = "Format of logs.", .metavar = "FORMAT", .unset_text = "guessed"});
@@ -124,10 +152,11 @@ std::vector<std::string> report_formats(const ReportOptions& options) {
     const std::string format = core::to_lower_ascii(core::trim(part));
     if (std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end()) {
       const auto nearest = core::nearest_name(format, kFormats);
-      throw UsageError(fmt::format("options: --format names '{}', expected a list of {}", part, core::join_or(kFormats)),
-                       format == "json" ? "--json prints the analysis instead of writing files"
-                       : nearest        ? fmt::format("did you mean '{}'?", *nearest)
-                                        : "");
+      throw UsageError(
+          fmt::format("options: --format names '{}', expected a list of {}", part, core::join_or(kFormats)),
+          format == "json" ? "--json prints the analysis instead of writing files"
+          : nearest        ? fmt::format("did you mean '{}'?", *nearest)
+                           : "");
     }
     formats.push_back(format);
   }
@@ -158,7 +187,8 @@ std::vector<std::pair<std::string, std::string>> report_facts(const ReportOption
                                     {"system", &options.system},
                                     {"device", &options.device}})
     if (!value->empty()) facts.emplace_back(name, *value);
-  if (options.synthetic_data || options.real_data) facts.emplace_back("synthetic", options.synthetic_data ? "true" : "false");
+  if (options.synthetic_data || options.real_data)
+    facts.emplace_back("synthetic", options.synthetic_data ? "true" : "false");
   return facts;
 }
 
@@ -170,9 +200,13 @@ void check_report_options(const ReportOptions& options) {
                      "put repeats of one side into one folder");
   report_formats(options);
   report_facts(options);
-  for (const auto& [name, share] : {std::pair{"restart-share", options.restart_share}, {"eval-share", options.eval_share}, {"checkpoint-share", options.checkpoint_share}})
+  for (const auto& [name, share] : {std::pair{"restart-share", options.restart_share},
+                                    {"eval-share", options.eval_share},
+                                    {"checkpoint-share", options.checkpoint_share}})
     if (share && *share > 0 && *share < kLeastShare)
-      throw UsageError(fmt::format("options: --{} {:g} is {:g} %, less than such a share can be known", name, *share, *share), fmt::format("give percent: {:g} for {:g} %", 100 * *share, 100 * *share));
+      throw UsageError(
+          fmt::format("options: --{} {:g} is {:g} %, less than such a share can be known", name, *share, *share),
+          fmt::format("give percent: {:g} for {:g} %", 100 * *share, 100 * *share));
 }
 
 }  // namespace lockstep::spec

@@ -12,8 +12,8 @@ namespace lockstep::spec {
 /// Options of `report` and `report compare`.
 struct ReportOptions {
   bool is_compare = false;
-  std::vector<std::string> inputs;                // run folders, sweep folders, logs, tables; of compare exactly two
-  std::string output = "report";                  // -o, --output: folder
+  std::vector<std::string> inputs;  // run folders, sweep folders, logs, tables; of compare exactly two
+  std::string output = "report";    // -o, --output: folder
   std::string formats = "html,csv,md,latex,svg,gnuplot";  // --format
   bool json = false;
 
@@ -36,7 +36,7 @@ struct ReportOptions {
   bool proposal = false;
   std::optional<int64_t> job_nodes;  // size applied for; default: the largest that keeps the target
   std::optional<double> restart_share, eval_share, checkpoint_share;  // percent; measured where not given
-  std::optional<double> job_hours;  // wall time of one job
+  std::optional<double> job_hours;                                    // wall time of one job
   double sweep_node_hours = 0;
 
   bool paired = false;  // compare

@@ -3,8 +3,8 @@
 
 namespace lockstep::spec {
 
-/// Flags of OpenCLIP's trainer (release 3.3.0 and its development version) that `train clip` and `train clap` know and refuse, with what to use
-/// instead, and the flags of the other of the two.
+/// Flags of OpenCLIP's trainer (release 3.3.0 and its development version) that `train clip` and `train clap` know and
+/// refuse, with what to use instead, and the flags of the other of the two.
 void refuse_openclip_flags(core::OptionSet& set, bool is_clap);
 
 /// Names that other programs have for what the trainers of all tasks here call otherwise.

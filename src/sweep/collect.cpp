@@ -19,7 +19,9 @@ constexpr double kStopBeforeEndS = 120;
 std::optional<double> largest(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(*std::max_element(values.begin(), values.end()));
 }
-std::optional<double> middle(const std::vector<double>& values) { return values.empty() ? std::nullopt : std::optional(record::median(values)); }
+std::optional<double> middle(const std::vector<double>& values) {
+  return values.empty() ? std::nullopt : std::optional(record::median(values));
+}
 
 /// The step time that a report tells of this run, and what follows from it.
 void add_rates(const record::RunData& run, PointResult& result) {
@@ -29,17 +31,20 @@ void add_rates(const record::RunData& run, PointResult& result) {
   if (!measured.series) return;
   result.num_measured = measured.num_steps;
   result.step_ms = measured.series->median_ms;
-  if (std::isfinite(measured.samples_per_step)) result.samples_per_s = 1e3 * measured.samples_per_step / measured.series->median_ms;
+  if (std::isfinite(measured.samples_per_step))
+    result.samples_per_s = 1e3 * measured.samples_per_step / measured.series->median_ms;
   if (const auto& interval = measured.series->median_interval) {
     result.step_ms_low = interval->low;
     result.step_ms_high = interval->high;
   }
 }
 
-/// Start of the job to the end of the first step that it made: by the clock of that step, else the sum of the phases the run noted.
+/// Start of the job to the end of the first step that it made: by the clock of that step, else the sum of the phases
+/// the run noted.
 std::optional<double> startup_seconds(const record::RunData& run, const PointResult& result) {
   for (size_t i = 0; i < run.steps.size(); ++i) {
-    const double later_s = (run.steps.num_steps[i] - 1) * run.steps.step_ms[i] / 1000;  // a row may stand for several steps
+    const double later_s =
+        (run.steps.num_steps[i] - 1) * run.steps.step_ms[i] / 1000;  // a row may stand for several steps
     const double first_s = run.steps.time_s[i] - later_s;
     if (!std::isfinite(first_s)) continue;
     for (const JobSpan& span : result.view.spans)
@@ -60,12 +65,14 @@ PointResult collect_point(const fs::path& folder, const PointRecord& point, Poin
     if (++starts[span.job] > 1) ++result.num_requeues;
   }
   if (!result.view.spans.empty()) result.ran_s = ran_s;
-  if (result.view.has_estimated_end && has_ended(point.status)) result.problems.emplace_back("a job ended without a word: its end is the last sign of life");
+  if (result.view.has_estimated_end && has_ended(point.status))
+    result.problems.emplace_back("a job ended without a word: its end is the last sign of life");
   if (!fs::exists(folder / point.run / "run.json")) return result;
   try {
     const record::RunData run = record::load_run(folder / point.run);
     add_rates(run, result);
-    if (!run.startup.empty()) result.startup_ms.insert(run.startup[0].phases_ms.begin(), run.startup[0].phases_ms.end());
+    if (!run.startup.empty())
+      result.startup_ms.insert(run.startup[0].phases_ms.begin(), run.startup[0].phases_ms.end());
     result.startup_s = startup_seconds(run, result);
     result.problems.insert(result.problems.end(), run.problems.begin(), run.problems.end());
   } catch (const Error& error) {
@@ -78,7 +85,8 @@ void count_jobs(const PointResult& result, Collection& collection) {
   for (const JobSpan& span : result.view.spans) {
     ++collection.num_jobs;
     const bool is_running = result.point->status == PointStatus::kRunning && &span == &result.view.spans.back();
-    const bool ended_well = span.exit_code && (*span.exit_code == 0 || *span.exit_code == static_cast<int>(ExitCode::kRequeue));
+    const bool ended_well =
+        span.exit_code && (*span.exit_code == 0 || *span.exit_code == static_cast<int>(ExitCode::kRequeue));
     if (!is_running && !ended_well) ++collection.num_failed_jobs;
   }
 }
@@ -102,7 +110,8 @@ SizeSummary summarise_size(int64_t nodes, int64_t billed_nodes, const std::vecto
   size.max_wait_s = largest(waits);
   size.max_startup_s = largest(startups);
   size.max_ran_s = largest(runs);
-  if (size.max_startup_s && size.max_ran_s) size.proposed_limit_s = propose_time_limit(*size.max_startup_s, *size.max_ran_s, kStopBeforeEndS);
+  if (size.max_startup_s && size.max_ran_s)
+    size.proposed_limit_s = propose_time_limit(*size.max_startup_s, *size.max_ran_s, kStopBeforeEndS);
   return size;
 }
 }  // namespace
@@ -116,7 +125,8 @@ int64_t propose_time_limit(double startup_s, double ran_s, double stop_before_en
 Collection collect(const fs::path& folder, const SweepState& state, const SlurmView* slurm, double now_s) {
   Collection collection;
   std::vector<PointView> views = view_points(folder, state, slurm, now_s);
-  for (size_t i = 0; i < views.size(); ++i) collection.results.push_back(collect_point(folder, state.points[i], std::move(views[i])));
+  for (size_t i = 0; i < views.size(); ++i)
+    collection.results.push_back(collect_point(folder, state.points[i], std::move(views[i])));
   std::map<int64_t, std::vector<const PointResult*>> by_size;
   for (const PointResult& result : collection.results) {
     by_size[result.point->nodes].push_back(&result);

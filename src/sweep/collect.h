@@ -16,16 +16,19 @@ namespace lockstep::sweep {
 struct PointResult {
   const PointRecord* point = nullptr;
   PointView view{};
-  int num_requeues = 0;                  ///< Starts beyond the first of each job.
-  int64_t num_steps = 0;                 ///< Optimiser steps in the record.
-  int64_t num_measured = 0;              ///< Those behind the medians: without the warm-up.
-  std::optional<double> step_ms{}, samples_per_s{};    ///< Median over the measured steps, and the rate that belongs to it.
-  std::optional<double> step_ms_low{}, step_ms_high{}; ///< 95 % interval of the median, where the steps are enough for one.
+  int num_requeues = 0;      ///< Starts beyond the first of each job.
+  int64_t num_steps = 0;     ///< Optimiser steps in the record.
+  int64_t num_measured = 0;  ///< Those behind the medians: without the warm-up.
+  std::optional<double> step_ms{},
+      samples_per_s{};  ///< Median over the measured steps, and the rate that belongs to it.
+  std::optional<double> step_ms_low{},
+      step_ms_high{};  ///< 95 % interval of the median, where the steps are enough for one.
   std::optional<double> last_loss{};
-  std::optional<double> startup_s{};     ///< From the start of the job to the end of the first step, of the first start that made one.
-  std::optional<double> ran_s{};         ///< All starts together.
+  std::optional<double>
+      startup_s{};  ///< From the start of the job to the end of the first step, of the first start that made one.
+  std::optional<double> ran_s{};               ///< All starts together.
   std::map<std::string, double> startup_ms{};  ///< By phase, as the first start of the run noted it.
-  std::vector<std::string> problems{};   ///< Of its record, in words.
+  std::vector<std::string> problems{};         ///< Of its record, in words.
 };
 
 /// What the points of one node count say together.
@@ -35,8 +38,8 @@ struct SizeSummary {
   std::optional<double> median_wait_s{}, max_wait_s{};
   double node_hours_planned = 0, node_hours_used = 0;
   std::optional<double> max_startup_s{}, max_ran_s{};
-  int64_t time_limit_s = 0;                    ///< The longest asked for.
-  std::optional<int64_t> proposed_limit_s{};   ///< From measured start-up and run time; nothing when no run finished.
+  int64_t time_limit_s = 0;                   ///< The longest asked for.
+  std::optional<int64_t> proposed_limit_s{};  ///< From measured start-up and run time; nothing when no run finished.
 };
 
 struct Collection {
@@ -48,8 +51,8 @@ struct Collection {
 
 Collection collect(const std::filesystem::path& folder, const SweepState& state, const SlurmView* slurm, double now_s);
 
-/// Wall time for a next run of that size: half as much start-up again, 15 % more of the rest, and the time of the checkpoint signal,
-/// rounded up to whole minutes (from 15 minutes on to five).
+/// Wall time for a next run of that size: half as much start-up again, 15 % more of the rest, and the time of the
+/// checkpoint signal, rounded up to whole minutes (from 15 minutes on to five).
 int64_t propose_time_limit(double startup_s, double ran_s, double stop_before_end_s);
 
 std::string collection_csv(const SweepState& state, const Collection& collection);

@@ -9,8 +9,9 @@
 
 namespace lockstep::sweep {
 namespace {
-template <typename T>
-core::Json or_null(const std::optional<T>& value) { return value ? core::Json(*value) : core::Json(nullptr); }
+template <typename T> core::Json or_null(const std::optional<T>& value) {
+  return value ? core::Json(*value) : core::Json(nullptr);
+}
 
 /// Names of all tags of a sweep.
 std::set<std::string> tag_names(const SweepState& state) {
@@ -23,13 +24,28 @@ std::set<std::string> tag_names(const SweepState& state) {
 /// Columns after the axes, in this order in CSV and JSON.
 core::Json measured_json(const PointResult& result) {
   const PointRecord& point = *result.point;
-  return {{"repeat", point.repeat}, {"nodes", point.nodes}, {"ranks", point.nodes * point.ranks_per_node}, {"samples_per_rank", or_null(point.samples_per_rank)},
-          {"global_batch", or_null(point.global_batch)}, {"state", to_text(point.status)}, {"steps", result.num_steps},
-          {"measured_steps", result.num_measured}, {"step_ms", or_null(result.step_ms)},
-          {"step_ms_low", or_null(result.step_ms_low)}, {"step_ms_high", or_null(result.step_ms_high)}, {"samples_per_s", or_null(result.samples_per_s)},
-          {"last_loss", or_null(result.last_loss)}, {"startup_s", or_null(result.startup_s)}, {"ran_s", or_null(result.ran_s)},
-          {"queue_wait_s", or_null(result.view.queue_wait_s)}, {"node_hours", result.view.node_hours}, {"jobs", point.jobs.size()},
-          {"requeues", result.num_requeues}, {"run", point.run}, {"message", point.message}, {"problems", core::join(result.problems, "; ")}};
+  return {{"repeat", point.repeat},
+          {"nodes", point.nodes},
+          {"ranks", point.nodes * point.ranks_per_node},
+          {"samples_per_rank", or_null(point.samples_per_rank)},
+          {"global_batch", or_null(point.global_batch)},
+          {"state", to_text(point.status)},
+          {"steps", result.num_steps},
+          {"measured_steps", result.num_measured},
+          {"step_ms", or_null(result.step_ms)},
+          {"step_ms_low", or_null(result.step_ms_low)},
+          {"step_ms_high", or_null(result.step_ms_high)},
+          {"samples_per_s", or_null(result.samples_per_s)},
+          {"last_loss", or_null(result.last_loss)},
+          {"startup_s", or_null(result.startup_s)},
+          {"ran_s", or_null(result.ran_s)},
+          {"queue_wait_s", or_null(result.view.queue_wait_s)},
+          {"node_hours", result.view.node_hours},
+          {"jobs", point.jobs.size()},
+          {"requeues", result.num_requeues},
+          {"run", point.run},
+          {"message", point.message},
+          {"problems", core::join(result.problems, "; ")}};
 }
 
 std::string csv_cell(const core::Json& value) {
@@ -40,21 +56,27 @@ std::string csv_cell(const core::Json& value) {
   return "\"" + core::replace_all(text, "\"", "\"\"") + "\"";
 }
 
-std::string duration_or_dash(const std::optional<double>& seconds) { return seconds ? core::format_duration(*seconds) : "-"; }
+std::string duration_or_dash(const std::optional<double>& seconds) {
+  return seconds ? core::format_duration(*seconds) : "-";
+}
 
 std::string billed(const SweepState& state, double node_hours) {
   std::string text = fmt::format("{:.3f} node-hours", node_hours);
-  if (!state.billing_unit.empty()) text += fmt::format(" = {:.2f} {}", node_hours * state.billing_per_node_hour, state.billing_unit);
+  if (!state.billing_unit.empty())
+    text += fmt::format(" = {:.2f} {}", node_hours * state.billing_per_node_hour, state.billing_unit);
   return text;
 }
 
 std::string sizes_text(const Collection& collection) {
-  std::vector<std::vector<std::string>> rows{{"nodes", "points", "finished", "wait (median)", "wait (max)", "start-up (max)", "ran (max)", "limit", "proposed limit",
+  std::vector<std::vector<std::string>> rows{{"nodes", "points", "finished", "wait (median)", "wait (max)",
+                                              "start-up (max)", "ran (max)", "limit", "proposed limit",
                                               "node-hours used"}};
   for (const SizeSummary& size : collection.sizes)
-    rows.push_back({fmt::format("{}", size.nodes), fmt::format("{}", size.num_points), fmt::format("{}", size.num_finished), duration_or_dash(size.median_wait_s),
-                    duration_or_dash(size.max_wait_s), duration_or_dash(size.max_startup_s), duration_or_dash(size.max_ran_s),
-                    size.time_limit_s > 0 ? time_limit_text(size.time_limit_s) : "-", size.proposed_limit_s ? time_limit_text(*size.proposed_limit_s) : "-",
+    rows.push_back({fmt::format("{}", size.nodes), fmt::format("{}", size.num_points),
+                    fmt::format("{}", size.num_finished), duration_or_dash(size.median_wait_s),
+                    duration_or_dash(size.max_wait_s), duration_or_dash(size.max_startup_s),
+                    duration_or_dash(size.max_ran_s), size.time_limit_s > 0 ? time_limit_text(size.time_limit_s) : "-",
+                    size.proposed_limit_s ? time_limit_text(*size.proposed_limit_s) : "-",
                     fmt::format("{:.3f}", size.node_hours_used)});
   return text_table(rows);
 }
@@ -89,43 +111,69 @@ core::Json collection_json(const SweepState& state, const Collection& collection
   for (const PointResult& result : collection.results) {
     core::Json axes = core::Json::object();
     for (const auto& [key, value] : result.point->axes) axes[key] = to_json(value);
-    core::Json row = {{"index", result.point->index}, {"name", result.point->name}, {"axes", axes}, {"tags", result.point->tags}};
+    core::Json row = {
+        {"index", result.point->index}, {"name", result.point->name}, {"axes", axes}, {"tags", result.point->tags}};
     row.update(measured_json(result));
     row["startup_ms"] = result.startup_ms;
     points.push_back(std::move(row));
   }
   for (const SizeSummary& size : collection.sizes)
-    sizes.push_back({{"nodes", size.nodes}, {"points", size.num_points}, {"finished", size.num_finished}, {"queue_wait_median_s", or_null(size.median_wait_s)},
-                     {"queue_wait_max_s", or_null(size.max_wait_s)}, {"startup_max_s", or_null(size.max_startup_s)}, {"ran_max_s", or_null(size.max_ran_s)},
-                     {"time_limit_s", size.time_limit_s}, {"proposed_time_limit_s", or_null(size.proposed_limit_s)},
-                     {"node_hours_planned", size.node_hours_planned}, {"node_hours_used", size.node_hours_used}});
-  return {{"name", state.name}, {"command", state.command}, {"mode", state.mode}, {"points", points}, {"sizes", sizes}, {"node_hours_planned", collection.node_hours_planned},
-          {"node_hours_used", collection.node_hours_used}, {"job_starts", collection.num_jobs}, {"failed_job_starts", collection.num_failed_jobs},
-          {"billing", {{"unit", state.billing_unit}, {"planned", collection.node_hours_planned * state.billing_per_node_hour},
-                       {"used", collection.node_hours_used * state.billing_per_node_hour}}}};
+    sizes.push_back({{"nodes", size.nodes},
+                     {"points", size.num_points},
+                     {"finished", size.num_finished},
+                     {"queue_wait_median_s", or_null(size.median_wait_s)},
+                     {"queue_wait_max_s", or_null(size.max_wait_s)},
+                     {"startup_max_s", or_null(size.max_startup_s)},
+                     {"ran_max_s", or_null(size.max_ran_s)},
+                     {"time_limit_s", size.time_limit_s},
+                     {"proposed_time_limit_s", or_null(size.proposed_limit_s)},
+                     {"node_hours_planned", size.node_hours_planned},
+                     {"node_hours_used", size.node_hours_used}});
+  return {{"name", state.name},
+          {"command", state.command},
+          {"mode", state.mode},
+          {"points", points},
+          {"sizes", sizes},
+          {"node_hours_planned", collection.node_hours_planned},
+          {"node_hours_used", collection.node_hours_used},
+          {"job_starts", collection.num_jobs},
+          {"failed_job_starts", collection.num_failed_jobs},
+          {"billing",
+           {{"unit", state.billing_unit},
+            {"planned", collection.node_hours_planned * state.billing_per_node_hour},
+            {"used", collection.node_hours_used * state.billing_per_node_hour}}}};
 }
 
 std::string collection_text(const SweepState& state, const Collection& collection) {
   std::vector<std::vector<std::string>> rows{{"point"}};
   for (const std::string& key : state.axis_keys) rows[0].push_back(key);
-  for (const char* head : {"repeat", "state", "steps", "step_ms", "samples/s", "last loss", "start-up", "waited", "node-hours"}) rows[0].emplace_back(head);
+  for (const char* head :
+       {"repeat", "state", "steps", "step_ms", "samples/s", "last loss", "start-up", "waited", "node-hours"})
+    rows[0].emplace_back(head);
   for (const PointResult& result : collection.results) {
     std::vector<std::string> row{fmt::format("{:04}", result.point->index)};
     for (const auto& [key, value] : result.point->axes) row.push_back(to_text(value));
-    const auto number = [](const std::optional<double>& value, int digits) { return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-"); };
-    for (std::string& cell : std::vector<std::string>{fmt::format("{}", result.point->repeat), to_text(result.point->status), fmt::format("{}", result.num_steps),
-                                                      number(result.step_ms, 2), number(result.samples_per_s, 1), number(result.last_loss, 4),
-                                                      duration_or_dash(result.startup_s), duration_or_dash(result.view.queue_wait_s),
-                                                      fmt::format("{:.3f}", result.view.node_hours)})
+    const auto number = [](const std::optional<double>& value, int digits) {
+      return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
+    };
+    for (std::string& cell : std::vector<std::string>{
+             fmt::format("{}", result.point->repeat), to_text(result.point->status),
+             fmt::format("{}", result.num_steps), number(result.step_ms, 2), number(result.samples_per_s, 1),
+             number(result.last_loss, 4), duration_or_dash(result.startup_s),
+             duration_or_dash(result.view.queue_wait_s), fmt::format("{:.3f}", result.view.node_hours)})
       row.push_back(std::move(cell));
     rows.push_back(std::move(row));
   }
   std::string text = text_table(rows) + "\n" + sizes_text(collection) + "\n";
-  text += fmt::format("planned at most {}, used {}\n", billed(state, collection.node_hours_planned), billed(state, collection.node_hours_used));
+  text += fmt::format("planned at most {}, used {}\n", billed(state, collection.node_hours_planned),
+                      billed(state, collection.node_hours_used));
   const double share = collection.num_jobs > 0 ? 100.0 * collection.num_failed_jobs / collection.num_jobs : 0;
   if (state.mode == "local")
-    text += "every point ran on this one machine: node-hours are of one node, and the sizes show how its ranks shared it, not how nodes scale\n";
-  return text + fmt::format("{} of {} job starts failed ({:.0f} %)\n", collection.num_failed_jobs, collection.num_jobs, share);
+    text +=
+        "every point ran on this one machine: node-hours are of one node, and the sizes show how its ranks shared it, "
+        "not how nodes scale\n";
+  return text +
+         fmt::format("{} of {} job starts failed ({:.0f} %)\n", collection.num_failed_jobs, collection.num_jobs, share);
 }
 
 }  // namespace lockstep::sweep

@@ -12,7 +12,7 @@
 
 namespace lockstep::sweep {
 namespace {
-constexpr int kMaxDepth = 64;          // brackets and signs within each other
+constexpr int kMaxDepth = 64;  // brackets and signs within each other
 constexpr size_t kMaxLength = 1000;
 
 struct Function {
@@ -31,7 +31,8 @@ std::string type_name(const Scalar& value) {
   return names[value.index()];
 }
 
-[[noreturn]] void throw_at(const std::string& text, const std::string& where, size_t column, const std::string& message) {
+[[noreturn]] void throw_at(const std::string& text, const std::string& where, size_t column,
+                           const std::string& message) {
   throw UsageError(fmt::format("sweep: {}: formula '{}', column {}: {}", where, text, column + 1, message),
                    fmt::format("{}\n        {}^", text, std::string(column, ' ')));
 }
@@ -51,7 +52,9 @@ class ExpressionParser {
  private:
   using Kind = Expression::Kind;
 
-  [[noreturn]] void fail(size_t column, const std::string& message) { throw_at(text_, result_.where_, column, message); }
+  [[noreturn]] void fail(size_t column, const std::string& message) {
+    throw_at(text_, result_.where_, column, message);
+  }
 
   bool at_end() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t')) ++at_;
@@ -174,7 +177,8 @@ class ExpressionParser {
     const size_t column = at_;
     const auto goes_on = [&](size_t at) {
       const char c = text_[at];
-      const bool is_exponent_sign = (c == '-' || c == '+') && at > column && (text_[at - 1] == 'e' || text_[at - 1] == 'E');
+      const bool is_exponent_sign =
+          (c == '-' || c == '+') && at > column && (text_[at - 1] == 'e' || text_[at - 1] == 'E');
       return is_digit(c) || c == '.' || is_name_start(c) || is_exponent_sign;
     };
     while (at_ < text_.size() && goes_on(at_)) ++at_;
@@ -187,7 +191,8 @@ class ExpressionParser {
     const size_t column = at_;
     while (at_ < text_.size() && (is_name_start(text_[at_]) || is_digit(text_[at_]) || text_[at_] == '.')) ++at_;
     const std::string word = text_.substr(column, at_ - column);
-    if (word == "true" || word == "false") return add({.kind = Kind::kValue, .value = word == "true", .column = column});
+    if (word == "true" || word == "false")
+      return add({.kind = Kind::kValue, .value = word == "true", .column = column});
     if (take("(")) return arguments(word, column);
     return add({.kind = Kind::kName, .symbol = word, .column = column});
   }
@@ -212,7 +217,8 @@ class ExpressionParser {
 
   struct Depth {
     explicit Depth(ExpressionParser& parser) : parser_(parser) {
-      if (++parser_.depth_ > kMaxDepth) parser_.fail(parser_.at_, fmt::format("nested deeper than {} levels", kMaxDepth));
+      if (++parser_.depth_ > kMaxDepth)
+        parser_.fail(parser_.at_, fmt::format("nested deeper than {} levels", kMaxDepth));
     }
     ~Depth() { --parser_.depth_; }
     ExpressionParser& parser_;
@@ -270,7 +276,8 @@ Scalar Expression::binary(const Node& node, const NameLookup& lookup) const {
   if (op == "==" || op == "!=") {
     const Scalar a = value_of(left, lookup), b = value_of(right, lookup);
     if (a.index() != b.index())
-      fail(node.column, fmt::format("{} ({}) is compared with {} ({})", type_name(a), to_text(a), type_name(b), to_text(b)));
+      fail(node.column,
+           fmt::format("{} ({}) is compared with {} ({})", type_name(a), to_text(a), type_name(b), to_text(b)));
     return (a == b) == (op == "==");
   }
   const double a = number_of(left, lookup), b = number_of(right, lookup);
@@ -287,7 +294,8 @@ Scalar Expression::binary(const Node& node, const NameLookup& lookup) const {
                         : op == "//" ? std::floor(a / b)
                         : op == "%"  ? a - b * std::floor(a / b)
                                      : std::pow(a, b);
-  if (!std::isfinite(result)) fail(node.column, fmt::format("{} {} {} is no finite number", to_text(a), op, to_text(b)));
+  if (!std::isfinite(result))
+    fail(node.column, fmt::format("{} {} {} is no finite number", to_text(a), op, to_text(b)));
   return result;
 }
 

@@ -14,10 +14,11 @@ using NameLookup = std::function<std::optional<Scalar>(const std::string& name)>
 
 /// A formula or a condition, such as "nodes * 2" or "nodes >= 16 and model == 'ViT-B-32'".
 ///
-/// From the weakest to the strongest: or; and; not; == != < <= > >=; + -; * / // %; sign; ** (right to left); calls and brackets.
-/// Functions: min, max, abs, sqrt, log2, floor, ceil, round, if(condition, a, b). Texts stand in single or double quotes. Names hold
-/// letters, digits, '_' and '.', so the flag --batch-size is called batch_size. Nothing else can be reached: a formula computes, it
-/// never runs anything. Both functions throw UsageError that tells `where`, the column and shows the place.
+/// From the weakest to the strongest: or; and; not; == != < <= > >=; + -; * / // %; sign; ** (right to left); calls and
+/// brackets. Functions: min, max, abs, sqrt, log2, floor, ceil, round, if(condition, a, b). Texts stand in single or
+/// double quotes. Names hold letters, digits, '_' and '.', so the flag --batch-size is called batch_size. Nothing else
+/// can be reached: a formula computes, it never runs anything. Both functions throw UsageError that tells `where`, the
+/// column and shows the place.
 class Expression {
  public:
   static Expression parse(std::string text, std::string where);
@@ -34,7 +35,7 @@ class Expression {
     Kind kind = Kind::kValue;
     std::string symbol{};  ///< Operator, name or function.
     Scalar value = false;
-    size_t column = 0;     ///< From 0.
+    size_t column = 0;  ///< From 0.
     std::vector<size_t> children{};
   };
 

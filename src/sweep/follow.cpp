@@ -22,14 +22,17 @@ std::string history_state(const SlurmView& slurm, const std::string& id) {
   return past == slurm.history.end() || past->second.empty() ? "" : past->second.back().state;
 }
 
-/// Of a job that SLURM no longer runs: from the run's own words, the exit code its script noted, and SLURM's state, in this order.
-void settle_ended(const fs::path& folder, PointRecord& point, const RunOutcome& outcome, const std::vector<JobSpan>& spans, const std::string& slurm_state) {
+/// Of a job that SLURM no longer runs: from the run's own words, the exit code its script noted, and SLURM's state, in
+/// this order.
+void settle_ended(const fs::path& folder, PointRecord& point, const RunOutcome& outcome,
+                  const std::vector<JobSpan>& spans, const std::string& slurm_state) {
   const JobRef& job = point.jobs.back();
   const bool has_own_span = !spans.empty() && spans.back().job == job.id;
   const auto code = has_own_span ? spans.back().exit_code : std::nullopt;
   // A start that ends before the record is opened, in the rendezvous say, leaves the words of the start before it.
   const bool is_earlier = has_own_span && outcome.heartbeat_s && *outcome.heartbeat_s < spans.back().start_s;
-  if (is_earlier && code && *code != 0 && *code != static_cast<int>(ExitCode::kRequeue) && outcome.status != PointStatus::kFinished) {
+  if (is_earlier && code && *code != 0 && *code != static_cast<int>(ExitCode::kRequeue) &&
+      outcome.status != PointStatus::kFinished) {
     point.status = PointStatus::kFailed;
     point.message = failure_message(folder, job.log, fmt::format("exit code {}", *code));
     return;
@@ -54,9 +57,10 @@ void settle_ended(const fs::path& folder, PointRecord& point, const RunOutcome& 
     point.status = PointStatus::kFinished;  // a program that keeps no record
   } else {
     point.status = PointStatus::kDied;
-    point.message = failure_message(folder, job.log, is_local(job)         ? "its process is gone"
-                                                     : slurm_state.empty() ? fmt::format("SLURM no longer knows job {}", job.id)
-                                                                           : "SLURM says " + slurm_state);
+    point.message = failure_message(folder, job.log,
+                                    is_local(job)         ? "its process is gone"
+                                    : slurm_state.empty() ? fmt::format("SLURM no longer knows job {}", job.id)
+                                                          : "SLURM says " + slurm_state);
   }
 }
 
@@ -73,8 +77,10 @@ void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* 
   const JobRef& job = point.jobs.back();
   const std::vector<JobSpan> spans = read_spans(folder / point.events);
   if (is_local(job)) {
-    if (!is_local_alive(job, outcome)) settle_ended(folder, point, outcome, spans, "");
-    else if (!job.host.empty() && job.host != core::host_name()) point.message = "on " + job.host;
+    if (!is_local_alive(job, outcome))
+      settle_ended(folder, point, outcome, spans, "");
+    else if (!job.host.empty() && job.host != core::host_name())
+      point.message = "on " + job.host;
     return;
   }
   if (slurm == nullptr) return;
@@ -85,8 +91,12 @@ void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* 
   }
   const QueueEntry& entry = queued->second;
   point.status = entry.is_waiting() ? PointStatus::kQueued : PointStatus::kRunning;
-  const int num_starts = static_cast<int>(std::count_if(spans.begin(), spans.end(), [&](const JobSpan& span) { return span.job == job.id; }));
-  point.message = entry.is_waiting() ? fmt::format("{}{}", entry.reason, num_starts > 0 ? fmt::format(", requeued after {} starts", num_starts) : "") : "";
+  const int num_starts = static_cast<int>(
+      std::count_if(spans.begin(), spans.end(), [&](const JobSpan& span) { return span.job == job.id; }));
+  point.message = entry.is_waiting()
+                      ? fmt::format("{}{}", entry.reason,
+                                    num_starts > 0 ? fmt::format(", requeued after {} starts", num_starts) : "")
+                      : "";
 }
 
 PointView view_point(const fs::path& folder, const PointRecord& point, const SlurmView* slurm, double now_s) {
@@ -103,9 +113,12 @@ PointView view_point(const fs::path& folder, const PointRecord& point, const Slu
       view.has_estimated_end = true;
       const bool is_last = i + 1 == view.spans.size();
       const double alive_s = std::max(span.start_s, outcome.heartbeat_s.value_or(span.start_s));
-      span.end_s = !is_last ? std::min(alive_s, view.spans[i + 1].start_s) : point.status == PointStatus::kRunning ? now_s : alive_s;
+      span.end_s = !is_last                                ? std::min(alive_s, view.spans[i + 1].start_s)
+                   : point.status == PointStatus::kRunning ? now_s
+                                                           : alive_s;
     }
-    view.node_hours += std::max(0.0, *span.end_s - span.start_s) / 3600 * (is_local_job(span.job) ? 1 : static_cast<double>(point.nodes));
+    view.node_hours += std::max(0.0, *span.end_s - span.start_s) / 3600 *
+                       (is_local_job(span.job) ? 1 : static_cast<double>(point.nodes));
   }
   return view;
 }
@@ -129,7 +142,8 @@ SlurmView look_at_slurm(const fs::path& folder, const SweepState& state, const S
     for (const JobRef& job : point.jobs) {
       const auto queued = view.queue.find(job.id);
       const bool is_active = queued != view.queue.end() && !queued->second.has_ended();
-      const bool has_end = std::any_of(spans.begin(), spans.end(), [&](const JobSpan& span) { return span.job == job.id && span.end_s; });
+      const bool has_end = std::any_of(spans.begin(), spans.end(),
+                                       [&](const JobSpan& span) { return span.job == job.id && span.end_s; });
       if (!is_local(job) && !is_active && !has_end) unknown.push_back(job.id);
     }
   }
@@ -137,13 +151,15 @@ SlurmView look_at_slurm(const fs::path& folder, const SweepState& state, const S
   return view;
 }
 
-std::vector<PointView> view_points(const fs::path& folder, const SweepState& state, const SlurmView* slurm, double now_s) {
+std::vector<PointView> view_points(const fs::path& folder, const SweepState& state, const SlurmView* slurm,
+                                   double now_s) {
   std::vector<PointView> views;
   std::map<std::string, double> ends;  // by job; of an array the last of its tasks
   for (const PointRecord& point : state.points) {
     views.push_back(view_point(folder, point, slurm, now_s));
     for (const JobSpan& span : views.back().spans)
-      for (const std::string& id : {span.job, span.job.substr(0, span.job.find('_'))}) ends[id] = std::max(ends[id], *span.end_s);
+      for (const std::string& id : {span.job, span.job.substr(0, span.job.find('_'))})
+        ends[id] = std::max(ends[id], *span.end_s);
   }
   for (size_t i = 0; i < views.size(); ++i) {
     const PointRecord& point = state.points[i];
@@ -177,24 +193,27 @@ std::vector<int64_t> resumable(const SweepState& state) {
   std::vector<int64_t> indexes;
   for (const int64_t index : state.submit_order)
     for (const PointRecord& point : state.points) {
-      const bool is_open = point.status != PointStatus::kFinished && point.status != PointStatus::kQueued && point.status != PointStatus::kRunning;
+      const bool is_open = point.status != PointStatus::kFinished && point.status != PointStatus::kQueued &&
+                           point.status != PointStatus::kRunning;
       if (point.index == index && is_open) indexes.push_back(index);
     }
   return indexes;
 }
 
 std::string status_table(const fs::path& folder, const SweepState& state, const SlurmView* slurm, double now_s) {
-  std::vector<std::vector<std::string>> rows{{"point", "axes", "state", "step", "job", "starts", "waited", "ran", "message"}};
+  std::vector<std::vector<std::string>> rows{
+      {"point", "axes", "state", "step", "job", "starts", "waited", "ran", "message"}};
   const std::vector<PointView> views = view_points(folder, state, slurm, now_s);
   for (size_t i = 0; i < views.size(); ++i) {
     const PointRecord& point = state.points[i];
     const PointView& view = views[i];
     double ran_s = 0;
     for (const JobSpan& span : view.spans) ran_s += *span.end_s - span.start_s;
-    rows.push_back({fmt::format("{:04}", point.index), point.axes_text(), to_text(point.status), view.last_step ? fmt::format("{}", *view.last_step) : "-",
-                    point.jobs.empty() ? "-" : point.jobs.back().id, fmt::format("{}", view.spans.size()),
-                    view.queue_wait_s ? core::format_duration(*view.queue_wait_s) : "-", view.spans.empty() ? "-" : core::format_duration(ran_s),
-                    core::replace_all(point.message, "\n", " ")});
+    rows.push_back(
+        {fmt::format("{:04}", point.index), point.axes_text(), to_text(point.status),
+         view.last_step ? fmt::format("{}", *view.last_step) : "-", point.jobs.empty() ? "-" : point.jobs.back().id,
+         fmt::format("{}", view.spans.size()), view.queue_wait_s ? core::format_duration(*view.queue_wait_s) : "-",
+         view.spans.empty() ? "-" : core::format_duration(ran_s), core::replace_all(point.message, "\n", " ")});
   }
   std::string text = text_table(rows) + "\n";
   std::vector<std::string> parts;
@@ -210,11 +229,18 @@ core::Json status_json(const fs::path& folder, const SweepState& state, const Sl
     const PointView& view = views[i];
     core::Json axes = core::Json::object();
     for (const auto& [key, value] : point.axes) axes[key] = to_json(value);
-    points.push_back({{"index", point.index}, {"name", point.name}, {"axes", axes}, {"repeat", point.repeat}, {"state", to_text(point.status)},
-                      {"message", point.message}, {"job", point.jobs.empty() ? core::Json(nullptr) : core::Json(point.jobs.back().id)},
-                      {"num_jobs", point.jobs.size()}, {"num_starts", view.spans.size()},
+    points.push_back({{"index", point.index},
+                      {"name", point.name},
+                      {"axes", axes},
+                      {"repeat", point.repeat},
+                      {"state", to_text(point.status)},
+                      {"message", point.message},
+                      {"job", point.jobs.empty() ? core::Json(nullptr) : core::Json(point.jobs.back().id)},
+                      {"num_jobs", point.jobs.size()},
+                      {"num_starts", view.spans.size()},
                       {"last_step", view.last_step ? core::Json(*view.last_step) : core::Json(nullptr)},
-                      {"queue_wait_s", view.queue_wait_s ? core::Json(*view.queue_wait_s) : core::Json(nullptr)}, {"node_hours", view.node_hours}});
+                      {"queue_wait_s", view.queue_wait_s ? core::Json(*view.queue_wait_s) : core::Json(nullptr)},
+                      {"node_hours", view.node_hours}});
   }
   return {{"name", state.name}, {"counts", counts(state)}, {"points", points}};
 }

@@ -15,7 +15,8 @@ constexpr int kSrunWaitSeconds = 60;
 std::string sbatch_line(const std::string& option) {
   const size_t equals = option.find('=');
   const bool needs_quotes = equals != std::string::npos && option.find_first_of(" #", equals) != std::string::npos;
-  return needs_quotes ? fmt::format("#SBATCH {}=\"{}\"\n", option.substr(0, equals), option.substr(equals + 1)) : fmt::format("#SBATCH {}\n", option);
+  return needs_quotes ? fmt::format("#SBATCH {}=\"{}\"\n", option.substr(0, equals), option.substr(equals + 1))
+                      : fmt::format("#SBATCH {}\n", option);
 }
 
 /// The command with each flag on its own line.
@@ -23,7 +24,8 @@ std::string srun_command(const SweepState& state, const PointRecord& record, con
   std::string text = fmt::format("srun --kill-on-bad-exit=1 --wait={}", kSrunWaitSeconds);
   for (const std::string& option : point.slurm.srun) text += " " + shell_word(option);
   text += " \\\n  " + shell_word(state.program);
-  for (const std::string& word : record.arguments) text += (core::starts_with(word, "--") ? " \\\n    " : " ") + shell_word(word);
+  for (const std::string& word : record.arguments)
+    text += (core::starts_with(word, "--") ? " \\\n    " : " ") + shell_word(word);
   return text;
 }
 
@@ -71,30 +73,39 @@ fi
 }  // namespace
 
 std::string shell_word(const std::string& text) {
-  const auto is_plain = [](unsigned char c) { return std::isalnum(c) != 0 || std::string_view("-_=./:,+@%").find(static_cast<char>(c)) != std::string_view::npos; };
+  const auto is_plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("-_=./:,+@%").find(static_cast<char>(c)) != std::string_view::npos;
+  };
   if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) return text;
   return "'" + core::replace_all(text, "'", "'\\''") + "'";
 }
 
 std::string request_lines(const Point& point) {
   const SlurmRequest& request = point.slurm;
-  std::string text = sbatch_line(fmt::format("--nodes={}", point.nodes)) + sbatch_line(fmt::format("--ntasks-per-node={}", point.ranks_per_node));
+  std::string text = sbatch_line(fmt::format("--nodes={}", point.nodes)) +
+                     sbatch_line(fmt::format("--ntasks-per-node={}", point.ranks_per_node));
   if (request.cpus_per_task) text += sbatch_line(fmt::format("--cpus-per-task={}", *request.cpus_per_task));
   if (request.time_limit_s > 0) text += sbatch_line("--time=" + time_limit_text(request.time_limit_s));
   for (const std::string& option : request.sbatch) text += sbatch_line(option);
-  if (request.time_limit_s > 0 && request.stop_before_end_s > 0) text += sbatch_line(fmt::format("--signal=B:USR1@{}", request.stop_before_end_s));
+  if (request.time_limit_s > 0 && request.stop_before_end_s > 0)
+    text += sbatch_line(fmt::format("--signal=B:USR1@{}", request.stop_before_end_s));
   text += sbatch_line(request.can_requeue ? "--requeue" : "--no-requeue");
   return text + sbatch_line("--open-mode=append");
 }
 
 std::string job_script(const SweepState& state, const PointRecord& record, const Point& point, const fs::path& folder) {
   std::string text = "#!/bin/bash\n";
-  text += sbatch_line("--job-name=" + (state.how == SubmitHow::kSingleton ? state.name : fmt::format("{}-{:04}", state.name, point.index)));
+  text +=
+      sbatch_line("--job-name=" +
+                  (state.how == SubmitHow::kSingleton ? state.name : fmt::format("{}-{:04}", state.name, point.index)));
   text += request_lines(point);
   text += sbatch_line("--output=" + (folder / fmt::format("logs/{:04}-%j.out", point.index)).string());
-  text += fmt::format("\n# Point {} of {} of the sweep '{}': {}\n# Written by `lockstep sweep`.\n\n", point.index, state.points.size(), state.name, point.axes_text());
+  text += fmt::format("\n# Point {} of {} of the sweep '{}': {}\n# Written by `lockstep sweep`.\n\n", point.index,
+                      state.points.size(), state.name, point.axes_text());
   text += fmt::format("cd {} || exit 6\n", shell_word(state.working_folder));
-  if (point.slurm.cpus_per_task) text += fmt::format("export SRUN_CPUS_PER_TASK={}  # srun does not take it from the job\n", *point.slurm.cpus_per_task);
+  if (point.slurm.cpus_per_task)
+    text +=
+        fmt::format("export SRUN_CPUS_PER_TASK={}  # srun does not take it from the job\n", *point.slurm.cpus_per_task);
   for (const auto& [name, value] : point.env) text += fmt::format("export {}={}\n", name, shell_word(value));
   for (const std::string& line : point.slurm.setup) text += line + "\n";
   text += fmt::format("events={}\n", shell_word((folder / record.events).string()));

@@ -8,7 +8,8 @@
 namespace lockstep::sweep {
 
 /// The batch script of one point: readable, complete in itself, runs with plain sbatch too.
-std::string job_script(const SweepState& state, const PointRecord& record, const Point& point, const std::filesystem::path& folder);
+std::string job_script(const SweepState& state, const PointRecord& record, const Point& point,
+                       const std::filesystem::path& folder);
 
 /// The lines "#SBATCH ..." that points of one array must share.
 std::string request_lines(const Point& point);

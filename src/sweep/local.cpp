@@ -22,7 +22,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 core::ProcessOptions point_process(const SweepState& state, const PointRecord& point, const fs::path& log) {
-  core::ProcessOptions options{.argv = {"/bin/sh", "-c", "exec >>\"$0\" 2>&1; exec \"$@\"", log.string(), state.program, "launch", "--nproc-per-node",
+  core::ProcessOptions options{.argv = {"/bin/sh", "-c", "exec >>\"$0\" 2>&1; exec \"$@\"", log.string(), state.program,
+                                        "launch", "--nproc-per-node",
                                         fmt::format("{}", point.nodes * point.ranks_per_node), "--"}};
   options.argv.insert(options.argv.end(), point.arguments.begin(), point.arguments.end());
   for (const auto& [name, value] : point.env) options.env_changes.emplace_back(name, value);
@@ -30,23 +31,28 @@ core::ProcessOptions point_process(const SweepState& state, const PointRecord& p
   return options;
 }
 
-void show_point(const SweepState& state, const PointRecord& point, const fs::path& folder, size_t at, size_t count, Clock::time_point start) {
+void show_point(const SweepState& state, const PointRecord& point, const fs::path& folder, size_t at, size_t count,
+                Clock::time_point start) {
   const RunOutcome outcome = read_outcome(folder / point.run, now_unix_s());
   const double elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
-  core::show_progress(fmt::format("{} {}/{}  {}  {}{}", state.name, at + 1, count, point.axes_text(), core::format_duration(elapsed_s),
+  core::show_progress(fmt::format("{} {}/{}  {}  {}{}", state.name, at + 1, count, point.axes_text(),
+                                  core::format_duration(elapsed_s),
                                   outcome.last_step ? fmt::format("  step {}", *outcome.last_step) : ""));
 }
 
-/// Ends a launcher and its ranks at once: to it a second SIGINT means that (two in a row may arrive as one, hence one per tick). What does not
-/// listen is killed with its process group, which the ranks of a launcher are not in.
+/// Ends a launcher and its ranks at once: to it a second SIGINT means that (two in a row may arrive as one, hence one
+/// per tick). What does not listen is killed with its process group, which the ranks of a launcher are not in.
 void end_at_once(core::Process& process, int num_ticks) {
   constexpr int kTicksToListen = 10;
-  if (num_ticks < kTicksToListen) process.send_signal(SIGINT);
-  else process.kill_group();
+  if (num_ticks < kTicksToListen)
+    process.send_signal(SIGINT);
+  else
+    process.kill_group();
 }
 
 /// Waits for the end, passing on what signals and the time limit ask for.
-core::ExitStatus watch(core::Process& process, const StopWish& wish, const PointRecord& point, const std::function<void()>& on_tick) {
+core::ExitStatus watch(core::Process& process, const StopWish& wish, const PointRecord& point,
+                       const std::function<void()>& on_tick) {
   constexpr std::chrono::milliseconds kTick{200};
   const auto start = Clock::now();
   int num_ticks_ending = 0;
@@ -54,8 +60,10 @@ core::ExitStatus watch(core::Process& process, const StopWish& wish, const Point
   for (;;) {
     if (const auto status = process.wait_for(kTick)) return *status;
     on_tick();
-    if (wish.count() > 1) end_at_once(process, num_ticks_ending++);
-    else if (wish.count() == 1 && !std::exchange(is_asked_to_stop, true)) process.send_signal(SIGTERM);
+    if (wish.count() > 1)
+      end_at_once(process, num_ticks_ending++);
+    else if (wish.count() == 1 && !std::exchange(is_asked_to_stop, true))
+      process.send_signal(SIGTERM);
     const bool is_late = point.time_limit_s > 0 && Clock::now() - start > std::chrono::seconds(point.time_limit_s);
     if (is_late && !is_past_limit) process.send_signal(SIGTERM);
     is_past_limit = is_late;
@@ -65,10 +73,13 @@ core::ExitStatus watch(core::Process& process, const StopWish& wish, const Point
 /// What became of a point, from the exit code of its launcher and the record of its run.
 void note_end(const fs::path& folder, PointRecord& point, const core::ExitStatus& status) {
   const int code = status.shell_code();
-  point.status = code == 0 ? PointStatus::kFinished : code == static_cast<int>(ExitCode::kRequeue) ? PointStatus::kStopped : PointStatus::kFailed;
+  point.status = code == 0                                      ? PointStatus::kFinished
+                 : code == static_cast<int>(ExitCode::kRequeue) ? PointStatus::kStopped
+                                                                : PointStatus::kFailed;
   const RunOutcome outcome = read_outcome(folder / point.run, now_unix_s());
   point.message = code == 0 ? "" : outcome.message;
-  if (point.status == PointStatus::kFailed && point.message.empty()) point.message = failure_message(folder, point.jobs.back().log, status.text());
+  if (point.status == PointStatus::kFailed && point.message.empty())
+    point.message = failure_message(folder, point.jobs.back().log, status.text());
 }
 }  // namespace
 
@@ -86,7 +97,8 @@ int run_local(const fs::path& folder, SweepState& state, const std::vector<int64
     append_event(folder / point.events, "start", job, std::nullopt);
     const auto start = Clock::now();
     core::Process process = core::Process::spawn(point_process(state, point, folder / log));
-    const core::ExitStatus status = watch(process, wish, point, [&] { show_point(state, point, folder, at, indexes.size(), start); });
+    const core::ExitStatus status =
+        watch(process, wish, point, [&] { show_point(state, point, folder, at, indexes.size(), start); });
     append_event(folder / point.events, "end", job, status.shell_code());
     note_end(folder, point, status);
     write_state(folder, state);

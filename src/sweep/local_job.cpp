@@ -13,7 +13,8 @@ namespace lockstep::sweep {
 namespace {
 constexpr std::string_view kPrefix = "local-";
 
-/// When a process began, in clock ticks since the machine started (proc(5), field 22 of stat); nothing when there is no such process.
+/// When a process began, in clock ticks since the machine started (proc(5), field 22 of stat); nothing when there is no
+/// such process.
 std::optional<int64_t> process_start(int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line, skipped;
@@ -28,7 +29,10 @@ std::optional<int64_t> process_start(int64_t pid) {
 bool is_local_job(const std::string& id) { return core::starts_with(id, kPrefix); }
 
 JobRef own_local_job(const std::string& log) {
-  return {.id = fmt::format("{}{}", kPrefix, ::getpid()), .submitted_s = now_unix_s(), .log = log, .host = core::host_name(),
+  return {.id = fmt::format("{}{}", kPrefix, ::getpid()),
+          .submitted_s = now_unix_s(),
+          .log = log,
+          .host = core::host_name(),
           .process_start = process_start(::getpid()).value_or(0)};
 }
 

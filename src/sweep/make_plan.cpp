@@ -10,8 +10,8 @@
 #include "core/rng.h"
 #include "core/strings.h"
 #include "plan/train_batch.h"
-#include "spec/contrastive_shape.h"
 #include "spec/commands.h"
+#include "spec/contrastive_shape.h"
 #include "sweep/points.h"
 #include "sweep/slurm_request.h"
 
@@ -21,16 +21,17 @@ constexpr size_t kMaxPoints = 10'000;
 constexpr size_t kMaxShownMisfits = 5;
 
 /// Flags that the sweep sets, or that make no sense in one, with the reason.
-constexpr std::array<std::pair<const char*, const char*>, 10> kOwnFlags{{{"name", "every point has its own run name"},
-                                                                        {"logs", "runs lie in the folder of the sweep"},
-                                                                        {"resume", "every point resumes from its latest checkpoint"},
-                                                                        {"dry-run", "`lockstep sweep FILE --dry-run` is the dry run"},
-                                                                        {"json", "it belongs to --dry-run"},
-                                                                        {"world-size", "the axis nodes and ranks-per-node set it"},
-                                                                        {"dist-rank", "SLURM tells each rank"},
-                                                                        {"dist-world-size", "the axis nodes and ranks-per-node set it"},
-                                                                        {"dist-local-rank", "SLURM tells each rank"},
-                                                                        {"dist-url", "SLURM tells where the ranks meet"}}};
+constexpr std::array<std::pair<const char*, const char*>, 10> kOwnFlags{
+    {{"name", "every point has its own run name"},
+     {"logs", "runs lie in the folder of the sweep"},
+     {"resume", "every point resumes from its latest checkpoint"},
+     {"dry-run", "`lockstep sweep FILE --dry-run` is the dry run"},
+     {"json", "it belongs to --dry-run"},
+     {"world-size", "the axis nodes and ranks-per-node set it"},
+     {"dist-rank", "SLURM tells each rank"},
+     {"dist-world-size", "the axis nodes and ranks-per-node set it"},
+     {"dist-local-rank", "SLURM tells each rank"},
+     {"dist-url", "SLURM tells where the ranks meet"}}};
 
 /// One coordinate of a point: which value of which axis.
 struct Coordinate {
@@ -47,7 +48,8 @@ class Planner {
     plan_.out = inserted(file_.out, "'out'");
     plan_.program = inserted(file_.program, "'program'");
     if (plan_.name.find_first_of("/\n\t ") != std::string::npos || plan_.name[0] == '.')
-      throw UsageError(fmt::format("sweep: {}: the name '{}' is no folder name", file_.path, plan_.name), "use letters, digits, '-', '_' and '.'");
+      throw UsageError(fmt::format("sweep: {}: the name '{}' is no folder name", file_.path, plan_.name),
+                       "use letters, digits, '-', '_' and '.'");
     for (const std::string& word : core::split(core::trim(inserted(file_.command, "'command'")), " "))
       if (!word.empty()) plan_.command.push_back(word);
     const spec::CommandInfo* info = spec::find_command(core::join(plan_.command, " "));
@@ -55,7 +57,9 @@ class Planner {
     LOCKSTEP_CHECK(info != nullptr, "command '{}'", core::join(plan_.command, " "));
     declared_ = spec::declare_command(*info);
     if (declared_.run_options() == nullptr)
-      throw UsageError(fmt::format("sweep: {}: a sweep of '{}' is not possible, only of training", file_.path, info->name), "set command = \"train clip\"");
+      throw UsageError(
+          fmt::format("sweep: {}: a sweep of '{}' is not possible, only of training", file_.path, info->name),
+          "set command = \"train clip\"");
     plan_.scaling = file_.scaling;
     plan_.how = file_.how;
     plan_.in_flight = file_.in_flight;
@@ -73,11 +77,14 @@ class Planner {
  private:
   std::string inserted(const std::string& text, const std::string& key) const {
     const std::string where = fmt::format("{}: {}", file_.path, key);
-    return substitute(text, where, [&](const std::string& inside) -> Scalar { return variable_text(inside, where, variables_); });
+    return substitute(text, where,
+                      [&](const std::string& inside) -> Scalar { return variable_text(inside, where, variables_); });
   }
   void check_key(const std::string& key, int64_t line) {
     for (const auto& [own, reason] : kOwnFlags)
-      if (key == own) throw UsageError(fmt::format("sweep: {}:{}: '{}' is not for a sweep file: {}", file_.path, line, key, reason), "leave it out");
+      if (key == own)
+        throw UsageError(fmt::format("sweep: {}:{}: '{}' is not for a sweep file: {}", file_.path, line, key, reason),
+                         "leave it out");
     if (declared_.set->find(key) != nullptr) return;
     std::vector<std::string> words = plan_.command;
     words.push_back("--" + key);
@@ -98,7 +105,8 @@ class Planner {
         const auto& settings = is_env ? one->env : one->train;
         for (const Setting& setting : settings)
           if (setting.key == (is_env ? axis.key.substr(4) : axis.key))
-            throw UsageError(fmt::format("sweep: {}:{}: '{}' is an axis (line {}) and set here too", file_.path, setting.line, setting.key, axis.line),
+            throw UsageError(fmt::format("sweep: {}:{}: '{}' is an axis (line {}) and set here too", file_.path,
+                                         setting.line, setting.key, axis.line),
                              "keep one; what depends on the axis can be a formula or stand in a 'when' block");
       }
     }
@@ -125,7 +133,9 @@ class Planner {
     if (!file_.cases.empty()) plan_.axis_keys.insert(plan_.axis_keys.begin(), "case");
     num_points *= std::max<size_t>(1, file_.cases.size());
     if (num_points > kMaxPoints)
-      throw UsageError(fmt::format("sweep: {}: the axes make {} points, at most {} are allowed", file_.path, num_points, kMaxPoints), "split the sweep");
+      throw UsageError(
+          fmt::format("sweep: {}: the axes make {} points, at most {} are allowed", file_.path, num_points, kMaxPoints),
+          "split the sweep");
     std::vector<Coordinate> coordinates;
     if (file_.cases.empty()) expand_axes(0, nullptr, coordinates);
     for (const Case& one : file_.cases) {
@@ -134,7 +144,8 @@ class Planner {
       coordinates.pop_back();
     }
     if (plan_.points.empty() && misfits_.empty())
-      throw UsageError(fmt::format("sweep: {}: every point is left out by a 'when' block with skip = true", file_.path), "loosen a condition");
+      throw UsageError(fmt::format("sweep: {}: every point is left out by a 'when' block with skip = true", file_.path),
+                       "loosen a condition");
   }
   void expand_axes(size_t axis, const Case* one, std::vector<Coordinate>& coordinates) {
     if (axis == file_.axes.size()) {
@@ -143,7 +154,8 @@ class Planner {
     }
     for (const Scalar& value : file_.axes[axis].values) {
       const auto* text = std::get_if<std::string>(&value);
-      const Scalar resolved = text == nullptr ? value : Scalar(inserted(*text, fmt::format("'{}'", file_.axes[axis].key)));
+      const Scalar resolved =
+          text == nullptr ? value : Scalar(inserted(*text, fmt::format("'{}'", file_.axes[axis].key)));
       coordinates.push_back({file_.axes[axis].key, resolved});
       expand_axes(axis + 1, one, coordinates);
       coordinates.pop_back();
@@ -152,7 +164,8 @@ class Planner {
 
   int64_t whole(double value, const std::string& what, int64_t highest) const {
     if (!is_whole(value) || value < 1 || value > static_cast<double>(highest))
-      throw UsageError(fmt::format("sweep: {}: {} is {}, expected a whole number from 1 to {}", file_.path, what, to_text(value), highest),
+      throw UsageError(fmt::format("sweep: {}: {} is {}, expected a whole number from 1 to {}", file_.path, what,
+                                   to_text(value), highest),
                        "change the formula or the axis");
     return static_cast<int64_t>(value);
   }
@@ -165,12 +178,15 @@ class Planner {
       point.axes.emplace_back(key, value);
       if (key != "nodes") continue;
       const auto* number = std::get_if<double>(&value);
-      if (number == nullptr) throw UsageError(fmt::format("sweep: {}: nodes is '{}', expected numbers", file_.path, to_text(value)), "for example nodes = \"1-64*2\"");
+      if (number == nullptr)
+        throw UsageError(fmt::format("sweep: {}: nodes is '{}', expected numbers", file_.path, to_text(value)),
+                         "for example nodes = \"1-64*2\"");
       point.nodes = whole(*number, "nodes", 1'000'000);
     }
     scope.set_coordinate("nodes", static_cast<double>(point.nodes));
     scope.set_coordinate("repeat", static_cast<double>(repeat));
-    if (!file_.ranks_per_node.values.empty()) point.ranks_per_node = whole(scope.number_of(file_.ranks_per_node), "ranks-per-node", 4096);
+    if (!file_.ranks_per_node.values.empty())
+      point.ranks_per_node = whole(scope.number_of(file_.ranks_per_node), "ranks-per-node", 4096);
     scope.set_coordinate("ranks-per-node", static_cast<double>(point.ranks_per_node));
     scope.set_coordinate("ranks", static_cast<double>(point.num_ranks()));
     std::vector<const Sections*> levels{&file_.base};
@@ -191,9 +207,12 @@ class Planner {
     std::vector<Setting> list;
     for (const Sections* level : levels)
       for (const Setting& setting : level->*kind) {
-        const auto same = std::find_if(list.begin(), list.end(), [&](const Setting& other) { return other.key == setting.key; });
-        if (same == list.end()) list.push_back(setting);
-        else *same = setting;
+        const auto same =
+            std::find_if(list.begin(), list.end(), [&](const Setting& other) { return other.key == setting.key; });
+        if (same == list.end())
+          list.push_back(setting);
+        else
+          *same = setting;
       }
     return list;
   }
@@ -206,17 +225,21 @@ class Planner {
       if (core::starts_with(key, "env.")) point.env.emplace_back(key.substr(4), to_text(value));
     }
     for (const Setting& setting : scope.settings())
-      add_flag(setting.key, scope.values_of(setting, scope.is_formula_option(setting.key)), setting.is_list, point.flags);
-    for (const Setting& setting : merged(levels, &Sections::env)) point.env.emplace_back(setting.key, scope.text_of(setting));
+      add_flag(setting.key, scope.values_of(setting, scope.is_formula_option(setting.key)), setting.is_list,
+               point.flags);
+    for (const Setting& setting : merged(levels, &Sections::env))
+      point.env.emplace_back(setting.key, scope.text_of(setting));
     for (const auto& [name, value] : point.env) check_variable(name, value);
     point.slurm = make_slurm_request(merged(levels, &Sections::slurm), scope, file_.path);
     for (const Setting& setting : merged(levels, &Sections::tags)) point.tags[setting.key] = scope.text_of(setting);
   }
   void check_variable(const std::string& name, const std::string& value) const {
-    const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; }) &&
-                         std::isdigit(static_cast<unsigned char>(name[0])) == 0;
+    const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_';
+    }) && std::isdigit(static_cast<unsigned char>(name[0])) == 0;
     if (!is_name || value.find('\n') != std::string::npos)
-      throw UsageError(fmt::format("sweep: {}: environment variable '{}' has a name or a value that a shell cannot set", file_.path, name),
+      throw UsageError(fmt::format("sweep: {}: environment variable '{}' has a name or a value that a shell cannot set",
+                                   file_.path, name),
                        "names hold letters, digits and '_'; values are one line");
   }
   /// A recipe is looked for beside the sweep file, then in the working folder.
@@ -225,11 +248,13 @@ class Planner {
     std::error_code ignored;
     return std::filesystem::exists(beside, ignored) ? beside.string() : name;
   }
-  void add_flag(const std::string& key, const std::vector<Scalar>& values, bool is_list, std::vector<std::string>& flags) const {
+  void add_flag(const std::string& key, const std::vector<Scalar>& values, bool is_list,
+                std::vector<std::string>& flags) const {
     if (const auto* flag = std::get_if<bool>(&values[0]); flag != nullptr && !is_list) {
       flags.push_back((*flag ? "--" : "--no-") + key);
     } else if (!is_list) {
-      flags.push_back(fmt::format("--{}={}", key, key == "config" ? recipe_path(to_text(values[0])) : to_text(values[0])));
+      flags.push_back(
+          fmt::format("--{}={}", key, key == "config" ? recipe_path(to_text(values[0])) : to_text(values[0])));
     } else {
       flags.push_back("--" + key);
       for (const Scalar& value : values) flags.push_back(to_text(value));
@@ -277,17 +302,23 @@ class Planner {
       const auto [found, is_new] = first_of_curve.emplace(curve, &point);
       const auto first = is_weak ? found->second->samples_per_rank : found->second->global_batch;
       if (!is_new && first != kept)
-        misfits_.push_back({point.axes_text(),
-                            fmt::format("{} scaling keeps {}, but it is {} here and {} at {}", is_weak ? "weak" : "strong",
-                                        is_weak ? "the samples of each rank" : "the global batch", *kept, *first, found->second->axes_text()),
-                            is_weak ? "give train.batch-size, not a fixed global-batch-size" : "give train.global-batch-size, the same at every size"});
+        misfits_.push_back(
+            {point.axes_text(),
+             fmt::format("{} scaling keeps {}, but it is {} here and {} at {}", is_weak ? "weak" : "strong",
+                         is_weak ? "the samples of each rank" : "the global batch", *kept, *first,
+                         found->second->axes_text()),
+             is_weak ? "give train.batch-size, not a fixed global-batch-size"
+                     : "give train.global-batch-size, the same at every size"});
     }
   }
   void refuse_misfits() const {
     if (misfits_.empty()) return;
-    std::string text = fmt::format("sweep: {}: {} of {} points do not fit", file_.path, misfits_.size(), plan_.points.size());
-    for (size_t i = 0; i < std::min(misfits_.size(), kMaxShownMisfits); ++i) text += fmt::format("\n    {}: {}", misfits_[i].point, misfits_[i].message);
-    if (misfits_.size() > kMaxShownMisfits) text += fmt::format("\n    and {} more", misfits_.size() - kMaxShownMisfits);
+    std::string text =
+        fmt::format("sweep: {}: {} of {} points do not fit", file_.path, misfits_.size(), plan_.points.size());
+    for (size_t i = 0; i < std::min(misfits_.size(), kMaxShownMisfits); ++i)
+      text += fmt::format("\n    {}: {}", misfits_[i].point, misfits_[i].message);
+    if (misfits_.size() > kMaxShownMisfits)
+      text += fmt::format("\n    and {} more", misfits_.size() - kMaxShownMisfits);
     throw UsageError(text, misfits_[0].hint);
   }
   /// Repeats are interleaved: each round does every point once; within a round the order is the file's, or random.
@@ -296,10 +327,12 @@ class Planner {
     order.resize(plan_.points.size());
     std::iota(order.begin(), order.end(), size_t{0});
     if (file_.order == Order::kRandom) {
-      const core::Permutation shuffled(order.size(), core::stream_key(static_cast<uint64_t>(file_.seed), "order of a sweep"));
+      const core::Permutation shuffled(order.size(),
+                                       core::stream_key(static_cast<uint64_t>(file_.seed), "order of a sweep"));
       for (size_t& position : order) position = shuffled(position);
     }
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return plan_.points[a].repeat < plan_.points[b].repeat; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return plan_.points[a].repeat < plan_.points[b].repeat; });
   }
 
   struct Misfit {
@@ -324,7 +357,8 @@ std::string Point::axes_text() const {
 std::string Plan::digest() const {
   core::Json json = core::Json::array();
   for (const Point& point : points)
-    json.push_back({point.name, point.nodes, point.ranks_per_node, point.flags, point.env, point.slurm.sbatch, point.slurm.srun, point.slurm.setup});
+    json.push_back({point.name, point.nodes, point.ranks_per_node, point.flags, point.env, point.slurm.sbatch,
+                    point.slurm.srun, point.slurm.setup});
   return core::xxh3_hex(core::Json{{"command", command}, {"program", program}, {"points", json}}.dump());
 }
 

@@ -8,14 +8,17 @@
 
 namespace lockstep::sweep {
 namespace {
-double node_hours(const Point& point) { return static_cast<double>(point.nodes) * static_cast<double>(point.slurm.time_limit_s) / 3600; }
+double node_hours(const Point& point) {
+  return static_cast<double>(point.nodes) * static_cast<double>(point.slurm.time_limit_s) / 3600;
+}
 
 std::string count_or_dash(const std::optional<int64_t>& value) { return value ? fmt::format("{}", *value) : "-"; }
 
 std::string cost_text(const Plan& plan) {
   const PlannedCost cost = planned_cost(plan);
   std::string text = fmt::format("{} points; at most {:.2f} node-hours", plan.points.size(), cost.node_hours);
-  if (!plan.billing_unit.empty()) text += fmt::format(" = {:.1f} {}", cost.node_hours * plan.billing_per_node_hour, plan.billing_unit);
+  if (!plan.billing_unit.empty())
+    text += fmt::format(" = {:.1f} {}", cost.node_hours * plan.billing_per_node_hour, plan.billing_unit);
   if (cost.num_without_limit > 0) text += fmt::format(", and {} points without a time limit", cost.num_without_limit);
   if (plan.in_flight > 0) text += fmt::format("; {} at a time", plan.in_flight);
   return text + "\n";
@@ -38,16 +41,19 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows) {
   for (const auto& row : rows)
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   std::string text;
-  for (size_t begin = 1, end = 1; begin < std::max<size_t>(2, num_columns); begin = end) {  // columns that fit beside the first, which leads each part
+  for (size_t begin = 1, end = 1; begin < std::max<size_t>(2, num_columns);
+       begin = end) {  // columns that fit beside the first, which leads each part
     size_t width = num_columns > 0 ? widths[0] : 0;
-    while (end < num_columns && (end == begin || width + kGap + widths[end] <= kMaxWidth)) width += kGap + widths[end++];
+    while (end < num_columns && (end == begin || width + kGap + widths[end] <= kMaxWidth))
+      width += kGap + widths[end++];
     if (end == begin) ++end;  // one column
     if (begin > 1) text += "\n";
     for (const auto& row : rows) {
       std::string line;
       for (size_t i = 0; i < std::min(end, num_columns); i = i == 0 ? begin : i + 1) {
         const bool is_number = core::parse_double(rows.back()[i]).has_value();
-        line += (i == 0 ? "" : std::string(kGap, ' ')) + (is_number ? fmt::format("{:>{}}", row[i], widths[i]) : fmt::format("{:<{}}", row[i], widths[i]));
+        line += (i == 0 ? "" : std::string(kGap, ' ')) +
+                (is_number ? fmt::format("{:>{}}", row[i], widths[i]) : fmt::format("{:<{}}", row[i], widths[i]));
       }
       text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     }
@@ -58,15 +64,18 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows) {
 std::string plan_table(const Plan& plan) {
   std::vector<std::vector<std::string>> rows{{"point"}};
   for (const std::string& key : plan.axis_keys) rows[0].push_back(key);
-  for (const char* head : {"repeat", "ranks", "samples/rank", "global batch", "time limit", "node-hours"}) rows[0].emplace_back(head);
+  for (const char* head : {"repeat", "ranks", "samples/rank", "global batch", "time limit", "node-hours"})
+    rows[0].emplace_back(head);
   for (const size_t position : plan.submit_order) {
     const Point& point = plan.points[position];
     std::vector<std::string> row{fmt::format("{:04}", point.index)};
     for (const auto& [key, value] : point.axes) row.push_back(to_text(value));
     const bool has_limit = point.slurm.time_limit_s > 0;
-    for (std::string& cell : std::vector<std::string>{fmt::format("{}", point.repeat), fmt::format("{}", point.num_ranks()), count_or_dash(point.samples_per_rank),
-                                                      count_or_dash(point.global_batch), has_limit ? time_limit_text(point.slurm.time_limit_s) : "-",
-                                                      has_limit ? fmt::format("{:.2f}", node_hours(point)) : "-"})
+    for (std::string& cell :
+         std::vector<std::string>{fmt::format("{}", point.repeat), fmt::format("{}", point.num_ranks()),
+                                  count_or_dash(point.samples_per_rank), count_or_dash(point.global_batch),
+                                  has_limit ? time_limit_text(point.slurm.time_limit_s) : "-",
+                                  has_limit ? fmt::format("{:.2f}", node_hours(point)) : "-"})
       row.push_back(std::move(cell));
     rows.push_back(std::move(row));
   }
@@ -82,15 +91,29 @@ core::Json plan_json(const Plan& plan) {
     core::Json axes = core::Json::object(), env = core::Json::object();
     for (const auto& [key, value] : point.axes) axes[key] = to_json(value);
     for (const auto& [name, value] : point.env) env[name] = value;
-    points.push_back({{"index", point.index}, {"name", point.name}, {"axes", axes}, {"repeat", point.repeat}, {"nodes", point.nodes},
-                      {"ranks", point.num_ranks()}, {"samples_per_rank", point.samples_per_rank.value_or(0)},
-                      {"global_batch", point.global_batch.value_or(0)}, {"time_limit_s", point.slurm.time_limit_s}, {"flags", point.flags},
-                      {"env", env}, {"sbatch", point.slurm.sbatch}, {"srun", point.slurm.srun}, {"tags", point.tags}});
+    points.push_back({{"index", point.index},
+                      {"name", point.name},
+                      {"axes", axes},
+                      {"repeat", point.repeat},
+                      {"nodes", point.nodes},
+                      {"ranks", point.num_ranks()},
+                      {"samples_per_rank", point.samples_per_rank.value_or(0)},
+                      {"global_batch", point.global_batch.value_or(0)},
+                      {"time_limit_s", point.slurm.time_limit_s},
+                      {"flags", point.flags},
+                      {"env", env},
+                      {"sbatch", point.slurm.sbatch},
+                      {"srun", point.slurm.srun},
+                      {"tags", point.tags}});
   }
   const PlannedCost cost = planned_cost(plan);
-  return {{"name", plan.name}, {"command", core::join(plan.command, " ")}, {"points", points}, {"node_hours", cost.node_hours},
+  return {{"name", plan.name},
+          {"command", core::join(plan.command, " ")},
+          {"points", points},
+          {"node_hours", cost.node_hours},
           {"without_time_limit", cost.num_without_limit},
-          {"billing", {{"unit", plan.billing_unit}, {"amount", cost.node_hours * plan.billing_per_node_hour}}}, {"warnings", plan.warnings}};
+          {"billing", {{"unit", plan.billing_unit}, {"amount", cost.node_hours * plan.billing_per_node_hour}}},
+          {"warnings", plan.warnings}};
 }
 
 }  // namespace lockstep::sweep

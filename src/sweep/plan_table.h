@@ -14,7 +14,8 @@ struct PlannedCost {
 };
 PlannedCost planned_cost(const Plan& plan);
 
-/// The points as a table in the order of submission, with batch, time limit and node-hours, and what they cost together.
+/// The points as a table in the order of submission, with batch, time limit and node-hours, and what they cost
+/// together.
 std::string plan_table(const Plan& plan);
 core::Json plan_json(const Plan& plan);
 

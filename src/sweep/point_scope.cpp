@@ -11,20 +11,26 @@
 namespace lockstep::sweep {
 namespace {
 bool is_plain_name(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
 }
 }  // namespace
 
 std::string formula_name(const std::string& key) { return core::replace_all(key, "-", "_"); }
 
-void PointScope::set_coordinate(const std::string& key, Scalar value) { coordinates_[formula_name(key)] = std::move(value); }
+void PointScope::set_coordinate(const std::string& key, Scalar value) {
+  coordinates_[formula_name(key)] = std::move(value);
+}
 
-std::string PointScope::where(const Setting& setting) const { return fmt::format("{}:{}: '{}'", file_.path, setting.line, setting.key); }
+std::string PointScope::where(const Setting& setting) const {
+  return fmt::format("{}:{}: '{}'", file_.path, setting.line, setting.key);
+}
 
 bool PointScope::is_formula_option(const std::string& key) const {
   const core::Option* option = options_.find(key);
   if (option == nullptr) return false;
-  return !std::holds_alternative<std::string*>(option->target) && !std::holds_alternative<std::optional<std::string>*>(option->target) &&
+  return !std::holds_alternative<std::string*>(option->target) &&
+         !std::holds_alternative<std::optional<std::string>*>(option->target) &&
          !std::holds_alternative<std::vector<std::string>*>(option->target);
 }
 
@@ -35,10 +41,12 @@ std::optional<Scalar> PointScope::look_up_coordinate(const std::string& name) co
 }
 
 std::optional<Scalar> PointScope::look_up_setting(const std::string& name) const {
-  const auto found = std::find_if(settings_.begin(), settings_.end(), [&](const Setting& setting) { return formula_name(setting.key) == name; });
+  const auto found = std::find_if(settings_.begin(), settings_.end(),
+                                  [&](const Setting& setting) { return formula_name(setting.key) == name; });
   if (found == settings_.end() || found->is_list) return std::nullopt;
   if (!in_progress_.insert(name).second)
-    throw UsageError(fmt::format("sweep: {} refers to itself", where(*found)), "break the circle: give one of the settings a number");
+    throw UsageError(fmt::format("sweep: {} refers to itself", where(*found)),
+                     "break the circle: give one of the settings a number");
   const Scalar value = values_of(*found, is_formula_option(found->key)).front();
   in_progress_.erase(name);
   return value;
@@ -59,7 +67,8 @@ std::vector<Scalar> PointScope::values_of(const Setting& setting, bool is_number
   const NameLookup names = [this](const std::string& name) { return look_up(name); };
   const auto inserted_value = [&](const std::string& inside) -> Scalar {
     const bool is_name = is_plain_name(inside);
-    if (is_name && !coordinates_.contains(inside) && !look_up_setting(inside)) return variable_text(inside, where(setting), variables_);
+    if (is_name && !coordinates_.contains(inside) && !look_up_setting(inside))
+      return variable_text(inside, where(setting), variables_);
     return Expression::parse(inside, where(setting)).evaluate(names);
   };
   std::vector<Scalar> values;
@@ -71,8 +80,10 @@ std::vector<Scalar> PointScope::values_of(const Setting& setting, bool is_number
       continue;
     }
     const std::string inserted = substitute(*text, where(setting), inserted_value);
-    if (is_number) values.push_back(Expression::parse(inserted, where(setting)).evaluate(names));
-    else values.emplace_back(inserted);
+    if (is_number)
+      values.push_back(Expression::parse(inserted, where(setting)).evaluate(names));
+    else
+      values.emplace_back(inserted);
   }
   return values;
 }
@@ -81,14 +92,16 @@ double PointScope::number_of(const Setting& setting) const {
   const auto values = values_of(setting, true);
   const auto* number = std::get_if<double>(&values[0]);
   if (setting.is_list || number == nullptr)
-    throw UsageError(fmt::format("sweep: {} is '{}', expected a number or a formula", where(setting), to_text(values[0])),
-                     "for example 4, or \"nodes * 2\"");
+    throw UsageError(
+        fmt::format("sweep: {} is '{}', expected a number or a formula", where(setting), to_text(values[0])),
+        "for example 4, or \"nodes * 2\"");
   return *number;
 }
 
 std::string PointScope::text_of(const Setting& setting) const {
   if (setting.is_list)
-    throw UsageError(fmt::format("sweep: {} is a list, expected one value", where(setting)), "docs/sweep.md says which keys take lists");
+    throw UsageError(fmt::format("sweep: {} is a list, expected one value", where(setting)),
+                     "docs/sweep.md says which keys take lists");
   return to_text(values_of(setting, false)[0]);
 }
 
@@ -98,7 +111,8 @@ std::string variable_text(const std::string& name, const std::string& where, con
                    fmt::format("give --set {}=VALUE, export it, or put it under [variables]", name));
 }
 
-std::string substitute(const std::string& text, const std::string& where, const std::function<Scalar(const std::string& inside)>& value_of) {
+std::string substitute(const std::string& text, const std::string& where,
+                       const std::function<Scalar(const std::string& inside)>& value_of) {
   std::string result;
   for (size_t at = 0; at < text.size();) {
     const bool is_dollar = text[at] == '$' && at + 1 < text.size();
@@ -108,7 +122,9 @@ std::string substitute(const std::string& text, const std::string& where, const 
     } else if (is_dollar && text[at + 1] == '{') {
       const size_t end = text.find('}', at);
       if (end == std::string::npos)
-        throw UsageError(fmt::format("sweep: {}: column {} of '{}': the brace of '${{' is not closed", where, at + 1, text), "write ${NAME}, or $$ for a dollar sign");
+        throw UsageError(
+            fmt::format("sweep: {}: column {} of '{}': the brace of '${{' is not closed", where, at + 1, text),
+            "write ${NAME}, or $$ for a dollar sign");
       result += to_text(value_of(text.substr(at + 2, end - at - 2)));
       at = end + 1;
     } else {

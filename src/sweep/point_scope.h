@@ -12,8 +12,9 @@
 
 namespace lockstep::sweep {
 
-/// What the names in formulas and ${...} of one point mean: its axes, nodes, ranks_per_node, ranks, repeat, case, the train settings
-/// that hold for it, and the variables. Settings are resolved when they are asked for; a circle is refused.
+/// What the names in formulas and ${...} of one point mean: its axes, nodes, ranks_per_node, ranks, repeat, case, the
+/// train settings that hold for it, and the variables. Settings are resolved when they are asked for; a circle is
+/// refused.
 class PointScope {
  public:
   /// `options`: those of the command, to know numbers from texts.
@@ -21,7 +22,9 @@ class PointScope {
       : file_(file), options_(options), variables_(variables) {}
 
   void set_coordinate(const std::string& key, Scalar value);  ///< Key as in the file.
-  void set_settings(std::vector<Setting> settings) { settings_ = std::move(settings); }  ///< The train settings that hold.
+  void set_settings(std::vector<Setting> settings) {
+    settings_ = std::move(settings);
+  }  ///< The train settings that hold.
 
   /// Value of a condition over the coordinates.
   bool holds(const WhenBlock& block) const;
@@ -52,7 +55,8 @@ class PointScope {
 std::string variable_text(const std::string& name, const std::string& where, const VariableLookup& variables);
 
 /// Replaces each ${...} by the value of what stands inside, a name or a formula; "$$" is a dollar sign.
-std::string substitute(const std::string& text, const std::string& where, const std::function<Scalar(const std::string& inside)>& value_of);
+std::string substitute(const std::string& text, const std::string& where,
+                       const std::function<Scalar(const std::string& inside)>& value_of);
 
 /// Name of a key in formulas: "batch-size" -> "batch_size".
 std::string formula_name(const std::string& key);

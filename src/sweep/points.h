@@ -15,9 +15,9 @@ namespace lockstep::sweep {
 struct SlurmRequest {
   std::vector<std::string> sbatch{};  ///< Options without "#SBATCH", in the order of the file: "--partition=gpu".
   std::vector<std::string> srun{};
-  std::vector<std::string> setup{};   ///< Shell lines before the command.
-  int64_t time_limit_s = 0;           ///< 0: none given.
-  int64_t stop_before_end_s = 120;    ///< The checkpoint signal comes this long before the time limit.
+  std::vector<std::string> setup{};  ///< Shell lines before the command.
+  int64_t time_limit_s = 0;          ///< 0: none given.
+  int64_t stop_before_end_s = 120;   ///< The checkpoint signal comes this long before the time limit.
   std::optional<int64_t> cpus_per_task{};
   bool can_requeue = true;
   int64_t max_requeues = 5;
@@ -25,8 +25,8 @@ struct SlurmRequest {
 
 /// One run of a sweep, with every value resolved.
 struct Point {
-  int64_t index = 0;   ///< From 1, in the order of the file.
-  std::string name{};  ///< Of its run folder; unique in the sweep.
+  int64_t index = 0;                                   ///< From 1, in the order of the file.
+  std::string name{};                                  ///< Of its run folder; unique in the sweep.
   std::vector<std::pair<std::string, Scalar>> axes{};  ///< Without repeats: nodes, case, flags, "env.NAME".
   int64_t repeat = 1;
   int64_t nodes = 1, ranks_per_node = 1;
@@ -62,12 +62,13 @@ struct Plan {
 /// Looks up ${NAME}; nothing when it is not set.
 using VariableLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
-/// Expands the matrix, resolves variables, formulas and "when" blocks, and checks every point: its flags with the declarations of the
-/// command itself, its batch with plan/, weak or strong scaling. UsageError names all misfits (the first ones in full) before anything
-/// is written.
+/// Expands the matrix, resolves variables, formulas and "when" blocks, and checks every point: its flags with the
+/// declarations of the command itself, its batch with plan/, weak or strong scaling. UsageError names all misfits (the
+/// first ones in full) before anything is written.
 Plan make_plan(const SweepFile& file, const VariableLookup& variables);
 
-/// "01:30:00", "1-00:00:00", "30:00", "90" (minutes, as SLURM reads it), "90m", "2h", "45s" -> seconds. UsageError names `where`.
+/// "01:30:00", "1-00:00:00", "30:00", "90" (minutes, as SLURM reads it), "90m", "2h", "45s" -> seconds. UsageError
+/// names `where`.
 int64_t parse_time_limit(const std::string& text, const std::string& where);
 /// "1-02:03:04" or "00:15:00"
 std::string time_limit_text(int64_t seconds);

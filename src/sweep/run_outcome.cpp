@@ -17,7 +17,9 @@
 namespace lockstep::sweep {
 namespace fs = std::filesystem;
 
-double now_unix_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double now_unix_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 RunOutcome read_outcome(const fs::path& run_folder, double now_s) {
   if (!fs::exists(run_folder / "status.json")) return {};
@@ -31,10 +33,14 @@ RunOutcome read_outcome(const fs::path& run_folder, double now_s) {
   outcome.message = status.message;
   outcome.last_step = status.last_step;
   outcome.heartbeat_s = status.heartbeat_s;
-  if (status.state == "finished") outcome.status = PointStatus::kFinished;
-  else if (status.state == "stopped") outcome.status = PointStatus::kStopped;
-  else if (status.state == "failed") outcome.status = PointStatus::kFailed;
-  else outcome.status = status.is_dead(now_s) ? PointStatus::kDied : PointStatus::kRunning;
+  if (status.state == "finished")
+    outcome.status = PointStatus::kFinished;
+  else if (status.state == "stopped")
+    outcome.status = PointStatus::kStopped;
+  else if (status.state == "failed")
+    outcome.status = PointStatus::kFailed;
+  else
+    outcome.status = status.is_dead(now_s) ? PointStatus::kDied : PointStatus::kRunning;
   return outcome;
 }
 
@@ -76,15 +82,19 @@ std::string failure_message(const fs::path& folder, const std::string& log, cons
     }
   }
   if (cause.empty()) cause = consequence;
-  return cause.empty() ? fmt::format("{}; see {}", otherwise, log) : fmt::format("{} ({}; see {})", cause, otherwise, log);
+  return cause.empty() ? fmt::format("{}; see {}", otherwise, log)
+                       : fmt::format("{} ({}; see {})", cause, otherwise, log);
 }
 
-void append_event(const fs::path& events_file, const std::string& event, const std::string& job, std::optional<int> exit_code) {
-  const core::Json line = {{"event", event}, {"job", job}, {"restart", 0}, {"time_s", static_cast<int64_t>(now_unix_s())}, {"nodes", "local"},
-                           {"exit_code", exit_code ? core::Json(*exit_code) : core::Json(nullptr)}};
+void append_event(const fs::path& events_file, const std::string& event, const std::string& job,
+                  std::optional<int> exit_code) {
+  const core::Json line = {{"event", event},   {"job", job},
+                           {"restart", 0},     {"time_s", static_cast<int64_t>(now_unix_s())},
+                           {"nodes", "local"}, {"exit_code", exit_code ? core::Json(*exit_code) : core::Json(nullptr)}};
   const std::string text = line.dump() + "\n";
   const core::Fd file(::open(events_file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
-  if (!file.valid() || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) core::throw_errno("cannot write", events_file);
+  if (!file.valid() || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    core::throw_errno("cannot write", events_file);
 }
 
 }  // namespace lockstep::sweep

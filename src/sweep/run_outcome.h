@@ -30,9 +30,11 @@ struct JobSpan {
 /// The spans of a point, in order; none when no job has begun. Lines cut by a crash are skipped.
 std::vector<JobSpan> read_spans(const std::filesystem::path& events_file);
 /// Appends one line as the job scripts do.
-void append_event(const std::filesystem::path& events_file, const std::string& event, const std::string& job, std::optional<int> exit_code);
+void append_event(const std::filesystem::path& events_file, const std::string& event, const std::string& job,
+                  std::optional<int> exit_code);
 
-/// Why a job failed, by its log: the last error that a rank printed, rather a cause than a lost peer; else `otherwise` and where the log is.
+/// Why a job failed, by its log: the last error that a rank printed, rather a cause than a lost peer; else `otherwise`
+/// and where the log is.
 std::string failure_message(const std::filesystem::path& folder, const std::string& log, const std::string& otherwise);
 
 double now_unix_s();

@@ -20,21 +20,25 @@ constexpr std::chrono::seconds kTimeout{60};
 
 core::CommandResult call(const std::vector<std::string>& argv) {
   core::ProcessOptions options{.argv = argv};
-  options.env_changes.emplace_back("SLURM_TIME_FORMAT", argv[0] == "sacct" ? std::optional<std::string>("%s") : std::nullopt);
+  options.env_changes.emplace_back("SLURM_TIME_FORMAT",
+                                   argv[0] == "sacct" ? std::optional<std::string>("%s") : std::nullopt);
   try {
     core::CommandResult result = core::run_command(options, kTimeout);
     if (result.is_timed_out)
-      throw EnvironmentError(fmt::format("sweep: {} gave no answer within {} s", argv[0], kTimeout.count()), "the SLURM controller is busy or down: try again later");
+      throw EnvironmentError(fmt::format("sweep: {} gave no answer within {} s", argv[0], kTimeout.count()),
+                             "the SLURM controller is busy or down: try again later");
     return result;
   } catch (const EnvironmentError& error) {
     if (core::starts_with(error.what(), "sweep:")) throw;
-    throw EnvironmentError(fmt::format("sweep: cannot run {}: {}", argv[0], error.what()), "log in to a node of the cluster, or use --local");
+    throw EnvironmentError(fmt::format("sweep: cannot run {}: {}", argv[0], error.what()),
+                           "log in to a node of the cluster, or use --local");
   }
 }
 
 [[noreturn]] void throw_failed(const std::string& program, const core::CommandResult& result, const std::string& hint) {
   const std::string said(core::trim(result.err.empty() ? result.out : result.err));
-  throw EnvironmentError(fmt::format("sweep: {} ended with {}: {}", program, result.status.text(), said.substr(0, 2000)), hint);
+  throw EnvironmentError(
+      fmt::format("sweep: {} ended with {}: {}", program, result.status.text(), said.substr(0, 2000)), hint);
 }
 
 std::string user_name() {
@@ -58,7 +62,8 @@ std::optional<double> parse_seconds(const std::string& text) {
 }  // namespace
 
 bool QueueEntry::is_waiting() const {
-  constexpr std::array kWaiting{"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"};
+  constexpr std::array kWaiting{"PENDING",      "CONFIGURING",  "REQUEUED",     "REQUEUE_FED",
+                                "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"};
   return std::count(kWaiting.begin(), kWaiting.end(), state) > 0;
 }
 
@@ -78,7 +83,9 @@ std::string Slurm::submit(const std::string& script, const std::vector<std::stri
   argv.insert(argv.end(), options.begin(), options.end());
   argv.push_back(script);
   const core::CommandResult result = call(argv);
-  if (!result.status.ok()) throw_failed("sbatch", result, fmt::format("the script is {}; what was submitted before is noted in sweep.json", script));
+  if (!result.status.ok())
+    throw_failed("sbatch", result,
+                 fmt::format("the script is {}; what was submitted before is noted in sweep.json", script));
   const std::string id(core::trim(core::split(core::trim(result.out), ";")[0]));
   if (!core::parse_int(id)) throw_failed("sbatch", result, "expected a job id");
   return id;
@@ -88,13 +95,15 @@ std::map<std::string, QueueEntry> parse_squeue(const std::string& text) {
   std::map<std::string, QueueEntry> entries;
   for (const std::string& line : core::split(text, "\n")) {
     const auto fields = core::split(line, "|");
-    if (fields.size() >= 5) entries[fields[0]] = {.state = fields[1], .reason = fields[2], .nodes = fields[3], .comment = fields[4]};
+    if (fields.size() >= 5)
+      entries[fields[0]] = {.state = fields[1], .reason = fields[2], .nodes = fields[3], .comment = fields[4]};
   }
   return entries;
 }
 
 std::map<std::string, QueueEntry> Slurm::queue() const {
-  const core::CommandResult result = call({"squeue", "-h", "-r", "-t", "all", "-u", user_name(), "-o", "%i|%T|%r|%N|%k"});
+  const core::CommandResult result =
+      call({"squeue", "-h", "-r", "-t", "all", "-u", user_name(), "-o", "%i|%T|%r|%N|%k"});
   if (!result.status.ok()) throw_failed("squeue", result, "is the SLURM controller up? `scontrol ping` tells");
   return parse_squeue(result.out);
 }
@@ -105,7 +114,9 @@ std::map<std::string, std::vector<PastJob>> parse_sacct(const std::string& text)
     const auto fields = core::split(line, "|");
     if (fields.size() < 5) continue;
     // "CANCELLED by 0": the first word is the state.
-    jobs[fields[0]].push_back({.state = core::split(fields[1], " ")[0], .submit_s = parse_seconds(fields[2]), .start_s = parse_seconds(fields[3]),
+    jobs[fields[0]].push_back({.state = core::split(fields[1], " ")[0],
+                               .submit_s = parse_seconds(fields[2]),
+                               .start_s = parse_seconds(fields[3]),
                                .end_s = parse_seconds(fields[4])});
   }
   return jobs;
@@ -128,7 +139,8 @@ std::optional<PastJob> parse_scontrol(const std::string& text) {
 std::map<std::string, std::vector<PastJob>> Slurm::history(std::span<const std::string> ids) const {
   std::map<std::string, std::vector<PastJob>> jobs;
   if (ids.empty()) return jobs;
-  const core::CommandResult accounting = call({"sacct", "-P", "-n", "-X", "-D", "-j", core::join(ids, ","), "-o", "JobID,State,Submit,Start,End"});
+  const core::CommandResult accounting =
+      call({"sacct", "-P", "-n", "-X", "-D", "-j", core::join(ids, ","), "-o", "JobID,State,Submit,Start,End"});
   if (accounting.status.ok()) jobs = parse_sacct(accounting.out);
   for (const std::string& id : ids) {
     if (jobs.contains(id)) continue;

@@ -9,8 +9,8 @@ namespace lockstep::sweep {
 
 /// A job as squeue shows it. SLURM forgets jobs some minutes after their end.
 struct QueueEntry {
-  std::string state{};    ///< "PENDING", "RUNNING", "COMPLETED", ...
-  std::string reason{};   ///< Why it waits.
+  std::string state{};   ///< "PENDING", "RUNNING", "COMPLETED", ...
+  std::string reason{};  ///< Why it waits.
   std::string nodes{};
   std::string comment{};
 
@@ -34,8 +34,8 @@ class Slurm {
   std::string submit(const std::string& script, const std::vector<std::string>& options) const;
   /// All jobs of this user that the controller knows, by id; tasks of arrays as "ARRAY_TASK".
   std::map<std::string, QueueEntry> queue() const;
-  /// Ended jobs by id, each with its starts in order (a requeued one has several); without accounting the last start only, while the
-  /// controller remembers. What nobody knows is absent.
+  /// Ended jobs by id, each with its starts in order (a requeued one has several); without accounting the last start
+  /// only, while the controller remembers. What nobody knows is absent.
   std::map<std::string, std::vector<PastJob>> history(std::span<const std::string> ids) const;
   void cancel(std::span<const std::string> ids) const;
 };

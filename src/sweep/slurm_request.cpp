@@ -17,23 +17,47 @@ struct Key {
   const char* name;
   Use use;
 };
-constexpr std::array kKeys{
-    Key{"account", Use::kSbatchText},     Key{"partition", Use::kSbatchText},    Key{"qos", Use::kSbatchText},
-    Key{"reservation", Use::kSbatchText}, Key{"constraint", Use::kSbatchText},   Key{"gres", Use::kSbatchText},
-    Key{"gpus-per-node", Use::kSbatchText}, Key{"mem", Use::kSbatchText},        Key{"hint", Use::kSbatchText},
-    Key{"nodelist", Use::kSbatchText},    Key{"exclude", Use::kSbatchText},      Key{"switches", Use::kSbatchText},
-    Key{"licenses", Use::kSbatchText},    Key{"exclusive", Use::kSbatchFlag},    Key{"contiguous", Use::kSbatchFlag},
-    Key{"wait-all-nodes", Use::kSbatchFlag}, Key{"cpu-bind", Use::kSrunText},    Key{"gpu-bind", Use::kSrunText},
-    Key{"accel-bind", Use::kSrunText},    Key{"mem-bind", Use::kSrunText},       Key{"time", Use::kOwn},
-    Key{"cpus-per-task", Use::kOwn},      Key{"requeue", Use::kOwn},             Key{"max-requeues", Use::kOwn},
-    Key{"stop-before-end", Use::kOwn},    Key{"sbatch", Use::kOwn},              Key{"srun", Use::kOwn},
-    Key{"setup", Use::kOwn}};
+constexpr std::array kKeys{Key{"account", Use::kSbatchText},
+                           Key{"partition", Use::kSbatchText},
+                           Key{"qos", Use::kSbatchText},
+                           Key{"reservation", Use::kSbatchText},
+                           Key{"constraint", Use::kSbatchText},
+                           Key{"gres", Use::kSbatchText},
+                           Key{"gpus-per-node", Use::kSbatchText},
+                           Key{"mem", Use::kSbatchText},
+                           Key{"hint", Use::kSbatchText},
+                           Key{"nodelist", Use::kSbatchText},
+                           Key{"exclude", Use::kSbatchText},
+                           Key{"switches", Use::kSbatchText},
+                           Key{"licenses", Use::kSbatchText},
+                           Key{"exclusive", Use::kSbatchFlag},
+                           Key{"contiguous", Use::kSbatchFlag},
+                           Key{"wait-all-nodes", Use::kSbatchFlag},
+                           Key{"cpu-bind", Use::kSrunText},
+                           Key{"gpu-bind", Use::kSrunText},
+                           Key{"accel-bind", Use::kSrunText},
+                           Key{"mem-bind", Use::kSrunText},
+                           Key{"time", Use::kOwn},
+                           Key{"cpus-per-task", Use::kOwn},
+                           Key{"requeue", Use::kOwn},
+                           Key{"max-requeues", Use::kOwn},
+                           Key{"stop-before-end", Use::kOwn},
+                           Key{"sbatch", Use::kOwn},
+                           Key{"srun", Use::kOwn},
+                           Key{"setup", Use::kOwn}};
 
 /// Options of sbatch that the sweep writes itself, with the key that sets them.
-constexpr std::array<std::pair<const char*, const char*>, 11> kOwnSbatch{
-    {{"nodes", "axes.nodes"}, {"ntasks-per-node", "ranks-per-node"}, {"ntasks", "ranks-per-node"}, {"job-name", "name"},
-     {"output", "out"}, {"error", "out"}, {"open-mode", "out"}, {"time", "time"}, {"signal", "stop-before-end"},
-     {"array", "submit.how"}, {"dependency", "submit.how"}}};
+constexpr std::array<std::pair<const char*, const char*>, 11> kOwnSbatch{{{"nodes", "axes.nodes"},
+                                                                          {"ntasks-per-node", "ranks-per-node"},
+                                                                          {"ntasks", "ranks-per-node"},
+                                                                          {"job-name", "name"},
+                                                                          {"output", "out"},
+                                                                          {"error", "out"},
+                                                                          {"open-mode", "out"},
+                                                                          {"time", "time"},
+                                                                          {"signal", "stop-before-end"},
+                                                                          {"array", "submit.how"},
+                                                                          {"dependency", "submit.how"}}};
 
 class RequestReader {
  public:
@@ -44,14 +68,16 @@ class RequestReader {
     if (is_variable_without_value(setting)) return;
     if (use == Use::kSbatchText) request_.sbatch.push_back(option(setting));
     if (use == Use::kSrunText) request_.srun.push_back(option(setting));
-    if (use == Use::kSbatchFlag && flag(setting)) request_.sbatch.push_back(setting.key == "wait-all-nodes" ? "--wait-all-nodes=1" : "--" + setting.key);
+    if (use == Use::kSbatchFlag && flag(setting))
+      request_.sbatch.push_back(setting.key == "wait-all-nodes" ? "--wait-all-nodes=1" : "--" + setting.key);
     if (use == Use::kOwn) add_own(setting);
   }
   SlurmRequest result() {
     if (request_.time_limit_s > 0 && request_.stop_before_end_s >= request_.time_limit_s)
-      throw UsageError(fmt::format("sweep: {}: the signal for the last checkpoint comes {} s before the end of a job of {} s", path_,
-                                   request_.stop_before_end_s, request_.time_limit_s),
-                       "set a smaller slurm.stop-before-end, in seconds, or a longer slurm.time");
+      throw UsageError(
+          fmt::format("sweep: {}: the signal for the last checkpoint comes {} s before the end of a job of {} s", path_,
+                      request_.stop_before_end_s, request_.time_limit_s),
+          "set a smaller slurm.stop-before-end, in seconds, or a longer slurm.time");
     return std::move(request_);
   }
 
@@ -66,8 +92,10 @@ class RequestReader {
       names.emplace_back(key.name);
     }
     const auto nearest = core::nearest_name(setting.key, names);
-    fail(setting, "is unknown", nearest ? fmt::format("did you mean '{}'? Other options go into 'sbatch' or 'srun', as they are typed", *nearest)
-                                        : "other options go into 'sbatch' or 'srun', as they are typed: sbatch = [\"--mail-type=END\"]");
+    fail(setting, "is unknown",
+         nearest
+             ? fmt::format("did you mean '{}'? Other options go into 'sbatch' or 'srun', as they are typed", *nearest)
+             : "other options go into 'sbatch' or 'srun', as they are typed: sbatch = [\"--mail-type=END\"]");
   }
   /// gres = "${GRES}" with an empty GRES: sites differ in what they ask for.
   bool is_variable_without_value(const Setting& setting) const {
@@ -75,19 +103,24 @@ class RequestReader {
     return text != nullptr && core::starts_with(*text, "${") && scope_.text_of(setting).empty();
   }
   std::string checked(const Setting& setting, const std::string& text) const {
-    if (text.find_first_of("\n\r") != std::string::npos || text.empty()) fail(setting, "is empty or has a line break", "give one line");
+    if (text.find_first_of("\n\r") != std::string::npos || text.empty())
+      fail(setting, "is empty or has a line break", "give one line");
     return text;
   }
-  std::string option(const Setting& setting) const { return fmt::format("--{}={}", setting.key, checked(setting, scope_.text_of(setting))); }
+  std::string option(const Setting& setting) const {
+    return fmt::format("--{}={}", setting.key, checked(setting, scope_.text_of(setting)));
+  }
   bool flag(const Setting& setting) const {
     const auto* value = std::get_if<bool>(&setting.values[0]);
-    if (setting.is_list || value == nullptr) fail(setting, fmt::format("is '{}', expected true or false", to_text(setting.values[0])), "without quotes");
+    if (setting.is_list || value == nullptr)
+      fail(setting, fmt::format("is '{}', expected true or false", to_text(setting.values[0])), "without quotes");
     return *value;
   }
   int64_t count(const Setting& setting, int64_t lowest) const {
     const double value = scope_.number_of(setting);
     if (!is_whole(value) || value < static_cast<double>(lowest) || value > 1e6)
-      fail(setting, fmt::format("is {}, expected a whole number from {} on", to_text(value), lowest), "a formula must give a whole number at every point");
+      fail(setting, fmt::format("is {}, expected a whole number from {} on", to_text(value), lowest),
+           "a formula must give a whole number at every point");
     return static_cast<int64_t>(value);
   }
   std::vector<std::string> lines(const Setting& setting) const {
@@ -96,22 +129,36 @@ class RequestReader {
     return list;
   }
   void add_own(const Setting& setting) {
-    if (setting.key == "time") request_.time_limit_s = parse_time_limit(scope_.text_of(setting), fmt::format("{}:{}: 'time'", path_, setting.line));
-    else if (setting.key == "cpus-per-task") request_.cpus_per_task = count(setting, 1);
-    else if (setting.key == "requeue") request_.can_requeue = flag(setting);
-    else if (setting.key == "max-requeues") request_.max_requeues = count(setting, 0);
-    else if (setting.key == "stop-before-end") request_.stop_before_end_s = count(setting, 0);
-    else if (setting.key == "setup") request_.setup = lines(setting);
-    else if (setting.key == "srun") append(request_.srun, lines(setting));
-    else add_sbatch_lines(setting);
+    if (setting.key == "time")
+      request_.time_limit_s =
+          parse_time_limit(scope_.text_of(setting), fmt::format("{}:{}: 'time'", path_, setting.line));
+    else if (setting.key == "cpus-per-task")
+      request_.cpus_per_task = count(setting, 1);
+    else if (setting.key == "requeue")
+      request_.can_requeue = flag(setting);
+    else if (setting.key == "max-requeues")
+      request_.max_requeues = count(setting, 0);
+    else if (setting.key == "stop-before-end")
+      request_.stop_before_end_s = count(setting, 0);
+    else if (setting.key == "setup")
+      request_.setup = lines(setting);
+    else if (setting.key == "srun")
+      append(request_.srun, lines(setting));
+    else
+      add_sbatch_lines(setting);
   }
-  static void append(std::vector<std::string>& list, const std::vector<std::string>& more) { list.insert(list.end(), more.begin(), more.end()); }
+  static void append(std::vector<std::string>& list, const std::vector<std::string>& more) {
+    list.insert(list.end(), more.begin(), more.end());
+  }
   void add_sbatch_lines(const Setting& setting) {
     for (const std::string& line : lines(setting)) {
-      if (!core::starts_with(line, "-")) fail(setting, fmt::format("has the line '{}', expected options such as \"--mail-type=END\"", line), "leave out '#SBATCH'");
+      if (!core::starts_with(line, "-"))
+        fail(setting, fmt::format("has the line '{}', expected options such as \"--mail-type=END\"", line),
+             "leave out '#SBATCH'");
       const std::string name = line.substr(2, line.find_first_of("= ") - 2);
       for (const auto& [own, key] : kOwnSbatch)
-        if (core::starts_with(line, "--") && name == own) fail(setting, fmt::format("sets --{}, which the sweep writes itself", own), fmt::format("use '{}'", key));
+        if (core::starts_with(line, "--") && name == own)
+          fail(setting, fmt::format("sets --{}, which the sweep writes itself", own), fmt::format("use '{}'", key));
       request_.sbatch.push_back(line);
     }
   }
@@ -122,7 +169,8 @@ class RequestReader {
 };
 }  // namespace
 
-SlurmRequest make_slurm_request(const std::vector<Setting>& settings, const PointScope& scope, const std::string& path) {
+SlurmRequest make_slurm_request(const std::vector<Setting>& settings, const PointScope& scope,
+                                const std::string& path) {
   RequestReader reader(scope, path);
   for (const Setting& setting : settings) reader.add(setting);
   return reader.result();
@@ -130,8 +178,9 @@ SlurmRequest make_slurm_request(const std::vector<Setting>& settings, const Poin
 
 int64_t parse_time_limit(const std::string& text, const std::string& where) {
   const auto refuse = [&] {
-    throw UsageError(fmt::format("sweep: {}: '{}' is no time, expected HH:MM:SS, D-HH:MM:SS, MM:SS, or minutes", where, text),
-                     "for example \"00:15:00\", \"1-12:00:00\", \"90m\" or \"2h\"");
+    throw UsageError(
+        fmt::format("sweep: {}: '{}' is no time, expected HH:MM:SS, D-HH:MM:SS, MM:SS, or minutes", where, text),
+        "for example \"00:15:00\", \"1-12:00:00\", \"90m\" or \"2h\"");
   };
   constexpr int64_t kMaxDays = 3660;
   std::string_view rest = core::trim(text);

@@ -2,7 +2,8 @@
 
 namespace lockstep::sweep {
 
-/// While it lives, SIGINT and SIGTERM do not end the program; they are counted, and work stops where the state is whole.
+/// While it lives, SIGINT and SIGTERM do not end the program; they are counted, and work stops where the state is
+/// whole.
 class StopWish {
  public:
   StopWish();

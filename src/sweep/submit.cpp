@@ -23,14 +23,18 @@ std::string comment_of(const fs::path& folder, const std::string& what) {
   return fmt::format("lockstep-sweep:{}:{}", core::xxh3_hex(plain.string()).substr(0, 12), what);
 }
 
-bool is_active(const PointRecord& point) { return point.status == PointStatus::kQueued || point.status == PointStatus::kRunning; }
+bool is_active(const PointRecord& point) {
+  return point.status == PointStatus::kQueued || point.status == PointStatus::kRunning;
+}
 
 /// Jobs of the sweep that wait or run, in the order of their submission.
 std::vector<std::string> active_jobs(const SweepState& state) {
   std::vector<const PointRecord*> active;
   for (const PointRecord& point : state.points)
     if (is_active(point) && !point.jobs.empty()) active.push_back(&point);
-  std::stable_sort(active.begin(), active.end(), [](const PointRecord* a, const PointRecord* b) { return a->jobs.back().submitted_s < b->jobs.back().submitted_s; });
+  std::stable_sort(active.begin(), active.end(), [](const PointRecord* a, const PointRecord* b) {
+    return a->jobs.back().submitted_s < b->jobs.back().submitted_s;
+  });
   std::vector<std::string> ids;
   for (const PointRecord* point : active) ids.push_back(point->jobs.back().id);
   return ids;
@@ -38,7 +42,8 @@ std::vector<std::string> active_jobs(const SweepState& state) {
 
 class Submitter {
  public:
-  Submitter(const fs::path& folder, SweepState& state, const Slurm& slurm) : folder_(folder), state_(state), slurm_(slurm), active_(active_jobs(state)) {}
+  Submitter(const fs::path& folder, SweepState& state, const Slurm& slurm)
+      : folder_(folder), state_(state), slurm_(slurm), active_(active_jobs(state)) {}
 
   size_t submit_jobs(const std::vector<int64_t>& indexes) {
     size_t num_done = 0;
@@ -49,11 +54,14 @@ class Submitter {
       std::vector<std::string> options{"--comment=" + comment_of(folder_, fmt::format("{}", index))};
       const bool is_singleton = state_.how == SubmitHow::kSingleton;
       const std::string after = predecessor(is_singleton ? 1 : static_cast<size_t>(state_.in_flight));
-      if (is_singleton) options.emplace_back("--dependency=singleton");
-      else if (!after.empty()) options.push_back("--dependency=afterany:" + after);
+      if (is_singleton)
+        options.emplace_back("--dependency=singleton");
+      else if (!after.empty())
+        options.push_back("--dependency=afterany:" + after);
       const double submitted_s = now_unix_s();
       const std::string id = submit((folder_ / point.script).string(), options, {&point});
-      note(point, {.id = id, .submitted_s = submitted_s, .log = fmt::format("logs/{:04}-{}.out", index, id), .after = after});
+      note(point,
+           {.id = id, .submitted_s = submitted_s, .log = fmt::format("logs/{:04}-{}.out", index, id), .after = after});
       active_.push_back(id);
       write_state(folder_, state_);
       core::show_progress(fmt::format("{}: {} of {} submitted", state_.name, ++num_done, indexes.size()));
@@ -72,13 +80,17 @@ class Submitter {
       core::write_file_atomic(script, array_script(request, points));
       begin(points);
       std::vector<std::string> options{"--comment=" + comment_of(folder_, fmt::format("array-{:04}", members[0])),
-                                       fmt::format("--array=0-{}{}", points.size() - 1, state_.in_flight > 0 ? fmt::format("%{}", state_.in_flight) : "")};
+                                       fmt::format("--array=0-{}{}", points.size() - 1,
+                                                   state_.in_flight > 0 ? fmt::format("%{}", state_.in_flight) : "")};
       const std::string after = state_.in_flight > 0 ? predecessor(1) : "";
       if (!after.empty()) options.push_back("--dependency=afterany:" + after);
       const double submitted_s = now_unix_s();
       const std::string id = submit(script.string(), options, points);
       for (size_t task = 0; task < points.size(); ++task)
-        note(*points[task], {.id = fmt::format("{}_{}", id, task), .submitted_s = submitted_s, .log = fmt::format("logs/array-{}_{}.out", id, task), .after = after});
+        note(*points[task], {.id = fmt::format("{}_{}", id, task),
+                             .submitted_s = submitted_s,
+                             .log = fmt::format("logs/array-{}_{}.out", id, task),
+                             .after = after});
       active_.push_back(id);
       write_state(folder_, state_);
       num_done += points.size();
@@ -92,7 +104,8 @@ class Submitter {
     state_.mode = "slurm";
     write_state(folder_, state_);
   }
-  std::string submit(const std::string& script, const std::vector<std::string>& options, const std::vector<PointRecord*>& points) {
+  std::string submit(const std::string& script, const std::vector<std::string>& options,
+                     const std::vector<PointRecord*>& points) {
     try {
       return slurm_.submit(script, options);
     } catch (const EnvironmentError&) {
@@ -114,7 +127,8 @@ class Submitter {
   std::string request_of(const PointRecord& point) const {
     std::string request;
     for (const std::string& line : core::split(core::read_file(folder_ / point.script), "\n")) {
-      const bool is_own = core::starts_with(line, "#SBATCH --job-name=") || core::starts_with(line, "#SBATCH --output=");
+      const bool is_own =
+          core::starts_with(line, "#SBATCH --job-name=") || core::starts_with(line, "#SBATCH --output=");
       if (core::starts_with(line, "#SBATCH ") && !is_own) request += line + "\n";
     }
     return request;
@@ -130,9 +144,10 @@ class Submitter {
     return list;
   }
   std::string array_script(const std::string& request, const std::vector<PointRecord*>& points) const {
-    std::string text = fmt::format("#!/bin/bash\n#SBATCH --job-name={}\n{}#SBATCH --output={}\n\n", state_.name, request,
-                                   (folder_ / "logs/array-%A_%a.out").string());
-    text += fmt::format("# An array of the sweep '{}': each task runs the script of its point.\nscripts=(", state_.name);
+    std::string text = fmt::format("#!/bin/bash\n#SBATCH --job-name={}\n{}#SBATCH --output={}\n\n", state_.name,
+                                   request, (folder_ / "logs/array-%A_%a.out").string());
+    text +=
+        fmt::format("# An array of the sweep '{}': each task runs the script of its point.\nscripts=(", state_.name);
     for (const PointRecord* point : points) text += "\n  " + shell_word((folder_ / point->script).string());
     return text + "\n)\nexec bash \"${scripts[$SLURM_ARRAY_TASK_ID]}\"\n";
   }
@@ -143,7 +158,8 @@ class Submitter {
   std::vector<std::string> active_;
   StopWish wish_;
 };
-/// The script (below the sweep folder) that a task of an array runs, from the list in the array's own script; "" when there is none.
+/// The script (below the sweep folder) that a task of an array runs, from the list in the array's own script; "" when
+/// there is none.
 std::string script_of_task(const fs::path& folder, const std::string& array, const std::string& id) {
   const fs::path file = folder / "jobs" / (array + ".sh");
   const auto task = core::parse_int(id.substr(id.find('_') + 1));
@@ -152,31 +168,38 @@ std::string script_of_task(const fs::path& folder, const std::string& array, con
   for (const std::string& line : core::split(core::read_file(file), "\n")) {
     if (core::starts_with(line, "  ")) ++at;
     const size_t slash = line.rfind("/jobs/");
-    if (at == *task && slash != std::string::npos) return line.substr(slash + 1, line.find(".sh", slash) + 3 - slash - 1);
+    if (at == *task && slash != std::string::npos)
+      return line.substr(slash + 1, line.find(".sh", slash) + 3 - slash - 1);
   }
   return "";
 }
 
-/// Jobs in the queue that carry the comment of the point and are not noted yet: ended ones first, then by their numbers. Of a point without any,
-/// only jobs that wait or run: an ended one may be of a folder of this name that was removed.
-std::vector<std::string> jobs_of(const fs::path& folder, const PointRecord& point, const std::map<std::string, QueueEntry>& queue) {
+/// Jobs in the queue that carry the comment of the point and are not noted yet: ended ones first, then by their
+/// numbers. Of a point without any, only jobs that wait or run: an ended one may be of a folder of this name that was
+/// removed.
+std::vector<std::string> jobs_of(const fs::path& folder, const PointRecord& point,
+                                 const std::map<std::string, QueueEntry>& queue) {
   const std::string prefix = comment_of(folder, "");
   std::vector<std::string> ids;
   for (const auto& [id, entry] : queue) {
-    const bool is_known = std::any_of(point.jobs.begin(), point.jobs.end(), [&, &job_id = id](const JobRef& job) { return job.id == job_id; });
+    const bool is_known = std::any_of(point.jobs.begin(), point.jobs.end(),
+                                      [&, &job_id = id](const JobRef& job) { return job.id == job_id; });
     const bool is_left_out = point.jobs.empty() && point.status != PointStatus::kSubmitting && entry.has_ended();
     if (is_known || is_left_out || !core::starts_with(entry.comment, prefix)) continue;
     const std::string what = entry.comment.substr(prefix.size());
     const bool is_own_task = core::starts_with(what, "array-") && script_of_task(folder, what, id) == point.script;
     if (what == fmt::format("{}", point.index) || is_own_task) ids.push_back(id);
   }
-  const auto rank = [&](const std::string& id) { return std::tuple(!queue.at(id).has_ended(), core::parse_int(id.substr(0, id.find('_'))), id); };
+  const auto rank = [&](const std::string& id) {
+    return std::tuple(!queue.at(id).has_ended(), core::parse_int(id.substr(0, id.find('_'))), id);
+  };
   std::sort(ids.begin(), ids.end(), [&](const std::string& a, const std::string& b) { return rank(a) < rank(b); });
   return ids;
 }
 }  // namespace
 
-size_t submit_points(const fs::path& folder, SweepState& state, const std::vector<int64_t>& indexes, const Slurm& slurm) {
+size_t submit_points(const fs::path& folder, SweepState& state, const std::vector<int64_t>& indexes,
+                     const Slurm& slurm) {
   if (state.how == SubmitHow::kArrays) return Submitter(folder, state, slurm).submit_arrays(indexes);
   return Submitter(folder, state, slurm).submit_jobs(indexes);
 }
@@ -198,8 +221,10 @@ void recover_submissions(const fs::path& folder, SweepState& state, const std::m
     if (is_cut_off) point.status = PointStatus::kPlanned;
     for (const std::string& id : ids) {
       const bool is_task = id.find('_') != std::string::npos;
-      point.jobs.push_back({.id = id, .submitted_s = is_cut_off ? now_unix_s() : 0,
-                            .log = is_task ? fmt::format("logs/array-{}.out", id) : fmt::format("logs/{:04}-{}.out", point.index, id)});
+      point.jobs.push_back(
+          {.id = id,
+           .submitted_s = is_cut_off ? now_unix_s() : 0,
+           .log = is_task ? fmt::format("logs/array-{}.out", id) : fmt::format("logs/{:04}-{}.out", point.index, id)});
       point.status = PointStatus::kQueued;
       state.mode = "slurm";
     }

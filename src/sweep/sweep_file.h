@@ -24,7 +24,7 @@ struct Sections {
   std::vector<Setting> train{};  ///< Flags of the command.
   std::vector<Setting> env{};    ///< Environment variables of the ranks.
   std::vector<Setting> slurm{};
-  std::vector<Setting> tags{};   ///< Anything to tell points apart by, for reports.
+  std::vector<Setting> tags{};  ///< Anything to tell points apart by, for reports.
 };
 
 /// One axis: "nodes", a flag, or an environment variable ("env.NAME").
@@ -77,7 +77,8 @@ struct SweepFile {
 SweepFile parse_sweep_file(std::string_view text, const std::string& path);
 SweepFile read_sweep_file(const std::filesystem::path& path);
 
-/// "1-128*2" -> 1 2 4 ... 128, "1-9+4" -> 1 5 9, "2-4" -> 2 3 4, joined with commas. A range must hit its end. UsageError names `where`.
+/// "1-128*2" -> 1 2 4 ... 128, "1-9+4" -> 1 5 9, "2-4" -> 2 3 4, joined with commas. A range must hit its end.
+/// UsageError names `where`.
 std::vector<Scalar> parse_range(std::string_view text, const std::string& where);
 /// Values of the axis `key` written as one text: those of a range, else the text itself.
 std::vector<Scalar> axis_values(std::string_view key, const std::string& text, const std::string& where);

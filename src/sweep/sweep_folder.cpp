@@ -28,19 +28,23 @@ std::optional<SweepLock> SweepLock::try_take(const fs::path& folder) {
   if (!fd.valid() && (errno == EACCES || errno == EROFS)) return std::nullopt;
   if (!fd.valid()) core::throw_errno("cannot open", file);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
-  return SweepLock(std::move(fd));  // parallel file systems may be mounted without locks: then nothing guards, as nothing can
+  return SweepLock(
+      std::move(fd));  // parallel file systems may be mounted without locks: then nothing guards, as nothing can
 }
 
 SweepLock SweepLock::take(const fs::path& folder) {
   if (auto lock = try_take(folder)) return std::move(*lock);
-  throw EnvironmentError(fmt::format("sweep: another lockstep is at work on '{}', or the folder is not yours to write", folder.string()),
-                         "wait until it has ended; `lockstep sweep status` may be asked meanwhile");
+  throw EnvironmentError(
+      fmt::format("sweep: another lockstep is at work on '{}', or the folder is not yours to write", folder.string()),
+      "wait until it has ended; `lockstep sweep status` may be asked meanwhile");
 }
 
 fs::path sweep_folder(const Plan& plan, const std::string& out_override) {
-  const fs::path folder = fs::absolute(fs::path(out_override.empty() ? plan.out : out_override) / plan.name).lexically_normal();
+  const fs::path folder =
+      fs::absolute(fs::path(out_override.empty() ? plan.out : out_override) / plan.name).lexically_normal();
   if (folder.string().find_first_of("%\"\n\\") != std::string::npos)
-    throw UsageError(fmt::format("sweep: the folder '{}' holds a character that batch scripts cannot", folder.string()), "choose another with --output");
+    throw UsageError(fmt::format("sweep: the folder '{}' holds a character that batch scripts cannot", folder.string()),
+                     "choose another with --output");
   return folder;
 }
 
@@ -49,7 +53,8 @@ SweepState write_sweep(const SweepFile& file, const Plan& plan, const fs::path& 
   if (fs::exists(state_file(folder))) {
     SweepState old = read_state(folder);
     if (old.digest != state.digest)
-      throw UsageError(fmt::format("sweep: '{}' holds another sweep: its command lines differ from those of '{}'", folder.string(), file.path),
+      throw UsageError(fmt::format("sweep: '{}' holds another sweep: its command lines differ from those of '{}'",
+                                   folder.string(), file.path),
                        "give the changed sweep another name, or another folder with --output");
     for (size_t i = 0; i < old.points.size(); ++i) old.points[i].time_limit_s = state.points[i].time_limit_s;
     old.in_flight = state.in_flight;

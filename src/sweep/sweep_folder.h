@@ -9,7 +9,8 @@
 
 namespace lockstep::sweep {
 
-/// The right to change a sweep folder; held by one process at a time, given back with the object or by the death of the process.
+/// The right to change a sweep folder; held by one process at a time, given back with the object or by the death of the
+/// process.
 class SweepLock {
  public:
   /// EnvironmentError when another process holds it.
@@ -25,8 +26,10 @@ class SweepLock {
 /// Where a sweep lies: OUT/NAME, absolute. UsageError for paths that batch scripts cannot hold.
 std::filesystem::path sweep_folder(const Plan& plan, const std::string& out_override);
 
-/// Writes folder, scripts, a copy of the sweep file and sweep.json; call with the lock held. A folder with the same points is gone on
-/// with: its scripts are written again (times may have changed), what was submitted or run stays. Another sweep there is refused.
-SweepState write_sweep(const SweepFile& file, const Plan& plan, const std::filesystem::path& folder, const std::string& program);
+/// Writes folder, scripts, a copy of the sweep file and sweep.json; call with the lock held. A folder with the same
+/// points is gone on with: its scripts are written again (times may have changed), what was submitted or run stays.
+/// Another sweep there is refused.
+SweepState write_sweep(const SweepFile& file, const Plan& plan, const std::filesystem::path& folder,
+                       const std::string& program);
 
 }  // namespace lockstep::sweep

@@ -18,9 +18,9 @@ enum class PointStatus {
   kQueued,
   kRunning,
   kFinished,
-  kStopped,     ///< On request or at the time limit; resume goes on from its checkpoint.
-  kFailed,      ///< The run ended with an error.
-  kDied,        ///< The job ended, and the run did not say how.
+  kStopped,  ///< On request or at the time limit; resume goes on from its checkpoint.
+  kFailed,   ///< The run ended with an error.
+  kDied,     ///< The job ended, and the run did not say how.
   kCancelled,
 };
 std::string to_text(PointStatus status);
@@ -31,9 +31,10 @@ bool has_ended(PointStatus status);
 struct JobRef {
   std::string id{};  ///< "4711", "4711_3", or "local-PID".
   double submitted_s = 0;
-  std::string log{};  ///< Below the sweep folder.
+  std::string log{};    ///< Below the sweep folder.
   std::string after{};  ///< Job it had to wait for, by the limit of jobs in flight; empty: none.
-  std::string host{};   ///< Of a local job: where its process runs, and when that began (ticks since the machine started; 0: not known).
+  std::string host{};   ///< Of a local job: where its process runs, and when that began (ticks since the machine
+                        ///< started; 0: not known).
   int64_t process_start = 0;
 };
 
@@ -80,7 +81,8 @@ SweepState new_state(const Plan& plan, const std::filesystem::path& folder, cons
 std::filesystem::path state_file(const std::filesystem::path& folder);
 /// Written so that after a crash either the old or the new content is there.
 void write_state(const std::filesystem::path& folder, const SweepState& state);
-/// UsageError when the folder holds no sweep, DataError (file and key) when sweep.json is damaged or of a newer version.
+/// UsageError when the folder holds no sweep, DataError (file and key) when sweep.json is damaged or of a newer
+/// version.
 SweepState read_state(const std::filesystem::path& folder);
 
 }  // namespace lockstep::sweep

@@ -21,12 +21,14 @@ std::string outcome_of(const std::function<std::string()>& body) {
 std::string text_or_throw(const std::string& outcome, const std::string& who) {
   const auto parsed = core::parse_json(outcome, "message between ranks");
   if (!parsed.contains("error")) return parsed.at("text");
-  throw_error(static_cast<ExitCode>(parsed.at("code").get<int>()), who + parsed.at("error").get<std::string>(), parsed.at("hint"));
+  throw_error(static_cast<ExitCode>(parsed.at("code").get<int>()), who + parsed.at("error").get<std::string>(),
+              parsed.at("hint"));
 }
 
 }  // namespace
 
-std::string decide_on_rank_zero(comm::Comm& world, const std::function<std::string()>& decide, const std::function<void()>& wait_for_it) {
+std::string decide_on_rank_zero(comm::Comm& world, const std::function<std::string()>& decide,
+                                const std::function<void()>& wait_for_it) {
   const std::string mine = world.rank() == 0 ? outcome_of(decide) : "";
   if (wait_for_it) wait_for_it();
   return text_or_throw(world.broadcast_string(mine, 0), "");

@@ -8,9 +8,11 @@
 
 namespace lockstep::train {
 
-/// Rank 0 decides, all ranks get the text. An Error on rank 0 is thrown on every rank, so none waits for the others. Collective.
-/// `wait_for_it`, where given, is what all ranks call behind a decision that may take longer than collectives wait (World::wait_for_rank_zero).
-std::string decide_on_rank_zero(comm::Comm& world, const std::function<std::string()>& decide, const std::function<void()>& wait_for_it = {});
+/// Rank 0 decides, all ranks get the text. An Error on rank 0 is thrown on every rank, so none waits for the others.
+/// Collective. `wait_for_it`, where given, is what all ranks call behind a decision that may take longer than
+/// collectives wait (World::wait_for_rank_zero).
+std::string decide_on_rank_zero(comm::Comm& world, const std::function<std::string()>& decide,
+                                const std::function<void()>& wait_for_it = {});
 
 /// Name of the first fact in which the two differ, of those that both tell.
 std::optional<std::string> differing_fact(const core::Json& own, const core::Json& other);

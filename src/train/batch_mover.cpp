@@ -6,7 +6,8 @@
 
 namespace lockstep::train {
 
-BatchMover::BatchMover(at::Device device, at::ScalarType dtype, const std::array<float, 3>& mean, const std::array<float, 3>& std)
+BatchMover::BatchMover(at::Device device, at::ScalarType dtype, const std::array<float, 3>& mean,
+                       const std::array<float, 3>& std)
     : device_(device), dtype_(dtype) {
   std::array<float, 3> scale{}, shift{};
   for (size_t c = 0; c < 3; ++c) {
@@ -17,7 +18,8 @@ BatchMover::BatchMover(at::Device device, at::ScalarType dtype, const std::array
   shift_C_ = at::tensor(shift, at::kFloat).to(device).view({3, 1, 1});
 }
 
-/// On the CPU the same memory. On CUDA staged in pinned memory, so that neither host nor device waits; uint8 is a quarter of the floats.
+/// On the CPU the same memory. On CUDA staged in pinned memory, so that neither host nor device waits; uint8 is a
+/// quarter of the floats.
 at::Tensor BatchMover::copy(const at::Tensor& host) const {
   return device_.is_cuda() ? host.pin_memory().to(device_, /*non_blocking=*/true) : host;
 }
@@ -27,13 +29,16 @@ models::Batch BatchMover::to_device(const data::HostBatch& host) const {
   batch.num_samples = host.num_samples;
   const int64_t B = host.num_samples, Y = host.image_pixels, T = host.context_length;
   if (Y > 0) {
-    LOCKSTEP_CHECK(static_cast<int64_t>(host.image_BYXC.size()) >= B * Y * Y * 3, "bytes={} B={} Y={}", host.image_BYXC.size(), B, Y);
+    LOCKSTEP_CHECK(static_cast<int64_t>(host.image_BYXC.size()) >= B * Y * Y * 3, "bytes={} B={} Y={}",
+                   host.image_BYXC.size(), B, Y);
     const auto bytes_BYXC = at::from_blob(const_cast<uint8_t*>(host.image_BYXC.data()), {B, Y, Y, 3}, at::kByte);
-    const auto image_BCYX = copy(bytes_BYXC).permute({0, 3, 1, 2}).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    const auto image_BCYX =
+        copy(bytes_BYXC).permute({0, 3, 1, 2}).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
     batch.image_BCYX = image_BCYX.mul_(scale_C_).add_(shift_C_).to(dtype_);
   }
   if (const int64_t S = host.clip_samples; S > 0) {
-    LOCKSTEP_CHECK(static_cast<int64_t>(host.audio_BS.size()) >= B * S, "values={} B={} S={}", host.audio_BS.size(), B, S);
+    LOCKSTEP_CHECK(static_cast<int64_t>(host.audio_BS.size()) >= B * S, "values={} B={} S={}", host.audio_BS.size(), B,
+                   S);
     const auto audio_BS = copy(at::from_blob(const_cast<float*>(host.audio_BS.data()), {B, S}, at::kFloat));
     batch.audio_BS = device_.is_cuda() ? audio_BS : audio_BS.clone();  // stays fp32: the spectrogram is computed in it
   }

@@ -8,11 +8,12 @@
 
 namespace lockstep::train {
 
-/// Host batch -> device batch: bytes become numbers of type `dtype`, (x / 255 - mean) / std per colour, in channels_last memory; token ids become int64.
-/// Sounds stay fp32.
+/// Host batch -> device batch: bytes become numbers of type `dtype`, (x / 255 - mean) / std per colour, in
+/// channels_last memory; token ids become int64. Sounds stay fp32.
 class BatchMover {
  public:
-  BatchMover(at::Device device, at::ScalarType dtype, const std::array<float, 3>& mean, const std::array<float, 3>& std);
+  BatchMover(at::Device device, at::ScalarType dtype, const std::array<float, 3>& mean,
+             const std::array<float, 3>& std);
   /// Host memory may be reused as soon as this returns.
   models::Batch to_device(const data::HostBatch& host) const;
   at::Device device() const { return device_; }

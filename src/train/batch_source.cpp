@@ -5,7 +5,8 @@ namespace {
 
 class LoaderBatches final : public BatchSource {
  public:
-  LoaderBatches(std::unique_ptr<data::Loader> loader, const BatchMover& mover) : loader_(std::move(loader)), mover_(mover) {}
+  LoaderBatches(std::unique_ptr<data::Loader> loader, const BatchMover& mover)
+      : loader_(std::move(loader)), mover_(mover) {}
 
   models::Batch next(PhaseClock& phases) override {
     data::HostBatch host = loader_->next();

@@ -33,8 +33,11 @@ std::vector<StateTensor> state_tensors(const CheckpointState& state) {
     part.offset = segment.offset;
     out.push_back({"exp_avg." + segment.name, entries[i].exp_avg, part});
     out.push_back({"exp_avg_sq." + segment.name, entries[i].exp_avg_sq, part});
-    if (segment.parameter.scalar_type() != parameter.scalar_type()) out.push_back({"master." + segment.name, segment.parameter.detach(), part});
-    out.push_back({"step." + segment.name, entries[i].step, {.sizes = {}, .strides = {}, .place = {.whole = {}, .writes_state = part.place.writes_state}}});
+    if (segment.parameter.scalar_type() != parameter.scalar_type())
+      out.push_back({"master." + segment.name, segment.parameter.detach(), part});
+    out.push_back({"step." + segment.name,
+                   entries[i].step,
+                   {.sizes = {}, .strides = {}, .place = {.whole = {}, .writes_state = part.place.writes_state}}});
   }
   return out;
 }
@@ -46,10 +49,12 @@ std::string file_name(const std::string& what, bool is_part, int rank, int num_r
 /// Whole tensors have their shape, parts say where they belong.
 void add(WrittenFile& file, core::Json& parts, const std::string& name, const at::Tensor& tensor, TensorPart part) {
   at::Tensor written = tensor;
-  if (part.offset == 0 && tensor.sizes() != at::IntArrayRef(part.sizes) && tensor.numel() == c10::multiply_integers(part.sizes))
+  if (part.offset == 0 && tensor.sizes() != at::IntArrayRef(part.sizes) &&
+      tensor.numel() == c10::multiply_integers(part.sizes))
     written = tensor.as_strided(part.sizes, part.strides);  // a flat row that holds all of it
   const bool has_shape = written.sizes() == at::IntArrayRef(part.sizes);
-  if (has_shape) part.strides = at::empty(part.sizes, at::TensorOptions().device(at::kMeta)).strides().vec();  // as files have it
+  if (has_shape)
+    part.strides = at::empty(part.sizes, at::TensorOptions().device(at::kMeta)).strides().vec();  // as files have it
   if (!has_shape || part.sizes != part.place.whole) parts[name] = describe_part(part);
   file.tensors.emplace_back(name, written);
 }
@@ -66,7 +71,8 @@ std::set<std::string> known_names(const CheckpointState& state) {
   return known;
 }
 
-void read_tensors(const StoredTensors& stored, const std::vector<StateTensor>& wanted, const std::set<std::string>& known) {
+void read_tensors(const StoredTensors& stored, const std::vector<StateTensor>& wanted,
+                  const std::set<std::string>& known) {
   std::map<std::string, TensorPart> parts;
   for (const auto& [name, tensor, part] : wanted) parts.emplace(name, part);
   stored.check(parts, known);
@@ -85,14 +91,22 @@ std::vector<std::string> files_named(const record::CheckpointManifest& manifest,
 
 void require_whole(const std::filesystem::path& folder, bool with_optimizer, const std::string& hint) {
   record::CheckpointManifest manifest = record::read_manifest(folder);
-  if (!with_optimizer) std::erase_if(manifest.files, [](const record::CheckpointFile& file) { return !core::starts_with(file.name, "model"); });
+  if (!with_optimizer)
+    std::erase_if(manifest.files,
+                  [](const record::CheckpointFile& file) { return !core::starts_with(file.name, "model"); });
   const auto damage = record::verify_files(folder, manifest, record::VerifyDepth::kHashes);
-  if (!damage.empty()) throw CheckpointError(fmt::format("train: checkpoint '{}' is damaged: {}", folder.string(), core::join(damage, "; ")), hint);
+  if (!damage.empty())
+    throw CheckpointError(
+        fmt::format("train: checkpoint '{}' is damaged: {}", folder.string(), core::join(damage, "; ")), hint);
 }
 
 bool is_in_parts(const CheckpointState& state) { return state.shards != nullptr || state.holds_part; }
-std::vector<std::string> model_files(const record::CheckpointManifest& manifest) { return files_named(manifest, "model"); }
-std::vector<std::string> optimizer_files(const record::CheckpointManifest& manifest) { return files_named(manifest, "optimizer"); }
+std::vector<std::string> model_files(const record::CheckpointManifest& manifest) {
+  return files_named(manifest, "model");
+}
+std::vector<std::string> optimizer_files(const record::CheckpointManifest& manifest) {
+  return files_named(manifest, "optimizer");
+}
 
 std::vector<WrittenFile> files_to_write(const CheckpointState& state, int rank, int num_ranks) {
   const bool is_first = rank == 0;
@@ -113,16 +127,20 @@ std::vector<WrittenFile> files_to_write(const CheckpointState& state, int rank, 
   return files;
 }
 
-void read_model(const std::filesystem::path& folder, const std::vector<std::string>& files, const CheckpointState& state) {
+void read_model(const std::filesystem::path& folder, const std::vector<std::string>& files,
+                const CheckpointState& state) {
   std::vector<StateTensor> wanted;
-  for (const auto& [name, tensor] : state.tensors) wanted.push_back({name, tensor->detach(), part_of(*tensor, state.places, name)});
+  for (const auto& [name, tensor] : state.tensors)
+    wanted.push_back({name, tensor->detach(), part_of(*tensor, state.places, name)});
   read_tensors(StoredTensors(folder, files), wanted, known_names(state));
 }
 
-void read_optimizer(const std::filesystem::path& folder, const std::vector<std::string>& files, const CheckpointState& state) {
+void read_optimizer(const std::filesystem::path& folder, const std::vector<std::string>& files,
+                    const CheckpointState& state) {
   const auto wanted = state_tensors(state);
   const auto has_kind = [&](const std::string& kind) {
-    return wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](const StateTensor& entry) { return core::starts_with(entry.name, kind); });
+    return wanted.empty() || std::any_of(wanted.begin(), wanted.end(),
+                                         [&](const StateTensor& entry) { return core::starts_with(entry.name, kind); });
   };
   std::set<std::string> known;
   for (const std::string kind : {"exp_avg.", "exp_avg_sq.", "step.", "master."})

@@ -11,24 +11,26 @@ namespace lockstep::train {
 /// The ranks hold different things: each writes its own, and each reads what it needs.
 bool is_in_parts(const CheckpointState& state);
 
-/// CheckpointError that names the files of a checkpoint that are not what its manifest says, by size and hash. Without the optimiser those of the model
-/// alone are looked at: it may have been copied without it.
+/// CheckpointError that names the files of a checkpoint that are not what its manifest says, by size and hash. Without
+/// the optimiser those of the model alone are looked at: it may have been copied without it.
 void require_whole(const std::filesystem::path& folder, bool with_optimizer, const std::string& hint);
 
 /// Names of the files of the model and of the optimiser in a checkpoint.
 std::vector<std::string> model_files(const record::CheckpointManifest& manifest);
 std::vector<std::string> optimizer_files(const record::CheckpointManifest& manifest);
 
-/// What this rank writes of a checkpoint. model.safetensors and optimizer.safetensors where rank 0 writes all of it, else
-/// model-RANK-of-RANKS.safetensors and the like of those ranks that have something to write. Tensors of optimiser files: exp_avg.NAME,
-/// exp_avg_sq.NAME, step.NAME, and master.NAME where the segment is a master copy; parts of a shard are flat, in the order of the
-/// parameter's memory.
+/// What this rank writes of a checkpoint. model.safetensors and optimizer.safetensors where rank 0 writes all of it,
+/// else model-RANK-of-RANKS.safetensors and the like of those ranks that have something to write. Tensors of optimiser
+/// files: exp_avg.NAME, exp_avg_sq.NAME, step.NAME, and master.NAME where the segment is a master copy; parts of a
+/// shard are flat, in the order of the parameter's memory.
 std::vector<WrittenFile> files_to_write(const CheckpointState& state, int rank, int num_ranks);
 
-/// Fills parameters and buffers, or what the optimiser holds, from those files of a checkpoint, whoever wrote them. CheckpointError names what is
-/// missing, too much or of another shape; nothing was changed then.
-void read_model(const std::filesystem::path& folder, const std::vector<std::string>& files, const CheckpointState& state);
-void read_optimizer(const std::filesystem::path& folder, const std::vector<std::string>& files, const CheckpointState& state);
+/// Fills parameters and buffers, or what the optimiser holds, from those files of a checkpoint, whoever wrote them.
+/// CheckpointError names what is missing, too much or of another shape; nothing was changed then.
+void read_model(const std::filesystem::path& folder, const std::vector<std::string>& files,
+                const CheckpointState& state);
+void read_optimizer(const std::filesystem::path& folder, const std::vector<std::string>& files,
+                    const CheckpointState& state);
 
 /// What the optimiser holds, for sending it to ranks that hold the same.
 std::vector<at::Tensor> optimizer_tensors(const CheckpointState& state);

@@ -35,8 +35,14 @@ constexpr const char* kCaller = "caller";  // beside what the Checkpointer itsel
 
 /// What all ranks must know of a checkpoint.
 core::Json head_of(const record::CheckpointManifest& manifest) {
-  return {{"step", manifest.step}, {"epoch", manifest.epoch}, {"samples_seen", manifest.samples_seen}, {"data", manifest.data_position},
-          {"extra", manifest.extra}, {"caller", callers_extra(manifest)}, {"model_files", model_files(manifest)}, {"optimizer_files", optimizer_files(manifest)}};
+  return {{"step", manifest.step},
+          {"epoch", manifest.epoch},
+          {"samples_seen", manifest.samples_seen},
+          {"data", manifest.data_position},
+          {"extra", manifest.extra},
+          {"caller", callers_extra(manifest)},
+          {"model_files", model_files(manifest)},
+          {"optimizer_files", optimizer_files(manifest)}};
 }
 
 RestoredCheckpoint restored_from(const fs::path& folder, const core::Json& head) {
@@ -48,7 +54,9 @@ RestoredCheckpoint restored_from(const fs::path& folder, const core::Json& head)
                        .extra = head.at("caller")}};
 }
 
-double unix_time_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double unix_time_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace
 
@@ -62,8 +70,11 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
   if (is_in_parts(state_)) check_shared_folder();
   const auto awaited = is_in_parts(state_) ? files_of_others() : std::vector<std::string>();
   if (world_.rank() == 0 || !files_to_write(state_, world_.rank(), world_.size()).empty())
-    writer_ = std::make_unique<CheckpointWriter>(
-        WriterConfig{.run_folder = config_.run_folder, .num_kept = config_.num_kept, .is_first = world_.rank() == 0, .is_shared = is_in_parts(state_), .awaited = awaited});
+    writer_ = std::make_unique<CheckpointWriter>(WriterConfig{.run_folder = config_.run_folder,
+                                                              .num_kept = config_.num_kept,
+                                                              .is_first = world_.rank() == 0,
+                                                              .is_shared = is_in_parts(state_),
+                                                              .awaited = awaited});
 }
 
 /// Of rank 0. Collective.
@@ -82,8 +93,9 @@ void Checkpointer::check_shared_folder() const {
     const auto claim = config_.run_folder / "checkpoints" / fmt::format("owner.{}", attempt_);
     for (int tries = 0; !fs::exists(claim); ++tries) {  // network file systems show new files late
       if (tries == 100)
-        throw EnvironmentError(fmt::format("train: '{}', which rank 0 has just written, is not here", claim.string()),
-                               "every rank writes a part of the checkpoint: put --logs on a file system that all nodes share");
+        throw EnvironmentError(
+            fmt::format("train: '{}', which rank 0 has just written, is not here", claim.string()),
+            "every rank writes a part of the checkpoint: put --logs on a file system that all nodes share");
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   });
@@ -110,40 +122,53 @@ void Checkpointer::save(const CheckpointPosition& position) {
   manifest.extra = {{kCaller, position.extra}};
   if (state_.scaler != nullptr) {
     const auto scaler = state_.scaler->state();
-    manifest.extra["loss_scaler"] = {{"scale", scaler.scale}, {"growth_tracker", scaler.growth_tracker}, {"hysteresis_tracker", scaler.hysteresis_tracker}};
+    manifest.extra["loss_scaler"] = {{"scale", scaler.scale},
+                                     {"growth_tracker", scaler.growth_tracker},
+                                     {"hysteresis_tracker", scaler.hysteresis_tracker}};
   }
   writer_->start(files_to_write(state_, world_.rank(), world_.size()), std::move(manifest));
 }
 
 bool Checkpointer::wait() { return !writer_ || writer_->wait(); }
 
-core::Json callers_extra(const record::CheckpointManifest& manifest) { return manifest.extra.value(kCaller, core::Json::object()); }
+core::Json callers_extra(const record::CheckpointManifest& manifest) {
+  return manifest.extra.value(kCaller, core::Json::object());
+}
 
 std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
-  const auto chosen = decide_on_rank_zero(world_, [&]() -> std::string {
-    const auto choice = record::choose_latest(config_.run_folder, record::VerifyDepth::kHashes);
-    for (const auto& reason : choice.skipped) core::log_warning("train: checkpoint passed over: {}", reason);
-    if (!choice.chosen && !choice.skipped.empty())
-      throw CheckpointError(fmt::format("train: none of the {} checkpoints in '{}' is whole", choice.skipped.size(),
-                                        (config_.run_folder / "checkpoints").string()),
-                            "the warnings above say what is wrong with each; start a run of another --name to begin anew");
-    if (choice.chosen && !choice.skipped.empty())
-      core::log_warning("train: falling back to '{}'", choice.chosen->folder.string());
-    return choice.chosen ? choice.chosen->folder.string() : "";
-  }, config_.wait_for_rank_zero);
+  const auto chosen = decide_on_rank_zero(
+      world_,
+      [&]() -> std::string {
+        const auto choice = record::choose_latest(config_.run_folder, record::VerifyDepth::kHashes);
+        for (const auto& reason : choice.skipped) core::log_warning("train: checkpoint passed over: {}", reason);
+        if (!choice.chosen && !choice.skipped.empty())
+          throw CheckpointError(
+              fmt::format("train: none of the {} checkpoints in '{}' is whole", choice.skipped.size(),
+                          (config_.run_folder / "checkpoints").string()),
+              "the warnings above say what is wrong with each; start a run of another --name to begin anew");
+        if (choice.chosen && !choice.skipped.empty())
+          core::log_warning("train: falling back to '{}'", choice.chosen->folder.string());
+        return choice.chosen ? choice.chosen->folder.string() : "";
+      },
+      config_.wait_for_rank_zero);
   if (chosen.empty()) return std::nullopt;
   return load(chosen);
 }
 
 RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
-  decide_on_rank_zero(world_, [&]() -> std::string {
-    if (!fs::exists(folder / record::kManifestName))
-      throw CheckpointError(fmt::format("train: '{}' is no checkpoint: {}", folder.string(),
-                                        fs::exists(folder) ? fmt::format("it has no {}", record::kManifestName) : "it does not exist"),
-                            "name a folder <logs>/<name>/checkpoints/step-*, or go on with --name NAME --resume latest");
-    require_whole(folder, /*with_optimizer=*/true, "use --resume latest to take the newest whole one");
-    return "";
-  }, config_.wait_for_rank_zero);
+  decide_on_rank_zero(
+      world_,
+      [&]() -> std::string {
+        if (!fs::exists(folder / record::kManifestName))
+          throw CheckpointError(
+              fmt::format(
+                  "train: '{}' is no checkpoint: {}", folder.string(),
+                  fs::exists(folder) ? fmt::format("it has no {}", record::kManifestName) : "it does not exist"),
+              "name a folder <logs>/<name>/checkpoints/step-*, or go on with --name NAME --resume latest");
+        require_whole(folder, /*with_optimizer=*/true, "use --resume latest to take the newest whole one");
+        return "";
+      },
+      config_.wait_for_rank_zero);
   return load(folder);
 }
 
@@ -155,13 +180,19 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
     return head_of(manifest).dump();
   });
   const auto parsed = core::parse_json(head, folder.string());
-  if (!state_.holds_part) broadcast_all(model_tensors(state_), world_);
-  else succeed_together(world_, [&] { read_model(folder, parsed.at("model_files"), state_); });
-  if (is_in_parts(state_)) succeed_together(world_, [&] { read_optimizer(folder, parsed.at("optimizer_files"), state_); });
-  else broadcast_all(optimizer_tensors(state_), world_);
+  if (!state_.holds_part)
+    broadcast_all(model_tensors(state_), world_);
+  else
+    succeed_together(world_, [&] { read_model(folder, parsed.at("model_files"), state_); });
+  if (is_in_parts(state_))
+    succeed_together(world_, [&] { read_optimizer(folder, parsed.at("optimizer_files"), state_); });
+  else
+    broadcast_all(optimizer_tensors(state_), world_);
   if (state_.scaler != nullptr && parsed.at("extra").contains("loss_scaler")) {
     const auto& scaler = parsed.at("extra").at("loss_scaler");
-    state_.scaler->load_state({.scale = scaler.at("scale"), .growth_tracker = scaler.at("growth_tracker"), .hysteresis_tracker = scaler.value("hysteresis_tracker", int64_t{1})});
+    state_.scaler->load_state({.scale = scaler.at("scale"),
+                               .growth_tracker = scaler.at("growth_tracker"),
+                               .hysteresis_tracker = scaler.value("hysteresis_tracker", int64_t{1})});
   }
   return restored_from(folder, parsed);
 }

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,26 +23,30 @@ class CheckpointWriter;
 
 struct CheckpointerConfig {
   std::filesystem::path run_folder;
-  int64_t num_kept = 0;        ///< Newest checkpoints that stay; 0: all.
+  int64_t num_kept = 0;  ///< Newest checkpoints that stay; 0: all.
   std::string code_version;
   core::Json who;  ///< Who claims the checkpoints (host, job), for humans.
-  std::function<void()> wait_for_rank_zero = {};  ///< While it reads whole checkpoints to test their hashes; see decide_on_rank_zero.
+  std::function<void()> wait_for_rank_zero =
+      {};  ///< While it reads whole checkpoints to test their hashes; see decide_on_rank_zero.
 };
 
-/// What a checkpoint holds beside the position. Where all ranks hold equal copies of tensors (data parallel; running statistics are those of
-/// rank 0), rank 0 writes, and reads for all. The same holds for the optimiser unless it is sharded: then each rank writes and reads its own part;
-/// and where ranks hold parts of the model each does so with all it has. Outlives the checkpointer.
+/// What a checkpoint holds beside the position. Where all ranks hold equal copies of tensors (data parallel; running
+/// statistics are those of rank 0), rank 0 writes, and reads for all. The same holds for the optimiser unless it is
+/// sharded: then each rank writes and reads its own part; and where ranks hold parts of the model each does so with all
+/// it has. Outlives the checkpointer.
 struct CheckpointState {
-  std::vector<comm::NamedTensor> tensors;  ///< Parameters and buffers -> model.safetensors, which --pretrained reads, too.
-  optim::AdamW* optimizer = nullptr;       ///< -> optimizer.safetensors
-  optim::LossScaler* scaler = nullptr;     ///< -> manifest
-  comm::Comm* shards = nullptr;            ///< parallel::Holding::shards: the ranks among which the optimiser's state is cut.
-  bool holds_part = false;                         ///< Ranks hold parts of the model.
+  std::vector<comm::NamedTensor>
+      tensors;                          ///< Parameters and buffers -> model.safetensors, which --pretrained reads, too.
+  optim::AdamW* optimizer = nullptr;    ///< -> optimizer.safetensors
+  optim::LossScaler* scaler = nullptr;  ///< -> manifest
+  comm::Comm* shards = nullptr;  ///< parallel::Holding::shards: the ranks among which the optimiser's state is cut.
+  bool holds_part = false;       ///< Ranks hold parts of the model.
   std::map<std::string, TensorPlace> places = {};  ///< Of tensors that are not simply whole.
   std::set<std::string> all_names = {};            ///< With holds_part: the tensors of all ranks.
 };
 
-/// Where a run stands between two steps. All random numbers are functions of seed and step, so there is no random state.
+/// Where a run stands between two steps. All random numbers are functions of seed and step, so there is no random
+/// state.
 struct CheckpointPosition {
   int64_t step = 0;   ///< Optimiser steps done.
   int64_t epoch = 0;  ///< Epochs completed.
@@ -61,24 +65,25 @@ struct RestoredCheckpoint {
 
 /// Writes and reads <run>/checkpoints/step-<n>.a<attempt>/{model,optimizer}*.safetensors and manifest.json.
 ///
-/// Every file is hashed, written under a temporary name, fsynced and renamed; the manifest comes last, when the files of all ranks are
-/// there, and makes the folder a checkpoint. A checkpoint of any number of parts is read by any number of ranks that share the model in any
-/// way.
+/// Every file is hashed, written under a temporary name, fsynced and renamed; the manifest comes last, when the files
+/// of all ranks are there, and makes the folder a checkpoint. A checkpoint of any number of parts is read by any number
+/// of ranks that share the model in any way.
 class Checkpointer {
  public:
-  /// Claims the run's checkpoints for this attempt (rank 0). EnvironmentError where ranks that write parts do not see rank 0's files.
-  /// Collective.
+  /// Claims the run's checkpoints for this attempt (rank 0). EnvironmentError where ranks that write parts do not see
+  /// rank 0's files. Collective.
   Checkpointer(const CheckpointerConfig& config, const CheckpointState& state, comm::Comm& world);
   ~Checkpointer();
 
-  /// Copies the state and returns; a thread writes it. A save that is still under way is waited for. A failing write (full disk)
-  /// is a warning: the older checkpoints stay, training goes on. Ranks that write nothing return at once. Collective where ranks hold parts.
+  /// Copies the state and returns; a thread writes it. A save that is still under way is waited for. A failing write
+  /// (full disk) is a warning: the older checkpoints stay, training goes on. Ranks that write nothing return at once.
+  /// Collective where ranks hold parts.
   void save(const CheckpointPosition& position);
   /// Waits for the save under way; false when the last one failed.
   bool wait();
 
-  /// The newest whole checkpoint of the run, each damaged one passed over with a warning; nothing when there is none at all.
-  /// CheckpointError when all are damaged. Collective, as is the next.
+  /// The newest whole checkpoint of the run, each damaged one passed over with a warning; nothing when there is none at
+  /// all. CheckpointError when all are damaged. Collective, as is the next.
   std::optional<RestoredCheckpoint> restore_latest();
   /// A particular checkpoint folder; CheckpointError when it is damaged or of another model.
   RestoredCheckpoint restore(const std::filesystem::path& folder);

@@ -30,8 +30,9 @@ void wait_for_devices(const NamedHandles& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (tensor.is_cpu()) continue;
     const c10::impl::VirtualGuardImpl guard(tensor.device().type());
-    guard.synchronizeStream(guard.getStream(tensor.device()));  // sync: the copies must be whole before the update goes on
-    return;                                                     // all tensors of a rank are on one device
+    guard.synchronizeStream(
+        guard.getStream(tensor.device()));  // sync: the copies must be whole before the update goes on
+    return;                                 // all tensors of a rank are on one device
   }
 }
 
@@ -47,9 +48,9 @@ void check_space(const fs::path& folder, int64_t bytes) {
   std::error_code error;
   const auto space = fs::space(folder, error);
   if (!error && space.available < static_cast<uintmax_t>(bytes))
-    throw EnvironmentError(
-        fmt::format("train: no room for a checkpoint in '{}': free bytes={}, needed={}", folder.string(), space.available, bytes),
-        "delete old checkpoints, or use --delete-previous-checkpoint or --keep N");
+    throw EnvironmentError(fmt::format("train: no room for a checkpoint in '{}': free bytes={}, needed={}",
+                                       folder.string(), space.available, bytes),
+                           "delete old checkpoints, or use --delete-previous-checkpoint or --keep N");
 }
 
 }  // namespace
@@ -58,15 +59,18 @@ void CheckpointWriter::copy_aside(const NamedHandles& from, NamedHandles& to) {
   const c10::NoGradGuard no_grad;
   const bool fits =
       from.size() == to.size() && std::equal(from.begin(), from.end(), to.begin(), [](const auto& a, const auto& b) {
-        return a.first == b.first && a.second.sizes() == b.second.sizes() && a.second.scalar_type() == b.second.scalar_type();
+        return a.first == b.first && a.second.sizes() == b.second.sizes() &&
+               a.second.scalar_type() == b.second.scalar_type();
       });
   if (!fits) {
     to.clear();
     for (const auto& [name, tensor] : from)
-      to.emplace_back(name, at::empty(tensor.sizes(),
-                                      tensor.options().device(at::kCPU).requires_grad(false).pinned_memory(tensor.is_cuda())));
+      to.emplace_back(
+          name, at::empty(tensor.sizes(),
+                          tensor.options().device(at::kCPU).requires_grad(false).pinned_memory(tensor.is_cuda())));
   }
-  for (size_t i = 0; i < from.size(); ++i) to[i].second.copy_(from[i].second.detach(), /*non_blocking=*/from[i].second.is_cuda());
+  for (size_t i = 0; i < from.size(); ++i)
+    to[i].second.copy_(from[i].second.detach(), /*non_blocking=*/from[i].second.is_cuda());
 }
 
 CheckpointWriter::~CheckpointWriter() {
@@ -109,7 +113,8 @@ bool CheckpointWriter::wait() {
 
 void CheckpointWriter::fail(const fs::path& folder, int64_t step, const std::string& why) {
   last_succeeded_ = false;
-  core::log_warning("train: checkpoint of step {} was not saved, the one before stays and training goes on: {}", step, why);
+  core::log_warning("train: checkpoint of step {} was not saved, the one before stays and training goes on: {}", step,
+                    why);
   std::error_code ignored;
   if (config_.is_first) fs::remove_all(folder, ignored);
 }
@@ -136,8 +141,11 @@ void CheckpointWriter::write(record::CheckpointManifest manifest) {
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const Error*>(&error);
     const std::string text = known != nullptr ? known->text() : error.what();
-    if (is_committed) core::log_warning("train: checkpoint of step {} is saved, but cleaning up after it failed: {}", manifest.step, text);
-    else fail(folder, manifest.step, text);
+    if (is_committed)
+      core::log_warning("train: checkpoint of step {} is saved, but cleaning up after it failed: {}", manifest.step,
+                        text);
+    else
+      fail(folder, manifest.step, text);
   }
 }
 
@@ -162,7 +170,8 @@ std::exception_ptr CheckpointWriter::write_described(const fs::path& folder, con
     failure = std::current_exception();
     description = {{"error", error.what()}};
   }
-  core::write_file_atomic(folder / (file.name + kDescriptionSuffix), description.dump(-1, ' ', true, core::Json::error_handler_t::replace));
+  core::write_file_atomic(folder / (file.name + kDescriptionSuffix),
+                          description.dump(-1, ' ', true, core::Json::error_handler_t::replace));
   return failure;
 }
 
@@ -183,21 +192,25 @@ record::CheckpointFile CheckpointWriter::await_file(const fs::path& folder, cons
   const auto description = folder / (name + kDescriptionSuffix);
   const auto begin = std::chrono::steady_clock::now();
   while (!fs::exists(description)) {
-    if (std::chrono::steady_clock::now() - begin > (is_ending_ ? std::chrono::seconds(kLastPatience) : std::chrono::seconds(kPatience)))
-      throw CheckpointError(fmt::format("train: another rank has not written its file '{}'", name), "did that rank stop, or does it see another file system?");
+    if (std::chrono::steady_clock::now() - begin >
+        (is_ending_ ? std::chrono::seconds(kLastPatience) : std::chrono::seconds(kPatience)))
+      throw CheckpointError(fmt::format("train: another rank has not written its file '{}'", name),
+                            "did that rank stop, or does it see another file system?");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   const auto said = core::read_json_file(description);
-  if (said.contains("error")) throw CheckpointError(fmt::format("train: the file '{}' of another rank could not be written: {}", name, said.at("error").get<std::string>()));
+  if (said.contains("error"))
+    throw CheckpointError(fmt::format("train: the file '{}' of another rank could not be written: {}", name,
+                                      said.at("error").get<std::string>()));
   fs::remove(description);
   return {.name = name, .bytes = said.at("bytes"), .xxh3 = said.at("xxh3")};
 }
 
 void CheckpointWriter::commit(const fs::path& folder, const record::CheckpointManifest& manifest) const {
   if (record::is_superseded(config_.run_folder, manifest.attempt))
-    throw CheckpointError(
-        fmt::format("train: attempt {} does not own the checkpoints of '{}' any more", manifest.attempt, config_.run_folder.string()),
-        "a later run of the same name has taken over; end this one");
+    throw CheckpointError(fmt::format("train: attempt {} does not own the checkpoints of '{}' any more",
+                                      manifest.attempt, config_.run_folder.string()),
+                          "a later run of the same name has taken over; end this one");
   record::write_manifest(folder, manifest);
   core::write_file_atomic(config_.run_folder / "checkpoints" / "latest", folder.filename().string() + "\n");
 }

@@ -28,16 +28,16 @@ struct WrittenFile {
 
 struct WriterConfig {
   std::filesystem::path run_folder;
-  int64_t num_kept = 0;                   ///< Newest checkpoints that stay; 0: all.
-  bool is_first = true;                   ///< Of several writers one writes the manifest, when the files of all are there.
-  bool is_shared = false;                 ///< There may be several; prepare() then makes the folder.
+  int64_t num_kept = 0;    ///< Newest checkpoints that stay; 0: all.
+  bool is_first = true;    ///< Of several writers one writes the manifest, when the files of all are there.
+  bool is_shared = false;  ///< There may be several; prepare() then makes the folder.
   std::vector<std::string> awaited = {};  ///< Of the first: the files of the others.
 };
 
 /// Copies tensors aside and writes them as one checkpoint, or as files of one, in a background thread; one at a time.
 ///
-/// Writers meet through files: each but the first leaves a description beside each of its files, with size and hash or with what went wrong;
-/// the first waits for all of them, lists them in the manifest and removes the descriptions.
+/// Writers meet through files: each but the first leaves a description beside each of its files, with size and hash or
+/// with what went wrong; the first waits for all of them, lists them in the manifest and removes the descriptions.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(const WriterConfig& config) : config_(config) {}
@@ -47,8 +47,8 @@ class CheckpointWriter {
 
   /// The first of several, before any starts: makes the empty folder. What went wrong (a warning was logged), or "".
   std::string prepare(int64_t step, int attempt);
-  /// Returns when the copies are queued behind the work on the tensors' device; later work may change the tensors at once.
-  /// `manifest` lacks only its files.
+  /// Returns when the copies are queued behind the work on the tensors' device; later work may change the tensors at
+  /// once. `manifest` lacks only its files.
   void start(const std::vector<WrittenFile>& files, record::CheckpointManifest manifest);
   /// False when the last write failed; why was logged.
   bool wait();

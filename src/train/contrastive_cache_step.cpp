@@ -107,7 +107,8 @@ class ContrastiveCacheStep final : public StepRunner {
       const auto autocast = parts_.precision.autocast();
       report = parts_.task.loss(joined);
     }
-    if (report.loss.requires_grad()) (parts_.scaler != nullptr ? parts_.scaler->scaled(report.loss) : report.loss).backward();
+    if (report.loss.requires_grad())
+      (parts_.scaler != nullptr ? parts_.scaler->scaled(report.loss) : report.loss).backward();
     at::Tensor total;
     for (const auto& [name, value] : report.parts) {
       total = total.defined() ? total + value : value;
@@ -117,8 +118,8 @@ class ContrastiveCacheStep final : public StepRunner {
     if (joined.logit_scale.defined()) outcome.scalars.emplace_back("logit_scale", joined.logit_scale.detach().clone());
   }
 
-  /// Micro-batch 0 still has its graph; the others are run again. The scalars ride on the last backward pass: each parameter must
-  /// receive its gradient within one pass of the micro-batch that communicates.
+  /// Micro-batch 0 still has its graph; the others are run again. The scalars ride on the last backward pass: each
+  /// parameter must receive its gradient within one pass of the micro-batch that communicates.
   void carry_back(Outputs& live, const Outputs& joined, std::span<Batch> micro_batches) const {
     int64_t first_row = 0;
     for (size_t micro = 0; micro < micro_batches.size(); ++micro) {

@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/clip_assets.h"
 #include "data/clap_decoder.h"
+#include "data/clip_assets.h"
 #include "data/clip_decoder.h"
 #include "data/roberta_tokenizer.h"
 #include "data/tokenizer.h"
@@ -26,8 +26,8 @@ std::array<float, 3> per_colour(const std::vector<double>& values, const std::ar
 }
 
 data::TextEncoder load_clip_text_encoder(const std::string& path) {
-  const auto tokenizer =
-      std::make_shared<const data::ClipTokenizer>(path.empty() ? data::find_clip_assets().vocabulary() : std::filesystem::path(path));
+  const auto tokenizer = std::make_shared<const data::ClipTokenizer>(
+      path.empty() ? data::find_clip_assets().vocabulary() : std::filesystem::path(path));
   return [tokenizer](std::string_view utf8, std::span<int32_t> out) { tokenizer->encode(utf8, out); };
 }
 
@@ -42,9 +42,11 @@ data::TextEncoder load_roberta_text_encoder(const std::string& path, const spec:
   }
   const auto tokenizer = std::make_shared<const data::RobertaTokenizer>(path);
   if (tokenizer->vocab_size() > shape.vocab_size || tokenizer->padding_id() != shape.pad_id)
-    throw UsageError(fmt::format("train: the tokenizer '{}' has {} tokens and pads with {}, the model takes {} tokens and pads with {}", path,
-                                 tokenizer->vocab_size(), tokenizer->padding_id(), shape.vocab_size, shape.pad_id),
-                     "give the vocabulary that belongs to --model");
+    throw UsageError(
+        fmt::format(
+            "train: the tokenizer '{}' has {} tokens and pads with {}, the model takes {} tokens and pads with {}",
+            path, tokenizer->vocab_size(), tokenizer->padding_id(), shape.vocab_size, shape.pad_id),
+        "give the vocabulary that belongs to --model");
   return [tokenizer](std::string_view utf8, std::span<int32_t> out) { tokenizer->encode(utf8, out); };
 }
 
@@ -69,8 +71,8 @@ data::TransformConfig make_transform(const spec::TrainOptions& options, const sp
   transform.scale_max = augmentation.scale_max;
   transform.ratio_min = augmentation.ratio_min;
   transform.ratio_max = augmentation.ratio_max;
-  apply_preparation({options.image_interpolation, options.image_resize_mode, options.resize_order, options.image_mean, options.image_std,
-                     options.max_image_pixels},
+  apply_preparation({options.image_interpolation, options.image_resize_mode, options.resize_order, options.image_mean,
+                     options.image_std, options.max_image_pixels},
                     transform);
   return transform;
 }
@@ -86,8 +88,10 @@ data::WaveformConfig make_waveform(const SoundOptions& options, const spec::Audi
   return waveform;
 }
 
-BatchMover make_batch_mover(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, at::Device device, at::ScalarType input_type) {
-  const auto transform = shape.clip() != nullptr ? make_transform(options, *shape.clip(), /*is_train=*/false) : data::TransformConfig{};
+BatchMover make_batch_mover(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, at::Device device,
+                            at::ScalarType input_type) {
+  const auto transform =
+      shape.clip() != nullptr ? make_transform(options, *shape.clip(), /*is_train=*/false) : data::TransformConfig{};
   return BatchMover(device, input_type, transform.mean, transform.std);
 }
 
@@ -95,8 +99,8 @@ data::TextEncoder load_text_encoder(const std::string& path, const spec::Contras
   return shape.clip() != nullptr ? load_clip_text_encoder(path) : load_roberta_text_encoder(path, shape.clap()->text);
 }
 
-ContrastiveData::ContrastiveData(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, comm::World& world,
-                                 const plan::BatchPlan& batch)
+ContrastiveData::ContrastiveData(const spec::TrainOptions& options, const spec::ContrastiveShape& shape,
+                                 comm::World& world, const plan::BatchPlan& batch)
     : options_(options), shape_(shape), rank_(world.rank()), world_size_(world.size()), batch_(batch) {
   succeed_together(world.comm(), [&] { text_encoder_ = load_text_encoder(options.tokenizer_vocab, shape_); });
   if (!has_train()) return;
@@ -114,8 +118,8 @@ ContrastiveData::ContrastiveData(const spec::TrainOptions& options, const spec::
   decide_on_rank_zero(world.comm(), [&] {
     if (failure) std::rethrow_exception(failure);
     const auto size = data::epoch_size(config);
-    core::log_info("data: {} samples ({}), {} steps of {} samples an epoch{}", size.num_known, size.origin, size.num_batches,
-                   config.global_batch, indexed ? "; shards indexed" : "");
+    core::log_info("data: {} samples ({}), {} steps of {} samples an epoch{}", size.num_known, size.origin,
+                   size.num_batches, config.global_batch, indexed ? "; shards indexed" : "");
     return std::string();
   });
 }
@@ -169,12 +173,14 @@ data::SampleDecoder ContrastiveData::make_decoder(bool is_train) const {
   const auto seed = static_cast<uint64_t>(options_.seed);
   const bool is_random = is_train && options_.train_transform == "train";
   if (const auto* clap = shape_.clap())
-    return data::make_clap_decoder({.waveform = make_waveform({options_.audio_fill, options_.audio_trunc, options_.audio_int16_normalize}, clap->audio, is_random),
-                                    .audio_keys = core::split(options_.audio_ext, ";"),
-                                    .text_keys = text_keys,
-                                    .is_train = is_random,
-                                    .seed = seed},
-                                   text_encoder_);
+    return data::make_clap_decoder(
+        {.waveform = make_waveform({options_.audio_fill, options_.audio_trunc, options_.audio_int16_normalize},
+                                   clap->audio, is_random),
+         .audio_keys = core::split(options_.audio_ext, ";"),
+         .text_keys = text_keys,
+         .is_train = is_random,
+         .seed = seed},
+        text_encoder_);
   return data::make_clip_decoder({.transform = make_transform(options_, *shape_.clip(), is_random),
                                   .image_keys = core::split(options_.image_key, ";"),
                                   .text_keys = text_keys,
@@ -182,7 +188,8 @@ data::SampleDecoder ContrastiveData::make_decoder(bool is_train) const {
                                  text_encoder_);
 }
 
-std::unique_ptr<data::Loader> ContrastiveData::make_loader(std::unique_ptr<data::SampleSource> source, bool with_text, bool is_train) const {
+std::unique_ptr<data::Loader> ContrastiveData::make_loader(std::unique_ptr<data::SampleSource> source, bool with_text,
+                                                           bool is_train) const {
   data::LoaderConfig config;
   config.samples_per_rank = batch_.samples_per_micro;
   if (shape_.clip() != nullptr) config.image_pixels = shape_.clip()->vision.image_size;

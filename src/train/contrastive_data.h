@@ -7,22 +7,24 @@
 
 #include "comm/world.h"
 #include "data/loader.h"
+#include "data/text_encoder.h"
 #include "data/train_stream.h"
 #include "data/transform.h"
-#include "plan/batch_plan.h"
-#include "data/text_encoder.h"
 #include "data/waveform.h"
+#include "plan/batch_plan.h"
 #include "spec/contrastive_shape.h"
 #include "spec/train_options.h"
 #include "train/batch_mover.h"
 
 namespace lockstep::train {
 
-/// The streams of a contrastive run: training, validation pairs, labelled pictures or sounds. They share the tokenizer and the preparation.
+/// The streams of a contrastive run: training, validation pairs, labelled pictures or sounds. They share the tokenizer
+/// and the preparation.
 class ContrastiveData {
  public:
   /// Makes missing indices where that is allowed (rank 0). Collective.
-  ContrastiveData(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, comm::World& world, const plan::BatchPlan& batch);
+  ContrastiveData(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, comm::World& world,
+                  const plan::BatchPlan& batch);
 
   /// The training stream from `position` on (of an earlier loader; null: from the start). There must be training data.
   std::unique_ptr<data::Loader> open_train(const core::Json& position = {});
@@ -39,7 +41,8 @@ class ContrastiveData {
   data::SourceConfig train_source() const;
   data::SourceConfig eval_source(const std::string& spec) const;
   data::SampleDecoder make_decoder(bool is_train) const;
-  std::unique_ptr<data::Loader> make_loader(std::unique_ptr<data::SampleSource> source, bool with_text, bool is_train) const;
+  std::unique_ptr<data::Loader> make_loader(std::unique_ptr<data::SampleSource> source, bool with_text,
+                                            bool is_train) const;
 
   const spec::TrainOptions& options_;
   spec::ContrastiveShape shape_;
@@ -72,11 +75,12 @@ data::WaveformConfig make_waveform(const SoundOptions& options, const spec::Audi
 /// The prompt of zero-shot classification of sounds (LAION's CLAP) where no other is given.
 inline constexpr const char* kSoundTemplate = "This is a sound of {}.";
 /// Batches of a task's pictures or sounds to the device.
-BatchMover make_batch_mover(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, at::Device device, at::ScalarType input_type);
+BatchMover make_batch_mover(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, at::Device device,
+                            at::ScalarType input_type);
 
-/// The tokenizer of a model's text tower. CLIP's: a vocabulary file, or the installed one when `path` is empty. RoBERTa's: its padding must be the
-/// tower's and its ids must fit; "" is for made-up data: every text becomes the same ids, none of them padding, so that a step costs what the nominal
-/// context length costs.
+/// The tokenizer of a model's text tower. CLIP's: a vocabulary file, or the installed one when `path` is empty.
+/// RoBERTa's: its padding must be the tower's and its ids must fit; "" is for made-up data: every text becomes the same
+/// ids, none of them padding, so that a step costs what the nominal context length costs.
 data::TextEncoder load_text_encoder(const std::string& path, const spec::ContrastiveShape& shape);
 
 }  // namespace lockstep::train

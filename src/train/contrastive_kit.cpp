@@ -26,7 +26,8 @@ struct ZeroShotSet {
 class ContrastiveKit final : public TaskKit {
  public:
   ContrastiveKit(const spec::TrainOptions& options, comm::World& world, at::Device device, const plan::BatchPlan& batch)
-      : options_(options), world_(world), device_(device), batch_(batch), shape_(spec::resolve_contrastive_shape(options)) {
+      : options_(options), world_(world), device_(device), batch_(batch),
+        shape_(spec::resolve_contrastive_shape(options)) {
     if (world.rank() == 0)
       for (const auto& warning : spec::shape_warnings(options_, shape_)) core::log_warning("{}", warning);
   }
@@ -43,7 +44,8 @@ class ContrastiveKit final : public TaskKit {
     const auto cost = spec::contrastive_cost(shape_);
     const std::string other = shape_.other_kind();
     return {.num_parameters = cost.parameters,
-            .model = {{other + "_forward_flops", cost.other_forward_flops}, {"text_forward_flops", cost.text_forward_flops}},
+            .model = {{other + "_forward_flops", cost.other_forward_flops},
+                      {"text_forward_flops", cost.text_forward_flops}},
             .forward = cost.forward,
             .processed = shape_.clip() != nullptr ? spec::clip_forward_trained(*shape_.clip()) : spec::FlopCount{},
             .sequence_length = shape_.context_length(),
@@ -65,8 +67,12 @@ class ContrastiveKit final : public TaskKit {
     return [schedule](int64_t step, int64_t) { return schedule.lr(step); };
   }
   data::EpochSize epoch_size() override { return data_->has_train() ? data_->epoch_size() : data::EpochSize{}; }
-  std::unique_ptr<BatchSource> open_train(const core::Json& position) override { return make_loader_batches(data_->open_train(position), *mover_); }
-  core::Json join_positions(const std::vector<core::Json>& of_ranks) const override { return data::merge_positions(of_ranks); }
+  std::unique_ptr<BatchSource> open_train(const core::Json& position) override {
+    return make_loader_batches(data_->open_train(position), *mover_);
+  }
+  core::Json join_positions(const std::vector<core::Json>& of_ranks) const override {
+    return data::merge_positions(of_ranks);
+  }
 
   void check_evaluation() override {
     succeed_together(world_.comm(), [&] {
@@ -78,9 +84,13 @@ class ContrastiveKit final : public TaskKit {
   }
 
   Metrics evaluate(Training& training, int64_t epochs_done) override {
-    const auto is_due = [&](int64_t frequency) { return frequency > 0 && (epochs_done % frequency == 0 || epochs_done == options_.epochs); };
+    const auto is_due = [&](int64_t frequency) {
+      return frequency > 0 && (epochs_done % frequency == 0 || epochs_done == options_.epochs);
+    };
     Metrics metrics;
-    const auto add = [&](Metrics more) { metrics.insert(metrics.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end())); };
+    const auto add = [&](Metrics more) {
+      metrics.insert(metrics.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+    };
     if (is_due(options_.zeroshot_frequency_epochs))
       for (const auto& set : zero_shot_sets_) add(zero_shot(training, set));
     if (is_due(options_.val_frequency_epochs) && !options_.val_data.empty()) add(validate(training));
@@ -90,7 +100,8 @@ class ContrastiveKit final : public TaskKit {
 
  private:
   EncoderContext encoder(Training& training, std::function<void(int64_t)> on_progress = {}) {
-    return {static_cast<models::ContrastiveTask&>(*training.task).towers(), world_.comm(), *mover_, *training.precision, std::move(on_progress)};
+    return {static_cast<models::ContrastiveTask&>(*training.task).towers(), world_.comm(), *mover_, *training.precision,
+            std::move(on_progress)};
   }
 
   Metrics validate(Training& training) {
@@ -104,13 +115,14 @@ class ContrastiveKit final : public TaskKit {
     Metrics metrics = validate_pairs(encoder(training, show), shape_.other_kind(), *loader, batch_.samples_per_micro);
     for (const auto& [name, value] : metrics)
       if (name == "num_samples" && goal > 0 && static_cast<int64_t>(value) != goal && is_first_rank)
-        core::log_warning("data: --val-data holds {} samples, --val-num-samples says {}", static_cast<int64_t>(value), goal);
+        core::log_warning("data: --val-data holds {} samples, --val-num-samples says {}", static_cast<int64_t>(value),
+                          goal);
     return metrics;
   }
 
   Metrics zero_shot(Training& training, const ZeroShotSet& set) {
-    const auto class_KE = zero_shot_classifier(encoder(training), data_->text_encoder(), shape_.context_length(), set.class_names, templates_,
-                                               batch_.samples_per_micro);
+    const auto class_KE = zero_shot_classifier(encoder(training), data_->text_encoder(), shape_.context_length(),
+                                               set.class_names, templates_, batch_.samples_per_micro);
     const auto loader = data_->open_labelled(set.spec);
     return zero_shot_accuracy(set.prefix, encode_all(encoder(training), *loader), class_KE);
   }
@@ -120,9 +132,10 @@ class ContrastiveKit final : public TaskKit {
     if (options_.imagenet_val.empty() && options_.zeroshot_data.empty()) return;
     const bool has_own_names = !options_.classnames.empty() && options_.zeroshot_data.empty();
     if (!options_.imagenet_val.empty())
-      zero_shot_sets_.push_back({"imagenet-zeroshot-val", options_.imagenet_val,
-                                 data::read_class_names(has_own_names ? std::filesystem::path(options_.classnames)
-                                                                      : data::find_clip_assets().imagenet_class_names())});
+      zero_shot_sets_.push_back(
+          {"imagenet-zeroshot-val", options_.imagenet_val,
+           data::read_class_names(has_own_names ? std::filesystem::path(options_.classnames)
+                                                : data::find_clip_assets().imagenet_class_names())});
     if (!options_.zeroshot_data.empty())
       zero_shot_sets_.push_back({"zeroshot", options_.zeroshot_data, data::read_class_names(options_.classnames)});
     if (options_.templates.empty() && shape_.clap() != nullptr)
@@ -145,7 +158,8 @@ class ContrastiveKit final : public TaskKit {
 
 }  // namespace
 
-std::unique_ptr<TaskKit> make_contrastive_kit(const spec::TrainOptions& options, comm::World& world, at::Device device, const plan::BatchPlan& batch) {
+std::unique_ptr<TaskKit> make_contrastive_kit(const spec::TrainOptions& options, comm::World& world, at::Device device,
+                                              const plan::BatchPlan& batch) {
   return std::make_unique<ContrastiveKit>(options, world, device, batch);
 }
 

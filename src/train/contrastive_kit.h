@@ -12,6 +12,7 @@
 namespace lockstep::train {
 
 /// `train clip` and `train clap`. References outlive the kit.
-std::unique_ptr<TaskKit> make_contrastive_kit(const spec::TrainOptions& options, comm::World& world, at::Device device, const plan::BatchPlan& batch);
+std::unique_ptr<TaskKit> make_contrastive_kit(const spec::TrainOptions& options, comm::World& world, at::Device device,
+                                              const plan::BatchPlan& batch);
 
 }  // namespace lockstep::train

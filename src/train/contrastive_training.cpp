@@ -5,8 +5,9 @@
 
 namespace lockstep::train {
 
-Training build_contrastive_training(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, comm::Comm& data_axis, at::Device device,
-                                    int64_t num_micro, const TrainingHooks& hooks) {
+Training build_contrastive_training(const spec::TrainOptions& options, const spec::ContrastiveShape& shape,
+                                    comm::Comm& data_axis, at::Device device, int64_t num_micro,
+                                    const TrainingHooks& hooks) {
   auto precision = std::make_unique<Precision>(options.precision, device.type());
   auto towers = build_towers(shape, {.precision = precision.get(),
                                      .device = device,
@@ -18,7 +19,8 @@ Training build_contrastive_training(const spec::TrainOptions& options, const spe
   auto task = std::make_unique<models::ContrastiveTask>(
       std::move(towers), data_axis,
       models::ContrastiveLossOptions{.local_loss = options.local_loss, .gather_with_grad = options.gather_with_grad});
-  return build_training(options, std::move(precision), std::move(task), shape.param_specs(), data_axis, num_micro, hooks);
+  return build_training(options, std::move(precision), std::move(task), shape.param_specs(), data_axis, num_micro,
+                        hooks);
 }
 
 }  // namespace lockstep::train

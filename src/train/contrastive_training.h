@@ -7,9 +7,10 @@
 
 namespace lockstep::train {
 
-/// The network of --model with the contrastive loss over `data_axis`, on every rank the same parameters, and its steps. Collective over
-/// `data_axis`, which must outlive it.
-Training build_contrastive_training(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, comm::Comm& data_axis, at::Device device,
-                                    int64_t num_micro, const TrainingHooks& hooks = {});
+/// The network of --model with the contrastive loss over `data_axis`, on every rank the same parameters, and its steps.
+/// Collective over `data_axis`, which must outlive it.
+Training build_contrastive_training(const spec::TrainOptions& options, const spec::ContrastiveShape& shape,
+                                    comm::Comm& data_axis, at::Device device, int64_t num_micro,
+                                    const TrainingHooks& hooks = {});
 
 }  // namespace lockstep::train

@@ -15,7 +15,9 @@ namespace {
 /// Evaluation mode for a scope.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(nn::Module& network) : network_(network), was_training_(network.is_training()) { network_.set_training(false); }
+  explicit EvaluationMode(nn::Module& network) : network_(network), was_training_(network.is_training()) {
+    network_.set_training(false);
+  }
   ~EvaluationMode() { network_.set_training(was_training_); }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
@@ -26,7 +28,8 @@ class EvaluationMode {
   c10::NoGradGuard no_grad_;
 };
 
-/// Rows of all ranks, rank r's row i at r + i * size: the order of an evaluation stream. Ranks may hold one row more or less.
+/// Rows of all ranks, rank r's row i at r + i * size: the order of an evaluation stream. Ranks may hold one row more or
+/// less.
 at::Tensor interleave_ranks(const at::Tensor& rows, int64_t total, comm::Comm& comm) {
   if (comm.size() == 1) return rows;
   const int64_t per_rank = (total + comm.size() - 1) / comm.size();
@@ -42,7 +45,8 @@ at::Tensor interleave_ranks(const at::Tensor& rows, int64_t total, comm::Comm& c
   return gathered.view(sizes).transpose(0, 1).flatten(0, 1).narrow(0, 0, total).contiguous();
 }
 
-at::Tensor concatenated(const std::vector<at::Tensor>& parts, at::IntArrayRef row_sizes, const at::TensorOptions& options) {
+at::Tensor concatenated(const std::vector<at::Tensor>& parts, at::IntArrayRef row_sizes,
+                        const at::TensorOptions& options) {
   if (!parts.empty()) return at::cat(parts);
   auto sizes = row_sizes.vec();
   sizes.insert(sizes.begin(), 0);
@@ -69,9 +73,12 @@ RankParts encode_own(const EncoderContext& context, data::Loader& loader) {
     const auto batch = context.mover.to_device(host);
     loader.recycle(std::move(host));
     const auto autocast = context.precision.autocast();
-    if (batch.image_BCYX.defined()) parts.image.push_back(models::normalise_rows(context.network.encode_image(batch.image_BCYX)));
-    if (batch.audio_BS.defined()) parts.image.push_back(models::normalise_rows(context.network.encode_audio(batch.audio_BS)));
-    if (batch.text_BT.defined()) parts.text.push_back(models::normalise_rows(context.network.encode_text(batch.text_BT)));
+    if (batch.image_BCYX.defined())
+      parts.image.push_back(models::normalise_rows(context.network.encode_image(batch.image_BCYX)));
+    if (batch.audio_BS.defined())
+      parts.image.push_back(models::normalise_rows(context.network.encode_audio(batch.audio_BS)));
+    if (batch.text_BT.defined())
+      parts.text.push_back(models::normalise_rows(context.network.encode_text(batch.text_BT)));
     if (batch.label_B.defined()) parts.label.push_back(batch.label_B);
     parts.num_samples += batch.num_samples;
     if (context.on_progress) context.on_progress(parts.num_samples);
@@ -121,7 +128,8 @@ at::Tensor encode_texts(const EncoderContext& context, const data::TextEncoder& 
     host.text_BT.assign(static_cast<size_t>(host.num_samples * context_length), 0);
     for (int64_t b = 0; b < host.num_samples; ++b)
       encoder(texts[static_cast<size_t>(own[first + static_cast<size_t>(b)])],
-                       std::span(host.text_BT).subspan(static_cast<size_t>(b * context_length), static_cast<size_t>(context_length)));
+              std::span(host.text_BT)
+                  .subspan(static_cast<size_t>(b * context_length), static_cast<size_t>(context_length)));
     const auto autocast = context.precision.autocast();
     parts.push_back(models::normalise_rows(context.network.encode_text(context.mover.to_device(host).text_BT)));
     if (context.on_progress) context.on_progress(static_cast<int64_t>(first) + host.num_samples);
@@ -138,19 +146,24 @@ at::Tensor zero_shot_classifier(const EncoderContext& context, const data::TextE
   // Enough prompts for every rank; a repeated prompt is dropped again below.
   const size_t real = prompts.size();
   while (prompts.size() < static_cast<size_t>(context.data_axis.size())) prompts.push_back(prompts.front());
-  const auto prompt_PE = encode_texts(context, encoder, context_length, prompts, samples_per_batch).narrow(0, 0, static_cast<int64_t>(real));
-  const auto mean_KE = prompt_PE.view({static_cast<int64_t>(class_names.size()), static_cast<int64_t>(templates.size()), -1}).mean(1);
+  const auto prompt_PE = encode_texts(context, encoder, context_length, prompts, samples_per_batch)
+                             .narrow(0, 0, static_cast<int64_t>(real));
+  const auto mean_KE =
+      prompt_PE.view({static_cast<int64_t>(class_names.size()), static_cast<int64_t>(templates.size()), -1}).mean(1);
   return models::normalise_rows(mean_KE);
 }
 
-Metrics validate_pairs(const EncoderContext& context, const std::string& other_kind, data::Loader& loader, int64_t samples_per_batch) {
+Metrics validate_pairs(const EncoderContext& context, const std::string& other_kind, data::Loader& loader,
+                       int64_t samples_per_batch) {
   const EncodedSet set = encode_all(context, loader);
   if (set.num_samples == 0 || !set.image_NE.defined() || !set.text_NE.defined())
-    throw DataError(fmt::format("evaluation: the validation data hold no pair of {} and text", other_kind),
-                    fmt::format("check --val-data, and {} and --text-key", other_kind == "audio" ? "--audio-ext" : "--image-key"));
+    throw DataError(
+        fmt::format("evaluation: the validation data hold no pair of {} and text", other_kind),
+        fmt::format("check --val-data, and {} and --text-key", other_kind == "audio" ? "--audio-ext" : "--image-key"));
   const double scale = context.network.logit_scale().detach().to(at::kDouble).exp().item<double>();  // sync: evaluation
   Metrics metrics = retrieval_metrics(other_kind, set.image_NE, set.text_NE);
-  metrics.emplace_back(other_kind == "audio" ? "clap_val_loss" : "clip_val_loss", batched_contrastive_loss(set.image_NE, set.text_NE, scale, samples_per_batch));
+  metrics.emplace_back(other_kind == "audio" ? "clap_val_loss" : "clip_val_loss",
+                       batched_contrastive_loss(set.image_NE, set.text_NE, scale, samples_per_batch));
   metrics.emplace_back("num_samples", static_cast<double>(set.num_samples));
   return metrics;
 }
@@ -162,13 +175,15 @@ Metrics zero_shot_accuracy(const std::string& prefix, const EncodedSet& pictures
                     "give one folder per class, or shards whose samples have a .cls member");
   const int64_t largest = pictures.label_N.max().item<int64_t>(), smallest = pictures.label_N.min().item<int64_t>();
   if (smallest < 0 || largest >= K)
-    throw DataError(fmt::format("evaluation: label {} is not a class: expected 0 to {}", smallest < 0 ? smallest : largest, K - 1),
-                    "the class-name file needs one line for each class folder, in the sorted order of the folders");
+    throw DataError(
+        fmt::format("evaluation: label {} is not a class: expected 0 to {}", smallest < 0 ? smallest : largest, K - 1),
+        "the class-name file needs one line for each class folder, in the sorted order of the folders");
   const auto score_NK = pictures.image_NE.matmul(class_KE.t());
   const auto top_N5 = std::get<1>(score_NK.topk(std::min<int64_t>(5, K), 1));
   const auto hit_N5 = top_N5.eq(pictures.label_N.unsqueeze(1)).to(at::kDouble);
   const double N = static_cast<double>(pictures.num_samples);
-  return {{prefix + "-top1", hit_N5.narrow(1, 0, 1).sum().item<double>() / N}, {prefix + "-top5", hit_N5.sum().item<double>() / N}};
+  return {{prefix + "-top1", hit_N5.narrow(1, 0, 1).sum().item<double>() / N},
+          {prefix + "-top5", hit_N5.sum().item<double>() / N}};
 }
 
 }  // namespace lockstep::train

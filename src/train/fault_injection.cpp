@@ -26,7 +26,9 @@ class FaultyTask final : public models::Task {
  private:
   void happen() const {
     switch (fault_.kind) {
-      case Fault::Kind::kSlowCompute: std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(fault_.ms)); return;
+      case Fault::Kind::kSlowCompute:
+        std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(fault_.ms));
+        return;
       case Fault::Kind::kThrow: throw Error(ExitCode::kInternal, "train: an error was asked for by LOCKSTEP_FAULT");
       case Fault::Kind::kDie: ::kill(::getpid(), SIGKILL); return;
       case Fault::Kind::kHang:
@@ -40,8 +42,9 @@ class FaultyTask final : public models::Task {
 };
 
 [[noreturn]] void refuse(const std::string& text) {
-  throw UsageError(fmt::format("train: LOCKSTEP_FAULT '{}' is not understood", text),
-                   "write KIND [rank=R] [from=STEP] [to=STEP] [ms=T] with KIND slow-compute, throw, die or hang; or unset it");
+  throw UsageError(
+      fmt::format("train: LOCKSTEP_FAULT '{}' is not understood", text),
+      "write KIND [rank=R] [from=STEP] [to=STEP] [ms=T] with KIND slow-compute, throw, die or hang; or unset it");
 }
 
 }  // namespace
@@ -50,20 +53,29 @@ std::optional<Fault> parse_fault(const std::string& text) {
   if (text.empty()) return std::nullopt;
   Fault fault;
   const auto words = core::split(text, " ");
-  if (words[0] == "throw") fault.kind = Fault::Kind::kThrow;
-  else if (words[0] == "die") fault.kind = Fault::Kind::kDie;
-  else if (words[0] == "hang") fault.kind = Fault::Kind::kHang;
-  else if (words[0] != "slow-compute") refuse(text);
+  if (words[0] == "throw")
+    fault.kind = Fault::Kind::kThrow;
+  else if (words[0] == "die")
+    fault.kind = Fault::Kind::kDie;
+  else if (words[0] == "hang")
+    fault.kind = Fault::Kind::kHang;
+  else if (words[0] != "slow-compute")
+    refuse(text);
   for (size_t i = 1; i < words.size(); ++i) {
     const auto equals = words[i].find('=');
     const std::string key = words[i].substr(0, equals);
     const auto value = equals == std::string::npos ? std::nullopt : core::parse_double(words[i].substr(equals + 1));
     if (!value || *value < 0) refuse(text);
-    if (key == "rank") fault.rank = static_cast<int>(*value);
-    else if (key == "from") fault.first_step = static_cast<int64_t>(*value);
-    else if (key == "to") fault.end_step = static_cast<int64_t>(*value);
-    else if (key == "ms") fault.ms = *value;
-    else refuse(text);
+    if (key == "rank")
+      fault.rank = static_cast<int>(*value);
+    else if (key == "from")
+      fault.first_step = static_cast<int64_t>(*value);
+    else if (key == "to")
+      fault.end_step = static_cast<int64_t>(*value);
+    else if (key == "ms")
+      fault.ms = *value;
+    else
+      refuse(text);
   }
   return fault;
 }

@@ -14,8 +14,10 @@ int64_t gpt_train_steps(const spec::GptOptions& options, int64_t global_batch);
 /// Training and validation samples of `train gpt`: .bin/.idx pairs and their blends, or Megatron's mock data.
 class GptData {
  public:
-  /// `place`: of this rank. DataError where files are missing, damaged or too small, or hold ids outside the vocabulary.
-  GptData(const spec::GptOptions& options, const plan::GptLayout& layout, const plan::MeshPoint& place, at::Device device);
+  /// `place`: of this rank. DataError where files are missing, damaged or too small, or hold ids outside the
+  /// vocabulary.
+  GptData(const spec::GptOptions& options, const plan::GptLayout& layout, const plan::MeshPoint& place,
+          at::Device device);
 
   /// From `position` on (null: from the start).
   std::unique_ptr<BatchSource> open_train(const core::Json& position) const;

@@ -20,7 +20,8 @@ std::vector<double> bytes_of_stages(spec::GptOptions options, const plan::GptLay
   const plan::GptMemoryInput input = plan::train_gpt_memory(options);
   const plan::PipeSchedule schedule = plan::make_pipe_schedule(layout.pipe);
   std::vector<double> bytes;
-  for (int stage = 0; stage < layout.pp(); ++stage) bytes.push_back(plan::plan_gpt_memory(layout, schedule, stage, input).total());
+  for (int stage = 0; stage < layout.pp(); ++stage)
+    bytes.push_back(plan::plan_gpt_memory(layout, schedule, stage, input).total());
   return bytes;
 }
 
@@ -30,19 +31,26 @@ void check_machine(const std::vector<double>& of_stages, const plan::GptLayout& 
   const std::vector<std::string> hosts = groups.world.gather_strings(host);
   double planned = 0;
   for (int rank = 0; rank < std::ssize(hosts); ++rank)
-    if (hosts[static_cast<size_t>(rank)] == host) planned += of_stages[static_cast<size_t>(layout.mesh.point_of(rank).pp)];
-  succeed_together(groups.world, [&] { plan::refuse_beyond_memory(layout.shape, planned, static_cast<double>(hw::available_memory_bytes()), fmt::format("machine '{}'", host)); });
+    if (hosts[static_cast<size_t>(rank)] == host)
+      planned += of_stages[static_cast<size_t>(layout.mesh.point_of(rank).pp)];
+  succeed_together(groups.world, [&] {
+    plan::refuse_beyond_memory(layout.shape, planned, static_cast<double>(hw::available_memory_bytes()),
+                               fmt::format("machine '{}'", host));
+  });
 }
 
 }  // namespace
 
-void check_gpt_fits(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups, at::Device device) {
+void check_gpt_fits(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups,
+                    at::Device device) {
   const std::vector<double> of_stages = bytes_of_stages(options, layout, device);
   if (device.is_cpu()) return check_machine(of_stages, layout, groups);
   succeed_together(groups.world, [&] {
     const auto [left, all] = at::accelerator::getMemoryInfo(device.index());
-    plan::refuse_beyond_memory(layout.shape, of_stages[static_cast<size_t>(groups.mesh.point().pp)], static_cast<double>(left),
-                               fmt::format("device '{}', of whose {} other programs may hold some,", device.str(), core::format_bytes(static_cast<double>(all))));
+    plan::refuse_beyond_memory(layout.shape, of_stages[static_cast<size_t>(groups.mesh.point().pp)],
+                               static_cast<double>(left),
+                               fmt::format("device '{}', of whose {} other programs may hold some,", device.str(),
+                                           core::format_bytes(static_cast<double>(all))));
   });
 }
 

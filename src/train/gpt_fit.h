@@ -7,8 +7,9 @@
 
 namespace lockstep::train {
 
-/// Refuses a model whose plan is beyond the memory of the ranks' devices, on the CPU of their machines, by more than the plan's margin: EnvironmentError
-/// on every rank, before anything is made. Collective.
-void check_gpt_fits(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups, at::Device device);
+/// Refuses a model whose plan is beyond the memory of the ranks' devices, on the CPU of their machines, by more than
+/// the plan's margin: EnvironmentError on every rank, before anything is made. Collective.
+void check_gpt_fits(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups,
+                    at::Device device);
 
 }  // namespace lockstep::train

@@ -27,11 +27,16 @@ int64_t steps_per_epoch(const spec::GptOptions& options, int64_t num_steps) {
 }
 
 optim::MegatronSchedule make_schedule(const spec::GptOptions& o, int64_t num_steps, int64_t global_batch) {
-  optim::MegatronSchedule schedule{.style = o.lr_decay_style, .max_lr = *o.lr, .min_lr = o.min_lr, .warmup_init = o.lr_warmup_init, .tail_style = o.lr_wsd_decay_style};
+  optim::MegatronSchedule schedule{.style = o.lr_decay_style,
+                                   .max_lr = *o.lr,
+                                   .min_lr = o.min_lr,
+                                   .warmup_init = o.lr_warmup_init,
+                                   .tail_style = o.lr_wsd_decay_style};
   const int64_t whole_run = o.train_samples.value_or(num_steps * global_batch);
   schedule.decay_samples = o.lr_decay_samples.value_or(o.lr_decay_iters ? *o.lr_decay_iters * global_batch : whole_run);
   schedule.warmup_samples = o.lr_warmup_samples + o.lr_warmup_iters * global_batch;
-  if (o.lr_warmup_fraction) schedule.warmup_samples = static_cast<int64_t>(*o.lr_warmup_fraction * static_cast<double>(schedule.decay_samples));
+  if (o.lr_warmup_fraction)
+    schedule.warmup_samples = static_cast<int64_t>(*o.lr_warmup_fraction * static_cast<double>(schedule.decay_samples));
   schedule.tail_samples = o.lr_wsd_decay_iters.value_or(0) * global_batch;
   return schedule;
 }
@@ -39,11 +44,10 @@ optim::MegatronSchedule make_schedule(const spec::GptOptions& o, int64_t num_ste
 class GptKit final : public TaskKit {
  public:
   GptKit(const spec::GptOptions& options, comm::World& world, at::Device device)
-      : options_(options),
-        world_(world),
-        device_(device),
-        layout_(plan::train_gpt_layout(options, world.size())),
-        groups_(comm::make_mesh_groups(layout_.mesh, world.comm(), [&world](const std::string& axis, const std::vector<int>& ranks) { return world.group(axis, ranks); })) {
+      : options_(options), world_(world), device_(device), layout_(plan::train_gpt_layout(options, world.size())),
+        groups_(comm::make_mesh_groups(
+            layout_.mesh, world.comm(),
+            [&world](const std::string& axis, const std::vector<int>& ranks) { return world.group(axis, ranks); })) {
     check_gpt_fits(options_, layout_, groups_, device_);
   }
 
@@ -54,15 +58,18 @@ class GptKit final : public TaskKit {
 
   void open_data() override {
     succeed_together(world_.comm(), [&] { data_.emplace(options_, layout_, groups_.mesh.point(), device_); });
-    if (world_.rank() == 0) core::log_info("vocabulary: {} tokens in {} rows", layout_.shape.vocab, layout_.shape.padded_vocab(layout_.tp()));
+    if (world_.rank() == 0)
+      core::log_info("vocabulary: {} tokens in {} rows", layout_.shape.vocab, layout_.shape.padded_vocab(layout_.tp()));
   }
 
   TaskFacts facts() const override {
     const spec::GptCost cost = spec::gpt_cost(layout_.shape, layout_.tp());
-    spec::FlopCount forward = spec::gpt_model(spec::gpt_dims(layout_.shape, layout_.tp()), spec::AttentionCount::kCausal);
+    spec::FlopCount forward =
+        spec::gpt_model(spec::gpt_dims(layout_.shape, layout_.tp()), spec::AttentionCount::kCausal);
     forward.flops /= 3;  // the formula counts forward and backward
     return {.num_parameters = cost.parameters,
-            .model = {{"virtual_stages", layout_.pipe.num_chunks}, {"schedule", std::string(plan::schedule_name(layout_.pipe.kind))}},
+            .model = {{"virtual_stages", layout_.pipe.num_chunks},
+                      {"schedule", std::string(plan::schedule_name(layout_.pipe.kind))}},
             .forward = forward,
             .sequence_length = layout_.shape.sequence,
             .is_synthetic = options_.mock_data,
@@ -74,24 +81,31 @@ class GptKit final : public TaskKit {
   comm::Comm& data_axis() override { return groups_.mesh.dp(); }
 
   LearningRate learning_rate(int64_t) const override {
-    return [schedule = make_schedule(options_, num_steps(), layout_.batch.global_batch)](int64_t, int64_t samples_seen) { return schedule.lr(samples_seen); };
+    return [schedule = make_schedule(options_, num_steps(), layout_.batch.global_batch)](
+               int64_t, int64_t samples_seen) { return schedule.lr(samples_seen); };
   }
   Snapshot find_snapshot() override { return find_gpt_snapshot(options_, world_); }
 
   bool has_epochs() const override { return false; }
   data::EpochSize epoch_size() override {
     const int64_t steps = steps_per_epoch(options_, num_steps());
-    return {.num_batches = steps, .num_samples = steps * layout_.batch.global_batch, .origin = fmt::format("samples {}", data_->hash())};
+    return {.num_batches = steps,
+            .num_samples = steps * layout_.batch.global_batch,
+            .origin = fmt::format("samples {}", data_->hash())};
   }
 
   std::unique_ptr<BatchSource> open_train(const core::Json& position) override { return data_->open_train(position); }
-  core::Json join_positions(const std::vector<core::Json>& of_ranks) const override { return of_ranks.front(); }  // they count the samples of all
+  core::Json join_positions(const std::vector<core::Json>& of_ranks) const override {
+    return of_ranks.front();
+  }                                    // they count the samples of all
   void check_evaluation() override {}  // its data were opened with the others
 
   Metrics evaluate(Training& training, int64_t epochs_done) override {
     const auto source = data_->open_validation(epochs_done - 1);
     if (!source) return {};
-    const PipelineParts pipeline = gpt_pipeline_parts(*training.task, layout_, groups_, {device_, training.precision->input_type()}, options_.calculate_per_token_loss);
+    const PipelineParts pipeline =
+        gpt_pipeline_parts(*training.task, layout_, groups_, {device_, training.precision->input_type()},
+                           options_.calculate_per_token_loss);
     training.task->network().set_training(false);
     LossSum total;
     for (int64_t i = 0; i < options_.eval_iters; ++i) {
@@ -120,8 +134,10 @@ class GptKit final : public TaskKit {
 
 spec::TrainOptions gpt_run_options(const spec::GptOptions& options) {
   if (options.train_samples && (!options.global_batch_size || options.decrease_batch_size_if_needed))
-    throw UsageError("train: --train-samples needs --global-batch-size as it will be", "give it without --decrease-batch-size-if-needed, or the length in --train-iters");
-  const int64_t steps = gpt_train_steps(options, options.global_batch_size.value_or(1)), epoch = steps_per_epoch(options, steps);
+    throw UsageError("train: --train-samples needs --global-batch-size as it will be",
+                     "give it without --decrease-batch-size-if-needed, or the length in --train-iters");
+  const int64_t steps = gpt_train_steps(options, options.global_batch_size.value_or(1)),
+                epoch = steps_per_epoch(options, steps);
   spec::TrainOptions run = options.run;
   run.model = options.model.empty() ? spec::gpt_shape_of(options).name : options.model;
   run.precision = gpt_precision(options);

@@ -10,8 +10,8 @@ namespace lockstep::train {
 /// What all tasks have of the options of `train gpt`, completed: model name, length, precision, checkpoints.
 spec::TrainOptions gpt_run_options(const spec::GptOptions& options);
 
-/// Next-token prediction on a mesh of tensor, pipeline and data ranks. Collective; UsageError for layouts that do not divide and for options that
-/// have no engine yet. Arguments outlive the kit.
+/// Next-token prediction on a mesh of tensor, pipeline and data ranks. Collective; UsageError for layouts that do not
+/// divide and for options that have no engine yet. Arguments outlive the kit.
 std::unique_ptr<TaskKit> make_gpt_kit(const spec::GptOptions& options, comm::World& world, at::Device device);
 
 }  // namespace lockstep::train

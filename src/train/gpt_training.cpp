@@ -25,14 +25,16 @@ namespace {
 
 std::optional<nn::Fp8Options> fp8_options(const spec::GptOptions& options) {
   if (!options.fp8_format) return std::nullopt;
-  return nn::Fp8Options{.recipe = options.fp8_recipe == "delayed" ? nn::Fp8Recipe::kDelayed : nn::Fp8Recipe::kTensorwise,
-                        .gradient_type = *options.fp8_format == "hybrid" ? at::kFloat8_e5m2 : at::kFloat8_e4m3fn,
-                        .margin = options.fp8_margin,
-                        .history_len = options.fp8_amax_history_len,
-                        .uses_max = options.fp8_amax_compute_algo == "max"};
+  return nn::Fp8Options{
+      .recipe = options.fp8_recipe == "delayed" ? nn::Fp8Recipe::kDelayed : nn::Fp8Recipe::kTensorwise,
+      .gradient_type = *options.fp8_format == "hybrid" ? at::kFloat8_e5m2 : at::kFloat8_e4m3fn,
+      .margin = options.fp8_margin,
+      .history_len = options.fp8_amax_history_len,
+      .uses_max = options.fp8_amax_compute_algo == "max"};
 }
 
-models::GptModelOptions model_options(const spec::GptOptions& options, const plan::GptLayout& layout, const GptTensors& tensors) {
+models::GptModelOptions model_options(const spec::GptOptions& options, const plan::GptLayout& layout,
+                                      const GptTensors& tensors) {
   const plan::GptMemoryInput memory = plan::train_gpt_memory(options);
   models::GptModelOptions out{.tensors = at::TensorOptions(tensors.device).dtype(tensors.type),
                               .loss_chunk_tokens = plan::loss_chunk_tokens(layout, options.loss_chunk_tokens),
@@ -54,25 +56,31 @@ models::GptModelOptions model_options(const spec::GptOptions& options, const pla
   return out;
 }
 
-std::unique_ptr<models::GptTask> build_task(const spec::GptOptions& options, const plan::GptLayout& layout, comm::Mesh& mesh, const GptTensors& tensors) {
+std::unique_ptr<models::GptTask> build_task(const spec::GptOptions& options, const plan::GptLayout& layout,
+                                            comm::Mesh& mesh, const GptTensors& tensors) {
   const nn::ShardCtx shard{&mesh.tp(), layout.is_sequence_parallel};
   std::vector<std::unique_ptr<models::GptModel>> chunks;
   for (int chunk = 0; chunk < layout.pipe.num_chunks; ++chunk) {
-    auto& model = chunks.emplace_back(std::make_unique<models::GptModel>(layout.shape, layout.part(mesh.point().pp, chunk), shard, model_options(options, layout, tensors)));
+    auto& model = chunks.emplace_back(std::make_unique<models::GptModel>(
+        layout.shape, layout.part(mesh.point().pp, chunk), shard, model_options(options, layout, tensors)));
     nn::initialize_shard(*model, model->param_specs(), static_cast<uint64_t>(options.run.seed), shard);
   }
   return std::make_unique<models::GptTask>(std::move(chunks), &mesh.dp());
 }
 
-std::unique_ptr<parallel::GradSync> build_data_sync(const spec::GptOptions& options, const std::vector<comm::NamedTensor>& parameters, comm::Comm& dp) {
+std::unique_ptr<parallel::GradSync> build_data_sync(const spec::GptOptions& options,
+                                                    const std::vector<comm::NamedTensor>& parameters, comm::Comm& dp) {
   const plan::GptTrafficInput traffic = plan::train_gpt_traffic(options);
-  const parallel::MasterOptions masters{.has_masters = options.precision != "fp32", .fp32_gradients = options.accumulate_allreduce_grads_in_fp32};
+  const parallel::MasterOptions masters{.has_masters = options.precision != "fp32",
+                                        .fp32_gradients = options.accumulate_allreduce_grads_in_fp32};
   const int64_t bucket_bytes = plan::gpt_bucket_elements(traffic, dp.size()) * traffic.bytes.gradient;
   if (options.use_distributed_optimizer) return parallel::make_grad_sync_zero1(parameters, dp, bucket_bytes, masters);
-  return dp.size() > 1 || masters.has_masters ? parallel::make_grad_sync_ddp(parameters, dp, bucket_bytes, masters) : parallel::make_grad_sync_none(parameters);
+  return dp.size() > 1 || masters.has_masters ? parallel::make_grad_sync_ddp(parameters, dp, bucket_bytes, masters)
+                                              : parallel::make_grad_sync_none(parameters);
 }
 
-std::unique_ptr<parallel::GradSync> build_sync(const spec::GptOptions& options, const plan::GptLayout& layout, const std::vector<comm::NamedTensor>& parameters,
+std::unique_ptr<parallel::GradSync> build_sync(const spec::GptOptions& options, const plan::GptLayout& layout,
+                                               const std::vector<comm::NamedTensor>& parameters,
                                                const std::vector<spec::ParamSpec>& specs, comm::MeshGroups& groups) {
   std::vector<comm::NamedTensor> own, tied;
   std::set<std::string> partial, tied_names;
@@ -83,10 +91,13 @@ std::unique_ptr<parallel::GradSync> build_sync(const spec::GptOptions& options, 
     if (layout.is_sequence_parallel && specs[i].is_partial_over_tokens) partial.insert(specs[i].name);
   }
   std::vector<std::unique_ptr<parallel::GradSync>> data;
-  const bool uses_tied_first = groups.mesh.point().pp == 0;  // parameters are gathered in the order of use: here it is the embedding, on the last stage the head
+  const bool uses_tied_first =
+      groups.mesh.point().pp ==
+      0;  // parameters are gathered in the order of use: here it is the embedding, on the last stage the head
   for (const auto* share : uses_tied_first ? std::array{&tied, &own} : std::array{&own, &tied})
     if (!share->empty()) data.push_back(build_data_sync(options, *share, groups.mesh.dp()));
-  return parallel::make_grad_sync_summed(std::move(data), {{std::move(partial), &groups.mesh.tp()}, {std::move(tied_names), &groups.ends}});
+  return parallel::make_grad_sync_summed(
+      std::move(data), {{std::move(partial), &groups.mesh.tp()}, {std::move(tied_names), &groups.ends}});
 }
 
 /// What the sync holds, in the order of the parameters.
@@ -106,28 +117,36 @@ int64_t num_elements(const plan::GptLayout& layout, const plan::MeshPoint& point
   return std::clamp<int64_t>(layout.shape.vocab - (spec.split_dim ? point.tp * num_rows : 0), 0, num_rows) * width;
 }
 
-/// Every element of the model counts on one rank, that which owns_parameter() names; of copies over the data axis the first.
-NormShare make_norm_share(const plan::GptLayout& layout, const plan::MeshPoint& point, const std::vector<optim::Segment>& segments,
-                          const std::vector<spec::ParamSpec>& specs, comm::Comm& world) {
+/// Every element of the model counts on one rank, that which owns_parameter() names; of copies over the data axis the
+/// first.
+NormShare make_norm_share(const plan::GptLayout& layout, const plan::MeshPoint& point,
+                          const std::vector<optim::Segment>& segments, const std::vector<spec::ParamSpec>& specs,
+                          comm::Comm& world) {
   std::map<std::string, int64_t> owned;
-  for (const spec::ParamSpec& spec : specs) owned[spec.name] = owns_parameter(point, spec) ? num_elements(layout, point, spec) : 0;
+  for (const spec::ParamSpec& spec : specs)
+    owned[spec.name] = owns_parameter(point, spec) ? num_elements(layout, point, spec) : 0;
   NormShare norm{.ranks = &world};
   for (const optim::Segment& segment : segments)
-    norm.counted.push_back(layout.is_optimizer_sharded || point.dp == 0 ? std::clamp<int64_t>(owned.at(segment.name) - segment.offset, 0, segment.parameter.numel()) : 0);
+    norm.counted.push_back(
+        layout.is_optimizer_sharded || point.dp == 0
+            ? std::clamp<int64_t>(owned.at(segment.name) - segment.offset, 0, segment.parameter.numel())
+            : 0);
   return norm;
 }
 
 std::unique_ptr<optim::LossScaler> make_scaler(const spec::GptOptions& options, at::Device device) {
   if (options.precision != "fp16" && !options.loss_scale) return nullptr;
-  return std::make_unique<optim::LossScaler>(device, optim::LossScalerConfig{.initial_scale = options.loss_scale.value_or(options.initial_loss_scale),
-                                                                             .growth_interval = options.loss_scale_window,
-                                                                             .hysteresis = options.hysteresis,
-                                                                             .min_scale = options.min_loss_scale,
-                                                                             .is_constant = options.loss_scale.has_value()});
+  return std::make_unique<optim::LossScaler>(
+      device, optim::LossScalerConfig{.initial_scale = options.loss_scale.value_or(options.initial_loss_scale),
+                                      .growth_interval = options.loss_scale_window,
+                                      .hysteresis = options.hysteresis,
+                                      .min_scale = options.min_loss_scale,
+                                      .is_constant = options.loss_scale.has_value()});
 }
 
 /// Where the tensors of this rank lie in the model.
-std::map<std::string, TensorPlace> make_places(const plan::GptLayout& layout, const plan::MeshPoint& point, models::Task& task, const std::vector<spec::ParamSpec>& specs) {
+std::map<std::string, TensorPlace> make_places(const plan::GptLayout& layout, const plan::MeshPoint& point,
+                                               models::Task& task, const std::vector<spec::ParamSpec>& specs) {
   std::map<std::string, TensorPlace> places;
   const bool writes_state = layout.is_optimizer_sharded || point.dp == 0;
   for (const spec::ParamSpec& spec : specs) {
@@ -163,27 +182,36 @@ void check_foreign_model(const spec::GptShape& shape, const std::filesystem::pat
   if (!std::filesystem::exists(config)) return;
   const core::Json own = gpt_model_facts(shape), other = gpt_model_facts(spec::resolve_gpt_shape(config.string()));
   if (const auto key = differing_fact(own, other))
-    throw CheckpointError(fmt::format("train: --load '{}' is of another model: it has {}={}, this run {}", config.string(), *key, other.at(*key).dump(), own.at(*key).dump()),
+    throw CheckpointError(fmt::format("train: --load '{}' is of another model: it has {}={}, this run {}",
+                                      config.string(), *key, other.at(*key).dump(), own.at(*key).dump()),
                           fmt::format("train it with --model {}", config.string()));
 }
 
 /// A folder or file of Hugging Face's or Megatron's names.
 void load_foreign_weights(models::GptTask& task, const std::filesystem::path& load) {
   if (!std::filesystem::exists(load))
-    throw CheckpointError(fmt::format("train: --load '{}' does not exist", load.string()), "name a run of lockstep or one of its checkpoints, or a folder of Hugging Face");
+    throw CheckpointError(fmt::format("train: --load '{}' does not exist", load.string()),
+                          "name a run of lockstep or one of its checkpoints, or a folder of Hugging Face");
   check_foreign_model(task.chunk(0).shape(), load / "config.json");
-  const models::WeightFile weights = std::filesystem::is_directory(load) ? models::read_weight_folder(load) : models::read_weights(load);
+  const models::WeightFile weights =
+      std::filesystem::is_directory(load) ? models::read_weight_folder(load) : models::read_weights(load);
   for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) models::load_gpt_weights(task.chunk(chunk), weights);
 }
 
 /// --load, as far as it is weights alone. Collective.
-void load_weights(const spec::GptOptions& options, const TrainingHooks& hooks, const Training& training, comm::Comm& world) {
+void load_weights(const spec::GptOptions& options, const TrainingHooks& hooks, const Training& training,
+                  comm::Comm& world) {
   const Snapshot& snapshot = hooks.snapshot;
-  if (options.load.empty() || hooks.is_restored || (!snapshot.folder.empty() && snapshot.use == SnapshotUse::kAll)) return;  // the Checkpointer restores all of it
+  if (options.load.empty() || hooks.is_restored || (!snapshot.folder.empty() && snapshot.use == SnapshotUse::kAll))
+    return;  // the Checkpointer restores all of it
   succeed_together(world, [&] {
-    if (snapshot.folder.empty()) return load_foreign_weights(static_cast<models::GptTask&>(*training.task), options.load);
+    if (snapshot.folder.empty())
+      return load_foreign_weights(static_cast<models::GptTask&>(*training.task), options.load);
     read_model(snapshot.folder, model_files(record::read_manifest(snapshot.folder)),
-               {.tensors = training.task->network().named_parameters(), .holds_part = training.holds_part, .places = training.places, .all_names = training.all_names});
+               {.tensors = training.task->network().named_parameters(),
+                .holds_part = training.holds_part,
+                .places = training.places,
+                .all_names = training.all_names});
   });
 }
 
@@ -193,44 +221,64 @@ std::string choose_snapshot(const spec::GptOptions& options) {
   const bool is_checkpoint = std::filesystem::exists(load / record::kManifestName);
   if (load.empty() || (!is_checkpoint && !std::filesystem::exists(load / "checkpoints"))) return "";
   const auto whole = [&](const std::filesystem::path& folder) {
-    require_whole(folder, /*with_optimizer=*/!options.finetune && !options.no_load_optim, "copy it again, or begin with another checkpoint");
+    require_whole(folder, /*with_optimizer=*/!options.finetune && !options.no_load_optim,
+                  "copy it again, or begin with another checkpoint");
     return folder.string();
   };
   if (is_checkpoint) return whole(load);
   if (options.ckpt_step) {
     for (const auto& entry : record::list_checkpoints(load))
       if (entry.step == *options.ckpt_step && entry.problem.empty()) return whole(entry.folder);
-    throw CheckpointError(fmt::format("train: '{}' has no usable checkpoint of --ckpt-step {}", load.string(), *options.ckpt_step), "leave --ckpt-step out for the newest");
+    throw CheckpointError(
+        fmt::format("train: '{}' has no usable checkpoint of --ckpt-step {}", load.string(), *options.ckpt_step),
+        "leave --ckpt-step out for the newest");
   }
   const auto choice = record::choose_latest(load, record::VerifyDepth::kHashes);
   for (const auto& reason : choice.skipped) core::log_warning("train: checkpoint of --load passed over: {}", reason);
-  if (!choice.chosen) throw CheckpointError(fmt::format("train: --load '{}' has no whole checkpoint{}", load.string(), choice.skipped.empty() ? "" : ": " + choice.skipped.front()));
+  if (!choice.chosen)
+    throw CheckpointError(fmt::format("train: --load '{}' has no whole checkpoint{}", load.string(),
+                                      choice.skipped.empty() ? "" : ": " + choice.skipped.front()));
   return choice.chosen->folder.string();
 }
 
 }  // namespace
 
 core::Json gpt_model_facts(const spec::GptShape& shape) {
-  core::Json facts{{"layers", shape.layers}, {"hidden", shape.hidden}, {"ffn", shape.ffn}, {"heads", shape.heads}, {"query_groups", shape.query_groups}, {"positions", spec::gpt_positions_name(shape.positions)},
-                   {"activation", spec::gpt_activation_name(shape.activation)}, {"norm", spec::gpt_norm_name(shape.norm)}, {"norm_eps", shape.norm_eps}};
+  core::Json facts{{"layers", shape.layers},
+                   {"hidden", shape.hidden},
+                   {"ffn", shape.ffn},
+                   {"heads", shape.heads},
+                   {"query_groups", shape.query_groups},
+                   {"positions", spec::gpt_positions_name(shape.positions)},
+                   {"activation", spec::gpt_activation_name(shape.activation)},
+                   {"norm", spec::gpt_norm_name(shape.norm)},
+                   {"norm_eps", shape.norm_eps}};
   if (shape.positions == spec::GptPositions::kRotary)
-    facts.update({{"rotary_fraction", shape.rotary_fraction}, {"rotary_base", shape.rotary_base}, {"rotary_scaling", shape.rotary_scaling.has_value()}});
+    facts.update({{"rotary_fraction", shape.rotary_fraction},
+                  {"rotary_base", shape.rotary_base},
+                  {"rotary_scaling", shape.rotary_scaling.has_value()}});
   return facts;
 }
 
 Snapshot find_gpt_snapshot(const spec::GptOptions& options, comm::World& world) {
   const auto wait_for_it = [&] { world.wait_for_rank_zero("it tests the files of --load"); };
-  return {.folder = decide_on_rank_zero(world.comm(), [&] { return choose_snapshot(options); }, wait_for_it),
-          .use = options.finetune ? SnapshotUse::kWeights : options.no_load_optim ? SnapshotUse::kWeightsAndPosition : SnapshotUse::kAll};
+  return {.folder = decide_on_rank_zero(
+              world.comm(), [&] { return choose_snapshot(options); }, wait_for_it),
+          .use = options.finetune        ? SnapshotUse::kWeights
+                 : options.no_load_optim ? SnapshotUse::kWeightsAndPosition
+                                         : SnapshotUse::kAll};
 }
 
-std::string gpt_precision(const spec::GptOptions& options) { return options.precision == "fp32" ? options.precision : options.precision + "_master"; }
+std::string gpt_precision(const spec::GptOptions& options) {
+  return options.precision == "fp32" ? options.precision : options.precision + "_master";
+}
 
 bool owns_parameter(const plan::MeshPoint& point, const spec::ParamSpec& parameter) {
   return !parameter.is_tied_copy && (parameter.split_dim.has_value() || point.tp == 0);
 }
 
-Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups, at::Device device, const TrainingHooks& hooks) {
+Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups,
+                            at::Device device, const TrainingHooks& hooks) {
   if (hooks.fault) throw UsageError("train: LOCKSTEP_FAULT knows no stages of a pipeline", "unset it for `train gpt`");
   comm::Mesh& mesh = groups.mesh;
   const plan::MeshPoint point = mesh.point();
@@ -248,7 +296,10 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
   LOCKSTEP_CHECK(parameters.size() == specs.size(), "{} parameters, {} specs", parameters.size(), specs.size());
   training.sync = build_sync(options, layout, parameters, specs, groups);
   wait_where_used(training.task->network(), *training.sync);
-  training.optimizer = build_optimizer({.beta1 = options.adam_beta1, .beta2 = options.adam_beta2, .epsilon = options.adam_eps, .weight_decay = options.weight_decay},
+  training.optimizer = build_optimizer({.beta1 = options.adam_beta1,
+                                        .beta2 = options.adam_beta2,
+                                        .epsilon = options.adam_eps,
+                                        .weight_decay = options.weight_decay},
                                        in_order(training.sync->holding(), parameters), specs);
   training.norm = make_norm_share(layout, point, training.optimizer->segments(), specs, groups.world);
   training.scaler = make_scaler(options, device);
@@ -258,11 +309,14 @@ Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayo
                               .scaler = training.scaler.get(),
                               .data_rank = point.dp,
                               .phases = hooks.phases};
-  training.runner = make_pipeline_step(parts, gpt_pipeline_parts(stage, layout, groups, {device, training.precision->input_type()}, options.calculate_per_token_loss));
+  training.runner =
+      make_pipeline_step(parts, gpt_pipeline_parts(stage, layout, groups, {device, training.precision->input_type()},
+                                                   options.calculate_per_token_loss));
   return training;
 }
 
-PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups, const GptTensors& tensors, bool is_mean_over_tokens) {
+PipelineParts gpt_pipeline_parts(models::Task& task, const plan::GptLayout& layout, comm::MeshGroups& groups,
+                                 const GptTensors& tensors, bool is_mean_over_tokens) {
   return {.stage = static_cast<models::GptTask&>(task),
           .stages = groups.mesh.pp(),
           .schedule = plan::make_pipe_schedule(layout.pipe),

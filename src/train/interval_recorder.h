@@ -13,7 +13,8 @@
 
 namespace lockstep::train {
 
-/// Writes what is measured once per log interval: times of all ranks, collectives, network and energy counters of each node. Every rank has one.
+/// Writes what is measured once per log interval: times of all ranks, collectives, network and energy counters of each
+/// node. Every rank has one.
 class IntervalRecorder {
  public:
   /// `hosts` of all ranks; `device` is where the collectives run; `record` is rank 0's, nullptr elsewhere.

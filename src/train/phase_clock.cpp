@@ -19,7 +19,7 @@ std::shared_ptr<c10::Event> event_now(at::Device device) {
 }  // namespace
 
 const char* to_text(Phase phase) {
-  static constexpr std::array<const char*, kNumPhases> kNames{"data_wait", "h2d",       "forward",   "backward",
+  static constexpr std::array<const char*, kNumPhases> kNames{"data_wait",    "h2d",       "forward",   "backward",
                                                               "exposed_comm", "optimizer", "telemetry", "other"};
   return kNames[static_cast<size_t>(phase)];
 }
@@ -54,7 +54,8 @@ PhaseTimes StepPhases::read() const {
   if (!marks_) return host_;
   PhaseTimes times;
   const c10::Event* before = marks_->start.get();
-  if (!marks_->ends.empty()) marks_->ends.back().second->synchronize();  // sync: an old step; the device is working on a later one
+  if (!marks_->ends.empty())
+    marks_->ends.back().second->synchronize();  // sync: an old step; the device is working on a later one
   for (const auto& [phase, end] : marks_->ends) {
     if (phase) times[*phase] += before->elapsedTime(*end);
     before = end.get();
@@ -88,7 +89,9 @@ void PhaseClock::mark(Phase phase) {
   last_blocked_ms_ = blocked_ms;
 }
 
-void PhaseClock::mark_device(std::optional<Phase> phase) { device_marks_->marks.ends.emplace_back(phase, event_now(device_)); }
+void PhaseClock::mark_device(std::optional<Phase> phase) {
+  device_marks_->marks.ends.emplace_back(phase, event_now(device_));
+}
 
 void PhaseClock::skip() {
   if (device_marks_) return mark_device(std::nullopt);

@@ -45,8 +45,9 @@ class StepPhases {
 
 /// Splits time into phases: mark(p) says that the time since the mark before belonged to p.
 ///
-/// CPU: steady clock; what the thread spent blocked in collectives counts as kExposedComm, whatever the phase (not in kTelemetry, whose own
-/// collectives are its cost); of a phase marked kExposedComm the rest is kOther. CUDA: events on the current stream, so waiting and idling of the device counts, not of the host.
+/// CPU: steady clock; what the thread spent blocked in collectives counts as kExposedComm, whatever the phase (not in
+/// kTelemetry, whose own collectives are its cost); of a phase marked kExposedComm the rest is kOther. CUDA: events on
+/// the current stream, so waiting and idling of the device counts, not of the host.
 class PhaseClock {
  public:
   PhaseClock(at::Device device, const comm::Recorder& recorder);

@@ -31,8 +31,9 @@ at::Tensor num_tokens_of(const models::Batch& batch) {
 /// Mean over the data axis, for every rank. `loss` is undefined where the last part is not.
 at::Tensor loss_of_all(const PipelineParts& pipeline, const at::Tensor& loss) {
   const c10::NoGradGuard no_grad;
-  const at::Tensor value = loss.defined() && pipeline.reports_loss ? loss.to(at::kDouble).div(pipeline.data_axis.size())
-                                                                   : at::zeros({}, pipeline.boundary.dtype(at::kDouble));
+  const at::Tensor value = loss.defined() && pipeline.reports_loss
+                               ? loss.to(at::kDouble).div(pipeline.data_axis.size())
+                               : at::zeros({}, pipeline.boundary.dtype(at::kDouble));
   pipeline.world.all_reduce(value).wait();
   return value;
 }
@@ -40,12 +41,13 @@ at::Tensor loss_of_all(const PipelineParts& pipeline, const at::Tensor& loss) {
 class PipelineStep final : public StepRunner {
  public:
   PipelineStep(const StepRunnerParts& parts, PipelineParts pipeline) : parts_(parts), pipeline_(std::move(pipeline)) {
-    LOCKSTEP_CHECK(pipeline_.stages.size() == pipeline_.schedule.shape.num_stages, "{} ranks, {} stages", pipeline_.stages.size(),
-                   pipeline_.schedule.shape.num_stages);
+    LOCKSTEP_CHECK(pipeline_.stages.size() == pipeline_.schedule.shape.num_stages, "{} ranks, {} stages",
+                   pipeline_.stages.size(), pipeline_.schedule.shape.num_stages);
   }
 
   StepOutcome run(std::span<models::Batch> micro_batches, uint64_t step_key) override {
-    LOCKSTEP_CHECK(std::ssize(micro_batches) == num_micro(), "{} micro-batches, the schedule has {}", micro_batches.size(), num_micro());
+    LOCKSTEP_CHECK(std::ssize(micro_batches) == num_micro(), "{} micro-batches, the schedule has {}",
+                   micro_batches.size(), num_micro());
     StepOutcome outcome;
     batches_ = micro_batches;
     loss_ = at::Tensor();
@@ -58,9 +60,12 @@ class PipelineStep final : public StepRunner {
     parts_.sync.begin_step();
     count_tokens();
     for (const plan::PipeAction& action : pipeline_.schedule.stages.at(static_cast<size_t>(stage()))) {
-      if (action.is_exchange) exchange(action.transfers);
-      else if (action.pass.is_forward) forward(action.pass);
-      else backward(action.pass);
+      if (action.is_exchange)
+        exchange(action.transfers);
+      else if (action.pass.is_forward)
+        forward(action.pass);
+      else
+        backward(action.pass);
     }
     finish_sends(0);
     LOCKSTEP_CHECK(flights_.empty(), "{} passes forward did not come back", flights_.size());
@@ -75,9 +80,9 @@ class PipelineStep final : public StepRunner {
  private:
   /// A micro-batch on its way through a chunk.
   struct Flight {
-    at::Tensor input_TBD;           // undefined for the part with the embedding
-    torch::autograd::Edge root;     // of the output: backward needs the graph, not the values
-    at::Tensor gradient_TBD;        // of the output; undefined for the loss
+    at::Tensor input_TBD;        // undefined for the part with the embedding
+    torch::autograd::Edge root;  // of the output: backward needs the graph, not the values
+    at::Tensor gradient_TBD;     // of the output; undefined for the loss
     comm::Work input_arrives, gradient_arrives;
   };
   using Key = std::pair<int64_t, int>;  // micro-batch, chunk
@@ -103,20 +108,24 @@ class PipelineStep final : public StepRunner {
     return token_weight_;
   }
 
-  at::Tensor make_boundary(int64_t micro) const { return at::empty(pipeline_.stage.boundary_shape(batch_of(micro).num_samples), pipeline_.boundary); }
+  at::Tensor make_boundary(int64_t micro) const {
+    return at::empty(pipeline_.stage.boundary_shape(batch_of(micro).num_samples), pipeline_.boundary);
+  }
 
   void exchange(std::vector<plan::PipeTransfer> transfers) {
     constexpr size_t kMostSends = 4;
     finish_sends(kMostSends);
     // Two stages name their two messages in one order, those to the higher stage first: NCCL works on them one by one.
-    std::stable_partition(transfers.begin(), transfers.end(), [this](const plan::PipeTransfer& t) { return t.is_send == (stage() < t.peer); });
+    std::stable_partition(transfers.begin(), transfers.end(),
+                          [this](const plan::PipeTransfer& t) { return t.is_send == (stage() < t.peer); });
     for (const plan::PipeTransfer& transfer : transfers) transfer.is_send ? send(transfer) : receive(transfer);
   }
 
   void send(const plan::PipeTransfer& transfer) {
     auto& outbox = transfer.is_activation ? activations_ : gradients_;
     auto found = outbox.extract({transfer.micro, transfer.chunk});
-    LOCKSTEP_CHECK(!found.empty(), "stage {} has nothing to send of micro-batch {}, chunk {}", stage(), transfer.micro, transfer.chunk);
+    LOCKSTEP_CHECK(!found.empty(), "stage {} has nothing to send of micro-batch {}, chunk {}", stage(), transfer.micro,
+                   transfer.chunk);
     sends_.push_back(pipeline_.stages.send(found.mapped(), transfer.peer));
   }
 
@@ -124,10 +133,12 @@ class PipelineStep final : public StepRunner {
     Flight& flight = flights_[{transfer.micro, transfer.chunk}];
     at::Tensor& target = transfer.is_activation ? flight.input_TBD : flight.gradient_TBD;
     target = make_boundary(transfer.micro);
-    (transfer.is_activation ? flight.input_arrives : flight.gradient_arrives) = pipeline_.stages.receive(target, transfer.peer);
+    (transfer.is_activation ? flight.input_arrives : flight.gradient_arrives) =
+        pipeline_.stages.receive(target, transfer.peer);
   }
 
-  /// Until at most so many messages are on their way. The other side comes to each of them without waiting for this one's later passes.
+  /// Until at most so many messages are on their way. The other side comes to each of them without waiting for this
+  /// one's later passes.
   void finish_sends(size_t most) {
     for (; sends_.size() > most; sends_.pop_front()) sends_.front().wait();
   }
@@ -143,13 +154,17 @@ class PipelineStep final : public StepRunner {
     const at::Tensor root = is_last_part ? loss_of(outputs) : outputs.boundary_TBD;
     flight.root = torch::autograd::impl::gradient_edge(root);
     LOCKSTEP_CHECK(flight.root.is_valid(), "chunk {} of stage {} has nothing to train", pass.chunk, stage());
-    if (is_last_part) flight.gradient_TBD = at::ones_like(root);
-    else activations_[{pass.micro, pass.chunk}] = root.detach().contiguous();
+    if (is_last_part)
+      flight.gradient_TBD = at::ones_like(root);
+    else
+      activations_[{pass.micro, pass.chunk}] = root.detach().contiguous();
     parts_.mark(Phase::kForward);
   }
 
   at::Tensor loss_of(const models::Outputs& outputs) {
-    const at::Tensor loss = pipeline_.is_mean_over_tokens ? outputs.loss_sum.mul(token_weight()) : parts_.task.loss(outputs).loss.div(static_cast<double>(num_micro()));
+    const at::Tensor loss = pipeline_.is_mean_over_tokens
+                                ? outputs.loss_sum.mul(token_weight())
+                                : parts_.task.loss(outputs).loss.div(static_cast<double>(num_micro()));
     loss_ = loss_.defined() ? loss_.add(loss.detach()) : loss.detach();
     return parts_.scaler != nullptr ? parts_.scaler->scaled(loss) : loss;
   }
@@ -157,11 +172,13 @@ class PipelineStep final : public StepRunner {
   void backward(const plan::PipePass& pass) {
     RECORD_USER_SCOPE("backward");
     auto found = flights_.extract({pass.micro, pass.chunk});
-    LOCKSTEP_CHECK(!found.empty(), "stage {} goes back before forward: micro-batch {}, chunk {}", stage(), pass.micro, pass.chunk);
+    LOCKSTEP_CHECK(!found.empty(), "stage {} goes back before forward: micro-batch {}, chunk {}", stage(), pass.micro,
+                   pass.chunk);
     Flight& flight = found.mapped();
     flight.gradient_arrives.wait();
     parts_.sync.begin_micro(pass.micro + 1 == num_micro());
-    torch::autograd::Engine::get_default_engine().execute({flight.root}, {flight.gradient_TBD}, /*keep_graph=*/false, /*create_graph=*/false,
+    torch::autograd::Engine::get_default_engine().execute({flight.root}, {flight.gradient_TBD}, /*keep_graph=*/false,
+                                                          /*create_graph=*/false,
                                                           /*accumulate_grad=*/true);
     if (flight.input_TBD.defined()) gradients_[{pass.micro, pass.chunk}] = flight.input_TBD.grad().contiguous();
     parts_.mark(Phase::kBackward);
@@ -174,17 +191,19 @@ class PipelineStep final : public StepRunner {
   std::map<Key, Flight> flights_;
   std::map<Key, at::Tensor> activations_, gradients_;  // made, not yet sent
   std::deque<comm::Work> sends_;
-  at::Tensor loss_;  // of the micro-batches so far; only where the last part is
+  at::Tensor loss_;                       // of the micro-batches so far; only where the last part is
   at::Tensor num_tokens_, token_weight_;  // of a mean over tokens; likewise
   comm::Work num_tokens_arrives_;
 };
 
 }  // namespace
 
-LossSum pipeline_loss(const PipelineParts& pipeline, const Precision& precision, std::span<models::Batch> micro_batches) {
+LossSum pipeline_loss(const PipelineParts& pipeline, const Precision& precision,
+                      std::span<models::Batch> micro_batches) {
   const c10::NoGradGuard no_grad;
   const auto autocast = precision.autocast();
-  const int stage = pipeline.stages.rank(), num_stages = pipeline.stages.size(), num_chunks = pipeline.schedule.shape.num_chunks;
+  const int stage = pipeline.stages.rank(), num_stages = pipeline.stages.size(),
+            num_chunks = pipeline.schedule.shape.num_chunks;
   std::vector<comm::Work> sends;
   at::Tensor sum = at::zeros({}, pipeline.boundary.dtype(at::kDouble)), weight = sum.clone();
   for (const models::Batch& batch : micro_batches)
@@ -203,7 +222,9 @@ LossSum pipeline_loss(const PipelineParts& pipeline, const Precision& precision,
       }
     }
   for (comm::Work& work : sends) work.wait();
-  const at::Tensor both = pipeline.reports_loss ? at::stack({sum, weight}) : at::zeros({2}, sum.options());  // zeros on all stages but the last, too
+  const at::Tensor both = pipeline.reports_loss
+                              ? at::stack({sum, weight})
+                              : at::zeros({2}, sum.options());  // zeros on all stages but the last, too
   pipeline.world.all_reduce(both).wait();
   const at::Tensor host = both.cpu();  // sync: an evaluation waits for each of its batches
   return {.sum = host.const_data_ptr<double>()[0], .weight = host.const_data_ptr<double>()[1]};

@@ -68,7 +68,8 @@ class PlainStep final : public StepRunner {
         outcome.scalars[i].second = outcome.scalars[i].second + share;
     }
     if (is_first) {
-      outcome.scalars.emplace_back("loss", total.defined() ? total : report.loss.detach() / static_cast<double>(num_micro));
+      outcome.scalars.emplace_back("loss",
+                                   total.defined() ? total : report.loss.detach() / static_cast<double>(num_micro));
       if (logit_scale.defined()) outcome.scalars.emplace_back("logit_scale", logit_scale.clone());
     } else {
       auto& loss = outcome.scalars[report.parts.size()].second;

@@ -46,7 +46,8 @@ Precision::Precision(std::string_view name, c10::DeviceType device) : name_(name
     const auto nearest = core::nearest_name(name, known);
     const bool is_fp16 = name_ == "fp16" || name_ == "pure_fp16";
     throw UsageError(fmt::format("train: --precision '{}' is not supported, expected {}", name, core::join_or(known)),
-                     is_fp16 ? "fp16 parameters underflow in training; use amp (fp16 compute, fp32 parameters) or fp16_master (with fp32 copies)"
+                     is_fp16 ? "fp16 parameters underflow in training; use amp (fp16 compute, fp32 parameters) or "
+                               "fp16_master (with fp32 copies)"
                              : (nearest ? fmt::format("did you mean --precision {}?", *nearest) : ""));
   }
 }

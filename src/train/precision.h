@@ -11,8 +11,9 @@
 
 namespace lockstep::train {
 
-/// While it lives, operators of one device type compute in half precision where that is safe (torch's autocast lists), on this
-/// thread. The state before is put back at the end. Weights cast inside are cached until then: update no parameter within.
+/// While it lives, operators of one device type compute in half precision where that is safe (torch's autocast lists),
+/// on this thread. The state before is put back at the end. Weights cast inside are cached until then: update no
+/// parameter within.
 class AutocastGuard {
  public:
   AutocastGuard() = default;  ///< Does nothing.
@@ -33,8 +34,9 @@ class AutocastGuard {
 /// One --precision on one kind of device: which type everything has.
 ///
 /// fp32; amp (fp16 autocast with loss scaling, on the CPU bf16 autocast without); amp_bf16 (alias amp_bfloat16); bf16
-/// (OpenCLIP's: parameters bf16 but for those whose ParamSpec keeps fp32); pure_bf16 (all bf16); bf16_master (all parameters bf16, updated
-/// through fp32 copies: Megatron's --bf16, NeMo's O2); fp16_master (the same in fp16 with loss scaling).
+/// (OpenCLIP's: parameters bf16 but for those whose ParamSpec keeps fp32); pure_bf16 (all bf16); bf16_master (all
+/// parameters bf16, updated through fp32 copies: Megatron's --bf16, NeMo's O2); fp16_master (the same in fp16 with loss
+/// scaling).
 class Precision {
  public:
   /// An unknown name is a UsageError that lists the known ones; pure_fp16 and fp16 are refused by name.
@@ -49,7 +51,8 @@ class Precision {
   AutocastGuard autocast() const { return autocast_type_ ? AutocastGuard(device_, *autocast_type_) : AutocastGuard(); }
 
   /// Gives each parameter its type, in place and before any bucket or optimiser exists. `specs` names every parameter.
-  void convert_parameters(const std::vector<comm::NamedTensor>& parameters, const std::vector<spec::ParamSpec>& specs) const;
+  void convert_parameters(const std::vector<comm::NamedTensor>& parameters,
+                          const std::vector<spec::ParamSpec>& specs) const;
 
  private:
   std::string name_;

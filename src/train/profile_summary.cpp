@@ -27,33 +27,44 @@ std::string phase_table(const std::vector<record::StepRecord>& steps, std::ofstr
   return text + fmt::format("{:<14}{:>12.3f}   mean of {} steps, rank 0\n", "step", mean.sum(), steps.size());
 }
 
-std::string host_table(const std::vector<comm::RecorderEntry>& collectives, bool is_cuda, int64_t num_steps, std::ofstream& csv) {
+std::string host_table(const std::vector<comm::RecorderEntry>& collectives, bool is_cuda, int64_t num_steps,
+                       std::ofstream& csv) {
   csv << "type,axis,group_size,bytes,count,time_ms,blocked_ms\n";
   if (collectives.empty()) return "no collectives: one rank\n";
-  std::string text = fmt::format("{:<16}{:<8}{:>12}{:>8}{:>12}{:>12}{:>12}\n", "collective", "axis", "bytes", "calls", "per step", is_cuda ? "host ms" : "ms/call", "blocked ms");
+  std::string text = fmt::format("{:<16}{:<8}{:>12}{:>8}{:>12}{:>12}{:>12}\n", "collective", "axis", "bytes", "calls",
+                                 "per step", is_cuda ? "host ms" : "ms/call", "blocked ms");
   for (const auto& entry : collectives) {
-    csv << fmt::format("{},{},{},{},{},{},{}\n", entry.kind, entry.axis, entry.group_size, entry.bytes, entry.count, entry.total_ms, entry.blocked_ms);
-    text += fmt::format("{:<16}{:<8}{:>12}{:>8}{:>12.1f}{:>12.3f}{:>12.3f}\n", entry.kind, entry.axis, entry.bytes, entry.count,
-                        static_cast<double>(entry.count) / static_cast<double>(std::max<int64_t>(1, num_steps)),
-                        entry.total_ms / static_cast<double>(entry.count), entry.blocked_ms / static_cast<double>(entry.count));
+    csv << fmt::format("{},{},{},{},{},{},{}\n", entry.kind, entry.axis, entry.group_size, entry.bytes, entry.count,
+                       entry.total_ms, entry.blocked_ms);
+    text += fmt::format(
+        "{:<16}{:<8}{:>12}{:>8}{:>12.1f}{:>12.3f}{:>12.3f}\n", entry.kind, entry.axis, entry.bytes, entry.count,
+        static_cast<double>(entry.count) / static_cast<double>(std::max<int64_t>(1, num_steps)),
+        entry.total_ms / static_cast<double>(entry.count), entry.blocked_ms / static_cast<double>(entry.count));
   }
-  return text + (is_cuda ? "host ms is what the host saw from the call to the end of its wait: queueing on CUDA, not the time of the transfer; blocked is the part in which the host "
+  return text + (is_cuda ? "host ms is what the host saw from the call to the end of its wait: queueing on CUDA, not "
+                           "the time of the transfer; blocked is the part in which the host "
                            "stood still\n"
-                         : "ms/call is the time in flight, from the call to the end of its wait: computing beneath it and waiting for slower ranks are in it, and calls that overlap add\n"
+                         : "ms/call is the time in flight, from the call to the end of its wait: computing beneath it "
+                           "and waiting for slower ranks are in it, and calls that overlap add\n"
                            "up to more than they took; blocked is the part in which the host stood still\n");
 }
 
 /// The kernels of the collectives, as the first traced rank ran them.
-std::string device_table(const std::vector<record::DeviceCollective>& collectives, int64_t num_steps, const std::filesystem::path& file) {
+std::string device_table(const std::vector<record::DeviceCollective>& collectives, int64_t num_steps,
+                         const std::filesystem::path& file) {
   if (collectives.empty()) return "the trace holds no kernels of collectives: their time on the device is not known\n";
   std::ofstream csv(file);
   csv << "type,dtype,elements,group_size,count,device_ms\n";
-  std::string text = fmt::format("{:<16}{:<10}{:>14}{:>8}{:>8}{:>12}{:>12}\n", "on the device", "dtype", "elements", "ranks", "calls", "ms/call", "ms/step");
+  std::string text = fmt::format("{:<16}{:<10}{:>14}{:>8}{:>8}{:>12}{:>12}\n", "on the device", "dtype", "elements",
+                                 "ranks", "calls", "ms/call", "ms/step");
   const auto count_text = [](int64_t count) { return count > 0 ? fmt::format("{}", count) : std::string("-"); };
   for (const record::DeviceCollective& one : collectives) {
-    csv << fmt::format("{},{},{},{},{},{}\n", one.kind, one.type, one.num_elements, one.group_size, one.count, one.total_ms);
-    text += fmt::format("{:<16}{:<10}{:>14}{:>8}{:>8}{:>12.3f}{:>12.3f}\n", one.kind, one.type.empty() ? "-" : one.type, count_text(one.num_elements), count_text(one.group_size),
-                        one.count, one.total_ms / static_cast<double>(one.count), one.total_ms / static_cast<double>(std::max<int64_t>(1, num_steps)));
+    csv << fmt::format("{},{},{},{},{},{}\n", one.kind, one.type, one.num_elements, one.group_size, one.count,
+                       one.total_ms);
+    text += fmt::format("{:<16}{:<10}{:>14}{:>8}{:>8}{:>12.3f}{:>12.3f}\n", one.kind, one.type.empty() ? "-" : one.type,
+                        count_text(one.num_elements), count_text(one.group_size), one.count,
+                        one.total_ms / static_cast<double>(one.count),
+                        one.total_ms / static_cast<double>(std::max<int64_t>(1, num_steps)));
   }
   return text + "kernel times of the first traced rank; waiting for a slower rank is in them\n";
 }
@@ -68,8 +79,10 @@ std::string write_profile_summary(const std::filesystem::path& run_folder, int64
   std::filesystem::create_directories(run_folder / "profile");
   std::ofstream phases(run_folder / "profile/phases.csv"), calls(run_folder / "profile/collectives.csv");
   const auto num_steps = static_cast<int64_t>(steps.size());
-  std::string text = phase_table(steps, phases) + "\n" + host_table(collectives.on_host, collectives.is_cuda, num_steps, calls);
-  if (collectives.is_cuda && !collectives.on_host.empty()) text += "\n" + device_table(collectives.on_device, num_steps, run_folder / "profile/collectives_device.csv");
+  std::string text =
+      phase_table(steps, phases) + "\n" + host_table(collectives.on_host, collectives.is_cuda, num_steps, calls);
+  if (collectives.is_cuda && !collectives.on_host.empty())
+    text += "\n" + device_table(collectives.on_device, num_steps, run_folder / "profile/collectives_device.csv");
   return text;
 }
 

@@ -15,8 +15,9 @@ struct ProfiledCollectives {
   bool is_cuda = false;  ///< The host's times are those of queueing.
 };
 
-/// Tables of a profile: mean time by phase over steps [first_step, end_step) of the record in `run_folder`, and the collectives of these steps. Written as
-/// profile/phases.csv, profile/collectives.csv and, where kernels were traced, profile/collectives_device.csv; returned as text for people.
+/// Tables of a profile: mean time by phase over steps [first_step, end_step) of the record in `run_folder`, and the
+/// collectives of these steps. Written as profile/phases.csv, profile/collectives.csv and, where kernels were traced,
+/// profile/collectives_device.csv; returned as text for people.
 std::string write_profile_summary(const std::filesystem::path& run_folder, int64_t first_step, int64_t end_step,
                                   const ProfiledCollectives& collectives);
 

@@ -17,18 +17,22 @@ namespace impl = torch::profiler::impl;
 impl::ProfilerConfig kineto_config(impl::ProfilerState state) {
   impl::ExperimentalConfig experimental;
   experimental.profile_all_threads = true;
-  return impl::ProfilerConfig(state, /*report_input_shapes=*/true, /*profile_memory=*/false, /*with_stack=*/false, /*with_flops=*/false,
+  return impl::ProfilerConfig(state, /*report_input_shapes=*/true, /*profile_memory=*/false, /*with_stack=*/false,
+                              /*with_flops=*/false,
                               /*with_modules=*/false, experimental);
 }
 
-/// cudaProfilerStart or cudaProfilerStop of the CUDA runtime that this process has loaded: they open and close Nsight's capture range.
+/// cudaProfilerStart or cudaProfilerStop of the CUDA runtime that this process has loaded: they open and close Nsight's
+/// capture range.
 void call_cuda_profiler(const char* function) {
   const auto call = reinterpret_cast<int (*)()>(::dlsym(RTLD_DEFAULT, function));
-  if (call == nullptr || call() != 0) core::log_warning("profile: {} could not be called, so Nsight's capture range does not follow the steps", function);
+  if (call == nullptr || call() != 0)
+    core::log_warning("profile: {} could not be called, so Nsight's capture range does not follow the steps", function);
 }
 
 /// Growth of each entry.
-std::vector<comm::RecorderEntry> growth(const std::vector<comm::RecorderEntry>& before, std::vector<comm::RecorderEntry> after) {
+std::vector<comm::RecorderEntry> growth(const std::vector<comm::RecorderEntry>& before,
+                                        std::vector<comm::RecorderEntry> after) {
   for (auto& entry : after)
     for (const auto& old : before)
       if (old.axis == entry.axis && old.kind == entry.kind && old.bytes == entry.bytes) {
@@ -43,7 +47,8 @@ std::vector<comm::RecorderEntry> growth(const std::vector<comm::RecorderEntry>& 
 
 }  // namespace
 
-StepProfiler::StepProfiler(const ProfilerConfig& config, const comm::Recorder& recorder) : config_(config), recorder_(recorder) {}
+StepProfiler::StepProfiler(const ProfilerConfig& config, const comm::Recorder& recorder)
+    : config_(config), recorder_(recorder) {}
 
 StepProfiler::~StepProfiler() {
   try {
@@ -71,7 +76,8 @@ void StepProfiler::start() {
   if (config_.has_cuda) activities.insert(impl::ActivityType::CUDA);
   if (config_.emits_nvtx && config_.has_cuda) call_cuda_profiler("cudaProfilerStart");
   if (!config_.emits_nvtx) kineto::prepareProfiler(config, activities);
-  kineto::enableProfiler(config, activities, {at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE, at::RecordScope::BACKWARD_FUNCTION});
+  kineto::enableProfiler(config, activities,
+                         {at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE, at::RecordScope::BACKWARD_FUNCTION});
 }
 
 void StepProfiler::stop() {
@@ -88,7 +94,8 @@ void StepProfiler::stop() {
   std::filesystem::create_directories(config_.trace.parent_path(), error);
   result->save(config_.trace.string());
   if (!std::filesystem::exists(config_.trace))
-    throw EnvironmentError(fmt::format("profile: the trace '{}' could not be written", config_.trace.string()), "is the file system full?");
+    throw EnvironmentError(fmt::format("profile: the trace '{}' could not be written", config_.trace.string()),
+                           "is the file system full?");
 }
 
 }  // namespace lockstep::train

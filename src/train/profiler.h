@@ -11,9 +11,9 @@ namespace lockstep::train {
 struct ProfilerConfig {
   int64_t first_step = 20, end_step = 30;  ///< Steps [first_step, end_step) are profiled.
   bool is_this_rank = true;                ///< This rank writes a trace.
-  bool emits_nvtx = false;                 ///< NVTX ranges and CUDA's profiler start and stop for Nsight Systems, instead of a trace.
-  bool has_cuda = false;                   ///< Kernels are traced, too.
-  std::filesystem::path trace;             ///< Chrome trace of this rank.
+  bool emits_nvtx = false;  ///< NVTX ranges and CUDA's profiler start and stop for Nsight Systems, instead of a trace.
+  bool has_cuda = false;    ///< Kernels are traced, too.
+  std::filesystem::path trace;  ///< Chrome trace of this rank.
 };
 
 /// Traces some steps of a run. before_step(step) is called with each step, after the last with the number of steps.

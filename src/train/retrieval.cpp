@@ -12,7 +12,8 @@ namespace lockstep::train {
 
 std::vector<int64_t> matching_ranks(const at::Tensor& rows_NE, const at::Tensor& columns_NE, int64_t chunk_rows) {
   const int64_t N = rows_NE.size(0);
-  LOCKSTEP_CHECK(columns_NE.size(0) == N && chunk_rows > 0, "rows={} columns={} chunk={}", N, columns_NE.size(0), chunk_rows);
+  LOCKSTEP_CHECK(columns_NE.size(0) == N && chunk_rows > 0, "rows={} columns={} chunk={}", N, columns_NE.size(0),
+                 chunk_rows);
   const auto rows = rows_NE.to(at::kFloat), columns = columns_NE.to(at::kFloat);
   const auto index_N = at::arange(N, rows.options().dtype(at::kLong));
   std::vector<int64_t> ranks;
@@ -22,7 +23,8 @@ std::vector<int64_t> matching_ranks(const at::Tensor& rows_NE, const at::Tensor&
     const auto score_CN = rows.narrow(0, first, count).matmul(columns.t());
     const auto own_C = index_N.narrow(0, first, count).unsqueeze(1);
     const auto own_score_C = score_CN.gather(1, own_C);
-    const auto ahead = score_CN.gt(own_score_C).logical_or(score_CN.eq(own_score_C).logical_and(index_N.unsqueeze(0).lt(own_C)));
+    const auto ahead =
+        score_CN.gt(own_score_C).logical_or(score_CN.eq(own_score_C).logical_and(index_N.unsqueeze(0).lt(own_C)));
     const auto rank_C = ahead.sum(1).to(at::kCPU).contiguous();  // sync: evaluation needs the values
     ranks.insert(ranks.end(), rank_C.const_data_ptr<int64_t>(), rank_C.const_data_ptr<int64_t>() + count);
   }
@@ -34,8 +36,10 @@ Metrics rank_metrics(const std::string& prefix, const std::vector<int64_t>& rank
   auto sorted = ranks;
   std::sort(sorted.begin(), sorted.end());
   const size_t N = sorted.size();
-  const double median = N % 2 == 1 ? static_cast<double>(sorted[N / 2]) : 0.5 * static_cast<double>(sorted[N / 2 - 1] + sorted[N / 2]);
-  const double mean = static_cast<double>(std::accumulate(sorted.begin(), sorted.end(), int64_t{0})) / static_cast<double>(N);
+  const double median =
+      N % 2 == 1 ? static_cast<double>(sorted[N / 2]) : 0.5 * static_cast<double>(sorted[N / 2 - 1] + sorted[N / 2]);
+  const double mean =
+      static_cast<double>(std::accumulate(sorted.begin(), sorted.end(), int64_t{0})) / static_cast<double>(N);
   Metrics metrics{{prefix + "_mean_rank", mean + 1}, {prefix + "_median_rank", std::floor(median) + 1}};
   for (const int64_t k : {1, 5, 10}) {
     const auto within = std::lower_bound(sorted.begin(), sorted.end(), k) - sorted.begin();
@@ -62,12 +66,15 @@ Metrics retrieval_metrics(const std::string& other_kind, const at::Tensor& other
   return metrics;
 }
 
-double batched_contrastive_loss(const at::Tensor& image_NE, const at::Tensor& text_NE, double logit_scale, int64_t batch) {
+double batched_contrastive_loss(const at::Tensor& image_NE, const at::Tensor& text_NE, double logit_scale,
+                                int64_t batch) {
   const int64_t N = image_NE.size(0);
   double sum = 0;
   for (int64_t first = 0; first < N; first += batch) {
     const int64_t count = std::min(batch, N - first);
-    const auto logits = logit_scale * image_NE.narrow(0, first, count).to(at::kFloat).matmul(text_NE.narrow(0, first, count).to(at::kFloat).t());
+    const auto logits =
+        logit_scale *
+        image_NE.narrow(0, first, count).to(at::kFloat).matmul(text_NE.narrow(0, first, count).to(at::kFloat).t());
     const auto target = at::arange(count, logits.options().dtype(at::kLong));
     const auto loss = (at::cross_entropy_loss(logits, target) + at::cross_entropy_loss(logits.t(), target)) / 2;
     sum += loss.item<double>() * static_cast<double>(count);  // sync: evaluation needs the value

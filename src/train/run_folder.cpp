@@ -14,7 +14,8 @@ RunFolder choose_run_folder(const spec::TrainOptions& options, const std::string
   RunFolder folder;
   folder.name = options.name.empty() ? spec::auto_run_name(options, time_text) : options.name;
   if (folder.name.find('/') != std::string::npos || folder.name == "." || folder.name == "..")
-    throw UsageError(fmt::format("train: --name '{}' is not a folder name", folder.name), "use --logs for the folder above it");
+    throw UsageError(fmt::format("train: --name '{}' is not a folder name", folder.name),
+                     "use --logs for the folder above it");
   folder.path = fs::path(options.logs) / folder.name;
   const bool is_latest = options.resume ? *options.resume == "latest" : slurm_restart_count > 0;
   folder.is_resume = options.resume.has_value() || is_latest;
@@ -27,8 +28,9 @@ RunFolder choose_run_folder(const spec::TrainOptions& options, const std::string
   std::error_code error;
   fs::create_directories(folder.checkpoints(), error);
   if (error)
-    throw EnvironmentError(fmt::format("train: cannot create the run folder '{}': {}", folder.path.string(), error.message()),
-                           "choose a folder that every node can write to with --logs");
+    throw EnvironmentError(
+        fmt::format("train: cannot create the run folder '{}': {}", folder.path.string(), error.message()),
+        "choose a folder that every node can write to with --logs");
   return folder;
 }
 

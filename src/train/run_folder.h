@@ -9,18 +9,18 @@ namespace lockstep::train {
 
 /// Where a run writes, and where it continues from.
 struct RunFolder {
-  std::filesystem::path path;          ///< <logs>/<name>
+  std::filesystem::path path;  ///< <logs>/<name>
   std::string name;
-  bool is_resume = false;              ///< --resume was given, or implied by a requeued SLURM job.
-  bool resume_latest = false;          ///< The newest whole checkpoint of this run, or a fresh start where there is none.
-  std::filesystem::path resume_path;   ///< A particular checkpoint, else empty.
-  bool has_checkpoint = false;         ///< With is_resume: there is something to go on from, be it whole or not.
+  bool is_resume = false;      ///< --resume was given, or implied by a requeued SLURM job.
+  bool resume_latest = false;  ///< The newest whole checkpoint of this run, or a fresh start where there is none.
+  std::filesystem::path resume_path;  ///< A particular checkpoint, else empty.
+  bool has_checkpoint = false;        ///< With is_resume: there is something to go on from, be it whole or not.
 
   std::filesystem::path checkpoints() const { return path / "checkpoints"; }
 };
 
-/// Names the run (OpenCLIP's automatic name from `time_text` when none is given). A folder that already holds a run is a UsageError unless the run is
-/// resumed. `slurm_restart_count` > 0 implies --resume latest. For rank 0.
+/// Names the run (OpenCLIP's automatic name from `time_text` when none is given). A folder that already holds a run is
+/// a UsageError unless the run is resumed. `slurm_restart_count` > 0 implies --resume latest. For rank 0.
 RunFolder choose_run_folder(const spec::TrainOptions& options, const std::string& time_text, int slurm_restart_count);
 
 /// A RunFolder as text and back, for the other ranks.

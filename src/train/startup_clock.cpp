@@ -11,7 +11,8 @@
 namespace lockstep::train {
 namespace {
 
-/// Age of this process in ms (resolution 10 ms); 0 where /proc does not tell. exec keeps it, so the front program's part is in it.
+/// Age of this process in ms (resolution 10 ms); 0 where /proc does not tell. exec keeps it, so the front program's
+/// part is in it.
 double process_age_ms() {
   std::ifstream stat_file("/proc/self/stat"), uptime_file("/proc/uptime");
   std::string stat;
@@ -26,7 +27,8 @@ double process_age_ms() {
 
 }  // namespace
 
-StartupClock::StartupClock() : phases_ms_{{"start", process_age_ms()}}, constructed_(std::chrono::steady_clock::now()), last_(constructed_) {}
+StartupClock::StartupClock()
+    : phases_ms_{{"start", process_age_ms()}}, constructed_(std::chrono::steady_clock::now()), last_(constructed_) {}
 
 double StartupClock::age_minutes() const {
   using Minutes = std::chrono::duration<double, std::ratio<60>>;
@@ -49,7 +51,8 @@ void StartupClock::finish(const std::string& phase) {
 }
 
 void StartupClock::split(const std::string& from, const std::string& phase, double ms) {
-  const auto place = std::find_if(phases_ms_.begin(), phases_ms_.end(), [&](const auto& entry) { return entry.first == from; });
+  const auto place =
+      std::find_if(phases_ms_.begin(), phases_ms_.end(), [&](const auto& entry) { return entry.first == from; });
   LOCKSTEP_CHECK(place != phases_ms_.end(), "phase '{}'", from);
   ms = std::min(ms, place->second);
   place->second -= ms;

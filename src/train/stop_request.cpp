@@ -20,7 +20,8 @@ static_assert(std::atomic<int>::is_always_lock_free);
 
 /// Safe in a signal handler.
 void tell(const char* text) {
-  if (tells_user) [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
+  if (tells_user) [[maybe_unused]]
+    const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
 }
 
 void note_signal(int signal) {
@@ -28,7 +29,9 @@ void note_signal(int signal) {
     tell("\nlockstep: interrupted again: ending at once, nothing more is saved\n");
     ::_exit(130);
   }
-  if (signal == SIGINT) tell("\nlockstep: saving after this step or the next, then ending; interrupt again to end at once without saving\n");
+  if (signal == SIGINT)
+    tell(
+        "\nlockstep: saving after this step or the next, then ending; interrupt again to end at once without saving\n");
   const int wish = static_cast<int>(signal == SIGUSR2 ? StopRequest::kSaveAndGoOn : StopRequest::kSaveAndStop);
   int seen = noted_request.load();
   while (seen < wish && !noted_request.compare_exchange_weak(seen, wish)) {

@@ -5,15 +5,16 @@ namespace lockstep::train {
 /// What was asked of this process, by a signal or by its clock; larger wishes win, so ranks agree by their maximum.
 enum class StopRequest : int {
   kNone = 0,
-  kSaveAndGoOn = 1,  ///< SIGUSR2
+  kSaveAndGoOn = 1,    ///< SIGUSR2
   kSaveAndFinish = 2,  ///< --exit-duration-in-mins: save and end with exit code 0
-  kSaveAndStop = 3,  ///< SIGTERM, SIGINT, SIGUSR1: save and end with exit code 75
+  kSaveAndStop = 3,    ///< SIGTERM, SIGINT, SIGUSR1: save and end with exit code 75
 };
 
-/// From now on SIGTERM, SIGINT and SIGUSR1 end this process at once with exit code 75: nothing has begun that would have to be saved.
+/// From now on SIGTERM, SIGINT and SIGUSR1 end this process at once with exit code 75: nothing has begun that would
+/// have to be saved.
 void leave_on_stop_signals();
-/// From now on the signals above are noted; a second SIGINT ends the process at once with exit code 130. `tells`: say on standard
-/// error what an interrupt does. Once per process.
+/// From now on the signals above are noted; a second SIGINT ends the process at once with exit code 130. `tells`: say
+/// on standard error what an interrupt does. Once per process.
 void install_signal_handlers(bool tells);
 /// The largest wish noted since the last call.
 StopRequest take_stop_request();

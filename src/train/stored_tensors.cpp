@@ -16,7 +16,8 @@ namespace {
 
 std::string first_names(const std::set<std::string>& names) {
   constexpr size_t kMost = 10;
-  const std::vector<std::string> shown(names.begin(), std::next(names.begin(), static_cast<std::ptrdiff_t>(std::min(kMost, names.size()))));
+  const std::vector<std::string> shown(
+      names.begin(), std::next(names.begin(), static_cast<std::ptrdiff_t>(std::min(kMost, names.size()))));
   return fmt::format("{} ({}{})", names.size(), core::join(shown, ", "), names.size() > kMost ? ", ..." : "");
 }
 
@@ -44,10 +45,14 @@ bool is_optional(const std::string& name) { return name.find(".fp8.") != std::st
 bool is_sound(const TensorPart& part, int64_t numel) {
   const auto& [whole, dim, begin, num_rows, writes_values, writes_state] = part.place;
   const auto rank = std::ssize(part.sizes);
-  if (std::ssize(part.strides) != rank || std::ssize(whole) != rank || (rank > 0 && (dim < 0 || dim >= rank)) || begin < 0) return false;
+  if (std::ssize(part.strides) != rank || std::ssize(whole) != rank || (rank > 0 && (dim < 0 || dim >= rank)) ||
+      begin < 0)
+    return false;
   for (int64_t i = 0; i < rank; ++i) {
     const auto at = static_cast<size_t>(i);
-    if (part.sizes[at] < 0 || part.strides[at] < 0 || (i == dim ? begin + part.sizes[at] > whole[at] : part.sizes[at] != whole[at])) return false;
+    if (part.sizes[at] < 0 || part.strides[at] < 0 ||
+        (i == dim ? begin + part.sizes[at] > whole[at] : part.sizes[at] != whole[at]))
+      return false;
   }
   return part.offset >= 0 && part.offset + numel <= product(part.sizes);
 }
@@ -56,13 +61,17 @@ bool is_sound(const TensorPart& part, int64_t numel) {
 
 at::Tensor flat_memory(const at::Tensor& tensor) { return tensor.detach().as_strided({tensor.numel()}, {1}); }
 
-TensorPart part_of(const at::Tensor& tensor, const std::map<std::string, TensorPlace>& places, const std::string& name) {
+TensorPart part_of(const at::Tensor& tensor, const std::map<std::string, TensorPlace>& places,
+                   const std::string& name) {
   const auto place = places.find(name);
-  return {.sizes = tensor.sizes().vec(), .strides = tensor.strides().vec(), .place = place == places.end() ? TensorPlace{.whole = tensor.sizes().vec()} : place->second};
+  return {.sizes = tensor.sizes().vec(),
+          .strides = tensor.strides().vec(),
+          .place = place == places.end() ? TensorPlace{.whole = tensor.sizes().vec()} : place->second};
 }
 
 core::Json describe_part(const TensorPart& part) {
-  return {{"sizes", part.sizes}, {"strides", part.strides}, {"offset", part.offset}, {"whole", part.place.whole}, {"dim", part.place.dim}, {"begin", part.place.begin}};
+  return {{"sizes", part.sizes},       {"strides", part.strides}, {"offset", part.offset},
+          {"whole", part.place.whole}, {"dim", part.place.dim},   {"begin", part.place.begin}};
 }
 
 StoredTensors::StoredTensors(const fs::path& folder, const std::vector<std::string>& files) : folder_(folder) {
@@ -74,18 +83,21 @@ StoredTensors::StoredTensors(const fs::path& folder, const std::vector<std::stri
 
 void StoredTensors::add(const core::SafetensorsFile& file, const fs::path& path) {
   const auto found = file.metadata().find(kPartsKey);
-  const core::Json parts = found == file.metadata().end() ? core::Json::object() : core::parse_json(found->second, path.string());
+  const core::Json parts =
+      found == file.metadata().end() ? core::Json::object() : core::parse_json(found->second, path.string());
   for (const auto& entry : file.entries()) {
     const at::Tensor tensor = models::borrow_tensor(entry, path.string());
     TensorPart part = part_of(tensor, {}, "");
     try {
       if (parts.contains(entry.name)) part = part_from(parts.at(entry.name));
     } catch (const core::Json::exception& error) {
-      throw CheckpointError(fmt::format("train: checkpoint file '{}' does not say where the part '{}' belongs: {}", path.string(), entry.name, error.what()));
+      throw CheckpointError(fmt::format("train: checkpoint file '{}' does not say where the part '{}' belongs: {}",
+                                        path.string(), entry.name, error.what()));
     }
     if (!is_sound(part, tensor.numel()))
-      throw CheckpointError(fmt::format("train: checkpoint file '{}' holds a part '{}' of {} elements that cannot lie where it says: {}", path.string(), entry.name,
-                                        tensor.numel(), describe_part(part).dump()));
+      throw CheckpointError(
+          fmt::format("train: checkpoint file '{}' holds a part '{}' of {} elements that cannot lie where it says: {}",
+                      path.string(), entry.name, tensor.numel(), describe_part(part).dump()));
     pieces_[entry.name].push_back({.flat = tensor.reshape({-1}), .part = std::move(part)});
   }
 }
@@ -95,7 +107,8 @@ bool StoredTensors::fits(const TensorPart& wanted, const std::vector<int64_t>& s
   const auto& whole = wanted.place.whole;
   if (stored == whole) return true;
   const auto rows = wanted.place.num_rows;
-  return rows && stored.size() == whole.size() && !stored.empty() && stored[0] >= *rows && whole[0] >= *rows && std::equal(stored.begin() + 1, stored.end(), whole.begin() + 1);
+  return rows && stored.size() == whole.size() && !stored.empty() && stored[0] >= *rows && whole[0] >= *rows &&
+         std::equal(stored.begin() + 1, stored.end(), whole.begin() + 1);
 }
 
 void StoredTensors::check(const std::map<std::string, TensorPart>& wanted, const std::set<std::string>& known) const {
@@ -103,19 +116,24 @@ void StoredTensors::check(const std::map<std::string, TensorPart>& wanted, const
   for (const auto& [name, part] : wanted) {
     const auto found = pieces_.find(name);
     if (found == pieces_.end() && is_optional(name)) continue;
-    if (found == pieces_.end()) missing.insert(name);
-    else if (!std::all_of(found->second.begin(), found->second.end(), [&](const Piece& piece) { return fits(part, piece.part.place.whole); })) misshaped.insert(name);
+    if (found == pieces_.end())
+      missing.insert(name);
+    else if (!std::all_of(found->second.begin(), found->second.end(),
+                          [&](const Piece& piece) { return fits(part, piece.part.place.whole); }))
+      misshaped.insert(name);
   }
   for (const auto& [name, pieces] : pieces_)
     if (!known.contains(name) && !is_optional(name)) unknown.insert(name);
   if (missing.empty() && misshaped.empty() && unknown.empty()) return;
-  throw CheckpointError(fmt::format("train: checkpoint '{}' is of another model: missing {}, other shape {}, unknown {}", folder_.string(), first_names(missing),
-                                    first_names(misshaped), first_names(unknown)),
-                        "resume with the options the run was started with");
+  throw CheckpointError(
+      fmt::format("train: checkpoint '{}' is of another model: missing {}, other shape {}, unknown {}",
+                  folder_.string(), first_names(missing), first_names(misshaped), first_names(unknown)),
+      "resume with the options the run was started with");
 }
 
 /// Elements copied; what several files hold alike (the number of steps) counts once.
-int64_t StoredTensors::copy_overlaps(const std::vector<const Piece*>& pieces, int64_t offset, const at::Tensor& target) {
+int64_t StoredTensors::copy_overlaps(const std::vector<const Piece*>& pieces, int64_t offset,
+                                     const at::Tensor& target) {
   int64_t num_copied = 0;
   std::set<std::pair<int64_t, int64_t>> seen;
   for (const Piece* piece : pieces) {
@@ -134,7 +152,8 @@ void StoredTensors::read(const std::string& name, const TensorPart& wanted, cons
   const c10::NoGradGuard no_grad;
   std::vector<const Piece*> alike;  // cut and laid out as this rank's is
   for (const Piece& piece : pieces_.at(name))
-    if (piece.part.sizes == wanted.sizes && piece.part.strides == wanted.strides && piece.part.place.whole == wanted.place.whole && piece.part.place.begin == wanted.place.begin &&
+    if (piece.part.sizes == wanted.sizes && piece.part.strides == wanted.strides &&
+        piece.part.place.whole == wanted.place.whole && piece.part.place.begin == wanted.place.begin &&
         (piece.part.place.dim == wanted.place.dim || wanted.sizes == wanted.place.whole))
       alike.push_back(&piece);
   if (copy_overlaps(alike, wanted.offset, target) == target.numel()) return;
@@ -155,7 +174,8 @@ void StoredTensors::read(const std::string& name, const TensorPart& wanted, cons
 /// Put together from parts, however they are cut.
 at::Tensor StoredTensors::read_whole(const std::string& name, const at::TensorOptions& options) const {
   std::map<std::tuple<int64_t, int64_t, std::vector<int64_t>, std::vector<int64_t>>, std::vector<const Piece*>> by_cut;
-  for (const Piece& piece : pieces_.at(name)) by_cut[{piece.part.place.dim, piece.part.place.begin, piece.part.sizes, piece.part.strides}].push_back(&piece);
+  for (const Piece& piece : pieces_.at(name))
+    by_cut[{piece.part.place.dim, piece.part.place.begin, piece.part.sizes, piece.part.strides}].push_back(&piece);
   const at::Tensor whole = at::empty(pieces_.at(name).front().part.place.whole, options);
   int64_t num_found = 0;
   for (const auto& [cut, pieces] : by_cut) {
@@ -172,8 +192,10 @@ at::Tensor StoredTensors::read_whole(const std::string& name, const at::TensorOp
 }
 
 void StoredTensors::fail_incomplete(const std::string& name, int64_t num_found, int64_t num_wanted) const {
-  throw CheckpointError(fmt::format("train: the parts of '{}' in checkpoint '{}' do not make a whole: elements={}, expected={}", name, folder_.string(), num_found, num_wanted),
-                        "use --resume latest to take the newest whole checkpoint");
+  throw CheckpointError(
+      fmt::format("train: the parts of '{}' in checkpoint '{}' do not make a whole: elements={}, expected={}", name,
+                  folder_.string(), num_found, num_wanted),
+      "use --resume latest to take the newest whole checkpoint");
 }
 
 }  // namespace lockstep::train

@@ -16,15 +16,16 @@ namespace lockstep::train {
 
 /// Where a rank's tensor lies in the whole one of the model, where ranks hold parts of it.
 struct TensorPlace {
-  std::vector<int64_t> whole;     ///< Shape of all of it.
-  int64_t dim = 0, begin = 0;     ///< The rank has [begin, begin + its own size) along this dimension.
-  std::optional<int64_t> num_rows = std::nullopt;  ///< Rows of dimension 0 beyond these are padding, of which another layout may have more or less.
-  bool writes_values = true;      ///< Among the ranks that hold the same one writes it.
-  bool writes_state = true;       ///< The same of what the optimiser holds of it.
+  std::vector<int64_t> whole;  ///< Shape of all of it.
+  int64_t dim = 0, begin = 0;  ///< The rank has [begin, begin + its own size) along this dimension.
+  std::optional<int64_t> num_rows =
+      std::nullopt;  ///< Rows of dimension 0 beyond these are padding, of which another layout may have more or less.
+  bool writes_values = true;  ///< Among the ranks that hold the same one writes it.
+  bool writes_state = true;   ///< The same of what the optimiser holds of it.
 };
 
-/// Something that a rank reads or writes: elements [offset, offset + numel) in the memory of a tensor of these sizes and strides, which has a place
-/// in the whole.
+/// Something that a rank reads or writes: elements [offset, offset + numel) in the memory of a tensor of these sizes
+/// and strides, which has a place in the whole.
 struct TensorPart {
   std::vector<int64_t> sizes, strides;
   int64_t offset = 0;
@@ -46,10 +47,11 @@ class StoredTensors {
   /// Maps the files. DataError for a damaged file, CheckpointError for one that does not say where its parts belong.
   StoredTensors(const std::filesystem::path& folder, const std::vector<std::string>& files);
 
-  /// CheckpointError, with names, unless `wanted` are all there with the shapes of their places, and nothing is there but `known`. Scales of FP8
-  /// layers may be missing, read() then leaves them, or be too much.
+  /// CheckpointError, with names, unless `wanted` are all there with the shapes of their places, and nothing is there
+  /// but `known`. Scales of FP8 layers may be missing, read() then leaves them, or be too much.
   void check(const std::map<std::string, TensorPart>& wanted, const std::set<std::string>& known) const;
-  /// Fills `target`, one row, with the part `wanted` of `name`. CheckpointError where the stored parts do not make a whole.
+  /// Fills `target`, one row, with the part `wanted` of `name`. CheckpointError where the stored parts do not make a
+  /// whole.
   void read(const std::string& name, const TensorPart& wanted, const at::Tensor& target) const;
 
  private:

@@ -27,8 +27,8 @@ struct TaskFacts {
   std::string layout;                       ///< "dp=4"
 };
 
-/// All that a run needs to know of its task: network with loss, data, evaluation. Collective calls say so; all ranks make them in
-/// one order.
+/// All that a run needs to know of its task: network with loss, data, evaluation. Collective calls say so; all ranks
+/// make them in one order.
 class TaskKit {
  public:
   virtual ~TaskKit() = default;
@@ -37,7 +37,8 @@ class TaskKit {
   /// Opens what training and evaluation read; makes an index where that is allowed. Collective.
   virtual void open_data() = 0;
   virtual TaskFacts facts() const = 0;
-  /// What of the model no shape of a parameter tells, by name: checkpoints keep it, and a run that goes on must have the same.
+  /// What of the model no shape of a parameter tells, by name: checkpoints keep it, and a run that goes on must have
+  /// the same.
   virtual core::Json model_facts() const { return core::Json::object(); }
   /// The ranks that hold copies of this rank's parameters.
   virtual comm::Comm& data_axis() = 0;

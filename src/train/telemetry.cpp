@@ -30,7 +30,8 @@ std::optional<double> StepValues::find(const std::string& name) const {
   return std::nullopt;
 }
 
-Telemetry::Telemetry(comm::Comm& world, at::Device device) : world_(world), device_(device), lag_steps_(device.is_cuda() ? 1 : 0) {}
+Telemetry::Telemetry(comm::Comm& world, at::Device device)
+    : world_(world), device_(device), lag_steps_(device.is_cuda() ? 1 : 0) {}
 
 void Telemetry::push(StepSample sample) {
   unsent_wish_ = std::max(unsent_wish_, sample.wish);
@@ -45,11 +46,19 @@ void Telemetry::send_oldest() {
   const StepSample& sample = oldest.sample;
   const PhaseTimes phases = sample.phases.read();  // on CUDA the step's scalars have arrived, too
   Sent sent;
-  sent.values = {.step = sample.step, .samples_seen = sample.samples_seen, .lr = sample.lr, .step_ms = phases.sum(),
-                 .data_wait_ms = phases[Phase::kDataWait], .phases = phases, .time_s = sample.time_s, .wish = std::exchange(unsent_wish_, StopRequest::kNone), .scalars = {}};
+  sent.values = {.step = sample.step,
+                 .samples_seen = sample.samples_seen,
+                 .lr = sample.lr,
+                 .step_ms = phases.sum(),
+                 .data_wait_ms = phases[Phase::kDataWait],
+                 .phases = phases,
+                 .time_s = sample.time_s,
+                 .wish = std::exchange(unsent_wish_, StopRequest::kNone),
+                 .scalars = {}};
   sent.scalars = std::move(oldest.values);
   for (const auto& [name, scalar] : sample.scalars) sent.names.push_back(name);
-  sent.maxima = at::tensor({static_cast<double>(sent.values.wish), sent.values.step_ms, sent.values.data_wait_ms}, at::kDouble);
+  sent.maxima =
+      at::tensor({static_cast<double>(sent.values.wish), sent.values.step_ms, sent.values.data_wait_ms}, at::kDouble);
   if (device_.is_cuda()) sent.maxima = sent.maxima.pin_memory().to(device_, /*non_blocking=*/true);
   sent.work = world_.all_reduce(sent.maxima, comm::ReduceOp::kMax);
   if (device_.is_cuda()) read_back_maxima(sent);
@@ -81,14 +90,17 @@ std::vector<StepValues> Telemetry::take(int64_t delay_steps) {
 }
 
 StepValues Telemetry::finish(Sent& sent) {
-  if (sent.arrival) sent.arrival->synchronize();  // sync: of an older step; the device has a later one to work on
-  else sent.work.wait();
+  if (sent.arrival)
+    sent.arrival->synchronize();  // sync: of an older step; the device has a later one to work on
+  else
+    sent.work.wait();
   const double* value = sent.maxima.const_data_ptr<double>();
   StepValues values = std::move(sent.values);
   values.wish = static_cast<StopRequest>(static_cast<int>(value[0]));
   values.step_ms = value[1];
   values.data_wait_ms = value[2];
-  for (size_t i = 0; i < sent.names.size(); ++i) values.scalars.emplace_back(sent.names[i], sent.scalars.const_data_ptr<double>()[i]);
+  for (size_t i = 0; i < sent.names.size(); ++i)
+    values.scalars.emplace_back(sent.names[i], sent.scalars.const_data_ptr<double>()[i]);
   return values;
 }
 

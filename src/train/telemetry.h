@@ -21,13 +21,14 @@ namespace lockstep::train {
 
 /// One optimiser step as this rank saw it. Device scalars are 0-dim and detached.
 struct StepSample {
-  int64_t step = 0;           ///< From 0.
-  int64_t samples_seen = 0;   ///< Over all ranks since the start, this step included.
+  int64_t step = 0;          ///< From 0.
+  int64_t samples_seen = 0;  ///< Over all ranks since the start, this step included.
   double lr = 0;
   StepPhases phases;
-  double time_s = 0;          ///< Unix time at the end of the step, as the host saw it.
+  double time_s = 0;  ///< Unix time at the end of the step, as the host saw it.
   StopRequest wish = StopRequest::kNone;
-  std::vector<std::pair<std::string, at::Tensor>> scalars;  ///< Equal on all ranks: losses, gradient norm, logit scale, ...
+  std::vector<std::pair<std::string, at::Tensor>>
+      scalars;  ///< Equal on all ranks: losses, gradient norm, logit scale, ...
 };
 
 /// The same on the host.
@@ -35,23 +36,25 @@ struct StepValues {
   int64_t step = 0;
   int64_t samples_seen = 0;
   double lr = 0;
-  double step_ms = 0;       ///< Largest over the ranks.
-  double data_wait_ms = 0;  ///< Largest over the ranks.
-  PhaseTimes phases;        ///< Of this rank.
-  double time_s = 0;        ///< Unix time at the end of the step on this rank.
+  double step_ms = 0;                     ///< Largest over the ranks.
+  double data_wait_ms = 0;                ///< Largest over the ranks.
+  PhaseTimes phases;                      ///< Of this rank.
+  double time_s = 0;                      ///< Unix time at the end of the step on this rank.
   StopRequest wish = StopRequest::kNone;  ///< Largest over the ranks: all ranks see the same wish at the same step.
   std::vector<std::pair<std::string, double>> scalars;
   std::optional<double> find(const std::string& name) const;
 };
 
-/// Carries times, losses and wishes of a step to the host some steps later, so that the loop never waits for them: one MAX all-reduce of three
-/// numbers a step, in the background. On CUDA a step's times are sent one step later, when its events have passed.
+/// Carries times, losses and wishes of a step to the host some steps later, so that the loop never waits for them: one
+/// MAX all-reduce of three numbers a step, in the background. On CUDA a step's times are sent one step later, when its
+/// events have passed.
 class Telemetry {
  public:
   Telemetry(comm::Comm& world, at::Device device);
 
   void push(StepSample sample);
-  /// Steps pushed at least `delay_steps` (1 or more) pushes ago that were not taken yet, oldest first. 0 takes all and waits for them.
+  /// Steps pushed at least `delay_steps` (1 or more) pushes ago that were not taken yet, oldest first. 0 takes all and
+  /// waits for them.
   std::vector<StepValues> take(int64_t delay_steps);
 
  private:
@@ -63,9 +66,9 @@ class Telemetry {
     StepValues values;
     at::Tensor scalars;
     std::vector<std::string> names;
-    at::Tensor maxima;  // wish, step_ms, data_wait_ms; on the host when read
-    at::Tensor device_maxima;  // CUDA: alive until they have been copied
-    comm::Work work;     // CPU
+    at::Tensor maxima;                    // wish, step_ms, data_wait_ms; on the host when read
+    at::Tensor device_maxima;             // CUDA: alive until they have been copied
+    comm::Work work;                      // CPU
     std::shared_ptr<c10::Event> arrival;  // CUDA: when the maxima lie in host memory
   };
   void send_oldest();

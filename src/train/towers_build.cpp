@@ -22,8 +22,9 @@ namespace {
 
 void load_file(models::TwoTowers& model, const std::string& path) {
   if (!std::filesystem::exists(path))
-    throw UsageError(fmt::format("train: --pretrained '{}' does not exist", path),
-                     "tags of OpenCLIP are not downloaded: fetch the weights and give the path of the .pt or .safetensors file");
+    throw UsageError(
+        fmt::format("train: --pretrained '{}' does not exist", path),
+        "tags of OpenCLIP are not downloaded: fetch the weights and give the path of the .pt or .safetensors file");
   record::CheckpointManifest ignored;
   const auto weights = models::read_weights(weight_file(path, ignored));
   if (auto* clap = dynamic_cast<models::ClapModel*>(&model))
@@ -47,11 +48,14 @@ void load_pretrained(models::TwoTowers& model, const TowersConfig& config) {
 std::unique_ptr<models::TwoTowers> make_towers(const spec::ContrastiveShape& shape, const TowersConfig& config) {
   const at::TensorOptions tensors(config.device);
   if (const auto* clap = shape.clap())
-    return std::make_unique<models::ClapModel>(
-        *clap, models::ClapModelOptions{.tensors = tensors, .grad_checkpointing = config.grad_checkpointing, .batch_norm_ranks = config.batch_norm_ranks});
-  return std::make_unique<models::ClipModel>(
-      *shape.clip(),
-      models::ClipModelOptions{.tensors = tensors, .grad_checkpointing = config.grad_checkpointing, .batch_norm_ranks = config.batch_norm_ranks});
+    return std::make_unique<models::ClapModel>(*clap,
+                                               models::ClapModelOptions{.tensors = tensors,
+                                                                        .grad_checkpointing = config.grad_checkpointing,
+                                                                        .batch_norm_ranks = config.batch_norm_ranks});
+  return std::make_unique<models::ClipModel>(*shape.clip(),
+                                             models::ClipModelOptions{.tensors = tensors,
+                                                                      .grad_checkpointing = config.grad_checkpointing,
+                                                                      .batch_norm_ranks = config.batch_norm_ranks});
 }
 
 }  // namespace
@@ -64,7 +68,8 @@ std::unique_ptr<models::TwoTowers> build_towers(const spec::ContrastiveShape& sh
   if (!config.pretrained.empty()) load_pretrained(*model, config);
   config.precision->convert_parameters(model->named_parameters(), specs);
   auto statistics = model->named_buffers();
-  std::erase_if(statistics, [](const auto& buffer) { return !buffer.tensor->is_floating_point(); });  // counters stay integers
+  std::erase_if(statistics,
+                [](const auto& buffer) { return !buffer.tensor->is_floating_point(); });  // counters stay integers
   config.precision->convert_parameters(statistics, specs);
   return model;
 }

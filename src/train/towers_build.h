@@ -14,15 +14,16 @@ namespace lockstep::train {
 struct TowersConfig {
   const Precision* precision = nullptr;
   at::Device device = at::kCPU;
-  std::string pretrained;            ///< Weight file (safetensors or .pt); "": parameters drawn from `seed`.
+  std::string pretrained;  ///< Weight file (safetensors or .pt); "": parameters drawn from `seed`.
   uint64_t seed = 0;
   bool grad_checkpointing = false;
   comm::Comm* batch_norm_ranks = nullptr;
-  comm::Comm* broadcast_from = nullptr;  ///< Rank 0 of this group reads the file and sends it to the others; nullptr: this process reads.
+  comm::Comm* broadcast_from =
+      nullptr;  ///< Rank 0 of this group reads the file and sends it to the others; nullptr: this process reads.
 };
 
-/// A CLIP or CLAP network on its device with its parameters: from a file or drawn, in the types of the precision. Collective over
-/// `broadcast_from`.
+/// A CLIP or CLAP network on its device with its parameters: from a file or drawn, in the types of the precision.
+/// Collective over `broadcast_from`.
 std::unique_ptr<models::TwoTowers> build_towers(const spec::ContrastiveShape& shape, const TowersConfig& config);
 
 }  // namespace lockstep::train

@@ -25,7 +25,9 @@ std::string duration_text(double seconds) {
 }
 
 /// Nothing in place of a number that is none.
-std::optional<double> finite(std::optional<double> value) { return value && std::isfinite(*value) ? value : std::nullopt; }
+std::optional<double> finite(std::optional<double> value) {
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
 
 }  // namespace
 
@@ -39,7 +41,8 @@ void TrainLog::add(const StepValues& values) {
   if (is_skipped) {
     ++num_skipped_steps_;
     ++num_skipped_in_window_;
-    core::log_warning("step {}: gradients are not finite, so the update was skipped ({} so far)", values.step, num_skipped_steps_);
+    core::log_warning("step {}: gradients are not finite, so the update was skipped ({} so far)", values.step,
+                      num_skipped_steps_);
   }
   record_step(values, is_skipped);
   const int64_t epoch = values.step / config_.steps_per_epoch;
@@ -55,7 +58,8 @@ void TrainLog::add(const StepValues& values) {
   const bool is_last = step_in_epoch + 1 == config_.steps_per_epoch || values.step + 1 == config_.total_steps;
   if (config_.is_megatron) {
     num_nan_in_window_ += std::isfinite(values.find("loss").value_or(NAN)) ? 0 : 1;
-    if ((values.step + 1) % config_.log_every_n_steps == 0 || values.step + 1 == config_.total_steps) log_megatron_line(values);
+    if ((values.step + 1) % config_.log_every_n_steps == 0 || values.step + 1 == config_.total_steps)
+      log_megatron_line(values);
   } else if (step_in_epoch % config_.log_every_n_steps == 0 || is_last) {
     log_line(values);
   }
@@ -108,31 +112,37 @@ void TrainLog::log_line(const StepValues& values) {
   line.logit_scale = values.find("logit_scale").value_or(0);
   for (const char* name : {"contrastive_loss", "loss"}) line.losses.push_back({name, loss_.last(), loss_.average()});
   core::log_info("{}", record::format_train_line(line));
-  if (tensorboard_) tensorboard_->add_scalars(values.step, record::openclip_train_scalars(line, data_s_.last(), batch_s_.last()));
+  if (tensorboard_)
+    tensorboard_->add_scalars(values.step, record::openclip_train_scalars(line, data_s_.last(), batch_s_.last()));
   batch_s_.reset(), data_s_.reset();
 }
 
 void TrainLog::log_megatron_line(const StepValues& values) {
   const double step_s = std::max(batch_s_.average(), 1e-9), devices = config_.world_size;
   const bool is_skipped = values.find("found_inf").value_or(0) != 0;
-  core::log_info("{}", record::format_megatron_line({.time_s = values.time_s,
-                                                     .iteration = values.step + 1,
-                                                     .num_iterations = config_.total_steps,
-                                                     .consumed_samples = values.samples_seen,
-                                                     .iteration_ms = step_s * 1000,
-                                                     .tflops_per_device = config_.train_flops_per_step / (step_s * devices * 1e12),
-                                                     .tokens_per_s_per_device = static_cast<double>(config_.tokens_per_step) / (step_s * devices),
-                                                     .lr = values.lr,
-                                                     .global_batch = config_.samples_per_step,
-                                                     .loss = loss_.last(),
-                                                     .loss_scale = values.find("loss_scale").value_or(1.0),
-                                                     .grad_norm = finite(values.find("grad_norm")),
-                                                     .num_zeros = is_skipped ? std::nullopt : values.find("num_zeros"),
-                                                     .params_norm = values.find("params_norm"),
-                                                     .num_skipped = num_skipped_in_window_,
-                                                     .num_nan = num_nan_in_window_}));
+  core::log_info("{}",
+                 record::format_megatron_line(
+                     {.time_s = values.time_s,
+                      .iteration = values.step + 1,
+                      .num_iterations = config_.total_steps,
+                      .consumed_samples = values.samples_seen,
+                      .iteration_ms = step_s * 1000,
+                      .tflops_per_device = config_.train_flops_per_step / (step_s * devices * 1e12),
+                      .tokens_per_s_per_device = static_cast<double>(config_.tokens_per_step) / (step_s * devices),
+                      .lr = values.lr,
+                      .global_batch = config_.samples_per_step,
+                      .loss = loss_.last(),
+                      .loss_scale = values.find("loss_scale").value_or(1.0),
+                      .grad_norm = finite(values.find("grad_norm")),
+                      .num_zeros = is_skipped ? std::nullopt : values.find("num_zeros"),
+                      .params_norm = values.find("params_norm"),
+                      .num_skipped = num_skipped_in_window_,
+                      .num_nan = num_nan_in_window_}));
   if (tensorboard_) {
-    record::NamedNumbers scalars = {{"lm loss", loss_.last()}, {"learning-rate", values.lr}, {"iteration-time", step_s}, {"grad-norm", values.find("grad_norm").value_or(NAN)}};
+    record::NamedNumbers scalars = {{"lm loss", loss_.last()},
+                                    {"learning-rate", values.lr},
+                                    {"iteration-time", step_s},
+                                    {"grad-norm", values.find("grad_norm").value_or(NAN)}};
     for (const auto& [name, tag] : {std::pair("num_zeros", "num-zeros"), std::pair("params_norm", "params-norm")})
       if (const auto value = values.find(name)) scalars.emplace_back(tag, *value);
     tensorboard_->add_scalars(values.step, scalars);
@@ -144,14 +154,17 @@ void TrainLog::log_megatron_line(const StepValues& values) {
 void TrainLog::show_progress(const StepValues& values) {
   if (!core::stderr_is_terminal()) return;
   const double remaining_s = static_cast<double>(config_.total_steps - values.step - 1) * recent_step_ms_ / 1000;
-  core::show_progress(fmt::format("step {}/{}  loss {:.4f}  {:.1f} samples/s  {} left", values.step + 1, config_.total_steps,
-                                  values.find("loss").value_or(NAN),
-                                  static_cast<double>(config_.samples_per_step) * 1000 / std::max(recent_step_ms_, 1e-6),
-                                  duration_text(remaining_s)));
+  core::show_progress(
+      fmt::format("step {}/{}  loss {:.4f}  {:.1f} samples/s  {} left", values.step + 1, config_.total_steps,
+                  values.find("loss").value_or(NAN),
+                  static_cast<double>(config_.samples_per_step) * 1000 / std::max(recent_step_ms_, 1e-6),
+                  duration_text(remaining_s)));
 }
 
-void TrainLog::add_result(int64_t epoch, int64_t step, const std::string& name, const record::NamedNumbers& metrics, double seconds) {
-  core::log_info("{}", config_.is_megatron ? record::format_megatron_validation(step, metrics.at(0).second) : record::format_eval_summary(epoch, metrics));
+void TrainLog::add_result(int64_t epoch, int64_t step, const std::string& name, const record::NamedNumbers& metrics,
+                          double seconds) {
+  core::log_info("{}", config_.is_megatron ? record::format_megatron_validation(step, metrics.at(0).second)
+                                           : record::format_eval_summary(epoch, metrics));
   if (tensorboard_) {
     record::NamedNumbers scalars;
     for (const auto& [key, value] : metrics) scalars.emplace_back("val/" + key, value);

@@ -11,8 +11,8 @@ struct SoftwareVersions {
   std::string lockstep, libtorch, cuda, nccl;
 };
 
-/// `train TASK`: joins the ranks, builds network, data, optimiser and record from the options, and trains. Returns kOk or kRequeue; errors are thrown
-/// and noted in the run record.
+/// `train TASK`: joins the ranks, builds network, data, optimiser and record from the options, and trains. Returns kOk
+/// or kRequeue; errors are thrown and noted in the run record.
 ExitCode train(const spec::ParsedCommand& command, const SoftwareVersions& versions);
 
 }  // namespace lockstep::train

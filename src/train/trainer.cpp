@@ -15,16 +15,20 @@
 namespace lockstep::train {
 namespace {
 
-/// Steps between a step and the reading of its device scalars: the loop never waits for the values of the step it is in.
+/// Steps between a step and the reading of its device scalars: the loop never waits for the values of the step it is
+/// in.
 constexpr int64_t kReadDelaySteps = 2;
 
 }  // namespace
 
 Trainer::Trainer(const TrainerConfig& config, const TrainerParts& parts, const TrainerPosition& start)
-    : config_(config), parts_(parts), position_(start), telemetry_(parts.world, parts.device), interval_begin_(start.step), last_saved_step_(start.step) {}
+    : config_(config), parts_(parts), position_(start), telemetry_(parts.world, parts.device),
+      interval_begin_(start.step), last_saved_step_(start.step) {}
 
 ExitCode Trainer::run() {
-  if (position_.step >= config_.last_step()) core::log_warning("train: {} steps are done already, the run is to have {}: nothing to train", position_.step, config_.last_step());
+  if (position_.step >= config_.last_step())
+    core::log_warning("train: {} steps are done already, the run is to have {}: nothing to train", position_.step,
+                      config_.last_step());
   parts_.phases.restart();
   while (position_.step < config_.last_step() && wish_ < StopRequest::kSaveAndFinish) {
     if (parts_.before_step) parts_.before_step(position_.step);
@@ -44,18 +48,21 @@ ExitCode Trainer::run() {
   parts_.finish_saving();
   if (position_.step >= config_.last_step()) {
     if (position_.step % config_.steps_per_epoch != 0) parts_.evaluate(config_.num_epochs, position_.step);
-    core::log_info("finished after {} steps{}", position_.step, position_.step < config_.total_steps() ? fmt::format(" of {}", config_.total_steps()) : "");
+    core::log_info("finished after {} steps{}", position_.step,
+                   position_.step < config_.total_steps() ? fmt::format(" of {}", config_.total_steps()) : "");
     return ExitCode::kOk;
   }
   const bool is_time_up = wish_ == StopRequest::kSaveAndFinish;
-  core::log_info("stopped {} after {} steps; continue with --resume latest", is_time_up ? "because the time is up" : "on request", position_.step);
+  core::log_info("stopped {} after {} steps; continue with --resume latest",
+                 is_time_up ? "because the time is up" : "on request", position_.step);
   return is_time_up ? ExitCode::kOk : ExitCode::kRequeue;
 }
 
 void Trainer::step() {
   RECORD_USER_SCOPE("step");
   auto micro_batches = next_micro_batches();
-  StepOutcome outcome = parts_.runner.run(micro_batches, core::stream_key({config_.seed, static_cast<uint64_t>(position_.step)}));
+  StepOutcome outcome =
+      parts_.runner.run(micro_batches, core::stream_key({config_.seed, static_cast<uint64_t>(position_.step)}));
   const double lr = config_.lr(position_.step, position_.samples_seen);
   const auto gradients = update(lr, outcome);
   ++position_.step;
@@ -65,10 +72,14 @@ void Trainer::step() {
 
 optim::GradSummary Trainer::update(double lr, StepOutcome& outcome) {
   RECORD_USER_SCOPE("optimizer");
-  const bool is_logged = (position_.step + 1) % config_.log_every_n_steps == 0 || position_.step + 1 == config_.last_step();
-  if (is_logged && config_.logs_num_zeros) outcome.scalars.emplace_back("num_zeros", num_zeros_in_gradient(parts_.optimizer, parts_.norm));
-  auto gradients = update_parameters(parts_.sync, parts_.optimizer, parts_.scaler, lr, config_.grad_clip_norm, parts_.norm);
-  if (is_logged && config_.logs_params_norm) outcome.scalars.emplace_back("params_norm", params_norm(parts_.optimizer, parts_.norm));
+  const bool is_logged =
+      (position_.step + 1) % config_.log_every_n_steps == 0 || position_.step + 1 == config_.last_step();
+  if (is_logged && config_.logs_num_zeros)
+    outcome.scalars.emplace_back("num_zeros", num_zeros_in_gradient(parts_.optimizer, parts_.norm));
+  auto gradients =
+      update_parameters(parts_.sync, parts_.optimizer, parts_.scaler, lr, config_.grad_clip_norm, parts_.norm);
+  if (is_logged && config_.logs_params_norm)
+    outcome.scalars.emplace_back("params_norm", params_norm(parts_.optimizer, parts_.norm));
   parts_.phases.mark(Phase::kOptimizer);
   return gradients;
 }
@@ -77,7 +88,8 @@ std::vector<models::Batch> Trainer::next_micro_batches() {
   RECORD_USER_SCOPE("data");
   parts_.phases.mark(Phase::kOther);  // what came after the step before
   std::vector<models::Batch> batches;
-  for (int64_t micro = 0; micro < config_.micro_batches_per_step; ++micro) batches.push_back(parts_.batches.next(parts_.phases));
+  for (int64_t micro = 0; micro < config_.micro_batches_per_step; ++micro)
+    batches.push_back(parts_.batches.next(parts_.phases));
   return batches;
 }
 
@@ -88,7 +100,8 @@ void Trainer::push_telemetry(const StepOutcome& outcome, const optim::GradSummar
   sample.lr = lr;
   sample.phases = parts_.phases.finish_step();
   sample.time_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  sample.wish = std::max(take_stop_request(), parts_.is_time_up && parts_.is_time_up() ? StopRequest::kSaveAndFinish : StopRequest::kNone);
+  sample.wish = std::max(take_stop_request(),
+                         parts_.is_time_up && parts_.is_time_up() ? StopRequest::kSaveAndFinish : StopRequest::kNone);
   sample.scalars = outcome.scalars;
   sample.scalars.emplace_back("grad_norm", gradients.norm);
   sample.scalars.emplace_back("found_inf", gradients.found_inf);
@@ -118,7 +131,8 @@ void Trainer::at_boundaries() {
   const bool evaluates = ends_epoch && (wish_ < StopRequest::kSaveAndFinish || step == config_.last_step());
   if (checks_replicas || evaluates) parts_.sync.wait_params();
   if (checks_replicas) parallel::check_replicas(parts_.task.network().named_parameters(), parts_.data_axis);
-  const bool saves_epoch = ends_epoch && config_.save_frequency_epochs > 0 && step / config_.steps_per_epoch % config_.save_frequency_epochs == 0;
+  const bool saves_epoch = ends_epoch && config_.save_frequency_epochs > 0 &&
+                           step / config_.steps_per_epoch % config_.save_frequency_epochs == 0;
   const bool saves_step = config_.save_every_n_steps > 0 && step % config_.save_every_n_steps == 0;
   if (saves_epoch || saves_step) save();
   if (evaluates) parts_.evaluate(step / config_.steps_per_epoch, step);

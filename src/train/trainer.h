@@ -27,16 +27,17 @@ namespace lockstep::train {
 struct TrainerConfig {
   int64_t steps_per_epoch = 1;
   int64_t num_epochs = 1;
-  std::optional<int64_t> max_steps;       ///< Ends earlier, wherever that is in an epoch.
-  int64_t samples_per_step = 1;           ///< Over all ranks.
+  std::optional<int64_t> max_steps;  ///< Ends earlier, wherever that is in an epoch.
+  int64_t samples_per_step = 1;      ///< Over all ranks.
   int64_t micro_batches_per_step = 1;
   LearningRate lr;
-  double grad_clip_norm = 0;              ///< 0: none.
+  double grad_clip_norm = 0;  ///< 0: none.
   int64_t log_every_n_steps = 100;
-  bool logs_params_norm = false, logs_num_zeros = false;  ///< Of the steps that log_every_n_steps divides, and the last.
-  int64_t save_frequency_epochs = 1;      ///< 0: only at the end.
-  int64_t save_every_n_steps = 0;         ///< 0: off.
-  int64_t check_replicas_steps = 500;     ///< 0: never.
+  bool logs_params_norm = false,
+       logs_num_zeros = false;         ///< Of the steps that log_every_n_steps divides, and the last.
+  int64_t save_frequency_epochs = 1;   ///< 0: only at the end.
+  int64_t save_every_n_steps = 0;      ///< 0: off.
+  int64_t check_replicas_steps = 500;  ///< 0: never.
   uint64_t seed = 0;
 
   int64_t total_steps() const { return steps_per_epoch * num_epochs; }
@@ -52,11 +53,12 @@ struct TrainerPosition {
 
 /// Means of this rank over the steps of a log interval.
 struct IntervalTimes {
-  int64_t step = 0;       ///< Last of the interval.
+  int64_t step = 0;  ///< Last of the interval.
   int64_t num_steps = 0;
   double step_ms = 0;
   PhaseTimes phases;
-  int64_t last_run_step = 0;  ///< Times are read some steps late: what the machine counted since the interval before is of the steps up to here,
+  int64_t last_run_step = 0;  ///< Times are read some steps late: what the machine counted since the interval before is
+                              ///< of the steps up to here,
   int64_t num_run_steps = 0;  ///< and of so many.
 };
 
@@ -68,19 +70,20 @@ struct TrainerParts {
   StepRunner& runner;
   parallel::GradSync& sync;
   optim::AdamW& optimizer;
-  optim::LossScaler* scaler;      ///< nullptr unless compute is fp16.
+  optim::LossScaler* scaler;  ///< nullptr unless compute is fp16.
   const NormShare& norm;
   BatchSource& batches;
   at::Device device;
   PhaseClock& phases;
-  TrainLog* log;                  ///< Rank 0 only.
-  std::function<void(const TrainerPosition&)> save;                               ///< Collective; may go on writing in the background.
-  std::function<void()> finish_saving;                                            ///< Waits until what was saved is durable.
-  std::function<void(int64_t epochs_done, int64_t steps_done)> evaluate;          ///< Collective; after each epoch, and where --max-steps ends within one.
-  std::function<void(const IntervalTimes&)> record_interval;                      ///< Collective; once per log interval.
+  TrainLog* log;                                     ///< Rank 0 only.
+  std::function<void(const TrainerPosition&)> save;  ///< Collective; may go on writing in the background.
+  std::function<void()> finish_saving;               ///< Waits until what was saved is durable.
+  std::function<void(int64_t epochs_done, int64_t steps_done)>
+      evaluate;  ///< Collective; after each epoch, and where --max-steps ends within one.
+  std::function<void(const IntervalTimes&)> record_interval;  ///< Collective; once per log interval.
   std::function<void(const PhaseTimes&)> record_first_step;
-  std::function<void(int64_t step)> before_step;                                  ///< Also after the last, with the number of steps.
-  std::function<bool()> is_time_up = {};                                          ///< Asked after each step, where it is given: one rank is enough.
+  std::function<void(int64_t step)> before_step;  ///< Also after the last, with the number of steps.
+  std::function<bool()> is_time_up = {};          ///< Asked after each step, where it is given: one rank is enough.
 };
 
 /// The training loop of every task.
@@ -107,8 +110,8 @@ class Trainer {
   StopRequest wish_ = StopRequest::kNone;  // of all ranks, until it is met
   Telemetry telemetry_;
   int64_t num_digested_ = 0;  // steps whose values have been read
-  IntervalTimes interval_;  // sums since the last end_interval
-  int64_t interval_begin_;  // first step that ran since then
+  IntervalTimes interval_;    // sums since the last end_interval
+  int64_t interval_begin_;    // first step that ran since then
   int64_t last_saved_step_ = -1;
 };
 

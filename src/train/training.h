@@ -25,24 +25,29 @@ namespace lockstep::train {
 /// Of the step with this number, from 0, before which the run saw so many samples.
 using LearningRate = std::function<double(int64_t step, int64_t samples_seen)>;
 
-/// Where ranks hold different parameters: over whom squared norms add up, and what of this rank's counts (copies count on one rank, padding on none).
+/// Where ranks hold different parameters: over whom squared norms add up, and what of this rank's counts (copies count
+/// on one rank, padding on none).
 struct NormShare {
-  comm::Comm* ranks = nullptr;        ///< nullptr: every rank holds all, or the part that GradSync::holding() says, and all count.
-  std::vector<int64_t> counted = {};  ///< Of each of the optimiser's segments, in their order, so many elements, the first.
+  comm::Comm* ranks =
+      nullptr;  ///< nullptr: every rank holds all, or the part that GradSync::holding() says, and all count.
+  std::vector<int64_t> counted =
+      {};  ///< Of each of the optimiser's segments, in their order, so many elements, the first.
 };
 
-/// Norm of the gradients, clipping, AdamW, loss scale, parameters on their way to all ranks. Nothing waits for the device. `scaler` may be
-/// nullptr.
-optim::GradSummary update_parameters(parallel::GradSync& sync, optim::AdamW& optimizer, optim::LossScaler* scaler, double lr, double grad_clip_norm,
-                                     const NormShare& norm = {});
+/// Norm of the gradients, clipping, AdamW, loss scale, parameters on their way to all ranks. Nothing waits for the
+/// device. `scaler` may be nullptr.
+optim::GradSummary update_parameters(parallel::GradSync& sync, optim::AdamW& optimizer, optim::LossScaler* scaler,
+                                     double lr, double grad_clip_norm, const NormShare& norm = {});
 
-/// L2 norm of all parameters of the model (of fp32 copies, where there are some), and number of elements of its gradient that are 0, of a model that
-/// ranks share as `norm` says: 0-dim fp64, on every rank. Nothing waits for the device. Collective over norm.ranks.
+/// L2 norm of all parameters of the model (of fp32 copies, where there are some), and number of elements of its
+/// gradient that are 0, of a model that ranks share as `norm` says: 0-dim fp64, on every rank. Nothing waits for the
+/// device. Collective over norm.ranks.
 at::Tensor params_norm(const optim::AdamW& optimizer, const NormShare& norm);
 at::Tensor num_zeros_in_gradient(const optim::AdamW& optimizer, const NormShare& norm);
 
 /// AdamW for what a rank holds; decay groups and bounds by `specs`, which name every segment.
-std::unique_ptr<optim::AdamW> build_optimizer(const optim::AdamWConfig& config, const parallel::Holding& holding, const std::vector<spec::ParamSpec>& specs);
+std::unique_ptr<optim::AdamW> build_optimizer(const optim::AdamWConfig& config, const parallel::Holding& holding,
+                                              const std::vector<spec::ParamSpec>& specs);
 
 /// All that one optimiser step works with. Members depend on those before them.
 struct Training {
@@ -59,7 +64,9 @@ struct Training {
   std::set<std::string> all_names;
 
   /// See update_parameters: with the gradients that the runner left.
-  optim::GradSummary update(double lr, double grad_clip_norm) { return update_parameters(*sync, *optimizer, scaler.get(), lr, grad_clip_norm, norm); }
+  optim::GradSummary update(double lr, double grad_clip_norm) {
+    return update_parameters(*sync, *optimizer, scaler.get(), lr, grad_clip_norm, norm);
+  }
 };
 
 /// Parameters that zero1 gathers are waited for unit by unit of the network. Neither may be used after the other's end.
@@ -85,9 +92,11 @@ struct TrainingHooks {
   Snapshot snapshot = {};    ///< Else: where weights alone come from, unless it is restored, too.
 };
 
-/// Gradients, AdamW and steps around `task`, whose parameters have `specs`. Collective over `data_axis`, which must outlive it. UsageError for
+/// Gradients, AdamW and steps around `task`, whose parameters have `specs`. Collective over `data_axis`, which must
+/// outlive it. UsageError for
 /// --grad-sync none on several ranks.
-Training build_training(const spec::TrainOptions& options, std::unique_ptr<Precision> precision, std::unique_ptr<models::Task> task,
-                        const std::vector<spec::ParamSpec>& specs, comm::Comm& data_axis, int64_t num_micro, const TrainingHooks& hooks = {});
+Training build_training(const spec::TrainOptions& options, std::unique_ptr<Precision> precision,
+                        std::unique_ptr<models::Task> task, const std::vector<spec::ParamSpec>& specs,
+                        comm::Comm& data_axis, int64_t num_micro, const TrainingHooks& hooks = {});
 
 }  // namespace lockstep::train

@@ -15,8 +15,10 @@ fs::path checkpoint_folder(const fs::path& named) {
   }
   const auto choice = record::choose_latest(named, record::VerifyDepth::kHashes);
   if (!choice.chosen)
-    throw CheckpointError(fmt::format("checkpoints: '{}' holds no whole checkpoint{}", named.string(), choice.skipped.empty() ? "" : ": " + choice.skipped.front()),
-                          "give a file of weights, a checkpoint, or the folder of a run (<logs>/<name>); `lockstep ckpt verify` says what is wrong");
+    throw CheckpointError(fmt::format("checkpoints: '{}' holds no whole checkpoint{}", named.string(),
+                                      choice.skipped.empty() ? "" : ": " + choice.skipped.front()),
+                          "give a file of weights, a checkpoint, or the folder of a run (<logs>/<name>); `lockstep "
+                          "ckpt verify` says what is wrong");
   for (const auto& reason : choice.skipped) core::log_warning("checkpoints: passed over: {}", reason);
   return choice.chosen->folder;
 }

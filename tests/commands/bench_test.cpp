@@ -12,8 +12,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const EnvChanges kNoJob = {{"RANK", {}}, {"WORLD_SIZE", {}}, {"LOCAL_RANK", {}}, {"MASTER_ADDR", {}}, {"MASTER_PORT", {}},
-                           {"SLURM_STEP_ID", {}}, {"SLURM_JOB_ID", {}}, {"SLURM_NTASKS", {}}, {"OMP_NUM_THREADS", {}}};
+const EnvChanges kNoJob = {{"RANK", {}},         {"WORLD_SIZE", {}},   {"LOCAL_RANK", {}},
+                           {"MASTER_ADDR", {}},  {"MASTER_PORT", {}},  {"SLURM_STEP_ID", {}},
+                           {"SLURM_JOB_ID", {}}, {"SLURM_NTASKS", {}}, {"OMP_NUM_THREADS", {}}};
 
 ProgramResult launch_bench(int num_ranks, std::vector<std::string> args) {
   std::vector<std::string> words = {"launch", "--nproc-per-node", std::to_string(num_ranks), "--", "bench"};
@@ -31,8 +32,8 @@ class BenchCollective : public EngineTest, public ::testing::WithParamInterface<
 
 TEST_P(BenchCollective, EveryCollectiveOverGlooIsRightAndTimed) {
   const int n = GetParam();
-  const auto result = launch_bench(n, {"collective", "--collectives", "all", "-b", "48", "-e", "3072", "-f", "8", "-n", "3", "-w", "1",
-                                       "--device", "cpu", "--json"});
+  const auto result = launch_bench(n, {"collective", "--collectives", "all", "-b", "48", "-e", "3072", "-f", "8", "-n",
+                                       "3", "-w", "1", "--device", "cpu", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto json = core::parse_json(result.out, "output");
   EXPECT_EQ(json.at("case"), "collective");
@@ -60,7 +61,8 @@ TEST_F(Bench, TableAndCsvOfOneCollective) {
   size_t num_rows = 0;
   for (const auto& line : core::split(table.out, "\n")) num_rows += !line.empty() && line[0] != '#';
   EXPECT_EQ(num_rows, 4u) << table.out;  // 8, 16, 32, 64
-  const auto csv = launch_bench(2, {"collective", "-b", "8", "-e", "64", "--mode", "verify", "--device", "cpu", "--csv"});
+  const auto csv =
+      launch_bench(2, {"collective", "-b", "8", "-e", "64", "--mode", "verify", "--device", "cpu", "--csv"});
   ASSERT_EQ(csv.exit_code, 0) << csv.err;
   EXPECT_EQ(core::split(csv.out, "\n").size(), 1u + 4u + 1u) << csv.out;
   EXPECT_EQ(csv.out.find("part,bytes,count,type,redop,root,time_us"), 0u);
@@ -80,8 +82,9 @@ core::Json document_of(std::vector<std::string> args, const std::string& name, s
 }
 
 TEST_F(Bench, OperatorsAreRightAndGiveThePeakOfEachType) {
-  const auto json = document_of({"op", "--min-dim", "32", "--max-dim", "64", "--array-bytes", "64K", "--batch-size", "1", "-n", "3", "-w", "1",
-                                 "--device", "cpu", "--model", demo_model()}, "bench_op");
+  const auto json = document_of({"op", "--min-dim", "32", "--max-dim", "64", "--array-bytes", "64K", "--batch-size",
+                                 "1", "-n", "3", "-w", "1", "--device", "cpu", "--model", demo_model()},
+                                "bench_op");
   EXPECT_EQ(json.at("summary").at("num_wrong"), 0);
   EXPECT_GT(json.at("summary").at("measured_peak_tflops").at("fp32").get<double>(), 0);
   EXPECT_GT(json.at("summary").at("measured_peak_tflops").at("bf16").get<double>(), 0);
@@ -99,8 +102,9 @@ TEST_F(Bench, StepWithTheMeasuredPeakHasAnMfu) {
   const core::TempDir folder;
   const std::string peak = (folder.path() / "peak.json").string();
   core::write_file_atomic(peak, R"({"summary": {"measured_peak_tflops": {"fp32": 0.5}}})");
-  const auto json = document_of({"step", "--model", demo_model(), "--batch-size", "4", "--accum-freq", "2", "--precision", "fp32", "-n", "3",
-                                 "-w", "1", "--device", "cpu", "--peak-from", peak}, "bench_step");
+  const auto json = document_of({"step", "--model", demo_model(), "--batch-size", "4", "--accum-freq", "2",
+                                 "--precision", "fp32", "-n", "3", "-w", "1", "--device", "cpu", "--peak-from", peak},
+                                "bench_step");
   const auto& row = json.at("rows").at(0);
   EXPECT_EQ(row.at("wrong"), 0);
   EXPECT_EQ(row.at("global_batch"), 8);
@@ -110,16 +114,19 @@ TEST_F(Bench, StepWithTheMeasuredPeakHasAnMfu) {
   const double tflops = row.at("tflops_per_s_per_device");
   EXPECT_NEAR(row.at("mfu_percent").get<double>(), 100 * tflops / 0.5, 1e-9);
   EXPECT_NEAR(row.at("samples_per_s").get<double>(), 8e3 / row.at("step_ms").get<double>(), 1e-6);
-  EXPECT_NEAR(tflops * 1e12, row.at("samples_per_s").get<double>() * 3 * row.at("forward_flops_per_sample").get<double>(), 1e-3 * tflops * 1e12);
+  EXPECT_NEAR(tflops * 1e12,
+              row.at("samples_per_s").get<double>() * 3 * row.at("forward_flops_per_sample").get<double>(),
+              1e-3 * tflops * 1e12);
   EXPECT_GT(row.at("peak_memory_bytes").get<double>(), 1e7);
-  const auto missing = bench({"step", "--model", demo_model(), "--precision", "amp_bf16", "--device", "cpu", "--peak-from", peak});
+  const auto missing =
+      bench({"step", "--model", demo_model(), "--precision", "amp_bf16", "--device", "cpu", "--peak-from", peak});
   EXPECT_EQ(missing.exit_code, 4);
   EXPECT_NE(missing.err.find("/summary/measured_peak_tflops/bf16"), std::string::npos) << missing.err;
 }
 
 TEST_F(Bench, StepOverTwoRanksGivesBothTheSameLoss) {
-  const auto result = launch_bench(2, {"step", "--model", demo_model(), "--batch-size", "4", "--precision", "fp32", "-n", "2", "-w", "0",
-                                       "--device", "cpu", "--json"});
+  const auto result = launch_bench(2, {"step", "--model", demo_model(), "--batch-size", "4", "--precision", "fp32",
+                                       "-n", "2", "-w", "0", "--device", "cpu", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto row = core::parse_json(result.out, "output").at("rows").at(0);
   EXPECT_EQ(row.at("global_batch"), 8);
@@ -127,32 +134,39 @@ TEST_F(Bench, StepOverTwoRanksGivesBothTheSameLoss) {
 }
 
 TEST_F(Bench, TheLargestBatchThatFitsIsFoundAndNotTheNext) {
-  const auto one = document_of({"step", "--model", demo_model(), "--batch-size", "16", "--precision", "fp32", "-n", "1", "-w", "1", "--device",
-                                "cpu"}, "bench_one");
-  const auto limit = one.at("rows").at(0).at("peak_memory_bytes").get<int64_t>() + (int64_t{96} << 20);  // pages of libraries come and go
+  const auto one = document_of({"step", "--model", demo_model(), "--batch-size", "16", "--precision", "fp32", "-n", "1",
+                                "-w", "1", "--device", "cpu"},
+                               "bench_one");
+  const auto limit = one.at("rows").at(0).at("peak_memory_bytes").get<int64_t>() +
+                     (int64_t{96} << 20);  // pages of libraries come and go
   std::string table;
-  const auto json = document_of({"step", "--model", demo_model(), "--precision", "fp32", "-n", "1", "-w", "1", "--device", "cpu",
-                                 "--find-batch", "multiple=8", "--memory-limit", std::to_string(limit)}, "bench_find", &table);
+  const auto json =
+      document_of({"step", "--model", demo_model(), "--precision", "fp32", "-n", "1", "-w", "1", "--device", "cpu",
+                   "--find-batch", "multiple=8", "--memory-limit", std::to_string(limit)},
+                  "bench_find", &table);
   const int64_t best = json.at("summary").at("largest_batch");
   EXPECT_GE(best, 16);
   bool next_was_refused = false, best_was_tried = false;
   for (const auto& probe : json.at("summary").at("probes")) {
     const int64_t samples = probe.at("samples");
-    if (samples == best) best_was_tried = probe.at("fits").get<bool>() && probe.at("peak_memory_bytes").get<int64_t>() <= limit;
+    if (samples == best)
+      best_was_tried = probe.at("fits").get<bool>() && probe.at("peak_memory_bytes").get<int64_t>() <= limit;
     if (samples == best + 8) next_was_refused = !probe.at("fits").get<bool>();
     EXPECT_GT(probe.at("planned_memory_bytes").get<double>(), 0);
   }
   EXPECT_TRUE(best_was_tried && next_was_refused) << table;
   EXPECT_EQ(json.at("rows").at(0).at("samples_per_micro"), best);
-  const auto none = bench({"step", "--model", demo_model(), "--precision", "fp32", "--device", "cpu", "--find-batch", "multiple=16",
-                           "--memory-limit", "1M"});
+  const auto none = bench({"step", "--model", demo_model(), "--precision", "fp32", "--device", "cpu", "--find-batch",
+                           "multiple=16", "--memory-limit", "1M"});
   EXPECT_EQ(none.exit_code, 6) << none.err;
   EXPECT_NE(none.err.find("not even 16 samples fit"), std::string::npos) << none.err;
 }
 
 TEST_F(Bench, LoaderHandsOutTheSameBatchesTwiceAndReportsRates) {
-  const auto json = document_of({"loader", "--dataset-type", "synthetic", "--train-num-samples", "64", "--model", demo_model(), "--batch-size", "4",
-                                 "--workers", "1", "2", "--think-ms", "5", "-n", "4", "-w", "1"}, "bench_loader");
+  const auto json =
+      document_of({"loader", "--dataset-type", "synthetic", "--train-num-samples", "64", "--model", demo_model(),
+                   "--batch-size", "4", "--workers", "1", "2", "--think-ms", "5", "-n", "4", "-w", "1"},
+                  "bench_loader");
   ASSERT_EQ(json.at("rows").size(), 2u);
   for (const auto& row : json.at("rows")) {
     EXPECT_EQ(row.at("wrong"), 0);
@@ -171,7 +185,8 @@ TEST_F(Bench, LoaderHandsOutTheSameBatchesTwiceAndReportsRates) {
 TEST_F(Bench, CheckpointsComeBackBitByBitAndLeaveNothingBehind) {
   const core::TempDir temporary;
   const std::string folder = temporary.path().string();
-  const auto json = document_of({"checkpoint", "--model", demo_model(), "--precision", "fp32", "--dir", folder, "-n", "2", "-w", "0", "--device", "cpu"},
+  const auto json = document_of({"checkpoint", "--model", demo_model(), "--precision", "fp32", "--dir", folder, "-n",
+                                 "2", "-w", "0", "--device", "cpu"},
                                 "bench_checkpoint");
   const auto& row = json.at("rows").at(0);
   EXPECT_EQ(row.at("wrong"), 0);

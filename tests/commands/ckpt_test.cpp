@@ -89,7 +89,8 @@ TEST_F(CkptCommand, ListCallsACheckpointWithAFileOfTheWrongSizeDamaged) {
   fs::resize_file(file, fs::file_size(file) - 1);
   const CommandResult text = ckpt({"list", run()});
   EXPECT_EQ(text.status.code, 0) << text.err;
-  EXPECT_NE(text.out.find("DAMAGED\n    '" + file.string() + "' has the wrong size: bytes="), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("DAMAGED\n    '" + file.string() + "' has the wrong size: bytes="), std::string::npos)
+      << text.out;
   const Json list = Json::parse(ckpt({"list", run(), "--json"}).out)["checkpoints"];
   EXPECT_EQ(list[2]["usable"], false);
   EXPECT_EQ(list[2]["damaged"], true);

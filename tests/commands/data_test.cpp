@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
+#include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
-#include "commands/run_program.h"
 #include "unit/data/tar_bytes.h"
 
 namespace lockstep {
@@ -20,7 +20,8 @@ TEST(DataCommand, MakesIndexesVerifiesAndInspectsShards) {
   ASSERT_EQ(made.exit_code, 0) << made.err;
   const std::string shards = Json::parse(made.out).at("train_shards").get<std::string>();
 
-  const ProgramResult indexed = run_lockstep({"data", "index", shards, "--index-dir", index, "--workers", "2", "--json"});
+  const ProgramResult indexed =
+      run_lockstep({"data", "index", shards, "--index-dir", index, "--workers", "2", "--json"});
   ASSERT_EQ(indexed.exit_code, 0) << indexed.err;
   EXPECT_EQ(Json::parse(indexed.out).at("samples"), 200);
   EXPECT_EQ(Json::parse(indexed.out).at("indexed"), 4);
@@ -44,8 +45,9 @@ TEST(DataCommand, MakesIndexesVerifiesAndInspectsShards) {
 TEST(DataCommand, MakesAndInspectsSounds) {
   core::TempDir folder;
   const std::string set = (folder.path() / "set").string();
-  const std::vector<std::string> make = {"data", "make-sounds", set, "--samples", "60", "--val-samples", "24", "--samples-per-shard", "30",
-                                         "--seconds", "0.5", "--sample-rate", "8000"};
+  const std::vector<std::string> make = {"data", "make-sounds",         set,  "--samples", "60",  "--val-samples",
+                                         "24",   "--samples-per-shard", "30", "--seconds", "0.5", "--sample-rate",
+                                         "8000"};
   std::vector<std::string> as_json = make;
   as_json.push_back("--json");
   const ProgramResult made = run_lockstep(as_json);
@@ -64,7 +66,8 @@ TEST(DataCommand, MakesAndInspectsSounds) {
   EXPECT_EQ(report.at("recordings").at("decoded"), 60);
   EXPECT_EQ(report.at("recordings").at("sample_rates"), (Json{{"8000", 60}}));
   EXPECT_EQ(report.at("recordings").at("max_seconds"), 0.5);
-  EXPECT_NE(run_lockstep({"data", "inspect", shards}).out.find("60 recordings decoded: 0.50 to 0.50 s long, 8000 Hz, 1 channels, 0 silent"),
+  EXPECT_NE(run_lockstep({"data", "inspect", shards})
+                .out.find("60 recordings decoded: 0.50 to 0.50 s long, 8000 Hz, 1 channels, 0 silent"),
             std::string::npos);
 
   const std::string shard = (folder.path() / "set" / "val-000000.tar").string();
@@ -73,7 +76,9 @@ TEST(DataCommand, MakesAndInspectsSounds) {
   testing::write_file(shard, bytes);
   const ProgramResult damaged = run_lockstep({"data", "inspect", shard});
   EXPECT_EQ(damaged.exit_code, 4);
-  EXPECT_NE(damaged.out.find("recording in shard '" + shard + "' offset=0 key='000000000' is damaged"), std::string::npos) << damaged.out;
+  EXPECT_NE(damaged.out.find("recording in shard '" + shard + "' offset=0 key='000000000' is damaged"),
+            std::string::npos)
+      << damaged.out;
 
   EXPECT_EQ(run_lockstep({"data", "make-sounds", (folder.path() / "x").string(), "--seconds", "0.1"}).exit_code, 2);
   EXPECT_EQ(run_lockstep({"data", "make-sounds", folder.path().string()}).exit_code, 2);  // holds something else
@@ -83,16 +88,22 @@ TEST(DataCommand, InspectFindsWhatTrainingWithSoundsRefuses) {
   using testing::TarBytes;
   core::TempDir folder;
   const std::string set = (folder.path() / "set").string();
-  ASSERT_EQ(run_lockstep({"data", "make-sounds", set, "--samples", "24", "--val-samples", "24", "--seconds", "0.25", "--sample-rate", "8000"}).exit_code, 0);
+  ASSERT_EQ(run_lockstep({"data", "make-sounds", set, "--samples", "24", "--val-samples", "24", "--seconds", "0.25",
+                          "--sample-rate", "8000"})
+                .exit_code,
+            0);
   std::string flac;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(set + "/heldout"))
     if (entry.path().extension() == ".flac") flac = core::read_file(entry.path());
   ASSERT_FALSE(flac.empty());
   const std::string shard = testing::write_file(
-      folder.path() / "x.tar", TarBytes::member("a.flac", flac) + TarBytes::member("a.txt", "no") + TarBytes::member("a.json", R"({"text": ["a tone", "x"]})") +
-                                   TarBytes::member("b.flac", flac) + TarBytes::member("b.txt", " \n") + TarBytes::member("c.flac", flac) +
-                                   TarBytes::member("c.json", R"({"title": "x"})") + TarBytes::member("d.flac", "no sound") + TarBytes::member("d.txt", "d") +
-                                   TarBytes::member("e.txt", "e") + TarBytes::member("f.flac", flac) + TarBytes::member("f.txt", "\xff\xfe") + TarBytes::end());
+      folder.path() / "x.tar", TarBytes::member("a.flac", flac) + TarBytes::member("a.txt", "no") +
+                                   TarBytes::member("a.json", R"({"text": ["a tone", "x"]})") +
+                                   TarBytes::member("b.flac", flac) + TarBytes::member("b.txt", " \n") +
+                                   TarBytes::member("c.flac", flac) + TarBytes::member("c.json", R"({"title": "x"})") +
+                                   TarBytes::member("d.flac", "no sound") + TarBytes::member("d.txt", "d") +
+                                   TarBytes::member("e.txt", "e") + TarBytes::member("f.flac", flac) +
+                                   TarBytes::member("f.txt", "\xff\xfe") + TarBytes::end());
   const ProgramResult shown = run_lockstep({"data", "inspect", shard, "--json"});
   EXPECT_EQ(shown.exit_code, 4) << shown.err;
   const Json report = Json::parse(shown.out);
@@ -104,20 +115,25 @@ TEST(DataCommand, InspectFindsWhatTrainingWithSoundsRefuses) {
   EXPECT_EQ(report.at("recordings").at("bad").size(), 1u);
   EXPECT_EQ(report.at("captions"), (Json::array({{{"key", "a"}, {"text", "a tone"}}, {{"key", "d"}, {"text", "d"}}})));
   const std::string text = run_lockstep({"data", "inspect", shard, "--pictures", "2"}).out;
-  for (const char* expected : {"2 of 5 recordings decoded", "the other 3 recordings were not decoded: --pictures 5", "3 captions that training refuses", "  a: a tone\n"})
+  for (const char* expected : {"2 of 5 recordings decoded", "the other 3 recordings were not decoded: --pictures 5",
+                               "3 captions that training refuses", "  a: a tone\n"})
     EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text;
 }
 
 TEST(DataCommand, DemosTakeAProgramByItsNameOnPath) {
   core::TempDir folder;
-  const std::string program = testing::write_file(folder.path() / "stand-in", "#!/bin/sh\necho \"called as $0\" >&2\nexit 9\n");
+  const std::string program =
+      testing::write_file(folder.path() / "stand-in", "#!/bin/sh\necho \"called as $0\" >&2\nexit 9\n");
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   for (const char* demo : {"sounds", "demo"}) {
     const std::string script = std::string(LOCKSTEP_SOURCE_DIR) + "/examples/" + demo + "/demo.sh";
     for (const std::string& name : {std::string("stand-in"), program}) {
-      const ProgramResult result = testing::run_program({"/bin/sh", "-c", "PATH=\"$0:$PATH\" exec bash \"$@\"", folder.path().string(), script, name, (folder.path() / "out").string(), "--short"});
+      const ProgramResult result =
+          testing::run_program({"/bin/sh", "-c", "PATH=\"$0:$PATH\" exec bash \"$@\"", folder.path().string(), script,
+                                name, (folder.path() / "out").string(), "--short"});
       EXPECT_EQ(result.exit_code, 9) << result.err;
-      EXPECT_NE(result.err.find("called as " + std::filesystem::canonical(program).string()), std::string::npos) << result.err;
+      EXPECT_NE(result.err.find("called as " + std::filesystem::canonical(program).string()), std::string::npos)
+          << result.err;
     }
   }
 }

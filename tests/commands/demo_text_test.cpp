@@ -1,4 +1,5 @@
-// The demo of GPT training in its short form: tokenizer, one rank, two tensor ranks stopped by SIGTERM, two pipeline stages, generation.
+// The demo of GPT training in its short form: tokenizer, one rank, two tensor ranks stopped by SIGTERM, two pipeline
+// stages, generation.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,7 +14,9 @@ namespace fs = std::filesystem;
 
 TEST(DemoText, StopsOnTensorRanksAndGoesOnAsPipelineStagesOnOneRanksCurve) {
   const core::TempDir folder;
-  const auto done = run_program({(fs::path(LOCKSTEP_SOURCE_DIR) / "examples/text/demo.sh").string(), lockstep_program(), folder.path().string(), "--short"}, {}, std::chrono::minutes(4));
+  const auto done = run_program({(fs::path(LOCKSTEP_SOURCE_DIR) / "examples/text/demo.sh").string(), lockstep_program(),
+                                 folder.path().string(), "--short"},
+                                {}, std::chrono::minutes(4));
   ASSERT_EQ(done.exit_code, 0) << done.out << done.err;
   EXPECT_NE(done.out.find("This program is free software"), std::string::npos) << done.out;
   const auto run = record::read_run(folder.path() / "logs/two");

@@ -9,7 +9,8 @@ namespace lockstep::testing {
 class EngineTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(LOCKSTEP_BUILD_DIR "/lockstep-engine")) GTEST_SKIP() << "built without lockstep-engine";
+    if (!std::filesystem::exists(LOCKSTEP_BUILD_DIR "/lockstep-engine"))
+      GTEST_SKIP() << "built without lockstep-engine";
   }
 };
 

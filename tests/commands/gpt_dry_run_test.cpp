@@ -35,35 +35,43 @@ Json dry_json(std::vector<std::string> args) {
 
 TEST(GptDryRun, NemotronRecipeFrom128To2048) {
   for (const int gpus : {128, 256, 512, 1024, 2048}) {
-    const Json json = dry_json({"--config", kRecipes + "gpt_nemotron4_340b_h100.toml", "--world-size", std::to_string(gpus), "--global-batch-size",
-                                std::to_string(gpus / 4), "--target-device", "H100 SXM 80GB"});
+    const Json json =
+        dry_json({"--config", kRecipes + "gpt_nemotron4_340b_h100.toml", "--world-size", std::to_string(gpus),
+                  "--global-batch-size", std::to_string(gpus / 4), "--target-device", "H100 SXM 80GB"});
     EXPECT_EQ(json.at("parameters"), 341'029'195'776);
     EXPECT_EQ(json.at("mesh"), (Json{{"tp", 8}, {"dp", gpus / 64}, {"pp", 8}}));
     EXPECT_EQ(json.at("num_micro"), 16);
     EXPECT_NEAR(json.at("bubble_over_ideal").get<double>(), 7.0 / (12 * 16), 1e-12);
-    // By hand: weights and gradients 2 bytes each, state 12 / dp; a layer keeps s b (12 h + 4 h g/a + 4 f) / 8 = 254 MiB or so, 103 of them in flight.
+    // By hand: weights and gradients 2 bytes each, state 12 / dp; a layer keeps s b (12 h + 4 h g/a + 4 f) / 8 = 254
+    // MiB or so, 103 of them in flight.
     const Json& first = json.at("stages").at(0);
     EXPECT_EQ(first.at("peak_in_flight"), 103);
-    const double parameters = 12 * ((18432.0 * 112 * 192 + 18432.0 * 18432 + 2 * 18432.0 * 73728) / 8 + 4 * 18432) + 256000.0 * 18432 / 8;
+    const double parameters =
+        12 * ((18432.0 * 112 * 192 + 18432.0 * 18432 + 2 * 18432.0 * 73728) / 8 + 4 * 18432) + 256000.0 * 18432 / 8;
     const double layer = 4096.0 * (12 * 18432 + 4 * 18432 * 8.0 / 96 + 4 * 73728) / 8;
     const double expected = parameters * (4 + 12.0 / (gpus / 64)) + 103 * layer;
     EXPECT_NEAR(first.at("bytes").at("total").get<double>() / expected, 1, 1e-12);
-    EXPECT_EQ(holds(json.at("fit").get<std::string>(), "does not fit"), gpus == 128) << "79.4 GiB on the first stage at two data ranks";
+    EXPECT_EQ(holds(json.at("fit").get<std::string>(), "does not fit"), gpus == 128)
+        << "79.4 GiB on the first stage at two data ranks";
   }
 }
 
 TEST(GptDryRun, StudyOfThe175B) {
   for (const int gpus : {128, 1024, 4096}) {
-    const Json json = dry_json({"--config", kRecipes + "gpt_175b_epicure.toml", "--world-size", std::to_string(gpus), "--global-batch-size", "1536"});
+    const Json json = dry_json({"--config", kRecipes + "gpt_175b_epicure.toml", "--world-size", std::to_string(gpus),
+                                "--global-batch-size", "1536"});
     EXPECT_EQ(json.at("parameters"), 174'615'846'912);
     EXPECT_EQ(json.at("num_micro"), 1536 / (gpus / 128));
     const Json& first = json.at("stages").at(0);
     // The softmax of one layer's attention, its mask and what is left of it come again during backward.
     EXPECT_EQ(first.at("bytes").at("recomputed").get<double>(), 96 * 2048.0 * 2048 * (3 * 2) / 8);
-    // fp16: 4 bytes and 12 / dp; 16 micro-batches of 6 layers of 36 s h / 8 (32, and two masks of 2 bytes), and the mask of the embedding's dropout.
-    const double parameters = 6 * (12.0 * 12288 * 12288 / 8 + 7.0 * 12288 / 8 + 6 * 12288) + 51200.0 * 12288 / 8 + 2048.0 * 12288;
+    // fp16: 4 bytes and 12 / dp; 16 micro-batches of 6 layers of 36 s h / 8 (32, and two masks of 2 bytes), and the
+    // mask of the embedding's dropout.
+    const double parameters =
+        6 * (12.0 * 12288 * 12288 / 8 + 7.0 * 12288 / 8 + 6 * 12288) + 51200.0 * 12288 / 8 + 2048.0 * 12288;
     EXPECT_EQ(first.at("parameters_per_rank").get<double>(), parameters);
-    const double expected = parameters * (4 + 12.0 / (gpus / 128)) + 16 * (6 * 36 + 2) * 2048.0 * 12288 / 8 + 96 * 2048.0 * 2048 * (3 * 2) / 8;
+    const double expected = parameters * (4 + 12.0 / (gpus / 128)) + 16 * (6 * 36 + 2) * 2048.0 * 12288 / 8 +
+                            96 * 2048.0 * 2048 * (3 * 2) / 8;
     EXPECT_NEAR(first.at("bytes").at("total").get<double>() / expected, 1, 1e-12);
   }
   const Json small = dry_json({"--model", "857m", "--world-size", "4", "--fp16", "--global-batch-size", "64"});
@@ -81,27 +89,31 @@ std::string words_of(const std::string& page) {
 }
 
 TEST(GptDryRun, PageSaysWhatWouldRun) {
-  const ProgramResult page = dry_run({"--model", "gpt2", "--world-size", "8", "--tp=2", "--pp", "2", "--num_virtual_stages_per_pipeline_rank", "3", "--global-batch-size", "8",
-                                      "--bf16", "--sequence-parallel", "--use-distributed-optimizer"});
+  const ProgramResult page =
+      dry_run({"--model", "gpt2", "--world-size", "8", "--tp=2", "--pp", "2", "--num_virtual_stages_per_pipeline_rank",
+               "3", "--global-batch-size", "8", "--bf16", "--sequence-parallel", "--use-distributed-optimizer"});
   ASSERT_EQ(page.exit_code, 0) << page.err;
-  for (const char* part : {"tp 2 x dp 2 x pp 2", "interleaved, 2 stages x 3 virtual stages", "embedding, layers 0, 1, 4, 5, 8, 9", "gradient of the tied embedding",
-                           "bubble 8.33 %", "[from --bf16]", "fits devices of 16 GB and more", "Schedule, one cell a pass"})
+  for (const char* part : {"tp 2 x dp 2 x pp 2", "interleaved, 2 stages x 3 virtual stages",
+                           "embedding, layers 0, 1, 4, 5, 8, 9", "gradient of the tied embedding", "bubble 8.33 %",
+                           "[from --bf16]", "fits devices of 16 GB and more", "Schedule, one cell a pass"})
     EXPECT_TRUE(holds(words_of(page.out), part)) << part << "\n" << page.out;
 }
 
 TEST(GptDryRun, PagesFitTheTerminal) {
-  for (const std::vector<std::string>& args :
-       std::vector<std::vector<std::string>>{{"--model", "gpt2", "--world-size", "8", "--tp", "2", "--pp", "2", "--num-virtual-stages-per-pipeline-rank", "3", "--global-batch-size", "8"},
-                                             {"--model", "gpt2", "--world-size", "4", "--pp", "4"},
-                                             {"--config", kRecipes + "gpt_nemotron4_340b_h100.toml", "--world-size", "2048", "--global-batch-size", "512", "--target-device", "H100 SXM 80GB",
-                                              "--fp8-format", "hybrid", "--first-last-layers-bf16"},
-                                             {"--config", kRecipes + "gpt_175b_epicure.toml", "--world-size", "4096", "--global-batch-size", "1536"},
-                                             {"--model", "857m", "--world-size", "1"}}) {
+  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
+           {"--model", "gpt2", "--world-size", "8", "--tp", "2", "--pp", "2", "--num-virtual-stages-per-pipeline-rank",
+            "3", "--global-batch-size", "8"},
+           {"--model", "gpt2", "--world-size", "4", "--pp", "4"},
+           {"--config", kRecipes + "gpt_nemotron4_340b_h100.toml", "--world-size", "2048", "--global-batch-size", "512",
+            "--target-device", "H100 SXM 80GB", "--fp8-format", "hybrid", "--first-last-layers-bf16"},
+           {"--config", kRecipes + "gpt_175b_epicure.toml", "--world-size", "4096", "--global-batch-size", "1536"},
+           {"--model", "857m", "--world-size", "1"}}) {
     const ProgramResult page = dry_run(args);
     ASSERT_EQ(page.exit_code, 0) << page.err;
     for (const std::string& line : core::split(page.out, "\n")) {
       const size_t path = line.find(LOCKSTEP_SOURCE_DIR);  // as long as whoever cloned it likes
-      const size_t counted = path == std::string::npos ? line.size() : line.size() - std::string(LOCKSTEP_SOURCE_DIR).size();
+      const size_t counted =
+          path == std::string::npos ? line.size() : line.size() - std::string(LOCKSTEP_SOURCE_DIR).size();
       EXPECT_LE(counted, 80) << line;
     }
   }
@@ -115,11 +127,14 @@ TEST(GptDryRun, PipelineWithoutAGlobalBatchIsWarnedOf) {
 
 TEST(GptDryRun, EndsInBf16TakeMoreMemoryThanFp8) {
   const auto first_stage = [](std::vector<std::string> flags) {
-    flags.insert(flags.begin(), {"--model", "nemotron4-15b", "--world-size", "8", "--tp", "4", "--pp", "2", "--bf16", "--global-batch-size", "8"});
+    flags.insert(flags.begin(), {"--model", "nemotron4-15b", "--world-size", "8", "--tp", "4", "--pp", "2", "--bf16",
+                                 "--global-batch-size", "8"});
     return dry_json(flags).at("stages").at(0).at("bytes");
   };
-  const Json bf16 = first_stage({}), spared = first_stage({"--fp8-format", "hybrid", "--first-last-layers-bf16"}), fp8 = first_stage({"--fp8-format", "hybrid"});
-  const double layer = (6144.0 * 128 * (48 + 2 * 8) + 6144.0 * 6144 + 2 * 6144.0 * 24576) / 4;  // elements of the matrices on a rank; each has two copies of a byte
+  const Json bf16 = first_stage({}), spared = first_stage({"--fp8-format", "hybrid", "--first-last-layers-bf16"}),
+             fp8 = first_stage({"--fp8-format", "hybrid"});
+  const double layer = (6144.0 * 128 * (48 + 2 * 8) + 6144.0 * 6144 + 2 * 6144.0 * 24576) /
+                       4;  // elements of the matrices on a rank; each has two copies of a byte
   EXPECT_EQ(fp8.at("parameters").get<double>() - bf16.at("parameters").get<double>(), 16 * 2 * layer);
   EXPECT_EQ(spared.at("parameters").get<double>() - bf16.at("parameters").get<double>(), 15 * 2 * layer);
   EXPECT_LT(fp8.at("activations"), spared.at("activations"));
@@ -131,11 +146,14 @@ TEST(GptDryRun, OnThisMachineTheProcessorIsPlannedWhereThereIsNoGpu) {
     flags.insert(flags.begin(), {"--model", "gpt2", "--seq-length", "128", "--attention-dropout", "0"});
     return dry_json(flags).at("stages").at(0).at("bytes").at("activations").get<double>();
   };
-  EXPECT_GT(bytes({"--device", "cpu"}), bytes({"--device", "cuda"})) << "the CPU keeps probabilities of short sequences";
-  EXPECT_EQ(bytes({"--device", "auto", "--world-size", "8"}), bytes({"--device", "cuda", "--world-size", "8"})) << "a size that is not here is of GPUs";
+  EXPECT_GT(bytes({"--device", "cpu"}), bytes({"--device", "cuda"}))
+      << "the CPU keeps probabilities of short sequences";
+  EXPECT_EQ(bytes({"--device", "auto", "--world-size", "8"}), bytes({"--device", "cuda", "--world-size", "8"}))
+      << "a size that is not here is of GPUs";
   if (!std::filesystem::exists("/proc/driver/nvidia/gpus")) {
     EXPECT_EQ(bytes({}), bytes({"--device", "cpu"}));
-    EXPECT_TRUE(holds(dry_json({"--model", "gpt2"}).at("fit"), "this machine")) << dry_json({"--model", "gpt2"}).at("fit");
+    EXPECT_TRUE(holds(dry_json({"--model", "gpt2"}).at("fit"), "this machine"))
+        << dry_json({"--model", "gpt2"}).at("fit");
   }
 }
 
@@ -144,18 +162,21 @@ TEST(GptDryRun, MisfitsAreUsageErrorsWithTheNearest) {
     std::vector<std::string> args;
     const char* part;
   };
-  for (const Case& bad : std::vector<Case>{{{"--model", "gpt2", "--world-size", "5", "--pp", "5"}, "use --pipeline-model-parallel-size 1, or set"},
-                                           {{"--model", "gpt2", "--world-size", "8", "--tp", "8"}, "use --tensor-model-parallel-size 4"},
-                                           {{"--model", "gpt2", "--world-size", "6", "--tp", "2", "--pp", "2"}, "start 4 or 8 ranks; or use --pipeline-model-parallel-size 1 or 3; or use --tensor-model-parallel-size 1 or 3"},
-                                           {{"--model", "gpt2", "--world-size", "8", "--global-batch-size", "12"}, "use --global-batch-size 8 or 16"},
-                                           {{"--model", "gpt5", "--world-size", "1"}, "unknown model 'gpt5'"},
-                                           {{"--model", "mistral", "--world-size", "1"}, "llama3-8b with --vocab-size 32000"},
-                                           {{"--world-size", "1"}, "--num-layers, --hidden-size"},
-                                           {{"--model", "gpt2", "--bf16", "--fp16"}, "contradict"},
-                                           {{"--model", "gpt2", "--context-parallel-size", "2"}, "use --sequence-parallel"},
-                                           {{"--model", "gpt2", "--tensor-model-parallel-sizes", "2"}, "tensor-model-parallel-size"},
-                                           {{"--model", "gpt2", "--target-device", "Z300"}, "no known device"},
-                                           {{"--model", "gpt2", "--recompute-granularity", "full"}, "--recompute-num-layers"}}) {
+  for (const Case& bad : std::vector<Case>{
+           {{"--model", "gpt2", "--world-size", "5", "--pp", "5"}, "use --pipeline-model-parallel-size 1, or set"},
+           {{"--model", "gpt2", "--world-size", "8", "--tp", "8"}, "use --tensor-model-parallel-size 4"},
+           {{"--model", "gpt2", "--world-size", "6", "--tp", "2", "--pp", "2"},
+            "start 4 or 8 ranks; or use --pipeline-model-parallel-size 1 or 3; or use --tensor-model-parallel-size 1 "
+            "or 3"},
+           {{"--model", "gpt2", "--world-size", "8", "--global-batch-size", "12"}, "use --global-batch-size 8 or 16"},
+           {{"--model", "gpt5", "--world-size", "1"}, "unknown model 'gpt5'"},
+           {{"--model", "mistral", "--world-size", "1"}, "llama3-8b with --vocab-size 32000"},
+           {{"--world-size", "1"}, "--num-layers, --hidden-size"},
+           {{"--model", "gpt2", "--bf16", "--fp16"}, "contradict"},
+           {{"--model", "gpt2", "--context-parallel-size", "2"}, "use --sequence-parallel"},
+           {{"--model", "gpt2", "--tensor-model-parallel-sizes", "2"}, "tensor-model-parallel-size"},
+           {{"--model", "gpt2", "--target-device", "Z300"}, "no known device"},
+           {{"--model", "gpt2", "--recompute-granularity", "full"}, "--recompute-num-layers"}}) {
     const ProgramResult result = dry_run(bad.args);
     EXPECT_EQ(result.exit_code, 2) << result.out;
     EXPECT_TRUE(holds(result.err, bad.part)) << result.err;
@@ -165,8 +186,10 @@ TEST(GptDryRun, MisfitsAreUsageErrorsWithTheNearest) {
 
 TEST(GptDryRun, ShippedSweepsExpand) {
   const auto expand = [](const char* file) {
-    const std::vector<std::string> args = {lockstep_program(), "sweep", file, "--dry-run", "--json", "--set", "ACCOUNT=a", "PARTITION=p", "SCRATCH=/s"};
-    const auto result = core::run_command({.argv = args, .working_folder = LOCKSTEP_SOURCE_DIR}, std::chrono::seconds(60));
+    const std::vector<std::string> args = {
+        lockstep_program(), "sweep", file, "--dry-run", "--json", "--set", "ACCOUNT=a", "PARTITION=p", "SCRATCH=/s"};
+    const auto result =
+        core::run_command({.argv = args, .working_folder = LOCKSTEP_SOURCE_DIR}, std::chrono::seconds(60));
     EXPECT_EQ(result.status.code, 0) << result.err;
     return core::parse_json(result.out, "sweep").at("points");
   };
@@ -195,8 +218,10 @@ TEST(GptDryRun, ShippedSweepsExpand) {
 TEST(GptDryRun, SweepFindsItsRecipeBesideItself) {
   const core::TempDir elsewhere;
   const std::string file = kRecipes + "sweeps/gpt_nemotron.toml";
-  const std::vector<std::string> args = {lockstep_program(), "sweep", file, "--dry-run", "--json", "--set", "ACCOUNT=a", "PARTITION=p", "SCRATCH=/s"};
-  const auto result = core::run_command({.argv = args, .working_folder = elsewhere.path().string()}, std::chrono::seconds(60));
+  const std::vector<std::string> args = {lockstep_program(), "sweep",       file,        "--dry-run", "--json", "--set",
+                                         "ACCOUNT=a",        "PARTITION=p", "SCRATCH=/s"};
+  const auto result =
+      core::run_command({.argv = args, .working_folder = elsewhere.path().string()}, std::chrono::seconds(60));
   EXPECT_EQ(result.status.code, 0) << result.err;
   EXPECT_EQ(core::parse_json(result.out, "sweep").at("points").size(), 10u);
 }
@@ -204,7 +229,8 @@ TEST(GptDryRun, SweepFindsItsRecipeBesideItself) {
 TEST(GptHelp, NamesOtherSpellings) {
   const ProgramResult help = run({"train", "gpt", "--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* name : {"also --log-interval", "also --tp", "also --layernorm-epsilon"}) EXPECT_TRUE(holds(words_of(help.out), name)) << name;
+  for (const char* name : {"also --log-interval", "also --tp", "also --layernorm-epsilon"})
+    EXPECT_TRUE(holds(words_of(help.out), name)) << name;
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// `lockstep infer generate`: a GPT trained on a small grammar speaks it; folders of Hugging Face continue token ids as Hugging Face does; bad input is named.
+// `lockstep infer generate`: a GPT trained on a small grammar speaks it; folders of Hugging Face continue token ids as
+// Hugging Face does; bad input is named.
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +25,8 @@ constexpr const char* kEffects[] = {"floods", "dust", "silence"};
 /// Sentences of two words, of which the first decides the second.
 std::string document(int number) {
   std::string text;
-  for (int i = 0; i < 4; ++i) text += std::string(i == 0 ? "" : " ") + kCauses[(number + i) % 3] + " " + kEffects[(number + i) % 3] + " .";
+  for (int i = 0; i < 4; ++i)
+    text += std::string(i == 0 ? "" : " ") + kCauses[(number + i) % 3] + " " + kEffects[(number + i) % 3] + " .";
   return text;
 }
 
@@ -50,7 +52,8 @@ void write_folder(const fs::path& folder, const std::string& golden, bool in_two
     parts[part].push_back(entry);
   }
   if (!in_two_files) return core::write_safetensors(folder / "model.safetensors", parts[0]);
-  for (const size_t part : {0u, 1u}) core::write_safetensors(folder / fmt::format("model-{:05}-of-00002.safetensors", part + 1), parts[part]);
+  for (const size_t part : {0u, 1u})
+    core::write_safetensors(folder / fmt::format("model-{:05}-of-00002.safetensors", part + 1), parts[part]);
   core::write_file_atomic(folder / "model.safetensors.index.json", Json{{"weight_map", map}}.dump());
 }
 
@@ -70,7 +73,8 @@ class Generate : public ::testing::Test {
     args.insert(args.end(), more.begin(), more.end());
     return run_lockstep(args);
   }
-  static void expect_refused(const std::string& weights, std::vector<std::string> more, int code, const std::string& part) {
+  static void expect_refused(const std::string& weights, std::vector<std::string> more, int code,
+                             const std::string& part) {
     const ProgramResult result = generate(weights, std::move(more));
     EXPECT_EQ(result.exit_code, code) << part << "\n" << result.err;
     EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
@@ -82,12 +86,51 @@ class Generate : public ::testing::Test {
     std::string lines;
     for (int i = 0; i < 60; ++i) lines += Json{{"text", document(i)}}.dump() + "\n";
     core::write_file_atomic(path("c.jsonl"), lines);
-    EXPECT_EQ(run_lockstep({"data", "train-bpe", path("c.jsonl"), "--output", path("bpe"), "--vocab-size", "280"}).exit_code, 0);
-    EXPECT_EQ(run_lockstep({"data", "tokenize", path("c.jsonl"), "--output-prefix", path("c"), "--tokenizer-model", path("bpe"), "--append-eod"}).exit_code, 0);
-    std::vector<std::string> args = {"train", "gpt", "--num-layers", "2", "--hidden-size", "32", "--num-attention-heads", "4", "--seq-length", "32", "--micro-batch-size", "8",
-                                     "--hidden-dropout", "0", "--attention-dropout", "0", "--lr", "1e-2", "--lr-warmup-iters", "5", "--train-iters", "120", "--eval-iters", "0",
-                                     "--data-path", path("c_text_document"), "--tokenizer-model", path("bpe"), "--vocab-size", "300", "--device", "cpu", "--threads", "1",
-                                     "--logs", path("logs"), "--name", "run"};
+    EXPECT_EQ(
+        run_lockstep({"data", "train-bpe", path("c.jsonl"), "--output", path("bpe"), "--vocab-size", "280"}).exit_code,
+        0);
+    EXPECT_EQ(run_lockstep({"data", "tokenize", path("c.jsonl"), "--output-prefix", path("c"), "--tokenizer-model",
+                            path("bpe"), "--append-eod"})
+                  .exit_code,
+              0);
+    std::vector<std::string> args = {"train",
+                                     "gpt",
+                                     "--num-layers",
+                                     "2",
+                                     "--hidden-size",
+                                     "32",
+                                     "--num-attention-heads",
+                                     "4",
+                                     "--seq-length",
+                                     "32",
+                                     "--micro-batch-size",
+                                     "8",
+                                     "--hidden-dropout",
+                                     "0",
+                                     "--attention-dropout",
+                                     "0",
+                                     "--lr",
+                                     "1e-2",
+                                     "--lr-warmup-iters",
+                                     "5",
+                                     "--train-iters",
+                                     "120",
+                                     "--eval-iters",
+                                     "0",
+                                     "--data-path",
+                                     path("c_text_document"),
+                                     "--tokenizer-model",
+                                     path("bpe"),
+                                     "--vocab-size",
+                                     "300",
+                                     "--device",
+                                     "cpu",
+                                     "--threads",
+                                     "1",
+                                     "--logs",
+                                     path("logs"),
+                                     "--name",
+                                     "run"};
     args.insert(args.end(), mesh.begin(), mesh.end());
     if (!mesh.empty()) args.insert(args.begin(), {"launch", "--nproc-per-node", "2", "--"});
     const auto run = run_lockstep(args, {}, std::chrono::seconds(300));
@@ -112,28 +155,35 @@ std::vector<Json> expect_speech(const ProgramResult& said) {
 
 TEST_F(Generate, ATrainedModelSpeaks) {
   const std::string run = trained_run();
-  const auto lines = expect_speech(generate(run, {"--prompt", "rain", "--prompt", "wind", "--prompt", "snow", "--max-new-tokens", "200", "--json"}));
+  const auto lines = expect_speech(
+      generate(run, {"--prompt", "rain", "--prompt", "wind", "--prompt", "snow", "--max-new-tokens", "200", "--json"}));
   // The same, as text, of the checkpoint, into a file, with prompts from a file.
   core::write_file_atomic(path("prompts.txt"), "wind\nsnow\n");
   const std::string checkpoint = record::list_checkpoints(run).front().folder.string();
-  const ProgramResult written = generate(checkpoint, {"--prompt", "rain", "--prompt-file", path("prompts.txt"), "--max-new-tokens", "200", "--output", path("out.txt"), "--batch-size", "2"});
+  const ProgramResult written =
+      generate(checkpoint, {"--prompt", "rain", "--prompt-file", path("prompts.txt"), "--max-new-tokens", "200",
+                            "--output", path("out.txt"), "--batch-size", "2"});
   ASSERT_EQ(written.exit_code, 0) << written.err;
   EXPECT_EQ(written.out, "");
   std::string want;
-  for (const Json& line : lines) want += (want.empty() ? "" : "\n") + line.at("prompt").get<std::string>() + line.at("text").get<std::string>() + "\n";
+  for (const Json& line : lines)
+    want +=
+        (want.empty() ? "" : "\n") + line.at("prompt").get<std::string>() + line.at("text").get<std::string>() + "\n";
   EXPECT_EQ(core::read_file(path("out.txt")), want);
 }
 
 TEST_F(Generate, AModelThatTensorRanksTrainedSpeaks) {
   const std::string run = trained_run({"--tensor-model-parallel-size", "2", "--sequence-parallel"});
-  ASSERT_FALSE(fs::exists(record::list_checkpoints(run).front().folder / "model.safetensors")) << "each rank wrote a part";
+  ASSERT_FALSE(fs::exists(record::list_checkpoints(run).front().folder / "model.safetensors"))
+      << "each rank wrote a part";
   expect_speech(generate(run, {"--prompt", "rain", "wind", "snow", "--json"}));
 }
 
 TEST_F(Generate, DrawsDependOnTheSeedAlone) {
   const std::string run = trained_run();
   const auto drawn = [&](std::vector<std::string> more) {
-    more.insert(more.end(), {"--prompt", "", "--prompt", "rain", "--temperature", "3", "--max-new-tokens", "20", "--json"});
+    more.insert(more.end(),
+                {"--prompt", "", "--prompt", "rain", "--temperature", "3", "--max-new-tokens", "20", "--json"});
     const ProgramResult result = generate(run, more);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result.out;
@@ -158,12 +208,16 @@ TEST_F(Generate, FoldersOfHuggingFaceContinueAsThere) {
       const fs::path folder = folder_.path() / (golden + (in_two_files ? "-two" : "-one"));
       write_folder(folder, golden, in_two_files);
       std::vector<std::string> flags = {"--max-new-tokens", "18", "--no-stop-at-eod", "--json"};
-      for (int i = 0; i < 3; ++i) flags.push_back(fmt::format("--prompt={}", fmt::join(golden_ids(golden, fmt::format("generate/prompt/{}", i)), " ")));
+      for (int i = 0; i < 3; ++i)
+        flags.push_back(
+            fmt::format("--prompt={}", fmt::join(golden_ids(golden, fmt::format("generate/prompt/{}", i)), " ")));
       const ProgramResult result = generate(folder.string(), flags);
       ASSERT_EQ(result.exit_code, 0) << result.err;
       const auto lines = json_lines(result.out);
       ASSERT_EQ(lines.size(), 3u);
-      for (size_t i = 0; i < 3; ++i) EXPECT_EQ(lines[i].at("ids").get<std::vector<int64_t>>(), golden_ids(golden, fmt::format("generate/ids/{}", i))) << golden;
+      for (size_t i = 0; i < 3; ++i)
+        EXPECT_EQ(lines[i].at("ids").get<std::vector<int64_t>>(), golden_ids(golden, fmt::format("generate/ids/{}", i)))
+            << golden;
       results[in_two_files ? 1 : 0] = result.out;
     }
     EXPECT_EQ(results[0], results[1]);
@@ -171,9 +225,11 @@ TEST_F(Generate, FoldersOfHuggingFaceContinueAsThere) {
   const ProgramResult text = generate(path("llama-one"), {"--prompt", "5  7", "--max-new-tokens", "3"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_EQ(text.out.substr(0, 4), "5 7 ");
-  const ProgramResult bos = generate(path("llama-one"), {"--prompt", "5 7", "--add-bos", "--max-new-tokens", "3"}), written = generate(path("llama-one"), {"--prompt", "0 5 7", "--max-new-tokens", "3"});
+  const ProgramResult bos = generate(path("llama-one"), {"--prompt", "5 7", "--add-bos", "--max-new-tokens", "3"}),
+                      written = generate(path("llama-one"), {"--prompt", "0 5 7", "--max-new-tokens", "3"});
   EXPECT_EQ("0 " + bos.out, written.out) << "bos_token_id is 0";
-  EXPECT_EQ(generate(path("llama-one"), {"--prompt", "5 7", "--precision", "bf16", "--max-new-tokens", "3"}).exit_code, 0);
+  EXPECT_EQ(generate(path("llama-one"), {"--prompt", "5 7", "--precision", "bf16", "--max-new-tokens", "3"}).exit_code,
+            0);
 }
 
 TEST_F(Generate, BadPromptsAreNamed) {
@@ -188,10 +244,13 @@ TEST_F(Generate, BadPromptsAreNamed) {
   core::write_file_atomic(path("empty.txt"), "");
   expect_refused(path("gpt2"), {"--prompt-file", path("empty.txt")}, 4, "holds no text");
   expect_refused(path("gpt2"), {"--prompt", "5", "--eod-token", "<x>"}, 2, "--eod-token without a tokenizer");
-  expect_refused(path("gpt2"), {"--prompt", "5", "--greedy", "--temperature", "1"}, 2, "--greedy contradicts --temperature");
+  expect_refused(path("gpt2"), {"--prompt", "5", "--greedy", "--temperature", "1"}, 2,
+                 "--greedy contradicts --temperature");
   expect_refused(path("gpt2"), {"--prompt", "5", "--tokenizer-model", path("none.json")}, 2, "none.json");
   core::write_file_atomic(path("c.jsonl"), "{\"text\": \"some text and some more\"}\n");
-  ASSERT_EQ(run_lockstep({"data", "train-bpe", path("c.jsonl"), "--output", path("bpe"), "--vocab-size", "260"}).exit_code, 0);
+  ASSERT_EQ(
+      run_lockstep({"data", "train-bpe", path("c.jsonl"), "--output", path("bpe"), "--vocab-size", "260"}).exit_code,
+      0);
   expect_refused(path("gpt2"), {"--prompt", "5", "--tokenizer-model", path("bpe")}, 2, "tokens, the model 97");
 }
 
@@ -226,7 +285,8 @@ TEST_F(Generate, RunsThatHoldNoWholeGptAreNamed) {
     record::CheckpointManifest manifest{.step = 3};
     manifest.files = {record::describe_file(checkpoint, "model.safetensors")};
     record::write_manifest(checkpoint, manifest);
-    core::write_file_atomic(folder_.path() / name / "run.json", Json{{"record_version", 1}, {"attempts", {{{"attempt", 1}, {"task", task}}}}}.dump());
+    core::write_file_atomic(folder_.path() / name / "run.json",
+                            Json{{"record_version", 1}, {"attempts", {{{"attempt", 1}, {"task", task}}}}}.dump());
     return checkpoint;
   };
   make_run("clip", "clip");

@@ -29,8 +29,9 @@ constexpr auto kLimit = 120s;  // never reached unless something hangs
 ProcessOptions lockstep(const Args& args) {
   ProcessOptions options{.argv = {kProgram}};
   options.argv.insert(options.argv.end(), args.begin(), args.end());
-  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "SLURM_STEP_ID",
-                           "SLURM_JOB_ID", "SLURM_NTASKS", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT"})
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "SLURM_STEP_ID",
+        "SLURM_JOB_ID", "SLURM_NTASKS", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT"})
     options.env_changes.emplace_back(name, std::nullopt);
   return options;
 }
@@ -39,7 +40,8 @@ ProcessOptions lockstep(const Args& args) {
 ProcessOptions launch(const Args& flags, const std::string& script) {
   Args args{"launch"};
   args.insert(args.end(), flags.begin(), flags.end());
-  for (const std::string& word : {std::string("--program"), std::string("/bin/sh"), std::string("--"), std::string("-c"), script})
+  for (const std::string& word :
+       {std::string("--program"), std::string("/bin/sh"), std::string("--"), std::string("-c"), script})
     args.push_back(word);
   return lockstep(args);
 }
@@ -98,7 +100,8 @@ struct Listener {
   }
 };
 
-const std::string kShowRanks = "echo $RANK/$WORLD_SIZE local $LOCAL_RANK/$LOCAL_WORLD_SIZE node $GROUP_RANK at $MASTER_ADDR";
+const std::string kShowRanks =
+    "echo $RANK/$WORLD_SIZE local $LOCAL_RANK/$LOCAL_WORLD_SIZE node $GROUP_RANK at $MASTER_ADDR";
 
 TEST(Launch, RanksKnowWhoTheyAre) {
   const CommandResult result = run(launch({"--nproc-per-node", "3"}, kShowRanks));
@@ -118,12 +121,18 @@ TEST(Launch, OneNodeOfSeveral) {
 
 TEST(Launch, TakesNodesFromASlurmStepOfLaunchers) {
   ProcessOptions options = launch({"--nproc-per-node", "2"}, kShowRanks);
-  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
-           {"SLURM_JOB_ID", "9"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_NODEID", "1"}, {"SLURM_LOCALID", "0"},
-           {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}, {"SLURM_STEP_NODELIST", "node[08-09]"}})
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, std::string>>{{"SLURM_JOB_ID", "9"},
+                                                        {"SLURM_STEP_ID", "0"},
+                                                        {"SLURM_PROCID", "1"},
+                                                        {"SLURM_NODEID", "1"},
+                                                        {"SLURM_LOCALID", "0"},
+                                                        {"SLURM_STEP_NUM_TASKS", "2"},
+                                                        {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                                                        {"SLURM_STEP_NODELIST", "node[08-09]"}})
     options.env_changes.emplace_back(name, value);
-  EXPECT_EQ(lines(run(options).out),
-            (std::multiset<std::string>{"[rank 2] 2/4 local 0/2 node 1 at node08", "[rank 3] 3/4 local 1/2 node 1 at node08"}));
+  EXPECT_EQ(lines(run(options).out), (std::multiset<std::string>{"[rank 2] 2/4 local 0/2 node 1 at node08",
+                                                                 "[rank 3] 3/4 local 1/2 node 1 at node08"}));
   options.env_changes.emplace_back("SLURM_STEP_TASKS_PER_NODE", "2");
   options.env_changes.emplace_back("SLURM_NODEID", "0");
   const CommandResult crowded = run(options);
@@ -143,8 +152,9 @@ TEST(Launch, OnATerminalTheFirstRanksProgressStaysAtTheBottom) {
   const std::string shown = (folder.path() / "shown").string(), seen = (folder.path() / "seen").string();
   const auto wait_for = [](const std::string& file) { return "while [ ! -e " + file + " ]; do sleep 0.01; done"; };
   ProcessOptions options =
-      launch({"--nproc-per-node", "2"}, "if [ $RANK = 0 ]; then test -t 2 && printf '\\r\\033[K10%%' >&2; : > " + shown + "; " +
-                                            wait_for(seen) + "; else " + wait_for(shown) + "; test -t 2 || echo plain >&2; fi");
+      launch({"--nproc-per-node", "2"}, "if [ $RANK = 0 ]; then test -t 2 && printf '\\r\\033[K10%%' >&2; : > " +
+                                            shown + "; " + wait_for(seen) + "; else " + wait_for(shown) +
+                                            "; test -t 2 || echo plain >&2; fi");
   options.err = ProcessOptions::Stream::kPty;
   core::Process process = core::Process::spawn(options);
   std::string text = read_until(process.err(), "10%", 2);
@@ -168,7 +178,8 @@ TEST(Launch, OneRankHasNoPrefixAndBytesPassUnchanged) {
 }
 
 TEST(Launch, WhatTheFirstRankPrintsCanGoIntoAPipe) {
-  const CommandResult result = run(launch({"--nproc-per-node", "2"}, "if [ $RANK = 0 ]; then printf '{\n  \"a\": 1\n}\n'; fi; echo told >&2"));
+  const CommandResult result =
+      run(launch({"--nproc-per-node", "2"}, "if [ $RANK = 0 ]; then printf '{\n  \"a\": 1\n}\n'; fi; echo told >&2"));
   EXPECT_EQ(result.out, "{\n  \"a\": 1\n}\n");
   EXPECT_EQ(lines(result.err), (std::multiset<std::string>{"[rank 0] told", "[rank 1] told"}));
 }
@@ -176,11 +187,12 @@ TEST(Launch, WhatTheFirstRankPrintsCanGoIntoAPipe) {
 TEST(Launch, LinesOfRanksNeverMix) {
   const std::string line(200, 'x');
   const CommandResult result =
-      run(launch({"--nproc-per-node", "4"}, "i=0; while [ $i -lt 300 ]; do printf '" + line.substr(0, 100) + "'; printf '" +
-                                                line.substr(100) + "\\n'; i=$((i+1)); done"));
+      run(launch({"--nproc-per-node", "4"}, "i=0; while [ $i -lt 300 ]; do printf '" + line.substr(0, 100) +
+                                                "'; printf '" + line.substr(100) + "\\n'; i=$((i+1)); done"));
   std::multiset<std::string> expected;
   for (int rank = 0; rank < 4; ++rank) {
-    for (int count = 0; count < 300; ++count) expected.insert(rank == 0 ? line : fmt::format("[rank {}] {}", rank, line));
+    for (int count = 0; count < 300; ++count)
+      expected.insert(rank == 0 ? line : fmt::format("[rank {}] {}", rank, line));
   }
   EXPECT_EQ(lines(result.out), expected);
 }
@@ -191,39 +203,46 @@ TEST(Launch, AnUnfinishedLastLineIsNotLost) {
 }
 
 TEST(Launch, WhatProgressOverwroteIsLeftOutOfAFile) {
-  const CommandResult result = run(
-      launch({"--nproc-per-node", "2"}, "printf '\\r\\033[K10%%' >&2; sleep 0.2; printf '\\r\\033[K20%%\\r\\033[Kdone\\n' >&2"));
+  const CommandResult result =
+      run(launch({"--nproc-per-node", "2"},
+                 "printf '\\r\\033[K10%%' >&2; sleep 0.2; printf '\\r\\033[K20%%\\r\\033[Kdone\\n' >&2"));
   EXPECT_EQ(lines(result.err), (std::multiset<std::string>{"[rank 0] done", "[rank 1] done"}));
 }
 
 TEST(Launch, TheFirstFailingRankIsNamedAndTheOthersEnd) {
-  const CommandResult result = run(launch({"--nproc-per-node", "3"},
-                                          "echo pid $$; if [ $RANK = 1 ]; then echo 'error: data: shard x.tar is short' >&2; "
-                                          "echo '  hint: copy it again' >&2; exit 4; fi; exec sleep 1000"));
+  const CommandResult result =
+      run(launch({"--nproc-per-node", "3"},
+                 "echo pid $$; if [ $RANK = 1 ]; then echo 'error: data: shard x.tar is short' >&2; "
+                 "echo '  hint: copy it again' >&2; exit 4; fi; exec sleep 1000"));
   EXPECT_EQ(result.status.code, 4);
   EXPECT_NE(result.err.find("rank 1 on "), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("failed first: exit code 4, data error\n"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("its last message: error: data: shard x.tar is short\n    hint: copy it again\n"), std::string::npos)
+  EXPECT_NE(result.err.find("its last message: error: data: shard x.tar is short\n    hint: copy it again\n"),
+            std::string::npos)
       << result.err;
-  for (const std::string& line : lines(result.out)) EXPECT_TRUE(ends(*core::parse_int(line.substr(line.rfind(' ') + 1)))) << line;
+  for (const std::string& line : lines(result.out))
+    EXPECT_TRUE(ends(*core::parse_int(line.substr(line.rfind(' ') + 1)))) << line;
 }
 
 TEST(Launch, ACauseRanksAboveALostPeerWhateverCameFirst) {
-  const std::string script = "if [ $RANK = 0 ]; then exit 3; fi; if [ $RANK = 2 ]; then exec sleep 1000; fi; "
-                             "trap 'exit 5' TERM; sleep 0.5; echo 'error: bad checkpoint' >&2; exit 5";
+  const std::string script =
+      "if [ $RANK = 0 ]; then exit 3; fi; if [ $RANK = 2 ]; then exec sleep 1000; fi; "
+      "trap 'exit 5' TERM; sleep 0.5; echo 'error: bad checkpoint' >&2; exit 5";
   const CommandResult result = run(launch({"--nproc-per-node", "3"}, script));
   EXPECT_EQ(result.status.code, 5) << result.err;
   EXPECT_NE(result.err.find("rank 1 on "), std::string::npos) << result.err;
 }
 
 TEST(Launch, ALostPeerAloneIsReportedToo) {
-  const CommandResult result = run(launch({"--nproc-per-node", "2"}, "if [ $RANK = 1 ]; then exit 3; fi; exec sleep 1000"));
+  const CommandResult result =
+      run(launch({"--nproc-per-node", "2"}, "if [ $RANK = 1 ]; then exit 3; fi; exec sleep 1000"));
   EXPECT_EQ(result.status.code, 3) << result.err;
   EXPECT_NE(result.err.find("rank 1 on "), std::string::npos) << result.err;
 }
 
 TEST(Launch, DeathBySignalIsToldAs128PlusSignal) {
-  const CommandResult result = run(launch({"--nproc-per-node", "2"}, "if [ $RANK = 1 ]; then kill -9 $$; fi; exec sleep 1000"));
+  const CommandResult result =
+      run(launch({"--nproc-per-node", "2"}, "if [ $RANK = 1 ]; then kill -9 $$; fi; exec sleep 1000"));
   EXPECT_EQ(result.status.code, 137);
   EXPECT_NE(result.err.find("rank 1 on "), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("signal 9 (Killed)"), std::string::npos) << result.err;
@@ -240,14 +259,15 @@ TEST(Launch, ARankThatIgnoresSigtermIsKilledWithItsChildren) {
   EXPECT_EQ(result.status.code, 6) << result.err;
   EXPECT_NE(result.err.find("1 other ranks did not end on SIGTERM and were killed"), std::string::npos) << result.err;
   ASSERT_EQ(lines(result.out).size(), 2u) << result.out;
-  for (const std::string& line : lines(result.out)) EXPECT_TRUE(ends(*core::parse_int(line.substr(line.rfind(' ') + 1)))) << line;
+  for (const std::string& line : lines(result.out))
+    EXPECT_TRUE(ends(*core::parse_int(line.substr(line.rfind(' ') + 1)))) << line;
 }
 
 TEST(Launch, TheMessageOfAnErrorFileGoesBeforeTheLog) {
-  const CommandResult result =
-      run(launch({"--nproc-per-node", "2"},
-                 "[ $RANK = 0 ] && exec sleep 1000; echo 'error: of the log' >&2; "
-                 "echo '{\"message\":{\"message\":\"of the file\",\"extraInfo\":{}}}' > $TORCHELASTIC_ERROR_FILE; exit 1"));
+  const CommandResult result = run(
+      launch({"--nproc-per-node", "2"},
+             "[ $RANK = 0 ] && exec sleep 1000; echo 'error: of the log' >&2; "
+             "echo '{\"message\":{\"message\":\"of the file\",\"extraInfo\":{}}}' > $TORCHELASTIC_ERROR_FILE; exit 1"));
   EXPECT_EQ(result.status.code, 1);
   EXPECT_NE(result.err.find("its last message: of the file\n"), std::string::npos) << result.err;
 }
@@ -277,7 +297,8 @@ TEST(Launch, SignalsReachEveryRank) {
 }
 
 TEST(Launch, ASecondInterruptKills) {
-  ProcessOptions options = launch({"--nproc-per-node", "2"}, "trap 'echo got' INT; echo ready $$; while :; do sleep 0.02; done");
+  ProcessOptions options =
+      launch({"--nproc-per-node", "2"}, "trap 'echo got' INT; echo ready $$; while :; do sleep 0.02; done");
   options.out = ProcessOptions::Stream::kPipe;
   core::Process process = core::Process::spawn(options);
   const std::string pids = read_until(process.out(), "ready", 2);
@@ -314,7 +335,8 @@ TEST(Launch, RunsLockstepItself) {
   EXPECT_NE(result.out.find("[rank 1] "), std::string::npos) << result.out;
   const CommandResult bare = run(lockstep({"launch", "--nproc-per-node", "2", "train", "clip", "--no-such-flag"}));
   EXPECT_EQ(bare.status.code, 2) << bare.err;
-  EXPECT_EQ(bare.err.rfind("lockstep: error: options: --no-such-flag is unknown", 0), 0u) << bare.err;  // once, before there are ranks
+  EXPECT_EQ(bare.err.rfind("lockstep: error: options: --no-such-flag is unknown", 0), 0u)
+      << bare.err;  // once, before there are ranks
 }
 
 TEST(Launch, RefusalsAreClear) {

@@ -29,9 +29,10 @@ class FakeEngine {
  public:
   FakeEngine() {
     std::filesystem::copy_file(lockstep_program(), program());
-    const auto script = write_text(folder_, "lockstep-engine",
-                                   "#!/bin/sh\nfor word in \"$@\"; do echo \"arg=$word\"; done\necho \"path=$LD_LIBRARY_PATH\"\n"
-                                   "echo \"caller=${LOCKSTEP_CALLER_LD_LIBRARY_PATH-unset}\"\necho \"pid=$$\"\nexit 42\n");
+    const auto script =
+        write_text(folder_, "lockstep-engine",
+                   "#!/bin/sh\nfor word in \"$@\"; do echo \"arg=$word\"; done\necho \"path=$LD_LIBRARY_PATH\"\n"
+                   "echo \"caller=${LOCKSTEP_CALLER_LD_LIBRARY_PATH-unset}\"\necho \"pid=$$\"\nexit 42\n");
     chmod(script.c_str(), 0755);
   }
   std::string program() const { return folder_.path() / "lockstep"; }
@@ -66,16 +67,17 @@ TEST(OptionCommands, OverviewAndHelpAreNarrowAndComplete) {
     EXPECT_EQ(result.err, "");
     expect_narrow(result.out);
   }
-  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{{"train", "--help"},
-                                                                                    {"train", "clip", "--help"},
-                                                                                    {"infer", "embed", "-h"},
-                                                                                    {"infer", "classify", "--help"},
-                                                                                    {"ckpt", "list", "--help"},
-                                                                                    {"ckpt", "export", "--help"},
-                                                                                    {"config", "--help"},
-                                                                                    {"config", "show", "--help"},
-                                                                                    {"config", "compare", "--help"},
-                                                                                    {"config", "reference", "--help"}}) {
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{"train", "--help"},
+                                             {"train", "clip", "--help"},
+                                             {"infer", "embed", "-h"},
+                                             {"infer", "classify", "--help"},
+                                             {"ckpt", "list", "--help"},
+                                             {"ckpt", "export", "--help"},
+                                             {"config", "--help"},
+                                             {"config", "show", "--help"},
+                                             {"config", "compare", "--help"},
+                                             {"config", "reference", "--help"}}) {
     const ProgramResult result = run_lockstep(args);
     EXPECT_EQ(result.exit_code, 0) << core::join(args, " ") << result.err;
     EXPECT_TRUE(holds(result.out, "Usage: lockstep " + args[0])) << core::join(args, " ");
@@ -87,7 +89,8 @@ TEST(OptionCommands, VersionNamesTheOldestCLibrary) {
   const ProgramResult result = run_lockstep({"--version"});
   EXPECT_EQ(result.exit_code, 0);
   const Json json = Json::parse(run_lockstep({"--version", "--json"}).out);
-  for (const char* key : {"version", "commit", "libtorch", "cuda", "nccl", "glibc_min"}) EXPECT_TRUE(json.contains(key)) << key;
+  for (const char* key : {"version", "commit", "libtorch", "cuda", "nccl", "glibc_min"})
+    EXPECT_TRUE(json.contains(key)) << key;
   const std::string glibc = json["glibc_min"];
   EXPECT_EQ(glibc.substr(0, 2), "2.");
   EXPECT_TRUE(holds(result.out, "glibc     " + glibc + " or newer"));
@@ -99,11 +102,13 @@ TEST(OptionCommands, UsageErrorsEndWithTwo) {
       {{"doctor"}, "`lockstep doctor` is not in this version yet"},
       {{"trian"}, "'trian' is no command\n  hint: did you mean `lockstep train`?"},
       {{"train"}, "'train' needs another word"},
-      {{"train", "clip", "--bacth-size", "8"}, "--bacth-size is unknown to 'train clip'\n  hint: did you mean --batch-size?"},
+      {{"train", "clip", "--bacth-size", "8"},
+       "--bacth-size is unknown to 'train clip'\n  hint: did you mean --batch-size?"},
       {{"train", "clip", "--batch-size", "x"},
        "--batch-size got 'x', expected an integer >= 1 and <= 1000000000 (samples per rank)"},
       {{"train", "clip", "--horovod"}, "--horovod is not supported"},
-      {{"train", "clip", "--mock-data"}, "--mock-data is not supported: made-up input has another name here\n  hint: use --dataset-type synthetic"},
+      {{"train", "clip", "--mock-data"},
+       "--mock-data is not supported: made-up input has another name here\n  hint: use --dataset-type synthetic"},
       {{"train", "clap", "--outdir", "x"}, "hint: use --logs DIR --name NAME"},
       {{"train", "gpt", "--output_dir", "x"}, "hint: use --logs DIR --name NAME"},
       {{"train", "gpt", "--gpus-per-node", "4"}, "hint: start them with `lockstep launch"},
@@ -144,7 +149,8 @@ TEST(OptionCommands, ShowTellsWhereValuesComeFrom) {
   const ProgramResult text = run_lockstep({"config", "show", "train", "clip", "--epochs", "3"});
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_TRUE(holds(text.out, "command line\n"));
-  EXPECT_EQ(run_lockstep({"config", "show", recipe.string()}).out, run_lockstep({"config", "show", "--config", recipe.string()}).out);
+  EXPECT_EQ(run_lockstep({"config", "show", recipe.string()}).out,
+            run_lockstep({"config", "show", "--config", recipe.string()}).out);
 }
 
 TEST(OptionCommands, CompareShowsWhatDiffers) {
@@ -155,8 +161,9 @@ TEST(OptionCommands, CompareShowsWhatDiffers) {
   EXPECT_EQ(json, (Json{{"batch_size", {{"first", 32}, {"second", 64}}}}));
   EXPECT_TRUE(holds(run_lockstep({"config", "compare", first, second}).out, "batch-size"));
   EXPECT_TRUE(holds(run_lockstep({"config", "compare", first, first}).out, "same options"));
-  core::write_file_atomic(folder.path() / "run.json",
-                          R"({"record_version": 1, "attempts": [{"attempt": 1, "options": {"batch_size": 64, "lr": 0.001}}]})");
+  core::write_file_atomic(
+      folder.path() / "run.json",
+      R"({"record_version": 1, "attempts": [{"attempt": 1, "options": {"batch_size": 64, "lr": 0.001}}]})");
   const Json with_run = Json::parse(run_lockstep({"config", "compare", first, folder.path().string(), "--json"}).out);
   EXPECT_EQ(with_run["batch_size"], (Json{{"first", 32}, {"second", 64}}));
   EXPECT_FALSE(with_run.contains("lr"));
@@ -234,8 +241,9 @@ TEST(OptionCommands, DryRunComputesWithoutTensors) {
 
 TEST(OptionCommands, DryRunPlansTheMemoryOfARankAndWhetherItFits) {
   const auto dry_run = [](const std::vector<std::string>& more) {
-    std::vector<std::string> args = {"train", "clip", "--dataset-type", "synthetic", "--train-num-samples", "1000", "--model", "ViT-B-32",
-                                     "--batch-size", "256", "--precision", "amp_bf16", "--dry-run", "--world-size", "8"};
+    std::vector<std::string> args = {"train",       "clip",     "--dataset-type", "synthetic",    "--train-num-samples",
+                                     "1000",        "--model",  "ViT-B-32",       "--batch-size", "256",
+                                     "--precision", "amp_bf16", "--dry-run",      "--world-size", "8"};
     args.insert(args.end(), more.begin(), more.end());
     return run_lockstep(args);
   };
@@ -265,23 +273,31 @@ TEST(OptionCommands, DryRunPlansTheMemoryOfARankAndWhetherItFits) {
   const ProgramResult odd = dry_run({"--device-memory", "Z99"});
   EXPECT_EQ(odd.exit_code, 2);
   EXPECT_TRUE(holds(odd.err, "GH200 96GB")) << odd.err;
-  EXPECT_EQ(run_lockstep({"train", "clip", "--device-memory", "64G", "--dataset-type", "synthetic", "--train-num-samples", "8"}).exit_code, 2);
+  EXPECT_EQ(run_lockstep(
+                {"train", "clip", "--device-memory", "64G", "--dataset-type", "synthetic", "--train-num-samples", "8"})
+                .exit_code,
+            2);
 
-  const Json here = Json::parse(run_lockstep({"launch", "--nproc-per-node", "2", "--", "train", "clip", "--dataset-type", "synthetic", "--train-num-samples",
-                                              "1000", "--model", "ViT-B-32", "--batch-size", "16", "--dry-run", "--device", "cpu", "--json"}).out);
+  const Json here =
+      Json::parse(run_lockstep({"launch", "--nproc-per-node", "2", "--", "train", "clip", "--dataset-type", "synthetic",
+                                "--train-num-samples", "1000", "--model", "ViT-B-32", "--batch-size", "16", "--dry-run",
+                                "--device", "cpu", "--json"})
+                      .out);
   EXPECT_GT(here.at("device_memory").at("bytes").get<int64_t>(), 0);
   EXPECT_TRUE(holds(here.at("device_memory").at("source").get<std::string>(), "each of 2 ranks"));
 }
 
 TEST(OptionCommands, Zero1DividesTheMemoryOfTheOptimiser) {
   const auto plan = [](std::vector<std::string> more, const std::string& ranks) {
-    std::vector<std::string> args = {"train", "clip", "--dataset-type", "synthetic", "--train-num-samples", "1000", "--model", "ViT-B-32",
-                                     "--precision", "bf16_master", "--dry-run", "--json", "--world-size", ranks};
+    std::vector<std::string> args = {"train",     "clip",    "--dataset-type", "synthetic",   "--train-num-samples",
+                                     "1000",      "--model", "ViT-B-32",       "--precision", "bf16_master",
+                                     "--dry-run", "--json",  "--world-size",   ranks};
     args.insert(args.end(), more.begin(), more.end());
     return Json::parse(run_lockstep(args).out);
   };
   constexpr int64_t kParameters = 151277313;
-  const Json ddp = plan({}, "4"), zero1 = plan({"--grad-sync", "zero1"}, "4"), megatron = plan({"--use-distributed-optimizer"}, "4");
+  const Json ddp = plan({}, "4"), zero1 = plan({"--grad-sync", "zero1"}, "4"),
+             megatron = plan({"--use-distributed-optimizer"}, "4");
   EXPECT_EQ(ddp["memory_per_rank_bytes"]["masters"], 4.0 * kParameters);
   EXPECT_EQ(ddp["memory_per_rank_bytes"]["optimizer"], 8.0 * kParameters);
   EXPECT_NEAR(zero1["memory_per_rank_bytes"]["masters"], 1.0 * kParameters, 1);
@@ -290,9 +306,11 @@ TEST(OptionCommands, Zero1DividesTheMemoryOfTheOptimiser) {
   EXPECT_EQ(megatron["options"]["grad_sync"], "zero1");
   const double wide = plan({"--accumulate-allreduce-grads-in-fp32"}, "4")["gradient_bytes"];
   EXPECT_NEAR(wide, 2 * ddp["gradient_bytes"].get<double>(), 1e5);
-  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--use-distributed-optimizer", "--grad-sync", "ddp"},
-                                                {"--accumulate-allreduce-grads-in-fp32", "--precision", "fp32"}}) {
-    std::vector<std::string> args = {"train", "clip", "--dataset-type", "synthetic", "--train-num-samples", "1000", "--dry-run"};
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--use-distributed-optimizer", "--grad-sync", "ddp"},
+        {"--accumulate-allreduce-grads-in-fp32", "--precision", "fp32"}}) {
+    std::vector<std::string> args = {"train", "clip",     "--dataset-type", "synthetic", "--train-num-samples",
+                                     "1000",  "--dry-run"};
     args.insert(args.end(), wrong.begin(), wrong.end());
     const auto refused = run_lockstep(args);
     EXPECT_EQ(refused.exit_code, 2) << wrong[0];
@@ -306,9 +324,11 @@ TEST(OptionCommands, RecipesOfLargeClipModelsFitTheirDevices) {
     const char* file;
     int64_t micro, global;
   };
-  for (const Row& row : {Row{"clip_vitb32_dgx.toml", 500, 16000}, Row{"clip_vith14_dgx.toml", 112, 3584}, Row{"clip_vitg14_dgx.toml", 80, 2560}}) {
-    const auto result = run_lockstep({"train", "clip", "--config", std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/" + row.file, "--dry-run", "--json",
-                                      "--world-size", "32"});
+  for (const Row& row : {Row{"clip_vitb32_dgx.toml", 500, 16000}, Row{"clip_vith14_dgx.toml", 112, 3584},
+                         Row{"clip_vitg14_dgx.toml", 80, 2560}}) {
+    const auto result =
+        run_lockstep({"train", "clip", "--config", std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/" + row.file,
+                      "--dry-run", "--json", "--world-size", "32"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
     const Json json = Json::parse(result.out);
     EXPECT_EQ(json["samples_per_rank"], row.micro);
@@ -341,7 +361,8 @@ TEST(OptionCommands, TheEngineIsExecutedWithLibTorchOnItsPath) {
   const std::string folders = (site / "torch" / "lib").string() + ":" + (site / "nvidia" / "nccl" / "lib").string();
   for (const auto& torch_dir : {site, site / "torch"}) {
     const ProgramResult result = run_program({fake.program(), "ckpt", "export", "a b", "c"},
-                                             {{"LOCKSTEP_TORCH_DIR", torch_dir.string()}, {"LD_LIBRARY_PATH", "/caller"},
+                                             {{"LOCKSTEP_TORCH_DIR", torch_dir.string()},
+                                              {"LD_LIBRARY_PATH", "/caller"},
                                               {"LOCKSTEP_CALLER_LD_LIBRARY_PATH", std::nullopt}});
     if (release.empty()) {  // a build without the engine cannot know which LibTorch fits
       EXPECT_EQ(result.exit_code, 6);
@@ -369,10 +390,12 @@ TEST(OptionCommands, AnUnfittingLibTorchIsAnEnvironmentError) {
 TEST(OptionCommands, LibTorchThatIsNowhereIsAnEnvironmentError) {
   const FakeEngine fake;
   // A real program without a run path stands in for the engine: what it links does not matter, it must not be started.
-  std::filesystem::copy_file("/bin/sh", fake.path() / "lockstep-engine", std::filesystem::copy_options::overwrite_existing);
-  const ProgramResult result = run_program(
-      {fake.program(), "ckpt", "export", "a", "b"},
-      {{"LOCKSTEP_TORCH_DIR", std::nullopt}, {"LD_LIBRARY_PATH", std::nullopt}, {"XDG_CACHE_HOME", fake.path().string()}});
+  std::filesystem::copy_file("/bin/sh", fake.path() / "lockstep-engine",
+                             std::filesystem::copy_options::overwrite_existing);
+  const ProgramResult result =
+      run_program({fake.program(), "ckpt", "export", "a", "b"}, {{"LOCKSTEP_TORCH_DIR", std::nullopt},
+                                                                 {"LD_LIBRARY_PATH", std::nullopt},
+                                                                 {"XDG_CACHE_HOME", fake.path().string()}});
   EXPECT_EQ(result.exit_code, 6) << result.err;
   EXPECT_TRUE(holds(result.err, "LibTorch (libtorch_cpu.so) is not found")) << result.err;
 }

@@ -1,4 +1,5 @@
-// The relocatable archive: unpacked into another folder it runs the short form of the demo, which is the whole main job on real input.
+// The relocatable archive: unpacked into another folder it runs the short form of the demo, which is the whole main job
+// on real input.
 #include <gtest/gtest.h>
 
 #include "commands/run_program.h"
@@ -19,7 +20,8 @@ std::string last_line(const std::string& text) {
 }
 
 TEST(Package, UnpackedCopyRunsTheDemo) {
-  const auto packed = run_program({std::string(LOCKSTEP_SOURCE_DIR) + "/tools/package.sh", LOCKSTEP_BUILD_DIR}, {}, std::chrono::minutes(5));
+  const auto packed = run_program({std::string(LOCKSTEP_SOURCE_DIR) + "/tools/package.sh", LOCKSTEP_BUILD_DIR}, {},
+                                  std::chrono::minutes(5));
   ASSERT_EQ(packed.exit_code, 0) << packed.err;
   const core::TempDir folder("lockstep package");  // a space in the path: nothing may depend on its absence
   ASSERT_EQ(run_program({"/bin/tar", "-C", folder.path().string(), "-xzf", last_line(packed.out)}).exit_code, 0);
@@ -40,8 +42,9 @@ TEST(Package, UnpackedCopyRunsTheDemo) {
   }
 
   const fs::path demo = folder.path() / "demo";
-  const auto done = run_program({(unpacked / "share/lockstep/examples/demo/demo.sh").string(), program, demo.string(), "--short"},
-                                {{"XDG_CACHE_HOME", folder.path().string()}}, std::chrono::minutes(8));
+  const auto done =
+      run_program({(unpacked / "share/lockstep/examples/demo/demo.sh").string(), program, demo.string(), "--short"},
+                  {{"XDG_CACHE_HOME", folder.path().string()}}, std::chrono::minutes(8));
   ASSERT_EQ(done.exit_code, 0) << done.out << done.err;
   EXPECT_NE(done.out.find("zero-shot accuracy, 28 classes"), std::string::npos) << done.out;
   EXPECT_EQ(record::read_status(demo / "logs/demo").attempt, 2);
@@ -51,8 +54,9 @@ TEST(Package, UnpackedCopyRunsTheDemo) {
 
 TEST(Package, WithoutLibTorchTheEngineSaysWhatIsMissing) {
   const core::TempDir empty;
-  const auto done = run_lockstep({"train", "clip", "--dataset-type", "synthetic", "--train-num-samples", "8", "--logs", empty.path().string()},
-                                 {{"LOCKSTEP_TORCH_DIR", empty.path().string()}});
+  const auto done = run_lockstep(
+      {"train", "clip", "--dataset-type", "synthetic", "--train-num-samples", "8", "--logs", empty.path().string()},
+      {{"LOCKSTEP_TORCH_DIR", empty.path().string()}});
   EXPECT_EQ(done.exit_code, 6) << done.err;
   EXPECT_NE(done.err.find("LOCKSTEP_TORCH_DIR"), std::string::npos) << done.err;
 }

@@ -24,10 +24,29 @@ constexpr const char* kTinyModel = R"({"embed_dim": 32,
 class ProfileCommand : public EngineTest {
  protected:
   ProfileCommand() { std::ofstream(folder_.path() / "tiny.json") << kTinyModel; }
-  ProgramResult run(std::vector<std::string> words, const std::vector<std::string>& flags, const EnvChanges& changes = {}) const {
-    const std::vector<std::string> common = {"clip", "--dataset-type", "synthetic", "--train-num-samples", "64", "--model", (folder_.path() / "tiny.json").string(),
-                                             "--batch-size", "4", "--workers", "1", "--threads", "1", "--device", "cpu", "--epochs", "4",
-                                             "--logs", folder_.path().string(), "--name", "run"};
+  ProgramResult run(std::vector<std::string> words, const std::vector<std::string>& flags,
+                    const EnvChanges& changes = {}) const {
+    const std::vector<std::string> common = {"clip",
+                                             "--dataset-type",
+                                             "synthetic",
+                                             "--train-num-samples",
+                                             "64",
+                                             "--model",
+                                             (folder_.path() / "tiny.json").string(),
+                                             "--batch-size",
+                                             "4",
+                                             "--workers",
+                                             "1",
+                                             "--threads",
+                                             "1",
+                                             "--device",
+                                             "cpu",
+                                             "--epochs",
+                                             "4",
+                                             "--logs",
+                                             folder_.path().string(),
+                                             "--name",
+                                             "run"};
     words.insert(words.end(), common.begin(), common.end());
     words.insert(words.end(), flags.begin(), flags.end());
     return run_lockstep(words, changes, std::chrono::seconds(120));
@@ -41,7 +60,8 @@ TEST_F(ProfileCommand, LeavesTracesTablesAndAMark) {
   const auto done = run({"launch", "--nproc-per-node", "2", "--", "profile", "train"},
                         {"--profile-step-start", "2", "--profile-step-end", "5", "--profile-ranks", "0,1"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_EQ((done.out + done.err).find("gpuGetDeviceCount"), std::string::npos) << "the profiler's library complains of a driver that nobody asked for";
+  EXPECT_EQ((done.out + done.err).find("gpuGetDeviceCount"), std::string::npos)
+      << "the profiler's library complains of a driver that nobody asked for";
   const fs::path profile = run_folder() / "profile";
   const auto trace = core::parse_json(core::read_file(profile / "trace.json"), "trace.json");
   std::map<std::string, int> steps_of_rank, forwards_of_rank;
@@ -71,7 +91,8 @@ TEST_F(ProfileCommand, WrongRangesAndRanksAreUsageErrors) {
   const auto without = run({"train"}, {"--profile-ranks", "1"});
   EXPECT_EQ(without.exit_code, 2);
   EXPECT_NE(without.err.find("lockstep profile train"), std::string::npos) << without.err;
-  const auto no_such_rank = run({"profile", "train"}, {"--profile-ranks", "3", "--profile-step-start", "1", "--profile-step-end", "2"});
+  const auto no_such_rank =
+      run({"profile", "train"}, {"--profile-ranks", "3", "--profile-step-start", "1", "--profile-step-end", "2"});
   EXPECT_EQ(no_such_rank.exit_code, 2);
   EXPECT_NE(no_such_rank.err.find("names rank 3"), std::string::npos) << no_such_rank.err;
   const auto no_task = run_lockstep({"profile", "train", "--profile-ranks", "0"});
@@ -79,7 +100,8 @@ TEST_F(ProfileCommand, WrongRangesAndRanksAreUsageErrors) {
 }
 
 TEST_F(ProfileCommand, ARunMeasuresItself) {
-  const auto done = run({"launch", "--nproc-per-node", "2", "--", "train"}, {"--log-every-n-steps", "5", "--max-steps", "10", "--accum-freq", "2"});
+  const auto done = run({"launch", "--nproc-per-node", "2", "--", "train"},
+                        {"--log-every-n-steps", "5", "--max-steps", "10", "--accum-freq", "2"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   for (const auto& step : record::read_steps(run_folder()).steps) {
     double sum = 0;
@@ -104,8 +126,9 @@ TEST_F(ProfileCommand, ARunMeasuresItself) {
     phases.push_back(phase);
     EXPECT_GE(ms, 0) << phase;
   }
-  EXPECT_EQ(phases, (std::vector<std::string>{"start", "rendezvous", "communicator", "loader", "weights", "first_step"}));
-  ASSERT_EQ(run_data.system.size(), 3u);  // steps 0 to 3 (an epoch), to 7, to 9
+  EXPECT_EQ(phases,
+            (std::vector<std::string>{"start", "rendezvous", "communicator", "loader", "weights", "first_step"}));
+  ASSERT_EQ(run_data.system.size(), 3u);                     // steps 0 to 3 (an epoch), to 7, to 9
   EXPECT_GT(run_data.system[0].received_bytes.at("lo"), 0);  // the two ranks talked
   ASSERT_EQ(run_data.rank_times.size(), 3u);
   EXPECT_EQ(run_data.rank_times[0].step_ms.size(), 2u);
@@ -123,7 +146,7 @@ TEST_F(ProfileCommand, ASlowRankIsSeenInItsComputeTime) {
   int64_t num_slow = 0;
   for (const auto& times : run_data.rank_times) {
     const int64_t first = times.step - times.num_steps + 1;
-    if (first < 8) {  // an epoch of eight steps ends an interval
+    if (first < 8) {                                    // an epoch of eight steps ends an interval
       if (first > 0) base_ms = times.compute_ms.at(1);  // the very first steps warm up
       continue;
     }
@@ -144,13 +167,27 @@ TEST_F(ProfileCommand, NsightWrapperNamesReportsAndPicksRanks) {
   std::ofstream(fake) << "#!/bin/sh\necho \"$0 $*\"\n";
   fs::permissions(fake, fs::perms::owner_all);
   const auto wrapped = [&](const std::string& rank) {
-    const EnvChanges environment = {{"SLURM_STEP_ID", "0"}, {"LOCKSTEP_NSYS_TASK", "1"}, {"SLURM_PROCID", rank}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "77"},
-                                    {"SLURM_NODEID", "1"}, {"SLURM_LOCALID", "2"}, {"MODEL", "ViT-B-32"}, {"DTYPE", "bf16"}, {"PROFILE_RANKS", "0,5-6"},
-                                    {"NSYS", fake.string()}, {"LOCKSTEP", "the-program"}, {"PROFILE_DIR", (folder_.path() / "reports").string()}, {"PROFILE_CPU", "true"}};
-    return run_program({"/bin/bash", std::string(LOCKSTEP_SOURCE_DIR) + "/examples/profile/nsys.sbatch", "train", "clip"}, environment, std::chrono::seconds(20));
+    const EnvChanges environment = {{"SLURM_STEP_ID", "0"},
+                                    {"LOCKSTEP_NSYS_TASK", "1"},
+                                    {"SLURM_PROCID", rank},
+                                    {"SLURM_NTASKS", "8"},
+                                    {"SLURM_JOB_ID", "77"},
+                                    {"SLURM_NODEID", "1"},
+                                    {"SLURM_LOCALID", "2"},
+                                    {"MODEL", "ViT-B-32"},
+                                    {"DTYPE", "bf16"},
+                                    {"PROFILE_RANKS", "0,5-6"},
+                                    {"NSYS", fake.string()},
+                                    {"LOCKSTEP", "the-program"},
+                                    {"PROFILE_DIR", (folder_.path() / "reports").string()},
+                                    {"PROFILE_CPU", "true"}};
+    return run_program(
+        {"/bin/bash", std::string(LOCKSTEP_SOURCE_DIR) + "/examples/profile/nsys.sbatch", "train", "clip"}, environment,
+        std::chrono::seconds(20));
   };
   const auto traced = wrapped("6");
-  EXPECT_NE(traced.out.find("profile --trace=cuda,nvtx --capture-range=cudaProfilerApi"), std::string::npos) << traced.out << traced.err;
+  EXPECT_NE(traced.out.find("profile --trace=cuda,nvtx --capture-range=cudaProfilerApi"), std::string::npos)
+      << traced.out << traced.err;
   EXPECT_NE(traced.out.find("ViT-B-32-base-bf16_8g_77_1_2"), std::string::npos) << traced.out;
   EXPECT_NE(traced.out.find("--sample=process-tree"), std::string::npos) << traced.out;
   EXPECT_NE(traced.out.find("the-program profile train clip --profile-tool nsys"), std::string::npos) << traced.out;

@@ -1,4 +1,5 @@
-// Real runs with a known fault, through `lockstep report`: the check that belongs to the fault fires and its share is the injected one.
+// Real runs with a known fault, through `lockstep report`: the check that belongs to the fault fires and its share is
+// the injected one.
 #include <fmt/format.h>
 
 #include "commands/train_fixture.h"
@@ -12,7 +13,8 @@ using core::Json;
 class ReportFaults : public TrainFixture {
  protected:
   ProgramResult train_with(const std::string& fault, const std::string& name) const {
-    auto args = train_args(name, {"--epochs", "8", "--max-steps", "40", "--save-frequency", "0", "--val-frequency", "0"});
+    auto args =
+        train_args(name, {"--epochs", "8", "--max-steps", "40", "--save-frequency", "0", "--val-frequency", "0"});
     args.insert(args.begin(), {"launch", "--nproc-per-node", "2", "--"});
     return run_lockstep(args, {{"LOCKSTEP_FAULT", fault}}, std::chrono::seconds(180));
   }
@@ -22,10 +24,13 @@ class ReportFaults : public TrainFixture {
     return core::parse_json(result.out, "report");
   }
   /// Sentences of the checks with this code that speak of `words`.
-  static std::vector<std::string> sentences(const Json& report, const std::string& code, const std::string& words = "") {
+  static std::vector<std::string> sentences(const Json& report, const std::string& code,
+                                            const std::string& words = "") {
     std::vector<std::string> found;
     for (const Json& check : report.at("checks"))
-      if (const std::string sentence = check.at("sentence"); check.at("code") == code && sentence.find(words) != std::string::npos) found.push_back(sentence);
+      if (const std::string sentence = check.at("sentence");
+          check.at("code") == code && sentence.find(words) != std::string::npos)
+        found.push_back(sentence);
     return found;
   }
   static const Json& point(const Json& report) { return report.at("curves").at(0).at("points").at(0); }
@@ -39,9 +44,11 @@ TEST_F(ReportFaults, ASlowRankIsNamedAndTheOthersWaitingIsExposedCommunication) 
   ASSERT_EQ(point(report).at("devices"), 2) << "the fault is of rank 1";
   EXPECT_EQ(sentences(report, "M12", "rank 1 ").size(), 1u) << report.at("checks").dump(1);
   EXPECT_TRUE(sentences(report, "M12", "rank 0 ").empty()) << report.at("checks").dump(1);
-  const double step_ms = point(report).at("step_mean_ms"), exposed_ms = point(report).at("phases_ms").at("exposed_comm");
+  const double step_ms = point(report).at("step_mean_ms"),
+               exposed_ms = point(report).at("phases_ms").at("exposed_comm");
   EXPECT_GE(step_ms, kSlowMs);
-  EXPECT_GE(exposed_ms, 0.75 * kSlowMs) << "rank 0 waits in collectives while rank 1 sleeps";  // longer where the machine is busy
+  EXPECT_GE(exposed_ms, 0.75 * kSlowMs)
+      << "rank 0 waits in collectives while rank 1 sleeps";  // longer where the machine is busy
 }
 
 TEST_F(ReportFaults, TheRankThatFailedFirstStandsInTheRecordAndTheReport) {
@@ -56,11 +63,14 @@ TEST_F(ReportFaults, TheRankThatFailedFirstStandsInTheRecordAndTheReport) {
   EXPECT_EQ(killed.at("first_failing_rank"), 0) << killed.dump(1);
   EXPECT_EQ(killed.at("state"), "failed") << "rank 0 could not say so itself";
   const Json report = report_on("died");
-  EXPECT_NE(report.at("runs").at(0).at("message").get<std::string>().find("rank 1 failed first"), std::string::npos) << report.at("runs").at(0).dump(1);
+  EXPECT_NE(report.at("runs").at(0).at("message").get<std::string>().find("rank 1 failed first"), std::string::npos)
+      << report.at("runs").at(0).dump(1);
 }
 
 TEST_F(ReportFaults, PhasesAddUpToTheStepAndEvaluationsTellTheirTime) {
-  ASSERT_EQ(train("whole", {"--max-steps", "12", "--val-data", shapes("val_shards"), "--force-patch-dropout", "0.5"}).exit_code, 0);
+  ASSERT_EQ(train("whole", {"--max-steps", "12", "--val-data", shapes("val_shards"), "--force-patch-dropout", "0.5"})
+                .exit_code,
+            0);
   const auto read = record::read_steps(logs_.path() / "whole");
   ASSERT_EQ(read.steps.size(), 12u);
   double other_ms = 0;
@@ -84,7 +94,8 @@ TEST_F(ReportFaults, ASlowLoaderIsADataStall) {
   const fs::path throttle = logs_.path() / "throttle.sh";
   std::ofstream(throttle) << "i=0\nsize=$(stat -c %s \"$1\")\nwhile [ $((8192 * i)) -lt \"$size\" ]; do\n"
                           << "  dd if=\"$1\" bs=8192 skip=$i count=1 2>/dev/null\n  i=$((i + 1))\n  sleep 0.05\ndone\n";
-  const std::vector<std::string> more = {"--max-steps", "24", "--epochs", "8", "--train-num-samples", "96", "--save-frequency", "0"};
+  const std::vector<std::string> more = {"--max-steps",         "24", "--epochs",         "8",
+                                         "--train-num-samples", "96", "--save-frequency", "0"};
   const auto fast = train("fast", more);
   ASSERT_EQ(fast.exit_code, 0) << fast.err;
   auto args = more;

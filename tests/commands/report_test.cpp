@@ -47,8 +47,9 @@ fs::path write_record(const fs::path& logs, const RecordPlan& plan) {
                       {"peak_source", "datasheet"},
                       {"is_synthetic", false},
                       {"is_profiled", plan.is_profiled}};
-  const Json run = {{"record_version", 1},
-                    {"attempts", {{{"attempt", 1}, {"started_s", 1.7e9}, {"host", "n1"}, {"pid", 1}, {"setup", setup}}}}};
+  const Json run = {
+      {"record_version", 1},
+      {"attempts", {{{"attempt", 1}, {"started_s", 1.7e9}, {"host", "n1"}, {"pid", 1}, {"setup", setup}}}}};
   core::write_file_atomic(folder / "run.json", run.dump());
   const Json status = {
       {"record_version", 1},  {"state", plan.state},     {"attempt", 1},
@@ -124,12 +125,16 @@ TEST(ReportCommand, FormatsAreWrittenAsAsked) {
   EXPECT_EQ(other, 1u) << "report.files, for the next report";
   write_record(folder.path(), {.name = "n2", .nodes = 2});
   core::write_file_atomic(out / "tables" / "mine.csv", "of the user");
-  const ProgramResult again = run_lockstep({"report", (folder.path() / "run").string(), (folder.path() / "n2").string(), "-o", out.string(), "--format", "html,csv"});
+  const ProgramResult again = run_lockstep({"report", (folder.path() / "run").string(), (folder.path() / "n2").string(),
+                                            "-o", out.string(), "--format", "html,csv"});
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_TRUE(fs::exists(out / "figures" / "efficiency.csv"));
-  const ProgramResult replaced = run_lockstep({"report", (folder.path() / "run").string(), "-o", out.string(), "--format", "html,csv"});
-  EXPECT_FALSE(fs::exists(out / "figures" / "efficiency.csv")) << "one size has no efficiency; the curve before is not its own";
-  EXPECT_NE(replaced.out.find("of the report before in '" + out.string() + "' removed"), std::string::npos) << replaced.out;
+  const ProgramResult replaced =
+      run_lockstep({"report", (folder.path() / "run").string(), "-o", out.string(), "--format", "html,csv"});
+  EXPECT_FALSE(fs::exists(out / "figures" / "efficiency.csv"))
+      << "one size has no efficiency; the curve before is not its own";
+  EXPECT_NE(replaced.out.find("of the report before in '" + out.string() + "' removed"), std::string::npos)
+      << replaced.out;
   EXPECT_TRUE(fs::exists(out / "tables" / "mine.csv"));
   const ProgramResult wrong = run_lockstep({"report", (folder.path() / "run").string(), "--format", "htm"});
   EXPECT_EQ(wrong.exit_code, 2);
@@ -165,7 +170,8 @@ TEST(ReportCommand, BadInputIsExplainedAndNothingIsLeftOutSilently) {
                        problem.get<std::string>().find("last line") != std::string::npos;
   EXPECT_TRUE(is_cut_told) << analysis.at("runs").dump(1).substr(0, 3000);
   const ProgramResult text = run_lockstep({"report", logs.string(), "-o", (folder.path() / "out").string()});
-  for (const char* word : {"failed", "profiled", "broken"}) EXPECT_NE(text.out.find(word), std::string::npos) << text.out;
+  for (const char* word : {"failed", "profiled", "broken"})
+    EXPECT_NE(text.out.find(word), std::string::npos) << text.out;
 }
 
 TEST(ReportCommand, RunsThatEndedBeforeTheirRecordBeganAreLeftOutInWords) {
@@ -178,7 +184,8 @@ TEST(ReportCommand, RunsThatEndedBeforeTheirRecordBeganAreLeftOutInWords) {
   fs::create_directories(logs / "n8");
   const std::string out = (folder.path() / "out").string();
   // Each folder by its name, as the shell expands logs/*, and all by one name.
-  const ProgramResult each = run_lockstep({"report", (logs / "n1").string(), (logs / "n2").string(), (logs / "n4").string(), (logs / "n8").string(), "-o", out});
+  const ProgramResult each = run_lockstep({"report", (logs / "n1").string(), (logs / "n2").string(),
+                                           (logs / "n4").string(), (logs / "n8").string(), "-o", out});
   ASSERT_EQ(each.exit_code, 0) << each.err;
   EXPECT_NE(each.out.find("left out: n4: "), std::string::npos) << each.out;
   EXPECT_NE(each.out.find("the run ended before its record began"), std::string::npos) << each.out;
@@ -220,16 +227,19 @@ TEST(ReportCommand, ADamagedRecordIsToldOnTheTerminalWithFileAndReason) {
   }
   EXPECT_EQ(report.out.find(fmt::format("problem: {}:", (logs / "whole").string())), std::string::npos) << report.out;
 
-  const ProgramResult compared = run_lockstep({"report", "compare", (logs / "whole").string(), (logs / "half").string()});
+  const ProgramResult compared =
+      run_lockstep({"report", "compare", (logs / "whole").string(), (logs / "half").string()});
   EXPECT_EQ(compared.exit_code, 0) << compared.err;
-  EXPECT_NE(compared.out.find(fmt::format("problem: {}: run.json: ", (logs / "half").string())), std::string::npos) << compared.out;
+  EXPECT_NE(compared.out.find(fmt::format("problem: {}: run.json: ", (logs / "half").string())), std::string::npos)
+      << compared.out;
 }
 
 TEST(ReportCommand, OneRepeatAndAMissingBaseAreSaidInWords) {
   core::TempDir folder;
   const fs::path logs = folder.path() / "logs";
   for (const int nodes : {2, 4}) write_record(logs, {.name = fmt::format("n{}", nodes), .nodes = nodes});
-  const ProgramResult result = run_lockstep({"report", logs.string(), "-o", (folder.path() / "out").string(), "--base-nodes", "1"});
+  const ProgramResult result =
+      run_lockstep({"report", logs.string(), "-o", (folder.path() / "out").string(), "--base-nodes", "1"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("the base asked for, 1 node, has no valid point"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("One job only at 2 nodes, 4 nodes"), std::string::npos) << result.out;
@@ -240,7 +250,8 @@ TEST(ReportCommand, LogsOfOpenClipNeedTheirNodesAndTakeThemFromThePath) {
   const fs::path golden = fs::path(LOCKSTEP_GOLDEN_DIR) / "logs";
   fs::path log;
   for (const auto& entry : fs::recursive_directory_iterator(golden))
-    if (entry.is_regular_file() && entry.path().filename().string().find("openclip") != std::string::npos) log = entry.path();
+    if (entry.is_regular_file() && entry.path().filename().string().find("openclip") != std::string::npos)
+      log = entry.path();
   ASSERT_FALSE(log.empty()) << "no golden log of OpenCLIP below " << golden;
   for (const int nodes : {1, 2}) {
     fs::create_directories(folder.path() / fmt::format("bench_n{}_x", nodes));
@@ -250,8 +261,9 @@ TEST(ReportCommand, LogsOfOpenClipNeedTheirNodesAndTakeThemFromThePath) {
   ASSERT_EQ(asked.exit_code, 0) << asked.err;
   const std::string missing = Json::parse(asked.out).at("missing").dump();
   EXPECT_NE(missing.find("nodes"), std::string::npos) << missing;
-  const ProgramResult told = run_lockstep({"report", folder.path().string(), "--json", "--meta", "bench_n(?<nodes>[0-9]+)_",
-                                           "--fwd-gflops", "14.78", "--peak-tflops", "989"});
+  const ProgramResult told =
+      run_lockstep({"report", folder.path().string(), "--json", "--meta", "bench_n(?<nodes>[0-9]+)_", "--fwd-gflops",
+                    "14.78", "--peak-tflops", "989"});
   ASSERT_EQ(told.exit_code, 0) << told.err;
   const Json analysis = Json::parse(told.out);
   std::set<int> nodes;
@@ -259,7 +271,8 @@ TEST(ReportCommand, LogsOfOpenClipNeedTheirNodesAndTakeThemFromThePath) {
     for (const Json& point : curve.at("points")) nodes.insert(point.at("nodes").get<int>());
   EXPECT_EQ(nodes, (std::set<int>{1, 2}));
   EXPECT_EQ(told.err.find("--meta"), std::string::npos) << told.err;
-  const ProgramResult useless = run_lockstep({"report", folder.path().string(), "--json", "--meta", "bensh_n(?<nodes>[0-9]+)_"});
+  const ProgramResult useless =
+      run_lockstep({"report", folder.path().string(), "--json", "--meta", "bensh_n(?<nodes>[0-9]+)_"});
   ASSERT_EQ(useless.exit_code, 0) << useless.err;
   EXPECT_NE(useless.err.find("is found in 0 of 2 paths"), std::string::npos) << useless.err;
 }
@@ -280,16 +293,26 @@ TEST(ReportCommand, PublishedTablesAreRecomputedAndTheirDifferencesListed) {
 TEST(ReportCommand, OwnTablesAreAppliedWithAndRefuseWhatTheyCannotTell) {
   core::TempDir folder;
   const fs::path table = folder.path() / "mine.csv", out = folder.path() / "out";
-  core::write_file_atomic(table, "nodes,gpus,global_batch,samples_per_s\n1,4,64,100\n1,4,64,104\n2,8,128,180\n2,8,128,184\n");
-  const ProgramResult result = run_lockstep({"report", table.string(), "-o", out.string(), "--proposal", "--budget-samples", "1e9", "--target-efficiency", "95"});
+  core::write_file_atomic(table,
+                          "nodes,gpus,global_batch,samples_per_s\n1,4,64,100\n1,4,64,104\n2,8,128,180\n2,8,128,184\n");
+  const ProgramResult result = run_lockstep({"report", table.string(), "-o", out.string(), "--proposal",
+                                             "--budget-samples", "1e9", "--target-efficiency", "95"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("Whether a larger size keeps 95 % cannot be decided"), std::string::npos) << result.out;
-  EXPECT_NE(run_lockstep({"report", table.string(), "-o", out.string(), "--target-efficiency", "50"}).out.find("The largest measured size that keeps 50 % is 2 nodes"), std::string::npos);
+  EXPECT_NE(run_lockstep({"report", table.string(), "-o", out.string(), "--target-efficiency", "50"})
+                .out.find("The largest measured size that keeps 50 % is 2 nodes"),
+            std::string::npos);
   const std::string text = read_or_empty(out / "proposal" / "report.md");
-  for (const char* words : {"Resource estimate", "4 rows of a table of results", "not measured", "Student's t"}) EXPECT_NE(text.find(words), std::string::npos) << text;
-  for (const char* words : {"nan", "optimiser step", "Warm-up was detected"}) EXPECT_EQ(text.find(words), std::string::npos) << words << "\n" << text;
+  for (const char* words : {"Resource estimate", "4 rows of a table of results", "not measured", "Student's t"})
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  for (const char* words : {"nan", "optimiser step", "Warm-up was detected"})
+    EXPECT_EQ(text.find(words), std::string::npos) << words << "\n" << text;
   EXPECT_TRUE(fs::exists(out / "report.html"));
-  for (const std::vector<std::string>& flags : {std::vector<std::string>{"--protocol", "clap"}, {"--warmup-steps", "3"}, {"--model", "x"}, {"--fact", "nodes=1"}, {"--flops-set", "seed-000"}}) {
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{"--protocol", "clap"},
+                                                {"--warmup-steps", "3"},
+                                                {"--model", "x"},
+                                                {"--fact", "nodes=1"},
+                                                {"--flops-set", "seed-000"}}) {
     std::vector<std::string> args = {"report", table.string(), "-o", out.string()};
     args.insert(args.end(), flags.begin(), flags.end());
     const ProgramResult refused = run_lockstep(args);
@@ -323,13 +346,15 @@ TEST(ReportCommand, ComparesTwoRunsWithAVerdict) {
   core::TempDir folder;
   write_record(folder.path(), {.name = "a", .step_ms = 100});
   write_record(folder.path(), {.name = "b", .step_ms = 110});
-  const ProgramResult result = run_lockstep({"report", "compare", (folder.path() / "a").string(), (folder.path() / "b").string()});
+  const ProgramResult result =
+      run_lockstep({"report", "compare", (folder.path() / "a").string(), (folder.path() / "b").string()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("these two runs differ"), std::string::npos) << result.out;
   EXPECT_EQ(result.out.find("faster"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("single run"), std::string::npos) << result.out;
   const Json json = Json::parse(
-      run_lockstep({"report", "compare", (folder.path() / "a").string(), (folder.path() / "b").string(), "--json"}).out);
+      run_lockstep({"report", "compare", (folder.path() / "a").string(), (folder.path() / "b").string(), "--json"})
+          .out);
   EXPECT_NEAR(json.at("sizes").at(0).at("ratio").get<double>(), 100.0 / 110.0, 0.005);
   EXPECT_EQ(run_lockstep({"report", "compare", (folder.path() / "a").string()}).exit_code, 2);
 }
@@ -339,7 +364,8 @@ TEST(ReportCommand, ASecondReportDoesNotReadTheFirstOnesTables) {
   std::string steps = "step,step_time_s,samples\n";
   for (int i = 0; i < 60; ++i) steps += fmt::format("{},{},64\n", i, 0.5 + 0.001 * (i % 7));
   const auto report_in = [](const fs::path& logs) {
-    return run_lockstep({"report", logs.string(), "-o", (logs / "report").string(), "--proposal", "--fact", "nodes=1", "devices=4", "model=m"});
+    return run_lockstep({"report", logs.string(), "-o", (logs / "report").string(), "--proposal", "--fact", "nodes=1",
+                         "devices=4", "model=m"});
   };
   for (const char* side : {"m1", "pr1"}) {
     fs::create_directories(folder.path() / side);
@@ -351,13 +377,15 @@ TEST(ReportCommand, ASecondReportDoesNotReadTheFirstOnesTables) {
     EXPECT_NE(again.err.find("tables and figures of reports were passed over"), std::string::npos) << again.err;
     EXPECT_NE(again.err.find((folder.path() / side / "report").string()), std::string::npos) << again.err;
   }
-  const ProgramResult compared = run_lockstep({"report", "compare", (folder.path() / "m1").string(), (folder.path() / "pr1").string()});
+  const ProgramResult compared =
+      run_lockstep({"report", "compare", (folder.path() / "m1").string(), (folder.path() / "pr1").string()});
   EXPECT_EQ(compared.exit_code, 0) << compared.err;
   EXPECT_EQ(compared.out.find("figures/"), std::string::npos) << compared.out;
   const ProgramResult only = run_lockstep({"report", (folder.path() / "m1" / "report").string()});
   EXPECT_EQ(only.exit_code, 6) << only.out;
   EXPECT_NE(only.err.find("it holds reports"), std::string::npos) << only.err;
-  const std::string table = std::string(LOCKSTEP_GOLDEN_DIR) + "/published/clap_htsat_base_jupiter.csv", log = (folder.path() / "m1" / "steps.csv").string();
+  const std::string table = std::string(LOCKSTEP_GOLDEN_DIR) + "/published/clap_htsat_base_jupiter.csv",
+                    log = (folder.path() / "m1" / "steps.csv").string();
   const ProgramResult mixed = run_lockstep({"report", log, table});
   EXPECT_EQ(mixed.exit_code, 2);
   EXPECT_NE(mixed.err.find(fmt::format("'{}' is a table, '{}' is a run", table, log)), std::string::npos) << mixed.err;
@@ -389,7 +417,8 @@ TEST(ReportCommand, ASweepFolderBringsItsAxesAndItsUnstartedPoints) {
   EXPECT_EQ(analysis.at("curves").size(), 1u);
   EXPECT_EQ(analysis.at("curves").at(0).at("scaling"), "weak scaling");
   ASSERT_EQ(analysis.at("left_out").size(), 1u);
-  EXPECT_NE(analysis.at("left_out").at(0).at("reason").get<std::string>().find("node 3 did not boot"), std::string::npos);
+  EXPECT_NE(analysis.at("left_out").at(0).at("reason").get<std::string>().find("node 3 did not boot"),
+            std::string::npos);
   // The words of a start that failed before the record was opened stand in the sentences about failed runs.
   const std::string words = "comm: 3 of 4 ranks met at n1:29500 within 60 s";
   for (Json& point : points) {
@@ -403,32 +432,48 @@ TEST(ReportCommand, ASweepFolderBringsItsAxesAndItsUnstartedPoints) {
   core::write_file_atomic(folder.path() / "sweep.json", Json{{"sweep_version", 1}, {"points", points}}.dump());
   const ProgramResult failed = run_lockstep({"report", folder.path().string(), "-o", (folder.path() / "out").string()});
   ASSERT_EQ(failed.exit_code, 0) << failed.err;
-  EXPECT_NE(failed.out.find(fmt::format("it left no record; the sweep says it is failed ({})", words)), std::string::npos) << failed.out;
+  EXPECT_NE(failed.out.find(fmt::format("it left no record; the sweep says it is failed ({})", words)),
+            std::string::npos)
+      << failed.out;
   EXPECT_NE(failed.out.find("At 2 nodes every run failed"), std::string::npos) << failed.out;
   EXPECT_NE(failed.out.find(fmt::format("n2 failed ({})", words)), std::string::npos) << failed.out;
 
   core::write_file_atomic(folder.path() / "sweep.json", "{\"sweep_version\": 1, \"points\": [{}]}");
-  const ProgramResult damaged = run_lockstep({"report", folder.path().string(), "-o", (folder.path() / "out").string()});
+  const ProgramResult damaged =
+      run_lockstep({"report", folder.path().string(), "-o", (folder.path() / "out").string()});
   EXPECT_EQ(damaged.exit_code, 0) << damaged.err;
-  for (const std::string& part : {std::string("is damaged"), std::string("entry 1 of its points: key 'run' not found"), fmt::format("`lockstep sweep {}", (folder.path() / "sweep.toml").string())})
+  for (const std::string& part : {std::string("is damaged"), std::string("entry 1 of its points: key 'run' not found"),
+                                  fmt::format("`lockstep sweep {}", (folder.path() / "sweep.toml").string())})
     EXPECT_NE(damaged.out.find(part), std::string::npos) << damaged.out;
   core::write_file_atomic(folder.path() / "sweep.json", "{\"sweep_version\": 1,\n \"poi");
   fs::remove_all(folder.path() / "runs");
   fs::remove_all(folder.path() / "out");
   const ProgramResult lost = run_lockstep({"report", folder.path().string()});
   EXPECT_EQ(lost.exit_code, 4) << lost.out;
-  for (const char* part : {"sweep.json", "parse error at line 2", "sweep.toml"}) EXPECT_NE(lost.err.find(part), std::string::npos) << lost.err;
+  for (const char* part : {"sweep.json", "parse error at line 2", "sweep.toml"})
+    EXPECT_NE(lost.err.find(part), std::string::npos) << lost.err;
 }
 
 TEST(ReportCommand, BenchmarksBesideRunsAreShownOrSaidToBeLeftOut) {
   core::TempDir folder;
   write_record(folder.path(), {.name = "n1", .nodes = 1});
   const auto document = [](const char* name, const Json& rows) {
-    return Json{{"format", "lockstep-bench-1"}, {"case", name}, {"machine", {{"ranks", {{{"host", "a"}, {"device", "cpu"}}, {{"host", "b"}}}}}}, {"rows", rows}}.dump();
+    return Json{{"format", "lockstep-bench-1"},
+                {"case", name},
+                {"machine", {{"ranks", {{{"host", "a"}, {"device", "cpu"}}, {{"host", "b"}}}}}},
+                {"rows", rows}}
+        .dump();
   };
   Json rows = Json::array();
   for (const int bytes : {1000, 2000, 4000})
-    rows.push_back({{"part", "all-reduce"}, {"bytes", bytes}, {"count", bytes / 4}, {"type", "float"}, {"redop", "sum"}, {"root", -1}, {"in_place_time_us", 10}, {"in_place_wrong", 0}});
+    rows.push_back({{"part", "all-reduce"},
+                    {"bytes", bytes},
+                    {"count", bytes / 4},
+                    {"type", "float"},
+                    {"redop", "sum"},
+                    {"root", -1},
+                    {"in_place_time_us", 10},
+                    {"in_place_wrong", 0}});
   core::write_file_atomic(folder.path() / "net.json", document("collective", rows));
   core::write_file_atomic(folder.path() / "op.json", document("op", Json::array()));
   core::write_file_atomic(folder.path() / "other.json", "{}");
@@ -436,20 +481,25 @@ TEST(ReportCommand, BenchmarksBesideRunsAreShownOrSaidToBeLeftOut) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("net.json  all_reduce  in place      2"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("3.91 KiB"), std::string::npos) << "the size with the largest bandwidth: " << result.out;
-  EXPECT_EQ(core::split(result.out, "net.json").size(), 3u) << "one line in both parts of the table, for three sizes: " << result.out;
-  EXPECT_NE(result.out.find("left out: op.json: it is a result of `lockstep bench op`, not of training"), std::string::npos) << result.out;
+  EXPECT_EQ(core::split(result.out, "net.json").size(), 3u)
+      << "one line in both parts of the table, for three sizes: " << result.out;
+  EXPECT_NE(result.out.find("left out: op.json: it is a result of `lockstep bench op`, not of training"),
+            std::string::npos)
+      << result.out;
   EXPECT_EQ(result.out.find("other.json"), std::string::npos);
   const std::string page = core::read_file(folder.path() / "out" / "report.html");
   EXPECT_NE(page.find("Bus bandwidth of collectives"), std::string::npos);
 }
 
-/// What a browser stumbles over in pages that `lockstep report` made; the hand-made page of render_page_test has all the blocks, these the real data.
+/// What a browser stumbles over in pages that `lockstep report` made; the hand-made page of render_page_test has all
+/// the blocks, these the real data.
 class ReportPage : public ::testing::Test {
  protected:
   void check(const fs::path& page) const {
     ASSERT_TRUE(fs::exists(page)) << page;
-    const ProgramResult result = testing::run_program({"/usr/bin/env", "python3", LOCKSTEP_SOURCE_DIR "/tests/support/check_page.py", "--quick", page.string()}, {},
-                                                      std::chrono::minutes(8));
+    const ProgramResult result = testing::run_program(
+        {"/usr/bin/env", "python3", LOCKSTEP_SOURCE_DIR "/tests/support/check_page.py", "--quick", page.string()}, {},
+        std::chrono::minutes(8));
     if (result.exit_code == kNoBrowser) GTEST_SKIP() << result.out;
     EXPECT_EQ(result.exit_code, 0) << page << "\n" << result.out << result.err;
   }
@@ -461,8 +511,8 @@ TEST_F(ReportPage, OfRunsAndTheirProposalHasNoProblemInABrowser) {
   const fs::path logs = folder_.path() / "logs", out = folder_.path() / "out";
   write_record(logs, {.name = "n1", .nodes = 1});
   write_record(logs, {.name = "n2", .nodes = 2, .step_ms = 106});
-  const ProgramResult made =
-      run_lockstep({"report", logs.string(), "-o", out.string(), "--proposal", "--restart-share", "10", "--budget-samples", "1e10"});
+  const ProgramResult made = run_lockstep(
+      {"report", logs.string(), "-o", out.string(), "--proposal", "--restart-share", "10", "--budget-samples", "1e10"});
   ASSERT_EQ(made.exit_code, 0) << made.err;
   check(out / "report.html");
   check(out / "proposal" / "report.html");
@@ -470,7 +520,8 @@ TEST_F(ReportPage, OfRunsAndTheirProposalHasNoProblemInABrowser) {
 
 TEST_F(ReportPage, OfThePublishedTablesHasNoProblemInABrowser) {
   std::vector<std::string> words = {"report"};
-  for (const auto& entry : fs::directory_iterator(fs::path(LOCKSTEP_GOLDEN_DIR) / "published")) words.push_back(entry.path().string());
+  for (const auto& entry : fs::directory_iterator(fs::path(LOCKSTEP_GOLDEN_DIR) / "published"))
+    words.push_back(entry.path().string());
   ASSERT_GT(words.size(), 5u);
   std::sort(words.begin() + 1, words.end());
   words.insert(words.end(), {"-o", (folder_.path() / "out").string()});
@@ -486,7 +537,9 @@ TEST(ReportCommand, OneFileOfStepsMayHoldSeveralSizesAndRepeats) {
     for (int step = 0; step < 100; ++step)  // all runs side by side, as a program writes that joins its logs
       for (const int nodes : {4, 1, 2})
         for (const char* run : {"a", "b"})
-          text += fmt::format("{},{:.3f},{},{},{},{}\n", step, factor * (100 + 4 * nodes + 0.1 * (step * 7919 % 13) + (*run == 'b' ? 0.3 : 0.0)), 256 * nodes, nodes, 4 * nodes, run);
+          text += fmt::format("{},{:.3f},{},{},{},{}\n", step,
+                              factor * (100 + 4 * nodes + 0.1 * (step * 7919 % 13) + (*run == 'b' ? 0.3 : 0.0)),
+                              256 * nodes, nodes, 4 * nodes, run);
     core::write_file_atomic(folder.path() / name, text);
     return (folder.path() / name).string();
   };
@@ -504,7 +557,8 @@ TEST(ReportCommand, OneFileOfStepsMayHoldSeveralSizesAndRepeats) {
     EXPECT_EQ(points[at].at("nodes"), nodes);
     EXPECT_EQ(points[at].at("devices"), 4 * nodes);
     EXPECT_EQ(points[at].at("samples_per_device"), 64);
-    EXPECT_EQ(points[at].at("runs"), (Json{fmt::format("mine.csv [nodes={}, gpus={}, run=a]", nodes, 4 * nodes), fmt::format("mine.csv [nodes={}, gpus={}, run=b]", nodes, 4 * nodes)}));
+    EXPECT_EQ(points[at].at("runs"), (Json{fmt::format("mine.csv [nodes={}, gpus={}, run=a]", nodes, 4 * nodes),
+                                           fmt::format("mine.csv [nodes={}, gpus={}, run=b]", nodes, 4 * nodes)}));
     const double ms = points[at].at("step_p50_ms");
     EXPECT_NEAR(ms, 100.75 + 4 * nodes, 0.2);
     if (at == 0) base_ms = ms;
@@ -546,7 +600,8 @@ TEST(ReportCommand, ARunFarSlowerThanItsRepeatIsLeftOutAndTheReportGoesOn) {
   fs::create_directories(logs);
   for (const auto& [name, size, ms] : {std::tuple{"one", 1, 500.0}, {"two_a", 2, 520.0}, {"two_b", 2, 0.52}}) {
     std::string text = "step,iteration_time,nodes,global_batch\n";  // no unit
-    for (int step = 0; step < 60; ++step) text += fmt::format("{},{:.6f},{},{}\n", step, ms * (1 + 0.001 * (step * 7919 % 13)), size, 256 * size);
+    for (int step = 0; step < 60; ++step)
+      text += fmt::format("{},{:.6f},{},{}\n", step, ms * (1 + 0.001 * (step * 7919 % 13)), size, 256 * size);
     core::write_file_atomic(logs / fmt::format("{}.csv", name), text);
   }
   const ProgramResult guessed = run_lockstep({"report", logs.string(), "--json"});
@@ -555,7 +610,8 @@ TEST(ReportCommand, ARunFarSlowerThanItsRepeatIsLeftOutAndTheReportGoesOn) {
   ASSERT_EQ(of_logs.at("curves").size(), 1u);
   EXPECT_EQ(of_logs.at("curves")[0].at("points").size(), 1u) << "which of the two at 2 nodes is right nobody can tell";
   EXPECT_EQ(of_logs.at("left_out").size(), 2u);
-  EXPECT_NE(of_logs.at("left_out").dump().find("some are seconds and some milliseconds"), std::string::npos) << of_logs.at("left_out");
+  EXPECT_NE(of_logs.at("left_out").dump().find("some are seconds and some milliseconds"), std::string::npos)
+      << of_logs.at("left_out");
   fs::remove(logs / "one.csv");
   const ProgramResult refused = run_lockstep({"report", logs.string(), "--json"});
   EXPECT_EQ(refused.exit_code, 4) << refused.err;
@@ -569,7 +625,8 @@ TEST(ReportCommand, ACopyOfALogIsNoRepeat) {
     fs::create_directories(folder.path() / copy);
     fs::copy_file(golden, folder.path() / copy / "out.log");
   }
-  const auto result = run_lockstep({"report", (folder.path() / "a").string(), (folder.path() / "b").string(), "-o", (folder.path() / "r").string(), "--json"});
+  const auto result = run_lockstep({"report", (folder.path() / "a").string(), (folder.path() / "b").string(), "-o",
+                                    (folder.path() / "r").string(), "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json report = Json::parse(result.out);
   EXPECT_EQ(report.at("curves").at(0).at("points").at(0).at("runs").size(), 1u);
@@ -583,8 +640,9 @@ TEST(ReportCommand, FactsMayBeRepeatedAndStandBeforeTheLogs) {
   std::string steps = "step,step_time_s,samples\n";
   for (int i = 0; i < 60; ++i) steps += fmt::format("{},0.5,64\n", i);
   core::write_file_atomic(log, steps);
-  const ProgramResult result = run_lockstep({"report", "--json", "--from", "csv", "--meta", "n(?<nodes>[0-9]+)/", "--fact", "devices_per_node=4", "--fact",
-                                             "model=m", "precision=bf16", log});
+  const ProgramResult result =
+      run_lockstep({"report", "--json", "--from", "csv", "--meta", "n(?<nodes>[0-9]+)/", "--fact", "devices_per_node=4",
+                    "--fact", "model=m", "precision=bf16", log});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json analysis = Json::parse(result.out);
   const Json& run = analysis.at("runs").at(0);
@@ -607,7 +665,10 @@ TEST(ReportCommand, RefusesWrongUse) {
   write_record(folder.path(), {});
   EXPECT_EQ(run_lockstep({"report", (folder.path() / "run").string(), "--fact", "nodes"}).exit_code, 2);
   EXPECT_EQ(run_lockstep({"report", (folder.path() / "run").string(), "--protocol", "clapp"}).exit_code, 2);
-  for (const auto& [flag, value, words] : {std::tuple("--target-efficiency", "0.8", "> 1 and <= 100"), {"--restart-share", "0.05", "5 for 5 %"}, {"--peak-tflops", "989e12", "100000"}, {"--fwd-gflops", "14.78e9", "<= 1000000000"}}) {
+  for (const auto& [flag, value, words] : {std::tuple("--target-efficiency", "0.8", "> 1 and <= 100"),
+                                           {"--restart-share", "0.05", "5 for 5 %"},
+                                           {"--peak-tflops", "989e12", "100000"},
+                                           {"--fwd-gflops", "14.78e9", "<= 1000000000"}}) {
     const ProgramResult slip = run_lockstep({"report", (folder.path() / "run").string(), flag, value});
     EXPECT_EQ(slip.exit_code, 2) << flag;
     EXPECT_NE(slip.err.find(words), std::string::npos) << slip.err;

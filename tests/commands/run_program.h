@@ -58,8 +58,8 @@ inline bool drain(int fd, std::string& text) {
 }
 }  // namespace detail
 
-/// Runs a program to its end and collects its output; its standard input is empty. At the timeout its process group is killed and
-/// timed_out set.
+/// Runs a program to its end and collects its output; its standard input is empty. At the timeout its process group is
+/// killed and timed_out set.
 inline ProgramResult run_program(std::vector<std::string> argv, const EnvChanges& changes = {},
                                  std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   int out_pipe[2], err_pipe[2];
@@ -76,7 +76,8 @@ inline ProgramResult run_program(std::vector<std::string> argv, const EnvChanges
   auto environment = detail::changed_environment(changes);
   auto argv_pointers = detail::pointers(argv), environment_pointers = detail::pointers(environment);
   pid_t child = 0;
-  const int code = posix_spawn(&child, argv[0].c_str(), &actions, &attributes, argv_pointers.data(), environment_pointers.data());
+  const int code =
+      posix_spawn(&child, argv[0].c_str(), &actions, &attributes, argv_pointers.data(), environment_pointers.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(out_pipe[1]);

@@ -1,4 +1,5 @@
-// Sweeps on a real SLURM of four nodes that lives as long as the test (tools/onebox_slurm.sh), with real engine runs over Gloo.
+// Sweeps on a real SLURM of four nodes that lives as long as the test (tools/onebox_slurm.sh), with real engine runs
+// over Gloo.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,9 +31,10 @@ class SweepOnSlurm : public ::testing::Test {
       return;
     }
     *skip_reason_ = "";
-    const auto run = run_program({kOnebox, "--nodes", "4", "--", std::string(LOCKSTEP_SOURCE_DIR) + "/tests/commands/sweep_slurm.sh", lockstep_program(),
-                                  LOCKSTEP_SOURCE_DIR, folder_->path().string()},
-                                 {{"SLURM_CONF", std::nullopt}}, std::chrono::minutes(30));
+    const auto run =
+        run_program({kOnebox, "--nodes", "4", "--", std::string(LOCKSTEP_SOURCE_DIR) + "/tests/commands/sweep_slurm.sh",
+                     lockstep_program(), LOCKSTEP_SOURCE_DIR, folder_->path().string()},
+                    {{"SLURM_CONF", std::nullopt}}, std::chrono::minutes(30));
     ASSERT_EQ(run.exit_code, 0) << run.out << run.err << logs();
   }
   static void TearDownTestSuite() {
@@ -53,12 +55,15 @@ class SweepOnSlurm : public ::testing::Test {
     for (const auto& entry : fs::recursive_directory_iterator(folder_->path()))
       if (entry.path().extension() == ".out") {
         const std::string content = core::read_file(entry.path());
-        text += "\n== " + entry.path().string() + "\n" + content.substr(content.size() - std::min<size_t>(content.size(), 2000));
+        text += "\n== " + entry.path().string() + "\n" +
+                content.substr(content.size() - std::min<size_t>(content.size(), 2000));
       }
     return text;
   }
   static core::Json json(const std::string& name) { return core::parse_json(read(name), name); }
-  static int count(const std::string& text, const std::string& part) { return static_cast<int>(core::split(text, part).size()) - 1; }
+  static int count(const std::string& text, const std::string& part) {
+    return static_cast<int>(core::split(text, part).size()) - 1;
+  }
   static std::vector<double> losses(const std::string& run) {
     std::vector<double> values;
     for (const auto& step : record::read_steps(folder_->path() / run).steps) values.push_back(step.loss);
@@ -75,8 +80,10 @@ TEST_F(SweepOnSlurm, RanksKnowWhoTheyAre) {
   EXPECT_EQ(count(read("ranks-step.out"), "\"world_size\": 4,"), 4) << read("ranks-step.out");
   std::set<std::string> ranks;
   for (const auto& line : core::split(read("ranks-launch.out"), "\n"))
-    if (line.find(" of 4 on ") != std::string::npos) ranks.insert(line.substr(line.rfind("] ") == std::string::npos ? 0 : line.rfind("] ") + 2));
-  EXPECT_EQ(ranks, (std::set<std::string>{"0 of 4 on node1 at node1", "1 of 4 on node1 at node1", "2 of 4 on node2 at node1", "3 of 4 on node2 at node1"}))
+    if (line.find(" of 4 on ") != std::string::npos)
+      ranks.insert(line.substr(line.rfind("] ") == std::string::npos ? 0 : line.rfind("] ") + 2));
+  EXPECT_EQ(ranks, (std::set<std::string>{"0 of 4 on node1 at node1", "1 of 4 on node1 at node1",
+                                          "2 of 4 on node2 at node1", "3 of 4 on node2 at node1"}))
       << read("ranks-launch.out");
   const std::string batch = read("ranks-batch.out");
   EXPECT_EQ(count(batch, "\"world_size\": 1,"), 1) << batch;  // the shell itself
@@ -99,7 +106,9 @@ TEST_F(SweepOnSlurm, TheClapBenchmarkRunsFromItsOwnFileToItsTables) {
       // The benchmark's own column: three forward passes of its nominal figure over 989 TFLOP/s a device.
       const double nominal = is_tiny ? 111.20e9 : 130.09e9;
       const double billed = point.at("samples_per_s").at("value").get<double>();
-      EXPECT_NEAR(point.at("mfu").get<double>() * 989e12 * point.at("devices").get<double>() / (3 * nominal * billed), 1, 1e-6) << point.dump(1);
+      EXPECT_NEAR(point.at("mfu").get<double>() * 989e12 * point.at("devices").get<double>() / (3 * nominal * billed),
+                  1, 1e-6)
+          << point.dump(1);
     }
   }
   for (const core::Json& run : report.at("runs")) {
@@ -108,7 +117,8 @@ TEST_F(SweepOnSlurm, TheClapBenchmarkRunsFromItsOwnFileToItsTables) {
     EXPECT_TRUE(run.at("setup").at("is_synthetic"));
   }
   const std::string page = read("clap-report/report.md");
-  EXPECT_NE(page.find(" of 111.2 GFLOP forward per sample ("), std::string::npos) << page;  // why its MFU is not that of the real shapes
+  EXPECT_NE(page.find(" of 111.2 GFLOP forward per sample ("), std::string::npos)
+      << page;  // why its MFU is not that of the real shapes
   EXPECT_NE(page.find("as model profiles count"), std::string::npos) << page;
   EXPECT_NE(page.find("MFU, computed FLOPs (%)"), std::string::npos) << page;
   EXPECT_TRUE(fs::exists(folder_->path() / "clap-report/report.html"));
@@ -120,12 +130,15 @@ TEST_F(SweepOnSlurm, AFailedJobIsNamedAndOnlyItIsResumed) {
   ASSERT_EQ(failed.at("points").size(), 3u);
   EXPECT_EQ(failed.at("counts"), (core::Json{{"failed", 1}, {"finished", 2}})) << read("nodes-status.out") << logs();
   EXPECT_EQ(failed.at("points").at(1).at("state"), "failed");
-  EXPECT_NE(read("nodes-status.out").find("an error was asked for by LOCKSTEP_FAULT"), std::string::npos) << read("nodes-status.out");
-  EXPECT_NE(read("nodes-submit-again.out").find("nothing is left to start"), std::string::npos) << read("nodes-submit-again.out");
+  EXPECT_NE(read("nodes-status.out").find("an error was asked for by LOCKSTEP_FAULT"), std::string::npos)
+      << read("nodes-status.out");
+  EXPECT_NE(read("nodes-submit-again.out").find("nothing is left to start"), std::string::npos)
+      << read("nodes-submit-again.out");
   EXPECT_NE(read("nodes-resume.out").find("1 of 1 jobs submitted"), std::string::npos) << read("nodes-resume.out");
   EXPECT_EQ(json("nodes.json").at("counts"), (core::Json{{"finished", 3}})) << logs();
   for (const int nodes : {1, 2, 4}) {
-    const std::string run = "nodes/runs/000" + std::to_string(nodes == 4 ? 3 : nodes) + "-nodes_" + std::to_string(nodes);
+    const std::string run =
+        "nodes/runs/000" + std::to_string(nodes == 4 ? 3 : nodes) + "-nodes_" + std::to_string(nodes);
     const auto attempts = record::read_run(folder_->path() / run).attempts;
     EXPECT_EQ(attempts.back().at("world_size"), nodes) << run;
     EXPECT_EQ(attempts.back().at("ranks_from"), "slurm") << run;
@@ -137,7 +150,8 @@ TEST_F(SweepOnSlurm, JobsRunOneAfterAnother) {
   const core::Json state = json("nodes/sweep.json");
   double previous_end_s = 0;
   for (const auto& point : state.at("points")) {
-    const auto events = record::read_json_lines(folder_->path() / "nodes" / point.at("events").get<std::string>()).lines;
+    const auto events =
+        record::read_json_lines(folder_->path() / "nodes" / point.at("events").get<std::string>()).lines;
     ASSERT_GE(events.size(), 2u);
     EXPECT_GE(events[0].at("time_s").get<double>(), previous_end_s);
     previous_end_s = events[1].at("time_s");

@@ -18,17 +18,24 @@ using namespace std::chrono_literals;
 
 class SweepCommand : public ::testing::Test {
  protected:
-  /// A program for points: appends its words and $MARK to `calls`, then does what the file "do-INDEX" of the top folder says.
+  /// A program for points: appends its words and $MARK to `calls`, then does what the file "do-INDEX" of the top folder
+  /// says.
   SweepCommand() {
-    std::ofstream(top_.path() / "program") << "#!/bin/bash\necho \"$MARK $@\" >>'" << path("calls") << "'\n[[ \"$*\" =~ --name=([0-9]+) ]]\nindex=${BASH_REMATCH[1]}\n"
-                                           << "if [ -e '" << path("do-") << "'$index ]; then . '" << path("do-") << "'$index; fi\n";
+    std::ofstream(top_.path() / "program")
+        << "#!/bin/bash\necho \"$MARK $@\" >>'" << path("calls")
+        << "'\n[[ \"$*\" =~ --name=([0-9]+) ]]\nindex=${BASH_REMATCH[1]}\n"
+        << "if [ -e '" << path("do-") << "'$index ]; then . '" << path("do-") << "'$index; fi\n";
     ::chmod(path("program").c_str(), 0755);
   }
   std::string path(const std::string& name) const { return (top_.path() / name).string(); }
-  void point_does(const std::string& index, const std::string& script) const { core::write_file_atomic(path("do-" + index), script); }
+  void point_does(const std::string& index, const std::string& script) const {
+    core::write_file_atomic(path("do-" + index), script);
+  }
   std::string sweep_file(const std::string& more = "") const {
-    core::write_file_atomic(path("s.toml"), "name = \"s\"\nout = \"" + path("out") + "\"\nprogram = \"" + path("program") +
-                                                "\"\nranks-per-node = 2\n[axes]\nnodes = [1, 2, 3]\n[train]\nmodel = \"ViT-B-32\"\ntrain-data = \"d.tar\"\nbatch-size = 8\n[env]\nMARK "
+    core::write_file_atomic(path("s.toml"), "name = \"s\"\nout = \"" + path("out") + "\"\nprogram = \"" +
+                                                path("program") +
+                                                "\"\nranks-per-node = 2\n[axes]\nnodes = [1, 2, 3]\n[train]\nmodel = "
+                                                "\"ViT-B-32\"\ntrain-data = \"d.tar\"\nbatch-size = 8\n[env]\nMARK "
                                                 "= \"nodes ${nodes}\"\n" +
                                                 more);
     return path("s.toml");
@@ -48,7 +55,9 @@ class SweepCommand : public ::testing::Test {
     return lines;
   }
   core::Process start_local(const std::string& file) const {
-    return core::Process::spawn({.argv = {"/bin/sh", "-c", "exec \"$0\" sweep \"$1\" --local >\"$2\"", lockstep_program(), file, path("said")}, .err = core::ProcessOptions::Stream::kNull});
+    return core::Process::spawn(
+        {.argv = {"/bin/sh", "-c", "exec \"$0\" sweep \"$1\" --local >\"$2\"", lockstep_program(), file, path("said")},
+         .err = core::ProcessOptions::Stream::kNull});
   }
   void wait_for_file(const std::string& name) const {
     for (int i = 0; i < 6000 && !fs::exists(path(name)); ++i) ::usleep(5000);
@@ -59,9 +68,13 @@ class SweepCommand : public ::testing::Test {
 };
 
 TEST_F(SweepCommand, DryRunShowsEveryPointAndWritesNothing) {
-  const auto shown = run_lockstep({"sweep", sweep_file("[slurm]\ntime = \"01:00:00\"\n[billing]\nunit = \"GPU-h\"\nper-node-hour = 4\n"), "--dry-run"});
+  const auto shown = run_lockstep(
+      {"sweep", sweep_file("[slurm]\ntime = \"01:00:00\"\n[billing]\nunit = \"GPU-h\"\nper-node-hour = 4\n"),
+       "--dry-run"});
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
-  EXPECT_NE(shown.out.find(" 0003      3       1      6             8            48  01:00:00          3.00\n"), std::string::npos) << shown.out;
+  EXPECT_NE(shown.out.find(" 0003      3       1      6             8            48  01:00:00          3.00\n"),
+            std::string::npos)
+      << shown.out;
   EXPECT_NE(shown.out.find("3 points; at most 6.00 node-hours = 24.0 GPU-h\n"), std::string::npos) << shown.out;
   EXPECT_FALSE(fs::exists(path("out")));
   const auto json = run_lockstep({"sweep", "run", sweep_file(), "--dry-run", "--json"});
@@ -69,7 +82,10 @@ TEST_F(SweepCommand, DryRunShowsEveryPointAndWritesNothing) {
 }
 
 TEST_F(SweepCommand, ShippedSweepsExpand) {
-  const auto demo = core::run_command({.argv = {lockstep_program(), "sweep", "recipes/sweeps/clip_demo.toml", "--dry-run"}, .working_folder = LOCKSTEP_SOURCE_DIR}, 60s);
+  const auto demo =
+      core::run_command({.argv = {lockstep_program(), "sweep", "recipes/sweeps/clip_demo.toml", "--dry-run"},
+                         .working_folder = LOCKSTEP_SOURCE_DIR},
+                        60s);
   EXPECT_EQ(demo.status.code, 0) << demo.err;
   const std::string jupiter = std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/sweeps/clap_jupiter.toml";
   const std::vector<std::string> site{"ACCOUNT=a", "PARTITION=p", "SCRATCH=/s"};
@@ -108,7 +124,8 @@ TEST_F(SweepCommand, MistakesAreUsageErrorsWithTheLine) {
 }
 
 TEST_F(SweepCommand, WithoutAFlagTheScriptsAreWritten) {
-  const auto written = run_lockstep({"sweep", sweep_file("[slurm]\npartition = \"${PARTITION}\"\n"), "--set", "PARTITION=fast"});
+  const auto written =
+      run_lockstep({"sweep", sweep_file("[slurm]\npartition = \"${PARTITION}\"\n"), "--set", "PARTITION=fast"});
   EXPECT_EQ(written.exit_code, 0) << written.err;
   const std::string script = core::read_file(folder() + "/jobs/0002.sh");
   EXPECT_NE(script.find("#SBATCH --partition=fast\n"), std::string::npos) << script;
@@ -126,7 +143,10 @@ TEST_F(SweepCommand, LocalRunsEveryPointAndResumeOnlyWhatFailed) {
   EXPECT_EQ(first.exit_code, 4) << first.err;
   EXPECT_EQ(states(), "finished failed finished ");
   ASSERT_EQ(calls().size(), 3u);
-  EXPECT_TRUE(core::starts_with(calls()[1], "nodes 2 launch --nproc-per-node 4 -- train clip --model=ViT-B-32 --train-data=d.tar --batch-size=8 --logs=")) << calls()[1];
+  EXPECT_TRUE(core::starts_with(
+      calls()[1],
+      "nodes 2 launch --nproc-per-node 4 -- train clip --model=ViT-B-32 --train-data=d.tar --batch-size=8 --logs="))
+      << calls()[1];
   EXPECT_TRUE(core::ends_with(calls()[1], " --name=0002-nodes_2 --resume=latest")) << calls()[1];
   EXPECT_EQ(core::read_file(folder() + "/logs/0002.out"), "broken\n");
   const auto status = run_lockstep({"sweep", "status", folder()});
@@ -155,25 +175,37 @@ TEST_F(SweepCommand, LocalRunsEveryPointAndResumeOnlyWhatFailed) {
 }
 
 TEST_F(SweepCommand, CollectAndReportTellTheSameNumberOfARun) {
-  // A restarted run: 300 steps of about 100 ms with a slow start, then 120 steps of 200 ms; the first attempt is the longest.
+  // A restarted run: 300 steps of about 100 ms with a slow start, then 120 steps of 200 ms; the first attempt is the
+  // longest.
   std::string steps;
   for (int i = 0; i < 420; ++i) {
     const double ms = i < 300 ? 100 + (i * 37 % 23) * 0.5 + (i < 40 ? 150 : 0) : 200;
-    steps += core::Json{{"attempt", i < 300 ? 1 : 2}, {"step", i}, {"samples", i < 300 ? 64 : 128}, {"step_ms", ms}, {"loss", 2.5}}.dump() + "\n";
+    steps +=
+        core::Json{
+            {"attempt", i < 300 ? 1 : 2}, {"step", i}, {"samples", i < 300 ? 64 : 128}, {"step_ms", ms}, {"loss", 2.5}}
+            .dump() +
+        "\n";
   }
   core::write_file_atomic(path("steps.jsonl"), steps);
   const auto attempt = [](int number, int devices) {
-    return core::Json{{"attempt", number}, {"setup", {{"task", "clip"}, {"nodes", 1}, {"devices", devices}, {"global_batch", 32 * devices}}}};
+    return core::Json{
+        {"attempt", number},
+        {"setup", {{"task", "clip"}, {"nodes", 1}, {"devices", devices}, {"global_batch", 32 * devices}}}};
   };
-  core::write_file_atomic(path("run.json"), core::Json{{"record_version", 1}, {"attempts", {attempt(1, 2), attempt(2, 4)}}}.dump());
-  point_does("0001", "[[ \"$*\" =~ --logs=([^ ]+) ]]; logs=${BASH_REMATCH[1]}\n[[ \"$*\" =~ --name=([^ ]+) ]]\n"
-                     "mkdir -p \"$logs/${BASH_REMATCH[1]}\"\ncp '" + path("run.json") + "' '" + path("steps.jsonl") + "' \"$logs/${BASH_REMATCH[1]}\"\n");
+  core::write_file_atomic(path("run.json"),
+                          core::Json{{"record_version", 1}, {"attempts", {attempt(1, 2), attempt(2, 4)}}}.dump());
+  point_does("0001",
+             "[[ \"$*\" =~ --logs=([^ ]+) ]]; logs=${BASH_REMATCH[1]}\n[[ \"$*\" =~ --name=([^ ]+) ]]\n"
+             "mkdir -p \"$logs/${BASH_REMATCH[1]}\"\ncp '" +
+                 path("run.json") + "' '" + path("steps.jsonl") + "' \"$logs/${BASH_REMATCH[1]}\"\n");
   const auto ran = run_lockstep({"sweep", sweep_file(), "--local"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
-  const auto collected = run_lockstep({"sweep", "collect", folder(), "--json"}), reported = run_lockstep({"report", folder(), "--json"});
+  const auto collected = run_lockstep({"sweep", "collect", folder(), "--json"}),
+             reported = run_lockstep({"report", folder(), "--json"});
   ASSERT_EQ(collected.exit_code, 0) << collected.err;
   ASSERT_EQ(reported.exit_code, 0) << reported.err;
-  const core::Json row = core::parse_json(collected.out, "collect").at("points").at(0), report = core::parse_json(reported.out, "report");
+  const core::Json row = core::parse_json(collected.out, "collect").at("points").at(0),
+                   report = core::parse_json(reported.out, "report");
   core::Json run;
   for (const core::Json& one : report.at("runs"))
     if (one.contains("series")) run = one;
@@ -195,13 +227,15 @@ TEST_F(SweepCommand, ASignalReachesThePointAndTheSweepGoesOnLater) {
   wait_for_file("up");
   EXPECT_EQ(run_lockstep({"sweep", "resume", folder()}).exit_code, 6);  // locked
   const auto meanwhile = run_lockstep({"sweep", "status", folder()});
-  EXPECT_NE(meanwhile.out.find("1 finished, 1 planned, 1 running"), std::string::npos) << meanwhile.out << meanwhile.err;
+  EXPECT_NE(meanwhile.out.find("1 finished, 1 planned, 1 running"), std::string::npos)
+      << meanwhile.out << meanwhile.err;
   process.send_signal(SIGINT);
   const auto ended = process.wait_for(30s);
   ASSERT_TRUE(ended);
   EXPECT_EQ(ended->code, 75);
   EXPECT_EQ(states(), "finished stopped planned ");
-  EXPECT_NE(core::read_file(path("said")).find("`lockstep sweep resume " + folder() + "`"), std::string::npos) << core::read_file(path("said"));
+  EXPECT_NE(core::read_file(path("said")).find("`lockstep sweep resume " + folder() + "`"), std::string::npos)
+      << core::read_file(path("said"));
   const auto collected = run_lockstep({"sweep", "collect", folder(), "--json"});
   ASSERT_EQ(collected.exit_code, 0) << collected.err;
   EXPECT_EQ(core::parse_json(collected.out, "collect").at("points").at(1).at("state"), "stopped");
@@ -212,10 +246,14 @@ TEST_F(SweepCommand, ASignalReachesThePointAndTheSweepGoesOnLater) {
 }
 
 TEST_F(SweepCommand, ASecondInterruptLeavesNoRankBehind) {
-  core::write_file_atomic(path("rank"), "trap '' TERM INT\necho $$ >>'" + path("pids") + "'\nwhile :; do sleep 0.1; done\n");
-  point_does("0001", "exec '" + lockstep_program() + "' launch --nproc-per-node 2 --kill-grace 60 --program /bin/sh -- '" + path("rank") + "'\n");
+  core::write_file_atomic(path("rank"),
+                          "trap '' TERM INT\necho $$ >>'" + path("pids") + "'\nwhile :; do sleep 0.1; done\n");
+  point_does("0001", "exec '" + lockstep_program() +
+                         "' launch --nproc-per-node 2 --kill-grace 60 --program /bin/sh -- '" + path("rank") + "'\n");
   core::Process process = start_local(sweep_file());
-  const auto pids = [&] { return fs::exists(path("pids")) ? core::split(core::read_file(path("pids")), "\n") : std::vector<std::string>{}; };
+  const auto pids = [&] {
+    return fs::exists(path("pids")) ? core::split(core::read_file(path("pids")), "\n") : std::vector<std::string>{};
+  };
   for (int i = 0; i < 6000 && pids().size() < 3; ++i) ::usleep(5000);
   ASSERT_EQ(pids().size(), 3u) << "two ranks, and what follows the last line";
   process.send_signal(SIGINT);
@@ -272,8 +310,9 @@ TEST_F(SweepCommand, ALostStateNeverSubmitsAJobThatRuns) {
     ::chmod(path(name).c_str(), 0755);
   };
   core::write_file_atomic(path("queue"), "");
-  program("sbatch", "n=$((101 + $(wc -l <'" + path("queue") + "')))\nfor word; do case $word in --comment=*) echo \"$n|RUNNING|None|node1|${word#*=}\" >>'" + path("queue") +
-                        "';; esac; done\necho $n\n");
+  program("sbatch", "n=$((101 + $(wc -l <'" + path("queue") +
+                        "')))\nfor word; do case $word in --comment=*) echo \"$n|RUNNING|None|node1|${word#*=}\" >>'" +
+                        path("queue") + "';; esac; done\necho $n\n");
   program("squeue", "cat '" + path("queue") + "'\n");
   program("sacct", "exit 1\n");
   program("scontrol", "exit 1\n");
@@ -297,9 +336,18 @@ TEST_F(SweepCommand, ALostStateNeverSubmitsAJobThatRuns) {
   core::write_file_atomic(path("queue"), core::split(queue, "\n")[0] + "\n" + core::split(queue, "\n")[2] + "\n");
   const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   fs::create_directories(folder() + "/runs/0002-nodes_2");
-  core::write_file_atomic(folder() + "/runs/0002-nodes_2/status.json",
-                          core::Json{{"record_version", 1}, {"state", "running"}, {"attempt", 1}, {"started_s", now_s}, {"heartbeat_s", now_s}, {"heartbeat_every_s", 100},
-                                     {"last_step", 7}, {"exit_code", nullptr}, {"first_failing_rank", nullptr}, {"message", ""}, {"dropped_lines", 0}}.dump());
+  core::write_file_atomic(folder() + "/runs/0002-nodes_2/status.json", core::Json{{"record_version", 1},
+                                                                                  {"state", "running"},
+                                                                                  {"attempt", 1},
+                                                                                  {"started_s", now_s},
+                                                                                  {"heartbeat_s", now_s},
+                                                                                  {"heartbeat_every_s", 100},
+                                                                                  {"last_step", 7},
+                                                                                  {"exit_code", nullptr},
+                                                                                  {"first_failing_rank", nullptr},
+                                                                                  {"message", ""},
+                                                                                  {"dropped_lines", 0}}
+                                                                           .dump());
   const auto held = sweep({folder() + "/sweep.toml", "--output", path("out"), "--submit"});
   EXPECT_EQ(held.exit_code, 0) << held.err;
   EXPECT_NE(held.err.find("not started again: 0002: the heartbeat of the run is alive"), std::string::npos) << held.err;

@@ -1,4 +1,5 @@
-// `lockstep train clap` on synthesised sounds: it learns, resumes bit for bit, evaluates, and refuses or counts what is damaged.
+// `lockstep train clap` on synthesised sounds: it learns, resumes bit for bit, evaluates, and refuses or counts what is
+// damaged.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,8 +22,8 @@ class TrainClap : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     shared_ = new core::TempDir("lockstep_clap");
-    const auto made = run_lockstep({"data", "make-sounds", (shared_->path() / "sounds").string(), "--samples", "960", "--val-samples", "96",
-                                    "--samples-per-shard", "120", "--json"});
+    const auto made = run_lockstep({"data", "make-sounds", (shared_->path() / "sounds").string(), "--samples", "960",
+                                    "--val-samples", "96", "--samples-per-shard", "120", "--json"});
     ASSERT_EQ(made.exit_code, 0) << made.err;
     sounds_ = new core::Json(core::parse_json(made.out, "make-sounds"));
   }
@@ -33,9 +34,30 @@ class TrainClap : public ::testing::Test {
   static std::string sounds(const std::string& key) { return sounds_->at(key); }
 
   std::vector<std::string> train_args(const std::string& name, std::vector<std::string> more = {}) const {
-    std::vector<std::string> args = {"train", "clap", "--model", kModel, "--train-data", sounds("train_shards"), "--tokenizer-vocab", sounds("tokenizer"),
-                                     "--workers", "1", "--threads", "1", "--precision", "fp32", "--device", "cpu", "--log-every-n-steps", "1",
-                                     "--local-loss", "--gather-with-grad", "--logs", logs_.path().string(), "--name", name};
+    std::vector<std::string> args = {"train",
+                                     "clap",
+                                     "--model",
+                                     kModel,
+                                     "--train-data",
+                                     sounds("train_shards"),
+                                     "--tokenizer-vocab",
+                                     sounds("tokenizer"),
+                                     "--workers",
+                                     "1",
+                                     "--threads",
+                                     "1",
+                                     "--precision",
+                                     "fp32",
+                                     "--device",
+                                     "cpu",
+                                     "--log-every-n-steps",
+                                     "1",
+                                     "--local-loss",
+                                     "--gather-with-grad",
+                                     "--logs",
+                                     logs_.path().string(),
+                                     "--name",
+                                     name};
     args.insert(args.end(), more.begin(), more.end());
     return args;
   }
@@ -65,7 +87,8 @@ class TrainClap : public ::testing::Test {
     put(16, 4), put(1, 2), put(1, 2), put(16000, 4), put(32000, 4), put(2, 2), put(16, 2);
     bytes += "data";
     put(static_cast<uint64_t>(2 * frames), 4);
-    for (int64_t i = 0; i < frames; ++i) put(static_cast<uint16_t>(static_cast<int16_t>(32767 * value * std::sin(0.3 * static_cast<double>(i)))), 2);
+    for (int64_t i = 0; i < frames; ++i)
+      put(static_cast<uint16_t>(static_cast<int16_t>(32767 * value * std::sin(0.3 * static_cast<double>(i)))), 2);
     const auto size = static_cast<uint32_t>(bytes.size() - 8);
     for (int i = 0; i < 4; ++i) bytes[4 + static_cast<size_t>(i)] = static_cast<char>(size >> (8 * i) & 255);
     return bytes;
@@ -77,15 +100,44 @@ class TrainClap : public ::testing::Test {
 };
 
 TEST_F(TrainClap, TwoRanksLearnWhatSoundsAreCalled) {
-  const auto done = train_on(2, "learn", {"--batch-size", "48", "--epochs", "11", "--lr", "1e-3", "--wd", "0.1", "--warmup", "10", "--grad-clip-norm", "1", "--use-bn-sync",
-                                          "--precision", "amp_bf16", "--val-data", sounds("val_shards"), "--val-frequency", "11", "--zeroshot-data", sounds("heldout"),
-                                          "--classnames", sounds("class_names"), "--templates", sounds("templates"), "--zeroshot-frequency", "11", "--seed", "7"});
+  const auto done = train_on(2, "learn",
+                             {"--batch-size",
+                              "48",
+                              "--epochs",
+                              "11",
+                              "--lr",
+                              "1e-3",
+                              "--wd",
+                              "0.1",
+                              "--warmup",
+                              "10",
+                              "--grad-clip-norm",
+                              "1",
+                              "--use-bn-sync",
+                              "--precision",
+                              "amp_bf16",
+                              "--val-data",
+                              sounds("val_shards"),
+                              "--val-frequency",
+                              "11",
+                              "--zeroshot-data",
+                              sounds("heldout"),
+                              "--classnames",
+                              sounds("class_names"),
+                              "--templates",
+                              sounds("templates"),
+                              "--zeroshot-frequency",
+                              "11",
+                              "--seed",
+                              "7"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const core::Json metrics = last_metrics("learn");
   const double num = metrics.at("num_samples");
   EXPECT_EQ(num, 96);
-  for (const char* name : {"audio_to_text_R@1", "text_to_audio_R@1"}) EXPECT_GT(metrics.at(name).get<double>(), 8 / num) << metrics.dump(1);
-  for (const char* name : {"audio_to_text_mAP@10", "text_to_audio_mAP@10"}) EXPECT_GT(metrics.at(name).get<double>(), 0.2) << metrics.dump(1);
+  for (const char* name : {"audio_to_text_R@1", "text_to_audio_R@1"})
+    EXPECT_GT(metrics.at(name).get<double>(), 8 / num) << metrics.dump(1);
+  for (const char* name : {"audio_to_text_mAP@10", "text_to_audio_mAP@10"})
+    EXPECT_GT(metrics.at(name).get<double>(), 0.2) << metrics.dump(1);
   EXPECT_GT(metrics.at("zeroshot-top1").get<double>(), 0.25) << "of 24 classes: " << metrics.dump(1);
   EXPECT_LT(metrics.at("clap_val_loss").get<double>(), std::log(48.0));
   const core::Json attempt = record::read_run(logs_.path() / "learn").attempts.back();
@@ -99,7 +151,8 @@ TEST_F(TrainClap, ResumesInMidEpochBitForBit) {
   core::Json config = core::parse_json(core::read_file(kModel), kModel);
   config["audio_cfg"]["htsat_config"]["drop_path_rate"] = 0.3;
   config["audio_cfg"]["htsat_config"]["spec_augment"] = true;
-  for (const char* dropout : {"hidden_dropout_prob", "attention_probs_dropout_prob"}) config["text_cfg"]["hf_model_config"][dropout] = 0.1;
+  for (const char* dropout : {"hidden_dropout_prob", "attention_probs_dropout_prob"})
+    config["text_cfg"]["hf_model_config"][dropout] = 0.1;
   const std::string random_model = (logs_.path() / "random.json").string();
   std::ofstream(random_model) << config.dump();
   for (const int ranks : {1, 2}) {
@@ -133,19 +186,24 @@ TEST_F(TrainClap, WeightsGoOutUnderThreeNamesAndEmbedAlike) {
   config["text_cfg"]["hf_proj_type"] = "clap_mlp";
   const std::string model = (logs_.path() / "plain.json").string();
   std::ofstream(model) << config.dump();
-  ASSERT_EQ(train_on(1, "small", {"--batch-size", "16", "--max-steps", "2", "--epochs", "1", "--model", model}).exit_code, 0);
-  const auto unfit = run_lockstep({"ckpt", "export", (logs_.path() / "small").string(), "z.safetensors", "--names", "laion", "--model", kModel});
+  ASSERT_EQ(
+      train_on(1, "small", {"--batch-size", "16", "--max-steps", "2", "--epochs", "1", "--model", model}).exit_code, 0);
+  const auto unfit = run_lockstep(
+      {"ckpt", "export", (logs_.path() / "small").string(), "z.safetensors", "--names", "laion", "--model", kModel});
   EXPECT_NE(unfit.exit_code, 0);
   const fs::path run = logs_.path() / "small", folder = logs_.path() / "files";
   fs::create_directories(folder);
   std::ofstream(folder / "texts.txt") << "a low tone\nthe sound of a high chord\n";
   std::string first;
   for (const std::string names : {"laion", "openclip", "huggingface"}) {
-    const std::string file = (folder / (names + ".safetensors")).string(), out = (folder / (names + "-embedded.safetensors")).string();
+    const std::string file = (folder / (names + ".safetensors")).string(),
+                      out = (folder / (names + "-embedded.safetensors")).string();
     const auto written = run_lockstep({"ckpt", "export", run.string(), file, "--names", names, "--model", model});
     ASSERT_EQ(written.exit_code, 0) << written.err;
-    const auto embedded = run_lockstep({"infer", "embed", "--model", model, "--pretrained", file, "--sounds", sounds("heldout"), "--texts", (folder / "texts.txt").string(),
-                                        "--tokenizer-vocab", sounds("tokenizer"), "--threads", "1", "--device", "cpu", "-o", out});
+    const auto embedded =
+        run_lockstep({"infer", "embed", "--model", model, "--pretrained", file, "--sounds", sounds("heldout"),
+                      "--texts", (folder / "texts.txt").string(), "--tokenizer-vocab", sounds("tokenizer"), "--threads",
+                      "1", "--device", "cpu", "-o", out});
     ASSERT_EQ(embedded.exit_code, 0) << embedded.err;
     EXPECT_NE(embedded.err.find("audio: 96 embeddings of width 64"), std::string::npos) << embedded.err;
     const std::string bytes = core::read_file(out);
@@ -153,11 +211,13 @@ TEST_F(TrainClap, WeightsGoOutUnderThreeNamesAndEmbedAlike) {
     if (first.empty()) first = values;
     EXPECT_TRUE(values == first) << names;
   }
-  const auto classified = run_lockstep({"infer", "classify", "--model", model, "--pretrained", run.string(), "--sounds", sounds("heldout"), "--classnames",
-                                        sounds("class_names"), "--tokenizer-vocab", sounds("tokenizer"), "--threads", "1", "--device", "cpu"});
+  const auto classified = run_lockstep({"infer", "classify", "--model", model, "--pretrained", run.string(), "--sounds",
+                                        sounds("heldout"), "--classnames", sounds("class_names"), "--tokenizer-vocab",
+                                        sounds("tokenizer"), "--threads", "1", "--device", "cpu"});
   ASSERT_EQ(classified.exit_code, 0) << classified.err;
   EXPECT_EQ(std::count(classified.out.begin(), classified.out.end(), '\n'), 96);
-  const auto wrong = run_lockstep({"infer", "embed", "--model", model, "--pretrained", run.string(), "--images", "/", "-o", "x"});
+  const auto wrong =
+      run_lockstep({"infer", "embed", "--model", model, "--pretrained", run.string(), "--images", "/", "-o", "x"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_NE(wrong.err.find("CLAP models take --sounds DIR"), std::string::npos) << wrong.err;
 }
@@ -170,15 +230,19 @@ TEST_F(TrainClap, DamagedSoundsStopTheRunOrAreCounted) {
   for (size_t i = 44; i + 4 <= nan.size(); i += 4) nan.replace(i, 4, "\xff\xff\xff\x7f");
   const std::string whole = wav(16000, 0.5);
   const std::vector<std::pair<std::string, std::string>> recordings = {
-      {"good", whole}, {"silent", wav(16000, 0)}, {"short", wav(1, 0.5)}, {"empty", wav(0, 0.5)}, {"cut", whole.substr(0, 9000)}, {"nan", nan}, {"text", "no sound"}};
+      {"good", whole},        {"silent", wav(16000, 0)},      {"short", wav(1, 0.5)},
+      {"empty", wav(0, 0.5)}, {"cut", whole.substr(0, 9000)}, {"nan", nan},
+      {"text", "no sound"}};
   for (const auto& [name, bytes] : recordings) {
     std::ofstream(folder / (name + ".wav"), std::ios::binary) << bytes;
     std::ofstream(folder / (name + ".txt")) << "a tone";
   }
   // good, silent and short are sounds; the other four are not.
-  ASSERT_EQ(run_program({"/bin/sh", "-c", "cd \"$0\" && tar -cf ../bad.tar $(ls | sort)", folder.string()}).exit_code, 0);
+  ASSERT_EQ(run_program({"/bin/sh", "-c", "cd \"$0\" && tar -cf ../bad.tar $(ls | sort)", folder.string()}).exit_code,
+            0);
   const std::string shard = (logs_.path() / "bad.tar").string();
-  const std::vector<std::string> flags = {"--train-data", shard, "--batch-size", "7", "--max-steps", "2", "--epochs", "4", "--train-num-samples", "7", "--shuffle", "off"};
+  const std::vector<std::string> flags = {"--train-data", shard, "--batch-size",        "7", "--max-steps", "2",
+                                          "--epochs",     "4",   "--train-num-samples", "7", "--shuffle",   "off"};
   const auto stopped = train_on(1, "stopped", flags);
   EXPECT_EQ(stopped.exit_code, 4) << stopped.err;
   EXPECT_NE(stopped.err.find("bad.tar"), std::string::npos) << stopped.err;
@@ -197,7 +261,8 @@ TEST_F(TrainClap, WrongVocabularyAndMissingOnesAreRefused) {
   EXPECT_NE(none.err.find("--tokenizer-vocab is needed"), std::string::npos) << none.err;
   const auto nowhere = train_on(1, "nowhere", {"--tokenizer-vocab", "/nonexistent"});
   EXPECT_EQ(nowhere.exit_code, 2) << nowhere.err;
-  const auto clip_model = run_lockstep({"train", "clap", "--model", "ViT-B-32", "--dataset-type", "synthetic-audio", "--train-num-samples", "8"});
+  const auto clip_model = run_lockstep(
+      {"train", "clap", "--model", "ViT-B-32", "--dataset-type", "synthetic-audio", "--train-num-samples", "8"});
   EXPECT_EQ(clip_model.exit_code, 2);
   EXPECT_NE(clip_model.err.find("unknown model 'ViT-B-32'"), std::string::npos) << clip_model.err;
 }

@@ -27,8 +27,9 @@ class TrainFixture : public EngineTest {
   static void SetUpTestSuite() {
     shared_ = new core::TempDir("lockstep_train");
     std::ofstream(shared_->path() / "tiny.json") << kTinyModel;
-    const auto made = run_lockstep({"data", "make-shapes", (shared_->path() / "shapes").string(), "--samples", "96", "--val-samples", "48",
-                                    "--samples-per-shard", "24", "--image-size", "32", "--json"});
+    const auto made =
+        run_lockstep({"data", "make-shapes", (shared_->path() / "shapes").string(), "--samples", "96", "--val-samples",
+                      "48", "--samples-per-shard", "24", "--image-size", "32", "--json"});
     ASSERT_EQ(made.exit_code, 0) << made.err;
     shapes_ = new core::Json(core::parse_json(made.out, "make-shapes"));
   }
@@ -38,14 +39,39 @@ class TrainFixture : public EngineTest {
   }
 
   std::vector<std::string> train_args(const std::string& name, std::vector<std::string> more = {}) const {
-    std::vector<std::string> args = {"train", "clip", "--train-data", shapes("train_shards"), "--model", (shared_->path() / "tiny.json").string(),
-                                     "--batch-size", "8", "--workers", "1", "--threads", "1", "--precision", "fp32", "--device", "cpu",
-                                     "--lr", "1e-3", "--warmup", "2", "--epochs", "2", "--log-every-n-steps", "1", "--logs",
-                                     logs_.path().string(), "--name", name};
+    std::vector<std::string> args = {"train",
+                                     "clip",
+                                     "--train-data",
+                                     shapes("train_shards"),
+                                     "--model",
+                                     (shared_->path() / "tiny.json").string(),
+                                     "--batch-size",
+                                     "8",
+                                     "--workers",
+                                     "1",
+                                     "--threads",
+                                     "1",
+                                     "--precision",
+                                     "fp32",
+                                     "--device",
+                                     "cpu",
+                                     "--lr",
+                                     "1e-3",
+                                     "--warmup",
+                                     "2",
+                                     "--epochs",
+                                     "2",
+                                     "--log-every-n-steps",
+                                     "1",
+                                     "--logs",
+                                     logs_.path().string(),
+                                     "--name",
+                                     name};
     args.insert(args.end(), more.begin(), more.end());
     return args;
   }
-  ProgramResult train(const std::string& name, std::vector<std::string> more = {}, const EnvChanges& changes = {}) const {
+  ProgramResult train(const std::string& name, std::vector<std::string> more = {},
+                      const EnvChanges& changes = {}) const {
     return run_lockstep(train_args(name, std::move(more)), changes, std::chrono::seconds(120));
   }
   ProgramResult train_on(int ranks, const std::string& name, std::vector<std::string> more = {}) const {

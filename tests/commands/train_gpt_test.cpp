@@ -1,5 +1,5 @@
-// `lockstep train gpt` on made-up data and on a generated language: it learns on every kind of mesh, stops and resumes bit for bit, and refuses what it
-// cannot lay out or has no engine for.
+// `lockstep train gpt` on made-up data and on a generated language: it learns on every kind of mesh, stops and resumes
+// bit for bit, and refuses what it cannot lay out or has no engine for.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,12 +24,13 @@ namespace fs = std::filesystem;
 
 /// Sentences of a small grammar: what follows a word is never certain, yet far from even.
 std::string sentence(uint64_t& state) {
-  static const std::vector<std::vector<std::string>> kPlaces = {{"the", "a", "one"},
-                                                                {"small", "large", "red", "old", "quick", "quiet"},
-                                                                {"cat", "dog", "bird", "ship", "house", "river", "tree", "stone"},
-                                                                {"sees", "finds", "passes", "likes"},
-                                                                {"the", "a", "one"},
-                                                                {"cat", "dog", "bird", "ship", "house", "river", "tree", "stone"}};
+  static const std::vector<std::vector<std::string>> kPlaces = {
+      {"the", "a", "one"},
+      {"small", "large", "red", "old", "quick", "quiet"},
+      {"cat", "dog", "bird", "ship", "house", "river", "tree", "stone"},
+      {"sees", "finds", "passes", "likes"},
+      {"the", "a", "one"},
+      {"cat", "dog", "bird", "ship", "house", "river", "tree", "stone"}};
   std::string text;
   for (const auto& words : kPlaces) {
     state = state * 6364136223846793005ull + 1442695040888963407ull;
@@ -50,8 +51,11 @@ class TrainGpt : public ::testing::Test {
       lines += core::Json{{"text", text}}.dump() + "\n";
     }
     core::write_file_atomic(path("corpus.jsonl"), lines);
-    ASSERT_EQ(run_lockstep({"data", "train-bpe", path("corpus.jsonl"), "--output", path("bpe"), "--vocab-size", "300"}).exit_code, 0);
-    const auto made = run_lockstep({"data", "tokenize", path("corpus.jsonl"), "--output-prefix", path("corpus"), "--tokenizer-model", path("bpe"), "--append-eod"});
+    ASSERT_EQ(run_lockstep({"data", "train-bpe", path("corpus.jsonl"), "--output", path("bpe"), "--vocab-size", "300"})
+                  .exit_code,
+              0);
+    const auto made = run_lockstep({"data", "tokenize", path("corpus.jsonl"), "--output-prefix", path("corpus"),
+                                    "--tokenizer-model", path("bpe"), "--append-eod"});
     ASSERT_EQ(made.exit_code, 0) << made.err;
   }
   static void TearDownTestSuite() { delete shared_; }
@@ -73,15 +77,47 @@ class TrainGpt : public ::testing::Test {
   }
 
   ProgramResult train_on(int ranks, const std::string& name, const std::vector<std::string>& more) const {
-    std::vector<std::string> args = {"train", "gpt", "--num-layers", "2", "--hidden-size", "32", "--num-attention-heads", "4", "--seq-length", "32", "--micro-batch-size", "4",
-                                     "--hidden-dropout", "0", "--attention-dropout", "0", "--lr", "1e-2", "--lr-decay-style", "cosine", "--lr-warmup-iters", "2",
-                                     "--weight-decay", "0.01", "--threads", "1", "--device", "cpu", "--log-interval", "2", "--logs", logs_.path().string(), "--name", name};
+    std::vector<std::string> args = {"train",
+                                     "gpt",
+                                     "--num-layers",
+                                     "2",
+                                     "--hidden-size",
+                                     "32",
+                                     "--num-attention-heads",
+                                     "4",
+                                     "--seq-length",
+                                     "32",
+                                     "--micro-batch-size",
+                                     "4",
+                                     "--hidden-dropout",
+                                     "0",
+                                     "--attention-dropout",
+                                     "0",
+                                     "--lr",
+                                     "1e-2",
+                                     "--lr-decay-style",
+                                     "cosine",
+                                     "--lr-warmup-iters",
+                                     "2",
+                                     "--weight-decay",
+                                     "0.01",
+                                     "--threads",
+                                     "1",
+                                     "--device",
+                                     "cpu",
+                                     "--log-interval",
+                                     "2",
+                                     "--logs",
+                                     logs_.path().string(),
+                                     "--name",
+                                     name};
     args.insert(args.end(), more.begin(), more.end());
     if (ranks > 1) args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
     return run_lockstep(args, {}, std::chrono::seconds(300));
   }
   static std::vector<std::string> on_corpus(std::vector<std::string> more) {
-    more.insert(more.end(), {"--data-path", path("corpus_text_document"), "--tokenizer-model", path("bpe"), "--vocab-size", "300", "--make-vocab-size-divisible-by", "4"});
+    more.insert(more.end(), {"--data-path", path("corpus_text_document"), "--tokenizer-model", path("bpe"),
+                             "--vocab-size", "300", "--make-vocab-size-divisible-by", "4"});
     return more;
   }
   static std::vector<std::string> on_mock(std::vector<std::string> more) {
@@ -95,7 +131,9 @@ class TrainGpt : public ::testing::Test {
   }
 
   /// Lines of one of the record's files.
-  std::vector<core::Json> lines_of(const std::string& name, const char* file) const { return record::read_json_lines(logs_.path() / name / file).lines; }
+  std::vector<core::Json> lines_of(const std::string& name, const char* file) const {
+    return record::read_json_lines(logs_.path() / name / file).lines;
+  }
 
   /// Largest values of the newest checkpoints' parameters, put together from all ranks, differ by 1e-4 at most.
   void expect_equal_parameters(const std::string& name, const std::string& want) const {
@@ -114,7 +152,8 @@ class TrainGpt : public ::testing::Test {
       const auto a = floats_of(entry), b = floats_of(reference.at(entry.name));
       ASSERT_EQ(a.size(), b.size()) << entry.name;
       float largest = 0, difference = 0;
-      for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(b[i])), difference = std::max(difference, std::abs(a[i] - b[i]));
+      for (size_t i = 0; i < a.size(); ++i)
+        largest = std::max(largest, std::abs(b[i])), difference = std::max(difference, std::abs(a[i] - b[i]));
       EXPECT_LE(difference, 1e-4f * largest) << name << " " << entry.name;
     }
   }
@@ -130,7 +169,8 @@ class TrainGpt : public ::testing::Test {
 };
 
 TEST_F(TrainGpt, LearnsALanguageOnOneRankAndOnTensorAndPipelineRanks) {
-  const std::vector<std::string> length = {"--train-iters", "80", "--global-batch-size", "16", "--eval-interval", "80", "--eval-iters", "2"};
+  const std::vector<std::string> length = {"--train-iters",   "80", "--global-batch-size", "16",
+                                           "--eval-interval", "80", "--eval-iters",        "2"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.end(), length.begin(), length.end());
     return on_corpus(more);
@@ -149,7 +189,8 @@ TEST_F(TrainGpt, LearnsALanguageOnOneRankAndOnTensorAndPipelineRanks) {
   for (const char* name : {"tensor", "pipeline"}) {
     const auto got = losses(name);
     ASSERT_EQ(got.size(), want.size()) << name;
-    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-3 * want[i]) << name << " step " << i;  // fp32, sums in another order
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_NEAR(got[i], want[i], 2e-3 * want[i]) << name << " step " << i;  // fp32, sums in another order
   }
   EXPECT_NE(alone.err.find("| lm loss:"), std::string::npos) << alone.err;
   EXPECT_NE(alone.err.find("tokens per second per device:"), std::string::npos) << alone.err;
@@ -173,7 +214,8 @@ TEST_F(TrainGpt, LearnsALanguageOnOneRankAndOnTensorAndPipelineRanks) {
 TEST_F(TrainGpt, ProcessesOfEveryModeComputeWhatOneComputes) {
   const std::vector<std::string> two_stages = {"--pipeline-model-parallel-size", "2"};
   const auto with = [](std::vector<std::string> more, std::initializer_list<const char*> rest) {
-    more.insert(more.end(), {"--train-iters", "3", "--global-batch-size", "16", "--num-layers", "4", "--hidden-dropout", "0.1", "--lr-warmup-iters", "0", "--adam-eps", "1e-3"});
+    more.insert(more.end(), {"--train-iters", "3", "--global-batch-size", "16", "--num-layers", "4", "--hidden-dropout",
+                             "0.1", "--lr-warmup-iters", "0", "--adam-eps", "1e-3"});
     more.insert(more.end(), rest.begin(), rest.end());
     return on_mock(more);
   };
@@ -181,33 +223,42 @@ TEST_F(TrainGpt, ProcessesOfEveryModeComputeWhatOneComputes) {
   ASSERT_EQ(train_on(1, "untied", with({}, {"--untie-embeddings-and-output-weights"})).exit_code, 0);
   for (const auto& [ranks, name, want, args] :
        {std::tuple(2, "gpipe", "tied", with(two_stages, {"--pipeline-schedule", "gpipe"})),
-        std::tuple(2, "interleaved", "untied", with(two_stages, {"--num-virtual-stages-per-pipeline-rank", "2", "--untie-embeddings-and-output-weights"})),
-        std::tuple(8, "all", "tied", with(two_stages, {"--tensor-model-parallel-size", "2", "--sequence-parallel", "--use-distributed-optimizer"}))}) {
+        std::tuple(
+            2, "interleaved", "untied",
+            with(two_stages, {"--num-virtual-stages-per-pipeline-rank", "2", "--untie-embeddings-and-output-weights"})),
+        std::tuple(8, "all", "tied",
+                   with(two_stages, {"--tensor-model-parallel-size", "2", "--sequence-parallel",
+                                     "--use-distributed-optimizer"}))}) {
     const auto done = train_on(ranks, name, args);
     ASSERT_EQ(done.exit_code, 0) << name << done.err;
     const auto alone = losses(want), got = losses(name);
     ASSERT_EQ(alone.size(), 3u);
     ASSERT_EQ(got.size(), 3u) << name;
-    const auto steps = record::read_steps(logs_.path() / name).steps, steps_alone = record::read_steps(logs_.path() / want).steps;
+    const auto steps = record::read_steps(logs_.path() / name).steps,
+               steps_alone = record::read_steps(logs_.path() / want).steps;
     for (size_t i = 0; i < alone.size(); ++i) {
       EXPECT_NEAR(got[i], alone[i], 1e-5 * alone[i]) << name << " step " << i;
-      EXPECT_NEAR(steps[i].grad_norm.value(), steps_alone[i].grad_norm.value(), 1e-4 * steps_alone[i].grad_norm.value()) << name << " step " << i;
+      EXPECT_NEAR(steps[i].grad_norm.value(), steps_alone[i].grad_norm.value(), 1e-4 * steps_alone[i].grad_norm.value())
+          << name << " step " << i;
       EXPECT_GT(steps[i].lr, 0);
     }
     expect_equal_parameters(name, want);
   }
   std::map<std::string, std::set<int>> group_sizes;
-  for (const core::Json& line : lines_of("all", "comm.jsonl")) group_sizes[line.at("axis")].insert(line.at("group_size").get<int>());
+  for (const core::Json& line : lines_of("all", "comm.jsonl"))
+    group_sizes[line.at("axis")].insert(line.at("group_size").get<int>());
   for (const char* axis : {"tp", "dp", "pp"}) EXPECT_EQ(group_sizes[axis], std::set<int>{2}) << axis;
   EXPECT_EQ(group_sizes["world"], std::set<int>{8});
 }
 
 TEST_F(TrainGpt, StopsAndResumesBitForBit) {
   for (const auto& [ranks, name, layout] :
-       {std::tuple(1, "one", std::vector<std::string>{}), std::tuple(2, "tensor", std::vector<std::string>{"--tensor-model-parallel-size", "2"}),
+       {std::tuple(1, "one", std::vector<std::string>{}),
+        std::tuple(2, "tensor", std::vector<std::string>{"--tensor-model-parallel-size", "2"}),
         std::tuple(2, "pipeline", std::vector<std::string>{"--pipeline-model-parallel-size", "2"}),
-        std::tuple(2, "fp8", std::vector<std::string>{"--tensor-model-parallel-size", "2", "--bf16", "--fp8-format", "hybrid", "--fp8-amax-history-len", "3",
-                                                      "--fp8-amax-compute-algo", "max"})}) {
+        std::tuple(2, "fp8",
+                   std::vector<std::string>{"--tensor-model-parallel-size", "2", "--bf16", "--fp8-format", "hybrid",
+                                            "--fp8-amax-history-len", "3", "--fp8-amax-compute-algo", "max"})}) {
     const auto run = [&, ranks = ranks, layout = layout](const std::string& folder, std::vector<std::string> more) {
       more.insert(more.end(), layout.begin(), layout.end());
       more.insert(more.end(), {"--train-iters", "6", "--global-batch-size", "8", "--hidden-dropout", "0.1"});
@@ -222,11 +273,13 @@ TEST_F(TrainGpt, StopsAndResumesBitForBit) {
     ASSERT_EQ(losses(whole).size(), 6u);
     EXPECT_NE(losses(whole).front(), losses(whole).back());
     EXPECT_EQ(losses(whole), losses(parts)) << name;
-    const auto a = record::list_checkpoints(logs_.path() / whole).at(0), b = record::list_checkpoints(logs_.path() / parts).at(0);
+    const auto a = record::list_checkpoints(logs_.path() / whole).at(0),
+               b = record::list_checkpoints(logs_.path() / parts).at(0);
     ASSERT_EQ(a.step, 6);
     ASSERT_EQ(b.step, 6);
     ASSERT_EQ(a.manifest->files.size(), static_cast<size_t>(2 * ranks)) << name;
-    for (size_t i = 0; i < a.manifest->files.size(); ++i) EXPECT_EQ(a.manifest->files[i].xxh3, b.manifest->files.at(i).xxh3) << name << " " << a.manifest->files[i].name;
+    for (size_t i = 0; i < a.manifest->files.size(); ++i)
+      EXPECT_EQ(a.manifest->files[i].xxh3, b.manifest->files.at(i).xxh3) << name << " " << a.manifest->files[i].name;
   }
 }
 
@@ -256,7 +309,8 @@ TEST_F(TrainGpt, EndsWhenItsTimeIsUpAndGoesOn) {
 /// In Megatron's line, the record and TensorBoard's file; of the steps that are logged alone.
 TEST_F(TrainGpt, LogsTheNormOfParametersAndZerosInTheGradientOnEveryMesh) {
   const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) {
-    more.insert(more.end(), {"--train-iters", "5", "--global-batch-size", "8", "--log-params-norm", "--log-num-zeros-in-grad", "--untie-embeddings-and-output-weights", "--squared-relu",
+    more.insert(more.end(), {"--train-iters", "5", "--global-batch-size", "8", "--log-params-norm",
+                             "--log-num-zeros-in-grad", "--untie-embeddings-and-output-weights", "--squared-relu",
                              "--disable-bias-linear", "--report-to", "tensorboard"});
     const auto done = train_on(ranks, name, on_mock(more));
     EXPECT_EQ(done.exit_code, 0) << done.err;
@@ -271,7 +325,10 @@ TEST_F(TrainGpt, LogsTheNormOfParametersAndZerosInTheGradientOnEveryMesh) {
     EXPECT_EQ(step.params_norm.has_value(), step.step % 2 == 1 || step.step == 4) << step.step;
     EXPECT_EQ(step.num_zeros.has_value(), step.params_norm.has_value()) << step.step;
   }
-  EXPECT_NE(text.find(fmt::format("| num zeros: {:.1f} | params norm: {:.3f} |", static_cast<double>(want[4].num_zeros.value_or(0)), want[4].params_norm.value_or(0))), std::string::npos) << text;
+  EXPECT_NE(text.find(fmt::format("| num zeros: {:.1f} | params norm: {:.3f} |",
+                                  static_cast<double>(want[4].num_zeros.value_or(0)), want[4].params_norm.value_or(0))),
+            std::string::npos)
+      << text;
   EXPECT_GT(want[3].num_zeros, 0);
   EXPECT_NE(want[1].params_norm, want[3].params_norm);
   for (const char* name : {"tensor", "sharded"}) {
@@ -281,19 +338,26 @@ TEST_F(TrainGpt, LogsTheNormOfParametersAndZerosInTheGradientOnEveryMesh) {
     EXPECT_NEAR(got[3].params_norm.value_or(0), *want[3].params_norm, 1e-5 * *want[3].params_norm) << name;
   }
   std::string events;
-  for (const auto& entry : fs::directory_iterator(logs_.path() / "alone" / "tensorboard")) events += core::read_file(entry.path());
+  for (const auto& entry : fs::directory_iterator(logs_.path() / "alone" / "tensorboard"))
+    events += core::read_file(entry.path());
   for (const char* tag : {"params-norm", "num-zeros"}) EXPECT_NE(events.find(tag), std::string::npos) << tag;
 }
 
 /// Ends of documents, which do not count, are spread unevenly over micro-batches.
 TEST_F(TrainGpt, TheLossPerTokenDoesNotDependOnMicroBatches) {
   const auto run = [&](int ranks, const std::string& name, const std::string& micro_batch_size) {
-    const auto done = train_on(ranks, name, on_corpus({"--eod-mask-loss", "--calculate-per-token-loss", "--train-iters", "4", "--global-batch-size", "16", "--micro-batch-size", micro_batch_size,
-                                                       "--eval-interval", "4", "--eval-iters", "2"}));
+    const auto done = train_on(
+        ranks, name,
+        on_corpus({"--eod-mask-loss", "--calculate-per-token-loss", "--train-iters", "4", "--global-batch-size", "16",
+                   "--micro-batch-size", micro_batch_size, "--eval-interval", "4", "--eval-iters", "2"}));
     ASSERT_EQ(done.exit_code, 0) << done.err;
   };
   const auto validation = [&](const std::string& name) {
-    return record::read_json_lines(logs_.path() / name / "results.jsonl").lines.at(0).at("metrics").at("lm loss").get<double>();
+    return record::read_json_lines(logs_.path() / name / "results.jsonl")
+        .lines.at(0)
+        .at("metrics")
+        .at("lm loss")
+        .get<double>();
   };
   run(1, "coarse", "16");
   run(2, "fine", "2");
@@ -316,8 +380,11 @@ TEST_F(TrainGpt, LearnsInFp8AsInFp32) {
     return all.size() == 40 ? std::accumulate(all.end() - 5, all.end(), 0.0) / 5 : NAN;
   };
   run(1, "fp32", {});
-  run(1, "hybrid", {"--bf16", "--fp8-format", "hybrid", "--fp8-amax-history-len", "16", "--fp8-amax-compute-algo", "max"});
-  run(2, "tensorwise", {"--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "tensorwise", "--tensor-model-parallel-size", "2", "--sequence-parallel"});
+  run(1, "hybrid",
+      {"--bf16", "--fp8-format", "hybrid", "--fp8-amax-history-len", "16", "--fp8-amax-compute-algo", "max"});
+  run(2, "tensorwise",
+      {"--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "tensorwise", "--tensor-model-parallel-size", "2",
+       "--sequence-parallel"});
   run(1, "spared", {"--bf16", "--fp8-format", "hybrid", "--first-last-layers-bf16"});
   const double want = end_of("fp32");
   ASSERT_LT(want, losses("fp32").front() - 2);
@@ -332,7 +399,8 @@ TEST_F(TrainGpt, LearnsInFp8AsInFp32) {
 /// Scales belong to layers, not to ranks.
 TEST_F(TrainGpt, Fp8GoesOnAtAnotherLayout) {
   const auto run = [&](const std::string& name, std::vector<std::string> more) {
-    more.insert(more.end(), {"--bf16", "--fp8-format", "hybrid", "--fp8-amax-history-len", "3", "--train-iters", "6", "--global-batch-size", "8"});
+    more.insert(more.end(), {"--bf16", "--fp8-format", "hybrid", "--fp8-amax-history-len", "3", "--train-iters", "6",
+                             "--global-batch-size", "8"});
     const auto done = train_on(2, name, on_mock(more));
     ASSERT_EQ(done.exit_code, 0) << name << done.err;
   };
@@ -343,22 +411,39 @@ TEST_F(TrainGpt, Fp8GoesOnAtAnotherLayout) {
   const auto want = losses("whole"), got = losses("moved");
   ASSERT_EQ(got.size(), 6u);
   EXPECT_NE(want[2], want[5]);
-  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-2 * want[i]) << "step " << i;  // bf16, sums in another order
+  for (size_t i = 0; i < want.size(); ++i)
+    EXPECT_NEAR(got[i], want[i], 1e-2 * want[i]) << "step " << i;  // bf16, sums in another order
 
   const std::string moved = (logs_.path() / "moved").string();  // and without FP8, and back
-  const auto plain = train_on(1, "plain", on_mock({"--bf16", "--train-iters", "8", "--global-batch-size", "8", "--load", moved}));
+  const auto plain =
+      train_on(1, "plain", on_mock({"--bf16", "--train-iters", "8", "--global-batch-size", "8", "--load", moved}));
   ASSERT_EQ(plain.exit_code, 0) << plain.err;
   EXPECT_EQ(losses("plain").size(), 2u);
-  const auto again = train_on(1, "again", on_mock({"--bf16", "--fp8-format", "hybrid", "--train-iters", "9", "--global-batch-size", "8", "--load", (logs_.path() / "plain").string()}));
+  const auto again = train_on(1, "again",
+                              on_mock({"--bf16", "--fp8-format", "hybrid", "--train-iters", "9", "--global-batch-size",
+                                       "8", "--load", (logs_.path() / "plain").string()}));
   EXPECT_EQ(again.exit_code, 0) << again.err;
-  const auto spoken = run_lockstep({"infer", "generate", "--pretrained", moved, "--prompt", "1 2 3", "--max-new-tokens", "4"});
+  const auto spoken =
+      run_lockstep({"infer", "generate", "--pretrained", moved, "--prompt", "1 2 3", "--max-new-tokens", "4"});
   EXPECT_EQ(spoken.exit_code, 0) << spoken.err;
 }
 
-/// One checkpoint, taken up at every layout: the same curve. Vocabulary tables have other padding at other numbers of tensor ranks.
+/// One checkpoint, taken up at every layout: the same curve. Vocabulary tables have other padding at other numbers of
+/// tensor ranks.
 TEST_F(TrainGpt, GoesOnAtAnotherLayout) {
-  const std::vector<std::string> common = {"--mock-data", "--vocab-size", "89", "--make-vocab-size-divisible-by", "8", "--num-layers", "4",
-                                           "--train-iters", "6", "--global-batch-size", "16", "--micro-batch-size", "4"};
+  const std::vector<std::string> common = {"--mock-data",
+                                           "--vocab-size",
+                                           "89",
+                                           "--make-vocab-size-divisible-by",
+                                           "8",
+                                           "--num-layers",
+                                           "4",
+                                           "--train-iters",
+                                           "6",
+                                           "--global-batch-size",
+                                           "16",
+                                           "--micro-batch-size",
+                                           "4"};
   const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), common.begin(), common.end());
     const auto done = train_on(ranks, name, more);
@@ -368,12 +453,13 @@ TEST_F(TrainGpt, GoesOnAtAnotherLayout) {
     int ranks;
     std::vector<std::string> flags;
   };
-  const std::vector<Layout> layouts = {{1, {}},
-                                       {2, {"--tensor-model-parallel-size", "2", "--sequence-parallel"}},
-                                       {2, {"--pipeline-model-parallel-size", "2", "--num-virtual-stages-per-pipeline-rank", "2"}},
-                                       {2, {"--use-distributed-optimizer"}},
-                                       {4, {"--tensor-model-parallel-size", "2", "--use-distributed-optimizer"}},
-                                       {4, {"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2"}}};
+  const std::vector<Layout> layouts = {
+      {1, {}},
+      {2, {"--tensor-model-parallel-size", "2", "--sequence-parallel"}},
+      {2, {"--pipeline-model-parallel-size", "2", "--num-virtual-stages-per-pipeline-rank", "2"}},
+      {2, {"--use-distributed-optimizer"}},
+      {4, {"--tensor-model-parallel-size", "2", "--use-distributed-optimizer"}},
+      {4, {"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2"}}};
   run(1, "whole", {});
   const auto want = losses("whole");
   ASSERT_EQ(want.size(), 6u);
@@ -391,22 +477,29 @@ TEST_F(TrainGpt, GoesOnAtAnotherLayout) {
     run(layouts[reader].ranks, second, flags);
     const auto got = losses(second);
     ASSERT_EQ(got.size(), 6u) << second;
-    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4 * want[i]) << first << " " << second << " step " << i;
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_NEAR(got[i], want[i], 1e-4 * want[i]) << first << " " << second << " step " << i;
   }
 }
 
-/// As the EPICURE language study starts its runs: from a snapshot of a smaller one, with another number of data ranks and another global batch.
+/// As the EPICURE language study starts its runs: from a snapshot of a smaller one, with another number of data ranks
+/// and another global batch.
 TEST_F(TrainGpt, StartsFromASnapshotOfAnotherRun) {
-  const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) { return train_on(ranks, name, on_mock(more)); };
+  const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) {
+    return train_on(ranks, name, on_mock(more));
+  };
   const std::string snapshot = (logs_.path() / "snapshot").string();
   ASSERT_EQ(run(1, "whole", {"--global-batch-size", "8", "--train-iters", "6"}).exit_code, 0);
-  ASSERT_EQ(run(1, "snapshot", {"--global-batch-size", "8", "--train-iters", "6", "--exit-interval", "3"}).exit_code, 0);
+  ASSERT_EQ(run(1, "snapshot", {"--global-batch-size", "8", "--train-iters", "6", "--exit-interval", "3"}).exit_code,
+            0);
   ASSERT_EQ(run(1, "same", {"--global-batch-size", "8", "--train-iters", "6", "--load", snapshot}).exit_code, 0);
   auto last = losses("whole");
   last.erase(last.begin(), last.begin() + 3);
   EXPECT_EQ(losses("same"), last);
 
-  const auto larger = run(2, "larger", {"--global-batch-size", "16", "--train-iters", "6", "--use-distributed-optimizer", "--load", snapshot, "--ckpt-step", "3"});
+  const auto larger = run(2, "larger",
+                          {"--global-batch-size", "16", "--train-iters", "6", "--use-distributed-optimizer", "--load",
+                           snapshot, "--ckpt-step", "3"});
   ASSERT_EQ(larger.exit_code, 0) << larger.err;
   EXPECT_NE(larger.err.find("after step 3 and 24 samples"), std::string::npos) << larger.err;
   const auto steps = record::read_steps(logs_.path() / "larger").steps;
@@ -415,7 +508,9 @@ TEST_F(TrainGpt, StartsFromASnapshotOfAnotherRun) {
   EXPECT_EQ(steps.front().samples_seen, 40);
   EXPECT_NEAR(steps.front().loss, last.front(), 0.05 * last.front());
 
-  const auto tuned = run(2, "tuned", {"--global-batch-size", "8", "--train-iters", "2", "--load", snapshot, "--finetune", "--tensor-model-parallel-size", "2"});
+  const auto tuned = run(2, "tuned",
+                         {"--global-batch-size", "8", "--train-iters", "2", "--load", snapshot, "--finetune",
+                          "--tensor-model-parallel-size", "2"});
   ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
   EXPECT_LT(losses("tuned").front(), losses("whole").front() - 0.05);  // the first samples, seen before
 
@@ -423,7 +518,9 @@ TEST_F(TrainGpt, StartsFromASnapshotOfAnotherRun) {
   const auto other = run(1, "other", {"--train-iters", "9", "--load", snapshot, "--num-layers", "3"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_NE(other.err.find("this run has layers=3"), std::string::npos) << other.err;
-  const auto alike = run(1, "alike", {"--train-iters", "9", "--load", snapshot, "--num-attention-heads", "8"});  // parameters of the same shapes
+  const auto alike =
+      run(1, "alike",
+          {"--train-iters", "9", "--load", snapshot, "--num-attention-heads", "8"});  // parameters of the same shapes
   EXPECT_EQ(alike.exit_code, 2);
   EXPECT_NE(alike.err.find("written with heads=4, this run has heads=8"), std::string::npos) << alike.err;
 }
@@ -431,11 +528,15 @@ TEST_F(TrainGpt, StartsFromASnapshotOfAnotherRun) {
 /// The longer run repeats a small corpus in another order.
 TEST_F(TrainGpt, ASnapshotOnASmallCorpusStartsALongerRun) {
   ASSERT_EQ(train_on(1, "short", on_corpus({"--global-batch-size", "8", "--train-iters", "4"})).exit_code, 0);
-  const auto longer = train_on(2, "longer", on_corpus({"--global-batch-size", "16", "--train-iters", "4000", "--exit-interval", "6", "--load", (logs_.path() / "short").string()}));
+  const auto longer = train_on(2, "longer",
+                               on_corpus({"--global-batch-size", "16", "--train-iters", "4000", "--exit-interval", "6",
+                                          "--load", (logs_.path() / "short").string()}));
   ASSERT_EQ(longer.exit_code, 0) << longer.err;
   EXPECT_NE(longer.err.find("puts them into another order"), std::string::npos) << longer.err;
   EXPECT_EQ(losses("longer").size(), 2u);
-  const auto elsewhere = train_on(1, "elsewhere", on_mock({"--train-iters", "9", "--global-batch-size", "8", "--load", (logs_.path() / "short").string(), "--vocab-size", "300"}));
+  const auto elsewhere = train_on(1, "elsewhere",
+                                  on_mock({"--train-iters", "9", "--global-batch-size", "8", "--load",
+                                           (logs_.path() / "short").string(), "--vocab-size", "300"}));
   EXPECT_EQ(elsewhere.exit_code, 4);
   EXPECT_NE(elsewhere.err.find("the samples are other ones"), std::string::npos) << elsewhere.err;
 }
@@ -444,8 +545,33 @@ TEST_F(TrainGpt, ASnapshotOnASmallCorpusStartsALongerRun) {
 TEST_F(TrainGpt, SaveAndLoadOfOneFolderBeginAndGoOn) {
   const std::string folder = (logs_.path() / "deep" / "checkpoints-of-mine").string();
   const auto run = [&](const std::string& iters, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> args = {"train", "gpt", "--num-layers", "1", "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length", "16", "--mock-data", "--vocab-size", "96", "--lr", "1e-2",
-                                     "--lr-decay-style", "constant", "--train-iters", iters, "--save", folder, "--load", folder, "--device", "cpu", "--threads", "1"};
+    std::vector<std::string> args = {"train",
+                                     "gpt",
+                                     "--num-layers",
+                                     "1",
+                                     "--hidden-size",
+                                     "16",
+                                     "--num-attention-heads",
+                                     "2",
+                                     "--seq-length",
+                                     "16",
+                                     "--mock-data",
+                                     "--vocab-size",
+                                     "96",
+                                     "--lr",
+                                     "1e-2",
+                                     "--lr-decay-style",
+                                     "constant",
+                                     "--train-iters",
+                                     iters,
+                                     "--save",
+                                     folder,
+                                     "--load",
+                                     folder,
+                                     "--device",
+                                     "cpu",
+                                     "--threads",
+                                     "1"};
     args.insert(args.end(), more.begin(), more.end());
     return run_lockstep(args);
   };
@@ -463,7 +589,9 @@ TEST_F(TrainGpt, SaveAndLoadOfOneFolderBeginAndGoOn) {
 /// Where neither --model nor --vocab-size says how many tokens there are.
 TEST_F(TrainGpt, TheVocabularyIsTheTokenizers) {
   const auto dry_run = [&](const std::string& tokenizer) {
-    const auto done = run_lockstep({"train", "gpt", "--dry-run", "--json", "--num-layers", "1", "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length", "16", "--tokenizer-model", tokenizer});
+    const auto done =
+        run_lockstep({"train", "gpt", "--dry-run", "--json", "--num-layers", "1", "--hidden-size", "16",
+                      "--num-attention-heads", "2", "--seq-length", "16", "--tokenizer-model", tokenizer});
     EXPECT_EQ(done.exit_code, 0) << done.err;
     return core::parse_json(done.out, "dry run");
   };
@@ -471,9 +599,11 @@ TEST_F(TrainGpt, TheVocabularyIsTheTokenizers) {
   EXPECT_EQ(planned.at("options").at("vocab_size"), 300);
   EXPECT_EQ(planned.at("padded_vocab"), 384);
   EXPECT_EQ(elsewhere.at("padded_vocab"), 50304);
-  EXPECT_NE(elsewhere.at("warnings").dump().find("'/nonexistent/tokenizer.json' is not here"), std::string::npos) << elsewhere.at("warnings");
+  EXPECT_NE(elsewhere.at("warnings").dump().find("'/nonexistent/tokenizer.json' is not here"), std::string::npos)
+      << elsewhere.at("warnings");
 
-  const std::vector<std::string> data = {"--data-path", path("corpus_text_document"), "--tokenizer-model", path("bpe"), "--train-iters", "4"};
+  const std::vector<std::string> data = {
+      "--data-path", path("corpus_text_document"), "--tokenizer-model", path("bpe"), "--train-iters", "4"};
   const auto run = [&](const std::vector<std::string>& more) {
     auto flags = data;
     flags.insert(flags.end(), more.begin(), more.end());
@@ -489,7 +619,9 @@ TEST_F(TrainGpt, TheVocabularyIsTheTokenizers) {
   ASSERT_EQ(rest.exit_code, 0) << rest.err;
   EXPECT_EQ(losses("speaks").size(), 4u);
   EXPECT_EQ(record::read_run(logs_.path() / "speaks").attempts.at(0).at("options").at("vocab_size"), 300);
-  const auto text = run_lockstep({"infer", "generate", "--device", "cpu", "--threads", "1", "--pretrained", (logs_.path() / "speaks").string(), "--prompt", "the small cat", "--max-new-tokens", "4"});
+  const auto text =
+      run_lockstep({"infer", "generate", "--device", "cpu", "--threads", "1", "--pretrained",
+                    (logs_.path() / "speaks").string(), "--prompt", "the small cat", "--max-new-tokens", "4"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
 }
 
@@ -502,9 +634,11 @@ TEST_F(TrainGpt, RefusesWhatItCannotLayOutOrHasNoEngineFor) {
     EXPECT_NE(done.err.find(text), std::string::npos) << done.err;
   };
   expect_refused(1, {"--tensor-model-parallel-size", "2"}, "one copy of the model takes 2 ranks");
-  expect_refused(2, {"--pipeline-model-parallel-size", "2", "--num-layers", "3"}, "do not divide among 2 pipeline stages");
+  expect_refused(2, {"--pipeline-model-parallel-size", "2", "--num-layers", "3"},
+                 "do not divide among 2 pipeline stages");
   expect_refused(1, {"--global-batch-size", "6"}, "--global-batch-size");
-  const auto nowhere = train_on(1, "nowhere", {"--train-iters", "2", "--vocab-size", "300", "--data-path", "/nonexistent/corpus"});
+  const auto nowhere =
+      train_on(1, "nowhere", {"--train-iters", "2", "--vocab-size", "300", "--data-path", "/nonexistent/corpus"});
   EXPECT_EQ(nowhere.exit_code, 2) << nowhere.err;
   EXPECT_NE(nowhere.err.find("/nonexistent/corpus"), std::string::npos) << nowhere.err;
 }

@@ -7,12 +7,14 @@ namespace {
 
 class TrainResume : public TrainFixture {
  protected:
-  /// Runs a command line in the background of a shell and `script` beside it, which sees its process id as $pid and the run's
-  /// steps.jsonl as $STEPS; the result is that of the command.
+  /// Runs a command line in the background of a shell and `script` beside it, which sees its process id as $pid and the
+  /// run's steps.jsonl as $STEPS; the result is that of the command.
   ProgramResult run_beside(const std::string& name, std::vector<std::string> args, const std::string& script) const {
     const std::string frame =
-        "wait_for_steps() { while [ \"$(wc -l < \"$STEPS\" 2>/dev/null || echo 0)\" -lt $1 ]; do kill -0 $pid || break; sleep 0.05; done; }; "
-        "\"$0\" \"$@\" & pid=$!; " + script + "; wait $pid";
+        "wait_for_steps() { while [ \"$(wc -l < \"$STEPS\" 2>/dev/null || echo 0)\" -lt $1 ]; do kill -0 $pid || "
+        "break; sleep 0.05; done; }; "
+        "\"$0\" \"$@\" & pid=$!; " +
+        script + "; wait $pid";
     args.insert(args.begin(), {"/bin/sh", "-c", frame, lockstep_program()});
     return run_program(args, {{"STEPS", (logs_.path() / name / "steps.jsonl").string()}}, std::chrono::seconds(120));
   }
@@ -40,23 +42,30 @@ TEST_P(ResumeBitForBit, WholeEqualsParts) {
   ASSERT_EQ(losses("whole").size(), static_cast<size_t>(param.end));
   EXPECT_NE(losses("whole").front(), losses("whole").back());
   EXPECT_EQ(losses("whole"), losses("parts"));
-  const auto whole = record::read_manifest(newest_checkpoint("whole")), parts = record::read_manifest(newest_checkpoint("parts"));
+  const auto whole = record::read_manifest(newest_checkpoint("whole")),
+             parts = record::read_manifest(newest_checkpoint("parts"));
   EXPECT_EQ(whole.world_size, param.ranks);
   EXPECT_EQ(whole.step, param.end);
   ASSERT_EQ(whole.files.size(), parts.files.size());
-  for (size_t i = 0; i < whole.files.size(); ++i) EXPECT_EQ(whole.files[i].xxh3, parts.files[i].xxh3) << whole.files[i].name;
+  for (size_t i = 0; i < whole.files.size(); ++i)
+    EXPECT_EQ(whole.files[i].xxh3, parts.files[i].xxh3) << whole.files[i].name;
 }
 
 // Of 96 pictures: 12 steps an epoch with one rank and no accumulation, 6 with accumulation, 3 with two ranks as well.
-INSTANTIATE_TEST_SUITE_P(Train, ResumeBitForBit,
-                         ::testing::Values(ResumeCase{"AcrossAnEpochEndWithTwoWorkers", 1, 11, 14, {"--workers", "2"}},
-                                           ResumeCase{"WithAccumulation", 1, 3, 5, {"--accum-freq", "2"}},
-                                           ResumeCase{"Zero1WithMasterCopies", 2, 3, 5, {"--grad-sync", "zero1", "--precision", "bf16_master", "--grad-clip-norm", "1"}},
-                                           ResumeCase{"TwoRanksFromAnEpochEnd", 2, 3, 5, {"--accum-freq", "2", "--workers", "2"}}),
-                         [](const auto& entry) { return std::string(entry.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Train, ResumeBitForBit,
+    ::testing::Values(ResumeCase{"AcrossAnEpochEndWithTwoWorkers", 1, 11, 14, {"--workers", "2"}},
+                      ResumeCase{"WithAccumulation", 1, 3, 5, {"--accum-freq", "2"}},
+                      ResumeCase{"Zero1WithMasterCopies",
+                                 2,
+                                 3,
+                                 5,
+                                 {"--grad-sync", "zero1", "--precision", "bf16_master", "--grad-clip-norm", "1"}},
+                      ResumeCase{"TwoRanksFromAnEpochEnd", 2, 3, 5, {"--accum-freq", "2", "--workers", "2"}}),
+    [](const auto& entry) { return std::string(entry.param.name); });
 
-/// Two ranks with zero1 stop after 3 of 6 steps; what goes on from there, with 1 or 2 ranks and either way of synchronising, has the losses of
-/// plain data parallel training that was never stopped.
+/// Two ranks with zero1 stop after 3 of 6 steps; what goes on from there, with 1 or 2 ranks and either way of
+/// synchronising, has the losses of plain data parallel training that was never stopped.
 TEST_F(TrainResume, Zero1GoesOnAtAnyLayout) {
   const std::vector<std::string> common = {"--grad-clip-norm", "1", "--data-lanes", "4"};
   const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) {
@@ -73,12 +82,16 @@ TEST_F(TrainResume, Zero1GoesOnAtAnyLayout) {
   const fs::path stopped = newest_checkpoint("zero1");
   EXPECT_TRUE(fs::exists(stopped / "optimizer-00001-of-00002.safetensors"));
   EXPECT_EQ(run_lockstep({"ckpt", "verify", (logs_.path() / "zero1").string()}).exit_code, 0);
-  for (const auto& [name, ranks, sync] : {std::tuple("zero1_on_two", 2, "zero1"), {"zero1_on_one", 1, "zero1"}, {"ddp_on_two", 2, "ddp"}, {"none_on_one", 1, "auto"}}) {
+  for (const auto& [name, ranks, sync] : {std::tuple("zero1_on_two", 2, "zero1"),
+                                          {"zero1_on_one", 1, "zero1"},
+                                          {"ddp_on_two", 2, "ddp"},
+                                          {"none_on_one", 1, "auto"}}) {
     fs::copy(logs_.path() / "zero1", logs_.path() / name, fs::copy_options::recursive);
     run(ranks, name, {"--grad-sync", sync, "--max-steps", "6", "--resume", "latest"});
     const auto got = losses(name);
     ASSERT_EQ(got.size(), 6u) << name;
-    for (size_t step = 0; step < 6; ++step) EXPECT_NEAR(got[step], want[step], 1e-5 * want[0]) << name << " step " << step;
+    for (size_t step = 0; step < 6; ++step)
+      EXPECT_NEAR(got[step], want[step], 1e-5 * want[0]) << name << " step " << step;
   }
 }
 
@@ -101,10 +114,10 @@ TEST_F(TrainResume, TerminationAtTheEndOfAnEpoch) {
 
 TEST_F(TrainResume, TheSecondInterruptEndsAtOnce) {
   // Behind the 96 pictures the input stalls: the first interrupt waits for the step it is in, the second does not.
-  const auto args = train_args("stuck", {"--train-data", shapes("train_shards") + "::pipe:exec sleep 100 2>/dev/null", "--train-num-samples", "960",
-                                         "--shuffle", "off"});
-  const auto ended = run_beside("stuck", args,
-                                "wait_for_steps 1; kill -INT $pid; sleep 0.5; kill -0 $pid && echo lives; kill -INT $pid");
+  const auto args = train_args("stuck", {"--train-data", shapes("train_shards") + "::pipe:exec sleep 100 2>/dev/null",
+                                         "--train-num-samples", "960", "--shuffle", "off"});
+  const auto ended = run_beside(
+      "stuck", args, "wait_for_steps 1; kill -INT $pid; sleep 0.5; kill -0 $pid && echo lives; kill -INT $pid");
   EXPECT_EQ(ended.exit_code, 130) << ended.err;  // the end of the input would have made it another
   EXPECT_NE(ended.out.find("lives"), std::string::npos);
 }

@@ -16,11 +16,13 @@ namespace {
 class TrainCommand : public TrainFixture {};
 
 TEST_F(TrainCommand, LeavesTheRunRecord) {
-  const auto done = train("run", {"--report-to", "tensorboard", "--val-data", shapes("val_shards"), "--zeroshot-data", shapes("heldout"),
-                                  "--classnames", shapes("class_names"), "--templates", shapes("templates"), "--zeroshot-frequency", "1"});
+  const auto done = train(
+      "run", {"--report-to", "tensorboard", "--val-data", shapes("val_shards"), "--zeroshot-data", shapes("heldout"),
+              "--classnames", shapes("class_names"), "--templates", shapes("templates"), "--zeroshot-frequency", "1"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const fs::path run = logs_.path() / "run";
-  for (const char* file : {"run.json", "steps.jsonl", "ranks.jsonl", "results.jsonl", "status.json", "out.log", "params.txt", "checkpoints", "tensorboard"})
+  for (const char* file : {"run.json", "steps.jsonl", "ranks.jsonl", "results.jsonl", "status.json", "out.log",
+                           "params.txt", "checkpoints", "tensorboard"})
     EXPECT_TRUE(fs::exists(run / file)) << file;
   std::ifstream lines(run / "steps.jsonl");
   std::string line;
@@ -28,7 +30,9 @@ TEST_F(TrainCommand, LeavesTheRunRecord) {
   for (; std::getline(lines, line); ++step) {
     const auto object = core::parse_json(line, "steps.jsonl");
     EXPECT_EQ(object.at("step"), step);
-    for (const char* key : {"loss", "lr", "step_ms", "data_wait_ms", "samples", "samples_per_s", "losses", "phases_ms", "host_memory_bytes", "time_s"}) EXPECT_TRUE(object.contains(key)) << key;
+    for (const char* key : {"loss", "lr", "step_ms", "data_wait_ms", "samples", "samples_per_s", "losses", "phases_ms",
+                            "host_memory_bytes", "time_s"})
+      EXPECT_TRUE(object.contains(key)) << key;
     EXPECT_EQ(object.at("samples"), 8);
   }
   EXPECT_EQ(step, 24);  // 96 pictures, 8 a step, 2 epochs
@@ -54,7 +58,8 @@ TEST_F(TrainCommand, ResumeInMidEpochIsBitForBit) {
   ASSERT_EQ(losses("whole").size(), 10u);
   EXPECT_EQ(losses("whole"), losses("parts"));
   for (const char* file : {"model.safetensors", "optimizer.safetensors"})
-    EXPECT_EQ(core::read_file(newest_checkpoint("whole") / file), core::read_file(newest_checkpoint("parts") / file)) << file;
+    EXPECT_EQ(core::read_file(newest_checkpoint("whole") / file), core::read_file(newest_checkpoint("parts") / file))
+        << file;
 }
 
 TEST_F(TrainCommand, ResumeLatestWithoutCheckpointStartsFresh) {
@@ -64,7 +69,8 @@ TEST_F(TrainCommand, ResumeLatestWithoutCheckpointStartsFresh) {
 }
 
 TEST_F(TrainCommand, TwoRanksFollowOneRankWithTheSameGlobalBatch) {
-  const std::vector<std::string> more = {"--global-batch-size", "16", "--max-steps", "4", "--local-loss", "--gather-with-grad"};
+  const std::vector<std::string> more = {"--global-batch-size", "16", "--max-steps", "4", "--local-loss",
+                                         "--gather-with-grad"};
   const auto strip_batch = [](std::vector<std::string> args) {
     const auto at = std::find(args.begin(), args.end(), "--batch-size");
     args.erase(at, at + 2);
@@ -86,15 +92,19 @@ TEST_F(TrainCommand, TwoRanksFollowOneRankWithTheSameGlobalBatch) {
 TEST_F(TrainCommand, TerminationSavesAndAsksForRequeue) {
   auto args = train_args("term", {"--epochs", "100000"});
   args.insert(args.begin(), {"/bin/sh", "-c",
-                             "\"$0\" \"$@\" & pid=$!; while [ \"$(wc -l < \"$STEPS\" 2>/dev/null || echo 0)\" -lt 3 ]; do kill -0 $pid || break; sleep 0.05; done; "
+                             "\"$0\" \"$@\" & pid=$!; while [ \"$(wc -l < \"$STEPS\" 2>/dev/null || echo 0)\" -lt 3 ]; "
+                             "do kill -0 $pid || break; sleep 0.05; done; "
                              "kill -TERM $pid; wait $pid",
                              lockstep_program()});
-  const auto stopped = run_program(args, {{"STEPS", (logs_.path() / "term/steps.jsonl").string()}}, std::chrono::seconds(120));
+  const auto stopped =
+      run_program(args, {{"STEPS", (logs_.path() / "term/steps.jsonl").string()}}, std::chrono::seconds(120));
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
   ASSERT_FALSE(newest_checkpoint("term").empty());
   EXPECT_EQ(record::read_status(logs_.path() / "term").state, "stopped");
   const int64_t saved_step = record::read_manifest(newest_checkpoint("term")).step;
-  EXPECT_EQ(train("term", {"--epochs", "100000", "--resume", "latest", "--max-steps", std::to_string(saved_step + 1)}).exit_code, 0);
+  EXPECT_EQ(train("term", {"--epochs", "100000", "--resume", "latest", "--max-steps", std::to_string(saved_step + 1)})
+                .exit_code,
+            0);
   EXPECT_EQ(static_cast<int64_t>(losses("term").size()), saved_step + 1);
 }
 
@@ -111,8 +121,9 @@ TEST_F(TrainCommand, DamagedCheckpointFallsBackToTheOneBefore) {
 }
 
 TEST_F(TrainCommand, DamagedDataEndsWithCodeFour) {
-  const auto missing = run_lockstep({"train", "clip", "--train-data", "/nonexistent/{00..03}.tar", "--model", (shared_->path() / "tiny.json").string(),
-                                     "--device", "cpu", "--train-num-samples", "32", "--logs", logs_.path().string(), "--name", "missing"});
+  const auto missing = run_lockstep({"train", "clip", "--train-data", "/nonexistent/{00..03}.tar", "--model",
+                                     (shared_->path() / "tiny.json").string(), "--device", "cpu", "--train-num-samples",
+                                     "32", "--logs", logs_.path().string(), "--name", "missing"});
   EXPECT_EQ(missing.exit_code, 4) << missing.err;
   EXPECT_NE(missing.err.find("cannot open shard '/nonexistent/0"), std::string::npos) << missing.err;
 
@@ -139,8 +150,9 @@ TEST_F(TrainCommand, AMissingClassFileStopsTheRunBeforeItTrains) {
 }
 
 TEST_F(TrainCommand, EvaluatesWithoutTraining) {
-  const auto done = run_lockstep({"train", "clip", "--model", (shared_->path() / "tiny.json").string(), "--device", "cpu", "--threads", "1", "--precision",
-                                  "fp32", "--batch-size", "8", "--val-data", shapes("val_shards"), "--logs", logs_.path().string(), "--name", "only"});
+  const auto done = run_lockstep({"train", "clip", "--model", (shared_->path() / "tiny.json").string(), "--device",
+                                  "cpu", "--threads", "1", "--precision", "fp32", "--batch-size", "8", "--val-data",
+                                  shapes("val_shards"), "--logs", logs_.path().string(), "--name", "only"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_NE(core::read_file(logs_.path() / "only/results.jsonl").find("clip_val_loss"), std::string::npos);
 }
@@ -149,7 +161,8 @@ TEST_F(TrainCommand, WrongWeightsAreListed) {
   ASSERT_EQ(train("narrow", {"--max-steps", "1"}).exit_code, 0);
   const fs::path wide = logs_.path() / "wide.json";
   std::ofstream(wide) << core::replace_all(kTinyModel, "\"embed_dim\": 32", "\"embed_dim\": 48");
-  const auto done = train("wide", {"--model", wide.string(), "--pretrained", (newest_checkpoint("narrow") / "model.safetensors").string()});
+  const auto done = train(
+      "wide", {"--model", wide.string(), "--pretrained", (newest_checkpoint("narrow") / "model.safetensors").string()});
   EXPECT_EQ(done.exit_code, 4);
   EXPECT_NE(done.err.find("hint: check that --model names the architecture"), std::string::npos) << done.err;
   EXPECT_NE(done.err.find("visual.proj"), std::string::npos) << done.err;
@@ -164,12 +177,16 @@ TEST_F(TrainCommand, BatchThatExceedsTheDataIsRefused) {
 
 TEST_F(TrainCommand, ARankThatDiesEndsTheOthersAndIsNamed) {
   auto args = train_args("killed", {"--epochs", "100000"});
-  args.insert(args.begin(), {"/bin/sh", "-c",
-                             "\"$0\" launch --nproc-per-node 2 -- \"$@\" & pid=$!; "
-                             "while [ \"$(wc -l < \"$STEPS\" 2>/dev/null || echo 0)\" -lt 2 ]; do kill -0 $pid || break; sleep 0.05; done; "
-                             "for p in $(pgrep -P $pid); do tr '\\0' '\\n' < /proc/$p/environ | grep -qx RANK=1 && kill -KILL $p; done; wait $pid",
-                             lockstep_program()});
-  const auto done = run_program(args, {{"STEPS", (logs_.path() / "killed/steps.jsonl").string()}}, std::chrono::seconds(120));
+  args.insert(
+      args.begin(),
+      {"/bin/sh", "-c",
+       "\"$0\" launch --nproc-per-node 2 -- \"$@\" & pid=$!; "
+       "while [ \"$(wc -l < \"$STEPS\" 2>/dev/null || echo 0)\" -lt 2 ]; do kill -0 $pid || break; sleep 0.05; done; "
+       "for p in $(pgrep -P $pid); do tr '\\0' '\\n' < /proc/$p/environ | grep -qx RANK=1 && kill -KILL $p; done; wait "
+       "$pid",
+       lockstep_program()});
+  const auto done =
+      run_program(args, {{"STEPS", (logs_.path() / "killed/steps.jsonl").string()}}, std::chrono::seconds(120));
   EXPECT_FALSE(done.timed_out);
   EXPECT_EQ(done.exit_code, 128 + SIGKILL) << done.err;
   EXPECT_NE(done.err.find("rank 1"), std::string::npos) << done.err;
@@ -190,16 +207,18 @@ TEST_F(TrainCommand, ExportAndEmbed) {
   // A damaged newest checkpoint is passed over aloud.
   ASSERT_EQ(train("export", {"--max-steps", "4", "--resume", "latest"}).exit_code, 0);
   fs::resize_file(newest_checkpoint("export") / "model.safetensors", 1000);
-  const auto older = run_lockstep({"ckpt", "export", (logs_.path() / "export").string(), (logs_.path() / "older.safetensors").string()});
+  const auto older = run_lockstep(
+      {"ckpt", "export", (logs_.path() / "export").string(), (logs_.path() / "older.safetensors").string()});
   EXPECT_EQ(older.exit_code, 0) << older.err;
   EXPECT_NE(older.err.find("passed over"), std::string::npos) << older.err;
   EXPECT_NE(older.err.find("of step 2"), std::string::npos) << older.err;
 
   std::ofstream(logs_.path() / "texts.txt") << "a photo of a red circle\na blue square\n";
   const auto embed = [&](const fs::path& weights, const std::string& output) {
-    return run_lockstep({"infer", "embed", "--model", (shared_->path() / "tiny.json").string(), "--pretrained", weights.string(), "--device", "cpu",
-                         "--texts", (logs_.path() / "texts.txt").string(), "--images",
-                         fs::directory_iterator(shapes("heldout"))->path().string(), "--output", (logs_.path() / output).string()});
+    return run_lockstep({"infer", "embed", "--model", (shared_->path() / "tiny.json").string(), "--pretrained",
+                         weights.string(), "--device", "cpu", "--texts", (logs_.path() / "texts.txt").string(),
+                         "--images", fs::directory_iterator(shapes("heldout"))->path().string(), "--output",
+                         (logs_.path() / output).string()});
   };
   const auto first = embed(pt, "a.safetensors");
   ASSERT_EQ(first.exit_code, 0) << first.err;

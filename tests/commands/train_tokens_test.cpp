@@ -1,4 +1,5 @@
-// `lockstep train gpt` and its files: indices of samples that ranks and runs share, ids that the model does not have, a model that no machine holds.
+// `lockstep train gpt` and its files: indices of samples that ranks and runs share, ids that the model does not have, a
+// model that no machine holds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,17 +20,61 @@ class TrainTokens : public ::testing::Test {
  protected:
   TrainTokens() {
     std::string lines;
-    for (int i = 0; i < 300; ++i) lines += core::Json{{"text", "line " + std::to_string(i * 7919 % 1000) + " of a small text about " + std::to_string(i % 13) + " things"}}.dump() + "\n";
+    for (int i = 0; i < 300; ++i)
+      lines += core::Json{{"text", "line " + std::to_string(i * 7919 % 1000) + " of a small text about " +
+                                       std::to_string(i % 13) + " things"}}
+                   .dump() +
+               "\n";
     core::write_file_atomic(path("corpus.jsonl"), lines);
-    EXPECT_EQ(run_lockstep({"data", "train-bpe", path("corpus.jsonl"), "--output", path("bpe"), "--vocab-size", "280"}).exit_code, 0);
-    EXPECT_EQ(run_lockstep({"data", "tokenize", path("corpus.jsonl"), "--output-prefix", path("data"), "--tokenizer-model", path("bpe"), "--append-eod"}).exit_code, 0);
+    EXPECT_EQ(run_lockstep({"data", "train-bpe", path("corpus.jsonl"), "--output", path("bpe"), "--vocab-size", "280"})
+                  .exit_code,
+              0);
+    EXPECT_EQ(run_lockstep({"data", "tokenize", path("corpus.jsonl"), "--output-prefix", path("data"),
+                            "--tokenizer-model", path("bpe"), "--append-eod"})
+                  .exit_code,
+              0);
   }
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
 
   ProgramResult train_on(int ranks, const std::string& name, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> args = {"train", "gpt", "--num-layers", "1", "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length", "16", "--global-batch-size", "4",
-                                     "--hidden-dropout", "0", "--attention-dropout", "0", "--lr", "1e-2", "--train-iters", "3", "--threads", "1", "--device", "cpu", "--log-interval", "1",
-                                     "--logs", path("logs"), "--name", name, "--data-path", path("data_text_document"), "--vocab-size", "280", "--eval-interval", "3", "--eval-iters", "1"};
+    std::vector<std::string> args = {"train",
+                                     "gpt",
+                                     "--num-layers",
+                                     "1",
+                                     "--hidden-size",
+                                     "16",
+                                     "--num-attention-heads",
+                                     "2",
+                                     "--seq-length",
+                                     "16",
+                                     "--global-batch-size",
+                                     "4",
+                                     "--hidden-dropout",
+                                     "0",
+                                     "--attention-dropout",
+                                     "0",
+                                     "--lr",
+                                     "1e-2",
+                                     "--train-iters",
+                                     "3",
+                                     "--threads",
+                                     "1",
+                                     "--device",
+                                     "cpu",
+                                     "--log-interval",
+                                     "1",
+                                     "--logs",
+                                     path("logs"),
+                                     "--name",
+                                     name,
+                                     "--data-path",
+                                     path("data_text_document"),
+                                     "--vocab-size",
+                                     "280",
+                                     "--eval-interval",
+                                     "3",
+                                     "--eval-iters",
+                                     "1"};
     args.insert(args.end(), more.begin(), more.end());
     if (ranks > 1) args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
     return run_lockstep(args, {}, std::chrono::seconds(120));
@@ -40,10 +85,12 @@ class TrainTokens : public ::testing::Test {
     return values;
   }
   /// Names and times of change of the files of a kind.
-  static std::vector<std::pair<std::string, fs::file_time_type>> files_of(const fs::path& folder, const std::string& kind) {
+  static std::vector<std::pair<std::string, fs::file_time_type>> files_of(const fs::path& folder,
+                                                                          const std::string& kind) {
     std::vector<std::pair<std::string, fs::file_time_type>> files;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-      if (entry.path().filename().string().starts_with(kind)) files.emplace_back(entry.path().filename(), entry.last_write_time());
+      if (entry.path().filename().string().starts_with(kind))
+        files.emplace_back(entry.path().filename(), entry.last_write_time());
     std::sort(files.begin(), files.end());
     return files;
   }
@@ -96,8 +143,9 @@ TEST_F(TrainTokens, AFolderThatCannotBeWritten) {
 }
 
 TEST_F(TrainTokens, AWrongPathMakesNoFolders) {
-  const auto wrong = run_lockstep({"train", "gpt", "--model", "gpt2", "--seq-length", "16", "--lr", "1e-3", "--train-iters", "1", "--device", "cpu", "--logs", path("logs"), "--name", "wrong",
-                                   "--data-path", path("typo/data")});
+  const auto wrong =
+      run_lockstep({"train", "gpt", "--model", "gpt2", "--seq-length", "16", "--lr", "1e-3", "--train-iters", "1",
+                    "--device", "cpu", "--logs", path("logs"), "--name", "wrong", "--data-path", path("typo/data")});
   EXPECT_EQ(wrong.exit_code, 2) << wrong.err;
   EXPECT_TRUE(holds(wrong.err, "typo/data.idx' does not exist")) << wrong.err;
   EXPECT_FALSE(fs::exists(path("typo")));
@@ -116,8 +164,17 @@ TEST_F(TrainTokens, IdsThatTheModelDoesNotHaveEndTheRunBeforeItBegins) {
 }
 
 TEST_F(TrainTokens, AModelThatTheMachineCannotHoldIsRefused) {
-  const auto refused = run_lockstep({"launch", "--nproc-per-node", "2", "--", "train", "gpt", "--model", "gpt3-175b", "--mock-data", "--lr", "1e-4", "--train-iters", "2", "--device", "cpu",
-                                     "--tensor-model-parallel-size", "2", "--logs", path("logs"), "--name", "large"});
+  const auto refused = run_lockstep({"launch",      "--nproc-per-node",
+                                     "2",           "--",
+                                     "train",       "gpt",
+                                     "--model",     "gpt3-175b",
+                                     "--mock-data", "--lr",
+                                     "1e-4",        "--train-iters",
+                                     "2",           "--device",
+                                     "cpu",         "--tensor-model-parallel-size",
+                                     "2",           "--logs",
+                                     path("logs"),  "--name",
+                                     "large"});
   EXPECT_EQ(refused.exit_code, 6) << refused.err;
   EXPECT_TRUE(holds(refused.err, "model 'gpt3-175b' laid out so takes ")) << refused.err;
   EXPECT_TRUE(holds(refused.err, "TiB of memory, machine '")) << refused.err;

@@ -39,7 +39,9 @@ Batch pairs(int64_t first, int64_t count) {
 struct Layout {
   int num_ranks, num_micro;
   int64_t pairs_per_micro;
-  Batch batch(int rank, int micro) const { return pairs((rank * num_micro + micro) * pairs_per_micro, pairs_per_micro); }
+  Batch batch(int rank, int micro) const {
+    return pairs((rank * num_micro + micro) * pairs_per_micro, pairs_per_micro);
+  }
 };
 
 struct Reference {
@@ -47,7 +49,8 @@ struct Reference {
   std::map<std::string, at::Tensor> gradients;
 };
 
-/// Plain autograd on one rank over all pairs at once and the whole logit matrix; no loss function, runner or GradSync of ours.
+/// Plain autograd on one rank over all pairs at once and the whole logit matrix; no loss function, runner or GradSync
+/// of ours.
 Reference plain_autograd(const Layout& layout, bool drops_features) {
   TinyTowers towers(drops_features);
   std::vector<at::Tensor> images, texts;
@@ -55,7 +58,8 @@ Reference plain_autograd(const Layout& layout, bool drops_features) {
   for (int rank = 0; rank < layout.num_ranks; ++rank)
     for (int micro = 0; micro < layout.num_micro; ++micro) {
       const auto batch = layout.batch(rank, micro);
-      towers.set_context({.random_key = core::stream_key({kStepKey, static_cast<uint64_t>(rank), static_cast<uint64_t>(micro)})});
+      towers.set_context(
+          {.random_key = core::stream_key({kStepKey, static_cast<uint64_t>(rank), static_cast<uint64_t>(micro)})});
       images.push_back(unit(towers.encode_image(batch.image_BCYX)));
       texts.push_back(unit(towers.encode_text(batch.text_BT)));
     }
@@ -116,7 +120,8 @@ TEST(ContrastiveCacheStep, AnyRanksAndAnyAccumulationEqualPlainAutograd) {
       const auto want = plain_autograd(layout, true);
       run_ranks(num_ranks, [&](Comm& comm) {
         ASSERT_EQ(comm.size(), num_ranks);
-        expect_equal_to(run_step(comm, layout, true), want, 1.0, fmt::format("ranks {} micro {}: ", num_ranks, num_micro));
+        expect_equal_to(run_step(comm, layout, true), want, 1.0,
+                        fmt::format("ranks {} micro {}: ", num_ranks, num_micro));
       });
     }
 }
@@ -166,7 +171,8 @@ TEST(PlainStep, OneMicroBatchEqualsPlainAutogradAndMoreAverage) {
       models::ContrastiveTask task(std::move(owned), comm, {});
       const auto sync = parallel::make_grad_sync_ddp(towers->named_parameters(), comm, 200);
       const Precision precision("fp32", c10::DeviceType::CPU);
-      const auto runner = make_plain_step({.task = task, .sync = *sync, .precision = precision, .data_rank = comm.rank()});
+      const auto runner =
+          make_plain_step({.task = task, .sync = *sync, .precision = precision, .data_rank = comm.rank()});
       std::vector<Batch> batches(static_cast<size_t>(repeat), layout.batch(comm.rank(), 0));
       Ran got;
       got.outcome = runner->run(batches, kStepKey);

@@ -43,11 +43,14 @@ class Collectives : public ::testing::TestWithParam<Case> {
  protected:
   void run(const std::function<void(Comm&)>& body) {
     std::atomic<int> num_run = 0;
-    run_ranks(GetParam().num_ranks, [&](Comm& comm) {
-      if (comm.size() != GetParam().num_ranks) throw std::runtime_error("wrong world size");
-      body(comm);
-      ++num_run;
-    }, GetParam().backend);
+    run_ranks(
+        GetParam().num_ranks,
+        [&](Comm& comm) {
+          if (comm.size() != GetParam().num_ranks) throw std::runtime_error("wrong world size");
+          body(comm);
+          ++num_run;
+        },
+        GetParam().backend);
     EXPECT_EQ(num_run, GetParam().num_ranks);
   }
 };
@@ -65,7 +68,9 @@ TEST_P(Collectives, AllReduceGivesEveryReductionInEveryType) {
         if (op == ReduceOp::kMax) want = all.amax(0);
         if (op == ReduceOp::kMin) want = all.amin(0);
         if (op == ReduceOp::kAverage) {
-          const double eps = type == at::kBFloat16 ? 8e-3 : type == at::kHalf ? 1e-3 : 2e-7;  // one rounding of the quotient
+          const double eps = type == at::kBFloat16 ? 8e-3
+                             : type == at::kHalf   ? 1e-3
+                                                   : 2e-7;  // one rounding of the quotient
           if (!at::allclose(mine.to(at::kDouble), want, eps, 0)) throw std::runtime_error("average: wrong values");
         } else {
           require_equal(mine, want.to(type), "all_reduce");
@@ -150,7 +155,8 @@ TEST_P(Collectives, SendAndReceiveAroundARing) {
       sending.wait();
       require_equal(got, values_of(previous, 11, type), "receive");
     }
-    const at::Tensor first = at::zeros({2}), second = at::zeros({3});  // two at once arrive in the order in which they were sent
+    const at::Tensor first = at::zeros({2}),
+                     second = at::zeros({3});  // two at once arrive in the order in which they were sent
     Work a = comm.send(at::full({2}, comm.rank() + 1.0), next), b = comm.send(at::full({3}, comm.rank() + 10.0), next);
     Work c = comm.receive(first, previous), d = comm.receive(second, previous);
     for (Work* work : {&d, &c, &b, &a}) work->wait();
@@ -188,7 +194,8 @@ TEST_P(Collectives, DenseTensorsOfAnyLayoutAreReducedWhereTheyLie) {
       throw std::runtime_error("all_reduce of a piece touched its neighbours");
     const at::Tensor scalar = at::full({}, comm.rank() + 1.0);
     comm.all_reduce(scalar).wait();
-    if (scalar.item<double>() != comm.size() * (comm.size() + 1) / 2.0) throw std::runtime_error("all_reduce of a scalar");
+    if (scalar.item<double>() != comm.size() * (comm.size() + 1) / 2.0)
+      throw std::runtime_error("all_reduce of a scalar");
     comm.all_reduce(at::zeros({0})).wait();
   });
 }
@@ -209,7 +216,8 @@ TEST_P(Collectives, TensorsWithGapsAreRefused) {
 TEST_P(Collectives, StringsAndBarrier) {
   run([](Comm& comm) {
     comm.barrier();
-    const auto texts = comm.gather_strings(std::string(static_cast<size_t>(comm.rank() * 3), 'x') + std::string(1, '\0'));
+    const auto texts =
+        comm.gather_strings(std::string(static_cast<size_t>(comm.rank() * 3), 'x') + std::string(1, '\0'));
     if (static_cast<int>(texts.size()) != comm.size()) throw std::runtime_error("number of strings");
     for (int i = 0; i < comm.size(); ++i)
       if (texts[static_cast<size_t>(i)] != std::string(static_cast<size_t>(i * 3), 'x') + std::string(1, '\0'))
@@ -230,7 +238,8 @@ TEST_P(Collectives, CallsAreCountedAndRecorded) {
     for (int i = 0; i < 3; ++i) comm.all_reduce(at::ones({256})).wait();
     comm.broadcast(at::ones({8}), 0).wait();
     comm.barrier();
-    const int64_t counts[] = {comm.count("all_reduce"), comm.count("broadcast"), comm.count("barrier"), comm.count("all_gather")};
+    const int64_t counts[] = {comm.count("all_reduce"), comm.count("broadcast"), comm.count("barrier"),
+                              comm.count("all_gather")};
     if (counts[0] != 3 || counts[1] != 1 || counts[2] != 1 || counts[3] != 0) throw std::runtime_error("wrong counts");
     const auto entries = comm.recorder().snapshot();
     if (comm.size() == 1) {
@@ -239,15 +248,18 @@ TEST_P(Collectives, CallsAreCountedAndRecorded) {
     }
     if (entries.size() != 3) throw std::runtime_error("expected three kinds");
     const RecorderEntry& entry = entries.front();
-    if (entry.axis != "world" || entry.kind != "all_reduce" || entry.bytes != 1024 || entry.count != 3 || entry.num_waited != 3)
+    if (entry.axis != "world" || entry.kind != "all_reduce" || entry.bytes != 1024 || entry.count != 3 ||
+        entry.num_waited != 3)
       throw std::runtime_error("wrong entry");
-    if (!(entry.total_ms > 0.0) || entry.blocked_ms > entry.total_ms + 1e-3) throw std::runtime_error("times out of order");
+    if (!(entry.total_ms > 0.0) || entry.blocked_ms > entry.total_ms + 1e-3)
+      throw std::runtime_error("times out of order");
   });
 }
 
 TEST_P(Collectives, GatherWithGradientSumsWhatAllLossesSay) {
   const int n = GetParam().num_ranks;
-  const at::Tensor weights = at::arange(n * n * 6, at::kFloat).view({n, n * 2, 3}).remainder(5).sub(1.5);  // of each rank's loss
+  const at::Tensor weights =
+      at::arange(n * n * 6, at::kFloat).view({n, n * 2, 3}).remainder(5).sub(1.5);  // of each rank's loss
   run([&](Comm& comm) {
     const at::Tensor mine = values_of(comm.rank(), 6, at::kFloat).view({2, 3}).requires_grad_();
     const at::Tensor all = all_gather_with_grad(mine, comm);
@@ -263,7 +275,8 @@ TEST_P(Collectives, AllReduceWithGradientSumsBothWays) {
   run([](Comm& comm) {
     const at::Tensor mine = at::full({3}, comm.rank() + 1.0, at::kFloat).requires_grad_();
     const at::Tensor sum = all_reduce_with_grad(mine, comm);
-    require_equal(sum.detach(), at::full({3}, comm.size() * (comm.size() + 1) / 2.0, at::kFloat), "all_reduce_with_grad");
+    require_equal(sum.detach(), at::full({3}, comm.size() * (comm.size() + 1) / 2.0, at::kFloat),
+                  "all_reduce_with_grad");
     (sum * (comm.rank() + 1.0)).sum().backward();
     require_equal(mine.grad(), at::full({3}, comm.size() * (comm.size() + 1) / 2.0, at::kFloat),
                   "gradient of all_reduce_with_grad");
@@ -278,7 +291,8 @@ INSTANTIATE_TEST_SUITE_P(Transports, Collectives,
                          case_name);
 
 /// What run_ranks throws.
-std::string failure_of(int num_ranks, const std::function<void(Comm&)>& body, ThreadBackend backend = ThreadBackend::kLocal) {
+std::string failure_of(int num_ranks, const std::function<void(Comm&)>& body,
+                       ThreadBackend backend = ThreadBackend::kLocal) {
   try {
     run_ranks(num_ranks, body, backend);
   } catch (const std::exception& error) {
@@ -287,7 +301,8 @@ std::string failure_of(int num_ranks, const std::function<void(Comm&)>& body, Th
   return "";
 }
 
-/// Runs `body`, which must fail with a CommError on every rank, and returns the message, which must be the same everywhere.
+/// Runs `body`, which must fail with a CommError on every rank, and returns the message, which must be the same
+/// everywhere.
 std::string common_failure(int num_ranks, const std::function<void(Comm&)>& body) {
   std::vector<std::string> texts(static_cast<size_t>(num_ranks));
   run_ranks(num_ranks, [&](Comm& comm) {
@@ -309,19 +324,19 @@ TEST(LocalFaults, DifferentSizesAreRefusedOnAllRanks) {
 
 TEST(LocalFaults, DifferentOperationsTypesRootsAndLayoutsAreRefused) {
   const auto operations = common_failure(2, [](Comm& comm) {
-    if (comm.rank() == 0) comm.all_reduce(at::ones({4})).wait();
-    else comm.broadcast(at::ones({4}), 0).wait();
+    if (comm.rank() == 0)
+      comm.all_reduce(at::ones({4})).wait();
+    else
+      comm.broadcast(at::ones({4}), 0).wait();
   });
   EXPECT_NE(operations.find("different operations"), std::string::npos) << operations;
-  const auto types = common_failure(2, [](Comm& comm) {
-    comm.all_reduce(at::ones({4}, comm.rank() == 0 ? at::kFloat : at::kBFloat16)).wait();
-  });
+  const auto types = common_failure(
+      2, [](Comm& comm) { comm.all_reduce(at::ones({4}, comm.rank() == 0 ? at::kFloat : at::kBFloat16)).wait(); });
   EXPECT_NE(types.find("different types"), std::string::npos) << types;
   const auto roots = common_failure(2, [](Comm& comm) { comm.broadcast(at::ones({4}), comm.rank()).wait(); });
   EXPECT_NE(roots.find("different roots"), std::string::npos) << roots;
-  const auto reductions = common_failure(2, [](Comm& comm) {
-    comm.all_reduce(at::ones({4}), comm.rank() == 0 ? ReduceOp::kMax : ReduceOp::kSum).wait();
-  });
+  const auto reductions = common_failure(
+      2, [](Comm& comm) { comm.all_reduce(at::ones({4}), comm.rank() == 0 ? ReduceOp::kMax : ReduceOp::kSum).wait(); });
   EXPECT_NE(reductions.find("different reductions"), std::string::npos) << reductions;
   const auto layouts = common_failure(2, [](Comm& comm) {
     const at::Tensor matrix = at::ones({3, 2});
@@ -342,7 +357,8 @@ TEST(LocalFaults, TheFirstExceptionComesBackAndUnblocksTheOthers) {
     }
   });
   EXPECT_EQ(text, "data: shard 7 is short");
-  for (const int rank : {0, 2}) EXPECT_EQ(seen[static_cast<size_t>(rank)], "comm: rank 1 stopped: data: shard 7 is short");
+  for (const int rank : {0, 2})
+    EXPECT_EQ(seen[static_cast<size_t>(rank)], "comm: rank 1 stopped: data: shard 7 is short");
 }
 
 TEST(LocalFaults, WaitingForARankThatHasEndedFails) {
@@ -402,16 +418,19 @@ TEST(LocalMesh, AFailureReachesRanksOfOtherGroups) {
 
 TEST(GlooFaults, ARankThatThrowsEndsTheOthers) {
   std::atomic<int> num_comm_errors = 0;
-  const auto text = failure_of(3, [&](Comm& comm) {
-    try {
-      comm.barrier();  // all are connected; rank 1 may be gone before the others are through
-      if (comm.rank() == 1) throw DataError("data: shard 7 is short");
-      comm.barrier();
-    } catch (const CommError& error) {
-      if (std::string(error.what()).find("comm: barrier #") == 0) ++num_comm_errors;
-      throw;
-    }
-  }, ThreadBackend::kGloo);
+  const auto text = failure_of(
+      3,
+      [&](Comm& comm) {
+        try {
+          comm.barrier();  // all are connected; rank 1 may be gone before the others are through
+          if (comm.rank() == 1) throw DataError("data: shard 7 is short");
+          comm.barrier();
+        } catch (const CommError& error) {
+          if (std::string(error.what()).find("comm: barrier #") == 0) ++num_comm_errors;
+          throw;
+        }
+      },
+      ThreadBackend::kGloo);
   EXPECT_EQ(text, "data: shard 7 is short");
   EXPECT_EQ(num_comm_errors, 2);
 }
@@ -437,8 +456,8 @@ TEST(LocalDeterminism, SumsDoNotDependOnWhoComesLast) {
   std::vector<at::Tensor> parts;
   for (int rank = 0; rank < 4; ++rank)
     parts.push_back(at::arange(1000, at::kFloat).add(rank * 0.37).sin().mul(1e3).to(at::kBFloat16).to(at::kFloat));
-  EXPECT_TRUE(
-      at::equal(first.narrow(0, 1000, 1000), (parts[0] + parts[1] + parts[2] + parts[3]).to(at::kBFloat16).to(at::kFloat)))
+  EXPECT_TRUE(at::equal(first.narrow(0, 1000, 1000),
+                        (parts[0] + parts[1] + parts[2] + parts[3]).to(at::kBFloat16).to(at::kFloat)))
       << "16-bit floats must be added in fp32 and rounded once";
 }
 

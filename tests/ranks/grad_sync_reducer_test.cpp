@@ -37,9 +37,12 @@ std::vector<at::Tensor> reducer_gradients(int rank, const c10::intrusive_ptr<c10
   using Gloo = c10d::ProcessGroupGloo;
   auto options = Gloo::Options::create(std::chrono::seconds(30));
   options->devices.push_back(Gloo::createDeviceForHostname("127.0.0.1"));
-  auto gloo = c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store), rank, kNumRanks, options);
-  auto group = c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<c10d::PrefixStore>("group", store), rank, kNumRanks);
-  group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, c10::intrusive_ptr<c10d::Backend>(gloo));
+  auto gloo =
+      c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store), rank, kNumRanks, options);
+  auto group =
+      c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<c10d::PrefixStore>("group", store), rank, kNumRanks);
+  group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
+                    c10::intrusive_ptr<c10d::Backend>(gloo));
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   Layers layers;
   const std::vector<at::Tensor> parameters = {layers.first, layers.bias, layers.second};
@@ -49,7 +52,8 @@ std::vector<at::Tensor> reducer_gradients(int rank, const c10::intrusive_ptr<c10
   const auto reducer = std::make_shared<c10d::Reducer>(
       parameters, buckets, group, std::vector<bool>(parameters.size(), false), static_cast<int64_t>(kBucketBytes),
       /*find_unused=*/false,
-      /*gradient_as_bucket_view=*/true, std::unordered_map<size_t, std::string>{{0, "first"}, {1, "bias"}, {2, "second"}},
+      /*gradient_as_bucket_view=*/true,
+      std::unordered_map<size_t, std::string>{{0, "first"}, {1, "bias"}, {2, "second"}},
       static_cast<int64_t>(kBucketBytes), false, false, std::vector<int64_t>{});
   reducer->prepare_for_forward();
   const at::Tensor loss = layers.loss(rank);
@@ -63,24 +67,27 @@ std::vector<at::Tensor> reducer_gradients(int rank, const c10::intrusive_ptr<c10
 TEST(DdpOracle, ReducerGivesTheSameGradients) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::atomic<int> num_compared = 0;
-  comm::run_ranks(kNumRanks, [&](comm::Comm& data) {
-    const auto want = reducer_gradients(data.rank(), store);
-    Layers layers;
-    const auto sync =
-        make_grad_sync_ddp({{"first", &layers.first}, {"bias", &layers.bias}, {"second", &layers.second}}, data, 256);
-    sync->begin_step();
-    sync->begin_micro(true);
-    torch::autograd::backward({layers.loss(data.rank())}, {});
-    sync->finish();
-    const std::vector<at::Tensor> got = {layers.first.grad(), layers.bias.grad(), layers.second.grad()};
-    for (size_t i = 0; i < got.size(); ++i) {
-      const double largest = want[i].abs().max().item<double>();
-      // The Reducer divides before it sums.
-      if (!(largest > 1e-3) || (got[i] - want[i]).abs().max().item<double>() > 1e-6 * largest)
-        throw std::runtime_error("gradients differ");
-      ++num_compared;
-    }
-  }, comm::ThreadBackend::kGloo);
+  comm::run_ranks(
+      kNumRanks,
+      [&](comm::Comm& data) {
+        const auto want = reducer_gradients(data.rank(), store);
+        Layers layers;
+        const auto sync = make_grad_sync_ddp(
+            {{"first", &layers.first}, {"bias", &layers.bias}, {"second", &layers.second}}, data, 256);
+        sync->begin_step();
+        sync->begin_micro(true);
+        torch::autograd::backward({layers.loss(data.rank())}, {});
+        sync->finish();
+        const std::vector<at::Tensor> got = {layers.first.grad(), layers.bias.grad(), layers.second.grad()};
+        for (size_t i = 0; i < got.size(); ++i) {
+          const double largest = want[i].abs().max().item<double>();
+          // The Reducer divides before it sums.
+          if (!(largest > 1e-3) || (got[i] - want[i]).abs().max().item<double>() > 1e-6 * largest)
+            throw std::runtime_error("gradients differ");
+          ++num_compared;
+        }
+      },
+      comm::ThreadBackend::kGloo);
   EXPECT_EQ(num_compared, 3 * kNumRanks);
 }
 

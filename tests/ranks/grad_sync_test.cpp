@@ -54,33 +54,42 @@ TEST_P(Ddp, EqualsPlainAutogradOnTheWholeBatch) {
   ASSERT_EQ(want.size(), 5u);  // neither unused nor frozen
   std::vector<std::string> bits(static_cast<size_t>(param.num_ranks));
   std::atomic<int> num_done = 0;
-  comm::run_ranks(param.num_ranks, [&](Comm& data) {
-    require(data.size() == param.num_ranks, "wrong world size");
-    Model model;
-    const auto sync = make_grad_sync_ddp(model.all(), data, param.bucket_bytes);
-    if (param.bucket_bytes == 1) require(sync->num_buckets() == 6, "one bucket for each parameter");
-    else if (param.bucket_bytes > 1 << 20) require(sync->num_buckets() == 1, "one bucket");
-    for (int step = 0; step < 3; ++step) {  // the same step again and again gives the same gradients
-      sync->begin_step();
-      run_micros(*sync, model, data, param.num_micro);
-      sync->finish();
-      sync->publish_params();
-      for (auto& [name, tensor] : model.all()) {
-        if (name == "unused") require(!tensor->grad().any().item<bool>(), "unused: gradient is not zero");
-        else if (name == "frozen") require(!tensor->grad().defined(), "frozen: has a gradient");
-        else require_close(tensor->grad(), want.at(name), name);
-        if (tensor->grad().defined()) require(tensor->grad().strides() == tensor->strides(), name + ": strides");
-      }
-      require(data.count("all_reduce") == (step + 1) * sync->num_buckets(), "one all_reduce for each bucket and step");
-    }
-    std::string& own = bits[static_cast<size_t>(data.rank())];
-    for (auto& [name, tensor] : model.all())
-      if (tensor->grad().defined()) {
-        const at::Tensor dense = tensor->grad().contiguous();
-        own.append(static_cast<const char*>(dense.const_data_ptr()), dense.nbytes());
-      }
-    ++num_done;
-  }, param.backend);
+  comm::run_ranks(
+      param.num_ranks,
+      [&](Comm& data) {
+        require(data.size() == param.num_ranks, "wrong world size");
+        Model model;
+        const auto sync = make_grad_sync_ddp(model.all(), data, param.bucket_bytes);
+        if (param.bucket_bytes == 1)
+          require(sync->num_buckets() == 6, "one bucket for each parameter");
+        else if (param.bucket_bytes > 1 << 20)
+          require(sync->num_buckets() == 1, "one bucket");
+        for (int step = 0; step < 3; ++step) {  // the same step again and again gives the same gradients
+          sync->begin_step();
+          run_micros(*sync, model, data, param.num_micro);
+          sync->finish();
+          sync->publish_params();
+          for (auto& [name, tensor] : model.all()) {
+            if (name == "unused")
+              require(!tensor->grad().any().item<bool>(), "unused: gradient is not zero");
+            else if (name == "frozen")
+              require(!tensor->grad().defined(), "frozen: has a gradient");
+            else
+              require_close(tensor->grad(), want.at(name), name);
+            if (tensor->grad().defined()) require(tensor->grad().strides() == tensor->strides(), name + ": strides");
+          }
+          require(data.count("all_reduce") == (step + 1) * sync->num_buckets(),
+                  "one all_reduce for each bucket and step");
+        }
+        std::string& own = bits[static_cast<size_t>(data.rank())];
+        for (auto& [name, tensor] : model.all())
+          if (tensor->grad().defined()) {
+            const at::Tensor dense = tensor->grad().contiguous();
+            own.append(static_cast<const char*>(dense.const_data_ptr()), dense.nbytes());
+          }
+        ++num_done;
+      },
+      param.backend);
   EXPECT_EQ(num_done, param.num_ranks);
   for (const auto& other : bits) EXPECT_TRUE(other == bits[0]) << "ranks hold different bits";
   EXPECT_FALSE(bits[0].empty());
@@ -168,30 +177,34 @@ TEST(DdpCommunication, ReplacedAndRepeatedGradientsAreRefused) {
 }
 
 TEST(DdpPrecision, Fp32GradientsAreAddedAndAveragedInFp32) {
-  comm::run_ranks(3, [](Comm& data) {
-    at::Tensor weight = at::zeros({512}, at::kBFloat16).requires_grad_();
-    at::Tensor want = at::zeros({512});
-    std::vector<at::Tensor> mine;
-    for (int rank = 0; rank < 3; ++rank)
-      for (int micro = 0; micro < 2; ++micro) {
-        const at::Tensor part = wave({512}, rank * 1.7 + micro * 0.9, micro == 0 ? 1.0 : 0.01).to(at::kBFloat16);
-        want.add_(part.to(at::kFloat));
-        if (rank == data.rank()) mine.push_back(part);
-      }
-    want.div_(3);
-    const auto sync = make_grad_sync_ddp({{"weight", &weight}}, data, 1 << 20, {.has_masters = true, .fp32_gradients = true});
-    sync->begin_step();
-    for (int micro = 0; micro < 2; ++micro) {
-      sync->begin_micro(micro == 1);
-      backward((weight * mine[static_cast<size_t>(micro)]).sum());
-    }
-    sync->finish();
-    const auto& segments = sync->holding().segments;
-    require(segments.size() == 1 && segments[0].parameter.scalar_type() == at::kFloat, "one fp32 master");
-    require_close(segments[0].gradient, want, "weight", 3e-7);  // bf16 alone would be off by 4e-3
-    require(!weight.grad().defined(), "a 16-bit gradient stays behind");
-    require(data.recorder().snapshot().at(0).bytes == 512 * 4, "not sent as fp32");
-  }, ThreadBackend::kGloo);
+  comm::run_ranks(
+      3,
+      [](Comm& data) {
+        at::Tensor weight = at::zeros({512}, at::kBFloat16).requires_grad_();
+        at::Tensor want = at::zeros({512});
+        std::vector<at::Tensor> mine;
+        for (int rank = 0; rank < 3; ++rank)
+          for (int micro = 0; micro < 2; ++micro) {
+            const at::Tensor part = wave({512}, rank * 1.7 + micro * 0.9, micro == 0 ? 1.0 : 0.01).to(at::kBFloat16);
+            want.add_(part.to(at::kFloat));
+            if (rank == data.rank()) mine.push_back(part);
+          }
+        want.div_(3);
+        const auto sync =
+            make_grad_sync_ddp({{"weight", &weight}}, data, 1 << 20, {.has_masters = true, .fp32_gradients = true});
+        sync->begin_step();
+        for (int micro = 0; micro < 2; ++micro) {
+          sync->begin_micro(micro == 1);
+          backward((weight * mine[static_cast<size_t>(micro)]).sum());
+        }
+        sync->finish();
+        const auto& segments = sync->holding().segments;
+        require(segments.size() == 1 && segments[0].parameter.scalar_type() == at::kFloat, "one fp32 master");
+        require_close(segments[0].gradient, want, "weight", 3e-7);  // bf16 alone would be off by 4e-3
+        require(!weight.grad().defined(), "a 16-bit gradient stays behind");
+        require(data.recorder().snapshot().at(0).bytes == 512 * 4, "not sent as fp32");
+      },
+      ThreadBackend::kGloo);
 }
 
 TEST(None, AllocatesNothingAndReleasesGradients) {

@@ -84,28 +84,34 @@ void run_scenario(const std::string& scenario, World& world) {
       {"absent", [&] { steps_with_accident(world, 1, sleep_for_ever); }},
       {"throw", [&] { steps_with_accident(world, 1, [] { throw DataError("data: shard 7 is short"); }); }},
       {"throw0", [&] { steps_with_accident(world, 0, [] { throw DataError("data: shard 7 is short"); }); }},
-      {"throw_pending", [&] {
+      {"throw_pending",
+       [&] {
          const at::Tensor pending = at::ones({10});
          comm::Work work = world.rank() == 1 ? world.comm().all_reduce(pending) : comm::Work();
          if (world.rank() == 1) throw DataError("data: shard 7 is short");
          sleep_for_ever();
        }},
       {"chain", [&] { chain_of_groups(world); }},
-      {"leave", [&] {
+      {"leave",
+       [&] {
          for (int i = 0; i < 3; ++i) sum_once(world);
          if (world.rank() != 1) sum_once(world);
        }},
-      {"wait", [&] {
-         if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::seconds(2));  // four times the limit of a collective
+      {"wait",
+       [&] {
+         if (world.rank() == 0)
+           std::this_thread::sleep_for(std::chrono::seconds(2));  // four times the limit of a collective
          world.wait_for_rank_zero("it sleeps");
          world.wait_for_rank_zero("it is quick");
          sum_once(world);
        }},
-      {"wait_throw", [&] {
+      {"wait_throw",
+       [&] {
          if (world.rank() == 0) throw DataError("data: shard 7 is short");
          world.wait_for_rank_zero("it reads");
        }},
-      {"wait_stop", [&] {
+      {"wait_stop",
+       [&] {
          if (world.rank() == 0) raise(SIGSTOP);
          world.wait_for_rank_zero("it reads");
        }},
@@ -205,7 +211,8 @@ pid_t spawn_rank(const std::vector<std::string>& words, const std::filesystem::p
   for (const auto& word : words) request += "\n" + word;
   pid_t pid = -1;
   const int socket = rank_server_socket();
-  LOCKSTEP_CHECK(send(socket, request.data(), request.size(), 0) == static_cast<ssize_t>(request.size()), "errno={}", errno);
+  LOCKSTEP_CHECK(send(socket, request.data(), request.size(), 0) == static_cast<ssize_t>(request.size()), "errno={}",
+                 errno);
   LOCKSTEP_CHECK(recv(socket, &pid, sizeof pid, 0) == sizeof pid, "errno={}", errno);
   return pid;
 }

@@ -41,8 +41,8 @@ uint16_t free_port() { return Store::serve(0, kStoreTimeout).port(); }
 
 pid_t start_rank(const JobSpec& job, int rank, uint16_t port, int attempt, const std::filesystem::path& output) {
   return tests::spawn_rank({job.scenario, std::to_string(rank), std::to_string(job.num_ranks), std::to_string(port),
-                            job.launcher_serves ? "launcher" : "rank0", std::to_string(attempt), std::to_string(job.timeout_ms),
-                            std::to_string(job.join_timeout_ms)},
+                            job.launcher_serves ? "launcher" : "rank0", std::to_string(attempt),
+                            std::to_string(job.timeout_ms), std::to_string(job.join_timeout_ms)},
                            output);
 }
 
@@ -63,8 +63,10 @@ std::map<int, RankEnd> run_job(const JobSpec& job, uint16_t port, int attempt = 
     int status = 0;
     pid_t ended = 0;
     while (!kill_it && (ended = waitpid(pids[i], &status, WNOHANG)) == 0) {
-      if (std::chrono::steady_clock::now() > deadline) kill_it = true;
-      else std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (std::chrono::steady_clock::now() > deadline)
+        kill_it = true;
+      else
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     if (kill_it) {
       kill(pids[i], SIGKILL);
@@ -91,7 +93,8 @@ void expect_end(const std::map<int, RankEnd>& ends, int rank, ExitCode code, con
   const RankEnd& end = ends.at(rank);
   EXPECT_EQ(end.exit_code, static_cast<int>(code)) << "rank " << rank << ": " << end.output;
   for (const auto& text : texts)
-    EXPECT_NE(end.output.find(text), std::string::npos) << "rank " << rank << " misses '" << text << "': " << end.output;
+    EXPECT_NE(end.output.find(text), std::string::npos)
+        << "rank " << rank << " misses '" << text << "': " << end.output;
 }
 
 TEST(World, ProcessesMeetAndWorkWhoeverServesTheStore) {
@@ -158,7 +161,8 @@ TEST(WorldFaults, TheErrorOfARankIsPassedOn) {
     expect_end(ends, odd, ExitCode::kData, {"data: shard 7 is short"});
     for (int rank = 0; rank < 3; ++rank) {
       if (rank == odd) continue;
-      expect_end(ends, rank, ExitCode::kCommunication, {fmt::format("rank {} (pid", odd), "failed: data: shard 7 is short"});
+      expect_end(ends, rank, ExitCode::kCommunication,
+                 {fmt::format("rank {} (pid", odd), "failed: data: shard 7 is short"});
     }
   }
 }
@@ -171,16 +175,19 @@ TEST(WorldFaults, ARankWithWorkUnderWayEndsAtOnceWithItsOwnError) {
 TEST(WorldFaults, AnErrorReachesRanksThatWaitInOtherGroups) {
   const auto ends = run_job({.scenario = "chain", .num_ranks = 4, .launcher_serves = false});
   expect_end(ends, 3, ExitCode::kData, {"data: shard 7 is short"});
-  for (const int rank : {0, 1, 2}) expect_end(ends, rank, ExitCode::kCommunication, {"rank 3 (pid", "data: shard 7 is short"});
+  for (const int rank : {0, 1, 2})
+    expect_end(ends, rank, ExitCode::kCommunication, {"rank 3 (pid", "data: shard 7 is short"});
 }
 
 TEST(WorldFaults, WhoWaitsForRankZeroLearnsOfItsEnd) {
   const auto thrown = run_job({.scenario = "wait_throw"});
   expect_end(thrown, 0, ExitCode::kData, {"data: shard 7 is short"});
   for (const int rank : {1, 2})
-    expect_end(thrown, rank, ExitCode::kCommunication, {"waited for rank 0 (it reads)", "rank 0 (pid", "data: shard 7 is short"});
+    expect_end(thrown, rank, ExitCode::kCommunication,
+               {"waited for rank 0 (it reads)", "rank 0 (pid", "data: shard 7 is short"});
   const auto stopped = run_job({.scenario = "wait_stop", .num_ranks = 2, .never_end = {0}});
-  expect_end(stopped, 1, ExitCode::kCommunication, {"rank 1 waits for rank 0 (it reads), which does not answer any more"});
+  expect_end(stopped, 1, ExitCode::kCommunication,
+             {"rank 1 waits for rank 0 (it reads), which does not answer any more"});
 }
 
 TEST(WorldFaults, ARankThatLeavesEarlyIsNamed) {
@@ -221,8 +228,10 @@ TEST(WorldFaults, APortInUseNamesItsOwner) {
 }
 
 TEST(WorldFaults, AStoreThatIsNotThereIsNamed) {
-  const auto ends = run_job({.scenario = "good", .launcher_serves = false, .join_timeout_ms = 1000, .start = {1}}, free_port());
-  expect_end(ends, 1, ExitCode::kCommunication, {"rank 1 cannot reach the job's store at 127.0.0.1:", "served by rank 0"});
+  const auto ends =
+      run_job({.scenario = "good", .launcher_serves = false, .join_timeout_ms = 1000, .start = {1}}, free_port());
+  expect_end(ends, 1, ExitCode::kCommunication,
+             {"rank 1 cannot reach the job's store at 127.0.0.1:", "served by rank 0"});
 }
 
 TEST(WorldFaults, TwoProcessesOfOneRankAreRefused) {

@@ -26,9 +26,12 @@ using testing::WaveState;
 /// A run of WaveModel with its checkpoints.
 struct SavedRun {
   SavedRun(const WaveSetting& setting, Comm& data, const fs::path& folder)
-      : run(setting, data),
-        checkpointer({.run_folder = folder, .num_kept = 0, .code_version = "test", .who = {}},
-                     {.tensors = run.model.all(), .optimizer = run.optimizer.get(), .scaler = nullptr, .shards = run.sync->holding().shards}, data) {}
+      : run(setting, data), checkpointer({.run_folder = folder, .num_kept = 0, .code_version = "test", .who = {}},
+                                         {.tensors = run.model.all(),
+                                          .optimizer = run.optimizer.get(),
+                                          .scaler = nullptr,
+                                          .shards = run.sync->holding().shards},
+                                         data) {}
   void train(int64_t num_steps) {
     for (int64_t i = 0; i < num_steps; ++i, ++step) {
       losses.push_back(run.mean_loss());
@@ -54,29 +57,33 @@ struct Result {
 Result train_on(const WaveSetting& setting, const fs::path& folder, int64_t num_steps, bool saves) {
   Result out;
   std::mutex mutex;
-  comm::run_ranks(setting.num_ranks, [&](Comm& data) {
-    SavedRun saved(setting, data, folder);
-    if (const auto restored = saved.checkpointer.restore_latest()) saved.step = restored->position.step;
-    {
-      const std::lock_guard lock(mutex);
-      saved.run.collect(out.at_start);
-    }
-    if (saves) {
-      saved.train(num_steps / 2);
-      saved.save();  // what follows must not reach the files
-    }
-    saved.train(saves ? num_steps - num_steps / 2 : num_steps);
-    require(saved.checkpointer.wait(), "a part was not written");
-    const std::lock_guard lock(mutex);
-    saved.run.collect(out.at_end);
-    out.losses = saved.losses;
-  }, setting.backend);
+  comm::run_ranks(
+      setting.num_ranks,
+      [&](Comm& data) {
+        SavedRun saved(setting, data, folder);
+        if (const auto restored = saved.checkpointer.restore_latest()) saved.step = restored->position.step;
+        {
+          const std::lock_guard lock(mutex);
+          saved.run.collect(out.at_start);
+        }
+        if (saves) {
+          saved.train(num_steps / 2);
+          saved.save();  // what follows must not reach the files
+        }
+        saved.train(saves ? num_steps - num_steps / 2 : num_steps);
+        require(saved.checkpointer.wait(), "a part was not written");
+        const std::lock_guard lock(mutex);
+        saved.run.collect(out.at_end);
+        out.losses = saved.losses;
+      },
+      setting.backend);
   return out;
 }
 
 std::vector<WaveSetting> layouts(const WaveSetting& common) {
   std::vector<WaveSetting> out;
-  for (const auto& [num_ranks, is_sharded, bucket_bytes] : {std::tuple{1, false, 400}, {2, false, 400}, {1, true, 400}, {2, true, 400}, {4, true, 1}, {3, true, 1 << 20}}) {
+  for (const auto& [num_ranks, is_sharded, bucket_bytes] :
+       {std::tuple{1, false, 400}, {2, false, 400}, {1, true, 400}, {2, true, 400}, {4, true, 1}, {3, true, 1 << 20}}) {
     out.push_back(common);
     out.back().num_ranks = num_ranks;
     out.back().is_sharded = is_sharded;
@@ -87,17 +94,20 @@ std::vector<WaveSetting> layouts(const WaveSetting& common) {
 
 class ShardedCheckpoint : public ::testing::TestWithParam<WaveSetting> {};
 
-/// 6 steps are 3 + 3 at any two layouts. At one layout bit for bit; else losses differ by the order of sums, in 16 bits by rounding.
+/// 6 steps are 3 + 3 at any two layouts. At one layout bit for bit; else losses differ by the order of sums, in 16 bits
+/// by rounding.
 TEST_P(ShardedCheckpoint, IsReadAtEveryLayout) {
   const double tolerance = GetParam().masters.has_masters ? 2e-2 : 1e-5;
   for (const auto& writer : layouts(GetParam())) {
     const core::TempDir dir;
     const auto whole = train_on(writer, dir.path() / "run", 6, /*saves=*/true);
-    const auto saved = train_on(writer, dir.path() / "again", 3, /*saves=*/false).at_end;  // what the checkpoint must hold
+    const auto saved =
+        train_on(writer, dir.path() / "again", 3, /*saves=*/false).at_end;  // what the checkpoint must hold
     ASSERT_EQ(whole.losses.size(), 6u);
     ASSERT_LT(whole.losses[5], 0.99 * whole.losses[3]) << "nothing is learnt after the checkpoint";
     for (const auto& reader : layouts(GetParam())) {
-      SCOPED_TRACE(fmt::format("written by {} ranks {}, read by {} ranks {}", writer.num_ranks, writer.is_sharded ? "zero1" : "ddp", reader.num_ranks,
+      SCOPED_TRACE(fmt::format("written by {} ranks {}, read by {} ranks {}", writer.num_ranks,
+                               writer.is_sharded ? "zero1" : "ddp", reader.num_ranks,
                                reader.is_sharded ? "zero1" : "ddp"));
       const auto rest = train_on(reader, dir.path() / "run", 3, /*saves=*/false);
       EXPECT_NO_THROW(testing::require_equal(rest.at_start, saved));
@@ -112,7 +122,9 @@ TEST_P(ShardedCheckpoint, IsReadAtEveryLayout) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, ShardedCheckpoint,
-                         ::testing::Values(WaveSetting{}, WaveSetting{.type = at::kBFloat16, .masters = {.has_masters = true, .fp32_gradients = true}}),
+                         ::testing::Values(WaveSetting{},
+                                           WaveSetting{.type = at::kBFloat16,
+                                                       .masters = {.has_masters = true, .fp32_gradients = true}}),
                          [](const auto& entry) { return entry.param.masters.has_masters ? "Bf16Master" : "Fp32"; });
 
 TEST(ShardedCheckpointFiles, EachRankWritesItsPart) {
@@ -123,8 +135,9 @@ TEST(ShardedCheckpointFiles, EachRankWritesItsPart) {
   ASSERT_TRUE(entries[0].manifest.has_value());
   std::vector<std::string> names;
   for (const auto& file : entries[0].manifest->files) names.push_back(file.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"model.safetensors", "optimizer-00000-of-00003.safetensors", "optimizer-00001-of-00003.safetensors",
-                                             "optimizer-00002-of-00003.safetensors"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"model.safetensors", "optimizer-00000-of-00003.safetensors",
+                                      "optimizer-00001-of-00003.safetensors", "optimizer-00002-of-00003.safetensors"}));
   EXPECT_TRUE(record::verify_files(entries[0].folder, *entries[0].manifest, record::VerifyDepth::kHashes).empty());
   EXPECT_EQ(std::distance(fs::directory_iterator(entries[0].folder), {}), 5) << "something was left behind";
   int64_t num_masters = 0;
@@ -157,10 +170,13 @@ TEST(ShardedCheckpointFiles, ADamagedPartFallsBack) {
 TEST(ShardedCheckpointFiles, AFailingPartLeavesNoCheckpointAndTheNextOneIsWhole) {
   const core::TempDir dir;
   const std::string own = "optimizer-00000-of-00002.safetensors", others = "optimizer-00001-of-00002.safetensors";
-  CheckpointWriter first({.run_folder = dir.path(), .is_shared = true, .awaited = {others}}), second({.run_folder = dir.path(), .is_first = false, .is_shared = true});
+  CheckpointWriter first({.run_folder = dir.path(), .is_shared = true, .awaited = {others}}),
+      second({.run_folder = dir.path(), .is_first = false, .is_shared = true});
   const auto values = at::ones({100});
   const auto save = [&](int64_t step) {
-    first.start({{.name = "model.safetensors", .tensors = {{"w", values}}}, {.name = own, .tensors = {{"exp_avg.w", values}}}}, {.step = step});
+    first.start(
+        {{.name = "model.safetensors", .tensors = {{"w", values}}}, {.name = own, .tensors = {{"exp_avg.w", values}}}},
+        {.step = step});
     second.start({{.name = others, .tensors = {{"exp_avg.w", values}}}}, {.step = step});
     const bool is_second_whole = second.wait();
     return std::pair(first.wait(), is_second_whole);
@@ -174,7 +190,8 @@ TEST(ShardedCheckpointFiles, AFailingPartLeavesNoCheckpointAndTheNextOneIsWhole)
   EXPECT_EQ(save(2), std::pair(true, true));
   const auto entries = record::list_checkpoints(dir.path());
   ASSERT_EQ(entries.size(), 1u);
-  EXPECT_TRUE(record::verify_files(entries[0].folder, entries[0].manifest.value(), record::VerifyDepth::kHashes).empty());
+  EXPECT_TRUE(
+      record::verify_files(entries[0].folder, entries[0].manifest.value(), record::VerifyDepth::kHashes).empty());
 }
 
 TEST(ShardedCheckpointFiles, AnotherModelIsRefused) {

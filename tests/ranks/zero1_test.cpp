@@ -46,33 +46,36 @@ Outcome train(const Setting& setting) {
   out.state_elements.resize(static_cast<size_t>(setting.num_ranks));
   out.names.resize(static_cast<size_t>(setting.num_ranks));
   std::mutex mutex;
-  comm::run_ranks(setting.num_ranks, [&](Comm& data) {
-    std::map<std::string, at::Tensor> starts;
-    testing::WaveRun run(setting, data);
-    for (const auto& [name, tensor] : run.model.all()) starts[name] = tensor->detach().clone();
-    std::vector<double> losses, norms;
-    for (int step = 0; step < kSteps; ++step) {
-      losses.push_back(run.mean_loss());
-      if (step == 0) data.recorder().clear();
-      norms.push_back(run.step());
-    }
-    const std::lock_guard lock(mutex);
-    const auto rank = static_cast<size_t>(data.rank());
-    run.collect(out.state);
-    out.starts = starts;
-    out.losses = losses;
-    out.norms = norms;
-    for (const auto& state : run.optimizer->state()) {
-      out.state_elements[rank] += state.exp_avg.numel();
-      out.names[rank].insert(state.name);
-      require(state.step.item<double>() == kSteps, state.name + ": steps");
-    }
-    if (data.rank() == 0)
-      for (const auto& entry : data.recorder().snapshot()) {
-        out.calls[entry.kind].first += entry.count;
-        out.calls[entry.kind].second += entry.count * entry.bytes;
-      }
-  }, setting.backend);
+  comm::run_ranks(
+      setting.num_ranks,
+      [&](Comm& data) {
+        std::map<std::string, at::Tensor> starts;
+        testing::WaveRun run(setting, data);
+        for (const auto& [name, tensor] : run.model.all()) starts[name] = tensor->detach().clone();
+        std::vector<double> losses, norms;
+        for (int step = 0; step < kSteps; ++step) {
+          losses.push_back(run.mean_loss());
+          if (step == 0) data.recorder().clear();
+          norms.push_back(run.step());
+        }
+        const std::lock_guard lock(mutex);
+        const auto rank = static_cast<size_t>(data.rank());
+        run.collect(out.state);
+        out.starts = starts;
+        out.losses = losses;
+        out.norms = norms;
+        for (const auto& state : run.optimizer->state()) {
+          out.state_elements[rank] += state.exp_avg.numel();
+          out.names[rank].insert(state.name);
+          require(state.step.item<double>() == kSteps, state.name + ": steps");
+        }
+        if (data.rank() == 0)
+          for (const auto& entry : data.recorder().snapshot()) {
+            out.calls[entry.kind].first += entry.count;
+            out.calls[entry.kind].second += entry.count * entry.bytes;
+          }
+      },
+      setting.backend);
   return out;
 }
 
@@ -87,7 +90,8 @@ void expect_same_training(const Outcome& got, const Outcome& want, double tolera
     EXPECT_FALSE(got.state.exp_avgs.at(name).isnan().any().item<bool>()) << name << ": some element belongs to nobody";
   }
   for (int step = 0; step < kSteps; ++step) {
-    EXPECT_NEAR(got.losses[static_cast<size_t>(step)], want.losses[static_cast<size_t>(step)], tolerance * want.losses[0]);
+    EXPECT_NEAR(got.losses[static_cast<size_t>(step)], want.losses[static_cast<size_t>(step)],
+                tolerance * want.losses[0]);
     EXPECT_NEAR(got.norms[static_cast<size_t>(step)], want.norms[static_cast<size_t>(step)], tolerance * want.norms[0]);
     EXPECT_GT(want.norms[static_cast<size_t>(step)], 2 * testing::WaveRun::kClip) << "clipping is not active";
   }
@@ -96,8 +100,8 @@ void expect_same_training(const Outcome& got, const Outcome& want, double tolera
 
 class Zero1 : public ::testing::TestWithParam<Setting> {};
 
-/// fp32: sums in another order differ by some ulp of the gradient; AdamW's first steps divide each element by its own size, which
-/// carries the relative error of small elements into steps of full length: 1e-3 of the largest change.
+/// fp32: sums in another order differ by some ulp of the gradient; AdamW's first steps divide each element by its own
+/// size, which carries the relative error of small elements into steps of full length: 1e-3 of the largest change.
 TEST_P(Zero1, EqualsDdpAndOneRank) {
   const Outcome got = train(GetParam());
   Setting ddp = GetParam(), alone = GetParam();
@@ -116,7 +120,8 @@ TEST_P(Zero1, HoldsItsShareAndCallsByTheFormula) {
   Model model;
   std::vector<plan::BucketItem> items;
   for (const auto& [name, tensor] : model.all())
-    if (tensor->requires_grad()) items.push_back({.name = name, .num_elements = tensor->numel(), .dtype = "fp32", .element_bytes = 4});
+    if (tensor->requires_grad())
+      items.push_back({.name = name, .num_elements = tensor->numel(), .dtype = "fp32", .element_bytes = 4});
   const auto buckets = plan::plan_buckets(items, setting.bucket_bytes, setting.num_ranks);
   int64_t all = 0, sum = 0, bytes = 0;
   for (const auto& item : items) all += item.num_elements;
@@ -131,14 +136,17 @@ TEST_P(Zero1, HoldsItsShareAndCallsByTheFormula) {
   }
   EXPECT_EQ(sum, all);
   const auto num_buckets = static_cast<int64_t>(buckets.size());
-  const auto calls = [&](const char* kind) { return got.calls.contains(kind) ? got.calls.at(kind) : std::pair<int64_t, int64_t>{}; };
+  const auto calls = [&](const char* kind) {
+    return got.calls.contains(kind) ? got.calls.at(kind) : std::pair<int64_t, int64_t>{};
+  };
   if (setting.num_ranks == 1) {
     EXPECT_TRUE(got.calls.empty());
     return;
   }
   EXPECT_EQ(calls("reduce_scatter"), std::pair(kSteps * num_buckets, kSteps * bytes));
   EXPECT_EQ(calls("all_gather"), std::pair(kSteps * num_buckets, kSteps * bytes));
-  EXPECT_EQ(calls("all_reduce"), std::pair(int64_t{kSteps + kSteps - 1}, int64_t{8 * (kSteps + kSteps - 1)})) << "the norm's, and the test's mean loss";
+  EXPECT_EQ(calls("all_reduce"), std::pair(int64_t{kSteps + kSteps - 1}, int64_t{8 * (kSteps + kSteps - 1)}))
+      << "the norm's, and the test's mean loss";
 }
 
 std::vector<Setting> settings() {
@@ -148,13 +156,14 @@ std::vector<Setting> settings() {
       for (const int64_t bucket_bytes : {int64_t{1}, int64_t{400}, int64_t{1} << 30})
         if (testing::kSamples / num_ranks % num_micro == 0)
           out.push_back({.num_ranks = num_ranks, .num_micro = num_micro, .bucket_bytes = bucket_bytes});
-  for (const int num_ranks : {2, 3}) out.push_back({.num_ranks = num_ranks, .num_micro = 2, .backend = ThreadBackend::kGloo});
+  for (const int num_ranks : {2, 3})
+    out.push_back({.num_ranks = num_ranks, .num_micro = 2, .backend = ThreadBackend::kGloo});
   return out;
 }
 
 std::string setting_name(const ::testing::TestParamInfo<Setting>& info) {
-  return fmt::format("{}{}Ranks{}Micros{}Bytes", info.param.backend == ThreadBackend::kLocal ? "Local" : "Gloo", info.param.num_ranks,
-                     info.param.num_micro, info.param.bucket_bytes);
+  return fmt::format("{}{}Ranks{}Micros{}Bytes", info.param.backend == ThreadBackend::kLocal ? "Local" : "Gloo",
+                     info.param.num_ranks, info.param.num_micro, info.param.bucket_bytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Settings, Zero1, ::testing::ValuesIn(settings()), setting_name);
@@ -164,7 +173,9 @@ TEST(Zero1Shards, MayBeEmpty) {
   int num_owners = 0;
   for (const auto& names : got.names) num_owners += names.contains("scale") ? 1 : 0;
   EXPECT_EQ(num_owners, 1) << "one element lies on one rank";
-  EXPECT_EQ(got.names[0].count("twice") + got.names[1].count("twice") + got.names[2].count("twice") + got.names[3].count("twice"), 3u)
+  EXPECT_EQ(got.names[0].count("twice") + got.names[1].count("twice") + got.names[2].count("twice") +
+                got.names[3].count("twice"),
+            3u)
       << "36 elements in shards of 16";
 }
 
@@ -178,7 +189,8 @@ TEST(Zero1Shards, ReductionOverlapsWithBackward) {
     require(data.count("reduce_scatter") == 0, "an early micro-batch communicated");
     sync->begin_micro(true);
     testing::backward(model.loss(testing::all_images()));
-    require(data.count("reduce_scatter") == 3, "no bucket left during backward");  // scale, head, twice: see DdpCommunication
+    require(data.count("reduce_scatter") == 3,
+            "no bucket left during backward");  // scale, head, twice: see DdpCommunication
     sync->finish();
     require(data.count("reduce_scatter") == 6 && data.count("all_reduce") == 0, "all buckets");
   });
@@ -195,7 +207,9 @@ TEST(Zero1Shards, ParametersAreWaitedForWhereTheyAreUsed) {
     const auto use_others = sync->wait_where_used(model.all());
     const c10::NoGradGuard no_grad;
     for (const optim::Segment& segment : sync->holding().segments) segment.parameter.fill_(7.0);
-    if (data.rank() == 1) require(begun.wait_for(std::chrono::seconds(20)) == std::future_status::ready, "begin_step waited for the parameters");
+    if (data.rank() == 1)
+      require(begun.wait_for(std::chrono::seconds(20)) == std::future_status::ready,
+              "begin_step waited for the parameters");
     sync->publish_params();
     sync->begin_step();
     if (data.rank() == 0) has_begun.set_value();
@@ -218,7 +232,8 @@ TEST(Zero1Shards, BeginStepWaitsForTheRest) {
       const auto use_head = sync->wait_where_used({{"head", &model.head}});
       const c10::NoGradGuard no_grad;
       for (const optim::Segment& segment : sync->holding().segments) segment.parameter.fill_(7.0);
-      if (data.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));  // without the wait rank 0 is long past its checks
+      if (data.rank() == 1)
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // without the wait rank 0 is long past its checks
       sync->publish_params();
       sync->begin_step();
       for (const auto& [name, tensor] : model.all())
@@ -240,11 +255,16 @@ class Masters : public ::testing::TestWithParam<MasterCase> {};
 TEST_P(Masters, ShardedEqualsWholeBitForBit) {
   const auto [type, fp32_gradients] = GetParam();
   for (const auto backend : {ThreadBackend::kLocal, ThreadBackend::kGloo}) {
-    Setting setting{.num_ranks = 3, .num_micro = 2, .type = type, .masters = {.has_masters = true, .fp32_gradients = fp32_gradients}, .backend = backend};
+    Setting setting{.num_ranks = 3,
+                    .num_micro = 2,
+                    .type = type,
+                    .masters = {.has_masters = true, .fp32_gradients = fp32_gradients},
+                    .backend = backend};
     const Outcome got = train(setting);
     setting.is_sharded = false;
     const Outcome want = train(setting);
-    const bool is_exact = fp32_gradients || backend == ThreadBackend::kLocal;  // Gloo rounds 16-bit sums at each hop, in another order
+    const bool is_exact =
+        fp32_gradients || backend == ThreadBackend::kLocal;  // Gloo rounds 16-bit sums at each hop, in another order
     for (const auto& [name, parameter] : want.state.parameters) {
       EXPECT_EQ(parameter.scalar_type(), type);
       if (name == "frozen") continue;
@@ -257,30 +277,37 @@ TEST_P(Masters, ShardedEqualsWholeBitForBit) {
       EXPECT_TRUE(master.equal(want.state.masters.at(name))) << name;
       EXPECT_TRUE(got.state.exp_avgs.at(name).equal(want.state.exp_avgs.at(name))) << name;
     }
-    for (size_t step = 0; step < kSteps; ++step) EXPECT_NEAR(got.losses[step], want.losses[step], is_exact ? 0 : 1e-2 * want.losses[0]);
+    for (size_t step = 0; step < kSteps; ++step)
+      EXPECT_NEAR(got.losses[step], want.losses[step], is_exact ? 0 : 1e-2 * want.losses[0]);
     EXPECT_GT(want.norms[0], 2 * testing::WaveRun::kClip);
     int64_t all = 0, most = 0;
     for (const int64_t elements : got.state_elements) all += elements, most = std::max(most, elements);
     EXPECT_EQ(all, want.state_elements[0]);
     EXPECT_LT(most, all / 2);
     const int64_t element_bytes = fp32_gradients ? 4 : 2;
-    EXPECT_EQ(got.calls.at("reduce_scatter").second, got.calls.at("all_gather").second * element_bytes / 2) << "parameters travel in 16 bits";
+    EXPECT_EQ(got.calls.at("reduce_scatter").second, got.calls.at("all_gather").second * element_bytes / 2)
+        << "parameters travel in 16 bits";
   }
 }
 
-/// Against fp32 training on one rank. The forward and backward passes round to 8 (bf16) or 11 bits, so that AdamW's steps differ by some
-/// per cent of their length.
+/// Against fp32 training on one rank. The forward and backward passes round to 8 (bf16) or 11 bits, so that AdamW's
+/// steps differ by some per cent of their length.
 TEST_P(Masters, FollowFp32Training) {
   const auto [type, fp32_gradients] = GetParam();
   const Outcome want = train({.is_sharded = false});
-  const Outcome got = train({.num_ranks = 2, .type = type, .masters = {.has_masters = true, .fp32_gradients = fp32_gradients}});
+  const Outcome got =
+      train({.num_ranks = 2, .type = type, .masters = {.has_masters = true, .fp32_gradients = fp32_gradients}});
   for (int step = 0; step < kSteps; ++step)
     EXPECT_NEAR(got.losses[static_cast<size_t>(step)], want.losses[static_cast<size_t>(step)], 0.02 * want.losses[0]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Masters, ::testing::Values(MasterCase{at::kBFloat16, false}, MasterCase{at::kBFloat16, true},
-                                                           MasterCase{at::kHalf, false}, MasterCase{at::kHalf, true}),
-                         [](const auto& entry) { return fmt::format("{}{}", entry.param.type == at::kHalf ? "Fp16" : "Bf16", entry.param.fp32_gradients ? "Fp32Gradients" : ""); });
+INSTANTIATE_TEST_SUITE_P(Types, Masters,
+                         ::testing::Values(MasterCase{at::kBFloat16, false}, MasterCase{at::kBFloat16, true},
+                                           MasterCase{at::kHalf, false}, MasterCase{at::kHalf, true}),
+                         [](const auto& entry) {
+                           return fmt::format("{}{}", entry.param.type == at::kHalf ? "Fp16" : "Bf16",
+                                              entry.param.fp32_gradients ? "Fp32Gradients" : "");
+                         });
 
 /// Updates of a 1000th of a bf16 step each: without a master copy the parameter never moves.
 TEST(MasterCopies, KeepWhatSixteenBitsWouldLose) {
@@ -306,12 +333,14 @@ TEST(Overflow, OfOneRankIsSkippedByAll) {
   for (const bool is_sharded : {false, true}) {
     std::atomic<int> num_skipped = 0;
     comm::run_ranks(3, [&](Comm& data) {
-      testing::WaveRun run({.num_ranks = 3, .is_sharded = is_sharded, .type = at::kHalf, .masters = {.has_masters = true}}, data);
+      testing::WaveRun run(
+          {.num_ranks = 3, .is_sharded = is_sharded, .type = at::kHalf, .masters = {.has_masters = true}}, data);
       optim::LossScaler scaler(at::kCPU, {.initial_scale = 1024.0});
       const auto before = run.model.head.detach().clone();
       run.sync->begin_step();
       run.sync->begin_micro(true);
-      testing::backward(run.model.loss(testing::all_images()) * (data.rank() == 1 ? std::numeric_limits<double>::infinity() : 1.0));
+      testing::backward(run.model.loss(testing::all_images()) *
+                        (data.rank() == 1 ? std::numeric_limits<double>::infinity() : 1.0));
       run.sync->finish();
       const auto gradients = train::update_parameters(*run.sync, *run.optimizer, &scaler, 1e-2, 1.0);
       run.sync->wait_params();

@@ -28,7 +28,7 @@ inline std::vector<nn::NamedTensor> all_tensors(nn::Module& module) {
 
 /// The golden case's model with its parameters.
 inline std::unique_ptr<models::ClipModel> golden_model(const std::string& golden, const TensorMap& tensors,
-                                        const models::ClipModelOptions& options = {}) {
+                                                       const models::ClipModelOptions& options = {}) {
   auto model = std::make_unique<models::ClipModel>(golden_shape(golden), options);
   for (auto& entry : all_tensors(*model)) entry.tensor->detach().copy_(tensors.at("param/" + entry.name));
   return model;

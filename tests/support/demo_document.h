@@ -54,40 +54,57 @@ inline Series curve(const std::string& name, double scale, double loss, bool is_
 }
 
 inline Chart efficiency_chart() {
-  Chart chart{.id = "efficiency", .title = "Scaling efficiency against one node",
-              .summary = "Efficiency falls from 100 % at one node to between 74 and 89 % at 128 nodes.",
-              .caption = "Per-device throughput at N nodes over that at one node. Bars: 95 % intervals, Student t on run medians.",
-              .x = node_axis(), .y = {.title = "efficiency (%)", .min = 50, .max = 105}};
-  chart.series = {curve("ViT-B-32", 1, 0.03, true), curve("ViT-L-14", 1, 0.017, true), curve("ViT-bigG-14", 1, 0.008, true)};
+  Chart chart{
+      .id = "efficiency",
+      .title = "Scaling efficiency against one node",
+      .summary = "Efficiency falls from 100 % at one node to between 74 and 89 % at 128 nodes.",
+      .caption =
+          "Per-device throughput at N nodes over that at one node. Bars: 95 % intervals, Student t on run medians.",
+      .x = node_axis(),
+      .y = {.title = "efficiency (%)", .min = 50, .max = 105}};
+  chart.series = {curve("ViT-B-32", 1, 0.03, true), curve("ViT-L-14", 1, 0.017, true),
+                  curve("ViT-bigG-14", 1, 0.008, true)};
   chart.series.push_back({.name = "ideal", .x = {1, 128}, .y = {100, 100}, .is_reference = true});
   chart.series.push_back({.name = "80 %", .x = {1, 128}, .y = {80, 80}, .is_reference = true});
   return chart;
 }
 
 inline Chart throughput_chart() {
-  Chart chart{.id = "throughput", .title = "Training throughput", .summary = "Throughput grows almost in proportion to the nodes.",
+  Chart chart{.id = "throughput",
+              .title = "Training throughput",
+              .summary = "Throughput grows almost in proportion to the nodes.",
               .caption = "Both axes are logarithmic; the numbers beside the points are efficiencies in percent.",
-              .x = node_axis(), .y = {.title = "throughput (samples/s)", .scale = Scale::kLog2}};
+              .x = node_axis(),
+              .y = {.title = "throughput (samples/s)", .scale = Scale::kLog2}};
   for (Series series : {curve("ViT-B-32", 121, 0.03, false), curve("ViT-L-14", 14, 0.017, false)}) {
     for (size_t index = 0; index < series.x.size(); ++index)
       series.labels.push_back(fmt::format("{:.1f} %", 100 * series.y[index] / series.x[index] / series.y[0]));
-    chart.series.push_back({.name = "ideal, " + series.name, .x = {1, 128}, .y = {series.y[0], 128 * series.y[0]}, .is_reference = true});
+    chart.series.push_back(
+        {.name = "ideal, " + series.name, .x = {1, 128}, .y = {series.y[0], 128 * series.y[0]}, .is_reference = true});
     chart.series.push_back(series);
   }
   return chart;
 }
 
 inline Chart mfu_chart() {
-  Chart chart{.id = "mfu", .title = "Model FLOPs utilisation", .summary = "MFU between 21 and 42 %.",
+  Chart chart{.id = "mfu",
+              .title = "Model FLOPs utilisation",
+              .summary = "MFU between 21 and 42 %.",
               .caption = "3 x forward FLOP per sample x samples/s/device over the dense bfloat16 peak of 989 TFLOP/s.",
-              .x = node_axis(), .y = {.title = "MFU (%)", .min = 0}};
-  chart.series = {curve("HTSAT-tiny + RoBERTa-base", 0.21, 0.02, true), curve("HTSAT-base + RoBERTa-base", 0.215, 0.015, true), curve("ViT-g-14", 0.42, 0.012, true)};
+              .x = node_axis(),
+              .y = {.title = "MFU (%)", .min = 0}};
+  chart.series = {curve("HTSAT-tiny + RoBERTa-base", 0.21, 0.02, true),
+                  curve("HTSAT-base + RoBERTa-base", 0.215, 0.015, true), curve("ViT-g-14", 0.42, 0.012, true)};
   return chart;
 }
 
 inline Chart speedup_chart() {
-  Chart chart{.id = "speedup", .title = "Strong scaling: speed-up at a fixed global batch of 1,536", .summary = "Speed-up bends away from the diagonal.",
-              .caption = "Base: 1 node with 312 samples/s.", .x = {.title = "nodes", .min = 0}, .y = {.title = "speed-up over one node"}};
+  Chart chart{.id = "speedup",
+              .title = "Strong scaling: speed-up at a fixed global batch of 1,536",
+              .summary = "Speed-up bends away from the diagonal.",
+              .caption = "Base: 1 node with 312 samples/s.",
+              .x = {.title = "nodes", .min = 0},
+              .y = {.title = "speed-up over one node"}};
   Series series{.name = "GPT 857M", .x = kNodes};
   for (const double nodes : kNodes) series.y.push_back(1 / (0.012 + 0.988 / nodes));
   chart.series = {{.name = "ideal", .x = {0, 128}, .y = {0, 128}, .is_reference = true}, series};
@@ -95,9 +112,16 @@ inline Chart speedup_chart() {
 }
 
 inline std::vector<Chart> cost_charts() {
-  Chart time{.id = "time", .title = "Time to solution", .summary = "Hours for 12.8 billion samples.", .x = node_axis(),
+  Chart time{.id = "time",
+             .title = "Time to solution",
+             .summary = "Hours for 12.8 billion samples.",
+             .x = node_axis(),
              .y = {.title = "wall time (h)", .scale = Scale::kLog10}};
-  Chart cost{.id = "node-hours", .title = "Cost", .summary = "Node-hours for 12.8 billion samples.", .x = node_axis(), .y = {.title = "node-hours", .min = 0}};
+  Chart cost{.id = "node-hours",
+             .title = "Cost",
+             .summary = "Node-hours for 12.8 billion samples.",
+             .x = node_axis(),
+             .y = {.title = "node-hours", .min = 0}};
   Series hours{.name = "ViT-L-14", .x = kNodes}, node_hours{.name = "ViT-L-14", .x = kNodes};
   for (const double nodes : kNodes) {
     hours.y.push_back(2540 / nodes / efficiency(nodes, 0.017) * 100);
@@ -109,13 +133,21 @@ inline std::vector<Chart> cost_charts() {
 }
 
 inline Chart cdf_chart() {
-  Chart chart{.id = "cdf", .title = "Distribution of step times", .summary = "More nodes, longer tails.", .caption = "Step time over the median of its size.",
-              .x = {.title = "step time / median"}, .y = {.title = "share of steps", .min = 0, .max = 1}, .is_sequential = true};
+  Chart chart{.id = "cdf",
+              .title = "Distribution of step times",
+              .summary = "More nodes, longer tails.",
+              .caption = "Step time over the median of its size.",
+              .x = {.title = "step time / median"},
+              .y = {.title = "share of steps", .min = 0, .max = 1},
+              .is_sequential = true};
   for (const double nodes : kNodes) {
-    Series series{.name = std::to_string(static_cast<int>(nodes)) + (nodes == 1 ? " node" : " nodes"), .mark = Mark::kStep};
+    Series series{.name = std::to_string(static_cast<int>(nodes)) + (nodes == 1 ? " node" : " nodes"),
+                  .mark = Mark::kStep};
     for (int index = 0; index <= 120; ++index) {
       const double share = index / 120.0, elbow = 0.99 - 0.05 * std::log2(nodes);
-      series.x.push_back(0.985 + 0.02 * share + (share > elbow ? (0.04 + 0.012 * std::log2(nodes)) * (share - elbow) / (1 - elbow) * (1 + share) : 0));
+      series.x.push_back(
+          0.985 + 0.02 * share +
+          (share > elbow ? (0.04 + 0.012 * std::log2(nodes)) * (share - elbow) / (1 - elbow) * (1 + share) : 0));
       series.y.push_back(share);
     }
     chart.series.push_back(series);
@@ -124,9 +156,14 @@ inline Chart cdf_chart() {
 }
 
 inline Chart trace_chart() {
-  Chart chart{.id = "trace", .title = "Step times of the run on 64 nodes", .summary = "Warm-up ends after 50 steps; every 250th step is slow.",
-              .caption = "Largest over the ranks.", .x = {.title = "step", .min = 0}, .y = {.title = "step time (ms)"}};
-  Series steps{.name = "step", .mark = Mark::kLine}, median{.name = "rolling median", .mark = Mark::kLine}, outliers{.name = "outlier", .mark = Mark::kMarkers};
+  Chart chart{.id = "trace",
+              .title = "Step times of the run on 64 nodes",
+              .summary = "Warm-up ends after 50 steps; every 250th step is slow.",
+              .caption = "Largest over the ranks.",
+              .x = {.title = "step", .min = 0},
+              .y = {.title = "step time (ms)"}};
+  Series steps{.name = "step", .mark = Mark::kLine}, median{.name = "rolling median", .mark = Mark::kLine},
+      outliers{.name = "outlier", .mark = Mark::kMarkers};
   Noise noise(7);
   for (int step = 0; step < 2000; ++step) {
     double time_ms = 412 + 4 * noise.next() + 160 * std::exp(-step / 12.0);
@@ -148,14 +185,20 @@ inline Chart trace_chart() {
 }
 
 inline Chart breakdown_chart() {
-  Chart chart{.id = "breakdown", .title = "Where the step time goes", .summary = "Exposed communication grows from 0 to 90 ms.",
-              .caption = "Means over all measured steps; the parts add up to the step time.", .x = {.title = "nodes"}, .y = {.title = "time per step (ms)"}};
-  report::StackedBars bars{.parts = {"compute", "exposed DP communication", "feature gather", "optimiser", "data wait", "skew", "rest"}};
+  Chart chart{.id = "breakdown",
+              .title = "Where the step time goes",
+              .summary = "Exposed communication grows from 0 to 90 ms.",
+              .caption = "Means over all measured steps; the parts add up to the step time.",
+              .x = {.title = "nodes"},
+              .y = {.title = "time per step (ms)"}};
+  report::StackedBars bars{
+      .parts = {"compute", "exposed DP communication", "feature gather", "optimiser", "data wait", "skew", "rest"}};
   bars.values.resize(bars.parts.size());
   for (const double nodes : kNodes) {
     bars.bars.push_back(std::to_string(static_cast<int>(nodes)));
     const double log_nodes = std::log2(nodes);
-    const std::vector<double> parts = {318, 12.4 * log_nodes, 5.5 * log_nodes, 14, 2 + 0.3 * log_nodes, 1 + 3.1 * log_nodes, 6.2};
+    const std::vector<double> parts = {
+        318, 12.4 * log_nodes, 5.5 * log_nodes, 14, 2 + 0.3 * log_nodes, 1 + 3.1 * log_nodes, 6.2};
     for (size_t part = 0; part < parts.size(); ++part) bars.values[part].push_back(parts[part]);
   }
   chart.bars = bars;
@@ -163,9 +206,12 @@ inline Chart breakdown_chart() {
 }
 
 inline Chart collective_chart() {
-  Chart chart{.id = "all-reduce", .title = "All-reduce bus bandwidth", .summary = "Bandwidth saturates near 170 GB/s above 64 MiB.",
+  Chart chart{.id = "all-reduce",
+              .title = "All-reduce bus bandwidth",
+              .summary = "Bandwidth saturates near 170 GB/s above 64 MiB.",
               .caption = "Median of 50 calls per size; the band holds 90 % of the model's predictions.",
-              .x = {.title = "message size (bytes)", .scale = Scale::kLog2}, .y = {.title = "bus bandwidth (GB/s)", .min = 0}};
+              .x = {.title = "message size (bytes)", .scale = Scale::kLog2},
+              .y = {.title = "bus bandwidth (GB/s)", .min = 0}};
   Series model{.name = "model, 90 % band", .mark = Mark::kBand};
   for (int power = 3; power <= 33; ++power) {
     const double bytes = std::exp2(power), rate = 172 * bytes / (bytes + 6e6);
@@ -184,24 +230,46 @@ inline Chart collective_chart() {
 }
 
 inline report::Table scaling_table() {
-  report::Table table{.id = "scaling", .title = "Weak scaling of ViT-L-14 on JUPITER", .caption = "Local batch 256, bfloat16, 300 measured steps per run, three runs per size.",
-                      .columns = {{"model", "model", true}, {"nodes", "nodes"}, {"GPUs", "devices"}, {"global batch", "global_batch"}, {"samples/s", "samples_per_s"},
-                                  {"samples/s/GPU", "samples_per_s_per_device"}, {"speed-up", "speed_up"}, {"efficiency (%)", "efficiency_percent"},
-                                  {"MFU (%)", "mfu_percent"}, {"step p50 (ms)", "step_p50_ms"}, {"p95 (ms)", "step_p95_ms"}, {"p99 (ms)", "step_p99_ms"},
-                                  {"runs", "runs"}, {"checks", "checks", true}},
-                      .notes = {"Intervals: Student t on the medians of the runs (95 %).", "Node-hours include start-up."}};
+  report::Table table{
+      .id = "scaling",
+      .title = "Weak scaling of ViT-L-14 on JUPITER",
+      .caption = "Local batch 256, bfloat16, 300 measured steps per run, three runs per size.",
+      .columns = {{"model", "model", true},
+                  {"nodes", "nodes"},
+                  {"GPUs", "devices"},
+                  {"global batch", "global_batch"},
+                  {"samples/s", "samples_per_s"},
+                  {"samples/s/GPU", "samples_per_s_per_device"},
+                  {"speed-up", "speed_up"},
+                  {"efficiency (%)", "efficiency_percent"},
+                  {"MFU (%)", "mfu_percent"},
+                  {"step p50 (ms)", "step_p50_ms"},
+                  {"p95 (ms)", "step_p95_ms"},
+                  {"p99 (ms)", "step_p99_ms"},
+                  {"runs", "runs"},
+                  {"checks", "checks", true}},
+      .notes = {"Intervals: Student t on the medians of the runs (95 %).", "Node-hours include start-up."}};
   for (const double nodes : kNodes) {
     const double share = efficiency(nodes, 0.017), rate = 1400 * nodes * share / 100;
     report::Cell checks{.text = nodes == 128 ? "M04" : ""};
-    if (nodes == 128) checks.note = "single-run: one allocation at this size; repeat it before relying on the last digits.";
+    if (nodes == 128)
+      checks.note = "single-run: one allocation at this size; repeat it before relying on the last digits.";
     report::Cell p99{.text = fmt::format("{:.0f}", 803 / share * 100), .value = 803 / share * 100};
     if (nodes == 1) p99 = {.note = "fewer than 100 measured steps"};
-    table.rows.push_back({{.text = "ViT-L-14"}, {.text = fmt::format("{:.0f}", nodes), .value = nodes}, {.text = fmt::format("{:.0f}", 4 * nodes), .value = 4 * nodes},
-                          {.text = fmt::format("{:.0f}", 1024 * nodes), .value = 1024 * nodes}, {.text = fmt::format("{:.0f} +- {:.0f}", rate, rate * 0.01), .value = rate},
-                          {.text = fmt::format("{:.1f}", rate / nodes / 4), .value = rate / nodes / 4}, {.text = fmt::format("{:.2f}", nodes * share / 100), .value = nodes * share / 100},
-                          {.text = fmt::format("{:.1f}", share), .value = share}, {.text = fmt::format("{:.1f}", share * 0.39), .value = share * 0.39},
-                          {.text = fmt::format("{:.0f}", 731 / share * 100), .value = 731 / share * 100}, {.text = fmt::format("{:.0f}", 760 / share * 100), .value = 760 / share * 100},
-                          p99, {.text = nodes == 128 ? "1" : "3", .value = nodes == 128 ? 1.0 : 3.0}, checks});
+    table.rows.push_back({{.text = "ViT-L-14"},
+                          {.text = fmt::format("{:.0f}", nodes), .value = nodes},
+                          {.text = fmt::format("{:.0f}", 4 * nodes), .value = 4 * nodes},
+                          {.text = fmt::format("{:.0f}", 1024 * nodes), .value = 1024 * nodes},
+                          {.text = fmt::format("{:.0f} +- {:.0f}", rate, rate * 0.01), .value = rate},
+                          {.text = fmt::format("{:.1f}", rate / nodes / 4), .value = rate / nodes / 4},
+                          {.text = fmt::format("{:.2f}", nodes * share / 100), .value = nodes * share / 100},
+                          {.text = fmt::format("{:.1f}", share), .value = share},
+                          {.text = fmt::format("{:.1f}", share * 0.39), .value = share * 0.39},
+                          {.text = fmt::format("{:.0f}", 731 / share * 100), .value = 731 / share * 100},
+                          {.text = fmt::format("{:.0f}", 760 / share * 100), .value = 760 / share * 100},
+                          p99,
+                          {.text = nodes == 128 ? "1" : "3", .value = nodes == 128 ? 1.0 : 3.0},
+                          checks});
   }
   return table;
 }
@@ -213,21 +281,36 @@ inline report::Document demo_document() {
   using report::Paragraph;
   using Kind = report::Paragraph::Kind;
   const std::vector<report::Chart> cost = demo::cost_charts();
-  return {.title = "Scaling of CLIP training on JUPITER",
-          .subtitle = "ViT-B-32 to ViT-bigG-14 on 1 to 128 nodes, 4 GH200 each",
-          .sections = {
-              {.id = "result", .title = "Result",
-               .blocks = {Paragraph{.text = "ViT-L-14 trains at 88.9 % efficiency on 128 nodes (512 GPUs) against one node, at 34.7 % of the dense peak. Most of the loss is exposed communication."},
-                          Paragraph{.text = "One size was measured in a single allocation only; its interval is that of one run.", .kind = Kind::kWarning},
-                          demo::scaling_table(), demo::efficiency_chart()}},
-              {.id = "rates", .title = "Throughput and utilisation", .blocks = {demo::throughput_chart(), demo::mfu_chart(), demo::speedup_chart()}},
-              {.id = "cost", .title = "What it costs", .blocks = {Paragraph{.text = "For 12.8 billion samples seen.", .kind = Kind::kNote}, cost[0], cost[1]}},
-              {.id = "steps", .title = "Inside the steps", .blocks = {demo::cdf_chart(), demo::trace_chart(), demo::breakdown_chart(), demo::collective_chart()}},
-              {.id = "method", .title = "Method",
-               .blocks = {Paragraph{.text = "Each point is the median of run medians. Warm-up was detected and left out."},
-                          Paragraph{.text = "srun lockstep train clip --train-data '/data/{00000..41455}.tar' --model ViT-L-14 \\\n  --precision amp_bf16 --batch-size 256 --local-loss --gather-with-grad",
-                                    .kind = Kind::kCode}}}},
-          .data_json = R"({"runs": [{"name": "n1", "note": "</script><b>"}]})"};
+  return {
+      .title = "Scaling of CLIP training on JUPITER",
+      .subtitle = "ViT-B-32 to ViT-bigG-14 on 1 to 128 nodes, 4 GH200 each",
+      .sections =
+          {{.id = "result",
+            .title = "Result",
+            .blocks =
+                {Paragraph{.text = "ViT-L-14 trains at 88.9 % efficiency on 128 nodes (512 GPUs) against one node, at "
+                                   "34.7 % of the dense peak. Most of the loss is exposed communication."},
+                 Paragraph{
+                     .text = "One size was measured in a single allocation only; its interval is that of one run.",
+                     .kind = Kind::kWarning},
+                 demo::scaling_table(), demo::efficiency_chart()}},
+           {.id = "rates",
+            .title = "Throughput and utilisation",
+            .blocks = {demo::throughput_chart(), demo::mfu_chart(), demo::speedup_chart()}},
+           {.id = "cost",
+            .title = "What it costs",
+            .blocks = {Paragraph{.text = "For 12.8 billion samples seen.", .kind = Kind::kNote}, cost[0], cost[1]}},
+           {.id = "steps",
+            .title = "Inside the steps",
+            .blocks = {demo::cdf_chart(), demo::trace_chart(), demo::breakdown_chart(), demo::collective_chart()}},
+           {.id = "method",
+            .title = "Method",
+            .blocks = {Paragraph{.text = "Each point is the median of run medians. Warm-up was detected and left out."},
+                       Paragraph{
+                           .text = "srun lockstep train clip --train-data '/data/{00000..41455}.tar' --model ViT-L-14 "
+                                   "\\\n  --precision amp_bf16 --batch-size 256 --local-loss --gather-with-grad",
+                           .kind = Kind::kCode}}}},
+      .data_json = R"({"runs": [{"name": "n1", "note": "</script><b>"}]})"};
 }
 
 }  // namespace lockstep::testing

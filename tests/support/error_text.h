@@ -6,9 +6,9 @@
 
 namespace lockstep::testing {
 
-/// Message and hint of the Kind of error that `body` throws; "no error" where it throws none. Other errors pass on and fail the test.
-template <typename Kind = Error>
-std::string message_of(const std::function<void()>& body) {
+/// Message and hint of the Kind of error that `body` throws; "no error" where it throws none. Other errors pass on and
+/// fail the test.
+template <typename Kind = Error> std::string message_of(const std::function<void()>& body) {
   try {
     body();
   } catch (const Kind& error) {

@@ -29,12 +29,19 @@ using Counts = std::map<std::tuple<std::string, std::string, int64_t>, int64_t>;
 
 models::Batch batch_of(const spec::GptShape& shape, int step, int64_t place) {
   const int64_t tokens = shape.sequence, count = kSamples * (tokens + 1);
-  const at::Tensor ids = at::arange(count).add(step * 17 + place * 7).mul(29).add(3).mul(11).remainder(shape.vocab).view({kSamples, tokens + 1});
+  const at::Tensor ids = at::arange(count)
+                             .add(step * 17 + place * 7)
+                             .mul(29)
+                             .add(3)
+                             .mul(11)
+                             .remainder(shape.vocab)
+                             .view({kSamples, tokens + 1});
   models::Batch batch;
   batch.text_BT = ids.narrow(1, 0, tokens);
   batch.target_BT = ids.narrow(1, 1, tokens);
   batch.num_samples = kSamples;
-  batch.loss_weight_BT = at::arange(kSamples * tokens).add(step + place).remainder(5).ne(0).to(at::kFloat).view({kSamples, tokens});
+  batch.loss_weight_BT =
+      at::arange(kSamples * tokens).add(step + place).remainder(5).ne(0).to(at::kFloat).view({kSamples, tokens});
   return batch;
 }
 
@@ -44,7 +51,8 @@ at::Tensor whole_of(const at::Tensor& own, const spec::ParamSpec& spec, const mo
 }
 
 /// What the optimiser has for a parameter (gradient, moments), put together where data ranks have a piece of it each.
-at::Tensor assembled(const comm::NamedTensor& parameter, const train::Training& training, const std::function<at::Tensor(size_t)>& of_segment) {
+at::Tensor assembled(const comm::NamedTensor& parameter, const train::Training& training,
+                     const std::function<at::Tensor(size_t)>& of_segment) {
   const at::Tensor whole = at::zeros(parameter.tensor->sizes(), at::kFloat), flat = whole.view({-1});
   const auto& segments = training.optimizer->segments();
   for (size_t i = 0; i < segments.size(); ++i)
@@ -57,14 +65,16 @@ at::Tensor assembled(const comm::NamedTensor& parameter, const train::Training& 
 }
 
 /// Of all chunks of a stage, whole. Collective over the tensor and data axes.
-std::map<std::string, at::Tensor> whole_tensors(const train::Training& training, const std::function<at::Tensor(const comm::NamedTensor&)>& own_part) {
+std::map<std::string, at::Tensor> whole_tensors(const train::Training& training,
+                                                const std::function<at::Tensor(const comm::NamedTensor&)>& own_part) {
   std::map<std::string, at::Tensor> out;
   auto& task = static_cast<models::GptTask&>(*training.task);
   training.sync->wait_params();
   for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) {
     models::GptModel& model = task.chunk(chunk);
     const auto parameters = model.named_parameters();
-    for (size_t i = 0; i < parameters.size(); ++i) out[parameters[i].name] = whole_of(own_part(parameters[i]), model.param_specs()[i], model);
+    for (size_t i = 0; i < parameters.size(); ++i)
+      out[parameters[i].name] = whole_of(own_part(parameters[i]), model.param_specs()[i], model);
   }
   return out;
 }
@@ -74,7 +84,8 @@ std::map<std::string, at::Tensor> whole_moments(const train::Training& training)
   std::map<std::string, at::Tensor> out;
   const auto state = training.optimizer->state();
   const auto add = [&](const std::string& what, const std::function<at::Tensor(size_t)>& of_segment) {
-    for (auto& [name, tensor] : whole_tensors(training, [&](const comm::NamedTensor& parameter) { return assembled(parameter, training, of_segment); }))
+    for (auto& [name, tensor] : whole_tensors(
+             training, [&](const comm::NamedTensor& parameter) { return assembled(parameter, training, of_segment); }))
       out.emplace(fmt::format("{} of {}", what, name), tensor);
   };
   add("exp_avg", [&](size_t i) { return state[i].exp_avg; });
@@ -84,7 +95,8 @@ std::map<std::string, at::Tensor> whole_moments(const train::Training& training)
 
 Counts counts_of(comm::Recorder& recorder) {
   Counts counts;
-  for (const comm::RecorderEntry& entry : recorder.snapshot()) counts[{entry.axis, entry.kind, entry.bytes}] += entry.count;
+  for (const comm::RecorderEntry& entry : recorder.snapshot())
+    counts[{entry.axis, entry.kind, entry.bytes}] += entry.count;
   return counts;
 }
 
@@ -94,15 +106,21 @@ std::string difference(const Counts& got, const Counts& want) {
   for (const Counts* counts : {&got, &want})
     for (const auto& [key, count] : *counts) keys.insert(key);
   std::string text = "axis, kind, bytes: counted, predicted";
-  const auto at = [](const Counts& counts, const Counts::key_type& key) { return counts.contains(key) ? counts.at(key) : 0; };
+  const auto at = [](const Counts& counts, const Counts::key_type& key) {
+    return counts.contains(key) ? counts.at(key) : 0;
+  };
   for (const auto& key : keys)
-    if (at(got, key) != at(want, key)) text += fmt::format("\n  {}, {}, {}: {}, {}", std::get<0>(key), std::get<1>(key), std::get<2>(key), at(got, key), at(want, key));
+    if (at(got, key) != at(want, key))
+      text += fmt::format("\n  {}, {}, {}: {}, {}", std::get<0>(key), std::get<1>(key), std::get<2>(key), at(got, key),
+                          at(want, key));
   return text;
 }
 
-/// As earlier steps would have left it. At the first scale, 1, small gradients are below the range of normal numbers, where the rounding of a rank
-/// with half of the micro-batches, whose gradients are twice as large, is another one.
-void set_gradient_scale(const at::Tensor& scale, int64_t num_micro) { scale.select(0, 2).fill_(256.0 * static_cast<double>(num_micro)); }
+/// As earlier steps would have left it. At the first scale, 1, small gradients are below the range of normal numbers,
+/// where the rounding of a rank with half of the micro-batches, whose gradients are twice as large, is another one.
+void set_gradient_scale(const at::Tensor& scale, int64_t num_micro) {
+  scale.select(0, 2).fill_(256.0 * static_cast<double>(num_micro));
+}
 
 /// Throws where the collectives of the first step are not those that were predicted.
 MeshTrace train(const MeshCase& mesh_case, comm::MeshGroups& groups) {
@@ -118,7 +136,8 @@ MeshTrace train(const MeshCase& mesh_case, comm::MeshGroups& groups) {
   const auto initial = whole_parameters(training);
   for (int step = 0; step < kSteps; ++step) {
     std::vector<models::Batch> batches;
-    for (int64_t micro = 0; micro < mesh_case.micro; ++micro) batches.push_back(batch_of(layout.shape, step, micro * mesh_case.dp + mesh.point().dp));
+    for (int64_t micro = 0; micro < mesh_case.micro; ++micro)
+      batches.push_back(batch_of(layout.shape, step, micro * mesh_case.dp + mesh.point().dp));
     world.recorder().clear();
     const train::StepOutcome outcome = training.runner->run(batches, static_cast<uint64_t>(step) + 5);
     Counts counts = counts_of(world.recorder());
@@ -129,8 +148,8 @@ MeshTrace train(const MeshCase& mesh_case, comm::MeshGroups& groups) {
     for (const auto& [call, count] : counts_of(world.recorder())) counts[call] += count;
     if (step > 0) continue;
     Counts want;
-    for (const auto& entry :
-         plan::predict_gpt_traffic(layout, plan::make_pipe_schedule(layout.pipe), mesh.point().pp, plan::train_gpt_traffic(options), mesh.point().dp))
+    for (const auto& entry : plan::predict_gpt_traffic(layout, plan::make_pipe_schedule(layout.pipe), mesh.point().pp,
+                                                       plan::train_gpt_traffic(options), mesh.point().dp))
       want[{entry.axis, entry.kind, entry.bytes}] += entry.count;
     if (const std::string text = difference(counts, want); !text.empty()) throw std::runtime_error(text);
   }
@@ -143,23 +162,28 @@ MeshTrace train(const MeshCase& mesh_case, comm::MeshGroups& groups) {
 struct Tolerance {
   double loss, tensor, change;
 };
-/// Of fp32: sums of some hundred terms in another order, through up to 24 layers. Of 16-bit types: some roundings of an activation.
+/// Of fp32: sums of some hundred terms in another order, through up to 24 layers. Of 16-bit types: some roundings of an
+/// activation.
 Tolerance tolerance_of(const std::string& precision) {
   if (precision == "fp32") return {1e-5, 1e-4, 0.01};
   return precision == "bf16" ? Tolerance{8e-3, 0.1, 0.3} : Tolerance{1e-3, 0.0125, 0.1};
 }
 
-std::string compare_numbers(const std::vector<double>& got, const std::vector<double>& want, const std::string& what, double tolerance, double& largest) {
+std::string compare_numbers(const std::vector<double>& got, const std::vector<double>& want, const std::string& what,
+                            double tolerance, double& largest) {
   std::string text;
   if (got.size() != want.size()) return fmt::format("{} of {} steps, expected {}\n", what, got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) largest = std::max(largest, std::abs(got[i] - want[i]) / std::abs(want[i]));
   for (size_t i = 0; i < want.size(); ++i)
-    if (!(std::abs(got[i] - want[i]) <= tolerance * std::abs(want[i]))) text += fmt::format("{} of step {}: {:.8g}, one rank {:.8g}\n", what, i, got[i], want[i]);
+    if (!(std::abs(got[i] - want[i]) <= tolerance * std::abs(want[i])))
+      text += fmt::format("{} of step {}: {:.8g}, one rank {:.8g}\n", what, i, got[i], want[i]);
   return text;
 }
 
-/// By their norm: in 16 bits the largest value of a table says nothing about an update, and single elements with gradients near 0 go either way.
-std::string compare_changes(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, double tolerance, double& largest) {
+/// By their norm: in 16 bits the largest value of a table says nothing about an update, and single elements with
+/// gradients near 0 go either way.
+std::string compare_changes(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want,
+                            double tolerance, double& largest) {
   std::string text;
   for (const auto& [name, change] : got) {
     const double error = (change - want.at(name)).norm().item<double>() / want.at(name).norm().item<double>();
@@ -180,12 +204,21 @@ const MeshTrace& one_rank(const MeshCase& mesh) {
   alone.chunks = mesh.num_layers();
   const auto [place, is_new] = known.try_emplace(alone.name());
   if (is_new)
-    comm::run_mesh_groups(plan::MeshLayout(1, {1, 1, 1}), [&](comm::MeshGroups& groups) { place->second = train(alone, groups); });
+    comm::run_mesh_groups(plan::MeshLayout(1, {1, 1, 1}),
+                          [&](comm::MeshGroups& groups) { place->second = train(alone, groups); });
   return place->second;
 }
 
 std::vector<int> values_of(const MeshCase& m) {
-  return {m.tp, m.pp, m.dp, m.chunks, m.micro, m.splits_tokens ? 1 : 0, m.is_gpipe ? 1 : 0, m.is_tied ? 1 : 0, m.is_sharded ? 1 : 0};
+  return {m.tp,
+          m.pp,
+          m.dp,
+          m.chunks,
+          m.micro,
+          m.splits_tokens ? 1 : 0,
+          m.is_gpipe ? 1 : 0,
+          m.is_tied ? 1 : 0,
+          m.is_sharded ? 1 : 0};
 }
 
 using Pair = std::tuple<size_t, int, size_t, int>;
@@ -200,7 +233,8 @@ std::vector<Pair> pairs_of(const MeshCase& mesh) {
 }  // namespace
 
 std::map<std::string, at::Tensor> whole_parameters(const train::Training& training) {
-  return whole_tensors(training, [](const comm::NamedTensor& parameter) { return parameter.tensor->detach().to(at::kFloat); });
+  return whole_tensors(training,
+                       [](const comm::NamedTensor& parameter) { return parameter.tensor->detach().to(at::kFloat); });
 }
 
 std::map<std::string, at::Tensor> whole_gradients(const train::Training& training) {
@@ -212,14 +246,15 @@ std::map<std::string, at::Tensor> whole_gradients(const train::Training& trainin
   });
 }
 
-std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, const std::string& what, double tolerance,
-                            double* largest) {
+std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want,
+                            const std::string& what, double tolerance, double* largest) {
   std::string text;
   for (const auto& [name, tensor] : got) {
     const at::Tensor& reference = want.at(name);
     const double scale = reference.abs().max().item<double>();
     if (scale < 1e-6) text += fmt::format("{} of {}: the reference proves nothing\n", what, name);
-    const double error = tensor.sizes() == reference.sizes() ? (tensor - reference).abs().max().item<double>() / scale : NAN;
+    const double error =
+        tensor.sizes() == reference.sizes() ? (tensor - reference).abs().max().item<double>() / scale : NAN;
     if (largest != nullptr) *largest = std::max(*largest, error);
     if (!(error <= tolerance)) text += fmt::format("{} of {}: relative difference {:.3g}\n", what, name, error);
   }
@@ -227,8 +262,9 @@ std::string compare_tensors(const std::map<std::string, at::Tensor>& got, const 
 }
 
 std::string MeshCase::name() const {
-  std::string text = fmt::format("tp{}_pp{}_dp{}_v{}_m{}{}_{}_{}{}", tp, pp, dp, chunks, micro, splits_tokens ? "_sp" : "", is_gpipe ? "gpipe" : "1f1b",
-                                 is_tied ? "tied" : "untied", is_sharded ? "_zero1" : "");
+  std::string text =
+      fmt::format("tp{}_pp{}_dp{}_v{}_m{}{}_{}_{}{}", tp, pp, dp, chunks, micro, splits_tokens ? "_sp" : "",
+                  is_gpipe ? "gpipe" : "1f1b", is_tied ? "tied" : "untied", is_sharded ? "_zero1" : "");
   if (precision != "fp32") text += "_" + precision;
   if (!fp8.empty()) text += "_fp8_" + fp8;
   for (const std::string& part : {model, recompute, stages})
@@ -237,7 +273,9 @@ std::string MeshCase::name() const {
   return text + (is_tp_pp_dp ? "_tp_pp_dp" : "") + (is_per_token ? "_per_token" : "");
 }
 
-int MeshCase::num_layers() const { return stages.empty() ? pp * chunks : static_cast<int>(std::count(stages.begin(), stages.end(), 't')); }
+int MeshCase::num_layers() const {
+  return stages.empty() ? pp * chunks : static_cast<int>(std::count(stages.begin(), stages.end(), 't'));
+}
 
 static void set_model_parts(const std::string& model, spec::GptOptions& o) {
   o.group_query_attention = true;
@@ -276,8 +314,10 @@ spec::GptOptions options_of(const MeshCase& mesh) {
   o.global_batch_size = kSamples * mesh.micro * mesh.dp;
   o.tensor_model_parallel_size = mesh.tp;
   o.pipeline_model_parallel_size = mesh.pp;
-  if (!mesh.stages.empty()) o.pipeline_model_parallel_layout = mesh.stages;
-  else if (mesh.chunks > 1 && mesh.pp > 1) o.num_virtual_stages_per_pipeline_rank = mesh.chunks;
+  if (!mesh.stages.empty())
+    o.pipeline_model_parallel_layout = mesh.stages;
+  else if (mesh.chunks > 1 && mesh.pp > 1)
+    o.num_virtual_stages_per_pipeline_rank = mesh.chunks;
   o.use_tp_pp_dp_mapping = mesh.is_tp_pp_dp;
   o.calculate_per_token_loss = mesh.is_per_token;
   if (!mesh.model.empty()) set_model_parts(mesh.model, o);
@@ -319,7 +359,8 @@ std::vector<MeshCase> legal_meshes(int max_ranks) {
               for (const bool gpipe : {false, true})
                 for (const bool tied : {false, true})
                   for (const bool sharded : {false, true}) {
-                    if ((splits && tp == 1) || (sharded && dp == 1) || (gpipe && pp == 1)) continue;  // the same as without
+                    if ((splits && tp == 1) || (sharded && dp == 1) || (gpipe && pp == 1))
+                      continue;  // the same as without
                     add_if_legal({tp, pp, dp, chunks, micro, splits, gpipe, tied, sharded});
                   }
   return all;
@@ -360,13 +401,15 @@ std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend back
           const MeshTrace got = train(mesh, groups);
           const std::lock_guard lock(mutex);
           for (const auto& [name, parameter] : got.parameters)
-            if (!seen.try_emplace(name, parameter).first->second.equal(parameter)) text += fmt::format("rank {}: its copy of {} is not that of another rank\n", groups.world.rank(), name);
-          const std::string here = compare_numbers(got.losses, want.losses, "loss", loss, found.loss) +
-                                   compare_numbers(got.norms, want.norms, "norm of the gradient", tensor, found.tensor) +
-                                   compare_tensors(got.gradients, want.gradients, "gradient", tensor, &found.tensor) +
-                                   compare_tensors(got.moments, want.moments, "moment", tensor, &found.tensor) +
-                                   compare_tensors(got.parameters, want.parameters, "parameter", tensor, &found.tensor) +
-                                   compare_changes(got.changes, want.changes, change, found.change);
+            if (!seen.try_emplace(name, parameter).first->second.equal(parameter))
+              text += fmt::format("rank {}: its copy of {} is not that of another rank\n", groups.world.rank(), name);
+          const std::string here =
+              compare_numbers(got.losses, want.losses, "loss", loss, found.loss) +
+              compare_numbers(got.norms, want.norms, "norm of the gradient", tensor, found.tensor) +
+              compare_tensors(got.gradients, want.gradients, "gradient", tensor, &found.tensor) +
+              compare_tensors(got.moments, want.moments, "moment", tensor, &found.tensor) +
+              compare_tensors(got.parameters, want.parameters, "parameter", tensor, &found.tensor) +
+              compare_changes(got.changes, want.changes, change, found.change);
           if (!here.empty()) text += fmt::format("rank {}:\n{}", groups.world.rank(), here);
         },
         backend);
@@ -374,7 +417,8 @@ std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend back
     return text + error.what();
   }
   if (largest != nullptr) *largest = found;
-  if (seen.size() != want.parameters.size()) text += fmt::format("{} parameters on all ranks, one rank has {}\n", seen.size(), want.parameters.size());
+  if (seen.size() != want.parameters.size())
+    text += fmt::format("{} parameters on all ranks, one rank has {}\n", seen.size(), want.parameters.size());
   return text;
 }
 

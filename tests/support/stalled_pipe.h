@@ -13,7 +13,8 @@
 
 namespace lockstep::testing {
 
-/// A named pipe that stands for a file on a stalled file system: once it is full, write() blocks until drain() is called.
+/// A named pipe that stands for a file on a stalled file system: once it is full, write() blocks until drain() is
+/// called.
 class StalledPipe {
  public:
   explicit StalledPipe(const std::filesystem::path& path) {
@@ -28,9 +29,12 @@ class StalledPipe {
       char block[1 << 16];
       for (;;) {
         const ssize_t got = ::read(reader_.get(), block, sizeof block);
-        if (got > 0) written_.append(block, static_cast<size_t>(got));
-        else if (stop.stop_requested()) return;
-        else std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (got > 0)
+          written_.append(block, static_cast<size_t>(got));
+        else if (stop.stop_requested())
+          return;
+        else
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     });
   }

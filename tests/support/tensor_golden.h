@@ -15,11 +15,14 @@ namespace lockstep::testing {
 using TensorMap = std::map<std::string, at::Tensor>;
 
 /// tests/golden/<name>; an absolute path stays as it is.
-inline std::filesystem::path golden_path(const std::string& name) { return std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / name; }
+inline std::filesystem::path golden_path(const std::string& name) {
+  return std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / name;
+}
 
 /// Copies of all fp32, bf16 and int64 tensors of a golden file.
 inline TensorMap load_golden(const std::string& name) {
-  static const std::map<std::string, at::ScalarType> kTypes{{"F32", at::kFloat}, {"BF16", at::kBFloat16}, {"I64", at::kLong}};
+  static const std::map<std::string, at::ScalarType> kTypes{
+      {"F32", at::kFloat}, {"BF16", at::kBFloat16}, {"I64", at::kLong}};
   const core::SafetensorsFile file(golden_path(name));
   TensorMap out;
   for (const auto& entry : file.entries()) {
@@ -42,8 +45,8 @@ inline double relative_difference(const at::Tensor& got, const at::Tensor& want)
   return ((a - b).abs().max() / b.abs().max()).item<double>();
 }
 
-/// Largest difference relative to the largest absolute value of `want`. A reference that proves nothing (all zero; or constant,
-/// if it has several elements) is a failure, and so is NaN.
+/// Largest difference relative to the largest absolute value of `want`. A reference that proves nothing (all zero; or
+/// constant, if it has several elements) is a failure, and so is NaN.
 inline void expect_close(const at::Tensor& got, const at::Tensor& want, double tolerance, const std::string& what) {
   ASSERT_TRUE(got.defined() && want.defined()) << what;
   ASSERT_EQ(got.sizes(), want.sizes()) << what;

@@ -9,8 +9,8 @@
 
 namespace lockstep::testing {
 
-/// The smallest pair of towers that has every trait the steps must handle: a linear image tower with random feature dropout
-/// (keyed by the context) and a running mean, an embedding-mean text tower, and the scale.
+/// The smallest pair of towers that has every trait the steps must handle: a linear image tower with random feature
+/// dropout (keyed by the context) and a running mean, an embedding-mean text tower, and the scale.
 class TinyTowers : public models::TwoTowers {
  public:
   static constexpr int64_t kVocabulary = 11, kPixels = 12, kDim = 6;
@@ -32,7 +32,8 @@ class TinyTowers : public models::TwoTowers {
     register_parameter("logit_scale", logit_scale_);
     register_buffer("visual.running_mean", running_mean_);
     for (const auto& [name, tensor] : named_parameters())
-      specs_.push_back({.name = name, .shape = tensor->sizes().vec(), .init = {}, .weight_decay = name != "logit_scale"});
+      specs_.push_back(
+          {.name = name, .shape = tensor->sizes().vec(), .init = {}, .weight_decay = name != "logit_scale"});
     specs_.back().bounds = {0.0, std::log(100.0)};
   }
 

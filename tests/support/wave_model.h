@@ -19,8 +19,8 @@ inline at::Tensor wave(at::IntArrayRef shape, double phase, double scale) {
   return at::arange(count, at::kFloat).mul(0.7).add(phase).sin().mul(scale).view(shape);
 }
 
-/// A small network of plain operators: a convolution with channels_last weights, a matrix used twice, biases, a scalar, and a
-/// parameter that no sample uses.
+/// A small network of plain operators: a convolution with channels_last weights, a matrix used twice, biases, a scalar,
+/// and a parameter that no sample uses.
 struct WaveModel {
   at::Tensor kernel = wave({6, 3, 3, 3}, 0.1, 0.4).contiguous(at::MemoryFormat::ChannelsLast);
   at::Tensor kernel_bias = wave({6}, 0.2, 0.1);
@@ -39,7 +39,8 @@ struct WaveModel {
   }
   /// Mean over the samples.
   at::Tensor loss(const at::Tensor& images) const {
-    const at::Tensor features = at::conv2d(images.to(kernel.scalar_type()), kernel, kernel_bias, 1, 1).tanh().mean({2, 3});
+    const at::Tensor features =
+        at::conv2d(images.to(kernel.scalar_type()), kernel, kernel_bias, 1, 1).tanh().mean({2, 3});
     const at::Tensor mixed = features.matmul(twice).tanh().matmul(twice.t());
     return (mixed.matmul(head).add(frozen) * scale).square().sum(1).mean();
   }

@@ -27,14 +27,16 @@ struct WaveSetting {
   comm::ThreadBackend backend = comm::ThreadBackend::kLocal;
 };
 
-/// What all ranks hold together. Optimiser state is flat, in the memory order of the parameters; NaN where no rank holds an element.
+/// What all ranks hold together. Optimiser state is flat, in the memory order of the parameters; NaN where no rank
+/// holds an element.
 struct WaveState {
   std::map<std::string, at::Tensor> parameters, masters, exp_avgs, exp_avg_sqs;
   std::map<std::string, double> steps;
 };
 
 inline void require_equal(const WaveState& got, const WaveState& want) {
-  for (const auto member : {&WaveState::parameters, &WaveState::masters, &WaveState::exp_avgs, &WaveState::exp_avg_sqs}) {
+  for (const auto member :
+       {&WaveState::parameters, &WaveState::masters, &WaveState::exp_avgs, &WaveState::exp_avg_sqs}) {
     require((got.*member).size() == (want.*member).size() && !(want.*member).empty(), "another number of tensors");
     for (const auto& [name, tensor] : want.*member) require((got.*member).at(name).equal(tensor), name + " differs");
   }
@@ -43,7 +45,8 @@ inline void require_equal(const WaveState& got, const WaveState& want) {
 
 class WaveRun {
  public:
-  static constexpr double kClip = 0.05;  ///< The gradient's norm is several times that: clipping is active in every step.
+  static constexpr double kClip =
+      0.05;  ///< The gradient's norm is several times that: clipping is active in every step.
 
   WaveRun(const WaveSetting& setting, comm::Comm& data) : model(setting.type), setting_(setting), data_(data) {
     require(data.size() == setting.num_ranks, "wrong world size");
@@ -94,7 +97,8 @@ class WaveRun {
       put(whole.exp_avgs, state[i].exp_avg);
       put(whole.exp_avg_sqs, state[i].exp_avg_sq);
       const auto steps = state[i].step.item<double>();
-      require(whole.steps.try_emplace(segment.name, steps).first->second == steps, segment.name + ": pieces have made different steps");
+      require(whole.steps.try_emplace(segment.name, steps).first->second == steps,
+              segment.name + ": pieces have made different steps");
     }
   }
 

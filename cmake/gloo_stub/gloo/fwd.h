@@ -1,5 +1,6 @@
 // The wheel ships c10d's Gloo header but not Gloo's own. These declarations are all that header needs to compile;
-// nothing of Gloo is linked by name. Do not call ProcessGroupGloo::setTimeout or construct GlooStore: their inline bodies need more.
+// nothing of Gloo is linked by name. Do not call ProcessGroupGloo::setTimeout or construct GlooStore: their inline
+// bodies need more.
 #pragma once
 #include <chrono>
 #include <memory>

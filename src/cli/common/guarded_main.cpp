@@ -36,7 +36,8 @@ int guarded_main(const std::function<int()>& body) {
   try {
     const int code = body();
     if (std::fflush(stdout) != 0)
-      throw EnvironmentError("cli: standard output cannot be written", "is the disk full, or the reader of a pipe gone?");
+      throw EnvironmentError("cli: standard output cannot be written",
+                             "is the disk full, or the reader of a pipe gone?");
     return code;
   } catch (const Error& error) {
     print_error(error.text());

@@ -6,7 +6,8 @@ namespace lockstep::cli {
 
 int cmd_bench(const spec::ParsedCommand& command, std::span<const std::string> args) {
   const VersionInfo version = version_info();
-  bench::BenchFacts facts{.versions = {{"lockstep", version.version}, {"commit", version.commit}, {"libtorch", version.libtorch}}};
+  bench::BenchFacts facts{
+      .versions = {{"lockstep", version.version}, {"commit", version.commit}, {"libtorch", version.libtorch}}};
   if (!version.cuda.empty()) facts.versions["cuda"] = version.cuda;
   if (!version.nccl.empty()) facts.versions["nccl"] = version.nccl;
   facts.command.emplace_back("lockstep");

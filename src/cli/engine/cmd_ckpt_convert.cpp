@@ -56,7 +56,8 @@ models::WeightFile read_input(const spec::CkptOptions& options, record::Checkpoi
 int cmd_ckpt_convert(const spec::ParsedCommand& command) {
   const auto& options = *command.ckpt;
   if (!fs::exists(options.path))
-    throw CheckpointError(fmt::format("ckpt: '{}' does not exist", options.path), "give a checkpoint, the folder of a run (<logs>/<name>), or a file of weights");
+    throw CheckpointError(fmt::format("ckpt: '{}' does not exist", options.path),
+                          "give a checkpoint, the folder of a run (<logs>/<name>), or a file of weights");
   record::CheckpointManifest manifest;
   if (spec::is_gpt_export(options)) {
     infer::export_gpt(options);
@@ -70,7 +71,8 @@ int cmd_ckpt_convert(const spec::ParsedCommand& command) {
     models::write_weights_safetensors(options.output, weights.tensors);
   else
     models::write_weights_pt(options.output, weights.tensors,
-                             models::CheckpointHead{.epoch = weights.epoch.value_or(manifest.epoch), .name = fs::path(options.path).stem().string()});
+                             models::CheckpointHead{.epoch = weights.epoch.value_or(manifest.epoch),
+                                                    .name = fs::path(options.path).stem().string()});
   const std::string step = manifest.files.empty() ? "" : fmt::format(" of step {}", manifest.step);
   core::log_info("{} tensors{} -> {}", weights.tensors.size(), step, options.output);
   return 0;

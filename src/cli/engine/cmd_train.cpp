@@ -7,8 +7,10 @@ namespace lockstep::cli {
 
 int cmd_train(const spec::ParsedCommand& command) {
   const VersionInfo version = version_info();
-  return static_cast<int>(train::train(
-      command, {.lockstep = version.version + " " + version.commit, .libtorch = version.libtorch, .cuda = version.cuda, .nccl = version.nccl}));
+  return static_cast<int>(train::train(command, {.lockstep = version.version + " " + version.commit,
+                                                 .libtorch = version.libtorch,
+                                                 .cuda = version.cuda,
+                                                 .nccl = version.nccl}));
 }
 
 }  // namespace lockstep::cli

@@ -40,7 +40,8 @@ CheckpointEntry single_checkpoint(const fs::path& folder) {
 }
 
 bool is_checkpoint(const fs::path& path) {
-  return fs::exists(path / record::kManifestName) || record::parse_checkpoint_name(path.filename().string()).has_value();
+  return fs::exists(path / record::kManifestName) ||
+         record::parse_checkpoint_name(path.filename().string()).has_value();
 }
 
 /// The checkpoints under a run folder, a folder of checkpoints, or a checkpoint.
@@ -52,8 +53,10 @@ std::vector<CheckpointEntry> find_checkpoints(const std::string& text) {
                           "give the folder of a run (<logs>/<name>), its folder checkpoints/, or one checkpoint");
   if (is_checkpoint(path)) return {single_checkpoint(path)};
   if (fs::is_directory(path / "checkpoints")) return record::list_checkpoints(path);
-  if (fs::canonical(path).filename() == "checkpoints") return record::list_checkpoints(fs::canonical(path).parent_path());
-  throw CheckpointError(fmt::format("ckpt: '{}' holds no folder checkpoints/", text), "give the folder of a run (<logs>/<name>)");
+  if (fs::canonical(path).filename() == "checkpoints")
+    return record::list_checkpoints(fs::canonical(path).parent_path());
+  throw CheckpointError(fmt::format("ckpt: '{}' holds no folder checkpoints/", text),
+                        "give the folder of a run (<logs>/<name>)");
 }
 
 int64_t total_bytes(const CheckpointEntry& entry) {
@@ -74,8 +77,10 @@ std::string time_text(double unix_s) {
 
 Json to_json(const Checked& checked, bool is_verified) {
   const CheckpointEntry& entry = checked.entry;
-  Json json{
-      {"path", entry.folder.string()}, {"step", entry.step}, {"attempt", entry.attempt}, {"usable", checked.problems.empty()},
+  Json json{{"path", entry.folder.string()},
+            {"step", entry.step},
+            {"attempt", entry.attempt},
+            {"usable", checked.problems.empty()},
             {"damaged", checked.is_damaged}};
   if (is_verified) json["verified"] = checked.problems.empty();
   if (entry.manifest) {
@@ -97,19 +102,23 @@ void print_json(const std::vector<Checked>& all, bool is_verified) {
 }
 
 void print_table(const std::vector<Checked>& all, bool is_verified) {
-  fmt::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", "checkpoint", "step", "attempt", "epoch", "samples", "size",
-             "saved", "state");
+  fmt::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", "checkpoint", "step", "attempt", "epoch",
+             "samples", "size", "saved", "state");
   for (const Checked& checked : all) {
     const CheckpointEntry& entry = checked.entry;
-    const char* state = checked.is_damaged ? "DAMAGED" : !checked.problems.empty() ? "NOT USABLE" : is_verified ? "verified" : "complete";
+    const char* state = checked.is_damaged          ? "DAMAGED"
+                        : !checked.problems.empty() ? "NOT USABLE"
+                        : is_verified               ? "verified"
+                                                    : "complete";
     const std::string name = entry.folder.filename().string();
     if (entry.manifest)
-      fmt::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", name, entry.step, entry.attempt, entry.manifest->epoch,
-                 entry.manifest->samples_seen, core::format_bytes(static_cast<double>(total_bytes(entry))),
-                 time_text(entry.manifest->created_s), state);
-    else
-      fmt::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", name, entry.step, entry.attempt, "-", "-", "-", "-",
+      fmt::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", name, entry.step, entry.attempt,
+                 entry.manifest->epoch, entry.manifest->samples_seen,
+                 core::format_bytes(static_cast<double>(total_bytes(entry))), time_text(entry.manifest->created_s),
                  state);
+    else
+      fmt::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", name, entry.step, entry.attempt, "-", "-", "-",
+                 "-", state);
     for (const std::string& problem : checked.problems) fmt::print("    {}\n", problem);
   }
 }
@@ -143,10 +152,14 @@ int cmd_ckpt(std::span<const std::string> args) {
     is_any_unusable = is_any_unusable || !checked.problems.empty();
     all.push_back(std::move(checked));
   }
-  if (is_verify && all.empty()) throw CheckpointError(fmt::format("ckpt: '{}' holds no checkpoint to verify", options.path));
-  if (options.json) print_json(all, is_verify);
-  else if (all.empty()) fmt::print("no checkpoints in '{}'\n", options.path);
-  else print_table(all, is_verify);
+  if (is_verify && all.empty())
+    throw CheckpointError(fmt::format("ckpt: '{}' holds no checkpoint to verify", options.path));
+  if (options.json)
+    print_json(all, is_verify);
+  else if (all.empty())
+    fmt::print("no checkpoints in '{}'\n", options.path);
+  else
+    print_table(all, is_verify);
   return is_verify && is_any_unusable ? static_cast<int>(ExitCode::kCheckpoint) : 0;
 }
 

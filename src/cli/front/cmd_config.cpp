@@ -21,7 +21,8 @@ constexpr const char* kDefaultCommand = "train clip";
 const spec::CommandInfo& command_info(const std::string& name) {
   const spec::CommandInfo* info = spec::find_command(name);
   if (info == nullptr)
-    throw UsageError(fmt::format("config: --for got '{}', which is no command", name), "for example --for 'train clip'");
+    throw UsageError(fmt::format("config: --for got '{}', which is no command", name),
+                     "for example --for 'train clip'");
   return *info;
 }
 
@@ -61,7 +62,8 @@ bool is_run(const fs::path& path) { return fs::is_regular_file(path / "run.json"
 core::Json options_of_run(const fs::path& run) {
   const core::Json attempts = record::read_run(run).attempts;
   if (attempts.empty() || !attempts.back().contains("options"))
-    throw UsageError(fmt::format("config: '{}' names no options", (run / "run.json").string()), "give a recipe, or the folder of a run (<logs>/<name>)");
+    throw UsageError(fmt::format("config: '{}' names no options", (run / "run.json").string()),
+                     "give a recipe, or the folder of a run (<logs>/<name>)");
   return attempts.back().at("options");
 }
 
@@ -72,7 +74,9 @@ core::Json options_of(const std::string& command, const std::string& path) {
 
 std::vector<Difference> differences(const core::Json& a, const core::Json& b) {
   std::vector<Difference> found;
-  const auto value_of = [](const core::Json& options, const std::string& name) { return options.value(name, core::Json(nullptr)); };
+  const auto value_of = [](const core::Json& options, const std::string& name) {
+    return options.value(name, core::Json(nullptr));
+  };
   for (const auto& [name, first] : a.items())
     if (name != "config" && first != value_of(b, name)) found.push_back({name, first, value_of(b, name)});
   for (const auto& [name, second] : b.items())
@@ -84,9 +88,12 @@ std::vector<Difference> differences(const core::Json& a, const core::Json& b) {
 void visit_all_options(const OptionVisitor& visit) {
   for (const spec::CommandInfo& info : spec::commands()) {
     if (!info.is_implemented) continue;
-    if (const auto command = spec::declare_command(info); command.set) visit(*command.set);
-    else if (info.name == "launch") visit_launch_options(visit);
-    else if (info.name == "data") visit_data_options(visit);
+    if (const auto command = spec::declare_command(info); command.set)
+      visit(*command.set);
+    else if (info.name == "launch")
+      visit_launch_options(visit);
+    else if (info.name == "data")
+      visit_data_options(visit);
   }
 }
 
@@ -94,7 +101,8 @@ std::string reference_markdown() {
   std::string text =
       "# Option reference\n\n"
       "Written by `lockstep config reference --format markdown`; do not edit.\n\n"
-      "`--flag-name` and `--flag_name` are the same flag; values follow as `--flag value` or `--flag=value`; the last of a "
+      "`--flag-name` and `--flag_name` are the same flag; values follow as `--flag value` or `--flag=value`; the last "
+      "of a "
       "repeated flag wins; "
       "`--no-flag` clears a flag that takes no value; `none` empties an optional number and `''` an optional text. "
       "A recipe (`--config FILE`) is a flat TOML file whose keys are flag names; the command line wins over it.\n";
@@ -119,8 +127,10 @@ int show_run(const fs::path& run, bool as_json) {
   const std::string from = (run / "run.json").string();
   const core::Json options = options_of_run(run);
   for (const auto& [name, value] : options.items()) {
-    if (as_json) json[name] = {{"value", value}, {"from", from}};
-    else fmt::print("{:<30} {}\n", core::replace_all(name, "_", "-"), value_text(value));
+    if (as_json)
+      json[name] = {{"value", value}, {"from", from}};
+    else
+      fmt::print("{:<30} {}\n", core::replace_all(name, "_", "-"), value_text(value));
   }
   if (as_json) fmt::print("{}\n", json.dump(2));
   return 0;
@@ -137,7 +147,8 @@ std::string command_of_recipe(const std::string& path) {
 std::string metrics_text() {
   std::string text;
   for (const record::MetricDef& metric : record::metric_catalogue())
-    text += fmt::format("{:<28} {:<10} {:<14} {}\n", metric.name, metric.unit, record::source_name(metric.source), metric.help);
+    text += fmt::format("{:<28} {:<10} {:<14} {}\n", metric.name, metric.unit, record::source_name(metric.source),
+                        metric.help);
   return text;
 }
 }  // namespace
@@ -150,15 +161,18 @@ int cmd_config_show(std::span<const std::string> args) {
         "Usage: lockstep config show [--json] [COMMAND] [RECIPE.toml] [FLAGS]\n"
         "       lockstep config show [--json] RUN\n\n"
         "Shows every option of a command line, its value and where the value came from.\n"
-        "COMMAND is `{}` unless given, or told by the recipe's name\n(gpt_x.toml: `train gpt`); RECIPE.toml means --config RECIPE.toml.\n"
+        "COMMAND is `{}` unless given, or told by the recipe's name\n(gpt_x.toml: `train gpt`); RECIPE.toml means "
+        "--config RECIPE.toml.\n"
         "RUN is the folder of a run (<logs>/<name>): shows the options it had.\n",
         kDefaultCommand);
     return 0;
   }
   const bool as_json = std::erase(words, "--json") > 0;
   if (words.size() == 1 && is_run(words[0])) return show_run(words[0], as_json);
-  auto recipe = std::find_if(words.begin(), words.end(), [](const std::string& word) { return core::ends_with(word, ".toml"); });
-  if (recipe != words.end() && std::none_of(words.begin(), recipe, [](const std::string& word) { return core::starts_with(word, "-"); }))
+  auto recipe =
+      std::find_if(words.begin(), words.end(), [](const std::string& word) { return core::ends_with(word, ".toml"); });
+  if (recipe != words.end() &&
+      std::none_of(words.begin(), recipe, [](const std::string& word) { return core::starts_with(word, "-"); }))
     recipe = words.insert(recipe, "--config") + 1;
   if (words.empty() || core::starts_with(words[0], "-")) {
     const Args command = core::split(recipe != words.end() ? command_of_recipe(*recipe) : kDefaultCommand, " ");
@@ -200,13 +214,15 @@ int cmd_config_compare(std::span<const std::string> args) {
   const auto found = differences(first, second);
   if (as_json) {
     core::Json json = core::Json::object();
-    for (const Difference& difference : found) json[difference.name] = {{"first", difference.first}, {"second", difference.second}};
+    for (const Difference& difference : found)
+      json[difference.name] = {{"first", difference.first}, {"second", difference.second}};
     fmt::print("{}\n", json.dump(2));
     return 0;
   }
   if (found.empty()) fmt::print("Both set the same options to the same values.\n");
   for (const Difference& difference : found)
-    fmt::print("{:<30} {:<28} {}\n", core::replace_all(difference.name, "_", "-"), value_text(difference.first), value_text(difference.second));
+    fmt::print("{:<30} {:<28} {}\n", core::replace_all(difference.name, "_", "-"), value_text(difference.first),
+               value_text(difference.second));
   return 0;
 }
 

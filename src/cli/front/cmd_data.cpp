@@ -28,7 +28,8 @@ void print_data_json(const core::Json& json) {
 }
 
 void declare_data_workers(core::OptionSet& set, std::optional<int64_t>& num_workers, const std::string& help) {
-  set.add("workers", &num_workers, {.help = help, .unit = "threads", .unset_text = "one per core", .min = 1, .max = 1024});
+  set.add("workers", &num_workers,
+          {.help = help, .unit = "threads", .unset_text = "one per core", .min = 1, .max = 1024});
 }
 
 int64_t data_threads(const std::optional<int64_t>& num_workers) {
@@ -68,14 +69,19 @@ struct ShardFlags {
   void declare(OptionSet& set) {
     set.add_positional(
         "shards", &lists,
-        {.help = "Shards: files or brace lists in quotes, joined with '::' or given one after the other.", .metavar = "SHARDS"});
+        {.help = "Shards: files or brace lists in quotes, joined with '::' or given one after the other.",
+         .metavar = "SHARDS"});
     set.add("index-dir", &index_dir,
             {.help = "Folder of the side-car files.", .metavar = "DIR", .unset_text = "beside the shards"});
     declare_data_workers(set, num_workers, "Shards read at the same time.");
     set.add("json", &as_json, {.help = "Machine-readable output."});
   }
   data::IndexJob job() const {
-    data::IndexJob job{.shards = {}, .index_dir = index_dir, .num_threads = data_threads(num_workers), .force = false, .on_progress = {}};
+    data::IndexJob job{.shards = {},
+                       .index_dir = index_dir,
+                       .num_threads = data_threads(num_workers),
+                       .force = false,
+                       .on_progress = {}};
     for (const std::string& list : lists)
       for (data::ShardSource& source : data::parse_shard_sources(list, ""))
         job.shards.insert(job.shards.end(), source.shards.begin(), source.shards.end());
@@ -112,14 +118,14 @@ int run_index(std::span<const std::string> args) {
     Json damaged = Json::array();
     for (const auto& [shard, error] : summary.damaged) damaged.push_back({{"shard", shard}, {"error", error.what()}});
     print_data_json({{"shards", job.shards.size()},
-                {"indexed", summary.num_built},
-                {"reused", summary.num_reused},
-                {"samples", summary.num_samples},
-                {"bytes", summary.bytes},
-                {"damaged", damaged}});
+                     {"indexed", summary.num_built},
+                     {"reused", summary.num_reused},
+                     {"samples", summary.num_samples},
+                     {"bytes", summary.bytes},
+                     {"damaged", damaged}});
   } else {
-    fmt::print("{} shards: {} indexed, {} had an index, {} damaged; {} samples, {}\n", job.shards.size(), summary.num_built,
-               summary.num_reused, summary.damaged.size(), summary.num_samples,
+    fmt::print("{} shards: {} indexed, {} had an index, {} damaged; {} samples, {}\n", job.shards.size(),
+               summary.num_built, summary.num_reused, summary.damaged.size(), summary.num_samples,
                core::format_bytes(static_cast<double>(summary.bytes)));
     for (const auto& [shard, error] : summary.damaged) fmt::print("  {}\n", error.text());
   }
@@ -133,9 +139,11 @@ struct VerifyFlags {
 
 OptionSet declare(VerifyFlags& flags) {
   OptionSet set("data verify",
-                "Reads every shard or token file (.idx) whole, compares it with its index where there is one, and lists every missing or damaged one.");
+                "Reads every shard or token file (.idx) whole, compares it with its index where there is one, and "
+                "lists every missing or damaged one.");
   flags.shards.declare(set);
-  set.add("vocab-size", &flags.vocab_size, {.help = "Token files (.idx): larger ids are damage; 0: any id will do.", .unit = "tokens", .min = 0});
+  set.add("vocab-size", &flags.vocab_size,
+          {.help = "Token files (.idx): larger ids are damage; 0: any id will do.", .unit = "tokens", .min = 0});
   return set;
 }
 
@@ -161,21 +169,23 @@ int run_verify(std::span<const std::string> args) {
                     {"samples", result.num_samples},
                     {"bytes", result.bytes},
                     {"error", result.error}});
-    if (!flags.as_json && !result.error.empty()) fmt::print("{} {}\n  {}\n", result.is_missing ? "MISSING" : "DAMAGED", result.shard, result.error);
+    if (!flags.as_json && !result.error.empty())
+      fmt::print("{} {}\n  {}\n", result.is_missing ? "MISSING" : "DAMAGED", result.shard, result.error);
   }
   if (flags.as_json) {
     print_data_json({{"shards", results.size()},
-                {"missing", num_missing},
-                {"damaged", num_damaged},
-                {"without_index", num_unchecked},
-                {"samples", num_samples},
-                {"results", list}});
+                     {"missing", num_missing},
+                     {"damaged", num_damaged},
+                     {"without_index", num_unchecked},
+                     {"samples", num_samples},
+                     {"results", list}});
   } else {
     fmt::print("{} shards: {} whole, {} missing, {} damaged; {} samples\n", results.size(),
                static_cast<int64_t>(results.size()) - num_missing - num_damaged, num_missing, num_damaged, num_samples);
     if (num_unchecked > 0)
       fmt::print(
-          "{} shards have no index: only their structure was checked, their content is unchecked (`lockstep data index`)\n",
+          "{} shards have no index: only their structure was checked, their content is unchecked (`lockstep data "
+          "index`)\n",
           num_unchecked);
   }
   return num_missing + num_damaged == 0 ? 0 : static_cast<int>(ExitCode::kData);
@@ -190,14 +200,16 @@ std::string join_keys(const std::map<int64_t, int64_t>& counts) {
 
 void print_undecoded(const char* what, int64_t num_seen, int64_t num_decoded, size_t num_bad) {
   const int64_t num_left = num_seen - num_decoded - static_cast<int64_t>(num_bad);
-  if (num_left > 0) fmt::print("the other {} {} were not decoded: --pictures {} takes all of these\n", num_left, what, num_seen);
+  if (num_left > 0)
+    fmt::print("the other {} {} were not decoded: --pictures {} takes all of these\n", num_left, what, num_seen);
 }
 
 void print_bad(const char* what, int64_t count, const std::vector<std::string>& messages) {
   if (count == 0) return;
   fmt::print("\n{} {} that training refuses\n", count, what);
   for (const std::string& message : messages) fmt::print("  {}\n", message);
-  if (count > static_cast<int64_t>(messages.size())) fmt::print("  and {} more\n", count - static_cast<int64_t>(messages.size()));
+  if (count > static_cast<int64_t>(messages.size()))
+    fmt::print("  and {} more\n", count - static_cast<int64_t>(messages.size()));
 }
 
 void print_report(const data::InspectReport& report) {
@@ -209,11 +221,12 @@ void print_report(const data::InspectReport& report) {
   if (!report.skipped.empty()) fmt::print("\nleft out by training\n");
   for (const auto& [reason, count] : report.skipped) fmt::print("  {:>9}  {}\n", count, reason);
   if (report.num_decoded > 0)
-    fmt::print("\n{} of {} pictures decoded: {} to {} pixels wide, {} to {} high\n", report.num_decoded, report.num_pictures, report.min_width,
-               report.max_width, report.min_height, report.max_height);
+    fmt::print("\n{} of {} pictures decoded: {} to {} pixels wide, {} to {} high\n", report.num_decoded,
+               report.num_pictures, report.min_width, report.max_width, report.min_height, report.max_height);
   if (report.sounds.num_decoded > 0)
-    fmt::print("\n{} of {} recordings decoded: {:.2f} to {:.2f} s long, {} Hz, {} channels, {} silent\n", report.sounds.num_decoded,
-               report.sounds.num_recordings, report.sounds.min_seconds, report.sounds.max_seconds, join_keys(report.sounds.rates), join_keys(report.sounds.channels),
+    fmt::print("\n{} of {} recordings decoded: {:.2f} to {:.2f} s long, {} Hz, {} channels, {} silent\n",
+               report.sounds.num_decoded, report.sounds.num_recordings, report.sounds.min_seconds,
+               report.sounds.max_seconds, join_keys(report.sounds.rates), join_keys(report.sounds.channels),
                report.sounds.num_silent);
   print_undecoded("pictures", report.num_pictures, report.num_decoded, report.bad_pictures.size());
   print_undecoded("recordings", report.sounds.num_recordings, report.sounds.num_decoded, report.sounds.bad.size());
@@ -230,15 +243,22 @@ struct InspectFlags {
 };
 
 OptionSet declare(InspectFlags& flags) {
-  OptionSet set("data inspect", "Shows what shards hold: counts, extensions, first captions, picture sizes, lengths of recordings, and what training would refuse.");
-  set.add_positional("shards", &flags.shards.lists, {.help = "Shards: files or brace lists in quotes; or token files (.idx).", .metavar = "SHARDS"});
+  OptionSet set("data inspect",
+                "Shows what shards hold: counts, extensions, first captions, picture sizes, lengths of recordings, and "
+                "what training would refuse.");
+  set.add_positional("shards", &flags.shards.lists,
+                     {.help = "Shards: files or brace lists in quotes; or token files (.idx).", .metavar = "SHARDS"});
   set.add("max-shards", &flags.config.max_shards,
           {.help = "Read this many shards from the front of the list; 0: all.", .unit = "shards", .min = 0});
   set.add("captions", &flags.config.max_shown, {.help = "Captions to show.", .min = 0});
-  set.add("pictures", &flags.config.max_decoded, {.help = "Pictures to decode, and recordings; those behind are taken for good. Captions are all read.", .min = 0});
+  set.add("pictures", &flags.config.max_decoded,
+          {.help = "Pictures to decode, and recordings; those behind are taken for good. Captions are all read.",
+           .min = 0});
   set.add("image-key", &flags.config.image_keys, {.help = "Extensions of pictures, in the order of preference."});
   set.add("audio-ext", &flags.config.audio_keys, {.help = "Extensions of recordings, in the order of preference."});
-  set.add("text-key", &flags.config.text_keys, {.help = "Extensions of captions, in the order of preference.", .unset_text = "txt beside pictures, json and txt beside recordings"});
+  set.add("text-key", &flags.config.text_keys,
+          {.help = "Extensions of captions, in the order of preference.",
+           .unset_text = "txt beside pictures, json and txt beside recordings"});
   set.add("json", &flags.shards.as_json, {.help = "Machine-readable output."});
   return set;
 }
@@ -259,9 +279,9 @@ int run_inspect(std::span<const std::string> args) {
 }
 
 void print_demo_set(const data::DemoSetResult& result, const char* what) {
-  fmt::print("{} {} training and {} validation samples in {}, {} held-out {} of {} classes\n", result.was_there ? "found" : "wrote",
-             result.num_train, result.num_val, core::format_bytes(static_cast<double>(result.num_bytes)), result.num_heldout, what,
-             result.num_classes);
+  fmt::print("{} {} training and {} validation samples in {}, {} held-out {} of {} classes\n",
+             result.was_there ? "found" : "wrote", result.num_train, result.num_val,
+             core::format_bytes(static_cast<double>(result.num_bytes)), result.num_heldout, what, result.num_classes);
 }
 
 /// Flags of every make-*.
@@ -274,7 +294,8 @@ struct DemoFlags {
   void declare_size(OptionSet& set, data::DemoSetOptions& options, const char* heldout) {
     set.add_positional("output", &output, {.help = "Folder to write to.", .metavar = "DIR"});
     set.add("samples", &options.num_train, {.help = "Training samples.", .min = 1});
-    set.add("val-samples", &options.num_val, {.help = fmt::format("Validation samples, and as many held-out {}.", heldout), .min = 1});
+    set.add("val-samples", &options.num_val,
+            {.help = fmt::format("Validation samples, and as many held-out {}.", heldout), .min = 1});
     set.add("samples-per-shard", &options.samples_per_shard, {.help = "Samples per shard.", .min = 1});
   }
   void declare_making(OptionSet& set, const char* what, const char* made) {
@@ -296,10 +317,12 @@ struct MakeShapesFlags {
 };
 
 OptionSet declare(MakeShapesFlags& flags) {
-  OptionSet set("data make-shapes",
-                "Writes a demo data set: pictures of coloured shapes with captions, as WebDataset shards and class folders.");
+  OptionSet set(
+      "data make-shapes",
+      "Writes a demo data set: pictures of coloured shapes with captions, as WebDataset shards and class folders.");
   flags.demo.declare_size(set, flags.config.set, "pictures");
-  set.add("image-size", &flags.config.image_pixels, {.help = "Height and width of a picture.", .unit = "pixels", .min = 1, .max = 4096});
+  set.add("image-size", &flags.config.image_pixels,
+          {.help = "Height and width of a picture.", .unit = "pixels", .min = 1, .max = 4096});
   flags.demo.declare_making(set, "pictures", "Pictures drawn");
   return set;
 }
@@ -328,12 +351,15 @@ struct MakeSoundsFlags {
 
 OptionSet declare(MakeSoundsFlags& flags) {
   OptionSet set("data make-sounds",
-                "Writes a demo data set: tones, chords, sweeps, noises and rhythms with captions, as WebDataset shards of FLAC and class "
+                "Writes a demo data set: tones, chords, sweeps, noises and rhythms with captions, as WebDataset shards "
+                "of FLAC and class "
                 "folders, with a tokenizer trained on the captions.");
   flags.demo.declare_size(set, flags.config.set, "recordings");
   set.add("seconds", &flags.config.seconds, {.help = "Length of a recording.", .unit = "s", .min = 0.25, .max = 60});
-  set.add("sample-rate", &flags.config.sample_rate, {.help = "Rate of the recordings.", .unit = "Hz", .min = 8000, .max = 192000});
-  set.add("vocab-size", &flags.config.vocab_size, {.help = "Most tokens of the tokenizer.", .unit = "tokens", .min = 300, .max = 50000});
+  set.add("sample-rate", &flags.config.sample_rate,
+          {.help = "Rate of the recordings.", .unit = "Hz", .min = 8000, .max = 192000});
+  set.add("vocab-size", &flags.config.vocab_size,
+          {.help = "Most tokens of the tokenizer.", .unit = "tokens", .min = 300, .max = 50000});
   flags.demo.declare_making(set, "sounds", "Sounds computed");
   return set;
 }
@@ -349,8 +375,8 @@ int run_make_sounds(std::span<const std::string> args) {
     return 0;
   }
   print_demo_set(result.set, "recordings");
-  fmt::print("  {} values at {} Hz each; a tokenizer of {} tokens in {}\n", result.clip_samples, result.sample_rate, result.vocab_size,
-             result.tokenizer.string());
+  fmt::print("  {} values at {} Hz each; a tokenizer of {} tokens in {}\n", result.clip_samples, result.sample_rate,
+             result.vocab_size, result.tokenizer.string());
   fmt::print("  --train-data '{}'\n  --val-data '{}'\n", result.set.train_shards, result.set.val_shards);
   fmt::print("  held-out recordings {}\n  class names {}\n  templates {}\n", result.set.heldout.string(),
              result.set.class_names.string(), result.set.templates.string());
@@ -361,13 +387,15 @@ struct DataCommand {
   const char* name;
   int (*run)(std::span<const std::string> args);
 };
-constexpr std::array kCommands{DataCommand{"index", run_index}, DataCommand{"inspect", run_inspect},
+constexpr std::array kCommands{DataCommand{"index", run_index},
+                               DataCommand{"inspect", run_inspect},
                                DataCommand{"make-shapes", run_make_shapes},
-                               DataCommand{"make-sounds", run_make_sounds}, DataCommand{"tokenize", run_tokenize},
-                               DataCommand{"train-bpe", run_train_bpe}, DataCommand{"verify", run_verify}};
+                               DataCommand{"make-sounds", run_make_sounds},
+                               DataCommand{"tokenize", run_tokenize},
+                               DataCommand{"train-bpe", run_train_bpe},
+                               DataCommand{"verify", run_verify}};
 
-template <typename Flags>
-void visit_options_of(const OptionVisitor& visit) {
+template <typename Flags> void visit_options_of(const OptionVisitor& visit) {
   Flags flags;
   visit(declare(flags));
 }
@@ -394,7 +422,8 @@ int cmd_data(std::span<const std::string> args) {
     if (!args.empty() && args[0] == command.name) return command.run(args.subspan(1));
     names.emplace_back(command.name);
   }
-  if (args.empty()) throw UsageError(fmt::format("data: expected {}", core::join_or(names)), "see `lockstep data --help`");
+  if (args.empty())
+    throw UsageError(fmt::format("data: expected {}", core::join_or(names)), "see `lockstep data --help`");
   const auto nearest = core::nearest_name(args[0], names);
   throw UsageError(fmt::format("data: unknown command '{}', expected {}", args[0], core::join_or(names)),
                    nearest ? fmt::format("did you mean '{}'?", *nearest) : "see `lockstep data --help`");

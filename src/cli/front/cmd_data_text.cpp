@@ -35,7 +35,9 @@ struct InputFlags {
     set.add("json", &as_json, {.help = "Machine-readable output."});
   }
   data::TokenizeJob job() const {
-    return {.inputs = inputs, .keys = json_keys, .num_threads = data_threads(num_workers),
+    return {.inputs = inputs,
+            .keys = json_keys,
+            .num_threads = data_threads(num_workers),
             .on_progress = [](int64_t num_documents, double done) {
               core::show_progress(fmt::format("{} documents  {:.0f} %", num_documents, 100 * done));
             }};
@@ -50,16 +52,23 @@ struct TokenizeFlags {
 };
 
 OptionSet declare(TokenizeFlags& flags) {
-  OptionSet set("data tokenize", "Turns JSON Lines into token files (.bin and .idx) that `train gpt` and Megatron read.");
+  OptionSet set("data tokenize",
+                "Turns JSON Lines into token files (.bin and .idx) that `train gpt` and Megatron read.");
   flags.input.declare(set);
-  set.add("output-prefix", &flags.output_prefix, {.help = "Files are called PREFIX_KEY_document.bin and .idx.", .metavar = "PREFIX"});
+  set.add("output-prefix", &flags.output_prefix,
+          {.help = "Files are called PREFIX_KEY_document.bin and .idx.", .metavar = "PREFIX"});
   set.add("tokenizer-model", &flags.tokenizer.model,
-          {.help = "tokenizer.json, a folder with one (or with vocab.json and merges.txt), or a SentencePiece .model.", .metavar = "PATH"});
-  set.add("vocab-file", &flags.tokenizer.vocab_file, {.help = "vocab.json of GPT-2, with --merge-file.", .metavar = "FILE"});
-  set.add("merge-file", &flags.tokenizer.merge_file, {.help = "merges.txt of GPT-2, with --vocab-file.", .metavar = "FILE"});
+          {.help = "tokenizer.json, a folder with one (or with vocab.json and merges.txt), or a SentencePiece .model.",
+           .metavar = "PATH"});
+  set.add("vocab-file", &flags.tokenizer.vocab_file,
+          {.help = "vocab.json of GPT-2, with --merge-file.", .metavar = "FILE"});
+  set.add("merge-file", &flags.tokenizer.merge_file,
+          {.help = "merges.txt of GPT-2, with --vocab-file.", .metavar = "FILE"});
   set.add("append-eod", &flags.append_eod, {.help = "Put the end-of-document token behind each document."});
   set.add("eod-token", &flags.tokenizer.eod_token,
-          {.help = "That token.", .metavar = "TOKEN", .unset_text = "<|endoftext|>, <|end_of_text|> or </s>, whichever the model has"});
+          {.help = "That token.",
+           .metavar = "TOKEN",
+           .unset_text = "<|endoftext|>, <|end_of_text|> or </s>, whichever the model has"});
   return set;
 }
 
@@ -72,13 +81,17 @@ struct TrainBpeFlags {
 
 OptionSet declare(TrainBpeFlags& flags) {
   flags.config.special_tokens = {"<|endoftext|>"};
-  OptionSet set("data train-bpe", "Trains a byte-level BPE vocabulary on JSON Lines: tokenizer.json, vocab.json and merges.txt.");
+  OptionSet set("data train-bpe",
+                "Trains a byte-level BPE vocabulary on JSON Lines: tokenizer.json, vocab.json and merges.txt.");
   flags.input.declare(set);
   set.add("output", &flags.output, {.help = "Folder to write to.", .metavar = "DIR"});
-  set.add("vocab-size", &flags.config.vocab_size, {.help = "Tokens, the 256 bytes and special tokens included.", .unit = "tokens", .min = 256, .max = 1 << 22});
-  set.add("min-frequency", &flags.config.min_frequency, {.help = "A pair that occurs less often is not merged.", .min = 1});
+  set.add("vocab-size", &flags.config.vocab_size,
+          {.help = "Tokens, the 256 bytes and special tokens included.", .unit = "tokens", .min = 256, .max = 1 << 22});
+  set.add("min-frequency", &flags.config.min_frequency,
+          {.help = "A pair that occurs less often is not merged.", .min = 1});
   set.add("special-tokens", &flags.config.special_tokens, {.help = "Tokens of their own; they get the first ids."});
-  set.add("split-pattern", &flags.split_pattern, {.help = "How text is cut into words; the default is GPT-2's.", .metavar = "REGEX"});
+  set.add("split-pattern", &flags.split_pattern,
+          {.help = "How text is cut into words; the default is GPT-2's.", .metavar = "REGEX"});
   return set;
 }
 
@@ -94,7 +107,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 bool is_token_file(const std::string& path) {
   std::error_code ignored;
   const auto exists = [&](const std::string& name) { return std::filesystem::exists(name, ignored); };
-  return core::ends_with(path, ".idx") || core::ends_with(path, ".bin") || (!exists(path) && (exists(path + ".idx") || exists(path + ".bin")));
+  return core::ends_with(path, ".idx") || core::ends_with(path, ".bin") ||
+         (!exists(path) && (exists(path + ".idx") || exists(path + ".bin")));
 }
 
 }  // namespace
@@ -114,11 +128,16 @@ int run_tokenize(std::span<const std::string> args) {
   const double seconds = seconds_since(start);
   Json list = Json::array();
   for (const data::TokenizedFile& file : files) {
-    list.push_back({{"prefix", file.prefix}, {"documents", file.num_documents}, {"empty_documents", file.num_empty}, {"tokens", file.num_tokens}});
+    list.push_back({{"prefix", file.prefix},
+                    {"documents", file.num_documents},
+                    {"empty_documents", file.num_empty},
+                    {"tokens", file.num_tokens}});
     if (!flags.input.as_json)
-      fmt::print("{}: {} documents ({} empty), {} tokens, {:.1f} s\n", file.prefix, file.num_documents, file.num_empty, file.num_tokens, seconds);
+      fmt::print("{}: {} documents ({} empty), {} tokens, {:.1f} s\n", file.prefix, file.num_documents, file.num_empty,
+                 file.num_tokens, seconds);
   }
-  if (flags.input.as_json) print_data_json({{"vocab_size", tokenizer->vocab_size()}, {"seconds", seconds}, {"files", list}});
+  if (flags.input.as_json)
+    print_data_json({{"vocab_size", tokenizer->vocab_size()}, {"seconds", seconds}, {"files", list}});
   return 0;
 }
 
@@ -128,17 +147,23 @@ int run_train_bpe(std::span<const std::string> args) {
   if (parse_or_help(set, args)) return 0;
   require_flag(flags.output, "--output");
   const data::WordCounter words = data::count_json_lines(flags.input.job(), flags.split_pattern);
-  flags.config.on_progress = [&](int64_t num_tokens) { core::show_progress(fmt::format("{} of {} tokens", num_tokens, flags.config.vocab_size)); };
+  flags.config.on_progress = [&](int64_t num_tokens) {
+    core::show_progress(fmt::format("{} of {} tokens", num_tokens, flags.config.vocab_size));
+  };
   const data::TrainedBpe trained = data::train_bpe(words.counts(), flags.config);
   core::end_progress();
   data::write_trained_bpe(trained, flags.split_pattern, flags.output);
   const auto num_tokens = static_cast<int64_t>(trained.vocab.size());
   if (flags.input.as_json) {
-    print_data_json({{"output", flags.output}, {"words", words.counts().size()}, {"vocab_size", num_tokens}, {"merges", trained.merges.size()}});
+    print_data_json({{"output", flags.output},
+                     {"words", words.counts().size()},
+                     {"vocab_size", num_tokens},
+                     {"merges", trained.merges.size()}});
   } else {
     fmt::print("{}: {} tokens from {} different words\n", flags.output, num_tokens, words.counts().size());
     if (num_tokens < flags.config.vocab_size)
-      fmt::print("asked for {} tokens: no other pair occurs {} times\n", flags.config.vocab_size, flags.config.min_frequency);
+      fmt::print("asked for {} tokens: no other pair occurs {} times\n", flags.config.vocab_size,
+                 flags.config.min_frequency);
   }
   return 0;
 }
@@ -166,10 +191,10 @@ int inspect_token_files(std::span<const std::string> paths, int64_t vocab_size, 
       const data::TokenReport report = data::inspect_tokens(path, vocab_size);
       list.push_back(report.to_json());
       if (as_json) continue;
-      fmt::print("{}: {} documents, {} sequences ({} empty), {} tokens of type {}\n", report.prefix, report.num_documents, report.num_sequences,
-                 report.num_empty, report.num_tokens, report.type);
-      fmt::print("  tokens of a sequence: {} to {}, median {}; ids {} to {}\n", report.min_length, report.max_length, report.median_length,
-                 report.min_id, report.max_id);
+      fmt::print("{}: {} documents, {} sequences ({} empty), {} tokens of type {}\n", report.prefix,
+                 report.num_documents, report.num_sequences, report.num_empty, report.num_tokens, report.type);
+      fmt::print("  tokens of a sequence: {} to {}, median {}; ids {} to {}\n", report.min_length, report.max_length,
+                 report.median_length, report.min_id, report.max_id);
       fmt::print("  first ids: {}\n", fmt::join(report.first_ids, " "));
     } catch (const DataError& error) {
       exit_code = static_cast<int>(ExitCode::kData);

@@ -42,20 +42,21 @@ struct LaunchOptions {
 };
 
 core::OptionSet declare_options(LaunchOptions& values) {
-  core::OptionSet options("launch",
-                          "Start the ranks of a command on this machine, or on this node of several, and watch over them. "
-                          "The command follows after --: lockstep launch --nproc-per-node 4 -- train clip ...");
+  core::OptionSet options(
+      "launch",
+      "Start the ranks of a command on this machine, or on this node of several, and watch over them. "
+      "The command follows after --: lockstep launch --nproc-per-node 4 -- train clip ...");
   options.group("Ranks");
   options.add("nproc-per-node", &values.nproc_per_node,
               {.help = "Ranks to start on this node.", .unit = "ranks", .min = 1, .max = 4096});
-  options.add(
-      "nnodes", &values.nnodes,
-      {.help = "Nodes that take part; each runs its own launcher with the same options. Inside a SLURM step with one task per "
-               "node this and the next two are taken from SLURM.",
-       .unit = "nodes",
-       .unset_text = "1, or SLURM's",
-       .min = 1,
-       .max = 100000});
+  options.add("nnodes", &values.nnodes,
+              {.help = "Nodes that take part; each runs its own launcher with the same options. Inside a SLURM step "
+                       "with one task per "
+                       "node this and the next two are taken from SLURM.",
+               .unit = "nodes",
+               .unset_text = "1, or SLURM's",
+               .min = 1,
+               .max = 100000});
   options.add("node-rank", &values.node_rank, {.help = "Index of this node.", .min = 0, .max = 99999});
   options.add("rdzv-endpoint", &values.rdzv_endpoint,
               {.help = "Where the ranks meet: host of node 0 and a free port there.",
@@ -67,17 +68,25 @@ core::OptionSet declare_options(LaunchOptions& values) {
   options.group("Program");
   options.add("program", &values.program,
               {.help = "Another program to start instead of lockstep.", .metavar = "PATH", .unset_text = "lockstep"});
-  options.add(
-      "kill-grace", &values.kill_grace_s,
-      {.help = "When a rank has failed: time from SIGTERM to SIGKILL for the others.", .unit = "s", .min = 0, .max = 3600});
-  options.add("no-prefix", &values.no_prefix, {.help = "Do not put [rank N] before lines. Without it every line gets that but the standard output of rank 0, which prints the results."});
+  options.add("kill-grace", &values.kill_grace_s,
+              {.help = "When a rank has failed: time from SIGTERM to SIGKILL for the others.",
+               .unit = "s",
+               .min = 0,
+               .max = 3600});
+  options.add("no-prefix", &values.no_prefix,
+              {.help = "Do not put [rank N] before lines. Without it every line gets that but the standard output of "
+                       "rank 0, which prints the results."});
   options.refuse("max-restarts", "ranks are not restarted in place",
                  "let the job be requeued: an interrupted run ends with 75 and goes on with --resume latest");
-  options.refuse("config", "a recipe holds the flags of the command", "write it behind --: launch ... -- train clip --config FILE");
+  options.refuse("config", "a recipe holds the flags of the command",
+                 "write it behind --: launch ... -- train clip --config FILE");
   options.refuse("standalone", "it is the default on one node", "leave it out");
-  options.refuse("rdzv-backend", "there is one way to meet, a store on node 0", "leave it out; give --rdzv-endpoint HOST:PORT");
-  options.refuse("rdzv-id", "jobs are told apart by their port", "leave it out; give each job its own port in --rdzv-endpoint");
-  options.refuse("no-python", "commands are never Python modules here", "leave it out; --program PATH starts another program");
+  options.refuse("rdzv-backend", "there is one way to meet, a store on node 0",
+                 "leave it out; give --rdzv-endpoint HOST:PORT");
+  options.refuse("rdzv-id", "jobs are told apart by their port",
+                 "leave it out; give each job its own port in --rdzv-endpoint");
+  options.refuse("no-python", "commands are never Python modules here",
+                 "leave it out; --program PATH starts another program");
   return options;
 }
 
@@ -106,7 +115,8 @@ bool is_port_free(int port) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_ANY);
   address.sin_port = htons(static_cast<uint16_t>(port));
-  return ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && ::listen(fd.get(), 1) == 0;
+  return ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+         ::listen(fd.get(), 1) == 0;
 }
 
 /// A port below the ephemeral ones, where no outgoing connection can take it before rank 0 listens.
@@ -117,8 +127,9 @@ int find_free_port() {
     const int port = kFirst + static_cast<int>(random() % kCount);
     if (is_port_free(port)) return port;
   }
-  throw EnvironmentError(fmt::format("launch: found no free port in [{}, {}) after {} tries", kFirst, kFirst + kCount, kTries),
-                         "give one with --master-port");
+  throw EnvironmentError(
+      fmt::format("launch: found no free port in [{}, {}) after {} tries", kFirst, kFirst + kCount, kTries),
+      "give one with --master-port");
 }
 
 /// Where this node stands among the nodes, and where all ranks meet.
@@ -131,8 +142,9 @@ struct NodePlace {
 void read_endpoint(const LaunchOptions& values, NodePlace& place) {
   if (!values.rdzv_endpoint.empty()) {
     const size_t colon = values.rdzv_endpoint.rfind(':');
-    const auto port =
-        colon == std::string::npos ? std::nullopt : core::parse_int(std::string_view(values.rdzv_endpoint).substr(colon + 1));
+    const auto port = colon == std::string::npos
+                          ? std::nullopt
+                          : core::parse_int(std::string_view(values.rdzv_endpoint).substr(colon + 1));
     if (!port || *port < 1 || *port > 65535 || colon == 0)
       throw UsageError(fmt::format("launch: --rdzv-endpoint '{}' is not of the form HOST:PORT", values.rdzv_endpoint),
                        "for example --rdzv-endpoint node1:29500");
@@ -152,10 +164,12 @@ std::optional<NodePlace> place_in_slurm_step(const LaunchOptions& values) {
   const hw::RankInfo task = hw::discover_ranks({}, hw::process_env());
   if (task.source != "slurm" || task.world_size == 1) return std::nullopt;
   if (task.local_world_size != 1)
-    throw UsageError(fmt::format("launch: {} launchers run on this node, expected one: the SLURM step has several tasks per node",
-                                 task.local_world_size),
-                     "start the step with --ntasks-per-node=1, or leave launch out: srun starts the ranks itself");
-  return NodePlace{.num_nodes = task.world_size, .node_rank = task.rank, .address = task.master_addr, .port = task.master_port};
+    throw UsageError(
+        fmt::format("launch: {} launchers run on this node, expected one: the SLURM step has several tasks per node",
+                    task.local_world_size),
+        "start the step with --ntasks-per-node=1, or leave launch out: srun starts the ranks itself");
+  return NodePlace{
+      .num_nodes = task.world_size, .node_rank = task.rank, .address = task.master_addr, .port = task.master_port};
 }
 
 NodePlace find_place(const LaunchOptions& values) {
@@ -180,29 +194,35 @@ NodePlace find_place(const LaunchOptions& values) {
 
 /// Makes sure that rank 0 can listen, where rank 0 runs on this node.
 void settle_port(NodePlace& place) {
-  if (place.port == 0) place.port = find_free_port();
+  if (place.port == 0)
+    place.port = find_free_port();
   else if (place.node_rank == 0 && !is_port_free(place.port))
     throw EnvironmentError(fmt::format("launch: port {} on this host is in use by another program", place.port),
                            "choose another with --rdzv-endpoint or --master-port (on one node: leave both out)");
 }
 
 /// Beside the files in which ranks leave their messages.
-std::filesystem::path run_folder_file(const std::filesystem::path& error_file) { return error_file.parent_path() / "run-folder"; }
+std::filesystem::path run_folder_file(const std::filesystem::path& error_file) {
+  return error_file.parent_path() / "run-folder";
+}
 
-core::ProcessOptions rank_process(const std::vector<std::string>& argv, const NodePlace& place, int local_rank, int local_size,
-                                  const std::filesystem::path& error_file) {
+core::ProcessOptions rank_process(const std::vector<std::string>& argv, const NodePlace& place, int local_rank,
+                                  int local_size, const std::filesystem::path& error_file) {
   const int rank = place.node_rank * local_size + local_rank;
   core::ProcessOptions options{.argv = argv};
-  const std::vector<std::pair<std::string, int>> numbers{
-      {"RANK", rank}, {"LOCAL_RANK", local_rank}, {"WORLD_SIZE", place.num_nodes * local_size}, {"LOCAL_WORLD_SIZE", local_size},
-      {"GROUP_RANK", place.node_rank}, {"MASTER_PORT", place.port}};
+  const std::vector<std::pair<std::string, int>> numbers{{"RANK", rank},
+                                                         {"LOCAL_RANK", local_rank},
+                                                         {"WORLD_SIZE", place.num_nodes * local_size},
+                                                         {"LOCAL_WORLD_SIZE", local_size},
+                                                         {"GROUP_RANK", place.node_rank},
+                                                         {"MASTER_PORT", place.port}};
   for (const auto& [name, value] : numbers) options.env_changes.emplace_back(name, std::to_string(value));
   options.env_changes.emplace_back("MASTER_ADDR", place.address);
   options.env_changes.emplace_back("TORCHELASTIC_ERROR_FILE", error_file.string());
   options.env_changes.emplace_back("LOCKSTEP_RUN_FOLDER_FILE", run_folder_file(error_file).string());
   // Of an outer torchrun: our ranks host their store themselves and count no restarts.
-  for (const char* name :
-       {"TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID"})
+  for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
+                           "TORCHELASTIC_RUN_ID"})
     options.env_changes.emplace_back(name, std::nullopt);
   if (!core::env("OMP_NUM_THREADS"))
     options.env_changes.emplace_back("OMP_NUM_THREADS",
@@ -220,7 +240,8 @@ std::vector<std::string> command_line(const LaunchOptions& values, std::vector<s
   return command;
 }
 
-/// Refuses a wrong command line of ours once, before there are ranks that would each refuse it. True when all is said: --help and
+/// Refuses a wrong command line of ours once, before there are ranks that would each refuse it. True when all is said:
+/// --help and
 /// --dry-run need no ranks.
 bool answer_without_ranks(const std::vector<std::string>& command, int num_ranks, int num_local_ranks) {
   if (core::starts_with(command.front(), "-")) return false;  // --version and the like are no commands
@@ -228,7 +249,8 @@ bool answer_without_ranks(const std::vector<std::string>& command, int num_ranks
   if (parsed.wants_help) std::fputs(parsed.set->help_text().c_str(), stdout);
   const bool is_dry_run = parsed.run_options() != nullptr && parsed.run_options()->dry_run;
   if (is_dry_run) take_vocabulary(parsed);
-  if (is_dry_run) print_dry_run(parsed, WorldGuess{.num_ranks = num_ranks, .source = "launch", .num_local_ranks = num_local_ranks});
+  if (is_dry_run)
+    print_dry_run(parsed, WorldGuess{.num_ranks = num_ranks, .source = "launch", .num_local_ranks = num_local_ranks});
   return parsed.wants_help || is_dry_run;
 }
 
@@ -263,9 +285,10 @@ int cmd_launch(std::span<const std::string> args) {
                      .error_file = error_file});
   }
   const bool has_prefix = !values.no_prefix && place.num_nodes * local_size > 1;
-  return run_rank_group(ranks, {.has_prefix = has_prefix,
-                                .kill_grace = std::chrono::milliseconds(static_cast<int64_t>(values.kill_grace_s * 1000)),
-                                .run_folder_file = run_folder_file(ranks.front().error_file)});
+  return run_rank_group(ranks,
+                        {.has_prefix = has_prefix,
+                         .kill_grace = std::chrono::milliseconds(static_cast<int64_t>(values.kill_grace_s * 1000)),
+                         .run_folder_file = run_folder_file(ranks.front().error_file)});
 }
 
 }  // namespace lockstep::cli

@@ -59,16 +59,21 @@ report::LoadOptions load_options(const ReportOptions& options, const core::Optio
 /// What became of the files of the report before, in one line.
 void print_replaced(const report::ReplacedFiles& replaced, const fs::path& folder) {
   if (replaced.removed.empty() && replaced.kept.empty()) return;
-  const auto of_before = [&](size_t count) { return fmt::format("{} {} of the report before in '{}'", count, count == 1 ? "file" : "files", folder.string()); };
+  const auto of_before = [&](size_t count) {
+    return fmt::format("{} {} of the report before in '{}'", count, count == 1 ? "file" : "files", folder.string());
+  };
   std::string line = replaced.removed.empty() ? "" : of_before(replaced.removed.size()) + " removed";
   if (!replaced.kept.empty())
-    line += (line.empty() ? of_before(replaced.kept.size()) : fmt::format("; {} more", replaced.kept.size())) + fmt::format(" kept, changed since, '{}' first", replaced.kept.front().string());
+    line += (line.empty() ? of_before(replaced.kept.size()) : fmt::format("; {} more", replaced.kept.size())) +
+            fmt::format(" kept, changed since, '{}' first", replaced.kept.front().string());
   fmt::print("{}\n", line);
 }
 
 /// Writes the report as what was asked for; what the report before wrote here goes.
-std::vector<fs::path> write_formats(const report::Document& document, const fs::path& folder, const std::vector<std::string>& formats) {
-  const std::vector<fs::path> kept = report::write_document(document, folder, report::Formats(formats.begin(), formats.end()));
+std::vector<fs::path> write_formats(const report::Document& document, const fs::path& folder,
+                                    const std::vector<std::string>& formats) {
+  const std::vector<fs::path> kept =
+      report::write_document(document, folder, report::Formats(formats.begin(), formats.end()));
   print_replaced(report::replace_report(folder, kept), folder);
   return kept;
 }
@@ -78,7 +83,8 @@ std::string report_command(std::span<const std::string> args) {
   std::string command = "lockstep report";
   for (const std::string& arg : args) {
     const bool is_plain = !arg.empty() && std::all_of(arg.begin(), arg.end(), [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::string_view("-_./=+:,@%").find(c) != std::string_view::npos;
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             std::string_view("-_./=+:,@%").find(c) != std::string_view::npos;
     });
     command += is_plain ? " " + arg : fmt::format(" '{}'", core::replace_all(arg, "'", "'\\''"));
   }
@@ -90,8 +96,10 @@ void print_result(const report::Analysis& analysis) {
   for (const report::Curve& curve : analysis.curves) {
     for (const std::string& text : report::conclusions_of(curve, analysis.options)) fmt::print("{}\n", text);
     fmt::print("\n{}\n", report::to_text(report::scaling_table(curve)));
-    if (const report::Table phases = report::phase_table(curve); !phases.rows.empty()) fmt::print("{}\n", report::to_text(phases));
-    if (const report::Table others = report::protocol_table(curve, analysis.runs); !others.rows.empty()) fmt::print("{}\n", report::to_text(others));
+    if (const report::Table phases = report::phase_table(curve); !phases.rows.empty())
+      fmt::print("{}\n", report::to_text(phases));
+    if (const report::Table others = report::protocol_table(curve, analysis.runs); !others.rows.empty())
+      fmt::print("{}\n", report::to_text(others));
     for (const std::string& text : report::limits_of(curve)) fmt::print("note: {}\n", text);
   }
   if (const report::Table collectives = report::collective_summary_table(analysis.runs); !collectives.rows.empty())
@@ -109,42 +117,51 @@ bool is_damaged(const report::Source& source) { return !source.damage.empty(); }
 /// Names the first of either kind, so that the one too many is found.
 [[noreturn]] void refuse_mixture(const std::vector<report::Source>& sources) {
   const auto table = std::find_if(sources.begin(), sources.end(), is_table);
-  const auto run = std::find_if(sources.begin(), sources.end(), [](const report::Source& source) { return !is_table(source) && !is_damaged(source); });
-  throw UsageError(fmt::format("report: tables of results and runs cannot be put into one report: '{}' is a table, '{}' is a run", table->path.string(),
-                               run->path.string()),
-                   "give the CSV tables in a call of their own");
+  const auto run = std::find_if(sources.begin(), sources.end(),
+                                [](const report::Source& source) { return !is_table(source) && !is_damaged(source); });
+  throw UsageError(
+      fmt::format("report: tables of results and runs cannot be put into one report: '{}' is a table, '{}' is a run",
+                  table->path.string(), run->path.string()),
+      "give the CSV tables in a call of their own");
 }
 
 /// Facts and estimators of runs, which a table has in columns or not at all.
 void refuse_options_of_runs(const core::OptionSet& set) {
-  for (const char* name : {"meta", "meta-file", "fact", "nodes", "devices", "devices-per-node", "global-batch", "samples-per-device", "accum", "sequence-length", "model", "precision",
-                           "system", "device", "synthetic-data", "real-data"})
+  for (const char* name :
+       {"meta", "meta-file", "fact", "nodes", "devices", "devices-per-node", "global-batch", "samples-per-device",
+        "accum", "sequence-length", "model", "precision", "system", "device", "synthetic-data", "real-data"})
     if (set.is_given(name))
-      throw UsageError(fmt::format("report: --{} is for runs and logs; the inputs are tables of results", name), "write it into a column of the table, for example nodes, gpus, global_batch, model");
+      throw UsageError(fmt::format("report: --{} is for runs and logs; the inputs are tables of results", name),
+                       "write it into a column of the table, for example nodes, gpus, global_batch, model");
   for (const char* name : {"protocol", "warmup-steps", "measured-peak-tflops", "flops-set"})
     if (set.is_given(name))
-      throw UsageError(fmt::format("report: --{} needs runs or logs with their steps; the inputs are tables of results", name),
-                       std::string_view(name) == "flops-set" ? "give the FLOPs with --fwd-gflops" : "give the runs or their logs");
+      throw UsageError(
+          fmt::format("report: --{} needs runs or logs with their steps; the inputs are tables of results", name),
+          std::string_view(name) == "flops-set" ? "give the FLOPs with --fwd-gflops" : "give the runs or their logs");
 }
 
 /// A pack of other runs beside this report would be taken for its own.
 void warn_of_old_proposal(const ReportOptions& options) {
   const fs::path pack = fs::path(options.output) / "proposal";
-  if (fs::exists(pack / report::kFileList)) fmt::print("note: '{}' is of an earlier report; --proposal makes it anew\n", pack.string());
+  if (fs::exists(pack / report::kFileList))
+    fmt::print("note: '{}' is of an earlier report; --proposal makes it anew\n", pack.string());
 }
 
 /// The evidence pack beside the report; prints what it lacks and where it is.
 void write_proposal(const report::Analysis& analysis, const ReportOptions& options, std::span<const std::string> args) {
-  const report::ProposalOptions of_job{options.job_nodes, options.restart_share,    options.eval_share,   options.checkpoint_share,
-                                       options.job_hours, options.sweep_node_hours, report_command(args), version_info().version};
+  const report::ProposalOptions of_job{options.job_nodes,        options.restart_share, options.eval_share,
+                                       options.checkpoint_share, options.job_hours,     options.sweep_node_hours,
+                                       report_command(args),     version_info().version};
   for (const std::string& fact : report::missing_for_proposal(analysis, of_job)) fmt::print("missing: {}\n", fact);
-  const auto pack = write_formats(report::make_proposal(analysis, of_job), fs::path(options.output) / "proposal", spec::report_formats(options));
+  const auto pack = write_formats(report::make_proposal(analysis, of_job), fs::path(options.output) / "proposal",
+                                  spec::report_formats(options));
   if (!pack.empty()) fmt::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());
 }
 
 void print_table(const report::PublishedTable& table) {
   fmt::print("{}\n", report::to_text(table.recomputed));
-  for (const report::Curve* curve : report::curves_with_repeats(table.rows)) fmt::print("{}\n", report::to_text(report::scaling_table(*curve)));
+  for (const report::Curve* curve : report::curves_with_repeats(table.rows))
+    fmt::print("{}\n", report::to_text(report::scaling_table(*curve)));
   for (const report::Curve& curve : table.rows.curves) {
     if (curve.points.size() > 1)
       for (const std::string& text : report::conclusions_of(curve, table.rows.options)) fmt::print("{}\n", text);
@@ -155,7 +172,8 @@ void print_table(const report::PublishedTable& table) {
   for (const std::string& doubt : table.doubts) fmt::print("{}\n", doubt);
 }
 
-int report_tables(const std::vector<report::Source>& sources, const ReportOptions& options, const core::OptionSet& set, std::span<const std::string> args) {
+int report_tables(const std::vector<report::Source>& sources, const ReportOptions& options, const core::OptionSet& set,
+                  std::span<const std::string> args) {
   refuse_options_of_runs(set);
   const report::AnalysisOptions analysis = analysis_options(options, set);
   std::vector<report::PublishedTable> tables;
@@ -176,7 +194,8 @@ int report_tables(const std::vector<report::Source>& sources, const ReportOption
   if (options.proposal) {
     const report::Analysis rows = report::rows_of(tables, analysis);
     if (rows.runs.empty())
-      throw UsageError("report: --proposal needs rates over sizes; no table here tells any", "give tables with columns nodes (or gpus) and samples_per_s (or a batch and a step time)");
+      throw UsageError("report: --proposal needs rates over sizes; no table here tells any",
+                       "give tables with columns nodes (or gpus) and samples_per_s (or a batch and a step time)");
     write_proposal(rows, options, args);
   } else {
     warn_of_old_proposal(options);
@@ -210,8 +229,10 @@ int cmd_report(std::span<const std::string> args) {
   }
   print_result(analysis);
   const auto files = write_formats(report::make_document(analysis), options.output, spec::report_formats(options));
-  if (options.proposal) write_proposal(analysis, options, args);
-  else warn_of_old_proposal(options);
+  if (options.proposal)
+    write_proposal(analysis, options, args);
+  else
+    warn_of_old_proposal(options);
   if (!files.empty()) fmt::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
   return 0;
 }
@@ -229,7 +250,8 @@ int cmd_report_compare(std::span<const std::string> args) {
   how.analysis.keeps_steps = true;
   const auto load = [&](const std::string& input) { return report::load_sources(report::find_sources({input}), how); };
   const std::vector<report::RunSummary> a = load(options.inputs[0]), b = load(options.inputs[1]);
-  const report::SideComparison comparison = report::compare_sides(a, b, options.paired, options.inputs[0], options.inputs[1]);
+  const report::SideComparison comparison =
+      report::compare_sides(a, b, options.paired, options.inputs[0], options.inputs[1]);
   core::end_progress();
   if (options.json) {
     fmt::print("{}\n", report::comparison_json(comparison));

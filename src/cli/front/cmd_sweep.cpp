@@ -59,7 +59,8 @@ void check_given(const std::map<std::string, std::string>& given, const std::str
     if (names.contains(name)) continue;
     const auto nearest = core::nearest_name(name, std::vector<std::string>(names.begin(), names.end()));
     throw UsageError(fmt::format("sweep: --set {}: '{}' asks for no variable of that name", name, path),
-                     nearest ? fmt::format("did you mean '{}'?", *nearest) : "write ${NAME} where the value belongs, or leave the flag out");
+                     nearest ? fmt::format("did you mean '{}'?", *nearest)
+                             : "write ${NAME} where the value belongs, or leave the flag out");
   }
 }
 
@@ -68,7 +69,8 @@ std::map<std::string, std::string> given_variables(const std::vector<std::string
   for (const std::string& pair : given) {
     const size_t equals = pair.find('=');
     if (equals == 0 || equals == std::string::npos)
-      throw UsageError(fmt::format("sweep: --set got '{}', expected NAME=VALUE", pair), "for example --set ACCOUNT=project1");
+      throw UsageError(fmt::format("sweep: --set got '{}', expected NAME=VALUE", pair),
+                       "for example --set ACCOUNT=project1");
     values[pair.substr(0, equals)] = pair.substr(equals + 1);
   }
   return values;
@@ -92,11 +94,16 @@ OptionSet declare_run(RunFlags& flags) {
   OptionSet set("sweep run", "Expands a sweep file, checks every point, and writes, submits or runs them.");
   set.add_positional("file", &flags.file, {.help = "Sweep file (docs/sweep.md).", .metavar = "FILE.toml"});
   set.add("dry-run", &flags.dry_run, {.help = "Check and show all points; write nothing."});
-  set.add("submit", &flags.submit, {.help = "Submit the job scripts to SLURM; called again, it submits what is missing."});
+  set.add("submit", &flags.submit,
+          {.help = "Submit the job scripts to SLURM; called again, it submits what is missing."});
   set.add("local", &flags.local, {.help = "Run the points one after another on this machine."});
   set.add("output", &flags.out,
-          {.help = "Folder of sweeps; this one lands in DIR/NAME.", .metavar = "DIR", .unset_text = "'out' of the file, or sweeps", .aliases = {"o", "out"}});
-  set.add("set", &flags.set, {.help = "Values of ${NAME} in the file; they win over the environment.", .metavar = "NAME=VALUE"});
+          {.help = "Folder of sweeps; this one lands in DIR/NAME.",
+           .metavar = "DIR",
+           .unset_text = "'out' of the file, or sweeps",
+           .aliases = {"o", "out"}});
+  set.add("set", &flags.set,
+          {.help = "Values of ${NAME} in the file; they win over the environment.", .metavar = "NAME=VALUE"});
   set.add("json", &flags.as_json, {.help = "With --dry-run: machine-readable output."});
   return set;
 }
@@ -106,7 +113,8 @@ std::vector<int64_t> not_done(const sweep::SweepState& state, bool is_local) {
   std::vector<int64_t> indexes;
   for (const int64_t index : sweep::resumable(state))
     for (const sweep::PointRecord& point : state.points) {
-      const bool is_open = point.status == sweep::PointStatus::kPlanned || (is_local && point.status == sweep::PointStatus::kStopped);
+      const bool is_open =
+          point.status == sweep::PointStatus::kPlanned || (is_local && point.status == sweep::PointStatus::kStopped);
       if (point.index == index && is_open) indexes.push_back(index);
     }
   return indexes;
@@ -114,8 +122,9 @@ std::vector<int64_t> not_done(const sweep::SweepState& state, bool is_local) {
 
 bool uses_slurm(const sweep::SweepState& state) { return state.mode == "slurm"; }
 
-/// Brings states up to date; what SLURM says is kept for the tables. A state that knows of no start may have been written anew beside jobs that
-/// wait or run, so SLURM is asked then too; unless it `must_know` them, as before a submission, it makes do without an answer.
+/// Brings states up to date; what SLURM says is kept for the tables. A state that knows of no start may have been
+/// written anew beside jobs that wait or run, so SLURM is asked then too; unless it `must_know` them, as before a
+/// submission, it makes do without an answer.
 std::optional<sweep::SlurmView> update(const fs::path& folder, sweep::SweepState& state, bool must_know = false) {
   std::optional<sweep::SlurmView> view;
   const bool is_new = state.mode.empty();
@@ -127,7 +136,8 @@ std::optional<sweep::SlurmView> update(const fs::path& folder, sweep::SweepState
     } catch (const EnvironmentError& error) {
       if (must_know || !is_new) throw;
       const std::string what = error.what();
-      core::log_warning("{}; jobs of this sweep that SLURM may still have are not seen", what.substr(0, what.find('\n')));
+      core::log_warning("{}; jobs of this sweep that SLURM may still have are not seen",
+                        what.substr(0, what.find('\n')));
     }
   }
   sweep::refresh(folder, state, view ? &*view : nullptr, sweep::now_unix_s());
@@ -139,28 +149,35 @@ void tell_held_back(const sweep::SweepState& state) {
   std::vector<std::string> names;
   for (const int64_t index : sweep::held_back(state)) names.push_back(fmt::format("{:04}", index));
   if (!names.empty())
-    core::log_warning("sweep: not started again: {}: the heartbeat of the run is alive, so a job that this sweep.json does not know is writing it; try again when it has ended",
-                      core::join(names, ", "));
+    core::log_warning(
+        "sweep: not started again: {}: the heartbeat of the run is alive, so a job that this sweep.json does not know "
+        "is writing it; try again when it has ended",
+        core::join(names, ", "));
 }
 
 /// One sweep runs in one way: what its nodes are, and so every number over them, depends on it.
 void refuse_other_mode(const fs::path& folder, const sweep::SweepState& state, bool is_local) {
   if (state.mode.empty() || state.mode == (is_local ? "local" : "slurm")) return;
-  throw UsageError(fmt::format("sweep: points of '{}' {}", folder.string(), is_local ? "were submitted to SLURM" : "ran on this machine (--local)"),
+  throw UsageError(fmt::format("sweep: points of '{}' {}", folder.string(),
+                               is_local ? "were submitted to SLURM" : "ran on this machine (--local)"),
                    fmt::format("go on with {}, or give another folder with --out", is_local ? "--submit" : "--local"));
 }
 
 int submit(const fs::path& folder, sweep::SweepState& state, const std::vector<int64_t>& indexes) {
   const size_t num_done = sweep::submit_points(folder, state, indexes, sweep::Slurm());
-  fmt::print("{} of {} jobs submitted; follow them with `lockstep sweep status {}`\n", num_done, indexes.size(), folder.string());
+  fmt::print("{} of {} jobs submitted; follow them with `lockstep sweep status {}`\n", num_done, indexes.size(),
+             folder.string());
   return num_done == indexes.size() ? 0 : static_cast<int>(ExitCode::kRequeue);
 }
 
 int run_here(const fs::path& folder, sweep::SweepState& state, const std::vector<int64_t>& indexes) {
   const int code = sweep::run_local(folder, state, indexes);
   if (code == static_cast<int>(ExitCode::kRequeue))
-    fmt::print("the sweep was stopped: `lockstep sweep resume {0}` goes on with the points that are left, `lockstep sweep collect {0}` and `lockstep report {0}` tell what is "
-               "there\n", folder.string());
+    fmt::print(
+        "the sweep was stopped: `lockstep sweep resume {0}` goes on with the points that are left, `lockstep sweep "
+        "collect {0}` and `lockstep report {0}` tell what is "
+        "there\n",
+        folder.string());
   return code;
 }
 
@@ -173,20 +190,24 @@ int run_sweep(std::span<const std::string> args) {
     return 0;
   }
   if (flags.dry_run + flags.submit + flags.local > 1)
-    throw UsageError("sweep: more than one of --dry-run, --submit and --local is given", "give one, or none to write the scripts only");
+    throw UsageError("sweep: more than one of --dry-run, --submit and --local is given",
+                     "give one, or none to write the scripts only");
   const sweep::SweepFile file = sweep::read_sweep_file(flags.file);
   const auto given = given_variables(flags.set);
   check_given(given, flags.file);
   const sweep::Plan plan = sweep::make_plan(file, variable_lookup(given));
   if (flags.dry_run) {
-    if (flags.as_json) fmt::print("{}\n", sweep::plan_json(plan).dump(2));
-    else fmt::print("{}", sweep::plan_table(plan));
+    if (flags.as_json)
+      fmt::print("{}\n", sweep::plan_json(plan).dump(2));
+    else
+      fmt::print("{}", sweep::plan_table(plan));
     return 0;
   }
   const fs::path folder = sweep::sweep_folder(plan, flags.out);
   const bool is_new_folder = fs::create_directories(folder);
   const auto lock = sweep::SweepLock::take(folder);
-  sweep::SweepState state = sweep::write_sweep(file, plan, folder, plan.program.empty() ? own_program().string() : plan.program);
+  sweep::SweepState state =
+      sweep::write_sweep(file, plan, folder, plan.program.empty() ? own_program().string() : plan.program);
   for (const std::string& warning : plan.warnings) core::log_warning("{}", warning);
   if (!flags.local && !flags.submit) {
     fmt::print("{} job scripts in {}\n", state.points.size(), (folder / "jobs").string());
@@ -211,7 +232,8 @@ struct FolderFlags {
 };
 
 /// Parses; true when only the help was wanted (and printed).
-bool parse_or_help(OptionSet& set, FolderFlags& flags, std::span<const std::string> args, const std::string& json_help) {
+bool parse_or_help(OptionSet& set, FolderFlags& flags, std::span<const std::string> args,
+                   const std::string& json_help) {
   set.add_positional("folder", &flags.folder, {.help = "Folder of the sweep.", .metavar = "DIR"});
   if (!json_help.empty()) set.add("json", &flags.as_json, {.help = json_help});
   set.parse(args);
@@ -235,21 +257,28 @@ struct OpenSweep {
   const sweep::SlurmView* slurm() const { return view ? &*view : nullptr; }
 };
 
-void print_json(const core::Json& json) { fmt::print("{}\n", json.dump(2, ' ', false, core::Json::error_handler_t::replace)); }
+void print_json(const core::Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, core::Json::error_handler_t::replace));
+}
 
 int run_status(std::span<const std::string> args) {
   FolderFlags flags;
-  OptionSet set("sweep status", "Shows how the points of a sweep stand: from the records of their runs, their job scripts and SLURM.");
+  OptionSet set("sweep status",
+                "Shows how the points of a sweep stand: from the records of their runs, their job scripts and SLURM.");
   if (parse_or_help(set, flags, args, "Machine-readable output.")) return 0;
   const OpenSweep sweep(flags.folder);
-  if (flags.as_json) print_json(sweep::status_json(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s()));
-  else fmt::print("{}", sweep::status_table(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s()));
+  if (flags.as_json)
+    print_json(sweep::status_json(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s()));
+  else
+    fmt::print("{}", sweep::status_table(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s()));
   return 0;
 }
 
 int run_resume(std::span<const std::string> args) {
   FolderFlags flags;
-  OptionSet set("sweep resume", "Starts again what failed, stopped, was cancelled or is missing; each run goes on from its latest checkpoint.");
+  OptionSet set(
+      "sweep resume",
+      "Starts again what failed, stopped, was cancelled or is missing; each run goes on from its latest checkpoint.");
   if (parse_or_help(set, flags, args, "")) return 0;
   const fs::path folder(flags.folder);
   sweep::read_state(folder);  // no lock file where there is no sweep
@@ -258,7 +287,8 @@ int run_resume(std::span<const std::string> args) {
   update(folder, state);
   sweep::write_state(folder, state);
   if (state.mode.empty())
-    throw UsageError(fmt::format("sweep: nothing of '{}' was started yet", folder.string()), "`lockstep sweep FILE.toml --submit` or --local starts it");
+    throw UsageError(fmt::format("sweep: nothing of '{}' was started yet", folder.string()),
+                     "`lockstep sweep FILE.toml --submit` or --local starts it");
   tell_held_back(state);
   const std::vector<int64_t> indexes = sweep::resumable(state);
   if (indexes.empty()) {
@@ -271,21 +301,26 @@ int run_resume(std::span<const std::string> args) {
 int run_collect(std::span<const std::string> args) {
   FolderFlags flags;
   OptionSet set("sweep collect",
-                "Gathers what the runs measured and what they cost into one table, and writes it as collected.csv and collected.json into the folder.");
+                "Gathers what the runs measured and what they cost into one table, and writes it as collected.csv and "
+                "collected.json into the folder.");
   if (parse_or_help(set, flags, args, "Print the JSON.")) return 0;
   const OpenSweep sweep(flags.folder);
   const sweep::Collection collection = sweep::collect(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s());
   const core::Json json = sweep::collection_json(sweep.state, collection);
   core::write_file_atomic(sweep.folder / "collected.csv", sweep::collection_csv(sweep.state, collection));
-  core::write_file_atomic(sweep.folder / "collected.json", json.dump(1, ' ', false, core::Json::error_handler_t::replace) + "\n");
-  if (flags.as_json) print_json(json);
-  else fmt::print("{}", sweep::collection_text(sweep.state, collection));
+  core::write_file_atomic(sweep.folder / "collected.json",
+                          json.dump(1, ' ', false, core::Json::error_handler_t::replace) + "\n");
+  if (flags.as_json)
+    print_json(json);
+  else
+    fmt::print("{}", sweep::collection_text(sweep.state, collection));
   return 0;
 }
 
 int run_cancel(std::span<const std::string> args) {
   FolderFlags flags;
-  OptionSet set("sweep cancel", "Cancels every job of a sweep that waits or runs; running ones save a checkpoint first.");
+  OptionSet set("sweep cancel",
+                "Cancels every job of a sweep that waits or runs; running ones save a checkpoint first.");
   if (parse_or_help(set, flags, args, "")) return 0;
   const fs::path folder(flags.folder);
   sweep::read_state(folder);
@@ -303,8 +338,9 @@ int cmd_sweep(std::span<const std::string> args) {
     const char* name;
     int (*run)(std::span<const std::string> args);
   };
-  constexpr std::array kCommands{Command{"run", run_sweep}, Command{"status", run_status}, Command{"resume", run_resume},
-                                 Command{"collect", run_collect}, Command{"cancel", run_cancel}};
+  constexpr std::array kCommands{Command{"run", run_sweep}, Command{"status", run_status},
+                                 Command{"resume", run_resume}, Command{"collect", run_collect},
+                                 Command{"cancel", run_cancel}};
   const bool wants_help = !args.empty() && (args[0] == "--help" || args[0] == "-h" || args[0] == "help");
   if (wants_help) {
     fmt::print("{}", kUsage);

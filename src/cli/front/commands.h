@@ -7,8 +7,8 @@
 
 namespace lockstep::cli {
 
-/// Commands that run inside the front program. `args` is what follows the command's words; the result is the exit code; errors
-/// are thrown.
+/// Commands that run inside the front program. `args` is what follows the command's words; the result is the exit code;
+/// errors are thrown.
 int cmd_data(std::span<const std::string> args);
 int cmd_report(std::span<const std::string> args);
 int cmd_report_compare(std::span<const std::string> args);

@@ -37,10 +37,12 @@ WorldGuess guess_world(const spec::TrainOptions& options, const std::optional<Wo
 std::string other_text(const spec::ContrastiveShape& shape) {
   if (const auto* clip = shape.clip()) return fmt::format("a picture of {0} x {0} pixels", clip->vision.image_size);
   const auto& audio = shape.clap()->audio;
-  return fmt::format("{:.4g} s of audio", static_cast<double>(audio.clip_samples) / static_cast<double>(audio.sample_rate));
+  return fmt::format("{:.4g} s of audio",
+                     static_cast<double>(audio.clip_samples) / static_cast<double>(audio.sample_rate));
 }
 
-void add_bucket_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, int64_t num_ranks, std::vector<DryRunFact>& facts) {
+void add_bucket_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, int64_t num_ranks,
+                      std::vector<DryRunFact>& facts) {
   const spec::GradSyncKind sync = spec::grad_sync_kind(options, num_ranks);
   if (sync == spec::GradSyncKind::kNone) return;
   const bool is_zero1 = sync == spec::GradSyncKind::kZero1;
@@ -53,45 +55,51 @@ void add_bucket_facts(const spec::TrainOptions& options, const spec::Contrastive
                      .dtype = is_16bit ? "16 bits" : "fp32",
                      .element_bytes = is_16bit && !options.fp32_gradients ? 2 : 4});
   }
-  const auto buckets = plan::plan_buckets(items, static_cast<int64_t>(options.bucket_mib * 1024 * 1024), is_zero1 ? num_ranks : 1);
+  const auto buckets =
+      plan::plan_buckets(items, static_cast<int64_t>(options.bucket_mib * 1024 * 1024), is_zero1 ? num_ranks : 1);
   int64_t bytes = 0, gathered = 0;
   for (const plan::Bucket& bucket : buckets) {
     bytes += bucket.num_elements * bucket.element_bytes;
     gathered += bucket.num_elements * (bucket.dtype == "fp32" ? 4 : 2);
   }
   const std::string reduced = core::format_bytes(static_cast<double>(bytes));
-  const std::string sent = is_zero1 ? fmt::format("{} to reduce-scatter and {} to gather per step", reduced, core::format_bytes(static_cast<double>(gathered)))
+  const std::string sent = is_zero1 ? fmt::format("{} to reduce-scatter and {} to gather per step", reduced,
+                                                  core::format_bytes(static_cast<double>(gathered)))
                                     : fmt::format("{} to reduce per step", reduced);
-  facts.push_back({"gradient_buckets", "gradient buckets", static_cast<int64_t>(buckets.size()), fmt::format("{}, {}", buckets.size(), sent)});
+  facts.push_back({"gradient_buckets", "gradient buckets", static_cast<int64_t>(buckets.size()),
+                   fmt::format("{}, {}", buckets.size(), sent)});
   facts.push_back({"gradient_bytes", "", bytes, ""});
 }
 
-void add_model_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, int64_t num_ranks, std::vector<DryRunFact>& facts) {
+void add_model_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, int64_t num_ranks,
+                     std::vector<DryRunFact>& facts) {
   const spec::ContrastiveCost cost = spec::contrastive_cost(shape);
   facts.push_back({"parameters", "parameters", cost.parameters,
-                   fmt::format("{} ({} {}, text {})", core::format_count(static_cast<double>(cost.parameters)), shape.other_kind(),
-                               core::format_count(static_cast<double>(cost.other_parameters)),
+                   fmt::format("{} ({} {}, text {})", core::format_count(static_cast<double>(cost.parameters)),
+                               shape.other_kind(), core::format_count(static_cast<double>(cost.other_parameters)),
                                core::format_count(static_cast<double>(cost.text_parameters)))});
   facts.push_back({"forward_flops_per_sample", "forward pass", cost.forward.flops,
-                   fmt::format("{}FLOP per pair of {} and text of {} tokens (2 x multiply-adds)", core::format_count(cost.forward.flops),
-                               other_text(shape), shape.context_length())});
+                   fmt::format("{}FLOP per pair of {} and text of {} tokens (2 x multiply-adds)",
+                               core::format_count(cost.forward.flops), other_text(shape), shape.context_length())});
   add_bucket_facts(options, shape, num_ranks, facts);
 }
 
 void add_step_facts(const spec::TrainOptions& options, int64_t global_batch, std::vector<DryRunFact>& facts) {
   if (!options.train_num_samples) {
-    facts.push_back(
-        {"steps_per_epoch", "steps per epoch", nullptr, "known when the data are opened (--train-num-samples tells before)"});
+    facts.push_back({"steps_per_epoch", "steps per epoch", nullptr,
+                     "known when the data are opened (--train-num-samples tells before)"});
     return;
   }
   const int64_t steps = (*options.train_num_samples + global_batch - 1) / global_batch;
   const bool is_cut = options.max_steps && *options.max_steps / steps < options.epochs;
   const int64_t total = is_cut ? *options.max_steps : steps * options.epochs;
-  facts.push_back({"steps_per_epoch", "steps per epoch", steps,
-                   fmt::format("{} ({} samples, rounded up to whole global batches)", steps, *options.train_num_samples)});
-  facts.push_back({"total_steps", "steps in all", total,
-                   fmt::format("{} ({}), warm-up {}", total, is_cut ? "--max-steps" : fmt::format("{} epochs", options.epochs),
-                               options.warmup_steps)});
+  facts.push_back(
+      {"steps_per_epoch", "steps per epoch", steps,
+       fmt::format("{} ({} samples, rounded up to whole global batches)", steps, *options.train_num_samples)});
+  facts.push_back(
+      {"total_steps", "steps in all", total,
+       fmt::format("{} ({}), warm-up {}", total, is_cut ? "--max-steps" : fmt::format("{} epochs", options.epochs),
+                   options.warmup_steps)});
 }
 
 /// Warnings about shards of a data flag that are not here.
@@ -108,7 +116,8 @@ std::vector<std::string> missing_shards(const std::string& flag, const std::stri
       if (num_missing++ == 0) first = shard;
     }
   if (num_missing == 0) return {};
-  return {fmt::format("{}: {} of {} shards looked for are not here; the first: '{}'", flag, num_missing, num_asked, first)};
+  return {
+      fmt::format("{}: {} of {} shards looked for are not here; the first: '{}'", flag, num_missing, num_asked, first)};
 }
 
 /// Warnings about files and folders that the command line names and that are not here.
@@ -118,11 +127,14 @@ std::vector<std::string> missing_inputs(const spec::TrainOptions& options) {
     std::error_code ignored;
     if (!path.empty() && !fs::exists(path, ignored)) warnings.push_back(fmt::format("{} '{}' is not here", flag, path));
   };
-  for (const auto& [flag, spec] : {std::pair("--train-data", options.train_data), std::pair("--val-data", options.val_data),
-                                   std::pair("--imagenet-val", options.imagenet_val), std::pair("--zeroshot-data", options.zeroshot_data)}) {
+  for (const auto& [flag, spec] :
+       {std::pair("--train-data", options.train_data), std::pair("--val-data", options.val_data),
+        std::pair("--imagenet-val", options.imagenet_val), std::pair("--zeroshot-data", options.zeroshot_data)}) {
     const bool is_shards = spec.find(".tar") != std::string::npos || data::is_pipe(spec);
-    if (!is_shards) look_for(flag, spec);
-    else for (const std::string& warning : missing_shards(flag, spec)) warnings.push_back(warning);
+    if (!is_shards)
+      look_for(flag, spec);
+    else
+      for (const std::string& warning : missing_shards(flag, spec)) warnings.push_back(warning);
   }
   look_for("--pretrained", options.pretrained);
   look_for("--classnames", options.classnames);
@@ -133,7 +145,8 @@ std::vector<std::string> missing_inputs(const spec::TrainOptions& options) {
 }
 
 /// What a contrastive training command would do, as far as it can be told without tensors, data and devices.
-std::vector<DryRunFact> contrastive_facts(const spec::ParsedCommand& command, const spec::ContrastiveShape& shape, const WorldGuess& world) {
+std::vector<DryRunFact> contrastive_facts(const spec::ParsedCommand& command, const spec::ContrastiveShape& shape,
+                                          const WorldGuess& world) {
   const spec::TrainOptions& options = *command.train;
   const plan::BatchPlan batch = plan::train_batch_plan(command, world.num_ranks);
   std::vector<DryRunFact> facts = {
@@ -148,7 +161,8 @@ std::vector<DryRunFact> contrastive_facts(const spec::ParsedCommand& command, co
   };
   add_step_facts(options, batch.global_batch, facts);
   add_model_facts(options, shape, world.num_ranks, facts);
-  for (DryRunFact& fact : memory_facts(options, shape, batch, world.num_ranks, rank_memory(options, world))) facts.push_back(std::move(fact));
+  for (DryRunFact& fact : memory_facts(options, shape, batch, world.num_ranks, rank_memory(options, world)))
+    facts.push_back(std::move(fact));
   return facts;
 }
 
@@ -181,7 +195,8 @@ DryRunPage make_page(const spec::ParsedCommand& command, const std::optional<Wor
 
 /// Name, value and in brackets where it comes from, below each other where they are long.
 std::string option_entry(const core::Option& option) {
-  const std::string label = fmt::format("  {:<26} ", "--" + option.name), origin = fmt::format("[{}]", option.origin.text());
+  const std::string label = fmt::format("  {:<26} ", "--" + option.name),
+                    origin = fmt::format("[{}]", option.origin.text());
   const std::string line = fmt::format("{}{}  {}\n", label, option.value_text(), origin);
   if (line.size() <= kPageWidth + 1) return line;
   return dry_run_entry(label, option.value_text()) + dry_run_entry(std::string(6, ' '), origin);
@@ -191,7 +206,8 @@ std::string option_entry(const core::Option& option) {
 
 std::string dry_run_entry(const std::string& label, const std::string& text) {
   std::string entry;
-  for (const std::string& line : core::wrap_text(text, kPageWidth - std::min(label.size(), kPageWidth - kLeastTextWidth)))
+  for (const std::string& line :
+       core::wrap_text(text, kPageWidth - std::min(label.size(), kPageWidth - kLeastTextWidth)))
     entry += (entry.empty() ? label : std::string(label.size(), ' ')) + line + "\n";
   return entry;
 }
@@ -213,8 +229,7 @@ void print_dry_run(const spec::ParsedCommand& command, const std::optional<World
     if (!fact.label.empty()) fmt::print("{}", dry_run_entry(fmt::format("  {:<20}", fact.label), fact.text));
   fmt::print("{}\nOptions that differ from their defaults\n", page.tables);
   for (const core::Option& option : command.set->options())
-    if (option.origin.kind != core::Origin::Kind::kDefault)
-      fmt::print("{}", option_entry(option));
+    if (option.origin.kind != core::Origin::Kind::kDefault) fmt::print("{}", option_entry(option));
   for (const std::string& warning : page.warnings) fmt::print("\n{}", dry_run_entry("warning: ", warning));
 }
 

@@ -26,8 +26,9 @@ struct WorldGuess {
 /// `label` and beside it `text`, broken so that lines end at column 80.
 std::string dry_run_entry(const std::string& label, const std::string& text);
 
-/// Prints what a training command would do as far as it can be told without tensors, data and devices, the options that differ from
-/// their defaults and warnings (also of named files that are not here), as text or (--json) as one object. The number of ranks is
+/// Prints what a training command would do as far as it can be told without tensors, data and devices, the options that
+/// differ from their defaults and warnings (also of named files that are not here), as text or (--json) as one object.
+/// The number of ranks is
 /// --world-size, else what `launched` or the surroundings say.
 void print_dry_run(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched = std::nullopt);
 

@@ -48,10 +48,12 @@ void check_wheel(const fs::path& torch) {
   if (!found.empty() && release_of(found) != release_of(info.libtorch))
     throw EnvironmentError(
         fmt::format("cli: LibTorch in '{}' has version {}, expected {}", torch.string(), found, info.libtorch),
-        fmt::format("pip install --target FOLDER torch=={}, and set LOCKSTEP_TORCH_DIR=FOLDER", release_of(info.libtorch)));
+        fmt::format("pip install --target FOLDER torch=={}, and set LOCKSTEP_TORCH_DIR=FOLDER",
+                    release_of(info.libtorch)));
   if (!info.cuda.empty() && !fs::exists(torch / "lib" / "libtorch_cuda.so"))
     throw EnvironmentError(
-        fmt::format("cli: LibTorch in '{}' has no CUDA half (lib/libtorch_cuda.so), which this build needs", torch.string()),
+        fmt::format("cli: LibTorch in '{}' has no CUDA half (lib/libtorch_cuda.so), which this build needs",
+                    torch.string()),
         fmt::format("install the CUDA {} build of torch {}", info.cuda, release_of(info.libtorch)));
 }
 
@@ -75,8 +77,9 @@ std::optional<fs::path> cache_folder(const EnvLookup& env) {
 }
 
 bool holds_torch(const std::vector<std::string>& folders) {
-  return std::any_of(folders.begin(), folders.end(),
-                     [](const std::string& folder) { return !folder.empty() && fs::exists(fs::path(folder) / kTorchLibrary); });
+  return std::any_of(folders.begin(), folders.end(), [](const std::string& folder) {
+    return !folder.empty() && fs::exists(fs::path(folder) / kTorchLibrary);
+  });
 }
 }  // namespace
 
@@ -88,9 +91,9 @@ std::vector<std::string> engine_library_folders(const fs::path& engine, const En
   if (const auto given = env("LOCKSTEP_TORCH_DIR")) {
     const auto torch = torch_folder(fs::absolute(*given));
     if (!torch)
-      throw EnvironmentError(
-          fmt::format("cli: LOCKSTEP_TORCH_DIR '{}' holds neither lib/{} nor torch/lib/{}", *given, kTorchLibrary, kTorchLibrary),
-          "name the torch package folder, or the site-packages folder above it");
+      throw EnvironmentError(fmt::format("cli: LOCKSTEP_TORCH_DIR '{}' holds neither lib/{} nor torch/lib/{}", *given,
+                                         kTorchLibrary, kTorchLibrary),
+                             "name the torch package folder, or the site-packages folder above it");
     check_wheel(*torch);
     return library_folders(*torch);
   }
@@ -102,10 +105,12 @@ std::vector<std::string> engine_library_folders(const fs::path& engine, const En
     return library_folders(*torch);
   }
   throw EnvironmentError(
-      fmt::format("cli: LibTorch ({}) is not found: LOCKSTEP_TORCH_DIR is not set, and it is neither in the run path of '{}', "
-                  "nor in LD_LIBRARY_PATH, nor in '{}'",
-                  kTorchLibrary, engine.string(), cache ? cache->string() : "the user's cache folder (HOME is not set)"),
-      fmt::format("set LOCKSTEP_TORCH_DIR to a site-packages folder with torch {}", release_of(version_info().libtorch)));
+      fmt::format(
+          "cli: LibTorch ({}) is not found: LOCKSTEP_TORCH_DIR is not set, and it is neither in the run path of '{}', "
+          "nor in LD_LIBRARY_PATH, nor in '{}'",
+          kTorchLibrary, engine.string(), cache ? cache->string() : "the user's cache folder (HOME is not set)"),
+      fmt::format("set LOCKSTEP_TORCH_DIR to a site-packages folder with torch {}",
+                  release_of(version_info().libtorch)));
 }
 
 void exec_engine(std::span<const std::string> args) {
@@ -119,12 +124,15 @@ void exec_engine(std::span<const std::string> args) {
   const auto folders = engine_library_folders(engine, [](const std::string& name) { return core::env(name.c_str()); });
   if (!folders.empty()) {
     const std::string caller = core::env("LD_LIBRARY_PATH").value_or("");
-    // A program that this variable reaches was itself started below an engine: the first caller's value is the one to keep.
+    // A program that this variable reaches was itself started below an engine: the first caller's value is the one to
+    // keep.
     setenv("LOCKSTEP_CALLER_LD_LIBRARY_PATH", caller.c_str(), /*overwrite=*/0);
     const std::string own = core::join(folders, ":");
-    if (!core::starts_with(caller, own)) setenv("LD_LIBRARY_PATH", (caller.empty() ? own : own + ":" + caller).c_str(), 1);
+    if (!core::starts_with(caller, own))
+      setenv("LD_LIBRARY_PATH", (caller.empty() ? own : own + ":" + caller).c_str(), 1);
   }
-  // LibTorch's profiler prints an error of its own when it finds no driver; where there is a GPU its errors are worth reading.
+  // LibTorch's profiler prints an error of its own when it finds no driver; where there is a GPU its errors are worth
+  // reading.
   if (hw::gpu_names().empty()) setenv("KINETO_LOG_LEVEL", kKinetoSilent, /*overwrite=*/0);
   std::vector<std::string> words = {engine.string()};
   words.insert(words.end(), args.begin(), args.end());

@@ -15,14 +15,15 @@ std::filesystem::path engine_path();
 using EnvLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
 /// Folders to put in front of LD_LIBRARY_PATH so that the engine finds LibTorch; empty where it finds it by itself.
-/// Looked for in this order: LOCKSTEP_TORCH_DIR (the torch package folder or the site-packages folder above it; alone, when set),
-/// the engine's own run path, LD_LIBRARY_PATH, lockstep/torch-VERSION in the user's cache folder. Throws EnvironmentError that
-/// names the places when it is in none, or has another version or no CUDA half where the engine was built with one.
+/// Looked for in this order: LOCKSTEP_TORCH_DIR (the torch package folder or the site-packages folder above it; alone,
+/// when set), the engine's own run path, LD_LIBRARY_PATH, lockstep/torch-VERSION in the user's cache folder. Throws
+/// EnvironmentError that names the places when it is in none, or has another version or no CUDA half where the engine
+/// was built with one.
 std::vector<std::string> engine_library_folders(const std::filesystem::path& engine, const EnvLookup& env);
 
-/// Becomes lockstep-engine with the same arguments (without the program name): process id, signals and exit code stay those of
-/// one program. LOCKSTEP_CALLER_LD_LIBRARY_PATH keeps the caller's LD_LIBRARY_PATH ("" if it was unset), so that children can get
-/// it back. Returns only by throwing EnvironmentError.
+/// Becomes lockstep-engine with the same arguments (without the program name): process id, signals and exit code stay
+/// those of one program. LOCKSTEP_CALLER_LD_LIBRARY_PATH keeps the caller's LD_LIBRARY_PATH ("" if it was unset), so
+/// that children can get it back. Returns only by throwing EnvironmentError.
 [[noreturn]] void exec_engine(std::span<const std::string> args);
 
 }  // namespace lockstep::cli

@@ -64,7 +64,8 @@ class SignalReader {
   /// Next pending signal, 0 for none.
   int next() {
     signalfd_siginfo info{};
-    return ::read(fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info) ? static_cast<int>(info.ssi_signo) : 0;
+    return ::read(fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info) ? static_cast<int>(info.ssi_signo)
+                                                                                      : 0;
   }
 
  private:
@@ -159,7 +160,8 @@ RankGroup::RankGroup(const std::vector<RankCommand>& commands, const GroupConfig
     options.out = config_.has_prefix ? Stream::kPipe : Stream::kInherit;
     // The first rank believes in a terminal where there is one, so that it shows its progress line.
     options.err = output_.is_terminal() && ranks_.empty() ? Stream::kPty : Stream::kPipe;
-    ranks_.push_back({.rank = command.rank, .process = core::Process::spawn(options), .error_file = command.error_file});
+    ranks_.push_back(
+        {.rank = command.rank, .process = core::Process::spawn(options), .error_file = command.error_file});
   }
 }
 
@@ -216,7 +218,8 @@ Verdict RankGroup::judge(const ExitStatus& status) const {
   if (status.ok()) return Verdict::kGood;
   if (status.signal == 0 && status.code == kRequeueCode) return Verdict::kStopped;
   if (status.signal != 0 && status.signal == stop_signal_) return Verdict::kStopped;
-  if (is_terminating_ || is_killed_) {  // what ranks do after our signal is a consequence, unless the code names a cause
+  if (is_terminating_ ||
+      is_killed_) {  // what ranks do after our signal is a consequence, unless the code names a cause
     const bool names_cause = status.signal == 0 && status.code >= static_cast<int>(ExitCode::kData) &&
                              status.code <= static_cast<int>(ExitCode::kEnvironment);
     return names_cause ? Verdict::kCause : Verdict::kStopped;
@@ -265,8 +268,9 @@ void RankGroup::drain() {
   for (Rank& rank : ranks_) {
     for (const bool is_err : {false, true}) {
       LineSplitter& splitter = is_err ? rank.err : rank.out;
-      splitter.finish(
-          [&](std::string_view line) { output_.write_line(is_err ? STDERR_FILENO : STDOUT_FILENO, prefix(rank, is_err), line); });
+      splitter.finish([&](std::string_view line) {
+        output_.write_line(is_err ? STDERR_FILENO : STDOUT_FILENO, prefix(rank, is_err), line);
+      });
     }
   }
   output_.set_progress("");
@@ -283,11 +287,12 @@ const Rank* RankGroup::first_failure() const {
 }
 
 void RankGroup::report(const Rank& first) const {
-  std::string text = fmt::format("launch: rank {} on {} failed first: {}{}", first.rank, core::host_name(), first.status->text(),
-                                 meaning_of(*first.status));
+  std::string text = fmt::format("launch: rank {} on {} failed first: {}{}", first.rank, core::host_name(),
+                                 first.status->text(), meaning_of(*first.status));
   std::string message = message_of_file(first.error_file);
   if (message.empty()) message = message_of_tail(first.tail);
-  if (!message.empty()) text += "\n  its last message: " + core::replace_all(std::string(core::trim(message)), "\n", "\n  ");
+  if (!message.empty())
+    text += "\n  its last message: " + core::replace_all(std::string(core::trim(message)), "\n", "\n  ");
   if (num_killed_ > 0) text += fmt::format("\n  {} other ranks did not end on SIGTERM and were killed", num_killed_);
   output_.write_line(STDERR_FILENO, "", text);
 }
@@ -297,7 +302,9 @@ void RankGroup::note_in_record(const Rank& first) const {
   if (first.verdict != Verdict::kCause) return;  // it only lost its peer: who failed first was on another node
   if (config_.run_folder_file.empty() || !std::filesystem::exists(config_.run_folder_file, failure)) return;
   record::note_first_failure(core::read_file(config_.run_folder_file),
-                             {.rank = first.rank, .exit_code = first.status->shell_code(), .text = first.status->text() + meaning_of(*first.status)});
+                             {.rank = first.rank,
+                              .exit_code = first.status->shell_code(),
+                              .text = first.status->text() + meaning_of(*first.status)});
 }
 
 int RankGroup::run() {

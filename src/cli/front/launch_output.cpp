@@ -86,7 +86,8 @@ void SharedOutput::clear() {
 void SharedOutput::show() {
   if (!is_terminal_ || progress_.empty()) return;
   winsize window{};
-  const size_t columns = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col - 1u : 79u;
+  const size_t columns =
+      ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col - 1u : 79u;
   write_all(STDERR_FILENO, "\r\033[K" + progress_.substr(0, columns));
   is_shown_ = true;
 }
@@ -94,8 +95,10 @@ void SharedOutput::show() {
 void SharedOutput::set_progress(std::string_view text) {
   if (text == progress_) return;
   progress_ = text;
-  if (text.empty()) clear();
-  else show();
+  if (text.empty())
+    clear();
+  else
+    show();
 }
 
 void SharedOutput::write_line(int fd, std::string_view prefix, std::string_view line) {

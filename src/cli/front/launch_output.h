@@ -25,8 +25,8 @@ class LineSplitter {
   std::string pending_;
 };
 
-/// The standard output and error of the launcher, shared by all ranks: whole lines in one write each, and one progress line at
-/// the bottom of a terminal that is cleared before and shown again after other lines.
+/// The standard output and error of the launcher, shared by all ranks: whole lines in one write each, and one progress
+/// line at the bottom of a terminal that is cleared before and shown again after other lines.
 class SharedOutput {
  public:
   SharedOutput();

@@ -59,16 +59,20 @@ std::string word_help_text(const std::string& word) {
   for (const spec::CommandInfo& info : spec::commands())
     if (info.is_implemented && core::starts_with(info.name, word + " ")) text += command_line(info.name, info.summary);
   if (text.empty()) return "";
-  return fmt::format("Usage: lockstep {} COMMAND [FLAGS]\n\n{}\n`lockstep {} COMMAND --help` explains each.\n", word, text, word);
+  return fmt::format("Usage: lockstep {} COMMAND [FLAGS]\n\n{}\n`lockstep {} COMMAND --help` explains each.\n", word,
+                     text, word);
 }
 
 std::string version_text(bool as_json) {
   const VersionInfo info = version_info();
   const std::string glibc = oldest_glibc();
   if (as_json) {
-    const auto text_or_null = [](const std::string& text) { return text.empty() ? core::Json(nullptr) : core::Json(text); };
-    const core::Json json = {{"version", info.version}, {"commit", info.commit}, {"libtorch", text_or_null(info.libtorch)},
-                             {"cuda", text_or_null(info.cuda)}, {"nccl", text_or_null(info.nccl)}, {"glibc_min", glibc}};
+    const auto text_or_null = [](const std::string& text) {
+      return text.empty() ? core::Json(nullptr) : core::Json(text);
+    };
+    const core::Json json = {
+        {"version", info.version},         {"commit", info.commit},           {"libtorch", text_or_null(info.libtorch)},
+        {"cuda", text_or_null(info.cuda)}, {"nccl", text_or_null(info.nccl)}, {"glibc_min", glibc}};
     return json.dump(2) + "\n";
   }
   const bool has_engine = !info.libtorch.empty();

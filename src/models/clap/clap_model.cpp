@@ -5,7 +5,8 @@
 
 namespace lockstep::models {
 
-Projection::Projection(int64_t in, int64_t out, const spec::ProjectionShape& shape, const at::TensorOptions& options) : shape_(shape) {
+Projection::Projection(int64_t in, int64_t out, const spec::ProjectionShape& shape, const at::TensorOptions& options)
+    : shape_(shape) {
   using Kind = spec::ProjectionShape::Kind;
   if (shape.kind == Kind::kNone) return;
   if (shape.kind == Kind::kLinear) {
@@ -24,9 +25,7 @@ at::Tensor Projection::forward(const at::Tensor& x) const {
 }
 
 ClapModel::ClapModel(const spec::ClapShape& shape, const ClapModelOptions& options)
-    : shape_(shape),
-      specs_(spec::clap_param_specs(shape)),
-      audio_(shape.audio, options.tensors),
+    : shape_(shape), specs_(spec::clap_param_specs(shape)), audio_(shape.audio, options.tensors),
       audio_projection_(shape.audio.feature_width(), shape.embed_dim, shape.audio_projection, options.tensors),
       text_(shape.text, options.exact_shortcuts, options.tensors),
       text_projection_(shape.text.width, shape.embed_dim, shape.text_projection, options.tensors),
@@ -57,8 +56,12 @@ void ClapModel::carry_transform(const std::string& name, Transform& transform, c
   register_buffer(name + ".sequential.3.bias", transform.bias_3);
 }
 
-at::Tensor ClapModel::encode_audio(const at::Tensor& audio_BS) { return audio_projection_.forward(audio_.forward(audio_BS, context())); }
+at::Tensor ClapModel::encode_audio(const at::Tensor& audio_BS) {
+  return audio_projection_.forward(audio_.forward(audio_BS, context()));
+}
 
-at::Tensor ClapModel::encode_text(const at::Tensor& text_BT) { return text_projection_.forward(text_.forward(text_BT, context())); }
+at::Tensor ClapModel::encode_text(const at::Tensor& text_BT) {
+  return text_projection_.forward(text_.forward(text_BT, context()));
+}
 
 }  // namespace lockstep::models

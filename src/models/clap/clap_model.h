@@ -31,8 +31,9 @@ class Projection : public nn::Module {
   std::optional<nn::Linear> first_, second_;
 };
 
-/// LAION's CLAP: parameters under its names, in the order of spec::clap_param_specs. Without content until nn::initialize or
-/// load_clap_weights. What never gets a gradient there (classification head, transforms, second scale) are buffers here.
+/// LAION's CLAP: parameters under its names, in the order of spec::clap_param_specs. Without content until
+/// nn::initialize or load_clap_weights. What never gets a gradient there (classification head, transforms, second
+/// scale) are buffers here.
 class ClapModel final : public TwoTowers {
  public:
   ClapModel(const spec::ClapShape& shape, const ClapModelOptions& options);

@@ -22,9 +22,10 @@ namespace {
 struct Rename {
   std::string_view laion, other;
 };
-constexpr std::array kOpenClipPrefixes{Rename{"audio_branch.", "audio.encoder."}, Rename{"audio_projection.", "audio.proj."},
-                                       Rename{"text_branch.", "text.transformer."}, Rename{"text_projection.", "text.proj."},
-                                       Rename{"logit_scale_a", "logit_scale"}};
+constexpr std::array kOpenClipPrefixes{
+    Rename{"audio_branch.", "audio.encoder."}, Rename{"audio_projection.", "audio.proj."},
+    Rename{"text_branch.", "text.transformer."}, Rename{"text_projection.", "text.proj."},
+    Rename{"logit_scale_a", "logit_scale"}};
 constexpr std::array kHuggingFacePrefixes{Rename{"audio_branch.bn0.", "audio_model.audio_encoder.batch_norm."},
                                           Rename{"audio_branch.", "audio_model.audio_encoder."},
                                           Rename{"audio_projection.0.", "audio_projection.linear1."},
@@ -62,7 +63,8 @@ std::string to_laion(const std::string& name, ClapNaming naming) {
     if (!core::starts_with(name, rename.other)) continue;
     std::string laion = std::string(rename.laion) + name.substr(rename.other.size());
     if (naming != ClapNaming::kHuggingFace || !is_swin_block(laion)) return laion;
-    for (const Rename& part : kHuggingFaceParts) {  // ".attention.output.dense." holds ".output.dense.": the first match counts
+    for (const Rename& part :
+         kHuggingFaceParts) {  // ".attention.output.dense." holds ".output.dense.": the first match counts
       const std::string changed = replace_once(laion, part.other, part.laion);
       if (changed != laion) return changed;
     }
@@ -106,7 +108,8 @@ NamedValues join_parts(const NamedValues& values, const std::filesystem::path& p
   for (const auto& [name, three] : parts) {
     for (size_t part = 0; part < kParts.size(); ++part)
       if (!three[part].defined() || three[part].sizes() != three[0].sizes() || three[part].dim() == 0)
-        throw DataError(fmt::format("models: weights '{}': {} of '{}' is missing or of another shape", path.string(), kParts[part], name));
+        throw DataError(fmt::format("models: weights '{}': {} of '{}' is missing or of another shape", path.string(),
+                                    kParts[part], name));
     out.emplace_back(name, at::cat({three[0], three[1], three[2]}));
   }
   return out;
@@ -115,7 +118,8 @@ NamedValues join_parts(const NamedValues& values, const std::filesystem::path& p
 /// The STFT as torchlibrosa stores it: Hann-weighted cosines (or minus sines), [bins, 1, fft_size].
 at::Tensor dft_weights(const spec::AudioShape& shape, bool is_imaginary) {
   const auto options = at::TensorOptions(at::kDouble);
-  const at::Tensor bins = at::arange(shape.fft_size / 2 + 1, options).unsqueeze(1), samples = at::arange(shape.fft_size, options).unsqueeze(0);
+  const at::Tensor bins = at::arange(shape.fft_size / 2 + 1, options).unsqueeze(1),
+                   samples = at::arange(shape.fft_size, options).unsqueeze(0);
   const at::Tensor angle = bins * samples * (2.0 * std::numbers::pi / static_cast<double>(shape.fft_size));
   const at::Tensor wave = is_imaginary ? at::sin(angle).neg() : at::cos(angle);
   return (wave * at::hann_window(shape.fft_size, /*periodic=*/true, options)).to(at::kFloat).unsqueeze(1);
@@ -139,13 +143,15 @@ NamedValues derived_values(const spec::AudioShape& shape) {
   return out;
 }
 
-void check_derived(const std::string& name, const at::Tensor& value, const at::Tensor& expected, const std::filesystem::path& path) {
+void check_derived(const std::string& name, const at::Tensor& value, const at::Tensor& expected,
+                   const std::filesystem::path& path) {
   const at::Tensor want = expected.to(at::kDouble);
   const bool fits = value.sizes() == want.sizes() &&
                     (value.to(at::kDouble) - want).abs().max().item<double>() <= 1e-4 * want.abs().max().item<double>();
   if (!fits)
-    throw DataError(fmt::format("models: weights '{}': '{}' is not what this model's shape gives", path.string(), name),
-                    "the file was trained with another front end or window: give its configuration as --model FILE.json");
+    throw DataError(
+        fmt::format("models: weights '{}': '{}' is not what this model's shape gives", path.string(), name),
+        "the file was trained with another front end or window: give its configuration as --model FILE.json");
 }
 
 std::set<std::string> carried_names(ClapModel& model) {
@@ -170,7 +176,8 @@ void append(NamedValues& out, const std::string& name, const at::Tensor& value, 
   }
   const auto parts = value.detach().chunk(3);
   for (size_t part = 0; part < kParts.size(); ++part)
-    out.emplace_back(from_laion(replace_once(name, kQkv, fmt::format("{}{}.", kSelf, kParts[part])), naming), parts[part]);
+    out.emplace_back(from_laion(replace_once(name, kQkv, fmt::format("{}{}.", kSelf, kParts[part])), naming),
+                     parts[part]);
 }
 
 }  // namespace
@@ -178,8 +185,10 @@ void append(NamedValues& out, const std::string& name, const at::Tensor& value, 
 ClapNaming clap_naming(const WeightFile& weights) {
   for (const auto& [name, tensor] : weights.tensors) {
     if (core::starts_with(name, "audio_branch.") || core::starts_with(name, "text_branch.")) return ClapNaming::kLaion;
-    if (core::starts_with(name, "audio.encoder.") || core::starts_with(name, "text.transformer.")) return ClapNaming::kOpenClip;
-    if (core::starts_with(name, "audio_model.") || core::starts_with(name, "text_model.")) return ClapNaming::kHuggingFace;
+    if (core::starts_with(name, "audio.encoder.") || core::starts_with(name, "text.transformer."))
+      return ClapNaming::kOpenClip;
+    if (core::starts_with(name, "audio_model.") || core::starts_with(name, "text_model."))
+      return ClapNaming::kHuggingFace;
   }
   throw DataError(fmt::format("models: '{}' holds no CLAP weights", weights.path.string()),
                   "names begin with audio_branch. (LAION), audio.encoder. (OpenCLIP) or audio_model. (Hugging Face)");
@@ -222,18 +231,24 @@ void load_clap_weights(ClapModel& model, const WeightFile& weights) {
   load_weights(model, laion);
 }
 
-/// Programs of a naming hold only some shapes: writing another would make files whose missing parts they draw at random.
+/// Programs of a naming hold only some shapes: writing another would make files whose missing parts they draw at
+/// random.
 void check_naming_holds(const spec::ClapShape& shape, ClapNaming naming) {
   if (naming == ClapNaming::kOpenClip) return;
   using Kind = spec::ProjectionShape::Kind;
   const auto is_plain = [&](const spec::ProjectionShape& projection) {
-    return projection.kind == Kind::kMlp && projection.has_bias && projection.hidden == shape.embed_dim && projection.is_relu == shape.audio_projection.is_relu;
+    return projection.kind == Kind::kMlp && projection.has_bias && projection.hidden == shape.embed_dim &&
+           projection.is_relu == shape.audio_projection.is_relu;
   };
-  const bool fits = shape.text.pooler == spec::TextPooler::kClass && is_plain(shape.audio_projection) && is_plain(shape.text_projection);
+  const bool fits = shape.text.pooler == spec::TextPooler::kClass && is_plain(shape.audio_projection) &&
+                    is_plain(shape.text_projection);
   if (!fits)
-    throw UsageError(fmt::format("models: model '{}' cannot be written under the names of {}: it needs the class pooler and two projections of two layers "
-                                 "with bias", shape.name, naming == ClapNaming::kLaion ? "LAION's CLAP" : "Hugging Face's ClapModel"),
-                     "write it under OpenCLIP's names (--names openclip), or keep the names (as-is)");
+    throw UsageError(
+        fmt::format("models: model '{}' cannot be written under the names of {}: it needs the class pooler and two "
+                    "projections of two layers "
+                    "with bias",
+                    shape.name, naming == ClapNaming::kLaion ? "LAION's CLAP" : "Hugging Face's ClapModel"),
+        "write it under OpenCLIP's names (--names openclip), or keep the names (as-is)");
 }
 
 NamedValues clap_values(ClapModel& model, ClapNaming naming) {

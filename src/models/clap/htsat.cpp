@@ -1,5 +1,5 @@
-// Letters: B clips, S samples, M mel bins, F frames, Y = X pixels of the square image, N tokens, C token width, D = C of the last
-// stage.
+// Letters: B clips, S samples, M mel bins, F frames, Y = X pixels of the square image, N tokens, C token width, D = C
+// of the last stage.
 #include "models/clap/htsat.h"
 
 #include <ATen/core/Tensor.h>
@@ -25,7 +25,9 @@ TokenOrder row_major(int64_t side) {
 }
 
 /// Tokens per side of a window, and by how much odd blocks roll: a stage that is one window does not.
-int64_t window_of(const spec::AudioShape& shape, int64_t stage) { return std::min(shape.window, shape.stage_side(stage)); }
+int64_t window_of(const spec::AudioShape& shape, int64_t stage) {
+  return std::min(shape.window, shape.stage_side(stage));
+}
 int64_t shift_of(const spec::AudioShape& shape, int64_t stage, size_t block) {
   return block % 2 == 1 && shape.stage_side(stage) > shape.window ? shape.window / 2 : 0;
 }
@@ -33,13 +35,11 @@ int64_t shift_of(const spec::AudioShape& shape, int64_t stage, size_t block) {
 }  // namespace
 
 HtsatTower::HtsatTower(const spec::AudioShape& shape, const at::TensorOptions& options)
-    : shape_(shape),
-      log_mel_(shape, options.device()),
-      bn0_(shape.mel_bins, options),
+    : shape_(shape), log_mel_(shape, options.device()), bn0_(shape.mel_bins, options),
       patch_weight_(nn::make_parameter({shape.width, 1, shape.patch_size, shape.patch_size}, options)),
-      patch_bias_(nn::make_parameter({shape.width}, options)),
-      patch_norm_(shape.width, options),
-      patch_order_(row_major(shape.stage_side(0)), window_order(shape.stage_side(0), window_of(shape, 0), 0), options.device()),
+      patch_bias_(nn::make_parameter({shape.width}, options)), patch_norm_(shape.width, options),
+      patch_order_(row_major(shape.stage_side(0)), window_order(shape.stage_side(0), window_of(shape, 0), 0),
+                   options.device()),
       norm_(shape.feature_width(), options) {
   register_child("bn0", bn0_);
   register_parameter("patch_embed.proj.weight", patch_weight_);
@@ -88,18 +88,23 @@ void HtsatTower::add_carried_head(const at::TensorOptions& options) {
 at::Tensor HtsatTower::to_image(const at::Tensor& mel_BMF) const {
   at::Tensor x_BMF = mel_BMF;
   if (mel_BMF.size(2) < shape_.image_frames())
-    x_BMF = at::upsample_bicubic2d(mel_BMF.unsqueeze(1), {shape_.mel_bins, shape_.image_frames()}, /*align_corners=*/true).squeeze(1);
+    x_BMF =
+        at::upsample_bicubic2d(mel_BMF.unsqueeze(1), {shape_.mel_bins, shape_.image_frames()}, /*align_corners=*/true)
+            .squeeze(1);
   return x_BMF.unflatten(2, {shape_.time_pieces(), shape_.image_size}).transpose(1, 2).flatten(1, 2);
 }
 
 at::Tensor HtsatTower::embed_patches(const at::Tensor& image_BYX) const {
   const int64_t side = shape_.stage_side(0), patch = shape_.patch_size;
-  const at::Tensor patches_BNP =
-      image_BYX.view({image_BYX.size(0), side, patch, side, patch}).transpose(2, 3).reshape({image_BYX.size(0), side * side, patch * patch});
-  return patch_norm_.forward(at::linear(permute_tokens(patches_BNP, patch_order_), patch_weight_.flatten(1), patch_bias_));
+  const at::Tensor patches_BNP = image_BYX.view({image_BYX.size(0), side, patch, side, patch})
+                                     .transpose(2, 3)
+                                     .reshape({image_BYX.size(0), side * side, patch * patch});
+  return patch_norm_.forward(
+      at::linear(permute_tokens(patches_BNP, patch_order_), patch_weight_.flatten(1), patch_bias_));
 }
 
-at::Tensor HtsatTower::run_block(const Stage& stage, size_t index, const at::Tensor& x_BNC, const DropPath& drop) const {
+at::Tensor HtsatTower::run_block(const Stage& stage, size_t index, const at::Tensor& x_BNC,
+                                 const DropPath& drop) const {
   SwinBlock& block = *stage.blocks[index];
   const at::Tensor mask_WTT = index % 2 == 1 ? stage.mask_WTT : at::Tensor();
   const auto compute = [&block, mask_WTT, drop](const at::Tensor& x) { return block.forward(x, mask_WTT, drop); };
@@ -113,18 +118,22 @@ at::Tensor HtsatTower::forward(const at::Tensor& audio_BS, const ForwardContext&
 }
 
 at::Tensor HtsatTower::forward_log_mel(const at::Tensor& mel_BMF, const ForwardContext& context) {
-  LOCKSTEP_CHECK(mel_BMF.size(1) == shape_.mel_bins && mel_BMF.size(2) <= shape_.image_frames(), "{} x {}, expected {} x at most {}",
-                 mel_BMF.size(1), mel_BMF.size(2), shape_.mel_bins, shape_.image_frames());
+  LOCKSTEP_CHECK(mel_BMF.size(1) == shape_.mel_bins && mel_BMF.size(2) <= shape_.image_frames(),
+                 "{} x {}, expected {} x at most {}", mel_BMF.size(1), mel_BMF.size(2), shape_.mel_bins,
+                 shape_.image_frames());
   bn0_.set_updates_statistics(context.updates_statistics);
   at::Tensor mel = bn0_.forward(mel_BMF.to(bn0_.parameter_type()).unsqueeze(3)).squeeze(3);
   if (is_training() && shape_.spec_augment)
-    mel = mel.mul(spec_augment_mask(mel.size(0), mel.size(1), mel.size(2), context.random_key).to(mel.options(), /*non_blocking=*/true));
+    mel = mel.mul(spec_augment_mask(mel.size(0), mel.size(1), mel.size(2), context.random_key)
+                      .to(mel.options(), /*non_blocking=*/true));
   at::Tensor x = embed_patches(to_image(mel).to(patch_weight_.scalar_type()));
   const int64_t num_blocks = std::accumulate(shape_.depths.begin(), shape_.depths.end(), int64_t{0});
   int64_t block = 0;
   for (const Stage& stage : stages_) {
     for (size_t i = 0; i < stage.blocks.size(); ++i, ++block) {
-      const double rate = is_training() && num_blocks > 1 ? shape_.drop_path * static_cast<double>(block) / static_cast<double>(num_blocks - 1) : 0.0;
+      const double rate = is_training() && num_blocks > 1
+                              ? shape_.drop_path * static_cast<double>(block) / static_cast<double>(num_blocks - 1)
+                              : 0.0;
       x = run_block(stage, i, x, draw_drop_path(rate, x.size(0), context.random_key, block, x.options()));
     }
     if (stage.downsample) x = stage.downsample->forward(permute_tokens(x, stage.before_downsample));

@@ -13,8 +13,8 @@
 
 namespace lockstep::models {
 
-/// HTSAT (Chen et al. 2022) under LAION's parameter names: waveforms to one vector each. The classification head (tscam_conv, head)
-/// is carried as buffers, never computed: it does not reach the vector.
+/// HTSAT (Chen et al. 2022) under LAION's parameter names: waveforms to one vector each. The classification head
+/// (tscam_conv, head) is carried as buffers, never computed: it does not reach the vector.
 class HtsatTower final : public nn::Module {
  public:
   HtsatTower(const spec::AudioShape& shape, const at::TensorOptions& options);

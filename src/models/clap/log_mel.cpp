@@ -24,7 +24,9 @@ constexpr double kBreakHz = 1000.0, kBreakMel = kBreakHz / kLinearHz;
 const double kLogStep = std::log(6.4) / 27.0;  // per mel, above
 
 double to_mel(double hz) { return hz < kBreakHz ? hz / kLinearHz : kBreakMel + std::log(hz / kBreakHz) / kLogStep; }
-double to_hz(double mel) { return mel < kBreakMel ? mel * kLinearHz : kBreakHz * std::exp(kLogStep * (mel - kBreakMel)); }
+double to_hz(double mel) {
+  return mel < kBreakMel ? mel * kLinearHz : kBreakHz * std::exp(kLogStep * (mel - kBreakMel));
+}
 
 }  // namespace
 
@@ -49,7 +51,8 @@ at::Tensor slaney_mel_filters(const spec::AudioShape& shape) {
 
 LogMel::LogMel(const spec::AudioShape& shape, const at::Device& device)
     : shape_(shape),
-      window_(at::hann_window(shape.fft_size, /*periodic=*/true, at::TensorOptions(at::kDouble)).to(at::kFloat).to(device)),
+      window_(
+          at::hann_window(shape.fft_size, /*periodic=*/true, at::TensorOptions(at::kDouble)).to(at::kFloat).to(device)),
       mel_MF_(slaney_mel_filters(shape).t().contiguous().to(device)) {}
 
 at::Tensor LogMel::operator()(const at::Tensor& audio_BS) const {
@@ -60,8 +63,9 @@ at::Tensor LogMel::operator()(const at::Tensor& audio_BS) const {
                     "pad short clips, cut long ones (--audio-fill, --audio-trunc)");
   const c10::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const at::Tensor spectrum = at::stft(audio_BS.to(at::kFloat), shape_.fft_size, shape_.hop_samples, shape_.fft_size, window_,
-                                       /*center=*/true, "reflect", /*normalized=*/false, /*onesided=*/true, /*return_complex=*/true);
+  const at::Tensor spectrum =
+      at::stft(audio_BS.to(at::kFloat), shape_.fft_size, shape_.hop_samples, shape_.fft_size, window_,
+               /*center=*/true, "reflect", /*normalized=*/false, /*onesided=*/true, /*return_complex=*/true);
   const at::Tensor power = at::view_as_real(spectrum).square().sum(-1);  // [B, F, frames]
   return at::matmul(mel_MF_, power).clamp_min_(1e-10).log10_().mul_(10.0);
 }

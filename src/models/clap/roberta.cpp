@@ -1,5 +1,5 @@
-// Letters: B texts, N real tokens of all texts, T tokens of one text, n texts of a block, D width, H heads, K head width, Q rows
-// whose attention is asked for (N or B).
+// Letters: B texts, N real tokens of all texts, T tokens of one text, n texts of a block, D width, H heads, K head
+// width, Q rows whose attention is asked for (N or B).
 #include "models/clap/roberta.h"
 
 #include <ATen/core/Tensor.h>
@@ -16,8 +16,9 @@
 namespace lockstep::models {
 namespace {
 
-constexpr uint64_t kHiddenStream = 0x74646870, kAttentionStream = 0x74646174;  // apart from other draws under the same key
-constexpr int64_t kEmbeddings = -1;                                             // stands for a layer index
+constexpr uint64_t kHiddenStream = 0x74646870,
+                   kAttentionStream = 0x74646174;  // apart from other draws under the same key
+constexpr int64_t kEmbeddings = -1;                // stands for a layer index
 
 using spec::TextPooler;
 
@@ -35,19 +36,15 @@ nn::Dropout RobertaDropout::at(int64_t layer, uint64_t place) const {
 }
 
 nn::Dropout RobertaDropout::attention_at(int64_t layer, int64_t block) const {
-  return {attention, core::stream_key({key, kAttentionStream, static_cast<uint64_t>(layer), static_cast<uint64_t>(block)})};
+  return {attention,
+          core::stream_key({key, kAttentionStream, static_cast<uint64_t>(layer), static_cast<uint64_t>(block)})};
 }
 
 RobertaLayer::RobertaLayer(const spec::RobertaShape& shape, int64_t index, const at::TensorOptions& options)
-    : query_(shape.width, shape.width, options),
-      key_(shape.width, shape.width, options),
-      value_(shape.width, shape.width, options),
-      attention_dense_(shape.width, shape.width, options),
-      attention_norm_(shape.width, options),
-      intermediate_(shape.width, shape.mlp_width, options),
-      output_(shape.mlp_width, shape.width, options),
-      output_norm_(shape.width, options),
-      heads_(shape.heads),
+    : query_(shape.width, shape.width, options), key_(shape.width, shape.width, options),
+      value_(shape.width, shape.width, options), attention_dense_(shape.width, shape.width, options),
+      attention_norm_(shape.width, options), intermediate_(shape.width, shape.mlp_width, options),
+      output_(shape.mlp_width, shape.width, options), output_norm_(shape.width, options), heads_(shape.heads),
       index_(index) {
   register_child("attention.self.query", query_);
   register_child("attention.self.key", key_);
@@ -60,13 +57,14 @@ RobertaLayer::RobertaLayer(const spec::RobertaShape& shape, int64_t index, const
   declare_unit();
 }
 
-at::Tensor RobertaLayer::attend(const at::Tensor& query_x_QD, const at::Tensor& x_ND, bool only_first, const TextPacking& packing,
-                                const RobertaDropout& dropout) const {
+at::Tensor RobertaLayer::attend(const at::Tensor& query_x_QD, const at::Tensor& x_ND, bool only_first,
+                                const TextPacking& packing, const RobertaDropout& dropout) const {
   about_to_run();
   std::vector<int64_t> query_rows, key_rows = packing.block_rows();
-  for (const TextPacking::Block& block : packing.blocks) query_rows.push_back(only_first ? block.num_texts : block.rows());
-  const auto q = query_.forward(query_x_QD).split_with_sizes(query_rows), k = key_.forward(x_ND).split_with_sizes(key_rows),
-             v = value_.forward(x_ND).split_with_sizes(key_rows);
+  for (const TextPacking::Block& block : packing.blocks)
+    query_rows.push_back(only_first ? block.num_texts : block.rows());
+  const auto q = query_.forward(query_x_QD).split_with_sizes(query_rows),
+             k = key_.forward(x_ND).split_with_sizes(key_rows), v = value_.forward(x_ND).split_with_sizes(key_rows);
   std::vector<at::Tensor> attended;
   for (size_t i = 0; i < packing.blocks.size(); ++i) {
     const int64_t texts = packing.blocks[i].num_texts;
@@ -85,19 +83,19 @@ at::Tensor RobertaLayer::finish(const at::Tensor& x, const at::Tensor& attended,
   return output_norm_.forward(middle.add(nn::dropout(output_.forward(expanded), dropout.at(index_, 1))));
 }
 
-at::Tensor RobertaLayer::forward(const at::Tensor& x_ND, const TextPacking& packing, const RobertaDropout& dropout) const {
+at::Tensor RobertaLayer::forward(const at::Tensor& x_ND, const TextPacking& packing,
+                                 const RobertaDropout& dropout) const {
   return finish(x_ND, attend(x_ND, x_ND, /*only_first=*/false, packing, dropout), dropout);
 }
 
-at::Tensor RobertaLayer::forward_first(const at::Tensor& x_ND, const TextPacking& packing, const RobertaDropout& dropout) const {
+at::Tensor RobertaLayer::forward_first(const at::Tensor& x_ND, const TextPacking& packing,
+                                       const RobertaDropout& dropout) const {
   const at::Tensor first_BD = x_ND.index_select(0, packing.first_B);
   return finish(first_BD, attend(first_BD, x_ND, /*only_first=*/true, packing, dropout), dropout);
 }
 
 RobertaTower::RobertaTower(const spec::RobertaShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
-    : shape_(shape),
-      exact_shortcuts_(exact_shortcuts),
-      word_embeddings_(shape.vocab_size, shape.width, options),
+    : shape_(shape), exact_shortcuts_(exact_shortcuts), word_embeddings_(shape.vocab_size, shape.width, options),
       position_embeddings_(shape.max_positions, shape.width, options),
       token_type_embeddings_(nn::make_parameter({shape.token_types, shape.width}, options)),
       embedding_norm_(shape.width, options) {

@@ -17,7 +17,7 @@ namespace lockstep::models {
 struct RobertaDropout {
   double hidden = 0.0, attention = 0.0;
   uint64_t key = 0;
-  nn::Dropout at(int64_t layer, uint64_t place) const;      ///< Of hidden states.
+  nn::Dropout at(int64_t layer, uint64_t place) const;           ///< Of hidden states.
   nn::Dropout attention_at(int64_t layer, int64_t block) const;  ///< Of attention probabilities.
 };
 
@@ -43,21 +43,22 @@ class RobertaLayer : public nn::Module {
   int64_t heads_, index_;
 };
 
-/// RoBERTa (Liu et al. 2019) under Hugging Face's parameter names, with a pooler. Only real tokens are computed (see TextPacking);
-/// the result is that of the padded computation with an attention mask.
+/// RoBERTa (Liu et al. 2019) under Hugging Face's parameter names, with a pooler. Only real tokens are computed (see
+/// TextPacking); the result is that of the padded computation with an attention mask.
 class RobertaTower final : public nn::Module {
  public:
   /// `exact_shortcuts`: the last layer computes only the first tokens where the pooler reads no others.
   RobertaTower(const spec::RobertaShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
-  /// [B, T] token ids (int64), padded with the shape's pad_id -> [B, D]. DataError for a text without tokens or with too many.
+  /// [B, T] token ids (int64), padded with the shape's pad_id -> [B, D]. DataError for a text without tokens or with
+  /// too many.
   at::Tensor forward(const at::Tensor& text_BT, const ForwardContext& context);
   /// Keep only layer inputs for the backward pass.
   void set_checkpointing(bool checkpointing) { checkpointing_ = checkpointing; }
 
  private:
   at::Tensor embed(const TextPacking& packing, const RobertaDropout& dropout) const;
-  at::Tensor run_layer(RobertaLayer& layer, const at::Tensor& x_ND, const TextPacking& packing, const RobertaDropout& dropout,
-                       bool only_first) const;
+  at::Tensor run_layer(RobertaLayer& layer, const at::Tensor& x_ND, const TextPacking& packing,
+                       const RobertaDropout& dropout, bool only_first) const;
   at::Tensor pool(const at::Tensor& x_ND, const TextPacking& packing) const;
 
   spec::RobertaShape shape_;

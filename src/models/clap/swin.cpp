@@ -27,7 +27,8 @@ at::Tensor add_branch(const at::Tensor& x, const at::Tensor& y, const at::Tensor
 
 }  // namespace
 
-DropPath draw_drop_path(double probability, int64_t batch, uint64_t random_key, int64_t block, const at::TensorOptions& options) {
+DropPath draw_drop_path(double probability, int64_t batch, uint64_t random_key, int64_t block,
+                        const at::TensorOptions& options) {
   if (probability <= 0.0) return {};
   const auto key = [&](uint64_t branch) {
     return core::stream_key({random_key, kDropPathStream, static_cast<uint64_t>(block), branch});
@@ -38,10 +39,9 @@ DropPath draw_drop_path(double probability, int64_t batch, uint64_t random_key, 
 
 SwinBlock::SwinBlock(const spec::AudioShape& shape, int64_t stage, const at::TensorOptions& options)
     : norm1_(shape.stage_width(stage), options),
-      attn_(shape.stage_width(stage), shape.heads[static_cast<size_t>(stage)], std::min(shape.window, shape.stage_side(stage)),
-            options),
-      norm2_(shape.stage_width(stage), options),
-      fc1_(shape.stage_width(stage), shape.mlp_width(stage), options),
+      attn_(shape.stage_width(stage), shape.heads[static_cast<size_t>(stage)],
+            std::min(shape.window, shape.stage_side(stage)), options),
+      norm2_(shape.stage_width(stage), options), fc1_(shape.stage_width(stage), shape.mlp_width(stage), options),
       fc2_(shape.mlp_width(stage), shape.stage_width(stage), options) {
   register_child("norm1", norm1_);
   register_child("attn", attn_);
@@ -53,7 +53,8 @@ SwinBlock::SwinBlock(const spec::AudioShape& shape, int64_t stage, const at::Ten
 
 at::Tensor SwinBlock::forward(const at::Tensor& x_BNC, const at::Tensor& mask_WTT, const DropPath& drop) const {
   about_to_run();
-  const at::Tensor middle = add_branch(x_BNC, attn_.forward(norm1_.forward(x_BNC), mask_WTT), drop.attention_B11, drop.scale);
+  const at::Tensor middle =
+      add_branch(x_BNC, attn_.forward(norm1_.forward(x_BNC), mask_WTT), drop.attention_B11, drop.scale);
   const at::Tensor expanded = nn::activate(fc1_.forward(norm2_.forward(middle)), nn::Activation::kGelu);
   return add_branch(middle, fc2_.forward(expanded), drop.mlp_B11, drop.scale);
 }

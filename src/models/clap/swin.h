@@ -16,7 +16,8 @@ struct DropPath {
 };
 
 /// Draws them for `batch` samples: a function of (random_key, block, sample).
-DropPath draw_drop_path(double probability, int64_t batch, uint64_t random_key, int64_t block, const at::TensorOptions& options);
+DropPath draw_drop_path(double probability, int64_t batch, uint64_t random_key, int64_t block,
+                        const at::TensorOptions& options);
 
 /// Swin block (Liu et al. 2021) on tokens in window order: x + attention(norm1 x), then + mlp(norm2 x).
 class SwinBlock : public nn::Module {

@@ -35,13 +35,15 @@ TextPacking pack_texts(const at::Tensor& text_BT, int64_t pad_id, int64_t longes
     const auto row = ids.subspan(static_cast<size_t>(b * columns), static_cast<size_t>(columns));
     lengths.push_back(columns - std::count(row.begin(), row.end(), pad_id));
     if (lengths.back() == 0 || lengths.back() > longest_text)
-      throw DataError(fmt::format("models: text {} of the batch has {} tokens, expected 1 to {}", b, lengths.back(), longest_text),
-                      "every text holds at least a start and an end token; longer ones must be cut by the tokenizer");
+      throw DataError(
+          fmt::format("models: text {} of the batch has {} tokens, expected 1 to {}", b, lengths.back(), longest_text),
+          "every text holds at least a start and an end token; longer ones must be cut by the tokenizer");
   }
   std::vector<int64_t> order(static_cast<size_t>(num_texts)), place(order.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return lengths[static_cast<size_t>(a)] < lengths[static_cast<size_t>(b)]; });
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return lengths[static_cast<size_t>(a)] < lengths[static_cast<size_t>(b)];
+  });
   TextPacking packing;
   std::vector<int64_t> packed_ids, positions, first;
   for (size_t rank = 0; rank < order.size(); ++rank) {
@@ -54,7 +56,8 @@ TextPacking pack_texts(const at::Tensor& text_BT, int64_t pad_id, int64_t longes
       packed_ids.push_back(id);
       positions.push_back(++position);
     }
-    if (packing.blocks.empty() || packing.blocks.back().tokens != lengths[text]) packing.blocks.push_back({0, lengths[text]});
+    if (packing.blocks.empty() || packing.blocks.back().tokens != lengths[text])
+      packing.blocks.push_back({0, lengths[text]});
     ++packing.blocks.back().num_texts;
   }
   packing.id_N = to_device(packed_ids, text_BT.device());

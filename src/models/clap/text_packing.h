@@ -5,8 +5,8 @@
 
 namespace lockstep::models {
 
-/// The real tokens of a batch of texts, text after text, ordered by length: texts of equal length are one dense block [n, T], so
-/// that their attention is one batched product without a mask. Letters: B texts, N real tokens in all.
+/// The real tokens of a batch of texts, text after text, ordered by length: texts of equal length are one dense block
+/// [n, T], so that their attention is one batched product without a mask. Letters: B texts, N real tokens in all.
 struct TextPacking {
   struct Block {
     int64_t num_texts = 0, tokens = 0;  ///< Rows of the packed tensor: num_texts x tokens.
@@ -21,8 +21,8 @@ struct TextPacking {
   std::vector<int64_t> block_rows() const;
 };
 
-/// Packs what is not `pad_id` of text_BT (int64 ids). DataError for a text without tokens or with more than `longest_text`.
-/// Lengths decide the work on the host, so ids on a GPU are copied to it: a synchronisation.
+/// Packs what is not `pad_id` of text_BT (int64 ids). DataError for a text without tokens or with more than
+/// `longest_text`. Lengths decide the work on the host, so ids on a GPU are copied to it: a synchronisation.
 TextPacking pack_texts(const at::Tensor& text_BT, int64_t pad_id, int64_t longest_text);
 
 }  // namespace lockstep::models

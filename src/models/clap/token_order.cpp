@@ -35,14 +35,16 @@ at::Tensor take_tokens(const at::Tensor& x, const at::Tensor& source) {
   at::parallel_for(0, in.size(0) * tokens, 2048, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t start = row / tokens * tokens;
-      std::memcpy(to + row * row_bytes, from + (start + places[row - start]) * row_bytes, static_cast<size_t>(row_bytes));
+      std::memcpy(to + row * row_bytes, from + (start + places[row - start]) * row_bytes,
+                  static_cast<size_t>(row_bytes));
     }
   });
   return out;
 }
 
 struct PermuteTokens : torch::autograd::Function<PermuteTokens> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& source, const at::Tensor& back) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& source,
+                            const at::Tensor& back) {
     context->saved_data["back"] = back;
     return take_tokens(x, source);
   }
@@ -75,9 +77,11 @@ TokenPermutation::TokenPermutation(const TokenOrder& from, const TokenOrder& to,
     : is_identity(from == to) {
   LOCKSTEP_CHECK(from.size() == to.size(), "from={} to={}", from.size(), to.size());
   std::vector<int64_t> place_of(from.size()), sources, inverse(from.size());
-  for (size_t place = 0; place < from.size(); ++place) place_of[static_cast<size_t>(from[place])] = static_cast<int64_t>(place);
+  for (size_t place = 0; place < from.size(); ++place)
+    place_of[static_cast<size_t>(from[place])] = static_cast<int64_t>(place);
   for (const int64_t token : to) sources.push_back(place_of[static_cast<size_t>(token)]);
-  for (size_t place = 0; place < sources.size(); ++place) inverse[static_cast<size_t>(sources[place])] = static_cast<int64_t>(place);
+  for (size_t place = 0; place < sources.size(); ++place)
+    inverse[static_cast<size_t>(sources[place])] = static_cast<int64_t>(place);
   source = to_tensor(sources).to(device);
   back = to_tensor(inverse).to(device);
 }
@@ -101,7 +105,8 @@ at::Tensor shift_mask(int64_t side, int64_t window, int64_t shift) {
   // Rolling joins the far ends; along each side the regions end at side - window and side - shift.
   const auto region = [&](int64_t at) { return at < side - window ? 0 : at < side - shift ? 1 : 2; };
   std::vector<int64_t> regions;  // in window order
-  for (const int64_t token : window_order(side, window, 0)) regions.push_back(3 * region(token / side) + region(token % side));
+  for (const int64_t token : window_order(side, window, 0))
+    regions.push_back(3 * region(token / side) + region(token % side));
   at::Tensor mask = at::empty({windows, tokens, tokens}, at::TensorOptions(at::kFloat));
   float* out = mask.mutable_data_ptr<float>();
   for (int64_t first = 0; first < std::ssize(regions); first += tokens)

@@ -24,7 +24,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kMaxGroups = 16;  // a function of the batch alone, so that sums do not depend on the number of threads
+constexpr int64_t kMaxGroups =
+    16;  // a function of the batch alone, so that sums do not depend on the number of threads
 
 bool has_kernel(const at::Tensor& qkv) {
   return qkv.is_cpu() && (qkv.scalar_type() == at::kFloat || qkv.scalar_type() == at::kBFloat16);
@@ -34,13 +35,11 @@ bool has_kernel(const at::Tensor& qkv) {
 class WindowGrid {
  public:
   WindowGrid(const at::Tensor& qkv_BN3C, const at::Tensor& bias_HTT, const at::Tensor& mask_WTT)
-      : heads_(bias_HTT.size(0)),
-        shape_{.tokens = bias_HTT.size(1), .head_width = qkv_BN3C.size(2) / 3 / bias_HTT.size(0)},
-        windows_(qkv_BN3C.size(1) / shape_.tokens),
-        width_(heads_ * shape_.head_width),
+      : heads_(bias_HTT.size(0)), shape_{.tokens = bias_HTT.size(1),
+                                         .head_width = qkv_BN3C.size(2) / 3 / bias_HTT.size(0)},
+        windows_(qkv_BN3C.size(1) / shape_.tokens), width_(heads_ * shape_.head_width),
         number_bytes_(static_cast<int64_t>(qkv_BN3C.element_size())),
-        qkv_(static_cast<const std::byte*>(qkv_BN3C.const_data_ptr())),
-        bias_(bias_HTT.const_data_ptr<float>()),
+        qkv_(static_cast<const std::byte*>(qkv_BN3C.const_data_ptr())), bias_(bias_HTT.const_data_ptr<float>()),
         mask_(mask_WTT.defined() ? mask_WTT.const_data_ptr<float>() : nullptr),
         type_(qkv_BN3C.scalar_type() == at::kFloat ? WindowType::kFloat : WindowType::kBFloat16) {}
 
@@ -53,7 +52,9 @@ class WindowGrid {
             .bias = bias_ + head * square,
             .mask = mask_ == nullptr ? nullptr : mask_ + window * square};
   }
-  int64_t qkv_offset(int64_t sample, int64_t window, int64_t head) const { return 3 * row(sample, window) + column(head); }
+  int64_t qkv_offset(int64_t sample, int64_t window, int64_t head) const {
+    return 3 * row(sample, window) + column(head);
+  }
   int64_t out_offset(int64_t sample, int64_t window, int64_t head) const { return row(sample, window) + column(head); }
   int64_t heads() const { return heads_; }
   int64_t windows() const { return windows_; }
@@ -62,7 +63,9 @@ class WindowGrid {
   WindowType type() const { return type_; }
 
  private:
-  int64_t row(int64_t sample, int64_t window) const { return (sample * windows_ + window) * shape_.tokens * width_ * number_bytes_; }
+  int64_t row(int64_t sample, int64_t window) const {
+    return (sample * windows_ + window) * shape_.tokens * width_ * number_bytes_;
+  }
   int64_t column(int64_t head) const { return head * shape_.head_width * number_bytes_; }
 
   int64_t heads_;
@@ -86,8 +89,8 @@ struct KernelAttention : torch::autograd::Function<KernelAttention> {
       for (int64_t place = begin; place < end; ++place)
         for (int64_t head = 0; head < grid.heads(); ++head) {
           const int64_t sample = place / grid.windows(), window = place % grid.windows();
-          window_forward(grid.shape(), grid.type(), grid.input(sample, window, head), out_bytes + grid.out_offset(sample, window, head),
-                         grid.width(), scratch.data());
+          window_forward(grid.shape(), grid.type(), grid.input(sample, window, head),
+                         out_bytes + grid.out_offset(sample, window, head), grid.width(), scratch.data());
         }
     });
     return out;
@@ -110,8 +113,10 @@ struct KernelAttention : torch::autograd::Function<KernelAttention> {
         const int64_t group = task / grid.heads(), head = task % grid.heads();
         for (int64_t sample = group * batch / groups; sample < (group + 1) * batch / groups; ++sample)
           for (int64_t window = 0; window < grid.windows(); ++window)
-            window_backward(grid.shape(), grid.type(), grid.input(sample, window, head), out_bytes + grid.out_offset(sample, window, head),
-                            grid.width(), qkv_bytes + grid.qkv_offset(sample, window, head), bias_sums + task * square, scratch.data());
+            window_backward(grid.shape(), grid.type(), grid.input(sample, window, head),
+                            out_bytes + grid.out_offset(sample, window, head), grid.width(),
+                            qkv_bytes + grid.qkv_offset(sample, window, head), bias_sums + task * square,
+                            scratch.data());
       }
     });
     return {qkv_gradient, bias_GHTT.sum(0), {}};
@@ -125,7 +130,8 @@ at::Tensor plain_attention(const at::Tensor& qkv_BN3C, const at::Tensor& bias_HT
   const auto parts = qkv_BN3C.view({batch * windows, tokens, 3, heads, head_width}).permute({2, 0, 3, 1, 4}).unbind(0);
   at::Tensor start = bias_HTT.unsqueeze(0);
   if (mask_WTT.defined()) start = start.add(mask_WTT.unsqueeze(1));
-  const at::Tensor scores = at::matmul(parts[0].mul(1.0 / std::sqrt(static_cast<double>(head_width))), parts[1].transpose(2, 3));
+  const at::Tensor scores =
+      at::matmul(parts[0].mul(1.0 / std::sqrt(static_cast<double>(head_width))), parts[1].transpose(2, 3));
   const at::Tensor shifted =
       scores.view({-1, mask_WTT.defined() ? windows : 1, heads, tokens, tokens}).add(start.to(scores.scalar_type()));
   const at::Tensor probabilities = at::softmax(shifted, -1).view({batch * windows, heads, tokens, tokens});
@@ -142,10 +148,7 @@ at::Tensor window_attention(const at::Tensor& qkv_BN3C, const at::Tensor& bias_H
 
 WindowAttention::WindowAttention(int64_t width, int64_t heads, int64_t window, const at::TensorOptions& options)
     : relative_position_bias_table_(nn::make_parameter({(2 * window - 1) * (2 * window - 1), heads}, options)),
-      qkv_(width, 3 * width, options),
-      proj_(width, width, options),
-      heads_(heads),
-      tokens_(window * window),
+      qkv_(width, 3 * width, options), proj_(width, width, options), heads_(heads), tokens_(window * window),
       index_(relative_position_index(window).flatten().to(options.device())) {
   register_parameter("relative_position_bias_table", relative_position_bias_table_);
   register_child("qkv", qkv_);
@@ -153,7 +156,8 @@ WindowAttention::WindowAttention(int64_t width, int64_t heads, int64_t window, c
 }
 
 at::Tensor WindowAttention::forward(const at::Tensor& x_BNC, const at::Tensor& mask_WTT) const {
-  const at::Tensor bias_HTT = relative_position_bias_table_.index_select(0, index_).view({tokens_, tokens_, heads_}).permute({2, 0, 1});
+  const at::Tensor bias_HTT =
+      relative_position_bias_table_.index_select(0, index_).view({tokens_, tokens_, heads_}).permute({2, 0, 1});
   return proj_.forward(window_attention(qkv_.forward(x_BNC), bias_HTT, mask_WTT));
 }
 

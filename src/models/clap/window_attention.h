@@ -6,10 +6,11 @@
 
 namespace lockstep::models {
 
-/// softmax(q k^t / sqrt(K) + bias + mask) v within each window. Letters: B samples, W windows of a sample, T tokens of a window,
-/// H heads, K head width, C = H K. qkv_BN3C holds the windows one after the other (N = W T), per token the queries of all heads,
-/// then keys, then values. bias_HTT is shared by all windows, mask_WTT by all heads and samples (undefined: none). [B, N, C].
-/// fp32 and bf16 on the CPU go through window_kernel.h, all else through single operators.
+/// softmax(q k^t / sqrt(K) + bias + mask) v within each window. Letters: B samples, W windows of a sample, T tokens of
+/// a window, H heads, K head width, C = H K. qkv_BN3C holds the windows one after the other (N = W T), per token the
+/// queries of all heads, then keys, then values. bias_HTT is shared by all windows, mask_WTT by all heads and samples
+/// (undefined: none). [B, N, C]. fp32 and bf16 on the CPU go through window_kernel.h, all else through single
+/// operators.
 at::Tensor window_attention(const at::Tensor& qkv_BN3C, const at::Tensor& bias_HTT, const at::Tensor& mask_WTT);
 
 /// Multi-head attention in windows with a learned bias per relative position, under Swin's parameter names.

@@ -35,8 +35,8 @@ LOCKSTEP_INLINE void store(float* to, const Vector& value) { std::memcpy(to, &va
 
 /// One tile of C = A B: `rows` x (16 vectors) numbers. A is read number by number, a_row and a_step apart.
 template <int64_t rows, int64_t vectors>
-LOCKSTEP_INLINE void multiply_tile(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_row, float* c, int64_t c_row,
-                                   int64_t depth) {
+LOCKSTEP_INLINE void multiply_tile(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_row,
+                                   float* c, int64_t c_row, int64_t depth) {
   Vector sum[rows][vectors] = {};
   for (int64_t step = 0; step < depth; ++step) {
     Vector right[vectors];
@@ -51,18 +51,19 @@ LOCKSTEP_INLINE void multiply_tile(const float* a, int64_t a_row, int64_t a_step
 }
 
 template <int64_t vectors>
-LOCKSTEP_INLINE void multiply_columns(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_row, float* c, int64_t c_row,
-                                      int64_t rows, int64_t depth) {
+LOCKSTEP_INLINE void multiply_columns(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_row,
+                                      float* c, int64_t c_row, int64_t rows, int64_t depth) {
   int64_t row = 0;
   for (; row + kTileRows <= rows; row += kTileRows)
     multiply_tile<kTileRows, vectors>(a + row * a_row, a_row, a_step, b, b_row, c + row * c_row, c_row, depth);
-  for (; row < rows; ++row) multiply_tile<1, vectors>(a + row * a_row, a_row, a_step, b, b_row, c + row * c_row, c_row, depth);
+  for (; row < rows; ++row)
+    multiply_tile<1, vectors>(a + row * a_row, a_row, a_step, b, b_row, c + row * c_row, c_row, depth);
 }
 
 /// C [rows, columns] = A [rows, depth] B [depth, columns]; columns is a multiple of 16.
 LOCKSTEP_VECTOR_CLONES
-void multiply(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_row, float* c, int64_t c_row, int64_t rows,
-                              int64_t columns, int64_t depth) {
+void multiply(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_row, float* c, int64_t c_row,
+              int64_t rows, int64_t columns, int64_t depth) {
   int64_t column = 0;
   for (; column + kTileVectors * kLanes <= columns; column += kTileVectors * kLanes)
     multiply_columns<kTileVectors>(a, a_row, a_step, b + column, b_row, c + column, c_row, rows, depth);
@@ -188,8 +189,7 @@ void unsoften(const Scratch& s, float* bias_gradient) {
   }
 }
 
-template <typename Number>
-void probabilities(const Scratch& s, const WindowInput& input) {
+template <typename Number> void probabilities(const Scratch& s, const WindowInput& input) {
   const auto* q = static_cast<const Number*>(input.q);
   read_rows(q, input.stride, s, 1.0F / std::sqrt(static_cast<float>(s.k)), s.q);
   read_rows(q + input.k_offset, input.stride, s, 1.0F, s.k_rows);
@@ -208,8 +208,8 @@ void forward_of(const WindowShape& shape, const WindowInput& input, void* out, i
 }
 
 template <typename Number>
-void backward_of(const WindowShape& shape, const WindowInput& input, const void* out_gradient, int64_t out_stride, void* q_gradient,
-                                 float* bias_gradient, float* scratch) {
+void backward_of(const WindowShape& shape, const WindowInput& input, const void* out_gradient, int64_t out_stride,
+                 void* q_gradient, float* bias_gradient, float* scratch) {
   const Scratch s(shape, scratch);
   probabilities<Number>(s, input);
   auto* dq = static_cast<Number*>(q_gradient);
@@ -234,15 +234,16 @@ int64_t window_scratch_floats(const WindowShape& shape) {
   return 4 * shape.tokens * kp + 2 * std::max(shape.head_width * tp, shape.tokens * kp) + 2 * shape.tokens * tp;
 }
 
-void window_forward(const WindowShape& shape, WindowType type, const WindowInput& input, void* out, int64_t out_stride, float* scratch) {
+void window_forward(const WindowShape& shape, WindowType type, const WindowInput& input, void* out, int64_t out_stride,
+                    float* scratch) {
   if (type == WindowType::kFloat)
     forward_of<float>(shape, input, out, out_stride, scratch);
   else
     forward_of<uint16_t>(shape, input, out, out_stride, scratch);
 }
 
-void window_backward(const WindowShape& shape, WindowType type, const WindowInput& input, const void* out_gradient, int64_t out_stride,
-                     void* q_gradient, float* bias_gradient, float* scratch) {
+void window_backward(const WindowShape& shape, WindowType type, const WindowInput& input, const void* out_gradient,
+                     int64_t out_stride, void* q_gradient, float* bias_gradient, float* scratch) {
   if (type == WindowType::kFloat)
     backward_of<float>(shape, input, out_gradient, out_stride, q_gradient, bias_gradient, scratch);
   else

@@ -12,7 +12,8 @@ class ImageTower : public nn::Module {
  public:
   /// [B, 3, Y, X] -> [B, E], not normalised. Y and X must be those of the shape.
   virtual at::Tensor forward(const at::Tensor& image_BCYX, const ForwardContext& context) = 0;
-  /// Recompute blocks in the backward pass. A tower without blocks to recompute ignores it, as OpenCLIP's ModifiedResNet does.
+  /// Recompute blocks in the backward pass. A tower without blocks to recompute ignores it, as OpenCLIP's
+  /// ModifiedResNet does.
   virtual void set_checkpointing(bool) {}
   /// Batch norm over all ranks of `comm`. A tower without batch norm ignores it.
   virtual void synchronize_batch_norm(comm::Comm*) {}

@@ -14,18 +14,16 @@
 namespace lockstep::models {
 namespace {
 
-at::Tensor average_pool(const at::Tensor& x, int64_t stride) { return stride == 1 ? x : at::avg_pool2d(x, {stride, stride}); }
+at::Tensor average_pool(const at::Tensor& x, int64_t stride) {
+  return stride == 1 ? x : at::avg_pool2d(x, {stride, stride});
+}
 
 }  // namespace
 
 Bottleneck::Bottleneck(int64_t inputs, int64_t planes, int64_t stride, const at::TensorOptions& options)
-    : conv1_(inputs, planes, 1, options),
-      bn1_(planes, options),
-      conv2_(planes, planes, 3, options, /*stride=*/1, /*padding=*/1),
-      bn2_(planes, options),
-      conv3_(planes, planes * 4, 1, options),
-      bn3_(planes * 4, options),
-      stride_(stride) {
+    : conv1_(inputs, planes, 1, options), bn1_(planes, options),
+      conv2_(planes, planes, 3, options, /*stride=*/1, /*padding=*/1), bn2_(planes, options),
+      conv3_(planes, planes * 4, 1, options), bn3_(planes * 4, options), stride_(stride) {
   register_child("conv1", conv1_);
   register_child("bn1", bn1_);
   register_child("conv2", conv2_);
@@ -55,12 +53,8 @@ std::vector<nn::BatchNorm2d*> Bottleneck::batch_norms() {
 
 AttentionPool::AttentionPool(int64_t tokens, int64_t width, int64_t heads, int64_t embed_dim, bool exact_shortcuts,
                              const at::TensorOptions& options)
-    : positional_embedding_(nn::make_parameter({tokens, width}, options)),
-      k_proj_(width, width, options),
-      q_proj_(width, width, options),
-      v_proj_(width, width, options),
-      c_proj_(width, embed_dim, options),
-      heads_(heads),
+    : positional_embedding_(nn::make_parameter({tokens, width}, options)), k_proj_(width, width, options),
+      q_proj_(width, width, options), v_proj_(width, width, options), c_proj_(width, embed_dim, options), heads_(heads),
       exact_shortcuts_(exact_shortcuts) {
   register_parameter("positional_embedding", positional_embedding_);
   register_child("k_proj", k_proj_);
@@ -71,8 +65,8 @@ AttentionPool::AttentionPool(int64_t tokens, int64_t width, int64_t heads, int64
 
 at::Tensor AttentionPool::forward(const at::Tensor& x_BCYX) const {
   const at::Tensor cells_BTD = x_BCYX.flatten(2).transpose(1, 2);
-  const at::Tensor x_BTD =
-      at::cat({cells_BTD.mean(1, /*keepdim=*/true), cells_BTD}, 1).add(positional_embedding_.to(cells_BTD.scalar_type()));
+  const at::Tensor x_BTD = at::cat({cells_BTD.mean(1, /*keepdim=*/true), cells_BTD}, 1)
+                               .add(positional_embedding_.to(cells_BTD.scalar_type()));
   const int64_t batch = x_BTD.size(0), width = x_BTD.size(2);
   const auto heads_first = [&](const at::Tensor& t) {
     return t.view({batch, t.size(1), heads_, width / heads_}).transpose(1, 2);
@@ -84,15 +78,13 @@ at::Tensor AttentionPool::forward(const at::Tensor& x_BCYX) const {
 }
 
 ModifiedResNet::ModifiedResNet(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
-    : image_size_(shape.vision.image_size),
-      conv1_(3, shape.vision.width / 2, 3, options, /*stride=*/2, /*padding=*/1),
+    : image_size_(shape.vision.image_size), conv1_(3, shape.vision.width / 2, 3, options, /*stride=*/2, /*padding=*/1),
       bn1_(shape.vision.width / 2, options),
       conv2_(shape.vision.width / 2, shape.vision.width / 2, 3, options, /*stride=*/1, /*padding=*/1),
       bn2_(shape.vision.width / 2, options),
       conv3_(shape.vision.width / 2, shape.vision.width, 3, options, /*stride=*/1, /*padding=*/1),
-      bn3_(shape.vision.width, options),
-      attnpool_(shape.vision.tokens(), shape.vision.feature_width(), shape.vision.heads(), shape.embed_dim, exact_shortcuts,
-                options) {
+      bn3_(shape.vision.width, options), attnpool_(shape.vision.tokens(), shape.vision.feature_width(),
+                                                   shape.vision.heads(), shape.embed_dim, exact_shortcuts, options) {
   register_child("conv1", conv1_);
   register_child("bn1", bn1_);
   register_child("conv2", conv2_);

@@ -19,8 +19,7 @@ nn::BlockShape block_shape(const spec::ClipShape& shape) {
 }  // namespace
 
 TextTransformer::TextTransformer(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
-    : context_length_(shape.text.context_length),
-      exact_shortcuts_(exact_shortcuts),
+    : context_length_(shape.text.context_length), exact_shortcuts_(exact_shortcuts),
       token_embedding_(shape.text.vocab_size, shape.text.width, options),
       positional_embedding_(nn::make_parameter({shape.text.context_length, shape.text.width}, options)),
       transformer_(shape.text.layers, block_shape(shape), /*is_causal=*/true, options),
@@ -34,8 +33,8 @@ TextTransformer::TextTransformer(const spec::ClipShape& shape, bool exact_shortc
 }
 
 at::Tensor TextTransformer::forward(const at::Tensor& text_BT) {
-  LOCKSTEP_CHECK(text_BT.dim() == 2 && text_BT.size(1) <= context_length_, "{} columns, expected at most {}", text_BT.size(1),
-                 context_length_);
+  LOCKSTEP_CHECK(text_BT.dim() == 2 && text_BT.size(1) <= context_length_, "{} columns, expected at most {}",
+                 text_BT.size(1), context_length_);
   const at::Tensor end_B = text_BT.argmax(1);
   at::Tensor used_BT = text_BT;
   if (exact_shortcuts_ && text_BT.is_cpu() && text_BT.size(0) > 0)

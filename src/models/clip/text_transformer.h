@@ -8,14 +8,14 @@
 
 namespace lockstep::models {
 
-/// OpenCLIP's text tower: token and position embeddings, causal blocks, norm and projection of the end-of-text position, which is
-/// the first position of the largest token id.
+/// OpenCLIP's text tower: token and position embeddings, causal blocks, norm and projection of the end-of-text
+/// position, which is the first position of the largest token id.
 class TextTransformer final : public nn::Module {
  public:
   TextTransformer(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
-  /// [B, T] token ids (int64), T at most the context length -> [B, E], not normalised. Positions after the last end-of-text token
-  /// of the batch cannot reach the result: with exact shortcuts they are left out. On a CUDA device finding them would stall the
-  /// stream, so there only a caller that passes fewer columns leaves them out.
+  /// [B, T] token ids (int64), T at most the context length -> [B, E], not normalised. Positions after the last
+  /// end-of-text token of the batch cannot reach the result: with exact shortcuts they are left out. On a CUDA device
+  /// finding them would stall the stream, so there only a caller that passes fewer columns leaves them out.
   at::Tensor forward(const at::Tensor& text_BT);
   void set_checkpointing(bool checkpointing) { transformer_.set_checkpointing(checkpointing); }
 

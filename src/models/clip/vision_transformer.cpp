@@ -1,5 +1,5 @@
-// Letters: B micro-batch, C = 3 colours, Y = X pixels, P patches, F = C p p numbers of a patch, T tokens, D width, E shared
-// embedding.
+// Letters: B micro-batch, C = 3 colours, Y = X pixels, P patches, F = C p p numbers of a patch, T tokens, D width, E
+// shared embedding.
 #include "models/clip/vision_transformer.h"
 
 #include <ATen/core/Tensor.h>
@@ -50,16 +50,15 @@ at::Tensor kept_patches(int64_t num_samples, int64_t num_patches, double dropout
   return kept_BP;
 }
 
-VisionTransformer::VisionTransformer(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
-    : shape_(shape.vision),
-      exact_shortcuts_(exact_shortcuts),
+VisionTransformer::VisionTransformer(const spec::ClipShape& shape, bool exact_shortcuts,
+                                     const at::TensorOptions& options)
+    : shape_(shape.vision), exact_shortcuts_(exact_shortcuts),
       conv1_(shape.vision.width, shape.vision.patch_size, options),
       class_embedding_(nn::make_parameter({shape.vision.width}, options)),
       positional_embedding_(nn::make_parameter({shape.vision.tokens(), shape.vision.width}, options)),
       ln_pre_(shape.vision.width, options),
       transformer_(shape.vision.layers, block_shape(shape), /*is_causal=*/false, options),
-      ln_post_(shape.vision.width, options),
-      proj_(nn::make_parameter({shape.vision.width, shape.embed_dim}, options)) {
+      ln_post_(shape.vision.width, options), proj_(nn::make_parameter({shape.vision.width, shape.embed_dim}, options)) {
   register_child("conv1", conv1_);
   register_parameter("class_embedding", class_embedding_);
   register_parameter("positional_embedding", positional_embedding_);
@@ -71,8 +70,8 @@ VisionTransformer::VisionTransformer(const spec::ClipShape& shape, bool exact_sh
 
 at::Tensor VisionTransformer::forward(const at::Tensor& image_BCYX, const ForwardContext& context) {
   const int64_t batch = image_BCYX.size(0), width = shape_.width;
-  LOCKSTEP_CHECK(image_BCYX.size(2) == shape_.image_size && image_BCYX.size(3) == shape_.image_size, "image {} x {}, expected {}",
-                 image_BCYX.size(2), image_BCYX.size(3), shape_.image_size);
+  LOCKSTEP_CHECK(image_BCYX.size(2) == shape_.image_size && image_BCYX.size(3) == shape_.image_size,
+                 "image {} x {}, expected {}", image_BCYX.size(2), image_BCYX.size(3), shape_.image_size);
   at::Tensor patch_position =
       positional_embedding_.narrow(0, 1, shape_.tokens() - 1);  // [P, D], or [B, P, D] of the kept patches
   at::Tensor kept_BP;

@@ -8,8 +8,8 @@
 
 namespace lockstep::models {
 
-/// OpenCLIP's VisionTransformer: patches, class token, position embedding, patch dropout, norm, blocks, norm of the class token,
-/// projection.
+/// OpenCLIP's VisionTransformer: patches, class token, position embedding, patch dropout, norm, blocks, norm of the
+/// class token, projection.
 class VisionTransformer final : public ImageTower {
  public:
   VisionTransformer(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
@@ -27,8 +27,8 @@ class VisionTransformer final : public ImageTower {
   at::Tensor proj_;
 };
 
-/// Patches that patch dropout keeps, in ascending order: [num_samples, max(1, floor(num_patches (1 - dropout)))] int64 on the
-/// CPU. Row b is a uniform draw without replacement that depends on (random_key, b) alone.
+/// Patches that patch dropout keeps, in ascending order: [num_samples, max(1, floor(num_patches (1 - dropout)))] int64
+/// on the CPU. Row b is a uniform draw without replacement that depends on (random_key, b) alone.
 at::Tensor kept_patches(int64_t num_samples, int64_t num_patches, double dropout, uint64_t random_key);
 
 }  // namespace lockstep::models

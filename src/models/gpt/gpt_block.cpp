@@ -1,4 +1,5 @@
-// Letters: T tokens, B micro-batch, D width, G query groups, H heads, K head width, W what a rank's queries, keys and values fill.
+// Letters: T tokens, B micro-batch, D width, G query groups, H heads, K head width, W what a rank's queries, keys and
+// values fill.
 #include "models/gpt/gpt_block.h"
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +14,8 @@
 namespace lockstep::models {
 namespace {
 
-constexpr uint64_t kHiddenStream = 0x67707468, kAttentionStream = 0x67707461;  // apart from other draws under the same key
+constexpr uint64_t kHiddenStream = 0x67707468,
+                   kAttentionStream = 0x67707461;  // apart from other draws under the same key
 
 }  // namespace
 
@@ -25,13 +27,12 @@ nn::Dropout GptDropout::attention_at(int64_t layer) const {
   return {attention, core::stream_key({key, kAttentionStream, static_cast<uint64_t>(layer)}), query_BHT};
 }
 
-GptAttention::GptAttention(const spec::GptShape& shape, int64_t layer, const nn::ShardCtx& shard, const GptBlockOptions& options)
-    : layer_(layer),
-      groups_(nn::share_of(shape.query_groups, shard)),
-      heads_per_group_(shape.heads_per_group()),
-      head_width_(shape.head_width),
-      recompute_(options.recompute_attention),
-      qkv_(shape.hidden, shape.qkv_width(), shard, options.tensors, shape.has_bias || shape.has_qkv_bias, 1, options.fp8),
+GptAttention::GptAttention(const spec::GptShape& shape, int64_t layer, const nn::ShardCtx& shard,
+                           const GptBlockOptions& options)
+    : layer_(layer), groups_(nn::share_of(shape.query_groups, shard)), heads_per_group_(shape.heads_per_group()),
+      head_width_(shape.head_width), recompute_(options.recompute_attention),
+      qkv_(shape.hidden, shape.qkv_width(), shard, options.tensors, shape.has_bias || shape.has_qkv_bias, 1,
+           options.fp8),
       proj_(shape.query_width(), shape.hidden, shard, options.tensors, shape.has_bias, options.fp8) {
   register_child("qkv", qkv_);
   register_child("proj", proj_);
@@ -40,7 +41,8 @@ GptAttention::GptAttention(const spec::GptShape& shape, int64_t layer, const nn:
 at::Tensor GptAttention::forward(const at::Tensor& x_TBD, const GptFrame& frame) {
   const at::Tensor qkv_TBW = qkv_.forward(x_TBD);
   if (!recompute_) return proj_.forward(attend(qkv_TBW, frame));
-  return proj_.forward(nn::checkpoint(core_, qkv_TBW, [this, frame](const at::Tensor& qkv) { return attend(qkv, frame); }));
+  return proj_.forward(
+      nn::checkpoint(core_, qkv_TBW, [this, frame](const at::Tensor& qkv) { return attend(qkv, frame); }));
 }
 
 at::Tensor GptAttention::attend(const at::Tensor& qkv_TBW, const GptFrame& frame) const {
@@ -52,28 +54,31 @@ at::Tensor GptAttention::attend(const at::Tensor& qkv_TBW, const GptFrame& frame
     k = nn::rotate(k, frame.rotary);
   }
   const at::Tensor q_BHTK = q.reshape({tokens, samples, heads, head_width_}).permute({1, 2, 0, 3});
-  at::Tensor k_BGTK = k.squeeze(3).permute({1, 2, 0, 3}), v_BGTK = qkv.select(3, heads_per_group_ + 1).permute({1, 2, 0, 3});
+  at::Tensor k_BGTK = k.squeeze(3).permute({1, 2, 0, 3}),
+             v_BGTK = qkv.select(3, heads_per_group_ + 1).permute({1, 2, 0, 3});
   if (frame.cache != nullptr) std::tie(k_BGTK, v_BGTK) = frame.cache->take_up(layer_, k_BGTK, v_BGTK);
   const bool is_causal = !frame.mask_B1TT.defined() && q_BHTK.size(2) == k_BGTK.size(2);
-  const at::Tensor y_BHTK = nn::attention(q_BHTK, k_BGTK, v_BGTK, frame.mask_B1TT, is_causal, frame.dropout.attention_at(layer_));
+  const at::Tensor y_BHTK =
+      nn::attention(q_BHTK, k_BGTK, v_BGTK, frame.mask_B1TT, is_causal, frame.dropout.attention_at(layer_));
   return y_BHTK.permute({2, 0, 1, 3}).reshape({tokens, samples, heads * head_width_});
 }
 
 GptMlp::GptMlp(const spec::GptShape& shape, const nn::ShardCtx& shard, const GptBlockOptions& options)
-    : activation_(shape.activation),
-      fc1_(shape.hidden, shape.is_gated() ? 2 * shape.ffn : shape.ffn, shard, options.tensors, shape.has_bias, shape.is_gated() ? 2 : 1, options.fp8),
+    : activation_(shape.activation), fc1_(shape.hidden, shape.is_gated() ? 2 * shape.ffn : shape.ffn, shard,
+                                          options.tensors, shape.has_bias, shape.is_gated() ? 2 : 1, options.fp8),
       fc2_(shape.ffn, shape.hidden, shard, options.tensors, shape.has_bias, options.fp8) {
   register_child("fc1", fc1_);
   register_child("fc2", fc2_);
 }
 
-at::Tensor GptMlp::forward(const at::Tensor& x) const { return fc2_.forward(nn::activate(fc1_.forward(x), activation_)); }
+at::Tensor GptMlp::forward(const at::Tensor& x) const {
+  return fc2_.forward(nn::activate(fc1_.forward(x), activation_));
+}
 
-GptBlock::GptBlock(const spec::GptShape& shape, int64_t layer, const nn::ShardCtx& shard, const GptBlockOptions& options)
-    : layer_(layer),
-      norm_1_(shape.norm, shape.hidden, shape.norm_eps, options.tensors),
-      attention_(shape, layer, shard, options),
-      norm_2_(shape.norm, shape.hidden, shape.norm_eps, options.tensors),
+GptBlock::GptBlock(const spec::GptShape& shape, int64_t layer, const nn::ShardCtx& shard,
+                   const GptBlockOptions& options)
+    : layer_(layer), norm_1_(shape.norm, shape.hidden, shape.norm_eps, options.tensors),
+      attention_(shape, layer, shard, options), norm_2_(shape.norm, shape.hidden, shape.norm_eps, options.tensors),
       mlp_(shape, shard, options) {
   register_child("norm_1", norm_1_);
   register_child("attention", attention_);
@@ -84,7 +89,8 @@ GptBlock::GptBlock(const spec::GptShape& shape, int64_t layer, const nn::ShardCt
 
 at::Tensor GptBlock::forward(const at::Tensor& x_TBD, const GptFrame& frame) {
   about_to_run();
-  const at::Tensor attended = nn::dropout(attention_.forward(norm_1_.forward(x_TBD), frame), frame.dropout.at(layer_, 0));
+  const at::Tensor attended =
+      nn::dropout(attention_.forward(norm_1_.forward(x_TBD), frame), frame.dropout.at(layer_, 0));
   const at::Tensor middle = x_TBD.add(attended);
   return middle.add(nn::dropout(mlp_.forward(norm_2_.forward(middle)), frame.dropout.at(layer_, 1)));
 }

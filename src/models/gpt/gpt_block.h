@@ -15,7 +15,8 @@
 
 namespace lockstep::models {
 
-/// Random dropping of one micro-batch. Draws depend on (key, layer, place, sample, token, element), not on how work is shared out.
+/// Random dropping of one micro-batch. Draws depend on (key, layer, place, sample, token, element), not on how work is
+/// shared out.
 struct GptDropout {
   double hidden = 0.0, attention = 0.0;
   uint64_t key = 0;
@@ -32,13 +33,15 @@ struct GptFrame {
   nn::RotaryTable rotary;  ///< Undefined without rotary positions.
   at::Tensor mask_B1TT;    ///< 0 and -inf, in the type of the attention; undefined: causal.
   GptDropout dropout;
-  GptCache* cache = nullptr;  ///< Holds the keys and values of the tokens before, and takes up those of these; nullptr: there are none before.
+  GptCache* cache = nullptr;  ///< Holds the keys and values of the tokens before, and takes up those of these; nullptr:
+                              ///< there are none before.
 };
 
 struct GptBlockOptions {
   at::TensorOptions tensors = {};
-  bool recompute_attention = false;  ///< Keep queries, keys and values only, and compute scores and probabilities again.
-  nn::Fp8State* fp8 = nullptr;       ///< The four linear layers in 8 bits; outlives the block.
+  bool recompute_attention =
+      false;                    ///< Keep queries, keys and values only, and compute scores and probabilities again.
+  nn::Fp8State* fp8 = nullptr;  ///< The four linear layers in 8 bits; outlives the block.
 };
 
 /// Causal self attention with grouped queries. Rank r of R has groups [r G/R, (r+1) G/R) and their query heads.

@@ -35,14 +35,21 @@ at::Tensor own_tokens(const at::Tensor& x_TB, const nn::ShardCtx& shard) {
   return x_TB.narrow(0, shard.rank() * count, count);
 }
 
-GptDropout make_dropout(const spec::GptShape& shape, const nn::ShardCtx& shard, int64_t tokens, int64_t samples, const at::Device& device,
-                        uint64_t key) {
-  GptDropout dropout{.hidden = shape.hidden_dropout, .attention = shape.attention_dropout, .key = key, .token_TB = {}, .query_BHT = {}};
+GptDropout make_dropout(const spec::GptShape& shape, const nn::ShardCtx& shard, int64_t tokens, int64_t samples,
+                        const at::Device& device, uint64_t key) {
+  GptDropout dropout{.hidden = shape.hidden_dropout,
+                     .attention = shape.attention_dropout,
+                     .key = key,
+                     .token_TB = {},
+                     .query_BHT = {}};
   const auto integers = at::TensorOptions(at::kLong).device(device);
-  if (dropout.hidden > 0) dropout.token_TB = own_tokens(at::arange(tokens * samples, integers).view({tokens, samples}), shard);
+  if (dropout.hidden > 0)
+    dropout.token_TB = own_tokens(at::arange(tokens * samples, integers).view({tokens, samples}), shard);
   const int64_t heads = shape.heads / shard.size();
   if (dropout.attention > 0)
-    dropout.query_BHT = at::arange(samples * shape.heads * tokens, integers).view({samples, shape.heads, tokens}).narrow(1, shard.rank() * heads, heads);
+    dropout.query_BHT = at::arange(samples * shape.heads * tokens, integers)
+                            .view({samples, shape.heads, tokens})
+                            .narrow(1, shard.rank() * heads, heads);
   return dropout;
 }
 
@@ -64,8 +71,10 @@ struct GptModel::BlockGroup : nn::Module {
   }
 };
 
-GptModel::GptModel(const spec::GptShape& shape, const spec::GptPart& part, const nn::ShardCtx& shard, const GptModelOptions& options)
-    : shape_(shape), part_(part), shard_(shard), options_(options), specs_(spec::gpt_param_specs(shape, part, shard.size())) {
+GptModel::GptModel(const spec::GptShape& shape, const spec::GptPart& part, const nn::ShardCtx& shard,
+                   const GptModelOptions& options)
+    : shape_(shape), part_(part), shard_(shard), options_(options),
+      specs_(spec::gpt_param_specs(shape, part, shard.size())) {
   LOCKSTEP_CHECK(options.recompute_unit >= 1, "recompute_unit={}", options.recompute_unit);
   if (shape.positions == spec::GptPositions::kRotary)
     rotary_frequencies_ = nn::rotary_frequencies(shape.rotary_width(), shape.rotary_base, shape.rotary_scaling);
@@ -99,7 +108,8 @@ GptModel::GptModel(const spec::GptShape& shape, const spec::GptPart& part, const
   final_norm_->declare_unit();
   register_child("final_norm", *final_norm_);
   if (shape.is_head_tied && part.has_embedding) return;
-  head_ = std::make_unique<nn::ColumnParallelLinear>(shape.hidden, vocab_rows, shard, options.tensors, /*with_bias=*/false);
+  head_ =
+      std::make_unique<nn::ColumnParallelLinear>(shape.hidden, vocab_rows, shard, options.tensors, /*with_bias=*/false);
   head_->declare_unit();
   register_child(shape.is_head_tied ? "embedding.word" : "head", *head_);
 }
@@ -109,16 +119,21 @@ GptModel::~GptModel() = default;
 GptFrame GptModel::make_frame(const at::Tensor& input_TBD, const Batch& batch) const {
   const bool has_input = input_TBD.defined();
   const at::Tensor& like = has_input ? input_TBD : word_->weight();
-  const int64_t tokens = has_input ? input_TBD.size(0) * (shard_.splits_tokens() ? shard_.size() : 1) : batch.text_BT.size(1);
+  const int64_t tokens =
+      has_input ? input_TBD.size(0) * (shard_.splits_tokens() ? shard_.size() : 1) : batch.text_BT.size(1);
   const int64_t samples = has_input ? input_TBD.size(1) : batch.text_BT.size(0);
   GptFrame frame;
   if (!rotary_frequencies_.empty()) {
-    const at::Tensor position_TB = batch.position_BT.defined() ? batch.position_BT.t()
-                                                               : at::arange(tokens, at::TensorOptions(at::kLong).device(like.device())).unsqueeze(1);
+    const at::Tensor position_TB =
+        batch.position_BT.defined()
+            ? batch.position_BT.t()
+            : at::arange(tokens, at::TensorOptions(at::kLong).device(like.device())).unsqueeze(1);
     frame.rotary = nn::make_rotary_table(rotary_frequencies_, position_TB);
   }
-  if (batch.document_BT.defined()) frame.mask_B1TT = nn::in_compute_type(document_mask(batch.document_BT, like.scalar_type()));
-  if (is_training()) frame.dropout = make_dropout(shape_, shard_, tokens, samples, like.device(), batch.context.random_key);
+  if (batch.document_BT.defined())
+    frame.mask_B1TT = nn::in_compute_type(document_mask(batch.document_BT, like.scalar_type()));
+  if (is_training())
+    frame.dropout = make_dropout(shape_, shard_, tokens, samples, like.device(), batch.context.random_key);
   return frame;
 }
 
@@ -127,23 +142,28 @@ at::Tensor GptModel::embed(const Batch& batch, const GptFrame& frame) const {
   at::Tensor x_TBD = word_->forward(batch.text_BT.t());
   if (position_.defined()) {
     LOCKSTEP_CHECK(tokens <= position_.size(0), "{} tokens, {} positions", tokens, position_.size(0));
-    const at::Tensor row_TBD = batch.position_BT.defined() ? at::embedding(position_, own_tokens(batch.position_BT.t(), shard_))
-                                                           : own_tokens(position_.narrow(0, 0, tokens), shard_).unsqueeze(1);
+    const at::Tensor row_TBD = batch.position_BT.defined()
+                                   ? at::embedding(position_, own_tokens(batch.position_BT.t(), shard_))
+                                   : own_tokens(position_.narrow(0, 0, tokens), shard_).unsqueeze(1);
     x_TBD = x_TBD.add(row_TBD);
   }
   return nn::dropout(x_TBD, frame.dropout.at(kEmbeddingLayer, 0));
 }
 
 at::Tensor GptModel::forward(const at::Tensor& input_TBD, const Batch& batch) {
-  LOCKSTEP_CHECK(input_TBD.defined() != part_.has_embedding, "the part with the embedding, and no other, begins with tokens");
+  LOCKSTEP_CHECK(input_TBD.defined() != part_.has_embedding,
+                 "the part with the embedding, and no other, begins with tokens");
   const GptFrame frame = make_frame(input_TBD, batch);
   return run_blocks(part_.has_embedding ? embed(batch, frame) : input_TBD, frame);
 }
 
 at::Tensor GptModel::run_blocks(at::Tensor x_TBD, const GptFrame& frame) {
   for (const auto& group : groups_) {
-    if (!group->is_recomputed) x_TBD = group->forward(x_TBD, frame);
-    else x_TBD = nn::checkpoint(*group, x_TBD, [group = group.get(), frame](const at::Tensor& x) { return group->forward(x, frame); });
+    if (!group->is_recomputed)
+      x_TBD = group->forward(x_TBD, frame);
+    else
+      x_TBD = nn::checkpoint(*group, x_TBD,
+                             [group = group.get(), frame](const at::Tensor& x) { return group->forward(x, frame); });
   }
   if (!part_.has_head) return x_TBD;
   final_norm_->about_to_run();
@@ -151,7 +171,8 @@ at::Tensor GptModel::run_blocks(at::Tensor x_TBD, const GptFrame& frame) {
 }
 
 at::Tensor GptModel::forward_next(const at::Tensor& text_BL, GptCache& cache) {
-  LOCKSTEP_CHECK(part_ == spec::whole_gpt(shape_) && !shard_.splits_tokens() && !is_training(), "part of {} layers", part_.num_layers);
+  LOCKSTEP_CHECK(part_ == spec::whole_gpt(shape_) && !shard_.splits_tokens() && !is_training(), "part of {} layers",
+                 part_.num_layers);
   const c10::NoGradGuard no_grad;
   const int64_t tokens = text_BL.size(1);
   Batch batch;
@@ -184,6 +205,8 @@ nn::VocabLoss GptModel::loss(const at::Tensor& hidden_TBD, const Batch& batch) c
                                  batch.target_BT.t().reshape({-1}), weight_N, options, shard_);
 }
 
-at::Tensor GptModel::logits(const at::Tensor& hidden_TBD) const { return nn::column_linear(hidden_TBD, head_weight(), {}, shard_); }
+at::Tensor GptModel::logits(const at::Tensor& hidden_TBD) const {
+  return nn::column_linear(hidden_TBD, head_weight(), {}, shard_);
+}
 
 }  // namespace lockstep::models

@@ -27,29 +27,31 @@ enum class GptRecompute {
 struct GptModelOptions {
   at::TensorOptions tensors = {};  ///< Device and type of the parameters at first; the default is fp32 on the CPU.
   GptRecompute recompute = GptRecompute::kNone;
-  int64_t recompute_unit = 1;  ///< kFull: blocks whose common input is kept.
+  int64_t recompute_unit = 1;                                      ///< kFull: blocks whose common input is kept.
   int64_t recompute_blocks = std::numeric_limits<int64_t>::max();  ///< kFull: so many of the part's first blocks.
-  int64_t loss_chunk_tokens = 0;     ///< See nn::VocabLossOptions.
-  bool early_loss_gradients = true;  ///< See there. False where many forward passes come before the first backward pass.
+  int64_t loss_chunk_tokens = 0;                                   ///< See nn::VocabLossOptions.
+  bool early_loss_gradients =
+      true;  ///< See there. False where many forward passes come before the first backward pass.
   std::optional<nn::Fp8Options> fp8 = std::nullopt;  ///< Linear layers of the blocks in 8 bits.
   bool fp8_spares_ends = false;                      ///< But for the model's first and last block.
 };
 
-/// A run of blocks of a decoder-only language model, with or without its ends, as one of the ranks that share each layer holds it.
-/// Parameters under the names and in the order of spec::gpt_param_specs. Without content until nn::initialize_shard or loaded weights
-/// fill it.
+/// A run of blocks of a decoder-only language model, with or without its ends, as one of the ranks that share each
+/// layer holds it. Parameters under the names and in the order of spec::gpt_param_specs. Without content until
+/// nn::initialize_shard or loaded weights fill it.
 class GptModel final : public nn::Module {
  public:
-  /// The ranks of `shard` can share the shape's groups, widths, vocabulary and tokens evenly (plan::make_gpt_layout sees to that);
-  /// `shard.tp` outlives the model.
-  GptModel(const spec::GptShape& shape, const spec::GptPart& part, const nn::ShardCtx& shard, const GptModelOptions& options = {});
+  /// The ranks of `shard` can share the shape's groups, widths, vocabulary and tokens evenly (plan::make_gpt_layout
+  /// sees to that); `shard.tp` outlives the model.
+  GptModel(const spec::GptShape& shape, const spec::GptPart& part, const nn::ShardCtx& shard,
+           const GptModelOptions& options = {});
   ~GptModel() override;
 
-  /// From the batch's tokens, or from what the part before gave, to what the next part takes: [T, B, D] or, where tokens are split,
-  /// this rank's [T/R, B, D]. The last part's final norm is applied.
+  /// From the batch's tokens, or from what the part before gave, to what the next part takes: [T, B, D] or, where
+  /// tokens are split, this rank's [T/R, B, D]. The last part's final norm is applied.
   at::Tensor forward(const at::Tensor& input_TBD, const Batch& batch);
-  /// What forward() of a whole model gives at the tokens that follow those of `cache`, which takes them up: [L, B, D] of [B, L]. For generation: nothing
-  /// is dropped, no gradients.
+  /// What forward() of a whole model gives at the tokens that follow those of `cache`, which takes them up: [L, B, D]
+  /// of [B, L]. For generation: nothing is dropped, no gradients.
   at::Tensor forward_next(const at::Tensor& text_BL, GptCache& cache);
 
   /// Of what forward() of the last part gave, against the batch's targets and weights; per_token is [T B].
@@ -82,7 +84,8 @@ class GptModel final : public nn::Module {
   at::Tensor position_;
   std::unique_ptr<nn::Fp8State> fp8_;  // before the blocks, which hold on to it
   std::vector<std::unique_ptr<GptBlock>> blocks_;
-  std::vector<std::unique_ptr<BlockGroup>> groups_;  // blocks that are computed again together, one by one where nothing is
+  std::vector<std::unique_ptr<BlockGroup>>
+      groups_;  // blocks that are computed again together, one by one where nothing is
   std::unique_ptr<nn::Norm> final_norm_;
   std::unique_ptr<nn::ColumnParallelLinear> head_;  // unless it is word_
 };

@@ -7,7 +7,8 @@
 
 namespace lockstep::models {
 
-GptTask::GptTask(std::vector<std::unique_ptr<GptModel>> chunks, comm::Comm* data_axis) : chunks_(std::move(chunks)), data_axis_(data_axis) {
+GptTask::GptTask(std::vector<std::unique_ptr<GptModel>> chunks, comm::Comm* data_axis)
+    : chunks_(std::move(chunks)), data_axis_(data_axis) {
   LOCKSTEP_CHECK(!chunks_.empty(), "no chunks");
   for (const auto& chunk : chunks_) network_.add(*chunk);
 }
@@ -21,7 +22,8 @@ Outputs GptTask::forward(const Batch& batch) {
 Outputs GptTask::forward_chunk(int64_t index, const at::Tensor& input_TBD, const Batch& batch) {
   GptModel& model = chunk(index);
   if (model.part().has_embedding && !batch.text_BT.defined()) throw DataError("models: a language model needs tokens");
-  if (model.part().has_head && !batch.target_BT.defined()) throw DataError("models: a language model needs the token that follows each one");
+  if (model.part().has_head && !batch.target_BT.defined())
+    throw DataError("models: a language model needs the token that follows each one");
   const at::Tensor hidden_TBD = model.forward(input_TBD, batch);
   Outputs out;
   if (!model.part().has_head) {
@@ -32,8 +34,9 @@ Outputs GptTask::forward_chunk(int64_t index, const at::Tensor& input_TBD, const
   const int64_t samples = batch.target_BT.size(0), tokens = batch.target_BT.size(1);
   out.loss_sum = loss.sum;
   out.token_loss_BT = loss.per_token.view({tokens, samples}).t();
-  out.weight_sum = batch.loss_weight_BT.defined() ? batch.loss_weight_BT.sum(loss.sum.scalar_type())
-                                                  : at::full({}, static_cast<double>(samples * tokens), loss.sum.options().requires_grad(false));
+  out.weight_sum = batch.loss_weight_BT.defined()
+                       ? batch.loss_weight_BT.sum(loss.sum.scalar_type())
+                       : at::full({}, static_cast<double>(samples * tokens), loss.sum.options().requires_grad(false));
   return out;
 }
 

@@ -10,7 +10,8 @@ namespace lockstep::models {
 /// Next-token prediction. This rank's parts of the model are the chunks of the StagedTask.
 class GptTask final : public StagedTask {
  public:
-  /// At least one part, in the order of the model. `data_axis`: ranks that see other samples (nullptr: none); outlives the task.
+  /// At least one part, in the order of the model. `data_axis`: ranks that see other samples (nullptr: none); outlives
+  /// the task.
   explicit GptTask(std::vector<std::unique_ptr<GptModel>> chunks, comm::Comm* data_axis = nullptr);
 
   nn::Module& network() override { return network_; }
@@ -19,7 +20,8 @@ class GptTask final : public StagedTask {
 
   /// DataError without tokens, or, for the part with the head, without targets.
   Outputs forward(const Batch& batch) override;
-  /// Sum of weight x loss over the sum of the weights of the micro-batch (at least 1). One part, "lm_loss", equal to it.
+  /// Sum of weight x loss over the sum of the weights of the micro-batch (at least 1). One part, "lm_loss", equal to
+  /// it.
   LossReport loss(const Outputs& outputs) override;
 
   int64_t num_blocks() const override { return chunks_.front()->shape().layers; }

@@ -19,7 +19,8 @@ using spec::ParamSpec;
 constexpr std::string_view kGpt2Prefix = "transformer.";
 
 bool any_starts_with(const WeightFile& weights, std::string_view prefix) {
-  return std::any_of(weights.tensors.begin(), weights.tensors.end(), [&](const auto& entry) { return core::starts_with(entry.first, prefix); });
+  return std::any_of(weights.tensors.begin(), weights.tensors.end(),
+                     [&](const auto& entry) { return core::starts_with(entry.first, prefix); });
 }
 
 GptDialect dialect_of(const WeightFile& weights, const spec::GptShape& shape) {
@@ -27,7 +28,9 @@ GptDialect dialect_of(const WeightFile& weights, const spec::GptShape& shape) {
 }
 
 /// Causal masks that old files hold as buffers.
-bool is_mask(const std::string& name) { return core::ends_with(name, ".attn.bias") || core::ends_with(name, ".attn.masked_bias"); }
+bool is_mask(const std::string& name) {
+  return core::ends_with(name, ".attn.bias") || core::ends_with(name, ".attn.masked_bias");
+}
 
 /// A table of Megatron, which has rows of padding for some number of tensor ranks, with those of this model.
 at::Tensor padded_anew(const at::Tensor& table, const spec::GptShape& shape, int64_t num_ranks) {
@@ -44,9 +47,12 @@ WeightFile tidied(const WeightFile& weights, const spec::GptShape& shape, int64_
   const bool lacks_prefix = dialect == GptDialect::kHfGpt2 && !any_starts_with(weights, kGpt2Prefix);
   for (const auto& [name, value] : weights.tensors) {
     const bool is_head = name == "lm_head.weight" || name == "output_layer.weight";
-    if (is_mask(name) || (is_head && shape.is_head_tied)) tidy.ignored.push_back(name);
-    else if (name == "embedding.word_embeddings.weight" || name == "output_layer.weight") tidy.tensors.emplace_back(name, padded_anew(value, shape, num_ranks));
-    else tidy.tensors.emplace_back(lacks_prefix && !is_head ? std::string(kGpt2Prefix) + name : name, value);
+    if (is_mask(name) || (is_head && shape.is_head_tied))
+      tidy.ignored.push_back(name);
+    else if (name == "embedding.word_embeddings.weight" || name == "output_layer.weight")
+      tidy.tensors.emplace_back(name, padded_anew(value, shape, num_ranks));
+    else
+      tidy.tensors.emplace_back(lacks_prefix && !is_head ? std::string(kGpt2Prefix) + name : name, value);
   }
   return tidy;
 }
@@ -99,7 +105,8 @@ void load_gpt_weights(GptModel& model, const WeightFile& weights) {
       const at::Tensor value = values.at(foreign.name);
       const std::vector<int64_t> rows = row_shape(spec, foreign);
       if (!whole.defined()) whole = at::zeros(rows, value.options());
-      whole.index_copy_(0, row_numbers(shape, spec, foreign), (foreign.is_transposed ? value.t() : value).reshape({-1, rows[1]}).to(whole.scalar_type()));
+      whole.index_copy_(0, row_numbers(shape, spec, foreign),
+                        (foreign.is_transposed ? value.t() : value).reshape({-1, rows[1]}).to(whole.scalar_type()));
     }
     tensor->detach().copy_(own_part(whole.view(spec.shape), spec, model.shard()));
   }
@@ -118,8 +125,7 @@ at::Tensor whole_parameter(const at::Tensor& own, const ParamSpec& spec, const n
 namespace {
 
 /// Appends the tensors of each parameter, after which done(parameter) is called.
-template <typename Done>
-void visit_values(GptModel& model, GptDialect dialect, NamedValues& out, const Done& done) {
+template <typename Done> void visit_values(GptModel& model, GptDialect dialect, NamedValues& out, const Done& done) {
   const auto specs = specs_by_name(model);
   const c10::NoGradGuard no_grad;
   for (const auto& [name, tensor] : model.named_parameters()) {
@@ -127,7 +133,8 @@ void visit_values(GptModel& model, GptDialect dialect, NamedValues& out, const D
     if (spec.is_tied_copy) continue;
     const at::Tensor whole = whole_parameter(*tensor, spec, model.shard()).cpu();
     for (const ForeignTensor& foreign : spec::foreign_tensors(model.shape(), spec, dialect)) {
-      const at::Tensor rows = whole.view(row_shape(spec, foreign)).index_select(0, row_numbers(model.shape(), spec, foreign));
+      const at::Tensor rows =
+          whole.view(row_shape(spec, foreign)).index_select(0, row_numbers(model.shape(), spec, foreign));
       out.emplace_back(foreign.name, (foreign.is_transposed ? rows.t().contiguous() : rows).view(foreign.shape));
     }
     done(*tensor);
@@ -144,7 +151,8 @@ NamedValues gpt_values(GptModel& model, GptDialect dialect) {
 
 NamedValues take_gpt_values(std::unique_ptr<GptModel> model, GptDialect dialect) {
   NamedValues out;
-  visit_values(*model, dialect, out, [](at::Tensor& parameter) { parameter.set_data(at::empty({0}, parameter.options())); });
+  visit_values(*model, dialect, out,
+               [](at::Tensor& parameter) { parameter.set_data(at::empty({0}, parameter.options())); });
   return out;
 }
 

@@ -7,17 +7,18 @@
 
 namespace lockstep::models {
 
-/// Copies a whole model's weights under the names of Hugging Face (the class that the shape belongs to) or Megatron into this rank's part of
-/// it. Rows of the vocabulary that the file does not have become 0. GPT-2 files without the leading "transformer." and masks among the
-/// weights are understood, a head that repeats a tied embedding, and Megatron's padding for any tensor ranks. DataError that lists missing,
-/// unexpected and mis-shaped names, before anything was changed; UsageError for a shape that no class of Hugging Face holds.
+/// Copies a whole model's weights under the names of Hugging Face (the class that the shape belongs to) or Megatron
+/// into this rank's part of it. Rows of the vocabulary that the file does not have become 0. GPT-2 files without the
+/// leading "transformer." and masks among the weights are understood, a head that repeats a tied embedding, and
+/// Megatron's padding for any tensor ranks. DataError that lists missing, unexpected and mis-shaped names, before
+/// anything was changed; UsageError for a shape that no class of Hugging Face holds.
 void load_gpt_weights(GptModel& model, const WeightFile& weights);
 
-/// The parameters of the model's part, whole, as a program of that dialect saves them; copies that another stage owns are left out.
-/// Collective over the ranks that share the layers; every one of them gets all.
+/// The parameters of the model's part, whole, as a program of that dialect saves them; copies that another stage owns
+/// are left out. Collective over the ranks that share the layers; every one of them gets all.
 NamedValues gpt_values(GptModel& model, spec::GptDialect dialect);
-/// The same of a model that ends with it: each parameter's memory is freed once its values are made, so that no two copies of the whole
-/// exist.
+/// The same of a model that ends with it: each parameter's memory is freed once its values are made, so that no two
+/// copies of the whole exist.
 NamedValues take_gpt_values(std::unique_ptr<GptModel> model, spec::GptDialect dialect);
 
 /// A parameter from the parts of all ranks. Collective.

@@ -1,4 +1,5 @@
-// Results of `lockstep bench`: JSON documents, and the text of every case but `collective` (whose text is that of nccl-tests).
+// Results of `lockstep bench`: JSON documents, and the text of every case but `collective` (whose text is that of
+// nccl-tests).
 #include "record/logs/bench.h"
 
 #include <fmt/format.h>
@@ -58,15 +59,21 @@ bool read_collective(const Json& row, RunData& run) {
     const std::string prefix = is_in_place ? "in_place_" : "";
     const auto time_us = amount_of(row, prefix + "time_us"), wrong = amount_of(row, prefix + "wrong");
     if (!time_us || *time_us < kMinTimeUs) continue;
-    CollectivePoint point{.kind = core::replace_all(text_of(row, "part"), "-", "_"), .type = text_of(row, "type"), .operation = text_of(row, "redop"),
-                          .num_ranks = static_cast<int>(run.setup.devices.value_or(0)), .bytes = *bytes, .count = std::llround(std::min(*count, 1e15)),
-                          .is_in_place = is_in_place, .time_us = *time_us};
+    CollectivePoint point{.kind = core::replace_all(text_of(row, "part"), "-", "_"),
+                          .type = text_of(row, "type"),
+                          .operation = text_of(row, "redop"),
+                          .num_ranks = static_cast<int>(run.setup.devices.value_or(0)),
+                          .bytes = *bytes,
+                          .count = std::llround(std::min(*count, 1e15)),
+                          .is_in_place = is_in_place,
+                          .time_us = *time_us};
     if (point.operation == "none") point.operation.clear();
     if (const auto root = amount_of(row, "root")) point.root = std::llround(std::min(*root, 1e9));
     if (wrong) point.num_wrong = std::llround(std::min(*wrong, 1e15));
     point.algbw_gbytes_per_s = *bytes / *time_us * kBytesPerUsToGb;
     const auto factor = bus_factor(point.kind, point.num_ranks);
-    point.busbw_gbytes_per_s = factor ? point.algbw_gbytes_per_s * *factor : amount_of(row, prefix + "busbw_gbytes_per_s").value_or(kUnknown);
+    point.busbw_gbytes_per_s =
+        factor ? point.algbw_gbytes_per_s * *factor : amount_of(row, prefix + "busbw_gbytes_per_s").value_or(kUnknown);
     run.collective_points.push_back(std::move(point));
     has_time = true;
   }
@@ -82,7 +89,9 @@ std::string measured_peaks(const Json& document) {
   if (peaks != summary->end() && peaks->is_object())
     for (const auto& [type, value] : peaks->items())
       if (value.is_number()) texts.push_back(fmt::format("{:.4g} TFLOP/s in {}", value.get<double>(), type));
-  return texts.empty() ? "" : fmt::format("; it measured a peak of {} (--measured-peak-tflops takes it)", core::join(texts, ", "));
+  return texts.empty()
+             ? ""
+             : fmt::format("; it measured a peak of {} (--measured-peak-tflops takes it)", core::join(texts, ", "));
 }
 
 /// The text of a case whose rows a report does not read: told, not guessed at.
@@ -105,18 +114,22 @@ bool is_bench_document(const std::filesystem::path& file) {
   stream.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<size_t>(stream.gcount()));
   const size_t first = head.find_first_not_of(" \t\r\n");
-  return first != std::string::npos && head[first] == '{' && head.find(fmt::format("\"{}\"", kFormatName)) != std::string::npos;
+  return first != std::string::npos && head[first] == '{' &&
+         head.find(fmt::format("\"{}\"", kFormatName)) != std::string::npos;
 }
 
 std::string bench_case_message(std::string_view name) {
   const bool is_name = !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz-") == std::string_view::npos;
-  return fmt::format("it is a result of `lockstep bench{}{}`, not of training", is_name ? " " : "", is_name ? name : "");
+  return fmt::format("it is a result of `lockstep bench{}{}`, not of training", is_name ? " " : "",
+                     is_name ? name : "");
 }
 
 void read_bench_document(const std::filesystem::path& file, RunData& run) {
   const Json document = core::read_json_file(file);
   if (!document.is_object() || text_of(document, "format") != kFormatName)
-    throw DataError(fmt::format("record: '{}' is no result of `lockstep bench`: its format is not {}", file.string(), kFormatName), "");
+    throw DataError(
+        fmt::format("record: '{}' is no result of `lockstep bench`: its format is not {}", file.string(), kFormatName),
+        "");
   const std::string name = text_of(document, "case");
   run.command = text_of(document, "command");
   read_machine(document, run);
@@ -129,7 +142,9 @@ void read_bench_document(const std::filesystem::path& file, RunData& run) {
   int64_t num_untimed = 0, num_wrong = 0;
   for (const Json& row : *rows) num_untimed += read_collective(row, run) ? 0 : 1;
   for (const CollectivePoint& point : run.collective_points) num_wrong += point.num_wrong.value_or(0) > 0 ? 1 : 0;
-  if (num_untimed > 0) run.problems.push_back(fmt::format("{} of {} rows hold no time: only verified (--mode verify), or damaged", num_untimed, rows->size()));
+  if (num_untimed > 0)
+    run.problems.push_back(fmt::format("{} of {} rows hold no time: only verified (--mode verify), or damaged",
+                                       num_untimed, rows->size()));
   if (num_wrong > 0) run.problems.push_back(fmt::format("{} points have wrong results", num_wrong));
   if (run.collective_points.empty()) run.message = bench_case_message(name) + ", and timed nothing";
 }
@@ -137,9 +152,12 @@ void read_bench_document(const std::filesystem::path& file, RunData& run) {
 LogReader bench_reader() {
   return {.is_own_line =
               [](std::string_view line) {
-                return core::starts_with(line, kTextHead) && !core::starts_with(line.substr(kTextHead.size()), "collective");
+                return core::starts_with(line, kTextHead) &&
+                       !core::starts_with(line.substr(kTextHead.size()), "collective");
               },
-          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<BenchTextParser>(builder); }};
+          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
+            return std::make_unique<BenchTextParser>(builder);
+          }};
 }
 
 }  // namespace lockstep::record

@@ -10,7 +10,8 @@ namespace lockstep::record {
 /// Is the file a document that `lockstep bench --json` or `--output` wrote? Reads its beginning only.
 bool is_bench_document(const std::filesystem::path& file);
 
-/// Its collectives as points, with the ranks and hosts it tells; of any other case `run.message` says what the file is. DataError when it is damaged.
+/// Its collectives as points, with the ranks and hosts it tells; of any other case `run.message` says what the file is.
+/// DataError when it is damaged.
 void read_bench_document(const std::filesystem::path& file, RunData& run);
 
 /// Why a result of `lockstep bench CASE` is in no report of training runs.

@@ -34,7 +34,8 @@ int64_t drop_superseded(StepColumns& columns) {
   if (spans.size() < 2) return 0;
   std::vector<size_t> rows_by_attempt(columns.size());
   std::iota(rows_by_attempt.begin(), rows_by_attempt.end(), size_t{0});
-  std::stable_sort(rows_by_attempt.begin(), rows_by_attempt.end(), [&](size_t a, size_t b) { return columns.attempt[a] > columns.attempt[b]; });
+  std::stable_sort(rows_by_attempt.begin(), rows_by_attempt.end(),
+                   [&](size_t a, size_t b) { return columns.attempt[a] > columns.attempt[b]; });
   std::map<int64_t, int64_t> covered;  // begin -> end of what later attempts did, disjoint
   const auto is_covered = [&](size_t row) {
     const auto after = covered.upper_bound(columns.step[row]);
@@ -73,14 +74,16 @@ bool LogBuilder::add(const LogLine& line, const LogRow& values) {
       ranks_.clear();
     }
   }
-  if (unit_ms_ > 0 && values.unit_ms != unit_ms_) count_problem("the unit of the step times changes within the log; each line is read by its own");
+  if (unit_ms_ > 0 && values.unit_ms != unit_ms_)
+    count_problem("the unit of the step times changes within the log; each line is read by its own");
   unit_ms_ = values.unit_ms;
   constexpr int kNoLabel = -1;
   const int label = line.rank.value_or(kNoLabel);
   RankState& rank = ranks_.try_emplace(label, RankState{.attempt = num_attempts_}).first->second;
   if (values.step < rank.last_step) {
     const auto last = rows_.find({rank.attempt, rank.last_step}), same = rows_.find({rank.attempt, values.step});
-    const bool is_late = label == kNoLabel && same != rows_.end() && std::next(same) == last;  // another rank's line, one interval late
+    const bool is_late =
+        label == kNoLabel && same != rows_.end() && std::next(same) == last;  // another rank's line, one interval late
     if (is_late) {
       ++num_late_;
       merge(same->second, values);
@@ -93,8 +96,8 @@ bool LogBuilder::add(const LogLine& line, const LogRow& values) {
   if (const auto same = rows_.find({rank.attempt, values.step}); same != rows_.end()) {
     if (label == kNoLabel && run_.steps.step_ms[same->second] != values.step_ms) ++num_retold_;
     merge(same->second, values);
-  }
-  else append(line, values, rank.attempt);
+  } else
+    append(line, values, rank.attempt);
   return true;
 }
 
@@ -134,23 +137,34 @@ void LogBuilder::fill_intervals() {
   std::map<int32_t, int64_t> lengths;
   for (const int32_t length : columns.num_steps) ++lengths[length];
   lengths.erase(0);
-  const auto usual = std::max_element(lengths.begin(), lengths.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto usual = std::max_element(lengths.begin(), lengths.end(),
+                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   for (size_t row = 0; row < columns.size(); ++row)
     if (columns.num_steps[row] == 0)
-      columns.num_steps[row] = static_cast<int32_t>(std::min<int64_t>(usual == lengths.end() ? 1 : usual->first, columns.step[row] + 1));
+      columns.num_steps[row] =
+          static_cast<int32_t>(std::min<int64_t>(usual == lengths.end() ? 1 : usual->first, columns.step[row] + 1));
 }
 
 /// That several ranks print into one file, and what that leaves open.
 void LogBuilder::tell_ranks() {
   if (labels_.size() > 1)
-    run_.problems.push_back(fmt::format("{} ranks print into this log: of each step the slowest counts, which is the step of the whole job; what waited for what inside it, "
-                                        "and so who a straggler was, cannot be concluded from such lines", labels_.size()));
+    run_.problems.push_back(
+        fmt::format("{} ranks print into this log: of each step the slowest counts, which is the step of the whole "
+                    "job; what waited for what inside it, "
+                    "and so who a straggler was, cannot be concluded from such lines",
+                    labels_.size()));
   if (num_late_ > 0)
-    run_.problems.push_back(fmt::format("{} lines came after the next step's: ranks print into one file without labels; of each step the slowest counts, how many ranks there "
-                                        "were and which was slow cannot be concluded", num_late_));
+    run_.problems.push_back(
+        fmt::format("{} lines came after the next step's: ranks print into one file without labels; of each step the "
+                    "slowest counts, how many ranks there "
+                    "were and which was slow cannot be concluded",
+                    num_late_));
   else if (num_retold_ > 0)
-    run_.problems.push_back(fmt::format("{} lines tell a step again with another time and without a rank: those of other ranks, or the same line drawn again; of each step the "
-                                        "slowest counts, which rank was slow cannot be concluded", num_retold_));
+    run_.problems.push_back(
+        fmt::format("{} lines tell a step again with another time and without a rank: those of other ranks, or the "
+                    "same line drawn again; of each step the "
+                    "slowest counts, which rank was slow cannot be concluded",
+                    num_retold_));
 }
 
 void LogBuilder::begin_run(const std::string& part) {
@@ -186,9 +200,12 @@ void LogBuilder::finish_run() {
   const int64_t num_dropped = drop_superseded(run_.steps);
   keep_last_attempts(run_.steps);
   if (num_attempts_ > 1)
-    run_.problems.push_back(fmt::format("the log holds {} starts; {} lines of steps that a later one did again were left out", num_attempts_, num_dropped));
+    run_.problems.push_back(
+        fmt::format("the log holds {} starts; {} lines of steps that a later one did again were left out",
+                    num_attempts_, num_dropped));
   tell_ranks();
-  for (const auto& [words, count] : counted_) run_.problems.push_back(count == 1 ? words : fmt::format("{} ({} times)", words, count));
+  for (const auto& [words, count] : counted_)
+    run_.problems.push_back(count == 1 ? words : fmt::format("{} ({} times)", words, count));
 }
 
 }  // namespace lockstep::record

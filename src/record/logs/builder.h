@@ -17,19 +17,19 @@ inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 /// What one line says about a step. NaN: not told.
 struct LogRow {
-  int64_t step = 0;              ///< From 0; of an interval its last.
-  int32_t num_steps = 0;         ///< Steps that step_ms is the mean of; 0: all since the line before.
-  int32_t first_num_steps = 0;   ///< The same for the first line after a start; 0: as many as usually.
-  int32_t num_skipped = 0;       ///< Of these steps, those that left the parameters alone.
+  int64_t step = 0;             ///< From 0; of an interval its last.
+  int32_t num_steps = 0;        ///< Steps that step_ms is the mean of; 0: all since the line before.
+  int32_t first_num_steps = 0;  ///< The same for the first line after a start; 0: as many as usually.
+  int32_t num_skipped = 0;      ///< Of these steps, those that left the parameters alone.
   int32_t epoch = -1;
-  double step_ms = kUnknown;     ///< Must be finite and above 0.
-  double unit_ms = 0;            ///< Unit in which it was printed; 0: always the same.
+  double step_ms = kUnknown;  ///< Must be finite and above 0.
+  double unit_ms = 0;         ///< Unit in which it was printed; 0: always the same.
   double data_wait_ms = kUnknown, samples = kUnknown, tokens = kUnknown, loss = kUnknown, samples_seen = kUnknown;
   double samples_per_s = kUnknown, tflops_per_device = kUnknown;
 };
 
-/// Makes the runs of a log of its rows, one after the other: tells restarts (steps go back) from ranks that print into one file, merges the ranks (the slowest
-/// counts), keeps of each step the last attempt. Most logs hold one run.
+/// Makes the runs of a log of its rows, one after the other: tells restarts (steps go back) from ranks that print into
+/// one file, merges the ranks (the slowest counts), keeps of each step the last attempt. Most logs hold one run.
 class LogBuilder {
  public:
   /// `blank`: what all runs of the log share; `told`: facts from outside the log.
@@ -37,12 +37,15 @@ class LogBuilder {
 
   /// The run that rows go to.
   RunData& run() { return run_; }
-  /// What comes now belongs to another run, the `part` of the log: "nodes=2". The first one takes what was told of the log before.
+  /// What comes now belongs to another run, the `part` of the log: "nodes=2". The first one takes what was told of the
+  /// log before.
   void begin_run(const std::string& part);
   /// What the log itself says.
   RunSetup& setup() { return run_.setup; }
   /// A count as the user told it, else as the log says.
-  std::optional<int64_t> known(std::optional<int64_t> RunSetup::*count) const { return told_.*count ? told_.*count : run_.setup.*count; }
+  std::optional<int64_t> known(std::optional<int64_t> RunSetup::*count) const {
+    return told_.*count ? told_.*count : run_.setup.*count;
+  }
   /// Adds a row; false (the line is to be rejected) when its time or step make no sense.
   bool add(const LogLine& line, const LogRow& row);
   /// The next row begins a new attempt whatever its step is: the program said that it starts.
@@ -70,14 +73,16 @@ class LogBuilder {
   RunData run_;
   std::vector<RunData> done_{};
   const RunSetup& told_;
-  std::map<int, RankState> ranks_{};               // by label; -1: lines without one
+  std::map<int, RankState> ranks_{};                  // by label; -1: lines without one
   std::map<std::pair<int, int64_t>, size_t> rows_{};  // (attempt, step) -> row
   std::map<std::string, int64_t> counted_{};
   int num_attempts_ = 1;
   std::set<int> labels_{};  // of all attempts
   bool is_start_told_ = false;
   double unit_ms_ = 0;
-  int64_t num_late_ = 0, num_retold_ = 0;  // lines without a label that tell a step again with another time: late by an interval, or at once
+  int64_t num_late_ = 0,
+          num_retold_ =
+              0;  // lines without a label that tell a step again with another time: late by an interval, or at once
 };
 
 }  // namespace lockstep::record

@@ -1,8 +1,9 @@
 // step,step_time_s,loss          one line per step (or interval), columns in any order, known by name
 // 0,0.512,7.1
 //
-// A time column is needed; units are taken from its name. Lines that begin with '#' are comments. Columns that tell of the run (nodes, model, repeat: csv_columns.h)
-// part the rows into runs, one for each combination of their values, in whatever order the rows come.
+// A time column is needed; units are taken from its name. Lines that begin with '#' are comments. Columns that tell of
+// the run (nodes, model, repeat: csv_columns.h) part the rows into runs, one for each combination of their values, in
+// whatever order the rows come.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,10 +31,12 @@ struct PlacedTime {
   int64_t line = 0;
 };
 
-/// Do times without a unit of their own fall into two groups of about a thousand, as seconds among milliseconds do? Then one of either.
+/// Do times without a unit of their own fall into two groups of about a thousand, as seconds among milliseconds do?
+/// Then one of either.
 std::optional<std::pair<PlacedTime, PlacedTime>> find_two_units(std::vector<PlacedTime> times) {
   constexpr size_t kFewest = 10;
-  // Rarer long ones may be stalls, which are shown as such; no step takes a thousandth of the others, so the short ones may be few.
+  // Rarer long ones may be stalls, which are shown as such; no step takes a thousandth of the others, so the short ones
+  // may be few.
   constexpr double kMinGap = 100, kMinLongShare = 0.2, kMinRatio = 300, kMaxRatio = 3000;
   if (times.size() < kFewest) return std::nullopt;
   std::stable_sort(times.begin(), times.end(), [](const PlacedTime& a, const PlacedTime& b) { return a.ms < b.ms; });
@@ -42,7 +45,9 @@ std::optional<std::pair<PlacedTime, PlacedTime>> find_two_units(std::vector<Plac
     if (times[at].ms / times[at - 1].ms > times[split].ms / times[split - 1].ms) split = at;
   const double long_share = static_cast<double>(times.size() - split) / static_cast<double>(times.size());
   const double ratio = times[(split + times.size()) / 2].ms / times[split / 2].ms;
-  if (times[split].ms / times[split - 1].ms < kMinGap || long_share < kMinLongShare || ratio < kMinRatio || ratio > kMaxRatio) return std::nullopt;
+  if (times[split].ms / times[split - 1].ms < kMinGap || long_share < kMinLongShare || ratio < kMinRatio ||
+      ratio > kMaxRatio)
+    return std::nullopt;
   return std::pair(times.front(), times[split]);
 }
 
@@ -68,7 +73,8 @@ class CsvParser : public LogParser {
     std::vector<std::string> facts;
     for (size_t at = 0; at < columns_.size(); ++at) {
       if (!set_cell(columns_[at], (*fields)[at], held, facts)) return LineUse::kRejected;
-      if (auto& values = unread_[at]; columns_[at].field == Field::kNone && values.size() <= kMaxUnread) values.insert((*fields)[at]);
+      if (auto& values = unread_[at]; columns_[at].field == Field::kNone && values.size() <= kMaxUnread)
+        values.insert((*fields)[at]);
     }
     if (!may_be_elapsed_ && !is_step_time(held.row.step_ms)) return LineUse::kRejected;
     hold(std::move(held), std::move(facts));
@@ -77,7 +83,8 @@ class CsvParser : public LogParser {
 
   void finish() override {
     for (const auto& [words, odd] : odd_lines_)
-      builder_.count_problem(fmt::format("{}; {} such {} left out (the first is line {})", words, odd.count, odd.count == 1 ? "line was" : "lines were", odd.first_line));
+      builder_.count_problem(fmt::format("{}; {} such {} left out (the first is line {})", words, odd.count,
+                                         odd.count == 1 ? "line was" : "lines were", odd.first_line));
     leave_out_unnamed();
     std::vector<CsvRun> runs;
     for (CsvRun& run : runs_)
@@ -94,8 +101,10 @@ class CsvParser : public LogParser {
     for (CsvRun& run : runs) {
       if (runs.size() > 1) builder_.begin_run(part_of(run, varying));
       set_facts(run);
-      if (is_elapsed) take_differences(run.rows);
-      else take_times(run.rows);
+      if (is_elapsed)
+        take_differences(run.rows);
+      else
+        take_times(run.rows);
     }
     refuse_two_units();
   }
@@ -109,7 +118,9 @@ class CsvParser : public LogParser {
     const auto [place, is_new] = run_of_.try_emplace(facts, runs_.size());
     if (is_new) runs_.push_back({.facts = std::move(facts), .num_headers = num_headers_});
     if (runs_.size() > kMaxRuns)
-      throw DataError(fmt::format("record: '{}': the columns {} tell more than {} runs apart", source(), names_of_facts(), kMaxRuns), "name a column that does not tell runs apart something else");
+      throw DataError(fmt::format("record: '{}': the columns {} tell more than {} runs apart", source(),
+                                  names_of_facts(), kMaxRuns),
+                      "name a column that does not tell runs apart something else");
     CsvRun& run = runs_[place->second];
     held.is_start = std::exchange(run.num_headers, num_headers_) != num_headers_;
     if (held.is_start) run.num_rows_of_start = 0;
@@ -135,8 +146,9 @@ class CsvParser : public LogParser {
       if (num_rows == 0) continue;
       std::erase_if(runs_, is_unnamed);
       builder_.run().num_rejected_lines += static_cast<int64_t>(num_rows);
-      builder_.count_problem(fmt::format("{} without a value in the column '{}', so nobody can tell which run they are of: left out", num_rows == 1 ? "one row is" : fmt::format("{} rows are", num_rows),
-                                         fact_columns_[at]->name));
+      builder_.count_problem(
+          fmt::format("{} without a value in the column '{}', so nobody can tell which run they are of: left out",
+                      num_rows == 1 ? "one row is" : fmt::format("{} rows are", num_rows), fact_columns_[at]->name));
     }
   }
 
@@ -162,19 +174,27 @@ class CsvParser : public LogParser {
       if (fact_columns_[at]->fact == "devices") devices = fact_columns_[at], has_one_count = num_values == 1;
     }
     if (has_sizes && has_one_count)
-      builder_.count_problem(fmt::format("the column '{}' is the same at every number of nodes and was read as all devices of a run; if it counts those of a node, name it devices_per_node",
-                                         devices->name));
+      builder_.count_problem(
+          fmt::format("the column '{}' is the same at every number of nodes and was read as all devices of a run; if "
+                      "it counts those of a node, name it devices_per_node",
+                      devices->name));
     if (is_by_epoch_) builder_.count_problem("the steps begin again with each epoch: they were numbered through");
     for (const CsvColumn& column : columns_)
       if (is_unclear_batch(column))
-        builder_.count_problem(fmt::format("the column '{}' may be of a device or of all and was not read: name it local_batch or global_batch", column.name));
-    if (!has_step_ || std::none_of(runs.begin(), runs.end(), [](const CsvRun& run) { return repeats_steps(run.rows); })) return;
+        builder_.count_problem(fmt::format(
+            "the column '{}' may be of a device or of all and was not read: name it local_batch or global_batch",
+            column.name));
+    if (!has_step_ || std::none_of(runs.begin(), runs.end(), [](const CsvRun& run) { return repeats_steps(run.rows); }))
+      return;
     std::vector<std::string> names;
     for (size_t at = 0; at < columns_.size(); ++at)
-      if (unread_[at].size() > 1 && unread_[at].size() <= kMaxUnread && !is_unclear_batch(columns_[at])) names.push_back(fmt::format("'{}'", columns_[at].name));
+      if (unread_[at].size() > 1 && unread_[at].size() <= kMaxUnread && !is_unclear_batch(columns_[at]))
+        names.push_back(fmt::format("'{}'", columns_[at].name));
     if (!names.empty())
-      builder_.count_problem(fmt::format("steps come again with the same number, and the {} {}, of several values, {} not read: where the values tell runs apart, name that column 'run', and where they are ranks of one run, 'rank'",
-                                         names.size() == 1 ? "column" : "columns", core::join(names, ", "), names.size() == 1 ? "is" : "are"));
+      builder_.count_problem(fmt::format(
+          "steps come again with the same number, and the {} {}, of several values, {} not read: where the values tell "
+          "runs apart, name that column 'run', and where they are ranks of one run, 'rank'",
+          names.size() == 1 ? "column" : "columns", core::join(names, ", "), names.size() == 1 ? "is" : "are"));
   }
 
   /// "nodes=2, run=b": what differs between the runs of the file, the facts in columns `varying`.
@@ -189,11 +209,14 @@ class CsvParser : public LogParser {
     std::map<std::string_view, std::string> facts;
     for (size_t at = 0; at < fact_columns_.size(); ++at)
       if (!run.facts[at].empty()) facts[fact_columns_[at]->fact] = run.facts[at];
-    const auto count = [&](std::string_view fact) { return facts.contains(fact) ? positive_count(facts[fact]) : std::nullopt; };
+    const auto count = [&](std::string_view fact) {
+      return facts.contains(fact) ? positive_count(facts[fact]) : std::nullopt;
+    };
     RunSetup& known = setup();
     known.nodes = count("nodes");
     known.devices = count("devices");
-    if (const auto per_node = count("devices_per_node"); per_node && known.nodes && !known.devices) known.devices = *known.nodes * *per_node;
+    if (const auto per_node = count("devices_per_node"); per_node && known.nodes && !known.devices)
+      known.devices = *known.nodes * *per_node;
     known.samples_per_device = count("samples_per_device");
     known.accum = count("accum");
     known.sequence_length = count("sequence_length");
@@ -205,7 +228,8 @@ class CsvParser : public LogParser {
     if (facts.contains("job")) builder_.run().allocation = "slurm " + facts["job"];
     if (run.rows.empty()) return;
     const double batch = run.rows.front().global_batch;
-    const bool is_one = std::all_of(run.rows.begin(), run.rows.end(), [&](const HeldRow& held) { return held.global_batch == batch; });
+    const bool is_one =
+        std::all_of(run.rows.begin(), run.rows.end(), [&](const HeldRow& held) { return held.global_batch == batch; });
     if (is_one) known.global_batch = positive_count(fmt::format("{:.0f}", batch));
   }
 
@@ -218,7 +242,8 @@ class CsvParser : public LogParser {
     builder_.count_problem("a row was left out: its step is beyond counting");
   }
 
-  /// What makes the steps of two runs comparable in size: all but the number of nodes and devices, the batch and the names of repeats.
+  /// What makes the steps of two runs comparable in size: all but the number of nodes and devices, the batch and the
+  /// names of repeats.
   std::string work_of() const {
     const RunSetup& known = builder_.run().setup;
     return fmt::format("{}\n{}\n{}\n{}", known.model, known.precision, known.task, known.system);
@@ -257,8 +282,10 @@ class CsvParser : public LogParser {
 
   /// Rows of elapsed times get their differences.
   void take_differences(const std::deque<HeldRow>& rows) {
-    builder_.count_problem(fmt::format("the column '{}' rises at every row, so it is time since the start: the steps' times are the differences of the rows, and the first row has none",
-                                       elapsed_name_));
+    builder_.count_problem(
+        fmt::format("the column '{}' rises at every row, so it is time since the start: the steps' times are the "
+                    "differences of the rows, and the first row has none",
+                    elapsed_name_));
     const auto before = rows_before(rows);
     bool is_start = false;
     for (size_t at = 0; at < rows.size(); ++at) {
@@ -277,8 +304,10 @@ class CsvParser : public LogParser {
   void refuse_two_units() {
     for (auto& [work, times] : bare_times_)
       if (const auto two = find_two_units(std::move(times)))
-        throw DataError(fmt::format("record: '{}': the step times fall into two groups a factor of a thousand apart, {:g} ms (line {}) and {:g} ms (line {}): seconds and milliseconds in "
-                                    "one column", source(), two->first.ms, two->first.line, two->second.ms, two->second.line),
+        throw DataError(fmt::format("record: '{}': the step times fall into two groups a factor of a thousand apart, "
+                                    "{:g} ms (line {}) and {:g} ms (line {}): seconds and milliseconds in "
+                                    "one column",
+                                    source(), two->first.ms, two->first.line, two->second.ms, two->second.line),
                         "write one unit in the whole column, or the unit behind each number (512 ms, 0.498 s)");
   }
 
@@ -302,11 +331,14 @@ class CsvParser : public LogParser {
       if (column.may_be_elapsed) may_be_elapsed_ = true, elapsed_name_ = column.name;
     }
     if (are_csv_steps(columns_)) return;
-    throw DataError(fmt::format("record: '{}' is no table of steps with their times; its first line is '{}'", source(), text),
-                    "name one step_time_s, step_time_ms, batch_time_s or iteration_time_ms; a table of points (nodes, samples_per_s) is no log of steps");
+    throw DataError(
+        fmt::format("record: '{}' is no table of steps with their times; its first line is '{}'", source(), text),
+        "name one step_time_s, step_time_ms, batch_time_s or iteration_time_ms; a table of points (nodes, "
+        "samples_per_s) is no log of steps");
   }
 
-  /// Of two columns that mean the same the first is read; two step times are refused, since the report hangs on them. Names of repeats may be of several parts.
+  /// Of two columns that mean the same the first is read; two step times are refused, since the report hangs on them.
+  /// Names of repeats may be of several parts.
   void check_doubles() {
     std::map<std::pair<Field, std::string_view>, std::string> first;
     for (CsvColumn& column : columns_) {
@@ -314,9 +346,11 @@ class CsvParser : public LogParser {
       const auto [place, is_new] = first.emplace(std::pair(column.field, column.fact), column.name);
       if (is_new) continue;
       if (column.field == Field::kStepTime)
-        throw DataError(fmt::format("record: '{}': the columns '{}' and '{}' both tell the step time", source(), place->second, column.name),
+        throw DataError(fmt::format("record: '{}': the columns '{}' and '{}' both tell the step time", source(),
+                                    place->second, column.name),
                         "keep one of them, or name the other something else");
-      builder_.count_problem(fmt::format("the columns '{}' and '{}' mean the same: the first is read", place->second, column.name));
+      builder_.count_problem(
+          fmt::format("the columns '{}' and '{}' mean the same: the first is read", place->second, column.name));
       column.field = Field::kNone;
     }
   }
@@ -328,7 +362,8 @@ class CsvParser : public LogParser {
   }
 
   /// A fact as it tells runs apart: "2" and "2.0" nodes are the same. False after a refusal.
-  bool set_fact(const CsvColumn& column, const std::string& text, const LogLine& line, std::vector<std::string>& facts) {
+  bool set_fact(const CsvColumn& column, const std::string& text, const LogLine& line,
+                std::vector<std::string>& facts) {
     facts.push_back(text);
     if (text.empty() || !is_count_fact(column.fact)) return true;
     constexpr double kMaxCount = 1e9;
@@ -344,10 +379,12 @@ class CsvParser : public LogParser {
     const auto time = read_csv_time(text);
     if (!time) return false;
     if (time->unit_ms && column.is_unit_told && *time->unit_ms != column.unit_ms)
-      return refuse(line, fmt::format("a number in the column '{}' has another unit than the column's name tells", column.name));
+      return refuse(
+          line, fmt::format("a number in the column '{}' has another unit than the column's name tells", column.name));
     bool& has_units = (column.field == Field::kStepTime ? step_units_ : wait_units_);
     if (!column.is_unit_told && !time->unit_ms && has_units)
-      return refuse(line, fmt::format("numbers in the column '{}' have their unit behind them, some have none", column.name));
+      return refuse(line,
+                    fmt::format("numbers in the column '{}' have their unit behind them, some have none", column.name));
     has_units = has_units || time->unit_ms;
     const double ms = time->value * time->unit_ms.value_or(column.unit_ms);
     (column.field == Field::kStepTime ? row.step_ms : row.data_wait_ms) = ms;
@@ -361,7 +398,9 @@ class CsvParser : public LogParser {
     LogLine& line = held.line;
     const bool is_thousands = is_csv_count(column.field) && text.find(',') + 4 == text.size();
     if (has_ambiguous_comma(text) && !is_thousands)
-      throw DataError(fmt::format("record: '{}' line {}, column '{}': '{}' is a number with a comma", source(), line.number, column.name, text), kCommaHint);
+      throw DataError(fmt::format("record: '{}' line {}, column '{}': '{}' is a number with a comma", source(),
+                                  line.number, column.name, text),
+                      kCommaHint);
     if (is_csv_duration(column.field)) return set_duration(column, text, held.row, line);
     if (column.field == Field::kTime)
       if (const auto stamp = read_time_stamp(text)) {
@@ -421,8 +460,12 @@ class CsvParser : public LogParser {
 }  // namespace
 
 LogReader csv_reader() {
-  return {.is_own_line = [](std::string_view line) { return line.find_first_of(",;\t") != std::string_view::npos && are_csv_steps(csv_columns_of(line)); },
-          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<CsvParser>(builder); }};
+  return {
+      .is_own_line =
+          [](std::string_view line) {
+            return line.find_first_of(",;\t") != std::string_view::npos && are_csv_steps(csv_columns_of(line));
+          },
+      .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<CsvParser>(builder); }};
 }
 
 }  // namespace lockstep::record

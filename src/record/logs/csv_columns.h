@@ -7,7 +7,24 @@
 namespace lockstep::record {
 
 /// What a column of a CSV file of steps tells: something of a step, or (kFact) of the run that the row belongs to.
-enum class CsvField { kStep, kEpoch, kNumSteps, kRank, kStepTime, kDataWait, kSamples, kGlobalBatch, kTokens, kLoss, kSamplesSeen, kRate, kTflops, kTime, kFact, kNone };
+enum class CsvField {
+  kStep,
+  kEpoch,
+  kNumSteps,
+  kRank,
+  kStepTime,
+  kDataWait,
+  kSamples,
+  kGlobalBatch,
+  kTokens,
+  kLoss,
+  kSamplesSeen,
+  kRate,
+  kTflops,
+  kTime,
+  kFact,
+  kNone
+};
 
 struct CsvColumn {
   CsvField field = CsvField::kNone;
@@ -21,7 +38,8 @@ struct CsvColumn {
 /// The columns of a header, known by their names whatever their case and punctuation.
 std::vector<CsvColumn> csv_columns_of(std::string_view header);
 bool has_csv_field(const std::vector<CsvColumn>& columns, CsvField field);
-/// Is it a table of steps with their times? One with nodes or devices and without steps is one of points (record/table.h).
+/// Is it a table of steps with their times? One with nodes or devices and without steps is one of points
+/// (record/table.h).
 bool are_csv_steps(const std::vector<CsvColumn>& columns);
 
 /// Whole numbers, in which a comma can only part thousands.

@@ -41,11 +41,14 @@ bool repeats_steps(const std::deque<HeldRow>& rows, bool by_epoch) {
 bool number_through_epochs(std::deque<HeldRow>& rows) {
   constexpr bool kByEpoch = true;
   if (has_starts(rows) || !repeats_steps(rows) || repeats_steps(rows, kByEpoch)) return false;
-  std::stable_sort(rows.begin(), rows.end(), [](const HeldRow& a, const HeldRow& b) { return std::pair(a.row.epoch, a.row.step) < std::pair(b.row.epoch, b.row.step); });
+  std::stable_sort(rows.begin(), rows.end(), [](const HeldRow& a, const HeldRow& b) {
+    return std::pair(a.row.epoch, a.row.step) < std::pair(b.row.epoch, b.row.step);
+  });
   int32_t epoch = rows.front().row.epoch;
   int64_t offset = 0, last = -1;
   for (HeldRow& held : rows) {
-    if (std::exchange(epoch, held.row.epoch) != held.row.epoch) offset = last + 1 - held.row.step;  // the least of its epoch
+    if (std::exchange(epoch, held.row.epoch) != held.row.epoch)
+      offset = last + 1 - held.row.step;  // the least of its epoch
     last = held.row.step += offset;
   }
   return true;
@@ -53,21 +56,26 @@ bool number_through_epochs(std::deque<HeldRow>& rows) {
 
 std::vector<CsvRun> split_by_batch(CsvRun run) {
   std::map<double, CsvRun> by_batch;
-  const bool is_told = std::none_of(run.rows.begin(), run.rows.end(), [](const HeldRow& held) { return std::isnan(held.global_batch); });
+  const bool is_told =
+      std::none_of(run.rows.begin(), run.rows.end(), [](const HeldRow& held) { return std::isnan(held.global_batch); });
   if (is_told)
     for (const HeldRow& held : run.rows) by_batch[held.global_batch];
   std::vector<CsvRun> parts;
   if (by_batch.size() > 1 && repeats_steps(run.rows)) {
     for (const HeldRow& held : run.rows) by_batch[held.global_batch].rows.push_back(held);
-    if (std::none_of(by_batch.begin(), by_batch.end(), [](const auto& part) { return repeats_steps(part.second.rows); }))
-      for (auto& [batch, part] : by_batch) parts.push_back({.facts = run.facts, .batch = fmt::format("{:g}", batch), .rows = std::move(part.rows)});
+    if (std::none_of(by_batch.begin(), by_batch.end(),
+                     [](const auto& part) { return repeats_steps(part.second.rows); }))
+      for (auto& [batch, part] : by_batch)
+        parts.push_back({.facts = run.facts, .batch = fmt::format("{:g}", batch), .rows = std::move(part.rows)});
   }
   if (parts.empty()) parts.push_back(std::move(run));
   return parts;
 }
 
 void order_by_step(std::deque<HeldRow>& rows) {
-  if (!has_starts(rows) && !repeats_steps(rows)) std::stable_sort(rows.begin(), rows.end(), [](const HeldRow& a, const HeldRow& b) { return a.row.step < b.row.step; });
+  if (!has_starts(rows) && !repeats_steps(rows))
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const HeldRow& a, const HeldRow& b) { return a.row.step < b.row.step; });
 }
 
 }  // namespace lockstep::record

@@ -31,7 +31,8 @@ std::vector<std::optional<size_t>> rows_before(const std::deque<HeldRow>& rows);
 bool repeats_steps(const std::deque<HeldRow>& rows, bool by_epoch = false);
 /// Steps that begin again with each epoch and come once in each are numbered through; false where they do not.
 bool number_through_epochs(std::deque<HeldRow>& rows);
-/// Rows of a run whose steps come again with another global batch are those of several runs; a batch that changes on the way, at the end of an epoch say, parts nothing.
+/// Rows of a run whose steps come again with another global batch are those of several runs; a batch that changes on
+/// the way, at the end of an epoch say, parts nothing.
 std::vector<CsvRun> split_by_batch(CsvRun run);
 /// Rows in any order: where no step comes twice, none was done again, and the order of the steps is theirs.
 void order_by_step(std::deque<HeldRow>& rows);

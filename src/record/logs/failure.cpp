@@ -14,7 +14,8 @@ constexpr std::streamoff kTailBytes = 64 << 10;
 constexpr size_t kMaxMessage = 300;
 constexpr std::string_view kTraceback = "Traceback (most recent call last)";
 constexpr std::array<std::string_view, 3> kStops{"DUE TO TIME LIMIT", "CANCELLED AT", "DUE TO PREEMPTION"};
-constexpr std::array<std::string_view, 7> kFailures{"OutOfMemoryError", "CUDA out of memory", "slurmstepd: error", "srun: error", "NCCL error", "ncclSystemError",
+constexpr std::array<std::string_view, 7> kFailures{"OutOfMemoryError",  "CUDA out of memory", "slurmstepd: error",
+                                                    "srun: error",       "NCCL error",         "ncclSystemError",
                                                     "Segmentation fault"};
 
 std::string tail_of(const std::filesystem::path& file) {
@@ -29,8 +30,7 @@ std::string tail_of(const std::filesystem::path& file) {
   return text;
 }
 
-template <size_t N>
-bool has_any(std::string_view line, const std::array<std::string_view, N>& marks) {
+template <size_t N> bool has_any(std::string_view line, const std::array<std::string_view, N>& marks) {
   for (const std::string_view mark : marks)
     if (line.find(mark) != std::string_view::npos) return true;
   return false;
@@ -46,7 +46,8 @@ void note_failure_of_log(const std::filesystem::path& file, RunData& run) {
   bool in_traceback = false;
   for (const std::string& line : core::split(tail_of(file), "\n")) {
     const std::string_view text = core::trim(line);
-    const bool is_exception = in_traceback && !text.empty() && !core::starts_with(line, " ");  // its own line ends the traceback
+    const bool is_exception =
+        in_traceback && !text.empty() && !core::starts_with(line, " ");  // its own line ends the traceback
     if (text.find(kTraceback) != std::string_view::npos) {
       in_traceback = true;
       if (run.state.empty()) note("failed", text);
@@ -54,8 +55,10 @@ void note_failure_of_log(const std::filesystem::path& file, RunData& run) {
       continue;  // calls and their source, which may quote anything
     } else {
       in_traceback = false;
-      if (has_any(text, kStops)) note("stopped", text);
-      else if (run.state != "stopped" && (is_exception || has_any(text, kFailures))) note("failed", text);
+      if (has_any(text, kStops))
+        note("stopped", text);
+      else if (run.state != "stopped" && (is_exception || has_any(text, kFailures)))
+        note("failed", text);
     }
   }
 }

@@ -1,9 +1,11 @@
-// Epoch: [0][ 10/626]  Time  0.412 ( 0.455)  Data  0.001 ( 0.030)  Loss 6.9012e+00 (6.9500e+00)  Acc@1   0.39 (  0.20)  Acc@5 ...
+// Epoch: [0][ 10/626]  Time  0.412 ( 0.455)  Data  0.001 ( 0.030)  Loss 6.9012e+00 (6.9500e+00)  Acc@1   0.39 (  0.20)
+// Acc@5 ...
 //  * Acc@1 71.123 Acc@5 90.456
 //
-// The value is that of one step, the number in parentheses a mean since the start of the epoch. The value is taken: differences of a mean that is printed
-// with three digits have an error of milliseconds per step. Where the printed steps do not represent the epoch, that is told. The program's own
-// batches count from 1, older versions of it count from 0.
+// The value is that of one step, the number in parentheses a mean since the start of the epoch. The value is taken:
+// differences of a mean that is printed with three digits have an error of milliseconds per step. Where the printed
+// steps do not represent the epoch, that is told. The program's own batches count from 1, older versions of it count
+// from 0.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,22 +24,29 @@ class ImageNetParser : public LogParser {
  public:
   using LogParser::LogParser;
 
-  static bool is_step_line(std::string_view line) { return core::starts_with(line, kMark) && line.find("Time") != std::string_view::npos; }
+  static bool is_step_line(std::string_view line) {
+    return core::starts_with(line, kMark) && line.find("Time") != std::string_view::npos;
+  }
 
   LineUse read(const LogLine& line) override {
-    if (core::starts_with(line.text, "*") && line.text.find("Acc@1") != std::string_view::npos) return read_result(line.text);
+    if (core::starts_with(line.text, "*") && line.text.find("Acc@1") != std::string_view::npos)
+      return read_result(line.text);
     if (!is_step_line(line.text)) return LineUse::kOther;
     std::string_view rest;
     const auto epoch = count_after(line.text, kMark, &rest);
     const auto batch = epoch ? count_after(rest, "][", &rest) : std::nullopt;
     const auto num_batches = batch ? count_after(rest, "/", &rest) : std::nullopt;
     constexpr int64_t kMaxEpoch = 1'000'000, kMaxBatches = 1'000'000'000;
-    if (!num_batches || *epoch > kMaxEpoch || *num_batches == 0 || *num_batches > kMaxBatches || *batch > *num_batches) return LineUse::kRejected;
+    if (!num_batches || *epoch > kMaxEpoch || *num_batches == 0 || *num_batches > kMaxBatches || *batch > *num_batches)
+      return LineUse::kRejected;
     if (*batch == 0) counts_from_ = 0;
     const auto time = ms_after(rest, "Time", kMsPerSecond);
     const auto mean = mean_after(rest, "Time");
     if (!time || !mean) return LineUse::kRejected;
-    LogRow row{.step = *epoch * *num_batches + *batch - counts_from_, .num_steps = 1, .epoch = static_cast<int32_t>(*epoch), .step_ms = *time};
+    LogRow row{.step = *epoch * *num_batches + *batch - counts_from_,
+               .num_steps = 1,
+               .epoch = static_cast<int32_t>(*epoch),
+               .step_ms = *time};
     row.data_wait_ms = ms_after(rest, "Data", kMsPerSecond).value_or(kUnknown);
     row.loss = number_after(rest, "Loss").value_or(kUnknown);
     if (const auto global_batch = known_batch()) row.samples = static_cast<double>(*global_batch);
@@ -63,7 +72,8 @@ class ImageNetParser : public LogParser {
     return read_number(rest.substr(open + 1));
   }
 
-  /// Watches whether the printed steps are like those between them. The first of an epoch waits for the loader and is left out of both sides.
+  /// Watches whether the printed steps are like those between them. The first of an epoch waits for the loader and is
+  /// left out of both sides.
   void compare_with_mean(int64_t epoch, int64_t batch, double value_ms, double mean_ms) {
     if (epoch != epoch_ || batch < num_batches_) {
       close_epoch();
@@ -81,10 +91,13 @@ class ImageNetParser : public LogParser {
     constexpr double kFar = 0.1;
     if (num_values_ < kEnough || num_batches_ <= num_values_) return;  // the second: lines that repeat a batch
     const auto num_batches = static_cast<double>(num_batches_);
-    const double printed_ms = sum_ms_ / static_cast<double>(num_values_), all_ms = (mean_ms_ * num_batches - first_ms_) / (num_batches - 1);
+    const double printed_ms = sum_ms_ / static_cast<double>(num_values_),
+                 all_ms = (mean_ms_ * num_batches - first_ms_) / (num_batches - 1);
     if (std::abs(printed_ms - all_ms) > kFar * printed_ms)
-      builder_.count_problem(fmt::format("epoch {}: the printed steps take {:.1f} ms on average, all steps of the epoch {:.1f} ms: the steps between the lines differ",
-                                         epoch_, printed_ms, all_ms));
+      builder_.count_problem(
+          fmt::format("epoch {}: the printed steps take {:.1f} ms on average, all steps of the epoch {:.1f} ms: the "
+                      "steps between the lines differ",
+                      epoch_, printed_ms, all_ms));
   }
 
   LineUse read_result(std::string_view text) {
@@ -92,7 +105,8 @@ class ImageNetParser : public LogParser {
     if (epoch_ >= 0) result.epoch = epoch_;
     if (builder_.has_rows()) result.step = builder_.run().steps.step.back() + 1;
     for (const std::string_view key : {"Acc@1", "Acc@5"})
-      if (const auto percent = number_after(text, key)) result.metrics.emplace_back(key == "Acc@1" ? "top1_pct" : "top5_pct", *percent);
+      if (const auto percent = number_after(text, key))
+        result.metrics.emplace_back(key == "Acc@1" ? "top1_pct" : "top5_pct", *percent);
     if (result.metrics.empty()) return LineUse::kRejected;
     builder_.run().results.push_back(std::move(result));
     return LineUse::kUsed;
@@ -107,8 +121,10 @@ class ImageNetParser : public LogParser {
 bool is_torn(std::string_view line) {
   if (!ImageNetParser::is_step_line(line)) return false;
   const size_t brackets = line.find("]["), slash = line.find('/');
-  if (!is_number_closed(line, kMark, {"]["}) || brackets == std::string_view::npos || slash == std::string_view::npos) return true;
-  if (!is_number_closed(line.substr(brackets), "][", {"/"}) || !is_number_closed(line.substr(slash), "/", {"]"})) return true;
+  if (!is_number_closed(line, kMark, {"]["}) || brackets == std::string_view::npos || slash == std::string_view::npos)
+    return true;
+  if (!is_number_closed(line.substr(brackets), "][", {"/"}) || !is_number_closed(line.substr(slash), "/", {"]"}))
+    return true;
   for (const std::string_view key : {"Time", "Data", "Loss"}) {
     std::string_view rest;
     if (!number_after(line, key, &rest)) continue;
@@ -124,7 +140,9 @@ LogReader imagenet_reader() {
   return {.is_own_line = ImageNetParser::is_step_line,
           .shape = {.begin = kMark, .keys = {kMark, "Data", "Acc@5"}, .end = ")"},
           .is_torn = is_torn,
-          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<ImageNetParser>(builder); }};
+          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
+            return std::make_unique<ImageNetParser>(builder);
+          }};
 }
 
 }  // namespace lockstep::record

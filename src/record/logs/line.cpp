@@ -38,7 +38,8 @@ size_t match_rank(std::string_view text, std::string_view opener, std::string_vi
   size_t end = opener.size();
   while (end < text.size() && is_digit(text[end])) ++end;
   constexpr size_t kMaxDigits = 7;
-  if (end == opener.size() || end - opener.size() > kMaxDigits || !core::starts_with(text.substr(end), closer)) return 0;
+  if (end == opener.size() || end - opener.size() > kMaxDigits || !core::starts_with(text.substr(end), closer))
+    return 0;
   rank = static_cast<int>(*core::parse_int(text.substr(opener.size(), end - opener.size())));
   return end + closer.size();
 }
@@ -47,8 +48,9 @@ std::string_view strip_rank(std::string_view text, std::optional<int>& rank) {
   struct Shape {
     std::string_view opener, closer;
   };
-  static constexpr Shape kShapes[] = {{"[rank", "]:"}, {"[rank", "]"}, {"rank", ":"}, {"rank ", ":"}, {"Rank ", ":"}, {"[Rank ", "]"}, {"[default", "]:"},
-                                      {"[1,", "]<stdout>:"}, {"[1,", "]<stderr>:"}, {"", ": "}};
+  static constexpr Shape kShapes[] = {{"[rank", "]:"},       {"[rank", "]"},  {"rank", ":"},      {"rank ", ":"},
+                                      {"Rank ", ":"},        {"[Rank ", "]"}, {"[default", "]:"}, {"[1,", "]<stdout>:"},
+                                      {"[1,", "]<stderr>:"}, {"", ": "}};
   for (bool is_stripped = true; is_stripped;) {
     is_stripped = false;
     text = core::trim(text);
@@ -116,16 +118,22 @@ int digits_at(std::string_view text, size_t at, size_t count) {
 
 std::optional<double> stamp_at(std::string_view text) {
   constexpr size_t kStamp = 19;  // 2026-01-31 12:34:56
-  if (text.size() < kStamp || text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':') return std::nullopt;
+  if (text.size() < kStamp || text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':')
+    return std::nullopt;
   if (text[10] != ' ' && text[10] != ',' && text[10] != 'T') return std::nullopt;
   const int year = digits_at(text, 0, 4), month = digits_at(text, 5, 2), day = digits_at(text, 8, 2);
   const int hour = digits_at(text, 11, 2), minute = digits_at(text, 14, 2), second = digits_at(text, 17, 2);
-  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)), std::chrono::day(static_cast<unsigned>(day))};
-  if (year < 1970 || month < 0 || day < 0 || !date.ok() || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 60) return std::nullopt;
-  double seconds = static_cast<double>(std::chrono::sys_days(date).time_since_epoch().count()) * 86400.0 + hour * 3600.0 + minute * 60.0 + second;
+  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
+                                         std::chrono::day(static_cast<unsigned>(day))};
+  if (year < 1970 || month < 0 || day < 0 || !date.ok() || hour < 0 || hour > 23 || minute < 0 || minute > 59 ||
+      second < 0 || second > 60)
+    return std::nullopt;
+  double seconds = static_cast<double>(std::chrono::sys_days(date).time_since_epoch().count()) * 86400.0 +
+                   hour * 3600.0 + minute * 60.0 + second;
   double scale = 0.1;
   if (text.size() > kStamp && (text[kStamp] == '.' || text[kStamp] == ','))
-    for (size_t at = kStamp + 1; at < text.size() && is_digit(text[at]); ++at, scale /= 10) seconds += scale * (text[at] - '0');
+    for (size_t at = kStamp + 1; at < text.size() && is_digit(text[at]); ++at, scale /= 10)
+      seconds += scale * (text[at] - '0');
   return seconds;
 }
 
@@ -178,7 +186,8 @@ std::optional<double> ms_after(std::string_view line, std::string_view key, doub
     std::string_view text;
     double ms;
   };
-  static constexpr Unit kKeyUnits[] = {{"(ms)", 1}, {"(s)", kMsPerSecond}, {"in ms", 1}, {"in s", kMsPerSecond}, {"[ms]", 1}, {"[s]", kMsPerSecond}};
+  static constexpr Unit kKeyUnits[] = {{"(ms)", 1}, {"(s)", kMsPerSecond}, {"in ms", 1}, {"in s", kMsPerSecond},
+                                       {"[ms]", 1}, {"[s]", kMsPerSecond}};
   for (const Unit& unit : kKeyUnits) {
     if (!core::starts_with(value, unit.text)) continue;
     unit_ms = unit.ms;
@@ -191,10 +200,13 @@ std::optional<double> ms_after(std::string_view line, std::string_view key, doub
   if (!number || *number < 0) return std::nullopt;
   rest = skip_space(rest);
   const auto has_unit = [&](std::string_view unit) {
-    return core::starts_with(rest, unit) && (rest.size() == unit.size() || !std::isalnum(static_cast<unsigned char>(rest[unit.size()])));
+    return core::starts_with(rest, unit) &&
+           (rest.size() == unit.size() || !std::isalnum(static_cast<unsigned char>(rest[unit.size()])));
   };
-  if (has_unit("ms")) unit_ms = 1;
-  else if (has_unit("s") || has_unit("sec") || has_unit("seconds")) unit_ms = kMsPerSecond;
+  if (has_unit("ms"))
+    unit_ms = 1;
+  else if (has_unit("s") || has_unit("sec") || has_unit("seconds"))
+    unit_ms = kMsPerSecond;
   if (found_unit_ms != nullptr) *found_unit_ms = unit_ms;
   return *number * unit_ms;
 }

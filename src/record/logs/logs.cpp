@@ -19,18 +19,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kFormats = std::to_array<LogFormatInfo>({{LogFormat::kLockstep, "lockstep", "a run record of lockstep"},
-                                                              {LogFormat::kOpenClip, "openclip", "OpenCLIP and the CLAP benchmark"},
-                                                              {LogFormat::kMlperf, "mlperf", "MLPerf (MLLOG lines)"},
-                                                              {LogFormat::kNemo, "nemo", "NeMo and Lightning"},
-                                                              {LogFormat::kMegatron, "megatron", "Megatron-LM"},
-                                                              {LogFormat::kTorchTitan, "torchtitan", "torchtitan"},
-                                                              {LogFormat::kDeepSpeed, "deepspeed", "DeepSpeed"},
-                                                              {LogFormat::kImageNet, "imagenet", "the ImageNet example of PyTorch"},
-                                                              {LogFormat::kTfCnn, "tf_cnn", "tf_cnn_benchmarks"},
-                                                              {LogFormat::kNcclTests, "nccl-tests", "nccl-tests (all_reduce_perf and others)"},
-                                                              {LogFormat::kBench, "bench", "results of lockstep bench"},
-                                                              {LogFormat::kCsv, "csv", "a CSV file of steps"}});
+constexpr std::array kFormats =
+    std::to_array<LogFormatInfo>({{LogFormat::kLockstep, "lockstep", "a run record of lockstep"},
+                                  {LogFormat::kOpenClip, "openclip", "OpenCLIP and the CLAP benchmark"},
+                                  {LogFormat::kMlperf, "mlperf", "MLPerf (MLLOG lines)"},
+                                  {LogFormat::kNemo, "nemo", "NeMo and Lightning"},
+                                  {LogFormat::kMegatron, "megatron", "Megatron-LM"},
+                                  {LogFormat::kTorchTitan, "torchtitan", "torchtitan"},
+                                  {LogFormat::kDeepSpeed, "deepspeed", "DeepSpeed"},
+                                  {LogFormat::kImageNet, "imagenet", "the ImageNet example of PyTorch"},
+                                  {LogFormat::kTfCnn, "tf_cnn", "tf_cnn_benchmarks"},
+                                  {LogFormat::kNcclTests, "nccl-tests", "nccl-tests (all_reduce_perf and others)"},
+                                  {LogFormat::kBench, "bench", "results of lockstep bench"},
+                                  {LogFormat::kCsv, "csv", "a CSV file of steps"}});
 
 /// The reader of a format that is read line by line.
 LogReader reader_of(LogFormat format) {
@@ -103,17 +104,21 @@ struct Rejects {
     if (count == 0) return;
     if (is_last_cut) run.problems.push_back("the last line is cut off and was left out");
     if (const int64_t others = count - (is_last_cut ? 1 : 0); others > 0)
-      run.problems.push_back(fmt::format("{} {} like a measurement and could not be read (the first is line {})", others, others == 1 ? "line looks" : "lines look", first_line));
+      run.problems.push_back(fmt::format("{} {} like a measurement and could not be read (the first is line {})",
+                                         others, others == 1 ? "line looks" : "lines look", first_line));
   }
 
  private:
   void tell_merged(RunData& run) const {
     if (num_merged == 0) return;
     run.num_rejected_lines += num_merged - num_taken_apart;
-    run.problems.push_back(fmt::format("in {} {} (the first is line {}) several ranks wrote into each other's text; {} whole, one measurement after the other, and {} used; of the rest nobody "
-                                       "can tell which number is whose, and it was left out",
-                                       num_merged, num_merged == 1 ? "line" : "lines", first_merged,
-                                       num_taken_apart == 1 ? "one of them was" : fmt::format("{} of them were", num_taken_apart), num_taken_apart == 1 ? "is" : "are"));
+    run.problems.push_back(
+        fmt::format("in {} {} (the first is line {}) several ranks wrote into each other's text; {} whole, one "
+                    "measurement after the other, and {} used; of the rest nobody "
+                    "can tell which number is whose, and it was left out",
+                    num_merged, num_merged == 1 ? "line" : "lines", first_merged,
+                    num_taken_apart == 1 ? "one of them was" : fmt::format("{} of them were", num_taken_apart),
+                    num_taken_apart == 1 ? "is" : "are"));
   }
 };
 
@@ -122,14 +127,16 @@ bool read_merged(const MergedLine& merged, const LogLine& line, LogParser& parse
   bool is_first = true;
   for (const std::string_view text : merged.whole) {
     LogLine piece{.text = text};
-    if (std::exchange(is_first, false)) piece.rank = line.rank, piece.time_s = line.time_s;  // prefixes of the others lie somewhere before them
+    if (std::exchange(is_first, false))
+      piece.rank = line.rank, piece.time_s = line.time_s;  // prefixes of the others lie somewhere before them
     if (parser.read(piece) != LineUse::kUsed) return false;
     ++num_used;
   }
   return !merged.has_rest;
 }
 
-/// A measurement that another writer cut. Lines with a text that a measurement has once may hold several: those are taken apart instead.
+/// A measurement that another writer cut. Lines with a text that a measurement has once may hold several: those are
+/// taken apart instead.
 bool is_torn(const LogReader& reader, std::string_view line) {
   return reader.is_torn != nullptr && !take_merged_apart(reader.shape, line) && reader.is_torn(line);
 }
@@ -148,8 +155,10 @@ std::vector<RunData> read_lines(const fs::path& file, LogFormat format, const Ru
     line.number = lines.line_number();
     if (line.text.empty()) continue;
     const bool is_row_of_table = line.text.front() >= '0' && line.text.front() <= '9';
-    // The last number of a cut line may lack digits. A CSV file without a last line end is usual, and its rows tell their length.
-    const bool is_untrusted = lines.is_cut() && format != LogFormat::kCsv && (reader.is_own_line(line.text) || is_row_of_table);
+    // The last number of a cut line may lack digits. A CSV file without a last line end is usual, and its rows tell
+    // their length.
+    const bool is_untrusted =
+        lines.is_cut() && format != LogFormat::kCsv && (reader.is_own_line(line.text) || is_row_of_table);
     if (!is_untrusted && is_torn(reader, line.text)) {
       rejects.add_merged(lines.line_number());
       continue;
@@ -168,21 +177,28 @@ std::vector<RunData> read_lines(const fs::path& file, LogFormat format, const Ru
   std::vector<RunData> runs = builder.finish();
   rejects.tell(runs.front());
   if (num_used == 0 && runs.front().steps.size() == 0)
-    runs.front().problems.push_back(fmt::format("no step was found: nothing in the file is a line of {} that can be used", to_text(format)));
+    runs.front().problems.push_back(
+        fmt::format("no step was found: nothing in the file is a line of {} that can be used", to_text(format)));
   return runs;
 }
 
 /// What unpacks a file that a usual packer wrote, by its first bytes; empty for any other.
 std::string unpacker_of(const fs::path& file) {
-  constexpr std::array kPackers = std::to_array<std::pair<std::string_view, std::string_view>>(
-      {{"\x1f\x8b", "gunzip"}, {"BZh", "bunzip2"}, {"\xfd" "7zXZ", "unxz"}, {"\x28\xb5\x2f\xfd", "unzstd"}});
+  constexpr std::array kPackers =
+      std::to_array<std::pair<std::string_view, std::string_view>>({{"\x1f\x8b", "gunzip"},
+                                                                    {"BZh", "bunzip2"},
+                                                                    {"\xfd"
+                                                                     "7zXZ",
+                                                                     "unxz"},
+                                                                    {"\x28\xb5\x2f\xfd", "unzstd"}});
   std::error_code failure;
   if (!fs::is_regular_file(file, failure)) return "";
   std::array<char, 8> bytes{};
   std::ifstream in(file, std::ios::binary);
   in.read(bytes.data(), bytes.size());
   for (const auto& [mark, program] : kPackers)
-    if (core::starts_with(std::string_view(bytes.data(), static_cast<size_t>(in.gcount())), mark)) return std::string(program);
+    if (core::starts_with(std::string_view(bytes.data(), static_cast<size_t>(in.gcount())), mark))
+      return std::string(program);
   return "";
 }
 
@@ -262,7 +278,8 @@ bool is_benchmark_result(const fs::path& file) {
 
 std::vector<RunData> read_log(const fs::path& path, std::optional<LogFormat> format, const LogOptions& options) {
   if (const std::string unpacker = unpacker_of(path); !unpacker.empty())
-    throw DataError(fmt::format("record: '{}' is compressed, and compressed files are not read", path.string()), fmt::format("unpack it: {} {}", unpacker, path.string()));
+    throw DataError(fmt::format("record: '{}' is compressed, and compressed files are not read", path.string()),
+                    fmt::format("unpack it: {} {}", unpacker, path.string()));
   if (!format) format = guess_format(path);
   if (!format) throw_unknown(path);
   std::vector<RunData> runs(1);
@@ -277,8 +294,10 @@ std::vector<RunData> read_log(const fs::path& path, std::optional<LogFormat> for
     run.allocation = allocation_of(file);
     RunData told = run;
     apply_meta(told, options.meta);
-    if (*format == LogFormat::kBench && is_bench_document(file)) read_bench_document(file, run);
-    else runs = read_lines(file, *format, told.setup, RunData(run));
+    if (*format == LogFormat::kBench && is_bench_document(file))
+      read_bench_document(file, run);
+    else
+      runs = read_lines(file, *format, told.setup, RunData(run));
     if (runs.back().state.empty()) note_failure_of_log(file, runs.back());
   }
   for (RunData& run : runs) apply_meta(run, options.meta);

@@ -1,10 +1,13 @@
-// [2026-05-01 10:11:12] iteration 10/ 500 | consumed samples: 640 | elapsed time per iteration (ms): 812.4 | throughput per GPU (TFLOP/s/GPU): 181.2 |
-// learning rate: 1.0E-05 | global batch size: 64 | lm loss: 9.1E+00 | loss scale: 1.0 | grad norm: 1.2 | number of skipped iterations: 0 |
-// number of nan iterations: 0 |
-//   seq_length ...................................... 4096      between "---- arguments ----" and "---- end of arguments ----"
-// using world size: 64, data-parallel size: 2, context-parallel size: 1, tensor-model-parallel size: 8, pipeline-model-parallel size: 4
+// [2026-05-01 10:11:12] iteration 10/ 500 | consumed samples: 640 | elapsed time per iteration (ms): 812.4 | throughput
+// per GPU (TFLOP/s/GPU): 181.2 | learning rate: 1.0E-05 | global batch size: 64 | lm loss: 9.1E+00 | loss scale: 1.0 |
+// grad norm: 1.2 | number of skipped iterations: 0 | number of nan iterations: 0 |
+//   seq_length ...................................... 4096      between "---- arguments ----" and "---- end of
+//   arguments ----"
+// using world size: 64, data-parallel size: 2, context-parallel size: 1, tensor-model-parallel size: 8,
+// pipeline-model-parallel size: 4
 //
-// All values are means over the log interval. Iterations count from 1. Variants: "(s)", "samples per second:", "TFLOPs:", "MODEL_TFLOP/s/GPU:".
+// All values are means over the log interval. Iterations count from 1. Variants: "(s)", "samples per second:",
+// "TFLOPs:", "MODEL_TFLOP/s/GPU:".
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +39,9 @@ class MegatronParser : public LogParser {
     double unit_ms = 0;
     const auto time = ms_after(line.text, kTime, 1, &unit_ms);
     const size_t last_bar = line.text.rfind('|');
-    if (!iteration || *iteration == 0 || !time || last_bar == std::string_view::npos || last_bar < line.text.find(kTime)) return LineUse::kRejected;
+    if (!iteration || *iteration == 0 || !time || last_bar == std::string_view::npos ||
+        last_bar < line.text.find(kTime))
+      return LineUse::kRejected;
     LogRow row{.step = *iteration - 1, .step_ms = *time, .unit_ms = unit_ms};
     row.samples_seen = number_after(line.text, "consumed samples").value_or(kUnknown);
     row.samples_per_s = number_after(line.text, "samples per second").value_or(kUnknown);
@@ -49,7 +54,8 @@ class MegatronParser : public LogParser {
     }
     if (const auto length = known(&RunSetup::sequence_length)) row.tokens = row.samples * static_cast<double>(*length);
     constexpr int64_t kMaxSkipped = 1'000'000'000;
-    row.num_skipped = static_cast<int32_t>(std::clamp<int64_t>(count_after(line.text, "number of skipped iterations").value_or(0), 0, kMaxSkipped));
+    row.num_skipped = static_cast<int32_t>(
+        std::clamp<int64_t>(count_after(line.text, "number of skipped iterations").value_or(0), 0, kMaxSkipped));
     const LineUse use = add(line, row);
     if (use == LineUse::kUsed) count_bad_iterations(line.text), dumps_.count_line();
     is_in_list_ = false;
@@ -64,17 +70,21 @@ class MegatronParser : public LogParser {
     if (is_model_split_known && setup().layout.empty())
       setup().layout = fmt::format("{}tp={} pp={}{}", data_ > 0 ? fmt::format("dp={} ", data_) : "", tensor_, pipeline_,
                                    context_ > 1 ? fmt::format(" cp={}", context_) : "");
-    const int64_t num_replicas = data_ > 0              ? data_
-                                 : is_model_split_known ? known(&RunSetup::devices).value_or(0) / tensor_ / pipeline_ / context_
-                                                        : 0;
-    if (!setup().samples_per_device && setup().global_batch && num_replicas > 0 && *setup().global_batch % num_replicas == 0)
+    const int64_t num_replicas = data_ > 0 ? data_
+                                 : is_model_split_known
+                                     ? known(&RunSetup::devices).value_or(0) / tensor_ / pipeline_ / context_
+                                     : 0;
+    if (!setup().samples_per_device && setup().global_batch && num_replicas > 0 &&
+        *setup().global_batch % num_replicas == 0)
       setup().samples_per_device = *setup().global_batch / num_replicas;
   }
 
  private:
   void count_bad_iterations(std::string_view text) {
-    if (count_after(text, "number of skipped iterations").value_or(0) > 0) builder_.count_problem("a log line tells of skipped iterations");
-    if (count_after(text, "number of nan iterations").value_or(0) > 0) builder_.count_problem("a log line tells of iterations whose loss was not a number");
+    if (count_after(text, "number of skipped iterations").value_or(0) > 0)
+      builder_.count_problem("a log line tells of skipped iterations");
+    if (count_after(text, "number of nan iterations").value_or(0) > 0)
+      builder_.count_problem("a log line tells of iterations whose loss was not a number");
   }
 
   /// The line of sizes that rank 0 prints first. Its names are written with "-" or " " between their words, by version.
@@ -114,8 +124,10 @@ class MegatronParser : public LogParser {
     const auto take_axis = [&](std::string_view name, int64_t& place) {
       if (const auto value = option_in_dump(text, name)) place = positive_count(*value).value_or(place);
     };
-    take("world_size", setup().devices), take("global_batch_size", setup().global_batch), take("seq_length", setup().sequence_length);
-    take_axis("data_parallel_size", data_), take_axis("tensor_model_parallel_size", tensor_), take_axis("pipeline_model_parallel_size", pipeline_);
+    take("world_size", setup().devices), take("global_batch_size", setup().global_batch),
+        take("seq_length", setup().sequence_length);
+    take_axis("data_parallel_size", data_), take_axis("tensor_model_parallel_size", tensor_),
+        take_axis("pipeline_model_parallel_size", pipeline_);
     take_axis("context_parallel_size", context_);
     if (setup().precision.empty())
       for (const std::string_view name : {"bf16", "fp16"})
@@ -132,17 +144,28 @@ bool is_torn(std::string_view line) {
   constexpr std::string_view kLast = "number of nan iterations:";
   const bool has_end = line.find(kLast) != std::string_view::npos || core::ends_with(line, "|");
   return !has_end || !is_number_closed(line, "iteration ", {"/"}) || !is_number_closed(line, kLast, {"|"}) ||
-         !are_numbers_closed(line, {"per iteration (ms)", "per iteration (s)", "consumed samples", "global batch size", "lm loss", "samples per second"}, {"|"}) ||
-         !are_numbers_closed(line, {"(TFLOP/s/GPU)", "MODEL_TFLOP/s/GPU", "TFLOPs", "number of skipped iterations"}, {"|"});
+         !are_numbers_closed(line,
+                             {"per iteration (ms)", "per iteration (s)", "consumed samples", "global batch size",
+                              "lm loss", "samples per second"},
+                             {"|"}) ||
+         !are_numbers_closed(line, {"(TFLOP/s/GPU)", "MODEL_TFLOP/s/GPU", "TFLOPs", "number of skipped iterations"},
+                             {"|"});
 }
 
 }  // namespace
 
 LogReader megatron_reader() {
-  return {.is_own_line = [](std::string_view line) { return line.find("iteration ") != std::string_view::npos && line.find(kTime) != std::string_view::npos; },
-          .shape = {.begin = "] iteration ", .keys = {"consumed samples:", kTime, "global batch size:", "number of nan iterations:"}, .end = "|"},
+  return {.is_own_line =
+              [](std::string_view line) {
+                return line.find("iteration ") != std::string_view::npos && line.find(kTime) != std::string_view::npos;
+              },
+          .shape = {.begin = "] iteration ",
+                    .keys = {"consumed samples:", kTime, "global batch size:", "number of nan iterations:"},
+                    .end = "|"},
           .is_torn = is_torn,
-          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<MegatronParser>(builder); }};
+          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
+            return std::make_unique<MegatronParser>(builder);
+          }};
 }
 
 }  // namespace lockstep::record

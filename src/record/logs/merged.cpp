@@ -27,7 +27,8 @@ bool is_whole(const LineShape& shape, std::string_view measurement) {
 }  // namespace
 
 std::optional<MergedLine> take_merged_apart(const LineShape& shape, std::string_view line) {
-  if (std::none_of(shape.keys.begin(), shape.keys.end(), [&](std::string_view key) { return count_of(line, key) > 1; })) return std::nullopt;
+  if (std::none_of(shape.keys.begin(), shape.keys.end(), [&](std::string_view key) { return count_of(line, key) > 1; }))
+    return std::nullopt;
   MergedLine merged{.has_rest = true};
   if (shape.begin.empty()) return merged;
   for (size_t from = line.find(shape.begin); from != std::string_view::npos;) {
@@ -45,16 +46,20 @@ bool is_number_closed(std::string_view line, std::string_view key, std::initiali
   std::string_view rest;
   if (!number_after(line, key, &rest)) return true;
   rest = core::trim(rest);
-  return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return end.empty() ? rest.empty() : core::starts_with(rest, end); });
+  return std::any_of(ends.begin(), ends.end(),
+                     [&](std::string_view end) { return end.empty() ? rest.empty() : core::starts_with(rest, end); });
 }
 
-bool are_numbers_closed(std::string_view line, std::initializer_list<std::string_view> keys, std::initializer_list<std::string_view> ends) {
+bool are_numbers_closed(std::string_view line, std::initializer_list<std::string_view> keys,
+                        std::initializer_list<std::string_view> ends) {
   return std::all_of(keys.begin(), keys.end(), [&](std::string_view key) { return is_number_closed(line, key, ends); });
 }
 
 bool is_fragment(const LineShape& shape, std::string_view line) {
   constexpr size_t kSurely = 2;
-  return static_cast<size_t>(std::count_if(shape.keys.begin(), shape.keys.end(), [&](std::string_view key) { return line.find(key) != std::string_view::npos; })) >= kSurely;
+  return static_cast<size_t>(std::count_if(shape.keys.begin(), shape.keys.end(), [&](std::string_view key) {
+           return line.find(key) != std::string_view::npos;
+         })) >= kSurely;
 }
 
 }  // namespace lockstep::record

@@ -1,8 +1,9 @@
 // :::MLLOG {"namespace": "", "time_ms": 1717236672345, "event_type": "POINT_IN_TIME", "key": "tracked_stats",
 //           "value": {"throughput": 1234.5, "train_step_time": 0.83, "loss": 7.1}, "metadata": {"step": 100}}
 //
-// Step times stand in tracked_stats under three spellings. Where there are none, blocks and epochs give them: time between start and stop over the steps in
-// between, told by metadata (samples_count, step) and the global batch. `throughput` may count launches instead of finished steps: kept, not used.
+// Step times stand in tracked_stats under three spellings. Where there are none, blocks and epochs give them: time
+// between start and stop over the steps in between, told by metadata (samples_count, step) and the global batch.
+// `throughput` may count launches instead of finished steps: kept, not used.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -50,7 +51,8 @@ class MlperfParser : public LogParser {
     }
     if (!event.is_object() || !event.contains("key") || !event["key"].is_string()) return LineUse::kRejected;
     LogLine stamped = line;
-    if (const auto time_ms = number_in(event, {"time_ms"}); time_ms && *time_ms > 0) stamped.time_s = *time_ms / kMsPerSecond;
+    if (const auto time_ms = number_in(event, {"time_ms"}); time_ms && *time_ms > 0)
+      stamped.time_s = *time_ms / kMsPerSecond;
     return read_event(stamped, event["key"].get<std::string>(), event.contains("value") ? event["value"] : Json(),
                       event.contains("metadata") ? event["metadata"] : Json());
   }
@@ -73,17 +75,22 @@ class MlperfParser : public LogParser {
     if (key == "run_stop") read_end(metadata);
     if (key == "eval_accuracy" || key == "eval_error" || key == "eval_loss") read_evaluation(key, value, metadata);
     const auto take = [&](const char* name, std::optional<int64_t>& place) {
-      if (key == name && !place && value.is_number() && value.get<double>() >= 1 && value.get<double>() < 1e15) place = static_cast<int64_t>(value.get<double>());
+      if (key == name && !place && value.is_number() && value.get<double>() >= 1 && value.get<double>() < 1e15)
+        place = static_cast<int64_t>(value.get<double>());
     };
-    take("global_batch_size", setup().global_batch), take("max_sequence_length", setup().sequence_length), take("gradient_accumulation_steps", setup().accum);
+    take("global_batch_size", setup().global_batch), take("max_sequence_length", setup().sequence_length),
+        take("gradient_accumulation_steps", setup().accum);
     take("number_of_nodes", setup().nodes), take("number_of_ranks", setup().devices);
-    if (key == "submission_benchmark" && value.is_string() && setup().model.empty()) setup().model = value.get<std::string>();
-    if (key == "submission_platform" && value.is_string() && setup().system.empty()) setup().system = value.get<std::string>();
+    if (key == "submission_benchmark" && value.is_string() && setup().model.empty())
+      setup().model = value.get<std::string>();
+    if (key == "submission_platform" && value.is_string() && setup().system.empty())
+      setup().system = value.get<std::string>();
     return LineUse::kUsed;
   }
 
   LineUse read_stats(const LogLine& line, const Json& value, const Json& metadata) {
-    const auto told = number_in(value, {"train_step_timing in s"}), seconds = number_in(value, {"train_step_time", "train_step_timing", "train_step_timing in s"});
+    const auto told = number_in(value, {"train_step_timing in s"}),
+               seconds = number_in(value, {"train_step_time", "train_step_timing", "train_step_timing in s"});
     if (!seconds) return LineUse::kUsed;
     if (!told) builder_.run().is_unit_guessed = true;
     const auto step = step_of(metadata, value);
@@ -114,7 +121,8 @@ class MlperfParser : public LogParser {
       return LineUse::kUsed;
     }
     const auto start = std::exchange(block_start_, {});
-    if (!start.first || !done || *done <= *start.first || *line.time_s <= start.second) return LineUse::kUsed;  // tells nothing about steps
+    if (!start.first || !done || *done <= *start.first || *line.time_s <= start.second)
+      return LineUse::kUsed;  // tells nothing about steps
     const int64_t num_steps = std::min<int64_t>(*done - *start.first, 1'000'000'000);
     Block block{.row = {.step = *done - 1, .num_steps = static_cast<int32_t>(num_steps)}, .time_s = *line.time_s};
     block.row.step_ms = (*line.time_s - start.second) * kMsPerSecond / static_cast<double>(num_steps);
@@ -134,7 +142,8 @@ class MlperfParser : public LogParser {
   void read_evaluation(const std::string& key, const Json& value, const Json& metadata) {
     if (!value.is_number() || !std::isfinite(value.get<double>())) return;
     const auto step = step_of(metadata, Json());
-    builder_.run().results.push_back({.attempt = 1, .step = step.value_or(0), .name = "val", .metrics = {{key, value.get<double>()}}});
+    builder_.run().results.push_back(
+        {.attempt = 1, .step = step.value_or(0), .name = "val", .metrics = {{key, value.get<double>()}}});
   }
 
   std::vector<Block> blocks_{};
@@ -146,7 +155,9 @@ class MlperfParser : public LogParser {
 LogReader mlperf_reader() {
   return {.is_own_line = [](std::string_view line) { return line.find(kMark) != std::string_view::npos; },
           .shape = {.begin = kMark, .keys = {kMark}, .end = "}"},
-          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<MlperfParser>(builder); }};
+          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
+            return std::make_unique<MlperfParser>(builder);
+          }};
 }
 
 }  // namespace lockstep::record

@@ -1,7 +1,10 @@
-// Epoch 0: :  50%|#####     | 50/100 [03:59<03:59, reduced_train_loss=7.310, global_step=49.00, consumed_samples=12800.0, train_step_timing in s=3.590]
-// Training epoch 0, iteration 9/99 | lr: 0.0003 | global_batch_size: 128 | global_step: 9 | reduced_train_loss: 11.03 | train_step_timing in s: 4.51 | consumed_samples: 1280
+// Epoch 0: :  50%|#####     | 50/100 [03:59<03:59, reduced_train_loss=7.310, global_step=49.00,
+// consumed_samples=12800.0, train_step_timing in s=3.590] Training epoch 0, iteration 9/99 | lr: 0.0003 |
+// global_batch_size: 128 | global_step: 9 | reduced_train_loss: 11.03 | train_step_timing in s: 4.51 |
+// consumed_samples: 1280
 //
-// The timing is that of one step (the last). A bar is drawn again and again: of lines with one step the slowest counts. global_step is from 0.
+// The timing is that of one step (the last). A bar is drawn again and again: of lines with one step the slowest counts.
+// global_step is from 0.
 #include "core/strings.h"
 #include "record/logs/merged.h"
 #include "record/logs/parser.h"
@@ -35,7 +38,8 @@ class NemoParser : public LogParser {
     if (!time || !step || *step < 0) return LineUse::kRejected;
     LogRow row{.step = *step, .num_steps = 1, .step_ms = *time, .unit_ms = unit_ms};
     constexpr int64_t kMaxEpoch = 1'000'000'000;
-    if (const auto epoch = count_after(line.text, "poch "); epoch && *epoch < kMaxEpoch) row.epoch = static_cast<int32_t>(*epoch);
+    if (const auto epoch = count_after(line.text, "poch "); epoch && *epoch < kMaxEpoch)
+      row.epoch = static_cast<int32_t>(*epoch);
     row.loss = number_after(line.text, "reduced_train_loss").value_or(kUnknown);
     row.samples_seen = number_after(line.text, "consumed_samples").value_or(kUnknown);
     row.tflops_per_device = number_after(line.text, "TFLOPS_per_GPU").value_or(kUnknown);
@@ -64,19 +68,24 @@ bool is_torn(std::string_view line) {
   if (line.find(kMark) == std::string_view::npos) return false;
   const bool is_bar = line.find("%|") != std::string_view::npos || steps_of_bar(line);
   if (is_bar && line.find(']', line.find(kMark)) == std::string_view::npos) return true;
-  for (const std::string_view key : {"reduced_train_loss", "global_step", "consumed_samples", "global_batch_size", "TFLOPS_per_GPU", "train_step_timing in s",
-                                     "train_step_timing in ms"})
-    if (!(is_bar ? is_number_closed(line, key, {",", "]"}) : is_number_closed(line, key, {",", "|", kLineEnd}))) return true;
+  for (const std::string_view key : {"reduced_train_loss", "global_step", "consumed_samples", "global_batch_size",
+                                     "TFLOPS_per_GPU", "train_step_timing in s", "train_step_timing in ms"})
+    if (!(is_bar ? is_number_closed(line, key, {",", "]"}) : is_number_closed(line, key, {",", "|", kLineEnd})))
+      return true;
   return !is_number_closed(line, kMark, {",", "]", "|", "s", "ms", kLineEnd});
 }
 
 }  // namespace
 
 LogReader nemo_reader() {
-  return {.is_own_line = [](std::string_view line) { return line.find(kMark) != std::string_view::npos && line.find(":::MLLOG") == std::string_view::npos; },
-          .shape = {.begin = "Epoch ", .keys = {"reduced_train_loss", "global_step", kMark}, .end = "]"},
-          .is_torn = is_torn,
-          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<NemoParser>(builder); }};
+  return {
+      .is_own_line =
+          [](std::string_view line) {
+            return line.find(kMark) != std::string_view::npos && line.find(":::MLLOG") == std::string_view::npos;
+          },
+      .shape = {.begin = "Epoch ", .keys = {"reduced_train_loss", "global_step", kMark}, .end = "]"},
+      .is_torn = is_torn,
+      .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<NemoParser>(builder); }};
 }
 
 }  // namespace lockstep::record

@@ -1,7 +1,9 @@
-// Train Epoch: 0 [ 40960/3200000 (1%)] Data (t): 0.031 Batch (t): 1.204, 3401.9/s, 106.31/s/gpu LR: 0.000012 Logit Scale: 14.286 Loss: 8.3 (8.4)
+// Train Epoch: 0 [ 40960/3200000 (1%)] Data (t): 0.031 Batch (t): 1.204, 3401.9/s, 106.31/s/gpu LR: 0.000012 Logit
+// Scale: 14.286 Loss: 8.3 (8.4)
 //
-// `Data (t)` and `Batch (t)` are means since the line before, the two rates are those of the last step only. So the times are used and the rates kept
-// as what was printed. The counter in brackets is steps x global batch; of an epoch the first line stands for one step.
+// `Data (t)` and `Batch (t)` are means since the line before, the two rates are those of the last step only. So the
+// times are used and the rates kept as what was printed. The counter in brackets is steps x global batch; of an epoch
+// the first line stands for one step.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,7 +48,9 @@ bool read_train_line(const LogLine& line, TrainLine& out) {
   number_after(rest, "Batch (t)", &behind_time);
   std::string_view behind_rate;
   if (core::starts_with(behind_time, ",")) {
-    if (const auto rate = read_number(behind_time.substr(1), &behind_rate); rate && core::starts_with(behind_rate, "/s")) out.row.samples_per_s = *rate;
+    if (const auto rate = read_number(behind_time.substr(1), &behind_rate);
+        rate && core::starts_with(behind_rate, "/s"))
+      out.row.samples_per_s = *rate;
   }
   out.row.loss = number_after(rest, " Loss").value_or(kUnknown);
   return true;
@@ -93,7 +97,8 @@ class OpenClipParser : public LogParser {
       if (!setup().devices) setup().devices = devices_of(line.text);
       return LineUse::kUsed;
     }
-    if (const size_t at = line.text.find(kEvalMark); at != std::string_view::npos) return read_result(line.text.substr(at));
+    if (const size_t at = line.text.find(kEvalMark); at != std::string_view::npos)
+      return read_result(line.text.substr(at));
     if (core::ends_with(line.text, "Params:")) is_start_ = true, batch_size_ = world_size_ = accum_ = 0, dumps_.begin();
     constexpr std::string_view kOption = "|   ";  // behind the logger's own prefix, "2026-01-31,12:00:00 | INFO |"
     if (const size_t at = line.text.find(kOption); at != std::string_view::npos) {
@@ -107,7 +112,8 @@ class OpenClipParser : public LogParser {
     const int64_t counted = inferred_batch(counted_batch());
     for (const TrainLine& line : lines_) {
       const bool fits = line.batch > 0 && line.samples % line.batch == 0;
-      if (line.batch > 0 && !fits) builder_.count_problem("the sample count of a line is no multiple of the batch that the options tell");
+      if (line.batch > 0 && !fits)
+        builder_.count_problem("the sample count of a line is no multiple of the batch that the options tell");
       add_step(line, fits ? line.batch : counted);
     }
     for (auto& [num_lines, result] : results_) {
@@ -119,9 +125,14 @@ class OpenClipParser : public LogParser {
     if (lines_.empty()) return;
     const int64_t batch = lines_.back().batch > 0 ? lines_.back().batch : counted;
     if (lines_.back().batch == 0 && is_batch_by_rate_)
-      builder_.count_problem(fmt::format("the global batch, {}, was inferred from the printed rates and Batch (t): the sample counts of the lines, all multiples of {}, contradict "
-                                         "them; --fact global_batch=N tells it", batch, counted_batch()));
-    else if (lines_.back().batch == 0) builder_.count_problem(fmt::format("the global batch, {}, was inferred from the sample counts of the lines", batch));
+      builder_.count_problem(
+          fmt::format("the global batch, {}, was inferred from the printed rates and Batch (t): the sample counts of "
+                      "the lines, all multiples of {}, contradict "
+                      "them; --fact global_batch=N tells it",
+                      batch, counted_batch()));
+    else if (lines_.back().batch == 0)
+      builder_.count_problem(
+          fmt::format("the global batch, {}, was inferred from the sample counts of the lines", batch));
     if (!setup().global_batch) setup().global_batch = batch;
     if (!setup().accum && accum_ > 0) setup().accum = accum_;
     const auto devices = known(&RunSetup::devices);
@@ -130,12 +141,16 @@ class OpenClipParser : public LogParser {
 
  private:
   void add_step(const TrainLine& line, int64_t batch) {
-    const int64_t steps_per_epoch = std::max<int64_t>(1, static_cast<int64_t>(std::llround(static_cast<double>(line.samples_per_epoch) / static_cast<double>(batch))));
+    const int64_t steps_per_epoch = std::max<int64_t>(
+        1,
+        static_cast<int64_t>(std::llround(static_cast<double>(line.samples_per_epoch) / static_cast<double>(batch))));
     const int64_t in_epoch = line.samples / batch;
-    const double last_step = static_cast<double>(line.row.epoch) * static_cast<double>(steps_per_epoch) + static_cast<double>(in_epoch) - 1;
+    const double last_step =
+        static_cast<double>(line.row.epoch) * static_cast<double>(steps_per_epoch) + static_cast<double>(in_epoch) - 1;
     constexpr double kMaxStep = 1e14;
     steps_done_.push_back(static_cast<int64_t>(std::clamp(last_step + 1, 0.0, kMaxStep)));
-    if (last_step < 0 || last_step > kMaxStep) return builder_.count_problem("a line counts more steps than any run has");
+    if (last_step < 0 || last_step > kMaxStep)
+      return builder_.count_problem("a line counts more steps than any run has");
     LogRow row = line.row;
     row.step = static_cast<int64_t>(last_step);
     row.first_num_steps = 1;
@@ -149,7 +164,8 @@ class OpenClipParser : public LogParser {
   /// 0 when the options do not tell it.
   int64_t options_batch() const {
     constexpr double kMaxBatch = 1e15;
-    const double batch = static_cast<double>(batch_size_) * static_cast<double>(world_size_) * static_cast<double>(std::max<int64_t>(accum_, 1));
+    const double batch = static_cast<double>(batch_size_) * static_cast<double>(world_size_) *
+                         static_cast<double>(std::max<int64_t>(accum_, 1));
     return batch > kMaxBatch ? 0 : static_cast<int64_t>(batch);
   }
 
@@ -161,34 +177,41 @@ class OpenClipParser : public LogParser {
     return std::max<int64_t>(batch, 1);
   }
 
-  /// The batch as the user told it, or the counted one where the printed rates times Batch (t) agree with it, else the divisor of the counted one next to them.
+  /// The batch as the user told it, or the counted one where the printed rates times Batch (t) agree with it, else the
+  /// divisor of the counted one next to them.
   int64_t inferred_batch(int64_t counted) {
     if (const auto told = known_batch()) return *told;
     std::vector<double> printed;
     for (const TrainLine& line : lines_)
-      if (line.batch == 0 && line.row.samples_per_s > 0) printed.push_back(line.row.samples_per_s * line.row.step_ms / 1000);
+      if (line.batch == 0 && line.row.samples_per_s > 0)
+        printed.push_back(line.row.samples_per_s * line.row.step_ms / 1000);
     if (printed.empty()) return counted;
     const auto middle = printed.begin() + static_cast<std::ptrdiff_t>(printed.size() / 2);
     std::nth_element(printed.begin(), middle, printed.end());
     const auto ratio_to = [&](int64_t batch) { return std::abs(std::log(static_cast<double>(batch) / *middle)); };
-    // The rate is that of one step and the time a mean, so they differ by some per cent; a wrong count is off by a whole factor.
+    // The rate is that of one step and the time a mean, so they differ by some per cent; a wrong count is off by a
+    // whole factor.
     constexpr double kFar = 1.5, kNear = 1.05, kMaxBatch = 1e12;
     if (ratio_to(counted) < std::log(kFar) || *middle < 1 || *middle > kMaxBatch) return counted;
     if (static_cast<double>(counted) < *middle) {  // no batch that the counts are no multiples of
-      builder_.count_problem(fmt::format("the printed rates and Batch (t) tell a global batch of {:.0f}, the sample counts of the lines {}, which was taken; --fact global_batch=N tells it",
-                                         *middle, counted));
+      builder_.count_problem(
+          fmt::format("the printed rates and Batch (t) tell a global batch of {:.0f}, the sample counts of the lines "
+                      "{}, which was taken; --fact global_batch=N tells it",
+                      *middle, counted));
       return counted;
     }
     is_batch_by_rate_ = true;
     int64_t best = std::llround(*middle);
     double nearest = std::log(kNear);
-    const auto first = static_cast<int64_t>(*middle / kNear), last = std::min(static_cast<int64_t>(*middle * kNear), first + 1'000'000);
+    const auto first = static_cast<int64_t>(*middle / kNear),
+               last = std::min(static_cast<int64_t>(*middle * kNear), first + 1'000'000);
     for (int64_t batch = std::max<int64_t>(first, 1); batch <= last; ++batch)
       if (counted % batch == 0 && ratio_to(batch) < nearest) best = batch, nearest = ratio_to(batch);
     return best;
   }
 
-  /// "Eval Epoch: 1 clip_val_loss: 2.66\timagenet-zeroshot-val-top1: 0.1234"; progress lines ("[512 / 1000]") say nothing final.
+  /// "Eval Epoch: 1 clip_val_loss: 2.66\timagenet-zeroshot-val-top1: 0.1234"; progress lines ("[512 / 1000]") say
+  /// nothing final.
   LineUse read_result(std::string_view text) {
     std::string_view rest;
     const auto epoch = count_after(text, kEvalMark, &rest);
@@ -197,7 +220,8 @@ class OpenClipParser : public LogParser {
     for (const std::string& part : core::split(rest, "\t")) {
       const size_t colon = part.rfind(": ");
       if (colon == std::string::npos) continue;
-      if (const auto value = read_number(std::string_view(part).substr(colon + 1))) result.metrics.emplace_back(core::trim(part.substr(0, colon)), *value);
+      if (const auto value = read_number(std::string_view(part).substr(colon + 1)))
+        result.metrics.emplace_back(core::trim(part.substr(0, colon)), *value);
     }
     if (result.metrics.empty()) return LineUse::kRejected;
     results_.emplace_back(lines_.size(), std::move(result));
@@ -211,12 +235,14 @@ class OpenClipParser : public LogParser {
     take("batch_size", batch_size_), take("world_size", world_size_), take("accum_freq", accum_);
     if (world_size_ > 0 && !setup().devices) setup().devices = world_size_;
     if (const auto value = option_in_dump(text, "model"); value && setup().model.empty()) setup().model = *value;
-    if (const auto value = option_in_dump(text, "precision"); value && setup().precision.empty()) setup().precision = *value;
-    if (const auto value = option_in_dump(text, "dataset_type"); value && !setup().is_synthetic) setup().is_synthetic = core::starts_with(*value, "synthetic");
+    if (const auto value = option_in_dump(text, "precision"); value && setup().precision.empty())
+      setup().precision = *value;
+    if (const auto value = option_in_dump(text, "dataset_type"); value && !setup().is_synthetic)
+      setup().is_synthetic = core::starts_with(*value, "synthetic");
   }
 
   std::vector<TrainLine> lines_{};
-  std::vector<int64_t> steps_done_{};                         // after each of them
+  std::vector<int64_t> steps_done_{};                       // after each of them
   std::vector<std::pair<size_t, ResultRecord>> results_{};  // with the number of training lines before
   int64_t batch_size_ = 0, world_size_ = 0, accum_ = 0;
   OptionDumps dumps_{};
@@ -227,14 +253,15 @@ class OpenClipParser : public LogParser {
 /// "0 [ 40960/3200000 (1%)]": the counters of a line.
 bool are_counters_closed(std::string_view line) {
   const size_t bracket = line.find('['), slash = line.find('/');
-  return is_number_closed(line, kMark, {"["}) && bracket < slash && slash != std::string_view::npos && is_number_closed(line.substr(bracket), "[", {"/"}) &&
-         is_number_closed(line.substr(slash), "/", {"("});
+  return is_number_closed(line, kMark, {"["}) && bracket < slash && slash != std::string_view::npos &&
+         is_number_closed(line.substr(bracket), "[", {"/"}) && is_number_closed(line.substr(slash), "/", {"("});
 }
 
 /// Losses come last; before version 2.0 they came first and the logit scale last.
 bool has_end(std::string_view behind_time) {
   const size_t loss = behind_time.find(" Loss:");
-  return loss == std::string_view::npos ? behind_time.find("Logit Scale:") != std::string_view::npos : behind_time.find(')', loss) != std::string_view::npos;
+  return loss == std::string_view::npos ? behind_time.find("Logit Scale:") != std::string_view::npos
+                                        : behind_time.find(')', loss) != std::string_view::npos;
 }
 
 bool is_torn(std::string_view line) {
@@ -244,18 +271,25 @@ bool is_torn(std::string_view line) {
   std::string_view behind_time, behind_rate;
   if (!number_after(line, "Batch (t)", &behind_time)) return false;
   const bool has_rate = core::starts_with(behind_time, ",");
-  if (has_rate && !(read_number(behind_time.substr(1), &behind_rate) && core::starts_with(behind_rate, "/s"))) return true;
-  return !are_counters_closed(line) || !is_number_closed(line, "Data (t)", {"Batch (t)"}) || !is_number_closed(line, "Batch (t)", {",", "LR:"}) ||
-         !is_number_closed(line, " Loss", {"("}) || !has_end(behind_time);
+  if (has_rate && !(read_number(behind_time.substr(1), &behind_rate) && core::starts_with(behind_rate, "/s")))
+    return true;
+  return !are_counters_closed(line) || !is_number_closed(line, "Data (t)", {"Batch (t)"}) ||
+         !is_number_closed(line, "Batch (t)", {",", "LR:"}) || !is_number_closed(line, " Loss", {"("}) ||
+         !has_end(behind_time);
 }
 
 }  // namespace
 
 LogReader openclip_reader() {
-  return {.is_own_line = [](std::string_view line) { return line.find(kMark) != std::string_view::npos && line.find("Batch (t):") != std::string_view::npos; },
+  return {.is_own_line =
+              [](std::string_view line) {
+                return line.find(kMark) != std::string_view::npos && line.find("Batch (t):") != std::string_view::npos;
+              },
           .shape = {.begin = kMark, .keys = {kMark, "Data (t):", "Batch (t):", " Loss:"}, .end = ")"},
           .is_torn = is_torn,
-          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<OpenClipParser>(builder); }};
+          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
+            return std::make_unique<OpenClipParser>(builder);
+          }};
 }
 
 }  // namespace lockstep::record

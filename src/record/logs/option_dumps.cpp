@@ -9,8 +9,9 @@ namespace {
 
 bool is_name(std::string_view text) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  return !text.empty() && is_letter(text.front()) &&
-         std::all_of(text.begin(), text.end(), [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '-'; });
+  return !text.empty() && is_letter(text.front()) && std::all_of(text.begin(), text.end(), [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9') || c == '-';
+  });
 }
 
 }  // namespace
@@ -28,7 +29,8 @@ void OptionDumps::add(std::string_view name, std::string_view value) {
 }
 
 std::map<std::string, std::string> OptionDumps::measured() const {
-  const auto longest = std::max_element(dumps_.begin(), dumps_.end(), [](const Dump& a, const Dump& b) { return a.num_lines < b.num_lines; });
+  const auto longest = std::max_element(dumps_.begin(), dumps_.end(),
+                                        [](const Dump& a, const Dump& b) { return a.num_lines < b.num_lines; });
   return longest == dumps_.end() ? std::map<std::string, std::string>{} : longest->options;
 }
 

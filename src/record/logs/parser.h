@@ -25,16 +25,19 @@ class LogParser {
 
  protected:
   /// Adds a row; a row that makes no sense rejects its line.
-  LineUse add(const LogLine& line, const LogRow& row) { return builder_.add(line, row) ? LineUse::kUsed : LineUse::kRejected; }
+  LineUse add(const LogLine& line, const LogRow& row) {
+    return builder_.add(line, row) ? LineUse::kUsed : LineUse::kRejected;
+  }
   RunSetup& setup() { return builder_.setup(); }
   std::optional<int64_t> known(std::optional<int64_t> RunSetup::*count) const { return builder_.known(count); }
   std::optional<int64_t> known_batch() const { return known(&RunSetup::global_batch); }
   LogBuilder& builder_;
 };
 
-/// How a program prints a measurement, as far as it is needed to see that ranks wrote into each other's lines. Without keys that is not looked for.
+/// How a program prints a measurement, as far as it is needed to see that ranks wrote into each other's lines. Without
+/// keys that is not looked for.
 struct LineShape {
-  std::string_view begin{};              ///< Where a measurement begins; empty: a line of several cannot be taken apart.
+  std::string_view begin{};  ///< Where a measurement begins; empty: a line of several cannot be taken apart.
   std::vector<std::string_view> keys{};  ///< Texts that each line has exactly once, in order.
   std::string_view end{};                ///< Closes the value of the last key.
 };
@@ -43,7 +46,8 @@ struct LineShape {
 struct LogReader {
   bool (*is_own_line)(std::string_view line) = nullptr;
   LineShape shape{};
-  bool (*is_torn)(std::string_view line) = nullptr;  ///< Is it a measurement that another writer cut: a number does not end as the program ends it, or the line's end is missing?
+  bool (*is_torn)(std::string_view line) = nullptr;  ///< Is it a measurement that another writer cut: a number does not
+                                                     ///< end as the program ends it, or the line's end is missing?
   std::unique_ptr<LogParser> (*make)(LogBuilder& builder) = nullptr;
 };
 

@@ -1,7 +1,8 @@
 // 100     images/sec: 1500.3 +/- 4.2 (jitter = 21.0)      7.123
 // total images/sec: 1500.12
 //
-// The rate is a mean over all steps since the warm-up, so the steps between two lines took batch x (k2 / rate2 - k1 / rate1). The batch stands at the top
+// The rate is a mean over all steps since the warm-up, so the steps between two lines took batch x (k2 / rate2 - k1 /
+// rate1). The batch stands at the top
 // ("Batch size:  256 global") or must be told. Steps count from 1.
 #include "core/strings.h"
 #include "record/logs/merged.h"
@@ -17,7 +18,8 @@ class TfCnnParser : public LogParser {
   using LogParser::LogParser;
 
   static bool is_own_line(std::string_view line) {
-    return line.find(kMark) != std::string_view::npos && (line.find("+/-") != std::string_view::npos || core::starts_with(line, "total"));
+    return line.find(kMark) != std::string_view::npos &&
+           (line.find("+/-") != std::string_view::npos || core::starts_with(line, "total"));
   }
 
   LineUse read(const LogLine& line) override {
@@ -29,14 +31,16 @@ class TfCnnParser : public LogParser {
     const auto step = read_number(line.text);
     const auto rate = number_after(line.text, kMark);
     constexpr double kMaxStep = 1e12;
-    if (!step || *step < 1 || *step > kMaxStep || *step != static_cast<double>(static_cast<int64_t>(*step)) || !rate || *rate <= 0) return LineUse::kRejected;
+    if (!step || *step < 1 || *step > kMaxStep || *step != static_cast<double>(static_cast<int64_t>(*step)) || !rate ||
+        *rate <= 0)
+      return LineUse::kRejected;
     if (!known_batch()) {
       builder_.count_problem("a line was left out: without the global batch (--meta) a rate is no step time");
       return LineUse::kOther;
     }
     const auto batch = static_cast<double>(*known_batch());
     Progress& progress = progress_[line.rank.value_or(-1)];
-    if (*step < progress.last.step) progress = {};  // a new start
+    if (*step < progress.last.step) progress = {};                    // a new start
     if (*step > progress.last.step) progress.before = progress.last;  // else the line of another rank
     const double total_s = *step * batch / *rate;
     constexpr double kMsPerSecond = 1000;
@@ -65,7 +69,8 @@ class TfCnnParser : public LogParser {
       if (core::starts_with(text, key) && place.empty()) place = core::trim(text.substr(key.size()));
     };
     take_text("Model:", setup().model);
-    if (core::starts_with(text, "Batch size:") && text.find("global") != std::string_view::npos && !setup().global_batch) {
+    if (core::starts_with(text, "Batch size:") && text.find("global") != std::string_view::npos &&
+        !setup().global_batch) {
       const auto batch = count_after(text, "Batch size");
       if (batch && *batch > 0) setup().global_batch = batch;
     }
@@ -88,17 +93,19 @@ class TfCnnParser : public LogParser {
 
 bool is_torn(std::string_view line) {
   std::string_view rest;
-  if (line.find(kMark) == std::string_view::npos || core::starts_with(line, "total") || !read_number(line, &rest)) return false;
+  if (line.find(kMark) == std::string_view::npos || core::starts_with(line, "total") || !read_number(line, &rest))
+    return false;
   return !core::starts_with(core::trim(rest), kMark) || !is_number_closed(line, kMark, {"+/-"});
 }
 
 }  // namespace
 
 LogReader tf_cnn_reader() {
-  return {.is_own_line = TfCnnParser::is_own_line,
-          .shape = {.begin = {}, .keys = {kMark, "jitter ="}, .end = ")"},
-          .is_torn = is_torn,
-          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<TfCnnParser>(builder); }};
+  return {
+      .is_own_line = TfCnnParser::is_own_line,
+      .shape = {.begin = {}, .keys = {kMark, "jitter ="}, .end = ")"},
+      .is_torn = is_torn,
+      .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<TfCnnParser>(builder); }};
 }
 
 }  // namespace lockstep::record

@@ -1,7 +1,9 @@
-// [titan] 2026-06-01 10:11:12,345 - root - INFO - step: 10  loss: 7.1032  grad_norm: 1.9  memory: 41.2GiB(52%)  tps: 5,410  tflops: 281.3  mfu: 28.4%
+// [titan] 2026-06-01 10:11:12,345 - root - INFO - step: 10  loss: 7.1032  grad_norm: 1.9  memory: 41.2GiB(52%)  tps:
+// 5,410  tflops: 281.3  mfu: 28.4%
 //
-// tps counts tokens per second and device. The first line covers one step, the others all since the line before. Steps count from 1. A step time is not
-// printed: it follows from tps where batch, sequence length and devices are known (the program prints them at its start), else from the time stamps.
+// tps counts tokens per second and device. The first line covers one step, the others all since the line before. Steps
+// count from 1. A step time is not printed: it follows from tps where batch, sequence length and devices are known (the
+// program prints them at its start), else from the time stamps.
 #include <cmath>
 
 #include "core/strings.h"
@@ -48,9 +50,11 @@ class TorchTitanParser : public LogParser {
       row.step_ms = row.tokens / static_cast<double>(*devices) / tokens_per_s_and_device * kMsPerSecond;
     } else if (previous_time && line.time_s && row.step > previous_step && *line.time_s > *previous_time) {
       row.step_ms = (*line.time_s - *previous_time) * kMsPerSecond / static_cast<double>(row.step - previous_step);
-      builder_.count_problem("batch, sequence length or devices are unknown: step times are differences of time stamps");
+      builder_.count_problem(
+          "batch, sequence length or devices are unknown: step times are differences of time stamps");
     } else {
-      builder_.count_problem("a line was left out: without batch, sequence length and devices (--meta) the first step has no time");
+      builder_.count_problem(
+          "a line was left out: without batch, sequence length and devices (--meta) the first step has no time");
     }
   }
 
@@ -59,10 +63,12 @@ class TorchTitanParser : public LogParser {
       const auto take = [&](std::string_view key, std::optional<int64_t>& place) {
         if (const auto count = count_after(text, key); count && *count > 0 && !place) place = count;
       };
-      take("global batch size", setup().global_batch), take("sequence length", setup().sequence_length), take("accumulation steps", setup().accum);
+      take("global batch size", setup().global_batch), take("sequence length", setup().sequence_length),
+          take("accumulation steps", setup().accum);
       builder_.start_attempt();
     }
-    if (const size_t at = text.find("device mesh with ["); at != std::string_view::npos && !setup().devices) read_mesh(text.substr(at));
+    if (const size_t at = text.find("device mesh with ["); at != std::string_view::npos && !setup().devices)
+      read_mesh(text.substr(at));
   }
 
   /// "device mesh with ['dp_shard', 'tp'], [4, 2]"
@@ -86,8 +92,10 @@ class TorchTitanParser : public LogParser {
 /// Behind a number the next name comes; only the TFLOP/s may end the line.
 bool is_torn(std::string_view line) {
   if (!TorchTitanParser::is_step_line(line)) return false;
-  return !is_number_closed(line, "step:", {"loss:"}) || !is_number_closed(line, "loss:", {"grad_norm:", "global_", "memory:", "tps:", "wps:"}) ||
-         !are_numbers_closed(line, {" tps:", " wps:"}, {"tflops:", "mfu:"}) || !is_number_closed(line, "tflops:", {"mfu:", kLineEnd});
+  return !is_number_closed(line, "step:", {"loss:"}) ||
+         !is_number_closed(line, "loss:", {"grad_norm:", "global_", "memory:", "tps:", "wps:"}) ||
+         !are_numbers_closed(line, {" tps:", " wps:"}, {"tflops:", "mfu:"}) ||
+         !is_number_closed(line, "tflops:", {"mfu:", kLineEnd});
 }
 
 }  // namespace
@@ -96,7 +104,9 @@ LogReader torchtitan_reader() {
   return {.is_own_line = TorchTitanParser::is_step_line,
           .shape = {.begin = "step:", .keys = {"step:", "memory:", "tflops:", "mfu:"}, .end = "%"},
           .is_torn = is_torn,
-          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<TorchTitanParser>(builder); }};
+          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
+            return std::make_unique<TorchTitanParser>(builder);
+          }};
 }
 
 }  // namespace lockstep::record

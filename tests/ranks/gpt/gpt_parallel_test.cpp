@@ -1,6 +1,7 @@
-// A language model shared by tensor-parallel ranks against the same model on one rank: losses, every gradient, and every parameter after three
-// steps of AdamW. In fp64 a difference beyond the order of sums is a wrong formula (1e-10, as the facts of the issue ask); fp32 is held to the
-// bound that sums of some hundred terms in another order need, bf16 autocast to some roundings of 8 bits.
+// A language model shared by tensor-parallel ranks against the same model on one rank: losses, every gradient, and
+// every parameter after three steps of AdamW. In fp64 a difference beyond the order of sums is a wrong formula (1e-10,
+// as the facts of the issue ask); fp32 is held to the bound that sums of some hundred terms in another order need, bf16
+// autocast to some roundings of 8 bits.
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <fmt/format.h>
@@ -39,14 +40,29 @@ struct Case {
 };
 
 std::string name_of(const Case& param) {
-  return fmt::format("{}_tp{}{}{}{}{}{}{}{}", param.model, param.tp, param.splits_tokens ? "_split_tokens" : "", param.is_tied ? "_tied" : "",
-                     param.recompute == GptRecompute::kFull ? "_full" : param.recompute == GptRecompute::kSelective ? "_selective" : "",
-                     param.drops ? "_dropout" : "", param.has_documents ? "_documents" : "", param.type == at::kFloat ? "_fp32" : param.type == at::kBFloat16 ? "_autocast" : "",
-                     !param.fp8 ? "" : *param.fp8 == nn::Fp8Recipe::kDelayed ? "_fp8" : "_fp8_tensorwise");
+  return fmt::format("{}_tp{}{}{}{}{}{}{}{}", param.model, param.tp, param.splits_tokens ? "_split_tokens" : "",
+                     param.is_tied ? "_tied" : "",
+                     param.recompute == GptRecompute::kFull        ? "_full"
+                     : param.recompute == GptRecompute::kSelective ? "_selective"
+                                                                   : "",
+                     param.drops ? "_dropout" : "", param.has_documents ? "_documents" : "",
+                     param.type == at::kFloat      ? "_fp32"
+                     : param.type == at::kBFloat16 ? "_autocast"
+                                                   : "",
+                     !param.fp8                              ? ""
+                     : *param.fp8 == nn::Fp8Recipe::kDelayed ? "_fp8"
+                                                             : "_fp8_tensorwise");
 }
 
 spec::GptShape shape_of(const Case& param) {
-  spec::GptShape shape{.name = param.model, .layers = 2, .hidden = 16, .heads = 8, .query_groups = 8, .head_width = 4, .ffn = 24, .vocab = 45};
+  spec::GptShape shape{.name = param.model,
+                       .layers = 2,
+                       .hidden = 16,
+                       .heads = 8,
+                       .query_groups = 8,
+                       .head_width = 4,
+                       .ffn = 24,
+                       .vocab = 45};
   shape.vocab_multiple = 8;  // tables of 48, 48 and 64 rows on 1, 2 and 4 ranks
   shape.sequence = shape.max_positions = 8;
   shape.init_std = 0.25;
@@ -65,15 +81,18 @@ spec::GptShape shape_of(const Case& param) {
 
 Batch batch_of(const spec::GptShape& shape, const Case& param, int step) {
   const int64_t tokens = shape.sequence, count = kSamples * (tokens + 1);
-  const at::Tensor ids = at::arange(count).add(step * 17).mul(29).add(3).mul(11).remainder(shape.vocab).view({kSamples, tokens + 1});
+  const at::Tensor ids =
+      at::arange(count).add(step * 17).mul(29).add(3).mul(11).remainder(shape.vocab).view({kSamples, tokens + 1});
   Batch batch;
   batch.text_BT = ids.narrow(1, 0, tokens);
   batch.target_BT = ids.narrow(1, 1, tokens);
   batch.num_samples = kSamples;
-  batch.loss_weight_BT = at::arange(kSamples * tokens).add(step).remainder(5).ne(0).to(at::kFloat).view({kSamples, tokens});
+  batch.loss_weight_BT =
+      at::arange(kSamples * tokens).add(step).remainder(5).ne(0).to(at::kFloat).view({kSamples, tokens});
   batch.context.random_key = static_cast<uint64_t>(step) + 100;
   if (!param.has_documents) return batch;
-  const at::Tensor place = at::arange(tokens).expand({kSamples, tokens}), border = at::tensor({3, 5}, at::kLong).view({kSamples, 1});
+  const at::Tensor place = at::arange(tokens).expand({kSamples, tokens}),
+                   border = at::tensor({3, 5}, at::kLong).view({kSamples, 1});
   batch.document_BT = place.ge(border).to(at::kLong);
   batch.position_BT = place.sub(batch.document_BT.mul(border));
   return batch;
@@ -98,7 +117,8 @@ std::vector<at::Tensor> partial_gradients(GptModel& model) {
   return partial;
 }
 
-std::unique_ptr<GptTask> make_task(const spec::GptShape& shape, const nn::ShardCtx& shard, const GptModelOptions& options) {
+std::unique_ptr<GptTask> make_task(const spec::GptShape& shape, const nn::ShardCtx& shard,
+                                   const GptModelOptions& options) {
   std::vector<std::unique_ptr<GptModel>> chunks;
   chunks.push_back(std::make_unique<GptModel>(shape, spec::whole_gpt(shape), shard, options));
   nn::initialize_shard(*chunks[0], chunks[0]->param_specs(), 9, shard);
@@ -133,11 +153,16 @@ Trace train(const Case& param, comm::Comm* tp) {
   const spec::GptShape shape = shape_of(param);
   const nn::ShardCtx shard{tp, param.splits_tokens};
   const bool is_autocast = param.type == at::kBFloat16;
-  const auto task = make_task(shape, shard, {.tensors = is_autocast ? at::kFloat : param.type, .recompute = param.recompute, .loss_chunk_tokens = 5, .fp8 = fp8_of(param)});
+  const auto task = make_task(shape, shard,
+                              {.tensors = is_autocast ? at::kFloat : param.type,
+                               .recompute = param.recompute,
+                               .loss_chunk_tokens = 5,
+                               .fp8 = fp8_of(param)});
   GptModel& model = task->chunk(0);
   const auto parameters = model.named_parameters();
   std::vector<optim::Segment> segments;
-  for (size_t i = 0; i < parameters.size(); ++i) segments.push_back({parameters[i].name, *parameters[i].tensor, model.param_specs()[i].weight_decay});
+  for (size_t i = 0; i < parameters.size(); ++i)
+    segments.push_back({parameters[i].name, *parameters[i].tensor, model.param_specs()[i].weight_decay});
   optim::AdamW adamw(std::move(segments), {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1});
   Trace trace;
   for (int step = 0; step < kSteps; ++step) {
@@ -147,11 +172,13 @@ Trace train(const Case& param, comm::Comm* tp) {
         trace.gradients[parameters[i].name] = whole_of(parameters[i].tensor->grad(), model.param_specs()[i], model);
     adamw.step(1e-2);
   }
-  for (size_t i = 0; i < parameters.size(); ++i) trace.parameters[parameters[i].name] = whole_of(*parameters[i].tensor, model.param_specs()[i], model);
+  for (size_t i = 0; i < parameters.size(); ++i)
+    trace.parameters[parameters[i].name] = whole_of(*parameters[i].tensor, model.param_specs()[i], model);
   return trace;
 }
 
-void expect_close(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, double tolerance, const std::string& what) {
+void expect_close(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want,
+                  double tolerance, const std::string& what) {
   ASSERT_EQ(got.size(), want.size());
   ASSERT_FALSE(want.empty());
   for (const auto& [name, reference] : want) {
@@ -163,7 +190,8 @@ void expect_close(const std::map<std::string, at::Tensor>& got, const std::map<s
   }
 }
 
-/// Of losses and of gradients, relative to the largest value. In bf16 each of some dozen operators and sums of four parts rounds by 2^-9.
+/// Of losses and of gradients, relative to the largest value. In bf16 each of some dozen operators and sums of four
+/// parts rounds by 2^-9.
 double tolerance_of(at::ScalarType type) { return type == at::kDouble ? 1e-10 : type == at::kFloat ? 2e-5 : 6e-2; }
 
 class GptParallel : public ::testing::TestWithParam<Case> {};
@@ -185,13 +213,16 @@ TEST_P(GptParallel, EqualsOneRank) {
   EXPECT_NE(want.losses[0], want.losses[2]) << "nothing was trained";
   for (const Trace& trace : traces) {
     ASSERT_EQ(trace.losses.size(), want.losses.size());
-    for (size_t i = 0; i < want.losses.size(); ++i) EXPECT_NEAR(trace.losses[i], want.losses[i], tolerance * want.losses[i]) << "step " << i;
+    for (size_t i = 0; i < want.losses.size(); ++i)
+      EXPECT_NEAR(trace.losses[i], want.losses[i], tolerance * want.losses[i]) << "step " << i;
     expect_close(trace.gradients, want.gradients, tolerance, "gradient");
-    // Where a gradient is all rounding (keys' biases), AdamW's first steps have its sign; in fp64 they are below epsilon.
+    // Where a gradient is all rounding (keys' biases), AdamW's first steps have its sign; in fp64 they are below
+    // epsilon.
     if (param.type == at::kDouble) expect_close(trace.parameters, want.parameters, 1e-8, "parameter");
   }
   for (const auto& [name, tensor] : traces[0].parameters)
-    for (const Trace& trace : traces) EXPECT_TRUE(at::equal(tensor, trace.parameters.at(name))) << name << ": ranks hold different bits";
+    for (const Trace& trace : traces)
+      EXPECT_TRUE(at::equal(tensor, trace.parameters.at(name))) << name << ": ranks hold different bits";
 }
 
 std::vector<Case> cases() {
@@ -201,21 +232,33 @@ std::vector<Case> cases() {
       for (const bool splits : {false, true})
         for (const bool tied : {false, true}) {
           all.push_back({.model = model, .tp = tp, .splits_tokens = splits, .is_tied = tied});
-          all.push_back({.model = model, .tp = tp, .splits_tokens = splits, .is_tied = tied, .drops = true, .has_documents = true});
+          all.push_back({.model = model,
+                         .tp = tp,
+                         .splits_tokens = splits,
+                         .is_tied = tied,
+                         .drops = true,
+                         .has_documents = true});
         }
   for (const bool splits : {false, true})
     for (const GptRecompute recompute : {GptRecompute::kSelective, GptRecompute::kFull})
-      all.push_back({.model = splits ? "llama" : "gpt", .tp = 2, .splits_tokens = splits, .recompute = recompute, .drops = true});
+      all.push_back(
+          {.model = splits ? "llama" : "gpt", .tp = 2, .splits_tokens = splits, .recompute = recompute, .drops = true});
   for (const std::string model : {"gpt", "llama", "nemotron"})
     for (const int tp : {2, 4})
       for (const nn::Fp8Recipe recipe : {nn::Fp8Recipe::kDelayed, nn::Fp8Recipe::kTensorwise})
-        all.push_back({.model = model, .tp = tp, .splits_tokens = tp == 2, .recompute = tp == 4 ? GptRecompute::kFull : GptRecompute::kSelective, .fp8 = recipe});
+        all.push_back({.model = model,
+                       .tp = tp,
+                       .splits_tokens = tp == 2,
+                       .recompute = tp == 4 ? GptRecompute::kFull : GptRecompute::kSelective,
+                       .fp8 = recipe});
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
-    for (const bool splits : {false, true}) all.push_back({.model = "gpt", .tp = 4, .splits_tokens = splits, .type = type});
+    for (const bool splits : {false, true})
+      all.push_back({.model = "gpt", .tp = 4, .splits_tokens = splits, .type = type});
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shared, GptParallel, ::testing::ValuesIn(cases()), [](const auto& test) { return name_of(test.param); });
+INSTANTIATE_TEST_SUITE_P(Shared, GptParallel, ::testing::ValuesIn(cases()),
+                         [](const auto& test) { return name_of(test.param); });
 
 TEST(GptParallel, OneModelOnEveryNumberOfRanks) {
   const Case param{.model = "llama", .type = at::kFloat};
@@ -246,31 +289,47 @@ TEST(GptParallel, SendsWhatThePlanPredicts) {
   for (const int tp : {2, 4})
     for (const bool splits : {false, true})
       for (const GptRecompute recompute : {GptRecompute::kNone, GptRecompute::kSelective, GptRecompute::kFull})
-        for (const auto& [early, fp8] : std::vector<std::pair<bool, std::optional<nn::Fp8Recipe>>>{
-                 {true, std::nullopt}, {false, std::nullopt}, {true, nn::Fp8Recipe::kDelayed}, {true, nn::Fp8Recipe::kTensorwise}}) {
+        for (const auto& [early, fp8] :
+             std::vector<std::pair<bool, std::optional<nn::Fp8Recipe>>>{{true, std::nullopt},
+                                                                        {false, std::nullopt},
+                                                                        {true, nn::Fp8Recipe::kDelayed},
+                                                                        {true, nn::Fp8Recipe::kTensorwise}}) {
           const Case param{.model = "gpt", .tp = tp, .splits_tokens = splits, .type = at::kFloat, .fp8 = fp8};
           const spec::GptShape shape = shape_of(param);
-          const plan::GptLayout layout = plan::make_gpt_layout(
-              shape, {.world_size = tp, .tp = tp, .is_sequence_parallel = splits, .samples_per_micro = kSamples, .global_batch = kSamples});
+          const plan::GptLayout layout = plan::make_gpt_layout(shape, {.world_size = tp,
+                                                                       .tp = tp,
+                                                                       .is_sequence_parallel = splits,
+                                                                       .samples_per_micro = kSamples,
+                                                                       .global_batch = kSamples});
           plan::GptTrafficInput input{.loss_chunk_tokens = 7, .early_loss_gradients = early};
-          input.fp8 = !fp8 ? plan::Fp8Scaling::kNone : *fp8 == nn::Fp8Recipe::kDelayed ? plan::Fp8Scaling::kDelayed : plan::Fp8Scaling::kTensorwise;
+          input.fp8 = !fp8                              ? plan::Fp8Scaling::kNone
+                      : *fp8 == nn::Fp8Recipe::kDelayed ? plan::Fp8Scaling::kDelayed
+                                                        : plan::Fp8Scaling::kTensorwise;
           input.recompute = recompute == GptRecompute::kFull        ? plan::RecomputeKind::kUniform
                             : recompute == GptRecompute::kSelective ? plan::RecomputeKind::kSelective
                                                                     : plan::RecomputeKind::kNone;
           Counts want;
-          for (const plan::CollectiveCount& entry : plan::predict_gpt_traffic(layout, plan::make_pipe_schedule(layout.pipe), 0, input))
-            if (entry.axis != "world") want[{entry.axis, entry.kind, entry.bytes}] += entry.count;  // there are no optimiser and no report of the loss here
+          for (const plan::CollectiveCount& entry :
+               plan::predict_gpt_traffic(layout, plan::make_pipe_schedule(layout.pipe), 0, input))
+            if (entry.axis != "world")
+              want[{entry.axis, entry.kind, entry.bytes}] +=
+                  entry.count;  // there are no optimiser and no report of the loss here
           comm::run_mesh(layout.mesh, [&](comm::Mesh& mesh) {
-            const GptModelOptions options{.recompute = recompute, .loss_chunk_tokens = 7, .early_loss_gradients = early, .fp8 = fp8_of(param)};
+            const GptModelOptions options{
+                .recompute = recompute, .loss_chunk_tokens = 7, .early_loss_gradients = early, .fp8 = fp8_of(param)};
             const auto task = make_task(shape, {&mesh.tp(), splits}, options);
             Trace trace;
             run_step(*task, batch_of(shape, param, 0), trace);
             Counts got;
-            for (const comm::RecorderEntry& entry : mesh.tp().recorder().snapshot()) got[{entry.axis, entry.kind, entry.bytes}] += entry.count;
+            for (const comm::RecorderEntry& entry : mesh.tp().recorder().snapshot())
+              got[{entry.axis, entry.kind, entry.bytes}] += entry.count;
             if (got == want) return;
             std::string text = "kind, bytes: counted, predicted";
-            for (const auto& [key, count] : got) text += fmt::format("\n{}, {}: {}, {}", std::get<1>(key), std::get<2>(key), count, want.contains(key) ? want.at(key) : 0);
-            for (const auto& [key, count] : want) if (!got.contains(key)) text += fmt::format("\n{}, {}: 0, {}", std::get<1>(key), std::get<2>(key), count);
+            for (const auto& [key, count] : got)
+              text += fmt::format("\n{}, {}: {}, {}", std::get<1>(key), std::get<2>(key), count,
+                                  want.contains(key) ? want.at(key) : 0);
+            for (const auto& [key, count] : want)
+              if (!got.contains(key)) text += fmt::format("\n{}, {}: 0, {}", std::get<1>(key), std::get<2>(key), count);
             throw std::runtime_error(text);
           });
         }

@@ -34,13 +34,16 @@ TEST(PipelineStep, IsThePlainStepOnOneStage) {
   for (const bool is_plain : {false, true})
     comm::run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
       train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
-      if (is_plain) training.runner = train::make_plain_step({.task = *training.task, .sync = *training.sync, .precision = *training.precision});
+      if (is_plain)
+        training.runner =
+            train::make_plain_step({.task = *training.task, .sync = *training.sync, .precision = *training.precision});
       std::vector<models::Batch> batches = make_batches(3);
       const train::StepOutcome outcome = training.runner->run(batches, 11);
       EXPECT_EQ(outcome.num_samples, 6);
       for (const auto& [name, value] : outcome.scalars)
         if (name == "loss") losses.push_back(value.item<double>());
-      for (const auto& [name, tensor] : training.task->network().named_parameters()) found[name].push_back(tensor->grad().clone());
+      for (const auto& [name, tensor] : training.task->network().named_parameters())
+        found[name].push_back(tensor->grad().clone());
     });
   ASSERT_EQ(losses.size(), 2u);
   EXPECT_EQ(losses[0], losses[1]);

@@ -1,5 +1,6 @@
-// What a step computes on every kind of mesh is what one rank computes that sees the whole batch at once: with --calculate-per-token-loss loss and gradients
-// under masks that leave every micro-batch another number of tokens; the norm of the parameters; the number of zeros in the gradient.
+// What a step computes on every kind of mesh is what one rank computes that sees the whole batch at once: with
+// --calculate-per-token-loss loss and gradients under masks that leave every micro-batch another number of tokens; the
+// norm of the parameters; the number of zeros in the gradient.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -25,7 +26,8 @@ models::Batch sequences(int64_t begin, int64_t count, bool is_masked) {
   batch.num_samples = count;
   batch.text_BT = ids.narrow(1, 0, kTokens);
   batch.target_BT = ids.narrow(1, 1, kTokens);
-  if (is_masked) batch.loss_weight_BT = at::arange(kTokens).view({1, kTokens}).lt(number_B1.mul(5).remainder(9)).to(at::kFloat);
+  if (is_masked)
+    batch.loss_weight_BT = at::arange(kTokens).view({1, kTokens}).lt(number_B1.mul(5).remainder(9)).to(at::kFloat);
   return batch;
 }
 
@@ -40,11 +42,13 @@ Found run_step(const spec::GptOptions& options, comm::MeshGroups& groups, bool i
   train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
   std::vector<models::Batch> batches;
   for (int64_t micro = 0; micro < layout.batch.num_micro; ++micro)
-    batches.push_back(sequences((micro * layout.dp() + groups.mesh.point().dp) * options.micro_batch_size, options.micro_batch_size, is_masked));
+    batches.push_back(sequences((micro * layout.dp() + groups.mesh.point().dp) * options.micro_batch_size,
+                                options.micro_batch_size, is_masked));
   Found found;
   found.loss = training.runner->run(batches, 7).scalars.at(0).second.item<double>();
   found.gradients = whole_gradients(training);
-  const auto pipeline = train::gpt_pipeline_parts(*training.task, layout, groups, {at::kCPU, at::kFloat}, options.calculate_per_token_loss);
+  const auto pipeline = train::gpt_pipeline_parts(*training.task, layout, groups, {at::kCPU, at::kFloat},
+                                                  options.calculate_per_token_loss);
   found.evaluated = train::pipeline_loss(pipeline, *training.precision, batches).mean();
   found.num_zeros = train::num_zeros_in_gradient(*training.optimizer, training.norm).item<double>();
   training.update(1e-2, 0.5);
@@ -56,8 +60,8 @@ Found run_step(const spec::GptOptions& options, comm::MeshGroups& groups, bool i
 spec::GptOptions options_for(const MeshCase& mesh, bool is_per_token) {
   spec::GptOptions options = options_of(mesh);
   options.hidden_dropout = options.attention_dropout = 0;  // drawn by micro-batch
-  options.disable_bias_linear = true;  // gradients of the biases of keys are all rounding
-  options.max_position_embeddings = kTokens + 4;  // gradients of the last 4 are 0
+  options.disable_bias_linear = true;                      // gradients of the biases of keys are all rounding
+  options.max_position_embeddings = kTokens + 4;           // gradients of the last 4 are 0
   options.calculate_per_token_loss = is_per_token;
   return options;
 }
@@ -69,11 +73,13 @@ Found one_micro_batch(const MeshCase& mesh) {
   spec::GptOptions options = options_for(alone, false);
   options.micro_batch_size = options.global_batch_size.emplace(kSamples * mesh.micro * mesh.dp);
   Found found;
-  comm::run_mesh_groups(plan::MeshLayout(1, {1, 1, 1}), [&](comm::MeshGroups& groups) { found = run_step(options, groups, true); });
+  comm::run_mesh_groups(plan::MeshLayout(1, {1, 1, 1}),
+                        [&](comm::MeshGroups& groups) { found = run_step(options, groups, true); });
   return found;
 }
 
-void on_every_rank(const MeshCase& mesh, bool is_per_token, bool is_masked, const std::function<void(const Found&)>& look) {
+void on_every_rank(const MeshCase& mesh, bool is_per_token, bool is_masked,
+                   const std::function<void(const Found&)>& look) {
   const spec::GptOptions options = options_for(mesh, is_per_token);
   std::mutex mutex;
   int num_ranks = 0;
@@ -114,7 +120,8 @@ TEST_P(StepNumbers, LossPerTokenIsTheMeanOfMeansWithoutAMask) {
     EXPECT_NEAR(found.loss, usual.at(0).loss, 1e-6 * usual.at(0).loss);
     EXPECT_NEAR(found.evaluated, usual.at(0).evaluated, 1e-6 * usual.at(0).evaluated);
     for (const Found& other : usual) {
-      const bool is_of_stage = other.gradients.begin()->first == found.gradients.begin()->first && other.gradients.size() == found.gradients.size();
+      const bool is_of_stage = other.gradients.begin()->first == found.gradients.begin()->first &&
+                               other.gradients.size() == found.gradients.size();
       EXPECT_EQ(is_of_stage ? compare_tensors(found.gradients, other.gradients, "gradient", 1e-6) : "", "");
     }
   });
@@ -125,7 +132,8 @@ TEST_P(StepNumbers, ZerosAndNormAreThoseOfTheModel) {
   const Found want = one_micro_batch(GetParam());
   double num_zeros = 0, squared = 0;
   for (const auto& [name, gradient] : want.gradients) num_zeros += gradient.eq(0).sum().item<double>();
-  for (const auto& [name, parameter] : want.parameters) squared += parameter.to(at::kDouble).square().sum().item<double>();
+  for (const auto& [name, parameter] : want.parameters)
+    squared += parameter.to(at::kDouble).square().sum().item<double>();
   ASSERT_GE(num_zeros, 4 * 16);
   EXPECT_EQ(want.num_zeros, num_zeros);
   EXPECT_NEAR(want.params_norm, std::sqrt(squared), 1e-6 * std::sqrt(squared));
@@ -135,12 +143,15 @@ TEST_P(StepNumbers, ZerosAndNormAreThoseOfTheModel) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, StepNumbers,
-                         ::testing::Values(MeshCase{.micro = 4}, MeshCase{.dp = 2, .micro = 1}, MeshCase{.dp = 2, .micro = 2}, MeshCase{.dp = 2, .micro = 4, .is_sharded = true},
-                                           MeshCase{.tp = 2, .micro = 2}, MeshCase{.tp = 8, .micro = 2, .is_tied = false}, MeshCase{.pp = 2, .micro = 4}, MeshCase{.pp = 2, .micro = 2, .is_gpipe = true},
-                                           MeshCase{.pp = 2, .chunks = 2, .micro = 4}, MeshCase{.tp = 2, .pp = 2, .dp = 2, .micro = 2, .splits_tokens = true, .is_sharded = true},
-                                           MeshCase{.tp = 2, .dp = 2, .micro = 2, .is_tied = false}),
-                         [](const auto& chosen) { return chosen.param.name(); });
+INSTANTIATE_TEST_SUITE_P(
+    Meshes, StepNumbers,
+    ::testing::Values(MeshCase{.micro = 4}, MeshCase{.dp = 2, .micro = 1}, MeshCase{.dp = 2, .micro = 2},
+                      MeshCase{.dp = 2, .micro = 4, .is_sharded = true}, MeshCase{.tp = 2, .micro = 2},
+                      MeshCase{.tp = 8, .micro = 2, .is_tied = false}, MeshCase{.pp = 2, .micro = 4},
+                      MeshCase{.pp = 2, .micro = 2, .is_gpipe = true}, MeshCase{.pp = 2, .chunks = 2, .micro = 4},
+                      MeshCase{.tp = 2, .pp = 2, .dp = 2, .micro = 2, .splits_tokens = true, .is_sharded = true},
+                      MeshCase{.tp = 2, .dp = 2, .micro = 2, .is_tied = false}),
+    [](const auto& chosen) { return chosen.param.name(); });
 
 }  // namespace
 }  // namespace lockstep::tests

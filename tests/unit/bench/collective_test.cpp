@@ -22,7 +22,8 @@ std::vector<CollectiveKind> all_kinds() {
   return kinds;
 }
 
-int64_t wrong_after(const CollectiveCall& call, comm::Comm& comm, bool is_in_place, const std::function<void(at::Tensor&)>& damage) {
+int64_t wrong_after(const CollectiveCall& call, comm::Comm& comm, bool is_in_place,
+                    const std::function<void(at::Tensor&)>& damage) {
   auto buffers = make_buffers(call, comm, at::kCPU, is_in_place);
   fill_buffers(call, comm, buffers, 5);
   run_collective(call, comm, buffers);
@@ -37,16 +38,18 @@ TEST_P(CollectiveValues, RightResultsOfEveryCollectiveInEveryTypePass) {
   comm::run_ranks(GetParam(), [&](comm::Comm& comm) {
     for (const auto kind : all_kinds())
       for (const auto type : kTypes)
-        for (const auto op : {comm::ReduceOp::kSum, comm::ReduceOp::kMax, comm::ReduceOp::kMin, comm::ReduceOp::kAverage})
+        for (const auto op :
+             {comm::ReduceOp::kSum, comm::ReduceOp::kMax, comm::ReduceOp::kMin, comm::ReduceOp::kAverage})
           for (const bool is_in_place : {false, true}) {
             if (!(is_in_place ? has_in_place(kind) : has_out_of_place(kind))) continue;
             if (op != comm::ReduceOp::kSum && !has_reduction(kind)) continue;
             if (op == comm::ReduceOp::kAverage && !at::isFloatingType(type)) continue;
-            const int64_t wrong = wrong_after({.kind = kind, .op = op, .root = comm.size() - 1, .count = 1001, .type = type}, comm,
-                                              is_in_place, [](at::Tensor&) {});
+            const int64_t wrong =
+                wrong_after({.kind = kind, .op = op, .root = comm.size() - 1, .count = 1001, .type = type}, comm,
+                            is_in_place, [](at::Tensor&) {});
             if (wrong != 0)
-              throw std::runtime_error(fmt::format("kind {} type {} op {}: {} wrong", static_cast<int>(kind), c10::toString(type),
-                                                   static_cast<int>(op), wrong));
+              throw std::runtime_error(fmt::format("kind {} type {} op {}: {} wrong", static_cast<int>(kind),
+                                                   c10::toString(type), static_cast<int>(op), wrong));
             ++num_checked;
           }
   });
@@ -57,12 +60,14 @@ TEST_P(CollectiveValues, EachWrongElementIsCounted) {
   comm::run_ranks(GetParam(), [&](comm::Comm& comm) {
     for (const auto kind : all_kinds())
       for (const auto type : {at::kFloat, at::kBFloat16, at::kInt}) {
-        const int64_t wrong = wrong_after({.kind = kind, .count = 500, .type = type}, comm, has_in_place(kind), [](at::Tensor& received) {
-          received[0].add_(1);
-          received.slice(0, 10, 12).sub_(1);
-          received[-1].add_(1);
-        });
-        if (wrong != 4) throw std::runtime_error(fmt::format("kind {}: {} wrong values, expected 4", static_cast<int>(kind), wrong));
+        const int64_t wrong =
+            wrong_after({.kind = kind, .count = 500, .type = type}, comm, has_in_place(kind), [](at::Tensor& received) {
+              received[0].add_(1);
+              received.slice(0, 10, 12).sub_(1);
+              received[-1].add_(1);
+            });
+        if (wrong != 4)
+          throw std::runtime_error(fmt::format("kind {}: {} wrong values, expected 4", static_cast<int>(kind), wrong));
       }
     const int64_t not_a_number = wrong_after({.count = 64}, comm, true, [](at::Tensor& received) {
       received[3].fill_(std::numeric_limits<float>::quiet_NaN());
@@ -118,9 +123,11 @@ TEST(Collective, RowsHoldEverySampleAndTheBandwidthOfTheMedian) {
       if (bench_case->verify(row) != 0) throw std::runtime_error("wrong values");
       bench_case->time(row);
       const bool is_gather = row["part"] == "all-gather";
-      if (row.contains("time_us") != is_gather || !row.contains("in_place_time_us")) throw std::runtime_error("wrong places: " + row.dump());
+      if (row.contains("time_us") != is_gather || !row.contains("in_place_time_us"))
+        throw std::runtime_error("wrong places: " + row.dump());
       if (row["in_place_samples_us"].size() != 9) throw std::runtime_error("samples are missing");
-      const double us = row["in_place_time_us"], algbw = row["in_place_algbw_gbytes_per_s"], busbw = row["in_place_busbw_gbytes_per_s"];
+      const double us = row["in_place_time_us"], algbw = row["in_place_algbw_gbytes_per_s"],
+                   busbw = row["in_place_busbw_gbytes_per_s"];
       if (std::abs(algbw - row["bytes"].get<double>() / us / 1e3) > 1e-12) throw std::runtime_error("algbw");
       if (std::abs(busbw - algbw * (is_gather ? 0.5 : 1.0)) > 1e-12) throw std::runtime_error("busbw");
       rows.push_back(row);

@@ -16,13 +16,15 @@ TEST(FindBatch, FindsEveryLimitWithFewAttempts) {
         EXPECT_TRUE(tried.insert(samples).second) << "tried twice: " << samples;
         return BatchProbe{.samples = samples, .fits = samples <= limit};
       });
-      EXPECT_EQ(search.best, std::min<int64_t>(limit, 512) / multiple * multiple) << "limit " << limit << " multiple " << multiple;
+      EXPECT_EQ(search.best, std::min<int64_t>(limit, 512) / multiple * multiple)
+          << "limit " << limit << " multiple " << multiple;
       EXPECT_LE(search.probes.size(), 20u);
     }
 }
 
 TEST(FindBatch, AFailureOtherThanMemoryIsNotTakenForALimit) {
-  EXPECT_THROW(find_largest_batch(8, 64, [](int64_t) -> BatchProbe { throw Error(ExitCode::kInternal, "broken"); }), Error);
+  EXPECT_THROW(find_largest_batch(8, 64, [](int64_t) -> BatchProbe { throw Error(ExitCode::kInternal, "broken"); }),
+               Error);
 }
 
 }  // namespace

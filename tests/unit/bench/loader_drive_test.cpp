@@ -22,7 +22,9 @@ class NumberSource : public data::SampleSource {
   }
   core::Json position() const override { return {{"at", at_}}; }
   void seek(const core::Json& position) override { at_ = position.at("at").get<int64_t>(); }
-  data::SourceReport report() const override { return {.num_samples = at_, .num_shards = 0, .num_dropped_tail = 0, .skipped = {}}; }
+  data::SourceReport report() const override {
+    return {.num_samples = at_, .num_shards = 0, .num_dropped_tail = 0, .skipped = {}};
+  }
   void interrupt() override {}
 
  private:
@@ -31,8 +33,8 @@ class NumberSource : public data::SampleSource {
 
 constexpr int64_t kSamples = 4, kPrefetch = 4, kWarmup = 3, kTimed = 5;
 
-/// The last sample of the warm-up is decoded only when all batches that the loader may prepare meanwhile are, so that the queue is full
-/// when the warm-up ends.
+/// The last sample of the warm-up is decoded only when all batches that the loader may prepare meanwhile are, so that
+/// the queue is full when the warm-up ends.
 class FullQueueDecoder {
  public:
   void decode(const RawSample& sample) {
@@ -56,7 +58,8 @@ class FullQueueDecoder {
 
 TEST(LoaderDrive, WhatWasPreparedBeforeTheTimingIsTakenOutOfTheQueueFirst) {
   FullQueueDecoder decoder;
-  data::Loader loader(std::make_unique<NumberSource>(), [&](const RawSample& sample, data::SampleSlot&) { decoder.decode(sample); },
+  data::Loader loader(std::make_unique<NumberSource>(),
+                      [&](const RawSample& sample, data::SampleSlot&) { decoder.decode(sample); },
                       {.samples_per_rank = kSamples, .num_workers = 2, .prefetch_batches = kPrefetch});
   const LoaderTally tally = drive_loader(loader, {.num_warmup = kWarmup, .num_batches = kTimed});
   EXPECT_GE(tally.num_drained, kPrefetch) << "the queue held that many batches when the warm-up ended";

@@ -5,9 +5,10 @@
 namespace lockstep::bench {
 namespace {
 
-const std::vector<TableColumn> kColumns = {{.key = "bytes", .title = "size", .unit = "B", .width = 6},
-                                           {.key = "time_us", .title = "time", .unit = "us", .width = 8, .group = "out-of-place"},
-                                           {.key = "wrong", .title = "#wrong", .width = 7, .group = "out-of-place"}};
+const std::vector<TableColumn> kColumns = {
+    {.key = "bytes", .title = "size", .unit = "B", .width = 6},
+    {.key = "time_us", .title = "time", .unit = "us", .width = 8, .group = "out-of-place"},
+    {.key = "wrong", .title = "#wrong", .width = 7, .group = "out-of-place"}};
 
 TEST(ResultTable, ColumnsAreAlignedAndWhatIsMissingSaysSo) {
   const auto header = table_header(kColumns);

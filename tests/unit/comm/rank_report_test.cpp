@@ -12,7 +12,8 @@ RankReport report_at(int64_t beat, int64_t sequence) {
   report.beat = beat;
   report.host = "node7";
   report.pid = 40;
-  if (sequence > 0) report.places.push_back({.axis = "dp", .kind = "all_reduce", .sequence = sequence, .is_finished = true});
+  if (sequence > 0)
+    report.places.push_back({.axis = "dp", .kind = "all_reduce", .sequence = sequence, .is_finished = true});
   return report;
 }
 
@@ -41,7 +42,8 @@ TEST(RankReport, DamagedTextIsAnErrorNeverACrash) {
   int num_refused = 0;
   for (int round = 0; round < 5000; ++round) {
     std::string text = good.substr(0, rng.below(3) == 0 ? rng.below(good.size()) : good.size());
-    for (uint64_t i = rng.below(4); i > 0 && !text.empty(); --i) text[rng.below(text.size())] = static_cast<char>(rng.below(256));
+    for (uint64_t i = rng.below(4); i > 0 && !text.empty(); --i)
+      text[rng.below(text.size())] = static_cast<char>(rng.below(256));
     try {
       RankReport::from_json(text);
     } catch (const Error&) {

@@ -44,7 +44,8 @@ TEST(Store, ConnectsToAServedOneAndNamesTheOwnerOfItsPort) {
     Store::serve(served.port(), kTimeout);
     FAIL() << "a port in use was opened";
   } catch (const EnvironmentError& error) {
-    EXPECT_NE(std::string(error.what()).find(fmt::format("in use by pid {}", getpid())), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(fmt::format("in use by pid {}", getpid())), std::string::npos)
+        << error.what();
     EXPECT_NE(error.hint().find("--master-port"), std::string::npos);
   }
 }
@@ -83,7 +84,8 @@ TEST(LocalAddress, IsNoLoopbackAddress) {
     GTEST_SKIP() << "no network interface besides the loopback: " << error.what();
   }
   in6_addr parsed{};
-  EXPECT_TRUE(inet_pton(AF_INET, address.c_str(), &parsed) == 1 || inet_pton(AF_INET6, address.c_str(), &parsed) == 1) << address;
+  EXPECT_TRUE(inet_pton(AF_INET, address.c_str(), &parsed) == 1 || inet_pton(AF_INET6, address.c_str(), &parsed) == 1)
+      << address;
   EXPECT_NE(address.substr(0, 4), "127.");
   EXPECT_NE(address, "::1");
   EXPECT_EQ(address_towards("no.such.host.invalid", 1), address);

@@ -14,13 +14,12 @@
 namespace lockstep::core {
 namespace {
 
-template <typename T>
-void append(std::string& bytes, const T& value) {
+template <typename T> void append(std::string& bytes, const T& value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-/// A program of three sections (texts, dynamic table, symbol versions) that links libx.so, has two run paths and asks for
-/// GLIBC_2.9 and 2.34.
+/// A program of three sections (texts, dynamic table, symbol versions) that links libx.so, has two run paths and asks
+/// for GLIBC_2.9 and 2.34.
 std::string small_elf() {
   constexpr char kTexts[] = "\0libx.so\0$ORIGIN/../lib:/opt/x\0GLIBC_2.9\0GLIBC_2.34\0OTHER_9.9\0";
   const std::string texts(kTexts, sizeof kTexts);
@@ -31,7 +30,8 @@ std::string small_elf() {
   append(dynamic, Elf64_Dyn{.d_tag = DT_RUNPATH, .d_un = {.d_val = offset_of("$ORIGIN")}});
   append(dynamic, Elf64_Dyn{.d_tag = DT_NULL, .d_un = {.d_val = 0}});
   std::string versions;
-  append(versions, Elf64_Verneed{.vn_version = 1, .vn_cnt = 3, .vn_file = 1, .vn_aux = sizeof(Elf64_Verneed), .vn_next = 0});
+  append(versions,
+         Elf64_Verneed{.vn_version = 1, .vn_cnt = 3, .vn_file = 1, .vn_aux = sizeof(Elf64_Verneed), .vn_next = 0});
   for (const char* name : {"GLIBC_2.34", "GLIBC_2.9", "OTHER"})
     append(versions, Elf64_Vernaux{.vna_hash = 0,
                                    .vna_flags = 0,
@@ -59,7 +59,8 @@ std::string small_elf() {
 }
 
 void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(path, std::ios::binary | std::ios::trunc)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
 TEST(ElfFile, ReadsLibrariesRunPathAndTheNewestGlibcVersion) {

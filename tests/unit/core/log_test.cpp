@@ -27,7 +27,8 @@ TEST(Log, AStalledFileHoldsNobodyUpAndTellsWhatItLost) {
   for (size_t at = 0; (at = written.find("| INFO | line ", at)) != std::string::npos; ++at) ++whole;
   EXPECT_GT(whole, 100);
   EXPECT_LT(whole, kLines);
-  EXPECT_NE(written.find("(" + std::to_string(kLines - whole) + " lines are missing here"), std::string::npos) << whole << " lines; ends in " << written.substr(written.size() - 200);
+  EXPECT_NE(written.find("(" + std::to_string(kLines - whole) + " lines are missing here"), std::string::npos)
+      << whole << " lines; ends in " << written.substr(written.size() - 200);
 }
 
 }  // namespace

@@ -33,13 +33,16 @@ OptionSet declare(Fields& f) {
   OptionSet set("demo", "A demo.");
   set.group("First");
   set.add_config_option();
-  set.add("batch-size", &f.batch, {.help = "Samples.", .unit = "samples per rank", .min = 1, .aliases = {"b", "per-rank"}});
+  set.add("batch-size", &f.batch,
+          {.help = "Samples.", .unit = "samples per rank", .min = 1, .aliases = {"b", "per-rank"}});
   set.add("wd", &f.rate, {.help = "Decay.", .min = 0, .max = 1, .is_max_excluded = true});
   set.add("local-loss", &f.local, {.help = "Local."});
   set.group("Second");
   set.add("model", &f.model, {.help = "Model.", .metavar = "NAME"});
   set.add("precision", &f.precision,
-          {.help = "Numbers.", .choices = {"amp", "amp_bf16", "fp32"}, .choice_aliases = {{"amp_bfloat16", "amp_bf16"}},
+          {.help = "Numbers.",
+           .choices = {"amp", "amp_bf16", "fp32"},
+           .choice_aliases = {{"amp_bfloat16", "amp_bf16"}},
            .refused_choices = {{"fp16", "use amp"}}});
   set.add("train-num-samples", &f.samples, {.help = "Samples of an epoch.", .unset_text = "counted"});
   set.add("grad-clip-norm", &f.clip, {.help = "Clip."});
@@ -74,8 +77,8 @@ std::string write_recipe(const TempDir& folder, const std::string& text) {
 }
 
 TEST(Options, BothSpellingsAndBothFormsOfValues) {
-  for (const Args& args : {Args{"--batch-size", "8"}, Args{"--batch_size", "8"}, Args{"--batch-size=8"}, Args{"--batch_size=8"},
-                           Args{"-b", "8"}, Args{"-b=8"}, Args{"--per_rank", "8"}})
+  for (const Args& args : {Args{"--batch-size", "8"}, Args{"--batch_size", "8"}, Args{"--batch-size=8"},
+                           Args{"--batch_size=8"}, Args{"-b", "8"}, Args{"-b=8"}, Args{"--per_rank", "8"}})
     EXPECT_EQ(parsed(args).batch, 8) << args[0];
 }
 
@@ -98,8 +101,8 @@ TEST(Options, FlagsAreSetAndCleared) {
 }
 
 TEST(Options, EmptyOptionals) {
-  const Fields fields =
-      parsed({"--grad-clip-norm", "1", "--grad-clip-norm", "none", "--resume", "x", "--resume=", "--train-num-samples", "5"});
+  const Fields fields = parsed(
+      {"--grad-clip-norm", "1", "--grad-clip-norm", "none", "--resume", "x", "--resume=", "--train-num-samples", "5"});
   EXPECT_FALSE(fields.clip);
   EXPECT_FALSE(fields.resume);
   EXPECT_EQ(fields.samples, 5);
@@ -108,12 +111,13 @@ TEST(Options, EmptyOptionals) {
 TEST(Options, ChoicesAliasesAndRefusedChoices) {
   EXPECT_EQ(parsed({"--precision", "amp_bfloat16"}).precision, "amp_bf16");
   EXPECT_TRUE(holds(error_of({"--precision", "fp16"}), "--precision 'fp16' is not supported\n  hint: use amp"));
-  EXPECT_TRUE(
-      holds(error_of({"--precision", "fp23"}), "got 'fp23', expected amp, amp_bf16 or fp32\n  hint: did you mean 'fp32'?"));
+  EXPECT_TRUE(holds(error_of({"--precision", "fp23"}),
+                    "got 'fp23', expected amp, amp_bf16 or fp32\n  hint: did you mean 'fp32'?"));
 }
 
 TEST(Options, BadValuesNameFlagValueRangeAndUnit) {
-  EXPECT_TRUE(holds(error_of({"--batch-size", "0"}), "--batch-size got '0', expected an integer >= 1 (samples per rank)"));
+  EXPECT_TRUE(
+      holds(error_of({"--batch-size", "0"}), "--batch-size got '0', expected an integer >= 1 (samples per rank)"));
   for (const char* bad : {"1.5", "x", "", "1e3", "99999999999999999999", "8 ", "+8"})
     EXPECT_TRUE(holds(error_of({"--batch-size", bad}), std::string("got '") + bad + "'")) << bad;
   EXPECT_TRUE(holds(error_of({"--wd", "1"}), "--wd got '1', expected a number >= 0 and < 1"));
@@ -129,7 +133,8 @@ TEST(Options, OtherBytesThanUtf8AreRefused) {
 }
 
 TEST(Options, UnknownFlagsNameTheNearest) {
-  EXPECT_TRUE(holds(error_of({"--bacth-size", "8"}), "--bacth-size is unknown to 'demo'\n  hint: did you mean --batch-size?"));
+  EXPECT_TRUE(
+      holds(error_of({"--bacth-size", "8"}), "--bacth-size is unknown to 'demo'\n  hint: did you mean --batch-size?"));
   EXPECT_TRUE(holds(error_of({"--train"}), "did you mean --train-num-samples?"));
   EXPECT_TRUE(holds(error_of({"-x"}), "-x is unknown"));
   EXPECT_TRUE(holds(error_of({"-model", "x"}), "-model is unknown"));
@@ -139,7 +144,8 @@ TEST(Options, UnknownFlagsNameTheNearest) {
 
 TEST(Options, RefusedFlagsSayWhatToUse) {
   for (const char* flag : {"--horovod", "--horovod=1"})
-    EXPECT_TRUE(holds(error_of({flag}), "--horovod is not supported: one runtime is built in\n  hint: use lockstep launch"));
+    EXPECT_TRUE(
+        holds(error_of({flag}), "--horovod is not supported: one runtime is built in\n  hint: use lockstep launch"));
 }
 
 TEST(Options, HelpStopsEverythingElse) {
@@ -197,7 +203,8 @@ TEST(Options, BadRecipesNameFileAndLine) {
 
 TEST(Options, DamagedRecipesAreUsageErrorsOrRead) {
   const std::string whole =
-      "batch_size = 16\nwd = 0.5\nlocal-loss = true\nmodel = \"ViT-B-32\"\nimage-mean = [0.5, 1]\naug-cfg = ['''a''']\n";
+      "batch_size = 16\nwd = 0.5\nlocal-loss = true\nmodel = \"ViT-B-32\"\nimage-mean = [0.5, 1]\naug-cfg = "
+      "['''a''']\n";
   CounterRng rng(stream_key({3, 9}));
   int num_refused = 0;
   for (int trial = 0; trial < 3000; ++trial) {
@@ -216,9 +223,10 @@ TEST(Options, DamagedRecipesAreUsageErrorsOrRead) {
 }
 
 TEST(Options, RandomCommandLinesAreUsageErrorsOrRead) {
-  const Args words = {"--batch-size", "8",         "--", "-",  "--config", "--local-loss", "--no-local-loss", "=",   "--=",
-                      "--wd=",        "--aug-cfg", "-b", "-1", "",         "--model=",     "--no-",           "---", "-=",
-                      "--resume"};
+  const Args words = {
+      "--batch-size", "8",         "--", "-",  "--config", "--local-loss", "--no-local-loss", "=",   "--=",
+      "--wd=",        "--aug-cfg", "-b", "-1", "",         "--model=",     "--no-",           "---", "-=",
+      "--resume"};
   CounterRng rng(stream_key({3, 10}));
   int num_refused = 0;
   for (int trial = 0; trial < 5000; ++trial) {
@@ -257,7 +265,8 @@ TEST(Options, ListingsShowPresentValues) {
   set.mark_derived("grad-clip-norm", "a rule");
   const OptionSet moved = std::move(set);
   EXPECT_EQ(moved.params_text(),
-            "aug_cfg: ['a=1']\nbatch_size: 64\nconfig: \ngrad_clip_norm: 0.5\nimage_mean: [1.0]\nlocal_loss: True\nmodel: RN50\n"
+            "aug_cfg: ['a=1']\nbatch_size: 64\nconfig: \ngrad_clip_norm: 0.5\nimage_mean: [1.0]\nlocal_loss: "
+            "True\nmodel: RN50\n"
             "precision: amp\nresume: None\nsizes: []\ntrain_num_samples: None\nwd: 0.2\n");
   const Json json = moved.values_json();
   EXPECT_EQ(json["image_mean"], Json::array({1.0}));

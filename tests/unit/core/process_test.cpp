@@ -30,8 +30,7 @@ bool is_alive(pid_t pid) {
 }
 
 /// Waits (not for a speed, only for an end) until `condition` holds.
-template <typename Condition>
-bool becomes_true(const Condition& condition) {
+template <typename Condition> bool becomes_true(const Condition& condition) {
   for (int round = 0; round < 6000; ++round) {
     if (condition()) return true;
     ::usleep(10'000);
@@ -63,9 +62,10 @@ TEST(Process, DeathBySignalIsTold) {
 
 TEST(Process, EnvironmentIsChangedForTheChildOnly) {
   ::setenv("LOCKSTEP_TEST_OLD", "old", 1);
-  const CommandResult result = run_command({.argv = {"sh", "-c", "echo $LOCKSTEP_TEST_NEW,${LOCKSTEP_TEST_OLD-unset}"},
-                                            .env_changes = {{"LOCKSTEP_TEST_NEW", "new"}, {"LOCKSTEP_TEST_OLD", std::nullopt}}},
-                                           60s);
+  const CommandResult result =
+      run_command({.argv = {"sh", "-c", "echo $LOCKSTEP_TEST_NEW,${LOCKSTEP_TEST_OLD-unset}"},
+                   .env_changes = {{"LOCKSTEP_TEST_NEW", "new"}, {"LOCKSTEP_TEST_OLD", std::nullopt}}},
+                  60s);
   EXPECT_EQ(result.out, "new,unset\n");
   EXPECT_STREQ(std::getenv("LOCKSTEP_TEST_OLD"), "old");
   EXPECT_EQ(std::getenv("LOCKSTEP_TEST_NEW"), nullptr);

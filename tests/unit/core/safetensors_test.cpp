@@ -65,7 +65,8 @@ TEST(Safetensors, MutatedHeadersNeverCrash) {
   for (int round = 0; round < 2000; ++round) {
     std::string bytes = whole;
     for (int flips = 0; flips < 3; ++flips) bytes[rng.below(bytes.size())] = static_cast<char>(rng.below(256));
-    std::ofstream(mutant, std::ios::binary | std::ios::trunc).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(mutant, std::ios::binary | std::ios::trunc)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     try {
       const SafetensorsFile file(mutant);
       size_t touched = 0;

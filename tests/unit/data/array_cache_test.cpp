@@ -37,14 +37,17 @@ Arrays counting(int count) {
   auto memory = std::make_shared<Memory>();
   for (int i = 0; i < count; ++i) memory->wide.push_back(i);
   memory->narrow.assign(memory->wide.begin(), memory->wide.end());
-  return {.facts = {{"count", count}}, .parts = {std::as_bytes(std::span(memory->wide)), std::as_bytes(std::span(memory->narrow))}, .memory = memory};
+  return {.facts = {{"count", count}},
+          .parts = {std::as_bytes(std::span(memory->wide)), std::as_bytes(std::span(memory->narrow))},
+          .memory = memory};
 }
 
 bool is_counting(const Arrays& arrays, int count) {
   const auto wide = arrays.part_as<int32_t>(0);
   const auto narrow = arrays.part_as<uint16_t>(1);
   bool is_right = std::ssize(wide) == count && std::ssize(narrow) == count && arrays.facts.at("count") == count;
-  for (int i = 0; is_right && i < count; ++i) is_right = wide[static_cast<size_t>(i)] == i && narrow[static_cast<size_t>(i)] == i;
+  for (int i = 0; is_right && i < count; ++i)
+    is_right = wide[static_cast<size_t>(i)] == i && narrow[static_cast<size_t>(i)] == i;
   return is_right;
 }
 
@@ -103,9 +106,12 @@ void overwrite(const fs::path& path, size_t at, std::string_view bytes) {
 
 TEST(ArrayCache, DamagedFilesAreMadeAgain) {
   const std::vector<std::function<void(const fs::path&)>> damages = {
-      [](const fs::path& path) { fs::resize_file(path, fs::file_size(path) / 2); }, [](const fs::path& path) { fs::resize_file(path, 0); },
-      [](const fs::path& path) { fs::resize_file(path, 100); },                     [](const fs::path& path) { fs::resize_file(path, fs::file_size(path) + 1); },
-      [](const fs::path& path) { overwrite(path, 30, "9"); },                       [](const fs::path& path) { core::write_file_atomic(path, std::string(20'000, '\n')); }};
+      [](const fs::path& path) { fs::resize_file(path, fs::file_size(path) / 2); },
+      [](const fs::path& path) { fs::resize_file(path, 0); },
+      [](const fs::path& path) { fs::resize_file(path, 100); },
+      [](const fs::path& path) { fs::resize_file(path, fs::file_size(path) + 1); },
+      [](const fs::path& path) { overwrite(path, 30, "9"); },
+      [](const fs::path& path) { core::write_file_atomic(path, std::string(20'000, '\n')); }};
   for (size_t i = 0; i < damages.size(); ++i) {
     const core::TempDir folder;
     ArrayCache cache(folder.path(), true);
@@ -127,7 +133,8 @@ TEST(ArrayCache, AFileOfAnotherKeyIsRefused) {
   EXPECT_TRUE(is_counting(read_array_file(path, "numbers", "key"), 10));
   EXPECT_THROW(read_array_file(path, "numbers", "other"), DataError);
   EXPECT_THROW(read_array_file(path, "letters", "key"), DataError);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 1) << "a temporary file is left";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 1)
+      << "a temporary file is left";
 }
 
 TEST(ArrayCache, WithoutAFolderToWriteArraysAreMadeInMemory) {
@@ -154,7 +161,13 @@ TEST(ArrayCache, WhatIsThereIsFoundInAFolderThatCannotBeWritten) {
   EXPECT_THROW(cache.get("numbers", "another", [] { return counting(11); }), EnvironmentError);
 }
 
-GptDataConfig single_corpus() { return {.data_path = {golden_gpt("one")}, .split = "8,2,0", .sequence_length = 8, .num_samples = {60, 7, 0}, .vocab_size = 200}; }
+GptDataConfig single_corpus() {
+  return {.data_path = {golden_gpt("one")},
+          .split = "8,2,0",
+          .sequence_length = 8,
+          .num_samples = {60, 7, 0},
+          .vocab_size = 200};
+}
 
 GptDataConfig blended_corpora() {
   GptDataConfig config = single_corpus();

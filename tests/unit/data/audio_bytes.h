@@ -30,7 +30,8 @@ inline std::string encode_audio(std::span<const float> values, int rate, int for
   // In pieces: libsndfile's Vorbis encoder keeps each call on the stack.
   for (size_t at = 0; at < values.size();) {
     const size_t count = std::min(values.size() - at, static_cast<size_t>(4096 * num_channels));
-    EXPECT_EQ(sf_write_float(file.get(), values.data() + at, static_cast<sf_count_t>(count)), static_cast<sf_count_t>(count));
+    EXPECT_EQ(sf_write_float(file.get(), values.data() + at, static_cast<sf_count_t>(count)),
+              static_cast<sf_count_t>(count));
     at += count;
   }
   file.reset();
@@ -45,7 +46,8 @@ inline std::vector<float> melody(int64_t count, int64_t rate, uint64_t seed = 1)
   for (int64_t i = 0; i < count; ++i) {
     const double t = static_cast<double>(i) / static_cast<double>(rate);
     double value = 0;
-    for (int k = 1; k <= 3; ++k) value += std::sin(2 * std::numbers::pi * pitch * k * t) * (0.5 + 0.4 * std::sin(1.7 * k * t));
+    for (int k = 1; k <= 3; ++k)
+      value += std::sin(2 * std::numbers::pi * pitch * k * t) * (0.5 + 0.4 * std::sin(1.7 * k * t));
     values[static_cast<size_t>(i)] = static_cast<float>(0.2 * value + 0.002 * rng.normal());
   }
   return values;

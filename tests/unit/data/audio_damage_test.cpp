@@ -92,7 +92,8 @@ TEST(AudioDamage, LyingLengthsOfAFlac) {
 TEST(AudioDamage, WavWithoutALengthIsReadToItsEnd) {
   const std::string whole = encode_audio(melody(5000, 48000), 48000, testing::kWav16);
   std::string bytes = whole;
-  for (const size_t at : {size_t{4}, bytes.find("data") + 4}) std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(at), 4, '\xff');
+  for (const size_t at : {size_t{4}, bytes.find("data") + 4})
+    std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(at), 4, '\xff');
   EXPECT_EQ(read(bytes), read(whole));
   bytes = whole;
   bytes[bytes.find("data") + 5] ^= 0x40;  // more than there is

@@ -45,8 +45,8 @@ struct Kind {
   double tolerance;       // of the whole against what was written: root mean square, relative
   double part_tolerance;  // of a part against the same stretch of the whole
 };
-// 16 and 24 bits: half a step and the truncation of the encoder. Vorbis, Opus and MP3 lose what is hard to hear; Opus decodes a
-// part with another history.
+// 16 and 24 bits: half a step and the truncation of the encoder. Vorbis, Opus and MP3 lose what is hard to hear; Opus
+// decodes a part with another history.
 const Kind kKinds[] = {{"wav16", testing::kWav16, 44100, 2e-4, 0},   {"wavfloat", testing::kWavFloat, 48000, 0, 0},
                        {"flac16", testing::kFlac16, 48000, 2e-4, 0}, {"flac24", testing::kFlac24, 32000, 1e-6, 0},
                        {"vorbis", testing::kVorbis, 44100, 0.1, 0},  {"opus", testing::kOpus, 48000, 0.1, 0.02}};
@@ -79,7 +79,8 @@ TEST_P(AudioKinds, RefusesEveryCut) {
   const Kind& kind = GetParam();
   const std::string bytes = encode_audio(melody(kind.rate / 2, kind.rate), kind.rate, kind.format);
   const size_t step = std::max<size_t>(1, bytes.size() / 60);
-  for (size_t size = 0; size < bytes.size() - 1; size += step) EXPECT_NE(complaint_of(bytes.substr(0, size)), "") << kind.name << " " << size;
+  for (size_t size = 0; size < bytes.size() - 1; size += step)
+    EXPECT_NE(complaint_of(bytes.substr(0, size)), "") << kind.name << " " << size;
 }
 
 TEST_P(AudioKinds, RefusesACutAlsoBehindThePartThatIsRead) {
@@ -87,7 +88,9 @@ TEST_P(AudioKinds, RefusesACutAlsoBehindThePartThatIsRead) {
   const std::string bytes = encode_audio(melody(2 * kind.rate, kind.rate), kind.rate, kind.format);
   EXPECT_NO_THROW(read_part(bytes, 0, 1000));
   for (const double share : {0.6, 0.9, 0.99})
-    EXPECT_THROW(read_part(bytes.substr(0, static_cast<size_t>(static_cast<double>(bytes.size()) * share)), 0, 1000), DataError) << share;
+    EXPECT_THROW(read_part(bytes.substr(0, static_cast<size_t>(static_cast<double>(bytes.size()) * share)), 0, 1000),
+                 DataError)
+        << share;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AudioKinds, ::testing::ValuesIn(kKinds),

@@ -25,13 +25,15 @@ TEST(BpeTrainer, FindsTheMergesOfHuggingFace) {
   ASSERT_GT(counter.counts().size(), 1000u);
   size_t num_cases = 0;
   for (const json& one : read_golden_lines(golden("trainer.jsonl.gz"))) {
-    const TrainedBpe trained = train_bpe(counter.counts(), {.vocab_size = one.at("vocab_size"),
-                                                            .min_frequency = one.at("min_frequency"),
-                                                            .special_tokens = one.at("special").get<std::vector<std::string>>()});
+    const TrainedBpe trained =
+        train_bpe(counter.counts(), {.vocab_size = one.at("vocab_size"),
+                                     .min_frequency = one.at("min_frequency"),
+                                     .special_tokens = one.at("special").get<std::vector<std::string>>()});
     EXPECT_EQ(trained.vocab, one.at("vocab").get<std::vector<std::string>>()) << one.at("vocab_size");
     const auto want = one.at("merges").get<std::vector<std::pair<std::string, std::string>>>();
     ASSERT_EQ(trained.merges.size(), want.size()) << one.at("vocab_size");
-    for (size_t i = 0; i < want.size(); ++i) ASSERT_EQ(trained.merges[i], want[i]) << one.at("vocab_size") << " merge " << i;
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_EQ(trained.merges[i], want[i]) << one.at("vocab_size") << " merge " << i;
     ++num_cases;
   }
   EXPECT_EQ(num_cases, 4u);
@@ -51,7 +53,8 @@ TEST(BpeTrainer, WritesFilesThatTokenizeAlike) {
   core::TempDir folder;
   write_trained_bpe(trained, kGpt2Pattern, folder.path() / "new");
   const ByteBpe whole(read_tokenizer_json(folder.path() / "new/tokenizer.json"));
-  const ByteBpe pair(read_bpe_files(folder.path() / "new/vocab.json", folder.path() / "new/merges.txt", {"<|endoftext|>"}));
+  const ByteBpe pair(
+      read_bpe_files(folder.path() / "new/vocab.json", folder.path() / "new/merges.txt", {"<|endoftext|>"}));
   EXPECT_EQ(whole.vocab_size(), 600);
   EXPECT_EQ(whole.token_id("<|endoftext|>"), 0);
   size_t num_ids = 0, num_bytes = 0;

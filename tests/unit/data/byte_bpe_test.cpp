@@ -89,7 +89,8 @@ TEST(ByteBpe, EveryCharacterHasTheClassOfTheReference) {
     if (kind == 'L') num_letters += run.at(1).get<size_t>() - run.at(0).get<size_t>() + 1;
   }
   EXPECT_GT(num_letters, 130000u);
-  const TextPattern pattern(pattern_from_oniguruma(kGpt2Pattern), TextPattern::Case::kSensitive, TextPattern::Input::kBytes);
+  const TextPattern pattern(pattern_from_oniguruma(kGpt2Pattern), TextPattern::Case::kSensitive,
+                            TextPattern::Input::kBytes);
   const auto is_one_word = [&](char before, char32_t c) {
     std::string text(1, before);
     append_utf8(text, c);
@@ -113,7 +114,8 @@ TEST(ByteBpe, ThreadsShareOneTokenizer) {
       threads.emplace_back([&, thread] {
         for (size_t i = 0; i < cases.size(); ++i) {
           const json& one = cases[(i * (2 * thread + 1)) % cases.size()];
-          num_wrong[thread] += bpe.encode(one.at("text").get<std::string>()) != one.at("llama3").get<std::vector<int32_t>>();
+          num_wrong[thread] +=
+              bpe.encode(one.at("text").get<std::string>()) != one.at("llama3").get<std::vector<int32_t>>();
         }
       });
     }
@@ -150,22 +152,27 @@ TEST(ByteBpe, RefusesFilesThatItCannotFollow) {
   };
   EXPECT_EQ(message_of(whole.dump()), "accepted");
   EXPECT_NE(message_of(whole.dump().substr(0, 4000)).find("cut or damaged"), std::string::npos);
-  for (const Damage& one : {Damage{"/model/type", "\"WordPiece\"", "WordPiece"}, Damage{"/model/vocab/a", "-1", "'a' has id -1"},
-                            Damage{"/model/vocab/a", "5", "two tokens have id 5"}, Damage{"/model/vocab/a", "1e30", "1e+30"},
-                            Damage{"/model/vocab", "7", "vocabulary"}, Damage{"/model/merges/3", "[\"zzz\",\"b\"]", "merge 3"},
-                            Damage{"/model/merges/3", "\"noblank\"", "merge 3"}, Damage{"/model/merges/3", "{}", "merges"},
-                            Damage{"/model/dropout", "0.5", "dropout"}, Damage{"/model/byte_fallback", "true", "byte_fallback"},
-                            Damage{"/model/unk_token", "\"what\"", "what"}, Damage{"/normalizer", "{\"type\":\"Lowercase\"}", "Lowercase"},
-                            Damage{"/pre_tokenizer", "null", "ByteLevel"}, Damage{"/pre_tokenizer/type", "\"Metaspace\"", "Metaspace"},
-                            Damage{"/added_tokens/0/id", "9", "<|endoftext|>"}, Damage{"/added_tokens/0/content", "\"\"", "empty"},
-                            Damage{"/added_tokens/0/id", "99999999999", "99999999999"}}) {
+  for (const Damage& one :
+       {Damage{"/model/type", "\"WordPiece\"", "WordPiece"}, Damage{"/model/vocab/a", "-1", "'a' has id -1"},
+        Damage{"/model/vocab/a", "5", "two tokens have id 5"}, Damage{"/model/vocab/a", "1e30", "1e+30"},
+        Damage{"/model/vocab", "7", "vocabulary"}, Damage{"/model/merges/3", "[\"zzz\",\"b\"]", "merge 3"},
+        Damage{"/model/merges/3", "\"noblank\"", "merge 3"}, Damage{"/model/merges/3", "{}", "merges"},
+        Damage{"/model/dropout", "0.5", "dropout"}, Damage{"/model/byte_fallback", "true", "byte_fallback"},
+        Damage{"/model/unk_token", "\"what\"", "what"}, Damage{"/normalizer", "{\"type\":\"Lowercase\"}", "Lowercase"},
+        Damage{"/pre_tokenizer", "null", "ByteLevel"}, Damage{"/pre_tokenizer/type", "\"Metaspace\"", "Metaspace"},
+        Damage{"/added_tokens/0/id", "9", "<|endoftext|>"}, Damage{"/added_tokens/0/content", "\"\"", "empty"},
+        Damage{"/added_tokens/0/id", "99999999999", "99999999999"}}) {
     json damaged = whole;
     damaged[json::json_pointer(one.pointer)] = json::parse(one.value);
     const std::string message = message_of(damaged.dump());
     EXPECT_NE(message.find(one.named), std::string::npos) << one.pointer << " " << one.value << ": " << message;
   }
   json split = json::parse(core::read_file(golden("llama3.json")));
-  for (const auto& [pattern, named] : {std::pair{"\\w+", "\\w"}, {"\\p{L}{1,2}+", "}+"}, {"^a", "anchor"}, {"(", "cannot be used"}, {"[[:alpha:]]", "class inside"}}) {
+  for (const auto& [pattern, named] : {std::pair{"\\w+", "\\w"},
+                                       {"\\p{L}{1,2}+", "}+"},
+                                       {"^a", "anchor"},
+                                       {"(", "cannot be used"},
+                                       {"[[:alpha:]]", "class inside"}}) {
     split["/pre_tokenizer/pretokenizers/0/pattern/Regex"_json_pointer] = pattern;
     core::write_file_atomic(path, split.dump());
     try {
@@ -206,7 +213,8 @@ TEST(ByteBpe, RandomDamageNeverCrashes) {
 
 TEST(ByteBpe, RefusesDamagedMerges) {
   core::TempDir folder;
-  const std::string vocab = core::read_file(golden("roberta/vocab.json")), merges = core::read_file(golden("roberta/merges.txt"));
+  const std::string vocab = core::read_file(golden("roberta/vocab.json")),
+                    merges = core::read_file(golden("roberta/merges.txt"));
   core::write_file_atomic(folder.path() / "vocab.json", vocab);
   const auto message_of = [&](const std::string& content) {
     core::write_file_atomic(folder.path() / "merges.txt", content);
@@ -220,7 +228,9 @@ TEST(ByteBpe, RefusesDamagedMerges) {
   EXPECT_EQ(message_of(merges), "accepted");
   const size_t second = merges.find('\n', merges.find('\n') + 1) + 1;
   EXPECT_NE(message_of(merges.substr(0, second) + "one\n" + merges.substr(second)).find("line 3"), std::string::npos);
-  EXPECT_NE(message_of(merges.substr(0, second) + "zzz yyy\n" + merges.substr(second)).find("'zzz' is not in the vocabulary"), std::string::npos);
+  EXPECT_NE(
+      message_of(merges.substr(0, second) + "zzz yyy\n" + merges.substr(second)).find("'zzz' is not in the vocabulary"),
+      std::string::npos);
   std::filesystem::remove(folder.path() / "vocab.json");
   EXPECT_THROW(open_bpe_model(folder.path(), {}), UsageError);
   EXPECT_THROW(open_bpe_model(folder.path() / "absent.json", {}), UsageError);

@@ -37,7 +37,8 @@ std::string letters(std::span<const int32_t> ids) {
 /// The n-th recording: a ramp whose first value tells n, of n-dependent length.
 std::vector<float> sound(int number) {
   std::vector<float> values(static_cast<size_t>(100 + number * 29 % 1500));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(number * 16 + static_cast<int>(i % 16)) / 32768;
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(number * 16 + static_cast<int>(i % 16)) / 32768;
   return values;
 }
 
@@ -46,7 +47,9 @@ std::string audio_tar(int num, int first) {
   for (int i = first; i < first + num; ++i) {
     const std::string key = fmt::format("{:05}", i);
     bytes += TarBytes::member(key + ".flac", testing::encode_audio(sound(i), kRate, testing::kFlac16));
-    const Json texts = i % 3 == 0 ? Json::array({fmt::format("a {}", i), fmt::format("b {}", i), fmt::format("c {}", i)}) : Json(fmt::format("a {}", i));
+    const Json texts = i % 3 == 0
+                           ? Json::array({fmt::format("a {}", i), fmt::format("b {}", i), fmt::format("c {}", i)})
+                           : Json(fmt::format("a {}", i));
     bytes += TarBytes::member(key + ".json", Json{{"text", texts}, {"tag", "x"}}.dump());
     bytes += TarBytes::member(key + ".cls", std::to_string(i % 7));
   }
@@ -71,7 +74,9 @@ SourceConfig audio_source(const std::string& spec) {
 }
 
 ClapDecoderConfig decoder_config(bool is_train = true) {
-  return {.waveform = {.sample_rate = kRate, .clip_samples = kClip, .int16_round_trip = false}, .is_train = is_train, .seed = 3};
+  return {.waveform = {.sample_rate = kRate, .clip_samples = kClip, .int16_round_trip = false},
+          .is_train = is_train,
+          .seed = 3};
 }
 
 LoaderConfig loader_config(int64_t samples_per_rank = 8) {
@@ -80,7 +85,8 @@ LoaderConfig loader_config(int64_t samples_per_rank = 8) {
 
 std::unique_ptr<Loader> open_train(const SourceConfig& config, LoaderConfig loader = loader_config()) {
   loader.samples_per_rank = config.global_batch / config.world_size;
-  return std::make_unique<Loader>(open_train_source(config), make_clap_decoder(decoder_config(), encode_letters), loader);
+  return std::make_unique<Loader>(open_train_source(config), make_clap_decoder(decoder_config(), encode_letters),
+                                  loader);
 }
 
 /// Number of a sample by its first value; a crop keeps it readable (see sound()).
@@ -163,7 +169,8 @@ std::string write_spoilt_shard(const std::filesystem::path& folder) {
   std::string bytes;
   for (int i = 0; i < 32; ++i) {
     const std::string key = fmt::format("{:05}", i);
-    std::string flac = testing::encode_audio(sound(i), kRate, testing::kFlac16), json = Json{{"text", fmt::format("a {}", i)}}.dump();
+    std::string flac = testing::encode_audio(sound(i), kRate, testing::kFlac16),
+                json = Json{{"text", fmt::format("a {}", i)}}.dump();
     if (i == 5) flac.resize(flac.size() / 2);
     if (i == 9) json = "{\"text\": ";
     if (i == 20) json = R"({"text": [17]})";
@@ -219,15 +226,20 @@ TEST(ClapDecoder, CaptionsOfEveryForm) {
   EXPECT_EQ(caption("json", R"({"caption": "rain"})"), "rain");
   EXPECT_EQ(caption("json", R"({"caption": "x", "text": "rain"})"), "rain");
   EXPECT_EQ(caption("json", R"({"text": ["rain", "hail"]})"), "rain");  // evaluation: the first
-  for (const char* bad : {"", "{", "[]", "3", "{}", R"({"title": "x"})", R"({"text": 3})", R"({"text": []})", R"({"text": [null]})"})
+  for (const char* bad :
+       {"", "{", "[]", "3", "{}", R"({"title": "x"})", R"({"text": 3})", R"({"text": []})", R"({"text": [null]})"})
     EXPECT_NE(caption("json", bad).find("s.tar"), std::string::npos) << bad;
   EXPECT_NE(caption("json", R"({"title": "x"})").find("it has only [title]"), std::string::npos);
   EXPECT_EQ(caption("txt", " rain\n"), " rain\n");  // as it stands
   EXPECT_EQ(caption("txt", "\xe9\x9b\xa8"), "\xe9\x9b\xa8");
   for (const char* empty : {"", " \t\r\n", "\xe3\x80\x80", "\x01"})
-    EXPECT_NE(caption("txt", empty).find("data: shard 's.tar' offset=0 key='': the caption in its .txt is empty"), std::string::npos) << caption("txt", empty);
-  EXPECT_NE(caption("json", R"({"text": ["  ", "rain"]})").find("the caption in its .json is empty"), std::string::npos);
-  EXPECT_NE(caption("txt", std::string("\xff\xfe\x00\x01", 4)).find("no UTF-8 text: byte 0xff at offset 0 of 4"), std::string::npos);
+    EXPECT_NE(caption("txt", empty).find("data: shard 's.tar' offset=0 key='': the caption in its .txt is empty"),
+              std::string::npos)
+        << caption("txt", empty);
+  EXPECT_NE(caption("json", R"({"text": ["  ", "rain"]})").find("the caption in its .json is empty"),
+            std::string::npos);
+  EXPECT_NE(caption("txt", std::string("\xff\xfe\x00\x01", 4)).find("no UTF-8 text: byte 0xff at offset 0 of 4"),
+            std::string::npos);
   const std::string named = caption("json", "[]");  // the place and the module once
   EXPECT_EQ(named.find("s.tar"), named.rfind("s.tar")) << named;
   EXPECT_EQ(named.find("data:"), named.rfind("data:")) << named;
@@ -258,7 +270,8 @@ TEST(ClapDecoder, ErrorsNameThePlaceOnceAndTheFlagsOfSounds) {
   const std::string missing = error_of([&] { decoder(sample, slot); });
   EXPECT_NE(missing.find("name the members with --audio-ext"), std::string::npos) << missing;
 
-  SourceConfig config = audio_source(testing::write_file(folder.path() / "none.tar", TarBytes::member("a.jpg", "x") + TarBytes::member("a.txt", "x") + TarBytes::end()));
+  SourceConfig config = audio_source(testing::write_file(
+      folder.path() / "none.tar", TarBytes::member("a.jpg", "x") + TarBytes::member("a.txt", "x") + TarBytes::end()));
   config.global_batch = 1;
   const std::string plain = error_of([&] { open_train_source(config)->next(); });
   EXPECT_NE(plain.find("name their members with --audio-ext and --text-key"), std::string::npos) << plain;
@@ -269,7 +282,8 @@ TEST(ClapDecoder, ErrorsNameThePlaceOnceAndTheFlagsOfSounds) {
 
 TEST(ClapDecoder, DamagedJsonNeverCrashes) {
   const auto decoder = make_clap_decoder(decoder_config(), encode_letters);
-  const std::string whole = R"({"text": ["rain on a roof", "hail"], "tag": {"a": [1, 2.5e3, null, true]}, "name": "x\u00e9\n"})";
+  const std::string whole =
+      R"({"text": ["rain on a roof", "hail"], "tag": {"a": [1, 2.5e3, null, true]}, "name": "x\u00e9\n"})";
   int num_read = 0, num_refused = 0;
   const auto try_one = [&](const std::string& bytes) {
     RawSample sample;
@@ -288,8 +302,10 @@ TEST(ClapDecoder, DamagedJsonNeverCrashes) {
     std::string bytes = whole;
     for (uint64_t k = rng.below(4) + 1; k > 0; --k) {
       const uint64_t at = rng.below(bytes.size());
-      if (i % 3 == 0) bytes.erase(at, 1 + rng.below(5));
-      else bytes[at] = static_cast<char>(rng.below(256));
+      if (i % 3 == 0)
+        bytes.erase(at, 1 + rng.below(5));
+      else
+        bytes[at] = static_cast<char>(rng.below(256));
     }
     try_one(bytes);
   }
@@ -346,7 +362,10 @@ TEST(ClapDecoder, SyntheticAudioIsNoiseThatDiffers) {
 /// All labels that come out of an evaluation source, by key.
 std::map<std::string, int64_t> labels_of(const SourceConfig& config) {
   Loader loader(open_eval_source(config), make_clap_decoder(decoder_config(false), encode_letters),
-                {.samples_per_rank = 8, .clip_samples = kClip, .context_length = config.need_text ? kContext : 0, .num_workers = 2});
+                {.samples_per_rank = 8,
+                 .clip_samples = kClip,
+                 .context_length = config.need_text ? kContext : 0,
+                 .num_workers = 2});
   std::map<std::string, int64_t> labels;
   for (HostBatch batch = loader.next(); batch.num_samples > 0; batch = loader.next()) {
     EXPECT_EQ(batch.label_B.size(), static_cast<size_t>(batch.num_samples));
@@ -370,7 +389,8 @@ TEST(ClapEvaluation, ShardsTablesAndFoldersCarryClasses) {
   for (int i = 0; i < 12; ++i) {
     const std::string name = fmt::format("class{}/{}.{}", i % 3, i, i == 5 ? "opus" : "wav");
     std::filesystem::create_directories(classes / fmt::format("class{}", i % 3));
-    testing::write_file(classes / name, testing::encode_audio(sound(i), kRate, i == 5 ? testing::kOpus : testing::kWav16));
+    testing::write_file(classes / name,
+                        testing::encode_audio(sound(i), kRate, i == 5 ? testing::kOpus : testing::kWav16));
     table += fmt::format("{},{},word\n", name, i % 3);
   }
   config.spec = classes.string();

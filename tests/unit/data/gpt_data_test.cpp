@@ -30,7 +30,8 @@ TEST(GptIndex, WorkedExamples) {
   const auto lengths_of = [](std::vector<int32_t> lengths) {
     return [lengths](int64_t i) { return lengths[static_cast<size_t>(i)]; };
   };
-  const GptIndex two = build_gpt_index({.last = 4, .sequence_length = 4, .num_samples = 8, .seed = 1234}, lengths_of({5, 3, 4, 7}));
+  const GptIndex two =
+      build_gpt_index({.last = 4, .sequence_length = 4, .num_samples = 8, .seed = 1234}, lengths_of({5, 3, 4, 7}));
   EXPECT_EQ(two.num_epochs, 2);
   EXPECT_TRUE(std::ranges::equal(two.sequences, std::vector<int32_t>{2, 1, 2, 0, 0, 1, 3, 3}));
   EXPECT_TRUE(std::ranges::equal(two.shuffle, std::vector<uint32_t>{6, 4, 0, 5, 3, 2, 8, 7, 1}));
@@ -48,8 +49,9 @@ TEST(GptIndex, EqualsMegatronsArrays) {
                                             .seed = one.at("seed"),
                                             .keeps_partial = one.at("keeps_partial")},
                                            [&](int64_t i) { return lengths[static_cast<size_t>(i)]; });
-    const std::string name = fmt::format("case {}: {} lengths, T={}, samples={}, seed={}", num_cases, lengths.size(),
-                                         one.at("sequence_length").dump(), one.at("num_samples").dump(), one.at("seed").dump());
+    const std::string name =
+        fmt::format("case {}: {} lengths, T={}, samples={}, seed={}", num_cases, lengths.size(),
+                    one.at("sequence_length").dump(), one.at("num_samples").dump(), one.at("seed").dump());
     std::vector<int64_t> starts;
     for (const SampleStart& start : index.starts) starts.insert(starts.end(), {start.position, start.offset});
     expect_kept({index.sequences.begin(), index.sequences.end()}, one.at("document_index"), name + " sequences");
@@ -78,7 +80,8 @@ TEST(BlendIndex, EqualsMegatronsBlends) {
   for (const json& one : read_golden_lines(golden_gpt("blends.jsonl.gz"))) {
     if (one.contains("raw")) continue;
     const BlendIndex blend = one.contains("sizes") ? BlendIndex::exhaustive(one.at("sizes").get<std::vector<int64_t>>())
-                                                   : BlendIndex::weighted(one.at("weights").get<std::vector<double>>(), one.at("sets").at("size"));
+                                                   : BlendIndex::weighted(one.at("weights").get<std::vector<double>>(),
+                                                                          one.at("sets").at("size"));
     std::vector<int64_t> sets, samples;
     for (int64_t i = 0; i < blend.num_samples(); ++i) {
       sets.push_back(blend[i].set);
@@ -104,7 +107,8 @@ TEST(GptData, NormalisesAsNumpyDoes) {
 }
 
 TEST(GptData, RefusesSplitsAndBlendsThatAreNone) {
-  for (const char* text : {"", "a", "1,,2", "1,2,3,4", "0,0", "-1,2", "nan", "1;2", "inf"}) EXPECT_THROW(parse_splits(text), UsageError) << text;
+  for (const char* text : {"", "a", "1,,2", "1,2,3,4", "0,0", "-1,2", "nan", "1;2", "inf"})
+    EXPECT_THROW(parse_splits(text), UsageError) << text;
   const std::vector<SplitBounds> bounds = parse_splits("969, 30, 1");
   EXPECT_DOUBLE_EQ(bounds[1].begin, 0.969);
   EXPECT_EQ(parse_blend(std::vector<std::string>{"a", "b"}).prefixes.size(), 2u);
@@ -116,7 +120,8 @@ TEST(GptData, RefusesSplitsAndBlendsThatAreNone) {
 
 /// A run of the golden files as a configuration; corpora lie beside them.
 GptDataConfig config_of(const json& run) {
-  GptDataConfig config{.sequence_length = run.at("sequence_length"), .seed = run.at("seed"), .vocab_size = 200, .eod = 7};
+  GptDataConfig config{
+      .sequence_length = run.at("sequence_length"), .seed = run.at("seed"), .vocab_size = 200, .eod = 7};
   const auto paths_of = [](const json& blend) {
     std::vector<std::string> paths;
     for (size_t i = 0; !blend.is_null() && i < blend.at(0).size(); ++i) {
@@ -127,7 +132,8 @@ GptDataConfig config_of(const json& run) {
   };
   config.data_path = paths_of(run.at("blend"));
   for (size_t split = 0; split < kNumSplits; ++split) {
-    if (!run.at("blend_per_split").is_null()) config.path_of_split[split] = paths_of(run.at("blend_per_split").at(split));
+    if (!run.at("blend_per_split").is_null())
+      config.path_of_split[split] = paths_of(run.at("blend_per_split").at(split));
     if (!run.at("sizes").at(split).is_null()) config.num_samples[split] = run.at("sizes").at(split);
   }
   if (!run.at("split").is_null()) config.split = run.at("split");
@@ -136,10 +142,14 @@ GptDataConfig config_of(const json& run) {
 }
 
 DocumentRules rules_of(const json& run) {
-  return {.eod = 7, .reset_position_ids = run.at("rules").at(0), .reset_attention_mask = run.at("rules").at(1), .eod_mask_loss = run.at("rules").at(2)};
+  return {.eod = 7,
+          .reset_position_ids = run.at("rules").at(0),
+          .reset_attention_mask = run.at("rules").at(1),
+          .eod_mask_loss = run.at("rules").at(2)};
 }
 
-void expect_sample(const json& want, const GptSamples& samples, int64_t length, const DocumentRules& rules, const std::string& name) {
+void expect_sample(const json& want, const GptSamples& samples, int64_t length, const DocumentRules& rules,
+                   const std::string& name) {
   std::vector<int32_t> tokens(static_cast<size_t>(length) + 1), begins;
   samples.read(want.at("k"), tokens, begins);
   TokenBatch batch;
@@ -152,7 +162,9 @@ void expect_sample(const json& want, const GptSamples& samples, int64_t length, 
   if (!want.contains("attention_begins")) return;
   std::vector<int32_t> begins_of_rows;
   for (size_t piece = 0; piece + 1 < batch.piece_bounds.size(); ++piece)
-    begins_of_rows.insert(begins_of_rows.end(), static_cast<size_t>(batch.piece_bounds[piece + 1] - batch.piece_bounds[piece]), batch.piece_bounds[piece]);
+    begins_of_rows.insert(begins_of_rows.end(),
+                          static_cast<size_t>(batch.piece_bounds[piece + 1] - batch.piece_bounds[piece]),
+                          batch.piece_bounds[piece]);
   EXPECT_EQ(begins_of_rows, want.at("attention_begins").get<std::vector<int32_t>>()) << name;
 }
 
@@ -191,16 +203,22 @@ TEST(GptData, MockDataEqualsMegatrons) {
   const json want = read_golden_lines(golden_gpt("mock.jsonl.gz")).at(0);
   const std::vector<int32_t> lengths = numpy_default_integers(1, 4096, 100000);
   expect_kept({lengths.begin(), lengths.end()}, want.at("lengths"), "lengths");
-  GptDataConfig config{.sequence_length = 256, .num_samples = {700, 30, 10}, .seed = 1234, .vocab_size = 1000, .eod = 999};
+  GptDataConfig config{
+      .sequence_length = 256, .num_samples = {700, 30, 10}, .seed = 1234, .vocab_size = 1000, .eod = 999};
   for (size_t split = 0; split < kNumSplits; ++split) {
     const auto samples = open_gpt_samples(config, static_cast<Split>(split));
     ASSERT_EQ(samples->num_samples(), want.at("splits").at(split).at("num_samples").get<int64_t>());
-    for (const json& sample : want.at("splits").at(split).at("samples")) expect_sample(sample, *samples, 256, {}, fmt::format("split {}", split));
+    for (const json& sample : want.at("splits").at(split).at("samples"))
+      expect_sample(sample, *samples, 256, {}, fmt::format("split {}", split));
   }
 }
 
 GptDataConfig two_corpora() {
-  return {.data_path = {"3", golden_gpt("one"), "1", golden_gpt("two")}, .split = "1", .sequence_length = 8, .num_samples = {60, 0, 0}, .vocab_size = 200};
+  return {.data_path = {"3", golden_gpt("one"), "1", golden_gpt("two")},
+          .split = "1",
+          .sequence_length = 8,
+          .num_samples = {60, 0, 0},
+          .vocab_size = 200};
 }
 
 std::vector<TokenBatch> batches_of(GptStream& stream) {
@@ -217,7 +235,11 @@ TEST(GptStream, StepsHoldTheSameSamplesOnEveryMesh) {
     std::vector<std::vector<int64_t>> steps;
     const int64_t num_micro = kGlobalBatch / (samples_per_rank * data_size);
     for (int64_t rank = 0; rank < data_size; ++rank) {
-      GptStream stream(samples, {.sequence_length = 8, .samples_per_rank = samples_per_rank, .data_rank = rank, .data_size = data_size, .rules = {}});
+      GptStream stream(samples, {.sequence_length = 8,
+                                 .samples_per_rank = samples_per_rank,
+                                 .data_rank = rank,
+                                 .data_size = data_size,
+                                 .rules = {}});
       const std::vector<TokenBatch> batches = batches_of(stream);
       steps.resize(batches.size() / static_cast<size_t>(num_micro));
       for (size_t i = 0; i < batches.size(); ++i) {
@@ -241,7 +263,8 @@ TEST(GptStream, GoesOnExactlyWhereItStopped) {
   GptStream first(samples, {.sequence_length = 8, .samples_per_rank = 2, .data_rank = 0, .data_size = 3, .rules = {}});
   TokenBatch batch;
   for (int i = 0; i < 4; ++i) first.next(batch);
-  GptStream second(open_gpt_samples(two_corpora(), Split::kTrain), {.sequence_length = 8, .samples_per_rank = 3, .data_rank = 1, .data_size = 2, .rules = {}});
+  GptStream second(open_gpt_samples(two_corpora(), Split::kTrain),
+                   {.sequence_length = 8, .samples_per_rank = 3, .data_rank = 1, .data_size = 2, .rules = {}});
   second.seek(core::Json::parse(first.position().dump()));
   const std::vector<TokenBatch> all = batches_of(whole), rest = batches_of(second);
   ASSERT_EQ(all.size(), 10u);
@@ -249,7 +272,8 @@ TEST(GptStream, GoesOnExactlyWhereItStopped) {
   for (size_t i = 0; i < rest.size(); ++i) EXPECT_EQ(rest[i].tokens_BT, all[i + 4].tokens_BT);
   GptDataConfig other = two_corpora();
   other.seed = 5;
-  GptStream elsewhere(open_gpt_samples(other, Split::kTrain), {.sequence_length = 8, .samples_per_rank = 1, .rules = {}});
+  GptStream elsewhere(open_gpt_samples(other, Split::kTrain),
+                      {.sequence_length = 8, .samples_per_rank = 1, .rules = {}});
   EXPECT_THROW(elsewhere.seek(first.position()), DataError);
   GptDataConfig longer = two_corpora();
   longer.num_samples[0] *= 3;

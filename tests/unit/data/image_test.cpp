@@ -54,7 +54,8 @@ TEST(Image, DecodesWhatPillowDecodes) {
 
 TEST(Image, ReusesMemory) {
   Image image;
-  const auto large = read_bytes(golden::folder() / "jpeg_444.jpg"), small = read_bytes(golden::folder() / "webp_lossless.webp");
+  const auto large = read_bytes(golden::folder() / "jpeg_444.jpg"),
+             small = read_bytes(golden::folder() / "webp_lossless.webp");
   decode_image_into(large, "large", {}, image);
   const uint8_t* memory = image.rgb_YXC.data();
   const uint32_t before = golden::crc(image.rgb_YXC);
@@ -82,7 +83,8 @@ TEST(Image, RefusesAbsurdSizesBeforeAllocating) {
     jpeg[static_cast<size_t>(at) + i] = std::byte{0xff};
     jpeg[static_cast<size_t>(at) + i + 1] = std::byte{0xdc};
   }
-  EXPECT_NE(refusal(jpeg).find("65500 x 65500 pixels, expected at least 1 x 1 and at most 89478485"), std::string::npos);
+  EXPECT_NE(refusal(jpeg).find("65500 x 65500 pixels, expected at least 1 x 1 and at most 89478485"),
+            std::string::npos);
   auto png = read_bytes(golden::folder() / "png_c2_d8.png");
   for (const size_t i : {16u, 20u}) {
     png[i] = std::byte{0x7f};
@@ -93,7 +95,8 @@ TEST(Image, RefusesAbsurdSizesBeforeAllocating) {
   EXPECT_NE(refusal(png).find("2147483647 x 2147483647"), std::string::npos);
   for (const std::string& name : encoded_files()) {
     if (name == "jpeg_1x1.jpg") continue;
-    EXPECT_NE(refusal(read_bytes(golden::folder() / name), {.max_pixels = 100}).find("at most 100 pixels"), std::string::npos)
+    EXPECT_NE(refusal(read_bytes(golden::folder() / name), {.max_pixels = 100}).find("at most 100 pixels"),
+              std::string::npos)
         << name;
   }
 }
@@ -102,7 +105,8 @@ TEST(Image, EveryTruncationIsAnError) {
   for (const std::string& name : encoded_files()) {
     const auto whole = read_bytes(golden::folder() / name);
     for (size_t size = 0; size < whole.size(); size += 1 + whole.size() / 97) {
-      EXPECT_THROW(decode_image(std::span(whole).first(size), name), DataError) << name << " cut to " << size << " bytes";
+      EXPECT_THROW(decode_image(std::span(whole).first(size), name), DataError)
+          << name << " cut to " << size << " bytes";
     }
     // The last byte is part of the end marker (JPEG) or of a checksum (PNG); WebP chunks may be padded.
     if (name.find(".webp") == std::string::npos) {
@@ -172,10 +176,10 @@ TEST(Image, JpegRegionHasThePixelsOfTheWhole) {
   Image whole, part;
   int num_partial = 0;
   for (const int quality : {30, 95}) {
-    for (const std::string name :
-         {"jpeg_444.jpg", "jpeg_422.jpg", "jpeg_420.jpg", "jpeg_grey.jpg", "jpeg_rgb.jpg", "jpeg_restart.jpg", "large"}) {
-      const auto bytes =
-          name == "large" ? encode_jpeg(golden::generate(199, 133, quality == 30), quality) : read_bytes(golden::folder() / name);
+    for (const std::string name : {"jpeg_444.jpg", "jpeg_422.jpg", "jpeg_420.jpg", "jpeg_grey.jpg", "jpeg_rgb.jpg",
+                                   "jpeg_restart.jpg", "large"}) {
+      const auto bytes = name == "large" ? encode_jpeg(golden::generate(199, 133, quality == 30), quality)
+                                         : read_bytes(golden::folder() / name);
       decode_image_into(bytes, name, {}, whole);
       for (int i = 0; i < 60; ++i) {
         const int w = 1 + static_cast<int>(rng.below(static_cast<uint64_t>(whole.width)));
@@ -189,12 +193,14 @@ TEST(Image, JpegRegionHasThePixelsOfTheWhole) {
         ASSERT_TRUE(held.x <= wanted.x && held.y <= wanted.y && held.x + held.width >= w + wanted.x &&
                     held.y + held.height >= h + wanted.y);
         for (int y = 0; y < h; ++y) {
-          const auto* seen = part.rgb_YXC.data() + (static_cast<size_t>(wanted.y + y - held.y) * static_cast<size_t>(held.width) +
-                                                    static_cast<size_t>(wanted.x - held.x)) *
-                                                       3;
+          const auto* seen =
+              part.rgb_YXC.data() + (static_cast<size_t>(wanted.y + y - held.y) * static_cast<size_t>(held.width) +
+                                     static_cast<size_t>(wanted.x - held.x)) *
+                                        3;
           const auto* expected =
               whole.rgb_YXC.data() +
-              (static_cast<size_t>(wanted.y + y) * static_cast<size_t>(whole.width) + static_cast<size_t>(wanted.x)) * 3;
+              (static_cast<size_t>(wanted.y + y) * static_cast<size_t>(whole.width) + static_cast<size_t>(wanted.x)) *
+                  3;
           ASSERT_EQ(std::memcmp(seen, expected, static_cast<size_t>(w) * 3), 0) << name << " row " << wanted.y + y;
         }
       }

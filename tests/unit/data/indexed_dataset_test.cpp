@@ -19,8 +19,9 @@ using testing::golden_gpt;
 /// Documents of sequences of tokens that every golden pair of files holds (int8: modulo 128).
 json golden_documents() { return read_golden_lines(golden_gpt("files.jsonl.gz")).at(0); }
 
-constexpr std::pair<const char*, TokenType> kTypes[] = {{"uint8", TokenType::kU8},     {"int8", TokenType::kI8},   {"int16", TokenType::kI16},
-                                                        {"int32", TokenType::kI32},    {"int64", TokenType::kI64}, {"float64", TokenType::kF64},
+constexpr std::pair<const char*, TokenType> kTypes[] = {{"uint8", TokenType::kU8},    {"int8", TokenType::kI8},
+                                                        {"int16", TokenType::kI16},   {"int32", TokenType::kI32},
+                                                        {"int64", TokenType::kI64},   {"float64", TokenType::kF64},
                                                         {"float32", TokenType::kF32}, {"uint16", TokenType::kU16}};
 
 std::vector<int32_t> tokens_of(const json& sequence, TokenType type) {
@@ -71,7 +72,8 @@ TEST(IndexedDataset, WritesTheBytesThatMegatronWrites) {
     EXPECT_FALSE(std::filesystem::exists(prefix.string() + ".bin"));
     writer.finish();
     for (const char* ending : {".bin", ".idx"})
-      EXPECT_EQ(core::read_file(prefix.string() + ending), core::read_file(golden_gpt(name) + ending)) << name << ending;
+      EXPECT_EQ(core::read_file(prefix.string() + ending), core::read_file(golden_gpt(name) + ending))
+          << name << ending;
   }
 }
 
@@ -110,11 +112,11 @@ TEST(IndexedDataset, NamesTokensOutsideTheVocabulary) {
 /// A pair of files that can be damaged.
 class DamagedFiles {
  public:
-  DamagedFiles() : index_(core::read_file(golden_gpt("uint16.idx"))), tokens_(core::read_file(golden_gpt("uint16.bin"))) {}
+  DamagedFiles()
+      : index_(core::read_file(golden_gpt("uint16.idx"))), tokens_(core::read_file(golden_gpt("uint16.bin"))) {}
   std::string& index() { return index_; }
   std::string& tokens() { return tokens_; }
-  template <typename T>
-  DamagedFiles& put(size_t at, T value) {
+  template <typename T> DamagedFiles& put(size_t at, T value) {
     std::memcpy(index_.data() + at, &value, sizeof value);
     return *this;
   }

@@ -44,7 +44,9 @@ class CountingSource : public SampleSource {
     at_ = position.at("at").get<int64_t>();
     interrupted_ = false;
   }
-  SourceReport report() const override { return {.num_samples = at_, .num_shards = 0, .num_dropped_tail = 0, .skipped = {}}; }
+  SourceReport report() const override {
+    return {.num_samples = at_, .num_shards = 0, .num_dropped_tail = 0, .skipped = {}};
+  }
   void interrupt() override { interrupted_ = true; }
 
  private:
@@ -99,7 +101,8 @@ TEST(Loader, GivesBatchesInExactOrder) {
           ASSERT_EQ(batch.label_B[static_cast<size_t>(s)], (i * 4 + s) % 10);
           ASSERT_EQ(batch.keys[static_cast<size_t>(s)], fmt::format("s:{}", i * 4 + s));
         }
-        EXPECT_EQ(loader.position().at("at"), (i + 1) * 4) << "the position is that of the batch handed out, not of the reader";
+        EXPECT_EQ(loader.position().at("at"), (i + 1) * 4)
+            << "the position is that of the batch handed out, not of the reader";
         EXPECT_EQ(loader.report().num_samples, (i + 1) * 4);
         loader.recycle(std::move(batch));
       }
@@ -212,12 +215,17 @@ TEST(Loader, SkippedSamplesAreReplacedCountedAndListed) {
 TEST(BadSamples, AreListedAsLinesThatAResumedRunAddsTo) {
   const core::TempDir folder;
   const std::filesystem::path file = folder.path() / "bad_samples.rank3.jsonl";
-  const std::vector<BadSample> first = {{"a.tar", 512, "k\xff", "data: \"no\" sound"}, {"b.tar", 0, "k2", "empty"}}, second = {{"c.tar", 7, "k3", "cut"}};
+  const std::vector<BadSample> first = {{"a.tar", 512, "k\xff", "data: \"no\" sound"}, {"b.tar", 0, "k2", "empty"}},
+                               second = {{"c.tar", 7, "k3", "cut"}};
   append_bad_samples(file, 3, first);
   append_bad_samples(file, 3, second);
   const std::vector<std::string> lines = core::split(core::read_file(file), "\n");
   ASSERT_EQ(lines.size(), 4u);  // the last one is empty
-  EXPECT_EQ(Json::parse(lines[0]), (Json{{"rank", 3}, {"shard", "a.tar"}, {"offset", 512}, {"key", "k\xef\xbf\xbd"}, {"reason", "data: \"no\" sound"}}));
+  EXPECT_EQ(Json::parse(lines[0]), (Json{{"rank", 3},
+                                         {"shard", "a.tar"},
+                                         {"offset", 512},
+                                         {"key", "k\xef\xbf\xbd"},
+                                         {"reason", "data: \"no\" sound"}}));
   EXPECT_EQ(Json::parse(lines[1]).at("key"), "k2");
   EXPECT_EQ(Json::parse(lines[2]).at("reason"), "cut");
   EXPECT_THROW(append_bad_samples("/nonexistent/x.jsonl", 0, first), EnvironmentError);
@@ -256,8 +264,9 @@ TEST(Loader, EndsPromptlyWhileTheInputHangsOrTheQueueIsFull) {
 }
 
 TEST(Loader, RefusesImpossibleSettings) {
-  for (const auto change : {+[](LoaderConfig& c) { c.samples_per_rank = 0; }, +[](LoaderConfig& c) { c.num_workers = 0; },
-                            +[](LoaderConfig& c) { c.prefetch_batches = 0; }}) {
+  for (const auto change :
+       {+[](LoaderConfig& c) { c.samples_per_rank = 0; }, +[](LoaderConfig& c) { c.num_workers = 0; },
+        +[](LoaderConfig& c) { c.prefetch_batches = 0; }}) {
     LoaderConfig config = small_config();
     change(config);
     EXPECT_THROW(Loader(std::make_unique<CountingSource>(), decode_number, config), UsageError);
@@ -268,8 +277,8 @@ TEST(Loader, MissingPicturesOfATableAreBadSamples) {
   core::TempDir folder;
   lockstep::testing::write_file(folder.path() / "a.jpg", "A");
   SourceConfig source;
-  source.spec =
-      lockstep::testing::write_file(folder.path() / "t.csv", "filepath,title\na.jpg,one\nmissing.jpg,two\na.jpg,three\n");
+  source.spec = lockstep::testing::write_file(folder.path() / "t.csv",
+                                              "filepath,title\na.jpg,one\nmissing.jpg,two\na.jpg,three\n");
   source.csv_separator = ",";
   source.shuffle = false;
   const auto decoder = [](const RawSample& sample, SampleSlot& slot) {

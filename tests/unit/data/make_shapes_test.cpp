@@ -56,7 +56,8 @@ std::vector<std::pair<std::string, std::string>> read_tar(const fs::path& path) 
 }
 
 MakeShapesConfig small(const fs::path& output) {
-  return {.set = {.output = output, .num_train = 130, .num_val = 56, .samples_per_shard = 50, .seed = 3}, .image_pixels = 32};
+  return {.set = {.output = output, .num_train = 130, .num_val = 56, .samples_per_shard = 50, .seed = 3},
+          .image_pixels = 32};
 }
 
 TEST(TarWriter, WritesWhatComesBack) {
@@ -178,7 +179,8 @@ TEST(MakeShapes, BytesDependOnTheSeedAndNotOnThreads) {
   config.set.seed = 4;
   make_shapes(config);
   const auto other = read_tree(dir.path() / "other");
-  for (const char* shard : {"train-000000.tar", "val-000001.tar"}) EXPECT_TRUE(one.at(shard) != other.at(shard)) << shard;
+  for (const char* shard : {"train-000000.tar", "val-000001.tar"})
+    EXPECT_TRUE(one.at(shard) != other.at(shard)) << shard;
 }
 
 TEST(MakeShapes, KeepsACompleteSetAndRefusesAnotherOne) {
@@ -252,13 +254,15 @@ TEST(MakeShapes, PicturesShowTheirClass) {
       const Scene scene = draw_scene(label, rng);
       render_scene(scene, 64, image);
       const auto pixel = [&](float x, float y) {
-        return image.rgb_YXC.data() +
-               (static_cast<size_t>(std::clamp(y, 0.0f, 63.0f)) * 64 + static_cast<size_t>(std::clamp(x, 0.0f, 63.0f))) * 3;
+        return image.rgb_YXC.data() + (static_cast<size_t>(std::clamp(y, 0.0f, 63.0f)) * 64 +
+                                       static_cast<size_t>(std::clamp(x, 0.0f, 63.0f))) *
+                                          3;
       };
       const uint8_t* centre = pixel(scene.centre_x * 64, scene.centre_y * 64);
       bool has_colour = true;
       for (size_t c = 0; c < 3; ++c)
-        has_colour = has_colour && std::abs(static_cast<float>(centre[c]) - std::clamp(scene.colour[c], 0.0f, 255.0f)) < 2;
+        has_colour =
+            has_colour && std::abs(static_cast<float>(centre[c]) - std::clamp(scene.colour[c], 0.0f, 255.0f)) < 2;
       EXPECT_EQ(has_colour, scene.shape != Shape::kRing) << shape_class_names()[static_cast<size_t>(label)];
     }
   }

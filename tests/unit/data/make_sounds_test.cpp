@@ -27,7 +27,9 @@ namespace fs = std::filesystem;
 using testing::read_tree;
 
 MakeSoundsConfig small(const fs::path& output) {
-  return {.set = {.output = output, .num_train = 100, .num_val = 48, .samples_per_shard = 40, .seed = 3}, .sample_rate = 8000, .seconds = 0.5};
+  return {.set = {.output = output, .num_train = 100, .num_val = 48, .samples_per_shard = 40, .seed = 3},
+          .sample_rate = 8000,
+          .seconds = 0.5};
 }
 
 SourceConfig source_of(const std::string& spec) {
@@ -78,7 +80,8 @@ TEST(MakeSounds, LoaderAndTokenizerReadWhatItWrites) {
 
   config.spec = made.set.heldout.string();
   config.need_text = false;
-  Loader heldout(open_eval_source(config), make_clap_decoder(decoder, encoder), {.samples_per_rank = 48, .clip_samples = 4000, .num_workers = 2});
+  Loader heldout(open_eval_source(config), make_clap_decoder(decoder, encoder),
+                 {.samples_per_rank = 48, .clip_samples = 4000, .num_workers = 2});
   const HostBatch all = heldout.next();
   ASSERT_EQ(all.num_samples, 48);
   for (size_t i = 0; i < 48; ++i) {
@@ -178,7 +181,8 @@ TEST(SoundScene, NamesAreTrueOfTheSounds) {
     EXPECT_GT(crossings(sound_of("hiss", seed)), 3000);
     EXPECT_LT(crossings(sound_of("deep rumble", seed)), 600);
     for (const char* kind : {"sweep", "melody"}) {
-      const auto rising = sound_of(std::string("rising ") + kind, seed), falling = sound_of(std::string("falling ") + kind, seed);
+      const auto rising = sound_of(std::string("rising ") + kind, seed),
+                 falling = sound_of(std::string("falling ") + kind, seed);
       const auto early = [](const std::vector<float>& values) { return crossings(std::span(values).first(kRate / 5)); };
       const auto late = [](const std::vector<float>& values) { return crossings(std::span(values).last(kRate / 5)); };
       EXPECT_GT(late(rising), 1.5 * early(rising)) << kind << seed;
@@ -192,7 +196,8 @@ TEST(SoundScene, NamesAreTrueOfTheSounds) {
 
 TEST(SoundScene, CoursesAndCaptionsAgree) {
   const auto energy = [](std::span<const float> values) {
-    return std::accumulate(values.begin(), values.end(), 0.0, [](double sum, float value) { return sum + value * value; });
+    return std::accumulate(values.begin(), values.end(), 0.0,
+                           [](double sum, float value) { return sum + value * value; });
   };
   std::set<std::string> captions;
   for (uint64_t seed = 0; seed < 300; ++seed) {

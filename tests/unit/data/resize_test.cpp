@@ -12,7 +12,8 @@ namespace {
 
 std::vector<uint8_t> resize_whole(const Image& image, const ResizeSpec& spec, ResizeScratch& scratch) {
   std::vector<uint8_t> out(static_cast<size_t>(spec.window.width) * static_cast<size_t>(spec.window.height) * 3);
-  Resizer(spec).run(image, {0, 0, image.width, image.height}, out.data(), static_cast<size_t>(spec.window.width) * 3, scratch);
+  Resizer(spec).run(image, {0, 0, image.width, image.height}, out.data(), static_cast<size_t>(spec.window.width) * 3,
+                    scratch);
   return out;
 }
 
@@ -28,11 +29,16 @@ TEST(Resize, EqualsPillow13AndOlderBitForBit) {
   for (const core::Json& row : golden["cases"]) {
     const int w = row[0], h = row[1], out_w = row[2], out_h = row[3];
     const Image image = golden::generate(w, h, row[4]);
-    ResizeSpec spec{
-        .source = {0, 0, w, h}, .width = out_w, .height = out_h, .window = {0, 0, out_w, out_h}, .filter = filter_named(row[5])};
-    EXPECT_EQ(golden::crc(resize_whole(image, spec, scratch)), row[6].get<uint32_t>()) << "Pillow 13, case " << row.dump();
+    ResizeSpec spec{.source = {0, 0, w, h},
+                    .width = out_w,
+                    .height = out_h,
+                    .window = {0, 0, out_w, out_h},
+                    .filter = filter_named(row[5])};
+    EXPECT_EQ(golden::crc(resize_whole(image, spec, scratch)), row[6].get<uint32_t>())
+        << "Pillow 13, case " << row.dump();
     spec.order = PassOrder::kHorizontalFirst;
-    EXPECT_EQ(golden::crc(resize_whole(image, spec, scratch)), row[7].get<uint32_t>()) << "horizontal first, case " << row.dump();
+    EXPECT_EQ(golden::crc(resize_whole(image, spec, scratch)), row[7].get<uint32_t>())
+        << "horizontal first, case " << row.dump();
     num_order_matters += row[6] != row[7];
   }
   EXPECT_GE(num_order_matters, 40);  // else the two orders were not told apart
@@ -52,17 +58,23 @@ TEST(Resize, BoxEqualsCropThenResize) {
 
 TEST(Resize, WindowEqualsCutFromTheWhole) {
   ResizeScratch scratch;
-  for (const auto& [w, h, out_w, out_h] :
-       {std::array{90, 70, 61, 50}, {90, 270, 61, 50}, {40, 30, 61, 50}, {61, 90, 61, 50}, {90, 50, 61, 50}, {61, 50, 61, 50}}) {
+  for (const auto& [w, h, out_w, out_h] : {std::array{90, 70, 61, 50},
+                                           {90, 270, 61, 50},
+                                           {40, 30, 61, 50},
+                                           {61, 90, 61, 50},
+                                           {90, 50, 61, 50},
+                                           {61, 50, 61, 50}}) {
     const Image image = golden::generate(w, h, 0);
     ResizeSpec spec{.source = {0, 0, w, h}, .width = out_w, .height = out_h, .window = {0, 0, out_w, out_h}};
     const std::vector<uint8_t> whole = resize_whole(image, spec, scratch);
-    for (const Region window : {Region{0, 0, 1, 1}, Region{10, 5, 17, 31}, Region{60, 49, 1, 1}, Region{44, 0, 17, 50}}) {
+    for (const Region window :
+         {Region{0, 0, 1, 1}, Region{10, 5, 17, 31}, Region{60, 49, 1, 1}, Region{44, 0, 17, 50}}) {
       spec.window = window;
       const std::vector<uint8_t> part = resize_whole(image, spec, scratch);
       for (int y = 0; y < window.height; ++y) {
         const auto* expected =
-            whole.data() + (static_cast<size_t>(window.y + y) * static_cast<size_t>(out_w) + static_cast<size_t>(window.x)) * 3;
+            whole.data() +
+            (static_cast<size_t>(window.y + y) * static_cast<size_t>(out_w) + static_cast<size_t>(window.x)) * 3;
         const size_t row_bytes = static_cast<size_t>(window.width) * 3;
         ASSERT_EQ(std::memcmp(part.data() + static_cast<size_t>(y) * row_bytes, expected, row_bytes), 0)
             << w << " x " << h << ", window row " << y;
@@ -82,7 +94,8 @@ TEST(Resize, ReadsOnlyWhatItSaysItNeeds) {
   ASSERT_LT(needed.height, 80);
   Image part{.width = needed.width, .height = needed.height, .rgb_YXC = {}};
   for (int y = 0; y < needed.height; ++y) {
-    const auto* row = image.rgb_YXC.data() + (static_cast<size_t>(needed.y + y) * 120 + static_cast<size_t>(needed.x)) * 3;
+    const auto* row =
+        image.rgb_YXC.data() + (static_cast<size_t>(needed.y + y) * 120 + static_cast<size_t>(needed.x)) * 3;
     part.rgb_YXC.insert(part.rgb_YXC.end(), row, row + static_cast<size_t>(needed.width) * 3);
   }
   std::vector<uint8_t> out(expected.size());

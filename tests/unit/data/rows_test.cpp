@@ -187,7 +187,8 @@ TEST(ImageFolder, ListsClassesAndFilesInOrder) {
     EXPECT_EQ(sample->members.at(0).bytes, sample->key);
     seen.push_back(fmt::format("{} {} {}", sample->key, sample->label, sample->members.at(0).extension));
   }
-  EXPECT_EQ(seen, (std::vector<std::string>{"n01/z.jpg 0 jpg", "n01/sub/c.webp 0 webp", "n02/a.png 1 png", "n02/b.JPEG 1 jpeg"}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"n01/z.jpg 0 jpg", "n01/sub/c.webp 0 webp", "n02/a.png 1 png",
+                                            "n02/b.JPEG 1 jpeg"}));
   EXPECT_EQ(image_folder_classes(config.spec), (std::vector<std::string>{"n01", "n02"}));
   std::filesystem::create_directories(folder.path() / "n03");
   EXPECT_THROW(open_eval_source(config), DataError);

@@ -22,7 +22,9 @@ using lockstep::testing::TarBytes;
 using lockstep::testing::write_file;
 using lockstep::testing::write_shards;
 
-std::string name_of(const RawSample& sample) { return std::filesystem::path(sample.shard).stem().string() + "/" + sample.key; }
+std::string name_of(const RawSample& sample) {
+  return std::filesystem::path(sample.shard).stem().string() + "/" + sample.key;
+}
 
 std::vector<std::string> take(SampleSource& source, int64_t count) {
   std::vector<std::string> names;
@@ -31,7 +33,8 @@ std::vector<std::string> take(SampleSource& source, int64_t count) {
     if (!sample) break;
     const Member* text = sample->find("txt");
     if (text != nullptr && !core::starts_with(sample->shard, "pipe:")) {
-      EXPECT_EQ(text->bytes, fmt::format("caption {} {}", std::filesystem::path(sample->shard).stem().string(), sample->key));
+      EXPECT_EQ(text->bytes,
+                fmt::format("caption {} {}", std::filesystem::path(sample->shard).stem().string(), sample->key));
     }
     names.push_back(name_of(*sample));
   }
@@ -49,7 +52,8 @@ std::vector<std::string> global_stream(SourceConfig config, int64_t world, int64
     for (int64_t i = 0; i < num_steps * per_rank; ++i) {
       const RawSample sample = *source->next();
       EXPECT_TRUE(by_id.emplace(sample.id, name_of(sample)).second) << "two ranks took position " << sample.id;
-      EXPECT_EQ(static_cast<int64_t>(sample.id) / config.global_batch, i / per_rank) << "a sample outside its global batch";
+      EXPECT_EQ(static_cast<int64_t>(sample.id) / config.global_batch, i / per_rank)
+          << "a sample outside its global batch";
     }
   }
   std::vector<std::string> stream;
@@ -69,8 +73,11 @@ class Lanes : public ::testing::TestWithParam<bool> {
     config_.shuffle_window = 48;
     if (has_index()) {
       config_.index = IndexUse::kRequire;
-      EXPECT_EQ(build_indexes(
-                    {.shards = expand_braces(config_.spec), .index_dir = "", .num_threads = 2, .force = false, .on_progress = {}})
+      EXPECT_EQ(build_indexes({.shards = expand_braces(config_.spec),
+                               .index_dir = "",
+                               .num_threads = 2,
+                               .force = false,
+                               .on_progress = {}})
                     .num_built,
                 12);
     }
@@ -91,7 +98,8 @@ TEST_P(Lanes, GlobalBatchesAreTheSameOnOneToFourRanks) {
   const std::vector<std::string> reference = global_stream(config_, 1, 30);
   ASSERT_EQ(reference.size(), 360u);
   EXPECT_GT(std::set<std::string>(reference.begin(), reference.end()).size(), 100u);
-  for (const int64_t world : {2, 3, 4, 6, 12}) EXPECT_EQ(global_stream(config_, world, 30), reference) << "world " << world;
+  for (const int64_t world : {2, 3, 4, 6, 12})
+    EXPECT_EQ(global_stream(config_, world, 30), reference) << "world " << world;
 }
 
 TEST_P(Lanes, EpochsAreShuffledDifferentlyAndSeedsToo) {
@@ -116,7 +124,8 @@ TEST_P(Lanes, PassesTakeEachSampleOnce) {
       EXPECT_EQ(source->report().num_dropped_tail, (epoch + 1) * (total() % 12));
     }
     EXPECT_GT(missed.size(), static_cast<size_t>(total() % 12));
-  } else {  // each lane goes on with its next pass when it runs dry: over a long run every sample comes about equally often
+  } else {  // each lane goes on with its next pass when it runs dry: over a long run every sample comes about equally
+            // often
     const auto source = open_train_source(config_);
     std::map<std::string, int> count;
     for (const std::string& name : take(*source, total() * 30)) ++count[name];
@@ -268,7 +277,8 @@ TEST_P(Lanes, ResamplingIsAFunctionOfTheDraw) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Index, Lanes, ::testing::Bool(), [](const auto& test) { return test.param ? "Indexed" : "Streamed"; });
+INSTANTIATE_TEST_SUITE_P(Index, Lanes, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Indexed" : "Streamed"; });
 
 TEST(LaneCount, IsAMultipleOfTheWorld) {
   EXPECT_EQ(choose_num_lanes(64, 1000, 0, false, 1), 64);
@@ -298,7 +308,8 @@ TEST(LaneOrder, PiecesCoverTheEpochOnce) {
           int64_t in_lane = 0;
           for (const ShardPiece& piece : lane_pieces(set, order, pass, lane)) {
             in_lane += piece.count;
-            for (int64_t i = piece.first; i < piece.first + piece.count; ++i) EXPECT_TRUE(seen.emplace(piece.shard, i).second);
+            for (int64_t i = piece.first; i < piece.first + piece.count; ++i)
+              EXPECT_TRUE(seen.emplace(piece.shard, i).second);
             EXPECT_LE(piece.first + piece.count, set.samples[static_cast<size_t>(piece.shard)]);
           }
           EXPECT_EQ(in_lane, order.lane_samples(lane));
@@ -335,7 +346,8 @@ TEST(BadData, NoUsableSampleIsAnErrorThatNamesWhatIsMissing) {
       open_train_source(config)->next();
       FAIL();
     } catch (const DataError& error) {
-      EXPECT_NE(error.text().find(indexed ? "0 usable samples" : "without text (txt): 5"), std::string::npos) << error.text();
+      EXPECT_NE(error.text().find(indexed ? "0 usable samples" : "without text (txt): 5"), std::string::npos)
+          << error.text();
     }
   }
   config.resampled = true;  // drawing among indexed shards without a usable sample must end too
@@ -352,8 +364,9 @@ TEST(BadData, NoUsableSampleIsAnErrorThatNamesWhatIsMissing) {
 
 TEST(BadData, SamplesWithoutTextAreCountedAndReported) {
   core::TempDir folder;
-  std::string bytes = TarBytes::member("a.jpg", "x") + TarBytes::member("a.txt", "caption s a") + TarBytes::member("b.jpg", "x") +
-                      TarBytes::member("c.txt", "caption s c") + TarBytes::header("d.jpg", 0, '2');
+  std::string bytes = TarBytes::member("a.jpg", "x") + TarBytes::member("a.txt", "caption s a") +
+                      TarBytes::member("b.jpg", "x") + TarBytes::member("c.txt", "caption s c") +
+                      TarBytes::header("d.jpg", 0, '2');
   SourceConfig config;
   config.spec = write_file(folder.path() / "s.tar", bytes + TarBytes::end());
   const auto source = open_eval_source(config);
@@ -416,7 +429,8 @@ TEST(EvalSource, TakesEverySampleOnceOverAllRanks) {
   for (const bool indexed : {false, true}) {
     config.index = indexed ? IndexUse::kRequire : IndexUse::kOff;
     if (indexed)
-      build_indexes({.shards = expand_braces(config.spec), .index_dir = "", .num_threads = 1, .force = false, .on_progress = {}});
+      build_indexes(
+          {.shards = expand_braces(config.spec), .index_dir = "", .num_threads = 1, .force = false, .on_progress = {}});
     for (const int64_t world : {1, 2, 4, 7}) {
       std::map<uint64_t, std::string> all;
       config.world_size = world;
@@ -511,8 +525,8 @@ TEST(OpenClipOrder, DealsShardsToRanksAndWorkers) {
 
 TEST(RollingShuffle, KeepsEverythingWithinItsBuffer) {
   int fed = 0;
-  RollingShuffle<int> shuffle([&]() -> std::optional<int> { return fed < 1000 ? std::optional(fed++) : std::nullopt; }, 50, 10,
-                              3);
+  RollingShuffle<int> shuffle([&]() -> std::optional<int> { return fed < 1000 ? std::optional(fed++) : std::nullopt; },
+                              50, 10, 3);
   std::vector<int> out;
   while (auto item = shuffle.next()) out.push_back(*item);
   EXPECT_FALSE(std::is_sorted(out.begin(), out.end()));

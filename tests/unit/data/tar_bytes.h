@@ -44,8 +44,12 @@ class TarBytes {
     return block;
   }
 
-  static std::string padded(const std::string& data) { return data + std::string((512 - data.size() % 512) % 512, '\0'); }
-  static std::string member(const std::string& name, const std::string& data) { return header(name, data.size()) + padded(data); }
+  static std::string padded(const std::string& data) {
+    return data + std::string((512 - data.size() % 512) % 512, '\0');
+  }
+  static std::string member(const std::string& name, const std::string& data) {
+    return header(name, data.size()) + padded(data);
+  }
   static std::string end() { return std::string(1024, '\0'); }
   static std::string pax(const std::string& records, char type = 'x') {
     return header("pax", records.size(), type) + padded(records);
@@ -66,15 +70,16 @@ inline std::string sample_tar(const std::string& shard, int num, int first = 0) 
   std::string bytes;
   for (int i = first; i < first + num; ++i) {
     const std::string key = fmt::format("{:05}", i);
-    bytes += TarBytes::member(key + ".jpg",
-                              fmt::format("image {} {}", shard, key) + std::string(static_cast<size_t>(i * 37 % 700), 'x'));
+    bytes += TarBytes::member(
+        key + ".jpg", fmt::format("image {} {}", shard, key) + std::string(static_cast<size_t>(i * 37 % 700), 'x'));
     bytes += TarBytes::member(key + ".txt", fmt::format("caption {} {}", shard, key));
   }
   return bytes + TarBytes::end();
 }
 
 inline std::string write_file(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;  // not write_file_atomic: its fsync would cost most of the test's time
+  std::ofstream(path, std::ios::binary)
+      << bytes;  // not write_file_atomic: its fsync would cost most of the test's time
   return path.string();
 }
 

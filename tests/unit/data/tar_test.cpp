@@ -32,7 +32,9 @@ class MemoryStream : public ByteStream {
     if (can_skip_) at_ += count;
     return can_skip_;
   }
-  std::optional<uint64_t> size() const override { return can_skip_ ? std::optional<uint64_t>(bytes_.size()) : std::nullopt; }
+  std::optional<uint64_t> size() const override {
+    return can_skip_ ? std::optional<uint64_t>(bytes_.size()) : std::nullopt;
+  }
   void finish() override {}
 
  private:
@@ -70,14 +72,15 @@ TEST(Tar, SplitsNamesAtTheFirstDotOfTheBaseName) {
   EXPECT_EQ(split_member_name("a..jpg"), Pair("a", ".jpg"));
   EXPECT_EQ(split_member_name("a/../b.jpg"), Pair("a/../b", "jpg"));
   EXPECT_EQ(split_member_name("/abs/x.jpg"), Pair("/abs/x", "jpg"));
-  for (const char* name : {".hidden", "noext", "dir.x/noext", "dir/.hidden", ""}) EXPECT_FALSE(split_member_name(name)) << name;
+  for (const char* name : {".hidden", "noext", "dir.x/noext", "dir/.hidden", ""})
+    EXPECT_FALSE(split_member_name(name)) << name;
 }
 
 TEST(Tar, ReadsEveryKindOfName) {
   const std::string deep(120, 'd'), base(90, 'n');
   std::string bytes = TarBytes::header(base, 3, '0', deep) + TarBytes::padded("one");
-  bytes +=
-      TarBytes::long_name(std::string(300, 'L') + ".jpg") + TarBytes::header("short", 3, '0', "", true) + TarBytes::padded("two");
+  bytes += TarBytes::long_name(std::string(300, 'L') + ".jpg") + TarBytes::header("short", 3, '0', "", true) +
+           TarBytes::padded("two");
   bytes += TarBytes::pax(TarBytes::record("mtime", "1.5") + TarBytes::record("path", "p/\xc3\xa9.jpg") +
                          TarBytes::record("size", "5")) +
            TarBytes::header("ignored", 0) + TarBytes::padded("three");

@@ -33,12 +33,12 @@ TEST(TextClean, CollapsesWhiteSpaceAndLowersPlainText) {
 }
 
 TEST(TextClean, RepairsCommonDamage) {
-  EXPECT_EQ(clean_text("caf\xC3\x83\xC2\xA9"), "caf\xC3\xA9");                       // UTF-8 read as Latin-1
-  EXPECT_EQ(clean_text("it\xC3\xA2\xE2\x82\xAC\xE2\x84\xA2s"), "it's");              // and as Windows 1252
-  EXPECT_EQ(clean_text("Tom &amp;amp; Jerry &eacute;"), "tom & jerry \xC3\xA9");     // escaped twice
-  EXPECT_EQ(clean_text("P&EACUTE;REZ"), "p\xC3\xA9rez");                             // capital name that HTML lacks
-  EXPECT_EQ(clean_text("\x1B[31mred\x1B[0m"), "red");                                // terminal colours
-  EXPECT_EQ(clean_text("\xEF\xBC\xA1\xEF\xBC\xA2"), "ab");                           // full width
+  EXPECT_EQ(clean_text("caf\xC3\x83\xC2\xA9"), "caf\xC3\xA9");                    // UTF-8 read as Latin-1
+  EXPECT_EQ(clean_text("it\xC3\xA2\xE2\x82\xAC\xE2\x84\xA2s"), "it's");           // and as Windows 1252
+  EXPECT_EQ(clean_text("Tom &amp;amp; Jerry &eacute;"), "tom & jerry \xC3\xA9");  // escaped twice
+  EXPECT_EQ(clean_text("P&EACUTE;REZ"), "p\xC3\xA9rez");                          // capital name that HTML lacks
+  EXPECT_EQ(clean_text("\x1B[31mred\x1B[0m"), "red");                             // terminal colours
+  EXPECT_EQ(clean_text("\xEF\xBC\xA1\xEF\xBC\xA2"), "ab");                        // full width
   EXPECT_EQ(clean_text("\xCE\x9F\xCE\x94\xCE\x9F\xCE\xA3"), "\xCE\xBF\xCE\xB4\xCE\xBF\xCF\x82");  // final sigma
 }
 
@@ -56,7 +56,7 @@ TEST(TextClean, RefusesBytesThatAreNotUtf8) {
   EXPECT_THROW(clean_text("\xED\xA0\x80"), DataError);  // a surrogate
   EXPECT_THROW(clean_text("\xC0\x80"), DataError);      // over-long
   EXPECT_THROW(clean_text("\xF4\x90\x80\x80"), DataError);
-  EXPECT_THROW(clean_text("ok \xE2\x82"), DataError);   // cut
+  EXPECT_THROW(clean_text("ok \xE2\x82"), DataError);  // cut
 }
 
 TEST(TextClean, RefusesEndlessEscaping) {
@@ -67,7 +67,8 @@ TEST(TextClean, RefusesEndlessEscaping) {
 
 TEST(TextHtml, FollowsHtml5) {
   EXPECT_EQ(unescape_html(U"&ampx &notit; &notin; &zzz; &#38;#38; &"), U"&x \u00ACit; \u2209 &zzz; &#38; &");
-  EXPECT_EQ(unescape_html(U"&#0;&#x80;&#13;&#xD800;&#x1;&#1114112;&#99999999999999999999;"), U"\uFFFD\u20AC\r\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(unescape_html(U"&#0;&#x80;&#13;&#xD800;&#x1;&#1114112;&#99999999999999999999;"),
+            U"\uFFFD\u20AC\r\uFFFD\uFFFD\uFFFD");
   EXPECT_EQ(unescape_certain_html(U"&amp &notit; &#x3b; &#65;"), U"&amp &notit; &#x3b; A");
 }
 
@@ -95,8 +96,8 @@ TEST(TextMojibake, RepairsEveryEncodingThatItKnows) {
   }
 }
 
-/// Random bytes, and golden texts with bytes changed and doubled: an answer or a DataError, never a crash; and what comes out is clean
-/// UTF-8.
+/// Random bytes, and golden texts with bytes changed and doubled: an answer or a DataError, never a crash; and what
+/// comes out is clean UTF-8.
 TEST(TextClean, SurvivesMutatedInput) {
   const auto cases = read_text_cases();
   std::mt19937 random(7);
@@ -137,7 +138,8 @@ TEST(TextUtf8, DecodesEveryCodePointAndNoOther) {
     ASSERT_EQ(step.code_point, c);
     ASSERT_EQ(step.num_bytes, bytes.size());
   }
-  EXPECT_EQ(repair_utf8("a\xE2\x82z\xF0\x9F\x92\xFF\xC0\x80"), "a\xEF\xBF\xBDz\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+  EXPECT_EQ(repair_utf8("a\xE2\x82z\xF0\x9F\x92\xFF\xC0\x80"),
+            "a\xEF\xBF\xBDz\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
 }
 
 }  // namespace

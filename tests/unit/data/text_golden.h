@@ -42,12 +42,14 @@ inline std::vector<nlohmann::json> read_golden_lines(const std::string& path) {
   return lines;
 }
 
-/// Cases of ref/make_tokenizer_goldens.py: the committed ones, or those of the file that LOCKSTEP_TOKENIZER_CASES names.
+/// Cases of ref/make_tokenizer_goldens.py: the committed ones, or those of the file that LOCKSTEP_TOKENIZER_CASES
+/// names.
 inline std::vector<TextCase> read_text_cases() {
   const std::string path =
       core::env("LOCKSTEP_TOKENIZER_CASES").value_or(std::string(LOCKSTEP_GOLDEN_DIR) + "/tokenizer/cases.jsonl.gz");
   std::vector<TextCase> cases;
-  for (const nlohmann::json& json : read_golden_lines(path)) cases.push_back({json.at("text"), json.at("clean"), json.at("ids")});
+  for (const nlohmann::json& json : read_golden_lines(path))
+    cases.push_back({json.at("text"), json.at("clean"), json.at("ids")});
   return cases;
 }
 

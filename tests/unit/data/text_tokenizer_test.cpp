@@ -31,7 +31,8 @@ TEST(SentencePiece, IdsEqualTheLibrarysInPython) {
 TEST(SentencePiece, RefusesADamagedModel) {
   core::TempDir folder;
   const std::string model = core::read_file(golden("sentencepiece/small.model"));
-  for (const std::string& bytes : {std::string(), model.substr(0, model.size() / 2), "x" + model, std::string(1000, '\xff')}) {
+  for (const std::string& bytes :
+       {std::string(), model.substr(0, model.size() / 2), "x" + model, std::string(1000, '\xff')}) {
     core::write_file_atomic(folder.path() / "x.model", bytes);
     EXPECT_THROW(open_text_tokenizer({.model = (folder.path() / "x.model").string()}), DataError) << bytes.size();
   }
@@ -49,7 +50,8 @@ TEST(TextTokenizer, IsChosenByItsFiles) {
   EXPECT_THROW(open_text_tokenizer({.model = golden("bpe/roberta"), .eod_token = "<none>"}), UsageError);
   EXPECT_THROW(open_text_tokenizer({}), UsageError);
   EXPECT_THROW(open_text_tokenizer({.vocab_file = vocab}), UsageError);
-  EXPECT_THROW(open_text_tokenizer({.model = golden("bpe/roberta"), .vocab_file = vocab, .merge_file = merges}), UsageError);
+  EXPECT_THROW(open_text_tokenizer({.model = golden("bpe/roberta"), .vocab_file = vocab, .merge_file = merges}),
+               UsageError);
 }
 
 TEST(JsonLines, NumbersLinesAndLeavesBlankOnesOut) {
@@ -61,7 +63,8 @@ TEST(JsonLines, NumbersLinesAndLeavesBlankOnesOut) {
   std::vector<std::string> seen;
   for (auto lines = file.next(1); !lines.empty(); lines = file.next(1))
     for (const JsonLines::Line& line : lines)
-      for (const std::string_view text : reader.read(line, path, "text")) seen.push_back(fmt::format("{}:{}", line.number, text));
+      for (const std::string_view text : reader.read(line, path, "text"))
+        seen.push_back(fmt::format("{}:{}", line.number, text));
   EXPECT_EQ(seen, (std::vector<std::string>{"1:a", "4:b", "4:c", "5:last"}));
 }
 

@@ -28,8 +28,7 @@ fs::path write_corpus(const fs::path& folder, TokenType type, int num_documents,
   return prefix;
 }
 
-template <typename T>
-void put(const fs::path& prefix, int64_t token, T value) {
+template <typename T> void put(const fs::path& prefix, int64_t token, T value) {
   std::fstream file(prefix.string() + ".bin", std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(token * static_cast<int64_t>(sizeof(T)));
   file.write(reinterpret_cast<const char*>(&value), sizeof value);
@@ -60,12 +59,16 @@ TEST(TokenIds, WhatIsNoIdIsRefusedWithItsPlace) {
   const core::TempDir folder;
   const fs::path prefix = write_corpus(folder.path(), TokenType::kI32, 5, 40);
   EXPECT_EQ(check_text(prefix, 41), "good");
-  EXPECT_TRUE(holds(check_text(prefix, 40), "token 39 of sequence 0 in document 0 is 40, expected 0 to 39")) << check_text(prefix, 40);
+  EXPECT_TRUE(holds(check_text(prefix, 40), "token 39 of sequence 0 in document 0 is 40, expected 0 to 39"))
+      << check_text(prefix, 40);
   put<int32_t>(prefix, 4 * 40 + 3, 5000);  // sequences 0 | 1 2 | 3 4 5 | ...
-  EXPECT_TRUE(holds(check_text(prefix, 5000), "token 3 of sequence 4 in document 2 is 5000, expected 0 to 4999")) << check_text(prefix, 5000);
+  EXPECT_TRUE(holds(check_text(prefix, 5000), "token 3 of sequence 4 in document 2 is 5000, expected 0 to 4999"))
+      << check_text(prefix, 5000);
   EXPECT_EQ(check_text(prefix, 5001), "good");
   std::vector<int32_t> tokens(10);
-  EXPECT_TRUE(holds(testing::message_of<DataError>([&] { IndexedDataset(prefix).read(4, 0, tokens, 5000); }), "token 3 of sequence 4 in document 2 is 5000")) << "a sample";
+  EXPECT_TRUE(holds(testing::message_of<DataError>([&] { IndexedDataset(prefix).read(4, 0, tokens, 5000); }),
+                    "token 3 of sequence 4 in document 2 is 5000"))
+      << "a sample";
   put<int32_t>(prefix, 8 * 40, -7);
   EXPECT_TRUE(holds(check_text(prefix, 5001), "token 0 of sequence 8 in document 4 is -7")) << check_text(prefix, 5001);
 }
@@ -94,7 +97,8 @@ TEST(TokenIds, AFileIsReadOnceWhileItStaysTheSame) {
   EXPECT_EQ(check_text(prefix, 100, check), "good") << "not read again";
   EXPECT_TRUE(holds(check_text(prefix, 40, check), "token 39 of sequence 0")) << "remembered for any vocabulary";
   fs::last_write_time(bin, time + std::chrono::seconds(1));
-  EXPECT_TRUE(holds(check_text(prefix, 100, check), "token 33 of sequence 0 in document 0 is 1000")) << check_text(prefix, 100, check);
+  EXPECT_TRUE(holds(check_text(prefix, 100, check), "token 33 of sequence 0 in document 0 is 1000"))
+      << check_text(prefix, 100, check);
 }
 
 TEST(TokenIds, WithoutTimeOneBlockIsRead) {
@@ -119,13 +123,18 @@ TEST(TokenIds, ATypeWithoutOtherIdsIsNotRead) {
   EXPECT_EQ(check_text(prefix, 65536, check), "good");
   EXPECT_FALSE(fs::exists(folder.path() / "cache"));
   EXPECT_EQ(check_text(prefix, 65535, check), "good");
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path() / "cache"), fs::directory_iterator()), 2) << "the lock and what was found";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path() / "cache"), fs::directory_iterator()), 2)
+      << "the lock and what was found";
 }
 
 TEST(TokenIds, OpeningSamplesTestsThem) {
   const core::TempDir folder;
   const fs::path prefix = write_corpus(folder.path(), TokenType::kI32, 20, 40);
-  GptDataConfig config{.data_path = {prefix.string()}, .split = "1,1,0", .sequence_length = 8, .num_samples = {10, 10, 0}, .vocab_size = 40};
+  GptDataConfig config{.data_path = {prefix.string()},
+                       .split = "1,1,0",
+                       .sequence_length = 8,
+                       .num_samples = {10, 10, 0},
+                       .vocab_size = 40};
   EXPECT_THROW(open_gpt_samples(config, Split::kTrain), DataError);
   config.vocab_size = 41;
   EXPECT_NE(open_gpt_samples(config, Split::kTrain), nullptr);

@@ -15,7 +15,9 @@ namespace {
 /// Sets an environment variable and puts the old value back.
 class ScopedEnv {
  public:
-  ScopedEnv(const char* name, const std::string& value) : name_(name), old_(core::env(name)) { setenv(name, value.c_str(), 1); }
+  ScopedEnv(const char* name, const std::string& value) : name_(name), old_(core::env(name)) {
+    setenv(name, value.c_str(), 1);
+  }
   ScopedEnv(const ScopedEnv&) = delete;
   ScopedEnv& operator=(const ScopedEnv&) = delete;
   ~ScopedEnv() {
@@ -66,7 +68,8 @@ TEST(ClipAssets, ErrorNamesEveryPlaceAndTheCommand) {
     find_clip_assets();
     FAIL() << "no error";
   } catch (const EnvironmentError& error) {
-    for (const char* const part : {"noname", "nocache/lockstep/clip-assets-3.3.0", "share/lockstep", "fetch_clip_assets.py"}) {
+    for (const char* const part :
+         {"noname", "nocache/lockstep/clip-assets-3.3.0", "share/lockstep", "fetch_clip_assets.py"}) {
       EXPECT_NE(error.text().find(part), std::string::npos) << part << " in " << error.text();
     }
   }
@@ -80,8 +83,7 @@ class NameFile : public testing::Test {
     core::write_file_atomic(path, content);
     return path;
   }
-  template <typename Read>
-  void expect_refused(Read read, const std::string& content, const std::string& part) {
+  template <typename Read> void expect_refused(Read read, const std::string& content, const std::string& part) {
     try {
       read(write(content));
       FAIL() << "no error; expected " << part;

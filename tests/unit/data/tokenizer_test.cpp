@@ -49,8 +49,8 @@ TEST_F(ClipTokenizerTest, IdsEqualOpenClipOnAwkwardStrings) {
     const auto got = tokenizer_->ids(one.text);
     num_ids += one.ids.size();
     if (got == one.ids || ++num_wrong > 10) continue;
-    ADD_FAILURE() << "text  " << escaped(one.text) << "\nwant  " << fmt::format("{}", fmt::join(one.ids, " ")) << "\ngot   "
-                  << fmt::format("{}", fmt::join(got, " "));
+    ADD_FAILURE() << "text  " << escaped(one.text) << "\nwant  " << fmt::format("{}", fmt::join(one.ids, " "))
+                  << "\ngot   " << fmt::format("{}", fmt::join(got, " "));
   }
   EXPECT_EQ(num_wrong, 0u);
   EXPECT_GT(num_ids, 20000u);
@@ -99,7 +99,8 @@ TEST_F(ClipTokenizerTest, ManyThreadsAgreeWhileTheCacheOverflows) {
       }
       for (int i = 0; i < 50000; ++i) {  // 200,000 different words over all threads: more than the cache holds
         std::string word = "q";
-        for (int rest = i * 4 + static_cast<int>(t); rest > 0; rest /= 26) word.push_back(static_cast<char>('a' + rest % 26));
+        for (int rest = i * 4 + static_cast<int>(t); rest > 0; rest /= 26)
+          word.push_back(static_cast<char>('a' + rest % 26));
         if (tokenizer_->ids(word).empty()) ++num_wrong[t];
       }
     });

@@ -57,15 +57,16 @@ TEST(Transform, CropIsDrawnFromTorchvisionsLaw) {
       const double range = draws[k].back() - draws[k].front();
       ASSERT_GT(range, 0);
       for (size_t decile = 1; decile <= 9; ++decile) {
-        // The rank of the golden decile among our draws: two samples of 20,000 differ by 0.005 (one deviation); ties widen it to
-        // a range.
+        // The rank of the golden decile among our draws: two samples of 20,000 differ by 0.005 (one deviation); ties
+        // widen it to a range.
         const double value = expected["deciles"][k][decile - 1], slack = 1e-4 * range;
         const auto below = std::lower_bound(draws[k].begin(), draws[k].end(), value - slack) - draws[k].begin();
         const auto upto = std::upper_bound(draws[k].begin(), draws[k].end(), value + slack) - draws[k].begin();
         const double share = static_cast<double>(decile) / 10, low = static_cast<double>(below) / kDraws,
                      high = static_cast<double>(upto) / kDraws;
-        EXPECT_TRUE(low <= share + 0.02 && high >= share - 0.02) << expected["names"][k] << " decile " << decile << " of "
-                                                                 << width << " x " << height << ": " << low << " to " << high;
+        EXPECT_TRUE(low <= share + 0.02 && high >= share - 0.02)
+            << expected["names"][k] << " decile " << decile << " of " << width << " x " << height << ": " << low
+            << " to " << high;
       }
     }
   }
@@ -101,7 +102,8 @@ TEST(Transform, TrainIsCropThenResize) {
       const auto* row = image.rgb_YXC.data() + (static_cast<size_t>(crop.y + y) * 90 + static_cast<size_t>(crop.x)) * 3;
       cut.rgb_YXC.insert(cut.rgb_YXC.end(), row, row + crop.width * 3);
     }
-    EXPECT_EQ(applied(image, config, key), applied(cut, {.image_pixels = 40, .resize_mode = ResizeMode::kSquash})) << key;
+    EXPECT_EQ(applied(image, config, key), applied(cut, {.image_pixels = 40, .resize_mode = ResizeMode::kSquash}))
+        << key;
   }
 }
 
@@ -165,7 +167,8 @@ TEST(Transform, EncodedMutationsNeverCrash) {
   for (uint64_t round = 0; round < 2000; ++round) {
     auto bytes = whole;
     for (int i = 0; i < 2; ++i) bytes[rng.below(bytes.size())] ^= static_cast<std::byte>(1u << rng.below(8));
-    const TransformConfig config{.image_pixels = 16, .is_train = true, .scale_min = 0.05, .limits = {.max_pixels = 1'000'000}};
+    const TransformConfig config{
+        .image_pixels = 16, .is_train = true, .scale_min = 0.05, .limits = {.max_pixels = 1'000'000}};
     try {
       apply_encoded(bytes, "mutated", config, round, out, scratch);
     } catch (const DataError&) {

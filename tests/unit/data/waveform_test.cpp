@@ -108,7 +108,8 @@ TEST(Resample, KeepsTonesAndRemovesWhatDoesNotFit) {
   const auto tone = [](int64_t rate, double hz, int64_t count) {
     std::vector<float> values(static_cast<size_t>(count));
     for (size_t i = 0; i < values.size(); ++i)
-      values[i] = static_cast<float>(0.5 * std::sin(2 * std::numbers::pi * hz * static_cast<double>(i) / static_cast<double>(rate)));
+      values[i] = static_cast<float>(
+          0.5 * std::sin(2 * std::numbers::pi * hz * static_cast<double>(i) / static_cast<double>(rate)));
     return values;
   };
   std::vector<float> out;
@@ -117,7 +118,8 @@ TEST(Resample, KeepsTonesAndRemovesWhatDoesNotFit) {
     ASSERT_EQ(out.size(), 96000u) << rate;
     const std::vector<float> expected = tone(48000, 1000, 96000);
     // Away from the ends, where the filter sees silence beyond them. 20 bits: 1e-6.
-    EXPECT_LT(relative_difference(std::span(out).subspan(9600, 76800), std::span(expected).subspan(9600, 76800)), 3e-6) << rate;
+    EXPECT_LT(relative_difference(std::span(out).subspan(9600, 76800), std::span(expected).subspan(9600, 76800)), 3e-6)
+        << rate;
   }
   resample_audio(tone(48000, 6000, 48000), 48000, 8000, out);
   ASSERT_EQ(out.size(), 8000u);
@@ -150,7 +152,8 @@ TEST(Waveform, APartEqualsThatPartOfTheWholeResampled) {
       double best = 1e9;
       for (size_t start = 0; start + 48000 <= whole.size(); ++start) {
         double difference = 0;
-        for (size_t i = 0; i < 8; ++i) difference = std::max<double>(difference, std::abs(whole[start + i] - clip.values[i]));
+        for (size_t i = 0; i < 8; ++i)
+          difference = std::max<double>(difference, std::abs(whole[start + i] - clip.values[i]));
         if (difference > 1e-4) continue;
         best = std::min(best, relative_difference(clip.values, std::span(whole).subspan(start, 48000)));
       }
@@ -161,7 +164,8 @@ TEST(Waveform, APartEqualsThatPartOfTheWholeResampled) {
 
 TEST(Waveform, HandlesExtremesAndRefusesTheRest) {
   const WaveformConfig config{.clip_samples = 48000};
-  const auto values_of = [&](const std::vector<float>& values, int rate, int format = testing::kWavFloat, int channels = 1) {
+  const auto values_of = [&](const std::vector<float>& values, int rate, int format = testing::kWavFloat,
+                             int channels = 1) {
     return clip_of(encode_audio(values, rate, format, channels), config);
   };
   const auto complaint = [&](const std::string& bytes) -> std::string {
@@ -191,13 +195,17 @@ TEST(Waveform, HandlesExtremesAndRefusesTheRest) {
   EXPECT_NE(complaint(encode_audio({}, 48000, testing::kWav16)).find("frames=0"), std::string::npos);
   EXPECT_NE(complaint(encode_audio({}, 48000, testing::kFlac16)).find("recording in sound "), std::string::npos);
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
-  EXPECT_NE(complaint(encode_audio(std::vector{0.f, 0.1f, nan, 0.2f}, 48000, testing::kWavFloat)).find("holds nan at frame 2"),
+  EXPECT_NE(complaint(encode_audio(std::vector{0.f, 0.1f, nan, 0.2f}, 48000, testing::kWavFloat))
+                .find("holds nan at frame 2"),
             std::string::npos);
-  EXPECT_NE(complaint(encode_audio(std::vector{0.f, -infinity}, 48000, testing::kWavFloat)).find("holds -inf at frame 1"),
+  EXPECT_NE(
+      complaint(encode_audio(std::vector{0.f, -infinity}, 48000, testing::kWavFloat)).find("holds -inf at frame 1"),
+      std::string::npos);
+  EXPECT_NE(complaint(encode_audio(std::vector<float>(500, 0.1f), 900, testing::kWav16))
+                .find("sample_rate=900, expected 1000"),
             std::string::npos);
-  EXPECT_NE(complaint(encode_audio(std::vector<float>(500, 0.1f), 900, testing::kWav16)).find("sample_rate=900, expected 1000"),
-            std::string::npos);
-  EXPECT_NE(complaint(encode_audio(std::vector<float>(100 * 65, 0.1f), 8000, testing::kWav16, 65)).find("channels=65, expected 1 to 64"),
+  EXPECT_NE(complaint(encode_audio(std::vector<float>(100 * 65, 0.1f), 8000, testing::kWav16, 65))
+                .find("channels=65, expected 1 to 64"),
             std::string::npos);
 }
 

@@ -16,9 +16,15 @@ void write(const fs::path& path, const std::string& text) {
 }
 
 void write_machine(const fs::path& root, int received, int words, int energy_uj) {
-  write(root / "proc/self/net/dev", "Inter-|   Receive                      |  Transmit\n face |bytes    packets errs drop fifo frame compressed multicast|bytes\n"
-                                    "    lo:      10       1    0    0    0     0          0         0      10       1    0    0    0     0       0          0\n"
-                                    "  ib0:" + std::to_string(received) + "       2    0    0    0     0          0         0      70       1    0    0    0     0       0          0\n");
+  write(root / "proc/self/net/dev",
+        "Inter-|   Receive                      |  Transmit\n face |bytes    packets errs drop fifo frame compressed "
+        "multicast|bytes\n"
+        "    lo:      10       1    0    0    0     0          0         0      10       1    0    0    0     0       "
+        "0          0\n"
+        "  ib0:" +
+            std::to_string(received) +
+            "       2    0    0    0     0          0         0      70       1    0    0    0     0       0          "
+            "0\n");
   write(root / "sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_data", std::to_string(words));
   write(root / "sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data", "5");
   write(root / "sys/class/powercap/intel-rapl:0/name", "package-0\n");

@@ -37,9 +37,12 @@ TEST_F(ControlGroups, TheTightestOfAllAboveCounts) {
 }
 
 TEST_F(ControlGroups, OfVersionOneOnlyTheMemoryHierarchyCounts) {
-  write("mount/memory/memory.limit_in_bytes", "9223372036854771712"), write("mount/memory/memory.usage_in_bytes", "100");
-  write("mount/memory/uid_1/job_7/memory.limit_in_bytes", "3000"), write("mount/memory/uid_1/job_7/memory.usage_in_bytes", "1000");
-  write("mount/memory/elsewhere/memory.limit_in_bytes", "10"), write("mount/memory/elsewhere/memory.usage_in_bytes", "5");
+  write("mount/memory/memory.limit_in_bytes", "9223372036854771712"),
+      write("mount/memory/memory.usage_in_bytes", "100");
+  write("mount/memory/uid_1/job_7/memory.limit_in_bytes", "3000"),
+      write("mount/memory/uid_1/job_7/memory.usage_in_bytes", "1000");
+  write("mount/memory/elsewhere/memory.limit_in_bytes", "10"),
+      write("mount/memory/elsewhere/memory.usage_in_bytes", "5");
   EXPECT_EQ(left("9:name=systemd:/elsewhere\n4:cpu,memory:/uid_1/job_7\n3:cpuset:/elsewhere\n0::/"), 2000);
 }
 

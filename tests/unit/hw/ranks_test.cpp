@@ -27,8 +27,8 @@ Env merged(Env base, const Env& more) {
   return base;
 }
 
-const Env kTorchrun{{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}, {"GROUP_RANK", "1"},
-                    {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29511"}};
+const Env kTorchrun{{"RANK", "5"},       {"WORLD_SIZE", "8"},      {"LOCAL_RANK", "1"},     {"LOCAL_WORLD_SIZE", "4"},
+                    {"GROUP_RANK", "1"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29511"}};
 const Env kSlurmStep{{"SLURM_JOB_ID", "77"},
                      {"SLURM_STEP_ID", "0"},
                      {"SLURM_PROCID", "3"},
@@ -39,8 +39,9 @@ const Env kSlurmStep{{"SLURM_JOB_ID", "77"},
                      {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
                      {"SLURM_STEP_NODELIST", "node[08-09]"},
                      {"SLURM_JOB_NODELIST", "node[07-09]"}};
-const Env kOpenMpi{{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
-                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_NAMESPACE", "prterun-1"}, {"MASTER_ADDR", "head"}};
+const Env kOpenMpi{{"OMPI_COMM_WORLD_RANK", "2"},       {"OMPI_COMM_WORLD_SIZE", "4"},
+                   {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                   {"PMIX_NAMESPACE", "prterun-1"},     {"MASTER_ADDR", "head"}};
 const Env kPmi{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
 
 struct Case {
@@ -93,8 +94,10 @@ TEST(Ranks, TableOfLaunchers) {
        -1,
        "slurm"},
       {"step on one node",
-       merged(kSlurmStep,
-              {{"SLURM_PROCID", "1"}, {"SLURM_NODEID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_TASKS_PER_NODE", "2"}}),
+       merged(kSlurmStep, {{"SLURM_PROCID", "1"},
+                           {"SLURM_NODEID", "0"},
+                           {"SLURM_STEP_NUM_TASKS", "2"},
+                           {"SLURM_STEP_TASKS_PER_NODE", "2"}}),
        {},
        1,
        2,
@@ -226,8 +229,10 @@ TEST(Ranks, TableOfLaunchers) {
     EXPECT_EQ(info.node_rank, c.node);
     EXPECT_EQ(info.master_addr, c.address);
     EXPECT_EQ(info.source, c.source);
-    if (c.port >= 0) EXPECT_EQ(info.master_port, c.port);
-    else EXPECT_TRUE(info.master_port >= 20000 && info.master_port < 32000) << info.master_port;
+    if (c.port >= 0)
+      EXPECT_EQ(info.master_port, c.port);
+    else
+      EXPECT_TRUE(info.master_port >= 20000 && info.master_port < 32000) << info.master_port;
   }
 }
 
@@ -266,8 +271,8 @@ TEST(Ranks, AllRanksOfAStepAgreeOnThePortAndOtherStepsDiffer) {
 }
 
 TEST(Ranks, MpiRanksInsideAndOutsideADaemonStepAgreeOnThePort) {
-  const Env remote =
-      merged(kOpenMpi, {{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}});
+  const Env remote = merged(
+      kOpenMpi, {{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}});
   const Env head = merged(kOpenMpi, {{"SLURM_JOB_ID", "7"}, {"OMPI_COMM_WORLD_RANK", "0"}});
   EXPECT_EQ(discover(remote).master_port, discover(head).master_port);
   EXPECT_EQ(discover(remote).rank, 2);
@@ -280,7 +285,8 @@ TEST(Ranks, InconsistentValuesNameVariableAndValue) {
       {merged(kTorchrun, {{"RANK", "abc"}}), "RANK='abc'", "whole number"},
       {merged(kTorchrun, {{"RANK", "-1"}}), "RANK='-1'", "whole number"},
       {merged(kTorchrun, {{"RANK", "1e3"}}), "RANK='1e3'", "whole number"},
-      {merged(kTorchrun, {{"WORLD_SIZE", "99999999999999999999"}}), "WORLD_SIZE='99999999999999999999'", "whole number"},
+      {merged(kTorchrun, {{"WORLD_SIZE", "99999999999999999999"}}), "WORLD_SIZE='99999999999999999999'",
+       "whole number"},
       {merged(kTorchrun, {{"WORLD_SIZE", ""}}), "WORLD_SIZE is not set", "RANK=5"},
       {merged(kTorchrun, {{"LOCAL_RANK", "4"}}), "LOCAL_RANK=4", "LOCAL_WORLD_SIZE=4"},
       {merged(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}}), "LOCAL_WORLD_SIZE=9", "8 ranks"},
@@ -317,7 +323,8 @@ TEST(Ranks, WrongFlagsAreUsageErrors) {
 
 TEST(Ranks, AnyEnvironmentGivesAConsistentIdentityOrAnEnvironmentError) {
   core::CounterRng rng(core::stream_key(5, "ranks"));
-  const std::vector<std::string> values{"0", "1", "2", "4", "", "x", "-3", "2(x2)", "n[1-2]", "n[", "0,1", "65536", "True"};
+  const std::vector<std::string> values{"0",     "1",      "2",  "4",   "",      "x",   "-3",
+                                        "2(x2)", "n[1-2]", "n[", "0,1", "65536", "True"};
   const Env all = merged(merged(merged(kTorchrun, kSlurmStep), kOpenMpi), kPmi);
   int identities = 0;
   for (int round = 0; round < 20000; ++round) {

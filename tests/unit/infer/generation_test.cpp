@@ -40,7 +40,9 @@ struct Golden {
       added.push_back(to_ids(tensors.at("generate/ids/" + std::to_string(i))));
     }
   }
-  GenerationConfig config() const { return {.choice = {}, .max_new_tokens = std::ssize(added.at(0)), .num_ids = model->shape().vocab, .stop_ids = {}}; }
+  GenerationConfig config() const {
+    return {.choice = {}, .max_new_tokens = std::ssize(added.at(0)), .num_ids = model->shape().vocab, .stop_ids = {}};
+  }
 };
 
 class Generate : public ::testing::TestWithParam<const char*> {};
@@ -65,8 +67,12 @@ TEST_P(Generate, DrawnTextDependsOnSeedAndNumberAlone) {
   config.seed = 4;
   const auto together = generate_tokens(*golden.model, golden.prompts, 10, config);
   for (size_t i = 0; i < golden.prompts.size(); ++i) {
-    EXPECT_EQ(generate_tokens(*golden.model, std::span(golden.prompts).subspan(i, 1), 10 + i, config).at(0).ids, together[i].ids) << i;
-    EXPECT_NE(generate_tokens(*golden.model, std::span(golden.prompts).subspan(i, 1), 11 + i, config).at(0).ids, together[i].ids) << i;
+    EXPECT_EQ(generate_tokens(*golden.model, std::span(golden.prompts).subspan(i, 1), 10 + i, config).at(0).ids,
+              together[i].ids)
+        << i;
+    EXPECT_NE(generate_tokens(*golden.model, std::span(golden.prompts).subspan(i, 1), 11 + i, config).at(0).ids,
+              together[i].ids)
+        << i;
   }
   config.seed = 5;
   EXPECT_NE(generate_tokens(*golden.model, golden.prompts, 10, config).at(0).ids, together[0].ids);

@@ -27,9 +27,11 @@ TEST(GptExport, LogitsEqualHuggingFace) {
   models::Batch batch;
   batch.text_BT = golden.at("input/ids");
   batch.num_samples = batch.text_BT.size(0);
-  const at::Tensor logits_BTV = model->logits(model->forward({}, batch)).narrow(2, 0, model->shape().vocab).transpose(0, 1);
+  const at::Tensor logits_BTV =
+      model->logits(model->forward({}, batch)).narrow(2, 0, model->shape().vocab).transpose(0, 1);
   testing::expect_close(logits_BTV, golden.at("output/logits"), 1e-4, "logits");
-  std::cout << fmt::format("measured: logits {:.3g}\n", testing::relative_difference(logits_BTV, golden.at("output/logits")));
+  std::cout << fmt::format("measured: logits {:.3g}\n",
+                           testing::relative_difference(logits_BTV, golden.at("output/logits")));
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ std::vector<float> logits_of(const std::vector<double>& probabilities) {
 }
 
 /// Draws, and compares the frequencies with what is expected: chi-squared over the tokens that may come.
-void expect_frequencies(const std::vector<float>& logits, const TokenChoice& choice, const std::vector<double>& expected) {
+void expect_frequencies(const std::vector<float>& logits, const TokenChoice& choice,
+                        const std::vector<double>& expected) {
   constexpr int kDraws = 40000;
   core::CounterRng rng(core::stream_key({11, 7}));
   std::vector<int> counts(logits.size());
@@ -70,7 +71,8 @@ TEST(TokenChoice, TopPLeavesTheFewestThatReachIt) {
   expect_frequencies(logits_of(kShares), {.is_greedy = false, .top_p = 1e-9}, {0, 1, 0, 0, 0, 0});
   expect_frequencies(logits_of(kShares), {.is_greedy = false, .top_p = 0.9999999}, kShares);
   // Behind top_k, shares are those among its tokens: 0.5 and 0.3125 reach 0.8, while 0.4 and 0.25 of all would not.
-  expect_frequencies(logits_of(kShares), {.is_greedy = false, .top_k = 3, .top_p = 0.8}, {0, 0.4 / 0.65, 0, 0.25 / 0.65, 0, 0});
+  expect_frequencies(logits_of(kShares), {.is_greedy = false, .top_k = 3, .top_p = 0.8},
+                     {0, 0.4 / 0.65, 0, 0.25 / 0.65, 0, 0});
 }
 
 TEST(TokenChoice, TheSameKeyGivesTheSameTokens) {

@@ -67,7 +67,8 @@ inline spec::ClapShape golden_clap_shape(const std::string& golden) {
 inline WeightFile golden_weights(const testing::TensorMap& tensors, const std::string& prefix) {
   WeightFile weights{.path = "golden", .tensors = {}, .ignored = {}, .epoch = {}};
   for (const auto& [name, value] : tensors)
-    if (name.starts_with(prefix) && !name.ends_with("position_ids")) weights.tensors.emplace_back(name.substr(prefix.size()), value);
+    if (name.starts_with(prefix) && !name.ends_with("position_ids"))
+      weights.tensors.emplace_back(name.substr(prefix.size()), value);
   return weights;
 }
 

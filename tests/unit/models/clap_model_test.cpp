@@ -22,7 +22,8 @@ using testing::load_golden;
 using testing::relative_difference;
 using testing::TensorMap;
 
-// Against the golden files (fp32, other orders of sums). The reference spectrum is computed in float64 there, ours in float32.
+// Against the golden files (fp32, other orders of sums). The reference spectrum is computed in float64 there, ours in
+// float32.
 constexpr double kForwardTolerance = 1e-5, kGradientTolerance = 5e-5;
 
 struct Pass {
@@ -45,14 +46,16 @@ TEST_P(ClapGolden, ParametersAndBuffersAreThoseListed) {
   ClapModel model(golden_clap_shape(GetParam()), {});
   std::vector<std::string> trained, held;
   std::set<std::string> kept, listed;
-  for (const spec::ParamSpec& spec : model.param_specs()) (spec.is_buffer ? (void)listed.insert(spec.name) : trained.push_back(spec.name));
+  for (const spec::ParamSpec& spec : model.param_specs())
+    (spec.is_buffer ? (void)listed.insert(spec.name) : trained.push_back(spec.name));
   for (const auto& [name, tensor] : model.named_parameters()) held.push_back(name);
   for (const auto& [name, tensor] : model.named_buffers()) kept.insert(name);
   EXPECT_EQ(held, trained);
   EXPECT_EQ(kept, listed);
   std::map<std::string, at::Tensor> values;
   for (const auto& [name, tensor] : named_values(model)) values.emplace(name, tensor);
-  for (const spec::ParamSpec& spec : model.param_specs()) EXPECT_EQ(values.at(spec.name).sizes(), at::IntArrayRef(spec.shape)) << spec.name;
+  for (const spec::ParamSpec& spec : model.param_specs())
+    EXPECT_EQ(values.at(spec.name).sizes(), at::IntArrayRef(spec.shape)) << spec.name;
 }
 
 TEST_P(ClapGolden, LogMelEqualsHuggingFace) {
@@ -142,7 +145,8 @@ TEST(ClapModel, DrawsAreAFunctionOfTheContext) {
   EXPECT_TRUE(features(5).equal(features(6)));
   auto plain = golden_clap_model(golden_clap_shape("clap_full"), golden);
   plain->set_training(false);
-  EXPECT_TRUE(features(5).equal(at::cat({plain->encode_audio(wave_of(golden)), plain->encode_text(golden.at("input/text"))})));
+  EXPECT_TRUE(
+      features(5).equal(at::cat({plain->encode_audio(wave_of(golden)), plain->encode_text(golden.at("input/text"))})));
 }
 
 TEST(ClapModel, CheckpointingIsBitExactWithDropping) {
@@ -196,7 +200,8 @@ TEST(ClapModel, LowPrecisionFollowsFullPrecision) {
     model->set_training(false);
     const at::NoGradGuard no_gradients;
     expect_close(normalise_rows(model->encode_audio(wave_of(golden))), golden.at("output/eval_audio"), 0.1, "audio");
-    expect_close(normalise_rows(model->encode_text(golden.at("input/text"))), golden.at("output/eval_text"), 0.1, "text");
+    expect_close(normalise_rows(model->encode_text(golden.at("input/text"))), golden.at("output/eval_text"), 0.1,
+                 "text");
   }
 }
 
@@ -245,7 +250,8 @@ TEST(ClapModel, BigModelEqualsHuggingFace) {
   const TensorMap golden = load_golden(path);
   const spec::ClapShape shape = golden_clap_shape(path);
   auto model = golden_clap_model(shape, golden);
-  const auto report = [](const std::string& what, const at::Tensor& actual, const at::Tensor& expected, double tolerance) {
+  const auto report = [](const std::string& what, const at::Tensor& actual, const at::Tensor& expected,
+                         double tolerance) {
     expect_close(actual, expected, tolerance, what);
     std::cout << fmt::format("measured: {} {:.3g}\n", what, relative_difference(actual, expected));
   };

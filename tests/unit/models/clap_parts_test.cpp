@@ -57,7 +57,8 @@ TEST_P(RobertaPooler, EqualsThePaddedRobertaModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Poolers, RobertaPooler,
-                         ::testing::Values(std::pair{"cls_pooler", spec::TextPooler::kClass}, std::pair{"mean_pooler", spec::TextPooler::kMean},
+                         ::testing::Values(std::pair{"cls_pooler", spec::TextPooler::kClass},
+                                           std::pair{"mean_pooler", spec::TextPooler::kMean},
                                            std::pair{"max_pooler", spec::TextPooler::kMax},
                                            std::pair{"cls_last_hidden_state_pooler", spec::TextPooler::kClassHidden}),
                          [](const auto& entry) { return std::string(entry.param.first); });
@@ -65,7 +66,8 @@ INSTANTIATE_TEST_SUITE_P(Poolers, RobertaPooler,
 /// The reference form: two convolutions with Hann-weighted DFT kernels (torchlibrosa), in fp32.
 at::Tensor convolved_log_mel(const spec::AudioShape& shape, const at::Tensor& wave_BS) {
   const auto options = at::TensorOptions(at::kDouble);
-  const at::Tensor angle = at::arange(shape.fft_size / 2 + 1, options).unsqueeze(1) * at::arange(shape.fft_size, options) *
+  const at::Tensor angle = at::arange(shape.fft_size / 2 + 1, options).unsqueeze(1) *
+                           at::arange(shape.fft_size, options) *
                            (2 * std::numbers::pi / static_cast<double>(shape.fft_size));
   const at::Tensor window = at::hann_window(shape.fft_size, true, options);
   const at::Tensor padded = at::reflection_pad1d(wave_BS.unsqueeze(1), {shape.fft_size / 2, shape.fft_size / 2});
@@ -80,7 +82,8 @@ TEST(LogMel, FftEqualsTheConvolutionForm) {
   const spec::AudioShape shape;  // full size
   const at::Tensor time = at::arange(48000, at::kFloat) / 48000;
   at::manual_seed(1);  // some noise: bins without power would compare the rounding of the two forms
-  const at::Tensor wave = at::stack({0.5 * at::sin(2 * std::numbers::pi * (300 * time + 4000 * time.square())), 0.1 * at::sin(9000 * time)}) +
+  const at::Tensor wave = at::stack({0.5 * at::sin(2 * std::numbers::pi * (300 * time + 4000 * time.square())),
+                                     0.1 * at::sin(9000 * time)}) +
                           0.01 * at::randn({2, 48000});
   const LogMel log_mel(shape, at::kCPU);
   expect_close(log_mel(wave), convolved_log_mel(shape, wave), 1e-4, "log mel");
@@ -92,7 +95,8 @@ TEST(SpecAugment, BlanksAtMostTwoStripesEachWay) {
   const at::Tensor mask = spec_augment_mask(300, 64, 1001, 17);
   EXPECT_TRUE(mask.equal(spec_augment_mask(300, 64, 1001, 17)));
   EXPECT_FALSE(mask.equal(spec_augment_mask(300, 64, 1001, 18)));
-  // A clip's stripes are whole columns and rows, each width uniform from 0: 2 x 31.5 frames and 2 x 3.5 bins on average.
+  // A clip's stripes are whole columns and rows, each width uniform from 0: 2 x 31.5 frames and 2 x 3.5 bins on
+  // average.
   const at::Tensor frames = mask.amax(1).eq(0).sum(1).to(at::kDouble), bins = mask.amax(2).eq(0).sum(1).to(at::kDouble);
   EXPECT_LE(frames.max().item<double>(), 126);
   EXPECT_LE(bins.max().item<double>(), 14);
@@ -104,7 +108,10 @@ TEST(SpecAugment, BlanksAtMostTwoStripesEachWay) {
 /// Swin's own recipe: roll, cut into windows.
 at::Tensor rolled_windows(const at::Tensor& square, int64_t window, int64_t shift) {
   const int64_t side = square.size(0), count = side / window;
-  return at::roll(square, {-shift, -shift}, {0, 1}).view({count, window, count, window}).transpose(1, 2).reshape({count * count, window * window});
+  return at::roll(square, {-shift, -shift}, {0, 1})
+      .view({count, window, count, window})
+      .transpose(1, 2)
+      .reshape({count * count, window * window});
 }
 
 TEST(TokenOrder, WindowsAreThoseOfTheRolledSquare) {
@@ -150,15 +157,19 @@ struct AttentionCase {
   bool has_mask;
 };
 
-/// Result and gradients of the fused kernel in `type` against single operators in float64, on the numbers that `type` holds.
+/// Result and gradients of the fused kernel in `type` against single operators in float64, on the numbers that `type`
+/// holds.
 void expect_kernel_equals_operators(const AttentionCase& c, at::ScalarType type, double tolerance) {
   const int64_t tokens = c.window * c.window;
   at::manual_seed(5);
   const at::Tensor qkv = (2 * at::randn({c.batch, c.windows * tokens, 3 * c.heads * c.head_width})).to(type);
-  const at::Tensor bias = at::randn({c.heads, tokens, tokens}), weight = at::randn({c.batch, c.windows * tokens, c.heads * c.head_width}).to(type);
-  const at::Tensor mask = c.has_mask ? at::randn({c.windows, tokens, tokens}).gt(1.0).to(at::kFloat) * -100 : at::Tensor();
+  const at::Tensor bias = at::randn({c.heads, tokens, tokens}),
+                   weight = at::randn({c.batch, c.windows * tokens, c.heads * c.head_width}).to(type);
+  const at::Tensor mask =
+      c.has_mask ? at::randn({c.windows, tokens, tokens}).gt(1.0).to(at::kFloat) * -100 : at::Tensor();
   const auto run = [&](at::ScalarType run_type, at::ScalarType bias_type) {
-    const at::Tensor x = qkv.to(run_type).detach().clone().set_requires_grad(true), b = bias.to(bias_type).detach().clone().set_requires_grad(true);
+    const at::Tensor x = qkv.to(run_type).detach().clone().set_requires_grad(true),
+                     b = bias.to(bias_type).detach().clone().set_requires_grad(true);
     const at::Tensor y = window_attention(x, b, mask.defined() ? mask.to(bias_type) : mask);
     (y * weight.to(run_type)).sum().backward();
     return std::vector<at::Tensor>{y, x.grad(), b.grad()};
@@ -169,8 +180,9 @@ void expect_kernel_equals_operators(const AttentionCase& c, at::ScalarType type,
 }
 
 TEST(WindowAttention, KernelEqualsSingleOperators) {
-  for (const AttentionCase& c : {AttentionCase{3, 4, 8, 4, 24, true}, AttentionCase{2, 1, 8, 2, 32, false}, AttentionCase{1, 4, 7, 1, 5, true},
-                                 AttentionCase{20, 1, 2, 3, 40, false}, AttentionCase{1, 9, 3, 2, 16, true}}) {
+  for (const AttentionCase& c :
+       {AttentionCase{3, 4, 8, 4, 24, true}, AttentionCase{2, 1, 8, 2, 32, false}, AttentionCase{1, 4, 7, 1, 5, true},
+        AttentionCase{20, 1, 2, 3, 40, false}, AttentionCase{1, 9, 3, 2, 16, true}}) {
     SCOPED_TRACE(fmt::format("window {} heads {} x {}", c.window, c.heads, c.head_width));
     expect_kernel_equals_operators(c, at::kFloat, 3e-6);
     expect_kernel_equals_operators(c, at::kBFloat16, 6e-3);  // results rounded to 8 bits
@@ -230,7 +242,8 @@ TEST(ClapWeights, LaionFilesHaveWhatTheirLoaderExpects) {
   nn::initialize(model, model.param_specs(), 1);
   std::map<std::string, at::Tensor> values;
   for (const auto& [name, value] : clap_values(model, ClapNaming::kLaion)) values.emplace(name, value);
-  EXPECT_EQ(values.at("audio_branch.spectrogram_extractor.stft.conv_real.weight").sizes(), at::IntArrayRef({129, 1, 256}));
+  EXPECT_EQ(values.at("audio_branch.spectrogram_extractor.stft.conv_real.weight").sizes(),
+            at::IntArrayRef({129, 1, 256}));
   EXPECT_EQ(values.at("audio_branch.logmel_extractor.melW").sizes(), at::IntArrayRef({129, 16}));
   EXPECT_EQ(values.at("audio_branch.layers.0.blocks.1.attn_mask").sizes(), at::IntArrayRef({16, 16, 16}));
   EXPECT_TRUE(values.contains("audio_branch.layers.0.blocks.0.attn.relative_position_index"));
@@ -248,7 +261,9 @@ TEST(ClapWeights, AnotherFrontEndIsRefused) {
       if (entry == name) value = value * 1.01;
     EXPECT_THROW(load_clap_weights(model, file), DataError) << name;
   }
-  EXPECT_THROW(clap_naming({.path = "clip.pt", .tensors = {{"visual.proj", at::ones({1})}}, .ignored = {}, .epoch = {}}), DataError);
+  EXPECT_THROW(
+      clap_naming({.path = "clip.pt", .tensors = {{"visual.proj", at::ones({1})}}, .ignored = {}, .epoch = {}}),
+      DataError);
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ using ::lockstep::testing::load_golden;
 using ::lockstep::testing::relative_difference;
 using ::lockstep::testing::TensorMap;
 
-// Measured against the golden files: features and logits 4e-7, gradients 3e-6 of the largest absolute value (order of sums in
-// fp32).
+// Measured against the golden files: features and logits 4e-7, gradients 3e-6 of the largest absolute value (order of
+// sums in fp32).
 constexpr double kForwardTolerance = 4e-6, kGradientTolerance = 3e-5;
 
 at::Tensor golden_image(const TensorMap& tensors) {
@@ -73,8 +73,8 @@ TEST_P(ClipGolden, ParametersAreListedAndNamedAsInOpenClip) {
   }
   EXPECT_EQ(next_parameter, parameters.size());
   EXPECT_EQ(model.named_buffers().size(), model.param_specs().size() - parameters.size());
-  const auto order =
-      core::parse_json(golden_metadata(file_of(GetParam()), "state_dict_order"), "golden").get<std::vector<std::string>>();
+  const auto order = core::parse_json(golden_metadata(file_of(GetParam()), "state_dict_order"), "golden")
+                         .get<std::vector<std::string>>();
   EXPECT_EQ(spec::openclip_state_dict_order(model.shape()), order);
   auto openclip_decayed =
       core::parse_json(golden_metadata(file_of(GetParam()), "decayed"), "golden").get<std::vector<std::string>>();
@@ -88,10 +88,10 @@ TEST_P(ClipGolden, EvaluationEqualsOpenClip) {
   auto model = golden_model(GetParam(), golden);
   model->set_training(false);
   const at::NoGradGuard no_gradients;
-  expect_close(normalise_rows(model->encode_image(golden_image(golden))), golden.at("output/eval_image"), kForwardTolerance,
-               "image");
-  expect_close(normalise_rows(model->encode_text(golden.at("input/text"))), golden.at("output/eval_text"), kForwardTolerance,
-               "text");
+  expect_close(normalise_rows(model->encode_image(golden_image(golden))), golden.at("output/eval_image"),
+               kForwardTolerance, "image");
+  expect_close(normalise_rows(model->encode_text(golden.at("input/text"))), golden.at("output/eval_text"),
+               kForwardTolerance, "text");
 }
 
 void expect_training_equals_openclip(const char* name, const ClipModelOptions& options) {
@@ -134,7 +134,8 @@ INSTANTIATE_TEST_SUITE_P(Models, ClipGolden, ::testing::Values("vit", "vit_quick
                          [](const auto& entry) { return std::string(entry.param); });
 
 /// Features and gradients of two models with equal parameters on equal input.
-void expect_equal_passes(ClipModel& a, ClipModel& b, const at::Tensor& image, const at::Tensor& text, double tolerance) {
+void expect_equal_passes(ClipModel& a, ClipModel& b, const at::Tensor& image, const at::Tensor& text,
+                         double tolerance) {
   const Pass pass_a = run(a, image, text), pass_b = run(b, image, text);
   expect_close(pass_a.image, pass_b.image, tolerance, "image");
   expect_close(pass_a.text, pass_b.text, tolerance, "text");
@@ -172,7 +173,8 @@ TEST(ClipModel, BigModelEqualsOpenClip) {
   auto model = golden_model(path, golden);
   const Pass pass = run(*model, golden_image(golden), golden.at("input/text"));
   pass.loss.backward();
-  const auto report = [](const std::string& what, const at::Tensor& actual, const at::Tensor& expected, double tolerance) {
+  const auto report = [](const std::string& what, const at::Tensor& actual, const at::Tensor& expected,
+                         double tolerance) {
     expect_close(actual, expected, tolerance, what);
     std::cout << fmt::format("measured: {} {:.3g}\n", what, relative_difference(actual, expected));
   };
@@ -190,8 +192,8 @@ TEST(ClipModel, BigModelEqualsOpenClip) {
   model->set_training(false);
   for (auto& entry : model->named_buffers()) entry.tensor->copy_(golden.at("param/" + entry.name));
   const at::NoGradGuard no_gradients;
-  report("image_features_evaluation", normalise_rows(model->encode_image(golden_image(golden))), golden.at("output/eval_image"),
-         1e-4);
+  report("image_features_evaluation", normalise_rows(model->encode_image(golden_image(golden))),
+         golden.at("output/eval_image"), 1e-4);
 }
 
 TEST(ClipModel, ShorterTextGivesTheSameFeatures) {

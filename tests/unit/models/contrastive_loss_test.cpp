@@ -12,8 +12,8 @@ using comm::Comm;
 using comm::run_ranks;
 using testing::expect_close;
 
-// Logits of about 14 carry fp32 errors of 1e-6, and so do their exponentials; sums of a few hundred terms, relative to the
-// largest gradient.
+// Logits of about 14 carry fp32 errors of 1e-6, and so do their exponentials; sums of a few hundred terms, relative to
+// the largest gradient.
 constexpr double kFp32 = 1e-5;
 constexpr double kScale = 5;    // times that for logit_scale: its gradient is a sum of terms that mostly cancel
 constexpr double kBf16 = 1e-2;  // features and their gradients carry 8 bits of mantissa
@@ -91,7 +91,8 @@ TEST(ContrastiveLoss, ExactModesEqualTheGlobalBatchOnAnyNumberOfRanks) {
     for (const Mode mode : kExactModes)
       run_ranks(num_ranks, [&](Comm& comm) {
         ASSERT_EQ(comm.size(), num_ranks);
-        check_rank(comm, problem, want, {.local_loss = mode.local_loss, .gather_with_grad = mode.gather_with_grad}, kFp32);
+        check_rank(comm, problem, want, {.local_loss = mode.local_loss, .gather_with_grad = mode.gather_with_grad},
+                   kFp32);
       });
 }
 
@@ -154,10 +155,11 @@ TEST(ContrastiveLoss, HalfPrecisionFeaturesKeepAnFp32Softmax) {
       check_rank(comm, problem, want, {.gather_with_grad = true}, kBf16, at::kBFloat16);
       const int64_t B = 24 / comm.size();
       const auto got = contrastive_loss(problem.image_NE.narrow(0, comm.rank() * B, B).to(at::kBFloat16),
-                                        problem.text_NE.narrow(0, comm.rank() * B, B).to(at::kBFloat16), problem.log_scale.exp(),
-                                        {}, comm, {});
+                                        problem.text_NE.narrow(0, comm.rank() * B, B).to(at::kBFloat16),
+                                        problem.log_scale.exp(), {}, comm, {});
       EXPECT_EQ(got.loss.scalar_type(), at::kFloat);
-      EXPECT_NEAR(got.global_loss.item<double>(), want.loss, 1e-5);  // the features are exact in bf16: only the sums round
+      EXPECT_NEAR(got.global_loss.item<double>(), want.loss,
+                  1e-5);  // the features are exact in bf16: only the sums round
     });
 }
 
@@ -212,8 +214,9 @@ TEST(ContrastiveLoss, ReportedLossHasTheSameBitsOnAllRanks) {
   const auto problem = make_problem(24, 8);
   std::vector<double> losses(3);
   run_ranks(3, [&](Comm& comm) {
-    const auto got = contrastive_loss(problem.image_NE.narrow(0, comm.rank() * 8, 8),
-                                      problem.text_NE.narrow(0, comm.rank() * 8, 8), problem.log_scale.exp(), {}, comm, {});
+    const auto got =
+        contrastive_loss(problem.image_NE.narrow(0, comm.rank() * 8, 8), problem.text_NE.narrow(0, comm.rank() * 8, 8),
+                         problem.log_scale.exp(), {}, comm, {});
     losses[static_cast<size_t>(comm.rank())] = got.global_loss.item<double>();
   });
   EXPECT_EQ(losses[0], losses[1]);

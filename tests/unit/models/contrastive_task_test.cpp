@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-
 #include "comm/run_ranks.h"
 #include "core/error.h"
 #include "support/tensor_golden.h"

@@ -18,14 +18,16 @@ constexpr double kTolerance = 1e-5;  // fp32, sums in the order of other kernels
 
 std::unique_ptr<GptModel> drawn_model(const spec::GptShape& shape, at::ScalarType type = at::kFloat) {
   at::set_num_threads(1);  // threads that wait for each other at every small operator are slow where others work, too
-  auto model = std::make_unique<GptModel>(shape, spec::whole_gpt(shape), nn::ShardCtx{}, GptModelOptions{.tensors = at::TensorOptions(type)});
+  auto model = std::make_unique<GptModel>(shape, spec::whole_gpt(shape), nn::ShardCtx{},
+                                          GptModelOptions{.tensors = at::TensorOptions(type)});
   nn::initialize(*model, model->param_specs(), 5);
   model->set_training(false);
   return model;
 }
 
 spec::GptShape shape_of(const std::string& name) {
-  spec::GptShape shape{.name = name, .layers = 3, .hidden = 24, .heads = 4, .query_groups = 4, .head_width = 6, .ffn = 40, .vocab = 61};
+  spec::GptShape shape{
+      .name = name, .layers = 3, .hidden = 24, .heads = 4, .query_groups = 4, .head_width = 6, .ffn = 40, .vocab = 61};
   shape.vocab_multiple = 4;
   shape.sequence = shape.max_positions = 400;
   shape.init_std = 0.3;
@@ -37,7 +39,9 @@ spec::GptShape shape_of(const std::string& name) {
     shape.activation = name == "llama" ? spec::GptActivation::kSwiglu : spec::GptActivation::kSquaredRelu;
     shape.norm = name == "llama" ? spec::GptNorm::kRmsNorm : spec::GptNorm::kLayerNorm1p;
     if (name == "nemotron") shape.rotary_fraction = 0.34;
-    if (name == "llama") shape.rotary_scaling = spec::RotaryScaling{.factor = 4, .low_factor = 1, .high_factor = 4, .original_positions = 64};
+    if (name == "llama")
+      shape.rotary_scaling =
+          spec::RotaryScaling{.factor = 4, .low_factor = 1, .high_factor = 4, .original_positions = 64};
   }
   return shape;
 }
@@ -54,14 +58,16 @@ at::Tensor whole_logits(GptModel& model, const at::Tensor& ids) {
 }
 
 /// Row `row` of logits [L, B, V] are those of the last L tokens before `end` of the sequence alone.
-void expect_tail(const at::Tensor& got_LBV, int64_t row, const at::Tensor& want_TV, int64_t end, double tolerance, const std::string& what) {
+void expect_tail(const at::Tensor& got_LBV, int64_t row, const at::Tensor& want_TV, int64_t end, double tolerance,
+                 const std::string& what) {
   const int64_t count = std::min(got_LBV.size(0), end);
-  expect_close(got_LBV.select(1, row).narrow(0, got_LBV.size(0) - count, count), want_TV.narrow(0, end - count, count), tolerance,
-               what + " row " + std::to_string(row) + " before token " + std::to_string(end));
+  expect_close(got_LBV.select(1, row).narrow(0, got_LBV.size(0) - count, count), want_TV.narrow(0, end - count, count),
+               tolerance, what + " row " + std::to_string(row) + " before token " + std::to_string(end));
 }
 
 /// Sequences of these lengths together, then `blocks` of further tokens.
-void expect_same_logits(GptModel& model, const std::vector<int64_t>& lengths, const std::vector<int64_t>& blocks, double tolerance) {
+void expect_same_logits(GptModel& model, const std::vector<int64_t>& lengths, const std::vector<int64_t>& blocks,
+                        double tolerance) {
   const spec::GptShape& shape = model.shape();
   int64_t longest = *std::max_element(lengths.begin(), lengths.end()), more = 0;
   for (const int64_t block : blocks) more += block;
@@ -72,11 +78,15 @@ void expect_same_logits(GptModel& model, const std::vector<int64_t>& lengths, co
     ids.push_back(drawn_ids(shape, lengths[row] + more, static_cast<int64_t>(row)));
     want.push_back(whole_logits(model, ids.back()));
     first_slots.push_back(longest - lengths[row]);
-    text[static_cast<int64_t>(row)].narrow(0, first_slots.back(), lengths[row]).copy_(ids.back().narrow(0, 0, lengths[row]));
+    text[static_cast<int64_t>(row)]
+        .narrow(0, first_slots.back(), lengths[row])
+        .copy_(ids.back().narrow(0, 0, lengths[row]));
   }
-  GptCache cache(shape, {}, first_slots, {.capacity = longest + more, .tensors = want[0].options().requires_grad(false)});
+  GptCache cache(shape, {}, first_slots,
+                 {.capacity = longest + more, .tensors = want[0].options().requires_grad(false)});
   at::Tensor got = model.logits(model.forward_next(text, cache));
-  for (size_t row = 0; row < lengths.size(); ++row) expect_tail(got, static_cast<int64_t>(row), want[row], lengths[row], tolerance, shape.name);
+  for (size_t row = 0; row < lengths.size(); ++row)
+    expect_tail(got, static_cast<int64_t>(row), want[row], lengths[row], tolerance, shape.name);
   int64_t done = 0;
   for (const int64_t block : blocks) {
     std::vector<at::Tensor> next;
@@ -84,7 +94,8 @@ void expect_same_logits(GptModel& model, const std::vector<int64_t>& lengths, co
     got = model.logits(model.forward_next(at::stack(next), cache));
     done += block;
     ASSERT_EQ(got.size(0), block);
-    for (size_t row = 0; row < lengths.size(); ++row) expect_tail(got, static_cast<int64_t>(row), want[row], lengths[row] + done, tolerance, shape.name);
+    for (size_t row = 0; row < lengths.size(); ++row)
+      expect_tail(got, static_cast<int64_t>(row), want[row], lengths[row] + done, tolerance, shape.name);
   }
   EXPECT_EQ(cache.length(), cache.capacity());
 }
@@ -142,7 +153,8 @@ TEST(GptCache, PositionsAndMaskOfSequencesThatBeginLater) {
   EXPECT_TRUE(at::equal(sees.select(0, 1).squeeze(0), at::tensor({1, 0, 0, 1, 1, 0, 1, 1, 1}, at::kLong).view({3, 3})));
   cache.advance(3);
   EXPECT_TRUE(at::equal(cache.positions(1), at::tensor({1, 3}, at::kLong).view({2, 1})));
-  EXPECT_TRUE(at::equal(cache.mask(1, at::kFloat).eq(0).to(at::kLong).view({2, 4}), at::tensor({0, 0, 1, 1, 1, 1, 1, 1}, at::kLong).view({2, 4})));
+  EXPECT_TRUE(at::equal(cache.mask(1, at::kFloat).eq(0).to(at::kLong).view({2, 4}),
+                        at::tensor({0, 0, 1, 1, 1, 1, 1, 1}, at::kLong).view({2, 4})));
   const GptCache even(shape_of("gpt2"), {}, {0, 0}, {.capacity = 5, .tensors = at::TensorOptions(at::kFloat)});
   EXPECT_FALSE(even.mask(3, at::kFloat).defined()) << "the causal rule says all";
 }

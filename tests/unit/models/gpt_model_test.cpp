@@ -49,10 +49,13 @@ Batch batch_of(const at::Tensor& text_BT, const at::Tensor& target_BT) {
 }
 
 /// Each token of the ids but the last is to be followed by the next.
-Batch batch_of(const at::Tensor& ids) { return batch_of(ids.narrow(1, 0, ids.size(1) - 1), ids.narrow(1, 1, ids.size(1) - 1)); }
+Batch batch_of(const at::Tensor& ids) {
+  return batch_of(ids.narrow(1, 0, ids.size(1) - 1), ids.narrow(1, 1, ids.size(1) - 1));
+}
 
 /// A task of the whole model, or of `cuts` parts of it, drawn from a seed.
-std::unique_ptr<GptTask> drawn_task(const spec::GptShape& shape, const GptModelOptions& options = {}, const std::vector<int64_t>& cuts = {}) {
+std::unique_ptr<GptTask> drawn_task(const spec::GptShape& shape, const GptModelOptions& options = {},
+                                    const std::vector<int64_t>& cuts = {}) {
   std::vector<std::unique_ptr<GptModel>> chunks;
   int64_t first = 0;
   std::vector<int64_t> ends = cuts;
@@ -67,12 +70,24 @@ std::unique_ptr<GptTask> drawn_task(const spec::GptShape& shape, const GptModelO
 }
 
 at::Tensor drawn_ids(const spec::GptShape& shape, int64_t samples) {
-  return at::arange(samples * (shape.sequence + 1)).mul(37).add(11).mul(13).remainder(shape.vocab).view({samples, shape.sequence + 1});
+  return at::arange(samples * (shape.sequence + 1))
+      .mul(37)
+      .add(11)
+      .mul(13)
+      .remainder(shape.vocab)
+      .view({samples, shape.sequence + 1});
 }
 
 /// A small shape with every option on; dropout at the default rate.
 spec::GptShape small_shape() {
-  spec::GptShape shape{.name = "small", .layers = 3, .hidden = 24, .heads = 4, .query_groups = 2, .head_width = 6, .ffn = 40, .vocab = 61};
+  spec::GptShape shape{.name = "small",
+                       .layers = 3,
+                       .hidden = 24,
+                       .heads = 4,
+                       .query_groups = 2,
+                       .head_width = 6,
+                       .ffn = 40,
+                       .vocab = 61};
   shape.vocab_multiple = 4;
   shape.sequence = shape.max_positions = 12;
   shape.init_std = 0.2;
@@ -102,7 +117,8 @@ TEST_P(GptGolden, LogitsLossAndGradientsEqualHuggingFace) {
   const Batch batch = batch_of(golden.at("input/ids"));
   const at::Tensor hidden_TBD = model.forward({}, batch);
   ASSERT_GT(shape.padded_vocab(1), shape.vocab);
-  expect_close(model.logits(hidden_TBD).narrow(2, 0, shape.vocab).transpose(0, 1), golden.at("output/logits"), kForwardTolerance, "logits");
+  expect_close(model.logits(hidden_TBD).narrow(2, 0, shape.vocab).transpose(0, 1), golden.at("output/logits"),
+               kForwardTolerance, "logits");
   double loss = 0;
   const auto gradients = gradients_of(*task, batch, &loss);
   EXPECT_NEAR(loss, golden.at("output/loss").item<double>(), 1e-5);
@@ -129,9 +145,13 @@ TEST_P(GptGolden, WeightsGoOutAsTheyCameIn) {
   load_gpt_weights(task->chunk(0), weights);
   const NamedValues out = gpt_values(task->chunk(0), spec::hugging_face_dialect(shape));
   ASSERT_EQ(out.size(), weights.tensors.size());
-  for (const auto& [name, value] : out) EXPECT_TRUE(at::equal(value, golden.at("param/" + name).to(at::kFloat))) << name;
+  for (const auto& [name, value] : out)
+    EXPECT_TRUE(at::equal(value, golden.at("param/" + name).to(at::kFloat))) << name;
 
-  WeightFile megatron{.path = "megatron", .tensors = gpt_values(task->chunk(0), spec::GptDialect::kMegatron), .ignored = {}, .epoch = {}};
+  WeightFile megatron{.path = "megatron",
+                      .tensors = gpt_values(task->chunk(0), spec::GptDialect::kMegatron),
+                      .ignored = {},
+                      .epoch = {}};
   auto other = drawn_task(shape);
   load_gpt_weights(other->chunk(0), megatron);
   for (const auto& [name, value] : gpt_values(other->chunk(0), spec::hugging_face_dialect(shape)))
@@ -145,11 +165,13 @@ TEST(GptWeights, OldGpt2FilesAndMisfits) {
   const WeightFile weights = golden_weights(golden);
   auto task = drawn_task(golden_shape("gpt2"));
   WeightFile old{.path = "old", .tensors = {}, .ignored = {}, .epoch = {}};
-  for (const auto& [name, value] : weights.tensors) old.tensors.emplace_back(name.substr(std::string("transformer.").size()), value);
+  for (const auto& [name, value] : weights.tensors)
+    old.tensors.emplace_back(name.substr(std::string("transformer.").size()), value);
   old.tensors.emplace_back("h.0.attn.bias", at::ones({1, 1, 32, 32}));
   old.tensors.emplace_back("lm_head.weight", golden.at("param/transformer.wte.weight"));
   load_gpt_weights(task->chunk(0), old);
-  EXPECT_TRUE(at::equal(gpt_values(task->chunk(0), spec::GptDialect::kHfGpt2)[0].second, golden.at("param/transformer.wte.weight").to(at::kFloat)));
+  EXPECT_TRUE(at::equal(gpt_values(task->chunk(0), spec::GptDialect::kHfGpt2)[0].second,
+                        golden.at("param/transformer.wte.weight").to(at::kFloat)));
 
   WeightFile bad = weights;
   bad.tensors[0].second = at::ones({3, 3});
@@ -160,7 +182,8 @@ TEST(GptWeights, OldGpt2FilesAndMisfits) {
     load_gpt_weights(task->chunk(0), bad);
     FAIL() << "a file that does not fit was taken";
   } catch (const DataError& error) {
-    for (const std::string& part : {"missing 1: " + lost, std::string("unexpected 1: transformer.h.9.ln_1.weight"), bad.tensors[0].first + " (file [3, 3]"})
+    for (const std::string& part : {"missing 1: " + lost, std::string("unexpected 1: transformer.h.9.ln_1.weight"),
+                                    bad.tensors[0].first + " (file [3, 3]"})
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << "\n" << error.what();
   }
 }
@@ -168,7 +191,8 @@ TEST(GptWeights, OldGpt2FilesAndMisfits) {
 TEST(GptModel, ParametersAreThoseListed) {
   for (const char* name : {"gpt2", "llama", "nemotron"}) {
     const spec::GptShape shape = golden_shape(name);
-    for (const spec::GptPart& part : {spec::whole_gpt(shape), spec::GptPart{1, 1, false, true}, spec::GptPart{0, 1, true, false}, spec::GptPart{1, 1, false, false}}) {
+    for (const spec::GptPart& part : {spec::whole_gpt(shape), spec::GptPart{1, 1, false, true},
+                                      spec::GptPart{0, 1, true, false}, spec::GptPart{1, 1, false, false}}) {
       GptModel model(shape, part, {});
       std::vector<std::string> held, listed;
       const auto parameters = model.named_parameters();
@@ -183,11 +207,14 @@ TEST(GptModel, ParametersAreThoseListed) {
   }
 }
 
-void expect_same_gradients(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want, double tolerance) {
+void expect_same_gradients(const std::map<std::string, at::Tensor>& got, const std::map<std::string, at::Tensor>& want,
+                           double tolerance) {
   ASSERT_EQ(got.size(), want.size());
   for (const auto& [name, gradient] : want) {
-    if (tolerance > 0) expect_close(got.at(name), gradient, tolerance, name);
-    else EXPECT_TRUE(at::equal(got.at(name), gradient)) << name;
+    if (tolerance > 0)
+      expect_close(got.at(name), gradient, tolerance, name);
+    else
+      EXPECT_TRUE(at::equal(got.at(name), gradient)) << name;
   }
 }
 
@@ -242,7 +269,8 @@ TEST(GptModel, DocumentsOfOneSampleAreAsIfTheyWereAlone) {
     int64_t begin = 0;
     for (const int64_t length : {first, second}) {
       const Batch alone = batch_of(batch.text_BT.narrow(1, begin, length), batch.target_BT.narrow(1, begin, length));
-      expect_close(together.narrow(1, begin, length), task->forward(alone).token_loss_BT, 2e-6, "document at " + std::to_string(begin));
+      expect_close(together.narrow(1, begin, length), task->forward(alone).token_loss_BT, 2e-6,
+                   "document at " + std::to_string(begin));
       begin += length;
     }
     Batch unaware = batch;
@@ -260,7 +288,8 @@ TEST(GptTask, TheMeanGoesOverTokensThatCount) {
   EXPECT_NEAR(task->loss(task->forward(batch)).loss.item<double>(), losses.mean().item<double>(), 1e-6);
   batch.loss_weight_BT = at::arange(2 * shape.sequence).remainder(3).eq(0).to(at::kFloat).view({2, shape.sequence});
   const LossReport report = task->loss(task->forward(batch));
-  EXPECT_NEAR(report.loss.item<double>(), losses.masked_select(batch.loss_weight_BT.to(at::kBool)).mean().item<double>(), 1e-6);
+  EXPECT_NEAR(report.loss.item<double>(),
+              losses.masked_select(batch.loss_weight_BT.to(at::kBool)).mean().item<double>(), 1e-6);
   EXPECT_EQ(report.parts.at(0).first, "lm_loss");
   batch.loss_weight_BT = at::zeros({2, shape.sequence});
   EXPECT_EQ(task->loss(task->forward(batch)).loss.item<double>(), 0.0) << "no token counts, nothing is divided by 0";
@@ -288,7 +317,8 @@ TEST(GptModel, Bfloat16AutocastComesNearFp32) {
     // 8 bits of mantissa through some dozen operators.
     EXPECT_NEAR(loss, golden.at("output/loss").item<double>(), 0.02 * loss) << name;
     EXPECT_NE(static_cast<float>(loss), golden.at("output/loss").item<float>()) << name << ": nothing was rounded";
-    for (const auto& [parameter, tensor] : task->network().named_parameters()) EXPECT_EQ(tensor->grad().scalar_type(), at::kFloat) << parameter;
+    for (const auto& [parameter, tensor] : task->network().named_parameters())
+      EXPECT_EQ(tensor->grad().scalar_type(), at::kFloat) << parameter;
   }
 }
 

@@ -23,7 +23,10 @@ using ::lockstep::testing::TensorMap;
 size_t count_named(nn::Module& network, const std::vector<std::string>& parts) {
   size_t count = 0;
   for (const auto& [name, tensor] : network.named_parameters())
-    count += std::any_of(parts.begin(), parts.end(), [&](const std::string& part) { return name.find(part) != std::string::npos; }) ? 1 : 0;
+    count += std::any_of(parts.begin(), parts.end(),
+                         [&](const std::string& part) { return name.find(part) != std::string::npos; })
+                 ? 1
+                 : 0;
   return count;
 }
 
@@ -75,28 +78,40 @@ TEST_P(LateClip, FeaturesAreTheSame) {
     options.exact_shortcuts = has_shortcuts;
     const auto model = testing::golden_model(golden, tensors, options);
     const at::Tensor image = tensors.at("input/image").to(at::kFloat), text = tensors.at("input/text");
-    expect_no_early_reads(*model, count_named(*model, {"resblocks.", "visual.layer"}), [&] { return at::cat({model->encode_image(image), model->encode_text(text)}); });
+    expect_no_early_reads(*model, count_named(*model, {"resblocks.", "visual.layer"}), [&] {
+      return at::cat({model->encode_image(image), model->encode_text(text)});
+    });
   }
 }
-INSTANTIATE_TEST_SUITE_P(Models, LateClip, ::testing::Values("vit", "vit_one_block", "resnet"), [](const auto& entry) { return std::string(entry.param); });
+INSTANTIATE_TEST_SUITE_P(Models, LateClip, ::testing::Values("vit", "vit_one_block", "resnet"),
+                         [](const auto& entry) { return std::string(entry.param); });
 
 TEST(LateClap, FeaturesAreTheSame) {
   const TensorMap tensors = load_golden(clap_file("clap_full"));
   const auto model = golden_clap_model(golden_clap_shape("clap_full"), tensors);
   expect_no_early_reads(*model, count_named(*model, {".blocks.", "encoder.layer."}), [&] {
-    return at::cat({model->encode_audio(tensors.at("input/wave").to(at::kFloat)), model->encode_text(tensors.at("input/text"))});
+    return at::cat(
+        {model->encode_audio(tensors.at("input/wave").to(at::kFloat)), model->encode_text(tensors.at("input/text"))});
   });
 }
 
 TEST(LateGpt, LossAndLogitsAreTheSame) {
   for (const bool is_tied : {true, false}) {
     for (const GptRecompute recompute : {GptRecompute::kNone, GptRecompute::kFull}) {
-      spec::GptShape shape{.name = "small", .layers = 3, .hidden = 24, .heads = 4, .query_groups = 2, .head_width = 6, .ffn = 40, .vocab = 61};
+      spec::GptShape shape{.name = "small",
+                           .layers = 3,
+                           .hidden = 24,
+                           .heads = 4,
+                           .query_groups = 2,
+                           .head_width = 6,
+                           .ffn = 40,
+                           .vocab = 61};
       shape.sequence = shape.max_positions = 12;
       shape.is_head_tied = is_tied;
       std::vector<std::unique_ptr<GptModel>> chunks;
       for (const spec::GptPart& part : {spec::GptPart{0, 2, true, false}, spec::GptPart{2, 1, false, true}}) {
-        chunks.push_back(std::make_unique<GptModel>(shape, part, nn::ShardCtx{}, GptModelOptions{.recompute = recompute}));
+        chunks.push_back(
+            std::make_unique<GptModel>(shape, part, nn::ShardCtx{}, GptModelOptions{.recompute = recompute}));
         nn::initialize(*chunks.back(), chunks.back()->param_specs(), 5);
       }
       GptTask task(std::move(chunks));
@@ -105,7 +120,8 @@ TEST(LateGpt, LossAndLogitsAreTheSame) {
       batch.text_BT = at::arange(24).mul(7).remainder(shape.vocab).view({2, 12});
       batch.target_BT = at::arange(24).mul(5).remainder(shape.vocab).view({2, 12});
       batch.num_samples = 2;
-      const size_t num_late = count_named(task.network(), {"layers.", "final_norm."}) + 1;  // and the head, which is a table of its own on the second stage
+      const size_t num_late = count_named(task.network(), {"layers.", "final_norm."}) +
+                              1;  // and the head, which is a table of its own on the second stage
       expect_no_early_reads(task.network(), num_late, [&] {
         const Outputs outputs = task.forward(batch);
         const at::Tensor hidden = task.chunk(1).forward(task.chunk(0).forward({}, batch), batch);

@@ -20,7 +20,8 @@ std::string every_value() {
   writer.begin_dict(true);
   writer.string("ints");
   writer.begin_list();
-  for (const int64_t value : {int64_t{0}, int64_t{255}, int64_t{256}, int64_t{-1}, int64_t{1} << 40, -(int64_t{1} << 62)})
+  for (const int64_t value :
+       {int64_t{0}, int64_t{255}, int64_t{256}, int64_t{-1}, int64_t{1} << 40, -(int64_t{1} << 62)})
     writer.integer(value);
   writer.end_list();
   writer.string("real");
@@ -65,13 +66,19 @@ TEST(Pickle, ShortIntegersKeepTheirSign) {
 TEST(Pickle, CallsNothing) {
   const core::TempDir dir;
   const std::string command = "touch " + (dir.path() / "called").string();
-  const auto document = parse("\x80\x02" "cos\nsystem\nX"s + static_cast<char>(command.size()) + "\x00\x00\x00"s + command + "\x85R.");
+  const auto document = parse(
+      "\x80\x02"
+      "cos\nsystem\nX"s +
+      static_cast<char>(command.size()) + "\x00\x00\x00"s + command + "\x85R.");
   EXPECT_TRUE(document.root().is_object("os.system"));
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 
 TEST(Pickle, UnknownCallsBecomeObjects) {
-  const std::string bytes = "\x80\x02" "cos\nsystem\nX\x04\x00\x00\x00" "true\x85R."s;
+  const std::string bytes =
+      "\x80\x02"
+      "cos\nsystem\nX\x04\x00\x00\x00"
+      "true\x85R."s;
   const auto document = parse(bytes);
   EXPECT_TRUE(document.root().is_object("os.system"));
   ASSERT_EQ(document.root().items.size(), 1u);
@@ -80,7 +87,11 @@ TEST(Pickle, UnknownCallsBecomeObjects) {
 
 TEST(Pickle, SelfContainingAndDeepValuesAreHarmless) {
   // A list that holds itself; a million nested tuples.
-  EXPECT_EQ(parse("\x80\x02]q\x00h\x00" "a."s).root().items.size(), 1u);
+  EXPECT_EQ(parse("\x80\x02]q\x00h\x00"
+                  "a."s)
+                .root()
+                .items.size(),
+            1u);
   EXPECT_TRUE(parse("\x80\x02)" + std::string(1'000'000, '\x85') + ".").root().is(Kind::kTuple));
 }
 
@@ -91,9 +102,10 @@ TEST(Pickle, DamageNamesFileAndPlace) {
   for (const auto& [bytes, want] :
        {Row{"", "bytes wanted"}, Row{"\x80\x02", "bytes wanted"}, Row{"\x80\x09N.", "protocol 9"},
         Row{"\x80\x02.", "stack has 0"}, Row{"\x80\x02NN.", "stack has 2"}, Row{"\x80\x02Nt.", "no mark"},
-        Row{"\x80\x02(N.", "1 marks"}, Row{"\x80\x02h\x05.", "memo 5"}, Row{"\x80\x02X\xff\xff\xff\x7f.", "bytes wanted"},
-        Row{"\x80\x02}(Nu.", "without a value"}, Row{"\x80\x02NNa.", "no container"}, Row{"\x80\x02NNR.", "no tuple"},
-        Row{"\x80\x02i.", "opcode 0x69"}, Row{"\x80\x02\x8a\x09.", "9 bytes"}}) {
+        Row{"\x80\x02(N.", "1 marks"}, Row{"\x80\x02h\x05.", "memo 5"},
+        Row{"\x80\x02X\xff\xff\xff\x7f.", "bytes wanted"}, Row{"\x80\x02}(Nu.", "without a value"},
+        Row{"\x80\x02NNa.", "no container"}, Row{"\x80\x02NNR.", "no tuple"}, Row{"\x80\x02i.", "opcode 0x69"},
+        Row{"\x80\x02\x8a\x09.", "9 bytes"}}) {
     try {
       parse(bytes);
       ADD_FAILURE() << "accepted: expected " << want;

@@ -14,15 +14,18 @@ namespace fs = std::filesystem;
 class WeightsFolder : public ::testing::Test {
  protected:
   WeightsFolder() {
-    write_weights_safetensors(path() / "model-1.safetensors", {{"a", at::full({2}, 1.0f)}, {"b", at::full({3}, 2.0f)}, {"not.listed", at::ones({1})}});
+    write_weights_safetensors(path() / "model-1.safetensors",
+                              {{"a", at::full({2}, 1.0f)}, {"b", at::full({3}, 2.0f)}, {"not.listed", at::ones({1})}});
     write_weights_safetensors(path() / "model-2.safetensors", {{"c", at::full({4}, 3.0f)}, {"a", at::full({2}, 9.0f)}});
     write_index({{"a", "model-1.safetensors"}, {"b", "model-1.safetensors"}, {"c", "model-2.safetensors"}});
   }
   const fs::path& path() const { return folder_.path(); }
-  void write_index(const core::Json& map) const { core::write_file_atomic(path() / kWeightsIndexName, core::Json{{"metadata", {{"total_size", 1}}}, {"weight_map", map}}.dump()); }
+  void write_index(const core::Json& map) const {
+    core::write_file_atomic(path() / kWeightsIndexName,
+                            core::Json{{"metadata", {{"total_size", 1}}}, {"weight_map", map}}.dump());
+  }
 
-  template <typename Kind>
-  void expect_error(const std::string& part) const {
+  template <typename Kind> void expect_error(const std::string& part) const {
     try {
       read_weight_folder(path());
       FAIL() << "read: " << part;

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "comm/run_ranks.h"
-#include "core/error.h"
 #include "core/env.h"
+#include "core/error.h"
 #include "core/files.h"
 #include "core/rng.h"
 #include "models/weights_pt.h"
@@ -23,7 +23,9 @@ using testing::load_golden;
 using testing::message_of;
 using testing::TinyTowers;
 
-std::filesystem::path golden(const std::string& name) { return std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "pt" / name; }
+std::filesystem::path golden(const std::string& name) {
+  return std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "pt" / name;
+}
 
 void expect_golden(TinyTowers& towers) {
   const auto expected = load_golden("pt/expected.safetensors");
@@ -84,7 +86,8 @@ TEST(Weights, PtFileHasTheBytesThatPythonChecked) {
   load_weights(towers, read_weights(golden("state_dict.pt")));
   write_weights_pt(dir.path() / "ours.pt", named_values(towers), CheckpointHead{.epoch = 7, .name = "exported"});
   // After a change of the writer: run once with LOCKSTEP_UPDATE_GOLDEN=1, then ref/make_pt_goldens.py --check.
-  if (core::env("LOCKSTEP_UPDATE_GOLDEN")) core::write_file_atomic(golden("ours.pt"), core::read_file(dir.path() / "ours.pt"));
+  if (core::env("LOCKSTEP_UPDATE_GOLDEN"))
+    core::write_file_atomic(golden("ours.pt"), core::read_file(dir.path() / "ours.pt"));
   EXPECT_TRUE(core::read_file(dir.path() / "ours.pt") == core::read_file(golden("ours.pt")));
 }
 
@@ -145,7 +148,8 @@ void mutate_file(const std::filesystem::path& source, int rounds, uint64_t key) 
   for (int round = 0; round < rounds; ++round) {
     std::string bytes = whole;
     if (round % 4 == 0) bytes.resize(rng.below(bytes.size()));
-    for (int flips = 0; flips < 3 && !bytes.empty(); ++flips) bytes[rng.below(bytes.size())] = static_cast<char>(rng.below(256));
+    for (int flips = 0; flips < 3 && !bytes.empty(); ++flips)
+      bytes[rng.below(bytes.size())] = static_cast<char>(rng.below(256));
     std::ofstream(dir.path() / "m", std::ios::binary | std::ios::trunc) << bytes;
     try {
       read_weights(dir.path() / "m");

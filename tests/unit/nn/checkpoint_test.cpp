@@ -1,8 +1,8 @@
 #include "nn/checkpoint.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -70,8 +70,8 @@ std::vector<at::Tensor> run(bool checkpointing, bool autocast, int repeats) {
 
 class CheckpointModes : public ::testing::TestWithParam<std::tuple<bool, int>> {};
 
-// Under autocast a weight used twice has one cached cast in the plain call, so its two gradients add up in bf16; recomputed, in
-// fp32.
+// Under autocast a weight used twice has one cached cast in the plain call, so its two gradients add up in bf16;
+// recomputed, in fp32.
 TEST_P(CheckpointModes, BitsOfThePlainCall) {
   const auto [autocast, repeats] = GetParam();
   const auto plain = run(false, autocast, repeats), recomputed = run(true, autocast, repeats);
@@ -91,7 +91,8 @@ TEST_P(CheckpointModes, BitsOfThePlainCall) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AutocastAndSharing, CheckpointModes, ::testing::Combine(::testing::Bool(), ::testing::Values(1, 2)));
+INSTANTIATE_TEST_SUITE_P(AutocastAndSharing, CheckpointModes,
+                         ::testing::Combine(::testing::Bool(), ::testing::Values(1, 2)));
 
 struct CountingHook : torch::autograd::PostAccumulateGradHook {
   explicit CountingHook(int& fired) : count(fired) {}
@@ -120,7 +121,8 @@ TEST(Checkpoint, WithoutGradientsItIsThePlainCall) {
   Linear linear(4, 4, {});
   fill(linear);
   const at::NoGradGuard no_gradients;
-  EXPECT_FALSE(checkpoint(linear, at::ones({2, 4}), [&](const at::Tensor& t) { return linear.forward(t); }).requires_grad());
+  EXPECT_FALSE(
+      checkpoint(linear, at::ones({2, 4}), [&](const at::Tensor& t) { return linear.forward(t); }).requires_grad());
 }
 
 TEST(Checkpoint, AWeightCastInsideDoesNotLoseItsGradientOutside) {

@@ -1,4 +1,5 @@
-// Numbers of 8 bits against the tables of the formats, scales against their formula, linear layers against products in fp64.
+// Numbers of 8 bits against the tables of the formats, scales against their formula, linear layers against products in
+// fp64.
 #include "nn/fp8.h"
 
 #include <ATen/ATen.h>
@@ -48,17 +49,46 @@ void expect_roundings(at::ScalarType type, const std::vector<Rounding>& cases) {
 TEST(Fp8Numbers, E4m3RoundsToNearestEvenAndSaturates) {
   EXPECT_EQ(fp8_max(kE4m3), 448.0);  // 1.75 x 2^8
   // Steps between 16 and 32 are 2, between 1 and 2 an eighth, below 2^-6 always 2^-9.
-  expect_roundings(kE4m3, {{0, 0}, {1, 1}, {17, 16}, {19, 20}, {18.9, 18}, {19.1, 20}, {1.0625, 1}, {1.1875, 1.25}, {1.07, 1.125}, {448, 448}, {431, 416}, {432, 448},
-                           {449, 448}, {1e9, 448}, {kInfinity, 448},
-                           {std::ldexp(1, -9), std::ldexp(1, -9)}, {std::ldexp(1, -10), 0}, {std::ldexp(1.01, -10), std::ldexp(1, -9)},
-                           {std::ldexp(3, -10), std::ldexp(1, -8)}, {std::ldexp(7.4, -9), std::ldexp(7, -9)}});
+  expect_roundings(kE4m3, {{0, 0},
+                           {1, 1},
+                           {17, 16},
+                           {19, 20},
+                           {18.9, 18},
+                           {19.1, 20},
+                           {1.0625, 1},
+                           {1.1875, 1.25},
+                           {1.07, 1.125},
+                           {448, 448},
+                           {431, 416},
+                           {432, 448},
+                           {449, 448},
+                           {1e9, 448},
+                           {kInfinity, 448},
+                           {std::ldexp(1, -9), std::ldexp(1, -9)},
+                           {std::ldexp(1, -10), 0},
+                           {std::ldexp(1.01, -10), std::ldexp(1, -9)},
+                           {std::ldexp(3, -10), std::ldexp(1, -8)},
+                           {std::ldexp(7.4, -9), std::ldexp(7, -9)}});
 }
 
 TEST(Fp8Numbers, E5m2RoundsToNearestEvenAndSaturates) {
   EXPECT_EQ(fp8_max(kE5m2), 57344.0);  // 1.75 x 2^15
-  expect_roundings(kE5m2, {{0, 0}, {1, 1}, {1.125, 1}, {1.375, 1.5}, {1.126, 1.25}, {9, 8}, {11, 12}, {57344, 57344}, {53248, 49152}, {53249, 57344},
-                           {60000, 57344}, {65536, 57344}, {kInfinity, 57344},
-                           {std::ldexp(1, -16), std::ldexp(1, -16)}, {std::ldexp(1, -17), 0}, {std::ldexp(3, -17), std::ldexp(1, -15)}});
+  expect_roundings(kE5m2, {{0, 0},
+                           {1, 1},
+                           {1.125, 1},
+                           {1.375, 1.5},
+                           {1.126, 1.25},
+                           {9, 8},
+                           {11, 12},
+                           {57344, 57344},
+                           {53248, 49152},
+                           {53249, 57344},
+                           {60000, 57344},
+                           {65536, 57344},
+                           {kInfinity, 57344},
+                           {std::ldexp(1, -16), std::ldexp(1, -16)},
+                           {std::ldexp(1, -17), 0},
+                           {std::ldexp(3, -17), std::ldexp(1, -15)}});
 }
 
 TEST(Fp8Numbers, EveryNumberOfTheFormatsIsItself) {
@@ -78,8 +108,10 @@ TEST(Fp8Numbers, ScaleGoesInAndComesOut) {
   const Fp8Tensor narrow = fp8_quantize(x, kE4m3, number(4096));  // 4.096, -2.048, 1.06496 -> 4, -2, 1.125
   EXPECT_TRUE(at::equal(narrow.bits.to(at::kFloat), at::tensor({4.0f, -2.0f, 1.125f})));
   EXPECT_TRUE(at::equal(fp8_dequantize(narrow, at::kFloat), at::tensor({4.0f, -2.0f, 1.125f}).div(4096)));
-  // bf16 is widened before it is scaled: rounding 1.0078125 * 17 to 8 bits of mantissa first would give 17, a tie, and then 16.
-  EXPECT_EQ(fp8_quantize(at::full({1}, 1.0078125, at::kBFloat16), kE4m3, number(17)).bits.to(at::kFloat).item<float>(), 18.0f);
+  // bf16 is widened before it is scaled: rounding 1.0078125 * 17 to 8 bits of mantissa first would give 17, a tie, and
+  // then 16.
+  EXPECT_EQ(fp8_quantize(at::full({1}, 1.0078125, at::kBFloat16), kE4m3, number(17)).bits.to(at::kFloat).item<float>(),
+            18.0f);
 }
 
 /// Half a step: an eighth or a quarter of the power of two below a number, or the smallest step.
@@ -88,7 +120,8 @@ TEST(Fp8Numbers, ErrorStaysBelowHalfAStep) {
     for (const at::ScalarType from : {at::kFloat, at::kBFloat16, at::kDouble}) {
       const at::Tensor x = wave({4096}, 0.2, 1.0).pow(5).mul(fp8_max(type) / 3).to(from), wide = x.to(at::kDouble);
       const at::Tensor error = fp8_dequantize(fp8_quantize(x, type, number(1)), at::kDouble).sub(wide).abs();
-      const double relative = type == kE4m3 ? std::ldexp(1, -4) : std::ldexp(1, -3), smallest = type == kE4m3 ? std::ldexp(1, -10) : std::ldexp(1, -17);
+      const double relative = type == kE4m3 ? std::ldexp(1, -4) : std::ldexp(1, -3),
+                   smallest = type == kE4m3 ? std::ldexp(1, -10) : std::ldexp(1, -17);
       EXPECT_TRUE(error.le(wide.abs().mul(relative).clamp_min(smallest)).all().item<bool>());
       EXPECT_GT(error.max().item<double>(), 0.0);
     }
@@ -98,7 +131,8 @@ TEST(Fp8Scale, FollowsTheFormula) {
   const at::Tensor amax = at::tensor({7.0f, 7.0f, 0.0f, std::numeric_limits<float>::infinity(), std::nanf(""), 1e-38f});
   const at::Tensor max = at::tensor({448.0f, 57344.0f, 448.0f, 448.0f, 448.0f, 57344.0f}), before = at::full({6}, 3.0f);
   const at::Tensor scale = fp8_scale(amax, max, 0, before);
-  EXPECT_TRUE(at::equal(scale, at::tensor({64.0f, 8192.0f, 3.0f, 3.0f, 3.0f, std::numeric_limits<float>::max()}))) << scale;
+  EXPECT_TRUE(at::equal(scale, at::tensor({64.0f, 8192.0f, 3.0f, 3.0f, 3.0f, std::numeric_limits<float>::max()})))
+      << scale;
   EXPECT_TRUE(at::equal(fp8_scale(amax, max, 2, before).narrow(0, 0, 3), at::tensor({16.0f, 2048.0f, 3.0f})));
   EXPECT_EQ(fp8_amax(at::tensor({1.0f, -5.0f, 3.0f})).item<float>(), 5.0f);
   EXPECT_EQ(fp8_amax(at::tensor({1.0f, 6.0f, 3.0f}).to(at::kBFloat16)).item<float>(), 6.0f);
@@ -107,7 +141,8 @@ TEST(Fp8Scale, FollowsTheFormula) {
 TEST(Fp8Product, EnginesAgree) {
   // Sizes as the matrix units want them. at::_scaled_mm has a CPU kernel, which is what this can compare with.
   for (const at::ScalarType a_type : {kE4m3, kE5m2}) {
-    const Fp8Tensor a = fp8_quantize(wave({24, 32}, 0.3, 50), a_type, number(7)), b = fp8_quantize(wave({48, 32}, 1.3), kE4m3, number(200));
+    const Fp8Tensor a = fp8_quantize(wave({24, 32}, 0.3, 50), a_type, number(7)),
+                    b = fp8_quantize(wave({48, 32}, 1.3), kE4m3, number(200));
     const at::Tensor want = fp8_dequantize(a, at::kDouble).mm(fp8_dequantize(b, at::kDouble).t());
     for (const Fp8Engine engine : {Fp8Engine::kEmulated, Fp8Engine::kScaledMm}) {
       expect_close(fp8_product(a, b, at::kFloat, engine, false), want, 1e-6, "fp32");
@@ -117,9 +152,11 @@ TEST(Fp8Product, EnginesAgree) {
     }
     expect_close(fp8_product(a, b, at::kDouble, Fp8Engine::kEmulated, false), want, 1e-14, "fp64");
   }
-  const Fp8Tensor a = fp8_quantize(wave({4, 6}, 0.3), kE4m3, number(1)), b = fp8_quantize(wave({5, 6}, 1.3), kE4m3, number(1));
+  const Fp8Tensor a = fp8_quantize(wave({4, 6}, 0.3), kE4m3, number(1)),
+                  b = fp8_quantize(wave({5, 6}, 1.3), kE4m3, number(1));
   const at::Tensor want = fp8_dequantize(a, at::kDouble).mm(fp8_dequantize(b, at::kDouble).t());
-  expect_close(fp8_product(a, b, at::kFloat, Fp8Engine::kScaledMm, false), want, 1e-6, "sizes that are no multiples of 16");
+  expect_close(fp8_product(a, b, at::kFloat, Fp8Engine::kScaledMm, false), want, 1e-6,
+               "sizes that are no multiples of 16");
   EXPECT_EQ(fp8_engine_of(at::kCPU), Fp8Engine::kEmulated);
 }
 
@@ -128,7 +165,9 @@ void finish(Fp8State& state) {
   finish_fp8_step(states, {});
 }
 
-float scale_of(Fp8Linear& linear, Fp8Operand operand) { return linear.named_buffers().at(1).tensor->select(0, static_cast<int64_t>(operand)).item<float>(); }
+float scale_of(Fp8Linear& linear, Fp8Operand operand) {
+  return linear.named_buffers().at(1).tensor->select(0, static_cast<int64_t>(operand)).item<float>();
+}
 
 /// Steps whose inputs have these largest values; the scales that each step used.
 std::vector<float> scales_over(const Fp8Options& options, const std::vector<float>& amaxes, Fp8Operand operand) {
@@ -139,7 +178,8 @@ std::vector<float> scales_over(const Fp8Options& options, const std::vector<floa
     const Fp8Tensor x = linear->quantize(at::tensor({amax / 2, -amax}), operand);
     scales.push_back(1 / x.inverse_scale.item<float>());
     linear->quantize(at::tensor({amax / 4, 0.0f}), operand);  // a second micro-batch: the larger one counts
-    EXPECT_EQ(1 / linear->quantize(at::tensor({amax}), operand).inverse_scale.item<float>(), scales.back()) << "scales change within a step";
+    EXPECT_EQ(1 / linear->quantize(at::tensor({amax}), operand).inverse_scale.item<float>(), scales.back())
+        << "scales change within a step";
     finish(state);
   }
   return scales;
@@ -149,9 +189,12 @@ TEST(Fp8Delayed, ScaleOfAStepComesOfStepsBefore) {
   const std::vector<float> amaxes{7, 14, 3.5, 1.75, 0.875, 0.875};
   using Scales = std::vector<float>;
   EXPECT_EQ(scales_over({.history_len = 1}, amaxes, Fp8Operand::kInput), (Scales{1, 64, 32, 128, 256, 512}));
-  EXPECT_EQ(scales_over({.history_len = 3}, amaxes, Fp8Operand::kInput), (Scales{1, 64, 32, 128, 256, 512}));  // most recent: the others are only kept
-  EXPECT_EQ(scales_over({.history_len = 3, .uses_max = true}, amaxes, Fp8Operand::kWeight), (Scales{1, 64, 32, 32, 32, 128}));
-  EXPECT_EQ(scales_over({.history_len = 1, .uses_max = true}, amaxes, Fp8Operand::kWeight), (Scales{1, 64, 32, 128, 256, 512}));
+  EXPECT_EQ(scales_over({.history_len = 3}, amaxes, Fp8Operand::kInput),
+            (Scales{1, 64, 32, 128, 256, 512}));  // most recent: the others are only kept
+  EXPECT_EQ(scales_over({.history_len = 3, .uses_max = true}, amaxes, Fp8Operand::kWeight),
+            (Scales{1, 64, 32, 32, 32, 128}));
+  EXPECT_EQ(scales_over({.history_len = 1, .uses_max = true}, amaxes, Fp8Operand::kWeight),
+            (Scales{1, 64, 32, 128, 256, 512}));
   EXPECT_EQ(scales_over({.margin = 3}, amaxes, Fp8Operand::kInput), (Scales{1, 8, 4, 16, 32, 64}));
   EXPECT_EQ(scales_over({}, amaxes, Fp8Operand::kGradient), (Scales{1, 8192, 4096, 16384, 32768, 65536}));
   EXPECT_EQ(scales_over({.gradient_type = kE4m3}, amaxes, Fp8Operand::kGradient), (Scales{1, 64, 32, 128, 256, 512}));
@@ -164,7 +207,9 @@ TEST(Fp8Delayed, ZerosAndInfinitiesChangeNoScale) {
     EXPECT_EQ(scales_over({.uses_max = uses_max}, {7, 0, 14, 14}, Fp8Operand::kInput), (Scales{1, 64, 64, 32}));
     EXPECT_EQ(scales_over({.uses_max = uses_max}, {7, infinity, 14, 14}, Fp8Operand::kInput), (Scales{1, 64, 64, 32}));
   }
-  EXPECT_EQ(scales_over({.history_len = 4, .uses_max = true}, {7, infinity, 3.5, 3.5}, Fp8Operand::kInput), (Scales{1, 64, 64, 64})) << "an infinity is not remembered";
+  EXPECT_EQ(scales_over({.history_len = 4, .uses_max = true}, {7, infinity, 3.5, 3.5}, Fp8Operand::kInput),
+            (Scales{1, 64, 64, 64}))
+      << "an infinity is not remembered";
 }
 
 TEST(Fp8Delayed, LayersAndOperandsKeepTheirOwn) {
@@ -223,7 +268,8 @@ class Fp8Layer : public ::testing::TestWithParam<LinearCase> {};
 
 /// What x stands for after rounding on `scale`, or on its own.
 at::Tensor rounded(const at::Tensor& x, at::ScalarType type, const Fp8Options& options, double scale) {
-  const double chosen = options.recipe == Fp8Recipe::kDelayed ? scale : fp8_max(type) / static_cast<float>(x.abs().max().item<double>());
+  const double chosen =
+      options.recipe == Fp8Recipe::kDelayed ? scale : fp8_max(type) / static_cast<float>(x.abs().max().item<double>());
   return fp8_dequantize(fp8_quantize(x, type, number(chosen)), at::kDouble);
 }
 
@@ -238,7 +284,8 @@ TEST_P(Fp8Layer, ComputesThreeProductsOfRoundedOperands) {
   for (int step = 0; step < 3; ++step) {
     at::Tensor x = wave({5, 3, 12}, 0.1 + step, 3.0 / (step + 1)).requires_grad_();
     const at::Tensor upstream = wave({5, 3, 10}, 4.1, std::pow(10.0, -step));
-    const at::Tensor x8 = rounded(x.detach(), kE4m3, options, scale_x).view({15, 12}), w8 = rounded(weight, kE4m3, options, scale_w),
+    const at::Tensor x8 = rounded(x.detach(), kE4m3, options, scale_x).view({15, 12}),
+                     w8 = rounded(weight, kE4m3, options, scale_w),
                      g8 = rounded(upstream, gradient_type, options, scale_g).view({15, 10});
     const auto check = [&](Module& layer, const at::Tensor& y) {
       const auto parameters = layer.named_parameters();
@@ -247,8 +294,11 @@ TEST_P(Fp8Layer, ComputesThreeProductsOfRoundedOperands) {
       expect_close(got[0].view({15, 12}), g8.mm(w8), 1e-13, "gradient of x");
       expect_close(got[1].view({10, 12}), g8.t().mm(x8), 1e-13, "gradient of the weight");
       expect_close(got[2].view({10}), upstream.view({15, 10}).sum(0), 1e-13, "gradient of the bias");
-      // Against what it stands for: every operand is within 2^-4 (E4M3) or 2^-3 (E5M2) of itself, and these errors partly cancel.
-      if (step > 0) expect_close(y.view({15, 10}), x.detach().view({15, 12}).mm(weight.t()).add(bias), 0.07, "value, without 8 bits");
+      // Against what it stands for: every operand is within 2^-4 (E4M3) or 2^-3 (E5M2) of itself, and these errors
+      // partly cancel.
+      if (step > 0)
+        expect_close(y.view({15, 10}), x.detach().view({15, 12}).mm(weight.t()).add(bias), 0.07,
+                     "value, without 8 bits");
     };
     for (Module* layer : {static_cast<Module*>(&column), static_cast<Module*>(&row)}) {
       const c10::NoGradGuard no_grad;
@@ -265,7 +315,9 @@ TEST_P(Fp8Layer, ComputesThreeProductsOfRoundedOperands) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, Fp8Layer,
-                         ::testing::Values(LinearCase{Fp8Recipe::kDelayed, kE5m2}, LinearCase{Fp8Recipe::kDelayed, kE4m3}, LinearCase{Fp8Recipe::kTensorwise, kE5m2},
+                         ::testing::Values(LinearCase{Fp8Recipe::kDelayed, kE5m2},
+                                           LinearCase{Fp8Recipe::kDelayed, kE4m3},
+                                           LinearCase{Fp8Recipe::kTensorwise, kE5m2},
                                            LinearCase{Fp8Recipe::kTensorwise, kE4m3}));
 
 TEST(Fp8LayerTypes, ResultsHaveTheTypeOfTheirOperand) {
@@ -289,9 +341,11 @@ TEST(Fp8LayerTypes, ResultsHaveTheTypeOfTheirOperand) {
   at::autocast::set_autocast_enabled(at::kCPU, false);
   EXPECT_EQ(cast.scalar_type(), at::kBFloat16);
   expect_close(cast, want, 0.07, "autocast");
-  const auto gradient = torch::autograd::grad({cast}, {*wide.named_parameters()[0].tensor}, {wave({32, 16}, 2.2).to(at::kBFloat16)})[0];
+  const auto gradient =
+      torch::autograd::grad({cast}, {*wide.named_parameters()[0].tensor}, {wave({32, 16}, 2.2).to(at::kBFloat16)})[0];
   EXPECT_EQ(gradient.scalar_type(), at::kFloat);
-  const at::Tensor g8 = rounded(wave({32, 16}, 2.2).to(at::kBFloat16), kE5m2, state.options(), 0), x8 = rounded(x.to(at::kBFloat16), kE4m3, state.options(), 0);
+  const at::Tensor g8 = rounded(wave({32, 16}, 2.2).to(at::kBFloat16), kE5m2, state.options(), 0),
+                   x8 = rounded(x.to(at::kBFloat16), kE4m3, state.options(), 0);
   expect_close(gradient, g8.t().mm(x8), 1e-5, "gradient under autocast");
 }
 

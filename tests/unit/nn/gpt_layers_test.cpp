@@ -44,7 +44,8 @@ TEST_P(Norms, FollowTheirFormula) {
   const bool is_rms = GetParam() == spec::GptNorm::kRmsNorm;
   ASSERT_EQ(parameters.size(), is_rms ? 1u : 2u);
   at::Tensor x = wave({4, 3, 6}, 0.1, 2.0).requires_grad_();
-  const at::Tensor gain = GetParam() == spec::GptNorm::kLayerNorm1p ? parameters[0].tensor->add(1) : *parameters[0].tensor;
+  const at::Tensor gain =
+      GetParam() == spec::GptNorm::kLayerNorm1p ? parameters[0].tensor->add(1) : *parameters[0].tensor;
   const at::Tensor centred = is_rms ? x : x - x.mean(-1, true);
   at::Tensor want = centred / (centred.square().mean(-1, true) + 1e-3).sqrt() * gain;
   std::vector<at::Tensor> inputs{x, *parameters[0].tensor};
@@ -55,10 +56,13 @@ TEST_P(Norms, FollowTheirFormula) {
   const at::Tensor got = norm.forward(x);
   expect_close(got, want, 1e-12, "value");
   const auto got_gradients = gradients(got, inputs), want_gradients = gradients(want, inputs);
-  for (size_t i = 0; i < inputs.size(); ++i) expect_close(got_gradients[i], want_gradients[i], 1e-11, "gradient " + std::to_string(i));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    expect_close(got_gradients[i], want_gradients[i], 1e-11, "gradient " + std::to_string(i));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Norms, ::testing::Values(spec::GptNorm::kLayerNorm, spec::GptNorm::kLayerNorm1p, spec::GptNorm::kRmsNorm));
+INSTANTIATE_TEST_SUITE_P(All, Norms,
+                         ::testing::Values(spec::GptNorm::kLayerNorm, spec::GptNorm::kLayerNorm1p,
+                                           spec::GptNorm::kRmsNorm));
 
 TEST(GptActivation, FollowsTheFormulas) {
   at::Tensor x = wave({5, 8}, 0.2, 3.0).requires_grad_();
@@ -68,7 +72,8 @@ TEST(GptActivation, FollowsTheFormulas) {
     expect_close(gradients(got, {x})[0], gradients(want, {x})[0], 1e-11, what + ", gradient");
   };
   check(spec::GptActivation::kGelu, x * 0.5 * (1 + (x / std::sqrt(2.0)).erf()), "gelu");
-  check(spec::GptActivation::kGeluTanh, x * 0.5 * (1 + (std::sqrt(2 / M_PI) * (x + 0.044715 * x.pow(3))).tanh()), "gelu-tanh");
+  check(spec::GptActivation::kGeluTanh, x * 0.5 * (1 + (std::sqrt(2 / M_PI) * (x + 0.044715 * x.pow(3))).tanh()),
+        "gelu-tanh");
   check(spec::GptActivation::kSquaredRelu, x.clamp_min(0) * x.clamp_min(0), "squared relu");
   const at::Tensor gate = x.narrow(1, 0, 4), up = x.narrow(1, 4, 4);
   check(spec::GptActivation::kSwiglu, gate * gate.sigmoid() * up, "swiglu");
@@ -92,16 +97,22 @@ TEST(Rotary, TurnsPairsByPositionTimesFrequency) {
 
 TEST(Rotary, ScoresDependOnDistanceAlone) {
   const auto frequencies = rotary_frequencies(8, 100.0, spec::RotaryScaling{4, 1, 4, 64});
-  const at::Tensor q = wave({1, 1, 1, 1, 8}, 0.1).expand({2, 1, 1, 1, 8}), k = wave({1, 1, 1, 1, 8}, 2.1).expand({2, 1, 1, 1, 8});
-  const at::Tensor near = at::tensor({5, 105}, at::kLong).unsqueeze(1), far = at::tensor({9, 109}, at::kLong).unsqueeze(1);
-  const at::Tensor score = (rotate(q, make_rotary_table(frequencies, near)) * rotate(k, make_rotary_table(frequencies, far))).sum(-1).flatten();
+  const at::Tensor q = wave({1, 1, 1, 1, 8}, 0.1).expand({2, 1, 1, 1, 8}),
+                   k = wave({1, 1, 1, 1, 8}, 2.1).expand({2, 1, 1, 1, 8});
+  const at::Tensor near = at::tensor({5, 105}, at::kLong).unsqueeze(1),
+                   far = at::tensor({9, 109}, at::kLong).unsqueeze(1);
+  const at::Tensor score =
+      (rotate(q, make_rotary_table(frequencies, near)) * rotate(k, make_rotary_table(frequencies, far)))
+          .sum(-1)
+          .flatten();
   EXPECT_NEAR(score[0].item<double>(), score[1].item<double>(), 1e-10);
   EXPECT_GT(std::abs(score[0].item<double>() - (q * k).sum(-1).flatten()[0].item<double>()), 1e-3);
 }
 
 TEST(Rotary, StretchesLongWavesOnly) {
   const spec::RotaryScaling scaling{8, 1, 4, 8192};
-  const auto plain = rotary_frequencies(128, 500000.0, std::nullopt), stretched = rotary_frequencies(128, 500000.0, scaling);
+  const auto plain = rotary_frequencies(128, 500000.0, std::nullopt),
+             stretched = rotary_frequencies(128, 500000.0, scaling);
   EXPECT_EQ(stretched.front(), plain.front());
   EXPECT_DOUBLE_EQ(stretched.back(), plain.back() / 8);
   int between = 0;
@@ -117,20 +128,25 @@ TEST(Rotary, StretchesLongWavesOnly) {
 at::Tensor repeated_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask) {
   const int64_t times = q.size(1) / k.size(1);
   const at::Tensor keys = k.repeat_interleave(times, 1), values = v.repeat_interleave(times, 1);
-  return at::softmax(q.matmul(keys.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3))) + mask, -1).matmul(values);
+  return at::softmax(q.matmul(keys.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3))) + mask, -1)
+      .matmul(values);
 }
 
 TEST(GroupedAttention, EqualsRepeatedKeysAtEveryLength) {
   for (const int64_t length : {5, 300})  // below and above the length where the fused kernel takes over
     for (const bool is_causal : {true, false}) {
       at::Tensor q = wave({2, 6, length, 4}, 0.3, 1.0, at::kFloat).requires_grad_();
-      at::Tensor k = wave({2, 2, length, 4}, 1.3, 1.0, at::kFloat).requires_grad_(), v = wave({2, 2, length, 4}, 2.3, 1.0, at::kFloat).requires_grad_();
-      const at::Tensor mask = is_causal ? causal_mask(length, q.options().requires_grad(false)) : wave({2, 1, length, length}, 0.9, 1.0, at::kFloat);
-      const at::Tensor got = attention(q, k, v, is_causal ? at::Tensor() : mask, is_causal), want = repeated_attention(q, k, v, mask);
+      at::Tensor k = wave({2, 2, length, 4}, 1.3, 1.0, at::kFloat).requires_grad_(),
+                 v = wave({2, 2, length, 4}, 2.3, 1.0, at::kFloat).requires_grad_();
+      const at::Tensor mask = is_causal ? causal_mask(length, q.options().requires_grad(false))
+                                        : wave({2, 1, length, length}, 0.9, 1.0, at::kFloat);
+      const at::Tensor got = attention(q, k, v, is_causal ? at::Tensor() : mask, is_causal),
+                       want = repeated_attention(q, k, v, mask);
       const std::string what = fmt::format("length {} causal {}", length, is_causal);
       expect_close(got, want, 2e-6, what);
       const auto got_gradients = gradients(got, {q, k, v}), want_gradients = gradients(want, {q, k, v});
-      for (size_t i = 0; i < 3; ++i) expect_close(got_gradients[i], want_gradients[i], 1e-5, what + " gradient " + std::to_string(i));
+      for (size_t i = 0; i < 3; ++i)
+        expect_close(got_gradients[i], want_gradients[i], 1e-5, what + " gradient " + std::to_string(i));
     }
 }
 
@@ -145,7 +161,8 @@ TEST(NumberedDropout, DependsOnTheNumberOfARowAlone) {
   EXPECT_NEAR(kept, 0.7, 4 * std::sqrt(0.21 / 7680)) << "four deviations";
   EXPECT_NEAR(y.max().item<double>(), 1 / 0.7, 1e-6);
   const at::Tensor other = dropout(x, {.probability = 0.3, .key = 12, .rows = rows});
-  EXPECT_NEAR(other.eq(y).to(at::kDouble).mean().item<double>(), 0.58, 0.03) << "another key draws apart from the first";
+  EXPECT_NEAR(other.eq(y).to(at::kDouble).mean().item<double>(), 0.58, 0.03)
+      << "another key draws apart from the first";
   const at::Tensor first = y.select(1, 0).ne(0).to(at::kDouble), second = y.select(1, 1).ne(0).to(at::kDouble);
   EXPECT_NEAR((first * second).mean().item<double>(), 0.49, 0.04) << "neighbouring rows draw apart";
   EXPECT_NEAR((y.narrow(2, 0, 63).ne(0) * y.narrow(2, 1, 63).ne(0)).to(at::kDouble).mean().item<double>(), 0.49, 0.03);
@@ -163,28 +180,36 @@ class VocabCrossEntropy : public ::testing::TestWithParam<LossCase> {};
 TEST_P(VocabCrossEntropy, EqualsThePlainOneOverRealTokens) {
   const auto& [chunk, early, type, tolerance] = GetParam();
   constexpr int64_t kTokens = 11, kWidth = 8, kRows = 24, kVocab = 21;
-  at::Tensor x = wave({kTokens, kWidth}, 0.2, 2.0, type).requires_grad_(), table = wave({kRows, kWidth}, 1.2, 2.0, type).requires_grad_();
-  const at::Tensor target = at::arange(kTokens).mul(7).remainder(kVocab), weight = wave({kTokens}, 0.3).abs().to(at::kFloat);
+  at::Tensor x = wave({kTokens, kWidth}, 0.2, 2.0, type).requires_grad_(),
+             table = wave({kRows, kWidth}, 1.2, 2.0, type).requires_grad_();
+  const at::Tensor target = at::arange(kTokens).mul(7).remainder(kVocab),
+                   weight = wave({kTokens}, 0.3).abs().to(at::kFloat);
   const VocabLoss got = vocab_cross_entropy(x, table, target, weight, {kVocab, chunk, early}, {});
   const at::Tensor logits = x.to(at::kDouble).mm(table.narrow(0, 0, kVocab).to(at::kDouble).t());
-  const at::Tensor want_N = at::cross_entropy_loss(logits, target, {}, at::Reduction::None), want = want_N.mul(weight).sum();
+  const at::Tensor want_N = at::cross_entropy_loss(logits, target, {}, at::Reduction::None),
+                   want = want_N.mul(weight).sum();
   expect_close(got.per_token, want_N, tolerance, "losses");
   expect_close(got.sum, want, tolerance, "sum");
   EXPECT_FALSE(got.per_token.requires_grad());
-  const auto got_gradients = torch::autograd::grad({got.sum / 3}, {x, table}), want_gradients = torch::autograd::grad({want / 3}, {x, table});  // 1/3 has no few digits
-  EXPECT_NEAR(got_gradients[0].to(at::kDouble).norm().item<double>() / want_gradients[0].to(at::kDouble).norm().item<double>(), 1, std::min(tolerance, 1e-3));
+  const auto got_gradients = torch::autograd::grad({got.sum / 3}, {x, table}),
+             want_gradients = torch::autograd::grad({want / 3}, {x, table});  // 1/3 has no few digits
+  EXPECT_NEAR(
+      got_gradients[0].to(at::kDouble).norm().item<double>() / want_gradients[0].to(at::kDouble).norm().item<double>(),
+      1, std::min(tolerance, 1e-3));
   expect_close(got_gradients[0], want_gradients[0], 2 * tolerance, "gradient of x");
   expect_close(got_gradients[1], want_gradients[1], 2 * tolerance, "gradient of the table");
-  EXPECT_EQ(got_gradients[1].narrow(0, kVocab, kRows - kVocab).abs().max().item<double>(), 0.0) << "padding has no part";
+  EXPECT_EQ(got_gradients[1].narrow(0, kVocab, kRows - kVocab).abs().max().item<double>(), 0.0)
+      << "padding has no part";
   const c10::NoGradGuard no_grad;
-  expect_close(vocab_cross_entropy(x, table, target, {}, {kVocab, chunk, early}, {}).sum, want_N.sum(), tolerance, "without weights or gradients");
+  expect_close(vocab_cross_entropy(x, table, target, {}, {kVocab, chunk, early}, {}).sum, want_N.sum(), tolerance,
+               "without weights or gradients");
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, VocabCrossEntropy,
                          ::testing::Values(LossCase{0, true, at::kDouble, 1e-12}, LossCase{4, true, at::kDouble, 1e-12},
                                            LossCase{4, false, at::kDouble, 1e-12}, LossCase{1, true, at::kFloat, 2e-6},
-                                           LossCase{100, false, at::kFloat, 2e-6}, LossCase{4, true, at::kBFloat16, 2e-2},
-                                           LossCase{4, true, at::kHalf, 3e-3}));
+                                           LossCase{100, false, at::kFloat, 2e-6},
+                                           LossCase{4, true, at::kBFloat16, 2e-2}, LossCase{4, true, at::kHalf, 3e-3}));
 
 }  // namespace
 }  // namespace lockstep::nn

@@ -57,7 +57,8 @@ TEST(Init, SlicesAreTheElementsOfTheWhole) {
   for (const Kind kind : {Kind::kNormal, Kind::kUniform}) {
     const auto spec = law(kind, {6, 7, 5}, 0.0, 1.0);
     const at::Tensor whole = drawn(spec, 9);
-    for (const auto& [dim, begin, count] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{{0, 2, 3}, {1, 1, 5}, {2, 3, 2}}) {
+    for (const auto& [dim, begin, count] :
+         std::vector<std::tuple<int64_t, int64_t, int64_t>>{{0, 2, 3}, {1, 1, 5}, {2, 3, 2}}) {
       std::vector<int64_t> shape = spec.shape;
       shape[static_cast<size_t>(dim)] = count;
       at::Tensor slice = at::empty(shape);
@@ -96,7 +97,8 @@ TEST(Init, TheStreamIsPinned) {  // parameters of published runs must stay repro
   const std::vector<double> expected_normal{1.13676059, 0.33301115, -0.22703013},
       expected_uniform{0.99162197, 0.09071004, -0.57044899};
   for (int64_t i = 0; i < 3; ++i) {
-    EXPECT_NEAR(normal[i].item<double>(), expected_normal[static_cast<size_t>(i)], 1e-6);  // libm may differ in the last bit
+    EXPECT_NEAR(normal[i].item<double>(), expected_normal[static_cast<size_t>(i)],
+                1e-6);  // libm may differ in the last bit
     EXPECT_NEAR(uniform[i].item<double>(), expected_uniform[static_cast<size_t>(i)], 1e-7);
   }
 }
@@ -106,7 +108,8 @@ TEST(Init, WrongShapeOrNameIsAnInvariant) {
   EXPECT_THROW(initialize(tensor, law(Kind::kZeros, {5}, 0, 0), 0), Error);
   Linear linear(2, 3, {});
   EXPECT_THROW(initialize(linear, {law(Kind::kZeros, {3, 2}, 0, 0, "weight")}, 0), Error);
-  EXPECT_THROW(initialize(linear, {law(Kind::kZeros, {3, 2}, 0, 0, "weight"), law(Kind::kZeros, {3}, 0, 0, "bia")}, 0), Error);
+  EXPECT_THROW(initialize(linear, {law(Kind::kZeros, {3, 2}, 0, 0, "weight"), law(Kind::kZeros, {3}, 0, 0, "bia")}, 0),
+               Error);
 }
 
 }  // namespace

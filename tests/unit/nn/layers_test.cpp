@@ -71,7 +71,8 @@ TEST_P(AttentionForms, EqualTheFormulaWithGradients) {
   expect_close(y, expected, 2e-6, "value");
   y.square().sum().backward();
   expected.square().sum().backward();
-  for (size_t i = 0; i < 3; ++i) expect_close(inputs[i].grad(), doubles[i].grad(), 4e-6, "gradient " + std::to_string(i));
+  for (size_t i = 0; i < 3; ++i)
+    expect_close(inputs[i].grad(), doubles[i].grad(), 4e-6, "gradient " + std::to_string(i));
 }
 
 // Both sides of the length at which the form changes.
@@ -81,7 +82,8 @@ INSTANTIATE_TEST_SUITE_P(Lengths, AttentionForms,
 
 TEST(MultiHeadAttention, OneQueryEqualsItsRow) {
   MultiHeadAttention attention_layer(24, 3, {});
-  for (auto& entry : attention_layer.named_parameters()) entry.tensor->detach().copy_(noise(entry.tensor->sizes(), 7) * 0.3);
+  for (auto& entry : attention_layer.named_parameters())
+    entry.tensor->detach().copy_(noise(entry.tensor->sizes(), 7) * 0.3);
   const at::Tensor x = noise({4, 9, 24}, 8), position = at::tensor(std::vector<int64_t>{0, 3, 8, 5});
   const at::Tensor index = position.view({4, 1, 1}).expand({4, 1, 24});
   for (const bool is_causal : {false, true}) {
@@ -97,7 +99,8 @@ TEST(PatchEmbedding, EqualsTheConvolution) {
   const at::Tensor image = noise({2, 3, 14, 14}, 10);  // 3 x 3 patches, two pixels left over
   const at::Tensor expected = at::conv2d(image, weight, {}, 4).flatten(2).transpose(1, 2);
   expect_close(embedding.forward(image, {}), expected, 2e-6, "all");
-  expect_close(embedding.forward(image.contiguous(at::MemoryFormat::ChannelsLast), {}), expected, 2e-6, "channels last");
+  expect_close(embedding.forward(image.contiguous(at::MemoryFormat::ChannelsLast), {}), expected, 2e-6,
+               "channels last");
   const at::Tensor kept = at::tensor(std::vector<int64_t>{0, 4, 8, 1, 2, 7}).view({2, 3});
   expect_close(embedding.forward(image, kept), expected.gather(1, kept.unsqueeze(2).expand({2, 3, 10})), 2e-6, "kept");
 }

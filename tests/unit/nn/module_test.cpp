@@ -38,7 +38,8 @@ std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
 
 TEST(Module, NamesFollowRegistrationOrder) {
   Tree tree;
-  EXPECT_EQ(names_of(tree.named_parameters()), (std::vector<std::string>{"before", "left.0.first", "between", "first"}));
+  EXPECT_EQ(names_of(tree.named_parameters()),
+            (std::vector<std::string>{"before", "left.0.first", "between", "first"}));
   EXPECT_EQ(names_of(tree.named_buffers()), (std::vector<std::string>{"left.0.count", "count"}));
 }
 

@@ -48,7 +48,8 @@ TEST(SyncBatchNorm, EqualsOneRankOnTheJoinedBatch) {
     // A mean far from zero shows cancellation; the ranks hold 2, 3, 4 samples.
     const std::vector<int64_t> sizes{2, 3, 4}, offsets{0, 2, 5, 9};
     const int64_t total = offsets[static_cast<size_t>(num_ranks)];
-    const at::Tensor x = noise({total, kChannels, 3, 4}, "x", 50.0), probe = noise({total, kChannels, 3, 4}, "probe", 0.0);
+    const at::Tensor x = noise({total, kChannels, 3, 4}, "x", 50.0),
+                     probe = noise({total, kChannels, 3, 4}, "probe", 0.0);
     BatchNorm2d whole(kChannels, {});
     const Result expected = run(whole, x, probe);
     std::vector<Result> results(static_cast<size_t>(num_ranks));

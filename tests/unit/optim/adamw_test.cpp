@@ -12,7 +12,8 @@ using testing::expect_close;
 using testing::load_golden;
 
 constexpr double kFp32 = 1e-6;  // one rounding per element and step, relative to the largest value
-const std::vector<std::pair<std::string, bool>> kNames = {{"bias", false}, {"scale", false}, {"weight", true}, {"conv", true}};
+const std::vector<std::pair<std::string, bool>> kNames = {
+    {"bias", false}, {"scale", false}, {"weight", true}, {"conv", true}};
 
 at::Tensor parameter_like(const at::Tensor& value, bool channels_last = false) {
   auto out = value.clone();
@@ -144,12 +145,17 @@ TEST(GradNorm, IsRightForManyEqualElements) {
   const at::Tensor same = at::full({kCount}, 0.1f);
   const double expected = static_cast<double>(kCount) * static_cast<double>(0.1f) * static_cast<double>(0.1f);
   EXPECT_NEAR(squared_norm({same, at::Tensor(), at::empty({0})}).item<double>() / expected, 1, 1e-6);
-  EXPECT_NEAR(squared_norm({same.view({kCount, 1}).narrow(0, 0, 1001).expand({1001, 3})}).item<double>(), 30.03, 1e-6 * 30.03);  // overlaps in memory
-  EXPECT_NEAR(squared_norm({at::full({1 << 20}, 0.5, at::kBFloat16)}).item<double>(), (1 << 20) * 0.25, 1e-6 * (1 << 18));
+  EXPECT_NEAR(squared_norm({same.view({kCount, 1}).narrow(0, 0, 1001).expand({1001, 3})}).item<double>(), 30.03,
+              1e-6 * 30.03);  // overlaps in memory
+  EXPECT_NEAR(squared_norm({at::full({1 << 20}, 0.5, at::kBFloat16)}).item<double>(), (1 << 20) * 0.25,
+              1e-6 * (1 << 18));
 }
 
 TEST(GradNorm, ZerosAreCounted) {
-  EXPECT_EQ(count_zeros({at::arange(6).remainder(3).to(at::kFloat).view({2, 3}), at::Tensor(), at::empty({0}), at::zeros({5}, at::kBFloat16)}).item<double>(), 2 + 5);
+  EXPECT_EQ(count_zeros({at::arange(6).remainder(3).to(at::kFloat).view({2, 3}), at::Tensor(), at::empty({0}),
+                         at::zeros({5}, at::kBFloat16)})
+                .item<double>(),
+            2 + 5);
   EXPECT_EQ(count_zeros({}).item<double>(), 0);
 }
 

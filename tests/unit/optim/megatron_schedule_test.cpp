@@ -8,7 +8,14 @@ namespace lockstep::optim {
 namespace {
 
 MegatronSchedule schedule(const std::string& style) {
-  return {.style = style, .max_lr = 1.0, .min_lr = 0.1, .warmup_init = 0.2, .warmup_samples = 100, .decay_samples = 1100, .tail_style = "linear", .tail_samples = 200};
+  return {.style = style,
+          .max_lr = 1.0,
+          .min_lr = 0.1,
+          .warmup_init = 0.2,
+          .warmup_samples = 100,
+          .decay_samples = 1100,
+          .tail_style = "linear",
+          .tail_samples = 200};
 }
 
 TEST(MegatronSchedule, WarmsUpLinearlyFromTheSampleBeforeTheStep) {
@@ -27,7 +34,8 @@ TEST(MegatronSchedule, DecaysAsItsStyleSays) {
   EXPECT_NEAR(schedule("cosine").lr(350), 0.1 + 0.9 * 0.5 * (1 + std::sqrt(0.5)), 1e-12);
   EXPECT_DOUBLE_EQ(schedule("inverse-square-root").lr(400), 0.5);
   EXPECT_DOUBLE_EQ(schedule("inverse-square-root").lr(1000), std::sqrt(0.1));
-  for (const char* style : {"linear", "cosine", "inverse-square-root", "WSD"}) EXPECT_DOUBLE_EQ(schedule(style).lr(1101), 0.1) << style;
+  for (const char* style : {"linear", "cosine", "inverse-square-root", "WSD"})
+    EXPECT_DOUBLE_EQ(schedule(style).lr(1101), 0.1) << style;
 }
 
 TEST(MegatronSchedule, WsdStaysHighUntilItsTail) {

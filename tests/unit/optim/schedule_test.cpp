@@ -10,7 +10,9 @@
 namespace lockstep::optim {
 namespace {
 
-core::Json golden(const std::string& name) { return core::read_json_file(std::string(LOCKSTEP_GOLDEN_DIR) + "/optim/" + name); }
+core::Json golden(const std::string& name) {
+  return core::read_json_file(std::string(LOCKSTEP_GOLDEN_DIR) + "/optim/" + name);
+}
 
 TEST(Schedule, FollowsOpenClip) {
   for (const auto& entry : golden("schedule.json"))
@@ -25,7 +27,8 @@ TEST(Schedule, FollowsOpenClip) {
       const auto& want = entry.at(name);
       ASSERT_GT(want.size(), 5u);
       for (size_t step = 0; step < want.size(); ++step)
-        EXPECT_NEAR(schedule.lr(static_cast<int64_t>(step)), want[step].get<double>(), 1e-17) << name << " step " << step;
+        EXPECT_NEAR(schedule.lr(static_cast<int64_t>(step)), want[step].get<double>(), 1e-17)
+            << name << " step " << step;
     }
 }
 
@@ -69,7 +72,8 @@ TEST(LossScaler, FollowsTorch) {
 TEST(LossScaler, FollowsMegatronWithHysteresis) {
   LossScaler scaler(at::kCPU, {.initial_scale = 16, .growth_interval = 2, .hysteresis = 2, .min_scale = 4});
   // Overflows do not refill the hysteresis and clean steps alone do not either; growth does.
-  const std::vector<std::pair<double, double>> overflow_and_scale = {{1, 16}, {0, 16}, {1, 8}, {1, 4}, {1, 4}, {0, 4}, {0, 8}, {1, 8}, {1, 4}};
+  const std::vector<std::pair<double, double>> overflow_and_scale = {{1, 16}, {0, 16}, {1, 8}, {1, 4}, {1, 4},
+                                                                     {0, 4},  {0, 8},  {1, 8}, {1, 4}};
   for (size_t i = 0; i < overflow_and_scale.size(); ++i) {
     scaler.update(at::full({}, overflow_and_scale[i].first));
     EXPECT_EQ(scaler.state().scale, overflow_and_scale[i].second) << i;

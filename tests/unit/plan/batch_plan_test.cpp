@@ -22,8 +22,8 @@ TEST(BatchPlan, EveryWishThatFitsMultipliesOut) {
     for (int64_t micro = 1; micro <= 5; ++micro)
       for (int64_t accum = 1; accum <= 4; ++accum) {
         const int64_t global = ranks * micro * accum;
-        for (const BatchWish& wish : {BatchWish{micro, accum, {}}, BatchWish{micro, {}, global}, BatchWish{{}, accum, global},
-                                      BatchWish{micro, accum, global}}) {
+        for (const BatchWish& wish : {BatchWish{micro, accum, {}}, BatchWish{micro, {}, global},
+                                      BatchWish{{}, accum, global}, BatchWish{micro, accum, global}}) {
           const BatchPlan plan = make_batch_plan(ranks, wish);
           EXPECT_EQ(plan.num_data_ranks, ranks);
           EXPECT_EQ(plan.samples_per_micro, micro);
@@ -41,7 +41,8 @@ TEST(BatchPlan, MisfitNamesBothNeighboursAndTheFlag) {
   EXPECT_EQ(error.hint(), "use --global-batch-size 3936 or 4032");
   EXPECT_EQ(refusal(24, {.samples_per_micro = 4, .global_batch = 5}).hint(), "use --global-batch-size 96");
   EXPECT_EQ(refusal(4, {.num_micro = 2, .global_batch = 12}).hint(), "use --global-batch-size 8 or 16");
-  EXPECT_NE(std::string(refusal(1, {.num_micro = 2, .global_batch = 5}).what()).find("(1 rank x --accum-freq 2)"), std::string::npos);
+  EXPECT_NE(std::string(refusal(1, {.num_micro = 2, .global_batch = 5}).what()).find("(1 rank x --accum-freq 2)"),
+            std::string::npos);
   // Neighbours of 100 that are multiples of 8 would not do: with all three flags there is one answer.
   EXPECT_EQ(refusal(1, {.samples_per_micro = 8, .num_micro = 2, .global_batch = 100}).hint(),
             "leave out one of the three flags, or use --global-batch-size 16");
@@ -51,7 +52,10 @@ TEST(BatchPlan, ContradictionNamesTheFlagsOfTheDialect) {
   const BatchFlags flags{
       .samples_per_micro = "--micro-batch-size", .num_micro = "--accum", .global_batch = "--global-batch-size"};
   const UsageError error = refusal(2, {.samples_per_micro = 4, .num_micro = 3, .global_batch = 16}, flags);
-  EXPECT_NE(std::string(error.what()).find("--global-batch-size=16 contradicts 2 data ranks x --micro-batch-size 4 x --accum 3"), std::string::npos) << error.what();
+  EXPECT_NE(std::string(error.what())
+                .find("--global-batch-size=16 contradicts 2 data ranks x --micro-batch-size 4 x --accum 3"),
+            std::string::npos)
+      << error.what();
   EXPECT_EQ(error.hint(), "leave out one of the three flags, or use --global-batch-size 24");
 }
 

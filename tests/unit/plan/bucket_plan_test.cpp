@@ -14,8 +14,11 @@ std::vector<BucketItem> random_items(core::CounterRng& rng) {
   std::vector<BucketItem> items(1 + rng.below(40));
   for (size_t i = 0; i < items.size(); ++i) {
     const bool is_half = rng.below(4) == 0;
-    items[i] = {.name = fmt::format("p{}", i), .num_elements = 1 + static_cast<int64_t>(rng.below(rng.below(3) == 0 ? 5000 : 40)),
-                .dtype = is_half ? "BF16" : "F32", .element_bytes = is_half ? 2 : 4, .is_alone = rng.below(8) == 0};
+    items[i] = {.name = fmt::format("p{}", i),
+                .num_elements = 1 + static_cast<int64_t>(rng.below(rng.below(3) == 0 ? 5000 : 40)),
+                .dtype = is_half ? "BF16" : "F32",
+                .element_bytes = is_half ? 2 : 4,
+                .is_alone = rng.below(8) == 0};
   }
   return items;
 }
@@ -64,7 +67,8 @@ TEST(BucketPlan, ShardsCoverEveryElementOnce) {
           ASSERT_NE(slot, bucket.slots.end());
           ASSERT_LE(segment.shard_offset + segment.num_elements, shard_elements);
           ASSERT_EQ(shard * shard_elements + segment.shard_offset, slot->offset + segment.item_offset);
-          for (int64_t i = 0; i < segment.num_elements; ++i) ++seen[static_cast<size_t>(slot->offset + segment.item_offset + i)];
+          for (int64_t i = 0; i < segment.num_elements; ++i)
+            ++seen[static_cast<size_t>(slot->offset + segment.item_offset + i)];
         }
       int64_t expected = 0;
       for (const BucketSlot& slot : bucket.slots) {
@@ -79,7 +83,8 @@ TEST(BucketPlan, ShardsCoverEveryElementOnce) {
 }
 
 TEST(BucketPlan, ClosesABucketAtItsSizeAndAtATypeChange) {
-  const std::vector<BucketItem> items = {{"a", 16, "F32", 4}, {"b", 16, "F32", 4}, {"c", 16, "F32", 4}, {"d", 32, "BF16", 2}};
+  const std::vector<BucketItem> items = {
+      {"a", 16, "F32", 4}, {"b", 16, "F32", 4}, {"c", 16, "F32", 4}, {"d", 32, "BF16", 2}};
   const auto two = plan_buckets(items, 128);
   ASSERT_EQ(two.size(), 3u);  // d | c b | a
   EXPECT_EQ(two[0].dtype, "BF16");

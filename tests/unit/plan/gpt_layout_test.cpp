@@ -19,13 +19,24 @@ spec::GptShape named(const char* model) { return spec::resolve_gpt_shape(model);
 
 /// The recipe of seed 004 on `gpus` GPUs.
 GptLayoutWish nemotron_wish(int64_t gpus) {
-  return {.world_size = gpus, .tp = 8, .pp = 8, .is_sequence_parallel = true, .is_optimizer_sharded = true,
-          .split = {.layers_per_chunk = 1}, .samples_per_micro = 1, .global_batch = gpus / 4};
+  return {.world_size = gpus,
+          .tp = 8,
+          .pp = 8,
+          .is_sequence_parallel = true,
+          .is_optimizer_sharded = true,
+          .split = {.layers_per_chunk = 1},
+          .samples_per_micro = 1,
+          .global_batch = gpus / 4};
 }
 
 /// GPT-3 175B as its published script lays it out.
 GptLayoutWish gpt3_wish(int64_t gpus, int64_t global_batch) {
-  return {.world_size = gpus, .tp = 8, .pp = 16, .is_sequence_parallel = true, .is_optimizer_sharded = true, .global_batch = global_batch};
+  return {.world_size = gpus,
+          .tp = 8,
+          .pp = 16,
+          .is_sequence_parallel = true,
+          .is_optimizer_sharded = true,
+          .global_batch = global_batch};
 }
 
 TEST(GptLayout, RecipeOfSeed004AtEverySize) {
@@ -47,8 +58,10 @@ TEST(GptLayout, RecipeOfSeed004AtEverySize) {
 
 TEST(GptLayout, StudyOfSeed003) {
   std::map<int64_t, int64_t> micro;
-  for (const int64_t gpus : {128, 256, 512, 1024, 2048, 4096}) micro[gpus] = make_gpt_layout(named("175b"), gpt3_wish(gpus, 1536)).batch.num_micro;
-  EXPECT_EQ(micro, (std::map<int64_t, int64_t>{{128, 1536}, {256, 768}, {512, 384}, {1024, 192}, {2048, 96}, {4096, 48}}));
+  for (const int64_t gpus : {128, 256, 512, 1024, 2048, 4096})
+    micro[gpus] = make_gpt_layout(named("175b"), gpt3_wish(gpus, 1536)).batch.num_micro;
+  EXPECT_EQ(micro,
+            (std::map<int64_t, int64_t>{{128, 1536}, {256, 768}, {512, 384}, {1024, 192}, {2048, 96}, {4096, 48}}));
   // Strong scaling: the bubble alone gives these efficiencies against the smallest size (m = 1536 / dp).
   const auto efficiency = [](int64_t gpus) {
     const double own = bubble_over_ideal(make_gpt_layout(named("175b"), gpt3_wish(gpus, 1536)).pipe);
@@ -67,12 +80,14 @@ TEST(GptLayout, EveryParameterHasItsPlace) {
       for (const int64_t tp : {1, 2, 4})
         for (const int64_t chunks : {1, 2}) {
           if ((pp == 1 && chunks > 1) || named(model).layers % (pp * chunks) != 0) continue;
-          GptLayoutWish wish{.world_size = pp * tp, .tp = tp, .pp = pp, .split = {.num_chunks = chunks}, .global_batch = 8};
+          GptLayoutWish wish{
+              .world_size = pp * tp, .tp = tp, .pp = pp, .split = {.num_chunks = chunks}, .global_batch = 8};
           const GptLayout layout = make_gpt_layout(named(model), wish);
           std::map<std::string, int64_t> elements;
           for (int stage = 0; stage < pp; ++stage)
             for (const spec::ParamSpec& param : layout.params_of(stage))
-              if (!param.is_tied_copy) elements[param.name] += param.split_dim ? spec::local_numel(param, tp) * tp : param.numel();
+              if (!param.is_tied_copy)
+                elements[param.name] += param.split_dim ? spec::local_numel(param, tp) * tp : param.numel();
           int64_t total = 0;
           for (const auto& param : spec::gpt_param_specs(layout.shape, spec::whole_gpt(layout.shape), tp)) {
             EXPECT_EQ(elements[param.name], param.numel()) << param.name;
@@ -101,7 +116,8 @@ TEST(GptLayout, UnevenSplits) {
   EXPECT_EQ(layers({.num_stages = 4, .first_layers = 2, .last_layers = 2}), (Counts{2, 4, 4, 2}));
   EXPECT_EQ(layers({.num_stages = 3, .last_layers = 2}), (Counts{5, 5, 2}));
   EXPECT_EQ(layers({.num_stages = 2, .num_chunks = 3}), (Counts{2, 2, 2, 2, 2, 2}));
-  EXPECT_EQ(layers({.num_stages = 4, .num_chunks = 2, .first_layers = 4, .last_layers = 4}), (Counts{2, 1, 1, 2, 2, 1, 1, 2}));
+  EXPECT_EQ(layers({.num_stages = 4, .num_chunks = 2, .first_layers = 4, .last_layers = 4}),
+            (Counts{2, 1, 1, 2, 2, 1, 1, 2}));
   shape.layers = 14;
   EXPECT_EQ(layers({.num_stages = 4, .counts_embedding = true, .counts_head = true}), (Counts{3, 4, 4, 3}));
   EXPECT_EQ(layers({.num_stages = 3, .text = "Ett|(ttt|t|)*2 tttt, L"}), (Counts{2, 3, 1, 3, 1, 4}));
@@ -110,14 +126,18 @@ TEST(GptLayout, UnevenSplits) {
 TEST(GptLayout, LayoutTexts) {
   spec::GptShape shape = named("gpt2");
   shape.layers = 4;
-  const auto text = [&](const char* layout, int stages) { return split_layers(shape, {.num_stages = stages, .text = layout}); };
+  const auto text = [&](const char* layout, int stages) {
+    return split_layers(shape, {.num_stages = stages, .text = layout});
+  };
   const auto parts = text("E|(t|)*3,tL", 5);
   ASSERT_EQ(parts.size(), 5u);
   EXPECT_EQ(parts[0], (spec::GptPart{0, 0, true, false})) << "an empty stage is legal";
   EXPECT_EQ(parts[4], (spec::GptPart{3, 1, false, true}));
   EXPECT_EQ(text("Et|t|t|tL", 2).size(), 4u) << "two chunks each";
   EXPECT_EQ(text("Et*4|L", 2)[0].num_layers, 4);
-  const auto error = [&](const char* layout, int stages) { return message_of<UsageError>([&] { text(layout, stages); }); };
+  const auto error = [&](const char* layout, int stages) {
+    return message_of<UsageError>([&] { text(layout, stages); });
+  };
   EXPECT_NE(error("Et|ttL", 2).find("has 3 layers, expected 4"), std::string::npos);
   EXPECT_NE(error("Et|t|ttL", 2).find("use --pipeline-model-parallel-size 1 or 3"), std::string::npos);
   EXPECT_NE(error("tttt|EL", 2).find("must begin with its only E"), std::string::npos);
@@ -132,45 +152,77 @@ TEST(GptLayout, LayoutTexts) {
 }
 
 TEST(GptLayout, MisfitsNameTheNearestLegalLayout) {
-  const auto error = [](const char* model, GptLayoutWish wish) { return message_of<UsageError>([&] { make_gpt_layout(named(model), wish); }); };
-  EXPECT_TRUE(holds(error("nemotron4-340b", {.world_size = 48, .tp = 12}), "does not divide the 8 query groups of 'nemotron4-340b'\n  hint: use "
-                                                                          "--tensor-model-parallel-size 8"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 8, .tp = 8}), "12 attention heads of 'gpt2'\n  hint: use --tensor-model-parallel-size 4"));
+  const auto error = [](const char* model, GptLayoutWish wish) {
+    return message_of<UsageError>([&] { make_gpt_layout(named(model), wish); });
+  };
+  EXPECT_TRUE(holds(error("nemotron4-340b", {.world_size = 48, .tp = 12}),
+                    "does not divide the 8 query groups of 'nemotron4-340b'\n  hint: use "
+                    "--tensor-model-parallel-size 8"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 8, .tp = 8}),
+                    "12 attention heads of 'gpt2'\n  hint: use --tensor-model-parallel-size 4"));
   spec::GptShape odd = named("gpt2");
   odd.sequence = 1023;
-  EXPECT_TRUE(holds(message_of<UsageError>([&] { make_gpt_layout(odd, {.world_size = 2, .tp = 2, .is_sequence_parallel = true}); }), "1023 tokens of a sequence"));
+  EXPECT_TRUE(holds(
+      message_of<UsageError>([&] { make_gpt_layout(odd, {.world_size = 2, .tp = 2, .is_sequence_parallel = true}); }),
+      "1023 tokens of a sequence"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 12, .tp = 5}), "hint: use --tensor-model-parallel-size 4 or 6"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 12, .tp = 5, .pp = 3}), "hint: use --tensor-model-parallel-size 4")) << "6 x 3 does not divide 12";
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 5, .pp = 5}), "12 layers do not divide among 5 pipeline stages\n  hint: use --pipeline-model-parallel-size 1, or set --decoder-first"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 12, .tp = 5, .pp = 3}), "hint: use --tensor-model-parallel-size 4"))
+      << "6 x 3 does not divide 12";
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 5, .pp = 5}),
+                    "12 layers do not divide among 5 pipeline stages\n  hint: use --pipeline-model-parallel-size 1, or "
+                    "set --decoder-first"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 60, .pp = 5}), "hint: use --pipeline-model-parallel-size 4 or 6"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 4, .pp = 4, .split = {.num_chunks = 2}}), "among 4 pipeline stages x 2 virtual stages\n  hint: use "
-                                                                                         "--pipeline-model-parallel-size 2, or --num-virtual-stages-per-pipeline-rank 1 or 3"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 6, .tp = 2, .pp = 2}), "do not divide the 6 that there are\n  hint: start 4 or 8 ranks; or use --pipeline-model-parallel-size 1 or 3; or use --tensor-model-parallel-size 1 or 3"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 7, .tp = 2, .pp = 2}), "hint: start 4 or 8 ranks")) << "no number of stages helps";
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 4, .pp = 4, .split = {.num_chunks = 2}}),
+                    "among 4 pipeline stages x 2 virtual stages\n  hint: use "
+                    "--pipeline-model-parallel-size 2, or --num-virtual-stages-per-pipeline-rank 1 or 3"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 6, .tp = 2, .pp = 2}),
+                    "do not divide the 6 that there are\n  hint: start 4 or 8 ranks; or use "
+                    "--pipeline-model-parallel-size 1 or 3; or use --tensor-model-parallel-size 1 or 3"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 7, .tp = 2, .pp = 2}), "hint: start 4 or 8 ranks"))
+      << "no number of stages helps";
   EXPECT_TRUE(holds(error("175b", {.world_size = 64, .tp = 8, .pp = 16}), "one copy of the model takes 128 ranks"));
-  EXPECT_TRUE(holds(error("175b", {.world_size = 64, .tp = 8, .pp = 16}), "start 128 ranks; or use --pipeline-model-parallel-size 8; or use --tensor-model-parallel-size 4"));
-  EXPECT_TRUE(holds(error("nemotron4-340b", {.world_size = 64, .tp = 8, .pp = 6, .split = {.layers_per_chunk = 3}}), "hint: use --pipeline-model-parallel-size 4 or 8"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 8, .tp = 2, .global_batch = 10}), "--global-batch-size=10, expected a multiple of 4"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 4, .pp = 4, .split = {.num_chunks = 3}, .global_batch = 6}), "use --global-batch-size 4 or 8, which is 4 or 8 micro-batches"));
+  EXPECT_TRUE(holds(error("175b", {.world_size = 64, .tp = 8, .pp = 16}),
+                    "start 128 ranks; or use --pipeline-model-parallel-size 8; or use --tensor-model-parallel-size 4"));
+  EXPECT_TRUE(holds(error("nemotron4-340b", {.world_size = 64, .tp = 8, .pp = 6, .split = {.layers_per_chunk = 3}}),
+                    "hint: use --pipeline-model-parallel-size 4 or 8"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 8, .tp = 2, .global_batch = 10}),
+                    "--global-batch-size=10, expected a multiple of 4"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 4, .pp = 4, .split = {.num_chunks = 3}, .global_batch = 6}),
+                    "use --global-batch-size 4 or 8, which is 4 or 8 micro-batches"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 1, .split = {.num_chunks = 2}}), "need several pipeline stages"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 2, .pp = 2, .is_gpipe = true, .split = {.num_chunks = 2}, .global_batch = 4}), "gpipe has no virtual stages"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 2, .pp = 2, .split = {.layers_per_chunk = 4}}), "use --num-layers-per-virtual-pipeline-stage 3 or 6"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 2, .pp = 2, .split = {.layers_per_chunk = 3, .num_chunks = 2}}), "at most one of"));
-  EXPECT_TRUE(holds(error("175b", {.world_size = 3, .tp = 3}), "51200 rows of the padded vocabulary of 'gpt3-175b'\n  hint: use --tensor-model-parallel-size 1"));
-  EXPECT_TRUE(holds(error("gpt2", {.world_size = 8, .pp = 2, .split = {.num_chunks = 2}, .samples_per_micro = 3, .global_batch = 12}), "use --global-batch-size 24, which is 2 micro-batches"));
+  EXPECT_TRUE(
+      holds(error("gpt2", {.world_size = 2, .pp = 2, .is_gpipe = true, .split = {.num_chunks = 2}, .global_batch = 4}),
+            "gpipe has no virtual stages"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 2, .pp = 2, .split = {.layers_per_chunk = 4}}),
+                    "use --num-layers-per-virtual-pipeline-stage 3 or 6"));
+  EXPECT_TRUE(holds(error("gpt2", {.world_size = 2, .pp = 2, .split = {.layers_per_chunk = 3, .num_chunks = 2}}),
+                    "at most one of"));
+  EXPECT_TRUE(holds(error("175b", {.world_size = 3, .tp = 3}),
+                    "51200 rows of the padded vocabulary of 'gpt3-175b'\n  hint: use --tensor-model-parallel-size 1"));
+  EXPECT_TRUE(holds(
+      error("gpt2", {.world_size = 8, .pp = 2, .split = {.num_chunks = 2}, .samples_per_micro = 3, .global_batch = 12}),
+      "use --global-batch-size 24, which is 2 micro-batches"));
   spec::GptShape eight = named("gpt2");
   eight.layers = 8;
-  const auto error_of_eight = [&](const GptLayoutWish& wish) { return message_of<UsageError>([&] { make_gpt_layout(eight, wish); }); };
-  EXPECT_TRUE(holds(error_of_eight({.world_size = 8, .tp = 2, .pp = 3}), "hint: use --pipeline-model-parallel-size 2 or 4")) << "8 layers fit no number of ranks with 3 stages";
-  EXPECT_TRUE(holds(error_of_eight({.world_size = 8, .tp = 3, .global_batch = 2}), "hint: start 6 ranks; or use --tensor-model-parallel-size 4")) << "2 would leave 4 data ranks";
-  EXPECT_TRUE(holds(error_of_eight({.world_size = 8, .tp = 3, .global_batch = 3}), "hint: start 3 or 9 ranks")) << "no tensor size fits the batch";
+  const auto error_of_eight = [&](const GptLayoutWish& wish) {
+    return message_of<UsageError>([&] { make_gpt_layout(eight, wish); });
+  };
+  EXPECT_TRUE(
+      holds(error_of_eight({.world_size = 8, .tp = 2, .pp = 3}), "hint: use --pipeline-model-parallel-size 2 or 4"))
+      << "8 layers fit no number of ranks with 3 stages";
+  EXPECT_TRUE(holds(error_of_eight({.world_size = 8, .tp = 3, .global_batch = 2}),
+                    "hint: start 6 ranks; or use --tensor-model-parallel-size 4"))
+      << "2 would leave 4 data ranks";
+  EXPECT_TRUE(holds(error_of_eight({.world_size = 8, .tp = 3, .global_batch = 3}), "hint: start 3 or 9 ranks"))
+      << "no tensor size fits the batch";
   GptLayoutWish lowered{.world_size = 4, .global_batch = 10, .lowers_batch = true};
   EXPECT_EQ(make_gpt_layout(named("gpt2"), lowered).batch.global_batch, 8);
 }
 
 TEST(GptLayout, SequenceParallelismNeedsTensorRanks) {
   EXPECT_FALSE(make_gpt_layout(named("gpt2"), {.world_size = 2, .is_sequence_parallel = true}).is_sequence_parallel);
-  EXPECT_TRUE(make_gpt_layout(named("gpt2"), {.world_size = 2, .tp = 2, .is_sequence_parallel = true}).is_sequence_parallel);
+  EXPECT_TRUE(
+      make_gpt_layout(named("gpt2"), {.world_size = 2, .tp = 2, .is_sequence_parallel = true}).is_sequence_parallel);
 }
 
 constexpr double kMiB = 1024.0 * 1024, kGiB = 1024 * kMiB;
@@ -181,17 +233,24 @@ TEST(GptMemory, FormulasOfThePaper) {
   plain.keeps_scores = true;
   const double s = 2048, h = 12288, a = 96;
   const auto bytes = [&](int64_t tp, bool is_sequence_parallel, const GptMemoryInput& input) {
-    return layer_activation_bytes(make_gpt_layout(named("175b"), {.world_size = tp, .tp = tp, .is_sequence_parallel = is_sequence_parallel}), input);
+    return layer_activation_bytes(
+        make_gpt_layout(named("175b"), {.world_size = tp, .tp = tp, .is_sequence_parallel = is_sequence_parallel}),
+        input);
   };
-  // Korthikanti et al. with masks of two bytes, as they are kept here: 4 of a block's 12, and 6 instead of 5 for the core.
+  // Korthikanti et al. with masks of two bytes, as they are kept here: 4 of a block's 12, and 6 instead of 5 for the
+  // core.
   for (const double t : {1.0, 2.0, 8.0}) {
     const int64_t tp = static_cast<int64_t>(t);
     EXPECT_NEAR(bytes(tp, false, plain) / (s * h * (12 + 24 / t + 6 * a * s / (h * t))), 1, 1e-12);
     EXPECT_NEAR(bytes(tp, false, flash) / (s * h * (12 + 24 / t)), 1, 1e-12);
-    if (tp > 1) { EXPECT_NEAR(bytes(tp, true, plain) / (s * h * (36 + 6 * a * s / h) / t), 1, 1e-12); }
+    if (tp > 1) {
+      EXPECT_NEAR(bytes(tp, true, plain) / (s * h * (36 + 6 * a * s / h) / t), 1, 1e-12);
+    }
     GptMemoryInput selective = plain;
     selective.recompute = RecomputeKind::kSelective;
-    if (tp > 1) { EXPECT_NEAR(bytes(tp, true, selective) / (36 * s * h / t), 1, 1e-12); }
+    if (tp > 1) {
+      EXPECT_NEAR(bytes(tp, true, selective) / (36 * s * h / t), 1, 1e-12);
+    }
   }
   EXPECT_NEAR(bytes(8, true, flash) / kMiB, 108, 0.5);
 }
@@ -202,14 +261,18 @@ TEST(GptMemory, NemotronOfSeed004) {
   GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/true, true), .recompute = RecomputeKind::kSelective};
   EXPECT_NEAR(layer_activation_bytes(layout, input) / kMiB, 255, 0.6);
   const GptMemory wide = plan_gpt_memory(layout, schedule, 0, input);
-  // By hand: 12 layers of (18432 x (112 x 192) + 18432 x 18432 + 2 x 18432 x 73728) / 8 + 4 x 18432, and 256000 x 18432 / 8 of the embedding.
-  EXPECT_EQ(wide.num_parameters, 12 * ((18432LL * 112 * 192 + 18432LL * 18432 + 2 * 18432LL * 73728) / 8 + 4 * 18432) + 256000LL * 18432 / 8);
+  // By hand: 12 layers of (18432 x (112 x 192) + 18432 x 18432 + 2 x 18432 x 73728) / 8 + 4 x 18432, and 256000 x 18432
+  // / 8 of the embedding.
+  EXPECT_EQ(wide.num_parameters, 12 * ((18432LL * 112 * 192 + 18432LL * 18432 + 2 * 18432LL * 73728) / 8 + 4 * 18432) +
+                                     256000LL * 18432 / 8);
   EXPECT_NEAR(wide.activations / kGiB, 103 * 255 / 1024.0, 0.06) << "103 chunks";
-  EXPECT_NEAR((wide.parameters + wide.gradients + wide.optimizer) / static_cast<double>(wide.num_parameters), 12, 1e-9) << "2 + 4 + 12 / dp";
+  EXPECT_NEAR((wide.parameters + wide.gradients + wide.optimizer) / static_cast<double>(wide.num_parameters), 12, 1e-9)
+      << "2 + 4 + 12 / dp";
   EXPECT_GT(wide.total() / 1e9, 80);
   input.bytes = state_bytes(/*is_16bit=*/true, false);
   const GptMemory narrow = plan_gpt_memory(layout, schedule, 0, input);
-  EXPECT_NEAR((narrow.parameters + narrow.gradients + narrow.optimizer) / static_cast<double>(narrow.num_parameters), 10, 1e-9);
+  EXPECT_NEAR((narrow.parameters + narrow.gradients + narrow.optimizer) / static_cast<double>(narrow.num_parameters),
+              10, 1e-9);
   EXPECT_LT(narrow.total() / kGiB, 80) << "the smallest size fits with bf16 gradients alone";
   double total = 0, sum = 0;
   for (int stage = 0; stage < 8; ++stage) {
@@ -220,10 +283,13 @@ TEST(GptMemory, NemotronOfSeed004) {
   }
   EXPECT_NEAR(total / 64 * 8, 5.33e9, 0.01e9);
   EXPECT_NEAR(sum / layer_activation_bytes(layout, input), 103 + 101 + 99 + 97 + 95 + 93 + 91 + 89, 1e-6);
-  // In FP8, a token of a rank: (2 norms x 2 + 2 x 1) x 18432, queries and result 5 x 18432, keys and values 4 x 1536, 3 x 73728; by 8 ranks.
+  // In FP8, a token of a rank: (2 norms x 2 + 2 x 1) x 18432, queries and result 5 x 18432, keys and values 4 x 1536, 3
+  // x 73728; by 8 ranks.
   input.has_fp8 = true;
-  EXPECT_NEAR(layer_activation_bytes(layout, input) / kMiB, 4096 * (6 * 18432 + 5 * 18432 + 4 * 1536 + 3 * 73728) / 8 / kMiB, 1e-9);
-  EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).parameters - narrow.parameters, 2 * 12 * (18432.0 * 112 * 192 + 18432.0 * 18432 + 2 * 18432.0 * 73728) / 8, 1);
+  EXPECT_NEAR(layer_activation_bytes(layout, input) / kMiB,
+              4096 * (6 * 18432 + 5 * 18432 + 4 * 1536 + 3 * 73728) / 8 / kMiB, 1e-9);
+  EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).parameters - narrow.parameters,
+              2 * 12 * (18432.0 * 112 * 192 + 18432.0 * 18432 + 2 * 18432.0 * 73728) / 8, 1);
 }
 
 TEST(GptMemory, EndsThatFp8Spares) {
@@ -234,7 +300,8 @@ TEST(GptMemory, EndsThatFp8Spares) {
   GptMemoryInput spared = narrow;
   spared.fp8_spares_ends = true;
   const double wide_layer = layer_activation_bytes(layout, wide), narrow_layer = layer_activation_bytes(layout, narrow);
-  // In 8 bits two inputs of width h and one of width 4 h are half as large, and the attention's result is there once more: -2 h - 4 h + h.
+  // In 8 bits two inputs of width h and one of width 4 h are half as large, and the attention's result is there once
+  // more: -2 h - 4 h + h.
   EXPECT_EQ(wide_layer - narrow_layer, 1024.0 * 5 * 768);
   const double weights = 12.0 * 768 * 768;
   for (int stage = 0; stage < 2; ++stage) {
@@ -250,7 +317,8 @@ TEST(GptMemory, EndsThatFp8Spares) {
     };
     EXPECT_EQ(recomputed(narrow, RecomputeKind::kUniform, 2), 2 * narrow_layer);
     EXPECT_EQ(recomputed(spared, RecomputeKind::kUniform, 2), wide_layer + narrow_layer) << "the unit with the end";
-    EXPECT_EQ(recomputed(spared, RecomputeKind::kBlock, 1), stage == 0 ? wide_layer : narrow_layer) << "the first layer of the chunk";
+    EXPECT_EQ(recomputed(spared, RecomputeKind::kBlock, 1), stage == 0 ? wide_layer : narrow_layer)
+        << "the first layer of the chunk";
   }
 }
 
@@ -258,8 +326,10 @@ TEST(GptMemory, Gpt3OfSeed003) {
   const GptLayout layout = make_gpt_layout(named("175b"), gpt3_wish(1024, 1536));
   const PipeSchedule schedule = make_pipe_schedule(layout.pipe);
   const GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/true, false), .early_loss_gradients = false};
-  const GptMemory first = plan_gpt_memory(layout, schedule, 0, input), last = plan_gpt_memory(layout, schedule, 15, input);
-  EXPECT_NEAR((first.parameters + first.gradients + first.optimizer) / static_cast<double>(first.num_parameters), 4 + 12 / 8.0, 1e-9);
+  const GptMemory first = plan_gpt_memory(layout, schedule, 0, input),
+                  last = plan_gpt_memory(layout, schedule, 15, input);
+  EXPECT_NEAR((first.parameters + first.gradients + first.optimizer) / static_cast<double>(first.num_parameters),
+              4 + 12 / 8.0, 1e-9);
   const double mask = 16.0 * 2048 * 12288 * 2 / 8;  // the embedding's dropout, 16 micro-batches
   EXPECT_NEAR((first.activations - mask) / kGiB, 10.1, 0.05) << "a whole model's worth of layers on the first stage";
   EXPECT_NEAR(last.activations / layer_activation_bytes(layout, input), 6, 1e-9) << "one micro-batch, six layers";
@@ -268,7 +338,8 @@ TEST(GptMemory, Gpt3OfSeed003) {
 }
 
 TEST(GptMemory, RecomputationKeepsInputs) {
-  const GptLayout layout = make_gpt_layout(named("gpt2"), {.world_size = 2, .pp = 2, .samples_per_micro = 4, .global_batch = 16});
+  const GptLayout layout =
+      make_gpt_layout(named("gpt2"), {.world_size = 2, .pp = 2, .samples_per_micro = 4, .global_batch = 16});
   const PipeSchedule schedule = make_pipe_schedule(layout.pipe);
   GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/false, true), .keeps_scores = true};
   const double layer = layer_activation_bytes(layout, input), inputs = 4.0 * 1024 * 768 * 4, mask = inputs;
@@ -277,25 +348,32 @@ TEST(GptMemory, RecomputationKeepsInputs) {
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).activations, 2 * (6 * inputs + mask), 1);
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).recomputed, layer, 1);
   input.recompute_layers = 4;
-  EXPECT_NEAR(plan_gpt_memory(layout, schedule, 1, input).activations, 2 * inputs, 1) << "two units of at most four layers";
+  EXPECT_NEAR(plan_gpt_memory(layout, schedule, 1, input).activations, 2 * inputs, 1)
+      << "two units of at most four layers";
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 1, input).recomputed, 4 * layer, 1);
   input.recompute = RecomputeKind::kBlock;
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 1, input).activations, 4 * inputs + 2 * layer, 1);
   input.recompute = RecomputeKind::kSelective;
   GptMemoryInput flash = input;
   flash.keeps_scores = false;
-  EXPECT_EQ(plan_gpt_memory(layout, schedule, 1, input).activations, plan_gpt_memory(layout, schedule, 1, flash).activations);
+  EXPECT_EQ(plan_gpt_memory(layout, schedule, 1, input).activations,
+            plan_gpt_memory(layout, schedule, 1, flash).activations);
   EXPECT_EQ(plan_gpt_memory(layout, schedule, 1, flash).recomputed, 0);
-  EXPECT_EQ(plan_gpt_memory(layout, schedule, 1, input).recomputed, 4.0 * 12 * 1024 * 1024 * (3 * 4)) << "softmax, mask and result of one layer, made again";
+  EXPECT_EQ(plan_gpt_memory(layout, schedule, 1, input).recomputed, 4.0 * 12 * 1024 * 1024 * (3 * 4))
+      << "softmax, mask and result of one layer, made again";
 }
 
 TEST(GptMemory, PlansFarBeyondTheMemoryAreRefused) {
   const auto error = [](double planned, double bytes) {
-    return message_of<EnvironmentError>([&] { refuse_beyond_memory(named("gpt2"), planned, bytes, "device 'cuda:1'"); });
+    return message_of<EnvironmentError>(
+        [&] { refuse_beyond_memory(named("gpt2"), planned, bytes, "device 'cuda:1'"); });
   };
   EXPECT_EQ(error(80 * kGiB, 80 * kGiB), "no error");
   EXPECT_EQ(error(87.9 * kGiB, 80 * kGiB), "no error") << "within the margin";
-  EXPECT_TRUE(holds(error(89 * kGiB, 80 * kGiB), "model 'gpt2' laid out so takes 89.0 GiB of memory, device 'cuda:1' has 80.0 GiB\n  hint: share it")) << error(89 * kGiB, 80 * kGiB);
+  EXPECT_TRUE(
+      holds(error(89 * kGiB, 80 * kGiB),
+            "model 'gpt2' laid out so takes 89.0 GiB of memory, device 'cuda:1' has 80.0 GiB\n  hint: share it"))
+      << error(89 * kGiB, 80 * kGiB);
 }
 
 TEST(GptMemory, ScoresAreKeptAsAttentionChooses) {
@@ -305,10 +383,17 @@ TEST(GptMemory, ScoresAreKeptAsAttentionChooses) {
     int64_t sequence;
     bool has_mask, is_kept;
   };
-  for (const Case& one : {Case{"auto", "bf16", 0.1, 1024, false, true}, {"cuda", "fp32", 0.1, 64, false, true}, {"cpu", "fp32", 0.1, 1024, false, true},
-                          {"auto", "bf16", 0, 1024, false, false}, {"cuda", "fp16", 0, 64, true, false}, {"cpu", "bf16", 0, 768, false, true},
-                          {"cpu", "bf16", 0, 769, false, false}, {"cpu", "fp32", 0, 128, false, true}, {"cpu", "fp32", 0, 129, false, false},
-                          {"cpu", "fp32", 0, 256, true, true}, {"cpu", "bf16", 0, 513, true, false}}) {
+  for (const Case& one : {Case{"auto", "bf16", 0.1, 1024, false, true},
+                          {"cuda", "fp32", 0.1, 64, false, true},
+                          {"cpu", "fp32", 0.1, 1024, false, true},
+                          {"auto", "bf16", 0, 1024, false, false},
+                          {"cuda", "fp16", 0, 64, true, false},
+                          {"cpu", "bf16", 0, 768, false, true},
+                          {"cpu", "bf16", 0, 769, false, false},
+                          {"cpu", "fp32", 0, 128, false, true},
+                          {"cpu", "fp32", 0, 129, false, false},
+                          {"cpu", "fp32", 0, 256, true, true},
+                          {"cpu", "bf16", 0, 513, true, false}}) {
     spec::GptOptions options;
     options.model = "gpt2";
     options.run.device = one.device;
@@ -316,7 +401,8 @@ TEST(GptMemory, ScoresAreKeptAsAttentionChooses) {
     options.attention_dropout = one.dropout;
     options.seq_length = one.sequence;
     options.reset_attention_mask = one.has_mask;
-    EXPECT_EQ(train_gpt_memory(options).keeps_scores, one.is_kept) << one.device << ' ' << one.precision << ' ' << one.dropout << ' ' << one.sequence << ' ' << one.has_mask;
+    EXPECT_EQ(train_gpt_memory(options).keeps_scores, one.is_kept)
+        << one.device << ' ' << one.precision << ' ' << one.dropout << ' ' << one.sequence << ' ' << one.has_mask;
   }
   spec::GptOptions plain;
   plain.model = "gpt2";
@@ -329,7 +415,9 @@ TEST(GptMemory, LogitsInChunksAndGpipe) {
   wish.is_gpipe = false;
   const GptLayout plain = make_gpt_layout(named("gpt2"), wish);
   GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/true, true), .early_loss_gradients = false};
-  const auto logits = [&](const GptLayout& layout) { return plan_gpt_memory(layout, make_pipe_schedule(layout.pipe), 1, input).logits; };
+  const auto logits = [&](const GptLayout& layout) {
+    return plan_gpt_memory(layout, make_pipe_schedule(layout.pipe), 1, input).logits;
+  };
   const double norm = 4.0 * 4 * 1024 * 768;
   EXPECT_NEAR(logits(plain), norm + 4.0 * 1334 * 50304, 1) << "2^26 logits by default";
   input.loss_chunk_tokens = 128;

@@ -10,8 +10,17 @@ namespace lockstep::plan {
 namespace {
 
 spec::GptShape small(bool is_tied = true) {
-  spec::GptShape shape{.name = "small", .layers = 4, .hidden = 64, .heads = 8, .query_groups = 8, .head_width = 8, .ffn = 256, .vocab = 250,
-                       .vocab_multiple = 32, .sequence = 32, .max_positions = 32};
+  spec::GptShape shape{.name = "small",
+                       .layers = 4,
+                       .hidden = 64,
+                       .heads = 8,
+                       .query_groups = 8,
+                       .head_width = 8,
+                       .ffn = 256,
+                       .vocab = 250,
+                       .vocab_multiple = 32,
+                       .sequence = 32,
+                       .max_positions = 32};
   shape.is_head_tied = is_tied;
   return shape;
 }
@@ -35,10 +44,13 @@ TEST(GptTraffic, OneRankSendsNothing) {
 }
 
 TEST(GptTraffic, TensorRanks) {
-  const GptLayout layout = make_gpt_layout(small(), {.world_size = 2, .tp = 2, .samples_per_micro = 3, .global_batch = 6});
+  const GptLayout layout =
+      make_gpt_layout(small(), {.world_size = 2, .tp = 2, .samples_per_micro = 3, .global_batch = 6});
   const int64_t hidden = 32 * 3 * 64 * 4, loss = 2 * 3 * 32 * 3 * 4;
   // Two micro-batches; each layer 2 + 2, embedding 1, head 1; one gather for the loss.
-  EXPECT_EQ(merged(traffic_of(layout, 0)), (std::map<Key, int64_t>{{{"tp", "all_reduce", hidden}, 2 * (4 * 4 + 2)}, {{"tp", "all_gather", loss}, 2}, {world_key(), kLossAndNorm}}));
+  EXPECT_EQ(merged(traffic_of(layout, 0)), (std::map<Key, int64_t>{{{"tp", "all_reduce", hidden}, 2 * (4 * 4 + 2)},
+                                                                   {{"tp", "all_gather", loss}, 2},
+                                                                   {world_key(), kLossAndNorm}}));
   GptTrafficInput chunked{.loss_chunk_tokens = 40, .early_loss_gradients = false};
   const auto again = merged(traffic_of(layout, 0, chunked));
   EXPECT_EQ(again.at({"tp", "all_gather", 2 * 3 * 40 * 4}), 2 * 2 * 2) << "two whole chunks, two micro-batches, twice";
@@ -46,22 +58,26 @@ TEST(GptTraffic, TensorRanks) {
 }
 
 TEST(GptTraffic, SequenceParallelism) {
-  const GptLayout layout = make_gpt_layout(small(), {.world_size = 4, .tp = 4, .is_sequence_parallel = true, .global_batch = 1});
+  const GptLayout layout =
+      make_gpt_layout(small(), {.world_size = 4, .tp = 4, .is_sequence_parallel = true, .global_batch = 1});
   const int64_t hidden = 32 * 64 * 4, loss = 4 * 3 * 32 * 4;
   // Norms, biases of both output layers, positions: what every rank holds whole.
   const int64_t replicated = 4 * (2 * 2 * 64 + 2 * 64) + 2 * 64 + 32 * 64;
   EXPECT_EQ(merged(traffic_of(layout, 0)), (std::map<Key, int64_t>{{{"tp", "all_gather", hidden}, 4 * 6 + 1 + 1},
                                                                    {{"tp", "reduce_scatter", hidden}, 4 * 4 + 1 + 1},
                                                                    {{"tp", "all_gather", loss}, 1},
-                                                                   {{"tp", "all_reduce", replicated * 4}, 1}, {world_key(), kLossAndNorm}}));
+                                                                   {{"tp", "all_reduce", replicated * 4}, 1},
+                                                                   {world_key(), kLossAndNorm}}));
   GptTrafficInput full{.recompute = RecomputeKind::kUniform};
   EXPECT_EQ(merged(traffic_of(layout, 0, full)).at({"tp", "reduce_scatter", hidden}), 4 * 6 + 2);
   full.recompute = RecomputeKind::kBlock;
-  EXPECT_EQ(merged(traffic_of(layout, 0, full)).at({"tp", "reduce_scatter", hidden}), 4 * 4 + 2 + 2) << "one layer of the chunk";
+  EXPECT_EQ(merged(traffic_of(layout, 0, full)).at({"tp", "reduce_scatter", hidden}), 4 * 4 + 2 + 2)
+      << "one layer of the chunk";
 }
 
 TEST(GptTraffic, Fp8GathersBytesAndAgreesOnScales) {
-  const GptLayout layout = make_gpt_layout(small(), {.world_size = 8, .tp = 4, .is_sequence_parallel = true, .global_batch = 4});
+  const GptLayout layout =
+      make_gpt_layout(small(), {.world_size = 8, .tp = 4, .is_sequence_parallel = true, .global_batch = 4});
   const int64_t hidden = 32 * 64;
   GptTrafficInput input{.fp8 = Fp8Scaling::kDelayed};
   auto delayed = merged(traffic_of(layout, 0, input));
@@ -79,7 +95,8 @@ TEST(GptTraffic, Fp8GathersBytesAndAgreesOnScales) {
   input.fp8 = Fp8Scaling::kTensorwise;
   EXPECT_EQ(merged(traffic_of(layout, 0, input)).at({"tp", "all_reduce", 4}), 2 * (4 + 2 * 8));
   const GptLayout whole_tokens = make_gpt_layout(small(), {.world_size = 8, .tp = 4, .global_batch = 4});
-  EXPECT_EQ(merged(traffic_of(whole_tokens, 0, input)).at({"tp", "all_reduce", 4}), 2 * (4 + 2 * 4)) << "what every rank holds whole needs none";
+  EXPECT_EQ(merged(traffic_of(whole_tokens, 0, input)).at({"tp", "all_reduce", 4}), 2 * (4 + 2 * 4))
+      << "what every rank holds whole needs none";
   EXPECT_FALSE(merged(traffic_of(whole_tokens, 0, input)).contains({"dp", "all_reduce", 4}));
 }
 
@@ -108,14 +125,20 @@ TEST(GptTraffic, DataRanks) {
 }
 
 TEST(GptTraffic, PipelineMessagesAndTiedEmbedding) {
-  const GptLayoutWish wish{.world_size = 8, .tp = 2, .pp = 2, .is_sequence_parallel = true, .is_optimizer_sharded = true, .split = {.num_chunks = 2},
+  const GptLayoutWish wish{.world_size = 8,
+                           .tp = 2,
+                           .pp = 2,
+                           .is_sequence_parallel = true,
+                           .is_optimizer_sharded = true,
+                           .split = {.num_chunks = 2},
                            .global_batch = 8};
   const int64_t message = 32 * 64 * 4 / 2;
   for (const bool is_tied : {true, false}) {
     const GptLayout layout = make_gpt_layout(small(is_tied), wish);
     for (int stage = 0; stage < 2; ++stage) {
       auto counts = merged(traffic_of(layout, stage));
-      // 4 micro-batches, 3 borders between 4 parts, forward and back: stage 0 sends over borders 0 and 2 forward and over border 1 back.
+      // 4 micro-batches, 3 borders between 4 parts, forward and back: stage 0 sends over borders 0 and 2 forward and
+      // over border 1 back.
       EXPECT_EQ(counts.at({"pp", "send", message}), 12);
       EXPECT_EQ(counts.at({"pp", "receive", message}), 12);
       const int64_t shard = 256 / 2 * 64 / 2 * 4;
@@ -125,13 +148,15 @@ TEST(GptTraffic, PipelineMessagesAndTiedEmbedding) {
 }
 
 TEST(GptTraffic, TiedEmbeddingHasTheSameShardsOnBothStages) {
-  const GptLayout layout = make_gpt_layout(small(), {.world_size = 12, .pp = 2, .is_optimizer_sharded = true, .global_batch = 12});
+  const GptLayout layout =
+      make_gpt_layout(small(), {.world_size = 12, .pp = 2, .is_optimizer_sharded = true, .global_batch = 12});
   const auto segments = [&](int stage, int64_t shard) {
     std::vector<std::pair<int64_t, int64_t>> found;
     const auto params = layout.params_of(stage);
     for (const Bucket& bucket : gpt_buckets(layout, stage, {}))
       for (const ShardSegment& segment : shard_segments(bucket, layout.dp(), shard))
-        if (params[static_cast<size_t>(segment.item)].name == "embedding.word.weight") found.emplace_back(segment.item_offset, segment.num_elements);
+        if (params[static_cast<size_t>(segment.item)].name == "embedding.word.weight")
+          found.emplace_back(segment.item_offset, segment.num_elements);
     return found;
   };
   int64_t covered = 0;
@@ -145,7 +170,8 @@ TEST(GptTraffic, TiedEmbeddingHasTheSameShardsOnBothStages) {
 /// Each rank of a line of stages receives what its neighbours send.
 TEST(GptTraffic, WhatIsSentIsReceived) {
   for (const int64_t chunks : {1, 2}) {
-    const GptLayout layout = make_gpt_layout(small(), {.world_size = 2, .pp = 2, .split = {.num_chunks = chunks}, .global_batch = 6});
+    const GptLayout layout =
+        make_gpt_layout(small(), {.world_size = 2, .pp = 2, .split = {.num_chunks = chunks}, .global_batch = 6});
     std::map<std::string, int64_t> bytes;
     for (int stage = 0; stage < 2; ++stage)
       for (const CollectiveCount& entry : traffic_of(layout, stage))
@@ -156,9 +182,13 @@ TEST(GptTraffic, WhatIsSentIsReceived) {
 }
 
 TEST(GptTraffic, NemotronOfSeed004) {
-  const GptLayout layout = make_gpt_layout(spec::resolve_gpt_shape("nemotron4-340b"),
-                                           {.world_size = 256, .tp = 8, .pp = 8, .is_sequence_parallel = true, .is_optimizer_sharded = true,
-                                            .split = {.layers_per_chunk = 1}, .global_batch = 64});
+  const GptLayout layout = make_gpt_layout(spec::resolve_gpt_shape("nemotron4-340b"), {.world_size = 256,
+                                                                                       .tp = 8,
+                                                                                       .pp = 8,
+                                                                                       .is_sequence_parallel = true,
+                                                                                       .is_optimizer_sharded = true,
+                                                                                       .split = {.layers_per_chunk = 1},
+                                                                                       .global_batch = 64});
   const GptTrafficInput input{.bytes = state_bytes(/*is_16bit=*/true, false), .recompute = RecomputeKind::kSelective};
   const auto traffic = traffic_of(layout, 3, input);
   const auto counts = merged(traffic);

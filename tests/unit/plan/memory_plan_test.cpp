@@ -12,10 +12,12 @@ TEST(MemoryPlan, ParametersGradientsAndMomentsAreExact) {
   EXPECT_EQ(fp32.parameters, 4 * parameters);
   EXPECT_EQ(fp32.gradients, 4 * parameters);
   EXPECT_EQ(fp32.optimizer, 8 * parameters);
-  const auto pure = plan_contrastive_memory({shape}, {.precision = "pure_bf16", .samples_per_micro = 8, .global_batch = 8});
+  const auto pure =
+      plan_contrastive_memory({shape}, {.precision = "pure_bf16", .samples_per_micro = 8, .global_batch = 8});
   EXPECT_EQ(pure.parameters, 2 * parameters);
   EXPECT_EQ(pure.optimizer, 4 * parameters);
-  const auto amp = plan_contrastive_memory({shape}, {.precision = "amp_bf16", .samples_per_micro = 8, .global_batch = 8});
+  const auto amp =
+      plan_contrastive_memory({shape}, {.precision = "amp_bf16", .samples_per_micro = 8, .global_batch = 8});
   EXPECT_EQ(amp.parameters, fp32.parameters);
   EXPECT_LT(amp.activations, fp32.activations);
   EXPECT_GT(amp.activations, pure.activations);
@@ -46,14 +48,17 @@ TEST(MemoryPlan, ActivationsGrowWithTheBatchAndShrinkWithRecomputation) {
     EXPECT_DOUBLE_EQ(large.activations, 3 * small.activations) << model;
     EXPECT_DOUBLE_EQ(large.logits, 9 * small.logits) << model;
     EXPECT_EQ(large.optimizer, small.optimizer) << model;
-    const auto recomputed = plan_contrastive_memory({shape}, {.samples_per_micro = 24, .global_batch = 24, .grad_checkpointing = true});
+    const auto recomputed =
+        plan_contrastive_memory({shape}, {.samples_per_micro = 24, .global_batch = 24, .grad_checkpointing = true});
     EXPECT_LT(recomputed.activations, large.activations) << model;
   }
 }
 
 TEST(MemoryPlan, SoundsAndTextsOfClapAreCounted) {
-  const spec::ContrastiveShape tiny{spec::resolve_clap_shape("HTSAT-tiny-Roberta-base")}, base{spec::resolve_clap_shape("HTSAT-base-Roberta-base")};
-  const MemoryPlanInput input{.precision = "amp_bf16", .samples_per_micro = 8, .global_batch = 8, .keeps_attention = true};
+  const spec::ContrastiveShape tiny{spec::resolve_clap_shape("HTSAT-tiny-Roberta-base")},
+      base{spec::resolve_clap_shape("HTSAT-base-Roberta-base")};
+  const MemoryPlanInput input{
+      .precision = "amp_bf16", .samples_per_micro = 8, .global_batch = 8, .keeps_attention = true};
   const auto plan = plan_contrastive_memory(tiny, input);
   const auto trained = static_cast<double>(spec::contrastive_cost(tiny).parameters);
   EXPECT_EQ(plan.gradients, 4 * trained);
@@ -73,7 +78,8 @@ TEST(MemoryPlan, LogitsAreHeldInTiles) {
   const auto shape = spec::resolve_clip_shape("ViT-B-32");
   const auto small = plan_contrastive_memory({shape}, {.samples_per_micro = 100, .global_batch = 200});
   EXPECT_EQ(small.logits, 3 * 2 * 100 * 200 * 4);
-  const auto large = plan_contrastive_memory({shape}, {.samples_per_micro = 616, .global_batch = 315392});  // 0.78 GB a direction, were they held at once
+  const auto large = plan_contrastive_memory(
+      {shape}, {.samples_per_micro = 616, .global_batch = 315392});  // 0.78 GB a direction, were they held at once
   EXPECT_EQ(large.logits, 3.0 * (64 << 20));
 }
 

@@ -18,7 +18,8 @@ namespace {
 using Kind = ScheduleKind;
 
 std::string name_of(const PipeShape& s) {
-  return fmt::format("{} stages={} chunks={} micro={} group={}", schedule_name(s.kind), s.num_stages, s.num_chunks, s.num_micro, s.group);
+  return fmt::format("{} stages={} chunks={} micro={} group={}", schedule_name(s.kind), s.num_stages, s.num_chunks,
+                     s.num_micro, s.group);
 }
 
 bool is_legal(const PipeShape& shape) {
@@ -52,7 +53,8 @@ size_t visit_all(const std::function<void(const PipeSchedule&)>& visit) {
 std::string text_of(const std::vector<PipePass>& passes, bool has_chunks) {
   std::vector<std::string> words;
   for (const PipePass& pass : passes)
-    words.push_back(fmt::format("{}{}{}", pass.is_forward ? "F" : "B", pass.micro, has_chunks ? fmt::format(".{}", pass.chunk) : ""));
+    words.push_back(fmt::format("{}{}{}", pass.is_forward ? "F" : "B", pass.micro,
+                                has_chunks ? fmt::format(".{}", pass.chunk) : ""));
   return core::join(words, " ");
 }
 
@@ -63,8 +65,10 @@ TEST(PipeSchedule, OrdersArePublished) {
   EXPECT_EQ(text_of(plain.passes_of(2), false), "F0 F1 B0 F2 B1 F3 B2 B3");
   EXPECT_EQ(text_of(plain.passes_of(3), false), "F0 B0 F1 B1 F2 B2 F3 B3");
   const PipeSchedule chunks = make_pipe_schedule({Kind::kInterleaved, 2, 2, 4, 2});
-  EXPECT_EQ(text_of(chunks.passes_of(0), true), "F0.0 F1.0 F0.1 F1.1 F2.0 B0.1 F3.0 B1.1 F2.1 B0.0 F3.1 B1.0 B2.1 B3.1 B2.0 B3.0");
-  EXPECT_EQ(text_of(chunks.passes_of(1), true), "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 F2.0 B0.0 F3.0 B1.0 F2.1 B2.1 F3.1 B3.1 B2.0 B3.0");
+  EXPECT_EQ(text_of(chunks.passes_of(0), true),
+            "F0.0 F1.0 F0.1 F1.1 F2.0 B0.1 F3.0 B1.1 F2.1 B0.0 F3.1 B1.0 B2.1 B3.1 B2.0 B3.0");
+  EXPECT_EQ(text_of(chunks.passes_of(1), true),
+            "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 F2.0 B0.0 F3.0 B1.0 F2.1 B2.1 F3.1 B3.1 B2.0 B3.0");
 }
 
 TEST(PipeSchedule, EachPassOnceAndForwardBeforeBackward) {
@@ -74,7 +78,8 @@ TEST(PipeSchedule, EachPassOnceAndForwardBeforeBackward) {
       std::set<std::pair<int64_t, int>> forward, backward;
       for (const PipePass& pass : schedule.passes_of(stage)) {
         const auto key = std::pair(pass.micro, pass.chunk);
-        ASSERT_TRUE(pass.micro >= 0 && pass.micro < shape.num_micro && pass.chunk >= 0 && pass.chunk < shape.num_chunks);
+        ASSERT_TRUE(pass.micro >= 0 && pass.micro < shape.num_micro && pass.chunk >= 0 &&
+                    pass.chunk < shape.num_chunks);
         ASSERT_TRUE((pass.is_forward ? forward : backward).insert(key).second) << "twice";
         ASSERT_TRUE(pass.is_forward || forward.contains(key)) << "backward first";
       }
@@ -104,7 +109,8 @@ TEST(PipeSchedule, BubbleIsTheFormula) {
     const PipeShape& shape = schedule.shape;
     for (const double backward : {1.0, 2.0}) {
       const double ideal = static_cast<double>(shape.num_micro * shape.num_chunks) * (1.0 + backward);
-      ASSERT_NEAR(time_passes(schedule, 1.0, backward).total / ideal - 1, bubble_over_ideal(shape), 1e-12) << "backward takes " << backward;
+      ASSERT_NEAR(time_passes(schedule, 1.0, backward).total / ideal - 1, bubble_over_ideal(shape), 1e-12)
+          << "backward takes " << backward;
     }
   });
   EXPECT_GT(count, 1000u);
@@ -130,15 +136,17 @@ TEST(PipeSchedule, TimesAndPeaksOfTheTable) {
     SCOPED_TRACE(name_of(row.shape));
     const double chunk = 1.0 / row.shape.num_chunks;  // a stage's forward takes 1, its backward 2
     EXPECT_NEAR(time_passes(make_pipe_schedule(row.shape), chunk, 2 * chunk).total, row.total, 1e-9);
-    for (size_t stage = 0; stage < row.peaks.size(); ++stage) EXPECT_EQ(peak_in_flight(row.shape, static_cast<int>(stage)), row.peaks[stage]);
+    for (size_t stage = 0; stage < row.peaks.size(); ++stage)
+      EXPECT_EQ(peak_in_flight(row.shape, static_cast<int>(stage)), row.peaks[stage]);
   }
 }
 
-/// Runs the actions with blocking exchanges: one ends when every message in it has met its other side, in order for each pair of stages. Passes check
-/// that their inputs have come. Returns "" or who waits for what.
+/// Runs the actions with blocking exchanges: one ends when every message in it has met its other side, in order for
+/// each pair of stages. Passes check that their inputs have come. Returns "" or who waits for what.
 class Rendezvous {
  public:
-  explicit Rendezvous(const PipeSchedule& schedule) : schedule_(schedule), at_(schedule.stages.size(), 0), is_posted_(schedule.stages.size(), false) {}
+  explicit Rendezvous(const PipeSchedule& schedule)
+      : schedule_(schedule), at_(schedule.stages.size(), 0), is_posted_(schedule.stages.size(), false) {}
 
   std::string run() {
     bool has_moved = true;
@@ -149,9 +157,11 @@ class Rendezvous {
       if (!error_.empty()) return error_;
     }
     for (size_t stage = 0; stage < at_.size(); ++stage)
-      if (at_[stage] < schedule_.stages[stage].size()) return fmt::format("stage {} waits at action {}", stage, at_[stage]);
+      if (at_[stage] < schedule_.stages[stage].size())
+        return fmt::format("stage {} waits at action {}", stage, at_[stage]);
     for (const auto& [pair, queue] : open_)
-      if (!queue.empty()) return fmt::format("a message between {} and {} is left over", std::get<0>(pair), std::get<1>(pair));
+      if (!queue.empty())
+        return fmt::format("a message between {} and {} is left over", std::get<0>(pair), std::get<1>(pair));
     return "";
   }
 
@@ -198,7 +208,8 @@ class Rendezvous {
     const int64_t to = received.chunk * schedule_.shape.num_stages + static_cast<int64_t>(receiver);
     if (sent.is_activation != received.is_activation || sent.micro != received.micro || to != from + step)
       error_ = fmt::format("stage {} gets micro-batch {} where it expects {}", receiver, sent.micro, received.micro);
-    if (!made_.contains({from, sent.is_activation, sent.micro})) error_ = fmt::format("stage {} sends what it has not computed", sender);
+    if (!made_.contains({from, sent.is_activation, sent.micro}))
+      error_ = fmt::format("stage {} sends what it has not computed", sender);
     has_.insert({to, received.is_activation, received.micro});
     --num_open_[stage];
     --num_open_[other.stage];
@@ -210,8 +221,11 @@ class Rendezvous {
     const bool is_end = pass.is_forward ? part == 0 : part == parts - 1;
     const int64_t source = pass.is_forward ? part - 1 : part + 1;
     const bool is_local = schedule_.shape.num_stages == 1;
-    const bool has_input = is_end || (is_local ? made_.contains({source, pass.is_forward, pass.micro}) : has_.contains({part, pass.is_forward, pass.micro}));
-    if (!has_input) error_ = fmt::format("stage {} runs {} of micro-batch {} without its input", stage, pass.is_forward ? "forward" : "backward", pass.micro);
+    const bool has_input = is_end || (is_local ? made_.contains({source, pass.is_forward, pass.micro})
+                                               : has_.contains({part, pass.is_forward, pass.micro}));
+    if (!has_input)
+      error_ = fmt::format("stage {} runs {} of micro-batch {} without its input", stage,
+                           pass.is_forward ? "forward" : "backward", pass.micro);
     made_.insert({part, pass.is_forward, pass.micro});
   }
 
@@ -251,8 +265,9 @@ TEST(PipeSchedule, TheDeadlockTestSeesDeadlocks) {
   EXPECT_NE(Rendezvous(schedule).run(), "") << "a pass before its input";
 }
 
-/// Length of a step whose exchanges run in order on a stream of their own: one begins when the pass before it and the exchange before it have ended on
-/// both sides of each of its messages; a pass waits for the exchange that holds its input.
+/// Length of a step whose exchanges run in order on a stream of their own: one begins when the pass before it and the
+/// exchange before it have ended on both sides of each of its messages; a pass waits for the exchange that holds its
+/// input.
 double total_on_streams(const PipeSchedule& schedule, double forward_time, double backward_time) {
   struct Stage {
     size_t at = 0;
@@ -279,7 +294,8 @@ double total_on_streams(const PipeSchedule& schedule, double forward_time, doubl
         stage.passes_end = std::max(ready, stage.passes_end) + (action.pass.is_forward ? forward_time : backward_time);
       } else {
         const double begin = std::max(stage.passes_end, stage.exchanges_end);
-        for (const PipeTransfer& t : action.transfers) (t.is_send ? posted_by_sender : posted_by_receiver)[key_of(s, t)] = begin;
+        for (const PipeTransfer& t : action.transfers)
+          (t.is_send ? posted_by_sender : posted_by_receiver)[key_of(s, t)] = begin;
         double end = begin;
         bool is_met = true;
         for (const PipeTransfer& t : action.transfers) {
@@ -307,11 +323,13 @@ double total_on_streams(const PipeSchedule& schedule, double forward_time, doubl
 TEST(PipeSchedule, OrderedExchangesCostLittle) {
   const size_t count = visit_all([](const PipeSchedule& schedule) {
     const PipeShape& shape = schedule.shape;
-    const double free_messages = static_cast<double>(shape.num_micro * shape.num_chunks) * 3 * (1 + bubble_over_ideal(shape));
+    const double free_messages =
+        static_cast<double>(shape.num_micro * shape.num_chunks) * 3 * (1 + bubble_over_ideal(shape));
     const double bound = shape.kind != Kind::kInterleaved ? 1 : shape.group_size() == shape.num_stages ? 1.045 : 1.07;
     const double ratio = total_on_streams(schedule, 1, 2) / free_messages;
     ASSERT_GE(ratio, 1 - 1e-9);
-    ASSERT_LE(ratio, bound + 1e-9) << "backward takes twice as long as forward, so the two sides of some messages come at different times";
+    ASSERT_LE(ratio, bound + 1e-9)
+        << "backward takes twice as long as forward, so the two sides of some messages come at different times";
   });
   EXPECT_GT(count, 1000u);
 }
@@ -335,11 +353,14 @@ TEST(PipeSchedule, MicroBatchesThatDoNotFitAreRefused) {
     }
     return "legal";
   };
-  EXPECT_NE(message({Kind::kInterleaved, 4, 2, 6, 4}).find("which is 4 or 8 micro-batches"), std::string::npos) << message({Kind::kInterleaved, 4, 2, 6, 4});
+  EXPECT_NE(message({Kind::kInterleaved, 4, 2, 6, 4}).find("which is 4 or 8 micro-batches"), std::string::npos)
+      << message({Kind::kInterleaved, 4, 2, 6, 4});
   EXPECT_NE(message({Kind::kInterleaved, 4, 2, 3, 0}).find("which is 4 micro-batches"), std::string::npos);
-  EXPECT_NE(message({Kind::kInterleaved, 4, 2, 8, 3}).find("--microbatch-group-size-per-virtual-pipeline-stage 4"), std::string::npos);
+  EXPECT_NE(message({Kind::kInterleaved, 4, 2, 8, 3}).find("--microbatch-group-size-per-virtual-pipeline-stage 4"),
+            std::string::npos);
   EXPECT_EQ(message({Kind::kInterleaved, 4, 2, 9, 5}), "legal");
-  EXPECT_NE(message({Kind::kOneForwardOneBackward, 8, 1, int64_t{1} << 40, 0}).find("--global-batch-size"), std::string::npos);
+  EXPECT_NE(message({Kind::kOneForwardOneBackward, 8, 1, int64_t{1} << 40, 0}).find("--global-batch-size"),
+            std::string::npos);
 }
 
 TEST(PipeSchedule, DrawingFitsTheWidth) {
@@ -347,12 +368,15 @@ TEST(PipeSchedule, DrawingFitsTheWidth) {
             "stage: f0 is micro-batch 0 forward, B0 backward\n"
             "   0 |f0 f1 .  B0 f2 B1 .  B2\n"
             "   1 |.  f0 B0 f1 B1 f2 B2 .\n");
-  for (const PipeShape& shape : {PipeShape{Kind::kInterleaved, 8, 12, 16, 0}, PipeShape{Kind::kOneForwardOneBackward, 16, 1, 192, 0},
-                                 PipeShape{Kind::kOneForwardOneBackward, 40, 1, 4, 0}, PipeShape{Kind::kGpipe, 1, 1, 1, 0}})
-    for (const std::string& line : core::split(draw_schedule(make_pipe_schedule(shape)), "\n")) EXPECT_LE(line.size(), 80u) << line;
+  for (const PipeShape& shape :
+       {PipeShape{Kind::kInterleaved, 8, 12, 16, 0}, PipeShape{Kind::kOneForwardOneBackward, 16, 1, 192, 0},
+        PipeShape{Kind::kOneForwardOneBackward, 40, 1, 4, 0}, PipeShape{Kind::kGpipe, 1, 1, 1, 0}})
+    for (const std::string& line : core::split(draw_schedule(make_pipe_schedule(shape)), "\n"))
+      EXPECT_LE(line.size(), 80u) << line;
   const std::string large = draw_schedule(make_pipe_schedule({Kind::kInterleaved, 8, 12, 16, 0}));
   EXPECT_NE(large.find("slots later"), std::string::npos);
-  EXPECT_NE(large.find("g8  F0  g9  F1"), std::string::npos) << large << "in the middle forward and backward take turns; twelve chunks are a to l";
+  EXPECT_NE(large.find("g8  F0  g9  F1"), std::string::npos)
+      << large << "in the middle forward and backward take turns; twelve chunks are a to l";
 }
 
 }  // namespace

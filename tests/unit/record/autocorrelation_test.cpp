@@ -37,7 +37,8 @@ TEST(Autocorrelation, AlternatingAndConstantSeries) {
   std::vector<double> series;
   for (int i = 0; i < 100; ++i) series.push_back(i % 2);
   EXPECT_LT(autocorrelation(series, 1), -0.9);
-  EXPECT_EQ(estimate_dependence(normal_scores(series)).time_mean, 0.75) << "never worth much more than independent values";
+  EXPECT_EQ(estimate_dependence(normal_scores(series)).time_mean, 0.75)
+      << "never worth much more than independent values";
   EXPECT_EQ(autocorrelation(std::vector<double>(50, 3.0), 1), 0);
   const Dependence constant = estimate_dependence(std::vector<double>(50, 0.0));
   EXPECT_EQ(constant.time_mean, 1);

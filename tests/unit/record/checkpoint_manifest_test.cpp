@@ -49,8 +49,8 @@ TEST(CheckpointName, RoundTripAndRefusals) {
   EXPECT_EQ(checkpoint_name(12000, 3), "step-00012000.a3");
   EXPECT_EQ(parse_checkpoint_name("step-00012000.a3"), (std::pair<int64_t, int>(12000, 3)));
   EXPECT_EQ(parse_checkpoint_name(checkpoint_name(123456789012, 1)), (std::pair<int64_t, int>(123456789012, 1)));
-  for (const char* name : {"step-12000.a3", "step-00012000", "step-00012000.a", "step-00012000.a3.tmp", "step--0012000.a3",
-                           "owner.3", "latest", "step-.a", "step-00000001.a-1"})
+  for (const char* name : {"step-12000.a3", "step-00012000", "step-00012000.a", "step-00012000.a3.tmp",
+                           "step--0012000.a3", "owner.3", "latest", "step-.a", "step-00000001.a-1"})
     EXPECT_FALSE(parse_checkpoint_name(name)) << name;
 }
 
@@ -104,7 +104,8 @@ TEST(Manifest, NoMutationPassesUnnoticed) {
   int refused = 0;
   for (int round = 0; round < 5000; ++round) {
     std::string text = clean;
-    for (uint64_t edits = 1 + rng.below(3); edits > 0; --edits) text[rng.below(text.size())] = static_cast<char>(rng.below(256));
+    for (uint64_t edits = 1 + rng.below(3); edits > 0; --edits)
+      text[rng.below(text.size())] = static_cast<char>(rng.below(256));
     if (rng.below(4) == 0) text.resize(rng.below(text.size()));
     try {
       parse_manifest(text, "mutated");

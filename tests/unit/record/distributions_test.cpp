@@ -18,7 +18,8 @@ TEST(Distributions, PublishedTables) {
 TEST(Distributions, QuantilesUndoTheDistributionFunctions) {
   for (const double p : {1e-8, 1e-4, 0.02, 0.4, 0.5, 0.6, 0.999}) {
     EXPECT_NEAR(normal_cdf(normal_quantile(p)), p, 1e-9 * p);
-    for (const double dof : {1.0, 1.5, 4.3, 77.0, 5000.0}) EXPECT_NEAR(student_t_cdf(student_t_quantile(p, dof), dof), p, 1e-9 * p) << dof;
+    for (const double dof : {1.0, 1.5, 4.3, 77.0, 5000.0})
+      EXPECT_NEAR(student_t_cdf(student_t_quantile(p, dof), dof), p, 1e-9 * p) << dof;
   }
 }
 

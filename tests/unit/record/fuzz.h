@@ -17,7 +17,9 @@ inline uint64_t fuzz_rounds(uint64_t usual) {
 
 /// One to eight changes: bytes flipped, pieces cut out, doubled or moved, numbers made extreme, the end cut off.
 inline std::string damage(std::string bytes, core::CounterRng& rng) {
-  static const std::string kNasty[] = {"nan", "inf", "-1", "1e999", "-0", "99999999999999999999", "0", "\r", "\n", "\x1b[", "\"", ",", "{", "1e-320", "4e18", ": ", std::string(1, '\0')};
+  static const std::string kNasty[] = {
+      "nan", "inf", "-1",     "1e999", "-0", "99999999999999999999", "0", "\r", "\n", "\x1b[", "\"",
+      ",",   "{",   "1e-320", "4e18",  ": ", std::string(1, '\0')};
   for (uint64_t left = 1 + rng.below(8); left > 0 && !bytes.empty(); --left) {
     const uint64_t at = rng.below(bytes.size()), length = 1 + rng.below(40);
     switch (rng.below(6)) {
@@ -29,7 +31,8 @@ inline std::string damage(std::string bytes, core::CounterRng& rng) {
         const size_t digit = bytes.find_first_of("0123456789", at);
         if (digit == std::string::npos) break;
         const size_t end = bytes.find_first_not_of("0123456789.", digit);
-        bytes.replace(digit, end == std::string::npos ? std::string::npos : end - digit, kNasty[rng.below(std::size(kNasty))]);
+        bytes.replace(digit, end == std::string::npos ? std::string::npos : end - digit,
+                      kNasty[rng.below(std::size(kNasty))]);
         break;
       }
       default:

@@ -20,7 +20,8 @@ RunData read(const std::string& text, std::optional<LogFormat> format = std::nul
   return read_one(folder.path() / "net.json", format);
 }
 
-constexpr const char* kBenchDocument = R"({"format": "lockstep-bench-1", "case": "collective", "command": "lockstep bench collective", "mode": "time",
+constexpr const char* kBenchDocument =
+    R"({"format": "lockstep-bench-1", "case": "collective", "command": "lockstep bench collective", "mode": "time",
   "machine": {"ranks": [{"rank": 0, "host": "a", "device": "cpu", "device_name": "Some CPU"}, {"rank": 1, "host": "a"}, {"rank": 2, "host": "b"}]},
   "rows": [{"part": "all-gather", "bytes": 6000, "count": 500, "type": "float", "redop": "none", "root": -1, "time_us": 2.0, "wrong": 0, "in_place_time_us": 3.0},
            {"part": "all-gather", "bytes": 12000, "count": 1000, "type": "float", "redop": "none", "root": -1, "wrong": 0}]})";
@@ -40,9 +41,13 @@ TEST(BenchDocument, BringsItsCollectives) {
   EXPECT_TRUE(run.collective_points[1].is_in_place);
   EXPECT_FALSE(run.collective_points[1].num_wrong);
   EXPECT_NE(core::join(run.problems, "|").find("1 of 2 rows hold no time"), std::string::npos);
-  const RunData op = read(R"({"format": "lockstep-bench-1", "case": "op", "rows": [], "summary": {"measured_peak_tflops": {"fp32": 0.5}}})");
-  EXPECT_NE(op.message.find("`lockstep bench op`, not of training; it measured a peak of 0.5 TFLOP/s in fp32"), std::string::npos) << op.message;
-  const RunData text = read("# lockstep bench op: 1 ranks at the same time on cpu, 1 threads each\n# gemm\n  gemm square\n");
+  const RunData op = read(
+      R"({"format": "lockstep-bench-1", "case": "op", "rows": [], "summary": {"measured_peak_tflops": {"fp32": 0.5}}})");
+  EXPECT_NE(op.message.find("`lockstep bench op`, not of training; it measured a peak of 0.5 TFLOP/s in fp32"),
+            std::string::npos)
+      << op.message;
+  const RunData text =
+      read("# lockstep bench op: 1 ranks at the same time on cpu, 1 threads each\n# gemm\n  gemm square\n");
   EXPECT_NE(text.message.find("`lockstep bench op`"), std::string::npos) << text.message;
   EXPECT_THROW(read(std::string(kBenchDocument).substr(0, 400)), DataError);
 }

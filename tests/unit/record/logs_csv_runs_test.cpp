@@ -39,7 +39,8 @@ std::vector<std::string> parts_of(const std::vector<RunData>& runs) {
 std::vector<std::string> rows_of_sizes() {
   std::vector<std::string> rows;
   for (const int nodes : {1, 2, 4})
-    for (int step = 0; step < 100; ++step) rows.push_back(fmt::format("{},{:.3f},{},{}", step, 100 + nodes + step / 1000.0, 256 * nodes, nodes));
+    for (int step = 0; step < 100; ++step)
+      rows.push_back(fmt::format("{},{:.3f},{},{}", step, 100 + nodes + step / 1000.0, 256 * nodes, nodes));
   return rows;
 }
 
@@ -47,7 +48,8 @@ TEST(CsvRuns, EachSizeIsARunOfItsOwnWhateverTheOrderOfTheRows) {
   std::vector<std::string> rows = rows_of_sizes();
   for (const bool is_shuffled : {false, true}) {
     if (is_shuffled) std::shuffle(rows.begin(), rows.end(), std::mt19937(7));
-    const std::vector<RunData> runs = read_text("step,step_time_ms,global_batch,nodes\n" + core::join(rows, "\n") + "\n");
+    const std::vector<RunData> runs =
+        read_text("step,step_time_ms,global_batch,nodes\n" + core::join(rows, "\n") + "\n");
     ASSERT_EQ(runs.size(), 3u) << is_shuffled;
     EXPECT_EQ(problems_of(runs), "");
     for (const RunData& run : runs) {
@@ -59,7 +61,8 @@ TEST(CsvRuns, EachSizeIsARunOfItsOwnWhateverTheOrderOfTheRows) {
       ASSERT_EQ(run.steps.size(), 100u);
       for (size_t step = 0; step < 100; ++step) {
         EXPECT_EQ(run.steps.step[step], static_cast<int64_t>(step));
-        EXPECT_NEAR(run.steps.step_ms[step], 100.0 + static_cast<double>(nodes) + static_cast<double>(step) / 1000, 1e-9);
+        EXPECT_NEAR(run.steps.step_ms[step], 100.0 + static_cast<double>(nodes) + static_cast<double>(step) / 1000,
+                    1e-9);
         EXPECT_EQ(run.steps.num_steps[step], 1);
         EXPECT_EQ(run.steps.samples[step], static_cast<double>(256 * nodes));
       }
@@ -71,13 +74,17 @@ TEST(CsvRuns, EachSizeIsARunOfItsOwnWhateverTheOrderOfTheRows) {
 TEST(CsvRuns, NodesAndDevicesAreTwoFactsAndRepeatsAreParted) {
   std::string text = "nodes,gpus,run,model,precision,local_batch,job_id,step_time_s\n";
   for (int step = 0; step < 3; ++step)
-    for (const char* run : {"2,8,a,ViT-B-32,bf16,64,11", "2,8,b,ViT-B-32,bf16,64,12", "4,16,a,ViT-B-32,bf16,64,13"}) text += fmt::format("{},0.{}\n", run, 5 + step);
+    for (const char* run : {"2,8,a,ViT-B-32,bf16,64,11", "2,8,b,ViT-B-32,bf16,64,12", "4,16,a,ViT-B-32,bf16,64,13"})
+      text += fmt::format("{},0.{}\n", run, 5 + step);
   EXPECT_THROW(read_text(text), DataError) << "without a column of steps it is a table of points";
   text = core::replace_all(text, "step_time_s", "step_time_s,step");
-  text = core::replace_all(core::replace_all(core::replace_all(text, "0.5\n", "0.5,0\n"), "0.6\n", "0.6,1\n"), "0.7\n", "0.7,2\n");
+  text = core::replace_all(core::replace_all(core::replace_all(text, "0.5\n", "0.5,0\n"), "0.6\n", "0.6,1\n"), "0.7\n",
+                           "0.7,2\n");
   const std::vector<RunData> runs = read_text(text);
   EXPECT_EQ(problems_of(runs), "");
-  EXPECT_EQ(parts_of(runs), (std::vector<std::string>{"nodes=2, gpus=8, run=a, job_id=11", "nodes=2, gpus=8, run=b, job_id=12", "nodes=4, gpus=16, run=a, job_id=13"}));
+  EXPECT_EQ(parts_of(runs),
+            (std::vector<std::string>{"nodes=2, gpus=8, run=a, job_id=11", "nodes=2, gpus=8, run=b, job_id=12",
+                                      "nodes=4, gpus=16, run=a, job_id=13"}));
   ASSERT_EQ(runs.size(), 3u);
   EXPECT_EQ(runs[1].allocation, "slurm 12");
   EXPECT_EQ(runs[2].setup.devices, 16);
@@ -96,7 +103,8 @@ TEST(CsvRuns, ABatchPartsRunsOnlyWhereStepsComeAgain) {
   EXPECT_EQ(parts_of(two), (std::vector<std::string>{"global_batch=64", "global_batch=128"}));
   EXPECT_EQ(two[1].steps.step_ms, (std::vector<double>{19, 20}));
   EXPECT_EQ(two[1].setup.global_batch, 128);
-  const std::vector<RunData> one = read_text("step,step_time_ms,global_batch\n0,10,64\n1,10,64\n2,10,64\n3,4,16\n");  // the end of an epoch
+  const std::vector<RunData> one =
+      read_text("step,step_time_ms,global_batch\n0,10,64\n1,10,64\n2,10,64\n3,4,16\n");  // the end of an epoch
   ASSERT_EQ(one.size(), 1u);
   EXPECT_EQ(one[0].steps.samples, (std::vector<double>{64, 64, 64, 16}));
   EXPECT_FALSE(one[0].setup.global_batch);
@@ -104,7 +112,8 @@ TEST(CsvRuns, ABatchPartsRunsOnlyWhereStepsComeAgain) {
 
 TEST(CsvRuns, RestartsAndRanksAreToldApartWithinEachRun) {
   const std::string header = "step,rank,step_time_ms,nodes\n";
-  const std::string text = header + "0,0,10,1\n0,1,12,1\n1,0,11,1\n1,1,10,1\n0,0,20,2\n0,1,21,2\n" + header + "1,0,30,1\n1,1,31,1\n";
+  const std::string text =
+      header + "0,0,10,1\n0,1,12,1\n1,0,11,1\n1,1,10,1\n0,0,20,2\n0,1,21,2\n" + header + "1,0,30,1\n1,1,31,1\n";
   const std::vector<RunData> runs = read_text(text);
   ASSERT_EQ(runs.size(), 2u);
   EXPECT_EQ(runs[0].steps.step_ms, (std::vector<double>{12, 31}));
@@ -117,7 +126,8 @@ TEST(CsvRuns, StepsThatBeginAgainWithEachEpochAreNumberedThrough) {
   std::string text = "epoch,step,step_time_ms,nodes\n";
   for (const int nodes : {1, 2})
     for (int epoch = 1; epoch <= 3; ++epoch)
-      for (int step = 0; step < 4; ++step) text += fmt::format("{},{},{},{}\n", epoch, step, 100 * nodes + 10 * epoch + step, nodes);
+      for (int step = 0; step < 4; ++step)
+        text += fmt::format("{},{},{},{}\n", epoch, step, 100 * nodes + 10 * epoch + step, nodes);
   const std::vector<RunData> runs = read_text(text);
   ASSERT_EQ(runs.size(), 2u);
   EXPECT_EQ(runs[1].num_attempts, 1);
@@ -130,7 +140,8 @@ TEST(CsvRuns, StepsThatBeginAgainWithEachEpochAreNumberedThrough) {
 
 TEST(CsvRuns, TimesSinceTheStartAreThoseOfEachRun) {
   std::string text = "step,time_s,nodes\n";
-  for (int step = 0; step < 10; ++step) text += fmt::format("{},{},1\n{},{},2\n", step, 0.5 * step + 1, step, 0.7 * step + 1);
+  for (int step = 0; step < 10; ++step)
+    text += fmt::format("{},{},1\n{},{},2\n", step, 0.5 * step + 1, step, 0.7 * step + 1);
   const std::vector<RunData> runs = read_text(text);
   ASSERT_EQ(runs.size(), 2u);
   ASSERT_EQ(runs[1].steps.size(), 9u);
@@ -144,18 +155,29 @@ TEST(CsvRuns, WhatCannotBeToldApartIsExplainedByItsColumn) {
   EXPECT_EQ(unnamed[0].num_rejected_lines, 3);
   const std::string words = problems_of(unnamed);
   EXPECT_NE(words.find("one row is without a value in the column 'nodes'"), std::string::npos) << words;
-  EXPECT_NE(words.find("the column 'nodes' holds something else than a whole number above 0; 2 such lines were left out (the first is line 5)"), std::string::npos) << words;
+  EXPECT_NE(words.find("the column 'nodes' holds something else than a whole number above 0; 2 such lines were left "
+                       "out (the first is line 5)"),
+            std::string::npos)
+      << words;
 
-  const std::vector<RunData> unknown = read_text("step,step_time_ms,algo\n0,10,ring\n1,10,ring\n0,19,tree\n1,20,tree\n");
+  const std::vector<RunData> unknown =
+      read_text("step,step_time_ms,algo\n0,10,ring\n1,10,ring\n0,19,tree\n1,20,tree\n");
   ASSERT_EQ(unknown.size(), 1u);
-  EXPECT_NE(problems_of(unknown).find("the column 'algo', of several values, is not read: where the values tell runs apart, name that column 'run'"), std::string::npos)
+  EXPECT_NE(problems_of(unknown).find("the column 'algo', of several values, is not read: where the values tell runs "
+                                      "apart, name that column 'run'"),
+            std::string::npos)
       << problems_of(unknown);
   const std::vector<RunData> batch = read_text("step,step_time_ms,batch_size\n0,10,32\n0,19,64\n");
-  EXPECT_NE(problems_of(batch).find("the column 'batch_size' may be of a device or of all and was not read: name it local_batch or global_batch"), std::string::npos) << problems_of(batch);
+  EXPECT_NE(
+      problems_of(batch).find(
+          "the column 'batch_size' may be of a device or of all and was not read: name it local_batch or global_batch"),
+      std::string::npos)
+      << problems_of(batch);
   EXPECT_EQ(problems_of(batch).find("name that column 'run'"), std::string::npos) << problems_of(batch);
 
   const std::vector<RunData> per_node = read_text("step,step_time_ms,nodes,gpus\n0,10,1,4\n0,11,2,4\n");
-  EXPECT_NE(problems_of(per_node).find("the column 'gpus' is the same at every number of nodes"), std::string::npos) << problems_of(per_node);
+  EXPECT_NE(problems_of(per_node).find("the column 'gpus' is the same at every number of nodes"), std::string::npos)
+      << problems_of(per_node);
 
   std::string many = "step,step_time_ms,run\n";
   for (int run = 0; run <= 10'000; ++run) many += fmt::format("0,10,r{}\n", run);
@@ -177,7 +199,8 @@ TEST(CsvRuns, UnitsAreOfTheFileWhereTheWorkIsTheSame) {
 TEST(CsvRunsFuzz, DamagedFilesAreReadOrRefusedAndNeverYieldImpossibleTimes) {
   std::string good = "step,step_time_ms,global_batch,nodes,run,rank,time\n";
   for (int step = 0; step < 6; ++step)
-    for (const char* run : {"256,1,a,0", "256,1,a,1", "512,2,a,0", "512,2,b,0"}) good += fmt::format("{},{},{},{}\n", step, 100 + step, run, step);
+    for (const char* run : {"256,1,a,0", "256,1,a,1", "512,2,a,0", "512,2,b,0"})
+      good += fmt::format("{},{},{},{}\n", step, 100 + step, run, step);
   const uint64_t rounds = testing::fuzz_rounds(300);
   uint64_t num_read = 0, num_of_several = 0;
   for (uint64_t seed = 0; seed < rounds; ++seed) {

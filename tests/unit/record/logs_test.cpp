@@ -22,16 +22,22 @@ struct Golden {
   const char* file;
   LogFormat format;
 };
-constexpr Golden kGolden[] = {{"openclip.log", LogFormat::kOpenClip},     {"nemo_bar.out", LogFormat::kNemo},        {"nemo_lines.out", LogFormat::kNemo},
-                              {"megatron.log", LogFormat::kMegatron},     {"torchtitan.log", LogFormat::kTorchTitan}, {"deepspeed.log", LogFormat::kDeepSpeed},
-                              {"imagenet.log", LogFormat::kImageNet},     {"mlperf.log", LogFormat::kMlperf},         {"mlperf_blocks.log", LogFormat::kMlperf},
-                              {"tf_cnn.log", LogFormat::kTfCnn},          {"all_reduce_perf.txt", LogFormat::kNcclTests}, {"steps.csv", LogFormat::kCsv}};
+constexpr Golden kGolden[] = {{"openclip.log", LogFormat::kOpenClip},         {"nemo_bar.out", LogFormat::kNemo},
+                              {"nemo_lines.out", LogFormat::kNemo},           {"megatron.log", LogFormat::kMegatron},
+                              {"torchtitan.log", LogFormat::kTorchTitan},     {"deepspeed.log", LogFormat::kDeepSpeed},
+                              {"imagenet.log", LogFormat::kImageNet},         {"mlperf.log", LogFormat::kMlperf},
+                              {"mlperf_blocks.log", LogFormat::kMlperf},      {"tf_cnn.log", LogFormat::kTfCnn},
+                              {"all_reduce_perf.txt", LogFormat::kNcclTests}, {"steps.csv", LogFormat::kCsv}};
 
 /// A log of the given text, read.
 class LogText {
  public:
-  explicit LogText(const std::string& text, const std::string& name = "run.log") : path_(folder_.path() / name) { std::ofstream(path_, std::ios::binary) << text; }
-  RunData read(std::optional<LogFormat> format = std::nullopt, const MetaOptions& meta = {}) const { return read_one(path_, format, {.meta = meta}); }
+  explicit LogText(const std::string& text, const std::string& name = "run.log") : path_(folder_.path() / name) {
+    std::ofstream(path_, std::ios::binary) << text;
+  }
+  RunData read(std::optional<LogFormat> format = std::nullopt, const MetaOptions& meta = {}) const {
+    return read_one(path_, format, {.meta = meta});
+  }
   const fs::path& path() const { return path_; }
 
  private:
@@ -40,7 +46,8 @@ class LogText {
 };
 
 /// The golden log with its text changed.
-RunData read_changed(const std::string& file, const std::string& from, const std::string& to, const MetaOptions& meta = {}) {
+RunData read_changed(const std::string& file, const std::string& from, const std::string& to,
+                     const MetaOptions& meta = {}) {
   const std::string text = core::read_file(golden(file)), changed = core::replace_all(text, from, to);
   EXPECT_NE(text, changed) << file << " holds no '" << from << "'";
   return LogText(changed, file).read(std::nullopt, meta);
@@ -111,10 +118,15 @@ TEST(Logs, OpenClipFindsItsOptionsBesideAnOutLog) {
   const core::TempDir folder;
   const fs::path run_folder = folder.path() / "htsat_tiny_bs616_af1_n2";
   fs::create_directories(run_folder);
-  std::ofstream(run_folder / "params.txt") << "accum_freq: 1\nbatch_size: 616\nmodel: HTSAT-tiny-Roberta-base\nworld_size: 8\ndataset_type: synthetic-audio\n";
-  std::ofstream(run_folder / "out.log") << "2026-01-31,12:00:00 | INFO | Train Epoch: 0 [   4928/1000384 (0%)] Data (t): 0.1 Batch (t): 9.000, 547.5/s, 68.4/s/gpu LR: 0.0003 Logit Scale: 14.3 Loss: 8.3 (8.3)\n"
-                                        << "2026-01-31,12:01:40 | INFO | Train Epoch: 0 [ 497728/1000384 (50%)] Data (t): 0.001 Batch (t): 0.990, 4977.7/s, 622.2/s/gpu LR: 0.0003 Logit Scale: 14.3 Loss: 8.1 (8.2)\n";
-  const RunData run = read_one(run_folder, std::nullopt, {.meta = {.path_pattern = "bs(?<batch>\\d+)_af(?<accum>\\d+)_n(?<nodes>\\d+)"}});
+  std::ofstream(run_folder / "params.txt") << "accum_freq: 1\nbatch_size: 616\nmodel: "
+                                              "HTSAT-tiny-Roberta-base\nworld_size: 8\ndataset_type: synthetic-audio\n";
+  std::ofstream(run_folder / "out.log")
+      << "2026-01-31,12:00:00 | INFO | Train Epoch: 0 [   4928/1000384 (0%)] Data (t): 0.1 Batch (t): 9.000, 547.5/s, "
+         "68.4/s/gpu LR: 0.0003 Logit Scale: 14.3 Loss: 8.3 (8.3)\n"
+      << "2026-01-31,12:01:40 | INFO | Train Epoch: 0 [ 497728/1000384 (50%)] Data (t): 0.001 Batch (t): 0.990, "
+         "4977.7/s, 622.2/s/gpu LR: 0.0003 Logit Scale: 14.3 Loss: 8.1 (8.2)\n";
+  const RunData run = read_one(run_folder, std::nullopt,
+                               {.meta = {.path_pattern = "bs(?<batch>\\d+)_af(?<accum>\\d+)_n(?<nodes>\\d+)"}});
   EXPECT_EQ(run.name, "htsat_tiny_bs616_af1_n2");
   EXPECT_EQ(run.setup.model, "HTSAT-tiny-Roberta-base");
   EXPECT_EQ(run.setup.nodes, 2);
@@ -140,8 +152,13 @@ TEST(Logs, NemoBarsAndLines) {
   EXPECT_EQ(lines.setup.global_batch, 128);
   EXPECT_DOUBLE_EQ(lines.steps.step_ms[5], 4510);
   EXPECT_EQ(lines.steps.logged_tflops_per_device[5], 205);
-  const RunData recipe = LogText("Epoch 0: : 100%|\xe2\x96\x88\xe2\x96\x88| 100/100 [07:57<00:00, reduced_train_loss=7.310, global_step=99.00, consumed_samples=25600.0, train_step_timing in s=3.590]\n").read();
-  ASSERT_EQ(recipe.steps.size(), 1u);  // the line of the recipe that the reader must take (its protocol is this last step)
+  const RunData recipe =
+      LogText(
+          "Epoch 0: : 100%|\xe2\x96\x88\xe2\x96\x88| 100/100 [07:57<00:00, reduced_train_loss=7.310, "
+          "global_step=99.00, consumed_samples=25600.0, train_step_timing in s=3.590]\n")
+          .read();
+  ASSERT_EQ(recipe.steps.size(),
+            1u);  // the line of the recipe that the reader must take (its protocol is this last step)
   EXPECT_EQ(recipe.steps.step[0], 99);
   EXPECT_EQ(recipe.steps.step_ms[0], 3590);
   EXPECT_EQ(recipe.setup.global_batch, 256);
@@ -171,19 +188,29 @@ TEST(Logs, MegatronWithARestartAndASwitchOfUnits) {
 }
 
 TEST(Logs, MegatronTellsItsSizesInItsFirstLineInEverySpelling) {
-  const std::string step = "iteration 10/ 600 | consumed samples: 1280 | elapsed time per iteration (ms): 25.5 | global batch size: 128 | lm loss: 8.9 |\n";
-  const RunData run = LogText("using world size: 32, data-parallel size: 2, context-parallel size: 2, hierarchical context-parallel sizes: None, "
-                              "encoder-tensor-model-parallel size: 7, tensor-model-parallel size: 4, pipeline-model-parallel size: 2\n" + step)
-                          .read(LogFormat::kMegatron);
+  const std::string step =
+      "iteration 10/ 600 | consumed samples: 1280 | elapsed time per iteration (ms): 25.5 | global batch size: 128 | "
+      "lm loss: 8.9 |\n";
+  const RunData run =
+      LogText(
+          "using world size: 32, data-parallel size: 2, context-parallel size: 2, hierarchical context-parallel sizes: "
+          "None, "
+          "encoder-tensor-model-parallel size: 7, tensor-model-parallel size: 4, pipeline-model-parallel size: 2\n" +
+          step)
+          .read(LogFormat::kMegatron);
   EXPECT_EQ(run.setup.devices, 32);
   EXPECT_EQ(run.setup.layout, "dp=2 tp=4 pp=2 cp=2");
   EXPECT_EQ(run.setup.samples_per_device, 64);
-  const RunData old = LogText("using world size: 16, data-parallel-size: 4, tensor-model-parallel size: 2, pipeline-model-parallel size: 2 \n" + step)
+  const RunData old = LogText(
+                          "using world size: 16, data-parallel-size: 4, tensor-model-parallel size: 2, "
+                          "pipeline-model-parallel size: 2 \n" +
+                          step)
                           .read(LogFormat::kMegatron);
   EXPECT_EQ(old.setup.devices, 16);
   EXPECT_EQ(old.setup.layout, "dp=4 tp=2 pp=2");
   EXPECT_EQ(old.setup.samples_per_device, 32);
-  const RunData odd = LogText("using world size: many, data-parallel size: 0, tensor-model-parallel size: -1\n" + step).read(LogFormat::kMegatron);
+  const RunData odd = LogText("using world size: many, data-parallel size: 0, tensor-model-parallel size: -1\n" + step)
+                          .read(LogFormat::kMegatron);
   EXPECT_FALSE(odd.setup.devices);
   EXPECT_FALSE(odd.setup.samples_per_device);
 }
@@ -207,7 +234,8 @@ TEST(Logs, TorchTitanTimesFromTokenRatesOrElseFromTimeStamps) {
   EXPECT_NEAR(stamps.steps.step_ms[1], 3020, 1);
   has_problem(stamps, "differences of time stamps (10 times)");
   has_problem(stamps, "first step has no time");
-  const RunData told = read_changed("torchtitan.log", "sequence length 8192, ", "", {.values = {{"sequence_length", "8192"}}});
+  const RunData told =
+      read_changed("torchtitan.log", "sequence length 8192, ", "", {.values = {{"sequence_length", "8192"}}});
   EXPECT_EQ(told.steps.step_ms, run.steps.step_ms);
 }
 
@@ -227,8 +255,12 @@ TEST(Logs, DeepSpeedRatesNeedTheBatchAndCollectivesAddUp) {
   const RunData unknown = read_changed("deepspeed.log", "train_batch_size", "other");
   EXPECT_EQ(unknown.steps.size(), 0u);
   has_problem(unknown, "without the global batch");
-  EXPECT_EQ(read_changed("deepspeed.log", "train_batch_size", "other", {.values = {{"global_batch", "256"}}}).steps.step_ms, run.steps.step_ms);
-  EXPECT_EQ(read_changed("deepspeed.log", "RunningAvgSamplesPerSec=119.750000", "RunningAvgSamplesPerSec=-inf").steps.size(), 10u);
+  EXPECT_EQ(
+      read_changed("deepspeed.log", "train_batch_size", "other", {.values = {{"global_batch", "256"}}}).steps.step_ms,
+      run.steps.step_ms);
+  EXPECT_EQ(
+      read_changed("deepspeed.log", "RunningAvgSamplesPerSec=119.750000", "RunningAvgSamplesPerSec=-inf").steps.size(),
+      10u);
 }
 
 TEST(Logs, ImageNetTakesTheStepNotTheRunningMean) {
@@ -247,9 +279,12 @@ TEST(Logs, ImageNetTakesTheStepNotTheRunningMean) {
   EXPECT_EQ(run.setup.sample_unit, "images");
   ASSERT_EQ(run.results.size(), 2u);
   EXPECT_EQ(run.results[1].metrics, (NamedNumbers{{"top1_pct", 15}, {"top5_pct", 25}}));
-  has_problem(read_changed("imagenet.log", "Time  0.413 ( 0.462)", "Time  0.413 ( 0.562)"), "epoch 0: the printed steps take 413.0 ms on average, all steps of the epoch 515.0 ms");
+  has_problem(read_changed("imagenet.log", "Time  0.413 ( 0.462)", "Time  0.413 ( 0.562)"),
+              "epoch 0: the printed steps take 413.0 ms on average, all steps of the epoch 515.0 ms");
   std::string older = core::read_file(golden("imagenet.log"));  // counts batches from 0
-  for (int batch = 1; batch <= 121; batch += 10) older = core::replace_all(std::move(older), fmt::format("[{:>3}/125]", batch), fmt::format("[{:>3}/125]", batch - 1));
+  for (int batch = 1; batch <= 121; batch += 10)
+    older =
+        core::replace_all(std::move(older), fmt::format("[{:>3}/125]", batch), fmt::format("[{:>3}/125]", batch - 1));
   EXPECT_EQ(LogText(older).read().steps.step, run.steps.step);
 }
 
@@ -257,7 +292,8 @@ TEST(Logs, MlperfStatsUnderThreeSpellingsAndBlocks) {
   const RunData run = read_one(golden("mlperf.log"));
   ASSERT_EQ(run.steps.size(), 20u);
   EXPECT_EQ(run.steps.step[0], 10);
-  for (size_t row = 0; row < 20; ++row) EXPECT_NEAR(run.steps.step_ms[row], 9800 + 10.0 * static_cast<double>(row + 1), 1e-6);
+  for (size_t row = 0; row < 20; ++row)
+    EXPECT_NEAR(run.steps.step_ms[row], 9800 + 10.0 * static_cast<double>(row + 1), 1e-6);
   EXPECT_EQ(run.steps.num_steps[5], 10);
   EXPECT_EQ(run.setup.model, "gpt3");
   EXPECT_EQ(run.setup.system, "64xDGX");
@@ -281,15 +317,21 @@ TEST(Logs, TfCnnMeansBecomeIntervals) {
   EXPECT_EQ(run.setup.is_synthetic, true);
   EXPECT_EQ(run.steps.step, (Steps{0, 9, 19, 29, 39, 49, 59, 69, 79, 89, 99}));
   EXPECT_EQ(run.steps.num_steps, (Lengths{1, 9, 10, 10, 10, 10, 10, 10, 10, 10, 10}));
-  for (size_t row = 1; row < run.steps.size(); ++row) EXPECT_NEAR(run.steps.step_ms[row], 173, 2);  // the rate has five digits
+  for (size_t row = 1; row < run.steps.size(); ++row)
+    EXPECT_NEAR(run.steps.step_ms[row], 173, 2);  // the rate has five digits
 }
 
 TEST(Logs, NcclTestsRowsMayHaveOneHalfOnly) {
   const std::string head =
-      "# Collective test starting: all_reduce_perf\n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n";
-  const RunData run = LogText(head + "     1048576        262144     float     sum      -1      N/A     N/A     N/A    N/A    40.90   25.64   44.87      0\n"
-                                     "     2097152        524288     float     sum      -1    81.80   25.64   44.87      0      N/A     N/A     N/A    N/A\n"
-                                     "     4194304       1048576     float     sum      -1      N/A     N/A     N/A    N/A      N/A     N/A     N/A    N/A\n",
+      "# Collective test starting: all_reduce_perf\n#       size         count      type   redop    root     time   "
+      "algbw   busbw #wrong     time   algbw   busbw #wrong\n";
+  const RunData run = LogText(head +
+                                  "     1048576        262144     float     sum      -1      N/A     N/A     N/A    "
+                                  "N/A    40.90   25.64   44.87      0\n"
+                                  "     2097152        524288     float     sum      -1    81.80   25.64   44.87      "
+                                  "0      N/A     N/A     N/A    N/A\n"
+                                  "     4194304       1048576     float     sum      -1      N/A     N/A     N/A    "
+                                  "N/A      N/A     N/A     N/A    N/A\n",
                               "job.txt")
                           .read();
   ASSERT_EQ(run.collective_points.size(), 2u);
@@ -322,8 +364,10 @@ TEST(Logs, NcclTestsBandwidthsFollowFromSizeAndTime) {
   has_problem(impossible, "1 printed bandwidths do not follow");
   const std::string text = core::read_file(golden("all_reduce_perf.txt"));
   EXPECT_EQ(LogText(text, "job.txt").read().collective_points[0].kind, "all_reduce");  // by the ratio, 1.75 on 8 ranks
-  EXPECT_EQ(LogText("# Collective test starting: all_gather_perf\n" + text, "job.txt").read().collective_points[0].kind, "all_gather");
-  EXPECT_FALSE(LogText(core::replace_all(text, "     0\n", "   N/A\n"), "job.txt").read().collective_points[1].num_wrong);
+  EXPECT_EQ(LogText("# Collective test starting: all_gather_perf\n" + text, "job.txt").read().collective_points[0].kind,
+            "all_gather");
+  EXPECT_FALSE(
+      LogText(core::replace_all(text, "     0\n", "   N/A\n"), "job.txt").read().collective_points[1].num_wrong);
 }
 
 TEST(Logs, CollectivesWithoutAListOfRanksTellTheirNumberOtherwise) {
@@ -337,10 +381,16 @@ TEST(Logs, CollectivesWithoutAListOfRanksTellTheirNumberOtherwise) {
   const RunData unnamed = LogText(text, "job.txt").read();
   EXPECT_FALSE(unnamed.setup.devices);
   has_problem(unnamed, "how many ranks took part is not told: give --devices");
-  EXPECT_EQ(LogText(text, "job.txt").read(std::nullopt, {.values = {{"devices", "8"}}}).collective_points.at(0).num_ranks, 8);
-  const std::string head = "#        size         count      type   redop    root      time   algbw   busbw  #wrong      time   algbw   busbw  #wrong\n";
+  EXPECT_EQ(
+      LogText(text, "job.txt").read(std::nullopt, {.values = {{"devices", "8"}}}).collective_points.at(0).num_ranks, 8);
+  const std::string head =
+      "#        size         count      type   redop    root      time   algbw   busbw  #wrong      time   algbw   "
+      "busbw  #wrong\n";
   const RunData own = LogText("# lockstep bench collective: 3 ranks on cpu\n" + head + "# all-reduce\n" +
-                                  "     3000000        750000     float     sum      -1       N/A     N/A     N/A     N/A   1000.00    3.00    4.00       0\n", "job.out").read();
+                                  "     3000000        750000     float     sum      -1       N/A     N/A     N/A     "
+                                  "N/A   1000.00    3.00    4.00       0\n",
+                              "job.out")
+                          .read();
   EXPECT_EQ(own.setup.devices, 3);
   ASSERT_EQ(own.collective_points.size(), 1u);
   EXPECT_EQ(own.collective_points[0].num_ranks, 3);
@@ -357,10 +407,12 @@ TEST(Logs, CsvColumnsAreKnownByTheirNames) {
   EXPECT_EQ(run.steps.samples[4], 1024);
   EXPECT_TRUE(std::isnan(run.steps.loss[29]));
   const RunData seconds = LogText("iteration,time_s,rank\n0,0.5,0\n0,0.7,1\n1,0.4,1\n1,0.3,0").read();
-  EXPECT_EQ(seconds.steps.step_ms, (std::vector<double>{700, 400}));  // the slowest rank; a last line without an end counts
+  EXPECT_EQ(seconds.steps.step_ms,
+            (std::vector<double>{700, 400}));  // the slowest rank; a last line without an end counts
   EXPECT_THROW(read_one(fs::path(LOCKSTEP_GOLDEN_DIR) / "logs" / "steps.csv", LogFormat::kLockstep), EnvironmentError);
   EXPECT_THROW(LogText("nodes,gpus,samples_per_s\n1,4,2495\n").read(LogFormat::kCsv), DataError);
-  EXPECT_THROW(LogText("precision,gpus,step_time_s\nbf16,128,4.61\n").read(LogFormat::kCsv), DataError);  // times of points, not of steps
+  EXPECT_THROW(LogText("precision,gpus,step_time_s\nbf16,128,4.61\n").read(LogFormat::kCsv),
+               DataError);  // times of points, not of steps
   EXPECT_FALSE(guess_format(LogText("precision,gpus,step_time_s\nbf16,128,4.61\n").path()));
 }
 
@@ -383,8 +435,11 @@ TEST(LogTraps, ALastLineThatIsCutIsLeftOutAndTold) {
 }
 
 TEST(LogTraps, ColoursReturnsAndRankPrefixesAreTakenOff) {
-  const std::string line = "iteration 10/ 500 | consumed samples: 640 | elapsed time per iteration (ms): 812.4 | global batch size: 64 | lm loss: 9.1E+00 |";
-  for (const char* prefix : {"", "3: ", "  12: ", "[rank3]: ", "[rank3]:", "rank 3: ", "rank:3 ", "[default3]:", "[1,3]<stdout>:", "\x1b[32m", "\x1b[1;31m7: \x1b[0m[rank3]: "}) {
+  const std::string line =
+      "iteration 10/ 500 | consumed samples: 640 | elapsed time per iteration (ms): 812.4 | global batch size: 64 | lm "
+      "loss: 9.1E+00 |";
+  for (const char* prefix : {"", "3: ", "  12: ", "[rank3]: ", "[rank3]:", "rank 3: ", "rank:3 ",
+                             "[default3]:", "[1,3]<stdout>:", "\x1b[32m", "\x1b[1;31m7: \x1b[0m[rank3]: "}) {
     const RunData run = LogText(std::string(prefix) + line + "\r\n").read(LogFormat::kMegatron);
     ASSERT_EQ(run.steps.size(), 1u) << prefix;
     EXPECT_EQ(run.steps.step[0], 9);
@@ -396,7 +451,9 @@ void expect_same_steps(const RunData& run, const RunData& expected, const std::s
   EXPECT_EQ(run.steps.step, expected.steps.step) << where;
   EXPECT_EQ(run.steps.num_steps, expected.steps.num_steps) << where;
   ASSERT_EQ(run.steps.size(), expected.steps.size()) << where;
-  for (size_t row = 0; row < run.steps.size(); ++row) EXPECT_NEAR(run.steps.step_ms[row], expected.steps.step_ms[row], 1e-6 * expected.steps.step_ms[row]) << where << " row " << row;
+  for (size_t row = 0; row < run.steps.size(); ++row)
+    EXPECT_NEAR(run.steps.step_ms[row], expected.steps.step_ms[row], 1e-6 * expected.steps.step_ms[row])
+        << where << " row " << row;
 }
 
 TEST(LogTraps, EveryFormatBearsTwoRanksThatPrintTheSame) {
@@ -433,7 +490,9 @@ TEST(LogTraps, EveryFormatBearsASecondStartInTheSameFile) {
 TEST(LogTraps, InterleavedRanksCountAsOneAndTheSlowestRules) {
   std::string labelled, bare;
   const auto line = [](int iteration, double ms) {
-    return fmt::format("iteration {}/ 500 | elapsed time per iteration (ms): {:.1f} | global batch size: 64 | lm loss: 1.0 |\n", iteration, ms);
+    return fmt::format(
+        "iteration {}/ 500 | elapsed time per iteration (ms): {:.1f} | global batch size: 64 | lm loss: 1.0 |\n",
+        iteration, ms);
   };
   for (int iteration = 10; iteration <= 50; iteration += 10) {
     for (int rank : {2, 0, 3, 1}) labelled += fmt::format("{}: {}", rank, line(iteration, 800 + 10 * rank));
@@ -458,23 +517,29 @@ TEST(LogTraps, InterleavedRanksCountAsOneAndTheSlowestRules) {
 
 /// An OpenCLIP line of a step.
 std::string clip_line(int step, const std::string& batch_s) {
-  return fmt::format("2026-01-31,12:00:{:02} | INFO | Train Epoch: 0 [ {}/102400 (1%)] Data (t): 0.031 Batch (t): {}, 3401.9/s, 106.31/s/gpu LR: 0.000012 Logit Scale: 14.286 Loss: 8.3 (8.4)",
-                     step, 64 * step, batch_s);
+  return fmt::format(
+      "2026-01-31,12:00:{:02} | INFO | Train Epoch: 0 [ {}/102400 (1%)] Data (t): 0.031 Batch (t): {}, 3401.9/s, "
+      "106.31/s/gpu LR: 0.000012 Logit Scale: 14.286 Loss: 8.3 (8.4)",
+      step, 64 * step, batch_s);
 }
 
 TEST(LogTraps, LinesOfTwoRanksInOneAreUsedOnlyWhereNothingIsInDoubt) {
   const std::string usual = clip_line(1, "1.000") + "\n" + clip_line(2, "1.000") + "\n";
   // Two whole lines without a break: both are used.
-  const RunData joined = LogText(usual + clip_line(3, "1.100") + clip_line(4, "1.200") + "\n" + clip_line(5, "1.000") + "\n").read();
+  const RunData joined =
+      LogText(usual + clip_line(3, "1.100") + clip_line(4, "1.200") + "\n" + clip_line(5, "1.000") + "\n").read();
   EXPECT_EQ(joined.steps.step, (Steps{0, 1, 2, 3, 4}));
   EXPECT_DOUBLE_EQ(joined.steps.step_ms[2], 1100);
   EXPECT_DOUBLE_EQ(joined.steps.step_ms[3], 1200);
   EXPECT_EQ(joined.num_rejected_lines, 0);
-  EXPECT_TRUE(has_problem(joined, "in 1 line (the first is line 3) several ranks wrote into each other's text; one of them was whole"));
+  EXPECT_TRUE(has_problem(
+      joined, "in 1 line (the first is line 3) several ranks wrote into each other's text; one of them was whole"));
   // One line cut by another: the rest of the first may lie anywhere behind it, inside the second one's numbers too.
   const std::string third = clip_line(3, "1.100");
   for (const size_t cut : {third.find("/102400"), third.find("100, 3401"), third.find(" Loss")}) {
-    const RunData run = LogText(usual + third.substr(0, cut) + clip_line(4, "9.900") + third.substr(cut) + "\n" + clip_line(5, "1.000") + "\n").read();
+    const RunData run = LogText(usual + third.substr(0, cut) + clip_line(4, "9.900") + third.substr(cut) + "\n" +
+                                clip_line(5, "1.000") + "\n")
+                            .read();
     EXPECT_EQ(run.steps.step, (Steps{0, 1, 4})) << cut;
     EXPECT_EQ(run.num_rejected_lines, 1) << cut;
     EXPECT_TRUE(has_problem(run, "of the rest nobody can tell which number is whose"));
@@ -482,7 +547,9 @@ TEST(LogTraps, LinesOfTwoRanksInOneAreUsedOnlyWhereNothingIsInDoubt) {
   // The first is whole, the second cut; its rest comes in a line of its own.
   const std::string fourth = clip_line(4, "1.200");
   const size_t cut = fourth.find("Batch (t)") - 12;
-  const RunData behind = LogText(usual + third + fourth.substr(0, cut) + "\n" + fourth.substr(cut) + "\n" + clip_line(5, "1.000") + "\n").read();
+  const RunData behind =
+      LogText(usual + third + fourth.substr(0, cut) + "\n" + fourth.substr(cut) + "\n" + clip_line(5, "1.000") + "\n")
+          .read();
   EXPECT_EQ(behind.steps.step, (Steps{0, 1, 2, 4}));
   EXPECT_EQ(behind.num_rejected_lines, 2) << "the line and the fragment";
   EXPECT_TRUE(has_problem(behind, "1 line looks like a measurement and could not be read (the first is line 4)"));
@@ -490,14 +557,20 @@ TEST(LogTraps, LinesOfTwoRanksInOneAreUsedOnlyWhereNothingIsInDoubt) {
 
 TEST(LogTraps, EveryFormatSeesLinesOfTwoRanksInOne) {
   for (const Golden& file : kGolden) {
-    if (file.format == LogFormat::kNcclTests || file.format == LogFormat::kCsv) continue;  // a row has as many fields as its header
+    if (file.format == LogFormat::kNcclTests || file.format == LogFormat::kCsv)
+      continue;  // a row has as many fields as its header
     const std::string text = core::read_file(golden(file.file));
     const RunData whole = read_one(golden(file.file));
     // A line in the middle of another one: neither is used, nothing else changes.
     std::vector<std::string> lines = core::split(core::replace_all(text, "\r", "\n"), "\n");
-    const std::string key = file.format == LogFormat::kMlperf ? "tracked_stats" : file.format == LogFormat::kTfCnn ? "+/-" : file.format == LogFormat::kNemo ? "train_step_timing"
-                            : file.format == LogFormat::kOpenClip ? "Batch (t):" : file.format == LogFormat::kMegatron ? "elapsed time per iteration"
-                            : file.format == LogFormat::kTorchTitan ? "tps:" : file.format == LogFormat::kDeepSpeed ? "CurrSamplesPerSec" : "Time ";
+    const std::string key = file.format == LogFormat::kMlperf       ? "tracked_stats"
+                            : file.format == LogFormat::kTfCnn      ? "+/-"
+                            : file.format == LogFormat::kNemo       ? "train_step_timing"
+                            : file.format == LogFormat::kOpenClip   ? "Batch (t):"
+                            : file.format == LogFormat::kMegatron   ? "elapsed time per iteration"
+                            : file.format == LogFormat::kTorchTitan ? "tps:"
+                            : file.format == LogFormat::kDeepSpeed  ? "CurrSamplesPerSec"
+                                                                    : "Time ";
     std::vector<size_t> steps;
     for (size_t at = 0; at < lines.size(); ++at)
       if (lines[at].find(key) != std::string::npos) steps.push_back(at);
@@ -525,7 +598,9 @@ TEST(LogTraps, UnitsOfACsvColumnAreNeverMixedSilently) {
     return "";
   };
   // Two columns of step times.
-  EXPECT_NE(error_of("step,step_time_s,step_time_ms\n0,0.5,500\n").find("the columns 'step_time_s' and 'step_time_ms' both tell the step time"), std::string::npos);
+  EXPECT_NE(error_of("step,step_time_s,step_time_ms\n0,0.5,500\n")
+                .find("the columns 'step_time_s' and 'step_time_ms' both tell the step time"),
+            std::string::npos);
   // Seconds among milliseconds.
   std::string mixed = "step,step_time,samples\n";
   for (int i = 0; i < 20; ++i) mixed += fmt::format("{},{},64\n", i, i < 12 ? 512 + i : 0.5 + 0.001 * i);
@@ -537,14 +612,19 @@ TEST(LogTraps, UnitsOfACsvColumnAreNeverMixedSilently) {
   for (int i = 0; i < 40; ++i) stalls += fmt::format("{},{},64\n", i, i % 10 == 9 ? 512 : 0.5);
   EXPECT_EQ(error_of(stalls), "");
   // Numbers with their units.
-  const RunData told = LogText("step,step_time\n0,512 ms\n1,0.5 s\n2,0.7\n3,0.6 s\n", "steps.csv").read(LogFormat::kCsv);
+  const RunData told =
+      LogText("step,step_time\n0,512 ms\n1,0.5 s\n2,0.7\n3,0.6 s\n", "steps.csv").read(LogFormat::kCsv);
   EXPECT_EQ(told.steps.step_ms, (std::vector<double>{512, 500, 600}));
   EXPECT_EQ(told.num_rejected_lines, 1);
-  EXPECT_TRUE(has_problem(told, "numbers in the column 'step_time' have their unit behind them, some have none; 1 such line was left out (the first is line 4)"));
+  EXPECT_TRUE(has_problem(told,
+                          "numbers in the column 'step_time' have their unit behind them, some have none; 1 such line "
+                          "was left out (the first is line 4)"));
   EXPECT_TRUE(has_problem(told, "the unit of the step times changes within the log"));
   const RunData other = LogText("step,step_time_s\n0,0.5\n1,512 ms\n2,0.6\n", "steps.csv").read(LogFormat::kCsv);
   EXPECT_EQ(other.steps.step_ms, (std::vector<double>{500, 600}));
-  EXPECT_TRUE(has_problem(other, "a number in the column 'step_time_s' has another unit than the column's name tells; 1 such line was left out (the first is line 3)"));
+  EXPECT_TRUE(has_problem(other,
+                          "a number in the column 'step_time_s' has another unit than the column's name tells; 1 such "
+                          "line was left out (the first is line 3)"));
 }
 
 TEST(LogTraps, CsvFilesOfOtherLandsAreReadOrRefusedInWords) {
@@ -558,7 +638,9 @@ TEST(LogTraps, CsvFilesOfOtherLandsAreReadOrRefusedInWords) {
       LogText(fmt::format("step;step_time_s\n0;0.5\n1;{}\n", number), "steps.csv").read();
       ADD_FAILURE() << number << " was taken";
     } catch (const DataError& error) {
-      EXPECT_NE(error.text().find(fmt::format("line 3, column 'step_time_s': '{}' is a number with a comma", number)), std::string::npos) << error.text();
+      EXPECT_NE(error.text().find(fmt::format("line 3, column 'step_time_s': '{}' is a number with a comma", number)),
+                std::string::npos)
+          << error.text();
       EXPECT_NE(error.text().find("write a decimal point"), std::string::npos) << error.text();
     }
   }
@@ -568,39 +650,50 @@ TEST(LogTraps, SeveralRestartsInOneFile) {
   std::string text;
   const auto add = [&](int from, int to, double ms) {
     for (int iteration = from; iteration <= to; iteration += 10)
-      text += fmt::format("iteration {}/ 500 | elapsed time per iteration (ms): {:.1f} | global batch size: 64 | lm loss: 1.0 |\n", iteration, ms);
+      text += fmt::format(
+          "iteration {}/ 500 | elapsed time per iteration (ms): {:.1f} | global batch size: 64 | lm loss: 1.0 |\n",
+          iteration, ms);
   };
   add(10, 100, 1), add(15, 55, 2), add(10, 30, 3);
   const RunData run = LogText(text).read();
   EXPECT_EQ(run.num_attempts, 3);
-  EXPECT_EQ(run.steps.step, (Steps{9, 19, 29, 44, 54, 69, 79, 89, 99}));  // 59 lies partly in what the second start did again
+  EXPECT_EQ(run.steps.step,
+            (Steps{9, 19, 29, 44, 54, 69, 79, 89, 99}));  // 59 lies partly in what the second start did again
   EXPECT_EQ(run.steps.attempt, (Lengths{3, 3, 3, 2, 2, 1, 1, 1, 1}));
   EXPECT_EQ(run.steps.step_ms, (std::vector<double>{3, 3, 3, 2, 2, 1, 1, 1, 1}));
 }
 
 TEST(LogTraps, ThousandsSeparatorsAndUnits) {
   const RunData run = LogText("step: 1  loss: 7.0  grad_norm: 1.0  tps: 5,410  tflops: 1,281.3\n", "a.log")
-                          .read(LogFormat::kTorchTitan, {.values = {{"global_batch", "8"}, {"sequence_length", "5410"}, {"devices", "8"}}});
+                          .read(LogFormat::kTorchTitan,
+                                {.values = {{"global_batch", "8"}, {"sequence_length", "5410"}, {"devices", "8"}}});
   ASSERT_EQ(run.steps.size(), 1u);
   EXPECT_EQ(run.steps.step_ms[0], 1000);
   EXPECT_EQ(run.steps.logged_tflops_per_device[0], 1281.3);
-  EXPECT_EQ(LogText("train_step_timing in s: 1.5, global_step: 3\n").read(LogFormat::kNemo).steps.step_ms, std::vector<double>{1500});
-  EXPECT_EQ(LogText("train_step_timing: 250 ms, global_step: 3\n").read(LogFormat::kNemo).steps.step_ms, std::vector<double>{250});
+  EXPECT_EQ(LogText("train_step_timing in s: 1.5, global_step: 3\n").read(LogFormat::kNemo).steps.step_ms,
+            std::vector<double>{1500});
+  EXPECT_EQ(LogText("train_step_timing: 250 ms, global_step: 3\n").read(LogFormat::kNemo).steps.step_ms,
+            std::vector<double>{250});
 }
 
 TEST(LogTraps, LinesThatCannotBeReadAreCountedAndTold) {
-  const RunData run = read_changed("megatron.log", "elapsed time per iteration (ms): 814.4", "elapsed time per iteration (ms): -814.4");
+  const RunData run =
+      read_changed("megatron.log", "elapsed time per iteration (ms): 814.4", "elapsed time per iteration (ms): -814.4");
   EXPECT_EQ(run.num_rejected_lines, 1);
   has_problem(run, "1 line looks like a measurement and could not be read (the first is line ");
   EXPECT_EQ(run.steps.step[0], 9);
   EXPECT_EQ(run.steps.num_steps[1], 20);  // the next line's mean may not cover what was lost, but its interval does
   for (const char* bad : {"nan", "inf", "0", "-1", "", "1e999", "x"}) {
-    const RunData damaged = LogText(fmt::format("iteration 10/ 5 | elapsed time per iteration (ms): {} | lm loss: 1 |\n", bad)).read(LogFormat::kMegatron);
+    const RunData damaged =
+        LogText(fmt::format("iteration 10/ 5 | elapsed time per iteration (ms): {} | lm loss: 1 |\n", bad))
+            .read(LogFormat::kMegatron);
     EXPECT_EQ(damaged.num_rejected_lines, 1) << bad;
     EXPECT_EQ(damaged.steps.size(), 0u) << bad;
     has_problem(damaged, "no step was found");
   }
-  has_problem(LogText("a\r\n1%\r2%\r3%\r\niteration 1/ 5 | elapsed time per iteration (ms): x | lm loss: 1 |\r\n").read(LogFormat::kMegatron), "the first is line 3)");
+  has_problem(LogText("a\r\n1%\r2%\r3%\r\niteration 1/ 5 | elapsed time per iteration (ms): x | lm loss: 1 |\r\n")
+                  .read(LogFormat::kMegatron),
+              "the first is line 3)");
 }
 
 TEST(LogTraps, UnknownFilesAndFormatsAreRefusedWithAHint) {
@@ -640,12 +733,15 @@ TEST(LogFuzz, DamagedLogsNeverCrashAndNeverYieldImpossibleTimes) {
       std::ofstream(path, std::ios::binary) << testing::damage(text, rng);
       try {
         const auto format = rng.below(4) == 0 ? std::optional<LogFormat>() : std::optional(file.format);
-        const RunData run = read_one(path, format, {.meta = {.values = {{"global_batch", "64"}, {"sequence_length", "128"}, {"devices", "8"}}}});
+        const RunData run = read_one(
+            path, format, {.meta = {.values = {{"global_batch", "64"}, {"sequence_length", "128"}, {"devices", "8"}}}});
         ++num_read;
         num_steps += run.steps.size();
         for (size_t row = 0; row < run.steps.size(); ++row) {
-          ASSERT_TRUE(std::isfinite(run.steps.step_ms[row]) && run.steps.step_ms[row] > 0) << file.file << " round " << round;
-          ASSERT_FALSE(run.steps.data_wait_ms[row] < 0 || std::isinf(run.steps.data_wait_ms[row])) << file.file << " round " << round;
+          ASSERT_TRUE(std::isfinite(run.steps.step_ms[row]) && run.steps.step_ms[row] > 0)
+              << file.file << " round " << round;
+          ASSERT_FALSE(run.steps.data_wait_ms[row] < 0 || std::isinf(run.steps.data_wait_ms[row]))
+              << file.file << " round " << round;
           ASSERT_GE(run.steps.step[row], 0) << file.file << " round " << round;
           ASSERT_GE(run.steps.num_steps[row], 1) << file.file << " round " << round;
           if (row > 0) {
@@ -653,8 +749,10 @@ TEST(LogFuzz, DamagedLogsNeverCrashAndNeverYieldImpossibleTimes) {
           }
         }
         for (const CollectivePoint& point : run.collective_points)
-          ASSERT_TRUE(std::isfinite(point.time_us) && point.time_us > 0 && std::isfinite(point.busbw_gbytes_per_s)) << file.file << " round " << round;
-        for (const CollectiveTotal& total : run.collectives) ASSERT_TRUE(std::isfinite(total.time_ms) && total.time_ms >= 0) << file.file << " round " << round;
+          ASSERT_TRUE(std::isfinite(point.time_us) && point.time_us > 0 && std::isfinite(point.busbw_gbytes_per_s))
+              << file.file << " round " << round;
+        for (const CollectiveTotal& total : run.collectives)
+          ASSERT_TRUE(std::isfinite(total.time_ms) && total.time_ms >= 0) << file.file << " round " << round;
       } catch (const Error& error) {
         ASSERT_NE(error.code(), ExitCode::kInternal) << file.file << " round " << round << ": " << error.what();
       }
@@ -680,13 +778,20 @@ TEST(Logs, ABenchmarkOfSeveralCollectivesNamesEachRow) {
 TEST(Logs, ALogThatEndsInAnErrorIsOfAFailedRun) {
   const std::string head = core::read_file(golden("openclip.log"));
   EXPECT_EQ(LogText(head).read().state, "");
-  const RunData oom = LogText(head + "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    loss.backward()\n"
-                                     "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n").read();
+  const RunData oom =
+      LogText(head +
+              "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    loss.backward()\n"
+              "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n")
+          .read();
   EXPECT_EQ(oom.state, "failed");
   EXPECT_EQ(oom.message, "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB");
-  const RunData value = LogText(head + "Traceback (most recent call last):\n  File \"a.py\", line 1\nValueError: bad\n").read();
+  const RunData value =
+      LogText(head + "Traceback (most recent call last):\n  File \"a.py\", line 1\nValueError: bad\n").read();
   EXPECT_EQ(value.state + " " + value.message, "failed ValueError: bad");
-  const RunData late = LogText(head + "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***\nsrun: error: n1: task 0: Exited\n").read();
+  const RunData late = LogText(head +
+                               "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT "
+                               "***\nsrun: error: n1: task 0: Exited\n")
+                           .read();
   EXPECT_EQ(late.state, "stopped");
   EXPECT_NE(late.message.find("TIME LIMIT"), std::string::npos);
 }

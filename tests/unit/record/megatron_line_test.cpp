@@ -33,7 +33,9 @@ MegatronLine line(int64_t iteration) {
 
 TEST(MegatronLine, IsReadAgainByTheReaderOfMegatronLogs) {
   const core::TempDir folder;
-  std::ofstream(folder.path() / "run.log") << format_megatron_line(line(10)) << "\n" << format_megatron_validation(10, 9.0) << "\n" << format_megatron_line(line(20)) << "\n";
+  std::ofstream(folder.path() / "run.log") << format_megatron_line(line(10)) << "\n"
+                                           << format_megatron_validation(10, 9.0) << "\n"
+                                           << format_megatron_line(line(20)) << "\n";
   const RunData run = read_one(folder.path() / "run.log");
   ASSERT_EQ(run.steps.size(), 2u);
   EXPECT_EQ(run.steps.step[1], 19);
@@ -44,10 +46,14 @@ TEST(MegatronLine, IsReadAgainByTheReaderOfMegatronLogs) {
 }
 
 TEST(MegatronLine, NormsAndZerosStandWhereAskedFor) {
-  EXPECT_NE(format_megatron_line(line(1)).find("| grad norm: 1.234 | num zeros: 4096.0 | params norm: 98.765 | number of skipped"), std::string::npos) << format_megatron_line(line(1));
+  EXPECT_NE(format_megatron_line(line(1)).find(
+                "| grad norm: 1.234 | num zeros: 4096.0 | params norm: 98.765 | number of skipped"),
+            std::string::npos)
+      << format_megatron_line(line(1));
   MegatronLine plain = line(1);
   plain.num_zeros = plain.params_norm = std::nullopt;
-  EXPECT_NE(format_megatron_line(plain).find("| grad norm: 1.234 | number of skipped"), std::string::npos) << format_megatron_line(plain);
+  EXPECT_NE(format_megatron_line(plain).find("| grad norm: 1.234 | number of skipped"), std::string::npos)
+      << format_megatron_line(plain);
 }
 
 TEST(MegatronLine, LeavesOutALossThatIsNone) {

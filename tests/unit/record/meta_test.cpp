@@ -36,12 +36,16 @@ std::string usage_error(const MetaOptions& options, const fs::path& source = "/l
   return "";
 }
 
-bool says(const std::vector<std::string>& problems, const std::string& words) { return core::join(problems, "|").find(words) != std::string::npos; }
+bool says(const std::vector<std::string>& problems, const std::string& words) {
+  return core::join(problems, "|").find(words) != std::string::npos;
+}
 
 TEST(Meta, TheFolderNamesOfTheClapBenchmarkTellItsSetup) {
   RunData run = run_at("/scratch/clap/htsat_tiny_bs616_af2_n16_job4711/out.log");
-  apply_meta(run, {.path_pattern = R"((?<model>htsat_\w+?)_bs(?<batch>\d+)_af(?<accum>\d+)_n(?<nodes>\d+)_job(?<job>\d+)(?<variant>_x)?)",
-                   .values = {{"devices_per_node", "4"}, {"forward_gflops", "111.20"}, {"peak_tflops", "989"}}});
+  apply_meta(
+      run, {.path_pattern =
+                R"((?<model>htsat_\w+?)_bs(?<batch>\d+)_af(?<accum>\d+)_n(?<nodes>\d+)_job(?<job>\d+)(?<variant>_x)?)",
+            .values = {{"devices_per_node", "4"}, {"forward_gflops", "111.20"}, {"peak_tflops", "989"}}});
   EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
   EXPECT_EQ(run.setup.model, "htsat_tiny");
   EXPECT_EQ(run.setup.nodes, 16);
@@ -67,10 +71,18 @@ TEST(Meta, OtherGroupsBecomeTagsAndAPathThatDoesNotMatchIsTold) {
 }
 
 TEST(Meta, AGroupThatMayBeMisspeltNamesTheFactItResembles) {
-  for (const auto& [group, meant] : {std::pair{"nods", "nodes"}, {"devces", "devices"}, {"precison", "precision"}, {"global_bach", "global_batch"}}) {
+  for (const auto& [group, meant] : {std::pair{"nods", "nodes"},
+                                     {"devces", "devices"},
+                                     {"precison", "precision"},
+                                     {"global_bach", "global_batch"}}) {
     RunData run = run_at("/logs/tree_n4/out.log");
     apply_meta(run, {.path_pattern = fmt::format("_n(?<{}>[0-9]+)", group)});
-    EXPECT_TRUE(says(run.problems, fmt::format("the group '{}' is no fact and was taken for a tag that tells configurations apart; did you mean '{}'?", group, meant))) << group;
+    EXPECT_TRUE(says(
+        run.problems,
+        fmt::format(
+            "the group '{}' is no fact and was taken for a tag that tells configurations apart; did you mean '{}'?",
+            group, meant)))
+        << group;
     EXPECT_EQ(run.setup.tags.count(group), 1u);
   }
   for (const char* tag : {"algorithm", "case", "lr", "run", "repeat", "seed", "variant", "v"}) {
@@ -83,7 +95,8 @@ TEST(Meta, AGroupThatMayBeMisspeltNamesTheFactItResembles) {
 TEST(Meta, LaterSourcesWin) {
   const core::TempDir folder;
   const fs::path file = folder.path() / "facts.toml";
-  std::ofstream(file) << "nodes = 8\nsystem = \"JUPITER\"\nforward_gflops = 14.78\nsynthetic = true\n[tags]\nfabric = \"NDR\"\nchannels = 16\n";
+  std::ofstream(file) << "nodes = 8\nsystem = \"JUPITER\"\nforward_gflops = 14.78\nsynthetic = true\n[tags]\nfabric = "
+                         "\"NDR\"\nchannels = 16\n";
   RunData run = run_at("/logs/a_n4/out.log");
   apply_meta(run, {.path_pattern = R"(n(?<nodes>\d+))", .file = file, .values = {{"system", "Leonardo"}}});
   EXPECT_EQ(run.setup.nodes, 8);
@@ -132,10 +145,13 @@ TEST(Meta, NodesFollowFromDevicesAndDevicesFromNodes) {
 TEST(Meta, MistakesAreUsageErrorsWithAHint) {
   EXPECT_NE(usage_error({.path_pattern = "(?<nodes>\\d+"}).find("at character"), std::string::npos);
   EXPECT_NE(usage_error({.path_pattern = "n\\d+"}).find("no named group"), std::string::npos);
-  EXPECT_NE(usage_error({.path_pattern = "(?<nodes>a)"}).find("'a', expected a whole number above 0"), std::string::npos);
+  EXPECT_NE(usage_error({.path_pattern = "(?<nodes>a)"}).find("'a', expected a whole number above 0"),
+            std::string::npos);
   EXPECT_NE(usage_error({.values = {{"nodse", "4"}}}).find("did you mean 'nodes'?"), std::string::npos);
   EXPECT_NE(usage_error({.values = {{"nodes", "0"}}}).find("above 0"), std::string::npos);
-  EXPECT_NE(usage_error({.values = {{"nodes", "999999999999"}, {"devices_per_node", "999999999999"}}}).find("more than any run has"), std::string::npos);
+  EXPECT_NE(usage_error({.values = {{"nodes", "999999999999"}, {"devices_per_node", "999999999999"}}})
+                .find("more than any run has"),
+            std::string::npos);
   EXPECT_NE(usage_error({.values = {{"peak_tflops", "inf"}}}).find("above 0"), std::string::npos);
   EXPECT_NE(usage_error({.values = {{"synthetic", "maybe"}}}).find("true or false"), std::string::npos);
   const core::TempDir folder;
@@ -144,7 +160,8 @@ TEST(Meta, MistakesAreUsageErrorsWithAHint) {
   std::ofstream(folder.path() / "list.toml") << "nodes = [4]\n";
   EXPECT_NE(usage_error({.file = folder.path() / "list.toml"}).find("'nodes' is no text"), std::string::npos);
   EXPECT_THROW(usage_error({.file = folder.path() / "missing.toml"}), EnvironmentError);
-  const std::string explodes = usage_error({.path_pattern = "(?<x>(a+)+)(?:\\d|!)"}, "/logs/" + std::string(40, 'a') + "/out.log");
+  const std::string explodes =
+      usage_error({.path_pattern = "(?<x>(a+)+)(?:\\d|!)"}, "/logs/" + std::string(40, 'a') + "/out.log");
   EXPECT_NE(explodes.find("gives up"), std::string::npos);  // 2^40 ways to try
 }
 
@@ -157,7 +174,13 @@ TEST(Meta, MissingFactsAreAskedForByName) {
   };
   EXPECT_EQ(names(), "nodes devices model global_batch samples_per_device precision forward_gflops peak_tflops");
   EXPECT_NE(missing_facts(run)[0].how.find("(?<nodes>"), std::string::npos);
-  apply_meta(run, {.values = {{"nodes", "1"}, {"devices", "4"}, {"batch", "8"}, {"model", "m"}, {"precision", "bf16"}, {"peak_tflops", "989"}, {"task", "gpt"}}});
+  apply_meta(run, {.values = {{"nodes", "1"},
+                              {"devices", "4"},
+                              {"batch", "8"},
+                              {"model", "m"},
+                              {"precision", "bf16"},
+                              {"peak_tflops", "989"},
+                              {"task", "gpt"}}});
   EXPECT_EQ(names(), "sequence_length forward_gflops");
   apply_meta(run, {.values = {{"sequence_length", "128"}, {"forward_gflops", "2"}}});
   EXPECT_EQ(names(), "");

@@ -20,19 +20,24 @@ std::set<std::string> keys_of(const core::Json& object) {
 std::set<std::string> names_of(MetricSource source) {
   std::set<std::string> names;
   for (const MetricDef& metric : metric_catalogue())
-    if (metric.source == source && metric.name.find('.') == std::string_view::npos) names.insert(std::string(metric.name));
+    if (metric.source == source && metric.name.find('.') == std::string_view::npos)
+      names.insert(std::string(metric.name));
   return names;
 }
 
 TEST(Metrics, EveryKeyOfTheRecordIsInTheCatalogueAndNoOther) {
   StepRecord step;
-  step.epoch = 1, step.tokens = 2, step.exposed_comm_ms = 3, step.losses = {{"a", 1}}, step.grad_norm = 1, step.num_zeros = 1, step.params_norm = 1, step.scale = 2, step.loss_scale = 4;
-  step.is_skipped = true, step.device_memory_bytes = 5, step.host_memory_bytes = 6, step.phases_ms = {{"forward", 1}}, step.time_s = 7;
+  step.epoch = 1, step.tokens = 2, step.exposed_comm_ms = 3, step.losses = {{"a", 1}}, step.grad_norm = 1,
+  step.num_zeros = 1, step.params_norm = 1, step.scale = 2, step.loss_scale = 4;
+  step.is_skipped = true, step.device_memory_bytes = 5, step.host_memory_bytes = 6, step.phases_ms = {{"forward", 1}},
+  step.time_s = 7;
   EXPECT_EQ(keys_of(to_json(step)), names_of(MetricSource::kSteps));
-  const RankTimesRecord ranks{.step_ms = {1}, .data_wait_ms = {1}, .compute_ms = {1}, .comm_wait_ms = {1}, .hosts = {"a"}};
+  const RankTimesRecord ranks{
+      .step_ms = {1}, .data_wait_ms = {1}, .compute_ms = {1}, .comm_wait_ms = {1}, .hosts = {"a"}};
   EXPECT_EQ(keys_of(to_json(ranks)), names_of(MetricSource::kRanks));
   EXPECT_EQ(keys_of(to_json(CommRecord{})), names_of(MetricSource::kComm));
-  const SystemInterval system{.host = "a", .received_bytes = {{"e", 1}}, .sent_bytes = {{"e", 1}}, .energy_j = {{"m", 1}}, .seconds = 1};
+  const SystemInterval system{
+      .host = "a", .received_bytes = {{"e", 1}}, .sent_bytes = {{"e", 1}}, .energy_j = {{"m", 1}}, .seconds = 1};
   EXPECT_EQ(keys_of(to_json(system)), names_of(MetricSource::kSystem));
   StartupTimes startup;
   startup.phases_ms = {{"start", 1}};

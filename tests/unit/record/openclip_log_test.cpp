@@ -28,8 +28,9 @@ double number(const Json& value) {
 TEST(OpenClipLog, TrainLinesAreTheProgramsOwn) {
   int compared = 0;
   for (const Json& test : golden().at("train")) {
-    OpenClipTrainLine line{
-        .epoch = test["epoch"], .samples_in_epoch = test["samples_in_epoch"], .samples_per_epoch = test["samples_per_epoch"]};
+    OpenClipTrainLine line{.epoch = test["epoch"],
+                           .samples_in_epoch = test["samples_in_epoch"],
+                           .samples_per_epoch = test["samples_per_epoch"]};
     line.percent_of_epoch = number(test["percent_of_epoch"]);
     line.data_s = number(test["data_s"]);
     line.batch_s = number(test["batch_s"]);
@@ -57,12 +58,14 @@ TEST(OpenClipLog, EvaluationLinesAreTheProgramsOwn) {
 
 TEST(OpenClipLog, ProgressOfAnEvaluationIsNoResult) {
   std::string text = "2026-01-31,12:00:00 | INFO | " + golden().at("train").at(0).at("line").get<std::string>() + "\n";
-  for (const Json& test : golden().at("progress")) text += "2026-01-31,12:00:01 | INFO | " + test["line"].get<std::string>() + "\n";
+  for (const Json& test : golden().at("progress"))
+    text += "2026-01-31,12:00:01 | INFO | " + test["line"].get<std::string>() + "\n";
   const core::TempDir folder;
   const auto path = folder.path() / "run.log";
   core::write_file_atomic(path, text);
   EXPECT_TRUE(read_one(path, LogFormat::kOpenClip).results.empty());
-  core::write_file_atomic(path, text + "2026-01-31,12:00:02 | INFO | " + golden().at("summary").at(0).at("line").get<std::string>() + "\n");
+  core::write_file_atomic(
+      path, text + "2026-01-31,12:00:02 | INFO | " + golden().at("summary").at(0).at("line").get<std::string>() + "\n");
   EXPECT_EQ(read_one(path, LogFormat::kOpenClip).results.size(), 1u);
 }
 

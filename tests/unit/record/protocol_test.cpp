@@ -18,12 +18,13 @@ void add_step(StepColumns& steps, double step_ms, int32_t epoch = -1, double sam
   steps.attempt.push_back(1);
   steps.step_ms.push_back(step_ms);
   steps.samples.push_back(samples);
-  for (auto* column : {&steps.data_wait_ms, &steps.tokens, &steps.loss, &steps.samples_seen, &steps.time_s, &steps.logged_samples_per_s,
-                       &steps.logged_tflops_per_device})
+  for (auto* column : {&steps.data_wait_ms, &steps.tokens, &steps.loss, &steps.samples_seen, &steps.time_s,
+                       &steps.logged_samples_per_s, &steps.logged_tflops_per_device})
     column->push_back(std::nan(""));
 }
 
-constexpr Protocol kAll[] = {Protocol::kLockstep, Protocol::kClap, Protocol::kNemotron, Protocol::kEpicureVision, Protocol::kEpicureLanguage};
+constexpr Protocol kAll[] = {Protocol::kLockstep, Protocol::kClap, Protocol::kNemotron, Protocol::kEpicureVision,
+                             Protocol::kEpicureLanguage};
 
 TEST(Protocol, NamesAreReadAndPrinted) {
   for (const Protocol protocol : kAll) EXPECT_EQ(parse_protocol(protocol_name(protocol)), protocol);
@@ -62,7 +63,8 @@ TEST(Protocol, ClapAveragesPrintedRatesWithoutTheFirstLine) {
   steps.step_ms = {9000, 1000, 2000, 1000};
   steps.logged_samples_per_s.assign(4, std::nan(""));
   const ProtocolResult computed = apply_protocol(Protocol::kClap, steps);
-  EXPECT_DOUBLE_EQ(*computed.samples_per_s, (2464 + 1232 + 2464) / 3.0) << "a mean of rates, above total samples over total time";
+  EXPECT_DOUBLE_EQ(*computed.samples_per_s, (2464 + 1232 + 2464) / 3.0)
+      << "a mean of rates, above total samples over total time";
   EXPECT_GT(*computed.samples_per_s, 3 * 2464 / 4.0);
 }
 
@@ -108,7 +110,11 @@ TEST(Protocol, LogLinesThatAreMeansOverSeveralStepsAreNotCalledSteps) {
   EXPECT_EQ(fourth.num_rows, 19u);
   EXPECT_TRUE(fourth.is_of_means);
   EXPECT_FALSE(fourth.elbow) << "95 % of means are not 95 % of steps";
-  EXPECT_NE(fourth.sentence.find("19 log lines (means over 10 batches each, 190 in all) of the fourth epoch, its first and last line dropped"), std::string::npos) << fourth.sentence;
+  EXPECT_NE(
+      fourth.sentence.find(
+          "19 log lines (means over 10 batches each, 190 in all) of the fourth epoch, its first and last line dropped"),
+      std::string::npos)
+      << fourth.sentence;
   EXPECT_NE(fourth.sentence.find("means over several batches have no elbow"), std::string::npos) << fourth.sentence;
 
   StepColumns language;  // as Megatron logs with --log-interval 10
@@ -119,12 +125,17 @@ TEST(Protocol, LogLinesThatAreMeansOverSeveralStepsAreNotCalledSteps) {
   }
   const SeriesOptions four{.warmup_steps = 4};
   const ProtocolResult logged = apply_protocol(Protocol::kEpicureLanguage, language, four);
-  EXPECT_NE(logged.sentence.find("in 196 log lines (means over 10 steps each, 1960 in all), once the throughput had become stable (4 lines, 40 steps left out)"), std::string::npos)
+  EXPECT_NE(logged.sentence.find("in 196 log lines (means over 10 steps each, 1960 in all), once the throughput had "
+                                 "become stable (4 lines, 40 steps left out)"),
+            std::string::npos)
       << logged.sentence;
   const ProtocolResult ours = apply_protocol(Protocol::kLockstep, language, four);
   EXPECT_FALSE(ours.elbow);
-  EXPECT_EQ(ours.sentence, "median of 196 log lines (means over 10 steps each, 1960 in all) after a warm-up of 4 lines, 40 steps");
-  EXPECT_NE(apply_protocol(Protocol::kNemotron, language).sentence.find("mean time of the 10 steps of the last log line (up to step 199)"), std::string::npos);
+  EXPECT_EQ(ours.sentence,
+            "median of 196 log lines (means over 10 steps each, 1960 in all) after a warm-up of 4 lines, 40 steps");
+  EXPECT_NE(apply_protocol(Protocol::kNemotron, language)
+                .sentence.find("mean time of the 10 steps of the last log line (up to step 199)"),
+            std::string::npos);
   std::fill(language.num_steps.begin(), language.num_steps.end(), 1);
   const ProtocolResult single = apply_protocol(Protocol::kLockstep, language, four);
   EXPECT_EQ(single.sentence, "median of 196 steps after a warm-up of 4");

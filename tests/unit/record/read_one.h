@@ -9,7 +9,8 @@
 namespace lockstep::record {
 
 /// Reads a log that holds one run.
-inline RunData read_one(const std::filesystem::path& path, std::optional<LogFormat> format = std::nullopt, const LogOptions& options = {}) {
+inline RunData read_one(const std::filesystem::path& path, std::optional<LogFormat> format = std::nullopt,
+                        const LogOptions& options = {}) {
   std::vector<RunData> runs = read_log(path, format, options);
   EXPECT_EQ(runs.size(), 1u) << path;
   return std::move(runs.front());

@@ -23,15 +23,28 @@ using core::Json;
 namespace fs = std::filesystem;
 
 StepRecord step_record(int64_t step, double step_ms = 10.25) {
-  return {.step = step, .epoch = step / 4, .samples = 64, .samples_seen = 64 * (step + 1), .tokens = 4928, .step_ms = step_ms, .data_wait_ms = 0.5,
-          .samples_per_s = 6244, .loss = 1.5, .lr = 5e-4, .phases_ms = {{"forward", 4}, {"backward", 6.25}}, .time_s = 1700000000.5 + static_cast<double>(step)};
+  return {.step = step,
+          .epoch = step / 4,
+          .samples = 64,
+          .samples_seen = 64 * (step + 1),
+          .tokens = 4928,
+          .step_ms = step_ms,
+          .data_wait_ms = 0.5,
+          .samples_per_s = 6244,
+          .loss = 1.5,
+          .lr = 5e-4,
+          .phases_ms = {{"forward", 4}, {"backward", 6.25}},
+          .time_s = 1700000000.5 + static_cast<double>(step)};
 }
 
 RunSetup full_setup() {
   RunSetup setup;
-  setup.task = "clip", setup.model = "ViT-B-32", setup.precision = "bf16", setup.system = "JUPITER", setup.device = "NVIDIA GH200", setup.layout = "dp=8";
-  setup.nodes = 2, setup.devices = 8, setup.global_batch = 64, setup.samples_per_device = 8, setup.accum = 1, setup.sequence_length = 77;
-  setup.sample_unit = "images", setup.forward_gflops_per_sample = 14.78, setup.flops_formula = "matrix products", setup.peak_tflops_per_device = 989;
+  setup.task = "clip", setup.model = "ViT-B-32", setup.precision = "bf16", setup.system = "JUPITER",
+  setup.device = "NVIDIA GH200", setup.layout = "dp=8";
+  setup.nodes = 2, setup.devices = 8, setup.global_batch = 64, setup.samples_per_device = 8, setup.accum = 1,
+  setup.sequence_length = 77;
+  setup.sample_unit = "images", setup.forward_gflops_per_sample = 14.78, setup.flops_formula = "matrix products",
+  setup.peak_tflops_per_device = 989;
   setup.peak_source = "datasheet", setup.is_synthetic = false, setup.is_profiled = true, setup.tags = {{"sweep", "a"}};
   return setup;
 }
@@ -50,7 +63,10 @@ TEST(LoadRun, TheCommandStartsEveryRank) {
   const auto command_for = [&](const std::string& from, int num_ranks, int nodes) {
     const fs::path path = folder.path() / fmt::format("{}{}{}", from, num_ranks, nodes);
     {
-      RunRecord record(path, Json{{"setup", {{"nodes", nodes}}}, {"world_size", num_ranks}, {"ranks_from", from}, {"command", "lockstep train clip"}});
+      RunRecord record(path, Json{{"setup", {{"nodes", nodes}}},
+                                  {"world_size", num_ranks},
+                                  {"ranks_from", from},
+                                  {"command", "lockstep train clip"}});
       record.finish({});
     }
     return load_run(path).command;
@@ -65,15 +81,29 @@ TEST(LoadRun, EverythingThatWasWrittenComesBack) {
   const core::TempDir folder;
   const fs::path path = folder.path() / "logs" / "mine";
   {
-    RunRecord record(path, Json{{"setup", to_json(full_setup())}, {"code_version", "0.1.0 abc"}, {"host", "n1"}, {"slurm_job_id", "4711"},
-                                {"command", {"lockstep", "train", "clip"}}, {"software", {{"nccl", "2.27"}}},
-                                {"options", {{"local_loss", true}, {"workers", 4}, {"train_data", "a.tar"}}}, {"environment", {{"NCCL_ALGO", "Tree"}}}});
+    RunRecord record(path, Json{{"setup", to_json(full_setup())},
+                                {"code_version", "0.1.0 abc"},
+                                {"host", "n1"},
+                                {"slurm_job_id", "4711"},
+                                {"command", {"lockstep", "train", "clip"}},
+                                {"software", {{"nccl", "2.27"}}},
+                                {"options", {{"local_loss", true}, {"workers", 4}, {"train_data", "a.tar"}}},
+                                {"environment", {{"NCCL_ALGO", "Tree"}}}});
     record.append_step(step_record(0)), record.append_step(step_record(1, 11));
-    record.append_rank_times({.step = 1, .num_steps = 2, .step_ms = {10, 11.5}, .data_wait_ms = {1, 2}, .hosts = {"a", "b"}});
-    record.append_comm({.step = 0, .kind = "all_reduce", .axis = "dp", .group_size = 2, .bytes = 4096, .count = 1, .time_ms = 0.25});
-    record.append_comm({.step = 1, .kind = "all_reduce", .axis = "dp", .group_size = 2, .bytes = 4096, .count = 3, .time_ms = 0.75});
+    record.append_rank_times(
+        {.step = 1, .num_steps = 2, .step_ms = {10, 11.5}, .data_wait_ms = {1, 2}, .hosts = {"a", "b"}});
+    record.append_comm(
+        {.step = 0, .kind = "all_reduce", .axis = "dp", .group_size = 2, .bytes = 4096, .count = 1, .time_ms = 0.25});
+    record.append_comm(
+        {.step = 1, .kind = "all_reduce", .axis = "dp", .group_size = 2, .bytes = 4096, .count = 3, .time_ms = 0.75});
     record.append_result({.step = 2, .epoch = 1, .name = "val", .metrics = {{"clip_val_loss", 3.5}}});
-    record.append_system({.step = 1, .num_steps = 2, .host = "a", .received_bytes = {{"ib0", 1e9}}, .sent_bytes = {{"ib0", 2e9}}, .energy_j = {{"nvml-0", 700.5}}, .seconds = 2.5});
+    record.append_system({.step = 1,
+                          .num_steps = 2,
+                          .host = "a",
+                          .received_bytes = {{"ib0", 1e9}},
+                          .sent_bytes = {{"ib0", 2e9}},
+                          .energy_j = {{"nvml-0", 700.5}},
+                          .seconds = 2.5});
     record.append_startup({.phases_ms = {{"start", 12.5}, {"first_step", 900}}});
     record.finish({});
   }
@@ -84,9 +114,11 @@ TEST(LoadRun, EverythingThatWasWrittenComesBack) {
   EXPECT_EQ(run.state, "finished");
   EXPECT_EQ(run.allocation, "slurm 4711");
   EXPECT_EQ(run.command, "lockstep train clip");
-  EXPECT_EQ(run.software, (std::map<std::string, std::string>{{"lockstep", "0.1.0 abc"}, {"host", "n1"}, {"nccl", "2.27"}, {"NCCL_ALGO", "Tree"}}));
+  EXPECT_EQ(run.software, (std::map<std::string, std::string>{
+                              {"lockstep", "0.1.0 abc"}, {"host", "n1"}, {"nccl", "2.27"}, {"NCCL_ALGO", "Tree"}}));
   EXPECT_EQ(to_json(run.setup).dump(), to_json(full_setup()).dump());
-  EXPECT_EQ(run.options, (std::map<std::string, std::string>{{"local_loss", "true"}, {"workers", "4"}, {"train_data", "a.tar"}}));
+  EXPECT_EQ(run.options,
+            (std::map<std::string, std::string>{{"local_loss", "true"}, {"workers", "4"}, {"train_data", "a.tar"}}));
   ASSERT_TRUE(run.started_s && run.ended_s);
   EXPECT_LE(*run.started_s, *run.ended_s);
   ASSERT_EQ(run.steps.size(), 2u);
@@ -126,8 +158,10 @@ TEST(LoadRun, OfAStepDoneAgainTheLastAttemptCounts) {
   const core::TempDir folder;
   for (const int attempt : {1, 2}) {
     RunRecord record(folder.path(), Json{{"world_size", 2 * attempt}});
-    for (int step = attempt == 1 ? 0 : 3; step < 5 + attempt; ++step) record.append_step(step_record(step, 10.0 * attempt));
-    record.append_comm({.step = 5, .kind = "all_reduce", .axis = "dp", .bytes = 8, .count = 10 * attempt, .time_ms = 1.0 * attempt});
+    for (int step = attempt == 1 ? 0 : 3; step < 5 + attempt; ++step)
+      record.append_step(step_record(step, 10.0 * attempt));
+    record.append_comm(
+        {.step = 5, .kind = "all_reduce", .axis = "dp", .bytes = 8, .count = 10 * attempt, .time_ms = 1.0 * attempt});
     record.finish({.state = RunState::kStopped, .exit_code = 75});
   }
   const RunData run = load_run(folder.path());
@@ -148,15 +182,29 @@ TEST(LoadRun, OfAStepDoneAgainTheLastAttemptCounts) {
 TEST(LoadRun, EverythingIsOfTheMeasuredAttempt) {
   const core::TempDir folder;
   const auto attempt = [](int devices, int batch) {
-    return Json{{"setup", {{"nodes", devices}, {"devices", devices}, {"global_batch", batch}, {"precision", "bf16"}}}, {"world_size", devices}, {"ranks_from", "slurm"},
-                {"options", {{"workers", devices}}}, {"slurm_job_id", fmt::format("{}", 100 + devices)}, {"code_version", fmt::format("version {}", devices)},
-                {"environment", {{fmt::format("NCCL_{}", devices), "1"}}}, {"command", fmt::format("lockstep train clip --workers {}", devices)}};
+    return Json{{"setup", {{"nodes", devices}, {"devices", devices}, {"global_batch", batch}, {"precision", "bf16"}}},
+                {"world_size", devices},
+                {"ranks_from", "slurm"},
+                {"options", {{"workers", devices}}},
+                {"slurm_job_id", fmt::format("{}", 100 + devices)},
+                {"code_version", fmt::format("version {}", devices)},
+                {"environment", {{fmt::format("NCCL_{}", devices), "1"}}},
+                {"command", fmt::format("lockstep train clip --workers {}", devices)}};
   };
   for (const auto& [devices, first, end] : {std::tuple{2, 0, 20}, {4, 20, 25}}) {
     RunRecord record(folder.path(), attempt(devices, 16 * devices));
     for (int step = first; step < end; ++step) record.append_step(step_record(step, 10.0 * devices));
-    record.append_rank_times({.step = end - 1, .num_steps = 5, .step_ms = std::vector<double>(static_cast<size_t>(devices), 10.0), .hosts = {}});
-    record.append_comm({.step = end - 1, .kind = "all_reduce", .axis = "dp", .group_size = devices, .bytes = 8, .count = 10, .time_ms = 1});
+    record.append_rank_times({.step = end - 1,
+                              .num_steps = 5,
+                              .step_ms = std::vector<double>(static_cast<size_t>(devices), 10.0),
+                              .hosts = {}});
+    record.append_comm({.step = end - 1,
+                        .kind = "all_reduce",
+                        .axis = "dp",
+                        .group_size = devices,
+                        .bytes = 8,
+                        .count = 10,
+                        .time_ms = 1});
     record.append_system({.step = end - 1, .num_steps = 5, .host = "a", .energy_j = {{"nvml-0", 100.0 * devices}}});
     record.finish({.state = RunState::kStopped, .exit_code = 75});
   }
@@ -200,7 +248,8 @@ TEST(LoadRun, AMeasuredAttemptThatRunJsonLacksIsTold) {
     RunRecord record(folder.path(), Json{{"setup", {{"devices", 2}}}});
     for (int step = 0; step < 3; ++step) record.append_step(step_record(step));
   }
-  std::ofstream(folder.path() / "run.json") << R"({"record_version": 1, "attempts": [{"attempt": 2, "setup": {"devices": 8}}]})";
+  std::ofstream(folder.path() / "run.json")
+      << R"({"record_version": 1, "attempts": [{"attempt": 2, "setup": {"devices": 8}}]})";
   const RunData run = load_run(folder.path());
   EXPECT_EQ(run.setup.devices, 8);
   has_problem(run, "run.json does not tell of attempt 1, which was measured: the setup shown is that of attempt 2");
@@ -213,7 +262,9 @@ TEST(LoadRun, DamagedLinesAreCountedAndToldAndTheRestIsRead) {
     for (int step = 0; step < 3; ++step) record.append_step(step_record(step));
     record.finish({});
   }
-  append_text(folder.path() / "steps.jsonl", "garbage\n{\"step\":7}\n{\"step\":8,\"step_ms\":-1}\n[1]\n\n{\"step\":9,\"step_ms\":3,\"loss\":null,\"nonfinite\":{\"loss\":\"nan\"}}\n{\"st");
+  append_text(folder.path() / "steps.jsonl",
+              "garbage\n{\"step\":7}\n{\"step\":8,\"step_ms\":-1}\n[1]\n\n{\"step\":9,\"step_ms\":3,\"loss\":null,"
+              "\"nonfinite\":{\"loss\":\"nan\"}}\n{\"st");
   append_text(folder.path() / "comm.jsonl", "{\"kind\":\"all_red");
   append_text(folder.path() / "ranks.jsonl", "{\"step\":1,\"step_ms\":[]}\n");
   const RunData run = load_run(folder.path());
@@ -221,7 +272,8 @@ TEST(LoadRun, DamagedLinesAreCountedAndToldAndTheRestIsRead) {
   EXPECT_TRUE(std::isnan(run.steps.samples[3]));
   EXPECT_TRUE(std::isnan(run.steps.phases_ms.at("forward")[3]));
   EXPECT_EQ(run.num_rejected_lines, 5 + 1 + 1);
-  has_problem(run, "steps.jsonl: 5 lines could not be read and were left out (the first is line 4, the last one is cut off)");
+  has_problem(
+      run, "steps.jsonl: 5 lines could not be read and were left out (the first is line 4, the last one is cut off)");
   has_problem(run, "comm.jsonl: the last line is cut off");
   has_problem(run, "ranks.jsonl: 1 line could not be read and was left out");
   has_problem(run, "the loss of 1 steps is not finite (the first is step 9)");
@@ -241,14 +293,16 @@ TEST(LoadRun, AnEndOfTheStepsThatIsLostIsTold) {
   const RunData run = load_run(folder.path());
   EXPECT_EQ(run.steps.size(), 5u);
   has_problem(run, "5 of 40 steps are there: steps.jsonl ends before step 39, which status.json names as the last");
-  std::ofstream(steps) << core::join(std::span(lines).subspan(10, 5), "\n") << "\n";  // went on from another run's checkpoint
+  std::ofstream(steps) << core::join(std::span(lines).subspan(10, 5), "\n")
+                       << "\n";  // went on from another run's checkpoint
   has_problem(load_run(folder.path()), "5 of 30 steps are there");
 }
 
 TEST(LoadRun, ADeadRunIsSaidToHaveDied) {
   const core::TempDir folder;
   std::ofstream(folder.path() / "run.json") << R"({"record_version": 1, "attempts": []})";
-  std::ofstream(folder.path() / "status.json") << R"({"record_version": 1, "state": "running", "heartbeat_s": 1000, "heartbeat_every_s": 10})";
+  std::ofstream(folder.path() / "status.json")
+      << R"({"record_version": 1, "state": "running", "heartbeat_s": 1000, "heartbeat_every_s": 10})";
   const RunData run = load_run(folder.path());
   EXPECT_EQ(run.state, "died");
   EXPECT_NE(run.message.find("sign of life"), std::string::npos);
@@ -306,7 +360,8 @@ TEST(LoadRun, OlderRecordsTellTheirSetupThroughOptionsModelAndPlan) {
   const Json attempt = core::parse_json(R"({"attempt": 1, "task": "clip", "world_size": 2, "device": "cpu",
     "options": {"model": "m.json", "precision": "fp32", "dataset_type": "synthetic"},
     "model": {"name": "tiny", "image_forward_flops": 1.5e9, "text_forward_flops": 0.5e9},
-    "plan": {"samples_per_rank": 8, "accum_freq": 2, "global_batch": 32}})", "test");
+    "plan": {"samples_per_rank": 8, "accum_freq": 2, "global_batch": 32}})",
+                                        "test");
   const RunSetup setup = setup_of_attempt(attempt);
   EXPECT_EQ(setup.task, "clip");
   EXPECT_EQ(setup.model, "tiny");
@@ -322,8 +377,11 @@ TEST(LoadRun, OlderRecordsTellTheirSetupThroughOptionsModelAndPlan) {
   EXPECT_EQ(setup.is_synthetic, true);
   EXPECT_EQ(setup.forward_gflops_per_sample, 2.0);
   EXPECT_FALSE(setup.flops_formula.empty());
-  EXPECT_EQ(to_json(setup_of_attempt(Json{{"setup", to_json(full_setup())}, {"task", "gpt"}, {"world_size", 3}})).dump(), to_json(full_setup()).dump());
-  EXPECT_EQ(to_json(setup_from_json(Json{{"nodes", "two"}, {"devices", -4}, {"model", 7}})).dump(), R"({"sample_unit":"samples"})");
+  EXPECT_EQ(
+      to_json(setup_of_attempt(Json{{"setup", to_json(full_setup())}, {"task", "gpt"}, {"world_size", 3}})).dump(),
+      to_json(full_setup()).dump());
+  EXPECT_EQ(to_json(setup_from_json(Json{{"nodes", "two"}, {"devices", -4}, {"model", 7}})).dump(),
+            R"({"sample_unit":"samples"})");
 }
 
 TEST(LoadRun, NoMutationOfARecordCrashesOrYieldsImpossibleTimes) {
@@ -341,16 +399,19 @@ TEST(LoadRun, NoMutationOfARecordCrashesOrYieldsImpossibleTimes) {
   const uint64_t rounds = testing::fuzz_rounds(30);
   for (uint64_t round = 0; round < rounds; ++round) {
     core::CounterRng rng(round);
-    for (const char* file : {"run.json", "status.json", "steps.jsonl", "ranks.jsonl", "comm.jsonl", "system.jsonl", "startup.jsonl"}) {
+    for (const char* file :
+         {"run.json", "status.json", "steps.jsonl", "ranks.jsonl", "comm.jsonl", "system.jsonl", "startup.jsonl"}) {
       const std::string whole = core::read_file(folder.path() / file);
       std::ofstream(folder.path() / file, std::ios::binary) << testing::damage(whole, rng);
       try {
         const RunData run = load_run(folder.path());
         ++num_read;
-        for (const double ms : run.steps.step_ms) ASSERT_TRUE(std::isfinite(ms) && ms > 0) << file << " round " << round;
+        for (const double ms : run.steps.step_ms)
+          ASSERT_TRUE(std::isfinite(ms) && ms > 0) << file << " round " << round;
         for (const auto& [phase, column] : run.steps.phases_ms) ASSERT_EQ(column.size(), run.steps.size());
         ASSERT_EQ(run.steps.loss.size(), run.steps.size());
-        for (const CollectiveTotal& total : run.collectives) ASSERT_TRUE(std::isfinite(total.time_ms) && total.time_ms >= 0) << file << " round " << round;
+        for (const CollectiveTotal& total : run.collectives)
+          ASSERT_TRUE(std::isfinite(total.time_ms) && total.time_ms >= 0) << file << " round " << round;
       } catch (const Error&) {
       }
       std::ofstream(folder.path() / file, std::ios::binary) << whole;

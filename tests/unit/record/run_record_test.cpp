@@ -47,8 +47,8 @@ TEST(RunRecord, LeavesTheFilesOfARun) {
     EXPECT_EQ(record.attempt(), 1);
     EXPECT_EQ(read_status(run).state, "running");
     StepRecord full = step_record(0);
-    full.epoch = 2, full.tokens = 4928, full.exposed_comm_ms = 0.125, full.grad_norm = 0.75, full.num_zeros = int64_t{1} << 36, full.params_norm = 12.5, full.scale = 14.3,
-    full.loss_scale = 65536;
+    full.epoch = 2, full.tokens = 4928, full.exposed_comm_ms = 0.125, full.grad_norm = 0.75,
+    full.num_zeros = int64_t{1} << 36, full.params_norm = 12.5, full.scale = 14.3, full.loss_scale = 65536;
     full.is_skipped = true, full.device_memory_bytes = int64_t{1} << 34, full.host_memory_bytes = 12345,
     full.time_s = 1700000000.5;
     full.losses = {{"contrastive_loss", 1.25}, {"caption_loss", 0.25}};
@@ -56,8 +56,14 @@ TEST(RunRecord, LeavesTheFilesOfARun) {
     record.append_step(full);
     record.append_step(step_record(1));
     record.append_rank_times({.step = 1, .num_steps = 2, .step_ms = {10, 11.5}, .hosts = {"a", "b"}});
-    record.append_comm(
-        {.step = 1, .kind = "all_reduce", .axis = "dp", .group_size = 2, .bytes = 4096, .count = 3, .time_ms = 0.75, .blocked_ms = 0.25});
+    record.append_comm({.step = 1,
+                        .kind = "all_reduce",
+                        .axis = "dp",
+                        .group_size = 2,
+                        .bytes = 4096,
+                        .count = 3,
+                        .time_ms = 0.75,
+                        .blocked_ms = 0.25});
     record.append_result({.step = 2, .epoch = 1, .name = "val", .metrics = {{"clip_val_loss", 3.5}}});
     record.write_params({{"workers", "4"}, {"batch_size", "64"}, {"lr", "0.0005"}});
     record.finish({.state = RunState::kFinished, .exit_code = 0});
@@ -92,8 +98,9 @@ TEST(RunRecord, LeavesTheFilesOfARun) {
   EXPECT_EQ(core::read_file(run / "params.txt"), "batch_size: 64\nlr: 0.0005\nworkers: 4\n");
   EXPECT_EQ(read_json_lines(run / "ranks.jsonl").lines.at(0).dump(),
             R"({"attempt":1,"step":1,"num_steps":2,"step_ms":[10.0,11.5],"hosts":["a","b"]})");
-  EXPECT_EQ(read_json_lines(run / "comm.jsonl").lines.at(0).dump(),
-            R"({"attempt":1,"step":1,"kind":"all_reduce","axis":"dp","group_size":2,"bytes":4096,"count":3,"time_ms":0.75,"blocked_ms":0.25})");
+  EXPECT_EQ(
+      read_json_lines(run / "comm.jsonl").lines.at(0).dump(),
+      R"({"attempt":1,"step":1,"kind":"all_reduce","axis":"dp","group_size":2,"bytes":4096,"count":3,"time_ms":0.75,"blocked_ms":0.25})");
   EXPECT_EQ(read_json_lines(run / "results.jsonl").lines.at(0).dump(),
             R"({"attempt":1,"step":2,"epoch":1,"name":"val","metrics":{"clip_val_loss":3.5}})");
   const Json attempt = read_run(run).attempts.at(0);
@@ -193,7 +200,8 @@ TEST(RunRecord, HowItEndsIsTold) {
   const core::TempDir folder;
   {
     RunRecord record(folder.path(), Json::object());
-    record.finish({.state = RunState::kFailed, .exit_code = 4, .message = "data: short shard", .first_failing_rank = 3});
+    record.finish(
+        {.state = RunState::kFailed, .exit_code = 4, .message = "data: short shard", .first_failing_rank = 3});
     record.finish({});  // the first counts
   }
   const StatusRead failed = read_status(folder.path());
@@ -269,8 +277,7 @@ int bytes_in_pipe(int fd) {
 }
 
 /// True once `condition` holds; gives up after a time that only a hang exceeds.
-template <typename Condition>
-bool comes_true(const Condition& condition) {
+template <typename Condition> bool comes_true(const Condition& condition) {
   for (int tries = 0; tries < 6000; ++tries) {
     if (condition()) return true;
     std::this_thread::sleep_for(10ms);
@@ -281,7 +288,8 @@ bool comes_true(const Condition& condition) {
 TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
   const core::TempDir folder;
   testing::StalledPipe pipe(folder.path() / "steps.jsonl");
-  RunRecord record(folder.path(), Json::object(), {.attempt = 1, .flush_every = 1ms, .max_queued_bytes = size_t{1} << 18});
+  RunRecord record(folder.path(), Json::object(),
+                   {.attempt = 1, .flush_every = 1ms, .max_queued_bytes = size_t{1} << 18});
   const int capacity = ::fcntl(pipe.fd(), F_GETPIPE_SZ);
   ASSERT_GT(capacity, 0);
   constexpr int64_t kSteps = 20'000;  // some megabytes: many times what the pipe and the queue hold
@@ -297,8 +305,9 @@ TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
     EXPECT_GT(record.health().dropped, 0);
     EXPECT_EQ(read_status(folder.path()).state, "running");
   }
-  pipe.drain();  // what was queued arrives whole, what was dropped is counted
-  if (!is_through) {  // the trainer waits for the file system: it gets it back, so that the test ends instead of hanging
+  pipe.drain();       // what was queued arrives whole, what was dropped is counted
+  if (!is_through) {  // the trainer waits for the file system: it gets it back, so that the test ends instead of
+                      // hanging
     trainer.join();
     record.finish({});
     FAIL() << "the trainer did not get through its steps while the file system was stalled";
@@ -316,7 +325,8 @@ TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
 /// The heartbeat hangs in open() of the temporary file of status.json, which is a pipe without a reader.
 TEST(RunRecord, AStalledHeartbeatNeverDelaysAStep) {
   const core::TempDir folder;
-  RunRecord record(folder.path(), Json::object(), {.flush_every = 1ms, .heartbeat_every = 1ms, .max_queued_bytes = 1000});
+  RunRecord record(folder.path(), Json::object(),
+                   {.flush_every = 1ms, .heartbeat_every = 1ms, .max_queued_bytes = 1000});
   const fs::path temporary = folder.path() / fmt::format("status.json.tmp{}-{}", core::host_name(), ::getpid());
   // A heartbeat that writes the file right now is waited for: its name is taken.
   ASSERT_TRUE(comes_true([&] { return ::mkfifo(temporary.c_str(), 0600) == 0; }));
@@ -325,7 +335,8 @@ TEST(RunRecord, AStalledHeartbeatNeverDelaysAStep) {
     record.append_step(step_record(0));
     return record.health().dropped > 100;
   }));
-  const core::Fd reader(::open(temporary.c_str(), O_RDONLY | O_CLOEXEC));  // blocks until the heartbeat is in its open(): it was
+  const core::Fd reader(
+      ::open(temporary.c_str(), O_RDONLY | O_CLOEXEC));  // blocks until the heartbeat is in its open(): it was
   ASSERT_TRUE(reader.valid());
   record.finish({});
   EXPECT_EQ(read_status(folder.path()).state, "finished");
@@ -352,7 +363,8 @@ TEST(AppendQueue, ManyThreadsLoseNothing) {
     std::vector<std::jthread> threads;
     for (int thread = 0; thread < 4; ++thread) {
       threads.emplace_back([&, thread] {
-        for (int line = 0; line < 500; ++line) queue.append(file, fmt::format("{{\"thread\":{},\"line\":{}}}\n", thread, line));
+        for (int line = 0; line < 500; ++line)
+          queue.append(file, fmt::format("{{\"thread\":{},\"line\":{}}}\n", thread, line));
       });
     }
     threads.clear();
@@ -386,7 +398,8 @@ TEST(Reader, DamagedFilesAreReadAsFarAsTheyGo) {
   int64_t damaged = 0, whole = 0;
   for (int round = 0; round < 3000; ++round) {
     std::string text = clean;
-    for (uint64_t edits = 1 + rng.below(6); edits > 0; --edits) text[rng.below(text.size())] = static_cast<char>(rng.below(256));
+    for (uint64_t edits = 1 + rng.below(6); edits > 0; --edits)
+      text[rng.below(text.size())] = static_cast<char>(rng.below(256));
     if (rng.below(2) == 0) text.resize(rng.below(text.size()));
     const StepsRead read = parse_steps(text, "mutated");  // never throws
     damaged += read.num_damaged;

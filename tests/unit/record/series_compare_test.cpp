@@ -40,18 +40,26 @@ TEST(Runs, IntervalsOverRunsCoverTheTruth) {
 
 struct RunMedians {
   const char* name;
-  std::vector<size_t> counts;                 ///< Of runs, for which the interval is promised to cover.
-  double truth_ms;                            ///< exp(expected logarithm), what many runs would agree on.
+  std::vector<size_t> counts;  ///< Of runs, for which the interval is promised to cover.
+  double truth_ms;             ///< exp(expected logarithm), what many runs would agree on.
   double (*draw)(core::CounterRng& random);
 };
 
-/// Runs that fall on fast and on slow nodes, or have a tail to the slow side: the median of a few is no part of Student's interval there.
+/// Runs that fall on fast and on slow nodes, or have a tail to the slow side: the median of a few is no part of
+/// Student's interval there.
 TEST(Runs, SkewedAndBimodalRunsHaveTheirValueInsideAnIntervalThatCovers) {
-  const RunMedians kinds[] = {
-      {"two modes", {11, 24}, std::exp((6 * std::log(105.0) + 5 * std::log(136.5)) / 11),
-       [](core::CounterRng& random) { return (random.uniform() < 6.0 / 11 ? 105 : 136.5) * std::exp(0.002 * random.normal()); }},
-      {"tail", {3, 5, 11, 24}, 100 * std::exp(0.05),  // an exponential tail of 5 % on the logarithm
-       [](core::CounterRng& random) { return 100 * std::exp(0.02 * random.normal() - 0.05 * std::log(1 - random.uniform())); }}};
+  const RunMedians kinds[] = {{"two modes",
+                               {11, 24},
+                               std::exp((6 * std::log(105.0) + 5 * std::log(136.5)) / 11),
+                               [](core::CounterRng& random) {
+                                 return (random.uniform() < 6.0 / 11 ? 105 : 136.5) * std::exp(0.002 * random.normal());
+                               }},
+                              {"tail",
+                               {3, 5, 11, 24},
+                               100 * std::exp(0.05),  // an exponential tail of 5 % on the logarithm
+                               [](core::CounterRng& random) {
+                                 return 100 * std::exp(0.02 * random.normal() - 0.05 * std::log(1 - random.uniform()));
+                               }}};
   for (const RunMedians& kind : kinds)
     for (const size_t num_runs : kind.counts) {
       size_t num_covered = 0, num_medians_outside = 0;
@@ -90,7 +98,8 @@ TEST(Runs, SixFastAndFiveSlowRunsHaveOneValueInsideTheirInterval) {
 TEST(Runs, OneTwoAndThreeRunsSayWhatTheyAreWorth) {
   std::vector<SeriesSummary> runs(3);
   const double medians[] = {100, 104, 99};
-  for (size_t i = 0; i < 3; ++i) runs[i] = {.num_steps = 60, .num_measured_steps = 50 * (i + 1), .measured_s = 5.0 * static_cast<double>(i + 1)};
+  for (size_t i = 0; i < 3; ++i)
+    runs[i] = {.num_steps = 60, .num_measured_steps = 50 * (i + 1), .measured_s = 5.0 * static_cast<double>(i + 1)};
   for (size_t i = 0; i < 3; ++i) runs[i].median_ms = medians[i];
   runs[0].median_interval = Interval{98, 102, "inside"};
   const PointEstimate one = combine_runs(std::span(runs).first(1));
@@ -123,7 +132,8 @@ TEST(Runs, RunsFarApartHaveAWideIntervalOfPositiveTimes) {
   EXPECT_GT(point.median_interval->high, 150 * 5);
 }
 
-/// Jobs differ by 2 %, the three runs of each by 0.2 %: counted as independent, the runs would cover the truth in far fewer trials.
+/// Jobs differ by 2 %, the three runs of each by 0.2 %: counted as independent, the runs would cover the truth in far
+/// fewer trials.
 TEST(Runs, RunsOfOneJobAreNoIndependentRepeats) {
   size_t num_covered = 0, num_pooled_covered = 0;
   for (uint64_t trial = 0; trial < kTrials; ++trial) {
@@ -138,13 +148,16 @@ TEST(Runs, RunsOfOneJobAreNoIndependentRepeats) {
         jobs.push_back(job);
       }
     }
-    const auto covers = [](const PointEstimate& point) { return point.median_interval->low <= 100 && 100 <= point.median_interval->high; };
+    const auto covers = [](const PointEstimate& point) {
+      return point.median_interval->low <= 100 && 100 <= point.median_interval->high;
+    };
     num_covered += covers(combine_runs(runs, jobs));
     num_pooled_covered += covers(combine_runs(runs));
   }
   EXPECT_NEAR(static_cast<double>(num_covered) / kTrials, 0.95, 0.015);
   EXPECT_LT(static_cast<double>(num_pooled_covered) / kTrials, 0.85) << "the trial tells the two apart";
-  EXPECT_EQ(values_by_allocation(std::vector<double>{2, 10, 8, 7, 5}, std::vector<std::string>{"x", "", "x", "", "y"}), (std::vector<double>{4, 10, 7, 5}));
+  EXPECT_EQ(values_by_allocation(std::vector<double>{2, 10, 8, 7, 5}, std::vector<std::string>{"x", "", "x", "", "y"}),
+            (std::vector<double>{4, 10, 7, 5}));
 }
 
 TEST(Runs, TheRunsOfASingleJobSayWhatTheyAreWorth) {
@@ -157,21 +170,28 @@ TEST(Runs, TheRunsOfASingleJobSayWhatTheyAreWorth) {
 
 TEST(Runs, RoundedTimesThatAgreeAreNotCertain) {
   std::vector<SeriesSummary> runs;
-  for (int i = 0; i < 2; ++i) runs.push_back(summarise_series(std::vector<double>(40, 1010.0), {.min_warmup_steps = 0}));
+  for (int i = 0; i < 2; ++i)
+    runs.push_back(summarise_series(std::vector<double>(40, 1010.0), {.min_warmup_steps = 0}));
   EXPECT_EQ(runs[0].resolution_ms, 10);
   EXPECT_LE(runs[0].median_interval->low, 1005);
   const PointEstimate point = combine_runs(runs);
   EXPECT_LT(point.median_interval->low, 1005.1);
   EXPECT_GT(point.median_interval->high, 1014.9);
   EXPECT_TRUE(contains(point.notes.back(), "agree to the printed digit")) << point.notes.back();
-  const std::vector<double> mixed{231.25, 231.75, 231.5}, fine = SyntheticSeries{.name = "fine", .num_steps = 40}.make(1);
+  const std::vector<double> mixed{231.25, 231.75, 231.5},
+      fine = SyntheticSeries{.name = "fine", .num_steps = 40}.make(1);
   EXPECT_NEAR(summarise_series(mixed, {.warmup_steps = 0}).resolution_ms, 0.01, 1e-12);
   EXPECT_EQ(summarise_series(fine, {.warmup_steps = 0}).resolution_ms, 0);
-  EXPECT_EQ(summarise_series(std::vector<double>(40, 1e4 / 3), {.warmup_steps = 0}).resolution_ms, 10) << "rounded as a rate, then converted";
+  EXPECT_EQ(summarise_series(std::vector<double>(40, 1e4 / 3), {.warmup_steps = 0}).resolution_ms, 10)
+      << "rounded as a rate, then converted";
 }
 
 TEST(Runs, RunsThatAgreeByChanceKeepTheirOwnNoise) {
-  std::vector<SeriesSummary> runs(2, {.num_steps = 60, .num_measured_steps = 50, .measured_s = 5, .median_ms = 100, .median_interval = Interval{98, 102, "inside"}});
+  std::vector<SeriesSummary> runs(2, {.num_steps = 60,
+                                      .num_measured_steps = 50,
+                                      .measured_s = 5,
+                                      .median_ms = 100,
+                                      .median_interval = Interval{98, 102, "inside"}});
   const PointEstimate point = combine_runs(runs);
   EXPECT_NEAR(point.median_interval->high, 100 * std::exp(std::log(102.0 / 98) / 2 / std::sqrt(2.0)), 1e-9);
   EXPECT_TRUE(contains(point.notes.back(), "noise inside them")) << point.notes.back();
@@ -184,7 +204,8 @@ TEST(Comparisons, ASingleValueIsGivenTheSpreadOfTheFew) {
     core::CounterRng random(core::stream_key({34, trial}));
     std::vector<double> few;
     for (int i = 0; i < 3; ++i) few.push_back(103 * std::exp(0.01 * random.normal()));
-    const Comparison comparison = compare_samples(few, std::vector<double>{100 * std::exp(0.01 * random.normal())}, false);
+    const Comparison comparison =
+        compare_samples(few, std::vector<double>{100 * std::exp(0.01 * random.normal())}, false);
     ASSERT_TRUE(comparison.interval);
     num_covered += comparison.interval->low <= 1.03 && 1.03 <= comparison.interval->high;
   }
@@ -209,7 +230,8 @@ TEST(Comparisons, PairedIntervalsCoverTheRatioAndUnpairedOnesToo) {
     EXPECT_LT(paired.interval->high - paired.interval->low, 2 * (unpaired.interval->high - unpaired.interval->low));
   }
   EXPECT_NEAR(static_cast<double>(num_paired) / kTrials, 0.95, 0.015);
-  EXPECT_GE(static_cast<double>(num_unpaired) / kTrials, 0.93) << "pairs are not independent: the unpaired interval is too wide, never too narrow";
+  EXPECT_GE(static_cast<double>(num_unpaired) / kTrials, 0.93)
+      << "pairs are not independent: the unpaired interval is too wide, never too narrow";
 }
 
 TEST(Comparisons, RatiosOfTwoModesLieInsideTheirInterval) {
@@ -224,7 +246,8 @@ TEST(Comparisons, RatiosOfTwoModesLieInsideTheirInterval) {
       const Comparison comparison = compare_samples(a, b, is_paired);
       ASSERT_LE(comparison.interval->low, comparison.ratio) << "trial " << trial;
       ASSERT_LE(comparison.ratio, comparison.interval->high) << "trial " << trial;
-      ASSERT_NEAR(side_centre(a, 11) / side_centre(b, 11), comparison.ratio, 1e-12) << "what is printed beside the ratio gives it";
+      ASSERT_NEAR(side_centre(a, 11) / side_centre(b, 11), comparison.ratio, 1e-12)
+          << "what is printed beside the ratio gives it";
     }
 }
 
@@ -249,7 +272,8 @@ TEST(Comparisons, ALongSeriesAndAFewValuesAreReducedAlike) {
 }
 
 TEST(Comparisons, LongSeriesKeepTheirAutocorrelation) {
-  const SyntheticSeries left{.name = "left", .num_steps = 300, .rho = 0.8}, right{.name = "right", .num_steps = 200, .rho = 0.5};
+  const SyntheticSeries left{.name = "left", .num_steps = 300, .rho = 0.8},
+      right{.name = "right", .num_steps = 200, .rho = 0.5};
   size_t num_covered = 0, num_rejected = 0;
   for (uint64_t trial = 0; trial < 1000; ++trial) {
     const Comparison comparison = compare_samples(left.make(trial), right.make(trial), false);
@@ -298,7 +322,8 @@ TEST(Comparisons, VerdictsArePlain) {
   EXPECT_FALSE(single.interval);
   EXPECT_NEAR(single.ratio, 100.0 / 90, 1e-12);
   EXPECT_TRUE(contains(single.verdict, "nothing can be concluded")) << single.verdict;
-  const Comparison three = compare_samples(std::vector<double>{100, 100.2, 99.8}, std::vector<double>{120, 120.1, 119.9}, false);
+  const Comparison three =
+      compare_samples(std::vector<double>{100, 100.2, 99.8}, std::vector<double>{120, 120.1, 119.9}, false);
   EXPECT_TRUE(contains(three.verdict, "rank test alone does not confirm")) << three.verdict;
   EXPECT_THROW(compare_samples(fast, std::vector<double>{1, 2}, true), Error);
   EXPECT_THROW(compare_samples(fast, std::vector<double>{1, -2}, false), Error);

@@ -16,13 +16,17 @@ namespace {
 using Tail = SyntheticSeries::Tail;
 constexpr uint64_t kTraces = 1500, kShiftTraces = 1000;
 
-bool covers(const std::optional<Interval>& interval, double truth) { return interval && interval->low <= truth && truth <= interval->high; }
+bool covers(const std::optional<Interval>& interval, double truth) {
+  return interval && interval->low <= truth && truth <= interval->high;
+}
 bool has_note(const std::vector<std::string>& notes, const std::string& part) {
-  return std::any_of(notes.begin(), notes.end(), [&](const std::string& note) { return note.find(part) != std::string::npos; });
+  return std::any_of(notes.begin(), notes.end(),
+                     [&](const std::string& note) { return note.find(part) != std::string::npos; });
 }
 
-/// Steady series, ten steps of floor in front. With 4,000 traces of each: 0.947 to 0.961. Not in the list because it cannot be reached: 100 steps
-/// of slow noise (rho 0.9) under as much fast noise, where the slow part does not show; 0.92.
+/// Steady series, ten steps of floor in front. With 4,000 traces of each: 0.947 to 0.961. Not in the list because it
+/// cannot be reached: 100 steps of slow noise (rho 0.9) under as much fast noise, where the slow part does not show;
+/// 0.92.
 const std::vector<SyntheticSeries>& steady_series() {
   static const std::vector<SyntheticSeries> series{
       {.name = "independent", .num_steps = 110},
@@ -59,7 +63,8 @@ const std::vector<SyntheticSeries>& warming_series() {
 
 /// What the traces of one series came to.
 struct Tally {
-  size_t num_intervals = 0, num_median_covered = 0, num_mean_covered = 0, num_warmup_near = 0, num_changes = 0, num_unsteady = 0, num_paced = 0;
+  size_t num_intervals = 0, num_median_covered = 0, num_mean_covered = 0, num_warmup_near = 0, num_changes = 0,
+         num_unsteady = 0, num_paced = 0;
 };
 
 Tally tally_of(const SyntheticSeries& series) {
@@ -69,7 +74,8 @@ Tally tally_of(const SyntheticSeries& series) {
     tally.num_intervals += summary.median_interval.has_value();
     tally.num_median_covered += covers(summary.median_interval, series.true_median());
     tally.num_mean_covered += covers(summary.mean_interval, series.true_mean());
-    tally.num_warmup_near += std::fabs(static_cast<double>(summary.num_warmup_steps) - static_cast<double>(series.warmup_end())) <= 5;
+    tally.num_warmup_near +=
+        std::fabs(static_cast<double>(summary.num_warmup_steps) - static_cast<double>(series.warmup_end())) <= 5;
     tally.num_changes += summary.drift_per_1000_steps || !summary.level_shifts.empty();
     tally.num_unsteady += !summary.is_steady;
     tally.num_paced += summary.is_dispatch_limited;
@@ -83,11 +89,12 @@ void expect_calibrated(const SyntheticSeries& series, const Tally& tally) {
   EXPECT_LE(share, 0.97) << series.name;
   EXPECT_GE(tally.num_intervals, kTraces * 95 / 100) << series.name;
   if (series.tail != Tail::kNormal || series.spike_every > 0) return;
-  EXPECT_NEAR(static_cast<double>(tally.num_mean_covered) / static_cast<double>(tally.num_intervals), 0.95, 0.02) << series.name;
+  EXPECT_NEAR(static_cast<double>(tally.num_mean_covered) / static_cast<double>(tally.num_intervals), 0.95, 0.02)
+      << series.name;
 }
 
-/// Intervals of the median cover the truth in 93 to 97 %, of the mean too where the tail is light; drift, shifts or quarters that differ are
-/// found in at most 4 % of series that have none, launch pacing in at most 1 %.
+/// Intervals of the median cover the truth in 93 to 97 %, of the mean too where the tail is light; drift, shifts or
+/// quarters that differ are found in at most 4 % of series that have none, launch pacing in at most 1 %.
 TEST(Series, IntervalsCoverTheTruthAndFalseAlarmsAreRare) {
   for (const SyntheticSeries& series : steady_series()) {
     const Tally tally = tally_of(series);
@@ -115,7 +122,12 @@ TEST(Series, EstimatorsAreWithinHalfAPercent) {
   const std::vector<SyntheticSeries> list{
       {.name = "independent", .num_steps = 110},
       {.name = "warm-up, rho 0.5", .num_steps = 250, .rho = 0.5, .warmup_excess = 3, .warmup_steps = 40},
-      {.name = "warm-up, spikes, rho 0.5", .num_steps = 250, .rho = 0.5, .warmup_excess = 3, .warmup_steps = 40, .spike_every = 40},
+      {.name = "warm-up, spikes, rho 0.5",
+       .num_steps = 250,
+       .rho = 0.5,
+       .warmup_excess = 3,
+       .warmup_steps = 40,
+       .spike_every = 40},
       {.name = "Pareto rho 0.8", .num_steps = 210, .rho = 0.8, .tail = Tail::kPareto},
       {.name = "rho 0.8", .num_steps = 610, .rho = 0.8},
   };
@@ -140,7 +152,8 @@ TEST(Series, ShiftsAreFoundAndEachLevelHasItsInterval) {
       num_low += covers(summary.levels[0].median_interval, series.true_median());
       num_high += covers(summary.levels[1].median_interval, series.true_median() * 1.08);
     }
-    const size_t percent = rho < 0.8 ? 95 : 88;  // 400 steps of rho 0.8 are worth 44: a change is hard to tell from slow noise
+    const size_t percent =
+        rho < 0.8 ? 95 : 88;  // 400 steps of rho 0.8 are worth 44: a change is hard to tell from slow noise
     EXPECT_GE(num_unsteady, kShiftTraces * percent / 100) << rho;
     EXPECT_GE(num_found, kShiftTraces * percent / 100) << rho;
     EXPECT_GE(num_near, num_found * 95 / 100) << rho;
@@ -202,7 +215,8 @@ TEST(Series, OutliersAreClassifiedAndKept) {
 }
 
 TEST(Series, LaunchPacingIsSeenAndBlockMeansRestoreTheTruth) {
-  // The host stamps run ahead of the device and fall back: what one step gains the next loses. The true step takes 100 ms.
+  // The host stamps run ahead of the device and fall back: what one step gains the next loses. The true step takes 100
+  // ms.
   core::CounterRng random(5);
   std::vector<double> jitter;
   for (int i = 0; i <= 300; ++i) jitter.push_back(40 * random.uniform());
@@ -223,7 +237,8 @@ TEST(Series, LaunchPacingIsSeenAndBlockMeansRestoreTheTruth) {
 TEST(Series, ElbowIsTheShareOfUndisturbedSteps) {
   core::CounterRng random(8);
   std::vector<double> steps;
-  for (int i = 0; i < 1000; ++i) steps.push_back(100 + random.normal() + (random.uniform() < 0.2 ? random.uniform(10, 60) : 0));
+  for (int i = 0; i < 1000; ++i)
+    steps.push_back(100 + random.normal() + (random.uniform() < 0.2 ? random.uniform(10, 60) : 0));
   EXPECT_NEAR(summarise_series(steps).elbow, 0.8, 0.03);
   for (double& step : steps) step = 100 + random.normal() + (random.uniform() < 0.6 ? random.uniform(10, 60) : 0);
   const SeriesSummary contaminated = summarise_series(steps);
@@ -259,7 +274,8 @@ TEST(Series, ShortConstantAndOddRunsAreExplainedNotRefused) {
   EXPECT_THROW(summarise_series(std::vector<double>{1, 0}), Error);
 }
 
-/// Rows of a log are means of many steps: one or two of them hold the whole warm-up, and the median of the first five rows is steady.
+/// Rows of a log are means of many steps: one or two of them hold the whole warm-up, and the median of the first five
+/// rows is steady.
 TEST(Series, AWarmUpOfOneOrTwoRowsIsFound) {
   for (const size_t num_slow : {1, 2}) {
     const SyntheticSeries rows{.name = "rows of a log", .num_steps = 41, .sigma = 0.005};
@@ -303,8 +319,10 @@ TEST(Series, WeightedValuesAnswerAsTheValuesThemselves) {
   const auto few = weighted_values(rounded), thinned = weighted_values(many, 1000);
   EXPECT_LE(few.size(), 5u);
   EXPECT_LE(thinned.size(), 1000u);
-  for (const double p : {0.0, 5.0, 50.0, 95.0, 97.1, 99.0, 100.0}) EXPECT_DOUBLE_EQ(weighted_percentile(few, p), percentile(rounded, p)) << p;
-  for (const double p : {5.0, 50.0, 95.0, 99.0}) EXPECT_NEAR(weighted_percentile(thinned, p) / percentile(many, p), 1, 2e-4) << p;
+  for (const double p : {0.0, 5.0, 50.0, 95.0, 97.1, 99.0, 100.0})
+    EXPECT_DOUBLE_EQ(weighted_percentile(few, p), percentile(rounded, p)) << p;
+  for (const double p : {5.0, 50.0, 95.0, 99.0})
+    EXPECT_NEAR(weighted_percentile(thinned, p) / percentile(many, p), 1, 2e-4) << p;
 }
 
 }  // namespace

@@ -17,7 +17,9 @@ using Fields = std::vector<std::string>;
 
 class TableFile {
  public:
-  explicit TableFile(const std::string& text) : path_(folder_.path() / "table.csv") { std::ofstream(path_, std::ios::binary) << text; }
+  explicit TableFile(const std::string& text) : path_(folder_.path() / "table.csv") {
+    std::ofstream(path_, std::ios::binary) << text;
+  }
   Table read() const { return read_table(path_); }
   std::string error() const {
     try {
@@ -35,7 +37,10 @@ class TableFile {
 };
 
 TEST(Table, ColumnsByNameAndCommentsKept) {
-  const Table table = TableFile("\xef\xbb\xbf# CLAP, batch 616/GPU\nnodes,gpus,rate\r\n\n1, 4 ,623.7\n# a note\n2,8,\"1,241.4\"\n4,16,\"say \"\"hi\"\"\"").read();
+  const Table table = TableFile(
+                          "\xef\xbb\xbf# CLAP, batch 616/GPU\nnodes,gpus,rate\r\n\n1, 4 ,623.7\n# a "
+                          "note\n2,8,\"1,241.4\"\n4,16,\"say \"\"hi\"\"\"")
+                          .read();
   EXPECT_EQ(table.comments, (Fields{"CLAP, batch 616/GPU", "a note"}));
   EXPECT_EQ(table.columns, (Fields{"nodes", "gpus", "rate"}));
   ASSERT_EQ(table.rows.size(), 3u);
@@ -67,7 +72,8 @@ TEST(Table, MistakesNameFileLineAndColumn) {
 
 TEST(Table, TheHeaderTellsTheSeparator) {
   for (const char sign : {',', ';', '\t'}) {
-    const std::string parted = core::replace_all("nodes|rate|note\n1|100.5|\"a|b\"\n2|190|\n", "|", std::string(1, sign));
+    const std::string parted =
+        core::replace_all("nodes|rate|note\n1|100.5|\"a|b\"\n2|190|\n", "|", std::string(1, sign));
     const Table table = TableFile(parted).read();
     EXPECT_EQ(table.columns, (Fields{"nodes", "rate", "note"}));
     EXPECT_EQ(table.numbers("rate"), (std::vector<double>{100.5, 190})) << sign;
@@ -80,14 +86,17 @@ TEST(Table, TheHeaderTellsTheSeparator) {
 
 TEST(Table, CommasInNumbersAreInDoubt) {
   for (const char* text : {"0,5", "1,234", "-2,25", "1,5e3"}) EXPECT_TRUE(has_ambiguous_comma(text)) << text;
-  for (const char* text : {"1,234.5", "1,234,567", "a,b", "12", "", "0.5", "ranks 0,1"}) EXPECT_FALSE(has_ambiguous_comma(text)) << text;
+  for (const char* text : {"1,234.5", "1,234,567", "a,b", "12", "", "0.5", "ranks 0,1"})
+    EXPECT_FALSE(has_ambiguous_comma(text)) << text;
   const Table table = TableFile("nodes;rate\n1;100,5\n2;95 %\n").read();
   for (size_t row = 0; row < 2; ++row) {
     try {
       table.number(row, "rate");
       FAIL() << table.text(row, "rate");
     } catch (const DataError& error) {
-      EXPECT_NE(error.text().find(row == 0 ? "write a decimal point" : "its unit belongs into the name of the column"), std::string::npos) << error.text();
+      EXPECT_NE(error.text().find(row == 0 ? "write a decimal point" : "its unit belongs into the name of the column"),
+                std::string::npos)
+          << error.text();
     }
   }
 }

@@ -21,7 +21,8 @@ std::string hex(std::string_view bytes) {
 
 uint64_t little_endian(std::string_view bytes) {
   uint64_t value = 0;
-  for (size_t index = 0; index < bytes.size(); ++index) value |= uint64_t{static_cast<uint8_t>(bytes[index])} << (8 * index);
+  for (size_t index = 0; index < bytes.size(); ++index)
+    value |= uint64_t{static_cast<uint8_t>(bytes[index])} << (8 * index);
   return value;
 }
 
@@ -80,11 +81,13 @@ TEST(TensorBoard, KnownChecksums) {  // RFC 3720, B.4
 
 TEST(TensorBoard, RecordsAreByteForByteThoseOfTheTensorboardPackage) {
   const core::Json golden = core::read_json_file(LOCKSTEP_GOLDEN_DIR "/record/tensorboard.json");
-  EXPECT_EQ(hex(tfrecord(encode_version_event(golden.at("version_wall_time_s")))), golden.at("version").get<std::string>());
+  EXPECT_EQ(hex(tfrecord(encode_version_event(golden.at("version_wall_time_s")))),
+            golden.at("version").get<std::string>());
   int compared = 0;
   for (const core::Json& event : golden.at("events")) {
     NamedNumbers scalars;
-    for (const core::Json& scalar : event["scalars"]) scalars.emplace_back(scalar[0], std::stod(scalar[1].get<std::string>()));
+    for (const core::Json& scalar : event["scalars"])
+      scalars.emplace_back(scalar[0], std::stod(scalar[1].get<std::string>()));
     EXPECT_EQ(hex(tfrecord(encode_scalar_event(event["wall_time_s"], event["step"], scalars))),
               event["record"].get<std::string>());
     ++compared;
@@ -93,7 +96,8 @@ TEST(TensorBoard, RecordsAreByteForByteThoseOfTheTensorboardPackage) {
 }
 
 TEST(TensorBoard, ScalarsOfAStep) {
-  const std::vector<Field> event = read_fields(encode_scalar_event(12.5, 300, {{"train/loss", 0.25}, {"train/lr", -3}}));
+  const std::vector<Field> event =
+      read_fields(encode_scalar_event(12.5, 300, {{"train/loss", 0.25}, {"train/lr", -3}}));
   ASSERT_EQ(event.size(), 3u);
   EXPECT_EQ(event[0].number, 1u);
   EXPECT_EQ(std::bit_cast<double>(event[0].integer), 12.5);

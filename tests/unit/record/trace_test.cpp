@@ -16,8 +16,12 @@ void write(const std::filesystem::path& path, const std::string& text) { std::of
 
 TEST(MergeTraces, PutsRanksOnOneClock) {
   const core::TempDir folder;
-  write(folder.path() / "a", R"({"baseTimeNanoseconds": 2000000, "traceEvents": [{"ph": "X", "name": "step 3", "pid": 7, "tid": 1, "ts": 10.5, "dur": 4}]})");
-  write(folder.path() / "b", R"({"baseTimeNanoseconds": 5000000, "traceEvents": [{"ph": "X", "name": "step 3", "pid": 7, "tid": 1, "ts": 1, "dur": 4},
+  write(
+      folder.path() / "a",
+      R"({"baseTimeNanoseconds": 2000000, "traceEvents": [{"ph": "X", "name": "step 3", "pid": 7, "tid": 1, "ts": 10.5, "dur": 4}]})");
+  write(
+      folder.path() / "b",
+      R"({"baseTimeNanoseconds": 5000000, "traceEvents": [{"ph": "X", "name": "step 3", "pid": 7, "tid": 1, "ts": 1, "dur": 4},
                                  {"ph": "s", "id": 4, "pid": "Spans", "tid": 0, "ts": 2}, {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "x"}}]})");
   const auto output = folder.path() / "merged.json";
   EXPECT_EQ(merge_traces({{0, folder.path() / "a"}, {3, folder.path() / "b"}}, output), 4);
@@ -35,14 +39,22 @@ TEST(MergeTraces, PutsRanksOnOneClock) {
 TEST(DeviceCollectives, AreTheKernelsOfTheTraceByKindAndSize) {
   const core::TempDir folder;
   const auto kernel = [](const char* name, const char* args, double us) {
-    return std::string(R"({"ph": "X", "cat": "kernel", "name": ")") + name + R"(", "ts": 1, "dur": )" + std::to_string(us) + ", \"args\": {" + args + "}}";
+    return std::string(R"({"ph": "X", "cat": "kernel", "name": ")") + name + R"(", "ts": 1, "dur": )" +
+           std::to_string(us) + ", \"args\": {" + args + "}}";
   };
-  const char* told = R"("Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, "Group size": 8, "dtype": "BFloat16")";
-  std::string events = kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*)", told, 1500) + "," + kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*)", told, 500);
+  const char* told =
+      R"("Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, "Group size": 8, "dtype": "BFloat16")";
+  std::string events = kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*)", told, 1500) + "," +
+                       kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*)", told, 500);
   events += "," + kernel("ncclKernel_AllGather_RING_Simple(ncclDevComm*)", "", 300);
-  events += "," + kernel("ncclDevKernel_Generic(ncclDevComm*)", R"("Collective name": "_reduce_scatter_base", "In msg nelems": 64, "Out msg nelems": 8, "Group size": 8)", 200);
+  events +=
+      "," +
+      kernel("ncclDevKernel_Generic(ncclDevComm*)",
+             R"("Collective name": "_reduce_scatter_base", "In msg nelems": 64, "Out msg nelems": 8, "Group size": 8)",
+             200);
   events += "," + kernel("ampere_sgemm_128x64", "", 9000);
-  events += R"(, {"ph": "X", "cat": "user_annotation", "name": "nccl:all_reduce", "ts": 1, "dur": 70000}, {"ph": "X", "cat": "kernel", "name": "ncclX", "dur": -1}, 7, null)";
+  events +=
+      R"(, {"ph": "X", "cat": "user_annotation", "name": "nccl:all_reduce", "ts": 1, "dur": 70000}, {"ph": "X", "cat": "kernel", "name": "ncclX", "dur": -1}, 7, null)";
   write(folder.path() / "trace", "{\"traceEvents\": [" + events + "]}");
   const auto found = device_collectives(folder.path() / "trace");
   ASSERT_EQ(found.size(), 3u);
@@ -56,7 +68,8 @@ TEST(DeviceCollectives, AreTheKernelsOfTheTraceByKindAndSize) {
   EXPECT_EQ(found[1].num_elements, 0);
   EXPECT_EQ(found[2].kind, "reduce_scatter");
   EXPECT_EQ(found[2].num_elements, 64);
-  write(folder.path() / "host", R"({"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "gloo:all_reduce", "ts": 1, "dur": 5}]})");
+  write(folder.path() / "host",
+        R"({"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "gloo:all_reduce", "ts": 1, "dur": 5}]})");
   EXPECT_TRUE(device_collectives(folder.path() / "host").empty());
   write(folder.path() / "none", R"({"events": []})");
   EXPECT_THROW(device_collectives(folder.path() / "none"), DataError);
@@ -69,9 +82,9 @@ int64_t status_kilobytes(const std::string& key) {
   return 0;
 }
 
-/// How far the resident memory of this process rises above its present size while `work` runs; -1 where the system does not tell.
-template <typename Work>
-int64_t peak_growth_kilobytes(const Work& work) {
+/// How far the resident memory of this process rises above its present size while `work` runs; -1 where the system does
+/// not tell.
+template <typename Work> int64_t peak_growth_kilobytes(const Work& work) {
   ::malloc_trim(0);
   std::ofstream reset("/proc/self/clear_refs");
   if (!(reset << "5" << std::flush)) return -1;  // the peak counts anew
@@ -84,10 +97,14 @@ TEST(MergeTraces, HoldsOneTraceAtATime) {
   const core::TempDir folder;
   std::string text = R"({"baseTimeNanoseconds": 0, "traceEvents": [)";
   for (int index = 0; index < 20000; ++index)
-    text += std::string(index > 0 ? "," : "") + R"({"ph": "X", "name": "a step of some length", "pid": 7, "tid": 1, "ts": )" + std::to_string(index) + R"(, "dur": 4})";
+    text += std::string(index > 0 ? "," : "") +
+            R"({"ph": "X", "name": "a step of some length", "pid": 7, "tid": 1, "ts": )" + std::to_string(index) +
+            R"(, "dur": 4})";
   write(folder.path() / "trace", text + "]}");
   std::vector<std::pair<int, std::filesystem::path>> traces;
-  const auto merge = [&] { EXPECT_EQ(merge_traces(traces, folder.path() / "merged"), static_cast<int64_t>(20000 * traces.size())); };
+  const auto merge = [&] {
+    EXPECT_EQ(merge_traces(traces, folder.path() / "merged"), static_cast<int64_t>(20000 * traces.size()));
+  };
   traces.emplace_back(0, folder.path() / "trace");
   const int64_t of_one = peak_growth_kilobytes(merge);
   for (int rank = 1; rank < 6; ++rank) traces.emplace_back(rank, folder.path() / "trace");

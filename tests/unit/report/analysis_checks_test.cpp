@@ -54,7 +54,8 @@ TEST(Checks, RepeatsInOneJobAreOneAllocation) {
 }
 
 TEST(Checks, JobsThatDifferWidenTheInterval) {
-  std::vector<record::RunData> runs = {make_run({.name = "a", .job = "1"}), make_run({.name = "b", .step_ms = 108, .job = "2"})};
+  std::vector<record::RunData> runs = {make_run({.name = "a", .job = "1"}),
+                                       make_run({.name = "b", .step_ms = 108, .job = "2"})};
   EXPECT_EQ(count_flags(analysis_of(runs), "M03"), 1u);
 }
 
@@ -62,12 +63,17 @@ TEST(Checks, RunsThatAgreeByChanceShowHowLittleEachIsKnown) {
   // Single steps scatter by 60 %: each run is known to a few percent only, three of them agree to a hundredth of one.
   std::vector<record::RunData> runs;
   for (int i = 0; i < 3; ++i)
-    runs.push_back(make_run({.name = fmt::format("r{}", i), .step_ms = 100, .ripple = 0.6, .num_steps = 260, .job = fmt::format("slurm {}", i)}));
+    runs.push_back(make_run({.name = fmt::format("r{}", i),
+                             .step_ms = 100,
+                             .ripple = 0.6,
+                             .num_steps = 260,
+                             .job = fmt::format("slurm {}", i)}));
   const Analysis analysis = analysis_of(runs, {.warmup_steps = 20});
   const Point& point = analysis.curves.at(0).points.at(0);
   const auto& own = analysis.runs.at(0).series->median_interval;
   ASSERT_TRUE(own && point.estimate.median_interval);
-  const double own_half = (own->high - own->low) / 2 / 100, half = (point.estimate.median_interval->high - point.estimate.median_interval->low) / 2 / 100;
+  const double own_half = (own->high - own->low) / 2 / 100,
+               half = (point.estimate.median_interval->high - point.estimate.median_interval->low) / 2 / 100;
   ASSERT_GT(own_half, 0.02);
   ASSERT_LT(half, own_half);
   std::string said;
@@ -136,14 +142,16 @@ TEST(Checks, ASlowRankIsNamed) {
   EXPECT_EQ(host_table(analysis.curves[0], analysis.runs).rows.at(0).at(0).text, "n2");
 }
 
-/// A run of 4 hosts of 8 ranks; all ranks of `slow_host` (-1: of none) compute 20 % longer, and noise of 1 % makes now one and now another the slowest.
+/// A run of 4 hosts of 8 ranks; all ranks of `slow_host` (-1: of none) compute 20 % longer, and noise of 1 % makes now
+/// one and now another the slowest.
 record::RunData run_of_hosts(int slow_host) {
   record::RunData run = make_run({.name = "hosts", .nodes = 4, .devices_per_node = 8});
   for (int64_t step = 9; step < 700; step += 10) {
     record::RankTimesRecord times{.attempt = 1, .step = step, .num_steps = 10};
     for (int rank = 0; rank < 32; ++rank) {
       times.step_ms.push_back(100);
-      times.compute_ms.push_back((rank / 8 == slow_host ? 96 : 80) * (1 + 0.01 * testing::ripple_at(static_cast<size_t>(step * 32 + rank))));
+      times.compute_ms.push_back((rank / 8 == slow_host ? 96 : 80) *
+                                 (1 + 0.01 * testing::ripple_at(static_cast<size_t>(step * 32 + rank))));
       times.hosts.push_back(fmt::format("n{}", rank / 8));
     }
     run.rank_times.push_back(times);
@@ -154,7 +162,8 @@ record::RunData run_of_hosts(int slow_host) {
 TEST(Checks, ASlowNodeIsNamedThoughNoneOfItsRanksStandsOut) {
   const Analysis analysis = analysis_of({run_of_hosts(2)});
   ASSERT_EQ(count_flags(analysis, "M12"), 1u);
-  const auto flag = std::find_if(analysis.flags.begin(), analysis.flags.end(), [](const Flag& one) { return one.code == "M12"; });
+  const auto flag =
+      std::find_if(analysis.flags.begin(), analysis.flags.end(), [](const Flag& one) { return one.code == "M12"; });
   EXPECT_EQ(flag->name, "slow-node");
   EXPECT_NE(flag->sentence.find("host n2 "), std::string::npos) << flag->sentence;
   EXPECT_NE(flag->sentence.find("100 % of the intervals"), std::string::npos) << flag->sentence;
@@ -163,9 +172,16 @@ TEST(Checks, ASlowNodeIsNamedThoughNoneOfItsRanksStandsOut) {
 TEST(Checks, EvenHostsAndEvenPairsOfRanksAccuseNobody) {
   record::RunData pair = make_run({.name = "pair", .devices_per_node = 2});
   for (int64_t step = 9; step < 700; step += 10) {
-    const double more = step % 20 == 9 ? 8 : 0;  // each rank is the slower one in every other interval, the first by more
-    pair.rank_times.push_back({.attempt = 1, .step = step, .num_steps = 10, .step_ms = {100, 100}, .data_wait_ms = {}, .compute_ms = {80 + more, 81},
-                               .comm_wait_ms = {}, .hosts = {"n0", "n0"}});
+    const double more =
+        step % 20 == 9 ? 8 : 0;  // each rank is the slower one in every other interval, the first by more
+    pair.rank_times.push_back({.attempt = 1,
+                               .step = step,
+                               .num_steps = 10,
+                               .step_ms = {100, 100},
+                               .data_wait_ms = {},
+                               .compute_ms = {80 + more, 81},
+                               .comm_wait_ms = {},
+                               .hosts = {"n0", "n0"}});
   }
   for (const record::RunData& run : {run_of_hosts(-1), pair}) {
     const Analysis analysis = analysis_of({run});
@@ -187,7 +203,8 @@ TEST(Checks, LossWithoutACauseIsSaid) {
     }
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(count_flags(analysis, "M13"), 1u);
-  const auto flag = std::find_if(analysis.flags.begin(), analysis.flags.end(), [](const Flag& one) { return one.code == "M13"; });
+  const auto flag =
+      std::find_if(analysis.flags.begin(), analysis.flags.end(), [](const Flag& one) { return one.code == "M13"; });
   EXPECT_NE(flag->sentence.find("70 %"), std::string::npos) << flag->sentence;
 }
 
@@ -195,7 +212,8 @@ TEST(Checks, ABaseAboveOneNodeAndAFlaggedBase) {
   std::vector<record::RunData> runs;
   for (const int nodes : {2, 4})
     for (const char* job : {"1", "2"})
-      runs.push_back(make_run({.name = fmt::format("n{}j{}", nodes, job), .nodes = nodes, .job = fmt::format("{}{}", nodes, job)}));
+      runs.push_back(make_run(
+          {.name = fmt::format("n{}j{}", nodes, job), .nodes = nodes, .job = fmt::format("{}{}", nodes, job)}));
   EXPECT_EQ(count_flags(analysis_of(runs), "M14"), 1u);
   for (double& wait : runs[0].steps.data_wait_ms) wait = 30;
   EXPECT_EQ(count_flags(analysis_of(runs), "M14"), 2u);
@@ -249,7 +267,10 @@ TEST(Checks, WhatTheSchedulerCountsIsNoDifferenceInSoftware) {
 Analysis strong_pair(const std::string& growing) {
   std::vector<record::RunData> runs;
   for (const int64_t nodes : {1, 2}) {
-    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .samples_per_device = 16 / nodes, .step_ms = nodes == 1 ? 100.0 : 80.0}));
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes),
+                             .nodes = nodes,
+                             .samples_per_device = 16 / nodes,
+                             .step_ms = nodes == 1 ? 100.0 : 80.0}));
     for (size_t i = 0; i < runs.back().steps.size(); ++i) {
       runs.back().steps.phases_ms["forward"].push_back(33.0 / static_cast<double>(nodes));
       runs.back().steps.phases_ms["backward"].push_back(66.0 / static_cast<double>(nodes));
@@ -296,7 +317,8 @@ TEST(Checks, TelemetryAboveOnePercentOfTheStepIsToldWithItsNumber) {
     ASSERT_EQ(count_flags(analysis, "M18"), num_flags) << ms;
     EXPECT_EQ(analysis.flags.size(), num_flags) << ms;
     if (num_flags == 0) continue;
-    EXPECT_NE(analysis.flags[0].sentence.find("3.0 % of the step time (3.00 of 100.0 ms)"), std::string::npos) << analysis.flags[0].sentence;
+    EXPECT_NE(analysis.flags[0].sentence.find("3.0 % of the step time (3.00 of 100.0 ms)"), std::string::npos)
+        << analysis.flags[0].sentence;
   }
 }
 
@@ -304,7 +326,8 @@ TEST(Checks, TheMethodIsTheOneOfTheEstimator) {
   const std::string method = fmt::format("{}", fmt::join(method_of(analysis_of(quiet_pair())), " "));
   EXPECT_NE(method.find(record::kWarmupMethod), std::string::npos) << method;
   EXPECT_NE(method.find(record::kMedianIntervalMethod), std::string::npos) << method;
-  for (const char* unused : {"MSER", "batches", "change-point"}) EXPECT_EQ(method.find(unused), std::string::npos) << unused;
+  for (const char* unused : {"MSER", "batches", "change-point"})
+    EXPECT_EQ(method.find(unused), std::string::npos) << unused;
 }
 
 TEST(Checks, OddRowsAreCountedAndTold) {
@@ -336,13 +359,14 @@ TEST(Checks, EnergyCountsPackagesAndDevicesOnce) {
   record::RunData run = make_run({.name = "metered"});
   for (int64_t step = 9; step < 700; step += 10)
     for (const char* host : {"n1", "n2"})
-      run.system.push_back({.attempt = 1,
-                            .step = step,
-                            .num_steps = 10,
-                            .host = host,
-                            .received_bytes = {},
-                            .sent_bytes = {},
-                            .energy_j = {{"nvml-0", 100.0}, {"nvml-1", 100.0}, {"rapl-package-0", 50.0}, {"rapl-core-0", 40.0}}});
+      run.system.push_back(
+          {.attempt = 1,
+           .step = step,
+           .num_steps = 10,
+           .host = host,
+           .received_bytes = {},
+           .sent_bytes = {},
+           .energy_j = {{"nvml-0", 100.0}, {"nvml-1", 100.0}, {"rapl-package-0", 50.0}, {"rapl-core-0", 40.0}}});
   const Analysis analysis = analysis_of({run});
   const Point& point = analysis.curves[0].points[0];
   ASSERT_TRUE(point.energy);

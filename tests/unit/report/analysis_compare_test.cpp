@@ -30,8 +30,8 @@ std::vector<record::RunData> repeats(const std::string& name, const std::vector<
 }
 
 TEST(Compare, AClearDifferenceIsToldWithItsInterval) {
-  const SideComparison result =
-      compare_sides(side(repeats("a", {100, 100.2, 99.9, 100.1})), side(repeats("b", {110, 110.3, 109.8, 110.1})), false);
+  const SideComparison result = compare_sides(side(repeats("a", {100, 100.2, 99.9, 100.1})),
+                                              side(repeats("b", {110, 110.3, 109.8, 110.1})), false);
   ASSERT_EQ(result.sizes.size(), 1u);
   EXPECT_NEAR(result.sizes[0].comparison.ratio, 100.0 / 110.0, 0.003);
   ASSERT_TRUE(result.sizes[0].comparison.interval);
@@ -74,7 +74,8 @@ TEST(Compare, TwoSingleRunsDifferAndNothingIsConcludedAboutTheSides) {
 TEST(Compare, TwoAgainstOneKeepsTheSpread) {
   const SideComparison near = compare_sides(side(repeats("a", {100, 104})), side(repeats("b", {110})), false);
   EXPECT_EQ(near.sizes.at(0).conclusion, "no_difference") << near.verdict;
-  const SideComparison far = compare_sides(side(repeats("a", {100, 100.1, 99.9, 100})), side(repeats("b", {110})), false);
+  const SideComparison far =
+      compare_sides(side(repeats("a", {100, 100.1, 99.9, 100})), side(repeats("b", {110})), false);
   EXPECT_EQ(far.sizes.at(0).conclusion, "a_faster") << far.verdict;
   EXPECT_NE(notes_of(far).find("given the spread of the other side"), std::string::npos) << notes_of(far);
 }
@@ -93,7 +94,8 @@ TEST(Compare, ModelsAreMatchedAndNotPooled) {
   for (const auto& [model, ms] : {std::pair{"ViT-B-32", 100.0}, {"ViT-L-14", 400.0}})
     for (int i = 0; i < 3; ++i) {
       a.push_back(make_run({.name = fmt::format("{}-{}", model, i), .step_ms = ms * (1 + 0.001 * i), .model = model}));
-      b.push_back(make_run({.name = fmt::format("{}-{}", model, i), .step_ms = 1.05 * ms * (1 + 0.001 * i), .model = model}));
+      b.push_back(
+          make_run({.name = fmt::format("{}-{}", model, i), .step_ms = 1.05 * ms * (1 + 0.001 * i), .model = model}));
     }
   b.push_back(make_run({.name = "huge", .step_ms = 900, .model = "ViT-H-14"}));
   for (const bool is_paired : {false, true}) {
@@ -126,10 +128,12 @@ TEST(Compare, FailedRunsGiveWayToWholeOnesAndThatIsSaid) {
   const SideComparison result = compare_sides(side(a), side(b), false);
   EXPECT_EQ(result.sizes.at(0).num_b, 2u);
   EXPECT_EQ(result.sizes.at(0).conclusion, "no_difference") << result.verdict;
-  EXPECT_NE(notes_of(result).find("b2 of B is left out: it failed (out of memory)"), std::string::npos) << notes_of(result);
+  EXPECT_NE(notes_of(result).find("b2 of B is left out: it failed (out of memory)"), std::string::npos)
+      << notes_of(result);
   const SideComparison paired = compare_sides(side(a), side(b), true);
   EXPECT_EQ(paired.sizes.at(0).num_a, 2u);
-  EXPECT_NE(notes_of(paired).find("a2 of A is left out: the run it is paired with failed"), std::string::npos) << notes_of(paired);
+  EXPECT_NE(notes_of(paired).find("a2 of A is left out: the run it is paired with failed"), std::string::npos)
+      << notes_of(paired);
   const SideComparison only = compare_sides(side(a), side({b[2]}), false);
   EXPECT_NE(notes_of(only).find("b2 of B is used although it failed"), std::string::npos) << notes_of(only);
 }
@@ -171,7 +175,8 @@ TEST(Compare, SidesAreNamedByWhatTheUserNamed) {
 }
 
 TEST(Compare, DifferentSizesGetNoVerdictAndTheSidesAreToldApart) {
-  record::RunData a = make_run({.name = "out.log", .devices_per_node = 1}), b = make_run({.name = "out.log", .nodes = 2, .step_ms = 104});
+  record::RunData a = make_run({.name = "out.log", .devices_per_node = 1}),
+                  b = make_run({.name = "out.log", .nodes = 2, .step_ms = 104});
   a.source = "/logs/one/out.log";
   b.source = "/logs/two/out.log";
   const SideComparison result = compare_sides(side({a}), side({b}), false);
@@ -179,7 +184,8 @@ TEST(Compare, DifferentSizesGetNoVerdictAndTheSidesAreToldApart) {
   EXPECT_EQ(result.name_b, "two/out.log");
   EXPECT_EQ(result.verdict.find("faster than"), std::string::npos) << result.verdict;
   EXPECT_EQ(result.verdict.find("slower"), std::string::npos) << result.verdict;
-  EXPECT_NE(result.verdict.find("The sizes differ (1 node, 1 device against 2 nodes, 8 devices)"), std::string::npos) << result.verdict;
+  EXPECT_NE(result.verdict.find("The sizes differ (1 node, 1 device against 2 nodes, 8 devices)"), std::string::npos)
+      << result.verdict;
   ASSERT_GT(result.table.columns.size(), 4u);
   EXPECT_EQ(result.table.columns[3].title, "A (ms per sample)");
   EXPECT_EQ(result.table.columns[4].title, "B (ms per sample)");
@@ -199,8 +205,9 @@ Analysis sweep() {
 
 TEST(Proposal, TheEstimateFollowsItsFormula) {
   const Analysis analysis = sweep();
-  const auto estimate = estimate_resources(analysis.curves.at(0), analysis,
-                                           {.restart_share = 10, .eval_share = 3, .checkpoint_share = 2, .sweep_node_hours = 50});
+  const auto estimate =
+      estimate_resources(analysis.curves.at(0), analysis,
+                         {.restart_share = 10, .eval_share = 3, .checkpoint_share = 2, .sweep_node_hours = 50});
   ASSERT_TRUE(estimate);
   EXPECT_EQ(estimate->size, 4) << "the largest size that keeps 80 %";
   const double rate = 128 / 0.110, pure = 4 * 3.6e9 / rate / 3600;
@@ -214,7 +221,13 @@ TEST(Proposal, EnergyOfATokenTaskCountsItsTokens) {
   run.setup.task = "gpt";
   run.setup.sample_unit = "sequences";
   for (double& tokens : run.steps.tokens) tokens = 32 * 1000;  // 32 sequences of 1,000 tokens
-  run.system.push_back({.attempt = 1, .step = 699, .num_steps = 700, .host = "n1", .received_bytes = {}, .sent_bytes = {}, .energy_j = {{"nvml-0", 32.0 * 700 * 36}}});
+  run.system.push_back({.attempt = 1,
+                        .step = 699,
+                        .num_steps = 700,
+                        .host = "n1",
+                        .received_bytes = {},
+                        .sent_bytes = {},
+                        .energy_j = {{"nvml-0", 32.0 * 700 * 36}}});
   const AnalysisOptions options{.budget_samples = 1e9, .budget_tokens = 1e9};
   const Analysis analysis = analyse({summarise_run(run, options)}, options);
   std::string found;
@@ -297,7 +310,8 @@ TEST(Proposal, SlowStepsAndPausesLeadToTheBilledRate) {
   const Point& point = analysis.curves[0].points[0];
   EXPECT_GT(estimate->slow_share, 0.3);
   EXPECT_GT(estimate->pause_share, 0.03);
-  EXPECT_NEAR(estimate->total_node_hours, 2 * 3.6e9 / point.billed_samples_per_s / 3600, 1e-6 * estimate->total_node_hours);
+  EXPECT_NEAR(estimate->total_node_hours, 2 * 3.6e9 / point.billed_samples_per_s / 3600,
+              1e-6 * estimate->total_node_hours);
 }
 
 TEST(Proposal, EveryJobStartsUpAndThePriceIsToldWithThePlannedSize) {
@@ -305,16 +319,20 @@ TEST(Proposal, EveryJobStartsUpAndThePriceIsToldWithThePlannedSize) {
   const ProposalOptions options{.job_size = 64, .job_hours = 10};
   const auto without = estimate_resources(analysis.curves.at(0), analysis, options);
   EXPECT_EQ(without->num_jobs, 0) << "no record tells the start-up";
-  for (RunSummary& run : analysis.runs) run.startup.push_back({.attempt = 1, .phases_ms = {{"start", 60e3}, {"rendezvous", 1200e3}}});
+  for (RunSummary& run : analysis.runs)
+    run.startup.push_back({.attempt = 1, .phases_ms = {{"start", 60e3}, {"rendezvous", 1200e3}}});
   analysis.options.price_per_node_hour = 2.5;
   const auto estimate = estimate_resources(analysis.curves.at(0), analysis, options);
   EXPECT_DOUBLE_EQ(estimate->startup_s, 1260);
   const double hours = without->total_node_hours / 64;
   EXPECT_EQ(estimate->num_jobs, std::ceil(hours / (10 - 0.35)));
-  EXPECT_NEAR(estimate->total_node_hours, without->total_node_hours + 64 * 0.35 * estimate->num_jobs, 1e-6 * estimate->total_node_hours);
+  EXPECT_NEAR(estimate->total_node_hours, without->total_node_hours + 64 * 0.35 * estimate->num_jobs,
+              1e-6 * estimate->total_node_hours);
   const std::string text = text_of(make_proposal(analysis, options));
-  for (const char* words : {"2.5 per node-hour", "of 10 h each", "\n64 | "}) EXPECT_NE(text.find(words), std::string::npos) << text;
-  EXPECT_EQ(estimate_resources(analysis.curves.at(0), analysis, {.job_hours = 0.3})->num_jobs, 0) << "a job that ends before its first step";
+  for (const char* words : {"2.5 per node-hour", "of 10 h each", "\n64 | "})
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  EXPECT_EQ(estimate_resources(analysis.curves.at(0), analysis, {.job_hours = 0.3})->num_jobs, 0)
+      << "a job that ends before its first step";
 }
 
 TEST(Proposal, ABudgetThatNobodyGaveIsNotThePlan) {
@@ -322,7 +340,8 @@ TEST(Proposal, ABudgetThatNobodyGaveIsNotThePlan) {
   const std::vector<std::string> missing = missing_for_proposal(analysis, {.restart_share = 5});
   ASSERT_EQ(missing.size(), 1u);
   EXPECT_NE(missing[0].find("--budget-samples"), std::string::npos) << missing[0];
-  EXPECT_NE(text_of(make_proposal(analysis, {})).find("default; give --budget-samples / --budget-tokens"), std::string::npos);
+  EXPECT_NE(text_of(make_proposal(analysis, {})).find("default; give --budget-samples / --budget-tokens"),
+            std::string::npos);
   analysis.options.is_samples_budget_given = true;
   EXPECT_TRUE(missing_for_proposal(analysis, {.restart_share = 5}).empty());
   EXPECT_EQ(missing_for_proposal(analysis, {}).size(), 1u) << "restarts";
@@ -335,8 +354,13 @@ TEST(Collectives, ABenchmarkHasItsSectionAndIsNotUnusable) {
   run.source = "/logs/all_reduce_perf.txt";
   run.format = "nccl-tests";
   for (const double bytes : {1048576.0, 2097152.0})
-    run.collective_points.push_back({.kind = "all_reduce", .num_ranks = 4, .bytes = bytes, .time_us = 50, .algbw_gbytes_per_s = bytes / 50e3,
-                                     .busbw_gbytes_per_s = 1.5 * bytes / 50e3, .num_wrong = 0});
+    run.collective_points.push_back({.kind = "all_reduce",
+                                     .num_ranks = 4,
+                                     .bytes = bytes,
+                                     .time_us = 50,
+                                     .algbw_gbytes_per_s = bytes / 50e3,
+                                     .busbw_gbytes_per_s = 1.5 * bytes / 50e3,
+                                     .num_wrong = 0});
   const Analysis analysis = analyse({summarise_run(run, {})}, {});
   EXPECT_TRUE(analysis.left_out.empty());
   EXPECT_TRUE(analysis.missing.empty());
@@ -375,14 +399,16 @@ TEST(Sources, ADamagedSweepFileLeavesItsRuns) {
 
 TEST(Proposal, ThePeakBehindTheMfuIsNamed) {
   const std::string text = text_of(make_proposal(sweep(), {}));
-  EXPECT_NE(text.find("MFU is against a peak per device of 989 TFLOP/s, datasheet, dense bf16."), std::string::npos) << text;
+  EXPECT_NE(text.find("MFU is against a peak per device of 989 TFLOP/s, datasheet, dense bf16."), std::string::npos)
+      << text;
   EXPECT_NE(text.find("peak per device | 989 TFLOP/s, datasheet, dense bf16"), std::string::npos) << text;
 }
 
 TEST(Proposal, SizesInDevicesGiveDeviceHours) {
   std::vector<RunSummary> runs;
   for (const auto& [devices, ms] : {std::pair{1, 100.0}, {2, 104.0}, {4, 110.0}})
-    runs.push_back(summarise_run(make_run({.name = fmt::format("d{}", devices), .devices_per_node = devices, .step_ms = ms}), {}));
+    runs.push_back(
+        summarise_run(make_run({.name = fmt::format("d{}", devices), .devices_per_node = devices, .step_ms = ms}), {}));
   Analysis analysis = analyse(std::move(runs), {.budget_samples = 3.6e9});
   ASSERT_EQ(analysis.curves.size(), 1u);
   ASSERT_TRUE(analysis.curves[0].is_by_devices);
@@ -413,14 +439,17 @@ TEST(Proposal, SharedCoresCostTheHoursOfOneMachine) {
   ASSERT_TRUE(estimate);
   EXPECT_EQ(estimate->size, 4);
   EXPECT_NEAR(estimate->node_hours / (3.6e9 / (32 / 0.110) / 3600), 1, 0.01) << "of one machine, not of four";
-  EXPECT_NEAR(estimate->total_node_hours - estimate->node_hours * (1 + estimate->slow_share) * (1 + estimate->pause_share), 50, 1e-6);
+  EXPECT_NEAR(
+      estimate->total_node_hours - estimate->node_hours * (1 + estimate->slow_share) * (1 + estimate->pause_share), 50,
+      1e-6);
   const std::string text = text_of(make_proposal(analysis, options));
   EXPECT_EQ(text.find("device-hours"), std::string::npos) << text;
   EXPECT_NE(text.find("shared the cores of one machine. Sizes are its ranks"), std::string::npos) << text;
 }
 
 TEST(Proposal, TheReportsOwnCommandAndVersionAreGiven) {
-  const std::string text = text_of(make_proposal(sweep(), {.report_command = "lockstep report logs --proposal", .version = "1.2.3"}));
+  const std::string text =
+      text_of(make_proposal(sweep(), {.report_command = "lockstep report logs --proposal", .version = "1.2.3"}));
   EXPECT_NE(text.find("by lockstep 1.2.3:\nlockstep report logs --proposal\n"), std::string::npos) << text;
 }
 

@@ -70,14 +70,16 @@ TEST(Curve, EveryQuantityOfTheMedianStepHasItsInterval) {
   const Analysis analysis = analysis_of(weak_sweep());
   const Curve& curve = analysis.curves.at(0);
   const Point& four = curve.points[2];
-  const Estimate step = step_estimate(four), speedup = speedup_estimate(four), mfu = proportional(four.mfu, four.samples_per_s);
+  const Estimate step = step_estimate(four), speedup = speedup_estimate(four),
+                 mfu = proportional(four.mfu, four.samples_per_s);
   ASSERT_TRUE(step.has_range && speedup.has_range && mfu.has_range);
   EXPECT_DOUBLE_EQ(four.samples_per_s.low, 1e3 * 128 / step.high);
   EXPECT_NEAR(mfu.low / mfu.value, step.value / step.high, 1e-12);
   EXPECT_NEAR(speedup.high / speedup.value, four.efficiency.high / four.efficiency.value, 1e-12);
   const Estimate days = inverse(four.budget_days, four.samples_per_s);
   EXPECT_NEAR(days.high / days.value, four.samples_per_s.value / four.samples_per_s.low, 1e-12);
-  for (const auto& charts : {throughput_charts({curve}), utilisation_charts({curve}), speedup_charts({curve}), time_charts({curve}, {})})
+  for (const auto& charts :
+       {throughput_charts({curve}), utilisation_charts({curve}), speedup_charts({curve}), time_charts({curve}, {})})
     for (const Chart& chart : charts) {
       ASSERT_EQ(chart.series.at(0).low.size(), 3u) << chart.id;
       EXPECT_LT(chart.series[0].low[2], chart.series[0].y[2]) << chart.id;
@@ -99,7 +101,8 @@ TEST(Curve, LopsidedIntervalsShowBothEnds) {
   EXPECT_EQ(percent_cell(Estimate{0.9, 0.8, 0.93, true}).text, "90.0 (80.0 to 93.0)");
   EXPECT_EQ(figure_cell(Estimate{105.2, 104.8, 105.6, true}).text, "105.2 +- 0.40") << "arms alike";
   EXPECT_EQ(figure_cell(Estimate{100, 95, 105.9, true}).text, "100.0 +- 5.5") << "arms alike but for a fifth";
-  EXPECT_EQ(figure_cell(Estimate{100, 99.99, 100.05, true}).text, "100.0 +- 0.030") << "both ends would print as the value";
+  EXPECT_EQ(figure_cell(Estimate{100, 99.99, 100.05, true}).text, "100.0 +- 0.030")
+      << "both ends would print as the value";
   EXPECT_EQ(percent_cell(Estimate{0.0221, 0.02205, 0.0222, true}).text, "2.2 +- 0.008") << "not 2.2 (2.2 to 2.2)";
 }
 
@@ -111,7 +114,8 @@ TEST(Curve, IntervalsSayHowTheyAreMade) {
 }
 
 TEST(Curve, ProtocolsHaveOneRowForEachSize) {
-  const Analysis analysis = analysis_of(weak_sweep(), {.protocols = {record::Protocol::kClap, record::Protocol::kNemotron}});
+  const Analysis analysis =
+      analysis_of(weak_sweep(), {.protocols = {record::Protocol::kClap, record::Protocol::kNemotron}});
   const Table table = protocol_table(analysis.curves.at(0), analysis.runs);
   ASSERT_EQ(table.rows.size(), 6u) << "two protocols at three sizes, whatever the number of runs";
   EXPECT_EQ(*table.rows[0].at(2).value, 2);
@@ -129,11 +133,13 @@ double value_in(const Table& table, const std::string& key, size_t row) {
 TEST(Curve, ProtocolsHaveTheirMfuAndEfficiencyBesideOurs) {
   std::vector<record::RunData> runs;
   for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {4, 125.0}}) {
-    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = ms, .job = fmt::format("slurm {}", nodes)}));
+    runs.push_back(make_run(
+        {.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = ms, .job = fmt::format("slurm {}", nodes)}));
     runs.back().steps.step_ms.back() = nodes == 1 ? 80 : 160;  // the only step that this estimator looks at
     for (double& tflops : runs.back().steps.logged_tflops_per_device) tflops = nodes == 1 ? 400 : 300;
   }
-  const Analysis analysis = analysis_of(runs, {.protocols = {record::Protocol::kNemotron, record::Protocol::kEpicureLanguage}});
+  const Analysis analysis =
+      analysis_of(runs, {.protocols = {record::Protocol::kNemotron, record::Protocol::kEpicureLanguage}});
   const Table table = protocol_table(analysis.curves.at(0), analysis.runs);
   ASSERT_EQ(table.rows.size(), 4u);
   // 32 samples in 80 ms on 4 devices, 128 in 160 ms on 16.
@@ -155,7 +161,10 @@ TEST(Curve, ProtocolsHaveTheirMfuAndEfficiencyBesideOurs) {
 std::vector<record::RunData> one_machine(bool is_on_cpu) {
   std::vector<record::RunData> runs;
   for (const auto& [ranks, ms] : {std::pair{1, 100.0}, {2, 120.0}, {4, 230.0}}) {
-    runs.push_back(make_run({.name = fmt::format("d{}", ranks), .devices_per_node = ranks, .step_ms = ms, .job = fmt::format("slurm {}", ranks)}));
+    runs.push_back(make_run({.name = fmt::format("d{}", ranks),
+                             .devices_per_node = ranks,
+                             .step_ms = ms,
+                             .job = fmt::format("slurm {}", ranks)}));
     runs.back().setup.device = is_on_cpu ? "Some Processor 9000" : "NVIDIA GH200";
     runs.back().setup.is_on_cpu = is_on_cpu;
   }
@@ -175,11 +184,13 @@ TEST(Curve, RanksOnTheCoresOfOneMachineAreNoScaling) {
   // Four ranks need as many node-hours as one machine does, not four.
   EXPECT_NEAR(curve.points[2].node_hours_per_sample, 1 / 3600.0 / (32 / 0.23), 1e-7);
   const Analysis gpus = analysis_of(one_machine(false));
-  for (const std::string& caption : {efficiency_charts({curve}).at(0).caption, efficiency_table(curve).caption, scaling_table(curve).caption}) {
+  for (const std::string& caption :
+       {efficiency_charts({curve}).at(0).caption, efficiency_table(curve).caption, scaling_table(curve).caption}) {
     EXPECT_NE(caption.find("ate per device"), std::string::npos) << caption;
     EXPECT_EQ(caption.find("ate per node"), std::string::npos) << caption;
   }
-  EXPECT_NE(efficiency_table(analysis_of(weak_sweep()).curves.at(0)).caption.find("E = rate per node / rate per node"), std::string::npos);
+  EXPECT_NE(efficiency_table(analysis_of(weak_sweep()).curves.at(0)).caption.find("E = rate per node / rate per node"),
+            std::string::npos);
   EXPECT_EQ(core::join(limits_of(gpus.curves.at(0)), " ").find("shared the cores"), std::string::npos);
   EXPECT_EQ(core::join(conclusions_of(gpus.curves.at(0), {}), " ").find("shared cores"), std::string::npos);
 }
@@ -187,7 +198,8 @@ TEST(Curve, RanksOnTheCoresOfOneMachineAreNoScaling) {
 TEST(Curve, QuantilesCountEqualStepTimes) {
   // A log that rounds its times: 97 of 100 steps take 100 ms, the rest anything up to 300.
   record::RunData run = make_run({.name = "rounded", .ripple = 0, .num_steps = 620});
-  for (size_t i = 20; i < run.steps.size(); ++i) run.steps.step_ms[i] = i % 100 < 3 ? 150.0 + static_cast<double>(i / 100 + i % 100 * 40) : 100.0;
+  for (size_t i = 20; i < run.steps.size(); ++i)
+    run.steps.step_ms[i] = i % 100 < 3 ? 150.0 + static_cast<double>(i / 100 + i % 100 * 40) : 100.0;
   const Analysis analysis = analysis_of({run}, {.warmup_steps = 20});
   const Point& point = analysis.curves.at(0).points.at(0);
   const auto first = run.steps.step_ms.begin() + 20;
@@ -205,8 +217,9 @@ TEST(Curve, QuantilesCountEqualStepTimes) {
 
 TEST(Curve, RunsWeighInQuantilesByTheirSteps) {
   // 900 steps of 100 ms and 60 of 200 ms: one step in sixteen is slow, not every second one.
-  const std::vector<record::RunData> runs = {make_run({.name = "long", .ripple = 0, .num_steps = 920, .num_slow = 0}),
-                                             make_run({.name = "short", .step_ms = 200, .ripple = 0, .num_steps = 80, .num_slow = 0})};
+  const std::vector<record::RunData> runs = {
+      make_run({.name = "long", .ripple = 0, .num_steps = 920, .num_slow = 0}),
+      make_run({.name = "short", .step_ms = 200, .ripple = 0, .num_steps = 80, .num_slow = 0})};
   const Analysis pooled = analysis_of(runs, {.warmup_steps = 20});
   const Point& point = pooled.curves.at(0).points.at(0);
   ASSERT_EQ(point.runs.size(), 2u);
@@ -220,15 +233,18 @@ TEST(Curve, P99NeedsAHundredSteps) {
     const Analysis analysis = analysis_of({make_run({.num_steps = num_steps + 20})}, {.warmup_steps = 20});
     const Point& point = analysis.curves.at(0).points.at(0);
     EXPECT_EQ(std::isfinite(point.p99_ms), num_steps >= 100) << num_steps;
-    EXPECT_EQ(cdf_charts(analysis.curves[0], analysis.runs).at(0).summary.find("p99") == std::string::npos, num_steps < 100);
+    EXPECT_EQ(cdf_charts(analysis.curves[0], analysis.runs).at(0).summary.find("p99") == std::string::npos,
+              num_steps < 100);
   }
 }
 
 TEST(Curve, StrongScalingIsToldFromWeak) {
   std::vector<record::RunData> runs;
   for (const int nodes : {1, 2, 4})
-    runs.push_back(make_run(
-        {.name = fmt::format("n{}", nodes), .nodes = nodes, .samples_per_device = 32 / nodes, .step_ms = 100.0 / nodes + 5}));
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes),
+                             .nodes = nodes,
+                             .samples_per_device = 32 / nodes,
+                             .step_ms = 100.0 / nodes + 5}));
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(analysis.curves.size(), 1u);
   EXPECT_EQ(analysis.curves[0].kind, ScalingKind::kStrong);
@@ -273,12 +289,16 @@ TEST(Curve, WhereOnlyTheBaseIsLeftNoSizeIsRecommended) {
     std::vector<record::RunData> runs;
     for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {2, two_ms}})
       for (int repeat = 0; repeat < 2; ++repeat)
-        runs.push_back(make_run({.name = fmt::format("n{}_r{}", nodes, repeat), .nodes = nodes, .step_ms = ms, .job = fmt::format("{}{}", nodes, repeat)}));
+        runs.push_back(make_run({.name = fmt::format("n{}_r{}", nodes, repeat),
+                                 .nodes = nodes,
+                                 .step_ms = ms,
+                                 .job = fmt::format("{}{}", nodes, repeat)}));
     return core::join(conclusions_of(analysis_of(runs).curves.at(0), {.efficiency_target = target}), " ");
   };
   EXPECT_NE(said(150, 0.8).find("No larger size keeps 80 %; the base is 1 node."), std::string::npos) << said(150, 0.8);
   EXPECT_EQ(said(150, 0.8).find("judged by the value alone"), std::string::npos);
-  EXPECT_NE(said(105, 0.8).find("The largest measured size that keeps 80 % is 2 nodes"), std::string::npos) << said(105, 0.8);
+  EXPECT_NE(said(105, 0.8).find("The largest measured size that keeps 80 % is 2 nodes"), std::string::npos)
+      << said(105, 0.8);
   EXPECT_NE(said(60, 0.8).find("No size is recommended: an efficiency of 166.7 %"), std::string::npos) << said(60, 0.8);
   EXPECT_EQ(said(60, 0.8).find("The largest measured size"), std::string::npos) << said(60, 0.8);
 }
@@ -287,22 +307,30 @@ TEST(Curve, IntervalsAroundTheTargetDecideNothing) {
   std::vector<record::RunData> runs;
   for (const auto& [nodes, ms] : {std::pair{1, 100.0}, {2, 120.0}})
     for (int repeat = 0; repeat < 2; ++repeat)
-      runs.push_back(make_run({.name = fmt::format("n{}_r{}", nodes, repeat), .nodes = nodes, .step_ms = ms + 20 * nodes * repeat, .job = fmt::format("{}{}", nodes, repeat)}));
+      runs.push_back(make_run({.name = fmt::format("n{}_r{}", nodes, repeat),
+                               .nodes = nodes,
+                               .step_ms = ms + 20 * nodes * repeat,
+                               .job = fmt::format("{}{}", nodes, repeat)}));
   const Analysis analysis = analysis_of(runs, {.efficiency_target = 0.9});
   const std::string text = core::join(conclusions_of(analysis.curves.at(0), analysis.options), " ");
-  EXPECT_NE(text.find("Whether a larger size keeps 90 % cannot be decided from these runs: at 2 nodes it is"), std::string::npos) << text;
+  EXPECT_NE(text.find("Whether a larger size keeps 90 % cannot be decided from these runs: at 2 nodes it is"),
+            std::string::npos)
+      << text;
 }
 
 TEST(Curve, MeansFarFromMediansAreTold) {
   record::RunData run = make_run({.num_steps = 300});
   for (size_t i = 40; i < 300; i += 20) run.steps.step_ms[i] *= 10;
   const Curve curve = analysis_of({run}).curves.at(0);
-  EXPECT_NE(core::join(limits_of(curve), " ").find("At 1 node the mean step, 1"), std::string::npos) << core::join(limits_of(curve), " ");
-  EXPECT_EQ(core::join(limits_of(analysis_of({make_run({})}).curves.at(0)), " ").find("the mean step"), std::string::npos);
+  EXPECT_NE(core::join(limits_of(curve), " ").find("At 1 node the mean step, 1"), std::string::npos)
+      << core::join(limits_of(curve), " ");
+  EXPECT_EQ(core::join(limits_of(analysis_of({make_run({})}).curves.at(0)), " ").find("the mean step"),
+            std::string::npos);
 }
 
 TEST(Curve, AnImpossibleEfficiencyDoubtsTheBase) {
-  const Analysis analysis = analysis_of({make_run({.name = "a", .nodes = 1, .step_ms = 130}), make_run({.name = "b", .nodes = 2, .step_ms = 104})});
+  const Analysis analysis = analysis_of(
+      {make_run({.name = "a", .nodes = 1, .step_ms = 130}), make_run({.name = "b", .nodes = 2, .step_ms = 104})});
   EXPECT_TRUE(has_flag(analysis, "M09"));
   EXPECT_TRUE(has_flag(analysis, "M14"));
   EXPECT_EQ(recommended_point(analysis.curves.at(0), 0.8), nullptr);
@@ -327,7 +355,8 @@ TEST(Curve, WhatFollowsFromOtherFactsIsNotAskedFor) {
   }
   const Analysis analysis = analysis_of(runs);
   EXPECT_EQ(analysis.curves.at(0).kind, ScalingKind::kWeak);
-  EXPECT_EQ(core::join(analysis.missing, "\n").find("samples_per_device"), std::string::npos) << core::join(analysis.missing, "\n");
+  EXPECT_EQ(core::join(analysis.missing, "\n").find("samples_per_device"), std::string::npos)
+      << core::join(analysis.missing, "\n");
   for (record::RunData& run : runs) run.setup.devices.reset();
   EXPECT_NE(core::join(analysis_of(runs).missing, "\n").find("samples_per_device"), std::string::npos);
 }
@@ -341,7 +370,8 @@ TEST(Curve, AnUnknownLocalBatchIsNotSaidToDiffer) {
   }
   const Analysis of_nodes = analysis_of(runs);
   EXPECT_EQ(of_nodes.curves.at(0).kind, ScalingKind::kWeak);
-  EXPECT_EQ(of_nodes.curves.at(0).kind_reason, "the batch of a node is 32 at every size, the global batch grows with it");
+  EXPECT_EQ(of_nodes.curves.at(0).kind_reason,
+            "the batch of a node is 32 at every size, the global batch grows with it");
   runs.back().setup.global_batch = 96;
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(analysis.curves.size(), 1u);
@@ -365,7 +395,11 @@ TEST(Curve, PhasesAreSharesThatAddUpToAHundredLargestFirst) {
     record::RunData& run = runs.back();
     const double comm = nodes == 1 ? 0 : 50;
     for (size_t i = 0; i < run.steps.size(); ++i)
-      for (const auto& [phase, ms] : {std::pair{"forward", 20.0}, {"backward", 40.0}, {"exposed_comm", comm}, {"other", 60.0}, {"telemetry", 0.0}})
+      for (const auto& [phase, ms] : {std::pair{"forward", 20.0},
+                                      {"backward", 40.0},
+                                      {"exposed_comm", comm},
+                                      {"other", 60.0},
+                                      {"telemetry", 0.0}})
         run.steps.phases_ms[phase].push_back(ms);
   }
   const Analysis analysis = analysis_of(runs);
@@ -373,7 +407,8 @@ TEST(Curve, PhasesAreSharesThatAddUpToAHundredLargestFirst) {
   const Table table = phase_table(analysis.curves[0]);
   std::vector<std::string> names;
   for (const auto& row : table.rows) names.push_back(row[0].text);
-  EXPECT_EQ(names, (std::vector<std::string>{"exposed_comm", "backward", "forward", "other", "all", "step, more than at the base"}))
+  EXPECT_EQ(names, (std::vector<std::string>{"exposed_comm", "backward", "forward", "other", "all",
+                                             "step, more than at the base"}))
       << "the order of the largest size, other last, nothing without time";
   ASSERT_EQ(table.columns.size(), 5u);
   for (const size_t column : {size_t{1}, size_t{2}}) {
@@ -391,25 +426,30 @@ TEST(Curve, PhasesAreSharesThatAddUpToAHundredLargestFirst) {
 TEST(Curve, TheSerialFractionIsALineOfTheEfficiencyPlot) {
   std::vector<record::RunData> runs;
   for (const int nodes : {1, 2, 4, 8})
-    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = 100 * (1 + 0.02 * (nodes - 1)), .ripple = 0}));
+    runs.push_back(make_run(
+        {.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = 100 * (1 + 0.02 * (nodes - 1)), .ripple = 0}));
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(analysis.curves.size(), 1u);
   const std::vector<Chart> charts = efficiency_charts(analysis.curves);
   ASSERT_EQ(charts.size(), 1u);
-  const auto line = std::find_if(charts[0].series.begin(), charts[0].series.end(), [](const Series& one) { return one.name == "2.0 % serial part"; });
+  const auto line = std::find_if(charts[0].series.begin(), charts[0].series.end(),
+                                 [](const Series& one) { return one.name == "2.0 % serial part"; });
   ASSERT_NE(line, charts[0].series.end()) << charts[0].caption;
   const Series& measured = charts[0].series.front();
   ASSERT_EQ(line->y.size(), measured.y.size());
-  for (size_t i = 0; i < line->y.size(); ++i) EXPECT_NEAR(line->y[i], measured.y[i], 0.01) << "a constant fraction lies on the measured points";
+  for (size_t i = 0; i < line->y.size(); ++i)
+    EXPECT_NEAR(line->y[i], measured.y[i], 0.01) << "a constant fraction lies on the measured points";
   EXPECT_LT(line->y.back(), 90);
 }
 
 TEST(Curve, NoConstantSerialFractionIsDrawnFromOneSizeOrAboveAll) {
   const auto has_line = [](const std::vector<std::pair<int, double>>& sizes) {
     std::vector<record::RunData> runs;
-    for (const auto& [nodes, ms] : sizes) runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = ms}));
+    for (const auto& [nodes, ms] : sizes)
+      runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = ms}));
     const Chart chart = efficiency_charts(analysis_of(runs).curves).at(0);
-    return std::any_of(chart.series.begin(), chart.series.end(), [](const Series& one) { return one.name.find("serial") != std::string::npos; }) ||
+    return std::any_of(chart.series.begin(), chart.series.end(),
+                       [](const Series& one) { return one.name.find("serial") != std::string::npos; }) ||
            chart.caption.find("serial") != std::string::npos;
   };
   EXPECT_TRUE(has_line({{1, 100}, {2, 110}, {4, 130}}));
@@ -436,13 +476,15 @@ TEST(Curve, TheKneeIsWhereTheEfficiencyBeginsToFall) {
   ASSERT_EQ(charts.size(), 1u);
   EXPECT_EQ(charts[0].series.front().labels, (std::vector<std::string>{"", "", "", "knee", "", ""}));
   EXPECT_NE(charts[0].caption.find("8 nodes"), std::string::npos) << charts[0].caption;
-  EXPECT_FALSE(knee_of(curve_of({100, 102, 106, 114, 130, 162, 226}).curves[0])) << "a constant serial fraction has no knee";
+  EXPECT_FALSE(knee_of(curve_of({100, 102, 106, 114, 130, 162, 226}).curves[0]))
+      << "a constant serial fraction has no knee";
   EXPECT_FALSE(knee_of(curve_of({100, 100.1, 100.2, 100.1}).curves[0])) << "nothing is lost";
   EXPECT_FALSE(knee_of(curve_of({100, 101, 150}).curves[0])) << "too few sizes";
   EXPECT_FALSE(knee_of(curve_of({100, 150, 160, 165}).curves[0])) << "falls at once and then no more";
 }
 
-/// Sizes that double from `first`, with the efficiency of a constant serial fraction up to `sound` sizes and, beyond, half as much again lost at each.
+/// Sizes that double from `first`, with the efficiency of a constant serial fraction up to `sound` sizes and, beyond,
+/// half as much again lost at each.
 Curve amdahl_curve(double fraction, int64_t first, size_t num_sizes, size_t num_sound, double noise) {
   Curve curve;
   curve.base = 0;
@@ -452,7 +494,8 @@ Curve amdahl_curve(double fraction, int64_t first, size_t num_sizes, size_t num_
     Point point;
     point.size = first << i;
     const double growth = static_cast<double>(point.size) / static_cast<double>(first) - 1;
-    point.efficiency.value = further / (1 + fraction * growth) * (i == 0 ? 1 : 1 + noise * testing::ripple_at(7 * i + num_sizes));
+    point.efficiency.value =
+        further / (1 + fraction * growth) * (i == 0 ? 1 : 1 + noise * testing::ripple_at(7 * i + num_sizes));
     curve.points.push_back(point);
   }
   return curve;
@@ -466,7 +509,8 @@ TEST(Curve, AConstantSerialFractionHasNoKneeWhateverItsSizeAndRange) {
         for (const double noise : {0.0, 0.005}) {
           const Curve curve = amdahl_curve(fraction, first, num_sizes, num_sizes, noise);
           num_losing += curve.points.back().efficiency.value < 0.95;
-          EXPECT_FALSE(knee_of(curve)) << "fraction " << fraction << ", first " << first << ", sizes " << num_sizes << ", noise " << noise;
+          EXPECT_FALSE(knee_of(curve)) << "fraction " << fraction << ", first " << first << ", sizes " << num_sizes
+                                       << ", noise " << noise;
         }
   EXPECT_GT(num_losing, 300u) << "curves that lose nothing prove nothing";
   for (const double fraction : {0.0005, 0.002, 0.005}) {
@@ -483,14 +527,16 @@ TEST(Curve, PrecisionThatChangesWithTheSizeIsNamed) {
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(analysis.curves.size(), 1u);
   EXPECT_EQ(analysis.curves[0].kind, ScalingKind::kMixed);
-  EXPECT_NE(analysis.curves[0].kind_reason.find("precision (bf16, fp32)"), std::string::npos) << analysis.curves[0].kind_reason;
+  EXPECT_NE(analysis.curves[0].kind_reason.find("precision (bf16, fp32)"), std::string::npos)
+      << analysis.curves[0].kind_reason;
 }
 
 TEST(Curve, TwoPrecisionsAtEverySizeAreTwoCurves) {
   std::vector<record::RunData> runs;
   for (const int nodes : {1, 2})
     for (const char* precision : {"fp32", "bf16"})
-      runs.push_back(make_run({.name = fmt::format("n{}{}", nodes, precision), .nodes = nodes, .precision = precision}));
+      runs.push_back(
+          make_run({.name = fmt::format("n{}{}", nodes, precision), .nodes = nodes, .precision = precision}));
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(analysis.curves.size(), 2u);
   for (const Curve& curve : analysis.curves) EXPECT_EQ(curve.kind, ScalingKind::kWeak);
@@ -501,10 +547,12 @@ TEST(Curve, AGridOfBatchesGivesOneWeakCurveForEachLocalBatch) {
   std::vector<record::RunData> runs;
   for (const int nodes : {1, 2, 4})
     for (const int local : {8, 16})
-      runs.push_back(make_run({.name = fmt::format("n{}b{}", nodes, local), .nodes = nodes, .samples_per_device = local}));
+      runs.push_back(
+          make_run({.name = fmt::format("n{}b{}", nodes, local), .nodes = nodes, .samples_per_device = local}));
   const Analysis analysis = analysis_of(runs);
   size_t num_weak = 0;
-  for (const Curve& curve : analysis.curves) num_weak += curve.kind == ScalingKind::kWeak && curve.points.size() == 3 ? 1 : 0;
+  for (const Curve& curve : analysis.curves)
+    num_weak += curve.kind == ScalingKind::kWeak && curve.points.size() == 3 ? 1 : 0;
   EXPECT_EQ(num_weak, 2u);
   EXPECT_EQ(analysis.curves.size(), 2u);
 }
@@ -512,8 +560,10 @@ TEST(Curve, AGridOfBatchesGivesOneWeakCurveForEachLocalBatch) {
 TEST(Curve, RanksOnOneMachineAreSizedByDevices) {
   std::vector<record::RunData> runs;
   for (const int devices : {1, 2})
-    runs.push_back(
-        make_run({.name = fmt::format("d{}", devices), .nodes = 1, .devices_per_node = devices, .step_ms = 100.0 + 10 * devices}));
+    runs.push_back(make_run({.name = fmt::format("d{}", devices),
+                             .nodes = 1,
+                             .devices_per_node = devices,
+                             .step_ms = 100.0 + 10 * devices}));
   const Analysis analysis = analysis_of(runs);
   ASSERT_EQ(analysis.curves.size(), 1u);
   EXPECT_TRUE(analysis.curves[0].is_by_devices);
@@ -614,12 +664,14 @@ TEST(Curve, FailedRunsGiveWayToWholeOnesAndAreTold) {
 }
 
 TEST(Curve, AStoppedRunIsToldWithWhatWasPlanned) {
-  std::vector<record::RunData> runs = {make_run({.name = "a", .num_steps = 110, .job = "1"}), make_run({.name = "b", .num_steps = 120, .job = "2"})};
+  std::vector<record::RunData> runs = {make_run({.name = "a", .num_steps = 110, .job = "1"}),
+                                       make_run({.name = "b", .num_steps = 120, .job = "2"})};
   const auto limits = [&] { return core::join(limits_of(analysis_of(runs).curves.at(0)), "\n"); };
   EXPECT_EQ(limits().find("stopped"), std::string::npos) << limits();
   runs[0].state = runs[1].state = "stopped";
   runs[0].options = runs[1].options = {{"max_steps", "400"}};
-  EXPECT_NE(limits().find("a: stopped after 110 of 400 steps; b: stopped after 120 of 400 steps."), std::string::npos) << limits();
+  EXPECT_NE(limits().find("a: stopped after 110 of 400 steps; b: stopped after 120 of 400 steps."), std::string::npos)
+      << limits();
   runs[1].options.clear();
   runs[1].message = "time limit";
   const std::string text = stopped_text(summarise_run(runs[1], {}));
@@ -656,11 +708,15 @@ TEST(Curve, ManyLogsOfOneReasonShareALineAndMissingFactsAreAList) {
   std::vector<std::string> items;
   const Document document = make_document(analysis);
   for (const Block& block : document.sections.at(0).blocks)
-    if (const auto* paragraph = std::get_if<Paragraph>(&block); paragraph != nullptr && paragraph->kind == Paragraph::Kind::kList)
+    if (const auto* paragraph = std::get_if<Paragraph>(&block);
+        paragraph != nullptr && paragraph->kind == Paragraph::Kind::kList)
       items.push_back(paragraph->text);
   ASSERT_EQ(items.size(), 1u);
   EXPECT_EQ(items[0], core::join(analysis.missing, "\n"));
-  const Document page{.title = "t", .subtitle = {}, .sections = {{.id = "s", .title = "s", .blocks = {Paragraph{"one\ntwo", Paragraph::Kind::kList}}}}};
+  const Document page{
+      .title = "t",
+      .subtitle = {},
+      .sections = {{.id = "s", .title = "s", .blocks = {Paragraph{"one\ntwo", Paragraph::Kind::kList}}}}};
   EXPECT_NE(to_html(page).find("<li>one</li>\n<li>two</li>"), std::string::npos);
   EXPECT_NE(to_markdown(page).find("- one\n- two\n"), std::string::npos) << to_markdown(page);
 }
@@ -683,10 +739,13 @@ TEST(Curve, CountsAndNumbersReadWell) {
   EXPECT_EQ(fixed_text(-0.01, 2), "-0.01");
   EXPECT_EQ(fixed_text(-12345.6, 1), "-12,345.6");
   EXPECT_EQ(setting_text("0.0014142135623730952"), "0.00141421");
-  for (const char* value : {"0.001", "16384", "20260131123456", "2.9.1+cu128.abc", ""}) EXPECT_EQ(setting_text(value), value);
+  for (const char* value : {"0.001", "16384", "20260131123456", "2.9.1+cu128.abc", ""})
+    EXPECT_EQ(setting_text(value), value);
   const Analysis analysis = analysis_of({make_run({})});
-  EXPECT_EQ(make_document(analysis).subtitle.find("1 run, 1 size in 1 configuration, "), 0u) << make_document(analysis).subtitle;
-  EXPECT_NE(conclusions_of(analysis.curves.at(0), {}).at(0).find("in 1 run)"), std::string::npos) << conclusions_of(analysis.curves.at(0), {}).at(0);
+  EXPECT_EQ(make_document(analysis).subtitle.find("1 run, 1 size in 1 configuration, "), 0u)
+      << make_document(analysis).subtitle;
+  EXPECT_NE(conclusions_of(analysis.curves.at(0), {}).at(0).find("in 1 run)"), std::string::npos)
+      << conclusions_of(analysis.curves.at(0), {}).at(0);
 }
 
 TEST(Curve, IntervalsOfALogAreNotCalledSteps) {
@@ -707,8 +766,14 @@ TEST(Curve, IntervalsOfALogAreNotCalledSteps) {
 TEST(Curve, EnergyOfGpusThatTheRunDidNotUseIsSaid) {
   record::RunData run = make_run({.name = "part", .nodes = 1, .devices_per_node = 2});
   for (int64_t step : {99, 199})
-    run.system.push_back({.attempt = 1, .step = step, .num_steps = 100, .host = "a", .received_bytes = {}, .sent_bytes = {},
-                          .energy_j = {{"nvml-0", 100}, {"nvml-1", 100}, {"nvml-2", 20}, {"nvml-3", 20}, {"rapl-package-0", 50}}});
+    run.system.push_back(
+        {.attempt = 1,
+         .step = step,
+         .num_steps = 100,
+         .host = "a",
+         .received_bytes = {},
+         .sent_bytes = {},
+         .energy_j = {{"nvml-0", 100}, {"nvml-1", 100}, {"nvml-2", 20}, {"nvml-3", 20}, {"rapl-package-0", 50}}});
   const auto energy = energy_use(run, 0, 16);
   ASSERT_TRUE(energy);
   EXPECT_DOUBLE_EQ(energy->joules, 2 * 290);

@@ -50,10 +50,12 @@ TEST(Missing, WhatFollowsTheSizeIsNotAskedForAsOneValueOfAllRuns) {
   EXPECT_FALSE(holds(batch, "--fact global_batch=")) << batch;
   EXPECT_EQ(line_of(no_batch, "samples_per_device"), "");
   EXPECT_TRUE(holds(line_of(no_batch, "devices"), "--devices-per-node")) << line_of(no_batch, "devices");
-  const std::string nodes = line_of(missing_without([](record::RunData& run) { run.setup.nodes.reset(), run.setup.devices.reset(); }), "nodes");
+  const std::string nodes = line_of(
+      missing_without([](record::RunData& run) { run.setup.nodes.reset(), run.setup.devices.reset(); }), "nodes");
   EXPECT_TRUE(holds(nodes, "--meta '_(?<nodes>[0-9]+)nodes' takes them from the paths (1, 2, 4)")) << nodes;
   EXPECT_FALSE(holds(nodes, "--devices-per-node")) << nodes;
-  const std::string by_devices = line_of(missing_without([](record::RunData& run) { run.setup.nodes.reset(); }), "nodes");
+  const std::string by_devices =
+      line_of(missing_without([](record::RunData& run) { run.setup.nodes.reset(); }), "nodes");
   EXPECT_TRUE(holds(by_devices, "--devices-per-node")) << by_devices;
   EXPECT_FALSE(holds(by_devices, "--fact nodes=")) << by_devices;
 }
@@ -65,8 +67,10 @@ TEST(Missing, OfASingleRunTheValueItselfIsAskedFor) {
 }
 
 TEST(Missing, APatternIsMadeOfTheNumberThatTellsTheNodes) {
-  for (const auto& [before, behind, expression] : {std::tuple{"/a/clip_n0", "/out.log", "clip_n(?<nodes>[0-9]+)/"}, {"/a/gpt_", "nodes/slurm-4711.out", "gpt_(?<nodes>[0-9]+)nodes"},
-                                                   {"/a/", "n.log", "/(?<nodes>[0-9]+)n"}, {"/a/x7_nodes=", ".log", "_nodes=(?<nodes>[0-9]+)"}}) {
+  for (const auto& [before, behind, expression] : {std::tuple{"/a/clip_n0", "/out.log", "clip_n(?<nodes>[0-9]+)/"},
+                                                   {"/a/gpt_", "nodes/slurm-4711.out", "gpt_(?<nodes>[0-9]+)nodes"},
+                                                   {"/a/", "n.log", "/(?<nodes>[0-9]+)n"},
+                                                   {"/a/x7_nodes=", ".log", "_nodes=(?<nodes>[0-9]+)"}}) {
     Paths paths;
     for (const int nodes : {2, 4, 8}) paths.emplace_back(fmt::format("{}{}{}", before, nodes, behind));
     const auto pattern = pattern_of_paths("nodes", paths);
@@ -81,7 +85,8 @@ TEST(Missing, APatternIsMadeOfTheNumberThatTellsTheNodes) {
 }
 
 TEST(Missing, PathsOfTwoFormsGetAnAlternativeEach) {
-  const Paths paths{"/a/clip_n1/out.log", "/a/clip_n16/out.log", "/a/gpt_2nodes/slurm-4713.out", "/a/gpt_4nodes/slurm-4715.out"};
+  const Paths paths{"/a/clip_n1/out.log", "/a/clip_n16/out.log", "/a/gpt_2nodes/slurm-4713.out",
+                    "/a/gpt_4nodes/slurm-4715.out"};
   const auto pattern = pattern_of_paths("nodes", paths);
   ASSERT_TRUE(pattern);
   EXPECT_EQ(pattern->expression, "clip_n(?<nodes>[0-9]+)/|gpt_(?<nodes>[0-9]+)nodes");
@@ -95,13 +100,15 @@ TEST(Missing, PathsOfTwoFormsGetAnAlternativeEach) {
 }
 
 TEST(Missing, NoPatternIsMadeWhereOneWouldBeAGuess) {
-  EXPECT_FALSE(pattern_of_paths("nodes", {"/a/run_1.log", "/a/run_2.log"}));                // of what?
-  EXPECT_FALSE(pattern_of_paths("nodes", {"/a/slurm-4711.out", "/a/slurm-4712.out"}));      // jobs
-  EXPECT_FALSE(pattern_of_paths("nodes", {"/a/clip_n1.log", "/a/gpt_2.log"}));              // one of them tells none
-  EXPECT_FALSE(pattern_of_paths("nodes", {"/a/w_n1.log", "/a/x_n2.log", "/a/y_n4.log", "/a/z_n8.log"}));  // an expression that nobody reads
-  EXPECT_FALSE(pattern_of_paths("nodes", {"/a/n1_4nodes.log", "/a/n2_8nodes.log"}));        // two numbers
-  EXPECT_FALSE(pattern_of_paths("nodes", {"/a_n1/b/x_n1.log", "/a_n1/b/x_n0.log"}));        // no count
-  EXPECT_FALSE(pattern_of_paths("nodes", {"/n3/x/n3a/n1.log", "/n3/x/n3a/n2.log"}));        // the expression would find the folder's number first
+  EXPECT_FALSE(pattern_of_paths("nodes", {"/a/run_1.log", "/a/run_2.log"}));            // of what?
+  EXPECT_FALSE(pattern_of_paths("nodes", {"/a/slurm-4711.out", "/a/slurm-4712.out"}));  // jobs
+  EXPECT_FALSE(pattern_of_paths("nodes", {"/a/clip_n1.log", "/a/gpt_2.log"}));          // one of them tells none
+  EXPECT_FALSE(pattern_of_paths(
+      "nodes", {"/a/w_n1.log", "/a/x_n2.log", "/a/y_n4.log", "/a/z_n8.log"}));        // an expression that nobody reads
+  EXPECT_FALSE(pattern_of_paths("nodes", {"/a/n1_4nodes.log", "/a/n2_8nodes.log"}));  // two numbers
+  EXPECT_FALSE(pattern_of_paths("nodes", {"/a_n1/b/x_n1.log", "/a_n1/b/x_n0.log"}));  // no count
+  EXPECT_FALSE(pattern_of_paths(
+      "nodes", {"/n3/x/n3a/n1.log", "/n3/x/n3a/n2.log"}));  // the expression would find the folder's number first
   EXPECT_FALSE(pattern_of_paths("global_batch", {"/a/n1", "/a/n2"}));
   EXPECT_FALSE(pattern_of_paths("nodes", {}));
 }
@@ -111,7 +118,8 @@ TEST(LoggedRates, TheProgramsOwnTflopsStandBesideOurs) {
     std::vector<RunSummary> runs;
     for (const int64_t nodes : {1, 2}) {
       record::RunData run = make_run({.name = fmt::format("n{}", nodes), .nodes = nodes});
-      for (size_t row = 0; row < run.steps.size(); ++row) run.steps.logged_tflops_per_device[row] = row < 300 && row > 20 ? logged : logged + static_cast<double>(nodes);
+      for (size_t row = 0; row < run.steps.size(); ++row)
+        run.steps.logged_tflops_per_device[row] = row < 300 && row > 20 ? logged : logged + static_cast<double>(nodes);
       if (!has_flops) run.setup.forward_gflops_per_sample.reset();
       runs.push_back(summarise_run(run, {}));
     }

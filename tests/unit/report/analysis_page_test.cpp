@@ -24,7 +24,11 @@ using testing::make_run;
 std::vector<record::RunData> sweep_of(const std::string& model) {
   std::vector<record::RunData> runs;
   for (const int nodes : {1, 2, 4})
-    runs.push_back(make_run({.name = fmt::format("{}_n{}", model, nodes), .nodes = nodes, .step_ms = 100.0 + 5 * nodes, .job = fmt::format("slurm {}", nodes), .model = model}));
+    runs.push_back(make_run({.name = fmt::format("{}_n{}", model, nodes),
+                             .nodes = nodes,
+                             .step_ms = 100.0 + 5 * nodes,
+                             .job = fmt::format("slurm {}", nodes),
+                             .model = model}));
   return runs;
 }
 
@@ -66,9 +70,11 @@ std::set<std::string> keys_of(const Table& table) {
 TEST(Page, TheScalingTableHasWhatFitsAPageAndTheRestItsOwn) {
   const Analysis analysis = analysis_of(sweep_of("ViT-B-32"));
   const Table scaling = scaling_table(analysis.curves.at(0)), quantiles = quantile_table(analysis.curves.at(0));
-  EXPECT_EQ(keys_of(scaling), (std::set<std::string>{"nodes", "devices", "global_batch", "local_batch", "rate_per_s", "rate_per_device_per_s", "speedup", "efficiency_pct", "mfu_pct",
+  EXPECT_EQ(keys_of(scaling), (std::set<std::string>{"nodes", "devices", "global_batch", "local_batch", "rate_per_s",
+                                                     "rate_per_device_per_s", "speedup", "efficiency_pct", "mfu_pct",
                                                      "step_p50_ms", "runs", "checks"}));
-  EXPECT_EQ(keys_of(quantiles), (std::set<std::string>{"nodes", "devices", "step_p50_ms", "step_p95_ms", "step_p99_ms", "runs", "jobs", "steps"}));
+  EXPECT_EQ(keys_of(quantiles), (std::set<std::string>{"nodes", "devices", "step_p50_ms", "step_p95_ms", "step_p99_ms",
+                                                       "runs", "jobs", "steps"}));
   ASSERT_EQ(quantiles.rows.size(), 3u);
   EXPECT_NEAR(*quantiles.rows[2].at(3).value, analysis.curves[0].points[2].p95_ms, 1e-9);
   EXPECT_EQ(scaling.caption.find("weak scaling: "), std::string::npos) << "the title says it: " << scaling.caption;
@@ -80,11 +86,13 @@ TEST(Page, TablesOfResultsHaveNoCaptionsOfSteps) {
   const Curve& curve = rows.curves.at(0);
   ASSERT_TRUE(curve.points[0].is_of_table);
   std::string captions = scaling_table(curve).caption + efficiency_table(curve).caption + cost_table(curve, {}).caption;
-  for (const auto& charts : {efficiency_charts({curve}), throughput_charts({curve}), speedup_charts({curve}), time_charts({curve}, {})}) {
+  for (const auto& charts :
+       {efficiency_charts({curve}), throughput_charts({curve}), speedup_charts({curve}), time_charts({curve}, {})}) {
     ASSERT_FALSE(charts.empty());
     for (const Chart& chart : charts) captions += chart.caption;
   }
-  for (const char* wrong : {"median steps", "of the median step", "interval", "+-", "Dashed"}) EXPECT_EQ(captions.find(wrong), std::string::npos) << wrong << " in " << captions;
+  for (const char* wrong : {"median steps", "of the median step", "interval", "+-", "Dashed"})
+    EXPECT_EQ(captions.find(wrong), std::string::npos) << wrong << " in " << captions;
   EXPECT_FALSE(keys_of(efficiency_table(curve)).contains("efficiency_low_pct"));
   EXPECT_TRUE(quantile_table(curve).rows.empty());
 
@@ -105,13 +113,18 @@ TEST(Page, HeadingsOfSeveralConfigurationsDiffer) {
   EXPECT_EQ(document.title, "Scaling report: 2 configurations") << "one model is not the whole";
   const std::vector<std::string> titles = titles_of(document);
   EXPECT_EQ(std::set<std::string>(titles.begin(), titles.end()).size(), titles.size()) << core::join(titles, "\n");
-  EXPECT_NE(std::find(titles.begin(), titles.end(), "Scaling efficiency: ViT-B-32, bf16"), titles.end()) << core::join(titles, "\n");
+  EXPECT_NE(std::find(titles.begin(), titles.end(), "Scaling efficiency: ViT-B-32, bf16"), titles.end())
+      << core::join(titles, "\n");
   EXPECT_EQ(make_document(analysis_of(sweep_of("ViT-B-32"))).title, "Scaling report: ViT-B-32");
 }
 
 TEST(Page, HeadingsOfSeveralSectionsNameTheirs) {
-  const Document document{.sections = {{.title = "A", .blocks = {Chart{.id = "c", .title = "Speed-up"}, Table{.id = "t", .title = "Runs"}, Paragraph{}}}, {.title = "B", .blocks = {Chart{.id = "c", .title = "Speed-up"}}}}};
-  EXPECT_EQ(name_blocks(document).headings, (std::vector<std::vector<std::string>>{{"Speed-up: A", "Runs", ""}, {"Speed-up: B"}}));
+  const Document document{
+      .sections = {{.title = "A",
+                    .blocks = {Chart{.id = "c", .title = "Speed-up"}, Table{.id = "t", .title = "Runs"}, Paragraph{}}},
+                   {.title = "B", .blocks = {Chart{.id = "c", .title = "Speed-up"}}}}};
+  EXPECT_EQ(name_blocks(document).headings,
+            (std::vector<std::vector<std::string>>{{"Speed-up: A", "Runs", ""}, {"Speed-up: B"}}));
   const std::string html = to_html(document);
   EXPECT_EQ(core::split(html, ">Speed-up: B</").size(), 3u) << "in the contents and as a heading";
   EXPECT_NE(to_markdown(document).find("### Speed-up: B\n"), std::string::npos);
@@ -153,26 +166,31 @@ TEST(Page, ARateThatIsUnknownIsLeftOutAndSaidToBe) {
   const std::string captions = captions_of(make_document(analysis));
   EXPECT_EQ(captions.find("nan"), std::string::npos) << captions;
   const Table table = scaling_table(analysis.curves[0]);
-  EXPECT_NE(table.caption.find("Base: the smallest size with a valid point, 1 node."), std::string::npos) << table.caption;
+  EXPECT_NE(table.caption.find("Base: the smallest size with a valid point, 1 node."), std::string::npos)
+      << table.caption;
   EXPECT_EQ(table.rows[1].at(7).note, "needs the batch: the rate is unknown");
 }
 
 TEST(Page, SizesOfLettersFollowTheWidthOfTheTable) {
   const auto classes = [](size_t num_columns, const std::string& text) {
     Table table{.id = "t", .title = "t", .columns = {}, .rows = {{}}};
-    for (size_t column = 0; column < num_columns; ++column) table.columns.push_back({fmt::format("c{}", column), fmt::format("c{}", column)}), table.rows[0].push_back({.text = text});
+    for (size_t column = 0; column < num_columns; ++column)
+      table.columns.push_back({fmt::format("c{}", column), fmt::format("c{}", column)}),
+          table.rows[0].push_back({.text = text});
     const std::string html = to_html(Document{.sections = {{.id = "s", .title = "s", .blocks = {table}}}});
     const size_t begin = html.find("<table") + 6;
     return html.substr(begin, html.find('>', begin) - begin);
   };
   EXPECT_EQ(classes(3, "1,234"), "");
   EXPECT_EQ(classes(12, "27,025 (26,947 to 27,126)"), " class=\"most fine split\"");
-  EXPECT_EQ(classes(60, "1,234,567.8"), " class=\"most finest split tight\"") << "nothing fits: words may break, nothing is cut";
+  EXPECT_EQ(classes(60, "1,234,567.8"), " class=\"most finest split tight\"")
+      << "nothing fits: words may break, nothing is cut";
 }
 
 /// A run whose log tells means over ten steps, with one of them far off.
 record::RunData run_of_means(int64_t nodes, double outlier) {
-  record::RunData run = make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .ripple = 0.03, .num_steps = 60, .num_slow = 0});
+  record::RunData run =
+      make_run({.name = fmt::format("n{}", nodes), .nodes = nodes, .ripple = 0.03, .num_steps = 60, .num_slow = 0});
   for (auto& steps : run.steps.num_steps) steps = 10;
   for (double& samples : run.steps.samples) samples *= 10;
   run.steps.step_ms.at(40) *= outlier;
@@ -195,7 +213,8 @@ TEST(Page, OneSlowIntervalDoesNotStretchTheDistribution) {
   EXPECT_NE(chart.caption.find("2 nodes: 1 of "), std::string::npos) << chart.caption;
   EXPECT_NE(chart.caption.find("right of the axis, up to 2.3"), std::string::npos) << chart.caption;
   EXPECT_EQ(chart.caption.find("1 node: "), std::string::npos) << chart.caption;
-  for (const std::string& text : {chart.title, chart.x.title, chart.y.title}) EXPECT_NE(text.find("mean"), std::string::npos) << text;
+  for (const std::string& text : {chart.title, chart.x.title, chart.y.title})
+    EXPECT_NE(text.find("mean"), std::string::npos) << text;
   for (const Chart& trace : trace_charts(analysis.curves[0], analysis.runs)) {
     EXPECT_EQ(trace.caption.find("Thinned"), std::string::npos) << "60 rows are all there";
     EXPECT_NE(trace.title.find("means over 10 steps"), std::string::npos) << trace.title;
@@ -226,8 +245,14 @@ TEST(Page, ABenchmarkOfCollectivesHasOneLineForEachBuffer) {
   run.format = "nccl-tests";
   for (const bool is_in_place : {false, true})
     for (const double bytes : {8.0, 1048576.0, 2097152.0})
-      run.collective_points.push_back({.kind = "all_reduce", .num_ranks = 4, .bytes = bytes, .is_in_place = is_in_place, .time_us = 10 + bytes / 1e4, .algbw_gbytes_per_s = bytes / 50e3,
-                                       .busbw_gbytes_per_s = is_in_place && bytes > 2e6 ? 1 : bytes / 50e3, .num_wrong = 1});
+      run.collective_points.push_back({.kind = "all_reduce",
+                                       .num_ranks = 4,
+                                       .bytes = bytes,
+                                       .is_in_place = is_in_place,
+                                       .time_us = 10 + bytes / 1e4,
+                                       .algbw_gbytes_per_s = bytes / 50e3,
+                                       .busbw_gbytes_per_s = is_in_place && bytes > 2e6 ? 1 : bytes / 50e3,
+                                       .num_wrong = 1});
   const Table table = collective_summary_table({summarise_run(run, {})});
   ASSERT_EQ(table.rows.size(), 2u);
   std::string row;

@@ -25,7 +25,8 @@ using Cells = std::set<std::string>;
 Cells cells_with(const PublishedTable& table, CellVerdict verdict) {
   Cells cells;
   for (const CheckedCell& cell : table.cells)
-    if (cell.verdict == verdict) cells.insert(cell.row_name + " " + cell.column + " " + cell.printed + " " + cell.recomputed);
+    if (cell.verdict == verdict)
+      cells.insert(cell.row_name + " " + cell.column + " " + cell.printed + " " + cell.recomputed);
   return cells;
 }
 
@@ -34,18 +35,19 @@ TEST(Published, ClapTinyFollowsButForOneEfficiencyAndFiveTotals) {
   EXPECT_EQ(table.cells.size(), 24u);  // totals, MFU and efficiency of eight sizes
   EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
   EXPECT_EQ(cells_with(table, CellVerdict::kUnroundedOnly),
-            (Cells{"nodes 4 efficiency_pct 98.9 98.8", "nodes 4 samples_per_s 9865 9864", "nodes 8 samples_per_s 19572 19571",
-                   "nodes 16 samples_per_s 38512 38515", "nodes 64 samples_per_s 146767 146765",
-                   "nodes 128 samples_per_s 278833 278835"}));
+            (Cells{"nodes 4 efficiency_pct 98.9 98.8", "nodes 4 samples_per_s 9865 9864",
+                   "nodes 8 samples_per_s 19572 19571", "nodes 16 samples_per_s 38512 38515",
+                   "nodes 64 samples_per_s 146767 146765", "nodes 128 samples_per_s 278833 278835"}));
 }
 
 TEST(Published, ClapBaseHasTwoCellsThatNoRoundingExplains) {
   const PublishedTable table = golden("clap_htsat_base_jupiter.csv");
   EXPECT_EQ(table.cells.size(), 24u);
-  EXPECT_EQ(cells_with(table, CellVerdict::kNot), (Cells{"nodes 8 efficiency_pct 96.9 97.0", "nodes 128 mfu_pct 18.0 17.9"}));
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot),
+            (Cells{"nodes 8 efficiency_pct 96.9 97.0", "nodes 128 mfu_pct 18.0 17.9"}));
   EXPECT_EQ(cells_with(table, CellVerdict::kUnroundedOnly),
-            (Cells{"nodes 64 mfu_pct 19.1 19.2", "nodes 16 samples_per_s 32502 32499", "nodes 64 samples_per_s 124245 124237",
-                   "nodes 128 samples_per_s 232876 232858"}));
+            (Cells{"nodes 64 mfu_pct 19.1 19.2", "nodes 16 samples_per_s 32502 32499",
+                   "nodes 64 samples_per_s 124245 124237", "nodes 128 samples_per_s 232876 232858"}));
 }
 
 TEST(Published, NemotronFollowsToThePrintedDigit) {
@@ -58,12 +60,14 @@ TEST(Published, NemoClipNeedsAnUnroundedBase) {
   const PublishedTable table = golden("nemo_clip_g14.csv");
   EXPECT_EQ(table.cells.size(), 20u);
   EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
-  const std::string a100 = "DGX-A100-80GB, nodes ", h100 = "DGX-H100-80GB, nodes ", linear = " perfect_linear_samples_per_s ";
-  EXPECT_EQ(cells_with(table, CellVerdict::kUnroundedOnly),
-            (Cells{a100 + "16 speedup 15.43 15.44", h100 + "16 speedup 14.80 14.79", a100 + "2" + linear + "1119 1118",
-                   a100 + "4" + linear + "2237 2236", a100 + "8" + linear + "4475 4472", a100 + "16" + linear + "8950 8944",
-                   h100 + "2" + linear + "1869 1870", h100 + "4" + linear + "3739 3740", h100 + "8" + linear + "7478 7480",
-                   h100 + "16" + linear + "14955 14960"}));
+  const std::string a100 = "DGX-A100-80GB, nodes ", h100 = "DGX-H100-80GB, nodes ",
+                    linear = " perfect_linear_samples_per_s ";
+  EXPECT_EQ(
+      cells_with(table, CellVerdict::kUnroundedOnly),
+      (Cells{a100 + "16 speedup 15.43 15.44", h100 + "16 speedup 14.80 14.79", a100 + "2" + linear + "1119 1118",
+             a100 + "4" + linear + "2237 2236", a100 + "8" + linear + "4475 4472", a100 + "16" + linear + "8950 8944",
+             h100 + "2" + linear + "1869 1870", h100 + "4" + linear + "3739 3740", h100 + "8" + linear + "7478 7480",
+             h100 + "16" + linear + "14955 14960"}));
 }
 
 TEST(Published, SpeedUpsOfMachinesAndInferenceFollow) {
@@ -80,7 +84,8 @@ TEST(Published, FlopsOfTheRecipeFollowAndDoNotFitTheModel) {
   const Cell& mark = table.recomputed.rows.at(0).back();
   EXPECT_NE(mark.note.find("follows from its formula, which does not fit"), std::string::npos) << mark.note;
   const Document document = published_document({table});
-  EXPECT_NE(document.subtitle.find("of 4 derived cells 4 follow to the printed digit"), std::string::npos) << document.subtitle;
+  EXPECT_NE(document.subtitle.find("of 4 derived cells 4 follow to the printed digit"), std::string::npos)
+      << document.subtitle;
   EXPECT_NE(document.subtitle.find("0 do not; 1 have a remark"), std::string::npos) << document.subtitle;
   for (const CheckedCell& cell : table.cells)
     if (!cell.remark.empty()) {
@@ -208,7 +213,8 @@ PublishedTable table_of(const std::string& text, const AnalysisOptions& options 
 }
 
 TEST(Published, TextsThatDoNotComeBackAtOtherSizesPartNothing) {
-  for (const char* text : {"nodes,samples_per_s,nodelist\n1,100,n1\n2,150,n[1-2]\n4,210,n[1-4]\n", "nodes,samples_per_s,comments\n1,100,\n2,150,\n4,210,slow disk\n"}) {
+  for (const char* text : {"nodes,samples_per_s,nodelist\n1,100,n1\n2,150,n[1-2]\n4,210,n[1-4]\n",
+                           "nodes,samples_per_s,comments\n1,100,\n2,150,\n4,210,slow disk\n"}) {
     const PublishedTable table = table_of(text);
     EXPECT_NE(notes_of(table).find("rows are compared without regard to it"), std::string::npos) << notes_of(table);
     EXPECT_NE(notes_of(table).find("Base: nodes 1 (line 2)."), std::string::npos) << notes_of(table);
@@ -225,20 +231,23 @@ TEST(Published, RepeatsOfTheBaseAreOneBaseThatIsNamed) {
   EXPECT_NEAR(number_of(table, "efficiency_pct", 0), 75, 1e-9) << "a repeat of the base is no base of its own";
   EXPECT_NEAR(number_of(table, "efficiency_pct", 2), 75, 1e-9);
   EXPECT_NEAR(number_of(table, "speedup", 3), 1.8, 1e-9) << "of the geometric mean, 120";
-  EXPECT_NE(notes_of(table).find("Base: nodes 1 (geometric mean of 2 repeats, lines 2, 3)."), std::string::npos) << notes_of(table);
+  EXPECT_NE(notes_of(table).find("Base: nodes 1 (geometric mean of 2 repeats, lines 2, 3)."), std::string::npos)
+      << notes_of(table);
 }
 
 TEST(Published, RepeatsAreOneSizeWithAnInterval) {
-  const PublishedTable table = table_of("nodes,gpus,run,samples_per_s\n1,4,a,98\n1,4,b,100\n1,4,c,103\n2,8,a,186\n2,8,b,190\n2,8,c,195\n4,16,a,340\n");
+  const PublishedTable table = table_of(
+      "nodes,gpus,run,samples_per_s\n1,4,a,98\n1,4,b,100\n1,4,c,103\n2,8,a,186\n2,8,b,190\n2,8,c,195\n4,16,a,340\n");
   ASSERT_EQ(curves_with_repeats(table.rows).size(), 1u);
   const Curve& curve = *curves_with_repeats(table.rows).front();
   ASSERT_EQ(curve.points.size(), 3u);
-  const auto logs = [](std::initializer_list<double> rates) {  // mean and half of the interval, Student's t of 2 degrees of freedom
-    double mean = 0, squares = 0;
-    for (const double rate : rates) mean += std::log(rate) / 3;
-    for (const double rate : rates) squares += std::pow(std::log(rate) - mean, 2);
-    return std::pair(mean, 4.302652729911275 * std::sqrt(squares / 2 / 3));
-  };
+  const auto logs =
+      [](std::initializer_list<double> rates) {  // mean and half of the interval, Student's t of 2 degrees of freedom
+        double mean = 0, squares = 0;
+        for (const double rate : rates) mean += std::log(rate) / 3;
+        for (const double rate : rates) squares += std::pow(std::log(rate) - mean, 2);
+        return std::pair(mean, 4.302652729911275 * std::sqrt(squares / 2 / 3));
+      };
   const auto [base, base_half] = logs({98, 100, 103});
   const auto [twice, twice_half] = logs({186, 190, 195});
   EXPECT_NEAR(curve.points[1].samples_per_s.value, std::exp(twice), 1e-9);
@@ -249,7 +258,8 @@ TEST(Published, RepeatsAreOneSizeWithAnInterval) {
   EXPECT_FALSE(curve.points[2].efficiency.has_range) << "one value";
   EXPECT_EQ(curve.points[0].setup.global_batch, std::nullopt) << "a rate is no batch";
   const std::string limits = core::join(limits_of(curve), "\n");
-  for (const char* words : {"One value only at 4 nodes", "The rows at 1 node, 2 nodes do not all name their job"}) EXPECT_NE(limits.find(words), std::string::npos) << limits;
+  for (const char* words : {"One value only at 4 nodes", "The rows at 1 node, 2 nodes do not all name their job"})
+    EXPECT_NE(limits.find(words), std::string::npos) << limits;
   // Rows of one job are no independent repeats, and equal rows are known to their printed digit only.
   const PublishedTable jobs = table_of("nodes,job,samples_per_s\n1,7,100\n1,7,100\n1,8,100\n2,9,190\n");
   const Point& point = jobs.rows.curves.at(0).points.at(0);
@@ -258,13 +268,15 @@ TEST(Published, RepeatsAreOneSizeWithAnInterval) {
   EXPECT_LT(point.samples_per_s.low, 99.51);
   EXPECT_GT(point.samples_per_s.high, 100.49);
   // A column that parts the rows parts the repeats, too.
-  const PublishedTable parted = table_of("nodes,network,samples_per_s\n1,slow,100\n1,fast,200\n2,slow,150\n2,fast,380\n");
+  const PublishedTable parted =
+      table_of("nodes,network,samples_per_s\n1,slow,100\n1,fast,200\n2,slow,150\n2,fast,380\n");
   EXPECT_EQ(parted.rows.curves.size(), 2u);
   EXPECT_TRUE(curves_with_repeats(parted.rows).empty());
 }
 
 TEST(Published, TheMeanOfRepeatsIsDoubtedNotOneOfThem) {
-  const PublishedTable one_high = table_of("nodes,global_batch,samples_per_s\n1,64,100\n1,64,100\n2,128,180\n2,128,210\n");
+  const PublishedTable one_high =
+      table_of("nodes,global_batch,samples_per_s\n1,64,100\n1,64,100\n2,128,180\n2,128,210\n");
   EXPECT_TRUE(one_high.doubts.empty()) << core::join(one_high.doubts, "\n");
   const PublishedTable high = table_of("nodes,global_batch,samples_per_s\n1,64,100\n1,64,100\n2,128,230\n2,128,240\n");
   ASSERT_EQ(high.doubts.size(), 1u);
@@ -288,7 +300,10 @@ TEST(Published, TheBaseMayBeAskedFor) {
 }
 
 TEST(Published, JsonHasTheRecomputedRowsAndTheSizes) {
-  const core::Json json = core::Json::parse(published_json({table_of("nodes,samples_per_s,note\n1,100,\n1,102,\n2,190,x\n")})).at("tables").at(0);
+  const core::Json json =
+      core::Json::parse(published_json({table_of("nodes,samples_per_s,note\n1,100,\n1,102,\n2,190,x\n")}))
+          .at("tables")
+          .at(0);
   EXPECT_NEAR(json.at("rows").at(2).at("efficiency_pct").get<double>(), 95 / std::sqrt(1.02), 1e-9);
   EXPECT_EQ(json.at("rows").at(2).at("note"), "x");
   const core::Json& points = json.at("sizes").at(0).at("points");
@@ -313,7 +328,9 @@ TEST(Published, TextsAndBatchesHaveBasesOfTheirOwn) {
   EXPECT_NEAR(number_of(texts, "efficiency_pct", 3), 95, 1e-9);
   EXPECT_NE(notes_of(texts).find("(line 2); nodes 1 (line 3)."), std::string::npos) << notes_of(texts);
   // Weak: 32 and 64 a node. The local batch and the global one part the rows alike.
-  for (const char* text : {"nodes,micro_batch,samples_per_s\n1,32,100\n1,64,200\n2,32,150\n2,64,380\n", "nodes,global_batch,samples_per_s\n1,32,100\n1,64,200\n2,64,150\n2,128,380\n4,128,300\n4,256,720\n"}) {
+  for (const char* text :
+       {"nodes,micro_batch,samples_per_s\n1,32,100\n1,64,200\n2,32,150\n2,64,380\n",
+        "nodes,global_batch,samples_per_s\n1,32,100\n1,64,200\n2,64,150\n2,128,380\n4,128,300\n4,256,720\n"}) {
     core::write_file_atomic(path, text);
     const PublishedTable weak = check_published(path);
     EXPECT_NEAR(number_of(weak, "efficiency_pct", 1), 100, 1e-9) << text;
@@ -321,7 +338,9 @@ TEST(Published, TextsAndBatchesHaveBasesOfTheirOwn) {
     EXPECT_NEAR(number_of(weak, "efficiency_pct", 3), 95, 1e-9) << text;
   }
   // Strong: 64 and 128 at every size, so the local batch shrinks.
-  core::write_file_atomic(path, "nodes,global_batch,micro_batch,samples_per_s\n1,64,64,100\n1,128,128,200\n2,64,32,150\n2,128,64,380\n4,64,16,300\n4,128,32,720\n");
+  core::write_file_atomic(path,
+                          "nodes,global_batch,micro_batch,samples_per_s\n1,64,64,100\n1,128,128,200\n2,64,32,150\n2,"
+                          "128,64,380\n4,64,16,300\n4,128,32,720\n");
   const PublishedTable strong = check_published(path);
   EXPECT_NEAR(number_of(strong, "efficiency_pct", 2), 75, 1e-9);
   EXPECT_NEAR(number_of(strong, "efficiency_pct", 3), 95, 1e-9);
@@ -348,7 +367,9 @@ TEST(Published, ValuesThatCannotBeAreDoubted) {
   core::write_file_atomic(path, "nodes,gpus,samples_per_s\n1,4,100\n2,8,203\n4,16,600\n");
   const PublishedTable table = check_published(path, {.forward_gflops = 10000, .peak_tflops = 1000});
   ASSERT_EQ(table.doubts.size(), 2u) << core::join(table.doubts, "\n");
-  EXPECT_NE(table.doubts[0].find("M09 impossible: nodes 4 (line 4), efficiency_pct, added: 150.0 % is above 102 %"), std::string::npos) << table.doubts[0];
+  EXPECT_NE(table.doubts[0].find("M09 impossible: nodes 4 (line 4), efficiency_pct, added: 150.0 % is above 102 %"),
+            std::string::npos)
+      << table.doubts[0];
   EXPECT_NE(table.doubts[1].find("mfu_pct, added: 112.5 % is above 100 %"), std::string::npos) << table.doubts[1];
   EXPECT_EQ(core::Json::parse(published_json({table})).at("tables").at(0).at("doubts").size(), 2u);
   EXPECT_TRUE(golden("nemo_clip_g14.csv").doubts.empty());
@@ -370,10 +391,13 @@ std::string error_of(const std::string& text, const std::string& name = "mine.cs
 TEST(Published, ColumnsAreKnownByTheNamesThatPeopleWrite) {
   core::TempDir folder;
   const auto path = folder.path() / "mine.tsv";
-  for (const char* text : {"n_nodes,num_gpus,global_batch_size,step_ms\n1,4,256,500\n2,8,512,512\n", "Number of nodes;GPUs;GBS;time_s\n1;4;256;0.500\n2;8;512;0.512\n",
-                           "nnodes\tngpus\tbatch per GPU\tstep time (ms)\n1\t4\t64\t500\n2\t8\t64\t512\n", "nodes,gpus,throughput\n1,4,512\n2,8,1000\n",
-                           "nodes,gpus,Throughput (samples/s)\n1,4,512\n2,8,1000\n", "nodes,gpus,throughput,unit\n1,4,512,images/s\n2,8,1000,images/s\n",
-                           "nodes,gpus,samples/s/GPU\n1,4,128\n2,8,125\n"}) {
+  for (const char* text :
+       {"n_nodes,num_gpus,global_batch_size,step_ms\n1,4,256,500\n2,8,512,512\n",
+        "Number of nodes;GPUs;GBS;time_s\n1;4;256;0.500\n2;8;512;0.512\n",
+        "nnodes\tngpus\tbatch per GPU\tstep time (ms)\n1\t4\t64\t500\n2\t8\t64\t512\n",
+        "nodes,gpus,throughput\n1,4,512\n2,8,1000\n", "nodes,gpus,Throughput (samples/s)\n1,4,512\n2,8,1000\n",
+        "nodes,gpus,throughput,unit\n1,4,512,images/s\n2,8,1000,images/s\n",
+        "nodes,gpus,samples/s/GPU\n1,4,128\n2,8,125\n"}) {
     core::write_file_atomic(path, text);
     ASSERT_TRUE(is_published_table(path)) << text;
     const PublishedTable table = check_published(path);
@@ -395,46 +419,72 @@ TEST(Published, ColumnsAreKnownByTheNamesThatPeopleWrite) {
   // A step time without the batch is no rate, and a batch of nobody knows whom is none.
   core::write_file_atomic(path, "nodes,gpus,batch,time_s\n1,4,64,0.5\n2,8,64,0.51\n");
   const PublishedTable bare = check_published(path);
-  EXPECT_NE(core::join(bare.missing, " ").find("a step time alone is no rate"), std::string::npos) << core::join(bare.missing, " ");
+  EXPECT_NE(core::join(bare.missing, " ").find("a step time alone is no rate"), std::string::npos)
+      << core::join(bare.missing, " ");
   EXPECT_TRUE(bare.rows.curves.empty());
 }
 
 TEST(Published, TwoUnitsInOneColumnAreRefusedWithTheirPlace) {
   const std::string times = error_of("nodes,global_batch,step_time_s\n1,256,0.500\n2,512,512\n4,1024,0.52\n");
-  for (const char* words : {"line 3, column 'step_time_s': 512 stands beside", "two units in one column", "write one unit"}) EXPECT_NE(times.find(words), std::string::npos) << times;
-  EXPECT_NE(error_of("nodes,samples_per_s\n1,100000\n2,190\n4,370\n").find("line 2, column 'samples_per_s'"), std::string::npos);
-  EXPECT_EQ(error_of("nodes,global_batch,step_time_s\n1,65536,600\n1024,65536,0.7\n"), "") << "strong scaling over a thousand nodes";
+  for (const char* words :
+       {"line 3, column 'step_time_s': 512 stands beside", "two units in one column", "write one unit"})
+    EXPECT_NE(times.find(words), std::string::npos) << times;
+  EXPECT_NE(error_of("nodes,samples_per_s\n1,100000\n2,190\n4,370\n").find("line 2, column 'samples_per_s'"),
+            std::string::npos);
+  EXPECT_EQ(error_of("nodes,global_batch,step_time_s\n1,65536,600\n1024,65536,0.7\n"), "")
+      << "strong scaling over a thousand nodes";
   EXPECT_EQ(error_of("nodes,samples_per_s\n1,100\n1024,90000\n"), "") << "weak scaling over a thousand nodes";
-  EXPECT_NE(error_of("nodes,gpus,time (ms),global batch size\n1,8,512,256\n2,16,520,512\n4,32,0.530,1024\n").find("column 'time (ms)': "), std::string::npos) << "the batch grows as well";
-  EXPECT_NE(error_of("nodes,step_ms\n1,512\n2,300\n4,0.2\n").find("two units in one column"), std::string::npos) << "no strong scaling gains a thousandfold in one step";
+  EXPECT_NE(error_of("nodes,gpus,time (ms),global batch size\n1,8,512,256\n2,16,520,512\n4,32,0.530,1024\n")
+                .find("column 'time (ms)': "),
+            std::string::npos)
+      << "the batch grows as well";
+  EXPECT_NE(error_of("nodes,step_ms\n1,512\n2,300\n4,0.2\n").find("two units in one column"), std::string::npos)
+      << "no strong scaling gains a thousandfold in one step";
   EXPECT_EQ(error_of("nodes,step_ms\n1,600000\n32,20000\n1024,700\n"), "") << "strong scaling falls steadily";
   const std::string units = error_of("nodes,throughput,unit\n1,100,samples/s\n2,400000,tokens/s\n");
-  for (const char* words : {"line 3, column 'unit': 'tokens/s' stands beside 'samples/s' (line 2)", "a column or a table of its own"}) EXPECT_NE(units.find(words), std::string::npos) << units;
-  EXPECT_NE(error_of("nodes,global_batch,step_ms,step_time_s\n1,256,500,0.5\n").find("the columns 'step_time_s' and 'step_ms' both tell step_time_s"), std::string::npos);
-  EXPECT_NE(error_of("nodes,samples_per_s\n1,100 samples/s\n").find("line 2, column 'samples_per_s': '100 samples/s' is no finite number"), std::string::npos);
+  for (const char* words :
+       {"line 3, column 'unit': 'tokens/s' stands beside 'samples/s' (line 2)", "a column or a table of its own"})
+    EXPECT_NE(units.find(words), std::string::npos) << units;
+  EXPECT_NE(error_of("nodes,global_batch,step_ms,step_time_s\n1,256,500,0.5\n")
+                .find("the columns 'step_time_s' and 'step_ms' both tell step_time_s"),
+            std::string::npos);
+  EXPECT_NE(error_of("nodes,samples_per_s\n1,100 samples/s\n")
+                .find("line 2, column 'samples_per_s': '100 samples/s' is no finite number"),
+            std::string::npos);
   const std::string comma = error_of("nodes;samples_per_s\n1;100\n2;190,5\n");
-  for (const char* words : {"line 3, column 'samples_per_s': '190,5' is a number with a comma", "write a decimal point"}) EXPECT_NE(comma.find(words), std::string::npos) << comma;
-  EXPECT_NE(error_of("nodes,samples_per_s\n1,100\n2,190,7\n").find("line 3: 3 fields"), std::string::npos) << "a table all the same";
+  for (const char* words :
+       {"line 3, column 'samples_per_s': '190,5' is a number with a comma", "write a decimal point"})
+    EXPECT_NE(comma.find(words), std::string::npos) << comma;
+  EXPECT_NE(error_of("nodes,samples_per_s\n1,100\n2,190,7\n").find("line 3: 3 fields"), std::string::npos)
+      << "a table all the same";
 }
 
 TEST(Published, ARowThatWasNotMeasuredIsLeftOutAndNamed) {
-  const PublishedTable table = table_of("nodes,images/s,status,eff\n1,100,ok,-\n2,,failed,\n4,370,ok,92.5\n8,OOM,failed,\n");
+  const PublishedTable table =
+      table_of("nodes,images/s,status,eff\n1,100,ok,-\n2,,failed,\n4,370,ok,92.5\n8,OOM,failed,\n");
   ASSERT_EQ(table.printed.rows.size(), 2u);
   EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
   EXPECT_EQ(table.printed.text(1, "efficiency_pct"), "92.5") << "percent, whatever its base lacks";
-  for (const char* words : {"line 3, column 'images/s': '' is no value", "line 5, column 'images/s': 'OOM' is no value"})
+  for (const char* words :
+       {"line 3, column 'images/s': '' is no value", "line 5, column 'images/s': 'OOM' is no value"})
     EXPECT_NE(notes_of(table).find(words), std::string::npos) << notes_of(table);
   for (const auto& row : table.recomputed.rows) EXPECT_EQ(row.size(), table.recomputed.columns.size());
   EXPECT_NE(error_of("nodes,images/s\n1,\n2,-\n").find("line 2, column 'images/s': '' is no value"), std::string::npos);
-  EXPECT_NE(error_of("n_nodes,images/s\n1,100\n2,many\n").find("line 3, column 'images/s': 'many' is no finite number"), std::string::npos);
-  EXPECT_NE(error_of("n_nodes,images/s\n1,100\n0,190\n").find("line 3, column 'n_nodes': '0' is not above zero"), std::string::npos);
+  EXPECT_NE(error_of("n_nodes,images/s\n1,100\n2,many\n").find("line 3, column 'images/s': 'many' is no finite number"),
+            std::string::npos);
+  EXPECT_NE(error_of("n_nodes,images/s\n1,100\n0,190\n").find("line 3, column 'n_nodes': '0' is not above zero"),
+            std::string::npos);
 }
 
 TEST(Published, EfficiencyAndMfuAreCheckedAgainstTheTotalRateToo) {
-  const PublishedTable table = table_of("nodes,gpus,samples_per_s,efficiency_pct,mfu_pct\n1,4,100,100.0,50\n2,8,190,99.9,50\n", {.forward_gflops = 10, .peak_tflops = 989});
-  EXPECT_EQ(cells_with(table, CellVerdict::kNot), (Cells{"nodes 2 efficiency_pct 99.9 95.0", "nodes 1 mfu_pct 50 0", "nodes 2 mfu_pct 50 0"}));
+  const PublishedTable table =
+      table_of("nodes,gpus,samples_per_s,efficiency_pct,mfu_pct\n1,4,100,100.0,50\n2,8,190,99.9,50\n",
+               {.forward_gflops = 10, .peak_tflops = 989});
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot),
+            (Cells{"nodes 2 efficiency_pct 99.9 95.0", "nodes 1 mfu_pct 50 0", "nodes 2 mfu_pct 50 0"}));
   EXPECT_EQ(cells_with(table, CellVerdict::kExact), Cells{"nodes 1 efficiency_pct 100.0 100.0"});
-  const PublishedTable right = table_of("nodes,samples_per_s,started,efficiency_pct\n1,100,9:00 today,100\n2,150,9:10 today,75\n4,210,9:20 today,52\n");
+  const PublishedTable right = table_of(
+      "nodes,samples_per_s,started,efficiency_pct\n1,100,9:00 today,100\n2,150,9:10 today,75\n4,210,9:20 today,52\n");
   EXPECT_EQ(cells_with(right, CellVerdict::kNot), Cells{}) << "no text accuses a right column";
   EXPECT_EQ(cells_with(right, CellVerdict::kExact).size(), 3u);
 }
@@ -449,7 +499,8 @@ TEST(Published, RatesOfOneDeviceOfGptTablesAreRates) {
       EXPECT_NEAR(number_of(table, "mfu_pct", 1), 38, 1e-9);
     }
   }
-  EXPECT_NE(core::join(table_of("nodes,loss\n1,2.5\n2,2.4\n").missing, " ").find("a rate (a column samples_per_s"), std::string::npos);
+  EXPECT_NE(core::join(table_of("nodes,loss\n1,2.5\n2,2.4\n").missing, " ").find("a rate (a column samples_per_s"),
+            std::string::npos);
 }
 
 TEST(Published, BatchesThatContradictOrChangeGiveNoEfficiency) {
@@ -459,9 +510,13 @@ TEST(Published, BatchesThatContradictOrChangeGiveNoEfficiency) {
     return false;
   };
   const PublishedTable against = table_of("gpus,step_time_s,local_batch,gbs\n8,1.0,4,32\n16,1.1,4,999\n");
-  EXPECT_NE(notes_of(against).find("Line 3: the batches contradict each other, local_batch 4 x gpus 16 is not gbs 999"), std::string::npos) << notes_of(against);
+  EXPECT_NE(notes_of(against).find("Line 3: the batches contradict each other, local_batch 4 x gpus 16 is not gbs 999"),
+            std::string::npos)
+      << notes_of(against);
   const PublishedTable mixed = table_of("nodes,samples_per_s,global_batch\n1,100,256\n2,190,1024\n4,370,512\n");
-  EXPECT_NE(notes_of(mixed).find("256 at nodes 1, 1024 at nodes 2, 512 at nodes 4: neither weak nor strong"), std::string::npos) << notes_of(mixed);
+  EXPECT_NE(notes_of(mixed).find("256 at nodes 1, 1024 at nodes 2, 512 at nodes 4: neither weak nor strong"),
+            std::string::npos)
+      << notes_of(mixed);
   for (const PublishedTable* table : {&against, &mixed})
     for (const char* key : {"efficiency_pct", "speedup"}) EXPECT_FALSE(has_value(*table, key, 1)) << key;
   const PublishedTable accumulated = table_of("gpus,step_time_s,local_batch,gbs\n8,1.0,4,64\n16,0.6,4,64\n");

@@ -21,9 +21,12 @@ Analysis analysis_below(const std::filesystem::path& folder, std::initializer_li
 
 TEST(Resources, PeaksAndTrafficOfEverySizeStandInTableCsvAndJson) {
   const core::TempDir folder;
-  write_record(folder.path() / "one", {.nodes = 1, .num_steps = 40, .peak_host_bytes = 9e9});  // an attempt that was broken off is not the measured one
+  write_record(
+      folder.path() / "one",
+      {.nodes = 1, .num_steps = 40, .peak_host_bytes = 9e9});  // an attempt that was broken off is not the measured one
   write_record(folder.path() / "one", {.nodes = 1});
-  write_record(folder.path() / "two", {.nodes = 2, .step_ms = 125, .peak_host_bytes = 4 * 1024.0 * 1024 * 1024, .peak_device_bytes = 10e9});
+  write_record(folder.path() / "two",
+               {.nodes = 2, .step_ms = 125, .peak_host_bytes = 4 * 1024.0 * 1024 * 1024, .peak_device_bytes = 10e9});
   const Analysis analysis = analysis_below(folder.path(), {"one", "two"});
   ASSERT_EQ(analysis.curves.size(), 1u);
   const Curve& curve = analysis.curves[0];
@@ -42,7 +45,8 @@ TEST(Resources, PeaksAndTrafficOfEverySizeStandInTableCsvAndJson) {
   EXPECT_NEAR(*row[6].value, 10e6 / 0.125 / 1e9, 1e-3);
   EXPECT_NEAR(*row[7].value, 20e6 / 0.125 / 1e9, 1e-3);
   EXPECT_NE(table.caption.find("rank 0"), std::string::npos);
-  EXPECT_NE(to_csv(table).find("nodes,host_memory_gib,device_memory_gib,interface,received_mbytes_per_step,sent_mbytes_per_step,received_gbytes_per_s,sent_gbytes_per_s"),
+  EXPECT_NE(to_csv(table).find("nodes,host_memory_gib,device_memory_gib,interface,received_mbytes_per_step,sent_mbytes_"
+                               "per_step,received_gbytes_per_s,sent_gbytes_per_s"),
             std::string::npos);
   const core::Json point = core::Json::parse(analysis_json(analysis)).at("curves").at(0).at("points").at(1);
   EXPECT_EQ(point.at("device_memory_bytes"), 10e9);
@@ -68,7 +72,8 @@ TEST(Resources, RecordsThatDoNotTellHaveNoTable) {
 TEST(Resources, MemoryWithoutNetworkIsShownAndOfManyInterfacesTheBusiest) {
   Curve curve{.id = "a", .points = {Point{.size = 1}, Point{.size = 2}}};
   curve.points[0].memory.host_bytes = 1 << 30;
-  for (int i = 0; i < 11; ++i) curve.points[1].network_per_step["mlx5_" + std::to_string(i) + "/1"] = {.received_bytes = 1e6 * i, .sent_bytes = 0};
+  for (int i = 0; i < 11; ++i)
+    curve.points[1].network_per_step["mlx5_" + std::to_string(i) + "/1"] = {.received_bytes = 1e6 * i, .sent_bytes = 0};
   const Table table = resource_table(curve);
   ASSERT_EQ(table.rows.size(), 1u + 8u);
   EXPECT_EQ(table.rows[0][1].text, "1.00");

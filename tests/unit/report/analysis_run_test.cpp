@@ -13,7 +13,8 @@ namespace {
 
 using testing::make_run;
 
-/// Of 700 steps the first 300 are of attempt 1, at 300 ms a step, and the others of attempt 2, at 100 ms; epochs of 100 steps.
+/// Of 700 steps the first 300 are of attempt 1, at 300 ms a step, and the others of attempt 2, at 100 ms; epochs of 100
+/// steps.
 record::RunData restarted_run() {
   record::RunData run = make_run({.name = "restarted", .num_slow = 0});
   double time_s = 1.7e9;
@@ -32,8 +33,9 @@ record::RunData restarted_run() {
 
 TEST(RunSummary, ProtocolsAndEpochsAreOfTheMeasuredAttempt) {
   using record::Protocol;
-  const RunSummary summary = summarise_run(
-      restarted_run(), {.protocols = {Protocol::kLockstep, Protocol::kClap, Protocol::kNemotron, Protocol::kEpicureVision, Protocol::kEpicureLanguage}});
+  const RunSummary summary =
+      summarise_run(restarted_run(), {.protocols = {Protocol::kLockstep, Protocol::kClap, Protocol::kNemotron,
+                                                    Protocol::kEpicureVision, Protocol::kEpicureLanguage}});
   EXPECT_NEAR(summary.series->median_ms, 100, 1);
   ASSERT_EQ(summary.epochs.size(), 3u) << "4, 5 and 6; start-up lies in 3";
   for (const EpochTimes& epoch : summary.epochs) EXPECT_NEAR(epoch.train_s, 10, 0.2) << epoch.epoch;
@@ -64,14 +66,21 @@ TEST(RunSummary, LossesAreOfAllAttemptsButThoseNotFiniteOfTheMeasuredOne) {
 
 TEST(RunSummary, CallsPerStepAreThoseOfTheStepsInWhichTheyWereCounted) {
   record::RunData run = restarted_run();
-  run.collectives.push_back({.kind = "all_reduce", .axis = "dp", .group_size = 4, .bytes = 1e6, .count = 3 * 400, .num_steps = 400, .time_ms = 400});
+  run.collectives.push_back({.kind = "all_reduce",
+                             .axis = "dp",
+                             .group_size = 4,
+                             .bytes = 1e6,
+                             .count = 3 * 400,
+                             .num_steps = 400,
+                             .time_ms = 400});
   const Analysis analysis = analyse({summarise_run(run, {})}, {});
   const auto rows = collective_rows(analysis.curves.at(0).points.at(0), analysis.runs);
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_DOUBLE_EQ(rows[0].calls_per_step, 3);
 }
 
-/// 4 devices at 250 W each: 25 J of each in a step of 100 ms. The first interval lies in the warm-up, in steps of 20 s; a pause of 50 s follows step 399.
+/// 4 devices at 250 W each: 25 J of each in a step of 100 ms. The first interval lies in the warm-up, in steps of 20 s;
+/// a pause of 50 s follows step 399.
 record::RunData metered_run(bool has_seconds) {
   record::RunData run = make_run({.name = "metered", .num_slow = 0});
   double time_s = 1.7e9, last_s = time_s;

@@ -12,9 +12,11 @@ namespace lockstep::report {
 namespace {
 
 const std::string kClipLine =
-    "2026-01-01,12:00:00 | INFO | Train Epoch: 0 [1024/10240000 (9%)] Data (t): 0.031 Batch (t): 1.217, 841.3/s, 105.2/s/gpu LR: 0.000012 Logit Scale: 14.286 Loss: 8.3 (8.4)\n";
+    "2026-01-01,12:00:00 | INFO | Train Epoch: 0 [1024/10240000 (9%)] Data (t): 0.031 Batch (t): 1.217, 841.3/s, "
+    "105.2/s/gpu LR: 0.000012 Logit Scale: 14.286 Loss: 8.3 (8.4)\n";
 const std::string kOutOfMemory =
-    "Traceback (most recent call last):\n  File \"train.py\", line 1\ntorch.OutOfMemoryError: CUDA out of memory\nsrun: error: n1: task 0: Out Of Memory\n";
+    "Traceback (most recent call last):\n  File \"train.py\", line 1\ntorch.OutOfMemoryError: CUDA out of "
+    "memory\nsrun: error: n1: task 0: Out Of Memory\n";
 
 TEST(FoundLogs, AFailedRunWithoutAStepIsToldBesideTheOthers) {
   core::TempDir folder;
@@ -25,7 +27,8 @@ TEST(FoundLogs, AFailedRunWithoutAStepIsToldBesideTheOthers) {
   ASSERT_EQ(sources.size(), 2u);
   EXPECT_EQ(sources[0].name, "n8_r1.log");
   EXPECT_EQ(sources[1].name, "n16_r1.log");
-  EXPECT_NE(sources[1].damage.find("it ends as that of a run that failed: srun: error"), std::string::npos) << sources[1].damage;
+  EXPECT_NE(sources[1].damage.find("it ends as that of a run that failed: srun: error"), std::string::npos)
+      << sources[1].damage;
 }
 
 TEST(FoundLogs, AFailedRunInAFolderOfItsOwnIsToldWithItsLastWords) {
@@ -36,7 +39,8 @@ TEST(FoundLogs, AFailedRunInAFolderOfItsOwnIsToldWithItsLastWords) {
   core::write_file_atomic(folder.path() / "n32" / "out.log", "nothing of a failure\n");
   const std::vector<Source> sources = find_sources({folder.path().string()});
   ASSERT_EQ(sources.size(), 3u);
-  EXPECT_NE(sources[1].damage.find("its out.log ends as that of a run that failed: srun: error"), std::string::npos) << sources[1].damage;
+  EXPECT_NE(sources[1].damage.find("its out.log ends as that of a run that failed: srun: error"), std::string::npos)
+      << sources[1].damage;
   EXPECT_NE(sources[2].damage.find("the run ended before its record began"), std::string::npos) << sources[2].damage;
   EXPECT_THROW(
       try { find_sources({(folder.path() / "n16").string()}); } catch (const EnvironmentError& error) {
@@ -73,7 +77,8 @@ TEST(FoundLogs, ALogWithMeasurementsBesideARecordIsTold) {
   const std::vector<Source> sources = find_sources({folder.path().string()});
   ASSERT_EQ(sources.size(), 2u);
   EXPECT_EQ(sources[1].name, "theirs.log");
-  EXPECT_NE(sources[1].damage.find("holds measurements (openclip) and lies beside records of runs"), std::string::npos) << sources[1].damage;
+  EXPECT_NE(sources[1].damage.find("holds measurements (openclip) and lies beside records of runs"), std::string::npos)
+      << sources[1].damage;
 }
 
 /// A run by its size and step; of a guessed unit where asked.
@@ -103,7 +108,8 @@ TEST(Disagreement, ARunFarFromItsRepeatsIsLeftOutInWordsAndTheRestIsReported) {
   EXPECT_NE(reason.find("those of n4a, a run of the same size"), std::string::npos) << reason;
   EXPECT_NE(reason.find("its steps take 16494 ms"), std::string::npos) << reason;
   EXPECT_EQ(reason.find("seconds and"), std::string::npos) << "own records tell their unit";
-  EXPECT_NE(analysis.left_out[0].conclusion.find("the point stands on the faster"), std::string::npos) << analysis.left_out[0].conclusion;
+  EXPECT_NE(analysis.left_out[0].conclusion.find("the point stands on the faster"), std::string::npos)
+      << analysis.left_out[0].conclusion;
 
   const Analysis majority = analyse({run_of("n4c", 4, 16500), run_of("n4a", 4, 110), run_of("n4b", 4, 16600)}, {});
   EXPECT_EQ(names_of(majority, majority.curves.at(0).points.at(0).runs), (Names{"n4c", "n4b"})) << "the larger set";
@@ -114,7 +120,9 @@ TEST(Disagreement, ARunFarFromItsRepeatsIsLeftOutInWordsAndTheRestIsReported) {
 
 TEST(Disagreement, WhereTheUnitWasGuessedThePointGoesAndOnlyItUnlessItIsAllThereIs) {
   constexpr bool kGuessed = true;
-  const Analysis analysis = analyse({run_of("n1", 1, 100), run_of("n4a", 4, 110, kGuessed), run_of("n4b", 4, 0.11, kGuessed), run_of("n2", 2, 105)}, {});
+  const Analysis analysis = analyse(
+      {run_of("n1", 1, 100), run_of("n4a", 4, 110, kGuessed), run_of("n4b", 4, 0.11, kGuessed), run_of("n2", 2, 105)},
+      {});
   ASSERT_EQ(analysis.curves.size(), 1u);
   ASSERT_EQ(analysis.curves[0].points.size(), 2u);
   EXPECT_EQ(analysis.curves[0].points[1].size, 2);

@@ -18,7 +18,9 @@ std::vector<std::string> labels_of(const AxisScale& scale) {
   return labels;
 }
 
-std::vector<std::string> labels(const Axis& axis, const std::vector<double>& values, size_t max_ticks = 8) { return labels_of(AxisScale(axis, values, max_ticks)); }
+std::vector<std::string> labels(const Axis& axis, const std::vector<double>& values, size_t max_ticks = 8) {
+  return labels_of(AxisScale(axis, values, max_ticks));
+}
 
 TEST(AxisScale, ChoosesRoundTicks) {
   using Labels = std::vector<std::string>;
@@ -32,10 +34,13 @@ TEST(AxisScale, ChoosesRoundTicks) {
   EXPECT_EQ(labels({.scale = Scale::kLog10}, {320, 1143}), (Labels{"400", "600", "800", "1000", "1200"}));
   EXPECT_EQ(labels({.scale = Scale::kLog10}, {110, 5200}), (Labels{"100", "200", "500", "1000", "2000", "5000"}));
   EXPECT_EQ(labels({.scale = Scale::kLog2}, {1, 2}), (Labels{"1", "2"}));
-  EXPECT_EQ(labels({.scale = Scale::kLog2}, {1, 1024}, 20), (Labels{"1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024"}));
+  EXPECT_EQ(labels({.scale = Scale::kLog2}, {1, 1024}, 20),
+            (Labels{"1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024"}));
   EXPECT_EQ(labels({.scale = Scale::kLog10}, {1, 1e6}, 7), (Labels{"1", "10", "100", "1k", "10k", "100k", "1M"}));
-  EXPECT_EQ(labels({.scale = Scale::kLog10, .min = 20, .max = 1000}, {}, 8), (Labels{"20", "50", "100", "200", "500", "1000"}));
-  EXPECT_EQ(labels({.ticks = {8, 1, 4, 2, 99}}, {1, 8}), (Labels{"1", "2", "4", "8"})) << "given ticks: sorted, those outside left out";
+  EXPECT_EQ(labels({.scale = Scale::kLog10, .min = 20, .max = 1000}, {}, 8),
+            (Labels{"20", "50", "100", "200", "500", "1000"}));
+  EXPECT_EQ(labels({.ticks = {8, 1, 4, 2, 99}}, {1, 8}), (Labels{"1", "2", "4", "8"}))
+      << "given ticks: sorted, those outside left out";
 }
 
 TEST(AxisScale, TicksAreAscendingInsideFewAndLabelledWithTheirValue) {
@@ -45,7 +50,8 @@ TEST(AxisScale, TicksAreAscendingInsideFewAndLabelledWithTheirValue) {
   for (int round = 0; round < 3000; ++round) {
     const Scale kind = static_cast<Scale>(round % 3);
     std::vector<double> values;
-    for (int count = 1 + round % 5; count > 0; --count) values.push_back((kind == Scale::kLinear && sign(random) < 0 ? -1 : 1) * std::pow(10, exponent(random)));
+    for (int count = 1 + round % 5; count > 0; --count)
+      values.push_back((kind == Scale::kLinear && sign(random) < 0 ? -1 : 1) * std::pow(10, exponent(random)));
     const size_t max_ticks = 3 + static_cast<size_t>(round % 9);
     const AxisScale scale({.scale = kind}, values, max_ticks);
     for (const double value : values) {
@@ -123,7 +129,8 @@ TEST(Palette, ContrastFollowsItsDefinition) {
 TEST(Palette, TextAndGraphicsStandOutInBothThemes) {
   for (const Theme* theme : {&light_theme(), &dark_theme()}) {
     for (const Rgb back : {theme->paper, theme->raised, theme->region})
-      for (const Rgb text : {theme->ink, theme->muted, theme->link}) EXPECT_GE(contrast(text, back), 4.5) << text.hex() << " on " << back.hex();
+      for (const Rgb text : {theme->ink, theme->muted, theme->link})
+        EXPECT_GE(contrast(text, back), 4.5) << text.hex() << " on " << back.hex();
     EXPECT_GE(contrast(theme->axis, theme->paper), 3);
     EXPECT_GE(contrast(theme->note, theme->paper), 3);
     EXPECT_GE(contrast(theme->warning, theme->paper), 3);
@@ -156,7 +163,8 @@ TEST(TextMetrics, MeasuresAndWraps) {
   EXPECT_NEAR(text_width("MM", 10), 2 * 8.33 * 1.04, 1e-9);
   EXPECT_EQ(text_width("", 10), 0);
   EXPECT_GT(text_width("abc", 10, true), text_width("abc", 10));
-  for (const std::string& line : wrap_text("one two three four five six seven", 40, 12)) EXPECT_LE(text_width(line, 12), 40);
+  for (const std::string& line : wrap_text("one two three four five six seven", 40, 12))
+    EXPECT_LE(text_width(line, 12), 40);
   const std::vector<std::string> broken = wrap_text("Donaudampfschifffahrtsgesellschaft", 60, 12);
   EXPECT_GT(broken.size(), 2u);
   EXPECT_EQ(core::join(broken, ""), "Donaudampfschifffahrtsgesellschaft");
@@ -177,7 +185,8 @@ TEST(TextMetrics, CleansForeignBytes) {
   EXPECT_EQ(clean_text("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd") << "a surrogate";
   EXPECT_EQ(clean_text("\xc0\xaf"), "\xef\xbf\xbd\xef\xbf\xbd") << "an overlong slash";
   EXPECT_EQ(clean_text("\x1b[31m"), "\xef\xbf\xbd[31m");
-  EXPECT_EQ(clean_text("gr\xc3\xbc\xc3\x9f \xe4\xb8\xad \xf0\x9f\x98\x80"), "gr\xc3\xbc\xc3\x9f \xe4\xb8\xad \xf0\x9f\x98\x80");
+  EXPECT_EQ(clean_text("gr\xc3\xbc\xc3\x9f \xe4\xb8\xad \xf0\x9f\x98\x80"),
+            "gr\xc3\xbc\xc3\x9f \xe4\xb8\xad \xf0\x9f\x98\x80");
   EXPECT_EQ(terminal_columns("\xe4\xb8\xad a\xcc\x81"), 4);
 }
 

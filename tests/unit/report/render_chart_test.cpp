@@ -32,9 +32,13 @@ std::vector<Chart> demo_charts() {
 
 /// Where a text element lies, by the widths that the layout uses.
 Box text_box(const XmlElement& text) {
-  const double px = text.number("font-size"), width = text_width(text.text, px, text.attributes.contains("font-weight"));
+  const double px = text.number("font-size"),
+               width = text_width(text.text, px, text.attributes.contains("font-weight"));
   const std::string anchor = text.attributes.contains("text-anchor") ? text.attributes.at("text-anchor") : "start";
-  const double before = anchor == "end" ? width : anchor == "middle" ? width / 2 : 0, x = text.number("x"), y = text.number("y");
+  const double before = anchor == "end"      ? width
+                        : anchor == "middle" ? width / 2
+                                             : 0,
+               x = text.number("x"), y = text.number("y");
   if (text.attributes.contains("transform")) return {x - px * 0.8, y - (width - before), px, width};  // read from below
   return {x - before, y - px * 0.8, width, px};
 }
@@ -42,19 +46,22 @@ Box text_box(const XmlElement& text) {
 /// Problems of the texts of a drawing: cut off or over each other.
 std::vector<std::string> text_problems(const XmlTree& svg) {
   const std::vector<std::string> view = core::split(svg.find("/s:svg")[0].attributes.at("viewBox"), " ");
-  const Box frame{std::stod(view[0]) - 0.1, std::stod(view[1]) - 0.1, std::stod(view[2]) + 0.2, std::stod(view[3]) + 0.2};
+  const Box frame{std::stod(view[0]) - 0.1, std::stod(view[1]) - 0.1, std::stod(view[2]) + 0.2,
+                  std::stod(view[3]) + 0.2};
   const std::vector<XmlElement> texts = svg.find("//s:text");
   std::vector<std::string> problems;
   for (size_t a = 0; a < texts.size(); ++a) {
     if (!frame.holds(text_box(texts[a]))) problems.push_back("cut: " + texts[a].text);
     for (size_t b = a + 1; b < texts.size(); ++b)
-      if (text_box(texts[a]).meets(text_box(texts[b]))) problems.push_back("overlap: '" + texts[a].text + "' and '" + texts[b].text + "'");
+      if (text_box(texts[a]).meets(text_box(texts[b])))
+        problems.push_back("overlap: '" + texts[a].text + "' and '" + texts[b].text + "'");
   }
   return problems;
 }
 
 std::string problems_of(const Chart& chart, double width, bool has_title = true) {
-  const XmlTree svg(draw_chart(chart, {.width = width, .plot_height = width < 500 ? 240.0 : 300.0, .has_title = has_title, .id = "c"}));
+  const XmlTree svg(draw_chart(
+      chart, {.width = width, .plot_height = width < 500 ? 240.0 : 300.0, .has_title = has_title, .id = "c"}));
   return core::join(text_problems(svg), "\n");
 }
 
@@ -67,7 +74,11 @@ std::vector<std::string> texts_of(const XmlTree& svg) {
 std::string all_text(const XmlTree& svg) { return core::join(texts_of(svg), " "); }
 
 Chart line_chart(std::vector<double> x, std::vector<double> y) {
-  return {.id = "c", .title = "t", .x = {.title = "nodes"}, .y = {.title = "rate (1/s)"}, .series = {{.name = "a", .x = std::move(x), .y = std::move(y)}}};
+  return {.id = "c",
+          .title = "t",
+          .x = {.title = "nodes"},
+          .y = {.title = "rate (1/s)"},
+          .series = {{.name = "a", .x = std::move(x), .y = std::move(y)}}};
 }
 
 TEST(RenderChart, DemoChartsAreValidXmlWithoutReferencesOutside) {
@@ -101,12 +112,14 @@ TEST(RenderChart, TitleAndSummaryNameTheDrawing) {
 
 TEST(RenderChart, NoTextOfTheDemoChartsOverlapsOrIsCut) {
   for (const Chart& chart : demo_charts())
-    for (const double width : {320.0, 360.0, 720.0, 1000.0}) EXPECT_EQ(problems_of(chart, width, false), "") << chart.id << " at " << width;
+    for (const double width : {320.0, 360.0, 720.0, 1000.0})
+      EXPECT_EQ(problems_of(chart, width, false), "") << chart.id << " at " << width;
 }
 
 TEST(RenderChart, TheCheckOfTextsFindsOverlapAndCuts) {
-  const XmlTree svg(R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 100 50"><text x="5" y="20" font-size="12">first</text>)"
-                    R"(<text x="9" y="22" font-size="12">second</text><text x="80" y="45" font-size="12">cut off here</text></svg>)");
+  const XmlTree svg(
+      R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 100 50"><text x="5" y="20" font-size="12">first</text>)"
+      R"(<text x="9" y="22" font-size="12">second</text><text x="80" y="45" font-size="12">cut off here</text></svg>)");
   EXPECT_EQ(text_problems(svg), (std::vector<std::string>{"overlap: 'first' and 'second'", "cut: cut off here"}));
 }
 
@@ -115,16 +128,24 @@ Chart random_chart(std::mt19937& random) {
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   const auto name = [&](int words) {
     std::string text;
-    for (int word = 0; word < words; ++word) text += (word > 0 ? " " : "") + std::string(static_cast<size_t>(pick(1, pick(0, 9) == 0 ? 60 : 12)), static_cast<char>('A' + pick(0, 25)));
+    for (int word = 0; word < words; ++word)
+      text += (word > 0 ? " " : "") + std::string(static_cast<size_t>(pick(1, pick(0, 9) == 0 ? 60 : 12)),
+                                                  static_cast<char>('A' + pick(0, 25)));
     return text;
   };
   const auto value = [&](double magnitude) {
     const int kind = pick(0, 40);
-    return kind == 0 ? kNan : kind == 1 ? 0.0 : kind == 2 ? -magnitude : magnitude * std::exp(std::normal_distribution<double>(0, 1.5)(random));
+    return kind == 0   ? kNan
+           : kind == 1 ? 0.0
+           : kind == 2 ? -magnitude
+                       : magnitude * std::exp(std::normal_distribution<double>(0, 1.5)(random));
   };
   const double x_size = std::pow(10, pick(-6, 9)), y_size = std::pow(10, pick(-9, 12));
-  Chart chart{.id = "r", .title = name(pick(0, 25)), .x = {.title = name(pick(0, 15)), .scale = static_cast<Scale>(pick(0, 2))},
-              .y = {.title = name(pick(0, 15)), .scale = static_cast<Scale>(pick(0, 2))}, .is_sequential = pick(0, 1) == 1};
+  Chart chart{.id = "r",
+              .title = name(pick(0, 25)),
+              .x = {.title = name(pick(0, 15)), .scale = static_cast<Scale>(pick(0, 2))},
+              .y = {.title = name(pick(0, 15)), .scale = static_cast<Scale>(pick(0, 2))},
+              .is_sequential = pick(0, 1) == 1};
   if (pick(0, 3) == 0) {
     StackedBars bars;
     for (int bar = pick(0, 40); bar > 0; --bar) bars.bars.push_back(name(pick(1, 3)));
@@ -137,7 +158,9 @@ Chart random_chart(std::mt19937& random) {
     return chart;
   }
   for (int count = pick(0, 9); count > 0; --count) {
-    Series series{.name = pick(0, 9) == 0 ? "" : name(pick(1, 5)), .mark = static_cast<Mark>(pick(0, 4)), .is_reference = pick(0, 5) == 0};
+    Series series{.name = pick(0, 9) == 0 ? "" : name(pick(1, 5)),
+                  .mark = static_cast<Mark>(pick(0, 4)),
+                  .is_reference = pick(0, 5) == 0};
     const bool has_interval = pick(0, 1) == 1 || series.mark == Mark::kBand, has_labels = pick(0, 1) == 1;
     for (int point = pick(0, 40); point > 0; --point) {
       series.x.push_back(value(x_size));
@@ -151,7 +174,8 @@ Chart random_chart(std::mt19937& random) {
     chart.x.ticks.push_back(value(x_size));
     chart.x.tick_notes.push_back(name(1));
   }
-  for (int region = pick(0, 2); region > 0; --region) chart.regions.push_back({value(x_size), value(x_size), name(pick(0, 3))});
+  for (int region = pick(0, 2); region > 0; --region)
+    chart.regions.push_back({value(x_size), value(x_size), name(pick(0, 3))});
   return chart;
 }
 
@@ -160,20 +184,26 @@ TEST(RenderChart, NoTextOfAnyRandomChartOverlapsOrIsCut) {
     std::mt19937 random(seed);
     const Chart chart = random_chart(random);
     for (const double width : {360.0, 720.0}) {
-      ASSERT_EQ(problems_of(chart, width, seed % 2 == 0), "") << "seed " << seed << " at " << width << ": " << draw_chart(chart, {.width = width, .plot_height = 240, .id = "c"});
+      ASSERT_EQ(problems_of(chart, width, seed % 2 == 0), "")
+          << "seed " << seed << " at " << width << ": "
+          << draw_chart(chart, {.width = width, .plot_height = 240, .id = "c"});
     }
   }
 }
 
 TEST(RenderChart, DrawsEveryPointWhereTheTableSaysAndWithItsNumbers) {
-  const Chart chart{.id = "c", .title = "t", .x = {.title = "nodes", .scale = Scale::kLog2}, .y = {.title = "rate", .min = 0, .max = 100},
+  const Chart chart{.id = "c",
+                    .title = "t",
+                    .x = {.title = "nodes", .scale = Scale::kLog2},
+                    .y = {.title = "rate", .min = 0, .max = 100},
                     .series = {{.name = "a", .mark = Mark::kMarkers, .x = {1, 2, 4, 8}, .y = {10, 20, 55, 100}}}};
   const XmlTree svg(to_svg(chart));
   const std::vector<XmlElement> points = svg.find("//s:circle[contains(@class, 'pt')]");
   ASSERT_EQ(points.size(), 4u);
   const Table table = chart_table(chart);
   ASSERT_EQ(table.rows.size(), 4u);
-  const double step = points[1].number("cx") - points[0].number("cx"), unit = (points[0].number("cy") - points[3].number("cy")) / 90;
+  const double step = points[1].number("cx") - points[0].number("cx"),
+               unit = (points[0].number("cy") - points[3].number("cy")) / 90;
   EXPECT_GT(step, 50);
   EXPECT_GT(unit, 2);
   for (size_t index = 0; index < 4; ++index) {
@@ -194,7 +224,8 @@ TEST(RenderChart, PointsOfTheDemoChartsHaveTheNumbersOfTheirTables) {
         if (cell.value) numbers.insert(cell.text);
     for (const XmlElement& point : XmlTree(to_svg(chart)).find("//*[contains(@class, 'pt')]")) {
       const std::string said = point.text.substr(point.text.find(": ") + 2);
-      const std::string x = said.substr(chart.x.title.size() + 1, said.find(", " + chart.y.title) - chart.x.title.size() - 1);
+      const std::string x =
+          said.substr(chart.x.title.size() + 1, said.find(", " + chart.y.title) - chart.x.title.size() - 1);
       EXPECT_TRUE(numbers.contains(x)) << chart.id << ": " << point.text;
       const std::string after = said.substr(said.find(", " + chart.y.title) + chart.y.title.size() + 3);
       EXPECT_TRUE(numbers.contains(after.substr(0, after.find_first_of(", ")))) << chart.id << ": " << point.text;
@@ -225,7 +256,10 @@ TEST(RenderChart, SeriesDifferInColourAndInMarkerOrDash) {
   Chart chart = line_chart({}, {});
   chart.series.clear();
   for (int index = 0; index < 7; ++index)
-    chart.series.push_back({.name = fmt::format("s{}", index), .mark = index < 4 ? Mark::kLineMarkers : Mark::kLine, .x = {1, 2}, .y = {1.0 * index, 2.0 * index}});
+    chart.series.push_back({.name = fmt::format("s{}", index),
+                            .mark = index < 4 ? Mark::kLineMarkers : Mark::kLine,
+                            .x = {1, 2},
+                            .y = {1.0 * index, 2.0 * index}});
   const XmlTree svg(to_svg(chart));
   std::set<std::string> colours, shapes;
   for (const XmlElement& key : svg.find("//s:g[@class='key']/s:g")) colours.insert(key.attributes.at("stroke"));
@@ -233,10 +267,16 @@ TEST(RenderChart, SeriesDifferInColourAndInMarkerOrDash) {
     const std::string key = fmt::format("//s:g[@class='key'][@data-series='{}']", index);
     const XmlElement line = svg.find(key + "//s:path[@stroke-width='2']").at(0);
     std::string shape = line.attributes.contains("stroke-dasharray") ? line.attributes.at("stroke-dasharray") : "solid";
-    for (const XmlElement& marker : svg.find(key + "//*[contains(@class, 'rim')]"))  // a shape, apart from where it stands
-      shape += marker.name + fmt::format("{}", std::count(marker.attributes.contains("d") ? marker.attributes.at("d").begin() : marker.name.begin(),
-                                                          marker.attributes.contains("d") ? marker.attributes.at("d").end() : marker.name.begin(), 'L')) +
-               (marker.attributes.contains("d") ? marker.attributes.at("d").substr(0, marker.attributes.at("d").find(' ')) : "");
+    for (const XmlElement& marker :
+         svg.find(key + "//*[contains(@class, 'rim')]"))  // a shape, apart from where it stands
+      shape +=
+          marker.name +
+          fmt::format(
+              "{}", std::count(
+                        marker.attributes.contains("d") ? marker.attributes.at("d").begin() : marker.name.begin(),
+                        marker.attributes.contains("d") ? marker.attributes.at("d").end() : marker.name.begin(), 'L')) +
+          (marker.attributes.contains("d") ? marker.attributes.at("d").substr(0, marker.attributes.at("d").find(' '))
+                                           : "");
     shapes.insert(shape);
   }
   EXPECT_EQ(colours.size(), 7u);
@@ -247,7 +287,9 @@ TEST(RenderChart, UpToFiveSeriesAreNamedAtTheirEndsMoreInALegend) {
   const auto key_lies_right = [](int count, double apart = 1) {
     Chart chart = line_chart({}, {});
     chart.series.clear();
-    for (int index = 0; index < count; ++index) chart.series.push_back({.name = fmt::format("size {}", index), .x = {1, 2}, .y = {1.0 + index, 5 + 3.0 * index * apart}});
+    for (int index = 0; index < count; ++index)
+      chart.series.push_back(
+          {.name = fmt::format("size {}", index), .x = {1, 2}, .y = {1.0 + index, 5 + 3.0 * index * apart}});
     const XmlTree svg(to_svg(chart));
     const std::vector<XmlElement> names = svg.find("//s:g[@class='key']/s:text");
     EXPECT_EQ(names.size(), static_cast<size_t>(count));
@@ -262,7 +304,8 @@ TEST(RenderChart, Log2TicksArePowersOfTwoInFullAndBytesHaveUnits) {
   Chart chart = line_chart({1, 2, 4, 8, 16}, {1, 2, 3, 4, 5});
   chart.x.scale = Scale::kLog2;
   const std::vector<std::string> texts = texts_of(XmlTree(to_svg(chart)));
-  for (const char* label : {"1", "2", "4", "8", "16"}) EXPECT_GE(std::count(texts.begin(), texts.end(), label), 1) << label;
+  for (const char* label : {"1", "2", "4", "8", "16"})
+    EXPECT_GE(std::count(texts.begin(), texts.end(), label), 1) << label;
   chart.x.title = "message (bytes)";
   chart.series[0].x = {8, 1024, 1 << 20, 1 << 30};
   chart.series[0].y = {1, 2, 3, 4};
@@ -287,12 +330,15 @@ TEST(RenderChart, SaysWhatIsMissingOrOutside) {
   EXPECT_EQ(svg.find("//*[contains(@class, 'pt')]").size(), 2u);
   EXPECT_NE(all_text(svg).find("1 point has no value"), std::string::npos) << all_text(svg);
   EXPECT_NE(all_text(svg).find("1 point lies outside"), std::string::npos) << all_text(svg);
-  const std::string path = svg.find("//s:g[contains(@class, 'series')]/s:path[@stroke-width='2']")[0].attributes.at("d");
+  const std::string path =
+      svg.find("//s:g[contains(@class, 'series')]/s:path[@stroke-width='2']")[0].attributes.at("d");
   EXPECT_EQ(std::count(path.begin(), path.end(), 'M'), 2) << "the line has a gap at the missing point: " << path;
 }
 
 TEST(RenderChart, MarksAnAxisThatDoesNotBeginAtZero) {
-  const auto has_break = [](Chart chart) { return !XmlTree(to_svg(chart)).find("//s:title[contains(., 'does not begin at zero')]").empty(); };
+  const auto has_break = [](Chart chart) {
+    return !XmlTree(to_svg(chart)).find("//s:title[contains(., 'does not begin at zero')]").empty();
+  };
   EXPECT_TRUE(has_break(line_chart({1, 2}, {95, 99})));
   EXPECT_FALSE(has_break(line_chart({1, 2}, {1, 99})));
   EXPECT_FALSE(has_break(line_chart({1, 2}, {-95, -99})));
@@ -330,7 +376,8 @@ TEST(RenderChart, MarksTheHighSharesOfStepCurves) {
   const XmlTree svg(to_svg(chart));
   std::vector<std::string> said;
   for (const XmlElement& marker : svg.find("//*[contains(@class, 'rim pt')]")) said.push_back(marker.text);
-  EXPECT_EQ(said, (std::vector<std::string>{"a: nodes 500, rate (1/s) 0.5", "a: nodes 590, rate (1/s) 0.95", "a: nodes 598, rate (1/s) 0.99"}));
+  EXPECT_EQ(said, (std::vector<std::string>{"a: nodes 500, rate (1/s) 0.5", "a: nodes 590, rate (1/s) 0.95",
+                                            "a: nodes 598, rate (1/s) 0.99"}));
 }
 
 TEST(RenderChart, LongLinesKeepTheirExtremesInFewPoints) {
@@ -367,7 +414,18 @@ TEST(RenderChart, ManyMarkersBecomeDots) {
 }
 
 TEST(RenderChart, OddDataNeverFails) {
-  const std::vector<std::vector<double>> odd = {{}, {1}, {kNan}, {kInf, -kInf}, {5, 5, 5}, {0, 0}, {-1e308, 1e308}, {1e-310, 2e-310}, {1e-300, 1e300}, {0, 1e-320}, {-3}, {1, kNan, 3}};
+  const std::vector<std::vector<double>> odd = {{},
+                                                {1},
+                                                {kNan},
+                                                {kInf, -kInf},
+                                                {5, 5, 5},
+                                                {0, 0},
+                                                {-1e308, 1e308},
+                                                {1e-310, 2e-310},
+                                                {1e-300, 1e300},
+                                                {0, 1e-320},
+                                                {-3},
+                                                {1, kNan, 3}};
   int kind = 0;
   for (const auto& x : odd)
     for (const auto& y : odd)
@@ -382,7 +440,9 @@ TEST(RenderChart, OddDataNeverFails) {
         ASSERT_EQ(core::join(text_problems(svg), "; "), "");
         for (const XmlElement& element : svg.find("//s:line | //s:path | //s:circle | //s:rect | //s:text"))
           for (const char* name : {"x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "d", "width", "height"})
-            ASSERT_TRUE(!element.attributes.contains(name) || element.attributes.at(name).find_first_of("naife") == std::string::npos) << name << " in " << text;
+            ASSERT_TRUE(!element.attributes.contains(name) ||
+                        element.attributes.at(name).find_first_of("naife") == std::string::npos)
+                << name << " in " << text;
         chart_table(chart);
         to_gnuplot(chart);
       }
@@ -416,7 +476,9 @@ TEST(RenderChart, HostileNamesStayText) {
 
 TEST(RenderChart, LongTitlesWrap) {
   Chart chart = line_chart({1, 2}, {3, 4});
-  chart.title = "A title that is so long that it cannot possibly stand in one line of a narrow drawing without being cut at its right edge";
+  chart.title =
+      "A title that is so long that it cannot possibly stand in one line of a narrow drawing without being cut at its "
+      "right edge";
   EXPECT_EQ(problems_of(chart, 360), "");
   EXPECT_NE(draw_chart(chart, {.width = 360, .id = "c"}).find("edge</text>"), std::string::npos);
 }

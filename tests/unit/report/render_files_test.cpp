@@ -27,7 +27,9 @@ class EmptyPath {
   std::string path_;
 };
 
-bool has_program(const std::string& name) { return core::run_command({.argv = {"sh", "-c", "command -v " + name}}, std::chrono::seconds(10)).status.ok(); }
+bool has_program(const std::string& name) {
+  return core::run_command({.argv = {"sh", "-c", "command -v " + name}}, std::chrono::seconds(10)).status.ok();
+}
 
 TEST(RenderFiles, WritesPageTablesAndFiguresAndReturnsThem) {
   const core::TempDir folder("report_files");
@@ -46,9 +48,14 @@ TEST(RenderFiles, WritesPageTablesAndFiguresAndReturnsThem) {
 TEST(RenderFiles, TheNextReportRemovesWhatItDoesNotWriteAndNothingElse) {
   const core::TempDir folder("report_files");
   const fs::path out = folder.path() / "out";
-  const auto table = [](const char* id, const char* text) { return Table{.id = id, .columns = {{"c", "c"}}, .rows = {{{.text = text}}}}; };
-  const auto write = [&](const std::vector<Block>& blocks) { return replace_report(out, write_document(Document{.sections = {{.id = "s", .blocks = blocks}}}, out)); };
-  EXPECT_TRUE(write({table("old", "1"), table("edited", "1"), table("both", "1"), testing::demo::mfu_chart()}).removed.empty());
+  const auto table = [](const char* id, const char* text) {
+    return Table{.id = id, .columns = {{"c", "c"}}, .rows = {{{.text = text}}}};
+  };
+  const auto write = [&](const std::vector<Block>& blocks) {
+    return replace_report(out, write_document(Document{.sections = {{.id = "s", .blocks = blocks}}}, out));
+  };
+  EXPECT_TRUE(
+      write({table("old", "1"), table("edited", "1"), table("both", "1"), testing::demo::mfu_chart()}).removed.empty());
   core::write_file_atomic(out / "tables/mine.csv", "a file of the user");
   core::write_file_atomic(out / "tables/edited.md", "changed by the user");
   core::write_file_atomic(folder.path() / "precious.txt", "outside");
@@ -56,15 +63,21 @@ TEST(RenderFiles, TheNextReportRemovesWhatItDoesNotWriteAndNothingElse) {
   EXPECT_EQ(replaced.removed.size(), 3u + 2u + 3u) << "old in three formats, edited in two, the figure in three";
   ASSERT_EQ(replaced.kept.size(), 1u);
   EXPECT_EQ(replaced.kept[0], out / "tables/edited.md");
-  for (const char* gone : {"tables/old.tex", "tables/edited.csv", "figures/mfu.svg"}) EXPECT_FALSE(fs::exists(out / gone)) << gone;
-  for (const char* there : {"tables/mine.csv", "tables/edited.md", "tables/both.tex", "tables/new.csv", "report.html"}) EXPECT_TRUE(fs::exists(out / there)) << there;
+  for (const char* gone : {"tables/old.tex", "tables/edited.csv", "figures/mfu.svg"})
+    EXPECT_FALSE(fs::exists(out / gone)) << gone;
+  for (const char* there : {"tables/mine.csv", "tables/edited.md", "tables/both.tex", "tables/new.csv", "report.html"})
+    EXPECT_TRUE(fs::exists(out / there)) << there;
   EXPECT_TRUE(write({table("both", "2"), table("new", "1")}).removed.empty()) << "the same again";
 
   // A list that leads elsewhere, and a foreign file of its name.
   std::string list = core::read_file(out / kFileList);
   for (const char* elsewhere : {"../precious.txt", "tables/../../precious.txt", "tables/mine.csv"})
-    list += fmt::format("{} {}\n", core::xxh3_hex(std::string_view(std::string(elsewhere) == "tables/mine.csv" ? "other content" : "outside")), elsewhere);
-  core::write_file_atomic(out / kFileList, list + fmt::format("{} {}\n", core::xxh3_hex(std::string_view("outside")), (folder.path() / "precious.txt").string()));
+    list += fmt::format(
+        "{} {}\n",
+        core::xxh3_hex(std::string_view(std::string(elsewhere) == "tables/mine.csv" ? "other content" : "outside")),
+        elsewhere);
+  core::write_file_atomic(out / kFileList, list + fmt::format("{} {}\n", core::xxh3_hex(std::string_view("outside")),
+                                                              (folder.path() / "precious.txt").string()));
   write({table("new", "1")});
   EXPECT_TRUE(fs::exists(folder.path() / "precious.txt"));
   EXPECT_TRUE(fs::exists(out / "tables/mine.csv")) << "its content is not that of the list";
@@ -75,15 +88,21 @@ TEST(RenderFiles, TheNextReportRemovesWhatItDoesNotWriteAndNothingElse) {
 }
 
 TEST(RenderFiles, NamesAreSafeAndUnique) {
-  const Document document{.sections = {{.id = "scaling", .blocks = {Table{.id = "../../etc/passwd"}, Table{.id = "scaling"}, Chart{.id = "Scaling"}, Table{}, Table{.id = ".."},
-                                                                    Table{.id = std::string(500, 'x')}, Paragraph{}}},
-                                       {.title = "main"}}};
+  const Document document{
+      .sections = {{.id = "scaling",
+                    .blocks = {Table{.id = "../../etc/passwd"}, Table{.id = "scaling"}, Chart{.id = "Scaling"}, Table{},
+                               Table{.id = ".."}, Table{.id = std::string(500, 'x')}, Paragraph{}}},
+                   {.title = "main"}}};
   const BlockNames names = name_blocks(document);
-  EXPECT_EQ(names.blocks[0], (std::vector<std::string>{"etc-passwd", "scaling", "Scaling-2", "table", "table-2", std::string(80, 'x'), ""}));
-  EXPECT_EQ(names.sections, (std::vector<std::string>{"scaling-3", "main-2"})) << "anchors never take a name of the page or of a file";
+  EXPECT_EQ(names.blocks[0], (std::vector<std::string>{"etc-passwd", "scaling", "Scaling-2", "table", "table-2",
+                                                       std::string(80, 'x'), ""}));
+  EXPECT_EQ(names.sections, (std::vector<std::string>{"scaling-3", "main-2"}))
+      << "anchors never take a name of the page or of a file";
   const core::TempDir folder("report_files");
   for (const fs::path& file : write_document(document, folder.path() / "out"))
-    EXPECT_TRUE(core::starts_with(fs::weakly_canonical(file).string(), (fs::weakly_canonical(folder.path()) / "out").string())) << file;
+    EXPECT_TRUE(
+        core::starts_with(fs::weakly_canonical(file).string(), (fs::weakly_canonical(folder.path()) / "out").string()))
+        << file;
 }
 
 TEST(RenderFiles, WritesNothingThatWasNotAskedFor) {
@@ -98,12 +117,14 @@ TEST(RenderFiles, WritesNothingThatWasNotAskedFor) {
 TEST(RenderFiles, ConvertsToPngAndPdf) {
   if (!has_program("rsvg-convert")) GTEST_SKIP() << "rsvg-convert is missing (package librsvg2-bin)";
   const core::TempDir folder("report_files");
-  const Document document{.title = "d", .sections = {{.blocks = {testing::demo::breakdown_chart(), testing::demo::efficiency_chart()}}}};
+  const Document document{
+      .title = "d", .sections = {{.blocks = {testing::demo::breakdown_chart(), testing::demo::efficiency_chart()}}}};
   const std::vector<fs::path> files = write_document(document, folder.path(), {"svg", "png", "pdf"});
   EXPECT_EQ(files.size(), 2u * 3u) << "nothing that was not asked for";
   const std::string png = core::read_file(folder.path() / "figures/breakdown.png");
   EXPECT_EQ(png.substr(1, 3), "PNG");
-  EXPECT_EQ(static_cast<unsigned char>(png[18]) * 256 + static_cast<unsigned char>(png[19]), 1488) << "twice the width of the drawing with its margin";
+  EXPECT_EQ(static_cast<unsigned char>(png[18]) * 256 + static_cast<unsigned char>(png[19]), 1488)
+      << "twice the width of the drawing with its margin";
   EXPECT_EQ(core::read_file(folder.path() / "figures/efficiency.pdf").substr(0, 5), "%PDF-");
 }
 
@@ -143,8 +164,11 @@ TEST(RenderFiles, GnuplotAcceptsEveryScript) {
     if (entry.path().extension() != ".gp") continue;
     const fs::path out = folder.path() / "out.svg";
     fs::remove(out);
-    const auto result = core::run_command({.argv = {"gnuplot", "-e", "set terminal svg; set output '" + out.string() + "'", entry.path().string()}}, std::chrono::seconds(30));
-    EXPECT_TRUE(result.status.ok() && result.err.find("line ") == std::string::npos) << entry.path() << ": " << result.err;
+    const auto result = core::run_command(
+        {.argv = {"gnuplot", "-e", "set terminal svg; set output '" + out.string() + "'", entry.path().string()}},
+        std::chrono::seconds(30));
+    EXPECT_TRUE(result.status.ok() && result.err.find("line ") == std::string::npos)
+        << entry.path() << ": " << result.err;
     EXPECT_TRUE(fs::exists(out) && fs::file_size(out) > 2000) << entry.path();
     ++num_scripts;
   }
@@ -157,7 +181,10 @@ std::string latex_complaints(const std::string& log) {
   std::string complaints;
   for (const std::string& line : core::split(log, "\n")) {
     const std::string begin = "Overfull \\hbox (";
-    if (const size_t at = line.find(begin); at != std::string::npos && core::parse_double(line.substr(at + begin.size(), line.find("pt too wide") - at - begin.size())).value_or(1e9) > kMaxOverfullPt)
+    if (const size_t at = line.find(begin);
+        at != std::string::npos &&
+        core::parse_double(line.substr(at + begin.size(), line.find("pt too wide") - at - begin.size())).value_or(1e9) >
+            kMaxOverfullPt)
       complaints += line + "\n";
     if (line.find("Float too large") != std::string::npos) complaints += line + "\n";
   }
@@ -168,18 +195,37 @@ TEST(RenderFiles, LatexCompilesAndFitsA4WithAndWithoutBooktabs) {
   if (!has_program("pdflatex")) GTEST_SKIP() << "pdflatex is missing (package texlive-latex-base)";
   const core::TempDir folder("report_files");
   Table hostile = testing::demo::scaling_table();
-  for (const char* text : {"50% & $x_1$ #2 \\input{x} ~ ^ <>| \"q\" [1] {b}", "gr\xc3\xbc\xc3\x9f \xc2\xb5 \xe2\x89\xa5 \xe4\xb8\xad \x01\xff"}) hostile.rows.push_back({{.text = text, .note = text}});
-  Table wide{.id = "wide", .title = "Wide", .caption = "A path in prose: /scratch/project_465/sweeps/clap-scaling/runs/0003-nodes-4-batch-616/out.log, and --budget-samples.",
-             .columns = {{"host", "host", true}, {"nodes", "nodes"}, {"remark", "remark", true}}, .rows = {}};
-  for (int column = 0; column < 14; ++column) wide.columns.push_back({fmt::format("samples/s of column {}", column), fmt::format("c{}", column)});
+  for (const char* text : {"50% & $x_1$ #2 \\input{x} ~ ^ <>| \"q\" [1] {b}",
+                           "gr\xc3\xbc\xc3\x9f \xc2\xb5 \xe2\x89\xa5 \xe4\xb8\xad \x01\xff"})
+    hostile.rows.push_back({{.text = text, .note = text}});
+  Table wide{.id = "wide",
+             .title = "Wide",
+             .caption =
+                 "A path in prose: /scratch/project_465/sweeps/clap-scaling/runs/0003-nodes-4-batch-616/out.log, and "
+                 "--budget-samples.",
+             .columns = {{"host", "host", true}, {"nodes", "nodes"}, {"remark", "remark", true}},
+             .rows = {}};
+  for (int column = 0; column < 14; ++column)
+    wide.columns.push_back({fmt::format("samples/s of column {}", column), fmt::format("c{}", column)});
   for (int row = 0; row < 60; ++row) {
-    wide.rows.push_back({{.text = "DGX-A100-80GB"}, {.text = std::to_string(row)}, {.text = "measured: total step time over that of median steps, in /scratch/project_465/runs/0003-nodes-4-batch-616"}});
-    for (int column = 0; column < 14; ++column) wide.rows.back().push_back({.text = "27,025 (26,947 to 27,126)", .note = column == 3 ? "a note in each part" : ""});
+    wide.rows.push_back({{.text = "DGX-A100-80GB"},
+                         {.text = std::to_string(row)},
+                         {.text = "measured: total step time over that of median steps, in "
+                                  "/scratch/project_465/runs/0003-nodes-4-batch-616"}});
+    for (int column = 0; column < 14; ++column)
+      wide.rows.back().push_back(
+          {.text = "27,025 (26,947 to 27,126)", .note = column == 3 ? "a note in each part" : ""});
   }
   for (const Table& table : {hostile, wide})
     for (const char* package : {"", "\\usepackage{booktabs}"}) {
-      core::write_file_atomic(folder.path() / "a.tex", fmt::format("\\documentclass[a4paper]{{article}}{}\\begin{{document}}\n{}\n\\end{{document}}\n", package, to_latex(table)));
-      const auto result = core::run_command({.argv = {"pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"}, .working_folder = folder.path()}, std::chrono::seconds(60));
+      core::write_file_atomic(
+          folder.path() / "a.tex",
+          fmt::format("\\documentclass[a4paper]{{article}}{}\\begin{{document}}\n{}\n\\end{{document}}\n", package,
+                      to_latex(table)));
+      const auto result =
+          core::run_command({.argv = {"pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"},
+                             .working_folder = folder.path()},
+                            std::chrono::seconds(60));
       EXPECT_TRUE(result.status.ok()) << result.out;
       EXPECT_EQ(latex_complaints(core::read_file(folder.path() / "a.log")), "") << package;
     }

@@ -36,15 +36,19 @@ std::vector<std::string> all_matches(const std::string& text, const std::string&
 TEST(RenderPage, HashesForThePolicyAreRight) {
   EXPECT_EQ(csp_hash(""), "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
   EXPECT_EQ(csp_hash("abc"), "sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=");
-  EXPECT_EQ(csp_hash(std::string(1000000, 'a')), "sha256-zcduXJkU+5KBocfihNc+Z/GAmkiklyAOBG05zMcRLNA=") << "the long example of FIPS 180";
-  for (const size_t length : {55u, 56u, 63u, 64u, 119u, 120u}) EXPECT_EQ(csp_hash(std::string(length, 'x')).size(), 7u + 44u);
+  EXPECT_EQ(csp_hash(std::string(1000000, 'a')), "sha256-zcduXJkU+5KBocfihNc+Z/GAmkiklyAOBG05zMcRLNA=")
+      << "the long example of FIPS 180";
+  for (const size_t length : {55u, 56u, 63u, 64u, 119u, 120u})
+    EXPECT_EQ(csp_hash(std::string(length, 'x')).size(), 7u + 44u);
 }
 
 TEST(RenderPage, PolicyAllowsOnlyItsOwnStyleAndScript) {
   const std::string html = to_html(demo_document());
   const std::string policy = between(html, "http-equiv=\"Content-Security-Policy\" content=\"", "\"");
-  EXPECT_EQ(policy, fmt::format("default-src 'none'; style-src '{}'; script-src '{}'; base-uri 'none'; form-action 'none'", csp_hash(between(html, "<style>", "</style>")),
-                                csp_hash(between(html, "\n<script>", "</script>"))));
+  EXPECT_EQ(
+      policy,
+      fmt::format("default-src 'none'; style-src '{}'; script-src '{}'; base-uri 'none'; form-action 'none'",
+                  csp_hash(between(html, "<style>", "</style>")), csp_hash(between(html, "\n<script>", "</script>"))));
   EXPECT_LT(page_script().size(), 10000u);
   EXPECT_EQ(page_script().find("</script"), std::string::npos);
   EXPECT_EQ(count(html, "<script>"), 1u);
@@ -54,7 +58,8 @@ TEST(RenderPage, PolicyAllowsOnlyItsOwnStyleAndScript) {
 
 TEST(RenderPage, LoadsNothing) {
   const std::string html = core::replace_all(to_html(demo_document()), "http://www.w3.org/2000/svg", "");
-  for (const char* reference : {"http:", "https:", "//www", "<link", "<img", "<iframe", "<object", "@import", "src=\"", "srcset", "@font-face", "url(http", "fetch(", "XMLHttpRequest"})
+  for (const char* reference : {"http:", "https:", "//www", "<link", "<img", "<iframe", "<object", "@import", "src=\"",
+                                "srcset", "@font-face", "url(http", "fetch(", "XMLHttpRequest"})
     EXPECT_EQ(html.find(reference), std::string::npos) << reference;
   for (const std::string& target : all_matches(html, "href=\"([^\"]*)\"")) EXPECT_EQ(target[0], '#') << target;
 }
@@ -112,12 +117,27 @@ TEST(RenderPage, CarriesItsDataUnharmed) {
 }
 
 TEST(RenderPage, HostileTextStaysTextEverywhere) {
-  const std::string hostile = "\"><script>alert('x')</script><img src=x onerror=alert(1)> </title></style> & \x01 \xff \xe2\x82";
-  Table table{.id = hostile, .title = hostile, .caption = hostile, .columns = {{hostile, hostile, true}}, .rows = {{{.text = hostile, .note = hostile}}}, .notes = {hostile}};
-  Chart chart{.id = hostile, .title = hostile, .summary = hostile, .caption = hostile, .x = {.title = hostile}, .y = {.title = hostile},
-              .series = {{.name = hostile, .x = {1}, .y = {2}, .labels = {hostile}}, {.name = hostile + "2", .x = {1}, .y = {3}}}};
-  Document document{.title = hostile, .subtitle = hostile, .sections = {{.id = hostile, .title = hostile, .blocks = {Paragraph{.text = hostile}, table, chart, table}}},
-                    .data_json = "{\"a\": \"</script><script>alert(2)</script><!--\"}"};
+  const std::string hostile =
+      "\"><script>alert('x')</script><img src=x onerror=alert(1)> </title></style> & \x01 \xff \xe2\x82";
+  Table table{.id = hostile,
+              .title = hostile,
+              .caption = hostile,
+              .columns = {{hostile, hostile, true}},
+              .rows = {{{.text = hostile, .note = hostile}}},
+              .notes = {hostile}};
+  Chart chart{.id = hostile,
+              .title = hostile,
+              .summary = hostile,
+              .caption = hostile,
+              .x = {.title = hostile},
+              .y = {.title = hostile},
+              .series = {{.name = hostile, .x = {1}, .y = {2}, .labels = {hostile}},
+                         {.name = hostile + "2", .x = {1}, .y = {3}}}};
+  Document document{
+      .title = hostile,
+      .subtitle = hostile,
+      .sections = {{.id = hostile, .title = hostile, .blocks = {Paragraph{.text = hostile}, table, chart, table}}},
+      .data_json = "{\"a\": \"</script><script>alert(2)</script><!--\"}"};
   const std::string html = to_html(document);
   EXPECT_EQ(count(html, "<script"), 2u) << "data and own script";
   EXPECT_EQ(count(html, "</script"), 2u);
@@ -125,12 +145,16 @@ TEST(RenderPage, HostileTextStaysTextEverywhere) {
   EXPECT_EQ(count(html, "<!--"), 0u);
   EXPECT_EQ(count(html, "</title>"), count(html, "<title"));
   EXPECT_EQ(clean_text(html), html) << "valid UTF-8 without control characters";
-  for (const std::string& id : all_matches(html, " id=\"([^\"]*)\"")) EXPECT_EQ(id.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."), std::string::npos) << id;
+  for (const std::string& id : all_matches(html, " id=\"([^\"]*)\""))
+    EXPECT_EQ(id.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."),
+              std::string::npos)
+        << id;
 }
 
 TEST(RenderPage, EmptyDocumentsAreStillPages) {
   EXPECT_NE(to_html(Document{}).find("</html>"), std::string::npos);
-  const std::string html = to_html({.sections = {{.blocks = {Table{}, Chart{}, Paragraph{}, Table{.columns = {{"a", "a"}}}}}}});
+  const std::string html =
+      to_html({.sections = {{.blocks = {Table{}, Chart{}, Paragraph{}, Table{.columns = {{"a", "a"}}}}}}});
   EXPECT_NE(html.find("This table has no columns."), std::string::npos);
   EXPECT_NE(html.find("no rows"), std::string::npos);
 }
@@ -138,7 +162,9 @@ TEST(RenderPage, EmptyDocumentsAreStillPages) {
 /// Runs the checker of pages; its problems, or a skip where there is no browser.
 core::CommandResult check_page(const std::string& html, const std::filesystem::path& folder) {
   core::write_file_atomic(folder / "report.html", html);
-  return core::run_command({.argv = {"python3", LOCKSTEP_SOURCE_DIR "/tests/support/check_page.py", (folder / "report.html").string()}}, std::chrono::minutes(8));
+  return core::run_command(
+      {.argv = {"python3", LOCKSTEP_SOURCE_DIR "/tests/support/check_page.py", (folder / "report.html").string()}},
+      std::chrono::minutes(8));
 }
 constexpr int kNoBrowser = 3;
 
@@ -152,20 +178,34 @@ TEST(RenderPage, BrowserFindsNoProblemAtTwoWidthsLightDarkPrintedAndWithoutScrip
 TEST(RenderPage, BrowserCheckNoticesWhatIsBroken) {
   std::string html = to_html(demo_document());
   // Overlapping and cut text, a faint one, and, past the policy, a script error and a request.
-  html = core::replace_all(html, "<div class=\"wide\"><svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\"", "<div class=\"wide\"><svg class=\"chart broken\"");
+  html = core::replace_all(html, "<div class=\"wide\"><svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\"",
+                           "<div class=\"wide\"><svg class=\"chart broken\"");
   const size_t first = html.find("chart broken"), end = html.find("</svg>", first);
-  html.insert(end, "<text x=\"820\" y=\"100\" class=\"ink\">leaves the drawing</text><text x=\"300\" y=\"100\" class=\"ink\">over</text><text x=\"304\" y=\"102\" class=\"ink\">each other</text>");
+  html.insert(end,
+              "<text x=\"820\" y=\"100\" class=\"ink\">leaves the drawing</text><text x=\"300\" y=\"100\" "
+              "class=\"ink\">over</text><text x=\"304\" y=\"102\" class=\"ink\">each other</text>");
   html = core::replace_all(html, "--muted:#57606a", "--muted:#c8c8c8");
-  html = core::replace_all(html, "<footer>", "<div class=\"table\" id=\"scaling-broken\"><div class=\"scroll\"><table style=\"width:40px;min-width:0;table-layout:fixed\"><caption>x</caption><thead><tr>"
-                                             "<th scope=\"col\">x</th></tr></thead><tbody><tr><td style=\"white-space:normal;overflow-wrap:anywhere\">13,000,000,000</td></tr></tbody></table>"
-                                             "<div style=\"width:3000px\">x</div></div></div><footer>");
-  html = core::replace_all(html, "content=\"default-src 'none';", "content=\"default-src *; img-src *; script-src 'unsafe-inline'; style-src 'unsafe-inline'; x-rest");
-  html = core::replace_all(html, "<footer>", "<img src=\"missing.png\"><script>throw new Error('broken on purpose');</script><p id=\"main\"><a href=\"#nowhere\">x</a></p><footer>");
+  html =
+      core::replace_all(html, "<footer>",
+                        "<div class=\"table\" id=\"scaling-broken\"><div class=\"scroll\"><table "
+                        "style=\"width:40px;min-width:0;table-layout:fixed\"><caption>x</caption><thead><tr>"
+                        "<th scope=\"col\">x</th></tr></thead><tbody><tr><td "
+                        "style=\"white-space:normal;overflow-wrap:anywhere\">13,000,000,000</td></tr></tbody></table>"
+                        "<div style=\"width:3000px\">x</div></div></div><footer>");
+  html = core::replace_all(
+      html, "content=\"default-src 'none';",
+      "content=\"default-src *; img-src *; script-src 'unsafe-inline'; style-src 'unsafe-inline'; x-rest");
+  html = core::replace_all(html, "<footer>",
+                           "<img src=\"missing.png\"><script>throw new Error('broken on purpose');</script><p "
+                           "id=\"main\"><a href=\"#nowhere\">x</a></p><footer>");
   const core::TempDir folder("report_page");
   const core::CommandResult result = check_page(html, folder.path());
   if (result.status.code == kNoBrowser) GTEST_SKIP() << result.out;
   EXPECT_EQ(result.status.code, 1) << result.err;
-  for (const char* problem : {"cut: 'leaves the drawing'", "overlap: 'over' and 'each other'", "contrast 1.67", "broken inside a word: '13,000,000,000'", "table scaling-broken needs", "broken on purpose", "missing.png", "id 'main' occurs twice", "link to nowhere: #nowhere"})
+  for (const char* problem :
+       {"cut: 'leaves the drawing'", "overlap: 'over' and 'each other'", "contrast 1.67",
+        "broken inside a word: '13,000,000,000'", "table scaling-broken needs", "broken on purpose", "missing.png",
+        "id 'main' occurs twice", "link to nowhere: #nowhere"})
     EXPECT_NE(result.out.find(problem), std::string::npos) << problem << " in\n" << result.out;
 }
 

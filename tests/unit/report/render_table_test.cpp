@@ -15,17 +15,24 @@ namespace lockstep::report {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-const std::string kHostile = "<script>alert(1)</script> a|b *c* _d_ `e` \\f 50% $g$ #h ~i ^j {k} [l](m) \"n\" 'o' & p\nq \x01\xff \xe2\x82";
+const std::string kHostile =
+    "<script>alert(1)</script> a|b *c* _d_ `e` \\f 50% $g$ #h ~i ^j {k} [l](m) \"n\" 'o' & p\nq \x01\xff \xe2\x82";
 
 Table small_table() {
-  return {.id = "t", .title = "Scaling", .columns = {{"model", "model", true}, {"nodes", "nodes"}, {"efficiency (%)", "efficiency_percent"}},
+  return {.id = "t",
+          .title = "Scaling",
+          .columns = {{"model", "model", true}, {"nodes", "nodes"}, {"efficiency (%)", "efficiency_percent"}},
           .rows = {{{.text = "ViT-B-32"}, {.text = "1", .value = 1}, {.text = "100.0", .value = 100}},
-                   {{.text = "ViT-B-32"}, {.text = "8", .value = 8}, {.text = "93.7 +- 0.4", .value = 93.71828182845904, .note = "one run"}},
+                   {{.text = "ViT-B-32"},
+                    {.text = "8", .value = 8},
+                    {.text = "93.7 +- 0.4", .value = 93.71828182845904, .note = "one run"}},
                    {{.text = "ViT-B-32"}, {.text = "16", .value = 16}, {.note = "job failed"}}},
           .notes = {"Base: one node."}};
 }
 
-Table one_cell(const Cell& cell, bool is_text = false) { return {.id = "t", .columns = {{"c", "c", is_text}}, .rows = {{cell}}}; }
+Table one_cell(const Cell& cell, bool is_text = false) {
+  return {.id = "t", .columns = {{"c", "c", is_text}}, .rows = {{cell}}};
+}
 
 /// Fields of a CSV text, read as RFC 4180 says; fails the test on anything else.
 std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
@@ -80,7 +87,8 @@ TEST(RenderText, FitsTheTerminalWithEveryValue) {
     for (const std::string& line : core::split(text, "\n")) EXPECT_LE(terminal_columns(line), width) << line;
     for (const auto& row : testing::demo::scaling_table().rows)
       for (const Cell& cell : row) {
-        for (const std::string& word : core::split(cell.text, " ")) EXPECT_NE(text.find(word), std::string::npos) << word << " in\n" << text;
+        for (const std::string& word : core::split(cell.text, " "))
+          EXPECT_NE(text.find(word), std::string::npos) << word << " in\n" << text;
       }
   }
 }
@@ -97,7 +105,9 @@ TEST(RenderText, AlignsColumnsAndExplainsNotes) {
 }
 
 TEST(RenderText, WrapsLongTextsAndSplitsWideTables) {
-  Table table = one_cell({.text = "The quick brown fox jumps over the lazy dog and then over the fence and then over the hill and away"}, true);
+  Table table = one_cell(
+      {.text = "The quick brown fox jumps over the lazy dog and then over the fence and then over the hill and away"},
+      true);
   table.columns.push_back({"number", "number"});
   table.rows[0].push_back({.text = "12345"});
   const std::string text = to_text(table, 40);
@@ -119,40 +129,63 @@ void expect_whole(const std::string& text, const std::vector<std::string>& words
 }
 
 TEST(RenderText, WordsAreWrappedAtSpacesAndBrokenOnlyBehindSigns) {
-  Table table{.id = "t", .columns = {{"run", "run", true}, {"configuration", "configuration", true}, {"verdict", "verdict", true}, {"formula", "formula", true}},
-              .rows = {{{.text = "clap-n128-repeat1"}, {.text = "gradient_accumulation"}, {.text = "follows only from values before rounding"},
+  Table table{.id = "t",
+              .columns = {{"run", "run", true},
+                          {"configuration", "configuration", true},
+                          {"verdict", "verdict", true},
+                          {"formula", "formula", true}},
+              .rows = {{{.text = "clap-n128-repeat1"},
+                        {.text = "gradient_accumulation"},
+                        {.text = "follows only from values before rounding"},
                         {.text = "samples/s/GPU over that of the base, in the unrounded numbers"}}}};
   const std::string text = to_text(table, 80);
   for (const std::string& line : core::split(text, "\n")) EXPECT_LE(terminal_columns(line), 80) << line;
-  expect_whole(text, {"clap-n128-repeat1", "configuration", "gradient_accumulation", "rounding", "samples/s/GPU", "unrounded"});
+  expect_whole(
+      text, {"clap-n128-repeat1", "configuration", "gradient_accumulation", "rounding", "samples/s/GPU", "unrounded"});
   // Two names that have no room beside each other are broken where a reader would break them.
   const Table pair{.columns = {{"run", "run", true}, {"option", "option", true}},
-                   .rows = {{{.text = "/scratch/project_465/sweeps/clap-scaling/runs/0003-nodes-4-batch-616"}, {.text = "gradient_accumulation_fusion_with_overlapping_reduce_scatter"}}}};
+                   .rows = {{{.text = "/scratch/project_465/sweeps/clap-scaling/runs/0003-nodes-4-batch-616"},
+                             {.text = "gradient_accumulation_fusion_with_overlapping_reduce_scatter"}}}};
   const std::string narrow = to_text(pair, 80);
   const std::vector<std::string> lines = core::split(narrow, "\n");
   ASSERT_GT(lines.size(), 4u) << "a head, a rule and more than one line:\n" << narrow;
   for (size_t line = 2; line < lines.size(); ++line) {
     EXPECT_LE(terminal_columns(lines[line]), 80) << narrow;
     for (const std::string& word : core::split(lines[line], " "))
-      EXPECT_TRUE(word.empty() || word.find_last_of("/_-") == word.size() - 1 || word.ends_with("616") || word.ends_with("scatter")) << word << " in\n" << narrow;
+      EXPECT_TRUE(word.empty() || word.find_last_of("/_-") == word.size() - 1 || word.ends_with("616") ||
+                  word.ends_with("scatter"))
+          << word << " in\n"
+          << narrow;
   }
 }
 
 /// Rows that differ in three of five columns only, with more numbers than a line holds.
 Table keyed_table() {
-  Table table{.id = "t", .columns = {{"run", "run", true}, {"operation", "operation", true}, {"buffer", "buffer", true}, {"ranks", "ranks"}, {"bytes", "bytes"}}, .rows = {}};
-  for (int column = 0; column < 9; ++column) table.columns.push_back({fmt::format("value {}", column), fmt::format("v{}", column)});
+  Table table{.id = "t",
+              .columns = {{"run", "run", true},
+                          {"operation", "operation", true},
+                          {"buffer", "buffer", true},
+                          {"ranks", "ranks"},
+                          {"bytes", "bytes"}},
+              .rows = {}};
+  for (int column = 0; column < 9; ++column)
+    table.columns.push_back({fmt::format("value {}", column), fmt::format("v{}", column)});
   for (const char* run : {"all_reduce_1n.txt", "all_reduce_2n.txt"})
     for (const char* buffer : {"out of place", "in place"})
       for (const char* bytes : {"8", "16,384"}) {
-        table.rows.push_back({{.text = run}, {.text = "all_reduce"}, {.text = buffer}, {.text = run[11] == '1' ? "4" : "8"}, {.text = bytes}});
+        table.rows.push_back({{.text = run},
+                              {.text = "all_reduce"},
+                              {.text = buffer},
+                              {.text = run[11] == '1' ? "4" : "8"},
+                              {.text = bytes}});
         for (int column = 0; column < 9; ++column) table.rows.back().push_back({.text = "1,234,567.8"});
       }
   return table;
 }
 
 TEST(RenderText, EveryPartOfASplitTableTellsItsRowsApart) {
-  EXPECT_EQ(key_columns(keyed_table()), (std::vector<size_t>{0, 2, 4})) << "the operation is always the same, and the run tells the ranks";
+  EXPECT_EQ(key_columns(keyed_table()), (std::vector<size_t>{0, 2, 4}))
+      << "the operation is always the same, and the run tells the ranks";
   const std::string text = to_text(keyed_table(), 80);
   size_t num_parts = 0;
   for (const std::string& part : core::split(text, "\n\n")) {
@@ -175,7 +208,8 @@ TEST(RenderText, EveryPartOfASplitTableTellsItsRowsApart) {
 
 TEST(RenderText, KeysThatLeaveNoRoomGiveWay) {
   const double wide = 50;
-  const std::vector<TablePart> parts = lay_out_table({{wide, wide, wide}, {wide, wide, wide}, {20, 20, 20}, {20, 20, 20}}, {0, 1}, 2, 80);
+  const std::vector<TablePart> parts =
+      lay_out_table({{wide, wide, wide}, {wide, wide, wide}, {20, 20, 20}, {20, 20, 20}}, {0, 1}, 2, 80);
   ASSERT_EQ(parts.size(), 3u) << "the second key stands like any column";
   for (const TablePart& part : parts) {
     EXPECT_EQ(part.front().column, 0u);
@@ -207,7 +241,8 @@ TEST(RenderMarkdown, IsATableOfGitHubsKind) {
 TEST(RenderMarkdown, HostileTextStaysText) {
   const std::string text = to_markdown(one_cell({.text = kHostile}, true));
   EXPECT_EQ(core::split(text, "\n").size(), 4u) << "head, rule, one row, end";
-  for (const char* markup : {"<script", " *c*", " _d_", "`e`", " a|b", "[l](m)"}) EXPECT_EQ(text.find(markup), std::string::npos) << markup;
+  for (const char* markup : {"<script", " *c*", " _d_", "`e`", " a|b", "[l](m)"})
+    EXPECT_EQ(text.find(markup), std::string::npos) << markup;
   EXPECT_NE(text.find("&lt;script&gt;"), std::string::npos);
 }
 
@@ -220,7 +255,8 @@ TEST(RenderMarkdown, DocumentHasHeadingsPicturesDataAndCode) {
   EXPECT_NE(text.find("\n## Throughput and utilisation\n"), std::string::npos);
   EXPECT_NE(text.find("](figures/efficiency.svg)\n"), std::string::npos);
   EXPECT_NE(text.find("| nodes (4 GPUs each) | ViT-B-32 |"), std::string::npos) << "data of a short chart";
-  EXPECT_NE(text.find("[figures/trace.csv](figures/trace.csv), 2107 rows"), std::string::npos) << "data of a long chart";
+  EXPECT_NE(text.find("[figures/trace.csv](figures/trace.csv), 2107 rows"), std::string::npos)
+      << "data of a long chart";
   EXPECT_NE(text.find("> **Warning.** One size"), std::string::npos);
   EXPECT_NE(text.find("\n1\\. not a list\n\\- nor this\n\\# nor a heading\n"), std::string::npos);
   EXPECT_NE(text.find("\n````\ncode with ``` inside\n````\n"), std::string::npos);
@@ -230,31 +266,44 @@ TEST(RenderMarkdown, AnIntervalThatDoesNotExistIsADash) {
   const double nan = std::nan("");
   Chart chart{.id = "efficiency", .title = "Efficiency"};
   chart.series.push_back({.name = "a", .x = {1, 2}, .y = {100, 95}, .low = {nan, 94}, .high = {nan, 96}});
-  const std::string text = to_markdown(Document{.title = "T", .sections = {{.id = "s", .title = "S", .blocks = {chart}}}});
+  const std::string text =
+      to_markdown(Document{.title = "T", .sections = {{.id = "s", .title = "S", .blocks = {chart}}}});
   EXPECT_EQ(text.find("nan"), std::string::npos) << text;
   EXPECT_NE(text.find("| 1 | 100 | - | - |"), std::string::npos) << text;
 }
 
 TEST(RenderLatex, IsABooktabsTable) {
   const std::string text = to_latex(small_table());
-  for (const char* part : {"\\begin{tabular}{@{}lrr@{}}\n\\toprule\n", "model & nodes & \\begin{tabular}[b]{@{}r@{}}efficiency\\\\(\\%)\\end{tabular} \\\\\n\\midrule\n", "ViT-B-32 & 8 & 93.7 $\\pm$ 0.4\\textsuperscript{1} \\\\\n",
-                           "ViT-B-32 & 16 & --\\textsuperscript{2} \\\\\n", "\\bottomrule\n\\end{tabular}\n", "\\caption{Scaling}\n\\label{tab:t}", "Base: one node.\\par"})
+  for (const char* part :
+       {"\\begin{tabular}{@{}lrr@{}}\n\\toprule\n",
+        "model & nodes & \\begin{tabular}[b]{@{}r@{}}efficiency\\\\(\\%)\\end{tabular} \\\\\n\\midrule\n",
+        "ViT-B-32 & 8 & 93.7 $\\pm$ 0.4\\textsuperscript{1} \\\\\n", "ViT-B-32 & 16 & --\\textsuperscript{2} \\\\\n",
+        "\\bottomrule\n\\end{tabular}\n", "\\caption{Scaling}\n\\label{tab:t}", "Base: one node.\\par"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
 
 TEST(RenderLatex, EscapesWhatIsSpecial) {
   const std::string text = to_latex(one_cell({.text = "50% & $x_1$ #2 \\input{/etc/passwd} ~ ^ <>|"}, true));
-  EXPECT_NE(text.find("50\\% \\& \\$x\\_1\\$ \\#2 \\textbackslash{}input\\{/etc/passwd\\} \\textasciitilde{} \\textasciicircum{} $<$$>$$|$ \\\\"), std::string::npos) << text;
-  EXPECT_NE(to_latex(one_cell({.text = "\xc3\xbc \xc2\xb5s \xe2\x89\xa5 \xe4\xb8\xad"}, true)).find("\xc3\xbc $\\mu$s $\\ge$ \\texttt{U+4E2D}"), std::string::npos);
-  const std::string signs = to_latex(Table{.id = "t", .caption = "+- is half; --budget-samples", .columns = {{"c", "c"}}, .rows = {{{.text = "5 +- 1"}}}});
-  for (const char* part : {"\\caption{$\\pm$ is half; -{}-budget-samples}", "5 $\\pm$ 1"}) EXPECT_NE(signs.find(part), std::string::npos) << signs;
+  EXPECT_NE(text.find("50\\% \\& \\$x\\_1\\$ \\#2 \\textbackslash{}input\\{/etc/passwd\\} \\textasciitilde{} "
+                      "\\textasciicircum{} $<$$>$$|$ \\\\"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(to_latex(one_cell({.text = "\xc3\xbc \xc2\xb5s \xe2\x89\xa5 \xe4\xb8\xad"}, true))
+                .find("\xc3\xbc $\\mu$s $\\ge$ \\texttt{U+4E2D}"),
+            std::string::npos);
+  const std::string signs = to_latex(Table{
+      .id = "t", .caption = "+- is half; --budget-samples", .columns = {{"c", "c"}}, .rows = {{{.text = "5 +- 1"}}}});
+  for (const char* part : {"\\caption{$\\pm$ is half; -{}-budget-samples}", "5 $\\pm$ 1"})
+    EXPECT_NE(signs.find(part), std::string::npos) << signs;
   EXPECT_NE(to_latex(one_cell({.text = "-3.5", .value = -3.5})).find("$-$3.5"), std::string::npos);
 }
 
-/// Width in points in Computer Modern of 8 pt, from the characters: most take no more than a digit, signs of punctuation and spaces little more than half of it.
+/// Width in points in Computer Modern of 8 pt, from the characters: most take no more than a digit, signs of
+/// punctuation and spaces little more than half of it.
 double latex_width(const std::string& text) {
   double width = 0;
-  for (const char c : text) width += 8 * (std::string_view(" .,:;()li|-").find(c) != std::string_view::npos ? 0.354 : 0.531);
+  for (const char c : text)
+    width += 8 * (std::string_view(" .,:;()li|-").find(c) != std::string_view::npos ? 0.354 : 0.531);
   return width;
 }
 
@@ -271,13 +320,15 @@ double widest_latex_line(const std::string& latex) {
     const std::string layout = tabular.substr(0, tabular.find("@{}}"));
     std::vector<double> paragraphs;
     for (size_t at = 0; at < layout.size(); ++at) {
-      paragraphs.push_back(layout[at] == 'p' ? core::parse_double(layout.substr(at + 2, layout.find("pt", at) - at - 2)).value() : 0);
+      paragraphs.push_back(
+          layout[at] == 'p' ? core::parse_double(layout.substr(at + 2, layout.find("pt", at) - at - 2)).value() : 0);
       if (layout[at] == 'p') at = layout.find('}', at);
     }
     for (const std::string& row : core::split(body.substr(0, body.find("\\bottomrule")), "\n")) {
       column = 0;
       for (std::string cell : core::split(row, " & ")) {
-        for (const char* command : {" \\\\", "$", "\\pm", "\\textsuperscript", "\\", "{", "}"}) cell = core::replace_all(cell, command, std::string(command) == "\\pm" ? "-" : "");
+        for (const char* command : {" \\\\", "$", "\\pm", "\\textsuperscript", "\\", "{", "}"})
+          cell = core::replace_all(cell, command, std::string(command) == "\\pm" ? "-" : "");
         const bool is_paragraph = column < paragraphs.size() && paragraphs[column] > 0;
         widths[column] = std::max(widths[column], is_paragraph ? paragraphs[column] : latex_width(cell));
         ++column;
@@ -300,22 +351,31 @@ TEST(RenderLatex, FitsTheLinesOfA4AndRepeatsTheKeys) {
   const std::string text = to_latex(keyed_table());
   const size_t num_parts = core::split(text, "\\midrule").size() - 2;  // one is its definition
   EXPECT_GT(num_parts, 1u) << text;
-  EXPECT_EQ(core::split(text, "16,384").size() - 1, 4 * num_parts) << "the size of a message stands in each part:\n" << text;
+  EXPECT_EQ(core::split(text, "16,384").size() - 1, 4 * num_parts) << "the size of a message stands in each part:\n"
+                                                                   << text;
 }
 
 TEST(RenderLatex, LongTextsAreParagraphsThatBreakAtSigns) {
-  const std::string path = "/scratch/project_465/sweeps/clap-scaling/runs/0003-nodes-4-batch-616/out.log/and/even/more/folders/to/come";
-  const Table table{.id = "t", .columns = {{"item", "item", true}, {"value", "value"}, {"source", "source", true}},
-                    .rows = {{{.text = "work"}, {.text = "10,000"}, {.text = "default; give --budget-samples for other amounts of work than this one, or --budget-tokens"}},
-                             {{.text = "log"}, {.text = "1"}, {.text = path}}}};
+  const std::string path =
+      "/scratch/project_465/sweeps/clap-scaling/runs/0003-nodes-4-batch-616/out.log/and/even/more/folders/to/come";
+  const Table table{
+      .id = "t",
+      .columns = {{"item", "item", true}, {"value", "value"}, {"source", "source", true}},
+      .rows = {{{.text = "work"},
+                {.text = "10,000"},
+                {.text = "default; give --budget-samples for other amounts of work than this one, or --budget-tokens"}},
+               {{.text = "log"}, {.text = "1"}, {.text = path}}}};
   const std::string text = to_latex(table);
-  for (const char* part : {"p{", "\\raggedright default; give -{}-budget-samples for", "\\allowbreak{}", "\\tabularnewline\n"}) EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  for (const char* part :
+       {"p{", "\\raggedright default; give -{}-budget-samples for", "\\allowbreak{}", "\\tabularnewline\n"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   EXPECT_LE(widest_latex_line(text), 350) << text;
 }
 
 TEST(RenderLatex, LongTablesComePageByPage) {
   Table table = small_table();
-  for (int row = 0; row < 120; ++row) table.rows.push_back({{.text = fmt::format("model-{}", row)}, {.text = "1"}, {.text = "2"}});
+  for (int row = 0; row < 120; ++row)
+    table.rows.push_back({{.text = fmt::format("model-{}", row)}, {.text = "1"}, {.text = "2"}});
   const std::string text = to_latex(table);
   const size_t num_pages = core::split(text, "\\begin{table}").size() - 1;
   EXPECT_GE(num_pages, 3u);
@@ -325,9 +385,14 @@ TEST(RenderLatex, LongTablesComePageByPage) {
 }
 
 TEST(RenderGnuplot, CarriesItsData) {
-  const std::string script = to_gnuplot({.id = "c", .title = "a \"title\" with \\ and `ls`", .x = {.title = "nodes", .scale = Scale::kLog2, .ticks = {1, 2}},
-                                         .y = {.title = "%", .min = 0}, .series = {{.name = "s", .x = {1, 2}, .y = {3.25, kNan}, .low = {3, 4}, .high = {4, 5}}}});
-  for (const char* part : {"set title \"a \\\"title\\\" with \\\\ and 'ls'\"", "set logscale x 2", "set yrange [0:*]", "$data0 << END\n1 3.25 3 4\n2 NaN 4 5\nEND\n", "with linespoints", "yerrorbars"})
+  const std::string script =
+      to_gnuplot({.id = "c",
+                  .title = "a \"title\" with \\ and `ls`",
+                  .x = {.title = "nodes", .scale = Scale::kLog2, .ticks = {1, 2}},
+                  .y = {.title = "%", .min = 0},
+                  .series = {{.name = "s", .x = {1, 2}, .y = {3.25, kNan}, .low = {3, 4}, .high = {4, 5}}}});
+  for (const char* part : {"set title \"a \\\"title\\\" with \\\\ and 'ls'\"", "set logscale x 2", "set yrange [0:*]",
+                           "$data0 << END\n1 3.25 3 4\n2 NaN 4 5\nEND\n", "with linespoints", "yerrorbars"})
     EXPECT_NE(script.find(part), std::string::npos) << part << " in\n" << script;
 }
 

@@ -74,7 +74,8 @@ inline record::RunData make_run(const RunPlan& plan) {
 }
 
 /// The runs, summarised and analysed with one set of options.
-inline report::Analysis analysis_of(const std::vector<record::RunData>& runs, const report::AnalysisOptions& options = {}) {
+inline report::Analysis analysis_of(const std::vector<record::RunData>& runs,
+                                    const report::AnalysisOptions& options = {}) {
   std::vector<report::RunSummary> all;
   for (const record::RunData& run : runs) all.push_back(report::summarise_run(run, options));
   return report::analyse(std::move(all), options);

@@ -52,7 +52,8 @@ TEST(ClapShape, WorkIsThatOfThePublishedTables) {
   EXPECT_NEAR(tiny.text_forward_flops / 1e9, 13.30, 0.005);
   EXPECT_NEAR(clap_text_forward_flops(shape, 512) / 1e9, 96.64, 0.006);
   EXPECT_NEAR(tiny.nominal_text_flops / 1e9, 97.05, 0.006);
-  EXPECT_NEAR((tiny.audio_forward_flops + tiny.nominal_text_flops) / 1e9, 111.20, 0.006);  // the published nominal GFLOPs
+  EXPECT_NEAR((tiny.audio_forward_flops + tiny.nominal_text_flops) / 1e9, 111.20,
+              0.006);  // the published nominal GFLOPs
   EXPECT_NEAR((base.audio_forward_flops + base.nominal_text_flops) / 1e9, 130.1, 0.06);
   EXPECT_LT(tiny.audio_computed_flops, tiny.audio_forward_flops);
   EXPECT_LT(clap_text_forward_flops(shape, 12), tiny.text_forward_flops / 6);
@@ -68,8 +69,8 @@ TEST(ClapShape, WhatGetsNoGradientIsCarried) {
     carried.insert(spec.name.substr(0, spec.name.find('.', spec.name.starts_with("audio_branch.") ? 13 : 0)));
     carried_elements += spec.numel();
   }
-  EXPECT_EQ(carried, (std::set<std::string>{"audio_branch.head", "audio_branch.tscam_conv", "audio_transform", "logit_scale_t",
-                                            "text_transform"}));
+  EXPECT_EQ(carried, (std::set<std::string>{"audio_branch.head", "audio_branch.tscam_conv", "audio_transform",
+                                            "logit_scale_t", "text_transform"}));
   const ClapCost cost = clap_cost(resolve_clap_shape("HTSAT-tiny-Roberta-base"));
   EXPECT_EQ(cost.parameters - cost.trained_parameters, carried_elements);
 }
@@ -78,9 +79,10 @@ TEST(ClapShape, DecayFollowsOpenClipsRule) {
   std::set<std::string> decayed;
   for (const ParamSpec& spec : clap_param_specs(resolve_clap_shape("HTSAT-tiny-Roberta-base")))
     if (spec.weight_decay) decayed.insert(spec.name);
-  for (const char* name : {"audio_branch.patch_embed.proj.weight", "audio_branch.layers.0.blocks.1.attn.qkv.weight",
-                           "audio_branch.layers.2.downsample.reduction.weight", "text_branch.embeddings.position_embeddings.weight",
-                           "text_branch.encoder.layer.11.output.dense.weight", "audio_projection.2.weight"})
+  for (const char* name :
+       {"audio_branch.patch_embed.proj.weight", "audio_branch.layers.0.blocks.1.attn.qkv.weight",
+        "audio_branch.layers.2.downsample.reduction.weight", "text_branch.embeddings.position_embeddings.weight",
+        "text_branch.encoder.layer.11.output.dense.weight", "audio_projection.2.weight"})
     EXPECT_TRUE(decayed.contains(name)) << name;
   for (const std::string& name : decayed) {
     EXPECT_EQ(name.find("bias"), std::string::npos) << name;
@@ -95,7 +97,8 @@ TEST(ClapShape, OwnSizesStandUnderTheNamesOfTheirLibraries) {
                   "patch_size": 4, "window_size": 8, "mlp_ratio": 2.0, "drop_path_rate": 0.0, "spec_augment": false}},
     "text_cfg": {"hf_model_name": "roberta-base", "hf_pooler_type": "mean_pooler", "hf_proj_type": "linear", "context_length": 20,
                  "hf_model_config": {"vocab_size": 300, "max_position_embeddings": 40, "hidden_size": 48, "num_attention_heads": 4,
-                                     "num_hidden_layers": 2, "intermediate_size": 96, "hidden_dropout_prob": 0.0}}})", "own");
+                                     "num_hidden_layers": 2, "intermediate_size": 96, "hidden_dropout_prob": 0.0}}})",
+                                           "own");
   EXPECT_EQ(shape.audio.depths, (std::vector<int64_t>{1, 2}));
   EXPECT_EQ(shape.audio.feature_width(), 32);
   EXPECT_FALSE(shape.audio.spec_augment);
@@ -104,7 +107,9 @@ TEST(ClapShape, OwnSizesStandUnderTheNamesOfTheirLibraries) {
   EXPECT_EQ(shape.text.context_length, 20);
   EXPECT_LT(clap_cost(shape).parameters, 600'000);
   EXPECT_THROW(parse_clap_shape(R"({"embed_dim": 64, "audio_cfg": {"htsat_config": {"depths": "x"}},
-    "text_cfg": {"hf_model_name": "roberta-base"}})", "own"), UsageError);
+    "text_cfg": {"hf_model_name": "roberta-base"}})",
+                                "own"),
+               UsageError);
 }
 
 TEST(ClapShape, JsonFormsGiveTheNamedShapes) {
@@ -127,22 +132,31 @@ TEST(ClapShape, JsonFormsGiveTheNamedShapes) {
 }
 
 TEST(ClapShape, ForeignConfigurationsAreRefusedByName) {
-  const auto parse = [](const std::string& text) { return message_of<UsageError>([&] { parse_clap_shape(text, "x.json"); }); };
+  const auto parse = [](const std::string& text) {
+    return message_of<UsageError>([&] { parse_clap_shape(text, "x.json"); });
+  };
   EXPECT_NE(parse(changed(kOpenClipTiny, "/audio_cfg/enable_fusion", true)).find("fusion"), std::string::npos);
-  EXPECT_NE(parse(changed(kOpenClipTiny, "/audio_cfg/model_type", "whisper")).find("'whisper' is not supported"), std::string::npos);
-  EXPECT_NE(parse(changed(kOpenClipTiny, "/text_cfg/hf_model_name", "bert-base-uncased")).find("'bert-base-uncased'"), std::string::npos);
+  EXPECT_NE(parse(changed(kOpenClipTiny, "/audio_cfg/model_type", "whisper")).find("'whisper' is not supported"),
+            std::string::npos);
+  EXPECT_NE(parse(changed(kOpenClipTiny, "/text_cfg/hf_model_name", "bert-base-uncased")).find("'bert-base-uncased'"),
+            std::string::npos);
   EXPECT_NE(parse(changed(kLaionTiny, "/text_cfg/model_type", nullptr)).find("--tmodel roberta"), std::string::npos);
   EXPECT_NE(parse(changed(kLaionTiny, "/embed_dim", 512)).find("width is 768"), std::string::npos);
-  EXPECT_NE(parse(changed(kOpenClipTiny, "/audio_cfg/mel_bin", 64)).find("did you mean 'mel_bins'?"), std::string::npos);
+  EXPECT_NE(parse(changed(kOpenClipTiny, "/audio_cfg/mel_bin", 64)).find("did you mean 'mel_bins'?"),
+            std::string::npos);
   EXPECT_NE(parse(changed(kOpenClipTiny, "/audio_cfg/mel_bins", 60)).find("must divide"), std::string::npos);
   EXPECT_NE(parse(changed(kOpenClipTiny, "/audio_cfg/clip_samples", 960000)).find("at most 1024"), std::string::npos);
   EXPECT_NE(parse(changed(kOpenClipTiny, "/audio_cfg/fmax", 30000)).find("half the sample rate"), std::string::npos);
-  EXPECT_NE(parse(changed(kOpenClipTiny, "/text_cfg/hf_pooler_type", "last_pooler")).find("cls_pooler"), std::string::npos);
-  EXPECT_NE(parse(changed(kOpenClipTiny, "/text_cfg/context_length", 600)).find("context_length=600"), std::string::npos);
+  EXPECT_NE(parse(changed(kOpenClipTiny, "/text_cfg/hf_pooler_type", "last_pooler")).find("cls_pooler"),
+            std::string::npos);
+  EXPECT_NE(parse(changed(kOpenClipTiny, "/text_cfg/context_length", 600)).find("context_length=600"),
+            std::string::npos);
 }
 
 TEST(ClapShape, NamesAreKnownOrRefused) {
-  const auto resolve = [](const std::string& name) { return message_of<UsageError>([&] { resolve_clap_shape(name); }); };
+  const auto resolve = [](const std::string& name) {
+    return message_of<UsageError>([&] { resolve_clap_shape(name); });
+  };
   for (const std::string& name : clap_model_names()) EXPECT_EQ(resolve_clap_shape(name).name, name);
   EXPECT_NE(resolve("CLAP-Whisper-tiny-Roberta-base").find("Whisper encoder"), std::string::npos);
   EXPECT_NE(resolve("CLAP-HTSAT-tiny-Roberta-base-fused").find("fusion"), std::string::npos);

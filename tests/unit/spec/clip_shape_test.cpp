@@ -72,17 +72,21 @@ TEST(ClipShape, EveryOpenClipConfigurationIsKnownOrRefusedByName) {
   EXPECT_EQ(num_known, names.size());
 }
 
-struct Published {  // OpenCLIP's docs/model_profile.csv: parameters in millions, forward GFLOPs, both of image and text tower
+struct Published {  // OpenCLIP's docs/model_profile.csv: parameters in millions, forward GFLOPs, both of image and text
+                    // tower
   const char* model;
   const char *image_mparams, *text_mparams, *image_gflops, *text_gflops;
 };
 
 TEST(ClipShape, CostsArePublishedFigures) {
   for (const Published& row :
-       {Published{"ViT-S-32", "22.64", "40.44", "2.29", "3.38"}, Published{"ViT-M-32", "39.69", "63.43", "3.99", "5.96"},
-        Published{"ViT-B-32", "87.85", "63.43", "8.82", "5.96"}, Published{"ViT-B-16", "86.19", "63.43", "35.13", "5.96"},
-        Published{"ViT-B-32-256", "87.86", "63.43", "11.50", "5.96"}, Published{"RN101", "56.26", "63.43", "19.54", "5.96"},
-        Published{"RN50", "38.32", "63.69", "12.22", "5.96"}, Published{"ViT-L-14", "303.97", "123.65", "162.03", "13.30"},
+       {Published{"ViT-S-32", "22.64", "40.44", "2.29", "3.38"},
+        Published{"ViT-M-32", "39.69", "63.43", "3.99", "5.96"},
+        Published{"ViT-B-32", "87.85", "63.43", "8.82", "5.96"},
+        Published{"ViT-B-16", "86.19", "63.43", "35.13", "5.96"},
+        Published{"ViT-B-32-256", "87.86", "63.43", "11.50", "5.96"},
+        Published{"RN101", "56.26", "63.43", "19.54", "5.96"}, Published{"RN50", "38.32", "63.69", "12.22", "5.96"},
+        Published{"ViT-L-14", "303.97", "123.65", "162.03", "13.30"},
         Published{"ViT-H-14", "632.08", "354.03", "334.59", "47.09"},
         Published{"ViT-g-14", "1012.65", "354.03", "534.06", "47.09"},
         Published{"ViT-bigG-14", "1844.91", "694.66", "967.50", "97.86"}}) {
@@ -125,11 +129,14 @@ TEST(ClipShape, OverridesApplyAndAreChecked) {
   EXPECT_EQ(specs.back().name, "logit_bias");
   EXPECT_EQ(specs.back().init.mean, -10.0);
   EXPECT_EQ(specs[specs.size() - 2].init.mean, 2.3);
-  EXPECT_NE(usage_error_of([] { resolve_clip_shape("RN50", {.image_size = 230}); }).find("multiple of 32"), std::string::npos);
-  EXPECT_NE(usage_error_of([] { resolve_clip_shape("ViT-B-32", {.image_size = 16}); }).find("patch_size=32"), std::string::npos);
+  EXPECT_NE(usage_error_of([] { resolve_clip_shape("RN50", {.image_size = 230}); }).find("multiple of 32"),
+            std::string::npos);
+  EXPECT_NE(usage_error_of([] { resolve_clip_shape("ViT-B-32", {.image_size = 16}); }).find("patch_size=32"),
+            std::string::npos);
   EXPECT_NE(usage_error_of([] { resolve_clip_shape("ViT-B-32", {.patch_dropout = 1.0}); }).find("patch_dropout=1"),
             std::string::npos);
-  EXPECT_NE(usage_error_of([] { resolve_clip_shape("RN50", {.patch_dropout = 0.5}); }).find("patch_dropout"), std::string::npos);
+  EXPECT_NE(usage_error_of([] { resolve_clip_shape("RN50", {.patch_dropout = 0.5}); }).find("patch_dropout"),
+            std::string::npos);
 }
 
 TEST(ClipShape, ReadsAJsonFile) {
@@ -141,7 +148,10 @@ TEST(ClipShape, ReadsAJsonFile) {
   EXPECT_EQ(shape.vision.heads(), 2);
   EXPECT_EQ(shape.vision.tokens(), 17);
   EXPECT_EQ(shape.text.mlp_width(), 128);
-  EXPECT_NE(usage_error_of([&] { resolve_clip_shape((folder.path() / "absent.json").string()); }).find("absent.json' does not exist"), std::string::npos);
+  EXPECT_NE(usage_error_of([&] {
+              resolve_clip_shape((folder.path() / "absent.json").string());
+            }).find("absent.json' does not exist"),
+            std::string::npos);
 }
 
 TEST(ClipShape, JsonErrorsNameTheKey) {
@@ -150,18 +160,22 @@ TEST(ClipShape, JsonErrorsNameTheKey) {
   };
   for (const Case& c :
        {Case{R"("patch_size": 8)", R"("patchsize": 8)", "unknown key 'vision_cfg.patchsize'"},
-        Case{R"("heads": 2)", R"("heads": 2, "pool_type": "last")", "'text_cfg.pool_type' is \"last\", which is not supported"},
+        Case{R"("heads": 2)", R"("heads": 2, "pool_type": "last")",
+             "'text_cfg.pool_type' is \"last\", which is not supported"},
         Case{R"("heads": 2)", R"("heads": 2, "hf_model_name": "roberta-base")", "'text_cfg.hf_model_name'"},
-        Case{R"("layers": 2)", R"("layers": [1, 2, 3])", "'vision_cfg.layers' must be an integer (ViT) or four integers"},
+        Case{R"("layers": 2)", R"("layers": [1, 2, 3])",
+             "'vision_cfg.layers' must be an integer (ViT) or four integers"},
         Case{R"("layers": 2)", R"("layers": 2.5)", "'vision_cfg.layers' must be an integer, found 2.5"},
         Case{R"("image_size": 32)", R"("image_size": [32, 64])", "one integer (square images)"},
         Case{R"("image_size": 32)", R"("image_size": "32")", "'vision_cfg.image_size' must be an integer"},
         Case{R"("heads": 2)", R"("heads": 3)", "heads=3 does not divide the width 32"},
         Case{R"("head_width": 16)", R"("head_width": 0)", "head_width=0 is out of range"},
-        Case{R"("embed_dim": 24)", R"("embed_dim": 24, "custom_text": true)", "'custom_text' is true, which is not supported"},
+        Case{R"("embed_dim": 24)", R"("embed_dim": 24, "custom_text": true)",
+             "'custom_text' is true, which is not supported"},
         Case{R"("embed_dim": 24)", R"("embed_dim": 24, "multimodal_cfg": {"width": 1})", "'multimodal_cfg'"},
         Case{R"("embed_dim": 24,)", "", "needs 'embed_dim', 'vision_cfg' and 'text_cfg'"},
-        Case{R"("width": 32, "head)", R"("width": 32, "timm_model_name": "vit_x", "head)", "it names a timm image tower"}}) {
+        Case{R"("width": 32, "head)", R"("width": 32, "timm_model_name": "vit_x", "head)",
+             "it names a timm image tower"}}) {
     SCOPED_TRACE(c.to);
     const std::string json = core::replace_all(std::string(kSmall), c.from, c.to);
     ASSERT_NE(json, kSmall);
@@ -192,9 +206,10 @@ TEST(ClipShape, DamagedJsonNeverCrashes) {
 
 TEST(ClipShape, StateDictOrderAndGroupsAreOpenClips) {
   const std::vector<std::string> order = openclip_state_dict_order(resolve_clip_shape("RN50"));
-  const std::vector<std::string> head{"positional_embedding",    "text_projection",        "logit_scale",
-                                      "visual.conv1.weight",     "visual.bn1.weight",      "visual.bn1.bias",
-                                      "visual.bn1.running_mean", "visual.bn1.running_var", "visual.bn1.num_batches_tracked"};
+  const std::vector<std::string> head{
+      "positional_embedding",    "text_projection",        "logit_scale",
+      "visual.conv1.weight",     "visual.bn1.weight",      "visual.bn1.bias",
+      "visual.bn1.running_mean", "visual.bn1.running_var", "visual.bn1.num_batches_tracked"};
   EXPECT_TRUE(std::equal(head.begin(), head.end(), order.begin()));
   EXPECT_EQ(order.back(), "ln_final.bias");
   EXPECT_EQ(order.size(), clip_param_specs(resolve_clip_shape("RN50")).size());

@@ -26,11 +26,16 @@ std::string message_of(const std::string& flags) {
 TEST(GptOptions, AScriptOfMegatronIsRead) {
   // The 175B example's flags, word for word.
   const ParsedCommand command = parse(
-      "--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --max-position-embeddings 2048 --attention-backend auto "
-      "--micro-batch-size 1 --global-batch-size 1536 --train-iters 500000 --weight-decay 0.1 --adam-beta1 0.9 --adam-beta2 0.95 "
-      "--init-method-std 0.006 --clip-grad 1.0 --fp16 --lr 6.0e-5 --lr-decay-style cosine --min-lr 6.0e-6 --lr-warmup-fraction .001 "
-      "--lr-decay-iters 430000 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 --data-path /d/gpt_text_document --vocab-file v.json "
-      "--merge-file m.txt --split 949,50,1 --log-interval 100 --save-interval 10000 --eval-interval 1000 --save /c --load /c --eval-iters 10");
+      "--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --max-position-embeddings 2048 "
+      "--attention-backend auto "
+      "--micro-batch-size 1 --global-batch-size 1536 --train-iters 500000 --weight-decay 0.1 --adam-beta1 0.9 "
+      "--adam-beta2 0.95 "
+      "--init-method-std 0.006 --clip-grad 1.0 --fp16 --lr 6.0e-5 --lr-decay-style cosine --min-lr 6.0e-6 "
+      "--lr-warmup-fraction .001 "
+      "--lr-decay-iters 430000 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 --data-path "
+      "/d/gpt_text_document --vocab-file v.json "
+      "--merge-file m.txt --split 949,50,1 --log-interval 100 --save-interval 10000 --eval-interval 1000 --save /c "
+      "--load /c --eval-iters 10");
   const GptOptions& o = *command.gpt;
   EXPECT_EQ(o.precision, "fp16");
   EXPECT_EQ(o.run.log_every_n_steps, 100);
@@ -53,8 +58,10 @@ TEST(GptOptions, FlagsChangeANamedModel) {
   EXPECT_EQ(nemotron.max_positions, 4096);
   EXPECT_EQ(nemotron.activation, GptActivation::kSquaredRelu);
   const GptShape own = shape(
-      "--num-layers 2 --hidden-size 256 --num-attention-heads 8 --seq-length 64 --swiglu --group-query-attention --num-query-groups 2 --normalization RMSNorm "
-      "--position-embedding-type rope --rotary-percent 0.5 --disable-bias-linear --untie-embeddings-and-output-weights --vocab-size 1000 --hidden-dropout 0");
+      "--num-layers 2 --hidden-size 256 --num-attention-heads 8 --seq-length 64 --swiglu --group-query-attention "
+      "--num-query-groups 2 --normalization RMSNorm "
+      "--position-embedding-type rope --rotary-percent 0.5 --disable-bias-linear --untie-embeddings-and-output-weights "
+      "--vocab-size 1000 --hidden-dropout 0");
   EXPECT_EQ(own.ffn, 640) << "8/3 x 256 down to a multiple of 64";
   EXPECT_EQ(own.query_groups, 2);
   EXPECT_EQ(own.rotary_width(), 16);
@@ -70,7 +77,9 @@ TEST(GptOptions, FlagsChangeANamedModel) {
 }
 
 TEST(GptOptions, PrecisionFollowsTheSwitches) {
-  const auto options = [](const std::string& flags) { return std::move(*parse("--dry-run --model gpt2 " + flags).gpt); };
+  const auto options = [](const std::string& flags) {
+    return std::move(*parse("--dry-run --model gpt2 " + flags).gpt);
+  };
   EXPECT_EQ(options("").precision, "fp32");
   EXPECT_EQ(options("--bf16").precision, "bf16");
   EXPECT_TRUE(options("--bf16").accumulate_allreduce_grads_in_fp32);
@@ -99,7 +108,8 @@ TEST(GptOptions, ContradictionsAreRefused) {
            {"--num-query-groups 2", "belongs to --group-query-attention"},
            {"--swiglu --squared-relu", "contradict"},
            {"--overlap-param-gather", "--use-distributed-optimizer"},
-           {"--attention-backend flash", "attention dropout of 0.1, for which probabilities are kept\n  hint: add --attention-dropout 0"},
+           {"--attention-backend flash",
+            "attention dropout of 0.1, for which probabilities are kept\n  hint: add --attention-dropout 0"},
            {"--attention-backend fused --attention-dropout 0.2", "attention dropout of 0.2"},
            {"--attention-backend unfused", "use auto"},
            {"--attention-backend local", "use auto"},
@@ -116,14 +126,18 @@ TEST(GptOptions, ContradictionsAreRefused) {
            {"--model-parallel-size 8", "use --tensor-model-parallel-size"},
            {"--rampup-batch-size 16 16 100", "use --global-batch-size"},
            {"--num-layer 8", "--num-layers"}})
-    EXPECT_TRUE(holds(message_of("--dry-run --model gpt2 " + flags), part)) << flags << "\n" << message_of("--dry-run --model gpt2 " + flags);
+    EXPECT_TRUE(holds(message_of("--dry-run --model gpt2 " + flags), part))
+        << flags << "\n"
+        << message_of("--dry-run --model gpt2 " + flags);
   EXPECT_TRUE(holds(message_of("--model gpt2 --mock-data --lr 1e-4"), "--train-iters or --train-samples"));
   EXPECT_TRUE(holds(message_of("--model gpt2 --mock-data --train-iters 5"), "--lr is not given"));
   EXPECT_TRUE(holds(message_of("--model gpt2 --lr 1e-4 --train-iters 5"), "--data-path PREFIX, or --mock-data"));
-  EXPECT_TRUE(holds(message_of("--model gpt2 --mock-data --lr 1e-4 --train-iters 5 --target-device H100"), "belongs to --dry-run"));
+  EXPECT_TRUE(holds(message_of("--model gpt2 --mock-data --lr 1e-4 --train-iters 5 --target-device H100"),
+                    "belongs to --dry-run"));
   EXPECT_EQ(message_of("--model gpt2 --mock-data --lr 1e-4 --train-iters 5"), "no error");
   EXPECT_EQ(message_of("--dry-run --model gpt2 --attention-backend flash --attention-dropout 0"), "no error");
-  EXPECT_EQ(message_of("--dry-run --model nemotron4-15b --attention-backend flash"), "no error") << "a model without dropout";
+  EXPECT_EQ(message_of("--dry-run --model nemotron4-15b --attention-backend flash"), "no error")
+      << "a model without dropout";
 }
 
 TEST(GptOptions, AMissingCheckpointMayEndWhatWouldBeginTheRun) {
@@ -135,7 +149,8 @@ TEST(GptOptions, AMissingCheckpointMayEndWhatWouldBeginTheRun) {
 }
 
 TEST(GptOptions, FlagsWithoutEffectSayWhy) {
-  EXPECT_EQ(message_of("--dry-run --model gpt2 --num-workers 4 --no-load-rng --no-save-rng --override-opt-param-scheduler --load /a --save /b/c "
+  EXPECT_EQ(message_of("--dry-run --model gpt2 --num-workers 4 --no-load-rng --no-save-rng "
+                       "--override-opt-param-scheduler --load /a --save /b/c "
                        "--exit-on-missing-checkpoint"),
             "no error");
   GptOptions options;

@@ -27,8 +27,8 @@ TEST(Commands, EmbedAndClassify) {
   EXPECT_EQ(embed.infer->job, InferJob::kEmbed);
   EXPECT_EQ(embed.infer->output, "x.safetensors");
   EXPECT_EQ(embed.infer->precision, "fp32");
-  const ParsedCommand classify =
-      parse_command(Args{"infer", "classify", "--pretrained", "w.pt", "--images", "d", "--classnames", "c.txt", "--top-k", "3"});
+  const ParsedCommand classify = parse_command(
+      Args{"infer", "classify", "--pretrained", "w.pt", "--images", "d", "--classnames", "c.txt", "--top-k", "3"});
   EXPECT_EQ(classify.infer->job, InferJob::kClassify);
   EXPECT_EQ(classify.infer->top_k, 3);
   EXPECT_TRUE(holds(error_of("infer embed --pretrained w -o x"), "needs --images DIR or --texts FILE"));
@@ -40,23 +40,31 @@ TEST(Commands, EmbedAndClassify) {
 }
 
 TEST(Commands, Generate) {
-  const ParsedCommand command = parse_command(Args{"infer", "generate", "--pretrained", "w", "--prompt", "a b", "c", "--top_k", "40", "--prompt=--d", "--no-stop-at-eod", "--prompt", ""});
+  const ParsedCommand command =
+      parse_command(Args{"infer", "generate", "--pretrained", "w", "--prompt", "a b", "c", "--top_k", "40",
+                         "--prompt=--d", "--no-stop-at-eod", "--prompt", ""});
   ASSERT_NE(command.generate, nullptr);
   EXPECT_EQ(command.infer, nullptr);
   EXPECT_EQ(command.generate->prompts, (Args{"a b", "c", "--d", ""})) << "repeated prompts add up";
   EXPECT_TRUE(command.generate->is_sampled());
   EXPECT_FALSE(command.generate->stop_at_eod);
-  EXPECT_FALSE(parse_command(Args{"infer", "generate", "--pretrained", "w", "--prompt-file", "f", "--greedy"}).generate->is_sampled());
+  EXPECT_FALSE(parse_command(Args{"infer", "generate", "--pretrained", "w", "--prompt-file", "f", "--greedy"})
+                   .generate->is_sampled());
   EXPECT_TRUE(holds(error_of("infer generate --prompt a"), "needs --pretrained PATH"));
   EXPECT_TRUE(holds(error_of("infer generate --pretrained w"), "needs --prompt TEXT or --prompt-file FILE"));
-  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --greedy --temperature 0.7"), "--greedy contradicts --temperature"));
-  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --greedy --top-k 4"), "--greedy contradicts --top-k"));
-  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --greedy --top-p 0.4"), "--greedy contradicts --top-p"));
+  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --greedy --temperature 0.7"),
+                    "--greedy contradicts --temperature"));
+  EXPECT_TRUE(
+      holds(error_of("infer generate --pretrained w --prompt a --greedy --top-k 4"), "--greedy contradicts --top-k"));
+  EXPECT_TRUE(
+      holds(error_of("infer generate --pretrained w --prompt a --greedy --top-p 0.4"), "--greedy contradicts --top-p"));
   EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --seed 4"), "--seed without --temperature"));
   EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --temperature 0"), "expected a number > 0"));
   EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --top-p 1.5"), "--top-p got '1.5'"));
-  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --tokenizer-model t --vocab-file v"), "--tokenizer-model contradicts"));
-  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --max-new-tokens 0"), "--max-new-tokens got '0'"));
+  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --tokenizer-model t --vocab-file v"),
+                    "--tokenizer-model contradicts"));
+  EXPECT_TRUE(
+      holds(error_of("infer generate --pretrained w --prompt a --max-new-tokens 0"), "--max-new-tokens got '0'"));
 }
 
 TEST(Commands, Checkpoints) {
@@ -81,13 +89,17 @@ TEST(Commands, ExportsOfGpts) {
   EXPECT_TRUE(is_gpt({"ckpt", "export", "a", "b", "--names", "huggingface"}));
   EXPECT_TRUE(is_gpt({"ckpt", "export", "a", "b", "--names", "huggingface", "--model", "gpt2"}));
   EXPECT_TRUE(is_gpt({"ckpt", "convert", "a", "b.safetensors", "--names", "megatron"}));
-  EXPECT_FALSE(is_gpt({"ckpt", "export", "a", "b.safetensors", "--names", "huggingface", "--model", "HTSAT-tiny-Roberta-base"}));
+  EXPECT_FALSE(
+      is_gpt({"ckpt", "export", "a", "b.safetensors", "--names", "huggingface", "--model", "HTSAT-tiny-Roberta-base"}));
   EXPECT_FALSE(is_gpt({"ckpt", "export", "a", "b"}));
-  EXPECT_TRUE(holds(error_of("ckpt export a b.safetensors --names huggingface"), "contradicts the file name 'b.safetensors'\n  hint: name a folder"));
+  EXPECT_TRUE(holds(error_of("ckpt export a b.safetensors --names huggingface"),
+                    "contradicts the file name 'b.safetensors'\n  hint: name a folder"));
   EXPECT_TRUE(holds(error_of("ckpt export a b --names megatron"), "hint: name a file that ends in .safetensors"));
   EXPECT_TRUE(holds(error_of("ckpt export a b --names huggingface --prefix module"), "contradicts --prefix module"));
-  EXPECT_TRUE(holds(error_of("ckpt export a b --names huggingface --format openclip-pt"), "contradicts --format openclip-pt"));
-  EXPECT_TRUE(holds(error_of("ckpt export a b --tokenizer-model t.json"), "--tokenizer-model is for a GPT with --names huggingface"));
+  EXPECT_TRUE(
+      holds(error_of("ckpt export a b --names huggingface --format openclip-pt"), "contradicts --format openclip-pt"));
+  EXPECT_TRUE(holds(error_of("ckpt export a b --tokenizer-model t.json"),
+                    "--tokenizer-model is for a GPT with --names huggingface"));
 }
 
 TEST(Commands, UnknownAndLaterCommands) {

@@ -7,8 +7,8 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "spec/contrastive_shape.h"
 #include "spec/commands.h"
+#include "spec/contrastive_shape.h"
 #include "support/error_text.h"
 
 namespace lockstep::spec {
@@ -34,35 +34,45 @@ std::string error_of(const Args& flags) {
   return "";
 }
 
-/// Every flag of `train clip`, frozen: a flag that users type must not vanish unnoticed, and a new one belongs here too.
+/// Every flag of `train clip`, frozen: a flag that users type must not vanish unnoticed, and a new one belongs here
+/// too.
 const char* const kFlags =
-    "accum-freq accumulate-allreduce-grads-in-fp32 aug-cfg batch-size beta1 beta2 bucket-mb check-replicas classnames config csv-caption-key csv-img-key "
+    "accum-freq accumulate-allreduce-grads-in-fp32 aug-cfg batch-size beta1 beta2 bucket-mb check-replicas classnames "
+    "config csv-caption-key csv-img-key "
     "csv-separator data-lanes data-order "
-    "dataset-resampled dataset-type debug delete-previous-checkpoint deterministic device device-memory dist-backend dist-local-rank dist-rank "
+    "dataset-resampled dataset-type debug delete-previous-checkpoint deterministic device device-memory dist-backend "
+    "dist-local-rank dist-rank "
     "dist-timeout dist-url "
     "dist-world-size dry-run epochs epochs-cooldown eps force-context-length force-image-size force-patch-dropout "
     "force-quick-gelu gather-with-grad "
-    "global-batch-size grad-checkpointing grad-clip-norm grad-sync image-interpolation image-key image-mean image-resize-mode "
+    "global-batch-size grad-checkpointing grad-clip-norm grad-sync image-interpolation image-key image-mean "
+    "image-resize-mode "
     "image-std imagenet-val "
     "index-dir json keep local-loss log-every-n-steps log-local logs lr lr-cooldown-end lr-cooldown-power lr-scheduler "
     "max-bad-samples max-image-pixels "
-    "max-steps model name on-bad-sample opt precision pretrained profile profile-ranks profile-step-end profile-step-start profile-tool report-to resize-order resume save-every-n-steps save-frequency "
+    "max-steps model name on-bad-sample opt precision pretrained profile profile-ranks profile-step-end "
+    "profile-step-start profile-tool report-to resize-order resume save-every-n-steps save-frequency "
     "save-most-recent seed "
     "shuffle skip-scheduler templates text-key threads tokenizer-vocab train-data train-data-upsampling-factors "
     "train-num-samples train-transform "
-    "use-bn-sync use-distributed-optimizer val-data val-frequency val-num-samples warmup wd workers world-size zeroshot-data zeroshot-frequency";
+    "use-bn-sync use-distributed-optimizer val-data val-frequency val-num-samples warmup wd workers world-size "
+    "zeroshot-data zeroshot-frequency";
 
 /// Every flag of OpenCLIP's trainer, release 3.3.0 (open_clip_train/params.py).
 const char* const kOpenClipFlags =
-    "train-data train-data-upsampling-factors val-data train-num-samples val-num-samples dataset-type dataset-resampled "
+    "train-data train-data-upsampling-factors val-data train-num-samples val-num-samples dataset-type "
+    "dataset-resampled "
     "csv-separator csv-img-key "
-    "csv-caption-key imagenet-val imagenet-v2 cache-dir logs log-local name workers batch-size epochs epochs-cooldown lr beta1 "
+    "csv-caption-key imagenet-val imagenet-v2 cache-dir logs log-local name workers batch-size epochs epochs-cooldown "
+    "lr beta1 "
     "beta2 eps wd momentum "
-    "warmup opt use-bn-sync skip-scheduler lr-scheduler lr-cooldown-end lr-cooldown-power save-frequency save-most-recent "
+    "warmup opt use-bn-sync skip-scheduler lr-scheduler lr-cooldown-end lr-cooldown-power save-frequency "
+    "save-most-recent "
     "zeroshot-frequency "
     "val-frequency resume precision model pretrained pretrained-image lock-image lock-image-unlocked-groups "
     "lock-image-freeze-bn-stats image-mean "
-    "image-std image-interpolation image-resize-mode aug-cfg grad-checkpointing local-loss gather-with-grad force-context-length "
+    "image-std image-interpolation image-resize-mode aug-cfg grad-checkpointing local-loss gather-with-grad "
+    "force-context-length "
     "force-image-size "
     "force-quick-gelu force-patch-dropout force-custom-text torchscript torchcompile trace accum-freq device dist-url "
     "dist-backend report-to wandb-notes "
@@ -70,7 +80,8 @@ const char* const kOpenClipFlags =
     "lock-text-unlocked-layers "
     "lock-text-freeze-layer-norm log-every-n-steps coca-caption-loss-weight coca-contrastive-loss-weight remote-sync "
     "remote-sync-frequency "
-    "remote-sync-protocol delete-previous-checkpoint distill-model distill-pretrained use-bnb-linear siglip loss-dist-impl";
+    "remote-sync-protocol delete-previous-checkpoint distill-model distill-pretrained use-bnb-linear siglip "
+    "loss-dist-impl";
 
 TEST(TrainOptions, TheListOfFlagsIsFrozen) {
   TrainOptions options;
@@ -98,8 +109,11 @@ TEST(TrainOptions, EveryOpenClipFlagIsTakenOrRefusedByName) {
 }
 
 TEST(TrainOptions, NamesThatOtherProgramsHaveAreAnsweredWithOurs) {
-  for (const auto& [flag, hint] : {std::pair{"--mock-data", "--dataset-type synthetic --train-num-samples N"}, {"--outdir", "--logs DIR --name NAME"}, {"--out-dir", "--logs DIR --name NAME"},
-                                   {"--output_dir", "--logs DIR --name NAME"}, {"--gpus-per-node", "lockstep launch --nproc-per-node N"}})
+  for (const auto& [flag, hint] : {std::pair{"--mock-data", "--dataset-type synthetic --train-num-samples N"},
+                                   {"--outdir", "--logs DIR --name NAME"},
+                                   {"--out-dir", "--logs DIR --name NAME"},
+                                   {"--output_dir", "--logs DIR --name NAME"},
+                                   {"--gpus-per-node", "lockstep launch --nproc-per-node N"}})
     EXPECT_TRUE(holds(error_of({flag, "1"}), hint)) << error_of({flag, "1"});
 }
 
@@ -279,10 +293,12 @@ TEST(TrainOptions, ClapHasFlagsForSoundsAndNoneForPictures) {
     args.insert(args.begin(), {"train", "clap"});
     return parse_command(args);
   };
-  const auto command = clap({"--train-data", "d-{0..3}.tar", "--tokenizer-vocab", "d", "--data-filling", "pad", "--audio-trunc", "trunc", "--dataset-type",
-                             "webdataset-audio", "--no-audio-int16-normalize"});
+  const auto command =
+      clap({"--train-data", "d-{0..3}.tar", "--tokenizer-vocab", "d", "--data-filling", "pad", "--audio-trunc", "trunc",
+            "--dataset-type", "webdataset-audio", "--no-audio-int16-normalize"});
   const TrainOptions& o = *command.train;
-  EXPECT_EQ(o.task + " " + o.model + " " + o.audio_fill + " " + o.audio_trunc + " " + o.dataset_type, "clap HTSAT-tiny-Roberta-base pad trunc webdataset");
+  EXPECT_EQ(o.task + " " + o.model + " " + o.audio_fill + " " + o.audio_trunc + " " + o.dataset_type,
+            "clap HTSAT-tiny-Roberta-base pad trunc webdataset");
   EXPECT_FALSE(o.audio_int16_normalize);
   EXPECT_EQ(*o.beta2, 0.999);  // no "vit" in the name
   const auto clap_error = [&](const Args& args) {
@@ -297,7 +313,8 @@ TEST(TrainOptions, ClapHasFlagsForSoundsAndNoneForPictures) {
   EXPECT_EQ(clap_error({"--dataset-type", "synthetic-audio", "--train-num-samples", "64"}), "");
   EXPECT_NE(clap_error({"--image-mean", "0.5"}).find("`train clap` reads sounds, no pictures"), std::string::npos);
   EXPECT_NE(clap_error({"--audio-trunc", "fusion"}).find("rand_trunc"), std::string::npos);
-  EXPECT_NE(error_of({"--audio-fill", "pad"}).find("drop it; sounds are trained on by `lockstep train clap`"), std::string::npos);
+  EXPECT_NE(error_of({"--audio-fill", "pad"}).find("drop it; sounds are trained on by `lockstep train clap`"),
+            std::string::npos);
 }
 
 TEST(TrainOptions, LegalCombinationsPass) {
@@ -306,10 +323,11 @@ TEST(TrainOptions, LegalCombinationsPass) {
         Args{"--train-data=", "--val-data", "v.tar"},
         Args{"--train-data=", "--dataset-type", "synthetic", "--train-num-samples", "9"},
         Args{"--dry-run", "--world-size", "4096", "--json"}, Args{"--on-bad-sample", "skip", "--max-bad-samples", "0"},
-        Args{"--zeroshot-data", "d", "--classnames", "c", "--templates", "t"}, Args{"--imagenet-val", "d", "--classnames", "c"},
-        Args{"--delete-previous-checkpoint", "--keep", "1"}, Args{"--device", "cuda", "--dist-backend", "gloo"},
-        Args{"--force-image-size", "224", "224"}, Args{"--report-to", "none"}, Args{"--report-to", ""},
-        Args{"--report-to", "tensorboard,"}, Args{"--imagenet-val", "d", "--zeroshot-data", "d", "--classnames", "f"}})
+        Args{"--zeroshot-data", "d", "--classnames", "c", "--templates", "t"},
+        Args{"--imagenet-val", "d", "--classnames", "c"}, Args{"--delete-previous-checkpoint", "--keep", "1"},
+        Args{"--device", "cuda", "--dist-backend", "gloo"}, Args{"--force-image-size", "224", "224"},
+        Args{"--report-to", "none"}, Args{"--report-to", ""}, Args{"--report-to", "tensorboard,"},
+        Args{"--imagenet-val", "d", "--zeroshot-data", "d", "--classnames", "f"}})
     EXPECT_EQ(error_of(flags), "") << core::join(flags, " ");
 }
 
@@ -329,12 +347,15 @@ TEST(TrainOptions, BatchNormGivesReasonForWarnings) {
   ASSERT_EQ(warnings({"--model", "ViT-B-32", "--use-bn-sync"}).size(), 1u);
   EXPECT_TRUE(holds(warnings({"--model", "ViT-B-32", "--use-bn-sync"})[0], "--use-bn-sync changes nothing"));
   ASSERT_EQ(warnings({"--model", "RN50", "--use-bn-sync", "--accum-freq", "2"}).size(), 1u);
-  EXPECT_TRUE(holds(warnings({"--model", "RN50", "--use-bn-sync", "--accum-freq", "2"})[0], "one micro-batch over all ranks"));
+  EXPECT_TRUE(
+      holds(warnings({"--model", "RN50", "--use-bn-sync", "--accum-freq", "2"})[0], "one micro-batch over all ranks"));
 }
 
 TEST(TrainOptions, RunsWithoutANameAreNamedAsOpenClipDoes) {
-  const ParsedCommand command = parse({"--model", "hf/ViT-B-32", "--lr", "5e-5", "--batch-size", "8", "--workers", "2"});
-  EXPECT_EQ(auto_run_name(*command.train, "2026_01_31-12_00_00"), "2026_01_31-12_00_00-model_hf-ViT-B-32-lr_5e-05-b_8-j_2-p_amp");
+  const ParsedCommand command =
+      parse({"--model", "hf/ViT-B-32", "--lr", "5e-5", "--batch-size", "8", "--workers", "2"});
+  EXPECT_EQ(auto_run_name(*command.train, "2026_01_31-12_00_00"),
+            "2026_01_31-12_00_00-model_hf-ViT-B-32-lr_5e-05-b_8-j_2-p_amp");
 }
 
 TEST(TrainOptions, AugCfgTakesTuplesAndLists) {

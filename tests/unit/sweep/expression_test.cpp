@@ -9,7 +9,8 @@
 namespace lockstep::sweep {
 namespace {
 
-const std::map<std::string, Scalar> kNames{{"nodes", 4.0}, {"model", std::string("ViT-B-32")}, {"batch_size", 64.0}, {"is_big", true}};
+const std::map<std::string, Scalar> kNames{
+    {"nodes", 4.0}, {"model", std::string("ViT-B-32")}, {"batch_size", 64.0}, {"is_big", true}};
 
 Scalar value_of(const std::string& text) {
   return Expression::parse(text, "f.toml:3").evaluate([](const std::string& name) -> std::optional<Scalar> {
@@ -58,9 +59,12 @@ TEST(Expression, LooksAtNothingItDoesNotNeed) {
 }
 
 TEST(Expression, PointsAtTheColumn) {
-  EXPECT_NE(error_of("nodes * * 2").find("f.toml:3: formula 'nodes * * 2', column 9: expected a number, a name or '(', found '*'"), std::string::npos)
+  EXPECT_NE(error_of("nodes * * 2")
+                .find("f.toml:3: formula 'nodes * * 2', column 9: expected a number, a name or '(', found '*'"),
+            std::string::npos)
       << error_of("nodes * * 2");
-  EXPECT_NE(error_of("nodes * * 2").find("nodes * * 2\n                ^"), std::string::npos) << error_of("nodes * * 2");
+  EXPECT_NE(error_of("nodes * * 2").find("nodes * * 2\n                ^"), std::string::npos)
+      << error_of("nodes * * 2");
 }
 
 TEST(Expression, RefusesWhatHasNoMeaning) {
@@ -85,11 +89,13 @@ TEST(Expression, RefusesWhatHasNoMeaning) {
                                                  {"1e5x", "'1e5x' is not a number"},
                                                  {"3..4", "'3..4' is not a number"},
                                                  {"a $ b", "found '$'"}};
-  for (const auto& [text, expected] : cases) EXPECT_NE(error_of(text).find(expected), std::string::npos) << text << " -> " << error_of(text);
+  for (const auto& [text, expected] : cases)
+    EXPECT_NE(error_of(text).find(expected), std::string::npos) << text << " -> " << error_of(text);
 }
 
 TEST(Expression, HostileDepthAndLengthAreRefused) {
-  EXPECT_NE(error_of(std::string(300, '(') + "1" + std::string(300, ')')).find("nested deeper than 64"), std::string::npos);
+  EXPECT_NE(error_of(std::string(300, '(') + "1" + std::string(300, ')')).find("nested deeper than 64"),
+            std::string::npos);
   EXPECT_NE(error_of(std::string(900, '-') + "1").find("nested deeper than 64"), std::string::npos);
   std::string deep_power = "2";
   for (int i = 0; i < 200; ++i) deep_power += "**2";
@@ -106,7 +112,8 @@ TEST(Expression, ConditionMustBeTrueOrFalse) {
     condition.is_true([](const std::string&) { return Scalar(2.0); });
     FAIL() << "accepted";
   } catch (const UsageError& error) {
-    EXPECT_NE(std::string(error.what()).find("expected true or false, got a number (4)"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("expected true or false, got a number (4)"), std::string::npos)
+        << error.what();
   }
 }
 

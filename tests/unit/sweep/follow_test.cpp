@@ -23,7 +23,8 @@ struct FollowTest : public ::testing::Test {
   FollowTest() { submit(0, "11", 1000, ""); }
   void submit(size_t position, const std::string& id, double submitted_s, const std::string& after) {
     sweep.state.mode = "slurm";
-    sweep.point(position).jobs.push_back({.id = id, .submitted_s = submitted_s, .log = "logs/" + id + ".out", .after = after});
+    sweep.point(position).jobs.push_back(
+        {.id = id, .submitted_s = submitted_s, .log = "logs/" + id + ".out", .after = after});
     sweep.point(position).status = PointStatus::kQueued;
   }
   const PointRecord& look() {
@@ -84,7 +85,10 @@ TEST_F(FollowTest, WithoutARecordTheExitCodeOfTheScriptCounts) {
 TEST_F(FollowTest, WithoutARecordTheLogSaysWhy) {
   sweep.note(0, "start", "11", 0, 1100, "null");
   sweep.note(0, "end", "11", 0, 1200, "4");
-  core::write_file_atomic(sweep.folder / "logs/11.out", std::string(100'000, 'x') + "\n1: lockstep: error: data: cannot open 'x.tar'\n  hint: h\nlockstep: error: comm: rank 3 left\nend\n");
+  core::write_file_atomic(
+      sweep.folder / "logs/11.out",
+      std::string(100'000, 'x') +
+          "\n1: lockstep: error: data: cannot open 'x.tar'\n  hint: h\nlockstep: error: comm: rank 3 left\nend\n");
   EXPECT_EQ(look().message, "data: cannot open 'x.tar' (exit code 4; see logs/11.out)");
   EXPECT_EQ(failure_message(sweep.folder, "logs/none.out", "exit code 9"), "exit code 9; see logs/none.out");
 }
@@ -95,7 +99,8 @@ TEST_F(FollowTest, ALaterStartThatFailsInTheRendezvousIsNotTheStartBefore) {
   sweep.note(0, "end", "10", 0, 1160, "75");
   sweep.note(0, "start", "11", 0, 1200, "null");
   sweep.note(0, "end", "11", 0, 1300, "3");
-  core::write_file_atomic(sweep.folder / "logs/11.out", "0: lockstep: error: comm: 3 of 4 ranks met at node1:29500 within 60 s\n");
+  core::write_file_atomic(sweep.folder / "logs/11.out",
+                          "0: lockstep: error: comm: 3 of 4 ranks met at node1:29500 within 60 s\n");
   EXPECT_EQ(look().status, PointStatus::kFailed);
   EXPECT_EQ(look().message, "comm: 3 of 4 ranks met at node1:29500 within 60 s (exit code 3; see logs/11.out)");
 }
@@ -171,9 +176,11 @@ TEST_F(FollowTest, AProcessThatGotTheNumberOfALocalJobLaterIsAnother) {
 }
 
 TEST_F(FollowTest, ALocalJobOfAnotherHostIsJudgedByItsRecord) {
-  JobRef elsewhere{.id = "local-999999999", .submitted_s = 1000, .log = "logs/1.out", .host = "another.host", .process_start = 5};
+  JobRef elsewhere{
+      .id = "local-999999999", .submitted_s = 1000, .log = "logs/1.out", .host = "another.host", .process_start = 5};
   EXPECT_TRUE(is_local_alive(elsewhere, {})) << "its run has not opened the record yet";
-  EXPECT_TRUE(is_local_alive(elsewhere, {.status = PointStatus::kStopped, .heartbeat_s = 900})) << "the record is of the start before";
+  EXPECT_TRUE(is_local_alive(elsewhere, {.status = PointStatus::kStopped, .heartbeat_s = 900}))
+      << "the record is of the start before";
   EXPECT_TRUE(is_local_alive(elsewhere, {.status = PointStatus::kRunning, .heartbeat_s = 1900}));
   EXPECT_FALSE(is_local_alive(elsewhere, {.status = PointStatus::kDied, .heartbeat_s = 1100}));
   EXPECT_FALSE(is_local_alive(elsewhere, {.status = PointStatus::kFinished, .heartbeat_s = 1100}));
@@ -236,11 +243,20 @@ TEST_F(FollowTest, CollectsRatesCostsAndProposals) {
   sweep.note(0, "start", "13", 0, 1200, "null");
   sweep.note(0, "end", "13", 0, 1500, "0");
   sweep.record(0, "finished", "", 1500);
-  core::write_file_atomic(sweep.folder / sweep.point(0).run / "run.json", R"({"record_version": 1, "attempts": [{"attempt": 1, "started_s": 1205}]})");
+  core::write_file_atomic(sweep.folder / sweep.point(0).run / "run.json",
+                          R"({"record_version": 1, "attempts": [{"attempt": 1, "started_s": 1205}]})");
   std::ofstream steps(sweep.folder / sweep.point(0).run / "steps.jsonl");
   for (int step = 0; step < 60; ++step)
-    steps << core::Json{{"attempt", 1}, {"step", step}, {"samples", 64}, {"samples_seen", 64 * (step + 1)}, {"step_ms", step < 5 ? 900 : 100 + step % 3}, {"data_wait_ms", 0},
-                        {"samples_per_s", 1}, {"loss", 5.0 - step}, {"lr", 0.1}, {"time_s", 1260.0 + step}}
+    steps << core::Json{{"attempt", 1},
+                        {"step", step},
+                        {"samples", 64},
+                        {"samples_seen", 64 * (step + 1)},
+                        {"step_ms", step < 5 ? 900 : 100 + step % 3},
+                        {"data_wait_ms", 0},
+                        {"samples_per_s", 1},
+                        {"loss", 5.0 - step},
+                        {"lr", 0.1},
+                        {"time_s", 1260.0 + step}}
                  .dump()
           << "\n";
   steps.close();
@@ -270,8 +286,8 @@ TEST_F(FollowTest, CollectsRatesCostsAndProposals) {
 }
 
 TEST(ProposeTimeLimit, GrowsWithStartupAndRunAndIsRounded) {
-  EXPECT_EQ(propose_time_limit(60, 360, 120), 600);    // 90 + 345 + 120 = 555
-  EXPECT_EQ(propose_time_limit(600, 1200, 120), 1800); // 900 + 690 + 120 = 1710
+  EXPECT_EQ(propose_time_limit(60, 360, 120), 600);     // 90 + 345 + 120 = 555
+  EXPECT_EQ(propose_time_limit(600, 1200, 120), 1800);  // 900 + 690 + 120 = 1710
   EXPECT_GT(propose_time_limit(900, 1200, 120), propose_time_limit(600, 1200, 120));
 }
 
@@ -307,12 +323,19 @@ TEST(SweepState, DamageIsRefusedWithTheFile) {
   const std::string good = core::read_file(state_file(sweep.folder));
   EXPECT_EQ(error_with(good), "");
   const std::string cut = error_with(good.substr(0, good.size() / 2));
-  for (const std::string& words : {std::string("sweep.json"), std::string("is damaged"), std::string("at line "), fmt::format("`lockstep sweep {} --output {}`", (sweep.folder / "sweep.toml").string(), sweep.top.path().string())})
+  for (const std::string& words : {std::string("sweep.json"), std::string("is damaged"), std::string("at line "),
+                                   fmt::format("`lockstep sweep {} --output {}`",
+                                               (sweep.folder / "sweep.toml").string(), sweep.top.path().string())})
     EXPECT_NE(cut.find(words), std::string::npos) << cut;
   EXPECT_NE(error_with("{}").find("sweep_version"), std::string::npos);
-  EXPECT_NE(error_with(core::replace_all(good, "\"state\": \"planned\"", "\"state\": \"odd\"")).find("'odd' is none of"), std::string::npos);
-  EXPECT_NE(error_with(core::replace_all(good, "\"sweep_version\": 1", "\"sweep_version\": 9")).find("use a newer lockstep"), std::string::npos);
-  EXPECT_NE(error_with(core::replace_all(good, "\"nodes\": 2", "\"nodes\": \"two\"")).find("is damaged"), std::string::npos);
+  EXPECT_NE(
+      error_with(core::replace_all(good, "\"state\": \"planned\"", "\"state\": \"odd\"")).find("'odd' is none of"),
+      std::string::npos);
+  EXPECT_NE(
+      error_with(core::replace_all(good, "\"sweep_version\": 1", "\"sweep_version\": 9")).find("use a newer lockstep"),
+      std::string::npos);
+  EXPECT_NE(error_with(core::replace_all(good, "\"nodes\": 2", "\"nodes\": \"two\"")).find("is damaged"),
+            std::string::npos);
   std::filesystem::remove(state_file(sweep.folder));
   EXPECT_THROW(read_state(sweep.folder), UsageError);
 }
@@ -323,11 +346,13 @@ TEST(SweepFolder, AnotherSweepInTheSameFolderIsRefused) {
   write_state(sweep.folder, sweep.state);
   SweepState again = write_sweep(sweep.file, sweep.plan, sweep.folder, "/bin/true");
   EXPECT_EQ(again.points[0].status, PointStatus::kFinished);  // gone on with
-  const SweepFile other_file = parse_sweep_file(core::replace_all(sweep.file.text, "seed = 1", "seed = 2"), "other.toml");
+  const SweepFile other_file =
+      parse_sweep_file(core::replace_all(sweep.file.text, "seed = 1", "seed = 2"), "other.toml");
   const Plan other = make_plan(other_file, [](const std::string&) { return std::nullopt; });
   EXPECT_THROW(write_sweep(other_file, other, sweep.folder, "/bin/true"), UsageError);
   const SweepFile longer_file = parse_sweep_file(sweep.file.text + "[slurm]\ntime = \"02:00:00\"\n", "f.toml");
-  again = write_sweep(longer_file, make_plan(longer_file, [](const std::string&) { return std::nullopt; }), sweep.folder, "/bin/true");
+  again = write_sweep(longer_file, make_plan(longer_file, [](const std::string&) { return std::nullopt; }),
+                      sweep.folder, "/bin/true");
   EXPECT_EQ(again.points[2].time_limit_s, 7200);
   EXPECT_NE(core::read_file(sweep.folder / again.points[2].script).find("#SBATCH --time=02:00:00"), std::string::npos);
 }

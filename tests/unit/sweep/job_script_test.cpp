@@ -15,7 +15,10 @@ using namespace std::chrono_literals;
 
 core::ProcessOptions script_process(const SweepFixture& sweep, const std::string& restart_count = "") {
   core::ProcessOptions options{.argv = {"/bin/bash", (sweep.folder / sweep.state.points[0].script).string()}};
-  options.env_changes = {{"SLURM_JOB_ID", "41"}, {"SLURM_JOB_NODELIST", "node1"}, {"SLURM_RESTART_COUNT", restart_count}, {"SLURM_ARRAY_TASK_ID", std::nullopt}};
+  options.env_changes = {{"SLURM_JOB_ID", "41"},
+                         {"SLURM_JOB_NODELIST", "node1"},
+                         {"SLURM_RESTART_COUNT", restart_count},
+                         {"SLURM_ARRAY_TASK_ID", std::nullopt}};
   return options;
 }
 
@@ -31,13 +34,16 @@ core::ExitStatus run_with_signal(const SweepFixture& sweep, const FakePrograms& 
 
 /// srun whose step saves and ends with 75 some time after a signal, as the engine does.
 void add_slow_srun(const FakePrograms& fake) {
-  fake.add("srun", "trap 'sleep 0.3; echo USR1 >>" + fake.path("got") + "; exit 75' USR1\ntrap 'sleep 0.3; echo TERM >>" + fake.path("got") +
+  fake.add("srun", "trap 'sleep 0.3; echo USR1 >>" + fake.path("got") +
+                       "; exit 75' USR1\ntrap 'sleep 0.3; echo TERM >>" + fake.path("got") +
                        "; exit 75' TERM\necho yes >'" + fake.path("running") + "'\nwhile :; do sleep 0.05; done\n");
-  fake.add("scontrol", "echo \"$@\" >>'" + fake.path("scontrol.log") + "'\nexit 1\n");  // 1: the script does not wait for its end
+  fake.add("scontrol",
+           "echo \"$@\" >>'" + fake.path("scontrol.log") + "'\nexit 1\n");  // 1: the script does not wait for its end
 }
 
 TEST(JobScript, WordsReadBackInBash) {
-  for (const std::string word : {"plain", "--x=1", "two words", "d/{000..009}.tar", "it's", "$HOME `x` \\ \"q\"", "", "a;b|c&d", "*?[x]", "~"}) {
+  for (const std::string word :
+       {"plain", "--x=1", "two words", "d/{000..009}.tar", "it's", "$HOME `x` \\ \"q\"", "", "a;b|c&d", "*?[x]", "~"}) {
     const auto result = core::run_command({.argv = {"/bin/bash", "-c", "printf %s " + shell_word(word)}}, 10s);
     EXPECT_EQ(result.out, word);
   }
@@ -46,16 +52,20 @@ TEST(JobScript, WordsReadBackInBash) {
 TEST(JobScript, RunsTheVeryCommandOfThePoint) {
   const FakePrograms fake;
   fake.add("srun", "printf '%s\\n' \"$@\" >'" + fake.path("args") + "'\nenv >'" + fake.path("env") + "'\n");
-  const SweepFixture sweep("aug-cfg = [\"scale=(0.4,1.0)\", \"ratio=(0.7,1.3)\"]\n[env]\nNCCL_ALGO = \"Tree,Ring\"\nTEXT = \"it's $HOME\"\n[slurm]\ncpus-per-task = 3\nsrun = "
-                           "[\"--mpi=none\"]\nsetup = [\"export FROM_SETUP=yes\"]\n",
-                           "/opt/lockstep");
+  const SweepFixture sweep(
+      "aug-cfg = [\"scale=(0.4,1.0)\", \"ratio=(0.7,1.3)\"]\n[env]\nNCCL_ALGO = \"Tree,Ring\"\nTEXT = \"it's "
+      "$HOME\"\n[slurm]\ncpus-per-task = 3\nsrun = "
+      "[\"--mpi=none\"]\nsetup = [\"export FROM_SETUP=yes\"]\n",
+      "/opt/lockstep");
   const auto result = core::run_command(script_process(sweep), 30s);
   EXPECT_EQ(result.status.code, 0) << result.err;
   std::vector<std::string> expected{"--kill-on-bad-exit=1", "--wait=60", "--mpi=none", "/opt/lockstep"};
   expected.insert(expected.end(), sweep.state.points[0].arguments.begin(), sweep.state.points[0].arguments.end());
   EXPECT_EQ(core::split(core::trim(fake.read("args")), "\n"), expected);
   const std::string env = fake.read("env");
-  for (const char* line : {"\nNCCL_ALGO=Tree,Ring\n", "\nTEXT=it's $HOME\n", "\nFROM_SETUP=yes\n", "\nSRUN_CPUS_PER_TASK=3\n"}) EXPECT_NE(env.find(line), std::string::npos) << line;
+  for (const char* line :
+       {"\nNCCL_ALGO=Tree,Ring\n", "\nTEXT=it's $HOME\n", "\nFROM_SETUP=yes\n", "\nSRUN_CPUS_PER_TASK=3\n"})
+    EXPECT_NE(env.find(line), std::string::npos) << line;
 }
 
 TEST(JobScript, KeepsTheExitCodeAndNotesStartAndEnd) {

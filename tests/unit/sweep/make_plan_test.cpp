@@ -32,10 +32,13 @@ std::string error_of(const std::string& text) {
   return "";
 }
 
-bool has(const std::vector<std::string>& list, const std::string& text) { return std::count(list.begin(), list.end(), text) > 0; }
+bool has(const std::vector<std::string>& list, const std::string& text) {
+  return std::count(list.begin(), list.end(), text) > 0;
+}
 
 TEST(MakePlan, EveryCombinationOnce) {
-  const Plan plan = plan_of(kBase + "[axes]\nnodes = \"1-4*2\"\nbatch-size = [32, 64]\nenv.NCCL_ALGO = [\"Tree\", \"Ring\"]\n");
+  const Plan plan =
+      plan_of(kBase + "[axes]\nnodes = \"1-4*2\"\nbatch-size = [32, 64]\nenv.NCCL_ALGO = [\"Tree\", \"Ring\"]\n");
   ASSERT_EQ(plan.points.size(), 12u);
   std::set<std::string> seen, names;
   for (const Point& point : plan.points) {
@@ -53,8 +56,10 @@ TEST(MakePlan, EveryCombinationOnce) {
 
 TEST(MakePlan, FormulasSeeAxesRanksAndOtherSettings) {
   const Plan plan = plan_of(
-      "name = \"x\"\nranks-per-node = \"if(nodes > 1, 4, 2)\"\n[axes]\nnodes = [1, 2]\n[train]\nmodel = \"ViT-B-32\"\ntrain-data = "
-      "\"/d/${nodes}/${RUN}.tar\"\nlr = \"1e-4 * ranks\"\nglobal-batch-size = \"batch_size * ranks * 2\"\nbatch-size = 8\nwarmup = \"global_batch_size "
+      "name = \"x\"\nranks-per-node = \"if(nodes > 1, 4, 2)\"\n[axes]\nnodes = [1, 2]\n[train]\nmodel = "
+      "\"ViT-B-32\"\ntrain-data = "
+      "\"/d/${nodes}/${RUN}.tar\"\nlr = \"1e-4 * ranks\"\nglobal-batch-size = \"batch_size * ranks * 2\"\nbatch-size = "
+      "8\nwarmup = \"global_batch_size "
       "// 4\"\ngrad-checkpointing = \"nodes >= 2\"\n[tags]\nbatch = \"${global_batch_size}\"\n",
       {{"RUN", "007"}});
   ASSERT_EQ(plan.points.size(), 2u);
@@ -71,8 +76,10 @@ TEST(MakePlan, FormulasSeeAxesRanksAndOtherSettings) {
 
 TEST(MakePlan, WhenBlocksApplyInTheOrderOfTheFile) {
   const Plan plan = plan_of(
-      "name = \"x\"\n[axes]\nnodes = [1, 16, 64, 128]\n[train]\nmodel = \"ViT-B-32\"\ntrain-data = \"d.tar\"\nworkers = 2\n[slurm]\ntime = \"00:15:00\"\n"
-      "[when.\"nodes >= 16\".slurm]\ntime = \"25m\"\n[when.\"nodes >= 16\".env]\nNCCL_BUFFSIZE = 16777216\n[when.\"nodes >= 64\".slurm]\ntime = "
+      "name = \"x\"\n[axes]\nnodes = [1, 16, 64, 128]\n[train]\nmodel = \"ViT-B-32\"\ntrain-data = \"d.tar\"\nworkers "
+      "= 2\n[slurm]\ntime = \"00:15:00\"\n"
+      "[when.\"nodes >= 16\".slurm]\ntime = \"25m\"\n[when.\"nodes >= 16\".env]\nNCCL_BUFFSIZE = "
+      "16777216\n[when.\"nodes >= 64\".slurm]\ntime = "
       "\"00:30:00\"\n[when.\"nodes >= 64\".train]\nworkers = 8\n[when.\"nodes == 128\"]\nskip = true\n");
   ASSERT_EQ(plan.points.size(), 3u);
   EXPECT_EQ(plan.points[0].slurm.time_limit_s, 900);
@@ -86,8 +93,10 @@ TEST(MakePlan, WhenBlocksApplyInTheOrderOfTheFile) {
 
 TEST(MakePlan, CasesSetWhatBelongsTogether) {
   const Plan plan = plan_of(
-      "name = \"x\"\n[axes]\nnodes = [1, 2]\n[[case]]\nname = \"tiny\"\ntrain = { model = \"ViT-B-32\", batch-size = 616 }\n[[case]]\nname = "
-      "\"base\"\ntrain = { model = \"ViT-B-16\", batch-size = 416 }\n[when.\"case == 'base' and nodes == 2\".train]\nworkers = 9\n[train]\ntrain-data = "
+      "name = \"x\"\n[axes]\nnodes = [1, 2]\n[[case]]\nname = \"tiny\"\ntrain = { model = \"ViT-B-32\", batch-size = "
+      "616 }\n[[case]]\nname = "
+      "\"base\"\ntrain = { model = \"ViT-B-16\", batch-size = 416 }\n[when.\"case == 'base' and nodes == "
+      "2\".train]\nworkers = 9\n[train]\ntrain-data = "
       "\"d.tar\"\n");
   ASSERT_EQ(plan.points.size(), 4u);
   EXPECT_EQ(plan.points[0].axes_text(), "case=tiny nodes=1");
@@ -104,18 +113,25 @@ TEST(MakePlan, RepeatsAreInterleavedAndOrderIsReproducible) {
   EXPECT_EQ(std::set<size_t>(plan.submit_order.begin(), plan.submit_order.end()).size(), 8u);
   for (size_t i = 0; i < 8; ++i) EXPECT_EQ(plan.points[plan.submit_order[i]].repeat, i < 4 ? 1 : 2) << i;
   std::set<std::vector<size_t>> orders;
-  for (int seed = 0; seed < 8; ++seed) orders.insert(plan_of(core::replace_all(text, "seed = 3", fmt::format("seed = {}", seed))).submit_order);
+  for (int seed = 0; seed < 8; ++seed)
+    orders.insert(plan_of(core::replace_all(text, "seed = 3", fmt::format("seed = {}", seed))).submit_order);
   EXPECT_GT(orders.size(), 4u);
 }
 
 TEST(MakePlan, ScalingIsCheckedAlongTheNodes) {
   EXPECT_NO_THROW(plan_of("scaling = \"weak\"\n" + kBase + "batch-size = 8\n[axes]\nnodes = [1, 2]\n"));
   EXPECT_NO_THROW(plan_of("scaling = \"strong\"\n" + kBase + "global-batch-size = 64\n[axes]\nnodes = [1, 2]\n"));
-  EXPECT_NO_THROW(plan_of("scaling = \"strong\"\n" + kBase + "global-batch-size = \"if(lr > 1, 64, 128)\"\n[axes]\nnodes = [1, 2]\nlr = [1e-3, 2]\n"));
-  const std::string weak = error_of("scaling = \"weak\"\n" + kBase + "global-batch-size = 64\n[axes]\nnodes = [1, 2, 4]\n");
+  EXPECT_NO_THROW(plan_of("scaling = \"strong\"\n" + kBase +
+                          "global-batch-size = \"if(lr > 1, 64, 128)\"\n[axes]\nnodes = [1, 2]\nlr = [1e-3, 2]\n"));
+  const std::string weak =
+      error_of("scaling = \"weak\"\n" + kBase + "global-batch-size = 64\n[axes]\nnodes = [1, 2, 4]\n");
   EXPECT_NE(weak.find("2 of 3 points do not fit"), std::string::npos) << weak;
-  EXPECT_NE(weak.find("nodes=2: weak scaling keeps the samples of each rank, but it is 32 here and 64 at nodes=1"), std::string::npos) << weak;
-  EXPECT_NE(error_of("scaling = \"strong\"\n" + kBase + "[axes]\nnodes = [1, 2]\n").find("strong scaling keeps the global batch"), std::string::npos);
+  EXPECT_NE(weak.find("nodes=2: weak scaling keeps the samples of each rank, but it is 32 here and 64 at nodes=1"),
+            std::string::npos)
+      << weak;
+  EXPECT_NE(error_of("scaling = \"strong\"\n" + kBase + "[axes]\nnodes = [1, 2]\n")
+                .find("strong scaling keeps the global batch"),
+            std::string::npos);
 }
 
 TEST(MakePlan, MisfitsAreNamedBeforeAnythingRuns) {
@@ -156,11 +172,14 @@ TEST(MakePlan, FlagsAreThoseOfTheEngine) {
       {kBase + "[when.\"nodes >= 1\"]\nskip = true\n", "every point is left out"},
       {kBase + "[env]\n\"A-B\" = 1\n", "environment variable 'A-B'"},
       {"repeats = 200\n" + kBase + "[axes]\nnodes = \"1-100\"\n", "the axes make 20000 points"}};
-  for (const auto& [text, expected] : cases) EXPECT_NE(error_of(text).find(expected), std::string::npos) << text << " -> " << error_of(text);
+  for (const auto& [text, expected] : cases)
+    EXPECT_NE(error_of(text).find(expected), std::string::npos) << text << " -> " << error_of(text);
 }
 
 TEST(MakePlan, VariablesComeFromTheCallerFirstThenTheFile) {
-  const std::string text = kBase + "[variables]\nACCOUNT = \"default\"\n[slurm]\naccount = \"${ACCOUNT}\"\nsetup = [\"echo $HOME $${SLURM_JOB_ID}\"]\n";
+  const std::string text = kBase +
+                           "[variables]\nACCOUNT = \"default\"\n[slurm]\naccount = \"${ACCOUNT}\"\nsetup = [\"echo "
+                           "$HOME $${SLURM_JOB_ID}\"]\n";
   EXPECT_TRUE(has(plan_of(text).points[0].slurm.sbatch, "--account=default"));
   const Plan given = plan_of(text, {{"ACCOUNT", "p1"}});
   EXPECT_TRUE(has(given.points[0].slurm.sbatch, "--account=p1"));
@@ -176,16 +195,24 @@ TEST(MakePlan, AnAxisMayBeAVariableThatHoldsARange) {
 
 TEST(SlurmRequest, KeysBecomeOptions) {
   const Plan plan = plan_of(kBase +
-                            "[axes]\nnodes = [2]\n[slurm]\naccount = \"a\"\nexclusive = true\ncontiguous = false\nwait-all-nodes = true\ncpus-per-task = \"8 * "
-                            "nodes\"\ncpu-bind = \"v\"\naccel-bind = \"gn\"\ngres = \"gpu:4\"\nsbatch = [\"--mail-type=END\", \"-v\"]\nsrun = [\"--mpi=none\"]\nstop-before-end = "
+                            "[axes]\nnodes = [2]\n[slurm]\naccount = \"a\"\nexclusive = true\ncontiguous = "
+                            "false\nwait-all-nodes = true\ncpus-per-task = \"8 * "
+                            "nodes\"\ncpu-bind = \"v\"\naccel-bind = \"gn\"\ngres = \"gpu:4\"\nsbatch = "
+                            "[\"--mail-type=END\", \"-v\"]\nsrun = [\"--mpi=none\"]\nstop-before-end = "
                             "60\ntime = \"1-00:00:00\"\nrequeue = false\n");
   const SlurmRequest& request = plan.points[0].slurm;
-  for (const char* option : {"--account=a", "--exclusive", "--wait-all-nodes=1", "--gres=gpu:4", "--mail-type=END", "-v"}) EXPECT_TRUE(has(request.sbatch, option)) << option;
+  for (const char* option :
+       {"--account=a", "--exclusive", "--wait-all-nodes=1", "--gres=gpu:4", "--mail-type=END", "-v"})
+    EXPECT_TRUE(has(request.sbatch, option)) << option;
   EXPECT_FALSE(has(request.sbatch, "--contiguous"));
   EXPECT_EQ(request.srun, (std::vector<std::string>{"--cpu-bind=v", "--accel-bind=gn", "--mpi=none"}));
   EXPECT_EQ(request.cpus_per_task, 16);
   const std::string lines = request_lines(plan.points[0]);
-  EXPECT_NE(lines.find("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --cpus-per-task=16\n#SBATCH --time=1-00:00:00\n"), std::string::npos) << lines;
+  EXPECT_NE(
+      lines.find(
+          "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --cpus-per-task=16\n#SBATCH --time=1-00:00:00\n"),
+      std::string::npos)
+      << lines;
   EXPECT_NE(lines.find("#SBATCH --signal=B:USR1@60\n#SBATCH --no-requeue\n"), std::string::npos) << lines;
 }
 
@@ -196,17 +223,18 @@ TEST(SlurmRequest, AnEmptyVariableLeavesItsOptionOut) {
 }
 
 TEST(SlurmRequest, RefusesWhatCannotBe) {
-  const std::vector<std::pair<std::string, std::string>> cases{{"acount = \"a\"", "slurm key 'acount' is unknown"},
-                                                               {"exclusive = \"yes\"", "slurm key 'exclusive' is 'yes', expected true or false"},
-                                                               {"cpus-per-task = 0", "is 0, expected a whole number from 1 on"},
-                                                               {"cpus-per-task = \"nodes / 2\"", "is 0.5"},
-                                                               {"cpus-per-task = [1, 2]", "expected a number or a formula"},
-                                                               {"account = [\"a\", \"b\"]", "'account' is a list, expected one value"},
-                                                               {"account = \"a\\nb\"", "line break"},
-                                                               {"sbatch = [\"mail\"]", "has the line 'mail'"},
-                                                               {"sbatch = [\"--nodes=4\"]", "sets --nodes, which the sweep writes itself"},
-                                                               {"time = \"soon\"", "'soon' is no time"},
-                                                               {"time = \"00:01:00\"", "120 s before the end of a job of 60 s"}};
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"acount = \"a\"", "slurm key 'acount' is unknown"},
+      {"exclusive = \"yes\"", "slurm key 'exclusive' is 'yes', expected true or false"},
+      {"cpus-per-task = 0", "is 0, expected a whole number from 1 on"},
+      {"cpus-per-task = \"nodes / 2\"", "is 0.5"},
+      {"cpus-per-task = [1, 2]", "expected a number or a formula"},
+      {"account = [\"a\", \"b\"]", "'account' is a list, expected one value"},
+      {"account = \"a\\nb\"", "line break"},
+      {"sbatch = [\"mail\"]", "has the line 'mail'"},
+      {"sbatch = [\"--nodes=4\"]", "sets --nodes, which the sweep writes itself"},
+      {"time = \"soon\"", "'soon' is no time"},
+      {"time = \"00:01:00\"", "120 s before the end of a job of 60 s"}};
   for (const auto& [line, expected] : cases) {
     const std::string text = error_of(kBase + "[slurm]\n" + line + "\n");
     EXPECT_NE(text.find(expected), std::string::npos) << line << " -> " << text;
@@ -216,7 +244,9 @@ TEST(SlurmRequest, RefusesWhatCannotBe) {
 TEST(TextTable, NoPartIsWiderThanATerminal) {
   std::vector<std::vector<std::string>> rows(3);
   for (size_t row = 0; row < rows.size(); ++row)
-    for (int column = 0; column < 12; ++column) rows[row].push_back(row == 0 ? fmt::format("a column {}", column) : fmt::format("{}", 100 * static_cast<int>(row) + column));
+    for (int column = 0; column < 12; ++column)
+      rows[row].push_back(row == 0 ? fmt::format("a column {}", column)
+                                   : fmt::format("{}", 100 * static_cast<int>(row) + column));
   const std::string text = text_table(rows);
   size_t num_leads = 0;
   for (const std::string& line : core::split(text, "\n")) {
@@ -224,16 +254,19 @@ TEST(TextTable, NoPartIsWiderThanATerminal) {
     num_leads += core::starts_with(line, "a column 0") ? 1 : 0;
   }
   EXPECT_EQ(num_leads, 3u);
-  for (int column = 0; column < 12; ++column) EXPECT_NE(text.find(fmt::format("{}", 200 + column)), std::string::npos) << column;
+  for (int column = 0; column < 12; ++column)
+    EXPECT_NE(text.find(fmt::format("{}", 200 + column)), std::string::npos) << column;
   EXPECT_EQ(text_table({{"x", "y"}, {"1", "abc"}}), "x  y\n1  abc\n");
   EXPECT_EQ(text_table({{"x"}, {"1"}}), "x\n1\n");
 }
 
 TEST(SlurmRequest, Times) {
-  const std::vector<std::pair<std::string, int64_t>> cases{{"15", 900}, {"30:00", 1800}, {"01:30:00", 5400}, {"1-12", 129600}, {"1-00:30", 88200},
-                                                           {"2-00:00:01", 172801}, {"90m", 5400}, {"2h", 7200}, {"45s", 45}};
+  const std::vector<std::pair<std::string, int64_t>> cases{{"15", 900},      {"30:00", 1800},    {"01:30:00", 5400},
+                                                           {"1-12", 129600}, {"1-00:30", 88200}, {"2-00:00:01", 172801},
+                                                           {"90m", 5400},    {"2h", 7200},       {"45s", 45}};
   for (const auto& [text, seconds] : cases) EXPECT_EQ(parse_time_limit(text, "x"), seconds) << text;
-  for (const char* text : {"", "0", "-5", "1:2:3:4", "1-", "x", "1d", "99999999999999999999", "00:00:00", "m"}) EXPECT_THROW(parse_time_limit(text, "x"), UsageError) << text;
+  for (const char* text : {"", "0", "-5", "1:2:3:4", "1-", "x", "1d", "99999999999999999999", "00:00:00", "m"})
+    EXPECT_THROW(parse_time_limit(text, "x"), UsageError) << text;
   EXPECT_EQ(time_limit_text(900), "00:15:00");
   EXPECT_EQ(time_limit_text(172801), "2-00:00:01");
 }

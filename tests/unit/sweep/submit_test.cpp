@@ -55,7 +55,8 @@ TEST(Submit, SingletonsShareAName) {
   fake.add_sbatch();
   SweepFixture sweep("[submit]\nhow = \"singleton\"\n");
   submit_points(sweep.folder, sweep.state, sweep.state.submit_order, Slurm());
-  for (const auto& line : lines_of(fake.read("sbatch.log"))) EXPECT_NE(line.find("--dependency=singleton"), std::string::npos) << line;
+  for (const auto& line : lines_of(fake.read("sbatch.log")))
+    EXPECT_NE(line.find("--dependency=singleton"), std::string::npos) << line;
   for (const PointRecord& point : sweep.state.points)
     EXPECT_NE(core::read_file(sweep.folder / point.script).find("#SBATCH --job-name=s\n"), std::string::npos);
 }
@@ -63,7 +64,9 @@ TEST(Submit, SingletonsShareAName) {
 TEST(Submit, ArraysHoldPointsWithTheSameRequest) {
   const FakePrograms fake;
   fake.add_sbatch();
-  SweepFixture sweep("lr = 1e-3\n[[case]]\nname = \"a\"\ntrain = { seed = 1 }\n[[case]]\nname = \"b\"\ntrain = { seed = 2 }\n[submit]\nhow = \"arrays\"\nin-flight = 1\n");
+  SweepFixture sweep(
+      "lr = 1e-3\n[[case]]\nname = \"a\"\ntrain = { seed = 1 }\n[[case]]\nname = \"b\"\ntrain = { seed = 2 "
+      "}\n[submit]\nhow = \"arrays\"\nin-flight = 1\n");
   EXPECT_EQ(submit_points(sweep.folder, sweep.state, sweep.state.submit_order, Slurm()), 6u);
   const auto lines = lines_of(fake.read("sbatch.log"));
   ASSERT_EQ(lines.size(), 3u);  // one array for each node count
@@ -86,7 +89,9 @@ TEST(Submit, ARefusedJobStopsAndIsToldAndNothingIsLost) {
     submit_points(sweep.folder, sweep.state, sweep.state.submit_order, Slurm());
     FAIL() << "accepted";
   } catch (const EnvironmentError& error) {
-    EXPECT_NE(std::string(error.what()).find("sbatch ended with exit code 1: sbatch: error: Invalid account"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("sbatch ended with exit code 1: sbatch: error: Invalid account"),
+              std::string::npos)
+        << error.what();
   }
   const SweepState read = read_state(sweep.folder);
   EXPECT_EQ(read.points[0].status, PointStatus::kQueued);
@@ -96,7 +101,8 @@ TEST(Submit, ARefusedJobStopsAndIsToldAndNothingIsLost) {
 
 TEST(Submit, ASignalStopsBetweenTwoJobsAndTheRestGoesLater) {
   const FakePrograms fake;
-  fake.add("sbatch", "echo \"$@\" >>'" + fake.path("sbatch.log") + "'\nkill -INT $PPID\nsleep 0.05\nwc -l <'" + fake.path("sbatch.log") + "'\n");
+  fake.add("sbatch", "echo \"$@\" >>'" + fake.path("sbatch.log") + "'\nkill -INT $PPID\nsleep 0.05\nwc -l <'" +
+                         fake.path("sbatch.log") + "'\n");
   SweepFixture sweep;
   EXPECT_EQ(submit_points(sweep.folder, sweep.state, {1, 2, 3}, Slurm()), 1u);
   SweepState read = read_state(sweep.folder);
@@ -126,11 +132,14 @@ TEST(Submit, ACutOffSubmissionIsFoundAgainByItsComment) {
   SweepFixture sweep;
   submit_points(sweep.folder, sweep.state, {1, 2}, Slurm());
   const std::string log = fake.read("sbatch.log");
-  const std::string comment = log.substr(log.rfind("--comment=") + 10, log.find(' ', log.rfind("--comment=")) - log.rfind("--comment=") - 10);
+  const std::string comment =
+      log.substr(log.rfind("--comment=") + 10, log.find(' ', log.rfind("--comment=")) - log.rfind("--comment=") - 10);
   // As if this process had died between the second sbatch and its note, and before the third.
   sweep.point(1).jobs.clear();
   sweep.point(1).status = sweep.point(2).status = PointStatus::kSubmitting;
-  recover_submissions(sweep.folder, sweep.state, {{"102", {.state = "PENDING", .comment = comment}}, {"999", {.state = "RUNNING", .comment = "other"}}});
+  recover_submissions(
+      sweep.folder, sweep.state,
+      {{"102", {.state = "PENDING", .comment = comment}}, {"999", {.state = "RUNNING", .comment = "other"}}});
   EXPECT_EQ(sweep.point(1).status, PointStatus::kQueued);
   EXPECT_EQ(sweep.point(1).jobs.at(0).id, "102");
   EXPECT_EQ(sweep.point(2).status, PointStatus::kPlanned);
@@ -173,12 +182,15 @@ TEST(Submit, ACutOffArrayIsFoundAgainByItsScript) {
   SweepFixture sweep("seed = 1\n[[case]]\nname = \"a\"\n[[case]]\nname = \"b\"\n[submit]\nhow = \"arrays\"\n");
   submit_points(sweep.folder, sweep.state, {1, 4}, Slurm());
   const std::string log = fake.read("sbatch.log");
-  const std::string comment = log.substr(log.find("--comment=") + 10, log.find(' ', log.find("--comment=")) - log.find("--comment=") - 10);
+  const std::string comment =
+      log.substr(log.find("--comment=") + 10, log.find(' ', log.find("--comment=")) - log.find("--comment=") - 10);
   for (const int64_t index : {1, 4}) {
     sweep.state.point(index).jobs.clear();
     sweep.state.point(index).status = PointStatus::kSubmitting;
   }
-  recover_submissions(sweep.folder, sweep.state, {{"101_0", {.state = "RUNNING", .comment = comment}}, {"101_1", {.state = "PENDING", .comment = comment}}});
+  recover_submissions(
+      sweep.folder, sweep.state,
+      {{"101_0", {.state = "RUNNING", .comment = comment}}, {"101_1", {.state = "PENDING", .comment = comment}}});
   EXPECT_EQ(sweep.state.point(1).jobs.at(0).id, "101_0");
   EXPECT_EQ(sweep.state.point(4).jobs.at(0).id, "101_1");
 }
@@ -197,7 +209,8 @@ TEST(Submit, CancelNamesEveryActiveJob) {
 }
 
 TEST(Slurm, ReadsItsTables) {
-  const auto queue = parse_squeue("12|RUNNING|None|node[1-2]|c\n13_4|PENDING|Dependency||\n14|COMPLETED|None|node1|(null)\ngarbage\n");
+  const auto queue =
+      parse_squeue("12|RUNNING|None|node[1-2]|c\n13_4|PENDING|Dependency||\n14|COMPLETED|None|node1|(null)\ngarbage\n");
   ASSERT_EQ(queue.size(), 3u);
   EXPECT_TRUE(queue.at("12").is_running());
   EXPECT_TRUE(queue.at("13_4").is_waiting());
@@ -207,7 +220,9 @@ TEST(Slurm, ReadsItsTables) {
   EXPECT_EQ(past.at("12")[0].state, "CANCELLED");
   EXPECT_FALSE(past.at("12")[0].start_s);
   EXPECT_EQ(past.at("12")[1].end_s, 200);
-  const auto shown = parse_scontrol("JobId=3 JobName=x JobState=NODE_FAIL Reason=None SubmitTime=2026-01-31T12:00:00 StartTime=2026-01-31T12:00:10 EndTime=Unknown\n");
+  const auto shown = parse_scontrol(
+      "JobId=3 JobName=x JobState=NODE_FAIL Reason=None SubmitTime=2026-01-31T12:00:00 StartTime=2026-01-31T12:00:10 "
+      "EndTime=Unknown\n");
   ASSERT_TRUE(shown);
   EXPECT_EQ(shown->state, "NODE_FAIL");
   EXPECT_EQ(*shown->start_s - *shown->submit_s, 10);

@@ -32,7 +32,8 @@ TEST(SweepFile, Ranges) {
 }
 
 TEST(SweepFile, RangesThatMeanSomethingElseAreRefused) {
-  for (const char* text : {"1-100*2", "0-4", "4-1", "1-8*1", "1-8+0", "a-b", "1-", "", "1,,2", "1-2-3", "4*2", "1-4*", "1-99999999"})
+  for (const char* text :
+       {"1-100*2", "0-4", "4-1", "1-8*1", "1-8+0", "a-b", "1-", "", "1,,2", "1-2-3", "4*2", "1-4*", "1-99999999"})
     EXPECT_THROW(range(text), UsageError) << text;
   try {
     range("1-100*2");
@@ -97,7 +98,8 @@ TEST(SweepFile, RefusalsNameLineAndKey) {
       {"name = \"x\"\n[train]\nlr = inf\n", "f.toml:3: 'lr' is not finite"},
       {"name = \"x\"\n[train]\nseed = 9223372036854775807\n", "beyond 2^53"},
       {"name = \"x\"\n[train]\nlr = 2020-01-01\n", "f.toml:3: 'lr' is a date or time"}};
-  for (const auto& [text, expected] : cases) EXPECT_NE(error_of(text).find(expected), std::string::npos) << text << " -> " << error_of(text);
+  for (const auto& [text, expected] : cases)
+    EXPECT_NE(error_of(text).find(expected), std::string::npos) << text << " -> " << error_of(text);
 }
 
 TEST(SweepFile, MissingFile) { EXPECT_THROW(read_sweep_file("/nonexistent/sweep.toml"), UsageError); }

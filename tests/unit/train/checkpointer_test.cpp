@@ -29,15 +29,13 @@ using testing::TinyTowers;
 class ToyRun {
  public:
   ToyRun(Comm& comm, const fs::path& folder, int64_t num_kept = 0)
-      : comm_(comm),
-        task_(make_towers(), comm, {.local_loss = true, .gather_with_grad = true}),
-        precision_("fp32", c10::DeviceType::CPU),
-        scaler_(at::kCPU, {.growth_interval = 3}) {
+      : comm_(comm), task_(make_towers(), comm, {.local_loss = true, .gather_with_grad = true}),
+        precision_("fp32", c10::DeviceType::CPU), scaler_(at::kCPU, {.growth_interval = 3}) {
     auto parameters = task_.network().named_parameters();
     sync_ = parallel::make_grad_sync_ddp(parameters, comm, 300);
     optimizer_ = build_optimizer({}, sync_->holding(), static_cast<TinyTowers&>(task_.towers()).param_specs());
-    runner_ =
-        make_plain_step({.task = task_, .sync = *sync_, .precision = precision_, .scaler = &scaler_, .data_rank = comm.rank()});
+    runner_ = make_plain_step(
+        {.task = task_, .sync = *sync_, .precision = precision_, .scaler = &scaler_, .data_rank = comm.rank()});
     CheckpointState state{.tensors = parameters, .optimizer = optimizer_.get(), .scaler = &scaler_};
     for (const auto& buffer : task_.network().named_buffers()) state.tensors.push_back(buffer);
     CheckpointerConfig config;
@@ -61,8 +59,11 @@ class ToyRun {
   }
 
   void save() {
-    checkpointer_->save(
-        {.step = step_, .epoch = step_ / 4, .samples_seen = step_ * 4, .data = {{"lane", step_}}, .extra = {{"note", "x"}}});
+    checkpointer_->save({.step = step_,
+                         .epoch = step_ / 4,
+                         .samples_seen = step_ * 4,
+                         .data = {{"lane", step_}},
+                         .extra = {{"note", "x"}}});
   }
   bool restore_latest() {
     const auto restored = checkpointer_->restore_latest();
@@ -82,7 +83,8 @@ class ToyRun {
       out["v." + entry.name] = entry.exp_avg_sq.clone();
       out["t." + entry.name] = entry.step.clone();
     }
-    out["scale"] = at::tensor({scaler_.state().scale, static_cast<double>(scaler_.state().growth_tracker)}, at::kDouble);
+    out["scale"] =
+        at::tensor({scaler_.state().scale, static_cast<double>(scaler_.state().growth_tracker)}, at::kDouble);
     return out;
   }
 
@@ -274,7 +276,8 @@ TEST(Checkpointer, AnotherModelIsRefusedByName) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kCheckpoint);
-    EXPECT_NE(std::string(error.what()).find("missing 1 (visual.other), other shape 1 (visual.weight)"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("missing 1 (visual.other), other shape 1 (visual.weight)"),
+              std::string::npos)
         << error.what();
   }
 }

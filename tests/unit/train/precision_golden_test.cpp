@@ -4,8 +4,8 @@
 
 #include "models/contrastive_task.h"
 #include "support/clip_golden.h"
-#include "train/towers_build.h"
 #include "train/precision.h"
+#include "train/towers_build.h"
 
 namespace lockstep::train {
 namespace {
@@ -35,7 +35,8 @@ TEST_P(PrecisionGolden, LowPrecisionFollowsOpenClip) {
       model->set_training(false);
       const auto image = model->encode_image(golden.at("input/image").to(precision.input_type()));
       expect_close(models::normalise_rows(image), golden.at(label + "_image"), 0.02, "image");
-      expect_close(models::normalise_rows(model->encode_text(golden.at("input/text"))), golden.at(label + "_text"), 0.02, "text");
+      expect_close(models::normalise_rows(model->encode_text(golden.at("input/text"))), golden.at(label + "_text"),
+                   0.02, "text");
     }
   }
 }

@@ -66,7 +66,8 @@ TEST(Precision, AutocastHoldsOnlyWithinItsGuard) {
 }
 
 TEST(Precision, ConvertsHandlesInPlaceAndKeepsRequiresGrad) {
-  auto weight = at::ones({2, 2}).set_requires_grad(true), norm = at::ones({2}).set_requires_grad(true), frozen = at::ones({2});
+  auto weight = at::ones({2, 2}).set_requires_grad(true), norm = at::ones({2}).set_requires_grad(true),
+       frozen = at::ones({2});
   const Precision precision("bf16", DeviceType::CPU);
   precision.convert_parameters({{"w", &weight}, {"n", &norm}, {"f", &frozen}},
                                {{.name = "w", .shape = {2, 2}, .init = {}},

@@ -45,7 +45,8 @@ TEST(Retrieval, MeanAveragePrecisionCountsTheFirstTenPlaces) {
 TEST(Retrieval, SoundsHaveTheirOwnNamesAndTheMeanAveragePrecision) {
   const auto names_of = [](const std::string& kind) {
     std::vector<std::string> names;
-    for (const auto& [name, value] : retrieval_metrics(kind, unit_rows(5, 3, 1), unit_rows(5, 3, 2))) names.push_back(name);
+    for (const auto& [name, value] : retrieval_metrics(kind, unit_rows(5, 3, 1), unit_rows(5, 3, 2)))
+      names.push_back(name);
     return names;
   };
   const auto audio = names_of("audio"), image = names_of("image");
@@ -60,8 +61,10 @@ TEST(Retrieval, BatchedLossIsTheMeanOverPairs) {
   const auto loss_of = [&](int64_t first, int64_t count) {
     return batched_contrastive_loss(image.narrow(0, first, count), text.narrow(0, first, count), 20.0, count);
   };
-  EXPECT_NEAR(batched_contrastive_loss(image, text, 20.0, 4), (4 * loss_of(0, 4) + 4 * loss_of(4, 4) + 2 * loss_of(8, 2)) / 10, 1e-6);
-  EXPECT_GT(std::abs(batched_contrastive_loss(image, text, 20.0, 10) - batched_contrastive_loss(image, text, 20.0, 4)), 1e-3);
+  EXPECT_NEAR(batched_contrastive_loss(image, text, 20.0, 4),
+              (4 * loss_of(0, 4) + 4 * loss_of(4, 4) + 2 * loss_of(8, 2)) / 10, 1e-6);
+  EXPECT_GT(std::abs(batched_contrastive_loss(image, text, 20.0, 10) - batched_contrastive_loss(image, text, 20.0, 4)),
+            1e-3);
 }
 
 }  // namespace
