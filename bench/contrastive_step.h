@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "config/param_spec.h"
 #include "models/task.h"
 #include "models/two_towers.h"
-#include "spec/param_spec.h"
 #include "step_times.h"
 #include "train/precision.h"
 
@@ -15,7 +15,7 @@ namespace lockstep::bench {
 
 struct StepNetwork {
   std::unique_ptr<models::TwoTowers> towers;
-  std::vector<spec::ParamSpec> specs;
+  std::vector<config::ParamSpec> specs;
 };
 
 /// The main of a program that times contrastive training steps on given weights and batches, with the classes the

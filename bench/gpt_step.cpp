@@ -14,9 +14,9 @@
 namespace lockstep::bench {
 namespace {
 
-spec::GptOptions train_options(const StepOptions& options, const models::Batch& batch) {
-  spec::GptOptions out;
-  core::OptionSet set = spec::declare_gpt_options(out);
+config::GptOptions train_options(const StepOptions& options, const models::Batch& batch) {
+  config::GptOptions out;
+  core::OptionSet set = config::declare_gpt_options(out);
   std::vector<std::string> flags = {"--model",
                                     options.model,
                                     "--seq-length",
@@ -40,7 +40,7 @@ spec::GptOptions train_options(const StepOptions& options, const models::Batch& 
                                     "1"};
   if (options.precision == "bf16") flags.push_back("--bf16");
   set.parse(flags);
-  spec::fill_gpt_defaults(out, set);
+  config::fill_gpt_defaults(out, set);
   out.adam_beta1 = options.beta1, out.adam_beta2 = options.beta2, out.adam_eps = options.eps;
   return out;
 }
@@ -59,7 +59,7 @@ std::vector<models::Batch> read_batches(const std::string& path) {
 
 core::Json run(const StepOptions& options) {
   auto batches = read_batches(options.inputs + "/batches.safetensors");
-  const spec::GptOptions gpt = train_options(options, batches.at(0));
+  const config::GptOptions gpt = train_options(options, batches.at(0));
   const plan::GptLayout layout = plan::train_gpt_layout(gpt, 1);
   comm::Comm world;
   comm::MeshGroups groups = comm::make_mesh_groups(

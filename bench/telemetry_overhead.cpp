@@ -55,7 +55,7 @@ BenchOptions parse(const std::vector<std::string>& args) {
 class Sides {
  public:
   Sides(const BenchOptions& options, const std::filesystem::path& folder)
-      : precision_("fp32", at::kCPU), shape_(spec::resolve_clip_shape(options.model)),
+      : precision_("fp32", at::kCPU), shape_(config::resolve_clip_shape(options.model)),
         world_(comm::World::join(hw::discover_ranks({}, hw::process_env()), {})), clock_(at::kCPU, world_.recorder()),
         telemetry_(world_.comm(), at::kCPU), record_(folder, {}), log_({.steps_per_epoch = 1 << 30,
                                                                         .samples_per_step = options.samples,
@@ -68,7 +68,7 @@ class Sides {
     sync_ = world_.size() > 1
                 ? parallel::make_grad_sync_ddp(model->named_parameters(), world_.comm(), int64_t{25} << 20)
                 : parallel::make_grad_sync_none(model->named_parameters());
-    optimizer_ = train::build_optimizer({}, sync_->holding(), spec::clip_param_specs(shape_));
+    optimizer_ = train::build_optimizer({}, sync_->holding(), config::clip_param_specs(shape_));
     task_.emplace(std::move(model), world_.comm(),
                   models::ContrastiveLossOptions{.local_loss = true, .gather_with_grad = true});
     train::StepRunnerParts parts{.task = *task_, .sync = *sync_, .precision = precision_};
@@ -121,7 +121,7 @@ class Sides {
   }
 
   train::Precision precision_;
-  spec::ClipShape shape_;
+  config::ClipShape shape_;
   comm::World world_;
   train::PhaseClock clock_;
   train::Telemetry telemetry_;

@@ -39,7 +39,7 @@ BenchOptions parse(const std::vector<std::string>& args) {
 }
 
 /// `texts` texts of `tokens` real tokens in `columns` columns.
-at::Tensor make_texts(const spec::RobertaShape& shape, int64_t texts, int64_t tokens) {
+at::Tensor make_texts(const config::RobertaShape& shape, int64_t texts, int64_t tokens) {
   auto text_BT = at::full({texts, shape.context_length}, shape.pad_id, at::kLong);
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(tokens));
   text_BT.narrow(1, 0, tokens).copy_(at::randint(3, shape.vocab_size, {texts, tokens}, generator, at::kLong));
@@ -55,7 +55,7 @@ double step_ms(models::RobertaTower& tower, const at::Tensor& text_BT) {
 
 int run(const BenchOptions& options) {
   at::set_num_threads(static_cast<int>(options.threads));
-  const spec::RobertaShape shape = spec::resolve_clap_shape("HTSAT-tiny-Roberta-base").text;
+  const config::RobertaShape shape = config::resolve_clap_shape("HTSAT-tiny-Roberta-base").text;
   models::RobertaTower tower(shape, /*exact_shortcuts=*/true, {});
   for (const auto& parameter : tower.named_parameters()) parameter.tensor->detach().normal_(0, 0.02);
   const std::vector<int64_t> lengths = {77, 58, 39, 19, 10};

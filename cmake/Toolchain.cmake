@@ -3,7 +3,10 @@ include_guard(GLOBAL)
 
 find_program(LOCKSTEP_CCACHE ccache)
 if(LOCKSTEP_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${LOCKSTEP_CCACHE}")
+  # Objects are shared between checkouts (paths are seen relative to the root), precompiled headers are no obstacle, and a miss costs no second
+  # run of the preprocessor.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
+    "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" "${LOCKSTEP_CCACHE}")
 endif()
 find_program(LOCKSTEP_MOLD mold)
 if(LOCKSTEP_MOLD)

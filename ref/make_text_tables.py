@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes src/data/text_tables.cpp: character facts that text cleaning looks up.
+"""Writes src/data/text/text_tables.cpp: character facts that text cleaning looks up.
 
 Needs ftfy==6.3.1 (PyPI) and Python's own html.entities; run it again only when the reference version changes:
 
-    python3 ref/make_text_tables.py > src/data/text_tables.cpp
+    python3 ref/make_text_tables.py > src/data/text/text_tables.cpp
 """
 import html.entities
 import re
@@ -13,7 +13,7 @@ import unicodedata
 import ftfy
 from ftfy import badness, chardata
 
-# Name of the reference class, bit of our mask; the order must agree with enum TextClass in src/data/text_tables.h.
+# Name of the reference class, bit of our mask; the order must agree with enum TextClass in src/data/text/text_tables.h.
 SPOTS = ["common", "c1", "bad", "law", "currency", "start_punctuation", "end_punctuation", "numeric", "kaomoji",
          "upper_accented", "lower_accented", "upper_common", "lower_common", "box"]
 LEADS = ["utf8_first_of_2", "utf8_first_of_3", "utf8_first_of_4", "utf8_continuation", "utf8_continuation_strict"]

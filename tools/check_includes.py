@@ -6,21 +6,21 @@ import pathlib
 import re
 import sys
 
-TORCH_FREE = {"core", "spec", "hw", "plan", "data", "record", "report", "predict", "sweep", "doctor"}
-BELOW_TRAIN = {"core", "spec", "hw", "plan", "data", "record", "comm", "nn", "optim", "models", "parallel"}
+TORCH_FREE = {"core", "config", "hw", "plan", "data", "record", "report", "predict", "sweep", "doctor"}
+BELOW_TRAIN = {"core", "config", "hw", "plan", "data", "record", "comm", "nn", "optim", "models", "parallel"}
 ALLOWED = {
     "core": set(),
-    "spec": {"core"}, "hw": {"core"}, "record": {"core"},
-    "plan": {"core", "spec"},
-    "data": {"core", "spec", "record"},
-    "report": {"core", "spec", "hw", "plan", "record"},
-    "predict": {"core", "spec", "hw", "plan", "record"},
-    "sweep": {"core", "spec", "hw", "plan", "record"},
-    "doctor": {"core", "spec", "hw", "plan", "record"},
+    "config": {"core"}, "hw": {"core"}, "record": {"core"},
+    "plan": {"core", "config"},
+    "data": {"core", "config", "record"},
+    "report": {"core", "config", "hw", "plan", "record"},
+    "predict": {"core", "config", "hw", "plan", "record"},
+    "sweep": {"core", "config", "hw", "plan", "record"},
+    "doctor": {"core", "config", "hw", "plan", "record"},
     "comm": {"core", "plan", "record", "hw"},
-    "nn": {"core", "comm", "spec"},
-    "optim": {"core", "comm", "spec"},
-    "models": {"core", "spec", "plan", "data", "comm", "nn"},
+    "nn": {"core", "comm", "config"},
+    "optim": {"core", "comm", "config"},
+    "models": {"core", "config", "plan", "data", "comm", "nn"},
     "parallel": {"core", "plan", "record", "comm", "optim"},
     "train": BELOW_TRAIN,
     "infer": BELOW_TRAIN | {"train"},

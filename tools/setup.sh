@@ -57,9 +57,8 @@ fetch_assets() {
 
 # build [target...]
 build() {
-  # Objects are shared between checkouts: paths below the root are seen relative to the build folder.
-  export CCACHE_BASEDIR=$LOCKSTEP_ROOT CCACHE_NOHASHDIR=1
   say "building into ${LOCKSTEP_BUILD#"$PWD"/} (a first build takes some minutes, later ones seconds)"
+  export NINJA_STATUS='   %u steps left, %es  '
   cmake -S "$LOCKSTEP_ROOT" -B "$LOCKSTEP_BUILD" -G Ninja -DLOCKSTEP_TORCH_DIR="$LOCKSTEP_TORCH_DIR" >"$LOCKSTEP_BUILD.configure.log" 2>&1 ||
     { cat "$LOCKSTEP_BUILD.configure.log" >&2; fail "CMake could not configure the build; its output is above"; }
   rm -f "$LOCKSTEP_BUILD.configure.log"

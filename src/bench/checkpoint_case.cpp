@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "bench/sample_stats.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/units.h"
@@ -21,12 +22,9 @@
 namespace lockstep::bench {
 namespace {
 
-namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
+using core::Clock;
 
-double ms_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
+namespace fs = std::filesystem;
 
 /// A new folder below `above`, the same on all ranks; rank 0 removes it at the end.
 class ScratchFolder {
@@ -143,7 +141,7 @@ class CheckpointCase final : public BenchCase {
   void prepare() {
     if (checkpointer_) return;
     const auto& options = context_.options.train;
-    training_ = train::build_contrastive_training(options, spec::resolve_contrastive_shape(options), world(),
+    training_ = train::build_contrastive_training(options, config::resolve_contrastive_shape(options), world(),
                                                   context_.device, /*num_micro=*/1);
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(options.seed));
     for (const auto& state : training_.optimizer->state())  // zeros would compress on some file systems
@@ -174,7 +172,7 @@ class CheckpointCase final : public BenchCase {
     train::CheckpointPosition position;
     position.step = ++step_;
     checkpointer_->save(position);
-    const double staging = ms_since(begin);
+    const double staging = core::ms_since(begin);
     train::succeed_together(world(), [&] {
       if (!checkpointer_->wait())
         throw CheckpointError(
@@ -182,7 +180,7 @@ class CheckpointCase final : public BenchCase {
                         folder_->path().string()),
             "choose another --dir");
     });
-    const double save = ms_since(begin);
+    const double save = core::ms_since(begin);
     if (world().rank() == 0) bytes_ = bytes_below(folder_->path());
     return {staging, save};
   }
@@ -192,7 +190,7 @@ class CheckpointCase final : public BenchCase {
     world().barrier();
     const auto begin = Clock::now();
     checkpointer_->restore_latest();
-    return ms_since(begin);
+    return core::ms_since(begin);
   }
 
   void add(core::Json& row, const std::string& what, const std::vector<double>& mine_ms) const {

@@ -27,7 +27,7 @@ std::string digest(const data::HostBatch& batch) {
 class LoaderCase final : public BenchCase {
  public:
   explicit LoaderCase(const BenchContext& context)
-      : context_(context), shape_(spec::resolve_contrastive_shape(context.options.train)) {
+      : context_(context), shape_(config::resolve_contrastive_shape(context.options.train)) {
     plan_ = plan::make_batch_plan(world().size(), {.samples_per_micro = context.options.train.samples_per_rank});
   }
 
@@ -153,9 +153,9 @@ class LoaderCase final : public BenchCase {
   }
 
   BenchContext context_;
-  spec::ContrastiveShape shape_;
+  config::ContrastiveShape shape_;
   plan::BatchPlan plan_;
-  spec::TrainOptions options_;  // of data_, which refers to them
+  config::TrainOptions options_;  // of data_, which refers to them
   std::unique_ptr<train::ContrastiveData> data_;
 };
 

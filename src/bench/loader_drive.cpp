@@ -7,17 +7,15 @@
 #include <string>
 #include <thread>
 
+#include "core/clock.h"
 #include "core/strings.h"
 
 namespace lockstep::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr int64_t kMostDrained = 200;
+using core::Clock;
 
-double ms_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
+constexpr int64_t kMostDrained = 200;
 
 /// Processor time of all threads of this process.
 double cpu_seconds() {
@@ -65,12 +63,12 @@ LoaderTally drive_loader(data::Loader& loader, const LoaderDrive& drive) {
   for (int64_t i = 0; i < drive.num_batches; ++i) {
     const auto asked = Clock::now();
     const Taken taken = take(loader);
-    tally.wait_ms.push_back(ms_since(asked));
+    tally.wait_ms.push_back(core::ms_since(asked));
     tally.num_samples += taken.num_samples;
     if (i == 0) tally.num_ahead = taken.num_ready;
     if (drive.think.count() > 0) std::this_thread::sleep_for(drive.think);
   }
-  tally.seconds = ms_since(begin) / 1e3;
+  tally.seconds = core::ms_since(begin) / 1e3;
   tally.cpu_seconds = cpu_seconds() - cpu_before;
   tally.bytes = bytes_read() - bytes_before;
   return tally;

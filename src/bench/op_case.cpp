@@ -127,12 +127,13 @@ class OpCase final : public BenchCase {
     const auto& o = options();
     std::vector<OpShape> shapes = square_gemms(o.min_dim, o.max_dim, o.step_factor);
     if (!o.op_model.empty()) {
-      for (const OpShape& shape : model_ops(spec::resolve_clip_shape(o.op_model), o.op_batch)) shapes.push_back(shape);
+      for (const OpShape& shape : model_ops(config::resolve_clip_shape(o.op_model), o.op_batch))
+        shapes.push_back(shape);
     } else {
       shapes.push_back({OpKind::kAttention, "64 wide", {o.op_batch, 8, 256, 64}});
       shapes.push_back({OpKind::kLayerNorm, "1024 wide", {o.op_batch * 256, 1024}});
     }
-    const auto bytes = spec::parse_bench_bytes(o.array_bytes, "--array-bytes");
+    const auto bytes = config::parse_bench_bytes(o.array_bytes, "--array-bytes");
     const int64_t elements = std::max<int64_t>(1, bytes / static_cast<int64_t>(c10::elementSize(type)));
     shapes.push_back({OpKind::kCopy, "", {elements}});
     shapes.push_back({OpKind::kTriad, "", {elements}});
@@ -150,7 +151,7 @@ class OpCase final : public BenchCase {
     return *kernel_;
   }
 
-  const spec::BenchOptions& options() const { return context_.options; }
+  const config::BenchOptions& options() const { return context_.options; }
 
   BenchContext context_;
   std::vector<Run> runs_;

@@ -163,7 +163,7 @@ std::vector<OpShape> square_gemms(int64_t min_dim, int64_t max_dim, double facto
   return ops;
 }
 
-std::vector<OpShape> model_ops(const spec::ClipShape& shape, int64_t batch) {
+std::vector<OpShape> model_ops(const config::ClipShape& shape, int64_t batch) {
   std::vector<OpShape> ops;
   const auto& vision = shape.vision;
   if (!vision.is_resnet())

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "spec/clip_shape.h"
+#include "config/clip_shape.h"
 
 namespace lockstep::bench {
 
@@ -29,7 +29,7 @@ std::string op_name(OpKind kind);  ///< "gemm", ...
 std::vector<OpShape> square_gemms(int64_t min_dim, int64_t max_dim, double factor);
 /// Matrix products, attention and layer norms of the transformer towers of a model for `batch` samples, equal shapes
 /// once. A convolutional image tower has none.
-std::vector<OpShape> model_ops(const spec::ClipShape& shape, int64_t batch);
+std::vector<OpShape> model_ops(const config::ClipShape& shape, int64_t batch);
 
 /// An operator with its input and output memory, ready to run again and again.
 class OpKernel {

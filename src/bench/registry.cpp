@@ -11,20 +11,20 @@ namespace lockstep::bench {
 namespace {
 
 struct CaseEntry {
-  spec::BenchCaseName which;
+  config::BenchCaseName which;
   const char* name;
   std::unique_ptr<BenchCase> (*make)(const BenchContext&);
 };
 
 constexpr CaseEntry kCases[] = {
-    {spec::BenchCaseName::kCollective, "collective", make_collective_case},
-    {spec::BenchCaseName::kLoader, "loader", make_loader_case},
-    {spec::BenchCaseName::kOp, "op", make_op_case},
-    {spec::BenchCaseName::kStep, "step", make_step_case},
-    {spec::BenchCaseName::kCheckpoint, "checkpoint", make_checkpoint_case},
+    {config::BenchCaseName::kCollective, "collective", make_collective_case},
+    {config::BenchCaseName::kLoader, "loader", make_loader_case},
+    {config::BenchCaseName::kOp, "op", make_op_case},
+    {config::BenchCaseName::kStep, "step", make_step_case},
+    {config::BenchCaseName::kCheckpoint, "checkpoint", make_checkpoint_case},
 };
 
-const CaseEntry& entry_of(spec::BenchCaseName which) {
+const CaseEntry& entry_of(config::BenchCaseName which) {
   for (const CaseEntry& entry : kCases)
     if (entry.which == which) return entry;
   LOCKSTEP_CHECK(false, "bench case {}", static_cast<int>(which));
@@ -36,6 +36,6 @@ std::unique_ptr<BenchCase> make_case(const BenchContext& context) {
   return entry_of(context.options.which).make(context);
 }
 
-std::string case_name(spec::BenchCaseName which) { return entry_of(which).name; }
+std::string case_name(config::BenchCaseName which) { return entry_of(which).name; }
 
 }  // namespace lockstep::bench

@@ -2,11 +2,12 @@
 
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include "core/clock.h"
 
 namespace lockstep::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using core::Clock;
 
 std::vector<double> time_on_host(int64_t num_samples, const std::function<void()>& body) {
   std::vector<double> samples_us;

@@ -13,6 +13,7 @@
 #include "bench/process_memory.h"
 #include "bench/sample_stats.h"
 #include "bench/sample_timer.h"
+#include "config/flops.h"
 #include "core/error.h"
 #include "core/rng.h"
 #include "core/strings.h"
@@ -21,14 +22,13 @@
 #include "models/weights.h"
 #include "plan/batch_plan.h"
 #include "plan/memory_plan.h"
-#include "spec/flops.h"
 #include "train/contrastive_training.h"
 
 namespace lockstep::bench {
 namespace {
 
 /// Random pictures or sounds, and texts that use every position.
-models::Batch make_batch(const spec::ContrastiveShape& shape, const train::Precision& precision, at::Device device,
+models::Batch make_batch(const config::ContrastiveShape& shape, const train::Precision& precision, at::Device device,
                          int64_t samples, uint64_t seed) {
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   const auto ids = [&](int64_t end, int64_t tokens) {
@@ -91,8 +91,8 @@ std::vector<models::Batch> read_batches(const std::string& path, const train::Pr
 class StepCase final : public BenchCase {
  public:
   explicit StepCase(const BenchContext& context) : context_(context) {
-    shape_ = spec::resolve_contrastive_shape(train_options());
-    forward_ = spec::contrastive_cost(shape_).forward;
+    shape_ = config::resolve_contrastive_shape(train_options());
+    forward_ = config::contrastive_cost(shape_).forward;
     if (!options().batches.empty())
       batches_ = read_batches(options().batches, train::Precision(train_options().precision, context_.device.type()),
                               context_.device);
@@ -129,7 +129,7 @@ class StepCase final : public BenchCase {
         fmt::format("lockstep bench step: {} on {} ranks, {}, {} threads each", train_options().model, world().size(),
                     context_.device.str(), at::get_num_threads()),
         fmt::format("{} parameters, {}FLOP a sample and forward pass, a training step counts three: {}",
-                    core::format_count(static_cast<double>(spec::contrastive_cost(shape_).parameters)),
+                    core::format_count(static_cast<double>(config::contrastive_cost(shape_).parameters)),
                     core::format_count(forward_.flops), forward_.formula),
         peak_ ? fmt::format("peak of a device: {:.4g} TFLOP/s ({})", peak_->tflops, peak_->source)
               : "peak of a device: not known; --peak-from or --peak-tflops gives it",
@@ -214,8 +214,8 @@ class StepCase final : public BenchCase {
     at::Tensor loss, grad_norm;
   };
 
-  const spec::BenchOptions& options() const { return context_.options; }
-  const spec::TrainOptions& train_options() const { return context_.options.train; }
+  const config::BenchOptions& options() const { return context_.options; }
+  const config::TrainOptions& train_options() const { return context_.options.train; }
   comm::Comm& world() const { return context_.world; }
 
   std::vector<SummaryItem> search_summary() const {
@@ -245,7 +245,7 @@ class StepCase final : public BenchCase {
 
   plan::MemoryPlan memory_plan(int64_t samples_per_micro) const {
     const auto& o = train_options();
-    const bool is_zero1 = spec::grad_sync_kind(o, plan_.num_data_ranks) == spec::GradSyncKind::kZero1;
+    const bool is_zero1 = config::grad_sync_kind(o, plan_.num_data_ranks) == config::GradSyncKind::kZero1;
     return plan::plan_contrastive_memory(shape_,
                                          {.precision = o.precision,
                                           .optimizer_shards = is_zero1 ? plan_.num_data_ranks : 1,
@@ -296,7 +296,7 @@ class StepCase final : public BenchCase {
     const auto statistics = statistics_of(samples);
     const double step_s = statistics["median"].get<double>() / 1e3;
     const double rate = static_cast<double>(plan_.global_batch) / step_s;
-    const double tflops = rate * spec::kTrainingPasses * forward_.flops / 1e12 / world().size();
+    const double tflops = rate * config::kTrainingPasses * forward_.flops / 1e12 / world().size();
     row["step_ms"] = statistics["median"];
     row["p90_ms"] = statistics["p90"];
     row["samples_per_s"] = rate;
@@ -317,7 +317,7 @@ class StepCase final : public BenchCase {
       throw UsageError("bench: --find-batch works on one rank",
                        "leave the launcher away; the batch that fits is per device");
     limit_bytes_ =
-        options().memory_limit.empty() ? 0 : spec::parse_bench_bytes(options().memory_limit, "--memory-limit");
+        options().memory_limit.empty() ? 0 : config::parse_bench_bytes(options().memory_limit, "--memory-limit");
     if (limit_bytes_ == 0 && context_.device.is_cpu()) limit_bytes_ = hw::available_memory_bytes();
     search_ = find_largest_batch(options().find_multiple, options().find_most, [&](int64_t samples) {
       std::vector<std::string> args = context_.command;
@@ -336,8 +336,8 @@ class StepCase final : public BenchCase {
   }
 
   BenchContext context_;
-  spec::ContrastiveShape shape_;
-  spec::FlopCount forward_;
+  config::ContrastiveShape shape_;
+  config::FlopCount forward_;
   plan::BatchPlan plan_;
   std::optional<DevicePeak> peak_;
   BatchSearch search_;

@@ -12,16 +12,13 @@
 #include "comm/error_text.h"
 #include "comm/progress.h"
 #include "comm/recorder.h"
+#include "core/clock.h"
 #include "core/error.h"
 
 namespace lockstep::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
+using core::Clock;
 
 bool is_reduction(OpKind kind) { return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter; }
 
@@ -202,9 +199,9 @@ Work Comm::start(Call call, int64_t bytes) {
   try {
     wait = state_->backend->start(std::move(call));
   } catch (...) {
-    rethrow(shared->progress, shared->global_ranks, mark, ms_since(begin));
+    rethrow(shared->progress, shared->global_ranks, mark, core::ms_since(begin));
   }
-  const double start_ms = ms_since(begin);
+  const double start_ms = core::ms_since(begin);
   return Work([shared, mark, begin, start_ms, wait = std::move(wait)] {
     at::RecordFunction wait_scope(at::RecordScope::USER_SCOPE);
     if (wait_scope.isActive()) wait_scope.before(fmt::format("wait {} {} {} bytes", mark.kind, mark.axis, mark.bytes));
@@ -212,11 +209,11 @@ Work Comm::start(Call call, int64_t bytes) {
     try {
       wait();
     } catch (...) {
-      rethrow(shared->progress, shared->global_ranks, mark, ms_since(begin));
+      rethrow(shared->progress, shared->global_ranks, mark, core::ms_since(begin));
     }
     if (shared->progress) shared->progress->end(mark);
     shared->recorder->add_time(mark.axis, static_cast<int>(shared->global_ranks.size()), mark.kind, mark.bytes,
-                               ms_since(begin), start_ms + ms_since(wait_begin));
+                               core::ms_since(begin), start_ms + core::ms_since(wait_begin));
   });
 }
 

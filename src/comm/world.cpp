@@ -17,6 +17,7 @@
 #include "comm/recorder.h"
 #include "comm/store.h"
 #include "comm/store_progress.h"
+#include "core/clock.h"
 #include "core/env.h"
 #include "core/error.h"
 #include "core/host_name.h"
@@ -24,7 +25,8 @@
 namespace lockstep::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using core::Clock;
+
 using std::chrono::milliseconds;
 
 /// How long the rank that serves the store stays for the others: after its regular end, and after an error.
@@ -78,11 +80,11 @@ void register_rank(Store& store, const hw::RankInfo& info, milliseconds timeout)
 }
 
 [[noreturn]] void throw_missing(Store& store, const hw::RankInfo& info, milliseconds waited) {
-  constexpr size_t kMaxNamed = 16;
+  constexpr size_t kMaxMissingNamed = 16;
   std::vector<int> missing;
-  for (int rank = 0; rank < info.world_size && missing.size() <= kMaxNamed; ++rank)
+  for (int rank = 0; rank < info.world_size && missing.size() <= kMaxMissingNamed; ++rank)
     if (!store.has(fmt::format("here/{}", rank))) missing.push_back(rank);
-  const bool is_cut = missing.size() > kMaxNamed;
+  const bool is_cut = missing.size() > kMaxMissingNamed;
   if (is_cut) missing.pop_back();
   throw CommError(
       fmt::format("comm: not all {} ranks came within {} s: missing rank {}{}", info.world_size, waited.count() / 1000,

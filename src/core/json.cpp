@@ -39,4 +39,10 @@ Json parse_json(std::string_view text, std::string_view where) {
 
 Json read_json_file(const std::filesystem::path& path) { return parse_json(read_file(path), path.string()); }
 
+std::string text_at(const Json& value, const char* key) {
+  if (!value.is_object()) return "";
+  const auto found = value.find(key);
+  return found != value.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 }  // namespace lockstep::core

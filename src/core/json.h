@@ -14,4 +14,7 @@ using Json = nlohmann::ordered_json;
 Json parse_json(std::string_view text, std::string_view where);
 Json read_json_file(const std::filesystem::path& path);
 
+/// The text under `key`; "" where `value` is no object or holds no text there.
+std::string text_at(const Json& value, const char* key);
+
 }  // namespace lockstep::core

@@ -12,7 +12,7 @@
 #include "core/files.h"
 #include "core/rng.h"
 #include "core/strings.h"
-#include "data/tar_writer.h"
+#include "data/shards/tar_writer.h"
 
 namespace lockstep::data {
 namespace {

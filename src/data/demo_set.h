@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/json.h"
-#include "data/sample.h"
+#include "data/shards/sample.h"
 
 namespace lockstep::data {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "data/audio.h"
-#include "data/image.h"
-#include "data/shard_reader.h"
-#include "data/sound_caption.h"
-#include "data/text_utf8.h"
+#include "data/pictures/image.h"
+#include "data/shards/shard_reader.h"
+#include "data/sounds/audio.h"
+#include "data/sounds/sound_caption.h"
+#include "data/text/text_utf8.h"
 
 namespace lockstep::data {
 namespace {

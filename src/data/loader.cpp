@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "data/bounded_queue.h"
 
@@ -17,10 +18,6 @@ namespace {
 
 constexpr size_t kMaxListed = 1000;  // bad samples kept for the list
 constexpr size_t kMaxRecycled = 8;   // spare batches kept
-
-double ms_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// A batch under way. Slots are written by workers without a lock, each by one of them; the rest is guarded by the
 /// loader's mutex.
@@ -163,7 +160,7 @@ bool Loader::State::read_batch() {
     for (; num < config_.samples_per_rank; ++num) {
       const auto start = std::chrono::steady_clock::now();
       std::optional<RawSample> sample = source_->next();
-      read_ms_.fetch_add(ms_since(start));
+      read_ms_.fetch_add(core::ms_since(start));
       if (!sample) {
         goes_on = false;
         break;
@@ -259,7 +256,7 @@ void Loader::State::work_loop() {
     } catch (...) {
       error = std::current_exception();
     }
-    decode_ms_.fetch_add(ms_since(start));
+    decode_ms_.fetch_add(core::ms_since(start));
     const std::scoped_lock lock(mutex_);
     if (error) task->batch->fail(task->slot, std::move(error));
     close_one(*task->batch);
@@ -312,7 +309,7 @@ HostBatch Loader::State::next() {
     }
   }
   room_.notify_one();
-  stats_.wait_ms += ms_since(start);
+  stats_.wait_ms += core::ms_since(start);
   HostBatch host;
   host.image_pixels = config_.image_pixels;
   host.clip_samples = config_.clip_samples;

@@ -5,8 +5,8 @@
 
 #include "core/json.h"
 #include "data/batch.h"
-#include "data/sample.h"
-#include "data/source.h"
+#include "data/shards/sample.h"
+#include "data/shards/source.h"
 
 namespace lockstep::data {
 

@@ -10,12 +10,12 @@
 #include "core/files.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/index_jobs.h"
-#include "data/name_table.h"
-#include "data/shard_list.h"
-#include "data/source_openclip.h"
-#include "data/source_rows.h"
-#include "data/source_webdataset.h"
+#include "data/shards/index_jobs.h"
+#include "data/shards/shard_list.h"
+#include "data/shards/source_openclip.h"
+#include "data/shards/source_rows.h"
+#include "data/shards/source_webdataset.h"
+#include "data/text/name_table.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/source.h"
+#include "data/shards/source.h"
 
 namespace lockstep::data {
 

@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The number in the first line of a file; nothing for "max" and for no file.
-std::optional<int64_t> number_in(const fs::path& path) {
+std::optional<int64_t> bytes_in(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
@@ -34,7 +34,7 @@ int64_t kilobyte_field(const std::string& path, const std::string& key) {
 std::optional<int64_t> left_in_control_groups(const fs::path& membership, const fs::path& mount) {
   std::optional<int64_t> least;
   const auto take = [&](const fs::path& folder, const char* limit, const char* usage) {
-    const auto most = number_in(folder / limit), used = number_in(folder / usage);
+    const auto most = bytes_in(folder / limit), used = bytes_in(folder / usage);
     if (most && used) least = std::min(least.value_or(std::numeric_limits<int64_t>::max()), *most - *used);
   };
   std::ifstream file(membership);

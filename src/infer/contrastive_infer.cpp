@@ -12,10 +12,10 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/safetensors.h"
-#include "data/clap_decoder.h"
-#include "data/class_names.h"
-#include "data/clip_assets.h"
-#include "data/clip_decoder.h"
+#include "data/pictures/clip_decoder.h"
+#include "data/sounds/clap_decoder.h"
+#include "data/text/class_names.h"
+#include "data/text/clip_assets.h"
 #include "infer/file_list.h"
 #include "train/contrastive_data.h"
 #include "train/device.h"
@@ -28,13 +28,13 @@ namespace {
 /// A loaded model with all that feeds it. One rank.
 class Encoder {
  public:
-  explicit Encoder(const spec::InferOptions& options)
+  explicit Encoder(const config::InferOptions& options)
       : options_(options), device_(train::pick_device(options.device, /*local_rank=*/0, /*local_world_size=*/1)),
         precision_(options.precision, device_.type()) {
     if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
-    shape_ = spec::resolve_contrastive_shape(
-        options.model, spec::is_clap_model(options.model),
-        spec::forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu));
+    shape_ = config::resolve_contrastive_shape(
+        options.model, config::is_clap_model(options.model),
+        config::forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu));
     encoder_ = train::load_text_encoder(options.tokenizer_vocab, shape_);
     model_ =
         train::build_towers(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
@@ -97,10 +97,10 @@ class Encoder {
     return {*model_, one_rank_, *mover_, precision_, report};
   }
 
-  const spec::InferOptions& options_;
+  const config::InferOptions& options_;
   at::Device device_;
   train::Precision precision_;
-  spec::ContrastiveShape shape_;
+  config::ContrastiveShape shape_;
   data::TextEncoder encoder_;
   std::unique_ptr<models::TwoTowers> model_;
   std::optional<train::BatchMover> mover_;
@@ -117,7 +117,7 @@ core::SafetensorsEntry entry(const std::string& name, const at::Tensor& feature_
 
 }  // namespace
 
-void embed(const spec::InferOptions& options) {
+void embed(const config::InferOptions& options) {
   Encoder encoder(options);
   at::Tensor other_NE, text_NE;
   std::vector<core::SafetensorsEntry> entries;
@@ -136,7 +136,7 @@ void embed(const spec::InferOptions& options) {
                    options.output);
 }
 
-void classify(const spec::InferOptions& options) {
+void classify(const config::InferOptions& options) {
   Encoder encoder(options);
   const auto files = list_files(options.input(), encoder.is_audio());
   const auto names = data::read_class_names(options.classnames);

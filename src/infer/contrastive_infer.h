@@ -1,14 +1,14 @@
 #pragma once
-#include "spec/infer_options.h"
+#include "config/infer_options.h"
 
 namespace lockstep::infer {
 
 /// `infer embed`: L2-normalised fp32 features as safetensors, key "image" or "audio" [files in the order of
 /// their names, E] and key "text" [lines, E].
-void embed(const spec::InferOptions& options);
+void embed(const config::InferOptions& options);
 
 /// `infer classify`: one JSON object per picture or sound {"file", "classes": [{"name", "probability"}, ...]} to
 /// --output or standard output; probabilities are the softmax of scale x cosine over all classes.
-void classify(const spec::InferOptions& options);
+void classify(const config::InferOptions& options);
 
 }  // namespace lockstep::infer

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/named_file.h"
 #include "core/strings.h"
-#include "data/sample.h"
+#include "data/shards/sample.h"
 
 namespace lockstep::infer {
 namespace fs = std::filesystem;

@@ -12,7 +12,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/text_utf8.h"
+#include "data/text/text_utf8.h"
 #include "infer/file_list.h"
 #include "infer/generation.h"
 #include "infer/gpt_source.h"
@@ -38,7 +38,7 @@ std::string shown(const std::string& text) {
 class Texts {
  public:
   /// `source` becomes what open_tokenizer makes of it.
-  Texts(GptSource& source, const spec::GenerateOptions& options)
+  Texts(GptSource& source, const config::GenerateOptions& options)
       : shape_(source.shape), tokenizer_(open_tokenizer(source)), bos_(options.add_bos ? source.bos_id : std::nullopt),
         eod_ids_(source.eod_ids) {
     if (!tokenizer_ && !source.tokenizer.eod_token.empty())
@@ -99,13 +99,13 @@ class Texts {
     return ids;
   }
 
-  const spec::GptShape& shape_;
+  const config::GptShape& shape_;
   std::unique_ptr<data::TextTokenizer> tokenizer_;  // nullptr: ids
   std::optional<int32_t> bos_;
   std::vector<int32_t> eod_ids_;
 };
 
-std::vector<Prompt> read_prompts(const spec::GenerateOptions& options, const Texts& texts) {
+std::vector<Prompt> read_prompts(const config::GenerateOptions& options, const Texts& texts) {
   std::vector<std::string> given = options.prompts;
   if (!options.prompt_file.empty())
     for (std::string& line : read_lines(options.prompt_file)) given.push_back(std::move(line));
@@ -114,7 +114,7 @@ std::vector<Prompt> read_prompts(const spec::GenerateOptions& options, const Tex
   return prompts;
 }
 
-GenerationConfig generation_config(const spec::GenerateOptions& options, const Texts& texts) {
+GenerationConfig generation_config(const config::GenerateOptions& options, const Texts& texts) {
   return {.choice = {.is_greedy = !options.is_sampled(),
                      .temperature = options.temperature.value_or(1.0),
                      .top_k = options.top_k.value_or(0),
@@ -151,7 +151,7 @@ void write_out(const std::string& text) {
 
 }  // namespace
 
-void generate(const spec::GenerateOptions& options) {
+void generate(const config::GenerateOptions& options) {
   if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
   GptSource source = find_gpt(options);
   const Texts texts(source, options);

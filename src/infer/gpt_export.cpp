@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "config/gpt_config.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -16,7 +17,6 @@
 #include "infer/gpt_source.h"
 #include "models/gpt/gpt_weights.h"
 #include "models/weights_folder.h"
-#include "spec/gpt_config.h"
 
 namespace lockstep::infer {
 namespace fs = std::filesystem;
@@ -54,8 +54,8 @@ class StagedFolder {
   fs::path folder_, staged_;
 };
 
-GptSource find_source(const spec::CkptOptions& options) {
-  spec::GenerateOptions wanted;
+GptSource find_source(const config::CkptOptions& options) {
+  config::GenerateOptions wanted;
   wanted.pretrained = options.path;
   wanted.model = options.model;
   wanted.tokenizer_model = options.tokenizer_model;
@@ -109,7 +109,7 @@ void write_tokenizer(const GptSource& source, const data::TextTokenizer& tokeniz
   const fs::path origin = tokens.files.front().first.parent_path();
   for (const char* name : {kConfig, "special_tokens_map.json"})
     if (fs::exists(origin / name)) copy_whole(origin / name, folder / name);
-  if (tokens.class_name != kJsonClass && spec::hugging_face_dialect(source.shape) == spec::GptDialect::kHfNemotron)
+  if (tokens.class_name != kJsonClass && config::hugging_face_dialect(source.shape) == config::GptDialect::kHfNemotron)
     core::log_warning(
         "AutoTokenizer of transformers 5 knows tokenizer.json alone beside Nemotron models: open {} with "
         "{}.from_pretrained",
@@ -138,7 +138,7 @@ void require_new(const fs::path& folder) {
 
 /// Returns the number of tensors.
 size_t write_hugging_face(GptSource& source, const fs::path& output) {
-  const spec::GptDialect dialect = spec::hugging_face_dialect(source.shape);
+  const config::GptDialect dialect = config::hugging_face_dialect(source.shape);
   const auto tokenizer = open_tokenizer(source);
   if (!tokenizer) core::log_warning("no tokenizer is known: '{}' will have none", output.string());
   const std::string dtype = dtype_name(stored_type(source));
@@ -149,7 +149,7 @@ size_t write_hugging_face(GptSource& source, const fs::path& output) {
                                          ? source.bos_id
                                          : std::optional(source.eod_ids.front());  // what texts began behind
   const core::Json config =
-      spec::hugging_face_config(source.shape, {.eos_ids = source.eod_ids, .bos_id = bos, .dtype = dtype});
+      config::hugging_face_config(source.shape, {.eos_ids = source.eod_ids, .bos_id = bos, .dtype = dtype});
   core::write_file_atomic(staged.path() / "config.json", config.dump(2) + "\n");
   if (tokenizer) write_tokenizer(source, *tokenizer, staged.path());
   staged.commit();
@@ -157,14 +157,14 @@ size_t write_hugging_face(GptSource& source, const fs::path& output) {
 }
 
 size_t write_megatron(const GptSource& source, const fs::path& output) {
-  const models::NamedValues values = models::take_gpt_values(load_as_stored(source), spec::GptDialect::kMegatron);
+  const models::NamedValues values = models::take_gpt_values(load_as_stored(source), config::GptDialect::kMegatron);
   models::write_weights_safetensors(output, values);
   return values.size();
 }
 
 }  // namespace
 
-void export_gpt(const spec::CkptOptions& options) {
+void export_gpt(const config::CkptOptions& options) {
   const bool is_megatron = options.names == "megatron";
   if (!is_megatron) require_new(options.output);  // before checkpoints are read
   GptSource source = find_source(options);
@@ -173,7 +173,7 @@ void export_gpt(const spec::CkptOptions& options) {
   core::log_info("{} tensors of '{}' -> {}", num_tensors, source.weights.string(), options.output);
 }
 
-models::NamedValues own_gpt_values(const spec::CkptOptions& options) {
+models::NamedValues own_gpt_values(const config::CkptOptions& options) {
   const auto model = load_as_stored(find_source(options));
   return models::named_values(*model);  // handles, which keep the tensors
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "config/gpt_recorded.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/safetensors.h"
@@ -11,7 +12,6 @@
 #include "models/weights_folder.h"
 #include "models/weights_tensors.h"
 #include "record/reader.h"
-#include "spec/gpt_recorded.h"
 #include "train/checkpoint_files.h"
 #include "train/weight_file.h"
 
@@ -46,7 +46,7 @@ std::vector<int32_t> read_ids(const core::Json& config, const char* key, const f
 /// What config.json says of the shape and of special tokens; generation_config.json, which is about this very use, goes
 /// before it.
 void read_config(const fs::path& path, bool with_shape, GptSource& source) {
-  if (with_shape) source.shape = spec::resolve_gpt_shape(path.string());
+  if (with_shape) source.shape = config::resolve_gpt_shape(path.string());
   for (const fs::path& file : {path.parent_path() / "generation_config.json", path}) {
     if (!fs::exists(file)) continue;
     const core::Json config = core::read_json_file(file);
@@ -67,9 +67,9 @@ void read_run_options(const fs::path& run, bool with_shape, GptSource& source) {
     throw CheckpointError(
         fmt::format("infer: '{}' is the record of the task {}, expected \"gpt\"", where, task.dump()),
         "`infer embed` and `infer classify` take CLIP and CLAP models, `ckpt export --names` CLAP's with --model");
-  const spec::GptOptions options =
-      spec::recorded_gpt_options(attempts.back().value("options", core::Json::object()), where);
-  if (with_shape) source.shape = spec::gpt_shape_of(options);
+  const config::GptOptions options =
+      config::recorded_gpt_options(attempts.back().value("options", core::Json::object()), where);
+  if (with_shape) source.shape = config::gpt_shape_of(options);
   source.tokenizer = {
       .model = options.tokenizer_model, .vocab_file = options.vocab_file, .merge_file = options.merge_file};
   const bool is_null_tokenizer = options.mock_data || options.tokenizer_type == "NullTokenizer";
@@ -110,9 +110,9 @@ std::vector<at::ScalarType> types_in(const fs::path& path) {
 /// From the files of a checkpoint, whichever mesh wrote them.
 void load_checkpoint(models::GptModel& model, const fs::path& folder) {
   train::CheckpointState state{.tensors = model.named_parameters()};
-  for (const spec::ParamSpec& parameter : model.param_specs()) {
+  for (const config::ParamSpec& parameter : model.param_specs()) {
     state.places.emplace(parameter.name, train::TensorPlace{.whole = parameter.shape,
-                                                            .num_rows = spec::is_vocab_table(parameter)
+                                                            .num_rows = config::is_vocab_table(parameter)
                                                                             ? std::optional(model.shape().vocab)
                                                                             : std::nullopt});
   }
@@ -123,7 +123,7 @@ void load_file_or_folder(models::GptModel& model, const fs::path& path) {
   const models::WeightFile weights =
       fs::is_directory(path) ? models::read_weight_folder(path) : models::read_weights(path);
   const bool is_own = std::any_of(weights.tensors.begin(), weights.tensors.end(), [](const auto& entry) {
-    return entry.first == spec::kGptWordEmbedding;
+    return entry.first == config::kGptWordEmbedding;
   });  // under this name in checkpoints, under no other program's
   if (is_own)
     models::load_weights(model, weights);
@@ -133,7 +133,7 @@ void load_file_or_folder(models::GptModel& model, const fs::path& path) {
 
 }  // namespace
 
-GptSource find_gpt(const spec::GenerateOptions& options) {
+GptSource find_gpt(const config::GenerateOptions& options) {
   const fs::path named = options.pretrained;
   if (!fs::exists(named))
     throw CheckpointError(
@@ -145,7 +145,7 @@ GptSource find_gpt(const spec::GenerateOptions& options) {
   const fs::path folder = is_folder ? source.weights : source.weights.parent_path();
   const fs::path run = is_checkpoint(folder) ? run_of(folder) : fs::path();
   const bool with_shape = options.model.empty();
-  if (!with_shape) source.shape = spec::resolve_gpt_shape(options.model);
+  if (!with_shape) source.shape = config::resolve_gpt_shape(options.model);
   if (!run.empty() && fs::exists(run / "run.json"))
     read_run_options(run, with_shape, source);
   else if (fs::exists(folder / kConfigName))
@@ -163,7 +163,7 @@ GptSource find_gpt(const spec::GenerateOptions& options) {
 }
 
 std::unique_ptr<models::GptModel> load_gpt(const GptSource& source, const at::TensorOptions& tensors) {
-  auto model = std::make_unique<models::GptModel>(source.shape, spec::whole_gpt(source.shape), nn::ShardCtx{},
+  auto model = std::make_unique<models::GptModel>(source.shape, config::whole_gpt(source.shape), nn::ShardCtx{},
                                                   models::GptModelOptions{.tensors = tensors});
   if (is_checkpoint(source.weights))
     load_checkpoint(*model, source.weights);

@@ -5,16 +5,16 @@
 #include <optional>
 #include <vector>
 
-#include "data/text_tokenizer.h"
+#include "config/generate_options.h"
+#include "data/text/text_tokenizer.h"
 #include "models/gpt/gpt_model.h"
-#include "spec/generate_options.h"
 
 namespace lockstep::infer {
 
 /// What the user's paths lead to: where a language model's weights lie, its shape, and what goes with it.
 struct GptSource {
   std::filesystem::path weights;  ///< A checkpoint of `train gpt`, a folder of Hugging Face, or a file.
-  spec::GptShape shape;
+  config::GptShape shape;
   data::TokenizerFiles tokenizer;  ///< All empty: there is none.
   std::vector<int32_t> eod_ids;    ///< That the configuration or the run names.
   std::optional<int32_t> bos_id;
@@ -22,7 +22,7 @@ struct GptSource {
 
 /// From --pretrained, --model and the tokenizer's flags. CheckpointError where there are no weights; UsageError where
 /// the shape is not known.
-GptSource find_gpt(const spec::GenerateOptions& options);
+GptSource find_gpt(const config::GenerateOptions& options);
 
 /// The model with its weights, whole, for evaluation; those of a checkpoint may lie in the parts of any ranks.
 /// DataError, of a checkpoint CheckpointError, for weights that do not fit the shape, with the names.

@@ -15,14 +15,14 @@
 #include <cmath>
 #include <limits>
 
+#include "config/attention_kernel.h"
 #include "core/error.h"
-#include "spec/attention_kernel.h"
 
 namespace lockstep::nn {
 namespace {
 
 int64_t plain_limit(at::ScalarType type, bool is_causal) {
-  return spec::plain_attention_limit(type == at::kBFloat16 || type == at::kHalf, is_causal);
+  return config::plain_attention_limit(type == at::kBFloat16 || type == at::kHalf, is_causal);
 }
 
 at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,

@@ -32,12 +32,12 @@ struct Swiglu : torch::autograd::Function<Swiglu> {
 
 }  // namespace
 
-at::Tensor activate(const at::Tensor& x, spec::GptActivation activation) {
+at::Tensor activate(const at::Tensor& x, config::GptActivation activation) {
   switch (activation) {
-    case spec::GptActivation::kGelu: return at::gelu(x);
-    case spec::GptActivation::kGeluTanh: return at::gelu(x, "tanh");
-    case spec::GptActivation::kSquaredRelu: return at::relu(x).square();
-    case spec::GptActivation::kSwiglu: return Swiglu::apply(x);
+    case config::GptActivation::kGelu: return at::gelu(x);
+    case config::GptActivation::kGeluTanh: return at::gelu(x, "tanh");
+    case config::GptActivation::kSquaredRelu: return at::relu(x).square();
+    case config::GptActivation::kSwiglu: return Swiglu::apply(x);
   }
   LOCKSTEP_CHECK(false, "activation {}", static_cast<int>(activation));
 }

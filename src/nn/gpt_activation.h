@@ -1,12 +1,12 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
-#include "spec/gpt_shape.h"
+#include "config/gpt_shape.h"
 
 namespace lockstep::nn {
 
 /// What lies between the two matrices of a feed-forward layer. SwiGLU takes twice as many columns as it gives: gates,
 /// then values.
-at::Tensor activate(const at::Tensor& x, spec::GptActivation activation);
+at::Tensor activate(const at::Tensor& x, config::GptActivation activation);
 
 }  // namespace lockstep::nn

@@ -17,8 +17,8 @@
 namespace lockstep::nn {
 namespace {
 
-using spec::InitLaw;
-using spec::ParamSpec;
+using config::InitLaw;
+using config::ParamSpec;
 
 constexpr int64_t kLanes = 4;  // elements drawn from one Philox block
 

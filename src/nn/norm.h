@@ -1,8 +1,8 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include "config/gpt_shape.h"
 #include "nn/module.h"
-#include "spec/gpt_shape.h"
 
 namespace lockstep::nn {
 
@@ -10,11 +10,11 @@ namespace lockstep::nn {
 /// Statistics in fp32 whatever the types of input and weights; the result has the input's type.
 class Norm : public Module {
  public:
-  Norm(spec::GptNorm kind, int64_t width, double epsilon, const at::TensorOptions& options);
+  Norm(config::GptNorm kind, int64_t width, double epsilon, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
-  spec::GptNorm kind_;
+  config::GptNorm kind_;
   double epsilon_;
   at::Tensor weight_, bias_;
 };

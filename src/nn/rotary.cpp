@@ -11,7 +11,7 @@ namespace lockstep::nn {
 namespace {
 
 /// Llama 3.1: long waves are stretched by `factor`, short ones stay, a line in between.
-double stretched(double frequency, const spec::RotaryScaling& scaling) {
+double stretched(double frequency, const config::RotaryScaling& scaling) {
   const double turns =
       static_cast<double>(scaling.original_positions) * frequency / (2 * std::numbers::pi);  // over the original length
   if (turns < scaling.low_factor) return frequency / scaling.factor;
@@ -22,7 +22,8 @@ double stretched(double frequency, const spec::RotaryScaling& scaling) {
 
 }  // namespace
 
-std::vector<double> rotary_frequencies(int64_t width, double base, const std::optional<spec::RotaryScaling>& scaling) {
+std::vector<double> rotary_frequencies(int64_t width, double base,
+                                       const std::optional<config::RotaryScaling>& scaling) {
   std::vector<double> frequencies;
   for (int64_t i = 0; i < width; i += 2) {
     const double frequency = std::pow(base, -static_cast<double>(i) / static_cast<double>(width));

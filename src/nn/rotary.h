@@ -5,13 +5,13 @@
 #include <optional>
 #include <vector>
 
-#include "spec/gpt_shape.h"
+#include "config/gpt_shape.h"
 
 namespace lockstep::nn {
 
 /// Angle per position of each pair of turned elements (Su et al. 2021): base^(-2 i / width), stretched where the shape
 /// says so.
-std::vector<double> rotary_frequencies(int64_t width, double base, const std::optional<spec::RotaryScaling>& scaling);
+std::vector<double> rotary_frequencies(int64_t width, double base, const std::optional<config::RotaryScaling>& scaling);
 
 /// Cosine and sine of position x frequency, each [T, B or 1, 1, 1, width / 2].
 struct RotaryTable {

@@ -10,7 +10,7 @@ namespace lockstep::plan {
 namespace {
 
 /// What the tensor axis must divide, with its name.
-std::vector<std::pair<std::string, int64_t>> divided_sizes(const spec::GptShape& shape, bool is_sequence_parallel) {
+std::vector<std::pair<std::string, int64_t>> divided_sizes(const config::GptShape& shape, bool is_sequence_parallel) {
   std::vector<std::pair<std::string, int64_t>> sizes = {{"attention heads", shape.heads},
                                                         {"query groups", shape.query_groups},
                                                         {"columns of the feed-forward layer", shape.ffn}};
@@ -19,10 +19,10 @@ std::vector<std::pair<std::string, int64_t>> divided_sizes(const spec::GptShape&
   return sizes;
 }
 
-GptLayout build_layout(const spec::GptShape& shape, const GptLayoutWish& wish, bool gives_hints);
+GptLayout build_layout(const config::GptShape& shape, const GptLayoutWish& wish, bool gives_hints);
 
 /// With the global batch of the wish, or where it has none, with some.
-bool is_legal(const spec::GptShape& shape, GptLayoutWish wish) {
+bool is_legal(const config::GptShape& shape, GptLayoutWish wish) {
   if (wish.world_size % (wish.tp * wish.pp) != 0) return false;
   if (!wish.global_batch)
     wish.global_batch = wish.samples_per_micro * (wish.world_size / wish.tp);  // as many micro-batches as stages
@@ -35,7 +35,7 @@ bool is_legal(const spec::GptShape& shape, GptLayoutWish wish) {
 }
 
 /// The nearest legal values of a number of the wish, below and above what it has: "2 or 4"; "" where there are none.
-std::string nearest_legal(const spec::GptShape& shape, const GptLayoutWish& wish, int64_t GptLayoutWish::*number,
+std::string nearest_legal(const config::GptShape& shape, const GptLayoutWish& wish, int64_t GptLayoutWish::*number,
                           int64_t step, int64_t most) {
   std::vector<std::string> legal;
   for (const int64_t direction : {-1, 1}) {
@@ -57,7 +57,7 @@ std::string with_or_without_batch(GptLayoutWish wish, const std::function<std::s
   return text.empty() ? text : text + ", with another --global-batch-size";
 }
 
-void check_tensor_axis(const spec::GptShape& shape, const GptLayoutWish& wish, bool gives_hints) {
+void check_tensor_axis(const config::GptShape& shape, const GptLayoutWish& wish, bool gives_hints) {
   for (const auto& [what, size] : divided_sizes(shape, wish.is_sequence_parallel)) {
     if (size % wish.tp == 0) continue;
     const auto hint = [&](const GptLayoutWish& base) {
@@ -71,7 +71,7 @@ void check_tensor_axis(const spec::GptShape& shape, const GptLayoutWish& wish, b
 }
 
 /// "start 4 or 8 ranks; or use --pipeline-model-parallel-size 1 or 3": what would fit with one of the numbers changed.
-std::string mesh_hint(const spec::GptShape& shape, const GptLayoutWish& wish) {
+std::string mesh_hint(const config::GptShape& shape, const GptLayoutWish& wish) {
   constexpr int64_t kMultiples = 64;  // of one copy of the model
   const int64_t model_ranks = wish.tp * wish.pp;
   const std::string worlds =
@@ -96,7 +96,7 @@ void check_sizes(const GptLayoutWish& wish) {
       throw UsageError(fmt::format("plan: {} is {}, expected 1 to {}", flag, value, kMostRanks));
 }
 
-MeshLayout make_mesh(const spec::GptShape& shape, const GptLayoutWish& wish, bool gives_hints) {
+MeshLayout make_mesh(const config::GptShape& shape, const GptLayoutWish& wish, bool gives_hints) {
   const int64_t model_ranks = wish.tp * wish.pp;
   if (wish.world_size % model_ranks != 0)
     throw UsageError(
@@ -121,7 +121,7 @@ BatchPlan make_batch(const GptLayoutWish& wish, int64_t dp) {
   return make_batch_plan(dp, batch, flags);
 }
 
-PipeShape make_pipe(const spec::GptShape& shape, const GptLayoutWish& wish, const BatchPlan& batch) {
+PipeShape make_pipe(const config::GptShape& shape, const GptLayoutWish& wish, const BatchPlan& batch) {
   SplitWish split = wish.split;
   split.num_stages = static_cast<int>(wish.pp);
   const int64_t num_chunks = num_chunks_of(shape, split);
@@ -147,8 +147,8 @@ PipeShape make_pipe(const spec::GptShape& shape, const GptLayoutWish& wish, cons
   return pipe;
 }
 
-GptLayout build_layout(const spec::GptShape& shape, const GptLayoutWish& wish, bool gives_hints) {
-  spec::check_gpt_shape(shape);
+GptLayout build_layout(const config::GptShape& shape, const GptLayoutWish& wish, bool gives_hints) {
+  config::check_gpt_shape(shape);
   check_sizes(wish);
   check_tensor_axis(shape, wish, gives_hints);
   const MeshLayout mesh = make_mesh(shape, wish, gives_hints);
@@ -168,10 +168,10 @@ GptLayout build_layout(const spec::GptShape& shape, const GptLayoutWish& wish, b
 
 }  // namespace
 
-std::vector<spec::ParamSpec> GptLayout::params_of(int stage) const {
-  std::vector<spec::ParamSpec> params;
+std::vector<config::ParamSpec> GptLayout::params_of(int stage) const {
+  std::vector<config::ParamSpec> params;
   for (int chunk = 0; chunk < pipe.num_chunks; ++chunk)
-    for (spec::ParamSpec& param : spec::gpt_param_specs(shape, part(stage, chunk), tp()))
+    for (config::ParamSpec& param : config::gpt_param_specs(shape, part(stage, chunk), tp()))
       params.push_back(std::move(param));
   return params;
 }
@@ -183,7 +183,7 @@ int64_t loss_chunk_tokens(const GptLayout& layout, int64_t asked) {
   return std::min(tokens, asked > 0 ? asked : std::max<int64_t>(1, kChunkLogits / rows));
 }
 
-GptLayout make_gpt_layout(const spec::GptShape& shape, const GptLayoutWish& wish) {
+GptLayout make_gpt_layout(const config::GptShape& shape, const GptLayoutWish& wish) {
   return build_layout(shape, wish, /*gives_hints=*/true);
 }
 

@@ -3,11 +3,11 @@
 #include <optional>
 #include <vector>
 
+#include "config/gpt_params.h"
 #include "plan/batch_plan.h"
 #include "plan/mesh_layout.h"
 #include "plan/pipe_schedule.h"
 #include "plan/pipe_split.h"
-#include "spec/gpt_params.h"
 
 namespace lockstep::plan {
 
@@ -28,22 +28,22 @@ struct GptLayoutWish {
 
 /// A GPT on a mesh of ranks: who holds what, and in which order a step runs.
 struct GptLayout {
-  spec::GptShape shape;
+  config::GptShape shape;
   MeshLayout mesh;
   bool is_sequence_parallel = false;  ///< Never with one tensor rank.
   bool is_optimizer_sharded = false;
   PipeShape pipe;
-  std::vector<spec::GptPart> parts;  ///< By number of part: chunk x num_stages + stage.
-  BatchPlan batch;                   ///< samples_per_micro and global_batch in sequences.
+  std::vector<config::GptPart> parts;  ///< By number of part: chunk x num_stages + stage.
+  BatchPlan batch;                     ///< samples_per_micro and global_batch in sequences.
 
   int64_t tp() const { return mesh.size(Axis::kTensor); }
   int64_t dp() const { return mesh.size(Axis::kData); }
   int64_t pp() const { return mesh.size(Axis::kPipeline); }
-  const spec::GptPart& part(int stage, int chunk) const {
+  const config::GptPart& part(int stage, int chunk) const {
     return parts.at(static_cast<size_t>(int64_t{chunk} * pp() + stage));
   }
   /// Parameters of a stage, chunk after chunk, with full shapes.
-  std::vector<spec::ParamSpec> params_of(int stage) const;
+  std::vector<config::ParamSpec> params_of(int stage) const;
   /// The model's first or last layer, which --first-last-layers-bf16 leaves out of FP8.
   bool is_end_layer(int64_t layer) const { return layer == 0 || layer + 1 == shape.layers; }
   /// The embedding is used by two stages: its gradient is summed over both.
@@ -58,6 +58,6 @@ int64_t loss_chunk_tokens(const GptLayout& layout, int64_t asked);
 /// of tp x pp, a model whose heads, groups, widths or vocabulary tp does not divide, a sequence that sequence
 /// parallelism does not divide, layers that stages do not divide, a global batch or a number of micro-batches that does
 /// not fit.
-GptLayout make_gpt_layout(const spec::GptShape& shape, const GptLayoutWish& wish);
+GptLayout make_gpt_layout(const config::GptShape& shape, const GptLayoutWish& wish);
 
 }  // namespace lockstep::plan

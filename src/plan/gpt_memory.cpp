@@ -16,7 +16,7 @@ struct Sizes {
 };
 
 Sizes sizes_of(const GptLayout& layout) {
-  const spec::GptShape& shape = layout.shape;
+  const config::GptShape& shape = layout.shape;
   const double ranks = static_cast<double>(layout.tp());
   return {.tokens = static_cast<double>(shape.sequence * layout.batch.samples_per_micro),
           .hidden = static_cast<double>(shape.hidden),
@@ -31,7 +31,7 @@ Sizes sizes_of(const GptLayout& layout) {
 
 constexpr double kNarrowCopies = 2;  // a weight and its transpose, one byte each
 
-bool is_linear_weight(const spec::ParamSpec& param) {
+bool is_linear_weight(const config::ParamSpec& param) {
   return core::ends_with(param.name, ".weight") &&
          (param.name.find(".attention.") != std::string::npos || param.name.find(".mlp.") != std::string::npos);
 }
@@ -46,13 +46,13 @@ bool has_fp8(const GptLayout& layout, int64_t layer, const GptMemoryInput& input
 }
 
 /// Elements of this rank's weights of a chunk of which copies in 8 bits are kept.
-int64_t num_narrow(const GptLayout& layout, const spec::GptPart& part, const GptMemoryInput& input) {
+int64_t num_narrow(const GptLayout& layout, const config::GptPart& part, const GptMemoryInput& input) {
   int64_t count = 0;
   for (int64_t layer = part.first_layer; layer < part.first_layer + part.num_layers; ++layer) {
     if (!has_fp8(layout, layer, input)) continue;
-    for (const spec::ParamSpec& param :
-         spec::gpt_param_specs(layout.shape, {.first_layer = layer, .num_layers = 1}, layout.tp()))
-      if (is_linear_weight(param)) count += spec::local_numel(param, layout.tp());
+    for (const config::ParamSpec& param :
+         config::gpt_param_specs(layout.shape, {.first_layer = layer, .num_layers = 1}, layout.tp()))
+      if (is_linear_weight(param)) count += config::local_numel(param, layout.tp());
   }
   return count;
 }
@@ -76,7 +76,7 @@ double score_bytes(const GptLayout& layout, const StateBytes& bytes) {
 }
 
 /// The largest unit of a chunk that is computed again at a time.
-double recomputed_bytes(const GptLayout& layout, const spec::GptPart& part, const GptMemoryInput& input) {
+double recomputed_bytes(const GptLayout& layout, const config::GptPart& part, const GptMemoryInput& input) {
   if (input.recompute == RecomputeKind::kSelective)
     return input.keeps_scores && part.num_layers > 0 ? score_bytes(layout, input.bytes) : 0;
   const bool is_uniform = input.recompute == RecomputeKind::kUniform;
@@ -90,7 +90,7 @@ double recomputed_bytes(const GptLayout& layout, const spec::GptPart& part, cons
 }
 
 /// What a chunk of layers keeps of one micro-batch.
-double chunk_bytes(const GptLayout& layout, const spec::GptPart& part, const GptMemoryInput& input) {
+double chunk_bytes(const GptLayout& layout, const config::GptPart& part, const GptMemoryInput& input) {
   const Sizes sizes = sizes_of(layout);
   const double inputs = layer_input_bytes(sizes, input.bytes);
   double kept = 0;
@@ -157,8 +157,8 @@ GptMemory plan_gpt_memory(const GptLayout& layout, const PipeSchedule& schedule,
                           const GptMemoryInput& input) {
   LOCKSTEP_CHECK(input.recompute_layers >= 1, "recompute_layers={}", input.recompute_layers);
   GptMemory memory;
-  for (const spec::ParamSpec& param : layout.params_of(stage))
-    memory.num_parameters += spec::local_numel(param, layout.tp());
+  for (const config::ParamSpec& param : layout.params_of(stage))
+    memory.num_parameters += config::local_numel(param, layout.tp());
   const double parameters = static_cast<double>(memory.num_parameters);
   memory.parameters = parameters * static_cast<double>(input.bytes.weight);
   memory.gradients = parameters * static_cast<double>(input.bytes.gradient);
@@ -166,7 +166,7 @@ GptMemory plan_gpt_memory(const GptLayout& layout, const PipeSchedule& schedule,
                      (layout.is_optimizer_sharded ? static_cast<double>(layout.dp()) : 1);
   std::vector<double> kept;
   for (int chunk = 0; chunk < layout.pipe.num_chunks; ++chunk) {
-    const spec::GptPart& part = layout.part(stage, chunk);
+    const config::GptPart& part = layout.part(stage, chunk);
     kept.push_back(chunk_bytes(layout, part, input));
     memory.parameters += kNarrowCopies * static_cast<double>(num_narrow(layout, part, input));
     memory.recomputed = std::max(memory.recomputed, recomputed_bytes(layout, part, input));

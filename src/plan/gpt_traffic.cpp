@@ -47,12 +47,12 @@ bool is_fp8(const GptLayout& layout, int64_t layer, const GptTrafficInput& input
 }
 
 /// Layers of a chunk whose forward pass runs again during backward, messages included.
-int64_t num_recomputed(const spec::GptPart& part, const GptTrafficInput& input) {
+int64_t num_recomputed(const config::GptPart& part, const GptTrafficInput& input) {
   if (input.recompute == RecomputeKind::kUniform) return part.num_layers;
   return input.recompute == RecomputeKind::kBlock ? std::min(part.num_layers, input.recompute_layers) : 0;
 }
 
-void add_layers(const GptLayout& layout, const spec::GptPart& part, const GptTrafficInput& input, Counts& counts) {
+void add_layers(const GptLayout& layout, const config::GptPart& part, const GptTrafficInput& input, Counts& counts) {
   const int64_t bytes = hidden_bytes(layout, input), micro = layout.batch.num_micro;
   const auto add_pass = [&](int64_t layer, int64_t num_gathers, const std::string& what) {
     const bool has_fp8 = is_fp8(layout, layer, input);
@@ -77,7 +77,7 @@ void add_scales(const GptLayout& layout, int stage, const GptTrafficInput& input
   if (input.fp8 != Fp8Scaling::kDelayed) return;
   int64_t num_layers = 0;
   for (int chunk = 0; chunk < layout.pipe.num_chunks; ++chunk) {
-    const spec::GptPart part = layout.part(stage, chunk);
+    const config::GptPart part = layout.part(stage, chunk);
     for (int64_t i = 0; i < part.num_layers; ++i) num_layers += is_fp8(layout, part.first_layer + i, input) ? 1 : 0;
   }
   const int64_t bytes = num_layers * kLinearsPerLayer * kOperandsPerLinear * kAmaxBytes;
@@ -85,7 +85,7 @@ void add_scales(const GptLayout& layout, int stage, const GptTrafficInput& input
   counts.add(kData, kAllReduce, bytes, bytes > 0 && layout.dp() > 1 ? 1 : 0, "scales");
 }
 
-void add_ends(const GptLayout& layout, const spec::GptPart& part, const GptTrafficInput& input, Counts& counts) {
+void add_ends(const GptLayout& layout, const config::GptPart& part, const GptTrafficInput& input, Counts& counts) {
   const int64_t bytes = hidden_bytes(layout, input), micro = layout.batch.num_micro;
   if (part.has_embedding) {
     counts.add(kTensor, layout.is_sequence_parallel ? kReduceScatter : kAllReduce, bytes, micro, "embedding forward");
@@ -103,7 +103,7 @@ void add_ends(const GptLayout& layout, const spec::GptPart& part, const GptTraff
 }
 
 /// Replicated parameters saw only their rank's tokens: one sum of all of their gradients, or of those in the own shard.
-void add_partial_gradients(const GptLayout& layout, const std::vector<spec::ParamSpec>& params,
+void add_partial_gradients(const GptLayout& layout, const std::vector<config::ParamSpec>& params,
                            const std::vector<Bucket>& buckets, const GptTrafficInput& input, int64_t data_rank,
                            Counts& counts) {
   const int64_t shards = layout.is_optimizer_sharded ? layout.dp() : 1;
@@ -128,11 +128,11 @@ void add_gradients(const GptLayout& layout, const std::vector<Bucket>& buckets, 
 }
 
 /// Both end stages sum the gradients of their copies: of the own shard, where there are shards.
-void add_tied_embedding(const GptLayout& layout, int stage, const std::vector<spec::ParamSpec>& params,
+void add_tied_embedding(const GptLayout& layout, int stage, const std::vector<config::ParamSpec>& params,
                         const std::vector<Bucket>& buckets, Counts& counts) {
   if (!layout.has_split_embedding() || (stage != 0 && stage != layout.pp() - 1)) return;
   for (const Bucket& bucket : buckets) {
-    if (params.at(static_cast<size_t>(bucket.slots.front().item)).name != spec::kGptWordEmbedding) continue;
+    if (params.at(static_cast<size_t>(bucket.slots.front().item)).name != config::kGptWordEmbedding) continue;
     const int64_t shards = layout.is_optimizer_sharded ? layout.dp() : 1;
     counts.add(kEmbedding, kAllReduce, bucket.num_elements / shards * bucket.element_bytes, 1,
                "gradient of the tied embedding");
@@ -159,12 +159,12 @@ int64_t gpt_bucket_elements(const GptTrafficInput& input, int64_t num_data_ranks
 std::vector<Bucket> gpt_buckets(const GptLayout& layout, int stage, const GptTrafficInput& input) {
   const int64_t elements = gpt_bucket_elements(input, layout.dp());
   std::vector<BucketItem> items;
-  for (const spec::ParamSpec& param : layout.params_of(stage))
+  for (const config::ParamSpec& param : layout.params_of(stage))
     items.push_back({.name = param.name,
-                     .num_elements = spec::local_numel(param, layout.tp()),
+                     .num_elements = config::local_numel(param, layout.tp()),
                      .dtype = "gradient",
                      .element_bytes = input.bytes.gradient,
-                     .is_alone = layout.has_split_embedding() && param.name == spec::kGptWordEmbedding});
+                     .is_alone = layout.has_split_embedding() && param.name == config::kGptWordEmbedding});
   if (items.empty()) return {};
   return plan_buckets(items, elements * input.bytes.gradient, layout.is_optimizer_sharded ? layout.dp() : 1);
 }

@@ -1,45 +1,45 @@
 #include "plan/gpt_train.h"
 
+#include "config/attention_kernel.h"
 #include "core/error.h"
 #include "core/units.h"
-#include "spec/attention_kernel.h"
 
 namespace lockstep::plan {
 namespace {
 
-StateBytes bytes_of(const spec::GptOptions& o) {
+StateBytes bytes_of(const config::GptOptions& o) {
   return state_bytes(o.precision != "fp32", o.accumulate_allreduce_grads_in_fp32);
 }
 
-RecomputeKind recompute_of(const spec::GptOptions& o) {
+RecomputeKind recompute_of(const config::GptOptions& o) {
   if (!o.recompute_granularity) return RecomputeKind::kNone;
   if (*o.recompute_granularity == "selective") return RecomputeKind::kSelective;
   return o.recompute_method == "block" ? RecomputeKind::kBlock : RecomputeKind::kUniform;
 }
 
-Fp8Scaling fp8_of(const spec::GptOptions& o) {
+Fp8Scaling fp8_of(const config::GptOptions& o) {
   if (!o.fp8_format) return Fp8Scaling::kNone;
   return o.fp8_recipe == "tensorwise" ? Fp8Scaling::kTensorwise : Fp8Scaling::kDelayed;
 }
 
 /// Under fp16 gradients are scaled before they are rounded, under GPipe many heads are in flight: the logits are made
 /// twice.
-bool has_early_loss_gradients(const spec::GptOptions& o) {
+bool has_early_loss_gradients(const config::GptOptions& o) {
   return o.precision != "fp16" && o.pipeline_schedule != "gpipe";
 }
 
 /// Whether attention is products and a softmax, whose results backward needs: nn::attention's choice.
-bool keeps_scores(const spec::GptOptions& o) {
-  const spec::GptShape shape = spec::gpt_shape_of(o);
+bool keeps_scores(const config::GptOptions& o) {
+  const config::GptShape shape = config::gpt_shape_of(o);
   if (shape.attention_dropout > 0) return true;
   return o.run.device == "cpu" &&
-         shape.sequence <= spec::plain_attention_limit(o.precision != "fp32", !o.reset_attention_mask);
+         shape.sequence <= config::plain_attention_limit(o.precision != "fp32", !o.reset_attention_mask);
 }
 
 }  // namespace
 
-GptLayout train_gpt_layout(const spec::GptOptions& o, int64_t world_size) {
-  return make_gpt_layout(spec::gpt_shape_of(o),
+GptLayout train_gpt_layout(const config::GptOptions& o, int64_t world_size) {
+  return make_gpt_layout(config::gpt_shape_of(o),
                          {.world_size = world_size,
                           .tp = o.tensor_model_parallel_size,
                           .pp = o.pipeline_model_parallel_size,
@@ -60,7 +60,7 @@ GptLayout train_gpt_layout(const spec::GptOptions& o, int64_t world_size) {
                           .lowers_batch = o.decrease_batch_size_if_needed});
 }
 
-GptMemoryInput train_gpt_memory(const spec::GptOptions& o) {
+GptMemoryInput train_gpt_memory(const config::GptOptions& o) {
   return {.bytes = bytes_of(o),
           .recompute = recompute_of(o),
           .recompute_layers = o.recompute_num_layers.value_or(1),
@@ -71,7 +71,7 @@ GptMemoryInput train_gpt_memory(const spec::GptOptions& o) {
           .fp8_spares_ends = o.first_last_layers_bf16};
 }
 
-GptTrafficInput train_gpt_traffic(const spec::GptOptions& o) {
+GptTrafficInput train_gpt_traffic(const config::GptOptions& o) {
   return {.bytes = bytes_of(o),
           .recompute = recompute_of(o),
           .recompute_layers = o.recompute_num_layers.value_or(1),
@@ -83,7 +83,8 @@ GptTrafficInput train_gpt_traffic(const spec::GptOptions& o) {
           .fp8_spares_ends = o.first_last_layers_bf16};
 }
 
-void refuse_beyond_memory(const spec::GptShape& shape, double planned_bytes, double bytes, const std::string& device) {
+void refuse_beyond_memory(const config::GptShape& shape, double planned_bytes, double bytes,
+                          const std::string& device) {
   if (planned_bytes <= kPlanMargin * bytes) return;
   throw EnvironmentError(
       fmt::format("plan: model '{}' laid out so takes {} of memory, {} has {}", shape.name,

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "spec/precision_names.h"
+#include "config/precision_names.h"
 
 namespace lockstep::plan {
 namespace {
@@ -18,7 +18,7 @@ struct ElementBytes {
 
 ElementBytes element_bytes(const std::string& precision) {
   if (precision == "fp32") return {};
-  if (spec::has_16bit_weights(precision)) return {.compute = 2, .stream = 2, .weight = 2};
+  if (config::has_16bit_weights(precision)) return {.compute = 2, .stream = 2, .weight = 2};
   return {.compute = 2, .stream = 4, .weight = 4};  // autocast over fp32 weights
 }
 
@@ -43,7 +43,7 @@ double tower_bytes(const Tower& tower, const ElementBytes& bytes, const MemoryPl
 }
 
 /// ModifiedResNet: of every convolution its result and that of the batch norm and ReLU behind it.
-double resnet_bytes(const spec::VisionShape& vision, const ElementBytes& bytes) {
+double resnet_bytes(const config::VisionShape& vision, const ElementBytes& bytes) {
   const auto area = [](double side) { return side * side; };
   const double half = static_cast<double>(vision.image_size) / 2, width = static_cast<double>(vision.width);
   double elements = 2 * area(half) * (width / 2 + width / 2 + width) + area(half / 2) * width;
@@ -59,7 +59,7 @@ double resnet_bytes(const spec::VisionShape& vision, const ElementBytes& bytes) 
   return elements * bytes.compute;
 }
 
-double image_bytes(const spec::VisionShape& vision, const ElementBytes& bytes, const MemoryPlanInput& input) {
+double image_bytes(const config::VisionShape& vision, const ElementBytes& bytes, const MemoryPlanInput& input) {
   if (vision.is_resnet()) return resnet_bytes(vision, bytes);
   return tower_bytes(
       {static_cast<double>(vision.layers), static_cast<double>(vision.tokens()), static_cast<double>(vision.width),
@@ -68,7 +68,7 @@ double image_bytes(const spec::VisionShape& vision, const ElementBytes& bytes, c
 }
 
 /// HTSAT: Swin blocks, whose attention looks at one window; on the CPU its kernel keeps no probabilities.
-double htsat_bytes(const spec::AudioShape& audio, const ElementBytes& bytes, const MemoryPlanInput& input) {
+double htsat_bytes(const config::AudioShape& audio, const ElementBytes& bytes, const MemoryPlanInput& input) {
   const double window = static_cast<double>(audio.window * audio.window);
   const double pixels = static_cast<double>(audio.image_size * audio.image_size);
   double sum = 3 * pixels * 4;  // spectrogram, after the batch norm, as an image: fp32
@@ -95,12 +95,12 @@ double text_bytes(const auto& text, int64_t mlp_width, const ElementBytes& bytes
 }
 
 /// Parameters, gradients, moments, master copies.
-void add_state(const std::vector<spec::ParamSpec>& params, const MemoryPlanInput& input, MemoryPlan& plan) {
+void add_state(const std::vector<config::ParamSpec>& params, const MemoryPlanInput& input, MemoryPlan& plan) {
   const double share = 1.0 / static_cast<double>(input.optimizer_shards);
   for (const auto& param : params) {
     const auto count = static_cast<double>(param.numel());
-    const bool is_narrow = spec::is_16bit(param, input.precision);
-    const bool has_master = is_narrow && spec::has_masters(input.precision);
+    const bool is_narrow = config::is_16bit(param, input.precision);
+    const bool has_master = is_narrow && config::has_masters(input.precision);
     plan.parameters += count * (is_narrow ? 2 : 4);
     if (param.is_buffer) continue;
     plan.gradients += count * (is_narrow && !input.has_fp32_gradients ? 2 : 4);
@@ -111,7 +111,7 @@ void add_state(const std::vector<spec::ParamSpec>& params, const MemoryPlanInput
 
 }  // namespace
 
-MemoryPlan plan_contrastive_memory(const spec::ContrastiveShape& shape, const MemoryPlanInput& input) {
+MemoryPlan plan_contrastive_memory(const config::ContrastiveShape& shape, const MemoryPlanInput& input) {
   const ElementBytes bytes = element_bytes(input.precision);
   MemoryPlan plan;
   add_state(shape.param_specs(), input, plan);

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "spec/contrastive_shape.h"
+#include "config/contrastive_shape.h"
 
 namespace lockstep::plan {
 
@@ -30,6 +30,6 @@ struct MemoryPlanInput {
 /// Estimate from shapes alone, data parallel, AdamW. Activations count what the layers of nn/ and models/ keep for the
 /// backward pass, texts at their nominal length; temporaries of kernels, the allocator's rounding and libraries come on
 /// top.
-MemoryPlan plan_contrastive_memory(const spec::ContrastiveShape& shape, const MemoryPlanInput& input);
+MemoryPlan plan_contrastive_memory(const config::ContrastiveShape& shape, const MemoryPlanInput& input);
 
 }  // namespace lockstep::plan

@@ -85,12 +85,12 @@ class LayoutReader {
   size_t at_ = 0;
 };
 
-std::vector<spec::GptPart> parts_of_text(const spec::GptShape& shape, const SplitWish& wish) {
+std::vector<config::GptPart> parts_of_text(const config::GptShape& shape, const SplitWish& wish) {
   const auto refuse = [&](const std::string& what, const std::string& hint) {
     throw UsageError(fmt::format("plan: {} '{}' {}", kLayoutFlag, wish.text, what), hint);
   };
   const std::vector<std::string> items = LayoutReader(wish.text).read();
-  std::vector<spec::GptPart> parts;
+  std::vector<config::GptPart> parts;
   int64_t layer = 0, num_embeddings = 0, num_heads = 0;
   for (const std::string& part : items) {
     const int64_t num_layers = std::count(part.begin(), part.end(), 't');
@@ -129,7 +129,7 @@ void check_one_wish(const SplitWish& wish) {
 }
 
 /// Layers of the first and the last stage given, the others share the rest.
-std::vector<int64_t> uneven_layers(const spec::GptShape& shape, const SplitWish& wish) {
+std::vector<int64_t> uneven_layers(const config::GptShape& shape, const SplitWish& wish) {
   const int64_t given = wish.first_layers.value_or(0) + wish.last_layers.value_or(0);
   const int64_t num_given = wish.first_layers.has_value() + wish.last_layers.has_value(),
                 num_others = wish.num_stages - num_given;
@@ -146,13 +146,13 @@ std::vector<int64_t> uneven_layers(const spec::GptShape& shape, const SplitWish&
 }
 
 /// Chunk by chunk, stage by stage: each stage's layers shared out evenly among its chunks.
-std::vector<spec::GptPart> parts_of_stages(const std::vector<int64_t>& layers_of_stage, int64_t num_chunks) {
+std::vector<config::GptPart> parts_of_stages(const std::vector<int64_t>& layers_of_stage, int64_t num_chunks) {
   for (const int64_t layers : layers_of_stage)
     if (layers % num_chunks != 0)
       throw UsageError(
           fmt::format("plan: a pipeline stage of {} layers does not divide into {} virtual stages", layers, num_chunks),
           "choose numbers of layers at the ends that are multiples of the virtual stages");
-  std::vector<spec::GptPart> parts;
+  std::vector<config::GptPart> parts;
   int64_t layer = 0;
   for (int64_t chunk = 0; chunk < num_chunks; ++chunk)
     for (const int64_t layers : layers_of_stage) {
@@ -162,7 +162,7 @@ std::vector<spec::GptPart> parts_of_stages(const std::vector<int64_t>& layers_of
   return parts;
 }
 
-std::vector<spec::GptPart> even_parts(const spec::GptShape& shape, const SplitWish& wish, int64_t num_chunks) {
+std::vector<config::GptPart> even_parts(const config::GptShape& shape, const SplitWish& wish, int64_t num_chunks) {
   const int64_t num_parts = wish.num_stages * num_chunks, extra = wish.counts_embedding + wish.counts_head,
                 places = shape.layers + extra;
   if (places % num_parts != 0) {
@@ -188,7 +188,7 @@ std::vector<spec::GptPart> even_parts(const spec::GptShape& shape, const SplitWi
     throw UsageError(fmt::format("plan: {} do not divide among {} pipeline stages{}", what, wish.num_stages, how),
                      hint);
   }
-  std::vector<spec::GptPart> parts;
+  std::vector<config::GptPart> parts;
   int64_t layer = 0;
   for (int64_t i = 0; i < num_parts; ++i) {
     const int64_t taken = (i == 0 && wish.counts_embedding) + (i == num_parts - 1 && wish.counts_head);
@@ -201,7 +201,7 @@ std::vector<spec::GptPart> even_parts(const spec::GptShape& shape, const SplitWi
 
 }  // namespace
 
-int64_t num_chunks_of(const spec::GptShape& shape, const SplitWish& wish) {
+int64_t num_chunks_of(const config::GptShape& shape, const SplitWish& wish) {
   check_one_wish(wish);
   if (!wish.text.empty()) return std::ssize(parts_of_text(shape, wish)) / wish.num_stages;
   if (wish.num_chunks) return *wish.num_chunks;
@@ -218,7 +218,7 @@ int64_t num_chunks_of(const spec::GptShape& shape, const SplitWish& wish) {
   return per_stage / *wish.layers_per_chunk;
 }
 
-std::vector<spec::GptPart> split_layers(const spec::GptShape& shape, const SplitWish& wish) {
+std::vector<config::GptPart> split_layers(const config::GptShape& shape, const SplitWish& wish) {
   LOCKSTEP_CHECK(wish.num_stages >= 1, "num_stages={}", wish.num_stages);
   const int64_t num_chunks = num_chunks_of(shape, wish);
   if (!wish.text.empty()) return parts_of_text(shape, wish);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "spec/gpt_params.h"
+#include "config/gpt_params.h"
 
 namespace lockstep::plan {
 
@@ -22,9 +22,9 @@ struct SplitWish {
 /// The parts of the model in forward order: number c x num_stages + r is chunk c of stage r. Every layer lies in one
 /// part, the embedding in the first, the head in the last. UsageError where the numbers do not divide, with the nearest
 /// that do.
-std::vector<spec::GptPart> split_layers(const spec::GptShape& shape, const SplitWish& wish);
+std::vector<config::GptPart> split_layers(const config::GptShape& shape, const SplitWish& wish);
 
 /// Chunks per stage that a wish asks for.
-int64_t num_chunks_of(const spec::GptShape& shape, const SplitWish& wish);
+int64_t num_chunks_of(const config::GptShape& shape, const SplitWish& wish);
 
 }  // namespace lockstep::plan

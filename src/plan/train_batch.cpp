@@ -5,10 +5,10 @@
 
 namespace lockstep::plan {
 
-BatchPlan train_batch_plan(const spec::ParsedCommand& command, int64_t num_ranks) {
+BatchPlan train_batch_plan(const config::ParsedCommand& command, int64_t num_ranks) {
   if (command.gpt) return train_gpt_layout(*command.gpt, num_ranks).batch;
   LOCKSTEP_CHECK(command.train != nullptr, "'{}' does not train", command.info->name);
-  const spec::TrainOptions& options = *command.train;
+  const config::TrainOptions& options = *command.train;
   const bool has_global = options.global_batch.has_value();
   BatchWish wish{.global_batch = options.global_batch};
   if (!has_global || command.set->is_given("batch-size")) wish.samples_per_micro = options.samples_per_rank;

@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
@@ -221,10 +222,6 @@ CheckpointEntry read_entry(const fs::path& folder, int64_t step, int attempt, co
   return entry;
 }
 
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 }  // namespace
 
 std::string checkpoint_name(int64_t step, int attempt) { return fmt::format("step-{:08}.a{}", step, attempt); }
@@ -359,7 +356,7 @@ OwnerClaim claim_checkpoints(const fs::path& run_folder, const Json& who, int lo
   }
   const Json json{{"attempt", claim.attempt},
                   {"token", claim.token},
-                  {"claimed_s", unix_seconds()},
+                  {"claimed_s", core::unix_seconds()},
                   {"who", who},
                   {"usable", usable}};
   core::write_file_atomic(path, json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n");

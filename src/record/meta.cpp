@@ -44,15 +44,15 @@ constexpr std::array kCounts = std::to_array<std::pair<std::string_view, std::op
      {"sequence_length", &RunSetup::sequence_length}});
 constexpr std::array kNumbers = std::to_array<std::pair<std::string_view, std::optional<double> RunSetup::*>>(
     {{"forward_gflops", &RunSetup::forward_gflops_per_sample}, {"peak_tflops", &RunSetup::peak_tflops_per_device}});
-constexpr std::array<std::string_view, 4> kDerived = {"devices_per_node", "batch", "synthetic",
-                                                      "job"};  // no members of RunSetup of their own
+constexpr std::array<std::string_view, 4> kDerivedKeys = {"devices_per_node", "batch", "synthetic",
+                                                          "job"};  // no members of RunSetup of their own
 
 std::vector<std::string> names_of_facts() {
   std::vector<std::string> names;
   for (const auto& [name, place] : kTexts) names.emplace_back(name);
   for (const auto& [name, place] : kCounts) names.emplace_back(name);
   for (const auto& [name, place] : kNumbers) names.emplace_back(name);
-  names.insert(names.end(), kDerived.begin(), kDerived.end());
+  names.insert(names.end(), kDerivedKeys.begin(), kDerivedKeys.end());
   return names;
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json.h"
 
 namespace lockstep::record {
 namespace {
@@ -16,11 +17,6 @@ template <typename Number> std::optional<Number> number_at(const Json& object, c
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number()) return std::nullopt;
   return found->get<Number>();
-}
-
-std::string text_at(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 void check_version(const Json& object, const fs::path& path) {
@@ -102,12 +98,12 @@ StatusRead read_status(const fs::path& folder) {
   const Json status = core::read_json_file(path);
   check_version(status, path);
   StatusRead read;
-  read.state = text_at(status, "state");
+  read.state = core::text_at(status, "state");
   if (read.state.empty()) throw DataError(fmt::format("record: '{}' has no state", path.string()));
   read.attempt = number_at<int>(status, "attempt").value_or(0);
   read.exit_code = number_at<int>(status, "exit_code");
   read.first_failing_rank = number_at<int>(status, "first_failing_rank");
-  read.message = text_at(status, "message");
+  read.message = core::text_at(status, "message");
   read.last_step = number_at<int64_t>(status, "last_step");
   read.heartbeat_s = number_at<double>(status, "heartbeat_s").value_or(0);
   read.heartbeat_every_s = number_at<double>(status, "heartbeat_every_s").value_or(0);

@@ -158,7 +158,7 @@ void tell_oddities(const StepOddities& odd, RunData& run) {
 }
 
 /// The record of an interval that every line of ranks.jsonl and system.jsonl begins with.
-struct Interval {
+struct LoggedInterval {
   int attempt = 0;
   std::optional<int64_t> step{};
   int64_t num_steps = 1;
@@ -213,7 +213,7 @@ void load_steps(const fs::path& folder, RunData& run) {
 
 void load_rank_times(const fs::path& folder, RunData& run) {
   read_lines(folder / "ranks.jsonl", run, [&](const object& row) {
-    Interval interval;
+    LoggedInterval interval;
     RankTimesRecord times;
     for (const auto field : row) {
       interval.set(field.key, field.value);
@@ -272,7 +272,7 @@ void load_collectives(const fs::path& folder, RunData& run) {
 
 void load_system(const fs::path& folder, RunData& run) {
   read_lines(folder / "system.jsonl", run, [&](const object& row) {
-    Interval interval;
+    LoggedInterval interval;
     SystemInterval counters;
     for (const auto field : row) {
       interval.set(field.key, field.value);

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <set>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json.h"
 #include "core/strings.h"
 #include "record/measured_steps.h"
 #include "record/reader.h"
@@ -19,15 +21,6 @@ namespace {
 
 using core::Json;
 namespace fs = std::filesystem;
-
-double unix_seconds_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string text_at(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
 
 std::optional<double> time_at(const Json& object, const char* key) {
   const auto found = object.find(key);
@@ -66,7 +59,7 @@ std::string command_of(const Json& attempt) {
 /// in one line.
 std::string start_command(const Json& attempt, const RunSetup& setup) {
   constexpr std::string_view kProgram = "lockstep ";
-  const std::string command = command_of(attempt), from = text_at(attempt, "ranks_from");
+  const std::string command = command_of(attempt), from = core::text_at(attempt, "ranks_from");
   const auto size = attempt.find("world_size");
   const int64_t num_ranks = size != attempt.end() && size->is_number_integer() ? size->get<int64_t>() : 1;
   if (num_ranks < 2 || !core::starts_with(command, kProgram)) return command;
@@ -85,10 +78,10 @@ AttemptFacts facts_of(const Json& attempt, int place) {
   facts.setup = setup_of_attempt(attempt);
   facts.options = options_of_attempt(attempt);
   facts.started_s = time_at(attempt, "started_s");
-  if (const std::string job = text_at(attempt, "slurm_job_id"); !job.empty()) facts.allocation = "slurm " + job;
-  if (const std::string version = text_at(attempt, "code_version"); !version.empty())
+  if (const std::string job = core::text_at(attempt, "slurm_job_id"); !job.empty()) facts.allocation = "slurm " + job;
+  if (const std::string version = core::text_at(attempt, "code_version"); !version.empty())
     facts.software["lockstep"] = version;
-  if (const std::string host = text_at(attempt, "host"); !host.empty()) facts.software["host"] = host;
+  if (const std::string host = core::text_at(attempt, "host"); !host.empty()) facts.software["host"] = host;
   add_texts(attempt, "software", facts.software);
   add_texts(attempt, "environment", facts.software);
   facts.command = start_command(attempt, facts.setup);
@@ -168,7 +161,7 @@ std::optional<int64_t> read_how_it_stands(const fs::path& folder, RunData& run) 
   const size_t num_problems = run.problems.size();
   const bool is_told = read_or_tell(folder / "status.json", run, [&] {
     const StatusRead status = read_status(folder);
-    const double now_s = unix_seconds_now();
+    const double now_s = core::unix_seconds();
     run.state = status.is_dead(now_s) ? "died" : status.state;
     run.message = status.message;
     if (status.first_failing_rank)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/host_name.h"
@@ -17,11 +18,6 @@ namespace {
 
 using core::Json;
 namespace fs = std::filesystem;
-
-double unix_seconds() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) / 1000.0;
-}
 
 void make_folder(const fs::path& folder) {
   std::error_code failure;
@@ -79,8 +75,8 @@ RunRecord::RunRecord(const fs::path& folder, Json attempt, const RunRecordConfig
                  {"attempt", attempt_},
                  {"host", core::host_name()},
                  {"pid", ::getpid()},
-                 {"started_s", unix_seconds()},
-                 {"heartbeat_s", unix_seconds()},
+                 {"started_s", core::unix_seconds()},
+                 {"heartbeat_s", core::unix_seconds()},
                  {"heartbeat_every_s", static_cast<double>(config.heartbeat_every.count()) / 1000.0},
                  {"last_step", nullptr},
                  {"exit_code", nullptr},
@@ -112,7 +108,7 @@ void note_first_failure(const fs::path& folder, const FirstFailure& failure) {
       *state = to_text(RunState::kFailed);
       status["exit_code"] = failure.exit_code;
       status["message"] = fmt::format("rank {} ended with {}", failure.rank, failure.text);
-      status["ended_s"] = unix_seconds();
+      status["ended_s"] = core::unix_seconds();
     }
     core::write_file_atomic(path, status.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   } catch (const Error& error) {  // the failure itself has been reported
@@ -127,7 +123,8 @@ RunRecord::~RunRecord() {
 void RunRecord::add_attempt(Json attempt) {
   Json attempts = load_attempts(folder_ / "run.json");
   attempt_ = config_.attempt ? *config_.attempt : highest_attempt(attempts, folder_) + 1;
-  Json entry{{"attempt", attempt_}, {"started_s", unix_seconds()}, {"host", core::host_name()}, {"pid", ::getpid()}};
+  Json entry{
+      {"attempt", attempt_}, {"started_s", core::unix_seconds()}, {"host", core::host_name()}, {"pid", ::getpid()}};
   if (attempt.is_object()) entry.update(attempt);
   attempts.push_back(std::move(entry));
   const Json run{{"record_version", kRecordVersion}, {"attempts", std::move(attempts)}};
@@ -171,7 +168,7 @@ void RunRecord::write_status() {
   {
     const AppendQueue::Health health = queue_->health();
     const std::scoped_lock lock(status_mutex_);
-    status_["heartbeat_s"] = unix_seconds();
+    status_["heartbeat_s"] = core::unix_seconds();
     status_["dropped_lines"] = health.dropped;
     status_["write_errors"] = health.write_errors;
     if (!health.last_error.empty()) status_["last_write_error"] = health.last_error;
@@ -202,7 +199,7 @@ void RunRecord::finish(const RunEnd& end) {
     status_["exit_code"] = end.exit_code;
     if (end.first_failing_rank) status_["first_failing_rank"] = *end.first_failing_rank;
     if (!end.message.empty()) status_["message"] = end.message;
-    status_["ended_s"] = unix_seconds();
+    status_["ended_s"] = core::unix_seconds();
   }
   queue_->flush();
   try {

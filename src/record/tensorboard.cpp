@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/host_name.h"
@@ -59,10 +60,6 @@ std::string event_with_time(double wall_time_s) {
   return event;
 }
 
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 }  // namespace
 
 uint32_t crc32c(std::string_view bytes) {
@@ -113,7 +110,7 @@ TensorBoardWriter::TensorBoardWriter(const fs::path& folder, AppendQueue& queue)
     errno = failure.value();
     core::throw_errno("record: cannot create", folder);
   }
-  const double now_s = unix_seconds();
+  const double now_s = core::unix_seconds();
   for (int serial = 0; path_.empty() || fs::exists(path_); ++serial)
     path_ = folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<int64_t>(now_s), core::host_name(),
                                  ::getpid(), serial);
@@ -122,7 +119,7 @@ TensorBoardWriter::TensorBoardWriter(const fs::path& folder, AppendQueue& queue)
 }
 
 void TensorBoardWriter::add_scalars(int64_t step, const NamedNumbers& scalars) {
-  if (!scalars.empty()) queue_.append(file_, tfrecord(encode_scalar_event(unix_seconds(), step, scalars)));
+  if (!scalars.empty()) queue_.append(file_, tfrecord(encode_scalar_event(core::unix_seconds(), step, scalars)));
 }
 
 }  // namespace lockstep::record

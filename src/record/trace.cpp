@@ -48,12 +48,6 @@ core::Json moved(core::Json event, int rank, double shift_us) {
   return event;
 }
 
-std::string text_at(const core::Json& object, const char* key) {
-  if (!object.is_object()) return "";
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 /// A number from 0 to 10^15; 0 where there is none.
 double amount_at(const core::Json& object, const char* key) {
   if (!object.is_object()) return 0;
@@ -81,14 +75,15 @@ std::string collective_of(const std::string& text) {
 
 /// The kernel of a collective as one call of it; count 0: another event.
 DeviceCollective read_kernel(const core::Json& event) {
-  const std::string name = text_at(event, "name"), category = text_at(event, "cat");
+  const std::string name = core::text_at(event, "name"), category = core::text_at(event, "cat");
   if (category != "kernel" || core::to_lower_ascii(name).find("nccl") == std::string::npos) return {};
   const double duration_us = amount_at(event, "dur");
   if (duration_us <= 0) return {};
   static const core::Json kNone = core::Json::object();
   const auto found = event.find("args");
   const core::Json& args = found != event.end() && found->is_object() ? *found : kNone;
-  DeviceCollective call{.kind = collective_of(text_at(args, "Collective name")), .type = text_at(args, "dtype")};
+  DeviceCollective call{.kind = collective_of(core::text_at(args, "Collective name")),
+                        .type = core::text_at(args, "dtype")};
   if (call.kind.empty()) call.kind = collective_of(name);
   if (call.kind.empty()) call.kind = name.substr(0, name.find('('));
   call.num_elements =

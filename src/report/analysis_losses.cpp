@@ -13,7 +13,7 @@
 
 namespace lockstep::report {
 namespace {
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
 constexpr double kStartShare = 0.05;  // of the shortest run's samples: the window in which all curves start
 constexpr double kTargetShare = 0.1;  // of the common fall that is left at the target
 constexpr double kMinFall = 6;        // standard errors
@@ -93,7 +93,7 @@ double common_target(const std::vector<Candidate>& candidates) {
     end = std::max(end, one.levels.end);
     error = std::max(error, one.levels.error);
   }
-  return start - end > kMinFall * error ? end + kTargetShare * (start - end) : kNaN;
+  return start - end > kMinFall * error ? end + kTargetShare * (start - end) : kNoValue;
 }
 
 /// First guesses, and how far beyond a crossing every run still has losses.
@@ -200,7 +200,7 @@ void fill_losses(Curve& curve, const std::vector<RunSummary>& runs) {
   if (!curve.base || curve.points.size() < 2 || !has_losses) return;
   LossComparison& comparison = curve.losses.emplace();
   std::vector<Candidate> candidates = falling_runs(curve, runs);
-  comparison.target = candidates.empty() ? kNaN : common_target(candidates);
+  comparison.target = candidates.empty() ? kNoValue : common_target(candidates);
   if (std::isfinite(comparison.target))
     cross(candidates, curve);
   else
@@ -264,8 +264,8 @@ Table loss_table(const Curve& curve) {
                           point.setup.global_batch ? count_cell(*point.setup.global_batch) : Cell{},
                           count_cell(static_cast<int64_t>(point.num_loss_values)), figure_cell(comparison.target),
                           point.samples_to_loss ? figure_cell(*point.samples_to_loss) : Cell{},
-                          ratio ? fixed_cell(ratio->value, 3) : Cell{}, end_cell(ratio ? ratio->low : kNaN),
-                          end_cell(ratio ? ratio->high : kNaN), text_cell(point.loss_verdict)});
+                          ratio ? fixed_cell(ratio->value, 3) : Cell{}, end_cell(ratio ? ratio->low : kNoValue),
+                          end_cell(ratio ? ratio->high : kNoValue), text_cell(point.loss_verdict)});
   }
   if (has_single)
     table.notes.push_back(

@@ -10,7 +10,7 @@ namespace lockstep::report {
 
 /// What the user may say about an analysis; every default is printed in the method text.
 struct AnalysisOptions {
-  std::string flops_set{};  ///< Nominal FLOPs by model (spec::find_nominal) instead of what the runs say.
+  std::string flops_set{};  ///< Nominal FLOPs by model (config::find_nominal) instead of what the runs say.
   std::optional<double> forward_gflops{};        ///< Per sample, instead of what the runs say.
   std::optional<double> peak_tflops{};           ///< Dense, per device, instead of table and record.
   std::optional<double> measured_peak_tflops{};  ///< What a matrix product reached on the same device.

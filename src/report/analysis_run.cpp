@@ -6,11 +6,11 @@
 #include <cmath>
 #include <limits>
 
+#include "config/flops.h"
 #include "record/logs.h"
 #include "record/measured_steps.h"
 #include "record/statistics.h"
 #include "record/step_columns.h"
-#include "spec/flops.h"
 
 namespace lockstep::report {
 namespace {
@@ -132,7 +132,7 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.setup = run.setup;
   summary.options = run.options;
   if (!options.flops_set.empty()) {
-    const auto nominal = spec::find_nominal(options.flops_set, run.setup.model);
+    const auto nominal = config::find_nominal(options.flops_set, run.setup.model);
     if (run.setup.forward_gflops_per_sample &&
         !run.setup.processed_gflops_per_sample) {  // what the run itself counted stands beside it
       summary.setup.processed_gflops_per_sample = run.setup.forward_gflops_per_sample;

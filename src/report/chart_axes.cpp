@@ -11,7 +11,7 @@ namespace {
 constexpr double kBaseLine = 0.36;  ///< Of the font size: from the middle of a line of text down to its base line.
 }
 
-void ChartPainter::paint_lines(const std::vector<std::string>& lines, Point at, const SvgWriter::TextStyle& style) {
+void ChartPainter::paint_lines(const std::vector<std::string>& lines, PagePoint at, const SvgWriter::TextStyle& style) {
   for (const std::string& line : lines) {
     out_.text(at, line, style);
     at.y += style.font_px * kLineHeight;
@@ -124,7 +124,7 @@ void ChartPainter::paint_regions() {
   }
 }
 
-void ChartPainter::paint_key_entry(const KeyEntry& entry, Point at) {
+void ChartPainter::paint_key_entry(const KeyEntry& entry, PagePoint at) {
   const double middle = at.y + kTickPx * kLineHeight / 2;
   const auto rect = [&](std::string_view fill) {
     return fmt::format(R"(<rect x="{}" y="{}" width="18" height="10"{}/>)", svg_number(at.x + 1),

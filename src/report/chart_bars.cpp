@@ -114,7 +114,7 @@ void ChartPainter::paint_bars() {
     paint_bar(bar, plot_.x + slot * (static_cast<double>(bar) + 0.5) - width / 2, width, has_totals);
 }
 
-void ChartPainter::paint_part_label(const SeriesStyle& style, const std::string& label, Point centre) {
+void ChartPainter::paint_part_label(const SeriesStyle& style, const std::string& label, PagePoint centre) {
   constexpr double kHeight = 14;
   const Rgb fill = text_on(style.colour);
   const double width = text_width(label, kSmallPx) + 6;

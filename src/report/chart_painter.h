@@ -19,7 +19,7 @@ struct PlotPoint {
   std::optional<double> low{}, high{};
   std::string label{};
   bool follows_gap = false;  ///< A point before it is missing: no line from there.
-  Point at{};                ///< In the drawing, once the axes are set.
+  PagePoint at{};            ///< In the drawing, once the axes are set.
 };
 
 struct PlotSeries {
@@ -36,9 +36,9 @@ struct KeyEntry {
   SeriesStyle style{};
   size_t index = 0;  ///< Of its series or part.
   std::vector<std::string> lines{};
-  double width = 0;             ///< With symbol.
-  double anchor_y = 0;          ///< Wished height, of a direct label.
-  std::optional<Point> from{};  ///< End of the line that it names.
+  double width = 0;                 ///< With symbol.
+  double anchor_y = 0;              ///< Wished height, of a direct label.
+  std::optional<PagePoint> from{};  ///< End of the line that it names.
 
   double height() const { return static_cast<double>(lines.size()) * kTickPx * kLineHeight; }
 };
@@ -70,10 +70,10 @@ class ChartPainter {
       const;  ///< Of a tick's text of that width: over the tick, but never past the drawing's edge.
   void thin_ticks(std::vector<Tick>& ticks) const;
   void paint_regions();
-  void paint_key_entry(const KeyEntry& entry, Point at);
+  void paint_key_entry(const KeyEntry& entry, PagePoint at);
   void paint_legend();
   void paint_direct_labels();
-  void paint_lines(const std::vector<std::string>& lines, Point first_base_line, const SvgWriter::TextStyle& style);
+  void paint_lines(const std::vector<std::string>& lines, PagePoint first_base_line, const SvgWriter::TextStyle& style);
 
   // chart_series.cpp
   void paint_series();
@@ -94,7 +94,7 @@ class ChartPainter {
   std::string hatch_fill(size_t part) const;  ///< The attribute that lays a pattern over a part; empty for a plain one.
   void paint_bars();
   void paint_bar(size_t bar, double left, double width, bool has_total);
-  void paint_part_label(const SeriesStyle& style, const std::string& label, Point centre);
+  void paint_part_label(const SeriesStyle& style, const std::string& label, PagePoint centre);
   bool fits_part_labels(size_t part, double width) const;
   double bar_total(size_t bar) const;
   void lay_out_bar_names();

@@ -37,7 +37,7 @@ std::vector<const PlotPoint*> thinned(const std::vector<PlotPoint>& points, doub
   return kept;
 }
 
-std::string coordinates(Point at) { return svg_number(at.x) + " " + svg_number(at.y); }
+std::string coordinates(PagePoint at) { return svg_number(at.x) + " " + svg_number(at.y); }
 
 }  // namespace
 
@@ -61,7 +61,7 @@ void ChartPainter::paint_series() {
 
 void ChartPainter::paint_band(const PlotSeries& series) {
   const auto low_of = [&](const PlotPoint& point) {
-    return Point{point.at.x, y_of(y_->has_place(*point.low) ? *point.low : y_->low())};
+    return PagePoint{point.at.x, y_of(y_->has_place(*point.low) ? *point.low : y_->low())};
   };
   std::string area, edges;
   for (size_t from = 0, to = 0; from < series.points.size(); from = to) {
@@ -239,8 +239,8 @@ void ChartPainter::paint_reference_names(LabelPlacer& placer) {
     const auto after = std::find_if(series.points.begin() + 1, series.points.end(),
                                     [&](const PlotPoint& point) { return point.at.x >= x; });
     if (after == series.points.end() || after->at.x <= std::prev(after)->at.x) continue;
-    const Point from = std::prev(after)->at, to = after->at;
-    const Point on_line{x, from.y + (to.y - from.y) * (x - from.x) / (to.x - from.x)};
+    const PagePoint from = std::prev(after)->at, to = after->at;
+    const PagePoint on_line{x, from.y + (to.y - from.y) * (x - from.x) / (to.x - from.x)};
     const std::optional<Box> box = placer.place(on_line, width, height);
     if (!box) continue;
     out_.raw(fmt::format(R"(<g data-series="{}">)", series.index));

@@ -17,7 +17,7 @@ bool Box::holds(const Box& other) const {
 
 namespace {
 /// Whether a segment passes through a box (Liang-Barsky clipping).
-bool crosses(const Box& box, Point from, Point to) {
+bool crosses(const Box& box, PagePoint from, PagePoint to) {
   double enter = 0, leave = 1;
   const auto clip = [&](double start, double delta, double low, double high) {
     if (delta == 0) return start > low && start < high;
@@ -41,16 +41,16 @@ bool LabelPlacer::is_free(const Box& box) const {
          std::none_of(boxes_.begin(), boxes_.end(), [&](const Box& taken) { return taken.meets(box); });
 }
 
-std::optional<Box> LabelPlacer::place(Point at, double width, double height) {
+std::optional<Box> LabelPlacer::place(PagePoint at, double width, double height) {
   // Above, below, right, left, the corners; then the same farther away.
-  static constexpr std::array<Point, 8> kDirections = {
+  static constexpr std::array<PagePoint, 8> kDirections = {
       {{0, -1}, {0, 1}, {1, 0}, {-1, 0}, {1, -1}, {-1, -1}, {1, 1}, {-1, 1}}};
   constexpr std::array<double, 4> kDistances = {7, 12, 18, 25};
   constexpr double kNear = 12;
   std::optional<Box> best;
   size_t fewest = SIZE_MAX;
   for (const double distance : kDistances)
-    for (const Point direction : kDirections) {
+    for (const PagePoint direction : kDirections) {
       const bool is_corner = direction.x != 0 && direction.y != 0;
       const double gap = is_corner ? distance * 0.6 : distance;
       const Box box{at.x - width / 2 + direction.x * (width / 2 + gap),

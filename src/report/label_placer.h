@@ -5,7 +5,7 @@
 
 namespace lockstep::report {
 
-struct Point {
+struct PagePoint {
   double x = 0, y = 0;
 };
 
@@ -26,13 +26,13 @@ class LabelPlacer {
   void add_box(const Box& box) { boxes_.push_back(box); }
   /// Inside the frame and off all boxes.
   bool is_free(const Box& box) const;
-  void add_segment(Point from, Point to) { segments_.push_back({from, to}); }
+  void add_segment(PagePoint from, PagePoint to) { segments_.push_back({from, to}); }
   /// A place for a box of this size beside `at`, which it then occupies; nothing when every candidate is taken.
-  std::optional<Box> place(Point at, double width, double height);
+  std::optional<Box> place(PagePoint at, double width, double height);
 
  private:
   struct Segment {
-    Point from, to;
+    PagePoint from, to;
   };
   size_t num_crossed(const Box& box) const;
 

@@ -12,7 +12,7 @@ namespace {
 
 /// A closed polygon with corners at `radius` (every second one at `inner` of it), the first at `turn` of a full circle
 /// from the top.
-std::string polygon(Point at, int corners, double radius, double inner, double turn) {
+std::string polygon(PagePoint at, int corners, double radius, double inner, double turn) {
   std::string path;
   for (int corner = 0; corner < corners; ++corner) {
     const double angle = 2 * std::numbers::pi * (static_cast<double>(corner) / corners + turn) - std::numbers::pi / 2;
@@ -23,7 +23,7 @@ std::string polygon(Point at, int corners, double radius, double inner, double t
   return path + "Z";
 }
 
-std::string marker_path(int shape, Point at) {
+std::string marker_path(int shape, PagePoint at) {
   switch (shape) {
     case 1: return polygon(at, 4, 5.2, 1, 0.125);
     case 2: return polygon(at, 3, 5.6, 1, 0);
@@ -42,7 +42,7 @@ std::string svg_number(double value) {
   return fmt::format("{:.10g}", rounded == 0 ? 0.0 : rounded);
 }
 
-void SvgWriter::text(Point at, std::string_view content, const TextStyle& style) {
+void SvgWriter::text(PagePoint at, std::string_view content, const TextStyle& style) {
   const Theme& theme = light_theme();
   const char* anchor = style.anchor == Anchor::kMiddle ? " text-anchor=\"middle\""
                        : style.anchor == Anchor::kEnd  ? " text-anchor=\"end\""
@@ -61,7 +61,7 @@ void SvgWriter::text(Point at, std::string_view content, const TextStyle& style)
                   style.is_bold ? " font-weight=\"600\"" : "", fill.hex(), halo, turned, escape_xml(content));
 }
 
-void SvgWriter::line(Point from, Point to, std::string_view css_class, Rgb colour, double width,
+void SvgWriter::line(PagePoint from, PagePoint to, std::string_view css_class, Rgb colour, double width,
                      std::string_view dash) {
   out_ +=
       fmt::format(R"(<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}" stroke="{}" stroke-width="{}"{}/>)", css_class,
@@ -79,7 +79,7 @@ void SvgWriter::stroke_path(std::string_view path, double width, std::string_vie
                       svg_number(width), dash.empty() ? "" : fmt::format(" stroke-dasharray=\"{}\"", dash));
 }
 
-void SvgWriter::marker(int shape, Point at, std::string_view css_class, std::string_view attributes,
+void SvgWriter::marker(int shape, PagePoint at, std::string_view css_class, std::string_view attributes,
                        std::string_view content) {
   const bool is_circle = shape == 0;
   const std::string geometry = is_circle ? fmt::format(R"(cx="{}" cy="{}" r="4.5")", svg_number(at.x), svg_number(at.y))

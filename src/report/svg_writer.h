@@ -32,15 +32,16 @@ class SvgWriter {
 
   void raw(std::string_view markup) { out_ += markup; }
   /// `at` is on the base line; the text is escaped here.
-  void text(Point at, std::string_view content, const TextStyle& style);
-  void line(Point from, Point to, std::string_view css_class, Rgb colour, double width, std::string_view dash = "");
+  void text(PagePoint at, std::string_view content, const TextStyle& style);
+  void line(PagePoint from, PagePoint to, std::string_view css_class, Rgb colour, double width,
+            std::string_view dash = "");
   /// A group that gives its shapes the colour of a series; with `index` a page can hide it. Ends with close().
   void open_series(const SeriesStyle& style, std::optional<size_t> index = {});
   void close() { out_ += "</g>"; }
   void stroke_path(std::string_view path, double width, std::string_view dash);
   /// A marker about 9 pixels across around `at`, with a thin rim of the paper's colour. `attributes` go inside its tag
   /// and `content` inside the element.
-  void marker(int shape, Point at, std::string_view css_class = "", std::string_view attributes = "",
+  void marker(int shape, PagePoint at, std::string_view css_class = "", std::string_view attributes = "",
               std::string_view content = "");
   const std::string& str() const { return out_; }
 

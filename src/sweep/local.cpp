@@ -8,6 +8,7 @@
 #include <functional>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/process.h"
@@ -17,9 +18,9 @@
 #include "sweep/stop_wish.h"
 
 namespace lockstep::sweep {
+using core::Clock;
 namespace fs = std::filesystem;
 namespace {
-using Clock = std::chrono::steady_clock;
 
 core::ProcessOptions point_process(const SweepState& state, const PointRecord& point, const fs::path& log) {
   core::ProcessOptions options{.argv = {"/bin/sh", "-c", "exec >>\"$0\" 2>&1; exec \"$@\"", log.string(), state.program,

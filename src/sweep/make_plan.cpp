@@ -5,13 +5,13 @@
 #include <filesystem>
 #include <numeric>
 
+#include "config/commands.h"
+#include "config/contrastive_shape.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/rng.h"
 #include "core/strings.h"
 #include "plan/train_batch.h"
-#include "spec/commands.h"
-#include "spec/contrastive_shape.h"
 #include "sweep/points.h"
 #include "sweep/slurm_request.h"
 
@@ -52,10 +52,10 @@ class Planner {
                        "use letters, digits, '-', '_' and '.'");
     for (const std::string& word : core::split(core::trim(inserted(file_.command, "'command'")), " "))
       if (!word.empty()) plan_.command.push_back(word);
-    const spec::CommandInfo* info = spec::find_command(core::join(plan_.command, " "));
-    if (info == nullptr) spec::parse_flags(plan_.command);  // refuses it with the nearest name
+    const config::CommandInfo* info = config::find_command(core::join(plan_.command, " "));
+    if (info == nullptr) config::parse_flags(plan_.command);  // refuses it with the nearest name
     LOCKSTEP_CHECK(info != nullptr, "command '{}'", core::join(plan_.command, " "));
-    declared_ = spec::declare_command(*info);
+    declared_ = config::declare_command(*info);
     if (declared_.run_options() == nullptr)
       throw UsageError(
           fmt::format("sweep: {}: a sweep of '{}' is not possible, only of training", file_.path, info->name),
@@ -89,7 +89,7 @@ class Planner {
     std::vector<std::string> words = plan_.command;
     words.push_back("--" + key);
     try {
-      spec::parse_flags(words);  // unknown or refused: says so with the nearest name or the reason
+      config::parse_flags(words);  // unknown or refused: says so with the nearest name or the reason
     } catch (const UsageError& error) {
       throw UsageError(fmt::format("sweep: {}:{}: {}", file_.path, line, error.what()), error.hint());
     }
@@ -276,8 +276,8 @@ class Planner {
     std::vector<std::string> words = plan_.command;
     words.insert(words.end(), point.flags.begin(), point.flags.end());
     try {
-      const spec::ParsedCommand parsed = spec::parse_command(words);
-      if (parsed.train) spec::resolve_contrastive_shape(*parsed.train);
+      const config::ParsedCommand parsed = config::parse_command(words);
+      if (parsed.train) config::resolve_contrastive_shape(*parsed.train);
       const plan::BatchPlan batch = plan::train_batch_plan(parsed, point.num_ranks());
       point.samples_per_rank = batch.samples_per_rank();
       point.global_batch = batch.global_batch;
@@ -341,7 +341,7 @@ class Planner {
 
   SweepFile file_;  // its axes with variables inserted
   const VariableLookup& variables_;
-  spec::ParsedCommand declared_;
+  config::ParsedCommand declared_;
   Plan plan_;
   std::vector<Misfit> misfits_;
 };

@@ -7,11 +7,11 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/clap_decoder.h"
-#include "data/clip_assets.h"
-#include "data/clip_decoder.h"
-#include "data/roberta_tokenizer.h"
-#include "data/tokenizer.h"
+#include "data/pictures/clip_decoder.h"
+#include "data/sounds/clap_decoder.h"
+#include "data/text/clip_assets.h"
+#include "data/text/roberta_tokenizer.h"
+#include "data/text/tokenizer.h"
 #include "train/agree.h"
 
 namespace lockstep::train {
@@ -31,7 +31,7 @@ data::TextEncoder load_clip_text_encoder(const std::string& path) {
   return [tokenizer](std::string_view utf8, std::span<int32_t> out) { tokenizer->encode(utf8, out); };
 }
 
-data::TextEncoder load_roberta_text_encoder(const std::string& path, const spec::RobertaShape& shape) {
+data::TextEncoder load_roberta_text_encoder(const std::string& path, const config::RobertaShape& shape) {
   if (path.empty()) {
     std::vector<int32_t> ids;
     for (int64_t t = 0; t < shape.context_length; ++t) {
@@ -62,9 +62,10 @@ void apply_preparation(const PreparationOptions& options, data::TransformConfig&
   transform.std = per_colour(options.std, transform.std);
 }
 
-data::TransformConfig make_transform(const spec::TrainOptions& options, const spec::ClipShape& shape, bool is_train) {
+data::TransformConfig make_transform(const config::TrainOptions& options, const config::ClipShape& shape,
+                                     bool is_train) {
   data::TransformConfig transform;
-  const auto augmentation = spec::parse_aug_cfg(options.aug_cfg);
+  const auto augmentation = config::parse_aug_cfg(options.aug_cfg);
   transform.image_pixels = static_cast<int>(shape.vision.image_size);
   transform.is_train = is_train;
   transform.scale_min = augmentation.scale_min;
@@ -77,7 +78,7 @@ data::TransformConfig make_transform(const spec::TrainOptions& options, const sp
   return transform;
 }
 
-data::WaveformConfig make_waveform(const SoundOptions& options, const spec::AudioShape& shape, bool is_train) {
+data::WaveformConfig make_waveform(const SoundOptions& options, const config::AudioShape& shape, bool is_train) {
   data::WaveformConfig waveform;
   waveform.sample_rate = shape.sample_rate;
   waveform.clip_samples = shape.clip_samples;
@@ -88,18 +89,18 @@ data::WaveformConfig make_waveform(const SoundOptions& options, const spec::Audi
   return waveform;
 }
 
-BatchMover make_batch_mover(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, at::Device device,
-                            at::ScalarType input_type) {
+BatchMover make_batch_mover(const config::TrainOptions& options, const config::ContrastiveShape& shape,
+                            at::Device device, at::ScalarType input_type) {
   const auto transform =
       shape.clip() != nullptr ? make_transform(options, *shape.clip(), /*is_train=*/false) : data::TransformConfig{};
   return BatchMover(device, input_type, transform.mean, transform.std);
 }
 
-data::TextEncoder load_text_encoder(const std::string& path, const spec::ContrastiveShape& shape) {
+data::TextEncoder load_text_encoder(const std::string& path, const config::ContrastiveShape& shape) {
   return shape.clip() != nullptr ? load_clip_text_encoder(path) : load_roberta_text_encoder(path, shape.clap()->text);
 }
 
-ContrastiveData::ContrastiveData(const spec::TrainOptions& options, const spec::ContrastiveShape& shape,
+ContrastiveData::ContrastiveData(const config::TrainOptions& options, const config::ContrastiveShape& shape,
                                  comm::World& world, const plan::BatchPlan& batch)
     : options_(options), shape_(shape), rank_(world.rank()), world_size_(world.size()), batch_(batch) {
   succeed_together(world.comm(), [&] { text_encoder_ = load_text_encoder(options.tokenizer_vocab, shape_); });

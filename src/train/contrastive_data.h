@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "comm/world.h"
+#include "config/contrastive_shape.h"
+#include "config/train_options.h"
 #include "data/loader.h"
-#include "data/text_encoder.h"
+#include "data/pictures/transform.h"
+#include "data/sounds/waveform.h"
+#include "data/text/text_encoder.h"
 #include "data/train_stream.h"
-#include "data/transform.h"
-#include "data/waveform.h"
 #include "plan/batch_plan.h"
-#include "spec/contrastive_shape.h"
-#include "spec/train_options.h"
 #include "train/batch_mover.h"
 
 namespace lockstep::train {
@@ -23,7 +23,7 @@ namespace lockstep::train {
 class ContrastiveData {
  public:
   /// Makes missing indices where that is allowed (rank 0). Collective.
-  ContrastiveData(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, comm::World& world,
+  ContrastiveData(const config::TrainOptions& options, const config::ContrastiveShape& shape, comm::World& world,
                   const plan::BatchPlan& batch);
 
   /// The training stream from `position` on (of an earlier loader; null: from the start). There must be training data.
@@ -44,8 +44,8 @@ class ContrastiveData {
   std::unique_ptr<data::Loader> make_loader(std::unique_ptr<data::SampleSource> source, bool with_text,
                                             bool is_train) const;
 
-  const spec::TrainOptions& options_;
-  spec::ContrastiveShape shape_;
+  const config::TrainOptions& options_;
+  config::ContrastiveShape shape_;
   int64_t rank_, world_size_;
   plan::BatchPlan batch_;
   data::TextEncoder text_encoder_;
@@ -63,7 +63,8 @@ struct PreparationOptions {
 void apply_preparation(const PreparationOptions& options, data::TransformConfig& transform);
 
 /// Picture preparation from options; `is_train` false gives the evaluation form.
-data::TransformConfig make_transform(const spec::TrainOptions& options, const spec::ClipShape& shape, bool is_train);
+data::TransformConfig make_transform(const config::TrainOptions& options, const config::ClipShape& shape,
+                                     bool is_train);
 /// The options of sound preparation that training and inference share.
 struct SoundOptions {
   const std::string& fill;
@@ -71,16 +72,16 @@ struct SoundOptions {
   bool int16_normalize;
 };
 /// Sound preparation from options; the evaluation form crops nothing at random.
-data::WaveformConfig make_waveform(const SoundOptions& options, const spec::AudioShape& shape, bool is_train);
+data::WaveformConfig make_waveform(const SoundOptions& options, const config::AudioShape& shape, bool is_train);
 /// The prompt of zero-shot classification of sounds (LAION's CLAP) where no other is given.
 inline constexpr const char* kSoundTemplate = "This is a sound of {}.";
 /// Batches of a task's pictures or sounds to the device.
-BatchMover make_batch_mover(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, at::Device device,
-                            at::ScalarType input_type);
+BatchMover make_batch_mover(const config::TrainOptions& options, const config::ContrastiveShape& shape,
+                            at::Device device, at::ScalarType input_type);
 
 /// The tokenizer of a model's text tower. CLIP's: a vocabulary file, or the installed one when `path` is empty.
 /// RoBERTa's: its padding must be the tower's and its ids must fit; "" is for made-up data: every text becomes the same
 /// ids, none of them padding, so that a step costs what the nominal context length costs.
-data::TextEncoder load_text_encoder(const std::string& path, const spec::ContrastiveShape& shape);
+data::TextEncoder load_text_encoder(const std::string& path, const config::ContrastiveShape& shape);
 
 }  // namespace lockstep::train

@@ -5,8 +5,8 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "data/class_names.h"
-#include "data/clip_assets.h"
+#include "data/text/class_names.h"
+#include "data/text/clip_assets.h"
 #include "models/contrastive_task.h"
 #include "optim/schedule.h"
 #include "train/agree.h"
@@ -25,11 +25,12 @@ struct ZeroShotSet {
 
 class ContrastiveKit final : public TaskKit {
  public:
-  ContrastiveKit(const spec::TrainOptions& options, comm::World& world, at::Device device, const plan::BatchPlan& batch)
+  ContrastiveKit(const config::TrainOptions& options, comm::World& world, at::Device device,
+                 const plan::BatchPlan& batch)
       : options_(options), world_(world), device_(device), batch_(batch),
-        shape_(spec::resolve_contrastive_shape(options)) {
+        shape_(config::resolve_contrastive_shape(options)) {
     if (world.rank() == 0)
-      for (const auto& warning : spec::shape_warnings(options_, shape_)) core::log_warning("{}", warning);
+      for (const auto& warning : config::shape_warnings(options_, shape_)) core::log_warning("{}", warning);
   }
 
   Training build_training(const TrainingHooks& hooks) override {
@@ -41,13 +42,13 @@ class ContrastiveKit final : public TaskKit {
   void open_data() override { data_ = std::make_unique<ContrastiveData>(options_, shape_, world_, batch_); }
 
   TaskFacts facts() const override {
-    const auto cost = spec::contrastive_cost(shape_);
+    const auto cost = config::contrastive_cost(shape_);
     const std::string other = shape_.other_kind();
     return {.num_parameters = cost.parameters,
             .model = {{other + "_forward_flops", cost.other_forward_flops},
                       {"text_forward_flops", cost.text_forward_flops}},
             .forward = cost.forward,
-            .processed = shape_.clip() != nullptr ? spec::clip_forward_trained(*shape_.clip()) : spec::FlopCount{},
+            .processed = shape_.clip() != nullptr ? config::clip_forward_trained(*shape_.clip()) : config::FlopCount{},
             .sequence_length = shape_.context_length(),
             .is_synthetic = options_.dataset_type == "synthetic",
             .layout = fmt::format("dp={}", world_.size())};
@@ -145,11 +146,11 @@ class ContrastiveKit final : public TaskKit {
                                                                    : std::filesystem::path(options_.templates));
   }
 
-  const spec::TrainOptions& options_;
+  const config::TrainOptions& options_;
   comm::World& world_;
   at::Device device_;
   plan::BatchPlan batch_;
-  spec::ContrastiveShape shape_;
+  config::ContrastiveShape shape_;
   std::optional<BatchMover> mover_;
   std::unique_ptr<ContrastiveData> data_;
   std::vector<ZeroShotSet> zero_shot_sets_;
@@ -158,8 +159,8 @@ class ContrastiveKit final : public TaskKit {
 
 }  // namespace
 
-std::unique_ptr<TaskKit> make_contrastive_kit(const spec::TrainOptions& options, comm::World& world, at::Device device,
-                                              const plan::BatchPlan& batch) {
+std::unique_ptr<TaskKit> make_contrastive_kit(const config::TrainOptions& options, comm::World& world,
+                                              at::Device device, const plan::BatchPlan& batch) {
   return std::make_unique<ContrastiveKit>(options, world, device, batch);
 }
 

@@ -5,7 +5,7 @@
 
 namespace lockstep::train {
 
-Training build_contrastive_training(const spec::TrainOptions& options, const spec::ContrastiveShape& shape,
+Training build_contrastive_training(const config::TrainOptions& options, const config::ContrastiveShape& shape,
                                     comm::Comm& data_axis, at::Device device, int64_t num_micro,
                                     const TrainingHooks& hooks) {
   auto precision = std::make_unique<Precision>(options.precision, device.type());

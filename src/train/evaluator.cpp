@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "data/class_names.h"
+#include "data/text/class_names.h"
 #include "models/contrastive_task.h"
 
 namespace lockstep::train {

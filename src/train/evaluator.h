@@ -8,7 +8,7 @@
 
 #include "comm/comm.h"
 #include "data/loader.h"
-#include "data/text_encoder.h"
+#include "data/text/text_encoder.h"
 #include "models/two_towers.h"
 #include "train/batch_mover.h"
 #include "train/precision.h"

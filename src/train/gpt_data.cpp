@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "data/text_tokenizer.h"
+#include "data/text/text_tokenizer.h"
 
 namespace lockstep::train {
 namespace {
@@ -64,7 +64,7 @@ class StreamBatches final : public BatchSource {
 };
 
 /// The id that ends documents; of made-up data and decimal ids the last one.
-int32_t eod_of(const spec::GptOptions& o, int64_t vocab) {
+int32_t eod_of(const config::GptOptions& o, int64_t vocab) {
   if (o.mock_data || o.tokenizer_type == "NullTokenizer") return static_cast<int32_t>(vocab - 1);
   if (o.tokenizer_model.empty() && o.vocab_file.empty()) return -1;
   const auto tokenizer =
@@ -78,12 +78,12 @@ int32_t eod_of(const spec::GptOptions& o, int64_t vocab) {
 
 }  // namespace
 
-int64_t gpt_train_steps(const spec::GptOptions& options, int64_t global_batch) {
+int64_t gpt_train_steps(const config::GptOptions& options, int64_t global_batch) {
   return options.train_iters ? *options.train_iters
                              : std::max<int64_t>(1, options.train_samples.value_or(0) / global_batch);
 }
 
-GptData::GptData(const spec::GptOptions& o, const plan::GptLayout& layout, const plan::MeshPoint& place,
+GptData::GptData(const config::GptOptions& o, const plan::GptLayout& layout, const plan::MeshPoint& place,
                  at::Device device)
     : config_{.sequence_length = layout.shape.sequence,
               .samples_per_rank = layout.batch.samples_per_micro,

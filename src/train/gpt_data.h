@@ -1,22 +1,22 @@
 #pragma once
 #include <memory>
 
-#include "data/gpt_stream.h"
+#include "config/gpt_options.h"
+#include "data/tokens/gpt_stream.h"
 #include "plan/gpt_layout.h"
-#include "spec/gpt_options.h"
 #include "train/batch_source.h"
 
 namespace lockstep::train {
 
 /// Optimiser steps of the whole run.
-int64_t gpt_train_steps(const spec::GptOptions& options, int64_t global_batch);
+int64_t gpt_train_steps(const config::GptOptions& options, int64_t global_batch);
 
 /// Training and validation samples of `train gpt`: .bin/.idx pairs and their blends, or Megatron's mock data.
 class GptData {
  public:
   /// `place`: of this rank. DataError where files are missing, damaged or too small, or hold ids outside the
   /// vocabulary.
-  GptData(const spec::GptOptions& options, const plan::GptLayout& layout, const plan::MeshPoint& place,
+  GptData(const config::GptOptions& options, const plan::GptLayout& layout, const plan::MeshPoint& place,
           at::Device device);
 
   /// From `position` on (null: from the start).

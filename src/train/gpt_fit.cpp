@@ -15,7 +15,7 @@ namespace lockstep::train {
 namespace {
 
 /// Planned bytes of a rank of each stage.
-std::vector<double> bytes_of_stages(spec::GptOptions options, const plan::GptLayout& layout, at::Device device) {
+std::vector<double> bytes_of_stages(config::GptOptions options, const plan::GptLayout& layout, at::Device device) {
   options.run.device = device.is_cpu() ? "cpu" : "cuda";
   const plan::GptMemoryInput input = plan::train_gpt_memory(options);
   const plan::PipeSchedule schedule = plan::make_pipe_schedule(layout.pipe);
@@ -41,7 +41,7 @@ void check_machine(const std::vector<double>& of_stages, const plan::GptLayout& 
 
 }  // namespace
 
-void check_gpt_fits(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups,
+void check_gpt_fits(const config::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups,
                     at::Device device) {
   const std::vector<double> of_stages = bytes_of_stages(options, layout, device);
   if (device.is_cpu()) return check_machine(of_stages, layout, groups);

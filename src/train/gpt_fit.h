@@ -2,14 +2,14 @@
 #include <ATen/core/TensorBody.h>
 
 #include "comm/mesh_groups.h"
+#include "config/gpt_options.h"
 #include "plan/gpt_layout.h"
-#include "spec/gpt_options.h"
 
 namespace lockstep::train {
 
 /// Refuses a model whose plan is beyond the memory of the ranks' devices, on the CPU of their machines, by more than
 /// the plan's margin: EnvironmentError on every rank, before anything is made. Collective.
-void check_gpt_fits(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups,
+void check_gpt_fits(const config::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups,
                     at::Device device);
 
 }  // namespace lockstep::train

@@ -22,11 +22,11 @@ namespace lockstep::train {
 namespace {
 
 /// Steps between two evaluations; without evaluation the whole run.
-int64_t steps_per_epoch(const spec::GptOptions& options, int64_t num_steps) {
+int64_t steps_per_epoch(const config::GptOptions& options, int64_t num_steps) {
   return options.eval_iters > 0 ? std::min(options.eval_interval.value_or(num_steps), num_steps) : num_steps;
 }
 
-optim::MegatronSchedule make_schedule(const spec::GptOptions& o, int64_t num_steps, int64_t global_batch) {
+optim::MegatronSchedule make_schedule(const config::GptOptions& o, int64_t num_steps, int64_t global_batch) {
   optim::MegatronSchedule schedule{.style = o.lr_decay_style,
                                    .max_lr = *o.lr,
                                    .min_lr = o.min_lr,
@@ -43,7 +43,7 @@ optim::MegatronSchedule make_schedule(const spec::GptOptions& o, int64_t num_ste
 
 class GptKit final : public TaskKit {
  public:
-  GptKit(const spec::GptOptions& options, comm::World& world, at::Device device)
+  GptKit(const config::GptOptions& options, comm::World& world, at::Device device)
       : options_(options), world_(world), device_(device), layout_(plan::train_gpt_layout(options, world.size())),
         groups_(comm::make_mesh_groups(
             layout_.mesh, world.comm(),
@@ -63,9 +63,9 @@ class GptKit final : public TaskKit {
   }
 
   TaskFacts facts() const override {
-    const spec::GptCost cost = spec::gpt_cost(layout_.shape, layout_.tp());
-    spec::FlopCount forward =
-        spec::gpt_model(spec::gpt_dims(layout_.shape, layout_.tp()), spec::AttentionCount::kCausal);
+    const config::GptCost cost = config::gpt_cost(layout_.shape, layout_.tp());
+    config::FlopCount forward =
+        config::gpt_model(config::gpt_dims(layout_.shape, layout_.tp()), config::AttentionCount::kCausal);
     forward.flops /= 3;  // the formula counts forward and backward
     return {.num_parameters = cost.parameters,
             .model = {{"virtual_stages", layout_.pipe.num_chunks},
@@ -121,7 +121,7 @@ class GptKit final : public TaskKit {
  private:
   int64_t num_steps() const { return gpt_train_steps(options_, layout_.batch.global_batch); }
 
-  const spec::GptOptions& options_;
+  const config::GptOptions& options_;
   comm::World& world_;
   at::Device device_;
   plan::GptLayout layout_;
@@ -132,14 +132,14 @@ class GptKit final : public TaskKit {
 
 }  // namespace
 
-spec::TrainOptions gpt_run_options(const spec::GptOptions& options) {
+config::TrainOptions gpt_run_options(const config::GptOptions& options) {
   if (options.train_samples && (!options.global_batch_size || options.decrease_batch_size_if_needed))
     throw UsageError("train: --train-samples needs --global-batch-size as it will be",
                      "give it without --decrease-batch-size-if-needed, or the length in --train-iters");
   const int64_t steps = gpt_train_steps(options, options.global_batch_size.value_or(1)),
                 epoch = steps_per_epoch(options, steps);
-  spec::TrainOptions run = options.run;
-  run.model = options.model.empty() ? spec::gpt_shape_of(options).name : options.model;
+  config::TrainOptions run = options.run;
+  run.model = options.model.empty() ? config::gpt_shape_of(options).name : options.model;
   run.precision = gpt_precision(options);
   run.lr = options.lr;
   run.samples_per_rank = options.micro_batch_size;
@@ -151,7 +151,7 @@ spec::TrainOptions gpt_run_options(const spec::GptOptions& options) {
   return run;
 }
 
-std::unique_ptr<TaskKit> make_gpt_kit(const spec::GptOptions& options, comm::World& world, at::Device device) {
+std::unique_ptr<TaskKit> make_gpt_kit(const config::GptOptions& options, comm::World& world, at::Device device) {
   return std::make_unique<GptKit>(options, world, device);
 }
 

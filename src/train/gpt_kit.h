@@ -2,16 +2,16 @@
 #include <memory>
 
 #include "comm/world.h"
-#include "spec/gpt_options.h"
+#include "config/gpt_options.h"
 #include "train/task_kit.h"
 
 namespace lockstep::train {
 
 /// What all tasks have of the options of `train gpt`, completed: model name, length, precision, checkpoints.
-spec::TrainOptions gpt_run_options(const spec::GptOptions& options);
+config::TrainOptions gpt_run_options(const config::GptOptions& options);
 
 /// Next-token prediction on a mesh of tensor, pipeline and data ranks. Collective; UsageError for layouts that do not
 /// divide and for options that have no engine yet. Arguments outlive the kit.
-std::unique_ptr<TaskKit> make_gpt_kit(const spec::GptOptions& options, comm::World& world, at::Device device);
+std::unique_ptr<TaskKit> make_gpt_kit(const config::GptOptions& options, comm::World& world, at::Device device);
 
 }  // namespace lockstep::train

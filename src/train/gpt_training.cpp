@@ -23,7 +23,7 @@
 namespace lockstep::train {
 namespace {
 
-std::optional<nn::Fp8Options> fp8_options(const spec::GptOptions& options) {
+std::optional<nn::Fp8Options> fp8_options(const config::GptOptions& options) {
   if (!options.fp8_format) return std::nullopt;
   return nn::Fp8Options{
       .recipe = options.fp8_recipe == "delayed" ? nn::Fp8Recipe::kDelayed : nn::Fp8Recipe::kTensorwise,
@@ -33,7 +33,7 @@ std::optional<nn::Fp8Options> fp8_options(const spec::GptOptions& options) {
       .uses_max = options.fp8_amax_compute_algo == "max"};
 }
 
-models::GptModelOptions model_options(const spec::GptOptions& options, const plan::GptLayout& layout,
+models::GptModelOptions model_options(const config::GptOptions& options, const plan::GptLayout& layout,
                                       const GptTensors& tensors) {
   const plan::GptMemoryInput memory = plan::train_gpt_memory(options);
   models::GptModelOptions out{.tensors = at::TensorOptions(tensors.device).dtype(tensors.type),
@@ -56,7 +56,7 @@ models::GptModelOptions model_options(const spec::GptOptions& options, const pla
   return out;
 }
 
-std::unique_ptr<models::GptTask> build_task(const spec::GptOptions& options, const plan::GptLayout& layout,
+std::unique_ptr<models::GptTask> build_task(const config::GptOptions& options, const plan::GptLayout& layout,
                                             comm::Mesh& mesh, const GptTensors& tensors) {
   const nn::ShardCtx shard{&mesh.tp(), layout.is_sequence_parallel};
   std::vector<std::unique_ptr<models::GptModel>> chunks;
@@ -68,7 +68,7 @@ std::unique_ptr<models::GptTask> build_task(const spec::GptOptions& options, con
   return std::make_unique<models::GptTask>(std::move(chunks), &mesh.dp());
 }
 
-std::unique_ptr<parallel::GradSync> build_data_sync(const spec::GptOptions& options,
+std::unique_ptr<parallel::GradSync> build_data_sync(const config::GptOptions& options,
                                                     const std::vector<comm::NamedTensor>& parameters, comm::Comm& dp) {
   const plan::GptTrafficInput traffic = plan::train_gpt_traffic(options);
   const parallel::MasterOptions masters{.has_masters = options.precision != "fp32",
@@ -79,13 +79,13 @@ std::unique_ptr<parallel::GradSync> build_data_sync(const spec::GptOptions& opti
                                               : parallel::make_grad_sync_none(parameters);
 }
 
-std::unique_ptr<parallel::GradSync> build_sync(const spec::GptOptions& options, const plan::GptLayout& layout,
+std::unique_ptr<parallel::GradSync> build_sync(const config::GptOptions& options, const plan::GptLayout& layout,
                                                const std::vector<comm::NamedTensor>& parameters,
-                                               const std::vector<spec::ParamSpec>& specs, comm::MeshGroups& groups) {
+                                               const std::vector<config::ParamSpec>& specs, comm::MeshGroups& groups) {
   std::vector<comm::NamedTensor> own, tied;
   std::set<std::string> partial, tied_names;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const bool is_tied = layout.has_split_embedding() && specs[i].name == spec::kGptWordEmbedding;
+    const bool is_tied = layout.has_split_embedding() && specs[i].name == config::kGptWordEmbedding;
     (is_tied ? tied : own).push_back(parameters[i]);
     if (is_tied) tied_names.insert(specs[i].name);
     if (layout.is_sequence_parallel && specs[i].is_partial_over_tokens) partial.insert(specs[i].name);
@@ -110,9 +110,9 @@ parallel::Holding in_order(const parallel::Holding& holding, const std::vector<c
 }
 
 /// Elements of this rank's part of a parameter that are of the model: padding of a vocabulary lies behind them.
-int64_t num_elements(const plan::GptLayout& layout, const plan::MeshPoint& point, const spec::ParamSpec& spec) {
+int64_t num_elements(const plan::GptLayout& layout, const plan::MeshPoint& point, const config::ParamSpec& spec) {
   const int64_t own = spec.numel() / (spec.split_dim ? layout.tp() : 1);
-  if (!spec::is_vocab_table(spec)) return own;
+  if (!config::is_vocab_table(spec)) return own;
   const int64_t width = spec.shape.at(1), num_rows = own / width;
   return std::clamp<int64_t>(layout.shape.vocab - (spec.split_dim ? point.tp * num_rows : 0), 0, num_rows) * width;
 }
@@ -120,10 +120,10 @@ int64_t num_elements(const plan::GptLayout& layout, const plan::MeshPoint& point
 /// Every element of the model counts on one rank, that which owns_parameter() names; of copies over the data axis the
 /// first.
 NormShare make_norm_share(const plan::GptLayout& layout, const plan::MeshPoint& point,
-                          const std::vector<optim::Segment>& segments, const std::vector<spec::ParamSpec>& specs,
+                          const std::vector<optim::Segment>& segments, const std::vector<config::ParamSpec>& specs,
                           comm::Comm& world) {
   std::map<std::string, int64_t> owned;
-  for (const spec::ParamSpec& spec : specs)
+  for (const config::ParamSpec& spec : specs)
     owned[spec.name] = owns_parameter(point, spec) ? num_elements(layout, point, spec) : 0;
   NormShare norm{.ranks = &world};
   for (const optim::Segment& segment : segments)
@@ -134,7 +134,7 @@ NormShare make_norm_share(const plan::GptLayout& layout, const plan::MeshPoint& 
   return norm;
 }
 
-std::unique_ptr<optim::LossScaler> make_scaler(const spec::GptOptions& options, at::Device device) {
+std::unique_ptr<optim::LossScaler> make_scaler(const config::GptOptions& options, at::Device device) {
   if (options.precision != "fp16" && !options.loss_scale) return nullptr;
   return std::make_unique<optim::LossScaler>(
       device, optim::LossScalerConfig{.initial_scale = options.loss_scale.value_or(options.initial_loss_scale),
@@ -146,13 +146,13 @@ std::unique_ptr<optim::LossScaler> make_scaler(const spec::GptOptions& options, 
 
 /// Where the tensors of this rank lie in the model.
 std::map<std::string, TensorPlace> make_places(const plan::GptLayout& layout, const plan::MeshPoint& point,
-                                               models::Task& task, const std::vector<spec::ParamSpec>& specs) {
+                                               models::Task& task, const std::vector<config::ParamSpec>& specs) {
   std::map<std::string, TensorPlace> places;
   const bool writes_state = layout.is_optimizer_sharded || point.dp == 0;
-  for (const spec::ParamSpec& spec : specs) {
+  for (const config::ParamSpec& spec : specs) {
     const bool is_owner = owns_parameter(point, spec);
     TensorPlace place{.whole = spec.shape,
-                      .num_rows = spec::is_vocab_table(spec) ? std::optional(layout.shape.vocab) : std::nullopt,
+                      .num_rows = config::is_vocab_table(spec) ? std::optional(layout.shape.vocab) : std::nullopt,
                       .writes_values = is_owner && point.dp == 0,
                       .writes_state = is_owner && writes_state};
     if (spec.split_dim) {
@@ -178,9 +178,9 @@ std::set<std::string> names_of_all(nn::Module& network, comm::Comm& world) {
 }
 
 /// Where a folder has a configuration it must be that of this model: equal tensors are not enough.
-void check_foreign_model(const spec::GptShape& shape, const std::filesystem::path& config) {
+void check_foreign_model(const config::GptShape& shape, const std::filesystem::path& config) {
   if (!std::filesystem::exists(config)) return;
-  const core::Json own = gpt_model_facts(shape), other = gpt_model_facts(spec::resolve_gpt_shape(config.string()));
+  const core::Json own = gpt_model_facts(shape), other = gpt_model_facts(config::resolve_gpt_shape(config.string()));
   if (const auto key = differing_fact(own, other))
     throw CheckpointError(fmt::format("train: --load '{}' is of another model: it has {}={}, this run {}",
                                       config.string(), *key, other.at(*key).dump(), own.at(*key).dump()),
@@ -199,7 +199,7 @@ void load_foreign_weights(models::GptTask& task, const std::filesystem::path& lo
 }
 
 /// --load, as far as it is weights alone. Collective.
-void load_weights(const spec::GptOptions& options, const TrainingHooks& hooks, const Training& training,
+void load_weights(const config::GptOptions& options, const TrainingHooks& hooks, const Training& training,
                   comm::Comm& world) {
   const Snapshot& snapshot = hooks.snapshot;
   if (options.load.empty() || hooks.is_restored || (!snapshot.folder.empty() && snapshot.use == SnapshotUse::kAll))
@@ -216,7 +216,7 @@ void load_weights(const spec::GptOptions& options, const TrainingHooks& hooks, c
 }
 
 /// The folder of a checkpoint; "" where --load is no such thing.
-std::string choose_snapshot(const spec::GptOptions& options) {
+std::string choose_snapshot(const config::GptOptions& options) {
   const std::filesystem::path load = options.load;
   const bool is_checkpoint = std::filesystem::exists(load / record::kManifestName);
   if (load.empty() || (!is_checkpoint && !std::filesystem::exists(load / "checkpoints"))) return "";
@@ -243,24 +243,24 @@ std::string choose_snapshot(const spec::GptOptions& options) {
 
 }  // namespace
 
-core::Json gpt_model_facts(const spec::GptShape& shape) {
+core::Json gpt_model_facts(const config::GptShape& shape) {
   core::Json facts{{"layers", shape.layers},
                    {"hidden", shape.hidden},
                    {"ffn", shape.ffn},
                    {"heads", shape.heads},
                    {"query_groups", shape.query_groups},
-                   {"positions", spec::gpt_positions_name(shape.positions)},
-                   {"activation", spec::gpt_activation_name(shape.activation)},
-                   {"norm", spec::gpt_norm_name(shape.norm)},
+                   {"positions", config::gpt_positions_name(shape.positions)},
+                   {"activation", config::gpt_activation_name(shape.activation)},
+                   {"norm", config::gpt_norm_name(shape.norm)},
                    {"norm_eps", shape.norm_eps}};
-  if (shape.positions == spec::GptPositions::kRotary)
+  if (shape.positions == config::GptPositions::kRotary)
     facts.update({{"rotary_fraction", shape.rotary_fraction},
                   {"rotary_base", shape.rotary_base},
                   {"rotary_scaling", shape.rotary_scaling.has_value()}});
   return facts;
 }
 
-Snapshot find_gpt_snapshot(const spec::GptOptions& options, comm::World& world) {
+Snapshot find_gpt_snapshot(const config::GptOptions& options, comm::World& world) {
   const auto wait_for_it = [&] { world.wait_for_rank_zero("it tests the files of --load"); };
   return {.folder = decide_on_rank_zero(
               world.comm(), [&] { return choose_snapshot(options); }, wait_for_it),
@@ -269,15 +269,15 @@ Snapshot find_gpt_snapshot(const spec::GptOptions& options, comm::World& world) 
                                          : SnapshotUse::kAll};
 }
 
-std::string gpt_precision(const spec::GptOptions& options) {
+std::string gpt_precision(const config::GptOptions& options) {
   return options.precision == "fp32" ? options.precision : options.precision + "_master";
 }
 
-bool owns_parameter(const plan::MeshPoint& point, const spec::ParamSpec& parameter) {
+bool owns_parameter(const plan::MeshPoint& point, const config::ParamSpec& parameter) {
   return !parameter.is_tied_copy && (parameter.split_dim.has_value() || point.tp == 0);
 }
 
-Training build_gpt_training(const spec::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups,
+Training build_gpt_training(const config::GptOptions& options, const plan::GptLayout& layout, comm::MeshGroups& groups,
                             at::Device device, const TrainingHooks& hooks) {
   if (hooks.fault) throw UsageError("train: LOCKSTEP_FAULT knows no stages of a pipeline", "unset it for `train gpt`");
   comm::Mesh& mesh = groups.mesh;

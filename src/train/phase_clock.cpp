@@ -4,11 +4,12 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <numeric>
+#include "core/clock.h"
 
 namespace lockstep::train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using core::Clock;
 
 std::shared_ptr<c10::Event> event_now(at::Device device) {
   auto event = std::make_shared<c10::Event>(device.type(), c10::EventFlag::BACKEND_DEFAULT);  // with timing

@@ -6,9 +6,9 @@
 
 #include <unordered_map>
 
+#include "config/precision_names.h"
 #include "core/error.h"
 #include "core/strings.h"
-#include "spec/precision_names.h"
 
 namespace lockstep::train {
 
@@ -39,7 +39,7 @@ Precision::Precision(std::string_view name, c10::DeviceType device) : name_(name
     autocast_type_ = at::kBFloat16;
   } else if (name_ == "bf16" || name_ == "pure_bf16") {
     input_type_ = at::kBFloat16;
-  } else if (spec::has_masters(name_)) {
+  } else if (config::has_masters(name_)) {
     input_type_ = name_ == "fp16_master" ? at::kHalf : at::kBFloat16;
   } else if (name_ != "fp32") {
     const std::vector<std::string> known{"fp32", "amp", "amp_bf16", "bf16", "pure_bf16", "bf16_master", "fp16_master"};
@@ -52,13 +52,13 @@ Precision::Precision(std::string_view name, c10::DeviceType device) : name_(name
   }
 }
 
-at::ScalarType Precision::parameter_type(const spec::ParamSpec& parameter) const {
-  return spec::is_16bit(parameter, name_) ? input_type_ : at::kFloat;
+at::ScalarType Precision::parameter_type(const config::ParamSpec& parameter) const {
+  return config::is_16bit(parameter, name_) ? input_type_ : at::kFloat;
 }
 
 void Precision::convert_parameters(const std::vector<comm::NamedTensor>& parameters,
-                                   const std::vector<spec::ParamSpec>& specs) const {
-  std::unordered_map<std::string, const spec::ParamSpec*> by_name;
+                                   const std::vector<config::ParamSpec>& specs) const {
+  std::unordered_map<std::string, const config::ParamSpec*> by_name;
   for (const auto& spec : specs) by_name.emplace(spec.name, &spec);
   const c10::NoGradGuard no_grad;
   for (const auto& [name, tensor] : parameters) {

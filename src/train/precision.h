@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/named_tensor.h"
-#include "spec/param_spec.h"
+#include "config/param_spec.h"
 
 namespace lockstep::train {
 
@@ -43,7 +43,7 @@ class Precision {
   Precision(std::string_view name, c10::DeviceType device);
 
   const std::string& name() const { return name_; }
-  at::ScalarType parameter_type(const spec::ParamSpec& parameter) const;
+  at::ScalarType parameter_type(const config::ParamSpec& parameter) const;
   at::ScalarType input_type() const { return input_type_; }  ///< Of images and other floating-point inputs.
   bool needs_loss_scaler() const { return autocast_type_ == at::kHalf || input_type_ == at::kHalf; }
   std::optional<at::ScalarType> autocast_type() const { return autocast_type_; }
@@ -52,7 +52,7 @@ class Precision {
 
   /// Gives each parameter its type, in place and before any bucket or optimiser exists. `specs` names every parameter.
   void convert_parameters(const std::vector<comm::NamedTensor>& parameters,
-                          const std::vector<spec::ParamSpec>& specs) const;
+                          const std::vector<config::ParamSpec>& specs) const;
 
  private:
   std::string name_;

@@ -10,9 +10,10 @@
 namespace lockstep::train {
 namespace fs = std::filesystem;
 
-RunFolder choose_run_folder(const spec::TrainOptions& options, const std::string& time_text, int slurm_restart_count) {
+RunFolder choose_run_folder(const config::TrainOptions& options, const std::string& time_text,
+                            int slurm_restart_count) {
   RunFolder folder;
-  folder.name = options.name.empty() ? spec::auto_run_name(options, time_text) : options.name;
+  folder.name = options.name.empty() ? config::auto_run_name(options, time_text) : options.name;
   if (folder.name.find('/') != std::string::npos || folder.name == "." || folder.name == "..")
     throw UsageError(fmt::format("train: --name '{}' is not a folder name", folder.name),
                      "use --logs for the folder above it");

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "spec/train_options.h"
+#include "config/train_options.h"
 
 namespace lockstep::train {
 
@@ -21,7 +21,7 @@ struct RunFolder {
 
 /// Names the run (OpenCLIP's automatic name from `time_text` when none is given). A folder that already holds a run is
 /// a UsageError unless the run is resumed. `slurm_restart_count` > 0 implies --resume latest. For rank 0.
-RunFolder choose_run_folder(const spec::TrainOptions& options, const std::string& time_text, int slurm_restart_count);
+RunFolder choose_run_folder(const config::TrainOptions& options, const std::string& time_text, int slurm_restart_count);
 
 /// A RunFolder as text and back, for the other ranks.
 std::string to_text(const RunFolder& folder);

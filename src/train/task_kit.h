@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "config/flops.h"
 #include "core/json.h"
 #include "data/train_stream.h"
-#include "spec/flops.h"
 #include "train/batch_source.h"
 #include "train/retrieval.h"
 #include "train/training.h"
@@ -19,8 +19,8 @@ namespace lockstep::train {
 struct TaskFacts {
   int64_t num_parameters = 0;
   core::Json model = core::Json::object();  ///< More about the network: attempts[].model in run.json.
-  spec::FlopCount forward;                  ///< Of one sample.
-  spec::FlopCount processed{};              ///< The same without what training leaves out; 0: nothing is left out.
+  config::FlopCount forward;                ///< Of one sample.
+  config::FlopCount processed{};            ///< The same without what training leaves out; 0: nothing is left out.
   int64_t sequence_length = 0;              ///< Tokens of one sample.
   bool is_synthetic = false;                ///< The data are made up.
   std::string sample_unit = "samples";      ///< What a sample is called.

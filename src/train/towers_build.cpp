@@ -45,7 +45,7 @@ void load_pretrained(models::TwoTowers& model, const TowersConfig& config) {
   models::broadcast_weights(model, *config.broadcast_from);
 }
 
-std::unique_ptr<models::TwoTowers> make_towers(const spec::ContrastiveShape& shape, const TowersConfig& config) {
+std::unique_ptr<models::TwoTowers> make_towers(const config::ContrastiveShape& shape, const TowersConfig& config) {
   const at::TensorOptions tensors(config.device);
   if (const auto* clap = shape.clap())
     return std::make_unique<models::ClapModel>(*clap,
@@ -60,7 +60,7 @@ std::unique_ptr<models::TwoTowers> make_towers(const spec::ContrastiveShape& sha
 
 }  // namespace
 
-std::unique_ptr<models::TwoTowers> build_towers(const spec::ContrastiveShape& shape, const TowersConfig& config) {
+std::unique_ptr<models::TwoTowers> build_towers(const config::ContrastiveShape& shape, const TowersConfig& config) {
   LOCKSTEP_CHECK(config.precision != nullptr, "no precision");
   auto model = make_towers(shape, config);
   const auto specs = shape.param_specs();

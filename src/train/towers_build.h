@@ -5,8 +5,8 @@
 #include <string>
 
 #include "comm/comm.h"
+#include "config/contrastive_shape.h"
 #include "models/two_towers.h"
-#include "spec/contrastive_shape.h"
 #include "train/precision.h"
 
 namespace lockstep::train {
@@ -24,6 +24,6 @@ struct TowersConfig {
 
 /// A CLIP or CLAP network on its device with its parameters: from a file or drawn, in the types of the precision.
 /// Collective over `broadcast_from`.
-std::unique_ptr<models::TwoTowers> build_towers(const spec::ContrastiveShape& shape, const TowersConfig& config);
+std::unique_ptr<models::TwoTowers> build_towers(const config::ContrastiveShape& shape, const TowersConfig& config);
 
 }  // namespace lockstep::train

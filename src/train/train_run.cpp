@@ -66,7 +66,7 @@ void apply_dist_url(const std::string& url, hw::RankFlags& flags) {
 /// Everything of one rank's run, built in the order of the members; the trainer works with references into it.
 class TrainRun {
  public:
-  TrainRun(const spec::ParsedCommand& command, const SoftwareVersions& versions);
+  TrainRun(const config::ParsedCommand& command, const SoftwareVersions& versions);
   ExitCode run();
   void note_failure(const Error& error);
 
@@ -103,8 +103,8 @@ class TrainRun {
   bool is_first_rank() const { return ranks_.rank == 0; }
 
   StartupClock startup_;  // first: it counts from here
-  const spec::ParsedCommand& command_;
-  const spec::TrainOptions options_;  // of `train gpt` those that all tasks have
+  const config::ParsedCommand& command_;
+  const config::TrainOptions options_;  // of `train gpt` those that all tasks have
   SoftwareVersions versions_;
   hw::RankInfo ranks_;
   std::vector<std::string> hosts_;  // per rank
@@ -126,7 +126,7 @@ class TrainRun {
   std::optional<StepProfiler> profiler_;
 };
 
-TrainRun::TrainRun(const spec::ParsedCommand& command, const SoftwareVersions& versions)
+TrainRun::TrainRun(const config::ParsedCommand& command, const SoftwareVersions& versions)
     : command_(command), options_(command.gpt ? gpt_run_options(*command.gpt) : *command.train), versions_(versions) {
   leave_on_stop_signals();
   join_ranks();
@@ -484,7 +484,7 @@ std::filesystem::path TrainRun::trace_of_rank(int64_t rank) const {
 }
 
 void TrainRun::open_profiler() {
-  const auto ranks = spec::parse_profile_ranks(options_.profile_ranks);
+  const auto ranks = config::parse_profile_ranks(options_.profile_ranks);
   for (const int64_t rank : ranks)
     if (rank >= ranks_.world_size)
       throw UsageError(fmt::format("train: --profile-ranks names rank {}, there are {} ranks", rank, ranks_.world_size),
@@ -570,7 +570,7 @@ void TrainRun::evaluate(int64_t epochs_done, int64_t steps_done) {
 
 }  // namespace
 
-ExitCode train(const spec::ParsedCommand& command, const SoftwareVersions& versions) {
+ExitCode train(const config::ParsedCommand& command, const SoftwareVersions& versions) {
   TrainRun run(command, versions);
   try {
     return run.run();

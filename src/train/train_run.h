@@ -1,8 +1,8 @@
 #pragma once
 #include <string>
 
+#include "config/commands.h"
 #include "core/error.h"
-#include "spec/commands.h"
 
 namespace lockstep::train {
 
@@ -13,6 +13,6 @@ struct SoftwareVersions {
 
 /// `train TASK`: joins the ranks, builds network, data, optimiser and record from the options, and trains. Returns kOk
 /// or kRequeue; errors are thrown and noted in the run record.
-ExitCode train(const spec::ParsedCommand& command, const SoftwareVersions& versions);
+ExitCode train(const config::ParsedCommand& command, const SoftwareVersions& versions);
 
 }  // namespace lockstep::train

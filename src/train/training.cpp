@@ -5,27 +5,27 @@
 
 #include <map>
 
+#include "config/precision_names.h"
 #include "core/error.h"
-#include "spec/precision_names.h"
 
 namespace lockstep::train {
 namespace {
 
-std::unique_ptr<parallel::GradSync> build_sync(const spec::TrainOptions& options,
+std::unique_ptr<parallel::GradSync> build_sync(const config::TrainOptions& options,
                                                const std::vector<comm::NamedTensor>& parameters,
                                                comm::Comm& data_axis) {
   if (options.grad_sync == "none" && data_axis.size() > 1)
     throw UsageError(fmt::format("train: --grad-sync none on {} ranks would train {} different models",
                                  data_axis.size(), data_axis.size()),
                      "leave --grad-sync out, or start one rank");
-  const parallel::MasterOptions masters{.has_masters = spec::has_masters(options.precision),
+  const parallel::MasterOptions masters{.has_masters = config::has_masters(options.precision),
                                         .fp32_gradients = options.fp32_gradients};
   const auto bucket_bytes = static_cast<int64_t>(options.bucket_mib * 1024 * 1024);
-  switch (spec::grad_sync_kind(options, data_axis.size())) {
-    case spec::GradSyncKind::kZero1:
+  switch (config::grad_sync_kind(options, data_axis.size())) {
+    case config::GradSyncKind::kZero1:
       return parallel::make_grad_sync_zero1(parameters, data_axis, bucket_bytes, masters);
-    case spec::GradSyncKind::kDdp: return parallel::make_grad_sync_ddp(parameters, data_axis, bucket_bytes, masters);
-    case spec::GradSyncKind::kNone: break;
+    case config::GradSyncKind::kDdp: return parallel::make_grad_sync_ddp(parameters, data_axis, bucket_bytes, masters);
+    case config::GradSyncKind::kNone: break;
   }
   return parallel::make_grad_sync_none(parameters);
 }
@@ -45,8 +45,8 @@ std::vector<at::Tensor> counted_of(const std::vector<at::Tensor>& tensors, const
 }  // namespace
 
 std::unique_ptr<optim::AdamW> build_optimizer(const optim::AdamWConfig& config, const parallel::Holding& holding,
-                                              const std::vector<spec::ParamSpec>& specs) {
-  std::map<std::string, const spec::ParamSpec*> by_name;
+                                              const std::vector<config::ParamSpec>& specs) {
+  std::map<std::string, const config::ParamSpec*> by_name;
   for (const auto& spec : specs) by_name[spec.name] = &spec;
   auto segments = holding.segments;
   for (auto& segment : segments) {
@@ -101,8 +101,8 @@ CheckpointState checkpoint_state(const Training& training) {
   return state;
 }
 
-Training build_training(const spec::TrainOptions& options, std::unique_ptr<Precision> precision,
-                        std::unique_ptr<models::Task> task, const std::vector<spec::ParamSpec>& specs,
+Training build_training(const config::TrainOptions& options, std::unique_ptr<Precision> precision,
+                        std::unique_ptr<models::Task> task, const std::vector<config::ParamSpec>& specs,
                         comm::Comm& data_axis, int64_t num_micro, const TrainingHooks& hooks) {
   Training training;
   training.precision = std::move(precision);

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "config/train_options.h"
 #include "models/task.h"
 #include "optim/adamw.h"
 #include "optim/grad_norm.h"
 #include "optim/loss_scaler.h"
 #include "parallel/grad_sync.h"
-#include "spec/train_options.h"
 #include "train/checkpointer.h"
 #include "train/fault_injection.h"
 #include "train/phase_clock.h"
@@ -47,7 +47,7 @@ at::Tensor num_zeros_in_gradient(const optim::AdamW& optimizer, const NormShare&
 
 /// AdamW for what a rank holds; decay groups and bounds by `specs`, which name every segment.
 std::unique_ptr<optim::AdamW> build_optimizer(const optim::AdamWConfig& config, const parallel::Holding& holding,
-                                              const std::vector<spec::ParamSpec>& specs);
+                                              const std::vector<config::ParamSpec>& specs);
 
 /// All that one optimiser step works with. Members depend on those before them.
 struct Training {
@@ -95,8 +95,8 @@ struct TrainingHooks {
 /// Gradients, AdamW and steps around `task`, whose parameters have `specs`. Collective over `data_axis`, which must
 /// outlive it. UsageError for
 /// --grad-sync none on several ranks.
-Training build_training(const spec::TrainOptions& options, std::unique_ptr<Precision> precision,
-                        std::unique_ptr<models::Task> task, const std::vector<spec::ParamSpec>& specs,
+Training build_training(const config::TrainOptions& options, std::unique_ptr<Precision> precision,
+                        std::unique_ptr<models::Task> task, const std::vector<config::ParamSpec>& specs,
                         comm::Comm& data_axis, int64_t num_micro, const TrainingHooks& hooks = {});
 
 }  // namespace lockstep::train

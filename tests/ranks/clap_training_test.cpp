@@ -19,8 +19,8 @@ constexpr int64_t kGlobalBatch = 8;
 constexpr int kSteps = 3;
 constexpr double kLr = 1e-4;
 
-spec::TrainOptions options_of(int num_micro) {
-  spec::TrainOptions options;
+config::TrainOptions options_of(int num_micro) {
+  config::TrainOptions options;
   options.task = "clap";
   options.model = std::string(LOCKSTEP_SOURCE_DIR) + "/examples/sounds/model.json";  // no random dropping in it
   options.precision = "fp32";
@@ -34,7 +34,7 @@ spec::TrainOptions options_of(int num_micro) {
 }
 
 /// The same sounds and texts of 3 to 16 tokens whatever the ranks; those of `rank` and micro-batch.
-models::Batch make_batch(const spec::ClapShape& shape, int step, int64_t first, int64_t count) {
+models::Batch make_batch(const config::ClapShape& shape, int step, int64_t first, int64_t count) {
   models::Batch batch;
   batch.num_samples = count;
   batch.audio_BS = at::empty({count, shape.audio.clip_samples});
@@ -58,7 +58,7 @@ struct Trained {
 
 Trained run(Comm& data, int num_micro) {
   const auto options = options_of(num_micro);
-  const auto shape = spec::resolve_contrastive_shape(options);
+  const auto shape = config::resolve_contrastive_shape(options);
   auto training = build_contrastive_training(options, shape, data, at::kCPU, num_micro);
   const int64_t per_micro = kGlobalBatch / data.size() / num_micro;
   Trained out;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "config/clip_shape.h"
 #include "models/clip/clip_model.h"
-#include "spec/clip_shape.h"
 #include "support/tensor_golden.h"
 
 namespace lockstep::testing {
@@ -16,8 +16,8 @@ inline std::string file_of(const std::string& golden) {
   return golden.ends_with(".safetensors") ? golden : "clip/" + golden + ".safetensors";
 }
 
-inline spec::ClipShape golden_shape(const std::string& golden) {
-  return spec::parse_clip_shape(golden_metadata(file_of(golden), "config"), golden);
+inline config::ClipShape golden_shape(const std::string& golden) {
+  return config::parse_clip_shape(golden_metadata(file_of(golden), "config"), golden);
 }
 
 inline std::vector<nn::NamedTensor> all_tensors(nn::Module& module) {

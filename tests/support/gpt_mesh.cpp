@@ -27,7 +27,7 @@ constexpr double kLr = 1e-2, kClip = 0.5;
 
 using Counts = std::map<std::tuple<std::string, std::string, int64_t>, int64_t>;
 
-models::Batch batch_of(const spec::GptShape& shape, int step, int64_t place) {
+models::Batch batch_of(const config::GptShape& shape, int step, int64_t place) {
   const int64_t tokens = shape.sequence, count = kSamples * (tokens + 1);
   const at::Tensor ids = at::arange(count)
                              .add(step * 17 + place * 7)
@@ -45,9 +45,9 @@ models::Batch batch_of(const spec::GptShape& shape, int step, int64_t place) {
   return batch;
 }
 
-at::Tensor whole_of(const at::Tensor& own, const spec::ParamSpec& spec, const models::GptModel& model) {
+at::Tensor whole_of(const at::Tensor& own, const config::ParamSpec& spec, const models::GptModel& model) {
   const at::Tensor whole = models::whole_parameter(own, spec, model.shard());
-  return (spec::is_vocab_table(spec) ? whole.narrow(0, 0, model.shape().vocab) : whole).clone();
+  return (config::is_vocab_table(spec) ? whole.narrow(0, 0, model.shape().vocab) : whole).clone();
 }
 
 /// What the optimiser has for a parameter (gradient, moments), put together where data ranks have a piece of it each.
@@ -127,7 +127,7 @@ MeshTrace train(const MeshCase& mesh_case, comm::MeshGroups& groups) {
   comm::Mesh& mesh = groups.mesh;
   comm::Comm& world = groups.world;
   if (world.size() != mesh_case.num_ranks()) throw std::runtime_error("wrong world size");
-  const spec::GptOptions options = options_of(mesh_case);
+  const config::GptOptions options = options_of(mesh_case);
   const plan::GptLayout layout = plan::train_gpt_layout(options, world.size());
   train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
   for (const auto& [name, tensor] : training.task->network().named_buffers())
@@ -277,7 +277,7 @@ int MeshCase::num_layers() const {
   return stages.empty() ? pp * chunks : static_cast<int>(std::count(stages.begin(), stages.end(), 't'));
 }
 
-static void set_model_parts(const std::string& model, spec::GptOptions& o) {
+static void set_model_parts(const std::string& model, config::GptOptions& o) {
   o.group_query_attention = true;
   o.num_query_groups = 4;
   o.position_embedding_type = "rope";
@@ -290,15 +290,15 @@ static void set_model_parts(const std::string& model, spec::GptOptions& o) {
   o.rotary_percent = 0.5;
 }
 
-static void set_recompute(const std::string& how, spec::GptOptions& o) {
+static void set_recompute(const std::string& how, config::GptOptions& o) {
   o.recompute_granularity = how == "selective" ? "selective" : "full";
   if (how == "selective") return;
   o.recompute_method = how;
   o.recompute_num_layers = how == "uniform" ? 2 : 1;
 }
 
-spec::GptOptions options_of(const MeshCase& mesh) {
-  spec::GptOptions o;
+config::GptOptions options_of(const MeshCase& mesh) {
+  config::GptOptions o;
   o.num_layers = mesh.num_layers();
   o.hidden_size = 16;
   o.num_attention_heads = 8;

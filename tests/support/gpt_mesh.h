@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "comm/run_ranks.h"
+#include "config/gpt_options.h"
 #include "plan/gpt_layout.h"
-#include "spec/gpt_options.h"
 #include "train/training.h"
 
 namespace lockstep::tests {
@@ -35,7 +35,7 @@ struct MeshCase {
 };
 
 /// The flags of `train gpt` that ask for it.
-spec::GptOptions options_of(const MeshCase& mesh);
+config::GptOptions options_of(const MeshCase& mesh);
 
 /// Every legal mesh of up to `max_ranks` ranks: tp x pp x dp, 1 to 3 virtual stages, sequence parallelism, schedules, 1
 /// to 6 micro-batches, tied or not, ZeRO-1 where there are data ranks; in fp32.

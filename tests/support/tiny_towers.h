@@ -3,9 +3,9 @@
 
 #include <cmath>
 
+#include "config/param_spec.h"
 #include "core/rng.h"
 #include "models/two_towers.h"
-#include "spec/param_spec.h"
 
 namespace lockstep::testing {
 
@@ -48,7 +48,7 @@ class TinyTowers : public models::TwoTowers {
   at::Tensor encode_text(const at::Tensor& text_BT) override {
     return at::embedding(text_weight_, text_BT).mean(1).matmul(text_projection_).tanh();
   }
-  const std::vector<spec::ParamSpec>& param_specs() const { return specs_; }
+  const std::vector<config::ParamSpec>& param_specs() const { return specs_; }
   at::Tensor& logit_scale() override { return logit_scale_; }
 
   const models::ForwardContext& last_context() const { return last_context_; }
@@ -67,7 +67,7 @@ class TinyTowers : public models::TwoTowers {
   }
 
   bool drops_features_;
-  std::vector<spec::ParamSpec> specs_;
+  std::vector<config::ParamSpec> specs_;
   at::Tensor image_weight_, text_weight_, text_projection_, logit_scale_, running_mean_;
   models::ForwardContext last_context_;
   int num_image_forwards_ = 0;

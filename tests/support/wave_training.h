@@ -52,7 +52,7 @@ class WaveRun {
     require(data.size() == setting.num_ranks, "wrong world size");
     sync = setting.is_sharded ? parallel::make_grad_sync_zero1(model.all(), data, setting.bucket_bytes, setting.masters)
                               : parallel::make_grad_sync_ddp(model.all(), data, setting.bucket_bytes, setting.masters);
-    std::vector<spec::ParamSpec> specs;
+    std::vector<config::ParamSpec> specs;
     for (const auto& [name, tensor] : model.all())
       specs.push_back({.name = name, .shape = tensor->sizes().vec(), .init = {}, .weight_decay = tensor->dim() > 1});
     specs.back().bounds = {1.29, 2.0};  // scale, which falls below without them

@@ -4,13 +4,13 @@
 
 #include <filesystem>
 
-#include "data/text_tokenizer.h"
+#include "data/text/text_tokenizer.h"
 
 namespace lockstep::cli {
 
-void take_vocabulary(spec::ParsedCommand& command) {
+void take_vocabulary(config::ParsedCommand& command) {
   if (!command.gpt || command.wants_help) return;
-  spec::GptOptions& options = *command.gpt;
+  config::GptOptions& options = *command.gpt;
   const bool has_tokenizer = !options.tokenizer_model.empty() || !options.vocab_file.empty();
   if (!options.model.empty() || options.vocab_size || !has_tokenizer) return;
   const auto& [flag, file] = options.tokenizer_model.empty() ? std::pair("--vocab-file", options.vocab_file)
@@ -19,7 +19,7 @@ void take_vocabulary(spec::ParsedCommand& command) {
   if (options.run.dry_run && !std::filesystem::exists(file, ignored)) {
     command.warnings.push_back(
         fmt::format("{} '{}' is not here: the vocabulary is taken to have {} tokens; a run takes the tokenizer's", flag,
-                    file, spec::gpt_shape_of(options).vocab));
+                    file, config::gpt_shape_of(options).vocab));
     return;
   }
   options.vocab_size =
@@ -27,7 +27,7 @@ void take_vocabulary(spec::ParsedCommand& command) {
           {.model = options.tokenizer_model, .vocab_file = options.vocab_file, .merge_file = options.merge_file})
           ->vocab_size();
   command.set->mark_derived("vocab-size", flag);
-  spec::gpt_shape_of(options);  // which refuses a --padded-vocab-size that is too small for it
+  config::gpt_shape_of(options);  // which refuses a --padded-vocab-size that is too small for it
 }
 
 }  // namespace lockstep::cli

@@ -18,7 +18,7 @@ namespace lockstep::cli {
 namespace fs = std::filesystem;
 
 namespace {
-bool writes_pt(const spec::CkptOptions& options) {
+bool writes_pt(const config::CkptOptions& options) {
   if (options.format != "auto") return options.format == "openclip-pt";
   const std::string ending = fs::path(options.output).extension();
   return ending == ".pt" || ending == ".pth" || ending == ".bin";
@@ -30,8 +30,8 @@ models::ClapNaming naming_of(const std::string& names) {
 }
 
 /// CLAP weights under other names, with the entries that those programs expect; what the file does not have is drawn.
-models::NamedValues renamed(const models::WeightFile& weights, const spec::CkptOptions& options) {
-  const spec::ClapShape shape = spec::resolve_clap_shape(options.model);
+models::NamedValues renamed(const models::WeightFile& weights, const config::CkptOptions& options) {
+  const config::ClapShape shape = config::resolve_clap_shape(options.model);
   models::ClapModel model(shape, {});
   nn::initialize(model, model.param_specs(), /*seed=*/0);
   models::load_clap_weights(model, weights);
@@ -46,20 +46,20 @@ models::NamedValues renamed(const models::WeightFile& weights, const spec::CkptO
   return values;
 }
 /// The weights that the user named; those of a checkpoint in parts are put together.
-models::WeightFile read_input(const spec::CkptOptions& options, record::CheckpointManifest& manifest) {
+models::WeightFile read_input(const config::CkptOptions& options, record::CheckpointManifest& manifest) {
   const fs::path file = train::weight_file(options.path, manifest);
   if (fs::exists(file)) return models::read_weights(file);
   return {.path = file, .tensors = infer::own_gpt_values(options), .ignored = {}, .epoch = {}};
 }
 }  // namespace
 
-int cmd_ckpt_convert(const spec::ParsedCommand& command) {
+int cmd_ckpt_convert(const config::ParsedCommand& command) {
   const auto& options = *command.ckpt;
   if (!fs::exists(options.path))
     throw CheckpointError(fmt::format("ckpt: '{}' does not exist", options.path),
                           "give a checkpoint, the folder of a run (<logs>/<name>), or a file of weights");
   record::CheckpointManifest manifest;
-  if (spec::is_gpt_export(options)) {
+  if (config::is_gpt_export(options)) {
     infer::export_gpt(options);
     return 0;
   }

@@ -4,10 +4,10 @@
 
 namespace lockstep::cli {
 
-int cmd_infer(const spec::ParsedCommand& command) {
+int cmd_infer(const config::ParsedCommand& command) {
   if (command.generate)
     infer::generate(*command.generate);
-  else if (command.infer->job == spec::InferJob::kEmbed)
+  else if (command.infer->job == config::InferJob::kEmbed)
     infer::embed(*command.infer);
   else
     infer::classify(*command.infer);

@@ -5,7 +5,7 @@
 
 namespace lockstep::cli {
 
-int cmd_train(const spec::ParsedCommand& command) {
+int cmd_train(const config::ParsedCommand& command) {
   const VersionInfo version = version_info();
   return static_cast<int>(train::train(command, {.lockstep = version.version + " " + version.commit,
                                                  .libtorch = version.libtorch,

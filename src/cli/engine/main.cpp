@@ -5,16 +5,16 @@
 #include "cli/common/gpt_vocabulary.h"
 #include "cli/common/guarded_main.h"
 #include "cli/engine/commands.h"
+#include "config/commands.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "spec/commands.h"
 
 namespace lockstep::cli {
 namespace {
 
 int run_command(const std::vector<std::string>& args) {
-  spec::ParsedCommand command = spec::parse_command(args);
-  if (command.info == nullptr || command.info->half != spec::Half::kEngine || command.wants_help)
+  config::ParsedCommand command = config::parse_command(args);
+  if (command.info == nullptr || command.info->half != config::Half::kEngine || command.wants_help)
     throw UsageError("lockstep-engine runs engine commands only", "start the program lockstep that lies beside it");
   take_vocabulary(command);
   if (command.train || command.gpt) return cmd_train(command);

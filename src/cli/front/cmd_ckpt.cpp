@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <vector>
 
+#include "config/ckpt_options.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/units.h"
 #include "record/checkpoint_manifest.h"
-#include "spec/ckpt_options.h"
 
 namespace lockstep::cli {
 namespace {
@@ -130,9 +130,9 @@ int cmd_ckpt(std::span<const std::string> args) {
   if (!is_list && !is_verify)
     throw UsageError(fmt::format("ckpt: expected list or verify, got '{}'", args.empty() ? "" : args[0]),
                      "see `lockstep ckpt --help`");
-  spec::CkptOptions options;
-  options.job = is_verify ? spec::CkptJob::kVerify : spec::CkptJob::kList;
-  core::OptionSet set = spec::declare_ckpt_options(options);
+  config::CkptOptions options;
+  options.job = is_verify ? config::CkptJob::kVerify : config::CkptJob::kList;
+  core::OptionSet set = config::declare_ckpt_options(options);
   set.parse(args.subspan(1));
   if (set.wants_help()) {
     fmt::print("{}", set.help_text());

@@ -4,12 +4,12 @@
 #include <filesystem>
 
 #include "cli/front/commands.h"
+#include "config/commands.h"
 #include "core/error.h"
 #include "core/options.h"
 #include "core/strings.h"
 #include "record/metrics.h"
 #include "record/reader.h"
-#include "spec/commands.h"
 
 namespace lockstep::cli {
 namespace fs = std::filesystem;
@@ -18,8 +18,8 @@ using Args = std::vector<std::string>;
 
 constexpr const char* kDefaultCommand = "train clip";
 
-const spec::CommandInfo& command_info(const std::string& name) {
-  const spec::CommandInfo* info = spec::find_command(name);
+const config::CommandInfo& command_info(const std::string& name) {
+  const config::CommandInfo* info = config::find_command(name);
   if (info == nullptr)
     throw UsageError(fmt::format("config: --for got '{}', which is no command", name),
                      "for example --for 'train clip'");
@@ -27,11 +27,11 @@ const spec::CommandInfo& command_info(const std::string& name) {
 }
 
 /// The command with the options of one recipe.
-spec::ParsedCommand with_recipe(const std::string& command, const std::string& path) {
+config::ParsedCommand with_recipe(const std::string& command, const std::string& path) {
   const Args words = core::split(command_info(command).name, " ");
   Args args = words;
   args.insert(args.end(), {"--config", path});
-  return spec::parse_flags(args);
+  return config::parse_flags(args);
 }
 
 /// The value, in quotes where it would not be seen.
@@ -86,9 +86,9 @@ std::vector<Difference> differences(const core::Json& a, const core::Json& b) {
 
 /// Calls `visit` with the options of every command of this version.
 void visit_all_options(const OptionVisitor& visit) {
-  for (const spec::CommandInfo& info : spec::commands()) {
+  for (const config::CommandInfo& info : config::commands()) {
     if (!info.is_implemented) continue;
-    if (const auto command = spec::declare_command(info); command.set)
+    if (const auto command = config::declare_command(info); command.set)
       visit(*command.set);
     else if (info.name == "launch")
       visit_launch_options(visit);
@@ -140,7 +140,7 @@ int show_run(const fs::path& run, bool as_json) {
 std::string command_of_recipe(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
   const std::string command = "train " + name.substr(0, name.find('_'));
-  const spec::CommandInfo* info = spec::find_command(command);
+  const config::CommandInfo* info = config::find_command(command);
   return info != nullptr && info->is_implemented ? command : kDefaultCommand;
 }
 
@@ -178,7 +178,7 @@ int cmd_config_show(std::span<const std::string> args) {
     const Args command = core::split(recipe != words.end() ? command_of_recipe(*recipe) : kDefaultCommand, " ");
     words.insert(words.begin(), command.begin(), command.end());
   }
-  const spec::ParsedCommand parsed = spec::parse_flags(words);
+  const config::ParsedCommand parsed = config::parse_flags(words);
   if (!parsed.set)
     throw UsageError(fmt::format("config: `lockstep {}` has no recipe options", parsed.info->name),
                      "try `lockstep config show train clip`");

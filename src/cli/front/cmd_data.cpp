@@ -15,11 +15,11 @@
 #include "core/options.h"
 #include "core/strings.h"
 #include "core/units.h"
-#include "data/index_jobs.h"
 #include "data/inspect.h"
-#include "data/make_shapes.h"
-#include "data/make_sounds.h"
-#include "data/shard_list.h"
+#include "data/pictures/make_shapes.h"
+#include "data/shards/index_jobs.h"
+#include "data/shards/shard_list.h"
+#include "data/sounds/make_sounds.h"
 
 namespace lockstep::cli {
 
@@ -46,7 +46,7 @@ namespace {
 using core::Json;
 using core::OptionSet;
 
-constexpr const char* kUsage =
+constexpr const char* kDataUsage =
     "Usage: lockstep data COMMAND [FLAGS]\n"
     "\n"
     "  make-shapes   write a demo data set of captioned pictures\n"
@@ -414,7 +414,7 @@ void visit_data_options(const OptionVisitor& visit) {
 int cmd_data(std::span<const std::string> args) {
   const bool wants_help = !args.empty() && (args[0] == "--help" || args[0] == "-h" || args[0] == "help");
   if (wants_help) {
-    fmt::print("{}", kUsage);
+    fmt::print("{}", kDataUsage);
     return 0;
   }
   std::vector<std::string> names;

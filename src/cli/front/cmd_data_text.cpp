@@ -12,9 +12,9 @@
 #include "core/options.h"
 #include "core/strings.h"
 #include "core/units.h"
-#include "data/indexed_dataset.h"
-#include "data/inspect_tokens.h"
-#include "data/tokenize_job.h"
+#include "data/tokens/indexed_dataset.h"
+#include "data/tokens/inspect_tokens.h"
+#include "data/tokens/tokenize_job.h"
 
 namespace lockstep::cli {
 namespace {

@@ -17,6 +17,7 @@
 #include "cli/front/dry_run.h"
 #include "cli/front/engine_exec.h"
 #include "cli/front/launch_group.h"
+#include "config/commands.h"
 #include "core/env.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -24,7 +25,6 @@
 #include "core/strings.h"
 #include "hw/device.h"
 #include "hw/ranks.h"
-#include "spec/commands.h"
 
 namespace lockstep::cli {
 namespace {
@@ -245,7 +245,7 @@ std::vector<std::string> command_line(const LaunchOptions& values, std::vector<s
 /// --dry-run need no ranks.
 bool answer_without_ranks(const std::vector<std::string>& command, int num_ranks, int num_local_ranks) {
   if (core::starts_with(command.front(), "-")) return false;  // --version and the like are no commands
-  spec::ParsedCommand parsed = spec::parse_command(command);
+  config::ParsedCommand parsed = config::parse_command(command);
   if (parsed.wants_help) std::fputs(parsed.set->help_text().c_str(), stdout);
   const bool is_dry_run = parsed.run_options() != nullptr && parsed.run_options()->dry_run;
   if (is_dry_run) take_vocabulary(parsed);

@@ -7,6 +7,7 @@
 
 #include "cli/common/version.h"
 #include "cli/front/commands.h"
+#include "config/report_options.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -20,12 +21,11 @@
 #include "report/analysis_text.h"
 #include "report/published_runs.h"
 #include "report/render.h"
-#include "spec/report_options.h"
 
 namespace lockstep::cli {
 namespace {
 namespace fs = std::filesystem;
-using spec::ReportOptions;
+using config::ReportOptions;
 
 report::AnalysisOptions analysis_options(const ReportOptions& options, const core::OptionSet& set) {
   report::AnalysisOptions analysis;
@@ -48,7 +48,7 @@ report::AnalysisOptions analysis_options(const ReportOptions& options, const cor
 report::LoadOptions load_options(const ReportOptions& options, const core::OptionSet& set) {
   report::LoadOptions load;
   if (!options.from.empty()) load.format = record::parse_log_format(options.from);
-  load.meta = {.path_pattern = options.meta, .file = options.meta_file, .values = spec::report_facts(options)};
+  load.meta = {.path_pattern = options.meta, .file = options.meta_file, .values = config::report_facts(options)};
   load.analysis = analysis_options(options, set);
   load.on_progress = [](size_t done, size_t total) {
     if (total > 20) core::show_progress(fmt::format("{}/{} runs read", done, total));
@@ -154,7 +154,7 @@ void write_proposal(const report::Analysis& analysis, const ReportOptions& optio
                                        report_command(args),     version_info().version};
   for (const std::string& fact : report::missing_for_proposal(analysis, of_job)) fmt::print("missing: {}\n", fact);
   const auto pack = write_formats(report::make_proposal(analysis, of_job), fs::path(options.output) / "proposal",
-                                  spec::report_formats(options));
+                                  config::report_formats(options));
   if (!pack.empty()) fmt::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());
 }
 
@@ -190,7 +190,7 @@ int report_tables(const std::vector<report::Source>& sources, const ReportOption
   }
   for (const report::PublishedTable& table : tables) print_table(table);
   for (const std::string& contradiction : report::contradictions(tables)) fmt::print("{}\n", contradiction);
-  const auto files = write_formats(report::published_document(tables), options.output, spec::report_formats(options));
+  const auto files = write_formats(report::published_document(tables), options.output, config::report_formats(options));
   if (options.proposal) {
     const report::Analysis rows = report::rows_of(tables, analysis);
     if (rows.runs.empty())
@@ -207,7 +207,7 @@ int report_tables(const std::vector<report::Source>& sources, const ReportOption
 
 int cmd_report(std::span<const std::string> args) {
   ReportOptions options;
-  core::OptionSet set = spec::declare_report_options(options);
+  core::OptionSet set = config::declare_report_options(options);
   set.parse(args);
   if (set.wants_help()) {
     fmt::print("{}\n`lockstep report compare A B` compares two.\n", set.help_text());
@@ -228,7 +228,7 @@ int cmd_report(std::span<const std::string> args) {
     return 0;
   }
   print_result(analysis);
-  const auto files = write_formats(report::make_document(analysis), options.output, spec::report_formats(options));
+  const auto files = write_formats(report::make_document(analysis), options.output, config::report_formats(options));
   if (options.proposal)
     write_proposal(analysis, options, args);
   else
@@ -240,7 +240,7 @@ int cmd_report(std::span<const std::string> args) {
 int cmd_report_compare(std::span<const std::string> args) {
   ReportOptions options;
   options.is_compare = true;
-  core::OptionSet set = spec::declare_report_options(options);
+  core::OptionSet set = config::declare_report_options(options);
   set.parse(args);
   if (set.wants_help()) {
     fmt::print("{}", set.help_text());

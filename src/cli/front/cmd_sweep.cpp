@@ -33,7 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 using core::OptionSet;
 
-constexpr const char* kUsage =
+constexpr const char* kSweepUsage =
     "Usage: lockstep sweep FILE.toml [--dry-run | --submit | --local] [FLAGS]\n"
     "       lockstep sweep COMMAND DIR [FLAGS]\n"
     "\n"
@@ -343,7 +343,7 @@ int cmd_sweep(std::span<const std::string> args) {
                                  Command{"cancel", run_cancel}};
   const bool wants_help = !args.empty() && (args[0] == "--help" || args[0] == "-h" || args[0] == "help");
   if (wants_help) {
-    fmt::print("{}", kUsage);
+    fmt::print("{}", kSweepUsage);
     return 0;
   }
   if (args.empty()) throw UsageError("sweep: expected a sweep file or a command", "see `lockstep sweep --help`");

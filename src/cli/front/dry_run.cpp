@@ -7,14 +7,14 @@
 
 #include "cli/front/dry_run_memory.h"
 #include "cli/front/gpt_dry_run.h"
+#include "config/contrastive_shape.h"
+#include "config/precision_names.h"
 #include "core/options.h"
 #include "core/units.h"
-#include "data/shard_list.h"
+#include "data/shards/shard_list.h"
 #include "hw/ranks.h"
 #include "plan/bucket_plan.h"
 #include "plan/train_batch.h"
-#include "spec/contrastive_shape.h"
-#include "spec/precision_names.h"
 
 namespace lockstep::cli {
 namespace fs = std::filesystem;
@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kPageWidth = 80, kLeastTextWidth = 20;
 
 /// --world-size, or what `lockstep launch`, explicit flags, another launcher or SLURM say.
-WorldGuess guess_world(const spec::TrainOptions& options, const std::optional<WorldGuess>& launched) {
+WorldGuess guess_world(const config::TrainOptions& options, const std::optional<WorldGuess>& launched) {
   if (options.world_size) return {*options.world_size, "--world-size", 0};
   if (launched) return *launched;
   hw::RankFlags flags;
@@ -34,22 +34,22 @@ WorldGuess guess_world(const spec::TrainOptions& options, const std::optional<Wo
 }
 
 /// What stands beside the text, with its size.
-std::string other_text(const spec::ContrastiveShape& shape) {
+std::string other_text(const config::ContrastiveShape& shape) {
   if (const auto* clip = shape.clip()) return fmt::format("a picture of {0} x {0} pixels", clip->vision.image_size);
   const auto& audio = shape.clap()->audio;
   return fmt::format("{:.4g} s of audio",
                      static_cast<double>(audio.clip_samples) / static_cast<double>(audio.sample_rate));
 }
 
-void add_bucket_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, int64_t num_ranks,
+void add_bucket_facts(const config::TrainOptions& options, const config::ContrastiveShape& shape, int64_t num_ranks,
                       std::vector<DryRunFact>& facts) {
-  const spec::GradSyncKind sync = spec::grad_sync_kind(options, num_ranks);
-  if (sync == spec::GradSyncKind::kNone) return;
-  const bool is_zero1 = sync == spec::GradSyncKind::kZero1;
+  const config::GradSyncKind sync = config::grad_sync_kind(options, num_ranks);
+  if (sync == config::GradSyncKind::kNone) return;
+  const bool is_zero1 = sync == config::GradSyncKind::kZero1;
   std::vector<plan::BucketItem> items;
-  for (const spec::ParamSpec& param : shape.param_specs()) {
+  for (const config::ParamSpec& param : shape.param_specs()) {
     if (param.is_buffer) continue;
-    const bool is_16bit = spec::is_16bit(param, options.precision);
+    const bool is_16bit = config::is_16bit(param, options.precision);
     items.push_back({.name = param.name,
                      .num_elements = param.numel(),
                      .dtype = is_16bit ? "16 bits" : "fp32",
@@ -71,9 +71,9 @@ void add_bucket_facts(const spec::TrainOptions& options, const spec::Contrastive
   facts.push_back({"gradient_bytes", "", bytes, ""});
 }
 
-void add_model_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape, int64_t num_ranks,
+void add_model_facts(const config::TrainOptions& options, const config::ContrastiveShape& shape, int64_t num_ranks,
                      std::vector<DryRunFact>& facts) {
-  const spec::ContrastiveCost cost = spec::contrastive_cost(shape);
+  const config::ContrastiveCost cost = config::contrastive_cost(shape);
   facts.push_back({"parameters", "parameters", cost.parameters,
                    fmt::format("{} ({} {}, text {})", core::format_count(static_cast<double>(cost.parameters)),
                                shape.other_kind(), core::format_count(static_cast<double>(cost.other_parameters)),
@@ -84,7 +84,7 @@ void add_model_facts(const spec::TrainOptions& options, const spec::ContrastiveS
   add_bucket_facts(options, shape, num_ranks, facts);
 }
 
-void add_step_facts(const spec::TrainOptions& options, int64_t global_batch, std::vector<DryRunFact>& facts) {
+void add_step_facts(const config::TrainOptions& options, int64_t global_batch, std::vector<DryRunFact>& facts) {
   if (!options.train_num_samples) {
     facts.push_back({"steps_per_epoch", "steps per epoch", nullptr,
                      "known when the data are opened (--train-num-samples tells before)"});
@@ -121,7 +121,7 @@ std::vector<std::string> missing_shards(const std::string& flag, const std::stri
 }
 
 /// Warnings about files and folders that the command line names and that are not here.
-std::vector<std::string> missing_inputs(const spec::TrainOptions& options) {
+std::vector<std::string> missing_inputs(const config::TrainOptions& options) {
   std::vector<std::string> warnings;
   const auto look_for = [&](const std::string& flag, const std::string& path) {
     std::error_code ignored;
@@ -145,9 +145,9 @@ std::vector<std::string> missing_inputs(const spec::TrainOptions& options) {
 }
 
 /// What a contrastive training command would do, as far as it can be told without tensors, data and devices.
-std::vector<DryRunFact> contrastive_facts(const spec::ParsedCommand& command, const spec::ContrastiveShape& shape,
+std::vector<DryRunFact> contrastive_facts(const config::ParsedCommand& command, const config::ContrastiveShape& shape,
                                           const WorldGuess& world) {
-  const spec::TrainOptions& options = *command.train;
+  const config::TrainOptions& options = *command.train;
   const plan::BatchPlan batch = plan::train_batch_plan(command, world.num_ranks);
   std::vector<DryRunFact> facts = {
       {"command", "command", command.info->name, command.info->name},
@@ -174,7 +174,7 @@ struct DryRunPage {
   std::vector<std::string> warnings;
 };
 
-DryRunPage make_page(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
+DryRunPage make_page(const config::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
   DryRunPage page{.facts = {}, .tables = "", .warnings = command.warnings};
   std::vector<std::string> more;
   if (command.gpt) {
@@ -184,9 +184,9 @@ DryRunPage make_page(const spec::ParsedCommand& command, const std::optional<Wor
     page.extra["stages"] = std::move(run.stages);
     more = std::move(run.warnings);
   } else {
-    const spec::ContrastiveShape shape = spec::resolve_contrastive_shape(*command.train);
+    const config::ContrastiveShape shape = config::resolve_contrastive_shape(*command.train);
     page.facts = contrastive_facts(command, shape, guess_world(*command.train, launched));
-    more = spec::shape_warnings(*command.train, shape);
+    more = config::shape_warnings(*command.train, shape);
     for (std::string& warning : missing_inputs(*command.train)) more.push_back(std::move(warning));
   }
   page.warnings.insert(page.warnings.end(), more.begin(), more.end());
@@ -212,7 +212,7 @@ std::string dry_run_entry(const std::string& label, const std::string& text) {
   return entry;
 }
 
-void print_dry_run(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
+void print_dry_run(const config::ParsedCommand& command, const std::optional<WorldGuess>& launched) {
   const DryRunPage page = make_page(command, launched);
   if (command.run_options()->json) {
     core::Json json = core::Json::object();

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "config/commands.h"
 #include "core/json.h"
-#include "spec/commands.h"
 
 namespace lockstep::cli {
 
@@ -30,6 +30,6 @@ std::string dry_run_entry(const std::string& label, const std::string& text);
 /// differ from their defaults and warnings (also of named files that are not here), as text or (--json) as one object.
 /// The number of ranks is
 /// --world-size, else what `launched` or the surroundings say.
-void print_dry_run(const spec::ParsedCommand& command, const std::optional<WorldGuess>& launched = std::nullopt);
+void print_dry_run(const config::ParsedCommand& command, const std::optional<WorldGuess>& launched = std::nullopt);
 
 }  // namespace lockstep::cli

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "config/bench_options.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
 #include "hw/device_specs.h"
 #include "hw/machine_memory.h"
 #include "plan/memory_plan.h"
-#include "spec/bench_options.h"
 
 namespace lockstep::cli {
 namespace {
@@ -22,10 +22,10 @@ std::optional<RankMemory> memory_of_gpu(const std::string& name) {
   return RankMemory{.bytes = spec->memory_gbytes * 1e9, .source = std::string(spec->name), .is_gpu = true};
 }
 
-RankMemory asked_memory(const spec::TrainOptions& options) {
+RankMemory asked_memory(const config::TrainOptions& options) {
   const std::string& asked = options.device_memory;
   if (core::parse_double(asked.substr(0, asked.find_first_not_of("0123456789.")))) {
-    const auto bytes = static_cast<double>(spec::parse_bench_bytes(asked, "--device-memory"));
+    const auto bytes = static_cast<double>(config::parse_bench_bytes(asked, "--device-memory"));
     if (bytes < kLeastBytes)
       throw UsageError(fmt::format("options: --device-memory '{}' is too small for any device", asked),
                        "give the unit, too: 64G");
@@ -48,7 +48,7 @@ std::string verdict(double total, const RankMemory& memory) {
 }
 }  // namespace
 
-std::optional<RankMemory> rank_memory(const spec::TrainOptions& options, const WorldGuess& world) {
+std::optional<RankMemory> rank_memory(const config::TrainOptions& options, const WorldGuess& world) {
   if (!options.device_memory.empty()) return asked_memory(options);
   if (world.num_local_ranks == 0) return std::nullopt;
   const std::vector<std::string> gpus = options.device == "cpu" ? std::vector<std::string>() : hw::gpu_names();
@@ -61,11 +61,11 @@ std::optional<RankMemory> rank_memory(const spec::TrainOptions& options, const W
                     : "what this machine has left"};
 }
 
-std::vector<DryRunFact> memory_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape,
+std::vector<DryRunFact> memory_facts(const config::TrainOptions& options, const config::ContrastiveShape& shape,
                                      const plan::BatchPlan& batch, int64_t num_ranks,
                                      const std::optional<RankMemory>& memory) {
   const bool is_gpu = memory ? memory->is_gpu : options.device != "cpu";
-  const bool is_zero1 = spec::grad_sync_kind(options, num_ranks) == spec::GradSyncKind::kZero1;
+  const bool is_zero1 = config::grad_sync_kind(options, num_ranks) == config::GradSyncKind::kZero1;
   const plan::MemoryPlan plan = plan::plan_contrastive_memory(shape, {.precision = options.precision,
                                                                       .optimizer_shards = is_zero1 ? num_ranks : 1,
                                                                       .has_fp32_gradients = options.fp32_gradients,

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "cli/front/dry_run.h"
+#include "config/contrastive_shape.h"
 #include "plan/batch_plan.h"
-#include "spec/contrastive_shape.h"
 
 namespace lockstep::cli {
 
@@ -19,11 +19,11 @@ struct RankMemory {
 /// The memory of a rank's device: --device-memory, the GPU that the driver of this machine names, or the share of a CPU
 /// rank in what this machine has left. Nothing where it cannot be told. UsageError for a --device-memory that is
 /// neither a size nor a device's name.
-std::optional<RankMemory> rank_memory(const spec::TrainOptions& options, const WorldGuess& world);
+std::optional<RankMemory> rank_memory(const config::TrainOptions& options, const WorldGuess& world);
 
 /// Planned memory of one rank by part and whether it fits. The plan is of what tensors hold; kernels, allocator and
 /// libraries need more.
-std::vector<DryRunFact> memory_facts(const spec::TrainOptions& options, const spec::ContrastiveShape& shape,
+std::vector<DryRunFact> memory_facts(const config::TrainOptions& options, const config::ContrastiveShape& shape,
                                      const plan::BatchPlan& batch, int64_t num_ranks,
                                      const std::optional<RankMemory>& memory);
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cli/front/dry_run_memory.h"
+#include "config/flops.h"
 #include "core/error.h"
 #include "core/options.h"
 #include "core/strings.h"
@@ -15,7 +16,6 @@
 #include "hw/device_specs.h"
 #include "hw/machine_memory.h"
 #include "plan/gpt_train.h"
-#include "spec/flops.h"
 
 namespace lockstep::cli {
 namespace {
@@ -48,7 +48,7 @@ std::string holdings(const GptLayout& layout, int stage) {
   std::vector<int> layers;
   bool has_embedding = false, has_head = false;
   for (int chunk = 0; chunk < layout.pipe.num_chunks; ++chunk) {
-    const spec::GptPart& part = layout.part(stage, chunk);
+    const config::GptPart& part = layout.part(stage, chunk);
     for (int64_t i = 0; i < part.num_layers; ++i) layers.push_back(static_cast<int>(part.first_layer + i));
     has_embedding = has_embedding || part.has_embedding;
     has_head = has_head || part.has_head;
@@ -79,13 +79,13 @@ std::string fit_text(double most_bytes, double usable_bytes, const std::string& 
 }
 
 /// The device that is asked about is this machine's processor: nobody names another one, and there is no GPU here.
-bool is_of_this_cpu(const spec::GptOptions& options, const WorldGuess& world) {
+bool is_of_this_cpu(const config::GptOptions& options, const WorldGuess& world) {
   if (!options.target_device.empty() || world.num_local_ranks == 0 || options.run.device == "cuda") return false;
   return options.run.device == "cpu" || hw::gpu_names().empty();
 }
 
 /// Which memory sizes hold the fullest stage.
-std::string fit_text(double most_bytes, const spec::GptOptions& options, const WorldGuess& world) {
+std::string fit_text(double most_bytes, const config::GptOptions& options, const WorldGuess& world) {
   if (!options.target_device.empty()) {
     const hw::DeviceSpec& device = target_device(options.target_device);
     return fit_text(most_bytes, device.memory_gbytes * kUsableGibPerGbyte * kGiB, std::string(device.name));
@@ -103,14 +103,14 @@ std::string fit_text(double most_bytes, const spec::GptOptions& options, const W
   return fmt::format("fits devices of {} GB and more", *smallest);
 }
 
-void add_model_facts(const spec::GptOptions& options, const GptLayout& layout, std::vector<DryRunFact>& facts) {
-  const spec::GptShape& s = layout.shape;
-  const spec::GptCost cost = spec::gpt_cost(s, layout.tp());
+void add_model_facts(const config::GptOptions& options, const GptLayout& layout, std::vector<DryRunFact>& facts) {
+  const config::GptShape& s = layout.shape;
+  const config::GptCost cost = config::gpt_cost(s, layout.tp());
   facts.push_back(
       {"model", "model", s.name,
        fmt::format("{}: {} layers, width {}, {} heads{}, {} tokens", s.name, s.layers, s.hidden, s.heads,
                    s.query_groups == s.heads ? "" : fmt::format(" in {} groups", s.query_groups), s.sequence)});
-  if (const std::string note = spec::gpt_model_note(options.model); !note.empty())
+  if (const std::string note = config::gpt_model_note(options.model); !note.empty())
     facts.push_back({"model_note", "note", note, note});
   facts.push_back({"parameters", "parameters", cost.parameters,
                    fmt::format("{} ({}), of them embeddings {}", cost.parameters,
@@ -144,7 +144,7 @@ void add_mesh_facts(const GptLayout& layout, const WorldGuess& world, std::vecto
 void add_step_facts(const GptLayout& layout, std::vector<DryRunFact>& facts) {
   const plan::BatchPlan& batch = layout.batch;
   const double per_sequence =
-      spec::gpt_model(spec::gpt_dims(layout.shape, layout.tp()), spec::AttentionCount::kCausal).flops;
+      config::gpt_model(config::gpt_dims(layout.shape, layout.tp()), config::AttentionCount::kCausal).flops;
   const double bubble = plan::bubble_over_ideal(layout.pipe);
   facts.push_back({"samples_per_micro", "", batch.samples_per_micro, ""});
   facts.push_back({"num_micro", "", batch.num_micro, ""});
@@ -229,8 +229,8 @@ std::string traffic_table(const GptLayout& layout, int stage, const std::vector<
 
 }  // namespace
 
-GptDryRun gpt_dry_run(const spec::ParsedCommand& command, const WorldGuess& world) {
-  spec::GptOptions options = *command.gpt;
+GptDryRun gpt_dry_run(const config::ParsedCommand& command, const WorldGuess& world) {
+  config::GptOptions options = *command.gpt;
   if (is_of_this_cpu(options, world)) options.run.device = "cpu";  // as --device auto will find out
   const GptLayout layout = plan::train_gpt_layout(options, world.num_ranks);
   const plan::PipeSchedule schedule = plan::make_pipe_schedule(layout.pipe);

@@ -14,6 +14,6 @@ struct GptDryRun {
   std::string tables;  ///< The same and the messages as people read them.
   std::vector<std::string> warnings;
 };
-GptDryRun gpt_dry_run(const spec::ParsedCommand& command, const WorldGuess& world);
+GptDryRun gpt_dry_run(const config::ParsedCommand& command, const WorldGuess& world);
 
 }  // namespace lockstep::cli

@@ -11,8 +11,8 @@
 #include "cli/front/dry_run.h"
 #include "cli/front/engine_exec.h"
 #include "cli/front/overview.h"
+#include "config/commands.h"
 #include "core/error.h"
-#include "spec/commands.h"
 
 namespace lockstep::cli {
 namespace {
@@ -39,7 +39,7 @@ constexpr FrontCommand kFrontCommands[] = {
 
 bool asks_for_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
 
-int run_engine_command(spec::ParsedCommand& command, const Args& args) {
+int run_engine_command(config::ParsedCommand& command, const Args& args) {
   if (command.wants_help) {
     fmt::print("{}", command.set->help_text());
     return 0;
@@ -67,8 +67,8 @@ int run(const Args& args) {
       return 0;
     }
   }
-  spec::ParsedCommand command = spec::parse_command(args);
-  if (command.info->half == spec::Half::kEngine) return run_engine_command(command, args);
+  config::ParsedCommand command = config::parse_command(args);
+  if (command.info->half == config::Half::kEngine) return run_engine_command(command, args);
   for (const FrontCommand& front : kFrontCommands)
     if (command.info->name == front.name) return front.run(std::span(args).subspan(front.num_own_words));
   LOCKSTEP_CHECK(false, "command '{}' has no function", command.info->name);

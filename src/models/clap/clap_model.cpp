@@ -5,9 +5,9 @@
 
 namespace lockstep::models {
 
-Projection::Projection(int64_t in, int64_t out, const spec::ProjectionShape& shape, const at::TensorOptions& options)
+Projection::Projection(int64_t in, int64_t out, const config::ProjectionShape& shape, const at::TensorOptions& options)
     : shape_(shape) {
-  using Kind = spec::ProjectionShape::Kind;
+  using Kind = config::ProjectionShape::Kind;
   if (shape.kind == Kind::kNone) return;
   if (shape.kind == Kind::kLinear) {
     register_child("", first_.emplace(in, out, options, shape.has_bias));
@@ -24,8 +24,8 @@ at::Tensor Projection::forward(const at::Tensor& x) const {
   return second_->forward(shape_.is_relu ? hidden.relu() : nn::activate(hidden, nn::Activation::kGelu));
 }
 
-ClapModel::ClapModel(const spec::ClapShape& shape, const ClapModelOptions& options)
-    : shape_(shape), specs_(spec::clap_param_specs(shape)), audio_(shape.audio, options.tensors),
+ClapModel::ClapModel(const config::ClapShape& shape, const ClapModelOptions& options)
+    : shape_(shape), specs_(config::clap_param_specs(shape)), audio_(shape.audio, options.tensors),
       audio_projection_(shape.audio.feature_width(), shape.embed_dim, shape.audio_projection, options.tensors),
       text_(shape.text, options.exact_shortcuts, options.tensors),
       text_projection_(shape.text.width, shape.embed_dim, shape.text_projection, options.tensors),

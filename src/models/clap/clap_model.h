@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "config/clap_shape.h"
 #include "models/clap/htsat.h"
 #include "models/clap/roberta.h"
 #include "models/two_towers.h"
-#include "spec/clap_shape.h"
 
 namespace lockstep::models {
 
@@ -23,28 +23,28 @@ struct ClapModelOptions {
 /// Features to the shared space, under the names that torch.nn.Sequential gives ("0", "2").
 class Projection : public nn::Module {
  public:
-  Projection(int64_t in, int64_t out, const spec::ProjectionShape& shape, const at::TensorOptions& options);
+  Projection(int64_t in, int64_t out, const config::ProjectionShape& shape, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
-  spec::ProjectionShape shape_;
+  config::ProjectionShape shape_;
   std::optional<nn::Linear> first_, second_;
 };
 
-/// LAION's CLAP: parameters under its names, in the order of spec::clap_param_specs. Without content until
+/// LAION's CLAP: parameters under its names, in the order of config::clap_param_specs. Without content until
 /// nn::initialize or load_clap_weights. What never gets a gradient there (classification head, transforms, second
 /// scale) are buffers here.
 class ClapModel final : public TwoTowers {
  public:
-  ClapModel(const spec::ClapShape& shape, const ClapModelOptions& options);
+  ClapModel(const config::ClapShape& shape, const ClapModelOptions& options);
 
   at::Tensor encode_audio(const at::Tensor& audio_BS) override;
   /// Ids padded with the shape's pad_id. DataError for a text without tokens.
   at::Tensor encode_text(const at::Tensor& text_BT) override;
   at::Tensor& logit_scale() override { return logit_scale_a_; }
 
-  const spec::ClapShape& shape() const { return shape_; }
-  const std::vector<spec::ParamSpec>& param_specs() const { return specs_; }
+  const config::ClapShape& shape() const { return shape_; }
+  const std::vector<config::ParamSpec>& param_specs() const { return specs_; }
 
  private:
   /// The MLP of LAION's --clap-mlploss.
@@ -53,8 +53,8 @@ class ClapModel final : public TwoTowers {
   };
   void carry_transform(const std::string& name, Transform& transform, const at::TensorOptions& options);
 
-  spec::ClapShape shape_;
-  std::vector<spec::ParamSpec> specs_;
+  config::ClapShape shape_;
+  std::vector<config::ParamSpec> specs_;
   HtsatTower audio_;
   Projection audio_projection_;
   RobertaTower text_;

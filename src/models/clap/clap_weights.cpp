@@ -116,7 +116,7 @@ NamedValues join_parts(const NamedValues& values, const std::filesystem::path& p
 }
 
 /// The STFT as torchlibrosa stores it: Hann-weighted cosines (or minus sines), [bins, 1, fft_size].
-at::Tensor dft_weights(const spec::AudioShape& shape, bool is_imaginary) {
+at::Tensor dft_weights(const config::AudioShape& shape, bool is_imaginary) {
   const auto options = at::TensorOptions(at::kDouble);
   const at::Tensor bins = at::arange(shape.fft_size / 2 + 1, options).unsqueeze(1),
                    samples = at::arange(shape.fft_size, options).unsqueeze(0);
@@ -126,7 +126,7 @@ at::Tensor dft_weights(const spec::AudioShape& shape, bool is_imaginary) {
 }
 
 /// Everything in LAION's files that follows from the shape.
-NamedValues derived_values(const spec::AudioShape& shape) {
+NamedValues derived_values(const config::AudioShape& shape) {
   NamedValues out{{"audio_branch.spectrogram_extractor.stft.conv_real.weight", dft_weights(shape, false)},
                   {"audio_branch.spectrogram_extractor.stft.conv_imag.weight", dft_weights(shape, true)},
                   {"audio_branch.logmel_extractor.melW", slaney_mel_filters(shape)}};
@@ -194,7 +194,7 @@ ClapNaming clap_naming(const WeightFile& weights) {
                   "names begin with audio_branch. (LAION), audio.encoder. (OpenCLIP) or audio_model. (Hugging Face)");
 }
 
-WeightFile to_laion_names(const WeightFile& weights, const spec::ClapShape& shape) {
+WeightFile to_laion_names(const WeightFile& weights, const config::ClapShape& shape) {
   const ClapNaming naming = clap_naming(weights);
   WeightFile out{.path = weights.path, .tensors = {}, .ignored = weights.ignored, .epoch = weights.epoch};
   std::map<std::string, at::Tensor> derived;
@@ -233,14 +233,14 @@ void load_clap_weights(ClapModel& model, const WeightFile& weights) {
 
 /// Programs of a naming hold only some shapes: writing another would make files whose missing parts they draw at
 /// random.
-void check_naming_holds(const spec::ClapShape& shape, ClapNaming naming) {
+void check_naming_holds(const config::ClapShape& shape, ClapNaming naming) {
   if (naming == ClapNaming::kOpenClip) return;
-  using Kind = spec::ProjectionShape::Kind;
-  const auto is_plain = [&](const spec::ProjectionShape& projection) {
+  using Kind = config::ProjectionShape::Kind;
+  const auto is_plain = [&](const config::ProjectionShape& projection) {
     return projection.kind == Kind::kMlp && projection.has_bias && projection.hidden == shape.embed_dim &&
            projection.is_relu == shape.audio_projection.is_relu;
   };
-  const bool fits = shape.text.pooler == spec::TextPooler::kClass && is_plain(shape.audio_projection) &&
+  const bool fits = shape.text.pooler == config::TextPooler::kClass && is_plain(shape.audio_projection) &&
                     is_plain(shape.text_projection);
   if (!fits)
     throw UsageError(

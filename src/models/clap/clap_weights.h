@@ -17,7 +17,7 @@ ClapNaming clap_naming(const WeightFile& weights);
 /// The same weights under LAION's names. Entries that follow from the shape (index tables, masks, STFT and mel weights)
 /// are compared with ours and left out: another table or front end is a DataError, because the weights would mean
 /// something else.
-WeightFile to_laion_names(const WeightFile& weights, const spec::ClapShape& shape);
+WeightFile to_laion_names(const WeightFile& weights, const config::ClapShape& shape);
 
 /// load_weights for any naming. What a naming does not have (head, transforms, second scale) stays as it is in the
 /// model.

@@ -25,16 +25,16 @@ TokenOrder row_major(int64_t side) {
 }
 
 /// Tokens per side of a window, and by how much odd blocks roll: a stage that is one window does not.
-int64_t window_of(const spec::AudioShape& shape, int64_t stage) {
+int64_t window_of(const config::AudioShape& shape, int64_t stage) {
   return std::min(shape.window, shape.stage_side(stage));
 }
-int64_t shift_of(const spec::AudioShape& shape, int64_t stage, size_t block) {
+int64_t shift_of(const config::AudioShape& shape, int64_t stage, size_t block) {
   return block % 2 == 1 && shape.stage_side(stage) > shape.window ? shape.window / 2 : 0;
 }
 
 }  // namespace
 
-HtsatTower::HtsatTower(const spec::AudioShape& shape, const at::TensorOptions& options)
+HtsatTower::HtsatTower(const config::AudioShape& shape, const at::TensorOptions& options)
     : shape_(shape), log_mel_(shape, options.device()), bn0_(shape.mel_bins, options),
       patch_weight_(nn::make_parameter({shape.width, 1, shape.patch_size, shape.patch_size}, options)),
       patch_bias_(nn::make_parameter({shape.width}, options)), patch_norm_(shape.width, options),

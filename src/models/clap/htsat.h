@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "config/clap_shape.h"
 #include "models/clap/log_mel.h"
 #include "models/clap/swin.h"
 #include "models/forward_context.h"
 #include "nn/conv.h"
-#include "spec/clap_shape.h"
 
 namespace lockstep::models {
 
@@ -17,7 +17,7 @@ namespace lockstep::models {
 /// (tscam_conv, head) is carried as buffers, never computed: it does not reach the vector.
 class HtsatTower final : public nn::Module {
  public:
-  HtsatTower(const spec::AudioShape& shape, const at::TensorOptions& options);
+  HtsatTower(const config::AudioShape& shape, const at::TensorOptions& options);
   /// [B, S] samples at the shape's rate, S at most clip_samples or so (LogMel) -> [B, D].
   at::Tensor forward(const at::Tensor& audio_BS, const ForwardContext& context);
   /// The same from log-mel spectrograms [B, M, frames].
@@ -41,7 +41,7 @@ class HtsatTower final : public nn::Module {
   at::Tensor embed_patches(const at::Tensor& image_BYX) const;
   at::Tensor run_block(const Stage& stage, size_t index, const at::Tensor& x_BNC, const DropPath& drop) const;
 
-  spec::AudioShape shape_;
+  config::AudioShape shape_;
   bool checkpointing_ = false;
   LogMel log_mel_;
   nn::BatchNorm2d bn0_;

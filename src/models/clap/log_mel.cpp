@@ -30,7 +30,7 @@ double to_hz(double mel) {
 
 }  // namespace
 
-at::Tensor slaney_mel_filters(const spec::AudioShape& shape) {
+at::Tensor slaney_mel_filters(const config::AudioShape& shape) {
   const int64_t num_bins = shape.fft_size / 2 + 1;
   const double low = to_mel(shape.low_hz), high = to_mel(shape.high_hz);
   std::vector<double> corners_hz;
@@ -49,7 +49,7 @@ at::Tensor slaney_mel_filters(const spec::AudioShape& shape) {
   return weights_FM;
 }
 
-LogMel::LogMel(const spec::AudioShape& shape, const at::Device& device)
+LogMel::LogMel(const config::AudioShape& shape, const at::Device& device)
     : shape_(shape),
       window_(
           at::hann_window(shape.fft_size, /*periodic=*/true, at::TensorOptions(at::kDouble)).to(at::kFloat).to(device)),

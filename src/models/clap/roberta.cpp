@@ -20,7 +20,7 @@ constexpr uint64_t kHiddenStream = 0x74646870,
                    kAttentionStream = 0x74646174;  // apart from other draws under the same key
 constexpr int64_t kEmbeddings = -1;                // stands for a layer index
 
-using spec::TextPooler;
+using config::TextPooler;
 
 bool reads_first_only(TextPooler pooler) { return pooler == TextPooler::kClass || pooler == TextPooler::kClassHidden; }
 
@@ -40,7 +40,7 @@ nn::Dropout RobertaDropout::attention_at(int64_t layer, int64_t block) const {
           core::stream_key({key, kAttentionStream, static_cast<uint64_t>(layer), static_cast<uint64_t>(block)})};
 }
 
-RobertaLayer::RobertaLayer(const spec::RobertaShape& shape, int64_t index, const at::TensorOptions& options)
+RobertaLayer::RobertaLayer(const config::RobertaShape& shape, int64_t index, const at::TensorOptions& options)
     : query_(shape.width, shape.width, options), key_(shape.width, shape.width, options),
       value_(shape.width, shape.width, options), attention_dense_(shape.width, shape.width, options),
       attention_norm_(shape.width, options), intermediate_(shape.width, shape.mlp_width, options),
@@ -94,7 +94,7 @@ at::Tensor RobertaLayer::forward_first(const at::Tensor& x_ND, const TextPacking
   return finish(first_BD, attend(first_BD, x_ND, /*only_first=*/true, packing, dropout), dropout);
 }
 
-RobertaTower::RobertaTower(const spec::RobertaShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
+RobertaTower::RobertaTower(const config::RobertaShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
     : shape_(shape), exact_shortcuts_(exact_shortcuts), word_embeddings_(shape.vocab_size, shape.width, options),
       position_embeddings_(shape.max_positions, shape.width, options),
       token_type_embeddings_(nn::make_parameter({shape.token_types, shape.width}, options)),

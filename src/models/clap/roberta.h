@@ -4,12 +4,12 @@
 #include <memory>
 #include <vector>
 
+#include "config/clap_shape.h"
 #include "models/clap/text_packing.h"
 #include "models/forward_context.h"
 #include "nn/dropout.h"
 #include "nn/layers.h"
 #include "nn/module.h"
-#include "spec/clap_shape.h"
 
 namespace lockstep::models {
 
@@ -24,7 +24,7 @@ struct RobertaDropout {
 /// One post-norm encoder layer: LayerNorm(x + attention(x)), then LayerNorm(x + mlp(x)).
 class RobertaLayer : public nn::Module {
  public:
-  RobertaLayer(const spec::RobertaShape& shape, int64_t index, const at::TensorOptions& options);
+  RobertaLayer(const config::RobertaShape& shape, int64_t index, const at::TensorOptions& options);
   /// On packed tokens [N, D] -> [N, D].
   at::Tensor forward(const at::Tensor& x_ND, const TextPacking& packing, const RobertaDropout& dropout) const;
   /// forward() at each text's first token, without computing the others: [B, D] in packed order.
@@ -48,7 +48,7 @@ class RobertaLayer : public nn::Module {
 class RobertaTower final : public nn::Module {
  public:
   /// `exact_shortcuts`: the last layer computes only the first tokens where the pooler reads no others.
-  RobertaTower(const spec::RobertaShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
+  RobertaTower(const config::RobertaShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
   /// [B, T] token ids (int64), padded with the shape's pad_id -> [B, D]. DataError for a text without tokens or with
   /// too many.
   at::Tensor forward(const at::Tensor& text_BT, const ForwardContext& context);
@@ -61,7 +61,7 @@ class RobertaTower final : public nn::Module {
                        const RobertaDropout& dropout, bool only_first) const;
   at::Tensor pool(const at::Tensor& x_ND, const TextPacking& packing) const;
 
-  spec::RobertaShape shape_;
+  config::RobertaShape shape_;
   bool exact_shortcuts_;
   bool checkpointing_ = false;
   nn::Embedding word_embeddings_, position_embeddings_;

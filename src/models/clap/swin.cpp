@@ -37,7 +37,7 @@ DropPath draw_drop_path(double probability, int64_t batch, uint64_t random_key, 
           1.0 / (1.0 - probability)};
 }
 
-SwinBlock::SwinBlock(const spec::AudioShape& shape, int64_t stage, const at::TensorOptions& options)
+SwinBlock::SwinBlock(const config::AudioShape& shape, int64_t stage, const at::TensorOptions& options)
     : norm1_(shape.stage_width(stage), options),
       attn_(shape.stage_width(stage), shape.heads[static_cast<size_t>(stage)],
             std::min(shape.window, shape.stage_side(stage)), options),

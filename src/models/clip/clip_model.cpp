@@ -9,7 +9,7 @@
 namespace lockstep::models {
 namespace {
 
-std::unique_ptr<ImageTower> build_image_tower(const spec::ClipShape& shape, const ClipModelOptions& options) {
+std::unique_ptr<ImageTower> build_image_tower(const config::ClipShape& shape, const ClipModelOptions& options) {
   if (shape.vision.is_resnet())
     return std::make_unique<ModifiedResNet>(shape, options.exact_shortcuts, options.tensors);
   return std::make_unique<VisionTransformer>(shape, options.exact_shortcuts, options.tensors);
@@ -17,8 +17,8 @@ std::unique_ptr<ImageTower> build_image_tower(const spec::ClipShape& shape, cons
 
 }  // namespace
 
-ClipModel::ClipModel(const spec::ClipShape& shape, const ClipModelOptions& options)
-    : shape_(shape), specs_(spec::clip_param_specs(shape)), visual_(build_image_tower(shape, options)),
+ClipModel::ClipModel(const config::ClipShape& shape, const ClipModelOptions& options)
+    : shape_(shape), specs_(config::clip_param_specs(shape)), visual_(build_image_tower(shape, options)),
       text_(shape, options.exact_shortcuts, options.tensors) {
   const std::vector<int64_t> scalar = shape.nonscalar_logit_scale ? std::vector<int64_t>{1} : std::vector<int64_t>{};
   logit_scale_ = nn::make_parameter(scalar, options.tensors);

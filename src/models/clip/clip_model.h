@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "comm/comm.h"
+#include "config/clip_shape.h"
 #include "models/clip/image_tower.h"
 #include "models/clip/text_transformer.h"
 #include "models/two_towers.h"
-#include "spec/clip_shape.h"
 
 namespace lockstep::models {
 
@@ -19,23 +19,23 @@ struct ClipModelOptions {
   comm::Comm* batch_norm_ranks = nullptr;  ///< --use-bn-sync: statistics over these ranks. Must outlive the model.
 };
 
-/// OpenCLIP's CLIP class: parameters under its names, in the order of spec::clip_param_specs. Without content until
+/// OpenCLIP's CLIP class: parameters under its names, in the order of config::clip_param_specs. Without content until
 /// nn::initialize or loaded weights fill it.
 class ClipModel final : public TwoTowers {
  public:
-  ClipModel(const spec::ClipShape& shape, const ClipModelOptions& options);
+  ClipModel(const config::ClipShape& shape, const ClipModelOptions& options);
 
   at::Tensor encode_image(const at::Tensor& image_BCYX) override;
   at::Tensor encode_text(const at::Tensor& text_BT) override;
   at::Tensor& logit_scale() override { return logit_scale_; }
   at::Tensor* logit_bias() override { return logit_bias_.defined() ? &logit_bias_ : nullptr; }
 
-  const spec::ClipShape& shape() const { return shape_; }
-  const std::vector<spec::ParamSpec>& param_specs() const { return specs_; }
+  const config::ClipShape& shape() const { return shape_; }
+  const std::vector<config::ParamSpec>& param_specs() const { return specs_; }
 
  private:
-  spec::ClipShape shape_;
-  std::vector<spec::ParamSpec> specs_;
+  config::ClipShape shape_;
+  std::vector<config::ParamSpec> specs_;
   std::unique_ptr<ImageTower> visual_;
   TextTransformer text_;
   at::Tensor logit_scale_, logit_bias_;

@@ -77,7 +77,7 @@ at::Tensor AttentionPool::forward(const at::Tensor& x_BCYX) const {
   return c_proj_.forward(y_BHLK.transpose(1, 2).reshape({batch, query_BLD.size(1), width})).select(1, 0);
 }
 
-ModifiedResNet::ModifiedResNet(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
+ModifiedResNet::ModifiedResNet(const config::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
     : image_size_(shape.vision.image_size), conv1_(3, shape.vision.width / 2, 3, options, /*stride=*/2, /*padding=*/1),
       bn1_(shape.vision.width / 2, options),
       conv2_(shape.vision.width / 2, shape.vision.width / 2, 3, options, /*stride=*/1, /*padding=*/1),

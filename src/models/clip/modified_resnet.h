@@ -5,10 +5,10 @@
 #include <optional>
 #include <vector>
 
+#include "config/clip_shape.h"
 #include "models/clip/image_tower.h"
 #include "nn/conv.h"
 #include "nn/layers.h"
-#include "spec/clip_shape.h"
 
 namespace lockstep::models {
 
@@ -48,7 +48,7 @@ class AttentionPool : public nn::Module {
 /// OpenCLIP's ModifiedResNet: three-convolution stem, four stages of bottlenecks, attention pool.
 class ModifiedResNet final : public ImageTower {
  public:
-  ModifiedResNet(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
+  ModifiedResNet(const config::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& image_BCYX, const ForwardContext& context) override;
   void synchronize_batch_norm(comm::Comm* comm) override;
 

@@ -8,7 +8,7 @@
 namespace lockstep::models {
 namespace {
 
-nn::BlockShape block_shape(const spec::ClipShape& shape) {
+nn::BlockShape text_block_shape(const config::ClipShape& shape) {
   return {.width = shape.text.width,
           .heads = shape.text.heads,
           .mlp_width = shape.text.mlp_width(),
@@ -18,11 +18,11 @@ nn::BlockShape block_shape(const spec::ClipShape& shape) {
 
 }  // namespace
 
-TextTransformer::TextTransformer(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
+TextTransformer::TextTransformer(const config::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
     : context_length_(shape.text.context_length), exact_shortcuts_(exact_shortcuts),
       token_embedding_(shape.text.vocab_size, shape.text.width, options),
       positional_embedding_(nn::make_parameter({shape.text.context_length, shape.text.width}, options)),
-      transformer_(shape.text.layers, block_shape(shape), /*is_causal=*/true, options),
+      transformer_(shape.text.layers, text_block_shape(shape), /*is_causal=*/true, options),
       ln_final_(shape.text.width, options),
       text_projection_(nn::make_parameter({shape.text.width, shape.embed_dim}, options)) {
   register_child("token_embedding", token_embedding_);

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "config/clip_shape.h"
 #include "nn/transformer.h"
-#include "spec/clip_shape.h"
 
 namespace lockstep::models {
 
@@ -12,7 +12,7 @@ namespace lockstep::models {
 /// position, which is the first position of the largest token id.
 class TextTransformer final : public nn::Module {
  public:
-  TextTransformer(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
+  TextTransformer(const config::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
   /// [B, T] token ids (int64), T at most the context length -> [B, E], not normalised. Positions after the last
   /// end-of-text token of the batch cannot reach the result: with exact shortcuts they are left out. On a CUDA device
   /// finding them would stall the stream, so there only a caller that passes fewer columns leaves them out.

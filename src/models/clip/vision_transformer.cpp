@@ -13,16 +13,16 @@
 #include <algorithm>
 #include <numeric>
 
+#include "config/flops.h"
 #include "core/error.h"
 #include "core/rng.h"
-#include "spec/flops.h"
 
 namespace lockstep::models {
 namespace {
 
 constexpr uint64_t kPatchDropoutStream = 0x70617463;  // "patc": apart from other draws under the same key
 
-nn::BlockShape block_shape(const spec::ClipShape& shape) {
+nn::BlockShape vision_block_shape(const config::ClipShape& shape) {
   return {.width = shape.vision.width,
           .heads = shape.vision.heads(),
           .mlp_width = shape.vision.mlp_width(),
@@ -33,7 +33,7 @@ nn::BlockShape block_shape(const spec::ClipShape& shape) {
 }  // namespace
 
 at::Tensor kept_patches(int64_t num_samples, int64_t num_patches, double dropout, uint64_t random_key) {
-  const int64_t num_kept = spec::num_kept_patches(num_patches, dropout);
+  const int64_t num_kept = config::num_kept_patches(num_patches, dropout);
   at::Tensor kept_BP = at::empty({num_samples, num_kept}, at::TensorOptions(at::kLong));
   auto* row = kept_BP.mutable_data_ptr<int64_t>();
   std::vector<int64_t> patches(static_cast<size_t>(num_patches));
@@ -50,14 +50,14 @@ at::Tensor kept_patches(int64_t num_samples, int64_t num_patches, double dropout
   return kept_BP;
 }
 
-VisionTransformer::VisionTransformer(const spec::ClipShape& shape, bool exact_shortcuts,
+VisionTransformer::VisionTransformer(const config::ClipShape& shape, bool exact_shortcuts,
                                      const at::TensorOptions& options)
     : shape_(shape.vision), exact_shortcuts_(exact_shortcuts),
       conv1_(shape.vision.width, shape.vision.patch_size, options),
       class_embedding_(nn::make_parameter({shape.vision.width}, options)),
       positional_embedding_(nn::make_parameter({shape.vision.tokens(), shape.vision.width}, options)),
       ln_pre_(shape.vision.width, options),
-      transformer_(shape.vision.layers, block_shape(shape), /*is_causal=*/false, options),
+      transformer_(shape.vision.layers, vision_block_shape(shape), /*is_causal=*/false, options),
       ln_post_(shape.vision.width, options), proj_(nn::make_parameter({shape.vision.width, shape.embed_dim}, options)) {
   register_child("conv1", conv1_);
   register_parameter("class_embedding", class_embedding_);

@@ -1,10 +1,10 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include "config/clip_shape.h"
 #include "models/clip/image_tower.h"
 #include "nn/patch_embedding.h"
 #include "nn/transformer.h"
-#include "spec/clip_shape.h"
 
 namespace lockstep::models {
 
@@ -12,12 +12,12 @@ namespace lockstep::models {
 /// class token, projection.
 class VisionTransformer final : public ImageTower {
  public:
-  VisionTransformer(const spec::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
+  VisionTransformer(const config::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& image_BCYX, const ForwardContext& context) override;
   void set_checkpointing(bool checkpointing) override { transformer_.set_checkpointing(checkpointing); }
 
  private:
-  spec::VisionShape shape_;
+  config::VisionShape shape_;
   bool exact_shortcuts_;
   nn::PatchEmbedding conv1_;
   at::Tensor class_embedding_, positional_embedding_;

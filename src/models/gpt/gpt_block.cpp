@@ -27,7 +27,7 @@ nn::Dropout GptDropout::attention_at(int64_t layer) const {
   return {attention, core::stream_key({key, kAttentionStream, static_cast<uint64_t>(layer)}), query_BHT};
 }
 
-GptAttention::GptAttention(const spec::GptShape& shape, int64_t layer, const nn::ShardCtx& shard,
+GptAttention::GptAttention(const config::GptShape& shape, int64_t layer, const nn::ShardCtx& shard,
                            const GptBlockOptions& options)
     : layer_(layer), groups_(nn::share_of(shape.query_groups, shard)), heads_per_group_(shape.heads_per_group()),
       head_width_(shape.head_width), recompute_(options.recompute_attention),
@@ -63,7 +63,7 @@ at::Tensor GptAttention::attend(const at::Tensor& qkv_TBW, const GptFrame& frame
   return y_BHTK.permute({2, 0, 1, 3}).reshape({tokens, samples, heads * head_width_});
 }
 
-GptMlp::GptMlp(const spec::GptShape& shape, const nn::ShardCtx& shard, const GptBlockOptions& options)
+GptMlp::GptMlp(const config::GptShape& shape, const nn::ShardCtx& shard, const GptBlockOptions& options)
     : activation_(shape.activation), fc1_(shape.hidden, shape.is_gated() ? 2 * shape.ffn : shape.ffn, shard,
                                           options.tensors, shape.has_bias, shape.is_gated() ? 2 : 1, options.fp8),
       fc2_(shape.ffn, shape.hidden, shard, options.tensors, shape.has_bias, options.fp8) {
@@ -75,7 +75,7 @@ at::Tensor GptMlp::forward(const at::Tensor& x) const {
   return fc2_.forward(nn::activate(fc1_.forward(x), activation_));
 }
 
-GptBlock::GptBlock(const spec::GptShape& shape, int64_t layer, const nn::ShardCtx& shard,
+GptBlock::GptBlock(const config::GptShape& shape, int64_t layer, const nn::ShardCtx& shard,
                    const GptBlockOptions& options)
     : layer_(layer), norm_1_(shape.norm, shape.hidden, shape.norm_eps, options.tensors),
       attention_(shape, layer, shard, options), norm_2_(shape.norm, shape.hidden, shape.norm_eps, options.tensors),

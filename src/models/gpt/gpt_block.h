@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "config/gpt_shape.h"
 #include "models/gpt/gpt_cache.h"
 #include "nn/dropout.h"
 #include "nn/fp8_state.h"
@@ -11,7 +12,6 @@
 #include "nn/parallel_linear.h"
 #include "nn/rotary.h"
 #include "nn/shard.h"
-#include "spec/gpt_shape.h"
 
 namespace lockstep::models {
 
@@ -47,7 +47,7 @@ struct GptBlockOptions {
 /// Causal self attention with grouped queries. Rank r of R has groups [r G/R, (r+1) G/R) and their query heads.
 class GptAttention : public nn::Module {
  public:
-  GptAttention(const spec::GptShape& shape, int64_t layer, const nn::ShardCtx& shard, const GptBlockOptions& options);
+  GptAttention(const config::GptShape& shape, int64_t layer, const nn::ShardCtx& shard, const GptBlockOptions& options);
   at::Tensor forward(const at::Tensor& x_TBD, const GptFrame& frame);
 
  private:
@@ -62,11 +62,11 @@ class GptAttention : public nn::Module {
 
 class GptMlp : public nn::Module {
  public:
-  GptMlp(const spec::GptShape& shape, const nn::ShardCtx& shard, const GptBlockOptions& options);
+  GptMlp(const config::GptShape& shape, const nn::ShardCtx& shard, const GptBlockOptions& options);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
-  spec::GptActivation activation_;
+  config::GptActivation activation_;
   nn::ColumnParallelLinear fc1_;
   nn::RowParallelLinear fc2_;
 };
@@ -74,7 +74,7 @@ class GptMlp : public nn::Module {
 /// x + attention(norm_1 x), then + mlp(norm_2 x), of the rank's own tokens where tokens are split.
 class GptBlock : public nn::Module {
  public:
-  GptBlock(const spec::GptShape& shape, int64_t layer, const nn::ShardCtx& shard, const GptBlockOptions& options);
+  GptBlock(const config::GptShape& shape, int64_t layer, const nn::ShardCtx& shard, const GptBlockOptions& options);
   at::Tensor forward(const at::Tensor& x_TBD, const GptFrame& frame);
 
  private:

@@ -15,7 +15,7 @@
 
 namespace lockstep::models {
 
-GptCache::GptCache(const spec::GptShape& shape, const nn::ShardCtx& shard, const std::vector<int64_t>& first_slot_B,
+GptCache::GptCache(const config::GptShape& shape, const nn::ShardCtx& shard, const std::vector<int64_t>& first_slot_B,
                    const Options& options)
     : capacity_(options.capacity),
       first_slot_B_(at::tensor(first_slot_B, at::TensorOptions(at::kLong)).to(options.tensors.device())),

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "config/gpt_shape.h"
 #include "nn/shard.h"
-#include "spec/gpt_shape.h"
 
 namespace lockstep::models {
 
@@ -24,7 +24,7 @@ class GptCache {
     at::TensorOptions tensors = {};  ///< Device and type of keys and values.
   };
   /// `first_slot_B`: where each sequence begins.
-  GptCache(const spec::GptShape& shape, const nn::ShardCtx& shard, const std::vector<int64_t>& first_slot_B,
+  GptCache(const config::GptShape& shape, const nn::ShardCtx& shard, const std::vector<int64_t>& first_slot_B,
            const Options& options);
 
   int64_t length() const { return length_; }  ///< Slots taken.

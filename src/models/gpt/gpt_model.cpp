@@ -35,7 +35,7 @@ at::Tensor own_tokens(const at::Tensor& x_TB, const nn::ShardCtx& shard) {
   return x_TB.narrow(0, shard.rank() * count, count);
 }
 
-GptDropout make_dropout(const spec::GptShape& shape, const nn::ShardCtx& shard, int64_t tokens, int64_t samples,
+GptDropout make_dropout(const config::GptShape& shape, const nn::ShardCtx& shard, int64_t tokens, int64_t samples,
                         const at::Device& device, uint64_t key) {
   GptDropout dropout{.hidden = shape.hidden_dropout,
                      .attention = shape.attention_dropout,
@@ -71,18 +71,18 @@ struct GptModel::BlockGroup : nn::Module {
   }
 };
 
-GptModel::GptModel(const spec::GptShape& shape, const spec::GptPart& part, const nn::ShardCtx& shard,
+GptModel::GptModel(const config::GptShape& shape, const config::GptPart& part, const nn::ShardCtx& shard,
                    const GptModelOptions& options)
     : shape_(shape), part_(part), shard_(shard), options_(options),
-      specs_(spec::gpt_param_specs(shape, part, shard.size())) {
+      specs_(config::gpt_param_specs(shape, part, shard.size())) {
   LOCKSTEP_CHECK(options.recompute_unit >= 1, "recompute_unit={}", options.recompute_unit);
-  if (shape.positions == spec::GptPositions::kRotary)
+  if (shape.positions == config::GptPositions::kRotary)
     rotary_frequencies_ = nn::rotary_frequencies(shape.rotary_width(), shape.rotary_base, shape.rotary_scaling);
   const int64_t vocab_rows = shape.padded_vocab(shard.size());
   if (part.has_embedding) {
     word_ = std::make_unique<nn::VocabParallelEmbedding>(vocab_rows, shape.hidden, shard, options.tensors);
     register_child("embedding.word", *word_);
-    if (shape.positions == spec::GptPositions::kLearned) {
+    if (shape.positions == config::GptPositions::kLearned) {
       position_ = nn::make_parameter({shape.max_positions, shape.hidden}, options.tensors);
       register_parameter("embedding.position.weight", position_);
     }
@@ -171,7 +171,7 @@ at::Tensor GptModel::run_blocks(at::Tensor x_TBD, const GptFrame& frame) {
 }
 
 at::Tensor GptModel::forward_next(const at::Tensor& text_BL, GptCache& cache) {
-  LOCKSTEP_CHECK(part_ == spec::whole_gpt(shape_) && !shard_.splits_tokens() && !is_training(), "part of {} layers",
+  LOCKSTEP_CHECK(part_ == config::whole_gpt(shape_) && !shard_.splits_tokens() && !is_training(), "part of {} layers",
                  part_.num_layers);
   const c10::NoGradGuard no_grad;
   const int64_t tokens = text_BL.size(1);

@@ -7,13 +7,13 @@
 #include <optional>
 #include <vector>
 
+#include "config/gpt_params.h"
+#include "config/gpt_shape.h"
 #include "models/gpt/gpt_block.h"
 #include "models/task.h"
 #include "nn/module.h"
 #include "nn/shard.h"
 #include "nn/vocab_cross_entropy.h"
-#include "spec/gpt_params.h"
-#include "spec/gpt_shape.h"
 
 namespace lockstep::models {
 
@@ -37,13 +37,13 @@ struct GptModelOptions {
 };
 
 /// A run of blocks of a decoder-only language model, with or without its ends, as one of the ranks that share each
-/// layer holds it. Parameters under the names and in the order of spec::gpt_param_specs. Without content until
+/// layer holds it. Parameters under the names and in the order of config::gpt_param_specs. Without content until
 /// nn::initialize_shard or loaded weights fill it.
 class GptModel final : public nn::Module {
  public:
   /// The ranks of `shard` can share the shape's groups, widths, vocabulary and tokens evenly (plan::make_gpt_layout
   /// sees to that); `shard.tp` outlives the model.
-  GptModel(const spec::GptShape& shape, const spec::GptPart& part, const nn::ShardCtx& shard,
+  GptModel(const config::GptShape& shape, const config::GptPart& part, const nn::ShardCtx& shard,
            const GptModelOptions& options = {});
   ~GptModel() override;
 
@@ -59,10 +59,10 @@ class GptModel final : public nn::Module {
   /// This rank's columns of the logits at all tokens, padding included: [T, B, V/R]. For generation and tests.
   at::Tensor logits(const at::Tensor& hidden_TBD) const;
 
-  const spec::GptShape& shape() const { return shape_; }
-  const spec::GptPart& part() const { return part_; }
+  const config::GptShape& shape() const { return shape_; }
+  const config::GptPart& part() const { return part_; }
   const nn::ShardCtx& shard() const { return shard_; }
-  const std::vector<spec::ParamSpec>& param_specs() const { return specs_; }
+  const std::vector<config::ParamSpec>& param_specs() const { return specs_; }
   nn::Fp8State* fp8() { return fp8_.get(); }  ///< nullptr without FP8.
 
  private:
@@ -73,11 +73,11 @@ class GptModel final : public nn::Module {
   const at::Tensor& head_weight() const;
   bool is_fp8(int64_t layer) const;
 
-  spec::GptShape shape_;
-  spec::GptPart part_;
+  config::GptShape shape_;
+  config::GptPart part_;
   nn::ShardCtx shard_;
   GptModelOptions options_;
-  std::vector<spec::ParamSpec> specs_;
+  std::vector<config::ParamSpec> specs_;
   std::vector<double> rotary_frequencies_;
 
   std::unique_ptr<nn::VocabParallelEmbedding> word_;

@@ -12,9 +12,9 @@
 namespace lockstep::models {
 namespace {
 
-using spec::ForeignTensor;
-using spec::GptDialect;
-using spec::ParamSpec;
+using config::ForeignTensor;
+using config::GptDialect;
+using config::ParamSpec;
 
 constexpr std::string_view kGpt2Prefix = "transformer.";
 
@@ -23,8 +23,8 @@ bool any_starts_with(const WeightFile& weights, std::string_view prefix) {
                      [&](const auto& entry) { return core::starts_with(entry.first, prefix); });
 }
 
-GptDialect dialect_of(const WeightFile& weights, const spec::GptShape& shape) {
-  return any_starts_with(weights, "decoder.layers.") ? GptDialect::kMegatron : spec::hugging_face_dialect(shape);
+GptDialect dialect_of(const WeightFile& weights, const config::GptShape& shape) {
+  return any_starts_with(weights, "decoder.layers.") ? GptDialect::kMegatron : config::hugging_face_dialect(shape);
 }
 
 /// Causal masks that old files hold as buffers.
@@ -33,7 +33,7 @@ bool is_mask(const std::string& name) {
 }
 
 /// A table of Megatron, which has rows of padding for some number of tensor ranks, with those of this model.
-at::Tensor padded_anew(const at::Tensor& table, const spec::GptShape& shape, int64_t num_ranks) {
+at::Tensor padded_anew(const at::Tensor& table, const config::GptShape& shape, int64_t num_ranks) {
   const int64_t num_rows = shape.padded_vocab(num_ranks);
   if (table.dim() != 2 || table.size(0) < shape.vocab || table.size(0) == num_rows) return table;
   at::Tensor anew = at::zeros({num_rows, table.size(1)}, table.options());
@@ -42,7 +42,7 @@ at::Tensor padded_anew(const at::Tensor& table, const spec::GptShape& shape, int
 }
 
 /// Entries under the names that the dialect's class saves today.
-WeightFile tidied(const WeightFile& weights, const spec::GptShape& shape, int64_t num_ranks, GptDialect dialect) {
+WeightFile tidied(const WeightFile& weights, const config::GptShape& shape, int64_t num_ranks, GptDialect dialect) {
   WeightFile tidy{.path = weights.path, .tensors = {}, .ignored = weights.ignored, .epoch = {}};
   const bool lacks_prefix = dialect == GptDialect::kHfGpt2 && !any_starts_with(weights, kGpt2Prefix);
   for (const auto& [name, value] : weights.tensors) {
@@ -58,16 +58,16 @@ WeightFile tidied(const WeightFile& weights, const spec::GptShape& shape, int64_
 }
 
 /// What a file of the whole model holds, as shapes.
-NamedValues expected_tensors(const spec::GptShape& shape, int64_t num_ranks, GptDialect dialect) {
+NamedValues expected_tensors(const config::GptShape& shape, int64_t num_ranks, GptDialect dialect) {
   NamedValues expected;
-  for (const ParamSpec& spec : spec::gpt_param_specs(shape, spec::whole_gpt(shape), num_ranks))
-    for (const ForeignTensor& foreign : spec::foreign_tensors(shape, spec, dialect))
+  for (const ParamSpec& spec : config::gpt_param_specs(shape, config::whole_gpt(shape), num_ranks))
+    for (const ForeignTensor& foreign : config::foreign_tensors(shape, spec, dialect))
       expected.emplace_back(foreign.name, at::empty(foreign.shape, at::TensorOptions().device(at::kMeta)));
   return expected;
 }
 
-at::Tensor row_numbers(const spec::GptShape& shape, const ParamSpec& spec, const ForeignTensor& foreign) {
-  return at::tensor(spec::own_rows(shape, spec, foreign.rows));
+at::Tensor row_numbers(const config::GptShape& shape, const ParamSpec& spec, const ForeignTensor& foreign) {
+  return at::tensor(config::own_rows(shape, spec, foreign.rows));
 }
 
 /// The parameter as rows, which foreign tensors hold some of.
@@ -91,7 +91,7 @@ std::unordered_map<std::string, const ParamSpec*> specs_by_name(const GptModel& 
 }  // namespace
 
 void load_gpt_weights(GptModel& model, const WeightFile& weights) {
-  const spec::GptShape& shape = model.shape();
+  const config::GptShape& shape = model.shape();
   const GptDialect dialect = dialect_of(weights, shape);
   const WeightFile tidy = tidied(weights, shape, model.shard().size(), dialect);
   require_fit(expected_tensors(shape, model.shard().size(), dialect), tidy);
@@ -101,7 +101,7 @@ void load_gpt_weights(GptModel& model, const WeightFile& weights) {
   for (const auto& [name, tensor] : model.named_parameters()) {
     const ParamSpec& spec = *specs.at(name);
     at::Tensor whole;
-    for (const ForeignTensor& foreign : spec::foreign_tensors(shape, spec, dialect)) {
+    for (const ForeignTensor& foreign : config::foreign_tensors(shape, spec, dialect)) {
       const at::Tensor value = values.at(foreign.name);
       const std::vector<int64_t> rows = row_shape(spec, foreign);
       if (!whole.defined()) whole = at::zeros(rows, value.options());
@@ -132,7 +132,7 @@ template <typename Done> void visit_values(GptModel& model, GptDialect dialect, 
     const ParamSpec& spec = *specs.at(name);
     if (spec.is_tied_copy) continue;
     const at::Tensor whole = whole_parameter(*tensor, spec, model.shard()).cpu();
-    for (const ForeignTensor& foreign : spec::foreign_tensors(model.shape(), spec, dialect)) {
+    for (const ForeignTensor& foreign : config::foreign_tensors(model.shape(), spec, dialect)) {
       const at::Tensor rows =
           whole.view(row_shape(spec, foreign)).index_select(0, row_numbers(model.shape(), spec, foreign));
       out.emplace_back(foreign.name, (foreign.is_transposed ? rows.t().contiguous() : rows).view(foreign.shape));

@@ -1,9 +1,9 @@
 #pragma once
 #include <memory>
 
+#include "config/gpt_names.h"
 #include "models/gpt/gpt_model.h"
 #include "models/weights.h"
-#include "spec/gpt_names.h"
 
 namespace lockstep::models {
 
@@ -16,12 +16,12 @@ void load_gpt_weights(GptModel& model, const WeightFile& weights);
 
 /// The parameters of the model's part, whole, as a program of that dialect saves them; copies that another stage owns
 /// are left out. Collective over the ranks that share the layers; every one of them gets all.
-NamedValues gpt_values(GptModel& model, spec::GptDialect dialect);
+NamedValues gpt_values(GptModel& model, config::GptDialect dialect);
 /// The same of a model that ends with it: each parameter's memory is freed once its values are made, so that no two
 /// copies of the whole exist.
-NamedValues take_gpt_values(std::unique_ptr<GptModel> model, spec::GptDialect dialect);
+NamedValues take_gpt_values(std::unique_ptr<GptModel> model, config::GptDialect dialect);
 
 /// A parameter from the parts of all ranks. Collective.
-at::Tensor whole_parameter(const at::Tensor& own, const spec::ParamSpec& spec, const nn::ShardCtx& shard);
+at::Tensor whole_parameter(const at::Tensor& own, const config::ParamSpec& spec, const nn::ShardCtx& shard);
 
 }  // namespace lockstep::models

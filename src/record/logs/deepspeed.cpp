@@ -45,7 +45,6 @@ class DeepSpeedParser : public LogParser {
       builder_.count_problem("a line was left out: without the global batch (--meta) a rate is no step time");
       return LineUse::kOther;
     }
-    constexpr double kMsPerSecond = 1000;
     const auto batch = static_cast<double>(*known_batch());
     LogRow row{.step = *step - 1,
                .num_steps = 1,
@@ -96,7 +95,7 @@ class DeepSpeedParser : public LogParser {
   std::map<std::pair<std::string, double>, CollectiveTotal> totals_{};
 };
 
-bool is_torn(std::string_view line) {
+bool deepspeed_line_is_torn(std::string_view line) {
   if (line.find(kComm) != std::string_view::npos)
     return !is_number_closed(line, "time (ms)", {"|"}) || !is_number_closed(line, "msg size", {"B", "KB", "MB", "GB"});
   return !is_number_closed(line, "global_step=", {","}) || !is_number_closed(line, kRate, {","});
@@ -110,7 +109,7 @@ LogReader deepspeed_reader() {
                 return line.find(kRate) != std::string_view::npos || line.find(kComm) != std::string_view::npos;
               },
           .shape = {.begin = "epoch=", .keys = {"epoch=", "global_step=", kRate, "MaxMemAllocated="}, .end = "B"},
-          .is_torn = is_torn,
+          .is_torn = deepspeed_line_is_torn,
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
             return std::make_unique<DeepSpeedParser>(builder);
           }};

@@ -18,14 +18,14 @@
 namespace lockstep::record {
 namespace {
 
-constexpr std::string_view kMark = "Epoch: [";
+constexpr std::string_view kImageNetMark = "Epoch: [";
 
 class ImageNetParser : public LogParser {
  public:
   using LogParser::LogParser;
 
   static bool is_step_line(std::string_view line) {
-    return core::starts_with(line, kMark) && line.find("Time") != std::string_view::npos;
+    return core::starts_with(line, kImageNetMark) && line.find("Time") != std::string_view::npos;
   }
 
   LineUse read(const LogLine& line) override {
@@ -33,7 +33,7 @@ class ImageNetParser : public LogParser {
       return read_result(line.text);
     if (!is_step_line(line.text)) return LineUse::kOther;
     std::string_view rest;
-    const auto epoch = count_after(line.text, kMark, &rest);
+    const auto epoch = count_after(line.text, kImageNetMark, &rest);
     const auto batch = epoch ? count_after(rest, "][", &rest) : std::nullopt;
     const auto num_batches = batch ? count_after(rest, "/", &rest) : std::nullopt;
     constexpr int64_t kMaxEpoch = 1'000'000, kMaxBatches = 1'000'000'000;
@@ -62,8 +62,6 @@ class ImageNetParser : public LogParser {
   }
 
  private:
-  static constexpr double kMsPerSecond = 1000;
-
   static std::optional<double> mean_after(std::string_view text, std::string_view key) {
     std::string_view rest;
     if (!number_after(text, key, &rest)) return std::nullopt;
@@ -118,10 +116,11 @@ class ImageNetParser : public LogParser {
 };
 
 /// Each value has its mean behind it: "Time  0.412 ( 0.455)".
-bool is_torn(std::string_view line) {
+bool imagenet_line_is_torn(std::string_view line) {
   if (!ImageNetParser::is_step_line(line)) return false;
   const size_t brackets = line.find("]["), slash = line.find('/');
-  if (!is_number_closed(line, kMark, {"]["}) || brackets == std::string_view::npos || slash == std::string_view::npos)
+  if (!is_number_closed(line, kImageNetMark, {"]["}) || brackets == std::string_view::npos ||
+      slash == std::string_view::npos)
     return true;
   if (!is_number_closed(line.substr(brackets), "][", {"/"}) || !is_number_closed(line.substr(slash), "/", {"]"}))
     return true;
@@ -138,8 +137,8 @@ bool is_torn(std::string_view line) {
 
 LogReader imagenet_reader() {
   return {.is_own_line = ImageNetParser::is_step_line,
-          .shape = {.begin = kMark, .keys = {kMark, "Data", "Acc@5"}, .end = ")"},
-          .is_torn = is_torn,
+          .shape = {.begin = kImageNetMark, .keys = {kImageNetMark, "Data", "Acc@5"}, .end = ")"},
+          .is_torn = imagenet_line_is_torn,
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
             return std::make_unique<ImageNetParser>(builder);
           }};

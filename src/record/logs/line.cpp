@@ -179,7 +179,6 @@ std::optional<int64_t> count_after(std::string_view line, std::string_view key, 
 std::optional<double> ms_after(std::string_view line, std::string_view key, double default_ms, double* found_unit_ms) {
   const size_t at = line.find(key);
   if (at == std::string_view::npos) return std::nullopt;
-  constexpr double kMsPerSecond = 1000;
   double unit_ms = default_ms;
   std::string_view value = skip_space(line.substr(at + key.size()));
   struct Unit {

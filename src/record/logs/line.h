@@ -6,6 +6,8 @@
 
 namespace lockstep::record {
 
+inline constexpr double kMsPerSecond = 1000;
+
 /// A log line as the parsers see it.
 struct LogLine {
   std::string_view text{};         ///< Without colour codes, rank prefixes and white space around it.

@@ -139,7 +139,7 @@ class MegatronParser : public LogParser {
   bool is_in_list_ = false;
 };
 
-bool is_torn(std::string_view line) {
+bool megatron_line_is_torn(std::string_view line) {
   if (line.find(kTime) == std::string_view::npos) return false;
   constexpr std::string_view kLast = "number of nan iterations:";
   const bool has_end = line.find(kLast) != std::string_view::npos || core::ends_with(line, "|");
@@ -162,7 +162,7 @@ LogReader megatron_reader() {
           .shape = {.begin = "] iteration ",
                     .keys = {"consumed samples:", kTime, "global batch size:", "number of nan iterations:"},
                     .end = "|"},
-          .is_torn = is_torn,
+          .is_torn = megatron_line_is_torn,
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
             return std::make_unique<MegatronParser>(builder);
           }};

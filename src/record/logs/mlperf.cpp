@@ -17,8 +17,7 @@ namespace lockstep::record {
 namespace {
 
 using core::Json;
-constexpr std::string_view kMark = ":::MLLOG";
-constexpr double kMsPerSecond = 1000;
+constexpr std::string_view kMlperfMark = ":::MLLOG";
 
 std::optional<double> number_in(const Json& object, std::initializer_list<const char*> keys) {
   if (!object.is_object()) return std::nullopt;
@@ -41,11 +40,11 @@ class MlperfParser : public LogParser {
   using LogParser::LogParser;
 
   LineUse read(const LogLine& line) override {
-    const size_t at = line.text.find(kMark);
+    const size_t at = line.text.find(kMlperfMark);
     if (at == std::string_view::npos) return LineUse::kOther;
     Json event;
     try {
-      event = core::parse_json(core::trim(line.text.substr(at + kMark.size())), "MLLOG");
+      event = core::parse_json(core::trim(line.text.substr(at + kMlperfMark.size())), "MLLOG");
     } catch (const DataError&) {
       return LineUse::kRejected;
     }
@@ -153,8 +152,8 @@ class MlperfParser : public LogParser {
 }  // namespace
 
 LogReader mlperf_reader() {
-  return {.is_own_line = [](std::string_view line) { return line.find(kMark) != std::string_view::npos; },
-          .shape = {.begin = kMark, .keys = {kMark}, .end = "}"},
+  return {.is_own_line = [](std::string_view line) { return line.find(kMlperfMark) != std::string_view::npos; },
+          .shape = {.begin = kMlperfMark, .keys = {kMlperfMark}, .end = "}"},
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
             return std::make_unique<MlperfParser>(builder);
           }};

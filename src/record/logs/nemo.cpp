@@ -12,7 +12,7 @@
 namespace lockstep::record {
 namespace {
 
-constexpr std::string_view kMark = "train_step_timing";
+constexpr std::string_view kNemoMark = "train_step_timing";
 
 /// "50/100 [": steps done, of a bar that names no global_step.
 std::optional<int64_t> steps_of_bar(std::string_view line) {
@@ -28,9 +28,9 @@ class NemoParser : public LogParser {
   using LogParser::LogParser;
 
   LineUse read(const LogLine& line) override {
-    if (line.text.find(kMark) == std::string_view::npos) return LineUse::kOther;
+    if (line.text.find(kNemoMark) == std::string_view::npos) return LineUse::kOther;
     double unit_ms = 0;
-    const auto time = ms_after(line.text, kMark, kMsPerSecond, &unit_ms);
+    const auto time = ms_after(line.text, kNemoMark, kMsPerSecond, &unit_ms);
     auto step = count_after(line.text, "global_step");
     if (!step) step = count_after(line.text, "iteration ");
     if (!step)
@@ -49,8 +49,6 @@ class NemoParser : public LogParser {
   }
 
  private:
-  static constexpr double kMsPerSecond = 1000;
-
   /// The batch: told, or the samples consumed over the steps done.
   void learn_batch(std::string_view text, const LogRow& row) {
     if (setup().global_batch) return;
@@ -64,15 +62,15 @@ class NemoParser : public LogParser {
 };
 
 /// The number of a bar ends at a comma or at the bar's bracket, that of a line of fields at a bar or with the line.
-bool is_torn(std::string_view line) {
-  if (line.find(kMark) == std::string_view::npos) return false;
+bool nemo_line_is_torn(std::string_view line) {
+  if (line.find(kNemoMark) == std::string_view::npos) return false;
   const bool is_bar = line.find("%|") != std::string_view::npos || steps_of_bar(line);
-  if (is_bar && line.find(']', line.find(kMark)) == std::string_view::npos) return true;
+  if (is_bar && line.find(']', line.find(kNemoMark)) == std::string_view::npos) return true;
   for (const std::string_view key : {"reduced_train_loss", "global_step", "consumed_samples", "global_batch_size",
                                      "TFLOPS_per_GPU", "train_step_timing in s", "train_step_timing in ms"})
     if (!(is_bar ? is_number_closed(line, key, {",", "]"}) : is_number_closed(line, key, {",", "|", kLineEnd})))
       return true;
-  return !is_number_closed(line, kMark, {",", "]", "|", "s", "ms", kLineEnd});
+  return !is_number_closed(line, kNemoMark, {",", "]", "|", "s", "ms", kLineEnd});
 }
 
 }  // namespace
@@ -81,10 +79,10 @@ LogReader nemo_reader() {
   return {
       .is_own_line =
           [](std::string_view line) {
-            return line.find(kMark) != std::string_view::npos && line.find(":::MLLOG") == std::string_view::npos;
+            return line.find(kNemoMark) != std::string_view::npos && line.find(":::MLLOG") == std::string_view::npos;
           },
-      .shape = {.begin = "Epoch ", .keys = {"reduced_train_loss", "global_step", kMark}, .end = "]"},
-      .is_torn = is_torn,
+      .shape = {.begin = "Epoch ", .keys = {"reduced_train_loss", "global_step", kNemoMark}, .end = "]"},
+      .is_torn = nemo_line_is_torn,
       .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<NemoParser>(builder); }};
 }
 

@@ -20,7 +20,7 @@
 namespace lockstep::record {
 namespace {
 
-constexpr std::string_view kMark = "Train Epoch:", kEvalMark = "Eval Epoch:";
+constexpr std::string_view kOpenClipMark = "Train Epoch:", kEvalMark = "Eval Epoch:";
 
 struct TrainLine {
   int64_t samples = 0, samples_per_epoch = 0;  // seen in this epoch, and of it
@@ -33,7 +33,7 @@ struct TrainLine {
 
 bool read_train_line(const LogLine& line, TrainLine& out) {
   std::string_view rest;
-  const auto epoch = count_after(line.text, kMark, &rest);
+  const auto epoch = count_after(line.text, kOpenClipMark, &rest);
   const auto samples = epoch ? count_after(rest, "[", &rest) : std::nullopt;
   const auto total = samples ? count_after(rest, "/", &rest) : std::nullopt;
   const auto batch_ms = total ? ms_after(rest, "Batch (t)", 1000) : std::nullopt;
@@ -87,7 +87,7 @@ class OpenClipParser : public LogParser {
   }
 
   LineUse read(const LogLine& line) override {
-    if (line.text.find(kMark) != std::string_view::npos) {
+    if (line.text.find(kOpenClipMark) != std::string_view::npos) {
       TrainLine read;
       if (!read_train_line(line, read)) return LineUse::kRejected;
       read.batch = options_batch();
@@ -253,7 +253,7 @@ class OpenClipParser : public LogParser {
 /// "0 [ 40960/3200000 (1%)]": the counters of a line.
 bool are_counters_closed(std::string_view line) {
   const size_t bracket = line.find('['), slash = line.find('/');
-  return is_number_closed(line, kMark, {"["}) && bracket < slash && slash != std::string_view::npos &&
+  return is_number_closed(line, kOpenClipMark, {"["}) && bracket < slash && slash != std::string_view::npos &&
          is_number_closed(line.substr(bracket), "[", {"/"}) && is_number_closed(line.substr(slash), "/", {"("});
 }
 
@@ -264,8 +264,8 @@ bool has_end(std::string_view behind_time) {
                                         : behind_time.find(')', loss) != std::string_view::npos;
 }
 
-bool is_torn(std::string_view line) {
-  const size_t begin = line.find(kMark);
+bool openclip_line_is_torn(std::string_view line) {
+  const size_t begin = line.find(kOpenClipMark);
   if (begin == std::string_view::npos) return false;
   line = line.substr(begin);
   std::string_view behind_time, behind_rate;
@@ -283,10 +283,11 @@ bool is_torn(std::string_view line) {
 LogReader openclip_reader() {
   return {.is_own_line =
               [](std::string_view line) {
-                return line.find(kMark) != std::string_view::npos && line.find("Batch (t):") != std::string_view::npos;
+                return line.find(kOpenClipMark) != std::string_view::npos &&
+                       line.find("Batch (t):") != std::string_view::npos;
               },
-          .shape = {.begin = kMark, .keys = {kMark, "Data (t):", "Batch (t):", " Loss:"}, .end = ")"},
-          .is_torn = is_torn,
+          .shape = {.begin = kOpenClipMark, .keys = {kOpenClipMark, "Data (t):", "Batch (t):", " Loss:"}, .end = ")"},
+          .is_torn = openclip_line_is_torn,
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
             return std::make_unique<OpenClipParser>(builder);
           }};

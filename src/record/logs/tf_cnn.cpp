@@ -11,14 +11,14 @@
 namespace lockstep::record {
 namespace {
 
-constexpr std::string_view kMark = "images/sec:";
+constexpr std::string_view kTfCnnMark = "images/sec:";
 
 class TfCnnParser : public LogParser {
  public:
   using LogParser::LogParser;
 
   static bool is_own_line(std::string_view line) {
-    return line.find(kMark) != std::string_view::npos &&
+    return line.find(kTfCnnMark) != std::string_view::npos &&
            (line.find("+/-") != std::string_view::npos || core::starts_with(line, "total"));
   }
 
@@ -29,7 +29,7 @@ class TfCnnParser : public LogParser {
     }
     if (core::starts_with(line.text, "total")) return LineUse::kOther;  // the same mean once more
     const auto step = read_number(line.text);
-    const auto rate = number_after(line.text, kMark);
+    const auto rate = number_after(line.text, kTfCnnMark);
     constexpr double kMaxStep = 1e12;
     if (!step || *step < 1 || *step > kMaxStep || *step != static_cast<double>(static_cast<int64_t>(*step)) || !rate ||
         *rate <= 0)
@@ -43,7 +43,6 @@ class TfCnnParser : public LogParser {
     if (*step < progress.last.step) progress = {};                    // a new start
     if (*step > progress.last.step) progress.before = progress.last;  // else the line of another rank
     const double total_s = *step * batch / *rate;
-    constexpr double kMsPerSecond = 1000;
     LogRow row{.step = static_cast<int64_t>(*step) - 1, .samples = batch, .samples_per_s = *rate};
     row.first_num_steps = static_cast<int32_t>(std::min(*step, 1e9));
     row.step_ms = (total_s - progress.before.total_s) / (*step - progress.before.step) * kMsPerSecond;
@@ -91,11 +90,11 @@ class TfCnnParser : public LogParser {
   std::map<int, Progress> progress_{};  // by rank; -1: lines without a label
 };
 
-bool is_torn(std::string_view line) {
+bool tf_cnn_line_is_torn(std::string_view line) {
   std::string_view rest;
-  if (line.find(kMark) == std::string_view::npos || core::starts_with(line, "total") || !read_number(line, &rest))
+  if (line.find(kTfCnnMark) == std::string_view::npos || core::starts_with(line, "total") || !read_number(line, &rest))
     return false;
-  return !core::starts_with(core::trim(rest), kMark) || !is_number_closed(line, kMark, {"+/-"});
+  return !core::starts_with(core::trim(rest), kTfCnnMark) || !is_number_closed(line, kTfCnnMark, {"+/-"});
 }
 
 }  // namespace
@@ -103,8 +102,8 @@ bool is_torn(std::string_view line) {
 LogReader tf_cnn_reader() {
   return {
       .is_own_line = TfCnnParser::is_own_line,
-      .shape = {.begin = {}, .keys = {kMark, "jitter ="}, .end = ")"},
-      .is_torn = is_torn,
+      .shape = {.begin = {}, .keys = {kTfCnnMark, "jitter ="}, .end = ")"},
+      .is_torn = tf_cnn_line_is_torn,
       .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<TfCnnParser>(builder); }};
 }
 

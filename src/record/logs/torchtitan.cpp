@@ -90,7 +90,7 @@ class TorchTitanParser : public LogParser {
 };
 
 /// Behind a number the next name comes; only the TFLOP/s may end the line.
-bool is_torn(std::string_view line) {
+bool torchtitan_line_is_torn(std::string_view line) {
   if (!TorchTitanParser::is_step_line(line)) return false;
   return !is_number_closed(line, "step:", {"loss:"}) ||
          !is_number_closed(line, "loss:", {"grad_norm:", "global_", "memory:", "tps:", "wps:"}) ||
@@ -103,7 +103,7 @@ bool is_torn(std::string_view line) {
 LogReader torchtitan_reader() {
   return {.is_own_line = TorchTitanParser::is_step_line,
           .shape = {.begin = "step:", .keys = {"step:", "memory:", "tflops:", "mfu:"}, .end = "%"},
-          .is_torn = is_torn,
+          .is_torn = torchtitan_line_is_torn,
           .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
             return std::make_unique<TorchTitanParser>(builder);
           }};

@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
 /// Infinity in one gradient that one rank alone holds.
 TEST(GptMesh, OverflowOfOneRankIsSkippedByAll) {
   for (const bool is_sharded : {false, true}) {
-    spec::GptOptions options =
+    config::GptOptions options =
         options_of({.tp = 2, .pp = 2, .dp = 2, .micro = 2, .is_sharded = is_sharded, .precision = "fp16"});
     options.hysteresis = 1;
     const plan::GptLayout layout = plan::train_gpt_layout(options, 8);

@@ -54,32 +54,32 @@ std::string name_of(const Case& param) {
                                                              : "_fp8_tensorwise");
 }
 
-spec::GptShape shape_of(const Case& param) {
-  spec::GptShape shape{.name = param.model,
-                       .layers = 2,
-                       .hidden = 16,
-                       .heads = 8,
-                       .query_groups = 8,
-                       .head_width = 4,
-                       .ffn = 24,
-                       .vocab = 45};
+config::GptShape shape_of(const Case& param) {
+  config::GptShape shape{.name = param.model,
+                         .layers = 2,
+                         .hidden = 16,
+                         .heads = 8,
+                         .query_groups = 8,
+                         .head_width = 4,
+                         .ffn = 24,
+                         .vocab = 45};
   shape.vocab_multiple = 8;  // tables of 48, 48 and 64 rows on 1, 2 and 4 ranks
   shape.sequence = shape.max_positions = 8;
   shape.init_std = 0.25;
   shape.is_head_tied = param.is_tied;
   shape.hidden_dropout = shape.attention_dropout = param.drops ? 0.2 : 0.0;
   if (param.model == "gpt") return shape;
-  shape.positions = spec::GptPositions::kRotary;
+  shape.positions = config::GptPositions::kRotary;
   shape.query_groups = 4;
   shape.has_bias = false;
   const bool is_llama = param.model == "llama";
   shape.rotary_fraction = is_llama ? 1.0 : 0.5;
-  shape.activation = is_llama ? spec::GptActivation::kSwiglu : spec::GptActivation::kSquaredRelu;
-  shape.norm = is_llama ? spec::GptNorm::kRmsNorm : spec::GptNorm::kLayerNorm1p;
+  shape.activation = is_llama ? config::GptActivation::kSwiglu : config::GptActivation::kSquaredRelu;
+  shape.norm = is_llama ? config::GptNorm::kRmsNorm : config::GptNorm::kLayerNorm1p;
   return shape;
 }
 
-Batch batch_of(const spec::GptShape& shape, const Case& param, int step) {
+Batch batch_of(const config::GptShape& shape, const Case& param, int step) {
   const int64_t tokens = shape.sequence, count = kSamples * (tokens + 1);
   const at::Tensor ids =
       at::arange(count).add(step * 17).mul(29).add(3).mul(11).remainder(shape.vocab).view({kSamples, tokens + 1});
@@ -104,9 +104,9 @@ struct Trace {
   std::map<std::string, at::Tensor> gradients, parameters;
 };
 
-at::Tensor whole_of(const at::Tensor& own, const spec::ParamSpec& spec, const GptModel& model) {
+at::Tensor whole_of(const at::Tensor& own, const config::ParamSpec& spec, const GptModel& model) {
   const at::Tensor whole = whole_parameter(own, spec, model.shard());
-  return (spec::is_vocab_table(spec) ? whole.narrow(0, 0, model.shape().vocab) : whole).clone();
+  return (config::is_vocab_table(spec) ? whole.narrow(0, 0, model.shape().vocab) : whole).clone();
 }
 
 std::vector<at::Tensor> partial_gradients(GptModel& model) {
@@ -117,10 +117,10 @@ std::vector<at::Tensor> partial_gradients(GptModel& model) {
   return partial;
 }
 
-std::unique_ptr<GptTask> make_task(const spec::GptShape& shape, const nn::ShardCtx& shard,
+std::unique_ptr<GptTask> make_task(const config::GptShape& shape, const nn::ShardCtx& shard,
                                    const GptModelOptions& options) {
   std::vector<std::unique_ptr<GptModel>> chunks;
-  chunks.push_back(std::make_unique<GptModel>(shape, spec::whole_gpt(shape), shard, options));
+  chunks.push_back(std::make_unique<GptModel>(shape, config::whole_gpt(shape), shard, options));
   nn::initialize_shard(*chunks[0], chunks[0]->param_specs(), 9, shard);
   return std::make_unique<GptTask>(std::move(chunks));
 }
@@ -150,7 +150,7 @@ std::optional<nn::Fp8Options> fp8_of(const Case& param) {
 }
 
 Trace train(const Case& param, comm::Comm* tp) {
-  const spec::GptShape shape = shape_of(param);
+  const config::GptShape shape = shape_of(param);
   const nn::ShardCtx shard{tp, param.splits_tokens};
   const bool is_autocast = param.type == at::kBFloat16;
   const auto task = make_task(shape, shard,
@@ -262,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(Shared, GptParallel, ::testing::ValuesIn(cases()),
 
 TEST(GptParallel, OneModelOnEveryNumberOfRanks) {
   const Case param{.model = "llama", .type = at::kFloat};
-  const spec::GptShape shape = shape_of(param);
+  const config::GptShape shape = shape_of(param);
   std::mutex mutex;
   std::map<std::string, std::vector<at::Tensor>> found;
   for (const int tp : {1, 2, 4})
@@ -295,7 +295,7 @@ TEST(GptParallel, SendsWhatThePlanPredicts) {
                                                                         {true, nn::Fp8Recipe::kDelayed},
                                                                         {true, nn::Fp8Recipe::kTensorwise}}) {
           const Case param{.model = "gpt", .tp = tp, .splits_tokens = splits, .type = at::kFloat, .fp8 = fp8};
-          const spec::GptShape shape = shape_of(param);
+          const config::GptShape shape = shape_of(param);
           const plan::GptLayout layout = plan::make_gpt_layout(shape, {.world_size = tp,
                                                                        .tp = tp,
                                                                        .is_sequence_parallel = splits,

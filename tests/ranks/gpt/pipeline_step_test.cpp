@@ -27,7 +27,7 @@ std::vector<models::Batch> make_batches(int64_t count) {
 
 TEST(PipelineStep, IsThePlainStepOnOneStage) {
   const MeshCase alone{.micro = 3};
-  const spec::GptOptions options = options_of(alone);
+  const config::GptOptions options = options_of(alone);
   const plan::GptLayout layout = plan::train_gpt_layout(options, 1);
   std::map<std::string, std::vector<at::Tensor>> found;
   std::vector<double> losses;
@@ -59,7 +59,7 @@ TEST(PipelineStep, ForwardPassesAloneGiveTheSameLossOnTwoStages) {
   std::vector<double> losses;
   for (const int pp : {1, 2}) {
     MeshCase mesh{.pp = pp, .chunks = pp == 1 ? 4 : 2, .micro = 4};
-    const spec::GptOptions options = options_of(mesh);
+    const config::GptOptions options = options_of(mesh);
     const plan::GptLayout layout = plan::train_gpt_layout(options, pp);
     comm::run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
       train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);

@@ -37,7 +37,7 @@ struct Found {
   std::map<std::string, at::Tensor> gradients, parameters;
 };
 
-Found run_step(const spec::GptOptions& options, comm::MeshGroups& groups, bool is_masked) {
+Found run_step(const config::GptOptions& options, comm::MeshGroups& groups, bool is_masked) {
   const plan::GptLayout layout = plan::train_gpt_layout(options, groups.world.size());
   train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
   std::vector<models::Batch> batches;
@@ -57,8 +57,8 @@ Found run_step(const spec::GptOptions& options, comm::MeshGroups& groups, bool i
   return found;
 }
 
-spec::GptOptions options_for(const MeshCase& mesh, bool is_per_token) {
-  spec::GptOptions options = options_of(mesh);
+config::GptOptions options_for(const MeshCase& mesh, bool is_per_token) {
+  config::GptOptions options = options_of(mesh);
   options.hidden_dropout = options.attention_dropout = 0;  // drawn by micro-batch
   options.disable_bias_linear = true;                      // gradients of the biases of keys are all rounding
   options.max_position_embeddings = kTokens + 4;           // gradients of the last 4 are 0
@@ -70,7 +70,7 @@ spec::GptOptions options_for(const MeshCase& mesh, bool is_per_token) {
 Found one_micro_batch(const MeshCase& mesh) {
   MeshCase alone{.is_tied = mesh.is_tied};
   alone.chunks = mesh.pp * mesh.chunks;  // as many layers
-  spec::GptOptions options = options_for(alone, false);
+  config::GptOptions options = options_for(alone, false);
   options.micro_batch_size = options.global_batch_size.emplace(kSamples * mesh.micro * mesh.dp);
   Found found;
   comm::run_mesh_groups(plan::MeshLayout(1, {1, 1, 1}),
@@ -80,7 +80,7 @@ Found one_micro_batch(const MeshCase& mesh) {
 
 void on_every_rank(const MeshCase& mesh, bool is_per_token, bool is_masked,
                    const std::function<void(const Found&)>& look) {
-  const spec::GptOptions options = options_for(mesh, is_per_token);
+  const config::GptOptions options = options_for(mesh, is_per_token);
   std::mutex mutex;
   int num_ranks = 0;
   comm::run_mesh_groups(plan::train_gpt_layout(options, mesh.num_ranks()).mesh, [&](comm::MeshGroups& groups) {

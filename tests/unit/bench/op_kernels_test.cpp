@@ -27,7 +27,7 @@ TEST(OpKernels, WorkOfKnownShapes) {
 }
 
 TEST(OpKernels, ShapesOfAModelAreThoseOfItsTowersOnce) {
-  const auto ops = model_ops(spec::resolve_clip_shape("ViT-B-32"), 4);
+  const auto ops = model_ops(config::resolve_clip_shape("ViT-B-32"), 4);
   std::set<std::string> gemms;
   double flops = 0;
   for (const auto& op : ops)

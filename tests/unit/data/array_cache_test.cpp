@@ -1,4 +1,4 @@
-#include "data/array_cache.h"
+#include "data/tokens/array_cache.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "core/files.h"
-#include "data/gpt_dataset.h"
+#include "data/tokens/gpt_dataset.h"
 #include "gpt_golden.h"
 #include "support/error_text.h"
 

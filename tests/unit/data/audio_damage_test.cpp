@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "data/audio.h"
+#include "data/sounds/audio.h"
 #include "unit/data/audio_bytes.h"
 
 namespace lockstep::data {

@@ -1,5 +1,5 @@
 // Recordings of every kind: whole, in part, damaged at every place.
-#include "data/audio.h"
+#include "data/sounds/audio.h"
 
 #include <gtest/gtest.h>
 

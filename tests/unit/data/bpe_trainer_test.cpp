@@ -1,9 +1,9 @@
-#include "data/bpe_trainer.h"
+#include "data/text/bpe_trainer.h"
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
-#include "data/byte_bpe.h"
+#include "data/text/byte_bpe.h"
 #include "text_golden.h"
 
 namespace lockstep::data {

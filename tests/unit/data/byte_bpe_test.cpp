@@ -1,4 +1,4 @@
-#include "data/byte_bpe.h"
+#include "data/text/byte_bpe.h"
 
 #include <fstream>
 #include <random>
@@ -6,9 +6,9 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "data/roberta_tokenizer.h"
-#include "data/text_pattern.h"
-#include "data/text_utf8.h"
+#include "data/text/roberta_tokenizer.h"
+#include "data/text/text_pattern.h"
+#include "data/text/text_utf8.h"
 #include "text_golden.h"
 
 namespace lockstep::data {

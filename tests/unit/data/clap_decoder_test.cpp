@@ -1,5 +1,5 @@
 // Audio shards, tables and class folders through source, decoder and loader.
-#include "data/clap_decoder.h"
+#include "data/sounds/clap_decoder.h"
 
 #include <gtest/gtest.h>
 

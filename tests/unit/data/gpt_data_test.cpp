@@ -3,8 +3,8 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "data/gpt_stream.h"
-#include "data/numpy_random.h"
+#include "data/order/numpy_random.h"
+#include "data/tokens/gpt_stream.h"
 #include "gpt_golden.h"
 
 namespace lockstep::data {

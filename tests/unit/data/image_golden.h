@@ -9,7 +9,7 @@
 
 #include "core/files.h"
 #include "core/json.h"
-#include "data/image.h"
+#include "data/pictures/image.h"
 
 namespace lockstep::data::golden {
 

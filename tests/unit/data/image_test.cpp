@@ -1,4 +1,4 @@
-#include "data/image.h"
+#include "data/pictures/image.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/rng.h"
-#include "data/image_codecs.h"
+#include "data/pictures/image_codecs.h"
 #include "unit/data/image_golden.h"
 
 namespace lockstep::data {

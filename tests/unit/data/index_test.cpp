@@ -3,8 +3,8 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/rng.h"
-#include "data/index_jobs.h"
-#include "data/shard_list.h"
+#include "data/shards/index_jobs.h"
+#include "data/shards/shard_list.h"
 #include "tar_bytes.h"
 
 namespace lockstep::data {

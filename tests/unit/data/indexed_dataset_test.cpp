@@ -1,4 +1,4 @@
-#include "data/indexed_dataset.h"
+#include "data/tokens/indexed_dataset.h"
 
 #include <array>
 #include <cstring>

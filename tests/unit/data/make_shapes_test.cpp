@@ -1,4 +1,4 @@
-#include "data/make_shapes.h"
+#include "data/pictures/make_shapes.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/image.h"
-#include "data/make_shapes_scene.h"
-#include "data/tar_writer.h"
+#include "data/pictures/image.h"
+#include "data/pictures/make_shapes_scene.h"
+#include "data/shards/tar_writer.h"
 #include "unit/data/image_golden.h"
 #include "unit/data/read_tree.h"
 

@@ -1,5 +1,5 @@
 // The demo set of sounds: its files, that captions are true of the sounds, that its own tokenizer and loader read it.
-#include "data/make_sounds.h"
+#include "data/sounds/make_sounds.h"
 
 #include <gtest/gtest.h>
 
@@ -13,10 +13,10 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
-#include "data/clap_decoder.h"
 #include "data/loader.h"
-#include "data/make_sounds_scene.h"
-#include "data/roberta_tokenizer.h"
+#include "data/sounds/clap_decoder.h"
+#include "data/sounds/make_sounds_scene.h"
+#include "data/text/roberta_tokenizer.h"
 #include "data/train_stream.h"
 #include "unit/data/read_tree.h"
 

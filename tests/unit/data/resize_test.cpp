@@ -1,4 +1,4 @@
-#include "data/resize.h"
+#include "data/pictures/resize.h"
 
 #include <gtest/gtest.h>
 #include <hwy/targets.h>

@@ -5,9 +5,9 @@
 
 #include "core/error.h"
 #include "core/rng.h"
-#include "data/csv_table.h"
-#include "data/image.h"
-#include "data/source_rows.h"
+#include "data/pictures/image.h"
+#include "data/shards/csv_table.h"
+#include "data/shards/source_rows.h"
 #include "data/train_stream.h"
 #include "tar_bytes.h"
 

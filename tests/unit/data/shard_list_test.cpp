@@ -1,4 +1,4 @@
-#include "data/shard_list.h"
+#include "data/shards/shard_list.h"
 
 #include <gtest/gtest.h>
 

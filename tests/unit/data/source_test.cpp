@@ -6,10 +6,10 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/index_jobs.h"
-#include "data/lane_plan.h"
-#include "data/shard_list.h"
-#include "data/source_openclip.h"
+#include "data/order/lane_plan.h"
+#include "data/shards/index_jobs.h"
+#include "data/shards/shard_list.h"
+#include "data/shards/source_openclip.h"
 #include "data/train_stream.h"
 #include "tar_bytes.h"
 

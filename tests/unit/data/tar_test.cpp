@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "core/rng.h"
-#include "data/shard_reader.h"
-#include "data/tar_reader.h"
+#include "data/shards/shard_reader.h"
+#include "data/shards/tar_reader.h"
 #include "tar_bytes.h"
 
 namespace lockstep::data {

@@ -1,12 +1,12 @@
-#include "data/text_clean.h"
+#include "data/text/text_clean.h"
 
 #include <random>
 
 #include "core/error.h"
-#include "data/text_html.h"
-#include "data/text_mojibake.h"
-#include "data/text_tables.h"
-#include "data/text_utf8.h"
+#include "data/text/text_html.h"
+#include "data/text/text_mojibake.h"
+#include "data/text/text_tables.h"
+#include "data/text/text_utf8.h"
 #include "text_golden.h"
 
 namespace lockstep::data {

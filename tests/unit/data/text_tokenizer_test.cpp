@@ -1,9 +1,9 @@
-#include "data/text_tokenizer.h"
+#include "data/text/text_tokenizer.h"
 
 #include "core/error.h"
 #include "core/files.h"
-#include "data/json_lines.h"
 #include "data/parallel_for.h"
+#include "data/text/json_lines.h"
 #include "text_golden.h"
 
 namespace lockstep::data {

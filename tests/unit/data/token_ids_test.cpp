@@ -1,11 +1,11 @@
-#include "data/token_ids.h"
+#include "data/tokens/token_ids.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "core/files.h"
-#include "data/gpt_dataset.h"
+#include "data/tokens/gpt_dataset.h"
 #include "support/error_text.h"
 
 namespace lockstep::data {

@@ -6,8 +6,8 @@
 #include "core/env.h"
 #include "core/error.h"
 #include "core/files.h"
-#include "data/class_names.h"
-#include "data/clip_assets.h"
+#include "data/text/class_names.h"
+#include "data/text/clip_assets.h"
 
 namespace lockstep::data {
 namespace {

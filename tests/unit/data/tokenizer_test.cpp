@@ -1,4 +1,4 @@
-#include "data/tokenizer.h"
+#include "data/text/tokenizer.h"
 
 #include <zlib.h>
 
@@ -11,9 +11,9 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
-#include "data/class_names.h"
-#include "data/clip_assets.h"
-#include "data/text_clean.h"
+#include "data/text/class_names.h"
+#include "data/text/clip_assets.h"
+#include "data/text/text_clean.h"
 #include "text_golden.h"
 
 namespace lockstep::data {

@@ -1,5 +1,5 @@
 // From a recording to a clip: mixing, rates, cutting, filling, the int16 round trip.
-#include "data/waveform.h"
+#include "data/sounds/waveform.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "data/audio_resample.h"
+#include "data/sounds/audio_resample.h"
 #include "unit/data/audio_bytes.h"
 
 namespace lockstep::data {

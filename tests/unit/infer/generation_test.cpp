@@ -26,9 +26,9 @@ struct Golden {
   explicit Golden(const std::string& name) {
     at::set_num_threads(1);  // threads that wait for each other at every small operator are slow where others work, too
     const std::string file = "gpt/" + name + ".safetensors";
-    spec::GptShape shape = spec::parse_gpt_shape(testing::golden_metadata(file, "config"), name);
+    config::GptShape shape = config::parse_gpt_shape(testing::golden_metadata(file, "config"), name);
     shape.vocab_multiple = 8;  // padding must not matter
-    model = std::make_unique<models::GptModel>(shape, spec::whole_gpt(shape), nn::ShardCtx{});
+    model = std::make_unique<models::GptModel>(shape, config::whole_gpt(shape), nn::ShardCtx{});
     models::WeightFile weights{.path = file, .tensors = {}, .ignored = {}, .epoch = {}};
     const auto tensors = testing::load_golden(file);
     for (const auto& [key, value] : tensors)

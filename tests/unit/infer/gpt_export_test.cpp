@@ -21,7 +21,7 @@ TEST(GptExport, LogitsEqualHuggingFace) {
   const c10::NoGradGuard no_grad;
   at::set_num_threads(1);
   const auto golden = testing::load_golden(path);
-  spec::GenerateOptions options;
+  config::GenerateOptions options;
   options.pretrained = testing::golden_metadata(path, "run");
   const auto model = load_gpt(find_gpt(options), at::TensorOptions(at::kFloat));
   models::Batch batch;

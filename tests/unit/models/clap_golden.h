@@ -21,7 +21,7 @@ inline core::Json clap_sizes(const std::string& golden) {
   return core::parse_json(testing::golden_metadata(clap_file(golden), "sizes"), golden);
 }
 
-inline spec::RobertaShape golden_text_shape(const core::Json& text, int64_t columns) {
+inline config::RobertaShape golden_text_shape(const core::Json& text, int64_t columns) {
   return {.vocab_size = text["vocab_size"],
           .max_positions = text["max_position_embeddings"],
           .width = text["hidden_size"],
@@ -34,9 +34,9 @@ inline spec::RobertaShape golden_text_shape(const core::Json& text, int64_t colu
 }
 
 /// The shape of a golden file, without random dropping.
-inline spec::ClapShape golden_clap_shape(const std::string& golden) {
+inline config::ClapShape golden_clap_shape(const std::string& golden) {
   const core::Json sizes = clap_sizes(golden), audio = sizes["audio"], sound = sizes["sound"];
-  spec::ClapShape shape;
+  config::ClapShape shape;
   shape.name = golden;
   shape.embed_dim = sizes["projection"];
   shape.audio = {.sample_rate = sound["sampling_rate"],
@@ -59,7 +59,7 @@ inline spec::ClapShape golden_clap_shape(const std::string& golden) {
   shape.text = golden_text_shape(sizes["text"], sizes["columns"]);
   shape.audio_projection = {.hidden = shape.embed_dim, .is_relu = sizes["act"] == "relu"};
   shape.text_projection = shape.audio_projection;
-  spec::check_clap_shape(shape);
+  config::check_clap_shape(shape);
   return shape;
 }
 
@@ -72,7 +72,7 @@ inline WeightFile golden_weights(const testing::TensorMap& tensors, const std::s
   return weights;
 }
 
-inline std::unique_ptr<ClapModel> golden_clap_model(const spec::ClapShape& shape, const testing::TensorMap& tensors,
+inline std::unique_ptr<ClapModel> golden_clap_model(const config::ClapShape& shape, const testing::TensorMap& tensors,
                                                     const ClapModelOptions& options = {}) {
   auto model = std::make_unique<ClapModel>(shape, options);
   nn::initialize(*model, model->param_specs(), 3);

@@ -46,7 +46,7 @@ TEST_P(ClapGolden, ParametersAndBuffersAreThoseListed) {
   ClapModel model(golden_clap_shape(GetParam()), {});
   std::vector<std::string> trained, held;
   std::set<std::string> kept, listed;
-  for (const spec::ParamSpec& spec : model.param_specs())
+  for (const config::ParamSpec& spec : model.param_specs())
     (spec.is_buffer ? (void)listed.insert(spec.name) : trained.push_back(spec.name));
   for (const auto& [name, tensor] : model.named_parameters()) held.push_back(name);
   for (const auto& [name, tensor] : model.named_buffers()) kept.insert(name);
@@ -54,7 +54,7 @@ TEST_P(ClapGolden, ParametersAndBuffersAreThoseListed) {
   EXPECT_EQ(kept, listed);
   std::map<std::string, at::Tensor> values;
   for (const auto& [name, tensor] : named_values(model)) values.emplace(name, tensor);
-  for (const spec::ParamSpec& spec : model.param_specs())
+  for (const config::ParamSpec& spec : model.param_specs())
     EXPECT_EQ(values.at(spec.name).sizes(), at::IntArrayRef(spec.shape)) << spec.name;
 }
 
@@ -77,7 +77,7 @@ TEST_P(ClapGolden, EvaluationEqualsHuggingFace) {
 
 void expect_training_equals_hugging_face(const std::string& case_name, const ClapModelOptions& options) {
   const TensorMap golden = load_golden(clap_file(case_name));
-  const spec::ClapShape shape = golden_clap_shape(case_name);
+  const config::ClapShape shape = golden_clap_shape(case_name);
   auto model = golden_clap_model(shape, golden, options);
   const Pass pass = run(*model, wave_of(golden), golden.at("input/text"));
   expect_close(pass.audio, golden.at("output/train_audio"), kForwardTolerance, "audio");
@@ -121,8 +121,8 @@ INSTANTIATE_TEST_SUITE_P(Models, ClapGolden, ::testing::Values("clap_full", "cla
                          [](const auto& entry) { return std::string(entry.param); });
 
 /// The shape of a golden file with all random dropping on.
-spec::ClapShape dropping_shape(const std::string& golden) {
-  spec::ClapShape shape = golden_clap_shape(golden);
+config::ClapShape dropping_shape(const std::string& golden) {
+  config::ClapShape shape = golden_clap_shape(golden);
   shape.audio.drop_path = 0.4;
   shape.audio.spec_augment = true;
   shape.text.dropout = 0.2;
@@ -248,7 +248,7 @@ TEST(ClapModel, BigModelEqualsHuggingFace) {
   const char* path = std::getenv("LOCKSTEP_BIG_CLAP");
   if (path == nullptr) GTEST_SKIP() << "run by ref/compare_big_clap.py";
   const TensorMap golden = load_golden(path);
-  const spec::ClapShape shape = golden_clap_shape(path);
+  const config::ClapShape shape = golden_clap_shape(path);
   auto model = golden_clap_model(shape, golden);
   const auto report = [](const std::string& what, const at::Tensor& actual, const at::Tensor& expected,
                          double tolerance) {

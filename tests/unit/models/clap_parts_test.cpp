@@ -29,12 +29,12 @@ TEST(TextPacking, TextsOfEqualLengthAreOneBlock) {
   EXPECT_TRUE(packing.place_B.equal(at::tensor({1, 0, 2}, at::kLong)));
 }
 
-class RobertaPooler : public ::testing::TestWithParam<std::pair<const char*, spec::TextPooler>> {};
+class RobertaPooler : public ::testing::TestWithParam<std::pair<const char*, config::TextPooler>> {};
 
 /// The tower with the weights of the golden RobertaModel.
-std::unique_ptr<RobertaTower> golden_roberta(const TensorMap& golden, spec::TextPooler pooler, bool exact_shortcuts) {
+std::unique_ptr<RobertaTower> golden_roberta(const TensorMap& golden, config::TextPooler pooler, bool exact_shortcuts) {
   const core::Json sizes = clap_sizes("roberta");
-  spec::RobertaShape shape = golden_text_shape(sizes["text"], sizes["columns"]);
+  config::RobertaShape shape = golden_text_shape(sizes["text"], sizes["columns"]);
   shape.pooler = pooler;
   auto tower = std::make_unique<RobertaTower>(shape, exact_shortcuts, at::TensorOptions());
   for (auto& [name, parameter] : tower->named_parameters()) parameter->detach().copy_(golden.at("param/" + name));
@@ -57,14 +57,14 @@ TEST_P(RobertaPooler, EqualsThePaddedRobertaModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Poolers, RobertaPooler,
-                         ::testing::Values(std::pair{"cls_pooler", spec::TextPooler::kClass},
-                                           std::pair{"mean_pooler", spec::TextPooler::kMean},
-                                           std::pair{"max_pooler", spec::TextPooler::kMax},
-                                           std::pair{"cls_last_hidden_state_pooler", spec::TextPooler::kClassHidden}),
+                         ::testing::Values(std::pair{"cls_pooler", config::TextPooler::kClass},
+                                           std::pair{"mean_pooler", config::TextPooler::kMean},
+                                           std::pair{"max_pooler", config::TextPooler::kMax},
+                                           std::pair{"cls_last_hidden_state_pooler", config::TextPooler::kClassHidden}),
                          [](const auto& entry) { return std::string(entry.param.first); });
 
 /// The reference form: two convolutions with Hann-weighted DFT kernels (torchlibrosa), in fp32.
-at::Tensor convolved_log_mel(const spec::AudioShape& shape, const at::Tensor& wave_BS) {
+at::Tensor convolved_log_mel(const config::AudioShape& shape, const at::Tensor& wave_BS) {
   const auto options = at::TensorOptions(at::kDouble);
   const at::Tensor angle = at::arange(shape.fft_size / 2 + 1, options).unsqueeze(1) *
                            at::arange(shape.fft_size, options) *
@@ -79,7 +79,7 @@ at::Tensor convolved_log_mel(const spec::AudioShape& shape, const at::Tensor& wa
 }
 
 TEST(LogMel, FftEqualsTheConvolutionForm) {
-  const spec::AudioShape shape;  // full size
+  const config::AudioShape shape;  // full size
   const at::Tensor time = at::arange(48000, at::kFloat) / 48000;
   at::manual_seed(1);  // some noise: bins without power would compare the rounding of the two forms
   const at::Tensor wave = at::stack({0.5 * at::sin(2 * std::numbers::pi * (300 * time + 4000 * time.square())),
@@ -237,7 +237,7 @@ TEST(ClapWeights, HuggingFaceNamesAreThoseOfTheGoldenFile) {
 }
 
 TEST(ClapWeights, LaionFilesHaveWhatTheirLoaderExpects) {
-  spec::ClapShape shape = golden_clap_shape("clap_full");
+  config::ClapShape shape = golden_clap_shape("clap_full");
   ClapModel model(shape, {});
   nn::initialize(model, model.param_specs(), 1);
   std::map<std::string, at::Tensor> values;

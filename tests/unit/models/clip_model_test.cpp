@@ -62,7 +62,7 @@ TEST_P(ClipGolden, ParametersAreListedAndNamedAsInOpenClip) {
   size_t next_parameter = 0;
   std::vector<nn::NamedTensor> parameters = model.named_parameters();
   std::vector<std::string> decayed;
-  for (const spec::ParamSpec& spec : model.param_specs()) {
+  for (const config::ParamSpec& spec : model.param_specs()) {
     if (spec.weight_decay) decayed.push_back(spec.name);
     if (spec.is_buffer) continue;
     ASSERT_LT(next_parameter, parameters.size());
@@ -75,7 +75,7 @@ TEST_P(ClipGolden, ParametersAreListedAndNamedAsInOpenClip) {
   EXPECT_EQ(model.named_buffers().size(), model.param_specs().size() - parameters.size());
   const auto order = core::parse_json(golden_metadata(file_of(GetParam()), "state_dict_order"), "golden")
                          .get<std::vector<std::string>>();
-  EXPECT_EQ(spec::openclip_state_dict_order(model.shape()), order);
+  EXPECT_EQ(config::openclip_state_dict_order(model.shape()), order);
   auto openclip_decayed =
       core::parse_json(golden_metadata(file_of(GetParam()), "decayed"), "golden").get<std::vector<std::string>>();
   std::sort(decayed.begin(), decayed.end());
@@ -248,7 +248,7 @@ TEST(PatchDropout, KeepsDistinctPatchesEvenlyAndByKey) {
 
 TEST(PatchDropout, OnlyKeptPatchesReachTheFeatures) {
   const TensorMap golden = load_golden(file_of("vit"));
-  spec::ClipShape shape = golden_shape("vit");
+  config::ClipShape shape = golden_shape("vit");
   shape.vision.patch_dropout = 0.5;
   ClipModel model(shape, {});
   for (auto& entry : all_tensors(model)) entry.tensor->detach().copy_(golden.at("param/" + entry.name));

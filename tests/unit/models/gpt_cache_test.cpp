@@ -16,37 +16,37 @@ using ::lockstep::testing::expect_close;
 
 constexpr double kTolerance = 1e-5;  // fp32, sums in the order of other kernels through three layers
 
-std::unique_ptr<GptModel> drawn_model(const spec::GptShape& shape, at::ScalarType type = at::kFloat) {
+std::unique_ptr<GptModel> drawn_model(const config::GptShape& shape, at::ScalarType type = at::kFloat) {
   at::set_num_threads(1);  // threads that wait for each other at every small operator are slow where others work, too
-  auto model = std::make_unique<GptModel>(shape, spec::whole_gpt(shape), nn::ShardCtx{},
+  auto model = std::make_unique<GptModel>(shape, config::whole_gpt(shape), nn::ShardCtx{},
                                           GptModelOptions{.tensors = at::TensorOptions(type)});
   nn::initialize(*model, model->param_specs(), 5);
   model->set_training(false);
   return model;
 }
 
-spec::GptShape shape_of(const std::string& name) {
-  spec::GptShape shape{
+config::GptShape shape_of(const std::string& name) {
+  config::GptShape shape{
       .name = name, .layers = 3, .hidden = 24, .heads = 4, .query_groups = 4, .head_width = 6, .ffn = 40, .vocab = 61};
   shape.vocab_multiple = 4;
   shape.sequence = shape.max_positions = 400;
   shape.init_std = 0.3;
-  if (name == "no_positions") shape.positions = spec::GptPositions::kNone;
+  if (name == "no_positions") shape.positions = config::GptPositions::kNone;
   if (name == "llama" || name == "nemotron") {
-    shape.positions = spec::GptPositions::kRotary;
+    shape.positions = config::GptPositions::kRotary;
     shape.query_groups = name == "llama" ? 1 : 2;
     shape.has_bias = shape.is_head_tied = false;
-    shape.activation = name == "llama" ? spec::GptActivation::kSwiglu : spec::GptActivation::kSquaredRelu;
-    shape.norm = name == "llama" ? spec::GptNorm::kRmsNorm : spec::GptNorm::kLayerNorm1p;
+    shape.activation = name == "llama" ? config::GptActivation::kSwiglu : config::GptActivation::kSquaredRelu;
+    shape.norm = name == "llama" ? config::GptNorm::kRmsNorm : config::GptNorm::kLayerNorm1p;
     if (name == "nemotron") shape.rotary_fraction = 0.34;
     if (name == "llama")
       shape.rotary_scaling =
-          spec::RotaryScaling{.factor = 4, .low_factor = 1, .high_factor = 4, .original_positions = 64};
+          config::RotaryScaling{.factor = 4, .low_factor = 1, .high_factor = 4, .original_positions = 64};
   }
   return shape;
 }
 
-at::Tensor drawn_ids(const spec::GptShape& shape, int64_t length, int64_t row) {
+at::Tensor drawn_ids(const config::GptShape& shape, int64_t length, int64_t row) {
   return at::arange(length).mul(37).add(11 * (row + 1)).mul(13 + row).remainder(shape.vocab);
 }
 
@@ -68,7 +68,7 @@ void expect_tail(const at::Tensor& got_LBV, int64_t row, const at::Tensor& want_
 /// Sequences of these lengths together, then `blocks` of further tokens.
 void expect_same_logits(GptModel& model, const std::vector<int64_t>& lengths, const std::vector<int64_t>& blocks,
                         double tolerance) {
-  const spec::GptShape& shape = model.shape();
+  const config::GptShape& shape = model.shape();
   int64_t longest = *std::max_element(lengths.begin(), lengths.end()), more = 0;
   for (const int64_t block : blocks) more += block;
   std::vector<at::Tensor> ids, want;

@@ -8,11 +8,11 @@
 
 #include <map>
 
+#include "config/gpt_names.h"
 #include "core/error.h"
 #include "models/gpt/gpt_task.h"
 #include "models/gpt/gpt_weights.h"
 #include "nn/init.h"
-#include "spec/gpt_names.h"
 #include "support/tensor_golden.h"
 
 namespace lockstep::models {
@@ -27,8 +27,8 @@ constexpr double kForwardTolerance = 1e-5, kGradientTolerance = 5e-5;
 
 std::string golden_file(const std::string& name) { return "gpt/" + name + ".safetensors"; }
 
-spec::GptShape golden_shape(const std::string& name) {
-  spec::GptShape shape = spec::parse_gpt_shape(testing::golden_metadata(golden_file(name), "config"), name);
+config::GptShape golden_shape(const std::string& name) {
+  config::GptShape shape = config::parse_gpt_shape(testing::golden_metadata(golden_file(name), "config"), name);
   shape.vocab_multiple = 8;  // padding must not matter
   return shape;
 }
@@ -54,14 +54,14 @@ Batch batch_of(const at::Tensor& ids) {
 }
 
 /// A task of the whole model, or of `cuts` parts of it, drawn from a seed.
-std::unique_ptr<GptTask> drawn_task(const spec::GptShape& shape, const GptModelOptions& options = {},
+std::unique_ptr<GptTask> drawn_task(const config::GptShape& shape, const GptModelOptions& options = {},
                                     const std::vector<int64_t>& cuts = {}) {
   std::vector<std::unique_ptr<GptModel>> chunks;
   int64_t first = 0;
   std::vector<int64_t> ends = cuts;
   ends.push_back(shape.layers);
   for (const int64_t end : ends) {
-    const spec::GptPart part{first, end - first, chunks.empty(), chunks.size() + 1 == ends.size()};
+    const config::GptPart part{first, end - first, chunks.empty(), chunks.size() + 1 == ends.size()};
     chunks.push_back(std::make_unique<GptModel>(shape, part, nn::ShardCtx{}, options));
     nn::initialize(*chunks.back(), chunks.back()->param_specs(), 5);
     first = end;
@@ -69,7 +69,7 @@ std::unique_ptr<GptTask> drawn_task(const spec::GptShape& shape, const GptModelO
   return std::make_unique<GptTask>(std::move(chunks));
 }
 
-at::Tensor drawn_ids(const spec::GptShape& shape, int64_t samples) {
+at::Tensor drawn_ids(const config::GptShape& shape, int64_t samples) {
   return at::arange(samples * (shape.sequence + 1))
       .mul(37)
       .add(11)
@@ -79,15 +79,15 @@ at::Tensor drawn_ids(const spec::GptShape& shape, int64_t samples) {
 }
 
 /// A small shape with every option on; dropout at the default rate.
-spec::GptShape small_shape() {
-  spec::GptShape shape{.name = "small",
-                       .layers = 3,
-                       .hidden = 24,
-                       .heads = 4,
-                       .query_groups = 2,
-                       .head_width = 6,
-                       .ffn = 40,
-                       .vocab = 61};
+config::GptShape small_shape() {
+  config::GptShape shape{.name = "small",
+                         .layers = 3,
+                         .hidden = 24,
+                         .heads = 4,
+                         .query_groups = 2,
+                         .head_width = 6,
+                         .ffn = 40,
+                         .vocab = 61};
   shape.vocab_multiple = 4;
   shape.sequence = shape.max_positions = 12;
   shape.init_std = 0.2;
@@ -110,7 +110,7 @@ class GptGolden : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(GptGolden, LogitsLossAndGradientsEqualHuggingFace) {
   const TensorMap golden = load_golden(golden_file(GetParam()));
-  const spec::GptShape shape = golden_shape(GetParam());
+  const config::GptShape shape = golden_shape(GetParam());
   auto task = drawn_task(shape);
   GptModel& model = task->chunk(0);
   load_gpt_weights(model, golden_weights(golden));
@@ -124,7 +124,7 @@ TEST_P(GptGolden, LogitsLossAndGradientsEqualHuggingFace) {
   EXPECT_NEAR(loss, golden.at("output/loss").item<double>(), 1e-5);
   EXPECT_GT(loss, 1.0);
 
-  const spec::GptDialect dialect = spec::hugging_face_dialect(shape);
+  const config::GptDialect dialect = config::hugging_face_dialect(shape);
   size_t num_compared = 0;
   {
     const c10::NoGradGuard no_grad;  // gradients go out under Hugging Face's names as weights do
@@ -139,22 +139,22 @@ TEST_P(GptGolden, LogitsLossAndGradientsEqualHuggingFace) {
 
 TEST_P(GptGolden, WeightsGoOutAsTheyCameIn) {
   const TensorMap golden = load_golden(golden_file(GetParam()));
-  const spec::GptShape shape = golden_shape(GetParam());
+  const config::GptShape shape = golden_shape(GetParam());
   auto task = drawn_task(shape);
   const WeightFile weights = golden_weights(golden);
   load_gpt_weights(task->chunk(0), weights);
-  const NamedValues out = gpt_values(task->chunk(0), spec::hugging_face_dialect(shape));
+  const NamedValues out = gpt_values(task->chunk(0), config::hugging_face_dialect(shape));
   ASSERT_EQ(out.size(), weights.tensors.size());
   for (const auto& [name, value] : out)
     EXPECT_TRUE(at::equal(value, golden.at("param/" + name).to(at::kFloat))) << name;
 
   WeightFile megatron{.path = "megatron",
-                      .tensors = gpt_values(task->chunk(0), spec::GptDialect::kMegatron),
+                      .tensors = gpt_values(task->chunk(0), config::GptDialect::kMegatron),
                       .ignored = {},
                       .epoch = {}};
   auto other = drawn_task(shape);
   load_gpt_weights(other->chunk(0), megatron);
-  for (const auto& [name, value] : gpt_values(other->chunk(0), spec::hugging_face_dialect(shape)))
+  for (const auto& [name, value] : gpt_values(other->chunk(0), config::hugging_face_dialect(shape)))
     EXPECT_TRUE(at::equal(value, golden.at("param/" + name).to(at::kFloat))) << name;
 }
 
@@ -170,7 +170,7 @@ TEST(GptWeights, OldGpt2FilesAndMisfits) {
   old.tensors.emplace_back("h.0.attn.bias", at::ones({1, 1, 32, 32}));
   old.tensors.emplace_back("lm_head.weight", golden.at("param/transformer.wte.weight"));
   load_gpt_weights(task->chunk(0), old);
-  EXPECT_TRUE(at::equal(gpt_values(task->chunk(0), spec::GptDialect::kHfGpt2)[0].second,
+  EXPECT_TRUE(at::equal(gpt_values(task->chunk(0), config::GptDialect::kHfGpt2)[0].second,
                         golden.at("param/transformer.wte.weight").to(at::kFloat)));
 
   WeightFile bad = weights;
@@ -190,9 +190,9 @@ TEST(GptWeights, OldGpt2FilesAndMisfits) {
 
 TEST(GptModel, ParametersAreThoseListed) {
   for (const char* name : {"gpt2", "llama", "nemotron"}) {
-    const spec::GptShape shape = golden_shape(name);
-    for (const spec::GptPart& part : {spec::whole_gpt(shape), spec::GptPart{1, 1, false, true},
-                                      spec::GptPart{0, 1, true, false}, spec::GptPart{1, 1, false, false}}) {
+    const config::GptShape shape = golden_shape(name);
+    for (const config::GptPart& part : {config::whole_gpt(shape), config::GptPart{1, 1, false, true},
+                                        config::GptPart{0, 1, true, false}, config::GptPart{1, 1, false, false}}) {
       GptModel model(shape, part, {});
       std::vector<std::string> held, listed;
       const auto parameters = model.named_parameters();
@@ -219,7 +219,7 @@ void expect_same_gradients(const std::map<std::string, at::Tensor>& got, const s
 }
 
 TEST(GptModel, RecomputationChangesNoBit) {
-  const spec::GptShape shape = small_shape();
+  const config::GptShape shape = small_shape();
   ASSERT_GT(shape.hidden_dropout, 0.0);
   Batch batch = batch_of(drawn_ids(shape, 2));
   batch.context.random_key = 77;
@@ -240,7 +240,7 @@ TEST(GptModel, RecomputationChangesNoBit) {
 
 TEST(GptModel, PartsTogetherAreTheWhole) {
   for (const bool is_tied : {true, false}) {
-    spec::GptShape shape = small_shape();
+    config::GptShape shape = small_shape();
     shape.is_head_tied = is_tied;
     const Batch batch = batch_of(drawn_ids(shape, 2));
     double whole_loss = 0, loss = 0;
@@ -256,8 +256,8 @@ TEST(GptModel, PartsTogetherAreTheWhole) {
 }
 
 TEST(GptModel, DocumentsOfOneSampleAreAsIfTheyWereAlone) {
-  for (const spec::GptPositions positions : {spec::GptPositions::kLearned, spec::GptPositions::kRotary}) {
-    spec::GptShape shape = small_shape();
+  for (const config::GptPositions positions : {config::GptPositions::kLearned, config::GptPositions::kRotary}) {
+    config::GptShape shape = small_shape();
     shape.positions = positions;
     shape.hidden_dropout = shape.attention_dropout = 0;
     auto task = drawn_task(shape);
@@ -280,7 +280,7 @@ TEST(GptModel, DocumentsOfOneSampleAreAsIfTheyWereAlone) {
 }
 
 TEST(GptTask, TheMeanGoesOverTokensThatCount) {
-  spec::GptShape shape = small_shape();
+  config::GptShape shape = small_shape();
   shape.hidden_dropout = shape.attention_dropout = 0;
   auto task = drawn_task(shape);
   Batch batch = batch_of(drawn_ids(shape, 2));

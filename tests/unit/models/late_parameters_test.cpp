@@ -98,18 +98,18 @@ TEST(LateClap, FeaturesAreTheSame) {
 TEST(LateGpt, LossAndLogitsAreTheSame) {
   for (const bool is_tied : {true, false}) {
     for (const GptRecompute recompute : {GptRecompute::kNone, GptRecompute::kFull}) {
-      spec::GptShape shape{.name = "small",
-                           .layers = 3,
-                           .hidden = 24,
-                           .heads = 4,
-                           .query_groups = 2,
-                           .head_width = 6,
-                           .ffn = 40,
-                           .vocab = 61};
+      config::GptShape shape{.name = "small",
+                             .layers = 3,
+                             .hidden = 24,
+                             .heads = 4,
+                             .query_groups = 2,
+                             .head_width = 6,
+                             .ffn = 40,
+                             .vocab = 61};
       shape.sequence = shape.max_positions = 12;
       shape.is_head_tied = is_tied;
       std::vector<std::unique_ptr<GptModel>> chunks;
-      for (const spec::GptPart& part : {spec::GptPart{0, 2, true, false}, spec::GptPart{2, 1, false, true}}) {
+      for (const config::GptPart& part : {config::GptPart{0, 2, true, false}, config::GptPart{2, 1, false, true}}) {
         chunks.push_back(
             std::make_unique<GptModel>(shape, part, nn::ShardCtx{}, GptModelOptions{.recompute = recompute}));
         nn::initialize(*chunks.back(), chunks.back()->param_specs(), 5);

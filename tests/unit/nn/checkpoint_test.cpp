@@ -23,15 +23,15 @@ const BlockShape kBlock{.width = 16, .heads = 2, .mlp_width = 40};
 
 void fill(Module& module) {
   for (auto& entry : module.named_parameters()) {
-    const spec::ParamSpec spec{
-        .name = entry.name, .shape = entry.tensor->sizes().vec(), .init = {spec::InitLaw::Kind::kNormal, 0.0, 0.3}};
+    const config::ParamSpec spec{
+        .name = entry.name, .shape = entry.tensor->sizes().vec(), .init = {config::InitLaw::Kind::kNormal, 0.0, 0.3}};
     initialize(*entry.tensor, spec, 1);
   }
 }
 
 at::Tensor input() {
   at::Tensor x = at::empty({3, 7, 16});
-  initialize(x, {.name = "x", .shape = {3, 7, 16}, .init = {spec::InitLaw::Kind::kNormal, 0.0, 1.0}}, 2);
+  initialize(x, {.name = "x", .shape = {3, 7, 16}, .init = {config::InitLaw::Kind::kNormal, 0.0, 1.0}}, 2);
   return x;
 }
 

@@ -30,7 +30,7 @@ std::vector<at::Tensor> gradients(const at::Tensor& y, const std::vector<at::Ten
   return torch::autograd::grad({y}, inputs, {wave(y.sizes(), 3.3, 1.0, y.scalar_type())});
 }
 
-class Norms : public ::testing::TestWithParam<spec::GptNorm> {};
+class Norms : public ::testing::TestWithParam<config::GptNorm> {};
 
 TEST_P(Norms, FollowTheirFormula) {
   const at::TensorOptions options(at::kDouble);
@@ -41,11 +41,11 @@ TEST_P(Norms, FollowTheirFormula) {
     for (const auto& [name, tensor] : norm.named_parameters()) tensor->copy_(wave({6}, phase += 1));
   }
   const auto parameters = norm.named_parameters();
-  const bool is_rms = GetParam() == spec::GptNorm::kRmsNorm;
+  const bool is_rms = GetParam() == config::GptNorm::kRmsNorm;
   ASSERT_EQ(parameters.size(), is_rms ? 1u : 2u);
   at::Tensor x = wave({4, 3, 6}, 0.1, 2.0).requires_grad_();
   const at::Tensor gain =
-      GetParam() == spec::GptNorm::kLayerNorm1p ? parameters[0].tensor->add(1) : *parameters[0].tensor;
+      GetParam() == config::GptNorm::kLayerNorm1p ? parameters[0].tensor->add(1) : *parameters[0].tensor;
   const at::Tensor centred = is_rms ? x : x - x.mean(-1, true);
   at::Tensor want = centred / (centred.square().mean(-1, true) + 1e-3).sqrt() * gain;
   std::vector<at::Tensor> inputs{x, *parameters[0].tensor};
@@ -61,22 +61,22 @@ TEST_P(Norms, FollowTheirFormula) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Norms,
-                         ::testing::Values(spec::GptNorm::kLayerNorm, spec::GptNorm::kLayerNorm1p,
-                                           spec::GptNorm::kRmsNorm));
+                         ::testing::Values(config::GptNorm::kLayerNorm, config::GptNorm::kLayerNorm1p,
+                                           config::GptNorm::kRmsNorm));
 
 TEST(GptActivation, FollowsTheFormulas) {
   at::Tensor x = wave({5, 8}, 0.2, 3.0).requires_grad_();
-  const auto check = [&](spec::GptActivation kind, const at::Tensor& want, const std::string& what) {
+  const auto check = [&](config::GptActivation kind, const at::Tensor& want, const std::string& what) {
     const at::Tensor got = activate(x, kind);
     expect_close(got, want, 1e-12, what);
     expect_close(gradients(got, {x})[0], gradients(want, {x})[0], 1e-11, what + ", gradient");
   };
-  check(spec::GptActivation::kGelu, x * 0.5 * (1 + (x / std::sqrt(2.0)).erf()), "gelu");
-  check(spec::GptActivation::kGeluTanh, x * 0.5 * (1 + (std::sqrt(2 / M_PI) * (x + 0.044715 * x.pow(3))).tanh()),
+  check(config::GptActivation::kGelu, x * 0.5 * (1 + (x / std::sqrt(2.0)).erf()), "gelu");
+  check(config::GptActivation::kGeluTanh, x * 0.5 * (1 + (std::sqrt(2 / M_PI) * (x + 0.044715 * x.pow(3))).tanh()),
         "gelu-tanh");
-  check(spec::GptActivation::kSquaredRelu, x.clamp_min(0) * x.clamp_min(0), "squared relu");
+  check(config::GptActivation::kSquaredRelu, x.clamp_min(0) * x.clamp_min(0), "squared relu");
   const at::Tensor gate = x.narrow(1, 0, 4), up = x.narrow(1, 4, 4);
-  check(spec::GptActivation::kSwiglu, gate * gate.sigmoid() * up, "swiglu");
+  check(config::GptActivation::kSwiglu, gate * gate.sigmoid() * up, "swiglu");
 }
 
 TEST(Rotary, TurnsPairsByPositionTimesFrequency) {
@@ -96,7 +96,7 @@ TEST(Rotary, TurnsPairsByPositionTimesFrequency) {
 }
 
 TEST(Rotary, ScoresDependOnDistanceAlone) {
-  const auto frequencies = rotary_frequencies(8, 100.0, spec::RotaryScaling{4, 1, 4, 64});
+  const auto frequencies = rotary_frequencies(8, 100.0, config::RotaryScaling{4, 1, 4, 64});
   const at::Tensor q = wave({1, 1, 1, 1, 8}, 0.1).expand({2, 1, 1, 1, 8}),
                    k = wave({1, 1, 1, 1, 8}, 2.1).expand({2, 1, 1, 1, 8});
   const at::Tensor near = at::tensor({5, 105}, at::kLong).unsqueeze(1),
@@ -110,7 +110,7 @@ TEST(Rotary, ScoresDependOnDistanceAlone) {
 }
 
 TEST(Rotary, StretchesLongWavesOnly) {
-  const spec::RotaryScaling scaling{8, 1, 4, 8192};
+  const config::RotaryScaling scaling{8, 1, 4, 8192};
   const auto plain = rotary_frequencies(128, 500000.0, std::nullopt),
              stretched = rotary_frequencies(128, 500000.0, scaling);
   EXPECT_EQ(stretched.front(), plain.front());

@@ -10,13 +10,14 @@
 namespace lockstep::nn {
 namespace {
 
-using Kind = spec::InitLaw::Kind;
+using Kind = config::InitLaw::Kind;
 
-spec::ParamSpec law(Kind kind, std::vector<int64_t> shape, double mean, double deviation, std::string name = "weight") {
+config::ParamSpec law(Kind kind, std::vector<int64_t> shape, double mean, double deviation,
+                      std::string name = "weight") {
   return {.name = std::move(name), .shape = std::move(shape), .init = {kind, mean, deviation}};
 }
 
-at::Tensor drawn(const spec::ParamSpec& spec, uint64_t seed) {
+at::Tensor drawn(const config::ParamSpec& spec, uint64_t seed) {
   at::Tensor tensor = at::empty(spec.shape);
   initialize(tensor, spec, seed);
   return tensor;

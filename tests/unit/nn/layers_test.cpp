@@ -16,7 +16,8 @@ using ::lockstep::testing::expect_close;
 
 at::Tensor noise(at::IntArrayRef shape, uint64_t seed) {
   at::Tensor tensor = at::empty(shape);
-  const spec::ParamSpec law{.name = "noise", .shape = shape.vec(), .init = {spec::InitLaw::Kind::kNormal, 0.0, 1.0}};
+  const config::ParamSpec law{
+      .name = "noise", .shape = shape.vec(), .init = {config::InitLaw::Kind::kNormal, 0.0, 1.0}};
   initialize(tensor, law, seed);
   return tensor;
 }

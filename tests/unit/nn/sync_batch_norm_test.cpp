@@ -17,7 +17,7 @@ constexpr int64_t kChannels = 5;
 
 at::Tensor noise(at::IntArrayRef shape, const std::string& name, double mean) {
   at::Tensor tensor = at::empty(shape);
-  initialize(tensor, {.name = name, .shape = shape.vec(), .init = {spec::InitLaw::Kind::kNormal, mean, 1.0}}, 1);
+  initialize(tensor, {.name = name, .shape = shape.vec(), .init = {config::InitLaw::Kind::kNormal, mean, 1.0}}, 1);
   return tensor;
 }
 

@@ -15,7 +15,7 @@ namespace {
 using testing::holds;
 using testing::message_of;
 
-spec::GptShape named(const char* model) { return spec::resolve_gpt_shape(model); }
+config::GptShape named(const char* model) { return config::resolve_gpt_shape(model); }
 
 /// The recipe of seed 004 on `gpus` GPUs.
 GptLayoutWish nemotron_wish(int64_t gpus) {
@@ -49,7 +49,7 @@ TEST(GptLayout, RecipeOfSeed004AtEverySize) {
     EXPECT_NEAR(bubble_over_ideal(layout.pipe), 0.0365, 0.00005);
     EXPECT_EQ(layout.parts.size(), 96u);
     for (size_t i = 0; i < 96; ++i) {
-      const spec::GptPart expected{static_cast<int64_t>(i), 1, i == 0, i == 95};
+      const config::GptPart expected{static_cast<int64_t>(i), 1, i == 0, i == 95};
       EXPECT_EQ(layout.parts[i], expected) << i;
     }
     EXPECT_EQ(layout.part(3, 2).first_layer, 2 * 8 + 3);
@@ -85,25 +85,25 @@ TEST(GptLayout, EveryParameterHasItsPlace) {
           const GptLayout layout = make_gpt_layout(named(model), wish);
           std::map<std::string, int64_t> elements;
           for (int stage = 0; stage < pp; ++stage)
-            for (const spec::ParamSpec& param : layout.params_of(stage))
+            for (const config::ParamSpec& param : layout.params_of(stage))
               if (!param.is_tied_copy)
-                elements[param.name] += param.split_dim ? spec::local_numel(param, tp) * tp : param.numel();
+                elements[param.name] += param.split_dim ? config::local_numel(param, tp) * tp : param.numel();
           int64_t total = 0;
-          for (const auto& param : spec::gpt_param_specs(layout.shape, spec::whole_gpt(layout.shape), tp)) {
+          for (const auto& param : config::gpt_param_specs(layout.shape, config::whole_gpt(layout.shape), tp)) {
             EXPECT_EQ(elements[param.name], param.numel()) << param.name;
             total += elements[param.name];
           }
-          EXPECT_EQ(total, spec::gpt_cost(layout.shape, tp).parameters);
+          EXPECT_EQ(total, config::gpt_cost(layout.shape, tp).parameters);
           EXPECT_EQ(layout.has_split_embedding(), layout.shape.is_head_tied && pp > 1);
         }
 }
 
 TEST(GptLayout, UnevenSplits) {
-  spec::GptShape shape = named("gpt2");
+  config::GptShape shape = named("gpt2");
   const auto layers = [&](const SplitWish& wish) {
     std::vector<int64_t> counts;
     int64_t next = 0;
-    for (const spec::GptPart& part : split_layers(shape, wish)) {
+    for (const config::GptPart& part : split_layers(shape, wish)) {
       EXPECT_EQ(part.first_layer, next);
       next += part.num_layers;
       counts.push_back(part.num_layers);
@@ -124,15 +124,15 @@ TEST(GptLayout, UnevenSplits) {
 }
 
 TEST(GptLayout, LayoutTexts) {
-  spec::GptShape shape = named("gpt2");
+  config::GptShape shape = named("gpt2");
   shape.layers = 4;
   const auto text = [&](const char* layout, int stages) {
     return split_layers(shape, {.num_stages = stages, .text = layout});
   };
   const auto parts = text("E|(t|)*3,tL", 5);
   ASSERT_EQ(parts.size(), 5u);
-  EXPECT_EQ(parts[0], (spec::GptPart{0, 0, true, false})) << "an empty stage is legal";
-  EXPECT_EQ(parts[4], (spec::GptPart{3, 1, false, true}));
+  EXPECT_EQ(parts[0], (config::GptPart{0, 0, true, false})) << "an empty stage is legal";
+  EXPECT_EQ(parts[4], (config::GptPart{3, 1, false, true}));
   EXPECT_EQ(text("Et|t|t|tL", 2).size(), 4u) << "two chunks each";
   EXPECT_EQ(text("Et*4|L", 2)[0].num_layers, 4);
   const auto error = [&](const char* layout, int stages) {
@@ -160,7 +160,7 @@ TEST(GptLayout, MisfitsNameTheNearestLegalLayout) {
                     "--tensor-model-parallel-size 8"));
   EXPECT_TRUE(holds(error("gpt2", {.world_size = 8, .tp = 8}),
                     "12 attention heads of 'gpt2'\n  hint: use --tensor-model-parallel-size 4"));
-  spec::GptShape odd = named("gpt2");
+  config::GptShape odd = named("gpt2");
   odd.sequence = 1023;
   EXPECT_TRUE(holds(
       message_of<UsageError>([&] { make_gpt_layout(odd, {.world_size = 2, .tp = 2, .is_sequence_parallel = true}); }),
@@ -202,7 +202,7 @@ TEST(GptLayout, MisfitsNameTheNearestLegalLayout) {
   EXPECT_TRUE(holds(
       error("gpt2", {.world_size = 8, .pp = 2, .split = {.num_chunks = 2}, .samples_per_micro = 3, .global_batch = 12}),
       "use --global-batch-size 24, which is 2 micro-batches"));
-  spec::GptShape eight = named("gpt2");
+  config::GptShape eight = named("gpt2");
   eight.layers = 8;
   const auto error_of_eight = [&](const GptLayoutWish& wish) {
     return message_of<UsageError>([&] { make_gpt_layout(eight, wish); });
@@ -394,7 +394,7 @@ TEST(GptMemory, ScoresAreKeptAsAttentionChooses) {
                           {"cpu", "fp32", 0, 129, false, false},
                           {"cpu", "fp32", 0, 256, true, true},
                           {"cpu", "bf16", 0, 513, true, false}}) {
-    spec::GptOptions options;
+    config::GptOptions options;
     options.model = "gpt2";
     options.run.device = one.device;
     options.precision = one.precision;
@@ -404,7 +404,7 @@ TEST(GptMemory, ScoresAreKeptAsAttentionChooses) {
     EXPECT_EQ(train_gpt_memory(options).keeps_scores, one.is_kept)
         << one.device << ' ' << one.precision << ' ' << one.dropout << ' ' << one.sequence << ' ' << one.has_mask;
   }
-  spec::GptOptions plain;
+  config::GptOptions plain;
   plain.model = "gpt2";
   EXPECT_TRUE(train_gpt_memory(plain).keeps_scores) << "gpt2 has dropout unless told otherwise";
 }

@@ -9,18 +9,18 @@
 namespace lockstep::plan {
 namespace {
 
-spec::GptShape small(bool is_tied = true) {
-  spec::GptShape shape{.name = "small",
-                       .layers = 4,
-                       .hidden = 64,
-                       .heads = 8,
-                       .query_groups = 8,
-                       .head_width = 8,
-                       .ffn = 256,
-                       .vocab = 250,
-                       .vocab_multiple = 32,
-                       .sequence = 32,
-                       .max_positions = 32};
+config::GptShape small(bool is_tied = true) {
+  config::GptShape shape{.name = "small",
+                         .layers = 4,
+                         .hidden = 64,
+                         .heads = 8,
+                         .query_groups = 8,
+                         .head_width = 8,
+                         .ffn = 256,
+                         .vocab = 250,
+                         .vocab_multiple = 32,
+                         .sequence = 32,
+                         .max_positions = 32};
   shape.is_head_tied = is_tied;
   return shape;
 }
@@ -114,7 +114,7 @@ TEST(GptTraffic, DataRanks) {
   }
   for (const CollectiveCount& entry : traffic_of(sharded, 0, input))
     if (entry.axis == "dp") (entry.kind == "all_gather" ? gathered : scattered) += entry.bytes * entry.count;
-  const int64_t parameters = spec::gpt_cost(small()).parameters;
+  const int64_t parameters = config::gpt_cost(small()).parameters;
   EXPECT_GE(reduced, 4 * parameters);
   EXPECT_LT(reduced, 4 * parameters + 64 * 60) << "gaps of less than 64 bytes a parameter";
   EXPECT_GE(scattered, reduced);
@@ -182,13 +182,14 @@ TEST(GptTraffic, WhatIsSentIsReceived) {
 }
 
 TEST(GptTraffic, NemotronOfSeed004) {
-  const GptLayout layout = make_gpt_layout(spec::resolve_gpt_shape("nemotron4-340b"), {.world_size = 256,
-                                                                                       .tp = 8,
-                                                                                       .pp = 8,
-                                                                                       .is_sequence_parallel = true,
-                                                                                       .is_optimizer_sharded = true,
-                                                                                       .split = {.layers_per_chunk = 1},
-                                                                                       .global_batch = 64});
+  const GptLayout layout =
+      make_gpt_layout(config::resolve_gpt_shape("nemotron4-340b"), {.world_size = 256,
+                                                                    .tp = 8,
+                                                                    .pp = 8,
+                                                                    .is_sequence_parallel = true,
+                                                                    .is_optimizer_sharded = true,
+                                                                    .split = {.layers_per_chunk = 1},
+                                                                    .global_batch = 64});
   const GptTrafficInput input{.bytes = state_bytes(/*is_16bit=*/true, false), .recompute = RecomputeKind::kSelective};
   const auto traffic = traffic_of(layout, 3, input);
   const auto counts = merged(traffic);

@@ -6,8 +6,8 @@ namespace lockstep::plan {
 namespace {
 
 TEST(MemoryPlan, ParametersGradientsAndMomentsAreExact) {
-  const auto shape = spec::resolve_clip_shape("ViT-B-32");
-  const double parameters = static_cast<double>(spec::clip_cost(shape).parameters());
+  const auto shape = config::resolve_clip_shape("ViT-B-32");
+  const double parameters = static_cast<double>(config::clip_cost(shape).parameters());
   const auto fp32 = plan_contrastive_memory({shape}, {.precision = "fp32", .samples_per_micro = 8, .global_batch = 8});
   EXPECT_EQ(fp32.parameters, 4 * parameters);
   EXPECT_EQ(fp32.gradients, 4 * parameters);
@@ -24,8 +24,8 @@ TEST(MemoryPlan, ParametersGradientsAndMomentsAreExact) {
 }
 
 TEST(MemoryPlan, Zero1DividesMomentsAndMasters) {
-  const auto shape = spec::resolve_clip_shape("ViT-H-14");
-  const double parameters = static_cast<double>(spec::clip_cost(shape).parameters());
+  const auto shape = config::resolve_clip_shape("ViT-H-14");
+  const double parameters = static_cast<double>(config::clip_cost(shape).parameters());
   const MemoryPlanInput whole{.precision = "bf16_master", .samples_per_micro = 112, .global_batch = 3584};
   MemoryPlanInput shared = whole;
   shared.optimizer_shards = 32;
@@ -42,7 +42,7 @@ TEST(MemoryPlan, Zero1DividesMomentsAndMasters) {
 
 TEST(MemoryPlan, ActivationsGrowWithTheBatchAndShrinkWithRecomputation) {
   for (const char* model : {"ViT-B-32", "RN50"}) {
-    const auto shape = spec::resolve_clip_shape(model);
+    const auto shape = config::resolve_clip_shape(model);
     const auto small = plan_contrastive_memory({shape}, {.samples_per_micro = 8, .global_batch = 8});
     const auto large = plan_contrastive_memory({shape}, {.samples_per_micro = 24, .global_batch = 24});
     EXPECT_DOUBLE_EQ(large.activations, 3 * small.activations) << model;
@@ -55,12 +55,12 @@ TEST(MemoryPlan, ActivationsGrowWithTheBatchAndShrinkWithRecomputation) {
 }
 
 TEST(MemoryPlan, SoundsAndTextsOfClapAreCounted) {
-  const spec::ContrastiveShape tiny{spec::resolve_clap_shape("HTSAT-tiny-Roberta-base")},
-      base{spec::resolve_clap_shape("HTSAT-base-Roberta-base")};
+  const config::ContrastiveShape tiny{config::resolve_clap_shape("HTSAT-tiny-Roberta-base")},
+      base{config::resolve_clap_shape("HTSAT-base-Roberta-base")};
   const MemoryPlanInput input{
       .precision = "amp_bf16", .samples_per_micro = 8, .global_batch = 8, .keeps_attention = true};
   const auto plan = plan_contrastive_memory(tiny, input);
-  const auto trained = static_cast<double>(spec::contrastive_cost(tiny).parameters);
+  const auto trained = static_cast<double>(config::contrastive_cost(tiny).parameters);
   EXPECT_EQ(plan.gradients, 4 * trained);
   EXPECT_EQ(plan.optimizer, 8 * trained);
   EXPECT_GT(plan.parameters, 4 * trained);  // what is carried
@@ -75,7 +75,7 @@ TEST(MemoryPlan, SoundsAndTextsOfClapAreCounted) {
 }
 
 TEST(MemoryPlan, LogitsAreHeldInTiles) {
-  const auto shape = spec::resolve_clip_shape("ViT-B-32");
+  const auto shape = config::resolve_clip_shape("ViT-B-32");
   const auto small = plan_contrastive_memory({shape}, {.samples_per_micro = 100, .global_batch = 200});
   EXPECT_EQ(small.logits, 3 * 2 * 100 * 200 * 4);
   const auto large = plan_contrastive_memory(

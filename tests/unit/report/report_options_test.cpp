@@ -1,10 +1,10 @@
-#include "spec/report_options.h"
+#include "config/report_options.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-namespace lockstep::spec {
+namespace lockstep::config {
 namespace {
 
 TEST(ReportOptions, OtherNamesOfFlagsAreTaken) {
@@ -18,4 +18,4 @@ TEST(ReportOptions, OtherNamesOfFlagsAreTaken) {
 }
 
 }  // namespace
-}  // namespace lockstep::spec
+}  // namespace lockstep::config

@@ -11,8 +11,8 @@ namespace {
 using c10::DeviceType;
 
 TEST(Precision, TypesPerName) {
-  const spec::ParamSpec norm{.name = "ln.weight", .shape = {4}, .init = {}, .keeps_fp32 = true};
-  const spec::ParamSpec weight{.name = "weight", .shape = {4, 4}, .init = {}};
+  const config::ParamSpec norm{.name = "ln.weight", .shape = {4}, .init = {}, .keeps_fp32 = true};
+  const config::ParamSpec weight{.name = "weight", .shape = {4, 4}, .init = {}};
   struct Row {
     const char* name;
     DeviceType device;

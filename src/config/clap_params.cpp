@@ -1,0 +1,179 @@
+// Parameters of CLAP in forward order, their initial laws and groups, and the work of one forward pass.
+#include <algorithm>
+
+#include "config/clap_shape.h"
+#include "config/param_list.h"
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace lockstep::config {
+namespace {
+
+constexpr double kSwinDeviation = 0.02, kRobertaDeviation = 0.02;
+
+/// HTSAT draws linear weights from a normal law cut at +-2, a hundred deviations away.
+void add_swin_linear(ParamList& list, const std::string& name, int64_t in, int64_t out) {
+  list.add_linear(name, in, out, normal(kSwinDeviation), zeros());
+}
+
+void add_swin_block(ParamList& list, const std::string& name, const AudioShape& audio, int64_t stage) {
+  const int64_t width = audio.stage_width(stage), window = std::min(audio.window, audio.stage_side(stage));
+  list.add_layer_norm(name + ".norm1", width);
+  list.add(name + ".attn.relative_position_bias_table",
+           {(2 * window - 1) * (2 * window - 1), audio.heads[static_cast<size_t>(stage)]}, normal(kSwinDeviation),
+           false);
+  add_swin_linear(list, name + ".attn.qkv", width, 3 * width);
+  add_swin_linear(list, name + ".attn.proj", width, width);
+  list.add_layer_norm(name + ".norm2", width);
+  add_swin_linear(list, name + ".mlp.fc1", width, audio.mlp_width(stage));
+  add_swin_linear(list, name + ".mlp.fc2", audio.mlp_width(stage), width);
+}
+
+void add_audio(ParamList& list, const AudioShape& audio) {
+  list.add_batch_norm("audio_branch.bn0", audio.mel_bins);
+  const int64_t patch_inputs = audio.patch_size * audio.patch_size;
+  list.add_conv("audio_branch.patch_embed.proj", 1, audio.width, audio.patch_size);
+  list.add("audio_branch.patch_embed.proj.bias", {audio.width}, fan_in(patch_inputs), true);
+  list.add_layer_norm("audio_branch.patch_embed.norm", audio.width);
+  for (int64_t stage = 0; stage < audio.stages(); ++stage) {
+    for (int64_t block = 0; block < audio.depths[static_cast<size_t>(stage)]; ++block)
+      add_swin_block(list, fmt::format("audio_branch.layers.{}.blocks.{}", stage, block), audio, stage);
+    if (stage + 1 == audio.stages()) continue;
+    const int64_t width = audio.stage_width(stage);
+    const std::string merging = fmt::format("audio_branch.layers.{}.downsample", stage);
+    list.add_layer_norm(merging + ".norm", 4 * width);
+    list.add(merging + ".reduction.weight", {2 * width, 4 * width}, normal(kSwinDeviation), true);
+  }
+  list.add_layer_norm("audio_branch.norm", audio.feature_width());
+  list.set_carried(true);
+  const int64_t rows = audio.stage_side(audio.stages() - 1) / audio.time_pieces(), features = audio.feature_width();
+  const InitLaw conv = fan_in(features * rows * 3);
+  list.add("audio_branch.tscam_conv.weight", {audio.num_classes, features, rows, 3}, conv, true);
+  list.add("audio_branch.tscam_conv.bias", {audio.num_classes}, conv, true);
+  add_swin_linear(list, "audio_branch.head", audio.num_classes, audio.num_classes);
+  list.set_carried(false);
+}
+
+void add_text(ParamList& list, const RobertaShape& text) {
+  const InitLaw law = normal(kRobertaDeviation);
+  list.add("text_branch.embeddings.word_embeddings.weight", {text.vocab_size, text.width}, law, false);
+  list.add("text_branch.embeddings.position_embeddings.weight", {text.max_positions, text.width}, law, false);
+  list.add("text_branch.embeddings.token_type_embeddings.weight", {text.token_types, text.width}, law, false);
+  list.add_layer_norm("text_branch.embeddings.LayerNorm", text.width);
+  for (int64_t i = 0; i < text.layers; ++i) {
+    const std::string layer = fmt::format("text_branch.encoder.layer.{}", i);
+    for (const char* part : {"query", "key", "value"})
+      list.add_linear(fmt::format("{}.attention.self.{}", layer, part), text.width, text.width, law, zeros());
+    list.add_linear(layer + ".attention.output.dense", text.width, text.width, law, zeros());
+    list.add_layer_norm(layer + ".attention.output.LayerNorm", text.width);
+    list.add_linear(layer + ".intermediate.dense", text.width, text.mlp_width, law, zeros());
+    list.add_linear(layer + ".output.dense", text.mlp_width, text.width, law, zeros());
+    list.add_layer_norm(layer + ".output.LayerNorm", text.width);
+  }
+  if (text.pooler == TextPooler::kClass)
+    list.add_linear("text_branch.pooler.dense", text.width, text.width, law, zeros());
+}
+
+void add_layer(ParamList& list, const std::string& name, int64_t in, int64_t out, bool has_bias) {
+  list.add(name + ".weight", {out, in}, fan_in(in), true);
+  if (has_bias) list.add(name + ".bias", {out}, fan_in(in), true);
+}
+
+void add_projection(ParamList& list, const std::string& name, int64_t in, int64_t out, const ProjectionShape& shape) {
+  if (shape.kind == ProjectionShape::Kind::kNone) return;
+  if (shape.kind == ProjectionShape::Kind::kLinear) return add_layer(list, name, in, out, shape.has_bias);
+  add_layer(list, name + ".0", in, shape.hidden, shape.has_bias);
+  add_layer(list, name + ".2", shape.hidden, out, shape.has_bias);
+}
+
+void add_transform(ParamList& list, const std::string& name, int64_t width) {
+  list.set_carried(true);
+  add_layer(list, name + ".sequential.0", width, width, true);
+  add_layer(list, name + ".sequential.3", width, width, true);
+  list.set_carried(false);
+}
+
+double product(std::initializer_list<int64_t> factors) {
+  double result = 1.0;
+  for (const int64_t factor : factors) result *= static_cast<double>(factor);
+  return result;
+}
+
+double projection_flops(int64_t in, int64_t out, const ProjectionShape& shape) {
+  if (shape.kind == ProjectionShape::Kind::kNone) return 0.0;
+  if (shape.kind == ProjectionShape::Kind::kLinear) return product({2, in, out});
+  return product({2, in, shape.hidden}) + product({2, shape.hidden, out});
+}
+
+double swin_flops(const AudioShape& audio) {
+  double total =
+      product({2, audio.stage_side(0), audio.stage_side(0), audio.patch_size, audio.patch_size, audio.width});
+  for (int64_t stage = 0; stage < audio.stages(); ++stage) {
+    const int64_t width = audio.stage_width(stage), side = audio.stage_side(stage),
+                  window = std::min(audio.window, side);
+    const double block = product({2, side, side, width, 4 * width}) +
+                         product({2, side, side, width, 2 * audio.mlp_width(stage)}) +
+                         product({4, side, side, window * window, width});
+    total += static_cast<double>(audio.depths[static_cast<size_t>(stage)]) * block;
+    if (stage + 1 < audio.stages()) total += product({2, side, side, width, 2 * width});
+  }
+  return total;
+}
+
+/// What only the reference computes: the STFT as two convolutions, the mel product as a dense one, and the unused head.
+double reference_only_flops(const AudioShape& audio) {
+  const int64_t frames = audio.frames(audio.clip_samples), bins = audio.fft_size / 2 + 1;
+  const int64_t rows = audio.stage_side(audio.stages() - 1) / audio.time_pieces();
+  const int64_t columns = audio.stage_side(audio.stages() - 1) * audio.time_pieces();
+  return product({2, frames, audio.fft_size, 2 * bins}) + product({2, frames, bins, audio.mel_bins}) +
+         product({2, columns, audio.feature_width(), 3 * rows, audio.num_classes});
+}
+
+}  // namespace
+
+std::vector<ParamSpec> clap_param_specs(const ClapShape& shape) {
+  ParamList list;
+  add_audio(list, shape.audio);
+  add_projection(list, "audio_projection", shape.audio.feature_width(), shape.embed_dim, shape.audio_projection);
+  if (shape.has_transforms) add_transform(list, "audio_transform", shape.embed_dim);
+  add_text(list, shape.text);
+  add_projection(list, "text_projection", shape.text.width, shape.embed_dim, shape.text_projection);
+  if (shape.has_transforms) add_transform(list, "text_transform", shape.embed_dim);
+  list.add("logit_scale_a", {}, constant(shape.init_logit_scale), false);
+  list.bound_last(kLowestLogitScale, kHighestLogitScale);
+  if (shape.has_transforms) {
+    list.set_carried(true);
+    list.add("logit_scale_t", {}, constant(shape.init_logit_scale), false);
+  }
+  return list.take();
+}
+
+double clap_text_forward_flops(const ClapShape& shape, int64_t tokens) {
+  const RobertaShape& text = shape.text;
+  const double layer =
+      product({2, tokens, text.width, 4 * text.width + 2 * text.mlp_width}) + product({4, tokens, tokens, text.width});
+  const double pooler = text.pooler == TextPooler::kClass ? product({2, text.width, text.width}) : 0.0;
+  return static_cast<double>(text.layers) * layer + pooler +
+         projection_flops(text.width, shape.embed_dim, shape.text_projection);
+}
+
+ClapCost clap_cost(const ClapShape& shape) {
+  ClapCost cost;
+  for (const ParamSpec& spec : clap_param_specs(shape)) {
+    if (spec.is_buffer && !spec.is_carried) continue;
+    cost.parameters += spec.numel();
+    if (!spec.is_carried) cost.trained_parameters += spec.numel();
+    if (core::starts_with(spec.name, "audio_branch.")) cost.audio_parameters += spec.numel();
+    if (core::starts_with(spec.name, "text_branch.")) cost.text_parameters += spec.numel();
+  }
+  const int64_t bins = shape.audio.fft_size / 2 + 1;
+  cost.constant_weights = bins * (2 * shape.audio.fft_size + shape.audio.mel_bins);
+  cost.audio_computed_flops =
+      swin_flops(shape.audio) + projection_flops(shape.audio.feature_width(), shape.embed_dim, shape.audio_projection);
+  cost.audio_forward_flops = cost.audio_computed_flops + reference_only_flops(shape.audio);
+  cost.text_forward_flops = clap_text_forward_flops(shape, shape.text.context_length);
+  cost.nominal_text_flops = clap_text_forward_flops(shape, shape.text.max_positions);
+  return cost;
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,249 @@
+#include "config/clip_shape.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/named_file.h"
+#include "core/strings.h"
+
+namespace lockstep::config {
+namespace {
+
+struct TextRow {
+  int64_t width, heads, layers;
+};
+struct ClipRow {
+  std::string_view name;
+  int64_t embed_dim, image_size;
+  int64_t layers, width, patch_size;  // ViT
+  TextRow text;
+  bool has_quickgelu_twin = false;  // "<name>-quickgelu" exists as well
+  int64_t head_width = 64;
+  double mlp_ratio = 4.0;
+  std::optional<double> layer_scale = std::nullopt;
+};
+struct ResnetRow {
+  std::string_view name;
+  int64_t embed_dim, image_size;
+  std::array<int64_t, 4> stages;
+  int64_t width;
+  TextRow text;
+};
+
+constexpr TextRow kTextS{384, 6, 12}, kTextM{512, 8, 12}, kTextPlus{640, 10, 12}, kTextL{768, 12, 12},
+    kTextH{1024, 16, 24};
+
+// The sizes are those of the JSON files in OpenCLIP 3.3.0's model_configs; a test compares parameter counts of all of
+// them.
+constexpr std::array kViTs{
+    ClipRow{"ViT-S-32", 384, 224, 12, 384, 32, kTextS},
+    ClipRow{"ViT-S-32-alt", 256, 224, 12, 384, 32, {256, 4, 10}},
+    ClipRow{"ViT-S-16", 384, 224, 12, 384, 16, kTextS},
+    ClipRow{"ViT-S-16-alt", 256, 224, 12, 384, 16, {256, 4, 10}},
+    ClipRow{"ViT-M-32", 512, 224, 12, 512, 32, kTextM},
+    ClipRow{"ViT-M-32-alt", 384, 224, 12, 512, 32, kTextS},
+    ClipRow{"ViT-M-16", 512, 224, 12, 512, 16, kTextM},
+    ClipRow{"ViT-M-16-alt", 384, 224, 12, 512, 16, kTextS, false, 64, 4.0, 1e-4},
+    ClipRow{"ViT-B-32", 512, 224, 12, 768, 32, kTextM, true},
+    ClipRow{"ViT-B-32-256", 512, 256, 12, 768, 32, kTextM},
+    ClipRow{"ViT-B-32-plus-256", 640, 256, 12, 896, 32, kTextPlus},
+    ClipRow{"ViT-B-16", 512, 224, 12, 768, 16, kTextM, true},
+    ClipRow{"ViT-B-16-plus", 640, 224, 12, 896, 16, kTextPlus},
+    ClipRow{"ViT-B-16-plus-240", 640, 240, 12, 896, 16, kTextPlus},
+    ClipRow{"ViT-L-16", 768, 224, 24, 1024, 16, kTextL},
+    ClipRow{"ViT-L-16-320", 768, 320, 24, 1024, 16, kTextL},
+    ClipRow{"ViT-L-14", 768, 224, 24, 1024, 14, kTextL, true},
+    ClipRow{"ViT-L-14-280", 768, 280, 24, 1024, 14, kTextL},
+    ClipRow{"ViT-L-14-336", 768, 336, 24, 1024, 14, kTextL, true},
+    ClipRow{"ViT-H-16", 1024, 224, 32, 1280, 16, kTextH, false, 80},
+    ClipRow{"ViT-H-14", 1024, 224, 32, 1280, 14, kTextH, true, 80},
+    ClipRow{"ViT-H-14-378", 1024, 378, 32, 1280, 14, kTextH, true, 80},
+    ClipRow{"ViT-g-14", 1024, 224, 40, 1408, 14, kTextH, false, 88, 4.3637},
+    ClipRow{"ViT-bigG-14", 1280, 224, 48, 1664, 14, {1280, 20, 32}, true, 104, 4.9231},
+    ClipRow{"ViT-e-14", 1280, 224, 56, 1792, 14, {1280, 20, 36}, false, 112, 8.5715},
+};
+// Each of these has a "-quickgelu" twin.
+constexpr std::array kResnets{
+    ResnetRow{"RN50", 1024, 224, {3, 4, 6, 3}, 64, kTextM},
+    ResnetRow{"RN101", 512, 224, {3, 4, 23, 3}, 64, kTextM},
+    ResnetRow{"RN50x4", 640, 288, {4, 6, 10, 6}, 80, kTextPlus},
+    ResnetRow{"RN50x16", 768, 384, {6, 8, 18, 8}, 96, kTextL},
+    ResnetRow{"RN50x64", 1024, 448, {3, 15, 36, 10}, 128, {1024, 16, 12}},
+};
+
+/// Why a configuration that OpenCLIP ships cannot be expressed here. The first pattern that the name contains counts.
+struct ClipRefusal {
+  std::string_view pattern, reason;
+};
+constexpr std::array kClipRefusals{
+    ClipRefusal{"CLIPA", "it pools by averaging, has no causal mask and reads BERT word pieces"},
+    ClipRefusal{"worldwide", "it reads the tokens of a multilingual tokenizer (XLM-V or mT5)"},
+    ClipRefusal{"coca", "it is a captioning model (attentional pooling and a text decoder)"},
+    ClipRefusal{"roberta", "its text tower is a Hugging Face model"},
+    ClipRefusal{"mt5", "its text tower is a Hugging Face model"},
+    ClipRefusal{"nllb", "its text tower is a Hugging Face model"},
+    ClipRefusal{"SigLIP", "its image tower is a timm model with attention pooling, and it reads SentencePiece tokens"},
+    ClipRefusal{"EVA0", "its image tower is a timm model"},
+    ClipRefusal{"MobileCLIP", "its image tower is a timm model"},
+    ClipRefusal{"PE-Core", "its image tower is a timm model"},
+    ClipRefusal{"ViTamin", "its image tower is a timm model"},
+    ClipRefusal{"convnext_", "its image tower is a timm model"},
+    ClipRefusal{"swin_", "its image tower is a timm model"},
+    ClipRefusal{"vit_", "its image tower is a timm model"},
+};
+
+constexpr std::string_view kQuick = "-quickgelu";
+
+TextShape text_shape(const TextRow& row) {
+  return TextShape{.width = row.width, .heads = row.heads, .layers = row.layers};
+}
+
+std::optional<ClipShape> find_named_clip(std::string_view name) {
+  const bool quick = core::ends_with(name, kQuick);
+  const std::string_view base = quick ? name.substr(0, name.size() - kQuick.size()) : name;
+  for (const ClipRow& row : kViTs) {
+    if (row.name != base || (quick && !row.has_quickgelu_twin)) continue;
+    const VisionShape vision{.image_size = row.image_size,
+                             .layers = row.layers,
+                             .width = row.width,
+                             .head_width = row.head_width,
+                             .patch_size = row.patch_size,
+                             .mlp_ratio = row.mlp_ratio,
+                             .layer_scale = row.layer_scale};
+    return ClipShape{.name = std::string(name),
+                     .embed_dim = row.embed_dim,
+                     .vision = vision,
+                     .text = text_shape(row.text),
+                     .quick_gelu = quick};
+  }
+  for (const ResnetRow& row : kResnets) {
+    if (row.name != base) continue;
+    const VisionShape vision{.image_size = row.image_size,
+                             .stages = {row.stages.begin(), row.stages.end()},
+                             .layers = 0,
+                             .width = row.width};
+    return ClipShape{.name = std::string(name),
+                     .embed_dim = row.embed_dim,
+                     .vision = vision,
+                     .text = text_shape(row.text),
+                     .quick_gelu = quick};
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void throw_unknown_clip(std::string_view model) {
+  for (const ClipRefusal& refusal : kClipRefusals)
+    if (model.find(refusal.pattern) != std::string_view::npos)
+      throw UsageError(fmt::format("clip: model '{}' of OpenCLIP is not supported: {}", model, refusal.reason),
+                       "take a ViT-* or RN* model, or give your own configuration as --model FILE.json");
+  const std::vector<std::string> names = clip_model_names();
+  const auto nearest = core::nearest_name(model, names);
+  throw UsageError(fmt::format("clip: unknown model '{}'", model),
+                   nearest ? fmt::format("did you mean '{}'?", *nearest)
+                           : fmt::format("known: {}; or a path that ends in .json", core::join(names, ", ")));
+}
+
+void require(bool condition, const ClipShape& shape, const std::string& what) {
+  if (!condition) throw UsageError(fmt::format("clip: model '{}': {}", shape.name, what));
+}
+
+void require_between(const ClipShape& shape, std::string_view what, int64_t value, int64_t low, int64_t high) {
+  require(low <= value && value <= high, shape,
+          fmt::format("{}={} is out of range, expected {} to {}", what, value, low, high));
+}
+
+void check_vision(const ClipShape& shape) {
+  const VisionShape& vision = shape.vision;
+  require_between(shape, "vision image_size", vision.image_size, 1, 8192);
+  require_between(shape, "vision width", vision.width, 1, 65536);
+  require_between(shape, "vision head_width", vision.head_width, 1, 65536);
+  require(vision.patch_dropout >= 0.0 && vision.patch_dropout < 1.0, shape,
+          fmt::format("patch_dropout={} is out of range, expected 0 <= value < 1", vision.patch_dropout));
+  require(vision.feature_width() % vision.head_width == 0, shape,
+          fmt::format("vision head_width={} does not divide the width {}", vision.head_width, vision.feature_width()));
+  if (vision.is_resnet()) {
+    require(vision.stages.size() == 4, shape,
+            fmt::format("vision layers has {} entries, expected 4", vision.stages.size()));
+    for (const int64_t blocks : vision.stages) require_between(shape, "vision layers", blocks, 1, 1000);
+    require(vision.width % 2 == 0, shape, fmt::format("vision width={} must be even", vision.width));
+    require(vision.image_size % 32 == 0, shape,
+            fmt::format("image_size={} must be a multiple of 32 for a ModifiedResNet, nearest are {} and {}",
+                        vision.image_size, std::max<int64_t>(1, vision.image_size / 32) * 32,
+                        (vision.image_size / 32 + 1) * 32));
+    require(vision.patch_dropout == 0.0, shape, "patch_dropout needs a vision transformer, this is a ModifiedResNet");
+    return;
+  }
+  require_between(shape, "vision layers", vision.layers, 1, 1000);
+  require_between(shape, "vision patch_size", vision.patch_size, 1, vision.image_size);
+  require(
+      std::isfinite(vision.mlp_ratio) && vision.mlp_ratio > 0.0 && vision.mlp_ratio <= 64.0 && vision.mlp_width() >= 1,
+      shape, fmt::format("vision mlp_ratio={} is out of range, expected above 0, at most 64", vision.mlp_ratio));
+}
+
+void check_text(const ClipShape& shape) {
+  const TextShape& text = shape.text;
+  require_between(shape, "text context_length", text.context_length, 1, 1 << 20);
+  require_between(shape, "text vocab_size", text.vocab_size, 2, 1 << 24);
+  require_between(shape, "text width", text.width, 1, 65536);
+  require_between(shape, "text heads", text.heads, 1, text.width);
+  require_between(shape, "text layers", text.layers, 1, 1000);
+  require(text.width % text.heads == 0, shape,
+          fmt::format("text heads={} does not divide the width {}", text.heads, text.width));
+  require(std::isfinite(text.mlp_ratio) && text.mlp_ratio > 0.0 && text.mlp_ratio <= 64.0 && text.mlp_width() >= 1,
+          shape, fmt::format("text mlp_ratio={} is out of range, expected above 0, at most 64", text.mlp_ratio));
+}
+
+void apply_overrides(ClipShape& shape, const ClipOverrides& overrides) {
+  if (overrides.image_size) shape.vision.image_size = *overrides.image_size;
+  if (overrides.context_length) shape.text.context_length = *overrides.context_length;
+  if (overrides.patch_dropout) shape.vision.patch_dropout = *overrides.patch_dropout;
+  if (overrides.init_logit_scale) shape.init_logit_scale = *overrides.init_logit_scale;
+  if (overrides.init_logit_bias) shape.init_logit_bias = overrides.init_logit_bias;
+  shape.quick_gelu = shape.quick_gelu || overrides.quick_gelu;
+}
+
+}  // namespace
+
+std::vector<std::string> clip_model_names() {
+  std::vector<std::string> names;
+  for (const ClipRow& row : kViTs) {
+    names.emplace_back(row.name);
+    if (row.has_quickgelu_twin) names.push_back(fmt::format("{}{}", row.name, kQuick));
+  }
+  for (const ResnetRow& row : kResnets) {
+    names.emplace_back(row.name);
+    names.push_back(fmt::format("{}{}", row.name, kQuick));
+  }
+  return names;
+}
+
+void check_clip_shape(const ClipShape& shape) {
+  require_between(shape, "embed_dim", shape.embed_dim, 1, 65536);
+  check_vision(shape);
+  check_text(shape);
+}
+
+ClipOverrides forced_overrides(const std::vector<int64_t>& image_size, const std::optional<int64_t>& context_length,
+                               bool quick_gelu, const std::optional<double>& patch_dropout) {
+  ClipOverrides overrides{.context_length = context_length, .quick_gelu = quick_gelu, .patch_dropout = patch_dropout};
+  if (!image_size.empty()) overrides.image_size = image_size.front();
+  return overrides;
+}
+
+ClipShape resolve_clip_shape(std::string_view model, const ClipOverrides& overrides) {
+  ClipShape shape;
+  if (core::ends_with(model, ".json")) {
+    shape = parse_clip_shape(core::read_named_file(std::filesystem::path(model), "model configuration"), model);
+  } else if (auto found = find_named_clip(model)) {
+    shape = std::move(*found);
+  } else {
+    throw_unknown_clip(model);
+  }
+  apply_overrides(shape, overrides);
+  check_clip_shape(shape);
+  return shape;
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,56 @@
+#include "config/image_options.h"
+
+#include "core/error.h"
+
+namespace lockstep::config {
+
+void declare_image_options(core::OptionSet& set, const ImageFields& fields) {
+  set.add("image-mean", fields.mean,
+          {.help = "Mean of the channels after scaling to [0, 1]: one value or three.",
+           .unset_text = "0.48145466 0.4578275 0.40821073"});
+  set.add("image-std", fields.std,
+          {.help = "Standard deviation of the channels: one value or three.",
+           .unset_text = "0.26862954 0.26130258 0.27577711",
+           .min = 0,
+           .is_min_excluded = true});
+  set.add("image-interpolation", fields.interpolation,
+          {.help = "Filter of the resize, always with antialias.",
+           .unset_text = "bicubic",
+           .choices = {"bicubic", "bilinear"},
+           .refused_choices = {{"random", "choose bicubic or bilinear"}}});
+  set.add("image-resize-mode", fields.resize_mode,
+          {.help = "Evaluation: shortest side to size and cut out the centre, longest side to size and pad, or squash.",
+           .unset_text = "shortest",
+           .choices = {"shortest", "longest", "squash"}});
+  set.add(
+      "resize-order", fields.resize_order,
+      {.help =
+           "Order of the two resize passes: as Pillow 13 chooses it, or horizontal first as older versions do. Pixels "
+           "may differ by one "
+           "level.",
+       .choices = {"pillow13", "horizontal"}});
+}
+
+void declare_shape_overrides(core::OptionSet& set, const ShapeFields& fields) {
+  set.add("force-image-size", fields.image_size,
+          {.help = "Side of the square input picture.",
+           .unit = "pixels",
+           .unset_text = "by the model",
+           .min = 1,
+           .max = 16384});
+  set.add("force-quick-gelu", fields.quick_gelu,
+          {.help = "x * sigmoid(1.702 x) in place of GELU, as OpenAI's weights want it."});
+}
+
+void check_image_options(const std::vector<double>& mean, const std::vector<double>& std,
+                         const std::vector<int64_t>& image_size) {
+  for (const auto& [values, flag] : {std::pair{&mean, "--image-mean"}, std::pair{&std, "--image-std"}})
+    if (values->size() == 2 || values->size() > 3)
+      throw UsageError(fmt::format("options: {} has {} values, expected one or three", flag, values->size()),
+                       "give one value for all channels, or red, green and blue");
+  if (image_size.size() > 2 || (image_size.size() == 2 && image_size[0] != image_size[1]))
+    throw UsageError(fmt::format("options: --force-image-size {} is not square", fmt::join(image_size, " ")),
+                     "the towers take square pictures: give one value");
+}
+
+}  // namespace lockstep::config

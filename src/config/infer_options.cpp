@@ -1,0 +1,109 @@
+#include "config/infer_options.h"
+
+#include "config/audio_options.h"
+#include "config/contrastive_shape.h"
+#include "config/image_options.h"
+#include "core/error.h"
+
+namespace lockstep::config {
+namespace {
+void declare_input(core::OptionSet& set, InferOptions& o) {
+  set.group("Input and output");
+  set.add(
+      "images", &o.images,
+      {.help = "Folder of pictures, read with its sub-folders in the order of their sorted names.", .metavar = "DIR"});
+  set.add("sounds", &o.sounds,
+          {.help = "With a CLAP model: folder of sounds (.flac, .wav, .ogg, .opus), read in the same way.",
+           .metavar = "DIR"});
+  if (o.job == InferJob::kEmbed) {
+    set.add("texts", &o.texts, {.help = "Texts, one per line.", .metavar = "FILE"});
+    set.add("output", &o.output,
+            {.help = "Result in safetensors with the keys image (or audio) and text: L2-normalised rows in the order "
+                     "of the input.",
+             .metavar = "FILE",
+             .aliases = {"o", "out"}});
+  } else {
+    set.add("classnames", &o.classnames, {.help = "Class names, one per line.", .metavar = "FILE"});
+    set.add("templates", &o.templates,
+            {.help = "Prompts, one per line with {} for the class name.",
+             .metavar = "FILE",
+             .unset_text = "the 80 prompts of OpenAI; sounds: This is a sound of {}."});
+    set.add("top-k", &o.top_k, {.help = "Classes to print for each picture or sound.", .unit = "classes", .min = 1});
+    set.add("output", &o.output,
+            {.help = "Result as JSON Lines, one object per picture or sound.",
+             .metavar = "FILE",
+             .unset_text = "standard output",
+             .aliases = {"o", "out"}});
+  }
+}
+}  // namespace
+
+core::OptionSet declare_infer_options(InferOptions& options) {
+  const bool is_embed = options.job == InferJob::kEmbed;
+  core::OptionSet set(is_embed ? "infer embed" : "infer classify",
+                      is_embed ? "Embed pictures, sounds and texts with a CLIP or CLAP model."
+                               : "Classify pictures or sounds by class names, without training.");
+  set.group("Recipe");
+  set.add_config_option();
+  declare_input(set, options);
+  set.group("Model");
+  set.add("model", &options.model,
+          {.help = "Name of an OpenCLIP model (ViT-B-32, RN50, HTSAT-tiny-Roberta-base, ...), or a JSON file in "
+                   "OpenCLIP's or LAION's format.",
+           .metavar = "NAME|FILE.json"});
+  set.add("pretrained", &options.pretrained,
+          {.help = "Weights: .safetensors, a .pt file of OpenCLIP or LAION, or a checkpoint of `lockstep train`.",
+           .metavar = "FILE"});
+  set.add("precision", &options.precision,
+          {.help = "Numbers the towers compute with; amp is fp16 on CUDA and bf16 on the CPU.",
+           .choices = {"fp32", "amp", "amp_bf16", "bf16", "pure_bf16"},
+           .choice_aliases = {{"amp_bfloat16", "amp_bf16"}}});
+  set.add("force-context-length", &options.force_context_length,
+          {.help = "Text tokens.", .unit = "tokens", .unset_text = "by the model", .min = 2, .max = 65536});
+  declare_shape_overrides(set, {&options.force_image_size, &options.force_quick_gelu});
+  set.group("Image, sound and text preparation");
+  declare_image_options(set, {&options.image_mean, &options.image_std, &options.image_interpolation,
+                              &options.image_resize_mode, &options.resize_order});
+  set.add("max-image-pixels", &options.max_image_pixels,
+          {.help = "Larger pictures are refused (decompression bombs).", .unit = "pixels", .min = 1});
+  declare_audio_options(set, {&options.audio_fill, &options.audio_trunc, &options.audio_int16_normalize});
+  set.add("tokenizer-vocab", &options.tokenizer_vocab,
+          {.help = "CLIP: byte-pair vocabulary in the format of OpenAI's bpe_simple_vocab_16e6.txt.gz. CLAP: folder "
+                   "with RoBERTa's vocab.json and "
+                   "merges.txt, or its tokenizer.json.",
+           .metavar = "FILE|DIR",
+           .unset_text = "CLIP: the one fetched at set-up"});
+  set.group("Device and speed");
+  set.add("batch-size", &options.samples_per_batch,
+          {.help = "Pictures, sounds or texts of one forward pass.", .unit = "samples", .min = 1});
+  set.add("device", &options.device,
+          {.help = "auto: CUDA where a GPU is visible, else the CPU.", .choices = {"auto", "cuda", "cpu"}});
+  set.add("workers", &options.workers, {.help = "Decoding threads.", .unit = "threads", .min = 1, .max = 1024});
+  set.add("threads", &options.threads,
+          {.help = "Compute threads; 0: the cores of this process.", .unit = "threads", .min = 0, .max = 4096});
+  return set;
+}
+
+void check_infer_options(const InferOptions& options, const core::OptionSet& set) {
+  const auto need = [&](bool is_missing, const char* flag, const char* hint) {
+    if (is_missing) throw UsageError(fmt::format("options: '{}' needs {}", set.command(), flag), hint);
+  };
+  const bool is_embed = options.job == InferJob::kEmbed, is_clap = is_clap_model(options.model);
+  const char* folder = is_clap ? "--sounds DIR" : "--images DIR";
+  need(is_embed && options.input().empty() && options.texts.empty(),
+       is_clap ? "--sounds DIR or --texts FILE" : "--images DIR or --texts FILE", "give what to embed");
+  need(is_embed && options.output.empty(), "--output FILE", "for example -o embeddings.safetensors");
+  need(!is_embed && options.input().empty(), folder, "give the folder to classify");
+  need(!is_embed && options.classnames.empty(), "--classnames FILE", "give a file with one class name per line");
+  need(options.pretrained.empty(), "--pretrained FILE", "without weights the result would be noise");
+  if (!(is_clap ? options.images : options.sounds).empty())
+    throw UsageError(fmt::format("options: '{}' got {} with the model '{}'", set.command(),
+                                 is_clap ? "--images" : "--sounds", options.model),
+                     is_clap ? "CLAP models take --sounds DIR"
+                             : "sounds need a CLAP model: --model HTSAT-tiny-Roberta-base, for example");
+  need(is_clap && options.tokenizer_vocab.empty() && (!is_embed || !options.texts.empty()), "--tokenizer-vocab DIR",
+       "give the folder with roberta-base's vocab.json and merges.txt (Hugging Face)");
+  check_image_options(options.image_mean, options.image_std, options.force_image_size);
+}
+
+}  // namespace lockstep::config

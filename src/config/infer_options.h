@@ -1,0 +1,48 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/options.h"
+
+namespace lockstep::config {
+
+enum class InferJob { kEmbed, kClassify };
+
+/// Options of `infer embed` and `infer classify`.
+struct InferOptions {
+  InferJob job = InferJob::kEmbed;
+  std::string model = "RN50";                      // --model NAME or FILE.json
+  std::string pretrained;                          // --pretrained FILE
+  std::string images;                              // --images DIR
+  std::string sounds;                              // --sounds DIR, with a CLAP model instead of --images
+  std::string texts;                               // --texts FILE, embed only
+  std::string output;                              // --output FILE
+  std::string classnames, templates;               // --classnames FILE, --templates FILE, classify only
+  int64_t top_k = 5;                               // --top-k, classify only
+  int64_t samples_per_batch = 64;                  // --batch-size
+  std::string device = "auto";                     // --device {auto,cuda,cpu}
+  std::string precision = "fp32";                  // --precision {fp32,amp,amp_bf16,bf16,pure_bf16}
+  int64_t workers = 4;                             // --workers, decoding threads
+  int64_t threads = 0;                             // --threads, 0 = auto
+  std::string tokenizer_vocab;                     // --tokenizer-vocab FILE
+  std::optional<std::string> image_interpolation;  // --image-interpolation {bicubic,bilinear}
+  std::optional<std::string> image_resize_mode;    // --image-resize-mode {shortest,longest,squash}
+  std::string resize_order = "pillow13";           // --resize-order {pillow13,horizontal}
+  std::optional<int64_t> force_context_length;
+  std::vector<int64_t> force_image_size;
+  bool force_quick_gelu = false;
+  std::vector<double> image_mean, image_std;  // none, 1 or 3 values
+  int64_t max_image_pixels = 25'000'000;
+  std::string audio_fill = "repeatpad", audio_trunc = "trunc";  // --audio-fill, --audio-trunc; see TrainOptions
+  bool audio_int16_normalize = true;
+
+  const std::string& input() const { return sounds.empty() ? images : sounds; }  ///< Folder beside the texts.
+};
+
+core::OptionSet declare_infer_options(InferOptions& options);
+/// UsageError when a needed flag is missing or flags contradict each other.
+void check_infer_options(const InferOptions& options, const core::OptionSet& set);
+
+}  // namespace lockstep::config

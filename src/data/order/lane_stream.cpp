@@ -1,0 +1,324 @@
+#include "data/order/lane_stream.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/rng.h"
+#include "core/strings.h"
+#include "data/shards/shard_index.h"
+#include "data/shards/shard_list.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr uint64_t kPurposeWindow = 0x57494e444f57ull;
+constexpr uint64_t kPurposeSubstitute = 0x535542ull;
+constexpr int64_t kMaxBarren = 16;  // shards in a row without a usable sample: then something is wrong with all of them
+
+int64_t parse_label(const Member& member, const RawSample& sample) {
+  const auto label = core::parse_int(core::trim(member.bytes));
+  if (!label || *label < 0)
+    throw DataError(fmt::format("data: {}: the class in '.cls' is '{}', expected a number from 0", sample.place(),
+                                member.bytes.substr(0, 40)));
+  return *label;
+}
+
+RawSample make_sample(const std::string& shard, TarSample&& read, bool need_label) {
+  RawSample sample;
+  sample.key = std::move(read.key);
+  sample.shard = shard;
+  sample.offset = read.offset;
+  sample.members = std::move(read.members);
+  const Member* label = need_label ? sample.find("cls") : nullptr;
+  if (label != nullptr) sample.label = parse_label(*label, sample);
+  return sample;
+}
+
+[[noreturn]] void throw_stale(const std::string& shard, const std::string& what) {
+  throw DataError(fmt::format("data: the index of shard '{}' does not fit it: {}", shard, what),
+                  "index it again with `lockstep data index --force`, or check it with `lockstep data verify`");
+}
+
+}  // namespace
+
+void PieceWalker::begin(std::vector<ShardPiece> pieces, const Place& place) {
+  close();
+  pieces_ = std::move(pieces);
+  place_ = place;
+}
+
+void PieceWalker::close() {
+  if (!reader_) return;
+  for (const auto& [reason, count] : reader_->skipped()) context_.report.skipped[reason] += count;
+  reader_.reset();
+}
+
+void PieceWalker::next_piece() {
+  close();
+  place_ = {.piece = place_.piece + 1, .taken = 0, .offset = 0};
+}
+
+void PieceWalker::throw_unusable() const {
+  std::string reasons;
+  for (const auto& [reason, count] : barren_reasons_)
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : ", ", reason, count);
+  throw DataError(fmt::format("data: no usable sample in {} shards in a row, the last was '{}' ({})", num_barren_,
+                              context_.set->shards[static_cast<size_t>(pieces_[place_.piece].shard)],
+                              reasons.empty() ? "they are empty" : reasons),
+                  context_.set->filter.hint());
+}
+
+/// The present piece held no usable sample.
+void PieceWalker::count_barren() {
+  ++num_barren_;
+  if (reader_)
+    for (const auto& [reason, count] : reader_->skipped()) barren_reasons_[reason] += count;
+  if (num_barren_ >= std::min<int64_t>(kMaxBarren, static_cast<int64_t>(context_.set->shards.size()))) throw_unusable();
+}
+
+void PieceWalker::open() {
+  const ShardPiece& piece = pieces_[place_.piece];
+  const auto shard_index = static_cast<size_t>(piece.shard);
+  const ShardSet& set = *context_.set;
+  const std::string& shard = set.shards[shard_index];
+  if (set.has_index()) {
+    std::error_code code;
+    const uint64_t bytes = std::filesystem::file_size(shard, code);
+    if (!code && bytes != set.bytes[shard_index])
+      throw_stale(shard, fmt::format("bytes={}, expected={}", bytes, set.bytes[shard_index]));
+  }
+  const auto target = static_cast<uint64_t>(piece.first + place_.taken);
+  uint64_t start = place_.offset, num_before = 0;
+  if (start == 0 && target > 0) {
+    if (set.has_index()) {
+      const std::filesystem::path side_car = side_car_path(shard, set.index_dir);
+      const std::vector<uint64_t> offsets =
+          parse_shard_index(core::read_file(side_car), side_car.string()).usable_offsets(set.filter);
+      if (target >= offsets.size())
+        throw_stale(shard, fmt::format("usable samples={}, wanted number {}", offsets.size(), target));
+      start = offsets[target];
+    } else {
+      num_before = target;
+    }
+  }
+  reader_.emplace(shard, start, &set.wanted, &context_.is_interrupted);
+  ++context_.report.num_shards;
+  for (; num_before > 0; --num_before)
+    if (!next_in_shard(false)) throw_stale(shard, "it has fewer samples than when the position was written");
+}
+
+std::optional<RawSample> PieceWalker::next_in_shard(bool with_data) {
+  const ShardSet& set = *context_.set;
+  while (std::optional<TarSample> read = reader_->next(with_data)) {
+    std::vector<std::string> extensions;
+    for (const MemberPlace& place : read->places) extensions.push_back(place.extension);
+    const std::string reason = set.filter.reason_against(extensions);
+    if (reason.empty())
+      return make_sample(set.shards[static_cast<size_t>(pieces_[place_.piece].shard)], std::move(*read),
+                         set.filter.need_label && with_data);
+    ++context_.report.skipped[reason];
+    if (num_barren_ > 0 || place_.taken == 0) ++barren_reasons_[reason];
+  }
+  return std::nullopt;
+}
+
+std::optional<RawSample> PieceWalker::next() { return next(true); }
+
+std::optional<RawSample> PieceWalker::next(bool with_data) {
+  while (place_.piece < pieces_.size()) {
+    const ShardPiece& piece = pieces_[place_.piece];
+    if (piece.count < 0 || place_.taken < piece.count) {
+      if (!reader_) open();
+      if (auto sample = next_in_shard(with_data)) {
+        ++place_.taken;
+        place_.offset = reader_->next_offset();
+        num_barren_ = 0;
+        barren_reasons_.clear();
+        return sample;
+      }
+      const std::string& shard = context_.set->shards[static_cast<size_t>(piece.shard)];
+      if (piece.count >= 0)
+        throw_stale(shard, fmt::format("it ends after {} of {} samples", piece.first + place_.taken,
+                                       piece.first + piece.count));
+      context_.known_samples[static_cast<size_t>(piece.shard)] = place_.taken;
+      if (place_.taken == 0) count_barren();
+    } else if (piece.count == 0) {
+      count_barren();
+    }
+    next_piece();
+  }
+  return std::nullopt;
+}
+
+int64_t PieceWalker::pass_over(int64_t count) {
+  int64_t done = 0;
+  while (done < count && place_.piece < pieces_.size()) {
+    const ShardPiece& piece = pieces_[place_.piece];
+    const int64_t known = piece.count >= 0 ? piece.count : context_.known_samples[static_cast<size_t>(piece.shard)];
+    if (known >= 0 && known - place_.taken <= count - done) {
+      done += known - place_.taken;
+      if (known == 0) {
+        count_barren();
+      } else {
+        num_barren_ = 0;
+      }
+      next_piece();
+    } else if (known >= 0 && context_.set->has_index()) {
+      close();
+      place_.taken += count - done;
+      place_.offset = 0;
+      done = count;
+    } else if (next(false)) {
+      ++done;
+    }
+  }
+  return done;
+}
+
+core::Json LaneMark::to_json() const {
+  return core::Json::array({lane, taken, pass, window, place.piece, place.taken, place.offset});
+}
+
+LaneMark LaneMark::from_json(const core::Json& json) {
+  LaneMark mark;
+  try {
+    if (json.size() != 7) throw DataError(fmt::format("data: a lane mark of {} numbers, expected 7", json.size()));
+    mark.lane = json.at(0).get<int64_t>();
+    mark.taken = json.at(1).get<int64_t>();
+    mark.pass = json.at(2).get<uint64_t>();
+    mark.window = json.at(3).get<uint64_t>();
+    mark.place = {
+        .piece = json.at(4).get<uint64_t>(), .taken = json.at(5).get<int64_t>(), .offset = json.at(6).get<uint64_t>()};
+  } catch (const core::Json::exception& error) {
+    throw DataError(fmt::format("data: malformed lane mark: {}", error.what()));
+  }
+  if (mark.lane < 0 || mark.taken < 0 || mark.place.taken < 0)
+    throw DataError("data: a lane mark with a negative number");
+  return mark;
+}
+
+void LaneStream::begin_pass(uint64_t pass) {
+  pass_ = pass;
+  next_window_ = 0;
+  walker_.begin(lane_pieces(*context_.set, context_.order, pass, lane_), {});
+  is_pass_open_ = true;
+}
+
+void LaneStream::restore(const LaneMark& mark) {
+  begin_pass(mark.pass);
+  walker_.begin(lane_pieces(*context_.set, context_.order, mark.pass, lane_), mark.place);
+  next_window_ = mark.window;
+  taken_ = mark.taken;
+  window_.reset();
+  previous_.reset();
+  window_mark_ = previous_mark_ = mark;
+  cursor_ = 0;
+}
+
+LaneMark LaneStream::mark_here() const { return {lane_, taken_, pass_, next_window_, walker_.place()}; }
+
+/// Fills the next window of the pass, or, without data, only passes over it; false at the end of the pass.
+bool LaneStream::fill(bool with_data) {
+  if (!is_pass_open_) begin_pass(pass_);
+  const LaneMark mark = mark_here();
+  const int64_t wanted = context_.order.window_samples(lane_, next_window_);
+  auto window = std::make_shared<Window>();
+  int64_t count = 0;
+  if (with_data) {
+    while (count < wanted) {
+      std::optional<RawSample> sample = walker_.next();
+      if (!sample) break;
+      window->push_back(std::move(*sample));
+      ++count;
+    }
+  } else {
+    count = walker_.pass_over(wanted);
+  }
+  if (count == 0) return false;
+  // A short window at the end of a pass borrows the substitutes for its bad samples from the window before.
+  previous_ = mark.window > 0 && 2 * count < wanted ? window_ : nullptr;
+  previous_mark_ = window_mark_;
+  window_ = std::move(window);
+  window_mark_ = mark;
+  window_key_ =
+      core::stream_key({context_.order.seed, kPurposeWindow, static_cast<uint64_t>(lane_), pass_, next_window_});
+  taken_ += count;
+  ++next_window_;
+  cursor_ = 0;
+  return true;
+}
+
+RawSample LaneStream::next(uint64_t id) {
+  while (!window_ || cursor_ == static_cast<int64_t>(window_->size()))
+    if (!fill(true)) begin_pass(pass_ + 1);
+  const auto size = static_cast<uint64_t>(window_->size());
+  const auto at = static_cast<uint64_t>(cursor_);
+  const uint64_t own = context_.order.shuffle ? core::Permutation(size, window_key_)(at) : at;
+  ++cursor_;
+  RawSample sample = (*window_)[own];  // a copy: the window's samples stay as substitutes for each other
+  sample.id = id;
+  sample.substitute = [window = std::shared_ptr<const Window>(window_),
+                       previous = std::shared_ptr<const Window>(previous_), own, id,
+                       seed = context_.order.seed](int attempt) {
+    const uint64_t num_others = window->size() - 1 + (previous ? previous->size() : 0);
+    if (num_others == 0) return (*window)[own];
+    uint64_t pick = core::CounterRng(core::stream_key({seed, kPurposeSubstitute, id, static_cast<uint64_t>(attempt)}))
+                        .below(num_others);
+    if (pick >= own) ++pick;
+    return pick < window->size() ? (*window)[pick] : (*previous)[pick - window->size()];
+  };
+  return sample;
+}
+
+/// With an index: the beginning of the window before the one that holds sample number `taken`.
+LaneMark LaneStream::start_of_known(int64_t taken) const {
+  const LaneOrder& order = context_.order;
+  const int64_t length = order.lane_samples(lane_);
+  const int64_t in_pass = taken % length, first = order.window_samples(lane_, 0);
+  int64_t number = in_pass < first ? 0 : 1 + (in_pass - first) / order.window;
+  number = std::max<int64_t>(0, number - 1);
+  const int64_t begin = number == 0 ? 0 : first + (number - 1) * order.window;
+  LaneMark mark{.lane = lane_,
+                .taken = taken - in_pass + begin,
+                .pass = static_cast<uint64_t>(taken / length),
+                .window = static_cast<uint64_t>(number),
+                .place = {}};
+  int64_t left = begin;
+  for (const ShardPiece& piece : lane_pieces(*context_.set, order, mark.pass, lane_)) {
+    if (left < piece.count) break;
+    left -= piece.count;
+    ++mark.place.piece;
+  }
+  mark.place.taken = left;
+  return mark;
+}
+
+void LaneStream::seek(int64_t taken, const LaneMark* mark) {
+  if (context_.order.pass_samples > 0) {
+    restore(start_of_known(taken));
+  } else if (mark != nullptr) {
+    if (mark->taken > taken || mark->lane != lane_)
+      throw DataError(fmt::format("data: the mark of lane {} lies at sample {}, behind the position {}", mark->lane,
+                                  mark->taken, taken));
+    restore(*mark);
+  } else {
+    restore({.lane = lane_, .taken = 0, .pass = 0, .window = 0, .place = {}});
+    while (taken_ < taken)
+      if (!fill(false)) begin_pass(pass_ + 1);
+    restore(this->mark());
+  }
+  while (taken_ < taken)
+    if (!fill(true)) begin_pass(pass_ + 1);
+  cursor_ = window_ ? taken - window_mark_.taken : 0;
+}
+
+LaneMark LaneStream::mark() const {
+  if (!window_) return mark_here();
+  const bool has_previous = window_mark_.window > 0 && previous_mark_.pass == window_mark_.pass &&
+                            previous_mark_.window + 1 == window_mark_.window;
+  return has_previous ? previous_mark_ : window_mark_;
+}
+
+}  // namespace lockstep::data

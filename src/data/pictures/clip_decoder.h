@@ -1,0 +1,25 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/pictures/transform.h"
+#include "data/shards/sample.h"
+#include "data/text/text_encoder.h"
+
+namespace lockstep::data {
+
+struct ClipDecoderConfig {
+  TransformConfig transform;
+  std::vector<std::string> image_keys = {"jpg", "png", "jpeg", "webp"};  ///< Tried in this order.
+  std::vector<std::string> text_keys = {"txt"};
+  uint64_t seed = 0;  ///< With the sample's position in the stream it keys the random crop.
+};
+
+/// Picture -> crop and resize, caption -> token ids, as OpenCLIP's pipeline does. A slot without image or text space
+/// leaves that part out. A sample without the member, an undecodable picture or text throws DataError with shard,
+/// offset and key.
+SampleDecoder make_clip_decoder(const ClipDecoderConfig& config, TextEncoder encoder);
+
+}  // namespace lockstep::data

@@ -1,0 +1,56 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "data/pictures/image.h"
+
+namespace lockstep::data {
+
+/// One JPEG: the constructor parses the header and checks the size, then exactly one of the read functions may be
+/// called. `bytes` must outlive the reader. All throw DataError.
+class JpegReader {
+ public:
+  JpegReader(std::span<const std::byte> bytes, std::string_view name, const DecodeLimits& limits);
+  ~JpegReader();
+
+  int width() const;
+  int height() const;
+
+  /// True where read_region gives the very pixels of the whole picture: baseline, grey or 4:4:4, 4:2:2, 4:2:0, and
+  /// complete at its end.
+  bool can_read_region() const;
+
+  void read_all(Image& out);
+
+  /// Decodes a part that covers `wanted` and returns which; `out` then holds that part. The neighbours that chroma
+  /// upsampling looks at are decoded too and left out. Data after the last row needed is not looked at. Call only where
+  /// can_read_region().
+  Region read_region(const Region& wanted, Image& out);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+void decode_png(std::span<const std::byte> bytes, std::string_view name, const DecodeLimits& limits, Image& out);
+void decode_webp(std::span<const std::byte> bytes, std::string_view name, const DecodeLimits& limits, Image& out);
+
+/// Baseline JPEG with 4:2:0 chroma (as Pillow writes by default), standard Huffman tables. quality 1..100.
+std::vector<std::byte> encode_jpeg(const Image& image, int quality);
+
+/// Throws DataError with both numbers where a header announces nothing or too much.
+void check_image_size(int64_t width, int64_t height, std::string_view name, const DecodeLimits& limits);
+
+/// "data: picture '<name>' is damaged: <reason>", with the hint that all decoders share.
+DataError damaged_image(std::string_view name, std::string_view format, std::string_view reason, size_t num_bytes);
+
+/// Sets the size of `out` to width x height; memory is kept between calls where it suffices.
+void allocate_image(int width, int height, Image& out);
+
+}  // namespace lockstep::data

@@ -1,0 +1,18 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "data/pictures/resize.h"
+
+namespace lockstep::data {
+
+/// Vertical pass: each output row is the weighted sum of input rows. `in` is the row with source coordinate first_row.
+void resize_rows(const uint8_t* in, size_t in_stride_bytes, int first_row, size_t row_bytes, const AxisWeights& weights,
+                 uint8_t* out, size_t out_stride_bytes);
+
+/// Horizontal pass over num_rows rows of num_columns RGB pixels; `in` begins at source coordinate first_column.
+void resize_columns(const uint8_t* in, size_t in_stride_bytes, int num_rows, int first_column, int num_columns,
+                    const AxisWeights& weights, uint8_t* out, size_t out_stride_bytes, std::vector<uint8_t>& tile);
+
+}  // namespace lockstep::data

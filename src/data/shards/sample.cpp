@@ -1,0 +1,85 @@
+#include "data/shards/sample.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "core/files.h"
+#include "core/json.h"
+#include "core/strings.h"
+
+namespace lockstep::data {
+
+namespace {
+
+constexpr auto kPictures = std::to_array<std::string_view>({"jpg", "jpeg", "png", "webp"});
+constexpr auto kRecordings = std::to_array<std::string_view>({"flac", "wav", "ogg", "oga", "opus"});
+
+bool contains(std::span<const std::string_view> list, std::string_view item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+}  // namespace
+
+std::span<const std::string_view> picture_extensions() { return kPictures; }
+std::span<const std::string_view> audio_extensions() { return kRecordings; }
+
+bool is_picture_extension(std::string_view extension) { return contains(kPictures, extension); }
+bool is_audio_extension(std::string_view extension) { return contains(kRecordings, extension); }
+
+const Member* RawSample::find(std::span<const std::string> extensions) const {
+  for (const std::string& extension : extensions)
+    if (const Member* member = find(extension)) return member;
+  return nullptr;
+}
+
+const Member* RawSample::find(std::string_view extension) const {
+  const auto found =
+      std::find_if(members.begin(), members.end(), [&](const Member& member) { return member.extension == extension; });
+  return found == members.end() ? nullptr : &*found;
+}
+
+const Member& RawSample::require(std::span<const std::string> extensions, const char* what, const char* flag) const {
+  if (const Member* member = find(extensions)) return *member;
+  throw DataError(fmt::format("data: {} has no {}: expected a member that ends in .{}", place(), what,
+                              fmt::join(extensions, ", .")),
+                  fmt::format("name the members with {}, or leave such samples out with --on-bad-sample skip", flag));
+}
+
+std::string RawSample::place() const {
+  if (!file.empty()) return fmt::format("file '{}' ('{}' row {})", file, shard, offset);
+  return fmt::format("shard '{}' offset={} key='{}'", shard, offset, key);
+}
+
+void load_deferred(RawSample& sample) {
+  if (sample.file.empty()) return;
+  std::string extension = core::to_lower_ascii(std::filesystem::path(sample.file).extension().string());
+  if (!extension.empty()) extension.erase(0, 1);
+  if (!is_picture_extension(extension) && !is_audio_extension(extension)) extension = "jpg";
+  if (sample.find(extension) != nullptr) return;
+  try {
+    sample.members.push_back({extension, core::read_file(sample.file)});
+  } catch (const EnvironmentError& error) {
+    throw DataError(fmt::format("data: {}: {}", sample.place(), error.what()), error.hint());
+  }
+}
+
+void rethrow_with_place(const DataError& error, const RawSample& sample) {
+  if (std::string_view(error.what()).find(sample.place()) != std::string_view::npos) throw DataError(error);
+  const std::string_view what = error.what(), module = "data: ";
+  throw DataError(
+      fmt::format("data: {}: {}", sample.place(), core::starts_with(what, module) ? what.substr(module.size()) : what),
+      error.hint());
+}
+
+void append_bad_samples(const std::filesystem::path& file, int64_t rank, std::span<const BadSample> samples) {
+  std::string lines = std::filesystem::exists(file) ? core::read_file(file) : "";
+  for (const BadSample& bad : samples) {
+    const core::Json line{
+        {"rank", rank}, {"shard", bad.shard}, {"offset", bad.offset}, {"key", bad.key}, {"reason", bad.reason}};
+    lines += line.dump(-1, ' ', false, core::Json::error_handler_t::replace) + "\n";
+  }
+  core::write_file_atomic(file, lines);
+}
+
+}  // namespace lockstep::data

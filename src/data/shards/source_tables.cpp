@@ -1,0 +1,228 @@
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/hash.h"
+#include "core/strings.h"
+#include "data/pictures/image_codecs.h"
+#include "data/shards/csv_table.h"
+#include "data/shards/source_rows.h"
+
+namespace lockstep::data {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kMaxFolderDepth = 32;  // also ends loops of symbolic links
+
+/// What the files of class folders hold.
+struct FileKind {
+  const char* name;
+  bool (*is_extension)(std::string_view);
+  std::span<const std::string_view> (*extensions)();
+  bool fits(const fs::path& path) const {
+    const std::string extension = core::to_lower_ascii(path.extension().string());
+    return !extension.empty() && is_extension(std::string_view(extension).substr(1));
+  }
+};
+constexpr FileKind kPictures{"picture", is_picture_extension, picture_extensions};
+constexpr FileKind kRecordings{"recording", is_audio_extension, audio_extensions};
+
+struct FolderFile {
+  std::string folder, name;
+  bool operator<(const FolderFile& other) const { return std::tie(folder, name) < std::tie(other.folder, other.name); }
+};
+
+void collect_files(const fs::path& folder, const FileKind& kind, int depth, std::vector<FolderFile>& files) {
+  if (depth > kMaxFolderDepth)
+    throw DataError(fmt::format("data: folders nested deeper than {} levels at '{}'", kMaxFolderDepth, folder.string()),
+                    "is there a symbolic link that leads back up?");
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory()) {
+      collect_files(entry.path(), kind, depth + 1, files);
+    } else if (kind.fits(entry.path())) {
+      files.push_back({folder.string(), entry.path().filename().string()});
+    }
+  }
+}
+
+struct LabelledFile {
+  std::string path;
+  int64_t label = 0;
+};
+
+std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind& kind) {
+  std::vector<LabelledFile> list;
+  int64_t label = 0;
+  for (const std::string& name : image_folder_classes(root)) {
+    std::vector<FolderFile> files;
+    collect_files(fs::path(root) / name, kind, 1, files);
+    if (files.empty())
+      throw DataError(fmt::format("data: class folder '{}' holds no {} (.{})", (fs::path(root) / name).string(),
+                                  kind.name, fmt::join(kind.extensions(), ", .")));
+    std::sort(files.begin(), files.end());
+    for (const FolderFile& file : files) list.push_back({(fs::path(file.folder) / file.name).string(), label});
+    ++label;
+  }
+  return list;
+}
+
+/// One CSV row.
+struct CsvRow {
+  std::string path;
+  std::optional<std::string> caption;
+  int64_t label = -1;
+};
+
+/// Where the columns that a run needs lie; a column that it does not need is none.
+class CsvColumns {
+ public:
+  CsvColumns(const SourceConfig& config, const CsvTable& table)
+      : config_(config), table_(table), path_(table.column(config.csv_image_key, config.spec)) {
+    if (config.need_text) caption_ = table.column(config.csv_caption_key, config.spec);
+    if (config.need_label) label_ = table.column(config.csv_label_key, config.spec);
+  }
+
+  CsvRow row(size_t number) const {
+    const std::vector<std::string>& fields = table_.rows[number];
+    CsvRow row{.path = fields[path_], .caption = std::nullopt};
+    if (row.path.empty())
+      throw DataError(
+          fmt::format("data: '{}' row {}: the column '{}' is empty", config_.spec, number, config_.csv_image_key));
+    if (caption_) row.caption = fields[*caption_];
+    if (!label_) return row;
+    const auto label = core::parse_int(core::trim(fields[*label_]));
+    if (!label || *label < 0)
+      throw DataError(fmt::format("data: '{}' row {}: the class in column '{}' is '{}', expected a number from 0",
+                                  config_.spec, number, config_.csv_label_key, fields[*label_].substr(0, 40)));
+    row.label = *label;
+    return row;
+  }
+
+ private:
+  const SourceConfig& config_;
+  const CsvTable& table_;
+  size_t path_;
+  std::optional<size_t> caption_, label_;
+};
+
+std::vector<std::string> needed_columns(const SourceConfig& config) {
+  std::vector<std::string> names = {config.csv_image_key};
+  if (config.need_text) names.push_back(config.csv_caption_key);
+  if (config.need_label) names.push_back(config.csv_label_key);
+  return names;
+}
+
+/// The folder that relative paths count from: "" (the working folder) or the CSV's.
+fs::path base_of(const std::string& csv, const std::vector<CsvRow>& rows) {
+  const fs::path first = rows.empty() ? fs::path() : fs::path(rows.front().path), folder = fs::path(csv).parent_path();
+  std::error_code code;
+  if (first.empty() || first.is_absolute() || fs::exists(first, code)) return {};
+  return fs::exists(folder / first, code) ? folder : fs::path();
+}
+
+RawSample synthetic_row(int64_t row, Member media) {
+  RawSample sample;
+  sample.key = std::to_string(row);
+  sample.shard = "synthetic";
+  sample.offset = static_cast<uint64_t>(row);
+  sample.members = {std::move(media), {"txt", "Dummy caption"}};
+  return sample;
+}
+
+}  // namespace
+
+RowTable open_csv(const SourceConfig& config) {
+  const std::string& file = config.spec;
+  std::string text;
+  try {
+    text = core::read_file(file);
+  } catch (const EnvironmentError& error) {
+    throw DataError(fmt::format("data: {}", error.what()), error.hint());
+  }
+  const CsvTable table = parse_csv(text, parse_separator(config.csv_separator), needed_columns(config), file);
+  const CsvColumns columns(config, table);
+  auto rows = std::make_shared<std::vector<CsvRow>>();
+  for (size_t i = 0; i < table.rows.size(); ++i) rows->push_back(columns.row(i));
+  if (rows->empty()) throw DataError(fmt::format("data: '{}' has a header but no rows", file));
+  const fs::path base = base_of(file, *rows);
+  RowTable result;
+  result.num_rows = static_cast<int64_t>(rows->size());
+  result.fingerprint = core::xxh3_hex(text);
+  result.row = [rows, base, file](int64_t row) {
+    const CsvRow& data = (*rows)[static_cast<size_t>(row)];
+    RawSample sample;
+    sample.key = std::to_string(row);
+    sample.shard = file;
+    sample.offset = static_cast<uint64_t>(row);
+    sample.label = data.label;
+    sample.file = (base / data.path).string();
+    if (data.caption) sample.members.push_back({"txt", *data.caption});
+    return sample;
+  };
+  return result;
+}
+
+std::vector<std::string> image_folder_classes(const std::string& folder) {
+  std::vector<std::string> classes;
+  std::error_code code;
+  for (fs::directory_iterator entry(folder, code), end; !code && entry != end; entry.increment(code))
+    if (entry->is_directory()) classes.push_back(entry->path().filename().string());
+  if (code) throw DataError(fmt::format("data: cannot list folder '{}': {}", folder, code.message()));
+  if (classes.empty())
+    throw DataError(fmt::format("data: '{}' holds no class folders", folder), "expected FOLDER/CLASS/picture.jpg");
+  std::sort(classes.begin(), classes.end());
+  return classes;
+}
+
+RowTable open_class_folders(const SourceConfig& config) {
+  const std::string root = config.spec;
+  auto files = std::make_shared<const std::vector<LabelledFile>>(
+      list_labelled(root, config.need_audio ? kRecordings : kPictures));
+  core::Xxh3 hash;
+  for (const LabelledFile& file : *files) {
+    const std::string line = fmt::format("{}\n", fs::path(file.path).lexically_relative(root).string());
+    hash.update(std::as_bytes(std::span(line)));
+  }
+  RowTable result;
+  result.num_rows = static_cast<int64_t>(files->size());
+  result.fingerprint = hash.hex();
+  result.row = [files, root](int64_t row) {
+    const LabelledFile& file = (*files)[static_cast<size_t>(row)];
+    RawSample sample;
+    sample.key = fs::path(file.path).lexically_relative(root).string();
+    sample.shard = root;
+    sample.offset = static_cast<uint64_t>(row);
+    sample.label = file.label;
+    sample.file = file.path;
+    return sample;
+  };
+  return result;
+}
+
+RowTable open_synthetic(const SourceConfig& config) {
+  const auto pixels = static_cast<int>(config.synthetic_pixels);
+  if (pixels < 1 || pixels > 16384)
+    throw UsageError(fmt::format("data: a synthetic image of {} pixels, expected 1 to 16384", pixels));
+  const Image black{
+      .width = pixels, .height = pixels, .rgb_YXC = std::vector<uint8_t>(static_cast<size_t>(pixels) * pixels * 3)};
+  const std::vector<std::byte> encoded = encode_jpeg(black, 95);
+  const auto jpeg = std::make_shared<const std::string>(reinterpret_cast<const char*>(encoded.data()), encoded.size());
+  RowTable result;
+  result.num_rows = std::max(config.num_samples, config.global_batch);
+  result.fingerprint = fmt::format("synthetic-{}-{}", pixels, result.num_rows);
+  result.row = [jpeg](int64_t row) { return synthetic_row(row, {"jpg", *jpeg}); };
+  return result;
+}
+
+RowTable open_synthetic_audio(const SourceConfig& config) {
+  RowTable result;
+  result.num_rows = std::max(config.num_samples, config.global_batch);
+  result.fingerprint = fmt::format("synthetic-audio-{}", result.num_rows);
+  result.row = [](int64_t row) { return synthetic_row(row, {std::string(kNoiseExtension), std::to_string(row)}); };
+  return result;
+}
+
+}  // namespace lockstep::data

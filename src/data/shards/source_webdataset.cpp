@@ -1,0 +1,309 @@
+#include "data/shards/source_webdataset.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "data/order/lane_stream.h"
+#include "data/order/position.h"
+#include "data/shards/index_jobs.h"
+#include "data/shards/shard_list.h"
+
+namespace lockstep::data {
+using core::Json;
+
+namespace {
+
+constexpr int64_t kPlainWindow = 64;  // with shuffle off: only the neighbourhood of substitutes
+
+SampleFilter make_filter(const SourceConfig& config) {
+  return {.image_keys = config.need_image ? config.image_keys : std::vector<std::string>{},
+          .audio_keys = config.need_audio ? config.audio_keys : std::vector<std::string>{},
+          .text_keys = config.need_text ? config.text_keys : std::vector<std::string>{},
+          .need_label = config.need_label};
+}
+
+/// Fills in the counts; false when a side-car is missing.
+bool load_index(ShardSet& set, const SourceConfig& config) {
+  std::vector<int64_t> samples;
+  std::vector<uint64_t> bytes;
+  IndexHeaders headers(config.index_dir);
+  for (const std::string& shard : set.shards) {
+    const auto header = headers.find(shard);
+    if (!header) {
+      if (config.index != IndexUse::kRequire) return false;
+      throw DataError(fmt::format("data: shard '{}' has no index", shard), "make it with `lockstep data index SHARDS`");
+    }
+    samples.push_back(header->num_usable(set.filter));
+    bytes.push_back(header->bytes);
+  }
+  set.samples = std::move(samples);
+  set.bytes = std::move(bytes);
+  set.index_dir = config.index_dir;
+  return true;
+}
+
+/// What all lane positions say besides the numbers.
+constexpr std::string_view kLaneKind = "lanes";
+
+class LaneSource : public SampleSource {
+ public:
+  explicit LaneSource(const SourceConfig& config)
+      : rank_(config.rank), world_size_(config.world_size), is_strided_(!config.shuffle) {
+    context_.set = load_shard_set(config);
+    LaneOrder order{.seed = config.seed,
+                    .num_lanes = 1,
+                    .shuffle = config.shuffle,
+                    .resampled = config.resampled,
+                    .pass_samples = pass_samples(*context_.set, config),
+                    .window = kPlainWindow};
+    if (config.shuffle) {
+      const auto num_shards = static_cast<int64_t>(context_.set->shards.size());
+      order.num_lanes =
+          choose_num_lanes(config.num_lanes, num_shards, order.pass_samples, config.resampled, world_size_);
+      order.window = std::max<int64_t>(1, (config.shuffle_window + order.num_lanes - 1) / order.num_lanes);
+    }
+    rebuild(order);
+  }
+
+  std::optional<RawSample> next() override {
+    if (context_.is_interrupted.load()) throw DataError("data: reading was interrupted");
+    const auto pass_samples = static_cast<uint64_t>(context_.order.pass_samples);
+    const uint64_t first = pass_ * pass_samples + consumed_;
+    RawSample sample = is_strided_ ? take_strided(first) : take_from_lane(first);
+    consumed_ += static_cast<uint64_t>(world_size_);
+    if (pass_samples > 0 && consumed_ >= pass_samples) {
+      consumed_ -= pass_samples;
+      ++pass_;
+      context_.report.num_dropped_tail += context_.set->num_samples() - context_.order.pass_samples;
+    }
+    ++context_.report.num_samples;
+    return sample;
+  }
+
+  Json position() const override {
+    const LaneOrder& order = context_.order;
+    Json json{{"kind", kLaneKind},
+              {"data", fingerprint_},
+              {"seed", order.seed},
+              {"epoch", pass_},
+              {"consumed", consumed_},
+              {"lanes", order.num_lanes},
+              {"epoch_samples", order.pass_samples},
+              {"window", order.window},
+              {"shuffle", order.shuffle},
+              {"resampled", order.resampled}};
+    if (order.pass_samples > 0) return json;
+    Json marks = Json::array();
+    for (const LaneStream& lane : lanes_) marks.push_back(lane.mark().to_json());
+    json["marks"] = std::move(marks);
+    return json;
+  }
+
+  void seek(const Json& json) override {
+    const PositionReader position(json, kLaneKind);
+    position.expect("data", fingerprint_, "the data set differs from the one the position was written with");
+    position.expect("shuffle", context_.order.shuffle, "--shuffle differs");
+    position.expect("resampled", context_.order.resampled, "--dataset-resampled differs");
+    LaneOrder order = context_.order;
+    order.seed = position.number<uint64_t>("seed");
+    order.num_lanes = position.positive("lanes");
+    order.window = position.positive("window");
+    const auto samples = position.number<int64_t>("epoch_samples");
+    if ((samples > 0) != (order.pass_samples > 0))
+      throw DataError(fmt::format("data: the position was written {} an index, but now there is {}",
+                                  samples > 0 ? "with" : "without", order.pass_samples > 0 ? "one" : "none"),
+                      "use the same --index-dir and the same index as before");
+    if (samples < 0 || samples > context_.set->num_samples() + (order.pass_samples == 0 ? 1 : 0) ||
+        (samples > 0 && samples < order.num_lanes))
+      throw DataError(fmt::format("data: a position with epoch_samples={} does not fit {} samples", samples,
+                                  context_.set->num_samples()));
+    order.pass_samples = samples;
+    if (!is_strided_) check_world_size(order.num_lanes, world_size_);
+    const auto consumed = position.number<uint64_t>("consumed"), pass = position.number<uint64_t>("epoch");
+    const auto world = static_cast<uint64_t>(world_size_);
+    if (consumed % world != 0 ||
+        (samples > 0 && (static_cast<uint64_t>(samples) % world != 0 || consumed >= static_cast<uint64_t>(samples))) ||
+        consumed > (uint64_t{1} << 60) || pass > (uint64_t{1} << 40))
+      throw DataError(
+          fmt::format("data: a position after {} samples (epochs of {}) cannot be shared equally by {} ranks", consumed,
+                      samples, world_size_),
+          "continue on a number of ranks that divides both");
+    context_.is_interrupted = false;
+    rebuild(order);
+    pass_ = pass;
+    consumed_ = consumed;
+    seek_lanes(json);
+  }
+
+  SourceReport report() const override { return context_.report; }
+  void interrupt() override { context_.is_interrupted = true; }
+
+ private:
+  void rebuild(const LaneOrder& order) {
+    context_.order = order;
+    context_.known_samples =
+        context_.set->has_index() ? context_.set->samples : std::vector<int64_t>(context_.set->shards.size(), -1);
+    context_.report = {};
+    fingerprint_ = context_.set->fingerprint();
+    pass_ = consumed_ = 0;
+    lanes_.clear();
+    const int64_t step = is_strided_ ? 1 : world_size_;
+    for (int64_t lane = is_strided_ ? 0 : rank_; lane < order.num_lanes; lane += step)
+      lanes_.emplace_back(context_, lane);
+  }
+
+  RawSample take_from_lane(uint64_t first) {
+    const auto lane = (consumed_ + static_cast<uint64_t>(rank_)) % static_cast<uint64_t>(context_.order.num_lanes);
+    return lanes_[lane / static_cast<uint64_t>(world_size_)].next(first + static_cast<uint64_t>(rank_));
+  }
+
+  /// One lane for all ranks: takes the samples of the others too.
+  RawSample take_strided(uint64_t first) {
+    std::optional<RawSample> own;
+    for (int64_t i = 0; i < world_size_; ++i) {
+      RawSample sample = lanes_.front().next(first + static_cast<uint64_t>(i));
+      if (i == rank_) own = std::move(sample);
+    }
+    return std::move(*own);
+  }
+
+  /// Samples that lane `lane` gave before the present position.
+  int64_t taken_of(int64_t lane) const {
+    const LaneOrder& order = context_.order;
+    const auto lanes = static_cast<uint64_t>(order.num_lanes), own = static_cast<uint64_t>(lane);
+    const uint64_t in_pass = consumed_ / lanes + (own < consumed_ % lanes ? 1 : 0);
+    const uint64_t before = order.pass_samples > 0 ? pass_ * static_cast<uint64_t>(order.lane_samples(lane)) : 0;
+    return static_cast<int64_t>(before + in_pass);
+  }
+
+  void seek_lanes(const Json& json) {
+    std::map<int64_t, LaneMark> marks;
+    if (context_.order.pass_samples == 0 && json.contains("marks"))
+      for (const Json& item : json.at("marks")) {
+        const LaneMark mark = LaneMark::from_json(item);
+        marks[mark.lane] = mark;
+      }
+    int64_t lane = is_strided_ ? 0 : rank_;
+    for (LaneStream& stream : lanes_) {
+      const auto mark = marks.find(lane);
+      stream.seek(taken_of(lane), mark == marks.end() ? nullptr : &mark->second);
+      lane += is_strided_ ? 1 : world_size_;
+    }
+  }
+
+  const int64_t rank_, world_size_;
+  const bool is_strided_;
+  LaneContext context_;
+  std::string fingerprint_;
+  std::vector<LaneStream> lanes_;  // this rank's
+  uint64_t pass_ = 0;
+  uint64_t consumed_ = 0;  // of the pass, by all ranks together
+};
+
+class SequentialSource : public SampleSource {
+ public:
+  explicit SequentialSource(const SourceConfig& config)
+      : rank_(config.rank), world_size_(config.world_size), walker_(context_) {
+    context_.set = load_shard_set(config);
+    fingerprint_ = context_.set->fingerprint();
+    rewind();
+  }
+
+  std::optional<RawSample> next() override {
+    if (context_.is_interrupted.load()) throw DataError("data: reading was interrupted");
+    const int64_t wanted = consumed_ + rank_;
+    read_ += walker_.pass_over(wanted - read_);
+    std::optional<RawSample> sample = walker_.next();
+    if (!sample) return std::nullopt;
+    sample->id = static_cast<uint64_t>(wanted);
+    read_ = wanted + 1;
+    consumed_ += world_size_;
+    ++context_.report.num_samples;
+    return sample;
+  }
+
+  Json position() const override { return {{"kind", "sequential"}, {"data", fingerprint_}, {"consumed", consumed_}}; }
+
+  void seek(const Json& json) override {
+    const PositionReader position(json, "sequential");
+    position.expect("data", fingerprint_, "the data set differs from the one the position was written with");
+    const auto consumed = position.number<int64_t>("consumed");
+    if (consumed < 0 || consumed % world_size_ != 0)
+      throw DataError(
+          fmt::format("data: a position after {} samples cannot be shared equally by {} ranks", consumed, world_size_));
+    rewind();
+    consumed_ = consumed;
+  }
+
+  SourceReport report() const override { return context_.report; }
+  void interrupt() override { context_.is_interrupted = true; }
+
+ private:
+  void rewind() {
+    context_.is_interrupted = false;
+    context_.known_samples.assign(context_.set->shards.size(), -1);
+    context_.report = {};
+    std::vector<ShardPiece> pieces(context_.set->shards.size());
+    for (size_t i = 0; i < pieces.size(); ++i)
+      pieces[i] = {static_cast<int64_t>(i), 0, context_.set->has_index() ? context_.set->samples[i] : -1};
+    walker_.begin(std::move(pieces), {});
+    consumed_ = read_ = 0;
+  }
+
+  const int64_t rank_, world_size_;
+  LaneContext context_;
+  PieceWalker walker_;
+  std::string fingerprint_;
+  int64_t consumed_ = 0, read_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> expand_shards(const SourceConfig& config) {
+  std::vector<std::string> shards;
+  for (ShardSource& source : parse_shard_sources(config.spec, config.upsampling_factors))
+    shards.insert(shards.end(), std::make_move_iterator(source.shards.begin()),
+                  std::make_move_iterator(source.shards.end()));
+  return shards;
+}
+
+std::shared_ptr<const ShardSet> load_shard_set(const SourceConfig& config) {
+  if (!config.upsampling_factors.empty() && !config.resampled)
+    throw UsageError("data: --train-data-upsampling-factors needs --dataset-resampled",
+                     "factors are chances of drawing a shard; a plain epoch takes every shard once");
+  auto set = std::make_shared<ShardSet>();
+  double weight = 0;
+  for (const ShardSource& source : parse_shard_sources(config.spec, config.upsampling_factors)) {
+    for (const std::string& shard : source.shards) {
+      if (is_pipe(shard) && !config.allow_pipe)
+        throw UsageError(fmt::format("data: '{}' would run a command, which is switched off here", shard));
+      set->shards.push_back(shard);
+      set->cumulative_weight.push_back(weight += source.factor);
+    }
+  }
+  set->filter = make_filter(config);
+  set->wanted = set->filter.wanted();
+  if (config.index != IndexUse::kOff) load_index(*set, config);
+  return set;
+}
+
+int64_t pass_samples(const ShardSet& set, const SourceConfig& config) {
+  if (!set.has_index() || config.resampled) return 0;
+  const int64_t total = set.num_samples(), batches = total / config.global_batch;
+  if (batches == 0)
+    throw DataError(fmt::format("data: '{}' holds {} usable samples, fewer than one global batch of {}", config.spec,
+                                total, config.global_batch),
+                    total == 0 ? set.filter.hint() : kTooFewSamplesHint);
+  return batches * config.global_batch;
+}
+
+std::unique_ptr<SampleSource> open_lane_source(const SourceConfig& config) {
+  return std::make_unique<LaneSource>(config);
+}
+std::unique_ptr<SampleSource> open_sequential_source(const SourceConfig& config) {
+  return std::make_unique<SequentialSource>(config);
+}
+
+}  // namespace lockstep::data

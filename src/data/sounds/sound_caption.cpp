@@ -1,0 +1,72 @@
+#include "data/sounds/sound_caption.h"
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/rng.h"
+#include "core/strings.h"
+#include "data/text/text_utf8.h"
+
+namespace lockstep::data {
+namespace {
+
+[[noreturn]] void throw_no_caption(const std::string& what) {
+  throw DataError(
+      fmt::format("data: no caption in its .json: {}", what),
+      "it must hold \"text\" (or \"caption\"): a string or a list of them; or name other members with --text-key");
+}
+
+const std::string& text_of(const core::Json& value, std::string_view where) {
+  if (!value.is_string()) throw_no_caption(fmt::format("{} is {}, expected a string", where, value.type_name()));
+  return value.get_ref<const std::string&>();
+}
+
+/// The caption in a JSON member: LAION's "text", else "caption". Of a list `draw` picks one.
+std::string caption_of_json(const std::string& bytes, uint64_t caption_key, bool is_train) {
+  const core::Json json = core::Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) throw_no_caption("it is no valid JSON");
+  if (!json.is_object()) throw_no_caption(fmt::format("it is {}, expected an object", json.type_name()));
+  const char* name = json.contains("text") ? "text" : "caption";
+  if (!json.contains(name)) {
+    std::vector<std::string> names;
+    for (const auto& item : json.items()) names.push_back(item.key());
+    throw_no_caption(fmt::format("it has only [{}]", core::join(names, ", ").substr(0, 200)));
+  }
+  const core::Json& value = json.at(name);
+  if (!value.is_array()) return text_of(value, fmt::format("\"{}\"", name));
+  if (value.empty()) throw_no_caption(fmt::format("\"{}\" is an empty list", name));
+  const size_t pick = is_train ? core::CounterRng(caption_key).below(value.size()) : 0;
+  return text_of(value[pick], fmt::format("number {} of \"{}\"", pick, name));
+}
+
+bool shows_nothing(std::string_view utf8) {
+  for (size_t at = 0; at < utf8.size();) {
+    const Utf8Step step = decode_utf8_step(utf8, at);
+    if (!is_white_space(step.code_point) && step.code_point >= 0x20 && step.code_point != 0x7F) return false;
+    at += step.num_bytes;
+  }
+  return true;
+}
+
+}  // namespace
+
+void check_caption_bytes(const std::string& text, const std::string& extension) {
+  const size_t at = find_invalid_utf8(text);
+  if (at == std::string_view::npos) return;
+  throw DataError(fmt::format("data: the caption in its .{} is no UTF-8 text: byte {:#04x} at offset {} of {}",
+                              extension, static_cast<unsigned char>(text[at]), at, text.size()),
+                  "write captions as UTF-8, or leave such samples out with --on-bad-sample skip");
+}
+
+std::string sound_caption(const RawSample& sample, const std::vector<std::string>& text_keys, uint64_t caption_key,
+                          bool is_train) {
+  const Member& member = sample.require(text_keys, "caption", "--text-key");
+  std::string text = member.extension == "json" ? caption_of_json(member.bytes, caption_key, is_train) : member.bytes;
+  check_caption_bytes(text, member.extension);
+  if (shows_nothing(text))
+    throw DataError(fmt::format("data: the caption in its .{} is empty: {} bytes, none of them shows", member.extension,
+                                text.size()),
+                    "give the sound a caption, or leave such samples out with --on-bad-sample skip");
+  return text;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,238 @@
+#include "config/clip_shape.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/rng.h"
+#include "core/strings.h"
+
+namespace lockstep::config {
+namespace {
+
+constexpr std::string_view kSmall =
+    R"({"embed_dim": 24, "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "head_width": 16,
+  "patch_size": 8}, "text_cfg": {"context_length": 12, "vocab_size": 64, "width": 32, "heads": 2, "layers": 2}})";
+
+std::string usage_error_of(const auto& body) {
+  try {
+    body();
+  } catch (const UsageError& error) {
+    return error.text();
+  }
+  return "";
+}
+
+core::Json openclip_configs() {
+  return core::read_json_file(std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "clip" / "openclip_configs.json");
+}
+
+TEST(ClipShape, EveryOpenClipConfigurationIsKnownOrRefusedByName) {
+  const core::Json configs = openclip_configs();
+  const std::vector<std::string> names = clip_model_names();
+  const std::set<std::string> built_in(names.begin(), names.end());
+  EXPECT_EQ(built_in.size(), names.size());
+  size_t num_known = 0;
+  for (const auto& [name, entry] : configs.items()) {
+    SCOPED_TRACE(name);
+    if (!built_in.contains(name)) {
+      const std::string message = usage_error_of([&] { resolve_clip_shape(name); });
+      EXPECT_NE(message.find("'" + name + "' of OpenCLIP is not supported: "), std::string::npos) << message;
+      // What the table leaves out, the reader of configurations must not take either.
+      if (!entry.is_null()) {
+        EXPECT_NE(usage_error_of([&] { parse_clip_shape(entry["config"].dump(), name); }), "");
+      }
+      continue;
+    }
+    ++num_known;
+    ASSERT_FALSE(entry.is_null());
+    const ClipShape shape = resolve_clip_shape(name);
+    const ClipCost cost = clip_cost(shape);
+    EXPECT_EQ(cost.image_parameters, entry["image"].get<int64_t>());
+    EXPECT_EQ(cost.text_parameters, entry["text"].get<int64_t>());
+    int64_t decayed = 0;
+    for (const ParamSpec& spec : clip_param_specs(shape)) decayed += spec.weight_decay ? spec.numel() : 0;
+    EXPECT_EQ(decayed, entry["decayed"].get<int64_t>());
+    const ClipShape parsed = parse_clip_shape(entry["config"].dump(), name);
+    EXPECT_EQ(parsed.quick_gelu, shape.quick_gelu);
+    EXPECT_EQ(parsed.vision.image_size, shape.vision.image_size);
+    EXPECT_EQ(parsed.vision.heads(), shape.vision.heads());
+    EXPECT_EQ(parsed.vision.layer_scale, shape.vision.layer_scale);
+    EXPECT_EQ(parsed.text.heads, shape.text.heads);
+    EXPECT_EQ(clip_cost(parsed).image_forward_flops, cost.image_forward_flops);
+    EXPECT_EQ(clip_cost(parsed).text_forward_flops, cost.text_forward_flops);
+  }
+  EXPECT_EQ(configs.size(), 144u);
+  EXPECT_EQ(num_known, names.size());
+}
+
+struct Published {  // OpenCLIP's docs/model_profile.csv: parameters in millions, forward GFLOPs, both of image and text
+                    // tower
+  const char* model;
+  const char *image_mparams, *text_mparams, *image_gflops, *text_gflops;
+};
+
+TEST(ClipShape, CostsArePublishedFigures) {
+  for (const Published& row :
+       {Published{"ViT-S-32", "22.64", "40.44", "2.29", "3.38"},
+        Published{"ViT-M-32", "39.69", "63.43", "3.99", "5.96"},
+        Published{"ViT-B-32", "87.85", "63.43", "8.82", "5.96"},
+        Published{"ViT-B-16", "86.19", "63.43", "35.13", "5.96"},
+        Published{"ViT-B-32-256", "87.86", "63.43", "11.50", "5.96"},
+        Published{"RN101", "56.26", "63.43", "19.54", "5.96"}, Published{"RN50", "38.32", "63.69", "12.22", "5.96"},
+        Published{"ViT-L-14", "303.97", "123.65", "162.03", "13.30"},
+        Published{"ViT-H-14", "632.08", "354.03", "334.59", "47.09"},
+        Published{"ViT-g-14", "1012.65", "354.03", "534.06", "47.09"},
+        Published{"ViT-bigG-14", "1844.91", "694.66", "967.50", "97.86"}}) {
+    SCOPED_TRACE(row.model);
+    const ClipCost cost = clip_cost(resolve_clip_shape(row.model));
+    EXPECT_EQ(fmt::format("{:.2f}", static_cast<double>(cost.image_parameters) / 1e6), row.image_mparams);
+    EXPECT_EQ(fmt::format("{:.2f}", static_cast<double>(cost.text_parameters) / 1e6), row.text_mparams);
+    EXPECT_EQ(fmt::format("{:.2f}", cost.image_forward_flops / 1e9), row.image_gflops);
+    EXPECT_EQ(fmt::format("{:.2f}", cost.text_forward_flops / 1e9), row.text_gflops);
+  }
+  EXPECT_EQ(clip_cost(resolve_clip_shape("ViT-B-32")).parameters(), 151'277'313);
+  EXPECT_EQ(clip_cost(resolve_clip_shape("ViT-L-14")).parameters(), 427'616'513);
+}
+
+TEST(ClipShape, FewerTokensCostLess) {
+  const ClipShape shape = resolve_clip_shape("ViT-B-32");
+  EXPECT_EQ(clip_text_forward_flops(shape, 77), clip_cost(shape).text_forward_flops);
+  EXPECT_LT(clip_text_forward_flops(shape, 16), 0.21 * clip_text_forward_flops(shape, 77));
+  EXPECT_LT(clip_image_forward_flops(shape, 25), 0.55 * clip_image_forward_flops(shape, 50));
+}
+
+TEST(ClipShape, UnknownNameGetsTheNearestOne) {
+  const std::string message = usage_error_of([] { resolve_clip_shape("ViT-B32"); });
+  EXPECT_NE(message.find("unknown model 'ViT-B32'"), std::string::npos) << message;
+  EXPECT_NE(message.find("ViT-B-32"), std::string::npos) << message;
+}
+
+TEST(ClipShape, OverridesApplyAndAreChecked) {
+  const ClipShape shape = resolve_clip_shape("ViT-B-32", {.image_size = 288,
+                                                          .context_length = 32,
+                                                          .quick_gelu = true,
+                                                          .patch_dropout = 0.5,
+                                                          .init_logit_scale = 2.3,
+                                                          .init_logit_bias = -10.0});
+  EXPECT_EQ(shape.vision.tokens(), 82);
+  EXPECT_EQ(shape.text.context_length, 32);
+  EXPECT_TRUE(shape.quick_gelu);
+  EXPECT_EQ(shape.vision.patch_dropout, 0.5);
+  const std::vector<ParamSpec> specs = clip_param_specs(shape);
+  EXPECT_EQ(specs.back().name, "logit_bias");
+  EXPECT_EQ(specs.back().init.mean, -10.0);
+  EXPECT_EQ(specs[specs.size() - 2].init.mean, 2.3);
+  EXPECT_NE(usage_error_of([] { resolve_clip_shape("RN50", {.image_size = 230}); }).find("multiple of 32"),
+            std::string::npos);
+  EXPECT_NE(usage_error_of([] { resolve_clip_shape("ViT-B-32", {.image_size = 16}); }).find("patch_size=32"),
+            std::string::npos);
+  EXPECT_NE(usage_error_of([] { resolve_clip_shape("ViT-B-32", {.patch_dropout = 1.0}); }).find("patch_dropout=1"),
+            std::string::npos);
+  EXPECT_NE(usage_error_of([] { resolve_clip_shape("RN50", {.patch_dropout = 0.5}); }).find("patch_dropout"),
+            std::string::npos);
+}
+
+TEST(ClipShape, ReadsAJsonFile) {
+  const core::TempDir folder;
+  const auto path = folder.path() / "small.json";
+  core::write_file_atomic(path, kSmall);
+  const ClipShape shape = resolve_clip_shape(path.string());
+  EXPECT_EQ(shape.embed_dim, 24);
+  EXPECT_EQ(shape.vision.heads(), 2);
+  EXPECT_EQ(shape.vision.tokens(), 17);
+  EXPECT_EQ(shape.text.mlp_width(), 128);
+  EXPECT_NE(usage_error_of([&] {
+              resolve_clip_shape((folder.path() / "absent.json").string());
+            }).find("absent.json' does not exist"),
+            std::string::npos);
+}
+
+TEST(ClipShape, JsonErrorsNameTheKey) {
+  struct Case {
+    std::string from, to, expected;
+  };
+  for (const Case& c :
+       {Case{R"("patch_size": 8)", R"("patchsize": 8)", "unknown key 'vision_cfg.patchsize'"},
+        Case{R"("heads": 2)", R"("heads": 2, "pool_type": "last")",
+             "'text_cfg.pool_type' is \"last\", which is not supported"},
+        Case{R"("heads": 2)", R"("heads": 2, "hf_model_name": "roberta-base")", "'text_cfg.hf_model_name'"},
+        Case{R"("layers": 2)", R"("layers": [1, 2, 3])",
+             "'vision_cfg.layers' must be an integer (ViT) or four integers"},
+        Case{R"("layers": 2)", R"("layers": 2.5)", "'vision_cfg.layers' must be an integer, found 2.5"},
+        Case{R"("image_size": 32)", R"("image_size": [32, 64])", "one integer (square images)"},
+        Case{R"("image_size": 32)", R"("image_size": "32")", "'vision_cfg.image_size' must be an integer"},
+        Case{R"("heads": 2)", R"("heads": 3)", "heads=3 does not divide the width 32"},
+        Case{R"("head_width": 16)", R"("head_width": 0)", "head_width=0 is out of range"},
+        Case{R"("embed_dim": 24)", R"("embed_dim": 24, "custom_text": true)",
+             "'custom_text' is true, which is not supported"},
+        Case{R"("embed_dim": 24)", R"("embed_dim": 24, "multimodal_cfg": {"width": 1})", "'multimodal_cfg'"},
+        Case{R"("embed_dim": 24,)", "", "needs 'embed_dim', 'vision_cfg' and 'text_cfg'"},
+        Case{R"("width": 32, "head)", R"("width": 32, "timm_model_name": "vit_x", "head)",
+             "it names a timm image tower"}}) {
+    SCOPED_TRACE(c.to);
+    const std::string json = core::replace_all(std::string(kSmall), c.from, c.to);
+    ASSERT_NE(json, kSmall);
+    const std::string message = usage_error_of([&] { parse_clip_shape(json, "small.json"); });
+    EXPECT_NE(message.find(c.expected), std::string::npos) << message;
+    EXPECT_NE(message.find("small.json"), std::string::npos) << message;
+  }
+}
+
+TEST(ClipShape, DamagedJsonNeverCrashes) {
+  core::CounterRng rng(3);
+  size_t num_refused = 0;
+  for (int i = 0; i < 5000; ++i) {
+    std::string text(kSmall);
+    if (rng.below(4) == 0) text.resize(rng.below(text.size()));
+    for (uint64_t edits = rng.below(4); edits > 0 && !text.empty(); --edits)
+      text[rng.below(text.size())] = static_cast<char>(rng.below(256));
+    try {
+      const ClipShape shape = parse_clip_shape(text, "mutated");
+      EXPECT_GT(clip_cost(shape).parameters(), 0);
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.code() == ExitCode::kUsage || error.code() == ExitCode::kData) << error.what();
+      ++num_refused;
+    }
+  }
+  EXPECT_GT(num_refused, 2000u);
+}
+
+TEST(ClipShape, StateDictOrderAndGroupsAreOpenClips) {
+  const std::vector<std::string> order = openclip_state_dict_order(resolve_clip_shape("RN50"));
+  const std::vector<std::string> head{
+      "positional_embedding",    "text_projection",        "logit_scale",
+      "visual.conv1.weight",     "visual.bn1.weight",      "visual.bn1.bias",
+      "visual.bn1.running_mean", "visual.bn1.running_var", "visual.bn1.num_batches_tracked"};
+  EXPECT_TRUE(std::equal(head.begin(), head.end(), order.begin()));
+  EXPECT_EQ(order.back(), "ln_final.bias");
+  EXPECT_EQ(order.size(), clip_param_specs(resolve_clip_shape("RN50")).size());
+}
+
+TEST(ClipShape, InitialLaws) {
+  const auto specs = clip_param_specs(resolve_clip_shape("ViT-B-32"));
+  const auto law = [&](std::string_view name) {
+    const auto it = std::find_if(specs.begin(), specs.end(), [&](const ParamSpec& spec) { return spec.name == name; });
+    EXPECT_NE(it, specs.end()) << name;
+    return it->init;
+  };
+  EXPECT_DOUBLE_EQ(law("visual.conv1.weight").deviation, 1 / std::sqrt(3072.0));
+  EXPECT_EQ(law("visual.conv1.weight").kind, InitLaw::Kind::kUniform);
+  EXPECT_DOUBLE_EQ(law("visual.transformer.resblocks.0.attn.in_proj_weight").deviation, std::sqrt(6.0 / 3072));
+  EXPECT_DOUBLE_EQ(law("transformer.resblocks.3.attn.in_proj_weight").deviation, 1 / std::sqrt(512.0));
+  EXPECT_DOUBLE_EQ(law("transformer.resblocks.3.mlp.c_proj.weight").deviation, 1 / std::sqrt(512.0 * 24));
+  EXPECT_DOUBLE_EQ(law("transformer.resblocks.3.mlp.c_fc.weight").deviation, 1 / 32.0);
+  EXPECT_EQ(law("transformer.resblocks.3.mlp.c_fc.weight").kind, InitLaw::Kind::kNormal);
+  EXPECT_DOUBLE_EQ(law("transformer.resblocks.3.mlp.c_proj.bias").deviation, 1 / std::sqrt(2048.0));
+  EXPECT_EQ(law("transformer.resblocks.3.attn.out_proj.bias").kind, InitLaw::Kind::kZeros);
+  EXPECT_DOUBLE_EQ(law("logit_scale").mean, std::log(1 / 0.07));
+}
+
+}  // namespace
+}  // namespace lockstep::config
