@@ -7,7 +7,7 @@
 #include "core/json.h"
 #include "core/strings.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 
 using namespace std::chrono_literals;
@@ -219,4 +219,4 @@ TEST_F(Bench, BadInputIsAUsageError) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

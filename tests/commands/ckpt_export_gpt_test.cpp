@@ -14,7 +14,7 @@
 #include "record/checkpoint_manifest.h"
 #include "record/reader.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 namespace fs = std::filesystem;
 using core::Json;
@@ -297,4 +297,4 @@ TEST_F(CkptExportGpt, WhatIsThereIsKeptAndATokenizerThatMovedIsNamed) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

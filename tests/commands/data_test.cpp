@@ -9,8 +9,8 @@ namespace lockstep {
 namespace {
 
 using core::Json;
-using testing::ProgramResult;
-using testing::run_lockstep;
+using tests::ProgramResult;
+using tests::run_lockstep;
 
 TEST(DataCommand, MakesIndexesVerifiesAndInspectsShards) {
   core::TempDir folder;
@@ -73,7 +73,7 @@ TEST(DataCommand, MakesAndInspectsSounds) {
   const std::string shard = (folder.path() / "set" / "val-000000.tar").string();
   std::string bytes = core::read_file(shard);
   bytes[3000] ^= 16;  // inside the first recording
-  testing::write_file(shard, bytes);
+  tests::write_file(shard, bytes);
   const ProgramResult damaged = run_lockstep({"data", "inspect", shard});
   EXPECT_EQ(damaged.exit_code, 4);
   EXPECT_NE(damaged.out.find("recording in shard '" + shard + "' offset=0 key='000000000' is damaged"),
@@ -85,7 +85,7 @@ TEST(DataCommand, MakesAndInspectsSounds) {
 }
 
 TEST(DataCommand, InspectFindsWhatTrainingWithSoundsRefuses) {
-  using testing::TarBytes;
+  using tests::TarBytes;
   core::TempDir folder;
   const std::string set = (folder.path() / "set").string();
   ASSERT_EQ(run_lockstep({"data", "make-sounds", set, "--samples", "24", "--val-samples", "24", "--seconds", "0.25",
@@ -96,7 +96,7 @@ TEST(DataCommand, InspectFindsWhatTrainingWithSoundsRefuses) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(set + "/heldout"))
     if (entry.path().extension() == ".flac") flac = core::read_file(entry.path());
   ASSERT_FALSE(flac.empty());
-  const std::string shard = testing::write_file(
+  const std::string shard = tests::write_file(
       folder.path() / "x.tar", TarBytes::member("a.flac", flac) + TarBytes::member("a.txt", "no") +
                                    TarBytes::member("a.json", R"({"text": ["a tone", "x"]})") +
                                    TarBytes::member("b.flac", flac) + TarBytes::member("b.txt", " \n") +
@@ -123,14 +123,14 @@ TEST(DataCommand, InspectFindsWhatTrainingWithSoundsRefuses) {
 TEST(DataCommand, DemosTakeAProgramByItsNameOnPath) {
   core::TempDir folder;
   const std::string program =
-      testing::write_file(folder.path() / "stand-in", "#!/bin/sh\necho \"called as $0\" >&2\nexit 9\n");
+      tests::write_file(folder.path() / "stand-in", "#!/bin/sh\necho \"called as $0\" >&2\nexit 9\n");
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   for (const char* demo : {"sounds", "demo"}) {
     const std::string script = std::string(LOCKSTEP_SOURCE_DIR) + "/examples/" + demo + "/demo.sh";
     for (const std::string& name : {std::string("stand-in"), program}) {
       const ProgramResult result =
-          testing::run_program({"/bin/sh", "-c", "PATH=\"$0:$PATH\" exec bash \"$@\"", folder.path().string(), script,
-                                name, (folder.path() / "out").string(), "--short"});
+          tests::run_program({"/bin/sh", "-c", "PATH=\"$0:$PATH\" exec bash \"$@\"", folder.path().string(), script,
+                              name, (folder.path() / "out").string(), "--short"});
       EXPECT_EQ(result.exit_code, 9) << result.err;
       EXPECT_NE(result.err.find("called as " + std::filesystem::canonical(program).string()), std::string::npos)
           << result.err;
@@ -140,13 +140,13 @@ TEST(DataCommand, DemosTakeAProgramByItsNameOnPath) {
 
 TEST(DataCommand, ListsEveryDamagedShardWithExitCodeFour) {
   core::TempDir folder;
-  const std::string shards = testing::write_shards(folder.path(), {5, 5, 5, 5});
+  const std::string shards = tests::write_shards(folder.path(), {5, 5, 5, 5});
   ASSERT_EQ(run_lockstep({"data", "index", shards}).exit_code, 0);
   const std::string first = (folder.path() / "000.tar").string(), last = (folder.path() / "003.tar").string();
   std::string bytes = core::read_file(first);
   bytes[700] ^= 4;
-  testing::write_file(first, bytes);
-  testing::write_file(last, core::read_file(last).substr(0, 2000));
+  tests::write_file(first, bytes);
+  tests::write_file(last, core::read_file(last).substr(0, 2000));
   const ProgramResult result = run_lockstep({"data", "verify", shards});
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_NE(result.out.find("DAMAGED " + first), std::string::npos) << result.out;

@@ -8,8 +8,8 @@ namespace lockstep {
 namespace {
 
 using core::Json;
-using testing::ProgramResult;
-using testing::run_lockstep;
+using tests::ProgramResult;
+using tests::run_lockstep;
 
 /// A folder with two JSON Lines files of 600 and 100 documents; one document is empty, one is a list.
 class TextCommands : public ::testing::Test {

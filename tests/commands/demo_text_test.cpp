@@ -8,7 +8,7 @@
 #include "core/files.h"
 #include "record/reader.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 namespace fs = std::filesystem;
 
@@ -27,4 +27,4 @@ TEST(DemoText, StopsOnTensorRanksAndGoesOnAsPipelineStagesOnOneRanksCurve) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

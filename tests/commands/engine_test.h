@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 /// A test that starts the engine: skipped, and so counted, where only the front was built.
 class EngineTest : public ::testing::Test {
@@ -14,4 +14,4 @@ class EngineTest : public ::testing::Test {
   }
 };
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

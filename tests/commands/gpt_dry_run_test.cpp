@@ -10,20 +10,20 @@
 #include "run_program.h"
 #include "support/error_text.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 
 using core::Json;
 const std::string kRecipes = std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/";
 
-ProgramResult run(std::vector<std::string> args) {
+ProgramResult run_gpt(std::vector<std::string> args) {
   args.insert(args.begin(), lockstep_program());
   return run_program(args);
 }
 
 ProgramResult dry_run(std::vector<std::string> args) {
   args.insert(args.begin(), {"train", "gpt", "--dry-run"});
-  return run(std::move(args));
+  return run_gpt(std::move(args));
 }
 
 Json dry_json(std::vector<std::string> args) {
@@ -181,7 +181,7 @@ TEST(GptDryRun, MisfitsAreUsageErrorsWithTheNearest) {
     EXPECT_EQ(result.exit_code, 2) << result.out;
     EXPECT_TRUE(holds(result.err, bad.part)) << result.err;
   }
-  EXPECT_EQ(run({"train", "gpt", "--model", "gpt2", "--mock-data", "--lr", "1e-4"}).exit_code, 2) << "no length";
+  EXPECT_EQ(run_gpt({"train", "gpt", "--model", "gpt2", "--mock-data", "--lr", "1e-4"}).exit_code, 2) << "no length";
 }
 
 TEST(GptDryRun, ShippedSweepsExpand) {
@@ -227,11 +227,11 @@ TEST(GptDryRun, SweepFindsItsRecipeBesideItself) {
 }
 
 TEST(GptHelp, NamesOtherSpellings) {
-  const ProgramResult help = run({"train", "gpt", "--help"});
+  const ProgramResult help = run_gpt({"train", "gpt", "--help"});
   EXPECT_EQ(help.exit_code, 0);
   for (const char* name : {"also --log-interval", "also --tp", "also --layernorm-epsilon"})
     EXPECT_TRUE(holds(words_of(help.out), name)) << name;
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

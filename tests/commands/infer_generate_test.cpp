@@ -14,7 +14,7 @@
 #include "core/strings.h"
 #include "record/checkpoint_manifest.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 namespace fs = std::filesystem;
 using core::Json;
@@ -300,4 +300,4 @@ TEST_F(Generate, RunsThatHoldNoWholeGptAreNamed) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -10,7 +10,7 @@
 #include "core/strings.h"
 #include "support/error_text.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 
 using core::Json;
@@ -401,4 +401,4 @@ TEST(OptionCommands, LibTorchThatIsNowhereIsAnEnvironmentError) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

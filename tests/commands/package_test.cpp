@@ -9,7 +9,7 @@
 #include "core/strings.h"
 #include "record/reader.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -62,4 +62,4 @@ TEST(Package, WithoutLibTorchTheEngineSaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -12,7 +12,7 @@
 #include "record/reader.h"
 #include "record/run_data.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -197,4 +197,4 @@ TEST_F(ProfileCommand, NsightWrapperNamesReportsAndPicksRanks) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

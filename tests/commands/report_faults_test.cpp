@@ -5,7 +5,7 @@
 #include "commands/train_fixture.h"
 #include "core/strings.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 
 using core::Json;
@@ -110,4 +110,4 @@ TEST_F(ReportFaults, ASlowLoaderIsADataStall) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

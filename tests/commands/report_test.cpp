@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using core::Json;
-using testing::ProgramResult;
-using testing::run_lockstep;
+using tests::ProgramResult;
+using tests::run_lockstep;
 
 struct RecordPlan {
   std::string name = "run";
@@ -497,7 +497,7 @@ class ReportPage : public ::testing::Test {
  protected:
   void check(const fs::path& page) const {
     ASSERT_TRUE(fs::exists(page)) << page;
-    const ProgramResult result = testing::run_program(
+    const ProgramResult result = tests::run_program(
         {"/usr/bin/env", "python3", LOCKSTEP_SOURCE_DIR "/tests/support/check_page.py", "--quick", page.string()}, {},
         std::chrono::minutes(8));
     if (result.exit_code == kNoBrowser) GTEST_SKIP() << result.out;

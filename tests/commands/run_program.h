@@ -18,7 +18,7 @@
 
 extern char** environ;
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 struct ProgramResult {
   int exit_code = -1;  ///< 128 + signal when a signal ended it.
@@ -120,4 +120,4 @@ inline ProgramResult run_lockstep(std::vector<std::string> args, const EnvChange
   return run_program(std::move(args), changes, timeout);
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -11,7 +11,7 @@
 #include "core/strings.h"
 #include "record/reader.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 namespace fs = std::filesystem;
 
@@ -211,4 +211,4 @@ TEST_F(SweepOnSlurm, ACancelledJobSavesAndStaysCancelled) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -11,7 +11,7 @@
 #include "core/process.h"
 #include "core/strings.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
@@ -363,4 +363,4 @@ TEST_F(SweepCommand, SubmitWithoutSlurmSaysWhatToDo) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

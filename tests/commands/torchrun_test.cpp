@@ -4,7 +4,7 @@
 #include "commands/train_fixture.h"
 #include "core/strings.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 
 class Torchrun : public TrainFixture {
@@ -58,4 +58,4 @@ TEST_F(Torchrun, RanksMeetInTheAgentsStoreAndInTheirOwn) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -12,7 +12,7 @@
 #include "record/checkpoint_manifest.h"
 #include "record/reader.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 namespace fs = std::filesystem;
 
@@ -268,4 +268,4 @@ TEST_F(TrainClap, WrongVocabularyAndMissingOnesAreRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

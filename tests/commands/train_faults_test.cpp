@@ -8,7 +8,7 @@
 #include "core/strings.h"
 #include "unit/data/tar_bytes.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 
 class TrainFaults : public TrainFixture {
@@ -177,4 +177,4 @@ TEST_F(TrainFaults, EvaluationCountsAndUsesBothZeroShotSets) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -13,7 +13,7 @@
 #include "record/checkpoint_manifest.h"
 #include "record/reader.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 namespace fs = std::filesystem;
 
@@ -95,4 +95,4 @@ class TrainFixture : public EngineTest {
   inline static core::Json* shapes_ = nullptr;
 };
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -10,7 +10,7 @@
 #include "record/checkpoint_manifest.h"
 #include "record/reader.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 namespace fs = std::filesystem;
 
@@ -176,4 +176,4 @@ TEST_F(TrainGptLoad, DamageIsFoundByHashesAndTheFileNamed) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -18,7 +18,7 @@
 #include "record/checkpoint_manifest.h"
 #include "record/reader.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 namespace fs = std::filesystem;
 
@@ -644,4 +644,4 @@ TEST_F(TrainGpt, RefusesWhatItCannotLayOutOrHasNoEngineFor) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -2,7 +2,7 @@
 #include "commands/train_fixture.h"
 #include "core/strings.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 
 class TrainResume : public TrainFixture {
@@ -142,4 +142,4 @@ TEST_F(TrainResume, OnlyDamagedCheckpointsAreAnError) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -10,7 +10,7 @@
 #include "core/safetensors.h"
 #include "core/strings.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 
 class TrainCommand : public TrainFixture {};
@@ -234,4 +234,4 @@ TEST_F(TrainCommand, ExportAndEmbed) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

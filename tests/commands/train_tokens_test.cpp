@@ -12,7 +12,7 @@
 #include "record/reader.h"
 #include "support/error_text.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 namespace {
 namespace fs = std::filesystem;
 
@@ -181,4 +181,4 @@ TEST_F(TrainTokens, AModelThatTheMachineCannotHoldIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

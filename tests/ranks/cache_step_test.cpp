@@ -15,8 +15,8 @@ namespace {
 using comm::Comm;
 using comm::run_ranks;
 using models::Batch;
-using testing::expect_close;
-using testing::TinyTowers;
+using tests::expect_close;
+using tests::TinyTowers;
 
 constexpr double kFp32 = 1e-5;   // logits of about 14 carry fp32 errors of 1e-6, and so do their exponentials
 constexpr double kScale = 1e-4;  // the gradient of logit_scale is a sum of terms that mostly cancel

@@ -12,12 +12,12 @@
 namespace lockstep::comm {
 namespace {
 
-struct Case {
+struct CollectiveCase {
   ThreadBackend backend;
   int num_ranks;
 };
 
-std::string case_name(const ::testing::TestParamInfo<Case>& info) {
+std::string case_name(const ::testing::TestParamInfo<CollectiveCase>& info) {
   return fmt::format("{}{}", info.param.backend == ThreadBackend::kLocal ? "Local" : "Gloo", info.param.num_ranks);
 }
 
@@ -39,7 +39,7 @@ void require_equal(const at::Tensor& got, const at::Tensor& want, const std::str
     throw std::runtime_error(fmt::format("{} of {}: wrong values", what, c10::toString(want.scalar_type())));
 }
 
-class Collectives : public ::testing::TestWithParam<Case> {
+class Collectives : public ::testing::TestWithParam<CollectiveCase> {
  protected:
   void run(const std::function<void(Comm&)>& body) {
     std::atomic<int> num_run = 0;
@@ -283,12 +283,13 @@ TEST_P(Collectives, AllReduceWithGradientSumsBothWays) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Collectives,
-                         ::testing::Values(Case{ThreadBackend::kLocal, 1}, Case{ThreadBackend::kLocal, 2},
-                                           Case{ThreadBackend::kLocal, 3}, Case{ThreadBackend::kLocal, 4},
-                                           Case{ThreadBackend::kGloo, 2}, Case{ThreadBackend::kGloo, 3},
-                                           Case{ThreadBackend::kGloo, 4}),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(
+    Transports, Collectives,
+    ::testing::Values(CollectiveCase{ThreadBackend::kLocal, 1}, CollectiveCase{ThreadBackend::kLocal, 2},
+                      CollectiveCase{ThreadBackend::kLocal, 3}, CollectiveCase{ThreadBackend::kLocal, 4},
+                      CollectiveCase{ThreadBackend::kGloo, 2}, CollectiveCase{ThreadBackend::kGloo, 3},
+                      CollectiveCase{ThreadBackend::kGloo, 4}),
+    case_name);
 
 /// What run_ranks throws.
 std::string failure_of(int num_ranks, const std::function<void(Comm&)>& body,

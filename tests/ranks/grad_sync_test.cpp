@@ -19,8 +19,8 @@ namespace {
 using comm::Comm;
 using comm::ThreadBackend;
 
-using Model = testing::WaveModel;
-using testing::all_images, testing::backward, testing::kSamples, testing::require, testing::run_micros, testing::wave;
+using Model = tests::WaveModel;
+using tests::all_images, tests::backward, tests::kSamples, tests::require, tests::run_micros, tests::wave;
 
 std::map<std::string, at::Tensor> plain_gradients() {
   Model model;

@@ -19,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using comm::Comm;
-using testing::require;
-using testing::WaveSetting;
-using testing::WaveState;
+using tests::require;
+using tests::WaveSetting;
+using tests::WaveState;
 
 /// A run of WaveModel with its checkpoints.
 struct SavedRun {
@@ -40,9 +40,9 @@ struct SavedRun {
   }
   void save() {
     run.sync->wait_params();
-    checkpointer.save({.step = step, .epoch = 0, .samples_seen = step * testing::kSamples, .data = {}, .extra = {}});
+    checkpointer.save({.step = step, .epoch = 0, .samples_seen = step * tests::kSamples, .data = {}, .extra = {}});
   }
-  testing::WaveRun run;
+  tests::WaveRun run;
   Checkpointer checkpointer;
   int64_t step = 0;
   std::vector<double> losses{};
@@ -110,10 +110,10 @@ TEST_P(ShardedCheckpoint, IsReadAtEveryLayout) {
                                writer.is_sharded ? "zero1" : "ddp", reader.num_ranks,
                                reader.is_sharded ? "zero1" : "ddp"));
       const auto rest = train_on(reader, dir.path() / "run", 3, /*saves=*/false);
-      EXPECT_NO_THROW(testing::require_equal(rest.at_start, saved));
+      EXPECT_NO_THROW(tests::require_equal(rest.at_start, saved));
       const bool is_same = reader.num_ranks == writer.num_ranks && reader.is_sharded == writer.is_sharded;
       if (is_same) {
-        EXPECT_NO_THROW(testing::require_equal(rest.at_end, whole.at_end));
+        EXPECT_NO_THROW(tests::require_equal(rest.at_end, whole.at_end));
       }
       for (size_t step = 0; step < 3; ++step)
         EXPECT_NEAR(rest.losses[step], whole.losses[step + 3], is_same ? 0 : tolerance * whole.losses[0]) << step;

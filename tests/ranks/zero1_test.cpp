@@ -25,15 +25,15 @@ namespace {
 
 using comm::Comm;
 using comm::ThreadBackend;
-using testing::require;
-using Model = testing::WaveModel;
-using Setting = testing::WaveSetting;
+using tests::require;
+using Zero1Model = tests::WaveModel;
+using Setting = tests::WaveSetting;
 
-constexpr int kSteps = 3;
+constexpr int kZero1Steps = 3;
 
-/// What a run of kSteps leaves behind.
+/// What a run of kZero1Steps leaves behind.
 struct Outcome {
-  testing::WaveState state;
+  tests::WaveState state;
   std::map<std::string, at::Tensor> starts;
   std::vector<double> losses, norms;
   std::vector<int64_t> state_elements;                       // of each rank
@@ -50,10 +50,10 @@ Outcome train(const Setting& setting) {
       setting.num_ranks,
       [&](Comm& data) {
         std::map<std::string, at::Tensor> starts;
-        testing::WaveRun run(setting, data);
+        tests::WaveRun run(setting, data);
         for (const auto& [name, tensor] : run.model.all()) starts[name] = tensor->detach().clone();
         std::vector<double> losses, norms;
-        for (int step = 0; step < kSteps; ++step) {
+        for (int step = 0; step < kZero1Steps; ++step) {
           losses.push_back(run.mean_loss());
           if (step == 0) data.recorder().clear();
           norms.push_back(run.step());
@@ -67,7 +67,7 @@ Outcome train(const Setting& setting) {
         for (const auto& state : run.optimizer->state()) {
           out.state_elements[rank] += state.exp_avg.numel();
           out.names[rank].insert(state.name);
-          require(state.step.item<double>() == kSteps, state.name + ": steps");
+          require(state.step.item<double>() == kZero1Steps, state.name + ": steps");
         }
         if (data.rank() == 0)
           for (const auto& entry : data.recorder().snapshot()) {
@@ -89,13 +89,13 @@ void expect_same_training(const Outcome& got, const Outcome& want, double tolera
     EXPECT_LE((got.state.parameters.at(name) - parameter).abs().max().item<double>(), tolerance * change) << name;
     EXPECT_FALSE(got.state.exp_avgs.at(name).isnan().any().item<bool>()) << name << ": some element belongs to nobody";
   }
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kZero1Steps; ++step) {
     EXPECT_NEAR(got.losses[static_cast<size_t>(step)], want.losses[static_cast<size_t>(step)],
                 tolerance * want.losses[0]);
     EXPECT_NEAR(got.norms[static_cast<size_t>(step)], want.norms[static_cast<size_t>(step)], tolerance * want.norms[0]);
-    EXPECT_GT(want.norms[static_cast<size_t>(step)], 2 * testing::WaveRun::kClip) << "clipping is not active";
+    EXPECT_GT(want.norms[static_cast<size_t>(step)], 2 * tests::WaveRun::kClip) << "clipping is not active";
   }
-  EXPECT_LT(want.losses[kSteps - 1], want.losses[0]);
+  EXPECT_LT(want.losses[kZero1Steps - 1], want.losses[0]);
 }
 
 class Zero1 : public ::testing::TestWithParam<Setting> {};
@@ -117,7 +117,7 @@ TEST_P(Zero1, EqualsDdpAndOneRank) {
 TEST_P(Zero1, HoldsItsShareAndCallsByTheFormula) {
   const Setting& setting = GetParam();
   const Outcome got = train(setting);
-  Model model;
+  Zero1Model model;
   std::vector<plan::BucketItem> items;
   for (const auto& [name, tensor] : model.all())
     if (tensor->requires_grad())
@@ -143,9 +143,10 @@ TEST_P(Zero1, HoldsItsShareAndCallsByTheFormula) {
     EXPECT_TRUE(got.calls.empty());
     return;
   }
-  EXPECT_EQ(calls("reduce_scatter"), std::pair(kSteps * num_buckets, kSteps * bytes));
-  EXPECT_EQ(calls("all_gather"), std::pair(kSteps * num_buckets, kSteps * bytes));
-  EXPECT_EQ(calls("all_reduce"), std::pair(int64_t{kSteps + kSteps - 1}, int64_t{8 * (kSteps + kSteps - 1)}))
+  EXPECT_EQ(calls("reduce_scatter"), std::pair(kZero1Steps * num_buckets, kZero1Steps * bytes));
+  EXPECT_EQ(calls("all_gather"), std::pair(kZero1Steps * num_buckets, kZero1Steps * bytes));
+  EXPECT_EQ(calls("all_reduce"),
+            std::pair(int64_t{kZero1Steps + kZero1Steps - 1}, int64_t{8 * (kZero1Steps + kZero1Steps - 1)}))
       << "the norm's, and the test's mean loss";
 }
 
@@ -154,7 +155,7 @@ std::vector<Setting> settings() {
   for (const int num_ranks : {1, 2, 3, 4})
     for (const int64_t num_micro : {1, 3})
       for (const int64_t bucket_bytes : {int64_t{1}, int64_t{400}, int64_t{1} << 30})
-        if (testing::kSamples / num_ranks % num_micro == 0)
+        if (tests::kSamples / num_ranks % num_micro == 0)
           out.push_back({.num_ranks = num_ranks, .num_micro = num_micro, .bucket_bytes = bucket_bytes});
   for (const int num_ranks : {2, 3})
     out.push_back({.num_ranks = num_ranks, .num_micro = 2, .backend = ThreadBackend::kGloo});
@@ -181,14 +182,14 @@ TEST(Zero1Shards, MayBeEmpty) {
 
 TEST(Zero1Shards, ReductionOverlapsWithBackward) {
   comm::run_ranks(2, [](Comm& data) {
-    Model model;
+    Zero1Model model;
     const auto sync = make_grad_sync_zero1(model.all(), data, 1);
     sync->begin_step();
     sync->begin_micro(false);
-    testing::backward(model.loss(testing::all_images()));
+    tests::backward(model.loss(tests::all_images()));
     require(data.count("reduce_scatter") == 0, "an early micro-batch communicated");
     sync->begin_micro(true);
-    testing::backward(model.loss(testing::all_images()));
+    tests::backward(model.loss(tests::all_images()));
     require(data.count("reduce_scatter") == 3,
             "no bucket left during backward");  // scale, head, twice: see DdpCommunication
     sync->finish();
@@ -201,7 +202,7 @@ TEST(Zero1Shards, ParametersAreWaitedForWhereTheyAreUsed) {
   std::promise<void> has_begun;
   const std::shared_future<void> begun = has_begun.get_future().share();
   comm::run_ranks(2, [&](Comm& data) {
-    Model model;
+    Zero1Model model;
     const auto sync = make_grad_sync_zero1(model.all(), data, 1);
     const auto use_head = sync->wait_where_used({{"head", &model.head}});
     const auto use_others = sync->wait_where_used(model.all());
@@ -227,7 +228,7 @@ TEST(Zero1Shards, ParametersAreWaitedForWhereTheyAreUsed) {
 TEST(Zero1Shards, BeginStepWaitsForTheRest) {
   for (const int64_t bucket_bytes : {int64_t{1}, int64_t{1} << 20})
     comm::run_ranks(2, [&](Comm& data) {
-      Model model;
+      Zero1Model model;
       const auto sync = make_grad_sync_zero1(model.all(), data, bucket_bytes);
       const auto use_head = sync->wait_where_used({{"head", &model.head}});
       const c10::NoGradGuard no_grad;
@@ -277,9 +278,9 @@ TEST_P(Masters, ShardedEqualsWholeBitForBit) {
       EXPECT_TRUE(master.equal(want.state.masters.at(name))) << name;
       EXPECT_TRUE(got.state.exp_avgs.at(name).equal(want.state.exp_avgs.at(name))) << name;
     }
-    for (size_t step = 0; step < kSteps; ++step)
+    for (size_t step = 0; step < kZero1Steps; ++step)
       EXPECT_NEAR(got.losses[step], want.losses[step], is_exact ? 0 : 1e-2 * want.losses[0]);
-    EXPECT_GT(want.norms[0], 2 * testing::WaveRun::kClip);
+    EXPECT_GT(want.norms[0], 2 * tests::WaveRun::kClip);
     int64_t all = 0, most = 0;
     for (const int64_t elements : got.state_elements) all += elements, most = std::max(most, elements);
     EXPECT_EQ(all, want.state_elements[0]);
@@ -297,7 +298,7 @@ TEST_P(Masters, FollowFp32Training) {
   const Outcome want = train({.is_sharded = false});
   const Outcome got =
       train({.num_ranks = 2, .type = type, .masters = {.has_masters = true, .fp32_gradients = fp32_gradients}});
-  for (int step = 0; step < kSteps; ++step)
+  for (int step = 0; step < kZero1Steps; ++step)
     EXPECT_NEAR(got.losses[static_cast<size_t>(step)], want.losses[static_cast<size_t>(step)], 0.02 * want.losses[0]);
 }
 
@@ -319,7 +320,7 @@ TEST(MasterCopies, KeepWhatSixteenBitsWouldLose) {
     for (int step = 0; step < 600; ++step) {
       sync->begin_step();
       sync->begin_micro(true);
-      testing::backward(weight.sum());
+      tests::backward(weight.sum());
       sync->finish();
       train::update_parameters(*sync, *optimizer, nullptr, 1e-5, 0);
     }
@@ -333,14 +334,14 @@ TEST(Overflow, OfOneRankIsSkippedByAll) {
   for (const bool is_sharded : {false, true}) {
     std::atomic<int> num_skipped = 0;
     comm::run_ranks(3, [&](Comm& data) {
-      testing::WaveRun run(
+      tests::WaveRun run(
           {.num_ranks = 3, .is_sharded = is_sharded, .type = at::kHalf, .masters = {.has_masters = true}}, data);
       optim::LossScaler scaler(at::kCPU, {.initial_scale = 1024.0});
       const auto before = run.model.head.detach().clone();
       run.sync->begin_step();
       run.sync->begin_micro(true);
-      testing::backward(run.model.loss(testing::all_images()) *
-                        (data.rank() == 1 ? std::numeric_limits<double>::infinity() : 1.0));
+      tests::backward(run.model.loss(tests::all_images()) *
+                      (data.rank() == 1 ? std::numeric_limits<double>::infinity() : 1.0));
       run.sync->finish();
       const auto gradients = train::update_parameters(*run.sync, *run.optimizer, &scaler, 1e-2, 1.0);
       run.sync->wait_params();

@@ -9,7 +9,7 @@
 #include "models/clip/clip_model.h"
 #include "support/tensor_golden.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 /// A case under tests/golden/clip, or the path of a file of the same layout.
 inline std::string file_of(const std::string& golden) {
@@ -34,4 +34,4 @@ inline std::unique_ptr<models::ClipModel> golden_model(const std::string& golden
   return model;
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -7,7 +7,7 @@
 
 #include "report/document.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 /// Numbers between -1 and 1 that are the same everywhere.
 class Noise {
@@ -313,4 +313,4 @@ inline report::Document demo_document() {
       .data_json = R"({"runs": [{"name": "n1", "note": "</script><b>"}]})"};
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 /// Message and hint of the Kind of error that `body` throws; "no error" where it throws none. Other errors pass on and
 /// fail the test.
@@ -19,4 +19,4 @@ template <typename Kind = Error> std::string message_of(const std::function<void
 
 inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -22,26 +22,30 @@ namespace lockstep::tests {
 namespace {
 
 constexpr int kSteps = 3;
-constexpr int64_t kSamples = 2;  // of a micro-batch
+constexpr int64_t kMeshSamples = 2;  // of a micro-batch
 constexpr double kLr = 1e-2, kClip = 0.5;
 
 using Counts = std::map<std::tuple<std::string, std::string, int64_t>, int64_t>;
 
 models::Batch batch_of(const config::GptShape& shape, int step, int64_t place) {
-  const int64_t tokens = shape.sequence, count = kSamples * (tokens + 1);
+  const int64_t tokens = shape.sequence, count = kMeshSamples * (tokens + 1);
   const at::Tensor ids = at::arange(count)
                              .add(step * 17 + place * 7)
                              .mul(29)
                              .add(3)
                              .mul(11)
                              .remainder(shape.vocab)
-                             .view({kSamples, tokens + 1});
+                             .view({kMeshSamples, tokens + 1});
   models::Batch batch;
   batch.text_BT = ids.narrow(1, 0, tokens);
   batch.target_BT = ids.narrow(1, 1, tokens);
-  batch.num_samples = kSamples;
-  batch.loss_weight_BT =
-      at::arange(kSamples * tokens).add(step + place).remainder(5).ne(0).to(at::kFloat).view({kSamples, tokens});
+  batch.num_samples = kMeshSamples;
+  batch.loss_weight_BT = at::arange(kMeshSamples * tokens)
+                             .add(step + place)
+                             .remainder(5)
+                             .ne(0)
+                             .to(at::kFloat)
+                             .view({kMeshSamples, tokens});
   return batch;
 }
 
@@ -310,8 +314,8 @@ config::GptOptions options_of(const MeshCase& mesh) {
   o.init_method_std = 0.25;
   o.hidden_dropout = o.attention_dropout = 0.1;
   o.untie_embeddings_and_output_weights = !mesh.is_tied;
-  o.micro_batch_size = kSamples;
-  o.global_batch_size = kSamples * mesh.micro * mesh.dp;
+  o.micro_batch_size = kMeshSamples;
+  o.global_batch_size = kMeshSamples * mesh.micro * mesh.dp;
   o.tensor_model_parallel_size = mesh.tp;
   o.pipeline_model_parallel_size = mesh.pp;
   if (!mesh.stages.empty())

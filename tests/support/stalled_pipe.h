@@ -11,7 +11,7 @@
 
 #include "core/files.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 /// A named pipe that stands for a file on a stalled file system: once it is full, write() blocks until drain() is
 /// called.
@@ -51,4 +51,4 @@ class StalledPipe {
   std::jthread thread_;
 };
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

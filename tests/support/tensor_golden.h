@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/safetensors.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 using TensorMap = std::map<std::string, at::Tensor>;
 
@@ -60,4 +60,4 @@ inline void expect_close(const at::Tensor& got, const at::Tensor& want, double t
   EXPECT_TRUE(difference <= tolerance) << what << ": relative difference " << difference << ", tolerance " << tolerance;
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -7,7 +7,7 @@
 #include "core/rng.h"
 #include "models/two_towers.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 /// The smallest pair of towers that has every trait the steps must handle: a linear image tower with random feature
 /// dropout (keyed by the context) and a running mean, an embedding-mean text tower, and the scale.
@@ -73,4 +73,4 @@ class TinyTowers : public models::TwoTowers {
   int num_image_forwards_ = 0;
 };
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

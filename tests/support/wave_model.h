@@ -10,24 +10,23 @@
 #include "comm/comm.h"
 #include "comm/named_tensor.h"
 #include "parallel/grad_sync.h"
+#include "support/wave.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
-inline at::Tensor wave(at::IntArrayRef shape, double phase, double scale) {
-  int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
-  return at::arange(count, at::kFloat).mul(0.7).add(phase).sin().mul(scale).view(shape);
+inline at::Tensor float_wave(at::IntArrayRef shape, double phase, double scale) {
+  return wave(shape, phase, scale, at::kFloat);
 }
 
 /// A small network of plain operators: a convolution with channels_last weights, a matrix used twice, biases, a scalar,
 /// and a parameter that no sample uses.
 struct WaveModel {
-  at::Tensor kernel = wave({6, 3, 3, 3}, 0.1, 0.4).contiguous(at::MemoryFormat::ChannelsLast);
-  at::Tensor kernel_bias = wave({6}, 0.2, 0.1);
-  at::Tensor unused = wave({5, 7}, 0.3, 1.0);
-  at::Tensor twice = wave({6, 6}, 0.5, 0.5);
-  at::Tensor head = wave({6, 4}, 0.7, 0.5);
-  at::Tensor frozen = wave({4}, 0.8, 0.3);
+  at::Tensor kernel = float_wave({6, 3, 3, 3}, 0.1, 0.4).contiguous(at::MemoryFormat::ChannelsLast);
+  at::Tensor kernel_bias = float_wave({6}, 0.2, 0.1);
+  at::Tensor unused = float_wave({5, 7}, 0.3, 1.0);
+  at::Tensor twice = float_wave({6, 6}, 0.5, 0.5);
+  at::Tensor head = float_wave({6, 4}, 0.7, 0.5);
+  at::Tensor frozen = float_wave({4}, 0.8, 0.3);
   at::Tensor scale = at::full({}, 1.3);
 
   explicit WaveModel(at::ScalarType type = at::kFloat) {
@@ -48,7 +47,7 @@ struct WaveModel {
 
 constexpr int64_t kSamples = 24;  // divides by 1, 2, 3, 4 ranks x 1, 2, 3 micro-batches (with 2 samples at least)
 
-inline at::Tensor all_images() { return wave({kSamples, 3, 5, 5}, 1.1, 1.0); }
+inline at::Tensor all_images() { return float_wave({kSamples, 3, 5, 5}, 1.1, 1.0); }
 
 inline void backward(const at::Tensor& loss) { torch::autograd::backward({loss}, {}); }
 
@@ -66,4 +65,4 @@ inline void run_micros(parallel::GradSync& sync, const WaveModel& model, const c
   }
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -15,7 +15,7 @@
 #include "support/wave_model.h"
 #include "train/training.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 struct WaveSetting {
   int num_ranks = 1;
@@ -111,4 +111,4 @@ class WaveRun {
   comm::Comm& data_;
 };
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

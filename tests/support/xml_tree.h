@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 /// One element found by XPath.
 struct XmlElement {
@@ -63,4 +63,4 @@ class XmlTree {
   std::unique_ptr<xmlXPathContext, decltype(&xmlXPathFreeContext)> context_{nullptr, &xmlXPathFreeContext};
 };
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

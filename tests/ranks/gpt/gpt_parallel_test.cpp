@@ -27,7 +27,7 @@ namespace {
 constexpr int64_t kSamples = 2;
 constexpr int kSteps = 3;
 
-struct Case {
+struct ParallelCase {
   std::string model;  // "gpt", "llama", "nemotron"
   int tp = 1;
   bool splits_tokens = false;
@@ -39,7 +39,7 @@ struct Case {
   std::optional<nn::Fp8Recipe> fp8 = std::nullopt;
 };
 
-std::string name_of(const Case& param) {
+std::string name_of(const ParallelCase& param) {
   return fmt::format("{}_tp{}{}{}{}{}{}{}{}", param.model, param.tp, param.splits_tokens ? "_split_tokens" : "",
                      param.is_tied ? "_tied" : "",
                      param.recompute == GptRecompute::kFull        ? "_full"
@@ -54,7 +54,7 @@ std::string name_of(const Case& param) {
                                                              : "_fp8_tensorwise");
 }
 
-config::GptShape shape_of(const Case& param) {
+config::GptShape shape_of(const ParallelCase& param) {
   config::GptShape shape{.name = param.model,
                          .layers = 2,
                          .hidden = 16,
@@ -79,7 +79,7 @@ config::GptShape shape_of(const Case& param) {
   return shape;
 }
 
-Batch batch_of(const config::GptShape& shape, const Case& param, int step) {
+Batch batch_of(const config::GptShape& shape, const ParallelCase& param, int step) {
   const int64_t tokens = shape.sequence, count = kSamples * (tokens + 1);
   const at::Tensor ids =
       at::arange(count).add(step * 17).mul(29).add(3).mul(11).remainder(shape.vocab).view({kSamples, tokens + 1});
@@ -144,12 +144,12 @@ void run_step(GptTask& task, const Batch& batch, Trace& trace, bool is_autocast 
   if (model.shard().splits_tokens()) parallel::sum_gradients(partial_gradients(model), *model.shard().tp);
 }
 
-std::optional<nn::Fp8Options> fp8_of(const Case& param) {
+std::optional<nn::Fp8Options> fp8_of(const ParallelCase& param) {
   if (!param.fp8) return std::nullopt;
   return nn::Fp8Options{.recipe = *param.fp8, .history_len = 2, .uses_max = true};
 }
 
-Trace train(const Case& param, comm::Comm* tp) {
+Trace train(const ParallelCase& param, comm::Comm* tp) {
   const config::GptShape shape = shape_of(param);
   const nn::ShardCtx shard{tp, param.splits_tokens};
   const bool is_autocast = param.type == at::kBFloat16;
@@ -194,11 +194,11 @@ void expect_close(const std::map<std::string, at::Tensor>& got, const std::map<s
 /// parts rounds by 2^-9.
 double tolerance_of(at::ScalarType type) { return type == at::kDouble ? 1e-10 : type == at::kFloat ? 2e-5 : 6e-2; }
 
-class GptParallel : public ::testing::TestWithParam<Case> {};
+class GptParallel : public ::testing::TestWithParam<ParallelCase> {};
 
 TEST_P(GptParallel, EqualsOneRank) {
-  const Case& param = GetParam();
-  Case alone = param;
+  const ParallelCase& param = GetParam();
+  ParallelCase alone = param;
   alone.tp = 1;
   alone.splits_tokens = false;
   alone.recompute = GptRecompute::kNone;
@@ -225,8 +225,8 @@ TEST_P(GptParallel, EqualsOneRank) {
       EXPECT_TRUE(at::equal(tensor, trace.parameters.at(name))) << name << ": ranks hold different bits";
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<ParallelCase> cases() {
+  std::vector<ParallelCase> all;
   for (const std::string model : {"gpt", "llama", "nemotron"})
     for (const int tp : {2, 4})
       for (const bool splits : {false, true})
@@ -261,7 +261,7 @@ INSTANTIATE_TEST_SUITE_P(Shared, GptParallel, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST(GptParallel, OneModelOnEveryNumberOfRanks) {
-  const Case param{.model = "llama", .type = at::kFloat};
+  const ParallelCase param{.model = "llama", .type = at::kFloat};
   const config::GptShape shape = shape_of(param);
   std::mutex mutex;
   std::map<std::string, std::vector<at::Tensor>> found;
@@ -294,7 +294,7 @@ TEST(GptParallel, SendsWhatThePlanPredicts) {
                                                                         {false, std::nullopt},
                                                                         {true, nn::Fp8Recipe::kDelayed},
                                                                         {true, nn::Fp8Recipe::kTensorwise}}) {
-          const Case param{.model = "gpt", .tp = tp, .splits_tokens = splits, .type = at::kFloat, .fp8 = fp8};
+          const ParallelCase param{.model = "gpt", .tp = tp, .splits_tokens = splits, .type = at::kFloat, .fp8 = fp8};
           const config::GptShape shape = shape_of(param);
           const plan::GptLayout layout = plan::make_gpt_layout(shape, {.world_size = tp,
                                                                        .tp = tp,

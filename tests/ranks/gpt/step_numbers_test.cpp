@@ -16,18 +16,19 @@
 namespace lockstep::tests {
 namespace {
 
-constexpr int64_t kTokens = 8, kSamples = 2;  // of a sequence, of a micro-batch
+constexpr int64_t kNumberTokens = 8, kSamples = 2;  // of a sequence, of a micro-batch
 
 /// Sequences [begin, begin + count) of the global batch, the first without a token that counts.
 models::Batch sequences(int64_t begin, int64_t count, bool is_masked) {
   const at::Tensor number_B1 = at::arange(begin, begin + count).view({count, 1});
-  const at::Tensor ids = number_B1.mul(7).add(at::arange(kTokens + 1)).mul(29).add(3).mul(11).remainder(45);
+  const at::Tensor ids = number_B1.mul(7).add(at::arange(kNumberTokens + 1)).mul(29).add(3).mul(11).remainder(45);
   models::Batch batch;
   batch.num_samples = count;
-  batch.text_BT = ids.narrow(1, 0, kTokens);
-  batch.target_BT = ids.narrow(1, 1, kTokens);
+  batch.text_BT = ids.narrow(1, 0, kNumberTokens);
+  batch.target_BT = ids.narrow(1, 1, kNumberTokens);
   if (is_masked)
-    batch.loss_weight_BT = at::arange(kTokens).view({1, kTokens}).lt(number_B1.mul(5).remainder(9)).to(at::kFloat);
+    batch.loss_weight_BT =
+        at::arange(kNumberTokens).view({1, kNumberTokens}).lt(number_B1.mul(5).remainder(9)).to(at::kFloat);
   return batch;
 }
 
@@ -37,7 +38,7 @@ struct Found {
   std::map<std::string, at::Tensor> gradients, parameters;
 };
 
-Found run_step(const config::GptOptions& options, comm::MeshGroups& groups, bool is_masked) {
+Found run_numbered_step(const config::GptOptions& options, comm::MeshGroups& groups, bool is_masked) {
   const plan::GptLayout layout = plan::train_gpt_layout(options, groups.world.size());
   train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
   std::vector<models::Batch> batches;
@@ -61,7 +62,7 @@ config::GptOptions options_for(const MeshCase& mesh, bool is_per_token) {
   config::GptOptions options = options_of(mesh);
   options.hidden_dropout = options.attention_dropout = 0;  // drawn by micro-batch
   options.disable_bias_linear = true;                      // gradients of the biases of keys are all rounding
-  options.max_position_embeddings = kTokens + 4;           // gradients of the last 4 are 0
+  options.max_position_embeddings = kNumberTokens + 4;     // gradients of the last 4 are 0
   options.calculate_per_token_loss = is_per_token;
   return options;
 }
@@ -74,7 +75,7 @@ Found one_micro_batch(const MeshCase& mesh) {
   options.micro_batch_size = options.global_batch_size.emplace(kSamples * mesh.micro * mesh.dp);
   Found found;
   comm::run_mesh_groups(plan::MeshLayout(1, {1, 1, 1}),
-                        [&](comm::MeshGroups& groups) { found = run_step(options, groups, true); });
+                        [&](comm::MeshGroups& groups) { found = run_numbered_step(options, groups, true); });
   return found;
 }
 
@@ -84,7 +85,7 @@ void on_every_rank(const MeshCase& mesh, bool is_per_token, bool is_masked,
   std::mutex mutex;
   int num_ranks = 0;
   comm::run_mesh_groups(plan::train_gpt_layout(options, mesh.num_ranks()).mesh, [&](comm::MeshGroups& groups) {
-    const Found found = run_step(options, groups, is_masked);
+    const Found found = run_numbered_step(options, groups, is_masked);
     const std::lock_guard lock(mutex);
     num_ranks += groups.world.size() == mesh.num_ranks() ? 1 : 0;
     look(found);

@@ -8,13 +8,13 @@
 namespace lockstep::config {
 namespace {
 
-using testing::holds;
+using tests::holds;
 
-ParsedCommand parse(const std::string& line) { return parse_command(core::split("bench " + line, " ")); }
+ParsedCommand parse_bench(const std::string& line) { return parse_command(core::split("bench " + line, " ")); }
 
-std::string error_of(const std::string& line) {
+std::string bench_error_of(const std::string& line) {
   try {
-    parse(line);
+    parse_bench(line);
   } catch (const UsageError& error) {
     return error.text();
   }
@@ -22,7 +22,7 @@ std::string error_of(const std::string& line) {
 }
 
 TEST(BenchOptions, FlagsOfNcclTestsAreUnderstood) {
-  const auto command = parse("collective -b 8 -e 128M -f 4 -w 2 -n 7 -a 3 -d half -o max -r 1 -c 0");
+  const auto command = parse_bench("collective -b 8 -e 128M -f 4 -w 2 -n 7 -a 3 -d half -o max -r 1 -c 0");
   const BenchOptions& options = *command.bench;
   EXPECT_EQ(options.which, BenchCaseName::kCollective);
   EXPECT_EQ(options.min_bytes, "8");
@@ -39,11 +39,11 @@ TEST(BenchOptions, FlagsOfNcclTestsAreUnderstood) {
 }
 
 TEST(BenchOptions, CollectivesAreNamedInEitherSpellingAndOnce) {
-  const auto some = parse("collective --collectives all_gather all-reduce all-gather");
+  const auto some = parse_bench("collective --collectives all_gather all-reduce all-gather");
   EXPECT_EQ(some.bench->collectives, (std::vector<std::string>{"all-gather", "all-reduce"}));
-  const auto all = parse("collective --collectives all");
+  const auto all = parse_bench("collective --collectives all");
   EXPECT_EQ(all.bench->collectives.size(), 6u);
-  EXPECT_TRUE(holds(error_of("collective --collectives all-gathr"), "did you mean all-gather?"));
+  EXPECT_TRUE(holds(bench_error_of("collective --collectives all-gathr"), "did you mean all-gather?"));
 }
 
 TEST(BenchOptions, SizesInAllSpellings) {
@@ -64,14 +64,14 @@ TEST(BenchOptions, SizesInAllSpellings) {
 }
 
 TEST(BenchOptions, ContradictionsAreRefused) {
-  EXPECT_TRUE(holds(error_of("collective --json --csv"), "JSON and CSV"));
-  EXPECT_TRUE(holds(error_of("collective -b 1M -e 1K"), "--minbytes 1M is above --maxbytes 1K"));
-  EXPECT_TRUE(holds(error_of("collective -f 1"), "--stepfactor"));
-  EXPECT_TRUE(holds(error_of("collective -o avg -d int32"), "--redop avg of int32"));
-  EXPECT_TRUE(holds(error_of("collective --mode verify --check 0"), "does nothing"));
-  EXPECT_TRUE(holds(error_of("collective --mode run"), "list, verify or time"));
-  EXPECT_TRUE(holds(error_of("collective --ngpus 4"), "one rank per device"));
-  EXPECT_TRUE(holds(error_of("collective -n 0"), "--iters"));
+  EXPECT_TRUE(holds(bench_error_of("collective --json --csv"), "JSON and CSV"));
+  EXPECT_TRUE(holds(bench_error_of("collective -b 1M -e 1K"), "--minbytes 1M is above --maxbytes 1K"));
+  EXPECT_TRUE(holds(bench_error_of("collective -f 1"), "--stepfactor"));
+  EXPECT_TRUE(holds(bench_error_of("collective -o avg -d int32"), "--redop avg of int32"));
+  EXPECT_TRUE(holds(bench_error_of("collective --mode verify --check 0"), "does nothing"));
+  EXPECT_TRUE(holds(bench_error_of("collective --mode run"), "list, verify or time"));
+  EXPECT_TRUE(holds(bench_error_of("collective --ngpus 4"), "one rank per device"));
+  EXPECT_TRUE(holds(bench_error_of("collective -n 0"), "--iters"));
 }
 
 }  // namespace

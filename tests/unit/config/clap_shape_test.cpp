@@ -11,7 +11,7 @@
 namespace lockstep::config {
 namespace {
 
-using testing::message_of;
+using tests::message_of;
 
 const char* const kOpenClipTiny = R"({"embed_dim": 512,
   "audio_cfg": {"audio_length": 1024, "clip_samples": 480000, "mel_bins": 64, "sample_rate": 48000, "window_size": 1024,

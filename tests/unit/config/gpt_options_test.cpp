@@ -10,9 +10,9 @@
 namespace lockstep::config {
 namespace {
 
-using testing::holds;
+using tests::holds;
 
-ParsedCommand parse(const std::string& flags) {
+ParsedCommand parse_gpt(const std::string& flags) {
   std::vector<std::string> args = {"train", "gpt"};
   for (const std::string& word : core::split(flags, " "))
     if (!word.empty()) args.push_back(word);
@@ -20,12 +20,12 @@ ParsedCommand parse(const std::string& flags) {
 }
 
 std::string message_of(const std::string& flags) {
-  return testing::message_of<UsageError>([&] { parse(flags); });
+  return tests::message_of<UsageError>([&] { parse_gpt(flags); });
 }
 
 TEST(GptOptions, AScriptOfMegatronIsRead) {
   // The 175B example's flags, word for word.
-  const ParsedCommand command = parse(
+  const ParsedCommand command = parse_gpt(
       "--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --max-position-embeddings 2048 "
       "--attention-backend auto "
       "--micro-batch-size 1 --global-batch-size 1536 --train-iters 500000 --weight-decay 0.1 --adam-beta1 0.9 "
@@ -49,7 +49,7 @@ TEST(GptOptions, AScriptOfMegatronIsRead) {
 }
 
 TEST(GptOptions, FlagsChangeANamedModel) {
-  const auto shape = [](const std::string& flags) { return gpt_shape_of(*parse("--dry-run " + flags).gpt); };
+  const auto shape = [](const std::string& flags) { return gpt_shape_of(*parse_gpt("--dry-run " + flags).gpt); };
   const GptShape nemotron = shape("--model nemotron4-15b --num-layers 4 --seq_length 512 --num-attention-heads 24");
   EXPECT_EQ(nemotron.layers, 4);
   EXPECT_EQ(nemotron.head_width, 256);
@@ -78,7 +78,7 @@ TEST(GptOptions, FlagsChangeANamedModel) {
 
 TEST(GptOptions, PrecisionFollowsTheSwitches) {
   const auto options = [](const std::string& flags) {
-    return std::move(*parse("--dry-run --model gpt2 " + flags).gpt);
+    return std::move(*parse_gpt("--dry-run --model gpt2 " + flags).gpt);
   };
   EXPECT_EQ(options("").precision, "fp32");
   EXPECT_EQ(options("--bf16").precision, "bf16");
@@ -142,7 +142,8 @@ TEST(GptOptions, ContradictionsAreRefused) {
 
 TEST(GptOptions, AMissingCheckpointMayEndWhatWouldBeginTheRun) {
   for (const char* flags : {"--resume latest", "--save /c/run --load /c/run"}) {
-    const ParsedCommand command = parse(fmt::format("--dry-run --model gpt2 --exit-on-missing-checkpoint {}", flags));
+    const ParsedCommand command =
+        parse_gpt(fmt::format("--dry-run --model gpt2 --exit-on-missing-checkpoint {}", flags));
     EXPECT_TRUE(command.gpt->exit_on_missing_checkpoint) << flags;
     EXPECT_EQ(command.gpt->run.resume, "latest") << flags;
   }
@@ -163,12 +164,12 @@ TEST(GptOptions, FlagsWithoutEffectSayWhy) {
 }
 
 TEST(GptOptions, OddWishesAreWarnedOf) {
-  EXPECT_EQ(parse("--dry-run --model gpt2 --sequence-parallel").warnings.size(), 1u);
-  EXPECT_TRUE(parse("--dry-run --model gpt2 --sequence-parallel --tp 2").warnings.empty());
-  const auto idle = parse("--dry-run --model gpt2 --pp 4").warnings;
+  EXPECT_EQ(parse_gpt("--dry-run --model gpt2 --sequence-parallel").warnings.size(), 1u);
+  EXPECT_TRUE(parse_gpt("--dry-run --model gpt2 --sequence-parallel --tp 2").warnings.empty());
+  const auto idle = parse_gpt("--dry-run --model gpt2 --pp 4").warnings;
   ASSERT_EQ(idle.size(), 1u);
   EXPECT_TRUE(holds(idle[0], "4 pipeline stages take turns and each waits 3/4 of the time")) << idle[0];
-  EXPECT_TRUE(parse("--dry-run --model gpt2 --pp 4 --global-batch-size 8").warnings.empty());
+  EXPECT_TRUE(parse_gpt("--dry-run --model gpt2 --pp 4 --global-batch-size 8").warnings.empty());
 }
 
 TEST(GptOptions, EveryGroupedFlagHasHelp) {

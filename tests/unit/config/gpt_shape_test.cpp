@@ -14,8 +14,8 @@
 namespace lockstep::config {
 namespace {
 
-using testing::holds;
-using testing::message_of;
+using tests::holds;
+using tests::message_of;
 
 TEST(GptShape, ParameterCountsArePublished) {
   const auto padded = [](const char* name, int64_t tp = 1) { return gpt_cost(resolve_gpt_shape(name), tp).parameters; };

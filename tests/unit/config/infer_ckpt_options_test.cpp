@@ -8,10 +8,10 @@
 namespace lockstep::config {
 namespace {
 
-using testing::holds;
+using tests::holds;
 using Args = std::vector<std::string>;
 
-std::string error_of(const std::string& line) {
+std::string error_of_line(const std::string& line) {
   try {
     parse_command(core::split(line, " "));
   } catch (const UsageError& error) {
@@ -31,12 +31,12 @@ TEST(Commands, EmbedAndClassify) {
       Args{"infer", "classify", "--pretrained", "w.pt", "--images", "d", "--classnames", "c.txt", "--top-k", "3"});
   EXPECT_EQ(classify.infer->job, InferJob::kClassify);
   EXPECT_EQ(classify.infer->top_k, 3);
-  EXPECT_TRUE(holds(error_of("infer embed --pretrained w -o x"), "needs --images DIR or --texts FILE"));
-  EXPECT_TRUE(holds(error_of("infer embed --pretrained w --images d"), "needs --output FILE"));
-  EXPECT_TRUE(holds(error_of("infer embed --images d -o x"), "needs --pretrained FILE"));
-  EXPECT_TRUE(holds(error_of("infer classify --pretrained w --images d"), "needs --classnames FILE"));
-  EXPECT_TRUE(holds(error_of("infer classify --pretrained w --classnames c"), "needs --images DIR"));
-  EXPECT_TRUE(holds(error_of("infer classify --texts f"), "--texts is unknown to 'infer classify'"));
+  EXPECT_TRUE(holds(error_of_line("infer embed --pretrained w -o x"), "needs --images DIR or --texts FILE"));
+  EXPECT_TRUE(holds(error_of_line("infer embed --pretrained w --images d"), "needs --output FILE"));
+  EXPECT_TRUE(holds(error_of_line("infer embed --images d -o x"), "needs --pretrained FILE"));
+  EXPECT_TRUE(holds(error_of_line("infer classify --pretrained w --images d"), "needs --classnames FILE"));
+  EXPECT_TRUE(holds(error_of_line("infer classify --pretrained w --classnames c"), "needs --images DIR"));
+  EXPECT_TRUE(holds(error_of_line("infer classify --texts f"), "--texts is unknown to 'infer classify'"));
 }
 
 TEST(Commands, Generate) {
@@ -50,21 +50,23 @@ TEST(Commands, Generate) {
   EXPECT_FALSE(command.generate->stop_at_eod);
   EXPECT_FALSE(parse_command(Args{"infer", "generate", "--pretrained", "w", "--prompt-file", "f", "--greedy"})
                    .generate->is_sampled());
-  EXPECT_TRUE(holds(error_of("infer generate --prompt a"), "needs --pretrained PATH"));
-  EXPECT_TRUE(holds(error_of("infer generate --pretrained w"), "needs --prompt TEXT or --prompt-file FILE"));
-  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --greedy --temperature 0.7"),
+  EXPECT_TRUE(holds(error_of_line("infer generate --prompt a"), "needs --pretrained PATH"));
+  EXPECT_TRUE(holds(error_of_line("infer generate --pretrained w"), "needs --prompt TEXT or --prompt-file FILE"));
+  EXPECT_TRUE(holds(error_of_line("infer generate --pretrained w --prompt a --greedy --temperature 0.7"),
                     "--greedy contradicts --temperature"));
+  EXPECT_TRUE(holds(error_of_line("infer generate --pretrained w --prompt a --greedy --top-k 4"),
+                    "--greedy contradicts --top-k"));
+  EXPECT_TRUE(holds(error_of_line("infer generate --pretrained w --prompt a --greedy --top-p 0.4"),
+                    "--greedy contradicts --top-p"));
   EXPECT_TRUE(
-      holds(error_of("infer generate --pretrained w --prompt a --greedy --top-k 4"), "--greedy contradicts --top-k"));
+      holds(error_of_line("infer generate --pretrained w --prompt a --seed 4"), "--seed without --temperature"));
   EXPECT_TRUE(
-      holds(error_of("infer generate --pretrained w --prompt a --greedy --top-p 0.4"), "--greedy contradicts --top-p"));
-  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --seed 4"), "--seed without --temperature"));
-  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --temperature 0"), "expected a number > 0"));
-  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --top-p 1.5"), "--top-p got '1.5'"));
-  EXPECT_TRUE(holds(error_of("infer generate --pretrained w --prompt a --tokenizer-model t --vocab-file v"),
+      holds(error_of_line("infer generate --pretrained w --prompt a --temperature 0"), "expected a number > 0"));
+  EXPECT_TRUE(holds(error_of_line("infer generate --pretrained w --prompt a --top-p 1.5"), "--top-p got '1.5'"));
+  EXPECT_TRUE(holds(error_of_line("infer generate --pretrained w --prompt a --tokenizer-model t --vocab-file v"),
                     "--tokenizer-model contradicts"));
   EXPECT_TRUE(
-      holds(error_of("infer generate --pretrained w --prompt a --max-new-tokens 0"), "--max-new-tokens got '0'"));
+      holds(error_of_line("infer generate --pretrained w --prompt a --max-new-tokens 0"), "--max-new-tokens got '0'"));
 }
 
 TEST(Commands, Checkpoints) {
@@ -76,12 +78,12 @@ TEST(Commands, Checkpoints) {
   EXPECT_EQ(parse_command(Args{"ckpt", "list", "d"}).ckpt->job, CkptJob::kList);
   EXPECT_EQ(parse_command(Args{"ckpt", "verify", "d"}).ckpt->job, CkptJob::kVerify);
   EXPECT_EQ(parse_command(Args{"ckpt", "convert", "a", "b"}).ckpt->job, CkptJob::kConvert);
-  EXPECT_TRUE(holds(error_of("ckpt list"), "'ckpt list' needs DIR"));
-  EXPECT_TRUE(holds(error_of("ckpt export in"), "needs OUT"));
-  EXPECT_TRUE(holds(error_of("ckpt convert a a"), "would overwrite its input"));
-  EXPECT_TRUE(holds(error_of("ckpt export a b --format onnx"), "expected auto, safetensors or openclip-pt"));
-  EXPECT_TRUE(holds(error_of("ckpt export a b --names laion"), "needs --names and --model together"));
-  EXPECT_TRUE(holds(error_of("ckpt export a b --model gpt2"), "needs --names and --model together"));
+  EXPECT_TRUE(holds(error_of_line("ckpt list"), "'ckpt list' needs DIR"));
+  EXPECT_TRUE(holds(error_of_line("ckpt export in"), "needs OUT"));
+  EXPECT_TRUE(holds(error_of_line("ckpt convert a a"), "would overwrite its input"));
+  EXPECT_TRUE(holds(error_of_line("ckpt export a b --format onnx"), "expected auto, safetensors or openclip-pt"));
+  EXPECT_TRUE(holds(error_of_line("ckpt export a b --names laion"), "needs --names and --model together"));
+  EXPECT_TRUE(holds(error_of_line("ckpt export a b --model gpt2"), "needs --names and --model together"));
 }
 
 TEST(Commands, ExportsOfGpts) {
@@ -92,27 +94,31 @@ TEST(Commands, ExportsOfGpts) {
   EXPECT_FALSE(
       is_gpt({"ckpt", "export", "a", "b.safetensors", "--names", "huggingface", "--model", "HTSAT-tiny-Roberta-base"}));
   EXPECT_FALSE(is_gpt({"ckpt", "export", "a", "b"}));
-  EXPECT_TRUE(holds(error_of("ckpt export a b.safetensors --names huggingface"),
+  EXPECT_TRUE(holds(error_of_line("ckpt export a b.safetensors --names huggingface"),
                     "contradicts the file name 'b.safetensors'\n  hint: name a folder"));
-  EXPECT_TRUE(holds(error_of("ckpt export a b --names megatron"), "hint: name a file that ends in .safetensors"));
-  EXPECT_TRUE(holds(error_of("ckpt export a b --names huggingface --prefix module"), "contradicts --prefix module"));
+  EXPECT_TRUE(holds(error_of_line("ckpt export a b --names megatron"), "hint: name a file that ends in .safetensors"));
   EXPECT_TRUE(
-      holds(error_of("ckpt export a b --names huggingface --format openclip-pt"), "contradicts --format openclip-pt"));
-  EXPECT_TRUE(holds(error_of("ckpt export a b --tokenizer-model t.json"),
+      holds(error_of_line("ckpt export a b --names huggingface --prefix module"), "contradicts --prefix module"));
+  EXPECT_TRUE(holds(error_of_line("ckpt export a b --names huggingface --format openclip-pt"),
+                    "contradicts --format openclip-pt"));
+  EXPECT_TRUE(holds(error_of_line("ckpt export a b --tokenizer-model t.json"),
                     "--tokenizer-model is for a GPT with --names huggingface"));
 }
 
 TEST(Commands, UnknownAndLaterCommands) {
-  EXPECT_TRUE(holds(error_of("trian clip"), "'trian' is no command"));
-  EXPECT_TRUE(holds(error_of("trian clip"), "did you mean `lockstep train`?"));
-  EXPECT_TRUE(holds(error_of("train"), "'train' needs another word\n  hint: write `lockstep train` followed by clip"));
-  EXPECT_TRUE(holds(error_of("train --lr 1"), "'train' needs another word"));
-  EXPECT_TRUE(holds(error_of("train clib"), "'train clib' is no command\n  hint: did you mean `lockstep train clip`?"));
-  EXPECT_TRUE(holds(error_of("ckpt lost d"), "did you mean `lockstep ckpt list`?"));
+  EXPECT_TRUE(holds(error_of_line("trian clip"), "'trian' is no command"));
+  EXPECT_TRUE(holds(error_of_line("trian clip"), "did you mean `lockstep train`?"));
+  EXPECT_TRUE(
+      holds(error_of_line("train"), "'train' needs another word\n  hint: write `lockstep train` followed by clip"));
+  EXPECT_TRUE(holds(error_of_line("train --lr 1"), "'train' needs another word"));
+  EXPECT_TRUE(
+      holds(error_of_line("train clib"), "'train clib' is no command\n  hint: did you mean `lockstep train clip`?"));
+  EXPECT_TRUE(holds(error_of_line("ckpt lost d"), "did you mean `lockstep ckpt list`?"));
   EXPECT_THROW(parse_command(Args{}), UsageError);
   for (const CommandInfo& info : commands()) {
     if (info.is_implemented) continue;
-    EXPECT_TRUE(holds(error_of(info.name), "`lockstep " + info.name + "` is not in this version yet")) << info.name;
+    EXPECT_TRUE(holds(error_of_line(info.name), "`lockstep " + info.name + "` is not in this version yet"))
+        << info.name;
   }
 }
 

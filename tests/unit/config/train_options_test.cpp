@@ -14,7 +14,7 @@
 namespace lockstep::config {
 namespace {
 
-using testing::holds;
+using tests::holds;
 using Args = std::vector<std::string>;
 
 /// A command line that is complete, and then these flags.

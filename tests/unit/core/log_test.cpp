@@ -12,7 +12,7 @@ namespace {
 
 TEST(Log, AStalledFileHoldsNobodyUpAndTellsWhatItLost) {
   const TempDir folder;
-  testing::StalledPipe pipe(folder.path() / "out.log");
+  tests::StalledPipe pipe(folder.path() / "out.log");
   LogConfig quiet;
   quiet.to_stderr = false;
   configure_log(quiet);

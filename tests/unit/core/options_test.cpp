@@ -13,7 +13,7 @@
 namespace lockstep::core {
 namespace {
 
-using testing::holds;
+using tests::holds;
 using Args = std::vector<std::string>;
 
 struct Fields {

@@ -18,7 +18,7 @@ namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::golden_gpt;
+using tests::golden_gpt;
 
 std::vector<fs::path> array_files(const fs::path& folder) {
   std::vector<fs::path> files;
@@ -250,7 +250,7 @@ TEST(GptIndexFiles, DamagedNumbersAreDataErrors) {
       try {
         samples->read(k, tokens, begins);
       } catch (const DataError& error) {
-        EXPECT_TRUE(lockstep::testing::holds(error.text(), "remove it")) << error.text();
+        EXPECT_TRUE(lockstep::tests::holds(error.text(), "remove it")) << error.text();
         ++num_refused;
       }
     }

@@ -10,7 +10,7 @@
 #include "core/rng.h"
 #include "data/memory_file.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 inline constexpr int kWav16 = SF_FORMAT_WAV | SF_FORMAT_PCM_16, kWavFloat = SF_FORMAT_WAV | SF_FORMAT_FLOAT,
                      kFlac16 = SF_FORMAT_FLAC | SF_FORMAT_PCM_16, kFlac24 = SF_FORMAT_FLAC | SF_FORMAT_PCM_24,
@@ -77,4 +77,4 @@ inline double rms_difference(std::span<const float> seen, std::span<const float>
   return std::sqrt(difference / scale);
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

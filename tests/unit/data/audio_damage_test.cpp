@@ -8,8 +8,8 @@
 namespace lockstep::data {
 namespace {
 
-using testing::encode_audio;
-using testing::melody;
+using tests::encode_audio;
+using tests::melody;
 
 /// The recording, or nothing where it was refused.
 std::vector<float> read(const std::string& bytes) {
@@ -24,7 +24,7 @@ std::vector<float> read(const std::string& bytes) {
 }
 
 TEST(AudioDamage, OneFlippedBitIsNoticedOrHarmless) {
-  for (const int format : {testing::kFlac16, testing::kVorbis, testing::kOpus}) {
+  for (const int format : {tests::kFlac16, tests::kVorbis, tests::kOpus}) {
     const std::string whole = encode_audio(melody(24000, 48000), 48000, format);
     const std::vector<float> expected = read(whole);
     ASSERT_EQ(expected.size(), 24000u);
@@ -45,7 +45,7 @@ TEST(AudioDamage, OneFlippedBitIsNoticedOrHarmless) {
 }
 
 TEST(AudioDamage, RandomBytesBehindAGoodHeadNeverCrash) {
-  for (const int format : {testing::kWav16, testing::kWavFloat, testing::kFlac16, testing::kVorbis, testing::kOpus}) {
+  for (const int format : {tests::kWav16, tests::kWavFloat, tests::kFlac16, tests::kVorbis, tests::kOpus}) {
     const std::string whole = encode_audio(melody(6000, 48000), 48000, format);
     core::CounterRng rng(static_cast<uint64_t>(format) + 1);
     for (int i = 0; i < 300; ++i) {
@@ -59,7 +59,7 @@ TEST(AudioDamage, RandomBytesBehindAGoodHeadNeverCrash) {
 }
 
 TEST(AudioDamage, LyingLengthsOfAFlac) {
-  const std::string whole = encode_audio(melody(24000, 48000), 48000, testing::kFlac16);
+  const std::string whole = encode_audio(melody(24000, 48000), 48000, tests::kFlac16);
   // Total samples: 36 bits, the low half of byte 21 and bytes 22 to 25.
   std::string bytes = whole;
   bytes[21] = static_cast<char>(bytes[21] & 0xf0);
@@ -90,7 +90,7 @@ TEST(AudioDamage, LyingLengthsOfAFlac) {
 }
 
 TEST(AudioDamage, WavWithoutALengthIsReadToItsEnd) {
-  const std::string whole = encode_audio(melody(5000, 48000), 48000, testing::kWav16);
+  const std::string whole = encode_audio(melody(5000, 48000), 48000, tests::kWav16);
   std::string bytes = whole;
   for (const size_t at : {size_t{4}, bytes.find("data") + 4})
     std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(at), 4, '\xff');

@@ -9,9 +9,9 @@
 namespace lockstep::data {
 namespace {
 
-using testing::encode_audio;
-using testing::melody;
-using testing::relative_difference;
+using tests::encode_audio;
+using tests::melody;
+using tests::relative_difference;
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
@@ -47,9 +47,9 @@ struct Kind {
 };
 // 16 and 24 bits: half a step and the truncation of the encoder. Vorbis, Opus and MP3 lose what is hard to hear; Opus
 // decodes a part with another history.
-const Kind kKinds[] = {{"wav16", testing::kWav16, 44100, 2e-4, 0},   {"wavfloat", testing::kWavFloat, 48000, 0, 0},
-                       {"flac16", testing::kFlac16, 48000, 2e-4, 0}, {"flac24", testing::kFlac24, 32000, 1e-6, 0},
-                       {"vorbis", testing::kVorbis, 44100, 0.1, 0},  {"opus", testing::kOpus, 48000, 0.1, 0.02}};
+const Kind kKinds[] = {{"wav16", tests::kWav16, 44100, 2e-4, 0},   {"wavfloat", tests::kWavFloat, 48000, 0, 0},
+                       {"flac16", tests::kFlac16, 48000, 2e-4, 0}, {"flac24", tests::kFlac24, 32000, 1e-6, 0},
+                       {"vorbis", tests::kVorbis, 44100, 0.1, 0},  {"opus", tests::kOpus, 48000, 0.1, 0.02}};
 
 class AudioKinds : public ::testing::TestWithParam<Kind> {};
 
@@ -62,7 +62,7 @@ TEST_P(AudioKinds, WholeAndInParts) {
   EXPECT_EQ(reader.info().num_channels, 1);
   EXPECT_EQ(reader.info().sample_rate, kind.rate);
   const std::vector<float> whole = read_all(bytes);
-  EXPECT_LE(testing::rms_difference(whole, written), kind.tolerance);
+  EXPECT_LE(tests::rms_difference(whole, written), kind.tolerance);
   core::CounterRng rng(7);
   for (int i = 0; i < 20; ++i) {
     const auto first = static_cast<int64_t>(rng.below(written.size()));

@@ -11,12 +11,13 @@ namespace {
 
 using nlohmann::json;
 
-std::string golden(const std::string& name) { return std::string(LOCKSTEP_GOLDEN_DIR) + "/bpe/" + name; }
+std::string golden_corpus_path(const std::string& name) { return std::string(LOCKSTEP_GOLDEN_DIR) + "/bpe/" + name; }
 
 /// Words of the corpus that ref/make_bpe_goldens.py trained on.
 WordCounter count_corpus() {
   WordCounter counter(kGpt2Pattern);
-  for (const std::string& line : core::split(read_golden_text(golden("corpus.txt.gz")), "\n")) counter.add(line);
+  for (const std::string& line : core::split(read_golden_text(golden_corpus_path("corpus.txt.gz")), "\n"))
+    counter.add(line);
   return counter;
 }
 
@@ -24,7 +25,7 @@ TEST(BpeTrainer, FindsTheMergesOfHuggingFace) {
   const WordCounter counter = count_corpus();
   ASSERT_GT(counter.counts().size(), 1000u);
   size_t num_cases = 0;
-  for (const json& one : read_golden_lines(golden("trainer.jsonl.gz"))) {
+  for (const json& one : read_golden_lines(golden_corpus_path("trainer.jsonl.gz"))) {
     const TrainedBpe trained =
         train_bpe(counter.counts(), {.vocab_size = one.at("vocab_size"),
                                      .min_frequency = one.at("min_frequency"),
@@ -40,7 +41,7 @@ TEST(BpeTrainer, FindsTheMergesOfHuggingFace) {
 }
 
 TEST(BpeTrainer, CountsOfThreadsAddUp) {
-  const std::vector<std::string> lines = core::split(read_golden_text(golden("corpus.txt.gz")), "\n");
+  const std::vector<std::string> lines = core::split(read_golden_text(golden_corpus_path("corpus.txt.gz")), "\n");
   WordCounter first(kGpt2Pattern), second(kGpt2Pattern);
   for (size_t i = 0; i < lines.size(); ++i) (i % 3 == 0 ? first : second).add(lines[i]);
   first.merge(second);
@@ -58,7 +59,7 @@ TEST(BpeTrainer, WritesFilesThatTokenizeAlike) {
   EXPECT_EQ(whole.vocab_size(), 600);
   EXPECT_EQ(whole.token_id("<|endoftext|>"), 0);
   size_t num_ids = 0, num_bytes = 0;
-  for (const std::string& line : core::split(read_golden_text(golden("corpus.txt.gz")), "\n")) {
+  for (const std::string& line : core::split(read_golden_text(golden_corpus_path("corpus.txt.gz")), "\n")) {
     const std::vector<int32_t> ids = whole.encode(line + "<|endoftext|>");
     ASSERT_EQ(ids, pair.encode(line + "<|endoftext|>"));
     ASSERT_EQ(whole.decode(ids, true), line);

@@ -17,11 +17,11 @@ namespace {
 using nlohmann::json;
 
 /// The folder that ref/make_bpe_goldens.py wrote.
-std::string golden(const std::string& name) {
+std::string golden_bpe(const std::string& name) {
   return core::env("LOCKSTEP_BPE_GOLDEN").value_or(std::string(LOCKSTEP_GOLDEN_DIR) + "/bpe") + "/" + name;
 }
 
-ByteBpe open_json(const std::string& name) { return ByteBpe(read_tokenizer_json(golden(name + ".json"))); }
+ByteBpe open_json(const std::string& name) { return ByteBpe(read_tokenizer_json(golden_bpe(name + ".json"))); }
 
 class ByteBpeModels : public testing::TestWithParam<const char*> {};
 
@@ -29,7 +29,7 @@ TEST_P(ByteBpeModels, IdsEqualHuggingFaceOnAwkwardStrings) {
   const std::string name = GetParam();
   const ByteBpe bpe = open_json(name);
   size_t num_wrong = 0, num_ids = 0, num_cases = 0;
-  for (const json& one : read_golden_lines(golden("cases.jsonl.gz"))) {
+  for (const json& one : read_golden_lines(golden_bpe("cases.jsonl.gz"))) {
     const std::string text = one.at("text");
     const auto want = one.at(name).get<std::vector<int32_t>>(), got = bpe.encode(text);
     ++num_cases;
@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Goldens, ByteBpeModels, testing::Values("gpt2", "prefix
 TEST(ByteBpe, DecodesAsHuggingFaceDoes) {
   const ByteBpe bpe = open_json("gpt2");
   size_t num_cases = 0;
-  for (const json& one : read_golden_lines(golden("cases.jsonl.gz"))) {
+  for (const json& one : read_golden_lines(golden_bpe("cases.jsonl.gz"))) {
     const auto ids = one.at("gpt2").get<std::vector<int32_t>>();
     ASSERT_EQ(repair_utf8(bpe.decode(ids)), one.at("decoded").get<std::string>()) << escaped(one.at("text"));
     ++num_cases;
@@ -83,7 +83,7 @@ TEST(ByteBpe, AnyBytesComeBack) {
 TEST(ByteBpe, EveryCharacterHasTheClassOfTheReference) {
   std::vector<char> want(0x110000, 'O');
   size_t num_letters = 0;
-  for (const json& run : read_golden_lines(golden("classes.jsonl.gz"))) {
+  for (const json& run : read_golden_lines(golden_bpe("classes.jsonl.gz"))) {
     const char kind = run.at(2).get<std::string>()[0];
     for (size_t c = run.at(0); c <= run.at(1); ++c) want[c] = kind;
     if (kind == 'L') num_letters += run.at(1).get<size_t>() - run.at(0).get<size_t>() + 1;
@@ -106,7 +106,7 @@ TEST(ByteBpe, EveryCharacterHasTheClassOfTheReference) {
 
 TEST(ByteBpe, ThreadsShareOneTokenizer) {
   const ByteBpe bpe = open_json("llama3");
-  const std::vector<json> cases = read_golden_lines(golden("cases.jsonl.gz"));
+  const std::vector<json> cases = read_golden_lines(golden_bpe("cases.jsonl.gz"));
   std::vector<size_t> num_wrong(4);
   {
     std::vector<std::jthread> threads;
@@ -137,7 +137,7 @@ struct Damage {
 };
 
 TEST(ByteBpe, RefusesFilesThatItCannotFollow) {
-  const json whole = json::parse(core::read_file(golden("gpt2.json")));
+  const json whole = json::parse(core::read_file(golden_bpe("gpt2.json")));
   core::TempDir folder;
   const auto path = folder.path() / "tokenizer.json";
   const auto message_of = [&](const std::string& content) {
@@ -167,7 +167,7 @@ TEST(ByteBpe, RefusesFilesThatItCannotFollow) {
     const std::string message = message_of(damaged.dump());
     EXPECT_NE(message.find(one.named), std::string::npos) << one.pointer << " " << one.value << ": " << message;
   }
-  json split = json::parse(core::read_file(golden("llama3.json")));
+  json split = json::parse(core::read_file(golden_bpe("llama3.json")));
   for (const auto& [pattern, named] : {std::pair{"\\w+", "\\w"},
                                        {"\\p{L}{1,2}+", "}+"},
                                        {"^a", "anchor"},
@@ -190,7 +190,7 @@ TEST(ByteBpe, RandomDamageNeverCrashes) {
   std::mt19937 random(13);
   size_t num_refused = 0, num_used = 0;
   for (int round = 0; round < 600; ++round) {
-    std::string bytes = core::read_file(golden(round % 2 == 0 ? "llama3.json" : "qwen2.json"));
+    std::string bytes = core::read_file(golden_bpe(round % 2 == 0 ? "llama3.json" : "qwen2.json"));
     const uint32_t changes = 1 + random() % 4;
     for (uint32_t i = 0; i < changes; ++i) {
       const size_t at = random() % bytes.size();
@@ -213,8 +213,8 @@ TEST(ByteBpe, RandomDamageNeverCrashes) {
 
 TEST(ByteBpe, RefusesDamagedMerges) {
   core::TempDir folder;
-  const std::string vocab = core::read_file(golden("roberta/vocab.json")),
-                    merges = core::read_file(golden("roberta/merges.txt"));
+  const std::string vocab = core::read_file(golden_bpe("roberta/vocab.json")),
+                    merges = core::read_file(golden_bpe("roberta/merges.txt"));
   core::write_file_atomic(folder.path() / "vocab.json", vocab);
   const auto message_of = [&](const std::string& content) {
     core::write_file_atomic(folder.path() / "merges.txt", content);
@@ -237,7 +237,7 @@ TEST(ByteBpe, RefusesDamagedMerges) {
 }
 
 TEST(ByteBpe, BytesWithoutTokenAreAnErrorOrTheUnknownToken) {
-  json model = json::parse(core::read_file(golden("gpt2.json")));
+  json model = json::parse(core::read_file(golden_bpe("gpt2.json")));
   model["/model/vocab"_json_pointer] = {{"a", 0}, {"b", 1}, {"ab", 2}, {"?", 3}};
   model["/model/merges"_json_pointer] = {"a b"};
   model["/added_tokens"_json_pointer] = json::array();
@@ -255,10 +255,10 @@ TEST(ByteBpe, BytesWithoutTokenAreAnErrorOrTheUnknownToken) {
 }
 
 TEST(RobertaTokenizer, EncodesAndCutsAsHuggingFaceDoes) {
-  const RobertaTokenizer tokenizer(golden("roberta"));
+  const RobertaTokenizer tokenizer(golden_bpe("roberta"));
   EXPECT_EQ(tokenizer.padding_id(), 1);
   size_t num_cut = 0, num_short = 0;
-  for (const json& one : read_golden_lines(golden("roberta.jsonl.gz"))) {
+  for (const json& one : read_golden_lines(golden_bpe("roberta.jsonl.gz"))) {
     const auto want = one.at("ids").get<std::vector<int32_t>>();
     std::vector<int32_t> out(one.at("context_length").get<size_t>(), -7);
     ASSERT_EQ(tokenizer.encode(one.at("text").get<std::string>(), out), want.size()) << escaped(one.at("text"));
@@ -272,7 +272,7 @@ TEST(RobertaTokenizer, EncodesAndCutsAsHuggingFaceDoes) {
 }
 
 TEST(RobertaTokenizer, CleansAsOpenClipWhenAsked) {
-  const RobertaTokenizer plain(golden("roberta")), cleaning(golden("roberta"), RobertaCleaning::kWhiteSpace);
+  const RobertaTokenizer plain(golden_bpe("roberta")), cleaning(golden_bpe("roberta"), RobertaCleaning::kWhiteSpace);
   EXPECT_EQ(cleaning.ids("  A &amp;amp; B \n c\xC3\x83\xC2\xA9 "), plain.ids("A & B c\xC3\xA9"));
   EXPECT_NE(plain.ids("  A &amp;amp; B \n c\xC3\x83\xC2\xA9 "), plain.ids("A & B c\xC3\xA9"));
   EXPECT_NE(cleaning.ids("Abc"), cleaning.ids("abc"));
@@ -280,7 +280,7 @@ TEST(RobertaTokenizer, CleansAsOpenClipWhenAsked) {
 
 TEST(RobertaTokenizer, NeedsItsSpecialTokens) {
   try {
-    RobertaTokenizer{golden("gpt2.json")};
+    RobertaTokenizer{golden_bpe("gpt2.json")};
     ADD_FAILURE() << "accepted";
   } catch (const DataError& error) {
     EXPECT_NE(error.text().find("no token <s>"), std::string::npos) << error.text();

@@ -17,9 +17,9 @@ namespace lockstep::data {
 namespace {
 
 using core::Json;
-using testing::TarBytes;
+using tests::TarBytes;
 
-constexpr int64_t kRate = 8000, kClip = 800, kContext = 40;
+constexpr int64_t kClapRate = 8000, kClip = 800, kContext = 40;
 
 /// The bytes of the text as ids, then 1.
 void encode_letters(std::string_view text, std::span<int32_t> out) {
@@ -46,7 +46,7 @@ std::string audio_tar(int num, int first) {
   std::string bytes;
   for (int i = first; i < first + num; ++i) {
     const std::string key = fmt::format("{:05}", i);
-    bytes += TarBytes::member(key + ".flac", testing::encode_audio(sound(i), kRate, testing::kFlac16));
+    bytes += TarBytes::member(key + ".flac", tests::encode_audio(sound(i), kClapRate, tests::kFlac16));
     const Json texts = i % 3 == 0
                            ? Json::array({fmt::format("a {}", i), fmt::format("b {}", i), fmt::format("c {}", i)})
                            : Json(fmt::format("a {}", i));
@@ -58,7 +58,7 @@ std::string audio_tar(int num, int first) {
 
 /// Four shards of 40 samples; the brace list.
 std::string write_audio_shards(const std::filesystem::path& folder) {
-  for (int i = 0; i < 4; ++i) testing::write_file(folder / fmt::format("{:03}.tar", i), audio_tar(40, 40 * i));
+  for (int i = 0; i < 4; ++i) tests::write_file(folder / fmt::format("{:03}.tar", i), audio_tar(40, 40 * i));
   return (folder / "{000..003}.tar").string();
 }
 
@@ -74,7 +74,7 @@ SourceConfig audio_source(const std::string& spec) {
 }
 
 ClapDecoderConfig decoder_config(bool is_train = true) {
-  return {.waveform = {.sample_rate = kRate, .clip_samples = kClip, .int16_round_trip = false},
+  return {.waveform = {.sample_rate = kClapRate, .clip_samples = kClip, .int16_round_trip = false},
           .is_train = is_train,
           .seed = 3};
 }
@@ -169,15 +169,15 @@ std::string write_spoilt_shard(const std::filesystem::path& folder) {
   std::string bytes;
   for (int i = 0; i < 32; ++i) {
     const std::string key = fmt::format("{:05}", i);
-    std::string flac = testing::encode_audio(sound(i), kRate, testing::kFlac16),
-                json = Json{{"text", fmt::format("a {}", i)}}.dump();
+    std::string flac = tests::encode_audio(sound(i), kClapRate, tests::kFlac16),
+                caption_json = Json{{"text", fmt::format("a {}", i)}}.dump();
     if (i == 5) flac.resize(flac.size() / 2);
-    if (i == 9) json = "{\"text\": ";
-    if (i == 20) json = R"({"text": [17]})";
+    if (i == 9) caption_json = "{\"text\": ";
+    if (i == 20) caption_json = R"({"text": [17]})";
     if (i == 21) flac = "not a sound at all";
-    bytes += TarBytes::member(key + ".flac", flac) + TarBytes::member(key + ".json", json);
+    bytes += TarBytes::member(key + ".flac", flac) + TarBytes::member(key + ".json", caption_json);
   }
-  return testing::write_file(folder / "spoilt.tar", bytes + TarBytes::end());
+  return tests::write_file(folder / "spoilt.tar", bytes + TarBytes::end());
 }
 
 TEST(ClapDecoder, BadSamplesStopTheRunOrAreReplacedAndCounted) {
@@ -270,7 +270,7 @@ TEST(ClapDecoder, ErrorsNameThePlaceOnceAndTheFlagsOfSounds) {
   const std::string missing = error_of([&] { decoder(sample, slot); });
   EXPECT_NE(missing.find("name the members with --audio-ext"), std::string::npos) << missing;
 
-  SourceConfig config = audio_source(testing::write_file(
+  SourceConfig config = audio_source(tests::write_file(
       folder.path() / "none.tar", TarBytes::member("a.jpg", "x") + TarBytes::member("a.txt", "x") + TarBytes::end()));
   config.global_batch = 1;
   const std::string plain = error_of([&] { open_train_source(config)->next(); });
@@ -389,8 +389,7 @@ TEST(ClapEvaluation, ShardsTablesAndFoldersCarryClasses) {
   for (int i = 0; i < 12; ++i) {
     const std::string name = fmt::format("class{}/{}.{}", i % 3, i, i == 5 ? "opus" : "wav");
     std::filesystem::create_directories(classes / fmt::format("class{}", i % 3));
-    testing::write_file(classes / name,
-                        testing::encode_audio(sound(i), kRate, i == 5 ? testing::kOpus : testing::kWav16));
+    tests::write_file(classes / name, tests::encode_audio(sound(i), kClapRate, i == 5 ? tests::kOpus : tests::kWav16));
     table += fmt::format("{},{},word\n", name, i % 3);
   }
   config.spec = classes.string();
@@ -398,12 +397,12 @@ TEST(ClapEvaluation, ShardsTablesAndFoldersCarryClasses) {
   ASSERT_EQ(labels.size(), 12u);
   EXPECT_EQ(labels.at((classes / "class2/5.opus").string()), 2);
 
-  config.spec = testing::write_file(classes / "esc50.csv", table);
+  config.spec = tests::write_file(classes / "esc50.csv", table);
   config.csv_separator = ",";
   config.csv_image_key = "filename";
   config.csv_label_key = "target";
   EXPECT_EQ(labels_of(config), labels);
-  testing::write_file(classes / "esc50.csv", "filename,target\nclass0/0.wav,rain\n");
+  tests::write_file(classes / "esc50.csv", "filename,target\nclass0/0.wav,rain\n");
   EXPECT_THROW(labels_of(config), DataError);
 
   config.spec = classes.string();  // a folder of sounds is no folder of pictures

@@ -11,8 +11,8 @@ namespace lockstep::data {
 namespace {
 
 using nlohmann::json;
-using testing::expect_kept;
-using testing::golden_gpt;
+using tests::expect_kept;
+using tests::golden_gpt;
 
 TEST(NumpyRandom, ShufflesAsNumpyDoes) {
   size_t num_cases = 0;
@@ -185,7 +185,7 @@ TEST(GptData, RunsEqualMegatrons) {
         samples->read(k, tokens, begins);
         for (size_t i = 0; i + 1 < tokens.size(); ++i) every.push_back(std::max(tokens[i], 0));
       }
-      EXPECT_EQ(testing::crc_of(every), want.at("tokens_crc").get<uint32_t>()) << name;
+      EXPECT_EQ(tests::crc_of(every), want.at("tokens_crc").get<uint32_t>()) << name;
       for (const json& sample : want.at("samples")) {
         expect_sample(sample, *samples, config.sequence_length, rules_of(run), name);
         num_masked += sample.contains("attention_begins");

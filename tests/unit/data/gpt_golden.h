@@ -5,7 +5,7 @@
 
 #include "text_golden.h"
 
-namespace lockstep::data::testing {
+namespace lockstep::tests {
 
 /// A file of ref/make_gpt_data_goldens.py.
 inline std::string golden_gpt(const std::string& name) {
@@ -26,4 +26,4 @@ inline void expect_kept(const std::vector<int64_t>& got, const nlohmann::json& w
   EXPECT_EQ(crc_of(got), want.at("crc").get<uint32_t>()) << name;
 }
 
-}  // namespace lockstep::data::testing
+}  // namespace lockstep::tests

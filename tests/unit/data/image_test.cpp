@@ -14,7 +14,7 @@ namespace {
 
 using golden::read_bytes;
 
-std::vector<std::byte> bytes_of(std::string_view text) {
+std::vector<std::byte> image_bytes_of(std::string_view text) {
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
   return {begin, begin + text.size()};
 }
@@ -67,10 +67,10 @@ TEST(Image, ReusesMemory) {
 }
 
 TEST(Image, NamesForeignFormats) {
-  EXPECT_NE(refusal(bytes_of("GIF89a......")).find("a GIF"), std::string::npos);
-  EXPECT_NE(refusal(bytes_of("<!DOCTYPE html>")).find("HTML"), std::string::npos);
+  EXPECT_NE(refusal(image_bytes_of("GIF89a......")).find("a GIF"), std::string::npos);
+  EXPECT_NE(refusal(image_bytes_of("<!DOCTYPE html>")).find("HTML"), std::string::npos);
   EXPECT_NE(refusal({}).find("an empty file"), std::string::npos);
-  EXPECT_NE(refusal(bytes_of("\x01\x02xy")).find("01 02 78 79"), std::string::npos);
+  EXPECT_NE(refusal(image_bytes_of("\x01\x02xy")).find("01 02 78 79"), std::string::npos);
   EXPECT_NE(refusal(read_bytes(golden::folder() / "animated.webp")).find("animated"), std::string::npos);
 }
 

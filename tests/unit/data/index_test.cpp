@@ -10,10 +10,10 @@
 namespace lockstep::data {
 namespace {
 
-using lockstep::testing::sample_tar;
-using lockstep::testing::TarBytes;
-using lockstep::testing::write_file;
-using lockstep::testing::write_shards;
+using lockstep::tests::sample_tar;
+using lockstep::tests::TarBytes;
+using lockstep::tests::write_file;
+using lockstep::tests::write_shards;
 
 const SampleFilter kPairs{.image_keys = {"jpg"}, .text_keys = {"txt"}, .need_label = false};
 

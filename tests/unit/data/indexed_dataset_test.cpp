@@ -14,7 +14,7 @@ namespace lockstep::data {
 namespace {
 
 using nlohmann::json;
-using testing::golden_gpt;
+using tests::golden_gpt;
 
 /// Documents of sequences of tokens that every golden pair of files holds (int8: modulo 128).
 json golden_documents() { return read_golden_lines(golden_gpt("files.jsonl.gz")).at(0); }

@@ -18,7 +18,7 @@ namespace lockstep::data {
 namespace {
 
 using core::Json;
-using lockstep::testing::write_shards;
+using lockstep::tests::write_shards;
 
 /// Counts upwards; odd things happen where told.
 class CountingSource : public SampleSource {
@@ -275,10 +275,10 @@ TEST(Loader, RefusesImpossibleSettings) {
 
 TEST(Loader, MissingPicturesOfATableAreBadSamples) {
   core::TempDir folder;
-  lockstep::testing::write_file(folder.path() / "a.jpg", "A");
+  lockstep::tests::write_file(folder.path() / "a.jpg", "A");
   SourceConfig source;
-  source.spec = lockstep::testing::write_file(folder.path() / "t.csv",
-                                              "filepath,title\na.jpg,one\nmissing.jpg,two\na.jpg,three\n");
+  source.spec =
+      lockstep::tests::write_file(folder.path() / "t.csv", "filepath,title\na.jpg,one\nmissing.jpg,two\na.jpg,three\n");
   source.csv_separator = ",";
   source.shuffle = false;
   const auto decoder = [](const RawSample& sample, SampleSlot& slot) {

@@ -19,7 +19,7 @@ namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::read_tree;
+using tests::read_tree;
 
 std::string_view field(const std::string& tar, size_t header, size_t offset, size_t size) {
   const std::string_view raw = std::string_view(tar).substr(header + offset, size);

@@ -24,9 +24,9 @@ namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::read_tree;
+using tests::read_tree;
 
-MakeSoundsConfig small(const fs::path& output) {
+MakeSoundsConfig small_sounds(const fs::path& output) {
   return {.set = {.output = output, .num_train = 100, .num_val = 48, .samples_per_shard = 40, .seed = 3},
           .sample_rate = 8000,
           .seconds = 0.5};
@@ -44,7 +44,7 @@ SourceConfig source_of(const std::string& spec) {
 
 TEST(MakeSounds, LoaderAndTokenizerReadWhatItWrites) {
   const core::TempDir dir;
-  const MakeSoundsResult made = make_sounds(small(dir.path() / "new" / "set"));
+  const MakeSoundsResult made = make_sounds(small_sounds(dir.path() / "new" / "set"));
   EXPECT_FALSE(made.set.was_there);
   EXPECT_EQ(made.set.num_classes, 24);
   EXPECT_EQ(made.set.num_train_shards, 3);
@@ -93,7 +93,7 @@ TEST(MakeSounds, LoaderAndTokenizerReadWhatItWrites) {
 
 TEST(MakeSounds, BytesDependOnTheSeedAndNotOnThreads) {
   const core::TempDir dir;
-  MakeSoundsConfig config = small(dir.path() / "one");
+  MakeSoundsConfig config = small_sounds(dir.path() / "one");
   config.set.num_workers = 1;
   make_sounds(config);
   config.set.output = dir.path() / "many";
@@ -117,7 +117,7 @@ TEST(MakeSounds, BytesDependOnTheSeedAndNotOnThreads) {
 TEST(MakeSounds, RefusesWhatCannotBe) {
   const core::TempDir dir;
   const auto refused = [&](auto change) {
-    MakeSoundsConfig config = small(dir.path() / "set");
+    MakeSoundsConfig config = small_sounds(dir.path() / "set");
     change(config);
     EXPECT_THROW(make_sounds(config), UsageError);
   };

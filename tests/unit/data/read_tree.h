@@ -5,7 +5,7 @@
 
 #include "core/files.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 /// Content of every file below a folder, by its path from there.
 inline std::map<std::string, std::string> read_tree(const std::filesystem::path& folder) {
@@ -16,4 +16,4 @@ inline std::map<std::string, std::string> read_tree(const std::filesystem::path&
   return files;
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

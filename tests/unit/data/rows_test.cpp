@@ -14,7 +14,7 @@
 namespace lockstep::data {
 namespace {
 
-using lockstep::testing::write_file;
+using lockstep::tests::write_file;
 using Rows = std::vector<std::vector<std::string>>;
 
 TEST(Csv, ReadsFieldsAsPandasDoes) {

@@ -17,10 +17,10 @@ namespace lockstep::data {
 namespace {
 
 using core::Json;
-using lockstep::testing::sample_tar;
-using lockstep::testing::TarBytes;
-using lockstep::testing::write_file;
-using lockstep::testing::write_shards;
+using lockstep::tests::sample_tar;
+using lockstep::tests::TarBytes;
+using lockstep::tests::write_file;
+using lockstep::tests::write_shards;
 
 std::string name_of(const RawSample& sample) {
   return std::filesystem::path(sample.shard).stem().string() + "/" + sample.key;

@@ -9,7 +9,7 @@
 
 #include "core/files.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 /// Writes tar archives byte by byte, good ones and bad ones.
 class TarBytes {
@@ -92,4 +92,4 @@ inline std::string write_shards(const std::filesystem::path& folder, const std::
   return fmt::format("{}/{{000..{:03}}}.tar", folder.string(), sizes.size() - 1);
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

@@ -13,9 +13,9 @@
 namespace lockstep::data {
 namespace {
 
-using lockstep::testing::sample_tar;
-using lockstep::testing::TarBytes;
-using lockstep::testing::write_file;
+using lockstep::tests::sample_tar;
+using lockstep::tests::TarBytes;
+using lockstep::tests::write_file;
 
 /// Serves bytes from memory, a few at a time, so that every border is crossed.
 class MemoryStream : public ByteStream {
@@ -43,8 +43,8 @@ class MemoryStream : public ByteStream {
   bool can_skip_;
 };
 
-std::vector<std::pair<std::string, std::string>> read_all(const std::string& bytes, size_t portion = 1 << 20,
-                                                          bool can_skip = true) {
+std::vector<std::pair<std::string, std::string>> read_members(const std::string& bytes, size_t portion = 1 << 20,
+                                                              bool can_skip = true) {
   TarReader reader(std::make_unique<MemoryStream>(bytes, portion, can_skip), "x.tar");
   std::vector<std::pair<std::string, std::string>> members;
   while (auto entry = reader.next())
@@ -54,7 +54,7 @@ std::vector<std::pair<std::string, std::string>> read_all(const std::string& byt
 
 void expect_damaged(const std::string& bytes, const std::string& phrase) {
   try {
-    read_all(bytes);
+    read_members(bytes);
     FAIL() << "read without an error; expected: " << phrase;
   } catch (const DataError& error) {
     EXPECT_NE(std::string(error.what()).find("x.tar"), std::string::npos) << error.what();
@@ -94,12 +94,12 @@ TEST(Tar, ReadsEveryKindOfName) {
                                                                      {"empty.txt", ""},
                                                                      {"base256.txt", "four"}};
   for (const size_t portion : {size_t{1}, size_t{511}, size_t{512}, size_t{1 << 20}})
-    for (const bool can_skip : {false, true}) EXPECT_EQ(read_all(bytes, portion, can_skip), expected) << portion;
+    for (const bool can_skip : {false, true}) EXPECT_EQ(read_members(bytes, portion, can_skip), expected) << portion;
 }
 
 TEST(Tar, RefusesDamage) {
   const std::string good = sample_tar("s", 4);
-  EXPECT_EQ(read_all(good).size(), 8u);
+  EXPECT_EQ(read_members(good).size(), 8u);
   expect_damaged("", "ends here");
   expect_damaged(good.substr(0, good.size() - 1024), "ends here");
   expect_damaged(good.substr(0, good.size() - 512), "ends here");
@@ -121,18 +121,18 @@ TEST(Tar, RefusesDamage) {
 TEST(Tar, EveryCutIsAnError) {
   const std::string good = sample_tar("s", 3);
   for (size_t length = 0; length < good.size(); ++length)
-    EXPECT_THROW(read_all(good.substr(0, length)), DataError) << "bytes=" << length;
+    EXPECT_THROW(read_members(good.substr(0, length)), DataError) << "bytes=" << length;
 }
 
 TEST(Tar, EveryFlippedHeaderBitIsAnErrorOrTheSame) {
   const std::string good = sample_tar("s", 2);
-  const auto expected = read_all(good);
+  const auto expected = read_members(good);
   int num_refused = 0;
   for (size_t bit = 0; bit < 512 * 8; ++bit) {  // the first header
     std::string bad = good;
     bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
     try {
-      EXPECT_EQ(read_all(bad), expected) << "bit " << bit;
+      EXPECT_EQ(read_members(bad), expected) << "bit " << bit;
     } catch (const DataError&) {
       ++num_refused;
     }
@@ -157,7 +157,7 @@ TEST(Tar, MutationsNeverCrash) {
     }
     if (rng.below(4) == 0) bytes.resize(rng.below(bytes.size()));
     try {
-      read_all(bytes, 1 + rng.below(3000), rng.below(2) == 0);
+      read_members(bytes, 1 + rng.below(3000), rng.below(2) == 0);
     } catch (const DataError&) {
       ++num_refused;
     }

@@ -11,14 +11,14 @@ namespace {
 
 using nlohmann::json;
 
-std::string golden(const std::string& name) { return std::string(LOCKSTEP_GOLDEN_DIR) + "/" + name; }
+std::string golden_path(const std::string& name) { return std::string(LOCKSTEP_GOLDEN_DIR) + "/" + name; }
 
 TEST(SentencePiece, IdsEqualTheLibrarysInPython) {
-  const auto tokenizer = open_text_tokenizer({.model = golden("sentencepiece/small.model")});
+  const auto tokenizer = open_text_tokenizer({.model = golden_path("sentencepiece/small.model")});
   EXPECT_EQ(tokenizer->vocab_size(), 600);
   EXPECT_EQ(tokenizer->eod(), 2);
   size_t num_ids = 0;
-  for (const json& one : read_golden_lines(golden("sentencepiece/cases.jsonl.gz"))) {
+  for (const json& one : read_golden_lines(golden_path("sentencepiece/cases.jsonl.gz"))) {
     const auto want = one.at("ids").get<std::vector<int32_t>>();
     ASSERT_EQ(tokenizer->encode(one.at("text").get<std::string>()), want) << escaped(one.at("text"));
     ASSERT_EQ(tokenizer->decode(want), one.at("decoded").get<std::string>()) << escaped(one.at("text"));
@@ -30,7 +30,7 @@ TEST(SentencePiece, IdsEqualTheLibrarysInPython) {
 
 TEST(SentencePiece, RefusesADamagedModel) {
   core::TempDir folder;
-  const std::string model = core::read_file(golden("sentencepiece/small.model"));
+  const std::string model = core::read_file(golden_path("sentencepiece/small.model"));
   for (const std::string& bytes :
        {std::string(), model.substr(0, model.size() / 2), "x" + model, std::string(1000, '\xff')}) {
     core::write_file_atomic(folder.path() / "x.model", bytes);
@@ -40,17 +40,17 @@ TEST(SentencePiece, RefusesADamagedModel) {
 }
 
 TEST(TextTokenizer, IsChosenByItsFiles) {
-  const std::string vocab = golden("bpe/roberta/vocab.json"), merges = golden("bpe/roberta/merges.txt");
+  const std::string vocab = golden_path("bpe/roberta/vocab.json"), merges = golden_path("bpe/roberta/merges.txt");
   const auto pair = open_text_tokenizer({.vocab_file = vocab, .merge_file = merges});
-  const auto folder = open_text_tokenizer({.model = golden("bpe/roberta")});
+  const auto folder = open_text_tokenizer({.model = golden_path("bpe/roberta")});
   EXPECT_EQ(pair->encode("a photo</s>"), folder->encode("a photo</s>"));
   EXPECT_EQ(pair->eod(), 2);  // </s>
-  EXPECT_EQ(open_text_tokenizer({.model = golden("bpe/gpt2.json")})->eod(), 0);
-  EXPECT_EQ(open_text_tokenizer({.model = golden("bpe/roberta"), .eod_token = "<mask>"})->eod(), 4);
-  EXPECT_THROW(open_text_tokenizer({.model = golden("bpe/roberta"), .eod_token = "<none>"}), UsageError);
+  EXPECT_EQ(open_text_tokenizer({.model = golden_path("bpe/gpt2.json")})->eod(), 0);
+  EXPECT_EQ(open_text_tokenizer({.model = golden_path("bpe/roberta"), .eod_token = "<mask>"})->eod(), 4);
+  EXPECT_THROW(open_text_tokenizer({.model = golden_path("bpe/roberta"), .eod_token = "<none>"}), UsageError);
   EXPECT_THROW(open_text_tokenizer({}), UsageError);
   EXPECT_THROW(open_text_tokenizer({.vocab_file = vocab}), UsageError);
-  EXPECT_THROW(open_text_tokenizer({.model = golden("bpe/roberta"), .vocab_file = vocab, .merge_file = merges}),
+  EXPECT_THROW(open_text_tokenizer({.model = golden_path("bpe/roberta"), .vocab_file = vocab, .merge_file = merges}),
                UsageError);
 }
 

@@ -12,7 +12,7 @@ namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::holds;
+using tests::holds;
 
 /// Documents of one to three sequences of `length` tokens 1, 2, 3, ...
 fs::path write_corpus(const fs::path& folder, TokenType type, int num_documents, int length) {
@@ -66,7 +66,7 @@ TEST(TokenIds, WhatIsNoIdIsRefusedWithItsPlace) {
       << check_text(prefix, 5000);
   EXPECT_EQ(check_text(prefix, 5001), "good");
   std::vector<int32_t> tokens(10);
-  EXPECT_TRUE(holds(testing::message_of<DataError>([&] { IndexedDataset(prefix).read(4, 0, tokens, 5000); }),
+  EXPECT_TRUE(holds(tests::message_of<DataError>([&] { IndexedDataset(prefix).read(4, 0, tokens, 5000); }),
                     "token 3 of sequence 4 in document 2 is 5000"))
       << "a sample";
   put<int32_t>(prefix, 8 * 40, -7);

@@ -14,9 +14,9 @@
 namespace lockstep::data {
 namespace {
 
-using testing::encode_audio;
-using testing::melody;
-using testing::relative_difference;
+using tests::encode_audio;
+using tests::melody;
+using tests::relative_difference;
 
 struct Clip {
   std::vector<float> values;
@@ -44,7 +44,7 @@ std::vector<float> ramp(int64_t count) {
 
 TEST(Waveform, FillsShortRecordings) {
   const std::vector<float> three = {0.25f, -0.5f, 0.75f};
-  const std::string bytes = encode_audio(three, 8000, testing::kWavFloat);
+  const std::string bytes = encode_audio(three, 8000, tests::kWavFloat);
   WaveformConfig config = plain(8000, 8);
   const auto filled = [&](AudioFill fill) {
     config.fill = fill;
@@ -61,7 +61,7 @@ TEST(Waveform, FillsShortRecordings) {
 
 TEST(Waveform, CutsLongRecordings) {
   const std::vector<float> values = ramp(1000);
-  const std::string bytes = encode_audio(values, 8000, testing::kWavFloat);
+  const std::string bytes = encode_audio(values, 8000, tests::kWavFloat);
   WaveformConfig config = plain(8000, 100);
   const auto start_of = [&](AudioCrop crop, uint64_t key) {
     config.crop = crop;
@@ -92,14 +92,14 @@ TEST(Waveform, MixesChannelsDown) {
     }
     expected.push_back(sum / 8);
   }
-  EXPECT_EQ(clip_of(encode_audio(interleaved, 8000, testing::kWavFloat, 8), plain(8000, 500)).values, expected);
+  EXPECT_EQ(clip_of(encode_audio(interleaved, 8000, tests::kWavFloat, 8), plain(8000, 500)).values, expected);
 }
 
 TEST(Waveform, RoundsToInt16AsTheReference) {
   const std::vector<float> values = {0.0f, 1.0f, -1.0f, 1.5f, -3.0f, 0.5f, -0.5f, 1e-5f, -1e-5f, 4e-5f};
   WaveformConfig config = plain(8000, 10);
   config.int16_round_trip = true;
-  const std::vector<float> seen = clip_of(encode_audio(values, 8000, testing::kWavFloat), config).values;
+  const std::vector<float> seen = clip_of(encode_audio(values, 8000, tests::kWavFloat), config).values;
   const std::vector<float> whole = {0, 32767, -32767, 32767, -32767, 16383, -16383, 0, 0, 1};  // towards zero
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(seen[i], whole[i] / 32767.0f) << values[i];
 }
@@ -142,7 +142,7 @@ TEST(Resample, LengthsAreRoundedUp) {
 TEST(Waveform, APartEqualsThatPartOfTheWholeResampled) {
   for (const int rate : {8000, 16000, 22050, 44100, 44101, 48000, 96000}) {
     const std::vector<float> written = melody(9 * rate, rate);
-    const std::string bytes = encode_audio(written, rate, testing::kWavFloat);
+    const std::string bytes = encode_audio(written, rate, tests::kWavFloat);
     std::vector<float> whole = written;
     if (rate != 48000) resample_audio(written, rate, 48000, whole);
     for (const uint64_t key : {1, 2, 3, 4, 5}) {
@@ -164,7 +164,7 @@ TEST(Waveform, APartEqualsThatPartOfTheWholeResampled) {
 
 TEST(Waveform, HandlesExtremesAndRefusesTheRest) {
   const WaveformConfig config{.clip_samples = 48000};
-  const auto values_of = [&](const std::vector<float>& values, int rate, int format = testing::kWavFloat,
+  const auto values_of = [&](const std::vector<float>& values, int rate, int format = tests::kWavFloat,
                              int channels = 1) {
     return clip_of(encode_audio(values, rate, format, channels), config);
   };
@@ -183,28 +183,27 @@ TEST(Waveform, HandlesExtremesAndRefusesTheRest) {
   EXPECT_EQ(clip.values, std::vector<float>(48000, std::trunc(0.5f * 32767) / 32767));
   EXPECT_EQ(values_of({0.5f}, 44100).length, 2);
   EXPECT_EQ(values_of({0.5f}, 192000).length, 1);
-  clip = values_of(std::vector<float>(20000, 0.0f), 44100, testing::kFlac16);
+  clip = values_of(std::vector<float>(20000, 0.0f), 44100, tests::kFlac16);
   EXPECT_EQ(clip.values, std::vector<float>(48000, 0.0f));
   for (const int rate : {1000, 7350, 11025, 37800, 44101, 47999, 88200, 176400, 655350})
-    EXPECT_EQ(values_of(melody(rate / 10, rate), rate, rate % 10 == 0 ? testing::kFlac16 : testing::kWav16).length,
+    EXPECT_EQ(values_of(melody(rate / 10, rate), rate, rate % 10 == 0 ? tests::kFlac16 : tests::kWav16).length,
               resampled_length(rate / 10, rate, 48000))
         << rate;
   // Refused, with the reason.
   EXPECT_NE(complaint("").find("bytes=0"), std::string::npos);
   EXPECT_NE(complaint("hello there, I am text").find("68 65 6c 6c 6f"), std::string::npos);
-  EXPECT_NE(complaint(encode_audio({}, 48000, testing::kWav16)).find("frames=0"), std::string::npos);
-  EXPECT_NE(complaint(encode_audio({}, 48000, testing::kFlac16)).find("recording in sound "), std::string::npos);
+  EXPECT_NE(complaint(encode_audio({}, 48000, tests::kWav16)).find("frames=0"), std::string::npos);
+  EXPECT_NE(complaint(encode_audio({}, 48000, tests::kFlac16)).find("recording in sound "), std::string::npos);
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
-  EXPECT_NE(complaint(encode_audio(std::vector{0.f, 0.1f, nan, 0.2f}, 48000, testing::kWavFloat))
-                .find("holds nan at frame 2"),
+  EXPECT_NE(
+      complaint(encode_audio(std::vector{0.f, 0.1f, nan, 0.2f}, 48000, tests::kWavFloat)).find("holds nan at frame 2"),
+      std::string::npos);
+  EXPECT_NE(complaint(encode_audio(std::vector{0.f, -infinity}, 48000, tests::kWavFloat)).find("holds -inf at frame 1"),
             std::string::npos);
   EXPECT_NE(
-      complaint(encode_audio(std::vector{0.f, -infinity}, 48000, testing::kWavFloat)).find("holds -inf at frame 1"),
+      complaint(encode_audio(std::vector<float>(500, 0.1f), 900, tests::kWav16)).find("sample_rate=900, expected 1000"),
       std::string::npos);
-  EXPECT_NE(complaint(encode_audio(std::vector<float>(500, 0.1f), 900, testing::kWav16))
-                .find("sample_rate=900, expected 1000"),
-            std::string::npos);
-  EXPECT_NE(complaint(encode_audio(std::vector<float>(100 * 65, 0.1f), 8000, testing::kWav16, 65))
+  EXPECT_NE(complaint(encode_audio(std::vector<float>(100 * 65, 0.1f), 8000, tests::kWav16, 65))
                 .find("channels=65, expected 1 to 64"),
             std::string::npos);
 }
@@ -214,7 +213,7 @@ TEST(Waveform, HourLongRecordingsAreDecodedInPart) {
   const std::vector<float> minute = melody(int64_t{60} * rate, rate);
   std::vector<float> values;
   for (int i = 0; i < 60; ++i) values.insert(values.end(), minute.begin(), minute.end());
-  for (const int format : {testing::kFlac16, testing::kWav16}) {
+  for (const int format : {tests::kFlac16, tests::kWav16}) {
     const std::string bytes = encode_audio(values, rate, format);
     WaveformConfig config{.sample_rate = 16000, .clip_samples = 16000};
     const Clip clip = clip_of(bytes, config, 5);

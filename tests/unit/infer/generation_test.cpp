@@ -26,11 +26,11 @@ struct Golden {
   explicit Golden(const std::string& name) {
     at::set_num_threads(1);  // threads that wait for each other at every small operator are slow where others work, too
     const std::string file = "gpt/" + name + ".safetensors";
-    config::GptShape shape = config::parse_gpt_shape(testing::golden_metadata(file, "config"), name);
+    config::GptShape shape = config::parse_gpt_shape(tests::golden_metadata(file, "config"), name);
     shape.vocab_multiple = 8;  // padding must not matter
     model = std::make_unique<models::GptModel>(shape, config::whole_gpt(shape), nn::ShardCtx{});
     models::WeightFile weights{.path = file, .tensors = {}, .ignored = {}, .epoch = {}};
-    const auto tensors = testing::load_golden(file);
+    const auto tensors = tests::load_golden(file);
     for (const auto& [key, value] : tensors)
       if (key.starts_with("param/")) weights.tensors.emplace_back(key.substr(6), value);
     models::load_gpt_weights(*model, weights);

@@ -20,18 +20,18 @@ TEST(GptExport, LogitsEqualHuggingFace) {
   if (path == nullptr) GTEST_SKIP() << "run by ref/compare_gpt_export.py";
   const c10::NoGradGuard no_grad;
   at::set_num_threads(1);
-  const auto golden = testing::load_golden(path);
+  const auto golden = tests::load_golden(path);
   config::GenerateOptions options;
-  options.pretrained = testing::golden_metadata(path, "run");
+  options.pretrained = tests::golden_metadata(path, "run");
   const auto model = load_gpt(find_gpt(options), at::TensorOptions(at::kFloat));
   models::Batch batch;
   batch.text_BT = golden.at("input/ids");
   batch.num_samples = batch.text_BT.size(0);
   const at::Tensor logits_BTV =
       model->logits(model->forward({}, batch)).narrow(2, 0, model->shape().vocab).transpose(0, 1);
-  testing::expect_close(logits_BTV, golden.at("output/logits"), 1e-4, "logits");
+  tests::expect_close(logits_BTV, golden.at("output/logits"), 1e-4, "logits");
   std::cout << fmt::format("measured: logits {:.3g}\n",
-                           testing::relative_difference(logits_BTV, golden.at("output/logits")));
+                           tests::relative_difference(logits_BTV, golden.at("output/logits")));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ inline std::string clap_file(const std::string& golden) {
 }
 
 inline core::Json clap_sizes(const std::string& golden) {
-  return core::parse_json(testing::golden_metadata(clap_file(golden), "sizes"), golden);
+  return core::parse_json(tests::golden_metadata(clap_file(golden), "sizes"), golden);
 }
 
 inline config::RobertaShape golden_text_shape(const core::Json& text, int64_t columns) {
@@ -64,7 +64,7 @@ inline config::ClapShape golden_clap_shape(const std::string& golden) {
 }
 
 /// The entries "prefix/NAME" of a golden file as a weight file.
-inline WeightFile golden_weights(const testing::TensorMap& tensors, const std::string& prefix) {
+inline WeightFile golden_weights(const tests::TensorMap& tensors, const std::string& prefix) {
   WeightFile weights{.path = "golden", .tensors = {}, .ignored = {}, .epoch = {}};
   for (const auto& [name, value] : tensors)
     if (name.starts_with(prefix) && !name.ends_with("position_ids"))
@@ -72,7 +72,7 @@ inline WeightFile golden_weights(const testing::TensorMap& tensors, const std::s
   return weights;
 }
 
-inline std::unique_ptr<ClapModel> golden_clap_model(const config::ClapShape& shape, const testing::TensorMap& tensors,
+inline std::unique_ptr<ClapModel> golden_clap_model(const config::ClapShape& shape, const tests::TensorMap& tensors,
                                                     const ClapModelOptions& options = {}) {
   auto model = std::make_unique<ClapModel>(shape, options);
   nn::initialize(*model, model->param_specs(), 3);

@@ -17,21 +17,21 @@
 namespace lockstep::models {
 namespace {
 
-using testing::expect_close;
-using testing::load_golden;
-using testing::relative_difference;
-using testing::TensorMap;
+using tests::expect_close;
+using tests::load_golden;
+using tests::relative_difference;
+using tests::TensorMap;
 
 // Against the golden files (fp32, other orders of sums). The reference spectrum is computed in float64 there, ours in
 // float32.
-constexpr double kForwardTolerance = 1e-5, kGradientTolerance = 5e-5;
+constexpr double kClapTolerance = 1e-5, kClapGradientTolerance = 5e-5;
 
-struct Pass {
+struct ClapPass {
   at::Tensor audio, text, logits, loss;
 };
 
-Pass run(ClapModel& model, const at::Tensor& wave, const at::Tensor& text) {
-  Pass pass{normalise_rows(model.encode_audio(wave)), normalise_rows(model.encode_text(text)), {}, {}};
+ClapPass run_clap(ClapModel& model, const at::Tensor& wave, const at::Tensor& text) {
+  ClapPass pass{normalise_rows(model.encode_audio(wave)), normalise_rows(model.encode_text(text)), {}, {}};
   pass.logits = model.logit_scale().exp() * pass.audio.mm(pass.text.t());
   const at::Tensor labels = at::arange(wave.size(0));
   pass.loss = (at::cross_entropy_loss(pass.logits, labels) + at::cross_entropy_loss(pass.logits.t(), labels)) / 2;
@@ -69,21 +69,21 @@ TEST_P(ClapGolden, EvaluationEqualsHuggingFace) {
   auto model = golden_clap_model(golden_clap_shape(GetParam()), golden);
   model->set_training(false);
   const at::NoGradGuard no_gradients;
-  const Pass pass = run(*model, wave_of(golden), golden.at("input/text"));
-  expect_close(pass.text, golden.at("output/eval_text"), kForwardTolerance, "text");
-  expect_close(pass.audio, golden.at("output/eval_audio"), kForwardTolerance, "audio");
-  expect_close(pass.logits, golden.at("output/eval_logits"), kForwardTolerance, "logits");
+  const ClapPass pass = run_clap(*model, wave_of(golden), golden.at("input/text"));
+  expect_close(pass.text, golden.at("output/eval_text"), kClapTolerance, "text");
+  expect_close(pass.audio, golden.at("output/eval_audio"), kClapTolerance, "audio");
+  expect_close(pass.logits, golden.at("output/eval_logits"), kClapTolerance, "logits");
 }
 
 void expect_training_equals_hugging_face(const std::string& case_name, const ClapModelOptions& options) {
   const TensorMap golden = load_golden(clap_file(case_name));
   const config::ClapShape shape = golden_clap_shape(case_name);
   auto model = golden_clap_model(shape, golden, options);
-  const Pass pass = run(*model, wave_of(golden), golden.at("input/text"));
-  expect_close(pass.audio, golden.at("output/train_audio"), kForwardTolerance, "audio");
-  expect_close(pass.text, golden.at("output/train_text"), kForwardTolerance, "text");
-  expect_close(pass.logits, golden.at("output/logits"), kForwardTolerance, "logits");
-  expect_close(pass.loss, golden.at("output/loss"), kForwardTolerance, "loss");
+  const ClapPass pass = run_clap(*model, wave_of(golden), golden.at("input/text"));
+  expect_close(pass.audio, golden.at("output/train_audio"), kClapTolerance, "audio");
+  expect_close(pass.text, golden.at("output/train_text"), kClapTolerance, "text");
+  expect_close(pass.logits, golden.at("output/logits"), kClapTolerance, "logits");
+  expect_close(pass.loss, golden.at("output/loss"), kClapTolerance, "loss");
   pass.loss.backward();
   const WeightFile gradients = to_laion_names(golden_weights(golden, "grad/"), shape);
   std::map<std::string, at::Tensor> expected(gradients.tensors.begin(), gradients.tensors.end());
@@ -98,14 +98,14 @@ void expect_training_equals_hugging_face(const std::string& case_name, const Cla
       got = at::cat({got.narrow(0, 0, width), got.narrow(0, 2 * width, width)});
       want = at::cat({want.narrow(0, 0, width), want.narrow(0, 2 * width, width)});
     }
-    expect_close(got, want, kGradientTolerance, name);
+    expect_close(got, want, kClapGradientTolerance, name);
     ++num_compared;
   }
   EXPECT_GT(num_compared, 60u);
   const WeightFile after = to_laion_names(golden_weights(golden, "after/"), shape);
   for (const auto& [name, value] : after.tensors)
     for (auto& [own, buffer] : model->named_buffers())
-      if (own == name) expect_close(*buffer, value, kForwardTolerance, name);
+      if (own == name) expect_close(*buffer, value, kClapTolerance, name);
   EXPECT_EQ(after.tensors.size(), 3u);
 }
 
@@ -155,7 +155,7 @@ TEST(ClapModel, CheckpointingIsBitExactWithDropping) {
   for (const bool checkpointing : {false, true}) {
     models.push_back(golden_clap_model(dropping_shape("clap_full"), golden, {.grad_checkpointing = checkpointing}));
     models.back()->set_context({.random_key = 9});
-    run(*models.back(), wave_of(golden), golden.at("input/text")).loss.backward();
+    run_clap(*models.back(), wave_of(golden), golden.at("input/text")).loss.backward();
   }
   const auto a = models[0]->named_parameters(), b = models[1]->named_parameters();
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].tensor->grad().equal(b[i].tensor->grad())) << a[i].name;
@@ -226,8 +226,8 @@ TEST(ClapModel, TheTaskTakesAudioAndRefusesImages) {
   batch.text_BT = golden.at("input/text");
   batch.num_samples = batch.text_BT.size(0);
   const Outputs outputs = task.forward(batch);
-  expect_close(outputs.image_BE, golden.at("output/train_audio"), kForwardTolerance, "audio");
-  expect_close(task.loss(outputs).loss, golden.at("output/loss"), kForwardTolerance, "loss");
+  expect_close(outputs.image_BE, golden.at("output/train_audio"), kClapTolerance, "audio");
+  expect_close(task.loss(outputs).loss, golden.at("output/loss"), kClapTolerance, "loss");
   batch.image_BCYX = batch.audio_BS;
   batch.audio_BS = at::Tensor();
   EXPECT_THROW(task.forward(batch), DataError);
@@ -256,7 +256,7 @@ TEST(ClapModel, BigModelEqualsHuggingFace) {
     std::cout << fmt::format("measured: {} {:.3g}\n", what, relative_difference(actual, expected));
   };
   report("log_mel", LogMel(shape.audio, at::kCPU)(wave_of(golden)).transpose(1, 2), golden.at("output/log_mel"), 1e-4);
-  const Pass pass = run(*model, wave_of(golden), golden.at("input/text"));
+  const ClapPass pass = run_clap(*model, wave_of(golden), golden.at("input/text"));
   pass.loss.backward();
   report("audio_features", pass.audio, golden.at("output/train_audio"), 1e-4);
   report("text_features", pass.text, golden.at("output/train_text"), 1e-4);

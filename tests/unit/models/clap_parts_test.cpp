@@ -14,9 +14,9 @@
 namespace lockstep::models {
 namespace {
 
-using testing::expect_close;
-using testing::load_golden;
-using testing::TensorMap;
+using tests::expect_close;
+using tests::load_golden;
+using tests::TensorMap;
 
 TEST(TextPacking, TextsOfEqualLengthAreOneBlock) {
   const at::Tensor text = at::tensor({0, 5, 2, 1, 1, 0, 2, 1, 1, 1, 0, 8, 2, 1, 1}, at::kLong).view({3, 5});

@@ -17,19 +17,19 @@
 namespace lockstep::models {
 namespace {
 
-using ::lockstep::testing::all_tensors;
-using ::lockstep::testing::expect_close;
-using ::lockstep::testing::file_of;
-using ::lockstep::testing::golden_metadata;
-using ::lockstep::testing::golden_model;
-using ::lockstep::testing::golden_shape;
-using ::lockstep::testing::load_golden;
-using ::lockstep::testing::relative_difference;
-using ::lockstep::testing::TensorMap;
+using ::lockstep::tests::all_tensors;
+using ::lockstep::tests::expect_close;
+using ::lockstep::tests::file_of;
+using ::lockstep::tests::golden_metadata;
+using ::lockstep::tests::golden_model;
+using ::lockstep::tests::golden_shape;
+using ::lockstep::tests::load_golden;
+using ::lockstep::tests::relative_difference;
+using ::lockstep::tests::TensorMap;
 
 // Measured against the golden files: features and logits 4e-7, gradients 3e-6 of the largest absolute value (order of
 // sums in fp32).
-constexpr double kForwardTolerance = 4e-6, kGradientTolerance = 3e-5;
+constexpr double kClipTolerance = 4e-6, kClipGradientTolerance = 3e-5;
 
 at::Tensor golden_image(const TensorMap& tensors) {
   return tensors.at("input/image").to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast);
@@ -43,12 +43,12 @@ at::Tensor loss_of(ClipModel& model, const at::Tensor& logits) {
   return (at::cross_entropy_loss(logits, labels) + at::cross_entropy_loss(logits.t(), labels)) / 2;
 }
 
-struct Pass {
+struct ClipPass {
   at::Tensor image, text, logits, loss;
 };
 
-Pass run(ClipModel& model, const at::Tensor& image, const at::Tensor& text) {
-  Pass pass{normalise_rows(model.encode_image(image)), normalise_rows(model.encode_text(text)), {}, {}};
+ClipPass run_clip(ClipModel& model, const at::Tensor& image, const at::Tensor& text) {
+  ClipPass pass{normalise_rows(model.encode_image(image)), normalise_rows(model.encode_text(text)), {}, {}};
   pass.logits = model.logit_scale().exp() * pass.image.mm(pass.text.t());
   if (model.logit_bias() != nullptr) pass.logits = pass.logits + *model.logit_bias();
   pass.loss = loss_of(model, pass.logits);
@@ -89,19 +89,19 @@ TEST_P(ClipGolden, EvaluationEqualsOpenClip) {
   model->set_training(false);
   const at::NoGradGuard no_gradients;
   expect_close(normalise_rows(model->encode_image(golden_image(golden))), golden.at("output/eval_image"),
-               kForwardTolerance, "image");
+               kClipTolerance, "image");
   expect_close(normalise_rows(model->encode_text(golden.at("input/text"))), golden.at("output/eval_text"),
-               kForwardTolerance, "text");
+               kClipTolerance, "text");
 }
 
 void expect_training_equals_openclip(const char* name, const ClipModelOptions& options) {
   const TensorMap golden = load_golden(file_of(name));
   auto model = golden_model(name, golden, options);
-  const Pass pass = run(*model, golden_image(golden), golden.at("input/text"));
-  expect_close(pass.image, golden.at("output/train_image"), kForwardTolerance, "image");
-  expect_close(pass.text, golden.at("output/train_text"), kForwardTolerance, "text");
-  expect_close(pass.logits, golden.at("output/logits"), kForwardTolerance, "logits");
-  expect_close(pass.loss, golden.at("output/loss"), kForwardTolerance, "loss");
+  const ClipPass pass = run_clip(*model, golden_image(golden), golden.at("input/text"));
+  expect_close(pass.image, golden.at("output/train_image"), kClipTolerance, "image");
+  expect_close(pass.text, golden.at("output/train_text"), kClipTolerance, "text");
+  expect_close(pass.logits, golden.at("output/logits"), kClipTolerance, "logits");
+  expect_close(pass.loss, golden.at("output/loss"), kClipTolerance, "loss");
   pass.loss.backward();
   size_t num_compared = 0;
   for (auto& entry : model->named_parameters()) {
@@ -109,7 +109,7 @@ void expect_training_equals_openclip(const char* name, const ClipModelOptions& o
     if (reference == golden.end()) continue;
     // Keys shift all scores of a query alike, so the gradient of their bias is rounding noise: no reference.
     if (entry.name.ends_with("k_proj.bias")) continue;
-    expect_close(entry.tensor->grad(), reference->second, kGradientTolerance, entry.name);
+    expect_close(entry.tensor->grad(), reference->second, kClipGradientTolerance, entry.name);
     ++num_compared;
   }
   EXPECT_GT(num_compared, 20u);
@@ -117,7 +117,7 @@ void expect_training_equals_openclip(const char* name, const ClipModelOptions& o
     if (entry.name.ends_with("num_batches_tracked")) {
       EXPECT_TRUE(entry.tensor->equal(golden.at("after/" + entry.name)));
     } else {
-      expect_close(*entry.tensor, golden.at("after/" + entry.name), kForwardTolerance, entry.name);
+      expect_close(*entry.tensor, golden.at("after/" + entry.name), kClipTolerance, entry.name);
     }
   }
 }
@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ClipGolden, ::testing::Values("vit", "vit_quick
 /// Features and gradients of two models with equal parameters on equal input.
 void expect_equal_passes(ClipModel& a, ClipModel& b, const at::Tensor& image, const at::Tensor& text,
                          double tolerance) {
-  const Pass pass_a = run(a, image, text), pass_b = run(b, image, text);
+  const ClipPass pass_a = run_clip(a, image, text), pass_b = run_clip(b, image, text);
   expect_close(pass_a.image, pass_b.image, tolerance, "image");
   expect_close(pass_a.text, pass_b.text, tolerance, "text");
   pass_a.loss.backward();
@@ -155,7 +155,7 @@ TEST(ClipModel, ShortcutsChangeNeitherFeaturesNorGradients) {
     const TensorMap golden = load_golden(file_of(name));
     auto with = golden_model(name, golden, {.exact_shortcuts = true}),
          without = golden_model(name, golden, {.exact_shortcuts = false});
-    expect_equal_passes(*with, *without, golden_image(golden), golden.at("input/text"), kGradientTolerance);
+    expect_equal_passes(*with, *without, golden_image(golden), golden.at("input/text"), kClipGradientTolerance);
   }
 }
 
@@ -171,7 +171,7 @@ TEST(ClipModel, BigModelEqualsOpenClip) {
   if (path == nullptr) GTEST_SKIP() << "run by ref/compare_big_models.py";
   const TensorMap golden = load_golden(path);
   auto model = golden_model(path, golden);
-  const Pass pass = run(*model, golden_image(golden), golden.at("input/text"));
+  const ClipPass pass = run_clip(*model, golden_image(golden), golden.at("input/text"));
   pass.loss.backward();
   const auto report = [](const std::string& what, const at::Tensor& actual, const at::Tensor& expected,
                          double tolerance) {
@@ -202,7 +202,7 @@ TEST(ClipModel, ShorterTextGivesTheSameFeatures) {
   const at::Tensor text = golden.at("input/text");
   const int64_t used = text.argmax(1).max().item<int64_t>() + 1;
   ASSERT_LT(used, text.size(1)) << "nothing would be cut";
-  expect_close(model->encode_text(text.narrow(1, 0, used)), model->encode_text(text), kForwardTolerance, "text");
+  expect_close(model->encode_text(text.narrow(1, 0, used)), model->encode_text(text), kClipTolerance, "text");
 }
 
 TEST(ClipModel, EndOfTextIsTheFirstLargestId) {
@@ -210,7 +210,7 @@ TEST(ClipModel, EndOfTextIsTheFirstLargestId) {
   auto model = golden_model("vit", golden);
   at::Tensor repeated = golden.at("input/text").clone();
   repeated.narrow(1, 10, 2).fill_(repeated.max().item<int64_t>());
-  expect_close(model->encode_text(repeated), model->encode_text(golden.at("input/text")), kForwardTolerance, "text");
+  expect_close(model->encode_text(repeated), model->encode_text(golden.at("input/text")), kClipTolerance, "text");
 }
 
 TEST(ClipModel, CachePassLeavesRunningStatisticsAlone) {
@@ -271,7 +271,7 @@ TEST(PatchDropout, OnlyKeptPatchesReachTheFeatures) {
   model.set_context({.random_key = 6});
   EXPECT_FALSE(model.encode_image(images).equal(dropped));
   model.set_training(false);
-  expect_close(normalise_rows(model.encode_image(images)), golden.at("output/eval_image"), kForwardTolerance,
+  expect_close(normalise_rows(model.encode_image(images)), golden.at("output/eval_image"), kClipTolerance,
                "evaluation keeps all patches");
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 using comm::Comm;
 using comm::run_ranks;
-using testing::expect_close;
+using tests::expect_close;
 
 // Logits of about 14 carry fp32 errors of 1e-6, and so do their exponentials; sums of a few hundred terms, relative to
 // the largest gradient.
@@ -164,7 +164,7 @@ TEST(ContrastiveLoss, HalfPrecisionFeaturesKeepAnFp32Softmax) {
 }
 
 TEST(ContrastiveLoss, EqualsOpenClip) {
-  const auto golden = testing::load_golden("loss/clip_loss.safetensors");
+  const auto golden = tests::load_golden("loss/clip_loss.safetensors");
   const auto image = leaf(golden.at("image")), text = leaf(golden.at("text")), log_scale = leaf(golden.at("log_scale"));
   Comm alone;
   const auto got = contrastive_loss(image, text, log_scale.exp(), {}, alone, {});

@@ -10,7 +10,7 @@
 namespace lockstep::models {
 namespace {
 
-using testing::TinyTowers;
+using tests::TinyTowers;
 
 Batch tiny_batch(int64_t num_pairs) {
   Batch batch;
@@ -24,8 +24,8 @@ TEST(ContrastiveTask, ForwardNormalisesAndExponentiates) {
   comm::Comm alone;
   ContrastiveTask task(std::make_unique<TinyTowers>(), alone, {});
   const auto outputs = task.forward(tiny_batch(5));
-  testing::expect_close(outputs.image_BE.norm(2, {1}).sum(), at::full({}, 5.0), 1e-6, "image norms");
-  testing::expect_close(outputs.text_BE.norm(2, {1}).sum(), at::full({}, 5.0), 1e-6, "text norms");
+  tests::expect_close(outputs.image_BE.norm(2, {1}).sum(), at::full({}, 5.0), 1e-6, "image norms");
+  tests::expect_close(outputs.text_BE.norm(2, {1}).sum(), at::full({}, 5.0), 1e-6, "text norms");
   EXPECT_NEAR(outputs.logit_scale.item<double>(), 1 / 0.07, 1e-4);
 }
 

@@ -12,7 +12,7 @@
 namespace lockstep::models {
 namespace {
 
-using ::lockstep::testing::expect_close;
+using ::lockstep::tests::expect_close;
 
 constexpr double kTolerance = 1e-5;  // fp32, sums in the order of other kernels through three layers
 
@@ -46,7 +46,7 @@ config::GptShape shape_of(const std::string& name) {
   return shape;
 }
 
-at::Tensor drawn_ids(const config::GptShape& shape, int64_t length, int64_t row) {
+at::Tensor drawn_row(const config::GptShape& shape, int64_t length, int64_t row) {
   return at::arange(length).mul(37).add(11 * (row + 1)).mul(13 + row).remainder(shape.vocab);
 }
 
@@ -75,7 +75,7 @@ void expect_same_logits(GptModel& model, const std::vector<int64_t>& lengths, co
   std::vector<int64_t> first_slots;
   at::Tensor text = at::zeros({std::ssize(lengths), longest}, at::kLong);
   for (size_t row = 0; row < lengths.size(); ++row) {
-    ids.push_back(drawn_ids(shape, lengths[row] + more, static_cast<int64_t>(row)));
+    ids.push_back(drawn_row(shape, lengths[row] + more, static_cast<int64_t>(row)));
     want.push_back(whole_logits(model, ids.back()));
     first_slots.push_back(longest - lengths[row]);
     text[static_cast<int64_t>(row)]
@@ -131,7 +131,7 @@ TEST(GptCache, RowsThatAreKeptGoOnAlone) {
   std::vector<int64_t> first_slots;
   for (int64_t row = 0; row < 3; ++row) {
     const int64_t length = lengths[static_cast<size_t>(row)];
-    ids.push_back(drawn_ids(model->shape(), length + 1, row));
+    ids.push_back(drawn_row(model->shape(), length + 1, row));
     first_slots.push_back(longest - length);
     text[row].narrow(0, longest - length, length).copy_(ids.back().narrow(0, 0, length));
   }

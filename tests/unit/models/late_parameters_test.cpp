@@ -16,8 +16,8 @@
 namespace lockstep::models {
 namespace {
 
-using ::lockstep::testing::load_golden;
-using ::lockstep::testing::TensorMap;
+using ::lockstep::tests::load_golden;
+using ::lockstep::tests::TensorMap;
 
 /// Parameters whose names hold one of `parts`.
 size_t count_named(nn::Module& network, const std::vector<std::string>& parts) {
@@ -73,10 +73,10 @@ class LateClip : public ::testing::TestWithParam<const char*> {};
 TEST_P(LateClip, FeaturesAreTheSame) {
   const std::string golden = GetParam();
   for (const bool has_shortcuts : {false, true}) {
-    const TensorMap tensors = load_golden(testing::file_of(golden));
+    const TensorMap tensors = load_golden(tests::file_of(golden));
     ClipModelOptions options;
     options.exact_shortcuts = has_shortcuts;
-    const auto model = testing::golden_model(golden, tensors, options);
+    const auto model = tests::golden_model(golden, tensors, options);
     const at::Tensor image = tensors.at("input/image").to(at::kFloat), text = tensors.at("input/text");
     expect_no_early_reads(*model, count_named(*model, {"resblocks.", "visual.layer"}), [&] {
       return at::cat({model->encode_image(image), model->encode_text(text)});

@@ -19,9 +19,9 @@
 namespace lockstep::models {
 namespace {
 
-using testing::load_golden;
-using testing::message_of;
-using testing::TinyTowers;
+using tests::load_golden;
+using tests::message_of;
+using tests::TinyTowers;
 
 std::filesystem::path golden(const std::string& name) {
   return std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "pt" / name;

@@ -17,7 +17,7 @@
 namespace lockstep::nn {
 namespace {
 
-using ::lockstep::testing::expect_close;
+using ::lockstep::tests::expect_close;
 
 const BlockShape kBlock{.width = 16, .heads = 2, .mlp_width = 40};
 

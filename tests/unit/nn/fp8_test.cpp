@@ -16,20 +16,17 @@
 #include "nn/fp8_state.h"
 #include "nn/parallel_linear.h"
 #include "support/tensor_golden.h"
+#include "support/wave.h"
 
 namespace lockstep::nn {
 namespace {
 
-using testing::expect_close;
+using tests::expect_close;
 
 constexpr at::ScalarType kE4m3 = at::kFloat8_e4m3fn, kE5m2 = at::kFloat8_e5m2;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-at::Tensor wave(at::IntArrayRef shape, double phase, double scale = 1.0, at::ScalarType type = at::kDouble) {
-  int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
-  return at::arange(count, at::kDouble).mul(0.7).add(phase).sin().mul(scale).view(shape).to(type);
-}
+using tests::wave;
 
 at::Tensor number(double value) { return at::full({}, value, at::kFloat); }
 

@@ -13,18 +13,15 @@
 #include "nn/rotary.h"
 #include "nn/vocab_cross_entropy.h"
 #include "support/tensor_golden.h"
+#include "support/wave.h"
 
 namespace lockstep::nn {
 namespace {
 
-using testing::expect_close;
+using tests::expect_close;
 
 /// Sines of rising arguments: no two alike, no draws.
-at::Tensor wave(at::IntArrayRef shape, double phase, double scale = 1.0, at::ScalarType type = at::kDouble) {
-  int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
-  return at::arange(count, at::kDouble).mul(0.7).add(phase).sin().mul(scale).view(shape).to(type);
-}
+using tests::wave;
 
 std::vector<at::Tensor> gradients(const at::Tensor& y, const std::vector<at::Tensor>& inputs) {
   return torch::autograd::grad({y}, inputs, {wave(y.sizes(), 3.3, 1.0, y.scalar_type())});

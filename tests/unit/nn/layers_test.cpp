@@ -12,7 +12,7 @@
 namespace lockstep::nn {
 namespace {
 
-using ::lockstep::testing::expect_close;
+using ::lockstep::tests::expect_close;
 
 at::Tensor noise(at::IntArrayRef shape, uint64_t seed) {
   at::Tensor tensor = at::empty(shape);

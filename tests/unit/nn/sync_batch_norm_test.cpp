@@ -11,11 +11,11 @@
 namespace lockstep::nn {
 namespace {
 
-using ::lockstep::testing::expect_close;
+using ::lockstep::tests::expect_close;
 
 constexpr int64_t kChannels = 5;
 
-at::Tensor noise(at::IntArrayRef shape, const std::string& name, double mean) {
+at::Tensor named_noise(at::IntArrayRef shape, const std::string& name, double mean) {
   at::Tensor tensor = at::empty(shape);
   initialize(tensor, {.name = name, .shape = shape.vec(), .init = {config::InitLaw::Kind::kNormal, mean, 1.0}}, 1);
   return tensor;
@@ -26,10 +26,10 @@ struct Result {
 };
 
 /// Loss: sum of y * probe, so that every element has its own gradient.
-Result run(BatchNorm2d& norm, const at::Tensor& x, const at::Tensor& probe) {
+Result run_norm(BatchNorm2d& norm, const at::Tensor& x, const at::Tensor& probe) {
   const auto parameters = norm.named_parameters();
-  parameters[0].tensor->detach().copy_(noise({kChannels}, "weight", 1.0));
-  parameters[1].tensor->detach().copy_(noise({kChannels}, "bias", 0.0));
+  parameters[0].tensor->detach().copy_(named_noise({kChannels}, "weight", 1.0));
+  parameters[1].tensor->detach().copy_(named_noise({kChannels}, "bias", 0.0));
   norm.named_buffers()[0].tensor->zero_();
   norm.named_buffers()[1].tensor->fill_(1.0);
   const at::Tensor leaf = x.clone().set_requires_grad(true);
@@ -48,17 +48,18 @@ TEST(SyncBatchNorm, EqualsOneRankOnTheJoinedBatch) {
     // A mean far from zero shows cancellation; the ranks hold 2, 3, 4 samples.
     const std::vector<int64_t> sizes{2, 3, 4}, offsets{0, 2, 5, 9};
     const int64_t total = offsets[static_cast<size_t>(num_ranks)];
-    const at::Tensor x = noise({total, kChannels, 3, 4}, "x", 50.0),
-                     probe = noise({total, kChannels, 3, 4}, "probe", 0.0);
+    const at::Tensor x = named_noise({total, kChannels, 3, 4}, "x", 50.0),
+                     probe = named_noise({total, kChannels, 3, 4}, "probe", 0.0);
     BatchNorm2d whole(kChannels, {});
-    const Result expected = run(whole, x, probe);
+    const Result expected = run_norm(whole, x, probe);
     std::vector<Result> results(static_cast<size_t>(num_ranks));
     comm::run_ranks(num_ranks, [&](comm::Comm& comm) {
       ASSERT_EQ(comm.size(), num_ranks);
       const auto rank = static_cast<size_t>(comm.rank());
       BatchNorm2d norm(kChannels, {});
       norm.synchronize(&comm);
-      results[rank] = run(norm, x.narrow(0, offsets[rank], sizes[rank]), probe.narrow(0, offsets[rank], sizes[rank]));
+      results[rank] =
+          run_norm(norm, x.narrow(0, offsets[rank], sizes[rank]), probe.narrow(0, offsets[rank], sizes[rank]));
       EXPECT_EQ(comm.count("all_gather"), 1);
       EXPECT_EQ(comm.count("all_reduce"), 1);
     });
@@ -83,12 +84,13 @@ TEST(SyncBatchNorm, FrozenStatisticsAndEvaluation) {
     BatchNorm2d norm(kChannels, {});
     norm.synchronize(&comm);
     norm.set_updates_statistics(false);
-    const Result result = run(norm, noise({2, kChannels, 3, 3}, "x", 4.0), noise({2, kChannels, 3, 3}, "probe", 0.0));
+    const Result result =
+        run_norm(norm, named_noise({2, kChannels, 3, 3}, "x", 4.0), named_noise({2, kChannels, 3, 3}, "probe", 0.0));
     EXPECT_TRUE(result.running_mean.equal(at::zeros({kChannels})));
     EXPECT_EQ(norm.named_buffers()[2].tensor->item<int64_t>(), 0);
     norm.set_training(false);
     const int64_t before = comm.count("all_gather");
-    norm.forward(noise({2, kChannels, 3, 3}, "x", 4.0));
+    norm.forward(named_noise({2, kChannels, 3, 3}, "x", 4.0));
     EXPECT_EQ(comm.count("all_gather"), before);
   });
 }

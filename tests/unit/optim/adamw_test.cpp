@@ -8,8 +8,8 @@
 namespace lockstep::optim {
 namespace {
 
-using testing::expect_close;
-using testing::load_golden;
+using tests::expect_close;
+using tests::load_golden;
 
 constexpr double kFp32 = 1e-6;  // one rounding per element and step, relative to the largest value
 const std::vector<std::pair<std::string, bool>> kNames = {

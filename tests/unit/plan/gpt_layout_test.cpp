@@ -12,8 +12,8 @@
 namespace lockstep::plan {
 namespace {
 
-using testing::holds;
-using testing::message_of;
+using tests::holds;
+using tests::message_of;
 
 config::GptShape named(const char* model) { return config::resolve_gpt_shape(model); }
 

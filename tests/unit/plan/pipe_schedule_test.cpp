@@ -274,13 +274,13 @@ double total_on_streams(const PipeSchedule& schedule, double forward_time, doubl
     double passes_end = 0, exchanges_end = 0;
     bool is_posted = false;
   };
-  using Key = std::tuple<int, bool, int64_t, int>;  // stage, is_activation, micro-batch, chunk of the receiver
+  using Place = std::tuple<int, bool, int64_t, int>;  // stage, is_activation, micro-batch, chunk of the receiver
   std::vector<Stage> stages(schedule.stages.size());
-  std::map<Key, double> arrived, posted_by_receiver, posted_by_sender;
+  std::map<Place, double> arrived, posted_by_receiver, posted_by_sender;
   const auto key_of = [&](int stage, const PipeTransfer& t) {
-    if (!t.is_send) return Key{stage, t.is_activation, t.micro, t.chunk};
+    if (!t.is_send) return Place{stage, t.is_activation, t.micro, t.chunk};
     const int part = t.chunk * schedule.shape.num_stages + stage + (t.is_activation ? 1 : -1);
-    return Key{t.peer, t.is_activation, t.micro, part / schedule.shape.num_stages};
+    return Place{t.peer, t.is_activation, t.micro, part / schedule.shape.num_stages};
   };
   for (bool has_moved = true; has_moved;) {
     has_moved = false;
@@ -299,7 +299,7 @@ double total_on_streams(const PipeSchedule& schedule, double forward_time, doubl
         double end = begin;
         bool is_met = true;
         for (const PipeTransfer& t : action.transfers) {
-          const Key key = key_of(s, t);
+          const Place key = key_of(s, t);
           is_met = is_met && posted_by_sender.contains(key) && posted_by_receiver.contains(key);
           if (is_met) end = std::max({end, posted_by_sender[key], posted_by_receiver[key]});
         }

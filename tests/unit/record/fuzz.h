@@ -6,7 +6,7 @@
 #include "core/rng.h"
 #include "core/strings.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 /// Rounds of a property test: `usual`, or LOCKSTEP_FUZZ_ROUNDS for a long run by hand.
 inline uint64_t fuzz_rounds(uint64_t usual) {
@@ -42,4 +42,4 @@ inline std::string damage(std::string bytes, core::CounterRng& rng) {
   return bytes;
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

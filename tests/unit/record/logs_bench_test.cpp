@@ -55,8 +55,8 @@ TEST(BenchDocument, BringsItsCollectives) {
 TEST(BenchDocument, NoMutationCrashes) {
   const std::string text = kBenchDocument;
   core::CounterRng rng(4, 1);
-  for (uint64_t round = 0; round < testing::fuzz_rounds(1500); ++round) {
-    const std::string changed = testing::damage(text, rng);
+  for (uint64_t round = 0; round < tests::fuzz_rounds(1500); ++round) {
+    const std::string changed = tests::damage(text, rng);
     try {
       for (const CollectivePoint& point : read(changed, LogFormat::kBench).collective_points)
         EXPECT_TRUE(std::isfinite(point.algbw_gbytes_per_s) && point.time_us > 0) << changed;

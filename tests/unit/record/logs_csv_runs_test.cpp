@@ -17,7 +17,7 @@
 namespace lockstep::record {
 namespace {
 
-std::vector<RunData> read_text(const std::string& text) {
+std::vector<RunData> read_csv_runs(const std::string& text) {
   const core::TempDir folder;
   std::ofstream(folder.path() / "steps.csv", std::ios::binary) << text;
   return read_log(folder.path() / "steps.csv");
@@ -49,7 +49,7 @@ TEST(CsvRuns, EachSizeIsARunOfItsOwnWhateverTheOrderOfTheRows) {
   for (const bool is_shuffled : {false, true}) {
     if (is_shuffled) std::shuffle(rows.begin(), rows.end(), std::mt19937(7));
     const std::vector<RunData> runs =
-        read_text("step,step_time_ms,global_batch,nodes\n" + core::join(rows, "\n") + "\n");
+        read_csv_runs("step,step_time_ms,global_batch,nodes\n" + core::join(rows, "\n") + "\n");
     ASSERT_EQ(runs.size(), 3u) << is_shuffled;
     EXPECT_EQ(problems_of(runs), "");
     for (const RunData& run : runs) {
@@ -76,11 +76,11 @@ TEST(CsvRuns, NodesAndDevicesAreTwoFactsAndRepeatsAreParted) {
   for (int step = 0; step < 3; ++step)
     for (const char* run : {"2,8,a,ViT-B-32,bf16,64,11", "2,8,b,ViT-B-32,bf16,64,12", "4,16,a,ViT-B-32,bf16,64,13"})
       text += fmt::format("{},0.{}\n", run, 5 + step);
-  EXPECT_THROW(read_text(text), DataError) << "without a column of steps it is a table of points";
+  EXPECT_THROW(read_csv_runs(text), DataError) << "without a column of steps it is a table of points";
   text = core::replace_all(text, "step_time_s", "step_time_s,step");
   text = core::replace_all(core::replace_all(core::replace_all(text, "0.5\n", "0.5,0\n"), "0.6\n", "0.6,1\n"), "0.7\n",
                            "0.7,2\n");
-  const std::vector<RunData> runs = read_text(text);
+  const std::vector<RunData> runs = read_csv_runs(text);
   EXPECT_EQ(problems_of(runs), "");
   EXPECT_EQ(parts_of(runs),
             (std::vector<std::string>{"nodes=2, gpus=8, run=a, job_id=11", "nodes=2, gpus=8, run=b, job_id=12",
@@ -93,18 +93,19 @@ TEST(CsvRuns, NodesAndDevicesAreTwoFactsAndRepeatsAreParted) {
   EXPECT_EQ(runs[2].setup.model, "ViT-B-32");
   EXPECT_EQ(runs[2].setup.precision, "bf16");
   EXPECT_EQ(runs[2].steps.step_ms, (std::vector<double>{500, 600, 700}));
-  const std::vector<RunData> per_node = read_text("step,step_time_ms,nodes,gpus_per_node\n0,10,1,4\n0,11,2,4\n");
+  const std::vector<RunData> per_node = read_csv_runs("step,step_time_ms,nodes,gpus_per_node\n0,10,1,4\n0,11,2,4\n");
   ASSERT_EQ(per_node.size(), 2u);
   EXPECT_EQ(per_node[1].setup.devices, 8);
 }
 
 TEST(CsvRuns, ABatchPartsRunsOnlyWhereStepsComeAgain) {
-  const std::vector<RunData> two = read_text("step,step_time_ms,global_batch\n0,10,64\n1,10,64\n0,19,128\n1,20,128\n");
+  const std::vector<RunData> two =
+      read_csv_runs("step,step_time_ms,global_batch\n0,10,64\n1,10,64\n0,19,128\n1,20,128\n");
   EXPECT_EQ(parts_of(two), (std::vector<std::string>{"global_batch=64", "global_batch=128"}));
   EXPECT_EQ(two[1].steps.step_ms, (std::vector<double>{19, 20}));
   EXPECT_EQ(two[1].setup.global_batch, 128);
   const std::vector<RunData> one =
-      read_text("step,step_time_ms,global_batch\n0,10,64\n1,10,64\n2,10,64\n3,4,16\n");  // the end of an epoch
+      read_csv_runs("step,step_time_ms,global_batch\n0,10,64\n1,10,64\n2,10,64\n3,4,16\n");  // the end of an epoch
   ASSERT_EQ(one.size(), 1u);
   EXPECT_EQ(one[0].steps.samples, (std::vector<double>{64, 64, 64, 16}));
   EXPECT_FALSE(one[0].setup.global_batch);
@@ -114,7 +115,7 @@ TEST(CsvRuns, RestartsAndRanksAreToldApartWithinEachRun) {
   const std::string header = "step,rank,step_time_ms,nodes\n";
   const std::string text =
       header + "0,0,10,1\n0,1,12,1\n1,0,11,1\n1,1,10,1\n0,0,20,2\n0,1,21,2\n" + header + "1,0,30,1\n1,1,31,1\n";
-  const std::vector<RunData> runs = read_text(text);
+  const std::vector<RunData> runs = read_csv_runs(text);
   ASSERT_EQ(runs.size(), 2u);
   EXPECT_EQ(runs[0].steps.step_ms, (std::vector<double>{12, 31}));
   EXPECT_EQ(runs[0].num_attempts, 2);
@@ -128,13 +129,13 @@ TEST(CsvRuns, StepsThatBeginAgainWithEachEpochAreNumberedThrough) {
     for (int epoch = 1; epoch <= 3; ++epoch)
       for (int step = 0; step < 4; ++step)
         text += fmt::format("{},{},{},{}\n", epoch, step, 100 * nodes + 10 * epoch + step, nodes);
-  const std::vector<RunData> runs = read_text(text);
+  const std::vector<RunData> runs = read_csv_runs(text);
   ASSERT_EQ(runs.size(), 2u);
   EXPECT_EQ(runs[1].num_attempts, 1);
   EXPECT_EQ(runs[1].steps.step, (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
   EXPECT_EQ(runs[1].steps.step_ms, (std::vector<double>{210, 211, 212, 213, 220, 221, 222, 223, 230, 231, 232, 233}));
   EXPECT_EQ(problems_of(runs), "the steps begin again with each epoch: they were numbered through");
-  const std::vector<RunData> again = read_text("epoch,step,step_time_ms\n0,0,10\n0,1,10\n1,2,10\n1,2,30\n1,3,30\n");
+  const std::vector<RunData> again = read_csv_runs("epoch,step,step_time_ms\n0,0,10\n0,1,10\n1,2,10\n1,2,30\n1,3,30\n");
   EXPECT_EQ(again.at(0).steps.step, (std::vector<int64_t>{0, 1, 2, 3})) << "a step that comes twice in one epoch";
 }
 
@@ -142,7 +143,7 @@ TEST(CsvRuns, TimesSinceTheStartAreThoseOfEachRun) {
   std::string text = "step,time_s,nodes\n";
   for (int step = 0; step < 10; ++step)
     text += fmt::format("{},{},1\n{},{},2\n", step, 0.5 * step + 1, step, 0.7 * step + 1);
-  const std::vector<RunData> runs = read_text(text);
+  const std::vector<RunData> runs = read_csv_runs(text);
   ASSERT_EQ(runs.size(), 2u);
   ASSERT_EQ(runs[1].steps.size(), 9u);
   for (const double ms : runs[0].steps.step_ms) EXPECT_NEAR(ms, 500, 1e-6);
@@ -150,7 +151,8 @@ TEST(CsvRuns, TimesSinceTheStartAreThoseOfEachRun) {
 }
 
 TEST(CsvRuns, WhatCannotBeToldApartIsExplainedByItsColumn) {
-  const std::vector<RunData> unnamed = read_text("step,step_time_ms,nodes\n0,10,1\n0,20,2\n1,20,\n1,10,x\n1,11,0\n");
+  const std::vector<RunData> unnamed =
+      read_csv_runs("step,step_time_ms,nodes\n0,10,1\n0,20,2\n1,20,\n1,10,x\n1,11,0\n");
   ASSERT_EQ(unnamed.size(), 2u);
   EXPECT_EQ(unnamed[0].num_rejected_lines, 3);
   const std::string words = problems_of(unnamed);
@@ -161,13 +163,13 @@ TEST(CsvRuns, WhatCannotBeToldApartIsExplainedByItsColumn) {
       << words;
 
   const std::vector<RunData> unknown =
-      read_text("step,step_time_ms,algo\n0,10,ring\n1,10,ring\n0,19,tree\n1,20,tree\n");
+      read_csv_runs("step,step_time_ms,algo\n0,10,ring\n1,10,ring\n0,19,tree\n1,20,tree\n");
   ASSERT_EQ(unknown.size(), 1u);
   EXPECT_NE(problems_of(unknown).find("the column 'algo', of several values, is not read: where the values tell runs "
                                       "apart, name that column 'run'"),
             std::string::npos)
       << problems_of(unknown);
-  const std::vector<RunData> batch = read_text("step,step_time_ms,batch_size\n0,10,32\n0,19,64\n");
+  const std::vector<RunData> batch = read_csv_runs("step,step_time_ms,batch_size\n0,10,32\n0,19,64\n");
   EXPECT_NE(
       problems_of(batch).find(
           "the column 'batch_size' may be of a device or of all and was not read: name it local_batch or global_batch"),
@@ -175,13 +177,13 @@ TEST(CsvRuns, WhatCannotBeToldApartIsExplainedByItsColumn) {
       << problems_of(batch);
   EXPECT_EQ(problems_of(batch).find("name that column 'run'"), std::string::npos) << problems_of(batch);
 
-  const std::vector<RunData> per_node = read_text("step,step_time_ms,nodes,gpus\n0,10,1,4\n0,11,2,4\n");
+  const std::vector<RunData> per_node = read_csv_runs("step,step_time_ms,nodes,gpus\n0,10,1,4\n0,11,2,4\n");
   EXPECT_NE(problems_of(per_node).find("the column 'gpus' is the same at every number of nodes"), std::string::npos)
       << problems_of(per_node);
 
   std::string many = "step,step_time_ms,run\n";
   for (int run = 0; run <= 10'000; ++run) many += fmt::format("0,10,r{}\n", run);
-  EXPECT_THROW(read_text(many), DataError);
+  EXPECT_THROW(read_csv_runs(many), DataError);
 }
 
 TEST(CsvRuns, UnitsAreOfTheFileWhereTheWorkIsTheSame) {
@@ -190,8 +192,9 @@ TEST(CsvRuns, UnitsAreOfTheFileWhereTheWorkIsTheSame) {
     for (int step = 0; step < 20; ++step) text += fmt::format("{0},0.5{0:02},{1}\n{0},5{0:02},{2}\n", step, a, b);
     return text;
   };
-  EXPECT_THROW(read_text(text_of("nodes", "1", "2")), DataError) << "seconds at one size, milliseconds at the other";
-  const std::vector<RunData> models = read_text(text_of("model", "small", "large"));
+  EXPECT_THROW(read_csv_runs(text_of("nodes", "1", "2")), DataError)
+      << "seconds at one size, milliseconds at the other";
+  const std::vector<RunData> models = read_csv_runs(text_of("model", "small", "large"));
   ASSERT_EQ(models.size(), 2u) << "two models may be a thousandfold apart";
   EXPECT_TRUE(models[0].is_unit_guessed);
 }
@@ -201,13 +204,13 @@ TEST(CsvRunsFuzz, DamagedFilesAreReadOrRefusedAndNeverYieldImpossibleTimes) {
   for (int step = 0; step < 6; ++step)
     for (const char* run : {"256,1,a,0", "256,1,a,1", "512,2,a,0", "512,2,b,0"})
       good += fmt::format("{},{},{},{}\n", step, 100 + step, run, step);
-  const uint64_t rounds = testing::fuzz_rounds(300);
+  const uint64_t rounds = tests::fuzz_rounds(300);
   uint64_t num_read = 0, num_of_several = 0;
   for (uint64_t seed = 0; seed < rounds; ++seed) {
     core::CounterRng rng(seed);
-    const std::string damaged = testing::damage(good, rng);
+    const std::string damaged = tests::damage(good, rng);
     try {
-      const std::vector<RunData> runs = read_text(damaged);
+      const std::vector<RunData> runs = read_csv_runs(damaged);
       ASSERT_FALSE(runs.empty());
       for (const RunData& run : runs)
         for (size_t row = 0; row < run.steps.size(); ++row) {

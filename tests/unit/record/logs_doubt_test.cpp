@@ -25,7 +25,7 @@ bool tells(const RunData& run, const std::string& words) {
                      [&](const std::string& problem) { return problem.find(words) != std::string::npos; });
 }
 
-std::string clip_line(int64_t samples, const std::string& rate) {
+std::string clip_rate_line(int64_t samples, const std::string& rate) {
   return fmt::format(
       "2026-01-01,12:00:00 | INFO | Train Epoch: 0 [{}/10240000 (9%)] Data (t): 0.031 Batch (t): 1.217, {}/s, "
       "105.2/s/gpu LR: 0.000012 Logit Scale: 14.286 Loss: 8.3 (8.4)\n",
@@ -33,16 +33,17 @@ std::string clip_line(int64_t samples, const std::string& rate) {
 }
 
 TEST(LogDoubts, ACountedBatchThatContradictsThePrintedRateIsNotTaken) {
-  const RunData tail = read_text(clip_line(1'014'784, "841.3"), "run.log");
+  const RunData tail = read_text(clip_rate_line(1'014'784, "841.3"), "run.log");
   EXPECT_EQ(tail.setup.global_batch, 1024);
   EXPECT_EQ(tail.steps.samples.at(0), 1024);
   EXPECT_TRUE(tells(tail,
                     "the global batch, 1024, was inferred from the printed rates and Batch (t): the sample counts of "
                     "the lines, all multiples of 1014784, contradict them"));
-  const RunData told = read_text(clip_line(1'014'784, "841.3"), "run.log", {.values = {{"global_batch", "512"}}});
+  const RunData told = read_text(clip_rate_line(1'014'784, "841.3"), "run.log", {.values = {{"global_batch", "512"}}});
   EXPECT_EQ(told.steps.samples.at(0), 512) << "the user knows best";
-  const RunData noisy =
-      read_text(clip_line(2048, "1100.0") + clip_line(1024 * 101, "600.0") + clip_line(1024 * 201, "841.3"), "run.log");
+  const RunData noisy = read_text(
+      clip_rate_line(2048, "1100.0") + clip_rate_line(1024 * 101, "600.0") + clip_rate_line(1024 * 201, "841.3"),
+      "run.log");
   EXPECT_EQ(noisy.setup.global_batch, 1024);
   EXPECT_TRUE(tells(noisy, "was inferred from the sample counts")) << "rates of single steps stray, the count stands";
 }
@@ -111,7 +112,7 @@ TEST(LogDoubts, CompressedFilesAreNamedWithWhatUnpacksThem) {
     EXPECT_NE(refusal.text().find("compressed files are not read"), std::string::npos) << refusal.text();
     EXPECT_NE(refusal.hint().find(program), std::string::npos) << refusal.hint();
   }
-  EXPECT_EQ(read_text(clip_line(1024, "841.3"), "out.log.gz").steps.size(), 1u) << "whatever its name says";
+  EXPECT_EQ(read_text(clip_rate_line(1024, "841.3"), "out.log.gz").steps.size(), 1u) << "whatever its name says";
 }
 
 }  // namespace

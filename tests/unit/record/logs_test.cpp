@@ -10,13 +10,16 @@
 #include "core/strings.h"
 #include "unit/record/fuzz.h"
 #include "unit/record/read_one.h"
+#include "unit/record/record_checks.h"
 
 namespace lockstep::record {
 namespace {
 
+using tests::has_problem;
+
 namespace fs = std::filesystem;
 
-fs::path golden(const std::string& name) { return fs::path(LOCKSTEP_GOLDEN_DIR) / "logs" / name; }
+fs::path golden_log(const std::string& name) { return fs::path(LOCKSTEP_GOLDEN_DIR) / "logs" / name; }
 
 struct Golden {
   const char* file;
@@ -45,19 +48,12 @@ class LogText {
   fs::path path_;
 };
 
-/// The golden log with its text changed.
+/// The golden_log log with its text changed.
 RunData read_changed(const std::string& file, const std::string& from, const std::string& to,
                      const MetaOptions& meta = {}) {
-  const std::string text = core::read_file(golden(file)), changed = core::replace_all(text, from, to);
+  const std::string text = core::read_file(golden_log(file)), changed = core::replace_all(text, from, to);
   EXPECT_NE(text, changed) << file << " holds no '" << from << "'";
   return LogText(changed, file).read(std::nullopt, meta);
-}
-
-bool has_problem(const RunData& run, const std::string& words) {
-  for (const std::string& problem : run.problems)
-    if (problem.find(words) != std::string::npos) return true;
-  ADD_FAILURE() << "no problem says '" << words << "'; there are: " << core::join(run.problems, " | ");
-  return false;
 }
 
 using Steps = std::vector<int64_t>;
@@ -65,8 +61,8 @@ using Lengths = std::vector<int32_t>;
 
 TEST(Logs, EveryGoldenFileIsGuessedAndReadWithoutComplaint) {
   for (const Golden& file : kGolden) {
-    EXPECT_EQ(guess_format(golden(file.file)), file.format) << file.file;
-    const RunData run = read_one(golden(file.file));
+    EXPECT_EQ(guess_format(golden_log(file.file)), file.format) << file.file;
+    const RunData run = read_one(golden_log(file.file));
     EXPECT_EQ(run.format, to_text(file.format));
     EXPECT_EQ(run.num_rejected_lines, 0) << file.file;
     EXPECT_GT(run.steps.size() + run.collective_points.size(), 5u) << file.file;
@@ -74,7 +70,7 @@ TEST(Logs, EveryGoldenFileIsGuessedAndReadWithoutComplaint) {
 }
 
 TEST(Logs, OpenClipTakesMeanTimesAndCountsStepsBySamples) {
-  const RunData run = read_one(golden("openclip.log"));
+  const RunData run = read_one(golden_log("openclip.log"));
   EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
   EXPECT_EQ(run.setup.model, "ViT-B-32");
   EXPECT_EQ(run.setup.precision, "amp_bf16");
@@ -105,7 +101,7 @@ TEST(Logs, OpenClipTakesMeanTimesAndCountsStepsBySamples) {
 
 TEST(Logs, OpenClipWithoutItsOptionsInfersTheBatchAndDevices) {
   std::string text;
-  for (const std::string& line : core::split(core::read_file(golden("openclip.log")), "\n"))
+  for (const std::string& line : core::split(core::read_file(golden_log("openclip.log")), "\n"))
     if (line.find("Train Epoch") != std::string::npos) text += line + "\n";
   const RunData run = LogText(text).read();
   EXPECT_EQ(run.setup.global_batch, 2048);
@@ -139,7 +135,7 @@ TEST(Logs, OpenClipFindsItsOptionsBesideAnOutLog) {
 }
 
 TEST(Logs, NemoBarsAndLines) {
-  const RunData bar = read_one(golden("nemo_bar.out"));
+  const RunData bar = read_one(golden_log("nemo_bar.out"));
   ASSERT_EQ(bar.steps.size(), 12u);
   EXPECT_EQ(bar.steps.step_ms[0], 28500);
   EXPECT_EQ(bar.steps.step_ms[1], 3590);
@@ -147,7 +143,7 @@ TEST(Logs, NemoBarsAndLines) {
   EXPECT_EQ(bar.setup.global_batch, 256);
   EXPECT_EQ(bar.steps.samples_seen[11], 12 * 256);
   EXPECT_NEAR(bar.steps.loss[11], 7.7, 1e-9);
-  const RunData lines = read_one(golden("nemo_lines.out"));
+  const RunData lines = read_one(golden_log("nemo_lines.out"));
   ASSERT_EQ(lines.steps.size(), 20u);
   EXPECT_EQ(lines.setup.global_batch, 128);
   EXPECT_DOUBLE_EQ(lines.steps.step_ms[5], 4510);
@@ -165,7 +161,7 @@ TEST(Logs, NemoBarsAndLines) {
 }
 
 TEST(Logs, MegatronWithARestartAndASwitchOfUnits) {
-  const RunData run = read_one(golden("megatron.log"));
+  const RunData run = read_one(golden_log("megatron.log"));
   EXPECT_EQ(run.steps.step, (Steps{9, 19, 29, 39, 49, 59, 69, 79}));
   EXPECT_EQ(run.steps.attempt, (Lengths{1, 1, 1, 1, 2, 2, 2, 2}));
   EXPECT_EQ(run.steps.num_steps, Lengths(8, 10));
@@ -216,7 +212,7 @@ TEST(Logs, MegatronTellsItsSizesInItsFirstLineInEverySpelling) {
 }
 
 TEST(Logs, TorchTitanTimesFromTokenRatesOrElseFromTimeStamps) {
-  const RunData run = read_one(golden("torchtitan.log"));
+  const RunData run = read_one(golden_log("torchtitan.log"));
   EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
   EXPECT_EQ(run.setup.devices, 8);
   EXPECT_EQ(run.setup.global_batch, 16);
@@ -240,7 +236,7 @@ TEST(Logs, TorchTitanTimesFromTokenRatesOrElseFromTimeStamps) {
 }
 
 TEST(Logs, DeepSpeedRatesNeedTheBatchAndCollectivesAddUp) {
-  const RunData run = read_one(golden("deepspeed.log"));
+  const RunData run = read_one(golden_log("deepspeed.log"));
   EXPECT_EQ(run.setup.global_batch, 256);
   EXPECT_EQ(run.setup.devices, 16);
   ASSERT_EQ(run.steps.size(), 10u);
@@ -264,7 +260,8 @@ TEST(Logs, DeepSpeedRatesNeedTheBatchAndCollectivesAddUp) {
 }
 
 TEST(Logs, ImageNetTakesTheStepNotTheRunningMean) {
-  const RunData run = read_one(golden("imagenet.log"), std::nullopt, {.meta = {.values = {{"global_batch", "1024"}}}});
+  const RunData run =
+      read_one(golden_log("imagenet.log"), std::nullopt, {.meta = {.values = {{"global_batch", "1024"}}}});
   EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
   ASSERT_EQ(run.steps.size(), 26u);
   EXPECT_EQ(run.steps.step[0], 0);
@@ -281,7 +278,7 @@ TEST(Logs, ImageNetTakesTheStepNotTheRunningMean) {
   EXPECT_EQ(run.results[1].metrics, (NamedNumbers{{"top1_pct", 15}, {"top5_pct", 25}}));
   has_problem(read_changed("imagenet.log", "Time  0.413 ( 0.462)", "Time  0.413 ( 0.562)"),
               "epoch 0: the printed steps take 413.0 ms on average, all steps of the epoch 515.0 ms");
-  std::string older = core::read_file(golden("imagenet.log"));  // counts batches from 0
+  std::string older = core::read_file(golden_log("imagenet.log"));  // counts batches from 0
   for (int batch = 1; batch <= 121; batch += 10)
     older =
         core::replace_all(std::move(older), fmt::format("[{:>3}/125]", batch), fmt::format("[{:>3}/125]", batch - 1));
@@ -289,7 +286,7 @@ TEST(Logs, ImageNetTakesTheStepNotTheRunningMean) {
 }
 
 TEST(Logs, MlperfStatsUnderThreeSpellingsAndBlocks) {
-  const RunData run = read_one(golden("mlperf.log"));
+  const RunData run = read_one(golden_log("mlperf.log"));
   ASSERT_EQ(run.steps.size(), 20u);
   EXPECT_EQ(run.steps.step[0], 10);
   for (size_t row = 0; row < 20; ++row)
@@ -302,7 +299,7 @@ TEST(Logs, MlperfStatsUnderThreeSpellingsAndBlocks) {
   EXPECT_EQ(run.state, "finished");
   ASSERT_EQ(run.results.size(), 1u);
   EXPECT_EQ(run.results[0].step, 199);
-  const RunData blocks = read_one(golden("mlperf_blocks.log"));
+  const RunData blocks = read_one(golden_log("mlperf_blocks.log"));
   EXPECT_EQ(blocks.steps.step, (Steps{9, 19, 29, 39, 49, 59}));
   EXPECT_EQ(blocks.steps.num_steps, Lengths(6, 10));
   EXPECT_NEAR(blocks.steps.step_ms[3], 503, 1e-4);  // of two Unix times in double precision
@@ -310,7 +307,7 @@ TEST(Logs, MlperfStatsUnderThreeSpellingsAndBlocks) {
 }
 
 TEST(Logs, TfCnnMeansBecomeIntervals) {
-  const RunData run = read_one(golden("tf_cnn.log"));
+  const RunData run = read_one(golden_log("tf_cnn.log"));
   EXPECT_EQ(run.setup.model, "resnet50");
   EXPECT_EQ(run.setup.global_batch, 256);
   EXPECT_EQ(run.setup.samples_per_device, 32);
@@ -342,7 +339,7 @@ TEST(Logs, NcclTestsRowsMayHaveOneHalfOnly) {
 }
 
 TEST(Logs, NcclTestsBandwidthsFollowFromSizeAndTime) {
-  const RunData run = read_one(golden("all_reduce_perf.txt"));
+  const RunData run = read_one(golden_log("all_reduce_perf.txt"));
   EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
   EXPECT_EQ(run.setup.devices, 8);
   EXPECT_EQ(run.setup.nodes, 2);
@@ -362,7 +359,7 @@ TEST(Logs, NcclTestsBandwidthsFollowFromSizeAndTime) {
   EXPECT_EQ(last.num_wrong, 0);
   const RunData impossible = read_changed("all_reduce_perf.txt", "165.60", "1656.0");
   has_problem(impossible, "1 printed bandwidths do not follow");
-  const std::string text = core::read_file(golden("all_reduce_perf.txt"));
+  const std::string text = core::read_file(golden_log("all_reduce_perf.txt"));
   EXPECT_EQ(LogText(text, "job.txt").read().collective_points[0].kind, "all_reduce");  // by the ratio, 1.75 on 8 ranks
   EXPECT_EQ(LogText("# Collective test starting: all_gather_perf\n" + text, "job.txt").read().collective_points[0].kind,
             "all_gather");
@@ -372,7 +369,7 @@ TEST(Logs, NcclTestsBandwidthsFollowFromSizeAndTime) {
 
 TEST(Logs, CollectivesWithoutAListOfRanksTellTheirNumberOtherwise) {
   std::string text;
-  for (const std::string& line : core::split(core::read_file(golden("all_reduce_perf.txt")), "\n"))
+  for (const std::string& line : core::split(core::read_file(golden_log("all_reduce_perf.txt")), "\n"))
     if (line.find(" Rank ") == std::string::npos) text += line + "\n";
   const RunData by_ratio = LogText(text, "all_reduce_perf.txt").read();
   EXPECT_EQ(by_ratio.setup.devices, 8);
@@ -398,7 +395,7 @@ TEST(Logs, CollectivesWithoutAListOfRanksTellTheirNumberOtherwise) {
 }
 
 TEST(Logs, CsvColumnsAreKnownByTheirNames) {
-  const RunData run = read_one(golden("steps.csv"));
+  const RunData run = read_one(golden_log("steps.csv"));
   ASSERT_EQ(run.steps.size(), 30u);
   EXPECT_EQ(run.steps.step_ms[0], 512.5);
   EXPECT_EQ(run.steps.step_ms[4], 102.25);
@@ -421,7 +418,7 @@ TEST(Logs, CsvColumnsAreKnownByTheirNames) {
 TEST(LogTraps, ALastLineThatIsCutIsLeftOutAndTold) {
   for (const Golden& file : kGolden) {
     if (file.format == LogFormat::kCsv) continue;
-    const std::string text = core::read_file(golden(file.file));
+    const std::string text = core::read_file(golden_log(file.file));
     size_t end = text.find_last_not_of("\n");  // the last lines may be no measurements: cut until one is hit
     RunData cut;
     bool is_told = false;
@@ -462,11 +459,11 @@ TEST(LogTraps, EveryFormatBearsTwoRanksThatPrintTheSame) {
     for (const char* prefixes : {"0: |1: ", "[rank0]: |[rank1]: ", "|"}) {
       const auto prefix = core::split(prefixes, "|");
       std::string text;
-      for (const std::string& line : core::split(core::read_file(golden(file.file)), "\n"))
+      for (const std::string& line : core::split(core::read_file(golden_log(file.file)), "\n"))
         for (const std::string& piece : core::split(line, "\r"))
           if (!piece.empty()) text += prefix[0] + piece + "\n" + prefix[1] + piece + "\n";
       const RunData run = LogText(text, file.file).read();
-      const RunData expected = read_one(golden(file.file));
+      const RunData expected = read_one(golden_log(file.file));
       expect_same_steps(run, expected, fmt::format("{} with '{}'", file.file, prefixes));
       EXPECT_EQ(run.num_attempts, expected.num_attempts) << file.file;
       EXPECT_EQ(run.num_rejected_lines, 0) << file.file;
@@ -477,9 +474,9 @@ TEST(LogTraps, EveryFormatBearsTwoRanksThatPrintTheSame) {
 TEST(LogTraps, EveryFormatBearsASecondStartInTheSameFile) {
   for (const Golden& file : kGolden) {
     if (file.format == LogFormat::kNcclTests) continue;
-    const std::string text = core::read_file(golden(file.file));
+    const std::string text = core::read_file(golden_log(file.file));
     const RunData run = LogText(text + text, file.file).read();
-    const RunData expected = read_one(golden(file.file));
+    const RunData expected = read_one(golden_log(file.file));
     expect_same_steps(run, expected, file.file);
     EXPECT_EQ(run.num_attempts, 2 * expected.num_attempts) << file.file;
     EXPECT_EQ(run.steps.attempt.front(), expected.num_attempts + 1) << file.file;
@@ -559,8 +556,8 @@ TEST(LogTraps, EveryFormatSeesLinesOfTwoRanksInOne) {
   for (const Golden& file : kGolden) {
     if (file.format == LogFormat::kNcclTests || file.format == LogFormat::kCsv)
       continue;  // a row has as many fields as its header
-    const std::string text = core::read_file(golden(file.file));
-    const RunData whole = read_one(golden(file.file));
+    const std::string text = core::read_file(golden_log(file.file));
+    const RunData whole = read_one(golden_log(file.file));
     // A line in the middle of another one: neither is used, nothing else changes.
     std::vector<std::string> lines = core::split(core::replace_all(text, "\r", "\n"), "\n");
     const std::string key = file.format == LogFormat::kMlperf       ? "tracked_stats"
@@ -715,7 +712,7 @@ TEST(LogTraps, UnknownFilesAndFormatsAreRefusedWithAHint) {
 }
 
 TEST(LogTraps, SlurmFilesTellTheirJob) {
-  const std::string text = core::read_file(golden("megatron.log"));
+  const std::string text = core::read_file(golden_log("megatron.log"));
   EXPECT_EQ(LogText(text, "slurm-4711.out").read().allocation, "slurm 4711");
   EXPECT_EQ(LogText(text, "slurm-x.out").read().allocation, "");
 }
@@ -723,14 +720,14 @@ TEST(LogTraps, SlurmFilesTellTheirJob) {
 /// Whatever the bytes: no crash, and no time that is negative or not finite.
 TEST(LogFuzz, DamagedLogsNeverCrashAndNeverYieldImpossibleTimes) {
   const core::TempDir folder;
-  const uint64_t rounds = testing::fuzz_rounds(60);
+  const uint64_t rounds = tests::fuzz_rounds(60);
   size_t num_read = 0, num_steps = 0;
   for (const Golden& file : kGolden) {
-    const std::string text = core::read_file(golden(file.file));
+    const std::string text = core::read_file(golden_log(file.file));
     const fs::path path = folder.path() / file.file;
     for (uint64_t round = 0; round < rounds; ++round) {
       core::CounterRng rng(core::stream_key({round, static_cast<uint64_t>(file.format)}));
-      std::ofstream(path, std::ios::binary) << testing::damage(text, rng);
+      std::ofstream(path, std::ios::binary) << tests::damage(text, rng);
       try {
         const auto format = rng.below(4) == 0 ? std::optional<LogFormat>() : std::optional(file.format);
         const RunData run = read_one(
@@ -763,7 +760,7 @@ TEST(LogFuzz, DamagedLogsNeverCrashAndNeverYieldImpossibleTimes) {
 }
 
 TEST(Logs, ABenchmarkOfSeveralCollectivesNamesEachRow) {
-  std::string text = core::read_file(golden("all_reduce_perf.txt")), rows;
+  std::string text = core::read_file(golden_log("all_reduce_perf.txt")), rows;
   for (const auto& line : core::split(text, "\n"))
     if (const std::string row(core::trim(line)); !row.empty() && row[0] >= '1' && row[0] <= '9') rows = row;
   ASSERT_FALSE(rows.empty());
@@ -776,7 +773,7 @@ TEST(Logs, ABenchmarkOfSeveralCollectivesNamesEachRow) {
 }
 
 TEST(Logs, ALogThatEndsInAnErrorIsOfAFailedRun) {
-  const std::string head = core::read_file(golden("openclip.log"));
+  const std::string head = core::read_file(golden_log("openclip.log"));
   EXPECT_EQ(LogText(head).read().state, "");
   const RunData oom =
       LogText(head +

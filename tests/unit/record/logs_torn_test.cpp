@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-RunData read_text(const std::string& text, const std::string& name = "run.log") {
+RunData read_torn(const std::string& text, const std::string& name = "run.log") {
   const core::TempDir folder;
   std::ofstream(folder.path() / name, std::ios::binary) << text;
   return read_one(folder.path() / name);
@@ -65,7 +65,7 @@ TEST(TornLogs, ANumberThatAnotherWriterCutIsNoMeasurementInAnyFormat) {
       if (torn.is_end_open && other == "\n") continue;
       int num_torn = 0;
       const std::string where = fmt::format("{} with '{}'", torn.file, core::replace_all(other, "\n", "<line end>"));
-      const RunData run = read_text(tear(torn, other, num_torn), torn.file),
+      const RunData run = read_torn(tear(torn, other, num_torn), torn.file),
                     whole = read_one(fs::path(LOCKSTEP_GOLDEN_DIR) / "logs" / torn.file);
       ASSERT_GT(num_torn, 1) << where;
       EXPECT_GE(run.num_rejected_lines, num_torn) << where;
@@ -79,20 +79,20 @@ TEST(TornLogs, ANumberThatAnotherWriterCutIsNoMeasurementInAnyFormat) {
 
 TEST(TornLogs, OtherVersionsOfTheProgramsAreWhole) {
   const std::string stamp = "2022-05-01,12:00:00 | INFO | ";
-  const RunData first = read_text(stamp +
+  const RunData first = read_torn(stamp +
                                   "Train Epoch: 0 [  4096/1000000 (0%)] Loss: 8.3 (8.4) Data (t): 0.031 Batch (t): "
                                   "1.204 LR: 0.000012 Logit Scale: 14.286\n");
   EXPECT_EQ(first.steps.step_ms, std::vector<double>{1204});
-  const RunData rate = read_text(stamp +
+  const RunData rate = read_torn(stamp +
                                  "Train Epoch: 0 [  4096/1000000 (0%)] Data (t): 0.031 Batch (t): 1.204, 3401.9/s LR: "
                                  "0.000012 Logit Scale: 14.286 Contrastive_loss: 8.3 (8.4) Loss: 8.3 (8.4)\n");
   EXPECT_EQ(rate.steps.step_ms, std::vector<double>{1204});
-  const RunData megatron = read_text(
+  const RunData megatron = read_torn(
       " iteration       10/     500 | consumed samples:          640 | elapsed time per iteration (s): 0.81 | learning "
       "rate: 1.0E-05 | global batch size:    64 | "
       "lm loss: 9.000000E+00 | grad norm: 1.234 | samples per second: 79.0 | TFLOPs: 40.1 |\n");
   EXPECT_EQ(megatron.steps.step_ms, std::vector<double>{810});
-  const RunData bar = read_text(
+  const RunData bar = read_torn(
       "Epoch 0:  50%|##### | 50/100 [03:59<03:59, 0.28it/s, v_num=0, train_step_timing in s=3.590, "
       "reduced_train_loss=7.310, global_step=49.00]\n");
   EXPECT_EQ(bar.steps.step_ms, std::vector<double>{3590});

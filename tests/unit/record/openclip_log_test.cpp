@@ -15,7 +15,7 @@ namespace {
 
 using core::Json;
 
-const Json& golden() {
+const Json& openclip_golden() {
   static const Json json = core::read_json_file(LOCKSTEP_GOLDEN_DIR "/record/openclip_log.json");
   return json;
 }
@@ -27,7 +27,7 @@ double number(const Json& value) {
 
 TEST(OpenClipLog, TrainLinesAreTheProgramsOwn) {
   int compared = 0;
-  for (const Json& test : golden().at("train")) {
+  for (const Json& test : openclip_golden().at("train")) {
     OpenClipTrainLine line{.epoch = test["epoch"],
                            .samples_in_epoch = test["samples_in_epoch"],
                            .samples_per_epoch = test["samples_per_epoch"]};
@@ -47,7 +47,7 @@ TEST(OpenClipLog, TrainLinesAreTheProgramsOwn) {
 
 TEST(OpenClipLog, EvaluationLinesAreTheProgramsOwn) {
   int compared = 0;
-  for (const Json& test : golden().at("summary")) {
+  for (const Json& test : openclip_golden().at("summary")) {
     NamedNumbers metrics;
     for (const Json& metric : test["metrics"]) metrics.emplace_back(metric[0], number(metric[1]));
     EXPECT_EQ(format_eval_summary(test["epoch"], metrics), test["line"].get<std::string>());
@@ -57,15 +57,16 @@ TEST(OpenClipLog, EvaluationLinesAreTheProgramsOwn) {
 }
 
 TEST(OpenClipLog, ProgressOfAnEvaluationIsNoResult) {
-  std::string text = "2026-01-31,12:00:00 | INFO | " + golden().at("train").at(0).at("line").get<std::string>() + "\n";
-  for (const Json& test : golden().at("progress"))
+  std::string text =
+      "2026-01-31,12:00:00 | INFO | " + openclip_golden().at("train").at(0).at("line").get<std::string>() + "\n";
+  for (const Json& test : openclip_golden().at("progress"))
     text += "2026-01-31,12:00:01 | INFO | " + test["line"].get<std::string>() + "\n";
   const core::TempDir folder;
   const auto path = folder.path() / "run.log";
   core::write_file_atomic(path, text);
   EXPECT_TRUE(read_one(path, LogFormat::kOpenClip).results.empty());
-  core::write_file_atomic(
-      path, text + "2026-01-31,12:00:02 | INFO | " + golden().at("summary").at(0).at("line").get<std::string>() + "\n");
+  core::write_file_atomic(path, text + "2026-01-31,12:00:02 | INFO | " +
+                                    openclip_golden().at("summary").at(0).at("line").get<std::string>() + "\n");
   EXPECT_EQ(read_one(path, LogFormat::kOpenClip).results.size(), 1u);
 }
 

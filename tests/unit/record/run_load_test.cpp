@@ -15,9 +15,13 @@
 #include "record/run_record.h"
 #include "record/run_setup.h"
 #include "unit/record/fuzz.h"
+#include "unit/record/record_checks.h"
 
 namespace lockstep::record {
 namespace {
+
+using tests::append_text;
+using tests::has_problem;
 
 using core::Json;
 namespace fs = std::filesystem;
@@ -47,15 +51,6 @@ RunSetup full_setup() {
   setup.peak_tflops_per_device = 989;
   setup.peak_source = "datasheet", setup.is_synthetic = false, setup.is_profiled = true, setup.tags = {{"sweep", "a"}};
   return setup;
-}
-
-void append_text(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::app) << text; }
-
-bool has_problem(const RunData& run, const std::string& words) {
-  for (const std::string& problem : run.problems)
-    if (problem.find(words) != std::string::npos) return true;
-  ADD_FAILURE() << "no problem says '" << words << "'; there are: " << core::join(run.problems, " | ");
-  return false;
 }
 
 TEST(LoadRun, TheCommandStartsEveryRank) {
@@ -396,13 +391,13 @@ TEST(LoadRun, NoMutationOfARecordCrashesOrYieldsImpossibleTimes) {
     record.finish({});
   }
   uint64_t num_read = 0;
-  const uint64_t rounds = testing::fuzz_rounds(30);
+  const uint64_t rounds = tests::fuzz_rounds(30);
   for (uint64_t round = 0; round < rounds; ++round) {
     core::CounterRng rng(round);
     for (const char* file :
          {"run.json", "status.json", "steps.jsonl", "ranks.jsonl", "comm.jsonl", "system.jsonl", "startup.jsonl"}) {
       const std::string whole = core::read_file(folder.path() / file);
-      std::ofstream(folder.path() / file, std::ios::binary) << testing::damage(whole, rng);
+      std::ofstream(folder.path() / file, std::ios::binary) << tests::damage(whole, rng);
       try {
         const RunData run = load_run(folder.path());
         ++num_read;

@@ -18,15 +18,18 @@
 #include "core/rng.h"
 #include "record/reader.h"
 #include "support/stalled_pipe.h"
+#include "unit/record/record_checks.h"
 
 namespace lockstep::record {
 namespace {
+
+using tests::append_text;
 
 using core::Json;
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-StepRecord step_record(int64_t step, double loss = 1.5) {
+StepRecord record_of_step(int64_t step, double loss = 1.5) {
   return {.step = step,
           .samples = 64,
           .samples_seen = 64 * (step + 1),
@@ -37,8 +40,6 @@ StepRecord step_record(int64_t step, double loss = 1.5) {
           .lr = 5e-4};
 }
 
-void append_text(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::app) << text; }
-
 TEST(RunRecord, LeavesTheFilesOfARun) {
   const core::TempDir folder;
   const fs::path run = folder.path() / "logs" / "name";
@@ -46,7 +47,7 @@ TEST(RunRecord, LeavesTheFilesOfARun) {
     RunRecord record(run, Json{{"options", {{"batch_size", 64}}}, {"host", "override"}});
     EXPECT_EQ(record.attempt(), 1);
     EXPECT_EQ(read_status(run).state, "running");
-    StepRecord full = step_record(0);
+    StepRecord full = record_of_step(0);
     full.epoch = 2, full.tokens = 4928, full.exposed_comm_ms = 0.125, full.grad_norm = 0.75,
     full.num_zeros = int64_t{1} << 36, full.params_norm = 12.5, full.scale = 14.3, full.loss_scale = 65536;
     full.is_skipped = true, full.device_memory_bytes = int64_t{1} << 34, full.host_memory_bytes = 12345,
@@ -54,7 +55,7 @@ TEST(RunRecord, LeavesTheFilesOfARun) {
     full.losses = {{"contrastive_loss", 1.25}, {"caption_loss", 0.25}};
     full.phases_ms = {{"forward", 4}, {"backward", 6.25}};
     record.append_step(full);
-    record.append_step(step_record(1));
+    record.append_step(record_of_step(1));
     record.append_rank_times({.step = 1, .num_steps = 2, .step_ms = {10, 11.5}, .hosts = {"a", "b"}});
     record.append_comm({.step = 1,
                         .kind = "all_reduce",
@@ -117,13 +118,13 @@ TEST(RunRecord, AttemptsAddUpAndTheLastOneOfAStepCounts) {
   const core::TempDir folder;
   {
     RunRecord first(folder.path(), Json::object());
-    for (int step = 0; step < 5; ++step) first.append_step(step_record(step, 1.0 + step));
+    for (int step = 0; step < 5; ++step) first.append_step(record_of_step(step, 1.0 + step));
     first.finish({.state = RunState::kStopped, .exit_code = 75});
   }
   {
     RunRecord second(folder.path(), Json::object());
     EXPECT_EQ(second.attempt(), 2);
-    for (int step = 3; step < 6; ++step) second.append_step(step_record(step, 100.0 + step));
+    for (int step = 3; step < 6; ++step) second.append_step(record_of_step(step, 100.0 + step));
     second.finish({});
   }
   const StepsRead read = read_steps(folder.path());
@@ -142,7 +143,7 @@ TEST(RunRecord, NumbersThatAreNotFiniteStayValidJson) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   {
     RunRecord record(folder.path(), Json::object());
-    StepRecord step = step_record(0, nan);
+    StepRecord step = record_of_step(0, nan);
     step.grad_norm = inf, step.lr = -inf, step.losses = {{"a", nan}, {"b", 1}};
     record.append_step(step);
     record.append_rank_times({.step = 0, .step_ms = {nan, 2}});
@@ -165,7 +166,7 @@ TEST(RunRecord, ACutLastLineIsCountedAndDoesNotSwallowTheNext) {
   const core::TempDir folder;
   {
     RunRecord record(folder.path(), Json::object());
-    record.append_step(step_record(0));
+    record.append_step(record_of_step(0));
     record.finish({});
   }
   append_text(folder.path() / "steps.jsonl", R"({"attempt":1,"step":1,"sam)");
@@ -173,7 +174,7 @@ TEST(RunRecord, ACutLastLineIsCountedAndDoesNotSwallowTheNext) {
   EXPECT_EQ(read_steps(folder.path()).num_damaged, 1);
   {
     RunRecord record(folder.path(), Json::object());
-    record.append_step(step_record(1));
+    record.append_step(record_of_step(1));
     record.finish({});
   }
   const StepsRead read = read_steps(folder.path());
@@ -186,7 +187,7 @@ TEST(RunRecord, ADamagedRunFileIsKeptAsideAndTheAttemptsGoOn) {
   const core::TempDir folder;
   {
     RunRecord first(folder.path(), Json::object()), second(folder.path(), Json::object());
-    second.append_step(step_record(0));
+    second.append_step(record_of_step(0));
     second.finish({}), first.finish({});
   }
   core::write_file_atomic(folder.path() / "run.json", "{\"attempts\": [");
@@ -239,7 +240,7 @@ TEST(RunRecord, TheHeartbeatBeatsAndItsEndMeansDeath) {
   const core::TempDir folder;
   RunRecord record(folder.path(), Json::object(), {.flush_every = 2ms, .heartbeat_every = 5ms});
   const double before = read_status(folder.path()).heartbeat_s;
-  record.append_step(step_record(41));
+  record.append_step(record_of_step(41));
   StatusRead status = read_status(folder.path());
   for (int round = 0; round < 5000 && (status.heartbeat_s <= before || !status.last_step); ++round) {
     std::this_thread::sleep_for(2ms);
@@ -287,7 +288,7 @@ template <typename Condition> bool comes_true(const Condition& condition) {
 
 TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
   const core::TempDir folder;
-  testing::StalledPipe pipe(folder.path() / "steps.jsonl");
+  tests::StalledPipe pipe(folder.path() / "steps.jsonl");
   RunRecord record(folder.path(), Json::object(),
                    {.attempt = 1, .flush_every = 1ms, .max_queued_bytes = size_t{1} << 18});
   const int capacity = ::fcntl(pipe.fd(), F_GETPIPE_SZ);
@@ -295,7 +296,7 @@ TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
   constexpr int64_t kSteps = 20'000;  // some megabytes: many times what the pipe and the queue hold
   std::promise<void> all_appended;
   std::jthread trainer([&] {
-    for (int64_t step = 0; step < kSteps; ++step) record.append_step(step_record(step));
+    for (int64_t step = 0; step < kSteps; ++step) record.append_step(record_of_step(step));
     all_appended.set_value();
   });
   // The trainer gets through all its steps although nothing is written any more; the time only guards against a hang.
@@ -312,7 +313,7 @@ TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
     record.finish({});
     FAIL() << "the trainer did not get through its steps while the file system was stalled";
   }
-  record.append_step(step_record(kSteps));  // a last line, unless the queue is still full
+  record.append_step(record_of_step(kSteps));  // a last line, unless the queue is still full
   record.flush();
   EXPECT_TRUE(comes_true([&] { return bytes_in_pipe(pipe.fd()) == 0; }));
   const StepsRead read = parse_steps(pipe.take(), "pipe");
@@ -332,7 +333,7 @@ TEST(RunRecord, AStalledHeartbeatNeverDelaysAStep) {
   ASSERT_TRUE(comes_true([&] { return ::mkfifo(temporary.c_str(), 0600) == 0; }));
   // The thread is stalled when the queue overflows and stays so: nothing takes the lines.
   ASSERT_TRUE(comes_true([&] {
-    record.append_step(step_record(0));
+    record.append_step(record_of_step(0));
     return record.health().dropped > 100;
   }));
   const core::Fd reader(
@@ -390,7 +391,7 @@ TEST(Reader, NewerLayoutsAndOtherFoldersAreRefused) {
 TEST(Reader, DamagedFilesAreReadAsFarAsTheyGo) {
   std::string clean;
   for (int step = 0; step < 4; ++step) {
-    StepRecord record = step_record(step, step == 2 ? std::nan("") : 1.0);
+    StepRecord record = record_of_step(step, step == 2 ? std::nan("") : 1.0);
     record.attempt = 1;
     clean += to_json(record).dump() + "\n";
   }

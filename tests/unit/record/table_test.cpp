@@ -104,11 +104,11 @@ TEST(Table, CommasInNumbersAreInDoubt) {
 TEST(Table, DamagedTablesAreReadOrRefusedNeverMisshapen) {
   const std::string text = "# c\nnodes,gpus,rate\n1,4,623.7\n2,8,\"1,241.4\"\n4,16,\"say \"\"hi\"\"\"\n";
   uint64_t num_read = 0;
-  const uint64_t rounds = testing::fuzz_rounds(300);
+  const uint64_t rounds = tests::fuzz_rounds(300);
   for (uint64_t round = 0; round < rounds; ++round) {
     core::CounterRng rng(round);
     try {
-      const Table table = TableFile(testing::damage(text, rng)).read();
+      const Table table = TableFile(tests::damage(text, rng)).read();
       ++num_read;
       for (const auto& row : table.rows) ASSERT_EQ(row.size(), table.columns.size()) << "round " << round;
       ASSERT_EQ(table.lines.size(), table.rows.size());

@@ -13,8 +13,8 @@
 namespace lockstep::report {
 namespace {
 
-using testing::analysis_of;
-using testing::make_run;
+using tests::analysis_of;
+using tests::make_run;
 
 size_t count_flags(const Analysis& analysis, const std::string& code) {
   return static_cast<size_t>(
@@ -151,7 +151,7 @@ record::RunData run_of_hosts(int slow_host) {
     for (int rank = 0; rank < 32; ++rank) {
       times.step_ms.push_back(100);
       times.compute_ms.push_back((rank / 8 == slow_host ? 96 : 80) *
-                                 (1 + 0.01 * testing::ripple_at(static_cast<size_t>(step * 32 + rank))));
+                                 (1 + 0.01 * tests::ripple_at(static_cast<size_t>(step * 32 + rank))));
       times.hosts.push_back(fmt::format("n{}", rank / 8));
     }
     run.rank_times.push_back(times);

@@ -14,7 +14,7 @@
 namespace lockstep::report {
 namespace {
 
-using testing::make_run;
+using tests::make_run;
 
 std::vector<RunSummary> side(const std::vector<record::RunData>& runs) {
   std::vector<RunSummary> all;
@@ -217,7 +217,7 @@ TEST(Proposal, TheEstimateFollowsItsFormula) {
 }
 
 TEST(Proposal, EnergyOfATokenTaskCountsItsTokens) {
-  record::RunData run = testing::make_run({.name = "gpt"});
+  record::RunData run = tests::make_run({.name = "gpt"});
   run.setup.task = "gpt";
   run.setup.sample_unit = "sequences";
   for (double& tokens : run.steps.tokens) tokens = 32 * 1000;  // 32 sequences of 1,000 tokens

@@ -17,9 +17,9 @@
 namespace lockstep::report {
 namespace {
 
-using testing::analysis_of;
-using testing::make_run;
-using testing::RunPlan;
+using tests::analysis_of;
+using tests::make_run;
+using tests::RunPlan;
 
 bool has_flag(const Analysis& analysis, const std::string& code, const std::string& name = "") {
   return std::any_of(analysis.flags.begin(), analysis.flags.end(),
@@ -495,7 +495,7 @@ Curve amdahl_curve(double fraction, int64_t first, size_t num_sizes, size_t num_
     point.size = first << i;
     const double growth = static_cast<double>(point.size) / static_cast<double>(first) - 1;
     point.efficiency.value =
-        further / (1 + fraction * growth) * (i == 0 ? 1 : 1 + noise * testing::ripple_at(7 * i + num_sizes));
+        further / (1 + fraction * growth) * (i == 0 ? 1 : 1 + noise * tests::ripple_at(7 * i + num_sizes));
     curve.points.push_back(point);
   }
   return curve;

@@ -73,11 +73,11 @@ struct Compared {
 };
 
 /// Over many seeds: the median ratio and how often the interval holds the truth, size by size.
-struct Rate {
+struct LossRate {
   double median_ratio = 0, coverage = 0, told = 0;
 };
-std::vector<Rate> rates_of(const std::vector<std::vector<LossPlan>>& sizes, const std::vector<double>& truth,
-                           uint64_t num_seeds) {
+std::vector<LossRate> rates_of(const std::vector<std::vector<LossPlan>>& sizes, const std::vector<double>& truth,
+                               uint64_t num_seeds) {
   std::vector<std::vector<double>> ratios(sizes.size());
   std::vector<double> covered(sizes.size(), 0);
   for (uint64_t seed = 1; seed <= num_seeds; ++seed) {
@@ -89,7 +89,7 @@ std::vector<Rate> rates_of(const std::vector<std::vector<LossPlan>>& sizes, cons
         covered[i] += ratio->low <= truth[i] && truth[i] <= ratio->high ? 1 : 0;
       }
   }
-  std::vector<Rate> rates;
+  std::vector<LossRate> rates;
   for (size_t i = 1; i < sizes.size(); ++i) {
     const double told = static_cast<double>(ratios[i].size());
     if (told == 0)
@@ -115,8 +115,8 @@ TEST(SamplesToLoss, NoiseThatShrinksWithTheBatchLooksLikeNoCost) {
   for (const auto& curve : {exponential, power_law})
     for (const double batch : {256, 4096})
       for (const double noise : {0.1, 0.2, 0.3})
-        for (const Rate& rate : rates_of(three_batches({.batch = batch, .noise = noise, .curve = curve}), {1, 1, 1},
-                                         batch < 1000 ? 100 : 300)) {
+        for (const LossRate& rate : rates_of(three_batches({.batch = batch, .noise = noise, .curve = curve}), {1, 1, 1},
+                                             batch < 1000 ? 100 : 300)) {
           EXPECT_NEAR(rate.median_ratio, 1, 0.01) << batch << " " << noise;
           EXPECT_GE(rate.coverage, 0.92) << batch << " " << noise;
           EXPECT_LE(rate.coverage, 0.99) << batch << " " << noise;
@@ -125,7 +125,7 @@ TEST(SamplesToLoss, NoiseThatShrinksWithTheBatchLooksLikeNoCost) {
 }
 
 TEST(SamplesToLoss, DependentNoiseOfStepsWidensTheInterval) {
-  for (const Rate& rate : rates_of(three_batches({.batch = 512, .rho = 0.6}), {1, 1, 1}, 200)) {
+  for (const LossRate& rate : rates_of(three_batches({.batch = 512, .rho = 0.6}), {1, 1, 1}, 200)) {
     EXPECT_NEAR(rate.median_ratio, 1, 0.01);
     EXPECT_GE(rate.coverage, 0.92);
     EXPECT_GE(rate.told, 0.99);

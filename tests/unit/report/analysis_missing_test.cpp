@@ -12,7 +12,7 @@
 namespace lockstep::report {
 namespace {
 
-using testing::make_run;
+using tests::make_run;
 using Paths = std::vector<std::filesystem::path>;
 using Counts = std::vector<int64_t>;
 

@@ -18,8 +18,8 @@
 namespace lockstep::report {
 namespace {
 
-using testing::analysis_of;
-using testing::make_run;
+using tests::analysis_of;
+using tests::make_run;
 
 std::vector<record::RunData> sweep_of(const std::string& model) {
   std::vector<record::RunData> runs;

@@ -203,7 +203,7 @@ double number_of(const PublishedTable& table, const std::string& key, size_t row
   return 0;
 }
 
-std::string notes_of(const PublishedTable& table) { return core::join(table.recomputed.notes, " "); }
+std::string notes_of_table(const PublishedTable& table) { return core::join(table.recomputed.notes, " "); }
 
 /// The table of a text.
 PublishedTable table_of(const std::string& text, const AnalysisOptions& options = {}) {
@@ -216,8 +216,9 @@ TEST(Published, TextsThatDoNotComeBackAtOtherSizesPartNothing) {
   for (const char* text : {"nodes,samples_per_s,nodelist\n1,100,n1\n2,150,n[1-2]\n4,210,n[1-4]\n",
                            "nodes,samples_per_s,comments\n1,100,\n2,150,\n4,210,slow disk\n"}) {
     const PublishedTable table = table_of(text);
-    EXPECT_NE(notes_of(table).find("rows are compared without regard to it"), std::string::npos) << notes_of(table);
-    EXPECT_NE(notes_of(table).find("Base: nodes 1 (line 2)."), std::string::npos) << notes_of(table);
+    EXPECT_NE(notes_of_table(table).find("rows are compared without regard to it"), std::string::npos)
+        << notes_of_table(table);
+    EXPECT_NE(notes_of_table(table).find("Base: nodes 1 (line 2)."), std::string::npos) << notes_of_table(table);
     EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 75, 1e-9) << text;
     EXPECT_NEAR(number_of(table, "efficiency_pct", 2), 52.5, 1e-9) << text;
   }
@@ -231,8 +232,8 @@ TEST(Published, RepeatsOfTheBaseAreOneBaseThatIsNamed) {
   EXPECT_NEAR(number_of(table, "efficiency_pct", 0), 75, 1e-9) << "a repeat of the base is no base of its own";
   EXPECT_NEAR(number_of(table, "efficiency_pct", 2), 75, 1e-9);
   EXPECT_NEAR(number_of(table, "speedup", 3), 1.8, 1e-9) << "of the geometric mean, 120";
-  EXPECT_NE(notes_of(table).find("Base: nodes 1 (geometric mean of 2 repeats, lines 2, 3)."), std::string::npos)
-      << notes_of(table);
+  EXPECT_NE(notes_of_table(table).find("Base: nodes 1 (geometric mean of 2 repeats, lines 2, 3)."), std::string::npos)
+      << notes_of_table(table);
 }
 
 TEST(Published, RepeatsAreOneSizeWithAnInterval) {
@@ -288,14 +289,15 @@ TEST(Published, TheBaseMayBeAskedFor) {
   const PublishedTable table = table_of(text, {.base_nodes = 2});
   EXPECT_NEAR(number_of(table, "efficiency_pct_recomputed", 2), 95, 1e-9);
   EXPECT_NEAR(number_of(table, "efficiency_pct_recomputed", 0), 105.3, 0.1);
-  EXPECT_NE(notes_of(table).find("Base: nodes 2 (line 3)."), std::string::npos) << notes_of(table);
+  EXPECT_NE(notes_of_table(table).find("Base: nodes 2 (line 3)."), std::string::npos) << notes_of_table(table);
   EXPECT_EQ(table.rows.curves.at(0).base, 1u);
   const PublishedTable without = table_of("nodes,samples_per_s\n1,100\n2,190\n", {.base_nodes = 3});
   ASSERT_EQ(without.recomputed.columns.at(3).key, "efficiency_pct");
   const Cell& efficiency = without.recomputed.rows.at(1).at(3);
   EXPECT_FALSE(efficiency.value.has_value());
   EXPECT_NE(efficiency.note.find("the base asked for, 3 nodes"), std::string::npos) << efficiency.note;
-  EXPECT_NE(notes_of(without).find("There is no base: no row has 3 nodes."), std::string::npos) << notes_of(without);
+  EXPECT_NE(notes_of_table(without).find("There is no base: no row has 3 nodes."), std::string::npos)
+      << notes_of_table(without);
   EXPECT_TRUE(table_of(text, {.base_nodes = 3}).cells.empty()) << "without a base no cell of it can be checked";
 }
 
@@ -326,7 +328,7 @@ TEST(Published, TextsAndBatchesHaveBasesOfTheirOwn) {
   const PublishedTable texts = check_published(path);
   EXPECT_NEAR(number_of(texts, "efficiency_pct", 2), 75, 1e-9);
   EXPECT_NEAR(number_of(texts, "efficiency_pct", 3), 95, 1e-9);
-  EXPECT_NE(notes_of(texts).find("(line 2); nodes 1 (line 3)."), std::string::npos) << notes_of(texts);
+  EXPECT_NE(notes_of_table(texts).find("(line 2); nodes 1 (line 3)."), std::string::npos) << notes_of_table(texts);
   // Weak: 32 and 64 a node. The local batch and the global one part the rows alike.
   for (const char* text :
        {"nodes,micro_batch,samples_per_s\n1,32,100\n1,64,200\n2,32,150\n2,64,380\n",
@@ -467,7 +469,7 @@ TEST(Published, ARowThatWasNotMeasuredIsLeftOutAndNamed) {
   EXPECT_EQ(table.printed.text(1, "efficiency_pct"), "92.5") << "percent, whatever its base lacks";
   for (const char* words :
        {"line 3, column 'images/s': '' is no value", "line 5, column 'images/s': 'OOM' is no value"})
-    EXPECT_NE(notes_of(table).find(words), std::string::npos) << notes_of(table);
+    EXPECT_NE(notes_of_table(table).find(words), std::string::npos) << notes_of_table(table);
   for (const auto& row : table.recomputed.rows) EXPECT_EQ(row.size(), table.recomputed.columns.size());
   EXPECT_NE(error_of("nodes,images/s\n1,\n2,-\n").find("line 2, column 'images/s': '' is no value"), std::string::npos);
   EXPECT_NE(error_of("n_nodes,images/s\n1,100\n2,many\n").find("line 3, column 'images/s': 'many' is no finite number"),
@@ -510,13 +512,14 @@ TEST(Published, BatchesThatContradictOrChangeGiveNoEfficiency) {
     return false;
   };
   const PublishedTable against = table_of("gpus,step_time_s,local_batch,gbs\n8,1.0,4,32\n16,1.1,4,999\n");
-  EXPECT_NE(notes_of(against).find("Line 3: the batches contradict each other, local_batch 4 x gpus 16 is not gbs 999"),
-            std::string::npos)
-      << notes_of(against);
+  EXPECT_NE(
+      notes_of_table(against).find("Line 3: the batches contradict each other, local_batch 4 x gpus 16 is not gbs 999"),
+      std::string::npos)
+      << notes_of_table(against);
   const PublishedTable mixed = table_of("nodes,samples_per_s,global_batch\n1,100,256\n2,190,1024\n4,370,512\n");
-  EXPECT_NE(notes_of(mixed).find("256 at nodes 1, 1024 at nodes 2, 512 at nodes 4: neither weak nor strong"),
+  EXPECT_NE(notes_of_table(mixed).find("256 at nodes 1, 1024 at nodes 2, 512 at nodes 4: neither weak nor strong"),
             std::string::npos)
-      << notes_of(mixed);
+      << notes_of_table(mixed);
   for (const PublishedTable* table : {&against, &mixed})
     for (const char* key : {"efficiency_pct", "speedup"}) EXPECT_FALSE(has_value(*table, key, 1)) << key;
   const PublishedTable accumulated = table_of("gpus,step_time_s,local_batch,gbs\n8,1.0,4,64\n16,0.6,4,64\n");

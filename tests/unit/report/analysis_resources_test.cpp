@@ -11,7 +11,7 @@
 namespace lockstep::report {
 namespace {
 
-using testing::write_record;
+using tests::write_record;
 
 Analysis analysis_below(const std::filesystem::path& folder, std::initializer_list<const char*> names) {
   std::vector<RunSummary> runs;

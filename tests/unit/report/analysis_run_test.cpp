@@ -11,7 +11,7 @@
 namespace lockstep::report {
 namespace {
 
-using testing::make_run;
+using tests::make_run;
 
 /// Of 700 steps the first 300 are of attempt 1, at 300 ms a step, and the others of attempt 2, at 100 ms; epochs of 100
 /// steps.

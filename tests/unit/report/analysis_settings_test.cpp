@@ -11,8 +11,8 @@
 namespace lockstep::report {
 namespace {
 
-using testing::analysis_of;
-using testing::make_run;
+using tests::analysis_of;
+using tests::make_run;
 
 using Options = std::map<std::string, std::string>;
 
@@ -120,7 +120,7 @@ TEST(Settings, AnAxisOfASweepIsACurveOfItsOwnAndNamedOnce) {
 }
 
 /// A run of another program whose log holds its options.
-record::RunData run_of(const std::string& format, const std::string& name, const Options& options, int64_t nodes) {
+record::RunData run_with(const std::string& format, const std::string& name, const Options& options, int64_t nodes) {
   record::RunData run = make_run({.name = name, .nodes = nodes, .num_steps = 200, .job = "slurm " + name});
   run.format = format;
   run.options = options;
@@ -129,22 +129,22 @@ record::RunData run_of(const std::string& format, const std::string& name, const
 
 TEST(Settings, OptionsInLogsOfOtherPrograms) {
   const auto clip = [](const std::string& name, int64_t nodes, const std::string& checkpointing) {
-    return run_of("openclip", name,
-                  {{"grad_checkpointing", checkpointing},
-                   {"name", name},
-                   {"log_path", "/logs/" + name},
-                   {"checkpoint_path", "/logs/" + name},
-                   {"rank", name},
-                   {"local_rank", "0"},
-                   {"distributed", nodes > 1 ? "True" : "False"},
-                   {"world_size", std::to_string(nodes)},
-                   {"tensorboard_path", name},
-                   {"wandb", name},
-                   {"train_num_samples", std::to_string(nodes * 1000)},
-                   {"dist_url", name},
-                   {"device", "cuda:" + name},
-                   {"workers", "8"}},
-                  nodes);
+    return run_with("openclip", name,
+                    {{"grad_checkpointing", checkpointing},
+                     {"name", name},
+                     {"log_path", "/logs/" + name},
+                     {"checkpoint_path", "/logs/" + name},
+                     {"rank", name},
+                     {"local_rank", "0"},
+                     {"distributed", nodes > 1 ? "True" : "False"},
+                     {"world_size", std::to_string(nodes)},
+                     {"tensorboard_path", name},
+                     {"wandb", name},
+                     {"train_num_samples", std::to_string(nodes * 1000)},
+                     {"dist_url", name},
+                     {"device", "cuda:" + name},
+                     {"workers", "8"}},
+                    nodes);
   };
   const Analysis same = analysis_of({clip("1", 1, "False"), clip("2", 2, "False"), clip("3", 4, "False")});
   ASSERT_EQ(same.curves.size(), 1u);
@@ -158,18 +158,18 @@ TEST(Settings, OptionsInLogsOfOtherPrograms) {
 TEST(Settings, OptionsOfMegatronThatFollowTheSizeDoNotPartACurve) {
   const auto gpt = [](int64_t nodes, const std::string& recompute) {
     const std::string size = std::to_string(nodes);
-    return run_of("megatron", "n" + size,
-                  {{"recompute_granularity", recompute},
-                   {"world_size", size},
-                   {"data_parallel_size", size},
-                   {"global_batch_size", size},
-                   {"save", "/save/" + size},
-                   {"lr_decay_iters", size},
-                   {"rank", "0"},
-                   {"tensorboard_dir", size},
-                   {"train_iters", size},
-                   {"micro_batch_size", "1"}},
-                  nodes);
+    return run_with("megatron", "n" + size,
+                    {{"recompute_granularity", recompute},
+                     {"world_size", size},
+                     {"data_parallel_size", size},
+                     {"global_batch_size", size},
+                     {"save", "/save/" + size},
+                     {"lr_decay_iters", size},
+                     {"rank", "0"},
+                     {"tensorboard_dir", size},
+                     {"train_iters", size},
+                     {"micro_batch_size", "1"}},
+                    nodes);
   };
   const Analysis same = analysis_of({gpt(1, "None"), gpt(2, "None"), gpt(4, "None")});
   ASSERT_EQ(same.curves.size(), 1u);

@@ -83,7 +83,7 @@ TEST(FoundLogs, ALogWithMeasurementsBesideARecordIsTold) {
 
 /// A run by its size and step; of a guessed unit where asked.
 RunSummary run_of(const char* name, int nodes, double ms, bool is_unit_guessed = false) {
-  record::RunData run = testing::make_run({.name = name, .nodes = nodes, .step_ms = ms});
+  record::RunData run = tests::make_run({.name = name, .nodes = nodes, .step_ms = ms});
   run.is_unit_guessed = is_unit_guessed;
   return summarise_run(std::move(run), {});
 }

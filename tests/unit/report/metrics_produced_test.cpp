@@ -13,7 +13,7 @@
 namespace lockstep::report {
 namespace {
 
-using testing::write_record;
+using tests::write_record;
 
 /// Two sizes with three jobs each, with every file of a record.
 Analysis full_analysis(const std::filesystem::path& folder) {
@@ -52,7 +52,7 @@ const std::set<std::string> kFacts = {"size",
                                       "series.median_interval_ms",
                                       "series.median_interval_method"};
 
-std::set<std::string> names_of(record::MetricSource source) {
+std::set<std::string> metric_names_of(record::MetricSource source) {
   std::set<std::string> names;
   for (const record::MetricDef& metric : record::metric_catalogue())
     if (metric.source == source) names.insert(std::string(metric.name));
@@ -79,14 +79,14 @@ TEST(Metrics, EveryDerivedOneHasANumberInAReportOfFullRecords) {
         for (size_t column = 0; column < table->columns.size(); ++column)
           for (const auto& row : table->rows)
             if (row[column].value) told.insert(table->columns[column].key);
-  for (const std::string& name : names_of(record::MetricSource::kDerived))
+  for (const std::string& name : metric_names_of(record::MetricSource::kDerived))
     EXPECT_TRUE(told.contains(name)) << name << " has no producer";
 }
 
 TEST(Metrics, EveryNumberOfSizesAndSeriesIsDeclared) {
   const Report report;
-  std::set<std::string> declared = names_of(record::MetricSource::kDerived);
-  declared.merge(names_of(record::MetricSource::kSteps));
+  std::set<std::string> declared = metric_names_of(record::MetricSource::kDerived);
+  declared.merge(metric_names_of(record::MetricSource::kSteps));
   declared.insert(kFacts.begin(), kFacts.end());
   for (const auto& [key, value] : report.point().items())
     EXPECT_TRUE(declared.contains(key)) << key << " is not in the catalogue";

@@ -9,7 +9,7 @@
 #include "record/run_setup.h"
 #include "unit/report/synthetic_runs.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 /// A run that is written to disk as a training run writes it, with every file of a record filled.
 struct RecordPlan {
@@ -105,4 +105,4 @@ inline void write_record(const std::filesystem::path& folder, const RecordPlan& 
   record.finish({});
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

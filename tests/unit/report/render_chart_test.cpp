@@ -17,14 +17,14 @@
 namespace lockstep::report {
 namespace {
 
-using testing::XmlElement;
-using testing::XmlTree;
+using tests::XmlElement;
+using tests::XmlTree;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
 
 std::vector<Chart> demo_charts() {
   std::vector<Chart> charts;
-  for (const Section& section : testing::demo_document().sections)
+  for (const Section& section : tests::demo_document().sections)
     for (const Block& block : section.blocks)
       if (const Chart* chart = std::get_if<Chart>(&block)) charts.push_back(*chart);
   return charts;
@@ -135,7 +135,7 @@ Chart random_chart(std::mt19937& random) {
   };
   const auto value = [&](double magnitude) {
     const int kind = pick(0, 40);
-    return kind == 0   ? kNan
+    return kind == 0   ? kNoNumber
            : kind == 1 ? 0.0
            : kind == 2 ? -magnitude
                        : magnitude * std::exp(std::normal_distribution<double>(0, 1.5)(random));
@@ -323,7 +323,7 @@ TEST(RenderChart, SaysWhatALogarithmicAxisCannotShow) {
 }
 
 TEST(RenderChart, SaysWhatIsMissingOrOutside) {
-  Chart chart = line_chart({1, 2, 4, 8}, {5, kNan, 10, 20});
+  Chart chart = line_chart({1, 2, 4, 8}, {5, kNoNumber, 10, 20});
   chart.y.min = 0;
   chart.y.max = 12;
   const XmlTree svg(to_svg(chart));
@@ -416,7 +416,7 @@ TEST(RenderChart, ManyMarkersBecomeDots) {
 TEST(RenderChart, OddDataNeverFails) {
   const std::vector<std::vector<double>> odd = {{},
                                                 {1},
-                                                {kNan},
+                                                {kNoNumber},
                                                 {kInf, -kInf},
                                                 {5, 5, 5},
                                                 {0, 0},
@@ -425,7 +425,7 @@ TEST(RenderChart, OddDataNeverFails) {
                                                 {1e-300, 1e300},
                                                 {0, 1e-320},
                                                 {-3},
-                                                {1, kNan, 3}};
+                                                {1, kNoNumber, 3}};
   int kind = 0;
   for (const auto& x : odd)
     for (const auto& y : odd)
@@ -451,7 +451,7 @@ TEST(RenderChart, OddDataNeverFails) {
 TEST(RenderChart, ContradictoryAxesAreRepaired) {
   for (const Scale scale : {Scale::kLinear, Scale::kLog2}) {
     Chart chart = line_chart({1, 2}, {5, 6});
-    chart.y = {.title = "y", .scale = scale, .min = 10, .max = -3, .ticks = {kNan, -1, 1e9}};
+    chart.y = {.title = "y", .scale = scale, .min = 10, .max = -3, .ticks = {kNoNumber, -1, 1e9}};
     EXPECT_EQ(text_problems(XmlTree(to_svg(chart))), std::vector<std::string>{});
   }
 }

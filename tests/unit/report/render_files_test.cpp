@@ -33,16 +33,16 @@ bool has_program(const std::string& name) {
 
 TEST(RenderFiles, WritesPageTablesAndFiguresAndReturnsThem) {
   const core::TempDir folder("report_files");
-  const std::vector<fs::path> files = write_document(testing::demo_document(), folder.path() / "new" / "out");
+  const std::vector<fs::path> files = write_document(tests::demo_document(), folder.path() / "new" / "out");
   ASSERT_EQ(files.size(), 2u + 3u + 3u * 10u);
   EXPECT_EQ(files[0].filename(), "report.html");
   std::set<fs::path> on_disk;
   for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
     if (entry.is_regular_file()) on_disk.insert(entry.path());
   EXPECT_EQ(on_disk, std::set<fs::path>(files.begin(), files.end()));
-  EXPECT_EQ(core::read_file(files[0]), to_html(testing::demo_document()));
-  EXPECT_EQ(core::read_file(folder.path() / "new/out/tables/scaling.csv"), to_csv(testing::demo::scaling_table()));
-  EXPECT_EQ(core::read_file(folder.path() / "new/out/figures/mfu.svg"), to_svg(testing::demo::mfu_chart()));
+  EXPECT_EQ(core::read_file(files[0]), to_html(tests::demo_document()));
+  EXPECT_EQ(core::read_file(folder.path() / "new/out/tables/scaling.csv"), to_csv(tests::demo::scaling_table()));
+  EXPECT_EQ(core::read_file(folder.path() / "new/out/figures/mfu.svg"), to_svg(tests::demo::mfu_chart()));
 }
 
 TEST(RenderFiles, TheNextReportRemovesWhatItDoesNotWriteAndNothingElse) {
@@ -55,7 +55,7 @@ TEST(RenderFiles, TheNextReportRemovesWhatItDoesNotWriteAndNothingElse) {
     return replace_report(out, write_document(Document{.sections = {{.id = "s", .blocks = blocks}}}, out));
   };
   EXPECT_TRUE(
-      write({table("old", "1"), table("edited", "1"), table("both", "1"), testing::demo::mfu_chart()}).removed.empty());
+      write({table("old", "1"), table("edited", "1"), table("both", "1"), tests::demo::mfu_chart()}).removed.empty());
   core::write_file_atomic(out / "tables/mine.csv", "a file of the user");
   core::write_file_atomic(out / "tables/edited.md", "changed by the user");
   core::write_file_atomic(folder.path() / "precious.txt", "outside");
@@ -108,7 +108,7 @@ TEST(RenderFiles, NamesAreSafeAndUnique) {
 TEST(RenderFiles, WritesNothingThatWasNotAskedFor) {
   const core::TempDir folder("report_files");
   core::write_file_atomic(folder.path() / "report.md", "of the user");
-  const Document document{.title = "d", .sections = {{.blocks = {testing::demo::efficiency_chart()}}}};
+  const Document document{.title = "d", .sections = {{.blocks = {tests::demo::efficiency_chart()}}}};
   const std::vector<fs::path> files = write_document(document, folder.path(), {"html", "svg"});
   EXPECT_EQ(files.size(), 2u);
   EXPECT_EQ(core::read_file(folder.path() / "report.md"), "of the user");
@@ -117,8 +117,8 @@ TEST(RenderFiles, WritesNothingThatWasNotAskedFor) {
 TEST(RenderFiles, ConvertsToPngAndPdf) {
   if (!has_program("rsvg-convert")) GTEST_SKIP() << "rsvg-convert is missing (package librsvg2-bin)";
   const core::TempDir folder("report_files");
-  const Document document{
-      .title = "d", .sections = {{.blocks = {testing::demo::breakdown_chart(), testing::demo::efficiency_chart()}}}};
+  const Document document{.title = "d",
+                          .sections = {{.blocks = {tests::demo::breakdown_chart(), tests::demo::efficiency_chart()}}}};
   const std::vector<fs::path> files = write_document(document, folder.path(), {"svg", "png", "pdf"});
   EXPECT_EQ(files.size(), 2u * 3u) << "nothing that was not asked for";
   const std::string png = core::read_file(folder.path() / "figures/breakdown.png");
@@ -130,7 +130,7 @@ TEST(RenderFiles, ConvertsToPngAndPdf) {
 
 TEST(RenderFiles, MissingConverterIsExplained) {
   const core::TempDir folder("report_files");
-  const Document document{.sections = {{.blocks = {testing::demo::mfu_chart()}}}};
+  const Document document{.sections = {{.blocks = {tests::demo::mfu_chart()}}}};
   const EmptyPath path;
   try {
     write_document(document, folder.path(), {"html", "png"});
@@ -158,7 +158,7 @@ TEST(RenderFiles, FolderThatCannotBeMadeIsNamed) {
 TEST(RenderFiles, GnuplotAcceptsEveryScript) {
   if (!has_program("gnuplot")) GTEST_SKIP() << "gnuplot is missing (package gnuplot-nox)";
   const core::TempDir folder("report_files");
-  write_document(testing::demo_document(), folder.path());
+  write_document(tests::demo_document(), folder.path());
   size_t num_scripts = 0;
   for (const auto& entry : fs::directory_iterator(folder.path() / "figures")) {
     if (entry.path().extension() != ".gp") continue;
@@ -194,7 +194,7 @@ std::string latex_complaints(const std::string& log) {
 TEST(RenderFiles, LatexCompilesAndFitsA4WithAndWithoutBooktabs) {
   if (!has_program("pdflatex")) GTEST_SKIP() << "pdflatex is missing (package texlive-latex-base)";
   const core::TempDir folder("report_files");
-  Table hostile = testing::demo::scaling_table();
+  Table hostile = tests::demo::scaling_table();
   for (const char* text : {"50% & $x_1$ #2 \\input{x} ~ ^ <>| \"q\" [1] {b}",
                            "gr\xc3\xbc\xc3\x9f \xc2\xb5 \xe2\x89\xa5 \xe4\xb8\xad \x01\xff"})
     hostile.rows.push_back({{.text = text, .note = text}});

@@ -15,7 +15,7 @@
 namespace lockstep::report {
 namespace {
 
-using testing::demo_document;
+using tests::demo_document;
 
 /// What stands between two marks, for the first place where both occur.
 std::string between(const std::string& text, const std::string& from, const std::string& to) {
@@ -68,7 +68,7 @@ TEST(RenderPage, EveryDrawingIsValidXmlAndIdsAreUnique) {
   const std::string html = to_html(demo_document());
   size_t num_drawings = 0;
   for (size_t at = html.find("<svg"); at != std::string::npos; at = html.find("<svg", at + 1)) {
-    const testing::XmlTree svg(html.substr(at, html.find("</svg>", at) + 6 - at));
+    const tests::XmlTree svg(html.substr(at, html.find("</svg>", at) + 6 - at));
     EXPECT_EQ(svg.find("//*[@role='img']").size(), 1u);
     ++num_drawings;
   }
@@ -93,7 +93,7 @@ TEST(RenderPage, HasContentsSkipLinkCaptionsAndScopes) {
 TEST(RenderPage, ShowsEveryNumberOfItsTables) {
   const std::string html = to_html(demo_document());
   const std::string table = between(html, "<div class=\"table\" id=\"scaling\">", "</table>");
-  for (const auto& row : testing::demo::scaling_table().rows)
+  for (const auto& row : tests::demo::scaling_table().rows)
     for (const Cell& cell : row) EXPECT_NE(table.find(">" + cell.text), std::string::npos) << cell.text;
   EXPECT_NE(table.find("&ndash;"), std::string::npos);
   EXPECT_NE(html.find("<li id=\"scaling-n1\">fewer than 100 measured steps</li>"), std::string::npos);

@@ -83,9 +83,9 @@ TEST(RenderCsv, NumbersReadBackExactlyAndMissingOnesAreEmpty) {
 
 TEST(RenderText, FitsTheTerminalWithEveryValue) {
   for (const int width : {40, 80, 120}) {
-    const std::string text = to_text(testing::demo::scaling_table(), width);
+    const std::string text = to_text(tests::demo::scaling_table(), width);
     for (const std::string& line : core::split(text, "\n")) EXPECT_LE(terminal_columns(line), width) << line;
-    for (const auto& row : testing::demo::scaling_table().rows)
+    for (const auto& row : tests::demo::scaling_table().rows)
       for (const Cell& cell : row) {
         for (const std::string& word : core::split(cell.text, " "))
           EXPECT_NE(text.find(word), std::string::npos) << word << " in\n" << text;
@@ -247,7 +247,7 @@ TEST(RenderMarkdown, HostileTextStaysText) {
 }
 
 TEST(RenderMarkdown, DocumentHasHeadingsPicturesDataAndCode) {
-  Document document = testing::demo_document();
+  Document document = tests::demo_document();
   document.sections[0].blocks.push_back(Paragraph{.text = "1. not a list\n- nor this\n# nor a heading"});
   document.sections[0].blocks.push_back(Paragraph{.text = "code with ``` inside", .kind = Paragraph::Kind::kCode});
   const std::string text = to_markdown(document);
@@ -343,7 +343,7 @@ double widest_latex_line(const std::string& latex) {
 
 TEST(RenderLatex, FitsTheLinesOfA4AndRepeatsTheKeys) {
   constexpr double kA4LinePt = 345;
-  for (const Table& table : {keyed_table(), testing::demo::scaling_table()}) {
+  for (const Table& table : {keyed_table(), tests::demo::scaling_table()}) {
     const std::string text = to_latex(table);
     EXPECT_LE(widest_latex_line(text), kA4LinePt + 5) << text;
     EXPECT_GT(widest_latex_line(text), kA4LinePt / 3) << "the line is used:\n" << text;

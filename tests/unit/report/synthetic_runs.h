@@ -10,7 +10,7 @@
 #include "record/run_data.h"
 #include "report/analysis_curve.h"
 
-namespace lockstep::testing {
+namespace lockstep::tests {
 
 /// A run whose truth is known: steps of `step_ms` with a small fixed ripple, slow at the start.
 struct RunPlan {
@@ -81,4 +81,4 @@ inline report::Analysis analysis_of(const std::vector<record::RunData>& runs,
   return report::analyse(std::move(all), options);
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::tests

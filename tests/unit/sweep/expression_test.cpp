@@ -21,7 +21,7 @@ Scalar value_of(const std::string& text) {
 
 std::string text_of(const std::string& text) { return to_text(value_of(text)); }
 
-std::string error_of(const std::string& text) {
+std::string expression_error_of(const std::string& text) {
   try {
     value_of(text);
   } catch (const UsageError& error) {
@@ -59,12 +59,12 @@ TEST(Expression, LooksAtNothingItDoesNotNeed) {
 }
 
 TEST(Expression, PointsAtTheColumn) {
-  EXPECT_NE(error_of("nodes * * 2")
+  EXPECT_NE(expression_error_of("nodes * * 2")
                 .find("f.toml:3: formula 'nodes * * 2', column 9: expected a number, a name or '(', found '*'"),
             std::string::npos)
-      << error_of("nodes * * 2");
-  EXPECT_NE(error_of("nodes * * 2").find("nodes * * 2\n                ^"), std::string::npos)
-      << error_of("nodes * * 2");
+      << expression_error_of("nodes * * 2");
+  EXPECT_NE(expression_error_of("nodes * * 2").find("nodes * * 2\n                ^"), std::string::npos)
+      << expression_error_of("nodes * * 2");
 }
 
 TEST(Expression, RefusesWhatHasNoMeaning) {
@@ -90,17 +90,18 @@ TEST(Expression, RefusesWhatHasNoMeaning) {
                                                  {"3..4", "'3..4' is not a number"},
                                                  {"a $ b", "found '$'"}};
   for (const auto& [text, expected] : cases)
-    EXPECT_NE(error_of(text).find(expected), std::string::npos) << text << " -> " << error_of(text);
+    EXPECT_NE(expression_error_of(text).find(expected), std::string::npos)
+        << text << " -> " << expression_error_of(text);
 }
 
 TEST(Expression, HostileDepthAndLengthAreRefused) {
-  EXPECT_NE(error_of(std::string(300, '(') + "1" + std::string(300, ')')).find("nested deeper than 64"),
+  EXPECT_NE(expression_error_of(std::string(300, '(') + "1" + std::string(300, ')')).find("nested deeper than 64"),
             std::string::npos);
-  EXPECT_NE(error_of(std::string(900, '-') + "1").find("nested deeper than 64"), std::string::npos);
+  EXPECT_NE(expression_error_of(std::string(900, '-') + "1").find("nested deeper than 64"), std::string::npos);
   std::string deep_power = "2";
   for (int i = 0; i < 200; ++i) deep_power += "**2";
-  EXPECT_NE(error_of(deep_power).find("nested deeper than 64"), std::string::npos);
-  EXPECT_NE(error_of(std::string(2000, '1')).find("longer than 1000"), std::string::npos);
+  EXPECT_NE(expression_error_of(deep_power).find("nested deeper than 64"), std::string::npos);
+  EXPECT_NE(expression_error_of(std::string(2000, '1')).find("longer than 1000"), std::string::npos);
   std::string sum = "1";
   for (int i = 0; i < 240; ++i) sum += " + 1";
   EXPECT_EQ(text_of(sum), "241");

@@ -23,7 +23,7 @@ Plan plan_of(const std::string& text, const std::map<std::string, std::string>& 
   });
 }
 
-std::string error_of(const std::string& text) {
+std::string plan_error_of(const std::string& text) {
   try {
     plan_of(text);
   } catch (const UsageError& error) {
@@ -124,18 +124,18 @@ TEST(MakePlan, ScalingIsCheckedAlongTheNodes) {
   EXPECT_NO_THROW(plan_of("scaling = \"strong\"\n" + kBase +
                           "global-batch-size = \"if(lr > 1, 64, 128)\"\n[axes]\nnodes = [1, 2]\nlr = [1e-3, 2]\n"));
   const std::string weak =
-      error_of("scaling = \"weak\"\n" + kBase + "global-batch-size = 64\n[axes]\nnodes = [1, 2, 4]\n");
+      plan_error_of("scaling = \"weak\"\n" + kBase + "global-batch-size = 64\n[axes]\nnodes = [1, 2, 4]\n");
   EXPECT_NE(weak.find("2 of 3 points do not fit"), std::string::npos) << weak;
   EXPECT_NE(weak.find("nodes=2: weak scaling keeps the samples of each rank, but it is 32 here and 64 at nodes=1"),
             std::string::npos)
       << weak;
-  EXPECT_NE(error_of("scaling = \"strong\"\n" + kBase + "[axes]\nnodes = [1, 2]\n")
+  EXPECT_NE(plan_error_of("scaling = \"strong\"\n" + kBase + "[axes]\nnodes = [1, 2]\n")
                 .find("strong scaling keeps the global batch"),
             std::string::npos);
 }
 
 TEST(MakePlan, MisfitsAreNamedBeforeAnythingRuns) {
-  const std::string text = error_of(kBase + "global-batch-size = 64\n[axes]\nnodes = [1, 3, 5, 8]\n");
+  const std::string text = plan_error_of(kBase + "global-batch-size = 64\n[axes]\nnodes = [1, 3, 5, 8]\n");
   EXPECT_NE(text.find("2 of 4 points do not fit"), std::string::npos) << text;
   EXPECT_NE(text.find("nodes=3: plan: the global batch does not divide evenly"), std::string::npos) << text;
   EXPECT_NE(text.find("nodes=5"), std::string::npos) << text;
@@ -173,7 +173,7 @@ TEST(MakePlan, FlagsAreThoseOfTheEngine) {
       {kBase + "[env]\n\"A-B\" = 1\n", "environment variable 'A-B'"},
       {"repeats = 200\n" + kBase + "[axes]\nnodes = \"1-100\"\n", "the axes make 20000 points"}};
   for (const auto& [text, expected] : cases)
-    EXPECT_NE(error_of(text).find(expected), std::string::npos) << text << " -> " << error_of(text);
+    EXPECT_NE(plan_error_of(text).find(expected), std::string::npos) << text << " -> " << plan_error_of(text);
 }
 
 TEST(MakePlan, VariablesComeFromTheCallerFirstThenTheFile) {
@@ -236,7 +236,7 @@ TEST(SlurmRequest, RefusesWhatCannotBe) {
       {"time = \"soon\"", "'soon' is no time"},
       {"time = \"00:01:00\"", "120 s before the end of a job of 60 s"}};
   for (const auto& [line, expected] : cases) {
-    const std::string text = error_of(kBase + "[slurm]\n" + line + "\n");
+    const std::string text = plan_error_of(kBase + "[slurm]\n" + line + "\n");
     EXPECT_NE(text.find(expected), std::string::npos) << line << " -> " << text;
   }
 }

@@ -14,7 +14,7 @@ std::string range(const std::string& text) {
   return core::join(parts, " ");
 }
 
-std::string error_of(const std::string& text) {
+std::string file_error_of(const std::string& text) {
   try {
     parse_sweep_file(text, "f.toml");
   } catch (const UsageError& error) {
@@ -99,7 +99,7 @@ TEST(SweepFile, RefusalsNameLineAndKey) {
       {"name = \"x\"\n[train]\nseed = 9223372036854775807\n", "beyond 2^53"},
       {"name = \"x\"\n[train]\nlr = 2020-01-01\n", "f.toml:3: 'lr' is a date or time"}};
   for (const auto& [text, expected] : cases)
-    EXPECT_NE(error_of(text).find(expected), std::string::npos) << text << " -> " << error_of(text);
+    EXPECT_NE(file_error_of(text).find(expected), std::string::npos) << text << " -> " << file_error_of(text);
 }
 
 TEST(SweepFile, MissingFile) { EXPECT_THROW(read_sweep_file("/nonexistent/sweep.toml"), UsageError); }

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using comm::Comm;
-using testing::TinyTowers;
+using tests::TinyTowers;
 
 /// A whole toy training run on one rank of `comm`: deterministic batches, dropout, loss scale, clipping.
 class ToyRun {

@@ -10,15 +10,15 @@
 namespace lockstep::train {
 namespace {
 
-using ::lockstep::testing::expect_close;
-using ::lockstep::testing::load_golden;
+using ::lockstep::tests::expect_close;
+using ::lockstep::tests::load_golden;
 
 class PrecisionGolden : public ::testing::TestWithParam<const char*> {};
 
 // bf16 carries 8 bits: sums in another order differ by a few units in the last place, 2^-9 each.
 TEST_P(PrecisionGolden, LowPrecisionFollowsOpenClip) {
-  const auto golden = load_golden(testing::file_of(GetParam()));
-  if (testing::golden_shape(GetParam()).vision.layer_scale) {
+  const auto golden = load_golden(tests::file_of(GetParam()));
+  if (tests::golden_shape(GetParam()).vision.layer_scale) {
     EXPECT_FALSE(golden.contains("output/bf16_image"));  // OpenCLIP cannot run it
     return;
   }
@@ -28,8 +28,8 @@ TEST_P(PrecisionGolden, LowPrecisionFollowsOpenClip) {
     const std::string label = std::string("output/") + name;
     const Precision precision(name, c10::DeviceType::CPU);
     for (const bool exact_shortcuts : {false, true}) {
-      auto model = testing::golden_model(GetParam(), golden, {.exact_shortcuts = exact_shortcuts});
-      auto tensors = testing::all_tensors(*model);
+      auto model = tests::golden_model(GetParam(), golden, {.exact_shortcuts = exact_shortcuts});
+      auto tensors = tests::all_tensors(*model);
       std::erase_if(tensors, [](const auto& entry) { return !entry.tensor->is_floating_point(); });
       precision.convert_parameters(tensors, model->param_specs());
       model->set_training(false);
@@ -46,9 +46,9 @@ INSTANTIATE_TEST_SUITE_P(Models, PrecisionGolden, ::testing::Values("vit", "vit_
 
 TEST(Precision, AWholeModelOfBatchNormIsBuiltInPureBf16) {
   const Precision precision("pure_bf16", c10::DeviceType::CPU);
-  const auto shape = testing::golden_shape("resnet");
+  const auto shape = tests::golden_shape("resnet");
   const auto model = build_towers({shape}, {.precision = &precision, .pretrained = {}, .seed = 3});
-  for (const auto& [name, tensor] : testing::all_tensors(*model))
+  for (const auto& [name, tensor] : tests::all_tensors(*model))
     EXPECT_EQ(tensor->scalar_type(), name.ends_with("num_batches_tracked") ? at::kLong : at::kBFloat16) << name;
   const auto image = at::rand({4, 3, shape.vision.image_size, shape.vision.image_size}).to(precision.input_type());
   const auto loss = model->encode_image(image).to(at::kFloat).square().sum();
