@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Checks the Markdown pages of the repository: that they can be read anywhere and that what they name exists.
+
+    tools/check_docs.py              all pages
+    tools/check_docs.py FILE...      only these
+
+- A line has at most 120 characters and is ASCII. Longer may be: a row of a table, up to 240 characters, since Markdown
+  cannot break it; a line that is one long word behind its indentation (an address); and pages that the program writes.
+- Links to files and headings of the repository resolve. Paths in `code` exist ('*', '{a,b}' and <name> stand for parts).
+- Every `lockstep COMMAND` is one of the program's commands, and every --flag in code is one of its flags. Where a line
+  of code names its command, the flag must be one of that command's. Lines of code that start other programs may have
+  those programs' flags, FOREIGN lists the others.
+- No page names a folder of somebody's machine.
+- Each module folder under src/ has a README.md of three lines, and files that it names in code lie in that folder.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MAX_LINE, MAX_ROW = 120, 240
+GENERATED = "Written by `lockstep config reference"
+MACHINE_PATH = re.compile(r"(?<![\w.])/(?:root|work|home/\w+|Users/\w+)/|/tmp/w/")
+PATH = re.compile(r"^(?:src|docs|tests|bench|tools|ref|recipes|examples|cmake)/[\w./*{},<>+-]+$")
+FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9_-]*)")
+COMMAND = re.compile(r"(?<![\w./-])lockstep((?: +[a-z][a-z0-9-]*){1,2})")
+DECLARED = re.compile(r'\badd[a-z_]*\(\s*"([a-z0-9-]+)"')
+ALIASES = re.compile(r"\.aliases = \{([^}]*)\}")
+NAMED_COMMAND = re.compile(r'\.name = "([a-z][a-z -]*)",\s*\.summary')
+SUBCOMMAND = re.compile(r'\bCommand\{"([a-z-]+)", run_')
+MODULES = ("core config hw plan record logs stats checkpoint data data/order data/shards data/pictures data/sounds data/text "
+           "data/tokens analysis published draw sweep commands tasks tasks/contrastive tasks/gpt comm nn optim models "
+           "parallel train infer bench cli").split()
+# Programs whose flags are not ours, as the first word of a line of code.
+PROGRAMS = ("torchrun srun sbatch mpirun nsys python3 pip cmake ctest ninja git tools/ ref/ examples/ bench/ ./test "
+            "build/test_").split()
+# Flags of other programs that the text speaks about outside such a line, and why.
+FOREIGN = {
+    "exclusive", "contiguous", "wait-all-nodes",  # sbatch, in docs/sweep.md
+    "scale", "seed",  # scripts of ref/
+    "nodes",  # tools/onebox_slurm.sh
+}
+
+
+def tracked_pages():
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT, capture_output=True,
+                            text=True, check=True).stdout.split("\n")
+    return sorted(ROOT / name for name in listed if name and (ROOT / name).exists())
+
+
+def slug(heading):
+    """The anchor that renderers give a heading."""
+    text = re.sub(r"[`*]", "", heading.strip()).lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+class Program:
+    """Commands and flags, from the sources and the generated reference."""
+
+    def __init__(self):
+        sources = "\n".join(path.read_text() for path in sorted((ROOT / "src").rglob("*.cpp")))
+        self.flags = set(DECLARED.findall(sources)) | {"help", "version"}
+        for names in ALIASES.findall(sources):
+            self.flags |= set(re.findall(r'"([a-z0-9-]+)"', names))
+        self.commands = set(NAMED_COMMAND.findall(sources))
+        self.commands |= {"sweep " + name for name in SUBCOMMAND.findall(sources)}
+        self.flags_of = {}
+        for page in [ROOT / "docs/options.md", *sorted((ROOT / "docs/options").glob("*.md"))]:
+            if page.exists():
+                self.read_reference(page.read_text())
+        self.commands |= set(self.flags_of)
+        self.commands |= {name.split()[0] for name in self.commands}
+
+    def read_reference(self, text):
+        command = None
+        for line in text.splitlines():
+            if found := re.match(r"#+ lockstep ([a-z][a-z -]*)$", line):
+                command = found[1]
+            if command and line.startswith("|"):
+                names = {name.replace("_", "-") for name in FLAG.findall(line)}
+                self.flags_of.setdefault(command, {"help"}).update(names)
+                self.flags |= names
+
+    def command_in(self, words):
+        """The longest command that the words begin with, or None."""
+        for count in (2, 1):
+            name = " ".join(words[:count])
+            if len(words) >= count and name in self.commands:
+                return name
+        return None
+
+    def has_flag(self, flag, command=None):
+        known = self.flags_of.get(command, self.flags)
+        flag = flag.replace("_", "-")
+        return flag in known or (flag.startswith("no-") and flag[3:] in known)
+
+
+class Page:
+    def __init__(self, path, program):
+        self.path, self.program, self.problems = path, program, []
+        self.text = path.read_text()
+        self.is_generated = GENERATED in self.text[:400]
+        self.lines = self.text.splitlines()
+
+    def report(self, number, what):
+        self.problems.append(f"{self.path.relative_to(ROOT)}:{number}: {what}")
+
+    def check(self):
+        for number, line in enumerate(self.lines, 1):
+            self.check_form(number, line)
+            self.check_links(number, line)
+        for number, code, is_block in self.code():
+            self.check_paths(number, code, is_block)
+            if not self.is_generated:
+                self.check_command_line(number, code, is_block)
+        self.check_module()
+        return self.problems
+
+    def check_form(self, number, line):
+        is_row, is_word = line.startswith("|"), " " not in line.strip()
+        limit = MAX_ROW if is_row else MAX_LINE
+        if len(line) > limit and not is_word and not self.is_generated:
+            self.report(number, f"{len(line)} characters, at most {limit}")
+        if not line.isascii():
+            self.report(number, "not ASCII")
+        if line != line.rstrip():
+            self.report(number, "space at the end of the line")
+        if MACHINE_PATH.search(line):
+            self.report(number, "names a folder of somebody's machine")
+
+    def check_links(self, number, line):
+        for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            file = (self.path.parent / name).resolve() if name else self.path
+            if not file.exists():
+                self.report(number, f"link to {target}: no such file")
+            elif anchor and file.suffix == ".md":
+                headings = re.findall(r"^#+ (.*)$", file.read_text(), re.M)
+                if anchor not in {slug(heading) for heading in headings}:
+                    self.report(number, f"link to {target}: no such heading")
+
+    def code(self):
+        """(line number, text, whether it is a block) of each line of code; a block's line goes on behind '\\'."""
+        fenced = continued = False
+        start, text = 0, ""
+        for number, line in enumerate(self.lines, 1):
+            if line.startswith("```"):
+                fenced = not fenced
+            elif fenced or line.startswith("    "):
+                start, text = (start, text + " " + line.strip()) if continued else (number, line.strip())
+                continued = text.endswith("\\")
+                if continued:
+                    text = text[:-1].rstrip()
+                else:
+                    yield start, text, True
+            else:
+                for span in re.findall(r"`([^`]+)`", line):
+                    yield number, span, False
+
+    def check_paths(self, number, code, is_block):
+        for word in code.split() if is_block else [code]:
+            word = word.strip("'\",;:()")
+            if not PATH.match(word) or re.search(r"\.(?:log|csv|svg|json)$", word) and is_block:
+                continue
+            pattern = re.sub(r"\{[^}]*\}|<[^>]*>", "*", word.rstrip("/").split(":")[0])
+            if not any(ROOT.glob(pattern)):
+                self.report(number, f"{word}: no such file")
+
+    def check_command_line(self, number, code, is_block):
+        code = code.split(" # ")[0] if is_block else code
+        first = re.sub(r"^(\$ |[A-Z_]+=\S+ )+", "", code).split(" ")[0]
+        if first.startswith(tuple(PROGRAMS)) and "lockstep " not in code:
+            return
+        named = [(found.start(), found[1].split()) for found in COMMAND.finditer(code)]
+        named += [(found.start(), found[1].split()) for found in re.finditer(r" --((?: [a-z][a-z0-9-]*){1,2})", code)]
+        command_at = []
+        for at, words in named:
+            command = self.program.command_in(words)
+            is_command = code[at:].startswith("lockstep ") and (is_block and at == 0 or not is_block)
+            if command is None and is_command:
+                self.report(number, f"`lockstep {' '.join(words)}` is no command")
+            command_at.append((at, command))
+        if not named and not is_block and (command := self.program.command_in(code.split())):
+            command_at.append((0, command))
+        for found in FLAG.finditer(code):
+            before = [command for at, command in sorted(command_at) if at < found.start() or at == 0]
+            command = before[-1] if before else None
+            if first.startswith(tuple(PROGRAMS)) and not before:
+                continue
+            if found[1] in FOREIGN or self.program.has_flag(found[1], command):
+                continue
+            self.report(number, f"--{found[1]} is no flag of `{'lockstep ' + command if command else 'lockstep'}`")
+
+    def check_module(self):
+        folder = self.path.parent
+        if ROOT / "src" not in folder.parents or self.path.name != "README.md":
+            return
+        if len([line for line in self.lines if line.strip()]) > 8:
+            self.report(1, "a module's README is a title and three sentences")
+        has_sources = any(folder.rglob("*.h")) or any(folder.rglob("*.cpp"))
+        for name in re.findall(r"`([\w/]+\.(?:h|cpp))`", self.text):
+            if has_sources and not (folder / name).exists():
+                self.report(1, f"{name}: no such file in {folder.relative_to(ROOT)}")
+
+
+def main():
+    program = Program()
+    pages = [pathlib.Path(name).resolve() for name in sys.argv[1:]] or tracked_pages()
+    problems = [problem for path in pages for problem in Page(path, program).check()]
+    if len(sys.argv) == 1:
+        problems += [f"src/{name}: no README.md" for name in MODULES if not (ROOT / "src" / name / "README.md").exists()]
+    print("\n".join(problems) or f"{len(pages)} pages: all right")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
