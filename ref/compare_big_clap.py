@@ -65,8 +65,9 @@ def main():
     lines = [
         "# Whole CLAP models against Hugging Face's ClapModel",
         "",
-        "Largest absolute difference over the largest absolute value of the reference; fp32, CPU, 4 pairs, equal weights (transformers' initial ones) and",
-        "inputs, clips of 10 s (two of them repeated shorter ones), texts of 2 to 9 tokens, training mode without random dropping. `gradients`: all parameters joined.",
+        "Largest absolute difference over the largest absolute value of the reference; fp32, CPU, 4 pairs, equal weights",
+        "(transformers' initial ones) and inputs, clips of 10 s (two of them repeated shorter ones), texts of 2 to 9 tokens,",
+        "training mode without random dropping. `gradients`: all parameters joined.",
         "",
         *table(results),
     ]

@@ -91,12 +91,12 @@ def main():
     lines = [
         "# Whole models against OpenCLIP",
         "",
-        "Largest absolute difference over the largest absolute value of OpenCLIP's result; fp32, CPU, batch 8, equal weights (OpenCLIP's initial",
-        "ones, bn3.weight 0.25) and inputs, texts of 5 to 68 tokens, training mode unless it says evaluation. Ours leaves out what cannot reach the",
-        "result (exact shortcuts on). `gradients`: all parameters joined.",
+        "Largest absolute difference over the largest absolute value of OpenCLIP's result; fp32, CPU, batch 8, equal weights",
+        "(OpenCLIP's initial ones, bn3.weight 0.25) and inputs, texts of 5 to 68 tokens, training mode unless it says evaluation.",
+        "Ours leaves out what cannot reach the result (exact shortcuts on). `gradients`: all parameters joined.",
         "",
-        f"Made by `python3 ref/compare_big_models.py build/test_models {report}` with open_clip_torch {open_clip.__version__}, torch "
-        f"{torch.__version__.split('+')[0]}, {torch.get_num_threads()} threads.",
+        f"Made by `python3 ref/compare_big_models.py build/test_models {report}` with open_clip_torch "
+        f"{open_clip.__version__}, torch {torch.__version__.split('+')[0]}, {torch.get_num_threads()} threads.",
         "",
         *table(results),
     ]

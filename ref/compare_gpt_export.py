@@ -105,9 +105,10 @@ def main():
         make_corpus(build, folder)
         results = {model: check(build, folder, model) for model in MODELS}
     lines = ["# Exported GPTs in Hugging Face's classes", "",
-             "Models of 2 layers of width 32, trained for 60 steps, exported by `lockstep ckpt export --names huggingface`, opened by AutoModelForCausalLM and AutoTokenizer.",
-             "`logits`: largest absolute difference to our model of the run over the largest absolute value, fp32 on the CPU, random ids. `equal greedy ids`: that both programs",
-             "add to three texts, encoded and decoded by each program's own tokenizer.", "", *table(results), "",
+             "Models of 2 layers of width 32, trained for 60 steps, exported by `lockstep ckpt export --names huggingface`, opened by",
+             "AutoModelForCausalLM and AutoTokenizer. `logits`: largest absolute difference to our model of the run over the largest",
+             "absolute value, fp32 on the CPU, random ids. `equal greedy ids`: that both programs add to three texts, encoded and",
+             "decoded by each program's own tokenizer.", "", *table(results), "",
              f"Made by ref/compare_gpt_export.py with transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}."]
     report.write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
