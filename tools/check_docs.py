@@ -5,7 +5,7 @@
     tools/check_docs.py FILE...      only these
 
 - A line has at most 120 characters and is ASCII. Longer may be: a row of a table, up to 240 characters, since Markdown
-  cannot break it; a line that is one long word behind its indentation (an address); and pages that the program writes.
+  cannot break it; a line that is one long word (an address); and pages that the program writes.
 - Links to files and headings of the repository resolve. Paths in `code` exist ('*', '{a,b}' and <name> stand for parts).
 - Every `lockstep COMMAND` is one of the program's commands, and every --flag in code is one of its flags. Where a line
   of code names its command, the flag must be one of that command's. Lines of code that start other programs may have
@@ -25,12 +25,13 @@ MACHINE_PATH = re.compile(r"(?<![\w.])/(?:root|work|home/\w+|Users/\w+)/|/tmp/w/
 PATH = re.compile(r"^(?:src|docs|tests|bench|tools|ref|recipes|examples|cmake)/[\w./*{},<>+-]+$")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9_-]*)")
 COMMAND = re.compile(r"(?<![\w./-])lockstep((?: +[a-z][a-z0-9-]*){1,2})")
+BEHIND_LAUNCH = re.compile(r" --((?: [a-z][a-z0-9-]*){1,2})")
 DECLARED = re.compile(r'\badd[a-z_]*\(\s*"([a-z0-9-]+)"')
 ALIASES = re.compile(r"\.aliases = \{([^}]*)\}")
 NAMED_COMMAND = re.compile(r'\.name = "([a-z][a-z -]*)",\s*\.summary')
 SUBCOMMAND = re.compile(r'\bCommand\{"([a-z-]+)", run_')
-MODULES = ("core config hw plan record logs stats checkpoint data data/order data/shards data/pictures data/sounds data/text "
-           "data/tokens analysis published draw sweep commands tasks tasks/contrastive tasks/gpt comm nn optim models "
+MODULES = ("core config hw plan record logs stats checkpoint data data/order data/shards data/pictures data/sounds "
+           "data/text data/tokens analysis published draw sweep commands tasks tasks/contrastive tasks/gpt comm nn optim models "
            "parallel train infer bench cli").split()
 # Programs whose flags are not ours, as the first word of a line of code.
 PROGRAMS = ("torchrun srun sbatch mpirun nsys python3 pip cmake ctest ninja git tools/ ref/ examples/ bench/ ./test "
@@ -174,13 +175,13 @@ class Page:
         first = re.sub(r"^(\$ |[A-Z_]+=\S+ )+", "", code).split(" ")[0]
         if first.startswith(tuple(PROGRAMS)) and "lockstep " not in code:
             return
-        named = [(found.start(), found[1].split()) for found in COMMAND.finditer(code)]
-        named += [(found.start(), found[1].split()) for found in re.finditer(r" --((?: [a-z][a-z0-9-]*){1,2})", code)]
+        named = [(found.start(), found.end(), found[1].split()) for found in COMMAND.finditer(code)]
+        named += [(found.start(), found.end(), found[1].split()) for found in BEHIND_LAUNCH.finditer(code)]
         command_at = []
-        for at, words in named:
+        for at, end, words in named:
             command = self.program.command_in(words)
-            is_command = code[at:].startswith("lockstep ") and (is_block and at == 0 or not is_block)
-            if command is None and is_command:
+            is_call = code[at:].startswith("lockstep ") and (at == 0 or not is_block)
+            if is_call and self.is_slip(command, words, code, end):
                 self.report(number, f"`lockstep {' '.join(words)}` is no command")
             command_at.append((at, command))
         if not named and not is_block and (command := self.program.command_in(code.split())):
@@ -193,6 +194,13 @@ class Page:
             if found[1] in FOREIGN or self.program.has_flag(found[1], command):
                 continue
             self.report(number, f"--{found[1]} is no flag of `{'lockstep ' + command if command else 'lockstep'}`")
+
+    def is_slip(self, command, words, code, end):
+        """Whether the words name no command: not even the first does, or the second is neither its word nor a file."""
+        if command is None or len(words) == 1 or " " in command:
+            return command is None
+        is_file = code[end:end + 1] in set("./_*{=")
+        return not is_file and any(name.startswith(command + " ") for name in self.program.commands)
 
     def check_module(self):
         folder = self.path.parent
@@ -211,7 +219,8 @@ def main():
     pages = [pathlib.Path(name).resolve() for name in sys.argv[1:]] or tracked_pages()
     problems = [problem for path in pages for problem in Page(path, program).check()]
     if len(sys.argv) == 1:
-        problems += [f"src/{name}: no README.md" for name in MODULES if not (ROOT / "src" / name / "README.md").exists()]
+        missing = [name for name in MODULES if not (ROOT / "src" / name / "README.md").exists()]
+        problems += [f"src/{name}: no README.md" for name in missing]
     print("\n".join(problems) or f"{len(pages)} pages: all right")
     return 1 if problems else 0
 
