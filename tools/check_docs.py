@@ -4,9 +4,9 @@
     tools/check_docs.py              all pages
     tools/check_docs.py FILE...      only these
 
-- A line has at most 120 characters and is ASCII. Longer may be: a row of a table, up to 240 characters, since Markdown
-  cannot break it; a line that is one long word (an address); and pages that the program writes.
-- Links to files and headings of the repository resolve. Paths in `code` exist ('*', '{a,b}' and <name> stand for parts).
+- A line has at most 120 characters and is ASCII. Longer may be: a row of a table, up to 240 characters, since
+  Markdown cannot break it; a line that is one long word (an address); and pages that the program writes.
+- Links to files and headings of the repository resolve. Paths in `code` exist; '*', '{a,b}' and <name> stand for parts.
 - Every `lockstep COMMAND` is one of the program's commands, and every --flag in code is one of its flags. Where a line
   of code names its command, the flag must be one of that command's. Lines of code that start other programs may have
   those programs' flags, FOREIGN lists the others.
@@ -30,9 +30,8 @@ DECLARED = re.compile(r'\badd[a-z_]*\(\s*"([a-z0-9-]+)"')
 ALIASES = re.compile(r"\.aliases = \{([^}]*)\}")
 NAMED_COMMAND = re.compile(r'\.name = "([a-z][a-z -]*)",\s*\.summary')
 SUBCOMMAND = re.compile(r'\bCommand\{"([a-z-]+)", run_')
-MODULES = ("core config hw plan record logs stats checkpoint data data/order data/shards data/pictures data/sounds "
-           "data/text data/tokens analysis published draw sweep commands tasks tasks/contrastive tasks/gpt comm nn optim models "
-           "parallel train infer bench cli").split()
+# Folders that need a README of their own, as far as they hold sources.
+MODULE_FOLDERS = ["src/*", "src/data/*", "src/tasks/*"]
 # Programs whose flags are not ours, as the first word of a line of code.
 PROGRAMS = ("torchrun srun sbatch mpirun nsys python3 pip cmake ctest ninja git tools/ ref/ examples/ bench/ ./test "
             "build/test_").split()
@@ -44,10 +43,13 @@ FOREIGN = {
 }
 
 
-def tracked_pages():
+def all_pages():
+    """Pages that git knows or would add; outside a checkout all below the folder."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT, capture_output=True,
-                            text=True, check=True).stdout.split("\n")
-    return sorted(ROOT / name for name in listed if name and (ROOT / name).exists())
+                            text=True)
+    if listed.returncode != 0:
+        return sorted(path for path in ROOT.rglob("*.md") if not path.relative_to(ROOT).parts[0].startswith("build"))
+    return sorted(ROOT / name for name in listed.stdout.split("\n") if name and (ROOT / name).exists())
 
 
 def slug(heading):
@@ -216,11 +218,12 @@ class Page:
 
 def main():
     program = Program()
-    pages = [pathlib.Path(name).resolve() for name in sys.argv[1:]] or tracked_pages()
+    pages = [pathlib.Path(name).resolve() for name in sys.argv[1:]] or all_pages()
     problems = [problem for path in pages for problem in Page(path, program).check()]
     if len(sys.argv) == 1:
-        missing = [name for name in MODULES if not (ROOT / "src" / name / "README.md").exists()]
-        problems += [f"src/{name}: no README.md" for name in missing]
+        folders = [folder for pattern in MODULE_FOLDERS for folder in ROOT.glob(pattern) if any(folder.rglob("*.cpp"))]
+        missing = sorted(folder for folder in folders if not (folder / "README.md").exists())
+        problems += [f"{folder.relative_to(ROOT)}: no README.md" for folder in missing]
     print("\n".join(problems) or f"{len(pages)} pages: all right")
     return 1 if problems else 0
 
