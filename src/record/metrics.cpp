@@ -48,10 +48,13 @@ std::span<const MetricDef> metric_catalogue() {
 std::string metrics_markdown() {
   std::string text =
       "# Metrics\n\n"
+      "After reading this page you can look up the unit and the formula of every number of a run record and of a "
+      "report.\n\n"
       "Written by `lockstep config reference --metrics --format markdown`; do not edit.\n\n"
       "`one number` says how the values of steps, ranks or intervals become the one that a report shows: costs are "
-      "averaged or summed, rates and shares are\n"
-      "totals over totals, never means of ratios. The files are described in docs/record.md.\n";
+      "averaged or\n"
+      "summed, rates and shares are totals over totals, never means of ratios. The files are described in "
+      "docs/record.md.\n";
   for (const MetricSource source : kSources) {
     const std::string title = source == kDerived ? "Computed by reports"
                               : source == kSweep ? "Computed by sweep collect"
