@@ -38,6 +38,10 @@ for library in "$stage"/lib/*; do
   [ -z "$path" ] || licence_of "$(realpath "$path")"
 done
 licence_of /usr/include/nlohmann/json.hpp
+# The texts that those files only name.
+for text in GPL-3 LGPL-2 LGPL-2.1; do
+  [ ! -e "/usr/share/common-licenses/$text" ] || cp "/usr/share/common-licenses/$text" "$stage/share/lockstep/licences/"
+done
 
 assets=${LOCKSTEP_ASSETS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/clip-assets-3.3.0}
 cp "$assets"/*.gz "$assets"/*.txt "$stage/share/lockstep/"
