@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   };
   for (size_t i = 0; i < all.size(); ++i) {
     tests::MeshDeviation largest;
-    const std::string difference = tests::compare_with_one_rank(all[i], comm::ThreadBackend::kLocal, &largest);
+    const std::string difference = tests::compare_with_one_rank(all[i], tests::ThreadBackend::kLocal, &largest);
     worst = {std::max(worst.loss, largest.loss), std::max(worst.tensor, largest.tensor),
              std::max(worst.change, largest.change)};
     num_failed += difference.empty() ? 0 : 1;

@@ -42,31 +42,12 @@ struct AllGather : torch::autograd::Function<AllGather> {
   }
 };
 
-struct AllReduce : torch::autograd::Function<AllReduce> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, int64_t comm_address) {
-    context->saved_data[kCommKey] = comm_address;
-    const at::Tensor output = input.clone(at::MemoryFormat::Contiguous);
-    comm_of(context).all_reduce(output).wait();
-    return output;
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const at::Tensor gradient = gradients[0].clone(at::MemoryFormat::Contiguous);
-    comm_of(context).all_reduce(gradient).wait();
-    return {gradient, at::Tensor()};
-  }
-};
-
 }  // namespace
 
 at::Tensor all_gather_with_grad(const at::Tensor& input, Comm& comm) {
   LOCKSTEP_CHECK(input.dim() >= 1, "comm: all_gather_with_grad of a scalar: there is no dim 0 to join along");
   if (comm.size() == 1) return input;
   return AllGather::apply(input, as_integer(comm));
-}
-
-at::Tensor all_reduce_with_grad(const at::Tensor& input, Comm& comm) {
-  if (comm.size() == 1) return input;
-  return AllReduce::apply(input, as_integer(comm));
 }
 
 }  // namespace lockstep::comm

@@ -28,7 +28,7 @@ class Work {
   std::function<void()> wait_;
 };
 
-class Backend;   // one transport: NCCL, Gloo or local (comm/backend.h)
+class Backend;   // one transport: NCCL, Gloo, or the threads of tests (comm/backend.h)
 class Recorder;  // counts, bytes and times of collectives (comm/recorder.h)
 class Progress;  // who has come how far, for messages (comm/progress.h)
 struct Call;     // one collective as a transport sees it (comm/backend.h)
@@ -86,7 +86,5 @@ class Comm {
 /// Concatenation of `input` over the ranks along dim 0, with gradient: backward reduce-scatters (sums) the gradient, so
 /// every rank's own slice receives what all ranks' losses say about it. `comm` must outlive the backward pass.
 at::Tensor all_gather_with_grad(const at::Tensor& input, Comm& comm);
-/// Sum over ranks with gradient: backward sums the gradients over the ranks, too.
-at::Tensor all_reduce_with_grad(const at::Tensor& input, Comm& comm);
 
 }  // namespace lockstep::comm

@@ -2,9 +2,9 @@
 
 #include <map>
 
-#include "comm/run_ranks.h"
 #include "core/rng.h"
 #include "models/contrastive_task.h"
+#include "support/ranks/run_ranks.h"
 #include "support/tensor_golden.h"
 #include "support/tiny_towers.h"
 #include "train/step_runner.h"
@@ -13,9 +13,9 @@ namespace lockstep::train {
 namespace {
 
 using comm::Comm;
-using comm::run_ranks;
 using models::Batch;
 using tests::expect_close;
+using tests::run_ranks;
 using tests::TinyTowers;
 
 constexpr double kFp32 = 1e-5;   // logits of about 14 carry fp32 errors of 1e-6, and so do their exponentials
@@ -158,7 +158,8 @@ TEST(ContrastiveCacheStep, OneMoreTimeOverGloo) {
   const Layout layout{2, 2, 3};
   const auto want = plain_autograd(layout, true);
   run_ranks(
-      2, [&](Comm& comm) { expect_equal_to(run_step(comm, layout, true), want, 1.0, ""); }, comm::ThreadBackend::kGloo);
+      2, [&](Comm& comm) { expect_equal_to(run_step(comm, layout, true), want, 1.0, ""); },
+      tests::ThreadBackend::kGloo);
 }
 
 TEST(PlainStep, OneMicroBatchEqualsPlainAutogradAndMoreAverage) {

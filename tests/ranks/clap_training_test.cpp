@@ -5,15 +5,15 @@
 #include <atomic>
 #include <map>
 
-#include "comm/run_ranks.h"
 #include "core/error.h"
+#include "support/ranks/run_ranks.h"
 #include "train/contrastive_training.h"
 
 namespace lockstep::train {
 namespace {
 
 using comm::Comm;
-using comm::ThreadBackend;
+using tests::ThreadBackend;
 
 constexpr int64_t kGlobalBatch = 8;
 constexpr int kSteps = 3;
@@ -104,7 +104,7 @@ TEST_P(ClapRanks, FollowOneRank) {
   for (const auto& [name, gradient] : want.gradients) num_moving += gradient.abs().max().item<double>() > 1e-6;
   ASSERT_GT(num_moving, want.gradients.size() * 8 / 10);  // key biases, for one, get none
   std::atomic<int> num_done = 0;
-  comm::run_ranks(
+  tests::run_ranks(
       GetParam().num_ranks,
       [&](Comm& data) {
         if (data.size() != GetParam().num_ranks) throw std::runtime_error("wrong world size");

@@ -6,11 +6,13 @@
 #include <thread>
 
 #include "comm/recorder.h"
-#include "comm/run_ranks.h"
 #include "core/error.h"
+#include "support/ranks/run_ranks.h"
 
 namespace lockstep::comm {
 namespace {
+
+using tests::run_mesh, tests::run_ranks, tests::ThreadBackend;
 
 struct CollectiveCase {
   ThreadBackend backend;
@@ -271,18 +273,6 @@ TEST_P(Collectives, GatherWithGradientSumsWhatAllLossesSay) {
   });
 }
 
-TEST_P(Collectives, AllReduceWithGradientSumsBothWays) {
-  run([](Comm& comm) {
-    const at::Tensor mine = at::full({3}, comm.rank() + 1.0, at::kFloat).requires_grad_();
-    const at::Tensor sum = all_reduce_with_grad(mine, comm);
-    require_equal(sum.detach(), at::full({3}, comm.size() * (comm.size() + 1) / 2.0, at::kFloat),
-                  "all_reduce_with_grad");
-    (sum * (comm.rank() + 1.0)).sum().backward();
-    require_equal(mine.grad(), at::full({3}, comm.size() * (comm.size() + 1) / 2.0, at::kFloat),
-                  "gradient of all_reduce_with_grad");
-  });
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Transports, Collectives,
     ::testing::Values(CollectiveCase{ThreadBackend::kLocal, 1}, CollectiveCase{ThreadBackend::kLocal, 2},
@@ -382,7 +372,7 @@ TEST(LocalMesh, GroupsSumOverTheirOwnRanksOnly) {
   const plan::MeshLayout layout(8, {.pp = 2, .dp = 2, .tp = 2});
   std::atomic<int> num_run = 0;
   run_mesh(layout, [&](Mesh& mesh) {
-    const int rank = layout.rank_of(mesh.point());
+    const int rank = (mesh.point().pp * 2 + mesh.point().dp) * 2 + mesh.point().tp;
     for (const plan::Axis axis : {plan::Axis::kPipeline, plan::Axis::kData, plan::Axis::kTensor}) {
       int64_t want = 0;
       for (const int other : layout.group_of(rank, axis)) want += int64_t{1} << other;
@@ -400,7 +390,7 @@ TEST(LocalMesh, AFailureReachesRanksOfOtherGroups) {
   std::string seen;
   try {
     run_mesh(layout, [&](Mesh& mesh) {
-      const int rank = layout.rank_of(mesh.point());
+      const int rank = mesh.point().dp * 2 + mesh.point().tp;
       if (rank == 3) throw DataError("data: shard 7 is short");
       const at::Tensor value = at::ones({3});
       try {

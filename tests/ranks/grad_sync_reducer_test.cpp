@@ -10,8 +10,8 @@
 
 #include <algorithm>
 
-#include "comm/run_ranks.h"
 #include "parallel/grad_sync.h"
+#include "support/ranks/run_ranks.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -67,7 +67,7 @@ std::vector<at::Tensor> reducer_gradients(int rank, const c10::intrusive_ptr<c10
 TEST(DdpOracle, ReducerGivesTheSameGradients) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::atomic<int> num_compared = 0;
-  comm::run_ranks(
+  tests::run_ranks(
       kNumRanks,
       [&](comm::Comm& data) {
         const auto want = reducer_gradients(data.rank(), store);
@@ -87,7 +87,7 @@ TEST(DdpOracle, ReducerGivesTheSameGradients) {
           ++num_compared;
         }
       },
-      comm::ThreadBackend::kGloo);
+      tests::ThreadBackend::kGloo);
   EXPECT_EQ(num_compared, 3 * kNumRanks);
 }
 

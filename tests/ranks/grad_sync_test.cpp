@@ -7,17 +7,17 @@
 #include <map>
 
 #include "comm/recorder.h"
-#include "comm/run_ranks.h"
 #include "core/error.h"
 #include "parallel/grad_sync.h"
 #include "parallel/replica_check.h"
+#include "support/ranks/run_ranks.h"
 #include "support/wave_model.h"
 
 namespace lockstep::parallel {
 namespace {
 
 using comm::Comm;
-using comm::ThreadBackend;
+using tests::ThreadBackend;
 
 using Model = tests::WaveModel;
 using tests::all_images, tests::backward, tests::kSamples, tests::require, tests::run_micros, tests::wave;
@@ -54,7 +54,7 @@ TEST_P(Ddp, EqualsPlainAutogradOnTheWholeBatch) {
   ASSERT_EQ(want.size(), 5u);  // neither unused nor frozen
   std::vector<std::string> bits(static_cast<size_t>(param.num_ranks));
   std::atomic<int> num_done = 0;
-  comm::run_ranks(
+  tests::run_ranks(
       param.num_ranks,
       [&](Comm& data) {
         require(data.size() == param.num_ranks, "wrong world size");
@@ -113,7 +113,7 @@ std::string ddp_case_name(const ::testing::TestParamInfo<DdpCase>& info) {
 INSTANTIATE_TEST_SUITE_P(Cases, Ddp, ::testing::ValuesIn(ddp_cases()), ddp_case_name);
 
 TEST(DdpCommunication, OverlapsWithBackwardAndOnlyInTheLastMicroBatch) {
-  comm::run_ranks(2, [](Comm& data) {
+  tests::run_ranks(2, [](Comm& data) {
     Model model;
     const auto sync = make_grad_sync_ddp(model.all(), data, 1);
     sync->begin_step();
@@ -131,7 +131,7 @@ TEST(DdpCommunication, OverlapsWithBackwardAndOnlyInTheLastMicroBatch) {
 }
 
 TEST(DdpCommunication, HooksEndWithTheObject) {
-  comm::run_ranks(2, [](Comm& data) {
+  tests::run_ranks(2, [](Comm& data) {
     Model model;
     auto sync = make_grad_sync_ddp(model.all(), data, 1);
     sync->begin_step();
@@ -145,7 +145,7 @@ TEST(DdpCommunication, HooksEndWithTheObject) {
 TEST(DdpCommunication, ReplacedAndRepeatedGradientsAreRefused) {
   const auto message = [](const std::function<void(GradSync&, Model&)>& body) {
     std::string text;
-    comm::run_ranks(1, [&](Comm& data) {
+    tests::run_ranks(1, [&](Comm& data) {
       Model model;
       const auto sync = make_grad_sync_ddp(model.all(), data, 1);
       sync->begin_step();
@@ -177,7 +177,7 @@ TEST(DdpCommunication, ReplacedAndRepeatedGradientsAreRefused) {
 }
 
 TEST(DdpPrecision, Fp32GradientsAreAddedAndAveragedInFp32) {
-  comm::run_ranks(
+  tests::run_ranks(
       3,
       [](Comm& data) {
         at::Tensor weight = at::zeros({512}, at::kBFloat16).requires_grad_();
@@ -208,7 +208,7 @@ TEST(DdpPrecision, Fp32GradientsAreAddedAndAveragedInFp32) {
 }
 
 TEST(None, AllocatesNothingAndReleasesGradients) {
-  comm::run_ranks(1, [](Comm&) {
+  tests::run_ranks(1, [](Comm&) {
     Model model;
     const auto want = plain_gradients();
     const auto sync = make_grad_sync_none(model.all());
@@ -227,7 +227,7 @@ TEST(None, AllocatesNothingAndReleasesGradients) {
 }
 
 TEST(Replicas, EqualCopiesPass) {
-  comm::run_ranks(3, [](Comm& data) {
+  tests::run_ranks(3, [](Comm& data) {
     Model model;
     check_replicas(model.all(), data);
     require(data.count("all_reduce") == 0, "strings only");
@@ -236,7 +236,7 @@ TEST(Replicas, EqualCopiesPass) {
 
 TEST(Replicas, ADifferentBitNamesRankAndParameter) {
   std::atomic<int> num_refused = 0;
-  comm::run_ranks(3, [&](Comm& data) {
+  tests::run_ranks(3, [&](Comm& data) {
     Model model;
     if (data.rank() == 1) {
       const c10::NoGradGuard no_grad;

@@ -57,7 +57,7 @@ struct Result {
 Result train_on(const WaveSetting& setting, const fs::path& folder, int64_t num_steps, bool saves) {
   Result out;
   std::mutex mutex;
-  comm::run_ranks(
+  tests::run_ranks(
       setting.num_ranks,
       [&](Comm& data) {
         SavedRun saved(setting, data, folder);
@@ -160,7 +160,7 @@ TEST(ShardedCheckpointFiles, ADamagedPartFallsBack) {
   std::string bytes = core::read_file(victim);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   std::ofstream(victim, std::ios::binary | std::ios::trunc) << bytes;
-  comm::run_ranks(2, [&](Comm& data) {
+  tests::run_ranks(2, [&](Comm& data) {
     SavedRun saved(setting, data, dir.path());
     const auto restored = saved.checkpointer.restore_latest();
     require(restored && restored->position.step == 1, "not the older one");
@@ -199,7 +199,7 @@ TEST(ShardedCheckpointFiles, AnotherModelIsRefused) {
   train_on({.num_ranks = 2}, dir.path(), 2, /*saves=*/true);
   int num_refused = 0;
   std::mutex mutex;
-  comm::run_ranks(2, [&](Comm& data) {
+  tests::run_ranks(2, [&](Comm& data) {
     SavedRun saved({.num_ranks = 2, .type = at::kBFloat16, .masters = {.has_masters = true}}, data, dir.path());
     try {
       saved.checkpointer.restore_latest();

@@ -15,17 +15,17 @@
 #include <thread>
 
 #include "comm/recorder.h"
-#include "comm/run_ranks.h"
 #include "optim/grad_norm.h"
 #include "plan/bucket_plan.h"
+#include "support/ranks/run_ranks.h"
 #include "support/wave_training.h"
 
 namespace lockstep::parallel {
 namespace {
 
 using comm::Comm;
-using comm::ThreadBackend;
 using tests::require;
+using tests::ThreadBackend;
 using Zero1Model = tests::WaveModel;
 using Setting = tests::WaveSetting;
 
@@ -46,7 +46,7 @@ Outcome train(const Setting& setting) {
   out.state_elements.resize(static_cast<size_t>(setting.num_ranks));
   out.names.resize(static_cast<size_t>(setting.num_ranks));
   std::mutex mutex;
-  comm::run_ranks(
+  tests::run_ranks(
       setting.num_ranks,
       [&](Comm& data) {
         std::map<std::string, at::Tensor> starts;
@@ -181,7 +181,7 @@ TEST(Zero1Shards, MayBeEmpty) {
 }
 
 TEST(Zero1Shards, ReductionOverlapsWithBackward) {
-  comm::run_ranks(2, [](Comm& data) {
+  tests::run_ranks(2, [](Comm& data) {
     Zero1Model model;
     const auto sync = make_grad_sync_zero1(model.all(), data, 1);
     sync->begin_step();
@@ -201,7 +201,7 @@ TEST(Zero1Shards, ReductionOverlapsWithBackward) {
 TEST(Zero1Shards, ParametersAreWaitedForWhereTheyAreUsed) {
   std::promise<void> has_begun;
   const std::shared_future<void> begun = has_begun.get_future().share();
-  comm::run_ranks(2, [&](Comm& data) {
+  tests::run_ranks(2, [&](Comm& data) {
     Zero1Model model;
     const auto sync = make_grad_sync_zero1(model.all(), data, 1);
     const auto use_head = sync->wait_where_used({{"head", &model.head}});
@@ -227,7 +227,7 @@ TEST(Zero1Shards, ParametersAreWaitedForWhereTheyAreUsed) {
 /// Parameters that nobody waits for later, alone or with others in one bucket, are there when begin_step() returns.
 TEST(Zero1Shards, BeginStepWaitsForTheRest) {
   for (const int64_t bucket_bytes : {int64_t{1}, int64_t{1} << 20})
-    comm::run_ranks(2, [&](Comm& data) {
+    tests::run_ranks(2, [&](Comm& data) {
       Zero1Model model;
       const auto sync = make_grad_sync_zero1(model.all(), data, bucket_bytes);
       const auto use_head = sync->wait_where_used({{"head", &model.head}});
@@ -333,7 +333,7 @@ TEST(MasterCopies, KeepWhatSixteenBitsWouldLose) {
 TEST(Overflow, OfOneRankIsSkippedByAll) {
   for (const bool is_sharded : {false, true}) {
     std::atomic<int> num_skipped = 0;
-    comm::run_ranks(3, [&](Comm& data) {
+    tests::run_ranks(3, [&](Comm& data) {
       tests::WaveRun run(
           {.num_ranks = 3, .is_sharded = is_sharded, .type = at::kHalf, .masters = {.has_masters = true}}, data);
       optim::LossScaler scaler(at::kCPU, {.initial_scale = 1024.0});

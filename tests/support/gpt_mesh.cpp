@@ -208,8 +208,8 @@ const MeshTrace& one_rank(const MeshCase& mesh) {
   alone.chunks = mesh.num_layers();
   const auto [place, is_new] = known.try_emplace(alone.name());
   if (is_new)
-    comm::run_mesh_groups(plan::MeshLayout(1, {1, 1, 1}),
-                          [&](comm::MeshGroups& groups) { place->second = train(alone, groups); });
+    run_mesh_groups(plan::MeshLayout(1, {1, 1, 1}),
+                    [&](comm::MeshGroups& groups) { place->second = train(alone, groups); });
   return place->second;
 }
 
@@ -389,7 +389,7 @@ std::vector<MeshCase> pairwise_cover(const std::vector<MeshCase>& all) {
   return cover;
 }
 
-std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend backend, MeshDeviation* largest) {
+std::string compare_with_one_rank(const MeshCase& mesh, ThreadBackend backend, MeshDeviation* largest) {
   MeshDeviation found;
   const MeshTrace& want = one_rank(mesh);
   if (want.losses.at(0) == want.losses.at(2)) return "nothing was trained";
@@ -399,7 +399,7 @@ std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend back
   std::string text;
   std::map<std::string, at::Tensor> seen;
   try {
-    comm::run_mesh_groups(
+    run_mesh_groups(
         layout.mesh,
         [&](comm::MeshGroups& groups) {
           const MeshTrace got = train(mesh, groups);

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/run_ranks.h"
 #include "config/gpt_options.h"
 #include "plan/gpt_layout.h"
+#include "support/ranks/run_ranks.h"
 #include "train/training.h"
 
 namespace lockstep::tests {
@@ -60,7 +60,7 @@ struct MeshDeviation {
 /// Three steps of `mesh` on ranks that are threads against the same on one rank: losses, norms, gradients, moments,
 /// parameters, and the collectives of a step against plan::predict_gpt_traffic. Copies of a parameter on several ranks
 /// must be equal bit for bit. "" where all agree, else what does not.
-std::string compare_with_one_rank(const MeshCase& mesh, comm::ThreadBackend backend = comm::ThreadBackend::kLocal,
+std::string compare_with_one_rank(const MeshCase& mesh, ThreadBackend backend = ThreadBackend::kLocal,
                                   MeshDeviation* largest = nullptr);
 
 /// Parameters, or gradients as the optimiser takes them, of all chunks of a stage: whole, vocabulary tables without

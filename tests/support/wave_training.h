@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/run_ranks.h"
 #include "parallel/grad_sync.h"
+#include "support/ranks/run_ranks.h"
 #include "support/wave_model.h"
 #include "train/training.h"
 
@@ -24,7 +24,7 @@ struct WaveSetting {
   int64_t bucket_bytes = 400;
   at::ScalarType type = at::kFloat;
   parallel::MasterOptions masters{};
-  comm::ThreadBackend backend = comm::ThreadBackend::kLocal;
+  tests::ThreadBackend backend = tests::ThreadBackend::kLocal;
 };
 
 /// What all ranks hold together. Optimiser state is flat, in the memory order of the parameters; NaN where no rank

@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(Some, Fp8Mesh, ::testing::ValuesIn(meshes()),
 TEST(Fp8MeshGloo, EqualsOneRank) {
   for (const char* recipe : {"delayed", "tensorwise"})
     EXPECT_EQ(compare_with_one_rank({.tp = 2, .dp = 2, .micro = 2, .splits_tokens = true, .fp8 = recipe},
-                                    comm::ThreadBackend::kGloo),
+                                    ThreadBackend::kGloo),
               "")
         << recipe;
 }

@@ -105,7 +105,7 @@ TEST(GptMesh, OverflowOfOneRankIsSkippedByAll) {
     options.hysteresis = 1;
     const plan::GptLayout layout = plan::train_gpt_layout(options, 8);
     std::atomic<int> num_skipped = 0, num_updated = 0;
-    comm::run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
+    run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
       train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
       const auto parameters = training.task->network().named_parameters();
       const auto update = [&](bool overflows) {
@@ -145,7 +145,7 @@ TEST(GptMesh, OverflowOfOneRankIsSkippedByAll) {
 
 class GptMeshGloo : public ::testing::TestWithParam<MeshCase> {};
 
-TEST_P(GptMeshGloo, EqualsOneRank) { EXPECT_EQ(compare_with_one_rank(GetParam(), comm::ThreadBackend::kGloo), ""); }
+TEST_P(GptMeshGloo, EqualsOneRank) { EXPECT_EQ(compare_with_one_rank(GetParam(), ThreadBackend::kGloo), ""); }
 
 INSTANTIATE_TEST_SUITE_P(
     Modes, GptMeshGloo,

@@ -13,13 +13,13 @@
 #include <mutex>
 
 #include "comm/recorder.h"
-#include "comm/run_ranks.h"
 #include "models/gpt/gpt_task.h"
 #include "models/gpt/gpt_weights.h"
 #include "nn/init.h"
 #include "optim/adamw.h"
 #include "parallel/sum_gradients.h"
 #include "plan/gpt_traffic.h"
+#include "support/ranks/run_ranks.h"
 
 namespace lockstep::models {
 namespace {
@@ -32,7 +32,7 @@ struct ParallelCase {
   int tp = 1;
   bool splits_tokens = false;
   bool is_tied = true;
-  GptRecompute recompute = GptRecompute::kNone;
+  config::GptRecompute recompute = config::GptRecompute::kNone;
   bool drops = false;
   bool has_documents = false;
   at::ScalarType type = at::kDouble;  ///< bfloat16: autocast over fp32 parameters.
@@ -42,9 +42,9 @@ struct ParallelCase {
 std::string name_of(const ParallelCase& param) {
   return fmt::format("{}_tp{}{}{}{}{}{}{}{}", param.model, param.tp, param.splits_tokens ? "_split_tokens" : "",
                      param.is_tied ? "_tied" : "",
-                     param.recompute == GptRecompute::kFull        ? "_full"
-                     : param.recompute == GptRecompute::kSelective ? "_selective"
-                                                                   : "",
+                     param.recompute == config::GptRecompute::kUniform     ? "_full"
+                     : param.recompute == config::GptRecompute::kSelective ? "_selective"
+                                                                           : "",
                      param.drops ? "_dropout" : "", param.has_documents ? "_documents" : "",
                      param.type == at::kFloat      ? "_fp32"
                      : param.type == at::kBFloat16 ? "_autocast"
@@ -201,10 +201,10 @@ TEST_P(GptParallel, EqualsOneRank) {
   ParallelCase alone = param;
   alone.tp = 1;
   alone.splits_tokens = false;
-  alone.recompute = GptRecompute::kNone;
+  alone.recompute = config::GptRecompute::kNone;
   const Trace want = train(alone, nullptr);
   std::vector<Trace> traces(static_cast<size_t>(param.tp));
-  comm::run_ranks(param.tp, [&](comm::Comm& tp) {
+  tests::run_ranks(param.tp, [&](comm::Comm& tp) {
     if (tp.size() != param.tp) throw std::runtime_error("wrong world size");
     traces[static_cast<size_t>(tp.rank())] = train(param, &tp);
   });
@@ -240,7 +240,7 @@ std::vector<ParallelCase> cases() {
                          .has_documents = true});
         }
   for (const bool splits : {false, true})
-    for (const GptRecompute recompute : {GptRecompute::kSelective, GptRecompute::kFull})
+    for (const config::GptRecompute recompute : {config::GptRecompute::kSelective, config::GptRecompute::kUniform})
       all.push_back(
           {.model = splits ? "llama" : "gpt", .tp = 2, .splits_tokens = splits, .recompute = recompute, .drops = true});
   for (const std::string model : {"gpt", "llama", "nemotron"})
@@ -249,7 +249,7 @@ std::vector<ParallelCase> cases() {
         all.push_back({.model = model,
                        .tp = tp,
                        .splits_tokens = tp == 2,
-                       .recompute = tp == 4 ? GptRecompute::kFull : GptRecompute::kSelective,
+                       .recompute = tp == 4 ? config::GptRecompute::kUniform : config::GptRecompute::kSelective,
                        .fp8 = recipe});
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
     for (const bool splits : {false, true})
@@ -266,7 +266,7 @@ TEST(GptParallel, OneModelOnEveryNumberOfRanks) {
   std::mutex mutex;
   std::map<std::string, std::vector<at::Tensor>> found;
   for (const int tp : {1, 2, 4})
-    comm::run_ranks(tp, [&](comm::Comm& group) {
+    tests::run_ranks(tp, [&](comm::Comm& group) {
       const auto task = make_task(shape, {&group, false}, {});
       GptModel& model = task->chunk(0);
       const auto parameters = model.named_parameters();
@@ -288,7 +288,8 @@ using Counts = std::map<std::tuple<std::string, std::string, int64_t>, int64_t>;
 TEST(GptParallel, SendsWhatThePlanPredicts) {
   for (const int tp : {2, 4})
     for (const bool splits : {false, true})
-      for (const GptRecompute recompute : {GptRecompute::kNone, GptRecompute::kSelective, GptRecompute::kFull})
+      for (const config::GptRecompute recompute :
+           {config::GptRecompute::kNone, config::GptRecompute::kSelective, config::GptRecompute::kUniform})
         for (const auto& [early, fp8] :
              std::vector<std::pair<bool, std::optional<nn::Fp8Recipe>>>{{true, std::nullopt},
                                                                         {false, std::nullopt},
@@ -305,16 +306,14 @@ TEST(GptParallel, SendsWhatThePlanPredicts) {
           input.fp8 = !fp8                              ? plan::Fp8Scaling::kNone
                       : *fp8 == nn::Fp8Recipe::kDelayed ? plan::Fp8Scaling::kDelayed
                                                         : plan::Fp8Scaling::kTensorwise;
-          input.recompute = recompute == GptRecompute::kFull        ? plan::RecomputeKind::kUniform
-                            : recompute == GptRecompute::kSelective ? plan::RecomputeKind::kSelective
-                                                                    : plan::RecomputeKind::kNone;
+          input.recompute = recompute;
           Counts want;
           for (const plan::CollectiveCount& entry :
                plan::predict_gpt_traffic(layout, plan::make_pipe_schedule(layout.pipe), 0, input))
             if (entry.axis != "world")
               want[{entry.axis, entry.kind, entry.bytes}] +=
                   entry.count;  // there are no optimiser and no report of the loss here
-          comm::run_mesh(layout.mesh, [&](comm::Mesh& mesh) {
+          tests::run_mesh(layout.mesh, [&](comm::Mesh& mesh) {
             const GptModelOptions options{
                 .recompute = recompute, .loss_chunk_tokens = 7, .early_loss_gradients = early, .fp8 = fp8_of(param)};
             const auto task = make_task(shape, {&mesh.tp(), splits}, options);

@@ -4,9 +4,9 @@
 
 #include <map>
 
-#include "comm/run_ranks.h"
 #include "plan/gpt_train.h"
 #include "support/gpt_mesh.h"
+#include "support/ranks/run_ranks.h"
 #include "train/gpt_training.h"
 
 namespace lockstep::tests {
@@ -32,7 +32,7 @@ TEST(PipelineStep, IsThePlainStepOnOneStage) {
   std::map<std::string, std::vector<at::Tensor>> found;
   std::vector<double> losses;
   for (const bool is_plain : {false, true})
-    comm::run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
+    run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
       train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
       if (is_plain)
         training.runner =
@@ -61,7 +61,7 @@ TEST(PipelineStep, ForwardPassesAloneGiveTheSameLossOnTwoStages) {
     MeshCase mesh{.pp = pp, .chunks = pp == 1 ? 4 : 2, .micro = 4};
     const config::GptOptions options = options_of(mesh);
     const plan::GptLayout layout = plan::train_gpt_layout(options, pp);
-    comm::run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
+    run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
       train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
       training.task->network().set_training(false);
       std::vector<models::Batch> batches = make_batches(4);

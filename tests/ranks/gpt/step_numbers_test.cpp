@@ -8,9 +8,9 @@
 #include <cmath>
 #include <mutex>
 
-#include "comm/run_ranks.h"
 #include "plan/gpt_train.h"
 #include "support/gpt_mesh.h"
+#include "support/ranks/run_ranks.h"
 #include "train/gpt_training.h"
 
 namespace lockstep::tests {
@@ -74,8 +74,8 @@ Found one_micro_batch(const MeshCase& mesh) {
   config::GptOptions options = options_for(alone, false);
   options.micro_batch_size = options.global_batch_size.emplace(kSamples * mesh.micro * mesh.dp);
   Found found;
-  comm::run_mesh_groups(plan::MeshLayout(1, {1, 1, 1}),
-                        [&](comm::MeshGroups& groups) { found = run_numbered_step(options, groups, true); });
+  run_mesh_groups(plan::MeshLayout(1, {1, 1, 1}),
+                  [&](comm::MeshGroups& groups) { found = run_numbered_step(options, groups, true); });
   return found;
 }
 
@@ -84,7 +84,7 @@ void on_every_rank(const MeshCase& mesh, bool is_per_token, bool is_masked,
   const config::GptOptions options = options_for(mesh, is_per_token);
   std::mutex mutex;
   int num_ranks = 0;
-  comm::run_mesh_groups(plan::train_gpt_layout(options, mesh.num_ranks()).mesh, [&](comm::MeshGroups& groups) {
+  run_mesh_groups(plan::train_gpt_layout(options, mesh.num_ranks()).mesh, [&](comm::MeshGroups& groups) {
     const Found found = run_numbered_step(options, groups, is_masked);
     const std::lock_guard lock(mutex);
     num_ranks += groups.world.size() == mesh.num_ranks() ? 1 : 0;

@@ -8,10 +8,10 @@
 
 #include <atomic>
 
-#include "comm/run_ranks.h"
 #include "nn/parallel_linear.h"
 #include "nn/tensor_parallel.h"
 #include "nn/vocab_cross_entropy.h"
+#include "support/ranks/run_ranks.h"
 
 namespace lockstep::nn {
 namespace {
@@ -43,7 +43,7 @@ class TensorParallel : public ::testing::TestWithParam<Case> {
  protected:
   void run(const std::function<void(const ShardCtx&)>& body) {
     std::atomic<int> num_run = 0;
-    comm::run_ranks(GetParam().num_ranks, [&](comm::Comm& tp) {
+    tests::run_ranks(GetParam().num_ranks, [&](comm::Comm& tp) {
       if (tp.size() != GetParam().num_ranks) throw std::runtime_error("wrong world size");
       body({&tp, GetParam().splits_tokens});
       ++num_run;

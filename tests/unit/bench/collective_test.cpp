@@ -8,8 +8,8 @@
 
 #include "bench/collective_case.h"
 #include "bench/collective_kinds.h"
-#include "comm/run_ranks.h"
 #include "core/error.h"
+#include "support/ranks/run_ranks.h"
 
 namespace lockstep::bench {
 namespace {
@@ -35,7 +35,7 @@ class CollectiveValues : public ::testing::TestWithParam<int> {};
 
 TEST_P(CollectiveValues, RightResultsOfEveryCollectiveInEveryTypePass) {
   std::atomic<int> num_checked = 0;
-  comm::run_ranks(GetParam(), [&](comm::Comm& comm) {
+  tests::run_ranks(GetParam(), [&](comm::Comm& comm) {
     for (const auto kind : all_kinds())
       for (const auto type : kTypes)
         for (const auto op :
@@ -57,7 +57,7 @@ TEST_P(CollectiveValues, RightResultsOfEveryCollectiveInEveryTypePass) {
 }
 
 TEST_P(CollectiveValues, EachWrongElementIsCounted) {
-  comm::run_ranks(GetParam(), [&](comm::Comm& comm) {
+  tests::run_ranks(GetParam(), [&](comm::Comm& comm) {
     for (const auto kind : all_kinds())
       for (const auto type : {at::kFloat, at::kBFloat16, at::kInt}) {
         const int64_t wrong =
@@ -77,7 +77,7 @@ TEST_P(CollectiveValues, EachWrongElementIsCounted) {
 }
 
 TEST_P(CollectiveValues, ACollectiveThatDoesNothingIsNoticed) {
-  comm::run_ranks(GetParam(), [&](comm::Comm& comm) {
+  tests::run_ranks(GetParam(), [&](comm::Comm& comm) {
     for (const auto kind : all_kinds()) {
       const CollectiveCall call{.kind = kind, .count = 300};
       const auto buffers = make_buffers(call, comm, at::kCPU, false);
@@ -116,7 +116,7 @@ TEST(Collective, RowsHoldEverySampleAndTheBandwidthOfTheMedian) {
   options.max_bytes = "256";
   options.num_iterations = 9;
   std::atomic<int> num_rows = 0;
-  comm::run_ranks(2, [&](comm::Comm& comm) {
+  tests::run_ranks(2, [&](comm::Comm& comm) {
     const auto bench_case = make_collective_case({.options = options, .world = comm, .device = at::kCPU});
     std::vector<core::Json> rows;
     for (auto row : bench_case->points()) {
@@ -144,7 +144,7 @@ TEST(Collective, OneRankAloneAndAForeignRootAreRefused) {
   comm::Comm alone;
   EXPECT_THROW(make_collective_case({.options = options, .world = alone, .device = at::kCPU}), UsageError);
   options.root = 2;
-  comm::run_ranks(2, [&](comm::Comm& comm) {
+  tests::run_ranks(2, [&](comm::Comm& comm) {
     EXPECT_THROW(make_collective_case({.options = options, .world = comm, .device = at::kCPU}), UsageError);
   });
 }

@@ -30,6 +30,11 @@ using tests::wave;
 
 at::Tensor number(double value) { return at::full({}, value, at::kFloat); }
 
+at::Tensor fp8_dequantize(const Fp8Tensor& x, at::ScalarType type) {
+  const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
+  return x.bits.to(wide).mul(x.inverse_scale).to(type);
+}
+
 struct Rounding {
   double from, to;
 };

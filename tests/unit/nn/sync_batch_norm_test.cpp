@@ -3,9 +3,9 @@
 
 #include <mutex>
 
-#include "comm/run_ranks.h"
 #include "nn/conv.h"
 #include "nn/init.h"
+#include "support/ranks/run_ranks.h"
 #include "support/tensor_golden.h"
 
 namespace lockstep::nn {
@@ -53,7 +53,7 @@ TEST(SyncBatchNorm, EqualsOneRankOnTheJoinedBatch) {
     BatchNorm2d whole(kChannels, {});
     const Result expected = run_norm(whole, x, probe);
     std::vector<Result> results(static_cast<size_t>(num_ranks));
-    comm::run_ranks(num_ranks, [&](comm::Comm& comm) {
+    tests::run_ranks(num_ranks, [&](comm::Comm& comm) {
       ASSERT_EQ(comm.size(), num_ranks);
       const auto rank = static_cast<size_t>(comm.rank());
       BatchNorm2d norm(kChannels, {});
@@ -80,7 +80,7 @@ TEST(SyncBatchNorm, EqualsOneRankOnTheJoinedBatch) {
 }
 
 TEST(SyncBatchNorm, FrozenStatisticsAndEvaluation) {
-  comm::run_ranks(2, [&](comm::Comm& comm) {
+  tests::run_ranks(2, [&](comm::Comm& comm) {
     BatchNorm2d norm(kChannels, {});
     norm.synchronize(&comm);
     norm.set_updates_statistics(false);

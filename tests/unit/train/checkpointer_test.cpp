@@ -7,11 +7,11 @@
 #include <csignal>
 #include <fstream>
 
-#include "comm/run_ranks.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "models/contrastive_task.h"
 #include "record/checkpoint_manifest.h"
+#include "support/ranks/run_ranks.h"
 #include "support/tensor_golden.h"
 #include "support/tiny_towers.h"
 #include "train/checkpointer_writer.h"
@@ -130,7 +130,7 @@ void flip_byte(const fs::path& file) {
 TEST(Checkpointer, TenStepsAreFivePlusFiveBitForBit) {
   for (const int num_ranks : {1, 2}) {
     const core::TempDir dir;
-    comm::run_ranks(num_ranks, [&](Comm& comm) {
+    tests::run_ranks(num_ranks, [&](Comm& comm) {
       ToyRun whole(comm, dir.path() / "whole");
       whole.train(10);
       ToyRun first(comm, dir.path() / "parts");
@@ -170,13 +170,13 @@ TEST(Checkpointer, PositionComesBack) {
 
 TEST(Checkpointer, NothingThereIsNoError) {
   const core::TempDir dir;
-  comm::run_ranks(2, [&](Comm& comm) { EXPECT_FALSE(ToyRun(comm, dir.path()).restore_latest()); });
+  tests::run_ranks(2, [&](Comm& comm) { EXPECT_FALSE(ToyRun(comm, dir.path()).restore_latest()); });
 }
 
 TEST(Checkpointer, DamageFallsBackToTheLastWholeOne) {
   for (const char* victim : {kModelFile, kOptimizerFile, "manifest.json"}) {
     const core::TempDir dir;
-    comm::run_ranks(2, [&](Comm& comm) {
+    tests::run_ranks(2, [&](Comm& comm) {
       ToyRun run(comm, dir.path());
       std::map<std::string, at::Tensor> at_two;
       for (int i = 0; i < 2; ++i) {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/run_ranks.h"
+#include "support/ranks/run_ranks.h"
 #include "train/interval_recorder.h"
 #include "train/startup_clock.h"
 
@@ -82,7 +82,7 @@ StepSample sample_of(int64_t step, int sleep, PhaseClock& clock, StopRequest wis
 }
 
 TEST(Telemetry, TimesAreTheLargestOverTheRanksAndWishesReachAll) {
-  comm::run_ranks(3, [](comm::Comm& world) {
+  tests::run_ranks(3, [](comm::Comm& world) {
     ASSERT_EQ(world.size(), 3);
     const comm::Recorder recorder;
     PhaseClock clock(at::kCPU, recorder);

@@ -7,7 +7,7 @@
 
 #include "comm/backend.h"
 
-namespace lockstep::comm {
+namespace lockstep::tests {
 
 /// Where ranks that are threads of one process meet. A call is carried out once, by the thread that comes last, in rank
 /// order, so results do not depend on timing; 16-bit floats are added in fp32. Refused with a CommError on every rank:
@@ -21,7 +21,7 @@ class LocalHub : public std::enable_shared_from_this<LocalHub> {
   ~LocalHub();
 
   /// The transport of `rank` (one of `ranks`, which all name the same list) in the group called `name`. Not collective.
-  std::unique_ptr<Backend> join(const std::string& name, const std::vector<int>& ranks, int rank);
+  std::unique_ptr<comm::Backend> join(const std::string& name, const std::vector<int>& ranks, int rank);
   /// `rank` will make no more calls; who waits for it fails.
   void end_rank(int rank);
   /// `rank` has failed: every wait, and every later call, throws CommError with this text.
@@ -33,9 +33,9 @@ class LocalHub : public std::enable_shared_from_this<LocalHub> {
   struct Group;
   struct State;
 
-  std::shared_ptr<Op> enter(Group& group, int group_rank, Call call);
+  std::shared_ptr<Op> enter(Group& group, int group_rank, comm::Call call);
   void wait(const std::shared_ptr<Op>& op, int group_rank);
   std::unique_ptr<State> state_;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tests

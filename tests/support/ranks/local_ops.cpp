@@ -1,11 +1,14 @@
-#include "comm/local_ops.h"
+#include "support/ranks/local_ops.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
 #include "core/error.h"
 
-namespace lockstep::comm {
+namespace lockstep::tests {
+
+using comm::Call, comm::OpKind, comm::ReduceOp;
+
 namespace {
 
 bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
@@ -94,4 +97,4 @@ void execute(const std::vector<Call>& calls) {
   }
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tests

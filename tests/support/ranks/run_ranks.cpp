@@ -1,4 +1,4 @@
-#include "comm/run_ranks.h"
+#include "support/ranks/run_ranks.h"
 
 #include <ATen/Parallel.h>
 
@@ -12,12 +12,15 @@
 
 #include "comm/backend.h"
 #include "comm/backend_gloo.h"
-#include "comm/backend_local.h"
 #include "comm/error_text.h"
 #include "comm/recorder.h"
 #include "core/error.h"
+#include "support/ranks/local_hub.h"
 
-namespace lockstep::comm {
+namespace lockstep::tests {
+
+using comm::Comm, comm::Mesh, comm::MeshGroups, comm::Recorder, comm::Store;
+
 namespace {
 
 /// A new thread takes the thread count that any other thread set last, unless it asks for its own first (LibTorch
@@ -65,7 +68,7 @@ template <typename Body> void run_guarded(LocalHub& hub, int rank, FirstFailure&
     hub.end_rank(rank);
   } catch (const std::exception& error) {
     failure.keep(std::current_exception());
-    hub.fail(rank, error_text(error));
+    hub.fail(rank, comm::error_text(error));
   } catch (...) {
     failure.keep(std::current_exception());
     hub.fail(rank, "an exception of unknown type");
@@ -107,8 +110,8 @@ Comm make_gloo_group(const Store& store, const std::string& axis, const std::vec
   if (ranks.size() == 1) return {};
   const auto place = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
   const Store own = store.under(fmt::format("{}/{}", axis, ranks.front()));
-  return Comm(make_gloo_backend(own, place, static_cast<int>(ranks.size()), {.timeout = kTimeout}), recorder, axis,
-              nullptr, ranks);
+  return Comm(comm::make_gloo_backend(own, place, static_cast<int>(ranks.size()), {.timeout = kTimeout}), recorder,
+              axis, nullptr, ranks);
 }
 
 }  // namespace
@@ -143,7 +146,7 @@ struct WorldAndGroups {
 WorldAndGroups make_groups(const plan::MeshLayout& layout, const Mesh::MakeGroup& make_group) {
   auto world = std::make_unique<Comm>(make_group("world", all_ranks(layout.world_size())));
   Comm& all = *world;
-  return {std::move(world), make_mesh_groups(layout, all, make_group)};
+  return {std::move(world), comm::make_mesh_groups(layout, all, make_group)};
 }
 
 }  // namespace
@@ -175,4 +178,4 @@ void run_mesh(const plan::MeshLayout& layout, const std::function<void(Mesh&)>& 
   run_mesh_groups(layout, [&](MeshGroups& groups) { body(groups.mesh); });
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tests

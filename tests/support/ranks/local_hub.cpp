@@ -1,4 +1,4 @@
-#include "comm/backend_local.h"
+#include "support/ranks/local_hub.h"
 
 #include <fmt/ranges.h>
 
@@ -9,10 +9,12 @@
 #include <mutex>
 #include <optional>
 
-#include "comm/local_ops.h"
 #include "core/error.h"
+#include "support/ranks/local_ops.h"
 
-namespace lockstep::comm {
+namespace lockstep::tests {
+
+using comm::Backend, comm::Call, comm::OpKind;
 
 /// One call of a group (or one transfer between two of its ranks) on its way: who has come, with what.
 struct LocalHub::Op {
@@ -211,4 +213,4 @@ void LocalHub::wait(const std::shared_ptr<Op>& op, int group_rank) {
   if (!op->is_done) throw CommError(*state_->failure);
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tests
