@@ -77,10 +77,10 @@ double score_bytes(const GptLayout& layout, const StateBytes& bytes) {
 
 /// The largest unit of a chunk that is computed again at a time.
 double recomputed_bytes(const GptLayout& layout, const config::GptPart& part, const GptMemoryInput& input) {
-  if (input.recompute == RecomputeKind::kSelective)
+  if (input.recompute == config::GptRecompute::kSelective)
     return input.keeps_scores && part.num_layers > 0 ? score_bytes(layout, input.bytes) : 0;
-  const bool is_uniform = input.recompute == RecomputeKind::kUniform;
-  if (!is_uniform && input.recompute != RecomputeKind::kBlock) return 0;
+  const bool is_uniform = input.recompute == config::GptRecompute::kUniform;
+  if (!is_uniform && input.recompute != config::GptRecompute::kBlock) return 0;
   const int64_t unit = is_uniform ? input.recompute_layers : 1, end = part.first_layer + part.num_layers;
   const int64_t end_of_units = is_uniform ? end : std::min(end, part.first_layer + input.recompute_layers);
   double most = 0;
@@ -94,11 +94,11 @@ double chunk_bytes(const GptLayout& layout, const config::GptPart& part, const G
   const Sizes sizes = sizes_of(layout);
   const double inputs = layer_input_bytes(sizes, input.bytes);
   double kept = 0;
-  if (input.recompute == RecomputeKind::kUniform) {
+  if (input.recompute == config::GptRecompute::kUniform) {
     kept = static_cast<double>((part.num_layers + input.recompute_layers - 1) / input.recompute_layers) * inputs;
   } else {
     const int64_t num_again =
-        input.recompute == RecomputeKind::kBlock ? std::min(part.num_layers, input.recompute_layers) : 0;
+        input.recompute == config::GptRecompute::kBlock ? std::min(part.num_layers, input.recompute_layers) : 0;
     kept = static_cast<double>(num_again) * inputs +
            bytes_of_layers(layout, part.first_layer + num_again, part.first_layer + part.num_layers, input);
   }
@@ -149,7 +149,7 @@ double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& inp
   const double gates = layout.shape.is_gated() ? 2 : 1;
   double divided = z.tokens * (e * (2 * z.query + 2 * z.key + gates * z.ffn) + input_bytes * z.ffn);
   if (input.has_fp8) divided += z.tokens * z.query;  // beside the attention's result, which its gradient needs
-  const bool has_scores = input.keeps_scores && input.recompute != RecomputeKind::kSelective;
+  const bool has_scores = input.keeps_scores && input.recompute != config::GptRecompute::kSelective;
   return replicated + divided / z.ranks + (has_scores ? score_bytes(layout, input.bytes) : 0);
 }
 

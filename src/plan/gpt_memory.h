@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "config/gpt_recompute.h"
 #include "plan/gpt_layout.h"
 
 namespace lockstep::plan {
@@ -18,16 +19,9 @@ struct StateBytes {
 /// update widens (and unscales) a few at a time. In fp32 16 bytes.
 StateBytes state_bytes(bool is_16bit, bool has_fp32_gradients);
 
-enum class RecomputeKind {
-  kNone,
-  kSelective,  ///< The attention core.
-  kUniform,    ///< Units of several layers, each from its input.
-  kBlock,      ///< The first layers of each chunk, one by one.
-};
-
 struct GptMemoryInput {
   StateBytes bytes{};
-  RecomputeKind recompute = RecomputeKind::kNone;
+  config::GptRecompute recompute = config::GptRecompute::kNone;
   int64_t recompute_layers = 1;  ///< kUniform: layers of a unit; kBlock: layers of each chunk.
   bool keeps_scores =
       false;  ///< Attention keeps probabilities (no fused kernel); under kSelective of one layer at a time.

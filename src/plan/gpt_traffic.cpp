@@ -48,8 +48,8 @@ bool is_fp8(const GptLayout& layout, int64_t layer, const GptTrafficInput& input
 
 /// Layers of a chunk whose forward pass runs again during backward, messages included.
 int64_t num_recomputed(const config::GptPart& part, const GptTrafficInput& input) {
-  if (input.recompute == RecomputeKind::kUniform) return part.num_layers;
-  return input.recompute == RecomputeKind::kBlock ? std::min(part.num_layers, input.recompute_layers) : 0;
+  if (input.recompute == config::GptRecompute::kUniform) return part.num_layers;
+  return input.recompute == config::GptRecompute::kBlock ? std::min(part.num_layers, input.recompute_layers) : 0;
 }
 
 void add_layers(const GptLayout& layout, const config::GptPart& part, const GptTrafficInput& input, Counts& counts) {

@@ -27,7 +27,7 @@ enum class Fp8Scaling {
 
 struct GptTrafficInput {
   StateBytes bytes{};
-  RecomputeKind recompute = RecomputeKind::kNone;
+  config::GptRecompute recompute = config::GptRecompute::kNone;
   int64_t recompute_layers = 1;      ///< kBlock: layers of each chunk.
   int64_t loss_chunk_tokens = 0;     ///< See loss_chunk_tokens().
   bool early_loss_gradients = true;  ///< Else the logits are made twice.

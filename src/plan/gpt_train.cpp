@@ -11,10 +11,10 @@ StateBytes bytes_of(const config::GptOptions& o) {
   return state_bytes(o.precision != "fp32", o.accumulate_allreduce_grads_in_fp32);
 }
 
-RecomputeKind recompute_of(const config::GptOptions& o) {
-  if (!o.recompute_granularity) return RecomputeKind::kNone;
-  if (*o.recompute_granularity == "selective") return RecomputeKind::kSelective;
-  return o.recompute_method == "block" ? RecomputeKind::kBlock : RecomputeKind::kUniform;
+config::GptRecompute recompute_of(const config::GptOptions& o) {
+  if (!o.recompute_granularity) return config::GptRecompute::kNone;
+  if (*o.recompute_granularity == "selective") return config::GptRecompute::kSelective;
+  return o.recompute_method == "block" ? config::GptRecompute::kBlock : config::GptRecompute::kUniform;
 }
 
 Fp8Scaling fp8_of(const config::GptOptions& o) {

@@ -63,16 +63,6 @@ MeshPoint MeshLayout::point_of(int rank) const {
   return {.pp = along(Axis::kPipeline), .dp = along(Axis::kData), .tp = along(Axis::kTensor)};
 }
 
-int MeshLayout::rank_of(const MeshPoint& point) const {
-  int rank = 0;
-  for (const Axis axis : {Axis::kPipeline, Axis::kData, Axis::kTensor}) {
-    LOCKSTEP_CHECK(point.at(axis) >= 0 && point.at(axis) < size(axis), "{}={} size={}", axis_name(axis), point.at(axis),
-                   size(axis));
-    rank += point.at(axis) * stride(axis);
-  }
-  return rank;
-}
-
 std::vector<int> MeshLayout::group_of(int rank, Axis axis) const {
   const int first = rank - point_of(rank).at(axis) * stride(axis);
   std::vector<int> ranks;

@@ -37,7 +37,6 @@ class MeshLayout {
   MeshOrder order() const { return order_; }
 
   MeshPoint point_of(int rank) const;
-  int rank_of(const MeshPoint& point) const;
 
   /// The ranks that differ from `rank` along `axis` only, by their coordinate on it; `rank` is one of them.
   std::vector<int> group_of(int rank, Axis axis) const;

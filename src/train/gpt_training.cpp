@@ -36,24 +36,13 @@ std::optional<nn::Fp8Options> fp8_options(const config::GptOptions& options) {
 models::GptModelOptions model_options(const config::GptOptions& options, const plan::GptLayout& layout,
                                       const GptTensors& tensors) {
   const plan::GptMemoryInput memory = plan::train_gpt_memory(options);
-  models::GptModelOptions out{.tensors = at::TensorOptions(tensors.device).dtype(tensors.type),
-                              .loss_chunk_tokens = plan::loss_chunk_tokens(layout, options.loss_chunk_tokens),
-                              .early_loss_gradients = memory.early_loss_gradients,
-                              .fp8 = fp8_options(options),
-                              .fp8_spares_ends = options.first_last_layers_bf16};
-  switch (memory.recompute) {
-    case plan::RecomputeKind::kNone: break;
-    case plan::RecomputeKind::kSelective: out.recompute = models::GptRecompute::kSelective; break;
-    case plan::RecomputeKind::kUniform:
-      out.recompute = models::GptRecompute::kFull;
-      out.recompute_unit = memory.recompute_layers;
-      break;
-    case plan::RecomputeKind::kBlock:
-      out.recompute = models::GptRecompute::kFull;
-      out.recompute_blocks = memory.recompute_layers;
-      break;
-  }
-  return out;
+  return {.tensors = at::TensorOptions(tensors.device).dtype(tensors.type),
+          .recompute = memory.recompute,
+          .recompute_layers = memory.recompute_layers,
+          .loss_chunk_tokens = plan::loss_chunk_tokens(layout, options.loss_chunk_tokens),
+          .early_loss_gradients = memory.early_loss_gradients,
+          .fp8 = fp8_options(options),
+          .fp8_spares_ends = options.first_last_layers_bf16};
 }
 
 std::unique_ptr<models::GptTask> build_task(const config::GptOptions& options, const plan::GptLayout& layout,

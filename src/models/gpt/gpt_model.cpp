@@ -75,7 +75,7 @@ GptModel::GptModel(const config::GptShape& shape, const config::GptPart& part, c
                    const GptModelOptions& options)
     : shape_(shape), part_(part), shard_(shard), options_(options),
       specs_(config::gpt_param_specs(shape, part, shard.size())) {
-  LOCKSTEP_CHECK(options.recompute_unit >= 1, "recompute_unit={}", options.recompute_unit);
+  LOCKSTEP_CHECK(options.recompute_layers >= 1, "recompute_layers={}", options.recompute_layers);
   if (shape.positions == config::GptPositions::kRotary)
     rotary_frequencies_ = nn::rotary_frequencies(shape.rotary_width(), shape.rotary_base, shape.rotary_scaling);
   const int64_t vocab_rows = shape.padded_vocab(shard.size());
@@ -87,19 +87,23 @@ GptModel::GptModel(const config::GptShape& shape, const config::GptPart& part, c
       register_parameter("embedding.position.weight", position_);
     }
   }
-  GptBlockOptions block_options{options.tensors, options.recompute == GptRecompute::kSelective};
+  GptBlockOptions block_options{options.tensors, options.recompute == config::GptRecompute::kSelective};
   if (options.fp8) {
     int64_t num_linears = 0;
     for (int64_t i = 0; i < part.num_layers; ++i) num_linears += is_fp8(part.first_layer + i) ? kLinearsPerBlock : 0;
     fp8_ = std::make_unique<nn::Fp8State>(*options.fp8, num_linears, options.tensors.device());
   }
-  const int64_t recomputed = options.recompute == GptRecompute::kFull ? options.recompute_blocks : 0;
+  const bool is_uniform = options.recompute == config::GptRecompute::kUniform;
+  const int64_t unit = is_uniform ? options.recompute_layers : 1;
+  const int64_t recomputed = is_uniform                                          ? part.num_layers
+                             : options.recompute == config::GptRecompute::kBlock ? options.recompute_layers
+                                                                                 : 0;
   for (int64_t i = 0; i < part.num_layers; ++i) {
     const int64_t layer = part.first_layer + i;
     block_options.fp8 = is_fp8(layer) ? fp8_.get() : nullptr;
     blocks_.push_back(std::make_unique<GptBlock>(shape, layer, shard, block_options));
     register_child("layers." + std::to_string(layer), *blocks_.back());
-    if (i >= recomputed || i % options.recompute_unit == 0) groups_.push_back(std::make_unique<BlockGroup>());
+    if (i >= recomputed || i % unit == 0) groups_.push_back(std::make_unique<BlockGroup>());
     groups_.back()->add(*blocks_.back());
     groups_.back()->is_recomputed = i < recomputed;
   }

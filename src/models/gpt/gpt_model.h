@@ -2,12 +2,12 @@
 #include <ATen/core/TensorBody.h>
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "config/gpt_params.h"
+#include "config/gpt_recompute.h"
 #include "config/gpt_shape.h"
 #include "models/gpt/gpt_block.h"
 #include "models/task.h"
@@ -17,19 +17,11 @@
 
 namespace lockstep::models {
 
-/// What is computed again in the backward pass instead of being kept.
-enum class GptRecompute {
-  kNone,
-  kSelective,  ///< Scores and probabilities of the attention.
-  kFull,       ///< All but the input of a unit of blocks.
-};
-
 struct GptModelOptions {
   at::TensorOptions tensors = {};  ///< Device and type of the parameters at first; the default is fp32 on the CPU.
-  GptRecompute recompute = GptRecompute::kNone;
-  int64_t recompute_unit = 1;                                      ///< kFull: blocks whose common input is kept.
-  int64_t recompute_blocks = std::numeric_limits<int64_t>::max();  ///< kFull: so many of the part's first blocks.
-  int64_t loss_chunk_tokens = 0;                                   ///< See nn::VocabLossOptions.
+  config::GptRecompute recompute = config::GptRecompute::kNone;
+  int64_t recompute_layers = 1;   ///< kUniform: layers of a unit; kBlock: layers of each part.
+  int64_t loss_chunk_tokens = 0;  ///< See nn::VocabLossOptions.
   bool early_loss_gradients =
       true;  ///< See there. False where many forward passes come before the first backward pass.
   std::optional<nn::Fp8Options> fp8 = std::nullopt;  ///< Linear layers of the blocks in 8 bits.

@@ -24,7 +24,6 @@ class GptTask final : public StagedTask {
   /// it.
   LossReport loss(const Outputs& outputs) override;
 
-  int64_t num_blocks() const override { return chunks_.front()->shape().layers; }
   Outputs forward_chunk(int64_t chunk, const at::Tensor& input_TBD, const Batch& batch) override;
   std::vector<int64_t> boundary_shape(int64_t num_samples) const override;
   /// Under FP8 with delayed scaling: new scales.

@@ -122,37 +122,21 @@ at::Tensor whole_parameter(const at::Tensor& own, const ParamSpec& spec, const n
   return whole.transpose(0, *spec.split_dim).contiguous();
 }
 
-namespace {
-
-/// Appends the tensors of each parameter, after which done(parameter) is called.
-template <typename Done> void visit_values(GptModel& model, GptDialect dialect, NamedValues& out, const Done& done) {
-  const auto specs = specs_by_name(model);
-  const c10::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : model.named_parameters()) {
-    const ParamSpec& spec = *specs.at(name);
-    if (spec.is_tied_copy) continue;
-    const at::Tensor whole = whole_parameter(*tensor, spec, model.shard()).cpu();
-    for (const ForeignTensor& foreign : config::foreign_tensors(model.shape(), spec, dialect)) {
-      const at::Tensor rows =
-          whole.view(row_shape(spec, foreign)).index_select(0, row_numbers(model.shape(), spec, foreign));
-      out.emplace_back(foreign.name, (foreign.is_transposed ? rows.t().contiguous() : rows).view(foreign.shape));
-    }
-    done(*tensor);
-  }
-}
-
-}  // namespace
-
-NamedValues gpt_values(GptModel& model, GptDialect dialect) {
-  NamedValues out;
-  visit_values(model, dialect, out, [](at::Tensor&) {});
-  return out;
-}
-
 NamedValues take_gpt_values(std::unique_ptr<GptModel> model, GptDialect dialect) {
   NamedValues out;
-  visit_values(*model, dialect, out,
-               [](at::Tensor& parameter) { parameter.set_data(at::empty({0}, parameter.options())); });
+  const auto specs = specs_by_name(*model);
+  const c10::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : model->named_parameters()) {
+    const ParamSpec& spec = *specs.at(name);
+    if (spec.is_tied_copy) continue;
+    const at::Tensor whole = whole_parameter(*tensor, spec, model->shard()).cpu();
+    for (const ForeignTensor& foreign : config::foreign_tensors(model->shape(), spec, dialect)) {
+      const at::Tensor rows =
+          whole.view(row_shape(spec, foreign)).index_select(0, row_numbers(model->shape(), spec, foreign));
+      out.emplace_back(foreign.name, (foreign.is_transposed ? rows.t().contiguous() : rows).view(foreign.shape));
+    }
+    tensor->set_data(at::empty({0}, tensor->options()));
+  }
   return out;
 }
 

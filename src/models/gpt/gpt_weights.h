@@ -15,10 +15,8 @@ namespace lockstep::models {
 void load_gpt_weights(GptModel& model, const WeightFile& weights);
 
 /// The parameters of the model's part, whole, as a program of that dialect saves them; copies that another stage owns
-/// are left out. Collective over the ranks that share the layers; every one of them gets all.
-NamedValues gpt_values(GptModel& model, config::GptDialect dialect);
-/// The same of a model that ends with it: each parameter's memory is freed once its values are made, so that no two
-/// copies of the whole exist.
+/// are left out. Each parameter's memory is freed once its values are made, so that no two copies of the whole exist.
+/// Collective over the ranks that share the layers; every one of them gets all.
 NamedValues take_gpt_values(std::unique_ptr<GptModel> model, config::GptDialect dialect);
 
 /// A parameter from the parts of all ranks. Collective.

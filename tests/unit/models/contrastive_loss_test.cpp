@@ -2,15 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/run_ranks.h"
+#include "support/ranks/run_ranks.h"
 #include "support/tensor_golden.h"
 
 namespace lockstep::models {
 namespace {
 
 using comm::Comm;
-using comm::run_ranks;
 using tests::expect_close;
+using tests::run_ranks;
 
 // Logits of about 14 carry fp32 errors of 1e-6, and so do their exponentials; sums of a few hundred terms, relative to
 // the largest gradient.
@@ -228,7 +228,7 @@ TEST(ContrastiveLoss, OneMoreTimeOverGloo) {
   const auto want = plain_global(problem);
   run_ranks(
       2, [&](Comm& comm) { check_rank(comm, problem, want, {.local_loss = true, .gather_with_grad = true}, kFp32); },
-      comm::ThreadBackend::kGloo);
+      tests::ThreadBackend::kGloo);
 }
 
 }  // namespace

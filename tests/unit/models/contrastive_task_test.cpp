@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/run_ranks.h"
 #include "core/error.h"
+#include "support/ranks/run_ranks.h"
 #include "support/tensor_golden.h"
 #include "support/tiny_towers.h"
 
@@ -48,7 +48,7 @@ TEST(ContrastiveTask, ContextReachesTheNetwork) {
 }
 
 TEST(ContrastiveTask, ReportsOnePartThatIsTheGlobalMean) {
-  comm::run_ranks(2, [&](comm::Comm& comm) {
+  tests::run_ranks(2, [&](comm::Comm& comm) {
     ContrastiveTask task(std::make_unique<TinyTowers>(), comm, {});
     const auto report = task.loss(task.forward(tiny_batch(4)));
     ASSERT_EQ(report.parts.size(), 1u);

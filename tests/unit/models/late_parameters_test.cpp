@@ -97,7 +97,7 @@ TEST(LateClap, FeaturesAreTheSame) {
 
 TEST(LateGpt, LossAndLogitsAreTheSame) {
   for (const bool is_tied : {true, false}) {
-    for (const GptRecompute recompute : {GptRecompute::kNone, GptRecompute::kFull}) {
+    for (const config::GptRecompute recompute : {config::GptRecompute::kNone, config::GptRecompute::kUniform}) {
       config::GptShape shape{.name = "small",
                              .layers = 3,
                              .hidden = 24,

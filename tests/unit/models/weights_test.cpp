@@ -6,13 +6,13 @@
 #include <csignal>
 #include <fstream>
 
-#include "comm/run_ranks.h"
 #include "core/env.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/rng.h"
 #include "models/weights_pt.h"
 #include "support/error_text.h"
+#include "support/ranks/run_ranks.h"
 #include "support/tensor_golden.h"
 #include "support/tiny_towers.h"
 
@@ -119,7 +119,7 @@ TEST(Weights, MisfitListsNamesAndChangesNothing) {
 }
 
 TEST(Weights, OneRankReadsAndAllHave) {
-  comm::run_ranks(3, [](comm::Comm& world) {
+  tests::run_ranks(3, [](comm::Comm& world) {
     TinyTowers towers;
     if (world.rank() == 0) load_weights(towers, read_weights(golden("state_dict.pt")));
     broadcast_weights(towers, world);

@@ -247,7 +247,7 @@ TEST(GptMemory, FormulasOfThePaper) {
       EXPECT_NEAR(bytes(tp, true, plain) / (s * h * (36 + 6 * a * s / h) / t), 1, 1e-12);
     }
     GptMemoryInput selective = plain;
-    selective.recompute = RecomputeKind::kSelective;
+    selective.recompute = config::GptRecompute::kSelective;
     if (tp > 1) {
       EXPECT_NEAR(bytes(tp, true, selective) / (36 * s * h / t), 1, 1e-12);
     }
@@ -258,7 +258,7 @@ TEST(GptMemory, FormulasOfThePaper) {
 TEST(GptMemory, NemotronOfSeed004) {
   const GptLayout layout = make_gpt_layout(named("nemotron4-340b"), nemotron_wish(128));
   const PipeSchedule schedule = make_pipe_schedule(layout.pipe);
-  GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/true, true), .recompute = RecomputeKind::kSelective};
+  GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/true, true), .recompute = config::GptRecompute::kSelective};
   EXPECT_NEAR(layer_activation_bytes(layout, input) / kMiB, 255, 0.6);
   const GptMemory wide = plan_gpt_memory(layout, schedule, 0, input);
   // By hand: 12 layers of (18432 x (112 x 192) + 18432 x 18432 + 2 x 18432 x 73728) / 8 + 4 x 18432, and 256000 x 18432
@@ -310,14 +310,15 @@ TEST(GptMemory, EndsThatFp8Spares) {
     EXPECT_EQ(plan(narrow).parameters - plan(wide).parameters, 6 * 2 * weights);
     EXPECT_EQ(plan(spared).parameters - plan(wide).parameters, 5 * 2 * weights) << "one of six layers is an end";
     EXPECT_EQ(plan(spared).activations - plan(narrow).activations, in_flight * (wide_layer - narrow_layer));
-    const auto recomputed = [&](GptMemoryInput input, RecomputeKind kind, int64_t layers) {
+    const auto recomputed = [&](GptMemoryInput input, config::GptRecompute kind, int64_t layers) {
       input.recompute = kind;
       input.recompute_layers = layers;
       return plan(input).recomputed;
     };
-    EXPECT_EQ(recomputed(narrow, RecomputeKind::kUniform, 2), 2 * narrow_layer);
-    EXPECT_EQ(recomputed(spared, RecomputeKind::kUniform, 2), wide_layer + narrow_layer) << "the unit with the end";
-    EXPECT_EQ(recomputed(spared, RecomputeKind::kBlock, 1), stage == 0 ? wide_layer : narrow_layer)
+    EXPECT_EQ(recomputed(narrow, config::GptRecompute::kUniform, 2), 2 * narrow_layer);
+    EXPECT_EQ(recomputed(spared, config::GptRecompute::kUniform, 2), wide_layer + narrow_layer)
+        << "the unit with the end";
+    EXPECT_EQ(recomputed(spared, config::GptRecompute::kBlock, 1), stage == 0 ? wide_layer : narrow_layer)
         << "the first layer of the chunk";
   }
 }
@@ -344,16 +345,16 @@ TEST(GptMemory, RecomputationKeepsInputs) {
   GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/false, true), .keeps_scores = true};
   const double layer = layer_activation_bytes(layout, input), inputs = 4.0 * 1024 * 768 * 4, mask = inputs;
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).activations, 2 * (6 * layer + mask), 1);
-  input.recompute = RecomputeKind::kUniform;
+  input.recompute = config::GptRecompute::kUniform;
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).activations, 2 * (6 * inputs + mask), 1);
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).recomputed, layer, 1);
   input.recompute_layers = 4;
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 1, input).activations, 2 * inputs, 1)
       << "two units of at most four layers";
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 1, input).recomputed, 4 * layer, 1);
-  input.recompute = RecomputeKind::kBlock;
+  input.recompute = config::GptRecompute::kBlock;
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 1, input).activations, 4 * inputs + 2 * layer, 1);
-  input.recompute = RecomputeKind::kSelective;
+  input.recompute = config::GptRecompute::kSelective;
   GptMemoryInput flash = input;
   flash.keeps_scores = false;
   EXPECT_EQ(plan_gpt_memory(layout, schedule, 1, input).activations,

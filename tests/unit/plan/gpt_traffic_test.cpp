@@ -68,9 +68,9 @@ TEST(GptTraffic, SequenceParallelism) {
                                                                    {{"tp", "all_gather", loss}, 1},
                                                                    {{"tp", "all_reduce", replicated * 4}, 1},
                                                                    {world_key(), kLossAndNorm}}));
-  GptTrafficInput full{.recompute = RecomputeKind::kUniform};
+  GptTrafficInput full{.recompute = config::GptRecompute::kUniform};
   EXPECT_EQ(merged(traffic_of(layout, 0, full)).at({"tp", "reduce_scatter", hidden}), 4 * 6 + 2);
-  full.recompute = RecomputeKind::kBlock;
+  full.recompute = config::GptRecompute::kBlock;
   EXPECT_EQ(merged(traffic_of(layout, 0, full)).at({"tp", "reduce_scatter", hidden}), 4 * 4 + 2 + 2)
       << "one layer of the chunk";
 }
@@ -190,7 +190,8 @@ TEST(GptTraffic, NemotronOfSeed004) {
                                                                     .is_optimizer_sharded = true,
                                                                     .split = {.layers_per_chunk = 1},
                                                                     .global_batch = 64});
-  const GptTrafficInput input{.bytes = state_bytes(/*is_16bit=*/true, false), .recompute = RecomputeKind::kSelective};
+  const GptTrafficInput input{.bytes = state_bytes(/*is_16bit=*/true, false),
+                              .recompute = config::GptRecompute::kSelective};
   const auto traffic = traffic_of(layout, 3, input);
   const auto counts = merged(traffic);
   const int64_t hidden = 4096LL * 18432 * 2;
