@@ -1,7 +1,6 @@
 #pragma once
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,8 +32,6 @@ struct LogFormatInfo {
   std::string_view program{};  ///< In words: "OpenCLIP, CLAP benchmark".
 };
 
-/// All formats, in the order in which a tie of the guess is decided.
-std::span<const LogFormatInfo> log_formats();
 std::string to_text(LogFormat format);
 /// UsageError with the nearest name.
 LogFormat parse_log_format(std::string_view name);

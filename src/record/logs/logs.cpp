@@ -19,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// In the order in which a tie of the guess is decided.
 constexpr std::array kFormats =
     std::to_array<LogFormatInfo>({{LogFormat::kLockstep, "lockstep", "a run record of lockstep"},
                                   {LogFormat::kOpenClip, "openclip", "OpenCLIP and the CLAP benchmark"},
@@ -219,8 +220,6 @@ std::optional<int64_t> positive_count(std::string_view text) {
   constexpr int64_t kMaxCount = 1'000'000'000'000;
   return count && *count > 0 && *count <= kMaxCount ? count : std::nullopt;
 }
-
-std::span<const LogFormatInfo> log_formats() { return kFormats; }
 
 std::string to_text(LogFormat format) {
   for (const LogFormatInfo& info : kFormats)
