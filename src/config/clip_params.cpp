@@ -139,26 +139,6 @@ std::vector<ParamSpec> clip_param_specs(const ClipShape& shape) {
   return list.take();
 }
 
-std::vector<std::string> openclip_state_dict_order(const ClipShape& shape) {
-  // PyTorch lists a module's own parameters before those of its children; both in the order of their creation.
-  const auto rank = [](const std::string& name) {
-    constexpr std::string_view kOwn[] = {
-        "positional_embedding",        "text_projection", "logit_scale", "logit_bias", "visual.class_embedding",
-        "visual.positional_embedding", "visual.proj"};
-    constexpr std::string_view kChildren[] = {"visual.", "transformer.", "token_embedding.", "ln_final."};
-    const auto own = std::find(std::begin(kOwn), std::end(kOwn), name);
-    if (own != std::end(kOwn)) return own - std::begin(kOwn);
-    const auto child = std::find_if(std::begin(kChildren), std::end(kChildren),
-                                    [&](auto prefix) { return core::starts_with(name, prefix); });
-    LOCKSTEP_CHECK(child != std::end(kChildren), "name={}", name);
-    return std::ssize(kOwn) + (child - std::begin(kChildren));
-  };
-  std::vector<std::string> names;
-  for (const ParamSpec& spec : clip_param_specs(shape)) names.push_back(spec.name);
-  std::stable_sort(names.begin(), names.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  return names;
-}
-
 double clip_text_forward_flops(const ClipShape& shape, int64_t tokens) {
   const TextShape& text = shape.text;
   return static_cast<double>(text.layers) * block_flops(tokens, text.width, text.mlp_width()) +

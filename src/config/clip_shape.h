@@ -93,11 +93,6 @@ void check_clip_shape(const ClipShape& shape);
 /// Parameters and buffers in forward-execution order (image tower, text tower, scalars) under OpenCLIP's names.
 std::vector<ParamSpec> clip_param_specs(const ClipShape& shape);
 
-/// All names of `clip_param_specs` in the order of OpenCLIP's state_dict. Without the buffers this is also the order of
-/// its named_parameters(), hence of the indices in its saved optimizer state (group 0 without decay first, then group
-/// 1; this order inside each).
-std::vector<std::string> openclip_state_dict_order(const ClipShape& shape);
-
 /// Sizes and work of a model, without a tensor.
 struct ClipCost {
   int64_t image_parameters = 0;      ///< Names that begin with "visual.".

@@ -165,58 +165,6 @@ FlopCount gpt_model(const GptDims& dims, AttentionCount attention) {
                       dims.query_groups, f, q == h ? "" : fmt::format(" q={}", q), is_full ? "full" : "causal")};
 }
 
-FlopCount gpt_hardware(const GptDims& dims, AttentionCount attention, GptRecompute recompute) {
-  const auto [l, h, s, v, f, g, q] = letters_of(dims);
-  FlopCount count = gpt_model(dims, attention);
-  const double core = s * 4 * l * q * s / (attention == AttentionCount::kFull ? 1 : 2),
-               layers = (count.flops - s * 6 * h * v) / kTrainingPasses;
-  if (recompute == GptRecompute::kSelective)
-    return {count.flops + core, count.formula + " + forward of the attention core, recomputed"};
-  if (recompute == GptRecompute::kFull)
-    return {count.flops + layers, count.formula + " + forward of all layers, recomputed"};
-  return count;
-}
-
-FlopCount gpt_model_2022(const GptDims& dims) {
-  const auto [l, h, s, v, f, g, q] = letters_of(dims);
-  return {72 * s * l * h * h * (1 + s / (6 * h) + v / (12 * l * h)),
-          fmt::format("72 s L h^2 (1 + s/(6h) + V/(12 L h)) {} (2022 model form: multi-head, full attention, 3 passes)",
-                      dims_text(dims))};
-}
-
-FlopCount gpt_hardware_2022(const GptDims& dims) {
-  const auto [l, h, s, v, f, g, q] = letters_of(dims);
-  return {72 * s * l * h * h * (1 + s / (3 * h) + v / (12 * l * h)),
-          fmt::format("72 s L h^2 (1 + s/(3h) + V/(12 L h)) {} (2022 hardware form: multi-head, full attention, "
-                      "selective recomputation)",
-                      dims_text(dims))};
-}
-
-FlopCount gpt_hardware_2021(const GptDims& dims) {
-  const auto [l, h, s, v, f, g, q] = letters_of(dims);
-  return {96 * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h)),
-          fmt::format("96 s L h^2 (1 + s/(6h) + V/(16 L h)) {} (2021 hardware form: full attention, full "
-                      "recomputation, 4 passes; divide by 4/3 for model FLOPs)",
-                      dims_text(dims))};
-}
-
-FlopCount gpt_recipe(const GptDims& dims) {
-  const auto [l, h, s, v, f, g, q] = letters_of(dims);
-  return {
-      s * ((24 * l * h * h + 12 * l * h * s) + 48 * l * h * h + 6 * v * h),
-      fmt::format(
-          "s ((24 L h^2 + 12 L h s) + 48 L h^2 + 6 V h) {} (recipe form: attention as multi-head and full, 3 passes)",
-          dims_text(dims))};
-}
-
-FlopCount gpt_by_parameters(const GptDims& dims, int64_t parameters, AttentionCount attention) {
-  const auto [l, h, s, v, f, g, q] = letters_of(dims);
-  const double factor = attention == AttentionCount::kFull ? 12 : 6;
-  return {s * (6 * static_cast<double>(parameters) + factor * l * h * s),
-          fmt::format("s (6 P + {} L h s) {} P={} ({} attention, 3 passes)", factor, dims_text(dims), parameters,
-                      attention == AttentionCount::kFull ? "full" : "causal")};
-}
-
 FlopCount resnet50_forward() {
   return {8.18e9,
           "ResNet-50 at 224 px: 4.089 GMAC of convolutions and classifier; bound by memory and input, so images/s say "
@@ -254,12 +202,6 @@ NominalFlops find_nominal(std::string_view set, std::string_view model) {
     if (auto found = find_computed(model)) return *found;
   throw_unknown(fmt::format("model of the nominal FLOPs '{}'", set), model, models,
                 "give the forward GFLOP of one sample instead (--fwd-gflops)");
-}
-
-double mfu(double flops_per_step, double step_s, double num_devices, double peak_tflops) {
-  LOCKSTEP_CHECK(flops_per_step >= 0 && step_s > 0 && num_devices > 0 && peak_tflops > 0,
-                 "flops={} step_s={} devices={} peak_tflops={}", flops_per_step, step_s, num_devices, peak_tflops);
-  return flops_per_step / (step_s * num_devices * peak_tflops * 1e12);
 }
 
 }  // namespace lockstep::config

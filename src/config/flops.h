@@ -48,31 +48,8 @@ enum class AttentionCount {
 /// The letters of a model with the vocabulary as `tp` tensor ranks pad it.
 GptDims gpt_dims(const GptShape& shape, int64_t tp = 1);
 
-/// What is computed a second time in the backward pass.
-enum class GptRecompute {
-  kNone,
-  kSelective,  ///< Scores, softmax and weighted sum of the attention.
-  kFull,       ///< Every layer from its input.
-};
-
 /// What the model needs, with its query groups and feed-forward width.
 FlopCount gpt_model(const GptDims& dims, AttentionCount attention);
-/// What is executed: gpt_model and what is computed again, which is one more forward pass of the attention core or of
-/// all layers (not of the head).
-FlopCount gpt_hardware(const GptDims& dims, AttentionCount attention, GptRecompute recompute);
-/// 2022 model form: 72 s L h^2 (1 + s/(6h) + V/(12 L h)); multi-head, full attention, three passes.
-FlopCount gpt_model_2022(const GptDims& dims);
-/// 2022 hardware form with selective recomputation, as published: 72 s L h^2 (1 + s/(3h) + V/(12 L h)). The attention
-/// core counts as six forward passes there, in gpt_hardware as four.
-FlopCount gpt_hardware_2022(const GptDims& dims);
-/// 2021 hardware form: 96 s L h^2 (1 + s/(6h) + V/(16 L h)); the same with full recomputation. Three quarters of it are
-/// model FLOPs.
-FlopCount gpt_hardware_2021(const GptDims& dims);
-/// Recipe of Nemotron-4 340B: s ((24 L h^2 + 12 L h s) + 48 L h^2 + 6 V h); multi-head although the model has query
-/// groups.
-FlopCount gpt_recipe(const GptDims& dims);
-/// Parameter form: s (6 P + 12 L h s), causal s (6 P + 6 L h s), for P parameters.
-FlopCount gpt_by_parameters(const GptDims& dims, int64_t parameters, AttentionCount attention);
 
 /// One forward pass of ResNet-50 at 224 pixels.
 FlopCount resnet50_forward();
@@ -93,9 +70,5 @@ std::vector<std::string> nominal_sets();
 std::vector<std::string> nominal_models(std::string_view set);
 /// UsageError for a set or model that is not known, with the nearest name.
 NominalFlops find_nominal(std::string_view set, std::string_view model);
-
-/// Model FLOPs utilisation as a fraction: FLOPs of one step over what the devices could have done in its time. With
-/// executed FLOPs (recomputation counted) it is the hardware FLOPs utilisation.
-double mfu(double flops_per_step, double step_s, double num_devices, double peak_tflops);
 
 }  // namespace lockstep::config

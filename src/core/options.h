@@ -104,10 +104,9 @@ class OptionSet {
   void mark_derived(std::string_view name, std::string from_what);
 
   std::string help_text(size_t width = 80) const;
-  std::string params_text() const;  ///< Lines "key: value", keys in snake_case and sorted (OpenCLIP's params.txt).
-  Json values_json() const;         ///< {"batch_size": 64, ...} in the order of declaration.
-  std::string markdown() const;     ///< One table per group.
-  Json reference_json() const;      ///< Every option with type, default, unit, range, choices, help.
+  Json values_json() const;      ///< {"batch_size": 64, ...} in the order of declaration.
+  std::string markdown() const;  ///< One table per group.
+  Json reference_json() const;   ///< Every option with type, default, unit, range, choices, help.
 
  private:
   struct Refusal {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "core/options.h"
 #include "core/strings.h"
@@ -95,15 +94,6 @@ std::string OptionSet::help_text(size_t width) const {
       if (!option.is_positional && option.spec.group == group)
         text += help_entry(flag_text(option), option.spec.help + facts_text(option), width);
   }
-  return text;
-}
-
-std::string OptionSet::params_text() const {
-  std::set<std::string> lines;
-  for (const Option& option : options_)
-    lines.insert(fmt::format("{}: {}\n", snake_case(option.name), replace_all(option.value_text(), "\n", "\\n")));
-  std::string text;
-  for (const std::string& line : lines) text += line;
   return text;
 }
 

@@ -11,7 +11,6 @@ namespace lockstep::models {
 /// rank.
 class StagedTask : public Task {
  public:
-  virtual int64_t num_blocks() const = 0;  ///< Of the whole model.
   /// Chunk `chunk` of this rank's. `input` is what the chunk before gave, undefined for the one that holds the
   /// embedding. Every chunk needs the batch's positions and documents, where it has some. The chunk with the head fills
   /// the loss, others `boundary`.

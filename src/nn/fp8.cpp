@@ -47,10 +47,6 @@ Fp8Tensor fp8_quantize(const at::Tensor& x, at::ScalarType type, const at::Tenso
   return {x.detach().to(wide_type(x.scalar_type())).mul(scale).clamp_(-max, max).to(type), scale.reciprocal()};
 }
 
-at::Tensor fp8_dequantize(const Fp8Tensor& x, at::ScalarType type) {
-  return x.bits.to(wide_type(type)).mul(x.inverse_scale).to(type);
-}
-
 at::Tensor fp8_product(const Fp8Tensor& a_MK, const Fp8Tensor& b_NK, at::ScalarType type, Fp8Engine engine,
                        bool is_fast) {
   if (engine == Fp8Engine::kScaledMm && suits_scaled_mm(a_MK, b_NK))

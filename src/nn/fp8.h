@@ -38,7 +38,6 @@ at::Tensor fp8_scale(const at::Tensor& amax, const at::Tensor& max, int64_t marg
 /// x times `scale` (fp32, 0-dim), rounded to nearest, ties to even; beyond the largest finite number it is that. NaN
 /// stays NaN.
 Fp8Tensor fp8_quantize(const at::Tensor& x, at::ScalarType type, const at::Tensor& scale);
-at::Tensor fp8_dequantize(const Fp8Tensor& x, at::ScalarType type);
 
 /// a b^t, [M, K] and [N, K] of any strides -> [M, N] of `type`. `is_fast`: kScaledMm may keep sums in fewer bits.
 /// kScaledMm wants K and N to be multiples of 16: other products are emulated.
