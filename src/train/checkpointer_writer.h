@@ -15,7 +15,6 @@
 namespace lockstep::train {
 
 inline constexpr const char* kModelFile = "model.safetensors";
-inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
 using NamedHandles = std::vector<std::pair<std::string, at::Tensor>>;
 

@@ -174,7 +174,7 @@ TEST(Checkpointer, NothingThereIsNoError) {
 }
 
 TEST(Checkpointer, DamageFallsBackToTheLastWholeOne) {
-  for (const char* victim : {kModelFile, kOptimizerFile, "manifest.json"}) {
+  for (const char* victim : {kModelFile, "optimizer.safetensors", "manifest.json"}) {
     const core::TempDir dir;
     tests::run_ranks(2, [&](Comm& comm) {
       ToyRun run(comm, dir.path());
