@@ -61,7 +61,6 @@ class LogBuilder {
   struct RankState {
     int64_t last_step = -1;
     int attempt = 1;
-    std::optional<double> last_time_s{};
   };
   void finish_run();
   void merge(size_t row, const LogRow& values);
