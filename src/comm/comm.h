@@ -83,8 +83,4 @@ class Comm {
   std::unique_ptr<State> state_;
 };
 
-/// Concatenation of `input` over the ranks along dim 0, with gradient: backward reduce-scatters (sums) the gradient, so
-/// every rank's own slice receives what all ranks' losses say about it. `comm` must outlive the backward pass.
-at::Tensor all_gather_with_grad(const at::Tensor& input, Comm& comm);
-
 }  // namespace lockstep::comm

@@ -281,12 +281,6 @@ Comm World::group(const std::string& axis, const std::vector<int>& global_ranks)
   return state_->make_group(axis, global_ranks);
 }
 
-Mesh World::mesh(const plan::MeshLayout& layout) {
-  LOCKSTEP_CHECK(layout.world_size() == size(), "comm: mesh of {} ranks in a world of {}", layout.world_size(), size());
-  return Mesh(layout, rank(),
-              [this](const std::string& axis, const std::vector<int>& ranks) { return group(axis, ranks); });
-}
-
 void World::wait_for_rank_zero(const std::string& what) {
   if (!state_->store) return;
   const std::string name = fmt::format("rank_zero_done/{}", state_->num_waits++);

@@ -40,8 +40,7 @@ class World {
   Comm& comm();  ///< All ranks, axis "world".
   /// The group of `global_ranks`, of which this rank is one. Collective over them; (axis, first rank) must be new.
   Comm group(const std::string& axis, const std::vector<int>& global_ranks);
-  Mesh mesh(const plan::MeshLayout& layout);  ///< Collective over all ranks.
-  Recorder& recorder();                       ///< Of all groups made here.
+  Recorder& recorder();  ///< Of all groups made here.
   /// How long join() took: until all ranks had met, and from there until the group of all was connected.
   struct JoinTimes {
     double rendezvous_ms = 0, communicator_ms = 0;

@@ -24,7 +24,6 @@ constexpr size_t kMaxRecycled = 8;   // spare batches kept
 struct PendingBatch {
   HostBatch host;
   core::Json position_after;
-  SourceReport report;
   std::vector<std::pair<int64_t, BadSample>> bad;  // slot first
   std::exception_ptr error;
   int64_t error_slot = 0;
@@ -57,8 +56,8 @@ void check_config(const LoaderConfig& config) {
 /// Threads and everything they share. The reader owns the source while it runs.
 struct Loader::State {
   State(std::unique_ptr<SampleSource> source, SampleDecoder decoder, const LoaderConfig& config)
-      : config_(config), source_(std::move(source)), decoder_(std::move(decoder)), last_position_(source_->position()),
-        last_report_(source_->report()) {}
+      : config_(config), source_(std::move(source)), decoder_(std::move(decoder)), last_position_(source_->position()) {
+  }
   ~State() { stop(); }
 
   void start();
@@ -72,7 +71,6 @@ struct Loader::State {
 
   // Caller's side.
   core::Json last_position_;
-  SourceReport last_report_;
   int64_t num_bad_ = 0;
   std::vector<BadSample> bad_;
   std::exception_ptr failure_;  // sticky
@@ -172,7 +170,6 @@ bool Loader::State::read_batch() {
       if (!tasks_->push({batch, num, std::move(*sample)})) return false;
     }
     batch->position_after = source_->position();
-    batch->report = source_->report();
   } catch (...) {
     const std::scoped_lock lock(mutex_);
     batch->fail(num, std::current_exception());
@@ -270,7 +267,6 @@ void Loader::State::account(PendingBatch& batch) {
     if (bad_.size() < kMaxListed) bad_.push_back(std::move(bad));
   }
   last_position_ = std::move(batch.position_after);
-  last_report_ = std::move(batch.report);
   if (num_bad_ <= config_.max_bad_samples) return;
   std::string list;
   for (size_t i = 0; i < std::min<size_t>(bad_.size(), 3); ++i) list += fmt::format("\n    {}", bad_[i].reason);
@@ -344,13 +340,11 @@ void Loader::recycle(HostBatch&& batch) { state_->recycle(std::move(batch)); }
 core::Json Loader::position() const { return state_->last_position_; }
 int64_t Loader::num_bad_samples() const { return state_->num_bad_; }
 const std::vector<BadSample>& Loader::bad_samples() const { return state_->bad_; }
-SourceReport Loader::report() const { return state_->last_report_; }
 
 void Loader::seek(const core::Json& position) {
   state_->stop();
   state_->source_->seek(position);
   state_->last_position_ = state_->source_->position();
-  state_->last_report_ = state_->source_->report();
   state_->failure_ = nullptr;
   state_->start();
 }

@@ -57,8 +57,6 @@ class Loader {
   int64_t num_bad_samples() const;
   /// The first of them (at most 1,000), in stream order.
   const std::vector<BadSample>& bad_samples() const;
-  /// The source's report as of the last batch handed out.
-  SourceReport report() const;
   LoaderStats stats() const;
 
  private:

@@ -37,8 +37,6 @@ int quota_cores() {
 
 }  // namespace
 
-std::string DeviceChoice::name() const { return kind == DeviceKind::kCpu ? "cpu" : fmt::format("cuda:{}", index); }
-
 DeviceChoice choose_device(DeviceKind kind, int visible_gpus, int local_rank, int local_world_size) {
   if (kind == DeviceKind::kCpu) return {DeviceKind::kCpu, 0};
   if (visible_gpus < 1)

@@ -8,8 +8,7 @@ enum class DeviceKind { kCpu, kCuda };
 /// The device one rank computes on.
 struct DeviceChoice {
   DeviceKind kind = DeviceKind::kCpu;
-  int index = 0;             ///< Among the visible GPUs; 0 on the CPU.
-  std::string name() const;  ///< "cpu", "cuda:1".
+  int index = 0;  ///< Among the visible GPUs; 0 on the CPU.
 };
 
 /// Device of a rank: with one visible GPU that one (SLURM's GPU binding shows each task its own), else the GPU of the

@@ -70,11 +70,4 @@ std::vector<int> MeshLayout::group_of(int rank, Axis axis) const {
   return ranks;
 }
 
-std::vector<std::vector<int>> MeshLayout::groups(Axis axis) const {
-  std::vector<std::vector<int>> out;
-  for (int rank = 0; rank < world_size(); ++rank)
-    if (point_of(rank).at(axis) == 0) out.push_back(group_of(rank, axis));
-  return out;
-}
-
 }  // namespace lockstep::plan

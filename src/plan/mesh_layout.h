@@ -40,8 +40,6 @@ class MeshLayout {
 
   /// The ranks that differ from `rank` along `axis` only, by their coordinate on it; `rank` is one of them.
   std::vector<int> group_of(int rank, Axis axis) const;
-  /// Every group of an axis, ordered by first rank: together each rank once.
-  std::vector<std::vector<int>> groups(Axis axis) const;
 
  private:
   int stride(Axis axis) const;

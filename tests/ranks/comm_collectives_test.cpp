@@ -258,21 +258,6 @@ TEST_P(Collectives, CallsAreCountedAndRecorded) {
   });
 }
 
-TEST_P(Collectives, GatherWithGradientSumsWhatAllLossesSay) {
-  const int n = GetParam().num_ranks;
-  const at::Tensor weights =
-      at::arange(n * n * 6, at::kFloat).view({n, n * 2, 3}).remainder(5).sub(1.5);  // of each rank's loss
-  run([&](Comm& comm) {
-    const at::Tensor mine = values_of(comm.rank(), 6, at::kFloat).view({2, 3}).requires_grad_();
-    const at::Tensor all = all_gather_with_grad(mine, comm);
-    (all * all * weights[comm.rank()]).sum().backward();
-    const at::Tensor rows = stacked(n, 6, at::kFloat).view({n * 2, 3});
-    const at::Tensor want = (2 * rows * weights.sum(0)).narrow(0, comm.rank() * 2, 2);
-    if (!at::allclose(mine.grad(), want, 1e-6, 1e-6) || !mine.grad().abs().sum().is_nonzero())
-      throw std::runtime_error("wrong gradient");
-  });
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Transports, Collectives,
     ::testing::Values(CollectiveCase{ThreadBackend::kLocal, 1}, CollectiveCase{ThreadBackend::kLocal, 2},

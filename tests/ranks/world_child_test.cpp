@@ -21,6 +21,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "ranks/fault_process.h"
+#include "support/ranks/world_mesh.h"
 
 namespace lockstep::tests {
 namespace {
@@ -51,7 +52,7 @@ void sleep_for_ever() {
 
 void run_mesh(World& world) {
   const plan::MeshLayout layout(world.size(), {.pp = 1, .dp = 2, .tp = 2});
-  comm::Mesh mesh = world.mesh(layout);
+  comm::Mesh mesh = mesh_of(world, layout);
   check(mesh.pp().size() == 1 && mesh.dp().size() == 2 && mesh.tp().size() == 2, "mesh: wrong sizes");
   for (const plan::Axis axis : {plan::Axis::kPipeline, plan::Axis::kData, plan::Axis::kTensor}) {
     const at::Tensor value = at::full({3}, 1 << world.rank(), at::kLong);
@@ -65,7 +66,7 @@ void run_mesh(World& world) {
 
 /// A group fails in which the rank that died is not: rank 3 dies, rank 0 waits for rank 1, which waits for rank 3.
 void chain_of_groups(World& world) {
-  comm::Mesh mesh = world.mesh(plan::MeshLayout(world.size(), {.pp = 1, .dp = 2, .tp = 2}));
+  comm::Mesh mesh = mesh_of(world, plan::MeshLayout(world.size(), {.pp = 1, .dp = 2, .tp = 2}));
   sum_once(world);
   if (world.rank() == 3) throw DataError("data: shard 7 is short");
   const at::Tensor value = at::ones({3});

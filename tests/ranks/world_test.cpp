@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "ranks/fault_process.h"
+#include "support/ranks/world_mesh.h"
 
 namespace lockstep::comm {
 namespace {
@@ -127,7 +128,7 @@ TEST(World, OneRankMeetsNobody) {
   EXPECT_EQ(world.size(), 1);
   EXPECT_EQ(world.comm().gather_strings("x"), std::vector<std::string>{"x"});
   world.wait_for_rank_zero("nothing");
-  Mesh mesh = world.mesh(plan::MeshLayout(1, {.pp = 1, .dp = 1, .tp = 1}));
+  Mesh mesh = tests::mesh_of(world, plan::MeshLayout(1, {.pp = 1, .dp = 1, .tp = 1}));
   EXPECT_EQ(mesh.dp().axis(), "dp");
   EXPECT_THROW(World::join({}, {.backend = "mpi"}), UsageError);
   EXPECT_THROW(World::join({}, {.backend = "nccl"}), UsageError);

@@ -161,11 +161,6 @@ void apply(const Image& image, const TransformConfig& config, uint64_t rng_key, 
   run_plan(plan, Resizer(plan.resize), image, {0, 0, image.width, image.height}, config, out_YXC, scratch);
 }
 
-void apply(const Image& image, const TransformConfig& config, uint64_t rng_key, std::span<uint8_t> out_YXC) {
-  TransformScratch scratch;
-  apply(image, config, rng_key, out_YXC, scratch);
-}
-
 void apply_encoded(std::span<const std::byte> bytes, std::string_view name, const TransformConfig& config,
                    uint64_t rng_key, std::span<uint8_t> out_YXC, TransformScratch& scratch) {
   if (detect_image_format(bytes, name) != ImageFormat::kJpeg) {

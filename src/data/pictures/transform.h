@@ -62,7 +62,6 @@ struct TransformScratch {
 /// Writes image_pixels x image_pixels x 3 bytes to out_YXC (exactly that size).
 void apply(const Image& image, const TransformConfig& config, uint64_t rng_key, std::span<uint8_t> out_YXC,
            TransformScratch& scratch);
-void apply(const Image& image, const TransformConfig& config, uint64_t rng_key, std::span<uint8_t> out_YXC);
 
 /// Decode and apply in one go, with the same bytes as the two steps. Of a JPEG only the part the result needs is
 /// decoded where that is exact and saves enough; damage in the part left out is then not noticed (a file cut short

@@ -14,7 +14,8 @@ namespace {
 
 std::vector<uint8_t> applied(const Image& image, const TransformConfig& config, uint64_t key = 0) {
   std::vector<uint8_t> out(static_cast<size_t>(config.image_pixels) * static_cast<size_t>(config.image_pixels) * 3);
-  apply(image, config, key, out);
+  TransformScratch scratch;
+  apply(image, config, key, out, scratch);
   return out;
 }
 

@@ -11,6 +11,14 @@ namespace {
 
 constexpr Axis kAxes[] = {Axis::kPipeline, Axis::kData, Axis::kTensor};
 
+/// Every group of an axis, found from its first rank.
+std::vector<std::vector<int>> groups_of(const MeshLayout& mesh, Axis axis) {
+  std::vector<std::vector<int>> out;
+  for (int rank = 0; rank < mesh.world_size(); ++rank)
+    if (mesh.point_of(rank).at(axis) == 0) out.push_back(mesh.group_of(rank, axis));
+  return out;
+}
+
 TEST(MeshLayout, EveryRankHasOnePointAndOneGroupPerAxis) {
   for (const MeshOrder order : {MeshOrder::kPpDpTp, MeshOrder::kDpPpTp})
     for (int pp = 1; pp <= 4; ++pp)
@@ -19,7 +27,7 @@ TEST(MeshLayout, EveryRankHasOnePointAndOneGroupPerAxis) {
           const MeshLayout mesh(pp * dp * tp, {.pp = pp, .dp = dp, .tp = tp}, order);
           for (const Axis axis : kAxes) {
             std::vector<int> seen;
-            for (const auto& group : mesh.groups(axis)) {
+            for (const auto& group : groups_of(mesh, axis)) {
               EXPECT_EQ(static_cast<int>(group.size()), mesh.size(axis));
               for (size_t i = 0; i < group.size(); ++i) {
                 EXPECT_EQ(mesh.point_of(group[i]).at(axis), static_cast<int>(i));
