@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Holds the includes under src/ to the table of ARCHITECTURE.md: each folder may include only what its row lists, and only the engine's
 folders may include LibTorch. Headers include at most ATen/core/TensorBody.h of it; those named *_internal.h may include more, and only .cpp files
-of their own folder may include them. Also limits Trainer::run and Trainer::step to 30 lines."""
+of their own folder may include them. Inside a folder no include leads back: a header with its .cpp counts as one, and none of them reaches itself
+through others. Also limits Trainer::run and Trainer::step to 30 lines."""
 import pathlib
 import re
 import sys
@@ -54,6 +55,28 @@ def problems_of(path: pathlib.Path, folder: str, front: bool):
             yield f"{path}:{number}: torch/torch.h costs 12 s a file; include what is used"
 
 
+def cycles_in(root: pathlib.Path, folder: pathlib.Path):
+    """Circles of includes between the files of a folder and its subfolders, each as a list that ends where it begins."""
+    includes = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".h", ".cpp"):
+            unit = str(path.relative_to(root / "src").with_suffix(""))
+            named = re.findall(r'^#include "([^"]+)\.h"', path.read_text(), re.M)
+            includes.setdefault(unit, set()).update(name for name in named if name != unit and name.startswith(folder.name + "/"))
+    done = set()
+
+    def visit(unit, way):
+        if unit in way:
+            yield way[way.index(unit):] + [unit]
+        elif unit not in done:
+            for other in sorted(includes.get(unit, ())):
+                yield from visit(other, way + [unit])
+            done.add(unit)
+
+    for unit in includes:
+        yield from visit(unit, [])
+
+
 def trainer_problems(root: pathlib.Path):
     path = root / "src/train/trainer.cpp"
     lines = path.read_text().splitlines() if path.exists() else []
@@ -72,6 +95,8 @@ def main() -> int:
         if path.suffix in (".h", ".cpp"):
             parts = path.relative_to(root / "src").parts
             problems += problems_of(path, parts[0], front=parts[:2] in (("cli", "front"), ("cli", "common")))
+    for folder in sorted(path for path in (root / "src").iterdir() if path.is_dir()):
+        problems += [f"{folder}: includes lead back: {' -> '.join(circle)}" for circle in cycles_in(root, folder)]
     print("\n".join(problems) if problems else "include directions: ok")
     return 1 if problems else 0
 

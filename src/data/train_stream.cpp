@@ -25,17 +25,49 @@ namespace {
 
 constexpr size_t kMaxAutomaticIndex = 1000;  // shards; more only on request (`lockstep data index`)
 
-DatasetType resolved_type(const SourceConfig& config) {
-  if (config.type != DatasetType::kAuto) return config.type;
+bool is_folder(const std::string& spec) {
   std::error_code code;
+  return fs::is_directory(spec, code);
+}
+
+bool is_table(const std::string& spec) {
+  const std::string lower = core::to_lower_ascii(spec);
+  return !is_folder(spec) && (core::ends_with(lower, ".csv") || core::ends_with(lower, ".tsv"));
+}
+
+bool is_shard_list(const std::string& spec) {
+  const std::string lower = core::to_lower_ascii(spec);
+  return !is_folder(spec) && !is_table(spec) &&
+         (is_pipe(lower) || lower.find(".tar") != std::string::npos || lower.find("::pipe:") != std::string::npos);
+}
+
+/// A kind of data.
+struct SourceType {
+  const char* name;
+  const char* alias = nullptr;                             ///< Another name.
+  bool (*is_meant_by)(const std::string& spec) = nullptr;  ///< Under "auto"; at most one says yes.
+  RowTable (*open_rows)(const SourceConfig&) = nullptr;    ///< nullptr: shards, read as streams.
+  bool has_size = true;                                    ///< The data says how many samples there are.
+};
+
+constexpr SourceType kSourceTypes[] = {
+    {.name = DatasetType::kWebDataset, .alias = "webdataset-audio", .is_meant_by = is_shard_list},
+    {.name = DatasetType::kCsv, .is_meant_by = is_table, .open_rows = open_csv},
+    {.name = DatasetType::kSynthetic, .open_rows = open_synthetic, .has_size = false},
+    {.name = DatasetType::kSyntheticAudio, .open_rows = open_synthetic_audio, .has_size = false},
+    {.name = DatasetType::kImageFolder, .is_meant_by = is_folder, .open_rows = open_class_folders},
+};
+
+const SourceType& resolved_type(const SourceConfig& config) {
+  for (const SourceType& type : kSourceTypes)
+    if (config.type == type.name) return type;
+  LOCKSTEP_CHECK(config.type == DatasetType::kAuto, "type={}", config.type);
   if (config.spec.empty())
     throw UsageError("data: no data set given",
                      "--train-data 'folder/{000..099}.tar', a .csv file, or --dataset-type synthetic");
-  if (fs::is_directory(config.spec, code)) return DatasetType::kImageFolder;
-  const std::string lower = core::to_lower_ascii(config.spec);
-  if (core::ends_with(lower, ".csv") || core::ends_with(lower, ".tsv")) return DatasetType::kCsv;
-  if (is_pipe(lower) || lower.find(".tar") != std::string::npos || lower.find("::pipe:") != std::string::npos)
-    return DatasetType::kWebDataset;
+  for (const SourceType& type : kSourceTypes)
+    if (type.is_meant_by != nullptr && type.is_meant_by(config.spec)) return type;
+  std::error_code code;
   if (!fs::exists(config.spec, code))
     throw DataError(fmt::format("data: '{}' does not exist", config.spec),
                     "give .tar shards ('folder/{000..099}.tar'), a .csv or .tsv file, or for pictures of classes a "
@@ -44,6 +76,8 @@ DatasetType resolved_type(const SourceConfig& config) {
       fmt::format("data: cannot tell what kind of data '{}' is", config.spec),
       "a .tar list is WebDataset, .csv and .tsv are tables, a folder is an ImageFolder; else say --dataset-type");
 }
+
+bool is_shards(const SourceType& type) { return type.open_rows == nullptr; }
 
 void check_config(const SourceConfig& config) {
   LOCKSTEP_CHECK(config.world_size > 0 && config.rank >= 0 && config.rank < config.world_size, "rank={} world={}",
@@ -62,66 +96,6 @@ void check_config(const SourceConfig& config) {
   if (!config.shuffle && config.resampled)
     throw UsageError("data: --shuffle off and --dataset-resampled contradict each other",
                      "drawing shards with replacement is random by nature");
-}
-
-EpochSize rounded_up(int64_t known, int64_t global_batch, std::string origin) {
-  const int64_t batches = known / global_batch + (known % global_batch != 0 ? 1 : 0);
-  return {.num_batches = batches,
-          .num_samples = batches * global_batch,
-          .num_known = known,
-          .num_dropped = 0,
-          .each_once = false,
-          .origin = std::move(origin)};
-}
-
-EpochSize rounded_down(int64_t known, int64_t global_batch, std::string origin) {
-  const int64_t batches = known / global_batch;
-  return {.num_batches = batches,
-          .num_samples = batches * global_batch,
-          .num_known = known,
-          .num_dropped = known - batches * global_batch,
-          .each_once = true,
-          .origin = std::move(origin)};
-}
-
-/// Counts of sizes.json, or of __len__, in the folder of the first shard.
-std::optional<std::pair<int64_t, std::string>> size_beside_shards(const std::vector<std::string>& shards) {
-  if (shards.empty() || is_pipe(shards.front())) return std::nullopt;
-  const fs::path folder = fs::path(shards.front()).parent_path();
-  std::error_code code;
-  if (const fs::path file = folder / "sizes.json"; fs::exists(file, code)) {
-    const Json sizes = core::read_json_file(file);
-    int64_t total = 0;
-    for (const std::string& shard : shards) {
-      const std::string name = fs::path(shard).filename().string();
-      if (!sizes.is_object() || !sizes.contains(name) || !sizes.at(name).is_number_integer() ||
-          sizes.at(name).get<int64_t>() < 0)
-        throw DataError(fmt::format("data: '{}' has no count for shard '{}'", file.string(), name),
-                        "give --train-num-samples, or correct the file");
-      total += sizes.at(name).get<int64_t>();
-    }
-    return std::pair(total, std::string("sizes.json"));
-  }
-  if (const fs::path file = folder / "__len__"; fs::exists(file, code)) {
-    const std::string text = core::read_file(file);
-    const auto count = core::parse_int(core::trim(text));
-    if (!count || *count < 0) throw DataError(fmt::format("data: '{}' holds no number", file.string()));
-    return std::pair(*count, std::string("__len__"));
-  }
-  return std::nullopt;
-}
-
-EpochSize webdataset_size(const SourceConfig& config) {
-  const auto set = load_shard_set(config);
-  if (set->has_index() && config.order == DataOrder::kLockstep && !config.resampled) {
-    pass_samples(*set, config);  // refuses a set smaller than one batch
-    return rounded_down(set->num_samples(), config.global_batch, "index");
-  }
-  if (set->has_index()) return rounded_up(set->num_samples(), config.global_batch, "index");
-  if (const auto found = size_beside_shards(set->shards))
-    return rounded_up(found->first, config.global_batch, found->second);
-  throw DataError(fmt::format("data: the number of samples in '{}' is not known", config.spec),
-                  "give --train-num-samples N, or run `lockstep data index SHARDS` once");
 }
 
 /// A line now and then while shards are indexed; the other ranks wait for it.
@@ -143,26 +117,17 @@ std::function<void(int64_t, const std::string&)> progress_lines(size_t num_shard
                                              : first.hint() + "; `lockstep data verify SHARDS` lists every such shard");
 }
 
-RowTable open_rows(const SourceConfig& config, DatasetType type) {
-  switch (type) {
-    case DatasetType::kCsv: return open_csv(config);
-    case DatasetType::kImageFolder: return open_class_folders(config);
-    case DatasetType::kSyntheticAudio: return open_synthetic_audio(config);
-    default: return open_synthetic(config);
-  }
-}
-
 }  // namespace
 
-DatasetType parse_dataset_type(const std::string& name) {
-  static constexpr NameTable<DatasetType, 7> kNames{{{"auto", DatasetType::kAuto},
-                                                     {"webdataset", DatasetType::kWebDataset},
-                                                     {"webdataset-audio", DatasetType::kWebDataset},
-                                                     {"csv", DatasetType::kCsv},
-                                                     {"synthetic", DatasetType::kSynthetic},
-                                                     {"synthetic-audio", DatasetType::kSyntheticAudio},
-                                                     {"imagefolder", DatasetType::kImageFolder}}};
-  return parse_name(name, kNames, "data set type");
+std::string parse_dataset_type(const std::string& name) {
+  if (name == DatasetType::kAuto) return name;
+  std::vector<std::string> known{DatasetType::kAuto};
+  for (const SourceType& type : kSourceTypes) {
+    if (name == type.name || (type.alias != nullptr && name == type.alias)) return type.name;
+    known.emplace_back(type.name);
+    if (type.alias != nullptr) known.emplace_back(type.alias);
+  }
+  throw_unknown_name("data set type", name, known);
 }
 
 DataOrder parse_data_order(const std::string& name) {
@@ -173,32 +138,24 @@ DataOrder parse_data_order(const std::string& name) {
 
 EpochSize epoch_size(const SourceConfig& config) {
   check_config(config);
-  const DatasetType type = resolved_type(config);
-  EpochSize size;
-  if (config.num_samples > 0) {
-    size = rounded_up(config.num_samples, config.global_batch, "--train-num-samples");
-  } else if (type == DatasetType::kWebDataset) {
-    size = webdataset_size(config);
-  } else if (type == DatasetType::kSynthetic || type == DatasetType::kSyntheticAudio) {
+  const SourceType& type = resolved_type(config);
+  if (is_shards(type)) return shards_epoch_size(config);
+  if (config.num_samples <= 0 && !type.has_size)
     throw UsageError("data: synthetic data has no size of its own", "give --train-num-samples N");
-  } else {
-    size = rounded_down(open_rows(config, type).num_rows, config.global_batch,
-                        type == DatasetType::kCsv ? "csv" : "imagefolder");
-  }
-  if (size.num_batches == 0)
-    throw DataError(fmt::format("data: '{}' holds {} samples, fewer than one global batch of {}", config.spec,
-                                size.num_known, config.global_batch),
-                    kTooFewSamplesHint);
+  const EpochSize size = config.num_samples > 0
+                             ? rounded_up(config.num_samples, config.global_batch, "--train-num-samples")
+                             : rounded_down(type.open_rows(config).num_rows, config.global_batch, type.name);
+  refuse_empty(size, config);
   return size;
 }
 
 std::unique_ptr<SampleSource> open_train_source(const SourceConfig& config) {
   check_config(config);
-  const DatasetType type = resolved_type(config);
-  if (type != DatasetType::kWebDataset) {
+  const SourceType& type = resolved_type(config);
+  if (!is_shards(type)) {
     if (config.resampled || !config.upsampling_factors.empty())
       throw UsageError("data: --dataset-resampled draws shards, so it needs a WebDataset");
-    return make_row_train_source(open_rows(config, type), config);
+    return make_row_train_source(type.open_rows(config), config);
   }
   if (config.order == DataOrder::kOpenClip) return open_openclip_source(config);
   return open_lane_source(config);
@@ -207,13 +164,13 @@ std::unique_ptr<SampleSource> open_train_source(const SourceConfig& config) {
 std::unique_ptr<SampleSource> open_eval_source(const SourceConfig& config) {
   LOCKSTEP_CHECK(config.world_size > 0 && config.rank >= 0 && config.rank < config.world_size, "rank={} world={}",
                  config.rank, config.world_size);
-  const DatasetType type = resolved_type(config);
-  if (type == DatasetType::kWebDataset) return open_sequential_source(config);
-  return make_row_eval_source(open_rows(config, type), config);
+  const SourceType& type = resolved_type(config);
+  if (is_shards(type)) return open_sequential_source(config);
+  return make_row_eval_source(type.open_rows(config), config);
 }
 
 bool prepare_index(const SourceConfig& config, int64_t num_threads) {
-  if (resolved_type(config) != DatasetType::kWebDataset || config.index == IndexUse::kOff) return false;
+  if (!is_shards(resolved_type(config)) || config.index == IndexUse::kOff) return false;
   const std::vector<std::string> shards = expand_shards(config);
   const bool has_pipe =
       std::any_of(shards.begin(), shards.end(), [](const std::string& shard) { return is_pipe(shard); });

@@ -311,76 +311,70 @@ struct DemoFlags {
   }
 };
 
-struct MakeShapesFlags {
+/// Parses the flags of a make-*, makes the set, and tells of it by `print` or as JSON.
+template <typename Config, typename Make, typename Print>
+int run_make(std::span<const std::string> args, const Make& make, const Print& print) {
   DemoFlags demo;
-  data::MakeShapesConfig config;
-};
+  Config config;
+  OptionSet set = declare(demo, config);
+  if (parse_or_help(set, args)) return 0;
+  demo.finish(config.set);
+  const auto result = make(config);
+  if (demo.as_json)
+    print_data_json(data::to_json(result));
+  else
+    print(result);
+  return 0;
+}
 
-OptionSet declare(MakeShapesFlags& flags) {
+OptionSet declare(DemoFlags& demo, data::MakeShapesConfig& config) {
   OptionSet set(
       "data make-shapes",
       "Writes a demo data set: pictures of coloured shapes with captions, as WebDataset shards and class folders.");
-  flags.demo.declare_size(set, flags.config.set, "pictures");
-  set.add("image-size", &flags.config.image_pixels,
+  demo.declare_size(set, config.set, "pictures");
+  set.add("image-size", &config.image_pixels,
           {.help = "Height and width of a picture.", .unit = "pixels", .min = 1, .max = 4096});
-  flags.demo.declare_making(set, "pictures", "Pictures drawn");
+  demo.declare_making(set, "pictures", "Pictures drawn");
   return set;
 }
 
-int run_make_shapes(std::span<const std::string> args) {
-  MakeShapesFlags flags;
-  OptionSet set = declare(flags);
-  if (parse_or_help(set, args)) return 0;
-  flags.demo.finish(flags.config.set);
-  const data::DemoSetResult result = data::make_shapes(flags.config);
-  if (flags.demo.as_json) {
-    print_data_json(data::to_json(result));
-    return 0;
-  }
+void print_shapes(const data::DemoSetResult& result) {
   print_demo_set(result, "pictures");
   fmt::print("  --train-data '{}'\n  --val-data '{}'\n  --imagenet-val {}\n  --classnames {}\n  --templates {}\n",
              result.train_shards, result.val_shards, result.heldout.string(), result.class_names.string(),
              result.templates.string());
-  return 0;
 }
 
-struct MakeSoundsFlags {
-  DemoFlags demo;
-  data::MakeSoundsConfig config;
-};
+int run_make_shapes(std::span<const std::string> args) {
+  return run_make<data::MakeShapesConfig>(args, data::make_shapes, print_shapes);
+}
 
-OptionSet declare(MakeSoundsFlags& flags) {
+OptionSet declare(DemoFlags& demo, data::MakeSoundsConfig& config) {
   OptionSet set("data make-sounds",
                 "Writes a demo data set: tones, chords, sweeps, noises and rhythms with captions, as WebDataset shards "
                 "of FLAC and class "
                 "folders, with a tokenizer trained on the captions.");
-  flags.demo.declare_size(set, flags.config.set, "recordings");
-  set.add("seconds", &flags.config.seconds, {.help = "Length of a recording.", .unit = "s", .min = 0.25, .max = 60});
-  set.add("sample-rate", &flags.config.sample_rate,
+  demo.declare_size(set, config.set, "recordings");
+  set.add("seconds", &config.seconds, {.help = "Length of a recording.", .unit = "s", .min = 0.25, .max = 60});
+  set.add("sample-rate", &config.sample_rate,
           {.help = "Rate of the recordings.", .unit = "Hz", .min = 8000, .max = 192000});
-  set.add("vocab-size", &flags.config.vocab_size,
+  set.add("vocab-size", &config.vocab_size,
           {.help = "Most tokens of the tokenizer.", .unit = "tokens", .min = 300, .max = 50000});
-  flags.demo.declare_making(set, "sounds", "Sounds computed");
+  demo.declare_making(set, "sounds", "Sounds computed");
   return set;
 }
 
-int run_make_sounds(std::span<const std::string> args) {
-  MakeSoundsFlags flags;
-  OptionSet set = declare(flags);
-  if (parse_or_help(set, args)) return 0;
-  flags.demo.finish(flags.config.set);
-  const data::MakeSoundsResult result = data::make_sounds(flags.config);
-  if (flags.demo.as_json) {
-    print_data_json(data::to_json(result));
-    return 0;
-  }
+void print_sounds(const data::MakeSoundsResult& result) {
   print_demo_set(result.set, "recordings");
   fmt::print("  {} values at {} Hz each; a tokenizer of {} tokens in {}\n", result.clip_samples, result.sample_rate,
              result.vocab_size, result.tokenizer.string());
   fmt::print("  --train-data '{}'\n  --val-data '{}'\n", result.set.train_shards, result.set.val_shards);
   fmt::print("  held-out recordings {}\n  class names {}\n  templates {}\n", result.set.heldout.string(),
              result.set.class_names.string(), result.set.templates.string());
-  return 0;
+}
+
+int run_make_sounds(std::span<const std::string> args) {
+  return run_make<data::MakeSoundsConfig>(args, data::make_sounds, print_sounds);
 }
 
 struct DataCommand {

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "data/order/lane_stream.h"
 #include "data/order/position.h"
+#include "data/shards/epoch_size.h"
 #include "data/shards/source_webdataset.h"
 
 namespace lockstep::data {
@@ -89,7 +90,7 @@ class OpenClipSource : public SampleSource {
                       "use fewer --workers, or --data-order lockstep");
     SourceConfig sized = config;
     sized.global_batch = config.samples_per_rank * config.world_size;
-    const EpochSize size = epoch_size(sized);
+    const EpochSize size = shards_epoch_size(sized);
     batches_per_worker_ = (size.num_batches + config.num_workers - 1) / config.num_workers;
     fingerprint_ = context_.set->fingerprint();
     begin_epoch(0);

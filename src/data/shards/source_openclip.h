@@ -7,7 +7,7 @@
 
 #include "core/rng.h"
 #include "data/shards/source.h"
-#include "data/train_stream.h"
+#include "data/shards/source_config.h"
 
 namespace lockstep::data {
 

@@ -14,119 +14,132 @@ namespace {
 constexpr uint64_t kPurposeRows = 0x524f5753ull;
 constexpr uint64_t kPurposeSubstitute = 0x535542ull;
 
+/// Where a stream stands in a table of rows.
+struct RowProgress {
+  std::shared_ptr<const RowTable> table;
+  uint64_t rank, world_size;
+  uint64_t consumed = 0;
+  SourceReport report{};
+  std::atomic<bool> is_interrupted{false};
+
+  RowProgress(RowTable rows, const SourceConfig& config)
+      : table(std::make_shared<const RowTable>(std::move(rows))), rank(static_cast<uint64_t>(config.rank)),
+        world_size(static_cast<uint64_t>(config.world_size)) {}
+
+  uint64_t num_rows() const { return static_cast<uint64_t>(table->num_rows); }
+  RawSample take(uint64_t row, uint64_t id) {
+    RawSample sample = table->row(static_cast<int64_t>(row));
+    sample.id = id;
+    consumed += world_size;
+    ++report.num_samples;
+    return sample;
+  }
+  void check_interrupted() const {
+    if (is_interrupted.load()) throw DataError("data: reading was interrupted");
+  }
+  void expect_same_data(const PositionReader& position) const {
+    position.expect("data", table->fingerprint, "the data set differs from the one the position was written with");
+  }
+  void restart(uint64_t from) {
+    consumed = from;
+    report = {};
+    is_interrupted = false;
+  }
+};
+
 class RowTrainSource : public SampleSource {
  public:
   RowTrainSource(RowTable table, const SourceConfig& config)
-      : table_(std::make_shared<const RowTable>(std::move(table))), rank_(static_cast<uint64_t>(config.rank)),
-        world_size_(static_cast<uint64_t>(config.world_size)), shuffle_(config.shuffle), seed_(config.seed),
-        epoch_samples_(static_cast<uint64_t>(table_->num_rows / config.global_batch * config.global_batch)) {
+      : at_(std::move(table), config), shuffle_(config.shuffle), seed_(config.seed),
+        epoch_samples_(static_cast<uint64_t>(at_.table->num_rows / config.global_batch * config.global_batch)) {
     if (epoch_samples_ == 0)
       throw DataError(fmt::format("data: '{}' holds {} samples, fewer than one global batch of {}", config.spec,
-                                  table_->num_rows, config.global_batch),
+                                  at_.table->num_rows, config.global_batch),
                       kTooFewSamplesHint);
   }
 
   std::optional<RawSample> next() override {
-    if (is_interrupted_.load()) throw DataError("data: reading was interrupted");
-    const uint64_t at = consumed_ + rank_, id = epoch_ * epoch_samples_ + at;
-    const auto num_rows = static_cast<uint64_t>(table_->num_rows);
+    at_.check_interrupted();
+    const uint64_t place = at_.consumed + at_.rank, id = epoch_ * epoch_samples_ + place;
     const uint64_t row =
-        shuffle_ ? core::Permutation(num_rows, core::stream_key({seed_, kPurposeRows, epoch_}))(at) : at;
-    RawSample sample = table_->row(static_cast<int64_t>(row));
-    sample.id = id;
-    sample.substitute = [table = table_, row, id, seed = seed_](int attempt) {
+        shuffle_ ? core::Permutation(at_.num_rows(), core::stream_key({seed_, kPurposeRows, epoch_}))(place) : place;
+    RawSample sample = at_.take(row, id);
+    sample.substitute = [table = at_.table, row, id, seed = seed_](int attempt) {
       const auto num_others = static_cast<uint64_t>(table->num_rows) - 1;
       if (num_others == 0) return table->row(static_cast<int64_t>(row));
       const uint64_t key = core::stream_key({seed, kPurposeSubstitute, id, static_cast<uint64_t>(attempt)});
       const uint64_t pick = core::CounterRng(key).below(num_others);
       return table->row(static_cast<int64_t>(pick < row ? pick : pick + 1));
     };
-    consumed_ += world_size_;
-    if (consumed_ >= epoch_samples_) {
-      consumed_ -= epoch_samples_;
+    if (at_.consumed >= epoch_samples_) {
+      at_.consumed -= epoch_samples_;
       ++epoch_;
-      report_.num_dropped_tail += static_cast<int64_t>(num_rows - epoch_samples_);
+      at_.report.num_dropped_tail += static_cast<int64_t>(at_.num_rows() - epoch_samples_);
     }
-    ++report_.num_samples;
     return sample;
   }
 
   Json position() const override {
-    return {{"kind", "rows"},        {"data", table_->fingerprint},     {"seed", seed_},      {"epoch", epoch_},
-            {"consumed", consumed_}, {"epoch_samples", epoch_samples_}, {"shuffle", shuffle_}};
+    return {{"kind", "rows"},           {"data", at_.table->fingerprint},  {"seed", seed_},      {"epoch", epoch_},
+            {"consumed", at_.consumed}, {"epoch_samples", epoch_samples_}, {"shuffle", shuffle_}};
   }
 
   void seek(const Json& json) override {
     const PositionReader position(json, "rows");
-    position.expect("data", table_->fingerprint, "the data set differs from the one the position was written with");
+    at_.expect_same_data(position);
     position.expect("shuffle", shuffle_, "--shuffle differs");
     const auto samples = position.number<uint64_t>("epoch_samples"), consumed = position.number<uint64_t>("consumed");
-    if (samples == 0 || samples > static_cast<uint64_t>(table_->num_rows) || samples % world_size_ != 0 ||
-        consumed % world_size_ != 0 || consumed >= samples)
+    if (samples == 0 || samples > at_.num_rows() || samples % at_.world_size != 0 || consumed % at_.world_size != 0 ||
+        consumed >= samples)
       throw DataError(
           fmt::format("data: a position after {} samples (epochs of {}) cannot be shared equally by {} ranks", consumed,
-                      samples, world_size_),
+                      samples, at_.world_size),
           "continue on a number of ranks that divides both");
     seed_ = position.number<uint64_t>("seed");
     epoch_ = position.number<uint64_t>("epoch");
     epoch_samples_ = samples;
-    consumed_ = consumed;
-    report_ = {};
-    is_interrupted_ = false;
+    at_.restart(consumed);
   }
 
-  SourceReport report() const override { return report_; }
-  void interrupt() override { is_interrupted_ = true; }
+  SourceReport report() const override { return at_.report; }
+  void interrupt() override { at_.is_interrupted = true; }
 
  private:
-  const std::shared_ptr<const RowTable> table_;
-  const uint64_t rank_, world_size_;
+  RowProgress at_;
   const bool shuffle_;
-  uint64_t seed_, epoch_samples_, epoch_ = 0, consumed_ = 0;
-  SourceReport report_;
-  std::atomic<bool> is_interrupted_{false};
+  uint64_t seed_, epoch_samples_, epoch_ = 0;
 };
 
 class RowEvalSource : public SampleSource {
  public:
-  RowEvalSource(RowTable table, const SourceConfig& config)
-      : table_(std::move(table)), rank_(config.rank), world_size_(config.world_size) {}
+  RowEvalSource(RowTable table, const SourceConfig& config) : at_(std::move(table), config) {}
 
   std::optional<RawSample> next() override {
-    if (is_interrupted_.load()) throw DataError("data: reading was interrupted");
-    if (consumed_ + rank_ >= table_.num_rows) return std::nullopt;
-    RawSample sample = table_.row(consumed_ + rank_);
-    sample.id = static_cast<uint64_t>(consumed_ + rank_);
-    consumed_ += world_size_;
-    ++report_.num_samples;
-    return sample;
+    at_.check_interrupted();
+    const uint64_t row = at_.consumed + at_.rank;
+    if (row >= at_.num_rows()) return std::nullopt;
+    return at_.take(row, row);
   }
 
   Json position() const override {
-    return {{"kind", "rows_once"}, {"data", table_.fingerprint}, {"consumed", consumed_}};
+    return {{"kind", "rows_once"}, {"data", at_.table->fingerprint}, {"consumed", at_.consumed}};
   }
 
   void seek(const Json& json) override {
     const PositionReader position(json, "rows_once");
-    position.expect("data", table_.fingerprint, "the data set differs from the one the position was written with");
+    at_.expect_same_data(position);
     const auto consumed = position.number<int64_t>("consumed");
-    if (consumed < 0 || consumed % world_size_ != 0)
-      throw DataError(
-          fmt::format("data: a position after {} samples cannot be shared equally by {} ranks", consumed, world_size_));
-    consumed_ = consumed;
-    report_ = {};
-    is_interrupted_ = false;
+    if (consumed < 0 || static_cast<uint64_t>(consumed) % at_.world_size != 0)
+      throw DataError(fmt::format("data: a position after {} samples cannot be shared equally by {} ranks", consumed,
+                                  at_.world_size));
+    at_.restart(static_cast<uint64_t>(consumed));
   }
 
-  SourceReport report() const override { return report_; }
-  void interrupt() override { is_interrupted_ = true; }
+  SourceReport report() const override { return at_.report; }
+  void interrupt() override { at_.is_interrupted = true; }
 
  private:
-  const RowTable table_;
-  const int64_t rank_, world_size_;
-  int64_t consumed_ = 0;
-  SourceReport report_;
-  std::atomic<bool> is_interrupted_{false};
+  RowProgress at_;
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/shards/source.h"
-#include "data/train_stream.h"
+#include "data/shards/source_config.h"
 
 namespace lockstep::data {
 

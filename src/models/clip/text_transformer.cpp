@@ -4,25 +4,16 @@
 #include <ATen/ops/matmul.h>
 
 #include "core/error.h"
+#include "models/clip/block_shape.h"
 
 namespace lockstep::models {
-namespace {
-
-nn::BlockShape text_block_shape(const config::ClipShape& shape) {
-  return {.width = shape.text.width,
-          .heads = shape.text.heads,
-          .mlp_width = shape.text.mlp_width(),
-          .activation = shape.quick_gelu ? nn::Activation::kQuickGelu : nn::Activation::kGelu,
-          .has_layer_scale = shape.text.layer_scale.has_value()};
-}
-
-}  // namespace
 
 TextTransformer::TextTransformer(const config::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
     : context_length_(shape.text.context_length), exact_shortcuts_(exact_shortcuts),
       token_embedding_(shape.text.vocab_size, shape.text.width, options),
       positional_embedding_(nn::make_parameter({shape.text.context_length, shape.text.width}, options)),
-      transformer_(shape.text.layers, text_block_shape(shape), /*is_causal=*/true, options),
+      transformer_(shape.text.layers, block_shape(shape.text, shape.text.heads, shape.quick_gelu), /*is_causal=*/true,
+                   options),
       ln_final_(shape.text.width, options),
       text_projection_(nn::make_parameter({shape.text.width, shape.embed_dim}, options)) {
   register_child("token_embedding", token_embedding_);

@@ -16,19 +16,12 @@
 #include "config/flops.h"
 #include "core/error.h"
 #include "core/rng.h"
+#include "models/clip/block_shape.h"
 
 namespace lockstep::models {
 namespace {
 
 constexpr uint64_t kPatchDropoutStream = 0x70617463;  // "patc": apart from other draws under the same key
-
-nn::BlockShape vision_block_shape(const config::ClipShape& shape) {
-  return {.width = shape.vision.width,
-          .heads = shape.vision.heads(),
-          .mlp_width = shape.vision.mlp_width(),
-          .activation = shape.quick_gelu ? nn::Activation::kQuickGelu : nn::Activation::kGelu,
-          .has_layer_scale = shape.vision.layer_scale.has_value()};
-}
 
 }  // namespace
 
@@ -57,7 +50,8 @@ VisionTransformer::VisionTransformer(const config::ClipShape& shape, bool exact_
       class_embedding_(nn::make_parameter({shape.vision.width}, options)),
       positional_embedding_(nn::make_parameter({shape.vision.tokens(), shape.vision.width}, options)),
       ln_pre_(shape.vision.width, options),
-      transformer_(shape.vision.layers, vision_block_shape(shape), /*is_causal=*/false, options),
+      transformer_(shape.vision.layers, block_shape(shape.vision, shape.vision.heads(), shape.quick_gelu),
+                   /*is_causal=*/false, options),
       ln_post_(shape.vision.width, options), proj_(nn::make_parameter({shape.vision.width, shape.embed_dim}, options)) {
   register_child("conv1", conv1_);
   register_parameter("class_embedding", class_embedding_);

@@ -1,0 +1,96 @@
+#include "data/shards/epoch_size.h"
+
+#include <filesystem>
+#include <optional>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/strings.h"
+#include "data/shards/shard_list.h"
+#include "data/shards/source_webdataset.h"
+
+namespace lockstep::data {
+namespace fs = std::filesystem;
+using core::Json;
+
+EpochSize rounded_up(int64_t known, int64_t global_batch, std::string origin) {
+  const int64_t batches = known / global_batch + (known % global_batch != 0 ? 1 : 0);
+  return {.num_batches = batches,
+          .num_samples = batches * global_batch,
+          .num_known = known,
+          .num_dropped = 0,
+          .each_once = false,
+          .origin = std::move(origin)};
+}
+
+EpochSize rounded_down(int64_t known, int64_t global_batch, std::string origin) {
+  const int64_t batches = known / global_batch;
+  return {.num_batches = batches,
+          .num_samples = batches * global_batch,
+          .num_known = known,
+          .num_dropped = known - batches * global_batch,
+          .each_once = true,
+          .origin = std::move(origin)};
+}
+
+namespace {
+
+/// Counts of sizes.json, or of __len__, in the folder of the first shard.
+std::optional<std::pair<int64_t, std::string>> size_beside_shards(const std::vector<std::string>& shards) {
+  if (shards.empty() || is_pipe(shards.front())) return std::nullopt;
+  const fs::path folder = fs::path(shards.front()).parent_path();
+  std::error_code code;
+  if (const fs::path file = folder / "sizes.json"; fs::exists(file, code)) {
+    const Json sizes = core::read_json_file(file);
+    int64_t total = 0;
+    for (const std::string& shard : shards) {
+      const std::string name = fs::path(shard).filename().string();
+      if (!sizes.is_object() || !sizes.contains(name) || !sizes.at(name).is_number_integer() ||
+          sizes.at(name).get<int64_t>() < 0)
+        throw DataError(fmt::format("data: '{}' has no count for shard '{}'", file.string(), name),
+                        "give --train-num-samples, or correct the file");
+      total += sizes.at(name).get<int64_t>();
+    }
+    return std::pair(total, std::string("sizes.json"));
+  }
+  if (const fs::path file = folder / "__len__"; fs::exists(file, code)) {
+    const std::string text = core::read_file(file);
+    const auto count = core::parse_int(core::trim(text));
+    if (!count || *count < 0) throw DataError(fmt::format("data: '{}' holds no number", file.string()));
+    return std::pair(*count, std::string("__len__"));
+  }
+  return std::nullopt;
+}
+
+EpochSize size_found(const SourceConfig& config) {
+  const auto set = load_shard_set(config);
+  if (set->has_index() && config.order == DataOrder::kLockstep && !config.resampled) {
+    pass_samples(*set, config);  // refuses a set smaller than one batch
+    return rounded_down(set->num_samples(), config.global_batch, "index");
+  }
+  if (set->has_index()) return rounded_up(set->num_samples(), config.global_batch, "index");
+  if (const auto found = size_beside_shards(set->shards))
+    return rounded_up(found->first, config.global_batch, found->second);
+  throw DataError(fmt::format("data: the number of samples in '{}' is not known", config.spec),
+                  "give --train-num-samples N, or run `lockstep data index SHARDS` once");
+}
+
+}  // namespace
+
+void refuse_empty(const EpochSize& size, const SourceConfig& config) {
+  if (size.num_batches == 0)
+    throw DataError(fmt::format("data: '{}' holds {} samples, fewer than one global batch of {}", config.spec,
+                                size.num_known, config.global_batch),
+                    kTooFewSamplesHint);
+}
+
+EpochSize shards_epoch_size(const SourceConfig& config) {
+  const EpochSize size = config.num_samples > 0
+                             ? rounded_up(config.num_samples, config.global_batch, "--train-num-samples")
+                             : size_found(config);
+  refuse_empty(size, config);
+  return size;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,55 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::data {
+
+/// Names of the kinds of data that code asks for by name; all kinds stand in the table of train_stream.cpp.
+struct DatasetType {
+  static constexpr const char *kAuto = "auto", *kWebDataset = "webdataset", *kCsv = "csv", *kSynthetic = "synthetic",
+                              *kSyntheticAudio = "synthetic-audio", *kImageFolder = "imagefolder";
+};
+enum class DataOrder { kLockstep, kOpenClip };
+enum class IndexUse { kAuto, kOff, kRequire };  ///< kAuto: used where every shard has a fresh side-car.
+
+/// All that decides which samples a rank sees, and in which order.
+struct SourceConfig {
+  std::string spec;  ///< Brace list of shards, several joined with "::"; path of a CSV; class folders; "" synthetic.
+  std::string type = DatasetType::kAuto;  ///< kAuto: .csv/.tsv -> CSV, .tar or "pipe:" -> WebDataset, a folder ->
+                                          ///< ImageFolder.
+  std::string upsampling_factors;         ///< "::"-joined, one per source of `spec`; needs `resampled`.
+  bool resampled = false;                 ///< Shards are drawn with replacement.
+  int64_t num_samples = 0;                ///< --train-num-samples; 0: not given.
+  uint64_t seed = 0;
+  int64_t rank = 0;
+  int64_t world_size = 1;
+  int64_t global_batch = 1;  ///< Samples of one optimiser step; a multiple of world_size.
+  int64_t num_lanes = 64;
+  bool shuffle = true;            ///< false: shards and samples in the order given.
+  int64_t shuffle_window = 5000;  ///< Samples held for shuffling over all lanes of all ranks.
+  DataOrder order = DataOrder::kLockstep;
+  int64_t num_workers = 4;       ///< Streams per rank; used by DataOrder::kOpenClip only.
+  int64_t samples_per_rank = 0;  ///< Micro-batch; used by DataOrder::kOpenClip only.
+  bool need_image = true;        ///< WebDataset samples without one of image_keys are left out and counted.
+  bool need_audio = false;       ///< The same with audio_keys; class folders then hold sounds, not pictures.
+  bool need_text = true;
+  bool need_label = false;  ///< The label is the number in the member "cls", or in the CSV's column csv_label_key.
+  std::vector<std::string> image_keys = {"jpg", "png", "jpeg", "webp"};
+  std::vector<std::string> audio_keys = {"flac", "wav", "ogg"};
+  std::vector<std::string> text_keys = {"txt"};
+  std::string csv_separator = "\t";
+  std::string csv_image_key = "filepath";
+  std::string csv_caption_key = "title";
+  std::string csv_label_key = "label";
+  int64_t synthetic_pixels = 224;  ///< Height and width of the synthetic image.
+  std::string index_dir;           ///< Folder of side-cars; "": beside the shards.
+  IndexUse index = IndexUse::kAuto;
+  bool allow_pipe = true;  ///< false: a "pipe:" shard is a UsageError.
+};
+
+/// What to do about a data set that does not fill one global batch.
+inline constexpr const char* kTooFewSamplesHint =
+    "use a smaller --batch-size, --global-batch-size or --accum-freq, or more data";
+
+}  // namespace lockstep::data

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Looks for mistakes with clang-tidy (.clang-tidy says which), without compiling anything.
+#   tools/tidy.sh [BASE]      torch-free sources that differ from a commit (default: origin/main, else HEAD~), and those not committed
+#   tools/tidy.sh --all       every torch-free source
+#   tools/tidy.sh --engine [BASE|--all]   those that include LibTorch as well; LOCKSTEP_TORCH_DIR says where it is
+# Files of one folder are looked at together, as unity builds compile them: a header costs its seconds once.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+command -v clang-tidy >/dev/null || { echo "tools/tidy.sh: clang-tidy is not installed (Debian: apt-get install clang-tidy)" >&2; exit 6; }
+engine=OFF
+[ "${1:-}" = --engine ] && { engine=ON; shift; }
+folder=build/tidy-$engine
+mkdir -p "$folder"
+cmake -S . -B "$folder" -G Ninja -DLOCKSTEP_ENGINE=$engine -DLOCKSTEP_UNITY=OFF >"$folder/configure.log" || { cat "$folder/configure.log" >&2; exit 6; }
+if [ "${1:-}" = --all ]; then
+  git ls-files '*.cpp' >"$folder/files"
+else
+  base=${1:-$(git rev-parse --quiet --verify origin/main || git rev-parse HEAD~)}
+  { git diff --name-only --diff-filter=d "$(git merge-base "$base" HEAD)" -- '*.cpp'; git ls-files --others --exclude-standard '*.cpp'; } |
+    sort -u >"$folder/files"
+fi
+python3 tools/tidy_units.py "$folder" <"$folder/files" >"$folder/units"
+[ -s "$folder/units" ] || { echo "clang-tidy: no file to look at"; exit 0; }
+status=0
+xargs -P "$(nproc)" -I{} clang-tidy -p "$folder/units.d" --quiet {} <"$folder/units" >"$folder/findings" 2>"$folder/errors" || status=1
+grep -v '^$' "$folder/findings" || true
+[ $status -eq 0 ] || grep -vE 'warnings? (generated|treated)|^Suppressed|^Use -' "$folder/errors" >&2 || true
+[ $status -eq 0 ] && echo "clang-tidy: $(wc -l <"$folder/files") files, no findings"
+exit $status
