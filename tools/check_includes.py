@@ -60,8 +60,8 @@ def cycles_in(root: pathlib.Path, folder: pathlib.Path):
     includes = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".h", ".cpp"):
-            unit = str(path.relative_to(root / "src").with_suffix(""))
-            named = re.findall(r'^#include "([^"]+)\.h"', path.read_text(), re.M)
+            unit = str(path.relative_to(root / "src").with_suffix("")).removesuffix("_internal")
+            named = [name.removesuffix("_internal") for name in re.findall(r'^#include "([^"]+)\.h"', path.read_text(), re.M)]
             includes.setdefault(unit, set()).update(name for name in named if name != unit and name.startswith(folder.name + "/"))
     done = set()
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/comm.h"
+#include "comm/reduce_op.h"
 
 namespace lockstep::comm {
 

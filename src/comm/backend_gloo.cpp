@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "comm/c10d_internal.h"
+#include "comm/store_internal.h"
 #include "core/error.h"
 
 namespace lockstep::comm {

@@ -4,6 +4,7 @@
 
 #include "comm/backend_nccl.h"
 #include "comm/c10d_internal.h"
+#include "comm/store_internal.h"
 
 namespace lockstep::comm {
 

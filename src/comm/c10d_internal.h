@@ -1,17 +1,10 @@
 #pragma once
 // For the c10d units of this folder only: this header costs 8 s to compile.
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "comm/backend.h"
-#include "comm/store.h"
 
 namespace lockstep::comm {
-
-struct Store::Impl {
-  c10::intrusive_ptr<c10d::Store> store;  // with its prefix
-  uint16_t port = 0;
-};
 
 /// A c10d backend (Gloo or NCCL) as our transport.
 class C10dBackend final : public Backend {

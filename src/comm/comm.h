@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::comm {
+#include "comm/reduce_op.h"
 
-enum class ReduceOp { kSum, kAverage, kMax, kMin };
+namespace lockstep::comm {
 
 /// A pending collective. It keeps the tensors it works on alive.
 class Work {

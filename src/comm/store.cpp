@@ -4,8 +4,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "comm/c10d_internal.h"
 #include "comm/error_text.h"
+#include "comm/store_internal.h"
 #include "core/error.h"
 
 namespace lockstep::comm {

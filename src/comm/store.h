@@ -16,7 +16,7 @@ struct StoreAddress {
 /// std::exception.
 class Store {
  public:
-  struct Impl;  // comm/c10d_internal.h
+  struct Impl;  // comm/store_internal.h
   explicit Store(std::unique_ptr<Impl> impl);
   Store(Store&&) noexcept;
   Store& operator=(Store&&) noexcept;

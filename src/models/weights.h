@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "models/named_values.h"
 #include "nn/module.h"
 
 namespace lockstep::models {
-
-using NamedValues = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// Tensors of a weight file by their names in OpenCLIP's native models.
 struct WeightFile {
@@ -47,15 +46,5 @@ NamedValues named_values(nn::Module& module);
 
 void write_weights_safetensors(const std::filesystem::path& path, const NamedValues& tensors,
                                const std::map<std::string, std::string>& metadata = {});
-
-/// What an OpenCLIP checkpoint says besides its state_dict.
-struct CheckpointHead {
-  int64_t epoch = 0;
-  std::string name;
-};
-/// A file that torch.load(weights_only=True) reads: a state dict, or, with `head`, {"epoch", "name", "state_dict"} as
-/// OpenCLIP saves it. Written as write_file_atomic does.
-void write_weights_pt(const std::filesystem::path& path, const NamedValues& tensors,
-                      const std::optional<CheckpointHead>& head = std::nullopt);
 
 }  // namespace lockstep::models

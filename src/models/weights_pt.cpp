@@ -13,7 +13,6 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "models/pickle.h"
-#include "models/weights.h"
 
 namespace lockstep::models {
 namespace fs = std::filesystem;

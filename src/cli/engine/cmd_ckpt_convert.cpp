@@ -10,6 +10,7 @@
 #include "infer/gpt_export.h"
 #include "models/clap/clap_weights.h"
 #include "models/weights.h"
+#include "models/weights_pt.h"
 #include "nn/init.h"
 #include "record/checkpoint_manifest.h"
 #include "train/weight_file.h"

@@ -1,32 +1,13 @@
 #pragma once
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
+
+#include "data/pictures/image_types.h"
 
 namespace lockstep::data {
 
-/// A picture in memory: rows from the top, three bytes (red, green, blue) per pixel, no padding between rows.
-struct Image {
-  int width = 0;   ///< pixels
-  int height = 0;  ///< pixels
-  std::vector<uint8_t> rgb_YXC;
-};
-
-/// A rectangle of pixels, origin in the top left corner of the picture.
-struct Region {
-  int x = 0, y = 0, width = 0, height = 0;
-  bool operator==(const Region&) const = default;
-};
-
 enum class ImageFormat { kJpeg, kPng, kWebp };
-
-/// What a decoder accepts. Sizes are checked against the header before memory is asked for.
-struct DecodeLimits {
-  /// Largest width x height. The default is where Pillow starts to warn of decompression bombs: 256 MiB of RGB.
-  int64_t max_pixels = 89'478'485;
-};
 
 /// The format by its first bytes, never by the name. Throws DataError that says what the bytes look like where it is
 /// none of ours.

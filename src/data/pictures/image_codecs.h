@@ -7,8 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "data/pictures/image.h"
+#include "data/pictures/image_types.h"
 
 namespace lockstep::data {
 
@@ -43,14 +42,5 @@ void decode_webp(std::span<const std::byte> bytes, std::string_view name, const 
 
 /// Baseline JPEG with 4:2:0 chroma (as Pillow writes by default), standard Huffman tables. quality 1..100.
 std::vector<std::byte> encode_jpeg(const Image& image, int quality);
-
-/// Throws DataError with both numbers where a header announces nothing or too much.
-void check_image_size(int64_t width, int64_t height, std::string_view name, const DecodeLimits& limits);
-
-/// "data: picture '<name>' is damaged: <reason>", with the hint that all decoders share.
-DataError damaged_image(std::string_view name, std::string_view format, std::string_view reason, size_t num_bytes);
-
-/// Sets the size of `out` to width x height; memory is kept between calls where it suffices.
-void allocate_image(int width, int height, Image& out);
 
 }  // namespace lockstep::data

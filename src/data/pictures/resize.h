@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/pictures/image.h"
+#include "data/pictures/image_types.h"
+#include "data/pictures/resize_kernels.h"
 
 namespace lockstep::data {
 
@@ -25,15 +26,6 @@ struct ResizeSpec {
   Region window;
   ResizeFilter filter = ResizeFilter::kBicubic;
   PassOrder order = PassOrder::kPillow13;
-};
-
-/// Source window and fixed-point weights (22 fractional bits) of each output coordinate along one axis.
-struct AxisWeights {
-  bool is_identity = false;      ///< Same size before and after: the pass is left out.
-  int num_taps = 0;              ///< Weights stored per output coordinate.
-  std::vector<int> begin;        ///< First source coordinate.
-  std::vector<int> count;        ///< Source coordinates used, at most num_taps.
-  std::vector<int32_t> weights;  ///< [output][tap]
 };
 
 /// Weights of output coordinates first .. first + num_outputs - 1 of an axis that goes from in_size to out_size.

@@ -3,9 +3,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/pictures/resize.h"
-
 namespace lockstep::data {
+
+/// Source window and fixed-point weights (22 fractional bits) of each output coordinate along one axis.
+struct AxisWeights {
+  bool is_identity = false;      ///< Same size before and after: the pass is left out.
+  int num_taps = 0;              ///< Weights stored per output coordinate.
+  std::vector<int> begin;        ///< First source coordinate.
+  std::vector<int> count;        ///< Source coordinates used, at most num_taps.
+  std::vector<int32_t> weights;  ///< [output][tap]
+};
 
 /// Vertical pass: each output row is the weighted sum of input rows. `in` is the row with source coordinate first_row.
 void resize_rows(const uint8_t* in, size_t in_stride_bytes, int first_row, size_t row_bytes, const AxisWeights& weights,

@@ -27,8 +27,8 @@ struct FileKind {
     return !extension.empty() && is_extension(std::string_view(extension).substr(1));
   }
 };
-constexpr FileKind kPictures{"picture", is_picture_extension, picture_extensions};
-constexpr FileKind kRecordings{"recording", is_audio_extension, audio_extensions};
+constexpr FileKind kPictureFiles{"picture", is_picture_extension, picture_extensions};
+constexpr FileKind kRecordingFiles{"recording", is_audio_extension, audio_extensions};
 
 struct FolderFile {
   std::string folder, name;
@@ -180,7 +180,7 @@ std::vector<std::string> image_folder_classes(const std::string& folder) {
 RowTable open_class_folders(const SourceConfig& config) {
   const std::string root = config.spec;
   auto files = std::make_shared<const std::vector<LabelledFile>>(
-      list_labelled(root, config.need_audio ? kRecordings : kPictures));
+      list_labelled(root, config.need_audio ? kRecordingFiles : kPictureFiles));
   core::Xxh3 hash;
   for (const LabelledFile& file : *files) {
     const std::string line = fmt::format("{}\n", fs::path(file.path).lexically_relative(root).string());

@@ -1,0 +1,7 @@
+#pragma once
+
+namespace lockstep::comm {
+
+enum class ReduceOp { kSum, kAverage, kMax, kMin };
+
+}  // namespace lockstep::comm
