@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Looks for mistakes with clang-tidy (.clang-tidy says which), without compiling anything.
-#   tools/tidy.sh [BASE]      torch-free sources that differ from a commit (default: origin/main, else HEAD~), and those not committed
+#   tools/tidy.sh [BASE]      torch-free sources that differ from a commit (default: origin/main, else the parent), and those not committed
 #   tools/tidy.sh --all       every torch-free source
 #   tools/tidy.sh --engine [BASE|--all]   those that include LibTorch as well; LOCKSTEP_TORCH_DIR says where it is
 # Files of one folder are looked at together, as unity builds compile them: a header costs its seconds once.
@@ -12,10 +12,11 @@ engine=OFF
 folder=build/tidy-$engine
 mkdir -p "$folder"
 cmake -S . -B "$folder" -G Ninja -DLOCKSTEP_ENGINE=$engine -DLOCKSTEP_UNITY=OFF >"$folder/configure.log" || { cat "$folder/configure.log" >&2; exit 6; }
+ninja -C "$folder" lockstep_version_info >>"$folder/configure.log"
 if [ "${1:-}" = --all ]; then
   git ls-files '*.cpp' >"$folder/files"
 else
-  base=${1:-$(git rev-parse --quiet --verify origin/main || git rev-parse HEAD~)}
+  base=${1:-$(git rev-parse --quiet --verify origin/main || git rev-parse --quiet --verify HEAD~ || git rev-parse HEAD)}
   { git diff --name-only --diff-filter=d "$(git merge-base "$base" HEAD)" -- '*.cpp'; git ls-files --others --exclude-standard '*.cpp'; } |
     sort -u >"$folder/files"
 fi
