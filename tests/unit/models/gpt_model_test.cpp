@@ -178,7 +178,7 @@ TEST(GptWeights, OldGpt2FilesAndMisfits) {
   old.tensors.emplace_back("h.0.attn.bias", at::ones({1, 1, 32, 32}));
   old.tensors.emplace_back("lm_head.weight", golden.at("param/transformer.wte.weight"));
   load_gpt_weights(task->chunk(0), old);
-  EXPECT_TRUE(at::equal(values_of(golden_shape("gpt2"), task->chunk(0), config::GptDialect::kHfGpt2)[0].second,
+  EXPECT_TRUE(at::equal(values_of(gpt_golden_shape("gpt2"), task->chunk(0), config::GptDialect::kHfGpt2)[0].second,
                         golden.at("param/transformer.wte.weight").to(at::kFloat)));
 
   WeightFile bad = weights;
