@@ -34,6 +34,7 @@ LOCAL = re.compile(r'#include "([a-z0-9_]+)/')
 HEADER_MAY_INCLUDE = "#include <ATen/core/TensorBody.h>"
 INTERNAL = re.compile(r'#include "(.*)_internal\.h"')
 MAX_TRAINER_LINES = 30
+CIRCLES_LEFT = {"cli", "record", "report", "train"}  # folders whose back arrows are still there; none may join
 
 
 def problems_of(path: pathlib.Path, folder: str, front: bool):
@@ -95,7 +96,7 @@ def main() -> int:
         if path.suffix in (".h", ".cpp"):
             parts = path.relative_to(root / "src").parts
             problems += problems_of(path, parts[0], front=parts[:2] in (("cli", "front"), ("cli", "common")))
-    for folder in sorted(path for path in (root / "src").iterdir() if path.is_dir()):
+    for folder in sorted(path for path in (root / "src").iterdir() if path.is_dir() and path.name not in CIRCLES_LEFT):
         problems += [f"{folder}: includes lead back: {' -> '.join(circle)}" for circle in cycles_in(root, folder)]
     print("\n".join(problems) if problems else "include directions: ok")
     return 1 if problems else 0

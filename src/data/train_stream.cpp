@@ -1,13 +1,11 @@
 #include "data/train_stream.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <filesystem>
 #include <map>
 
 #include "core/error.h"
-#include "core/files.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/shards/index_jobs.h"
