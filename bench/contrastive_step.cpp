@@ -7,6 +7,7 @@
 #include "core/json.h"
 #include "models/contrastive_task.h"
 #include "models/weights.h"
+#include "optim/adamw.h"
 #include "parallel/grad_sync.h"
 #include "train/device.h"
 #include "train/step_runner.h"
@@ -31,9 +32,9 @@ std::vector<models::Batch> read_batches(
 core::Json run(const StepOptions& options, StepNetwork network, const train::Precision& precision,
                std::vector<models::Batch> batches) {
   const auto sync = parallel::make_grad_sync_none(network.towers->named_parameters());
-  const auto optimizer = train::build_optimizer(
-      {.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = options.eps, .weight_decay = 0.2}, sync->holding(),
-      network.specs);
+  const auto optimizer = std::make_unique<optim::AdamW>(
+      train::optimizer_segments(sync->holding(), network.specs),
+      optim::AdamWConfig{.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = options.eps, .weight_decay = 0.2});
   comm::Comm one_rank;
   models::ContrastiveTask task(std::move(network.towers), one_rank, {});
   const auto runner = train::make_plain_step({.task = task, .sync = *sync, .precision = precision});

@@ -6,17 +6,17 @@
 
 #include "comm/mesh_groups.h"
 #include "models/weights.h"
-#include "plan/gpt_train.h"
 #include "step_times.h"
+#include "tasks/gpt/engine/gpt_training.h"
+#include "tasks/gpt/front/gpt_plan.h"
 #include "train/device.h"
-#include "train/gpt_training.h"
 
 namespace lockstep::bench {
 namespace {
 
-config::GptOptions train_options(const StepOptions& options, const models::Batch& batch) {
-  config::GptOptions out;
-  core::OptionSet set = config::declare_gpt_options(out);
+tasks::GptOptions train_options(const StepOptions& options, const models::Batch& batch) {
+  tasks::GptOptions out;
+  core::OptionSet set = tasks::declare_gpt_options(out);
   std::vector<std::string> flags = {"--model",
                                     options.model,
                                     "--seq-length",
@@ -40,7 +40,7 @@ config::GptOptions train_options(const StepOptions& options, const models::Batch
                                     "1"};
   if (options.precision == "bf16") flags.push_back("--bf16");
   set.parse(flags);
-  config::fill_gpt_defaults(out, set);
+  tasks::fill_gpt_defaults(out, set);
   out.adam_beta1 = options.beta1, out.adam_beta2 = options.beta2, out.adam_eps = options.eps;
   return out;
 }
@@ -59,12 +59,12 @@ std::vector<models::Batch> read_batches(const std::string& path) {
 
 core::Json run(const StepOptions& options) {
   auto batches = read_batches(options.inputs + "/batches.safetensors");
-  const config::GptOptions gpt = train_options(options, batches.at(0));
-  const plan::GptLayout layout = plan::train_gpt_layout(gpt, 1);
+  const tasks::GptOptions gpt = train_options(options, batches.at(0));
+  const plan::GptLayout layout = tasks::train_gpt_layout(gpt, 1);
   comm::Comm world;
   comm::MeshGroups groups = comm::make_mesh_groups(
       layout.mesh, world, [](const std::string&, const std::vector<int>&) { return comm::Comm(); });
-  train::Training training = train::build_gpt_training(gpt, layout, groups, at::kCPU);
+  train::Training training = tasks::build_gpt_training(gpt, layout, groups, at::kCPU);
   return time_steps(options, [&](int64_t step) {
     const auto outcome = training.runner->run(std::span(&batches[static_cast<size_t>(step) % batches.size()], 1),
                                               static_cast<uint64_t>(step));

@@ -20,13 +20,15 @@
 #include "hw/device.h"
 #include "hw/ranks.h"
 #include "models/contrastive_task.h"
+#include "optim/adamw.h"
 #include "parallel/grad_sync.h"
-#include "record/series.h"
-#include "record/statistics.h"
+#include "stats/series.h"
+#include "stats/statistics.h"
+#include "tasks/contrastive/engine/contrastive_log.h"
+#include "tasks/contrastive/engine/towers_build.h"
 #include "train/interval_recorder.h"
 #include "train/step_runner.h"
 #include "train/telemetry.h"
-#include "train/towers_build.h"
 #include "train/train_log.h"
 #include "train/training.h"
 
@@ -61,14 +63,15 @@ class Sides {
                                                                         .samples_per_step = options.samples,
                                                                         .total_steps = 1 << 30,
                                                                         .log_every_n_steps = 100},
-                                                                       record_),
+                                                                       tasks::make_contrastive_log_format(), record_),
         intervals_(world_, std::vector<std::string>(static_cast<size_t>(world_.size()), "host"), at::kCPU,
                    world_.rank() == 0 ? &record_ : nullptr) {
-    auto model = train::build_towers({shape_}, {.precision = &precision_, .pretrained = {}});
+    auto model = tasks::build_towers({shape_}, {.precision = &precision_, .pretrained = {}});
     sync_ = world_.size() > 1
                 ? parallel::make_grad_sync_ddp(model->named_parameters(), world_.comm(), int64_t{25} << 20)
                 : parallel::make_grad_sync_none(model->named_parameters());
-    optimizer_ = train::build_optimizer({}, sync_->holding(), config::clip_param_specs(shape_));
+    optimizer_ = std::make_unique<optim::AdamW>(
+        train::optimizer_segments(sync_->holding(), config::clip_param_specs(shape_)), optim::AdamWConfig{});
     task_.emplace(std::move(model), world_.comm(),
                   models::ContrastiveLossOptions{.local_loss = true, .gather_with_grad = true});
     train::StepRunnerParts parts{.task = *task_, .sync = *sync_, .precision = precision_};
@@ -162,7 +165,7 @@ core::Json run(const BenchOptions& options) {
     else
       with.push_back(with_ms), without.push_back(without_ms);
   }
-  const auto comparison = record::compare_samples(with, without, true);
+  const auto comparison = stats::compare_samples(with, without, true);
   if (sides.rank() != 0) return {};
   core::Json result{{"hardware", hw::cpu_name()},
                     {"ranks", sides.num_ranks()},
@@ -170,11 +173,11 @@ core::Json run(const BenchOptions& options) {
                     {"samples_per_step", options.samples},
                     {"threads", options.threads},
                     {"steps_per_side", options.blocks * options.block_steps},
-                    {"median_step_ms_without", record::median(without)},
-                    {"median_step_ms_with", record::median(with)},
+                    {"median_step_ms_without", stats::median(without)},
+                    {"median_step_ms_with", stats::median(with)},
                     {"ratio_with_over_without", comparison.ratio},
-                    {"time_inside_telemetry_ms", record::median(sides.telemetry_ms_)},
-                    {"share_inside_telemetry", record::mean(sides.telemetry_ms_) / record::mean(sides.step_ms_)},
+                    {"time_inside_telemetry_ms", stats::median(sides.telemetry_ms_)},
+                    {"share_inside_telemetry", stats::mean(sides.telemetry_ms_) / stats::mean(sides.step_ms_)},
                     {"block_step_ms_with", with},
                     {"block_step_ms_without", without}};
   if (comparison.interval) result["ratio_95"] = {comparison.interval->low, comparison.interval->high};

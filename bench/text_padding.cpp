@@ -16,7 +16,7 @@
 #include "hw/device.h"
 #include "models/clap/roberta.h"
 #include "nn/init.h"
-#include "record/statistics.h"
+#include "stats/statistics.h"
 
 namespace lockstep {
 namespace {
@@ -77,7 +77,7 @@ int run(const BenchOptions& options) {
       {"columns", shape.context_length},
       {"rows", core::Json::array()}};
   for (size_t i = 0; i < lengths.size(); ++i) {
-    const double median_ms = record::percentile(times[i], 50);
+    const double median_ms = stats::percentile(times[i], 50);
     const double tokens = static_cast<double>(num_texts(i) * lengths[i]);
     document["rows"].push_back({{"texts", num_texts(i)},
                                 {"real_tokens_per_text", lengths[i]},

@@ -7,8 +7,13 @@ include_guard(GLOBAL)
 
 option(LOCKSTEP_UNITY "Compile several files at a time behind precompiled headers" ON)
 set(LOCKSTEP_UNITY_FILES 12 CACHE STRING "Most source files of one unit")
+set(LOCKSTEP_SINGLE_FILES "" CACHE STRING "Pattern of files to compile alone, such as those that are being worked on or new:
+the units of all other files stay as they are")
 # These cannot share a unit: Highway compiles the file again for each instruction set.
 set(lockstep_single_files "data/pictures/resize_kernels\\.cpp$")
+if(LOCKSTEP_SINGLE_FILES)
+  string(APPEND lockstep_single_files "|${LOCKSTEP_SINGLE_FILES}")
+endif()
 
 if(LOCKSTEP_UNITY)
   add_compile_options(-Wno-subobject-linkage)  # a class of one .cpp looks as if it came from a header

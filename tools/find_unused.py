@@ -9,6 +9,7 @@ position-independent code; what a function of an anonymous namespace refers to c
 nothing calls. So after a removal run it again: more may show."""
 import bisect
 import collections
+import json
 import pathlib
 import re
 import subprocess
@@ -18,6 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Name -> why it stays although no program refers to it.
 EXCEPTIONS = {
     "Comm::count": "tests count collectives",
+    "comm::describe": "messages of the transport of tests",
+    "comm::reduce_name": "messages of the transport of tests",
     "Comm::recorder": "tests count collectives",
     "Recorder::clear": "tests count collectives",
     "Store::in_process": "ranks as threads over Gloo (tests/support/ranks)",
@@ -96,8 +99,11 @@ class Object:
 
 def object_files(build):
     """The objects of our libraries, and those of the two programs."""
-    libraries = [path for path in build.glob("CMakeFiles/lockstep_*.dir/**/*.o") if "lockstep_pch" not in str(path)]
-    programs = list(build.glob("src/cli/CMakeFiles/*/**/*.o"))
+    database = json.loads((build / "compile_commands.json").read_text())  # of what was built before, objects may be left
+    objects = {build / found[1] for entry in database if (found := re.search(r" -o (\S+\.o) ", entry["command"]))}
+    objects = sorted(path for path in objects if path.exists() and "CMakeFiles/lockstep" in str(path))
+    programs = [path for path in objects if "/src/cli/" in str(path)]
+    libraries = [path for path in objects if not re.search("/src/cli/|lockstep_pch|lockstep_test", str(path))]
     if not libraries or not programs:
         sys.exit(f"find_unused.py: no objects under {build}; build both programs there first")
     return libraries, programs

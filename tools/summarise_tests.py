@@ -20,7 +20,8 @@ def main() -> int:
         for case in cases:
             name = f"{case.get('classname')}.{case.get('name')}"
             if case.find("failure") is not None:
-                failed.append(f"{name}   again: {build}/test_{path.stem} --gtest_filter={name}")
+                again = case.get("again") or f"{build}/test_{path.stem} --gtest_filter={name}"
+                failed.append(f"{name}   again: {again}")
             elif case.find("skipped") is not None:
                 skipped.append(f"{name}: {' '.join((case.find('skipped').get('message') or '').split())[:160]}")
             else:

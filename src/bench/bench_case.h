@@ -8,14 +8,14 @@
 #include "bench/result_table.h"
 #include "comm/comm.h"
 #include "comm/world.h"
-#include "config/bench_options.h"
+#include "commands/bench_options.h"
 #include "core/json.h"
 
 namespace lockstep::bench {
 
 /// What every case works with; all outlive it.
 struct BenchContext {
-  const config::BenchOptions& options;
+  const commands::BenchOptions& options;
   comm::Comm& world;
   at::Device device;
   comm::World* processes =

@@ -15,9 +15,9 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/units.h"
+#include "tasks/contrastive/engine/contrastive_training.h"
 #include "train/agree.h"
 #include "train/checkpointer.h"
-#include "train/contrastive_training.h"
 
 namespace lockstep::bench {
 namespace {
@@ -141,11 +141,11 @@ class CheckpointCase final : public BenchCase {
   void prepare() {
     if (checkpointer_) return;
     const auto& options = context_.options.train;
-    training_ = train::build_contrastive_training(options, config::resolve_contrastive_shape(options), world(),
+    training_ = tasks::build_contrastive_training(options, tasks::contrastive_shape_of(options), world(),
                                                   context_.device, /*num_micro=*/1);
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(options.seed));
     for (const auto& state : training_.optimizer->state())  // zeros would compress on some file systems
-      for (const at::Tensor& moment : {state.exp_avg, state.exp_avg_sq})
+      for (const auto& [name, moment] : state.tensors)
         moment.copy_(at::randn(moment.sizes(), generator, at::TensorOptions().dtype(at::kFloat)));
     state_ = train::checkpoint_state(training_);
     folder_.emplace(context_.options.directory, world());
@@ -159,7 +159,7 @@ class CheckpointCase final : public BenchCase {
     std::vector<at::Tensor> tensors;
     for (const auto& [name, tensor] : state_.tensors) tensors.push_back(tensor->detach());
     for (const auto& state : training_.optimizer->state())
-      for (const at::Tensor& moment : {state.exp_avg, state.exp_avg_sq}) tensors.push_back(moment);
+      for (const auto& [name, moment] : state.tensors) tensors.push_back(moment);
     for (const auto& segment : training_.optimizer->segments())
       tensors.push_back(segment.parameter.detach());  // master copies, or again parameters
     return tensors;

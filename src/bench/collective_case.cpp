@@ -8,6 +8,7 @@
 #include "bench/collective_kinds.h"
 #include "bench/sample_stats.h"
 #include "bench/sample_timer.h"
+#include "config/option_checks.h"
 #include "core/error.h"
 #include "core/units.h"
 
@@ -45,8 +46,8 @@ class CollectiveCase final : public BenchCase {
   std::vector<core::Json> points() override {
     std::vector<core::Json> out;
     const int64_t element_bytes = static_cast<int64_t>(c10::elementSize(type_));
-    const auto min = static_cast<double>(config::parse_bench_bytes(options().min_bytes, "--minbytes"));
-    const auto max = static_cast<double>(config::parse_bench_bytes(options().max_bytes, "--maxbytes"));
+    const auto min = static_cast<double>(config::parse_bytes(options().min_bytes, "--minbytes"));
+    const auto max = static_cast<double>(config::parse_bytes(options().max_bytes, "--maxbytes"));
     for (const std::string& name : options().collectives) {
       const CollectiveKind kind = parse_collective(name);
       int64_t last_count = 0;
@@ -70,9 +71,8 @@ class CollectiveCase final : public BenchCase {
     const auto& o = options();
     return {fmt::format("lockstep bench collective: {} ranks on {}", world().size(), context_.device.str()),
             fmt::format("minBytes {} maxBytes {} step: {}(factor) warmup iters: {} iters: {} validation: {}",
-                        config::parse_bench_bytes(o.min_bytes, "--minbytes"),
-                        config::parse_bench_bytes(o.max_bytes, "--maxbytes"), o.step_factor, o.num_warmup,
-                        o.num_iterations, o.num_checks),
+                        config::parse_bytes(o.min_bytes, "--minbytes"), config::parse_bytes(o.max_bytes, "--maxbytes"),
+                        o.step_factor, o.num_warmup, o.num_iterations, o.num_checks),
             fmt::format("time: median of the iterations; of one iteration: {} over the ranks. algbw = size / time, "
                         "busbw = algbw x factor",
                         o.average == "rank0" ? "rank 0's, not" : o.average),
@@ -155,7 +155,7 @@ class CollectiveCase final : public BenchCase {
   }
 
  private:
-  const config::BenchOptions& options() const { return context_.options; }
+  const commands::BenchOptions& options() const { return context_.options; }
   comm::Comm& world() const { return context_.world; }
 
   /// Runs `body` out of place and in place, where the collective of the row has these forms.

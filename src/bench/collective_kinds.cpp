@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "config/bench_options.h"
+#include "commands/bench_options.h"
 #include "core/error.h"
 #include "record/bus_factor.h"
 
@@ -44,7 +44,7 @@ void pass_on(comm::Comm& comm, const CollectiveBuffers& buffers) {
 }  // namespace
 
 CollectiveKind parse_collective(const std::string& name) {
-  const auto names = config::bench_collective_names();
+  const auto names = commands::bench_collective_names();
   const auto found = std::find(names.begin(), names.end(), name);
   LOCKSTEP_CHECK(found != names.end(), "collective '{}'", name);
   return static_cast<CollectiveKind>(found - names.begin());
@@ -71,7 +71,7 @@ int64_t count_of_size(CollectiveKind kind, int64_t bytes, int64_t element_bytes,
 }
 
 double bus_factor(CollectiveKind kind, int num_ranks) {
-  return record::bus_factor(config::bench_collective_names()[static_cast<size_t>(kind)], num_ranks).value();
+  return record::bus_factor(commands::bench_collective_names()[static_cast<size_t>(kind)], num_ranks).value();
 }
 
 CollectiveBuffers make_buffers(const CollectiveCall& call, const comm::Comm& comm, at::Device device,

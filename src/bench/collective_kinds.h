@@ -13,7 +13,7 @@ namespace lockstep::bench {
 
 enum class CollectiveKind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kAllToAll, kSendReceive };
 
-/// Of a name of config::bench_collective_names().
+/// Of a name of commands::bench_collective_names().
 CollectiveKind parse_collective(const std::string& name);
 
 /// One collective of one size on one rank.

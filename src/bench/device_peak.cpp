@@ -40,7 +40,7 @@ std::string device_name(at::Device device) {
              : gpus.at(std::min<size_t>(gpus.size() - 1, static_cast<size_t>(std::max<int>(0, device.index()))));
 }
 
-std::optional<DevicePeak> find_device_peak(const config::BenchOptions& options, at::Device device) {
+std::optional<DevicePeak> find_device_peak(const commands::BenchOptions& options, at::Device device) {
   const std::string& precision = options.train.precision;
   if (options.peak_tflops) return DevicePeak{.tflops = *options.peak_tflops, .source = "--peak-tflops"};
   if (!options.peak_file.empty()) return read_measured_peak(options.peak_file, product_type(precision, device));

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "config/bench_options.h"
+#include "commands/bench_options.h"
 
 namespace lockstep::bench {
 
@@ -19,6 +19,6 @@ struct DevicePeak {
 
 /// --peak-tflops, else the measurement in --peak-from (DataError when it has none for this precision), else the table
 /// of devices; nothing where none of them knows.
-std::optional<DevicePeak> find_device_peak(const config::BenchOptions& options, at::Device device);
+std::optional<DevicePeak> find_device_peak(const commands::BenchOptions& options, at::Device device);
 
 }  // namespace lockstep::bench

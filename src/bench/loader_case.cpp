@@ -8,9 +8,9 @@
 #include "core/hash.h"
 #include "core/strings.h"
 #include "plan/batch_plan.h"
-#include "record/statistics.h"
+#include "stats/statistics.h"
+#include "tasks/contrastive/engine/contrastive_data.h"
 #include "train/agree.h"
-#include "train/contrastive_data.h"
 
 namespace lockstep::bench {
 namespace {
@@ -27,7 +27,7 @@ std::string digest(const data::HostBatch& batch) {
 class LoaderCase final : public BenchCase {
  public:
   explicit LoaderCase(const BenchContext& context)
-      : context_(context), shape_(config::resolve_contrastive_shape(context.options.train)) {
+      : context_(context), shape_(tasks::contrastive_shape_of(context.options.train)) {
     plan_ = plan::make_batch_plan(world().size(), {.samples_per_micro = context.options.train.samples_per_rank});
   }
 
@@ -149,14 +149,14 @@ class LoaderCase final : public BenchCase {
   void prepare(const core::Json& row) {
     options_ = context_.options.train;
     options_.workers = row["workers"];
-    data_ = std::make_unique<train::ContrastiveData>(options_, shape_, *context_.processes, plan_);
+    data_ = std::make_unique<tasks::ContrastiveData>(options_, shape_, *context_.processes, plan_);
   }
 
   BenchContext context_;
   config::ContrastiveShape shape_;
   plan::BatchPlan plan_;
-  config::TrainOptions options_;  // of data_, which refers to them
-  std::unique_ptr<train::ContrastiveData> data_;
+  tasks::ContrastiveOptions options_;  // of data_, which refers to them
+  std::unique_ptr<tasks::ContrastiveData> data_;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "bench/op_kernels.h"
 #include "bench/sample_stats.h"
 #include "bench/sample_timer.h"
+#include "config/option_checks.h"
 #include "core/strings.h"
 
 namespace lockstep::bench {
@@ -133,7 +134,7 @@ class OpCase final : public BenchCase {
       shapes.push_back({OpKind::kAttention, "64 wide", {o.op_batch, 8, 256, 64}});
       shapes.push_back({OpKind::kLayerNorm, "1024 wide", {o.op_batch * 256, 1024}});
     }
-    const auto bytes = config::parse_bench_bytes(o.array_bytes, "--array-bytes");
+    const auto bytes = config::parse_bytes(o.array_bytes, "--array-bytes");
     const int64_t elements = std::max<int64_t>(1, bytes / static_cast<int64_t>(c10::elementSize(type)));
     shapes.push_back({OpKind::kCopy, "", {elements}});
     shapes.push_back({OpKind::kTriad, "", {elements}});
@@ -151,7 +152,7 @@ class OpCase final : public BenchCase {
     return *kernel_;
   }
 
-  const config::BenchOptions& options() const { return context_.options; }
+  const commands::BenchOptions& options() const { return context_.options; }
 
   BenchContext context_;
   std::vector<Run> runs_;

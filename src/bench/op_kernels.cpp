@@ -1,4 +1,5 @@
 #include "bench/op_kernels.h"
+#include "config/image_towers.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -165,9 +166,8 @@ std::vector<OpShape> square_gemms(int64_t min_dim, int64_t max_dim, double facto
 
 std::vector<OpShape> model_ops(const config::ClipShape& shape, int64_t batch) {
   std::vector<OpShape> ops;
-  const auto& vision = shape.vision;
-  if (!vision.is_resnet())
-    add_tower(ops, "image", batch, vision.tokens(), vision.width, vision.heads(), vision.mlp_width());
+  const auto image = config::with_tower(shape.vision, [&](auto tower) { return tower.blocks(shape.vision); });
+  if (image) add_tower(ops, "image", batch, image->tokens, image->width, image->heads, image->mlp_width);
   const auto& text = shape.text;
   add_tower(ops, "text", batch, text.context_length, text.width, text.heads, text.mlp_width());
   return ops;

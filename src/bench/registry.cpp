@@ -11,20 +11,20 @@ namespace lockstep::bench {
 namespace {
 
 struct CaseEntry {
-  config::BenchCaseName which;
+  commands::BenchCaseName which;
   const char* name;
   std::unique_ptr<BenchCase> (*make)(const BenchContext&);
 };
 
 constexpr CaseEntry kCases[] = {
-    {config::BenchCaseName::kCollective, "collective", make_collective_case},
-    {config::BenchCaseName::kLoader, "loader", make_loader_case},
-    {config::BenchCaseName::kOp, "op", make_op_case},
-    {config::BenchCaseName::kStep, "step", make_step_case},
-    {config::BenchCaseName::kCheckpoint, "checkpoint", make_checkpoint_case},
+    {commands::BenchCaseName::kCollective, "collective", make_collective_case},
+    {commands::BenchCaseName::kLoader, "loader", make_loader_case},
+    {commands::BenchCaseName::kOp, "op", make_op_case},
+    {commands::BenchCaseName::kStep, "step", make_step_case},
+    {commands::BenchCaseName::kCheckpoint, "checkpoint", make_checkpoint_case},
 };
 
-const CaseEntry& entry_of(config::BenchCaseName which) {
+const CaseEntry& entry_of(commands::BenchCaseName which) {
   for (const CaseEntry& entry : kCases)
     if (entry.which == which) return entry;
   LOCKSTEP_CHECK(false, "bench case {}", static_cast<int>(which));
@@ -36,6 +36,6 @@ std::unique_ptr<BenchCase> make_case(const BenchContext& context) {
   return entry_of(context.options.which).make(context);
 }
 
-std::string case_name(config::BenchCaseName which) { return entry_of(which).name; }
+std::string case_name(commands::BenchCaseName which) { return entry_of(which).name; }
 
 }  // namespace lockstep::bench

@@ -8,6 +8,6 @@ namespace lockstep::bench {
 
 /// The case that the options name.
 std::unique_ptr<BenchCase> make_case(const BenchContext& context);
-std::string case_name(config::BenchCaseName which);
+std::string case_name(commands::BenchCaseName which);
 
 }  // namespace lockstep::bench

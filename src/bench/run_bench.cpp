@@ -24,7 +24,7 @@ namespace {
 /// Prints rank 0's rows as they come, or keeps them for one JSON document.
 class ResultPrinter {
  public:
-  ResultPrinter(const config::BenchOptions& options, bool is_printing, std::vector<TableColumn> columns)
+  ResultPrinter(const commands::BenchOptions& options, bool is_printing, std::vector<TableColumn> columns)
       : options_(options), is_printing_(is_printing), columns_(std::move(columns)) {}
 
   void begin(const std::vector<std::string>& preamble) {
@@ -67,7 +67,7 @@ class ResultPrinter {
     std::fflush(stdout);  // a long table is read while it grows
   }
 
-  const config::BenchOptions& options_;
+  const commands::BenchOptions& options_;
   bool is_printing_;
   std::vector<TableColumn> columns_;
   std::vector<core::Json> rows_;
@@ -94,7 +94,7 @@ ExitCode run_case(const BenchContext& context, const BenchFacts& facts) {
     if (is_first) print_list(*bench_case, options.json);
     return ExitCode::kOk;
   }
-  const bool is_checked = options.which != config::BenchCaseName::kCollective || options.num_checks > 0;
+  const bool is_checked = options.which != commands::BenchCaseName::kCollective || options.num_checks > 0;
   core::Json document = {{"format", "lockstep-bench-1"}, {"case", case_name(options.which)},
                          {"mode", options.mode},         {"command", train::command_line()},
                          {"versions", facts.versions},   {"machine", machine_facts(context)}};
@@ -114,12 +114,12 @@ ExitCode run_case(const BenchContext& context, const BenchFacts& facts) {
                                      .text = fmt::format("{} {}", num_wrong, num_wrong == 0 ? "OK" : "FAILED")});
   printer.end(summary, std::move(document));
   if (num_wrong == 0) return ExitCode::kOk;
-  return options.which == config::BenchCaseName::kCollective ? ExitCode::kCommunication : ExitCode::kInternal;
+  return options.which == commands::BenchCaseName::kCollective ? ExitCode::kCommunication : ExitCode::kInternal;
 }
 
 }  // namespace
 
-ExitCode run_bench(const config::BenchOptions& options, const BenchFacts& facts) {
+ExitCode run_bench(const commands::BenchOptions& options, const BenchFacts& facts) {
   const hw::RankInfo ranks = hw::discover_ranks({}, hw::process_env());
   core::configure_log({.host = "", .rank = ranks.rank});
   for (const auto& warning : ranks.warnings) core::log_warning("{}", warning);

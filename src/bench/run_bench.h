@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "config/bench_options.h"
+#include "commands/bench_options.h"
 #include "core/error.h"
 #include "core/json.h"
 
@@ -16,6 +16,6 @@ struct BenchFacts {
 
 /// Runs `bench CASE` on this rank; rank 0 prints. After wrong values, which the table shows, the result is
 /// kCommunication for collectives and kInternal elsewhere; errors are thrown.
-ExitCode run_bench(const config::BenchOptions& options, const BenchFacts& facts);
+ExitCode run_bench(const commands::BenchOptions& options, const BenchFacts& facts);
 
 }  // namespace lockstep::bench

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "record/series.h"
-#include "record/statistics.h"
+#include "stats/series.h"
+#include "stats/statistics.h"
 
 namespace lockstep::bench {
 
@@ -23,21 +23,21 @@ std::vector<double> combine_ranks(comm::Comm& world, const std::vector<double>& 
     else if (how == "max")
       combined.push_back(*std::max_element(times.begin(), times.end()));
     else
-      combined.push_back(record::mean(times));
+      combined.push_back(stats::mean(times));
   }
   return combined;
 }
 
 core::Json statistics_of(std::span<const double> samples) {
   LOCKSTEP_CHECK(!samples.empty(), "no samples");
-  const auto series = record::summarise_series(samples, {.min_warmup_steps = 0, .warmup_steps = 0});
+  const auto series = stats::summarise_series(samples, {.min_warmup_steps = 0, .warmup_steps = 0});
   core::Json out = {
-      {"num_samples", samples.size()}, {"median", record::median(samples)}, {"p90", record::percentile(samples, 90)}};
+      {"num_samples", samples.size()}, {"median", stats::median(samples)}, {"p90", stats::percentile(samples, 90)}};
   constexpr size_t kEnoughForP99 = 100;
-  if (samples.size() >= kEnoughForP99) out["p99"] = record::percentile(samples, 99);
+  if (samples.size() >= kEnoughForP99) out["p99"] = stats::percentile(samples, 99);
   out["min"] = *std::min_element(samples.begin(), samples.end());
   out["max"] = *std::max_element(samples.begin(), samples.end());
-  out["mean"] = record::mean(samples);
+  out["mean"] = stats::mean(samples);
   constexpr size_t kSingle = 1;  // else the interval is that of block means
   if (series.median_interval && series.block_steps == kSingle)
     out["median_95"] = {{"low", series.median_interval->low},

@@ -14,6 +14,7 @@
 #include "bench/sample_stats.h"
 #include "bench/sample_timer.h"
 #include "config/flops.h"
+#include "config/option_checks.h"
 #include "core/error.h"
 #include "core/rng.h"
 #include "core/strings.h"
@@ -21,8 +22,8 @@
 #include "hw/machine_memory.h"
 #include "models/weights.h"
 #include "plan/batch_plan.h"
-#include "plan/memory_plan.h"
-#include "train/contrastive_training.h"
+#include "tasks/contrastive/engine/contrastive_training.h"
+#include "tasks/contrastive/front/memory_plan.h"
 
 namespace lockstep::bench {
 namespace {
@@ -91,7 +92,7 @@ std::vector<models::Batch> read_batches(const std::string& path, const train::Pr
 class StepCase final : public BenchCase {
  public:
   explicit StepCase(const BenchContext& context) : context_(context) {
-    shape_ = config::resolve_contrastive_shape(train_options());
+    shape_ = tasks::contrastive_shape_of(train_options());
     forward_ = config::contrastive_cost(shape_).forward;
     if (!options().batches.empty())
       batches_ = read_batches(options().batches, train::Precision(train_options().precision, context_.device.type()),
@@ -214,8 +215,8 @@ class StepCase final : public BenchCase {
     at::Tensor loss, grad_norm;
   };
 
-  const config::BenchOptions& options() const { return context_.options; }
-  const config::TrainOptions& train_options() const { return context_.options.train; }
+  const commands::BenchOptions& options() const { return context_.options; }
+  const tasks::ContrastiveOptions& train_options() const { return context_.options.train; }
   comm::Comm& world() const { return context_.world; }
 
   std::vector<SummaryItem> search_summary() const {
@@ -243,24 +244,24 @@ class StepCase final : public BenchCase {
                                  {.samples_per_micro = samples_per_micro, .num_micro = train_options().accum_freq});
   }
 
-  plan::MemoryPlan memory_plan(int64_t samples_per_micro) const {
+  tasks::MemoryPlan memory_plan(int64_t samples_per_micro) const {
     const auto& o = train_options();
-    const bool is_zero1 = config::grad_sync_kind(o, plan_.num_data_ranks) == config::GradSyncKind::kZero1;
-    return plan::plan_contrastive_memory(shape_,
-                                         {.precision = o.precision,
-                                          .optimizer_shards = is_zero1 ? plan_.num_data_ranks : 1,
-                                          .has_fp32_gradients = o.fp32_gradients,
-                                          .samples_per_micro = samples_per_micro,
-                                          .global_batch = samples_per_micro * plan_.num_micro * plan_.num_data_ranks,
-                                          .grad_checkpointing = o.grad_checkpointing,
-                                          .keeps_attention = context_.device.is_cpu()});
+    const bool is_zero1 = tasks::grad_sync_kind(o, plan_.num_data_ranks) == tasks::GradSyncKind::kZero1;
+    return tasks::plan_contrastive_memory(shape_,
+                                          {.precision = o.precision,
+                                           .optimizer_shards = is_zero1 ? plan_.num_data_ranks : 1,
+                                           .has_fp32_gradients = o.fp32_gradients,
+                                           .samples_per_micro = samples_per_micro,
+                                           .global_batch = samples_per_micro * plan_.num_micro * plan_.num_data_ranks,
+                                           .grad_checkpointing = o.grad_checkpointing,
+                                           .keeps_attention = context_.device.is_cpu()});
   }
 
   void build() {
     if (training_) return;
     try {
       training_.emplace(
-          train::build_contrastive_training(train_options(), shape_, world(), context_.device, plan_.num_micro));
+          tasks::build_contrastive_training(train_options(), shape_, world(), context_.device, plan_.num_micro));
       const auto seed = static_cast<uint64_t>(train_options().seed), rank = static_cast<uint64_t>(world().rank());
       for (auto micro = static_cast<int64_t>(batches_.size()); micro < plan_.num_micro; ++micro)
         batches_.push_back(make_batch(shape_, *training_->precision, context_.device, plan_.samples_per_micro,
@@ -316,8 +317,7 @@ class StepCase final : public BenchCase {
     if (world().size() > 1)
       throw UsageError("bench: --find-batch works on one rank",
                        "leave the launcher away; the batch that fits is per device");
-    limit_bytes_ =
-        options().memory_limit.empty() ? 0 : config::parse_bench_bytes(options().memory_limit, "--memory-limit");
+    limit_bytes_ = options().memory_limit.empty() ? 0 : config::parse_bytes(options().memory_limit, "--memory-limit");
     if (limit_bytes_ == 0 && context_.device.is_cpu()) limit_bytes_ = hw::available_memory_bytes();
     search_ = find_largest_batch(options().find_multiple, options().find_most, [&](int64_t samples) {
       std::vector<std::string> args = context_.command;
@@ -342,7 +342,7 @@ class StepCase final : public BenchCase {
   std::optional<DevicePeak> peak_;
   BatchSearch search_;
   int64_t limit_bytes_ = 0;
-  std::optional<train::Training> training_;
+  std::optional<tasks::ContrastiveTraining> training_;
   std::vector<models::Batch> batches_;
   std::vector<at::Tensor> losses_;
   int64_t num_steps_ = 0;

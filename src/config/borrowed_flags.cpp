@@ -4,11 +4,10 @@
 
 namespace lockstep::config {
 
-void borrow_train_flags(core::OptionSet& set, TrainOptions& train, std::initializer_list<BorrowedFlag> flags) {
-  const core::OptionSet all = declare_train_options(train);
+void borrow_flags(core::OptionSet& set, const core::OptionSet& from, std::initializer_list<BorrowedFlag> flags) {
   for (const BorrowedFlag& flag : flags) {
-    const core::Option* option = all.find(flag.name);
-    LOCKSTEP_CHECK(option != nullptr, "'train clip' has no --{}", flag.name);
+    const core::Option* option = from.find(flag.name);
+    LOCKSTEP_CHECK(option != nullptr, "'{}' has no --{}", from.command(), flag.name);
     core::OptionSpec spec = option->spec;
     spec.group.clear();
     spec.aliases.insert(spec.aliases.end(), flag.aliases.begin(), flag.aliases.end());

@@ -3,12 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "config/train_options.h"
 #include "core/options.h"
 
 namespace lockstep::config {
 
-/// A flag of `train clip`, and names that another dialect has for it.
+/// A flag of another set, and names that another dialect has for it.
 struct BorrowedFlag {
   BorrowedFlag(const char* flag, std::vector<std::string> other_names = {})
       : name(flag), aliases(std::move(other_names)) {}
@@ -16,7 +15,7 @@ struct BorrowedFlag {
   std::vector<std::string> aliases;
 };
 
-/// Takes over flags of `train clip` by name: the same field, help, unit and range, under the set's present heading.
-void borrow_train_flags(core::OptionSet& set, TrainOptions& train, std::initializer_list<BorrowedFlag> flags);
+/// Takes over flags of `from` by name: the same field, help, unit and range, under the present heading of `set`.
+void borrow_flags(core::OptionSet& set, const core::OptionSet& from, std::initializer_list<BorrowedFlag> flags);
 
 }  // namespace lockstep::config

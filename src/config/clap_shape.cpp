@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "config/shape_check.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
@@ -93,20 +94,6 @@ std::optional<ClapShape> find_named_clap(std::string_view name) {
   const auto nearest = core::nearest_name(model, names);
   throw UsageError(fmt::format("clap: unknown model '{}'", model),
                    nearest ? fmt::format("did you mean '{}'?", *nearest) : known);
-}
-
-void require(bool condition, const ClapShape& shape, const std::string& what) {
-  if (!condition) throw UsageError(fmt::format("clap: model '{}': {}", shape.name, what));
-}
-
-void require_between(const ClapShape& shape, std::string_view what, int64_t value, int64_t low, int64_t high) {
-  require(low <= value && value <= high, shape,
-          fmt::format("{}={} is out of range, expected {} to {}", what, value, low, high));
-}
-
-void require_fraction(const ClapShape& shape, std::string_view what, double value) {
-  require(value >= 0.0 && value < 1.0, shape,
-          fmt::format("{}={} is out of range, expected 0 <= value < 1", what, value));
 }
 
 void check_spectrogram(const ClapShape& shape) {

@@ -75,6 +75,7 @@ struct ProjectionShape {
 
 /// Everything that fixes the parameters and the computation of a CLAP model.
 struct ClapShape {
+  static constexpr std::string_view kKind = "clap";  ///< As messages name it.
   std::string name;
   int64_t embed_dim = 512;
   AudioShape audio;

@@ -1,8 +1,10 @@
 // Reads OpenCLIP's model configuration format (the JSON files of its model_configs folder).
 #include "config/clip_shape.h"
+#include "config/image_towers.h"
 #include "config/json_section.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/strings.h"
 
 namespace lockstep::config {
 namespace {
@@ -47,6 +49,20 @@ void read_image_size(JsonSection& section, VisionShape& vision) {
   vision.image_size = (*size)[0].get<int64_t>();
 }
 
+/// The kind that "tower", a key of ours, names, or else the first that the other keys mean.
+void choose_tower(JsonSection& section, VisionShape& vision) {
+  std::string wanted;
+  section.read("tower", wanted);
+  std::vector<std::string> names;
+  std::optional<std::string_view> found;
+  for_each_tower([&](auto tower) {
+    names.emplace_back(tower.kName);
+    if (!found && (wanted.empty() ? tower.is_meant(vision) : wanted == tower.kName)) found = tower.kName;
+  });
+  if (!found) section.fail("tower", core::join_or(names), wanted);
+  vision.tower = *found;
+}
+
 VisionShape read_vision(const Json& object, const std::string& where) {
   JsonSection section(object, where, "vision_cfg", kClipFormat);
   VisionShape vision;
@@ -69,9 +85,8 @@ VisionShape read_vision(const Json& object, const std::string& where) {
   section.only("pos_embed_type", "learnable", "position embeddings are learned");
   section.only("pool_type", "tok", kPooling);
   refuse_custom_blocks(section);
+  choose_tower(section, vision);
   section.finish();
-  if (vision.is_resnet() && vision.layer_scale)
-    throw UsageError(fmt::format("clip: '{}': a ModifiedResNet has no ls_init_value", where));
   return vision;
 }
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "config/image_towers.h"
+#include "config/shape_check.h"
 #include "core/error.h"
 #include "core/named_file.h"
 #include "core/strings.h"
@@ -120,7 +122,8 @@ std::optional<ClipShape> find_named_clip(std::string_view name) {
   }
   for (const ResnetRow& row : kResnets) {
     if (row.name != base) continue;
-    const VisionShape vision{.image_size = row.image_size,
+    const VisionShape vision{.tower = "resnet",
+                             .image_size = row.image_size,
                              .stages = {row.stages.begin(), row.stages.end()},
                              .layers = 0,
                              .width = row.width};
@@ -145,15 +148,6 @@ std::optional<ClipShape> find_named_clip(std::string_view name) {
                            : fmt::format("known: {}; or a path that ends in .json", core::join(names, ", ")));
 }
 
-void require(bool condition, const ClipShape& shape, const std::string& what) {
-  if (!condition) throw UsageError(fmt::format("clip: model '{}': {}", shape.name, what));
-}
-
-void require_between(const ClipShape& shape, std::string_view what, int64_t value, int64_t low, int64_t high) {
-  require(low <= value && value <= high, shape,
-          fmt::format("{}={} is out of range, expected {} to {}", what, value, low, high));
-}
-
 void check_vision(const ClipShape& shape) {
   const VisionShape& vision = shape.vision;
   require_between(shape, "vision image_size", vision.image_size, 1, 8192);
@@ -163,23 +157,7 @@ void check_vision(const ClipShape& shape) {
           fmt::format("patch_dropout={} is out of range, expected 0 <= value < 1", vision.patch_dropout));
   require(vision.feature_width() % vision.head_width == 0, shape,
           fmt::format("vision head_width={} does not divide the width {}", vision.head_width, vision.feature_width()));
-  if (vision.is_resnet()) {
-    require(vision.stages.size() == 4, shape,
-            fmt::format("vision layers has {} entries, expected 4", vision.stages.size()));
-    for (const int64_t blocks : vision.stages) require_between(shape, "vision layers", blocks, 1, 1000);
-    require(vision.width % 2 == 0, shape, fmt::format("vision width={} must be even", vision.width));
-    require(vision.image_size % 32 == 0, shape,
-            fmt::format("image_size={} must be a multiple of 32 for a ModifiedResNet, nearest are {} and {}",
-                        vision.image_size, std::max<int64_t>(1, vision.image_size / 32) * 32,
-                        (vision.image_size / 32 + 1) * 32));
-    require(vision.patch_dropout == 0.0, shape, "patch_dropout needs a vision transformer, this is a ModifiedResNet");
-    return;
-  }
-  require_between(shape, "vision layers", vision.layers, 1, 1000);
-  require_between(shape, "vision patch_size", vision.patch_size, 1, vision.image_size);
-  require(
-      std::isfinite(vision.mlp_ratio) && vision.mlp_ratio > 0.0 && vision.mlp_ratio <= 64.0 && vision.mlp_width() >= 1,
-      shape, fmt::format("vision mlp_ratio={} is out of range, expected above 0, at most 64", vision.mlp_ratio));
+  with_tower(vision, [&](auto tower) { tower.check(shape); });
 }
 
 void check_text(const ClipShape& shape) {
@@ -205,6 +183,22 @@ void apply_overrides(ClipShape& shape, const ClipOverrides& overrides) {
 }
 
 }  // namespace
+
+int64_t VisionShape::feature_width() const {
+  return with_tower(*this, [this](auto kind) { return kind.feature_width(*this); });
+}
+
+int64_t VisionShape::grid() const {
+  return with_tower(*this, [this](auto kind) { return kind.grid(*this); });
+}
+
+bool VisionShape::has_batch_norm() const {
+  return with_tower(*this, [](auto kind) { return kind.kHasBatchNorm; });
+}
+
+double clip_image_activation_bytes(const VisionShape& vision, const ActivationBytes& bytes) {
+  return with_tower(vision, [&](auto tower) { return tower.activation_bytes(vision, bytes); });
+}
 
 std::vector<std::string> clip_model_names() {
   std::vector<std::string> names;

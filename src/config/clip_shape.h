@@ -6,12 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "config/activation_bytes.h"
 #include "config/param_spec.h"
 
 namespace lockstep::config {
 
-/// The image tower: a vision transformer, or OpenCLIP's ModifiedResNet where `stages` is not empty.
+/// The image tower: of which kind (image_towers.h), and the sizes that kinds share.
 struct VisionShape {
+  std::string tower = "vit";         ///< Its ImageTower::kName.
   int64_t image_size = 224;          ///< Pixels, square.
   std::vector<int64_t> stages = {};  ///< ModifiedResNet: bottlenecks of its four stages.
   int64_t layers = 12;               ///< ViT: blocks.
@@ -22,16 +24,12 @@ struct VisionShape {
   double patch_dropout = 0.0;                        ///< Fraction of patches left out while training, [0, 1).
   std::optional<double> layer_scale = std::nullopt;  ///< Initial value of LayerScale, where the blocks have it.
 
-  bool is_resnet() const { return !stages.empty(); }
-  int64_t feature_width() const {
-    return is_resnet() ? width * 32 : width;
-  }  ///< Width in front of the last projection.
+  int64_t feature_width() const;  ///< Width in front of the last projection.
   int64_t heads() const { return feature_width() / head_width; }
   int64_t mlp_width() const { return static_cast<int64_t>(static_cast<double>(width) * mlp_ratio); }
-  int64_t grid() const {
-    return is_resnet() ? image_size / 32 : image_size / patch_size;
-  }                                                       ///< Patches (or cells) per side.
+  int64_t grid() const;                                   ///< Patches (or cells) per side.
   int64_t tokens() const { return grid() * grid() + 1; }  ///< With the class token (ModifiedResNet: the mean token).
+  bool has_batch_norm() const;
 };
 
 /// The text transformer: causal, pooled at the end-of-text token.
@@ -49,6 +47,7 @@ struct TextShape {
 
 /// Everything that fixes the parameters and the computation of a CLIP model.
 struct ClipShape {
+  static constexpr std::string_view kKind = "clip";  ///< As messages name it.
   std::string name;
   int64_t embed_dim = 512;
   VisionShape vision;
@@ -110,5 +109,7 @@ double clip_text_forward_flops(const ClipShape& shape, int64_t tokens);
 /// Forward work of one image with `tokens` tokens in the blocks (patch dropout shortens them). ModifiedResNet ignores
 /// `tokens`.
 double clip_image_forward_flops(const ClipShape& shape, int64_t tokens);
+/// What the image tower keeps of one image for the backward pass.
+double clip_image_activation_bytes(const VisionShape& vision, const ActivationBytes& bytes);
 
 }  // namespace lockstep::config

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json.h"
 #include "core/strings.h"
 
 namespace lockstep::config {
@@ -52,12 +53,6 @@ ContrastiveShape resolve_contrastive_shape(const std::string& model, bool is_cla
     check_clap_shape(shape);
   }
   return {shape};
-}
-
-ContrastiveShape resolve_contrastive_shape(const TrainOptions& options) {
-  return resolve_contrastive_shape(options.model, options.is_clap(),
-                                   forced_overrides(options.force_image_size, options.force_context_length,
-                                                    options.force_quick_gelu, options.force_patch_dropout));
 }
 
 bool is_clap_model(const std::string& model) {

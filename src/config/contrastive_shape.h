@@ -8,7 +8,6 @@
 #include "config/clip_shape.h"
 #include "config/flops.h"
 #include "config/param_spec.h"
-#include "config/train_options.h"
 
 namespace lockstep::config {
 
@@ -35,8 +34,6 @@ ContrastiveCost contrastive_cost(const ContrastiveShape& shape);
 /// Shape of a model with the overrides, of which CLAP knows only the context length. UsageError as resolve_clip_shape
 /// and resolve_clap_shape throw.
 ContrastiveShape resolve_contrastive_shape(const std::string& model, bool is_clap, const ClipOverrides& overrides);
-/// The same for --model and the --force-* flags.
-ContrastiveShape resolve_contrastive_shape(const TrainOptions& options);
 
 /// Whether `model` names a CLAP model: one of clap_model_names(), or a JSON file with "audio_cfg".
 bool is_clap_model(const std::string& model);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "config/shape_check.h"
 #include "core/error.h"
 #include "core/named_file.h"
 #include "core/strings.h"
@@ -211,15 +212,6 @@ constexpr std::array kStrangers{
   throw UsageError(fmt::format("gpt: unknown model '{}'", model),
                    nearest ? fmt::format("did you mean '{}'?", *nearest)
                            : fmt::format("known: {}; or a config.json of Hugging Face", known));
-}
-
-void require(bool condition, const GptShape& shape, const std::string& what, const std::string& hint = "") {
-  if (!condition) throw UsageError(fmt::format("gpt: model '{}': {}", shape.name, what), hint);
-}
-
-void require_between(const GptShape& shape, std::string_view what, int64_t value, int64_t low, int64_t high) {
-  require(low <= value && value <= high, shape,
-          fmt::format("{}={} is out of range, expected {} to {}", what, value, low, high));
 }
 
 /// "--num-query-groups 4 or 8": the divisors of `whole` next to `value`.

@@ -40,6 +40,7 @@ struct RotaryScaling {
 
 /// Everything that fixes the parameters and the computation of a decoder-only language model.
 struct GptShape {
+  static constexpr std::string_view kKind = "gpt";  ///< As messages name it.
   std::string name = {};
   int64_t layers = 12, hidden = 768, heads = 12;
   int64_t query_groups = 12;  ///< Key and value heads; equal to heads: multi-head attention.

@@ -3,28 +3,34 @@
 #include "core/error.h"
 
 namespace lockstep::config {
+using core::OptionRole;
 
 void declare_image_options(core::OptionSet& set, const ImageFields& fields) {
   set.add("image-mean", fields.mean,
-          {.help = "Mean of the channels after scaling to [0, 1]: one value or three.",
+          {.role = OptionRole::kConfiguration,
+           .help = "Mean of the channels after scaling to [0, 1]: one value or three.",
            .unset_text = "0.48145466 0.4578275 0.40821073"});
   set.add("image-std", fields.std,
-          {.help = "Standard deviation of the channels: one value or three.",
+          {.role = OptionRole::kConfiguration,
+           .help = "Standard deviation of the channels: one value or three.",
            .unset_text = "0.26862954 0.26130258 0.27577711",
            .min = 0,
            .is_min_excluded = true});
   set.add("image-interpolation", fields.interpolation,
-          {.help = "Filter of the resize, always with antialias.",
+          {.role = OptionRole::kConfiguration,
+           .help = "Filter of the resize, always with antialias.",
            .unset_text = "bicubic",
            .choices = {"bicubic", "bilinear"},
            .refused_choices = {{"random", "choose bicubic or bilinear"}}});
   set.add("image-resize-mode", fields.resize_mode,
-          {.help = "Evaluation: shortest side to size and cut out the centre, longest side to size and pad, or squash.",
+          {.role = OptionRole::kConfiguration,
+           .help = "Evaluation: shortest side to size and cut out the centre, longest side to size and pad, or squash.",
            .unset_text = "shortest",
            .choices = {"shortest", "longest", "squash"}});
   set.add(
       "resize-order", fields.resize_order,
-      {.help =
+      {.role = OptionRole::kConfiguration,
+       .help =
            "Order of the two resize passes: as Pillow 13 chooses it, or horizontal first as older versions do. Pixels "
            "may differ by one "
            "level.",
@@ -33,13 +39,15 @@ void declare_image_options(core::OptionSet& set, const ImageFields& fields) {
 
 void declare_shape_overrides(core::OptionSet& set, const ShapeFields& fields) {
   set.add("force-image-size", fields.image_size,
-          {.help = "Side of the square input picture.",
+          {.role = OptionRole::kConfiguration,
+           .help = "Side of the square input picture.",
            .unit = "pixels",
            .unset_text = "by the model",
            .min = 1,
            .max = 16384});
   set.add("force-quick-gelu", fields.quick_gelu,
-          {.help = "x * sigmoid(1.702 x) in place of GELU, as OpenAI's weights want it."});
+          {.role = OptionRole::kConfiguration,
+           .help = "x * sigmoid(1.702 x) in place of GELU, as OpenAI's weights want it."});
 }
 
 void check_image_options(const std::vector<double>& mean, const std::vector<double>& std,

@@ -35,7 +35,7 @@ struct InferOptions {
   bool force_quick_gelu = false;
   std::vector<double> image_mean, image_std;  // none, 1 or 3 values
   int64_t max_image_pixels = 25'000'000;
-  std::string audio_fill = "repeatpad", audio_trunc = "trunc";  // --audio-fill, --audio-trunc; see TrainOptions
+  std::string audio_fill = "repeatpad", audio_trunc = "trunc";  // --audio-fill, --audio-trunc; see ContrastiveOptions
   bool audio_int16_normalize = true;
 
   const std::string& input() const { return sounds.empty() ? images : sounds; }  ///< Folder beside the texts.

@@ -61,6 +61,17 @@ std::string range_text(const OptionSpec& spec) {
 }
 }  // namespace
 
+std::string role_name(OptionRole role) {
+  switch (role) {
+    case OptionRole::kIdentity: return "identity";
+    case OptionRole::kSchedule: return "schedule";
+    case OptionRole::kSetup: return "setup";
+    case OptionRole::kConfiguration: return "configuration";
+    case OptionRole::kNoInfluence: return "no influence";
+  }
+  return "";
+}
+
 std::string Origin::text() const {
   switch (kind) {
     case Kind::kDefault: return "default";
@@ -135,6 +146,7 @@ void OptionSet::index_name(const std::string& name, size_t index) {
 void OptionSet::check_declaration(const Option& option) const {
   LOCKSTEP_CHECK(option.name.find('_') == std::string::npos, "option name '{}' must be written with '-'", option.name);
   LOCKSTEP_CHECK(!option.spec.help.empty(), "option '{}' has no help", option.name);
+  LOCKSTEP_CHECK(option.spec.role || !requires_roles_, "option '{}' has no role", option.name);
   const auto* text = std::get_if<std::string*>(&option.target);
   if (text != nullptr && !option.spec.choices.empty()) {
     const bool is_legal = std::count(option.spec.choices.begin(), option.spec.choices.end(), **text) > 0;
@@ -168,7 +180,9 @@ void OptionSet::add_positional(std::string name, Option::Target target, OptionSp
 
 void OptionSet::add_config_option() {
   add("config", config_path_.get(),
-      {.help = "Recipe in TOML whose keys are flag names; flags on the command line win over it.", .metavar = "FILE"});
+      {.role = OptionRole::kIdentity,
+       .help = "Recipe in TOML whose keys are flag names; flags on the command line win over it.",
+       .metavar = "FILE"});
 }
 
 void OptionSet::refuse(std::string name, std::string reason, std::string instead) {

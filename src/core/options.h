@@ -26,8 +26,19 @@ struct Origin {
 
 using TextPairs = std::vector<std::pair<std::string, std::string>>;
 
+/// What an option says about a run: reports compare runs by it (docs/options).
+enum class OptionRole {
+  kIdentity,  ///< Which run it is, how long it lasts, how its ranks meet, where it reads and writes.
+  kSchedule,  ///< How training proceeds, not what a step has to do: may follow the size of a run.
+  kSetup,     ///< Model, precision, device, size and batch, which the setup of a record tells in a form of its own.
+  kConfiguration,  ///< Anything else that changes the work of a step: runs that differ in it are no repeats.
+  kNoInfluence     ///< Neither results nor speed of training: logs, checkpoints, evaluation.
+};
+std::string role_name(OptionRole role);  ///< "identity", "no influence"
+
 /// What a declaration says beyond the name and the field.
 struct OptionSpec {
+  std::optional<OptionRole> role = {};  ///< Must be given where the set requires it.
   std::string help = {};
   std::string unit = {};        ///< "steps", "samples per rank"; shown in help and in error messages.
   std::string metavar = {};     ///< Placeholder of the value in help; default by type.
@@ -75,6 +86,8 @@ class OptionSet {
 
   /// Heading for the options that follow.
   void group(std::string title) { group_ = std::move(title); }
+  /// From here on every option must have a role: its runs leave records.
+  void require_roles() { requires_roles_ = true; }
   /// Declares --name for a field, which must outlive the set; the field's present value is the default.
   void add(std::string name, Option::Target target, OptionSpec spec);
   /// Arguments without a flag, taken in the order of declaration. A text is required unless its default is non-empty; a
@@ -133,7 +146,7 @@ class OptionSet {
   std::map<std::string, size_t, std::less<>> index_;  // names and aliases
   std::map<std::string, Refusal, std::less<>> refused_;
   std::unique_ptr<std::string> config_path_ = std::make_unique<std::string>();  // its address stays when the set moves
-  bool wants_help_ = false;
+  bool wants_help_ = false, requires_roles_ = false;
 };
 
 /// Breaks text at spaces into lines of at most `width` characters; longer words stay whole.

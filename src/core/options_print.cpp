@@ -108,14 +108,15 @@ std::string OptionSet::markdown() const {
   for (const Option& option : options_)
     if (option.is_positional) text += fmt::format("\n`{}`: {}\n", option.metavar(), option.spec.help);
   for (const std::string& group : group_names(options_)) {
-    text += fmt::format("\n### {}\n\n| flag | default | unit | meaning |\n|---|---|---|---|\n", group);
+    text += fmt::format("\n### {}\n\n| flag | default | unit | {}meaning |\n|---|---|---|---|{}\n", group,
+                        requires_roles_ ? "role | " : "", requires_roles_ ? "---|" : "");
     for (const Option& option : options_)
       if (!option.is_positional && option.spec.group == group)
-        text += fmt::format("| `{}` | {} | {} | {}{} |\n", cell(flag_text(option)), cell(option.default_text),
-                            cell(option.spec.unit), cell(option.spec.help),
-                            other_names(option).empty()
-                                ? ""
-                                : fmt::format(" Also `{}`.", replace_all(other_names(option), ", ", "`, `")));
+        text += fmt::format(
+            "| `{}` | {} | {} | {}{}{} |\n", cell(flag_text(option)), cell(option.default_text), cell(option.spec.unit),
+            requires_roles_ ? role_name(*option.spec.role) + " | " : "", cell(option.spec.help),
+            other_names(option).empty() ? ""
+                                        : fmt::format(" Also `{}`.", replace_all(other_names(option), ", ", "`, `")));
   }
   if (refused_.empty()) return text;
   text += "\n### Known and refused\n\n| flag | why | instead |\n|---|---|---|\n";
@@ -137,6 +138,7 @@ Json OptionSet::reference_json() const {
                   {"help", option.spec.help},
                   {"aliases", option.spec.aliases},
                   {"choices", option.spec.choices}};
+    if (option.spec.role) entry["role"] = role_name(*option.spec.role);
     if (option.spec.min) entry["min"] = *option.spec.min;
     if (option.spec.max) entry["max"] = *option.spec.max;
     reference["options"].push_back(std::move(entry));

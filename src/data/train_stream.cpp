@@ -39,20 +39,25 @@ bool is_shard_list(const std::string& spec) {
          (is_pipe(lower) || lower.find(".tar") != std::string::npos || lower.find("::pipe:") != std::string::npos);
 }
 
-/// A kind of data.
+/// A kind of data. Those with captions say what else a sample holds: tasks list them in --dataset-type.
 struct SourceType {
   const char* name;
-  const char* alias = nullptr;                             ///< Another name.
+  const char* alias = nullptr;                             ///< Another name, of tasks with sounds.
+  bool has_pictures = false, has_sounds = false;           ///< With captions.
   bool (*is_meant_by)(const std::string& spec) = nullptr;  ///< Under "auto"; at most one says yes.
   RowTable (*open_rows)(const SourceConfig&) = nullptr;    ///< nullptr: shards, read as streams.
   bool has_size = true;                                    ///< The data says how many samples there are.
 };
 
 constexpr SourceType kSourceTypes[] = {
-    {.name = DatasetType::kWebDataset, .alias = "webdataset-audio", .is_meant_by = is_shard_list},
-    {.name = DatasetType::kCsv, .is_meant_by = is_table, .open_rows = open_csv},
-    {.name = DatasetType::kSynthetic, .open_rows = open_synthetic, .has_size = false},
-    {.name = DatasetType::kSyntheticAudio, .open_rows = open_synthetic_audio, .has_size = false},
+    {.name = DatasetType::kWebDataset,
+     .alias = "webdataset-audio",
+     .has_pictures = true,
+     .has_sounds = true,
+     .is_meant_by = is_shard_list},
+    {.name = DatasetType::kCsv, .has_pictures = true, .is_meant_by = is_table, .open_rows = open_csv},
+    {.name = DatasetType::kSynthetic, .has_pictures = true, .open_rows = open_synthetic, .has_size = false},
+    {.name = DatasetType::kSyntheticAudio, .has_sounds = true, .open_rows = open_synthetic_audio, .has_size = false},
     {.name = DatasetType::kImageFolder, .is_meant_by = is_folder, .open_rows = open_class_folders},
 };
 
@@ -116,6 +121,19 @@ std::function<void(int64_t, const std::string&)> progress_lines(size_t num_shard
 }
 
 }  // namespace
+
+std::vector<DatasetName> captioned_datasets(Media media) {
+  std::vector<DatasetName> names;
+  for (const SourceType& type : kSourceTypes)
+    if (media == Media::kPictures ? type.has_pictures : type.has_sounds)
+      names.push_back({type.name, type.alias == nullptr ? "" : type.alias});
+  return names;
+}
+
+bool is_made_up(const std::string& type) {
+  return std::any_of(std::begin(kSourceTypes), std::end(kSourceTypes),
+                     [&](const SourceType& known) { return type == known.name && !known.has_size; });
+}
 
 std::string parse_dataset_type(const std::string& name) {
   if (name == DatasetType::kAuto) return name;

@@ -2,12 +2,27 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "data/shards/epoch_size.h"
 #include "data/shards/source.h"
 #include "data/shards/source_config.h"
 
 namespace lockstep::data {
+
+/// What a sample holds beside its caption.
+enum class Media { kPictures, kSounds };
+
+/// A kind of data: as tasks name it, and what it is also called where it holds sounds ("": nothing).
+struct DatasetName {
+  std::string name, alias;
+};
+
+/// The kinds of data with captions, but for "auto".
+std::vector<DatasetName> captioned_datasets(Media media);
+
+/// Is it made up: without files, and without a size of its own?
+bool is_made_up(const std::string& type);
 
 /// "auto", "webdataset", ...; UsageError with the known names. "webdataset-audio" is WebDataset: what a sample needs is
 /// said apart.

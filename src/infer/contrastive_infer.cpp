@@ -17,10 +17,10 @@
 #include "data/text/class_names.h"
 #include "data/text/clip_assets.h"
 #include "infer/file_list.h"
-#include "train/contrastive_data.h"
+#include "tasks/contrastive/engine/contrastive_data.h"
+#include "tasks/contrastive/engine/evaluator.h"
+#include "tasks/contrastive/engine/towers_build.h"
 #include "train/device.h"
-#include "train/evaluator.h"
-#include "train/towers_build.h"
 
 namespace lockstep::infer {
 namespace {
@@ -35,9 +35,9 @@ class Encoder {
     shape_ = config::resolve_contrastive_shape(
         options.model, config::is_clap_model(options.model),
         config::forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu));
-    encoder_ = train::load_text_encoder(options.tokenizer_vocab, shape_);
+    encoder_ = tasks::load_text_encoder(options.tokenizer_vocab, shape_);
     model_ =
-        train::build_towers(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
+        tasks::build_towers(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
     const auto transform = make_transform();
     mover_.emplace(device_, precision_.input_type(), transform.mean, transform.std);
   }
@@ -53,14 +53,14 @@ class Encoder {
       config.image_pixels = shape_.clip()->vision.image_size;
     config.num_workers = std::max<int64_t>(1, options_.workers);
     data::Loader loader(file_list_source(files), make_decoder(), config);
-    return train::encode_all(context(what(), static_cast<int64_t>(files.size())), loader).image_NE;
+    return tasks::encode_all(context(what(), static_cast<int64_t>(files.size())), loader).image_NE;
   }
   at::Tensor texts(const std::vector<std::string>& lines) {
-    return train::encode_texts(context("texts", static_cast<int64_t>(lines.size())), encoder_, shape_.context_length(),
+    return tasks::encode_texts(context("texts", static_cast<int64_t>(lines.size())), encoder_, shape_.context_length(),
                                lines, options_.samples_per_batch);
   }
   at::Tensor classes(const std::vector<std::string>& names, const std::vector<std::string>& templates) {
-    return train::zero_shot_classifier(
+    return tasks::zero_shot_classifier(
         context("prompts of classes", static_cast<int64_t>(names.size() * templates.size())), encoder_,
         shape_.context_length(), names, templates, options_.samples_per_batch);
   }
@@ -71,7 +71,7 @@ class Encoder {
     data::TransformConfig transform;
     if (is_audio()) return transform;
     transform.image_pixels = static_cast<int>(shape_.clip()->vision.image_size);
-    train::apply_preparation({options_.image_interpolation, options_.image_resize_mode, options_.resize_order,
+    tasks::apply_preparation({options_.image_interpolation, options_.image_resize_mode, options_.resize_order,
                               options_.image_mean, options_.image_std, options_.max_image_pixels},
                              transform);
     return transform;
@@ -79,12 +79,12 @@ class Encoder {
 
   data::SampleDecoder make_decoder() const {
     if (!is_audio()) return data::make_clip_decoder({.transform = make_transform()}, encoder_);
-    const train::SoundOptions sound{options_.audio_fill, options_.audio_trunc, options_.audio_int16_normalize};
-    return data::make_clap_decoder({.waveform = train::make_waveform(sound, shape_.clap()->audio, false)}, encoder_);
+    const tasks::SoundOptions sound{options_.audio_fill, options_.audio_trunc, options_.audio_int16_normalize};
+    return data::make_clap_decoder({.waveform = tasks::make_waveform(sound, shape_.clap()->audio, false)}, encoder_);
   }
 
   /// Tells how far the work has come: on a terminal at once, else now and then.
-  train::EncoderContext context(const std::string& what, int64_t total) {
+  tasks::EncoderContext context(const std::string& what, int64_t total) {
     using Clock = std::chrono::steady_clock;
     static constexpr auto kDistance = std::chrono::seconds(30);
     const auto report = [what, total, next = Clock::now() + kDistance](int64_t done) mutable {
@@ -141,7 +141,7 @@ void classify(const config::InferOptions& options) {
   const auto files = list_files(options.input(), encoder.is_audio());
   const auto names = data::read_class_names(options.classnames);
   const auto templates = !options.templates.empty() ? data::read_templates(options.templates)
-                         : encoder.is_audio()       ? std::vector<std::string>{train::kSoundTemplate}
+                         : encoder.is_audio()       ? std::vector<std::string>{tasks::kSoundTemplate}
                                                     : data::read_templates(data::find_clip_assets().openai_templates());
   const auto class_KE = encoder.classes(names, templates);
   const auto other_NE = encoder.files(files);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "config/gpt_recorded.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/safetensors.h"
@@ -12,6 +11,7 @@
 #include "models/weights_folder.h"
 #include "models/weights_tensors.h"
 #include "record/reader.h"
+#include "tasks/gpt/front/gpt_recorded.h"
 #include "train/checkpoint_files.h"
 #include "train/weight_file.h"
 
@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kConfigName = "config.json";
 
 bool is_run(const fs::path& folder) { return fs::exists(folder / "run.json") || fs::exists(folder / "checkpoints"); }
-bool is_checkpoint(const fs::path& folder) { return fs::exists(folder / record::kManifestName); }
+bool is_checkpoint(const fs::path& folder) { return fs::exists(folder / checkpoint::kManifestName); }
 
 /// The folder of the run that a checkpoint belongs to: <run>/checkpoints/step-*.
 fs::path run_of(const fs::path& checkpoint) {
@@ -67,9 +67,9 @@ void read_run_options(const fs::path& run, bool with_shape, GptSource& source) {
     throw CheckpointError(
         fmt::format("infer: '{}' is the record of the task {}, expected \"gpt\"", where, task.dump()),
         "`infer embed` and `infer classify` take CLIP and CLAP models, `ckpt export --names` CLAP's with --model");
-  const config::GptOptions options =
-      config::recorded_gpt_options(attempts.back().value("options", core::Json::object()), where);
-  if (with_shape) source.shape = config::gpt_shape_of(options);
+  const tasks::GptOptions options =
+      tasks::recorded_gpt_options(attempts.back().value("options", core::Json::object()), where);
+  if (with_shape) source.shape = tasks::gpt_shape_of(options);
   source.tokenizer = {
       .model = options.tokenizer_model, .vocab_file = options.vocab_file, .merge_file = options.merge_file};
   const bool is_null_tokenizer = options.mock_data || options.tokenizer_type == "NullTokenizer";
@@ -92,7 +92,8 @@ std::vector<fs::path> files_of(const fs::path& weights) {
   if (!is_checkpoint(weights))
     return fs::is_directory(weights) ? models::weight_files(weights) : std::vector<fs::path>{weights};
   std::vector<fs::path> files;
-  for (const std::string& name : train::model_files(record::read_manifest(weights))) files.push_back(weights / name);
+  for (const std::string& name : train::model_files(checkpoint::read_manifest(weights)))
+    files.push_back(weights / name);
   return files;
 }
 
@@ -111,12 +112,12 @@ std::vector<at::ScalarType> types_in(const fs::path& path) {
 void load_checkpoint(models::GptModel& model, const fs::path& folder) {
   train::CheckpointState state{.tensors = model.named_parameters()};
   for (const config::ParamSpec& parameter : model.param_specs()) {
-    state.places.emplace(parameter.name, train::TensorPlace{.whole = parameter.shape,
-                                                            .num_rows = config::is_vocab_table(parameter)
-                                                                            ? std::optional(model.shape().vocab)
-                                                                            : std::nullopt});
+    state.layout.places.emplace(parameter.name, train::TensorPlace{.whole = parameter.shape,
+                                                                   .num_rows = config::is_vocab_table(parameter)
+                                                                                   ? std::optional(model.shape().vocab)
+                                                                                   : std::nullopt});
   }
-  train::read_model(folder, train::model_files(record::read_manifest(folder)), state);
+  train::read_model(folder, train::model_files(checkpoint::read_manifest(folder)), state);
 }
 
 void load_file_or_folder(models::GptModel& model, const fs::path& path) {

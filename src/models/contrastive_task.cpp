@@ -35,7 +35,9 @@ Outputs ContrastiveTask::forward(const Batch& batch) {
 LossReport ContrastiveTask::loss(const Outputs& outputs) {
   const auto result = contrastive_loss(outputs.image_BE, outputs.text_BE, outputs.logit_scale, outputs.logit_bias,
                                        data_axis_, options_);
-  return {.loss = result.loss, .parts = {{"contrastive_loss", result.global_loss.detach()}}};
+  LossReport report{.loss = result.loss, .parts = {{"contrastive_loss", result.global_loss.detach()}}};
+  if (outputs.logit_scale.defined()) report.scalars.emplace_back("logit_scale", outputs.logit_scale.detach());
+  return report;
 }
 
 }  // namespace lockstep::models

@@ -20,7 +20,7 @@ class ContrastiveTask final : public Task {
   nn::Module& network() override { return *towers_; }
   TwoTowers& towers() { return *towers_; }
   Outputs forward(const Batch& batch) override;
-  /// One part, "contrastive_loss": the mean over the pairs of all ranks.
+  /// One part, "contrastive_loss": the mean over the pairs of all ranks; beside it "logit_scale".
   LossReport loss(const Outputs& outputs) override;
 
  private:

@@ -52,7 +52,7 @@ at::Tensor attention(const at::Tensor& q_BHLK, const at::Tensor& k_BHTK, const a
                      const at::Tensor& mask, bool is_causal, const Dropout& dropout) {
   LOCKSTEP_CHECK(!is_causal || (!mask.defined() && q_BHLK.size(2) == k_BHTK.size(2)), "queries={} keys={}",
                  q_BHLK.size(2), k_BHTK.size(2));
-  // The fused kernels draw their dropout from the global generator, not from a key. plan::train_gpt_memory counts by
+  // The fused kernels draw their dropout from the global generator, not from a key. tasks::train_gpt_memory counts by
   // the same rule.
   const bool prefers_fused = !q_BHLK.is_cpu() || k_BHTK.size(2) > plain_limit(q_BHLK.scalar_type(), is_causal);
   if (prefers_fused && dropout.probability <= 0.0) {

@@ -13,10 +13,6 @@ namespace {
 /// Copies of gradients that exist at a time, in bytes (one tensor may be larger).
 constexpr int64_t kMostCopyBytes = int64_t{256} << 20;
 
-at::Tensor gradient_of(const Segment& segment) {
-  return segment.gradient.defined() ? segment.gradient : segment.parameter.grad();
-}
-
 /// The gradient with the parameter's memory layout and type.
 at::Tensor matched(const at::Tensor& gradient, const at::Tensor& parameter) {
   if (gradient.strides() == parameter.strides() && gradient.scalar_type() == parameter.scalar_type()) return gradient;
@@ -38,10 +34,8 @@ struct AdamW::Group {
 };
 
 AdamW::AdamW(std::vector<Segment> segments, const AdamWConfig& config)
-    : segments_(std::move(segments)), config_(config) {
-  for (const auto& segment : segments_) {
-    LOCKSTEP_CHECK(segment.parameter.defined() && segment.parameter.is_non_overlapping_and_dense(), "segment '{}'",
-                   segment.name);
+    : Optimizer(std::move(segments)), config_(config) {
+  for (const auto& segment : this->segments()) {
     const auto parameter = segment.parameter.detach();
     exp_avgs_.push_back(at::zeros_like(parameter));
     exp_avg_sqs_.push_back(at::zeros_like(parameter));
@@ -49,13 +43,12 @@ AdamW::AdamW(std::vector<Segment> segments, const AdamWConfig& config)
   }
 }
 
-std::vector<AdamW::Group> AdamW::groups_with_gradients() const {
+std::vector<AdamW::Group> AdamW::groups_of(const std::vector<at::Tensor>& gradients) const {
   std::vector<Group> groups;
-  for (size_t i = 0; i < segments_.size(); ++i) {
-    const auto& segment = segments_[i];
-    const auto gradient = gradient_of(segment);
-    if (!gradient.defined()) continue;
-    LOCKSTEP_CHECK(gradient.sizes() == segment.parameter.sizes(),
+  for (size_t i = 0; i < segments().size(); ++i) {
+    const auto& segment = segments()[i];
+    if (!gradients[i].defined()) continue;
+    LOCKSTEP_CHECK(gradients[i].sizes() == segment.parameter.sizes(),
                    "gradient of '{}' has another shape than its parameter", segment.name);
     const auto type = segment.parameter.scalar_type();
     const auto device = segment.parameter.device();
@@ -72,41 +65,39 @@ std::vector<AdamW::Group> AdamW::groups_with_gradients() const {
 
 void AdamW::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& found_inf) {
   const c10::NoGradGuard no_grad;
-  for (const Group& group : groups_with_gradients()) {
+  const auto all_gradients = gradients();
+  for (const Group& group : groups_of(all_gradients)) {
     for (size_t next = 0; next < group.segments.size();) {
-      std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, steps;
+      std::vector<at::Tensor> parameters, updates, exp_avgs, exp_avg_sqs, steps;
       for (int64_t copy_bytes = 0; next < group.segments.size() && copy_bytes < kMostCopyBytes; ++next) {
         const size_t i = group.segments[next];
-        const auto gradient = gradient_of(segments_[i]).detach();
-        gradients.push_back(matched(gradient, segments_[i].parameter));
-        if (!gradients.back().is_same(gradient)) copy_bytes += static_cast<int64_t>(gradients.back().nbytes());
-        parameters.push_back(segments_[i].parameter);
+        const auto gradient = all_gradients[i].detach();
+        updates.push_back(matched(gradient, segments()[i].parameter));
+        if (!updates.back().is_same(gradient)) copy_bytes += static_cast<int64_t>(updates.back().nbytes());
+        parameters.push_back(segments()[i].parameter);
         exp_avgs.push_back(exp_avgs_[i]);
         exp_avg_sqs.push_back(exp_avg_sqs_[i]);
         steps.push_back(steps_[i]);
       }
       at::_foreach_add_(steps, 1);
-      at::_fused_adamw_(parameters, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, config_.beta1,
+      at::_fused_adamw_(parameters, updates, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, config_.beta1,
                         config_.beta2, group.decays ? config_.weight_decay : 0.0, config_.epsilon, /*amsgrad=*/false,
                         /*maximize=*/false, optional(grad_divisor), optional(found_inf));
       if (found_inf.defined()) at::_foreach_sub_(steps, std::vector<at::Tensor>(steps.size(), found_inf));
     }
   }
-  for (const Segment& segment : segments_)
-    if (segment.bounds) segment.parameter.detach().clamp_(segment.bounds->first, segment.bounds->second);
+  clamp_to_bounds();
 }
 
-std::vector<at::Tensor> AdamW::gradients() const {
-  std::vector<at::Tensor> out;
-  for (const auto& segment : segments_) out.push_back(gradient_of(segment));
+std::vector<SegmentState> AdamW::state() const {
+  std::vector<SegmentState> out;
+  for (size_t i = 0; i < segments().size(); ++i)
+    out.push_back({.name = segments()[i].name,
+                   .tensors = {{"exp_avg", exp_avgs_[i]}, {"exp_avg_sq", exp_avg_sqs_[i]}},
+                   .scalars = {{"step", steps_[i]}}});
   return out;
 }
 
-std::vector<AdamWState> AdamW::state() const {
-  std::vector<AdamWState> out;
-  for (size_t i = 0; i < segments_.size(); ++i)
-    out.push_back({segments_[i].name, exp_avgs_[i], exp_avg_sqs_[i], steps_[i]});
-  return out;
-}
+std::vector<std::string> AdamW::state_names() const { return {"exp_avg", "exp_avg_sq", "step"}; }
 
 }  // namespace lockstep::optim

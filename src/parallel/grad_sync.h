@@ -9,7 +9,7 @@
 
 #include "comm/comm.h"
 #include "comm/named_tensor.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 
 namespace lockstep::parallel {
 
@@ -43,7 +43,11 @@ class GradSync {
   /// read. Must not be called after the GradSync's end.
   virtual std::function<void()> wait_where_used(const std::vector<comm::NamedTensor>& parameters) = 0;
   virtual int64_t num_buckets() const = 0;
-  virtual const Holding& holding() const = 0;
+
+  const Holding& holding() const { return holding_; }
+
+ protected:
+  Holding holding_;
 };
 
 /// How 16-bit parameters are trained.

@@ -34,7 +34,6 @@ class BucketGradSync final : public GradSync {
   void wait_params() override;
   std::function<void()> wait_where_used(const std::vector<comm::NamedTensor>& parameters) override;
   int64_t num_buckets() const override { return static_cast<int64_t>(buckets_.size()); }
-  const Holding& holding() const override { return holding_; }
 
  private:
   struct Parameter {
@@ -78,7 +77,6 @@ class BucketGradSync final : public GradSync {
 
   std::vector<Parameter> parameters_;
   std::vector<Bucket> buckets_;
-  Holding holding_;
   comm::Comm& data_axis_;
   bool is_sharded_;
   MasterOptions masters_;

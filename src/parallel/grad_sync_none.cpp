@@ -18,11 +18,9 @@ class NoneGradSync final : public GradSync {
   void wait_params() override {}
   std::function<void()> wait_where_used(const std::vector<comm::NamedTensor>&) override { return {}; }
   int64_t num_buckets() const override { return 0; }
-  const Holding& holding() const override { return holding_; }
 
  private:
   std::vector<comm::NamedTensor> parameters_;
-  Holding holding_;
 };
 
 }  // namespace

@@ -52,7 +52,6 @@ class SummedGradSync final : public GradSync {
       for (const auto& wait : waits) wait();
     };
   }
-  const Holding& holding() const override { return holding_; }
   int64_t num_buckets() const override {
     return std::accumulate(data_.begin(), data_.end(), int64_t{0},
                            [](int64_t sum, const auto& sync) { return sum + sync->num_buckets(); });
@@ -61,7 +60,6 @@ class SummedGradSync final : public GradSync {
  private:
   std::vector<std::unique_ptr<GradSync>> data_;
   std::vector<PartialGradients> partial_;
-  Holding holding_;
 };
 
 }  // namespace

@@ -95,7 +95,8 @@ double chunk_bytes(const GptLayout& layout, const config::GptPart& part, const G
   const double inputs = layer_input_bytes(sizes, input.bytes);
   double kept = 0;
   if (input.recompute == config::GptRecompute::kUniform) {
-    kept = static_cast<double>((part.num_layers + input.recompute_layers - 1) / input.recompute_layers) * inputs;
+    const int64_t num_units = (part.num_layers + input.recompute_layers - 1) / input.recompute_layers;
+    kept = static_cast<double>(num_units) * inputs;
   } else {
     const int64_t num_again =
         input.recompute == config::GptRecompute::kBlock ? std::min(part.num_layers, input.recompute_layers) : 0;

@@ -4,11 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "record/statistics.h"
+#include "stats/statistics.h"
 
 namespace lockstep::record {
 namespace {
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kMinWarmupSteps = 10, kMinWarmupS = 30, kMaxWarmupShare = 0.1;
 
 double row_step_ms(const RunData& run, size_t row) {
@@ -17,7 +16,7 @@ double row_step_ms(const RunData& run, size_t row) {
   double samples = value_or_nan(run.steps.samples, row);
   if (!std::isfinite(samples) && run.setup.global_batch) samples = static_cast<double>(*run.setup.global_batch);
   const double rate = value_or_nan(run.steps.logged_samples_per_s, row);
-  return rate > 0 && samples > 0 ? 1e3 * samples / rate : kNaN;
+  return rate > 0 && samples > 0 ? 1e3 * samples / rate : kUnknown;
 }
 
 /// Rows that stand for far fewer steps than the others (the first line of an epoch is one step among hundreds) weigh
@@ -66,15 +65,15 @@ UsableRows usable_rows(const RunData& run) {
     rows.step_ms.push_back(ms);
     intervals.push_back(num_steps_of(run.steps, row));
   }
-  if (!intervals.empty()) rows.steps_per_row = median(intervals);
+  if (!intervals.empty()) rows.steps_per_row = stats::median(intervals);
   if (rows.steps_per_row > 1) join_short_rows(rows, std::move(intervals));
   return rows;
 }
 
-SeriesOptions series_options(const UsableRows& rows, const std::optional<size_t>& warmup_steps) {
+stats::SeriesOptions series_options(const UsableRows& rows, const std::optional<size_t>& warmup_steps) {
   double total_s = 0;
   for (const double ms : rows.step_ms) total_s += ms * rows.steps_per_row / 1e3;
-  SeriesOptions series;
+  stats::SeriesOptions series;
   series.min_warmup_steps = std::max<size_t>(1, static_cast<size_t>(std::ceil(kMinWarmupSteps / rows.steps_per_row)));
   // Rows that stand for several steps hold their mean: the floor in seconds is scaled alike.
   series.min_warmup_s = std::min(kMinWarmupS, total_s * kMaxWarmupShare) / rows.steps_per_row;
@@ -100,15 +99,15 @@ double median_of_rows(const std::vector<double>& column, std::span<const size_t>
   std::vector<double> values;
   for (const size_t row : rows)
     if (const double value = value_or_nan(column, row); std::isfinite(value) && value > 0) values.push_back(value);
-  return values.empty() ? kNaN : median(values);
+  return values.empty() ? kUnknown : stats::median(values);
 }
 
 MeasuredSteps measure_steps(const RunData& run, const std::optional<size_t>& warmup_steps) {
   MeasuredSteps steps{.rows = usable_rows(run)};
   steps.options = series_options(steps.rows, warmup_steps);
-  steps.samples_per_step = kNaN;
+  steps.samples_per_step = kUnknown;
   if (steps.rows.index.empty()) return steps;
-  steps.series = summarise_series(steps.rows.step_ms, steps.options);
+  steps.series = stats::summarise_series(steps.rows.step_ms, steps.options);
   steps.first = std::min(steps.series->num_warmup_steps, steps.rows.index.size() - 1);
   const auto measured = std::span(steps.rows.index).subspan(steps.first);
   for (const size_t row : measured) steps.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "record/run_data.h"
-#include "record/series.h"
+#include "stats/series.h"
 
 namespace lockstep::record {
 
@@ -32,11 +32,11 @@ struct UsableRows {
 /// The one measurement of a run, the same for every command that tells its step time.
 struct MeasuredSteps {
   UsableRows rows{};
-  SeriesOptions options{};
-  std::optional<SeriesSummary> series{};  ///< Absent without usable rows.
-  size_t first = 0;                       ///< Of rows.index: the first after the warm-up.
-  int64_t num_steps = 0;                  ///< Optimiser steps from there on.
-  double samples_per_step = 0;            ///< Over all ranks; NaN: unknown.
+  stats::SeriesOptions options{};
+  std::optional<stats::SeriesSummary> series{};  ///< Absent without usable rows.
+  size_t first = 0;                              ///< Of rows.index: the first after the warm-up.
+  int64_t num_steps = 0;                         ///< Optimiser steps from there on.
+  double samples_per_step = 0;                   ///< Over all ranks; NaN: unknown.
 };
 
 /// Warm-up lasts at least 10 steps and 30 s, but in short runs no more than a tenth of them in time; `warmup_steps`

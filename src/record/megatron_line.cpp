@@ -25,8 +25,8 @@ std::string stamp(double time_s) {
 std::string format_megatron_line(const MegatronLine& line) {
   std::string text = fmt::format(
       " {} iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | throughput per "
-      "GPU (TFLOP/s/GPU): {} | "
-      "tokens per second per device: {:.1f} | learning rate: {:.6E} | global batch size: {:5} |",
+      "GPU (TFLOP/s/GPU): {} | tokens per second per device: {:.1f} | learning rate: {:.6E} | global batch size: {:5} "
+      "|",
       stamp(line.time_s), line.iteration, line.num_iterations, line.consumed_samples, line.iteration_ms,
       line.tflops_per_device < 1 ? fmt::format("{:.3f}", line.tflops_per_device)
                                  : fmt::format("{:.1f}", line.tflops_per_device),

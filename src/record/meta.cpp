@@ -319,7 +319,7 @@ std::vector<MissingFact> missing_facts(const RunData& run) {
   std::vector<MissingFact> missing;
   const auto ask = [&](bool is_missing, const char* name, const char* needed_for, const char* example) {
     if (is_missing)
-      missing.push_back({name, needed_for,
+      missing.push_back({name, needed_for, fmt::format("--fact {}={}", name, example),
                          fmt::format("--fact {0}={1}, or a group (?<{0}>...) of --meta where the path tells it, or a "
                                      "line `{0} = ...` in the file of --meta-file",
                                      name, example)});

@@ -33,7 +33,8 @@ bool matches_path(const std::string& path_pattern, const std::filesystem::path& 
 struct MissingFact {
   std::string name{};        ///< "nodes"
   std::string needed_for{};  ///< "the node axis of every table"
-  std::string how{};         ///< How to give it.
+  std::string flag{};        ///< The flag that gives it: "--fact nodes=4".
+  std::string how{};         ///< All ways of giving it.
 };
 std::vector<MissingFact> missing_facts(const RunData& run);
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -9,6 +10,9 @@
 #include "record/steps.h"
 
 namespace lockstep::record {
+
+/// A number that no source tells.
+inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 /// What was run where. Empty or absent: the source does not tell.
 struct RunSetup {
@@ -20,32 +24,32 @@ struct RunSetup {
   std::string layout{};     ///< Parallel layout, "dp=8 tp=2 pp=4".
   std::optional<int64_t> nodes{}, devices{};
   std::optional<int64_t> global_batch{};  ///< Samples per optimiser step over all ranks.
-  std::optional<int64_t>
-      samples_per_device{};  ///< Local batch: samples per step and data-parallel replica, accumulation included.
+  /// Local batch: samples per step and data-parallel replica, accumulation included.
+  std::optional<int64_t> samples_per_device{};
   std::optional<int64_t> accum{};
   std::optional<int64_t> sequence_length{};  ///< Tokens per sample.
   std::string sample_unit = "samples";  ///< Plural noun of what `samples` counts: "samples", "images", "sequences".
   std::optional<double> forward_gflops_per_sample{};  ///< One forward pass of one sample; training is three of them.
   std::string flops_formula{};                        ///< Where that number is from.
-  std::optional<double>
-      processed_gflops_per_sample{};  ///< Likewise, of what was computed, where that is less (patch dropout).
+  /// Likewise, of what was computed, where that is less (patch dropout).
+  std::optional<double> processed_gflops_per_sample{};
   std::string processed_formula{};
   std::optional<double> peak_tflops_per_device{};  ///< Dense, of the compute type.
   std::string peak_source{};
   std::optional<bool> is_synthetic{};  ///< Made-up input data.
   std::optional<bool> is_on_cpu{};     ///< Ranks computed on processor cores, not on accelerators.
   bool is_profiled = false;            ///< A profiler ran: no measurement.
-  std::map<std::string, std::string>
-      tags{};  ///< Anything else that tells points apart (sweep axes, named groups of --meta).
+  /// Anything else that tells points apart (sweep axes, named groups of --meta).
+  std::map<std::string, std::string> tags{};
 };
 
 /// Steps in columns of equal length. NaN where the source does not tell.
 struct StepColumns {
   std::vector<int64_t> step{};       ///< Optimiser step, from 0; of an interval its last.
   std::vector<int32_t> num_steps{};  ///< Steps that the row stands for: 1, or the log interval whose mean step_ms is.
-  std::vector<int32_t>
-      num_skipped{};             ///< Of these, steps that left the parameters alone because gradients were not finite.
-  std::vector<int32_t> epoch{};  ///< -1: unknown.
+  /// Of these, steps that left the parameters alone because gradients were not finite.
+  std::vector<int32_t> num_skipped{};
+  std::vector<int32_t> epoch{};    ///< -1: unknown.
   std::vector<int32_t> attempt{};  ///< From 1.
   std::vector<double> step_ms{};   ///< Largest over the ranks; mean over the interval.
   std::vector<double> data_wait_ms{};
@@ -99,8 +103,8 @@ struct RunData {
   std::filesystem::path source{};
   std::string format{};  ///< "lockstep", "openclip", "megatron", ...
   RunSetup setup{};
-  std::map<std::string, std::string>
-      options{};  ///< Resolved options of the program by name ("grad_checkpointing"); empty: the source does not tell.
+  /// Resolved options of the program by name ("grad_checkpointing"); empty: the source does not tell.
+  std::map<std::string, std::string> options{};
   std::string allocation{};  ///< The job it ran in ("slurm 4711"); runs with the same one shared nodes. Empty: unknown.
   std::string state{};       ///< "finished", "running", "stopped", "failed", "died"; empty: unknown.
   std::string message{};     ///< Of a failed run.
@@ -117,9 +121,9 @@ struct RunData {
   std::map<int, MemoryPeaks> memory_peaks{};  ///< By attempt.
   std::vector<StartupTimes> startup{};
   std::vector<ResultRecord> results{};
-  std::map<std::string, std::string>
-      software{};         ///< "lockstep", "libtorch", "cuda", "nccl", "host", environment variables that matter.
-  std::string command{};  ///< Command line, where known.
+  /// "lockstep", "libtorch", "cuda", "nccl", "host", environment variables that matter.
+  std::map<std::string, std::string> software{};
+  std::string command{};                ///< Command line, where known.
   int64_t num_rejected_lines = 0;       ///< Lines that could not be read; `problems` says which.
   std::vector<std::string> problems{};  ///< In words: half-written files, mixed units, steps that went back, ...
 };

@@ -8,7 +8,7 @@
 #include <functional>
 #include <tuple>
 
-#include "record/line_reader.h"
+#include "core/line_reader.h"
 #include "record/step_columns.h"
 
 namespace lockstep::record {
@@ -17,8 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using simdjson::dom::element;
 using simdjson::dom::object;
-
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 /// A number, or NaN for anything else (null stands for a number that is not finite).
 double as_number(const element& value) {
@@ -69,7 +67,7 @@ std::vector<double> as_numbers(const element& value) {
 void read_lines(const fs::path& path, RunData& run, const std::function<bool(const object&)>& visit) {
   if (std::error_code failure; !fs::exists(path, failure)) return;
   simdjson::dom::parser parser;
-  LineReader reader(path);
+  core::LineReader reader(path);
   int64_t num_rejected = 0, first_rejected = 0;
   bool is_cut = false;
   for (std::string_view line; reader.next(line);) {

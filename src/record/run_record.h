@@ -39,8 +39,8 @@ struct FirstFailure {
 void note_first_failure(const std::filesystem::path& folder, const FirstFailure& failure);
 
 struct RunRecordConfig {
-  std::optional<int>
-      attempt{};  ///< Number of this attempt; default: one more than the highest in the folder (the first is 1).
+  /// Number of this attempt; default: one more than the highest in the folder (the first is 1).
+  std::optional<int> attempt{};
   std::chrono::milliseconds flush_every{1000};
   std::chrono::milliseconds heartbeat_every{10000};
   size_t max_queued_bytes = size_t{32} << 20;

@@ -51,8 +51,8 @@ struct RankTimesRecord {
   int64_t num_steps = 1;               ///< Steps in the interval.
   std::vector<double> step_ms{};       ///< Mean over the interval, per rank.
   std::vector<double> data_wait_ms{};  ///< Likewise; may be empty, as the lists below.
-  std::vector<double>
-      compute_ms{};  ///< Work that no other rank can delay: copy to the device, forward, backward, optimiser.
+  /// Work that no other rank can delay: copy to the device, forward, backward, optimiser.
+  std::vector<double> compute_ms{};
   std::vector<double> comm_wait_ms{};  ///< Blocked in collectives.
   std::vector<std::string> hosts{};    ///< Per rank; may be empty.
 };

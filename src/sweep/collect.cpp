@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "record/measured_steps.h"
 #include "record/run_data.h"
-#include "record/statistics.h"
+#include "stats/statistics.h"
 
 namespace lockstep::sweep {
 namespace fs = std::filesystem;
@@ -20,7 +20,7 @@ std::optional<double> largest(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(*std::max_element(values.begin(), values.end()));
 }
 std::optional<double> middle(const std::vector<double>& values) {
-  return values.empty() ? std::nullopt : std::optional(record::median(values));
+  return values.empty() ? std::nullopt : std::optional(stats::median(values));
 }
 
 /// The step time that a report tells of this run, and what follows from it.

@@ -5,13 +5,12 @@
 #include <filesystem>
 #include <numeric>
 
-#include "config/commands.h"
+#include "commands/commands.h"
 #include "config/contrastive_shape.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/rng.h"
 #include "core/strings.h"
-#include "plan/train_batch.h"
 #include "sweep/points.h"
 #include "sweep/slurm_request.h"
 
@@ -52,14 +51,14 @@ class Planner {
                        "use letters, digits, '-', '_' and '.'");
     for (const std::string& word : core::split(core::trim(inserted(file_.command, "'command'")), " "))
       if (!word.empty()) plan_.command.push_back(word);
-    const config::CommandInfo* info = config::find_command(core::join(plan_.command, " "));
-    if (info == nullptr) config::parse_flags(plan_.command);  // refuses it with the nearest name
+    const commands::CommandInfo* info = commands::find_command(core::join(plan_.command, " "));
+    if (info == nullptr) commands::parse_flags(plan_.command);  // refuses it with the nearest name
     LOCKSTEP_CHECK(info != nullptr, "command '{}'", core::join(plan_.command, " "));
-    declared_ = config::declare_command(*info);
+    declared_ = commands::declare_command(*info);
     if (declared_.run_options() == nullptr)
       throw UsageError(
           fmt::format("sweep: {}: a sweep of '{}' is not possible, only of training", file_.path, info->name),
-          "set command = \"train clip\"");
+          fmt::format("set command = \"{}\"", commands::default_train_command()));
     plan_.scaling = file_.scaling;
     plan_.how = file_.how;
     plan_.in_flight = file_.in_flight;
@@ -89,7 +88,7 @@ class Planner {
     std::vector<std::string> words = plan_.command;
     words.push_back("--" + key);
     try {
-      config::parse_flags(words);  // unknown or refused: says so with the nearest name or the reason
+      commands::parse_flags(words);  // unknown or refused: says so with the nearest name or the reason
     } catch (const UsageError& error) {
       throw UsageError(fmt::format("sweep: {}:{}: {}", file_.path, line, error.what()), error.hint());
     }
@@ -276,9 +275,8 @@ class Planner {
     std::vector<std::string> words = plan_.command;
     words.insert(words.end(), point.flags.begin(), point.flags.end());
     try {
-      const config::ParsedCommand parsed = config::parse_command(words);
-      if (parsed.train) config::resolve_contrastive_shape(*parsed.train);
-      const plan::BatchPlan batch = plan::train_batch_plan(parsed, point.num_ranks());
+      const commands::ParsedCommand parsed = commands::parse_command(words);
+      const plan::BatchPlan batch = parsed.task->batch_plan(*parsed.set, point.num_ranks());
       point.samples_per_rank = batch.samples_per_rank();
       point.global_batch = batch.global_batch;
       for (const std::string& warning : parsed.warnings)
@@ -341,7 +339,7 @@ class Planner {
 
   SweepFile file_;  // its axes with variables inserted
   const VariableLookup& variables_;
-  config::ParsedCommand declared_;
+  commands::ParsedCommand declared_;
   Plan plan_;
   std::vector<Misfit> misfits_;
 };

@@ -18,6 +18,9 @@ class LoaderBatches final : public BatchSource {
   }
 
   core::Json position() const override { return loader_->position(); }
+  core::Json join_positions(const std::vector<core::Json>& of_ranks) const override {
+    return data::merge_positions(of_ranks);
+  }
 
   const data::Loader* loader() const override { return loader_.get(); }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "core/json.h"
 #include "data/loader.h"
@@ -16,6 +17,8 @@ class BatchSource {
   /// The next one on the device. Tells `phases` when it had been waited for, and when it was on its way to the device.
   virtual models::Batch next(PhaseClock& phases) = 0;
   virtual core::Json position() const = 0;  ///< Behind the last batch handed out.
+  /// The positions of all ranks as one, from which a source of any rank goes on.
+  virtual core::Json join_positions(const std::vector<core::Json>& of_ranks) const = 0;
   /// The loader that knows of bad samples; nullptr: there is none.
   virtual const data::Loader* loader() const { return nullptr; }
 };

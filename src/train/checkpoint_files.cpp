@@ -12,6 +12,8 @@
 namespace lockstep::train {
 namespace {
 
+constexpr const char* kMaster = "master.";  // before the names of fp32 copies
+
 /// One tensor that the optimiser holds.
 struct StateTensor {
   std::string name;  // as files have it
@@ -29,15 +31,14 @@ std::vector<StateTensor> state_tensors(const CheckpointState& state) {
   for (size_t i = 0; i < segments.size(); ++i) {
     const optim::Segment& segment = segments[i];
     const at::Tensor& parameter = parameters.at(segment.name);
-    TensorPart part = part_of(parameter, state.places, segment.name);
+    TensorPart part = part_of(parameter, state.layout.places, segment.name);
     part.offset = segment.offset;
-    out.push_back({"exp_avg." + segment.name, entries[i].exp_avg, part});
-    out.push_back({"exp_avg_sq." + segment.name, entries[i].exp_avg_sq, part});
+    for (const auto& [name, tensor] : entries[i].tensors) out.push_back({name + "." + segment.name, tensor, part});
     if (segment.parameter.scalar_type() != parameter.scalar_type())
-      out.push_back({"master." + segment.name, segment.parameter.detach(), part});
-    out.push_back({"step." + segment.name,
-                   entries[i].step,
-                   {.sizes = {}, .strides = {}, .place = {.whole = {}, .writes_state = part.place.writes_state}}});
+      out.push_back({kMaster + segment.name, segment.parameter.detach(), part});
+    const TensorPart scalar{
+        .sizes = {}, .strides = {}, .place = {.whole = {}, .writes_state = part.place.writes_state}};
+    for (const auto& [name, tensor] : entries[i].scalars) out.push_back({name + "." + segment.name, tensor, scalar});
   }
   return out;
 }
@@ -66,7 +67,7 @@ WrittenFile finish(WrittenFile file, const core::Json& parts) {
 
 /// All that a file of this model may hold.
 std::set<std::string> known_names(const CheckpointState& state) {
-  std::set<std::string> known = state.all_names;
+  std::set<std::string> known = state.layout.all_names;
   for (const auto& [name, tensor] : state.tensors) known.insert(name);
   return known;
 }
@@ -80,7 +81,7 @@ void read_tensors(const StoredTensors& stored, const std::vector<StateTensor>& w
   for (const auto& [name, tensor, part] : wanted) stored.read(name, part, flat_memory(tensor));
 }
 
-std::vector<std::string> files_named(const record::CheckpointManifest& manifest, const std::string& what) {
+std::vector<std::string> files_named(const checkpoint::CheckpointManifest& manifest, const std::string& what) {
   std::vector<std::string> names;
   for (const auto& file : manifest.files)
     if (core::starts_with(file.name, what)) names.push_back(file.name);
@@ -90,32 +91,32 @@ std::vector<std::string> files_named(const record::CheckpointManifest& manifest,
 }  // namespace
 
 void require_whole(const std::filesystem::path& folder, bool with_optimizer, const std::string& hint) {
-  record::CheckpointManifest manifest = record::read_manifest(folder);
+  checkpoint::CheckpointManifest manifest = checkpoint::read_manifest(folder);
   if (!with_optimizer)
     std::erase_if(manifest.files,
-                  [](const record::CheckpointFile& file) { return !core::starts_with(file.name, "model"); });
-  const auto damage = record::verify_files(folder, manifest, record::VerifyDepth::kHashes);
+                  [](const checkpoint::CheckpointFile& file) { return !core::starts_with(file.name, "model"); });
+  const auto damage = checkpoint::verify_files(folder, manifest, checkpoint::VerifyDepth::kHashes);
   if (!damage.empty())
     throw CheckpointError(
         fmt::format("train: checkpoint '{}' is damaged: {}", folder.string(), core::join(damage, "; ")), hint);
 }
 
-bool is_in_parts(const CheckpointState& state) { return state.shards != nullptr || state.holds_part; }
-std::vector<std::string> model_files(const record::CheckpointManifest& manifest) {
+bool is_in_parts(const CheckpointState& state) { return state.shards != nullptr || state.layout.holds_part; }
+std::vector<std::string> model_files(const checkpoint::CheckpointManifest& manifest) {
   return files_named(manifest, "model");
 }
-std::vector<std::string> optimizer_files(const record::CheckpointManifest& manifest) {
+std::vector<std::string> optimizer_files(const checkpoint::CheckpointManifest& manifest) {
   return files_named(manifest, "optimizer");
 }
 
 std::vector<WrittenFile> files_to_write(const CheckpointState& state, int rank, int num_ranks) {
   const bool is_first = rank == 0;
   std::vector<WrittenFile> files;
-  WrittenFile model{.name = file_name("model", state.holds_part, rank, num_ranks)};
+  WrittenFile model{.name = file_name("model", state.layout.holds_part, rank, num_ranks)};
   core::Json parts = core::Json::object();
   for (const auto& [name, tensor] : state.tensors) {
-    const TensorPart part = part_of(*tensor, state.places, name);
-    if (state.holds_part ? part.place.writes_values : is_first) add(model, parts, name, *tensor, part);
+    const TensorPart part = part_of(*tensor, state.layout.places, name);
+    if (state.layout.holds_part ? part.place.writes_values : is_first) add(model, parts, name, *tensor, part);
   }
   if (!model.tensors.empty()) files.push_back(finish(std::move(model), parts));
 
@@ -131,21 +132,22 @@ void read_model(const std::filesystem::path& folder, const std::vector<std::stri
                 const CheckpointState& state) {
   std::vector<StateTensor> wanted;
   for (const auto& [name, tensor] : state.tensors)
-    wanted.push_back({name, tensor->detach(), part_of(*tensor, state.places, name)});
+    wanted.push_back({name, tensor->detach(), part_of(*tensor, state.layout.places, name)});
   read_tensors(StoredTensors(folder, files), wanted, known_names(state));
 }
 
 void read_optimizer(const std::filesystem::path& folder, const std::vector<std::string>& files,
                     const CheckpointState& state) {
   const auto wanted = state_tensors(state);
-  const auto has_kind = [&](const std::string& kind) {
-    return wanted.empty() || std::any_of(wanted.begin(), wanted.end(),
-                                         [&](const StateTensor& entry) { return core::starts_with(entry.name, kind); });
-  };
+  LOCKSTEP_CHECK(state.optimizer != nullptr, "no optimiser to read '{}' into", folder.string());
+  std::vector<std::string> kinds;
+  for (const auto& name : state.optimizer->state_names()) kinds.push_back(name + ".");
+  if (wanted.empty() || std::any_of(wanted.begin(), wanted.end(),
+                                    [](const StateTensor& entry) { return core::starts_with(entry.name, kMaster); }))
+    kinds.emplace_back(kMaster);
   std::set<std::string> known;
-  for (const std::string kind : {"exp_avg.", "exp_avg_sq.", "step.", "master."})
-    if (has_kind(kind))
-      for (const auto& name : known_names(state)) known.insert(kind + name);
+  for (const auto& kind : kinds)
+    for (const auto& name : known_names(state)) known.insert(kind + name);
   read_tensors(StoredTensors(folder, files), wanted, known);
 }
 

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "record/checkpoint_manifest.h"
+#include "checkpoint/manifest.h"
 #include "train/checkpointer.h"
 #include "train/checkpointer_writer.h"
 
@@ -16,13 +16,13 @@ bool is_in_parts(const CheckpointState& state);
 void require_whole(const std::filesystem::path& folder, bool with_optimizer, const std::string& hint);
 
 /// Names of the files of the model and of the optimiser in a checkpoint.
-std::vector<std::string> model_files(const record::CheckpointManifest& manifest);
-std::vector<std::string> optimizer_files(const record::CheckpointManifest& manifest);
+std::vector<std::string> model_files(const checkpoint::CheckpointManifest& manifest);
+std::vector<std::string> optimizer_files(const checkpoint::CheckpointManifest& manifest);
 
 /// What this rank writes of a checkpoint. model.safetensors and optimizer.safetensors where rank 0 writes all of it,
 /// else model-RANK-of-RANKS.safetensors and the like of those ranks that have something to write. Tensors of optimiser
-/// files: exp_avg.NAME, exp_avg_sq.NAME, step.NAME, and master.NAME where the segment is a master copy; parts of a
-/// shard are flat, in the order of the parameter's memory.
+/// files: KIND.NAME for all that the optimiser keeps of a segment (exp_avg, step, ...), and master.NAME where the
+/// segment is a master copy; parts of a shard are flat, in the order of the parameter's memory.
 std::vector<WrittenFile> files_to_write(const CheckpointState& state, int rank, int num_ranks);
 
 /// Fills parameters and buffers, or what the optimiser holds, from those files of a checkpoint, whoever wrote them.

@@ -6,10 +6,10 @@
 #include <chrono>
 #include <thread>
 
+#include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "record/checkpoint_manifest.h"
 #include "train/agree.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpointer_writer.h"
@@ -34,7 +34,7 @@ std::vector<at::Tensor> model_tensors(const CheckpointState& state) {
 constexpr const char* kCaller = "caller";  // beside what the Checkpointer itself keeps
 
 /// What all ranks must know of a checkpoint.
-core::Json head_of(const record::CheckpointManifest& manifest) {
+core::Json head_of(const checkpoint::CheckpointManifest& manifest) {
   return {{"step", manifest.step},
           {"epoch", manifest.epoch},
           {"samples_seen", manifest.samples_seen},
@@ -64,7 +64,7 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
     : config_(config), state_(state), world_(world) {
   const auto claimed = decide_on_rank_zero(world_, [&] {
     fs::create_directories(config_.run_folder / "checkpoints");
-    return fmt::format("{}", record::claim_checkpoints(config_.run_folder, config_.who).attempt);
+    return fmt::format("{}", checkpoint::claim_checkpoints(config_.run_folder, config_.who).attempt);
   });
   attempt_ = static_cast<int>(core::parse_int(claimed).value());
   if (is_in_parts(state_)) check_shared_folder();
@@ -110,7 +110,7 @@ void Checkpointer::save(const CheckpointPosition& position) {
     if (!problem.empty()) return;  // rank 0 has warned
   }
   if (!writer_) return;
-  record::CheckpointManifest manifest;
+  checkpoint::CheckpointManifest manifest;
   manifest.step = position.step;
   manifest.attempt = attempt_;
   manifest.world_size = world_.size();
@@ -131,7 +131,7 @@ void Checkpointer::save(const CheckpointPosition& position) {
 
 bool Checkpointer::wait() { return !writer_ || writer_->wait(); }
 
-core::Json callers_extra(const record::CheckpointManifest& manifest) {
+core::Json callers_extra(const checkpoint::CheckpointManifest& manifest) {
   return manifest.extra.value(kCaller, core::Json::object());
 }
 
@@ -139,7 +139,7 @@ std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
   const auto chosen = decide_on_rank_zero(
       world_,
       [&]() -> std::string {
-        const auto choice = record::choose_latest(config_.run_folder, record::VerifyDepth::kHashes);
+        const auto choice = checkpoint::choose_latest(config_.run_folder, checkpoint::VerifyDepth::kHashes);
         for (const auto& reason : choice.skipped) core::log_warning("train: checkpoint passed over: {}", reason);
         if (!choice.chosen && !choice.skipped.empty())
           throw CheckpointError(
@@ -159,11 +159,11 @@ RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
   decide_on_rank_zero(
       world_,
       [&]() -> std::string {
-        if (!fs::exists(folder / record::kManifestName))
+        if (!fs::exists(folder / checkpoint::kManifestName))
           throw CheckpointError(
               fmt::format(
                   "train: '{}' is no checkpoint: {}", folder.string(),
-                  fs::exists(folder) ? fmt::format("it has no {}", record::kManifestName) : "it does not exist"),
+                  fs::exists(folder) ? fmt::format("it has no {}", checkpoint::kManifestName) : "it does not exist"),
               "name a folder <logs>/<name>/checkpoints/step-*, or go on with --name NAME --resume latest");
         require_whole(folder, /*with_optimizer=*/true, "use --resume latest to take the newest whole one");
         return "";
@@ -174,13 +174,13 @@ RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
 
 RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
   const auto head = decide_on_rank_zero(world_, [&] {
-    const auto manifest = record::read_manifest(folder);
-    if (!state_.holds_part) read_model(folder, model_files(manifest), state_);
+    const auto manifest = checkpoint::read_manifest(folder);
+    if (!state_.layout.holds_part) read_model(folder, model_files(manifest), state_);
     if (!is_in_parts(state_)) read_optimizer(folder, optimizer_files(manifest), state_);
     return head_of(manifest).dump();
   });
   const auto parsed = core::parse_json(head, folder.string());
-  if (!state_.holds_part)
+  if (!state_.layout.holds_part)
     broadcast_all(model_tensors(state_), world_);
   else
     succeed_together(world_, [&] { read_model(folder, parsed.at("model_files"), state_); });
@@ -198,7 +198,7 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
 }
 
 RestoredCheckpoint Checkpointer::read_position(const fs::path& folder) {
-  const auto head = decide_on_rank_zero(world_, [&] { return head_of(record::read_manifest(folder)).dump(); });
+  const auto head = decide_on_rank_zero(world_, [&] { return head_of(checkpoint::read_manifest(folder)).dump(); });
   return restored_from(folder, core::parse_json(head, folder.string()));
 }
 

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/manifest.h"
 #include "comm/comm.h"
 #include "comm/named_tensor.h"
 #include "core/json.h"
-#include "optim/adamw.h"
 #include "optim/loss_scaler.h"
-#include "record/checkpoint_manifest.h"
+#include "optim/optimizer.h"
 #include "train/stored_tensors.h"
 
 namespace lockstep::train {
@@ -36,13 +36,11 @@ struct CheckpointerConfig {
 /// it has. Outlives the checkpointer.
 struct CheckpointState {
   std::vector<comm::NamedTensor>
-      tensors;                          ///< Parameters and buffers -> model.safetensors, which --pretrained reads, too.
-  optim::AdamW* optimizer = nullptr;    ///< -> optimizer.safetensors
-  optim::LossScaler* scaler = nullptr;  ///< -> manifest
+      tensors;  ///< Parameters and buffers -> model.safetensors, which --pretrained reads, too.
+  optim::Optimizer* optimizer = nullptr;  ///< -> optimizer.safetensors
+  optim::LossScaler* scaler = nullptr;    ///< -> manifest
   comm::Comm* shards = nullptr;  ///< parallel::Holding::shards: the ranks among which the optimiser's state is cut.
-  bool holds_part = false;       ///< Ranks hold parts of the model.
-  std::map<std::string, TensorPlace> places = {};  ///< Of tensors that are not simply whole.
-  std::set<std::string> all_names = {};            ///< With holds_part: the tensors of all ranks.
+  TensorLayout layout = {};
 };
 
 /// Where a run stands between two steps. All random numbers are functions of seed and step, so there is no random
@@ -56,7 +54,7 @@ struct CheckpointPosition {
 };
 
 /// CheckpointPosition::extra of a checkpoint.
-core::Json callers_extra(const record::CheckpointManifest& manifest);
+core::Json callers_extra(const checkpoint::CheckpointManifest& manifest);
 
 struct RestoredCheckpoint {
   std::filesystem::path folder;

@@ -79,7 +79,7 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 fs::path CheckpointWriter::folder_of(int64_t step, int attempt) const {
-  return config_.run_folder / "checkpoints" / record::checkpoint_name(step, attempt);
+  return config_.run_folder / "checkpoints" / checkpoint::checkpoint_name(step, attempt);
 }
 
 std::string CheckpointWriter::prepare(int64_t step, int attempt) {
@@ -94,7 +94,7 @@ std::string CheckpointWriter::prepare(int64_t step, int attempt) {
   }
 }
 
-void CheckpointWriter::start(const std::vector<WrittenFile>& files, record::CheckpointManifest manifest) {
+void CheckpointWriter::start(const std::vector<WrittenFile>& files, checkpoint::CheckpointManifest manifest) {
   wait();
   files_.resize(files.size());
   for (size_t i = 0; i < files.size(); ++i) {
@@ -119,7 +119,7 @@ void CheckpointWriter::fail(const fs::path& folder, int64_t step, const std::str
   if (config_.is_first) fs::remove_all(folder, ignored);
 }
 
-void CheckpointWriter::write(record::CheckpointManifest manifest) {
+void CheckpointWriter::write(checkpoint::CheckpointManifest manifest) {
   const auto folder = folder_of(manifest.step, manifest.attempt);
   bool is_committed = false;
   try {
@@ -164,7 +164,7 @@ std::exception_ptr CheckpointWriter::write_described(const fs::path& folder, con
   try {
     check_space(folder, bytes_of({&file, 1}));
     write_file(folder, file);
-    const auto written = record::describe_file(folder, file.name);
+    const auto written = checkpoint::describe_file(folder, file.name);
     description = {{"bytes", written.bytes}, {"xxh3", written.xxh3}};
   } catch (const std::exception& error) {
     failure = std::current_exception();
@@ -175,7 +175,7 @@ std::exception_ptr CheckpointWriter::write_described(const fs::path& folder, con
   return failure;
 }
 
-void CheckpointWriter::write_all(const fs::path& folder, record::CheckpointManifest& manifest) const {
+void CheckpointWriter::write_all(const fs::path& folder, checkpoint::CheckpointManifest& manifest) const {
   if (!config_.is_shared) {
     fs::remove_all(folder);  // what an interrupted save of the same step left
     fs::create_directories(folder);
@@ -183,12 +183,12 @@ void CheckpointWriter::write_all(const fs::path& folder, record::CheckpointManif
   check_space(folder, bytes_of(files_));
   for (const WrittenFile& file : files_) {
     write_file(folder, file);
-    manifest.files.push_back(record::describe_file(folder, file.name));
+    manifest.files.push_back(checkpoint::describe_file(folder, file.name));
   }
   for (const auto& name : config_.awaited) manifest.files.push_back(await_file(folder, name));
 }
 
-record::CheckpointFile CheckpointWriter::await_file(const fs::path& folder, const std::string& name) const {
+checkpoint::CheckpointFile CheckpointWriter::await_file(const fs::path& folder, const std::string& name) const {
   const auto description = folder / (name + kDescriptionSuffix);
   const auto begin = std::chrono::steady_clock::now();
   while (!fs::exists(description)) {
@@ -206,19 +206,19 @@ record::CheckpointFile CheckpointWriter::await_file(const fs::path& folder, cons
   return {.name = name, .bytes = said.at("bytes"), .xxh3 = said.at("xxh3")};
 }
 
-void CheckpointWriter::commit(const fs::path& folder, const record::CheckpointManifest& manifest) const {
-  if (record::is_superseded(config_.run_folder, manifest.attempt))
+void CheckpointWriter::commit(const fs::path& folder, const checkpoint::CheckpointManifest& manifest) const {
+  if (checkpoint::is_superseded(config_.run_folder, manifest.attempt))
     throw CheckpointError(fmt::format("train: attempt {} does not own the checkpoints of '{}' any more",
                                       manifest.attempt, config_.run_folder.string()),
                           "a later run of the same name has taken over; end this one");
-  record::write_manifest(folder, manifest);
+  checkpoint::write_manifest(folder, manifest);
   core::write_file_atomic(config_.run_folder / "checkpoints" / "latest", folder.filename().string() + "\n");
 }
 
 void CheckpointWriter::remove_old() const {
   if (config_.num_kept <= 0) return;
   int64_t num_usable = 0;
-  for (const auto& entry : record::list_checkpoints(config_.run_folder)) {
+  for (const auto& entry : checkpoint::list_checkpoints(config_.run_folder)) {
     if (!entry.problem.empty() || ++num_usable <= config_.num_kept) continue;
     // Renamed first: whoever lists meanwhile never sees half a checkpoint.
     const auto trash = entry.folder.parent_path() / ("trash." + entry.folder.filename().string());

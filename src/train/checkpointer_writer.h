@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "record/checkpoint_manifest.h"
+#include "checkpoint/manifest.h"
 
 namespace lockstep::train {
 
@@ -48,20 +48,20 @@ class CheckpointWriter {
   std::string prepare(int64_t step, int attempt);
   /// Returns when the copies are queued behind the work on the tensors' device; later work may change the tensors at
   /// once. `manifest` lacks only its files.
-  void start(const std::vector<WrittenFile>& files, record::CheckpointManifest manifest);
+  void start(const std::vector<WrittenFile>& files, checkpoint::CheckpointManifest manifest);
   /// False when the last write failed; why was logged.
   bool wait();
 
  private:
   static void copy_aside(const NamedHandles& from, NamedHandles& to);
   std::filesystem::path folder_of(int64_t step, int attempt) const;
-  void write(record::CheckpointManifest manifest);
+  void write(checkpoint::CheckpointManifest manifest);
   void write_file(const std::filesystem::path& folder, const WrittenFile& file) const;
   std::exception_ptr write_described(const std::filesystem::path& folder, const WrittenFile& file) const;
-  void write_all(const std::filesystem::path& folder, record::CheckpointManifest& manifest) const;
-  record::CheckpointFile await_file(const std::filesystem::path& folder, const std::string& name) const;
+  void write_all(const std::filesystem::path& folder, checkpoint::CheckpointManifest& manifest) const;
+  checkpoint::CheckpointFile await_file(const std::filesystem::path& folder, const std::string& name) const;
   void fail(const std::filesystem::path& folder, int64_t step, const std::string& why);
-  void commit(const std::filesystem::path& folder, const record::CheckpointManifest& manifest) const;
+  void commit(const std::filesystem::path& folder, const checkpoint::CheckpointManifest& manifest) const;
   void remove_old() const;
 
   WriterConfig config_;

@@ -32,13 +32,10 @@ class PlainStep final : public StepRunner {
  private:
   void run_micro(const models::Batch& batch, size_t num_micro, StepOutcome& outcome) {
     models::LossReport report;
-    at::Tensor logit_scale;
     {
       RECORD_USER_SCOPE("forward");
       const auto autocast = parts_.precision.autocast();
-      const auto outputs = parts_.task.forward(batch);
-      report = parts_.task.loss(outputs);
-      if (outputs.logit_scale.defined()) logit_scale = outputs.logit_scale.detach();
+      report = parts_.task.loss(parts_.task.forward(batch));
     }
     auto loss = report.loss / static_cast<double>(num_micro);
     if (parts_.scaler != nullptr) loss = parts_.scaler->scaled(loss);
@@ -48,14 +45,13 @@ class PlainStep final : public StepRunner {
       loss.backward();
     }
     parts_.mark(Phase::kBackward);
-    add_to_outcome(report, logit_scale, num_micro, outcome);
+    add_to_outcome(report, num_micro, outcome);
     outcome.num_samples += batch.num_samples;
     parts_.mark(Phase::kOther);
   }
 
   /// Means over the micro-batches of each part, and their sum as "loss".
-  static void add_to_outcome(const models::LossReport& report, const at::Tensor& logit_scale, size_t num_micro,
-                             StepOutcome& outcome) {
+  static void add_to_outcome(const models::LossReport& report, size_t num_micro, StepOutcome& outcome) {
     const c10::NoGradGuard no_grad;
     const bool is_first = outcome.scalars.empty();
     at::Tensor total;
@@ -70,7 +66,7 @@ class PlainStep final : public StepRunner {
     if (is_first) {
       outcome.scalars.emplace_back("loss",
                                    total.defined() ? total : report.loss.detach() / static_cast<double>(num_micro));
-      if (logit_scale.defined()) outcome.scalars.emplace_back("logit_scale", logit_scale.clone());
+      for (const auto& [name, value] : report.scalars) outcome.scalars.emplace_back(name, value.clone());
     } else {
       auto& loss = outcome.scalars[report.parts.size()].second;
       loss = loss + (total.defined() ? total : report.loss.detach() / static_cast<double>(num_micro));

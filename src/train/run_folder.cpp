@@ -2,18 +2,20 @@
 
 #include <ctime>
 
+#include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/strings.h"
-#include "record/checkpoint_manifest.h"
+#include "train/agree.h"
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
 
-RunFolder choose_run_folder(const config::TrainOptions& options, const std::string& time_text,
-                            int slurm_restart_count) {
+RunFolder choose_run_folder(const config::RunOptions& options, const config::RunFacts& facts,
+                            const std::string& time_text, int slurm_restart_count) {
   RunFolder folder;
-  folder.name = options.name.empty() ? config::auto_run_name(options, time_text) : options.name;
+  folder.name = options.name.empty() ? config::auto_run_name(facts, time_text) : options.name;
   if (folder.name.find('/') != std::string::npos || folder.name == "." || folder.name == "..")
     throw UsageError(fmt::format("train: --name '{}' is not a folder name", folder.name),
                      "use --logs for the folder above it");
@@ -22,7 +24,7 @@ RunFolder choose_run_folder(const config::TrainOptions& options, const std::stri
   folder.is_resume = options.resume.has_value() || is_latest;
   folder.resume_latest = is_latest;
   if (options.resume && !is_latest) folder.resume_path = *options.resume;
-  folder.has_checkpoint = folder.is_resume && (!is_latest || !record::list_checkpoints(folder.path).empty());
+  folder.has_checkpoint = folder.is_resume && (!is_latest || !checkpoint::list_checkpoints(folder.path).empty());
   if (fs::exists(folder.path / "run.json") && !folder.is_resume)
     throw UsageError(fmt::format("train: run '{}' already exists in '{}'", folder.name, options.logs),
                      "continue it with --resume latest, or choose another --name");
@@ -53,6 +55,23 @@ RunFolder run_folder_from_text(const std::string& text) {
           .resume_latest = json.at("resume_latest"),
           .resume_path = json.at("resume_path").get<std::string>(),
           .has_checkpoint = json.at("has_checkpoint")};
+}
+
+RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks) {
+  const config::RunOptions& options = request.options;
+  const RunFolder folder = run_folder_from_text(decide_on_rank_zero(ranks.world.comm(), [&] {
+    return to_text(choose_run_folder(options, request.facts, time_text_now(), ranks.info.slurm_restart_count));
+  }));
+  if (folder.is_resume && !folder.has_checkpoint && request.facts.needs_checkpoint)
+    throw CheckpointError(fmt::format("train: '{}' holds no checkpoint, and --exit-on-missing-checkpoint is given",
+                                      folder.checkpoints().string()),
+                          "name the run to go on with, or drop the flag to begin it");
+  if (ranks.is_first() || options.log_local)
+    core::open_log_file(
+        (folder.path / (options.log_local ? fmt::format("out-{}", ranks.info.rank) : "out.log")).string());
+  if (ranks.is_first())
+    for (const auto& warning : request.warnings) core::log_warning("{}", warning);
+  return folder;
 }
 
 std::string time_text_now() {

@@ -3,7 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "config/train_options.h"
+#include "config/run_options.h"
+#include "train/joined_ranks.h"
+#include "train/train_run.h"
 
 namespace lockstep::train {
 
@@ -21,11 +23,16 @@ struct RunFolder {
 
 /// Names the run (OpenCLIP's automatic name from `time_text` when none is given). A folder that already holds a run is
 /// a UsageError unless the run is resumed. `slurm_restart_count` > 0 implies --resume latest. For rank 0.
-RunFolder choose_run_folder(const config::TrainOptions& options, const std::string& time_text, int slurm_restart_count);
+RunFolder choose_run_folder(const config::RunOptions& options, const config::RunFacts& facts,
+                            const std::string& time_text, int slurm_restart_count);
 
 /// A RunFolder as text and back, for the other ranks.
 std::string to_text(const RunFolder& folder);
 RunFolder run_folder_from_text(const std::string& text);
+
+/// The folder of a run, the same on all ranks, with its log file. CheckpointError where it needs a checkpoint and has
+/// none. Collective.
+RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks);
 
 /// Local time as 2026_01_31-12_00_00.
 std::string time_text_now();

@@ -19,7 +19,7 @@ namespace lockstep::train {
 /// What forward and backward of one step leave behind. All scalars stay on the device.
 struct StepOutcome {
   std::vector<std::pair<std::string, at::Tensor>>
-      scalars;              ///< Parts of the loss, "loss" (their sum as reported), "logit_scale" where there is one.
+      scalars;              ///< Parts of the loss, "loss" (their sum as reported), what the task tells beside it.
   int64_t num_samples = 0;  ///< Of this rank.
 };
 
@@ -48,13 +48,5 @@ class StepRunner {
 
 /// Each micro-batch is a batch of its own: the loss is the mean over the micro-batches.
 std::unique_ptr<StepRunner> make_plain_step(const StepRunnerParts& parts);
-
-/// --accum-freq of the contrastive tasks: all micro-batches of all ranks are one batch of pairs, with the memory of one
-/// micro-batch (GradCache, Gao et al. 2021). Micro-batches 1.. run forward without gradient; micro-batch 0 keeps its
-/// graph. The loss is computed once over the joined features; its gradient with respect to the features is carried
-/// through micro-batch 0, then each other one is run again and carried through. 2 k - 1 forward passes, k backward
-/// passes, one loss. The gradient of every parameter, logit_scale's too, is that of the one big batch (OpenCLIP
-/// computes the loss k times and its logit_scale gradient is k times too large).
-std::unique_ptr<StepRunner> make_contrastive_cache_step(const StepRunnerParts& parts);
 
 }  // namespace lockstep::train

@@ -24,6 +24,13 @@ struct TensorPlace {
   bool writes_state = true;   ///< The same of what the optimiser holds of it.
 };
 
+/// How ranks share the tensors of a model; by default every rank holds all.
+struct TensorLayout {
+  bool holds_part = false;                         ///< Ranks hold parts of the model.
+  std::map<std::string, TensorPlace> places = {};  ///< Of tensors that are not simply whole.
+  std::set<std::string> all_names = {};            ///< With holds_part: the tensors of all ranks.
+};
+
 /// Something that a rank reads or writes: elements [offset, offset + numel) in the memory of a tensor of these sizes
 /// and strides, which has a place in the whole.
 struct TensorPart {

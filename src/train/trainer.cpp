@@ -31,7 +31,7 @@ ExitCode Trainer::run() {
                       config_.last_step());
   parts_.phases.restart();
   while (position_.step < config_.last_step() && wish_ < StopRequest::kSaveAndFinish) {
-    if (parts_.before_step) parts_.before_step(position_.step);
+    parts_.callbacks.before_step(position_.step);
     step();
     digest(telemetry_.take(kReadDelaySteps));
     at_boundaries();
@@ -41,13 +41,17 @@ ExitCode Trainer::run() {
       wish_ = StopRequest::kNone;
     }
   }
-  if (parts_.before_step) parts_.before_step(position_.step);
+  return finish();
+}
+
+ExitCode Trainer::finish() {
+  parts_.callbacks.before_step(position_.step);
   digest(telemetry_.take(0));
   end_interval();
   save();
-  parts_.finish_saving();
+  parts_.callbacks.finish_saving();
   if (position_.step >= config_.last_step()) {
-    if (position_.step % config_.steps_per_epoch != 0) parts_.evaluate(config_.num_epochs, position_.step);
+    if (position_.step % config_.steps_per_epoch != 0) parts_.callbacks.evaluate(config_.num_epochs, position_.step);
     core::log_info("finished after {} steps{}", position_.step,
                    position_.step < config_.total_steps() ? fmt::format(" of {}", config_.total_steps()) : "");
     return ExitCode::kOk;
@@ -61,9 +65,9 @@ ExitCode Trainer::run() {
 void Trainer::step() {
   RECORD_USER_SCOPE("step");
   auto micro_batches = next_micro_batches();
-  StepOutcome outcome =
-      parts_.runner.run(micro_batches, core::stream_key({config_.seed, static_cast<uint64_t>(position_.step)}));
-  const double lr = config_.lr(position_.step, position_.samples_seen);
+  StepOutcome outcome = parts_.training.runner->run(
+      micro_batches, core::stream_key({config_.seed, static_cast<uint64_t>(position_.step)}));
+  const double lr = parts_.training.learning_rate(position_.step, position_.samples_seen);
   const auto gradients = update(lr, outcome);
   ++position_.step;
   position_.samples_seen += config_.samples_per_step;
@@ -72,14 +76,14 @@ void Trainer::step() {
 
 optim::GradSummary Trainer::update(double lr, StepOutcome& outcome) {
   RECORD_USER_SCOPE("optimizer");
+  Training& training = parts_.training;
   const bool is_logged =
       (position_.step + 1) % config_.log_every_n_steps == 0 || position_.step + 1 == config_.last_step();
   if (is_logged && config_.logs_num_zeros)
-    outcome.scalars.emplace_back("num_zeros", num_zeros_in_gradient(parts_.optimizer, parts_.norm));
-  auto gradients =
-      update_parameters(parts_.sync, parts_.optimizer, parts_.scaler, lr, config_.grad_clip_norm, parts_.norm);
+    outcome.scalars.emplace_back("num_zeros", num_zeros_in_gradient(*training.optimizer, training.norm));
+  auto gradients = training.update(lr, config_.grad_clip_norm);
   if (is_logged && config_.logs_params_norm)
-    outcome.scalars.emplace_back("params_norm", params_norm(parts_.optimizer, parts_.norm));
+    outcome.scalars.emplace_back("params_norm", params_norm(*training.optimizer, training.norm));
   parts_.phases.mark(Phase::kOptimizer);
   return gradients;
 }
@@ -100,19 +104,19 @@ void Trainer::push_telemetry(const StepOutcome& outcome, const optim::GradSummar
   sample.lr = lr;
   sample.phases = parts_.phases.finish_step();
   sample.time_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  sample.wish = std::max(take_stop_request(),
-                         parts_.is_time_up && parts_.is_time_up() ? StopRequest::kSaveAndFinish : StopRequest::kNone);
+  sample.wish =
+      std::max(take_stop_request(), parts_.callbacks.is_time_up() ? StopRequest::kSaveAndFinish : StopRequest::kNone);
   sample.scalars = outcome.scalars;
   sample.scalars.emplace_back("grad_norm", gradients.norm);
   sample.scalars.emplace_back("found_inf", gradients.found_inf);
-  if (parts_.scaler != nullptr) sample.scalars.emplace_back("loss_scale", parts_.scaler->scale().clone());
+  if (const auto& scaler = parts_.training.scaler) sample.scalars.emplace_back("loss_scale", scaler->scale().clone());
   telemetry_.push(std::move(sample));
 }
 
 void Trainer::digest(const std::vector<StepValues>& values) {
   for (const StepValues& step : values) {
     wish_ = std::max(wish_, step.wish);
-    if (num_digested_++ == 0 && parts_.record_first_step) parts_.record_first_step(step.phases);
+    if (num_digested_++ == 0) parts_.callbacks.record_first_step(step.phases);
     interval_.step = step.step;
     ++interval_.num_steps;
     interval_.step_ms += step.phases.sum();
@@ -122,6 +126,7 @@ void Trainer::digest(const std::vector<StepValues>& values) {
 }
 
 void Trainer::at_boundaries() {
+  const Training& training = parts_.training;
   const int64_t step = position_.step;
   const bool ends_epoch = step % config_.steps_per_epoch == 0;
   if (ends_epoch) digest(telemetry_.take(0));  // the epoch's last lines come before its evaluation
@@ -129,13 +134,13 @@ void Trainer::at_boundaries() {
   parts_.phases.mark(Phase::kTelemetry);
   const bool checks_replicas = config_.check_replicas_steps > 0 && step % config_.check_replicas_steps == 0;
   const bool evaluates = ends_epoch && (wish_ < StopRequest::kSaveAndFinish || step == config_.last_step());
-  if (checks_replicas || evaluates) parts_.sync.wait_params();
-  if (checks_replicas) parallel::check_replicas(parts_.task.network().named_parameters(), parts_.data_axis);
+  if (checks_replicas || evaluates) training.sync->wait_params();
+  if (checks_replicas) parallel::check_replicas(training.task->network().named_parameters(), *training.data_axis);
   const bool saves_epoch = ends_epoch && config_.save_frequency_epochs > 0 &&
                            step / config_.steps_per_epoch % config_.save_frequency_epochs == 0;
   const bool saves_step = config_.save_every_n_steps > 0 && step % config_.save_every_n_steps == 0;
   if (saves_epoch || saves_step) save();
-  if (evaluates) parts_.evaluate(step / config_.steps_per_epoch, step);
+  if (evaluates) parts_.callbacks.evaluate(step / config_.steps_per_epoch, step);
   parts_.phases.skip();  // none of this is part of the next step
 }
 
@@ -146,14 +151,14 @@ void Trainer::end_interval() {
   means.num_run_steps = position_.step - std::exchange(interval_begin_, position_.step);
   means.step_ms /= static_cast<double>(means.num_steps);
   means.phases /= static_cast<double>(means.num_steps);
-  if (parts_.record_interval) parts_.record_interval(means);
+  parts_.callbacks.record_interval(means);
 }
 
 void Trainer::save() {
   if (position_.step == last_saved_step_) return;
   position_.data = parts_.batches.position();
-  parts_.sync.wait_params();
-  parts_.save(position_);
+  parts_.training.sync->wait_params();
+  parts_.callbacks.save(position_);
   last_saved_step_ = position_.step;
 }
 

@@ -1,22 +1,15 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "comm/comm.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "models/task.h"
-#include "optim/adamw.h"
 #include "optim/grad_norm.h"
-#include "optim/loss_scaler.h"
-#include "parallel/grad_sync.h"
 #include "train/batch_source.h"
 #include "train/phase_clock.h"
-#include "train/step_runner.h"
 #include "train/telemetry.h"
 #include "train/train_log.h"
 #include "train/training.h"
@@ -30,7 +23,6 @@ struct TrainerConfig {
   std::optional<int64_t> max_steps;  ///< Ends earlier, wherever that is in an epoch.
   int64_t samples_per_step = 1;      ///< Over all ranks.
   int64_t micro_batches_per_step = 1;
-  LearningRate lr;
   double grad_clip_norm = 0;  ///< 0: none.
   int64_t log_every_n_steps = 100;
   bool logs_params_norm = false,
@@ -62,28 +54,29 @@ struct IntervalTimes {
   int64_t num_run_steps = 0;  ///< and of so many.
 };
 
+/// What a run does around the steps. Collective calls say so; all ranks make them in one order.
+class TrainerCallbacks {
+ public:
+  virtual ~TrainerCallbacks() = default;
+  virtual void before_step(int64_t step) = 0;  ///< Also after the last, with the number of steps.
+  virtual void record_first_step(const PhaseTimes& times) = 0;
+  virtual void record_interval(const IntervalTimes& times) = 0;  ///< Collective; once per log interval.
+  virtual void save(const TrainerPosition& position) = 0;        ///< Collective; may go on writing in the background.
+  virtual void finish_saving() = 0;                              ///< Waits until what was saved is durable.
+  /// Collective; after each epoch, and where --max-steps ends within one.
+  virtual void evaluate(int64_t epochs_done, int64_t steps_done) = 0;
+  virtual bool is_time_up() = 0;  ///< Asked after each step: that one rank says so is enough.
+};
+
 /// What the trainer works with. Owned by the caller, outlives the trainer.
 struct TrainerParts {
-  comm::Comm& world;
-  comm::Comm& data_axis;
-  models::Task& task;
-  StepRunner& runner;
-  parallel::GradSync& sync;
-  optim::AdamW& optimizer;
-  optim::LossScaler* scaler;  ///< nullptr unless compute is fp16.
-  const NormShare& norm;
+  Training& training;
   BatchSource& batches;
+  comm::Comm& world;
   at::Device device;
   PhaseClock& phases;
-  TrainLog* log;                                     ///< Rank 0 only.
-  std::function<void(const TrainerPosition&)> save;  ///< Collective; may go on writing in the background.
-  std::function<void()> finish_saving;               ///< Waits until what was saved is durable.
-  std::function<void(int64_t epochs_done, int64_t steps_done)>
-      evaluate;  ///< Collective; after each epoch, and where --max-steps ends within one.
-  std::function<void(const IntervalTimes&)> record_interval;  ///< Collective; once per log interval.
-  std::function<void(const PhaseTimes&)> record_first_step;
-  std::function<void(int64_t step)> before_step;  ///< Also after the last, with the number of steps.
-  std::function<bool()> is_time_up = {};          ///< Asked after each step, where it is given: one rank is enough.
+  TrainLog* log;  ///< Rank 0 only.
+  TrainerCallbacks& callbacks;
 };
 
 /// The training loop of every task.
@@ -95,6 +88,7 @@ class Trainer {
 
  private:
   void step();
+  ExitCode finish();
   std::vector<models::Batch> next_micro_batches();
   /// Adds to the outcome what is logged of some steps only.
   optim::GradSummary update(double lr, StepOutcome& outcome);

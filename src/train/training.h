@@ -1,24 +1,23 @@
 #pragma once
-#include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/comm.h"
-#include "config/train_options.h"
+#include "config/param_spec.h"
 #include "models/task.h"
-#include "optim/adamw.h"
 #include "optim/grad_norm.h"
 #include "optim/loss_scaler.h"
+#include "optim/optimizer.h"
 #include "parallel/grad_sync.h"
 #include "train/checkpointer.h"
 #include "train/fault_injection.h"
 #include "train/phase_clock.h"
 #include "train/precision.h"
 #include "train/step_runner.h"
+#include "train/stored_tensors.h"
 
 namespace lockstep::train {
 
@@ -34,40 +33,43 @@ struct NormShare {
       {};  ///< Of each of the optimiser's segments, in their order, so many elements, the first.
 };
 
-/// Norm of the gradients, clipping, AdamW, loss scale, parameters on their way to all ranks. Nothing waits for the
+/// Norm of the gradients, clipping, update, loss scale, parameters on their way to all ranks. Nothing waits for the
 /// device. `scaler` may be nullptr.
-optim::GradSummary update_parameters(parallel::GradSync& sync, optim::AdamW& optimizer, optim::LossScaler* scaler,
+optim::GradSummary update_parameters(parallel::GradSync& sync, optim::Optimizer& optimizer, optim::LossScaler* scaler,
                                      double lr, double grad_clip_norm, const NormShare& norm = {});
 
 /// L2 norm of all parameters of the model (of fp32 copies, where there are some), and number of elements of its
 /// gradient that are 0, of a model that ranks share as `norm` says: 0-dim fp64, on every rank. Nothing waits for the
 /// device. Collective over norm.ranks.
-at::Tensor params_norm(const optim::AdamW& optimizer, const NormShare& norm);
-at::Tensor num_zeros_in_gradient(const optim::AdamW& optimizer, const NormShare& norm);
+at::Tensor params_norm(const optim::Optimizer& optimizer, const NormShare& norm);
+at::Tensor num_zeros_in_gradient(const optim::Optimizer& optimizer, const NormShare& norm);
 
-/// AdamW for what a rank holds; decay groups and bounds by `specs`, which name every segment.
-std::unique_ptr<optim::AdamW> build_optimizer(const optim::AdamWConfig& config, const parallel::Holding& holding,
-                                              const std::vector<config::ParamSpec>& specs);
+/// What an optimiser of this rank updates; decay groups and bounds by `specs`, which name every segment.
+std::vector<optim::Segment> optimizer_segments(const parallel::Holding& holding,
+                                               const std::vector<config::ParamSpec>& specs);
 
-/// All that one optimiser step works with. Members depend on those before them.
+/// All that the steps of one rank work with. Members depend on those before them.
 struct Training {
   std::unique_ptr<Precision> precision;
   std::unique_ptr<models::Task> task;
   std::unique_ptr<models::Task> faulty_task;  ///< The task as steps see it, where a test asked for a fault.
   std::unique_ptr<parallel::GradSync> sync;
-  std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::LossScaler> scaler;  ///< Only where the precision needs one.
   std::unique_ptr<StepRunner> runner;
+  comm::Comm* data_axis = nullptr;  ///< The ranks that hold copies of this rank's parameters.
+  LearningRate learning_rate;       ///< Of a training run.
   NormShare norm;
-  bool holds_part = false;  ///< This and the next two: see CheckpointState.
-  std::map<std::string, TensorPlace> places;
-  std::set<std::string> all_names;
+  TensorLayout layout;
 
   /// See update_parameters: with the gradients that the runner left.
   optim::GradSummary update(double lr, double grad_clip_norm) {
     return update_parameters(*sync, *optimizer, scaler.get(), lr, grad_clip_norm, norm);
   }
 };
+
+/// What a runner of `training` works with; ranks of different `data_rank` draw different random numbers.
+StepRunnerParts step_runner_parts(const Training& training, int data_rank, PhaseClock* phases);
 
 /// Parameters that zero1 gathers are waited for unit by unit of the network. Neither may be used after the other's end.
 void wait_where_used(nn::Module& network, parallel::GradSync& sync);
@@ -91,12 +93,5 @@ struct TrainingHooks {
   bool is_restored = false;  ///< A checkpoint of this run will fill everything: no other weights are read.
   Snapshot snapshot = {};    ///< Else: where weights alone come from, unless it is restored, too.
 };
-
-/// Gradients, AdamW and steps around `task`, whose parameters have `specs`. Collective over `data_axis`, which must
-/// outlive it. UsageError for
-/// --grad-sync none on several ranks.
-Training build_training(const config::TrainOptions& options, std::unique_ptr<Precision> precision,
-                        std::unique_ptr<models::Task> task, const std::vector<config::ParamSpec>& specs,
-                        comm::Comm& data_axis, int64_t num_micro, const TrainingHooks& hooks = {});
 
 }  // namespace lockstep::train

@@ -9,11 +9,11 @@ namespace lockstep::train {
 namespace fs = std::filesystem;
 
 fs::path checkpoint_folder(const fs::path& named) {
-  if (fs::exists(named / record::kManifestName)) {
+  if (fs::exists(named / checkpoint::kManifestName)) {
     require_whole(named, /*with_optimizer=*/false, "copy it again, or name another checkpoint of the run");
     return named;
   }
-  const auto choice = record::choose_latest(named, record::VerifyDepth::kHashes);
+  const auto choice = checkpoint::choose_latest(named, checkpoint::VerifyDepth::kHashes);
   if (!choice.chosen)
     throw CheckpointError(fmt::format("checkpoints: '{}' holds no whole checkpoint{}", named.string(),
                                       choice.skipped.empty() ? "" : ": " + choice.skipped.front()),
@@ -23,10 +23,10 @@ fs::path checkpoint_folder(const fs::path& named) {
   return choice.chosen->folder;
 }
 
-fs::path weight_file(const fs::path& named, record::CheckpointManifest& manifest) {
+fs::path weight_file(const fs::path& named, checkpoint::CheckpointManifest& manifest) {
   if (!fs::is_directory(named)) return named;
   const fs::path checkpoint = checkpoint_folder(named);
-  manifest = record::read_manifest(checkpoint);
+  manifest = checkpoint::read_manifest(checkpoint);
   return checkpoint / kModelFile;
 }
 

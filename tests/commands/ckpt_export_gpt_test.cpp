@@ -5,13 +5,13 @@
 #include <filesystem>
 #include <set>
 
+#include "checkpoint/manifest.h"
 #include "commands/engine_test.h"
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/safetensors.h"
 #include "core/strings.h"
-#include "record/checkpoint_manifest.h"
 #include "record/reader.h"
 
 namespace lockstep::tests {
@@ -194,8 +194,8 @@ TEST_F(CkptExportGpt, PartsOfAMeshBecomeWholeTensorsOfTheirOwnType) {
   Args flags = on_corpus({"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2", "--bf16"});
   flags.insert(flags.end(), kLlama.begin(), kLlama.end());
   const std::string from = run("mesh", flags, /*ranks=*/4);
-  const fs::path checkpoint = record::list_checkpoints(from).front().folder;
-  ASSERT_EQ(record::read_manifest(checkpoint).world_size, 4);
+  const fs::path checkpoint = checkpoint::list_checkpoints(from).front().folder;
+  ASSERT_EQ(checkpoint::read_manifest(checkpoint).world_size, 4);
   ASSERT_FALSE(fs::exists(checkpoint / "model.safetensors")) << "each rank wrote a part";
   export_as("huggingface", from, "hf");
   export_as("megatron", checkpoint.string(), "megatron.safetensors");
@@ -266,12 +266,12 @@ TEST_F(CkptExportGpt, WhatCannotBeWrittenIsNamed) {
                  "embedding.position_embeddings.weight (file [32, 32], model [1024, 768])");
   expect_refused({"ckpt", "convert", path("m.safetensors"), out, "--names", "huggingface", "--model", "gpt9"}, 2,
                  "gpt9");
-  const fs::path checkpoint = folder_.path() / "clip/checkpoints" / record::checkpoint_name(3, 1);
+  const fs::path checkpoint = folder_.path() / "clip/checkpoints" / checkpoint::checkpoint_name(3, 1);
   fs::create_directories(checkpoint);
   core::write_file_atomic(checkpoint / "model.safetensors", "x");
-  record::CheckpointManifest manifest{.step = 3};
-  manifest.files = {record::describe_file(checkpoint, "model.safetensors")};
-  record::write_manifest(checkpoint, manifest);
+  checkpoint::CheckpointManifest manifest{.step = 3};
+  manifest.files = {checkpoint::describe_file(checkpoint, "model.safetensors")};
+  checkpoint::write_manifest(checkpoint, manifest);
   core::write_file_atomic(folder_.path() / "clip/run.json",
                           Json{{"record_version", 1}, {"attempts", {{{"attempt", 1}, {"task", "clip"}}}}}.dump());
   expect_refused({"ckpt", "export", path("clip"), out, "--names", "huggingface"}, 5,

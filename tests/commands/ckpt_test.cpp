@@ -2,10 +2,10 @@
 
 #include <fstream>
 
+#include "checkpoint/manifest.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/process.h"
-#include "record/checkpoint_manifest.h"
 
 namespace lockstep {
 namespace {
@@ -28,13 +28,13 @@ class CkptCommand : public testing::Test {
       const fs::path folder = checkpoint(step);
       fs::create_directories(folder);
       core::write_file_atomic(folder / "rank-0000.safetensors", "weights of " + std::to_string(step));
-      record::CheckpointManifest manifest{
+      checkpoint::CheckpointManifest manifest{
           .step = step, .attempt = 1, .world_size = 1, .epoch = 2, .samples_seen = step * 64, .created_s = 1.7e9};
-      manifest.files.push_back(record::describe_file(folder, "rank-0000.safetensors"));
-      if (step != 30) record::write_manifest(folder, manifest);
+      manifest.files.push_back(checkpoint::describe_file(folder, "rank-0000.safetensors"));
+      if (step != 30) checkpoint::write_manifest(folder, manifest);
     }
   }
-  fs::path checkpoint(int step) const { return run_.path() / "checkpoints" / record::checkpoint_name(step, 1); }
+  fs::path checkpoint(int step) const { return run_.path() / "checkpoints" / checkpoint::checkpoint_name(step, 1); }
   void damage(int step) const { std::ofstream(checkpoint(step) / "rank-0000.safetensors") << "weights of XX"; }
   std::string run() const { return run_.path().string(); }
 

@@ -7,12 +7,12 @@
 #include <cstring>
 #include <filesystem>
 
+#include "checkpoint/manifest.h"
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/safetensors.h"
 #include "core/strings.h"
-#include "record/checkpoint_manifest.h"
 
 namespace lockstep::tests {
 namespace {
@@ -159,7 +159,7 @@ TEST_F(Generate, ATrainedModelSpeaks) {
       generate(run, {"--prompt", "rain", "--prompt", "wind", "--prompt", "snow", "--max-new-tokens", "200", "--json"}));
   // The same, as text, of the checkpoint, into a file, with prompts from a file.
   core::write_file_atomic(path("prompts.txt"), "wind\nsnow\n");
-  const std::string checkpoint = record::list_checkpoints(run).front().folder.string();
+  const std::string checkpoint = checkpoint::list_checkpoints(run).front().folder.string();
   const ProgramResult written =
       generate(checkpoint, {"--prompt", "rain", "--prompt-file", path("prompts.txt"), "--max-new-tokens", "200",
                             "--output", path("out.txt"), "--batch-size", "2"});
@@ -174,7 +174,7 @@ TEST_F(Generate, ATrainedModelSpeaks) {
 
 TEST_F(Generate, AModelThatTensorRanksTrainedSpeaks) {
   const std::string run = trained_run({"--tensor-model-parallel-size", "2", "--sequence-parallel"});
-  ASSERT_FALSE(fs::exists(record::list_checkpoints(run).front().folder / "model.safetensors"))
+  ASSERT_FALSE(fs::exists(checkpoint::list_checkpoints(run).front().folder / "model.safetensors"))
       << "each rank wrote a part";
   expect_speech(generate(run, {"--prompt", "rain", "wind", "snow", "--json"}));
 }
@@ -279,12 +279,12 @@ TEST_F(Generate, BadWeightsAreNamed) {
 
 TEST_F(Generate, RunsThatHoldNoWholeGptAreNamed) {
   const auto make_run = [&](const std::string& name, const std::string& task) {
-    const fs::path checkpoint = folder_.path() / name / "checkpoints" / record::checkpoint_name(3, 1);
+    const fs::path checkpoint = folder_.path() / name / "checkpoints" / checkpoint::checkpoint_name(3, 1);
     fs::create_directories(checkpoint);
     core::write_file_atomic(checkpoint / "model.safetensors", "x");
-    record::CheckpointManifest manifest{.step = 3};
-    manifest.files = {record::describe_file(checkpoint, "model.safetensors")};
-    record::write_manifest(checkpoint, manifest);
+    checkpoint::CheckpointManifest manifest{.step = 3};
+    manifest.files = {checkpoint::describe_file(checkpoint, "model.safetensors")};
+    checkpoint::write_manifest(checkpoint, manifest);
     core::write_file_atomic(folder_.path() / name / "run.json",
                             Json{{"record_version", 1}, {"attempts", {{{"attempt", 1}, {"task", task}}}}}.dump());
     return checkpoint;

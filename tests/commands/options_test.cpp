@@ -2,7 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "commands/run_program.h"
 #include "core/files.h"
@@ -171,11 +173,22 @@ TEST(OptionCommands, CompareShowsWhatDiffers) {
 }
 
 TEST(OptionCommands, TheReferenceInDocsIsCurrent) {
-  const ProgramResult result = run_lockstep({"config", "reference", "--format", "markdown"});
-  ASSERT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(holds(result.out, "--gather-with-grad"));
-  EXPECT_EQ(result.out, core::read_file(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/options.md"))
-      << "write it again: build/lockstep config reference --format markdown > docs/options.md";
+  namespace fs = std::filesystem;
+  const core::TempDir folder("reference");
+  ASSERT_EQ(run_lockstep({"config", "reference", "--output", folder.path().string()}).exit_code, 0);
+  const fs::path docs = fs::path(LOCKSTEP_SOURCE_DIR) / "docs";
+  const auto pages = [](const fs::path& root) {
+    std::map<std::string, std::string> found{{"options.md", core::read_file((root / "options.md").string())}};
+    for (const auto& entry : fs::directory_iterator(root / "options"))
+      found[entry.path().filename().string()] = core::read_file(entry.path().string());
+    return found;
+  };
+  const auto written = pages(folder.path()), kept = pages(docs);
+  EXPECT_TRUE(holds(written.at("train_clip.md"), "--gather-with-grad"));
+  for (const auto& [name, text] : written)
+    EXPECT_TRUE(kept.contains(name) && kept.at(name) == text)
+        << "docs/options/" << name << " is not current; write it again: build/lockstep config reference --output docs";
+  EXPECT_EQ(written.size(), kept.size()) << "docs/options has pages of commands that there are not";
 }
 
 TEST(OptionCommands, TheMetricsInDocsAreCurrent) {

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoint/manifest.h"
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
-#include "record/checkpoint_manifest.h"
 #include "record/reader.h"
 
 namespace lockstep::tests {
@@ -76,7 +76,7 @@ class TrainClap : public ::testing::Test {
     return lines.empty() ? core::Json::object() : lines.back().at("metrics");
   }
   fs::path newest_checkpoint(const std::string& name) const {
-    const auto entries = record::list_checkpoints(logs_.path() / name);
+    const auto entries = checkpoint::list_checkpoints(logs_.path() / name);
     return entries.empty() ? fs::path() : entries.front().folder;
   }
   static std::string wav(int64_t frames, double value) {  // 16 kHz, mono, 16 bits
@@ -169,7 +169,8 @@ TEST_F(TrainClap, ResumesInMidEpochBitForBit) {
     ASSERT_EQ(losses(whole).size(), 7u);
     EXPECT_NE(losses(whole).front(), losses(whole).back());
     EXPECT_EQ(losses(whole), losses(parts));
-    const auto a = record::read_manifest(newest_checkpoint(whole)), b = record::read_manifest(newest_checkpoint(parts));
+    const auto a = checkpoint::read_manifest(newest_checkpoint(whole)),
+               b = checkpoint::read_manifest(newest_checkpoint(parts));
     EXPECT_EQ(a.world_size, ranks);
     ASSERT_EQ(a.files.size(), b.files.size());
     for (size_t i = 0; i < a.files.size(); ++i) EXPECT_EQ(a.files[i].xxh3, b.files[i].xxh3) << a.files[i].name;

@@ -60,11 +60,11 @@ TEST_F(TrainFaults, AFullDiskKeepsTheLastGoodCheckpoint) {
                 "optimizer.safetensors", "File too large", "ulimit -f", "the last checkpoint could not be written",
                 "hint: the older checkpoints are whole"});
   EXPECT_EQ(losses("full").size(), 6u);
-  EXPECT_EQ(record::list_checkpoints(logs_.path() / "full").size(), 1u);
+  EXPECT_EQ(checkpoint::list_checkpoints(logs_.path() / "full").size(), 1u);
   EXPECT_EQ(run_lockstep({"ckpt", "verify", (logs_.path() / "full").string()}).exit_code, 0);
   const auto resumed = train("full", {"--resume", "latest", "--max-steps", "3"});
   expect_error(resumed, 0, {"continuing after step 2"});
-  EXPECT_EQ(record::read_manifest(newest_checkpoint("full")).step, 3);
+  EXPECT_EQ(checkpoint::read_manifest(newest_checkpoint("full")).step, 3);
 }
 
 TEST_F(TrainFaults, APortInUseNamesItsOwner) {

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/manifest.h"
 #include "commands/engine_test.h"
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
-#include "record/checkpoint_manifest.h"
 #include "record/reader.h"
 
 namespace lockstep::tests {
@@ -86,7 +86,7 @@ class TrainFixture : public EngineTest {
   }
   static std::string shapes(const std::string& key) { return shapes_->at(key); }
   fs::path newest_checkpoint(const std::string& name) const {
-    const auto entries = record::list_checkpoints(logs_.path() / name);
+    const auto entries = checkpoint::list_checkpoints(logs_.path() / name);
     return entries.empty() ? fs::path() : entries.front().folder;
   }
 

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoint/manifest.h"
 #include "commands/run_program.h"
 #include "core/files.h"
-#include "record/checkpoint_manifest.h"
 #include "record/reader.h"
 
 namespace lockstep::tests {
@@ -63,8 +63,8 @@ class TrainGptLoad : public ::testing::Test {
     return values;
   }
   /// Newest first.
-  std::vector<record::CheckpointEntry> checkpoints(const std::string& name) const {
-    return record::list_checkpoints(logs_.path() / name);
+  std::vector<checkpoint::CheckpointEntry> checkpoints(const std::string& name) const {
+    return checkpoint::list_checkpoints(logs_.path() / name);
   }
   std::string run(const std::string& name) const { return (logs_.path() / name).string(); }
 

@@ -11,11 +11,11 @@
 #include <numeric>
 #include <set>
 
+#include "checkpoint/manifest.h"
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/safetensors.h"
-#include "record/checkpoint_manifest.h"
 #include "record/reader.h"
 
 namespace lockstep::tests {
@@ -273,8 +273,8 @@ TEST_F(TrainGpt, StopsAndResumesBitForBit) {
     ASSERT_EQ(losses(whole).size(), 6u);
     EXPECT_NE(losses(whole).front(), losses(whole).back());
     EXPECT_EQ(losses(whole), losses(parts)) << name;
-    const auto a = record::list_checkpoints(logs_.path() / whole).at(0),
-               b = record::list_checkpoints(logs_.path() / parts).at(0);
+    const auto a = checkpoint::list_checkpoints(logs_.path() / whole).at(0),
+               b = checkpoint::list_checkpoints(logs_.path() / parts).at(0);
     ASSERT_EQ(a.step, 6);
     ASSERT_EQ(b.step, 6);
     ASSERT_EQ(a.manifest->files.size(), static_cast<size_t>(2 * ranks)) << name;
@@ -297,7 +297,7 @@ TEST_F(TrainGpt, EndsWhenItsTimeIsUpAndGoesOn) {
     EXPECT_NE(hurried.err.find("stopped because the time is up after 3 steps"), std::string::npos) << hurried.err;
     EXPECT_EQ(hurried.err.find("validation loss"), std::string::npos) << hurried.err;
     EXPECT_EQ(losses(name).size(), 3u);
-    EXPECT_EQ(record::list_checkpoints(logs_.path() / name).at(0).step, 3);
+    EXPECT_EQ(checkpoint::list_checkpoints(logs_.path() / name).at(0).step, 3);
     EXPECT_EQ(record::read_status(logs_.path() / name).state, "finished");
     const auto rest = run(ranks, name, {"--exit-duration-in-mins", "10000", "--resume", "latest"});
     ASSERT_EQ(rest.exit_code, 0) << rest.err;

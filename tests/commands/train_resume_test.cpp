@@ -42,8 +42,8 @@ TEST_P(ResumeBitForBit, WholeEqualsParts) {
   ASSERT_EQ(losses("whole").size(), static_cast<size_t>(param.end));
   EXPECT_NE(losses("whole").front(), losses("whole").back());
   EXPECT_EQ(losses("whole"), losses("parts"));
-  const auto whole = record::read_manifest(newest_checkpoint("whole")),
-             parts = record::read_manifest(newest_checkpoint("parts"));
+  const auto whole = checkpoint::read_manifest(newest_checkpoint("whole")),
+             parts = checkpoint::read_manifest(newest_checkpoint("parts"));
   EXPECT_EQ(whole.world_size, param.ranks);
   EXPECT_EQ(whole.step, param.end);
   ASSERT_EQ(whole.files.size(), parts.files.size());
@@ -102,7 +102,7 @@ TEST_F(TrainResume, TerminationAtTheEndOfAnEpoch) {
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
   EXPECT_NE(stopped.err.find("continue with --resume latest"), std::string::npos) << stopped.err;
   EXPECT_EQ(record::read_status(logs_.path() / "ends").state, "stopped");
-  const int64_t step = record::read_manifest(newest_checkpoint("ends")).step;
+  const int64_t step = checkpoint::read_manifest(newest_checkpoint("ends")).step;
   EXPECT_EQ(static_cast<int64_t>(losses("ends").size()), step);  // every step that was done is recorded and saved
   auto more = flags;
   more.insert(more.end(), {"--resume", "latest", "--max-steps", std::to_string(step + 2)});

@@ -101,7 +101,7 @@ TEST_F(TrainCommand, TerminationSavesAndAsksForRequeue) {
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
   ASSERT_FALSE(newest_checkpoint("term").empty());
   EXPECT_EQ(record::read_status(logs_.path() / "term").state, "stopped");
-  const int64_t saved_step = record::read_manifest(newest_checkpoint("term")).step;
+  const int64_t saved_step = checkpoint::read_manifest(newest_checkpoint("term")).step;
   EXPECT_EQ(train("term", {"--epochs", "100000", "--resume", "latest", "--max-steps", std::to_string(saved_step + 1)})
                 .exit_code,
             0);

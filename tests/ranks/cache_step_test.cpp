@@ -7,9 +7,9 @@
 #include "support/ranks/run_ranks.h"
 #include "support/tensor_golden.h"
 #include "support/tiny_towers.h"
-#include "train/step_runner.h"
+#include "tasks/contrastive/engine/contrastive_cache_step.h"
 
-namespace lockstep::train {
+namespace lockstep::tasks {
 namespace {
 
 using comm::Comm;
@@ -72,7 +72,7 @@ Reference plain_autograd(const Layout& layout, bool drops_features) {
   return out;
 }
 
-double scalar_of(const StepOutcome& outcome, const std::string& name) {
+double scalar_of(const train::StepOutcome& outcome, const std::string& name) {
   for (const auto& [key, value] : outcome.scalars)
     if (key == name) return value.item<double>();
   ADD_FAILURE() << "no scalar " << name;
@@ -81,7 +81,7 @@ double scalar_of(const StepOutcome& outcome, const std::string& name) {
 
 struct Ran {
   std::map<std::string, at::Tensor> gradients;
-  StepOutcome outcome;
+  train::StepOutcome outcome;
   int num_image_forwards;
   at::Tensor running_mean;
 };
@@ -93,7 +93,7 @@ Ran run_step(Comm& comm, const Layout& layout, bool drops_features, const optim:
   auto* towers = owned.get();
   models::ContrastiveTask task(std::move(owned), comm, {.local_loss = true, .gather_with_grad = true});
   const auto sync = parallel::make_grad_sync_ddp(towers->named_parameters(), comm, bucket_bytes);
-  const Precision precision("fp32", c10::DeviceType::CPU);
+  const train::Precision precision("fp32", c10::DeviceType::CPU);
   const auto runner = make_contrastive_cache_step(
       {.task = task, .sync = *sync, .precision = precision, .scaler = scaler, .data_rank = comm.rank()});
   std::vector<Batch> batches;
@@ -171,9 +171,9 @@ TEST(PlainStep, OneMicroBatchEqualsPlainAutogradAndMoreAverage) {
       auto* towers = owned.get();
       models::ContrastiveTask task(std::move(owned), comm, {});
       const auto sync = parallel::make_grad_sync_ddp(towers->named_parameters(), comm, 200);
-      const Precision precision("fp32", c10::DeviceType::CPU);
+      const train::Precision precision("fp32", c10::DeviceType::CPU);
       const auto runner =
-          make_plain_step({.task = task, .sync = *sync, .precision = precision, .data_rank = comm.rank()});
+          train::make_plain_step({.task = task, .sync = *sync, .precision = precision, .data_rank = comm.rank()});
       std::vector<Batch> batches(static_cast<size_t>(repeat), layout.batch(comm.rank(), 0));
       Ran got;
       got.outcome = runner->run(batches, kStepKey);
@@ -186,4 +186,4 @@ TEST(PlainStep, OneMicroBatchEqualsPlainAutogradAndMoreAverage) {
 }
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep::tasks

@@ -6,10 +6,9 @@
 #include <map>
 
 #include "core/error.h"
-#include "support/ranks/run_ranks.h"
-#include "train/contrastive_training.h"
+#include "tasks/contrastive/engine/contrastive_training.h"
 
-namespace lockstep::train {
+namespace lockstep::tasks {
 namespace {
 
 using comm::Comm;
@@ -19,8 +18,8 @@ constexpr int64_t kGlobalBatch = 8;
 constexpr int kSteps = 3;
 constexpr double kLr = 1e-4;
 
-config::TrainOptions options_of(int num_micro) {
-  config::TrainOptions options;
+ContrastiveOptions options_of(int num_micro) {
+  ContrastiveOptions options;
   options.task = "clap";
   options.model = std::string(LOCKSTEP_SOURCE_DIR) + "/examples/sounds/model.json";  // no random dropping in it
   options.precision = "fp32";
@@ -58,7 +57,7 @@ struct Trained {
 
 Trained run(Comm& data, int num_micro) {
   const auto options = options_of(num_micro);
-  const auto shape = config::resolve_contrastive_shape(options);
+  const auto shape = tasks::contrastive_shape_of(options);
   auto training = build_contrastive_training(options, shape, data, at::kCPU, num_micro);
   const int64_t per_micro = kGlobalBatch / data.size() / num_micro;
   Trained out;
@@ -141,4 +140,4 @@ INSTANTIATE_TEST_SUITE_P(Train, ClapRanks,
                          });
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep::tasks

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <mutex>
 
+#include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/safetensors.h"
-#include "record/checkpoint_manifest.h"
 #include "support/wave_training.h"
 #include "train/checkpointer.h"
 #include "train/checkpointer_writer.h"
@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, ShardedCheckpoint,
 TEST(ShardedCheckpointFiles, EachRankWritesItsPart) {
   const core::TempDir dir;
   train_on({.num_ranks = 3, .type = at::kBFloat16, .masters = {.has_masters = true}}, dir.path(), 2, /*saves=*/true);
-  const auto entries = record::list_checkpoints(dir.path());
+  const auto entries = checkpoint::list_checkpoints(dir.path());
   ASSERT_EQ(entries.size(), 1u);
   ASSERT_TRUE(entries[0].manifest.has_value());
   std::vector<std::string> names;
@@ -138,7 +138,8 @@ TEST(ShardedCheckpointFiles, EachRankWritesItsPart) {
   EXPECT_EQ(names,
             (std::vector<std::string>{"model.safetensors", "optimizer-00000-of-00003.safetensors",
                                       "optimizer-00001-of-00003.safetensors", "optimizer-00002-of-00003.safetensors"}));
-  EXPECT_TRUE(record::verify_files(entries[0].folder, *entries[0].manifest, record::VerifyDepth::kHashes).empty());
+  EXPECT_TRUE(
+      checkpoint::verify_files(entries[0].folder, *entries[0].manifest, checkpoint::VerifyDepth::kHashes).empty());
   EXPECT_EQ(std::distance(fs::directory_iterator(entries[0].folder), {}), 5) << "something was left behind";
   int64_t num_masters = 0;
   for (size_t part = 1; part < names.size(); ++part) {
@@ -154,7 +155,7 @@ TEST(ShardedCheckpointFiles, ADamagedPartFallsBack) {
   const WaveSetting setting{.num_ranks = 2};
   train_on(setting, dir.path(), 2, /*saves=*/true);  // step 1
   train_on(setting, dir.path(), 2, /*saves=*/true);  // from 1: step 2
-  const auto newest = record::list_checkpoints(dir.path()).at(0);
+  const auto newest = checkpoint::list_checkpoints(dir.path()).at(0);
   EXPECT_EQ(newest.step, 2);
   const auto victim = newest.folder / "optimizer-00001-of-00002.safetensors";
   std::string bytes = core::read_file(victim);
@@ -184,14 +185,14 @@ TEST(ShardedCheckpointFiles, AFailingPartLeavesNoCheckpointAndTheNextOneIsWhole)
   ASSERT_EQ(first.prepare(1, 1), "");
   fs::create_directories(dir.path() / "checkpoints" / "step-00000001.a1" / others / "in the way");
   EXPECT_EQ(save(1), std::pair(false, false));
-  EXPECT_TRUE(record::list_checkpoints(dir.path()).empty());
+  EXPECT_TRUE(checkpoint::list_checkpoints(dir.path()).empty());
   EXPECT_FALSE(fs::exists(dir.path() / "checkpoints" / "step-00000001.a1"));
   ASSERT_EQ(first.prepare(2, 1), "");
   EXPECT_EQ(save(2), std::pair(true, true));
-  const auto entries = record::list_checkpoints(dir.path());
+  const auto entries = checkpoint::list_checkpoints(dir.path());
   ASSERT_EQ(entries.size(), 1u);
-  EXPECT_TRUE(
-      record::verify_files(entries[0].folder, entries[0].manifest.value(), record::VerifyDepth::kHashes).empty());
+  EXPECT_TRUE(checkpoint::verify_files(entries[0].folder, entries[0].manifest.value(), checkpoint::VerifyDepth::kHashes)
+                  .empty());
 }
 
 TEST(ShardedCheckpointFiles, AnotherModelIsRefused) {

@@ -65,9 +65,9 @@ Outcome train(const Setting& setting) {
         out.losses = losses;
         out.norms = norms;
         for (const auto& state : run.optimizer->state()) {
-          out.state_elements[rank] += state.exp_avg.numel();
+          out.state_elements[rank] += state.at("exp_avg").numel();
           out.names[rank].insert(state.name);
-          require(state.step.item<double>() == kZero1Steps, state.name + ": steps");
+          require(state.at("step").item<double>() == kZero1Steps, state.name + ": steps");
         }
         if (data.rank() == 0)
           for (const auto& entry : data.recorder().snapshot()) {
@@ -316,7 +316,9 @@ TEST(MasterCopies, KeepWhatSixteenBitsWouldLose) {
     Comm alone;
     at::Tensor weight = at::ones({4}, at::kBFloat16).requires_grad_();
     const auto sync = make_grad_sync_zero1({{"weight", &weight}}, alone, 1 << 20, {.has_masters = has_masters});
-    const auto optimizer = train::build_optimizer({}, sync->holding(), {{.name = "weight", .shape = {4}, .init = {}}});
+    const auto optimizer = std::make_unique<optim::AdamW>(
+        train::optimizer_segments(sync->holding(), {{.name = "weight", .shape = {4}, .init = {}}}),
+        optim::AdamWConfig{});
     for (int step = 0; step < 600; ++step) {
       sync->begin_step();
       sync->begin_micro(true);

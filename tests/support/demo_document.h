@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "report/document.h"
+#include "draw/document.h"
 
 namespace lockstep::tests {
 
@@ -23,11 +23,11 @@ class Noise {
 };
 
 namespace demo {
-using report::Axis;
-using report::Chart;
-using report::Mark;
-using report::Scale;
-using report::Series;
+using draw::Axis;
+using draw::Chart;
+using draw::Mark;
+using draw::Scale;
+using draw::Series;
 
 inline const std::vector<double> kNodes = {1, 2, 4, 8, 16, 32, 64, 128};
 
@@ -191,7 +191,7 @@ inline Chart breakdown_chart() {
               .caption = "Means over all measured steps; the parts add up to the step time.",
               .x = {.title = "nodes"},
               .y = {.title = "time per step (ms)"}};
-  report::StackedBars bars{
+  draw::StackedBars bars{
       .parts = {"compute", "exposed DP communication", "feature gather", "optimiser", "data wait", "skew", "rest"}};
   bars.values.resize(bars.parts.size());
   for (const double nodes : kNodes) {
@@ -229,8 +229,8 @@ inline Chart collective_chart() {
   return chart;
 }
 
-inline report::Table scaling_table() {
-  report::Table table{
+inline draw::Table scaling_table() {
+  draw::Table table{
       .id = "scaling",
       .title = "Weak scaling of ViT-L-14 on JUPITER",
       .caption = "Local batch 256, bfloat16, 300 measured steps per run, three runs per size.",
@@ -251,10 +251,10 @@ inline report::Table scaling_table() {
       .notes = {"Intervals: Student t on the medians of the runs (95 %).", "Node-hours include start-up."}};
   for (const double nodes : kNodes) {
     const double share = efficiency(nodes, 0.017), rate = 1400 * nodes * share / 100;
-    report::Cell checks{.text = nodes == 128 ? "M04" : ""};
+    draw::Cell checks{.text = nodes == 128 ? "M04" : ""};
     if (nodes == 128)
       checks.note = "single-run: one allocation at this size; repeat it before relying on the last digits.";
-    report::Cell p99{.text = fmt::format("{:.0f}", 803 / share * 100), .value = 803 / share * 100};
+    draw::Cell p99{.text = fmt::format("{:.0f}", 803 / share * 100), .value = 803 / share * 100};
     if (nodes == 1) p99 = {.note = "fewer than 100 measured steps"};
     table.rows.push_back({{.text = "ViT-L-14"},
                           {.text = fmt::format("{:.0f}", nodes), .value = nodes},
@@ -277,10 +277,10 @@ inline report::Table scaling_table() {
 }  // namespace demo
 
 /// A report with every kind of chart and paragraph that measuring needs.
-inline report::Document demo_document() {
-  using report::Paragraph;
-  using Kind = report::Paragraph::Kind;
-  const std::vector<report::Chart> cost = demo::cost_charts();
+inline draw::Document demo_document() {
+  using draw::Paragraph;
+  using Kind = draw::Paragraph::Kind;
+  const std::vector<draw::Chart> cost = demo::cost_charts();
   return {
       .title = "Scaling of CLIP training on JUPITER",
       .subtitle = "ViT-B-32 to ViT-bigG-14 on 1 to 128 nodes, 4 GH200 each",

@@ -15,37 +15,36 @@
 #include "core/strings.h"
 #include "models/gpt/gpt_task.h"
 #include "models/gpt/gpt_weights.h"
-#include "plan/gpt_train.h"
-#include "train/gpt_training.h"
+#include "tasks/gpt/front/gpt_plan.h"
 
 namespace lockstep::tests {
 namespace {
 
 constexpr int kSteps = 3;
-constexpr int64_t kMeshSamples = 2;  // of a micro-batch
+constexpr int64_t kSamplesPerMicro = 2;  // of a micro-batch
 constexpr double kLr = 1e-2, kClip = 0.5;
 
 using Counts = std::map<std::tuple<std::string, std::string, int64_t>, int64_t>;
 
 models::Batch batch_of(const config::GptShape& shape, int step, int64_t place) {
-  const int64_t tokens = shape.sequence, count = kMeshSamples * (tokens + 1);
+  const int64_t tokens = shape.sequence, count = kSamplesPerMicro * (tokens + 1);
   const at::Tensor ids = at::arange(count)
                              .add(step * 17 + place * 7)
                              .mul(29)
                              .add(3)
                              .mul(11)
                              .remainder(shape.vocab)
-                             .view({kMeshSamples, tokens + 1});
+                             .view({kSamplesPerMicro, tokens + 1});
   models::Batch batch;
   batch.text_BT = ids.narrow(1, 0, tokens);
   batch.target_BT = ids.narrow(1, 1, tokens);
-  batch.num_samples = kMeshSamples;
-  batch.loss_weight_BT = at::arange(kMeshSamples * tokens)
+  batch.num_samples = kSamplesPerMicro;
+  batch.loss_weight_BT = at::arange(kSamplesPerMicro * tokens)
                              .add(step + place)
                              .remainder(5)
                              .ne(0)
                              .to(at::kFloat)
-                             .view({kMeshSamples, tokens});
+                             .view({kSamplesPerMicro, tokens});
   return batch;
 }
 
@@ -55,7 +54,7 @@ at::Tensor whole_of(const at::Tensor& own, const config::ParamSpec& spec, const 
 }
 
 /// What the optimiser has for a parameter (gradient, moments), put together where data ranks have a piece of it each.
-at::Tensor assembled(const comm::NamedTensor& parameter, const train::Training& training,
+at::Tensor assembled(const comm::NamedTensor& parameter, const tasks::GptTraining& training,
                      const std::function<at::Tensor(size_t)>& of_segment) {
   const at::Tensor whole = at::zeros(parameter.tensor->sizes(), at::kFloat), flat = whole.view({-1});
   const auto& segments = training.optimizer->segments();
@@ -69,10 +68,10 @@ at::Tensor assembled(const comm::NamedTensor& parameter, const train::Training& 
 }
 
 /// Of all chunks of a stage, whole. Collective over the tensor and data axes.
-std::map<std::string, at::Tensor> whole_tensors(const train::Training& training,
+std::map<std::string, at::Tensor> whole_tensors(const tasks::GptTraining& training,
                                                 const std::function<at::Tensor(const comm::NamedTensor&)>& own_part) {
   std::map<std::string, at::Tensor> out;
-  auto& task = static_cast<models::GptTask&>(*training.task);
+  auto& task = *training.stage;
   training.sync->wait_params();
   for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) {
     models::GptModel& model = task.chunk(chunk);
@@ -84,7 +83,7 @@ std::map<std::string, at::Tensor> whole_tensors(const train::Training& training,
 }
 
 /// Roots of the means of squares: their errors are as large as those of gradients.
-std::map<std::string, at::Tensor> whole_moments(const train::Training& training) {
+std::map<std::string, at::Tensor> whole_moments(const tasks::GptTraining& training) {
   std::map<std::string, at::Tensor> out;
   const auto state = training.optimizer->state();
   const auto add = [&](const std::string& what, const std::function<at::Tensor(size_t)>& of_segment) {
@@ -92,8 +91,8 @@ std::map<std::string, at::Tensor> whole_moments(const train::Training& training)
              training, [&](const comm::NamedTensor& parameter) { return assembled(parameter, training, of_segment); }))
       out.emplace(fmt::format("{} of {}", what, name), tensor);
   };
-  add("exp_avg", [&](size_t i) { return state[i].exp_avg; });
-  add("root of exp_avg_sq", [&](size_t i) { return state[i].exp_avg_sq.sqrt(); });
+  add("exp_avg", [&](size_t i) { return state[i].at("exp_avg"); });
+  add("root of exp_avg_sq", [&](size_t i) { return state[i].at("exp_avg_sq").sqrt(); });
   return out;
 }
 
@@ -131,9 +130,9 @@ MeshTrace train(const MeshCase& mesh_case, comm::MeshGroups& groups) {
   comm::Mesh& mesh = groups.mesh;
   comm::Comm& world = groups.world;
   if (world.size() != mesh_case.num_ranks()) throw std::runtime_error("wrong world size");
-  const config::GptOptions options = options_of(mesh_case);
-  const plan::GptLayout layout = plan::train_gpt_layout(options, world.size());
-  train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
+  const tasks::GptOptions options = options_of(mesh_case);
+  const plan::GptLayout layout = tasks::train_gpt_layout(options, world.size());
+  tasks::GptTraining training = tasks::build_gpt_training(options, layout, groups, at::kCPU);
   for (const auto& [name, tensor] : training.task->network().named_buffers())
     if (core::ends_with(name, ".fp8.scale")) set_gradient_scale(*tensor, layout.batch.num_micro);
   MeshTrace trace;
@@ -153,7 +152,7 @@ MeshTrace train(const MeshCase& mesh_case, comm::MeshGroups& groups) {
     if (step > 0) continue;
     Counts want;
     for (const auto& entry : plan::predict_gpt_traffic(layout, plan::make_pipe_schedule(layout.pipe), mesh.point().pp,
-                                                       plan::train_gpt_traffic(options), mesh.point().dp))
+                                                       tasks::train_gpt_traffic(options), mesh.point().dp))
       want[{entry.axis, entry.kind, entry.bytes}] += entry.count;
     if (const std::string text = difference(counts, want); !text.empty()) throw std::runtime_error(text);
   }
@@ -236,12 +235,12 @@ std::vector<Pair> pairs_of(const MeshCase& mesh) {
 
 }  // namespace
 
-std::map<std::string, at::Tensor> whole_parameters(const train::Training& training) {
+std::map<std::string, at::Tensor> whole_parameters(const tasks::GptTraining& training) {
   return whole_tensors(training,
                        [](const comm::NamedTensor& parameter) { return parameter.tensor->detach().to(at::kFloat); });
 }
 
-std::map<std::string, at::Tensor> whole_gradients(const train::Training& training) {
+std::map<std::string, at::Tensor> whole_gradients(const tasks::GptTraining& training) {
   return whole_tensors(training, [&](const comm::NamedTensor& parameter) {
     return assembled(parameter, training, [&](size_t i) {
       const optim::Segment& segment = training.optimizer->segments()[i];
@@ -281,7 +280,7 @@ int MeshCase::num_layers() const {
   return stages.empty() ? pp * chunks : static_cast<int>(std::count(stages.begin(), stages.end(), 't'));
 }
 
-static void set_model_parts(const std::string& model, config::GptOptions& o) {
+static void set_model_parts(const std::string& model, tasks::GptOptions& o) {
   o.group_query_attention = true;
   o.num_query_groups = 4;
   o.position_embedding_type = "rope";
@@ -294,15 +293,15 @@ static void set_model_parts(const std::string& model, config::GptOptions& o) {
   o.rotary_percent = 0.5;
 }
 
-static void set_recompute(const std::string& how, config::GptOptions& o) {
+static void set_recompute(const std::string& how, tasks::GptOptions& o) {
   o.recompute_granularity = how == "selective" ? "selective" : "full";
   if (how == "selective") return;
   o.recompute_method = how;
   o.recompute_num_layers = how == "uniform" ? 2 : 1;
 }
 
-config::GptOptions options_of(const MeshCase& mesh) {
-  config::GptOptions o;
+tasks::GptOptions options_of(const MeshCase& mesh) {
+  tasks::GptOptions o;
   o.num_layers = mesh.num_layers();
   o.hidden_size = 16;
   o.num_attention_heads = 8;
@@ -314,8 +313,8 @@ config::GptOptions options_of(const MeshCase& mesh) {
   o.init_method_std = 0.25;
   o.hidden_dropout = o.attention_dropout = 0.1;
   o.untie_embeddings_and_output_weights = !mesh.is_tied;
-  o.micro_batch_size = kMeshSamples;
-  o.global_batch_size = kMeshSamples * mesh.micro * mesh.dp;
+  o.micro_batch_size = kSamplesPerMicro;
+  o.global_batch_size = kSamplesPerMicro * mesh.micro * mesh.dp;
   o.tensor_model_parallel_size = mesh.tp;
   o.pipeline_model_parallel_size = mesh.pp;
   if (!mesh.stages.empty())
@@ -336,7 +335,7 @@ config::GptOptions options_of(const MeshCase& mesh) {
   o.weight_decay = 0.1;
   o.adam_beta2 = 0.95;
   o.adam_eps = 1e-3;  // so that what is all rounding moves nothing
-  o.run.device = "cpu";
+  o.device = "cpu";
   if (mesh.fp8.empty()) return o;
   o.fp8_format = "hybrid";
   o.fp8_recipe = mesh.fp8;
@@ -349,7 +348,7 @@ std::vector<MeshCase> legal_meshes(int max_ranks) {
   std::vector<MeshCase> all;
   const auto add_if_legal = [&](const MeshCase& mesh) {
     try {
-      plan::train_gpt_layout(options_of(mesh), mesh.num_ranks());
+      tasks::train_gpt_layout(options_of(mesh), mesh.num_ranks());
       all.push_back(mesh);
     } catch (const UsageError&) {  // that is what "legal" means
     }
@@ -393,7 +392,7 @@ std::string compare_with_one_rank(const MeshCase& mesh, ThreadBackend backend, M
   MeshDeviation found;
   const MeshTrace& want = one_rank(mesh);
   if (want.losses.at(0) == want.losses.at(2)) return "nothing was trained";
-  const plan::GptLayout layout = plan::train_gpt_layout(options_of(mesh), mesh.num_ranks());
+  const plan::GptLayout layout = tasks::train_gpt_layout(options_of(mesh), mesh.num_ranks());
   const auto [loss, tensor, change] = tolerance_of(mesh.precision);
   std::mutex mutex;
   std::string text;

@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "config/gpt_options.h"
 #include "plan/gpt_layout.h"
 #include "support/ranks/run_ranks.h"
-#include "train/training.h"
+#include "tasks/gpt/engine/gpt_training.h"
 
 namespace lockstep::tests {
 
@@ -35,7 +34,7 @@ struct MeshCase {
 };
 
 /// The flags of `train gpt` that ask for it.
-config::GptOptions options_of(const MeshCase& mesh);
+tasks::GptOptions options_of(const MeshCase& mesh);
 
 /// Every legal mesh of up to `max_ranks` ranks: tp x pp x dp, 1 to 3 virtual stages, sequence parallelism, schedules, 1
 /// to 6 micro-batches, tied or not, ZeRO-1 where there are data ranks; in fp32.
@@ -65,8 +64,8 @@ std::string compare_with_one_rank(const MeshCase& mesh, ThreadBackend backend = 
 
 /// Parameters, or gradients as the optimiser takes them, of all chunks of a stage: whole, vocabulary tables without
 /// padding. Collective over the tensor and data axes.
-std::map<std::string, at::Tensor> whole_parameters(const train::Training& training);
-std::map<std::string, at::Tensor> whole_gradients(const train::Training& training);
+std::map<std::string, at::Tensor> whole_parameters(const tasks::GptTraining& training);
+std::map<std::string, at::Tensor> whole_gradients(const tasks::GptTraining& training);
 
 /// "" where each tensor equals that of the same name in `want`, relative to its largest value; else a line for each
 /// that does not. Raises `largest`.

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "optim/adamw.h"
 #include "parallel/grad_sync.h"
 #include "support/ranks/run_ranks.h"
 #include "support/wave_model.h"
@@ -56,7 +57,8 @@ class WaveRun {
     for (const auto& [name, tensor] : model.all())
       specs.push_back({.name = name, .shape = tensor->sizes().vec(), .init = {}, .weight_decay = tensor->dim() > 1});
     specs.back().bounds = {1.29, 2.0};  // scale, which falls below without them
-    optimizer = train::build_optimizer({.weight_decay = 0.1}, sync->holding(), specs);
+    optimizer = std::make_unique<optim::AdamW>(train::optimizer_segments(sync->holding(), specs),
+                                               optim::AdamWConfig{.weight_decay = 0.1});
   }
 
   /// Over all samples, before the step.
@@ -94,9 +96,9 @@ class WaveRun {
         flat.narrow(0, segment.offset, piece.numel()).copy_(piece.detach().as_strided({piece.numel()}, {1}));
       };
       put(whole.masters, segment.parameter);
-      put(whole.exp_avgs, state[i].exp_avg);
-      put(whole.exp_avg_sqs, state[i].exp_avg_sq);
-      const auto steps = state[i].step.item<double>();
+      put(whole.exp_avgs, state[i].at("exp_avg"));
+      put(whole.exp_avg_sqs, state[i].at("exp_avg_sq"));
+      const auto steps = state[i].at("step").item<double>();
       require(whole.steps.try_emplace(segment.name, steps).first->second == steps,
               segment.name + ": pieces have made different steps");
     }

@@ -4,7 +4,7 @@
 
 namespace lockstep::cli {
 
-int cmd_bench(const config::ParsedCommand& command, std::span<const std::string> args) {
+int cmd_bench(const commands::ParsedCommand& command, std::span<const std::string> args) {
   const VersionInfo version = version_info();
   bench::BenchFacts facts{
       .versions = {{"lockstep", version.version}, {"commit", version.commit}, {"libtorch", version.libtorch}}};

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "checkpoint/manifest.h"
 #include "cli/engine/commands.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -12,7 +13,6 @@
 #include "models/weights.h"
 #include "models/weights_pt.h"
 #include "nn/init.h"
-#include "record/checkpoint_manifest.h"
 #include "train/weight_file.h"
 
 namespace lockstep::cli {
@@ -47,19 +47,19 @@ models::NamedValues renamed(const models::WeightFile& weights, const config::Ckp
   return values;
 }
 /// The weights that the user named; those of a checkpoint in parts are put together.
-models::WeightFile read_input(const config::CkptOptions& options, record::CheckpointManifest& manifest) {
+models::WeightFile read_input(const config::CkptOptions& options, checkpoint::CheckpointManifest& manifest) {
   const fs::path file = train::weight_file(options.path, manifest);
   if (fs::exists(file)) return models::read_weights(file);
   return {.path = file, .tensors = infer::own_gpt_values(options), .ignored = {}, .epoch = {}};
 }
 }  // namespace
 
-int cmd_ckpt_convert(const config::ParsedCommand& command) {
+int cmd_ckpt_convert(const commands::ParsedCommand& command) {
   const auto& options = *command.ckpt;
   if (!fs::exists(options.path))
     throw CheckpointError(fmt::format("ckpt: '{}' does not exist", options.path),
                           "give a checkpoint, the folder of a run (<logs>/<name>), or a file of weights");
-  record::CheckpointManifest manifest;
+  checkpoint::CheckpointManifest manifest;
   if (config::is_gpt_export(options)) {
     infer::export_gpt(options);
     return 0;

@@ -4,7 +4,7 @@
 
 namespace lockstep::cli {
 
-int cmd_infer(const config::ParsedCommand& command) {
+int cmd_infer(const commands::ParsedCommand& command) {
   if (command.generate)
     infer::generate(*command.generate);
   else if (command.infer->job == config::InferJob::kEmbed)

@@ -1,13 +1,15 @@
 #include "cli/common/version.h"
 #include "cli/engine/commands.h"
 #include "core/error.h"
-#include "train/train_run.h"
+#include "tasks/tasks_engine.h"
 
 namespace lockstep::cli {
 
-int cmd_train(const config::ParsedCommand& command) {
+int cmd_train(const commands::ParsedCommand& command) {
   const VersionInfo version = version_info();
-  return static_cast<int>(train::train(command, {.lockstep = version.version + " " + version.commit,
+  train::TrainRequest request = tasks::train_request(*command.task, *command.set);
+  request.warnings = command.warnings;
+  return static_cast<int>(train::train(request, {.lockstep = version.version + " " + version.commit,
                                                  .libtorch = version.libtorch,
                                                  .cuda = version.cuda,
                                                  .nccl = version.nccl}));

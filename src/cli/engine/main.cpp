@@ -2,10 +2,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/common/gpt_vocabulary.h"
 #include "cli/common/guarded_main.h"
 #include "cli/engine/commands.h"
-#include "config/commands.h"
+#include "commands/commands.h"
 #include "core/error.h"
 #include "core/log.h"
 
@@ -13,11 +12,11 @@ namespace lockstep::cli {
 namespace {
 
 int run_command(const std::vector<std::string>& args) {
-  config::ParsedCommand command = config::parse_command(args);
-  if (command.info == nullptr || command.info->half != config::Half::kEngine || command.wants_help)
+  commands::ParsedCommand command = commands::parse_command(args);
+  if (command.info == nullptr || command.info->half != commands::Half::kEngine || command.wants_help)
     throw UsageError("lockstep-engine runs engine commands only", "start the program lockstep that lies beside it");
-  take_vocabulary(command);
-  if (command.train || command.gpt) return cmd_train(command);
+  commands::read_files(command);
+  if (command.task) return cmd_train(command);
   if (command.infer || command.generate) return cmd_infer(command);
   if (command.ckpt) return cmd_ckpt_convert(command);
   if (command.bench) return cmd_bench(command, args);

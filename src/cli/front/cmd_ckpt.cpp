@@ -1,22 +1,22 @@
-#include "cli/front/cmd_ckpt.h"
+#include "cli/front/commands.h"
 
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <vector>
 
+#include "checkpoint/manifest.h"
 #include "config/ckpt_options.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/units.h"
-#include "record/checkpoint_manifest.h"
 
 namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using checkpoint::CheckpointEntry;
 using core::Json;
-using record::CheckpointEntry;
 
 /// One checkpoint and what is wrong with it: list looks at the sizes of its files, verify at their hashes.
 struct Checked {
@@ -28,20 +28,20 @@ struct Checked {
 /// A checkpoint's own folder: as its run lists it, so that a superseded one is told as such; else by itself.
 CheckpointEntry single_checkpoint(const fs::path& folder) {
   const fs::path absolute = fs::canonical(folder);
-  for (const CheckpointEntry& entry : record::list_checkpoints(absolute.parent_path().parent_path())) {
+  for (const CheckpointEntry& entry : checkpoint::list_checkpoints(absolute.parent_path().parent_path())) {
     std::error_code failure;
     if (fs::equivalent(entry.folder, absolute, failure)) return entry;
   }
   CheckpointEntry entry{.folder = folder};
-  entry.manifest = record::read_manifest(folder);
+  entry.manifest = checkpoint::read_manifest(folder);
   entry.step = entry.manifest->step;
   entry.attempt = entry.manifest->attempt;
   return entry;
 }
 
 bool is_checkpoint(const fs::path& path) {
-  return fs::exists(path / record::kManifestName) ||
-         record::parse_checkpoint_name(path.filename().string()).has_value();
+  return fs::exists(path / checkpoint::kManifestName) ||
+         checkpoint::parse_checkpoint_name(path.filename().string()).has_value();
 }
 
 /// The checkpoints under a run folder, a folder of checkpoints, or a checkpoint.
@@ -52,9 +52,9 @@ std::vector<CheckpointEntry> find_checkpoints(const std::string& text) {
     throw CheckpointError(fmt::format("ckpt: '{}' {}", text, fs::exists(path) ? "is no folder" : "does not exist"),
                           "give the folder of a run (<logs>/<name>), its folder checkpoints/, or one checkpoint");
   if (is_checkpoint(path)) return {single_checkpoint(path)};
-  if (fs::is_directory(path / "checkpoints")) return record::list_checkpoints(path);
+  if (fs::is_directory(path / "checkpoints")) return checkpoint::list_checkpoints(path);
   if (fs::canonical(path).filename() == "checkpoints")
-    return record::list_checkpoints(fs::canonical(path).parent_path());
+    return checkpoint::list_checkpoints(fs::canonical(path).parent_path());
   throw CheckpointError(fmt::format("ckpt: '{}' holds no folder checkpoints/", text),
                         "give the folder of a run (<logs>/<name>)");
 }
@@ -62,7 +62,7 @@ std::vector<CheckpointEntry> find_checkpoints(const std::string& text) {
 int64_t total_bytes(const CheckpointEntry& entry) {
   int64_t bytes = 0;
   if (entry.manifest) {
-    for (const record::CheckpointFile& file : entry.manifest->files) bytes += file.bytes;
+    for (const checkpoint::CheckpointFile& file : entry.manifest->files) bytes += file.bytes;
   }
   return bytes;
 }
@@ -125,28 +125,22 @@ void print_table(const std::vector<Checked>& all, bool is_verified) {
 
 }  // namespace
 
-int cmd_ckpt(std::span<const std::string> args) {
-  const bool is_list = !args.empty() && args[0] == "list", is_verify = !args.empty() && args[0] == "verify";
-  if (!is_list && !is_verify)
-    throw UsageError(fmt::format("ckpt: expected list or verify, got '{}'", args.empty() ? "" : args[0]),
-                     "see `lockstep ckpt --help`");
-  config::CkptOptions options;
-  options.job = is_verify ? config::CkptJob::kVerify : config::CkptJob::kList;
-  core::OptionSet set = config::declare_ckpt_options(options);
-  set.parse(args.subspan(1));
-  if (set.wants_help()) {
-    fmt::print("{}", set.help_text());
+int cmd_ckpt(const commands::ParsedCommand& command) {
+  if (command.wants_help) {
+    fmt::print("{}", command.set->help_text());
     return 0;
   }
+  const config::CkptOptions& options = *command.ckpt;
+  const bool is_verify = options.job == config::CkptJob::kVerify;
   std::vector<Checked> all;
   bool is_any_unusable = false;
-  const auto depth = is_verify ? record::VerifyDepth::kHashes : record::VerifyDepth::kSizes;
+  const auto depth = is_verify ? checkpoint::VerifyDepth::kHashes : checkpoint::VerifyDepth::kSizes;
   for (CheckpointEntry& entry : find_checkpoints(options.path)) {
     Checked checked{.entry = std::move(entry)};
     if (!checked.entry.problem.empty()) {
       checked.problems.push_back(checked.entry.problem);
     } else {
-      checked.problems = record::verify_files(checked.entry.folder, *checked.entry.manifest, depth);
+      checked.problems = checkpoint::verify_files(checked.entry.folder, *checked.entry.manifest, depth);
       checked.is_damaged = !checked.problems.empty();
     }
     is_any_unusable = is_any_unusable || !checked.problems.empty();

@@ -4,8 +4,9 @@
 #include <filesystem>
 
 #include "cli/front/commands.h"
-#include "config/commands.h"
+#include "commands/commands.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/options.h"
 #include "core/strings.h"
 #include "record/metrics.h"
@@ -16,22 +17,20 @@ namespace fs = std::filesystem;
 namespace {
 using Args = std::vector<std::string>;
 
-constexpr const char* kDefaultCommand = "train clip";
-
-const config::CommandInfo& command_info(const std::string& name) {
-  const config::CommandInfo* info = config::find_command(name);
+const commands::CommandInfo& command_info(const std::string& name) {
+  const commands::CommandInfo* info = commands::find_command(name);
   if (info == nullptr)
     throw UsageError(fmt::format("config: --for got '{}', which is no command", name),
-                     "for example --for 'train clip'");
+                     fmt::format("for example --for '{}'", commands::default_train_command()));
   return *info;
 }
 
 /// The command with the options of one recipe.
-config::ParsedCommand with_recipe(const std::string& command, const std::string& path) {
+commands::ParsedCommand with_recipe(const std::string& command, const std::string& path) {
   const Args words = core::split(command_info(command).name, " ");
   Args args = words;
   args.insert(args.end(), {"--config", path});
-  return config::parse_flags(args);
+  return commands::parse_flags(args);
 }
 
 /// The value, in quotes where it would not be seen.
@@ -86,9 +85,9 @@ std::vector<Difference> differences(const core::Json& a, const core::Json& b) {
 
 /// Calls `visit` with the options of every command of this version.
 void visit_all_options(const OptionVisitor& visit) {
-  for (const config::CommandInfo& info : config::commands()) {
+  for (const commands::CommandInfo& info : commands::command_table()) {
     if (!info.is_implemented) continue;
-    if (const auto command = config::declare_command(info); command.set)
+    if (const auto command = commands::declare_command(info); command.set)
       visit(*command.set);
     else if (info.name == "launch")
       visit_launch_options(visit);
@@ -97,17 +96,39 @@ void visit_all_options(const OptionVisitor& visit) {
   }
 }
 
+constexpr const char* kReferenceTitle = "# Option reference\n\n";
+constexpr const char* kReferenceRules =
+    "`--flag-name` and `--flag_name` are the same flag; values follow as `--flag value` or\n"
+    "`--flag=value`; the last of a repeated flag wins; `--no-flag` clears a flag that takes no value;\n"
+    "`none` empties an optional number and `''` an optional text. A recipe (`--config FILE`) is a flat\n"
+    "TOML file whose keys are flag names; the command line wins over it.\n";
+constexpr const char* kReferenceRoles =
+    "The role of an option of training says how reports compare runs by it:\n\n"
+    "- identity: which run it is, how long it lasts, how its ranks meet, where it reads and writes;\n"
+    "- setup: model, precision, device, size and batch, which records tell in a form of their own;\n"
+    "- schedule: how training proceeds, not what a step has to do; it may follow the size of a run;\n"
+    "- configuration: anything else that changes the work of a step: runs that differ are no repeats;\n"
+    "- no influence: neither results nor speed of training (logs, checkpoints, evaluation).\n";
+
 std::string reference_markdown() {
-  std::string text =
-      "# Option reference\n\n"
-      "Written by `lockstep config reference --format markdown`; do not edit.\n\n"
-      "`--flag-name` and `--flag_name` are the same flag; values follow as `--flag value` or `--flag=value`; the last "
-      "of a "
-      "repeated flag wins; "
-      "`--no-flag` clears a flag that takes no value; `none` empties an optional number and `''` an optional text. "
-      "A recipe (`--config FILE`) is a flat TOML file whose keys are flag names; the command line wins over it.\n";
+  std::string text = std::string(kReferenceTitle) + kReferenceRules + "\n" + kReferenceRoles;
   visit_all_options([&](const core::OptionSet& set) { text += "\n" + set.markdown(); });
   return text;
+}
+
+/// Writes FOLDER/options.md, which lists the commands, and FOLDER/options/COMMAND.md for each.
+void write_reference_pages(const fs::path& folder) {
+  const std::string note = "Written by `lockstep config reference --output docs`; do not edit.\n\n";
+  std::string index = kReferenceTitle + note + kReferenceRules + "\n" + kReferenceRoles + "\n## Commands\n\n";
+  fs::create_directories(folder / "options");
+  visit_all_options([&](const core::OptionSet& set) {
+    const std::string file = core::replace_all(set.command(), " ", "_") + ".md";
+    const std::string page = core::replace_all("\n" + set.markdown(), "\n##", "\n#").substr(1);
+    const size_t end_of_title = page.find('\n') + 2;
+    core::write_file_atomic(folder / "options" / file, page.substr(0, end_of_title) + note + page.substr(end_of_title));
+    index += fmt::format("- [`{}`](options/{}): {}\n", set.command(), file, set.summary());
+  });
+  core::write_file_atomic(folder / "options.md", index);
 }
 
 std::string reference_text() {
@@ -140,8 +161,8 @@ int show_run(const fs::path& run, bool as_json) {
 std::string command_of_recipe(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
   const std::string command = "train " + name.substr(0, name.find('_'));
-  const config::CommandInfo* info = config::find_command(command);
-  return info != nullptr && info->is_implemented ? command : kDefaultCommand;
+  const commands::CommandInfo* info = commands::find_command(command);
+  return info != nullptr && info->is_implemented ? command : commands::default_train_command();
 }
 
 std::string metrics_text() {
@@ -153,7 +174,8 @@ std::string metrics_text() {
 }
 }  // namespace
 
-int cmd_config_show(std::span<const std::string> args) {
+int cmd_config_show(const commands::ParsedCommand& parsed_command) {
+  const std::span<const std::string> args = parsed_command.rest;
   Args words(args.begin(), args.end());
   const bool is_help = words.size() == 1 && (words[0] == "--help" || words[0] == "-h");
   if (is_help) {
@@ -164,7 +186,7 @@ int cmd_config_show(std::span<const std::string> args) {
         "COMMAND is `{}` unless given, or told by the recipe's name\n(gpt_x.toml: `train gpt`); RECIPE.toml means "
         "--config RECIPE.toml.\n"
         "RUN is the folder of a run (<logs>/<name>): shows the options it had.\n",
-        kDefaultCommand);
+        commands::default_train_command());
     return 0;
   }
   const bool as_json = std::erase(words, "--json") > 0;
@@ -175,13 +197,14 @@ int cmd_config_show(std::span<const std::string> args) {
       std::none_of(words.begin(), recipe, [](const std::string& word) { return core::starts_with(word, "-"); }))
     recipe = words.insert(recipe, "--config") + 1;
   if (words.empty() || core::starts_with(words[0], "-")) {
-    const Args command = core::split(recipe != words.end() ? command_of_recipe(*recipe) : kDefaultCommand, " ");
+    const Args command =
+        core::split(recipe != words.end() ? command_of_recipe(*recipe) : commands::default_train_command(), " ");
     words.insert(words.begin(), command.begin(), command.end());
   }
-  const config::ParsedCommand parsed = config::parse_flags(words);
+  const commands::ParsedCommand parsed = commands::parse_flags(words);
   if (!parsed.set)
     throw UsageError(fmt::format("config: `lockstep {}` has no recipe options", parsed.info->name),
-                     "try `lockstep config show train clip`");
+                     fmt::format("try `lockstep config show {}`", commands::default_train_command()));
   if (parsed.wants_help) {
     fmt::print("{}", parsed.set->help_text());
     return 0;
@@ -197,8 +220,9 @@ int cmd_config_show(std::span<const std::string> args) {
   return 0;
 }
 
-int cmd_config_compare(std::span<const std::string> args) {
-  std::string first_path, second_path, command = kDefaultCommand;
+int cmd_config_compare(const commands::ParsedCommand& parsed_command) {
+  const std::span<const std::string> args = parsed_command.rest;
+  std::string first_path, second_path, command = commands::default_train_command();
   bool as_json = false;
   core::OptionSet set("config compare", "Shows the options in which two recipes or runs differ.");
   set.add_positional("first", &first_path, {.help = "Recipe, or folder of a run.", .metavar = "FIRST"});
@@ -226,16 +250,21 @@ int cmd_config_compare(std::span<const std::string> args) {
   return 0;
 }
 
-int cmd_config_reference(std::span<const std::string> args) {
-  std::string format = "text";
+int cmd_config_reference(const commands::ParsedCommand& parsed_command) {
+  const std::span<const std::string> args = parsed_command.rest;
+  std::string format = "text", output;
   bool as_json = false, metrics = false;
   core::OptionSet set("config reference", "Prints every option of every command, or every metric.");
   set.add("format", &format, {.help = "Form of the reference.", .choices = {"text", "markdown", "json"}});
   set.add("json", &as_json, {.help = "The same as --format json."});
   set.add("metrics", &metrics, {.help = "Metrics of run records and reports instead of options."});
+  set.add("output", &output,
+          {.help = "Write options.md and options/COMMAND.md into this folder instead.", .metavar = "DIR"});
   set.parse(args);
   if (set.wants_help())
     fmt::print("{}", set.help_text());
+  else if (!output.empty())
+    write_reference_pages(output);
   else if (as_json || format == "json")
     fmt::print("{}\n", (metrics ? record::metrics_json() : reference_json()).dump(2));
   else if (format == "markdown")

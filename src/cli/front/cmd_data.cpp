@@ -311,30 +311,37 @@ struct DemoFlags {
   }
 };
 
-/// Parses the flags of a make-*, makes the set, and tells of it by `print` or as JSON.
-template <typename Config, typename Make, typename Print>
-int run_make(std::span<const std::string> args, const Make& make, const Print& print) {
+/// Flags of one make-*.
+template <typename Config> struct MakeFlags {
   DemoFlags demo;
   Config config;
-  OptionSet set = declare(demo, config);
+};
+using MakeShapesFlags = MakeFlags<data::MakeShapesConfig>;
+using MakeSoundsFlags = MakeFlags<data::MakeSoundsConfig>;
+
+/// Parses the flags of a make-*, makes the set, and tells of it by `print` or as JSON.
+template <typename Flags, typename Make, typename Print>
+int run_make(std::span<const std::string> args, const Make& make, const Print& print) {
+  Flags flags;
+  OptionSet set = declare(flags);
   if (parse_or_help(set, args)) return 0;
-  demo.finish(config.set);
-  const auto result = make(config);
-  if (demo.as_json)
+  flags.demo.finish(flags.config.set);
+  const auto result = make(flags.config);
+  if (flags.demo.as_json)
     print_data_json(data::to_json(result));
   else
     print(result);
   return 0;
 }
 
-OptionSet declare(DemoFlags& demo, data::MakeShapesConfig& config) {
+OptionSet declare(MakeShapesFlags& flags) {
   OptionSet set(
       "data make-shapes",
       "Writes a demo data set: pictures of coloured shapes with captions, as WebDataset shards and class folders.");
-  demo.declare_size(set, config.set, "pictures");
-  set.add("image-size", &config.image_pixels,
+  flags.demo.declare_size(set, flags.config.set, "pictures");
+  set.add("image-size", &flags.config.image_pixels,
           {.help = "Height and width of a picture.", .unit = "pixels", .min = 1, .max = 4096});
-  demo.declare_making(set, "pictures", "Pictures drawn");
+  flags.demo.declare_making(set, "pictures", "Pictures drawn");
   return set;
 }
 
@@ -346,21 +353,21 @@ void print_shapes(const data::DemoSetResult& result) {
 }
 
 int run_make_shapes(std::span<const std::string> args) {
-  return run_make<data::MakeShapesConfig>(args, data::make_shapes, print_shapes);
+  return run_make<MakeShapesFlags>(args, data::make_shapes, print_shapes);
 }
 
-OptionSet declare(DemoFlags& demo, data::MakeSoundsConfig& config) {
+OptionSet declare(MakeSoundsFlags& flags) {
   OptionSet set("data make-sounds",
                 "Writes a demo data set: tones, chords, sweeps, noises and rhythms with captions, as WebDataset shards "
                 "of FLAC and class "
                 "folders, with a tokenizer trained on the captions.");
-  demo.declare_size(set, config.set, "recordings");
-  set.add("seconds", &config.seconds, {.help = "Length of a recording.", .unit = "s", .min = 0.25, .max = 60});
-  set.add("sample-rate", &config.sample_rate,
+  flags.demo.declare_size(set, flags.config.set, "recordings");
+  set.add("seconds", &flags.config.seconds, {.help = "Length of a recording.", .unit = "s", .min = 0.25, .max = 60});
+  set.add("sample-rate", &flags.config.sample_rate,
           {.help = "Rate of the recordings.", .unit = "Hz", .min = 8000, .max = 192000});
-  set.add("vocab-size", &config.vocab_size,
+  set.add("vocab-size", &flags.config.vocab_size,
           {.help = "Most tokens of the tokenizer.", .unit = "tokens", .min = 300, .max = 50000});
-  demo.declare_making(set, "sounds", "Sounds computed");
+  flags.demo.declare_making(set, "sounds", "Sounds computed");
   return set;
 }
 
@@ -374,7 +381,7 @@ void print_sounds(const data::MakeSoundsResult& result) {
 }
 
 int run_make_sounds(std::span<const std::string> args) {
-  return run_make<data::MakeSoundsConfig>(args, data::make_sounds, print_sounds);
+  return run_make<MakeSoundsFlags>(args, data::make_sounds, print_sounds);
 }
 
 struct DataCommand {
@@ -405,7 +412,8 @@ void visit_data_options(const OptionVisitor& visit) {
   visit_text_options(visit);
 }
 
-int cmd_data(std::span<const std::string> args) {
+int cmd_data(const commands::ParsedCommand& parsed_command) {
+  const std::span<const std::string> args = parsed_command.rest;
   const bool wants_help = !args.empty() && (args[0] == "--help" || args[0] == "-h" || args[0] == "help");
   if (wants_help) {
     fmt::print("{}", kDataUsage);

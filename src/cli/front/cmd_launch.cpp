@@ -12,12 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "cli/common/gpt_vocabulary.h"
 #include "cli/front/commands.h"
 #include "cli/front/dry_run.h"
 #include "cli/front/engine_exec.h"
 #include "cli/front/launch_group.h"
-#include "config/commands.h"
+#include "commands/commands.h"
 #include "core/env.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -245,12 +244,13 @@ std::vector<std::string> command_line(const LaunchOptions& values, std::vector<s
 /// --dry-run need no ranks.
 bool answer_without_ranks(const std::vector<std::string>& command, int num_ranks, int num_local_ranks) {
   if (core::starts_with(command.front(), "-")) return false;  // --version and the like are no commands
-  config::ParsedCommand parsed = config::parse_command(command);
+  commands::ParsedCommand parsed = commands::parse_command(command);
   if (parsed.wants_help) std::fputs(parsed.set->help_text().c_str(), stdout);
   const bool is_dry_run = parsed.run_options() != nullptr && parsed.run_options()->dry_run;
-  if (is_dry_run) take_vocabulary(parsed);
+  if (is_dry_run) commands::read_files(parsed);
   if (is_dry_run)
-    print_dry_run(parsed, WorldGuess{.num_ranks = num_ranks, .source = "launch", .num_local_ranks = num_local_ranks});
+    print_dry_run(parsed,
+                  tasks::WorldSize{.num_ranks = num_ranks, .source = "launch", .num_local_ranks = num_local_ranks});
   return parsed.wants_help || is_dry_run;
 }
 
@@ -261,7 +261,8 @@ void visit_launch_options(const OptionVisitor& visit) {
   visit(declare_options(values));
 }
 
-int cmd_launch(std::span<const std::string> args) {
+int cmd_launch(const commands::ParsedCommand& parsed_command) {
+  const std::span<const std::string> args = parsed_command.rest;
   LaunchOptions values;
   core::OptionSet options = declare_options(values);
   const auto [flags, command] = split_command(args, options);

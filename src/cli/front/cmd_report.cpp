@@ -5,30 +5,33 @@
 #include <string>
 #include <vector>
 
+#include "analysis/collectives.h"
+#include "analysis/compare.h"
+#include "analysis/document.h"
+#include "analysis/json.h"
+#include "analysis/proposal.h"
+#include "analysis/sources.h"
+#include "analysis/tables.h"
+#include "analysis/tables_runs.h"
+#include "analysis/text.h"
 #include "cli/common/version.h"
 #include "cli/front/commands.h"
 #include "config/report_options.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "report/analysis_collectives.h"
-#include "report/analysis_compare.h"
-#include "report/analysis_document.h"
-#include "report/analysis_proposal.h"
-#include "report/analysis_published.h"
-#include "report/analysis_sources.h"
-#include "report/analysis_tables.h"
-#include "report/analysis_text.h"
-#include "report/published_runs.h"
-#include "report/render.h"
+#include "draw/render.h"
+#include "logs/column_names.h"
+#include "published/recompute.h"
+#include "published/runs.h"
 
 namespace lockstep::cli {
 namespace {
 namespace fs = std::filesystem;
 using config::ReportOptions;
 
-report::AnalysisOptions analysis_options(const ReportOptions& options, const core::OptionSet& set) {
-  report::AnalysisOptions analysis;
+analysis::AnalysisOptions analysis_options(const ReportOptions& options, const core::OptionSet& set) {
+  analysis::AnalysisOptions analysis;
   if (options.flops_set != "none") analysis.flops_set = options.flops_set;
   analysis.forward_gflops = options.fwd_gflops;
   analysis.peak_tflops = options.peak_tflops;
@@ -41,13 +44,13 @@ report::AnalysisOptions analysis_options(const ReportOptions& options, const cor
   analysis.is_samples_budget_given = set.is_given("budget-samples");
   analysis.is_tokens_budget_given = set.is_given("budget-tokens");
   analysis.price_per_node_hour = options.price_per_node_hour;
-  for (const std::string& name : options.protocols) analysis.protocols.push_back(record::parse_protocol(name));
+  for (const std::string& name : options.protocols) analysis.protocols.push_back(analysis::parse_protocol(name));
   return analysis;
 }
 
-report::LoadOptions load_options(const ReportOptions& options, const core::OptionSet& set) {
-  report::LoadOptions load;
-  if (!options.from.empty()) load.format = record::parse_log_format(options.from);
+analysis::LoadOptions load_options(const ReportOptions& options, const core::OptionSet& set) {
+  analysis::LoadOptions load;
+  if (!options.from.empty()) load.format = logs::parse_log_format(options.from);
   load.meta = {.path_pattern = options.meta, .file = options.meta_file, .values = config::report_facts(options)};
   load.analysis = analysis_options(options, set);
   load.on_progress = [](size_t done, size_t total) {
@@ -57,7 +60,7 @@ report::LoadOptions load_options(const ReportOptions& options, const core::Optio
 }
 
 /// What became of the files of the report before, in one line.
-void print_replaced(const report::ReplacedFiles& replaced, const fs::path& folder) {
+void print_replaced(const draw::ReplacedFiles& replaced, const fs::path& folder) {
   if (replaced.removed.empty() && replaced.kept.empty()) return;
   const auto of_before = [&](size_t count) {
     return fmt::format("{} {} of the report before in '{}'", count, count == 1 ? "file" : "files", folder.string());
@@ -70,11 +73,11 @@ void print_replaced(const report::ReplacedFiles& replaced, const fs::path& folde
 }
 
 /// Writes the report as what was asked for; what the report before wrote here goes.
-std::vector<fs::path> write_formats(const report::Document& document, const fs::path& folder,
+std::vector<fs::path> write_formats(const draw::Document& document, const fs::path& folder,
                                     const std::vector<std::string>& formats) {
   const std::vector<fs::path> kept =
-      report::write_document(document, folder, report::Formats(formats.begin(), formats.end()));
-  print_replaced(report::replace_report(folder, kept), folder);
+      draw::write_document(document, folder, draw::Formats(formats.begin(), formats.end()));
+  print_replaced(draw::replace_report(folder, kept), folder);
   return kept;
 }
 
@@ -92,33 +95,34 @@ std::string report_command(std::span<const std::string> args) {
 }
 
 /// Tables of the result, then what stands in the way of trusting it.
-void print_result(const report::Analysis& analysis) {
-  for (const report::Curve& curve : analysis.curves) {
-    for (const std::string& text : report::conclusions_of(curve, analysis.options)) fmt::print("{}\n", text);
-    fmt::print("\n{}\n", report::to_text(report::scaling_table(curve)));
-    if (const report::Table phases = report::phase_table(curve); !phases.rows.empty())
-      fmt::print("{}\n", report::to_text(phases));
-    if (const report::Table others = report::protocol_table(curve, analysis.runs); !others.rows.empty())
-      fmt::print("{}\n", report::to_text(others));
-    for (const std::string& text : report::limits_of(curve)) fmt::print("note: {}\n", text);
+void print_result(const analysis::Analysis& analysis) {
+  for (const analysis::Curve& curve : analysis.curves) {
+    for (const std::string& text : analysis::conclusions_of(curve, analysis.options)) fmt::print("{}\n", text);
+    fmt::print("\n{}\n", draw::to_text(analysis::scaling_table(curve)));
+    if (const draw::Table phases = analysis::phase_table(curve); !phases.rows.empty())
+      fmt::print("{}\n", draw::to_text(phases));
+    if (const draw::Table others = analysis::protocol_table(curve, analysis.runs); !others.rows.empty())
+      fmt::print("{}\n", draw::to_text(others));
+    for (const std::string& text : analysis::limits_of(curve)) fmt::print("note: {}\n", text);
   }
-  if (const report::Table collectives = report::collective_summary_table(analysis.runs); !collectives.rows.empty())
-    fmt::print("{}\n", report::to_text(collectives));
-  for (const std::string& problem : report::source_problems(analysis.runs)) fmt::print("problem: {}\n", problem);
-  for (const std::string& line : report::left_out_lines(analysis)) fmt::print("left out: {}\n", line);
+  if (const draw::Table collectives = analysis::collective_summary_table(analysis.runs); !collectives.rows.empty())
+    fmt::print("{}\n", draw::to_text(collectives));
+  for (const std::string& problem : analysis::source_problems(analysis.runs)) fmt::print("problem: {}\n", problem);
+  for (const std::string& line : analysis::left_out_lines(analysis)) fmt::print("left out: {}\n", line);
   for (const std::string& fact : analysis.missing) fmt::print("missing: {}\n", fact);
-  for (const std::string& line : report::check_lines(analysis)) fmt::print("check: {}\n", line);
+  for (const std::string& line : analysis::check_lines(analysis)) fmt::print("check: {}\n", line);
   if (!analysis.flags.empty()) fmt::print("The page says what to do about each check.\n");
 }
 
-bool is_table(const report::Source& source) { return report::is_published_table(source.path); }
-bool is_damaged(const report::Source& source) { return !source.damage.empty(); }
+bool is_table(const analysis::Source& source) { return logs::is_result_table(source.path); }
+bool is_damaged(const analysis::Source& source) { return !source.damage.empty(); }
 
 /// Names the first of either kind, so that the one too many is found.
-[[noreturn]] void refuse_mixture(const std::vector<report::Source>& sources) {
+[[noreturn]] void refuse_mixture(const std::vector<analysis::Source>& sources) {
   const auto table = std::find_if(sources.begin(), sources.end(), is_table);
-  const auto run = std::find_if(sources.begin(), sources.end(),
-                                [](const report::Source& source) { return !is_table(source) && !is_damaged(source); });
+  const auto run = std::find_if(sources.begin(), sources.end(), [](const analysis::Source& source) {
+    return !is_table(source) && !is_damaged(source);
+  });
   throw UsageError(
       fmt::format("report: tables of results and runs cannot be put into one report: '{}' is a table, '{}' is a run",
                   table->path.string(), run->path.string()),
@@ -143,56 +147,58 @@ void refuse_options_of_runs(const core::OptionSet& set) {
 /// A pack of other runs beside this report would be taken for its own.
 void warn_of_old_proposal(const ReportOptions& options) {
   const fs::path pack = fs::path(options.output) / "proposal";
-  if (fs::exists(pack / report::kFileList))
+  if (fs::exists(pack / draw::kFileList))
     fmt::print("note: '{}' is of an earlier report; --proposal makes it anew\n", pack.string());
 }
 
 /// The evidence pack beside the report; prints what it lacks and where it is.
-void write_proposal(const report::Analysis& analysis, const ReportOptions& options, std::span<const std::string> args) {
-  const report::ProposalOptions of_job{options.job_nodes,        options.restart_share, options.eval_share,
-                                       options.checkpoint_share, options.job_hours,     options.sweep_node_hours,
-                                       report_command(args),     version_info().version};
-  for (const std::string& fact : report::missing_for_proposal(analysis, of_job)) fmt::print("missing: {}\n", fact);
-  const auto pack = write_formats(report::make_proposal(analysis, of_job), fs::path(options.output) / "proposal",
+void write_proposal(const analysis::Analysis& analysis, const ReportOptions& options,
+                    std::span<const std::string> args) {
+  const analysis::ProposalOptions of_job{options.job_nodes,        options.restart_share, options.eval_share,
+                                         options.checkpoint_share, options.job_hours,     options.sweep_node_hours,
+                                         report_command(args),     version_info().version};
+  for (const std::string& fact : analysis::missing_for_proposal(analysis, of_job)) fmt::print("missing: {}\n", fact);
+  const auto pack = write_formats(analysis::make_proposal(analysis, of_job), fs::path(options.output) / "proposal",
                                   config::report_formats(options));
   if (!pack.empty()) fmt::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());
 }
 
-void print_table(const report::PublishedTable& table) {
-  fmt::print("{}\n", report::to_text(table.recomputed));
-  for (const report::Curve* curve : report::curves_with_repeats(table.rows))
-    fmt::print("{}\n", report::to_text(report::scaling_table(*curve)));
-  for (const report::Curve& curve : table.rows.curves) {
+void print_table(const published::PublishedTable& table) {
+  fmt::print("{}\n", draw::to_text(table.recomputed));
+  for (const analysis::Curve* curve : published::curves_with_repeats(table.rows))
+    fmt::print("{}\n", draw::to_text(analysis::scaling_table(*curve)));
+  for (const analysis::Curve& curve : table.rows.curves) {
     if (curve.points.size() > 1)
-      for (const std::string& text : report::conclusions_of(curve, table.rows.options)) fmt::print("{}\n", text);
-    for (const std::string& text : report::limits_of(curve)) fmt::print("note: {}\n", text);
+      for (const std::string& text : analysis::conclusions_of(curve, table.rows.options)) fmt::print("{}\n", text);
+    for (const std::string& text : analysis::limits_of(curve)) fmt::print("note: {}\n", text);
   }
-  for (const report::CheckedCell& cell : table.cells)
-    if (cell.verdict != report::CellVerdict::kExact) fmt::print("{}\n", report::difference_text(cell));
+  for (const published::CheckedCell& cell : table.cells)
+    if (cell.verdict != published::CellVerdict::kExact) fmt::print("{}\n", published::difference_text(cell));
   for (const std::string& doubt : table.doubts) fmt::print("{}\n", doubt);
 }
 
-int report_tables(const std::vector<report::Source>& sources, const ReportOptions& options, const core::OptionSet& set,
-                  std::span<const std::string> args) {
+int report_tables(const std::vector<analysis::Source>& sources, const ReportOptions& options,
+                  const core::OptionSet& set, std::span<const std::string> args) {
   refuse_options_of_runs(set);
-  const report::AnalysisOptions analysis = analysis_options(options, set);
-  std::vector<report::PublishedTable> tables;
-  for (const report::Source& source : sources) {
+  const analysis::AnalysisOptions analysis = analysis_options(options, set);
+  std::vector<published::PublishedTable> tables;
+  for (const analysis::Source& source : sources) {
     if (is_damaged(source)) {
       core::log_warning("report: left out: {}", source.damage);
       continue;
     }
-    tables.push_back(report::check_published(source.path, analysis));
+    tables.push_back(published::check_published(source.path, analysis));
   }
   if (options.json) {
-    fmt::print("{}\n", report::published_json(tables));
+    fmt::print("{}\n", published::published_json(tables));
     return 0;
   }
-  for (const report::PublishedTable& table : tables) print_table(table);
-  for (const std::string& contradiction : report::contradictions(tables)) fmt::print("{}\n", contradiction);
-  const auto files = write_formats(report::published_document(tables), options.output, config::report_formats(options));
+  for (const published::PublishedTable& table : tables) print_table(table);
+  for (const std::string& contradiction : published::contradictions(tables)) fmt::print("{}\n", contradiction);
+  const auto files =
+      write_formats(published::published_document(tables), options.output, config::report_formats(options));
   if (options.proposal) {
-    const report::Analysis rows = report::rows_of(tables, analysis);
+    const analysis::Analysis rows = published::rows_of(tables, analysis);
     if (rows.runs.empty())
       throw UsageError("report: --proposal needs rates over sizes; no table here tells any",
                        "give tables with columns nodes (or gpus) and samples_per_s (or a batch and a step time)");
@@ -205,30 +211,30 @@ int report_tables(const std::vector<report::Source>& sources, const ReportOption
 }
 }  // namespace
 
-int cmd_report(std::span<const std::string> args) {
-  ReportOptions options;
-  core::OptionSet set = config::declare_report_options(options);
-  set.parse(args);
-  if (set.wants_help()) {
+int cmd_report(const commands::ParsedCommand& command) {
+  const core::OptionSet& set = *command.set;
+  if (command.wants_help) {
     fmt::print("{}\n`lockstep report compare A B` compares two.\n", set.help_text());
     return 0;
   }
-  const std::vector<report::Source> sources = report::find_sources(options.inputs);
+  const ReportOptions& options = *command.report;
+  const std::span<const std::string> args = command.rest;
+  const std::vector<analysis::Source> sources = analysis::find_sources(options.inputs);
   const size_t num_tables = options.from.empty() || options.from == "csv"
                                 ? static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_table))
                                 : 0;
   const auto num_damaged = static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_damaged));
   if (num_tables > 0 && num_tables + num_damaged == sources.size()) return report_tables(sources, options, set, args);
   if (num_tables > 0) refuse_mixture(sources);
-  const report::Analysis analysis =
-      report::analyse(report::load_sources(sources, load_options(options, set)), analysis_options(options, set));
+  const analysis::Analysis analysis =
+      analysis::analyse(analysis::load_sources(sources, load_options(options, set)), analysis_options(options, set));
   core::end_progress();
   if (options.json) {
-    fmt::print("{}\n", report::analysis_json(analysis));
+    fmt::print("{}\n", analysis::analysis_json(analysis));
     return 0;
   }
   print_result(analysis);
-  const auto files = write_formats(report::make_document(analysis), options.output, config::report_formats(options));
+  const auto files = write_formats(analysis::make_document(analysis), options.output, config::report_formats(options));
   if (options.proposal)
     write_proposal(analysis, options, args);
   else
@@ -237,29 +243,28 @@ int cmd_report(std::span<const std::string> args) {
   return 0;
 }
 
-int cmd_report_compare(std::span<const std::string> args) {
-  ReportOptions options;
-  options.is_compare = true;
-  core::OptionSet set = config::declare_report_options(options);
-  set.parse(args);
-  if (set.wants_help()) {
-    fmt::print("{}", set.help_text());
+int cmd_report_compare(const commands::ParsedCommand& command) {
+  if (command.wants_help) {
+    fmt::print("{}", command.set->help_text());
     return 0;
   }
-  report::LoadOptions how = load_options(options, set);
+  const ReportOptions& options = *command.report;
+  analysis::LoadOptions how = load_options(options, *command.set);
   how.analysis.keeps_steps = true;
-  const auto load = [&](const std::string& input) { return report::load_sources(report::find_sources({input}), how); };
-  const std::vector<report::RunSummary> a = load(options.inputs[0]), b = load(options.inputs[1]);
-  const report::SideComparison comparison =
-      report::compare_sides(a, b, options.paired, options.inputs[0], options.inputs[1]);
+  const auto load = [&](const std::string& input) {
+    return analysis::load_sources(analysis::find_sources({input}), how);
+  };
+  const std::vector<analysis::RunSummary> a = load(options.inputs[0]), b = load(options.inputs[1]);
+  const analysis::SideComparison comparison =
+      analysis::compare_sides(a, b, options.paired, options.inputs[0], options.inputs[1]);
   core::end_progress();
   if (options.json) {
-    fmt::print("{}\n", report::comparison_json(comparison));
+    fmt::print("{}\n", analysis::comparison_json(comparison));
     return 0;
   }
-  fmt::print("{}\n", report::to_text(comparison.table));
+  fmt::print("{}\n", draw::to_text(comparison.table));
   for (const auto* side : {&a, &b})
-    for (const std::string& problem : report::source_problems(*side)) fmt::print("problem: {}\n", problem);
+    for (const std::string& problem : analysis::source_problems(*side)) fmt::print("problem: {}\n", problem);
   for (const std::string& note : comparison.notes) fmt::print("note: {}\n", note);
   fmt::print("{}\n", comparison.verdict);
   return 0;

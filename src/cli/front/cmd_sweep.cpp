@@ -333,7 +333,8 @@ int run_cancel(std::span<const std::string> args) {
 }
 }  // namespace
 
-int cmd_sweep(std::span<const std::string> args) {
+int cmd_sweep(const commands::ParsedCommand& parsed_command) {
+  const std::span<const std::string> args = parsed_command.rest;
   struct Command {
     const char* name;
     int (*run)(std::span<const std::string> args);

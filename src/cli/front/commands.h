@@ -1,22 +1,22 @@
 #pragma once
 #include <functional>
-#include <span>
-#include <string>
 
+#include "commands/commands.h"
 #include "core/options.h"
 
 namespace lockstep::cli {
 
-/// Commands that run inside the front program. `args` is what follows the command's words; the result is the exit code;
-/// errors are thrown.
-int cmd_data(std::span<const std::string> args);
-int cmd_report(std::span<const std::string> args);
-int cmd_report_compare(std::span<const std::string> args);
-int cmd_launch(std::span<const std::string> args);
-int cmd_sweep(std::span<const std::string> args);
-int cmd_config_show(std::span<const std::string> args);
-int cmd_config_compare(std::span<const std::string> args);
-int cmd_config_reference(std::span<const std::string> args);
+/// Commands that run inside the front program. `command` has been parsed and checked where the command has an OptionSet
+/// there; the others parse `command.rest`. The result is the exit code; errors are thrown.
+int cmd_data(const commands::ParsedCommand& command);
+int cmd_ckpt(const commands::ParsedCommand& command);  ///< list and verify: what needs no tensors.
+int cmd_report(const commands::ParsedCommand& command);
+int cmd_report_compare(const commands::ParsedCommand& command);
+int cmd_launch(const commands::ParsedCommand& command);
+int cmd_sweep(const commands::ParsedCommand& command);
+int cmd_config_show(const commands::ParsedCommand& command);
+int cmd_config_compare(const commands::ParsedCommand& command);
+int cmd_config_reference(const commands::ParsedCommand& command);
 
 /// The options of launch, and of each command of data, for the reference. A set holds only during the call.
 using OptionVisitor = std::function<void(const core::OptionSet&)>;

@@ -4,14 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "cli/common/gpt_vocabulary.h"
 #include "cli/common/guarded_main.h"
-#include "cli/front/cmd_ckpt.h"
 #include "cli/front/commands.h"
 #include "cli/front/dry_run.h"
 #include "cli/front/engine_exec.h"
 #include "cli/front/overview.h"
-#include "config/commands.h"
+#include "commands/commands.h"
 #include "core/error.h"
 
 namespace lockstep::cli {
@@ -20,32 +18,31 @@ using Args = std::vector<std::string>;
 
 struct FrontCommand {
   const char* name;
-  size_t num_own_words;  ///< Words in front of the arguments that the function takes.
-  int (*run)(std::span<const std::string> args);
+  int (*run)(const commands::ParsedCommand& command);
 };
 
 constexpr FrontCommand kFrontCommands[] = {
-    {"data", 1, cmd_data},
-    {"launch", 1, cmd_launch},
-    {"sweep", 1, cmd_sweep},
-    {"ckpt list", 1, cmd_ckpt},
-    {"ckpt verify", 1, cmd_ckpt},
-    {"report", 1, cmd_report},
-    {"report compare", 2, cmd_report_compare},
-    {"config show", 2, cmd_config_show},
-    {"config compare", 2, cmd_config_compare},
-    {"config reference", 2, cmd_config_reference},
+    {"data", cmd_data},
+    {"launch", cmd_launch},
+    {"sweep", cmd_sweep},
+    {"ckpt list", cmd_ckpt},
+    {"ckpt verify", cmd_ckpt},
+    {"report", cmd_report},
+    {"report compare", cmd_report_compare},
+    {"config show", cmd_config_show},
+    {"config compare", cmd_config_compare},
+    {"config reference", cmd_config_reference},
 };
 
 bool asks_for_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
 
-int run_engine_command(config::ParsedCommand& command, const Args& args) {
+int run_engine_command(commands::ParsedCommand& command, const Args& args) {
   if (command.wants_help) {
     fmt::print("{}", command.set->help_text());
     return 0;
   }
   if (const auto* run = command.run_options(); run != nullptr && run->dry_run) {
-    take_vocabulary(command);
+    commands::read_files(command);
     print_dry_run(command);
     return 0;
   }
@@ -67,10 +64,10 @@ int run(const Args& args) {
       return 0;
     }
   }
-  config::ParsedCommand command = config::parse_command(args);
-  if (command.info->half == config::Half::kEngine) return run_engine_command(command, args);
+  commands::ParsedCommand command = commands::parse_command(args);
+  if (command.info->half == commands::Half::kEngine) return run_engine_command(command, args);
   for (const FrontCommand& front : kFrontCommands)
-    if (command.info->name == front.name) return front.run(std::span(args).subspan(front.num_own_words));
+    if (command.info->name == front.name) return front.run(command);
   LOCKSTEP_CHECK(false, "command '{}' has no function", command.info->name);
   return 1;
 }

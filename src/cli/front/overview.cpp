@@ -7,7 +7,7 @@
 
 #include "cli/common/version.h"
 #include "cli/front/engine_exec.h"
-#include "config/commands.h"
+#include "commands/commands.h"
 #include "core/elf_file.h"
 #include "core/json.h"
 #include "core/strings.h"
@@ -36,7 +36,7 @@ std::string overview_text() {
   std::string text =
       "lockstep trains CLIP, CLAP and GPT on one to many devices, and measures how well\nthat scales.\n\n"
       "Usage: lockstep COMMAND [FLAGS]\n\nCommands\n";
-  for (const config::CommandInfo& info : config::commands())
+  for (const commands::CommandInfo& info : commands::command_table())
     if (info.is_implemented) text += command_line(info.name, info.summary);
   text +=
       "\nExamples\n"
@@ -54,9 +54,9 @@ std::string overview_text() {
 }
 
 std::string word_help_text(const std::string& word) {
-  if (config::find_command(word) != nullptr) return "";  // a command by itself explains itself
+  if (commands::find_command(word) != nullptr) return "";  // a command by itself explains itself
   std::string text;
-  for (const config::CommandInfo& info : config::commands())
+  for (const commands::CommandInfo& info : commands::command_table())
     if (info.is_implemented && core::starts_with(info.name, word + " ")) text += command_line(info.name, info.summary);
   if (text.empty()) return "";
   return fmt::format("Usage: lockstep {} COMMAND [FLAGS]\n\n{}\n`lockstep {} COMMAND --help` explains each.\n", word,

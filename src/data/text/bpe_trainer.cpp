@@ -106,7 +106,7 @@ class Trainer {
     propose(std::move(places));
   }
 
-  void propose(std::unordered_map<uint64_t, std::vector<uint32_t>> places) {
+  void propose(std::unordered_map<uint64_t, std::vector<uint32_t>>&& places) {
     for (auto& [key, words] : places) {
       const int64_t count = pair_counts_[key];
       if (count > 0)

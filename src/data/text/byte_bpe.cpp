@@ -25,7 +25,7 @@ std::vector<AddedToken> tokens_of(const BpeModel& model, bool is_normalized) {
 std::string normalise_valid(std::string_view text, TextForm form) {
   std::u32string characters;
   LOCKSTEP_CHECK(decode_utf8(text, characters), "bytes={}", text.size());
-  return encode_utf8(form == TextForm::kNfc ? to_nfc(std::move(characters)) : to_nfkc(std::move(characters)));
+  return encode_utf8(form == TextForm::kNfc ? to_nfc(std::move(characters)) : to_nfkc(characters));
 }
 
 /// Normalises what is UTF-8 and keeps other bytes.

@@ -57,7 +57,7 @@ std::u32string to_nfc(std::u32string text) {
   return normalise(form, text);
 }
 
-std::u32string to_nfkc(std::u32string text) {
+std::u32string to_nfkc(const std::u32string& text) {
   UErrorCode status = U_ZERO_ERROR;
   const icu::Normalizer2* const form = icu::Normalizer2::getNFKCInstance(status);
   check_icu(status);

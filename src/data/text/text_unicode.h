@@ -14,7 +14,7 @@ bool is_decimal_digit(char32_t c);
 /// Canonical composition.
 std::u32string to_nfc(std::u32string text);
 /// Compatibility composition.
-std::u32string to_nfkc(std::u32string text);
+std::u32string to_nfkc(const std::u32string& text);
 /// Lower case with the Unicode rules for all languages (final sigma, dotted capital I).
 std::string to_lower_utf8(std::string_view utf8);
 

@@ -44,7 +44,7 @@ template <typename T> size_t copy_tokens(const std::byte* from, std::span<int32_
     T value;
     std::memcpy(&value, from + i * sizeof(T), sizeof(T));
     if (!(value >= T{0}) || !(static_cast<double>(value) < static_cast<double>(limit))) return i;
-    out[i] = static_cast<int32_t>(value);
+    out[i] = static_cast<int32_t>(value);  // NOLINT(bugprone-signed-char-misuse): not negative, see above
   }
   return out.size();
 }

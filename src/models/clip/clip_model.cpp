@@ -2,23 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "models/clip/modified_resnet.h"
-#include "models/clip/vision_transformer.h"
+#include "config/image_towers.h"
 #include "nn/layers.h"
 
 namespace lockstep::models {
-namespace {
-
-std::unique_ptr<ImageTower> build_image_tower(const config::ClipShape& shape, const ClipModelOptions& options) {
-  if (shape.vision.is_resnet())
-    return std::make_unique<ModifiedResNet>(shape, options.exact_shortcuts, options.tensors);
-  return std::make_unique<VisionTransformer>(shape, options.exact_shortcuts, options.tensors);
-}
-
-}  // namespace
-
 ClipModel::ClipModel(const config::ClipShape& shape, const ClipModelOptions& options)
-    : shape_(shape), specs_(config::clip_param_specs(shape)), visual_(build_image_tower(shape, options)),
+    : shape_(shape), specs_(config::clip_param_specs(shape)),
+      visual_(config::with_tower(shape.vision, [&](auto tower) { return tower.build(shape, options); })),
       text_(shape, options.exact_shortcuts, options.tensors) {
   const std::vector<int64_t> scalar = shape.nonscalar_logit_scale ? std::vector<int64_t>{1} : std::vector<int64_t>{};
   logit_scale_ = nn::make_parameter(scalar, options.tensors);

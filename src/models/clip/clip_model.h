@@ -11,14 +11,6 @@
 
 namespace lockstep::models {
 
-struct ClipModelOptions {
-  at::TensorOptions tensors = {};   ///< Device and type of the parameters at first; the default is fp32 on the CPU.
-  bool grad_checkpointing = false;  ///< Transformer blocks keep only their inputs for the backward pass.
-  bool exact_shortcuts =
-      true;  ///< False: compute what cannot reach the result as well, as OpenCLIP does (for comparisons).
-  comm::Comm* batch_norm_ranks = nullptr;  ///< --use-bn-sync: statistics over these ranks. Must outlive the model.
-};
-
 /// OpenCLIP's CLIP class: parameters under its names, in the order of config::clip_param_specs. Without content until
 /// nn::initialize or loaded weights fill it.
 class ClipModel final : public TwoTowers {

@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "config/image_towers/modified_resnet.h"
 #include "core/error.h"
 #include "nn/attention.h"
 
@@ -131,3 +132,8 @@ void ModifiedResNet::synchronize_batch_norm(comm::Comm* comm) {
 }
 
 }  // namespace lockstep::models
+
+std::unique_ptr<lockstep::models::ImageTower> lockstep::config::ModifiedResnetTower::build(
+    const ClipShape& shape, const models::ClipModelOptions& options) {
+  return std::make_unique<models::ModifiedResNet>(shape, options.exact_shortcuts, options.tensors);
+}

@@ -14,6 +14,7 @@
 #include <numeric>
 
 #include "config/flops.h"
+#include "config/image_towers/vision_transformer.h"
 #include "core/error.h"
 #include "core/rng.h"
 #include "models/clip/block_shape.h"
@@ -84,3 +85,8 @@ at::Tensor VisionTransformer::forward(const at::Tensor& image_BCYX, const Forwar
 }
 
 }  // namespace lockstep::models
+
+std::unique_ptr<lockstep::models::ImageTower> lockstep::config::VisionTransformerTower::build(
+    const ClipShape& shape, const models::ClipModelOptions& options) {
+  return std::make_unique<models::VisionTransformer>(shape, options.exact_shortcuts, options.tensors);
+}

@@ -6,9 +6,9 @@
 #include <atomic>
 #include <limits>
 
-#include "plan/gpt_train.h"
 #include "support/gpt_mesh.h"
-#include "train/gpt_training.h"
+#include "tasks/gpt/engine/gpt_training.h"
+#include "tasks/gpt/front/gpt_plan.h"
 
 namespace lockstep::tests {
 namespace {
@@ -100,13 +100,13 @@ INSTANTIATE_TEST_SUITE_P(
 /// Infinity in one gradient that one rank alone holds.
 TEST(GptMesh, OverflowOfOneRankIsSkippedByAll) {
   for (const bool is_sharded : {false, true}) {
-    config::GptOptions options =
+    tasks::GptOptions options =
         options_of({.tp = 2, .pp = 2, .dp = 2, .micro = 2, .is_sharded = is_sharded, .precision = "fp16"});
     options.hysteresis = 1;
-    const plan::GptLayout layout = plan::train_gpt_layout(options, 8);
+    const plan::GptLayout layout = tasks::train_gpt_layout(options, 8);
     std::atomic<int> num_skipped = 0, num_updated = 0;
     run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
-      train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
+      train::Training training = tasks::build_gpt_training(options, layout, groups, at::kCPU);
       const auto parameters = training.task->network().named_parameters();
       const auto update = [&](bool overflows) {
         std::vector<at::Tensor> before;

@@ -4,10 +4,10 @@
 
 #include <map>
 
-#include "plan/gpt_train.h"
 #include "support/gpt_mesh.h"
 #include "support/ranks/run_ranks.h"
-#include "train/gpt_training.h"
+#include "tasks/gpt/engine/gpt_training.h"
+#include "tasks/gpt/front/gpt_plan.h"
 
 namespace lockstep::tests {
 namespace {
@@ -27,13 +27,13 @@ std::vector<models::Batch> make_batches(int64_t count) {
 
 TEST(PipelineStep, IsThePlainStepOnOneStage) {
   const MeshCase alone{.micro = 3};
-  const config::GptOptions options = options_of(alone);
-  const plan::GptLayout layout = plan::train_gpt_layout(options, 1);
+  const tasks::GptOptions options = options_of(alone);
+  const plan::GptLayout layout = tasks::train_gpt_layout(options, 1);
   std::map<std::string, std::vector<at::Tensor>> found;
   std::vector<double> losses;
   for (const bool is_plain : {false, true})
     run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
-      train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
+      tasks::GptTraining training = tasks::build_gpt_training(options, layout, groups, at::kCPU);
       if (is_plain)
         training.runner =
             train::make_plain_step({.task = *training.task, .sync = *training.sync, .precision = *training.precision});
@@ -59,13 +59,13 @@ TEST(PipelineStep, ForwardPassesAloneGiveTheSameLossOnTwoStages) {
   std::vector<double> losses;
   for (const int pp : {1, 2}) {
     MeshCase mesh{.pp = pp, .chunks = pp == 1 ? 4 : 2, .micro = 4};
-    const config::GptOptions options = options_of(mesh);
-    const plan::GptLayout layout = plan::train_gpt_layout(options, pp);
+    const tasks::GptOptions options = options_of(mesh);
+    const plan::GptLayout layout = tasks::train_gpt_layout(options, pp);
     run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
-      train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
+      tasks::GptTraining training = tasks::build_gpt_training(options, layout, groups, at::kCPU);
       training.task->network().set_training(false);
       std::vector<models::Batch> batches = make_batches(4);
-      const auto pipeline = train::gpt_pipeline_parts(*training.task, layout, groups, {at::kCPU, at::kFloat});
+      const auto pipeline = tasks::gpt_pipeline_parts(*training.stage, layout, groups, {at::kCPU, at::kFloat});
       const double loss = train::pipeline_loss(pipeline, *training.precision, batches).mean();
       if (groups.world.rank() == 0) losses.push_back(loss);
     });

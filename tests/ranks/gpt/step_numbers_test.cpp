@@ -8,27 +8,26 @@
 #include <cmath>
 #include <mutex>
 
-#include "plan/gpt_train.h"
 #include "support/gpt_mesh.h"
 #include "support/ranks/run_ranks.h"
-#include "train/gpt_training.h"
+#include "tasks/gpt/engine/gpt_training.h"
+#include "tasks/gpt/front/gpt_plan.h"
 
 namespace lockstep::tests {
 namespace {
 
-constexpr int64_t kNumberTokens = 8, kSamples = 2;  // of a sequence, of a micro-batch
+constexpr int64_t kTokens = 8, kSamples = 2;  // of a sequence, of a micro-batch
 
 /// Sequences [begin, begin + count) of the global batch, the first without a token that counts.
 models::Batch sequences(int64_t begin, int64_t count, bool is_masked) {
   const at::Tensor number_B1 = at::arange(begin, begin + count).view({count, 1});
-  const at::Tensor ids = number_B1.mul(7).add(at::arange(kNumberTokens + 1)).mul(29).add(3).mul(11).remainder(45);
+  const at::Tensor ids = number_B1.mul(7).add(at::arange(kTokens + 1)).mul(29).add(3).mul(11).remainder(45);
   models::Batch batch;
   batch.num_samples = count;
-  batch.text_BT = ids.narrow(1, 0, kNumberTokens);
-  batch.target_BT = ids.narrow(1, 1, kNumberTokens);
+  batch.text_BT = ids.narrow(1, 0, kTokens);
+  batch.target_BT = ids.narrow(1, 1, kTokens);
   if (is_masked)
-    batch.loss_weight_BT =
-        at::arange(kNumberTokens).view({1, kNumberTokens}).lt(number_B1.mul(5).remainder(9)).to(at::kFloat);
+    batch.loss_weight_BT = at::arange(kTokens).view({1, kTokens}).lt(number_B1.mul(5).remainder(9)).to(at::kFloat);
   return batch;
 }
 
@@ -38,9 +37,9 @@ struct Found {
   std::map<std::string, at::Tensor> gradients, parameters;
 };
 
-Found run_numbered_step(const config::GptOptions& options, comm::MeshGroups& groups, bool is_masked) {
-  const plan::GptLayout layout = plan::train_gpt_layout(options, groups.world.size());
-  train::Training training = train::build_gpt_training(options, layout, groups, at::kCPU);
+Found run_step(const tasks::GptOptions& options, comm::MeshGroups& groups, bool is_masked) {
+  const plan::GptLayout layout = tasks::train_gpt_layout(options, groups.world.size());
+  tasks::GptTraining training = tasks::build_gpt_training(options, layout, groups, at::kCPU);
   std::vector<models::Batch> batches;
   for (int64_t micro = 0; micro < layout.batch.num_micro; ++micro)
     batches.push_back(sequences((micro * layout.dp() + groups.mesh.point().dp) * options.micro_batch_size,
@@ -48,7 +47,7 @@ Found run_numbered_step(const config::GptOptions& options, comm::MeshGroups& gro
   Found found;
   found.loss = training.runner->run(batches, 7).scalars.at(0).second.item<double>();
   found.gradients = whole_gradients(training);
-  const auto pipeline = train::gpt_pipeline_parts(*training.task, layout, groups, {at::kCPU, at::kFloat},
+  const auto pipeline = tasks::gpt_pipeline_parts(*training.stage, layout, groups, {at::kCPU, at::kFloat},
                                                   options.calculate_per_token_loss);
   found.evaluated = train::pipeline_loss(pipeline, *training.precision, batches).mean();
   found.num_zeros = train::num_zeros_in_gradient(*training.optimizer, training.norm).item<double>();
@@ -58,11 +57,11 @@ Found run_numbered_step(const config::GptOptions& options, comm::MeshGroups& gro
   return found;
 }
 
-config::GptOptions options_for(const MeshCase& mesh, bool is_per_token) {
-  config::GptOptions options = options_of(mesh);
+tasks::GptOptions options_for(const MeshCase& mesh, bool is_per_token) {
+  tasks::GptOptions options = options_of(mesh);
   options.hidden_dropout = options.attention_dropout = 0;  // drawn by micro-batch
   options.disable_bias_linear = true;                      // gradients of the biases of keys are all rounding
-  options.max_position_embeddings = kNumberTokens + 4;     // gradients of the last 4 are 0
+  options.max_position_embeddings = kTokens + 4;           // gradients of the last 4 are 0
   options.calculate_per_token_loss = is_per_token;
   return options;
 }
@@ -71,21 +70,21 @@ config::GptOptions options_for(const MeshCase& mesh, bool is_per_token) {
 Found one_micro_batch(const MeshCase& mesh) {
   MeshCase alone{.is_tied = mesh.is_tied};
   alone.chunks = mesh.pp * mesh.chunks;  // as many layers
-  config::GptOptions options = options_for(alone, false);
+  tasks::GptOptions options = options_for(alone, false);
   options.micro_batch_size = options.global_batch_size.emplace(kSamples * mesh.micro * mesh.dp);
   Found found;
   run_mesh_groups(plan::MeshLayout(1, {1, 1, 1}),
-                  [&](comm::MeshGroups& groups) { found = run_numbered_step(options, groups, true); });
+                  [&](comm::MeshGroups& groups) { found = run_step(options, groups, true); });
   return found;
 }
 
 void on_every_rank(const MeshCase& mesh, bool is_per_token, bool is_masked,
                    const std::function<void(const Found&)>& look) {
-  const config::GptOptions options = options_for(mesh, is_per_token);
+  const tasks::GptOptions options = options_for(mesh, is_per_token);
   std::mutex mutex;
   int num_ranks = 0;
-  run_mesh_groups(plan::train_gpt_layout(options, mesh.num_ranks()).mesh, [&](comm::MeshGroups& groups) {
-    const Found found = run_numbered_step(options, groups, is_masked);
+  run_mesh_groups(tasks::train_gpt_layout(options, mesh.num_ranks()).mesh, [&](comm::MeshGroups& groups) {
+    const Found found = run_step(options, groups, is_masked);
     const std::lock_guard lock(mutex);
     num_ranks += groups.world.size() == mesh.num_ranks() ? 1 : 0;
     look(found);

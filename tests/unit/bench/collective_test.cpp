@@ -18,7 +18,7 @@ constexpr at::ScalarType kTypes[] = {at::kFloat, at::kHalf, at::kBFloat16, at::k
 
 std::vector<CollectiveKind> all_kinds() {
   std::vector<CollectiveKind> kinds;
-  for (const auto& name : config::bench_collective_names()) kinds.push_back(parse_collective(name));
+  for (const auto& name : commands::bench_collective_names()) kinds.push_back(parse_collective(name));
   return kinds;
 }
 
@@ -110,7 +110,7 @@ TEST(Collective, SizesAndBusFactorsFollowTheConvention) {
 }
 
 TEST(Collective, RowsHoldEverySampleAndTheBandwidthOfTheMedian) {
-  config::BenchOptions options;
+  commands::BenchOptions options;
   options.collectives = {"all-gather", "all-reduce"};
   options.min_bytes = "64";
   options.max_bytes = "256";
@@ -140,7 +140,7 @@ TEST(Collective, RowsHoldEverySampleAndTheBandwidthOfTheMedian) {
 }
 
 TEST(Collective, OneRankAloneAndAForeignRootAreRefused) {
-  config::BenchOptions options;
+  commands::BenchOptions options;
   comm::Comm alone;
   EXPECT_THROW(make_collective_case({.options = options, .world = alone, .device = at::kCPU}), UsageError);
   options.root = 2;

@@ -40,10 +40,10 @@ void follow_golden(bool channels_last, double loss_scale) {
   }
   for (size_t i = 0; i < segments.size(); ++i) {
     const auto state = optimizer.state()[i];
-    EXPECT_EQ(state.exp_avg.strides(), segments[i].parameter.strides());
-    expect_close(state.exp_avg, golden.at("exp_avg." + state.name), kFp32, state.name);
-    expect_close(state.exp_avg_sq, golden.at("exp_avg_sq." + state.name), kFp32, state.name);
-    EXPECT_EQ(state.step.item<float>(), 5.0f);
+    EXPECT_EQ(state.at("exp_avg").strides(), segments[i].parameter.strides());
+    expect_close(state.at("exp_avg"), golden.at("exp_avg." + state.name), kFp32, state.name);
+    expect_close(state.at("exp_avg_sq"), golden.at("exp_avg_sq." + state.name), kFp32, state.name);
+    EXPECT_EQ(state.at("step").item<float>(), 5.0f);
   }
 }
 
@@ -58,15 +58,15 @@ TEST(AdamW, FoundInfLeavesEverythingAsItWas) {
   segments[0].parameter.mutable_grad() = golden.at("grad.0.weight").clone();
   optimizer.step(0.1);
   const auto before = segments[0].parameter.detach().clone();
-  const auto average = optimizer.state()[0].exp_avg.clone();
+  const auto average = optimizer.state()[0].at("exp_avg").clone();
   segments[0].parameter.mutable_grad() = golden.at("grad.1.weight").clone();
   segments[0].parameter.grad().view({-1})[3] = std::numeric_limits<float>::quiet_NaN();
   const auto summary = summarise_gradients(optimizer.gradients(), 1.0, {});
   EXPECT_EQ(summary.found_inf.item<float>(), 1.0f);
   optimizer.step(0.1, summary.grad_divisor, summary.found_inf);
   EXPECT_TRUE(segments[0].parameter.equal(before));
-  EXPECT_TRUE(optimizer.state()[0].exp_avg.equal(average));
-  EXPECT_EQ(optimizer.state()[0].step.item<float>(), 1.0f);
+  EXPECT_TRUE(optimizer.state()[0].at("exp_avg").equal(average));
+  EXPECT_EQ(optimizer.state()[0].at("step").item<float>(), 1.0f);
 }
 
 TEST(AdamW, ASegmentWithoutGradientIsLeftAlone) {
@@ -77,7 +77,7 @@ TEST(AdamW, ASegmentWithoutGradientIsLeftAlone) {
   optimizer.step(0.1);
   EXPECT_FALSE(segments[0].parameter.equal(at::ones({3})));
   EXPECT_TRUE(segments[1].parameter.equal(at::ones({3})));
-  EXPECT_EQ(optimizer.state()[1].step.item<float>(), 0.0f);
+  EXPECT_EQ(optimizer.state()[1].at("step").item<float>(), 0.0f);
 }
 
 TEST(AdamW, BoundsHoldAfterEveryUpdate) {
@@ -110,7 +110,7 @@ TEST(AdamW, MixedTypesAreUpdatedEachInTheirOwn) {
   for (auto& segment : segments)
     segment.parameter.mutable_grad() = golden.at("grad.0." + segment.name).to(segment.parameter.scalar_type());
   optimizer.step(1e-2);
-  EXPECT_EQ(optimizer.state()[0].exp_avg.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(optimizer.state()[0].at("exp_avg").scalar_type(), at::kBFloat16);
   expect_close(segments[0].parameter, golden.at("param.0.weight"), 1e-2, "weight");  // bf16: 8 bits of mantissa
   expect_close(segments[1].parameter, golden.at("param.0.bias"), kFp32, "bias");
 }
@@ -132,9 +132,9 @@ TEST(AdamW, StateHandlesImportAndExport) {
   run(before, first, 0, 2);
   auto second = parameter_like(first.detach());
   AdamW after({{"weight", second, true, {}}}, {});
-  after.state()[0].exp_avg.copy_(before.state()[0].exp_avg);
-  after.state()[0].exp_avg_sq.copy_(before.state()[0].exp_avg_sq);
-  after.state()[0].step.copy_(before.state()[0].step);
+  after.state()[0].at("exp_avg").copy_(before.state()[0].at("exp_avg"));
+  after.state()[0].at("exp_avg_sq").copy_(before.state()[0].at("exp_avg_sq"));
+  after.state()[0].at("step").copy_(before.state()[0].at("step"));
   run(after, second, 2, 4);
   EXPECT_TRUE(second.equal(whole));
 }

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "plan/gpt_memory.h"
-#include "plan/gpt_train.h"
 #include "support/error_text.h"
 
 namespace lockstep::plan {
@@ -362,52 +361,6 @@ TEST(GptMemory, RecomputationKeepsInputs) {
   EXPECT_EQ(plan_gpt_memory(layout, schedule, 1, flash).recomputed, 0);
   EXPECT_EQ(plan_gpt_memory(layout, schedule, 1, input).recomputed, 4.0 * 12 * 1024 * 1024 * (3 * 4))
       << "softmax, mask and result of one layer, made again";
-}
-
-TEST(GptMemory, PlansFarBeyondTheMemoryAreRefused) {
-  const auto error = [](double planned, double bytes) {
-    return message_of<EnvironmentError>(
-        [&] { refuse_beyond_memory(named("gpt2"), planned, bytes, "device 'cuda:1'"); });
-  };
-  EXPECT_EQ(error(80 * kGiB, 80 * kGiB), "no error");
-  EXPECT_EQ(error(87.9 * kGiB, 80 * kGiB), "no error") << "within the margin";
-  EXPECT_TRUE(
-      holds(error(89 * kGiB, 80 * kGiB),
-            "model 'gpt2' laid out so takes 89.0 GiB of memory, device 'cuda:1' has 80.0 GiB\n  hint: share it"))
-      << error(89 * kGiB, 80 * kGiB);
-}
-
-TEST(GptMemory, ScoresAreKeptAsAttentionChooses) {
-  struct Case {
-    const char *device, *precision;
-    double dropout;
-    int64_t sequence;
-    bool has_mask, is_kept;
-  };
-  for (const Case& one : {Case{"auto", "bf16", 0.1, 1024, false, true},
-                          {"cuda", "fp32", 0.1, 64, false, true},
-                          {"cpu", "fp32", 0.1, 1024, false, true},
-                          {"auto", "bf16", 0, 1024, false, false},
-                          {"cuda", "fp16", 0, 64, true, false},
-                          {"cpu", "bf16", 0, 768, false, true},
-                          {"cpu", "bf16", 0, 769, false, false},
-                          {"cpu", "fp32", 0, 128, false, true},
-                          {"cpu", "fp32", 0, 129, false, false},
-                          {"cpu", "fp32", 0, 256, true, true},
-                          {"cpu", "bf16", 0, 513, true, false}}) {
-    config::GptOptions options;
-    options.model = "gpt2";
-    options.run.device = one.device;
-    options.precision = one.precision;
-    options.attention_dropout = one.dropout;
-    options.seq_length = one.sequence;
-    options.reset_attention_mask = one.has_mask;
-    EXPECT_EQ(train_gpt_memory(options).keeps_scores, one.is_kept)
-        << one.device << ' ' << one.precision << ' ' << one.dropout << ' ' << one.sequence << ' ' << one.has_mask;
-  }
-  config::GptOptions plain;
-  plain.model = "gpt2";
-  EXPECT_TRUE(train_gpt_memory(plain).keeps_scores) << "gpt2 has dropout unless told otherwise";
 }
 
 TEST(GptMemory, LogitsInChunksAndGpipe) {

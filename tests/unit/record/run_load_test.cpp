@@ -7,26 +7,22 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/line_reader.h"
 #include "core/rng.h"
 #include "core/strings.h"
-#include "record/line_reader.h"
 #include "record/reader.h"
 #include "record/run_data.h"
 #include "record/run_record.h"
 #include "record/run_setup.h"
-#include "unit/record/fuzz.h"
-#include "unit/record/record_checks.h"
+#include "support/fuzz.h"
 
 namespace lockstep::record {
 namespace {
 
-using tests::append_text;
-using tests::has_problem;
-
 using core::Json;
 namespace fs = std::filesystem;
 
-StepRecord step_record(int64_t step, double step_ms = 10.25) {
+StepRecord timed_step(int64_t step, double step_ms = 10.25) {
   return {.step = step,
           .epoch = step / 4,
           .samples = 64,
@@ -51,6 +47,15 @@ RunSetup full_setup() {
   setup.peak_tflops_per_device = 989;
   setup.peak_source = "datasheet", setup.is_synthetic = false, setup.is_profiled = true, setup.tags = {{"sweep", "a"}};
   return setup;
+}
+
+void append_to(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::app) << text; }
+
+bool has_problem(const RunData& run, const std::string& words) {
+  for (const std::string& problem : run.problems)
+    if (problem.find(words) != std::string::npos) return true;
+  ADD_FAILURE() << "no problem says '" << words << "'; there are: " << core::join(run.problems, " | ");
+  return false;
 }
 
 TEST(LoadRun, TheCommandStartsEveryRank) {
@@ -84,7 +89,7 @@ TEST(LoadRun, EverythingThatWasWrittenComesBack) {
                                 {"software", {{"nccl", "2.27"}}},
                                 {"options", {{"local_loss", true}, {"workers", 4}, {"train_data", "a.tar"}}},
                                 {"environment", {{"NCCL_ALGO", "Tree"}}}});
-    record.append_step(step_record(0)), record.append_step(step_record(1, 11));
+    record.append_step(timed_step(0)), record.append_step(timed_step(1, 11));
     record.append_rank_times(
         {.step = 1, .num_steps = 2, .step_ms = {10, 11.5}, .data_wait_ms = {1, 2}, .hosts = {"a", "b"}});
     record.append_comm(
@@ -154,7 +159,7 @@ TEST(LoadRun, OfAStepDoneAgainTheLastAttemptCounts) {
   for (const int attempt : {1, 2}) {
     RunRecord record(folder.path(), Json{{"world_size", 2 * attempt}});
     for (int step = attempt == 1 ? 0 : 3; step < 5 + attempt; ++step)
-      record.append_step(step_record(step, 10.0 * attempt));
+      record.append_step(timed_step(step, 10.0 * attempt));
     record.append_comm(
         {.step = 5, .kind = "all_reduce", .axis = "dp", .bytes = 8, .count = 10 * attempt, .time_ms = 1.0 * attempt});
     record.finish({.state = RunState::kStopped, .exit_code = 75});
@@ -188,7 +193,7 @@ TEST(LoadRun, EverythingIsOfTheMeasuredAttempt) {
   };
   for (const auto& [devices, first, end] : {std::tuple{2, 0, 20}, {4, 20, 25}}) {
     RunRecord record(folder.path(), attempt(devices, 16 * devices));
-    for (int step = first; step < end; ++step) record.append_step(step_record(step, 10.0 * devices));
+    for (int step = first; step < end; ++step) record.append_step(timed_step(step, 10.0 * devices));
     record.append_rank_times({.step = end - 1,
                               .num_steps = 5,
                               .step_ms = std::vector<double>(static_cast<size_t>(devices), 10.0),
@@ -228,7 +233,7 @@ TEST(LoadRun, SkippedStepsAreMarkedAndOnlyThose) {
   {
     RunRecord record(folder.path(), Json::object());
     for (int step = 0; step < 4; ++step) {
-      StepRecord one = step_record(step);
+      StepRecord one = timed_step(step);
       one.is_skipped = step == 2;
       record.append_step(one);
     }
@@ -241,7 +246,7 @@ TEST(LoadRun, AMeasuredAttemptThatRunJsonLacksIsTold) {
   const core::TempDir folder;
   {
     RunRecord record(folder.path(), Json{{"setup", {{"devices", 2}}}});
-    for (int step = 0; step < 3; ++step) record.append_step(step_record(step));
+    for (int step = 0; step < 3; ++step) record.append_step(timed_step(step));
   }
   std::ofstream(folder.path() / "run.json")
       << R"({"record_version": 1, "attempts": [{"attempt": 2, "setup": {"devices": 8}}]})";
@@ -254,14 +259,14 @@ TEST(LoadRun, DamagedLinesAreCountedAndToldAndTheRestIsRead) {
   const core::TempDir folder;
   {
     RunRecord record(folder.path(), Json::object());
-    for (int step = 0; step < 3; ++step) record.append_step(step_record(step));
+    for (int step = 0; step < 3; ++step) record.append_step(timed_step(step));
     record.finish({});
   }
-  append_text(folder.path() / "steps.jsonl",
-              "garbage\n{\"step\":7}\n{\"step\":8,\"step_ms\":-1}\n[1]\n\n{\"step\":9,\"step_ms\":3,\"loss\":null,"
-              "\"nonfinite\":{\"loss\":\"nan\"}}\n{\"st");
-  append_text(folder.path() / "comm.jsonl", "{\"kind\":\"all_red");
-  append_text(folder.path() / "ranks.jsonl", "{\"step\":1,\"step_ms\":[]}\n");
+  append_to(folder.path() / "steps.jsonl",
+            "garbage\n{\"step\":7}\n{\"step\":8,\"step_ms\":-1}\n[1]\n\n{\"step\":9,\"step_ms\":3,\"loss\":null,"
+            "\"nonfinite\":{\"loss\":\"nan\"}}\n{\"st");
+  append_to(folder.path() / "comm.jsonl", "{\"kind\":\"all_red");
+  append_to(folder.path() / "ranks.jsonl", "{\"step\":1,\"step_ms\":[]}\n");
   const RunData run = load_run(folder.path());
   EXPECT_EQ(run.steps.step, (std::vector<int64_t>{0, 1, 2, 9}));
   EXPECT_TRUE(std::isnan(run.steps.samples[3]));
@@ -278,7 +283,7 @@ TEST(LoadRun, AnEndOfTheStepsThatIsLostIsTold) {
   const core::TempDir folder;
   {
     RunRecord record(folder.path(), Json::object());
-    for (int64_t step = 0; step < 40; ++step) record.append_step(step_record(step));
+    for (int64_t step = 0; step < 40; ++step) record.append_step(timed_step(step));
     record.finish({.state = RunState::kFinished, .exit_code = 0});
   }
   EXPECT_TRUE(load_run(folder.path()).problems.empty()) << core::join(load_run(folder.path()).problems, " | ");
@@ -307,7 +312,7 @@ TEST(LoadRun, ADeadRunIsSaidToHaveDied) {
 
 TEST(LoadRun, ADamagedRunFileLeavesTheStepsReadable) {
   const core::TempDir folder;
-  { RunRecord(folder.path(), Json::object()).append_step(step_record(0)); }
+  { RunRecord(folder.path(), Json::object()).append_step(timed_step(0)); }
   std::ofstream(folder.path() / "run.json") << "{\"record_ver";
   const RunData run = load_run(folder.path());
   EXPECT_EQ(run.steps.size(), 1u);
@@ -322,7 +327,7 @@ TEST(LoadRun, AnEndThatNobodyToldIsSaidToBeUnknown) {
   const core::TempDir folder;
   {
     RunRecord record(folder.path(), Json::object());
-    for (int step = 0; step < 3; ++step) record.append_step(step_record(step));
+    for (int step = 0; step < 3; ++step) record.append_step(timed_step(step));
     record.finish({});
   }
   EXPECT_TRUE(load_run(folder.path()).problems.empty()) << "a whole record";
@@ -383,7 +388,7 @@ TEST(LoadRun, NoMutationOfARecordCrashesOrYieldsImpossibleTimes) {
   const core::TempDir folder;
   {
     RunRecord record(folder.path(), Json{{"setup", to_json(full_setup())}});
-    for (int step = 0; step < 20; ++step) record.append_step(step_record(step));
+    for (int step = 0; step < 20; ++step) record.append_step(timed_step(step));
     record.append_rank_times({.step = 1, .num_steps = 2, .step_ms = {10, 11.5}, .hosts = {"a", "b"}});
     record.append_comm({.step = 1, .kind = "all_reduce", .axis = "dp", .bytes = 4096, .count = 3, .time_ms = 0.75});
     record.append_system({.step = 1, .host = "a", .energy_j = {{"nvml-0", 700.5}}});
@@ -425,7 +430,7 @@ TEST(LineReader, LinesOfAnyLengthAcrossBlocks) {
     text += expected.back() + "\n";
   }
   std::ofstream(path) << text << "cut";
-  LineReader reader(path);
+  core::LineReader reader(path);
   std::string_view line;
   for (const std::string& whole : expected) {
     ASSERT_TRUE(reader.next(line));

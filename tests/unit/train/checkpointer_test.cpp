@@ -7,10 +7,11 @@
 #include <csignal>
 #include <fstream>
 
+#include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "models/contrastive_task.h"
-#include "record/checkpoint_manifest.h"
+#include "optim/adamw.h"
 #include "support/ranks/run_ranks.h"
 #include "support/tensor_golden.h"
 #include "support/tiny_towers.h"
@@ -33,7 +34,9 @@ class ToyRun {
         precision_("fp32", c10::DeviceType::CPU), scaler_(at::kCPU, {.growth_interval = 3}) {
     auto parameters = task_.network().named_parameters();
     sync_ = parallel::make_grad_sync_ddp(parameters, comm, 300);
-    optimizer_ = build_optimizer({}, sync_->holding(), static_cast<TinyTowers&>(task_.towers()).param_specs());
+    optimizer_ = std::make_unique<optim::AdamW>(
+        optimizer_segments(sync_->holding(), static_cast<TinyTowers&>(task_.towers()).param_specs()),
+        optim::AdamWConfig{});
     runner_ = make_plain_step(
         {.task = task_, .sync = *sync_, .precision = precision_, .scaler = &scaler_, .data_rank = comm.rank()});
     CheckpointState state{.tensors = parameters, .optimizer = optimizer_.get(), .scaler = &scaler_};
@@ -79,9 +82,9 @@ class ToyRun {
     for (const auto& [name, tensor] : task_.network().named_parameters()) out[name] = tensor->detach().clone();
     for (const auto& [name, tensor] : task_.network().named_buffers()) out[name] = tensor->clone();
     for (const auto& entry : optimizer_->state()) {
-      out["m." + entry.name] = entry.exp_avg.clone();
-      out["v." + entry.name] = entry.exp_avg_sq.clone();
-      out["t." + entry.name] = entry.step.clone();
+      out["m." + entry.name] = entry.at("exp_avg").clone();
+      out["v." + entry.name] = entry.at("exp_avg_sq").clone();
+      out["t." + entry.name] = entry.at("step").clone();
     }
     out["scale"] =
         at::tensor({scaler_.state().scale, static_cast<double>(scaler_.state().growth_tracker)}, at::kDouble);

@@ -1,0 +1,25 @@
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "analysis/curve.h"
+#include "draw/document.h"
+
+namespace lockstep::analysis {
+
+/// The point above which efficiency falls off: farthest above the straight line from first to last size (over the
+/// logarithm of the size). Nothing with fewer than four sizes, less than 5 points lost, or no clear bend.
+std::optional<size_t> knee_of(const Curve& curve);
+
+/// Charts over sizes, all curves in one (in groups of at most six); empty where no curve has two sizes or the numbers
+/// are missing.
+/// With the target as a line.
+std::vector<draw::Chart> efficiency_charts(const std::vector<Curve>& curves, const AnalysisOptions& options = {});
+std::vector<draw::Chart> throughput_charts(const std::vector<Curve>& curves);
+/// MFU, or the rate per device where FLOPs are unknown.
+std::vector<draw::Chart> utilisation_charts(const std::vector<Curve>& curves);
+std::vector<draw::Chart> speedup_charts(const std::vector<Curve>& curves);
+/// Days of the budget, and its node-hours.
+std::vector<draw::Chart> time_charts(const std::vector<Curve>& curves, const AnalysisOptions& options);
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,488 @@
+#include "analysis/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "analysis/cells.h"
+#include "analysis/curve.h"
+#include "analysis/group.h"
+#include "analysis/settings.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/strings.h"
+#include "stats/series_interval.h"
+
+namespace lockstep::analysis {
+namespace {
+namespace fs = std::filesystem;
+using Runs = std::vector<const RunSummary*>;
+using Size = std::pair<int64_t, int64_t>;  // nodes, devices
+
+Runs usable(const std::vector<RunSummary>& all, const char* side, std::vector<std::string>& notes) {
+  Runs runs;
+  for (const RunSummary& run : all) {
+    if (run.setup.is_profiled)
+      notes.push_back(fmt::format("{} of {} is left out: a profiler ran", run.name, side));
+    else if (!run.series)
+      notes.push_back(fmt::format("{} of {} is left out: {}", run.name, side, run.unusable));
+    else
+      runs.push_back(&run);
+  }
+  for (const RunSummary* run : runs)
+    if (run->state == "stopped") notes.push_back(fmt::format("{} ({})", stopped_text(*run), side));
+  if (runs.empty())
+    throw DataError(fmt::format("report: side {} has no run with usable step times ({})", side,
+                                notes.empty() ? "nothing was found" : notes.back()),
+                    "give a run that has recorded steps");
+  return runs;
+}
+
+std::map<Size, Runs> by_size(const Runs& runs) {
+  std::map<Size, Runs> sizes;
+  for (const RunSummary* run : runs)
+    sizes[{run->setup.nodes.value_or(0), run->setup.devices.value_or(0)}].push_back(run);
+  return sizes;
+}
+
+using Attributes = std::map<std::string, std::string>;
+
+/// What runs of one size must share to be repeats.
+Attributes attributes_of(const RunSummary& run) {
+  const record::RunSetup& setup = run.setup;
+  const Configuration configuration = configuration_of(run, true, {});
+  Attributes all = configuration.settings;
+  const auto add = [&](const Attributes& more) { all.insert(more.begin(), more.end()); };
+  add(configuration.options);
+  add(schedule_options(run));
+  const bool knows_samples = std::isfinite(run.samples_per_step) && run.samples_per_step > 0;
+  add({{"task", setup.task},
+       {"model", setup.model},
+       {"system", setup.system},
+       {"device", setup.device},
+       {"program", run.format},
+       {"options", configuration.has_options ? "recorded" : "not recorded"},
+       {"accumulation", std::to_string(setup.accum.value_or(1))},
+       {"global batch", setup.global_batch ? std::to_string(*setup.global_batch)
+                        : knows_samples    ? fmt::format("{:.0f}", run.samples_per_step)
+                                           : ""}});
+  return all;
+}
+
+/// Adds the names of what differs among the runs of one side.
+void add_varying(const Runs& runs, std::set<std::string>& names) {
+  const Attributes first = attributes_of(*runs.front());
+  const auto add_missing = [&](const Attributes& one, const Attributes& other) {
+    for (const auto& [name, value] : one)
+      if (const auto found = other.find(name); found == other.end() || found->second != value) names.insert(name);
+  };
+  for (const RunSummary* run : runs) {
+    const Attributes attributes = attributes_of(*run);
+    add_missing(first, attributes);
+    add_missing(attributes, first);
+  }
+}
+
+/// Runs by the values of the named attributes, empty where a run lacks one.
+std::map<Attributes, Runs> by_configuration(const Runs& runs, const std::set<std::string>& names) {
+  std::map<Attributes, Runs> found;
+  for (const RunSummary* run : runs) {
+    const Attributes attributes = attributes_of(*run);
+    Attributes key;
+    for (const std::string& name : names) key[name] = attributes.contains(name) ? attributes.at(name) : "";
+    found[key].push_back(run);
+  }
+  return found;
+}
+
+std::string place_text(const std::string& size, const Attributes& key) {
+  std::string text = size;
+  for (const auto& [name, value] : key) text += fmt::format(", {} {}", name, value.empty() ? "unknown" : value);
+  return text;
+}
+
+void note_failed(const RunSummary& run, const char* side, bool is_left_out, std::vector<std::string>& notes) {
+  const std::string what = fmt::format("{} after {} steps", failure_text(run), run.num_steps);
+  notes.push_back(
+      is_left_out ? fmt::format("{} of {} is left out: {}, and whole runs stand beside it", run.name, side, what)
+                  : fmt::format("{} of {} is used although {}: no whole run stands beside it", run.name, side, what));
+}
+
+/// Failed runs give way to whole ones where there are any; of pairs, both runs go.
+void drop_failed_runs(Runs& a, Runs& b, bool is_paired, std::vector<std::string>& notes) {
+  const auto is_whole = [](const RunSummary* run) { return !has_failed(*run); };
+  if (!is_paired || a.size() != b.size()) {
+    for (const auto& [runs, side] : {std::pair(&a, "A"), std::pair(&b, "B")}) {
+      const bool has_whole = std::any_of(runs->begin(), runs->end(), is_whole);
+      for (const RunSummary* run : *runs)
+        if (has_failed(*run)) note_failed(*run, side, has_whole, notes);
+      if (has_whole) std::erase_if(*runs, [&](const RunSummary* run) { return !is_whole(run); });
+    }
+    return;
+  }
+  Runs left, right;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (is_whole(a[i]) && is_whole(b[i])) left.push_back(a[i]), right.push_back(b[i]);
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!is_whole(a[i])) note_failed(*a[i], "A", !left.empty(), notes);
+    if (!is_whole(b[i])) note_failed(*b[i], "B", !left.empty(), notes);
+    if (!left.empty() && is_whole(a[i]) != is_whole(b[i])) {
+      const bool is_a = is_whole(a[i]);
+      notes.push_back(fmt::format("{} of {} is left out: the run it is paired with failed",
+                                  is_a ? a[i]->name : b[i]->name, is_a ? "A" : "B"));
+    }
+  }
+  if (!left.empty()) a = left, b = right;
+}
+
+std::string size_text(const Size& size) {
+  if (size.first == 0 && size.second == 0) return "unknown size";
+  const auto counted = [](int64_t count, const char* noun) {
+    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  };
+  if (size.second == 0) return counted(size.first, "node");
+  if (size.first == 0) return counted(size.second, "device");
+  return counted(size.first, "node") + ", " + counted(size.second, "device");
+}
+
+/// What the user named; where that is not told, the run or the folder of the repeats.
+fs::path path_of(const Runs& runs, const std::string& given) {
+  const fs::path path = (!given.empty()     ? fs::absolute(given)
+                         : runs.size() == 1 ? runs[0]->source
+                                            : runs[0]->source.parent_path())
+                            .lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
+/// Names of the sides with enough of their paths to tell them apart.
+std::pair<std::string, std::string> side_names(fs::path path_a, fs::path path_b) {
+  fs::path name_a = path_a.filename(), name_b = path_b.filename();
+  while (name_a == name_b && path_a.has_relative_path() && path_b.has_relative_path()) {
+    path_a = path_a.parent_path(), path_b = path_b.parent_path();
+    if (path_a.filename().empty() && path_b.filename().empty()) break;
+    name_a = path_a.filename() / name_a, name_b = path_b.filename() / name_b;
+  }
+  return {name_a.string(), name_b.string()};
+}
+
+std::string distinct(const Runs& runs, const std::function<std::string(const RunSummary&)>& get) {
+  std::vector<std::string> values;
+  for (const RunSummary* run : runs)
+    if (const std::string value = get(*run);
+        !value.empty() && std::find(values.begin(), values.end(), value) == values.end())
+      values.push_back(value);
+  return core::join(values, ", ");
+}
+
+/// Recorded options in which the sides differ, in one note.
+void note_options(const Runs& a, const Runs& b, std::vector<std::string>& notes) {
+  std::vector<Configuration> made;
+  std::vector<const Configuration*> all;
+  for (const Runs* side : {&a, &b})
+    for (const RunSummary* run : *side)
+      made.push_back({.options = configuration_of(*run, true, {}).options, .has_options = !run->options.empty()});
+  for (const Configuration& one : made) all.push_back(&one);
+  if (const auto differing = differences(all); !differing.empty())
+    notes.push_back(fmt::format("these options are not the same in all runs: {}", core::join(differing, "; ")));
+}
+
+/// Settings in which the sides differ: a comparison is of all of them together.
+void note_differences(const Runs& a, const Runs& b, std::vector<std::string>& notes) {
+  const auto number = [](const std::optional<int64_t>& value) {
+    return value ? std::to_string(*value) : std::string();
+  };
+  const std::vector<std::pair<const char*, std::function<std::string(const RunSummary&)>>> settings = {
+      {"model", [](const RunSummary& run) { return run.setup.model; }},
+      {"precision", [](const RunSummary& run) { return run.setup.precision; }},
+      {"device", [](const RunSummary& run) { return run.setup.device; }},
+      {"system", [](const RunSummary& run) { return run.setup.system; }},
+      {"layout", [](const RunSummary& run) { return run.setup.layout; }},
+      {"program", [](const RunSummary& run) { return run.format; }},
+      {"nodes", [&](const RunSummary& run) { return number(run.setup.nodes); }},
+      {"devices", [&](const RunSummary& run) { return number(run.setup.devices); }},
+      {"global batch", [&](const RunSummary& run) { return number(run.setup.global_batch); }},
+      {"sequence length", [&](const RunSummary& run) { return number(run.setup.sequence_length); }}};
+  for (const auto& [name, get] : settings) {
+    const std::string left = distinct(a, get), right = distinct(b, get);
+    if (left != right)
+      notes.push_back(fmt::format("{} differs: A {}, B {}", name, left.empty() ? "unknown" : left,
+                                  right.empty() ? "unknown" : right));
+  }
+  note_options(a, b, notes);
+}
+
+/// Time of a step, or of a sample where batches differ.
+double scale_of(const RunSummary& run, bool is_per_sample) { return is_per_sample ? 1 / run.samples_per_step : 1; }
+
+std::vector<double> run_medians(const Runs& runs, bool is_per_sample) {
+  std::vector<double> medians;
+  for (const RunSummary* run : runs) medians.push_back(run->series->median_ms * scale_of(*run, is_per_sample));
+  return medians;
+}
+
+/// The run in the middle of its side.
+const RunSummary& middle_run(const Runs& runs) {
+  Runs sorted = runs;
+  std::sort(sorted.begin(), sorted.end(),
+            [](const RunSummary* x, const RunSummary* y) { return x->series->median_ms < y->series->median_ms; });
+  return *sorted[(sorted.size() - 1) / 2];
+}
+
+std::vector<double> steps_of(const RunSummary& run, bool is_per_sample) {
+  std::vector<double> steps = run.measured_ms;
+  for (double& ms : steps) ms *= scale_of(run, is_per_sample);
+  return steps;
+}
+
+std::string size_verdict(const SizeComparison& one, bool is_per_sample) {
+  const auto& interval = one.comparison.interval;
+  if (one.is_across_sizes)
+    return is_per_sample ? fmt::format(
+                               "The sizes differ ({}): a sample takes {} ms in A and {} ms in B (A/B {:.4f}). That "
+                               "follows from the size too and says nothing about which setting is faster.",
+                               one.size, figure_text(one.a_ms), figure_text(one.b_ms), one.comparison.ratio)
+                         : fmt::format(
+                               "The sizes differ ({}) and the samples of a step are unknown: their step times cannot "
+                               "be compared.",
+                               one.size);
+  const double percent = 100 * std::abs(one.comparison.ratio - 1);
+  if (!interval)
+    return fmt::format(
+        "At {} A took {:.2f} % {} time than B, but there are too few values to tell noise from a difference.", one.size,
+        percent, one.comparison.ratio < 1 ? "less" : "more");
+  const std::string range =
+      fmt::format("A/B {:.4f}, 95 % interval {:.4f} to {:.4f}", one.comparison.ratio, interval->low, interval->high);
+  const bool is_slower = interval->low > 1, is_faster = interval->high < 1;
+  if (one.only_about.empty()) {
+    if (is_slower) return fmt::format("At {} A is slower than B: {:.2f} % more time ({}).", one.size, percent, range);
+    if (is_faster) return fmt::format("At {} A is faster than B: {:.2f} % less time ({}).", one.size, percent, range);
+    return fmt::format("At {} no difference between A and B can be shown ({}).", one.size, range);
+  }
+  const std::string found = is_slower || is_faster
+                                ? fmt::format("these two {} differ: that of A took {:.2f} % {} time", one.only_about,
+                                              percent, is_slower ? "more" : "less")
+                                : fmt::format("no difference between these two {} can be shown", one.only_about);
+  return fmt::format("At {} {} ({}). Nothing is concluded about A and B themselves: repeats may differ by more.",
+                     one.size, found, range);
+}
+
+std::string conclusion_of(const SizeComparison& one) {
+  const auto& interval = one.comparison.interval;
+  if (one.is_across_sizes || !one.only_about.empty() || !interval) return "none";
+  return interval->low > 1 ? "b_faster" : interval->high < 1 ? "a_faster" : "no_difference";
+}
+
+/// Half of the printed digit as a share of the step, the largest over the runs.
+double rounding_of(const Runs& runs) {
+  double most = 0;
+  for (const RunSummary* run : runs) most = std::max(most, run->series->resolution_ms / 2 / run->series->median_ms);
+  return most;
+}
+
+/// Jobs of the runs; of pairs, both jobs together, which are unknown where one of them is.
+std::vector<std::string> jobs_of(const Runs& runs, const Runs* partners) {
+  std::vector<std::string> jobs;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const std::string &job = runs[i]->allocation, other = partners ? (*partners)[i]->allocation : job;
+    jobs.push_back(job.empty() || other.empty() ? "" : partners ? job + "\n" + other : job);
+  }
+  return jobs;
+}
+
+/// What is compared: one value for each job (of pairs: for each pair of jobs), or where that leaves one of each, what
+/// these two hold inside.
+struct Sides {
+  std::vector<double> a{}, b{};
+  std::string basis{}, only_about{};
+};
+
+Sides sides_of(const Runs& a, const Runs& b, bool is_paired, bool is_per_sample) {
+  const std::vector<double> runs_a = run_medians(a, is_per_sample), runs_b = run_medians(b, is_per_sample);
+  Sides sides{.a = stats::values_by_allocation(runs_a, jobs_of(a, is_paired ? &b : nullptr)),
+              .b = stats::values_by_allocation(runs_b, jobs_of(b, is_paired ? &a : nullptr))};
+  const bool is_reduced = sides.a.size() < a.size() || sides.b.size() < b.size();
+  sides.basis = is_reduced ? "values of jobs" : is_paired ? "medians of paired runs" : "medians of runs";
+  if (std::max(sides.a.size(), sides.b.size()) >= 2) return sides;
+  if (std::min(a.size(), b.size()) >= 2)
+    return {.a = runs_a, .b = runs_b, .basis = "medians of the runs of one job each", .only_about = "jobs"};
+  return {.a = steps_of(middle_run(a), is_per_sample),
+          .b = steps_of(middle_run(b), is_per_sample),
+          .basis = "steps of one run each",
+          .only_about = "runs"};
+}
+
+void note_repeats(const SizeComparison& one, const Runs& a, const Runs& b, const Sides& sides,
+                  std::vector<std::string>& notes) {
+  if (one.only_about == "runs") {
+    const RunSummary &run_a = middle_run(a), &run_b = middle_run(b);
+    const bool is_same_name = run_a.name == run_b.name;
+    notes.push_back(
+        fmt::format("{}: a single run of each side counts ({} against {}): the interval holds for these two runs and "
+                    "says nothing about how much a repeat would differ",
+                    one.size, is_same_name ? run_a.source.string() : run_a.name,
+                    is_same_name ? run_b.source.string() : run_b.name));
+    return;
+  }
+  if (one.only_about == "jobs") {
+    notes.push_back(fmt::format(
+        "{}: all runs of a side shared one job: the interval says nothing about how much another job would differ",
+        one.size));
+    return;
+  }
+  for (const auto& [runs, values, side] : {std::tuple(&a, &sides.a, "A"), std::tuple(&b, &sides.b, "B")}) {
+    if (values->size() < runs->size())
+      notes.push_back(fmt::format("{}: the {} runs of {} shared jobs and count as {} values", one.size, runs->size(),
+                                  side, values->size()));
+    if (values->size() == 1)
+      notes.push_back(
+          fmt::format("{}: {} has a single value, which is given the spread of the other side", one.size, side));
+  }
+  const auto is_unnamed = [](const RunSummary* run) { return run->allocation.empty(); };
+  if (std::any_of(a.begin(), a.end(), is_unnamed) || std::any_of(b.begin(), b.end(), is_unnamed))
+    notes.push_back(
+        fmt::format("{}: not all runs name their job: whether they are independent repeats cannot be known", one.size));
+}
+
+SizeComparison compare_size(const std::string& size, bool is_across_sizes, const Runs& a, const Runs& b, bool is_paired,
+                            bool is_per_sample, std::vector<std::string>& notes) {
+  SizeComparison one{.size = size, .is_across_sizes = is_across_sizes, .num_a = a.size(), .num_b = b.size()};
+  if (is_paired && a.size() != b.size())
+    throw UsageError(
+        fmt::format("report: --paired needs as many runs of A as of B at {}, got {} and {}", size, a.size(), b.size()),
+        "leave --paired out, or give the same number of repeats");
+  const Sides sides = sides_of(a, b, is_paired, is_per_sample);
+  one.basis = sides.basis;
+  one.only_about = sides.only_about;
+  one.comparison = stats::compare_samples(sides.a, sides.b, is_paired && one.only_about != "runs",
+                                          std::hypot(rounding_of(a), rounding_of(b)));
+  note_repeats(one, a, b, sides, notes);
+  const size_t least_count = std::min(sides.a.size(), sides.b.size());
+  one.a_ms = stats::side_centre(sides.a, least_count);
+  one.b_ms = stats::side_centre(sides.b, least_count);
+  one.verdict = size_verdict(one, is_per_sample);
+  one.conclusion = conclusion_of(one);
+  return one;
+}
+
+/// Compares what both sides have at one size; where a side has several configurations, each with its own kind.
+void compare_configurations(const std::string& size, bool is_across_sizes, const Runs& a, const Runs& b, bool is_paired,
+                            SideComparison& sides) {
+  std::set<std::string> names;
+  add_varying(a, names);
+  add_varying(b, names);
+  auto of_a = by_configuration(a, names), of_b = by_configuration(b, names);
+  for (auto& [key, runs] : of_a) {
+    const std::string place = place_text(size, key);
+    const auto other = of_b.find(key);
+    if (other == of_b.end()) {
+      sides.notes.push_back(fmt::format("{}: only A has it ({} runs)", place, runs.size()));
+      continue;
+    }
+    drop_failed_runs(runs, other->second, is_paired, sides.notes);
+    sides.sizes.push_back(
+        compare_size(place, is_across_sizes, runs, other->second, is_paired, sides.is_per_sample, sides.notes));
+  }
+  for (const auto& [key, runs] : of_b)
+    if (!of_a.contains(key))
+      sides.notes.push_back(fmt::format("{}: only B has it ({} runs)", place_text(size, key), runs.size()));
+}
+
+draw::Table comparison_table(const SideComparison& sides) {
+  draw::Table table{
+      .id = "comparison",
+      .title = fmt::format("A = {}, B = {}", sides.name_a, sides.name_b),
+      .caption =
+          std::string(sides.is_per_sample ? "Milliseconds per sample" : "Milliseconds per step") +
+          ": the geometric mean of what is compared, of long series of steps the median; the interval is of the same."};
+  const std::string unit = sides.is_per_sample ? "ms per sample" : "ms per step";
+  table.columns = {text_column("size", "size"),
+                   column("runs A", "runs_a"),
+                   column("runs B", "runs_b"),
+                   column(fmt::format("A ({})", unit), "a_ms"),
+                   column(fmt::format("B ({})", unit), "b_ms"),
+                   column("A/B", "ratio"),
+                   column("low", "ratio_low"),
+                   column("high", "ratio_high"),
+                   text_column("compared", "basis")};
+  for (const SizeComparison& one : sides.sizes) {
+    const auto& interval = one.comparison.interval;
+    table.rows.push_back(
+        {text_cell(one.size), count_cell(static_cast<int64_t>(one.num_a)), count_cell(static_cast<int64_t>(one.num_b)),
+         figure_cell(one.a_ms), figure_cell(one.b_ms), fixed_cell(one.comparison.ratio, 4),
+         interval ? fixed_cell(interval->low, 4) : missing_cell("too few values"),
+         interval ? fixed_cell(interval->high, 4) : missing_cell("too few values"), text_cell(one.basis)});
+  }
+  return table;
+}
+}  // namespace
+
+SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::vector<RunSummary>& all_b, bool is_paired,
+                             const std::string& given_a, const std::string& given_b) {
+  SideComparison sides;
+  const Runs a = usable(all_a, "A", sides.notes), b = usable(all_b, "B", sides.notes);
+  std::tie(sides.name_a, sides.name_b) = side_names(path_of(a, given_a), path_of(b, given_b));
+  note_differences(a, b, sides.notes);
+  const auto knows_samples = [](const RunSummary* run) {
+    return std::isfinite(run->samples_per_step) && run->samples_per_step > 0;
+  };
+  sides.is_per_sample =
+      std::all_of(a.begin(), a.end(), knows_samples) && std::all_of(b.begin(), b.end(), knows_samples);
+  const auto sizes_a = by_size(a), sizes_b = by_size(b);
+  if (sizes_a.size() == 1 && sizes_b.size() == 1) {
+    const Size size_a = sizes_a.begin()->first, size_b = sizes_b.begin()->first;
+    const std::string size =
+        size_a == size_b ? size_text(size_a) : fmt::format("{} against {}", size_text(size_a), size_text(size_b));
+    compare_configurations(size, size_a != size_b, a, b, is_paired, sides);
+  } else {
+    for (const auto& [size, runs] : sizes_a) {
+      if (const auto other = sizes_b.find(size); other != sizes_b.end())
+        compare_configurations(size_text(size), false, runs, other->second, is_paired, sides);
+      else
+        sides.notes.push_back(fmt::format("{}: only A has it", size_text(size)));
+    }
+    for (const auto& [size, runs] : sizes_b)
+      if (!sizes_a.contains(size)) sides.notes.push_back(fmt::format("{}: only B has it", size_text(size)));
+  }
+  if (sides.sizes.empty())
+    throw DataError(
+        fmt::format("report: A and B have no size and configuration in common ({})", core::join(sides.notes, "; ")),
+        "give runs of the same number of nodes, and on each side one configuration or the same ones");
+  std::vector<std::string> verdicts;
+  for (const SizeComparison& one : sides.sizes) verdicts.push_back(one.verdict);
+  sides.verdict = core::join(verdicts, "\n");
+  sides.table = comparison_table(sides);
+  return sides;
+}
+
+std::string comparison_json(const SideComparison& sides) {
+  core::Json sizes = core::Json::array();
+  for (const SizeComparison& one : sides.sizes) {
+    core::Json json{{"size", one.size},
+                    {"runs_a", one.num_a},
+                    {"runs_b", one.num_b},
+                    {"basis", one.basis},
+                    {"a_ms", one.a_ms},
+                    {"b_ms", one.b_ms},
+                    {"ratio", one.comparison.ratio},
+                    {"verdict", one.verdict},
+                    {"sizes_differ", one.is_across_sizes},
+                    {"conclusion", one.conclusion}};
+    if (const auto& interval = one.comparison.interval)
+      json["interval"] = {interval->low, interval->high}, json["method"] = interval->method;
+    sizes.push_back(std::move(json));
+  }
+  return core::Json{{"a", sides.name_a},
+                    {"b", sides.name_b},
+                    {"per", sides.is_per_sample ? "sample" : "step"},
+                    {"sizes", std::move(sizes)},
+                    {"notes", sides.notes}}
+      .dump(1, ' ', false, core::Json::error_handler_t::replace);
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,408 @@
+#include "analysis/proposal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "analysis/cells.h"
+#include "analysis/charts.h"
+#include "analysis/charts_runs.h"
+#include "analysis/document.h"
+#include "analysis/json.h"
+#include "analysis/tables.h"
+#include "analysis/tables_runs.h"
+#include "analysis/text.h"
+#include "core/strings.h"
+#include "stats/statistics.h"
+
+namespace lockstep::analysis {
+namespace {
+using Kind = draw::Paragraph::Kind;
+
+std::string budget_text(const Point& point, const AnalysisOptions& options) {
+  return is_token_task(point) ? fmt::format("{} tokens", power_text(options.budget_tokens))
+                              : fmt::format("{} {}", power_text(options.budget_samples), point.setup.sample_unit);
+}
+
+bool is_budget_given(const Point& point, const AnalysisOptions& options) {
+  return is_token_task(point) ? options.is_tokens_budget_given : options.is_samples_budget_given;
+}
+
+/// The size itself, else the next larger measured one (its efficiency is the lower), else the largest.
+const Point* nearest_point(const Curve& curve, int64_t size) {
+  for (const Point& point : curve.points)
+    if (point.size >= size) return &point;
+  return &curve.points.back();
+}
+
+const char* unit_of(const Curve& curve) { return curve.is_by_devices ? "devices" : "nodes"; }
+/// Ranks that share the cores of one machine take that machine, however many they are.
+bool is_one_machine(const Curve& curve) { return curve.is_by_devices && curve.shares_cores; }
+bool is_in_device_hours(const Curve& curve) { return curve.is_by_devices && !is_one_machine(curve); }
+const char* hours_of(const Curve& curve) { return is_in_device_hours(curve) ? "device-hours" : "node-hours"; }
+
+/// How much less the second rate is, never below 0; NaN: unknown.
+double lost_share(double rate, double lower) {
+  const double share = rate / lower - 1;
+  return std::isfinite(share) ? std::max(0.0, share) : NAN;
+}
+
+double rate_of(const Point& point) { return is_token_task(point) ? point.tokens_per_s : point.samples_per_s.value; }
+
+/// Beyond the largest size: the rate per node goes on as it did between the last two sizes, and never improves.
+void fill_extrapolation(const Curve& curve, ResourceEstimate& estimate) {
+  if (estimate.size <= curve.points.back().size) return;
+  if (curve.points.size() < 2) {
+    estimate.kept_per_doubling = NAN;
+    estimate.kept_source =
+        "extrapolated, not measured: one size only was measured, so the rate per node is taken without any loss";
+    return;
+  }
+  const Point &last = curve.points.back(), &before = curve.points[curve.points.size() - 2];
+  const double sizes = static_cast<double>(last.size) / static_cast<double>(before.size);
+  estimate.kept_per_doubling = std::min(1.0, std::pow(rate_of(last) / rate_of(before) / sizes, 1 / std::log2(sizes)));
+  estimate.kept_source =
+      fmt::format("extrapolated, not measured: each doubling keeps {:.1f} % of the rate per node, as from {} to {}",
+                  100 * estimate.kept_per_doubling, size_text(curve, before.size), size_text(curve, last.size));
+}
+
+void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEstimate& estimate) {
+  const Point& point = *estimate.measured_at;
+  estimate.slow_share = lost_share(point.samples_per_s.value, point.mean_samples_per_s);
+  estimate.slow_source = fmt::format("measured: total step time over that of median steps, in the runs at {}",
+                                     size_text(curve, point.size));
+  if (!std::isfinite(estimate.slow_share)) {
+    estimate.slow_share = 0;
+    estimate.slow_source = "not measured";
+  }
+  if (options.eval_share || options.checkpoint_share) {
+    estimate.pause_share = (options.eval_share.value_or(0) + options.checkpoint_share.value_or(0)) / 100;
+    estimate.pause_source = fmt::format("given: evaluation {:g} %, checkpoints {:g} %", options.eval_share.value_or(0),
+                                        options.checkpoint_share.value_or(0));
+  } else {
+    estimate.pause_share = lost_share(point.mean_samples_per_s, point.billed_samples_per_s);
+    estimate.pause_source = std::isfinite(estimate.pause_share)
+                                ? fmt::format("measured: wall clock between steps over step time, in the runs at {}",
+                                              size_text(curve, point.size))
+                                : "not measured";
+    if (!std::isfinite(estimate.pause_share)) estimate.pause_share = 0;
+  }
+  estimate.restart_share = options.restart_share.value_or(0) / 100;
+  estimate.restart_source = options.restart_share ? "given with --restart-share" : "none allowed for";
+}
+
+/// Seconds to the first step, the median over the runs of a size; NaN where no record tells.
+double startup_of(const Point& point, const std::vector<RunSummary>& runs) {
+  std::vector<double> seconds;
+  for (const size_t index : point.runs)
+    for (const record::StartupTimes& times : runs[index].startup) {
+      double sum_ms = 0;
+      for (const auto& [phase, ms] : times.phases_ms) sum_ms += ms;
+      seconds.push_back(sum_ms / 1e3);
+    }
+  return seconds.empty() ? NAN : stats::median(seconds);
+}
+
+/// Jobs of a given wall time, each of which starts up before it trains.
+void fill_startup(const ProposalOptions& options, double training_hours, ResourceEstimate& estimate) {
+  const double startup_hours = estimate.startup_s / 3600;
+  if (!options.job_hours || !std::isfinite(startup_hours) || !(startup_hours < *options.job_hours)) return;
+  estimate.num_jobs = std::ceil(training_hours / (*options.job_hours - startup_hours));
+}
+
+std::optional<ResourceEstimate> estimate_at(const Curve& curve, const Analysis& analysis,
+                                            const ProposalOptions& options) {
+  if (curve.points.empty() || !curve.base) return std::nullopt;
+  const Point* chosen = recommended_point(curve, analysis.options.efficiency_target);
+  ResourceEstimate estimate;
+  estimate.size = options.job_size    ? *options.job_size
+                  : chosen != nullptr ? chosen->size
+                                      : curve.points[*curve.base].size;
+  estimate.measured_at = nearest_point(curve, estimate.size);
+  const Point& point = *estimate.measured_at;
+  estimate.is_prediction = point.size != estimate.size;
+  const double nodes = static_cast<double>(estimate.size);
+  fill_extrapolation(curve, estimate);
+  estimate.optimistic_rate_per_s = rate_of(point) * nodes / static_cast<double>(point.size);
+  if (!std::isfinite(estimate.optimistic_rate_per_s)) return std::nullopt;
+  const double doublings = std::log2(nodes / static_cast<double>(point.size));
+  estimate.rate_per_s = estimate.optimistic_rate_per_s;
+  if (!estimate.kept_source.empty() && std::isfinite(estimate.kept_per_doubling))
+    estimate.rate_per_s *= std::pow(estimate.kept_per_doubling, doublings);
+  const double hours = (is_token_task(point) ? analysis.options.budget_tokens : analysis.options.budget_samples) /
+                       estimate.rate_per_s / 3600;
+  estimate.days = hours / 24;
+  estimate.node_hours = (is_one_machine(curve) ? 1 : nodes) * hours;
+  fill_factors(curve, options, estimate);
+  const double factors = (1 + estimate.slow_share) * (1 + estimate.pause_share) * (1 + estimate.restart_share),
+               training = estimate.node_hours * factors;
+  estimate.startup_s = startup_of(point, analysis.runs);
+  fill_startup(options, hours * factors, estimate);
+  const double startup =
+      estimate.num_jobs > 0 ? estimate.num_jobs * estimate.startup_s / 3600 * (is_one_machine(curve) ? 1 : nodes) : 0;
+  estimate.total_node_hours = training + startup + options.sweep_node_hours;
+  estimate.optimistic_total_node_hours =
+      training * estimate.rate_per_s / estimate.optimistic_rate_per_s + startup + options.sweep_node_hours;
+  return estimate;
+}
+
+draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const AnalysisOptions& analysis,
+                           const ProposalOptions& options) {
+  const Point& point = *estimate.measured_at;
+  draw::Table table{.id = "estimate-" + curve.id, .title = "Resource estimate: " + curve.name};
+  table.caption = std::string(hours_of(curve)) +
+                  " = N x (budget / X(N) / 3600) x (1 + slow steps) x (1 + pauses) x (1 + restarts) + jobs x N x "
+                  "start-up + tests; every factor with its source.";
+  if (is_one_machine(curve))
+    table.caption +=
+        " N is 1: the ranks of every size shared the cores of one machine. Sizes are its ranks, so --job-nodes is not "
+        "counted.";
+  else if (curve.is_by_devices)
+    table.caption +=
+        " Sizes are devices, since all runs are of one node or do not tell their nodes: --job-nodes and "
+        "--sweep-node-hours are not counted.";
+  table.columns = {text_column("item", "item"), column("value", "value"), text_column("unit", "unit"),
+                   text_column("source", "source")};
+  const auto add = [&](std::string item, const draw::Cell& value, std::string unit, std::string source) {
+    table.rows.push_back({text_cell(std::move(item)), value, text_cell(std::move(unit)), text_cell(std::move(source))});
+  };
+  const bool is_extrapolated = !estimate.kept_source.empty();
+  const std::string measured =
+      fmt::format("{} at {}",
+                  point.is_of_table ? count_text(point.runs.size(), "row") + " of the table"
+                                    : "median step over " + count_text(point.runs.size(), "run"),
+                  size_text(curve, point.size));
+  add("job size", count_cell(estimate.size), unit_of(curve),
+      is_extrapolated          ? "extrapolated, not measured (M15)"
+      : estimate.is_prediction ? "not measured: a prediction (M15)"
+                               : "measured");
+  add("work", figure_cell(is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples, 3),
+      is_token_task(point) ? "tokens" : point.setup.sample_unit,
+      is_budget_given(point, analysis)
+          ? fmt::format("given with --budget-{}", is_token_task(point) ? "tokens" : "samples")
+          : "default; give --budget-samples / --budget-tokens");
+  add("rate", figure_cell(estimate.rate_per_s), is_token_task(point) ? "tokens/s" : rate_unit(point),
+      is_extrapolated          ? estimate.kept_source
+      : estimate.is_prediction ? measured + ", the same rate per node assumed"
+                               : measured);
+  if (is_extrapolated)
+    add("rate, optimistic", figure_cell(estimate.optimistic_rate_per_s),
+        is_token_task(point) ? "tokens/s" : rate_unit(point),
+        measured + ", the same rate per node assumed: no loss beyond the evidence");
+  add("pure training", figure_cell(estimate.node_hours), hours_of(curve),
+      fmt::format("{} days", figure_text(estimate.days, 3)));
+  add("slow steps", fixed_cell(100 * estimate.slow_share, 2), "%", estimate.slow_source);
+  add("pauses between steps", fixed_cell(100 * estimate.pause_share, 2), "%", estimate.pause_source);
+  add("restarts", fixed_cell(100 * estimate.restart_share, 2), "%", estimate.restart_source);
+  if (std::isfinite(estimate.startup_s))
+    add("start-up of a job", figure_cell(estimate.startup_s, 3), "s",
+        fmt::format("measured: to the first step, median of the runs at {}", size_text(curve, point.size)));
+  else
+    add("start-up of a job", missing_cell("no record tells it"), "s", "not measured");
+  if (estimate.num_jobs > 0)
+    add("jobs", figure_cell(estimate.num_jobs, 3), "jobs",
+        fmt::format("of {:g} h each, given with --job-hours", *options.job_hours));
+  else
+    add("jobs", missing_cell("the wall time of a job is not given, or shorter than its start-up"), "jobs",
+        "start-up is not in the total");
+  add("scaling tests and tuning", figure_cell(is_in_device_hours(curve) ? 0 : options.sweep_node_hours),
+      hours_of(curve),
+      options.sweep_node_hours <= 0 ? "none"
+      : is_in_device_hours(curve)   ? "given in node-hours: not counted"
+                                    : "given with --sweep-node-hours");
+  add("total", figure_cell(estimate.total_node_hours), hours_of(curve),
+      is_extrapolated ? "extrapolated, not measured" : "");
+  if (analysis.price_per_node_hour && !is_in_device_hours(curve))
+    add("price", figure_cell(estimate.total_node_hours * *analysis.price_per_node_hour), "",
+        fmt::format("{:g} per node-hour, given with --price-per-node-hour", *analysis.price_per_node_hour));
+  if (is_extrapolated)
+    add("total, optimistic", figure_cell(estimate.optimistic_total_node_hours), hours_of(curve),
+        "if the rate per node did not fall any further");
+  if (point.energy) {
+    const bool is_tokens = is_token_task(point);
+    const double per_sample = point.energy->joules / point.energy->samples;
+    const double joules = is_tokens ? per_sample * point.samples_per_step / point.tokens_per_step : per_sample;
+    add("energy of the training",
+        figure_cell(joules * (is_tokens ? analysis.budget_tokens : analysis.budget_samples) / 3.6e6, 3), "kWh",
+        fmt::format("{} J per {}, meters: {}", figure_text(joules, 3), is_tokens ? "token" : "sample",
+                    point.energy->scope));
+  }
+  return table;
+}
+
+draw::Table alternatives_table(const Curve& curve, const Analysis& analysis, const ProposalOptions& options) {
+  draw::Table table{.id = "alternatives-" + curve.id,
+                    .title = "Alternatives: " + curve.name,
+                    .caption = "The same work at every measured size and the one applied for, with the same factors."};
+  table.columns = {column(unit_of(curve), unit_of(curve)), column("days", "days"),
+                   column(hours_of(curve), is_in_device_hours(curve) ? "device_hours" : "node_hours"),
+                   column("efficiency (%)", "efficiency_pct")};
+  std::map<int64_t, const Point*> sizes;
+  if (options.job_size && !curve.is_by_devices) sizes[*options.job_size] = nullptr;
+  for (const Point& point : curve.points) sizes[point.size] = &point;
+  for (const auto& [size, point] : sizes) {
+    ProposalOptions at = options;
+    at.job_size = size;
+    if (is_in_device_hours(curve)) at.sweep_node_hours = 0;
+    if (const auto estimate = estimate_at(curve, analysis, at))
+      table.rows.push_back(
+          {count_cell(size),
+           figure_cell(estimate->days * (1 + estimate->slow_share) * (1 + estimate->pause_share) *
+                       (1 + estimate->restart_share)),
+           figure_cell(estimate->total_node_hours),
+           point != nullptr ? percent_cell(point->efficiency) : missing_cell("not measured: a prediction")});
+  }
+  return table;
+}
+
+/// Two paragraphs for the application's text.
+std::vector<std::string> proposal_text(const Curve& curve, const std::optional<ResourceEstimate>& estimate,
+                                       const Analysis& analysis) {
+  std::vector<std::string> texts;
+  size_t num_runs = 0, num_jobs = 0;
+  bool has_all_jobs = true;  // told by name
+  int64_t num_steps = 0;
+  for (const Point& point : curve.points) {
+    num_runs += point.runs.size();
+    num_jobs += point.num_allocations.value_or(0);
+    for (const size_t index : point.runs) has_all_jobs = has_all_jobs && !analysis.runs[index].allocation.empty();
+    num_steps += point.num_steps;
+  }
+  const record::RunSetup& setup = curve.points.front().setup;
+  const std::string jobs = has_all_jobs ? " of " + count_text(num_jobs, "job") : " (how many jobs is not known)";
+  std::string first =
+      curve.points.front().is_of_table
+          ? fmt::format(
+                "Scaling of {} is taken from {} of a table of results, which does not tell how they were measured.",
+                curve.name, count_text(num_runs, "row"))
+          : fmt::format("Scaling of {} was measured {}in {}{}, {} after warm-up in all.", curve.name,
+                        setup.device.empty() ? "" : fmt::format("on {} ", setup.device), count_text(num_runs, "run"),
+                        jobs, count_text(static_cast<size_t>(num_steps), "optimiser step"));
+  if (setup.is_synthetic)
+    first += *setup.is_synthetic
+                 ? " The input was synthetic: the cost of reading and decoding data is not in the numbers."
+                 : " The input was real data.";
+  texts.push_back(first + " " + core::join(conclusions_of(curve, analysis.options), " "));
+  std::string second = core::join(limits_of(curve), " ");
+  if (estimate) {
+    const Point& point = *estimate->measured_at;
+    second += fmt::format(
+        "{}For {} at {} the estimate is {} {} in all: {} of pure training, {:.1f} % for slow steps, {:.1f} % for "
+        "pauses ({}), {:.1f} % for restarts ({}).",
+        second.empty() ? "" : " ", budget_text(point, analysis.options), size_text(curve, estimate->size),
+        figure_text(estimate->total_node_hours, 4), hours_of(curve), figure_text(estimate->node_hours, 4),
+        100 * estimate->slow_share, 100 * estimate->pause_share, estimate->pause_source, 100 * estimate->restart_share,
+        estimate->restart_source);
+    if (!estimate->kept_source.empty())
+      second += fmt::format(" This size is {}; with the rate per node of {} kept it would be {} {}.",
+                            estimate->kept_source, size_text(curve, point.size),
+                            figure_text(estimate->optimistic_total_node_hours, 4), hours_of(curve));
+  }
+  texts.push_back(second);
+  return texts;
+}
+
+draw::Section curve_section(const Curve& curve, const Analysis& analysis, const ProposalOptions& options) {
+  draw::Section section{.id = curve.id, .title = curve.name, .blocks = {}};
+  const auto estimate = estimate_resources(curve, analysis, options);
+  std::vector<std::string> texts = proposal_text(curve, estimate, analysis);
+  std::erase(texts, "");
+  add_text(section, texts);
+  if (estimate && estimate->is_prediction)
+    add_text(section,
+             {fmt::format("M15 beyond-evidence: {} was not measured; the estimate is {}. Measure that size, or ask for "
+                          "no more than what was measured.",
+                          size_text(curve, estimate->size),
+                          estimate->kept_source.empty() ? fmt::format("a prediction from the rate per node of {}",
+                                                                      size_text(curve, estimate->measured_at->size))
+                                                        : estimate->kept_source)},
+             Kind::kWarning);
+  add_block(section, efficiency_charts({curve}, analysis.options));
+  add_block(section, scaling_table(curve));
+  add_block(section, throughput_charts({curve}));
+  add_block(section, cdf_charts(curve, analysis.runs));
+  if (auto chart = breakdown_chart(curve)) add_block(section, std::vector<draw::Chart>{*chart});
+  if (!estimate) add_text(section, {"No resource estimate: " + missing_estimate(curve) + "."}, Kind::kWarning);
+  if (estimate) add_block(section, estimate_table(curve, *estimate, analysis.options, options));
+  add_block(section, alternatives_table(curve, analysis, options));
+  return section;
+}
+
+/// Chart ids must differ between sections of one page.
+void make_ids_unique(draw::Document& document) {
+  for (draw::Section& section : document.sections)
+    for (draw::Block& block : section.blocks)
+      if (auto* chart = std::get_if<draw::Chart>(&block); chart != nullptr && !core::ends_with(chart->id, section.id) &&
+                                                          chart->id.find(section.id) == std::string::npos)
+        chart->id += "-" + section.id;
+}
+}  // namespace
+
+std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const Analysis& analysis,
+                                                   const ProposalOptions& options) {
+  ProposalOptions usable = options;
+  if (curve.is_by_devices) usable.job_size.reset();  // given in nodes
+  if (is_in_device_hours(curve)) usable.sweep_node_hours = 0;
+  return estimate_at(curve, analysis, usable);
+}
+
+std::string missing_estimate(const Curve& curve) {
+  if (curve.points.empty()) return "no size was measured";
+  if (!curve.base) return curve.base_reason;
+  return "the samples of a step are unknown, and with them the rate; give --global-batch";
+}
+
+std::vector<std::string> missing_for_proposal(const Analysis& analysis, const ProposalOptions& options) {
+  std::set<std::string> missing;
+  if (!options.restart_share)
+    missing.insert("a margin for restarts (the proposal allows for none): give --restart-share");
+  const bool has_startup = std::any_of(analysis.runs.begin(), analysis.runs.end(),
+                                       [](const RunSummary& run) { return !run.startup.empty(); });
+  if (has_startup && !options.job_hours)
+    missing.insert("the wall time of a job (its start-up is not in the total): give --job-hours");
+  for (const Curve& curve : analysis.curves)
+    if (curve.is_by_devices && options.job_size && !curve.shares_cores)
+      missing.insert(fmt::format(
+          "nodes of the runs of {} (its sizes are devices, so --job-nodes {} does not apply): give --devices-per-node",
+          curve.name, *options.job_size));
+  for (const Curve& curve : analysis.curves)
+    for (const Point& point : curve.points)
+      if (!is_budget_given(point, analysis.options))
+        missing.insert(fmt::format("the budget (the proposal takes the default, {}): give --budget-{}",
+                                   budget_text(point, analysis.options), is_token_task(point) ? "tokens" : "samples"));
+  return {missing.begin(), missing.end()};
+}
+
+draw::Document make_proposal(const Analysis& analysis, const ProposalOptions& options) {
+  draw::Document document{.title = "Evidence for an application for computing time", .subtitle = {}};
+  document.subtitle = fmt::format("{} in {}", count_text(analysis.runs.size(), "run"),
+                                  count_text(analysis.curves.size(), "configuration"));
+  for (const Curve& curve : analysis.curves) document.sections.push_back(curve_section(curve, analysis, options));
+  draw::Section method{.id = "method", .title = "Method and reproduction", .blocks = {}};
+  add_text(method, method_of(analysis));
+  std::set<std::string> commands;
+  for (const RunSummary& run : analysis.runs)
+    if (!run.command.empty()) commands.insert(run.command);
+  if (!commands.empty()) add_text(method, {"Commands:"});
+  add_text(method, {commands.begin(), commands.end()}, Kind::kCode);
+  if (!options.report_command.empty()) {
+    add_text(method, {fmt::format("This report, by lockstep {}:", options.version)});
+    add_text(method, {options.report_command}, Kind::kCode);
+  }
+  add_block(method, manifest_table(analysis));
+  add_block(method, run_table(analysis));
+  document.sections.push_back(std::move(method));
+  draw::Section checks{.id = "checks", .title = "Checks and what was left out", .blocks = {}};
+  add_block(checks, check_table(analysis));
+  add_block(checks, left_out_table(analysis));
+  add_block(checks, problem_table(analysis));
+  if (!checks.blocks.empty()) document.sections.push_back(std::move(checks));
+  make_ids_unique(document);
+  document.data_json = analysis_json(analysis);
+  return document;
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,58 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/curve.h"
+#include "draw/document.h"
+
+namespace lockstep::analysis {
+
+/// What an application adds to the measurements; shares in percent of the pure training time.
+struct ProposalOptions {
+  std::optional<int64_t> job_size{};  ///< Default: the largest that keeps the target efficiency, else the base.
+  std::optional<double> restart_share{}, eval_share{}, checkpoint_share{};
+  std::optional<double> job_hours{};  ///< Wall time of one job: each starts up anew.
+  double sweep_node_hours = 0;
+  std::string report_command{}, version{};  ///< Of the call that makes the report, and of lockstep.
+};
+
+/// Node-hours asked for, factor by factor.
+struct ResourceEstimate {
+  int64_t size = 0;
+  const Point* measured_at = nullptr;  ///< The point whose rate per node was used.
+  bool is_prediction = false;          ///< The size was not measured: M15.
+  /// Rate per node after a doubling over that before, beyond the largest measured size; NaN: unknown.
+  double kept_per_doubling = 1;
+  std::string kept_source{};  ///< Where that is from.
+  /// Of the budget, pure training; of an extrapolation its pessimistic end.
+  double rate_per_s = 0, days = 0, node_hours = 0;
+  double optimistic_rate_per_s = 0;  ///< With the measured rate per node kept.
+  /// Total step time over that of median steps, less 1: with the pauses it leads to the billed rate.
+  double slow_share = 0;
+  double pause_share = 0, restart_share = 0;
+  std::string slow_source{};
+  std::string pause_source{}, restart_source{};
+  double startup_s = 0;                    ///< Of one job, to its first step; NaN: not recorded.
+  double num_jobs = 0;                     ///< 0: their wall time is not given, so start-up is not counted.
+  double total_node_hours = 0;             ///< With all factors and the node-hours for tests.
+  double optimistic_total_node_hours = 0;  ///< The same with the measured rate per node kept.
+};
+
+/// Nothing when the curve has no rate or no size (missing_estimate says which). Of a curve over devices every "node" is
+/// a device, and job size and node-hours for tests, which are given in nodes, do not apply. Ranks on shared cores cost
+/// the hours of their one machine, to which the node-hours for tests are added.
+std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const Analysis& analysis,
+                                                   const ProposalOptions& options);
+
+/// Why there is no estimate of a curve for which estimate_resources gives nothing.
+std::string missing_estimate(const Curve& curve);
+
+/// What an estimate needs and the user has not said, with the flag that says it.
+std::vector<std::string> missing_for_proposal(const Analysis& analysis, const ProposalOptions& options);
+
+/// The evidence pack for computing-time applications: scaling table, plots, estimate, alternatives, method text,
+/// manifest.
+draw::Document make_proposal(const Analysis& analysis, const ProposalOptions& options);
+
+}  // namespace lockstep::analysis

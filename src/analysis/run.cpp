@@ -1,0 +1,236 @@
+#include "analysis/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "config/flops.h"
+#include "logs/logs.h"
+#include "record/measured_steps.h"
+#include "record/step_columns.h"
+#include "stats/statistics.h"
+
+namespace lockstep::analysis {
+namespace {
+constexpr size_t kMaxTracePoints = 400;
+
+using record::num_steps_of;
+using Rows = record::UsableRows;
+
+std::string unusable_reason(const record::RunData& run, const Rows& rows) {
+  const std::string end = run.message.empty() ? "" : fmt::format(": {}", run.message);
+  if (run.format == logs::to_text(logs::LogFormat::kBench) && !run.message.empty()) return run.message;
+  if (rows.num_unusable > 0) return fmt::format("none of its {} rows has a step time above zero", rows.num_unusable);
+  if (run.state == "failed" || run.state == "died")
+    return fmt::format("it {} before its first recorded step{}", run.state, end);
+  if (run.state == "running") return "it has not recorded a step yet";
+  return fmt::format("it holds no step{}", end);
+}
+
+void fill_work(const record::RunData& run, std::span<const size_t> rows, RunSummary& summary) {
+  summary.tokens_per_step = record::median_of_rows(run.steps.tokens, rows);
+  if (!std::isfinite(summary.tokens_per_step) && run.setup.sequence_length)
+    summary.tokens_per_step = summary.samples_per_step * static_cast<double>(*run.setup.sequence_length);
+  summary.logged_tflops_per_device = record::median_of_rows(run.steps.logged_tflops_per_device, rows);
+}
+
+/// Seconds, samples and data wait of the measured rows; time on the wall where steps carry their clock.
+void fill_window(const record::RunData& run, const Rows& rows, size_t first, RunSummary& summary) {
+  double wait_ms = 0;
+  bool has_wait = false;
+  for (size_t i = first; i < rows.index.size(); ++i) {
+    const size_t row = rows.index[i];
+    const double steps = num_steps_of(run.steps, row), samples = record::value_or_nan(run.steps.samples, row);
+    summary.measured_s += rows.step_ms[i] * steps / 1e3;
+    summary.measured_samples += (std::isfinite(samples) ? samples : summary.samples_per_step) * steps;
+    if (const double wait = record::value_or_nan(run.steps.data_wait_ms, row); std::isfinite(wait)) {
+      wait_ms += wait * steps;
+      has_wait = true;
+    }
+  }
+  summary.data_wait_share = has_wait && summary.measured_s > 0 ? wait_ms / 1e3 / summary.measured_s : record::kUnknown;
+  summary.billed_s = summary.measured_s;
+  summary.billed_samples = summary.measured_samples;
+  if (first >= rows.index.size()) return;
+  const double begin = record::value_or_nan(run.steps.time_s, rows.index[first]),
+               end = record::value_or_nan(run.steps.time_s, rows.index.back());
+  const double first_row_s = rows.step_ms[first] * num_steps_of(run.steps, rows.index[first]) / 1e3;
+  const double wall = end - begin + first_row_s;
+  if (std::isfinite(wall) && wall > summary.measured_s) summary.billed_s = wall;
+}
+
+void fill_phases(const record::RunData& run, std::span<const size_t> rows, RunSummary& summary) {
+  for (const auto& [phase, column] : run.steps.phases_ms) {
+    double sum = 0, steps = 0;
+    for (const size_t row : rows) {
+      if (row >= column.size() || !std::isfinite(column[row])) continue;
+      sum += column[row] * num_steps_of(run.steps, row);
+      steps += num_steps_of(run.steps, row);
+    }
+    if (steps > 0) summary.phases_ms[phase] = sum / steps;
+  }
+}
+
+/// Block medians so that the picture keeps its shape, and every outlier itself.
+void fill_trace(const record::RunData& run, const Rows& rows, RunSummary& summary) {
+  const size_t block = (rows.step_ms.size() + kMaxTracePoints - 1) / kMaxTracePoints;
+  std::vector<bool> is_outlier(rows.step_ms.size(), false);
+  for (const stats::Outlier& outlier : summary.series->outliers)
+    if (outlier.index < is_outlier.size()) is_outlier[outlier.index] = true;
+  for (size_t begin = 0; begin < rows.step_ms.size(); begin += block) {
+    const size_t end = std::min(begin + block, rows.step_ms.size());
+    const std::span<const double> values(rows.step_ms.data() + begin, end - begin);
+    double largest = -1;
+    size_t largest_at = begin;
+    for (size_t i = begin; i < end; ++i)
+      if (is_outlier[i] && rows.step_ms[i] > largest) {
+        largest = rows.step_ms[i];
+        largest_at = i;
+      }
+    const auto put = [&](size_t i, double ms) {
+      const size_t row = rows.index[i];
+      summary.trace_step.push_back(row < run.steps.step.size() ? static_cast<double>(run.steps.step[row])
+                                                               : static_cast<double>(i));
+      summary.trace_ms.push_back(ms);
+    };
+    put(begin, block == 1 ? rows.step_ms[begin] : stats::median(values));
+    if (block > 1 && largest > 0 && largest_at > begin) put(largest_at, largest);
+  }
+  const size_t warmup = std::min(summary.series->num_warmup_steps, rows.index.size() - 1);
+  const size_t row = rows.index[warmup];
+  summary.trace_warmup_end =
+      row < run.steps.step.size() ? static_cast<double>(run.steps.step[row]) : static_cast<double>(warmup);
+}
+
+void fill_network(const record::RunData& run, int64_t first_step, RunSummary& summary) {
+  struct Total {
+    double bytes = 0, steps = 0;
+    double per_step() const { return steps > 0 ? bytes / steps : 0; }
+  };
+  std::map<std::string, std::pair<Total, Total>> totals;  // received and sent over the steps of all hosts
+  const auto add = [](Total& total, double bytes, int64_t num_steps) {
+    total.bytes += bytes;
+    total.steps += static_cast<double>(num_steps);
+  };
+  for (const record::SystemInterval* interval : measured_intervals(run, first_step)) {
+    for (const auto& [name, bytes] : interval->received_bytes) add(totals[name].first, bytes, interval->num_steps);
+    for (const auto& [name, bytes] : interval->sent_bytes) add(totals[name].second, bytes, interval->num_steps);
+  }
+  for (const auto& [name, total] : totals)
+    summary.network_per_step[name] = {.received_bytes = total.first.per_step(), .sent_bytes = total.second.per_step()};
+}
+
+RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options) {
+  RunSummary summary;
+  summary.name = run.name;
+  summary.source = run.source;
+  summary.format = run.format;
+  summary.is_unit_guessed = run.is_unit_guessed;
+  summary.setup = run.setup;
+  summary.options = run.options;
+  if (!options.flops_set.empty()) {
+    const auto nominal = config::find_nominal(options.flops_set, run.setup.model);
+    if (run.setup.forward_gflops_per_sample &&
+        !run.setup.processed_gflops_per_sample) {  // what the run itself counted stands beside it
+      summary.setup.processed_gflops_per_sample = run.setup.forward_gflops_per_sample;
+      summary.setup.processed_formula = run.setup.flops_formula;
+    }
+    summary.setup.forward_gflops_per_sample = nominal.forward_gflops;
+    summary.setup.flops_formula = fmt::format("3 x nominal {} ({}): {}", nominal.model, nominal.set, nominal.formula);
+  }
+  if (options.forward_gflops) {
+    summary.setup.forward_gflops_per_sample = options.forward_gflops;
+    summary.setup.flops_formula = "3 x --fwd-gflops";
+  }
+  summary.allocation = run.allocation;
+  summary.state = run.state;
+  summary.message = run.message;
+  summary.command = run.command;
+  summary.started_s = run.started_s;
+  summary.ended_s = run.ended_s;
+  summary.num_attempts = run.num_attempts;
+  summary.num_rejected_lines = run.num_rejected_lines;
+  summary.problems = run.problems;
+  summary.software = run.software;
+  summary.collectives = run.collectives;
+  summary.collective_points = run.collective_points;
+  summary.startup = run.startup;
+  summary.results = run.results;
+  if (run.collective_points.empty() && run.format != logs::to_text(logs::LogFormat::kBench))
+    summary.missing = record::missing_facts(run);
+  return summary;
+}
+
+/// What is counted over whole attempts, then leaves only the measured one in `run`.
+void take_measured_attempt(record::RunData& run, RunSummary& summary) {
+  for (size_t row = 0; row < run.steps.size(); ++row)
+    summary.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
+  summary.losses = loss_points(run);
+  const size_t num_rows = run.steps.size();
+  const int attempt = record::longest_attempt(run.steps);
+  record::keep_attempt(run.steps, attempt);
+  if (const auto peaks = run.memory_peaks.find(attempt); peaks != run.memory_peaks.end())
+    summary.memory = peaks->second;
+  if (const size_t num_other = num_rows - run.steps.size(); num_other > 0)
+    summary.problems.push_back(fmt::format(
+        "the run was restarted: only its longest attempt was measured, {} rows of other attempts were left out",
+        num_other));
+  for (size_t row = 0; row < run.steps.size(); ++row) {
+    // Records of lockstep always hold a loss; other logs may not print one in each line.
+    const double loss = record::value_or_nan(run.steps.loss, row);
+    if (std::isinf(loss) || (std::isnan(loss) && run.format == "lockstep")) ++summary.num_nonfinite_losses;
+    const int32_t num_skipped = row < run.steps.num_skipped.size() ? run.steps.num_skipped[row] : 0;
+    if (num_skipped > 0 && summary.num_skipped_steps == 0) summary.first_skipped_step = run.steps.step[row];
+    summary.num_skipped_steps += num_skipped;
+  }
+}
+
+void fill_notes(const Rows& rows, RunSummary& summary) {
+  if (rows.num_unusable > 0)
+    summary.problems.push_back(
+        fmt::format("{} rows have no step time above zero and were left out", rows.num_unusable));
+  if (summary.steps_per_row > 1)
+    summary.problems.push_back(fmt::format(
+        "the log gives means over {:.0f} steps: percentiles are those of such means and hide single slow steps",
+        summary.steps_per_row));
+}
+}  // namespace
+
+RunSummary summarise_run(record::RunData run, const AnalysisOptions& options) {
+  RunSummary summary = copy_facts(run, options);
+  take_measured_attempt(run, summary);
+  record::MeasuredSteps steps = record::measure_steps(run, options.warmup_steps);
+  const Rows& rows = steps.rows;
+  if (rows.index.empty()) {
+    summary.unusable = unusable_reason(run, rows);
+    summary.samples_per_step = summary.tokens_per_step = summary.data_wait_share = record::kUnknown;
+    return summary;
+  }
+  summary.steps_per_row = rows.steps_per_row;
+  summary.series = std::move(steps.series);
+  summary.num_measured_steps = steps.num_steps;
+  summary.samples_per_step = steps.samples_per_step;
+  const size_t first = steps.first;
+  const std::span<const size_t> measured = std::span(rows.index).subspan(first);
+  fill_work(run, measured, summary);
+  fill_window(run, rows, first, summary);
+  fill_phases(run, measured, summary);
+  fill_trace(run, rows, summary);
+  fill_notes(rows, summary);
+  summary.distribution = stats::weighted_values(std::span(rows.step_ms).subspan(first));
+  if (options.keeps_steps)
+    summary.measured_ms.assign(rows.step_ms.begin() + static_cast<ptrdiff_t>(first), rows.step_ms.end());
+  summary.epochs = epoch_times(run);
+  const int64_t first_step = measured.front() < run.steps.step.size() ? run.steps.step[measured.front()] : 0;
+  fill_network(run, first_step, summary);
+  summary.ranks = rank_shares(run, first_step, summary.num_rank_intervals);
+  summary.skew = rank_skew(run, first_step);
+  summary.energy = energy_use(run, first_step, summary.samples_per_step);
+  for (const Protocol protocol : options.protocols)
+    summary.protocols.push_back(apply_protocol(protocol, run.steps, steps.options));
+  return summary;
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,205 @@
+// Which runs have the same configuration: settings that every source may tell, tags, and the options of lockstep's own
+// records and of logs that hold them.
+#include "analysis/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/cells.h"
+#include "core/strings.h"
+#include "logs/logs.h"
+#include "tasks/tasks.h"
+
+namespace lockstep::analysis {
+namespace {
+using Texts = std::map<std::string, std::string>;
+
+constexpr const char* kUnset = "unset";
+
+/// Groups of --meta and sweep axes that tell repeats apart, not configurations.
+bool is_repeat_tag(const std::string& tag) {
+  static const std::set<std::string> kTags = {"repeat",  "seed",  "run",  "job",  "jobid", "job_id",
+                                              "attempt", "index", "date", "time", "host"};
+  return kTags.contains(core::to_lower_ascii(tag));
+}
+
+/// Of an option that no task declares: what the program says that printed it.
+core::OptionRole role_by_dialect(const logs::OptionDialect& dialect, const std::string& option) {
+  const auto any = [&](const std::vector<std::string_view>& texts, auto fits) {
+    return std::any_of(texts.begin(), texts.end(), [&](std::string_view text) { return fits(option, text); });
+  };
+  const auto is_equal = [](std::string_view name, std::string_view text) { return name == text; };
+  if (any(dialect.schedule, is_equal)) return core::OptionRole::kSchedule;
+  return any(dialect.identity, is_equal) || any(dialect.identity_prefixes, core::starts_with) ||
+                 any(dialect.identity_suffixes, core::ends_with)
+             ? core::OptionRole::kIdentity
+             : core::OptionRole::kConfiguration;
+}
+
+/// What a recorded option says about its run: as the task declares it, in logs of others the task whose flags they
+/// have.
+core::OptionRole role_of(const RunSummary& run, const std::string& option) {
+  const bool is_ours = run.format == logs::to_text(logs::LogFormat::kLockstep);
+  const logs::OptionDialect dialect = is_ours ? logs::OptionDialect{} : logs::option_dialect(run.format);
+  const auto declared = tasks::option_role(is_ours ? run.setup.task : std::string(dialect.task), option);
+  return declared ? *declared : role_by_dialect(dialect, option);
+}
+
+bool is_schedule(const RunSummary& run, const std::string& option) {
+  return role_of(run, option) == core::OptionRole::kSchedule;
+}
+
+/// Neither the work of a step nor its schedule, or told by settings, size and batch in a form of their own.
+bool is_outside(const RunSummary& run, const std::string& option) {
+  const core::OptionRole role = role_of(run, option);
+  return role != core::OptionRole::kConfiguration && role != core::OptionRole::kSchedule;
+}
+
+std::string flag_name(const std::string& key) { return core::replace_all(key, "_", "-"); }
+
+std::string number_text(const std::optional<int64_t>& value) { return value ? fmt::format("{}", *value) : ""; }
+
+/// Paths without the folders that all of them share.
+std::set<std::string> without_common_folder(const std::set<std::string>& values) {
+  if (values.size() < 2) return values;
+  const std::string &first = *values.begin(), &last = *values.rbegin();  // in order: what these two share, all share
+  size_t common = 0;
+  while (common < std::min(first.size(), last.size()) && first[common] == last[common]) ++common;
+  const size_t slash = common == 0 ? std::string::npos : first.rfind('/', common - 1);
+  if (slash == std::string::npos || slash == 0) return values;
+  std::set<std::string> shorter;
+  for (const std::string& value : values) shorter.insert("..." + value.substr(slash));
+  return shorter;
+}
+
+std::string shown(const std::string& value) { return value.empty() ? "unknown" : setting_text(value); }
+
+/// Texts of each name over all configurations; where one lacks the name its text is empty.
+std::map<std::string, std::set<std::string>> values_by_name(const std::vector<const Texts*>& all) {
+  std::map<std::string, std::set<std::string>> values;
+  for (const Texts* texts : all)
+    for (const auto& [name, value] : *texts) values[name].insert(value);
+  for (const Texts* texts : all)
+    for (auto& [name, set] : values)
+      if (!texts->contains(name)) set.insert("");
+  return values;
+}
+
+struct Parts {
+  std::vector<const Texts*> settings{}, options{};  // the latter of those that know them
+};
+
+Parts parts_of(const std::vector<const Configuration*>& all) {
+  Parts parts;
+  for (const Configuration* one : all) {
+    parts.settings.push_back(&one->settings);
+    if (one->has_options) parts.options.push_back(&one->options);
+  }
+  return parts;
+}
+
+void add_differences(const std::vector<const Texts*>& all, std::vector<std::string>& differing) {
+  for (const auto& [name, values] : values_by_name(all)) {
+    if (values.size() < 2) continue;
+    std::set<std::string> texts;
+    for (const std::string& value : without_common_folder(values)) texts.insert(shown(value));
+    differing.push_back(
+        fmt::format("{} ({})", name, core::join(std::vector<std::string>(texts.begin(), texts.end()), ", ")));
+  }
+}
+
+void add_distinction(const Texts& one, const std::vector<const Texts*>& all, std::string& text) {
+  for (const auto& [name, values] : values_by_name(all)) {
+    const auto mine = one.find(name);
+    if (values.size() < 2 || mine == one.end() || mine->second.empty()) continue;
+    const auto place = std::distance(values.begin(), values.find(mine->second));
+    text += fmt::format(", {} {}", name, shown(*std::next(without_common_folder(values).begin(), place)));
+  }
+}
+}  // namespace
+
+std::string model_parallel_layout(const std::string& layout) {
+  std::vector<std::string> parts;
+  for (const std::string& part : core::split(layout, " "))
+    if (!part.empty() && !core::starts_with(part, "dp=") && !core::ends_with(part, "=1")) parts.push_back(part);
+  return core::join(parts, " ");
+}
+
+std::map<std::string, std::string> schedule_options(const RunSummary& run) {
+  Texts schedule;
+  for (const auto& [key, value] : run.options)
+    if (is_schedule(run, flag_name(key))) schedule[flag_name(key)] = value;
+  return schedule;
+}
+
+std::map<std::string, std::string> software_facts(const RunSummary& run) {
+  static const std::set<std::string> kOfTheJob = {"host", "hosts", "CUDA_VISIBLE_DEVICES"};
+  Texts facts;
+  for (const auto& [name, value] : run.software)
+    if (!kOfTheJob.contains(name) && !core::starts_with(name, "SLURM_")) facts[name] = value;
+  return facts;
+}
+
+std::map<std::string, std::set<std::string>> software_values(const std::vector<RunSummary>& runs,
+                                                             const std::vector<size_t>& members) {
+  std::vector<Texts> all;
+  for (const size_t index : members)
+    if (Texts facts = software_facts(runs[index]); !facts.empty()) all.push_back(std::move(facts));
+  std::map<std::string, std::set<std::string>> values;
+  for (const Texts& facts : all)
+    for (const auto& [name, value] : facts) values[name].insert(value);
+  for (const Texts& facts : all)
+    for (auto& [name, set] : values)
+      if (!facts.contains(name)) set.insert(kUnset);
+  return values;
+}
+
+Configuration configuration_of(const RunSummary& run, bool is_by_devices, const std::set<std::string>& parting) {
+  const record::RunSetup& setup = run.setup;
+  Configuration configuration{
+      .settings = {{"precision", setup.precision},
+                   {"parallel layout", model_parallel_layout(setup.layout)},
+                   {"sequence length", number_text(setup.sequence_length)},
+                   {"synthetic data", setup.is_synthetic ? (*setup.is_synthetic ? "yes" : "no") : ""}},
+      .options = {},
+      .has_options = !run.options.empty()};
+  Texts& settings = configuration.settings;
+  if (!is_by_devices && setup.nodes && setup.devices && *setup.nodes > 0)
+    settings["devices per node"] =
+        fmt::format("{:g}", static_cast<double>(*setup.devices) / static_cast<double>(*setup.nodes));
+  std::set<std::string> axes;
+  for (const auto& [tag, value] : setup.tags) {
+    if (!is_repeat_tag(tag)) settings[tag] = value;
+    axes.insert(flag_name(tag));
+  }
+  for (const auto& [key, value] : run.options) {
+    const std::string flag = flag_name(key);
+    if (axes.contains(flag) || is_outside(run, flag) || (is_schedule(run, flag) && !parting.contains(flag))) continue;
+    configuration.options[flag] = value;
+  }
+  if (const Texts facts = software_facts(run); !facts.empty())
+    for (const std::string& name : parting)
+      if (!is_schedule(run, name)) settings[name] = facts.contains(name) ? facts.at(name) : kUnset;
+  return configuration;
+}
+
+std::vector<std::string> differences(const std::vector<const Configuration*>& all) {
+  const Parts parts = parts_of(all);
+  std::vector<std::string> differing;
+  add_differences(parts.settings, differing);
+  add_differences(parts.options, differing);
+  if (!parts.options.empty() && parts.options.size() < all.size()) differing.push_back("options (recorded, unknown)");
+  return differing;
+}
+
+std::string distinction(const Configuration& one, const std::vector<const Configuration*>& all) {
+  const Parts parts = parts_of(all);
+  std::string text;
+  add_distinction(one.settings, parts.settings, text);
+  if (one.has_options) add_distinction(one.options, parts.options, text);
+  if (!one.has_options && !parts.options.empty()) text += ", options unknown";
+  return text;
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,95 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/json.h"
+
+namespace lockstep::checkpoint {
+
+/// One file of a checkpoint; `name` is a plain file name within the checkpoint's folder.
+struct CheckpointFile {
+  std::string name{};
+  int64_t bytes = 0;
+  std::string xxh3{};  ///< core::xxh3_hex of the whole file.
+};
+
+/// What manifest.json says. A valid manifest is what makes a folder a checkpoint: it is written last, after every file
+/// is durable.
+struct CheckpointManifest {
+  int64_t step = 0;  ///< Optimiser steps done.
+  int attempt = 1;
+  int world_size = 1;
+  int64_t epoch = 0;  ///< Epochs completed.
+  int64_t samples_seen = 0;
+  double created_s = 0;  ///< Unix time.
+  std::string code_version{};
+  core::Json data_position{};  ///< Whatever the loader wants back.
+  core::Json extra{};          ///< Whatever else the trainer wants back (scaler, random state, layout).
+  std::vector<CheckpointFile> files{};
+};
+
+inline constexpr const char* kManifestName = "manifest.json";
+
+/// "step-00012000.a3"
+std::string checkpoint_name(int64_t step, int attempt);
+/// Inverse of checkpoint_name: (step, attempt); nothing for other names.
+std::optional<std::pair<int64_t, int>> parse_checkpoint_name(const std::string& name);
+
+/// Writes <folder>/manifest.json atomically and makes folder and parent durable. The manifest carries its own hash.
+void write_manifest(const std::filesystem::path& folder, const CheckpointManifest& manifest);
+/// Throws CheckpointError (missing, damaged, altered, or of a newer layout) that names the file.
+CheckpointManifest read_manifest(const std::filesystem::path& folder);
+
+/// The same from the text of a manifest; `where` is for messages.
+CheckpointManifest parse_manifest(std::string_view text, const std::string& where);
+
+/// Size and hash of a file as they are now, for a manifest. `name` is taken relative to `folder`.
+CheckpointFile describe_file(const std::filesystem::path& folder, const std::string& name);
+
+enum class VerifyDepth { kSizes, kHashes };
+/// Differences between the files and the manifest, one sentence each with file, value seen and value expected; empty
+/// when all is well.
+std::vector<std::string> verify_files(const std::filesystem::path& folder, const CheckpointManifest& manifest,
+                                      VerifyDepth depth);
+
+/// One folder step-* of a run.
+struct CheckpointEntry {
+  std::filesystem::path folder{};
+  int64_t step = 0;
+  int attempt = 0;
+  std::optional<CheckpointManifest> manifest{};  ///< Empty when it cannot be read.
+  std::string problem{};  ///< Why it must not be used (no manifest yet, damaged, written by a superseded attempt);
+                          ///< empty when usable.
+};
+
+/// All of <run>/checkpoints, newest (attempt, then step) first; manifests are read, files are not. An absent folder
+/// gives none.
+std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& run_folder);
+
+/// The checkpoint that `--resume latest` takes: the newest usable one whose files pass. Those passed over are named
+/// with reasons, so that falling back is never silent. Nothing chosen and nothing skipped: there is no checkpoint.
+struct LatestChoice {
+  std::optional<CheckpointEntry> chosen{};
+  std::vector<std::string> skipped{};
+};
+LatestChoice choose_latest(const std::filesystem::path& run_folder, VerifyDepth depth);
+
+/// Claim of one attempt on the checkpoints of a run (owner.<attempt>), so that a superseded writer that lives on cannot
+/// harm.
+struct OwnerClaim {
+  int attempt = 1;
+  std::string token{};  ///< Random.
+};
+/// Claims the next attempt number: creates <run>/checkpoints/owner.<n> exclusively (n = highest seen + 1, at least
+/// `lowest`), then writes into it which checkpoints were usable at that moment. Later manifests of lower attempts are
+/// void. `who` is kept for humans.
+OwnerClaim claim_checkpoints(const std::filesystem::path& run_folder, const core::Json& who, int lowest = 1);
+/// True when a later attempt has claimed the checkpoints: the caller must not commit any more.
+bool is_superseded(const std::filesystem::path& run_folder, int attempt);
+
+}  // namespace lockstep::checkpoint

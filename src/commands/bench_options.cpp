@@ -1,0 +1,331 @@
+#include "commands/bench_options.h"
+
+#include <algorithm>
+#include <array>
+
+#include "config/borrowed_flags.h"
+#include "config/contrastive_shape.h"
+#include "config/image_options.h"
+#include "config/option_checks.h"
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace lockstep::commands {
+namespace {
+struct CaseText {
+  const char* command;
+  const char* summary;
+};
+
+CaseText case_text(BenchCaseName which) {
+  switch (which) {
+    case BenchCaseName::kCollective:
+      return {"bench collective", "Check and time collectives over all ranks of a launch."};
+    case BenchCaseName::kLoader: return {"bench loader", "Time the data path by itself."};
+    case BenchCaseName::kOp: return {"bench op", "Check and time matrix products and other operators."};
+    case BenchCaseName::kStep: return {"bench step", "Time whole training steps on made-up data."};
+    case BenchCaseName::kCheckpoint: return {"bench checkpoint", "Time saving and loading of checkpoints."};
+  }
+  return {};
+}
+
+/// Flags that mean the same in `train clip`.
+void borrow(core::OptionSet& set, BenchOptions& o, std::initializer_list<config::BorrowedFlag> flags) {
+  config::borrow_flags(set, tasks::declare_contrastive_options(o.train), flags);
+}
+
+void declare_run(core::OptionSet& set, BenchOptions& o) {
+  set.group("Run and output");
+  set.add("mode", &o.mode,
+          {.help = "list: what would be measured. verify: check the results, no timing. time: check, then time.",
+           .choices = {"list", "verify", "time"}});
+  set.add("json", &o.json,
+          {.help = "One JSON document on standard output: command, versions, hardware, every sample."});
+  set.add("csv", &o.csv, {.help = "The table as comma-separated values."});
+  set.add("output", &o.out,
+          {.help = "Also write the JSON document to this file.", .metavar = "FILE", .aliases = {"out"}});
+  set.add("warmup-iters", &o.num_warmup,
+          {.help = "Iterations before the measured ones.", .min = 0, .max = 1e6, .aliases = {"w"}});
+  set.add("iters", &o.num_iterations,
+          {.help = "Measured iterations; each is one sample.", .min = 1, .max = 1e7, .aliases = {"n"}});
+  borrow(set, o, {"device", "dist-backend", "dist-timeout", "threads"});
+}
+
+void declare_collective(core::OptionSet& set, BenchOptions& o) {
+  set.group("Collectives");
+  set.add("collectives", &o.collectives,
+          {.help = "What to run: all-reduce, all-gather, reduce-scatter, broadcast, all-to-all, send-receive (each "
+                   "rank sends to the "
+                   "next one), or all.",
+           .metavar = "NAME"});
+  set.add("minbytes", &o.min_bytes,
+          {.help = "Smallest size: 8, 32K, 128M, 1G, ... (powers of 1024).", .metavar = "BYTES", .aliases = {"b"}});
+  set.add("maxbytes", &o.max_bytes, {.help = "Largest size.", .metavar = "BYTES", .aliases = {"e"}});
+  set.add("stepfactor", &o.step_factor,
+          {.help = "Each size is this many times the one before.",
+           .min = 1,
+           .max = 1e6,
+           .is_min_excluded = true,
+           .aliases = {"f"}});
+  set.add("datatype", &o.data_type,
+          {.help = "Type of the elements.",
+           .choices = {"float", "half", "bfloat16", "double", "int32", "int64", "uint8"},
+           .refused_choices = {{"int8", "use uint8"}, {"uint32", "use int32"}, {"uint64", "use int64"}},
+           .aliases = {"d"}});
+  set.add("redop", &o.reduce_op,
+          {.help = "Reduction of all-reduce and reduce-scatter.",
+           .choices = {"sum", "avg", "max", "min"},
+           .refused_choices = {{"prod", "nothing here uses products"}},
+           .aliases = {"o"}});
+  set.add("root", &o.root, {.help = "Sender of broadcast.", .min = 0, .aliases = {"r"}});
+  set.add("average", &o.average,
+          {.help = "How the times of one iteration on all ranks become its sample.",
+           .choices = {"avg", "rank0", "min", "max"},
+           .choice_aliases = {{"0", "rank0"}, {"1", "avg"}, {"2", "min"}, {"3", "max"}},
+           .aliases = {"a"}});
+  set.add("check", &o.num_checks,
+          {.help = "Calls of each size whose values are checked before the timing; 0: none.",
+           .min = 0,
+           .max = 1e6,
+           .aliases = {"c"}});
+  set.refuse("ngpus", "one process drives one device here",
+             "start one rank per device: lockstep launch --nproc-per-node N -- bench collective");
+  set.refuse("nthreads", "one process drives one device here",
+             "start one rank per device: lockstep launch --nproc-per-node N -- bench collective");
+  set.refuse("stepbytes", "sizes grow by a factor here", "use --stepfactor");
+}
+
+void declare_loader(core::OptionSet& set, BenchOptions& o) {
+  set.group("Data");
+  borrow(set, o,
+         {"train-data", "train-data-upsampling-factors", "train-num-samples", "dataset-type", "dataset-resampled",
+          "csv-separator", "csv-img-key", "csv-caption-key", "image-key", "text-key", "batch-size", "data-order",
+          "data-lanes", "shuffle", "on-bad-sample", "max-bad-samples", "index-dir", "max-image-pixels", "seed"});
+  set.group("Image and text preparation");
+  borrow(set, o,
+         {"model", "force-image-size", "force-context-length", "train-transform", "aug-cfg", "image-mean", "image-std",
+          "image-interpolation", "image-resize-mode", "resize-order", "tokenizer-vocab"});
+  set.group("Load");
+  set.add("workers", &o.loader_workers,
+          {.help = "Decoding threads of each rank; one measurement for each number.",
+           .unit = "threads per rank",
+           .min = 1,
+           .max = 1024});
+  set.add("think-ms", &o.think_ms,
+          {.help = "Pause after each batch, in place of a device that computes that long; gives the share of time that "
+                   "the device would be busy.",
+           .unit = "ms",
+           .min = 0,
+           .max = 1e6});
+}
+
+void declare_op(core::OptionSet& set, BenchOptions& o) {
+  set.group("Operators");
+  set.add("ops", &o.ops, {.help = "What to run: gemm, copy, triad, attention, layer-norm, or all.", .metavar = "NAME"});
+  set.add("precisions", &o.precisions, {.help = "Types of the elements: fp32, bf16, fp16, fp64.", .metavar = "NAME"});
+  set.add("min-dim", &o.min_dim, {.help = "Smallest square matrix product.", .min = 1, .max = 1e6});
+  set.add("max-dim", &o.max_dim, {.help = "Largest square matrix product.", .min = 1, .max = 1e6});
+  set.add("stepfactor", &o.step_factor,
+          {.help = "Each square product has this many times the rows of the one before.",
+           .min = 1,
+           .max = 1e6,
+           .is_min_excluded = true,
+           .aliases = {"f"}});
+  set.add("model", &o.op_model,
+          {.help = "Also the shapes of this OpenCLIP model's transformers.",
+           .metavar = "NAME|FILE.json",
+           .unset_text = "square products only"});
+  set.add("batch-size", &o.op_batch,
+          {.help = "Samples in the model's shapes.", .unit = "samples", .min = 1, .max = 1e6});
+  set.add("array-bytes", &o.array_bytes,
+          {.help = "Size of one array of copy and triad; several times the last cache.", .metavar = "BYTES"});
+}
+
+void declare_step(core::OptionSet& set, BenchOptions& o) {
+  set.group("Model and step");
+  borrow(set, o,
+         {"model",
+          "batch-size",
+          "accum-freq",
+          "precision",
+          "grad-checkpointing",
+          "force-image-size",
+          "force-context-length",
+          "force-quick-gelu",
+          "force-patch-dropout",
+          "use-bn-sync",
+          "local-loss",
+          "gather-with-grad",
+          "grad-sync",
+          "bucket-mb",
+          "accumulate-allreduce-grads-in-fp32",
+          "grad-clip-norm",
+          "lr",
+          "beta1",
+          "beta2",
+          "eps",
+          "wd",
+          "pretrained",
+          "seed"});
+  set.add("batches", &o.batches,
+          {.help = "Inputs instead of random ones: safetensors with image.N (B x 3 x pixels x pixels, normalised) and "
+                   "text.N (B x tokens) for "
+                   "N = 0, 1, ...; their B counts, not --batch-size.",
+           .metavar = "FILE"});
+  set.add("peak-tflops", &o.peak_tflops,
+          {.help = "Peak of one device at this precision, for the MFU.",
+           .unit = "TFLOP/s",
+           .min = 0,
+           .is_min_excluded = true});
+  set.add("peak-from", &o.peak_file,
+          {.help = "The same, as `lockstep bench op --json` has measured it.", .metavar = "FILE"});
+  set.group("Search for the largest batch");
+  set.add("find-batch", &o.find_batch,
+          {.help = "multiple=N: first find the largest --batch-size that fits, in multiples of N; each attempt is a "
+                   "process of its own.",
+           .metavar = "multiple=N"});
+  set.add("find-most", &o.find_most,
+          {.help = "The search ends here.", .unit = "samples per rank", .min = 1, .max = 1e9});
+  set.add("memory-limit", &o.memory_limit,
+          {.help = "Memory that a step may hold in the search.",
+           .metavar = "BYTES",
+           .unset_text = "CPU: what is free (control group, machine); CUDA: the device"});
+}
+
+void declare_checkpoint(core::OptionSet& set, BenchOptions& o) {
+  set.group("Checkpoint");
+  borrow(set, o, {"model", "precision", "force-image-size", "force-context-length", "seed"});
+  set.add(
+      "dir", &o.directory,
+      {.help = "Storage to measure: a folder in which a folder is made, and removed at the end.", .metavar = "DIR"});
+}
+
+/// Names from a list flag, each once; "all" stands for all of them. '_' is as good as '-'.
+std::vector<std::string> resolve_names(std::string_view flag, const std::vector<std::string>& typed,
+                                       std::span<const std::string> known, bool has_all) {
+  std::vector<std::string> resolved;
+  const auto add = [&](const std::string& name) {
+    if (std::find(resolved.begin(), resolved.end(), name) == resolved.end()) resolved.push_back(name);
+  };
+  for (const std::string& text : typed) {
+    const std::string name = core::replace_all(text, "_", "-");
+    if (has_all && name == "all")
+      std::for_each(known.begin(), known.end(), add);
+    else if (std::find(known.begin(), known.end(), name) != known.end())
+      add(name);
+    else {
+      const auto nearest = core::nearest_name(name, known);
+      throw UsageError(fmt::format("options: {} '{}' is unknown, expected {}{}", flag, text, core::join_or(known),
+                                   has_all ? ", or all" : ""),
+                       nearest ? fmt::format("did you mean {}?", *nearest) : "");
+    }
+  }
+  return resolved;
+}
+
+void check_loader(const BenchOptions& o) {
+  config::check_image_options(o.train.image_mean, o.train.image_std, o.train.force_image_size);
+  if (o.train.train_data.empty() && !o.train.has_made_up_data())
+    throw UsageError("options: 'bench loader' needs --train-data SPEC",
+                     "or --dataset-type synthetic with --train-num-samples");
+}
+
+void check_op(BenchOptions& o) {
+  static const std::array<std::string, 5> ops = {"gemm", "copy", "triad", "attention", "layer-norm"};
+  static const std::array<std::string, 4> precisions = {"fp32", "bf16", "fp16", "fp64"};
+  o.ops = resolve_names("--ops", o.ops, ops, true);
+  o.precisions = resolve_names("--precisions", o.precisions, precisions, false);
+  if (o.min_dim > o.max_dim)
+    throw UsageError(fmt::format("options: --min-dim {} is above --max-dim {}", o.min_dim, o.max_dim),
+                     "give them in rising order");
+  config::parse_bytes(o.array_bytes, "--array-bytes");
+}
+
+void check_step(BenchOptions& o, const core::OptionSet& set) {
+  config::check_image_options({}, {}, o.train.force_image_size);
+  if (!o.find_batch.empty()) {
+    constexpr std::string_view kKey = "multiple=";
+    const auto multiple = core::starts_with(o.find_batch, kKey)
+                              ? core::parse_int(std::string_view(o.find_batch).substr(kKey.size()))
+                              : std::nullopt;
+    if (!multiple || *multiple < 1 || *multiple > o.find_most)
+      throw UsageError(fmt::format(
+          "options: --find-batch '{}' is not understood, expected multiple=N with N from 1 to --find-most ({})",
+          o.find_batch, o.find_most));
+    o.find_multiple = *multiple;
+    if (!o.batches.empty())
+      throw UsageError("options: --find-batch makes its own batches, --batches brings some", "give one of them");
+  }
+  if (o.peak_tflops && !o.peak_file.empty())
+    throw UsageError("options: --peak-tflops and --peak-from both give the peak", "give one of them");
+  if (!o.memory_limit.empty()) config::parse_bytes(o.memory_limit, "--memory-limit");
+  if (!o.batches.empty() && set.is_given("batch-size"))
+    throw UsageError("options: --batches has its own size, --batch-size is another", "leave --batch-size out");
+}
+
+void check_checkpoint(const BenchOptions& o) {
+  config::check_image_options({}, {}, o.train.force_image_size);
+  if (o.directory.empty())
+    throw UsageError("options: 'bench checkpoint' needs --dir DIR", "name a folder on the storage to measure");
+}
+
+void check_collective(BenchOptions& o) {
+  o.collectives = resolve_names("--collectives", o.collectives, bench_collective_names(), true);
+  const int64_t min = config::parse_bytes(o.min_bytes, "--minbytes"),
+                max = config::parse_bytes(o.max_bytes, "--maxbytes");
+  if (min > max)
+    throw UsageError(fmt::format("options: --minbytes {} is above --maxbytes {}", o.min_bytes, o.max_bytes),
+                     "give -b and -e in rising order");
+  const bool is_whole_type = o.data_type == "int32" || o.data_type == "int64" || o.data_type == "uint8";
+  if (o.reduce_op == "avg" && is_whole_type)
+    throw UsageError(fmt::format("options: --redop avg of {} would lose its fractions", o.data_type),
+                     "use --redop sum, or a floating-point type");
+  if (o.mode == "verify" && o.num_checks == 0)
+    throw UsageError("options: --mode verify with --check 0 does nothing", "leave --check out");
+}
+}  // namespace
+
+std::span<const std::string> bench_collective_names() {
+  static const std::array<std::string, 6> names = {"all-reduce", "all-gather", "reduce-scatter",
+                                                   "broadcast",  "all-to-all", "send-receive"};
+  return names;
+}
+
+core::OptionSet declare_bench_options(BenchOptions& options) {
+  const CaseText text = case_text(options.which);
+  core::OptionSet set(text.command, text.summary);
+  switch (options.which) {
+    case BenchCaseName::kCollective: declare_collective(set, options); break;
+    case BenchCaseName::kLoader: declare_loader(set, options); break;
+    case BenchCaseName::kOp: declare_op(set, options); break;
+    case BenchCaseName::kStep: declare_step(set, options); break;
+    case BenchCaseName::kCheckpoint: declare_checkpoint(set, options); break;
+  }
+  declare_run(set, options);
+  return set;
+}
+
+void fill_bench_defaults(BenchOptions& options, core::OptionSet& set) {
+  options.train.task = config::is_clap_model(options.train.model) ? "clap" : "clip";
+  if (options.which == BenchCaseName::kStep) tasks::fill_optimizer_defaults(options.train, set);
+  if (options.which == BenchCaseName::kCheckpoint) {  // its optimiser never takes a step
+    options.train.beta1 = 0.9;
+    options.train.beta2 = 0.98;
+    options.train.eps = 1e-6;
+  }
+}
+
+void check_bench_options(BenchOptions& options, const core::OptionSet& set) {
+  if (options.json && options.csv)
+    throw UsageError(fmt::format("options: '{}' cannot print JSON and CSV at once", set.command()),
+                     "give --json or --csv");
+  switch (options.which) {
+    case BenchCaseName::kCollective: return check_collective(options);
+    case BenchCaseName::kLoader: return check_loader(options);
+    case BenchCaseName::kOp: return check_op(options);
+    case BenchCaseName::kStep: return check_step(options, set);
+    case BenchCaseName::kCheckpoint: return check_checkpoint(options);
+  }
+}
+
+}  // namespace lockstep::commands

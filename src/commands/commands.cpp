@@ -1,0 +1,208 @@
+#include "commands/commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace lockstep::commands {
+namespace {
+std::vector<CommandInfo> make_table() {
+  const auto later = [](const char* name, const char* summary, Half half) {
+    return CommandInfo{.name = name, .summary = summary, .half = half, .is_implemented = false};
+  };
+  std::vector<CommandInfo> table;
+  for (const tasks::FrontTaskRow& task : tasks::front_tasks())
+    table.push_back({.name = "train " + task.name, .summary = task.summary, .half = Half::kEngine});
+  const std::vector<CommandInfo> others = {
+      {.name = "profile train", .summary = "trace a few training steps", .half = Half::kEngine},
+      {.name = "launch", .summary = "start ranks on this machine, or on one node of several"},
+      {.name = "infer embed", .summary = "embed pictures, sounds and texts", .half = Half::kEngine},
+      {.name = "infer classify", .summary = "classify pictures or sounds by class names", .half = Half::kEngine},
+      {.name = "infer generate", .summary = "continue texts with a GPT model", .half = Half::kEngine},
+      {.name = "ckpt list", .summary = "list the checkpoints of a run"},
+      {.name = "ckpt verify", .summary = "check every checksum of checkpoints"},
+      {.name = "ckpt convert", .summary = "rewrite a file of weights in another format", .half = Half::kEngine},
+      {.name = "ckpt export", .summary = "write a checkpoint's weights for other programs", .half = Half::kEngine},
+      {.name = "bench collective", .summary = "check and time all-reduce and other collectives", .half = Half::kEngine},
+      {.name = "bench loader", .summary = "time the data path by itself", .half = Half::kEngine},
+      {.name = "bench op", .summary = "check and time matrix products and other operators", .half = Half::kEngine},
+      {.name = "bench step", .summary = "time training steps, find the largest batch", .half = Half::kEngine},
+      {.name = "bench checkpoint", .summary = "time saving and loading of checkpoints", .half = Half::kEngine},
+      {.name = "data", .summary = "make, index, inspect and verify data sets"},
+      {.name = "report", .summary = "tables and plots from records and logs"},
+      {.name = "report compare", .summary = "compare two runs with an interval"},
+      {.name = "sweep", .summary = "write, submit, follow and collect a matrix of SLURM jobs"},
+      {.name = "config show", .summary = "show every option of a command line and where it came from"},
+      {.name = "config compare", .summary = "compare two recipes"},
+      {.name = "config reference", .summary = "print the reference of all options"},
+      later("train resnet", "train ResNet-50", Half::kEngine),
+      later("ckpt reshard", "rewrite a checkpoint for another layout", Half::kEngine),
+      later("predict", "step time and cost on a system that is not at hand", Half::kFront),
+      later("doctor", "check environment, devices, network and storage", Half::kFront),
+  };
+  table.insert(table.end(), others.begin(), others.end());
+  return table;
+}
+
+/// Distinct first or second words of the commands in this version, given the words before.
+std::vector<std::string> next_words(const std::string& before) {
+  std::vector<std::string> words;
+  for (const CommandInfo& info : command_table()) {
+    if (!info.is_implemented || !core::starts_with(info.name, before)) continue;
+    const std::string word = core::split(info.name.substr(before.size()), " ")[0];
+    if (std::count(words.begin(), words.end(), word) == 0) words.push_back(word);
+  }
+  return words;
+}
+
+bool is_first_word(const std::string& word) {
+  const auto table = command_table();
+  return std::any_of(table.begin(), table.end(),
+                     [&](const CommandInfo& info) { return core::starts_with(info.name, word + " "); });
+}
+
+[[noreturn]] void throw_no_command(std::span<const std::string> args) {
+  const bool has_task = is_first_word(args[0]);
+  const std::string before = has_task ? args[0] + " " : "";
+  const std::vector<std::string> words = next_words(before);
+  const bool is_word_missing = has_task && (args.size() == 1 || core::starts_with(args[1], "-"));
+  const std::string typed = has_task && !is_word_missing ? args[1] : args[0];
+  const auto nearest = is_word_missing ? std::nullopt : core::nearest_name(typed, words);
+  const std::string list =
+      fmt::format("`lockstep {}` followed by {}", has_task ? args[0] : "COMMAND", core::join_or(words));
+  if (is_word_missing) throw UsageError(fmt::format("options: '{}' needs another word", args[0]), "write " + list);
+  throw UsageError(fmt::format("options: '{}{}' is no command", before, typed),
+                   nearest ? fmt::format("did you mean `lockstep {}{}`? `lockstep --help` lists all", before, *nearest)
+                           : "`lockstep --help` lists all commands");
+}
+
+/// The command that `args` begin with, and the number of its words.
+std::pair<const CommandInfo*, size_t> match_command(std::span<const std::string> args) {
+  if (args.empty()) throw UsageError("options: no command given", "`lockstep --help` lists all commands");
+  for (const size_t num_words : {size_t{2}, size_t{1}}) {
+    if (args.size() < num_words) continue;
+    const CommandInfo* info = find_command(core::join(args.first(num_words), " "));
+    if (info != nullptr) return {info, num_words};
+  }
+  throw_no_command(args);
+}
+
+BenchCaseName bench_case_of(const std::string& command) {
+  if (command == "bench loader") return BenchCaseName::kLoader;
+  if (command == "bench op") return BenchCaseName::kOp;
+  if (command == "bench step") return BenchCaseName::kStep;
+  return command == "bench checkpoint" ? BenchCaseName::kCheckpoint : BenchCaseName::kCollective;
+}
+
+/// The task that `train NAME` trains, or nullptr.
+const tasks::FrontTaskRow* find_task(const std::string& command) {
+  for (const tasks::FrontTaskRow& row : tasks::front_tasks())
+    if (command == "train " + row.name) return &row;
+  return nullptr;
+}
+
+void declare(ParsedCommand& parsed) {
+  const std::string& name = parsed.info->name;
+  if (const tasks::FrontTaskRow* row = find_task(name)) {
+    parsed.task = row->make(row->name);
+    parsed.set = parsed.task->declare();
+  } else if (name == "infer generate") {
+    parsed.generate = std::make_unique<config::GenerateOptions>();
+    parsed.set = config::declare_generate_options(*parsed.generate);
+  } else if (core::starts_with(name, "infer ")) {
+    parsed.infer = std::make_unique<config::InferOptions>();
+    parsed.infer->job = name == "infer embed" ? config::InferJob::kEmbed : config::InferJob::kClassify;
+    parsed.set = config::declare_infer_options(*parsed.infer);
+  } else if (core::starts_with(name, "ckpt ")) {
+    parsed.ckpt = std::make_unique<config::CkptOptions>();
+    parsed.ckpt->job = name == "ckpt list"     ? config::CkptJob::kList
+                       : name == "ckpt verify" ? config::CkptJob::kVerify
+                       : name == "ckpt export" ? config::CkptJob::kExport
+                                               : config::CkptJob::kConvert;
+    parsed.set = config::declare_ckpt_options(*parsed.ckpt);
+  } else if (name == "report" || name == "report compare") {
+    parsed.report = std::make_unique<config::ReportOptions>();
+    parsed.report->is_compare = name == "report compare";
+    parsed.set = config::declare_report_options(*parsed.report);
+  } else if (core::starts_with(name, "bench ")) {
+    parsed.bench = std::make_unique<BenchOptions>();
+    parsed.bench->which = bench_case_of(name);
+    parsed.set = declare_bench_options(*parsed.bench);
+  }
+}
+
+void check(ParsedCommand& parsed) {
+  if (parsed.task) parsed.warnings = parsed.task->check(*parsed.set);
+  if (parsed.infer) config::check_infer_options(*parsed.infer, *parsed.set);
+  if (parsed.generate) config::check_generate_options(*parsed.generate, *parsed.set);
+  if (parsed.ckpt) config::check_ckpt_options(*parsed.ckpt, *parsed.set);
+  if (parsed.report) config::check_report_options(*parsed.report);
+  if (parsed.bench) check_bench_options(*parsed.bench, *parsed.set);
+}
+}  // namespace
+
+std::span<const CommandInfo> command_table() {
+  static const std::vector<CommandInfo> table = make_table();
+  return table;
+}
+
+const CommandInfo* find_command(const std::string& name) {
+  for (const CommandInfo& info : command_table())
+    if (info.name == name) return &info;
+  return nullptr;
+}
+
+ParsedCommand declare_command(const CommandInfo& info) {
+  ParsedCommand parsed;
+  parsed.info = &info;
+  if (!info.is_implemented)
+    throw UsageError(fmt::format("options: `lockstep {}` is not in this version yet", info.name),
+                     "`lockstep --help` lists what is");
+  declare(parsed);
+  return parsed;
+}
+
+/// `profile train TASK ...` is `train TASK --profile ...`.
+static std::vector<std::string> profiled(std::span<const std::string> args) {
+  std::vector<std::string> out(args.begin() + 1, args.end());
+  const bool has_task = out.size() > 1 && !core::starts_with(out[1], "-");
+  const bool asks_for_help = out.size() > 1 && (out[1] == "--help" || out[1] == "-h");
+  if (asks_for_help) out.insert(out.begin() + 1, tasks::front_tasks().front().name);
+  if (!has_task && !asks_for_help)
+    throw UsageError("options: `profile train` needs a task",
+                     fmt::format("write `lockstep profile {0}` and the flags of `{0}`", default_train_command()));
+  out.insert(out.begin() + 2, "--profile");
+  return out;
+}
+
+ParsedCommand parse_flags(std::span<const std::string> args) {
+  const auto [info, num_words] = match_command(args);
+  if (info->name == "profile train") return parse_flags(profiled(args));
+  ParsedCommand parsed = declare_command(*info);
+  const auto rest = args.subspan(num_words);
+  parsed.rest.assign(rest.begin(), rest.end());
+  if (!parsed.set) return parsed;
+  parsed.set->parse(rest);
+  parsed.wants_help = parsed.set->wants_help();
+  if (parsed.task && !parsed.wants_help) parsed.task->fill_defaults(*parsed.set);
+  if (parsed.bench && !parsed.wants_help) fill_bench_defaults(*parsed.bench, *parsed.set);
+  return parsed;
+}
+
+ParsedCommand parse_command(std::span<const std::string> args) {
+  ParsedCommand parsed = parse_flags(args);
+  if (!parsed.wants_help) check(parsed);
+  return parsed;
+}
+
+void read_files(ParsedCommand& command) {
+  if (!command.task || command.wants_help) return;
+  for (std::string& warning : command.task->read_files(*command.set)) command.warnings.push_back(std::move(warning));
+}
+
+std::string default_train_command() { return "train " + tasks::front_tasks().front().name; }
+
+}  // namespace lockstep::commands

@@ -1,0 +1,22 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/param_list.h"
+
+namespace lockstep::config {
+
+/// Initial laws of the matrices of a block.
+struct BlockLaws {
+  InitLaw in_proj, out_proj, c_fc, c_proj;
+};
+
+/// Parameters of one of CLIP's transformer blocks, whose names begin with `name`.
+void add_block(ParamList& list, const std::string& name, int64_t width, int64_t mlp_width, const BlockLaws& laws,
+               const std::optional<double>& layer_scale);
+
+/// Forward work of one block: 2 x multiply-adds, attention in full.
+double block_flops(int64_t tokens, int64_t width, int64_t mlp_width);
+
+}  // namespace lockstep::config

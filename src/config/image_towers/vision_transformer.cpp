@@ -1,0 +1,60 @@
+#include "config/image_towers/vision_transformer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "config/clip_blocks.h"
+#include "config/clip_shape.h"
+#include "config/shape_check.h"
+
+namespace lockstep::config {
+
+bool VisionTransformerTower::is_meant(const VisionShape& vision) { return vision.stages.empty(); }
+
+void VisionTransformerTower::check(const ClipShape& shape) {
+  const VisionShape& vision = shape.vision;
+  require_between(shape, "vision layers", vision.layers, 1, 1000);
+  require_between(shape, "vision patch_size", vision.patch_size, 1, vision.image_size);
+  require(
+      std::isfinite(vision.mlp_ratio) && vision.mlp_ratio > 0.0 && vision.mlp_ratio <= 64.0 && vision.mlp_width() >= 1,
+      shape, fmt::format("vision mlp_ratio={} is out of range, expected above 0, at most 64", vision.mlp_ratio));
+}
+
+int64_t VisionTransformerTower::feature_width(const VisionShape& vision) { return vision.width; }
+
+int64_t VisionTransformerTower::grid(const VisionShape& vision) { return vision.image_size / vision.patch_size; }
+
+void VisionTransformerTower::add_params(ParamList& list, const VisionShape& vision, int64_t embed_dim) {
+  const int64_t width = vision.width;
+  const InitLaw scaled = normal(inverse_root(width));
+  list.add_conv("visual.conv1", 3, width, vision.patch_size);
+  list.add("visual.class_embedding", {width}, scaled, false);
+  list.add("visual.positional_embedding", {vision.tokens(), width}, scaled, false);
+  list.add_layer_norm("visual.ln_pre", width);
+  const BlockLaws laws{uniform(std::sqrt(6.0 / static_cast<double>(4 * width))), fan_in(width), fan_in(width),
+                       fan_in(vision.mlp_width())};
+  for (int64_t i = 0; i < vision.layers; ++i)
+    add_block(list, fmt::format("visual.transformer.resblocks.{}", i), width, vision.mlp_width(), laws,
+              vision.layer_scale);
+  list.add_layer_norm("visual.ln_post", width);
+  list.add("visual.proj", {width, embed_dim}, scaled, true);
+}
+
+double VisionTransformerTower::forward_flops(const VisionShape& vision, int64_t embed_dim, int64_t tokens) {
+  const auto width = static_cast<double>(vision.width);
+  const double patch_inputs = static_cast<double>(3 * vision.patch_size * vision.patch_size);
+  return 2.0 * static_cast<double>(vision.tokens() - 1) * patch_inputs * width +
+         static_cast<double>(vision.layers) * block_flops(tokens, vision.width, vision.mlp_width()) +
+         2.0 * width * static_cast<double>(embed_dim);
+}
+
+double VisionTransformerTower::activation_bytes(const VisionShape& vision, const ActivationBytes& bytes) {
+  return stack_activation_bytes(*blocks(vision), bytes);
+}
+
+std::optional<BlockDims> VisionTransformerTower::blocks(const VisionShape& vision) {
+  return BlockDims{vision.layers, vision.tokens(), vision.width, vision.heads(), vision.mlp_width()};
+}
+
+}  // namespace lockstep::config

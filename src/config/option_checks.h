@@ -1,0 +1,27 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/options.h"
+
+namespace lockstep::config {
+
+/// UsageError "options: MESSAGE" with the hint if the options are wrong.
+void refuse_if(bool is_wrong, const std::string& message, const std::string& hint);
+
+/// A size as users of other benchmarks write it: "8", "32K", "128M", "1.5G", "1T", with or without B or iB; binary
+/// multiples. UsageError that names the flag.
+int64_t parse_bytes(std::string_view text, std::string_view flag);
+
+/// Flags of another program that are refused for the same reason.
+struct RefusedFlags {
+  const char* reason;
+  const char* instead;
+  std::vector<const char*> names;
+};
+/// Declares them as refused.
+void refuse_flags(core::OptionSet& set, const std::vector<RefusedFlags>& groups);
+
+}  // namespace lockstep::config

@@ -1,0 +1,241 @@
+#include "config/run_options.h"
+
+#include "config/option_checks.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "core/units.h"
+
+namespace lockstep::config {
+using core::OptionRole;
+namespace {
+
+void declare_dry_run_flags(core::OptionSet& set, RunOptions& o) {
+  set.add("dry-run", &o.dry_run, {.role = OptionRole::kIdentity, .help = "Print what would be run, and exit."});
+  set.add("world-size", &o.world_size,
+          {.role = OptionRole::kIdentity,
+           .help = "With --dry-run: ask about this many ranks.",
+           .unit = "ranks",
+           .unset_text = "as found",
+           .min = 1,
+           .max = 1 << 24});
+  set.add("json", &o.json, {.role = OptionRole::kIdentity, .help = "With --dry-run: machine-readable output."});
+}
+
+void declare_rank_flags(core::OptionSet& set, RunOptions& o) {
+  set.add("device", &o.device,
+          {.role = OptionRole::kSetup,
+           .help = "auto: CUDA where a GPU is visible, else the CPU.",
+           .choices = {"auto", "cuda", "cpu"}});
+  set.add("dist-backend", &o.dist_backend,
+          {.role = OptionRole::kConfiguration,
+           .help = "auto: NCCL on CUDA, Gloo on the CPU.",
+           .choices = {"auto", "nccl", "gloo"},
+           .refused_choices = {{"hccl", "use nccl or gloo: Ascend devices are not supported"},
+                               {"ccl", "use nccl or gloo: Intel XPU devices are not supported"}}});
+  set.add("dist-url", &o.dist_url,
+          {.role = OptionRole::kIdentity,
+           .help = "Where ranks meet: tcp://HOST:PORT, or env:// for MASTER_ADDR and MASTER_PORT.",
+           .metavar = "URL",
+           .unset_text = "from torchrun, SLURM or MPI"});
+  set.add("dist-rank", &o.dist_rank,
+          {.role = OptionRole::kIdentity,
+           .help = "Rank of this process, with --dist-world-size; where no launcher tells.",
+           .unset_text = "discovered",
+           .min = 0,
+           .max = 1 << 24});
+  set.add("dist-world-size", &o.dist_world_size,
+          {.role = OptionRole::kIdentity,
+           .help = "Number of ranks, with --dist-rank.",
+           .unit = "ranks",
+           .unset_text = "discovered",
+           .min = 1,
+           .max = 1 << 24});
+  set.add("dist-local-rank", &o.dist_local_rank,
+          {.role = OptionRole::kIdentity,
+           .help = "Rank within this machine; picks the GPU.",
+           .unset_text = "discovered",
+           .min = 0,
+           .max = 4096});
+  set.add("dist-timeout", &o.dist_timeout_s,
+          {.role = OptionRole::kIdentity,
+           .help = "A collective that takes longer ends the run and names the missing ranks.",
+           .unit = "seconds",
+           .min = 0,
+           .max = 1e6,
+           .is_min_excluded = true});
+}
+
+void declare_compute_flags(core::OptionSet& set, RunOptions& o) {
+  set.add(
+      "threads", &o.threads,
+      {.role = OptionRole::kConfiguration,
+       .help = "Compute threads of each rank; 0: the cores of this process shared out among the ranks of the machine.",
+       .unit = "threads per rank",
+       .min = 0,
+       .max = 4096});
+  set.add("deterministic", &o.deterministic,
+          {.role = OptionRole::kConfiguration,
+           .help = "Only kernels that give the same bits in every run; may be slower."});
+  set.add("check-replicas", &o.check_replicas_steps,
+          {.role = OptionRole::kConfiguration,
+           .help = "Compare a hash of the parameters across ranks every N steps; a difference stops the run. 0: never.",
+           .unit = "steps",
+           .min = 0});
+  set.add("seed", &o.seed,
+          {.role = OptionRole::kIdentity, .help = "Seed of parameters, data order, crops and dropout.", .min = 0});
+}
+
+void declare_logging_flags(core::OptionSet& set, RunOptions& o) {
+  set.add("logs", &o.logs,
+          {.role = OptionRole::kIdentity,
+           .help = "Folder of runs; this one lands in LOGS/NAME.",
+           .metavar = "DIR",
+           .refused_choices = {{"none", "a run always leaves its record; name a folder"},
+                               {"None", "a run always leaves its record; name a folder"},
+                               {"", "a run always leaves its record; name a folder"}}});
+  set.add("name", &o.name,
+          {.role = OptionRole::kIdentity,
+           .help = "Name of the run. An existing one is refused without --resume.",
+           .metavar = "NAME",
+           .unset_text = "time and main options"});
+  set.add("log-local", &o.log_local,
+          {.role = OptionRole::kNoInfluence, .help = "Every rank writes its own log file, not rank 0 alone."});
+  set.add("log-every-n-steps", &o.log_every_n_steps,
+          {.role = OptionRole::kNoInfluence, .help = "Distance of log lines.", .unit = "steps", .min = 1});
+  set.add(
+      "report-to", &o.report_to,
+      {.role = OptionRole::kNoInfluence,
+       .help = "tensorboard: also write TensorBoard event files.",
+       .choices = {"none", "tensorboard"},
+       .choice_aliases = {{"", "none"}, {"tensorboard,", "tensorboard"}, {",tensorboard", "tensorboard"}},
+       .refused_choices = {{"wandb", "use --report-to tensorboard; the record of a run is plain JSON, easy to upload"},
+                           {"all", "use --report-to tensorboard"},
+                           {"wandb,tensorboard", "use --report-to tensorboard"},
+                           {"tensorboard,wandb", "use --report-to tensorboard"},
+                           {"trackio", "use --report-to tensorboard"}}});
+  set.add("debug", &o.debug, {.role = OptionRole::kNoInfluence, .help = "Log more."});
+}
+
+void declare_profile_flags(core::OptionSet& set, RunOptions& o) {
+  set.add("profile", &o.profile,
+          {.role = OptionRole::kIdentity,
+           .help = "Trace some steps; the run is marked as no measurement. `lockstep profile train ...` sets it."});
+  set.add("profile-step-start", &o.profile_step_start,
+          {.role = OptionRole::kIdentity, .help = "First step that is traced.", .unit = "step from 0", .min = 0});
+  set.add("profile-step-end", &o.profile_step_end,
+          {.role = OptionRole::kIdentity,
+           .help = "Step before which the trace ends. Without --max-steps the run ends there, too.",
+           .unit = "step from 0",
+           .min = 1});
+  set.add(
+      "profile-ranks", &o.profile_ranks,
+      {.role = OptionRole::kIdentity, .help = "Ranks that are traced, such as 0,1,4-7, or all.", .metavar = "RANKS"});
+  set.add("profile-tool", &o.profile_tool,
+          {.role = OptionRole::kIdentity,
+           .help = "kineto: Chrome traces in the run's folder profile/. nsys: ranges and capture range for Nsight "
+                   "Systems, under which the ranks then run.",
+           .choices = {"kineto", "nsys"}});
+}
+
+void declare_checkpoint_flags(core::OptionSet& set, RunOptions& o) {
+  set.add("save-every-n-steps", &o.save_every_n_steps,
+          {.role = OptionRole::kNoInfluence,
+           .help = "Also save every N optimiser steps; 0: do not.",
+           .unit = "steps",
+           .min = 0});
+  set.add("keep", &o.keep,
+          {.role = OptionRole::kNoInfluence,
+           .help = "Keep the newest N checkpoints.",
+           .unit = "checkpoints",
+           .unset_text = "all",
+           .min = 1});
+  set.add("resume", &o.resume,
+          {.role = OptionRole::kIdentity,
+           .help = "Go on from a checkpoint: a path, or latest, which starts afresh where there is none yet.",
+           .metavar = "latest|PATH"});
+}
+
+void check_ranks(const RunOptions& o) {
+  refuse_if(o.dist_rank.has_value() != o.dist_world_size.has_value(),
+            "--dist-rank and --dist-world-size belong together", "give both or none");
+  refuse_if(o.dist_rank && *o.dist_rank >= *o.dist_world_size,
+            fmt::format("--dist-rank {} is out of range, expected 0 to {}", o.dist_rank.value_or(0),
+                        o.dist_world_size.value_or(0) - 1),
+            "ranks count from 0");
+  refuse_if(
+      o.world_size && !o.dry_run, "--world-size only asks --dry-run about a size that is not here",
+      fmt::format("start ranks with `lockstep launch --nproc-per-node N -- train {} ...`, or add --dry-run", o.task));
+  refuse_if(o.json && !o.dry_run, "--json belongs to --dry-run",
+            "a run writes steps.jsonl and results.jsonl into its folder");
+  refuse_if(o.device == "cpu" && o.dist_backend == "nccl", "--dist-backend nccl needs --device cuda",
+            "use --dist-backend gloo");
+  const bool is_url = o.dist_url.empty() || o.dist_url == "env://" || core::starts_with(o.dist_url, "tcp://");
+  refuse_if(!is_url, fmt::format("--dist-url got '{}', expected tcp://HOST:PORT or env://", o.dist_url),
+            "for example tcp://node01:29500");
+}
+
+void check_profile(const RunOptions& o, const core::OptionSet& set) {
+  for (const char* flag : {"profile-step-start", "profile-step-end", "profile-ranks", "profile-tool"})
+    refuse_if(!o.profile && set.is_given(flag), fmt::format("--{} belongs to a profile", flag),
+              "start the run with `lockstep profile train ...`");
+  refuse_if(o.profile_step_end <= o.profile_step_start,
+            fmt::format("--profile-step-end {} is not behind --profile-step-start {}", o.profile_step_end,
+                        o.profile_step_start),
+            "the end is the first step that is not traced any more");
+  refuse_if(o.profile && o.max_steps.value_or(o.profile_step_end) <= o.profile_step_start,
+            fmt::format("--max-steps {} ends the run before --profile-step-start {}", o.max_steps.value_or(0),
+                        o.profile_step_start),
+            "profile earlier steps");
+  parse_profile_ranks(o.profile_ranks);
+}
+
+}  // namespace
+
+void declare_run_flags(core::OptionSet& set, RunOptions& options, std::initializer_list<BorrowedFlag> flags) {
+  core::OptionSet all("train", "What every run has.");
+  all.require_roles();
+  declare_dry_run_flags(all, options);
+  declare_rank_flags(all, options);
+  declare_compute_flags(all, options);
+  declare_logging_flags(all, options);
+  declare_profile_flags(all, options);
+  declare_checkpoint_flags(all, options);
+  borrow_flags(set, all, flags);
+}
+
+void refuse_guessed_flags(core::OptionSet& set) {
+  for (const char* name : {"outdir", "out-dir", "output-dir"})
+    set.refuse(name, "runs lie side by side in one folder", "use --logs DIR --name NAME: the run lands in DIR/NAME");
+  for (const char* name : {"gpus-per-node", "devices-per-node"})
+    set.refuse(name, "ranks are started from outside",
+               "start them with `lockstep launch --nproc-per-node N -- train ...`, torchrun or srun");
+}
+
+void check_run_options(const RunOptions& options, const core::OptionSet& set) {
+  check_ranks(options);
+  refuse_if(options.name.find('/') != std::string::npos, fmt::format("--name '{}' contains '/'", options.name),
+            "put folders into --logs");
+  check_profile(options, set);
+}
+
+std::vector<int64_t> parse_profile_ranks(const std::string& text) {
+  std::vector<int64_t> ranks;
+  if (text == "all") return ranks;
+  for (const std::string& part : core::split(text, ",")) {
+    const auto ends = core::split(part, "-");
+    const auto first = core::parse_int(core::trim(ends.front())), last = core::parse_int(core::trim(ends.back()));
+    refuse_if(!first || !last || ends.size() > 2 || *first < 0 || *last < *first || *last > 1 << 24,
+              fmt::format("--profile-ranks got '{}', expected ranks such as 0,1,4-7, or all", text),
+              "ranks count from 0");
+    for (int64_t rank = *first; rank <= *last; ++rank) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::string auto_run_name(const RunFacts& facts, const std::string& time_text) {
+  return fmt::format("{}-model_{}-lr_{}-b_{}-j_{}-p_{}", time_text,
+                     core::replace_all(core::replace_all(facts.model, "/", "-"), " ", "-"),
+                     core::format_double(facts.lr.value_or(0)), facts.micro_batch_size, facts.workers, facts.precision);
+}
+
+}  // namespace lockstep::config

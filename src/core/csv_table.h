@@ -1,0 +1,56 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::core {
+
+/// A small CSV table of points with its comments: lines that begin with '#'.
+struct CsvTable {
+  std::filesystem::path source{};
+  std::vector<std::string> comments{};  ///< Without the '#'.
+  std::vector<std::string> columns{};
+  std::vector<std::vector<std::string>> rows{};  ///< As many fields as columns.
+  std::vector<size_t> lines{};                   ///< Line of each row, from 1.
+
+  /// Number of a column, or nothing.
+  std::optional<size_t> find(std::string_view column) const;
+  /// Number of a column; DataError that lists the columns.
+  size_t column(std::string_view column) const;
+  const std::string& text(size_t row, std::string_view column) const;
+  /// DataError names file, line and column when the field is no finite number.
+  double number(size_t row, std::string_view column) const;
+  std::vector<double> numbers(std::string_view column) const;
+};
+
+/// Reads a CSV file, its fields parted by the sign that parts its header: fields in quotes may hold that sign and
+/// doubled quotes, empty lines are passed over. DataError with the line for a row of another length than the header, a
+/// quote that is not closed, two columns of one name, or a file without a header.
+CsvTable read_table(const std::filesystem::path& path);
+/// The names of a table's columns; nothing for a file without any.
+std::optional<std::vector<std::string>> read_table_header(const std::filesystem::path& path);
+
+/// A name in lower case, with one '_' for whatever is neither letter nor digit: "Step time (ms)" -> "step_time_ms".
+std::string plain_name(std::string_view header);
+/// The unit at the end of a plain name: stem "step_time" and 3 decimals more than seconds have; nothing without one.
+struct TimeUnit {
+  std::string_view stem;  ///< Of the name that was asked about.
+  int decimals = 0;
+};
+std::optional<TimeUnit> find_time_unit(std::string_view plain_name);
+
+/// The sign that parts the fields of a header: ',', ';' or a tab, whichever occurs most (the first of equal ones).
+char separator_of(std::string_view header);
+/// Is this a number with a comma that may be a decimal or a thousands separator ("0,5", "1,234")? Not "1,234.5" nor
+/// "1,234,567".
+bool has_ambiguous_comma(std::string_view field);
+/// What to do about such a comma.
+inline constexpr const char* kCommaHint =
+    "write a decimal point and no thousands separators: a comma inside a number may be either";
+
+/// Fields of one CSV line; nothing when a quote is not closed. White space around fields is taken off.
+std::optional<std::vector<std::string>> split_csv_line(std::string_view line, char separator = ',');
+
+}  // namespace lockstep::core

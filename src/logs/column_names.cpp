@@ -1,0 +1,149 @@
+#include "logs/column_names.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/csv_table.h"
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace lockstep::logs {
+namespace {
+
+struct Synonyms {
+  std::string_view quantity;
+  ColumnUse use;
+  std::string_view names;  // plain ones, parted by spaces
+};
+
+constexpr Synonyms kQuantities[] = {
+    {"step", ColumnUse::kSteps, "step iteration iter global_step"},
+    {"epoch", ColumnUse::kSteps, "epoch"},
+    {"num_steps", ColumnUse::kSteps, "num_steps"},
+    {"rank", ColumnUse::kSteps, "rank"},
+    {"samples", ColumnUse::kSteps, "samples images"},
+    {"tokens", ColumnUse::kSteps, "tokens"},
+    {"loss", ColumnUse::kSteps, "loss train_loss"},
+    {"samples_seen", ColumnUse::kSteps, "samples_seen consumed_samples"},
+    {"timestamp", ColumnUse::kSteps, "timestamp time unix_time"},
+    {"nodes", ColumnUse::kBoth, "nodes n_nodes num_nodes nnodes node_count number_of_nodes"},
+    {"gpus", ColumnUse::kBoth, "gpus n_gpus num_gpus ngpus gpu_count number_of_gpus"},
+    {"devices", ColumnUse::kBoth,
+     "devices n_devices num_devices device_count world_size ranks n_ranks num_ranks accelerators gcds"},
+    {"devices_per_node", ColumnUse::kSteps, "devices_per_node gpus_per_node ranks_per_node"},
+    {"global_batch", ColumnUse::kBoth, "global_batch global_batch_size gbs total_batch total_batch_size"},
+    // A "batch" may be of a device or of all.
+    {"local_batch", ColumnUse::kBoth,
+     "local_batch local_batch_size batch_per_gpu batch_per_device batch_size_per_gpu batch_size_per_device "
+     "per_gpu_batch_size per_device_batch_size samples_per_device"},
+    {"samples_per_s", ColumnUse::kBoth, "samples_per_s samples_per_second images_per_s images_per_second"},
+    {"samples_per_s", ColumnUse::kResults,
+     "throughput samples_s samples_per_sec samples_sec images_s images_per_sec images_sec img_s img_per_s imgs_s "
+     "sequences_per_s sequences_s"},
+    {"tokens_per_s", ColumnUse::kResults,
+     "tokens_per_s tokens_s tokens_per_sec tokens_per_second tokens_sec tok_s tok_per_s"},
+    {"samples_per_s_per_gpu", ColumnUse::kResults,
+     "samples_per_s_per_gpu samples_s_gpu samples_per_s_gpu samples_per_second_per_gpu images_s_gpu "
+     "images_per_s_per_gpu throughput_per_gpu"},
+    {"tokens_per_s_per_gpu", ColumnUse::kResults,
+     "tokens_per_s_per_gpu tokens_s_gpu tokens_per_s_gpu tokens_per_sec_per_gpu tokens_per_second_per_gpu tok_s_gpu "
+     "tokens_s_device tokens_per_gpu_per_s tokens_per_gpu_per_second"},
+    {"tflops_per_gpu", ColumnUse::kBoth, "tflops_per_gpu tflops_per_device"},
+    {"tflops_per_gpu", ColumnUse::kSteps, "tflops"},
+    {"tflops_per_gpu", ColumnUse::kResults,
+     "tflop_s_gpu tflops_gpu tflops_s_gpu tflop_s_per_gpu tflop_per_s_per_gpu tflops_per_s_per_gpu tflop_s_device "
+     "throughput_per_gpu_tflop_s_gpu"},
+    {"efficiency_pct", ColumnUse::kResults,
+     "efficiency_pct efficiency eff scaling_efficiency parallel_efficiency efficiency_percent"},
+    {"mfu_pct", ColumnUse::kResults, "mfu_pct mfu mfu_percent"},
+    {"speedup", ColumnUse::kResults, "speedup speed_up"},
+    {"precision", ColumnUse::kBoth, "precision dtype"},
+    {"model", ColumnUse::kBoth, "model"},
+    {"model", ColumnUse::kSteps, "model_name"},
+    {"system", ColumnUse::kBoth, "system"},
+    {"system", ColumnUse::kSteps, "cluster"},
+    {"accum", ColumnUse::kSteps, "accum grad_accum gradient_accumulation_steps"},
+    {"sequence_length", ColumnUse::kSteps, "sequence_length seq_length seq_len"},
+    {"task", ColumnUse::kSteps, "task"},
+    {"layout", ColumnUse::kSteps, "layout"},
+    {"run", ColumnUse::kSteps, "run run_id run_name repeat repetition rep replicate trial seed"},
+    {"job", ColumnUse::kSteps, "job job_id jobid slurm_job_id"},
+};
+
+/// Names before their unit of time.
+constexpr Synonyms kDurations[] = {
+    {"step_time", ColumnUse::kBoth, "step_time step time_per_step iteration_time iter_time batch_time train_step_time"},
+    {"step_time", ColumnUse::kSteps, "elapsed_time_per_iteration train_step_timing train_step_timing_in"},
+    {"step_time", ColumnUse::kResults, "time"},
+    {"data_wait", ColumnUse::kSteps, "data_wait data_time data"},
+};
+
+bool holds_word(std::string_view words, std::string_view word) {
+  for (size_t at = 0; at <= words.size();) {
+    const size_t end = std::min(words.find(' ', at), words.size());
+    if (words.substr(at, end - at) == word) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+std::string_view find_in(std::span<const Synonyms> table, std::string_view name, ColumnUse use) {
+  for (const Synonyms& row : table)
+    if ((static_cast<int>(row.use) & static_cast<int>(use)) != 0 && holds_word(row.names, name)) return row.quantity;
+  return {};
+}
+}  // namespace
+
+std::string_view find_quantity(std::string_view plain_name, ColumnUse use) {
+  return find_in(kQuantities, plain_name, use);
+}
+
+std::string_view find_duration(std::string_view stem, ColumnUse use) { return find_in(kDurations, stem, use); }
+
+int step_time_decimals(std::string_view plain_name) {
+  if (plain_name == "ms_per_step") return 3;
+  if (plain_name == "s_per_step" || plain_name == "seconds_per_step") return 0;
+  const auto unit = core::find_time_unit(plain_name);
+  return unit && !find_duration(unit->stem, ColumnUse::kResults).empty() ? unit->decimals : -1;
+}
+
+std::string known_column(const std::string& header) {
+  const std::string name = core::plain_name(header);
+  if (step_time_decimals(name) >= 0) return std::string(kStepTimeColumn);
+  if (const std::string_view quantity = find_quantity(name, ColumnUse::kResults); !quantity.empty())
+    return std::string(quantity);
+  constexpr std::string_view kRate = "throughput_";
+  if (core::starts_with(name, kRate)) {
+    const std::string known = known_column(name.substr(kRate.size()));
+    if (known.find("per_s") != std::string::npos) return known;
+  }
+  return header;
+}
+
+bool is_result_table(const std::filesystem::path& path) {
+  if ((path.extension() != ".csv" && path.extension() != ".tsv") || !std::filesystem::is_regular_file(path))
+    return false;
+  try {
+    const auto columns = core::read_table_header(path);
+    if (!columns) return false;
+    const auto has = [&](std::initializer_list<const char*> names) {
+      return std::any_of(columns->begin(), columns->end(), [&](const std::string& column) {
+        return std::find(names.begin(), names.end(), known_column(column)) != names.end();
+      });
+    };
+    if (has({"step", "iteration", "iter", "global_step"})) return false;
+    if (has({"nodes", "gpus", "devices", "global_batch"})) return true;
+    // Steps without a number have nothing but their times.
+    return columns->size() > 1 && std::none_of(columns->begin(), columns->end(), [](const std::string& name) {
+             const std::string lower = core::to_lower_ascii(name);
+             return lower.find("time") != std::string::npos || core::starts_with(lower, "step");
+           });
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
+}  // namespace lockstep::logs

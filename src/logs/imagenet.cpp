@@ -1,0 +1,147 @@
+// Epoch: [0][ 10/626]  Time  0.412 ( 0.455)  Data  0.001 ( 0.030)  Loss 6.9012e+00 (6.9500e+00)  Acc@1   0.39 (  0.20)
+// Acc@5 ...
+//  * Acc@1 71.123 Acc@5 90.456
+//
+// The value is that of one step, the number in parentheses a mean since the start of the epoch. The value is taken:
+// differences of a mean that is printed with three digits have an error of milliseconds per step. Where the printed
+// steps do not represent the epoch, that is told. The program's own batches count from 1, older versions of it count
+// from 0.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/strings.h"
+#include "logs/merged.h"
+#include "logs/parser.h"
+
+namespace lockstep::logs {
+namespace {
+
+constexpr std::string_view kImageNetMark = "Epoch: [";
+
+class ImageNetParser : public LogParser {
+ public:
+  using LogParser::LogParser;
+
+  static bool is_step_line(std::string_view line) {
+    return core::starts_with(line, kImageNetMark) && line.find("Time") != std::string_view::npos;
+  }
+
+  LineUse read(const LogLine& line) override {
+    if (core::starts_with(line.text, "*") && line.text.find("Acc@1") != std::string_view::npos)
+      return read_result(line.text);
+    if (!is_step_line(line.text)) return LineUse::kOther;
+    std::string_view rest;
+    const auto epoch = count_after(line.text, kImageNetMark, &rest);
+    const auto batch = epoch ? count_after(rest, "][", &rest) : std::nullopt;
+    const auto num_batches = batch ? count_after(rest, "/", &rest) : std::nullopt;
+    constexpr int64_t kMaxEpoch = 1'000'000, kMaxBatches = 1'000'000'000;
+    if (!num_batches || *epoch > kMaxEpoch || *num_batches == 0 || *num_batches > kMaxBatches || *batch > *num_batches)
+      return LineUse::kRejected;
+    if (*batch == 0) counts_from_ = 0;
+    const auto time = ms_after(rest, "Time", kMsPerSecond);
+    const auto mean = mean_after(rest, "Time");
+    if (!time || !mean) return LineUse::kRejected;
+    LogRow row{.step = *epoch * *num_batches + *batch - counts_from_,
+               .num_steps = 1,
+               .epoch = static_cast<int32_t>(*epoch),
+               .step_ms = *time};
+    row.data_wait_ms = ms_after(rest, "Data", kMsPerSecond).value_or(record::kUnknown);
+    row.loss = number_after(rest, "Loss").value_or(record::kUnknown);
+    if (const auto global_batch = known_batch()) row.samples = static_cast<double>(*global_batch);
+    const LineUse use = add(line, row);
+    if (use == LineUse::kUsed) compare_with_mean(*epoch, *batch, *time, *mean * kMsPerSecond);
+    return use;
+  }
+
+  void finish() override {
+    if (setup().sample_unit == "samples") setup().sample_unit = "images";
+    if (setup().task.empty()) setup().task = "resnet";
+    close_epoch();
+  }
+
+ private:
+  static std::optional<double> mean_after(std::string_view text, std::string_view key) {
+    std::string_view rest;
+    if (!number_after(text, key, &rest)) return std::nullopt;
+    const size_t open = rest.find_first_not_of(' ');
+    if (open == std::string_view::npos || rest[open] != '(') return std::nullopt;
+    return read_number(rest.substr(open + 1));
+  }
+
+  /// Watches whether the printed steps are like those between them. The first of an epoch waits for the loader and is
+  /// left out of both sides.
+  void compare_with_mean(int64_t epoch, int64_t batch, double value_ms, double mean_ms) {
+    if (epoch != epoch_ || batch < num_batches_) {
+      close_epoch();
+      epoch_ = epoch, num_values_ = 0, sum_ms_ = 0;
+      first_ms_ = value_ms;
+    } else {
+      ++num_values_;
+      sum_ms_ += value_ms;
+    }
+    num_batches_ = batch - counts_from_ + 1, mean_ms_ = mean_ms;
+  }
+
+  void close_epoch() {
+    constexpr int64_t kEnough = 10;
+    constexpr double kFar = 0.1;
+    if (num_values_ < kEnough || num_batches_ <= num_values_) return;  // the second: lines that repeat a batch
+    const auto num_batches = static_cast<double>(num_batches_);
+    const double printed_ms = sum_ms_ / static_cast<double>(num_values_),
+                 all_ms = (mean_ms_ * num_batches - first_ms_) / (num_batches - 1);
+    if (std::abs(printed_ms - all_ms) > kFar * printed_ms)
+      builder_.count_problem(
+          fmt::format("epoch {}: the printed steps take {:.1f} ms on average, all steps of the epoch {:.1f} ms: the "
+                      "steps between the lines differ",
+                      epoch_, printed_ms, all_ms));
+  }
+
+  LineUse read_result(std::string_view text) {
+    record::ResultRecord result{.attempt = 1, .step = 0, .name = "val"};
+    if (epoch_ >= 0) result.epoch = epoch_;
+    if (builder_.has_rows()) result.step = builder_.run().steps.step.back() + 1;
+    for (const std::string_view key : {"Acc@1", "Acc@5"})
+      if (const auto percent = number_after(text, key))
+        result.metrics.emplace_back(key == "Acc@1" ? "top1_pct" : "top5_pct", *percent);
+    if (result.metrics.empty()) return LineUse::kRejected;
+    builder_.run().results.push_back(std::move(result));
+    return LineUse::kUsed;
+  }
+
+  int64_t counts_from_ = 1;
+  int64_t epoch_ = -1, num_batches_ = 0, num_values_ = 0;  // batches done, and values printed behind the first
+  double first_ms_ = 0, sum_ms_ = 0, mean_ms_ = 0;
+};
+
+/// Each value has its mean behind it: "Time  0.412 ( 0.455)".
+bool imagenet_line_is_torn(std::string_view line) {
+  if (!ImageNetParser::is_step_line(line)) return false;
+  const size_t brackets = line.find("]["), slash = line.find('/');
+  if (!is_number_closed(line, kImageNetMark, {"]["}) || brackets == std::string_view::npos ||
+      slash == std::string_view::npos)
+    return true;
+  if (!is_number_closed(line.substr(brackets), "][", {"/"}) || !is_number_closed(line.substr(slash), "/", {"]"}))
+    return true;
+  for (const std::string_view key : {"Time", "Data", "Loss"}) {
+    std::string_view rest;
+    if (!number_after(line, key, &rest)) continue;
+    rest = core::trim(rest);
+    if (!core::starts_with(rest, "(") || !is_number_closed(rest, "(", {")"})) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+LogReader imagenet_reader() {
+  return {.is_own_line = ImageNetParser::is_step_line,
+          .shape = {.begin = kImageNetMark, .keys = {kImageNetMark, "Data", "Acc@5"}, .end = ")"},
+          .is_torn = imagenet_line_is_torn,
+          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
+            return std::make_unique<ImageNetParser>(builder);
+          }};
+}
+
+}  // namespace lockstep::logs

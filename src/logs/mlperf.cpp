@@ -1,0 +1,162 @@
+// :::MLLOG {"namespace": "", "time_ms": 1717236672345, "event_type": "POINT_IN_TIME", "key": "tracked_stats",
+//           "value": {"throughput": 1234.5, "train_step_time": 0.83, "loss": 7.1}, "metadata": {"step": 100}}
+//
+// Step times stand in tracked_stats under three spellings. Where there are none, blocks and epochs give them: time
+// between start and stop over the steps in between, told by metadata (samples_count, step) and the global batch.
+// `throughput` may count launches instead of finished steps: kept, not used.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/strings.h"
+#include "logs/parser.h"
+
+namespace lockstep::logs {
+namespace {
+
+using core::Json;
+constexpr std::string_view kMlperfMark = ":::MLLOG";
+
+std::optional<double> number_in(const Json& object, std::initializer_list<const char*> keys) {
+  if (!object.is_object()) return std::nullopt;
+  for (const char* key : keys) {
+    const auto found = object.find(key);
+    if (found != object.end() && found->is_number() && std::isfinite(found->get<double>())) return found->get<double>();
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> count_in(const Json& object, std::initializer_list<const char*> keys) {
+  const auto number = number_in(object, keys);
+  constexpr double kMaxCount = 1e14;
+  if (!number || *number < 0 || *number > kMaxCount) return std::nullopt;
+  return static_cast<int64_t>(*number);
+}
+
+class MlperfParser : public LogParser {
+ public:
+  using LogParser::LogParser;
+
+  LineUse read(const LogLine& line) override {
+    const size_t at = line.text.find(kMlperfMark);
+    if (at == std::string_view::npos) return LineUse::kOther;
+    Json event;
+    try {
+      event = core::parse_json(core::trim(line.text.substr(at + kMlperfMark.size())), "MLLOG");
+    } catch (const DataError&) {
+      return LineUse::kRejected;
+    }
+    if (!event.is_object() || !event.contains("key") || !event["key"].is_string()) return LineUse::kRejected;
+    LogLine stamped = line;
+    if (const auto time_ms = number_in(event, {"time_ms"}); time_ms && *time_ms > 0)
+      stamped.time_s = *time_ms / kMsPerSecond;
+    return read_event(stamped, event["key"].get<std::string>(), event.contains("value") ? event["value"] : Json(),
+                      event.contains("metadata") ? event["metadata"] : Json());
+  }
+
+  void finish() override {
+    if (!builder_.has_rows())  // no program that measures steps itself: the blocks between evaluations do
+      for (const Block& block : blocks_) builder_.add({.text = {}, .rank = {}, .time_s = block.time_s}, block.row);
+  }
+
+ private:
+  struct Block {
+    LogRow row{};
+    double time_s = 0;
+  };
+
+  LineUse read_event(const LogLine& line, const std::string& key, const Json& value, const Json& metadata) {
+    if (key == "tracked_stats") return read_stats(line, value, metadata);
+    if (key == "block_start" || key == "block_stop") return read_block(line, key == "block_stop", metadata);
+    if (key == "run_start" && line.time_s) builder_.start_attempt();
+    if (key == "run_stop") read_end(metadata);
+    if (key == "eval_accuracy" || key == "eval_error" || key == "eval_loss") read_evaluation(key, value, metadata);
+    const auto take = [&](const char* name, std::optional<int64_t>& place) {
+      if (key == name && !place && value.is_number() && value.get<double>() >= 1 && value.get<double>() < 1e15)
+        place = static_cast<int64_t>(value.get<double>());
+    };
+    take("global_batch_size", setup().global_batch), take("max_sequence_length", setup().sequence_length),
+        take("gradient_accumulation_steps", setup().accum);
+    take("number_of_nodes", setup().nodes), take("number_of_ranks", setup().devices);
+    if (key == "submission_benchmark" && value.is_string() && setup().model.empty())
+      setup().model = value.get<std::string>();
+    if (key == "submission_platform" && value.is_string() && setup().system.empty())
+      setup().system = value.get<std::string>();
+    return LineUse::kUsed;
+  }
+
+  LineUse read_stats(const LogLine& line, const Json& value, const Json& metadata) {
+    const auto told = number_in(value, {"train_step_timing in s"}),
+               seconds = number_in(value, {"train_step_time", "train_step_timing", "train_step_timing in s"});
+    if (!seconds) return LineUse::kUsed;
+    if (!told) builder_.run().is_unit_guessed = true;
+    const auto step = step_of(metadata, value);
+    if (!step) return LineUse::kRejected;
+    LogRow row{.step = *step, .step_ms = *seconds * kMsPerSecond};
+    row.samples_per_s = number_in(value, {"throughput"}).value_or(record::kUnknown);
+    row.loss = number_in(value, {"loss", "train_loss", "reduced_train_loss"}).value_or(record::kUnknown);
+    if (const auto batch = known_batch()) row.samples = static_cast<double>(*batch);
+    return add(line, row);
+  }
+
+  std::optional<int64_t> step_of(const Json& metadata, const Json& value) const {
+    for (const Json* place : {&metadata, &value})
+      if (const auto step = count_in(*place, {"step", "step_num", "iteration", "iter_num"})) return step;
+    const auto samples = count_in(metadata, {"samples_count"});
+    if (samples && known_batch() && *samples >= *known_batch()) return *samples / *known_batch() - 1;
+    return std::nullopt;
+  }
+
+  LineUse read_block(const LogLine& line, bool is_stop, const Json& metadata) {
+    const auto samples = count_in(metadata, {"samples_count", "first_sample"});
+    const int64_t batch = known_batch().value_or(0);
+    const auto step = count_in(metadata, {"step", "iteration"});
+    const auto done = step ? step : samples && batch > 0 ? std::optional(*samples / batch) : std::nullopt;
+    if (!line.time_s) return LineUse::kRejected;
+    if (!is_stop) {
+      block_start_ = {done, *line.time_s};
+      return LineUse::kUsed;
+    }
+    const auto start = std::exchange(block_start_, {});
+    if (!start.first || !done || *done <= *start.first || *line.time_s <= start.second)
+      return LineUse::kUsed;  // tells nothing about steps
+    const int64_t num_steps = std::min<int64_t>(*done - *start.first, 1'000'000'000);
+    Block block{.row = {.step = *done - 1, .num_steps = static_cast<int32_t>(num_steps)}, .time_s = *line.time_s};
+    block.row.step_ms = (*line.time_s - start.second) * kMsPerSecond / static_cast<double>(num_steps);
+    if (batch > 0) block.row.samples = static_cast<double>(batch);
+    blocks_.push_back(block);
+    return LineUse::kUsed;
+  }
+
+  void read_end(const Json& metadata) {
+    const auto found = metadata.is_object() ? metadata.find("status") : metadata.end();
+    if (!metadata.is_object() || found == metadata.end() || !found->is_string()) return;
+    const std::string status = found->get<std::string>();
+    builder_.run().state = status == "success" ? "finished" : "failed";
+    if (status != "success") builder_.run().message = fmt::format("run_stop says '{}'", status);
+  }
+
+  void read_evaluation(const std::string& key, const Json& value, const Json& metadata) {
+    if (!value.is_number() || !std::isfinite(value.get<double>())) return;
+    const auto step = step_of(metadata, Json());
+    builder_.run().results.push_back(
+        {.attempt = 1, .step = step.value_or(0), .name = "val", .metrics = {{key, value.get<double>()}}});
+  }
+
+  std::vector<Block> blocks_{};
+  std::pair<std::optional<int64_t>, double> block_start_{};  // steps done and time
+};
+
+}  // namespace
+
+LogReader mlperf_reader() {
+  return {.is_own_line = [](std::string_view line) { return line.find(kMlperfMark) != std::string_view::npos; },
+          .shape = {.begin = kMlperfMark, .keys = {kMlperfMark}, .end = "}"},
+          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
+            return std::make_unique<MlperfParser>(builder);
+          }};
+}
+
+}  // namespace lockstep::logs

@@ -1,0 +1,89 @@
+// Epoch 0: :  50%|#####     | 50/100 [03:59<03:59, reduced_train_loss=7.310, global_step=49.00,
+// consumed_samples=12800.0, train_step_timing in s=3.590] Training epoch 0, iteration 9/99 | lr: 0.0003 |
+// global_batch_size: 128 | global_step: 9 | reduced_train_loss: 11.03 | train_step_timing in s: 4.51 |
+// consumed_samples: 1280
+//
+// The timing is that of one step (the last). A bar is drawn again and again: of lines with one step the slowest counts.
+// global_step is from 0.
+#include "core/strings.h"
+#include "logs/merged.h"
+#include "logs/parser.h"
+
+namespace lockstep::logs {
+namespace {
+
+constexpr std::string_view kNemoMark = "train_step_timing";
+
+/// "50/100 [": steps done, of a bar that names no global_step.
+std::optional<int64_t> steps_of_bar(std::string_view line) {
+  const size_t bar = line.find("| ");
+  if (bar == std::string_view::npos) return std::nullopt;
+  std::string_view rest;
+  const auto done = count_after(line.substr(bar), "| ", &rest);
+  return done && core::starts_with(rest, "/") ? done : std::nullopt;
+}
+
+class NemoParser : public LogParser {
+ public:
+  using LogParser::LogParser;
+
+  LineUse read(const LogLine& line) override {
+    if (line.text.find(kNemoMark) == std::string_view::npos) return LineUse::kOther;
+    double unit_ms = 0;
+    const auto time = ms_after(line.text, kNemoMark, kMsPerSecond, &unit_ms);
+    auto step = count_after(line.text, "global_step");
+    if (!step) step = count_after(line.text, "iteration ");
+    if (!step)
+      if (const auto done = steps_of_bar(line.text)) step = *done - 1;
+    if (!time || !step || *step < 0) return LineUse::kRejected;
+    LogRow row{.step = *step, .num_steps = 1, .step_ms = *time, .unit_ms = unit_ms};
+    constexpr int64_t kMaxEpoch = 1'000'000'000;
+    if (const auto epoch = count_after(line.text, "poch "); epoch && *epoch < kMaxEpoch)
+      row.epoch = static_cast<int32_t>(*epoch);
+    row.loss = number_after(line.text, "reduced_train_loss").value_or(record::kUnknown);
+    row.samples_seen = number_after(line.text, "consumed_samples").value_or(record::kUnknown);
+    row.tflops_per_device = number_after(line.text, "TFLOPS_per_GPU").value_or(record::kUnknown);
+    learn_batch(line.text, row);
+    if (const auto batch = known_batch()) row.samples = static_cast<double>(*batch);
+    return add(line, row);
+  }
+
+ private:
+  /// The batch: told, or the samples consumed over the steps done.
+  void learn_batch(std::string_view text, const LogRow& row) {
+    if (setup().global_batch) return;
+    if (const auto batch = count_after(text, "global_batch_size"); batch && *batch > 0) {
+      setup().global_batch = batch;
+      return;
+    }
+    const auto consumed = count_after(text, "consumed_samples");
+    if (consumed && *consumed > 0 && *consumed % (row.step + 1) == 0) setup().global_batch = *consumed / (row.step + 1);
+  }
+};
+
+/// The number of a bar ends at a comma or at the bar's bracket, that of a line of fields at a bar or with the line.
+bool nemo_line_is_torn(std::string_view line) {
+  if (line.find(kNemoMark) == std::string_view::npos) return false;
+  const bool is_bar = line.find("%|") != std::string_view::npos || steps_of_bar(line);
+  if (is_bar && line.find(']', line.find(kNemoMark)) == std::string_view::npos) return true;
+  for (const std::string_view key : {"reduced_train_loss", "global_step", "consumed_samples", "global_batch_size",
+                                     "TFLOPS_per_GPU", "train_step_timing in s", "train_step_timing in ms"})
+    if (!(is_bar ? is_number_closed(line, key, {",", "]"}) : is_number_closed(line, key, {",", "|", kLineEnd})))
+      return true;
+  return !is_number_closed(line, kNemoMark, {",", "]", "|", "s", "ms", kLineEnd});
+}
+
+}  // namespace
+
+LogReader nemo_reader() {
+  return {
+      .is_own_line =
+          [](std::string_view line) {
+            return line.find(kNemoMark) != std::string_view::npos && line.find(":::MLLOG") == std::string_view::npos;
+          },
+      .shape = {.begin = "Epoch ", .keys = {"reduced_train_loss", "global_step", kNemoMark}, .end = "]"},
+      .is_torn = nemo_line_is_torn,
+      .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<NemoParser>(builder); }};
+}
+
+}  // namespace lockstep::logs

@@ -1,0 +1,110 @@
+// 100     images/sec: 1500.3 +/- 4.2 (jitter = 21.0)      7.123
+// total images/sec: 1500.12
+//
+// The rate is a mean over all steps since the warm-up, so the steps between two lines took batch x (k2 / rate2 - k1 /
+// rate1). The batch stands at the top
+// ("Batch size:  256 global") or must be told. Steps count from 1.
+#include "core/strings.h"
+#include "logs/merged.h"
+#include "logs/parser.h"
+
+namespace lockstep::logs {
+namespace {
+
+constexpr std::string_view kTfCnnMark = "images/sec:";
+
+class TfCnnParser : public LogParser {
+ public:
+  using LogParser::LogParser;
+
+  static bool is_own_line(std::string_view line) {
+    return line.find(kTfCnnMark) != std::string_view::npos &&
+           (line.find("+/-") != std::string_view::npos || core::starts_with(line, "total"));
+  }
+
+  LineUse read(const LogLine& line) override {
+    if (!is_own_line(line.text)) {
+      read_header(line.text);
+      return LineUse::kOther;
+    }
+    if (core::starts_with(line.text, "total")) return LineUse::kOther;  // the same mean once more
+    const auto step = read_number(line.text);
+    const auto rate = number_after(line.text, kTfCnnMark);
+    constexpr double kMaxStep = 1e12;
+    if (!step || *step < 1 || *step > kMaxStep || *step != static_cast<double>(static_cast<int64_t>(*step)) || !rate ||
+        *rate <= 0)
+      return LineUse::kRejected;
+    if (!known_batch()) {
+      builder_.count_problem("a line was left out: without the global batch (--meta) a rate is no step time");
+      return LineUse::kOther;
+    }
+    const auto batch = static_cast<double>(*known_batch());
+    Progress& progress = progress_[line.rank.value_or(-1)];
+    if (*step < progress.last.step) progress = {};                    // a new start
+    if (*step > progress.last.step) progress.before = progress.last;  // else the line of another rank
+    const double total_s = *step * batch / *rate;
+    LogRow row{.step = static_cast<int64_t>(*step) - 1, .samples = batch, .samples_per_s = *rate};
+    row.first_num_steps = static_cast<int32_t>(std::min(*step, 1e9));
+    row.step_ms = (total_s - progress.before.total_s) / (*step - progress.before.step) * kMsPerSecond;
+    row.loss = loss_of(line.text);
+    const LineUse use = add(line, row);
+    if (use == LineUse::kUsed) progress.last = {*step, total_s};
+    return use;
+  }
+
+  void finish() override {
+    if (setup().sample_unit == "samples") setup().sample_unit = "images";
+  }
+
+ private:
+  static double loss_of(std::string_view line) {
+    const size_t jitter = line.rfind(')');
+    if (jitter == std::string_view::npos) return record::kUnknown;
+    return read_number(line.substr(jitter + 1)).value_or(record::kUnknown);
+  }
+
+  void read_header(std::string_view text) {
+    const auto take_text = [&](std::string_view key, std::string& place) {
+      if (core::starts_with(text, key) && place.empty()) place = core::trim(text.substr(key.size()));
+    };
+    take_text("Model:", setup().model);
+    if (core::starts_with(text, "Batch size:") && text.find("global") != std::string_view::npos &&
+        !setup().global_batch) {
+      const auto batch = count_after(text, "Batch size");
+      if (batch && *batch > 0) setup().global_batch = batch;
+    }
+    if (core::ends_with(text, "per device") && !setup().samples_per_device) {
+      const auto batch = read_number(text);
+      if (batch && *batch >= 1 && *batch < 1e9) setup().samples_per_device = static_cast<int64_t>(*batch);
+    }
+    if (core::starts_with(text, "Data:") || core::starts_with(text, "Dataset:"))
+      if (!setup().is_synthetic) setup().is_synthetic = text.find("synthetic") != std::string_view::npos;
+  }
+
+  struct Moment {
+    double step = 0, total_s = 0;
+  };
+  struct Progress {
+    Moment before{}, last{};  // the printed steps
+  };
+  std::map<int, Progress> progress_{};  // by rank; -1: lines without a label
+};
+
+bool tf_cnn_line_is_torn(std::string_view line) {
+  std::string_view rest;
+  if (line.find(kTfCnnMark) == std::string_view::npos || core::starts_with(line, "total") || !read_number(line, &rest))
+    return false;
+  return !core::starts_with(core::trim(rest), kTfCnnMark) || !is_number_closed(line, kTfCnnMark, {"+/-"});
+}
+
+}  // namespace
+
+LogReader tf_cnn_reader() {
+  return {
+      .is_own_line = TfCnnParser::is_own_line,
+      .shape = {.begin = {}, .keys = {kTfCnnMark, "jitter ="}, .end = ")"},
+      .is_torn = tf_cnn_line_is_torn,
+      .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> { return std::make_unique<TfCnnParser>(builder); }};
+}
+
+}  // namespace lockstep::logs

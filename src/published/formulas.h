@@ -1,0 +1,117 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/options.h"
+#include "core/csv_table.h"
+#include "published/checked_cell.h"
+#include "published/columns.h"
+
+namespace lockstep::published {
+
+/// A printed number and the range of values that would be printed alike.
+struct Printed {
+  double low = 0, value = 0, high = 0;
+};
+Printed operator*(const Printed& a, const Printed& b);  // of numbers above zero
+Printed operator/(const Printed& a, const Printed& b);
+Printed exact(double value);
+/// "623.7" -> 623.65, 623.7, 623.75; a whole number of things ("nodes") has no range.
+Printed parse_printed(const std::string& text, double value, bool is_count);
+int num_decimals(const std::string& text);
+
+/// Constants that a table states in its comments.
+struct TableFacts {
+  std::optional<double> forward_gflops{}, sequence_flops{}, sequence_length{}, samples_per_device{};
+  std::map<std::string, double> peaks_tflops{};  ///< By compute type.
+  std::string precision{};                       ///< The only one, where the table has no column of it.
+  std::optional<double> given_peak_tflops{};     ///< By the user; wins.
+};
+TableFacts read_facts(const core::CsvTable& table, const analysis::AnalysisOptions& options);
+
+/// A table with what its formulas need.
+struct FormulaContext {
+  const core::CsvTable& table;
+  TableFacts facts;
+  std::vector<std::string> groups{};  ///< By row: rows with the same text are one curve over sizes.
+  std::vector<bool> is_mixed{};  ///< By row: the batches of its group are neither those of weak nor of strong scaling,
+                                 ///< so that no efficiency follows.
+  bool has_contradiction = false;      ///< Local and global batches of a row exclude each other.
+  std::vector<std::string> given{};    ///< By column: its name as it was written.
+  std::vector<std::string> parting{};  ///< Text columns that part the rows, beside model, system and precision.
+  /// The base asked for, of the column nodes where there is one; else the smallest size.
+  std::optional<int64_t> base_nodes{};
+  std::vector<std::string> notes{};  ///< What was left out of account, in sentences.
+
+  const std::string& given_name(const char* column) const { return given.at(table.column(column)); }
+  bool has(const char* column) const { return table.find(column).has_value(); }
+  const char* device_column() const { return has("gpus") ? "gpus" : has("devices") ? "devices" : nullptr; }
+  /// Devices, else nodes; nullptr: no sizes.
+  const char* size_column() const {
+    return device_column() != nullptr ? device_column() : has("nodes") ? "nodes" : nullptr;
+  }
+  Printed at(size_t row, const char* column) const;
+  /// Rows of the base in the row's group, the smallest size or the one asked for (without sizes the row itself):
+  /// several are repeats of one base. Empty where the group lacks the size asked for.
+  std::vector<size_t> base_rows(size_t row) const;
+  /// What the row is called: the texts up to its size, and that: "bf16, gpus 128".
+  std::string row_name(size_t row) const;
+  /// A number of the base, which the row must have: over repeats the geometric mean, as for runs.
+  Printed at_base(size_t row, const char* column) const;
+  Printed at_base(size_t row, const std::function<Printed(const FormulaContext&, size_t row)>& compute) const;
+  std::optional<double> peak(size_t row) const;  ///< Of the row's compute type, TFLOP/s.
+};
+
+/// The context with its rows grouped: by every text column that says what ran (not which repeat it was) and whose
+/// values come back over sizes, and by each column of a batch that has several values at one size: by the batch itself
+/// or its share of a size, whichever puts more rows above a base.
+FormulaContext make_context(const ResultTable& result, const analysis::AnalysisOptions& options);
+/// "Base: nodes 1 (line 3); ...", with repeats; empty where the table has no sizes.
+std::string base_text(const FormulaContext& context);
+/// Why a formula with a base has no value in a row; "" where it has one.
+std::string missing_base(const FormulaContext& context, size_t row);
+/// DataError for the first count or rate that is not above zero.
+void check_positive(const ResultTable& result);
+/// DataError where times or rates of one group stand a factor of hundreds apart at the same work: two units in one
+/// column.
+void check_units(const FormulaContext& context);
+
+/// Marks groups whose batches are neither weak nor strong scaling, or contradict each other, and says so in the notes.
+void mark_mixed_batches(FormulaContext& context);
+
+/// Samples of a step on one device, and on all: as the table or its comments tell.
+std::optional<Printed> local_batch(const FormulaContext& context, size_t row);
+std::optional<Printed> global_batch(const FormulaContext& context, size_t row);
+
+/// The throughput of a row: printed, or of its batch and step time.
+struct Rate {
+  std::string name{}, unit{}, formula{};  ///< "samples/s", "samples"; the formula is empty for a printed one.
+  std::function<Printed(const FormulaContext&, size_t row)> at{};
+};
+std::optional<Rate> rate_of(const FormulaContext& context);
+
+/// How a column follows from others.
+struct Formula {
+  std::string column{};
+  std::string text{};
+  std::function<Printed(const FormulaContext&, size_t row)> compute{};
+  bool has_base = false;  ///< It divides by a value of the base.
+};
+
+/// The formulas of a table's derived columns: those whose inputs it has.
+std::vector<Formula> formulas_of(const FormulaContext& context);
+/// What can be told beyond the printed columns (efficiency, node-hours): column names that the table lacks.
+std::vector<Formula> additions_to(const FormulaContext& context);
+
+/// What a table of rates over sizes does not tell, each with what is lost by it and how to give it. Empty for other
+/// tables.
+std::vector<std::string> missing_in(const FormulaContext& context);
+
+/// Remarks on single cells whose arithmetic is right and whose meaning is not: the formula does not fit the model or
+/// the definition.
+std::vector<CheckedCell> meaning_checks(const FormulaContext& context);
+
+}  // namespace lockstep::published

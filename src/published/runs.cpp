@@ -1,0 +1,102 @@
+#include "published/runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "analysis/charts.h"
+#include "core/strings.h"
+
+namespace lockstep::published {
+namespace {
+/// A count of a table, bounded to what any run has.
+int64_t count_of(double value) {
+  constexpr double kMost = 1e15;
+  return static_cast<int64_t>(std::clamp(value, 0.0, kMost));
+}
+
+/// What names the job of a row; "" without such a column.
+std::string job_of(const FormulaContext& context, size_t row) {
+  for (size_t column = 0; column < context.table.columns.size(); ++column)
+    for (const char* name : {"job", "job_id", "jobid", "slurm_job_id"})
+      if (core::plain_name(context.table.columns[column]) == name && !is_absent(context.table.rows[row][column]))
+        return context.table.rows[row][column];
+  return "";
+}
+
+record::RunSetup setup_of(const FormulaContext& context, size_t row, const Rate& rate) {
+  record::RunSetup setup;
+  setup.model = context.has("model") ? context.table.text(row, "model") : context.table.source.stem().string();
+  setup.precision = context.has("precision") ? context.table.text(row, "precision") : context.facts.precision;
+  if (context.has("system")) setup.system = context.table.text(row, "system");
+  for (const std::string& column : context.parting) setup.tags[column] = context.table.text(row, column.c_str());
+  if (const char* devices = context.device_column()) setup.devices = count_of(context.at(row, devices).value);
+  if (context.has("nodes")) setup.nodes = count_of(context.at(row, "nodes").value);
+  if (const auto local = local_batch(context, row)) setup.samples_per_device = count_of(local->value);
+  if (const auto global = global_batch(context, row)) setup.global_batch = count_of(global->value);
+  setup.sample_unit = rate.unit;
+  const TableFacts& facts = context.facts;
+  if (rate.unit == "samples") setup.forward_gflops_per_sample = facts.forward_gflops;
+  if (rate.unit == "tokens" && facts.sequence_flops && facts.sequence_length)
+    setup.forward_gflops_per_sample = *facts.sequence_flops / *facts.sequence_length / 3e9;
+  if (rate.unit == "TFLOP") setup.forward_gflops_per_sample = 1e3 / 3;  // the unit itself
+  if (const auto peak = context.peak(row)) setup.peak_tflops_per_device = *peak;
+  setup.peak_source = "as the table says";
+  return setup;
+}
+}  // namespace
+
+std::vector<analysis::RunSummary> rows_as_runs(const FormulaContext& context,
+                                               const analysis::AnalysisOptions& options) {
+  const auto rate = rate_of(context);
+  if (!rate || context.size_column() == nullptr || context.has_contradiction) return {};
+  analysis::AnalysisOptions of_rows = options;
+  of_rows.forward_gflops.reset();  // in the facts of the table
+  of_rows.flops_set.clear();
+  std::vector<analysis::RunSummary> runs;
+  for (size_t row = 0; row < context.table.rows.size(); ++row) {
+    record::RunData run;
+    run.name = context.row_name(row);
+    run.source = context.table.source;
+    run.format = analysis::kTableRow;
+    run.allocation = job_of(context, row);
+    run.setup = setup_of(context, row, *rate);
+    const Printed per_s = rate->at(context, row);
+    const bool has_batch = rate->unit == "samples" && run.setup.global_batch.value_or(0) > 0;
+    const double samples = has_batch ? static_cast<double>(*run.setup.global_batch) : 1,
+                 step_ms = 1e3 * samples / per_s.value;
+    run.steps.step = {0};
+    run.steps.num_steps = {1};
+    run.steps.step_ms = {step_ms};
+    run.steps.samples = {samples};
+    if (rate->unit == "tokens") run.steps.tokens = run.steps.samples;
+    analysis::RunSummary summary = analysis::summarise_run(std::move(run), of_rows);
+    summary.has_step_time = has_batch;
+    if (summary.series) {
+      summary.series->resolution_ms = step_ms * (per_s.high - per_s.low) / per_s.value;
+      summary.series->notes.clear();  // on steps that it does not have
+    }
+    runs.push_back(std::move(summary));
+  }
+  return runs;
+}
+
+std::vector<draw::Chart> row_charts(const analysis::Analysis& rows, const std::string& suffix) {
+  std::vector<draw::Chart> charts = analysis::efficiency_charts(rows.curves, rows.options);
+  for (auto& more : {analysis::throughput_charts(rows.curves), analysis::utilisation_charts(rows.curves),
+                     analysis::speedup_charts(rows.curves)})
+    charts.insert(charts.end(), more.begin(), more.end());
+  for (draw::Chart& chart : charts) chart.id += suffix;
+  return charts;
+}
+
+std::vector<const analysis::Curve*> curves_with_repeats(const analysis::Analysis& rows) {
+  std::vector<const analysis::Curve*> curves;
+  for (const analysis::Curve& curve : rows.curves)
+    if (std::any_of(curve.points.begin(), curve.points.end(),
+                    [](const analysis::Point& point) { return point.runs.size() > 1; }))
+      curves.push_back(&curve);
+  return curves;
+}
+
+}  // namespace lockstep::published

@@ -1,0 +1,20 @@
+#pragma once
+#include <vector>
+
+#include "analysis/curve.h"
+#include "analysis/options.h"
+#include "published/formulas.h"
+
+namespace lockstep::published {
+
+/// The rows of a table as runs of one value each, so that repeats are combined, drawn and applied with as measurements
+/// are. Empty where the table has no rate over sizes, or its batches contradict each other.
+std::vector<analysis::RunSummary> rows_as_runs(const FormulaContext& context, const analysis::AnalysisOptions& options);
+
+/// Efficiency, rates, utilisation and speed-up over sizes; the ids end in `suffix`.
+std::vector<draw::Chart> row_charts(const analysis::Analysis& rows, const std::string& suffix);
+
+/// Curves with several rows at one size: what single rows do not tell of them.
+std::vector<const analysis::Curve*> curves_with_repeats(const analysis::Analysis& rows);
+
+}  // namespace lockstep::published

@@ -1,0 +1,40 @@
+#pragma once
+#include <optional>
+#include <span>
+
+#include "stats/autocorrelation.h"
+#include "stats/series.h"
+
+namespace lockstep::stats {
+
+inline constexpr double kConfidence = 0.95;
+/// Fewer values than this give no interval within a run: their autocorrelation cannot be told.
+inline constexpr size_t kMinIntervalValues = 20;
+
+/// Two-sided 95 % quantile of Student's t law.
+double t_factor(double dof);
+
+/// Interval of the median of a stationary, autocorrelated series: quantiles of the values at the levels Phi(-h) and
+/// Phi(h), where h is the t quantile times the standard error of the median in normal scores. No distribution is
+/// assumed; the dependence is modelled (autocorrelation.h). Nothing below kMinIntervalValues values or four effective
+/// ones.
+std::optional<Interval> median_interval(std::span<const double> sorted, const Dependence& dependence);
+/// The same in words, for reports; change it with the function.
+inline constexpr const char* kMedianIntervalMethod =
+    "the range between two ranks around the median, as far from it as Student's t asks for, widened by the "
+    "autocorrelation time of an autoregressive model of the steps' normal scores";
+/// What a side of a comparison is reduced to: the median where both sides are series (the shorter one has `least_count`
+/// >= kMinIntervalValues values), else the geometric mean, since a few values have no interval of their median. Values
+/// > 0.
+double side_centre(std::span<const double> values, size_t least_count);
+/// Interval of the mean with the same dependence.
+std::optional<Interval> mean_interval(std::span<const double> values, const Dependence& dependence);
+
+/// How often a value of `a` lies above one of `b`, ties as halves, in O(n log n).
+struct RankWins {
+  double wins = 0;
+  bool has_ties = false;
+};
+RankWins count_rank_wins(std::span<const double> a, std::span<const double> b);
+
+}  // namespace lockstep::stats

@@ -1,0 +1,224 @@
+#include "tasks/contrastive/engine/contrastive_data.h"
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "data/pictures/clip_decoder.h"
+#include "data/sounds/clap_decoder.h"
+#include "data/text/clip_assets.h"
+#include "data/text/roberta_tokenizer.h"
+#include "data/text/tokenizer.h"
+#include "train/agree.h"
+
+namespace lockstep::tasks {
+
+namespace {
+
+/// --image-mean, --image-std: OpenAI's values when empty, one value for all colours, or three.
+std::array<float, 3> per_colour(const std::vector<double>& values, const std::array<float, 3>& fallback) {
+  if (values.empty()) return fallback;
+  const auto value = [&](size_t colour) { return static_cast<float>(values.size() == 1 ? values[0] : values[colour]); };
+  return {value(0), value(1), value(2)};
+}
+
+data::TextEncoder load_clip_text_encoder(const std::string& path) {
+  const auto tokenizer = std::make_shared<const data::ClipTokenizer>(
+      path.empty() ? data::find_clip_assets().vocabulary() : std::filesystem::path(path));
+  return [tokenizer](std::string_view utf8, std::span<int32_t> out) { tokenizer->encode(utf8, out); };
+}
+
+data::TextEncoder load_roberta_text_encoder(const std::string& path, const config::RobertaShape& shape) {
+  if (path.empty()) {
+    std::vector<int32_t> ids;
+    for (int64_t t = 0; t < shape.context_length; ++t) {
+      const int64_t id = t % (shape.vocab_size - 1);
+      ids.push_back(static_cast<int32_t>(id < shape.pad_id ? id : id + 1));
+    }
+    return data::make_constant_encoder(ids, static_cast<int32_t>(shape.pad_id));
+  }
+  const auto tokenizer = std::make_shared<const data::RobertaTokenizer>(path);
+  if (tokenizer->vocab_size() > shape.vocab_size || tokenizer->padding_id() != shape.pad_id)
+    throw UsageError(
+        fmt::format(
+            "train: the tokenizer '{}' has {} tokens and pads with {}, the model takes {} tokens and pads with {}",
+            path, tokenizer->vocab_size(), tokenizer->padding_id(), shape.vocab_size, shape.pad_id),
+        "give the vocabulary that belongs to --model");
+  return [tokenizer](std::string_view utf8, std::span<int32_t> out) { tokenizer->encode(utf8, out); };
+}
+
+}  // namespace
+
+void apply_preparation(const PreparationOptions& options, data::TransformConfig& transform) {
+  if (options.interpolation == "bilinear") transform.filter = data::ResizeFilter::kBilinear;
+  if (options.resize_mode == "longest") transform.resize_mode = data::ResizeMode::kLongest;
+  if (options.resize_mode == "squash") transform.resize_mode = data::ResizeMode::kSquash;
+  if (options.resize_order == "horizontal") transform.pass_order = data::PassOrder::kHorizontalFirst;
+  transform.limits.max_pixels = options.max_image_pixels;
+  transform.mean = per_colour(options.mean, transform.mean);
+  transform.std = per_colour(options.std, transform.std);
+}
+
+data::TransformConfig make_transform(const ContrastiveOptions& options, const config::ClipShape& shape, bool is_train) {
+  data::TransformConfig transform;
+  const auto augmentation = parse_aug_cfg(options.aug_cfg);
+  transform.image_pixels = static_cast<int>(shape.vision.image_size);
+  transform.is_train = is_train;
+  transform.scale_min = augmentation.scale_min;
+  transform.scale_max = augmentation.scale_max;
+  transform.ratio_min = augmentation.ratio_min;
+  transform.ratio_max = augmentation.ratio_max;
+  apply_preparation({options.image_interpolation, options.image_resize_mode, options.resize_order, options.image_mean,
+                     options.image_std, options.max_image_pixels},
+                    transform);
+  return transform;
+}
+
+data::WaveformConfig make_waveform(const SoundOptions& options, const config::AudioShape& shape, bool is_train) {
+  data::WaveformConfig waveform;
+  waveform.sample_rate = shape.sample_rate;
+  waveform.clip_samples = shape.clip_samples;
+  waveform.fill = data::parse_audio_fill(options.fill);
+  waveform.crop = data::parse_audio_crop(options.trunc);
+  if (!is_train && waveform.crop == data::AudioCrop::kRandom) waveform.crop = data::AudioCrop::kFront;
+  waveform.int16_round_trip = options.int16_normalize;
+  return waveform;
+}
+
+train::BatchMover make_batch_mover(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
+                                   at::Device device, at::ScalarType input_type) {
+  const auto transform =
+      shape.clip() != nullptr ? make_transform(options, *shape.clip(), /*is_train=*/false) : data::TransformConfig{};
+  return train::BatchMover(device, input_type, transform.mean, transform.std);
+}
+
+data::TextEncoder load_text_encoder(const std::string& path, const config::ContrastiveShape& shape) {
+  return shape.clip() != nullptr ? load_clip_text_encoder(path) : load_roberta_text_encoder(path, shape.clap()->text);
+}
+
+ContrastiveData::ContrastiveData(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
+                                 comm::World& world, const plan::BatchPlan& batch)
+    : options_(options), shape_(shape), rank_(world.rank()), world_size_(world.size()), batch_(batch) {
+  train::succeed_together(world.comm(), [&] { text_encoder_ = load_text_encoder(options.tokenizer_vocab, shape_); });
+  if (!has_train()) return;
+  const auto config = train_source();
+  std::exception_ptr failure;
+  bool indexed = false;
+  if (world.rank() == 0) {
+    try {
+      indexed = data::prepare_index(config, std::max<int64_t>(1, options.workers));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  world.wait_for_rank_zero("it indexes the shards");  // hours, where there are many
+  train::decide_on_rank_zero(world.comm(), [&] {
+    if (failure) std::rethrow_exception(failure);
+    const auto size = data::epoch_size(config);
+    core::log_info("data: {} samples ({}), {} steps of {} samples an epoch{}", size.num_known, size.origin,
+                   size.num_batches, config.global_batch, indexed ? "; shards indexed" : "");
+    return std::string();
+  });
+}
+
+data::SourceConfig ContrastiveData::train_source() const {
+  data::SourceConfig config;
+  config.spec = options_.train_data;
+  config.type = data::parse_dataset_type(options_.dataset_type);
+  config.upsampling_factors = options_.train_data_upsampling_factors.value_or("");
+  config.resampled = options_.dataset_resampled;
+  config.num_samples = options_.train_num_samples.value_or(0);
+  config.seed = static_cast<uint64_t>(options_.seed);
+  config.rank = rank_;
+  config.world_size = world_size_;
+  config.global_batch = batch_.global_batch;
+  config.num_lanes = options_.data_lanes;
+  config.shuffle = options_.shuffle == "on";
+  config.order = data::parse_data_order(options_.data_order);
+  config.num_workers = std::max<int64_t>(1, options_.workers);
+  config.samples_per_rank = batch_.samples_per_micro;
+  config.image_keys = core::split(options_.image_key, ";");
+  config.text_keys = core::split(options_.text_key, ";");
+  config.csv_separator = options_.csv_separator;
+  config.csv_image_key = options_.csv_img_key;
+  config.csv_caption_key = options_.csv_caption_key;
+  if (shape_.clip() != nullptr) config.synthetic_pixels = shape_.clip()->vision.image_size;
+  if (shape_.clap() != nullptr) {
+    config.need_image = false;
+    config.need_audio = true;
+    config.audio_keys = core::split(options_.audio_ext, ";");
+    if (config.type == data::DatasetType::kSynthetic) config.type = data::DatasetType::kSyntheticAudio;
+  }
+  config.index_dir = options_.index_dir;
+  return config;
+}
+
+data::SourceConfig ContrastiveData::eval_source(const std::string& spec) const {
+  data::SourceConfig config = train_source();
+  config.spec = spec;
+  config.type = data::DatasetType::kAuto;
+  config.upsampling_factors.clear();
+  config.resampled = false;
+  config.num_samples = 0;
+  config.shuffle = false;
+  config.order = data::DataOrder::kLockstep;
+  return config;
+}
+
+data::SampleDecoder ContrastiveData::make_decoder(bool is_train) const {
+  const auto text_keys = core::split(options_.text_key, ";");
+  const auto seed = static_cast<uint64_t>(options_.seed);
+  const bool is_random = is_train && options_.train_transform == "train";
+  if (const auto* clap = shape_.clap())
+    return data::make_clap_decoder(
+        {.waveform = make_waveform({options_.audio_fill, options_.audio_trunc, options_.audio_int16_normalize},
+                                   clap->audio, is_random),
+         .audio_keys = core::split(options_.audio_ext, ";"),
+         .text_keys = text_keys,
+         .is_train = is_random,
+         .seed = seed},
+        text_encoder_);
+  return data::make_clip_decoder({.transform = make_transform(options_, *shape_.clip(), is_random),
+                                  .image_keys = core::split(options_.image_key, ";"),
+                                  .text_keys = text_keys,
+                                  .seed = seed},
+                                 text_encoder_);
+}
+
+std::unique_ptr<data::Loader> ContrastiveData::make_loader(std::unique_ptr<data::SampleSource> source, bool with_text,
+                                                           bool is_train) const {
+  data::LoaderConfig config;
+  config.samples_per_rank = batch_.samples_per_micro;
+  if (shape_.clip() != nullptr) config.image_pixels = shape_.clip()->vision.image_size;
+  if (shape_.clap() != nullptr) config.clip_samples = shape_.clap()->audio.clip_samples;
+  config.context_length = with_text ? shape_.context_length() : 0;
+  config.num_workers = std::max<int64_t>(1, options_.workers);
+  config.prefetch_batches = 2 * (is_train ? batch_.num_micro : 1);
+  if (options_.on_bad_sample == "skip" && is_train) config.on_bad_sample = data::OnBadSample::kSkip;
+  if (options_.max_bad_samples) config.max_bad_samples = *options_.max_bad_samples;
+  return std::make_unique<data::Loader>(std::move(source), make_decoder(is_train), config);
+}
+
+std::unique_ptr<data::Loader> ContrastiveData::open_train(const core::Json& position) {
+  auto source = data::open_train_source(train_source());
+  if (!position.is_null()) source->seek(position);  // before the loader begins to read ahead
+  return make_loader(std::move(source), true, true);
+}
+
+data::EpochSize ContrastiveData::epoch_size() const { return data::epoch_size(train_source()); }
+
+std::unique_ptr<data::Loader> ContrastiveData::open_validation() {
+  return make_loader(data::open_eval_source(eval_source(options_.val_data)), true, false);
+}
+
+std::unique_ptr<data::Loader> ContrastiveData::open_labelled(const std::string& spec) {
+  auto config = eval_source(spec);
+  config.need_text = false;
+  config.need_label = true;
+  return make_loader(data::open_eval_source(config), false, false);
+}
+
+}  // namespace lockstep::tasks

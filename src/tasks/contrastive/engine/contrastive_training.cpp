@@ -1,0 +1,66 @@
+#include "tasks/contrastive/engine/contrastive_training.h"
+
+#include "config/precision_names.h"
+#include "core/error.h"
+#include "models/contrastive_task.h"
+#include "optim/adamw.h"
+#include "tasks/contrastive/engine/contrastive_cache_step.h"
+#include "tasks/contrastive/engine/towers_build.h"
+
+namespace lockstep::tasks {
+
+namespace {
+
+std::unique_ptr<parallel::GradSync> build_sync(const ContrastiveOptions& options,
+                                               const std::vector<comm::NamedTensor>& parameters,
+                                               comm::Comm& data_axis) {
+  if (options.grad_sync == "none" && data_axis.size() > 1)
+    throw UsageError(fmt::format("train: --grad-sync none on {} ranks would train {} different models",
+                                 data_axis.size(), data_axis.size()),
+                     "leave --grad-sync out, or start one rank");
+  const parallel::MasterOptions masters{.has_masters = config::has_masters(options.precision),
+                                        .fp32_gradients = options.fp32_gradients};
+  const auto bucket_bytes = static_cast<int64_t>(options.bucket_mib * 1024 * 1024);
+  switch (grad_sync_kind(options, data_axis.size())) {
+    case GradSyncKind::kZero1: return parallel::make_grad_sync_zero1(parameters, data_axis, bucket_bytes, masters);
+    case GradSyncKind::kDdp: return parallel::make_grad_sync_ddp(parameters, data_axis, bucket_bytes, masters);
+    case GradSyncKind::kNone: break;
+  }
+  return parallel::make_grad_sync_none(parameters);
+}
+
+}  // namespace
+
+ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
+                                               comm::Comm& data_axis, at::Device device, int64_t num_micro,
+                                               const train::TrainingHooks& hooks) {
+  ContrastiveTraining training;
+  training.precision = std::make_unique<train::Precision>(options.precision, device.type());
+  auto towers = build_towers(shape, {.precision = training.precision.get(),
+                                     .device = device,
+                                     .pretrained = options.pretrained,
+                                     .seed = static_cast<uint64_t>(options.seed),
+                                     .grad_checkpointing = options.grad_checkpointing,
+                                     .batch_norm_ranks = options.use_bn_sync ? &data_axis : nullptr,
+                                     .broadcast_from = &data_axis});
+  training.towers = towers.get();
+  training.task = std::make_unique<models::ContrastiveTask>(
+      std::move(towers), data_axis,
+      models::ContrastiveLossOptions{.local_loss = options.local_loss, .gather_with_grad = options.gather_with_grad});
+  training.faulty_task = train::with_fault(*training.task, hooks.fault, data_axis.rank());
+  training.data_axis = &data_axis;
+  const auto parameters = training.task->network().named_parameters();
+  training.sync = build_sync(options, parameters, data_axis);
+  train::wait_where_used(training.task->network(), *training.sync);
+  training.optimizer = std::make_unique<optim::AdamW>(
+      train::optimizer_segments(training.sync->holding(), shape.param_specs()),
+      optim::AdamWConfig{
+          .beta1 = *options.beta1, .beta2 = *options.beta2, .epsilon = *options.eps, .weight_decay = options.wd});
+  if (training.precision->needs_loss_scaler())
+    training.scaler = std::make_unique<optim::LossScaler>(parameters.at(0).tensor->device());
+  const auto parts = train::step_runner_parts(training, data_axis.rank(), hooks.phases);
+  training.runner = num_micro > 1 ? make_contrastive_cache_step(parts) : train::make_plain_step(parts);
+  return training;
+}
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,176 @@
+#include "tasks/contrastive/engine/contrastive_training_task.h"
+
+#include <optional>
+#include <vector>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "data/text/class_names.h"
+#include "data/text/clip_assets.h"
+#include "optim/schedule.h"
+#include "tasks/contrastive/engine/contrastive_data.h"
+#include "tasks/contrastive/engine/contrastive_log.h"
+#include "tasks/contrastive/engine/contrastive_training.h"
+#include "tasks/contrastive/engine/evaluator.h"
+#include "train/agree.h"
+
+namespace lockstep::tasks {
+namespace {
+
+/// Labelled pictures or sounds of zero-shot evaluation; their metrics begin with `prefix`.
+struct ZeroShotSet {
+  std::string prefix, spec;
+  std::vector<std::string> class_names;
+};
+
+class ContrastiveTrainingTask final : public train::TrainingTask {
+ public:
+  ContrastiveTrainingTask(const ContrastiveOptions& options, comm::World& world, at::Device device,
+                          const plan::BatchPlan& batch)
+      : options_(options), world_(world), device_(device), batch_(batch), shape_(contrastive_shape_of(options)) {
+    if (world.rank() == 0)
+      for (const auto& warning : shape_warnings(options_, shape_)) core::log_warning("{}", warning);
+  }
+
+  train::Training& build_training(const train::TrainingHooks& hooks) override {
+    training_ = build_contrastive_training(options_, shape_, world_.comm(), device_, batch_.num_micro, hooks);
+    mover_.emplace(make_batch_mover(options_, shape_, device_, training_.precision->input_type()));
+    training_.learning_rate = learning_rate();
+    return training_;
+  }
+
+  data::EpochSize open_data() override {
+    data_ = std::make_unique<ContrastiveData>(options_, shape_, world_, batch_);
+    check_evaluation();
+    if (data_->has_train()) epoch_ = data_->epoch_size();
+    return epoch_;
+  }
+
+  train::TaskFacts facts() const override {
+    const auto cost = config::contrastive_cost(shape_);
+    const std::string other = shape_.other_kind();
+    return {.num_parameters = cost.parameters,
+            .model = {{other + "_forward_flops", cost.other_forward_flops},
+                      {"text_forward_flops", cost.text_forward_flops}},
+            .forward = cost.forward,
+            .processed = shape_.clip() != nullptr ? config::clip_forward_trained(*shape_.clip()) : config::FlopCount{},
+            .sequence_length = shape_.context_length(),
+            .is_synthetic = options_.has_made_up_data(),
+            .layout = fmt::format("dp={}", world_.size())};
+  }
+
+  std::unique_ptr<train::BatchSource> open_train(const core::Json& position) override {
+    return train::make_loader_batches(data_->open_train(position), *mover_);
+  }
+  std::unique_ptr<train::LogFormat> log_format() const override { return make_contrastive_log_format(); }
+
+  train::Metrics evaluate(int64_t epochs_done) override {
+    const auto is_due = [&](int64_t frequency) {
+      return frequency > 0 && (epochs_done % frequency == 0 || epochs_done == options_.epochs);
+    };
+    train::Metrics metrics;
+    const auto add = [&](train::Metrics more) {
+      metrics.insert(metrics.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+    };
+    if (is_due(options_.zeroshot_frequency_epochs))
+      for (const auto& set : zero_shot_sets_) add(zero_shot(set));
+    if (is_due(options_.val_frequency_epochs) && !options_.val_data.empty()) add(validate());
+    core::end_progress();
+    return metrics;
+  }
+
+ private:
+  train::LearningRate learning_rate() const {
+    const optim::Schedule schedule{.kind = optim::parse_schedule(options_.lr_scheduler),
+                                   .base_lr = *options_.lr,
+                                   .warmup_steps = options_.warmup_steps,
+                                   .total_steps = epoch_.num_batches * options_.epochs,
+                                   .cooldown_steps = options_.epochs_cooldown.value_or(0) * epoch_.num_batches,
+                                   .cooldown_power = options_.lr_cooldown_power,
+                                   .cooldown_end_lr = options_.lr_cooldown_end,
+                                   .is_skipped = options_.skip_scheduler};
+    return [schedule](int64_t step, int64_t) { return schedule.lr(step); };
+  }
+
+  void check_evaluation() {
+    train::succeed_together(world_.comm(), [&] {
+      if (options_.zeroshot_frequency_epochs > 0) read_prompts();
+      if (world_.rank() != 0) return;
+      if (!options_.val_data.empty() && options_.val_frequency_epochs > 0) data_->open_validation()->next();
+      for (const auto& set : zero_shot_sets_) data_->open_labelled(set.spec)->next();
+    });
+  }
+
+  EncoderContext encoder(std::function<void(int64_t)> on_progress = {}) {
+    return {*training_.towers, world_.comm(), *mover_, *training_.precision, std::move(on_progress)};
+  }
+
+  train::Metrics validate() {
+    const int64_t goal = options_.val_num_samples.value_or(0), num_ranks = world_.comm().size();
+    const bool is_first_rank = world_.rank() == 0;
+    const auto show = [&](int64_t mine) {
+      const std::string all = goal > 0 ? fmt::format(" of {}", goal) : "";
+      if (is_first_rank) core::show_progress(fmt::format("validation: {}{} samples", mine * num_ranks, all));
+    };
+    const auto loader = data_->open_validation();
+    train::Metrics metrics = validate_pairs(encoder(show), shape_.other_kind(), *loader, batch_.samples_per_micro);
+    for (const auto& [name, value] : metrics)
+      if (name == "num_samples" && goal > 0 && static_cast<int64_t>(value) != goal && is_first_rank)
+        core::log_warning("data: --val-data holds {} samples, --val-num-samples says {}", static_cast<int64_t>(value),
+                          goal);
+    return metrics;
+  }
+
+  train::Metrics zero_shot(const ZeroShotSet& set) {
+    const auto class_KE = zero_shot_classifier(encoder(), data_->text_encoder(), shape_.context_length(),
+                                               set.class_names, templates_, batch_.samples_per_micro);
+    const auto loader = data_->open_labelled(set.spec);
+    return zero_shot_accuracy(set.prefix, encode_all(encoder(), *loader), class_KE);
+  }
+
+  /// With both sets given --classnames are those of --zeroshot-data.
+  void read_prompts() {
+    if (options_.imagenet_val.empty() && options_.zeroshot_data.empty()) return;
+    const bool has_own_names = !options_.classnames.empty() && options_.zeroshot_data.empty();
+    if (!options_.imagenet_val.empty())
+      zero_shot_sets_.push_back(
+          {"imagenet-zeroshot-val", options_.imagenet_val,
+           data::read_class_names(has_own_names ? std::filesystem::path(options_.classnames)
+                                                : data::find_clip_assets().imagenet_class_names())});
+    if (!options_.zeroshot_data.empty())
+      zero_shot_sets_.push_back({"zeroshot", options_.zeroshot_data, data::read_class_names(options_.classnames)});
+    if (options_.templates.empty() && shape_.clap() != nullptr)
+      templates_ = {kSoundTemplate};
+    else
+      templates_ = data::read_templates(options_.templates.empty() ? data::find_clip_assets().openai_templates()
+                                                                   : std::filesystem::path(options_.templates));
+  }
+
+  const ContrastiveOptions& options_;
+  comm::World& world_;
+  at::Device device_;
+  plan::BatchPlan batch_;
+  config::ContrastiveShape shape_;
+  ContrastiveTraining training_;
+  std::optional<train::BatchMover> mover_;
+  std::unique_ptr<ContrastiveData> data_;
+  data::EpochSize epoch_;
+  std::vector<ZeroShotSet> zero_shot_sets_;
+  std::vector<std::string> templates_;
+};
+
+}  // namespace
+
+train::TrainRequest contrastive_train_request(const FrontTask& task, const core::OptionSet& set) {
+  const auto& options = options_as<ContrastiveOptions>(task);
+  return {.options = options,
+          .set = set,
+          .facts = contrastive_run_facts(options),
+          .plan_batch = [&](int64_t num_ranks) { return task.batch_plan(set, num_ranks); },
+          .make_task = [&options](comm::World& world, at::Device device,
+                                  const plan::BatchPlan& batch) -> std::unique_ptr<train::TrainingTask> {
+            return std::make_unique<ContrastiveTrainingTask>(options, world, device, batch);
+          }};
+}
+
+}  // namespace lockstep::tasks

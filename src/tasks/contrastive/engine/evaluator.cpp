@@ -1,0 +1,189 @@
+#include "tasks/contrastive/engine/evaluator.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "data/text/class_names.h"
+#include "models/contrastive_task.h"
+
+namespace lockstep::tasks {
+namespace {
+
+/// Evaluation mode for a scope.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(nn::Module& network) : network_(network), was_training_(network.is_training()) {
+    network_.set_training(false);
+  }
+  ~EvaluationMode() { network_.set_training(was_training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  nn::Module& network_;
+  bool was_training_;
+  c10::NoGradGuard no_grad_;
+};
+
+/// Rows of all ranks, rank r's row i at r + i * size: the order of an evaluation stream. Ranks may hold one row more or
+/// less.
+at::Tensor interleave_ranks(const at::Tensor& rows, int64_t total, comm::Comm& comm) {
+  if (comm.size() == 1) return rows;
+  const int64_t per_rank = (total + comm.size() - 1) / comm.size();
+  auto sizes = rows.sizes().vec();
+  sizes[0] = per_rank;
+  auto padded = at::zeros(sizes, rows.options());
+  padded.narrow(0, 0, rows.size(0)).copy_(rows);
+  sizes[0] = per_rank * comm.size();
+  auto gathered = at::empty(sizes, rows.options());
+  comm.all_gather_into(gathered, padded).wait();
+  sizes[0] = per_rank;
+  sizes.insert(sizes.begin(), comm.size());
+  return gathered.view(sizes).transpose(0, 1).flatten(0, 1).narrow(0, 0, total).contiguous();
+}
+
+at::Tensor concatenated(const std::vector<at::Tensor>& parts, at::IntArrayRef row_sizes,
+                        const at::TensorOptions& options) {
+  if (!parts.empty()) return at::cat(parts);
+  auto sizes = row_sizes.vec();
+  sizes.insert(sizes.begin(), 0);
+  return at::empty(sizes, options);
+}
+
+/// The sum over ranks of a host number.
+int64_t total_over_ranks(int64_t mine, comm::Comm& comm, at::Device device) {
+  auto sum = at::full({1}, mine, at::TensorOptions(at::kLong).device(device));
+  comm.all_reduce(sum).wait();
+  return sum.item<int64_t>();  // sync: evaluation
+}
+
+struct RankParts {
+  std::vector<at::Tensor> image, text, label;
+  int64_t num_samples = 0;
+};
+
+RankParts encode_own(const EncoderContext& context, data::Loader& loader) {
+  RankParts parts;
+  for (;;) {
+    data::HostBatch host = loader.next();
+    if (host.num_samples == 0) return parts;
+    const auto batch = context.mover.to_device(host);
+    loader.recycle(std::move(host));
+    const auto autocast = context.precision.autocast();
+    if (batch.image_BCYX.defined())
+      parts.image.push_back(models::normalise_rows(context.network.encode_image(batch.image_BCYX)));
+    if (batch.audio_BS.defined())
+      parts.image.push_back(models::normalise_rows(context.network.encode_audio(batch.audio_BS)));
+    if (batch.text_BT.defined())
+      parts.text.push_back(models::normalise_rows(context.network.encode_text(batch.text_BT)));
+    if (batch.label_B.defined()) parts.label.push_back(batch.label_B);
+    parts.num_samples += batch.num_samples;
+    if (context.on_progress) context.on_progress(parts.num_samples);
+  }
+}
+
+}  // namespace
+
+EncodedSet encode_all(const EncoderContext& context, data::Loader& loader) {
+  const EvaluationMode mode(context.network);
+  const RankParts parts = encode_own(context, loader);
+  const auto device = context.mover.device();
+  EncodedSet set;
+  set.num_samples = total_over_ranks(parts.num_samples, context.data_axis, device);
+  const auto join = [&](const std::vector<at::Tensor>& own, bool wanted, at::IntArrayRef row, at::ScalarType dtype) {
+    if (!wanted || set.num_samples == 0) return at::Tensor();
+    const auto rows = concatenated(own, row, at::TensorOptions(dtype).device(device));
+    return interleave_ranks(rows, set.num_samples, context.data_axis).to(at::kCPU);
+  };
+  // A rank without samples learns from the others which parts there are and how wide they are.
+  auto widths = at::zeros({3}, at::TensorOptions(at::kLong).device(device));
+  if (!parts.image.empty()) widths[0] = parts.image[0].size(1);
+  if (!parts.text.empty()) widths[1] = parts.text[0].size(1);
+  if (!parts.label.empty()) widths[2] = 1;
+  context.data_axis.all_reduce(widths, comm::ReduceOp::kMax).wait();
+  const auto width = widths.to(at::kCPU);  // sync: evaluation
+  const auto* w = width.const_data_ptr<int64_t>();
+  set.image_NE = join(parts.image, w[0] > 0, {w[0]}, at::kFloat);
+  set.text_NE = join(parts.text, w[1] > 0, {w[1]}, at::kFloat);
+  set.label_N = join(parts.label, w[2] > 0, {}, at::kLong);
+  return set;
+}
+
+at::Tensor encode_texts(const EncoderContext& context, const data::TextEncoder& encoder, int64_t context_length,
+                        const std::vector<std::string>& texts, int64_t samples_per_batch) {
+  const EvaluationMode mode(context.network);
+  const int64_t total = static_cast<int64_t>(texts.size());
+  const int64_t size = context.data_axis.size();
+  std::vector<int64_t> own;
+  for (int64_t text = context.data_axis.rank(); text < total; text += size) own.push_back(text);
+  LOCKSTEP_CHECK(total >= size, "texts={} ranks={}", total, size);
+  std::vector<at::Tensor> parts;
+  for (size_t first = 0; first < own.size(); first += static_cast<size_t>(samples_per_batch)) {
+    data::HostBatch host;
+    host.num_samples = std::min<int64_t>(samples_per_batch, static_cast<int64_t>(own.size() - first));
+    host.context_length = context_length;
+    host.text_BT.assign(static_cast<size_t>(host.num_samples * context_length), 0);
+    for (int64_t b = 0; b < host.num_samples; ++b)
+      encoder(texts[static_cast<size_t>(own[first + static_cast<size_t>(b)])],
+              std::span(host.text_BT)
+                  .subspan(static_cast<size_t>(b * context_length), static_cast<size_t>(context_length)));
+    const auto autocast = context.precision.autocast();
+    parts.push_back(models::normalise_rows(context.network.encode_text(context.mover.to_device(host).text_BT)));
+    if (context.on_progress) context.on_progress(static_cast<int64_t>(first) + host.num_samples);
+  }
+  return interleave_ranks(at::cat(parts), total, context.data_axis).to(at::kCPU);
+}
+
+at::Tensor zero_shot_classifier(const EncoderContext& context, const data::TextEncoder& encoder, int64_t context_length,
+                                const std::vector<std::string>& class_names, const std::vector<std::string>& templates,
+                                int64_t samples_per_batch) {
+  std::vector<std::string> prompts;
+  for (const auto& name : class_names)
+    for (const auto& prompt : templates) prompts.push_back(data::fill_template(prompt, name));
+  // Enough prompts for every rank; a repeated prompt is dropped again below.
+  const size_t real = prompts.size();
+  while (prompts.size() < static_cast<size_t>(context.data_axis.size())) prompts.push_back(prompts.front());
+  const auto prompt_PE = encode_texts(context, encoder, context_length, prompts, samples_per_batch)
+                             .narrow(0, 0, static_cast<int64_t>(real));
+  const auto mean_KE =
+      prompt_PE.view({static_cast<int64_t>(class_names.size()), static_cast<int64_t>(templates.size()), -1}).mean(1);
+  return models::normalise_rows(mean_KE);
+}
+
+train::Metrics validate_pairs(const EncoderContext& context, const std::string& other_kind, data::Loader& loader,
+                              int64_t samples_per_batch) {
+  const EncodedSet set = encode_all(context, loader);
+  if (set.num_samples == 0 || !set.image_NE.defined() || !set.text_NE.defined())
+    throw DataError(
+        fmt::format("evaluation: the validation data hold no pair of {} and text", other_kind),
+        fmt::format("check --val-data, and {} and --text-key", other_kind == "audio" ? "--audio-ext" : "--image-key"));
+  const double scale = context.network.logit_scale().detach().to(at::kDouble).exp().item<double>();  // sync: evaluation
+  train::Metrics metrics = retrieval_metrics(other_kind, set.image_NE, set.text_NE);
+  metrics.emplace_back(other_kind == "audio" ? "clap_val_loss" : "clip_val_loss",
+                       batched_contrastive_loss(set.image_NE, set.text_NE, scale, samples_per_batch));
+  metrics.emplace_back("num_samples", static_cast<double>(set.num_samples));
+  return metrics;
+}
+
+train::Metrics zero_shot_accuracy(const std::string& prefix, const EncodedSet& pictures, const at::Tensor& class_KE) {
+  const int64_t K = class_KE.size(0);
+  if (pictures.num_samples == 0 || !pictures.label_N.defined())
+    throw DataError("evaluation: the zero-shot data hold no labelled sample",
+                    "give one folder per class, or shards whose samples have a .cls member");
+  const int64_t largest = pictures.label_N.max().item<int64_t>(), smallest = pictures.label_N.min().item<int64_t>();
+  if (smallest < 0 || largest >= K)
+    throw DataError(
+        fmt::format("evaluation: label {} is not a class: expected 0 to {}", smallest < 0 ? smallest : largest, K - 1),
+        "the class-name file needs one line for each class folder, in the sorted order of the folders");
+  const auto score_NK = pictures.image_NE.matmul(class_KE.t());
+  const auto top_N5 = std::get<1>(score_NK.topk(std::min<int64_t>(5, K), 1));
+  const auto hit_N5 = top_N5.eq(pictures.label_N.unsqueeze(1)).to(at::kDouble);
+  const double N = static_cast<double>(pictures.num_samples);
+  return {{prefix + "-top1", hit_N5.narrow(1, 0, 1).sum().item<double>() / N},
+          {prefix + "-top5", hit_N5.sum().item<double>() / N}};
+}
+
+}  // namespace lockstep::tasks

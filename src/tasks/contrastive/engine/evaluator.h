@@ -1,0 +1,62 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/comm.h"
+#include "data/loader.h"
+#include "data/text/text_encoder.h"
+#include "models/two_towers.h"
+#include "tasks/contrastive/engine/retrieval.h"
+#include "train/batch_mover.h"
+#include "train/precision.h"
+
+namespace lockstep::tasks {
+
+/// What evaluation and inference need of a contrastive model on a device. Plain references: the owner outlives it.
+struct EncoderContext {
+  models::TwoTowers& network;
+  comm::Comm& data_axis;
+  const train::BatchMover& mover;
+  const train::Precision& precision;
+  std::function<void(int64_t num_done)> on_progress =
+      {};  ///< Where set: called after each batch with the samples of this rank so far.
+};
+
+/// L2-normalised fp32 features of the samples that all ranks read, on the CPU, in the order of their sample numbers.
+/// Undefined where the batches have no such part.
+struct EncodedSet {
+  at::Tensor image_NE;  ///< Of the tower beside the text: images or sounds.
+  at::Tensor text_NE;
+  at::Tensor label_N;  ///< int64
+  int64_t num_samples = 0;
+};
+
+/// Encodes the rest of `loader` (an evaluation stream: rank r holds samples r, r + W, ...) without gradient, in
+/// evaluation mode; collective. The network returns to the mode it was in.
+EncodedSet encode_all(const EncoderContext& context, data::Loader& loader);
+
+/// Features [N, E] of texts in their order, fp32 on the CPU; each rank encodes its share, all get the whole.
+/// Collective.
+at::Tensor encode_texts(const EncoderContext& context, const data::TextEncoder& encoder, int64_t context_length,
+                        const std::vector<std::string>& texts, int64_t samples_per_batch);
+
+/// Class embeddings [K, E]: per class the mean of its normalised prompt embeddings, normalised again. "{}" in a
+/// template is the class name. Collective.
+at::Tensor zero_shot_classifier(const EncoderContext& context, const data::TextEncoder& encoder, int64_t context_length,
+                                const std::vector<std::string>& class_names, const std::vector<std::string>& templates,
+                                int64_t samples_per_batch);
+
+/// Validation on pairs of texts and what `other_kind` says ("image", "audio"): retrieval, clip_val_loss or
+/// clap_val_loss, num_samples. Equal on every rank.
+train::Metrics validate_pairs(const EncoderContext& context, const std::string& other_kind, data::Loader& loader,
+                              int64_t samples_per_batch);
+
+/// Top-1 and top-5 of labelled pictures under `prefix` ("imagenet-zeroshot-val" gives imagenet-zeroshot-val-top1, ...).
+/// DataError when a label is not a class. Equal on every rank.
+train::Metrics zero_shot_accuracy(const std::string& prefix, const EncodedSet& pictures, const at::Tensor& class_KE);
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,85 @@
+#include "tasks/contrastive/engine/retrieval.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace lockstep::tasks {
+
+std::vector<int64_t> matching_ranks(const at::Tensor& rows_NE, const at::Tensor& columns_NE, int64_t chunk_rows) {
+  const int64_t N = rows_NE.size(0);
+  LOCKSTEP_CHECK(columns_NE.size(0) == N && chunk_rows > 0, "rows={} columns={} chunk={}", N, columns_NE.size(0),
+                 chunk_rows);
+  const auto rows = rows_NE.to(at::kFloat), columns = columns_NE.to(at::kFloat);
+  const auto index_N = at::arange(N, rows.options().dtype(at::kLong));
+  std::vector<int64_t> ranks;
+  ranks.reserve(static_cast<size_t>(N));
+  for (int64_t first = 0; first < N; first += chunk_rows) {
+    const int64_t count = std::min(chunk_rows, N - first);
+    const auto score_CN = rows.narrow(0, first, count).matmul(columns.t());
+    const auto own_C = index_N.narrow(0, first, count).unsqueeze(1);
+    const auto own_score_C = score_CN.gather(1, own_C);
+    const auto ahead =
+        score_CN.gt(own_score_C).logical_or(score_CN.eq(own_score_C).logical_and(index_N.unsqueeze(0).lt(own_C)));
+    const auto rank_C = ahead.sum(1).to(at::kCPU).contiguous();  // sync: evaluation needs the values
+    ranks.insert(ranks.end(), rank_C.const_data_ptr<int64_t>(), rank_C.const_data_ptr<int64_t>() + count);
+  }
+  return ranks;
+}
+
+train::Metrics rank_metrics(const std::string& prefix, const std::vector<int64_t>& ranks) {
+  LOCKSTEP_CHECK(!ranks.empty(), "no pairs");
+  auto sorted = ranks;
+  std::sort(sorted.begin(), sorted.end());
+  const size_t N = sorted.size();
+  const double median =
+      N % 2 == 1 ? static_cast<double>(sorted[N / 2]) : 0.5 * static_cast<double>(sorted[N / 2 - 1] + sorted[N / 2]);
+  const double mean =
+      static_cast<double>(std::accumulate(sorted.begin(), sorted.end(), int64_t{0})) / static_cast<double>(N);
+  train::Metrics metrics{{prefix + "_mean_rank", mean + 1}, {prefix + "_median_rank", std::floor(median) + 1}};
+  for (const int64_t k : {1, 5, 10}) {
+    const auto within = std::lower_bound(sorted.begin(), sorted.end(), k) - sorted.begin();
+    metrics.emplace_back(fmt::format("{}_R@{}", prefix, k), static_cast<double>(within) / static_cast<double>(N));
+  }
+  return metrics;
+}
+
+double mean_average_precision_at_10(const std::vector<int64_t>& ranks) {
+  LOCKSTEP_CHECK(!ranks.empty(), "no pairs");
+  double sum = 0;
+  for (const int64_t rank : ranks) sum += rank < 10 ? 1.0 / static_cast<double>(rank + 1) : 0.0;
+  return sum / static_cast<double>(ranks.size());
+}
+
+train::Metrics retrieval_metrics(const std::string& other_kind, const at::Tensor& other_NE, const at::Tensor& text_NE) {
+  train::Metrics metrics;
+  const auto add = [&](const std::string& prefix, const std::vector<int64_t>& ranks) {
+    for (auto& metric : rank_metrics(prefix, ranks)) metrics.push_back(std::move(metric));
+    if (other_kind == "audio") metrics.emplace_back(prefix + "_mAP@10", mean_average_precision_at_10(ranks));
+  };
+  add(other_kind + "_to_text", matching_ranks(other_NE, text_NE));
+  add("text_to_" + other_kind, matching_ranks(text_NE, other_NE));
+  return metrics;
+}
+
+double batched_contrastive_loss(const at::Tensor& image_NE, const at::Tensor& text_NE, double logit_scale,
+                                int64_t batch) {
+  const int64_t N = image_NE.size(0);
+  double sum = 0;
+  for (int64_t first = 0; first < N; first += batch) {
+    const int64_t count = std::min(batch, N - first);
+    const auto logits =
+        logit_scale *
+        image_NE.narrow(0, first, count).to(at::kFloat).matmul(text_NE.narrow(0, first, count).to(at::kFloat).t());
+    const auto target = at::arange(count, logits.options().dtype(at::kLong));
+    const auto loss = (at::cross_entropy_loss(logits, target) + at::cross_entropy_loss(logits.t(), target)) / 2;
+    sum += loss.item<double>() * static_cast<double>(count);  // sync: evaluation needs the value
+  }
+  return sum / static_cast<double>(N);
+}
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,86 @@
+#include "tasks/contrastive/engine/towers_build.h"
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "core/error.h"
+#include "hw/device.h"
+#include "models/clap/clap_model.h"
+#include "models/clap/clap_weights.h"
+#include "models/clip/clip_model.h"
+#include "models/weights.h"
+#include "nn/init.h"
+#include "train/agree.h"
+#include "train/weight_file.h"
+
+namespace lockstep::tasks {
+
+namespace {
+
+/// A network, and how the tensors of a weight file get into it.
+struct MadeTowers {
+  std::unique_ptr<models::TwoTowers> network;
+  std::function<void(const models::WeightFile&)> load;
+};
+
+void load_file(const MadeTowers& towers, const std::string& path) {
+  if (!std::filesystem::exists(path))
+    throw UsageError(
+        fmt::format("train: --pretrained '{}' does not exist", path),
+        "tags of OpenCLIP are not downloaded: fetch the weights and give the path of the .pt or .safetensors file");
+  checkpoint::CheckpointManifest ignored;
+  towers.load(models::read_weights(train::weight_file(path, ignored)));
+}
+
+void load_pretrained(const MadeTowers& towers, const TowersConfig& config) {
+  if (config.broadcast_from == nullptr) {
+    load_file(towers, config.pretrained);
+    return;
+  }
+  train::decide_on_rank_zero(*config.broadcast_from, [&] {
+    load_file(towers, config.pretrained);
+    return std::string();
+  });
+  models::broadcast_weights(*towers.network, *config.broadcast_from);
+}
+
+MadeTowers make_towers(const config::ContrastiveShape& shape, const TowersConfig& config) {
+  const at::TensorOptions tensors(config.device);
+  if (const auto* clap_shape = shape.clap()) {
+    auto clap = std::make_unique<models::ClapModel>(
+        *clap_shape, models::ClapModelOptions{.tensors = tensors,
+                                              .grad_checkpointing = config.grad_checkpointing,
+                                              .batch_norm_ranks = config.batch_norm_ranks});
+    const auto load = [&model = *clap](const models::WeightFile& file) { models::load_clap_weights(model, file); };
+    return {.network = std::move(clap), .load = load};
+  }
+  auto clip = std::make_unique<models::ClipModel>(
+      *shape.clip(), models::ClipModelOptions{.tensors = tensors,
+                                              .grad_checkpointing = config.grad_checkpointing,
+                                              .batch_norm_ranks = config.batch_norm_ranks});
+  const auto load = [&model = *clip](const models::WeightFile& file) { models::load_weights(model, file); };
+  return {.network = std::move(clip), .load = load};
+}
+
+}  // namespace
+
+std::unique_ptr<models::TwoTowers> build_towers(const config::ContrastiveShape& shape, const TowersConfig& config) {
+  LOCKSTEP_CHECK(config.precision != nullptr, "no precision");
+  MadeTowers towers = make_towers(shape, config);
+  models::TwoTowers& model = *towers.network;
+  const auto specs = shape.param_specs();
+  nn::initialize(model, specs, config.seed);
+  if (!config.pretrained.empty()) load_pretrained(towers, config);
+  config.precision->convert_parameters(model.named_parameters(), specs);
+  auto statistics = model.named_buffers();
+  std::erase_if(statistics,
+                [](const auto& buffer) { return !buffer.tensor->is_floating_point(); });  // counters stay integers
+  config.precision->convert_parameters(statistics, specs);
+  return std::move(towers.network);
+}
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,29 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <memory>
+#include <string>
+
+#include "comm/comm.h"
+#include "config/contrastive_shape.h"
+#include "models/two_towers.h"
+#include "train/precision.h"
+
+namespace lockstep::tasks {
+
+struct TowersConfig {
+  const train::Precision* precision = nullptr;
+  at::Device device = at::kCPU;
+  std::string pretrained;  ///< Weight file (safetensors or .pt); "": parameters drawn from `seed`.
+  uint64_t seed = 0;
+  bool grad_checkpointing = false;
+  comm::Comm* batch_norm_ranks = nullptr;
+  comm::Comm* broadcast_from =
+      nullptr;  ///< Rank 0 of this group reads the file and sends it to the others; nullptr: this process reads.
+};
+
+/// A CLIP or CLAP network on its device with its parameters: from a file or drawn, in the types of the precision.
+/// Collective over `broadcast_from`.
+std::unique_ptr<models::TwoTowers> build_towers(const config::ContrastiveShape& shape, const TowersConfig& config);
+
+}  // namespace lockstep::tasks

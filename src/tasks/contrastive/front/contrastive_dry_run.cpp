@@ -1,0 +1,154 @@
+#include "tasks/contrastive/front/contrastive_dry_run.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "config/contrastive_shape.h"
+#include "config/precision_names.h"
+#include "core/units.h"
+#include "data/shards/shard_list.h"
+#include "plan/bucket_plan.h"
+#include "tasks/contrastive/front/contrastive_dry_run_memory.h"
+
+namespace lockstep::tasks {
+namespace fs = std::filesystem;
+namespace {
+
+/// What stands beside the text, with its size.
+std::string other_text(const config::ContrastiveShape& shape) {
+  if (const auto* clip = shape.clip()) return fmt::format("a picture of {0} x {0} pixels", clip->vision.image_size);
+  const auto& audio = shape.clap()->audio;
+  return fmt::format("{:.4g} s of audio",
+                     static_cast<double>(audio.clip_samples) / static_cast<double>(audio.sample_rate));
+}
+
+void add_bucket_facts(const ContrastiveOptions& options, const config::ContrastiveShape& shape, int64_t num_ranks,
+                      std::vector<DryRunFact>& facts) {
+  const GradSyncKind sync = grad_sync_kind(options, num_ranks);
+  if (sync == GradSyncKind::kNone) return;
+  const bool is_zero1 = sync == GradSyncKind::kZero1;
+  std::vector<plan::BucketItem> items;
+  for (const config::ParamSpec& param : shape.param_specs()) {
+    if (param.is_buffer) continue;
+    const bool is_16bit = config::is_16bit(param, options.precision);
+    items.push_back({.name = param.name,
+                     .num_elements = param.numel(),
+                     .dtype = is_16bit ? "16 bits" : "fp32",
+                     .element_bytes = is_16bit && !options.fp32_gradients ? 2 : 4});
+  }
+  const auto buckets =
+      plan::plan_buckets(items, static_cast<int64_t>(options.bucket_mib * 1024 * 1024), is_zero1 ? num_ranks : 1);
+  int64_t bytes = 0, gathered = 0;
+  for (const plan::Bucket& bucket : buckets) {
+    bytes += bucket.num_elements * bucket.element_bytes;
+    gathered += bucket.num_elements * (bucket.dtype == "fp32" ? 4 : 2);
+  }
+  const std::string reduced = core::format_bytes(static_cast<double>(bytes));
+  const std::string sent = is_zero1 ? fmt::format("{} to reduce-scatter and {} to gather per step", reduced,
+                                                  core::format_bytes(static_cast<double>(gathered)))
+                                    : fmt::format("{} to reduce per step", reduced);
+  facts.push_back({"gradient_buckets", "gradient buckets", static_cast<int64_t>(buckets.size()),
+                   fmt::format("{}, {}", buckets.size(), sent)});
+  facts.push_back({"gradient_bytes", "", bytes, ""});
+}
+
+void add_model_facts(const ContrastiveOptions& options, const config::ContrastiveShape& shape, int64_t num_ranks,
+                     std::vector<DryRunFact>& facts) {
+  const config::ContrastiveCost cost = config::contrastive_cost(shape);
+  facts.push_back({"parameters", "parameters", cost.parameters,
+                   fmt::format("{} ({} {}, text {})", core::format_count(static_cast<double>(cost.parameters)),
+                               shape.other_kind(), core::format_count(static_cast<double>(cost.other_parameters)),
+                               core::format_count(static_cast<double>(cost.text_parameters)))});
+  facts.push_back({"forward_flops_per_sample", "forward pass", cost.forward.flops,
+                   fmt::format("{}FLOP per pair of {} and text of {} tokens (2 x multiply-adds)",
+                               core::format_count(cost.forward.flops), other_text(shape), shape.context_length())});
+  add_bucket_facts(options, shape, num_ranks, facts);
+}
+
+void add_step_facts(const ContrastiveOptions& options, int64_t global_batch, std::vector<DryRunFact>& facts) {
+  if (!options.train_num_samples) {
+    facts.push_back({"steps_per_epoch", "steps per epoch", nullptr,
+                     "known when the data are opened (--train-num-samples tells before)"});
+    return;
+  }
+  const int64_t steps = (*options.train_num_samples + global_batch - 1) / global_batch;
+  const bool is_cut = options.max_steps && *options.max_steps / steps < options.epochs;
+  const int64_t total = is_cut ? *options.max_steps : steps * options.epochs;
+  facts.push_back(
+      {"steps_per_epoch", "steps per epoch", steps,
+       fmt::format("{} ({} samples, rounded up to whole global batches)", steps, *options.train_num_samples)});
+  facts.push_back(
+      {"total_steps", "steps in all", total,
+       fmt::format("{} ({}), warm-up {}", total, is_cut ? "--max-steps" : fmt::format("{} epochs", options.epochs),
+                   options.warmup_steps)});
+}
+
+/// Warnings about shards of a data flag that are not here.
+std::vector<std::string> missing_shards(const std::string& flag, const std::string& spec) {
+  constexpr size_t kMostAsked = 10000;  // each costs a question to the file system
+  size_t num_asked = 0, num_missing = 0;
+  std::string first;
+  for (const data::ShardSource& source : data::parse_shard_sources(spec, ""))
+    for (const std::string& shard : source.shards) {
+      if (data::is_pipe(shard) || num_asked == kMostAsked) continue;
+      ++num_asked;
+      std::error_code ignored;
+      if (fs::exists(shard, ignored)) continue;
+      if (num_missing++ == 0) first = shard;
+    }
+  if (num_missing == 0) return {};
+  return {
+      fmt::format("{}: {} of {} shards looked for are not here; the first: '{}'", flag, num_missing, num_asked, first)};
+}
+
+/// Warnings about files and folders that the command line names and that are not here.
+std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
+  std::vector<std::string> warnings;
+  const auto look_for = [&](const std::string& flag, const std::string& path) {
+    std::error_code ignored;
+    if (!path.empty() && !fs::exists(path, ignored)) warnings.push_back(fmt::format("{} '{}' is not here", flag, path));
+  };
+  for (const auto& [flag, spec] :
+       {std::pair("--train-data", options.train_data), std::pair("--val-data", options.val_data),
+        std::pair("--imagenet-val", options.imagenet_val), std::pair("--zeroshot-data", options.zeroshot_data)}) {
+    const bool is_shards = spec.find(".tar") != std::string::npos || data::is_pipe(spec);
+    if (!is_shards)
+      look_for(flag, spec);
+    else
+      for (const std::string& warning : missing_shards(flag, spec)) warnings.push_back(warning);
+  }
+  look_for("--pretrained", options.pretrained);
+  look_for("--classnames", options.classnames);
+  look_for("--templates", options.templates);
+  look_for("--tokenizer-vocab", options.tokenizer_vocab);
+  if (options.resume && *options.resume != "latest") look_for("--resume", *options.resume);
+  return warnings;
+}
+
+}  // namespace
+
+DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::OptionSet& set, const WorldSize& world) {
+  const config::ContrastiveShape shape = contrastive_shape_of(options);
+  const plan::BatchPlan batch = contrastive_batch_plan(options, set, world.num_ranks);
+  DryRunPage page{
+      .facts = {
+          command_fact(set),
+          {"model", "model", options.model, options.model},
+          {"precision", "precision", options.precision, options.precision},
+          world_fact(world),
+          {"samples_per_rank", "samples per rank", batch.samples_per_micro,
+           fmt::format("{} x {} micro-batches", batch.samples_per_micro, batch.num_micro)},
+          {"num_micro", "", batch.num_micro, ""},
+          {"global_batch", "global batch", batch.global_batch, fmt::format("{} samples", batch.global_batch)},
+      }};
+  add_step_facts(options, batch.global_batch, page.facts);
+  add_model_facts(options, shape, world.num_ranks, page.facts);
+  for (DryRunFact& fact : memory_facts(options, shape, batch, world.num_ranks, contrastive_rank_memory(options, world)))
+    page.facts.push_back(std::move(fact));
+  page.warnings = shape_warnings(options, shape);
+  for (std::string& warning : missing_inputs(options)) page.warnings.push_back(std::move(warning));
+  return page;
+}
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,88 @@
+#include "tasks/contrastive/front/contrastive_dry_run_memory.h"
+
+#include <fmt/format.h>
+
+#include "config/option_checks.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "core/units.h"
+#include "hw/device_specs.h"
+#include "tasks/contrastive/front/memory_plan.h"
+
+namespace lockstep::tasks {
+namespace {
+
+constexpr double kRoomForTheRest = 0.1;  // of the device: kernels, allocator, libraries
+constexpr double kLeastBytes = 1 << 20;
+
+RankMemory asked_memory(const ContrastiveOptions& options) {
+  const std::string& asked = options.device_memory;
+  if (core::parse_double(asked.substr(0, asked.find_first_not_of("0123456789.")))) {
+    const auto bytes = static_cast<double>(config::parse_bytes(asked, "--device-memory"));
+    if (bytes < kLeastBytes)
+      throw UsageError(fmt::format("options: --device-memory '{}' is too small for any device", asked),
+                       "give the unit, too: 64G");
+    return {.bytes = bytes, .source = "--device-memory", .is_gpu = options.device != "cpu"};
+  }
+  if (const auto memory = memory_of_gpu(asked)) return *memory;
+  std::vector<std::string> names;
+  for (const hw::DeviceSpec& spec : hw::device_specs()) names.emplace_back(spec.name);
+  throw UsageError(fmt::format("options: --device-memory '{}' is neither a size nor a device of the table", asked),
+                   fmt::format("give a size (64G), or one of: {}", core::join(names, ", ")));
+}
+
+std::string verdict(double total, const RankMemory& memory) {
+  const double share = total / memory.bytes;
+  const std::string of =
+      fmt::format("{:.0f} % of {} ({})", 100 * share, core::format_bytes(memory.bytes), memory.source);
+  if (share > 1) return "does not fit: " + of;
+  if (share > 1 - kRoomForTheRest) return "doubtful, kernels and libraries need room, too: " + of;
+  return "fits: " + of;
+}
+}  // namespace
+
+std::optional<RankMemory> contrastive_rank_memory(const ContrastiveOptions& options, const WorldSize& world) {
+  return options.device_memory.empty() ? rank_memory(options, world) : asked_memory(options);
+}
+
+std::vector<DryRunFact> memory_facts(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
+                                     const plan::BatchPlan& batch, int64_t num_ranks,
+                                     const std::optional<RankMemory>& memory) {
+  const bool is_gpu = memory ? memory->is_gpu : options.device != "cpu";
+  const bool is_zero1 = grad_sync_kind(options, num_ranks) == GradSyncKind::kZero1;
+  const MemoryPlan planned = plan_contrastive_memory(shape, {.precision = options.precision,
+                                                             .optimizer_shards = is_zero1 ? num_ranks : 1,
+                                                             .has_fp32_gradients = options.fp32_gradients,
+                                                             .samples_per_micro = batch.samples_per_micro,
+                                                             .global_batch = batch.global_batch,
+                                                             .grad_checkpointing = options.grad_checkpointing,
+                                                             .keeps_attention = !is_gpu});
+  const std::pair<const char*, double> parts[] = {
+      {"parameters", planned.parameters}, {"gradients", planned.gradients},     {"optimizer", planned.optimizer},
+      {"masters", planned.masters},       {"activations", planned.activations}, {"batch", planned.batch},
+      {"logits", planned.logits}};
+  core::Json bytes = core::Json::object();
+  std::vector<DryRunFact> facts;
+  for (const auto& [name, value] : parts) {
+    bytes[name] = static_cast<int64_t>(value);
+    if (value == 0) continue;  // masters of fp32 parameters
+    facts.push_back({"", fmt::format("  {}", name), nullptr, core::format_bytes(value)});
+  }
+  bytes["total"] = static_cast<int64_t>(planned.total());
+  facts.insert(facts.begin(), {"memory_per_rank_bytes", "memory of a rank", bytes,
+                               fmt::format("{}, planned from shapes; measure with `bench step`",
+                                           core::format_bytes(planned.total()))});
+  core::Json device = nullptr;
+  if (memory)
+    device = {
+        {"bytes", static_cast<int64_t>(memory->bytes)},
+        {"source", memory->source},
+        {"fits", planned.total() <= memory->bytes},
+        {"is_doubtful", planned.total() <= memory->bytes && planned.total() > (1 - kRoomForTheRest) * memory->bytes}};
+  facts.push_back(
+      {"device_memory", "memory of a device", device,
+       memory ? verdict(planned.total(), *memory) : "not known; --device-memory SIZE|NAME asks whether it fits"});
+  return facts;
+}
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,146 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/contrastive_shape.h"
+#include "config/run_options.h"
+#include "core/options.h"
+#include "plan/batch_plan.h"
+#include "tasks/contrastive/front/option_groups.h"
+
+namespace lockstep::tasks {
+
+/// Every option of `train clip` and `train clap`, one field per flag beside those of RunOptions and of the groups. Flag
+/// names and defaults are those of OpenCLIP 3.3.0 where it has the flag, of its development version for audio. What an
+/// empty field means stands in the help of its flag (declare_contrastive_options).
+struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
+  ContrastiveOptions() {
+    task = "clip";  // or "clap": the command; set before declaring
+    model = "RN50";
+    precision = "amp";
+  }
+  bool is_clap() const { return task == "clap"; }
+  bool has_made_up_data() const;  ///< By --dataset-type.
+
+  // Data
+  std::string train_data;                                     // --train-data
+  std::optional<std::string> train_data_upsampling_factors;   // --train-data-upsampling-factors, "1::0.5"
+  std::string val_data;                                       // --val-data
+  std::optional<int64_t> train_num_samples, val_num_samples;  // --train-num-samples, --val-num-samples
+  std::string dataset_type = "auto";  // --dataset-type: auto, or a kind of data::captioned_datasets
+  bool dataset_resampled = false;     // --dataset-resampled
+  std::string csv_separator = "\t", csv_img_key = "filepath", csv_caption_key = "title";
+  std::string image_key = "jpg;png;jpeg;webp", text_key = "txt";  // --image-key, --text-key
+  int64_t samples_per_rank = 64;                                  // --batch-size; see plan/batch_plan.h
+  std::optional<int64_t> global_batch;                            // --global-batch-size
+  int64_t workers = 4;                                            // --workers, decoding threads per rank
+  std::string data_order = "lockstep";                            // --data-order {lockstep,openclip}
+  int64_t data_lanes = 64;                                        // --data-lanes
+  std::string shuffle = "on";                                     // --shuffle {on,off}
+  std::string on_bad_sample = "stop";                             // --on-bad-sample {stop,skip}
+  std::optional<int64_t> max_bad_samples;                         // --max-bad-samples, only with skip
+  std::string index_dir;                                          // --index-dir
+  int64_t max_image_pixels = 25'000'000;                          // --max-image-pixels
+
+  // Image and text preparation
+  std::string train_transform = "train";           // --train-transform {train,eval}
+  std::string resize_order = "pillow13";           // --resize-order {pillow13,horizontal}
+  std::vector<double> image_mean, image_std;       // --image-mean, --image-std: none, 1 or 3 values
+  std::optional<std::string> image_interpolation;  // --image-interpolation {bicubic,bilinear}
+  std::optional<std::string> image_resize_mode;    // --image-resize-mode {shortest,longest,squash}
+  std::vector<std::string> aug_cfg;                // --aug-cfg KEY=VALUE...; see parse_aug_cfg
+  std::string tokenizer_vocab;                     // --tokenizer-vocab
+
+  // Sounds (clap)
+  std::string audio_ext = "flac;wav;ogg";  // --audio-ext, members of a sample that hold the sound
+  std::string audio_fill = "repeatpad";    // --audio-fill {repeatpad,pad,repeat}
+  std::string audio_trunc = "rand_trunc";  // --audio-trunc {rand_trunc,trunc,centre}
+  bool audio_int16_normalize = true;       // --audio-int16-normalize, --no-audio-int16-normalize
+
+  // Optimisation
+  int64_t epochs = 32;                      // --epochs
+  std::optional<int64_t> epochs_cooldown;   // --epochs-cooldown
+  std::optional<double> beta1, beta2, eps;  // and lr: filled from the model name by parse_command
+  double wd = 0.2;                          // --wd
+  int64_t warmup_steps = 10000;             // --warmup
+  std::string opt = "adamw";                // --opt {adamw}
+  bool skip_scheduler = false;              // --skip-scheduler
+  std::string lr_scheduler = "cosine";      // --lr-scheduler {cosine,const,const-cooldown}
+  double lr_cooldown_end = 0.0, lr_cooldown_power = 1.0;
+  int64_t accum_freq = 1;                // --accum-freq, micro-batches per optimiser step
+  std::optional<double> grad_clip_norm;  // --grad-clip-norm
+
+  // Model and precision
+  std::string pretrained;                       // --pretrained FILE
+  bool grad_checkpointing = false;              // --grad-checkpointing
+  std::optional<int64_t> force_context_length;  // --force-context-length
+  std::vector<int64_t> force_image_size;        // --force-image-size: none, one value or two equal ones
+  bool force_quick_gelu = false;                // --force-quick-gelu
+  std::optional<double> force_patch_dropout;    // --force-patch-dropout
+  bool use_bn_sync = false;                     // --use-bn-sync
+
+  // Loss
+  bool local_loss = false, gather_with_grad = false;  // --local-loss, --gather-with-grad
+
+  // Gradients over ranks
+  std::string grad_sync = "auto";          // --grad-sync {auto,none,ddp,zero1}
+  bool use_distributed_optimizer = false;  // --use-distributed-optimizer; sets grad_sync
+  bool fp32_gradients = false;             // --accumulate-allreduce-grads-in-fp32
+  double bucket_mib = 25.0;                // --bucket-mb
+
+  // Checkpoint
+  int64_t save_frequency_epochs = 1;        // --save-frequency, 0 = only at the end
+  bool save_most_recent = false;            // --save-most-recent
+  bool delete_previous_checkpoint = false;  // --delete-previous-checkpoint
+
+  // Dry run
+  std::string device_memory;  // --device-memory SIZE|NAME, only with --dry-run
+};
+
+/// Declares every flag of `train TASK` (options.task) for the fields of `options`, and by name the OpenCLIP flags that
+/// are refused.
+core::OptionSet declare_contrastive_options(ContrastiveOptions& options);
+
+/// OpenCLIP's defaults by model name for lr, beta1, beta2 and eps where the user gave none ("vit" anywhere in the name,
+/// any case, or not).
+void fill_optimizer_defaults(ContrastiveOptions& options, core::OptionSet& set);
+
+/// How ranks keep their gradients equal, and what holds the fp32 copies of 16-bit weights.
+enum class GradSyncKind {
+  kNone,   ///< One rank, no buckets.
+  kDdp,    ///< Every rank reduces every bucket.
+  kZero1,  ///< Ranks share gradients and optimiser.
+};
+/// --grad-sync on `num_ranks` ranks, with auto decided. Weights with fp32 copies have buckets on one rank, too.
+GradSyncKind grad_sync_kind(const ContrastiveOptions& options, int64_t num_ranks);
+
+/// Refuses options that contradict each other (UsageError names both flags). Returns warnings: legal, but rarely what
+/// is meant.
+std::vector<std::string> check_contrastive_options(const ContrastiveOptions& options, const core::OptionSet& set);
+
+/// Warnings that only the model's shape gives reason for.
+std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const config::ContrastiveShape& shape);
+
+/// What a run must know of the options.
+config::RunFacts contrastive_run_facts(const ContrastiveOptions& options);
+
+/// The model of --model and the --force-* flags. UsageError as config::resolve_contrastive_shape.
+config::ContrastiveShape contrastive_shape_of(const ContrastiveOptions& options);
+
+/// How the batch flags share out samples over this many ranks, each of them a data rank. Without --global-batch-size
+/// the defaults of --batch-size and --accum-freq count, with it only what the user gave. UsageError with the nearest
+/// legal values on a misfit.
+plan::BatchPlan contrastive_batch_plan(const ContrastiveOptions& options, const core::OptionSet& set,
+                                       int64_t num_ranks);
+
+/// --aug-cfg after parsing. Ranges as in torchvision's RandomResizedCrop.
+struct AugConfig {
+  double scale_min = 0.9, scale_max = 1.0;
+  double ratio_min = 3.0 / 4.0, ratio_max = 4.0 / 3.0;
+};
+/// Pairs such as "scale=(0.4,1.0)". UsageError for unknown or unsupported keys and values out of range.
+AugConfig parse_aug_cfg(const std::vector<std::string>& pairs);
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,243 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "config/contrastive_shape.h"
+#include "config/image_options.h"
+#include "config/option_checks.h"
+#include "config/precision_names.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "core/units.h"
+#include "tasks/contrastive/front/contrastive_options.h"
+
+namespace lockstep::tasks {
+namespace {
+void check_upsampling(const ContrastiveOptions& o) {
+  if (!o.train_data_upsampling_factors) return;
+  const std::string& text = *o.train_data_upsampling_factors;
+  config::refuse_if(!o.dataset_resampled, "--train-data-upsampling-factors needs --dataset-resampled",
+                    "add --dataset-resampled, or drop the factors");
+  const auto factors = core::split(text, "::");
+  const size_t num_sources = core::split(o.train_data, "::").size();
+  config::refuse_if(
+      factors.size() != num_sources,
+      fmt::format("--train-data-upsampling-factors '{}' has {} factors, expected {} (sources of --train-data)", text,
+                  factors.size(), num_sources),
+      "give one factor per source, joined with '::'");
+  for (const std::string& factor : factors) {
+    const auto number = core::parse_double(factor);
+    config::refuse_if(!number || !std::isfinite(*number) || *number <= 0,
+                      fmt::format("--train-data-upsampling-factors got '{}', expected a number > 0", factor),
+                      "for example 1::2::0.5");
+  }
+}
+
+/// A folder as training or validation data: pictures without captions.
+void check_captions(const char* flag, const std::string& spec, bool is_clap) {
+  std::error_code ignored;
+  config::refuse_if(
+      std::filesystem::is_directory(spec, ignored),
+      fmt::format("{} '{}' is a folder; its {} have no captions", flag, spec, is_clap ? "sounds" : "pictures"),
+      is_clap ? "name the shards in it ('folder/{000..099}.tar'); folders of classes serve as --zeroshot-data"
+              : "name the shards in it ('folder/{000..099}.tar') or a .csv file; folders of classes serve as "
+                "--imagenet-val or --zeroshot-data");
+}
+
+void check_data(const ContrastiveOptions& o, const core::OptionSet& set) {
+  const bool is_synthetic = o.has_made_up_data();
+  const bool can_train = !o.train_data.empty() || is_synthetic;
+  const bool can_evaluate = !o.val_data.empty() || !o.imagenet_val.empty() || !o.zeroshot_data.empty();
+  config::refuse_if(
+      !can_train && !can_evaluate, "there is nothing to do: neither training nor evaluation data are given",
+      fmt::format("give --train-data SPEC, or --val-data{} or --zeroshot-data to evaluate only; `lockstep data "
+                  "make-{}` writes a demo set",
+                  o.is_clap() ? "" : ", --imagenet-val", o.is_clap() ? "sounds" : "shapes"));
+  const bool needs_text = !is_synthetic || can_evaluate;
+  config::refuse_if(
+      o.is_clap() && needs_text && o.tokenizer_vocab.empty(),
+      "--tokenizer-vocab is needed: captions become token ids by RoBERTa's vocabulary",
+      "give the folder with roberta-base's vocab.json and merges.txt (Hugging Face); `lockstep data make-sounds` "
+      "writes a small one beside its sounds");
+  config::refuse_if(is_synthetic && !o.train_num_samples,
+                    fmt::format("--dataset-type {} needs --train-num-samples", o.dataset_type),
+                    "give the samples of one epoch");
+  check_captions("--train-data", o.train_data, o.is_clap());
+  check_captions("--val-data", o.val_data, o.is_clap());
+  check_upsampling(o);
+  config::refuse_if(o.dataset_resampled && o.shuffle == "off",
+                    "--dataset-resampled draws shards at random, --shuffle off keeps their order",
+                    "drop one of the two");
+  config::refuse_if(o.csv_separator.size() != 1,
+                    fmt::format("--csv-separator got '{}', expected one character", o.csv_separator),
+                    "a tab is written $'\\t' in the shell");
+  config::refuse_if(o.max_bad_samples && o.on_bad_sample == "stop",
+                    "--max-bad-samples counts skipped samples, --on-bad-sample stop skips none",
+                    "add --on-bad-sample skip");
+  config::refuse_if(set.is_given("data-lanes") && o.data_order == "openclip",
+                    "--data-lanes belongs to --data-order lockstep, not openclip", "drop one of the two");
+}
+
+void check_schedule(const ContrastiveOptions& o) {
+  const bool has_cooldown = o.lr_scheduler == "const-cooldown";
+  config::refuse_if(has_cooldown && !o.epochs_cooldown, "--lr-scheduler const-cooldown needs --epochs-cooldown",
+                    "give the epochs of the cool-down");
+  config::refuse_if(!has_cooldown && o.epochs_cooldown.has_value(),
+                    fmt::format("--epochs-cooldown has no meaning with --lr-scheduler {}", o.lr_scheduler),
+                    "add --lr-scheduler const-cooldown");
+  config::refuse_if(
+      o.epochs_cooldown && *o.epochs_cooldown > o.epochs,
+      fmt::format("--epochs-cooldown {} is longer than --epochs {}", o.epochs_cooldown.value_or(0), o.epochs),
+      "shorten the cool-down");
+}
+
+void check_gradients_and_memory(const ContrastiveOptions& o) {
+  config::refuse_if(!o.device_memory.empty() && !o.dry_run,
+                    "--device-memory only asks --dry-run about a device that is not here", "add --dry-run");
+  config::refuse_if(o.use_distributed_optimizer && o.grad_sync != "zero1",
+                    fmt::format("--use-distributed-optimizer means --grad-sync zero1, not {}", o.grad_sync),
+                    "drop one of the two");
+  config::refuse_if(
+      o.fp32_gradients && !config::has_masters(o.precision),
+      fmt::format("--accumulate-allreduce-grads-in-fp32 belongs to weights with fp32 master copies, --precision is {}",
+                  o.precision),
+      "add --precision bf16_master, or drop the flag");
+}
+
+std::vector<std::string> loss_warnings(const ContrastiveOptions& o) {
+  std::vector<std::string> warnings;
+  if (o.local_loss && !o.gather_with_grad)
+    warnings.emplace_back(
+        "--local-loss without --gather-with-grad gives a biased gradient with several ranks (OpenCLIP's meaning); add "
+        "--gather-with-grad "
+        "for the exact one");
+  return warnings;
+}
+}  // namespace
+
+void fill_optimizer_defaults(ContrastiveOptions& options, core::OptionSet& set) {
+  const bool is_vit = core::to_lower_ascii(options.model).find("vit") != std::string::npos;
+  const auto fill = [&](const char* flag, std::optional<double>& field, double value) {
+    if (field) return;
+    field = value;
+    set.mark_derived(flag, "the model name");
+  };
+  if (options.profile && !options.max_steps) {
+    options.max_steps = options.profile_step_end;
+    set.mark_derived("max-steps", "--profile-step-end");
+  }
+  if (options.use_distributed_optimizer && !set.is_given("grad-sync")) {
+    options.grad_sync = "zero1";
+    set.mark_derived("grad-sync", "--use-distributed-optimizer");
+  }
+  options.lr = options.lr.value_or(5e-4);  // the same for every model, so no more than a default
+  options.beta1 = options.beta1.value_or(0.9);
+  fill("beta2", options.beta2, is_vit ? 0.98 : 0.999);
+  fill("eps", options.eps, is_vit ? 1e-6 : 1e-8);
+}
+
+std::vector<std::string> check_contrastive_options(const ContrastiveOptions& options, const core::OptionSet& set) {
+  check_data(options, set);
+  options.check_groups(set, options.task);
+  config::check_image_options(options.image_mean, options.image_std, options.force_image_size);
+  parse_aug_cfg(options.aug_cfg);
+  config::refuse_if(!options.aug_cfg.empty() && options.train_transform == "eval",
+                    "--aug-cfg changes the training transform, --train-transform eval does not use it",
+                    "drop one of the two");
+  check_schedule(options);
+  config::check_run_options(options, set);
+  check_gradients_and_memory(options);
+  config::refuse_if(
+      options.delete_previous_checkpoint && options.keep.value_or(1) > 1,
+      fmt::format("--delete-previous-checkpoint keeps one checkpoint, --keep asks for {}", options.keep.value_or(1)),
+      "drop one of the two");
+  return loss_warnings(options);
+}
+
+std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const config::ContrastiveShape& shape) {
+  std::vector<std::string> warnings;
+  const bool has_batch_norm =
+      shape.clip() == nullptr || shape.clip()->vision.has_batch_norm();  // HTSAT begins with one
+  if (options.use_bn_sync && !has_batch_norm)
+    warnings.push_back(fmt::format(
+        "--use-bn-sync changes nothing: model '{}' has no batch norm (ModifiedResNet models, RN50 and so on, have)",
+        options.model));
+  if (has_batch_norm && options.accum_freq > 1)
+    warnings.push_back(
+        fmt::format("--accum-freq {} with a model that has batch norm: its statistics are those of one micro-batch{}, "
+                    "so a step is not that of one large batch",
+                    options.accum_freq, options.use_bn_sync ? " over all ranks" : ""));
+  return warnings;
+}
+
+GradSyncKind grad_sync_kind(const ContrastiveOptions& options, int64_t num_ranks) {
+  if (options.grad_sync == "zero1") return GradSyncKind::kZero1;
+  const bool has_buckets = options.grad_sync == "ddp" || config::has_masters(options.precision) ||
+                           (options.grad_sync == "auto" && num_ranks > 1);
+  return has_buckets ? GradSyncKind::kDdp : GradSyncKind::kNone;
+}
+
+config::RunFacts contrastive_run_facts(const ContrastiveOptions& o) {
+  return {.model = o.model,
+          .precision = o.precision,
+          .lr = o.lr,
+          .micro_batch_size = o.samples_per_rank,
+          .workers = o.workers,
+          .epochs = o.epochs,
+          .max_steps = o.max_steps,
+          .grad_clip_norm = o.grad_clip_norm,
+          .save_frequency_epochs = o.save_most_recent ? 1 : o.save_frequency_epochs,
+          .num_kept_checkpoints = o.keep.value_or(o.delete_previous_checkpoint ? 1 : 0)};
+}
+
+config::ContrastiveShape contrastive_shape_of(const ContrastiveOptions& o) {
+  return config::resolve_contrastive_shape(
+      o.model, o.is_clap(),
+      config::forced_overrides(o.force_image_size, o.force_context_length, o.force_quick_gelu, o.force_patch_dropout));
+}
+
+plan::BatchPlan contrastive_batch_plan(const ContrastiveOptions& options, const core::OptionSet& set,
+                                       int64_t num_ranks) {
+  const bool has_global = options.global_batch.has_value();
+  plan::BatchWish wish{.global_batch = options.global_batch};
+  if (!has_global || set.is_given("batch-size")) wish.samples_per_micro = options.samples_per_rank;
+  if (!has_global || set.is_given("accum-freq")) wish.num_micro = options.accum_freq;
+  return plan::make_batch_plan(num_ranks, wish);
+}
+
+AugConfig parse_aug_cfg(const std::vector<std::string>& pairs) {
+  AugConfig config;
+  for (const std::string& pair : pairs) {
+    const size_t equals = pair.find('=');
+    const std::string key = pair.substr(0, equals);
+    const bool is_scale = key == "scale";
+    config::refuse_if(equals == std::string::npos, fmt::format("--aug-cfg got '{}', expected KEY=VALUE", pair),
+                      "for example --aug-cfg 'scale=(0.4,1.0)'");
+    const std::vector<std::string> later = {"color_jitter", "color_jitter_prob", "gray_scale_prob", "re_prob",
+                                            "re_count",     "use_timm",          "interpolation"};
+    config::refuse_if(std::count(later.begin(), later.end(), key) > 0,
+                      fmt::format("--aug-cfg {} is not supported in this version", key),
+                      "scale and ratio are; drop the others");
+    config::refuse_if(!is_scale && key != "ratio",
+                      fmt::format("--aug-cfg key '{}' is unknown, expected scale or ratio", key),
+                      "for example --aug-cfg 'scale=(0.4,1.0)'");
+    std::string_view value = core::trim(std::string_view(pair).substr(equals + 1));
+    const bool is_tuple = value.size() >= 2 && ((value.front() == '(' && value.back() == ')') ||
+                                                (value.front() == '[' && value.back() == ']'));
+    const auto parts = core::split(is_tuple ? value.substr(1, value.size() - 2) : value, ",");
+    const auto low = core::parse_double(core::trim(parts[0]));
+    const auto high = parts.size() == 2 ? core::parse_double(core::trim(parts[1])) : std::nullopt;
+    const bool is_range = low && high && std::isfinite(*low) && std::isfinite(*high) && *low > 0 && *low <= *high;
+    config::refuse_if(!is_range || (is_scale && *high > 1),
+                      fmt::format("--aug-cfg {} got '{}', expected (MIN,MAX) with 0 < MIN <= MAX{}", key, value,
+                                  is_scale ? " <= 1" : ""),
+                      fmt::format("for example --aug-cfg '{}'", is_scale ? "scale=(0.4,1.0)" : "ratio=(0.75,1.33)"));
+    (is_scale ? config.scale_min : config.ratio_min) = *low;
+    (is_scale ? config.scale_max : config.ratio_max) = *high;
+  }
+  return config;
+}
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,72 @@
+#include "tasks/contrastive/front/evaluation_options.h"
+
+#include "config/option_checks.h"
+
+namespace lockstep::tasks {
+namespace {
+
+void declare_zero_shot(core::OptionSet& set, EvaluationOptions& o, bool is_clap) {
+  if (is_clap) {
+    set.add("zeroshot-data", &o.zeroshot_data,
+            {.role = core::OptionRole::kNoInfluence,
+             .help = "Sounds for zero-shot classification: a folder with one sub-folder per class, or shards with the "
+                     "member 'cls'; needs --classnames.",
+             .metavar = "DIR|SPEC"});
+  } else {
+    set.add(
+        "imagenet-val", &o.imagenet_val,
+        {.role = core::OptionRole::kNoInfluence,
+         .help =
+             "ImageNet validation pictures for zero-shot evaluation: a folder with one sub-folder per class, or shards "
+             "with the member 'cls'.",
+         .metavar = "DIR|SPEC"});
+    set.add(
+        "zeroshot-data", &o.zeroshot_data,
+        {.role = core::OptionRole::kNoInfluence,
+         .help = "Other pictures for zero-shot evaluation, in the forms of --imagenet-val; needs --classnames, which "
+                 "then belongs to these pictures alone.",
+         .metavar = "DIR|SPEC"});
+  }
+  set.add("classnames", &o.classnames,
+          {.role = core::OptionRole::kNoInfluence,
+           .help = "Class names for zero-shot evaluation, one per line in the order of the class numbers.",
+           .metavar = "FILE",
+           .unset_text = is_clap ? "none" : "ImageNet's"});
+  set.add("templates", &o.templates,
+          {.role = core::OptionRole::kNoInfluence,
+           .help = "Prompts for zero-shot evaluation, one per line with {} for the class name.",
+           .metavar = "FILE",
+           .unset_text = is_clap ? "This is a sound of {}." : "the 80 prompts of OpenAI"});
+}
+
+}  // namespace
+
+void EvaluationOptions::declare(core::OptionSet& set, const std::string& task) {
+  set.group("Evaluation");
+  set.add("val-frequency", &val_frequency_epochs,
+          {.role = core::OptionRole::kNoInfluence,
+           .help = "Evaluate on --val-data every N epochs and at the end; 0: never.",
+           .unit = "epochs",
+           .min = 0});
+  set.add("zeroshot-frequency", &zeroshot_frequency_epochs,
+          {.role = core::OptionRole::kNoInfluence,
+           .help = "Zero-shot evaluation every N epochs and at the end; 0: never.",
+           .unit = "epochs",
+           .min = 0});
+  declare_zero_shot(set, *this, task == "clap");
+}
+
+void EvaluationOptions::check(const core::OptionSet&, const std::string& task) const {
+  const bool is_clap = task == "clap";
+  const bool has_zeroshot = !zeroshot_data.empty() || !imagenet_val.empty();
+  config::refuse_if(!classnames.empty() && !has_zeroshot,
+                    "--classnames belongs to zero-shot evaluation, for which no data are given",
+                    is_clap ? "add --zeroshot-data" : "add --zeroshot-data or --imagenet-val");
+  config::refuse_if(!templates.empty() && !has_zeroshot,
+                    "--templates belongs to zero-shot evaluation, for which no data are given",
+                    is_clap ? "add --zeroshot-data" : "add --zeroshot-data or --imagenet-val");
+  config::refuse_if(!zeroshot_data.empty() && classnames.empty(), "--zeroshot-data needs --classnames",
+                    "give a file with one class name per line, in the order of the class numbers");
+}
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,35 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "config/contrastive_shape.h"
+
+namespace lockstep::tasks {
+
+/// What a training step must hold, in bytes of one rank.
+struct MemoryPlan {
+  double parameters = 0, gradients = 0;
+  double optimizer = 0;    ///< Moments: this rank's share.
+  double masters = 0;      ///< fp32 copies of 16-bit parameters: this rank's share.
+  double activations = 0;  ///< Kept from forward to backward, at their peak.
+  double batch = 0;        ///< Pictures or sounds, and token ids.
+  double logits = 0;       ///< Similarities of own and all pairs, their softmax and gradients.
+  double total() const { return parameters + gradients + optimizer + masters + activations + batch + logits; }
+};
+
+struct MemoryPlanInput {
+  std::string precision = "fp32";   ///< Name of --precision.
+  int64_t optimizer_shards = 1;     ///< Ranks that share moments and masters (zero1); padding is left out.
+  bool has_fp32_gradients = false;  ///< --accumulate-allreduce-grads-in-fp32.
+  int64_t samples_per_micro = 1;
+  int64_t global_batch = 1;  ///< Pairs that the loss compares with.
+  bool grad_checkpointing = false;
+  bool keeps_attention = true;  ///< Attention probabilities are kept (CPU); false: recomputed by a fused kernel (CUDA).
+};
+
+/// Estimate from shapes alone, data parallel, AdamW. Activations count what the layers of nn/ and models/ keep for the
+/// backward pass, texts at their nominal length; temporaries of kernels, the allocator's rounding and libraries come on
+/// top.
+MemoryPlan plan_contrastive_memory(const config::ContrastiveShape& shape, const MemoryPlanInput& input);
+
+}  // namespace lockstep::tasks

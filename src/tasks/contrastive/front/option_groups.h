@@ -1,0 +1,10 @@
+#pragma once
+#include "config/option_groups.h"
+#include "tasks/contrastive/front/evaluation_options.h"
+
+namespace lockstep::tasks {
+
+/// The groups of options of `train clip` and `train clap`, in the order of the help: the only place that names them.
+using ContrastiveGroups = config::OptionGroups<EvaluationOptions>;
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,55 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/run_options.h"
+#include "core/json.h"
+#include "core/options.h"
+
+namespace lockstep::tasks {
+
+/// One line of a dry run: key in the JSON, words for people, value for both.
+struct DryRunFact {
+  std::string key, label;  ///< No key: not in the JSON; no label: not in the text.
+  core::Json value;
+  std::string text;  ///< The value as people read it.
+};
+
+/// What a training command would do, as far as it can be told without tensors, data and devices.
+struct DryRunPage {
+  std::vector<DryRunFact> facts{};
+  std::string tables{};  ///< Below the facts.
+  core::Json extra = core::Json::object();
+  std::vector<std::string> warnings{};
+};
+
+/// How many ranks a run would have, and who says so.
+struct WorldSize {
+  int64_t num_ranks = 1;
+  std::string source;
+  int64_t num_local_ranks = 0;  ///< Of them on this machine; 0: not known.
+};
+
+/// What one rank may fill, and where that number is from.
+struct RankMemory {
+  double bytes = 0;
+  std::string source{};  ///< "H100 SXM 80GB", "this machine, 2 ranks".
+  bool is_gpu = false;
+};
+
+DryRunFact command_fact(const core::OptionSet& set);
+DryRunFact world_fact(const WorldSize& world);
+
+/// `label` and beside it `text`, broken so that lines end at column 80.
+std::string dry_run_entry(const std::string& label, const std::string& text);
+
+/// The memory of a GPU of the table of devices; nothing where the name is not in it.
+std::optional<RankMemory> memory_of_gpu(const std::string& name);
+
+/// The memory of a rank's device: the GPU that the driver of this machine names, or the share of a CPU rank in what
+/// this machine has left. Nothing where it cannot be told.
+std::optional<RankMemory> rank_memory(const config::RunOptions& options, const WorldSize& world);
+
+}  // namespace lockstep::tasks

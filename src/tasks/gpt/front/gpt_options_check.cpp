@@ -1,0 +1,236 @@
+// What follows from other flags of `train gpt`, what contradicts, and which flags of Megatron-LM are refused.
+#include <algorithm>
+#include <filesystem>
+
+#include "config/option_checks.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "core/units.h"
+#include "tasks/gpt/front/gpt_options.h"
+
+namespace lockstep::tasks {
+namespace {
+
+void check_model(const GptOptions& o) {
+  config::refuse_if(o.num_query_groups && !o.group_query_attention,
+                    "--num-query-groups belongs to --group-query-attention", "add that flag, or drop this one");
+  config::refuse_if(o.swiglu && o.squared_relu, "--swiglu and --squared-relu contradict each other",
+                    "drop one of the two");
+  config::refuse_if(o.apply_layernorm_1p && o.normalization == "RMSNorm",
+                    "--apply-layernorm-1p contradicts --normalization RMSNorm", "drop one of the two");
+}
+
+void check_precision(const GptOptions& o, const core::OptionSet& set) {
+  config::refuse_if(o.bf16 && o.fp16, "--bf16 and --fp16 contradict each other", "drop one of the two");
+  config::refuse_if((o.bf16 && o.precision != "bf16") || (o.fp16 && o.precision != "fp16"),
+                    fmt::format("--{} contradicts --precision {}", o.bf16 ? "bf16" : "fp16", o.precision),
+                    "drop one of the two");
+  config::refuse_if(o.grad_reduce_in_bf16 && o.precision != "bf16", "--grad-reduce-in-bf16 belongs to --bf16",
+                    "add --bf16, or drop it");
+  config::refuse_if(o.grad_reduce_in_bf16 && set.is_given("accumulate-allreduce-grads-in-fp32"),
+                    "--accumulate-allreduce-grads-in-fp32 and --grad-reduce-in-bf16 contradict each other",
+                    "drop one of the two");
+  for (const char* flag : {"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"})
+    config::refuse_if(set.is_given(flag) && o.precision != "fp16", fmt::format("--{} belongs to --fp16", flag),
+                      "bf16 and fp32 need no loss scale");
+  for (const char* flag :
+       {"fp8-recipe", "fp8-margin", "fp8-amax-history-len", "fp8-amax-compute-algo", "first-last-layers-bf16"})
+    config::refuse_if(set.is_given(flag) && !o.fp8_format, fmt::format("--{} belongs to --fp8-format", flag),
+                      "add --fp8-format hybrid");
+  config::refuse_if(o.fp8_format && o.precision != "bf16", "--fp8-format needs --bf16",
+                    "weights and what is not a matrix product stay in bf16");
+}
+
+void check_recompute(const GptOptions& o) {
+  const bool is_full = o.recompute_granularity == "full";
+  config::refuse_if(o.recompute_activations && is_full,
+                    "--recompute-activations means selective, --recompute-granularity says full",
+                    "drop one of the two");
+  config::refuse_if(is_full && (!o.recompute_method || !o.recompute_num_layers),
+                    "--recompute-granularity full needs --recompute-method and --recompute-num-layers",
+                    "for example --recompute-method uniform --recompute-num-layers 1");
+  config::refuse_if(!is_full && (o.recompute_method || o.recompute_num_layers),
+                    "--recompute-method and --recompute-num-layers belong to --recompute-granularity full",
+                    "add it, or drop them");
+}
+
+void check_length(const GptOptions& o, const core::OptionSet& set) {
+  config::refuse_if(o.train_iters && o.train_samples, "--train-iters and --train-samples are two ways to say the same",
+                    "drop one of the two");
+  config::refuse_if(o.train_samples && (o.lr_decay_iters || o.lr_warmup_iters > 0),
+                    "--train-samples goes with --lr-decay-samples and --lr-warmup-samples",
+                    "give the schedule in samples, or the length in --train-iters");
+  config::refuse_if(!o.train_samples && (o.lr_decay_samples || o.lr_warmup_samples > 0),
+                    "--lr-decay-samples and --lr-warmup-samples go with --train-samples",
+                    "give the schedule in steps, or the length in --train-samples");
+  config::refuse_if(o.lr_warmup_fraction && (o.lr_warmup_iters > 0 || o.lr_warmup_samples > 0),
+                    "--lr-warmup-fraction contradicts a warm-up in steps or samples", "drop one of the two");
+  config::refuse_if(o.lr && o.min_lr > *o.lr, fmt::format("--min-lr {} is above --lr {}", o.min_lr, o.lr.value_or(0)),
+                    "the learning rate falls from --lr to --min-lr");
+  config::refuse_if(o.lr_decay_style == "WSD" && !o.lr_wsd_decay_iters,
+                    "--lr-decay-style WSD needs --lr-wsd-decay-iters", "give the length of the tail");
+  for (const char* flag : {"lr-wsd-decay-style", "lr-wsd-decay-iters"})
+    config::refuse_if(set.is_given(flag) && o.lr_decay_style != "WSD",
+                      fmt::format("--{} belongs to --lr-decay-style WSD", flag), "add it, or drop this flag");
+  if (o.dry_run) return;
+  config::refuse_if(!o.train_iters && !o.train_samples, "how long to train is not given",
+                    "give --train-iters or --train-samples");
+  config::refuse_if(!o.lr, "--lr is not given", "for example --lr 1e-4");
+}
+
+void check_data(const GptOptions& o) {
+  const bool has_parts = !o.train_data_path.empty() || !o.valid_data_path.empty();
+  config::refuse_if(o.mock_data && (!o.data_path.empty() || has_parts),
+                    "--mock-data and data paths contradict each other", "drop one of the two");
+  config::refuse_if(!o.data_path.empty() && has_parts, "--data-path and paths for single splits contradict each other",
+                    "use --data-path with --split, or one path for each split");
+  config::refuse_if(has_parts && o.split, "--split shares out --data-path, not paths for single splits",
+                    "drop --split");
+  config::refuse_if(o.split && core::split(*o.split, ",").size() > 3,
+                    fmt::format("--split got '{}', expected up to three numbers", o.split.value_or("")),
+                    "for example --split 949,50,1");
+  if (o.split)
+    for (const std::string& part : core::split(*o.split, ",")) {
+      const auto number = core::parse_double(core::trim(part));
+      config::refuse_if(!number || *number < 0, fmt::format("--split got '{}', expected up to three numbers", *o.split),
+                        "for example --split 949,50,1");
+    }
+  config::refuse_if(!o.dry_run && !o.mock_data && o.data_path.empty() && o.train_data_path.empty(), "no data are given",
+                    "give --data-path PREFIX, or --mock-data");
+}
+
+std::vector<config::RefusedFlags> refused_groups() {
+  return {
+      {"context parallelism is not in this version",
+       "use --sequence-parallel, or shorter sequences",
+       {"context-parallel-size", "cp-comm-type"}},
+      {"mixtures of experts are not in this version",
+       "train a dense model",
+       {"num-experts", "expert-model-parallel-size", "moe-router-topk", "moe-grouped-gemm"}},
+      {"multi-token prediction is not in this version", "drop it", {"mtp-num-layers"}},
+      {"the batch has one size from the first step on",
+       "use --global-batch-size",
+       {"step-batch-size-schedule", "rampup-batch-size"}},
+      {"optimiser shards span all data ranks", "drop it", {"num-distributed-optimizer-instances"}},
+      {"full sharding of parameters is not in this version",
+       "use --use-distributed-optimizer",
+       {"use-torch-fsdp2", "use-megatron-fsdp", "use-custom-fsdp", "data-parallel-sharding-strategy"}},
+      {"it was renamed", "use --tensor-model-parallel-size", {"model-parallel-size"}},
+      {"it was renamed", "use --micro-batch-size", {"batch-size"}},
+      {"it was renamed", "use --lr-warmup-fraction", {"warmup"}},
+      {"it was renamed", "use --recompute-activations", {"checkpoint-activations"}},
+      {"AdamW is the one optimiser of this task",
+       "drop it",
+       {"optimizer", "sgd-momentum", "start-weight-decay", "end-weight-decay", "weight-decay-incr-style"}},
+      {"event files go into the run's folder",
+       "use --report-to tensorboard",
+       {"tensorboard-dir", "tensorboard-queue-size", "tensorboard-log-interval"}},
+      {"Weights & Biases is not in this version",
+       "use --report-to tensorboard",
+       {"wandb-project", "wandb-exp-name", "wandb-save-dir", "wandb-entity"}},
+      {"times of all phases are always in the run's record",
+       "use `lockstep report`",
+       {"timing-log-level", "timing-log-option"}},
+      {"waiting time is given in seconds", "use --dist-timeout", {"distributed-timeout-minutes"}},
+      {"messages always travel while passes run", "drop it", {"no-overlap-p2p-communication"}},
+      {"checkpoints have one format, which loads at any layout",
+       "drop it; `lockstep ckpt export` writes for other programs",
+       {"ckpt-format", "dist-ckpt-format", "use-dist-ckpt", "ckpt-fully-parallel-save", "ckpt-fully-parallel-load"}},
+      {"a checkpoint is what a run goes on with",
+       "drop it; `lockstep ckpt export` writes the weights alone",
+       {"no-save-optim"}},
+      {"tests are not evaluated", "drop it; --valid-data-path is evaluated", {"test-data-path"}},
+      {"the schedule is that of the flags",
+       "give the flags of the schedule again",
+       {"use-checkpoint-opt-param-scheduler"}},
+      {"options come from the command line and --config",
+       "use --resume, which checks them against the run",
+       {"use-checkpoint-args"}},
+      {"a rank takes the only visible GPU, else the one of its local rank", "drop it", {"local-rank"}},
+      {"one implementation is built in",
+       "drop it",
+       {"transformer-impl", "no-masked-softmax-fusion", "no-gradient-accumulation-fusion", "no-rope-fusion",
+        "no-persist-layer-norm", "tp-comm-overlap", "defer-embedding-wgrad-compute", "wgrad-deferral-limit",
+        "enable-cuda-graph", "fp32-residual-connection", "fp8-param-gather", "ddp-average-in-collective",
+        "ddp-num-buckets", "ddp-pad-buckets-for-high-nccl-busbw", "no-align-param-gather", "recompute-modules"}},
+  };
+}
+
+}  // namespace
+
+void refuse_megatron_flags(core::OptionSet& set) {
+  config::refuse_guessed_flags(set);
+  config::refuse_flags(set, refused_groups());
+}
+
+/// --save DIR is the folder of the run; --load of the same folder goes on with it, or begins it.
+void fill_run_folder(GptOptions& options, core::OptionSet& set) {
+  if (options.save.empty()) return;
+  for (const char* other : {"logs", "name"})
+    config::refuse_if(set.is_given(other), fmt::format("--save contradicts --{}", other),
+                      "--save DIR is short for --logs and --name: give one or the other");
+  std::filesystem::path folder = std::filesystem::path(options.save).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  config::refuse_if(folder.filename().empty() || folder.filename() == "." || folder.filename() == "..",
+                    fmt::format("--save '{}' names no folder of its own", options.save), "name a folder for this run");
+  options.logs = folder.has_parent_path() ? folder.parent_path().string() : ".";
+  options.name = folder.filename();
+  for (const char* derived : {"logs", "name"}) set.mark_derived(derived, "--save");
+  if (options.load != options.save || options.ckpt_step || options.finetune || options.resume) return;
+  options.load.clear();
+  options.resume = "latest";
+  for (const char* derived : {"load", "resume"}) set.mark_derived(derived, "--load, which is --save");
+}
+
+void fill_gpt_defaults(GptOptions& options, core::OptionSet& set) {
+  fill_run_folder(options, set);
+  if ((options.bf16 || options.fp16) && !set.is_given("precision")) {
+    options.precision = options.fp16 ? "fp16" : "bf16";
+    set.mark_derived("precision", options.fp16 ? "--fp16" : "--bf16");
+  }
+  if (options.precision == "bf16" && !options.grad_reduce_in_bf16 && !options.accumulate_allreduce_grads_in_fp32) {
+    options.accumulate_allreduce_grads_in_fp32 = true;
+    set.mark_derived("accumulate-allreduce-grads-in-fp32", "--precision bf16");
+  }
+  if (options.recompute_activations && !options.recompute_granularity) {
+    options.recompute_granularity = "selective";
+    set.mark_derived("recompute-granularity", "--recompute-activations");
+  }
+  if (options.train_iters && !options.max_steps) options.max_steps = options.train_iters;
+}
+
+std::vector<std::string> check_gpt_options(const GptOptions& options, const core::OptionSet& set) {
+  check_model(options);
+  check_precision(options, set);
+  check_recompute(options);
+  check_length(options, set);
+  check_data(options);
+  config::check_run_options(options, set);
+  config::refuse_if(!options.target_device.empty() && !options.dry_run, "--target-device belongs to --dry-run",
+                    "add --dry-run");
+  config::refuse_if(options.overlap_param_gather && !options.use_distributed_optimizer,
+                    "--overlap-param-gather belongs to --use-distributed-optimizer", "add it, or drop this flag");
+  config::refuse_if(options.no_load_optim && options.load.empty(), "--no-load-optim belongs to --load of another run",
+                    "name it; a run that goes on with its own checkpoints goes on with its optimiser");
+  config::refuse_if(options.no_load_optim && options.finetune, "--no-load-optim and --finetune contradict each other",
+                    "--finetune takes the weights alone, --no-load-optim the position, too: drop one of the two");
+  config::refuse_if(options.ckpt_step && options.load.empty(), "--ckpt-step belongs to --load",
+                    "name the folder of checkpoints");
+  const double attention_dropout = gpt_shape_of(options).attention_dropout;
+  config::refuse_if(
+      options.attention_backend == "flash" && attention_dropout > 0,
+      fmt::format("--attention-backend flash contradicts an attention dropout of {}, for which probabilities are kept",
+                  core::format_double(attention_dropout)),
+      "add --attention-dropout 0");
+  std::vector<std::string> warnings;
+  if (options.sequence_parallel && options.tensor_model_parallel_size == 1)
+    warnings.emplace_back("--sequence-parallel changes nothing with one tensor rank");
+  if (!options.global_batch_size && options.pipeline_model_parallel_size > 1)
+    warnings.push_back(
+        fmt::format("--global-batch-size is not given: a step is one micro-batch of each data rank, for which {0} "
+                    "pipeline stages take turns and each waits {1}/{0} of the time",
+                    options.pipeline_model_parallel_size, options.pipeline_model_parallel_size - 1));
+  return warnings;
+}
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,166 @@
+#include "tasks/gpt/front/gpt_options_groups.h"
+
+#include <array>
+#include <tuple>
+
+namespace lockstep::tasks {
+using core::OptionRole;
+
+void declare_gpt_data(core::OptionSet& set, GptOptions& o) {
+  set.group("Data");
+  set.add(
+      "data-path", &o.data_path,
+      {.role = OptionRole::kConfiguration,
+       .help =
+           "Prefixes of .bin and .idx files: one, several, or weights and prefixes in turn. --split shares them out.",
+       .metavar = "[WEIGHT] PREFIX"});
+  for (const auto& [name, field] :
+       {std::pair("train-data-path", &o.train_data_path), std::pair("valid-data-path", &o.valid_data_path)})
+    set.add(
+        name, field,
+        {.role = OptionRole::kConfiguration, .help = "The same for this split alone.", .metavar = "[WEIGHT] PREFIX"});
+  set.add("split", &o.split,
+          {.role = OptionRole::kConfiguration,
+           .help = "Parts of the documents for training, validation and test.",
+           .metavar = "N,N,N",
+           .unset_text = "969,30,1"});
+  set.add("data-cache-path", &o.data_cache_path,
+          {.role = OptionRole::kIdentity,
+           .help = "Folder of the orders of samples, made once and mapped by all ranks.",
+           .metavar = "DIR",
+           .unset_text =
+               "cache/lockstep beside the first prefix where that can be written, else in the memory of each rank"});
+  set.add("mock-data", &o.mock_data,
+          {.role = OptionRole::kConfiguration, .help = "Made-up documents, the same on every layout."});
+  set.add("tokenizer-type", &o.tokenizer_type,
+          {.role = OptionRole::kConfiguration,
+           .help = "Tokenizer that made the data, which tells where documents end: GPT2BPETokenizer, "
+                   "HuggingFaceTokenizer, SentencePieceTokenizer or NullTokenizer.",
+           .metavar = "TYPE",
+           .unset_text = "by --vocab-file or --tokenizer-model",
+           .choices = {"", "GPT2BPETokenizer", "HuggingFaceTokenizer", "SentencePieceTokenizer", "NullTokenizer"},
+           .choice_aliases = {{"GPTSentencePieceTokenizer", "SentencePieceTokenizer"},
+                              {"Llama2Tokenizer", "SentencePieceTokenizer"}},
+           .refused_choices = {{"TikTokenizer", "convert it to a tokenizer.json and use HuggingFaceTokenizer"}}});
+  set.add("tokenizer-model", &o.tokenizer_model,
+          {.role = OptionRole::kConfiguration, .help = "SentencePiece model or tokenizer.json.", .metavar = "FILE"});
+  set.add("vocab-file", &o.vocab_file,
+          {.role = OptionRole::kConfiguration, .help = "vocab.json of GPT-2.", .metavar = "FILE"});
+  set.add("merge-file", &o.merge_file,
+          {.role = OptionRole::kConfiguration, .help = "merges.txt of GPT-2.", .metavar = "FILE"});
+  set.add("dataloader-type", &o.dataloader_type,
+          {.role = OptionRole::kConfiguration,
+           .help = "In the order of the shuffle index.",
+           .choices = {"single"},
+           .refused_choices = {{"cyclic", "use single: samples are shuffled once for the whole run"},
+                               {"external", "use single"}}});
+  set.add("reset-position-ids", &o.reset_position_ids,
+          {.role = OptionRole::kConfiguration, .help = "Positions begin again behind the end of a document."});
+  set.add("reset-attention-mask", &o.reset_attention_mask,
+          {.role = OptionRole::kConfiguration, .help = "Tokens do not see what stands before the end of a document."});
+  set.add("eod-mask-loss", &o.eod_mask_loss,
+          {.role = OptionRole::kConfiguration,
+           .help = "No loss where the input is the end of a document. Gradients and the printed loss are then a mean "
+                   "over micro-batches of their means over tokens that count; see --calculate-per-token-loss."});
+}
+
+void declare_gpt_logging(core::OptionSet& set, GptOptions& o) {
+  set.group("Device and ranks");
+  config::declare_run_flags(set, o,
+                            {"device",
+                             {"dist-backend", {"distributed-backend"}},
+                             "dist-url",
+                             "dist-rank",
+                             "dist-world-size",
+                             "dist-local-rank",
+                             "dist-timeout",
+                             "threads",
+                             {"deterministic", {"deterministic-mode"}},
+                             {"check-replicas", {"check-weight-hash-across-dp-replicas-interval"}}});
+  set.group("Logging and evaluation");
+  config::declare_run_flags(
+      set, o, {"logs", "name", "log-local", {"log-every-n-steps", {"log-interval"}}, "report-to", "debug"});
+  set.add(
+      "log-params-norm", &o.log_params_norm,
+      {.role = OptionRole::kConfiguration,
+       .help =
+           "Log the norm of all parameters, too, as it is after the update; padding of the vocabulary is left out."});
+  set.add(
+      "log-num-zeros-in-grad", &o.log_num_zeros_in_grad,
+      {.role = OptionRole::kConfiguration,
+       .help = "Log the number of elements of the gradient that are 0, too; padding of the vocabulary is left out."});
+  set.add("eval-iters", &o.eval_iters,
+          {.role = OptionRole::kNoInfluence, .help = "Global batches of one evaluation.", .unit = "steps", .min = 0});
+  set.add("eval-interval", &o.eval_interval,
+          {.role = OptionRole::kNoInfluence,
+           .help = "Evaluate every N steps.",
+           .unit = "steps",
+           .unset_text = "never",
+           .min = 1});
+  set.group("Profile");
+  config::declare_run_flags(set, o,
+                            {"profile", "profile-step-start", "profile-step-end", "profile-ranks", "profile-tool"});
+}
+
+void declare_gpt_checkpoints(core::OptionSet& set, GptOptions& o) {
+  set.group("Checkpoints");
+  set.add("save", &o.save,
+          {.role = OptionRole::kIdentity,
+           .help = "Folder of this run, with its checkpoints: short for --logs and --name. --load of the same folder "
+                   "goes on with it, or begins it.",
+           .metavar = "DIR"});
+  set.add("load", &o.load,
+          {.role = OptionRole::kIdentity,
+           .help = "A run, or one of its checkpoints, whose weights, optimiser and data position this run begins with; "
+                   "also of another layout or global batch. Or weights of Hugging Face or Megatron.",
+           .metavar = "DIR"});
+  config::declare_run_flags(set, o, {{"save-every-n-steps", {"save-interval"}}, "keep", "resume"});
+  set.add(
+      "ckpt-step", &o.ckpt_step,
+      {.role = OptionRole::kIdentity, .help = "Step of --load to start from.", .unset_text = "the newest", .min = 0});
+  set.add("finetune", &o.finetune,
+          {.role = OptionRole::kIdentity, .help = "Take weights alone from --load, and begin at step 0."});
+  for (const auto& [name, field, help] :
+       {std::tuple("no-load-optim", &o.no_load_optim,
+                   "Take weights and position from --load, and begin with moments and loss scale of a new run."),
+        std::tuple("async-save", &o.async_save, "Save while training goes on."),
+        std::tuple("exit-on-missing-checkpoint", &o.exit_on_missing_checkpoint,
+                   "End with exit code 5 where --resume latest, or --load of the folder of --save, would begin the run "
+                   "because there is no checkpoint. --load of another folder always ends so.")})
+    set.add(name, field, {.role = OptionRole::kIdentity, .help = help});
+}
+
+/// Flags of common scripts that ask for what is the case here anyway, or for what has no counterpart. In the program
+/// that they are from they change the work of a step.
+void declare_gpt_without_effect(core::OptionSet& set, GptOptions& o) {
+  set.group("Accepted without effect");
+  constexpr const char
+      *kNothing = "Changes nothing.",
+      *kRandom = "Changes nothing: random numbers are functions of --seed and step, there is no state of them.";
+  constexpr std::array<std::pair<const char*, const char*>, std::tuple_size_v<decltype(o.without_effect)>> kFlags{
+      {{"use-mcore-models", kNothing},
+       {"attention-softmax-in-fp32", kNothing},
+       {"log-throughput", kNothing},
+       {"exit-signal-handler", kNothing},
+       {"use-flash-attn", kNothing},
+       {"log-timers-to-tensorboard", kNothing},
+       {"log-progress", kNothing},
+       {"cross-entropy-loss-fusion", kNothing},
+       {"distribute-saved-activations", kNothing},
+       {"no-create-attention-mask-in-dataloader", kNothing},
+       {"overlap-p2p-communication-warmup-flush", kNothing},
+       {"manual-gc", kNothing},
+       {"no-load-rng", kRandom},
+       {"no-save-rng", kRandom},
+       {"override-opt-param-scheduler", "Changes nothing: the schedule is always that of the flags."}}};
+  for (size_t i = 0; i < kFlags.size(); ++i)
+    set.add(kFlags[i].first, &o.without_effect[i], {.role = OptionRole::kConfiguration, .help = kFlags[i].second});
+  set.add("num-workers", &o.num_workers,
+          {.role = OptionRole::kConfiguration,
+           .help = "Changes nothing: each rank's training thread reads its tokens itself, from mapped files.",
+           .unit = "threads per rank",
+           .min = 0,
+           .max = 1024});
+}
+
+}  // namespace lockstep::tasks

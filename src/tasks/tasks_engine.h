@@ -1,0 +1,12 @@
+#pragma once
+#include "core/options.h"
+#include "tasks/tasks.h"
+#include "train/train_run.h"
+
+namespace lockstep::tasks {
+
+/// The run of a task whose options `set` reads: the table behind it is the only place of the engine that names a task.
+/// Arguments outlive the result.
+train::TrainRequest train_request(const FrontTask& task, const core::OptionSet& set);
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,49 @@
+#include <map>
+
+#include "tasks/contrastive/front/contrastive_front.h"
+#include "tasks/gpt/front/gpt_front.h"
+#include "tasks/tasks.h"
+
+namespace lockstep::tasks {
+
+std::span<const FrontTaskRow> front_tasks() {
+  static const std::vector<FrontTaskRow> rows = {
+      {"clip", "train a CLIP model on pictures and captions", make_contrastive_front},
+      {"clap", "train a CLAP model on sounds and captions", make_contrastive_front},
+      {"gpt", "train a GPT model", make_gpt_front},
+  };
+  return rows;
+}
+
+namespace {
+using Roles = std::map<std::string, core::OptionRole, std::less<>>;
+
+Roles roles_of(const FrontTaskRow& row) {
+  Roles roles;
+  const std::unique_ptr<FrontTask> task = row.make(row.name);
+  const core::OptionSet set = task->declare();
+  for (const core::Option& option : set.options()) {
+    roles.emplace(option.name, *option.spec.role);
+    for (const std::string& alias : option.spec.aliases) roles.emplace(alias, *option.spec.role);
+  }
+  return roles;
+}
+}  // namespace
+
+std::optional<core::OptionRole> option_role(const std::string& task, const std::string& flag) {
+  static const std::map<std::string, Roles, std::less<>> all = [] {
+    std::map<std::string, Roles, std::less<>> of_tasks;
+    for (const FrontTaskRow& row : front_tasks()) of_tasks.emplace(row.name, roles_of(row));
+    return of_tasks;
+  }();
+  const auto look_up = [&](const Roles& roles) -> std::optional<core::OptionRole> {
+    const auto found = roles.find(flag);
+    return found == roles.end() ? std::nullopt : std::optional(found->second);
+  };
+  if (const auto own = all.find(task); own != all.end()) return look_up(own->second);
+  for (const FrontTaskRow& row : front_tasks())
+    if (const auto role = look_up(all.at(row.name))) return role;
+  return std::nullopt;
+}
+
+}  // namespace lockstep::tasks

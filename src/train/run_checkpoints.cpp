@@ -1,0 +1,113 @@
+#include "train/run_checkpoints.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "core/host_name.h"
+#include "core/log.h"
+#include "train/agree.h"
+
+namespace lockstep::train {
+namespace {
+
+/// UsageError for a fact that a checkpoint was written with another value of.
+void require_same(const core::Json& facts, const core::Json& written, const std::string& hint) {
+  if (const auto key = differing_fact(facts, written))
+    throw UsageError(fmt::format("train: the checkpoint was written with {}={}, this run has {}={}", *key,
+                                 written.at(*key).dump(), *key, facts.at(*key).dump()),
+                     hint);
+}
+
+}  // namespace
+
+/// Of what the run will start from, as far as it can be told without reading files of tensors.
+std::optional<checkpoint::CheckpointManifest> RunCheckpoints::starting_manifest(const Snapshot& snapshot) const {
+  if (!snapshot.folder.empty()) return checkpoint::read_manifest(snapshot.folder);
+  if (!run_.folder.has_checkpoint) return std::nullopt;
+  if (!run_.folder.resume_latest) {
+    if (!std::filesystem::exists(run_.folder.resume_path / checkpoint::kManifestName))
+      return std::nullopt;  // restore() says so
+    return checkpoint::read_manifest(run_.folder.resume_path);
+  }
+  for (const auto& entry : checkpoint::list_checkpoints(run_.folder.path))
+    if (entry.problem.empty()) return entry.manifest;
+  return std::nullopt;
+}
+
+/// A checkpoint of another model is told before memory of devices is taken.
+void RunCheckpoints::check_model(const Snapshot& snapshot) {
+  decide_on_rank_zero(run_.world(), [&] {
+    core::Json facts = run_.task.identity;
+    if (run_.folder.has_checkpoint) facts["precision"] = run_.facts().precision;
+    if (const auto manifest = starting_manifest(snapshot))
+      require_same(facts, callers_extra(*manifest),
+                   run_.folder.has_checkpoint ? "resume with the options of the run's params.txt"
+                                              : "--load takes runs of the same model");
+    return std::string();
+  });
+}
+
+TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot& snapshot, int64_t steps_per_epoch) {
+  steps_per_epoch_ = steps_per_epoch;
+  CheckpointerConfig config;
+  config.run_folder = run_.folder.path;
+  config.num_kept = run_.facts().num_kept_checkpoints;
+  config.code_version = run_.versions.lockstep;
+  config.who = {{"host", core::host_name()}, {"job", run_.ranks.info.job_id}, {"pid", ::getpid()}};
+  config.wait_for_rank_zero = [this] { run_.ranks.world.wait_for_rank_zero("it tests the files of a checkpoint"); };
+  checkpointer_ = std::make_unique<Checkpointer>(config, checkpoint_state(training), run_.world());
+  std::optional<RestoredCheckpoint> restored;
+  if (run_.folder.has_checkpoint)
+    restored =
+        run_.folder.resume_latest ? checkpointer_->restore_latest() : checkpointer_->restore(run_.folder.resume_path);
+  if (!restored) {
+    if (run_.folder.is_resume && run_.ranks.is_first())
+      core::log_info("no checkpoint in {} yet: starting from the beginning", run_.folder.path.string());
+    return start(snapshot);
+  }
+  if (run_.ranks.is_first())
+    core::log_info("continuing after step {} from {}", restored->position.step, restored->folder.string());
+  require_same(resume_facts(), restored->position.extra, "resume with the options of the run's params.txt");
+  return {.step = restored->position.step,
+          .samples_seen = restored->position.samples_seen,
+          .data = restored->position.data};
+}
+
+TrainerPosition RunCheckpoints::start(const Snapshot& snapshot) {
+  if (snapshot.folder.empty() || snapshot.use == SnapshotUse::kWeights) return {};
+  const auto restored = snapshot.use == SnapshotUse::kAll ? checkpointer_->load(snapshot.folder)
+                                                          : checkpointer_->read_position(snapshot.folder);
+  if (run_.ranks.is_first())
+    core::log_info("starting from {}, after step {} and {} samples", restored.folder.string(), restored.position.step,
+                   restored.position.samples_seen);
+  return {
+      .step = restored.position.step, .samples_seen = restored.position.samples_seen, .data = restored.position.data};
+}
+
+/// What must not change when a run is resumed: it fixes the meaning of a step.
+core::Json RunCheckpoints::resume_facts() const {
+  core::Json facts{
+      {"precision", run_.facts().precision}, {"seed", run_.options().seed}, {"global_batch", run_.batch.global_batch}};
+  facts.update(run_.task.identity);
+  if (run_.task.has_epochs) facts["steps_per_epoch"] = steps_per_epoch_;
+  return facts;
+}
+
+void RunCheckpoints::save(const TrainerPosition& position, const core::Json& data) {
+  checkpointer_->save({.step = position.step,
+                       .epoch = position.step / steps_per_epoch_,
+                       .samples_seen = position.samples_seen,
+                       .data = data,
+                       .extra = resume_facts()});
+}
+
+void RunCheckpoints::finish_saving() {
+  succeed_together(run_.world(), [&] {
+    if (!checkpointer_->wait())
+      throw CheckpointError("train: the last checkpoint could not be written; the warning above says why",
+                            "the older checkpoints are whole: make room and continue with --resume latest");
+  });
+}
+
+}  // namespace lockstep::train

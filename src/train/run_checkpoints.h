@@ -1,0 +1,40 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "checkpoint/manifest.h"
+#include "core/json.h"
+#include "train/checkpointer.h"
+#include "train/run_context.h"
+#include "train/trainer.h"
+
+namespace lockstep::train {
+
+/// What a run starts from, and what it saves. Calls are collective.
+class RunCheckpoints {
+ public:
+  /// `run` outlives it.
+  explicit RunCheckpoints(RunContext& run) : run_(run) {}
+
+  /// UsageError where the run would start from a checkpoint of another model: told before memory of devices is taken.
+  void check_model(const Snapshot& snapshot);
+  /// Opens the run's checkpoints; fills `training` from the run's own, from `snapshot`, or leaves it as it is.
+  TrainerPosition restore(const Training& training, const Snapshot& snapshot, int64_t steps_per_epoch);
+  /// `data` joined over the ranks.
+  void save(const TrainerPosition& position, const core::Json& data);
+  /// CheckpointError where the last one could not be written.
+  void finish_saving();
+
+ private:
+  std::optional<checkpoint::CheckpointManifest> starting_manifest(const Snapshot& snapshot) const;
+  /// From a snapshot of another run, which may have had another global batch, or from nothing.
+  TrainerPosition start(const Snapshot& snapshot);
+  core::Json resume_facts() const;
+
+  RunContext& run_;
+  int64_t steps_per_epoch_ = 0;
+  std::unique_ptr<Checkpointer> checkpointer_;
+};
+
+}  // namespace lockstep::train

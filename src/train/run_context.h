@@ -1,0 +1,27 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "plan/batch_plan.h"
+#include "train/joined_ranks.h"
+#include "train/run_folder.h"
+#include "train/train_run.h"
+
+namespace lockstep::train {
+
+/// What the parts of a run share, once its ranks have joined.
+struct RunContext {
+  const TrainRequest& request;
+  SoftwareVersions versions;
+  JoinedRanks ranks;
+  plan::BatchPlan batch;
+  std::vector<std::string> hosts = {};  ///< Of all ranks.
+  RunFolder folder = {};
+  TaskFacts task = {};  ///< Once there is a task.
+
+  const config::RunOptions& options() const { return request.options; }
+  const config::RunFacts& facts() const { return request.facts; }
+  comm::Comm& world() { return ranks.world.comm(); }
+};
+
+}  // namespace lockstep::train

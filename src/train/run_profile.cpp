@@ -1,0 +1,67 @@
+#include "train/run_profile.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "record/trace.h"
+#include "train/agree.h"
+#include "train/profile_summary.h"
+
+namespace lockstep::train {
+namespace {
+
+std::filesystem::path trace_file(const RunContext& run, int64_t rank) {
+  return run.folder.path / "profile" / fmt::format("trace.rank{}.json", rank);
+}
+
+ProfilerConfig profiler_config(const RunContext& run) {
+  const config::RunOptions& options = run.options();
+  const hw::RankInfo& info = run.ranks.info;
+  const auto ranks = config::parse_profile_ranks(options.profile_ranks);
+  for (const int64_t rank : ranks)
+    if (rank >= info.world_size)
+      throw UsageError(fmt::format("train: --profile-ranks names rank {}, there are {} ranks", rank, info.world_size),
+                       "ranks count from 0");
+  return {.first_step = options.profile_step_start,
+          .end_step = options.profile_step_end,
+          .is_this_rank = ranks.empty() || std::find(ranks.begin(), ranks.end(), info.rank) != ranks.end(),
+          .emits_nvtx = options.profile_tool == "nsys",
+          .has_cuda = run.ranks.device.is_cuda(),
+          .trace = trace_file(run, info.rank)};
+}
+
+}  // namespace
+
+RunProfile::RunProfile(RunContext& run) : run_(run), profiler_(profiler_config(run), run.ranks.world.recorder()) {}
+
+void RunProfile::finish(record::RunRecord* record) {
+  succeed_together(run_.world(), [&] { profiler_.finish(); });
+  succeed_together(run_.world(), [&] {
+    if (!run_.ranks.is_first()) return;
+    record->flush();
+    summarise();
+  });
+}
+
+void RunProfile::summarise() {
+  const config::RunOptions& options = run_.options();
+  std::vector<std::pair<int, std::filesystem::path>> traces;
+  for (int rank = 0; rank < run_.ranks.info.world_size; ++rank)
+    if (std::filesystem::exists(trace_file(run_, rank))) traces.emplace_back(rank, trace_file(run_, rank));
+  ProfiledCollectives collectives{.on_host = profiler_.collectives(), .is_cuda = run_.ranks.device.is_cuda()};
+  if (collectives.is_cuda && !traces.empty()) collectives.on_device = record::device_collectives(traces.front().second);
+  fmt::print(
+      "{}", write_profile_summary(run_.folder.path, options.profile_step_start, options.profile_step_end, collectives));
+  if (options.profile_tool != "kineto") return;
+  if (traces.empty())
+    throw UsageError("profile: the run ended before the first step of the profile",
+                     "choose an earlier --profile-step-start");
+  const auto merged = run_.folder.path / "profile" / "trace.json";
+  const int64_t num_events = record::merge_traces(traces, merged);
+  fmt::print("\n{} events of {} ranks: {}\n  open it at ui.perfetto.dev or chrome://tracing\n", num_events,
+             traces.size(), merged.string());
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Adds one toy of each kind (a task, an option, ...) to a scratch copy of the repository and shows that it works.
+
+usage: check_additions.py [--no-build] [--only NAME]... [--xml FILE]
+
+Each folder beside this file is one addition:
+  files/       the new files, by their path in the repository
+  edits.json   {"max_touched": N, "edits": [{"file": PATH, "after": TEXT, "insert": TEXT}]}: what existing files gain,
+               each behind a text that stands in its file once; N is the most files that may be touched
+  show.sh      shows the addition in the built programs, which lie in $LOCKSTEP_BUILD; it begins in the empty folder
+               $SCRATCH, and files beside this one lie in $ADDITIONS
+
+An addition fails when it touches more files than allowed, when a text to edit behind is not found exactly once, when a
+new file exists already, when the copy with all additions does not compile, or when show.sh fails.
+Exit code: 0 when all work, else 1.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as xml
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+SHOW_SECONDS = 300
+
+
+class Refused(Exception):
+    """Why an addition does not work."""
+
+
+class Addition:
+    """One folder of additions, and what became of it."""
+
+    def __init__(self, folder):
+        self.folder, self.name = folder, folder.name
+        description = json.loads((folder / "edits.json").read_text())
+        self.edits, self.max_touched = description["edits"], description["max_touched"]
+        base = folder / "files"
+        self.files = sorted(path.relative_to(base) for path in base.rglob("*") if path.is_file())
+        self.touched = sorted({edit["file"] for edit in self.edits})
+        self.problem, self.seconds = "", 0.0
+
+    def apply(self, copy):
+        """Copies the new files and edits the old ones."""
+        if len(self.touched) > self.max_touched:
+            raise Refused(f"touches {', '.join(self.touched)}: {len(self.touched)} existing files, "
+                          f"allowed {self.max_touched}")
+        for edit in self.edits:
+            self.edit_file(copy, edit)
+        for path in self.files:
+            if (copy / path).exists():
+                raise Refused(f"the new file {path} exists already")
+            (copy / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self.folder / "files" / path, copy / path)
+
+    @staticmethod
+    def edit_file(copy, edit):
+        path = copy / edit["file"]
+        if not path.is_file():
+            raise Refused(f"there is no {edit['file']} to edit")
+        text = path.read_text()
+        count = text.count(edit["after"])
+        if count != 1:
+            raise Refused(f"{edit['file']} holds {count} times, not once: {edit['after']!r}")
+        path.write_text(text.replace(edit["after"], edit["after"] + edit["insert"]))
+
+    def show(self, build, scratch):
+        """Runs show.sh; Refused with the end of its output."""
+        scratch.mkdir()
+        environment = dict(os.environ, LOCKSTEP_BUILD=str(build), SCRATCH=str(scratch), ADDITIONS=str(HERE))
+        output = run(["bash", "-euo", "pipefail", str(self.folder / "show.sh")], scratch, environment, SHOW_SECONDS)
+        if output is not None:
+            raise Refused("show.sh failed:\n" + output)
+
+
+def run(command, folder, environment=None, timeout=None):
+    """None when the command succeeds, else the end of what it wrote. Its children end with it."""
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, errors="replace", start_new_session=True)
+    try:
+        output = process.communicate(timeout=timeout)[0]
+    except BaseException as stop:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if isinstance(stop, subprocess.TimeoutExpired):
+            return f"{command[0]} ran longer than {timeout} s"
+        raise
+    return None if process.returncode == 0 else f"exit code {process.returncode}\n{output[-4000:]}"
+
+
+def copy_repository(target):
+    """Tracked files and those that are neither tracked nor ignored."""
+    list_files = ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(list_files, check=True, capture_output=True, text=True).stdout.split("\0")
+    for name in sorted(set(names) - {""}):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+
+
+def single_files(additions):
+    """CMake's pattern of the new sources: compiled alone, they leave the units of the others as ccache knows them."""
+    files = [path for addition in additions for path in addition.files]
+    sources = [str(path).replace(".", "[.]") for path in files if path.suffix == ".cpp"]
+    return "/(" + "|".join(sources) + ")$" if sources else ""
+
+
+def build(copy, folder, additions):
+    """Both programs with all additions, whose includes are checked; Refused with the end of what was written."""
+    configure = ["cmake", "-S", str(copy), "-B", str(folder), "-G", "Ninja", "-DLOCKSTEP_TESTS=OFF",
+                 f"-DLOCKSTEP_SINGLE_FILES={single_files(additions)}"]
+    compile_both = ["ninja", "-C", str(folder), "-j2", "lockstep", "lockstep-engine"]
+    for command in ["python3", "tools/check_includes.py"], configure, compile_both:
+        output = run(command, copy)
+        if output is not None:
+            raise Refused("the copy with all additions does not build:\n" + output)
+
+
+def attempt(additions, action):
+    """Does something with each addition that has worked so far."""
+    for addition in additions:
+        if addition.problem:
+            continue
+        begin = time.monotonic()
+        try:
+            action(addition)
+        except Refused as refused:
+            addition.problem = str(refused)
+        addition.seconds += time.monotonic() - begin
+
+
+def check(additions, scratch, with_build):
+    """Applies, builds and shows; what fails is noted in the addition."""
+    copy = scratch / "copy"
+    programs = copy / "build"  # below the sources, as anywhere: ccache sees paths relative to their root
+    copy.mkdir()
+    copy_repository(copy)
+    attempt(additions, lambda addition: addition.apply(copy))
+    applied = [addition for addition in additions if not addition.problem]
+    if not with_build or len(applied) < len(additions):
+        return
+    try:
+        build(copy, programs, applied)
+    except Refused as refused:
+        for addition in applied:
+            addition.problem = str(refused)
+    attempt(applied, lambda addition: addition.show(programs, scratch / f"show_{addition.name}"))
+
+
+def print_table(additions):
+    print(f"{'addition':<14}{'new files':>10}{'touched':>9}{'allowed':>9}  result")
+    for addition in additions:
+        result = addition.problem.splitlines()[0] if addition.problem else "works"
+        counts = f"{len(addition.files):>10}{len(addition.touched):>9}{addition.max_touched:>9}"
+        print(f"{addition.name:<14}{counts}  {result}")
+    for problem in dict.fromkeys(addition.problem for addition in additions if "\n" in addition.problem):
+        print("\n" + problem)
+
+
+def write_xml(additions, path):
+    """One case for each addition, as GoogleTest writes them."""
+    suite = xml.Element("testsuite", name="Additions", tests=str(len(additions)))
+    for addition in additions:
+        case = xml.SubElement(suite, "testcase", classname="Additions", name=addition.name,
+                              time=f"{addition.seconds:.3f}",
+                              again=f"python3 tests/additions/check_additions.py --only {addition.name}")
+        if addition.problem:
+            xml.SubElement(case, "failure", message=addition.problem.splitlines()[0]).text = addition.problem
+    path.parent.mkdir(parents=True, exist_ok=True)
+    xml.ElementTree(suite).write(path, encoding="unicode")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--no-build", action="store_true", help="only count and apply")
+    parser.add_argument("--only", action="append", metavar="NAME", help="only this addition; may be repeated")
+    parser.add_argument("--xml", type=pathlib.Path, metavar="FILE", help="write the cases as GoogleTest does")
+    args = parser.parse_args()
+    folders = sorted(path.parent for path in HERE.glob("*/edits.json"))
+    additions = [Addition(folder) for folder in folders if not args.only or folder.name in args.only]
+    if not additions or len(additions) < len(args.only or []):
+        parser.error(f"known additions: {', '.join(folder.name for folder in folders)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the folder is removed
+    with tempfile.TemporaryDirectory(prefix="lockstep-additions-") as scratch:
+        check(additions, pathlib.Path(scratch), with_build=not args.no_build)
+    print_table(additions)
+    if args.xml:
+        write_xml(additions, args.xml)
+    return 1 if any(addition.problem for addition in additions) else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,197 @@
+#include "checkpoint/manifest.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/rng.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using core::Json;
+namespace fs = std::filesystem;
+
+/// A checkpoint of two small files in <run>/checkpoints.
+fs::path make_checkpoint(const fs::path& run, int64_t step, int attempt) {
+  const fs::path folder = run / "checkpoints" / checkpoint_name(step, attempt);
+  fs::create_directories(folder);
+  CheckpointManifest manifest{.step = step,
+                              .attempt = attempt,
+                              .world_size = 2,
+                              .epoch = 1,
+                              .samples_seen = step * 64,
+                              .created_s = 1.7e9 + 0.1,
+                              .code_version = "deadbeef",
+                              .data_position = Json{{"epoch", 1}, {"lanes", {1, 2}}},
+                              .extra = Json{{"scaler", 65536.0}}};
+  for (const char* name : {"rank-0000.safetensors", "rank-0001.safetensors"}) {
+    core::write_file_atomic(folder / name, fmt::format("{} of step {} attempt {}", name, step, attempt));
+    manifest.files.push_back(describe_file(folder, name));
+  }
+  write_manifest(folder, manifest);
+  return folder;
+}
+
+void overwrite(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::trunc) << text; }
+
+std::vector<std::string> usable_names(const fs::path& run) {
+  std::vector<std::string> names;
+  for (const CheckpointEntry& entry : list_checkpoints(run)) {
+    if (entry.problem.empty()) names.push_back(entry.folder.filename().string());
+  }
+  return names;
+}
+
+TEST(CheckpointName, RoundTripAndRefusals) {
+  EXPECT_EQ(checkpoint_name(12000, 3), "step-00012000.a3");
+  EXPECT_EQ(parse_checkpoint_name("step-00012000.a3"), (std::pair<int64_t, int>(12000, 3)));
+  EXPECT_EQ(parse_checkpoint_name(checkpoint_name(123456789012, 1)), (std::pair<int64_t, int>(123456789012, 1)));
+  for (const char* name : {"step-12000.a3", "step-00012000", "step-00012000.a", "step-00012000.a3.tmp",
+                           "step--0012000.a3", "owner.3", "latest", "step-.a", "step-00000001.a-1"})
+    EXPECT_FALSE(parse_checkpoint_name(name)) << name;
+}
+
+TEST(Manifest, RoundTrip) {
+  const core::TempDir run;
+  const fs::path folder = make_checkpoint(run.path(), 10, 1);
+  const CheckpointManifest manifest = read_manifest(folder);
+  EXPECT_EQ(manifest.step, 10);
+  EXPECT_EQ(manifest.world_size, 2);
+  EXPECT_EQ(manifest.samples_seen, 640);
+  EXPECT_EQ(manifest.created_s, 1.7e9 + 0.1);
+  EXPECT_EQ(manifest.data_position.dump(), R"({"epoch":1,"lanes":[1,2]})");
+  EXPECT_EQ(manifest.extra["scaler"], 65536.0);
+  ASSERT_EQ(manifest.files.size(), 2u);
+  EXPECT_EQ(manifest.files[1].name, "rank-0001.safetensors");
+  EXPECT_TRUE(verify_files(folder, manifest, VerifyDepth::kHashes).empty());
+}
+
+TEST(Manifest, EveryDamageOfAFileIsFoundAndNamed) {
+  const core::TempDir run;
+  const fs::path folder = make_checkpoint(run.path(), 10, 1);
+  const CheckpointManifest manifest = read_manifest(folder);
+  const fs::path victim = folder / "rank-0001.safetensors";
+  const std::string good = core::read_file(victim);
+  const auto only_problem = [&](VerifyDepth depth) {
+    const std::vector<std::string> problems = verify_files(folder, manifest, depth);
+    EXPECT_EQ(problems.size(), 1u);
+    EXPECT_NE(problems.at(0).find("rank-0001.safetensors"), std::string::npos) << problems.at(0);
+    return problems.at(0);
+  };
+  std::string flipped = good;
+  flipped[3] = static_cast<char>(flipped[3] ^ 1);
+  overwrite(victim, flipped);
+  EXPECT_NE(only_problem(VerifyDepth::kHashes).find("was altered"), std::string::npos);
+  EXPECT_TRUE(verify_files(folder, manifest, VerifyDepth::kSizes).empty());
+  overwrite(victim, good.substr(1));
+  EXPECT_NE(only_problem(VerifyDepth::kSizes).find(fmt::format("bytes={}, expected={}", good.size() - 1, good.size())),
+            std::string::npos);
+  fs::remove(victim);
+  EXPECT_NE(only_problem(VerifyDepth::kSizes).find("cannot be read"), std::string::npos);
+  overwrite(victim, good);
+  EXPECT_TRUE(verify_files(folder, manifest, VerifyDepth::kHashes).empty());
+}
+
+TEST(Manifest, NoMutationPassesUnnoticed) {
+  const core::TempDir run;
+  const fs::path folder = make_checkpoint(run.path(), 10, 1);
+  const std::string clean = core::read_file(folder / kManifestName);
+  const Json meaning = Json::parse(clean);
+  core::CounterRng rng(core::stream_key(4, "manifest"));
+  int refused = 0;
+  for (int round = 0; round < 5000; ++round) {
+    std::string text = clean;
+    for (uint64_t edits = 1 + rng.below(3); edits > 0; --edits)
+      text[rng.below(text.size())] = static_cast<char>(rng.below(256));
+    if (rng.below(4) == 0) text.resize(rng.below(text.size()));
+    try {
+      parse_manifest(text, "mutated");
+      EXPECT_EQ(Json::parse(text), meaning) << text;  // white space only
+    } catch (const CheckpointError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 4000);
+}
+
+TEST(Manifest, HostileFileNamesAreRefused) {
+  const core::TempDir run;
+  for (const char* name : {"../../etc/passwd", "/etc/passwd", "..", "", "a/b", "manifest.json"}) {
+    const fs::path folder = make_checkpoint(run.path(), 10, 1);
+    CheckpointManifest manifest = read_manifest(folder);
+    manifest.files[0].name = name;
+    EXPECT_THROW(write_manifest(folder, manifest), Error) << name;
+  }
+}
+
+TEST(Checkpoints, ListedNewestFirst) {
+  const core::TempDir run;
+  for (const auto& [step, attempt] : std::vector<std::pair<int, int>>{{5, 1}, {100, 1}, {20, 1}, {95, 2}})
+    make_checkpoint(run.path(), step, attempt);
+  fs::create_directories(run.path() / "checkpoints" / "step-junk");
+  EXPECT_EQ(usable_names(run.path()),
+            (std::vector<std::string>{"step-00000095.a2", "step-00000100.a1", "step-00000020.a1", "step-00000005.a1"}));
+  EXPECT_TRUE(list_checkpoints(run.path() / "no such run").empty());
+}
+
+TEST(Checkpoints, LatestFallsBackPastDamagedOnesAndSaysSo) {
+  const core::TempDir run;
+  EXPECT_FALSE(choose_latest(run.path(), VerifyDepth::kHashes).chosen);
+  EXPECT_TRUE(choose_latest(run.path(), VerifyDepth::kHashes).skipped.empty());
+  for (const int step : {1, 2, 3, 4}) make_checkpoint(run.path(), step, 1);
+  const fs::path checkpoints = run.path() / "checkpoints";
+  EXPECT_EQ(choose_latest(run.path(), VerifyDepth::kHashes).chosen->step, 4);
+  fs::remove(checkpoints / "step-00000004.a1" / kManifestName);
+  overwrite(checkpoints / "step-00000003.a1" / "rank-0000.safetensors", "cut");
+  std::string manifest = core::read_file(checkpoints / "step-00000002.a1" / kManifestName);
+  manifest.replace(manifest.find("\"epoch\": 1"), 10, "\"epoch\": 2");
+  overwrite(checkpoints / "step-00000002.a1" / kManifestName, manifest);
+  const LatestChoice choice = choose_latest(run.path(), VerifyDepth::kHashes);
+  ASSERT_TRUE(choice.chosen);
+  EXPECT_EQ(choice.chosen->step, 1);
+  ASSERT_EQ(choice.skipped.size(), 3u);
+  EXPECT_NE(choice.skipped[0].find("step-00000004.a1: has no manifest"), std::string::npos) << choice.skipped[0];
+  EXPECT_NE(choice.skipped[1].find("rank-0000.safetensors"), std::string::npos) << choice.skipped[1];
+  EXPECT_NE(choice.skipped[2].find("was altered"), std::string::npos) << choice.skipped[2];
+}
+
+TEST(Checkpoints, ARenamedFolderIsNotTrusted) {
+  const core::TempDir run;
+  fs::rename(make_checkpoint(run.path(), 7, 1), run.path() / "checkpoints" / "step-00000009.a1");
+  EXPECT_TRUE(usable_names(run.path()).empty());
+}
+
+TEST(Fence, ALateCommitOfASupersededAttemptIsVoid) {
+  const core::TempDir run;
+  const OwnerClaim first = claim_checkpoints(run.path(), Json{{"host", "a"}});
+  EXPECT_EQ(first.attempt, 1);
+  make_checkpoint(run.path(), 10, first.attempt);
+  EXPECT_FALSE(is_superseded(run.path(), first.attempt));
+  const OwnerClaim second = claim_checkpoints(run.path(), Json{{"host", "b"}});
+  EXPECT_EQ(second.attempt, 2);
+  EXPECT_NE(second.token, first.token);
+  EXPECT_TRUE(is_superseded(run.path(), first.attempt));
+  EXPECT_FALSE(is_superseded(run.path(), second.attempt));
+  make_checkpoint(run.path(), 11, first.attempt);  // it lived on behind a partition
+  EXPECT_EQ(usable_names(run.path()), (std::vector<std::string>{"step-00000010.a1"}));
+  make_checkpoint(run.path(), 12, second.attempt);
+  EXPECT_EQ(usable_names(run.path()), (std::vector<std::string>{"step-00000012.a2", "step-00000010.a1"}));
+  const OwnerClaim third = claim_checkpoints(run.path(), Json::object());
+  EXPECT_EQ(third.attempt, 3);
+  EXPECT_EQ(usable_names(run.path()).size(), 2u);
+}
+
+TEST(Fence, AClaimThatDiedBeforeItsListJudgesNothing) {
+  const core::TempDir run;
+  make_checkpoint(run.path(), 10, 1);
+  overwrite(run.path() / "checkpoints" / "owner.2", "");
+  EXPECT_EQ(usable_names(run.path()).size(), 1u);
+  EXPECT_EQ(claim_checkpoints(run.path(), Json::object(), /*lowest=*/2).attempt, 3);
+  EXPECT_EQ(claim_checkpoints(run.path(), Json::object(), /*lowest=*/9).attempt, 9);
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint

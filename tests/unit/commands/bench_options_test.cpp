@@ -1,0 +1,82 @@
+#include <gtest/gtest.h>
+
+#include "commands/commands.h"
+#include "config/option_checks.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "support/error_text.h"
+
+namespace lockstep::commands {
+namespace {
+
+using namespace config;  // NOLINT: tests of options of every module
+using namespace tasks;
+
+using tests::holds;
+
+ParsedCommand parse_bench(const std::string& line) { return parse_command(core::split("bench " + line, " ")); }
+
+std::string bench_error(const std::string& line) {
+  try {
+    parse_bench(line);
+  } catch (const UsageError& error) {
+    return error.text();
+  }
+  return "";
+}
+
+TEST(BenchOptions, FlagsOfNcclTestsAreUnderstood) {
+  const auto command = parse_bench("collective -b 8 -e 128M -f 4 -w 2 -n 7 -a 3 -d half -o max -r 1 -c 0");
+  const BenchOptions& options = *command.bench;
+  EXPECT_EQ(options.which, BenchCaseName::kCollective);
+  EXPECT_EQ(options.min_bytes, "8");
+  EXPECT_EQ(options.max_bytes, "128M");
+  EXPECT_EQ(options.step_factor, 4);
+  EXPECT_EQ(options.num_warmup, 2);
+  EXPECT_EQ(options.num_iterations, 7);
+  EXPECT_EQ(options.average, "max");
+  EXPECT_EQ(options.data_type, "half");
+  EXPECT_EQ(options.reduce_op, "max");
+  EXPECT_EQ(options.root, 1);
+  EXPECT_EQ(options.num_checks, 0);
+  EXPECT_EQ(options.collectives, std::vector<std::string>{"all-reduce"});
+}
+
+TEST(BenchOptions, CollectivesAreNamedInEitherSpellingAndOnce) {
+  const auto some = parse_bench("collective --collectives all_gather all-reduce all-gather");
+  EXPECT_EQ(some.bench->collectives, (std::vector<std::string>{"all-gather", "all-reduce"}));
+  const auto all = parse_bench("collective --collectives all");
+  EXPECT_EQ(all.bench->collectives.size(), 6u);
+  EXPECT_TRUE(holds(bench_error("collective --collectives all-gathr"), "did you mean all-gather?"));
+}
+
+TEST(BenchOptions, SizesInAllSpellings) {
+  EXPECT_EQ(parse_bytes("8", "-b"), 8);
+  EXPECT_EQ(parse_bytes("32K", "-b"), 32 * 1024);
+  EXPECT_EQ(parse_bytes("128m", "-b"), 128 * 1024 * 1024);
+  EXPECT_EQ(parse_bytes("1.5GiB", "-b"), 1536LL * 1024 * 1024);
+  EXPECT_EQ(parse_bytes("2TB", "-b"), 2LL << 40);
+  EXPECT_EQ(parse_bytes("16B", "-b"), 16);
+  for (const char* bad : {"", "B", "K", "0", "-1", "1X", "1 K", "0.5", "1e30", "nan", "inf"}) {
+    try {
+      parse_bytes(bad, "--minbytes");
+      FAIL() << bad;
+    } catch (const UsageError& error) {
+      EXPECT_TRUE(holds(error.text(), fmt::format("--minbytes '{}' is no size", bad)));
+    }
+  }
+}
+
+TEST(BenchOptions, ContradictionsAreRefused) {
+  EXPECT_TRUE(holds(bench_error("collective --json --csv"), "JSON and CSV"));
+  EXPECT_TRUE(holds(bench_error("collective -b 1M -e 1K"), "--minbytes 1M is above --maxbytes 1K"));
+  EXPECT_TRUE(holds(bench_error("collective -f 1"), "--stepfactor"));
+  EXPECT_TRUE(holds(bench_error("collective -o avg -d int32"), "--redop avg of int32"));
+  EXPECT_TRUE(holds(bench_error("collective --mode verify --check 0"), "does nothing"));
+  EXPECT_TRUE(holds(bench_error("collective --mode run"), "list, verify or time"));
+  EXPECT_TRUE(holds(bench_error("collective --ngpus 4"), "one rank per device"));
+  EXPECT_TRUE(holds(bench_error("collective -n 0"), "--iters"));
+}
+
+}  // namespace
+}  // namespace lockstep::commands

@@ -1,0 +1,394 @@
+#include "tasks/contrastive/front/contrastive_options.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "commands/commands.h"
+#include "config/contrastive_shape.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "support/error_text.h"
+
+namespace lockstep::commands {
+namespace {
+
+using namespace config;  // NOLINT: tests of options of every module
+using namespace tasks;
+
+using tests::holds;
+using Args = std::vector<std::string>;
+
+const ContrastiveOptions& clip_options(const ParsedCommand& command) {
+  return options_as<ContrastiveOptions>(*command.task);
+}
+
+/// A command line that is complete, and then these flags.
+ParsedCommand parse_clip(const Args& flags) {
+  Args args = {"train", "clip", "--train-data", "shards-{000..003}.tar"};
+  args.insert(args.end(), flags.begin(), flags.end());
+  return parse_command(args);
+}
+
+/// Text of the UsageError; "" if there is none.
+std::string clip_error(const Args& flags) {
+  try {
+    parse_clip(flags);
+  } catch (const UsageError& error) {
+    return error.text();
+  }
+  return "";
+}
+
+/// Every flag of `train clip`, frozen: a flag that users type must not vanish unnoticed, and a new one belongs here
+/// too.
+const char* const kFlags =
+    "accum-freq accumulate-allreduce-grads-in-fp32 aug-cfg batch-size beta1 beta2 bucket-mb check-replicas classnames "
+    "config csv-caption-key csv-img-key "
+    "csv-separator data-lanes data-order "
+    "dataset-resampled dataset-type debug delete-previous-checkpoint deterministic device device-memory dist-backend "
+    "dist-local-rank dist-rank "
+    "dist-timeout dist-url "
+    "dist-world-size dry-run epochs epochs-cooldown eps force-context-length force-image-size force-patch-dropout "
+    "force-quick-gelu gather-with-grad "
+    "global-batch-size grad-checkpointing grad-clip-norm grad-sync image-interpolation image-key image-mean "
+    "image-resize-mode "
+    "image-std imagenet-val "
+    "index-dir json keep local-loss log-every-n-steps log-local logs lr lr-cooldown-end lr-cooldown-power lr-scheduler "
+    "max-bad-samples max-image-pixels "
+    "max-steps model name on-bad-sample opt precision pretrained profile profile-ranks profile-step-end "
+    "profile-step-start profile-tool report-to resize-order resume save-every-n-steps save-frequency "
+    "save-most-recent seed "
+    "shuffle skip-scheduler templates text-key threads tokenizer-vocab train-data train-data-upsampling-factors "
+    "train-num-samples train-transform "
+    "use-bn-sync use-distributed-optimizer val-data val-frequency val-num-samples warmup wd workers world-size "
+    "zeroshot-data zeroshot-frequency";
+
+/// Every flag of OpenCLIP's trainer, release 3.3.0 (open_clip_train/params.py).
+const char* const kOpenClipFlags =
+    "train-data train-data-upsampling-factors val-data train-num-samples val-num-samples dataset-type "
+    "dataset-resampled "
+    "csv-separator csv-img-key "
+    "csv-caption-key imagenet-val imagenet-v2 cache-dir logs log-local name workers batch-size epochs epochs-cooldown "
+    "lr beta1 "
+    "beta2 eps wd momentum "
+    "warmup opt use-bn-sync skip-scheduler lr-scheduler lr-cooldown-end lr-cooldown-power save-frequency "
+    "save-most-recent "
+    "zeroshot-frequency "
+    "val-frequency resume precision model pretrained pretrained-image lock-image lock-image-unlocked-groups "
+    "lock-image-freeze-bn-stats image-mean "
+    "image-std image-interpolation image-resize-mode aug-cfg grad-checkpointing local-loss gather-with-grad "
+    "force-context-length "
+    "force-image-size "
+    "force-quick-gelu force-patch-dropout force-custom-text torchscript torchcompile trace accum-freq device dist-url "
+    "dist-backend report-to wandb-notes "
+    "wandb-project-name debug copy-codebase horovod ddp-static-graph no-set-device-rank seed grad-clip-norm lock-text "
+    "lock-text-unlocked-layers "
+    "lock-text-freeze-layer-norm log-every-n-steps coca-caption-loss-weight coca-contrastive-loss-weight remote-sync "
+    "remote-sync-frequency "
+    "remote-sync-protocol delete-previous-checkpoint distill-model distill-pretrained use-bnb-linear siglip "
+    "loss-dist-impl";
+
+TEST(ContrastiveOptions, TheListOfFlagsIsFrozen) {
+  ContrastiveOptions options;
+  const core::OptionSet set = declare_contrastive_options(options);
+  std::vector<std::string> names;
+  for (const core::Option& option : set.options()) names.push_back(option.name);
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(core::join(names, " "), kFlags);
+}
+
+TEST(ContrastiveOptions, EveryOpenClipFlagIsTakenOrRefusedByName) {
+  ContrastiveOptions options;
+  const core::OptionSet set = declare_contrastive_options(options);
+  const auto flags = core::split(kOpenClipFlags, " ");
+  ASSERT_EQ(flags.size(), 90u);
+  size_t num_refused = 0;
+  for (const std::string& flag : flags) {
+    if (set.find(flag) != nullptr) continue;
+    ++num_refused;
+    const std::string error = clip_error({"--" + flag, "1"});
+    EXPECT_TRUE(holds(error, "--" + flag + " is not supported: ")) << error;
+    EXPECT_TRUE(holds(error, "\n  hint: ")) << error;
+  }
+  EXPECT_EQ(num_refused, 30u);
+}
+
+TEST(ContrastiveOptions, NamesThatOtherProgramsHaveAreAnsweredWithOurs) {
+  for (const auto& [flag, hint] : {std::pair{"--mock-data", "--dataset-type synthetic --train-num-samples N"},
+                                   {"--outdir", "--logs DIR --name NAME"},
+                                   {"--out-dir", "--logs DIR --name NAME"},
+                                   {"--output_dir", "--logs DIR --name NAME"},
+                                   {"--gpus-per-node", "lockstep launch --nproc-per-node N"}})
+    EXPECT_TRUE(holds(clip_error({flag, "1"}), hint)) << clip_error({flag, "1"});
+}
+
+TEST(ContrastiveOptions, DefaultsAreOpenClips) {
+  ContrastiveOptions options;
+  const core::OptionSet set = declare_contrastive_options(options);
+  // As params.py of 3.3.0 states them; device and image keys are ours.
+  const std::map<std::string, std::string> expected = {{"dataset-type", "auto"},
+                                                       {"csv-separator", "\t"},
+                                                       {"csv-img-key", "filepath"},
+                                                       {"csv-caption-key", "title"},
+                                                       {"logs", "./logs/"},
+                                                       {"workers", "4"},
+                                                       {"batch-size", "64"},
+                                                       {"epochs", "32"},
+                                                       {"wd", "0.2"},
+                                                       {"warmup", "10000"},
+                                                       {"opt", "adamw"},
+                                                       {"lr-scheduler", "cosine"},
+                                                       {"lr-cooldown-end", "0.0"},
+                                                       {"lr-cooldown-power", "1.0"},
+                                                       {"save-frequency", "1"},
+                                                       {"zeroshot-frequency", "2"},
+                                                       {"val-frequency", "1"},
+                                                       {"precision", "amp"},
+                                                       {"model", "RN50"},
+                                                       {"accum-freq", "1"},
+                                                       {"seed", "0"},
+                                                       {"log-every-n-steps", "100"},
+                                                       {"report-to", "none"},
+                                                       {"train-num-samples", "None"},
+                                                       {"epochs-cooldown", "None"},
+                                                       {"lr", "None"},
+                                                       {"grad-clip-norm", "None"},
+                                                       {"resume", "None"},
+                                                       {"force-patch-dropout", "None"},
+                                                       {"local-loss", "False"},
+                                                       {"gather-with-grad", "False"},
+                                                       {"grad-checkpointing", "False"},
+                                                       {"dataset-resampled", "False"},
+                                                       {"save-most-recent", "False"},
+                                                       {"delete-previous-checkpoint", "False"},
+                                                       {"use-bn-sync", "False"}};
+  for (const auto& [flag, value] : expected) {
+    ASSERT_NE(set.find(flag), nullptr) << flag;
+    EXPECT_EQ(set.find(flag)->value_text(), value) << flag;
+  }
+}
+
+TEST(ContrastiveOptions, OptimizerDefaultsGoByTheModelsName) {
+  const auto values = [](const ParsedCommand& command) {
+    return std::vector<double>{*clip_options(command).lr, *clip_options(command).beta1, *clip_options(command).beta2,
+                               *clip_options(command).eps};
+  };
+  for (const char* model : {"ViT-B-32", "coca_vit", "my/ViTamin.json"})
+    EXPECT_EQ(values(parse_clip({"--model", model})), (std::vector<double>{5e-4, 0.9, 0.98, 1e-6})) << model;
+  EXPECT_EQ(values(parse_clip({"--model", "RN50"})), (std::vector<double>{5e-4, 0.9, 0.999, 1e-8}));
+  const ParsedCommand given = parse_clip({"--model", "ViT-B-32", "--lr", "1e-5", "--eps", "1e-7"});
+  EXPECT_EQ(values(given), (std::vector<double>{1e-5, 0.9, 0.98, 1e-7}));
+  EXPECT_EQ(given.set->find("beta2")->origin.text(), "from the model name");
+  EXPECT_EQ(given.set->find("lr")->origin.text(), "command line");
+}
+
+TEST(ContrastiveOptions, AnOpenClipCommandLineIsTakenWordForWord) {
+  const ParsedCommand command = parse_clip({"--dataset-resampled",
+                                            "--train-num-samples",
+                                            "407332084",
+                                            "--batch-size",
+                                            "256",
+                                            "--workers",
+                                            "6",
+                                            "--precision",
+                                            "amp_bfloat16",
+                                            "--model",
+                                            "ViT-B-32",
+                                            "--local-loss",
+                                            "--gather-with-grad",
+                                            "--warmup",
+                                            "2000",
+                                            "--lr",
+                                            "5e-4",
+                                            "--beta2=0.95",
+                                            "--epochs",
+                                            "32",
+                                            "--report-to",
+                                            "tensorboard",
+                                            "--save-most-recent",
+                                            "--resume",
+                                            "latest",
+                                            "--imagenet-val",
+                                            "/d/val",
+                                            "--aug-cfg",
+                                            "scale=(0.4, 1.0)",
+                                            "--seed",
+                                            "3",
+                                            "--grad-clip-norm",
+                                            "1.0",
+                                            "--dist_backend",
+                                            "nccl",
+                                            "--force-patch-dropout",
+                                            "0.5",
+                                            "--lr-scheduler",
+                                            "const-cooldown",
+                                            "--epochs-cooldown",
+                                            "4",
+                                            "--csv-separator",
+                                            ","});
+  EXPECT_EQ(clip_options(command).precision, "amp_bf16");
+  EXPECT_EQ(clip_options(command).train_num_samples, 407332084);
+  EXPECT_EQ(clip_options(command).resume, "latest");
+  EXPECT_TRUE(command.warnings.empty());
+  EXPECT_EQ(parse_aug_cfg(clip_options(command).aug_cfg).scale_min, 0.4);
+}
+
+TEST(ContrastiveOptions, ContradictionsAreRefused) {
+  const std::vector<std::pair<Args, std::string>> cases = {
+      {{"--train-data-upsampling-factors", "1::2"}, "needs --dataset-resampled"},
+      {{"--train-data-upsampling-factors", "1::2", "--dataset-resampled"}, "has 2 factors, expected 1"},
+      {{"--train-data", "a::b", "--train-data-upsampling-factors", "1::x", "--dataset-resampled"},
+       "got 'x', expected a number > 0"},
+      {{"--train-data", "a::b", "--train-data-upsampling-factors", "1::0", "--dataset-resampled"},
+       "got '0', expected a number > 0"},
+      {{"--dataset-resampled", "--shuffle", "off"}, "--shuffle off keeps their order"},
+      {{"--train-data="}, "there is nothing to do"},
+      {{"--dataset-type", "synthetic"}, "needs --train-num-samples"},
+      {{"--csv-separator", ",,"}, "expected one character"},
+      {{"--max-bad-samples", "3"}, "--on-bad-sample stop skips none"},
+      {{"--data-order", "openclip", "--data-lanes", "8"}, "--data-lanes belongs to"},
+      {{"--classnames", "f"}, "for which no data are given"},
+      {{"--templates", "f"}, "for which no data are given"},
+      {{"--dataset-type", "imagefolder"}, "--dataset-type 'imagefolder' is not supported"},
+      {{"--train-data", "/"}, "--train-data '/' is a folder; its pictures have no captions"},
+      {{"--val-data", "/"}, "--val-data '/' is a folder"},
+      {{"--report-to", "x"}, "--report-to got 'x', expected none or tensorboard"},
+      {{"--zeroshot-data", "d"}, "needs --classnames"},
+      {{"--image-mean", "1", "2"}, "--image-mean has 2 values"},
+      {{"--image-std", "1", "2", "3", "4"}, "--image-std has 4 values"},
+      {{"--force-image-size", "224", "336"}, "is not square"},
+      {{"--aug-cfg", "scale"}, "expected KEY=VALUE"},
+      {{"--aug-cfg", "use_timm=True"}, "use_timm is not supported"},
+      {{"--aug-cfg", "zoom=2"}, "key 'zoom' is unknown"},
+      {{"--aug-cfg", "scale=(0.5,2)"}, "0 < MIN <= MAX <= 1"},
+      {{"--aug-cfg", "ratio=(2,1)"}, "0 < MIN <= MAX"},
+      {{"--aug-cfg", "scale=0.5"}, "expected (MIN,MAX)"},
+      {{"--aug-cfg", "scale=(0.5,1)", "--train-transform", "eval"}, "--train-transform eval does not use it"},
+      {{"--lr-scheduler", "const-cooldown"}, "needs --epochs-cooldown"},
+      {{"--epochs-cooldown", "3"}, "has no meaning with --lr-scheduler cosine"},
+      {{"--lr-scheduler", "const-cooldown", "--epochs", "2", "--epochs-cooldown", "3"}, "is longer than --epochs 2"},
+      {{"--dist-rank", "0"}, "belong together"},
+      {{"--dist-rank", "2", "--dist-world-size", "2"}, "expected 0 to 1"},
+      {{"--world-size", "8"}, "only asks --dry-run"},
+      {{"--json"}, "belongs to --dry-run"},
+      {{"--device", "cpu", "--dist-backend", "nccl"}, "needs --device cuda"},
+      {{"--dist-url", "http://x"}, "expected tcp://HOST:PORT"},
+      {{"--name", "a/b"}, "contains '/'"},
+      {{"--delete-previous-checkpoint", "--keep", "3"}, "--keep asks for 3"},
+      {{"--logs", "none"}, "always leaves its record"},
+      {{"--precision", "fp16"}, "use fp16_master"},
+      {{"--precision", "pure_fp16"}, "use fp16_master"},
+      {{"--use-distributed-optimizer", "--grad-sync", "ddp"}, "means --grad-sync zero1, not ddp"},
+      {{"--accumulate-allreduce-grads-in-fp32"}, "--precision is amp"},
+      {{"--report-to", "wandb"}, "use --report-to tensorboard"},
+      {{"--opt", "timm/lamb"}, "expected adamw"},
+      {{"--lock-image"}, "frozen image towers are not in this version"},
+      {{"--siglip"}, "the sigmoid loss is not in this version"},
+      {{"--fsdp"}, "parameter sharding is not in this version"},
+  };
+  for (const auto& [flags, expected] : cases) {
+    const std::string error = clip_error(flags);
+    EXPECT_TRUE(holds(error, expected)) << core::join(flags, " ") << "\n" << error;
+    EXPECT_TRUE(holds(error, "\n  hint: ")) << core::join(flags, " ") << "\n" << error;
+  }
+  EXPECT_EQ(clip_error({}), "");
+}
+
+TEST(ContrastiveOptions, ClapHasFlagsForSoundsAndNoneForPictures) {
+  const auto clap = [](Args args) {
+    args.insert(args.begin(), {"train", "clap"});
+    return parse_command(args);
+  };
+  const auto command =
+      clap({"--train-data", "d-{0..3}.tar", "--tokenizer-vocab", "d", "--data-filling", "pad", "--audio-trunc", "trunc",
+            "--dataset-type", "webdataset-audio", "--no-audio-int16-normalize"});
+  const ContrastiveOptions& o = clip_options(command);
+  EXPECT_EQ(o.task + " " + o.model + " " + o.audio_fill + " " + o.audio_trunc + " " + o.dataset_type,
+            "clap HTSAT-tiny-Roberta-base pad trunc webdataset");
+  EXPECT_FALSE(o.audio_int16_normalize);
+  EXPECT_EQ(*o.beta2, 0.999);  // no "vit" in the name
+  const auto clap_error = [&](const Args& args) {
+    try {
+      clap(args);
+    } catch (const UsageError& error) {
+      return error.text();
+    }
+    return std::string();
+  };
+  EXPECT_NE(clap_error({"--train-data", "d-{0..3}.tar"}).find("--tokenizer-vocab is needed"), std::string::npos);
+  EXPECT_EQ(clap_error({"--dataset-type", "synthetic-audio", "--train-num-samples", "64"}), "");
+  EXPECT_NE(clap_error({"--image-mean", "0.5"}).find("`train clap` reads sounds, no pictures"), std::string::npos);
+  EXPECT_NE(clap_error({"--audio-trunc", "fusion"}).find("rand_trunc"), std::string::npos);
+  EXPECT_NE(clip_error({"--audio-fill", "pad"}).find("drop it; sounds are trained on by `lockstep train clap`"),
+            std::string::npos);
+}
+
+TEST(ContrastiveOptions, LegalCombinationsPass) {
+  for (const Args& flags :
+       {Args{"--train-data", "a::b", "--train-data-upsampling-factors", "1::0.5", "--dataset-resampled"},
+        Args{"--train-data=", "--val-data", "v.tar"},
+        Args{"--train-data=", "--dataset-type", "synthetic", "--train-num-samples", "9"},
+        Args{"--dry-run", "--world-size", "4096", "--json"}, Args{"--on-bad-sample", "skip", "--max-bad-samples", "0"},
+        Args{"--zeroshot-data", "d", "--classnames", "c", "--templates", "t"},
+        Args{"--imagenet-val", "d", "--classnames", "c"}, Args{"--delete-previous-checkpoint", "--keep", "1"},
+        Args{"--device", "cuda", "--dist-backend", "gloo"}, Args{"--force-image-size", "224", "224"},
+        Args{"--report-to", "none"}, Args{"--report-to", ""}, Args{"--report-to", "tensorboard,"},
+        Args{"--imagenet-val", "d", "--zeroshot-data", "d", "--classnames", "f"}})
+    EXPECT_EQ(clip_error(flags), "") << core::join(flags, " ");
+}
+
+TEST(ContrastiveOptions, TheBiasedLossWarns) {
+  ASSERT_EQ(parse_clip({"--local-loss"}).warnings.size(), 1u);
+  EXPECT_TRUE(holds(parse_clip({"--local-loss"}).warnings[0], "biased gradient"));
+  EXPECT_TRUE(parse_clip({"--local-loss", "--gather-with-grad"}).warnings.empty());
+}
+
+TEST(ContrastiveOptions, BatchNormGivesReasonForWarnings) {
+  const auto warnings = [](const Args& flags) {
+    const ParsedCommand command = parse_clip(flags);
+    return shape_warnings(clip_options(command), {resolve_clip_shape(clip_options(command).model)});
+  };
+  EXPECT_TRUE(warnings({"--model", "ViT-B-32", "--accum-freq", "2"}).empty());
+  EXPECT_TRUE(warnings({"--model", "RN50", "--use-bn-sync"}).empty());
+  ASSERT_EQ(warnings({"--model", "ViT-B-32", "--use-bn-sync"}).size(), 1u);
+  EXPECT_TRUE(holds(warnings({"--model", "ViT-B-32", "--use-bn-sync"})[0], "--use-bn-sync changes nothing"));
+  ASSERT_EQ(warnings({"--model", "RN50", "--use-bn-sync", "--accum-freq", "2"}).size(), 1u);
+  EXPECT_TRUE(
+      holds(warnings({"--model", "RN50", "--use-bn-sync", "--accum-freq", "2"})[0], "one micro-batch over all ranks"));
+}
+
+TEST(ContrastiveOptions, RunsWithoutANameAreNamedAsOpenClipDoes) {
+  const ParsedCommand command =
+      parse_clip({"--model", "hf/ViT-B-32", "--lr", "5e-5", "--batch-size", "8", "--workers", "2"});
+  EXPECT_EQ(auto_run_name(contrastive_run_facts(clip_options(command)), "2026_01_31-12_00_00"),
+            "2026_01_31-12_00_00-model_hf-ViT-B-32-lr_5e-05-b_8-j_2-p_amp");
+}
+
+TEST(ContrastiveOptions, AugCfgTakesTuplesAndLists) {
+  const AugConfig config = parse_aug_cfg({"scale=(0.25,1)", "ratio=[ 0.5 , 2.0 ]"});
+  EXPECT_EQ(config.scale_min, 0.25);
+  EXPECT_EQ(config.scale_max, 1.0);
+  EXPECT_EQ(config.ratio_min, 0.5);
+  EXPECT_EQ(config.ratio_max, 2.0);
+  EXPECT_EQ(parse_aug_cfg({}).scale_min, 0.9);
+}
+
+TEST(ContrastiveOptions, BucketsAreForSeveralRanksAndForFp32Copies) {
+  const auto kind = [](const Args& flags, int64_t num_ranks) {
+    return grad_sync_kind(clip_options(parse_clip(flags)), num_ranks);
+  };
+  EXPECT_EQ(kind({}, 1), GradSyncKind::kNone);
+  EXPECT_EQ(kind({}, 2), GradSyncKind::kDdp);
+  EXPECT_EQ(kind({"--grad-sync", "none"}, 1), GradSyncKind::kNone);
+  EXPECT_EQ(kind({"--grad-sync", "ddp"}, 1), GradSyncKind::kDdp);
+  for (const int64_t num_ranks : {1, 4}) {
+    EXPECT_EQ(kind({"--use-distributed-optimizer"}, num_ranks), GradSyncKind::kZero1);
+    EXPECT_EQ(kind({"--precision", "bf16_master"}, num_ranks), GradSyncKind::kDdp);
+    EXPECT_EQ(kind({"--precision", "bf16_master", "--grad-sync", "zero1"}, num_ranks), GradSyncKind::kZero1);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::commands

@@ -1,0 +1,191 @@
+#include "tasks/gpt/front/gpt_options.h"
+
+#include <gtest/gtest.h>
+
+#include "commands/commands.h"
+#include "config/gpt_params.h"
+#include "core/strings.h"
+#include "support/error_text.h"
+
+namespace lockstep::commands {
+namespace {
+
+using namespace config;  // NOLINT: tests of options of every module
+using namespace tasks;
+
+const GptOptions& gpt_options(const ParsedCommand& command) { return options_as<GptOptions>(*command.task); }
+
+using tests::holds;
+
+ParsedCommand parse_gpt(const std::string& flags) {
+  std::vector<std::string> args = {"train", "gpt"};
+  for (const std::string& word : core::split(flags, " "))
+    if (!word.empty()) args.push_back(word);
+  return parse_command(args);
+}
+
+std::string message_of(const std::string& flags) {
+  return tests::message_of<UsageError>([&] { parse_gpt(flags); });
+}
+
+TEST(GptOptions, AScriptOfMegatronIsRead) {
+  // The 175B example's flags, word for word.
+  const ParsedCommand command = parse_gpt(
+      "--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --max-position-embeddings 2048 "
+      "--attention-backend auto "
+      "--micro-batch-size 1 --global-batch-size 1536 --train-iters 500000 --weight-decay 0.1 --adam-beta1 0.9 "
+      "--adam-beta2 0.95 "
+      "--init-method-std 0.006 --clip-grad 1.0 --fp16 --lr 6.0e-5 --lr-decay-style cosine --min-lr 6.0e-6 "
+      "--lr-warmup-fraction .001 "
+      "--lr-decay-iters 430000 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 --data-path "
+      "/d/gpt_text_document --vocab-file v.json "
+      "--merge-file m.txt --split 949,50,1 --log-interval 100 --save-interval 10000 --eval-interval 1000 --save /c "
+      "--load /c --eval-iters 10");
+  const GptOptions& o = gpt_options(command);
+  EXPECT_EQ(o.precision, "fp16");
+  EXPECT_EQ(o.log_every_n_steps, 100);
+  EXPECT_EQ(o.save_every_n_steps, 10000);
+  EXPECT_EQ(o.max_steps, 500000);
+  EXPECT_EQ(o.seed, 1234);
+  EXPECT_FALSE(o.accumulate_allreduce_grads_in_fp32);
+  const GptShape shape = gpt_shape_of(o);
+  EXPECT_EQ(gpt_cost(shape, 8).parameters, 174'615'846'912) << "50257 tokens on 8 tensor ranks make 51200 rows";
+  EXPECT_EQ(command.run_options(), static_cast<const config::RunOptions*>(&o));
+}
+
+TEST(GptOptions, FlagsChangeANamedModel) {
+  const auto shape = [](const std::string& flags) {
+    return gpt_shape_of(gpt_options(parse_gpt("--dry-run " + flags)));
+  };
+  const GptShape nemotron = shape("--model nemotron4-15b --num-layers 4 --seq_length 512 --num-attention-heads 24");
+  EXPECT_EQ(nemotron.layers, 4);
+  EXPECT_EQ(nemotron.head_width, 256);
+  EXPECT_EQ(nemotron.query_groups, 8) << "groups stay";
+  EXPECT_EQ(nemotron.sequence, 512);
+  EXPECT_EQ(nemotron.max_positions, 4096);
+  EXPECT_EQ(nemotron.activation, GptActivation::kSquaredRelu);
+  const GptShape own = shape(
+      "--num-layers 2 --hidden-size 256 --num-attention-heads 8 --seq-length 64 --swiglu --group-query-attention "
+      "--num-query-groups 2 --normalization RMSNorm "
+      "--position-embedding-type rope --rotary-percent 0.5 --disable-bias-linear --untie-embeddings-and-output-weights "
+      "--vocab-size 1000 --hidden-dropout 0");
+  EXPECT_EQ(own.ffn, 640) << "8/3 x 256 down to a multiple of 64";
+  EXPECT_EQ(own.query_groups, 2);
+  EXPECT_EQ(own.rotary_width(), 16);
+  EXPECT_EQ(own.norm, GptNorm::kRmsNorm);
+  EXPECT_FALSE(own.has_bias || own.is_head_tied);
+  EXPECT_EQ(own.padded_vocab(1), 1024);
+  EXPECT_EQ(own.max_positions, 64);
+  EXPECT_EQ(own.hidden_dropout, 0);
+  EXPECT_EQ(own.attention_dropout, 0.1);
+  EXPECT_EQ(shape("--model gpt2 --padded-vocab-size 51200").padded_vocab(1), 51200);
+  EXPECT_EQ(shape("--model 175b --make-vocab-size-divisible-by 64").padded_vocab(1), 50304) << "no longer fixed";
+  EXPECT_EQ(shape("--model gpt2 --hidden-size 1024 --num-attention-heads 16").ffn, 4096);
+}
+
+TEST(GptOptions, PrecisionFollowsTheSwitches) {
+  const auto options = [](const std::string& flags) {
+    return GptOptions(gpt_options(parse_gpt("--dry-run --model gpt2 " + flags)));
+  };
+  EXPECT_EQ(options("").precision, "fp32");
+  EXPECT_EQ(options("--bf16").precision, "bf16");
+  EXPECT_TRUE(options("--bf16").accumulate_allreduce_grads_in_fp32);
+  EXPECT_FALSE(options("--bf16 --grad-reduce-in-bf16").accumulate_allreduce_grads_in_fp32);
+  EXPECT_TRUE(options("--precision fp16 --accumulate-allreduce-grads-in-fp32").accumulate_allreduce_grads_in_fp32);
+  EXPECT_EQ(options("--recompute-activations").recompute_granularity, "selective");
+}
+
+TEST(GptOptions, ContradictionsAreRefused) {
+  for (const auto& [flags, part] : std::vector<std::pair<std::string, std::string>>{
+           {"--bf16 --fp16", "--bf16 and --fp16"},
+           {"--bf16 --precision fp32", "--bf16 contradicts --precision fp32"},
+           {"--grad-reduce-in-bf16", "belongs to --bf16"},
+           {"--loss-scale 128", "--loss-scale belongs to --fp16"},
+           {"--fp8-margin 1", "belongs to --fp8-format"},
+           {"--fp8-format hybrid", "needs --bf16"},
+           {"--recompute-method uniform", "belong to --recompute-granularity full"},
+           {"--recompute-granularity full", "--recompute-method uniform --recompute-num-layers 1"},
+           {"--mock-data --data-path /d", "--mock-data and data paths"},
+           {"--split 1,2,3,4 --data-path /d", "up to three numbers"},
+           {"--split a,b --data-path /d", "up to three numbers"},
+           {"--train-iters 1 --train-samples 1", "two ways"},
+           {"--train-samples 9 --lr-decay-iters 4", "--lr-decay-samples"},
+           {"--lr 1e-4 --min-lr 1e-3", "--min-lr 0.001 is above"},
+           {"--lr-decay-style WSD", "--lr-wsd-decay-iters"},
+           {"--num-query-groups 2", "belongs to --group-query-attention"},
+           {"--swiglu --squared-relu", "contradict"},
+           {"--overlap-param-gather", "--use-distributed-optimizer"},
+           {"--attention-backend flash",
+            "attention dropout of 0.1, for which probabilities are kept\n  hint: add --attention-dropout 0"},
+           {"--attention-backend fused --attention-dropout 0.2", "attention dropout of 0.2"},
+           {"--attention-backend unfused", "use auto"},
+           {"--attention-backend local", "use auto"},
+           {"--test-data-path /d", "tests are not evaluated"},
+           {"--use-checkpoint-opt-param-scheduler", "give the flags of the schedule again"},
+           {"--ckpt-step 4", "belongs to --load"},
+           {"--no-load-optim", "belongs to --load of another run"},
+           {"--no-load-optim --save /c/run --load /c/run", "belongs to --load of another run"},
+           {"--no-load-optim --load /c/run --finetune", "contradict each other"},
+           {"--no-save-optim", "`lockstep ckpt export` writes the weights alone"},
+           {"--dataloader-type cyclic", "shuffled once for the whole run"},
+           {"--exit-duration-in-mins 0", "--exit-duration-in-mins"},
+           {"--seq-length 4096", "longer than its 1024 positions"},
+           {"--model-parallel-size 8", "use --tensor-model-parallel-size"},
+           {"--rampup-batch-size 16 16 100", "use --global-batch-size"},
+           {"--num-layer 8", "--num-layers"}})
+    EXPECT_TRUE(holds(message_of("--dry-run --model gpt2 " + flags), part))
+        << flags << "\n"
+        << message_of("--dry-run --model gpt2 " + flags);
+  EXPECT_TRUE(holds(message_of("--model gpt2 --mock-data --lr 1e-4"), "--train-iters or --train-samples"));
+  EXPECT_TRUE(holds(message_of("--model gpt2 --mock-data --train-iters 5"), "--lr is not given"));
+  EXPECT_TRUE(holds(message_of("--model gpt2 --lr 1e-4 --train-iters 5"), "--data-path PREFIX, or --mock-data"));
+  EXPECT_TRUE(holds(message_of("--model gpt2 --mock-data --lr 1e-4 --train-iters 5 --target-device H100"),
+                    "belongs to --dry-run"));
+  EXPECT_EQ(message_of("--model gpt2 --mock-data --lr 1e-4 --train-iters 5"), "no error");
+  EXPECT_EQ(message_of("--dry-run --model gpt2 --attention-backend flash --attention-dropout 0"), "no error");
+  EXPECT_EQ(message_of("--dry-run --model nemotron4-15b --attention-backend flash"), "no error")
+      << "a model without dropout";
+}
+
+TEST(GptOptions, AMissingCheckpointMayEndWhatWouldBeginTheRun) {
+  for (const char* flags : {"--resume latest", "--save /c/run --load /c/run"}) {
+    const ParsedCommand command =
+        parse_gpt(fmt::format("--dry-run --model gpt2 --exit-on-missing-checkpoint {}", flags));
+    EXPECT_TRUE(gpt_options(command).exit_on_missing_checkpoint) << flags;
+    EXPECT_EQ(gpt_options(command).resume, "latest") << flags;
+  }
+}
+
+TEST(GptOptions, FlagsWithoutEffectSayWhy) {
+  EXPECT_EQ(message_of("--dry-run --model gpt2 --num-workers 4 --no-load-rng --no-save-rng "
+                       "--override-opt-param-scheduler --load /a --save /b/c "
+                       "--exit-on-missing-checkpoint"),
+            "no error");
+  GptOptions options;
+  const core::OptionSet set = declare_gpt_options(options);
+  for (const char* name : {"num-workers", "no-load-rng", "no-save-rng", "override-opt-param-scheduler"}) {
+    ASSERT_NE(set.find(name), nullptr) << name;
+    EXPECT_EQ(set.find(name)->spec.group, "Accepted without effect") << name;
+    EXPECT_TRUE(holds(set.find(name)->spec.help, "Changes nothing: ")) << name;
+  }
+}
+
+TEST(GptOptions, OddWishesAreWarnedOf) {
+  EXPECT_EQ(parse_gpt("--dry-run --model gpt2 --sequence-parallel").warnings.size(), 1u);
+  EXPECT_TRUE(parse_gpt("--dry-run --model gpt2 --sequence-parallel --tp 2").warnings.empty());
+  const auto idle = parse_gpt("--dry-run --model gpt2 --pp 4").warnings;
+  ASSERT_EQ(idle.size(), 1u);
+  EXPECT_TRUE(holds(idle[0], "4 pipeline stages take turns and each waits 3/4 of the time")) << idle[0];
+  EXPECT_TRUE(parse_gpt("--dry-run --model gpt2 --pp 4 --global-batch-size 8").warnings.empty());
+}
+
+TEST(GptOptions, EveryGroupedFlagHasHelp) {
+  GptOptions options;
+  const core::OptionSet set = declare_gpt_options(options);
+  for (const core::Option& option : set.options()) EXPECT_FALSE(option.spec.help.empty()) << option.name;
+  EXPECT_NE(set.find("no_load_optim"), nullptr);
+  EXPECT_NE(set.find("override-opt_param-scheduler"), nullptr) << "both spellings";
+}
+
+}  // namespace
+}  // namespace lockstep::commands

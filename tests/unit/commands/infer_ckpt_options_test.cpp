@@ -1,0 +1,148 @@
+#include <gtest/gtest.h>
+
+#include "commands/commands.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "support/error_text.h"
+
+namespace lockstep::commands {
+namespace {
+
+using namespace config;  // NOLINT: tests of options of every module
+using namespace tasks;
+
+using tests::holds;
+using Args = std::vector<std::string>;
+
+std::string line_error(const std::string& line) {
+  try {
+    parse_command(core::split(line, " "));
+  } catch (const UsageError& error) {
+    return error.text();
+  }
+  return "";
+}
+
+TEST(Commands, EmbedAndClassify) {
+  const ParsedCommand embed = parse_command(
+      Args{"infer", "embed", "--model", "ViT-B-32", "--pretrained", "w.pt", "--images", "d", "-o", "x.safetensors"});
+  ASSERT_NE(embed.infer, nullptr);
+  EXPECT_EQ(embed.infer->job, InferJob::kEmbed);
+  EXPECT_EQ(embed.infer->output, "x.safetensors");
+  EXPECT_EQ(embed.infer->precision, "fp32");
+  const ParsedCommand classify = parse_command(
+      Args{"infer", "classify", "--pretrained", "w.pt", "--images", "d", "--classnames", "c.txt", "--top-k", "3"});
+  EXPECT_EQ(classify.infer->job, InferJob::kClassify);
+  EXPECT_EQ(classify.infer->top_k, 3);
+  EXPECT_TRUE(holds(line_error("infer embed --pretrained w -o x"), "needs --images DIR or --texts FILE"));
+  EXPECT_TRUE(holds(line_error("infer embed --pretrained w --images d"), "needs --output FILE"));
+  EXPECT_TRUE(holds(line_error("infer embed --images d -o x"), "needs --pretrained FILE"));
+  EXPECT_TRUE(holds(line_error("infer classify --pretrained w --images d"), "needs --classnames FILE"));
+  EXPECT_TRUE(holds(line_error("infer classify --pretrained w --classnames c"), "needs --images DIR"));
+  EXPECT_TRUE(holds(line_error("infer classify --texts f"), "--texts is unknown to 'infer classify'"));
+}
+
+TEST(Commands, Generate) {
+  const ParsedCommand command =
+      parse_command(Args{"infer", "generate", "--pretrained", "w", "--prompt", "a b", "c", "--top_k", "40",
+                         "--prompt=--d", "--no-stop-at-eod", "--prompt", ""});
+  ASSERT_NE(command.generate, nullptr);
+  EXPECT_EQ(command.infer, nullptr);
+  EXPECT_EQ(command.generate->prompts, (Args{"a b", "c", "--d", ""})) << "repeated prompts add up";
+  EXPECT_TRUE(command.generate->is_sampled());
+  EXPECT_FALSE(command.generate->stop_at_eod);
+  EXPECT_FALSE(parse_command(Args{"infer", "generate", "--pretrained", "w", "--prompt-file", "f", "--greedy"})
+                   .generate->is_sampled());
+  EXPECT_TRUE(holds(line_error("infer generate --prompt a"), "needs --pretrained PATH"));
+  EXPECT_TRUE(holds(line_error("infer generate --pretrained w"), "needs --prompt TEXT or --prompt-file FILE"));
+  EXPECT_TRUE(holds(line_error("infer generate --pretrained w --prompt a --greedy --temperature 0.7"),
+                    "--greedy contradicts --temperature"));
+  EXPECT_TRUE(
+      holds(line_error("infer generate --pretrained w --prompt a --greedy --top-k 4"), "--greedy contradicts --top-k"));
+  EXPECT_TRUE(holds(line_error("infer generate --pretrained w --prompt a --greedy --top-p 0.4"),
+                    "--greedy contradicts --top-p"));
+  EXPECT_TRUE(
+      holds(line_error("infer generate --pretrained w --prompt a --greedy --top-k 4"), "--greedy contradicts --top-k"));
+  EXPECT_TRUE(holds(line_error("infer generate --pretrained w --prompt a --greedy --top-p 0.4"),
+                    "--greedy contradicts --top-p"));
+  EXPECT_TRUE(holds(line_error("infer generate --pretrained w --prompt a --seed 4"), "--seed without --temperature"));
+  EXPECT_TRUE(holds(line_error("infer generate --pretrained w --prompt a --temperature 0"), "expected a number > 0"));
+  EXPECT_TRUE(holds(line_error("infer generate --pretrained w --prompt a --top-p 1.5"), "--top-p got '1.5'"));
+  EXPECT_TRUE(holds(line_error("infer generate --pretrained w --prompt a --tokenizer-model t --vocab-file v"),
+                    "--tokenizer-model contradicts"));
+  EXPECT_TRUE(
+      holds(line_error("infer generate --pretrained w --prompt a --max-new-tokens 0"), "--max-new-tokens got '0'"));
+}
+
+TEST(Commands, Checkpoints) {
+  const ParsedCommand exported =
+      parse_command(Args{"ckpt", "export", "in", "out.pt", "--format", "openclip-pt", "--prefix", "module"});
+  ASSERT_NE(exported.ckpt, nullptr);
+  EXPECT_EQ(exported.ckpt->job, CkptJob::kExport);
+  EXPECT_EQ(exported.ckpt->path + exported.ckpt->output, "inout.pt");
+  EXPECT_EQ(parse_command(Args{"ckpt", "list", "d"}).ckpt->job, CkptJob::kList);
+  EXPECT_EQ(parse_command(Args{"ckpt", "verify", "d"}).ckpt->job, CkptJob::kVerify);
+  EXPECT_EQ(parse_command(Args{"ckpt", "convert", "a", "b"}).ckpt->job, CkptJob::kConvert);
+  EXPECT_TRUE(holds(line_error("ckpt list"), "'ckpt list' needs DIR"));
+  EXPECT_TRUE(holds(line_error("ckpt export in"), "needs OUT"));
+  EXPECT_TRUE(holds(line_error("ckpt convert a a"), "would overwrite its input"));
+  EXPECT_TRUE(holds(line_error("ckpt export a b --format onnx"), "expected auto, safetensors or openclip-pt"));
+  EXPECT_TRUE(holds(line_error("ckpt export a b --names laion"), "needs --names and --model together"));
+  EXPECT_TRUE(holds(line_error("ckpt export a b --model gpt2"), "needs --names and --model together"));
+}
+
+TEST(Commands, ExportsOfGpts) {
+  const auto is_gpt = [](const Args& args) { return is_gpt_export(*parse_command(args).ckpt); };
+  EXPECT_TRUE(is_gpt({"ckpt", "export", "a", "b", "--names", "huggingface"}));
+  EXPECT_TRUE(is_gpt({"ckpt", "export", "a", "b", "--names", "huggingface", "--model", "gpt2"}));
+  EXPECT_TRUE(is_gpt({"ckpt", "convert", "a", "b.safetensors", "--names", "megatron"}));
+  EXPECT_FALSE(
+      is_gpt({"ckpt", "export", "a", "b.safetensors", "--names", "huggingface", "--model", "HTSAT-tiny-Roberta-base"}));
+  EXPECT_FALSE(is_gpt({"ckpt", "export", "a", "b"}));
+  EXPECT_TRUE(holds(line_error("ckpt export a b.safetensors --names huggingface"),
+                    "contradicts the file name 'b.safetensors'\n  hint: name a folder"));
+  EXPECT_TRUE(holds(line_error("ckpt export a b --names megatron"), "hint: name a file that ends in .safetensors"));
+  EXPECT_TRUE(holds(line_error("ckpt export a b --names huggingface --prefix module"), "contradicts --prefix module"));
+  EXPECT_TRUE(holds(line_error("ckpt export a b --names huggingface --format openclip-pt"),
+                    "contradicts --format openclip-pt"));
+  EXPECT_TRUE(holds(line_error("ckpt export a b --tokenizer-model t.json"),
+                    "--tokenizer-model is for a GPT with --names huggingface"));
+}
+
+TEST(Commands, UnknownAndLaterCommands) {
+  EXPECT_TRUE(holds(line_error("trian clip"), "'trian' is no command"));
+  EXPECT_TRUE(holds(line_error("trian clip"), "did you mean `lockstep train`?"));
+  EXPECT_TRUE(
+      holds(line_error("train"), "'train' needs another word\n  hint: write `lockstep train` followed by clip"));
+  EXPECT_TRUE(holds(line_error("train --lr 1"), "'train' needs another word"));
+  EXPECT_TRUE(
+      holds(line_error("train clib"), "'train clib' is no command\n  hint: did you mean `lockstep train clip`?"));
+  EXPECT_TRUE(holds(line_error("ckpt lost d"), "did you mean `lockstep ckpt list`?"));
+  EXPECT_THROW(parse_command(Args{}), UsageError);
+  for (const CommandInfo& info : command_table()) {
+    if (info.is_implemented) continue;
+    EXPECT_TRUE(holds(line_error(info.name), "`lockstep " + info.name + "` is not in this version yet")) << info.name;
+  }
+}
+
+TEST(Commands, OtherCommandsKeepTheirArguments) {
+  const ParsedCommand launch = parse_command(Args{"launch", "--nproc-per-node", "2", "--", "train", "clip", "--bogus"});
+  EXPECT_EQ(launch.info->half, Half::kFront);
+  EXPECT_EQ(launch.rest, (Args{"--nproc-per-node", "2", "--", "train", "clip", "--bogus"}));
+  EXPECT_FALSE(launch.set.has_value());
+}
+
+TEST(Commands, HelpIsNotChecked) {
+  const ParsedCommand help = parse_command(Args{"train", "clip", "--bogus", "--help"});
+  EXPECT_TRUE(help.wants_help);
+}
+
+TEST(Commands, ParsedCommandsMayMove) {
+  ParsedCommand first = parse_command(Args{"infer", "embed", "--pretrained", "w", "--images", "d", "-o", "x"});
+  const ParsedCommand second = std::move(first);
+  second.infer->output = "y";
+  EXPECT_EQ(second.set->find("output")->value_text(), "y");
+}
+
+}  // namespace
+}  // namespace lockstep::commands

@@ -1,0 +1,541 @@
+#include "published/recompute.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "analysis/text.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/strings.h"
+#include "logs/column_names.h"
+#include "published/runs.h"
+
+namespace lockstep::published {
+namespace {
+
+const std::filesystem::path kFolder = std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "published";
+
+PublishedTable golden(const std::string& name) { return check_published(kFolder / name); }
+
+using Cells = std::set<std::string>;
+
+/// "nodes 4 efficiency_pct 98.9 98.8" of every cell with this verdict.
+Cells cells_with(const PublishedTable& table, CellVerdict verdict) {
+  Cells cells;
+  for (const CheckedCell& cell : table.cells)
+    if (cell.verdict == verdict)
+      cells.insert(cell.row_name + " " + cell.column + " " + cell.printed + " " + cell.recomputed);
+  return cells;
+}
+
+TEST(Published, ClapTinyFollowsButForOneEfficiencyAndFiveTotals) {
+  const PublishedTable table = golden("clap_htsat_tiny_jupiter.csv");
+  EXPECT_EQ(table.cells.size(), 24u);  // totals, MFU and efficiency of eight sizes
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
+  EXPECT_EQ(cells_with(table, CellVerdict::kUnroundedOnly),
+            (Cells{"nodes 4 efficiency_pct 98.9 98.8", "nodes 4 samples_per_s 9865 9864",
+                   "nodes 8 samples_per_s 19572 19571", "nodes 16 samples_per_s 38512 38515",
+                   "nodes 64 samples_per_s 146767 146765", "nodes 128 samples_per_s 278833 278835"}));
+}
+
+TEST(Published, ClapBaseHasTwoCellsThatNoRoundingExplains) {
+  const PublishedTable table = golden("clap_htsat_base_jupiter.csv");
+  EXPECT_EQ(table.cells.size(), 24u);
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot),
+            (Cells{"nodes 8 efficiency_pct 96.9 97.0", "nodes 128 mfu_pct 18.0 17.9"}));
+  EXPECT_EQ(cells_with(table, CellVerdict::kUnroundedOnly),
+            (Cells{"nodes 64 mfu_pct 19.1 19.2", "nodes 16 samples_per_s 32502 32499",
+                   "nodes 64 samples_per_s 124245 124237", "nodes 128 samples_per_s 232876 232858"}));
+}
+
+TEST(Published, NemotronFollowsToThePrintedDigit) {
+  const PublishedTable table = golden("nemotron4_340b_h100.csv");
+  EXPECT_EQ(table.cells.size(), 30u);  // tokens/s, MFU and days of five sizes in two precisions
+  EXPECT_EQ(cells_with(table, CellVerdict::kExact).size(), 30u);
+}
+
+TEST(Published, NemoClipNeedsAnUnroundedBase) {
+  const PublishedTable table = golden("nemo_clip_g14.csv");
+  EXPECT_EQ(table.cells.size(), 20u);
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
+  const std::string a100 = "DGX-A100-80GB, nodes ", h100 = "DGX-H100-80GB, nodes ",
+                    linear = " perfect_linear_samples_per_s ";
+  EXPECT_EQ(
+      cells_with(table, CellVerdict::kUnroundedOnly),
+      (Cells{a100 + "16 speedup 15.43 15.44", h100 + "16 speedup 14.80 14.79", a100 + "2" + linear + "1119 1118",
+             a100 + "4" + linear + "2237 2236", a100 + "8" + linear + "4475 4472", a100 + "16" + linear + "8950 8944",
+             h100 + "2" + linear + "1869 1870", h100 + "4" + linear + "3739 3740", h100 + "8" + linear + "7478 7480",
+             h100 + "16" + linear + "14955 14960"}));
+}
+
+TEST(Published, SpeedUpsOfMachinesAndInferenceFollow) {
+  EXPECT_EQ(cells_with(golden("nemo_clip_compare.csv"), CellVerdict::kExact).size(), 3u);
+  EXPECT_EQ(cells_with(golden("nemo_clip_inference.csv"), CellVerdict::kExact).size(), 4u);
+}
+
+TEST(Published, FlopsOfTheRecipeFollowAndDoNotFitTheModel) {
+  const PublishedTable table = golden("nemotron4_340b_flops.csv");
+  EXPECT_EQ(cells_with(table, CellVerdict::kExact).size(), 4u);
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
+  EXPECT_EQ(cells_with(table, CellVerdict::kOtherMeaning), Cells{"attention flops 869730877440 510966890496"});
+  // Mark, list and count tell the same of that cell.
+  const draw::Cell& mark = table.recomputed.rows.at(0).back();
+  EXPECT_NE(mark.note.find("follows from its formula, which does not fit"), std::string::npos) << mark.note;
+  const draw::Document document = published_document({table});
+  EXPECT_NE(document.subtitle.find("of 4 derived cells 4 follow to the printed digit"), std::string::npos)
+      << document.subtitle;
+  EXPECT_NE(document.subtitle.find("0 do not; 1 have a remark"), std::string::npos) << document.subtitle;
+  for (const CheckedCell& cell : table.cells)
+    if (!cell.remark.empty()) {
+      EXPECT_EQ(difference_text(cell).find("does not follow"), std::string::npos) << difference_text(cell);
+    }
+}
+
+TEST(Published, EfficiencyFormulaOfTheGuideIsPrintedUpsideDown) {
+  Cells rows;
+  for (const CheckedCell& cell : golden("eurohpc_statements.csv").cells) {
+    EXPECT_EQ(cell.verdict, CellVerdict::kOtherMeaning);
+    rows.insert(cell.row_name + " " + cell.printed + " " + cell.recomputed);
+  }
+  EXPECT_EQ(rows, (Cells{"MareNostrum5 resnet50, per-batch efficiency FP32 and AMP at any node count 0.89 1.124",
+                         "Leonardo resnet50, FP32 per-epoch efficiency at 16 nodes 0.90 0.069",
+                         "Leonardo resnet50, FP32 per-epoch efficiency at 64 nodes 0.77 0.020"}));
+}
+
+TEST(Published, TwoTablesOfOneModelContradictEachOtherOnH100) {
+  const auto found = contradictions({golden("nemo_clip_compare.csv"), golden("nemo_clip_g14.csv")});
+  ASSERT_EQ(found.size(), 1u) << "on A100 both agree";
+  EXPECT_NE(found[0].find("DGX-H100-80GB, 4 nodes"), std::string::npos) << found[0];
+  EXPECT_NE(found[0].find("implies 5760 samples/s"), std::string::npos) << found[0];
+}
+
+TEST(Published, TablesWithoutFormulasAreShownAsTheyAre) {
+  for (const char* name : {"epicure_runs.csv", "nemo_clip_accuracy.csv"}) {
+    const PublishedTable table = golden(name);
+    EXPECT_TRUE(table.cells.empty()) << name;
+    EXPECT_FALSE(table.recomputed.rows.empty()) << name;
+  }
+}
+
+TEST(Published, EveryRowHasACellForEveryColumn) {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    ++count;
+    EXPECT_TRUE(logs::is_result_table(entry.path())) << entry.path();
+    const PublishedTable table = check_published(entry.path());
+    for (const draw::Table* one : {&table.recomputed, &table.differences})
+      for (const auto& row : one->rows) EXPECT_EQ(row.size(), one->columns.size()) << entry.path();
+  }
+  EXPECT_EQ(count, 10u);
+}
+
+TEST(Published, ChartsOfAWeakTableSayWeak) {
+  const PublishedTable table = golden("clap_htsat_base_jupiter.csv");
+  const std::vector<draw::Chart> charts = row_charts(table.rows, "-base");
+  ASSERT_FALSE(charts.empty());
+  EXPECT_EQ(charts[0].id, "efficiency-base");
+  EXPECT_NE(charts[0].caption.find("weak scaling"), std::string::npos) << charts[0].caption;
+  EXPECT_NEAR(charts[0].series[0].y.back(), 84.5, 0.06);
+}
+
+TEST(Published, RatesOverNodesAloneGiveSpeedUpAndEfficiencyAndSayWhatIsMissing) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.csv";
+  core::write_file_atomic(path, "nodes,samples_per_s\n1,100\n2,190\n4,340\n");
+  ASSERT_TRUE(logs::is_result_table(path));
+  const PublishedTable table = check_published(path);
+  const auto number = [&](const char* key, size_t row) {
+    for (size_t i = 0; i < table.recomputed.columns.size(); ++i)
+      if (table.recomputed.columns[i].key == key) return *table.recomputed.rows.at(row).at(i).value;
+    return -1.0;
+  };
+  EXPECT_DOUBLE_EQ(number("speedup", 2), 3.4);
+  EXPECT_DOUBLE_EQ(number("efficiency_pct", 1), 95);
+  EXPECT_DOUBLE_EQ(number("efficiency_pct", 2), 85);
+  const std::string missing = core::join(table.missing, "; ");
+  for (const char* words : {"the devices (a column gpus)", "--fwd-gflops", "--peak-tflops", "the batch"})
+    EXPECT_NE(missing.find(words), std::string::npos) << missing;
+  EXPECT_EQ(table.recomputed.notes.back(), "The table does not tell " + missing + ".");
+  ASSERT_FALSE(row_charts(table.rows, "").empty());
+  EXPECT_NEAR(row_charts(table.rows, "")[0].series[0].y.back(), 85, 1e-9);
+  core::write_file_atomic(path, "nodes,gpus,samples_per_s\n1,4,2495\n2,8,4966\n");
+  const PublishedTable more = check_published(path, {.forward_gflops = 111.2, .peak_tflops = 989});
+  EXPECT_EQ(more.recomputed.columns.at(5).key, "mfu_pct");
+  EXPECT_NEAR(*more.recomputed.rows.at(0).at(5).value, 3 * 111.2 * 2495 / 4 / 989e3 * 100, 1e-9);
+  EXPECT_EQ(core::join(more.missing, "").find("MFU"), std::string::npos) << core::join(more.missing, "");
+}
+
+TEST(Published, FlagsWinOverComments) {
+  const PublishedTable half =
+      check_published(kFolder / "clap_htsat_tiny_jupiter.csv", {.forward_gflops = 111.2 / 2, .peak_tflops = {}});
+  size_t mfu = 0;
+  for (const CheckedCell& cell : half.cells)
+    if (cell.column == "mfu_pct") {
+      ++mfu;
+      EXPECT_EQ(cell.verdict, CellVerdict::kNot) << cell.row_name;
+    }
+  EXPECT_EQ(mfu, 8u);
+}
+
+TEST(Published, DamagedTablesAreRefusedWithTheirPlace) {
+  core::TempDir folder;
+  const auto path = folder.path() / "table.csv";
+  core::write_file_atomic(path, "nodes,gpus,samples_per_s_per_gpu,samples_per_s\n1,4,623.7,many\n");
+  try {
+    check_published(path);
+    FAIL() << "a word for a number was taken";
+  } catch (const DataError& error) {
+    EXPECT_NE(error.text().find("samples_per_s"), std::string::npos) << error.text();
+  }
+  core::write_file_atomic(path, "nodes,global_batch,samples_per_s\n1,1e300,10\n1e40,1e300,20\n");
+  EXPECT_NO_THROW(check_published(path)) << "counts beyond any run";
+  core::write_file_atomic(path, "nodes,gpus\n");
+  EXPECT_THROW(check_published(path), DataError);
+}
+
+/// The value of a column in a row of the recomputed table.
+double number_of(const PublishedTable& table, const std::string& key, size_t row) {
+  for (size_t i = 0; i < table.recomputed.columns.size(); ++i)
+    if (table.recomputed.columns[i].key == key) return *table.recomputed.rows.at(row).at(i).value;
+  ADD_FAILURE() << "no column " << key;
+  return 0;
+}
+
+std::string notes_of_table(const PublishedTable& table) { return core::join(table.recomputed.notes, " "); }
+
+/// The table of a text.
+PublishedTable table_of(const std::string& text, const analysis::AnalysisOptions& options = {}) {
+  core::TempDir folder;
+  core::write_file_atomic(folder.path() / "mine.csv", text);
+  return check_published(folder.path() / "mine.csv", options);
+}
+
+TEST(Published, TextsThatDoNotComeBackAtOtherSizesPartNothing) {
+  for (const char* text : {"nodes,samples_per_s,nodelist\n1,100,n1\n2,150,n[1-2]\n4,210,n[1-4]\n",
+                           "nodes,samples_per_s,comments\n1,100,\n2,150,\n4,210,slow disk\n"}) {
+    const PublishedTable table = table_of(text);
+    EXPECT_NE(notes_of_table(table).find("rows are compared without regard to it"), std::string::npos)
+        << notes_of_table(table);
+    EXPECT_NE(notes_of_table(table).find("Base: nodes 1 (line 2)."), std::string::npos) << notes_of_table(table);
+    EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 75, 1e-9) << text;
+    EXPECT_NEAR(number_of(table, "efficiency_pct", 2), 52.5, 1e-9) << text;
+  }
+}
+
+TEST(Published, RepeatsOfTheBaseAreOneBaseThatIsNamed) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.csv";
+  core::write_file_atomic(path, "nodes,run,samples_per_s\n1,a,90\n1,b,160\n2,a,180\n2,b,216\n");
+  const PublishedTable table = check_published(path);
+  EXPECT_NEAR(number_of(table, "efficiency_pct", 0), 75, 1e-9) << "a repeat of the base is no base of its own";
+  EXPECT_NEAR(number_of(table, "efficiency_pct", 2), 75, 1e-9);
+  EXPECT_NEAR(number_of(table, "speedup", 3), 1.8, 1e-9) << "of the geometric mean, 120";
+  EXPECT_NE(notes_of_table(table).find("Base: nodes 1 (geometric mean of 2 repeats, lines 2, 3)."), std::string::npos)
+      << notes_of_table(table);
+}
+
+TEST(Published, RepeatsAreOneSizeWithAnInterval) {
+  const PublishedTable table = table_of(
+      "nodes,gpus,run,samples_per_s\n1,4,a,98\n1,4,b,100\n1,4,c,103\n2,8,a,186\n2,8,b,190\n2,8,c,195\n4,16,a,340\n");
+  ASSERT_EQ(curves_with_repeats(table.rows).size(), 1u);
+  const analysis::Curve& curve = *curves_with_repeats(table.rows).front();
+  ASSERT_EQ(curve.points.size(), 3u);
+  const auto logs =
+      [](std::initializer_list<double> rates) {  // mean and half of the interval, Student's t of 2 degrees of freedom
+        double mean = 0, squares = 0;
+        for (const double rate : rates) mean += std::log(rate) / 3;
+        for (const double rate : rates) squares += std::pow(std::log(rate) - mean, 2);
+        return std::pair(mean, 4.302652729911275 * std::sqrt(squares / 2 / 3));
+      };
+  const auto [base, base_half] = logs({98, 100, 103});
+  const auto [twice, twice_half] = logs({186, 190, 195});
+  EXPECT_NEAR(curve.points[1].samples_per_s.value, std::exp(twice), 1e-9);
+  EXPECT_NEAR(curve.points[1].samples_per_s.low, std::exp(twice - twice_half), 1e-6);
+  EXPECT_NEAR(curve.points[1].samples_per_s.high, std::exp(twice + twice_half), 1e-6);
+  EXPECT_NEAR(curve.points[1].efficiency.value, std::exp(twice - base) / 2, 1e-9);
+  EXPECT_NEAR(curve.points[1].efficiency.low, std::exp(twice - base - std::hypot(base_half, twice_half)) / 2, 1e-6);
+  EXPECT_FALSE(curve.points[2].efficiency.has_range) << "one value";
+  EXPECT_EQ(curve.points[0].setup.global_batch, std::nullopt) << "a rate is no batch";
+  const std::string limits = core::join(analysis::limits_of(curve), "\n");
+  for (const char* words : {"One value only at 4 nodes", "The rows at 1 node, 2 nodes do not all name their job"})
+    EXPECT_NE(limits.find(words), std::string::npos) << limits;
+  // Rows of one job are no independent repeats, and equal rows are known to their printed digit only.
+  const PublishedTable jobs = table_of("nodes,job,samples_per_s\n1,7,100\n1,7,100\n1,8,100\n2,9,190\n");
+  const analysis::Point& point = jobs.rows.curves.at(0).points.at(0);
+  EXPECT_EQ(point.num_allocations, 2u);
+  ASSERT_TRUE(point.samples_per_s.has_range);
+  EXPECT_LT(point.samples_per_s.low, 99.51);
+  EXPECT_GT(point.samples_per_s.high, 100.49);
+  // A column that parts the rows parts the repeats, too.
+  const PublishedTable parted =
+      table_of("nodes,network,samples_per_s\n1,slow,100\n1,fast,200\n2,slow,150\n2,fast,380\n");
+  EXPECT_EQ(parted.rows.curves.size(), 2u);
+  EXPECT_TRUE(curves_with_repeats(parted.rows).empty());
+}
+
+TEST(Published, TheMeanOfRepeatsIsDoubtedNotOneOfThem) {
+  const PublishedTable one_high =
+      table_of("nodes,global_batch,samples_per_s\n1,64,100\n1,64,100\n2,128,180\n2,128,210\n");
+  EXPECT_TRUE(one_high.doubts.empty()) << core::join(one_high.doubts, "\n");
+  const PublishedTable high = table_of("nodes,global_batch,samples_per_s\n1,64,100\n1,64,100\n2,128,230\n2,128,240\n");
+  ASSERT_EQ(high.doubts.size(), 1u);
+  EXPECT_NE(high.doubts[0].find("2 rows: efficiency is 117.5 %"), std::string::npos) << high.doubts[0];
+}
+
+TEST(Published, TheBaseMayBeAskedFor) {
+  const std::string text = "nodes,gpus,samples_per_s,efficiency_pct\n1,4,100,100\n2,8,190,95\n4,16,361,90.25\n";
+  const PublishedTable table = table_of(text, {.base_nodes = 2});
+  EXPECT_NEAR(number_of(table, "efficiency_pct_recomputed", 2), 95, 1e-9);
+  EXPECT_NEAR(number_of(table, "efficiency_pct_recomputed", 0), 105.3, 0.1);
+  EXPECT_NE(notes_of_table(table).find("Base: nodes 2 (line 3)."), std::string::npos) << notes_of_table(table);
+  EXPECT_EQ(table.rows.curves.at(0).base, 1u);
+  const PublishedTable without = table_of("nodes,samples_per_s\n1,100\n2,190\n", {.base_nodes = 3});
+  ASSERT_EQ(without.recomputed.columns.at(3).key, "efficiency_pct");
+  const draw::Cell& efficiency = without.recomputed.rows.at(1).at(3);
+  EXPECT_FALSE(efficiency.value.has_value());
+  EXPECT_NE(efficiency.note.find("the base asked for, 3 nodes"), std::string::npos) << efficiency.note;
+  EXPECT_NE(notes_of_table(without).find("There is no base: no row has 3 nodes."), std::string::npos)
+      << notes_of_table(without);
+  EXPECT_TRUE(table_of(text, {.base_nodes = 3}).cells.empty()) << "without a base no cell of it can be checked";
+}
+
+TEST(Published, JsonHasTheRecomputedRowsAndTheSizes) {
+  const core::Json json =
+      core::Json::parse(published_json({table_of("nodes,samples_per_s,note\n1,100,\n1,102,\n2,190,x\n")}))
+          .at("tables")
+          .at(0);
+  EXPECT_NEAR(json.at("rows").at(2).at("efficiency_pct").get<double>(), 95 / std::sqrt(1.02), 1e-9);
+  EXPECT_EQ(json.at("rows").at(2).at("note"), "x");
+  const core::Json& points = json.at("sizes").at(0).at("points");
+  EXPECT_EQ(points.at(0).at("runs").size(), 2u);
+  EXPECT_TRUE(points.at(0).at("samples_per_s").contains("low"));
+  EXPECT_TRUE(points.at(0).at("step_p50_ms").is_null()) << "a table of rates tells no step time";
+}
+
+TEST(Published, TokensPerSecondAreAppliedForInTokens) {
+  const PublishedTable table = table_of("nodes,gpus,tokens_per_s\n1,8,1e5\n2,16,190000\n");
+  const analysis::Point& point = table.rows.curves.at(0).points.at(1);
+  EXPECT_TRUE(analysis::is_token_task(point));
+  EXPECT_NEAR(point.budget_days, 1e12 / 190000 / 86400, 1e-9);
+}
+
+TEST(Published, TextsAndBatchesHaveBasesOfTheirOwn) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.csv";
+  core::write_file_atomic(path, "nodes,network,samples_per_s\n1,slow,100\n1,fast,200\n2,slow,150\n2,fast,380\n");
+  const PublishedTable texts = check_published(path);
+  EXPECT_NEAR(number_of(texts, "efficiency_pct", 2), 75, 1e-9);
+  EXPECT_NEAR(number_of(texts, "efficiency_pct", 3), 95, 1e-9);
+  EXPECT_NE(notes_of_table(texts).find("(line 2); nodes 1 (line 3)."), std::string::npos) << notes_of_table(texts);
+  // Weak: 32 and 64 a node. The local batch and the global one part the rows alike.
+  for (const char* text :
+       {"nodes,micro_batch,samples_per_s\n1,32,100\n1,64,200\n2,32,150\n2,64,380\n",
+        "nodes,global_batch,samples_per_s\n1,32,100\n1,64,200\n2,64,150\n2,128,380\n4,128,300\n4,256,720\n"}) {
+    core::write_file_atomic(path, text);
+    const PublishedTable weak = check_published(path);
+    EXPECT_NEAR(number_of(weak, "efficiency_pct", 1), 100, 1e-9) << text;
+    EXPECT_NEAR(number_of(weak, "efficiency_pct", 2), 75, 1e-9) << text;
+    EXPECT_NEAR(number_of(weak, "efficiency_pct", 3), 95, 1e-9) << text;
+  }
+  // Strong: 64 and 128 at every size, so the local batch shrinks.
+  core::write_file_atomic(path,
+                          "nodes,global_batch,micro_batch,samples_per_s\n1,64,64,100\n1,128,128,200\n2,64,32,150\n2,"
+                          "128,64,380\n4,64,16,300\n4,128,32,720\n");
+  const PublishedTable strong = check_published(path);
+  EXPECT_NEAR(number_of(strong, "efficiency_pct", 2), 75, 1e-9);
+  EXPECT_NEAR(number_of(strong, "efficiency_pct", 3), 95, 1e-9);
+  EXPECT_NEAR(number_of(strong, "efficiency_pct", 5), 90, 1e-9);
+}
+
+TEST(Published, CountsAndRatesAreAboveZero) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.csv";
+  for (const auto& [row, column] : {std::pair{"1,-3", "samples_per_s"}, {"0,100", "nodes"}, {"2,0", "samples_per_s"}}) {
+    core::write_file_atomic(path, std::string("nodes,samples_per_s\n1,100\n") + row + "\n");
+    try {
+      check_published(path);
+      FAIL() << row << " was taken";
+    } catch (const DataError& error) {
+      EXPECT_NE(error.text().find(std::string("line 3, column '") + column + "'"), std::string::npos) << error.text();
+    }
+  }
+}
+
+TEST(Published, ValuesThatCannotBeAreDoubted) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.csv";
+  core::write_file_atomic(path, "nodes,gpus,samples_per_s\n1,4,100\n2,8,203\n4,16,600\n");
+  const PublishedTable table = check_published(path, {.forward_gflops = 10000, .peak_tflops = 1000});
+  ASSERT_EQ(table.doubts.size(), 2u) << core::join(table.doubts, "\n");
+  EXPECT_NE(table.doubts[0].find("M09 impossible: nodes 4 (line 4), efficiency_pct, added: 150.0 % is above 102 %"),
+            std::string::npos)
+      << table.doubts[0];
+  EXPECT_NE(table.doubts[1].find("mfu_pct, added: 112.5 % is above 100 %"), std::string::npos) << table.doubts[1];
+  EXPECT_EQ(core::Json::parse(published_json({table})).at("tables").at(0).at("doubts").size(), 2u);
+  EXPECT_TRUE(golden("nemo_clip_g14.csv").doubts.empty());
+}
+
+/// Text of the error of a table, or "".
+std::string error_of(const std::string& text, const std::string& name = "mine.csv") {
+  core::TempDir folder;
+  core::write_file_atomic(folder.path() / name, text);
+  EXPECT_TRUE(logs::is_result_table(folder.path() / name)) << text;
+  try {
+    check_published(folder.path() / name);
+  } catch (const DataError& error) {
+    return error.text();
+  }
+  return "";
+}
+
+TEST(Published, ColumnsAreKnownByTheNamesThatPeopleWrite) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.tsv";
+  for (const char* text :
+       {"n_nodes,num_gpus,global_batch_size,step_ms\n1,4,256,500\n2,8,512,512\n",
+        "Number of nodes;GPUs;GBS;time_s\n1;4;256;0.500\n2;8;512;0.512\n",
+        "nnodes\tngpus\tbatch per GPU\tstep time (ms)\n1\t4\t64\t500\n2\t8\t64\t512\n",
+        "nodes,gpus,throughput\n1,4,512\n2,8,1000\n", "nodes,gpus,Throughput (samples/s)\n1,4,512\n2,8,1000\n",
+        "nodes,gpus,throughput,unit\n1,4,512,images/s\n2,8,1000,images/s\n",
+        "nodes,gpus,samples/s/GPU\n1,4,128\n2,8,125\n"}) {
+    core::write_file_atomic(path, text);
+    ASSERT_TRUE(logs::is_result_table(path)) << text;
+    const PublishedTable table = check_published(path);
+    EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 100 * 1000.0 / 1024, 1e-9) << text;
+    EXPECT_NEAR(number_of(table, "node_hours_per_million", 1), 2e6 / 3600 / 1000, 1e-9) << text;
+    EXPECT_NE(core::join(table.recomputed.notes, " ").find(" was read as "), std::string::npos) << text;
+    EXPECT_FALSE(row_charts(table.rows, "").empty()) << text;
+  }
+  core::write_file_atomic(path, "nodes,step_ms,global_batch\n1,512,256\n");
+  EXPECT_EQ(check_published(path).printed.text(0, "step_time_s"), "0.512") << "as many digits as were printed";
+  core::write_file_atomic(path, "nodes,samples_per_s,efficiency,mfu\n1,100,1.00,0.412\n2,190,0.95,0.39\n");
+  const PublishedTable shares = check_published(path);
+  EXPECT_EQ(shares.printed.text(1, "efficiency_pct"), "95");
+  EXPECT_EQ(shares.printed.text(0, "mfu_pct"), "41.2");
+  core::write_file_atomic(path, "nodes,samples_per_s,efficiency\n1,100,100%\n2,190,95 %\n4,3.6,0.9%\n");
+  const PublishedTable percent = check_published(path);
+  EXPECT_EQ(percent.printed.text(1, "efficiency_pct"), "95");
+  EXPECT_EQ(cells_with(percent, CellVerdict::kExact).size(), 3u);
+  // A step time without the batch is no rate, and a batch of nobody knows whom is none.
+  core::write_file_atomic(path, "nodes,gpus,batch,time_s\n1,4,64,0.5\n2,8,64,0.51\n");
+  const PublishedTable bare = check_published(path);
+  EXPECT_NE(core::join(bare.missing, " ").find("a step time alone is no rate"), std::string::npos)
+      << core::join(bare.missing, " ");
+  EXPECT_TRUE(bare.rows.curves.empty());
+}
+
+TEST(Published, TwoUnitsInOneColumnAreRefusedWithTheirPlace) {
+  const std::string times = error_of("nodes,global_batch,step_time_s\n1,256,0.500\n2,512,512\n4,1024,0.52\n");
+  for (const char* words :
+       {"line 3, column 'step_time_s': 512 stands beside", "two units in one column", "write one unit"})
+    EXPECT_NE(times.find(words), std::string::npos) << times;
+  EXPECT_NE(error_of("nodes,samples_per_s\n1,100000\n2,190\n4,370\n").find("line 2, column 'samples_per_s'"),
+            std::string::npos);
+  EXPECT_EQ(error_of("nodes,global_batch,step_time_s\n1,65536,600\n1024,65536,0.7\n"), "")
+      << "strong scaling over a thousand nodes";
+  EXPECT_EQ(error_of("nodes,samples_per_s\n1,100\n1024,90000\n"), "") << "weak scaling over a thousand nodes";
+  EXPECT_NE(error_of("nodes,gpus,time (ms),global batch size\n1,8,512,256\n2,16,520,512\n4,32,0.530,1024\n")
+                .find("column 'time (ms)': "),
+            std::string::npos)
+      << "the batch grows as well";
+  EXPECT_NE(error_of("nodes,step_ms\n1,512\n2,300\n4,0.2\n").find("two units in one column"), std::string::npos)
+      << "no strong scaling gains a thousandfold in one step";
+  EXPECT_EQ(error_of("nodes,step_ms\n1,600000\n32,20000\n1024,700\n"), "") << "strong scaling falls steadily";
+  const std::string units = error_of("nodes,throughput,unit\n1,100,samples/s\n2,400000,tokens/s\n");
+  for (const char* words :
+       {"line 3, column 'unit': 'tokens/s' stands beside 'samples/s' (line 2)", "a column or a table of its own"})
+    EXPECT_NE(units.find(words), std::string::npos) << units;
+  EXPECT_NE(error_of("nodes,global_batch,step_ms,step_time_s\n1,256,500,0.5\n")
+                .find("the columns 'step_time_s' and 'step_ms' both tell step_time_s"),
+            std::string::npos);
+  EXPECT_NE(error_of("nodes,samples_per_s\n1,100 samples/s\n")
+                .find("line 2, column 'samples_per_s': '100 samples/s' is no finite number"),
+            std::string::npos);
+  const std::string comma = error_of("nodes;samples_per_s\n1;100\n2;190,5\n");
+  for (const char* words :
+       {"line 3, column 'samples_per_s': '190,5' is a number with a comma", "write a decimal point"})
+    EXPECT_NE(comma.find(words), std::string::npos) << comma;
+  EXPECT_NE(error_of("nodes,samples_per_s\n1,100\n2,190,7\n").find("line 3: 3 fields"), std::string::npos)
+      << "a table all the same";
+}
+
+TEST(Published, ARowThatWasNotMeasuredIsLeftOutAndNamed) {
+  const PublishedTable table =
+      table_of("nodes,images/s,status,eff\n1,100,ok,-\n2,,failed,\n4,370,ok,92.5\n8,OOM,failed,\n");
+  ASSERT_EQ(table.printed.rows.size(), 2u);
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
+  EXPECT_EQ(table.printed.text(1, "efficiency_pct"), "92.5") << "percent, whatever its base lacks";
+  for (const char* words :
+       {"line 3, column 'images/s': '' is no value", "line 5, column 'images/s': 'OOM' is no value"})
+    EXPECT_NE(notes_of_table(table).find(words), std::string::npos) << notes_of_table(table);
+  for (const auto& row : table.recomputed.rows) EXPECT_EQ(row.size(), table.recomputed.columns.size());
+  EXPECT_NE(error_of("nodes,images/s\n1,\n2,-\n").find("line 2, column 'images/s': '' is no value"), std::string::npos);
+  EXPECT_NE(error_of("n_nodes,images/s\n1,100\n2,many\n").find("line 3, column 'images/s': 'many' is no finite number"),
+            std::string::npos);
+  EXPECT_NE(error_of("n_nodes,images/s\n1,100\n0,190\n").find("line 3, column 'n_nodes': '0' is not above zero"),
+            std::string::npos);
+}
+
+TEST(Published, EfficiencyAndMfuAreCheckedAgainstTheTotalRateToo) {
+  const PublishedTable table =
+      table_of("nodes,gpus,samples_per_s,efficiency_pct,mfu_pct\n1,4,100,100.0,50\n2,8,190,99.9,50\n",
+               {.forward_gflops = 10, .peak_tflops = 989});
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot),
+            (Cells{"nodes 2 efficiency_pct 99.9 95.0", "nodes 1 mfu_pct 50 0", "nodes 2 mfu_pct 50 0"}));
+  EXPECT_EQ(cells_with(table, CellVerdict::kExact), Cells{"nodes 1 efficiency_pct 100.0 100.0"});
+  const PublishedTable right = table_of(
+      "nodes,samples_per_s,started,efficiency_pct\n1,100,9:00 today,100\n2,150,9:10 today,75\n4,210,9:20 today,52\n");
+  EXPECT_EQ(cells_with(right, CellVerdict::kNot), Cells{}) << "no text accuses a right column";
+  EXPECT_EQ(cells_with(right, CellVerdict::kExact).size(), 3u);
+}
+
+TEST(Published, RatesOfOneDeviceOfGptTablesAreRates) {
+  for (const char* column : {"TFLOP/s/GPU", "tokens/s/GPU"}) {
+    const PublishedTable table = table_of(std::string("gpus,") + column + "\n8,400\n16,380\n", {.peak_tflops = 1000});
+    EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 95, 1e-9) << column;
+    EXPECT_NEAR(number_of(table, "speedup", 1), 1.9, 1e-9) << column;
+    EXPECT_FALSE(row_charts(table.rows, "").empty()) << column;
+    if (std::string(column) == "TFLOP/s/GPU") {
+      EXPECT_NEAR(number_of(table, "mfu_pct", 1), 38, 1e-9);
+    }
+  }
+  EXPECT_NE(core::join(table_of("nodes,loss\n1,2.5\n2,2.4\n").missing, " ").find("a rate (a column samples_per_s"),
+            std::string::npos);
+}
+
+TEST(Published, BatchesThatContradictOrChangeGiveNoEfficiency) {
+  const auto has_value = [](const PublishedTable& table, const std::string& key, size_t row) {
+    for (size_t i = 0; i < table.recomputed.columns.size(); ++i)
+      if (table.recomputed.columns[i].key == key) return table.recomputed.rows.at(row).at(i).value.has_value();
+    return false;
+  };
+  const PublishedTable against = table_of("gpus,step_time_s,local_batch,gbs\n8,1.0,4,32\n16,1.1,4,999\n");
+  EXPECT_NE(
+      notes_of_table(against).find("Line 3: the batches contradict each other, local_batch 4 x gpus 16 is not gbs 999"),
+      std::string::npos)
+      << notes_of_table(against);
+  const PublishedTable mixed = table_of("nodes,samples_per_s,global_batch\n1,100,256\n2,190,1024\n4,370,512\n");
+  EXPECT_NE(notes_of_table(mixed).find("256 at nodes 1, 1024 at nodes 2, 512 at nodes 4: neither weak nor strong"),
+            std::string::npos)
+      << notes_of_table(mixed);
+  for (const PublishedTable* table : {&against, &mixed})
+    for (const char* key : {"efficiency_pct", "speedup"}) EXPECT_FALSE(has_value(*table, key, 1)) << key;
+  const PublishedTable accumulated = table_of("gpus,step_time_s,local_batch,gbs\n8,1.0,4,64\n16,0.6,4,64\n");
+  EXPECT_TRUE(has_value(accumulated, "efficiency_pct", 1)) << "two micro-batches at the smaller size: strong scaling";
+}
+
+TEST(Published, DocumentAndJsonNameEveryDifference) {
+  const std::vector<PublishedTable> tables = {golden("clap_htsat_base_jupiter.csv"), golden("nemo_clip_g14.csv")};
+  EXPECT_EQ(published_document(tables).sections.size(), 2u);
+  const core::Json json = core::Json::parse(published_json(tables));
+  size_t not_following = 0;
+  for (const auto& table : json.at("tables"))
+    for (const auto& cell : table.at("cells")) not_following += cell.at("verdict") == "does not follow" ? 1 : 0;
+  EXPECT_EQ(not_following, 2u);
+}
+
+}  // namespace
+}  // namespace lockstep::published
