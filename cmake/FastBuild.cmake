@@ -7,10 +7,12 @@ include_guard(GLOBAL)
 
 option(LOCKSTEP_UNITY "Compile several files at a time behind precompiled headers" ON)
 set(LOCKSTEP_UNITY_FILES 12 CACHE STRING "Most source files of one unit")
+set(LOCKSTEP_ENGINE_UNITY_FILES 20 CACHE STRING "The same of the engine's modules, where a unit costs more to begin")
 set(LOCKSTEP_SINGLE_FILES "" CACHE STRING "Pattern of files to compile alone, such as those that are being worked on or new:
 the units of all other files stay as they are")
-# These cannot share a unit: Highway compiles the file again for each instruction set.
-set(lockstep_single_files "data/pictures/resize_kernels\\.cpp$")
+# These do not share a unit. Highway compiles resize_kernels.cpp again for each instruction set. The front needs none of
+# the others: in a unit with what it needs they would bring libsoxr, and with it libgomp, into its archive.
+set(lockstep_single_files "data/pictures/resize_kernels\\.cpp$|data/sounds/(audio_resample|clap_decoder|waveform)\\.cpp$")
 if(LOCKSTEP_SINGLE_FILES)
   string(APPEND lockstep_single_files "|${LOCKSTEP_SINGLE_FILES}")
 endif()
@@ -43,7 +45,11 @@ function(lockstep_sources target header)
   list(FILTER files EXCLUDE REGEX "${lockstep_single_files}")
   list(LENGTH files num_files)
   if(num_files GREATER 0)
-    math(EXPR num_units "(${num_files} + ${LOCKSTEP_UNITY_FILES} - 1) / ${LOCKSTEP_UNITY_FILES}")
+    set(most ${LOCKSTEP_UNITY_FILES})
+    if(header STREQUAL engine AND NOT target MATCHES "^test_")
+      set(most ${LOCKSTEP_ENGINE_UNITY_FILES})
+    endif()
+    math(EXPR num_units "(${num_files} + ${most} - 1) / ${most}")
     math(EXPR last_unit "${num_units} - 1")
     math(EXPR per_unit "(${num_files} + ${num_units} - 1) / ${num_units}")
     foreach(unit RANGE ${last_unit})
