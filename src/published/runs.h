@@ -3,6 +3,7 @@
 
 #include "analysis/curve.h"
 #include "analysis/options.h"
+#include "draw/document.h"
 #include "published/formulas.h"
 
 namespace lockstep::published {
