@@ -4,6 +4,7 @@
 #include "config/clip_shape.h"
 #include "config/image_towers/modified_resnet.h"
 #include "config/image_towers/vision_transformer.h"
+#include "core/error.h"
 
 namespace lockstep::config {
 
@@ -15,6 +16,7 @@ namespace internal {
 template <class Visit, ImageTower First, ImageTower... Rest>
 decltype(auto) with_tower(std::tuple<First, Rest...>*, std::string_view name, const Visit& visit) {
   if constexpr (sizeof...(Rest) == 0) {
+    LOCKSTEP_CHECK(name == First::kName, "tower={}", name);
     return visit(First{});
   } else {
     if (name == First::kName) return visit(First{});

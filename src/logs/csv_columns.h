@@ -39,7 +39,7 @@ struct CsvColumn {
 std::vector<CsvColumn> csv_columns_of(std::string_view header);
 bool has_csv_field(const std::vector<CsvColumn>& columns, CsvField field);
 /// Is it a table of steps with their times? One with nodes or devices and without steps is one of points
-/// (record/table.h).
+/// (core/csv_table.h).
 bool are_csv_steps(const std::vector<CsvColumn>& columns);
 
 /// Whole numbers, in which a comma can only part thousands.

@@ -185,6 +185,20 @@ TEST(ClipShape, JsonErrorsNameTheKey) {
   }
 }
 
+TEST(ClipShape, AConfigurationMayNameItsTower) {
+  core::Json config = core::parse_json(kSmall, "small.json");
+  const auto parsed = [&](const char* tower) {
+    config["vision_cfg"]["tower"] = tower;
+    return parse_clip_shape(config.dump(), "small.json");
+  };
+  EXPECT_EQ(parsed("vit").vision.tower, "vit");
+  EXPECT_EQ(parse_clip_shape(kSmall, "small.json").vision.tower, "vit") << "layers is a number";
+  EXPECT_NE(usage_error_of([&] { parsed("resnet"); }).find("vision layers has 0 entries"), std::string::npos);
+  const std::string message = usage_error_of([&] { parsed("vitt"); });
+  for (const char* part : {"'vision_cfg.tower'", "resnet", "vit", "vitt"})
+    EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
+}
+
 TEST(ClipShape, DamagedJsonNeverCrashes) {
   core::CounterRng rng(3);
   size_t num_refused = 0;
