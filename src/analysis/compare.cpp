@@ -151,7 +151,7 @@ std::string size_text(const Size& size) {
   return counted(size.first, "node") + ", " + counted(size.second, "device");
 }
 
-/// What the user named; where that is not told, the run or the folder of the repeats.
+/// What the user named; where that is not known, the run or the folder of the repeats.
 fs::path path_of(const Runs& runs, const std::string& given) {
   const fs::path path = (!given.empty()     ? fs::absolute(given)
                          : runs.size() == 1 ? runs[0]->source

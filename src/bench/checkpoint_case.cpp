@@ -142,7 +142,7 @@ class CheckpointCase final : public BenchCase {
     if (checkpointer_) return;
     const auto& options = context_.options.train;
     training_ = tasks::build_contrastive_training(options, tasks::contrastive_shape_of(options), world(),
-                                                  context_.device, /*num_micro=*/1);
+                                                  context_.device, /*num_micro_batches=*/1);
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(options.seed));
     for (const auto& state : training_.optimizer->state())  // zeros would compress on some file systems
       for (const auto& [name, moment] : state.tensors)

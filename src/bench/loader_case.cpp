@@ -28,7 +28,7 @@ class LoaderCase final : public BenchCase {
  public:
   explicit LoaderCase(const BenchContext& context)
       : context_(context), shape_(tasks::contrastive_shape_of(context.options.train)) {
-    plan_ = plan::make_batch_plan(world().size(), {.samples_per_micro = context.options.train.samples_per_rank});
+    plan_ = plan::make_batch_plan(world().size(), {.micro_batch_size = context.options.train.micro_batch_size});
   }
 
   std::vector<core::Json> points() override {
@@ -36,7 +36,7 @@ class LoaderCase final : public BenchCase {
     for (const int64_t workers : context_.options.loader_workers)
       out.push_back({{"part", "loader"},
                      {"workers", workers},
-                     {"samples_per_rank", plan_.samples_per_micro},
+                     {"samples_per_rank", plan_.micro_batch_size},
                      {"think_ms", context_.options.think_ms}});
     return out;
   }
@@ -82,7 +82,7 @@ class LoaderCase final : public BenchCase {
       for (int i = 0; i < kNumBatches; ++i) {
         if (i + 1 == kNumBatches) third->seek(first->position());
         const auto batch = first->next();
-        wrong += batch.num_samples != plan_.samples_per_micro;
+        wrong += batch.num_samples != plan_.micro_batch_size;
         wrong += digest(batch) != digest(second->next());
         if (i + 1 == kNumBatches) wrong += digest(batch) != digest(third->next());
       }

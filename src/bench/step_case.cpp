@@ -97,22 +97,22 @@ class StepCase final : public BenchCase {
     if (!options().batches.empty())
       batches_ = read_batches(options().batches, train::Precision(train_options().precision, context_.device.type()),
                               context_.device);
-    plan_ = plan_of(batches_.empty() ? train_options().samples_per_rank : batches_[0].num_samples);
-    if (!batches_.empty() && static_cast<int64_t>(batches_.size()) % plan_.num_micro != 0)
-      throw UsageError(fmt::format("bench: --accum-freq {} does not divide the {} batches of '{}'", plan_.num_micro,
-                                   batches_.size(), options().batches));
+    plan_ = plan_of(batches_.empty() ? train_options().micro_batch_size : batches_[0].num_samples);
+    if (!batches_.empty() && static_cast<int64_t>(batches_.size()) % plan_.num_micro_batches != 0)
+      throw UsageError(fmt::format("bench: --accum-freq {} does not divide the {} batches of '{}'",
+                                   plan_.num_micro_batches, batches_.size(), options().batches));
     if (options().mode == "list") return;
     peak_ = find_device_peak(options(), context_.device);
     if (options().find_multiple > 0) find_batch();
   }
 
   std::vector<core::Json> points() override {
-    const auto memory = memory_plan(plan_.samples_per_micro);
+    const auto memory = memory_plan(plan_.micro_batch_size);
     return {{{"part", "step"},
              {"model", train_options().model},
              {"precision", train_options().precision},
-             {"samples_per_micro", plan_.samples_per_micro},
-             {"num_micro", plan_.num_micro},
+             {"samples_per_micro", plan_.micro_batch_size},
+             {"num_micro", plan_.num_micro_batches},
              {"global_batch", plan_.global_batch},
              {"planned_memory_bytes", memory.total()},
              {"memory_plan",
@@ -239,32 +239,32 @@ class StepCase final : public BenchCase {
             {.key = "probes", .label = "Attempts", .value = probes, .text = std::to_string(search_.probes.size())}};
   }
 
-  plan::BatchPlan plan_of(int64_t samples_per_micro) const {
-    return plan::make_batch_plan(world().size(),
-                                 {.samples_per_micro = samples_per_micro, .num_micro = train_options().accum_freq});
+  plan::BatchPlan plan_of(int64_t micro_batch_size) const {
+    return plan::make_batch_plan(
+        world().size(), {.micro_batch_size = micro_batch_size, .num_micro_batches = train_options().accum_freq});
   }
 
-  tasks::MemoryPlan memory_plan(int64_t samples_per_micro) const {
+  tasks::MemoryPlan memory_plan(int64_t micro_batch_size) const {
     const auto& o = train_options();
     const bool is_zero1 = tasks::grad_sync_kind(o, plan_.num_data_ranks) == tasks::GradSyncKind::kZero1;
-    return tasks::plan_contrastive_memory(shape_,
-                                          {.precision = o.precision,
-                                           .optimizer_shards = is_zero1 ? plan_.num_data_ranks : 1,
-                                           .has_fp32_gradients = o.fp32_gradients,
-                                           .samples_per_micro = samples_per_micro,
-                                           .global_batch = samples_per_micro * plan_.num_micro * plan_.num_data_ranks,
-                                           .grad_checkpointing = o.grad_checkpointing,
-                                           .keeps_attention = context_.device.is_cpu()});
+    return tasks::plan_contrastive_memory(
+        shape_, {.precision = o.precision,
+                 .optimizer_shards = is_zero1 ? plan_.num_data_ranks : 1,
+                 .has_fp32_gradients = o.fp32_gradients,
+                 .micro_batch_size = micro_batch_size,
+                 .global_batch = micro_batch_size * plan_.num_micro_batches * plan_.num_data_ranks,
+                 .grad_checkpointing = o.grad_checkpointing,
+                 .keeps_attention = context_.device.is_cpu()});
   }
 
   void build() {
     if (training_) return;
     try {
-      training_.emplace(
-          tasks::build_contrastive_training(train_options(), shape_, world(), context_.device, plan_.num_micro));
+      training_.emplace(tasks::build_contrastive_training(train_options(), shape_, world(), context_.device,
+                                                          plan_.num_micro_batches));
       const auto seed = static_cast<uint64_t>(train_options().seed), rank = static_cast<uint64_t>(world().rank());
-      for (auto micro = static_cast<int64_t>(batches_.size()); micro < plan_.num_micro; ++micro)
-        batches_.push_back(make_batch(shape_, *training_->precision, context_.device, plan_.samples_per_micro,
+      for (auto micro = static_cast<int64_t>(batches_.size()); micro < plan_.num_micro_batches; ++micro)
+        batches_.push_back(make_batch(shape_, *training_->precision, context_.device, plan_.micro_batch_size,
                                       core::stream_key({seed, rank, static_cast<uint64_t>(micro)})));
     } catch (const c10::OutOfMemoryError&) {
       throw_out_of_memory();
@@ -272,7 +272,7 @@ class StepCase final : public BenchCase {
   }
 
   StepReport one_step() {
-    const auto count = static_cast<size_t>(plan_.num_micro);
+    const auto count = static_cast<size_t>(plan_.num_micro_batches);
     const std::span<models::Batch> micro_batches =
         std::span(batches_).subspan(static_cast<size_t>(num_steps_) * count % batches_.size(), count);
     try {
@@ -288,7 +288,7 @@ class StepCase final : public BenchCase {
 
   [[noreturn]] void throw_out_of_memory() const {
     throw EnvironmentError(
-        fmt::format("bench: out of memory on {} with {} samples", context_.device.str(), plan_.samples_per_micro),
+        fmt::format("bench: out of memory on {} with {} samples", context_.device.str(), plan_.micro_batch_size),
         "lower --batch-size, or let --find-batch multiple=8 find the largest");
   }
 

@@ -18,7 +18,7 @@ struct ContrastiveShape {
   const ClipShape* clip() const { return std::get_if<ClipShape>(&shape); }
   const ClapShape* clap() const { return std::get_if<ClapShape>(&shape); }
   /// What stands beside the text: "image" or "audio".
-  const char* other_kind() const { return clip() != nullptr ? "image" : "audio"; }
+  const char* modality() const { return clip() != nullptr ? "image" : "audio"; }
   int64_t context_length() const;
   std::vector<ParamSpec> param_specs() const;
 };

@@ -42,8 +42,8 @@ struct Task {
 };
 
 void check_config(const LoaderConfig& config) {
-  if (config.samples_per_rank < 1)
-    throw UsageError(fmt::format("data: samples per rank is {}, expected at least 1", config.samples_per_rank));
+  if (config.micro_batch_size < 1)
+    throw UsageError(fmt::format("data: samples per rank is {}, expected at least 1", config.micro_batch_size));
   if (config.num_workers < 1 || config.num_workers > 4096)
     throw UsageError(fmt::format("data: workers is {}, expected 1 to 4096", config.num_workers),
                      "lockstep decodes in threads: use --workers 1 or more");
@@ -131,7 +131,7 @@ std::shared_ptr<PendingBatch> Loader::State::begin_batch() {
       spare_.pop_back();
     }
   }
-  const int64_t num = config_.samples_per_rank, pixels = config_.image_pixels;
+  const int64_t num = config_.micro_batch_size, pixels = config_.image_pixels;
   HostBatch& host = batch->host;
   host.num_samples = 0;
   host.image_pixels = pixels;
@@ -155,7 +155,7 @@ bool Loader::State::read_batch() {
   int64_t num = 0;
   bool goes_on = true;
   try {
-    for (; num < config_.samples_per_rank; ++num) {
+    for (; num < config_.micro_batch_size; ++num) {
       const auto start = std::chrono::steady_clock::now();
       std::optional<RawSample> sample = source_->next();
       read_ms_.fetch_add(core::ms_since(start));
@@ -277,7 +277,7 @@ void Loader::State::account(PendingBatch& batch) {
 
 HostBatch Loader::State::trim(HostBatch host) const {
   const auto num = static_cast<size_t>(host.num_samples);
-  if (host.num_samples < config_.samples_per_rank) {
+  if (host.num_samples < config_.micro_batch_size) {
     host.image_BYXC.resize(num * static_cast<size_t>(config_.image_pixels * config_.image_pixels * 3));
     host.audio_BS.resize(num * static_cast<size_t>(config_.clip_samples));
     if (config_.clip_samples > 0) host.audio_samples_B.resize(num);

@@ -13,7 +13,7 @@ namespace lockstep::data {
 enum class OnBadSample { kStop, kSkip };
 
 struct LoaderConfig {
-  int64_t samples_per_rank = 0;  ///< Samples of one micro-batch.
+  int64_t micro_batch_size = 0;  ///< Samples of one micro-batch.
   int64_t image_pixels = 0;      ///< Y (= X); 0: no images.
   int64_t clip_samples = 0;      ///< S; 0: no audio.
   int64_t context_length = 0;    ///< T; 0: no text.

@@ -46,7 +46,7 @@ class Encoder {
   const char* what() const { return is_audio() ? "sounds" : "pictures"; }
 
   at::Tensor files(const std::vector<std::filesystem::path>& files) {
-    data::LoaderConfig config{.samples_per_rank = options_.samples_per_batch};
+    data::LoaderConfig config{.micro_batch_size = options_.samples_per_batch};
     if (is_audio())
       config.clip_samples = shape_.clap()->audio.clip_samples;
     else

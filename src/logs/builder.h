@@ -13,7 +13,7 @@
 
 namespace lockstep::logs {
 
-/// What one line says about a step. NaN: not told.
+/// What one line says about a step. NaN: not known.
 struct LogRow {
   int64_t step = 0;             ///< From 0; of an interval its last.
   int32_t num_steps = 0;        ///< Steps that step_ms is the mean of; 0: all since the line before.
@@ -31,8 +31,8 @@ struct LogRow {
 /// one file, merges the ranks (the slowest counts), keeps of each step the last attempt. Most logs hold one run.
 class LogBuilder {
  public:
-  /// `blank`: what all runs of the log share; `told`: facts from outside the log.
-  LogBuilder(const record::RunData& blank, const record::RunSetup& told) : blank_(blank), run_(blank), told_(told) {}
+  /// `blank`: what all runs of the log share; `given`: facts from outside the log.
+  LogBuilder(const record::RunData& blank, const record::RunSetup& given) : blank_(blank), run_(blank), given_(given) {}
 
   /// The run that rows go to.
   record::RunData& run() { return run_; }
@@ -43,7 +43,7 @@ class LogBuilder {
   record::RunSetup& setup() { return run_.setup; }
   /// A count as the user told it, else as the log says.
   std::optional<int64_t> known(std::optional<int64_t> record::RunSetup::*count) const {
-    return told_.*count ? told_.*count : run_.setup.*count;
+    return given_.*count ? given_.*count : run_.setup.*count;
   }
   /// Adds a row; false (the line is to be rejected) when its time or step make no sense.
   bool add(const LogLine& line, const LogRow& row);
@@ -70,7 +70,7 @@ class LogBuilder {
   const record::RunData blank_;
   record::RunData run_;
   std::vector<record::RunData> done_{};
-  const record::RunSetup& told_;
+  const record::RunSetup& given_;
   std::map<int, RankState> ranks_{};                  // by label; -1: lines without one
   std::map<std::pair<int, int64_t>, size_t> rows_{};  // (attempt, step) -> row
   std::map<std::string, int64_t> counted_{};

@@ -19,7 +19,7 @@ struct HeldRow {
 
 /// The rows of one run: of one combination of what the columns of facts hold.
 struct CsvRun {
-  std::vector<std::string> facts{};  // by column of facts; empty: not told
+  std::vector<std::string> facts{};  // by column of facts; empty: not known
   std::string batch{};               // where its global batch tells it apart, too
   std::deque<HeldRow> rows{};
   int64_t num_rows_of_start = 0, num_headers = 0;

@@ -114,10 +114,10 @@ bool is_torn(const LogReader& reader, std::string_view line) {
   return reader.is_torn != nullptr && !take_merged_apart(reader.shape, line) && reader.is_torn(line);
 }
 
-std::vector<record::RunData> read_lines(const fs::path& file, LogFormat format, const record::RunSetup& told,
+std::vector<record::RunData> read_lines(const fs::path& file, LogFormat format, const record::RunSetup& given,
                                         const record::RunData& blank) {
   const LogReader reader = info_of(format).reader();
-  LogBuilder builder(blank, told);
+  LogBuilder builder(blank, given);
   const auto parser = reader.make(builder);
   constexpr bool kEndsAtReturn = true;
   core::LineReader lines(file, kEndsAtReturn);
@@ -266,12 +266,12 @@ std::vector<record::RunData> read_log(const fs::path& path, std::optional<LogFor
     run.name = name_of_run(file);
     run.format = to_text(*format);
     run.allocation = allocation_of(file);
-    record::RunData told = run;
-    record::apply_meta(told, options.meta);
+    record::RunData given = run;
+    record::apply_meta(given, options.meta);
     if (*format == LogFormat::kBench && is_bench_document(file))
       read_bench_document(file, run);
     else
-      runs = read_lines(file, *format, told.setup, record::RunData(run));
+      runs = read_lines(file, *format, given.setup, record::RunData(run));
     if (runs.back().state.empty()) note_failure_of_log(file, runs.back());
   }
   for (record::RunData& run : runs) record::apply_meta(run, options.meta);

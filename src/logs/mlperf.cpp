@@ -88,10 +88,10 @@ class MlperfParser : public LogParser {
   }
 
   LineUse read_stats(const LogLine& line, const Json& value, const Json& metadata) {
-    const auto told = number_in(value, {"train_step_timing in s"}),
+    const auto stated = number_in(value, {"train_step_timing in s"}),
                seconds = number_in(value, {"train_step_time", "train_step_timing", "train_step_timing in s"});
     if (!seconds) return LineUse::kUsed;
-    if (!told) builder_.run().is_unit_guessed = true;
+    if (!stated) builder_.run().is_unit_guessed = true;
     const auto step = step_of(metadata, value);
     if (!step) return LineUse::kRejected;
     LogRow row{.step = *step, .step_ms = *seconds * kMsPerSecond};

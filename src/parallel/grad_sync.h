@@ -14,7 +14,7 @@
 namespace lockstep::parallel {
 
 /// What this rank updates.
-struct Holding {
+struct Partition {
   std::vector<optim::Segment>
       segments{};  ///< In the order of the parameters; decay groups and bounds are the caller's to fill in.
   comm::Comm* shards = nullptr;  ///< The axis whose ranks hold a part each; nullptr: every rank holds all.
@@ -23,7 +23,7 @@ struct Holding {
 /// Averages gradients over the data axis while backward is still running.
 ///
 /// Per step: begin_step, then begin_micro + backward for each micro-batch, then finish, then the optimiser on
-/// holding(), then publish_params. finish() orders the compute stream after the last collective; on CUDA it does not
+/// partition(), then publish_params. finish() orders the compute stream after the last collective; on CUDA it does not
 /// block the host. Gradients are views into bucket memory (they keep the parameter's strides); never replace
 /// param.grad(). With fp32 gradients of 16-bit parameters param.grad() is undefined outside backward: what counts lies
 /// in the segments.
@@ -33,7 +33,7 @@ class GradSync {
   /// Gradients become zero; waits for the parameters, but for those that wait_where_used() took over.
   virtual void begin_step() = 0;
   virtual void begin_micro(bool is_last) = 0;  ///< Only the last micro-batch's backward communicates.
-  virtual void finish() = 0;                   ///< The holding's gradients are the mean over the data axis afterwards.
+  virtual void finish() = 0;  ///< The partition's gradients are the mean over the data axis afterwards.
   /// After the update, and after master copies were loaded: parameters take the values of their masters; zero1 begins
   /// to gather them.
   virtual void publish_params() = 0;
@@ -44,16 +44,16 @@ class GradSync {
   virtual std::function<void()> wait_where_used(const std::vector<comm::NamedTensor>& parameters) = 0;
   virtual int64_t num_buckets() const = 0;
 
-  const Holding& holding() const { return holding_; }
+  const Partition& partition() const { return partition_; }
 
  protected:
-  Holding holding_;
+  Partition partition_;
 };
 
 /// How 16-bit parameters are trained.
 struct MasterOptions {
   bool has_masters =
-      false;  ///< The holding's segments of 16-bit parameters are fp32 copies; the parameters are those, rounded.
+      false;  ///< The partition's segments of 16-bit parameters are fp32 copies; the parameters are those, rounded.
   bool fp32_gradients =
       false;  ///< Gradients of 16-bit parameters are accumulated over micro-batches and reduced in fp32.
 };

@@ -154,12 +154,12 @@ void BucketGradSync::place_parameters(Bucket& bucket) {
 
 void BucketGradSync::make_holding() {
   const c10::NoGradGuard no_grad;
-  holding_.shards = is_sharded_ ? &data_axis_ : nullptr;
+  partition_.shards = is_sharded_ ? &data_axis_ : nullptr;
   for (const Bucket& bucket : buckets_) {
     if (!bucket.parameters.defined()) {  // whole parameters with their own shapes
       for (const plan::BucketSlot& slot : bucket.planned.slots) {
         const Parameter& parameter = parameters_[static_cast<size_t>(slot.item)];
-        holding_.segments.push_back(
+        partition_.segments.push_back(
             {.name = parameter.name, .parameter = parameter.tensor, .gradient = parameter.gradient});
       }
       continue;
@@ -167,12 +167,12 @@ void BucketGradSync::make_holding() {
     const auto updated = bucket.masters.defined() ? bucket.masters : own_shard(bucket.parameters);
     const auto gradients = own_shard(bucket.gradients);
     for (const auto& part : plan::shard_segments(bucket.planned, num_shards(), is_sharded_ ? data_axis_.rank() : 0))
-      holding_.segments.push_back({.name = parameters_[static_cast<size_t>(part.item)].name,
-                                   .parameter = updated.narrow(0, part.shard_offset, part.num_elements),
-                                   .gradient = gradients.narrow(0, part.shard_offset, part.num_elements),
-                                   .offset = part.item_offset});
+      partition_.segments.push_back({.name = parameters_[static_cast<size_t>(part.item)].name,
+                                     .parameter = updated.narrow(0, part.shard_offset, part.num_elements),
+                                     .gradient = gradients.narrow(0, part.shard_offset, part.num_elements),
+                                     .offset = part.item_offset});
   }
-  std::reverse(holding_.segments.begin(), holding_.segments.end());  // buckets begin with the last parameter
+  std::reverse(partition_.segments.begin(), partition_.segments.end());  // buckets begin with the last parameter
 }
 
 void BucketGradSync::begin_step() {

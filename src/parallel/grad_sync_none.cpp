@@ -7,7 +7,7 @@ class NoneGradSync final : public GradSync {
  public:
   explicit NoneGradSync(std::vector<comm::NamedTensor> parameters) : parameters_(std::move(parameters)) {
     for (const auto& parameter : parameters_)
-      holding_.segments.push_back({.name = parameter.name, .parameter = *parameter.tensor});
+      partition_.segments.push_back({.name = parameter.name, .parameter = *parameter.tensor});
   }
   void begin_step() override {
     for (auto& parameter : parameters_) parameter.tensor->mutable_grad() = at::Tensor();

@@ -15,9 +15,9 @@ class SummedGradSync final : public GradSync {
   SummedGradSync(std::vector<std::unique_ptr<GradSync>> data, std::vector<PartialGradients> partial)
       : data_(std::move(data)), partial_(std::move(partial)) {
     for (const auto& sync : data_) {
-      const Holding& held = sync->holding();
-      holding_.shards = held.shards;
-      holding_.segments.insert(holding_.segments.end(), held.segments.begin(), held.segments.end());
+      const Partition& held = sync->partition();
+      partition_.shards = held.shards;
+      partition_.segments.insert(partition_.segments.end(), held.segments.begin(), held.segments.end());
     }
   }
   void begin_step() override {
@@ -31,7 +31,7 @@ class SummedGradSync final : public GradSync {
     const c10::NoGradGuard no_grad;
     for (const PartialGradients& entry : partial_) {
       std::vector<at::Tensor> gradients;
-      for (const optim::Segment& segment : holding_.segments)
+      for (const optim::Segment& segment : partition_.segments)
         if (entry.parameters.contains(segment.name))
           gradients.push_back(segment.gradient.defined() ? segment.gradient : segment.parameter.grad());
       sum_gradients(gradients, *entry.group);

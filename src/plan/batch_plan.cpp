@@ -36,42 +36,44 @@ std::string neighbours(int64_t value, int64_t quantum) {
                    fmt::format("use {} {}", flags.global_batch, neighbours(global_batch, quantum)));
 }
 
-BatchPlan from_global(int64_t num_data_ranks, int64_t global_batch, const BatchWish& wish, const BatchFlags& flags) {
-  if (!wish.samples_per_micro) {
-    const int64_t num_micro = wish.num_micro.value_or(1);
-    const int64_t quantum = multiply(num_data_ranks, num_micro);
+BatchPlan from_global(int64_t num_data_ranks, int64_t global_batch, const BatchRequest& request,
+                      const BatchFlags& flags) {
+  if (!request.micro_batch_size) {
+    const int64_t num_micro_batches = request.num_micro_batches.value_or(1);
+    const int64_t quantum = multiply(num_data_ranks, num_micro_batches);
     if (global_batch % quantum != 0)
       throw_misfit(global_batch, quantum,
-                   fmt::format("{} x {} {}", ranks_text(num_data_ranks), flags.num_micro, num_micro), flags);
-    return {num_data_ranks, global_batch / quantum, num_micro, global_batch};
+                   fmt::format("{} x {} {}", ranks_text(num_data_ranks), flags.num_micro_batches, num_micro_batches),
+                   flags);
+    return {num_data_ranks, global_batch / quantum, num_micro_batches, global_batch};
   }
-  const int64_t quantum = multiply(num_data_ranks, *wish.samples_per_micro);
+  const int64_t quantum = multiply(num_data_ranks, *request.micro_batch_size);
   const std::string factors =
-      fmt::format("{} x {} {}", ranks_text(num_data_ranks), flags.samples_per_micro, *wish.samples_per_micro);
-  if (wish.num_micro && global_batch != multiply(quantum, *wish.num_micro))
+      fmt::format("{} x {} {}", ranks_text(num_data_ranks), flags.micro_batch_size, *request.micro_batch_size);
+  if (request.num_micro_batches && global_batch != multiply(quantum, *request.num_micro_batches))
     throw UsageError(fmt::format("plan: {}={} contradicts {} x {} {}", flags.global_batch, global_batch, factors,
-                                 flags.num_micro, *wish.num_micro),
+                                 flags.num_micro_batches, *request.num_micro_batches),
                      fmt::format("leave out one of the three flags, or use {} {}", flags.global_batch,
-                                 multiply(quantum, *wish.num_micro)));
+                                 multiply(quantum, *request.num_micro_batches)));
   if (global_batch % quantum != 0) throw_misfit(global_batch, quantum, factors, flags);
-  const int64_t num_micro = global_batch / quantum;
-  return {num_data_ranks, *wish.samples_per_micro, num_micro, global_batch};
+  const int64_t num_micro_batches = global_batch / quantum;
+  return {num_data_ranks, *request.micro_batch_size, num_micro_batches, global_batch};
 }
 
 }  // namespace
 
-BatchPlan make_batch_plan(int64_t num_data_ranks, const BatchWish& wish, const BatchFlags& flags) {
+BatchPlan make_batch_plan(int64_t num_data_ranks, const BatchRequest& request, const BatchFlags& flags) {
   LOCKSTEP_CHECK(num_data_ranks >= 1, "num_data_ranks={}", num_data_ranks);
-  check_positive(wish.samples_per_micro, flags.samples_per_micro);
-  check_positive(wish.num_micro, flags.num_micro);
-  check_positive(wish.global_batch, flags.global_batch);
-  if (wish.global_batch) return from_global(num_data_ranks, *wish.global_batch, wish, flags);
-  if (!wish.samples_per_micro)
+  check_positive(request.micro_batch_size, flags.micro_batch_size);
+  check_positive(request.num_micro_batches, flags.num_micro_batches);
+  check_positive(request.global_batch, flags.global_batch);
+  if (request.global_batch) return from_global(num_data_ranks, *request.global_batch, request, flags);
+  if (!request.micro_batch_size)
     throw UsageError("plan: the batch size is not given",
-                     fmt::format("set {} or {}", flags.samples_per_micro, flags.global_batch));
-  const int64_t num_micro = wish.num_micro.value_or(1);
-  return {num_data_ranks, *wish.samples_per_micro, num_micro,
-          multiply(multiply(*wish.samples_per_micro, num_micro), num_data_ranks)};
+                     fmt::format("set {} or {}", flags.micro_batch_size, flags.global_batch));
+  const int64_t num_micro_batches = request.num_micro_batches.value_or(1);
+  return {num_data_ranks, *request.micro_batch_size, num_micro_batches,
+          multiply(multiply(*request.micro_batch_size, num_micro_batches), num_data_ranks)};
 }
 
 }  // namespace lockstep::plan

@@ -12,16 +12,16 @@
 namespace lockstep::plan {
 
 /// What the user asked for. Numbers are at least 1.
-struct GptLayoutWish {
+struct GptLayoutRequest {
   int64_t world_size = 1;
   int64_t tp = 1, pp = 1;
   MeshOrder order = MeshOrder::kPpDpTp;
   bool is_sequence_parallel = false;
   bool is_optimizer_sharded = false;  ///< ZeRO-1.
   bool is_gpipe = false;
-  SplitWish split{};  ///< num_stages is taken from pp.
-  int64_t group = 0;  ///< Micro-batches a chunk takes in a row; 0: pp.
-  int64_t samples_per_micro = 1;
+  SplitRequest split{};  ///< num_stages is taken from pp.
+  int64_t group = 0;     ///< Micro-batches a chunk takes in a row; 0: pp.
+  int64_t micro_batch_size = 1;
   std::optional<int64_t> global_batch{};
   bool lowers_batch = false;  ///< A global batch that does not divide becomes the next smaller one that does.
 };
@@ -34,7 +34,7 @@ struct GptLayout {
   bool is_optimizer_sharded = false;
   PipeShape pipe;
   std::vector<config::GptPart> parts;  ///< By number of part: chunk x num_stages + stage.
-  BatchPlan batch;                     ///< samples_per_micro and global_batch in sequences.
+  BatchPlan batch;                     ///< micro_batch_size and global_batch in sequences.
 
   int64_t tp() const { return mesh.size(Axis::kTensor); }
   int64_t dp() const { return mesh.size(Axis::kData); }
@@ -54,10 +54,10 @@ struct GptLayout {
 /// quarter of a GiB in fp32).
 int64_t loss_chunk_tokens(const GptLayout& layout, int64_t asked);
 
-/// Completes and checks a wish. UsageError, with the nearest legal values and their flags: ranks that are no multiple
-/// of tp x pp, a model whose heads, groups, widths or vocabulary tp does not divide, a sequence that sequence
+/// Completes and checks a request. UsageError, with the nearest legal values and their flags: ranks that are no
+/// multiple of tp x pp, a model whose heads, groups, widths or vocabulary tp does not divide, a sequence that sequence
 /// parallelism does not divide, layers that stages do not divide, a global batch or a number of micro-batches that does
 /// not fit.
-GptLayout make_gpt_layout(const config::GptShape& shape, const GptLayoutWish& wish);
+GptLayout make_gpt_layout(const config::GptShape& shape, const GptLayoutRequest& request);
 
 }  // namespace lockstep::plan

@@ -18,7 +18,7 @@ struct Sizes {
 Sizes sizes_of(const GptLayout& layout) {
   const config::GptShape& shape = layout.shape;
   const double ranks = static_cast<double>(layout.tp());
-  return {.tokens = static_cast<double>(shape.sequence * layout.batch.samples_per_micro),
+  return {.tokens = static_cast<double>(shape.sequence * layout.batch.micro_batch_size),
           .hidden = static_cast<double>(shape.hidden),
           .query = static_cast<double>(shape.query_width()),
           .key = static_cast<double>(shape.query_groups * shape.head_width),
@@ -126,7 +126,8 @@ double head_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   const double rows = static_cast<double>(layout.shape.padded_vocab(layout.tp())) / sizes.ranks;
   const double logits = static_cast<double>(loss_chunk_tokens(layout, input.loss_chunk_tokens)) * rows * 4;
   const double norm = 2 * sizes.tokens * sizes.hidden * static_cast<double>(input.bytes.compute) / sizes.split;
-  const double num_kept = layout.pipe.kind == ScheduleKind::kGpipe ? static_cast<double>(layout.pipe.num_micro) : 1;
+  const double num_kept =
+      layout.pipe.kind == ScheduleKind::kGpipe ? static_cast<double>(layout.pipe.num_micro_batches) : 1;
   return num_kept * norm + logits + (input.early_loss_gradients ? rows * sizes.hidden * 4 : 0);
 }
 

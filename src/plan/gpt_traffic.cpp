@@ -39,7 +39,7 @@ class Counts {
 
 /// Bytes of the hidden state of a micro-batch, all tokens.
 int64_t hidden_bytes(const GptLayout& layout, const GptTrafficInput& input) {
-  return layout.shape.sequence * layout.batch.samples_per_micro * layout.shape.hidden * input.bytes.compute;
+  return layout.shape.sequence * layout.batch.micro_batch_size * layout.shape.hidden * input.bytes.compute;
 }
 
 bool is_fp8(const GptLayout& layout, int64_t layer, const GptTrafficInput& input) {
@@ -53,7 +53,7 @@ int64_t num_recomputed(const config::GptPart& part, const GptTrafficInput& input
 }
 
 void add_layers(const GptLayout& layout, const config::GptPart& part, const GptTrafficInput& input, Counts& counts) {
-  const int64_t bytes = hidden_bytes(layout, input), micro = layout.batch.num_micro;
+  const int64_t bytes = hidden_bytes(layout, input), micro = layout.batch.num_micro_batches;
   const auto add_pass = [&](int64_t layer, int64_t num_gathers, const std::string& what) {
     const bool has_fp8 = is_fp8(layout, layer, input);
     if (has_fp8 && input.fp8 == Fp8Scaling::kTensorwise)
@@ -86,7 +86,7 @@ void add_scales(const GptLayout& layout, int stage, const GptTrafficInput& input
 }
 
 void add_ends(const GptLayout& layout, const config::GptPart& part, const GptTrafficInput& input, Counts& counts) {
-  const int64_t bytes = hidden_bytes(layout, input), micro = layout.batch.num_micro;
+  const int64_t bytes = hidden_bytes(layout, input), micro = layout.batch.num_micro_batches;
   if (part.has_embedding) {
     counts.add(kTensor, layout.is_sequence_parallel ? kReduceScatter : kAllReduce, bytes, micro, "embedding forward");
     if (layout.is_sequence_parallel) counts.add(kTensor, kAllGather, bytes, micro, "embedding backward");
@@ -95,7 +95,7 @@ void add_ends(const GptLayout& layout, const config::GptPart& part, const GptTra
   if (layout.is_sequence_parallel) counts.add(kTensor, kAllGather, bytes, micro, "head forward");
   counts.add(kTensor, layout.is_sequence_parallel ? kReduceScatter : kAllReduce, bytes, micro, "head backward");
   // Of each token and rank: largest logit, sum of exponentials, logit of the target; in fp32.
-  const int64_t tokens = layout.shape.sequence * layout.batch.samples_per_micro,
+  const int64_t tokens = layout.shape.sequence * layout.batch.micro_batch_size,
                 chunk = loss_chunk_tokens(layout, input.loss_chunk_tokens);
   const int64_t times = micro * (input.early_loss_gradients ? 1 : 2), per_token = layout.tp() * 3 * 4;
   counts.add(kTensor, kAllGather, chunk * per_token, times * (tokens / chunk), "loss");

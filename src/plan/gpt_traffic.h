@@ -44,8 +44,8 @@ int64_t gpt_bucket_elements(const GptTrafficInput& input, int64_t num_data_ranks
 std::vector<Bucket> gpt_buckets(const GptLayout& layout, int stage, const GptTrafficInput& input);
 
 /// What the ranks of a stage send in one step of training without evaluation: layers, ends of the model, gradients,
-/// pipeline, loss and norm of the gradients. What the record of the run costs (times and wishes of all ranks) is not in
-/// it. `schedule` must be the layout's. `data_rank` matters where replicated parameters lie in shards.
+/// pipeline, loss and norm of the gradients. What the record of the run costs (times and requests of all ranks) is not
+/// in it. `schedule` must be the layout's. `data_rank` matters where replicated parameters lie in shards.
 std::vector<CollectiveCount> predict_gpt_traffic(const GptLayout& layout, const PipeSchedule& schedule, int stage,
                                                  const GptTrafficInput& input, int64_t data_rank = 0);
 

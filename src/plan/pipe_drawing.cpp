@@ -25,7 +25,7 @@ Grid fill_grid(const PipeSchedule& schedule) {
   const PipeTimes times = time_passes(schedule, 1.0, 1.0);
   Grid grid{.rows = {},
             .num_slots = static_cast<size_t>(times.total),
-            .cell_width = fmt::format("{}", schedule.shape.num_micro - 1).size() + 2};
+            .cell_width = fmt::format("{}", schedule.shape.num_micro_batches - 1).size() + 2};
   for (int stage = 0; stage < schedule.shape.num_stages; ++stage) {
     auto& row = grid.rows.emplace_back(grid.num_slots);
     const auto passes = schedule.passes_of(stage);

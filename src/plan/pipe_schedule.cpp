@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMostPasses = 20'000'000;
 
 std::vector<PipePass> one_forward_one_backward(const PipeShape& shape, int stage) {
-  const int64_t m = shape.num_micro, warmup = std::min<int64_t>(shape.num_stages - stage - 1, m);
+  const int64_t m = shape.num_micro_batches, warmup = std::min<int64_t>(shape.num_stages - stage - 1, m);
   std::vector<PipePass> passes;
   for (int64_t i = 0; i < warmup; ++i) passes.push_back({true, i, 0});
   for (int64_t i = 0; i + warmup < m; ++i) {
@@ -26,15 +26,16 @@ std::vector<PipePass> one_forward_one_backward(const PipeShape& shape, int stage
 std::vector<PipePass> interleaved_table(const PipeShape& shape) {
   const int64_t group = shape.group_size();
   std::vector<PipePass> table;
-  for (int64_t first = 0; first < shape.num_micro; first += group)
+  for (int64_t first = 0; first < shape.num_micro_batches; first += group)
     for (int chunk = 0; chunk < shape.num_chunks; ++chunk)
-      for (int64_t i = first; i < std::min(first + group, shape.num_micro); ++i) table.push_back({true, i, chunk});
+      for (int64_t i = first; i < std::min(first + group, shape.num_micro_batches); ++i)
+        table.push_back({true, i, chunk});
   return table;
 }
 
 int64_t interleaved_warmup(const PipeShape& shape, int stage) {
   return std::min(2 * int64_t{shape.num_stages - stage - 1} + (shape.num_chunks - 1) * shape.group_size(),
-                  shape.num_micro * shape.num_chunks);
+                  shape.num_micro_batches * shape.num_chunks);
 }
 
 std::vector<PipePass> interleaved(const PipeShape& shape, int stage) {
@@ -57,7 +58,7 @@ std::vector<PipePass> pass_order(const PipeShape& shape, int stage) {
     case ScheduleKind::kGpipe: {
       std::vector<PipePass> passes;
       for (const bool is_forward : {true, false})
-        for (int64_t i = 0; i < shape.num_micro; ++i) passes.push_back({is_forward, i, 0});
+        for (int64_t i = 0; i < shape.num_micro_batches; ++i) passes.push_back({is_forward, i, 0});
       return passes;
     }
     case ScheduleKind::kOneForwardOneBackward: return one_forward_one_backward(shape, stage);
@@ -71,7 +72,7 @@ class PassEnds {
  public:
   explicit PassEnds(const PipeShape& shape)
       : shape_(shape), parts_(int64_t{shape.num_stages} * shape.num_chunks),
-        ends_(static_cast<size_t>(2 * parts_ * shape.num_micro), -1.0) {}
+        ends_(static_cast<size_t>(2 * parts_ * shape.num_micro_batches), -1.0) {}
 
   double& end(int stage, const PipePass& pass) { return at(part(stage, pass), pass); }
   /// When the input of a pass is there; negative: not yet.
@@ -87,7 +88,7 @@ class PassEnds {
  private:
   int64_t part(int stage, const PipePass& pass) const { return int64_t{pass.chunk} * shape_.num_stages + stage; }
   double& at(int64_t part, const PipePass& pass) {
-    return ends_[static_cast<size_t>(((pass.is_forward ? 0 : parts_) + part) * shape_.num_micro + pass.micro)];
+    return ends_[static_cast<size_t>(((pass.is_forward ? 0 : parts_) + part) * shape_.num_micro_batches + pass.micro)];
   }
   const PipeShape& shape_;
   int64_t parts_;
@@ -164,7 +165,7 @@ std::string nearest_counts(const PipeShape& shape, int64_t factor = 1) {
     const int64_t rest = micro % shape.group_size();
     return micro >= shape.group_size() && (rest == 0 || rest >= shape.num_stages);
   };
-  int64_t below = shape.num_micro, above = shape.num_micro;
+  int64_t below = shape.num_micro_batches, above = shape.num_micro_batches;
   while (below > 0 && !is_legal(below)) --below;
   while (!is_legal(above)) ++above;
   return below > 0 ? fmt::format("{} or {}", below * factor, above * factor) : fmt::format("{}", above * factor);
@@ -183,16 +184,16 @@ std::vector<PipePass> PipeSchedule::passes_of(int stage) const {
   return passes;
 }
 
-void check_pipe_shape(const PipeShape& shape, int64_t samples_per_micro) {
-  LOCKSTEP_CHECK(shape.num_stages >= 1 && shape.num_chunks >= 1 && shape.num_micro >= 1 && shape.group >= 0,
-                 "stages={} chunks={} micro={} group={}", shape.num_stages, shape.num_chunks, shape.num_micro,
+void check_pipe_shape(const PipeShape& shape, int64_t micro_batch_size) {
+  LOCKSTEP_CHECK(shape.num_stages >= 1 && shape.num_chunks >= 1 && shape.num_micro_batches >= 1 && shape.group >= 0,
+                 "stages={} chunks={} micro={} group={}", shape.num_stages, shape.num_chunks, shape.num_micro_batches,
                  shape.group);
   LOCKSTEP_CHECK(shape.num_chunks == 1 || shape.kind == ScheduleKind::kInterleaved,
                  "{} chunks need the interleaved schedule", shape.num_chunks);
-  if (shape.num_micro > kMostPasses / (2 * int64_t{shape.num_stages} * shape.num_chunks))
+  if (shape.num_micro_batches > kMostPasses / (2 * int64_t{shape.num_stages} * shape.num_chunks))
     throw UsageError(
         fmt::format("plan: a step of {} micro-batches through {} stages with {} chunks has more than {} passes",
-                    shape.num_micro, shape.num_stages, shape.num_chunks, kMostPasses),
+                    shape.num_micro_batches, shape.num_stages, shape.num_chunks, kMostPasses),
         "lower --global-batch-size, or raise --micro-batch-size");
   if (shape.kind != ScheduleKind::kInterleaved) return;
   if (shape.group_size() < shape.num_stages)
@@ -200,13 +201,13 @@ void check_pipe_shape(const PipeShape& shape, int64_t samples_per_micro) {
         fmt::format("plan: groups of {} micro-batches are smaller than the number of stages, {}", shape.group_size(),
                     shape.num_stages),
         fmt::format("use --microbatch-group-size-per-virtual-pipeline-stage {} or more", shape.num_stages));
-  const int64_t rest = shape.num_micro % shape.group_size();
-  if (shape.num_micro >= shape.group_size() && (rest == 0 || rest >= shape.num_stages)) return;
+  const int64_t rest = shape.num_micro_batches % shape.group_size();
+  if (shape.num_micro_batches >= shape.group_size() && (rest == 0 || rest >= shape.num_stages)) return;
   throw UsageError(fmt::format("plan: {} micro-batches per step do not fit the interleaved schedule: expected groups "
                                "of {}, the last with at least {}",
-                               shape.num_micro, shape.group_size(), shape.num_stages),
+                               shape.num_micro_batches, shape.group_size(), shape.num_stages),
                    fmt::format("use --global-batch-size {}, which is {} micro-batches, or leave out virtual stages",
-                               nearest_counts(shape, samples_per_micro), nearest_counts(shape)));
+                               nearest_counts(shape, micro_batch_size), nearest_counts(shape)));
 }
 
 PipeSchedule make_pipe_schedule(const PipeShape& shape) {
@@ -232,17 +233,18 @@ PipeTimes time_passes(const PipeSchedule& schedule, double forward_time, double 
 
 int64_t peak_in_flight(const PipeShape& shape, int stage) {
   switch (shape.kind) {
-    case ScheduleKind::kGpipe: return shape.num_micro;
-    case ScheduleKind::kOneForwardOneBackward: return std::min<int64_t>(shape.num_stages - stage, shape.num_micro);
+    case ScheduleKind::kGpipe: return shape.num_micro_batches;
+    case ScheduleKind::kOneForwardOneBackward:
+      return std::min<int64_t>(shape.num_stages - stage, shape.num_micro_batches);
     case ScheduleKind::kInterleaved:
-      return std::min(interleaved_warmup(shape, stage) + 1, shape.num_micro * shape.num_chunks);
+      return std::min(interleaved_warmup(shape, stage) + 1, shape.num_micro_batches * shape.num_chunks);
   }
   LOCKSTEP_CHECK(false, "kind {}", static_cast<int>(shape.kind));
 }
 
 double bubble_over_ideal(const PipeShape& shape) {
   return static_cast<double>(shape.num_stages - 1) /
-         (static_cast<double>(shape.num_chunks) * static_cast<double>(shape.num_micro));
+         (static_cast<double>(shape.num_chunks) * static_cast<double>(shape.num_micro_batches));
 }
 
 }  // namespace lockstep::plan

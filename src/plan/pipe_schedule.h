@@ -20,7 +20,7 @@ struct PipeShape {
   ScheduleKind kind = ScheduleKind::kOneForwardOneBackward;
   int num_stages = 1;
   int num_chunks = 1;  ///< Per stage; 1 unless interleaved.
-  int64_t num_micro = 1;
+  int64_t num_micro_batches = 1;
   int64_t group = 0;  ///< Interleaved: micro-batches that a chunk takes in a row; 0: num_stages.
   int64_t group_size() const { return group > 0 ? group : num_stages; }
 };
@@ -66,7 +66,7 @@ struct PipeSchedule {
 /// UsageError for a shape that is no schedule: interleaved with fewer micro-batches than stages, or with a last group
 /// smaller than the number of stages (it would only wait), with the nearest legal numbers of micro-batches, each of so
 /// many samples over all ranks; more than 20 million passes.
-void check_pipe_shape(const PipeShape& shape, int64_t samples_per_micro = 1);
+void check_pipe_shape(const PipeShape& shape, int64_t micro_batch_size = 1);
 
 /// The passes in the order of GPipe (Huang et al. 2018), 1F1B and interleaved 1F1B (Narayanan et al. 2021), with the
 /// messages between them. The messages are placed by a time table in which every pass takes one slot and starts as

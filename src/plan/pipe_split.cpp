@@ -85,11 +85,11 @@ class LayoutReader {
   size_t at_ = 0;
 };
 
-std::vector<config::GptPart> parts_of_text(const config::GptShape& shape, const SplitWish& wish) {
+std::vector<config::GptPart> parts_of_text(const config::GptShape& shape, const SplitRequest& request) {
   const auto refuse = [&](const std::string& what, const std::string& hint) {
-    throw UsageError(fmt::format("plan: {} '{}' {}", kLayoutFlag, wish.text, what), hint);
+    throw UsageError(fmt::format("plan: {} '{}' {}", kLayoutFlag, request.text, what), hint);
   };
-  const std::vector<std::string> items = LayoutReader(wish.text).read();
+  const std::vector<std::string> items = LayoutReader(request.text).read();
   std::vector<config::GptPart> parts;
   int64_t layer = 0, num_embeddings = 0, num_heads = 0;
   for (const std::string& part : items) {
@@ -105,23 +105,25 @@ std::vector<config::GptPart> parts_of_text(const config::GptShape& shape, const 
     refuse("must begin with its only E", "the embedding belongs to the first stage");
   if (num_heads != 1 || !core::ends_with(items.back(), "L"))
     refuse("must end with its only L", "the head belongs to the last stage");
-  if (std::ssize(parts) % wish.num_stages != 0)
+  if (std::ssize(parts) % request.num_stages != 0)
     refuse(fmt::format("has {} stages, expected a multiple of --pipeline-model-parallel-size {}", parts.size(),
-                       wish.num_stages),
+                       request.num_stages),
            fmt::format("use --pipeline-model-parallel-size {}",
-                       near_divisors(std::ssize(parts), wish.num_stages, wish.num_ranks)));
+                       near_divisors(std::ssize(parts), request.num_stages, request.num_ranks)));
   return parts;
 }
 
-void check_one_wish(const SplitWish& wish) {
-  const int num_wishes = wish.layers_per_chunk.has_value() + wish.num_chunks.has_value() + !wish.text.empty();
-  if (num_wishes > 1)
+void check_one_request(const SplitRequest& request) {
+  const int num_requests =
+      request.layers_per_chunk.has_value() + request.num_chunks.has_value() + !request.text.empty();
+  if (num_requests > 1)
     throw UsageError(fmt::format("plan: at most one of --num-layers-per-virtual-pipeline-stage, "
                                  "--num-virtual-stages-per-pipeline-rank and {} can be given",
                                  kLayoutFlag),
                      "each of them says how many virtual stages there are");
-  const bool is_uneven = wish.first_layers || wish.last_layers, counts = wish.counts_embedding || wish.counts_head;
-  if ((is_uneven && counts) || (!wish.text.empty() && (is_uneven || counts)))
+  const bool is_uneven = request.first_layers || request.last_layers,
+             counts = request.counts_embedding || request.counts_head;
+  if ((is_uneven && counts) || (!request.text.empty() && (is_uneven || counts)))
     throw UsageError(
         "plan: contradictory flags say how many layers the ends of the pipeline have",
         "use one of --decoder-first/last-pipeline-num-layers, --account-for-embedding/loss-in-pipeline-split and " +
@@ -129,19 +131,19 @@ void check_one_wish(const SplitWish& wish) {
 }
 
 /// Layers of the first and the last stage given, the others share the rest.
-std::vector<int64_t> uneven_layers(const config::GptShape& shape, const SplitWish& wish) {
-  const int64_t given = wish.first_layers.value_or(0) + wish.last_layers.value_or(0);
-  const int64_t num_given = wish.first_layers.has_value() + wish.last_layers.has_value(),
-                num_others = wish.num_stages - num_given;
+std::vector<int64_t> uneven_layers(const config::GptShape& shape, const SplitRequest& request) {
+  const int64_t given = request.first_layers.value_or(0) + request.last_layers.value_or(0);
+  const int64_t num_given = request.first_layers.has_value() + request.last_layers.has_value(),
+                num_others = request.num_stages - num_given;
   const int64_t rest = shape.layers - given;
   if (num_others < 0 || rest < 0 || (num_others == 0 ? rest != 0 : rest % num_others != 0))
     throw UsageError(
         fmt::format("plan: {} layers without the {} of the ends do not divide among the other {} of {} pipeline stages",
-                    shape.layers, given, std::max<int64_t>(num_others, 0), wish.num_stages),
+                    shape.layers, given, std::max<int64_t>(num_others, 0), request.num_stages),
         "change --decoder-first-pipeline-num-layers or --decoder-last-pipeline-num-layers");
-  std::vector<int64_t> layers(static_cast<size_t>(wish.num_stages), num_others > 0 ? rest / num_others : 0);
-  if (wish.first_layers) layers.front() = *wish.first_layers;
-  if (wish.last_layers) layers.back() = *wish.last_layers;
+  std::vector<int64_t> layers(static_cast<size_t>(request.num_stages), num_others > 0 ? rest / num_others : 0);
+  if (request.first_layers) layers.front() = *request.first_layers;
+  if (request.last_layers) layers.back() = *request.last_layers;
   return layers;
 }
 
@@ -162,8 +164,9 @@ std::vector<config::GptPart> parts_of_stages(const std::vector<int64_t>& layers_
   return parts;
 }
 
-std::vector<config::GptPart> even_parts(const config::GptShape& shape, const SplitWish& wish, int64_t num_chunks) {
-  const int64_t num_parts = wish.num_stages * num_chunks, extra = wish.counts_embedding + wish.counts_head,
+std::vector<config::GptPart> even_parts(const config::GptShape& shape, const SplitRequest& request,
+                                        int64_t num_chunks) {
+  const int64_t num_parts = request.num_stages * num_chunks, extra = request.counts_embedding + request.counts_head,
                 places = shape.layers + extra;
   if (places % num_parts != 0) {
     const std::string what = extra > 0 ? fmt::format("{} layers and {} for the ends", shape.layers, extra)
@@ -176,22 +179,22 @@ std::vector<config::GptPart> even_parts(const config::GptShape& shape, const Spl
     };
     if (places % num_chunks == 0)
       add("--pipeline-model-parallel-size",
-          near_divisors(places / num_chunks, wish.num_stages, wish.num_ranks, num_chunks > 1 ? 2 : 1));
-    if (num_chunks > 1 && places % wish.num_stages == 0)
-      add("--num-virtual-stages-per-pipeline-rank", near_divisors(places / wish.num_stages, num_chunks));
+          near_divisors(places / num_chunks, request.num_stages, request.num_ranks, num_chunks > 1 ? 2 : 1));
+    if (num_chunks > 1 && places % request.num_stages == 0)
+      add("--num-virtual-stages-per-pipeline-rank", near_divisors(places / request.num_stages, num_chunks));
     if (num_chunks > 1 && hints.empty())
       add("no virtual stages and --pipeline-model-parallel-size",
-          near_divisors(places, wish.num_stages, wish.num_ranks));
+          near_divisors(places, request.num_stages, request.num_ranks));
     if (num_chunks == 1)
       hints.emplace_back("set --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers");
     const std::string hint = "use " + core::join(hints, ", or ");
-    throw UsageError(fmt::format("plan: {} do not divide among {} pipeline stages{}", what, wish.num_stages, how),
+    throw UsageError(fmt::format("plan: {} do not divide among {} pipeline stages{}", what, request.num_stages, how),
                      hint);
   }
   std::vector<config::GptPart> parts;
   int64_t layer = 0;
   for (int64_t i = 0; i < num_parts; ++i) {
-    const int64_t taken = (i == 0 && wish.counts_embedding) + (i == num_parts - 1 && wish.counts_head);
+    const int64_t taken = (i == 0 && request.counts_embedding) + (i == num_parts - 1 && request.counts_head);
     const int64_t num_layers = std::max<int64_t>(0, places / num_parts - taken);
     parts.push_back({.first_layer = layer, .num_layers = num_layers});
     layer += num_layers;
@@ -201,30 +204,31 @@ std::vector<config::GptPart> even_parts(const config::GptShape& shape, const Spl
 
 }  // namespace
 
-int64_t num_chunks_of(const config::GptShape& shape, const SplitWish& wish) {
-  check_one_wish(wish);
-  if (!wish.text.empty()) return std::ssize(parts_of_text(shape, wish)) / wish.num_stages;
-  if (wish.num_chunks) return *wish.num_chunks;
-  if (!wish.layers_per_chunk) return 1;
-  const int64_t per_stage = shape.layers / wish.num_stages;
-  if (shape.layers % wish.num_stages != 0 || per_stage % *wish.layers_per_chunk != 0)
+int64_t num_chunks_of(const config::GptShape& shape, const SplitRequest& request) {
+  check_one_request(request);
+  if (!request.text.empty()) return std::ssize(parts_of_text(shape, request)) / request.num_stages;
+  if (request.num_chunks) return *request.num_chunks;
+  if (!request.layers_per_chunk) return 1;
+  const int64_t per_stage = shape.layers / request.num_stages;
+  if (shape.layers % request.num_stages != 0 || per_stage % *request.layers_per_chunk != 0)
     throw UsageError(
         fmt::format("plan: {} layers do not divide among {} pipeline stages with virtual stages of {} layers",
-                    shape.layers, wish.num_stages, *wish.layers_per_chunk),
-        shape.layers % wish.num_stages != 0 ? fmt::format("use --pipeline-model-parallel-size {}",
-                                                          near_divisors(shape.layers, wish.num_stages, wish.num_ranks))
-                                            : fmt::format("use --num-layers-per-virtual-pipeline-stage {}",
-                                                          near_divisors(per_stage, *wish.layers_per_chunk)));
-  return per_stage / *wish.layers_per_chunk;
+                    shape.layers, request.num_stages, *request.layers_per_chunk),
+        shape.layers % request.num_stages != 0
+            ? fmt::format("use --pipeline-model-parallel-size {}",
+                          near_divisors(shape.layers, request.num_stages, request.num_ranks))
+            : fmt::format("use --num-layers-per-virtual-pipeline-stage {}",
+                          near_divisors(per_stage, *request.layers_per_chunk)));
+  return per_stage / *request.layers_per_chunk;
 }
 
-std::vector<config::GptPart> split_layers(const config::GptShape& shape, const SplitWish& wish) {
-  LOCKSTEP_CHECK(wish.num_stages >= 1, "num_stages={}", wish.num_stages);
-  const int64_t num_chunks = num_chunks_of(shape, wish);
-  if (!wish.text.empty()) return parts_of_text(shape, wish);
-  const bool is_uneven = wish.first_layers || wish.last_layers;
+std::vector<config::GptPart> split_layers(const config::GptShape& shape, const SplitRequest& request) {
+  LOCKSTEP_CHECK(request.num_stages >= 1, "num_stages={}", request.num_stages);
+  const int64_t num_chunks = num_chunks_of(shape, request);
+  if (!request.text.empty()) return parts_of_text(shape, request);
+  const bool is_uneven = request.first_layers || request.last_layers;
   auto parts =
-      is_uneven ? parts_of_stages(uneven_layers(shape, wish), num_chunks) : even_parts(shape, wish, num_chunks);
+      is_uneven ? parts_of_stages(uneven_layers(shape, request), num_chunks) : even_parts(shape, request, num_chunks);
   parts.front().has_embedding = true;
   parts.back().has_head = true;
   return parts;

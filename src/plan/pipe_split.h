@@ -9,7 +9,7 @@
 namespace lockstep::plan {
 
 /// How layers are shared out among the parts of a pipeline. At most one of layers_per_chunk, num_chunks and text.
-struct SplitWish {
+struct SplitRequest {
   int num_stages = 1;
   std::optional<int64_t> layers_per_chunk{};             ///< --num-layers-per-virtual-pipeline-stage
   std::optional<int64_t> num_chunks{};                   ///< --num-virtual-stages-per-pipeline-rank
@@ -22,9 +22,9 @@ struct SplitWish {
 /// The parts of the model in forward order: number c x num_stages + r is chunk c of stage r. Every layer lies in one
 /// part, the embedding in the first, the head in the last. UsageError where the numbers do not divide, with the nearest
 /// that do.
-std::vector<config::GptPart> split_layers(const config::GptShape& shape, const SplitWish& wish);
+std::vector<config::GptPart> split_layers(const config::GptShape& shape, const SplitRequest& request);
 
-/// Chunks per stage that a wish asks for.
-int64_t num_chunks_of(const config::GptShape& shape, const SplitWish& wish);
+/// Chunks per stage that a request asks for.
+int64_t num_chunks_of(const config::GptShape& shape, const SplitRequest& request);
 
 }  // namespace lockstep::plan

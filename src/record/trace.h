@@ -16,9 +16,9 @@ int64_t merge_traces(const std::vector<std::pair<int, std::filesystem::path>>& t
 /// Kernels of one kind of collective and size in the trace of one rank.
 struct DeviceCollective {
   std::string kind{};        ///< "all_reduce"; of kernels that are no known collective their name.
-  std::string type{};        ///< As the trace tells it ("Float", "BFloat16"); empty: not told.
-  int64_t num_elements = 0;  ///< Of the larger of both buffers; 0: not told.
-  int group_size = 0;        ///< 0: not told.
+  std::string type{};        ///< As the trace tells it ("Float", "BFloat16"); empty: not known.
+  int64_t num_elements = 0;  ///< Of the larger of both buffers; 0: not known.
+  int group_size = 0;        ///< 0: not known.
   int64_t count = 0;
   double total_ms = 0;  ///< On the device. A kernel that waits for a slower rank counts its waiting, too.
 };

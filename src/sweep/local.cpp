@@ -52,7 +52,7 @@ void end_at_once(core::Process& process, int num_ticks) {
 }
 
 /// Waits for the end, passing on what signals and the time limit ask for.
-core::ExitStatus watch(core::Process& process, const StopWish& wish, const PointRecord& point,
+core::ExitStatus watch(core::Process& process, const StopWish& request, const PointRecord& point,
                        const std::function<void()>& on_tick) {
   constexpr std::chrono::milliseconds kTick{200};
   const auto start = Clock::now();
@@ -61,9 +61,9 @@ core::ExitStatus watch(core::Process& process, const StopWish& wish, const Point
   for (;;) {
     if (const auto status = process.wait_for(kTick)) return *status;
     on_tick();
-    if (wish.count() > 1)
+    if (request.count() > 1)
       end_at_once(process, num_ticks_ending++);
-    else if (wish.count() == 1 && !std::exchange(is_asked_to_stop, true))
+    else if (request.count() == 1 && !std::exchange(is_asked_to_stop, true))
       process.send_signal(SIGTERM);
     const bool is_late = point.time_limit_s > 0 && Clock::now() - start > std::chrono::seconds(point.time_limit_s);
     if (is_late && !is_past_limit) process.send_signal(SIGTERM);
@@ -85,10 +85,10 @@ void note_end(const fs::path& folder, PointRecord& point, const core::ExitStatus
 }  // namespace
 
 int run_local(const fs::path& folder, SweepState& state, const std::vector<int64_t>& indexes) {
-  const StopWish wish;
+  const StopWish request;
   int worst = 0;
   state.mode = "local";
-  for (size_t at = 0; at < indexes.size() && wish.count() == 0; ++at) {
+  for (size_t at = 0; at < indexes.size() && request.count() == 0; ++at) {
     PointRecord& point = state.point(indexes[at]);
     const std::string log = fmt::format("logs/{:04}.out", point.index);
     point.jobs.push_back(own_local_job(log));
@@ -99,7 +99,7 @@ int run_local(const fs::path& folder, SweepState& state, const std::vector<int64
     const auto start = Clock::now();
     core::Process process = core::Process::spawn(point_process(state, point, folder / log));
     const core::ExitStatus status =
-        watch(process, wish, point, [&] { show_point(state, point, folder, at, indexes.size(), start); });
+        watch(process, request, point, [&] { show_point(state, point, folder, at, indexes.size(), start); });
     append_event(folder / point.events, "end", job, status.shell_code());
     note_end(folder, point, status);
     write_state(folder, state);
@@ -109,7 +109,7 @@ int run_local(const fs::path& folder, SweepState& state, const std::vector<int64
                    point.message.empty() ? "" : ": " + point.message);
     if (point.status == PointStatus::kFailed) worst = std::max(worst, status.shell_code());
   }
-  return wish.count() > 0 ? static_cast<int>(ExitCode::kRequeue) : worst;
+  return request.count() > 0 ? static_cast<int>(ExitCode::kRequeue) : worst;
 }
 
 }  // namespace lockstep::sweep

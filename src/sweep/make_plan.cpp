@@ -277,7 +277,7 @@ class Planner {
     try {
       const commands::ParsedCommand parsed = commands::parse_command(words);
       const plan::BatchPlan batch = parsed.task->batch_plan(*parsed.set, point.num_ranks());
-      point.samples_per_rank = batch.samples_per_rank();
+      point.samples_per_replica = batch.samples_per_replica();
       point.global_batch = batch.global_batch;
       for (const std::string& warning : parsed.warnings)
         if (std::count(plan_.warnings.begin(), plan_.warnings.end(), warning) == 0) plan_.warnings.push_back(warning);
@@ -295,10 +295,10 @@ class Planner {
       std::string curve;
       for (const auto& [key, value] : point.axes)
         if (key != "nodes") curve += key + "=" + to_text(value) + " ";
-      const auto kept = is_weak ? point.samples_per_rank : point.global_batch;
+      const auto kept = is_weak ? point.samples_per_replica : point.global_batch;
       if (!kept) continue;
       const auto [found, is_new] = first_of_curve.emplace(curve, &point);
-      const auto first = is_weak ? found->second->samples_per_rank : found->second->global_batch;
+      const auto first = is_weak ? found->second->samples_per_replica : found->second->global_batch;
       if (!is_new && first != kept)
         misfits_.push_back(
             {point.axes_text(),

@@ -73,7 +73,7 @@ std::string plan_table(const Plan& plan) {
     const bool has_limit = point.slurm.time_limit_s > 0;
     for (std::string& cell :
          std::vector<std::string>{fmt::format("{}", point.repeat), fmt::format("{}", point.num_ranks()),
-                                  count_or_dash(point.samples_per_rank), count_or_dash(point.global_batch),
+                                  count_or_dash(point.samples_per_replica), count_or_dash(point.global_batch),
                                   has_limit ? time_limit_text(point.slurm.time_limit_s) : "-",
                                   has_limit ? fmt::format("{:.2f}", node_hours(point)) : "-"})
       row.push_back(std::move(cell));
@@ -97,7 +97,7 @@ core::Json plan_json(const Plan& plan) {
                       {"repeat", point.repeat},
                       {"nodes", point.nodes},
                       {"ranks", point.num_ranks()},
-                      {"samples_per_rank", point.samples_per_rank.value_or(0)},
+                      {"samples_per_rank", point.samples_per_replica.value_or(0)},
                       {"global_batch", point.global_batch.value_or(0)},
                       {"time_limit_s", point.slurm.time_limit_s},
                       {"flags", point.flags},

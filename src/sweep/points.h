@@ -34,7 +34,7 @@ struct Point {
   std::vector<std::pair<std::string, std::string>> env{};
   SlurmRequest slurm{};
   std::map<std::string, std::string> tags{};
-  std::optional<int64_t> samples_per_rank{}, global_batch{};  ///< Per optimiser step; of training commands.
+  std::optional<int64_t> samples_per_replica{}, global_batch{};  ///< Per optimiser step; of training commands.
 
   int64_t num_ranks() const { return nodes * ranks_per_node; }
   /// "nodes=4 model=ViT-B-32 repeat=2"

@@ -48,7 +48,7 @@ struct PointRecord {
   std::vector<std::string> arguments{};  ///< Of lockstep: "train", "clip", "--batch-size=64", ...
   std::vector<std::pair<std::string, std::string>> env{};
   std::map<std::string, std::string> tags{};
-  std::optional<int64_t> samples_per_rank{}, global_batch{};
+  std::optional<int64_t> samples_per_replica{}, global_batch{};
   std::string run{}, script{}, events{};
   PointStatus status = PointStatus::kPlanned;
   std::string message{};

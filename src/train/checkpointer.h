@@ -39,7 +39,7 @@ struct CheckpointState {
       tensors;  ///< Parameters and buffers -> model.safetensors, which --pretrained reads, too.
   optim::Optimizer* optimizer = nullptr;  ///< -> optimizer.safetensors
   optim::LossScaler* scaler = nullptr;    ///< -> manifest
-  comm::Comm* shards = nullptr;  ///< parallel::Holding::shards: the ranks among which the optimiser's state is cut.
+  comm::Comm* shards = nullptr;  ///< parallel::Partition::shards: the ranks among which the optimiser's state is cut.
   TensorLayout layout = {};
 };
 

@@ -9,10 +9,10 @@
 
 namespace lockstep::train {
 
-at::Device pick_device(const std::string& wish, int local_rank, int local_world_size) {
+at::Device pick_device(const std::string& request, int local_rank, int local_world_size) {
   const int visible_gpus =
       at::globalContext().hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().getNumGPUs()) : 0;
-  const bool is_cuda = wish == "cuda" || (wish == "auto" && visible_gpus > 0);
+  const bool is_cuda = request == "cuda" || (request == "auto" && visible_gpus > 0);
   const auto choice = hw::choose_device(is_cuda ? hw::DeviceKind::kCuda : hw::DeviceKind::kCpu, visible_gpus,
                                         local_rank, local_world_size);
   return choice.kind == hw::DeviceKind::kCuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(choice.index))

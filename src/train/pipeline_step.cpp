@@ -46,12 +46,12 @@ class PipelineStep final : public StepRunner {
   }
 
   StepOutcome run(std::span<models::Batch> micro_batches, uint64_t step_key) override {
-    LOCKSTEP_CHECK(std::ssize(micro_batches) == num_micro(), "{} micro-batches, the schedule has {}",
-                   micro_batches.size(), num_micro());
+    LOCKSTEP_CHECK(std::ssize(micro_batches) == num_micro_batches(), "{} micro-batches, the schedule has {}",
+                   micro_batches.size(), num_micro_batches());
     StepOutcome outcome;
     batches_ = micro_batches;
     loss_ = at::Tensor();
-    for (int64_t micro = 0; micro < num_micro(); ++micro) {
+    for (int64_t micro = 0; micro < num_micro_batches(); ++micro) {
       auto& batch = micro_batches[static_cast<size_t>(micro)];
       const int64_t place = micro * pipeline_.data_axis.size() + parts_.data_rank;
       batch.context = {.random_key = core::stream_key({step_key, 0, static_cast<uint64_t>(place)})};
@@ -88,7 +88,7 @@ class PipelineStep final : public StepRunner {
   using Key = std::pair<int64_t, int>;  // micro-batch, chunk
 
   int stage() const { return pipeline_.stages.rank(); }
-  int64_t num_micro() const { return pipeline_.schedule.shape.num_micro; }
+  int64_t num_micro_batches() const { return pipeline_.schedule.shape.num_micro_batches; }
   const models::Batch& batch_of(int64_t micro) const { return batches_[static_cast<size_t>(micro)]; }
 
   /// Begins to add up the tokens of all data ranks, on the stage with the loss.
@@ -164,7 +164,7 @@ class PipelineStep final : public StepRunner {
   at::Tensor loss_of(const models::Outputs& outputs) {
     const at::Tensor loss = pipeline_.is_mean_over_tokens
                                 ? outputs.loss_sum.mul(token_weight())
-                                : parts_.task.loss(outputs).loss.div(static_cast<double>(num_micro()));
+                                : parts_.task.loss(outputs).loss.div(static_cast<double>(num_micro_batches()));
     loss_ = loss_.defined() ? loss_.add(loss.detach()) : loss.detach();
     return parts_.scaler != nullptr ? parts_.scaler->scaled(loss) : loss;
   }
@@ -176,7 +176,7 @@ class PipelineStep final : public StepRunner {
                    pass.chunk);
     Flight& flight = found.mapped();
     flight.gradient_arrives.wait();
-    parts_.sync.begin_micro(pass.micro + 1 == num_micro());
+    parts_.sync.begin_micro(pass.micro + 1 == num_micro_batches());
     torch::autograd::Engine::get_default_engine().execute({flight.root}, {flight.gradient_TBD}, /*keep_graph=*/false,
                                                           /*create_graph=*/false,
                                                           /*accumulate_grad=*/true);

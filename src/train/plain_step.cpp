@@ -30,14 +30,14 @@ class PlainStep final : public StepRunner {
   }
 
  private:
-  void run_micro(const models::Batch& batch, size_t num_micro, StepOutcome& outcome) {
+  void run_micro(const models::Batch& batch, size_t num_micro_batches, StepOutcome& outcome) {
     models::LossReport report;
     {
       RECORD_USER_SCOPE("forward");
       const auto autocast = parts_.precision.autocast();
       report = parts_.task.loss(parts_.task.forward(batch));
     }
-    auto loss = report.loss / static_cast<double>(num_micro);
+    auto loss = report.loss / static_cast<double>(num_micro_batches);
     if (parts_.scaler != nullptr) loss = parts_.scaler->scaled(loss);
     parts_.mark(Phase::kForward);
     {
@@ -45,18 +45,18 @@ class PlainStep final : public StepRunner {
       loss.backward();
     }
     parts_.mark(Phase::kBackward);
-    add_to_outcome(report, num_micro, outcome);
+    add_to_outcome(report, num_micro_batches, outcome);
     outcome.num_samples += batch.num_samples;
     parts_.mark(Phase::kOther);
   }
 
   /// Means over the micro-batches of each part, and their sum as "loss".
-  static void add_to_outcome(const models::LossReport& report, size_t num_micro, StepOutcome& outcome) {
+  static void add_to_outcome(const models::LossReport& report, size_t num_micro_batches, StepOutcome& outcome) {
     const c10::NoGradGuard no_grad;
     const bool is_first = outcome.scalars.empty();
     at::Tensor total;
     for (size_t i = 0; i < report.parts.size(); ++i) {
-      const auto share = report.parts[i].second / static_cast<double>(num_micro);
+      const auto share = report.parts[i].second / static_cast<double>(num_micro_batches);
       total = total.defined() ? total + share : share;
       if (is_first)
         outcome.scalars.emplace_back(report.parts[i].first, share);
@@ -64,12 +64,12 @@ class PlainStep final : public StepRunner {
         outcome.scalars[i].second = outcome.scalars[i].second + share;
     }
     if (is_first) {
-      outcome.scalars.emplace_back("loss",
-                                   total.defined() ? total : report.loss.detach() / static_cast<double>(num_micro));
+      outcome.scalars.emplace_back(
+          "loss", total.defined() ? total : report.loss.detach() / static_cast<double>(num_micro_batches));
       for (const auto& [name, value] : report.scalars) outcome.scalars.emplace_back(name, value.clone());
     } else {
       auto& loss = outcome.scalars[report.parts.size()].second;
-      loss = loss + (total.defined() ? total : report.loss.detach() / static_cast<double>(num_micro));
+      loss = loss + (total.defined() ? total : report.loss.detach() / static_cast<double>(num_micro_batches));
     }
   }
 

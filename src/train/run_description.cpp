@@ -36,8 +36,8 @@ core::Json describe_setup(const RunContext& run) {
                    {"nodes", std::set(run.hosts.begin(), run.hosts.end()).size()},
                    {"devices", run.ranks.info.world_size},
                    {"global_batch", run.batch.global_batch},
-                   {"samples_per_device", run.batch.samples_per_rank()},
-                   {"accum", run.batch.num_micro},
+                   {"samples_per_device", run.batch.samples_per_replica()},
+                   {"accum", run.batch.num_micro_batches},
                    {"sequence_length", run.task.sequence_length},
                    {"sample_unit", run.task.sample_unit},
                    {"forward_gflops_per_sample", run.task.forward.flops / 1e9},
@@ -77,8 +77,8 @@ core::Json describe_attempt(const RunContext& run, int64_t steps_per_epoch, int6
   attempt["model"] = {{"name", run.facts().model}, {"parameters", run.task.num_parameters}};
   attempt["model"].update(run.task.model);
   attempt["setup"] = describe_setup(run);
-  attempt["plan"] = {{"samples_per_rank", run.batch.samples_per_micro},
-                     {"accum_freq", run.batch.num_micro},
+  attempt["plan"] = {{"samples_per_rank", run.batch.micro_batch_size},
+                     {"accum_freq", run.batch.num_micro_batches},
                      {"global_batch", run.batch.global_batch},
                      {"steps_per_epoch", steps_per_epoch},
                      {"gradient_buckets", num_buckets}};

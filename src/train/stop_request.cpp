@@ -32,9 +32,9 @@ void note_signal(int signal) {
   if (signal == SIGINT)
     tell(
         "\nlockstep: saving after this step or the next, then ending; interrupt again to end at once without saving\n");
-  const int wish = static_cast<int>(signal == SIGUSR2 ? StopRequest::kSaveAndGoOn : StopRequest::kSaveAndStop);
+  const int request = static_cast<int>(signal == SIGUSR2 ? StopRequest::kSaveAndGoOn : StopRequest::kSaveAndStop);
   int seen = noted_request.load();
-  while (seen < wish && !noted_request.compare_exchange_weak(seen, wish)) {
+  while (seen < request && !noted_request.compare_exchange_weak(seen, request)) {
   }
 }
 

@@ -2,7 +2,7 @@
 
 namespace lockstep::train {
 
-/// What was asked of this process, by a signal or by its clock; larger wishes win, so ranks agree by their maximum.
+/// What was asked of this process, by a signal or by its clock; larger requests win, so ranks agree by their maximum.
 enum class StopRequest : int {
   kNone = 0,
   kSaveAndGoOn = 1,    ///< SIGUSR2
@@ -16,7 +16,7 @@ void leave_on_stop_signals();
 /// From now on the signals above are noted; a second SIGINT ends the process at once with exit code 130. `tells`: say
 /// on standard error what an interrupt does. Once per process.
 void install_signal_handlers(bool tells);
-/// The largest wish noted since the last call.
+/// The largest request noted since the last call.
 StopRequest take_stop_request();
 /// Once the exit code is decided: further SIGTERM, SIGINT and SIGUSR1 are ignored, so that srun reports that code.
 void ignore_stop_signals();

@@ -34,7 +34,7 @@ Telemetry::Telemetry(comm::Comm& world, at::Device device)
     : world_(world), device_(device), lag_steps_(device.is_cuda() ? 1 : 0) {}
 
 void Telemetry::push(StepSample sample) {
-  unsent_wish_ = std::max(unsent_wish_, sample.wish);
+  unsent_wish_ = std::max(unsent_wish_, sample.request);
   auto values = read_back(sample.scalars, device_);
   waiting_.push_back({.sample = std::move(sample), .values = std::move(values)});
   if (waiting_.size() > lag_steps_) send_oldest();
@@ -53,12 +53,12 @@ void Telemetry::send_oldest() {
                  .data_wait_ms = phases[Phase::kDataWait],
                  .phases = phases,
                  .time_s = sample.time_s,
-                 .wish = std::exchange(unsent_wish_, StopRequest::kNone),
+                 .request = std::exchange(unsent_wish_, StopRequest::kNone),
                  .scalars = {}};
   sent.scalars = std::move(oldest.values);
   for (const auto& [name, scalar] : sample.scalars) sent.names.push_back(name);
-  sent.maxima =
-      at::tensor({static_cast<double>(sent.values.wish), sent.values.step_ms, sent.values.data_wait_ms}, at::kDouble);
+  sent.maxima = at::tensor({static_cast<double>(sent.values.request), sent.values.step_ms, sent.values.data_wait_ms},
+                           at::kDouble);
   if (device_.is_cuda()) sent.maxima = sent.maxima.pin_memory().to(device_, /*non_blocking=*/true);
   sent.work = world_.all_reduce(sent.maxima, comm::ReduceOp::kMax);
   if (device_.is_cuda()) read_back_maxima(sent);
@@ -96,7 +96,7 @@ StepValues Telemetry::finish(Sent& sent) {
     sent.work.wait();
   const double* value = sent.maxima.const_data_ptr<double>();
   StepValues values = std::move(sent.values);
-  values.wish = static_cast<StopRequest>(static_cast<int>(value[0]));
+  values.request = static_cast<StopRequest>(static_cast<int>(value[0]));
   values.step_ms = value[1];
   values.data_wait_ms = value[2];
   for (size_t i = 0; i < sent.names.size(); ++i)

@@ -26,7 +26,7 @@ struct StepSample {
   double lr = 0;
   StepPhases phases;
   double time_s = 0;  ///< Unix time at the end of the step, as the host saw it.
-  StopRequest wish = StopRequest::kNone;
+  StopRequest request = StopRequest::kNone;
   std::vector<std::pair<std::string, at::Tensor>>
       scalars;  ///< Equal on all ranks: losses, gradient norm, logit scale, ...
 };
@@ -36,18 +36,19 @@ struct StepValues {
   int64_t step = 0;
   int64_t samples_seen = 0;
   double lr = 0;
-  double step_ms = 0;                     ///< Largest over the ranks.
-  double data_wait_ms = 0;                ///< Largest over the ranks.
-  PhaseTimes phases;                      ///< Of this rank.
-  double time_s = 0;                      ///< Unix time at the end of the step on this rank.
-  StopRequest wish = StopRequest::kNone;  ///< Largest over the ranks: all ranks see the same wish at the same step.
+  double step_ms = 0;       ///< Largest over the ranks.
+  double data_wait_ms = 0;  ///< Largest over the ranks.
+  PhaseTimes phases;        ///< Of this rank.
+  double time_s = 0;        ///< Unix time at the end of the step on this rank.
+  StopRequest request =
+      StopRequest::kNone;  ///< Largest over the ranks: all ranks see the same request at the same step.
   std::vector<std::pair<std::string, double>> scalars;
   std::optional<double> find(const std::string& name) const;
 };
 
-/// Carries times, losses and wishes of a step to the host some steps later, so that the loop never waits for them: one
-/// MAX all-reduce of three numbers a step, in the background. On CUDA a step's times are sent one step later, when its
-/// events have passed.
+/// Carries times, losses and requests of a step to the host some steps later, so that the loop never waits for them:
+/// one MAX all-reduce of three numbers a step, in the background. On CUDA a step's times are sent one step later, when
+/// its events have passed.
 class Telemetry {
  public:
   Telemetry(comm::Comm& world, at::Device device);
@@ -66,7 +67,7 @@ class Telemetry {
     StepValues values;
     at::Tensor scalars;
     std::vector<std::string> names;
-    at::Tensor maxima;                    // wish, step_ms, data_wait_ms; on the host when read
+    at::Tensor maxima;                    // request, step_ms, data_wait_ms; on the host when read
     at::Tensor device_maxima;             // CUDA: alive until they have been copied
     comm::Work work;                      // CPU
     std::shared_ptr<c10::Event> arrival;  // CUDA: when the maxima lie in host memory

@@ -116,7 +116,7 @@ TrainerConfig TrainRun::trainer_config() const {
   config.num_epochs = facts.epochs;
   config.max_steps = facts.max_steps;
   config.samples_per_step = run_.batch.global_batch;
-  config.micro_batches_per_step = run_.batch.num_micro;
+  config.micro_batches_per_step = run_.batch.num_micro_batches;
   config.grad_clip_norm = facts.grad_clip_norm.value_or(0);
   config.log_every_n_steps = options.log_every_n_steps;
   config.save_frequency_epochs = facts.save_frequency_epochs;

@@ -104,7 +104,7 @@ void Trainer::push_telemetry(const StepOutcome& outcome, const optim::GradSummar
   sample.lr = lr;
   sample.phases = parts_.phases.finish_step();
   sample.time_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  sample.wish =
+  sample.request =
       std::max(take_stop_request(), parts_.callbacks.is_time_up() ? StopRequest::kSaveAndFinish : StopRequest::kNone);
   sample.scalars = outcome.scalars;
   sample.scalars.emplace_back("grad_norm", gradients.norm);
@@ -115,7 +115,7 @@ void Trainer::push_telemetry(const StepOutcome& outcome, const optim::GradSummar
 
 void Trainer::digest(const std::vector<StepValues>& values) {
   for (const StepValues& step : values) {
-    wish_ = std::max(wish_, step.wish);
+    wish_ = std::max(wish_, step.request);
     if (num_digested_++ == 0) parts_.callbacks.record_first_step(step.phases);
     interval_.step = step.step;
     ++interval_.num_steps;

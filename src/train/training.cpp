@@ -24,11 +24,11 @@ std::vector<at::Tensor> counted_of(const std::vector<at::Tensor>& tensors, const
 
 }  // namespace
 
-std::vector<optim::Segment> optimizer_segments(const parallel::Holding& holding,
+std::vector<optim::Segment> optimizer_segments(const parallel::Partition& partition,
                                                const std::vector<config::ParamSpec>& specs) {
   std::map<std::string, const config::ParamSpec*> by_name;
   for (const auto& spec : specs) by_name[spec.name] = &spec;
-  auto segments = holding.segments;
+  auto segments = partition.segments;
   for (auto& segment : segments) {
     segment.decays = by_name.at(segment.name)->weight_decay;
     segment.bounds = by_name.at(segment.name)->bounds;
@@ -56,7 +56,7 @@ optim::GradSummary update_parameters(parallel::GradSync& sync, optim::Optimizer&
   const auto gradients =
       norm.ranks != nullptr
           ? optim::summarise_gradients(counted_of(optimizer.gradients(), norm), grad_clip_norm, loss_scale, norm.ranks)
-          : optim::summarise_gradients(optimizer.gradients(), grad_clip_norm, loss_scale, sync.holding().shards);
+          : optim::summarise_gradients(optimizer.gradients(), grad_clip_norm, loss_scale, sync.partition().shards);
   optimizer.step(lr, gradients.grad_divisor, gradients.found_inf);
   if (scaler != nullptr) scaler->update(gradients.found_inf);
   sync.publish_params();
@@ -82,7 +82,7 @@ CheckpointState checkpoint_state(const Training& training) {
   CheckpointState state{.tensors = training.task->network().named_parameters(),
                         .optimizer = training.optimizer.get(),
                         .scaler = training.scaler.get(),
-                        .shards = training.sync->holding().shards,
+                        .shards = training.sync->partition().shards,
                         .layout = training.layout};
   for (const auto& buffer : training.task->network().named_buffers()) state.tensors.push_back(buffer);
   return state;

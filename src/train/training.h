@@ -28,7 +28,7 @@ using LearningRate = std::function<double(int64_t step, int64_t samples_seen)>;
 /// on one rank, padding on none).
 struct NormShare {
   comm::Comm* ranks =
-      nullptr;  ///< nullptr: every rank holds all, or the part that GradSync::holding() says, and all count.
+      nullptr;  ///< nullptr: every rank holds all, or the part that GradSync::partition() says, and all count.
   std::vector<int64_t> counted =
       {};  ///< Of each of the optimiser's segments, in their order, so many elements, the first.
 };
@@ -45,7 +45,7 @@ at::Tensor params_norm(const optim::Optimizer& optimizer, const NormShare& norm)
 at::Tensor num_zeros_in_gradient(const optim::Optimizer& optimizer, const NormShare& norm);
 
 /// What an optimiser of this rank updates; decay groups and bounds by `specs`, which name every segment.
-std::vector<optim::Segment> optimizer_segments(const parallel::Holding& holding,
+std::vector<optim::Segment> optimizer_segments(const parallel::Partition& partition,
                                                const std::vector<config::ParamSpec>& specs);
 
 /// All that the steps of one rank work with. Members depend on those before them.

@@ -37,10 +37,10 @@ Batch pairs(int64_t first, int64_t count) {
 }
 
 struct Layout {
-  int num_ranks, num_micro;
+  int num_ranks, num_micro_batches;
   int64_t pairs_per_micro;
   Batch batch(int rank, int micro) const {
-    return pairs((rank * num_micro + micro) * pairs_per_micro, pairs_per_micro);
+    return pairs((rank * num_micro_batches + micro) * pairs_per_micro, pairs_per_micro);
   }
 };
 
@@ -56,7 +56,7 @@ Reference plain_autograd(const Layout& layout, bool drops_features) {
   std::vector<at::Tensor> images, texts;
   const auto unit = [](const at::Tensor& x) { return x / x.norm(2, {1}, true); };
   for (int rank = 0; rank < layout.num_ranks; ++rank)
-    for (int micro = 0; micro < layout.num_micro; ++micro) {
+    for (int micro = 0; micro < layout.num_micro_batches; ++micro) {
       const auto batch = layout.batch(rank, micro);
       towers.set_context(
           {.random_key = core::stream_key({kStepKey, static_cast<uint64_t>(rank), static_cast<uint64_t>(micro)})});
@@ -97,7 +97,7 @@ Ran run_step(Comm& comm, const Layout& layout, bool drops_features, const optim:
   const auto runner = make_contrastive_cache_step(
       {.task = task, .sync = *sync, .precision = precision, .scaler = scaler, .data_rank = comm.rank()});
   std::vector<Batch> batches;
-  for (int micro = 0; micro < layout.num_micro; ++micro) batches.push_back(layout.batch(comm.rank(), micro));
+  for (int micro = 0; micro < layout.num_micro_batches; ++micro) batches.push_back(layout.batch(comm.rank(), micro));
   Ran out;
   out.outcome = runner->run(batches, kStepKey);
   for (const auto& [name, tensor] : towers->named_parameters()) out.gradients[name] = tensor->grad().clone();
@@ -115,13 +115,13 @@ void expect_equal_to(const Ran& got, const Reference& want, double factor, const
 
 TEST(ContrastiveCacheStep, AnyRanksAndAnyAccumulationEqualPlainAutograd) {
   for (const int num_ranks : {1, 2, 3, 4})
-    for (const int num_micro : {1, 2, 3}) {
-      const Layout layout{num_ranks, num_micro, 3};
+    for (const int num_micro_batches : {1, 2, 3}) {
+      const Layout layout{num_ranks, num_micro_batches, 3};
       const auto want = plain_autograd(layout, true);
       run_ranks(num_ranks, [&](Comm& comm) {
         ASSERT_EQ(comm.size(), num_ranks);
         expect_equal_to(run_step(comm, layout, true), want, 1.0,
-                        fmt::format("ranks {} micro {}: ", num_ranks, num_micro));
+                        fmt::format("ranks {} micro {}: ", num_ranks, num_micro_batches));
       });
     }
 }

@@ -18,13 +18,13 @@ constexpr int64_t kGlobalBatch = 8;
 constexpr int kSteps = 3;
 constexpr double kLr = 1e-4;
 
-ContrastiveOptions options_of(int num_micro) {
+ContrastiveOptions options_of(int num_micro_batches) {
   ContrastiveOptions options;
   options.task = "clap";
   options.model = std::string(LOCKSTEP_SOURCE_DIR) + "/examples/sounds/model.json";  // no random dropping in it
   options.precision = "fp32";
   options.local_loss = options.gather_with_grad = options.use_bn_sync = true;
-  options.accum_freq = num_micro;
+  options.accum_freq = num_micro_batches;
   options.beta1 = 0.9;
   options.beta2 = 0.98;
   options.eps = 1e-6;
@@ -55,16 +55,17 @@ struct Trained {
   std::map<std::string, at::Tensor> gradients, parameters;  ///< Gradients of the first step.
 };
 
-Trained run(Comm& data, int num_micro) {
-  const auto options = options_of(num_micro);
+Trained run(Comm& data, int num_micro_batches) {
+  const auto options = options_of(num_micro_batches);
   const auto shape = tasks::contrastive_shape_of(options);
-  auto training = build_contrastive_training(options, shape, data, at::kCPU, num_micro);
-  const int64_t per_micro = kGlobalBatch / data.size() / num_micro;
+  auto training = build_contrastive_training(options, shape, data, at::kCPU, num_micro_batches);
+  const int64_t per_micro = kGlobalBatch / data.size() / num_micro_batches;
   Trained out;
   for (int step = 0; step < kSteps; ++step) {
     std::vector<models::Batch> batches;
-    for (int64_t micro = 0; micro < num_micro; ++micro)
-      batches.push_back(make_batch(*shape.clap(), step, (data.rank() * num_micro + micro) * per_micro, per_micro));
+    for (int64_t micro = 0; micro < num_micro_batches; ++micro)
+      batches.push_back(
+          make_batch(*shape.clap(), step, (data.rank() * num_micro_batches + micro) * per_micro, per_micro));
     const auto outcome = training.runner->run(batches, static_cast<uint64_t>(step));
     for (const auto& [name, value] : outcome.scalars)
       if (name == "loss") out.losses.push_back(value.item<double>());

@@ -41,7 +41,7 @@ void require_close(const at::Tensor& got, const at::Tensor& want, const std::str
 
 struct DdpCase {
   int num_ranks;
-  int64_t num_micro;
+  int64_t num_micro_batches;
   int64_t bucket_bytes;
   ThreadBackend backend = ThreadBackend::kLocal;
 };
@@ -66,7 +66,7 @@ TEST_P(Ddp, EqualsPlainAutogradOnTheWholeBatch) {
           require(sync->num_buckets() == 1, "one bucket");
         for (int step = 0; step < 3; ++step) {  // the same step again and again gives the same gradients
           sync->begin_step();
-          run_micros(*sync, model, data, param.num_micro);
+          run_micros(*sync, model, data, param.num_micro_batches);
           sync->finish();
           sync->publish_params();
           for (auto& [name, tensor] : model.all()) {
@@ -98,16 +98,17 @@ TEST_P(Ddp, EqualsPlainAutogradOnTheWholeBatch) {
 std::vector<DdpCase> ddp_cases() {
   std::vector<DdpCase> cases;
   for (const int num_ranks : {1, 2, 3, 4})
-    for (const int64_t num_micro : {1, 2, 3})
+    for (const int64_t num_micro_batches : {1, 2, 3})
       for (const int64_t bucket_bytes : {int64_t{1}, int64_t{400}, int64_t{1} << 30})
-        if (kSamples / num_ranks % num_micro == 0) cases.push_back({num_ranks, num_micro, bucket_bytes});
+        if (kSamples / num_ranks % num_micro_batches == 0)
+          cases.push_back({num_ranks, num_micro_batches, bucket_bytes});
   for (const int num_ranks : {2, 4}) cases.push_back({num_ranks, 2, 400, ThreadBackend::kGloo});
   return cases;
 }
 
 std::string ddp_case_name(const ::testing::TestParamInfo<DdpCase>& info) {
   return fmt::format("{}{}Ranks{}Micros{}Bytes", info.param.backend == ThreadBackend::kLocal ? "Local" : "Gloo",
-                     info.param.num_ranks, info.param.num_micro, info.param.bucket_bytes);
+                     info.param.num_ranks, info.param.num_micro_batches, info.param.bucket_bytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Ddp, ::testing::ValuesIn(ddp_cases()), ddp_case_name);
@@ -198,7 +199,7 @@ TEST(DdpPrecision, Fp32GradientsAreAddedAndAveragedInFp32) {
           backward((weight * mine[static_cast<size_t>(micro)]).sum());
         }
         sync->finish();
-        const auto& segments = sync->holding().segments;
+        const auto& segments = sync->partition().segments;
         require(segments.size() == 1 && segments[0].parameter.scalar_type() == at::kFloat, "one fp32 master");
         require_close(segments[0].gradient, want, "weight", 3e-7);  // bf16 alone would be off by 4e-3
         require(!weight.grad().defined(), "a 16-bit gradient stays behind");

@@ -30,7 +30,7 @@ struct SavedRun {
                                          {.tensors = run.model.all(),
                                           .optimizer = run.optimizer.get(),
                                           .scaler = nullptr,
-                                          .shards = run.sync->holding().shards},
+                                          .shards = run.sync->partition().shards},
                                          data) {}
   void train(int64_t num_steps) {
     for (int64_t i = 0; i < num_steps; ++i, ++step) {

@@ -107,7 +107,7 @@ TEST_P(Zero1, EqualsDdpAndOneRank) {
   Setting ddp = GetParam(), alone = GetParam();
   ddp.is_sharded = alone.is_sharded = false;
   alone.num_ranks = 1;
-  alone.num_micro = 1;
+  alone.num_micro_batches = 1;
   alone.backend = ThreadBackend::kLocal;
   expect_same_training(got, train(ddp), 1e-5);
   expect_same_training(got, train(alone), 1e-3);
@@ -153,18 +153,18 @@ TEST_P(Zero1, HoldsItsShareAndCallsByTheFormula) {
 std::vector<Setting> settings() {
   std::vector<Setting> out;
   for (const int num_ranks : {1, 2, 3, 4})
-    for (const int64_t num_micro : {1, 3})
+    for (const int64_t num_micro_batches : {1, 3})
       for (const int64_t bucket_bytes : {int64_t{1}, int64_t{400}, int64_t{1} << 30})
-        if (tests::kSamples / num_ranks % num_micro == 0)
-          out.push_back({.num_ranks = num_ranks, .num_micro = num_micro, .bucket_bytes = bucket_bytes});
+        if (tests::kSamples / num_ranks % num_micro_batches == 0)
+          out.push_back({.num_ranks = num_ranks, .num_micro_batches = num_micro_batches, .bucket_bytes = bucket_bytes});
   for (const int num_ranks : {2, 3})
-    out.push_back({.num_ranks = num_ranks, .num_micro = 2, .backend = ThreadBackend::kGloo});
+    out.push_back({.num_ranks = num_ranks, .num_micro_batches = 2, .backend = ThreadBackend::kGloo});
   return out;
 }
 
 std::string setting_name(const ::testing::TestParamInfo<Setting>& info) {
   return fmt::format("{}{}Ranks{}Micros{}Bytes", info.param.backend == ThreadBackend::kLocal ? "Local" : "Gloo",
-                     info.param.num_ranks, info.param.num_micro, info.param.bucket_bytes);
+                     info.param.num_ranks, info.param.num_micro_batches, info.param.bucket_bytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Settings, Zero1, ::testing::ValuesIn(settings()), setting_name);
@@ -207,7 +207,7 @@ TEST(Zero1Shards, ParametersAreWaitedForWhereTheyAreUsed) {
     const auto use_head = sync->wait_where_used({{"head", &model.head}});
     const auto use_others = sync->wait_where_used(model.all());
     const c10::NoGradGuard no_grad;
-    for (const optim::Segment& segment : sync->holding().segments) segment.parameter.fill_(7.0);
+    for (const optim::Segment& segment : sync->partition().segments) segment.parameter.fill_(7.0);
     if (data.rank() == 1)
       require(begun.wait_for(std::chrono::seconds(20)) == std::future_status::ready,
               "begin_step waited for the parameters");
@@ -232,7 +232,7 @@ TEST(Zero1Shards, BeginStepWaitsForTheRest) {
       const auto sync = make_grad_sync_zero1(model.all(), data, bucket_bytes);
       const auto use_head = sync->wait_where_used({{"head", &model.head}});
       const c10::NoGradGuard no_grad;
-      for (const optim::Segment& segment : sync->holding().segments) segment.parameter.fill_(7.0);
+      for (const optim::Segment& segment : sync->partition().segments) segment.parameter.fill_(7.0);
       if (data.rank() == 1)
         std::this_thread::sleep_for(std::chrono::milliseconds(100));  // without the wait rank 0 is long past its checks
       sync->publish_params();
@@ -257,7 +257,7 @@ TEST_P(Masters, ShardedEqualsWholeBitForBit) {
   const auto [type, fp32_gradients] = GetParam();
   for (const auto backend : {ThreadBackend::kLocal, ThreadBackend::kGloo}) {
     Setting setting{.num_ranks = 3,
-                    .num_micro = 2,
+                    .num_micro_batches = 2,
                     .type = type,
                     .masters = {.has_masters = true, .fp32_gradients = fp32_gradients},
                     .backend = backend};
@@ -317,7 +317,7 @@ TEST(MasterCopies, KeepWhatSixteenBitsWouldLose) {
     at::Tensor weight = at::ones({4}, at::kBFloat16).requires_grad_();
     const auto sync = make_grad_sync_zero1({{"weight", &weight}}, alone, 1 << 20, {.has_masters = has_masters});
     const auto optimizer = std::make_unique<optim::AdamW>(
-        train::optimizer_segments(sync->holding(), {{.name = "weight", .shape = {4}, .init = {}}}),
+        train::optimizer_segments(sync->partition(), {{.name = "weight", .shape = {4}, .init = {}}}),
         optim::AdamWConfig{});
     for (int step = 0; step < 600; ++step) {
       sync->begin_step();

@@ -10,8 +10,8 @@ namespace lockstep::tests {
 
 /// Rounds of a property test: `usual`, or LOCKSTEP_FUZZ_ROUNDS for a long run by hand.
 inline uint64_t fuzz_rounds(uint64_t usual) {
-  const char* wish = std::getenv("LOCKSTEP_FUZZ_ROUNDS");
-  const auto rounds = wish != nullptr ? core::parse_int(wish) : std::nullopt;
+  const char* request = std::getenv("LOCKSTEP_FUZZ_ROUNDS");
+  const auto rounds = request != nullptr ? core::parse_int(request) : std::nullopt;
   return rounds && *rounds > 0 ? static_cast<uint64_t>(*rounds) : usual;
 }
 

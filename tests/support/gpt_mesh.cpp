@@ -63,7 +63,7 @@ at::Tensor assembled(const comm::NamedTensor& parameter, const tasks::GptTrainin
       const at::Tensor piece = of_segment(i);
       flat.narrow(0, segments[i].offset, piece.numel()).copy_(piece.reshape({-1}));
     }
-  if (comm::Comm* shards = training.sync->holding().shards; shards != nullptr) shards->all_reduce(flat).wait();
+  if (comm::Comm* shards = training.sync->partition().shards; shards != nullptr) shards->all_reduce(flat).wait();
   return whole;
 }
 
@@ -121,8 +121,8 @@ std::string difference(const Counts& got, const Counts& want) {
 
 /// As earlier steps would have left it. At the first scale, 1, small gradients are below the range of normal numbers,
 /// where the rounding of a rank with half of the micro-batches, whose gradients are twice as large, is another one.
-void set_gradient_scale(const at::Tensor& scale, int64_t num_micro) {
-  scale.select(0, 2).fill_(256.0 * static_cast<double>(num_micro));
+void set_gradient_scale(const at::Tensor& scale, int64_t num_micro_batches) {
+  scale.select(0, 2).fill_(256.0 * static_cast<double>(num_micro_batches));
 }
 
 /// Throws where the collectives of the first step are not those that were predicted.
@@ -134,7 +134,7 @@ MeshTrace train(const MeshCase& mesh_case, comm::MeshGroups& groups) {
   const plan::GptLayout layout = tasks::train_gpt_layout(options, world.size());
   tasks::GptTraining training = tasks::build_gpt_training(options, layout, groups, at::kCPU);
   for (const auto& [name, tensor] : training.task->network().named_buffers())
-    if (core::ends_with(name, ".fp8.scale")) set_gradient_scale(*tensor, layout.batch.num_micro);
+    if (core::ends_with(name, ".fp8.scale")) set_gradient_scale(*tensor, layout.batch.num_micro_batches);
   MeshTrace trace;
   const auto initial = whole_parameters(training);
   for (int step = 0; step < kSteps; ++step) {

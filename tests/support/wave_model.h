@@ -56,12 +56,13 @@ inline void require(bool is_true, const std::string& what) {
 }
 
 /// Micro-batches of this rank's share, their losses scaled so that their gradients add up to the rank's mean.
-inline void run_micros(parallel::GradSync& sync, const WaveModel& model, const comm::Comm& data, int64_t num_micro) {
+inline void run_micros(parallel::GradSync& sync, const WaveModel& model, const comm::Comm& data,
+                       int64_t num_micro_batches) {
   const at::Tensor mine = all_images().narrow(0, data.rank() * (kSamples / data.size()), kSamples / data.size());
-  const int64_t size = mine.size(0) / num_micro;
-  for (int64_t micro = 0; micro < num_micro; ++micro) {
-    sync.begin_micro(micro + 1 == num_micro);
-    backward(model.loss(mine.narrow(0, micro * size, size)) / static_cast<double>(num_micro));
+  const int64_t size = mine.size(0) / num_micro_batches;
+  for (int64_t micro = 0; micro < num_micro_batches; ++micro) {
+    sync.begin_micro(micro + 1 == num_micro_batches);
+    backward(model.loss(mine.narrow(0, micro * size, size)) / static_cast<double>(num_micro_batches));
   }
 }
 

@@ -21,7 +21,7 @@ namespace lockstep::tests {
 struct WaveSetting {
   int num_ranks = 1;
   bool is_sharded = true;
-  int64_t num_micro = 1;
+  int64_t num_micro_batches = 1;
   int64_t bucket_bytes = 400;
   at::ScalarType type = at::kFloat;
   parallel::MasterOptions masters{};
@@ -57,7 +57,7 @@ class WaveRun {
     for (const auto& [name, tensor] : model.all())
       specs.push_back({.name = name, .shape = tensor->sizes().vec(), .init = {}, .weight_decay = tensor->dim() > 1});
     specs.back().bounds = {1.29, 2.0};  // scale, which falls below without them
-    optimizer = std::make_unique<optim::AdamW>(train::optimizer_segments(sync->holding(), specs),
+    optimizer = std::make_unique<optim::AdamW>(train::optimizer_segments(sync->partition(), specs),
                                                optim::AdamWConfig{.weight_decay = 0.1});
   }
 
@@ -74,7 +74,7 @@ class WaveRun {
   /// One optimiser step; the norm of the gradient.
   double step() {
     sync->begin_step();
-    run_micros(*sync, model, data_, setting_.num_micro);
+    run_micros(*sync, model, data_, setting_.num_micro_batches);
     sync->finish();
     return train::update_parameters(*sync, *optimizer, nullptr, 1e-2, kClip).norm.item<double>();
   }

@@ -30,7 +30,7 @@ struct SourceConfig {
   int64_t shuffle_window = 5000;  ///< Samples held for shuffling over all lanes of all ranks.
   DataOrder order = DataOrder::kLockstep;
   int64_t num_workers = 4;       ///< Streams per rank; used by DataOrder::kOpenClip only.
-  int64_t samples_per_rank = 0;  ///< Micro-batch; used by DataOrder::kOpenClip only.
+  int64_t micro_batch_size = 0;  ///< Micro-batch; used by DataOrder::kOpenClip only.
   bool need_image = true;        ///< WebDataset samples without one of image_keys are left out and counted.
   bool need_audio = false;       ///< The same with audio_keys; class folders then hold sounds, not pictures.
   bool need_text = true;

@@ -77,10 +77,10 @@ class WorkerStream {
 class OpenClipSource : public SampleSource {
  public:
   explicit OpenClipSource(const SourceConfig& config) : config_(config) {
-    if (config.samples_per_rank < 1 || config.num_workers < 1)
+    if (config.micro_batch_size < 1 || config.num_workers < 1)
       throw UsageError(
           fmt::format("data: --data-order openclip needs a micro-batch and workers (samples_per_rank={}, workers={})",
-                      config.samples_per_rank, config.num_workers));
+                      config.micro_batch_size, config.num_workers));
     context_.set = load_shard_set(config);
     const auto num_shards = static_cast<int64_t>(context_.set->shards.size()),
                streams = config.num_workers * config.world_size;
@@ -89,7 +89,7 @@ class OpenClipSource : public SampleSource {
                                   num_shards, config.world_size, config.num_workers),
                       "use fewer --workers, or --data-order lockstep");
     SourceConfig sized = config;
-    sized.global_batch = config.samples_per_rank * config.world_size;
+    sized.global_batch = config.micro_batch_size * config.world_size;
     const EpochSize size = shards_epoch_size(sized);
     batches_per_worker_ = (size.num_batches + config.num_workers - 1) / config.num_workers;
     fingerprint_ = context_.set->fingerprint();
@@ -98,9 +98,9 @@ class OpenClipSource : public SampleSource {
 
   std::optional<RawSample> next() override {
     if (context_.is_interrupted.load()) throw DataError("data: reading was interrupted");
-    const int64_t per_epoch = batches_per_worker_ * config_.num_workers * config_.samples_per_rank;
+    const int64_t per_epoch = batches_per_worker_ * config_.num_workers * config_.micro_batch_size;
     if (taken_ == per_epoch) begin_epoch(epoch_ + 1);
-    const int64_t batch = taken_ / config_.samples_per_rank;
+    const int64_t batch = taken_ / config_.micro_batch_size;
     RawSample sample = workers_[static_cast<size_t>(batch % config_.num_workers)]->next();
     const auto world = static_cast<uint64_t>(config_.world_size);
     sample.id = (epoch_ * static_cast<uint64_t>(per_epoch) + static_cast<uint64_t>(taken_)) * world +
@@ -126,7 +126,7 @@ class OpenClipSource : public SampleSource {
             {"taken", taken_},
             {"world_size", config_.world_size},
             {"workers", config_.num_workers},
-            {"samples_per_rank", config_.samples_per_rank},
+            {"samples_per_rank", config_.micro_batch_size},
             {"window", config_.shuffle_window},
             {"shuffle", config_.shuffle},
             {"resampled", config_.resampled}};
@@ -137,12 +137,12 @@ class OpenClipSource : public SampleSource {
     position.expect("data", fingerprint_, "the data set differs from the one the position was written with");
     position.expect("world_size", config_.world_size, "OpenCLIP's order depends on the number of ranks");
     position.expect("workers", config_.num_workers, "OpenCLIP's order depends on --workers");
-    position.expect("samples_per_rank", config_.samples_per_rank, "OpenCLIP's order depends on --batch-size");
+    position.expect("samples_per_rank", config_.micro_batch_size, "OpenCLIP's order depends on --batch-size");
     position.expect("window", config_.shuffle_window, "the shuffle buffer differs");
     position.expect("shuffle", config_.shuffle, "--shuffle differs");
     position.expect("resampled", config_.resampled, "--dataset-resampled differs");
     const auto taken = position.number<int64_t>("taken");
-    if (taken < 0 || taken > batches_per_worker_ * config_.num_workers * config_.samples_per_rank)
+    if (taken < 0 || taken > batches_per_worker_ * config_.num_workers * config_.micro_batch_size)
       throw DataError(fmt::format("data: a position after {} samples of an epoch", taken));
     context_.is_interrupted = false;
     seed_ = position.number<uint64_t>("seed");

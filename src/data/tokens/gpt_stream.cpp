@@ -8,8 +8,8 @@ namespace lockstep::data {
 
 GptStream::GptStream(std::shared_ptr<const GptSamples> samples, const GptStreamConfig& config)
     : samples_(std::move(samples)), config_(config), hash_(samples_->hash()) {
-  LOCKSTEP_CHECK(config.samples_per_rank >= 1 && config.data_rank >= 0 && config.data_rank < config.data_size,
-                 "B={} data rank {} of {}", config.samples_per_rank, config.data_rank, config.data_size);
+  LOCKSTEP_CHECK(config.micro_batch_size >= 1 && config.data_rank >= 0 && config.data_rank < config.data_size,
+                 "B={} data rank {} of {}", config.micro_batch_size, config.data_rank, config.data_size);
   const DocumentRules& rules = config.rules;
   LOCKSTEP_CHECK(rules.eod >= 0 || !(rules.reset_position_ids || rules.reset_attention_mask || rules.eod_mask_loss),
                  "eod={}", rules.eod);
@@ -18,10 +18,10 @@ GptStream::GptStream(std::shared_ptr<const GptSamples> samples, const GptStreamC
 
 void GptStream::next(TokenBatch& batch) {
   batch.clear(config_.sequence_length);
-  const int64_t window = config_.samples_per_rank * config_.data_size;
+  const int64_t window = config_.micro_batch_size * config_.data_size;
   if (consumed_samples_ + window > samples_->num_samples()) return;
-  for (int64_t i = 0; i < config_.samples_per_rank; ++i) {
-    const int64_t sample = consumed_samples_ + config_.data_rank * config_.samples_per_rank + i;
+  for (int64_t i = 0; i < config_.micro_batch_size; ++i) {
+    const int64_t sample = consumed_samples_ + config_.data_rank * config_.micro_batch_size + i;
     samples_->read(sample, tokens_, piece_begins_);
     batch.add(tokens_, piece_begins_, config_.rules, sample);
   }

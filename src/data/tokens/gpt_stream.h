@@ -10,7 +10,7 @@ namespace lockstep::data {
 
 struct GptStreamConfig {
   int64_t sequence_length = 0;   ///< T.
-  int64_t samples_per_rank = 0;  ///< B of one micro-batch.
+  int64_t micro_batch_size = 0;  ///< B of one micro-batch.
   int64_t data_rank = 0;  ///< Place on the data axis of the mesh; ranks that differ on other axes only see the same.
   int64_t data_size = 1;
   DocumentRules rules;

@@ -300,7 +300,7 @@ TEST(GptParallel, SendsWhatThePlanPredicts) {
           const plan::GptLayout layout = plan::make_gpt_layout(shape, {.world_size = tp,
                                                                        .tp = tp,
                                                                        .is_sequence_parallel = splits,
-                                                                       .samples_per_micro = kSamples,
+                                                                       .micro_batch_size = kSamples,
                                                                        .global_batch = kSamples});
           plan::GptTrafficInput input{.loss_chunk_tokens = 7, .early_loss_gradients = early};
           input.fp8 = !fp8                              ? plan::Fp8Scaling::kNone

@@ -41,7 +41,7 @@ Found run_step(const tasks::GptOptions& options, comm::MeshGroups& groups, bool 
   const plan::GptLayout layout = tasks::train_gpt_layout(options, groups.world.size());
   tasks::GptTraining training = tasks::build_gpt_training(options, layout, groups, at::kCPU);
   std::vector<models::Batch> batches;
-  for (int64_t micro = 0; micro < layout.batch.num_micro; ++micro)
+  for (int64_t micro = 0; micro < layout.batch.num_micro_batches; ++micro)
     batches.push_back(sequences((micro * layout.dp() + groups.mesh.point().dp) * options.micro_batch_size,
                                 options.micro_batch_size, is_masked));
   Found found;

@@ -13,7 +13,7 @@ namespace lockstep::tests {
 
 /// A run that is written to disk as a training run writes it, with every file of a record filled.
 struct RecordPlan {
-  int64_t nodes = 1, ranks_per_node = 2, samples_per_rank = 16;
+  int64_t nodes = 1, ranks_per_node = 2, micro_batch_size = 16;
   double step_ms = 100;
   int64_t num_steps = 600, steps_per_epoch = 150;
   double peak_host_bytes = 3e9, peak_device_bytes = 8e9;
@@ -21,7 +21,7 @@ struct RecordPlan {
 };
 
 inline record::StepRecord recorded_step(const RecordPlan& plan, int64_t step, double time_s) {
-  const int64_t batch = plan.samples_per_rank * plan.ranks_per_node * plan.nodes;
+  const int64_t batch = plan.micro_batch_size * plan.ranks_per_node * plan.nodes;
   const double ms = plan.step_ms * (1 + 0.01 * ripple_at(static_cast<size_t>(step))),
                seen = static_cast<double>(batch * (step + 1));
   record::StepRecord record{.step = step,
@@ -82,8 +82,8 @@ inline void record_interval(const RecordPlan& plan, int64_t step, record::RunRec
 inline void write_record(const std::filesystem::path& folder, const RecordPlan& plan) {
   record::RunSetup setup{.task = "gpt", .model = "gpt-small", .precision = "bf16", .device = "NVIDIA GH200"};
   setup.nodes = plan.nodes, setup.devices = plan.ranks_per_node * plan.nodes,
-  setup.samples_per_device = plan.samples_per_rank, setup.accum = 1;
-  setup.global_batch = plan.samples_per_rank * *setup.devices, setup.sequence_length = 1024,
+  setup.samples_per_device = plan.micro_batch_size, setup.accum = 1;
+  setup.global_batch = plan.micro_batch_size * *setup.devices, setup.sequence_length = 1024,
   setup.sample_unit = "sequences";
   setup.forward_gflops_per_sample = 300, setup.flops_formula = "matrix products", setup.peak_tflops_per_device = 989,
   setup.peak_source = "datasheet, dense bf16";

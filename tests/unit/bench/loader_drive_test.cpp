@@ -60,7 +60,7 @@ TEST(LoaderDrive, WhatWasPreparedBeforeTheTimingIsTakenOutOfTheQueueFirst) {
   FullQueueDecoder decoder;
   data::Loader loader(std::make_unique<NumberSource>(),
                       [&](const RawSample& sample, data::SampleSlot&) { decoder.decode(sample); },
-                      {.samples_per_rank = kSamples, .num_workers = 2, .prefetch_batches = kPrefetch});
+                      {.micro_batch_size = kSamples, .num_workers = 2, .prefetch_batches = kPrefetch});
   const LoaderTally tally = drive_loader(loader, {.num_warmup = kWarmup, .num_batches = kTimed});
   EXPECT_GE(tally.num_drained, kPrefetch) << "the queue held that many batches when the warm-up ended";
   EXPECT_LT(tally.num_ahead, kPrefetch);
@@ -72,7 +72,7 @@ TEST(LoaderDrive, WhatWasPreparedBeforeTheTimingIsTakenOutOfTheQueueFirst) {
 
 TEST(LoaderDrive, ALoaderThatIsAlwaysReadyEndsTheDraining) {
   data::Loader loader(std::make_unique<NumberSource>(), [](const RawSample&, data::SampleSlot&) {},
-                      {.samples_per_rank = 1, .num_workers = 2, .prefetch_batches = 8});
+                      {.micro_batch_size = 1, .num_workers = 2, .prefetch_batches = 8});
   const LoaderTally tally = drive_loader(loader, {.num_warmup = 0, .num_batches = 2});
   EXPECT_GE(tally.num_drained, 1);
   EXPECT_LE(tally.num_drained, 200);

@@ -79,12 +79,12 @@ ClapDecoderConfig decoder_config(bool is_train = true) {
           .seed = 3};
 }
 
-LoaderConfig loader_config(int64_t samples_per_rank = 8) {
-  return {.samples_per_rank = samples_per_rank, .clip_samples = kClip, .context_length = kContext, .num_workers = 3};
+LoaderConfig loader_config(int64_t micro_batch_size = 8) {
+  return {.micro_batch_size = micro_batch_size, .clip_samples = kClip, .context_length = kContext, .num_workers = 3};
 }
 
 std::unique_ptr<Loader> open_train(const SourceConfig& config, LoaderConfig loader = loader_config()) {
-  loader.samples_per_rank = config.global_batch / config.world_size;
+  loader.micro_batch_size = config.global_batch / config.world_size;
   return std::make_unique<Loader>(open_train_source(config), make_clap_decoder(decoder_config(), encode_letters),
                                   loader);
 }
@@ -362,7 +362,7 @@ TEST(ClapDecoder, SyntheticAudioIsNoiseThatDiffers) {
 /// All labels that come out of an evaluation source, by key.
 std::map<std::string, int64_t> labels_of(const SourceConfig& config) {
   Loader loader(open_eval_source(config), make_clap_decoder(decoder_config(false), encode_letters),
-                {.samples_per_rank = 8,
+                {.micro_batch_size = 8,
                  .clip_samples = kClip,
                  .context_length = config.need_text ? kContext : 0,
                  .num_workers = 2});

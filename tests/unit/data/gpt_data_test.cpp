@@ -231,19 +231,19 @@ std::vector<TokenBatch> batches_of(GptStream& stream) {
 TEST(GptStream, StepsHoldTheSameSamplesOnEveryMesh) {
   const std::shared_ptr<const GptSamples> samples = open_gpt_samples(two_corpora(), Split::kTrain);
   constexpr int64_t kGlobalBatch = 12;
-  const auto steps_of = [&](int64_t samples_per_rank, int64_t data_size) {
+  const auto steps_of = [&](int64_t micro_batch_size, int64_t data_size) {
     std::vector<std::vector<int64_t>> steps;
-    const int64_t num_micro = kGlobalBatch / (samples_per_rank * data_size);
+    const int64_t num_micro_batches = kGlobalBatch / (micro_batch_size * data_size);
     for (int64_t rank = 0; rank < data_size; ++rank) {
       GptStream stream(samples, {.sequence_length = 8,
-                                 .samples_per_rank = samples_per_rank,
+                                 .micro_batch_size = micro_batch_size,
                                  .data_rank = rank,
                                  .data_size = data_size,
                                  .rules = {}});
       const std::vector<TokenBatch> batches = batches_of(stream);
-      steps.resize(batches.size() / static_cast<size_t>(num_micro));
+      steps.resize(batches.size() / static_cast<size_t>(num_micro_batches));
       for (size_t i = 0; i < batches.size(); ++i) {
-        std::vector<int64_t>& step = steps[i / static_cast<size_t>(num_micro)];
+        std::vector<int64_t>& step = steps[i / static_cast<size_t>(num_micro_batches)];
         step.insert(step.end(), batches[i].sample_ids.begin(), batches[i].sample_ids.end());
       }
     }
@@ -253,18 +253,18 @@ TEST(GptStream, StepsHoldTheSameSamplesOnEveryMesh) {
   const auto whole = steps_of(12, 1);
   ASSERT_EQ(whole.size(), 5u);
   EXPECT_EQ(whole[4].back(), 59);
-  for (const auto& [samples_per_rank, data_size] : {std::pair<int64_t, int64_t>{1, 1}, {1, 4}, {3, 2}, {2, 6}, {1, 12}})
-    EXPECT_EQ(steps_of(samples_per_rank, data_size), whole) << samples_per_rank << " x " << data_size;
+  for (const auto& [micro_batch_size, data_size] : {std::pair<int64_t, int64_t>{1, 1}, {1, 4}, {3, 2}, {2, 6}, {1, 12}})
+    EXPECT_EQ(steps_of(micro_batch_size, data_size), whole) << micro_batch_size << " x " << data_size;
 }
 
 TEST(GptStream, GoesOnExactlyWhereItStopped) {
   const std::shared_ptr<const GptSamples> samples = open_gpt_samples(two_corpora(), Split::kTrain);
-  GptStream whole(samples, {.sequence_length = 8, .samples_per_rank = 3, .data_rank = 1, .data_size = 2, .rules = {}});
-  GptStream first(samples, {.sequence_length = 8, .samples_per_rank = 2, .data_rank = 0, .data_size = 3, .rules = {}});
+  GptStream whole(samples, {.sequence_length = 8, .micro_batch_size = 3, .data_rank = 1, .data_size = 2, .rules = {}});
+  GptStream first(samples, {.sequence_length = 8, .micro_batch_size = 2, .data_rank = 0, .data_size = 3, .rules = {}});
   TokenBatch batch;
   for (int i = 0; i < 4; ++i) first.next(batch);
   GptStream second(open_gpt_samples(two_corpora(), Split::kTrain),
-                   {.sequence_length = 8, .samples_per_rank = 3, .data_rank = 1, .data_size = 2, .rules = {}});
+                   {.sequence_length = 8, .micro_batch_size = 3, .data_rank = 1, .data_size = 2, .rules = {}});
   second.seek(core::Json::parse(first.position().dump()));
   const std::vector<TokenBatch> all = batches_of(whole), rest = batches_of(second);
   ASSERT_EQ(all.size(), 10u);
@@ -273,11 +273,11 @@ TEST(GptStream, GoesOnExactlyWhereItStopped) {
   GptDataConfig other = two_corpora();
   other.seed = 5;
   GptStream elsewhere(open_gpt_samples(other, Split::kTrain),
-                      {.sequence_length = 8, .samples_per_rank = 1, .rules = {}});
+                      {.sequence_length = 8, .micro_batch_size = 1, .rules = {}});
   EXPECT_THROW(elsewhere.seek(first.position()), DataError);
   GptDataConfig longer = two_corpora();
   longer.num_samples[0] *= 3;
-  GptStream more(open_gpt_samples(longer, Split::kTrain), {.sequence_length = 8, .samples_per_rank = 1, .rules = {}});
+  GptStream more(open_gpt_samples(longer, Split::kTrain), {.sequence_length = 8, .micro_batch_size = 1, .rules = {}});
   more.seek(first.position());  // of the same data, in the order of the longer run
   EXPECT_EQ(more.consumed_samples(), first.consumed_samples());
   more.next(batch);

@@ -72,7 +72,7 @@ void decode_number(const RawSample& sample, SampleSlot& slot) {
 }
 
 LoaderConfig small_config() {
-  return {.samples_per_rank = 4,
+  return {.micro_batch_size = 4,
           .image_pixels = 2,
           .context_length = 3,
           .num_workers = 3,
@@ -264,7 +264,7 @@ TEST(Loader, EndsPromptlyWhileTheInputHangsOrTheQueueIsFull) {
 
 TEST(Loader, RefusesImpossibleSettings) {
   for (const auto change :
-       {+[](LoaderConfig& c) { c.samples_per_rank = 0; }, +[](LoaderConfig& c) { c.num_workers = 0; },
+       {+[](LoaderConfig& c) { c.micro_batch_size = 0; }, +[](LoaderConfig& c) { c.num_workers = 0; },
         +[](LoaderConfig& c) { c.prefetch_batches = 0; }}) {
     LoaderConfig config = small_config();
     change(config);
@@ -285,7 +285,7 @@ TEST(Loader, MissingPicturesOfATableAreBadSamples) {
     slot.text_T[0] = static_cast<int32_t>(sample.find("txt")->bytes.size());
   };
   LoaderConfig config = small_config();
-  config.samples_per_rank = 1;
+  config.micro_batch_size = 1;
   Loader strict(open_train_source(source), decoder, config);
   strict.next();
   try {

@@ -59,7 +59,7 @@ TEST(MakeSounds, LoaderAndTokenizerReadWhatItWrites) {
   SourceConfig config = source_of(made.set.val_shards);
   config.need_label = true;
   Loader loader(open_eval_source(config), make_clap_decoder(decoder, encoder),
-                {.samples_per_rank = 4, .clip_samples = 4000, .context_length = 77, .num_workers = 2});
+                {.micro_batch_size = 4, .clip_samples = 4000, .context_length = 77, .num_workers = 2});
   std::map<int64_t, int> per_class;
   std::set<std::string> captions;
   for (HostBatch batch = loader.next(); batch.num_samples > 0; batch = loader.next()) {
@@ -81,7 +81,7 @@ TEST(MakeSounds, LoaderAndTokenizerReadWhatItWrites) {
   config.spec = made.set.heldout.string();
   config.need_text = false;
   Loader heldout(open_eval_source(config), make_clap_decoder(decoder, encoder),
-                 {.samples_per_rank = 48, .clip_samples = 4000, .num_workers = 2});
+                 {.micro_batch_size = 48, .clip_samples = 4000, .num_workers = 2});
   const HostBatch all = heldout.next();
   ASSERT_EQ(all.num_samples, 48);
   for (size_t i = 0; i < 48; ++i) {

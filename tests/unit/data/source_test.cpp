@@ -490,7 +490,7 @@ TEST(OpenClipOrder, DealsShardsToRanksAndWorkers) {
   config.order = DataOrder::kOpenClip;
   config.world_size = 2;
   config.num_workers = 2;
-  config.samples_per_rank = 3;
+  config.micro_batch_size = 3;
   config.global_batch = 6;
   config.num_samples = 48;  // 8 batches, 4 per worker: each worker's 12 samples once
   std::set<std::string> all, first_epoch_shards[2];

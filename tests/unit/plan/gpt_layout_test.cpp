@@ -17,19 +17,19 @@ using tests::message_of;
 config::GptShape named(const char* model) { return config::resolve_gpt_shape(model); }
 
 /// The recipe of seed 004 on `gpus` GPUs.
-GptLayoutWish nemotron_wish(int64_t gpus) {
+GptLayoutRequest nemotron_wish(int64_t gpus) {
   return {.world_size = gpus,
           .tp = 8,
           .pp = 8,
           .is_sequence_parallel = true,
           .is_optimizer_sharded = true,
           .split = {.layers_per_chunk = 1},
-          .samples_per_micro = 1,
+          .micro_batch_size = 1,
           .global_batch = gpus / 4};
 }
 
 /// GPT-3 175B as its published script lays it out.
-GptLayoutWish gpt3_wish(int64_t gpus, int64_t global_batch) {
+GptLayoutRequest gpt3_wish(int64_t gpus, int64_t global_batch) {
   return {.world_size = gpus,
           .tp = 8,
           .pp = 16,
@@ -42,7 +42,7 @@ TEST(GptLayout, RecipeOfSeed004AtEverySize) {
   for (const int64_t gpus : {128, 256, 512, 1024, 2048}) {
     const GptLayout layout = make_gpt_layout(named("nemotron4-340b"), nemotron_wish(gpus));
     EXPECT_EQ(layout.dp(), gpus / 64);
-    EXPECT_EQ(layout.batch.num_micro, 16);
+    EXPECT_EQ(layout.batch.num_micro_batches, 16);
     EXPECT_EQ(layout.pipe.num_chunks, 12);
     EXPECT_EQ(layout.pipe.kind, ScheduleKind::kInterleaved);
     EXPECT_NEAR(bubble_over_ideal(layout.pipe), 0.0365, 0.00005);
@@ -58,7 +58,7 @@ TEST(GptLayout, RecipeOfSeed004AtEverySize) {
 TEST(GptLayout, StudyOfSeed003) {
   std::map<int64_t, int64_t> micro;
   for (const int64_t gpus : {128, 256, 512, 1024, 2048, 4096})
-    micro[gpus] = make_gpt_layout(named("175b"), gpt3_wish(gpus, 1536)).batch.num_micro;
+    micro[gpus] = make_gpt_layout(named("175b"), gpt3_wish(gpus, 1536)).batch.num_micro_batches;
   EXPECT_EQ(micro,
             (std::map<int64_t, int64_t>{{128, 1536}, {256, 768}, {512, 384}, {1024, 192}, {2048, 96}, {4096, 48}}));
   // Strong scaling: the bubble alone gives these efficiencies against the smallest size (m = 1536 / dp).
@@ -79,9 +79,9 @@ TEST(GptLayout, EveryParameterHasItsPlace) {
       for (const int64_t tp : {1, 2, 4})
         for (const int64_t chunks : {1, 2}) {
           if ((pp == 1 && chunks > 1) || named(model).layers % (pp * chunks) != 0) continue;
-          GptLayoutWish wish{
+          GptLayoutRequest request{
               .world_size = pp * tp, .tp = tp, .pp = pp, .split = {.num_chunks = chunks}, .global_batch = 8};
-          const GptLayout layout = make_gpt_layout(named(model), wish);
+          const GptLayout layout = make_gpt_layout(named(model), request);
           std::map<std::string, int64_t> elements;
           for (int stage = 0; stage < pp; ++stage)
             for (const config::ParamSpec& param : layout.params_of(stage))
@@ -99,10 +99,10 @@ TEST(GptLayout, EveryParameterHasItsPlace) {
 
 TEST(GptLayout, UnevenSplits) {
   config::GptShape shape = named("gpt2");
-  const auto layers = [&](const SplitWish& wish) {
+  const auto layers = [&](const SplitRequest& request) {
     std::vector<int64_t> counts;
     int64_t next = 0;
-    for (const config::GptPart& part : split_layers(shape, wish)) {
+    for (const config::GptPart& part : split_layers(shape, request)) {
       EXPECT_EQ(part.first_layer, next);
       next += part.num_layers;
       counts.push_back(part.num_layers);
@@ -151,8 +151,8 @@ TEST(GptLayout, LayoutTexts) {
 }
 
 TEST(GptLayout, MisfitsNameTheNearestLegalLayout) {
-  const auto error = [](const char* model, GptLayoutWish wish) {
-    return message_of<UsageError>([&] { make_gpt_layout(named(model), wish); });
+  const auto error = [](const char* model, GptLayoutRequest request) {
+    return message_of<UsageError>([&] { make_gpt_layout(named(model), request); });
   };
   EXPECT_TRUE(holds(error("nemotron4-340b", {.world_size = 48, .tp = 12}),
                     "does not divide the 8 query groups of 'nemotron4-340b'\n  hint: use "
@@ -199,12 +199,12 @@ TEST(GptLayout, MisfitsNameTheNearestLegalLayout) {
   EXPECT_TRUE(holds(error("175b", {.world_size = 3, .tp = 3}),
                     "51200 rows of the padded vocabulary of 'gpt3-175b'\n  hint: use --tensor-model-parallel-size 1"));
   EXPECT_TRUE(holds(
-      error("gpt2", {.world_size = 8, .pp = 2, .split = {.num_chunks = 2}, .samples_per_micro = 3, .global_batch = 12}),
+      error("gpt2", {.world_size = 8, .pp = 2, .split = {.num_chunks = 2}, .micro_batch_size = 3, .global_batch = 12}),
       "use --global-batch-size 24, which is 2 micro-batches"));
   config::GptShape eight = named("gpt2");
   eight.layers = 8;
-  const auto error_of_eight = [&](const GptLayoutWish& wish) {
-    return message_of<UsageError>([&] { make_gpt_layout(eight, wish); });
+  const auto error_of_eight = [&](const GptLayoutRequest& request) {
+    return message_of<UsageError>([&] { make_gpt_layout(eight, request); });
   };
   EXPECT_TRUE(
       holds(error_of_eight({.world_size = 8, .tp = 2, .pp = 3}), "hint: use --pipeline-model-parallel-size 2 or 4"))
@@ -214,7 +214,7 @@ TEST(GptLayout, MisfitsNameTheNearestLegalLayout) {
       << "2 would leave 4 data ranks";
   EXPECT_TRUE(holds(error_of_eight({.world_size = 8, .tp = 3, .global_batch = 3}), "hint: start 3 or 9 ranks"))
       << "no tensor size fits the batch";
-  GptLayoutWish lowered{.world_size = 4, .global_batch = 10, .lowers_batch = true};
+  GptLayoutRequest lowered{.world_size = 4, .global_batch = 10, .lowers_batch = true};
   EXPECT_EQ(make_gpt_layout(named("gpt2"), lowered).batch.global_batch, 8);
 }
 
@@ -339,7 +339,7 @@ TEST(GptMemory, Gpt3OfSeed003) {
 
 TEST(GptMemory, RecomputationKeepsInputs) {
   const GptLayout layout =
-      make_gpt_layout(named("gpt2"), {.world_size = 2, .pp = 2, .samples_per_micro = 4, .global_batch = 16});
+      make_gpt_layout(named("gpt2"), {.world_size = 2, .pp = 2, .micro_batch_size = 4, .global_batch = 16});
   const PipeSchedule schedule = make_pipe_schedule(layout.pipe);
   GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/false, true), .keeps_scores = true};
   const double layer = layer_activation_bytes(layout, input), inputs = 4.0 * 1024 * 768 * 4, mask = inputs;
@@ -364,10 +364,10 @@ TEST(GptMemory, RecomputationKeepsInputs) {
 }
 
 TEST(GptMemory, LogitsInChunksAndGpipe) {
-  GptLayoutWish wish{.world_size = 2, .pp = 2, .is_gpipe = true, .samples_per_micro = 4, .global_batch = 24};
-  const GptLayout gpipe = make_gpt_layout(named("gpt2"), wish);
-  wish.is_gpipe = false;
-  const GptLayout plain = make_gpt_layout(named("gpt2"), wish);
+  GptLayoutRequest request{.world_size = 2, .pp = 2, .is_gpipe = true, .micro_batch_size = 4, .global_batch = 24};
+  const GptLayout gpipe = make_gpt_layout(named("gpt2"), request);
+  request.is_gpipe = false;
+  const GptLayout plain = make_gpt_layout(named("gpt2"), request);
   GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/true, true), .early_loss_gradients = false};
   const auto logits = [&](const GptLayout& layout) {
     return plan_gpt_memory(layout, make_pipe_schedule(layout.pipe), 1, input).logits;

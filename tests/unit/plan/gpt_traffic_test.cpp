@@ -45,7 +45,7 @@ TEST(GptTraffic, OneRankSendsNothing) {
 
 TEST(GptTraffic, TensorRanks) {
   const GptLayout layout =
-      make_gpt_layout(small(), {.world_size = 2, .tp = 2, .samples_per_micro = 3, .global_batch = 6});
+      make_gpt_layout(small(), {.world_size = 2, .tp = 2, .micro_batch_size = 3, .global_batch = 6});
   const int64_t hidden = 32 * 3 * 64 * 4, loss = 2 * 3 * 32 * 3 * 4;
   // Two micro-batches; each layer 2 + 2, embedding 1, head 1; one gather for the loss.
   EXPECT_EQ(merged(traffic_of(layout, 0)), (std::map<Key, int64_t>{{{"tp", "all_reduce", hidden}, 2 * (4 * 4 + 2)},
@@ -101,11 +101,11 @@ TEST(GptTraffic, Fp8GathersBytesAndAgreesOnScales) {
 }
 
 TEST(GptTraffic, DataRanks) {
-  GptLayoutWish wish{.world_size = 4, .global_batch = 8};
+  GptLayoutRequest request{.world_size = 4, .global_batch = 8};
   GptTrafficInput input{.bytes = state_bytes(/*is_16bit=*/true, true), .bucket_elements = 20'000};
-  const auto plain = traffic_of(make_gpt_layout(small(), wish), 0, input);
-  wish.is_optimizer_sharded = true;
-  const GptLayout sharded = make_gpt_layout(small(), wish);
+  const auto plain = traffic_of(make_gpt_layout(small(), request), 0, input);
+  request.is_optimizer_sharded = true;
+  const GptLayout sharded = make_gpt_layout(small(), request);
   int64_t reduced = 0, scattered = 0, gathered = 0;
   for (const CollectiveCount& entry : plain) {
     EXPECT_EQ(entry.kind, "all_reduce");
@@ -125,16 +125,16 @@ TEST(GptTraffic, DataRanks) {
 }
 
 TEST(GptTraffic, PipelineMessagesAndTiedEmbedding) {
-  const GptLayoutWish wish{.world_size = 8,
-                           .tp = 2,
-                           .pp = 2,
-                           .is_sequence_parallel = true,
-                           .is_optimizer_sharded = true,
-                           .split = {.num_chunks = 2},
-                           .global_batch = 8};
+  const GptLayoutRequest request{.world_size = 8,
+                                 .tp = 2,
+                                 .pp = 2,
+                                 .is_sequence_parallel = true,
+                                 .is_optimizer_sharded = true,
+                                 .split = {.num_chunks = 2},
+                                 .global_batch = 8};
   const int64_t message = 32 * 64 * 4 / 2;
   for (const bool is_tied : {true, false}) {
-    const GptLayout layout = make_gpt_layout(small(is_tied), wish);
+    const GptLayout layout = make_gpt_layout(small(is_tied), request);
     for (int stage = 0; stage < 2; ++stage) {
       auto counts = merged(traffic_of(layout, stage));
       // 4 micro-batches, 3 borders between 4 parts, forward and back: stage 0 sends over borders 0 and 2 forward and

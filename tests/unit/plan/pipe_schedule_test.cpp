@@ -19,7 +19,7 @@ using Kind = ScheduleKind;
 
 std::string name_of(const PipeShape& s) {
   return fmt::format("{} stages={} chunks={} micro={} group={}", schedule_name(s.kind), s.num_stages, s.num_chunks,
-                     s.num_micro, s.group);
+                     s.num_micro_batches, s.group);
 }
 
 bool is_legal(const PipeShape& shape) {
@@ -78,12 +78,12 @@ TEST(PipeSchedule, EachPassOnceAndForwardBeforeBackward) {
       std::set<std::pair<int64_t, int>> forward, backward;
       for (const PipePass& pass : schedule.passes_of(stage)) {
         const auto key = std::pair(pass.micro, pass.chunk);
-        ASSERT_TRUE(pass.micro >= 0 && pass.micro < shape.num_micro && pass.chunk >= 0 &&
+        ASSERT_TRUE(pass.micro >= 0 && pass.micro < shape.num_micro_batches && pass.chunk >= 0 &&
                     pass.chunk < shape.num_chunks);
         ASSERT_TRUE((pass.is_forward ? forward : backward).insert(key).second) << "twice";
         ASSERT_TRUE(pass.is_forward || forward.contains(key)) << "backward first";
       }
-      ASSERT_EQ(forward.size(), static_cast<size_t>(shape.num_micro * shape.num_chunks));
+      ASSERT_EQ(forward.size(), static_cast<size_t>(shape.num_micro_batches * shape.num_chunks));
       ASSERT_EQ(backward.size(), forward.size());
     }
   });
@@ -108,7 +108,7 @@ TEST(PipeSchedule, BubbleIsTheFormula) {
   const size_t count = visit_all([](const PipeSchedule& schedule) {
     const PipeShape& shape = schedule.shape;
     for (const double backward : {1.0, 2.0}) {
-      const double ideal = static_cast<double>(shape.num_micro * shape.num_chunks) * (1.0 + backward);
+      const double ideal = static_cast<double>(shape.num_micro_batches * shape.num_chunks) * (1.0 + backward);
       ASSERT_NEAR(time_passes(schedule, 1.0, backward).total / ideal - 1, bubble_over_ideal(shape), 1e-12)
           << "backward takes " << backward;
     }
@@ -324,7 +324,7 @@ TEST(PipeSchedule, OrderedExchangesCostLittle) {
   const size_t count = visit_all([](const PipeSchedule& schedule) {
     const PipeShape& shape = schedule.shape;
     const double free_messages =
-        static_cast<double>(shape.num_micro * shape.num_chunks) * 3 * (1 + bubble_over_ideal(shape));
+        static_cast<double>(shape.num_micro_batches * shape.num_chunks) * 3 * (1 + bubble_over_ideal(shape));
     const double bound = shape.kind != Kind::kInterleaved ? 1 : shape.group_size() == shape.num_stages ? 1.045 : 1.07;
     const double ratio = total_on_streams(schedule, 1, 2) / free_messages;
     ASSERT_GE(ratio, 1 - 1e-9);

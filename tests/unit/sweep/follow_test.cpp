@@ -304,7 +304,7 @@ TEST(SweepState, ReadsBackWhatItWrote) {
   EXPECT_EQ(read.points[1].tags.at("fwd-gflops"), "111.2");
   EXPECT_EQ(read.points[1].env.at(0).second, "b c");
   EXPECT_EQ(read.points[1].arguments, sweep.point(1).arguments);
-  EXPECT_EQ(read.points[1].samples_per_rank, 64);
+  EXPECT_EQ(read.points[1].samples_per_replica, 64);
   EXPECT_EQ(read.in_flight, 3);
   EXPECT_EQ(read.submit_order, sweep.state.submit_order);
 }

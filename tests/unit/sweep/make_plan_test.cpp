@@ -44,8 +44,8 @@ TEST(MakePlan, EveryCombinationOnce) {
   for (const Point& point : plan.points) {
     seen.insert(point.axes_text());
     names.insert(point.name);
-    EXPECT_EQ(point.samples_per_rank, has(point.flags, "--batch-size=32") ? 32 : 64);
-    EXPECT_EQ(point.global_batch, *point.samples_per_rank * point.nodes);
+    EXPECT_EQ(point.samples_per_replica, has(point.flags, "--batch-size=32") ? 32 : 64);
+    EXPECT_EQ(point.global_batch, *point.samples_per_replica * point.nodes);
     EXPECT_EQ(point.env.at(0).first, "NCCL_ALGO");
   }
   EXPECT_EQ(seen.size(), 12u);
@@ -70,7 +70,7 @@ TEST(MakePlan, FormulasSeeAxesRanksAndOtherSettings) {
   EXPECT_TRUE(has(plan.points[1].flags, "--warmup=32"));
   EXPECT_TRUE(has(plan.points[1].flags, "--train-data=/d/2/007.tar"));  // the text of a variable stays as it is
   EXPECT_EQ(plan.points[1].num_ranks(), 8);
-  EXPECT_EQ(plan.points[1].samples_per_rank, 16);
+  EXPECT_EQ(plan.points[1].samples_per_replica, 16);
   EXPECT_EQ(plan.points[1].tags.at("batch"), "128");
 }
 
@@ -100,7 +100,7 @@ TEST(MakePlan, CasesSetWhatBelongsTogether) {
       "\"d.tar\"\n");
   ASSERT_EQ(plan.points.size(), 4u);
   EXPECT_EQ(plan.points[0].axes_text(), "case=tiny nodes=1");
-  EXPECT_EQ(plan.points[3].samples_per_rank, 416);
+  EXPECT_EQ(plan.points[3].samples_per_replica, 416);
   EXPECT_TRUE(has(plan.points[3].flags, "--workers=9"));
   EXPECT_TRUE(has(plan.points[3].flags, "--model=ViT-B-16"));
 }

@@ -8,16 +8,16 @@ namespace {
 TEST(MemoryPlan, ParametersGradientsAndMomentsAreExact) {
   const auto shape = config::resolve_clip_shape("ViT-B-32");
   const double parameters = static_cast<double>(config::clip_cost(shape).parameters());
-  const auto fp32 = plan_contrastive_memory({shape}, {.precision = "fp32", .samples_per_micro = 8, .global_batch = 8});
+  const auto fp32 = plan_contrastive_memory({shape}, {.precision = "fp32", .micro_batch_size = 8, .global_batch = 8});
   EXPECT_EQ(fp32.parameters, 4 * parameters);
   EXPECT_EQ(fp32.gradients, 4 * parameters);
   EXPECT_EQ(fp32.optimizer, 8 * parameters);
   const auto pure =
-      plan_contrastive_memory({shape}, {.precision = "pure_bf16", .samples_per_micro = 8, .global_batch = 8});
+      plan_contrastive_memory({shape}, {.precision = "pure_bf16", .micro_batch_size = 8, .global_batch = 8});
   EXPECT_EQ(pure.parameters, 2 * parameters);
   EXPECT_EQ(pure.optimizer, 4 * parameters);
   const auto amp =
-      plan_contrastive_memory({shape}, {.precision = "amp_bf16", .samples_per_micro = 8, .global_batch = 8});
+      plan_contrastive_memory({shape}, {.precision = "amp_bf16", .micro_batch_size = 8, .global_batch = 8});
   EXPECT_EQ(amp.parameters, fp32.parameters);
   EXPECT_LT(amp.activations, fp32.activations);
   EXPECT_GT(amp.activations, pure.activations);
@@ -26,7 +26,7 @@ TEST(MemoryPlan, ParametersGradientsAndMomentsAreExact) {
 TEST(MemoryPlan, Zero1DividesMomentsAndMasters) {
   const auto shape = config::resolve_clip_shape("ViT-H-14");
   const double parameters = static_cast<double>(config::clip_cost(shape).parameters());
-  const MemoryPlanInput whole{.precision = "bf16_master", .samples_per_micro = 112, .global_batch = 3584};
+  const MemoryPlanInput whole{.precision = "bf16_master", .micro_batch_size = 112, .global_batch = 3584};
   MemoryPlanInput shared = whole;
   shared.optimizer_shards = 32;
   const auto one = plan_contrastive_memory({shape}, whole), many = plan_contrastive_memory({shape}, shared);
@@ -43,13 +43,13 @@ TEST(MemoryPlan, Zero1DividesMomentsAndMasters) {
 TEST(MemoryPlan, ActivationsGrowWithTheBatchAndShrinkWithRecomputation) {
   for (const char* model : {"ViT-B-32", "RN50"}) {
     const auto shape = config::resolve_clip_shape(model);
-    const auto small = plan_contrastive_memory({shape}, {.samples_per_micro = 8, .global_batch = 8});
-    const auto large = plan_contrastive_memory({shape}, {.samples_per_micro = 24, .global_batch = 24});
+    const auto small = plan_contrastive_memory({shape}, {.micro_batch_size = 8, .global_batch = 8});
+    const auto large = plan_contrastive_memory({shape}, {.micro_batch_size = 24, .global_batch = 24});
     EXPECT_DOUBLE_EQ(large.activations, 3 * small.activations) << model;
     EXPECT_DOUBLE_EQ(large.logits, 9 * small.logits) << model;
     EXPECT_EQ(large.optimizer, small.optimizer) << model;
     const auto recomputed =
-        plan_contrastive_memory({shape}, {.samples_per_micro = 24, .global_batch = 24, .grad_checkpointing = true});
+        plan_contrastive_memory({shape}, {.micro_batch_size = 24, .global_batch = 24, .grad_checkpointing = true});
     EXPECT_LT(recomputed.activations, large.activations) << model;
   }
 }
@@ -58,7 +58,7 @@ TEST(MemoryPlan, SoundsAndTextsOfClapAreCounted) {
   const config::ContrastiveShape tiny{config::resolve_clap_shape("HTSAT-tiny-Roberta-base")},
       base{config::resolve_clap_shape("HTSAT-base-Roberta-base")};
   const MemoryPlanInput input{
-      .precision = "amp_bf16", .samples_per_micro = 8, .global_batch = 8, .keeps_attention = true};
+      .precision = "amp_bf16", .micro_batch_size = 8, .global_batch = 8, .keeps_attention = true};
   const auto plan = plan_contrastive_memory(tiny, input);
   const auto trained = static_cast<double>(config::contrastive_cost(tiny).parameters);
   EXPECT_EQ(plan.gradients, 4 * trained);
@@ -70,16 +70,16 @@ TEST(MemoryPlan, SoundsAndTextsOfClapAreCounted) {
   recomputed.grad_checkpointing = true;
   EXPECT_LT(plan_contrastive_memory(tiny, recomputed).activations, plan.activations / 2);
   MemoryPlanInput large = input;
-  large.samples_per_micro = 24;
+  large.micro_batch_size = 24;
   EXPECT_DOUBLE_EQ(plan_contrastive_memory(tiny, large).activations, 3 * plan.activations);
 }
 
 TEST(MemoryPlan, LogitsAreHeldInTiles) {
   const auto shape = config::resolve_clip_shape("ViT-B-32");
-  const auto small = plan_contrastive_memory({shape}, {.samples_per_micro = 100, .global_batch = 200});
+  const auto small = plan_contrastive_memory({shape}, {.micro_batch_size = 100, .global_batch = 200});
   EXPECT_EQ(small.logits, 3 * 2 * 100 * 200 * 4);
   const auto large = plan_contrastive_memory(
-      {shape}, {.samples_per_micro = 616, .global_batch = 315392});  // 0.78 GB a direction, were they held at once
+      {shape}, {.micro_batch_size = 616, .global_batch = 315392});  // 0.78 GB a direction, were they held at once
   EXPECT_EQ(large.logits, 3.0 * (64 << 20));
 }
 

@@ -35,7 +35,7 @@ class ToyRun {
     auto parameters = task_.network().named_parameters();
     sync_ = parallel::make_grad_sync_ddp(parameters, comm, 300);
     optimizer_ = std::make_unique<optim::AdamW>(
-        optimizer_segments(sync_->holding(), static_cast<TinyTowers&>(task_.towers()).param_specs()),
+        optimizer_segments(sync_->partition(), static_cast<TinyTowers&>(task_.towers()).param_specs()),
         optim::AdamWConfig{});
     runner_ = make_plain_step(
         {.task = task_, .sync = *sync_, .precision = precision_, .scaler = &scaler_, .data_rank = comm.rank()});

@@ -67,7 +67,7 @@ TEST(PhaseClock, WhatBelongsToNoPhaseIsOther) {
   EXPECT_DOUBLE_EQ(times.sum(), times[Phase::kExposedComm] + times[Phase::kOther]);
 }
 
-StepSample sample_of(int64_t step, int sleep, PhaseClock& clock, StopRequest wish = StopRequest::kNone) {
+StepSample sample_of(int64_t step, int sleep, PhaseClock& clock, StopRequest request = StopRequest::kNone) {
   clock.restart();
   sleep_ms(sleep);
   clock.mark(Phase::kDataWait);
@@ -76,7 +76,7 @@ StepSample sample_of(int64_t step, int sleep, PhaseClock& clock, StopRequest wis
   sample.samples_seen = 8 * (step + 1);
   sample.lr = 0.5;
   sample.phases = clock.finish_step();
-  sample.wish = wish;
+  sample.request = request;
   sample.scalars = {{"loss", at::scalar_tensor(1.5 + static_cast<double>(step))}, {"found_inf", at::zeros({})}};
   return sample;
 }
@@ -94,8 +94,8 @@ TEST(Telemetry, TimesAreTheLargestOverTheRanksAndWishesReachAll) {
     ASSERT_EQ(values.size(), 2u);
     EXPECT_GE(values[0].step_ms, 12);  // rank 1's, on every rank
     EXPECT_GE(values[0].data_wait_ms, 12);
-    EXPECT_EQ(values[0].wish, StopRequest::kNone);
-    EXPECT_EQ(values[1].wish, StopRequest::kSaveAndStop);
+    EXPECT_EQ(values[0].request, StopRequest::kNone);
+    EXPECT_EQ(values[1].request, StopRequest::kSaveAndStop);
     EXPECT_EQ(values[1].find("loss"), 2.5);
     EXPECT_EQ(values[1].samples_seen, 16);
     EXPECT_FALSE(values[1].find("grad_norm").has_value());

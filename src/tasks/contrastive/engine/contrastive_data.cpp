@@ -139,7 +139,7 @@ data::SourceConfig ContrastiveData::train_source() const {
   config.shuffle = options_.shuffle == "on";
   config.order = data::parse_data_order(options_.data_order);
   config.num_workers = std::max<int64_t>(1, options_.workers);
-  config.samples_per_rank = batch_.samples_per_micro;
+  config.micro_batch_size = batch_.micro_batch_size;
   config.image_keys = core::split(options_.image_key, ";");
   config.text_keys = core::split(options_.text_key, ";");
   config.csv_separator = options_.csv_separator;
@@ -191,12 +191,12 @@ data::SampleDecoder ContrastiveData::make_decoder(bool is_train) const {
 std::unique_ptr<data::Loader> ContrastiveData::make_loader(std::unique_ptr<data::SampleSource> source, bool with_text,
                                                            bool is_train) const {
   data::LoaderConfig config;
-  config.samples_per_rank = batch_.samples_per_micro;
+  config.micro_batch_size = batch_.micro_batch_size;
   if (shape_.clip() != nullptr) config.image_pixels = shape_.clip()->vision.image_size;
   if (shape_.clap() != nullptr) config.clip_samples = shape_.clap()->audio.clip_samples;
   config.context_length = with_text ? shape_.context_length() : 0;
   config.num_workers = std::max<int64_t>(1, options_.workers);
-  config.prefetch_batches = 2 * (is_train ? batch_.num_micro : 1);
+  config.prefetch_batches = 2 * (is_train ? batch_.num_micro_batches : 1);
   if (options_.on_bad_sample == "skip" && is_train) config.on_bad_sample = data::OnBadSample::kSkip;
   if (options_.max_bad_samples) config.max_bad_samples = *options_.max_bad_samples;
   return std::make_unique<data::Loader>(std::move(source), make_decoder(is_train), config);

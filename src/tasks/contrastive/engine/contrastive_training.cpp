@@ -32,7 +32,7 @@ std::unique_ptr<parallel::GradSync> build_sync(const ContrastiveOptions& options
 }  // namespace
 
 ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
-                                               comm::Comm& data_axis, at::Device device, int64_t num_micro,
+                                               comm::Comm& data_axis, at::Device device, int64_t num_micro_batches,
                                                const train::TrainingHooks& hooks) {
   ContrastiveTraining training;
   training.precision = std::make_unique<train::Precision>(options.precision, device.type());
@@ -53,13 +53,13 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
   training.sync = build_sync(options, parameters, data_axis);
   train::wait_where_used(training.task->network(), *training.sync);
   training.optimizer = std::make_unique<optim::AdamW>(
-      train::optimizer_segments(training.sync->holding(), shape.param_specs()),
+      train::optimizer_segments(training.sync->partition(), shape.param_specs()),
       optim::AdamWConfig{
           .beta1 = *options.beta1, .beta2 = *options.beta2, .epsilon = *options.eps, .weight_decay = options.wd});
   if (training.precision->needs_loss_scaler())
     training.scaler = std::make_unique<optim::LossScaler>(parameters.at(0).tensor->device());
   const auto parts = train::step_runner_parts(training, data_axis.rank(), hooks.phases);
-  training.runner = num_micro > 1 ? make_contrastive_cache_step(parts) : train::make_plain_step(parts);
+  training.runner = num_micro_batches > 1 ? make_contrastive_cache_step(parts) : train::make_plain_step(parts);
   return training;
 }
 

@@ -18,7 +18,7 @@ struct ContrastiveTraining : train::Training {
 /// several micro-batches are one batch of pairs (make_contrastive_cache_step). Collective over `data_axis`, which must
 /// outlive it. UsageError for --grad-sync none on several ranks.
 ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
-                                               comm::Comm& data_axis, at::Device device, int64_t num_micro,
+                                               comm::Comm& data_axis, at::Device device, int64_t num_micro_batches,
                                                const train::TrainingHooks& hooks = {});
 
 }  // namespace lockstep::tasks

@@ -33,7 +33,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
   }
 
   train::Training& build_training(const train::TrainingHooks& hooks) override {
-    training_ = build_contrastive_training(options_, shape_, world_.comm(), device_, batch_.num_micro, hooks);
+    training_ = build_contrastive_training(options_, shape_, world_.comm(), device_, batch_.num_micro_batches, hooks);
     mover_.emplace(make_batch_mover(options_, shape_, device_, training_.precision->input_type()));
     training_.learning_rate = learning_rate();
     return training_;
@@ -48,7 +48,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
 
   train::TaskFacts facts() const override {
     const auto cost = config::contrastive_cost(shape_);
-    const std::string other = shape_.other_kind();
+    const std::string other = shape_.modality();
     return {.num_parameters = cost.parameters,
             .model = {{other + "_forward_flops", cost.other_forward_flops},
                       {"text_forward_flops", cost.text_forward_flops}},
@@ -113,7 +113,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
       if (is_first_rank) core::show_progress(fmt::format("validation: {}{} samples", mine * num_ranks, all));
     };
     const auto loader = data_->open_validation();
-    train::Metrics metrics = validate_pairs(encoder(show), shape_.other_kind(), *loader, batch_.samples_per_micro);
+    train::Metrics metrics = validate_pairs(encoder(show), shape_.modality(), *loader, batch_.micro_batch_size);
     for (const auto& [name, value] : metrics)
       if (name == "num_samples" && goal > 0 && static_cast<int64_t>(value) != goal && is_first_rank)
         core::log_warning("data: --val-data holds {} samples, --val-num-samples says {}", static_cast<int64_t>(value),
@@ -123,7 +123,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
 
   train::Metrics zero_shot(const ZeroShotSet& set) {
     const auto class_KE = zero_shot_classifier(encoder(), data_->text_encoder(), shape_.context_length(),
-                                               set.class_names, templates_, batch_.samples_per_micro);
+                                               set.class_names, templates_, batch_.micro_batch_size);
     const auto loader = data_->open_labelled(set.spec);
     return zero_shot_accuracy(set.prefix, encode_all(encoder(), *loader), class_KE);
   }

@@ -153,16 +153,16 @@ at::Tensor zero_shot_classifier(const EncoderContext& context, const data::TextE
   return models::normalise_rows(mean_KE);
 }
 
-train::Metrics validate_pairs(const EncoderContext& context, const std::string& other_kind, data::Loader& loader,
+train::Metrics validate_pairs(const EncoderContext& context, const std::string& modality, data::Loader& loader,
                               int64_t samples_per_batch) {
   const EncodedSet set = encode_all(context, loader);
   if (set.num_samples == 0 || !set.image_NE.defined() || !set.text_NE.defined())
     throw DataError(
-        fmt::format("evaluation: the validation data hold no pair of {} and text", other_kind),
-        fmt::format("check --val-data, and {} and --text-key", other_kind == "audio" ? "--audio-ext" : "--image-key"));
+        fmt::format("evaluation: the validation data hold no pair of {} and text", modality),
+        fmt::format("check --val-data, and {} and --text-key", modality == "audio" ? "--audio-ext" : "--image-key"));
   const double scale = context.network.logit_scale().detach().to(at::kDouble).exp().item<double>();  // sync: evaluation
-  train::Metrics metrics = retrieval_metrics(other_kind, set.image_NE, set.text_NE);
-  metrics.emplace_back(other_kind == "audio" ? "clap_val_loss" : "clip_val_loss",
+  train::Metrics metrics = retrieval_metrics(modality, set.image_NE, set.text_NE);
+  metrics.emplace_back(modality == "audio" ? "clap_val_loss" : "clip_val_loss",
                        batched_contrastive_loss(set.image_NE, set.text_NE, scale, samples_per_batch));
   metrics.emplace_back("num_samples", static_cast<double>(set.num_samples));
   return metrics;

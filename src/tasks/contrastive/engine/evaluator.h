@@ -50,9 +50,9 @@ at::Tensor zero_shot_classifier(const EncoderContext& context, const data::TextE
                                 const std::vector<std::string>& class_names, const std::vector<std::string>& templates,
                                 int64_t samples_per_batch);
 
-/// Validation on pairs of texts and what `other_kind` says ("image", "audio"): retrieval, clip_val_loss or
+/// Validation on pairs of texts and what `modality` says ("image", "audio"): retrieval, clip_val_loss or
 /// clap_val_loss, num_samples. Equal on every rank.
-train::Metrics validate_pairs(const EncoderContext& context, const std::string& other_kind, data::Loader& loader,
+train::Metrics validate_pairs(const EncoderContext& context, const std::string& modality, data::Loader& loader,
                               int64_t samples_per_batch);
 
 /// Top-1 and top-5 of labelled pictures under `prefix` ("imagenet-zeroshot-val" gives imagenet-zeroshot-val-top1, ...).

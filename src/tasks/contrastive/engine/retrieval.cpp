@@ -55,14 +55,14 @@ double mean_average_precision_at_10(const std::vector<int64_t>& ranks) {
   return sum / static_cast<double>(ranks.size());
 }
 
-train::Metrics retrieval_metrics(const std::string& other_kind, const at::Tensor& other_NE, const at::Tensor& text_NE) {
+train::Metrics retrieval_metrics(const std::string& modality, const at::Tensor& other_NE, const at::Tensor& text_NE) {
   train::Metrics metrics;
   const auto add = [&](const std::string& prefix, const std::vector<int64_t>& ranks) {
     for (auto& metric : rank_metrics(prefix, ranks)) metrics.push_back(std::move(metric));
-    if (other_kind == "audio") metrics.emplace_back(prefix + "_mAP@10", mean_average_precision_at_10(ranks));
+    if (modality == "audio") metrics.emplace_back(prefix + "_mAP@10", mean_average_precision_at_10(ranks));
   };
-  add(other_kind + "_to_text", matching_ranks(other_NE, text_NE));
-  add("text_to_" + other_kind, matching_ranks(text_NE, other_NE));
+  add(modality + "_to_text", matching_ranks(other_NE, text_NE));
+  add("text_to_" + modality, matching_ranks(text_NE, other_NE));
   return metrics;
 }
 

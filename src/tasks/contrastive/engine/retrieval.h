@@ -22,7 +22,7 @@ double mean_average_precision_at_10(const std::vector<int64_t>& ranks);
 
 /// image_to_text_* and text_to_image_* for one caption per picture; of sounds ("audio") audio_to_text_* and
 /// text_to_audio_* with _mAP@10.
-train::Metrics retrieval_metrics(const std::string& other_kind, const at::Tensor& other_NE, const at::Tensor& text_NE);
+train::Metrics retrieval_metrics(const std::string& modality, const at::Tensor& other_NE, const at::Tensor& text_NE);
 
 /// Mean over consecutive batches of `batch` pairs of the symmetric cross entropy (OpenCLIP's clip_val_loss: it depends
 /// on the batch).

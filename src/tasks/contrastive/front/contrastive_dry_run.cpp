@@ -58,7 +58,7 @@ void add_model_facts(const ContrastiveOptions& options, const config::Contrastiv
   const config::ContrastiveCost cost = config::contrastive_cost(shape);
   facts.push_back({"parameters", "parameters", cost.parameters,
                    fmt::format("{} ({} {}, text {})", core::format_count(static_cast<double>(cost.parameters)),
-                               shape.other_kind(), core::format_count(static_cast<double>(cost.other_parameters)),
+                               shape.modality(), core::format_count(static_cast<double>(cost.other_parameters)),
                                core::format_count(static_cast<double>(cost.text_parameters)))});
   facts.push_back({"forward_flops_per_sample", "forward pass", cost.forward.flops,
                    fmt::format("{}FLOP per pair of {} and text of {} tokens (2 x multiply-adds)",
@@ -137,9 +137,9 @@ DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::Op
           {"model", "model", options.model, options.model},
           {"precision", "precision", options.precision, options.precision},
           world_fact(world),
-          {"samples_per_rank", "samples per rank", batch.samples_per_micro,
-           fmt::format("{} x {} micro-batches", batch.samples_per_micro, batch.num_micro)},
-          {"num_micro", "", batch.num_micro, ""},
+          {"samples_per_rank", "samples per rank", batch.micro_batch_size,
+           fmt::format("{} x {} micro-batches", batch.micro_batch_size, batch.num_micro_batches)},
+          {"num_micro", "", batch.num_micro_batches, ""},
           {"global_batch", "global batch", batch.global_batch, fmt::format("{} samples", batch.global_batch)},
       }};
   add_step_facts(options, batch.global_batch, page.facts);

@@ -53,7 +53,7 @@ std::vector<DryRunFact> memory_facts(const ContrastiveOptions& options, const co
   const MemoryPlan planned = plan_contrastive_memory(shape, {.precision = options.precision,
                                                              .optimizer_shards = is_zero1 ? num_ranks : 1,
                                                              .has_fp32_gradients = options.fp32_gradients,
-                                                             .samples_per_micro = batch.samples_per_micro,
+                                                             .micro_batch_size = batch.micro_batch_size,
                                                              .global_batch = batch.global_batch,
                                                              .grad_checkpointing = options.grad_checkpointing,
                                                              .keeps_attention = !is_gpu});

@@ -121,7 +121,7 @@ void declare_data(core::OptionSet& set, ContrastiveOptions& o) {
           {.role = OptionRole::kConfiguration,
            .help = "Draw shards with replacement instead of reading each once per epoch."});
   declare_members(set, o);
-  set.add("batch-size", &o.samples_per_rank,
+  set.add("batch-size", &o.micro_batch_size,
           {.role = OptionRole::kSetup,
            .help = "Samples of one micro-batch on one rank. The global batch is this x --accum-freq x number of ranks.",
            .unit = "samples per rank",

@@ -33,7 +33,7 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
   bool dataset_resampled = false;     // --dataset-resampled
   std::string csv_separator = "\t", csv_img_key = "filepath", csv_caption_key = "title";
   std::string image_key = "jpg;png;jpeg;webp", text_key = "txt";  // --image-key, --text-key
-  int64_t samples_per_rank = 64;                                  // --batch-size; see plan/batch_plan.h
+  int64_t micro_batch_size = 64;                                  // --batch-size; see plan/batch_plan.h
   std::optional<int64_t> global_batch;                            // --global-batch-size
   int64_t workers = 4;                                            // --workers, decoding threads per rank
   std::string data_order = "lockstep";                            // --data-order {lockstep,openclip}

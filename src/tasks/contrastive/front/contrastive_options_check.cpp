@@ -183,7 +183,7 @@ config::RunFacts contrastive_run_facts(const ContrastiveOptions& o) {
   return {.model = o.model,
           .precision = o.precision,
           .lr = o.lr,
-          .micro_batch_size = o.samples_per_rank,
+          .micro_batch_size = o.micro_batch_size,
           .workers = o.workers,
           .epochs = o.epochs,
           .max_steps = o.max_steps,
@@ -201,10 +201,10 @@ config::ContrastiveShape contrastive_shape_of(const ContrastiveOptions& o) {
 plan::BatchPlan contrastive_batch_plan(const ContrastiveOptions& options, const core::OptionSet& set,
                                        int64_t num_ranks) {
   const bool has_global = options.global_batch.has_value();
-  plan::BatchWish wish{.global_batch = options.global_batch};
-  if (!has_global || set.is_given("batch-size")) wish.samples_per_micro = options.samples_per_rank;
-  if (!has_global || set.is_given("accum-freq")) wish.num_micro = options.accum_freq;
-  return plan::make_batch_plan(num_ranks, wish);
+  plan::BatchRequest request{.global_batch = options.global_batch};
+  if (!has_global || set.is_given("batch-size")) request.micro_batch_size = options.micro_batch_size;
+  if (!has_global || set.is_given("accum-freq")) request.num_micro_batches = options.accum_freq;
+  return plan::make_batch_plan(num_ranks, request);
 }
 
 AugConfig parse_aug_cfg(const std::vector<std::string>& pairs) {

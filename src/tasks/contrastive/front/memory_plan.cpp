@@ -59,7 +59,7 @@ MemoryPlan plan_contrastive_memory(const config::ContrastiveShape& shape, const 
   bytes.grad_checkpointing = input.grad_checkpointing;
   MemoryPlan plan;
   add_state(shape.param_specs(), input, plan);
-  const double samples = static_cast<double>(input.samples_per_micro), all = static_cast<double>(input.global_batch);
+  const double samples = static_cast<double>(input.micro_batch_size), all = static_cast<double>(input.global_batch);
   double other_input = 0;
   if (const auto* clip = shape.clip()) {
     plan.activations = samples * (config::clip_image_activation_bytes(clip->vision, bytes) +

@@ -21,7 +21,7 @@ struct MemoryPlanInput {
   std::string precision = "fp32";   ///< Name of --precision.
   int64_t optimizer_shards = 1;     ///< Ranks that share moments and masters (zero1); padding is left out.
   bool has_fp32_gradients = false;  ///< --accumulate-allreduce-grads-in-fp32.
-  int64_t samples_per_micro = 1;
+  int64_t micro_batch_size = 1;
   int64_t global_batch = 1;  ///< Pairs that the loss compares with.
   bool grad_checkpointing = false;
   bool keeps_attention = true;  ///< Attention probabilities are kept (CPU); false: recomputed by a fused kernel (CUDA).

@@ -83,7 +83,7 @@ int32_t eod_of(const GptOptions& o, int64_t vocab) {
 
 GptData::GptData(const GptOptions& o, const plan::GptLayout& layout, const plan::MeshPoint& place, at::Device device)
     : config_{.sequence_length = layout.shape.sequence,
-              .samples_per_rank = layout.batch.samples_per_micro,
+              .micro_batch_size = layout.batch.micro_batch_size,
               .data_rank = place.dp,
               .data_size = layout.dp(),
               .rules = {.eod = eod_of(o, layout.shape.vocab),

@@ -91,10 +91,10 @@ std::unique_ptr<parallel::GradSync> build_sync(const GptOptions& options, const 
 }
 
 /// What the sync holds, in the order of the parameters.
-parallel::Holding in_order(const parallel::Holding& holding, const std::vector<comm::NamedTensor>& parameters) {
-  parallel::Holding out{.segments = {}, .shards = holding.shards};
+parallel::Partition in_order(const parallel::Partition& partition, const std::vector<comm::NamedTensor>& parameters) {
+  parallel::Partition out{.segments = {}, .shards = partition.shards};
   for (const auto& parameter : parameters)
-    for (const auto& segment : holding.segments)
+    for (const auto& segment : partition.segments)
       if (segment.name == parameter.name) out.segments.push_back(segment);
   return out;
 }
@@ -284,7 +284,7 @@ GptTraining build_gpt_training(const GptOptions& options, const plan::GptLayout&
   training.sync = build_sync(options, layout, parameters, specs, groups);
   train::wait_where_used(training.task->network(), *training.sync);
   training.optimizer =
-      std::make_unique<optim::AdamW>(train::optimizer_segments(in_order(training.sync->holding(), parameters), specs),
+      std::make_unique<optim::AdamW>(train::optimizer_segments(in_order(training.sync->partition(), parameters), specs),
                                      optim::AdamWConfig{.beta1 = options.adam_beta1,
                                                         .beta2 = options.adam_beta2,
                                                         .epsilon = options.adam_eps,

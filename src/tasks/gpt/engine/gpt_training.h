@@ -35,7 +35,7 @@ train::PipelineParts gpt_pipeline_parts(models::GptTask& stage, const plan::GptL
 
 /// Of the tensor and pipeline ranks that hold a parameter or a part of it whether this one speaks for it (in norms and
 /// checkpoints): of a replicated parameter the first tensor rank, of an embedding on two stages the first. Ranks of the
-/// data axis are not told apart.
+/// data axis are not known apart.
 bool owns_parameter(const plan::MeshPoint& point, const config::ParamSpec& parameter);
 
 /// The checkpoint of lockstep that --load names: the folder itself, or the newest whole one of a run, damaged ones

@@ -99,7 +99,8 @@ class GptTrainingTask final : public train::TrainingTask {
     train::LossSum total;
     for (int64_t i = 0; i < options_.eval_iters; ++i) {
       std::vector<models::Batch> batches;
-      for (int64_t micro = 0; micro < layout_.batch.num_micro; ++micro) batches.push_back(source->next(*phases_));
+      for (int64_t micro = 0; micro < layout_.batch.num_micro_batches; ++micro)
+        batches.push_back(source->next(*phases_));
       total += train::pipeline_loss(pipeline, *training_.precision, batches);
     }
     training_.task->network().set_training(true);

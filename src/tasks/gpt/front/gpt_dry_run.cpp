@@ -145,12 +145,12 @@ void add_gpt_step_facts(const GptLayout& layout, std::vector<DryRunFact>& facts)
   const double per_sequence =
       config::gpt_model(config::gpt_dims(layout.shape, layout.tp()), config::AttentionCount::kCausal).flops;
   const double bubble = plan::bubble_over_ideal(layout.pipe);
-  facts.push_back({"samples_per_micro", "", batch.samples_per_micro, ""});
-  facts.push_back({"num_micro", "", batch.num_micro, ""});
-  facts.push_back(
-      {"global_batch", "global batch", batch.global_batch,
-       fmt::format("{} sequences ({} tokens) = {} x {} micro-batches x {} data ranks", batch.global_batch,
-                   batch.global_batch * layout.shape.sequence, batch.samples_per_micro, batch.num_micro, layout.dp())});
+  facts.push_back({"samples_per_micro", "", batch.micro_batch_size, ""});
+  facts.push_back({"num_micro", "", batch.num_micro_batches, ""});
+  facts.push_back({"global_batch", "global batch", batch.global_batch,
+                   fmt::format("{} sequences ({} tokens) = {} x {} micro-batches x {} data ranks", batch.global_batch,
+                               batch.global_batch * layout.shape.sequence, batch.micro_batch_size,
+                               batch.num_micro_batches, layout.dp())});
   facts.push_back({"flops_per_step", "work of a step", per_sequence * static_cast<double>(batch.global_batch),
                    fmt::format("{}FLOP ({}FLOP per sequence, causal attention, 3 passes)",
                                core::format_count(per_sequence * static_cast<double>(batch.global_batch)),

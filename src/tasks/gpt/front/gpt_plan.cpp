@@ -90,7 +90,7 @@ plan::GptLayout train_gpt_layout(const GptOptions& o, int64_t world_size) {
                                           .counts_head = o.account_for_loss_in_pipeline_split,
                                           .text = o.pipeline_model_parallel_layout},
                                 .group = o.microbatch_group_size.value_or(0),
-                                .samples_per_micro = o.micro_batch_size,
+                                .micro_batch_size = o.micro_batch_size,
                                 .global_batch = o.global_batch_size,
                                 .lowers_batch = o.decrease_batch_size_if_needed});
 }

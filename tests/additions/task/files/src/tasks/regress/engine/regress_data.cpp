@@ -18,7 +18,7 @@ class RegressBatches final : public train::BatchSource {
   }
 
   models::Batch next(train::PhaseClock& phases) override {
-    const int64_t num_samples = batch_.samples_per_micro;
+    const int64_t num_samples = batch_.micro_batch_size;
     std::vector<float> rows;
     for (int64_t i = 0; i < num_samples; ++i) add_row(num_steps_ * batch_.global_batch + rank_ * num_samples + i, rows);
     ++num_steps_;

@@ -60,7 +60,7 @@ class RegressTrainingTask final : public train::TrainingTask {
     training_.sync = data_axis.size() > 1 ? parallel::make_grad_sync_ddp(parameters, data_axis, kBucketBytes)
                                           : parallel::make_grad_sync_none(parameters);
     training_.optimizer = std::make_unique<optim::AdamW>(
-        train::optimizer_segments(training_.sync->holding(), regressor_params(options_.num_features)),
+        train::optimizer_segments(training_.sync->partition(), regressor_params(options_.num_features)),
         optim::AdamWConfig{.weight_decay = 0});
     training_.learning_rate = [lr = *options_.lr](int64_t, int64_t) { return lr; };
     training_.runner = train::make_plain_step(train::step_runner_parts(training_, data_axis.rank(), hooks.phases));

@@ -18,7 +18,7 @@ class RegressFront final : public FrontTask {
   }
   std::vector<std::string> read_files(core::OptionSet&) override { return {}; }
   plan::BatchPlan batch_plan(const core::OptionSet&, int64_t num_ranks) const override {
-    return plan::make_batch_plan(num_ranks, {.samples_per_micro = options_.samples_per_rank});
+    return plan::make_batch_plan(num_ranks, {.micro_batch_size = options_.micro_batch_size});
   }
   DryRunPage dry_run(const core::OptionSet& set, const WorldSize& world) const override {
     const plan::BatchPlan batch = batch_plan(set, world.num_ranks);

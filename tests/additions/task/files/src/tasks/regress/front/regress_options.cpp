@@ -20,7 +20,7 @@ core::OptionSet declare_regress_options(RegressOptions& o) {
   set.add(
       "train-num-samples", &o.train_num_samples,
       {.role = core::OptionRole::kIdentity, .help = "Samples of one epoch.", .unit = "samples", .min = 1, .max = 1e12});
-  set.add("batch-size", &o.samples_per_rank,
+  set.add("batch-size", &o.micro_batch_size,
           {.role = core::OptionRole::kSetup,
            .help = "Samples of one step on one rank.",
            .unit = "samples per rank",
@@ -55,7 +55,7 @@ config::RunFacts regress_run_facts(const RegressOptions& o) {
   return {.model = o.model,
           .precision = o.precision,
           .lr = o.lr,
-          .micro_batch_size = o.samples_per_rank,
+          .micro_batch_size = o.micro_batch_size,
           .epochs = o.epochs,
           .max_steps = o.max_steps,
           .grad_clip_norm = std::nullopt,

@@ -16,7 +16,7 @@ struct RegressOptions : config::RunOptions {
   }
   int64_t num_features = 8;          // --features
   double noise = 0.01;               // --noise
-  int64_t samples_per_rank = 64;     // --batch-size
+  int64_t micro_batch_size = 64;     // --batch-size
   int64_t train_num_samples = 4096;  // --train-num-samples
   int64_t epochs = 1;                // --epochs
 };
