@@ -4,9 +4,8 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/setup.sh"
 find_torch
-pip_into "$LOCKSTEP_CACHE/ref-3.3.0-clap" "the reference programs (open_clip_torch 3.3.0, transformers 5.23.0 and what they need)" --no-deps \
-  $(grep -vE '^(#|torch==)' "$LOCKSTEP_ROOT/ref/requirements.txt" | tr '\n' ' ')
-# Only its data set code is used; its own requirements (GPU libraries among them) are not needed for that.
-pip_into "$LOCKSTEP_CACHE/ref-megatron-0.16.1" "the data set code of megatron-core 0.16.1" --no-deps megatron-core==0.16.1
-pip_into "$LOCKSTEP_CACHE/ref-sentencepiece-0.2.3" "sentencepiece 0.2.3" --no-deps sentencepiece==0.2.3
+pip_into "$LOCKSTEP_CACHE/ref-3.3.0-clap" "the reference programs (open_clip_torch 3.3.0, transformers 5.23.0 and what they need)" \
+  ref/requirements.txt
+pip_into "$LOCKSTEP_CACHE/ref-megatron-0.16.1" "the data set code of megatron-core 0.16.1" ref/megatron-requirements.txt
+pip_into "$LOCKSTEP_CACHE/ref-sentencepiece-0.2.3" "sentencepiece 0.2.3" ref/sentencepiece-requirements.txt
 echo "$LOCKSTEP_CACHE/ref-3.3.0-clap:$LOCKSTEP_CACHE/ref-sentencepiece-0.2.3:$LOCKSTEP_CACHE/ref-megatron-0.16.1:$LOCKSTEP_TORCH_DIR"

@@ -40,6 +40,7 @@ FOREIGN = {
     "exclusive", "contiguous", "wait-all-nodes",  # sbatch, in docs/sweep.md
     "scale", "seed",  # scripts of ref/
     "nodes",  # tools/onebox_slurm.sh
+    "yes",  # ./run and ./test
 }
 
 

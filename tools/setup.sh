@@ -1,5 +1,6 @@
 # Sourced by ./run, ./test and ref/: installs what is missing and builds. Needs bash; safe to repeat; reuses what is there.
 # Sets: LOCKSTEP_ROOT, LOCKSTEP_TORCH_DIR, LOCKSTEP_BUILD (build folder).
+# Says what it will install before it does, and asks where somebody sits at a terminal; LOCKSTEP_YES=1 answers.
 set -euo pipefail
 LOCKSTEP_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 LOCKSTEP_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
@@ -8,36 +9,52 @@ LOCKSTEP_BUILD=${LOCKSTEP_BUILD:-$LOCKSTEP_ROOT/build}
 say() { printf '\n== %s\n' "$*" >&2; }
 fail() { printf 'lockstep: %s\n' "$*" >&2; exit 6; }
 
-# install_packages <list> [optional]: optional ones that cannot be installed are only told.
+# agree <what>: says what will be installed. Asks on a terminal; where nobody could answer, goes on. 1: the user declined.
+agree() {
+  say "to be installed: $1"
+  if [ -n "${LOCKSTEP_YES:-}" ] || ! [ -t 0 ] || ! [ -t 2 ]; then return 0; fi
+  local answer
+  read -r -p "   Go on? [Y/n] (--yes answers) " answer || return 1
+  case $answer in "" | [yY]*) return 0 ;; *) return 1 ;; esac
+}
+
+# install_packages <list> <what for> [optional]: without the optional ones some tests are skipped.
 install_packages() {
   command -v dpkg-query >/dev/null || { say "no Debian package manager here: expecting the libraries of CONTRIBUTING.md to be loaded"; return; }
-  local list=$1 is_optional=${2:-} missing=() package
+  local list=$1 purpose=$2 is_optional=${3:-} missing=() package
   for package in $(grep -v '^#' "$LOCKSTEP_ROOT/tools/$list"); do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
   done
   [ ${#missing[@]} = 0 ] && return
-  local as_root=()
+  local as_root=() command="apt-get install ${missing[*]}"
   if [ "$(id -u)" != 0 ]; then
     if sudo -n true 2>/dev/null; then as_root=(sudo)
     elif [ -n "$is_optional" ]; then say "not installed, so tests that need them are skipped: ${missing[*]}"; return
     else fail "missing packages, and neither root nor password-less sudo to install them. Run:
-  sudo apt-get install ${missing[*]}"; fi
+  sudo $command"; fi
   fi
-  say "installing ${#missing[@]} Debian packages: ${missing[*]}"
+  if ! agree "${#missing[@]} Debian packages, as root: $purpose
+   ${missing[*]}"; then
+    [ -n "$is_optional" ] && { say "not installed, so tests that need them are skipped"; return; }
+    fail "these packages are needed. To install them yourself:
+  $command"
+  fi
   "${as_root[@]}" apt-get update -q >&2
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
 }
 
-# pip_into <folder> <what for> <pip arguments...>: installs into a folder that either exists whole or not at all; one process at a time.
+# pip_into <folder> <what> <requirements file with hashes>: the folder either exists whole or not at all; one process at a time.
 pip_into() {
-  local folder=$1 what=$2; shift 2
+  local folder=$1 what=$2 list=$LOCKSTEP_ROOT/$3
   [ -d "$folder" ] && return
   mkdir -p "$(dirname "$folder")"
-  exec 9>"$folder.lock"; flock 9
+  exec 9>"$folder.lock"
+  flock 9 || say "no file locks under $folder: let only one set-up run at a time"
   if [ ! -d "$folder" ]; then
-    say "installing $what (once per user)"
+    agree "$what, with pip into $folder (once per user)" || fail "it is needed; CONTRIBUTING.md says how to bring your own"
     rm -rf "$folder.partial"
-    python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target "$folder.partial" "$@" >&2
+    python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --only-binary :all: --no-deps \
+      --target "$folder.partial" -r "$list" >&2
     mv "$folder.partial" "$folder"
   fi
   exec 9>&-
@@ -46,7 +63,7 @@ pip_into() {
 find_torch() {
   if [ -z "${LOCKSTEP_TORCH_DIR:-}" ]; then
     LOCKSTEP_TORCH_DIR=$LOCKSTEP_CACHE/torch-2.11.0
-    pip_into "$LOCKSTEP_TORCH_DIR" "LibTorch 2.11.0, about 3 GB" --no-deps -r "$LOCKSTEP_ROOT/tools/torch-requirements.txt"
+    pip_into "$LOCKSTEP_TORCH_DIR" "LibTorch 2.11.0, about 3 GB" tools/torch-requirements.txt
   fi
   export LOCKSTEP_TORCH_DIR
 }
@@ -66,7 +83,7 @@ build() {
 }
 
 setup() {
-  install_packages packages.txt
+  install_packages packages.txt "the compiler and the libraries that lockstep is built with"
   find_torch
   fetch_assets
   build "$@"

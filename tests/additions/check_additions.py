@@ -24,9 +24,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as xml
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "support"))
+from case_xml import write_cases  # noqa: E402  found by the line above
+
 ROOT = HERE.parent.parent
 SHOW_SECONDS = 300
 
@@ -164,19 +166,6 @@ def print_table(additions):
         print("\n" + problem)
 
 
-def write_xml(additions, path):
-    """One case for each addition, as GoogleTest writes them."""
-    suite = xml.Element("testsuite", name="Additions", tests=str(len(additions)))
-    for addition in additions:
-        case = xml.SubElement(suite, "testcase", classname="Additions", name=addition.name,
-                              time=f"{addition.seconds:.3f}",
-                              again=f"python3 tests/additions/check_additions.py --only {addition.name}")
-        if addition.problem:
-            xml.SubElement(case, "failure", message=addition.problem.splitlines()[0]).text = addition.problem
-    path.parent.mkdir(parents=True, exist_ok=True)
-    xml.ElementTree(suite).write(path, encoding="unicode")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-build", action="store_true", help="only count and apply")
@@ -192,7 +181,9 @@ def main():
         check(additions, pathlib.Path(scratch), with_build=not args.no_build)
     print_table(additions)
     if args.xml:
-        write_xml(additions, args.xml)
+        write_cases(args.xml, "Additions", [(addition.name, addition.seconds, addition.problem,
+                                             f"python3 tests/additions/check_additions.py --only {addition.name}")
+                                            for addition in additions])
     return 1 if any(addition.problem for addition in additions) else 0
 
 

@@ -50,6 +50,10 @@ std::span<const std::string_view> picture_extensions();
 std::span<const std::string_view> audio_extensions();
 bool is_picture_extension(std::string_view extension);
 bool is_audio_extension(std::string_view extension);
+/// The members of a shard's sample that are taken for its recording unless --audio-ext names others, the preferred one
+/// first.
+inline constexpr std::string_view kDefaultAudioKeys = "flac;wav;ogg";
+std::vector<std::string> default_audio_keys();
 
 /// Reads sample.file into a member named after its extension, or "jpg" where that is no picture's or recording's
 /// (formats are told by content, not by name); DataError when it cannot be read. No-op where `file` is empty or was

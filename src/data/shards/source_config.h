@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "data/shards/sample.h"
+
 namespace lockstep::data {
 
 /// Names of the kinds of data that code asks for by name; all kinds stand in the table of train_stream.cpp.
@@ -36,7 +38,7 @@ struct SourceConfig {
   bool need_text = true;
   bool need_label = false;  ///< The label is the number in the member "cls", or in the CSV's column csv_label_key.
   std::vector<std::string> image_keys = {"jpg", "png", "jpeg", "webp"};
-  std::vector<std::string> audio_keys = {"flac", "wav", "ogg"};
+  std::vector<std::string> audio_keys = default_audio_keys();
   std::vector<std::string> text_keys = {"txt"};
   std::string csv_separator = "\t";
   std::string csv_image_key = "filepath";

@@ -14,7 +14,7 @@ TextEncoder make_constant_encoder(std::vector<int32_t> ids, int32_t padding_id);
 
 struct ClapDecoderConfig {
   WaveformConfig waveform;
-  std::vector<std::string> audio_keys = {"flac", "wav", "ogg"};  ///< Tried in this order; of members of shards.
+  std::vector<std::string> audio_keys = default_audio_keys();  ///< Tried in this order; of members of shards.
   std::vector<std::string> text_keys = {"json", "txt"};  ///< A .json holds the caption, or a list of them, as "text".
   bool is_train = false;                                 ///< Of several captions one is drawn; else the first is taken.
   uint64_t seed = 0;  ///< With the sample's position in the stream it keys the crop and the choice of the caption.

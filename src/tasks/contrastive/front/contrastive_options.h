@@ -7,6 +7,7 @@
 #include "config/contrastive_shape.h"
 #include "config/run_options.h"
 #include "core/options.h"
+#include "data/shards/sample.h"
 #include "plan/batch_plan.h"
 #include "tasks/contrastive/front/option_groups.h"
 
@@ -54,10 +55,10 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
   std::string tokenizer_vocab;                     // --tokenizer-vocab
 
   // Sounds (clap)
-  std::string audio_ext = "flac;wav;ogg";  // --audio-ext, members of a sample that hold the sound
-  std::string audio_fill = "repeatpad";    // --audio-fill {repeatpad,pad,repeat}
-  std::string audio_trunc = "rand_trunc";  // --audio-trunc {rand_trunc,trunc,centre}
-  bool audio_int16_normalize = true;       // --audio-int16-normalize, --no-audio-int16-normalize
+  std::string audio_ext{data::kDefaultAudioKeys};  // --audio-ext, members of a sample that hold the sound
+  std::string audio_fill = "repeatpad";            // --audio-fill {repeatpad,pad,repeat}
+  std::string audio_trunc = "rand_trunc";          // --audio-trunc {rand_trunc,trunc,centre}
+  bool audio_int16_normalize = true;               // --audio-int16-normalize, --no-audio-int16-normalize
 
   // Optimisation
   int64_t epochs = 32;                      // --epochs
