@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "draw/axis_scale.h"
-#include "draw/chart_svg.h"
+#include "draw/chart_frame.h"
 #include "draw/document.h"
 #include "draw/label_placer.h"
 #include "draw/palette.h"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "logs/formats.h"
+#include "logs/option_dialect.h"
 #include "record/meta.h"
 #include "record/run_data.h"
 
@@ -25,13 +26,6 @@ std::optional<LogFormat> guess_format(const std::filesystem::path& path);
 /// read are none.
 bool is_benchmark_result(const std::filesystem::path& file);
 
-/// What the options that a program prints say about a run: those of the task whose flags it has, and others of its own,
-/// by flag name.
-struct OptionDialect {
-  std::string_view task{};  ///< "clip"; "" where the program has no task's flags.
-  std::vector<std::string_view> identity{}, identity_prefixes{}, identity_suffixes{};  ///< Which run it is, and where.
-  std::vector<std::string_view> schedule{};  ///< How training proceeds, not what a step has to do.
-};
 /// Of the program with this format of logs; empty for a format that is not known.
 OptionDialect option_dialect(std::string_view format);
 

@@ -6,7 +6,7 @@
 
 #include "logs/builder.h"
 #include "logs/line.h"
-#include "logs/logs.h"
+#include "logs/option_dialect.h"
 
 namespace lockstep::logs {
 

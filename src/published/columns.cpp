@@ -12,7 +12,6 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "logs/column_names.h"
-#include "published/formulas.h"
 
 namespace lockstep::published {
 namespace {
@@ -164,6 +163,11 @@ bool is_absent(const std::string& text) {
                                                        "failed", "oom", "error", "timeout", "missing"};
   const std::string lower = core::to_lower_ascii(text);
   return std::find(kWords.begin(), kWords.end(), lower) != kWords.end();
+}
+
+int num_decimals(const std::string& text) {
+  const size_t point = text.find('.');
+  return point == std::string::npos ? 0 : static_cast<int>(text.size() - point - 1);
 }
 
 ResultTable read_result_table(const std::filesystem::path& path) {

@@ -22,4 +22,7 @@ ResultTable read_result_table(const std::filesystem::path& path);
 /// Is this what people write for a value that does not exist: "", "-", "n/a", "failed", "OOM"?
 bool is_absent(const std::string& text);
 
+/// Digits behind the decimal point of a number as it is printed.
+int num_decimals(const std::string& text);
+
 }  // namespace lockstep::published

@@ -213,11 +213,6 @@ Printed operator*(const Printed& a, const Printed& b) { return {a.low * b.low, a
 Printed operator/(const Printed& a, const Printed& b) { return {a.low / b.high, a.value / b.value, a.high / b.low}; }
 Printed exact(double value) { return {value, value, value}; }
 
-int num_decimals(const std::string& text) {
-  const size_t point = text.find('.');
-  return point == std::string::npos ? 0 : static_cast<int>(text.size() - point - 1);
-}
-
 Printed parse_printed(const std::string& text, double value, bool is_count) {
   if (is_count) return exact(value);
   const double half = 0.5 * std::pow(10, -num_decimals(text));

@@ -21,7 +21,6 @@ Printed operator/(const Printed& a, const Printed& b);
 Printed exact(double value);
 /// "623.7" -> 623.65, 623.7, 623.75; a whole number of things ("nodes") has no range.
 Printed parse_printed(const std::string& text, double value, bool is_count);
-int num_decimals(const std::string& text);
 
 /// Constants that a table states in its comments.
 struct TableFacts {

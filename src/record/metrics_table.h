@@ -1,5 +1,5 @@
 #pragma once
-#include "record/metrics.h"
+#include "record/metric.h"
 
 namespace lockstep::record {
 

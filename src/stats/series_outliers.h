@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "stats/series.h"
+#include "stats/series_summary.h"
 
 namespace lockstep::stats {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.h"
-#include "train/checkpointer.h"
+#include "train/checkpoint_state.h"
 #include "train/checkpointer_writer.h"
 
 namespace lockstep::train {

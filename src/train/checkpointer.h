@@ -11,11 +11,8 @@
 
 #include "checkpoint/manifest.h"
 #include "comm/comm.h"
-#include "comm/named_tensor.h"
 #include "core/json.h"
-#include "optim/loss_scaler.h"
-#include "optim/optimizer.h"
-#include "train/stored_tensors.h"
+#include "train/checkpoint_state.h"
 
 namespace lockstep::train {
 
@@ -28,19 +25,6 @@ struct CheckpointerConfig {
   core::Json who;  ///< Who claims the checkpoints (host, job), for humans.
   std::function<void()> wait_for_rank_zero =
       {};  ///< While it reads whole checkpoints to test their hashes; see decide_on_rank_zero.
-};
-
-/// What a checkpoint holds beside the position. Where all ranks hold equal copies of tensors (data parallel; running
-/// statistics are those of rank 0), rank 0 writes, and reads for all. The same holds for the optimiser unless it is
-/// sharded: then each rank writes and reads its own part; and where ranks hold parts of the model each does so with all
-/// it has. Outlives the checkpointer.
-struct CheckpointState {
-  std::vector<comm::NamedTensor>
-      tensors;  ///< Parameters and buffers -> model.safetensors, which --pretrained reads, too.
-  optim::Optimizer* optimizer = nullptr;  ///< -> optimizer.safetensors
-  optim::LossScaler* scaler = nullptr;    ///< -> manifest
-  comm::Comm* shards = nullptr;  ///< parallel::Partition::shards: the ranks among which the optimiser's state is cut.
-  TensorLayout layout = {};
 };
 
 /// Where a run stands between two steps. All random numbers are functions of seed and step, so there is no random

@@ -5,7 +5,7 @@
 #include "plan/batch_plan.h"
 #include "train/joined_ranks.h"
 #include "train/run_folder.h"
-#include "train/train_run.h"
+#include "train/train_request.h"
 
 namespace lockstep::train {
 

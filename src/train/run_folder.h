@@ -5,7 +5,7 @@
 
 #include "config/run_options.h"
 #include "train/joined_ranks.h"
-#include "train/train_run.h"
+#include "train/train_request.h"
 
 namespace lockstep::train {
 

@@ -1,33 +1,8 @@
 #pragma once
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "comm/world.h"
-#include "config/run_options.h"
 #include "core/error.h"
-#include "core/options.h"
-#include "plan/batch_plan.h"
-#include "train/training_task.h"
+#include "train/train_request.h"
 
 namespace lockstep::train {
-
-/// Versions of this build; empty: without.
-struct SoftwareVersions {
-  std::string lockstep, libtorch, cuda, nccl;
-};
-
-/// A run as its command line asks for it. References outlive the run.
-struct TrainRequest {
-  const config::RunOptions& options;
-  const core::OptionSet& set;  ///< Every option, for the record, and to see that all ranks have the same.
-  config::RunFacts facts;
-  std::vector<std::string> warnings = {};  ///< Of the command line.
-  std::function<plan::BatchPlan(int64_t num_ranks)> plan_batch;
-  /// Collective; the result is destroyed before its arguments.
-  std::function<std::unique_ptr<TrainingTask>(comm::World&, at::Device, const plan::BatchPlan&)> make_task;
-};
 
 /// Joins the ranks, builds network, data, optimiser and record, and trains. Returns kOk or kRequeue; errors are thrown
 /// and noted in the run record.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shows what tools/setup.sh asks before it installs, with stand-ins for the package managers, with and without a terminal.
 
-usage: check_setup.py [XML_FILE]
+usage: setup_test.py [XML_FILE]
 """
 import os
 import pathlib
@@ -10,12 +10,11 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from case_xml import write_cases  # noqa: E402  found by the line above
+from case_xml import run_test_case  # noqa: E402  found by the line above
 
 QUESTION = "Go on?"
 PACKAGES = 'install_packages packages.txt "to build with"; echo went on'
@@ -115,27 +114,5 @@ class Setup(unittest.TestCase):
                     self.assertTrue(following.strip().startswith("--hash=sha256:"), f"{path.name}: {line}")
 
 
-def main():
-    seconds = {}
-
-    class TimedResult(unittest.TextTestResult):
-        def startTest(self, test):
-            super().startTest(test)
-            seconds[test.id()] = -time.monotonic()
-
-        def stopTest(self, test):
-            super().stopTest(test)
-            seconds[test.id()] += time.monotonic()
-
-    tests = unittest.defaultTestLoader.loadTestsFromTestCase(Setup)
-    result = unittest.TextTestRunner(resultclass=TimedResult).run(tests)
-    if len(sys.argv) > 1:
-        problems = {test.id(): text for test, text in result.failures + result.errors}
-        write_cases(pathlib.Path(sys.argv[1]), "Setup",
-                    [(name.rpartition(".test_")[2], taken, problems.get(name, ""), "python3 tests/setup/check_setup.py")
-                     for name, taken in seconds.items()])
-    return 0 if result.wasSuccessful() else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_test_case(Setup, "python3 tests/tools/setup_test.py"))

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Shows what tools/check_includes.py refuses, on small trees.
+
+usage: includes_test.py [XML_FILE]
+"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from case_xml import run_test_case  # noqa: E402  found by the line above
+
+PAGE = """
+| folder | what | may include |
+|---|---|---|
+| core | the lowest | - |
+| data | files | core |
+| nn | layers | core |
+| train | runs | as nn, nn |
+| cli | programs | everything of its half |
+
+LibTorch is included only in nn, train and cli/engine; c10d only in comm.
+"""
+
+
+class Includes(unittest.TestCase):
+    def problems_of(self, files):
+        """What the check prints of a tree with these files, path -> text; "" where it finds nothing."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "ARCHITECTURE.md").write_text(PAGE)
+            for path, text in {"core/error.h": "", **files}.items():
+                (folder / "src" / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / "src" / path).write_text(text)
+            done = subprocess.run([sys.executable, str(ROOT / "tools/check_includes.py"), name], capture_output=True, text=True,
+                                  check=False)
+            self.assertEqual(done.stderr, "")
+            self.assertEqual(done.returncode, 0 if "ok" in done.stdout else 1)
+            return done.stdout if done.returncode else ""
+
+    def test_what_the_table_allows_passes(self):
+        self.assertEqual(self.problems_of({"nn/layer.cpp": '#include "core/error.h"\n#include <ATen/ATen.h>\n',
+                                           "train/run.cpp": '#include "core/error.h"\n#include "nn/layer.h"\n',
+                                           "cli/engine/main.cpp": '#include "train/run.h"\n#include <ATen/ATen.h>\n'}), "")
+
+    def test_an_arrow_up_is_refused(self):
+        self.assertIn("core/ may not include data/", self.problems_of({"core/error.cpp": '#include "data/file.h"\n'}))
+        self.assertIn("train/ may not include data/", self.problems_of({"train/run.cpp": '#include "data/file.h"\n',
+                                                                         "data/file.h": ""}))
+
+    def test_a_folder_without_a_row_is_refused(self):
+        self.assertIn("no row in the table", self.problems_of({"misc/tool.h": ""}))
+
+    def test_a_circle_inside_a_folder_is_refused(self):
+        # b.cpp counts as one with b.h, so the way back leads through a source.
+        text = self.problems_of({"data/a.h": '#include "data/b.h"\n', "data/b.h": "", "data/b.cpp": '#include "data/a.h"\n'})
+        self.assertIn("circle of includes: data/a -> data/b -> data/a", text)
+
+    def test_libtorch_stays_in_its_folders_and_out_of_headers(self):
+        self.assertIn("free of LibTorch", self.problems_of({"data/file.cpp": "#include <ATen/ATen.h>\n"}))
+        self.assertIn("free of LibTorch", self.problems_of({"cli/front/main.cpp": "#include <ATen/ATen.h>\n"}))
+        self.assertIn("a header may include", self.problems_of({"nn/layer.h": "#include <ATen/ATen.h>\n"}))
+
+
+if __name__ == "__main__":
+    sys.exit(run_test_case(Includes, "python3 tests/tools/includes_test.py"))
