@@ -14,10 +14,15 @@ if(LOCKSTEP_MOLD)
 endif()
 
 add_compile_options(-Wall -Wextra -Wshadow -Werror)
-# GCC 12 reports these inside its own headers at -O2 (std::string and std::vector of small size): false positives.
-add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds -Wno-maybe-uninitialized -Wno-dangling-pointer)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports these inside its own headers at -O2 (std::string and std::vector of small size): false positives.
+  add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds -Wno-maybe-uninitialized -Wno-dangling-pointer)
+endif()
 
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -g1 -fno-sanitize-recover=undefined)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+if(LOCKSTEP_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -1,0 +1,29 @@
+#pragma once
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep::fuzz {
+
+/// A parser of foreign bytes. `run` feeds it; it may throw lockstep::Error of any code but kInternal.
+struct Target {
+  std::string name;
+  /// Good inputs to begin with, beside fuzz/seeds/<name>/: files under tests/golden and recipes whose paths contain one
+  /// of these texts.
+  std::vector<std::string> seeds;
+  std::function<void(std::span<const std::byte> bytes)> run;
+};
+
+/// All targets, by name.
+const std::vector<Target>& targets();
+
+/// Good inputs of a target and those that were once found, under the repository's folder `root`, sorted.
+std::vector<std::filesystem::path> input_files(const Target& target, const std::filesystem::path& root);
+
+/// Runs the target. Errors that an input may cause are passed over; what else it throws leaves this function.
+void run_target(const Target& target, std::span<const std::byte> bytes);
+
+}  // namespace lockstep::fuzz
