@@ -17,7 +17,7 @@ if(LOCKSTEP_SINGLE_FILES)
   string(APPEND lockstep_single_files "|${LOCKSTEP_SINGLE_FILES}")
 endif()
 
-if(LOCKSTEP_UNITY)
+if(LOCKSTEP_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wno-subobject-linkage)  # a class of one .cpp looks as if it came from a header
 endif()
 

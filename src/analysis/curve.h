@@ -8,7 +8,7 @@
 
 namespace lockstep::analysis {
 
-/// An honesty check that fired (measuring rules M01 to M19): it annotates, it never hides.
+/// An honesty check that fired (measuring rules M01, M02, ...): it annotates, it never hides.
 struct Flag {
   std::string code{};      ///< "M04"
   std::string name{};      ///< "single-run"

@@ -14,6 +14,7 @@
 #include "bench/sample_stats.h"
 #include "bench/sample_timer.h"
 #include "config/flops.h"
+#include "config/optimizers.h"
 #include "config/option_checks.h"
 #include "core/error.h"
 #include "core/rng.h"
@@ -249,6 +250,7 @@ class StepCase final : public BenchCase {
     const bool is_zero1 = tasks::grad_sync_kind(o, plan_.num_data_ranks) == tasks::GradSyncKind::kZero1;
     return tasks::plan_contrastive_memory(
         shape_, {.precision = o.precision,
+                 .num_moments = config::optimizer_info(o.opt).num_moments,
                  .optimizer_shards = is_zero1 ? plan_.num_data_ranks : 1,
                  .has_fp32_gradients = o.fp32_gradients,
                  .micro_batch_size = micro_batch_size,

@@ -21,12 +21,18 @@ double progress(int64_t step, int64_t begin, int64_t end) {
 }  // namespace
 
 ScheduleKind parse_schedule(std::string_view name) {
-  if (name == "cosine") return ScheduleKind::kCosine;
-  if (name == "const") return ScheduleKind::kConst;
-  if (name == "const-cooldown") return ScheduleKind::kConstCooldown;
-  const std::vector<std::string> known{"cosine", "const", "const-cooldown"};
-  const auto nearest = core::nearest_name(name, known);
-  throw UsageError(fmt::format("optim: unknown learning rate schedule '{}', expected {}", name, core::join_or(known)),
+  constexpr std::pair<std::string_view, ScheduleKind> kKnown[] = {
+      {"cosine", ScheduleKind::kCosine},
+      {"const", ScheduleKind::kConst},
+      {"const-cooldown", ScheduleKind::kConstCooldown},
+  };
+  std::vector<std::string> names;
+  for (const auto& [known, kind] : kKnown) {
+    if (name == known) return kind;
+    names.emplace_back(known);
+  }
+  const auto nearest = core::nearest_name(name, names);
+  throw UsageError(fmt::format("optim: unknown learning rate schedule '{}', expected {}", name, core::join_or(names)),
                    nearest ? fmt::format("did you mean --lr-scheduler {}?", *nearest) : "");
 }
 

@@ -3,7 +3,7 @@
 #include "config/precision_names.h"
 #include "core/error.h"
 #include "models/contrastive_task.h"
-#include "optim/adamw.h"
+#include "optim/make_optimizer.h"
 #include "tasks/contrastive/engine/contrastive_cache_step.h"
 #include "tasks/contrastive/engine/towers_build.h"
 
@@ -52,10 +52,13 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
   const auto parameters = training.task->network().named_parameters();
   training.sync = build_sync(options, parameters, data_axis);
   train::wait_where_used(training.task->network(), *training.sync);
-  training.optimizer = std::make_unique<optim::AdamW>(
-      train::optimizer_segments(training.sync->partition(), shape.param_specs()),
-      optim::AdamWConfig{
-          .beta1 = *options.beta1, .beta2 = *options.beta2, .epsilon = *options.eps, .weight_decay = options.wd});
+  training.optimizer =
+      optim::make_optimizer({.name = options.opt,
+                             .beta1 = *options.beta1,
+                             .beta2 = *options.beta2,
+                             .epsilon = *options.eps,
+                             .weight_decay = options.wd},
+                            train::optimizer_segments(training.sync->partition(), shape.param_specs()));
   if (training.precision->needs_loss_scaler())
     training.scaler = std::make_unique<optim::LossScaler>(parameters.at(0).tensor->device());
   const auto parts = train::step_runner_parts(training, data_axis.rank(), hooks.phases);

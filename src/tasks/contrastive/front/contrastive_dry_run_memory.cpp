@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "config/optimizers.h"
 #include "config/option_checks.h"
 #include "core/error.h"
 #include "core/strings.h"
@@ -50,13 +51,15 @@ std::vector<DryRunFact> memory_facts(const ContrastiveOptions& options, const co
                                      const std::optional<RankMemory>& memory) {
   const bool is_gpu = memory ? memory->is_gpu : options.device != "cpu";
   const bool is_zero1 = grad_sync_kind(options, num_ranks) == GradSyncKind::kZero1;
-  const MemoryPlan planned = plan_contrastive_memory(shape, {.precision = options.precision,
-                                                             .optimizer_shards = is_zero1 ? num_ranks : 1,
-                                                             .has_fp32_gradients = options.fp32_gradients,
-                                                             .micro_batch_size = batch.micro_batch_size,
-                                                             .global_batch = batch.global_batch,
-                                                             .grad_checkpointing = options.grad_checkpointing,
-                                                             .keeps_attention = !is_gpu});
+  const MemoryPlan planned =
+      plan_contrastive_memory(shape, {.precision = options.precision,
+                                      .num_moments = config::optimizer_info(options.opt).num_moments,
+                                      .optimizer_shards = is_zero1 ? num_ranks : 1,
+                                      .has_fp32_gradients = options.fp32_gradients,
+                                      .micro_batch_size = batch.micro_batch_size,
+                                      .global_batch = batch.global_batch,
+                                      .grad_checkpointing = options.grad_checkpointing,
+                                      .keeps_attention = !is_gpu});
   const std::pair<const char*, double> parts[] = {
       {"parameters", planned.parameters}, {"gradients", planned.gradients},     {"optimizer", planned.optimizer},
       {"masters", planned.masters},       {"activations", planned.activations}, {"batch", planned.batch},

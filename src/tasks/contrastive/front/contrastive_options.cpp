@@ -4,6 +4,7 @@
 
 #include "config/audio_options.h"
 #include "config/image_options.h"
+#include "config/optimizers.h"
 #include "data/train_stream.h"
 #include "tasks/contrastive/front/contrastive_options_refused.h"
 
@@ -269,7 +270,7 @@ void declare_optimisation(core::OptionSet& set, ContrastiveOptions& o) {
   set.add("opt", &o.opt,
           {.role = OptionRole::kConfiguration,
            .help = "Optimiser.",
-           .choices = {"adamw"},
+           .choices = config::optimizer_names(),
            .refused_choices = {{"nadamw", "use --opt adamw"}}});
   set.add("lr-scheduler", &o.lr_scheduler,
           {.role = OptionRole::kSchedule,

@@ -46,7 +46,7 @@ void add_state(const std::vector<config::ParamSpec>& params, const MemoryPlanInp
     plan.parameters += count * (is_narrow ? 2 : 4);
     if (param.is_buffer) continue;
     plan.gradients += count * (is_narrow && !input.has_fp32_gradients ? 2 : 4);
-    plan.optimizer += 2 * count * (is_narrow && !has_master ? 2 : 4) * share;
+    plan.optimizer += static_cast<double>(input.num_moments) * count * (is_narrow && !has_master ? 2 : 4) * share;
     if (has_master) plan.masters += 4 * count * share;
   }
 }

@@ -19,6 +19,7 @@ struct MemoryPlan {
 
 struct MemoryPlanInput {
   std::string precision = "fp32";   ///< Name of --precision.
+  int64_t num_moments = 2;          ///< config::OptimizerInfo::num_moments.
   int64_t optimizer_shards = 1;     ///< Ranks that share moments and masters (zero1); padding is left out.
   bool has_fp32_gradients = false;  ///< --accumulate-allreduce-grads-in-fp32.
   int64_t micro_batch_size = 1;
@@ -27,7 +28,7 @@ struct MemoryPlanInput {
   bool keeps_attention = true;  ///< Attention probabilities are kept (CPU); false: recomputed by a fused kernel (CUDA).
 };
 
-/// Estimate from shapes alone, data parallel, AdamW. Activations count what the layers of nn/ and models/ keep for the
+/// Estimate from shapes alone, data parallel. Activations count what the layers of nn/ and models/ keep for the
 /// backward pass, texts at their nominal length; temporaries of kernels, the allocator's rounding and libraries come on
 /// top.
 MemoryPlan plan_contrastive_memory(const config::ContrastiveShape& shape, const MemoryPlanInput& input);

@@ -15,7 +15,7 @@
 #include "models/gpt/gpt_weights.h"
 #include "models/weights_folder.h"
 #include "nn/init.h"
-#include "optim/adamw.h"
+#include "optim/make_optimizer.h"
 #include "parallel/grad_sync_summed.h"
 #include "tasks/gpt/front/gpt_plan.h"
 #include "train/agree.h"
@@ -284,11 +284,11 @@ GptTraining build_gpt_training(const GptOptions& options, const plan::GptLayout&
   training.sync = build_sync(options, layout, parameters, specs, groups);
   train::wait_where_used(training.task->network(), *training.sync);
   training.optimizer =
-      std::make_unique<optim::AdamW>(train::optimizer_segments(in_order(training.sync->partition(), parameters), specs),
-                                     optim::AdamWConfig{.beta1 = options.adam_beta1,
-                                                        .beta2 = options.adam_beta2,
-                                                        .epsilon = options.adam_eps,
-                                                        .weight_decay = options.weight_decay});
+      optim::make_optimizer({.beta1 = options.adam_beta1,
+                             .beta2 = options.adam_beta2,
+                             .epsilon = options.adam_eps,
+                             .weight_decay = options.weight_decay},
+                            train::optimizer_segments(in_order(training.sync->partition(), parameters), specs));
   training.norm = make_norm_share(layout, point, training.optimizer->segments(), specs, groups.world);
   training.scaler = make_scaler(options, device);
   training.runner = train::make_pipeline_step(

@@ -1,0 +1,20 @@
+#include "optim/make_optimizer.h"
+
+#include "config/optimizers.h"
+#include "core/error.h"
+#include "optim/adamw.h"
+
+namespace lockstep::optim {
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::vector<Segment> segments) {
+  const std::string_view name = config::optimizer_info(config.name).name;
+  if (name == "adamw")
+    return std::make_unique<AdamW>(std::move(segments), AdamWConfig{.beta1 = config.beta1,
+                                                                    .beta2 = config.beta2,
+                                                                    .epsilon = config.epsilon,
+                                                                    .weight_decay = config.weight_decay});
+  LOCKSTEP_CHECK(false, "optimiser '{}' is in the table and not made", name);
+  return nullptr;
+}
+
+}  // namespace lockstep::optim
